@@ -1,0 +1,1 @@
+"""Analysis of result datasets: cliffs, fronts, statistics. Knows nothing of the kernel."""

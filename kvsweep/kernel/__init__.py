@@ -1,0 +1,1 @@
+"""The engine kernel: vLLM V1 scheduling over a paged KV cache, compiled by numba."""

@@ -1,0 +1,1 @@
+"""A readable replica of the reference simulator that the original experiments ran on."""

@@ -1,0 +1,1 @@
+"""Workloads: who sends what, when."""

@@ -1,0 +1,64 @@
+"""Requests as columns: what every workload source produces and every engine consumes."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+NONE = -1
+
+
+@dataclass(frozen=True)
+class Requests:
+    """A list of requests in arrival order, as NumPy columns.
+
+    A *segment* stands for content: token ``k`` of segment ``s`` is the same token wherever
+    ``(s, k)`` appears and differs from all others. A prompt is a list of (segment, tokens) entries,
+    each the first ``tokens`` tokens of its segment. The prompt entries of request ``i`` are
+    ``segment_ids[a:b]`` and ``segment_tokens[a:b]`` with ``a, b = segment_offsets[i:i+2]``.
+
+    Attributes
+    ----------
+    arrival_us : int64 (n,)
+        Arrival at the cluster, microseconds, not decreasing.
+    prompt_tokens, output_tokens : int64 (n,)
+        Tokens, at least 1 each.
+    segment_offsets : int64 (n + 1,)
+        Where each request's prompt entries start.
+    segment_ids, segment_tokens : int64 (m,)
+        Prompt entries: content segment, number of its first tokens (at least 1).
+    output_segment : int64 (n,)
+        Segment of the output tokens.
+    priority : int64 (n,)
+        As vLLM's: smaller is more urgent. Meaningful where `has_priority`.
+    has_priority : bool (n,)
+        Whether the source gave a priority (otherwise ``engine.priority`` makes one).
+    slo_class : int16 (n,)
+        Index into `slo_names`, or -1.
+    client : int16 (n,)
+        Index into `client_names`, or -1.
+    session, round : int64 (n,)
+        Conversation and its round (from 0), or -1.
+    slo_names, client_names : tuple of str
+        Names behind the codes.
+    """
+
+    arrival_us: NDArray[np.int64]
+    prompt_tokens: NDArray[np.int64]
+    output_tokens: NDArray[np.int64]
+    segment_offsets: NDArray[np.int64]
+    segment_ids: NDArray[np.int64]
+    segment_tokens: NDArray[np.int64]
+    output_segment: NDArray[np.int64]
+    priority: NDArray[np.int64]
+    has_priority: NDArray[np.bool_]
+    slo_class: NDArray[np.int16]
+    client: NDArray[np.int16]
+    session: NDArray[np.int64]
+    round: NDArray[np.int64]
+    slo_names: tuple[str, ...] = ()
+    client_names: tuple[str, ...] = ()
+
+    def __len__(self) -> int:
+        """Return the number of requests."""
+        return len(self.arrival_us)
