@@ -1,0 +1,121 @@
+"""The cliff: where, along a shrinking resource, a measure passes a threshold.
+
+The axis is scanned from its generous end, the one towards which the measure gets better. The cliff
+is the first pair (value at or within the threshold, next value past it), linear in the axis value
+(`kvsweep.analysis.crossing`). Uncertainty is over seeds: every seed is one curve, the headline is
+the crossing of the mean curve, and its interval comes from resampling the seeds.
+"""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from kvsweep.analysis import statistics, variables
+from kvsweep.analysis.cliff_records import Cliff, Labels
+from kvsweep.analysis.cliff_scan import Scan, find_ratios, scan_group
+from kvsweep.analysis.statistics import Floats
+from kvsweep.errors import InputError
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+
+def find_cliff(
+    ds: xr.Dataset,
+    metric: str = "preemption_rate",
+    along: str = "gpu_blocks",
+    threshold: float = 0.05,
+    confidence: float = 0.95,
+    resamples: int = 2000,
+) -> Cliff:
+    """Find where `metric` passes `threshold` along an axis, for every combination of the others.
+
+    Parameters
+    ----------
+    ds : xr.Dataset
+        Results of a sweep; dimension ``seed`` (optional) holds paired repetitions.
+    metric : str
+        A measure, or a quantile of one (``ttft_p99_ms``). For measures of which more is better
+        (`variables.HIGHER_IS_BETTER`) "past the threshold" means below it.
+    along : str
+        The numeric axis of the resource. Which end is generous is read off the data: the end
+        towards which the measure improves, by the mean rank correlation of the groups' mean
+        curves; the high end if that is zero.
+    threshold : float
+        In the units of the measure.
+    confidence : float
+        Of the intervals.
+    resamples : int
+        Bootstrap resamples of the seeds.
+
+    Raises
+    ------
+    InputError
+        For an unknown measure or axis, an axis of names or of fewer than two values, or numbers
+        out of range.
+    """
+    statistics.check_bootstrap(confidence, resamples)
+    if not np.isfinite(threshold):
+        raise InputError(f"threshold: {threshold!r} is not a finite number")
+    variables.axis(ds, along)
+    array = variables.get(ds, metric)
+    if along not in array.dims or array.sizes[along] < 2:
+        raise InputError(f"axis: {metric!r} has fewer than two values along {along!r}")
+    missing = variables.missing(ds, array)
+    array = array.sortby(along)
+    group_dims = [str(d) for d in array.dims if d not in (along, "seed")]
+    curves, labels, seeds = _stack(array, along, group_dims)
+
+    sign = -1.0 if metric in variables.HIGHER_IS_BETTER else 1.0
+    axis = np.asarray(array[along].values, dtype=np.float64)
+    high_is_generous = _high_is_generous(axis, sign * curves)
+    scan = Scan(
+        axis=axis,
+        order=slice(None, None, -1 if high_is_generous else 1),
+        sign=sign,
+        threshold=sign * threshold,
+        seeds=seeds,
+        counts=statistics.resample_counts(seeds, resamples) if seeds and seeds > 1 else None,
+        confidence=confidence,
+    )
+    found = [scan_group(scan, values, name) for values, name in zip(curves, labels, strict=True)]
+    return Cliff(
+        metric=metric,
+        along=along,
+        threshold=float(threshold),
+        past="below" if sign < 0 else "above",
+        generous="high" if high_is_generous else "low",
+        axis=axis,
+        seeds=seeds,
+        confidence=confidence,
+        units=str(array.attrs.get("units", "1")),
+        along_units=str(array[along].attrs.get("units", "")),
+        missing=missing,
+        groups=tuple(group.cliff for group in found),
+        ratios=find_ratios(scan, found, group_dims),
+    )
+
+
+def _stack(
+    array: xr.DataArray, along: str, group_dims: list[str]
+) -> tuple[Floats, list[Labels], int | None]:
+    """Arrange as (groups, seeds, points) with the groups' labels; one row where no seeds are."""
+    seeds = array.sizes.get("seed")
+    if seeds is None:
+        array = array.expand_dims("seed")
+    ordered = array.transpose(*group_dims, "seed", along)
+    curves = ordered.values.reshape(-1, *ordered.shape[-2:])
+    names = [np.asarray(array[d].values).tolist() for d in group_dims]
+    grid = [dict(zip(group_dims, combo, strict=True)) for combo in product(*names)]
+    return curves, grid, seeds
+
+
+def _high_is_generous(axis: Floats, curves: Floats) -> bool:
+    """Whether the measure (larger is worse) falls towards the high end of the axis."""
+    means = np.array([statistics.seed_mean(values) for values in curves])
+    rho = statistics.spearman(axis, means)
+    known = rho[~np.isnan(rho)]
+    return known.size == 0 or float(known.mean()) <= 0.0

@@ -1,0 +1,133 @@
+"""What a cliff analysis returns: plain records, written out by `kvsweep.report`."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+from typing import Any
+
+from kvsweep.analysis.crossing import Outcome
+from kvsweep.analysis.jsonable import jsonable
+from kvsweep.analysis.statistics import Floats, Interval
+
+# A seed's curve counts as monotone when |Spearman's rho| reaches this.
+MONOTONE_RHO = 0.9
+
+Labels = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Crossing:
+    """One cliff: its place on the axis, or why there is none (`value` is then NaN)."""
+
+    value: float
+    outcome: Outcome
+
+
+@dataclass(frozen=True, eq=False)
+class SeedCliffs:
+    """The cliff of each seed on its own curve, float64 (seeds,), NaN where there is none."""
+
+    values: Floats
+    mean: float
+    sd: float
+    outcomes: dict[Outcome, int]
+
+
+@dataclass(frozen=True, eq=False)
+class Curve:
+    """Mean over seeds along the axis (ascending), with its pointwise interval; (points,) each."""
+
+    mean: Floats
+    low: Floats
+    high: Floats
+
+
+@dataclass(frozen=True, eq=False)
+class GroupCliff:
+    """The cliff of one combination of the remaining axes.
+
+    Attributes
+    ----------
+    labels
+        The combination: ``{"policy": "round-robin"}``.
+    mean_curve
+        The headline: the crossing of the mean over seeds.
+    interval
+        Percentile bootstrap over seeds of the headline; None with fewer than two seeds.
+    resamples
+        Resamples of the bootstrap by outcome. Those without a crossing count as beyond the end
+        they stay at, so a share above the tail makes that end of the interval infinite.
+    per_seed
+        Crossings of the single seeds; None without seeds.
+    isotonic
+        Crossing of the monotone least-squares fit of the mean curve.
+    spearman
+        Rank correlation of the mean curve with the axis.
+    monotone_seeds
+        Share of the seeds whose own correlation reaches `MONOTONE_RHO` in size.
+    missing_cells
+        Cells of the group without a value.
+    """
+
+    labels: Labels
+    mean_curve: Crossing
+    interval: Interval | None
+    resamples: dict[Outcome, int]
+    per_seed: SeedCliffs | None
+    isotonic: Crossing
+    spearman: float
+    monotone_seeds: float
+    missing_cells: int
+    curve: Curve
+
+
+@dataclass(frozen=True)
+class CliffRatio:
+    """Cliff of `numerator` over cliff of `denominator`, two members of the first group axis.
+
+    `of_mean_curves` and its interval take the cliffs of the mean curves, both from the same
+    resample of seeds; `mean_of_seeds` averages the ratios of single seeds, over the `pairs` seeds
+    in which both cross (`pairs_lost` others do not). Resamples in which a cliff is missing are
+    left out of the interval and counted in `resamples_lost`.
+    """
+
+    labels: Labels
+    numerator: Hashable
+    denominator: Hashable
+    of_mean_curves: float
+    interval: Interval | None
+    resamples_lost: int
+    mean_of_seeds: float
+    sd_of_seeds: float
+    pairs: int
+    pairs_lost: int
+
+
+@dataclass(frozen=True, eq=False)
+class Cliff:
+    """The cliffs of a dataset: one per combination of the axes other than `along` and ``seed``.
+
+    `past` is ``above`` if the measure is bad above the threshold, ``below`` if it is bad below;
+    `generous` is the end of the axis, ``high`` or ``low``, from which the scan starts; `missing`
+    counts the cells without a value by their status.
+    """
+
+    metric: str
+    along: str
+    threshold: float
+    past: str
+    generous: str
+    axis: Floats
+    seeds: int | None
+    confidence: float
+    units: str
+    along_units: str
+    missing: dict[str, int]
+    groups: tuple[GroupCliff, ...]
+    ratios: tuple[CliffRatio, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain Python values for JSON; what has no value, or lies outside, is None."""
+        plain: dict[str, Any] = jsonable(self)
+        return plain

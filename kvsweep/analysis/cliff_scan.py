@@ -1,0 +1,157 @@
+"""One group of curves to its cliff, and pairs of groups to the ratio of their cliffs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import combinations
+
+import numpy as np
+
+from kvsweep.analysis import statistics
+from kvsweep.analysis.cliff_records import (
+    MONOTONE_RHO,
+    CliffRatio,
+    Crossing,
+    Curve,
+    GroupCliff,
+    Labels,
+    SeedCliffs,
+)
+from kvsweep.analysis.crossing import Outcome, Outcomes, beyond, find_crossings, isotonic_curve
+from kvsweep.analysis.statistics import Floats, Interval
+
+
+@dataclass(frozen=True, eq=False)
+class Scan:
+    """What every group of a dataset is scanned with."""
+
+    axis: Floats  # (points,), ascending
+    order: slice  # ascending -> scan order, the generous end first
+    sign: float  # +1 or -1: the measure times this is larger where worse
+    threshold: float  # times `sign`
+    seeds: int | None  # None where the dataset has no seeds
+    counts: Floats | None  # (resamples, seeds), None where there is nothing to resample
+    confidence: float
+
+    def crossings(self, curves: Floats) -> tuple[Floats, Outcomes]:
+        """Find the crossing of each of `curves` (..., points), given on the ascending axis."""
+        worse = self.sign * curves[..., self.order]
+        return find_crossings(self.axis[self.order], worse, self.threshold)
+
+
+@dataclass(frozen=True, eq=False)
+class ScannedGroup:
+    """A group's cliff with the samples behind it, from which ratios are formed."""
+
+    cliff: GroupCliff
+    by_seed: Floats  # (seeds,)
+    by_resample: Floats  # (resamples,), empty where there is nothing to resample
+
+
+def scan_group(scan: Scan, values: Floats, labels: Labels) -> ScannedGroup:
+    """Find the cliff of one group: `values` is (seeds, points) on the ascending axis."""
+    curve = Curve(*statistics.mean_band(values, scan.counts, scan.confidence))
+    by_seed, seed_outcomes = scan.crossings(values)
+    by_resample, interval, tally = _bootstrap(scan, values)
+    rho = statistics.spearman(scan.axis, values)
+    cliff = GroupCliff(
+        labels=labels,
+        mean_curve=_crossing(scan, curve.mean),
+        interval=interval,
+        resamples=tally,
+        per_seed=_seed_cliffs(by_seed, seed_outcomes) if scan.seeds else None,
+        isotonic=_crossing(scan, _isotonic(scan, curve.mean, values)),
+        spearman=float(statistics.spearman(scan.axis, curve.mean)),
+        monotone_seeds=float(np.mean(np.abs(np.nan_to_num(rho)) >= MONOTONE_RHO)),
+        missing_cells=int(np.count_nonzero(np.isnan(values))),
+        curve=curve,
+    )
+    return ScannedGroup(cliff, by_seed, by_resample)
+
+
+def _crossing(scan: Scan, curve: Floats) -> Crossing:
+    """Find the crossing of one curve (points,)."""
+    position, outcome = scan.crossings(curve)
+    return Crossing(float(position), Outcome(outcome.item()))
+
+
+def _bootstrap(scan: Scan, values: Floats) -> tuple[Floats, Interval | None, dict[Outcome, int]]:
+    """Crossings of the mean curves of all resamples, their interval, and their outcomes."""
+    if scan.counts is None:
+        return np.empty(0), None, {}
+    position, outcome = scan.crossings(statistics.resample_means(values, scan.counts))
+    ranked = beyond(position, outcome, scan.axis[scan.order])
+    interval = statistics.percentile_interval(ranked, scan.confidence)
+    return position, interval, _tally(outcome)
+
+
+def _tally(outcome: Outcomes) -> dict[Outcome, int]:
+    """Count outcomes, all of them named."""
+    counted = Counter(outcome.tolist())
+    return {kind: counted[kind] for kind in Outcome}
+
+
+def _seed_cliffs(values: Floats, outcome: Outcomes) -> SeedCliffs:
+    mean, sd, _ = _moments(values)
+    return SeedCliffs(values=values, mean=mean, sd=sd, outcomes=_tally(outcome))
+
+
+def _moments(values: Floats) -> tuple[float, float, int]:
+    """Mean, sample standard deviation and number of the finite values; NaN where undefined."""
+    finite = values[np.isfinite(values)]
+    mean = float(finite.mean()) if finite.size else np.nan
+    sd = float(finite.std(ddof=1)) if finite.size > 1 else np.nan
+    return mean, sd, finite.size
+
+
+def _isotonic(scan: Scan, mean: Floats, values: Floats) -> Floats:
+    """Fit the mean curve as one that only gets worse along the scan, on the ascending axis."""
+    weights = np.count_nonzero(~np.isnan(values), axis=0).astype(np.float64)
+    fitted = isotonic_curve(scan.sign * mean[scan.order], weights[scan.order])
+    return scan.sign * fitted[scan.order]
+
+
+def find_ratios(
+    scan: Scan, groups: list[ScannedGroup], group_dims: list[str]
+) -> tuple[CliffRatio, ...]:
+    """Compare every pair of members of the first group axis, the other axes held fixed."""
+    if not group_dims:
+        return ()
+    return tuple(
+        _ratio(scan, a, b, group_dims[0])
+        for together in _by_other_labels(groups, group_dims[0])
+        for a, b in combinations(together, 2)
+    )
+
+
+def _by_other_labels(groups: list[ScannedGroup], first: str) -> Iterator[list[ScannedGroup]]:
+    """Collect the groups that differ in their label `first` only."""
+    together: dict[tuple[object, ...], list[ScannedGroup]] = {}
+    for group in groups:
+        others = tuple(v for k, v in group.cliff.labels.items() if k != first)
+        together.setdefault(others, []).append(group)
+    yield from together.values()
+
+
+def _ratio(scan: Scan, a: ScannedGroup, b: ScannedGroup, first: str) -> CliffRatio:
+    """Ratio of the cliffs of `a` and `b`, seed by seed and resample by resample."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        of_seeds = a.by_seed / b.by_seed
+        of_resamples = a.by_resample / b.by_resample
+        of_means = float(np.float64(a.cliff.mean_curve.value) / b.cliff.mean_curve.value)
+    mean, sd, pairs = _moments(of_seeds)
+    interval = statistics.percentile_interval(of_resamples, scan.confidence)
+    return CliffRatio(
+        labels={k: v for k, v in a.cliff.labels.items() if k != first},
+        numerator=a.cliff.labels[first],
+        denominator=b.cliff.labels[first],
+        of_mean_curves=of_means,
+        interval=None if scan.counts is None else interval,
+        resamples_lost=int(np.count_nonzero(~np.isfinite(of_resamples))),
+        mean_of_seeds=mean,
+        sd_of_seeds=sd,
+        pairs=pairs,
+        pairs_lost=of_seeds.size - pairs,
+    )

@@ -1,0 +1,120 @@
+"""Variables of a result dataset by name: quantile names resolved, cells without a result masked."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from kvsweep.errors import InputError, did_you_mean
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+# Measures of which more is better; of every other measure less is better. Names: the store's.
+HIGHER_IS_BETTER = frozenset(
+    {"throughput_rps", "output_tokens_per_s", "block_hit_rate", "prefix_hit_rate", "completed"}
+)
+
+_QUANTILE_NAME = re.compile(r"(?P<stem>.+)_p(?P<percent>\d{1,2}(?:\.\d+)?)(?P<unit>_[a-z]+)?")
+
+
+def names(ds: xr.Dataset) -> list[str]:
+    """Return the numeric measures of `ds`, quantiles under their own names (``ttft_p99_ms``)."""
+    found = []
+    for name, array in ds.data_vars.items():
+        if array.dtype.kind not in "fiub":
+            continue
+        if "quantile" in array.dims:
+            found += [_quantile_name(str(name), q) for q in ds["quantile"].values]
+        else:
+            found.append(str(name))
+    return found
+
+
+def get(ds: xr.Dataset, name: str) -> xr.DataArray:
+    """Return measure `name` as float64, NaN in every cell whose status is not ``ok``.
+
+    Parameters
+    ----------
+    ds : xr.Dataset
+        Results of a sweep. Without a ``status`` variable every cell counts as ``ok``.
+    name : str
+        A variable, or a quantile of one: ``ttft_p99_ms`` is ``ttft_ms`` at ``quantile=0.99``.
+
+    Raises
+    ------
+    InputError
+        If there is no such measure, or it holds no numbers.
+    """
+    array = ds[name] if name in ds.data_vars else _quantile(ds, name)
+    if array is None:
+        known = names(ds)
+        hint = did_you_mean(name, known) or f"; one of: {', '.join(known)}"
+        raise InputError(f"metric: no variable {name!r} in the dataset{hint}")
+    if array.dtype.kind not in "fiub":
+        raise InputError(f"metric: {name!r} holds no numbers; one of: {', '.join(names(ds))}")
+    numbers = array.astype(np.float64)
+    if "status" in ds:
+        numbers = numbers.where(ds["status"] == "ok").transpose(*array.dims, ...)
+    return numbers.rename(name).assign_attrs(array.attrs)
+
+
+def axis(ds: xr.Dataset, name: str, *, numeric: bool = True) -> xr.DataArray:
+    """Return the coordinate of dimension `name`, numbers if `numeric`.
+
+    Raises
+    ------
+    InputError
+        If `ds` has no such dimension, or its values are names where numbers are needed.
+    """
+    dims = [str(d) for d in ds.dims]
+    if name not in dims:
+        hint = did_you_mean(name, dims) or f"; one of: {', '.join(dims)}"
+        raise InputError(f"axis: no dimension {name!r} in the dataset{hint}")
+    values = ds[name]
+    if numeric and values.dtype.kind not in "fiu":
+        raise InputError(f"axis: {name!r} holds names; a numeric dimension is needed")
+    return values
+
+
+def missing(ds: xr.Dataset, array: xr.DataArray) -> dict[str, int]:
+    """Count the values of `array` that are absent, by the status of their cell.
+
+    ``no value`` stands for cells that are ``ok`` but have nothing to measure (a rate per completed
+    request where nothing completed).
+    """
+    absent = np.isnan(array.values)
+    if "status" not in ds:
+        count = int(absent.sum())
+        return {"no value": count} if count else {}
+    status = ds["status"].broadcast_like(array).transpose(*array.dims).values
+    kinds, counts = np.unique(status[absent].astype(str), return_counts=True)
+    return {
+        "no value" if kind == "ok" else str(kind): int(n)
+        for kind, n in zip(kinds, counts, strict=True)
+    }
+
+
+def _quantile(ds: xr.Dataset, name: str) -> xr.DataArray | None:
+    """Resolve ``<stem>_p<percent><unit>`` to its variable and quantile, None if not such a name."""
+    match = _QUANTILE_NAME.fullmatch(name)
+    if match is None:
+        return None
+    base = match["stem"] + (match["unit"] or "")
+    if base not in ds.data_vars or "quantile" not in ds[base].dims:
+        return None
+    close = np.isclose(ds["quantile"].values, float(match["percent"]) / 100.0)
+    if not close.any():
+        return None
+    array = ds[base].isel(quantile=int(np.argmax(close)), drop=True)
+    label = f"{match['percent']}th percentile of {ds[base].attrs.get('long_name', base)}"
+    return array.assign_attrs(long_name=label)
+
+
+def _quantile_name(variable: str, quantile: float) -> str:
+    """Return ``ttft_p99_ms`` for (``ttft_ms``, 0.99)."""
+    stem, underscore, unit = variable.rpartition("_")
+    percent = f"p{100.0 * quantile:g}"
+    return f"{stem}_{percent}_{unit}" if underscore else f"{variable}_{percent}"
