@@ -1,0 +1,243 @@
+"""Pareto fronts: which members of an axis no other member beats on every objective.
+
+A member dominates another when it is at least as good on every objective and better on one. Members
+that are equal on all objectives do not dominate each other: they are tied, and said to be so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from kvsweep.analysis import statistics, variables
+from kvsweep.analysis.hypervolume import dominates, front_share, normalised_hypervolume
+from kvsweep.analysis.jsonable import jsonable
+from kvsweep.analysis.statistics import Floats, Interval
+from kvsweep.errors import InputError
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+DEFAULT_OBJECTIVES = ("ttft_p99_ms:min", "throughput_rps:max")
+
+
+@dataclass(frozen=True)
+class Objective:
+    """A measure and whether it is to be small (``min``) or large (``max``)."""
+
+    metric: str
+    goal: str
+    units: str
+    long_name: str
+
+
+@dataclass(frozen=True)
+class Member:
+    """One candidate.
+
+    Attributes
+    ----------
+    name
+        Its value on the axis `Front.over`.
+    values, intervals
+        Mean over seeds of each objective, with its percentile interval (None below two seeds).
+    on_front
+        Whether the means are on the front.
+    tied_with, dominated_by
+        Members with equal means, and members that dominate the means.
+    share_of_seeds, share_of_resamples
+        How often it is on the front of single seeds, and of the means of bootstrap resamples
+        (None without seeds, or with one).
+    missing
+        Seeds in which some objective has no value; such a seed does not count for this member.
+    """
+
+    name: Any
+    values: tuple[float, ...]
+    intervals: tuple[Interval | None, ...]
+    on_front: bool
+    tied_with: tuple[Any, ...]
+    dominated_by: tuple[Any, ...]
+    share_of_seeds: float | None
+    share_of_resamples: float | None
+    missing: int
+
+
+@dataclass(frozen=True)
+class FrontGroup:
+    """The front of one combination of the remaining axes.
+
+    `hypervolume` is the share of the box between the best value of every objective (of any member)
+    and the `reference` point that the front dominates: 1 if one member is best at everything; None
+    beyond four objectives. The reference is the worst value of every objective, moved out by a
+    tenth of the range so that the ends of the front count.
+    """
+
+    labels: dict[str, Any]
+    members: tuple[Member, ...]
+    hypervolume: float | None
+    reference: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Front:
+    """Pareto fronts over the members of one axis, for every combination of the other axes."""
+
+    objectives: tuple[Objective, ...]
+    over: str
+    seeds: int | None
+    confidence: float
+    missing: dict[str, int]
+    groups: tuple[FrontGroup, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain Python values for JSON; NaN is None."""
+        plain: dict[str, Any] = jsonable(self)
+        return plain
+
+
+def pareto_front(
+    ds: xr.Dataset,
+    objectives: Sequence[str] = DEFAULT_OBJECTIVES,
+    over: str = "policy",
+    confidence: float = 0.95,
+    resamples: int = 2000,
+) -> Front:
+    """Find the members of axis `over` that are not dominated.
+
+    Parameters
+    ----------
+    ds : xr.Dataset
+        Results of a sweep; dimension ``seed`` (optional) holds paired repetitions.
+    objectives : sequence of str
+        ``measure:min`` or ``measure:max``; quantile names (``ttft_p99_ms``) are measures too.
+    over : str
+        The axis whose members compete.
+    confidence, resamples
+        Of the bootstrap over seeds.
+
+    Raises
+    ------
+    InputError
+        For an unknown measure or axis, a malformed or repeated objective, or numbers out of range.
+    """
+    statistics.check_bootstrap(confidence, resamples)
+    variables.axis(ds, over, numeric=False)
+    goals = [_parse(text) for text in objectives]
+    if len({metric for metric, _ in goals}) < len(goals) or not goals:
+        raise InputError("objectives: name each measure once, and at least one")
+    arrays = [variables.get(ds, metric) for metric, _ in goals]
+    group_dims = _group_dims(ds, arrays, over)
+    stacked, labels, seeds = _stack(arrays, group_dims, over)
+    counts = statistics.resample_counts(seeds, resamples) if seeds and seeds > 1 else None
+    signs = np.array([1.0 if goal == "min" else -1.0 for _, goal in goals])
+    names = np.asarray(ds[over].values).tolist()
+    return Front(
+        objectives=tuple(
+            Objective(m, g, str(a.attrs.get("units", "1")), str(a.attrs.get("long_name", m)))
+            for (m, g), a in zip(goals, arrays, strict=True)
+        ),
+        over=over,
+        seeds=seeds,
+        confidence=confidence,
+        # A sum is NaN where any objective is: members lack a value where one objective does.
+        missing=variables.missing(ds, sum(arrays[1:], arrays[0])),
+        groups=tuple(
+            _group(values, signs, counts, confidence, names, label)
+            for values, label in zip(stacked, labels, strict=True)
+        ),
+    )
+
+
+def _parse(text: str) -> tuple[str, str]:
+    """Split ``measure:goal``."""
+    metric, _, goal = text.strip().partition(":")
+    if goal not in ("min", "max"):
+        raise InputError(f"objectives: {text!r} is not of the form 'measure:min' or 'measure:max'")
+    return metric, goal
+
+
+def _group_dims(ds: xr.Dataset, arrays: list[xr.DataArray], over: str) -> list[str]:
+    """Return the remaining dimensions of the objectives, in the order of the dataset."""
+    for array in arrays:
+        if over not in array.dims:
+            raise InputError(f"objectives: {array.name!r} does not vary along {over!r}")
+    used = {str(d) for a in arrays for d in a.dims} - {over, "seed"}
+    return [str(d) for d in ds.dims if str(d) in used]
+
+
+def _stack(
+    arrays: list[xr.DataArray], group_dims: list[str], over: str
+) -> tuple[Floats, list[dict[str, Any]], int | None]:
+    """Arrange as (groups, members, seeds, objectives); one row where no seeds are."""
+    import xarray as xr
+
+    aligned = xr.broadcast(*arrays)
+    seeds = aligned[0].sizes.get("seed")
+    if seeds is None:
+        aligned = tuple(a.expand_dims("seed") for a in aligned)
+    blocks = [a.transpose(*group_dims, over, "seed").values for a in aligned]
+    stacked = np.stack(blocks, axis=-1).reshape(-1, *blocks[0].shape[-2:], len(blocks))
+    values = [np.asarray(aligned[0][d].values).tolist() for d in group_dims]
+    labels = [dict(zip(group_dims, combo, strict=True)) for combo in product(*values)]
+    return stacked, labels, seeds
+
+
+def _group(
+    values: Floats,
+    signs: Floats,
+    counts: Floats | None,
+    confidence: float,
+    names: list[Any],
+    labels: dict[str, Any],
+) -> FrontGroup:
+    """Find the front of one group: `values` is (members, seeds, objectives)."""
+    gaps = np.isnan(values).any(axis=-1, keepdims=True)
+    values = np.where(gaps, np.nan, values)
+    means = _means(values, np.ones((1, values.shape[1])))[:, 0]
+    samples = None if counts is None else _means(values, counts)
+    shares = None if samples is None else (signs * values, signs * samples)
+    by_seed, by_resample = (None, None) if shares is None else map(front_share, shares)
+    beaten = dominates(signs * means)
+    equal = np.all(means[:, None] == means[None], axis=-1)
+    members = tuple(
+        Member(
+            name=name,
+            values=tuple(means[i].tolist()),
+            intervals=_intervals(None if samples is None else samples[i], signs.size, confidence),
+            on_front=not (np.isnan(means[i]).any() or beaten[:, i].any()),
+            tied_with=tuple(n for j, n in enumerate(names) if equal[i, j] and j != i),
+            dominated_by=tuple(n for j, n in enumerate(names) if beaten[j, i]),
+            share_of_seeds=None if by_seed is None else float(by_seed[i]),
+            share_of_resamples=None if by_resample is None else float(by_resample[i]),
+            missing=int(np.count_nonzero(gaps[i])),
+        )
+        for i, name in enumerate(names)
+    )
+    volume, reference = normalised_hypervolume(signs * means)
+    return FrontGroup(labels, members, volume, tuple((signs * reference).tolist()))
+
+
+def _means(values: Floats, counts: Floats) -> Floats:
+    """Means of resamples, (members, resamples, objectives); equal members get equal bits.
+
+    A matrix product may round the same numbers differently in different columns, which would turn
+    an exact tie into a random order: members with the same values share one result.
+    """
+    first: dict[bytes, int] = {}
+    unique = [first.setdefault(member.tobytes(), i) for i, member in enumerate(values)]
+    means = statistics.resample_means(values, counts)
+    return means[unique]
+
+
+def _intervals(
+    samples: Floats | None, objectives: int, confidence: float
+) -> tuple[Interval | None, ...]:
+    """Percentile interval of each objective; `samples` is (resamples, objectives)."""
+    if samples is None:
+        return (None,) * objectives
+    return tuple(statistics.percentile_interval(column, confidence) for column in samples.T)

@@ -1,0 +1,77 @@
+"""Resampling, intervals and ranks against closed forms and SciPy."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+from scipy.stats import bootstrap, spearmanr
+
+from kvsweep.analysis import statistics
+
+
+def test_resamples_draw_every_seed_equally_often():
+    counts = statistics.resample_counts(20, 4000)
+    assert (counts.sum(axis=1) == 20).all()
+    assert counts.mean(axis=0) == pytest.approx(np.ones(20), abs=0.06)
+
+
+def test_resample_means_leave_missing_values_out():
+    values = np.array([[1.0, np.nan], [3.0, np.nan], [np.nan, 5.0]])
+    counts = np.array([[1.0, 1.0, 1.0], [2.0, 1.0, 0.0], [0.0, 0.0, 3.0]])
+    means = statistics.resample_means(values, counts)
+    np.testing.assert_allclose(means, [[2.0, 5.0], [5 / 3, np.nan], [np.nan, 5.0]])
+
+
+def test_percentile_interval_ranks_infinities_and_drops_nan():
+    samples = np.r_[np.full(10, -np.inf), np.arange(90.0), np.full(7, np.nan)]
+    assert statistics.percentile_interval(samples, 0.9).low == -np.inf
+    narrow = statistics.percentile_interval(samples, 0.5)
+    assert (narrow.low, narrow.high) == (15.0, 64.0)
+
+
+def test_percentile_interval_of_nothing_is_nan():
+    interval = statistics.percentile_interval(np.full(3, np.nan), 0.95)
+    assert np.isnan([interval.low, interval.high]).all()
+
+
+def test_the_band_agrees_with_scipy():
+    values = np.random.default_rng(3).gamma(2.0, size=(50, 1))
+    counts = statistics.resample_counts(50, 9999)
+    mean, low, high = statistics.mean_band(values, counts, 0.95)
+    reference = bootstrap((values[:, 0],), np.mean, method="percentile", rng=5).confidence_interval
+    assert mean[0] == pytest.approx(values.mean())
+    assert (low[0], high[0]) == pytest.approx((reference.low, reference.high), rel=0.02)
+
+
+def test_the_band_holds_at_points_that_few_resamples_reach():
+    values = np.array([[1.0, np.nan], [2.0, 4.0]])
+    _, low, high = statistics.mean_band(values, statistics.resample_counts(2, 200), 0.95)
+    assert (low[1], high[1]) == (4.0, 4.0)
+
+
+def test_the_band_without_resamples_is_nan():
+    mean, low, high = statistics.mean_band(np.array([[1.0, 2.0]]), None, 0.95)
+    assert mean.tolist() == [1.0, 2.0]
+    assert np.isnan([low, high]).all()
+
+
+@given(hnp.arrays(float, (3, 6), elements=st.integers(0, 3).map(float)))
+def test_spearman_equals_scipy_with_ties(curves):
+    x = np.arange(6.0)
+    rho = statistics.spearman(x, curves)
+    for one, curve in zip(rho, curves, strict=True):
+        if np.ptp(curve) == 0:
+            assert np.isnan(one)
+        else:
+            assert one == pytest.approx(spearmanr(x, curve).statistic)
+
+
+def test_spearman_leaves_missing_points_out_of_both_sides():
+    y = np.array([0.0, np.nan, 5.0, 1.0])
+    expected = spearmanr([0, 2, 3], [0.0, 5.0, 1.0]).statistic
+    assert statistics.spearman(np.arange(4.0), y) == pytest.approx(expected)
+
+
+def test_spearman_of_nothing_is_nan():
+    assert np.isnan(statistics.spearman(np.arange(3.0), np.full((2, 3), np.nan))).all()

@@ -1,0 +1,62 @@
+"""Measures by name."""
+
+import numpy as np
+import pytest
+
+from analysis.synthetic import dataset, h8, status
+from kvsweep.analysis import variables
+
+
+def test_a_quantile_name_is_the_variable_at_that_quantile():
+    ds = h8(2)
+    found = variables.get(ds, "ttft_p95_ms")
+    np.testing.assert_array_equal(found, ds["ttft_ms"].sel(quantile=0.95))
+    assert found.name == "ttft_p95_ms"
+    assert found.attrs["units"] == "ms"
+    assert found.attrs["long_name"] == "95th percentile of time to first token"
+
+
+def test_names_lists_what_get_accepts():
+    ds = h8(2)
+    listed = variables.names(ds)
+    assert {"preemption_rate", "ttft_p50_ms", "ttft_p99_ms"} <= set(listed)
+    assert "status" not in listed
+    for name in listed:
+        assert variables.get(ds, name).dtype == np.float64
+
+
+def test_a_variable_without_a_unit_in_its_name_has_quantiles_too():
+    ds = h8(2).rename(ttft_ms="slowdown")
+    assert "slowdown_p99" in variables.names(ds)
+    np.testing.assert_array_equal(
+        variables.get(ds, "slowdown_p99"), ds["slowdown"].sel(quantile=0.99)
+    )
+
+
+def test_counts_of_cells_that_are_not_ok_are_masked():
+    ds = dataset([[0.1, 0.2], [0.0, 0.0]], blocks=[1, 2], seeds=[0, 1])
+    ds["status"] = status(ds, step_limit={"gpu_blocks": 1, "seed": 1})
+    ds["completed"] = ds["preemption_rate"].astype("int64") * 0 + 7
+    ds["completed"].loc[{"gpu_blocks": 1, "seed": 1}] = -1
+    found = variables.get(ds, "completed")
+    assert np.isnan(found.sel(gpu_blocks=1, seed=1))
+    assert found.sum() == 21
+
+
+def test_a_variable_without_the_status_dimensions_keeps_its_own_first():
+    ds = h8(2)
+    ds["peak"] = ("gpu_blocks", np.ones(ds.sizes["gpu_blocks"]))
+    assert variables.get(ds, "peak").dims[0] == "gpu_blocks"
+
+
+def test_missing_is_counted_in_the_order_of_the_status():
+    ds = dataset([0.1, 0.2, np.nan], blocks=[3, 1, 2])
+    ds["status"] = status(ds, livelock={"gpu_blocks": 3}, failed={"gpu_blocks": 1})
+    array = variables.get(ds, "preemption_rate")
+    assert variables.missing(ds, array) == {"livelock": 1, "failed": 1, "no value": 1}
+
+
+def test_an_axis_of_names_is_refused_where_numbers_are_needed():
+    assert variables.axis(h8(2), "policy", numeric=False).size == 2
+    with pytest.raises(ValueError, match="holds names"):
+        variables.axis(h8(2), "policy")
