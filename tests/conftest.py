@@ -1,0 +1,19 @@
+"""Hypothesis profiles: ``ci`` (the same examples each run) and ``thorough``.
+
+Choose one by the environment variable ``HYPOTHESIS_PROFILE``.
+"""
+
+import os
+
+from hypothesis import HealthCheck, settings
+
+# A trace is a large example: drawing one is slow next to what it tests.
+SLOW_DRAWS = (HealthCheck.too_slow, HealthCheck.data_too_large)
+
+settings.register_profile(
+    "ci", max_examples=100, deadline=None, derandomize=True, suppress_health_check=SLOW_DRAWS
+)
+settings.register_profile(
+    "thorough", max_examples=3000, deadline=None, suppress_health_check=SLOW_DRAWS
+)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))

@@ -1,0 +1,19 @@
+"""The naive twin: the whole simulator in plain, obvious Python.
+
+The compiled kernel is tested against it event by event. It follows the published rules of vLLM V1
+(release 0.33.0, synchronous scheduler) one by one and is itself tested against recordings of the
+real scheduler. Nothing here is fast on purpose, nothing is slow on purpose.
+
+- `pool`: blocks, the free list, the prefix cache map.
+- `request`: one request: its tokens, its block keys, its history.
+- `waiting`: the waiting queue in its three orders.
+- `scheduler`: who computes how many tokens in a step; allocation, admission, preemption.
+- `instance`: the clock of one engine; queue entries, steps, what was counted.
+- `cluster`: admission and routing over several instances.
+- `scenario`: the settings with their defaults.
+- `checks`: invariants asserted after every step.
+"""
+
+from .cluster import Result, simulate
+
+__all__ = ["Result", "simulate"]

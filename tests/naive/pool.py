@@ -1,0 +1,88 @@
+"""The block pool: reference counts, the free list in eviction order, the prefix cache map."""
+
+from collections import OrderedDict
+
+
+class BlockPool:
+    """Blocks 1..usable (block 0 is vLLM's null block).
+
+    Attributes
+    ----------
+    free : OrderedDict of block
+        Blocks nobody refers to; the first is handed out next. A block here may still carry a key:
+        it is cached, and a candidate for eviction.
+    ref : list
+        Per block, how many tables hold it.
+    key : list
+        Per block, its key in the cache map, or None.
+    cached : dict
+        Key -> blocks carrying it, oldest first. Equal content may sit in several blocks.
+    """
+
+    def __init__(self, usable):
+        self.usable = usable
+        self.free = OrderedDict.fromkeys(range(1, usable + 1))
+        self.ref = [0] * (usable + 1)
+        self.key = [None] * (usable + 1)
+        self.cached = {}
+        self.hashed = 0
+        self.evictions = 0
+        self.taken = 0
+
+    @property
+    def used(self):
+        return self.usable - len(self.free)
+
+    def take(self, n):
+        """Hand out the first `n` free blocks; those that carry a key are evicted."""
+        blocks = [self.free.popitem(last=False)[0] for _ in range(n)]
+        for block in blocks:
+            if self.key[block] is not None:
+                self._evict(block)
+            self.ref[block] = 1
+        self.taken += n
+        return blocks
+
+    def _evict(self, block):
+        same = self.cached[self.key[block]]
+        del same[block]
+        if not same:
+            del self.cached[self.key[block]]
+        self.key[block] = None
+        self.hashed -= 1
+        self.evictions += 1
+
+    def touch(self, blocks):
+        """Refer to cached blocks once more; a free one leaves the free list."""
+        for block in blocks:
+            if self.ref[block] == 0:
+                del self.free[block]
+            self.ref[block] += 1
+
+    def release(self, table):
+        """Drop a table's references, last block first.
+
+        Of the blocks nobody refers to any more, those without a key go to the head of the free
+        list and those with one to its tail, both in the order of the walk.
+        """
+        unhashed, hashed = [], []
+        for block in reversed(table):
+            self.ref[block] -= 1
+            if self.ref[block] == 0:
+                (unhashed if self.key[block] is None else hashed).append(block)
+        for block in reversed(unhashed):
+            self.free[block] = None
+            self.free.move_to_end(block, last=False)
+        for block in hashed:
+            self.free[block] = None
+
+    def publish(self, block, key):
+        """Make a block findable by its key; duplicates are kept."""
+        self.key[block] = key
+        self.cached.setdefault(key, {})[block] = None
+        self.hashed += 1
+
+    def lookup(self, key):
+        """Return the oldest block with this key, or None."""
+        same = self.cached.get(key)
+        return next(iter(same)) if same else None

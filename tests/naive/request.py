@@ -1,0 +1,118 @@
+"""One request: what it asks for, where the engine is with it, what happened to it."""
+
+from dataclasses import dataclass, field
+
+from .scenario import SLO_PRIORITY
+
+
+class BlockKeys:
+    """Numbers for block contents: equal numbers mean equal tokens from the start of the sequence.
+
+    A key stands for (key of the block before, tokens of this block), which is what vLLM hashes.
+    """
+
+    def __init__(self, block_size):
+        self.block_size = block_size
+        self.number = {}
+
+    def extend(self, keys, known):
+        """Append the keys of the full blocks of `known` that have none yet."""
+        size = self.block_size
+        while (len(keys) + 1) * size <= len(known):
+            start = len(keys) * size
+            content = (keys[-1] if keys else None, tuple(known[start : start + size]))
+            keys.append(self.number.setdefault(content, len(self.number)))
+
+
+@dataclass(eq=False)
+class Request:
+    """A request of the trace.
+
+    Attributes
+    ----------
+    id : int
+        Position in the trace.
+    known : list of (segment, position)
+        Prompt tokens, then the output tokens sampled so far.
+    computed : int
+        Leading known tokens whose KV entries are in `table` (0 unless running).
+    table : list of block
+        Blocks held.
+    keys : list
+        A key for each full block of `known`.
+    published : int
+        Leading blocks of `table` that are in the cache map.
+    status : str or None
+        ``completed``, ``dropped_unservable``, ``rejected``; None while under way.
+    queued_us : int or None
+        Entry into the waiting list (for an unservable request: the moment it was dropped).
+    scheduled_us : int or None
+        Start of the step of the first admission.
+    token_us : list of int
+        Ends of the steps that sampled its tokens.
+    admissions : list of (step index, cached tokens)
+        Every admission, the first and those after a preemption.
+    """
+
+    id: int
+    arrival_us: int
+    priority: int
+    prompt_tokens: int
+    output_segment: int
+    output_tokens: int
+    known: list
+    keys: list = field(default_factory=list)
+    computed: int = 0
+    table: list = field(default_factory=list)
+    published: int = 0
+    preemptions: int = 0
+    status: str | None = None
+    instance: int | None = None
+    queued_us: int | None = None
+    scheduled_us: int | None = None
+    token_us: list = field(default_factory=list)
+    admissions: list = field(default_factory=list)
+
+    @classmethod
+    def of(cls, index, row, priority_rule):
+        """Make a request from a row of the trace."""
+        known = [(segment, k) for segment, tokens in row["prompt"] for k in range(tokens)]
+        segment, tokens = row["output"]
+        if not known or tokens < 1:
+            raise ValueError(f"request {index}: prompt and output need at least one token")
+        priority = row.get("priority")
+        if priority is None:
+            by_class = priority_rule == "slo-class"
+            priority = SLO_PRIORITY.get(row.get("slo_class"), 5) if by_class else 0
+        return cls(index, row["arrival_us"], priority, len(known), segment, tokens, known)
+
+    @property
+    def outputs(self):
+        """Output tokens sampled so far."""
+        return len(self.known) - self.prompt_tokens
+
+    @property
+    def uncomputed(self):
+        return len(self.known) - self.computed
+
+    @property
+    def longest(self):
+        """Tokens ever computed: the last sampled one is not."""
+        return self.prompt_tokens + self.output_tokens - 1
+
+    @property
+    def first_token_us(self):
+        return self.token_us[0] if self.token_us else None
+
+    @property
+    def finish_us(self):
+        return self.token_us[-1] if self.status == "completed" else None
+
+    @property
+    def cached_tokens(self):
+        """Prompt tokens found cached at the first admission, or None."""
+        return self.admissions[0][1] if self.admissions else None
+
+    def sample(self):
+        """Append the next output token."""
+        self.known.append((self.output_segment, self.outputs))

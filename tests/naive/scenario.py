@@ -1,0 +1,95 @@
+"""The settings of a trace's scenario, with their defaults; an unknown key is a TypeError."""
+
+from dataclasses import dataclass, field
+
+SLO_PRIORITY = {"critical": 0, "standard": 5, "batch": 10, "background": 15}
+
+
+@dataclass(frozen=True)
+class Engine:
+    rules: str = "vllm"
+    max_num_seqs: int = 256
+    max_num_batched_tokens: int = 2048
+    long_prefill_token_threshold: int = 0
+    scheduler: str = "fcfs"
+    priority: str = "constant"
+    enable_prefix_caching: bool = True
+    enable_chunked_prefill: bool = True
+    reserve_full_prompt: bool = True
+    watermark: float = 0.0
+
+    def __post_init__(self):
+        _one_of("engine.rules", self.rules, ("vllm",))
+        _one_of("engine.scheduler", self.scheduler, ("fcfs", "priority", "sjf"))
+        _one_of("engine.priority", self.priority, ("constant", "slo-class"))
+        if self.max_num_batched_tokens < self.max_num_seqs:
+            raise ValueError("engine.max_num_batched_tokens is less than engine.max_num_seqs")
+
+
+@dataclass(frozen=True)
+class Cache:
+    block_size: int = 16
+    gpu_blocks: int = 2200
+
+
+@dataclass(frozen=True)
+class Cluster:
+    instances: int = 1
+    routing: str = "round-robin"
+    admission: str = "always"
+    admission_latency_us: int = 0
+    routing_latency_us: int = 0
+
+    def __post_init__(self):
+        _one_of("cluster.routing", self.routing, ("round-robin", "least-loaded"))
+        _one_of("cluster.admission", self.admission, ("always", "reject-all"))
+
+
+@dataclass(frozen=True)
+class Latency:
+    """Linear latencies, microseconds; missing coefficients are 0.
+
+    ``alpha[2]`` delays what a client sees and never touches the clock, so nothing here reads it.
+    """
+
+    alpha: list[float] = field(default_factory=list)
+    beta: list[float] = field(default_factory=list)
+
+    def __post_init__(self):
+        if len(self.alpha) > 3 or len(self.beta) > 3:
+            raise ValueError("the twin knows three alphas and three betas")
+
+    def queueing_us(self, prompt_tokens):
+        a0, a1, _ = _three(self.alpha)
+        return int(a0 + a1 * prompt_tokens)
+
+    def step_us(self, prefill_tokens, decode_tokens):
+        b0, b1, b2 = _three(self.beta)
+        return int(b0 + b1 * prefill_tokens + b2 * decode_tokens)
+
+
+@dataclass(frozen=True)
+class Scenario:
+    engine: Engine
+    cache: Cache
+    cluster: Cluster
+    latency: Latency
+
+    @classmethod
+    def of(cls, engine=None, cache=None, cluster=None, latency=None):
+        """Make a scenario from the tables of a trace."""
+        return cls(
+            Engine(**(engine or {})),
+            Cache(**(cache or {})),
+            Cluster(**(cluster or {})),
+            Latency(**(latency or {})),
+        )
+
+
+def _three(coefficients):
+    return [*coefficients, 0, 0, 0][:3]
+
+
+def _one_of(key, value, allowed):
+    if value not in allowed:
+        raise ValueError(f"{key}: {value!r}, the twin knows {', '.join(allowed)}")

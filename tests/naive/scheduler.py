@@ -1,0 +1,213 @@
+"""One engine's scheduler: which requests compute how many tokens in the next step."""
+
+from dataclasses import dataclass, field
+
+from .pool import BlockPool
+from .waiting import waiting_queue
+
+# vLLM's counters of successful admissions: the first ones, and those after a preemption.
+PREFIX_STATS = (
+    "requests",
+    "queries",
+    "hits",
+    "preempted_requests",
+    "preempted_queries",
+    "preempted_hits",
+)
+
+
+@dataclass
+class Decision:
+    """What one call of `schedule` decided, and how many tokens are left to give away."""
+
+    budget: int
+    threshold: int
+    scheduled: dict = field(default_factory=dict)
+    admitted: list = field(default_factory=list)
+    preempted: list = field(default_factory=list)
+    prefill_tokens: int = 0
+    decode_tokens: int = 0
+
+    def give(self, request, n):
+        self.scheduled[request] = n
+        self.budget -= n
+
+    def take_back(self, request):
+        self.budget += self.scheduled.pop(request, 0)
+
+    def capped(self, n):
+        """Limit a long prefill, so that it leaves room for others."""
+        return self.threshold if 0 < self.threshold < n else n
+
+
+class Scheduler:
+    """Running and waiting requests and the blocks they hold."""
+
+    def __init__(self, engine, cache, keys):
+        self.engine = engine
+        self.block_size = cache.block_size
+        self.keys = keys
+        self.pool = BlockPool(cache.gpu_blocks)
+        # vLLM counts the null block too.
+        self.watermark_blocks = int(engine.watermark * (cache.gpu_blocks + 1))
+        self.running = []
+        self.waiting = waiting_queue(engine.scheduler)
+        self.prefix_stats = dict.fromkeys(PREFIX_STATS, 0)
+        self.blocks_reused = 0
+
+    def servable(self, request):
+        """Whether the request can ever finish on this engine, alone."""
+        if self.blocks_for(request.longest) > self.pool.usable:
+            return False
+        chunked = self.engine.enable_chunked_prefill
+        return chunked or request.longest <= self.engine.max_num_batched_tokens
+
+    def enqueue(self, request):
+        self.keys.extend(request.keys, request.known)
+        self.waiting.add(request)
+
+    def schedule(self):
+        """Running requests first, then admissions, the latter only if nobody was preempted."""
+        alone = len(self.running) + len(self.waiting) <= 1
+        threshold = 0 if alone else self.engine.long_prefill_token_threshold
+        decision = Decision(self.engine.max_num_batched_tokens, threshold)
+        self._schedule_running(decision)
+        if not decision.preempted:
+            self._schedule_waiting(decision)
+        self._account(decision)
+        return decision
+
+    def _schedule_running(self, decision):
+        k = 0
+        while k < len(self.running) and decision.budget > 0:
+            request = self.running[k]
+            # Not computed anew when a preemption below gives tokens back.
+            n = min(decision.capped(request.uncomputed), decision.budget)
+            while not self._allocate(request, n):
+                index = self._victim_index()
+                victim = self.running.pop(index)
+                if index < k:
+                    k -= 1
+                self._preempt(victim, decision)
+                if victim is request:
+                    break
+            else:
+                decision.give(request, n)
+                k += 1
+
+    def _victim_index(self):
+        if self.engine.scheduler != "priority":
+            return len(self.running) - 1
+        # max() returns the earliest of equals, as vLLM does; the id plays no part.
+        return max(
+            range(len(self.running)),
+            key=lambda i: (self.running[i].priority, self.running[i].arrival_us),
+        )
+
+    def _preempt(self, victim, decision):
+        """Take the blocks away; outputs are kept, what was published stays published."""
+        decision.take_back(victim)
+        decision.preempted.append(victim)
+        self.pool.release(victim.table)
+        victim.table = []
+        victim.computed = 0
+        victim.published = 0
+        victim.preemptions += 1
+        self.waiting.put_back(victim)
+
+    def _schedule_waiting(self, decision):
+        """Admit from the head of the queue; the first that does not fit ends it."""
+        while decision.budget > 0 and self.waiting and len(self.running) < self.engine.max_num_seqs:
+            request = self.waiting.head()
+            hits = self._cached_prefix(request)
+            cached = self.block_size * len(hits)
+            n = decision.capped(len(request.known) - cached)
+            if not self.engine.enable_chunked_prefill and n > decision.budget:
+                return
+            n = min(n, decision.budget)
+            if not self._allocate(request, n, hits, admission=True):
+                return
+            self._count_admission(request, hits)
+            self.running.append(self.waiting.pop())
+            request.computed = cached
+            decision.admitted.append((request, cached))
+            decision.give(request, n)
+
+    def _cached_prefix(self, request):
+        """Return the longest cached run of blocks; the last known token is always recomputed."""
+        hits = []
+        if self.engine.enable_prefix_caching:
+            for key in request.keys[: (len(request.known) - 1) // self.block_size]:
+                block = self.pool.lookup(key)
+                if block is None:
+                    break
+                hits.append(block)
+        return hits
+
+    def _count_admission(self, request, hits):
+        self.blocks_reused += len(hits)
+        if self.engine.enable_prefix_caching:
+            prefix = "preempted_" if request.preemptions else ""
+            self.prefix_stats[prefix + "requests"] += 1
+            self.prefix_stats[prefix + "queries"] += len(request.known)
+            self.prefix_stats[prefix + "hits"] += self.block_size * len(hits)
+
+    def _allocate(self, request, n, hits=(), admission=False):
+        """Give a request the blocks for `n` more tokens; False, and no change, without room."""
+        pool = self.pool
+        evictable_hits = sum(pool.ref[block] == 0 for block in hits)
+        have = len(request.table) + len(hits)
+        end = request.computed + self.block_size * len(hits) + n
+        keep = self.watermark_blocks if admission and self.running else 0
+        room = len(pool.free) - evictable_hits - keep
+
+        if admission and self.engine.reserve_full_prompt:
+            whole = max(self.blocks_for(len(request.known)) - have, 0)
+            if whole > room:
+                return False
+        need = max(self.blocks_for(end) - have, 0)
+        if need > room:
+            return False
+
+        if admission:
+            pool.touch(hits)
+            request.table.extend(hits)
+            request.published = len(hits)
+        request.table.extend(pool.take(need))
+        if self.engine.enable_prefix_caching:
+            self._publish(request, end)
+        return True
+
+    def _publish(self, request, end):
+        """Publish the blocks that this step fills, before they are computed."""
+        full = min(end, len(request.known)) // self.block_size
+        for j in range(request.published, full):
+            self.pool.publish(request.table[j], request.keys[j])
+        request.published = max(request.published, full)
+
+    def _account(self, decision):
+        """Count the step's tokens and mark them as computed."""
+        for request, n in decision.scheduled.items():
+            if request.outputs >= 1 and request.uncomputed == 1:
+                decision.decode_tokens += 1
+            else:
+                decision.prefill_tokens += n
+            request.computed += n
+
+    def finish(self, decision):
+        """Sample the step's tokens; return (requests with a new token, requests that are done)."""
+        sampled = [r for r in decision.scheduled if r.uncomputed == 0]
+        finished = []
+        for request in sampled:
+            request.sample()
+            if request.outputs == request.output_tokens:
+                finished.append(request)
+                self.pool.release(request.table)
+                request.table = []
+                self.running.remove(request)
+            else:
+                self.keys.extend(request.keys, request.known)
+        return sampled, finished
+
+    def blocks_for(self, tokens):
+        return -(-tokens // self.block_size)

@@ -1,0 +1,63 @@
+"""The waiting queue: arrival order, or an order by key."""
+
+import heapq
+from collections import deque
+
+
+class FcfsQueue:
+    """First come, first served; a preempted request goes back to the front."""
+
+    def __init__(self):
+        self.items = deque()
+
+    def __len__(self):
+        return len(self.items)
+
+    def __iter__(self):
+        return iter(self.items)
+
+    def head(self):
+        return self.items[0]
+
+    def pop(self):
+        return self.items.popleft()
+
+    def add(self, request):
+        self.items.append(request)
+
+    def put_back(self, request):
+        self.items.appendleft(request)
+
+
+class KeyedQueue:
+    """Smallest key first; a preempted request goes back by the same key."""
+
+    def __init__(self, key):
+        self.key = key
+        self.heap = []
+
+    def __len__(self):
+        return len(self.heap)
+
+    def __iter__(self):
+        return (request for _, request in self.heap)
+
+    def head(self):
+        return self.heap[0][1]
+
+    def pop(self):
+        return heapq.heappop(self.heap)[1]
+
+    def add(self, request):
+        heapq.heappush(self.heap, (self.key(request), request))
+
+    put_back = add
+
+
+def waiting_queue(scheduler):
+    """Return the empty waiting queue of a scheduling policy."""
+    if scheduler == "priority":
+        return KeyedQueue(lambda r: (r.priority, r.arrival_us, r.id))
+    if scheduler == "sjf":
+        return KeyedQueue(lambda r: (r.prompt_tokens, r.arrival_us, r.id))
+    return FcfsQueue()
