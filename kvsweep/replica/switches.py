@@ -1,0 +1,159 @@
+"""The reference's rules that can be switched: what changed between its commits, and its defects.
+
+The published runs were made at two commits of the reference simulator (inference-sim, February
+2026). Every rule in which the two differ, and every defect that can be repaired on its own, is one
+named flag here. The numbers D0 to D14 name the defects throughout the package.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+
+from kvsweep.errors import InputError, did_you_mean
+
+
+def _switch(default: bool, name: str, effect: str) -> bool:
+    """Declare one switch: its value at commit B as shipped, defect or commit, and its effect."""
+    value: bool = field(default=default, metadata={"name": name, "effect": effect})
+    return value
+
+
+@dataclass(frozen=True)
+class Switches:
+    """The rule switches of one run; the defaults are commit B as shipped.
+
+    The names are those of ``engine.blis`` in a scenario. `describe` lists each with its effect.
+    """
+
+    visit_evicted: bool = _switch(
+        True,
+        "D1",
+        "Requests evicted during a step stay in that step's scheduling loop: they get blocks while "
+        "queued, and evict the batch down to nothing because they are never its tail.",
+    )
+    rollback_keeps_table: bool = _switch(
+        False,
+        "D0",
+        "If off, a failed allocation deletes the request's block table without freeing its blocks: "
+        "they are leaked for ever, and the request goes on without its context.",
+    )
+    step_registers: bool = _switch(
+        False,
+        "D2",
+        "If off, the step that a queued request starts is not registered, so two requests queued "
+        "at the same microsecond on an idle instance start two interleaved chains of steps.",
+    )
+    min_one_new: bool = _switch(
+        False,
+        "D3",
+        "If off, a fully cached prompt is admitted with zero new tokens: its cached blocks are "
+        "neither referenced nor counted, and its table starts at the first output token.",
+    )
+    rollback_keeps_tokens: bool = _switch(
+        False,
+        "D11",
+        "If off, a roll-back restores the key of a block it had taken but not its tokens, so keys "
+        "later built on that block are wrong and an offload copies an empty block.",
+    )
+    recount_after_fill: bool = _switch(
+        True,
+        "B",
+        "The blocks to take are counted again after tokens went into a partly filled block; "
+        "commit A takes as many as counted at first, possibly one that stays empty.",
+    )
+    rollback_prepends: bool = _switch(
+        True,
+        "B",
+        "A roll-back returns the blocks it had taken to the head of the free list, as they were; "
+        "commit A appends them to the tail, last taken first.",
+    )
+    work_conserving: bool = _switch(
+        True,
+        "B",
+        "A step that leaves nothing running but requests waiting is followed by another; at commit "
+        "A the queue stands until the next arrival.",
+    )
+    drop_unservable: bool = _switch(
+        True,
+        "B",
+        "A request whose prompt needs more blocks than the cache has is dropped on arrival; at "
+        "commit A it blocks the queue for ever.",
+    )
+    step_time_final_batch: bool = _switch(
+        True,
+        "B",
+        "The step time counts the tokens of the batch that runs; commit A also counts tokens "
+        "granted to requests that were evicted later in the same step.",
+    )
+    router_uses_kv_blocks: bool = _switch(
+        True,
+        "B",
+        "The router indexes prompts in KV blocks and `prefix-affinity` routes by the last full "
+        "block; commit A uses blocks of 16 tokens and the whole prompt.",
+    )
+
+
+COMMIT_A = Switches(
+    recount_after_fill=False,
+    rollback_prepends=False,
+    work_conserving=False,
+    drop_unservable=False,
+    step_time_final_batch=False,
+    router_uses_kv_blocks=False,
+)
+"""Commit 2bb74cac as shipped: H8 and H10."""
+
+COMMIT_B = Switches()
+"""Commits 0fb3cb8e and 5dbaf353 as shipped: H-Reasoning-KV, H377 and the ideas."""
+
+VARIANTS: dict[str, dict[str, bool]] = {
+    "as-shipped": {},
+    "skip": {"visit_evicted": False},
+    "sound": {
+        "visit_evicted": False,
+        "rollback_keeps_table": True,
+        "step_registers": True,
+        "min_one_new": True,
+        "rollback_keeps_tokens": True,
+    },
+}
+"""Repairs that make a variant of a commit: none, D1 only, and D0, D1, D2, D3 and D11 together."""
+
+
+def variant(commit: Switches, name: str) -> Switches:
+    """Return a commit's switches with the repairs of the variant ``name`` applied.
+
+    Raises
+    ------
+    InputError
+        If there is no variant of that name.
+    """
+    if name not in VARIANTS:
+        known = list(VARIANTS)
+        raise InputError(
+            f"unknown variant {name!r}; known: {', '.join(known)}{did_you_mean(name, known)}"
+        )
+    return replace(commit, **VARIANTS[name])
+
+
+def describe() -> dict[str, tuple[str, str]]:
+    """Return ``{switch: (defect or commit that it belongs to, its effect)}``."""
+    return {f.name: (f.metadata["name"], f.metadata["effect"]) for f in fields(Switches)}
+
+
+def from_mapping(values: Mapping[str, object]) -> Switches:
+    """Return the switches of an ``engine.blis`` table; absent ones are as shipped at commit B.
+
+    Raises
+    ------
+    InputError
+        If a name is unknown or a value is not a boolean.
+    """
+    known = list(describe())
+    flags: dict[str, bool] = {}
+    for name, value in values.items():
+        if name not in known:
+            raise InputError(f"engine.blis.{name}: unknown switch{did_you_mean(name, known)}")
+        if not isinstance(value, bool):
+            raise InputError(f"engine.blis.{name}: expected true or false, got {value!r}")
+        flags[name] = value
+    return Switches(**flags)
