@@ -12,6 +12,7 @@ from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from kvsweep.analysis import statistics, variables
 from kvsweep.analysis.hypervolume import dominates, front_share, normalised_hypervolume
@@ -196,14 +197,14 @@ def _group(
     labels: dict[str, Any],
 ) -> FrontGroup:
     """Find the front of one group: `values` is (members, seeds, objectives)."""
-    gaps = np.isnan(values).any(axis=-1, keepdims=True)
+    gaps: NDArray[np.bool_] = np.any(np.isnan(values), axis=-1, keepdims=True)
     values = np.where(gaps, np.nan, values)
     means = _means(values, np.ones((1, values.shape[1])))[:, 0]
     samples = None if counts is None else _means(values, counts)
     shares = None if samples is None else (signs * values, signs * samples)
     by_seed, by_resample = (None, None) if shares is None else map(front_share, shares)
     beaten = dominates(signs * means)
-    equal = np.all(means[:, None] == means[None], axis=-1)
+    equal: NDArray[np.bool_] = np.all(means[:, None] == means[None], axis=-1)
     members = tuple(
         Member(
             name=name,

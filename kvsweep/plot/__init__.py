@@ -1,0 +1,21 @@
+"""Figures of result datasets, sized and lettered for one column of a paper.
+
+Every function returns a `matplotlib.figure.Figure` that belongs to no global state; `save` writes
+it the same to the last byte each time.
+"""
+
+from kvsweep.plot.cliff import plot_cliff
+from kvsweep.plot.curve import plot_curve
+from kvsweep.plot.heatmap import plot_heatmap
+from kvsweep.plot.pareto import plot_pareto
+from kvsweep.plot.style import save
+from kvsweep.plot.trend import plot_cliff_trend
+
+__all__ = [
+    "plot_cliff",
+    "plot_cliff_trend",
+    "plot_curve",
+    "plot_heatmap",
+    "plot_pareto",
+    "save",
+]

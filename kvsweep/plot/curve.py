@@ -1,0 +1,94 @@
+"""Measures along an axis: mean over seeds with its interval."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import product
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from kvsweep.analysis import statistics, variables
+from kvsweep.analysis.statistics import Floats
+from kvsweep.errors import InputError
+from kvsweep.plot import style
+from kvsweep.plot.labels import label, label_ends
+
+if TYPE_CHECKING:
+    import xarray as xr
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+MAX_LINES = 12
+
+PANEL_HEIGHT = 1.4  # inches inside the axes
+
+
+def plot_curve(
+    ds: xr.Dataset,
+    metrics: str | Sequence[str],
+    along: str,
+    confidence: float = 0.95,
+    resamples: int = 2000,
+) -> Figure:
+    """Draw one panel per measure: its mean over seeds along an axis, one line per combination.
+
+    The band is the pointwise percentile bootstrap interval of the mean.
+
+    Raises
+    ------
+    InputError
+        For an unknown measure or axis, or more than `MAX_LINES` lines in a panel.
+    """
+    statistics.check_bootstrap(confidence, resamples)
+    names = [metrics] if isinstance(metrics, str) else list(metrics)
+    axis = variables.axis(ds, along).sortby(along)
+    arrays = [variables.get(ds, name).sortby(along) for name in names]
+    with style.style():
+        figure = style.new_figure(height=0.55 + (PANEL_HEIGHT + 0.35) * len(names))
+        panels = figure.subplots(len(names), 1, sharex=True, squeeze=False)[:, 0]
+        style.title(figure, ds)
+        for panel, array in zip(panels, arrays, strict=True):
+            _draw(panel, array, along, confidence, resamples)
+        panels[-1].set_xlabel(style.axis_label(axis))
+        style.group_thousands(panels[-1], "x")
+    return figure
+
+
+def _draw(panel: Axes, array: xr.DataArray, along: str, confidence: float, resamples: int) -> None:
+    """Draw all lines of one measure and label them at their ends."""
+    if along not in array.dims:
+        raise InputError(f"metric: {array.name!r} does not vary along {along!r}")
+    lines = split_lines(array, along)
+    if len(lines) > MAX_LINES:
+        raise InputError(
+            f"metric: {array.name!r} has {len(lines)} curves along {along!r}, at most {MAX_LINES} "
+            "fit a figure; select some with .sel()"
+        )
+    x = np.asarray(array[along].values, dtype=np.float64)
+    ends = []
+    for i, (name, values) in enumerate(lines):
+        seeds = len(values)
+        counts = statistics.resample_counts(seeds, resamples) if seeds > 1 else None
+        mean, low, high = statistics.mean_band(values, counts, confidence)
+        panel.fill_between(x, low, high, color=style.colour(i), alpha=0.2, linewidth=0)
+        panel.plot(x, mean, color=style.colour(i), linestyle=style.dash(i))
+        known = np.flatnonzero(~np.isnan(mean))
+        ends.append((name, float(mean[known[-1]]) if known.size else np.nan))
+    panel.grid(axis="y", color=style.GRID, linewidth=0.6)
+    panel.set_title(style.axis_label(array), loc="left", fontsize=7.5)
+    style.group_thousands(panel, "y")
+    panel.margins(x=0.01)
+    label_ends(panel, ends, PANEL_HEIGHT)
+
+
+def split_lines(array: xr.DataArray, along: str) -> list[tuple[str, Floats]]:
+    """Split into (label, values (seeds, points)) for every combination of the other dimensions."""
+    if "seed" not in array.dims:
+        array = array.expand_dims("seed")
+    dims = [str(d) for d in array.dims if d not in (along, "seed")]
+    values = array.transpose(*dims, "seed", along).values
+    names = [np.asarray(array[d].values).tolist() for d in dims]
+    flat = values.reshape(-1, *values.shape[-2:])
+    labels = [label(dict(zip(dims, combo, strict=True))) for combo in product(*names)]
+    return list(zip(labels, flat, strict=True))

@@ -1,0 +1,79 @@
+"""Which part of the curves a cliff figure shows."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kvsweep.analysis.cliff_records import Cliff
+from kvsweep.analysis.statistics import Floats
+
+Limits = tuple[float, float]
+
+# Beyond the point where every mean stays within this share of its range, nothing is to be seen.
+FLAT = 0.005
+
+
+def until_flat(cliff: Cliff) -> Limits:
+    """Limits of the axis from its tight end to a little beyond where the curves go flat."""
+    order = slice(None, None, -1 if cliff.generous == "low" else 1)
+    axis = cliff.axis[order]
+    moving = _moving(cliff)[order]
+    last = int(np.flatnonzero(moving)[-1]) if moving.any() else len(axis) - 1
+    flat = axis[min(last + 1, len(axis) - 1)]
+    end = _towards(flat + 0.12 * (flat - axis[0]), axis[-1], flat)
+    pad = 0.01 * (end - axis[0])
+    return _ascending(axis[0] - pad, end + pad)
+
+
+def near_threshold(cliff: Cliff) -> tuple[Limits, Limits]:
+    """Limits of the axis and of the measure around the threshold: x, then y.
+
+    The measure runs from its value at the generous end to four times as far as the threshold; the
+    axis over the points whose mean lies there, all cliffs and intervals included.
+    """
+    means = np.array([group.curve.mean for group in cliff.groups])
+    sign = -1.0 if cliff.past == "below" else 1.0
+    good = sign * float(np.nanmin(sign * means))
+    reach = cliff.threshold - good
+    if sign * reach <= 0.0:
+        reach = sign * 0.1 * float(np.nanmax(means) - np.nanmin(means) or 1.0)
+    far = good + 4.0 * reach
+    share = (means - good) / (far - good)
+    inside = ((share > 0.01) & (share < 1.0)).any(axis=0)
+    points = cliff.axis[inside] if inside.any() else cliff.axis
+    places = np.concatenate([points, _places(cliff)])
+    low, high = float(places.min()), float(places.max())
+    pad = 0.08 * (high - low) or 1.0
+    x = max(low - pad, float(cliff.axis[0])), min(high + pad, float(cliff.axis[-1]))
+    return x, _ascending(good - 0.12 * reach, far)
+
+
+def _moving(cliff: Cliff) -> NDArray[np.bool_]:
+    """Whether any mean differs visibly from its value at the generous end, by point."""
+    moving: NDArray[np.bool_] = np.zeros(cliff.axis.shape, dtype=np.bool_)
+    for group in cliff.groups:
+        mean = group.curve.mean
+        known = np.flatnonzero(~np.isnan(mean))
+        if known.size:
+            end = mean[known[-1] if cliff.generous == "high" else known[0]]
+            moving = moving | (np.abs(mean - end) > FLAT * np.ptp(mean[known]))
+    return moving
+
+
+def _places(cliff: Cliff) -> Floats:
+    """All finite cliffs and interval ends."""
+    places = [group.mean_curve.value for group in cliff.groups]
+    for group in cliff.groups:
+        if group.interval is not None:
+            places += [group.interval.low, group.interval.high]
+    return np.array([place for place in places if np.isfinite(place)])
+
+
+def _towards(value: float, end: float, start: float) -> float:
+    """Return `value`, but not beyond `end` seen from `start`."""
+    return float(min(value, end) if end >= start else max(value, end))
+
+
+def _ascending(a: float, b: float) -> Limits:
+    return (float(a), float(b)) if a <= b else (float(b), float(a))

@@ -1,0 +1,95 @@
+"""One measure over two axes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from matplotlib.colors import LogNorm, Normalize
+
+from kvsweep.analysis import variables
+from kvsweep.analysis.statistics import Floats
+from kvsweep.errors import InputError
+from kvsweep.plot import style
+
+if TYPE_CHECKING:
+    import xarray as xr
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from matplotlib.image import AxesImage
+
+# A positive measure that spans more than this factor is coloured on a logarithmic scale.
+LOG_FACTOR = 200.0
+
+MAX_PANELS = 6
+
+
+def plot_heatmap(ds: xr.Dataset, metric: str, x: str, y: str) -> Figure:
+    """Draw the mean over seeds of `metric` over axes `x` and `y`.
+
+    Axes of names and uneven numeric axes are drawn as equal cells with their values. At most one
+    more dimension may be left: one panel per value of it. Cells without a result are hatched.
+
+    Raises
+    ------
+    InputError
+        For an unknown measure or axis, equal axes, or more panels than `MAX_PANELS`.
+    """
+    for name in (x, y):
+        variables.axis(ds, name, numeric=False)
+    array = variables.get(ds, metric)
+    rest = [str(d) for d in array.dims if d not in (x, y, "seed")]
+    if x == y or x not in array.dims or y not in array.dims:
+        raise InputError(f"heatmap: {metric!r} needs two different axes, not {x!r} and {y!r}")
+    panels = array.sizes[rest[0]] if rest else 1
+    if len(rest) > 1 or panels > MAX_PANELS:
+        raise InputError(
+            f"heatmap: dimensions {', '.join(rest)} are left over; select a value of them with "
+            f".sel(), at most {MAX_PANELS} panels fit"
+        )
+    mean = array.mean("seed", keep_attrs=True) if "seed" in array.dims else array
+    mean = mean.transpose(*rest, y, x)
+    with style.style():
+        figure = style.new_figure(height=0.7 + 2.1 * panels)
+        axes = figure.subplots(panels, 1, squeeze=False)[:, 0]
+        style.title(figure, ds)
+        norm = _norm(mean.values)
+        for i, panel in enumerate(axes):
+            image = _draw(panel, mean.isel({rest[0]: i}) if rest else mean, norm)
+            if rest:
+                value = mean[rest[0]].values[i]
+                panel.set_title(f"{rest[0]}: {value}", loc="left", fontsize=7.5)
+        bar = figure.colorbar(image, ax=list(axes), shrink=0.9, pad=0.02, aspect=25)
+        bar.set_label(style.axis_label(array))
+        bar.outline.set_visible(False)
+    return figure
+
+
+def _norm(values: Floats) -> Normalize:
+    """Choose a linear or logarithmic scale from the values themselves."""
+    known = values[~np.isnan(values)]
+    if known.size == 0:
+        return Normalize(0.0, 1.0)
+    low, high = float(known.min()), float(known.max())
+    return LogNorm(low, high) if 0.0 < low * LOG_FACTOR < high else Normalize(low, high)
+
+
+def _draw(panel: Axes, table: xr.DataArray, norm: Normalize) -> AxesImage:
+    """Draw one table (y, x) as equal cells, ticks at the values."""
+    y, x = (str(d) for d in table.dims)
+    panel.set_facecolor("#f2f2f2")
+    panel.patch.set_hatch("////")
+    panel.patch.set_edgecolor("#c8c8c8")
+    image = panel.imshow(
+        table.values, origin="lower", aspect="auto", cmap="cividis", norm=norm, interpolation="none"
+    )
+    for name, which in ((x, panel.xaxis), (y, panel.yaxis)):
+        values = table[name].values
+        step = max(1, int(np.ceil(len(values) / 6)))
+        places = np.arange(0, len(values), step)
+        texts = [v if isinstance(v, str) else style.number(float(v)) for v in values[places]]
+        which.set_ticks(places, labels=texts)
+    panel.set_xlabel(style.axis_label(table[x]))
+    panel.set_ylabel(style.axis_label(table[y]))
+    panel.spines[:].set_visible(False)
+    return image

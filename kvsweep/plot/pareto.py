@@ -1,0 +1,135 @@
+"""The Pareto figure: two objectives against each other, the front drawn through."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from kvsweep.analysis.pareto import Front, FrontGroup, Member, Objective
+from kvsweep.errors import InputError
+from kvsweep.plot import style
+from kvsweep.plot.labels import label
+
+if TYPE_CHECKING:
+    import xarray as xr
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+MAX_PANELS = 6
+
+
+def plot_pareto(ds: xr.Dataset, front: Front) -> Figure:
+    """Draw the members in the plane of the first two objectives, one panel per group.
+
+    Filled points are on the front (of all objectives), hollow ones are dominated; bars are the
+    intervals of the means; the percentage is the share of bootstrap resamples on the front. The
+    stepped line bounds what the front dominates in this plane, drawn for two objectives only.
+
+    Raises
+    ------
+    InputError
+        For a single objective, or more than `MAX_PANELS` groups.
+    """
+    if len(front.objectives) < 2:
+        raise InputError("pareto figure: two objectives are needed")
+    panels = len(front.groups)
+    if panels > MAX_PANELS:
+        raise InputError(
+            f"pareto figure: {panels} groups do not fit, at most {MAX_PANELS}; select some with "
+            ".sel()"
+        )
+    columns = min(panels, 3)
+    rows = -(-panels // columns)
+    width = style.COLUMN_WIDTH if columns == 1 else 2.0 * style.COLUMN_WIDTH
+    with style.style():
+        figure = style.new_figure(height=0.5 + 2.5 * rows, width=width)
+        grid = figure.subplots(rows, columns, squeeze=False)
+        style.title(figure, ds, fallback="Pareto front")
+        for axes, group in zip(grid.flat, front.groups, strict=False):
+            _draw(axes, front, group)
+        for axes in grid.flat[panels:]:
+            axes.set_visible(False)
+    return figure
+
+
+def _draw(axes: Axes, front: Front, group: FrontGroup) -> None:
+    """Draw one group."""
+    axes.grid(color=style.GRID, linewidth=0.6)
+    axes.margins(0.14)
+    drawn = [m for m in group.members if not np.isnan(m.values).any()]
+    for i, member in enumerate(group.members):
+        if member in drawn:
+            _draw_member(axes, member, style.colour(i))
+    _name_members(axes, group)
+    if len(front.objectives) == 2:
+        _draw_front(axes, front, drawn)
+    axes.set_xlabel(_objective_label(front.objectives[0]))
+    axes.set_ylabel(_objective_label(front.objectives[1]))
+    style.group_thousands(axes, "x")
+    style.group_thousands(axes, "y")
+    name = label(group.labels)
+    if name:
+        axes.set_title(name, loc="left", fontsize=7.5)
+
+
+def _objective_label(objective: Objective) -> str:
+    """Name, unit and direction of an objective."""
+    units = "" if objective.units in ("1", "") else f" ({objective.units})"
+    better = {"min": "less", "max": "more"}[objective.goal]
+    return f"{objective.long_name}{units}\n{better} is better"
+
+
+def _draw_member(axes: Axes, member: Member, colour: str) -> None:
+    """Draw a member's mean and intervals."""
+    x, y = member.values[:2]
+    for vertical, interval in enumerate(member.intervals[:2]):
+        if interval is not None:
+            ends = [interval.low, interval.high]
+            places = ([x, x], ends) if vertical else (ends, [y, y])
+            axes.plot(*places, color=colour, linewidth=1.0, alpha=0.6)
+    face = colour if member.on_front else "white"
+    axes.plot(x, y, "o", color=colour, mfc=face, mec=colour, mew=1.1, ms=5, zorder=3)
+
+
+def _name_members(axes: Axes, group: FrontGroup) -> None:
+    """Write names beside points, tied members together, on the side that faces the middle."""
+    named: set[object] = set()
+    low, high = axes.get_xlim()
+    for i, member in enumerate(group.members):
+        if np.isnan(member.values).any() or member.name in named:
+            continue
+        named.update((member.name, *member.tied_with))
+        text = " = ".join(str(name) for name in (member.name, *member.tied_with))
+        if member.share_of_resamples is not None:
+            text += f" ({member.share_of_resamples:.0%})"
+        left = member.values[0] > 0.5 * (low + high)
+        axes.annotate(
+            text,
+            (member.values[0], member.values[1]),
+            xytext=(-4.5 if left else 4.5, 4),
+            textcoords="offset points",
+            ha="right" if left else "left",
+            fontsize=7,
+            color=style.colour(i),
+        )
+
+
+def _draw_front(axes: Axes, front: Front, members: list[Member]) -> None:
+    """Draw the boundary of the dominated region as steps, out to the edges of the panel."""
+    points = sorted(member.values for member in members if member.on_front)
+    if not points:
+        return
+    (x_low, x_high), (y_low, y_high) = axes.get_xlim(), axes.get_ylim()
+    to_left = front.objectives[0].goal == "max"
+    worst_y = y_high if front.objectives[1].goal == "min" else y_low
+    xs, ys = np.array(points, dtype=np.float64)[:, :2].T
+    if to_left:
+        xs, ys = np.r_[x_low, xs, xs[-1]], np.r_[ys[0], ys, worst_y]
+    else:
+        xs, ys = np.r_[xs[0], xs, x_high], np.r_[worst_y, ys, ys[-1]]
+    axes.step(
+        xs, ys, where="pre" if to_left else "post", color=style.FAINT_INK, linewidth=0.8, zorder=1
+    )
+    axes.set_xlim(x_low, x_high)
+    axes.set_ylim(y_low, y_high)

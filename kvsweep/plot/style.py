@@ -1,0 +1,153 @@
+"""The look of all figures: lettering, colours, titles, axis labels, and writing to a file."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter
+
+from kvsweep.errors import InputError
+
+if TYPE_CHECKING:
+    import xarray as xr
+    from matplotlib.axes import Axes
+
+# One column of a two-column paper, in inches; fonts are at their final size.
+COLUMN_WIDTH = 3.5
+
+# M. Okabe and K. Ito, Color Universal Design (2008), in the order of contrast on white, without the
+# yellow that a thin line loses on paper.
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+
+# Colour is never the only difference: lines that lie on each other stay both visible.
+DASHES: tuple[Any, ...] = ("-", (0, (4, 1.6)), (0, (1, 1.2)), (0, (6, 1.5, 1, 1.5)))
+
+INK = "#222222"
+FAINT_INK = "#6b6b6b"
+GRID = "#e4e4e4"
+
+_STYLE: dict[str, Any] = {
+    "font.family": "DejaVu Sans",
+    "font.size": 7.5,
+    "text.color": INK,
+    "axes.edgecolor": FAINT_INK,
+    "axes.labelcolor": INK,
+    "axes.labelsize": 7.5,
+    "axes.linewidth": 0.6,
+    "axes.spines.right": False,
+    "axes.spines.top": False,
+    "axes.axisbelow": True,
+    "axes.unicode_minus": True,
+    "xtick.color": FAINT_INK,
+    "ytick.color": FAINT_INK,
+    "xtick.labelcolor": INK,
+    "ytick.labelcolor": INK,
+    "xtick.labelsize": 7,
+    "ytick.labelsize": 7,
+    "xtick.major.width": 0.6,
+    "ytick.major.width": 0.6,
+    "xtick.major.size": 2.5,
+    "ytick.major.size": 2.5,
+    "lines.linewidth": 1.3,
+    "lines.solid_capstyle": "round",
+    "legend.frameon": False,
+    "legend.fontsize": 7,
+    "figure.dpi": 200,
+    "savefig.dpi": 300,
+    "svg.hashsalt": "kvsweep",
+    "figure.constrained_layout.use": True,
+}
+
+
+@contextmanager
+def style() -> Iterator[None]:
+    """Apply the look while a figure is made; the caller's own settings come back afterwards."""
+    defaults: dict[Any, Any] = {
+        key: value for key, value in mpl.rcParamsDefault.items() if not key.startswith("backend")
+    }
+    with mpl.rc_context(defaults | _STYLE):
+        yield
+
+
+def new_figure(height: float, width: float = COLUMN_WIDTH) -> Figure:
+    """Return an empty figure, `width` by `height` inches, outside pyplot's list of figures."""
+    figure = Figure(figsize=(width, height), layout="constrained")
+    engine = figure.get_layout_engine()
+    if engine is not None:
+        engine.set(w_pad=0.03, h_pad=0.03, hspace=0.04, wspace=0.04)  # type: ignore[call-arg]
+    return figure
+
+
+def save(figure: Figure, path: str | Path) -> None:
+    """Write `figure` as PNG or SVG, by the suffix of `path`: no date, no version, no random ids.
+
+    Raises
+    ------
+    InputError
+        For another suffix, or a folder that does not exist.
+    """
+    path = Path(path)
+    metadata: dict[str, dict[str, Any]] = {
+        ".png": {"Software": None},
+        ".svg": {"Date": None, "Creator": None},
+    }
+    if path.suffix.lower() not in metadata:
+        raise InputError(f"{path}: figures are written as .png or .svg")
+    if not path.parent.is_dir():
+        raise InputError(f"{path}: there is no folder {str(path.parent)!r}")
+    with style():
+        figure.savefig(path, metadata=metadata[path.suffix.lower()])
+
+
+def colour(index: int) -> str:
+    """Colour of the `index`-th member; they repeat after the seventh."""
+    return COLOURS[index % len(COLOURS)]
+
+
+def dash(index: int) -> Any:
+    """Line style of the `index`-th member."""
+    return DASHES[index % len(DASHES)]
+
+
+def title(figure: Figure, ds: xr.Dataset, fallback: str = "") -> None:
+    """Head the figure with the dataset's title and, below, its question; room is made for both."""
+    characters = int(figure.get_figwidth() / 0.056)
+    heading = textwrap.wrap(str(ds.attrs.get("title") or fallback), int(characters * 0.9))
+    question = textwrap.wrap(str(ds.attrs.get("question", "")), characters)
+    top = 1.0 - 0.05 / figure.get_figheight()
+    for lines, weight, ink in ((heading, "bold", INK), (question, "normal", FAINT_INK)):
+        for line in lines:
+            figure.text(0.015, top, line, va="top", fontsize=7.5, fontweight=weight, color=ink)
+            top -= 0.145 / figure.get_figheight()
+    engine = figure.get_layout_engine()
+    if engine is not None:
+        engine.set(rect=(0.0, 0.0, 1.0, top))  # type: ignore[call-arg]
+
+
+def axis_label(array: xr.DataArray) -> str:
+    """Label with the unit: ``time to first token (ms)``; none for pure numbers."""
+    name = str(array.attrs.get("long_name") or array.name)
+    units = str(array.attrs.get("units", "1"))
+    return name if units in ("1", "") else f"{name} ({units})"
+
+
+def number(value: float) -> str:
+    """Write `value` with four significant digits, thousands separated, no needless zeros."""
+    if value == 0 or not np.isfinite(value):
+        return f"{value:g}"
+    decimals = max(0, 3 - int(np.floor(np.log10(abs(value)))))
+    text = f"{value:,.{decimals}f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def group_thousands(axis: Axes, which: str) -> None:
+    """Write the tick labels of the ``x`` or ``y`` axis with thousands separated."""
+    target = axis.xaxis if which == "x" else axis.yaxis
+    target.set_major_formatter(FuncFormatter(lambda value, _: number(float(value))))

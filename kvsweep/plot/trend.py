@@ -1,0 +1,95 @@
+"""How the cliff moves along a further axis."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from kvsweep.analysis import variables
+from kvsweep.analysis.cliff_records import Cliff, GroupCliff
+from kvsweep.analysis.crossing import Outcome
+from kvsweep.errors import InputError
+from kvsweep.plot import style
+from kvsweep.plot.labels import label, label_ends
+
+if TYPE_CHECKING:
+    import xarray as xr
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+MAX_LINES = 7  # as many as there are colours
+
+
+def plot_cliff_trend(ds: xr.Dataset, cliff: Cliff, over: str) -> Figure:
+    """Draw how the cliff moves along a further numeric axis: one line per member, with intervals.
+
+    Cliffs outside the swept range have no point; each is marked by a triangle at the edge of the
+    range it lies beyond.
+
+    Parameters
+    ----------
+    ds : xr.Dataset
+        The dataset that `cliff` was found in.
+    cliff : Cliff
+    over : str
+        A numeric axis among the labels of the groups.
+
+    Raises
+    ------
+    InputError
+        If `over` is no such axis, or there are more than `MAX_LINES` lines.
+    """
+    variables.axis(ds, over)
+    if over not in cliff.groups[0].labels:
+        raise InputError(f"cliff figure: {over!r} is not an axis besides {cliff.along!r} and seed")
+    lines: dict[str, list[GroupCliff]] = {}
+    for group in cliff.groups:
+        others = {k: v for k, v in group.labels.items() if k != over}
+        lines.setdefault(label(others), []).append(group)
+    if len(lines) > MAX_LINES:
+        raise InputError(f"cliff figure: {len(lines)} lines do not fit, at most {MAX_LINES}")
+    with style.style():
+        figure = style.new_figure(height=2.9)
+        axes = figure.subplots()
+        style.title(figure, ds, fallback=f"{cliff.metric} along {cliff.along}")
+        ends = []
+        for i, (name, groups) in enumerate(lines.items()):
+            groups.sort(key=lambda g: g.labels[over])
+            ends.append((name, _draw_trend(axes, cliff, groups, over, i)))
+        axes.set_xlabel(style.axis_label(ds[over]))
+        axes.set_ylabel(f"cliff: {style.axis_label(ds[cliff.along])}")
+        axes.grid(axis="y", color=style.GRID, linewidth=0.6)
+        style.group_thousands(axes, "x")
+        style.group_thousands(axes, "y")
+        label_ends(axes, ends, panel_height=2.0)
+    return figure
+
+
+def _draw_trend(axes: Axes, cliff: Cliff, groups: list[GroupCliff], over: str, index: int) -> float:
+    """Draw one line of cliffs, moved sideways a little so that intervals do not hide each other.
+
+    Returns the last cliff on the line.
+    """
+    x = np.array([group.labels[over] for group in groups], dtype=np.float64)
+    y = np.array([group.mean_curve.value for group in groups])
+    colour = style.colour(index)
+    axes.plot(x, y, color=colour, linestyle=style.dash(index), marker="o", ms=3)
+    for place, group in zip(x, groups, strict=True):
+        if group.interval is not None:
+            ends = np.clip([group.interval.low, group.interval.high], cliff.axis[0], cliff.axis[-1])
+            axes.plot([place, place], ends, color=colour, linewidth=2.4, alpha=0.35)
+        beyond = _beyond(cliff, group)
+        if beyond is not None:
+            marker = "v" if beyond == cliff.axis[0] else "^"
+            axes.plot(place, beyond, marker, color=colour, ms=4, clip_on=False)
+    known = y[np.isfinite(y)]
+    return float(known[-1]) if known.size else np.nan
+
+
+def _beyond(cliff: Cliff, group: GroupCliff) -> float | None:
+    """Return the edge of the swept range that the cliff lies beyond, None if it is not known to."""
+    edges = {"high": float(cliff.axis[-1]), "low": float(cliff.axis[0])}
+    other = {"high": "low", "low": "high"}[cliff.generous]
+    side = {Outcome.ALREADY: cliff.generous, Outcome.NEVER: other}.get(group.mean_curve.outcome)
+    return None if side is None else edges[side]
