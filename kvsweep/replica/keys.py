@@ -20,6 +20,7 @@ class Keys:
     def __init__(self) -> None:
         self._numbers: dict[tuple[Span, ...], int] = {}
         self._prefixes: dict[tuple[int, int], int] = {}
+        self._prompts: dict[tuple[int, int], list[int]] = {}
 
     def sequence(self, pieces: Iterable[Piece]) -> int:
         """Return the number of the token sequence made of ``pieces`` in order."""
@@ -39,8 +40,12 @@ class Keys:
 
     def prompt_blocks(self, request: Request, block_size: int) -> list[int]:
         """Return the numbers of the prompt prefixes that end with a full block, shortest first."""
-        full = request.prompt_tokens // block_size
-        return [self.prefix(request, k * block_size) for k in range(1, full + 1)]
+        numbers = self._prompts.get((request.index, block_size))
+        if numbers is None:
+            ends = range(block_size, request.prompt_tokens + 1, block_size)
+            numbers = [self.prefix(request, end) for end in ends]
+            self._prompts[request.index, block_size] = numbers
+        return numbers
 
 
 def _joined(pieces: Iterable[Piece]) -> Iterable[Piece]:
