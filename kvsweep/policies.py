@@ -1,0 +1,170 @@
+"""Policies and statuses: names for files and people, codes for compiled code.
+
+Sweep files and stores hold names (``"round-robin"``), kernels compare codes. A policy belongs to
+one rule book or to both: ``vllm``, the kernel, and ``blis``, the replica of the reference
+simulator.
+"""
+
+from enum import IntEnum
+from typing import Self
+
+from kvsweep.errors import InputError, did_you_mean
+
+VLLM = ("vllm",)
+BLIS = ("blis",)
+BOTH = ("vllm", "blis")
+
+RULES = BOTH
+"""Names of the rule books, as ``engine.rules`` has them."""
+
+SCORERS = (
+    "prefix-affinity",
+    "queue-depth",
+    "kv-utilization",
+    "load-balance",
+    "kv-pressure",
+    "kv-pressure-slo",
+)
+"""What weighted routing can score an instance by."""
+
+
+class _Named(IntEnum):
+    """A code with a name and a sentence.
+
+    Attributes
+    ----------
+    doc : str
+        What the member stands for, in one sentence.
+    """
+
+    doc: str
+
+    def __new__(cls, code: int, doc: str) -> Self:
+        member = int.__new__(cls, code)
+        member._value_ = code
+        member.doc = doc
+        return member
+
+    @property
+    def label(self) -> str:
+        """The member's name in files and stores."""
+        return self.name.lower()
+
+    @classmethod
+    def labels(cls) -> tuple[str, ...]:
+        """Return the names of all members, in the order of their codes."""
+        return tuple(member.label for member in cls)
+
+    @classmethod
+    def from_name(cls, name: str, where: str = "") -> Self:
+        """Return the member called `name`.
+
+        Parameters
+        ----------
+        name : str
+            A label, such as ``"round-robin"``.
+        where : str
+            File and key for the error message.
+
+        Raises
+        ------
+        InputError
+            If there is none of that name.
+        """
+        for member in cls:
+            if member.label == name:
+                return member
+        known = list(cls.labels())
+        prefix = f"{where}: " if where else ""
+        raise InputError(
+            f"{prefix}unknown {cls.__name__.lower()} {name!r}; allowed: {', '.join(known)}"
+            f"{did_you_mean(name, known)}"
+        )
+
+
+class Status(_Named):
+    """How the simulation of a cell ended."""
+
+    PENDING = 0, "Not simulated yet."
+    OK = 1, "Ran to its end; only these cells carry numbers."
+    LIVELOCK = 2, "The replica repeats the same steps for ever."
+    STEP_LIMIT = 3, "Took more steps than its request list can need, and was stopped."
+    FAILED = 4, "Raised an error, named in `status_detail`."
+
+
+class RequestStatus(_Named):
+    """Where a request stands at the end of a simulation."""
+
+    COMPLETED = 0, "All output tokens were sampled."
+    RUNNING = 1, "Holds a place in the batch of its instance."
+    QUEUED = 2, "Arrived, and waits at its instance or on the way to it."
+    DROPPED_UNSERVABLE = 3, "Can never fit into the cache of an instance."
+    REJECTED = 4, "Refused by admission control."
+    TIMED_OUT = 5, "Given up by its client."
+    NOT_ARRIVED = 6, "Arrives after the horizon."
+
+
+class _Policy(_Named):
+    """A member of a policy family, known to one rule book or to both.
+
+    Attributes
+    ----------
+    rules : tuple of str
+        The rule books that have this policy.
+    """
+
+    rules: tuple[str, ...]
+
+    def __new__(cls, code: int, doc: str, rules: tuple[str, ...]) -> Self:
+        member = int.__new__(cls, code)
+        member._value_ = code
+        member.doc = doc
+        member.rules = rules
+        return member
+
+    @property
+    def label(self) -> str:
+        """The policy's name in files and stores."""
+        return self.name.lower().replace("_", "-")
+
+    @classmethod
+    def labels_of(cls, rules: str) -> tuple[str, ...]:
+        """Return the names of the policies that the rule book `rules` has."""
+        return tuple(member.label for member in cls if rules in member.rules)
+
+
+class Routing(_Policy):
+    """Which instance gets a request."""
+
+    ROUND_ROBIN = 0, "Each instance in turn.", BOTH
+    LEAST_LOADED = 1, "The first instance with the fewest requests.", BOTH
+    WEIGHTED = 2, "The instance with the highest weighted sum of `cluster.scorers`.", BLIS
+    PREFIX_AFFINITY = 3, "The instance that had this prompt before, else the least loaded.", BLIS
+    ALWAYS_BUSIEST = 4, "The first instance with the most requests.", BLIS
+
+
+class Scheduler(_Policy):
+    """In which order waiting requests are admitted to the batch."""
+
+    FCFS = 0, "First come, first served.", BOTH
+    PRIORITY = 1, "vLLM's priority: smaller number first, then arrival.", VLLM
+    SJF = 2, "Shortest prompt first, then arrival.", BOTH
+    PRIORITY_FCFS = 3, "The reference's priority: larger number first, then arrival.", BLIS
+    REVERSE_PRIORITY = 4, "The reference's priority upside down.", BLIS
+
+
+class Priority(_Policy):
+    """Which priority a request has that brings none of its own."""
+
+    CONSTANT = 0, "The same for all.", BOTH
+    SLO_CLASS = 1, "By SLO class: critical is the most urgent.", BOTH
+    SLO_BASED = 2, "More urgent the longer ago it arrived.", BLIS
+    INVERTED_SLO = 3, "Less urgent the longer ago it arrived.", BLIS
+
+
+class Admission(_Policy):
+    """Which requests the cluster lets in."""
+
+    ALWAYS = 0, "All of them.", BOTH
+    TOKEN_BUCKET = 1, "As many prompt tokens as a bucket that refills at a rate holds.", BLIS
+    REJECT_ALL = 2, "None of them.", BOTH
