@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from matplotlib.collections import LineCollection
@@ -25,6 +25,17 @@ MAX_PANELS = 6
 
 # A curve that climbs beyond this many thresholds is drawn on a symmetric logarithmic scale.
 LOG_THRESHOLDS = 200.0
+
+
+# Corner that a cliff leaves empty: (generous end is high, bad is above the threshold).
+_CORNERS: dict[
+    tuple[bool, bool], Literal["upper right", "upper left", "lower right", "lower left"]
+] = {
+    (True, True): "upper right",
+    (False, True): "upper left",
+    (True, False): "lower right",
+    (False, False): "lower left",
+}
 
 
 def plot_cliff(ds: xr.Dataset, cliff: Cliff) -> Figure:
@@ -84,7 +95,6 @@ def _one(ds: xr.Dataset, cliff: Cliff) -> Figure:
     whole.set_title(style.axis_label(array), loc="left", fontsize=7.5)
     close.set_title("close-up of the frame", loc="left", fontsize=7, color=style.FAINT_INK)
     _threshold_label(close, cliff)
-    _range_label(whole, cliff)
     for i, group in enumerate(cliff.groups):
         place = group.mean_curve.value
         close.plot([place, place], [y_limits[0], cliff.threshold], lw=0.7, color=style.colour(i))
@@ -92,17 +102,15 @@ def _one(ds: xr.Dataset, cliff: Cliff) -> Figure:
     close.tick_params(labelbottom=False)
     forest.set_xlabel(style.axis_label(array[cliff.along]))
     _frame_close_up(whole, x_limits, y_limits)
-    _key(whole, cliff, list(cliff.groups))
+    _key(whole, cliff, [label(group.labels) for group in cliff.groups])
     return figure
 
 
 def _many(ds: xr.Dataset, cliff: Cliff, panels: dict[str, list[GroupCliff]]) -> Figure:
     """Draw one panel of whole curves per combination of the further axes, two columns wide."""
-    columns = min(len(panels), 3)
-    rows = -(-len(panels) // columns)
-    width = 2.0 * style.COLUMN_WIDTH
-    figure = style.new_figure(height=0.5 + 2.1 * rows, width=width)
-    grid = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
+    rows = -(-len(panels) // 2)
+    figure = style.new_figure(height=0.5 + 2.2 * rows, width=2.0 * style.COLUMN_WIDTH)
+    grid = figure.subplots(rows, 2, sharex=True, sharey=True, squeeze=False)
     style.title(figure, ds, fallback=f"{cliff.metric} along {cliff.along}")
     array = _measure(ds, cliff)
     for axes, (name, groups) in zip(grid.flat, panels.items(), strict=False):
@@ -111,9 +119,12 @@ def _many(ds: xr.Dataset, cliff: Cliff, panels: dict[str, list[GroupCliff]]) -> 
         axes.set_xlim(*until_flat(cliff))
         for i, group in enumerate(groups):
             _mark(axes, group, style.colour(i))
-    for axes in grid.flat[len(panels) :]:
-        axes.set_visible(False)
-    _key(grid.flat[0], cliff, next(iter(panels.values())))
+        first = [dict(list(group.labels.items())[:1]) for group in groups]
+        texts = [row_text(group, only) for group, only in zip(groups, first, strict=True)]
+        _key(axes, cliff, texts, fontsize=6.5)
+    if len(panels) % 2:
+        grid[-1, 1].set_visible(False)
+        grid[-2, 1].tick_params(labelbottom=True)
     figure.supxlabel(style.axis_label(array[cliff.along]), fontsize=7.5)
     figure.supylabel(style.axis_label(array), fontsize=7.5)
     return figure
@@ -175,22 +186,34 @@ def _threshold_label(axes: Axes, cliff: Cliff) -> None:
     )
 
 
-def _key(axes: Axes, cliff: Cliff, groups: list[GroupCliff]) -> None:
-    """Name the curves in the corner that a cliff leaves empty, each name in its colour."""
-    if not groups[0].labels:
-        return
-    handles = [
-        Line2D([], [], color=style.colour(i), linestyle=style.dash(i)) for i in range(len(groups))
+def _key(axes: Axes, cliff: Cliff, names: list[str], fontsize: float = 7.0) -> None:
+    """Name the curves, in their colours, in the corner that a cliff leaves empty.
+
+    Where the flat end of the sweep is cut off, a last line says how far it goes on.
+    """
+    entries = [
+        (Line2D([], [], color=style.colour(i), linestyle=style.dash(i)), name, style.colour(i))
+        for i, name in enumerate(names)
+        if name
     ]
-    names = [label(dict(list(group.labels.items())[:1])) for group in groups]
-    high, above = cliff.generous == "high", cliff.past == "above"
+    high = cliff.generous == "high"
+    end = float(cliff.axis[-1 if high else 0])
+    shown = axes.get_xlim()
+    if not shown[0] <= end <= shown[1]:
+        text = f"flat {'up' if high else 'down'} to {style.number(end)}"
+        entries.append((Line2D([], [], linestyle="none"), text, style.FAINT_INK))
+    if not entries:
+        return
+    handles, texts, colours = zip(*entries, strict=True)
+    corner = (high, cliff.past == "above")
     axes.legend(
         handles,
-        names,
-        loc="best",
-        bbox_to_anchor=(0.5 * high, 0.5 * above, 0.5, 0.5),
-        labelcolor="linecolor",
+        texts,
+        loc=_CORNERS[corner],
+        labelcolor=list(colours),
         handlelength=2.2,
+        fontsize=fontsize,
+        borderaxespad=0.2,
     )
 
 
@@ -198,28 +221,10 @@ def _mark(axes: Axes, group: GroupCliff, colour: str) -> None:
     """Mark a cliff on the curves: a line down from the threshold, its interval shaded."""
     if group.interval is not None and np.isfinite([group.interval.low, group.interval.high]).all():
         axes.axvspan(
-            group.interval.low, group.interval.high, color=colour, alpha=0.15, linewidth=0, zorder=0
+            group.interval.low, group.interval.high, color=colour, alpha=0.15, linewidth=0, zorder=1
         )
     if np.isfinite(group.mean_curve.value):
-        axes.axvline(group.mean_curve.value, color=colour, linewidth=0.7, zorder=0)
-
-
-def _range_label(axes: Axes, cliff: Cliff) -> None:
-    """Say how far the sweep goes on where the curves are cut off for being flat."""
-    right = cliff.generous == "high"
-    end = cliff.axis[-1] if right else cliff.axis[0]
-    low, high = axes.get_xlim()
-    if low <= end <= high:
-        return
-    text = f"flat up to {style.number(end)} →" if right else f"← flat down to {style.number(end)}"
-    axes.annotate(
-        text,
-        (0.995 if right else 0.005, 0.22 if cliff.past == "above" else 0.78),
-        xycoords="axes fraction",
-        ha="right" if right else "left",
-        fontsize=6.5,
-        color=style.FAINT_INK,
-    )
+        axes.axvline(group.mean_curve.value, color=colour, linewidth=0.7, zorder=1.5)
 
 
 def _frame_close_up(
@@ -244,7 +249,7 @@ def _draw_rows(axes: Axes, cliff: Cliff, x_limits: tuple[float, float]) -> None:
             axes.plot(ends, [y, y], color=colour, linewidth=2.4, solid_capstyle="butt")
         axes.plot(group.mean_curve.value, y, "o", color=colour, ms=3.5, mec="white", mew=0.6)
         axes.annotate(
-            row_text(group),
+            row_text(group, group.labels),
             (0.005, y),
             xycoords=("axes fraction", "data"),
             xytext=(0, 4.5),
@@ -267,9 +272,9 @@ def _rows_title(cliff: Cliff) -> str:
     return f"cliff [{100 * cliff.confidence:g}% interval, {cliff.seeds} seeds]; ticks: single seeds"
 
 
-def row_text(group: GroupCliff) -> str:
-    """Return ``round-robin: 2,143 [2,131, 2,158]``, or why there is no cliff."""
-    name = f"{label(group.labels)}: " if group.labels else ""
+def row_text(group: GroupCliff, labels: dict[str, Any]) -> str:
+    """Return ``round-robin: 2,143 [2,131, 2,158]``, or that there is no cliff."""
+    name = f"{label(labels)}: " if labels else ""
     if np.isnan(group.mean_curve.value):
         return f"{name}no cliff in the swept range"
     text = f"{name}{style.number(group.mean_curve.value)}"

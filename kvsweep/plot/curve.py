@@ -49,14 +49,17 @@ def plot_curve(
         panels = figure.subplots(len(names), 1, sharex=True, squeeze=False)[:, 0]
         style.title(figure, ds)
         for panel, array in zip(panels, arrays, strict=True):
-            _draw(panel, array, along, confidence, resamples)
+            ends = _draw(panel, array, along, confidence, resamples)
+            label_ends(panel, ends, PANEL_HEIGHT)
         panels[-1].set_xlabel(style.axis_label(axis))
         style.group_thousands(panels[-1], "x")
     return figure
 
 
-def _draw(panel: Axes, array: xr.DataArray, along: str, confidence: float, resamples: int) -> None:
-    """Draw all lines of one measure and label them at their ends."""
+def _draw(
+    panel: Axes, array: xr.DataArray, along: str, confidence: float, resamples: int
+) -> list[tuple[str, float]]:
+    """Draw all lines of one measure; return their names and last values."""
     if along not in array.dims:
         raise InputError(f"metric: {array.name!r} does not vary along {along!r}")
     lines = split_lines(array, along)
@@ -79,7 +82,7 @@ def _draw(panel: Axes, array: xr.DataArray, along: str, confidence: float, resam
     panel.set_title(style.axis_label(array), loc="left", fontsize=7.5)
     style.group_thousands(panel, "y")
     panel.margins(x=0.01)
-    label_ends(panel, ends, PANEL_HEIGHT)
+    return ends
 
 
 def split_lines(array: xr.DataArray, along: str) -> list[tuple[str, Floats]]:

@@ -53,7 +53,8 @@ def spread(positions: list[float], gap: float, low: float, high: float) -> list[
 
     Each keeps its place if it can; the order is kept. Used for labels at the ends of lines.
     """
-    order = sorted(range(len(positions)), key=positions.__getitem__)
+    # Of equal positions the first goes on top, as in a list read downwards.
+    order = sorted(range(len(positions)), key=lambda i: (positions[i], -i))
     placed: list[float] = []
     for i in order:
         placed.append(max(positions[i], placed[-1] + gap if placed else low))

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import numpy as np
+from matplotlib.patheffects import withStroke
 
 from kvsweep.analysis.pareto import Front, FrontGroup, Member, Objective
 from kvsweep.errors import InputError
 from kvsweep.plot import style
-from kvsweep.plot.labels import label
+from kvsweep.plot.labels import LINE_HEIGHT, label, spread
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 MAX_PANELS = 6
+
+PANEL_HEIGHT = 1.9  # inches inside the axes
 
 
 def plot_pareto(ds: xr.Dataset, front: Front) -> Figure:
@@ -58,7 +61,8 @@ def _draw(axes: Axes, front: Front, group: FrontGroup) -> None:
     axes.grid(color=style.GRID, linewidth=0.6)
     axes.margins(0.14)
     drawn = [m for m in group.members if not np.isnan(m.values).any()]
-    for i, member in enumerate(group.members):
+    # The first of tied members lies on top: the label of all is in its colour.
+    for i, member in reversed(list(enumerate(group.members))):
         if member in drawn:
             _draw_member(axes, member, style.colour(i))
     _name_members(axes, group)
@@ -94,25 +98,37 @@ def _draw_member(axes: Axes, member: Member, colour: str) -> None:
 
 def _name_members(axes: Axes, group: FrontGroup) -> None:
     """Write names beside points, tied members together, on the side that faces the middle."""
+    (low, high), (bottom, top) = axes.get_xlim(), axes.get_ylim()
     named: set[object] = set()
-    low, high = axes.get_xlim()
+    labelled: dict[bool, list[tuple[int, Member]]] = {True: [], False: []}
     for i, member in enumerate(group.members):
-        if np.isnan(member.values).any() or member.name in named:
-            continue
-        named.update((member.name, *member.tied_with))
-        text = " = ".join(str(name) for name in (member.name, *member.tied_with))
-        if member.share_of_resamples is not None:
-            text += f" ({member.share_of_resamples:.0%})"
-        left = member.values[0] > 0.5 * (low + high)
-        axes.annotate(
-            text,
-            (member.values[0], member.values[1]),
-            xytext=(-4.5 if left else 4.5, 4),
-            textcoords="offset points",
-            ha="right" if left else "left",
-            fontsize=7,
-            color=style.colour(i),
-        )
+        if member.name not in named and not np.isnan(member.values).any():
+            named.update((member.name, *member.tied_with))
+            labelled[member.values[0] > 0.5 * (low + high)].append((i, member))
+    gap = (top - bottom) * LINE_HEIGHT / PANEL_HEIGHT
+    for left, side in labelled.items():
+        lift = 0.4 * gap
+        heights = [member.values[1] + lift for _, member in side]
+        for (i, member), y in zip(side, spread(heights, gap, bottom, top), strict=True):
+            axes.annotate(
+                _member_text(member),
+                (member.values[0], y),
+                xytext=(-4.5 if left else 4.5, 0),
+                textcoords="offset points",
+                ha="right" if left else "left",
+                va="center",
+                fontsize=7,
+                color=style.colour(i),
+                path_effects=[withStroke(linewidth=2.0, foreground="white")],
+            )
+
+
+def _member_text(member: Member) -> str:
+    """Name a member and those tied with it, with the share of resamples on the front."""
+    text = " = ".join(str(name) for name in (member.name, *member.tied_with))
+    if member.share_of_resamples is None:
+        return text
+    return f"{text} ({member.share_of_resamples:.0%})"
 
 
 def _draw_front(axes: Axes, front: Front, members: list[Member]) -> None:

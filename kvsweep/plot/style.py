@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import matplotlib as mpl
 import numpy as np
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter
+from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from kvsweep.errors import InputError
 
@@ -150,4 +150,6 @@ def number(value: float) -> str:
 def group_thousands(axis: Axes, which: str) -> None:
     """Write the tick labels of the ``x`` or ``y`` axis with thousands separated."""
     target = axis.xaxis if which == "x" else axis.yaxis
+    if which == "x":
+        target.set_major_locator(MaxNLocator(6))
     target.set_major_formatter(FuncFormatter(lambda value, _: number(float(value))))

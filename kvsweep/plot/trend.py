@@ -9,6 +9,7 @@ import numpy as np
 from kvsweep.analysis import variables
 from kvsweep.analysis.cliff_records import Cliff, GroupCliff
 from kvsweep.analysis.crossing import Outcome
+from kvsweep.analysis.statistics import Floats
 from kvsweep.errors import InputError
 from kvsweep.plot import style
 from kvsweep.plot.labels import label, label_ends
@@ -24,8 +25,8 @@ MAX_LINES = 7  # as many as there are colours
 def plot_cliff_trend(ds: xr.Dataset, cliff: Cliff, over: str) -> Figure:
     """Draw how the cliff moves along a further numeric axis: one line per member, with intervals.
 
-    Cliffs outside the swept range have no point; each is marked by a triangle at the edge of the
-    range it lies beyond.
+    Lines are set a little apart sideways so that intervals do not hide each other. A cliff outside
+    the swept range has no point: a triangle marks the edge of the range it lies beyond.
 
     Parameters
     ----------
@@ -54,9 +55,12 @@ def plot_cliff_trend(ds: xr.Dataset, cliff: Cliff, over: str) -> Figure:
         axes = figure.subplots()
         style.title(figure, ds, fallback=f"{cliff.metric} along {cliff.along}")
         ends = []
+        step = 0.012 * float(np.ptp(ds[over].values))
         for i, (name, groups) in enumerate(lines.items()):
             groups.sort(key=lambda g: g.labels[over])
-            ends.append((name, _draw_trend(axes, cliff, groups, over, i)))
+            aside = step * (i - 0.5 * (len(lines) - 1))
+            x = np.array([group.labels[over] + aside for group in groups])
+            ends.append((name, _draw_trend(axes, cliff, groups, x, i)))
         axes.set_xlabel(style.axis_label(ds[over]))
         axes.set_ylabel(f"cliff: {style.axis_label(ds[cliff.along])}")
         axes.grid(axis="y", color=style.GRID, linewidth=0.6)
@@ -66,19 +70,15 @@ def plot_cliff_trend(ds: xr.Dataset, cliff: Cliff, over: str) -> Figure:
     return figure
 
 
-def _draw_trend(axes: Axes, cliff: Cliff, groups: list[GroupCliff], over: str, index: int) -> float:
-    """Draw one line of cliffs, moved sideways a little so that intervals do not hide each other.
-
-    Returns the last cliff on the line.
-    """
-    x = np.array([group.labels[over] for group in groups], dtype=np.float64)
+def _draw_trend(axes: Axes, cliff: Cliff, groups: list[GroupCliff], x: Floats, index: int) -> float:
+    """Draw one line of cliffs at places `x`; return the last cliff on it."""
     y = np.array([group.mean_curve.value for group in groups])
     colour = style.colour(index)
     axes.plot(x, y, color=colour, linestyle=style.dash(index), marker="o", ms=3)
     for place, group in zip(x, groups, strict=True):
         if group.interval is not None:
             ends = np.clip([group.interval.low, group.interval.high], cliff.axis[0], cliff.axis[-1])
-            axes.plot([place, place], ends, color=colour, linewidth=2.4, alpha=0.35)
+            axes.plot([place, place], ends, color=colour, linewidth=1.0, alpha=0.8)
         beyond = _beyond(cliff, group)
         if beyond is not None:
             marker = "v" if beyond == cliff.axis[0] else "^"
