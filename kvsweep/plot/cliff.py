@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 MAX_MEMBERS = 7  # as many as there are colours
 MAX_PANELS = 6
 
+MARK = 0.3  # height of a cliff's mark, as a share of its panel
+
 # A curve that climbs beyond this many thresholds is drawn on a symmetric logarithmic scale.
 LOG_THRESHOLDS = 200.0
 
@@ -164,23 +166,25 @@ def _scale(axes: Axes, cliff: Cliff) -> None:
     highs = np.concatenate([means, *(g.curve.high for g in cliff.groups)])
     low, high = float(np.nanmin(means)), float(np.nanmax(highs))
     if low >= 0.0 and cliff.threshold > 0.0 and high > LOG_THRESHOLDS * cliff.threshold:
-        axes.set_yscale("symlog", linthresh=cliff.threshold)
-        axes.set_ylim(-0.15 * cliff.threshold, 2.0 * high)
+        decade = 10.0 ** np.floor(np.log10(cliff.threshold))
+        axes.set_yscale("symlog", linthresh=decade, linscale=0.5)
+        axes.set_ylim(-0.4 * decade, 2.0 * high)
         return
     margin = 0.06 * (high - low)
     axes.set_ylim(low - margin, high + 2.0 * margin)
 
 
 def _threshold_label(axes: Axes, cliff: Cliff) -> None:
-    """Write the threshold on its line, at the generous end where the curves are away from it."""
-    right = cliff.generous == "high"
+    """Write the threshold beside its line, at the tight end, on the side the curves have left."""
+    right, under = cliff.generous == "low", cliff.past == "above"
     axes.annotate(
         f"threshold {style.number(cliff.threshold)}",
         (0.995 if right else 0.005, cliff.threshold),
         xycoords=("axes fraction", "data"),
-        xytext=(0, 2.5),
+        xytext=(0, -2.5 if under else 2.5),
         textcoords="offset points",
         ha="right" if right else "left",
+        va="top" if under else "bottom",
         fontsize=6.5,
         color=style.INK,
     )
@@ -196,7 +200,7 @@ def _key(axes: Axes, cliff: Cliff, names: list[str], fontsize: float = 7.0) -> N
         for i, name in enumerate(names)
         if name
     ]
-    high = cliff.generous == "high"
+    high, above = cliff.generous == "high", cliff.past == "above"
     end = float(cliff.axis[-1 if high else 0])
     shown = axes.get_xlim()
     if not shown[0] <= end <= shown[1]:
@@ -205,11 +209,10 @@ def _key(axes: Axes, cliff: Cliff, names: list[str], fontsize: float = 7.0) -> N
     if not entries:
         return
     handles, texts, colours = zip(*entries, strict=True)
-    corner = (high, cliff.past == "above")
     axes.legend(
         handles,
         texts,
-        loc=_CORNERS[corner],
+        loc=_CORNERS[high, above],
         labelcolor=list(colours),
         handlelength=2.2,
         fontsize=fontsize,
@@ -218,13 +221,14 @@ def _key(axes: Axes, cliff: Cliff, names: list[str], fontsize: float = 7.0) -> N
 
 
 def _mark(axes: Axes, group: GroupCliff, colour: str) -> None:
-    """Mark a cliff on the curves: a line down from the threshold, its interval shaded."""
-    if group.interval is not None and np.isfinite([group.interval.low, group.interval.high]).all():
+    """Mark a cliff at the foot of the curves: a short line, its interval shaded."""
+    interval = group.interval
+    if interval is not None and np.isfinite([interval.low, interval.high]).all():
         axes.axvspan(
-            group.interval.low, group.interval.high, color=colour, alpha=0.15, linewidth=0, zorder=1
+            interval.low, interval.high, ymax=MARK, color=colour, alpha=0.15, linewidth=0, zorder=1
         )
     if np.isfinite(group.mean_curve.value):
-        axes.axvline(group.mean_curve.value, color=colour, linewidth=0.7, zorder=1.5)
+        axes.axvline(group.mean_curve.value, ymax=MARK, color=colour, linewidth=0.8, zorder=1.5)
 
 
 def _frame_close_up(

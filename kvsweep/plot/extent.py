@@ -10,8 +10,10 @@ from kvsweep.analysis.statistics import Floats
 
 Limits = tuple[float, float]
 
-# Beyond the point where every mean stays within this share of its range, nothing is to be seen.
+# Beyond the point where every mean stays within this share of its range, and within a tenth of the
+# way to the threshold, nothing is to be seen.
 FLAT = 0.005
+FLAT_OF_THRESHOLD = 0.1
 
 
 def until_flat(cliff: Cliff) -> Limits:
@@ -57,7 +59,8 @@ def _moving(cliff: Cliff) -> NDArray[np.bool_]:
         known = np.flatnonzero(~np.isnan(mean))
         if known.size:
             end = mean[known[-1] if cliff.generous == "high" else known[0]]
-            moving = moving | (np.abs(mean - end) > FLAT * np.ptp(mean[known]))
+            steps = (FLAT * np.ptp(mean[known]), FLAT_OF_THRESHOLD * abs(cliff.threshold - end))
+            moving = moving | (np.abs(mean - end) > min(steps))
     return moving
 
 

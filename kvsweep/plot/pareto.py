@@ -79,9 +79,8 @@ def _draw(axes: Axes, front: Front, group: FrontGroup) -> None:
 
 def _objective_label(objective: Objective) -> str:
     """Name, unit and direction of an objective."""
-    units = "" if objective.units in ("1", "") else f" ({objective.units})"
     better = {"min": "less", "max": "more"}[objective.goal]
-    return f"{objective.long_name}{units}\n{better} is better"
+    return f"{style.with_unit(objective.long_name, objective.units)}\n{better} is better"
 
 
 def _draw_member(axes: Axes, member: Member, colour: str) -> None:
@@ -107,7 +106,7 @@ def _name_members(axes: Axes, group: FrontGroup) -> None:
             labelled[member.values[0] > 0.5 * (low + high)].append((i, member))
     gap = (top - bottom) * LINE_HEIGHT / PANEL_HEIGHT
     for left, side in labelled.items():
-        lift = 0.4 * gap
+        lift = 0.55 * gap
         heights = [member.values[1] + lift for _, member in side]
         for (i, member), y in zip(side, spread(heights, gap, bottom, top), strict=True):
             axes.annotate(

@@ -132,10 +132,19 @@ def title(figure: Figure, ds: xr.Dataset, fallback: str = "") -> None:
 
 
 def axis_label(array: xr.DataArray) -> str:
-    """Label with the unit: ``time to first token (ms)``; none for pure numbers."""
-    name = str(array.attrs.get("long_name") or array.name)
-    units = str(array.attrs.get("units", "1"))
-    return name if units in ("1", "") else f"{name} ({units})"
+    """Label with the unit: ``time to first token (ms)``; none for pure numbers.
+
+    A unit that the name says already (blocks counted in ``block``) is not repeated.
+    """
+    return with_unit(
+        str(array.attrs.get("long_name") or array.name), str(array.attrs.get("units", "1"))
+    )
+
+
+def with_unit(name: str, units: str) -> str:
+    """Write a name with its unit, as `axis_label` does."""
+    said = len(units) > 2 and any(word.startswith(units) for word in name.split())
+    return name if units in ("1", "") or said else f"{name} ({units})"
 
 
 def number(value: float) -> str:
@@ -151,5 +160,5 @@ def group_thousands(axis: Axes, which: str) -> None:
     """Write the tick labels of the ``x`` or ``y`` axis with thousands separated."""
     target = axis.xaxis if which == "x" else axis.yaxis
     if which == "x":
-        target.set_major_locator(MaxNLocator(6))
+        target.set_major_locator(MaxNLocator(6, steps=[1, 2, 2.5, 5, 10]))
     target.set_major_formatter(FuncFormatter(lambda value, _: number(float(value))))
