@@ -10,10 +10,10 @@ from matplotlib.lines import Line2D
 
 from kvsweep.analysis import variables
 from kvsweep.analysis.cliff_records import Cliff, GroupCliff
+from kvsweep.analysis.wording import label, number
 from kvsweep.errors import InputError
 from kvsweep.plot import style
 from kvsweep.plot.extent import near_threshold, until_flat
-from kvsweep.plot.labels import label
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -178,7 +178,7 @@ def _threshold_label(axes: Axes, cliff: Cliff) -> None:
     """Write the threshold beside its line, at the tight end, on the side the curves have left."""
     right, under = cliff.generous == "low", cliff.past == "above"
     axes.annotate(
-        f"threshold {style.number(cliff.threshold)}",
+        f"threshold {number(cliff.threshold)}",
         (0.995 if right else 0.005, cliff.threshold),
         xycoords=("axes fraction", "data"),
         xytext=(0, -2.5 if under else 2.5),
@@ -204,7 +204,7 @@ def _key(axes: Axes, cliff: Cliff, names: list[str], fontsize: float = 7.0) -> N
     end = float(cliff.axis[-1 if high else 0])
     shown = axes.get_xlim()
     if not shown[0] <= end <= shown[1]:
-        text = f"flat {'up' if high else 'down'} to {style.number(end)}"
+        text = f"flat {'up' if high else 'down'} to {number(end)}"
         entries.append((Line2D([], [], linestyle="none"), text, style.FAINT_INK))
     if not entries:
         return
@@ -281,11 +281,11 @@ def row_text(group: GroupCliff, labels: dict[str, Any]) -> str:
     name = f"{label(labels)}: " if labels else ""
     if np.isnan(group.mean_curve.value):
         return f"{name}no cliff in the swept range"
-    text = f"{name}{style.number(group.mean_curve.value)}"
+    text = f"{name}{number(group.mean_curve.value)}"
     if group.interval is None:
         return text
     ends = [
-        style.number(end) if np.isfinite(end) else "outside"
+        number(end) if np.isfinite(end) else "outside"
         for end in (group.interval.low, group.interval.high)
     ]
     return f"{text} [{ends[0]}, {ends[1]}]"

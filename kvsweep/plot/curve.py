@@ -10,9 +10,10 @@ import numpy as np
 
 from kvsweep.analysis import statistics, variables
 from kvsweep.analysis.statistics import Floats
+from kvsweep.analysis.wording import label
 from kvsweep.errors import InputError
 from kvsweep.plot import style
-from kvsweep.plot.labels import label, label_ends
+from kvsweep.plot.labels import label_ends
 
 if TYPE_CHECKING:
     import xarray as xr

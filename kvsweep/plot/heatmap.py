@@ -9,6 +9,7 @@ from matplotlib.colors import LogNorm, Normalize
 
 from kvsweep.analysis import variables
 from kvsweep.analysis.statistics import Floats
+from kvsweep.analysis.wording import number
 from kvsweep.errors import InputError
 from kvsweep.plot import style
 
@@ -87,7 +88,7 @@ def _draw(panel: Axes, table: xr.DataArray, norm: Normalize) -> AxesImage:
         values = table[name].values
         step = max(1, int(np.ceil(len(values) / 6)))
         places = np.arange(0, len(values), step)
-        texts = [v if isinstance(v, str) else style.number(float(v)) for v in values[places]]
+        texts = [v if isinstance(v, str) else number(float(v)) for v in values[places]]
         which.set_ticks(places, labels=texts)
     panel.set_xlabel(style.axis_label(table[x]))
     panel.set_ylabel(style.axis_label(table[y]))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -14,15 +14,6 @@ if TYPE_CHECKING:
 
 # Of the names, in inches.
 LINE_HEIGHT = 0.125
-
-
-def label(labels: dict[str, Any]) -> str:
-    """Name a combination: names stand for themselves, numbers with their axis (``rate 200``)."""
-    parts = [
-        value if isinstance(value, str) else f"{name} {style.number(float(value))}"
-        for name, value in labels.items()
-    ]
-    return ", ".join(parts)
 
 
 def label_ends(panel: Axes, ends: list[tuple[str, float]], panel_height: float) -> None:

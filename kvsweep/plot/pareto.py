@@ -8,9 +8,10 @@ import numpy as np
 from matplotlib.patheffects import withStroke
 
 from kvsweep.analysis.pareto import Front, FrontGroup, Member, Objective
+from kvsweep.analysis.wording import label
 from kvsweep.errors import InputError
 from kvsweep.plot import style
-from kvsweep.plot.labels import LINE_HEIGHT, label, spread
+from kvsweep.plot.labels import LINE_HEIGHT, spread
 
 if TYPE_CHECKING:
     import xarray as xr

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import matplotlib as mpl
-import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
+from kvsweep.analysis.wording import number
 from kvsweep.errors import InputError
 
 if TYPE_CHECKING:
@@ -145,15 +145,6 @@ def with_unit(name: str, units: str) -> str:
     """Write a name with its unit, as `axis_label` does."""
     said = len(units) > 2 and any(word.startswith(units) for word in name.split())
     return name if units in ("1", "") or said else f"{name} ({units})"
-
-
-def number(value: float) -> str:
-    """Write `value` with four significant digits, thousands separated, no needless zeros."""
-    if value == 0 or not np.isfinite(value):
-        return f"{value:g}"
-    decimals = max(0, 3 - int(np.floor(np.log10(abs(value)))))
-    text = f"{value:,.{decimals}f}"
-    return text.rstrip("0").rstrip(".") if "." in text else text
 
 
 def group_thousands(axis: Axes, which: str) -> None:

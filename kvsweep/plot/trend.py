@@ -10,9 +10,10 @@ from kvsweep.analysis import variables
 from kvsweep.analysis.cliff_records import Cliff, GroupCliff
 from kvsweep.analysis.crossing import Outcome
 from kvsweep.analysis.statistics import Floats
+from kvsweep.analysis.wording import label
 from kvsweep.errors import InputError
 from kvsweep.plot import style
-from kvsweep.plot.labels import label, label_ends
+from kvsweep.plot.labels import label_ends
 
 if TYPE_CHECKING:
     import xarray as xr
