@@ -97,10 +97,19 @@ class BlockStore:
         return self.used / self.total
 
     @property
+    def found(self) -> int:
+        """Blocks that count as hits in the hit rate."""
+        return self.hits
+
+    @property
+    def looked_at(self) -> int:
+        """Blocks that count in the hit rate: decode blocks, newly taken, are among the misses."""
+        return self.hits + self.misses
+
+    @property
     def hit_rate(self) -> float:
-        """Hits per block looked at, as the reference counts them; 0 before the first."""
-        looked_at = self.hits + self.misses
-        return self.hits / looked_at if looked_at else 0.0
+        """Share of hits, as the reference counts them; 0 before the first block."""
+        return self.found / self.looked_at if self.looked_at else 0.0
 
     @property
     def thrashing_rate(self) -> float:
@@ -215,6 +224,7 @@ class BlockStore:
             return None
         _, block = self.free.popitem(last=False)
         undo.taken.append((block, block.key, block.filled, block.pieces))
+        self.evictions += block.key is not None
         self._forget_key(block)
         block.clear()
         block.users = 1
@@ -223,8 +233,9 @@ class BlockStore:
 
     def _forget_key(self, block: Block) -> None:
         """Remove a block's key from the lookup, whichever block the entry names (D10)."""
-        if block.key is not None:
-            self.evictions += 1
+        if block.key is None:
+            return
+        if not self.switches.entries_keep_owner or self.by_key.get(block.key) is block:
             self.by_key.pop(block.key, None)
 
     def _set_key(self, block: Block, key: int) -> None:
@@ -257,8 +268,7 @@ class BlockStore:
 
     def _untake(self, block: Block, key: int | None, filled: int, pieces: list[Piece]) -> None:
         """Return a taken block to the tail of the free list with its old key."""
-        if block.key is not None:
-            self.by_key.pop(block.key, None)
+        self._forget_key(block)
         block.clear()
         if key is not None:
             self._set_key(block, key)

@@ -124,7 +124,7 @@ class Cluster:
         if self.snapshot_refresh <= 0 or now - view.taken_us >= self.snapshot_refresh:
             view.taken_us = now
             view.utilization = instance.store.utilization
-            view.transfer_latency = instance.store.pending_latency
+            view.transfer_latency = instance.visible_transfer_us(now)
             view.thrashing_rate = instance.store.thrashing_rate
         return Snapshot(
             queued=len(instance.batcher.waiting),

@@ -10,6 +10,7 @@ from kvsweep.replica.blocks import BlockStore
 from kvsweep.replica.latency import Latency
 from kvsweep.replica.priority import Priority, Scheduler
 from kvsweep.replica.request import Request
+from kvsweep.replica.switches import Switches
 
 
 class Event(Enum):
@@ -66,6 +67,10 @@ class Instance:
         Whether a step is on its way, as far as the instance knows (D2, D5).
     clock : int
         Time of the last event that happened here, microseconds.
+    busy_until : int
+        End of the last step, microseconds.
+    transfer_us : int
+        Transfer time charged to the last step, microseconds.
     log : list of StepRecord or None
         The step log, if it is wanted.
     """
@@ -78,6 +83,8 @@ class Instance:
     pending: int = 0
     step_registered: bool = False
     clock: int = 0
+    busy_until: int = 0
+    transfer_us: int = 0
     counters: Counters = field(default_factory=Counters)
     _events: list[tuple[int, int, Event, Request | None]] = field(default_factory=list)
     _created: int = 0
@@ -88,6 +95,11 @@ class Instance:
         return self.batcher.store
 
     @property
+    def switches(self) -> Switches:
+        """The rule switches of the run."""
+        return self.batcher.switches
+
+    @property
     def next_time(self) -> float:
         """Time of the next event, or infinity."""
         return self._events[0][0] if self._events else float("inf")
@@ -96,6 +108,12 @@ class Instance:
     def step_times(self) -> list[int]:
         """Times of the steps on their way, ascending."""
         return sorted(time for time, _, event, _ in self._events if event is Event.STEP)
+
+    def visible_transfer_us(self, now: int) -> int:
+        """Return the transfer time that a router sees at ``now``: as shipped always 0 (D9)."""
+        if self.switches.router_sees_transfers and now < self.busy_until:
+            return self.transfer_us
+        return self.store.pending_latency
 
     def route_here(self, request: Request, now: int) -> None:
         """Let a request arrive at ``now``."""
@@ -130,13 +148,18 @@ class Instance:
             self.batcher.waiting.append(request)
             self.counters.prompt_tokens += request.prompt_tokens
         if not self.step_registered:
-            self._push(now, Event.STEP)
-            self.step_registered = self.batcher.switches.step_registers
+            waits = self.switches.last_step_occupies and now < self.busy_until
+            self._push(self.busy_until if waits else now, Event.STEP)
+            self.step_registered = self.switches.step_registers or waits
 
     def _unservable(self, request: Request) -> bool:
-        """Return whether the prompt alone is larger than the cache; the output is ignored (D6)."""
-        blocks = -(-request.prompt_tokens // self.store.block_size)
-        return self.batcher.switches.drop_unservable and blocks > self.store.total
+        """Return whether the request is known never to fit: by its prompt alone (D6)."""
+        tokens = request.prompt_tokens
+        if self.switches.drop_counts_output:
+            # The last output token may fail to get a block: the request completes all the same.
+            tokens += request.output_tokens - 1
+        blocks = -(-tokens // self.store.block_size)
+        return self.switches.drop_unservable and blocks > self.store.total
 
     def _step(self, now: int) -> None:
         """Form a batch, run it, and schedule the next step."""
@@ -145,7 +168,9 @@ class Instance:
         self._order_waiting(now)
         grants = self.batcher.form(now)
         prefill, decode = self._step_tokens(grants)
-        advance = self.latency.step(prefill, decode) + self.store.take_pending_latency()
+        self.transfer_us = self.store.take_pending_latency()
+        advance = self.latency.step(prefill, decode) + self.transfer_us
+        self.busy_until = now + advance
         useful = self._execute(now, advance)
         self.counters.peak_blocks = max(self.counters.peak_blocks, self.store.used)
         self.counters.block_time += self.store.used * advance
@@ -165,7 +190,7 @@ class Instance:
 
     def _step_tokens(self, grants: Grants) -> tuple[int, int]:
         """Return the prefill and decode tokens that the step is charged for."""
-        if not self.batcher.switches.step_time_final_batch:
+        if not self.switches.step_time_final_batch:
             return grants.prefill, grants.decode
         prefill = decode = 0
         for request in self.batcher.running:
@@ -217,6 +242,8 @@ class Instance:
         request.state = "completed"
         request.finish = now + advance - request.arrival
         request.e2e = request.first_token + sum(request.itl)
+        if self.switches.e2e_is_completion:
+            request.e2e = request.finish + self.latency.output()
         self.counters.completed += 1
         self._push(now + advance, Event.LEFT)
 
@@ -226,7 +253,7 @@ class Instance:
         With nothing left in the batch none is registered, so a request queued before ``end``
         starts a step at once and the last step of a busy period occupies nobody (D5).
         """
-        conserving = self.batcher.switches.work_conserving and bool(self.batcher.waiting)
+        conserving = self.switches.work_conserving and bool(self.batcher.waiting)
         self.step_registered = bool(self.batcher.running) or conserving
         if self.step_registered:
             self._push(end, Event.STEP)

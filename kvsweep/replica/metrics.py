@@ -50,16 +50,17 @@ def totals(cluster: Cluster, requests: Sequence[Request]) -> Totals:
     completed = sum(i.counters.completed for i in instances)
     preemptions = sum(i.batcher.preemptions for i in instances)
     sim_end = max(i.clock for i in instances)
+    nothing = math.nan if instances[0].switches.pooled_rates else 0.0
     ttft = [r.first_token for r in requests if r.first_token is not None]
     e2e = [r.e2e for r in requests if r.e2e is not None]
     return Totals(
-        cache_hit_rate=mean([i.store.hit_rate for i in instances]),
+        cache_hit_rate=_hit_rate(cluster),
         completed=completed,
         dropped=sum(i.counters.dropped for i in instances),
         e2e_mean_us=mean(e2e),
         e2e_p99_us=percentile(e2e, 99),
         peak=max(i.counters.peak_blocks for i in instances),
-        preemption_rate=preemptions / completed if completed else 0.0,
+        preemption_rate=preemptions / completed if completed else nothing,
         preemptions=preemptions,
         queued=sum(len(i.batcher.waiting) for i in instances),
         rejected=cluster.rejected,
@@ -70,6 +71,15 @@ def totals(cluster: Cluster, requests: Sequence[Request]) -> Totals:
         ttft_mean_us=mean(ttft),
         ttft_p99_us=percentile(ttft, 99),
     )
+
+
+def _hit_rate(cluster: Cluster) -> float:
+    """Return the mean of the instances' hit rates, or the rate over all their blocks (D13)."""
+    stores = [i.store for i in cluster.instances]
+    if not cluster.instances[0].switches.pooled_rates:
+        return mean([store.hit_rate for store in stores])
+    looked_at = sum(store.looked_at for store in stores)
+    return sum(store.found for store in stores) / looked_at if looked_at else 0.0
 
 
 def mean(values: Sequence[float]) -> float:

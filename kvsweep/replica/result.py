@@ -71,7 +71,7 @@ class InstanceRecord:
     block_us : int
         Integral of the blocks in use over the steps' time, block microseconds.
     evictions : int
-        Blocks taken while their key could still be found.
+        Blocks that still had a key when they were taken.
     last_useful_us : int
         End of the last step in which some request got further than ever before; -1 = none.
     """

@@ -54,6 +54,60 @@ class Switches:
         "If off, a roll-back restores the key of a block it had taken but not its tokens, so keys "
         "later built on that block are wrong and an offload copies an empty block.",
     )
+    e2e_is_completion: bool = _switch(
+        False,
+        "D4",
+        "If off, the reported e2e latency is not the simulated completion: the output overhead is "
+        "added per token, the last step twice, and the tokens of attempts lost to preemption too.",
+    )
+    last_step_occupies: bool = _switch(
+        False,
+        "D5",
+        "If off, the last step of a busy period does not occupy the instance: a request queued "
+        "during it starts a step at once, overlapping it.",
+    )
+    drop_counts_output: bool = _switch(
+        False,
+        "D6",
+        "If off, the check for requests that can never fit looks at the prompt only; one whose "
+        "output does not fit preempts itself for ever.",
+    )
+    retry_within_chunk: bool = _switch(
+        False,
+        "D7",
+        "If off, the second try of an allocation after a reload can start behind its end, where "
+        "the reference crashes.",
+    )
+    transfer_per_block: bool = _switch(
+        False,
+        "D8",
+        "If off, the transfer bandwidth, documented as blocks per microsecond, divides the tokens "
+        "of a block; either way it costs one microsecond per block from 16 upwards.",
+    )
+    router_sees_transfers: bool = _switch(
+        False,
+        "D9",
+        "If off, transfer time is filled and cleared within one step, so no scorer can ever see "
+        "it; if on, a snapshot shows the transfers charged to the step under way.",
+    )
+    entries_keep_owner: bool = _switch(
+        False,
+        "D10",
+        "If off, taking a block removes the lookup entry of its key even if another block with "
+        "the same content owns it, and that block can no longer be found.",
+    )
+    cpu_slots_exact: bool = _switch(
+        False,
+        "D12",
+        "If off, an offload that replaces the CPU entry of the same block takes a slot that is "
+        "never given back: the CPU tier fills up with nothing and offloading stops for good.",
+    )
+    pooled_rates: bool = _switch(
+        False,
+        "D13",
+        "If off, the hit rate is an unweighted mean over instances and the preemption rate is 0 "
+        "when nothing completed; if on, blocks are pooled and the rate is undefined (NaN) then.",
+    )
     recount_after_fill: bool = _switch(
         True,
         "B",

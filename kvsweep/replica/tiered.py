@@ -1,5 +1,6 @@
 """The reference's CPU tier: freed blocks are offloaded, and reloaded when an allocation fails."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -51,9 +52,9 @@ class TieredStore(BlockStore):
         super().__init__(blocks, block_size, switches, keys)
         self.capacity = capacity
         self.threshold = threshold
-        # The unit says blocks per microsecond, the cost divides tokens: at 16 or more the
-        # transfer of a block of 16 tokens costs one microsecond whatever the bandwidth (D8).
-        self.transfer_us = base_latency_us + _ceil(block_size / bandwidth)
+        # Documented as blocks per microsecond, but the cost divides the tokens of a block (D8).
+        amount = 1 if switches.transfer_per_block else block_size
+        self.transfer_us = base_latency_us + math.ceil(amount / bandwidth)
         self.entries: dict[int, _Entry] = {}
         self.cpu_used = 0
         self.offloads = 0
@@ -64,11 +65,14 @@ class TieredStore(BlockStore):
         self._pending_latency = 0
 
     @property
-    def hit_rate(self) -> float:
-        """Hits per block looked at; a reload is a hit, whether or not anybody uses the block."""
-        hits = self.hits + self.cpu_hits
-        looked_at = hits + self.misses + self.cpu_misses
-        return hits / looked_at if looked_at else 0.0
+    def found(self) -> int:
+        """Blocks that count as hits; a reload does, whether or not anybody uses the block."""
+        return self.hits + self.cpu_hits
+
+    @property
+    def looked_at(self) -> int:
+        """Blocks that count in the hit rate, and the failed tries to reload anything."""
+        return self.hits + self.cpu_hits + self.misses + self.cpu_misses
 
     @property
     def thrashing_rate(self) -> float:
@@ -104,6 +108,8 @@ class TieredStore(BlockStore):
             return False
         found = self.cached_prefix(request)
         behind = len(found) * self.block_size
+        if self.switches.retry_within_chunk:
+            behind = min(behind, stop)
         if behind > start:
             return super().allocate(request, behind, stop, found)
         return super().allocate(request, start, stop, cached)
@@ -120,10 +126,11 @@ class TieredStore(BlockStore):
     def _offload(self, block: Block) -> None:
         """Move a free block's content to the CPU; the block goes to the tail of the free list."""
         assert block.key is not None
+        if not (self.switches.cpu_slots_exact and block.id in self.entries):
+            self.cpu_used += 1
         self.entries[block.id] = _Entry(block.key, block.filled, block.pieces, self.clock)
-        self.cpu_used += 1
         self.offloads += 1
-        self.by_key.pop(block.key, None)
+        self._forget_key(block)
         block.clear()
         self.free.move_to_end(block.id)
 
@@ -154,8 +161,3 @@ class TieredStore(BlockStore):
             self.thrashed += 1
         self.cpu_used -= 1
         self.cpu_hits += 1
-
-
-def _ceil(value: float) -> int:
-    """Return the smallest integer not below ``value``."""
-    return -int(-value // 1)

@@ -1,0 +1,48 @@
+"""Scenarios and requests that the reference does not have are refused in one line."""
+
+import pytest
+from replica_cases import LATENCY, request, scenario
+
+from kvsweep.errors import InputError
+from kvsweep.replica import run
+from kvsweep.replica.switches import COMMIT_A, variant
+
+ONE = [request(0, (0, 16), (1, 1))]
+
+
+@pytest.mark.parametrize(
+    ("bad", "message"),
+    [
+        (scenario({"visit_evictd": True}), r"engine\.blis\.visit_evictd: .*'visit_evicted'"),
+        (scenario({"visit_evicted": 1}), r"engine\.blis\.visit_evicted: expected true or false"),
+        (scenario(engine={"rules": "vllm"}), r"engine\.rules: the replica runs 'blis'"),
+        (scenario(engine={"scheduler": "sfj"}), r"engine\.scheduler: 'sfj'.*did you mean 'sjf'"),
+        (scenario(engine={"watermark": 0.1}), r"engine\.watermark: the reference has no such rule"),
+        (scenario(cache={"gpu_block": 9}), r"cache\.gpu_block: unknown key.*'gpu_blocks'"),
+        (scenario(cluster={"routing": "random"}), r"cluster\.routing: 'random'"),
+        (scenario(cluster={"scorers": {"kv": 1}}), r"cluster\.scorers: 'kv'"),
+        (scenario(cluster={"admission": "token-bucket"}), r"needs token_bucket_capacity"),
+        ({"engine": {}}, r"latency: alpha and beta are needed"),
+        ({"latency": {**LATENCY, "beta": [1, 2, 3, 4]}}, r"latency: .*three in beta"),
+        ({**scenario(), "worklod": {}}, r"scenario\.worklod: unknown key"),
+    ],
+)
+def test_bad_scenario(bad, message):
+    with pytest.raises(InputError, match=message) as caught:
+        run(bad, ONE)
+    assert "\n" not in str(caught.value)
+
+
+def test_bad_request_is_named():
+    with pytest.raises(InputError, match=r"requests\[1\]: .*output"):
+        run(scenario(), [*ONE, {"arrival_us": 0, "prompt": [[0, 1]]}])
+
+
+def test_unknown_variant():
+    with pytest.raises(InputError, match=r"'sond'.*did you mean 'sound'"):
+        variant(COMMIT_A, "sond")
+
+
+def test_vllm_keys_at_their_defaults_are_accepted():
+    engine = {"watermark": 0.0, "enable_prefix_caching": True, "reserve_full_prompt": True}
+    assert run(scenario(engine=engine, cache={"offload": "watermark"}), ONE).status == "ok"
