@@ -128,10 +128,10 @@ def test_d7_second_try_behind_the_end_of_the_chunk_crashes():
 def test_d8_transfer_cost_divides_the_tokens_of_a_block():
     shipped = rerun("micro-tier-2bb74cac-s42").instances[0]
     per_block = rerun("micro-tier-2bb74cac-s42", transfer_per_block=True).instances[0]
-    # Bandwidth 4 and base latency 10: 16 tokens take 4 microseconds, one block takes 1.
+    # Bandwidth 4 and base latency 100: 16 tokens take 4 microseconds, one block takes 1.
     assert shipped.cpu_hits > 0
-    assert shipped.reload_latency == shipped.cpu_hits * 14
-    assert per_block.reload_latency == per_block.cpu_hits * 11
+    assert shipped.reload_latency == shipped.cpu_hits * 104
+    assert per_block.reload_latency == per_block.cpu_hits * 101
 
 
 def test_d9_router_never_sees_a_transfer():
