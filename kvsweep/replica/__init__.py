@@ -6,10 +6,11 @@ reproduced to the last digit and taken apart. It says nothing about vLLM; the ru
 `kvsweep.kernel`, which shares no code with this package.
 
 Where to read: `cluster` (order of events, routing loop), `instance` (wait queue, step), `batch`
-(who gets tokens), `blocks` and `tiered` (block store, its roll-back, CPU tier), `keys` (equal content,
-equal key), `routing`, `prefix_index`, `admission`, `priority`, `latency`, `metrics` (figures as the
-reference prints them), `switches` and `defects` (what can be repaired, one flag each), `livelock`
-(when a run is proven never to end). `scenario` reads the settings, `result` holds what comes out.
+(who gets tokens), `blocks` and `tiered` (block store, its roll-back, CPU tier), `keys` (equal
+content, equal key), `routing`, `prefix_index`, `admission`, `priority`, `latency`, `metrics`
+(figures as the reference prints them), `switches` and `defects` (what can be repaired, one flag
+each), `livelock` (when a run is proven never to end). `scenario` reads the settings, `result` holds
+what comes out.
 
 All times are integer microseconds.
 """
