@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from kvsweep.analysis.statistics import Interval
+
 MISSING = "-"
 
 
@@ -23,6 +25,23 @@ def number(value: float) -> str:
         return f"{value:.3g}"
     text = f"{value:,.{decimals}f}"
     return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def interval_ends(interval: Interval) -> tuple[str, str]:
+    """Write both ends to two digits of the half width; an infinite one lies outside the range."""
+    half = 0.5 * (interval.high - interval.low)
+    if not np.isfinite(half) or half == 0.0:
+        low, high = (
+            number(end) if np.isfinite(end) else "outside" for end in (interval.low, interval.high)
+        )
+        return low, high
+    places = decimals(half)
+    return f"{interval.low:,.{places}f}", f"{interval.high:,.{places}f}"
+
+
+def decimals(spread: float) -> int:
+    """Return how many decimals show two digits of `spread`."""
+    return max(0, 1 - int(np.floor(np.log10(spread)))) if spread > 0.0 else 0
 
 
 def label(labels: dict[str, Any]) -> str:

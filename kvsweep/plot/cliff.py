@@ -10,7 +10,7 @@ from matplotlib.lines import Line2D
 
 from kvsweep.analysis import variables
 from kvsweep.analysis.cliff_records import Cliff, GroupCliff
-from kvsweep.analysis.wording import label, number
+from kvsweep.analysis.wording import interval_ends, label, number
 from kvsweep.errors import InputError
 from kvsweep.plot import style
 from kvsweep.plot.extent import near_threshold, until_flat
@@ -284,8 +284,5 @@ def row_text(group: GroupCliff, labels: dict[str, Any]) -> str:
     text = f"{name}{number(group.mean_curve.value)}"
     if group.interval is None:
         return text
-    ends = [
-        number(end) if np.isfinite(end) else "outside"
-        for end in (group.interval.low, group.interval.high)
-    ]
-    return f"{text} [{ends[0]}, {ends[1]}]"
+    low, high = interval_ends(group.interval)
+    return f"{text} [{low}, {high}]"

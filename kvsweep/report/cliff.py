@@ -1,0 +1,135 @@
+"""A cliff analysis as text."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from kvsweep.analysis.cliff_records import MONOTONE_RHO, Cliff, CliffRatio, GroupCliff
+from kvsweep.analysis.crossing import Outcome
+from kvsweep.analysis.statistics import Interval
+from kvsweep.analysis.wording import MISSING, interval_ends, label, number
+from kvsweep.report.table import (
+    interval_text,
+    mean_and_sd,
+    missing_note,
+    plural,
+    table,
+    with_space,
+)
+
+_OUTCOMES = {
+    Outcome.NEVER: "never cross",
+    Outcome.ALREADY: "are past it from the start",
+    Outcome.MISSING: "may cross where cells have no value",
+}
+
+
+def cliff_text(cliff: Cliff) -> str:
+    """Write a cliff analysis: one sentence per group, a table of the estimates, paired ratios."""
+    parts = ["\n".join(_cliff_sentence(cliff, group) for group in cliff.groups), ""]
+    parts.append(table(_CLIFF_HEADER, [_cliff_row(group) for group in cliff.groups]))
+    if cliff.ratios:
+        parts += ["", "Ratios of cliffs (paired by seed)"]
+        parts.append(table(_RATIO_HEADER, [_ratio_row(ratio) for ratio in cliff.ratios]))
+    parts += ["", *_cliff_notes(cliff)]
+    return "\n".join(parts).rstrip() + "\n"
+
+
+_CLIFF_HEADER = ("", "cliff", "interval", "seeds: mean ± sd", "no crossing", "isotonic", "Spearman",
+                 "monotone")  # fmt: skip
+_RATIO_HEADER = ("", "mean curves", "interval", "seeds: mean ± sd", "pairs", "lost")
+
+
+def _cliff_sentence(cliff: Cliff, group: GroupCliff) -> str:
+    """State one group's cliff, or on which side of the swept range it lies."""
+    name = f"{label(group.labels)}: " if group.labels else ""
+    unit = plural(cliff.along_units) or cliff.along
+    low, high = number(float(cliff.axis[0])), number(float(cliff.axis[-1]))
+    limit = f"{number(cliff.threshold)}{with_space(cliff.units)}"
+    passed = "above" if cliff.past == "above" else "below"
+    crossing = group.mean_curve
+    if crossing.outcome is Outcome.CROSSES:
+        support = _support(cliff, group.interval)
+        return f"{name}{cliff.metric} passes {limit} at {number(crossing.value)} {unit}{support}"
+    if crossing.outcome is Outcome.NEVER:
+        kept = "stays at or below" if passed == "above" else "stays at or above"
+        side = f"below {low}" if cliff.generous == "high" else f"above {high}"
+        return (
+            f"{name}{cliff.metric} {kept} {limit} at the tight end of {low} to {high} {unit}: "
+            f"a cliff, if any, lies {side}"
+        )
+    if crossing.outcome is Outcome.ALREADY:
+        side = f"above {high}" if cliff.generous == "high" else f"below {low}"
+        return (
+            f"{name}{cliff.metric} is {passed} {limit} all over {low} to {high} {unit}: "
+            f"the cliff lies {side}"
+        )
+    return f"{name}{cliff.metric} may pass {limit} where cells have no value: no cliff can be given"
+
+
+def _support(cliff: Cliff, interval: Interval | None) -> str:
+    """Return what the sentence rests on, in brackets."""
+    if interval is None:
+        return " (one seed: no interval)" if cliff.seeds else " (no seeds: no interval)"
+    low, high = interval_ends(interval)
+    return f" ({100 * cliff.confidence:g}% CI {low} to {high}; {cliff.seeds} seeds)"
+
+
+def _cliff_row(group: GroupCliff) -> tuple[str, ...]:
+    """Return the table row of one group."""
+    seeds = group.per_seed
+    lost = "" if seeds is None else str(sum(seeds.outcomes[kind] for kind in _OUTCOMES))
+    return (
+        label(group.labels),
+        number(group.mean_curve.value),
+        interval_text(group.interval),
+        MISSING if seeds is None else mean_and_sd(seeds.mean, seeds.sd),
+        lost or MISSING,
+        number(group.isotonic.value),
+        f"{group.spearman:.3f}" if np.isfinite(group.spearman) else MISSING,
+        MISSING if seeds is None else f"{group.monotone_seeds:.0%}",
+    )
+
+
+def _ratio_row(ratio: CliffRatio) -> tuple[str, ...]:
+    """Return the table row of one ratio."""
+    return (
+        _pair(ratio),
+        number(ratio.of_mean_curves),
+        interval_text(ratio.interval),
+        mean_and_sd(ratio.mean_of_seeds, ratio.sd_of_seeds),
+        str(ratio.pairs),
+        str(ratio.pairs_lost),
+    )
+
+
+def _pair(ratio: CliffRatio) -> str:
+    """Name a ratio: ``round-robin / least-loaded (rate 200)``."""
+    rest = f" ({label(ratio.labels)})" if ratio.labels else ""
+    return f"{ratio.numerator} / {ratio.denominator}{rest}"
+
+
+def _cliff_notes(cliff: Cliff) -> list[str]:
+    """Explain the columns and name everything that was left out."""
+    notes = [
+        f"monotone: share of seeds with |Spearman| of at least {MONOTONE_RHO:g}.",
+        f"The scan starts at the {cliff.generous} end of {cliff.along}.",
+    ]
+    for group in cliff.groups:
+        name = f"{label(group.labels)}: " if group.labels else ""
+        for what, counts in (("seeds", _seed_outcomes(group)), ("resamples", group.resamples)):
+            lost = [f"{counts[k]:,} {text}" for k, text in _OUTCOMES.items() if counts.get(k)]
+            if lost:
+                notes.append(f"{name}of {sum(counts.values()):,} {what}, {', '.join(lost)}.")
+    notes += [
+        f"{_pair(ratio)}: {ratio.resamples_lost:,} resamples without both cliffs are left out of "
+        "the interval."
+        for ratio in cliff.ratios
+        if ratio.resamples_lost and ratio.interval is not None
+    ]
+    notes += missing_note(cliff.missing)
+    return notes
+
+
+def _seed_outcomes(group: GroupCliff) -> dict[Outcome, int]:
+    return {} if group.per_seed is None else group.per_seed.outcomes

@@ -1,0 +1,45 @@
+"""Pareto fronts as text."""
+
+from __future__ import annotations
+
+from kvsweep.analysis.pareto import Front, FrontGroup, Member
+from kvsweep.analysis.wording import MISSING, label, number
+from kvsweep.report.table import interval_text, missing_note, table
+
+
+def pareto_text(front: Front) -> str:
+    """Write Pareto fronts: for each group who is on it in a sentence, then all members."""
+    parts = []
+    for group in front.groups:
+        parts += [_front_sentence(front, group), ""]
+        header = ("", *(f"{o.metric} ({o.goal})" for o in front.objectives), "front", "seeds",
+                  "resamples", "tied with", "dominated by")  # fmt: skip
+        parts += [table(header, [_member_row(member) for member in group.members]), ""]
+    parts += missing_note(front.missing)
+    return "\n".join(parts).rstrip() + "\n"
+
+
+def _front_sentence(front: Front, group: FrontGroup) -> str:
+    """Name the members on the front."""
+    name = f"{label(group.labels)}: " if group.labels else ""
+    members = [str(member.name) for member in group.members if member.on_front]
+    on = ", ".join(members) if members else "no member has values"
+    volume = "" if group.hypervolume is None else f" (hypervolume {group.hypervolume:.3f})"
+    return f"{name}front over {front.over}: {on}{volume}"
+
+
+def _member_row(member: Member) -> tuple[str, ...]:
+    """Return the table row of one member; its intervals stand behind the means."""
+    values = [
+        number(value) if interval is None else f"{number(value)} {interval_text(interval)}"
+        for value, interval in zip(member.values, member.intervals, strict=True)
+    ]
+    return (
+        str(member.name),
+        *values,
+        "yes" if member.on_front else "no",
+        *(MISSING if s is None else f"{s:.0%}"
+          for s in (member.share_of_seeds, member.share_of_resamples)),
+        ", ".join(str(name) for name in member.tied_with) or MISSING,
+        ", ".join(str(name) for name in member.dominated_by) or MISSING,
+    )  # fmt: skip

@@ -1,0 +1,164 @@
+"""A summary of a store: what was swept, what became of the cells, a few numbers."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kvsweep.analysis import variables
+from kvsweep.analysis.jsonable import jsonable
+from kvsweep.analysis.wording import label, number
+from kvsweep.report.table import table, with_space
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+# The measures shown, where the store has them.
+HEADLINES = ("preemption_rate", "ttft_p99_ms", "e2e_p99_ms", "throughput_rps", "prefix_hit_rate")
+HEADLINE_POINTS = 7
+HEADLINE_GROUPS = 4
+
+# Dimensions that are repetitions or parts of a cell, not configurations.
+_NOT_SWEPT = frozenset({"seed", "quantile", "instance", "slo_class", "round", "request"})
+
+
+def summary(ds: xr.Dataset) -> dict[str, Any]:
+    """Summarise a store as plain Python: axes, cells by status, headline means along the main axis.
+
+    The main axis is the longest numeric one; headlines are means over seeds at a few of its values,
+    for every combination of the other axes.
+    """
+    swept = _swept(ds)
+    main = _main_axis(ds, swept)
+    found: dict[str, Any] = {
+        "title": ds.attrs.get("title", ""),
+        "question": ds.attrs.get("question", ""),
+        "axes": [_axis_summary(ds, name) for name in swept],
+        "cells": int(np.prod([ds.sizes[name] for name in swept], dtype=np.int64)),
+        "status": _status_counts(ds),
+        "main_axis": main,
+        "headlines": [] if main is None else _headlines(ds, main),
+    }
+    plain: dict[str, Any] = jsonable(found)
+    return plain
+
+
+def _swept(ds: xr.Dataset) -> list[str]:
+    """Return the axes of the grid: the dimensions of the status, or all that can be axes."""
+    if "status" in ds:
+        return [str(d) for d in ds["status"].dims]
+    return [str(d) for d in ds.dims if d == "seed" or d not in _NOT_SWEPT]
+
+
+def _main_axis(ds: xr.Dataset, swept: list[str]) -> str | None:
+    """Return the longest numeric axis, None if there is none."""
+    numeric = [d for d in swept if d not in _NOT_SWEPT and ds[d].dtype.kind in "fiu"]
+    return max(numeric, key=lambda d: ds.sizes[d]) if numeric else None
+
+
+def _axis_summary(ds: xr.Dataset, name: str) -> dict[str, Any]:
+    values = ds[name].values
+    return {"name": name, "units": str(ds[name].attrs.get("units", "")), "values": values}
+
+
+def _status_counts(ds: xr.Dataset) -> dict[str, int]:
+    """Count cells by status, in alphabetical order; empty without a status."""
+    if "status" not in ds:
+        return {}
+    kinds, counts = np.unique(ds["status"].values.astype(str), return_counts=True)
+    return {str(kind): int(count) for kind, count in zip(kinds, counts, strict=True)}
+
+
+def _headlines(ds: xr.Dataset, main: str) -> list[dict[str, Any]]:
+    """Return one row per combination and chosen value of `main`: its labels and the means."""
+    known = set(variables.names(ds))
+    means = {
+        name: _seed_mean(variables.get(ds, name).isel({main: _chosen(ds.sizes[main])}))
+        for name in HEADLINES
+        if name in known
+    }
+    if not means:
+        return []
+    first = next(iter(means.values()))
+    dims = [*(str(d) for d in first.dims if d != main), main]
+    values = [np.asarray(first[d].values).tolist() for d in dims]
+    rows = [dict(zip(dims, combination, strict=True)) for combination in product(*values)]
+    return [
+        {"labels": row, "means": {name: float(mean.sel(row)) for name, mean in means.items()}}
+        for row in rows
+    ]
+
+
+def _chosen(size: int) -> NDArray[np.int64]:
+    """Pick indices of a few values of an axis, evenly spread, both ends among them."""
+    spread = np.linspace(0, size - 1, min(size, HEADLINE_POINTS))
+    return np.unique(np.rint(spread).astype(np.int64))
+
+
+def _seed_mean(array: xr.DataArray) -> xr.DataArray:
+    return array.mean("seed") if "seed" in array.dims else array
+
+
+def summary_text(ds: xr.Dataset) -> str:
+    """Write the summary of a store: title, axes, cells by status, headline means."""
+    found = summary(ds)
+    parts = [line for line in (found["title"], found["question"]) if line]
+    if parts:
+        parts.append("")
+    parts.append(table(("axis", "values", "from", "to"), [_axis_row(a) for a in found["axes"]]))
+    parts += ["", _cells_sentence(found)]
+    if found["headlines"]:
+        seeds = f"Means over {ds.sizes['seed']} seeds" if "seed" in ds.dims else "Values"
+        parts += ["", seeds, *_headline_tables(ds, found)]
+    return "\n".join(parts).rstrip() + "\n"
+
+
+def _axis_row(axis: dict[str, Any]) -> tuple[str, ...]:
+    """Return the row of one axis: its range, or its names."""
+    values = axis["values"]
+    if all(isinstance(value, str) for value in values):
+        return (axis["name"], str(len(values)), ", ".join(values), "")
+    unit = with_space(axis["units"])
+    return (
+        axis["name"],
+        str(len(values)),
+        number(float(min(values))),
+        f"{number(float(max(values)))}{unit}",
+    )
+
+
+def _cells_sentence(found: dict[str, Any]) -> str:
+    """Count cells, by status where not all are ok."""
+    status = found["status"]
+    if set(status) <= {"ok"}:
+        return f"{found['cells']:,} cells" + (", all ok" if status else "")
+    counts = ", ".join(f"{kind} {count:,}" for kind, count in status.items())
+    return f"{found['cells']:,} cells: {counts}"
+
+
+def _headline_tables(ds: xr.Dataset, found: dict[str, Any]) -> list[str]:
+    """Write one table with all combinations, the first `HEADLINE_GROUPS` of them."""
+    main, rows = found["main_axis"], found["headlines"]
+    names = list(rows[0]["means"])
+    points = len({row["labels"][main] for row in rows})
+    shown = rows[: HEADLINE_GROUPS * points]
+    header = ("", main, *(f"{n}{_in_brackets(ds, n)}" for n in names))
+    body = [
+        (
+            label({k: v for k, v in row["labels"].items() if k != main}) if i % points == 0 else "",
+            number(float(row["labels"][main])),
+            *(number(np.nan if v is None else v) for v in row["means"].values()),
+        )
+        for i, row in enumerate(shown)
+    ]
+    left = (len(rows) - len(shown)) // points
+    return [table(header, body), *([f"... and {left:,} more combinations"] if left else [])]
+
+
+def _in_brackets(ds: xr.Dataset, name: str) -> str:
+    """Return the unit of a measure whose name does not end in it."""
+    units = str(variables.get(ds, name).attrs.get("units", "1"))
+    return "" if units in ("1", "") or name.endswith(("_ms", "_rps")) else f" ({units})"

@@ -1,0 +1,58 @@
+"""Aligned columns and the small phrases of all reports."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from kvsweep.analysis.statistics import Interval
+from kvsweep.analysis.wording import MISSING, decimals, interval_ends, number
+
+_NUMERIC = frozenset("0123456789.,-+±%[] e")
+
+
+def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Align columns: numbers to the right, words to the left; columns that are all empty go."""
+    kept = [c for c in range(len(header)) if header[c] or any(row[c] for row in rows)]
+    columns = [[header[c], *(row[c] for row in rows)] for c in kept]
+    aligned = []
+    for column in columns:
+        width = max(map(len, column))
+        right = all(set(cell) <= _NUMERIC for cell in column[1:])
+        aligned.append([cell.rjust(width) if right else cell.ljust(width) for cell in column])
+    return "\n".join("  ".join(line).rstrip() for line in zip(*aligned, strict=True))
+
+
+def interval_text(interval: Interval | None) -> str:
+    """Return ``[2,131, 2,158]``; a dash without an interval."""
+    if interval is None or np.isnan(interval.low):
+        return MISSING
+    low, high = interval_ends(interval)
+    return f"[{low}, {high}]"
+
+
+def mean_and_sd(mean: float, sd: float) -> str:
+    """Return ``2,115 ± 49``, two digits of the spread; the mean alone where there is none."""
+    if not np.isfinite(sd):
+        return number(mean)
+    places = decimals(sd)
+    return f"{mean:,.{places}f} ± {sd:,.{places}f}"
+
+
+def with_space(units: str) -> str:
+    """Return the unit as a suffix, nothing for pure numbers."""
+    return "" if units in ("1", "") else f" {units}"
+
+
+def plural(units: str) -> str:
+    """Return ``blocks`` for the unit ``block``; other units stay as they are."""
+    return f"{units}s" if units in ("block", "token", "request", "instance") else units
+
+
+def missing_note(missing: dict[str, int]) -> list[str]:
+    """Say how many cells have no value and why; nothing where all have."""
+    if not missing:
+        return []
+    reasons = ", ".join(f"{reason} {count:,}" for reason, count in missing.items())
+    return [f"Cells without a value, left out: {sum(missing.values()):,} ({reasons})."]
