@@ -1,0 +1,37 @@
+"""Typed and strict: the sweep file and everything in it.
+
+- `scenario`, `workload`, `lengths`, `latency`: the sections and their defaults.
+- `rules`: what each rule book has.
+- `axes`, `sweep`, `document`: the grid and what is asked of it.
+- `load`: from files to objects; `compose`, `source`, `explain`, `schema` place every message at a
+  file, a line and a key.
+"""
+
+from kvsweep.config.axes import Axis
+from kvsweep.config.document import Cliff, Pareto
+from kvsweep.config.latency import Latency, preset_names
+from kvsweep.config.lengths import Lengths
+from kvsweep.config.load import load_sweep, parse_scenario
+from kvsweep.config.scenario import BLIS_SWITCHES, Cache, Cluster, Engine, Scenario
+from kvsweep.config.sweep import Sweep
+from kvsweep.config.workload import DEFAULT_ENTROPY, Client, Workload
+
+__all__ = [
+    "BLIS_SWITCHES",
+    "DEFAULT_ENTROPY",
+    "Axis",
+    "Cache",
+    "Client",
+    "Cliff",
+    "Cluster",
+    "Engine",
+    "Latency",
+    "Lengths",
+    "Pareto",
+    "Scenario",
+    "Sweep",
+    "Workload",
+    "load_sweep",
+    "parse_scenario",
+    "preset_names",
+]

@@ -1,0 +1,198 @@
+"""Axes of a grid: lists and ranges of values, and the names of their dimensions."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from kvsweep.config.explain import shown
+from kvsweep.config.scenario import Scenario
+from kvsweep.config.schema import types_at
+from kvsweep.errors import did_you_mean
+
+POLICY = "policy"
+SEED = "seed"
+
+# Dimensions that results have beyond the grid's own.
+RESERVED = frozenset({"quantile", "instance", "slo_class", "round", "request"})
+
+_MAX_VALUES = 1_000_000
+
+
+class AxisProblem(ValueError):
+    """What is wrong with an axis, in words."""
+
+
+@dataclass(frozen=True)
+class Axis:
+    """One dimension of a grid.
+
+    Attributes
+    ----------
+    key : str
+        Dotted scenario key, ``policy`` or ``seed``.
+    name : str
+        Its dimension: the last part of the key; where that is taken, the shortest distinct tail
+        with dots as underscores.
+    values : tuple
+        Distinct values in grid order: numbers, strings or booleans.
+    """
+
+    key: str
+    name: str
+    values: tuple[Any, ...]
+
+
+def dimension_names(keys: Sequence[str]) -> dict[str, str]:
+    """Return the dimension of each axis key."""
+    lengths = dict.fromkeys(keys, 1)
+    while True:
+        names = {key: "_".join(key.split(".")[-n:]) for key, n in lengths.items()}
+        taken = Counter(names.values())
+        clashing = [
+            key
+            for key, name in names.items()
+            if (taken[name] > 1 or name in RESERVED) and lengths[key] < key.count(".") + 1
+        ]
+        if not clashing:
+            return names
+        for key in clashing:
+            lengths[key] += 1
+
+
+def axis_values(key: str, spec: Any) -> tuple[Any, ...]:
+    """Return the values that `spec` gives to the axis `key`.
+
+    Parameters
+    ----------
+    key : str
+        Dotted scenario key, ``policy`` or ``seed``.
+    spec : list or dict
+        Values and ranges, in order. A range is ``{start, stop, step}`` (with `stop`, if it is
+        reached), ``{start, stop, num, scale}`` (`num` values, ``linear`` or ``log``; rounded where
+        the key holds integers) or, for seeds, ``{count}``.
+
+    Raises
+    ------
+    AxisProblem
+        If it is none of these, empty, or has a value twice.
+    """
+    kind = _kind(key)
+    entries = spec if isinstance(spec, list) else [spec]
+    values: list[Any] = []
+    for entry in entries:
+        if isinstance(entry, dict):
+            values += _range(entry, kind)
+        elif isinstance(spec, list) and isinstance(entry, int | float | str):
+            values.append(entry)
+        else:
+            raise AxisProblem(f"expected a list or a range, got {shown(entry)}")
+    if kind is float:
+        values = [float(v) if type(v) is int else v for v in values]
+    _check_distinct(values)
+    if key == SEED:
+        _check_seeds(values)
+    return tuple(values)
+
+
+def _kind(key: str) -> type | None:
+    """Return the type of number that the key holds, if any."""
+    if key == SEED:
+        return int
+    path = tuple(part for part in key.split(".") if not part.isdecimal())
+    kinds = set(types_at(Scenario, path)) - {type(None)}
+    return kinds.pop() if len(kinds) == 1 else None
+
+
+def _check_distinct(values: list[Any]) -> None:
+    if not values:
+        raise AxisProblem("no values: an axis needs at least one")
+    seen: set[tuple[bool, Any]] = set()
+    for value in values:
+        # In Python, true equals 1.
+        mark = (isinstance(value, bool), value)
+        if mark in seen:
+            raise AxisProblem(f"{shown(value)} occurs twice")
+        seen.add(mark)
+
+
+def _check_seeds(values: list[Any]) -> None:
+    for value in values:
+        if type(value) is not int or value < 0:
+            raise AxisProblem(f"a seed is an integer of at least 0, got {shown(value)}")
+
+
+_FORMS = (
+    {"count"},
+    {"start", "stop", "step"},
+    {"start", "stop", "num"},
+    {"start", "stop", "num", "scale"},
+)
+
+
+def _range(entry: dict[str, Any], kind: type | None) -> list[Any]:
+    if set(entry) not in _FORMS:
+        known = ["count", "start", "stop", "step", "num", "scale"]
+        unknown = next((key for key in entry if key not in known), None)
+        if unknown is not None:
+            raise AxisProblem(f"unknown key {unknown!r} of a range{did_you_mean(unknown, known)}")
+        raise AxisProblem(
+            "a range is {start, stop, step}, {start, stop, num} with or without scale, or {count}"
+        )
+    for key, value in entry.items():
+        if key != "scale":
+            _check_number(key, value, integer=key in ("count", "num"))
+    if "count" in entry:
+        return list(range(entry["count"]))
+    if "step" in entry:
+        return _stepped(entry["start"], entry["stop"], entry["step"])
+    return _spaced(entry["start"], entry["stop"], entry["num"], entry.get("scale", "linear"), kind)
+
+
+def _check_number(key: str, value: Any, *, integer: bool) -> None:
+    if isinstance(value, bool) or not isinstance(value, int if integer else int | float):
+        wanted = "an integer" if integer else "a number"
+        raise AxisProblem(f"{key}: expected {wanted}, got {shown(value)}")
+    if not math.isfinite(value):
+        raise AxisProblem(f"{key}: must be a finite number, got {shown(value)}")
+    if integer and not 1 <= value <= _MAX_VALUES:
+        raise AxisProblem(f"{key}: must be from 1 to {_MAX_VALUES}, got {shown(value)}")
+
+
+def _stepped(start: float, stop: float, step: float) -> list[Any]:
+    """Return start, start + step, ... up to and including stop."""
+    if step == 0:
+        raise AxisProblem("step: must not be 0")
+    # The tolerance lets 0.1 to 0.3 by 0.1 reach its end.
+    steps = math.floor((stop - start) / step + 1e-9)
+    if steps < 0:
+        raise AxisProblem("no values: step leads away from stop")
+    if steps >= _MAX_VALUES:
+        raise AxisProblem(f"more than {_MAX_VALUES} values")
+    return [_tidy(start + i * step) for i in range(steps + 1)]
+
+
+def _spaced(start: float, stop: float, num: int, scale: Any, kind: type | None) -> list[Any]:
+    """Return `num` values from start to stop at equal distances or ratios."""
+    if scale not in ("linear", "log"):
+        raise AxisProblem(f"scale: expected linear or log, got {shown(scale)}")
+    if scale == "log" and min(start, stop) <= 0:
+        raise AxisProblem("scale: log needs start and stop above 0")
+    if num == 1:
+        if start != stop:
+            raise AxisProblem("num: 1 value cannot reach from start to stop")
+        return [start]
+    shares = [i / (num - 1) for i in range(num)]
+    if scale == "linear":
+        values = [start + (stop - start) * share for share in shares]
+    else:
+        values = [start * (stop / start) ** share for share in shares]
+    return [round(v) for v in values] if kind is int else [_tidy(v) for v in values]
+
+
+def _tidy(value: float) -> float:
+    """Drop the rounding error of a float: 0.1 + 2 * 0.1 is meant to be 0.3."""
+    return value if isinstance(value, int) else float(f"{value:.12g}")

@@ -1,0 +1,49 @@
+"""What all sections of a scenario share: strictness, number types, an error that names a key."""
+
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+class Section(BaseModel):
+    """A table of a sweep file: immutable, and an unknown key is an error."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class KeyProblem(ValueError):
+    """A wrong value at a key that the raising model only knows by its name.
+
+    Attributes
+    ----------
+    path : tuple of str or int
+        The key, from the raising model on.
+    """
+
+    def __init__(self, path: tuple[str | int, ...], message: str) -> None:
+        super().__init__(message)
+        self.path = path
+
+
+# Strict numbers: TOML and JSON tell integers, floats and booleans apart, so no conversion is needed
+# but that of an integer to a float.
+Whole = Annotated[int, Field(strict=True, ge=0)]
+"""An integer, at least 0."""
+
+Count = Annotated[int, Field(strict=True, ge=1)]
+"""An integer, at least 1."""
+
+Real = Annotated[float, Field(strict=True, ge=0.0, allow_inf_nan=False)]
+"""A finite number, at least 0."""
+
+Positive = Annotated[float, Field(strict=True, gt=0.0, allow_inf_nan=False)]
+"""A finite number, more than 0."""
+
+Share = Annotated[float, Field(strict=True, ge=0.0, le=1.0, allow_inf_nan=False)]
+"""A number from 0 to 1."""
+
+Switch = Annotated[bool, Field(strict=True)]
+"""True or false."""
+
+Name = Annotated[str, Field(min_length=1)]
+"""A string that is not empty."""

@@ -1,0 +1,136 @@
+"""A scenario composed of layers: the file's sections, overrides, a policy, a point of the grid."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterable, Mapping
+from copy import deepcopy
+from dataclasses import dataclass
+from pathlib import Path as FilePath
+from typing import Any
+
+from pydantic import ValidationError
+
+from kvsweep.config.explain import first_problem
+from kvsweep.config.scenario import Scenario, validate
+from kvsweep.config.schema import Path, dotted
+from kvsweep.config.source import Source
+from kvsweep.errors import InputError
+
+SECTIONS = tuple(Scenario.model_fields)
+
+
+@dataclass(frozen=True)
+class Override:
+    """One scenario key set by a policy or by an axis.
+
+    Attributes
+    ----------
+    key : str
+        Dotted key.
+    value : object
+        Its value.
+    origin : tuple of str or int
+        The key in the file that set it: what messages name.
+    """
+
+    key: str
+    value: Any
+    origin: Path
+
+
+def build(
+    source: Source, base: Mapping[str, Any], overrides: Iterable[Override], folder: FilePath
+) -> Scenario:
+    """Return the scenario of `base` with `overrides` applied in order.
+
+    Parameters
+    ----------
+    source : Source
+        The file, for the lines of messages; `base` is at its top.
+    base : dict
+        Sections of a scenario.
+    overrides : iterable of Override
+        What is set on top.
+    folder : Path
+        Where file names in the scenario start from.
+
+    Raises
+    ------
+    InputError
+        If it is not valid; the message names the key to blame.
+    """
+    data = deepcopy(dict(base))
+    applied: dict[Path, Override] = {}
+    for override in overrides:
+        path = parts_of(override.key, data)
+        try:
+            set_at(data, path, override.value)
+        except KeyError as error:
+            raise source.error(override.origin, str(error.args[0])) from None
+        applied[path] = override
+    try:
+        return validate(data, folder)
+    except ValidationError as error:
+        path, message = first_problem(error, Scenario, data)
+        for set_path, override in reversed(applied.items()):
+            if path[: len(set_path)] == set_path:
+                raise source.error(override.origin + path[len(set_path) :], message) from None
+        raise source.error(path, message) from None
+
+
+def set_at(data: dict[str, Any], path: Path, value: Any) -> None:
+    """Set one key of nested tables, making tables on the way.
+
+    Raises
+    ------
+    KeyError
+        If something on the way is no table, or a list is too short.
+    """
+    table: Any = data
+    for i, part in enumerate(path):
+        if isinstance(table, dict):
+            inner = table.setdefault(part, {})
+        elif isinstance(table, list) and isinstance(part, int) and part < len(table):
+            inner = table[part]
+        else:
+            raise KeyError(f"{dotted(path[:i])} has no {part!r}")
+        if i == len(path) - 1:
+            table[part] = value
+        table = inner
+
+
+def parse_override(text: str) -> tuple[str, Any]:
+    """Split ``KEY=VALUE``; a value that is not TOML is a string.
+
+    Raises
+    ------
+    InputError
+        If there is no key or no ``=``.
+    """
+    key, equals, value = text.partition("=")
+    key = key.strip()
+    if not key or not equals:
+        raise InputError(f"--set {text}: expected KEY=VALUE, as in cache.gpu_blocks=2000")
+    return key, _toml_value(value.strip())
+
+
+def parts_of(key: str, table: Any = None) -> Path:
+    """Split a dotted key; parts that index a list of `table` become integers."""
+    path: list[str | int] = []
+    for part in key.split("."):
+        step: str | int = int(part) if isinstance(table, list) and part.isdecimal() else part
+        path.append(step)
+        try:
+            table = table[step]
+        except (KeyError, IndexError, TypeError):
+            table = None
+    return tuple(path)
+
+
+def _toml_value(text: str) -> Any:
+    try:
+        values = tomllib.loads(f"value = {text}")
+    except tomllib.TOMLDecodeError:
+        return text
+    return values["value"] if len(values) == 1 else text

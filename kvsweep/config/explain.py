@@ -1,0 +1,111 @@
+"""From a validation error to one key and one sentence."""
+
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+
+from kvsweep.config.base import KeyProblem
+from kvsweep.config.schema import Path, known_keys, tags, types_at
+from kvsweep.errors import did_you_mean
+
+_EXPECTED = {
+    "int_type": "an integer",
+    "int_from_float": "an integer",
+    "float_type": "a number",
+    "bool_type": "true or false",
+    "string_type": "a string",
+    "tuple_type": "a list",
+    "dict_type": "a table",
+    "model_type": "a table",
+    "model_attributes_type": "a table",
+}
+
+_LIMITS = {
+    "greater_than_equal": ("at least", "ge"),
+    "greater_than": ("more than", "gt"),
+    "less_than_equal": ("at most", "le"),
+    "less_than": ("less than", "lt"),
+}
+
+
+def first_problem(error: ValidationError, model: type[BaseModel], data: Any) -> tuple[Path, str]:
+    """Return the key and the description of the problem to report.
+
+    An unknown key comes first: a missing one is often the same key, spelled right.
+
+    Parameters
+    ----------
+    error : ValidationError
+        Raised by `model` for `data`.
+    """
+    problems = error.errors(include_url=False)
+    chosen = next((p for p in problems if p["type"] == "extra_forbidden"), problems[0])
+    path, table = _locate(chosen["loc"], data, missing=chosen["type"] == "missing")
+    cause = chosen.get("ctx", {}).get("error")
+    if isinstance(cause, KeyProblem):
+        return path + cause.path, str(cause)
+    if chosen["type"] == "union_tag_not_found":
+        return (*path, "dist"), f"missing; allowed: {', '.join(tags(types_at(model, path)))}"
+    if chosen["type"] == "union_tag_invalid":
+        known = tags(types_at(model, path))
+        return (*path, "dist"), _unknown(str(chosen["ctx"]["tag"]), known)
+    if chosen["type"] == "extra_forbidden":
+        return path, _unknown_key(str(path[-1]), known_keys(model, path[:-1], table))
+    return path, _sentence(chosen["type"], chosen["input"], chosen.get("ctx", {}), chosen["msg"])
+
+
+def _sentence(kind: str, given: Any, context: dict[str, Any], fallback: str) -> str:
+    if kind == "missing":
+        return "missing"
+    if kind in _EXPECTED:
+        return f"expected {_EXPECTED[kind]}, got {shown(given)}"
+    if kind in _LIMITS:
+        words, key = _LIMITS[kind]
+        return f"must be {words} {context[key]:g}, got {shown(given)}"
+    if kind == "finite_number":
+        return f"must be a finite number, got {shown(given)}"
+    if kind == "literal_error":
+        known = [word.strip("'") for word in context["expected"].replace(" or ", ", ").split(", ")]
+        return _unknown(shown(given, quote=False), known)
+    if kind == "value_error":
+        return str(context["error"])
+    if kind == "string_too_short":
+        return "must not be empty"
+    if kind == "too_long":
+        return f"at most {context['max_length']} values, got {context['actual_length']}"
+    if kind == "too_short":
+        return "must not be empty"
+    return fallback[:1].lower() + fallback[1:]
+
+
+def _unknown(word: str, known: list[str]) -> str:
+    return f"unknown value {word!r}; allowed: {', '.join(known)}{did_you_mean(word, known)}"
+
+
+def _unknown_key(word: str, known: list[str]) -> str:
+    return "unknown key" + (did_you_mean(word, known) or f"; allowed: {', '.join(known)}")
+
+
+def shown(value: Any, *, quote: bool = True) -> str:
+    """Write a value of the file as the file would have it, tables and lists by their kind."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, dict):
+        return "a table"
+    if isinstance(value, list):
+        return "a list"
+    return repr(value) if quote else str(value)
+
+
+def _locate(loc: Path, data: Any, *, missing: bool) -> tuple[Path, Any]:
+    """Return the key at `loc` without pydantic's union tags, and the table that it is in."""
+    path: list[str | int] = []
+    table = data
+    for i, part in enumerate(loc):
+        inside = isinstance(data, dict) and part in data
+        if inside or (isinstance(data, list | tuple) and isinstance(part, int)):
+            path.append(part)
+            table, data = data, data[part]
+        elif missing and i == len(loc) - 1:
+            path.append(part)
+    return tuple(path), table

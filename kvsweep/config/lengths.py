@@ -1,0 +1,95 @@
+"""Distributions of prompt and output lengths, in tokens."""
+
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from kvsweep.config.base import Count, KeyProblem, Positive, Real, Section, Share
+
+
+class _Bounded(Section):
+    """Limits that any distribution takes; a draw beyond a limit becomes the limit.
+
+    Attributes
+    ----------
+    min, max : int or None
+        Tokens; a length is at least 1 in any case.
+    """
+
+    min: Count | None = None
+    max: Count | None = None
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Self:
+        if self.min is not None and self.max is not None and self.min > self.max:
+            raise KeyProblem(("min",), f"{self.min} is more than max, {self.max}")
+        return self
+
+
+class Gaussian(_Bounded):
+    """Normal, clamped to [min, max], then rounded."""
+
+    dist: Literal["gaussian"]
+    mean: Real
+    std: Real
+
+
+class Constant(_Bounded):
+    """Always `value`."""
+
+    dist: Literal["constant"]
+    value: Count
+
+
+class Exponential(_Bounded):
+    """Exponential with mean `mean`, rounded."""
+
+    dist: Literal["exponential"]
+    mean: Positive
+
+
+class ParetoLognormal(_Bounded):
+    """With probability `mix_weight` Pareto(alpha, xm), else lognormal(mu, sigma); rounded.
+
+    Attributes
+    ----------
+    alpha, xm : float
+        Shape and smallest value (tokens) of the Pareto tail.
+    mu, sigma : float
+        Mean and standard deviation of the logarithm of the lognormal body.
+    mix_weight : float
+        Share of the Pareto tail, 0 to 1.
+    """
+
+    dist: Literal["pareto-lognormal"]
+    alpha: Positive
+    xm: Positive
+    mu: Real
+    sigma: Real
+    mix_weight: Share
+
+
+class Empirical(_Bounded):
+    """One of `values`, with probabilities proportional to `weights` (equal if absent)."""
+
+    dist: Literal["empirical"]
+    values: Annotated[tuple[Count, ...], Field(min_length=1)]
+    weights: tuple[Real, ...] | None = None
+
+    @model_validator(mode="after")
+    def _matching(self) -> Self:
+        if self.weights is None:
+            return self
+        if len(self.weights) != len(self.values):
+            raise KeyProblem(
+                ("weights",), f"{len(self.weights)} weights for {len(self.values)} values"
+            )
+        if sum(self.weights) <= 0:
+            raise KeyProblem(("weights",), "at least one must be more than 0")
+        return self
+
+
+Lengths = Annotated[
+    Gaussian | Constant | Exponential | ParetoLognormal | Empirical, Field(discriminator="dist")
+]
+"""Any of the distributions; `dist` says which."""

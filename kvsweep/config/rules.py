@@ -1,0 +1,72 @@
+"""What each rule book has: a scenario that asks for more is refused, never silently reduced."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kvsweep.config.base import KeyProblem
+from kvsweep.policies import Admission, Priority, Routing, Scheduler
+
+if TYPE_CHECKING:
+    from kvsweep.config.scenario import Scenario
+
+_FAMILIES = (
+    ("cluster", "routing", Routing),
+    ("cluster", "admission", Admission),
+    ("engine", "scheduler", Scheduler),
+    ("engine", "priority", Priority),
+)
+
+# The only value that a rule book knows for a key, and what the key would ask for.
+_FIXED: dict[str, tuple[tuple[str, str, Any, str], ...]] = {
+    "vllm": (
+        ("cache", "cpu_blocks", 0, "no CPU tier"),
+        ("cluster", "snapshot_refresh_us", 0, "no stale router snapshots"),
+        ("engine", "blis", {}, "no switches of the reference simulator"),
+        ("engine", "horizon_us", None, "no horizon: every run ends by itself"),
+    ),
+    "blis": (
+        ("cache", "offload", "watermark", "offloading by watermark only"),
+        ("engine", "enable_prefix_caching", True, "prefix caching always on"),
+        ("engine", "enable_chunked_prefill", True, "chunked prefill always on"),
+        ("engine", "reserve_full_prompt", True, "no such switch"),
+        ("engine", "watermark", 0.0, "no watermark"),
+    ),
+}
+
+
+def check_rules(scenario: Scenario) -> None:
+    """Check that the scenario's rule book has all that it asks for.
+
+    Raises
+    ------
+    KeyProblem
+        Naming the first key that asks for more, and what the rules have.
+    """
+    rules = scenario.engine.rules
+    for section, key, family in _FAMILIES:
+        chosen = getattr(getattr(scenario, section), key)
+        allowed = family.labels_of(rules)
+        if chosen not in allowed:
+            raise KeyProblem(
+                (section, key), f"{chosen!r}: rules {rules!r} has: {', '.join(allowed)}"
+            )
+    for section, key, only, has in _FIXED[rules]:
+        if getattr(getattr(scenario, section), key) != only:
+            raise KeyProblem((section, key), f"rules {rules!r} has {has}")
+    if rules == "vllm":
+        _check_batch_limits(scenario)
+
+
+def _check_batch_limits(scenario: Scenario) -> None:
+    """Refuse what vLLM refuses: a step must be able to decode a full batch."""
+    engine = scenario.engine
+    if engine.max_num_batched_tokens >= engine.max_num_seqs:
+        return
+    given = engine.model_fields_set
+    key = "max_num_batched_tokens" if "max_num_batched_tokens" in given else "max_num_seqs"
+    raise KeyProblem(
+        ("engine", key),
+        f"max_num_batched_tokens ({engine.max_num_batched_tokens}) must be at least max_num_seqs "
+        f"({engine.max_num_seqs}), as in vLLM",
+    )

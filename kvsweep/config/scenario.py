@@ -1,0 +1,210 @@
+"""A scenario: a workload, a cluster of engines, their caches and their latencies."""
+
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import AfterValidator, Field, model_validator
+
+from kvsweep.config.base import (
+    Count,
+    KeyProblem,
+    Positive,
+    Real,
+    Section,
+    Share,
+    Switch,
+    Whole,
+)
+from kvsweep.config.latency import Latency
+from kvsweep.config.rules import check_rules
+from kvsweep.config.workload import Workload
+from kvsweep.errors import did_you_mean
+from kvsweep.policies import SCORERS, Admission, Priority, Routing, Scheduler
+
+BLIS_SWITCHES = (
+    "visit_evicted",
+    "rollback_keeps_table",
+    "step_registers",
+    "min_one_new",
+    "rollback_keeps_tokens",
+    "recount_after_fill",
+    "rollback_prepends",
+    "work_conserving",
+    "drop_unservable",
+    "step_time_final_batch",
+    "router_uses_kv_blocks",
+)
+"""Rules of the reference simulator that ``engine.blis`` switches, explained in `kvsweep.replica`."""
+
+
+def _known(keys: tuple[str, ...], what: str) -> Any:
+    def check(table: dict[str, Any]) -> dict[str, Any]:
+        for key in table:
+            if key not in keys:
+                raise KeyProblem(
+                    (key,),
+                    f"unknown {what}; allowed: {', '.join(keys)}{did_you_mean(key, list(keys))}",
+                )
+        return table
+
+    return AfterValidator(check)
+
+
+def _member(family: type[Routing | Scheduler | Priority | Admission]) -> Any:
+    return AfterValidator(lambda name: family.from_name(name).label)
+
+
+class Cluster(Section):
+    """Instances, and what stands in front of them.
+
+    Attributes
+    ----------
+    instances : int
+        Engines, all alike.
+    routing : str
+        One of `kvsweep.policies.Routing`.
+    scorers : dict
+        Weights of weighted routing, by scorer.
+    admission : str
+        One of `kvsweep.policies.Admission`.
+    token_bucket_capacity, token_bucket_refill_rate : float or None
+        Tokens, and tokens per second; needed by token-bucket, not read otherwise.
+    admission_latency_us, routing_latency_us : int
+        Time that each decision takes.
+    snapshot_refresh_us : int
+        Age up to which the router works with old figures of cache use; 0: always fresh.
+    """
+
+    instances: Count = 1
+    routing: Annotated[str, _member(Routing)] = "round-robin"
+    scorers: Annotated[dict[str, Real], _known(SCORERS, "scorer")] = Field(
+        default={"prefix-affinity": 3.0, "queue-depth": 2.0, "kv-utilization": 2.0}
+    )
+    admission: Annotated[str, _member(Admission)] = "always"
+    token_bucket_capacity: Positive | None = None
+    token_bucket_refill_rate: Positive | None = None
+    admission_latency_us: Whole = 0
+    routing_latency_us: Whole = 0
+    snapshot_refresh_us: Whole = 0
+
+    @model_validator(mode="after")
+    def _complete(self) -> Self:
+        if self.admission == "token-bucket":
+            for key in ("token_bucket_capacity", "token_bucket_refill_rate"):
+                if getattr(self, key) is None:
+                    raise KeyProblem((key,), "missing; admission 'token-bucket' needs it")
+        if self.routing == "weighted" and sum(self.scorers.values()) <= 0:
+            raise KeyProblem(("scorers",), "routing 'weighted' needs a weight above 0")
+        return self
+
+
+class Engine(Section):
+    """How an instance schedules; the names are vLLM's.
+
+    Attributes
+    ----------
+    rules : str
+        ``vllm``: the compiled kernel. ``blis``: the replica of the reference simulator.
+    max_num_seqs : int
+        Requests in one batch, at most.
+    max_num_batched_tokens : int
+        Tokens computed in one step, at most.
+    long_prefill_token_threshold : int
+        Tokens of one request in one step, at most; 0: no such limit.
+    scheduler, priority : str
+        One of `kvsweep.policies.Scheduler`, `kvsweep.policies.Priority`.
+    enable_prefix_caching, enable_chunked_prefill : bool
+        As in vLLM.
+    reserve_full_prompt : bool
+        Admit a request only if all its known tokens fit (vLLM's ``scheduler_reserve_full_isl``).
+    watermark : float
+        Share of the blocks kept free at admissions, 0 to below 1.
+    blis : dict
+        For rules ``blis``: switches by name (`BLIS_SWITCHES`); absent ones are as shipped.
+    horizon_us : int or None
+        For rules ``blis``: when the simulation stops; None: when all is done.
+    """
+
+    rules: Literal["vllm", "blis"] = "vllm"
+    max_num_seqs: Count = 256
+    max_num_batched_tokens: Count = 2048
+    long_prefill_token_threshold: Whole = 0
+    scheduler: Annotated[str, _member(Scheduler)] = "fcfs"
+    priority: Annotated[str, _member(Priority)] = "constant"
+    enable_prefix_caching: Switch = True
+    enable_chunked_prefill: Switch = True
+    reserve_full_prompt: Switch = True
+    watermark: Annotated[Real, Field(lt=1.0)] = 0.0
+    blis: Annotated[dict[str, Switch], _known(BLIS_SWITCHES, "switch")] = Field(default={})
+    horizon_us: Count | None = None
+
+
+class Cache(Section):
+    """The KV cache of each instance.
+
+    Attributes
+    ----------
+    block_size : int
+        Tokens per block.
+    gpu_blocks : int
+        Usable blocks; vLLM's ``num_gpu_blocks`` counts one more, its null block.
+    cpu_blocks : int
+        Blocks of the CPU tier; 0: none.
+    offload : str
+        ``watermark`` (above `offload_threshold`) or ``write-through`` (vLLM's CPU offloading).
+    offload_threshold : float
+        Share of GPU blocks in use above which blocks move to the CPU.
+    transfer_bandwidth : float
+        Tokens per microsecond between the tiers.
+    transfer_base_latency_us : int
+        Fixed part of a transfer.
+    """
+
+    block_size: Count = 16
+    gpu_blocks: Count = 2200
+    cpu_blocks: Whole = 0
+    offload: Literal["watermark", "write-through"] = "watermark"
+    offload_threshold: Share = 0.8
+    transfer_bandwidth: Positive = 100.0
+    transfer_base_latency_us: Whole = 10
+
+
+class Scenario(Section):
+    """Everything that one simulation depends on but the seed.
+
+    Attributes
+    ----------
+    workload : Workload or None
+        None where the requests come from elsewhere, as in a replay.
+    cluster, engine, cache, latency
+        The other sections, with their defaults.
+    """
+
+    workload: Workload | None = None
+    cluster: Cluster = Cluster()
+    engine: Engine = Engine()
+    cache: Cache = Cache()
+    latency: Latency = Latency()
+
+    @model_validator(mode="after")
+    def _fits_rules(self) -> Self:
+        check_rules(self)
+        return self
+
+    def to_trace(self) -> dict[str, Any]:
+        """Return the ``scenario`` of a trace: no workload, coefficients in place, no defaults."""
+        dumped: dict[str, Any] = self.model_dump(
+            mode="json", exclude={"workload": True, "latency": {"model"}}, exclude_defaults=True
+        )
+        return dumped
+
+
+def validate(data: Any, base_dir: Path) -> Scenario:
+    """Return the scenario in `data`; file names in it are relative to `base_dir`.
+
+    Raises
+    ------
+    pydantic.ValidationError
+        If it is none.
+    """
+    return Scenario.model_validate(data, context={"base_dir": base_dir})

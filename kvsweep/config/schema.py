@@ -1,0 +1,82 @@
+"""Which keys exist and what they hold, read off the models."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from types import UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+from pydantic import BaseModel
+
+Path = tuple[str | int, ...]
+"""A key: table names and list positions from the top of the file, or of a scenario, on."""
+
+
+def dotted(path: Path) -> str:
+    """Write a key as messages have it: ``workload.clients[0].rate_fraction``."""
+    text = ""
+    for part in path:
+        text += f"[{part}]" if isinstance(part, int) else f".{part}"
+    return text.removeprefix(".")
+
+
+def types_at(model: type[BaseModel], path: Path) -> list[Any]:
+    """Return the types that the value at `path` below `model` may have; none if there is no key."""
+    found: list[Any] = [model]
+    for part in path:
+        if isinstance(part, int):
+            continue
+        found = [kind for parent in found for kind in _below(parent, part)]
+    return found
+
+
+def known_keys(model: type[BaseModel], path: Path, table: Any) -> list[str]:
+    """Return the keys of the table at `path`; `table`, its content, tells distributions apart."""
+    models = [kind for kind in types_at(model, path) if _is_model(kind)]
+    if isinstance(table, dict) and "dist" in table:
+        models = [m for m in models if table["dist"] in tags([m])]
+    return [key for each in models for key in each.model_fields]
+
+
+def tags(models: list[Any]) -> list[str]:
+    """Return the values of `dist` that select among `models`."""
+    fields = [m.model_fields["dist"] for m in models if _is_model(m) and "dist" in m.model_fields]
+    return [tag for field in fields for tag in get_args(field.annotation)]
+
+
+def leaf_keys(model: type[BaseModel], prefix: str = "") -> Iterator[str]:
+    """Yield all dotted keys of scalars, lists and free tables below `model`, once each."""
+    for name, field in model.model_fields.items():
+        tables = [kind for kind in _members(field.annotation) if _is_model(kind)]
+        if tables and get_origin(field.annotation) is not tuple:
+            inner = (key for table in tables for key in leaf_keys(table, f"{prefix}{name}."))
+            yield from dict.fromkeys(inner)
+        else:
+            yield f"{prefix}{name}"
+
+
+def _below(parent: Any, part: str) -> list[Any]:
+    if _is_model(parent) and part in parent.model_fields:
+        return list(_members(parent.model_fields[part].annotation))
+    if get_origin(parent) is dict:
+        return list(_members(get_args(parent)[1]))
+    return []
+
+
+def _members(annotation: Any) -> Iterator[Any]:
+    """Yield the plain types in an annotation: through Annotated, unions and tuples."""
+    origin = get_origin(annotation)
+    if origin is Annotated:
+        yield from _members(get_args(annotation)[0])
+    elif origin in (Union, UnionType, tuple):
+        for argument in get_args(annotation):
+            if argument is not Ellipsis:
+                yield from _members(argument)
+    elif origin is Literal:
+        yield str
+    else:
+        yield annotation
+
+
+def _is_model(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, BaseModel)

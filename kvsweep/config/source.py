@@ -1,0 +1,222 @@
+"""A TOML file: its values, and the line of every key."""
+
+import tomllib
+from dataclasses import dataclass, field
+from pathlib import Path as FilePath
+from typing import Any
+
+from kvsweep.config.schema import Path, dotted
+from kvsweep.errors import InputError
+
+_BARE = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_"
+_BLANK = " \t\r\n"
+
+
+@dataclass(frozen=True)
+class Source:
+    """A parsed TOML text.
+
+    Attributes
+    ----------
+    label : str
+        The file's name, as messages have it.
+    text : str
+        The whole file.
+    values : dict
+        Its content.
+    lines : dict of key to int
+        Line of each key, table and list element, from 1.
+    labels : dict of key to str
+        What messages call the keys that were not set in the file but from outside.
+    """
+
+    label: str
+    text: str
+    values: dict[str, Any]
+    lines: dict[Path, int]
+    labels: dict[Path, str] = field(default_factory=dict)
+
+    def error(self, path: Path, message: str) -> InputError:
+        """Return an error about the key `path`, with its line if it has one."""
+        for n in range(len(path), 0, -1):
+            if path[:n] in self.labels:
+                key = dotted((self.labels[path[:n]], *path[n:]))
+                return InputError(f"{self.label}: {key}: {message}")
+        line = self.lines.get(path)
+        if line is None and message.startswith("missing"):
+            line = self.lines.get(path[:-1])
+        where = self.label if line is None else f"{self.label}:{line}"
+        return InputError(f"{where}: {dotted(path)}: {message}")
+
+
+def read_source(file: FilePath) -> Source:
+    """Read a TOML file.
+
+    Raises
+    ------
+    InputError
+        If it cannot be read or is not TOML.
+    """
+    try:
+        text = file.read_text(encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"{file}: cannot read: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise InputError(f"{file}: not a text file in UTF-8") from None
+    return parse_source(text, str(file))
+
+
+def parse_source(text: str, label: str) -> Source:
+    """Parse a TOML text.
+
+    Raises
+    ------
+    InputError
+        If it is not TOML.
+    """
+    try:
+        values = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        reason, _, place = str(error).rpartition(" (at ")
+        line = place.removeprefix("line ").split(",")[0]
+        where = f"{label}:{line}" if line.isdigit() else label
+        raise InputError(f"{where}: not TOML: {reason or error}") from None
+    return Source(label, text, values, _LineFinder(text).find())
+
+
+class _LineFinder:
+    """Walks over a text that is known to be TOML and notes where keys are."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.at = 0
+        self.lines: dict[Path, int] = {}
+        # Number of elements so far of each array of tables.
+        self.arrays: dict[Path, int] = {}
+
+    def find(self) -> dict[Path, int]:
+        table: Path = ()
+        while self._skip_blank():
+            start = self.at
+            if self.text.startswith("[[", start):
+                self.at += 2
+                table = self._append(self._key())
+                self.at += 2
+            elif self.text[start] == "[":
+                self.at += 1
+                table = self._resolve(self._key())
+                self.at += 1
+            else:
+                self._pair(table)
+                continue
+            self._note(table, start)
+        return self.lines
+
+    def _append(self, key: Path) -> Path:
+        """Return the path of a new element of the array of tables called `key`."""
+        array = (*self._resolve(key[:-1]), key[-1])
+        index = self.arrays.get(array, 0)
+        self.arrays[array] = index + 1
+        return (*array, index)
+
+    def _resolve(self, key: Path) -> Path:
+        """Return the path of a header's key: arrays of tables mean their last element."""
+        path: Path = ()
+        for part in key:
+            path = (*path, part)
+            if path in self.arrays:
+                path = (*path, self.arrays[path] - 1)
+        return path
+
+    def _pair(self, table: Path) -> None:
+        start = self.at
+        path = table + self._key()
+        self._skip_blank()
+        self.at += 1  # "="
+        self._note(path, start)
+        self._value(path)
+
+    def _note(self, path: Path, start: int) -> None:
+        line = self.text.count("\n", 0, start) + 1
+        for n in range(1, len(path) + 1):
+            self.lines.setdefault(path[:n], line)
+
+    def _key(self) -> Path:
+        parts: list[str | int] = []
+        while True:
+            self._skip_blank()
+            start = self.at
+            if self.text[start] in "\"'":
+                self._string()
+                parts.append(_unquoted(self.text[start : self.at]))
+            else:
+                while self.text[self.at] in _BARE:
+                    self.at += 1
+                parts.append(self.text[start : self.at])
+            self._skip_blank()
+            if self.text[self.at] != ".":
+                return tuple(parts)
+            self.at += 1
+
+    def _value(self, path: Path) -> None:
+        self._skip_blank()
+        first = self.text[self.at]
+        if first == "[":
+            self._elements(path)
+        elif first == "{":
+            self._inline_table(path)
+        elif first in "\"'":
+            self._string()
+        else:
+            while self.at < len(self.text) and self.text[self.at] not in ",]}#\n":
+                self.at += 1
+
+    def _elements(self, path: Path) -> None:
+        self.at += 1
+        index = 0
+        while self._skip_blank() and self.text[self.at] != "]":
+            self._note((*path, index), self.at)
+            self._value((*path, index))
+            index += 1
+            self._skip_comma()
+        self.at += 1
+
+    def _inline_table(self, path: Path) -> None:
+        self.at += 1
+        while self._skip_blank() and self.text[self.at] != "}":
+            self._pair(path)
+            self._skip_comma()
+        self.at += 1
+
+    def _skip_comma(self) -> None:
+        self._skip_blank()
+        if self.text[self.at] == ",":
+            self.at += 1
+
+    def _string(self) -> None:
+        quote = self.text[self.at]
+        mark = quote * 3 if self.text.startswith(quote * 3, self.at) else quote
+        self.at += len(mark)
+        while not self.text.startswith(mark, self.at):
+            self.at += 2 if quote == '"' and self.text[self.at] == "\\" else 1
+        self.at += len(mark)
+        # Up to two quotes may stand directly before the closing three.
+        while len(mark) == 3 and self.text.startswith(quote, self.at):
+            self.at += 1
+
+    def _skip_blank(self) -> bool:
+        """Skip white space and comments; return whether anything is left."""
+        while self.at < len(self.text):
+            if self.text[self.at] == "#":
+                end = self.text.find("\n", self.at)
+                self.at = len(self.text) if end < 0 else end
+            elif self.text[self.at] in _BLANK:
+                self.at += 1
+            else:
+                return True
+        return False
+
+
+def _unquoted(key: str) -> str:
+    (name,) = tomllib.loads(f"{key} = 0")
+    return name

@@ -1,0 +1,150 @@
+"""A sweep: a base scenario, bundles of overrides called policies, and the axes of a grid."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from kvsweep.config.axes import POLICY, SEED, Axis
+from kvsweep.config.compose import Override, build
+from kvsweep.config.document import Cliff, Pareto
+from kvsweep.config.scenario import Scenario
+from kvsweep.config.source import Source
+from kvsweep.config.workload import DEFAULT_ENTROPY
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """A sweep file, read and checked. Make one with `load_sweep`.
+
+    Attributes
+    ----------
+    path : Path
+        The file.
+    title, question : str
+        What the sweep is called and what it asks.
+    text : str
+        The file's text.
+    base : dict
+        Scenario sections as the file and the overrides have them.
+    policies : dict of str to dict
+        Overrides, by dotted key, of each ``[policies.NAME]`` table.
+    axes : tuple of Axis
+        Dimensions of the grid, in order.
+    cliff : Cliff or None
+        What to look for along an axis.
+    pareto : Pareto or None
+        What to trade off.
+    entropy : int
+        Entropy of the random streams.
+    source : Source
+        The parsed file, for messages with lines.
+    """
+
+    path: Path
+    title: str
+    question: str
+    text: str
+    base: dict[str, Any]
+    policies: dict[str, dict[str, Any]]
+    axes: tuple[Axis, ...]
+    cliff: Cliff | None
+    pareto: Pareto | None
+    source: Source = field(repr=False, compare=False)
+    entropy: int = DEFAULT_ENTROPY
+
+    @property
+    def name(self) -> str:
+        """The file's name without its ending."""
+        return self.path.stem
+
+    @property
+    def base_dir(self) -> Path:
+        """The folder that file names in the sweep are relative to."""
+        return self.path.parent
+
+    @cached_property
+    def rules(self) -> str:
+        """The rule books of the cells, joined by a comma if there are several."""
+        return ",".join(sorted({scenario.engine.rules for scenario in self.probes()}))
+
+    def scenario(self, values: Mapping[str, Any]) -> Scenario:
+        """Return the scenario at a point of the grid.
+
+        Parameters
+        ----------
+        values : dict of str to object
+            Value of each axis but the seed, by the axis' name or key; an axis that is left out
+            keeps the value of the base.
+
+        Raises
+        ------
+        InputError
+            If the combination is not valid.
+        """
+        known = {axis.key: axis for axis in self.axes} | {axis.name: axis for axis in self.axes}
+        point = {known[name].key: value for name, value in values.items()}
+        built = build(self.source, self.base, self._overrides(point), self.base_dir)
+        if built.workload is None:
+            raise self.source.error(("workload",), "missing; a sweep needs a workload")
+        if not built.latency.model_fields_set:
+            message = "missing; give a model, as in model = 'llama-3.1-8b/h100/tp2', or alpha, beta"
+            raise self.source.error(("latency",), message)
+        return built
+
+    def probes(self) -> Iterator[Scenario]:
+        """Yield the scenarios of the grid's first cell and of its neighbours along each axis."""
+        first = {axis.key: axis.values[0] for axis in self.axes if axis.key != SEED}
+        yield self.scenario(first)
+        for axis in self.axes:
+            if axis.key != SEED:
+                for value in axis.values[1:]:
+                    yield self.scenario(first | {axis.key: value})
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what defines the results, in plain types: equal sweeps have equal dicts.
+
+        The grid's first scenario stands for the base, with all defaults filled in and without the
+        keys that are axes.
+        """
+        scenario = next(self.probes()).model_dump(mode="json")
+        for axis in self.axes:
+            _forget(scenario, axis.key.split("."))
+        return {
+            "title": self.title,
+            "question": self.question,
+            "grid": {axis.key: list(axis.values) for axis in self.axes},
+            "policies": self.policies,
+            "scenario": scenario,
+            "cliff": self.cliff.model_dump() if self.cliff else None,
+            "pareto": self.pareto.model_dump(mode="json") if self.pareto else None,
+            "entropy": self.entropy,
+        }
+
+    def _overrides(self, point: Mapping[str, Any]) -> Iterable[Override]:
+        """Return the overrides of a point by axis key: its policy first, then the other axes."""
+        if POLICY in point:
+            yield from self._policy(point[POLICY])
+        for key, value in point.items():
+            if key != POLICY:
+                yield Override(key, value, ("grid", key))
+
+    def _policy(self, name: str) -> Iterator[Override]:
+        if name not in self.policies:
+            yield Override("cluster.routing", name, ("grid", POLICY))
+            return
+        for key, value in self.policies[name].items():
+            quoted = ("policies", name, key)
+            nested = ("policies", name, *key.split("."))
+            yield Override(key, value, quoted if quoted in self.source.lines else nested)
+
+
+def _forget(table: Any, path: list[str]) -> None:
+    """Remove a dotted key from nested tables and lists, if it is there."""
+    for part in path[:-1]:
+        table = table[int(part)] if isinstance(table, list) else table.get(part, {})
+    if isinstance(table, dict):
+        table.pop(path[-1], None)

@@ -1,0 +1,127 @@
+"""The workload section: who sends what, when."""
+
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BeforeValidator, model_validator
+
+from kvsweep.config.base import Count, KeyProblem, Name, Positive, Section, Whole
+from kvsweep.config.lengths import Gaussian, Lengths
+
+DEFAULT_ENTROPY = 0x6B767377
+"""Entropy of all random streams unless another is given; ASCII for "kvsw"."""
+
+ArrivalProcess = Literal["poisson", "gamma", "weibull", "constant"]
+
+# Processes whose shape follows from the coefficient of variation of their gaps.
+_SHAPED = ("gamma", "weibull")
+
+
+def _no_sessions(value: Any) -> None:
+    raise ValueError(
+        "generated sessions are not available yet; conversations come from traces (workload.trace)"
+    )
+
+
+class Client(Section):
+    """One of several senders; what it leaves out it takes from the workload.
+
+    Attributes
+    ----------
+    id : str
+        Its name.
+    rate_fraction : float
+        Its share of `Workload.rate`, relative to the sum of all clients' fractions.
+    slo_class : str or None
+        Class of its requests: critical, standard, batch, background, or any other name.
+    prefix_group : str or None
+        Clients of one group put the same content in front of every prompt.
+    prefix_len : int
+        Tokens of that content, in addition to the prompt's own length.
+    """
+
+    id: Name
+    rate_fraction: Positive = 1.0
+    slo_class: Name | None = None
+    prefix_group: Name | None = None
+    prefix_len: Count = 50
+    prompt: Lengths | None = None
+    output: Lengths | None = None
+    arrivals: ArrivalProcess | None = None
+    cv: Positive | None = None
+    sessions: Annotated[None, BeforeValidator(_no_sessions)] = None
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if self.prefix_group is None and "prefix_len" in self.model_fields_set:
+            raise KeyProblem(("prefix_len",), "needs prefix_group")
+        return self
+
+
+class Workload(Section):
+    """Requests drawn from distributions, or read from a trace.
+
+    Attributes
+    ----------
+    requests : int
+        How many, over all clients.
+    rate : float
+        Requests per second over the whole cluster.
+    arrivals : str
+        Process of the gaps between arrivals: poisson, gamma, weibull (both shaped by `cv`),
+        constant.
+    cv : float or None
+        Coefficient of variation of the gaps: standard deviation over mean. Needed by gamma and
+        weibull, not read by the others.
+    prompt, output : Lengths
+        Tokens per request.
+    clients : tuple of Client
+        Several senders; empty: one.
+    trace : str or None
+        File to read instead, relative to the sweep file; ``{seed}`` and ``{policy}`` are filled in.
+    warmup : int
+        First requests that are simulated but left out of the metrics.
+    """
+
+    requests: Count = 200
+    rate: Positive = 2000.0
+    arrivals: ArrivalProcess = "poisson"
+    cv: Positive | None = None
+    prompt: Lengths = Gaussian(dist="gaussian", mean=512, std=50, min=256, max=768)
+    output: Lengths = Gaussian(dist="gaussian", mean=256, std=50, min=128, max=512)
+    clients: tuple[Client, ...] = ()
+    trace: Name | None = None
+    warmup: Whole = 0
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if self.trace is not None:
+            self._check_trace()
+        elif self.warmup >= self.requests:
+            raise KeyProblem(
+                ("warmup",), f"{self.warmup} leaves none of {self.requests} requests to measure"
+            )
+        else:
+            self._check_clients()
+        return self
+
+    def _check_trace(self) -> None:
+        for key in sorted(self.model_fields_set - {"trace", "warmup"}):
+            raise KeyProblem((key,), "a trace brings its own requests: leave out this key or trace")
+
+    def _check_clients(self) -> None:
+        if not self.clients:
+            _check_shape((), self.arrivals, self.cv)
+        ids: set[str] = set()
+        for i, client in enumerate(self.clients):
+            if client.id in ids:
+                raise KeyProblem(("clients", i, "id"), f"{client.id!r} occurs twice")
+            ids.add(client.id)
+            own = client.arrivals is not None
+            process = client.arrivals or self.arrivals
+            where = ("clients", i) if own else ()
+            _check_shape(where, process, client.cv or self.cv)
+
+
+def _check_shape(where: tuple[str | int, ...], process: str, cv: float | None) -> None:
+    if process in _SHAPED and cv is None:
+        raise KeyProblem((*where, "arrivals"), f"{process!r} needs cv (standard deviation / mean)")
