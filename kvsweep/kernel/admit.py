@@ -1,0 +1,90 @@
+"""Admission of waiting requests to the running list (semantics section 5.2)."""
+
+from .._jit import leaf
+from ..records import NONE, Event
+from . import blocks, waiting
+from .running import blocks_for, schedule_chunk
+from .tally import log_event
+
+
+@leaf
+def _count_query(lane, tally, request, progress, hits, measured):
+    """Count the look-up as vLLM does: only at a successful admission, first ones apart."""
+    if measured and lane["prefix_caching"]:
+        tally["blocks_reused"] += hits
+        if progress["preemptions"] == 0:
+            tally["query_tokens"] += request["prompt"]
+            tally["hit_tokens"] += hits * lane["block_size"]
+
+
+@leaf
+def _look_up(inp, ws, lane, inst, request, progress):
+    """Find the cached prefix of a waiting request; at least one known token stays uncomputed.
+
+    A request that was never admitted can only hit what another request published too.
+    """
+    hits = 0
+    unused = 0
+    if lane["prefix_caching"]:
+        known = request["prompt"] + progress["outputs"]
+        limit = (known - 1) // lane["block_size"]
+        if progress["preemptions"] == 0:
+            limit = min(limit, request["reusable"])
+        hits, unused = blocks.find_prefix(inp, ws, inst, request["key_lo"], limit)
+    return hits, unused
+
+
+@leaf
+def _admit(inp, ws, out, lane, inst, tally, index, r, hits, tokens):
+    """Move the head of the waiting list to the running list and schedule `tokens` of it."""
+    request = inp.requests[lane["request_lo"] + r]
+    progress = ws.progress[r]
+    _count_query(lane, tally, request, progress, hits, r >= lane["warmup"])
+    waiting.leave_waiting(inp, ws, lane, inst)
+    cached = hits * lane["block_size"]
+    blocks.touch(ws, inst, request["key_lo"], hits)
+    blocks.take(ws, inst, blocks_for(lane, tokens))
+    progress["published"] = hits
+    progress["reused"] = hits
+    progress["computed"] = cached
+    if progress["scheduled"] == NONE:
+        progress["scheduled"] = inst["clock"]
+        progress["cached"] = cached
+    log_event(out, tally, inst, lane, Event.ADMIT, r, index, cached)
+    position = inst["running"]
+    inst["running"] = position + 1
+    inst["prefilling"] += 1
+    ws.running[inst["run_lo"] + position] = r
+    log_event(out, tally, inst, lane, Event.CHUNK, r, index, tokens)
+    schedule_chunk(inp, ws, lane, inst, request, progress, position, tokens)
+
+
+@leaf
+def admit_waiting(inp, ws, out, lane, inst, tally, index):
+    """Admit from the head of the waiting list until it fails; nothing behind it is tried.
+
+    A head that lacks blocks for all its known tokens goes on lacking them until blocks are
+    released or published: evictions only make it worse. So it is not tried again (`stale`).
+    """
+    alone = inst["running"] + inst["waiting"] <= 1
+    while inst["budget"] > 0 and inst["waiting"] > 0 and inst["running"] < lane["max_num_seqs"]:
+        r = waiting.first_waiting(ws, lane, inst)
+        request = inp.requests[lane["request_lo"] + r]
+        progress = ws.progress[r]
+        hits, unused = _look_up(inp, ws, lane, inst, request, progress)
+        known = request["prompt"] + progress["outputs"]
+        tokens = known - hits * lane["block_size"]
+        if lane["long_prefill"] > 0 and not alone:
+            tokens = min(tokens, lane["long_prefill"])
+        if not lane["chunked_prefill"] and tokens > inst["budget"]:
+            break
+        tokens = min(tokens, inst["budget"])
+        room = inst["free"] - unused
+        if inst["running"] > 0:
+            room -= lane["watermark"]
+        if lane["reserve_full_prompt"] and blocks_for(lane, known) - hits > room:
+            inst["stale"] = 0
+            break
+        if blocks_for(lane, tokens) > room:
+            break
+        _admit(inp, ws, out, lane, inst, tally, index, r, hits, tokens)

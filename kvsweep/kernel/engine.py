@@ -1,0 +1,205 @@
+"""The story: a batch of lanes, one lane after the other; a lane routes requests to instances.
+
+Between two routing decisions instances do not interact, so each is advanced alone to the next
+routing time. An instance alternates between steps that are scheduled one by one and runs of
+steps in which nothing changes but counts.
+"""
+
+from .._jit import kernel, leaf
+from ..policies import Admission, RequestStatus, Routing
+from ..records import NEVER, NONE, Lane
+from . import blocks, waiting
+from .admit import admit_waiting
+from .latency import queueing_delay, step_time
+from .outputs import process_outputs
+from .routing import choose_instance
+from .running import phase_slot, schedule_counted
+from .setup import begin_lane, end_lane
+from .tally import add_gap, log_step
+from .walk import walk_running
+
+
+@leaf
+def _accept(inp, ws, lane, inst, now):
+    """Let requests whose queueing delay is over at `now` enter the waiting list, or drop them."""
+    while inst["inbox_head"] != NONE and ws.progress[inst["inbox_head"]]["queued"] <= now:
+        r = waiting.leave_inbox(ws, inst)
+        request = inp.requests[lane["request_lo"] + r]
+        most = request["prompt"] + request["output"] - 1
+        held = (most + lane["block_size"] - 1) // lane["block_size"]
+        too_long = most > lane["max_tokens"] and not lane["chunked_prefill"]
+        if held > lane["gpu_blocks"] or too_long:
+            ws.progress[r]["status"] = RequestStatus.DROPPED_UNSERVABLE
+            inst["load"] -= 1
+        else:
+            waiting.wait_last(inp, ws, lane, inst, r)
+            inst["stale"] = 1
+
+
+@leaf
+def _note_usage(lane, inst, duration):
+    used = lane["gpu_blocks"] - inst["free"]
+    inst["used_time"] += used * duration
+    inst["peak"] = max(inst["peak"], used)
+
+
+@leaf
+def _note_itl(ws, lane, inst, tally, duration):
+    """Note the latencies of the tokens that decoding requests sample at the end of the step."""
+    plain = inst["measured"] + 0
+    if inst["gaps"] > 0:
+        for position in range(inst["running"]):
+            r = ws.running[inst["run_lo"] + position]
+            progress = ws.progress[r]
+            if progress["decoding"] and progress["last_token"] != NONE:
+                plain -= r >= lane["warmup"]
+                if position < inst["served"]:
+                    if r >= lane["warmup"]:
+                        add_gap(ws, tally, inst["clock"] + duration - progress["last_token"], 1)
+                    progress["last_token"] = NONE
+                    inst["gaps"] -= 1
+    if plain > 0 and inst["prefill_tokens"] == 0:
+        ws.itl_plain[inst["decode_tokens"]] += plain
+    elif plain > 0:
+        add_gap(ws, tally, duration, plain)
+
+
+@leaf
+def _schedule_step(inp, ws, out, lane, inst, tally, index):
+    """Schedule one step at the clock; its outputs are processed at its end."""
+    waiting_before = inst["waiting"]
+    evictions_before = inst["evictions"]
+    inst["budget"] = lane["max_tokens"]
+    inst["prefill_tokens"] = 0
+    inst["decode_tokens"] = 0
+    inst["preempted"] = 0
+    inst["served"] = inst["running"]
+    if inst["running"] > 0 and not schedule_counted(inp, ws, out, lane, inst, tally, index):
+        walk_running(inp, ws, out, lane, inst, tally, index)
+    if inst["preempted"] == 0 and inst["waiting"] > 0:
+        admit_waiting(inp, ws, out, lane, inst, tally, index)
+    duration = step_time(lane, inst["prefill_tokens"], inst["decode_tokens"])
+    _note_usage(lane, inst, duration)
+    _note_itl(ws, lane, inst, tally, duration)
+    if lane["log"]:
+        log_step(out, tally, inst, lane, index, duration, waiting_before, evictions_before)
+    inst["clock"] += duration
+    inst["in_flight"] = 1
+
+
+@leaf
+def _decode(inp, ws, out, lane, inst, tally, index, until):
+    """Run the steps in which every running request decodes and none is due.
+
+    Nothing changes but counts: each step takes the blocks of its phase. The run ends before a
+    step that begins at `until` or later, follows a queue entry, or lacks blocks.
+    """
+    if inst["inbox_head"] != NONE:
+        until = min(until, ws.progress[inst["inbox_head"]]["queued"])
+    batch = inst["running"]
+    duration = step_time(lane, 0, batch)
+    first = inst["step"]
+    inst["prefill_tokens"] = 0
+    inst["decode_tokens"] = batch
+    inst["preempted"] = 0
+    while inst["step"] < inst["next_due"] and inst["clock"] < until:
+        need = ws.phases[phase_slot(lane, inst, inst["step"])]
+        if need > inst["free"]:
+            break
+        evictions_before = inst["evictions"]
+        blocks.take(ws, inst, need)
+        _note_usage(lane, inst, duration)
+        if lane["log"]:
+            log_step(out, tally, inst, lane, index, duration, inst["waiting"], evictions_before)
+        inst["clock"] += duration
+        inst["step"] += 1
+    steps = inst["step"] - first
+    ws.itl_plain[batch] += steps * inst["measured"]
+    return steps > 0
+
+
+@leaf
+def _only_decodes(lane, inst):
+    """Return whether the next steps may be run by counts: no prefill, no gap, no admission."""
+    full = inst["running"] == lane["max_num_seqs"]
+    admits = inst["waiting"] > 0 and inst["stale"] and not full
+    return inst["running"] > 0 and inst["prefilling"] == 0 and inst["gaps"] == 0 and not admits
+
+
+@leaf
+def _is_behind(ws, inst, until):
+    """Return whether anything happens at an instance strictly before `until`."""
+    head = inst["inbox_head"]
+    return inst["clock"] < until or (head != NONE and ws.progress[head]["queued"] < until)
+
+
+@leaf
+def _begin_step(ws, inst, until):
+    """Move an idle clock to the next queue entry; return whether a step begins before `until`.
+
+    The clock does not move beyond `until`: a request that is routed later may enter earlier.
+    """
+    if inst["running"] + inst["waiting"] == 0:
+        entry = NEVER
+        if inst["inbox_head"] != NONE:
+            entry = ws.progress[inst["inbox_head"]]["queued"]
+        if entry < until:
+            inst["clock"] = max(inst["clock"], entry)
+        return entry < until and inst["clock"] < until
+    return inst["clock"] < until
+
+
+@kernel
+def _advance(inp, ws, out, lane, inst, tally, index, until):
+    """Advance an instance through everything that happens strictly before `until`."""
+    while tally["status"] == Lane.OK:
+        if inst["in_flight"] and inst["clock"] < until:
+            process_outputs(inp, ws, out, lane, inst, tally, index)
+            inst["step"] += 1
+            inst["in_flight"] = 0
+        if inst["in_flight"] or not _begin_step(ws, inst, until):
+            break
+        _accept(inp, ws, lane, inst, inst["clock"])
+        if inst["running"] + inst["waiting"] == 0:
+            continue  # all that entered was dropped
+        if inst["step"] > lane["step_limit"]:
+            tally["status"] = Lane.STEP_LIMIT
+        elif not (
+            _only_decodes(lane, inst) and _decode(inp, ws, out, lane, inst, tally, index, until)
+        ):
+            _schedule_step(inp, ws, out, lane, inst, tally, index)
+    # Entries during the step under way wait for its end, but a router sees who was dropped.
+    _accept(inp, ws, lane, inst, until - 1)
+
+
+@kernel
+def _run_lane(inp, ws, out, lane, tally):
+    """Route the requests of a lane in order of arrival, then let the instances finish."""
+    turn = 0
+    if lane["admission"] == Admission.ALWAYS:
+        for r in range(lane["requests"]):
+            request = inp.requests[lane["request_lo"] + r]
+            now = request["arrival"] + lane["admission_latency"] + lane["routing_latency"]
+            if lane["routing"] != Routing.ROUND_ROBIN:
+                for index in range(lane["instances"]):
+                    if _is_behind(ws, ws.instances[index], now):
+                        _advance(inp, ws, out, lane, ws.instances[index], tally, index, now)
+            index = choose_instance(ws, lane, turn)
+            turn += 1
+            ws.progress[r]["instance"] = index
+            ws.instances[index]["load"] += 1
+            entry = now + queueing_delay(lane, request["prompt"])
+            waiting.enter_inbox(ws, ws.instances[index], r, entry)
+    for index in range(lane["instances"]):
+        _advance(inp, ws, out, lane, ws.instances[index], tally, index, NEVER)
+
+
+@kernel
+def run_batch(inp, ws, out, first, last):
+    """Run lanes `first` to `last - 1`, each to its end."""
+    for number in range(first, last):
+        lane = inp.lanes[number]
+        tally = out.tallies[number]
+        begin_lane(ws, lane, tally)
+        _run_lane(inp, ws, out, lane, tally)
+        end_lane(inp, ws, out, lane, tally, number)

@@ -1,0 +1,65 @@
+"""The end of a step: sampled tokens, finished requests (semantics section 5.4)."""
+
+from .._jit import leaf
+from ..policies import RequestStatus
+from ..records import NEVER, NONE, Event
+from .running import begin_decode, let_go
+from .tally import add_gap, log_event
+
+
+@leaf
+def _sample(ws, tally, inst, progress, measured):
+    """Append the token that ends a prefill: the first one, or the next after a preemption."""
+    progress["outputs"] += 1
+    if progress["outputs"] == 1:
+        progress["first_token"] = inst["clock"]
+    elif measured:
+        add_gap(ws, tally, inst["clock"] - progress["last_token"], 1)
+    progress["last_token"] = NONE
+
+
+@leaf
+def _finish(inp, ws, lane, inst, tally, request, progress, measured):
+    """End a request whose last token was just sampled; its blocks are free at once."""
+    computed = request["prompt"] + request["output"] - 1  # the last token is never computed
+    let_go(inp, ws, lane, inst, tally, request, progress, computed, measured)
+    progress["finish"] = inst["clock"]
+    progress["status"] = RequestStatus.COMPLETED
+    inst["load"] -= 1
+
+
+@leaf
+def process_outputs(inp, ws, out, lane, inst, tally, index):
+    """Serve the requests that are due at the end of this step, in scheduling order.
+
+    The order fixes the LRU order of the blocks they release.
+    """
+    lo = inst["run_lo"]
+    step = inst["step"]
+    kept = 0
+    nearest = NEVER
+    for position in range(inst["running"]):
+        r = ws.running[lo + position]
+        ws.running[lo + kept] = r
+        ws.due[lo + kept] = ws.due[lo + position]
+        stays = True
+        if ws.due[lo + kept] == step:
+            request = inp.requests[lane["request_lo"] + r]
+            progress = ws.progress[r]
+            measured = r >= lane["warmup"]
+            stays = False
+            if not progress["decoding"]:
+                _sample(ws, tally, inst, progress, measured)
+                stays = progress["outputs"] < request["output"]
+                if stays:
+                    begin_decode(lane, ws, inst, request, progress, kept, step + 1)
+                    inst["prefilling"] -= 1
+                    inst["measured"] += measured
+            if not stays:
+                log_event(out, tally, inst, lane, Event.FINISH, r, index, 0)
+                _finish(inp, ws, lane, inst, tally, request, progress, measured)
+        if stays:
+            nearest = min(nearest, ws.due[lo + kept])
+            kept += 1
+    inst["running"] = kept
+    inst["next_due"] = nearest

@@ -1,0 +1,179 @@
+"""Scheduling of the running requests of one step, and preemption (semantics section 5.1).
+
+A decoding request needs attention only at its *due* step: its last one, or, if another request
+has its decode blocks too, the one that fills a block. All else follows from counts: the computed
+tokens are ``step - base``, and the requests that take a block in a step are those whose ``base``
+has the step's phase modulo the block size. Only a step that runs short of blocks or budget walks
+the running list as vLLM does.
+"""
+
+from .._jit import leaf
+from ..records import NEVER, Event
+from . import blocks
+from .tally import log_event
+
+
+@leaf
+def blocks_for(lane, tokens):
+    """Return the blocks that hold `tokens` tokens."""
+    return (tokens + lane["block_size"] - 1) // lane["block_size"]
+
+
+@leaf
+def phase_slot(lane, inst, base):
+    """Return the slot of the phase count of a decoding request with this `base`."""
+    return inst["phase_lo"] + base % lane["block_size"]
+
+
+@leaf
+def next_due(lane, request, progress, step):
+    """Return the first step from `step` on at which a decoding request needs attention."""
+    due = progress["base"] + request["prompt"] + request["output"] - 2
+    if request["shared"] and lane["prefix_caching"]:
+        size = lane["block_size"]
+        due = min(due, step + size - 1 - (step - progress["base"]) % size)
+    return due
+
+
+@leaf
+def begin_decode(lane, ws, inst, request, progress, index, step):
+    """Let the request at `index` of the running list decode one token a step from `step` on."""
+    progress["decoding"] = 1
+    progress["base"] = step - (request["prompt"] + progress["outputs"] - 1)
+    ws.phases[phase_slot(lane, inst, progress["base"])] += 1
+    ws.due[inst["run_lo"] + index] = next_due(lane, request, progress, step)
+
+
+@leaf
+def prefill_chunk(lane, inst, request, progress, budget):
+    """Return the tokens of a prefilling request in this step: all, or what the caps leave."""
+    tokens = request["prompt"] + progress["outputs"] - progress["computed"]
+    alone = inst["running"] + inst["waiting"] <= 1
+    if lane["long_prefill"] > 0 and not alone:
+        tokens = min(tokens, lane["long_prefill"])
+    return min(tokens, budget)
+
+
+@leaf
+def charge(inst, tokens, is_decode, sign):
+    """Charge `tokens` to the step (sign 1) or give them back (sign -1)."""
+    inst["budget"] -= sign * tokens
+    if is_decode:
+        inst["decode_tokens"] += sign * tokens
+    else:
+        inst["prefill_tokens"] += sign * tokens
+
+
+@leaf
+def is_decode_like(request, progress):
+    """Return whether one known token is uncomputed and an output was sampled before.
+
+    The recompute after a preemption whose hits leave a single token counts as decode.
+    """
+    rest = request["prompt"] + progress["outputs"] - progress["computed"]
+    return progress["outputs"] > 0 and rest == 1
+
+
+@leaf
+def schedule_chunk(inp, ws, lane, inst, request, progress, index, tokens):
+    """Compute `tokens` of a prefilling request and publish the blocks they fill, at once."""
+    charge(inst, tokens, is_decode_like(request, progress), 1)
+    progress["computed"] += tokens
+    progress["chunk"] = tokens
+    if lane["prefix_caching"]:
+        full = progress["computed"] // lane["block_size"]
+        blocks.publish(inp, ws, inst, progress, request["key_lo"], full)
+    due = NEVER
+    if progress["computed"] == request["prompt"] + progress["outputs"]:
+        due = inst["step"]
+        inst["next_due"] = due
+    ws.due[inst["run_lo"] + index] = due
+
+
+@leaf
+def publish_decode(inp, ws, lane, inst, request, progress, index):
+    """Publish what a decoding request has filled, this step's token included, and set its due."""
+    step = inst["step"]
+    full = (step + 1 - progress["base"]) // lane["block_size"]
+    blocks.publish(inp, ws, inst, progress, request["key_lo"], full)
+    last = progress["base"] + request["prompt"] + request["output"] - 2
+    if last > step:
+        ws.due[inst["run_lo"] + index] = min(last, step + lane["block_size"])
+    inst["stale"] = 1
+
+
+@leaf
+def fills_shared_block(lane, request, progress, step):
+    """Return whether a decoding request fills in this step a block that others may look up."""
+    filled = (step + 1 - progress["base"]) % lane["block_size"] == 0
+    return filled and request["shared"] and lane["prefix_caching"]
+
+
+@leaf
+def let_go(inp, ws, lane, inst, tally, request, progress, computed, measured):
+    """Release the blocks of a request that computed `computed` tokens since its admission."""
+    if lane["prefix_caching"]:
+        full = computed // lane["block_size"]
+        blocks.publish(inp, ws, inst, progress, request["key_lo"], full)
+    held = blocks_for(lane, computed)
+    blocks.release(ws, inst, request["key_lo"], progress["published"], held)
+    if measured:
+        tally["blocks_taken"] += held - progress["reused"]
+    if progress["decoding"]:
+        ws.phases[phase_slot(lane, inst, progress["base"])] -= 1
+        progress["decoding"] = 0
+        if measured:
+            inst["measured"] -= 1
+    else:
+        inst["prefilling"] -= 1
+    progress["published"] = 0
+    inst["stale"] = 1
+
+
+@leaf
+def _publish_due(inp, ws, lane, inst):
+    """Publish the shared blocks that decoding requests fill in this step, in running order."""
+    step = inst["step"]
+    for index in range(inst["running"]):
+        if ws.due[inst["run_lo"] + index] == step:
+            r = ws.running[inst["run_lo"] + index]
+            progress = ws.progress[r]
+            request = inp.requests[lane["request_lo"] + r]
+            if fills_shared_block(lane, request, progress, step):
+                publish_decode(inp, ws, lane, inst, request, progress, index)
+
+
+@leaf
+def schedule_counted(inp, ws, out, lane, inst, tally, index):
+    """Schedule the running requests by their counts, if that is exact; else do nothing.
+
+    It is when every decoding request gets its token (at most one request prefills, and it is the
+    last), nobody has missed a step, and the blocks suffice.
+
+    Returns
+    -------
+    done : bool
+        Whether the running requests are scheduled.
+    """
+    running = inst["running"]
+    chunk = 0
+    need = ws.phases[phase_slot(lane, inst, inst["step"])] + 0
+    last = ws.running[inst["run_lo"] + running - 1]
+    request = inp.requests[lane["request_lo"] + last]
+    progress = ws.progress[last]
+    counted = inst["gaps"] == 0 and inst["prefilling"] == 0
+    if inst["gaps"] == 0 and inst["prefilling"] == 1 and not progress["decoding"]:
+        counted = True
+        chunk = prefill_chunk(lane, inst, request, progress, inst["budget"] - (running - 1))
+        computed = progress["computed"]
+        need += blocks_for(lane, computed + chunk) - blocks_for(lane, computed)
+    done = counted and need <= inst["free"]
+    if done:
+        blocks.take(ws, inst, need)
+        if inst["next_due"] == inst["step"]:
+            _publish_due(inp, ws, lane, inst)
+        charge(inst, running - inst["prefilling"], True, 1)
+        if chunk > 0:
+            log_event(out, tally, inst, lane, Event.CHUNK, last, index, chunk)
+            schedule_chunk(inp, ws, lane, inst, request, progress, running - 1, chunk)
+    return done

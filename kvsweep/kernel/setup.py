@@ -1,0 +1,104 @@
+"""Begin a lane in a used workspace, and collect what it leaves behind."""
+
+from .._jit import kernel
+from ..policies import Admission, RequestStatus
+from ..records import NEVER, NONE, Lane
+from .latency import step_time
+from .tally import fold_itl
+
+QUANTILES = (0.5, 0.9, 0.95, 0.99)
+"""The reported quantiles of every latency."""
+
+
+@kernel
+def begin_lane(ws, lane, tally):
+    """Reset what a lane starts from; block records and tables stay as they are (fresh = 0)."""
+    seats = min(lane["max_num_seqs"], lane["requests"])
+    for index in range(lane["instances"]):
+        inst = ws.instances[index]
+        inst["clock"] = 0
+        inst["step"] = 0
+        inst["next_due"] = NEVER
+        inst["used_time"] = 0
+        inst["block_lo"] = index * lane["gpu_blocks"]
+        inst["run_lo"] = index * seats
+        inst["phase_lo"] = index * lane["block_size"]
+        inst["heap_lo"] = index * lane["requests"]
+        inst["prefix_lo"] = index * lane["n_keys"]
+        inst["free"] = lane["gpu_blocks"]
+        inst["cached"] = 0
+        inst["lru_head"] = NONE
+        inst["lru_tail"] = NONE
+        inst["spare"] = NONE
+        inst["fresh"] = 0
+        inst["keyed"] = 0
+        inst["peak"] = 0
+        inst["running"] = 0
+        inst["prefilling"] = 0
+        inst["waiting"] = 0
+        inst["wait_head"] = NONE
+        inst["wait_tail"] = NONE
+        inst["inbox_head"] = NONE
+        inst["inbox_tail"] = NONE
+        inst["load"] = 0
+        inst["measured"] = 0
+        inst["evictions"] = 0
+        inst["gaps"] = 0
+        inst["in_flight"] = 0
+        inst["stale"] = 1
+    ws.phases[: lane["instances"] * lane["block_size"]] = 0
+    ws.itl_plain[: lane["max_num_seqs"] + 1] = 0
+    for r in range(lane["requests"]):
+        progress = ws.progress[r]
+        progress["queued"] = NONE
+        progress["scheduled"] = NONE
+        progress["first_token"] = NONE
+        progress["finish"] = NONE
+        progress["last_token"] = NONE
+        progress["computed"] = 0
+        progress["outputs"] = 0
+        progress["published"] = 0
+        progress["reused"] = 0
+        progress["preemptions"] = 0
+        progress["cached"] = NONE
+        progress["instance"] = NONE
+        progress["decoding"] = 0
+        progress["status"] = RequestStatus.QUEUED
+        if lane["admission"] == Admission.REJECT_ALL:
+            progress["status"] = RequestStatus.REJECTED
+    tally["status"] = Lane.OK
+
+
+@kernel
+def end_lane(inp, ws, out, lane, tally, number):
+    """Write the per-request columns and the totals of a lane."""
+    overhead = int(lane["alpha2"])
+    for r in range(lane["requests"]):
+        progress = ws.progress[r]
+        arrival = inp.requests[lane["request_lo"] + r]["arrival"]
+        slot = lane["out_lo"] + r
+        out.ttft[slot] = NONE
+        out.e2e[slot] = NONE
+        out.delay[slot] = NONE
+        if progress["first_token"] != NONE:
+            out.ttft[slot] = progress["first_token"] + overhead - arrival
+        if progress["finish"] != NONE:
+            out.e2e[slot] = progress["finish"] + overhead - arrival
+        if progress["scheduled"] != NONE:
+            out.delay[slot] = progress["scheduled"] - arrival
+        out.preemptions[slot] = progress["preemptions"]
+        out.request_status[slot] = progress["status"]
+        if out.progress.size > 0:
+            out.progress[slot] = progress
+    for index in range(lane["instances"]):
+        inst = ws.instances[index]
+        tally["steps"] += inst["step"]
+        tally["makespan"] = max(tally["makespan"], inst["clock"])
+        tally["used_time"] += inst["used_time"]
+        tally["evictions"] += inst["evictions"]
+        out.peak_blocks[number, index] = inst["peak"]
+        # All blocks free, and all ids with a key in the LRU list: every reference count is zero.
+        leaked = inst["free"] != lane["gpu_blocks"] or inst["keyed"] != inst["cached"]
+        if tally["status"] == Lane.OK and (leaked or inst["load"] != 0):
+            tally["status"] = Lane.NOT_CONSERVED
+    fold_itl(lane, ws, tally, step_time, QUANTILES[0], QUANTILES[1], QUANTILES[2], QUANTILES[3])

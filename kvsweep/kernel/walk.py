@@ -1,0 +1,169 @@
+"""The walk over the running list, literally as vLLM does it (semantics section 5.1).
+
+Needed only in steps that run short of blocks or of budget; all others are counted (running.py).
+"""
+
+from .._jit import kernel, leaf
+from ..policies import Scheduler
+from ..records import NEVER, NONE, Event
+from . import blocks, waiting
+from .running import (
+    blocks_for,
+    charge,
+    fills_shared_block,
+    is_decode_like,
+    let_go,
+    phase_slot,
+    prefill_chunk,
+    publish_decode,
+    schedule_chunk,
+)
+from .tally import log_event
+
+
+@leaf
+def _find_victim(inp, ws, lane, inst):
+    """Return the position in the running list of the request to preempt.
+
+    The last one; under the priority scheduler the one of the largest (priority, arrival), the
+    earliest in the list among equals.
+    """
+    lo = inst["run_lo"]
+    victim = inst["running"] - 1
+    if lane["scheduler"] == Scheduler.PRIORITY:
+        for index in range(victim - 1, -1, -1):
+            a = ws.running[lo + index]
+            b = ws.running[lo + victim]
+            urgency_a = waiting.urgency(inp, lane, a)
+            urgency_b = waiting.urgency(inp, lane, b)
+            arrival_a = inp.requests[lane["request_lo"] + a]["arrival"]
+            arrival_b = inp.requests[lane["request_lo"] + b]["arrival"]
+            if urgency_a > urgency_b or (urgency_a == urgency_b and arrival_a >= arrival_b):
+                victim = index
+    return victim
+
+
+@leaf
+def _unschedule(lane, inst, request, progress):
+    """Give the tokens of a victim that this step has already served back to the budget."""
+    if progress["decoding"]:
+        charge(inst, 1, True, -1)
+    else:
+        progress["computed"] -= progress["chunk"]
+        decode_like = is_decode_like(request, progress)
+        progress["computed"] += progress["chunk"]
+        charge(inst, progress["chunk"], decode_like, -1)
+
+
+@leaf
+def _preempt(inp, ws, lane, inst, tally, position, served):
+    """Preempt the running request at `position`: release, forget its progress, queue it again.
+
+    Blocks that it published in this step stay published, though they will not be computed.
+    """
+    lo = inst["run_lo"]
+    victim = ws.running[lo + position]
+    progress = ws.progress[victim]
+    request = inp.requests[lane["request_lo"] + victim]
+    if served:
+        _unschedule(lane, inst, request, progress)
+    computed = progress["computed"] + 0
+    if progress["decoding"]:
+        computed = inst["step"] - progress["base"]
+        progress["outputs"] = computed + 1 - request["prompt"]
+        if served:
+            computed += 1
+        if progress["last_token"] == NONE:
+            progress["last_token"] = inst["clock"]
+        else:
+            inst["gaps"] -= 1
+    let_go(inp, ws, lane, inst, tally, request, progress, computed, victim >= lane["warmup"])
+    progress["computed"] = 0
+    progress["preemptions"] += 1
+    for index in range(position, inst["running"] - 1):
+        ws.running[lo + index] = ws.running[lo + index + 1]
+        ws.due[lo + index] = ws.due[lo + index + 1]
+    inst["running"] -= 1
+    inst["preempted"] += 1
+    waiting.wait_first(inp, ws, lane, inst, victim)
+    return victim
+
+
+@leaf
+def _starve(ws, lane, inst, progress, index):
+    """Let a decoding request that got no budget miss this step."""
+    ws.phases[phase_slot(lane, inst, progress["base"])] -= 1
+    progress["base"] += 1
+    ws.phases[phase_slot(lane, inst, progress["base"])] += 1
+    ws.due[inst["run_lo"] + index] += 1
+    if progress["last_token"] == NONE:
+        progress["last_token"] = inst["clock"]
+        inst["gaps"] += 1
+
+
+@leaf
+def _tokens_wanted(lane, inst, request, progress):
+    """Return the computed tokens of a running request and the tokens it gets in this step."""
+    if progress["decoding"]:
+        computed = inst["step"] - progress["base"]
+        tokens = 1
+    else:
+        computed = progress["computed"] + 0
+        tokens = prefill_chunk(lane, inst, request, progress, inst["budget"])
+    return computed, tokens
+
+
+@leaf
+def _serve(inp, ws, out, lane, inst, tally, index, position, tokens):
+    """Schedule `tokens` of the running request at `position`; its blocks are taken already."""
+    r = ws.running[inst["run_lo"] + position]
+    progress = ws.progress[r]
+    request = inp.requests[lane["request_lo"] + r]
+    if progress["decoding"]:
+        charge(inst, 1, True, 1)
+        if fills_shared_block(lane, request, progress, inst["step"]):
+            publish_decode(inp, ws, lane, inst, request, progress, position)
+    else:
+        log_event(out, tally, inst, lane, Event.CHUNK, r, index, tokens)
+        schedule_chunk(inp, ws, lane, inst, request, progress, position, tokens)
+
+
+@leaf
+def _miss_step(ws, out, lane, inst, tally, index):
+    """Let the running requests beyond the served ones wait: the budget is used up."""
+    for position in range(inst["served"], inst["running"]):
+        r = ws.running[inst["run_lo"] + position]
+        if ws.progress[r]["decoding"]:
+            _starve(ws, lane, inst, ws.progress[r], position)
+            log_event(out, tally, inst, lane, Event.STARVE, r, index, 0)
+    inst["next_due"] = NEVER
+    for position in range(inst["running"]):
+        inst["next_due"] = min(inst["next_due"], ws.due[inst["run_lo"] + position])
+
+
+@kernel
+def walk_running(inp, ws, out, lane, inst, tally, index):
+    """Schedule the running requests in order; preempt while a request lacks blocks."""
+    position = 0
+    while position < inst["running"] and inst["budget"] > 0:
+        r = ws.running[inst["run_lo"] + position]
+        progress = ws.progress[r]
+        request = inp.requests[lane["request_lo"] + r]
+        computed, tokens = _tokens_wanted(lane, inst, request, progress)
+        need = blocks_for(lane, computed + tokens) - blocks_for(lane, computed)
+        kept = True
+        while need > inst["free"] and kept:
+            victim = _find_victim(inp, ws, lane, inst)
+            kept = victim != position
+            gone = _preempt(inp, ws, lane, inst, tally, victim, victim < position)
+            log_event(out, tally, inst, lane, Event.PREEMPT, gone, index, 0)
+            if victim < position:
+                position -= 1
+        if kept:
+            blocks.take(ws, inst, need)
+            _serve(inp, ws, out, lane, inst, tally, index, position, tokens)
+            position += 1
+        elif lane["scheduler"] != Scheduler.PRIORITY:
+            break  # it was the last one anyway
+    inst["served"] = position
+    _miss_step(ws, out, lane, inst, tally, index)

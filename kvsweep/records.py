@@ -1,0 +1,280 @@
+"""Every record of the kernel: fields with dtype, unit and meaning, and the state built of them.
+
+Units are ``us`` (microseconds), ``token``, ``block``, ``request``, ``step``; ``1`` is a pure number
+or a code, ``index`` a position in another array (-1: none).
+"""
+
+from enum import IntEnum
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+NONE = -1
+NEVER = 2**62
+"""A time or step that does not come."""
+
+
+class Field(NamedTuple):
+    """One field of a record: name, dtype, unit, one-line meaning."""
+
+    name: str
+    dtype: DTypeLike
+    unit: str
+    doc: str
+
+
+class Lane(IntEnum):
+    """How a lane (one simulation) ended; the kernel sets it, nothing is raised."""
+
+    OK = 0
+    STEP_LIMIT = 1
+    WORKSPACE_FULL = 2
+    NOT_CONSERVED = 3
+
+
+class Event(IntEnum):
+    """What the event log records, in the order of decisions within a step."""
+
+    CHUNK = 0
+    ADMIT = 1
+    PREEMPT = 2
+    FINISH = 3
+    STARVE = 4
+
+
+def _dtype(fields: tuple[Field, ...]) -> np.dtype:
+    return np.dtype([(field.name, field.dtype) for field in fields], align=True)
+
+
+_i32, _i64, _f64, _u8 = np.int32, np.int64, np.float64, np.uint8
+
+REQUEST_FIELDS = (
+    Field("arrival", _i64, "us", "arrival at the cluster"),
+    Field("key_lo", _i64, "index", "first slot of this request in the key list"),
+    Field("priority", _i64, "1", "priority given by the source, else 0 (smaller: more urgent)"),
+    Field("class_priority", _i64, "1", "priority given by the source, else made from the class"),
+    Field("prompt", _i32, "token", "prompt length"),
+    Field("output", _i32, "token", "output length"),
+    Field("reusable", _i32, "block", "leading keys that another request has too"),
+    Field("shared", _u8, "1", "1 if another request has a key of one of its decode blocks"),
+)
+
+LANE_FIELDS = (
+    Field("request_lo", _i64, "index", "first request of this lane"),
+    Field("out_lo", _i64, "index", "first slot of this lane in the per-request columns"),
+    Field("step_limit", _i64, "step", "steps of all instances after which the lane gives up"),
+    Field("admission_latency", _i64, "us", "arrival to admission decision"),
+    Field("routing_latency", _i64, "us", "admission decision to routing decision"),
+    Field("alpha0", _f64, "us", "queueing delay, constant"),
+    Field("alpha1", _f64, "us/token", "queueing delay per prompt token"),
+    Field("alpha2", _f64, "us", "output overhead, added once to client-visible times"),
+    Field("beta0", _f64, "us", "step time, constant"),
+    Field("beta1", _f64, "us/token", "step time per prefill token"),
+    Field("beta2", _f64, "us/request", "step time per decoding request"),
+    Field("requests", _i32, "request", "number of requests"),
+    Field("warmup", _i32, "request", "leading requests left out of the measures"),
+    Field("n_keys", _i32, "1", "number of distinct block keys of the request list"),
+    Field("instances", _i32, "1", "number of engine instances"),
+    Field("gpu_blocks", _i32, "block", "usable blocks of one instance"),
+    Field("block_size", _i32, "token", "tokens of one block"),
+    Field("max_num_seqs", _i32, "request", "cap on the running list"),
+    Field("max_tokens", _i32, "token", "token budget of a step"),
+    Field("long_prefill", _i32, "token", "cap on one request's tokens in a step, 0: none"),
+    Field("watermark", _i32, "block", "blocks kept free at admissions"),
+    Field("routing", _i32, "1", "code of policies.Routing"),
+    Field("scheduler", _i32, "1", "code of policies.Scheduler"),
+    Field("admission", _i32, "1", "code of policies.Admission"),
+    Field("priority", _i32, "1", "code of policies.Priority"),
+    Field("prefix_caching", _u8, "1", "1 if full blocks are kept for reuse"),
+    Field("chunked_prefill", _u8, "1", "1 if a prompt may be split over steps"),
+    Field("reserve_full_prompt", _u8, "1", "1 if an admission needs room for all known tokens"),
+    Field("log", _u8, "1", "1 if steps and events are logged"),
+)
+
+INSTANCE_FIELDS = (
+    Field("clock", _i64, "us", "end of the last step begun; the next starts here or later"),
+    Field("step", _i64, "step", "index of the next step"),
+    Field("next_due", _i64, "step", "earliest step at which a running request needs attention"),
+    Field("used_time", _i64, "block us", "used blocks summed over time"),
+    Field("block_lo", _i64, "index", "first block record of this instance"),
+    Field("run_lo", _i64, "index", "first slot of this instance's running list"),
+    Field("phase_lo", _i64, "index", "first of this instance's phase counts"),
+    Field("heap_lo", _i64, "index", "first slot of this instance's waiting heap"),
+    Field("prefix_lo", _i64, "index", "first slot of this instance's prefix table"),
+    Field("free", _i32, "block", "blocks without a user: blank ones and cached ones"),
+    Field("cached", _i32, "block", "length of the LRU list: free blocks that carry a key"),
+    Field("lru_head", _i32, "index", "cached free block that is evicted next"),
+    Field("lru_tail", _i32, "index", "cached free block released last"),
+    Field("spare", _i32, "index", "stack of block ids without a key (linked by lru_next)"),
+    Field("fresh", _i32, "block", "block ids handed out at least once"),
+    Field("keyed", _i32, "block", "block ids that carry a key, used or free"),
+    Field("peak", _i32, "block", "largest number of used blocks"),
+    Field("running", _i32, "request", "length of the running list"),
+    Field("prefilling", _i32, "request", "running requests that have not sampled since admission"),
+    Field("waiting", _i32, "request", "length of the waiting list"),
+    Field("wait_head", _i32, "index", "front of the waiting list (fcfs)"),
+    Field("wait_tail", _i32, "index", "back of the waiting list (fcfs)"),
+    Field("inbox_head", _i32, "index", "next request to enter the waiting list"),
+    Field("inbox_tail", _i32, "index", "last request to enter the waiting list"),
+    Field("load", _i32, "request", "requests routed here and not yet gone"),
+    Field("measured", _i32, "request", "decoding requests that count in the measures"),
+    Field("evictions", _i32, "block", "cached blocks evicted so far"),
+    Field("budget", _i32, "token", "tokens that the step being scheduled may still take"),
+    Field("prefill_tokens", _i32, "token", "prompt and recomputed tokens of this step"),
+    Field("decode_tokens", _i32, "token", "decode tokens of this step"),
+    Field("preempted", _i32, "request", "victims of this step"),
+    Field("served", _i32, "request", "leading running requests that this step serves"),
+    Field("gaps", _i32, "request", "decoding requests without a token since they missed a step"),
+    Field("in_flight", _u8, "1", "1 if a step with outputs to process ends at `clock`"),
+    Field("stale", _u8, "1", "1 if the head of the waiting list may be admissible now"),
+)
+
+PROGRESS_FIELDS = (
+    Field("base", _i64, "step", "while decoding: computed tokens = step index - base"),
+    Field("queued", _i64, "us", "entry into the waiting list"),
+    Field("scheduled", _i64, "us", "start of the step of the first admission"),
+    Field("first_token", _i64, "us", "end of the step that sampled the first token"),
+    Field("finish", _i64, "us", "end of the step that sampled the last token"),
+    Field("last_token", _i64, "us", "end of the step that sampled the latest token so far"),
+    Field("computed", _i32, "token", "computed tokens while prefilling"),
+    Field("outputs", _i32, "token", "sampled tokens when decoding last began or ended"),
+    Field("published", _i32, "block", "leading blocks of the table that have an id and a key"),
+    Field("reused", _i32, "block", "blocks hit at the latest admission"),
+    Field("chunk", _i32, "token", "tokens scheduled in this step while prefilling"),
+    Field("preemptions", _i32, "1", "times preempted"),
+    Field("cached", _i32, "token", "cached tokens at the first admission"),
+    Field("instance", _i32, "index", "instance routed to"),
+    Field("prev", _i32, "index", "neighbour in the inbox or the waiting list"),
+    Field("next", _i32, "index", "neighbour in the inbox or the waiting list"),
+    Field("decoding", _u8, "1", "1 from the first sample after an admission on"),
+    Field("status", _u8, "1", "code of policies.RequestStatus"),
+)
+
+BLOCK_FIELDS = (
+    Field("key", _i32, "index", "content key, or -1"),
+    Field("users", _i32, "request", "reference count"),
+    Field("lru_prev", _i32, "index", "neighbour in the LRU list"),
+    Field("lru_next", _i32, "index", "neighbour in the LRU list or the stack of spare ids"),
+    Field("twin_prev", _i32, "index", "ring of blocks with the same key, oldest first"),
+    Field("twin_next", _i32, "index", "ring of blocks with the same key, oldest first"),
+)
+
+TALLY_FIELDS = (
+    Field("status", _i64, "1", "code of Lane"),
+    Field("itl_entries", _i64, "1", "used slots of the inter-token latency list"),
+    Field("log_steps", _i64, "step", "logged steps"),
+    Field("log_events", _i64, "1", "logged events"),
+    Field("steps", _i64, "step", "engine steps of all instances"),
+    Field("makespan", _i64, "us", "end of the last step"),
+    Field("used_time", _i64, "block us", "used blocks summed over time and instances"),
+    Field("evictions", _i64, "block", "cached blocks evicted"),
+    Field("blocks_taken", _i64, "block", "blocks newly taken by measured requests"),
+    Field("blocks_reused", _i64, "block", "blocks hit by measured requests at admissions"),
+    Field("query_tokens", _i64, "token", "tokens looked up at first admissions, measured"),
+    Field("hit_tokens", _i64, "token", "tokens found cached at first admissions, measured"),
+    Field("itl_sum", _i64, "us", "sum of inter-token latencies, measured requests"),
+    Field("itl_count", _i64, "token", "number of inter-token latencies, measured requests"),
+    Field("itl_q0", _f64, "us", "inter-token latency, first reported quantile"),
+    Field("itl_q1", _f64, "us", "inter-token latency, second reported quantile"),
+    Field("itl_q2", _f64, "us", "inter-token latency, third reported quantile"),
+    Field("itl_q3", _f64, "us", "inter-token latency, fourth reported quantile"),
+)
+
+STEP_FIELDS = (
+    Field("step", _i64, "step", "index within the instance"),
+    Field("instance", _i64, "index", "engine instance"),
+    Field("start_us", _i64, "us", "start of the step"),
+    Field("duration_us", _i64, "us", "duration of the step"),
+    Field("running", _i64, "request", "length of the running list after scheduling"),
+    Field("waiting", _i64, "request", "length of the waiting list before scheduling"),
+    Field("prefill_tokens", _i64, "token", "prompt and recomputed tokens scheduled"),
+    Field("decode_tokens", _i64, "token", "decode tokens scheduled"),
+    Field("preempted", _i64, "request", "victims"),
+    Field("free_blocks", _i64, "block", "free blocks after scheduling, cached ones included"),
+    Field("evicted", _i64, "block", "cached blocks evicted"),
+)
+
+EVENT_FIELDS = (
+    Field("step", _i64, "step", "index within the instance"),
+    Field("instance", _i32, "index", "engine instance"),
+    Field("kind", _i32, "1", "code of Event"),
+    Field("request", _i32, "index", "request"),
+    Field("value", _i32, "token", "tokens scheduled (chunk), cached tokens (admit), else 0"),
+)
+
+REQUEST = _dtype(REQUEST_FIELDS)
+LANE = _dtype(LANE_FIELDS)
+INSTANCE = _dtype(INSTANCE_FIELDS)
+PROGRESS = _dtype(PROGRESS_FIELDS)
+BLOCK = _dtype(BLOCK_FIELDS)
+TALLY = _dtype(TALLY_FIELDS)
+STEP = _dtype(STEP_FIELDS)
+EVENT = _dtype(EVENT_FIELDS)
+
+
+class Inputs(NamedTuple):
+    """What a batch of lanes reads."""
+
+    requests: NDArray
+    """REQUEST (all request lists of the batch, one after the other)."""
+    keys: NDArray
+    """int32, content key per (request, full block); same slots as `Workspace.table`."""
+    lanes: NDArray
+    """LANE (n_lanes,)."""
+
+
+class Workspace(NamedTuple):
+    """Memory of one thread, reused by all its lanes; nothing in it is cleared in full."""
+
+    progress: NDArray
+    """PROGRESS (requests of the largest lane,)."""
+    instances: NDArray
+    """INSTANCE (most instances,)."""
+    blocks: NDArray
+    """BLOCK (instances x blocks of the largest lane,)."""
+    table: NDArray
+    """int32, block id per (request, published block); a request's slots start at its `key_lo`."""
+    prefix: NDArray
+    """int32 (instances x keys,): oldest block with a key; valid only if that block carries it."""
+    running: NDArray
+    """int32 (instances x max_num_seqs,): running list in order of admission."""
+    due: NDArray
+    """int64, beside `running`: step at which the request finishes, samples or publishes."""
+    phases: NDArray
+    """int32 (instances x block_size,): decoding requests by the phase at which they take."""
+    heap: NDArray
+    """int32 (instances x requests,): waiting heap of the priority and sjf schedulers."""
+    itl_time: NDArray
+    """int64, inter-token latencies of steps that also prefill, and of gaps."""
+    itl_weight: NDArray
+    """int64, tokens that had it."""
+    itl_order: NDArray
+    """int64, room to sort the two."""
+    itl_plain: NDArray
+    """int64 (largest max_num_seqs + 1,): tokens of pure decode steps by their batch size."""
+
+
+class Outputs(NamedTuple):
+    """What a batch of lanes writes."""
+
+    tallies: NDArray
+    """TALLY (n_lanes,)."""
+    peak_blocks: NDArray
+    """int32 (n_lanes, most instances): peak of used blocks, -1 where there is no instance."""
+    ttft: NDArray
+    """int64 (slots,), us: first token seen by the client after arrival, or -1."""
+    e2e: NDArray
+    """int64 (slots,), us: last token seen by the client after arrival, or -1."""
+    delay: NDArray
+    """int64 (slots,), us: arrival to start of the first step, or -1."""
+    preemptions: NDArray
+    """int32 (slots,): times preempted."""
+    request_status: NDArray
+    """int8 (slots,): code of policies.RequestStatus."""
+    progress: NDArray
+    """PROGRESS (slots,), the requests' final state (empty if off)."""
+    steps: NDArray
+    """STEP log (empty if off)."""
+    events: NDArray
+    """EVENT log (empty if off)."""
