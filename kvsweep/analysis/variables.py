@@ -39,7 +39,8 @@ def get(ds: xr.Dataset, name: str) -> xr.DataArray:
     Parameters
     ----------
     ds : xr.Dataset
-        Results of a sweep. Without a ``status`` variable every cell counts as ``ok``.
+        Results of a sweep. Without a ``status`` variable every cell counts as ``ok``; so do the
+        values of a variable that lacks dimensions of the status.
     name : str
         A variable, or a quantile of one: ``ttft_p99_ms`` is ``ttft_ms`` at ``quantile=0.99``.
 
@@ -56,8 +57,8 @@ def get(ds: xr.Dataset, name: str) -> xr.DataArray:
     if array.dtype.kind not in "fiub":
         raise InputError(f"metric: {name!r} holds no numbers; one of: {', '.join(names(ds))}")
     numbers = array.astype(np.float64)
-    if "status" in ds:
-        numbers = numbers.where(ds["status"] == "ok").transpose(*array.dims, ...)
+    if _per_cell(ds, array):
+        numbers = numbers.where(ds["status"] == "ok").transpose(*array.dims)
     return numbers.rename(name).assign_attrs(array.attrs)
 
 
@@ -86,7 +87,7 @@ def missing(ds: xr.Dataset, array: xr.DataArray) -> dict[str, int]:
     request where nothing completed).
     """
     absent = np.isnan(array.values)
-    if "status" not in ds:
+    if not _per_cell(ds, array):
         count = int(absent.sum())
         return {"no value": count} if count else {}
     status = ds["status"].broadcast_like(array).transpose(*array.dims).values
@@ -95,6 +96,11 @@ def missing(ds: xr.Dataset, array: xr.DataArray) -> dict[str, int]:
         "no value" if kind == "ok" else str(kind): int(n)
         for kind, n in zip(kinds, counts, strict=True)
     }
+
+
+def _per_cell(ds: xr.Dataset, array: xr.DataArray) -> bool:
+    """Whether every value of `array` belongs to a cell with a status."""
+    return "status" in ds and set(ds["status"].dims) <= set(array.dims)
 
 
 def _quantile(ds: xr.Dataset, name: str) -> xr.DataArray | None:

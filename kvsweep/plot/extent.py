@@ -39,7 +39,7 @@ def near_threshold(cliff: Cliff) -> tuple[Limits, Limits]:
     good = sign * float(np.nanmin(sign * means))
     reach = cliff.threshold - good
     if sign * reach <= 0.0:
-        reach = sign * 0.1 * float(np.nanmax(means) - np.nanmin(means) or 1.0)
+        return _from_threshold(cliff, sign * float(np.nanmax(sign * means)))
     far = good + 4.0 * reach
     share = (means - good) / (far - good)
     inside = ((share > 0.01) & (share < 1.0)).any(axis=0)
@@ -49,6 +49,13 @@ def near_threshold(cliff: Cliff) -> tuple[Limits, Limits]:
     pad = 0.08 * (high - low) or 1.0
     x = max(low - pad, float(cliff.axis[0])), min(high + pad, float(cliff.axis[-1]))
     return x, _ascending(good - 0.12 * reach, far)
+
+
+def _from_threshold(cliff: Cliff, worst: float) -> tuple[Limits, Limits]:
+    """Limits where the curves are past the threshold from the start: all that there is."""
+    extent = worst - cliff.threshold
+    y = _ascending(cliff.threshold - 0.3 * extent, worst + 0.05 * extent)
+    return (float(cliff.axis[0]), float(cliff.axis[-1])), y
 
 
 def _moving(cliff: Cliff) -> NDArray[np.bool_]:

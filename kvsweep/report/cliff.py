@@ -52,10 +52,9 @@ def _cliff_sentence(cliff: Cliff, group: GroupCliff) -> str:
         support = _support(cliff, group.interval)
         return f"{name}{cliff.metric} passes {limit} at {number(crossing.value)} {unit}{support}"
     if crossing.outcome is Outcome.NEVER:
-        kept = "stays at or below" if passed == "above" else "stays at or above"
         side = f"below {low}" if cliff.generous == "high" else f"above {high}"
         return (
-            f"{name}{cliff.metric} {kept} {limit} at the tight end of {low} to {high} {unit}: "
+            f"{name}{cliff.metric} does not pass {limit} from {low} to {high} {unit}: "
             f"a cliff, if any, lies {side}"
         )
     if crossing.outcome is Outcome.ALREADY:

@@ -43,10 +43,13 @@ def test_counts_of_cells_that_are_not_ok_are_masked():
     assert found.sum() == 21
 
 
-def test_a_variable_without_the_status_dimensions_keeps_its_own_first():
+def test_a_variable_without_the_status_dimensions_is_not_masked():
     ds = h8(2)
-    ds["peak"] = ("gpu_blocks", np.ones(ds.sizes["gpu_blocks"]))
-    assert variables.get(ds, "peak").dims[0] == "gpu_blocks"
+    ds["status"][:] = "failed"
+    ds["bound"] = ("gpu_blocks", np.r_[np.nan, np.ones(ds.sizes["gpu_blocks"] - 1)])
+    found = variables.get(ds, "bound")
+    assert found.dims == ("gpu_blocks",)
+    assert variables.missing(ds, found) == {"no value": 1}
 
 
 def test_missing_is_counted_in_the_order_of_the_status():

@@ -1,0 +1,310 @@
+"""Figures: what is in them, nothing clipped or on top of each other, the same bytes each time."""
+
+import itertools
+import subprocess
+import sys
+
+import matplotlib as mpl
+import numpy as np
+import pytest
+import xarray as xr
+from analysis.synthetic import dataset, h8, status
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.text import Text
+
+from kvsweep import plot
+from kvsweep.analysis.cliff import find_cliff
+from kvsweep.analysis.pareto import pareto_front
+from kvsweep.errors import InputError
+from kvsweep.plot.labels import spread
+
+
+def in_use(axes):
+    """Whether a tick label belongs to a tick inside the limits (others are made, not drawn)."""
+    ticks = [
+        *((label, tick.get_loc(), axes.get_xlim()) for tick in axes.xaxis.get_major_ticks()
+          for label in (tick.label1, tick.label2)),
+        *((label, tick.get_loc(), axes.get_ylim()) for tick in axes.yaxis.get_major_ticks()
+          for label in (tick.label1, tick.label2)),
+    ]  # fmt: skip
+    return {id(label): min(lim) <= loc <= max(lim) for label, loc, lim in ticks}
+
+
+def check_layout(figure):
+    """Fail if a text is cut off or touches another; return all texts."""
+    canvas = FigureCanvasAgg(figure)
+    canvas.draw()
+    renderer = canvas.get_renderer()
+    drawn = {k: v for axes in figure.axes for k, v in in_use(axes).items()}
+    boxes = [
+        (text.get_text(), text.get_window_extent(renderer).shrunk(0.96, 0.8))
+        for text in figure.findobj(Text)
+        if text.get_text().strip()
+        and text.get_visible()
+        and drawn.get(id(text), True)
+        and (text.axes is None or text.axes.get_visible())
+    ]
+    for text, box in boxes:
+        assert box.x0 >= 0, text
+        assert box.y0 >= 0, text
+        assert box.x1 <= figure.bbox.width, text
+        assert box.y1 <= figure.bbox.height, text
+    for (one, a), (other, b) in itertools.combinations(boxes, 2):
+        assert not a.overlaps(b), f"{one!r} touches {other!r}"
+    return [text for text, _ in boxes]
+
+
+def at_rates(ds, rates):
+    """Repeat `ds` along a new axis ``rate``, the cliff moving with it."""
+    shifted = [
+        ds.assign(preemption_rate=(ds["preemption_rate"] * rate / rates[-1]).assign_attrs(
+            ds["preemption_rate"].attrs
+        ))
+        for rate in rates
+    ]  # fmt: skip
+    axis = xr.Variable("rate", rates, {"units": "request/s", "long_name": "arrival rate"})
+    joined = xr.concat(shifted, dim=axis, data_vars="all", combine_attrs="override")
+    return joined.transpose("policy", "rate", "gpu_blocks", "seed", ...)
+
+
+def test_the_cliff_figure_says_what_a_reader_needs():
+    ds = h8(20)
+    cliff = find_cliff(ds)
+    texts = check_layout(plot.plot_cliff(ds, cliff))
+    assert ds.attrs["title"] in texts
+    assert ds.attrs["question"] in texts
+    assert "KV blocks per instance" in texts
+    assert "preemptions per completed request" in texts
+    assert "threshold 0.05" in texts
+    assert "flat up to 5,000" in texts
+    assert "cliff [95% interval, 20 seeds]; ticks: single seeds" in texts
+    value = cliff.groups[0].mean_curve.value
+    assert any(text.startswith(f"round-robin: {value:,.0f} [") for text in texts)
+
+
+def test_the_close_up_holds_the_cliffs_and_their_intervals():
+    ds = h8(20)
+    cliff = find_cliff(ds)
+    whole, close, rows = plot.plot_cliff(ds, cliff).axes
+    for group in cliff.groups:
+        low, high = close.get_xlim()
+        assert low < group.interval.low < group.interval.high < high
+    assert close.get_xlim() == rows.get_xlim()
+    assert whole.get_xlim()[0] < close.get_xlim()[0]
+
+
+def reasoning():
+    """Preemption rates over five decades, three seeds, one workload."""
+    rates = [
+        [2343, 100, 3000], [88, 90, 70], [0.9, 160, 5], [0.11, 0.26, 0.13], [0, 0, 0], [0, 0, 0],
+    ]  # fmt: skip
+    return dataset(rates, blocks=[100, 400, 1500, 2000, 3000, 5000], seeds=[42, 123, 456])
+
+
+def test_rates_over_many_decades_are_drawn_on_a_logarithmic_scale():
+    ds = reasoning()
+    figure = plot.plot_cliff(ds, find_cliff(ds))
+    assert figure.axes[0].get_yscale() == "symlog"
+    assert figure.axes[1].get_yscale() == "linear"
+    check_layout(figure)
+
+
+@pytest.mark.parametrize(
+    ("metric", "threshold"), [("throughput_rps", 115.0), ("ttft_p99_ms", 100.0)]
+)
+def test_other_measures_and_directions_are_laid_out_too(metric, threshold):
+    ds = h8(10)
+    check_layout(plot.plot_cliff(ds, find_cliff(ds, metric, threshold=threshold)))
+
+
+def test_a_load_axis_is_cut_at_its_low_end():
+    load = np.arange(1, 13) * 10
+    rates = np.clip(load - 70, 0, None)[:, None] / 50 * np.array([0.8, 1.0, 1.3])
+    ds = dataset(rates, blocks=load, seeds=range(3)).rename(gpu_blocks="rate")
+    figure = plot.plot_cliff(ds, find_cliff(ds, along="rate"))
+    assert "flat down to 10" in check_layout(figure)
+
+
+@pytest.mark.parametrize("rates", [[0.0, 0.0, 0.0], [0.4, 0.3, 0.2], [0.3, np.nan, 0.0]])
+def test_without_a_cliff_or_seeds_the_figure_still_says_so(rates):
+    ds = dataset(rates, blocks=[1000, 2000, 3000])
+    texts = check_layout(plot.plot_cliff(ds, find_cliff(ds)))
+    assert "no cliff in the swept range" in texts
+
+
+def test_further_axes_get_a_panel_each_with_its_numbers():
+    ds = at_rates(h8(6), [500.0, 1000.0, 2000.0])
+    cliff = find_cliff(ds)
+    figure = plot.plot_cliff(ds, cliff)
+    texts = check_layout(figure)
+    assert {"rate 500", "rate 1,000", "rate 2,000"} <= set(texts)
+    assert sum(text.startswith("round-robin: ") for text in texts) == 3
+
+
+def test_too_much_for_one_figure_is_refused():
+    ds = at_rates(h8(2), list(range(1, 8)))
+    with pytest.raises(InputError, match="2 curves in 7 panels do not fit"):
+        plot.plot_cliff(ds, find_cliff(ds))
+
+
+def test_the_trend_marks_cliffs_beyond_the_swept_range():
+    ds = at_rates(h8(6), [10.0, 1000.0, 2000.0])
+    cliff = find_cliff(ds)
+    figure = plot.plot_cliff_trend(ds, cliff, "rate")
+    markers = [line.get_marker() for line in figure.axes[0].lines]
+    assert markers.count("v") == 2
+    assert {"round-robin", "least-loaded", "arrival rate (request/s)"} <= set(check_layout(figure))
+
+
+def test_the_trend_needs_an_axis_of_the_groups():
+    ds = h8(3)
+    with pytest.raises(InputError, match="holds names"):
+        plot.plot_cliff_trend(ds, find_cliff(ds), "policy")
+    with pytest.raises(InputError, match="not an axis besides"):
+        plot.plot_cliff_trend(ds, find_cliff(ds), "seed")
+
+
+def test_curves_are_labelled_at_their_ends():
+    ds = h8(6)
+    figure = plot.plot_curve(ds, ["preemption_rate", "ttft_p99_ms"], "gpu_blocks")
+    texts = check_layout(figure)
+    assert texts.count("round-robin") == 2
+    assert "99th percentile of time to first token (ms)" in texts
+
+
+def test_a_curve_needs_its_axis_and_room():
+    ds = h8(3).assign(flat=xr.DataArray(1.0))
+    with pytest.raises(InputError, match="does not vary along"):
+        plot.plot_curve(ds, "flat", "gpu_blocks")
+    with pytest.raises(InputError, match="134 curves"):
+        plot.plot_curve(ds, "preemption_rate", "seed")
+
+
+def test_a_heatmap_shows_means_over_seeds_in_panels():
+    ds = at_rates(h8(4), [500.0, 2000.0])
+    figure = plot.plot_heatmap(ds, "preemption_rate", "gpu_blocks", "rate")
+    texts = check_layout(figure)
+    assert {"policy: round-robin", "policy: least-loaded"} <= set(texts)
+    (image,) = figure.axes[0].images
+    expected = ds["preemption_rate"].isel(policy=0).mean("seed").transpose("rate", "gpu_blocks")
+    np.testing.assert_allclose(image.get_array(), expected)
+
+
+def test_a_heatmap_leaves_cells_without_a_value_open():
+    ds = h8(2)
+    ds["status"] = status(ds, livelock={"gpu_blocks": 1000})
+    figure = plot.plot_heatmap(ds, "ttft_p99_ms", "gpu_blocks", "policy")
+    (image,) = figure.axes[0].images
+    assert np.isnan(image.get_array().data[:, 0]).all()
+    check_layout(figure)
+
+
+@pytest.mark.parametrize(
+    ("x", "y", "words"),
+    [
+        ("gpu_blocks", "gpu_blocks", "two different axes"),
+        ("gpu_block", "policy", "did you mean"),
+        ("gpu_blocks", "seed", "are left over"),
+    ],
+)
+def test_a_heatmap_needs_two_axes(x, y, words):
+    ds = at_rates(h8(2), [1.0, 2.0])
+    with pytest.raises(InputError, match=words):
+        plot.plot_heatmap(ds, "preemption_rate", x, y)
+
+
+def routing_study():
+    """Five policies, two of them identical, three of them on the front."""
+    rng = np.random.default_rng(0)
+    noise = rng.lognormal(0.0, 0.1, 50)
+    latency = np.array([53.0, 98.0, 101.0, 195.0, 195.0])[:, None] * noise
+    throughput = np.array([255.0, 262.0, 270.0, 245.0, 245.0])[:, None] + rng.normal(0, 4, 50)
+    names = ["cache-heavy", "llmd-default", "load-heavy", "load-only", "kv-heavy"]
+    return xr.Dataset(
+        {
+            "ttft_p99_ms": (("policy", "seed"), latency, {"units": "ms", "long_name": "TTFT p99"}),
+            "throughput_rps": (("policy", "seed"), throughput, {"units": "request/s"}),
+        },
+        coords={"policy": names},
+        attrs={"title": "Routing weights"},
+    )
+
+
+def test_the_pareto_figure_names_ties_and_fills_the_front():
+    ds = routing_study()
+    figure = plot.plot_pareto(ds, pareto_front(ds))
+    texts = check_layout(figure)
+    assert "load-only = kv-heavy (0%)" in texts
+    assert "TTFT p99 (ms)\nless is better" in texts
+    points = [line for line in figure.axes[0].lines if line.get_marker() == "o"]
+    hollow = [line.get_markerfacecolor() == "white" for line in points]
+    assert sorted(hollow) == [False, False, False, True, True]
+
+
+@pytest.mark.parametrize("goals", [("min", "max"), ("max", "min"), ("min", "min"), ("max", "max")])
+def test_the_front_line_bounds_every_member(goals):
+    ds = routing_study()
+    objectives = [f"ttft_p99_ms:{goals[0]}", f"throughput_rps:{goals[1]}"]
+    front = pareto_front(ds, objectives)
+    axes = plot.plot_pareto(ds, front).axes[0]
+    (line,) = [line for line in axes.lines if line.get_drawstyle().startswith("steps")]
+    on_line = {tuple(point) for point in np.column_stack(line.get_data())}
+    on_front = {m.values for m in front.groups[0].members if m.on_front}
+    assert on_front <= on_line
+
+
+def test_the_pareto_figure_needs_two_objectives_and_room():
+    ds = routing_study()
+    with pytest.raises(InputError, match="two objectives"):
+        plot.plot_pareto(ds, pareto_front(ds, ["ttft_p99_ms:min"]))
+    with pytest.raises(InputError, match="67 groups do not fit"):
+        plot.plot_pareto(h8(2), pareto_front(h8(2)))
+
+
+@pytest.mark.parametrize("suffix", [".png", ".svg"])
+def test_a_figure_is_written_the_same_each_time(tmp_path, suffix):
+    ds = h8(3)
+    files = [tmp_path / f"{name}{suffix}" for name in "ab"]
+    for file in files:
+        plot.save(plot.plot_cliff(ds, find_cliff(ds)), file)
+    first, second = (file.read_bytes() for file in files)
+    assert first == second
+    assert b"matplotlib.org" not in first
+    assert b"dc:date" not in first
+
+
+@pytest.mark.parametrize("name", ["figure.gif", "nowhere/figure.png"])
+def test_a_file_that_cannot_be_written_is_bad_input(tmp_path, name):
+    ds = dataset([0.1, 0.0], blocks=[1, 2])
+    figure = plot.plot_cliff(ds, find_cliff(ds))
+    with pytest.raises(InputError, match="figure"):
+        plot.save(figure, tmp_path / name)
+
+
+def test_the_settings_of_the_caller_neither_leak_in_nor_out(tmp_path):
+    ds = h8(3)
+    cliff = find_cliff(ds)
+    plot.save(plot.plot_cliff(ds, cliff), tmp_path / "a.png")
+    with mpl.rc_context({"font.size": 30, "axes.grid": True}):
+        before = dict(mpl.rcParams)
+        plot.save(plot.plot_cliff(ds, cliff), tmp_path / "b.png")
+        assert dict(mpl.rcParams) == before
+    assert (tmp_path / "a.png").read_bytes() == (tmp_path / "b.png").read_bytes()
+
+
+def test_figures_never_load_pyplot():
+    code = "import kvsweep.plot, sys; sys.exit('matplotlib.pyplot' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("positions", "expected"),
+    [
+        ([0.0, 5.0], [0.0, 5.0]),
+        ([1.0, 1.0], [2.0, 1.0]),
+        ([9.9, 10.0], [9.0, 10.0]),
+        ([5.0, 5.5, 5.2], [5.0, 7.0, 6.0]),
+    ],
+)
+def test_labels_are_spread_within_the_limits(positions, expected):
+    assert spread(positions, 1.0, 0.0, 10.0) == pytest.approx(expected)
