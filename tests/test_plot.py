@@ -161,7 +161,7 @@ def test_the_trend_needs_an_axis_of_the_groups():
     with pytest.raises(InputError, match="holds names"):
         plot.plot_cliff_trend(ds, find_cliff(ds), "policy")
     with pytest.raises(InputError, match="not an axis besides"):
-        plot.plot_cliff_trend(ds, find_cliff(ds), "seed")
+        plot.plot_cliff_trend(ds, find_cliff(ds), "quantile")
 
 
 def test_curves_are_labelled_at_their_ends():
@@ -176,8 +176,9 @@ def test_a_curve_needs_its_axis_and_room():
     ds = h8(3).assign(flat=xr.DataArray(1.0))
     with pytest.raises(InputError, match="does not vary along"):
         plot.plot_curve(ds, "flat", "gpu_blocks")
-    with pytest.raises(InputError, match="134 curves"):
-        plot.plot_curve(ds, "preemption_rate", "seed")
+    with pytest.raises(InputError, match="14 curves"):
+        many = at_rates(ds, list(range(1, 8)))
+        plot.plot_curve(many, "preemption_rate", "gpu_blocks")
 
 
 def test_a_heatmap_shows_means_over_seeds_in_panels():
@@ -204,7 +205,8 @@ def test_a_heatmap_leaves_cells_without_a_value_open():
     [
         ("gpu_blocks", "gpu_blocks", "two different axes"),
         ("gpu_block", "policy", "did you mean"),
-        ("gpu_blocks", "seed", "are left over"),
+        ("gpu_blocks", "quantile", "two different axes"),
+        ("gpu_blocks", "seed", "holds repetitions"),
     ],
 )
 def test_a_heatmap_needs_two_axes(x, y, words):
@@ -259,6 +261,16 @@ def test_the_pareto_figure_needs_two_objectives_and_room():
         plot.plot_pareto(ds, pareto_front(ds, ["ttft_p99_ms:min"]))
     with pytest.raises(InputError, match="67 groups do not fit"):
         plot.plot_pareto(h8(2), pareto_front(h8(2)))
+
+
+def test_a_heatmap_names_the_dimensions_that_are_left_over():
+    ds = (
+        at_rates(h8(2), [1.0, 2.0])
+        .assign_coords(size=[1, 2])
+        .assign(load=lambda d: d["preemption_rate"] * d["size"])
+    )
+    with pytest.raises(InputError, match="policy, size are left over"):
+        plot.plot_heatmap(ds, "load", "gpu_blocks", "rate")
 
 
 @pytest.mark.parametrize("suffix", [".png", ".svg"])

@@ -68,9 +68,12 @@ def axis(ds: xr.Dataset, name: str, *, numeric: bool = True) -> xr.DataArray:
     Raises
     ------
     InputError
-        If `ds` has no such dimension, or its values are names where numbers are needed.
+        If `ds` has no such dimension, its values are names where numbers are needed, or it is
+        ``seed``, over which means are taken.
     """
-    dims = [str(d) for d in ds.dims]
+    dims = [str(d) for d in ds.dims if d != "seed"]
+    if name == "seed":
+        raise InputError(f"axis: 'seed' holds repetitions; one of: {', '.join(dims)}")
     if name not in dims:
         hint = did_you_mean(name, dims) or f"; one of: {', '.join(dims)}"
         raise InputError(f"axis: no dimension {name!r} in the dataset{hint}")

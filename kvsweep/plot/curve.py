@@ -44,7 +44,7 @@ def plot_curve(
     statistics.check_bootstrap(confidence, resamples)
     names = [metrics] if isinstance(metrics, str) else list(metrics)
     axis = variables.axis(ds, along).sortby(along)
-    arrays = [variables.get(ds, name).sortby(along) for name in names]
+    arrays = [_along(variables.get(ds, name), along) for name in names]
     with style.style():
         figure = style.new_figure(height=0.55 + (PANEL_HEIGHT + 0.35) * len(names))
         panels = figure.subplots(len(names), 1, sharex=True, squeeze=False)[:, 0]
@@ -57,12 +57,17 @@ def plot_curve(
     return figure
 
 
+def _along(array: xr.DataArray, along: str) -> xr.DataArray:
+    """Return `array` with the axis ascending."""
+    if along not in array.dims:
+        raise InputError(f"metric: {array.name!r} does not vary along {along!r}")
+    return array.sortby(along)
+
+
 def _draw(
     panel: Axes, array: xr.DataArray, along: str, confidence: float, resamples: int
 ) -> list[tuple[str, float]]:
     """Draw all lines of one measure; return their names and last values."""
-    if along not in array.dims:
-        raise InputError(f"metric: {array.name!r} does not vary along {along!r}")
     lines = split_lines(array, along)
     if len(lines) > MAX_LINES:
         raise InputError(

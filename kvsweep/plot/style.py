@@ -102,8 +102,23 @@ def save(figure: Figure, path: str | Path) -> None:
         raise InputError(f"{path}: figures are written as .png or .svg")
     if not path.parent.is_dir():
         raise InputError(f"{path}: there is no folder {str(path.parent)!r}")
-    with style():
+    with style(), _settled(figure):
         figure.savefig(path, metadata=metadata[path.suffix.lower()])
+
+
+@contextmanager
+def _settled(figure: Figure) -> Iterator[None]:
+    """Fix the layout at rounded positions: the solver's last bits differ from run to run."""
+    engine = figure.get_layout_engine()
+    figure.draw_without_rendering()
+    figure.set_layout_engine("none")
+    for axes in figure.axes:
+        left, bottom, width, height = (round(v, 9) for v in axes.get_position(True).bounds)
+        axes.set_position((left, bottom, width, height))
+    try:
+        yield
+    finally:
+        figure.set_layout_engine(engine)
 
 
 def colour(index: int) -> str:

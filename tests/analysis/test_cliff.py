@@ -230,6 +230,7 @@ def test_what_lies_outside_is_null_in_json():
         ({"metric": "status"}, "holds no numbers"),
         ({"along": "gpu_block"}, "did you mean 'gpu_blocks'"),
         ({"along": "policy"}, "holds names"),
+        ({"along": "seed"}, "holds repetitions"),
         ({"along": "quantile"}, "fewer than two values"),
         ({"confidence": 95}, "between 0 and 1"),
         ({"resamples": 0}, "positive count"),
