@@ -34,7 +34,7 @@ BLIS_SWITCHES = (
     "step_time_final_batch",
     "router_uses_kv_blocks",
 )
-"""Rules of the reference simulator that ``engine.blis`` switches, explained in `kvsweep.replica`."""
+"""Rules of the reference simulator that ``engine.blis`` switches; `kvsweep.replica` has more."""
 
 
 def _known(keys: tuple[str, ...], what: str) -> Any:

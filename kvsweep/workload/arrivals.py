@@ -1,0 +1,62 @@
+"""Arrival processes: gaps between arrivals, with mean 1."""
+
+import math
+from functools import cache
+
+import numpy as np
+from numpy.random import Generator
+from numpy.typing import NDArray
+
+from kvsweep.config.workload import ArrivalProcess
+
+
+def unit_gaps(
+    process: ArrivalProcess, cv: float | None, n: int, rng: Generator
+) -> NDArray[np.float64]:
+    """Draw `n` gaps with mean 1.
+
+    Parameters
+    ----------
+    process : str
+        ``poisson``: exponential gaps; ``gamma``, ``weibull``: of that distribution; ``constant``.
+    cv : float or None
+        Standard deviation over mean of the gaps, for gamma and weibull.
+    n : int
+        Number of gaps.
+    rng : Generator
+        Source of the draws; the first gaps are the same for any `n`.
+
+    Returns
+    -------
+    float64 (n,)
+        Gaps in units of their mean.
+    """
+    if process == "constant":
+        return np.ones(n)
+    if process == "poisson":
+        return rng.standard_exponential(n)
+    assert cv is not None, "the configuration requires cv for gamma and weibull"
+    if process == "gamma":
+        shape = cv**-2
+        return rng.standard_gamma(shape, n) / shape
+    shape = weibull_shape(cv)
+    return rng.standard_exponential(n) ** (1 / shape) / math.gamma(1 + 1 / shape)
+
+
+@cache
+def weibull_shape(cv: float) -> float:
+    """Return the shape k of the Weibull distribution with coefficient of variation `cv`.
+
+    Solves ``1 + cv**2 == gamma(1 + 2/k) / gamma(1 + 1/k)**2``, whose right side falls with k, by
+    bisection of log k.
+    """
+    target = math.log1p(cv * cv)
+    low, high = math.log(0.02), math.log(1e6)
+    for _ in range(100):
+        middle = (low + high) / 2
+        inverse = math.exp(-middle)
+        if math.lgamma(1 + 2 * inverse) - 2 * math.lgamma(1 + inverse) > target:
+            low = middle
+        else:
+            high = middle
+    return math.exp(low)

@@ -1,0 +1,85 @@
+"""Request columns built up request by request, as trace readers need it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kvsweep.workload.requests import NONE, Requests
+
+
+@dataclass
+class Columns:
+    """Columns of `Requests` while they grow."""
+
+    arrival_us: list[int] = field(default_factory=list)
+    bounds: list[int] = field(default_factory=lambda: [0])
+    segments: list[int] = field(default_factory=list)
+    tokens: list[int] = field(default_factory=list)
+    output_segment: list[int] = field(default_factory=list)
+    output_tokens: list[int] = field(default_factory=list)
+    priority: list[int | None] = field(default_factory=list)
+    slo_class: list[str | None] = field(default_factory=list)
+    client: list[str | None] = field(default_factory=list)
+    session: list[int | None] = field(default_factory=list)
+    round: list[int | None] = field(default_factory=list)
+
+    def add(
+        self,
+        arrival_us: int,
+        prompt: Sequence[tuple[int, int]],
+        output: tuple[int, int],
+        *,
+        priority: int | None = None,
+        slo_class: str | None = None,
+        client: str | None = None,
+        session: int | None = None,
+        round: int | None = None,
+    ) -> None:
+        """Append a request; `prompt` and `output` are (segment, tokens)."""
+        self.arrival_us.append(arrival_us)
+        for segment, tokens in prompt:
+            self.segments.append(segment)
+            self.tokens.append(tokens)
+        self.bounds.append(len(self.segments))
+        self.output_segment.append(output[0])
+        self.output_tokens.append(output[1])
+        self.priority.append(priority)
+        self.slo_class.append(slo_class)
+        self.client.append(client)
+        self.session.append(session)
+        self.round.append(round)
+
+    def build(self) -> Requests:
+        """Return the columns as arrays."""
+        bounds, tokens = _whole(self.bounds), _whole(self.tokens)
+        slo_names, slo_class = _coded(self.slo_class)
+        client_names, client = _coded(self.client)
+        return Requests(
+            arrival_us=_whole(self.arrival_us),
+            prompt_tokens=np.add.reduceat(tokens, bounds[:-1]),
+            output_tokens=_whole(self.output_tokens),
+            segment_offsets=bounds,
+            segment_ids=_whole(self.segments),
+            segment_tokens=tokens,
+            output_segment=_whole(self.output_segment),
+            priority=_whole([0 if p is None else p for p in self.priority]),
+            has_priority=np.array([p is not None for p in self.priority], np.bool_),
+            slo_class=slo_class,
+            client=client,
+            session=_whole([NONE if s is None else s for s in self.session]),
+            round=_whole([NONE if r is None else r for r in self.round]),
+            slo_names=slo_names,
+            client_names=client_names,
+        )
+
+
+def _whole(values: list[int]) -> NDArray[np.int64]:
+    return np.array(values, np.int64)
+
+
+def _coded(names: list[str | None]) -> tuple[tuple[str, ...], NDArray[np.int16]]:
+    """Return distinct names as they first occur, and the index of each name or -1."""
+    codes = {name: i for i, name in enumerate(dict.fromkeys(n for n in names if n is not None))}
+    return tuple(codes), np.array([NONE if n is None else codes[n] for n in names], np.int16)
