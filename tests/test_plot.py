@@ -176,8 +176,8 @@ def test_a_curve_needs_its_axis_and_room():
     ds = h8(3).assign(flat=xr.DataArray(1.0))
     with pytest.raises(InputError, match="does not vary along"):
         plot.plot_curve(ds, "flat", "gpu_blocks")
+    many = at_rates(ds, list(range(1, 8)))
     with pytest.raises(InputError, match="14 curves"):
-        many = at_rates(ds, list(range(1, 8)))
         plot.plot_curve(many, "preemption_rate", "gpu_blocks")
 
 

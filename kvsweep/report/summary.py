@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from kvsweep.analysis import variables
 from kvsweep.analysis.jsonable import jsonable
 from kvsweep.analysis.wording import label, number
-from kvsweep.report.table import table, with_space
+from kvsweep.report.table import plural, table, with_space
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -121,7 +121,7 @@ def _axis_row(axis: dict[str, Any]) -> tuple[str, ...]:
     values = axis["values"]
     if all(isinstance(value, str) for value in values):
         return (axis["name"], str(len(values)), ", ".join(values), "")
-    unit = with_space(axis["units"])
+    unit = with_space(plural(axis["units"]))
     return (
         axis["name"],
         str(len(values)),

@@ -1,0 +1,207 @@
+"""Reports: the finding first, aligned columns, nothing left out in silence."""
+
+import json
+
+import numpy as np
+import pytest
+import xarray as xr
+from analysis.synthetic import dataset, h8, status
+
+from kvsweep.analysis.cliff import find_cliff
+from kvsweep.analysis.pareto import pareto_front
+from kvsweep.analysis.statistics import Interval
+from kvsweep.analysis.wording import interval_ends, label, number
+from kvsweep.report import cliff_text, pareto_text, summary, summary_text
+from kvsweep.report.table import mean_and_sd, table
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (2143.4, "2,143"),
+        (0.05, "0.05"),
+        (123456.7, "123,457"),
+        (2.0, "2"),
+        (0.06615, "0.06615"),
+        (-0.5, "-0.5"),
+        (1.23e-9, "1.23e-09"),
+        (0.0, "0"),
+        (np.inf, "inf"),
+        (np.nan, "-"),
+    ],
+)
+def test_numbers_keep_four_digits(value, text):
+    assert number(value) == text
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "text"),
+    [
+        (2131.2, 2158.4, ("2,131", "2,158")),
+        (0.99967, 1.00174, ("0.9997", "1.0017")),
+        (-np.inf, 1500.0, ("outside", "1,500")),
+        (1.0, 1.0, ("1", "1")),
+    ],
+)
+def test_interval_ends_show_two_digits_of_the_width(low, high, text):
+    assert interval_ends(Interval(low, high, 0.95)) == text
+
+
+def test_a_spread_sets_the_digits_of_its_mean():
+    assert mean_and_sd(2115.29, 49.37) == "2,115 ± 49"
+    assert mean_and_sd(1.0004, 0.0041) == "1.0004 ± 0.0041"
+    assert mean_and_sd(2115.29, np.nan) == "2,115"
+
+
+def test_labels_name_numbers_with_their_axis():
+    assert label({"policy": "round-robin", "rate": 2000.0}) == "round-robin, rate 2,000"
+
+
+def test_tables_align_numbers_right_and_words_left():
+    text = table(("", "n", "who"), [("a", "1,000", "x y"), ("bcd", "-", "z")])
+    assert text.splitlines() == ["         n  who", "a    1,000  x y", "bcd      -  z"]
+
+
+def test_an_empty_column_is_left_out():
+    assert table(("", "n"), [("", "1"), ("", "2")]) == "n\n1\n2"
+
+
+def test_the_cliff_comes_first_with_interval_and_seeds():
+    ds = h8(100)
+    cliff = find_cliff(ds)
+    first, second, *rest = cliff_text(cliff).splitlines()
+    group = cliff.groups[0]
+    assert first == (
+        f"round-robin: preemption_rate passes 0.05 at {group.mean_curve.value:,.0f} blocks "
+        f"(95% CI {group.interval.low:,.0f} to {group.interval.high:,.0f}; 100 seeds)"
+    )
+    assert second.startswith("least-loaded: ")
+    assert any(line.startswith("round-robin / least-loaded") for line in rest)
+    assert "\x1b" not in cliff_text(cliff)
+
+
+def test_every_line_fits_a_wide_terminal():
+    assert max(map(len, cliff_text(find_cliff(h8(20))).splitlines())) <= 120
+
+
+@pytest.mark.parametrize(
+    ("rates", "sentence"),
+    [
+        ([0.9, 0.0], "preemption_rate passes 0.05 at 1,944 blocks (no seeds: no interval)"),
+        (
+            [0.04, 0.0],
+            "preemption_rate does not pass 0.05 from 1,000 to 2,000 blocks: "
+            "a cliff, if any, lies below 1,000",
+        ),
+        (
+            [0.9, 0.1],
+            "preemption_rate is above 0.05 all over 1,000 to 2,000 blocks: "
+            "the cliff lies above 2,000",
+        ),
+        (
+            [0.9, np.nan],
+            "preemption_rate may pass 0.05 where cells have no value: no cliff can be given",
+        ),
+    ],
+)
+def test_a_cliff_outside_the_range_is_said_to_be_so(rates, sentence):
+    text = cliff_text(find_cliff(dataset(rates, blocks=[1000, 2000])))
+    assert text.splitlines()[0] == sentence
+
+
+def test_a_single_seed_says_why_there_is_no_interval():
+    text = cliff_text(find_cliff(dataset([[0.9], [0.0]], blocks=[1000, 2000], seeds=[0])))
+    assert "(one seed: no interval)" in text.splitlines()[0]
+
+
+def test_measures_with_units_say_them():
+    text = cliff_text(find_cliff(h8(4), "ttft_p99_ms", threshold=100))
+    assert "ttft_p99_ms passes 100 ms at" in text
+
+
+def test_everything_left_out_is_counted():
+    a = [[0.4, 0.4, 0.4, 0.4], [0.2, 0.0, 0.2, 0.2], [0.0, 0.0, 0.0, 0.1]]
+    b = [[0.0, 0.0, 0.0, 0.4], [0.0, 0.0, 0.0, 0.2], [0.0, 0.0, 0.0, 0.0]]
+    ds = dataset([a, b], policies=["a", "b"], blocks=[1, 2, 3], seeds=range(4))
+    ds["status"] = status(ds, livelock={"policy": "a", "gpu_blocks": 1, "seed": 1})
+    lines = cliff_text(find_cliff(ds)).splitlines()
+    assert (
+        "a: of 4 seeds, 1 are past it from the start, 1 may cross where cells have no value."
+        in lines
+    )
+    assert "b: of 4 seeds, 3 never cross." in lines
+    assert any(line.startswith("b: of 2,000 resamples, ") for line in lines)
+    assert any("resamples without both cliffs are left out" in line for line in lines)
+    assert "Cells without a value, left out: 1 (livelock 1)." in lines
+
+
+def routing(latency, throughput):
+    return xr.Dataset(
+        {
+            "ttft_p99_ms": (("policy", "seed"), latency, {"units": "ms"}),
+            "throughput_rps": (("policy", "seed"), throughput, {"units": "request/s"}),
+        },
+        coords={"policy": ["fast", "wide", "same", "slow"]},
+    )
+
+
+def test_the_front_is_named_with_ties_and_dominance():
+    latency = np.array([10.0, 20.0, 20.0, 30.0])[:, None] + [0.0, 1.0, 2.0]
+    throughput = np.array([1.0, 5.0, 5.0, 4.0])[:, None] + [0.0, 0.1, 0.3]
+    text = pareto_text(pareto_front(routing(latency, throughput)))
+    lines = text.splitlines()
+    assert lines[0].startswith("front over policy: fast, wide, same (hypervolume 0.")
+    assert lines[3].split() == [
+        "fast", "11", "[10.0,", "12.0]", "1.133", "[1.00,", "1.30]", "yes", "100%", "100%", "-", "-",
+    ]  # fmt: skip
+    assert lines[4].split()[-2:] == ["same", "-"]
+    assert lines[6].split()[-3:] == ["-", "wide,", "same"]
+
+
+def test_a_front_of_nothing_says_so():
+    empty = np.full((4, 2), np.nan)
+    text = pareto_text(pareto_front(routing(empty, empty)))
+    assert "no member has values" in text
+    assert "Cells without a value, left out: 8 (no value 8)." in text
+
+
+def test_the_summary_shows_axes_status_and_a_few_numbers():
+    ds = h8(4)
+    ds["status"] = status(ds, livelock={"gpu_blocks": 1000, "policy": "round-robin"})
+    text = summary_text(ds)
+    assert text.startswith("H8: KV cache pressure\nWhere is the preemption cliff")
+    assert "536 cells: livelock 4, ok 532" in text
+    lines = text.splitlines()
+    assert ["gpu_blocks", "67", "1,000", "5,000", "blocks"] in [line.split() for line in lines]
+    assert "Means over 4 seeds" in lines
+    assert ["round-robin", "1,000", "-", "-", "-"] in [line.split() for line in lines]
+    expected = float(ds["preemption_rate"].sel(policy="least-loaded", gpu_blocks=1000).mean())
+    assert ["least-loaded", "1,000", number(expected)] in [line.split()[:3] for line in lines]
+
+
+def test_the_summary_is_plain_json():
+    ds = h8(4)
+    ds["status"] = status(ds, livelock={"gpu_blocks": 1000})
+    found = summary(ds)
+    assert json.loads(json.dumps(found, allow_nan=False)) == found
+    assert [axis["name"] for axis in found["axes"]] == ["policy", "gpu_blocks", "seed"]
+    assert found["status"] == {"livelock": 8, "ok": 528}
+    assert found["main_axis"] == "gpu_blocks"
+    assert len(found["headlines"]) == 2 * 7
+    assert found["headlines"][0]["means"]["preemption_rate"] is None
+
+
+def test_many_combinations_are_cut_and_counted():
+    ds = h8(2)
+    many = xr.concat([ds] * 3, dim=xr.Variable("rate", [1.0, 2.0, 3.0]), data_vars="all")
+    text = summary_text(many)
+    assert "... and 2 more combinations" in text
+    assert len(summary(many)["headlines"]) == 6 * 7
+
+
+def test_a_dataset_without_seeds_status_or_numeric_axes_is_summarised():
+    values = summary_text(dataset([0.1, 0.0], blocks=[1, 2]))
+    assert "2 cells\n" in values
+    assert "Values\n" in values
+    names = summary_text(h8(1).isel(gpu_blocks=0, seed=0, drop=True))
+    assert names.splitlines()[-1] == "2 cells, all ok"
