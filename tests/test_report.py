@@ -152,7 +152,8 @@ def test_the_front_is_named_with_ties_and_dominance():
     lines = text.splitlines()
     assert lines[0].startswith("front over policy: fast, wide, same (hypervolume 0.")
     assert lines[3].split() == [
-        "fast", "11", "[10.0,", "12.0]", "1.133", "[1.00,", "1.30]", "yes", "100%", "100%", "-", "-",
+        "fast", "11", "[10.0,", "12.0]", "1.133", "[1.00,", "1.30]",
+        "yes", "100%", "100%", "-", "-",
     ]  # fmt: skip
     assert lines[4].split()[-2:] == ["same", "-"]
     assert lines[6].split()[-3:] == ["-", "wide,", "same"]

@@ -30,7 +30,7 @@ def names(ds: xr.Dataset) -> list[str]:
             found += [_quantile_name(str(name), q) for q in ds["quantile"].values]
         else:
             found.append(str(name))
-    return found
+    return list(dict.fromkeys(found))
 
 
 def get(ds: xr.Dataset, name: str) -> xr.DataArray:
@@ -49,7 +49,9 @@ def get(ds: xr.Dataset, name: str) -> xr.DataArray:
     InputError
         If there is no such measure, or it holds no numbers.
     """
-    array = ds[name] if name in ds.data_vars else _quantile(ds, name)
+    array = _quantile(ds, name)
+    if array is None and name in ds.data_vars:
+        array = ds[name]
     if array is None:
         known = names(ds)
         hint = did_you_mean(name, known) or f"; one of: {', '.join(known)}"
@@ -118,8 +120,8 @@ def _quantile(ds: xr.Dataset, name: str) -> xr.DataArray | None:
     if not close.any():
         return None
     array = ds[base].isel(quantile=int(np.argmax(close)), drop=True)
-    label = f"{match['percent']}th percentile of {ds[base].attrs.get('long_name', base)}"
-    return array.assign_attrs(long_name=label)
+    meaning = str(ds[base].attrs.get("long_name", base)).removeprefix("quantile of ")
+    return array.assign_attrs(long_name=f"{match['percent']}th percentile of {meaning}")
 
 
 def _quantile_name(variable: str, quantile: float) -> str:

@@ -32,7 +32,7 @@ def cliff_text(cliff: Cliff) -> str:
         parts += ["", "Ratios of cliffs (paired by seed)"]
         parts.append(table(_RATIO_HEADER, [_ratio_row(ratio) for ratio in cliff.ratios]))
     parts += ["", *_cliff_notes(cliff)]
-    return "\n".join(parts).rstrip() + "\n"
+    return "\n".join(parts).rstrip()
 
 
 _CLIFF_HEADER = ("", "cliff", "interval", "seeds: mean ± sd", "no crossing", "isotonic", "Spearman",

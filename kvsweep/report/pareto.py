@@ -16,7 +16,7 @@ def pareto_text(front: Front) -> str:
                   "resamples", "tied with", "dominated by")  # fmt: skip
         parts += [table(header, [_member_row(member) for member in group.members]), ""]
     parts += missing_note(front.missing)
-    return "\n".join(parts).rstrip() + "\n"
+    return "\n".join(parts).rstrip()
 
 
 def _front_sentence(front: Front, group: FrontGroup) -> str:

@@ -113,7 +113,7 @@ def summary_text(ds: xr.Dataset) -> str:
     if found["headlines"]:
         seeds = f"Means over {ds.sizes['seed']} seeds" if "seed" in ds.dims else "Values"
         parts += ["", seeds, *_headline_tables(ds, found)]
-    return "\n".join(parts).rstrip() + "\n"
+    return "\n".join(parts).rstrip()
 
 
 def _axis_row(axis: dict[str, Any]) -> tuple[str, ...]:

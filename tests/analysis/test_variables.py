@@ -33,6 +33,16 @@ def test_a_variable_without_a_unit_in_its_name_has_quantiles_too():
     )
 
 
+def test_a_stored_view_of_a_quantile_is_the_same_measure():
+    ds = h8(2)
+    ds["ttft_ms"].attrs["long_name"] = "quantile of time to first token"
+    ds["ttft_p99_ms"] = ds["ttft_ms"].sel(quantile=0.99, drop=True)
+    assert variables.names(ds).count("ttft_p99_ms") == 1
+    found = variables.get(ds, "ttft_p99_ms")
+    assert found.attrs["long_name"] == "99th percentile of time to first token"
+    np.testing.assert_array_equal(found, ds["ttft_p99_ms"])
+
+
 def test_counts_of_cells_that_are_not_ok_are_masked():
     ds = dataset([[0.1, 0.2], [0.0, 0.0]], blocks=[1, 2], seeds=[0, 1])
     ds["status"] = status(ds, step_limit={"gpu_blocks": 1, "seed": 1})
