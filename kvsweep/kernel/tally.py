@@ -5,8 +5,9 @@ import numpy as np
 from .._jit import leaf
 from ..records import Lane
 
-_INDEX_BITS = 20
-"""Room for the entry number beside the time while sorting: 2**20 entries, times up to 2**43 us."""
+_INDEX_BITS = 24
+"""Room for the entry number beside the time while sorting; leaves times of 2**39 us, six days."""
+MAX_ITL_ENTRIES = 1 << _INDEX_BITS
 
 
 @leaf

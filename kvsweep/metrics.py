@@ -1,0 +1,181 @@
+"""What a cell of a sweep is measured by: names, units, meanings, and how the numbers come about.
+
+Quantiles interpolate linearly between ranks, as ``numpy.quantile`` does and as the original
+experiments did. *Measured* requests are all but the first ``workload.warmup`` ones.
+"""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .policies import RequestStatus, Status
+
+QUANTILES = (0.5, 0.9, 0.95, 0.99)
+NO_COUNT = -1
+
+
+class Variable(NamedTuple):
+    """A variable of a result dataset.
+
+    Attributes
+    ----------
+    name : str
+        Its name in the store.
+    dims : tuple of str
+        Dimensions beyond those of the grid.
+    dtype : str
+        NumPy dtype.
+    units : str
+        Unit; ``1`` for pure numbers and names.
+    long_name : str
+        One-line meaning.
+    """
+
+    name: str
+    dims: tuple[str, ...]
+    dtype: str
+    units: str
+    long_name: str
+
+    @property
+    def missing(self) -> float | int:
+        """The value where there is no number: NaN, or -1 for integers."""
+        return np.nan if np.dtype(self.dtype).kind == "f" else NO_COUNT
+
+
+def _latency(name: str, meaning: str) -> tuple[Variable, ...]:
+    return (
+        Variable(f"{name}_mean_ms", (), "float64", "ms", f"mean {meaning}"),
+        Variable(f"{name}_ms", ("quantile",), "float64", "ms", f"quantile of {meaning}"),
+    )
+
+
+def _counts(*rows: tuple[str, str, str]) -> tuple[Variable, ...]:
+    return tuple(Variable(name, (), "int64", units, doc) for name, units, doc in rows)
+
+
+def _reals(*rows: tuple[str, str, str]) -> tuple[Variable, ...]:
+    return tuple(Variable(name, (), "float64", units, doc) for name, units, doc in rows)
+
+
+CELL_VARIABLES = (
+    *_latency("ttft", "time to first token seen by the client"),
+    *_latency("e2e", "time to last token seen by the client"),
+    *_latency("itl", "time between consecutive tokens of a request"),
+    *_latency("scheduling_delay", "time from arrival to the first step that computes the request"),
+    *_reals(
+        ("throughput_rps", "request/s", "measured requests completed per second of makespan"),
+        ("output_tokens_per_s", "token/s", "output tokens of completed requests per second"),
+    ),
+    *_counts(("preemptions", "1", "preemptions of measured requests")),
+    *_reals(
+        ("preemption_rate", "1", "preemptions per completed request"),
+        ("preempted_fraction", "1", "share of measured requests preempted at least once"),
+        ("block_hit_rate", "1", "blocks reused / blocks reused or newly taken, decode included"),
+        ("prefix_hit_rate", "1", "prompt tokens found cached / prompt tokens looked up"),
+    ),
+    *_counts(
+        ("injected", "request", "measured requests of the request list"),
+        ("completed", "request", "requests that sampled all their output"),
+        ("queued", "request", "requests still waiting at the end"),
+        ("running", "request", "requests still running at the end"),
+        ("dropped_unservable", "request", "requests that can never fit into the cache"),
+        ("rejected", "request", "requests refused by admission control"),
+        ("timed_out", "request", "requests given up by their client"),
+    ),
+    Variable("peak_blocks", ("instance",), "int64", "block", "most blocks in use at any time"),
+    *_reals(("mean_blocks", "block", "blocks in use per instance, mean over the makespan")),
+    *_counts(
+        ("evictions", "block", "cached blocks evicted, warm-up included"),
+        ("offloads", "block", "blocks copied to the CPU tier"),
+        ("reloads", "block", "blocks copied back from the CPU tier"),
+    ),
+    *_reals(("thrashing_rate", "1", "offloaded blocks reloaded within 1 ms / offloads")),
+    *_counts(("steps", "step", "engine steps of all instances, warm-up included")),
+    *_reals(("makespan_s", "s", "end of the last step, from time zero")),
+)
+
+_REQUEST = ("request",)
+REQUEST_VARIABLES = (
+    *(
+        Variable(f"request_{name}_us", _REQUEST, "int64", "us", doc)
+        for name, doc in (
+            ("arrival", "arrival at the cluster"),
+            ("queued", "entry into the waiting list"),
+            ("scheduled", "start of the step of the first admission"),
+            ("first_token", "end of the step that sampled the first token"),
+            ("finish", "end of the step that sampled the last token"),
+            ("ttft", "first token seen by the client, after arrival"),
+            ("e2e", "last token seen by the client, after arrival"),
+        )
+    ),
+    Variable("request_preemptions", _REQUEST, "int64", "1", "times preempted"),
+    Variable("request_cached_tokens", _REQUEST, "int64", "token", "cached at first admission"),
+    Variable("request_instance", _REQUEST, "int64", "1", "instance routed to"),
+    Variable("request_session", _REQUEST, "int64", "1", "conversation, or -1"),
+    Variable("request_round", _REQUEST, "int64", "1", "round of the conversation, or -1"),
+    Variable("request_status", _REQUEST, "str", "1", "where the request stands at the end"),
+    Variable("request_slo_class", _REQUEST, "str", "1", "class of the request, or empty"),
+)
+
+VARIABLES: Mapping[str, Variable] = {
+    variable.name: variable for variable in (*CELL_VARIABLES, *REQUEST_VARIABLES)
+}
+"""Every variable of a store but ``status`` and ``status_detail``."""
+
+
+def summarize_latency(times_us: NDArray[np.int64]) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Return mean and quantiles of each row of latencies.
+
+    Parameters
+    ----------
+    times_us : int64 (cells, requests)
+        Microseconds; negative where a request has none.
+
+    Returns
+    -------
+    mean : float64 (cells,)
+        Milliseconds; NaN for a row without any.
+    quantiles : float64 (cells, len(QUANTILES))
+        Milliseconds.
+    """
+    ordered = np.sort(times_us, axis=1)
+    missing = (ordered < 0).sum(axis=1)
+    counts = ordered.shape[1] - missing
+    with np.errstate(invalid="ignore"):
+        mean = np.where(ordered < 0, 0, ordered).sum(axis=1) / counts
+        # Missing values sort to the front, so rank r of the rest is at column missing + r.
+        rank = np.maximum(counts - 1, 0)[:, None] * np.array(QUANTILES)
+    below = np.floor(rank).astype(np.int64)
+    last = ordered.shape[1] - 1
+    low = np.take_along_axis(ordered, np.minimum(missing[:, None] + below, last), axis=1)
+    high = np.take_along_axis(ordered, np.minimum(missing[:, None] + below + 1, last), axis=1)
+    quantiles = low + (high - low) * (rank - below)
+    quantiles[counts == 0] = np.nan
+    return mean / 1000, quantiles / 1000
+
+
+def count_statuses(status: NDArray[np.int8]) -> dict[str, NDArray[np.int64]]:
+    """Count the requests of each row of `status` (cells, requests) by their final status."""
+    return {
+        member.label: (status == member).sum(axis=1, dtype=np.int64)
+        for member in RequestStatus
+        if member is not RequestStatus.NOT_ARRIVED
+    }
+
+
+def ratio(part: NDArray[Any], whole: NDArray[Any]) -> NDArray[np.float64]:
+    """Return part / whole, NaN where the whole is zero."""
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.where(whole > 0, part / whole, np.nan)
+
+
+def mask_failed(values: dict[str, NDArray[Any]], status: NDArray[np.int8]) -> None:
+    """Blank every number of the cells that are not ``ok``, in place."""
+    failed = status != Status.OK
+    if failed.any():
+        for name, array in values.items():
+            variable = VARIABLES[name]
+            array[failed] = "" if variable.dtype == "str" else variable.missing

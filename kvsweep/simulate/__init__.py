@@ -1,0 +1,101 @@
+"""The seam between scenarios and engines: scenarios and seeds in, named numbers per cell out.
+
+Which engine runs a scenario is decided by its rules: the compiled kernel (``vllm``) or the replica
+of the reference simulator (``blis``). Cells are independent: how they are batched changes nothing.
+"""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .._jit import source_hash
+from ..config import Scenario
+from ..metrics import CELL_VARIABLES, NO_COUNT, REQUEST_VARIABLES, VARIABLES, Variable, mask_failed
+from ..policies import Status
+from .kernel_cells import run_kernel_cells, warm_up
+from .lists import RequestLists
+
+__all__ = ["simulate_batch", "source_hash", "warm_up"]
+
+
+def simulate_batch(
+    variants: Sequence[Scenario],
+    seeds: Sequence[int],
+    *,
+    entropy: int,
+    policies: Sequence[str | None],
+    base_dir: Path | None,
+    keep_requests: bool = False,
+) -> dict[str, NDArray[Any]]:
+    """Simulate every variant with every seed.
+
+    Parameters
+    ----------
+    variants : sequence of Scenario
+        Scenarios that may differ in anything.
+    seeds : sequence of int
+        Seeds of the request lists: equal seeds give equal requests to variants of one workload.
+    entropy : int
+        Entropy of all random streams.
+    policies : sequence of str or None
+        Policy name of each variant, for ``{policy}`` in the path of a trace.
+    base_dir : Path or None
+        Folder that paths of traces are relative to.
+    keep_requests : bool
+        Return the per-request variables too.
+
+    Returns
+    -------
+    dict of str to array (len(variants), len(seeds), ...)
+        Every variable of `kvsweep.metrics`, further dimensions as its ``dims`` say, and
+        ``status`` (int8 codes of `policies.Status`) and ``status_detail`` (str).
+
+    Raises
+    ------
+    InputError
+        If a trace cannot be read.
+    """
+    lists = RequestLists(entropy, base_dir)
+    lists.load(variants, seeds, policies)
+    shape = (len(variants), len(seeds))
+    sizes = {
+        "quantile": 4,
+        "instance": max(item.cluster.instances for item in variants),
+        "request": max(lists.sizes()),
+    }
+    wanted = (*CELL_VARIABLES, *REQUEST_VARIABLES) if keep_requests else CELL_VARIABLES
+    results = {item.name: _blank(item, shape, sizes) for item in wanted}
+    results["status"] = np.full(shape, Status.PENDING, np.int8)
+    results["status_detail"] = np.full(shape, "", object)
+    for rules in ("vllm", "blis"):
+        chosen = [v for v, item in enumerate(variants) if item.engine.rules == rules]
+        if chosen:
+            run = _engine(rules)
+            found = run([variants[v] for v in chosen], chosen, len(seeds), lists, keep_requests)
+            for name, values in found.items():
+                place = (np.array(chosen), slice(None), *(slice(n) for n in values.shape[2:]))
+                results[name][place] = values
+    measures = {name: results[name] for name in results if name in VARIABLES}
+    mask_failed(measures, results["status"])
+    return results
+
+
+def _engine(rules: str) -> Callable[..., dict[str, NDArray[Any]]]:
+    """Return what runs the cells of a rule book; the replica is loaded only where it is used."""
+    if rules == "vllm":
+        return run_kernel_cells
+    from .replica_cells import run_replica_cells
+
+    return run_replica_cells
+
+
+def _blank(variable: Variable, shape: tuple[int, int], sizes: dict[str, int]) -> NDArray[Any]:
+    """Return an array of a variable's missing value."""
+    full = shape + tuple(sizes[dim] for dim in variable.dims)
+    if variable.dtype == "str":
+        return np.full(full, "", object)
+    missing = np.nan if variable.dtype == "float64" else NO_COUNT
+    return np.full(full, missing, variable.dtype)

@@ -1,0 +1,182 @@
+"""From scenarios and requests to the arrays that the kernel reads, and the memory it works in."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..config import Scenario
+from ..policies import Admission, Priority, RequestStatus, Routing, Scheduler
+from ..records import (
+    BLOCK,
+    EVENT,
+    INSTANCE,
+    LANE,
+    NONE,
+    PROGRESS,
+    REQUEST,
+    STEP,
+    TALLY,
+    Inputs,
+    Outputs,
+    Workspace,
+)
+from ..workload.blocks import BlockKeys
+from ..workload.requests import Requests
+
+SLO_PRIORITY = {"critical": 0, "standard": 5, "batch": 10, "background": 15}
+"""Priority of a class under ``engine.priority = "slo-class"``; unknown or missing class: 5."""
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """One request list as the kernel reads it.
+
+    Attributes
+    ----------
+    requests : Requests
+        The request list.
+    records : REQUEST (n,)
+        The same as kernel records; ``key_lo`` counts from the list's own first key slot.
+    keys : int32 (slots,)
+        Content key per (request, full block).
+    n_keys : int
+        Number of distinct keys.
+    """
+
+    requests: Requests
+    records: NDArray
+    keys: NDArray[np.int32]
+    n_keys: int
+
+
+def prepare(requests: Requests, resolved: BlockKeys) -> Prepared:
+    """Make the kernel's records of a request list with its block keys."""
+    records = np.zeros(len(requests), REQUEST)
+    records["arrival"] = requests.arrival_us
+    records["key_lo"] = resolved.offsets[:-1]
+    records["prompt"] = requests.prompt_tokens
+    records["output"] = requests.output_tokens
+    records["reusable"] = resolved.reusable
+    records["shared"] = resolved.shared
+    by_name = [SLO_PRIORITY.get(name, 5) for name in requests.slo_names] + [5]
+    by_class = np.array(by_name)[requests.slo_class]
+    records["priority"] = np.where(requests.has_priority, requests.priority, 0)
+    records["class_priority"] = np.where(requests.has_priority, requests.priority, by_class)
+    return Prepared(requests, records, resolved.keys, int(resolved.n_keys))
+
+
+def lane_record(scenario: Scenario) -> NDArray:
+    """Return the LANE record of a scenario, without its request list."""
+    engine, cache, cluster = scenario.engine, scenario.cache, scenario.cluster
+    lane = np.zeros((), LANE)
+    alpha, beta = scenario.latency.alpha, scenario.latency.beta
+    lane["alpha0"], lane["alpha1"], lane["alpha2"] = alpha[:3]
+    lane["beta0"], lane["beta1"], lane["beta2"] = beta[:3]
+    lane["admission_latency"] = cluster.admission_latency_us
+    lane["routing_latency"] = cluster.routing_latency_us
+    lane["warmup"] = scenario.workload.warmup if scenario.workload else 0
+    lane["instances"] = cluster.instances
+    lane["gpu_blocks"] = cache.gpu_blocks
+    lane["block_size"] = cache.block_size
+    lane["max_num_seqs"] = engine.max_num_seqs
+    lane["max_tokens"] = engine.max_num_batched_tokens
+    lane["long_prefill"] = engine.long_prefill_token_threshold
+    # vLLM: int(watermark * num_gpu_blocks), which counts the null block too.
+    lane["watermark"] = int(engine.watermark * (cache.gpu_blocks + 1))
+    lane["routing"] = Routing.from_name(cluster.routing)
+    lane["scheduler"] = Scheduler.from_name(engine.scheduler)
+    lane["admission"] = Admission.from_name(cluster.admission)
+    lane["priority"] = Priority.from_name(engine.priority)
+    lane["prefix_caching"] = engine.enable_prefix_caching
+    lane["chunked_prefill"] = engine.enable_chunked_prefill
+    lane["reserve_full_prompt"] = engine.reserve_full_prompt
+    return lane
+
+
+def step_limit(prepared: Prepared) -> int:
+    """Return a number of steps that no lane of this request list can need.
+
+    Every step computes at least one token of the oldest request that is not yet finished, so the
+    known tokens of all requests bound the steps; twice that leaves room for none to be cut off.
+    """
+    tokens = int(prepared.records["prompt"].sum(dtype=np.int64))
+    return 2 * (tokens + int(prepared.records["output"].sum(dtype=np.int64))) + 1000
+
+
+def build_inputs(
+    scenarios: Sequence[Scenario], lists: Sequence[Prepared], which: NDArray[np.int64]
+) -> Inputs:
+    """Lay out a batch of lanes: every scenario with every one of its request lists.
+
+    Parameters
+    ----------
+    scenarios : sequence of Scenario
+        The variants.
+    lists : sequence of Prepared
+        Distinct request lists.
+    which : int64 (n_seeds, n_variants)
+        Request list of each lane; lane ``s * n_variants + v`` runs variant ``v``, so that lanes
+        of one request list are neighbours and find it in the processor's cache.
+    """
+    sizes = np.array([len(item.records) for item in lists])
+    key_sizes = np.array([len(item.keys) for item in lists])
+    request_lo = np.concatenate([[0], np.cumsum(sizes)])
+    key_lo = np.concatenate([[0], np.cumsum(key_sizes)])
+    requests = np.concatenate([item.records for item in lists])
+    requests["key_lo"] += np.repeat(key_lo[:-1], sizes)
+    lanes = np.tile(np.array([lane_record(item) for item in scenarios], LANE), len(which))
+    chosen = which.ravel()
+    lanes["request_lo"] = request_lo[chosen]
+    lanes["requests"] = sizes[chosen]
+    lanes["n_keys"] = np.array([item.n_keys for item in lists])[chosen]
+    lanes["step_limit"] = np.array([step_limit(item) for item in lists])[chosen]
+    lanes["out_lo"] = np.concatenate([[0], np.cumsum(sizes[chosen])[:-1]])
+    return Inputs(requests, np.concatenate([item.keys for item in lists]), lanes)
+
+
+def allocate_workspace(inputs: Inputs, itl_entries: int) -> Workspace:
+    """Allocate memory for the largest lane; untouched pages of it cost nothing."""
+    lanes = inputs.lanes
+    count = lanes["instances"].astype(np.int64)
+    seats = np.minimum(lanes["max_num_seqs"], lanes["requests"]) * count
+    return Workspace(
+        progress=np.empty(lanes["requests"].max(), PROGRESS),
+        instances=np.zeros(count.max(), INSTANCE),
+        blocks=np.empty((count * lanes["gpu_blocks"]).max(), BLOCK),
+        table=np.empty(len(inputs.keys), np.int32),
+        prefix=np.empty(max(1, int((count * lanes["n_keys"]).max())), np.int32),
+        running=np.empty(seats.max(), np.int32),
+        due=np.empty(seats.max(), np.int64),
+        phases=np.empty((count * lanes["block_size"]).max(), np.int32),
+        heap=np.empty((count * lanes["requests"]).max(), np.int32),
+        itl_time=np.empty(itl_entries, np.int64),
+        itl_weight=np.empty(itl_entries, np.int64),
+        itl_order=np.empty(itl_entries, np.int64),
+        itl_plain=np.empty(int(lanes["max_num_seqs"].max()) + 1, np.int64),
+    )
+
+
+def allocate_outputs(
+    inputs: Inputs, *, keep_requests: bool = False, steps: int = 0, events: int = 0
+) -> Outputs:
+    """Allocate the results of a batch; `steps` and `events` are the room of the logs."""
+    lanes = inputs.lanes
+    slots = int(lanes["requests"].sum(dtype=np.int64))
+    return Outputs(
+        tallies=np.zeros(len(lanes), TALLY),
+        peak_blocks=np.full((len(lanes), lanes["instances"].max()), NONE, np.int32),
+        ttft=np.empty(slots, np.int64),
+        e2e=np.empty(slots, np.int64),
+        delay=np.empty(slots, np.int64),
+        preemptions=np.empty(slots, np.int32),
+        request_status=np.full(slots, RequestStatus.QUEUED, np.int8),
+        progress=np.empty(slots if keep_requests else 0, PROGRESS),
+        steps=np.empty(steps, STEP),
+        events=np.empty(events, EVENT),
+    )
+
+
+EMPTY = Inputs(np.zeros(1, REQUEST), np.zeros(1, np.int32), np.zeros(1, LANE))
+"""Inputs of the kernel's types whose lanes are not meant to run: for compiling."""

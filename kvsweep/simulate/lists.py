@@ -1,0 +1,71 @@
+"""Request lists of a batch: each is made once, and its block keys once per block size."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from ..config import Scenario
+from ..workload.blocks import resolve_blocks
+from ..workload.generate import requests_for
+from ..workload.requests import Requests
+from .lanes import Prepared, prepare
+
+
+class RequestLists:
+    """The request lists that the cells of a batch need.
+
+    Requests depend on the workload, the seed and, for a trace, on the policy in its path; never on
+    anything else of the scenario. So cells that differ in the rest are paired samples.
+
+    Parameters
+    ----------
+    entropy : int
+        Entropy of all random streams.
+    base_dir : Path or None
+        Folder that paths of traces are relative to.
+    """
+
+    def __init__(self, entropy: int, base_dir: Path | None) -> None:
+        self._entropy = entropy
+        self._base_dir = base_dir
+        self._lists: dict[tuple[str, int], Requests] = {}
+        self._prepared: dict[tuple[str, int, int], Prepared] = {}
+        self._names: list[str] = []
+        self._seeds: tuple[int, ...] = ()
+
+    def load(
+        self, variants: Sequence[Scenario], seeds: Sequence[int], policies: Sequence[str | None]
+    ) -> None:
+        """Make the request list of every variant and seed."""
+        self._seeds = tuple(int(seed) for seed in seeds)
+        for scenario, policy in zip(variants, policies, strict=True):
+            workload = scenario.workload
+            assert workload is not None  # a sweep's scenario has one, by its schema
+            name = workload.model_dump_json()
+            if workload.trace and "{policy}" in workload.trace:
+                name += f" {policy}"
+            self._names.append(name)
+            for seed in self._seeds:
+                if (name, seed) not in self._lists:
+                    self._lists[name, seed] = requests_for(
+                        workload, seed, self._entropy, policy=policy, base_dir=self._base_dir
+                    )
+
+    def sizes(self) -> Iterator[int]:
+        """Yield the lengths of the request lists."""
+        return map(len, self._lists.values())
+
+    def requests(self, variant: int, seed: int) -> Requests:
+        """Return the requests of the variant and the seed at these positions."""
+        return self._lists[self._names[variant], self._seeds[seed]]
+
+    def key(self, variant: int, seed: int, block_size: int) -> tuple[str, int, int]:
+        """Return what identifies the list as the kernel sees it."""
+        return self._names[variant], self._seeds[seed], block_size
+
+    def prepared(self, key: tuple[str, int, int]) -> Prepared:
+        """Return a list with its block keys, by `key`."""
+        if key not in self._prepared:
+            name, seed, block_size = key
+            requests = self._lists[name, seed]
+            self._prepared[key] = prepare(requests, resolve_blocks(requests, block_size))
+        return self._prepared[key]
