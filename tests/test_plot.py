@@ -169,7 +169,7 @@ def test_curves_are_labelled_at_their_ends():
     figure = plot.plot_curve(ds, ["preemption_rate", "ttft_p99_ms"], "gpu_blocks")
     texts = check_layout(figure)
     assert texts.count("round-robin") == 2
-    assert "99th percentile of time to first token (ms)" in texts
+    assert "99th percentile of time to first token seen by\nthe client (ms)" in texts
 
 
 def test_a_curve_needs_its_axis_and_room():
@@ -185,7 +185,8 @@ def test_a_heatmap_shows_means_over_seeds_in_panels():
     ds = at_rates(h8(4), [500.0, 2000.0])
     figure = plot.plot_heatmap(ds, "preemption_rate", "gpu_blocks", "rate")
     texts = check_layout(figure)
-    assert {"policy: round-robin", "policy: least-loaded"} <= set(texts)
+    rate = "preemptions per completed request"
+    assert {f"{rate}\npolicy: round-robin", f"{rate}\npolicy: least-loaded"} <= set(texts)
     (image,) = figure.axes[0].images
     expected = ds["preemption_rate"].isel(policy=0).mean("seed").transpose("rate", "gpu_blocks")
     np.testing.assert_allclose(image.get_array(), expected)

@@ -57,11 +57,9 @@ def plot_heatmap(ds: xr.Dataset, metric: str, x: str, y: str) -> Figure:
         norm = _norm(mean.values)
         for i, panel in enumerate(axes):
             image = _draw(panel, mean.isel({rest[0]: i}) if rest else mean, norm)
-            if rest:
-                value = mean[rest[0]].values[i]
-                panel.set_title(f"{rest[0]}: {value}", loc="left", fontsize=7.5)
+            name = f"\n{rest[0]}: {mean[rest[0]].values[i]}" if rest else ""
+            panel.set_title(f"{style.axis_label(array)}{name}", loc="left", fontsize=7.5)
         bar = figure.colorbar(image, ax=list(axes), shrink=0.9, pad=0.02, aspect=25)
-        bar.set_label(style.axis_label(array))
         bar.outline.set_visible(False)
     return figure
 

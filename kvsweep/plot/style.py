@@ -29,6 +29,8 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#0
 # Colour is never the only difference: lines that lie on each other stay both visible.
 DASHES: tuple[Any, ...] = ("-", (0, (4, 1.6)), (0, (1, 1.2)), (0, (6, 1.5, 1, 1.5)))
 
+LABEL_CHARACTERS = 48  # of a line of an axis label
+
 INK = "#222222"
 FAINT_INK = "#6b6b6b"
 GRID = "#e4e4e4"
@@ -157,9 +159,10 @@ def axis_label(array: xr.DataArray) -> str:
 
 
 def with_unit(name: str, units: str) -> str:
-    """Write a name with its unit, as `axis_label` does."""
+    """Write a name with its unit, as `axis_label` does, in lines that fit beside one panel."""
     said = len(units) > 2 and any(word.startswith(units) for word in name.split())
-    return name if units in ("1", "") or said else f"{name} ({units})"
+    text = name if units in ("1", "") or said else f"{name} ({units})"
+    return textwrap.fill(text, LABEL_CHARACTERS)
 
 
 def group_thousands(axis: Axes, which: str) -> None:

@@ -47,7 +47,7 @@ def h8(seeds=100, blocks=H8_BLOCKS):
     levels = [0.5, 0.9, 0.95, 0.99]
     quantile = xr.DataArray(levels, dims="quantile", coords={"quantile": levels})
     ds["ttft_ms"] = (ttft * (1.0 + quantile)).assign_attrs(
-        units="ms", long_name="time to first token"
+        units="ms", long_name="quantile of time to first token seen by the client"
     )
     ds["throughput_rps"] = (120.0 - 40.0 * ds["preemption_rate"]).assign_attrs(
         units="request/s", long_name="completed requests per second"
