@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections import Counter
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from kvsweep.errors import InputError, did_you_mean
 
@@ -96,11 +98,13 @@ def missing(ds: xr.Dataset, array: xr.DataArray) -> dict[str, int]:
         count = int(absent.sum())
         return {"no value": count} if count else {}
     status = ds["status"].broadcast_like(array).transpose(*array.dims).values
-    kinds, counts = np.unique(status[absent].astype(str), return_counts=True)
-    return {
-        "no value" if kind == "ok" else str(kind): int(n)
-        for kind, n in zip(kinds, counts, strict=True)
-    }
+    counts = count_names(status[absent])
+    return {"no value" if kind == "ok" else kind: n for kind, n in counts.items()}
+
+
+def count_names(values: NDArray[Any]) -> dict[str, int]:
+    """Count equal names in an array of strings, in alphabetical order."""
+    return dict(sorted(Counter(map(str, values.ravel().tolist())).items()))
 
 
 def _per_cell(ds: xr.Dataset, array: xr.DataArray) -> bool:

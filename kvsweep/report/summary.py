@@ -38,7 +38,7 @@ def summary(ds: xr.Dataset) -> dict[str, Any]:
         "question": ds.attrs.get("question", ""),
         "axes": [_axis_summary(ds, name) for name in swept],
         "cells": int(np.prod([ds.sizes[name] for name in swept], dtype=np.int64)),
-        "status": _status_counts(ds),
+        "status": variables.count_names(ds["status"].values) if "status" in ds else {},
         "main_axis": main,
         "headlines": [] if main is None else _headlines(ds, main),
     }
@@ -62,14 +62,6 @@ def _main_axis(ds: xr.Dataset, swept: list[str]) -> str | None:
 def _axis_summary(ds: xr.Dataset, name: str) -> dict[str, Any]:
     values = ds[name].values
     return {"name": name, "units": str(ds[name].attrs.get("units", "")), "values": values}
-
-
-def _status_counts(ds: xr.Dataset) -> dict[str, int]:
-    """Count cells by status, in alphabetical order; empty without a status."""
-    if "status" not in ds:
-        return {}
-    kinds, counts = np.unique(ds["status"].values.astype(str), return_counts=True)
-    return {str(kind): int(count) for kind, count in zip(kinds, counts, strict=True)}
 
 
 def _headlines(ds: xr.Dataset, main: str) -> list[dict[str, Any]]:

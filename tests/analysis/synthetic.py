@@ -3,6 +3,9 @@
 import numpy as np
 import xarray as xr
 
+# How names come out of a store.
+NAMES = np.dtypes.StringDType()
+
 H8_BLOCKS = np.r_[1000:2601:25, 3000, 5000]
 
 
@@ -12,7 +15,7 @@ def dataset(values, *, policies=None, blocks, seeds=None, name="preemption_rate"
     for dim, coord in (("policy", policies), ("gpu_blocks", blocks), ("seed", seeds)):
         if coord is not None:
             dims.append(dim)
-            coords[dim] = list(coord)
+            coords[dim] = np.asarray(coord, dtype=NAMES if dim == "policy" else None)
     array = xr.DataArray(np.asarray(values, dtype=float), dims=dims, coords=coords)
     array.attrs.update(units="1", long_name="preemptions per completed request")
     ds = xr.Dataset({name: array, **others})
@@ -22,7 +25,7 @@ def dataset(values, *, policies=None, blocks, seeds=None, name="preemption_rate"
 
 def status(ds, **where):
     """Return an all-``ok`` status, `where` giving coordinate selections of other statuses."""
-    out = xr.full_like(ds["preemption_rate"], "ok", dtype=object)
+    out = xr.full_like(ds["preemption_rate"], "ok", dtype=object).astype(NAMES)
     for kind, selection in where.items():
         out.loc[selection] = kind
     return out
