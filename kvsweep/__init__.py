@@ -1,3 +1,52 @@
-"""kvsweep: sweep simulations of paged KV caches in LLM serving and find the preemption cliff."""
+"""kvsweep: sweep simulations of paged KV caches in LLM serving and find the preemption cliff.
+
+Names are imported on first use, so that ``import kvsweep`` and ``kvsweep --help`` load nothing
+heavy.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from kvsweep.analysis.cliff import find_cliff as find_cliff
+    from kvsweep.analysis.pareto import pareto_front as pareto_front
+    from kvsweep.config import load_sweep as load_sweep
+    from kvsweep.errors import InputError as InputError
+    from kvsweep.replay import replay as replay
+    from kvsweep.store import open_results as open_results
+    from kvsweep.sweep import run as run
 
 __version__ = "0.1.0"
+
+_HOMES = {
+    "InputError": "kvsweep.errors",
+    "find_cliff": "kvsweep.analysis.cliff",
+    "load_sweep": "kvsweep.config",
+    "open_results": "kvsweep.store",
+    "pareto_front": "kvsweep.analysis.pareto",
+    "replay": "kvsweep.replay",
+    "run": "kvsweep.sweep",
+}
+
+__all__ = [
+    "InputError",
+    "find_cliff",
+    "load_sweep",
+    "open_results",
+    "pareto_front",
+    "replay",
+    "run",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name from its home module."""
+    if name not in _HOMES:
+        raise AttributeError(f"module 'kvsweep' has no attribute {name!r}")
+    value = getattr(import_module(_HOMES[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOMES})

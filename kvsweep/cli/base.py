@@ -1,0 +1,56 @@
+"""What the commands share: examples in their help, suggestions, errors, JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+from kvsweep.errors import did_you_mean
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+
+
+class Command(click.Command):
+    """A command whose help ends with examples, line by line as given."""
+
+    def __init__(self, *args: Any, examples: Sequence[str] = (), **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.examples = examples
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the examples."""
+        with formatter.section("Examples"):
+            for example in self.examples:
+                formatter.write(f"  {example}\n")
+
+
+class Group(click.Group):
+    """A group of commands that suggests the command a misspelt word may stand for."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command of the first word."""
+        known = self.list_commands(ctx)
+        if args and args[0] not in known:
+            hint = did_you_mean(args[0], known) or f"; one of: {', '.join(known)}"
+            ctx.fail(f"no command {args[0]!r}{hint}")
+        return super().resolve_command(ctx, args)
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the commands in the order in which one meets them."""
+        return list(self.commands)
+
+
+def fail(where: str, message: str) -> int:
+    """Print a one-line error and return the exit code of bad usage and bad input."""
+    click.echo(f"{where}: {' '.join(message.split())}", err=True)
+    return 2
+
+
+def print_json(value: dict[str, Any]) -> None:
+    """Print `value` as JSON, the only thing on stdout."""
+    click.echo(json.dumps(value, indent=2, allow_nan=False))

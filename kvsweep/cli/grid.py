@@ -1,0 +1,182 @@
+"""``kvsweep grid``: run a sweep, then analyse and draw what it is for."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kvsweep.cli.base import Command, json_option, print_json
+from kvsweep.cli.progress import Display, span
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+    from kvsweep.analysis.cliff_records import Cliff
+    from kvsweep.config import Sweep
+
+# Cells that did not complete are named one by one up to this number.
+NAMED = 10
+
+
+@click.command(
+    cls=Command,
+    examples=(
+        "kvsweep grid sweeps/h8.toml",
+        "kvsweep grid sweeps/h8.toml --seeds 10 --out results/quick.zarr",
+        "kvsweep grid sweeps/h8.toml --set engine.max_num_seqs=64 --out results/h8-64.zarr",
+        "kvsweep grid sweeps/h8.toml --dry-run",
+        "kvsweep grid sweeps/h8.toml --scheduler tcp://10.0.0.1:8786",
+    ),
+)
+@click.argument("file", metavar="SWEEP.toml", type=click.Path(path_type=Path))
+@click.option("--out", type=click.Path(path_type=Path), help="Store [results/<SWEEP>.zarr].")
+@click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="Change a key.")
+@click.option("--seeds", type=int, metavar="N", help="Use the seeds 0 to N-1.")
+@click.option("--dry-run", is_flag=True, help="Print the size of the sweep and write nothing.")
+@click.option("--overwrite", is_flag=True, help="Start again instead of continuing the store.")
+@click.option("--workers", type=int, metavar="N", help="Threads or processes [all processors].")
+@click.option("--processes", is_flag=True, help="Use local processes instead of threads.")
+@click.option("--scheduler", metavar="ADDRESS", help="Use a running Dask scheduler.")
+@click.option("--requests", is_flag=True, help="Store the times of every request too.")
+@json_option
+def grid(
+    file: Path,
+    out: Path | None,
+    settings: tuple[str, ...],
+    seeds: int | None,
+    dry_run: bool,
+    requests: bool,
+    as_json: bool,
+    **options: Any,
+) -> int:
+    """Run a sweep: simulate every cell of its grid into a store.
+
+    A store that an earlier run left half done is continued. At the end the cliff that the sweep
+    asks for is printed, stored, and drawn beside the store.
+    """
+    from kvsweep.config import load_sweep
+    from kvsweep.store import default_path
+
+    sweep = load_sweep(file, settings, seeds=seeds)
+    path = out or default_path(sweep)
+    options["keep_requests"] = requests
+    if dry_run:
+        _print_size(_size(sweep, path, options), as_json)
+        return 0
+    ds = _run(sweep, path, options)
+    cliff = _analyse(sweep, path, ds)
+    result = _outcome(path, ds)
+    if cliff:
+        result |= {"cliff": cliff.to_dict(), "figure": str(_draw(path, ds, cliff))}
+    if as_json:
+        print_json(result)
+    else:
+        _print_outcome(result, cliff)
+    return 1 if result["incomplete"] else 0
+
+
+def _size(sweep: Sweep, path: Path, options: dict[str, Any]) -> dict[str, Any]:
+    """Return what a run would take: cells, simulations still to do, bytes, seconds."""
+    from kvsweep.grid import bytes_per_cell, plan
+    from kvsweep.store import pending
+
+    keep = options["keep_requests"]
+    cells = plan(sweep, keep_requests=keep)
+    todo = cells.tasks
+    if path.exists() and not options["overwrite"]:
+        todo = tuple(pending(path, sweep, cells, keep_requests=keep))
+    simulations = sum(map(cells.size, todo))
+    workers = options["workers"] or os.cpu_count() or 1
+    return {
+        "store": str(path),
+        "dims": dict(zip(cells.dims, cells.shape, strict=True)),
+        "cells": cells.cells,
+        "simulations": simulations,
+        "tasks": len(todo),
+        "bytes": cells.cells * bytes_per_cell(cells.extra_sizes),
+        "workers": workers,
+        "seconds": cells.seconds * simulations / cells.cells / min(workers, max(1, len(todo))),
+    }
+
+
+def _print_size(size: dict[str, Any], as_json: bool) -> None:
+    if as_json:
+        print_json(size)
+        return
+    dims = " x ".join(f"{name} {n:,}" for name, n in size["dims"].items())
+    click.echo(f"store        {size['store']}")
+    click.echo(f"dimensions   {dims}")
+    click.echo(f"cells        {size['cells']:,}")
+    click.echo(f"simulations  {size['simulations']:,} to do, in {size['tasks']:,} tasks")
+    click.echo(f"bytes        {size['bytes']:,} before compression")
+    click.echo(f"time         about {span(size['seconds'])} on {size['workers']} workers")
+
+
+def _run(sweep: Sweep, path: Path, options: dict[str, Any]) -> xr.Dataset:
+    from kvsweep.sweep import run
+
+    try:
+        with Display() as display:
+            return run(sweep, out=path, progress=display, **options)
+    except KeyboardInterrupt:
+        click.echo(f"interrupted; the same command goes on with {path}", err=True)
+        raise
+
+
+def _analyse(sweep: Sweep, path: Path, ds: xr.Dataset) -> Cliff | None:
+    """Find the cliff that the sweep asks for, and store it with the results."""
+    if sweep.cliff is None:
+        return None
+    from kvsweep.analysis.cliff import find_cliff
+    from kvsweep.store import load, update_attributes
+
+    load(ds, sweep.cliff.metric)
+    cliff = find_cliff(ds, **sweep.cliff.model_dump())
+    update_attributes(path, {"cliff": json.dumps(cliff.to_dict(), allow_nan=False)})
+    return cliff
+
+
+def _draw(path: Path, ds: xr.Dataset, cliff: Cliff) -> Path:
+    from kvsweep.plot import plot_cliff, save
+
+    figure = path.with_name(f"{path.stem}-cliff.png")
+    save(plot_cliff(ds, cliff), figure)
+    return figure
+
+
+def _outcome(path: Path, ds: xr.Dataset) -> dict[str, Any]:
+    """Return how many cells ended how, and name those that did not complete."""
+    import numpy as np
+
+    status = ds["status"].values.astype(str)
+    names, counts = np.unique(status, return_counts=True)
+    incomplete = []
+    for at in np.argwhere(status != "ok"):
+        cell = ds[["status", "status_detail"]].isel(dict(zip(ds["status"].dims, at, strict=True)))
+        labels = {str(name): value.values.item() for name, value in cell.coords.items()}
+        detail = str(cell["status_detail"].values)
+        incomplete.append({"cell": labels, "status": str(cell["status"].values), "detail": detail})
+    return {
+        "store": str(path),
+        "cells": status.size,
+        "status": dict(zip(names.tolist(), counts.tolist(), strict=True)),
+        "incomplete": incomplete,
+    }
+
+
+def _print_outcome(result: dict[str, Any], cliff: Cliff | None) -> None:
+    statuses = ", ".join(f"{n:,} {name}" for name, n in result["status"].items())
+    click.echo(f"{result['store']}: {statuses}")
+    for cell in result["incomplete"][:NAMED]:
+        labels = " ".join(f"{name}={value}" for name, value in cell["cell"].items())
+        click.echo(f"  {labels}: {cell['status']} {cell['detail']}".rstrip())
+    if len(result["incomplete"]) > NAMED:
+        click.echo(f"  and {len(result['incomplete']) - NAMED:,} more")
+    if cliff:
+        from kvsweep.report import cliff_text
+
+        click.echo(f"\n{cliff_text(cliff).rstrip()}\n\nfigure: {result['figure']}")

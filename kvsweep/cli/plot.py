@@ -1,0 +1,86 @@
+"""``kvsweep plot``: a figure of a store."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kvsweep.cli.base import Command
+from kvsweep.cli.results import (
+    cliff_of,
+    cliff_options,
+    front_of,
+    objectives_option,
+    read,
+    store_argument,
+)
+from kvsweep.errors import InputError
+
+if TYPE_CHECKING:
+    import xarray as xr
+    from matplotlib.figure import Figure
+
+KINDS = ("cliff", "trend", "curve", "heatmap", "pareto")
+
+
+@click.command(
+    cls=Command,
+    examples=(
+        "kvsweep plot results/h8.zarr",
+        "kvsweep plot results/h8.zarr cliff --threshold 0.01 -o cliff.svg",
+        "kvsweep plot results/h8.zarr curve --metric ttft_p99_ms --along gpu_blocks",
+        "kvsweep plot results/h8.zarr heatmap --metric preemption_rate --along gpu_blocks "
+        "--over policy",
+        "kvsweep plot results/h8-steady.zarr trend --over rate",
+    ),
+)
+@store_argument
+@click.argument("kind", type=click.Choice(KINDS), default="cliff")
+@click.option(
+    "-o",
+    "--out",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="File to write, .png or .svg [<STORE>-<KIND>.png].",
+)
+@click.option("--over", metavar="AXIS", help="Second axis of a heatmap or trend.")
+@objectives_option
+@cliff_options
+def plot(store: Path, kind: str, out: Path | None, **options: Any) -> None:
+    """Draw a figure of a store.
+
+    KIND: cliff (curves and where they cross), trend (the cliff along a second axis, --over), curve
+    (one measure along an axis), heatmap (a measure over two axes), pareto (the front of policies).
+    """
+    from kvsweep.plot import save
+
+    target = out or store.with_name(f"{store.stem}-{kind}.png")
+    save(_draw(read(store), kind, options), target)
+    click.echo(target)
+
+
+def _draw(ds: xr.Dataset, kind: str, options: dict[str, Any]) -> Figure:
+    from kvsweep import plot as figures
+
+    over, objectives = options.pop("over"), options.pop("objectives")
+    if kind == "pareto":
+        return figures.plot_pareto(ds, front_of(ds, objectives))
+    if kind == "curve":
+        metric, along = _needed(options, "metric"), _needed(options, "along")
+        return figures.plot_curve(ds, metric, along)
+    if kind == "heatmap":
+        metric, along = _needed(options, "metric"), _needed(options, "along")
+        return figures.plot_heatmap(ds, metric, along, _needed({"over": over}, "over"))
+    found = cliff_of(ds, options)
+    if kind == "trend":
+        return figures.plot_cliff_trend(ds, found, _needed({"over": over}, "over"))
+    return figures.plot_cliff(ds, found)
+
+
+def _needed(options: dict[str, Any], key: str) -> str:
+    value: str | None = options[key]
+    if value is None:
+        raise InputError(f"--{key}: missing; this kind of figure needs it")
+    return value

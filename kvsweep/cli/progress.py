@@ -1,0 +1,86 @@
+"""Progress of a sweep on stderr: a bar on a terminal, a line now and then elsewhere."""
+
+from __future__ import annotations
+
+import sys
+import time
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+import click
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
+
+# Seconds between two lines where there is no terminal.
+LINE_EVERY = 10.0
+
+
+class Meter:
+    """Speed and time left, from the cells done since the first report."""
+
+    def __init__(self) -> None:
+        self._start: tuple[float, int] | None = None
+
+    def describe(self, done: int, total: int, now: float) -> str:
+        """Return ``9,800 cells/s, 12 s left``; empty before there is a speed."""
+        if self._start is None:
+            self._start = (now, done)
+        seconds, cells = now - self._start[0], done - self._start[1]
+        if not cells or seconds <= 0:
+            return ""
+        speed = cells / seconds
+        return f"{speed:,.{0 if speed >= 10 else 1}f} cells/s, {span((total - done) / speed)} left"
+
+
+class Display:
+    """The progress callback of `kvsweep.run`, a context manager around the run."""
+
+    def __init__(self) -> None:
+        self._meter = Meter()
+        self._bar: Progress | None = None
+        self._last_line = -LINE_EVERY
+
+    def __enter__(self) -> Self:
+        if sys.stderr.isatty():
+            from rich.console import Console
+            from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+            columns = (BarColumn(), MofNCompleteColumn(), TextColumn("cells  {task.fields[speed]}"))
+            self._bar = Progress(*columns, console=Console(stderr=True), transient=True)
+            self._bar.add_task("", total=None, speed="")
+            self._bar.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._bar:
+            self._bar.stop()
+
+    def __call__(self, done: int, total: int) -> None:
+        """Show that `done` of `total` cells are in the store."""
+        now = time.monotonic()
+        speed = self._meter.describe(done, total, now)
+        if self._bar:
+            task = self._bar.task_ids[0]
+            self._bar.update(task, completed=done, total=total, speed=speed)
+        elif speed and (now - self._last_line >= LINE_EVERY or done == total):
+            self._last_line = now
+            click.echo(f"{done:,} of {total:,} cells, {speed}", err=True)
+
+
+def span(seconds: float) -> str:
+    """Return a duration in words: ``0.4 s``, ``12 s``, ``3 min 20 s``, ``2 h 5 min``."""
+    if seconds < 9.95:
+        return f"{seconds:.1f} s"
+    whole = round(seconds)
+    if whole < 120:
+        return f"{whole} s"
+    minutes, rest = divmod(whole, 60)
+    if minutes < 120:
+        return f"{minutes} min {rest} s"
+    return f"{minutes // 60} h {minutes % 60} min"

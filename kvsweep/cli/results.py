@@ -1,0 +1,135 @@
+"""``kvsweep show``, ``cliff`` and ``pareto``: read a store and print."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kvsweep.cli.base import Command, json_option, print_json
+from kvsweep.errors import InputError
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+    from kvsweep.analysis.cliff_records import Cliff
+    from kvsweep.analysis.pareto import Front
+
+store_argument = click.argument("store", metavar="STORE", type=click.Path(path_type=Path))
+objectives_option = click.option(
+    "--objectives", metavar="M:min,M:max,...", help="Measures and their goals [the sweep's]."
+)
+
+
+def cliff_options(command: Any) -> Any:
+    """Add the options of a cliff; what is not given comes from the sweep's own ``[cliff]``."""
+    for option in (
+        click.option("--confidence", type=float, metavar="P", help="Of the intervals [0.95]."),
+        click.option("--threshold", type=float, metavar="X", help="Limit [the sweep's]."),
+        click.option("--along", metavar="AXIS", help="Axis to scan [the sweep's]."),
+        click.option("--metric", metavar="M", help="Measure, as ttft_p99_ms [the sweep's]."),
+    ):
+        command = option(command)
+    return command
+
+
+@click.command(
+    cls=Command,
+    examples=("kvsweep show results/h8.zarr", "kvsweep show results/h8.zarr --json"),
+)
+@store_argument
+@json_option
+def show(store: Path, as_json: bool) -> None:
+    """Summarise a store: axes, status of cells, headline measures."""
+    from kvsweep import report
+
+    ds = read(store)
+    if as_json:
+        print_json(report.summary(ds))
+    else:
+        click.echo(report.summary_text(ds).rstrip())
+
+
+@click.command(
+    cls=Command,
+    examples=(
+        "kvsweep cliff results/h8.zarr",
+        "kvsweep cliff results/h8.zarr --threshold 0.01 --confidence 0.99",
+        "kvsweep cliff results/h8.zarr --metric ttft_p99_ms --along gpu_blocks --threshold 500",
+    ),
+)
+@store_argument
+@cliff_options
+@json_option
+def cliff(store: Path, as_json: bool, **given: Any) -> None:
+    """Find where a measure passes a threshold along an axis, with an interval."""
+    from kvsweep import report
+
+    found = cliff_of(read(store), given)
+    if as_json:
+        print_json(found.to_dict())
+    else:
+        click.echo(report.cliff_text(found).rstrip())
+
+
+@click.command(
+    cls=Command,
+    examples=(
+        "kvsweep pareto results/h8.zarr",
+        "kvsweep pareto results/h8.zarr --objectives e2e_p99_ms:min,throughput_rps:max",
+    ),
+)
+@store_argument
+@objectives_option
+@json_option
+def pareto(store: Path, objectives: str | None, as_json: bool) -> None:
+    """Find the policies that no other policy beats in every objective."""
+    from kvsweep import report
+
+    front = front_of(read(store), objectives)
+    if as_json:
+        print_json(front.to_dict())
+    else:
+        click.echo(report.pareto_text(front).rstrip())
+
+
+def read(store: Path) -> xr.Dataset:
+    """Open a store with everything but the per-request columns in memory."""
+    from kvsweep.store import load, open_results
+
+    return load(open_results(store))
+
+
+def cliff_of(ds: xr.Dataset, given: dict[str, Any]) -> Cliff:
+    """Find the cliff asked for by the options and, where they are silent, by the sweep.
+
+    Raises
+    ------
+    InputError
+        If neither says what to look for.
+    """
+    from kvsweep.analysis.cliff import find_cliff
+
+    asked = {**(_sweep_of(ds).get("cliff") or {})}
+    asked |= {key: value for key, value in given.items() if value is not None}
+    for key in ("metric", "along", "threshold"):
+        if key not in asked:
+            raise InputError(f"--{key}: missing; the sweep of this store has no [cliff]")
+    return find_cliff(ds, **asked)
+
+
+def front_of(ds: xr.Dataset, objectives: str | None) -> Front:
+    """Find the Pareto front for the objectives given, or else those of the sweep."""
+    from kvsweep.analysis.pareto import pareto_front
+
+    if objectives is not None:
+        return pareto_front(ds, objectives.split(","))
+    asked = _sweep_of(ds).get("pareto")
+    return pareto_front(ds, asked["objectives"]) if asked else pareto_front(ds)
+
+
+def _sweep_of(ds: xr.Dataset) -> dict[str, Any]:
+    sweep: dict[str, Any] = json.loads(ds.attrs["sweep"])
+    return sweep

@@ -1,0 +1,263 @@
+"""From a sweep to labelled cells and to the tasks that fill them; nothing is written.
+
+A *variant* is a scenario: one combination of every axis but the seed. A *cell* is a variant with a
+seed: one simulation. A *task* is a block of cells and at the same time one whole chunk of the
+store, so that tasks can be written in any order, and again, without touching each other.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import product
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kvsweep.config.axes import POLICY, SEED
+from kvsweep.errors import did_you_mean
+from kvsweep.metrics import QUANTILES, VARIABLES
+from kvsweep.workload.generate import requests_for
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from kvsweep.config import Axis, Scenario, Sweep, Workload
+
+# Nominal seconds of one simulated request on one core: they size the chunks and make the estimate
+# of a dry run. The kernel's is its H8 figure rounded up; the replica hashes blocks in plain Python.
+SECONDS_PER_REQUEST = {"vllm": 0.5e-6, "blis": 1e-3}
+
+# A chunk is a 64th of the sweep, so that many workers share the work evenly, within limits: under
+# 0.1 s the fixed cost of a task and of its files (about 40 ms) shows; over 1 s progress stutters
+# and a killed run loses more. 16 MiB bounds what a worker sends and what the client holds.
+CHUNKS_WANTED = 64
+CHUNK_SECONDS = (0.1, 1.0)
+CHUNK_BYTES = 16 * 2**20
+
+
+@dataclass(frozen=True)
+class Task:
+    """A block of cells that is one whole chunk of the store.
+
+    Attributes
+    ----------
+    index : int
+        Position in `Plan.tasks`.
+    region : tuple of slice
+        The cells, one slice per dimension of the grid, aligned with the chunks.
+    """
+
+    index: int
+    region: tuple[slice, ...]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The cells of a sweep and their division into tasks.
+
+    Attributes
+    ----------
+    axes : tuple of Axis
+        Axes in dimension order, the seeds among them if the sweep has such an axis.
+    variants : tuple of Scenario
+        All combinations of the axes but the seed, the last axis fastest.
+    policies : tuple of str or None
+        The policy name of each variant, None if the sweep has no such axis.
+    seeds : tuple of int
+        The seeds of every variant; ``(0,)`` without a dimension if the sweep has no seed axis.
+    chunks : tuple of int
+        Cells of one chunk along each dimension. They follow from the sweep alone, never from
+        workers or measured speed: equal sweeps give equal stores.
+    extra_sizes : dict of str to int
+        Lengths of the dimensions that variables have beyond the grid's own.
+    seconds : float
+        Estimated processor seconds of the whole sweep, from nominal costs.
+    """
+
+    axes: tuple[Axis, ...]
+    variants: tuple[Scenario, ...]
+    policies: tuple[str | None, ...]
+    seeds: tuple[int, ...]
+    chunks: tuple[int, ...]
+    extra_sizes: dict[str, int]
+    seconds: float
+
+    @property
+    def dims(self) -> tuple[str, ...]:
+        """Names of the dimensions, in grid order."""
+        return tuple(axis.name for axis in self.axes)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Number of values along each dimension."""
+        return tuple(len(axis.values) for axis in self.axes)
+
+    @property
+    def cells(self) -> int:
+        """Number of cells, which is the number of simulations."""
+        return math.prod(self.shape)
+
+    @cached_property
+    def tasks(self) -> tuple[Task, ...]:
+        """All tasks, the last dimension fastest."""
+        pieces = [_pieces(n, step) for n, step in zip(self.shape, self.chunks, strict=True)]
+        return tuple(Task(i, region) for i, region in enumerate(product(*pieces)))
+
+    def block_shape(self, task: Task) -> tuple[int, ...]:
+        """Return the number of cells of `task` along each dimension."""
+        return tuple(cut.stop - cut.start for cut in task.region)
+
+    def size(self, task: Task) -> int:
+        """Return the number of cells of `task`."""
+        return math.prod(self.block_shape(task))
+
+    def variant_indices(self, task: Task) -> NDArray[np.intp]:
+        """Return the positions in `variants` of the scenarios of `task`, in block order."""
+        shape = [n for n, axis in zip(self.shape, self.axes, strict=True) if axis.name != SEED]
+        cuts = [c for c, axis in zip(task.region, self.axes, strict=True) if axis.name != SEED]
+        positions = np.arange(len(self.variants)).reshape(shape)
+        return positions[tuple(cuts)].ravel()
+
+    def seeds_of(self, task: Task) -> tuple[int, ...]:
+        """Return the seeds of `task`."""
+        if SEED not in self.dims:
+            return self.seeds
+        return self.seeds[task.region[self.dims.index(SEED)]]
+
+    def arrange(self, task: Task, values: NDArray[Any]) -> NDArray[Any]:
+        """Give results of `task`, shape (variants, seeds, ...), the dimensions of the grid."""
+        extra = values.shape[2:]
+        if SEED not in self.dims:
+            return values.reshape(*self.block_shape(task), *extra)
+        at = self.dims.index(SEED)
+        others = [n for i, n in enumerate(self.block_shape(task)) if i != at]
+        values = values.reshape(*others, values.shape[1], *extra)
+        return np.moveaxis(values, len(others), at)
+
+    def labels(self, cell: Sequence[int]) -> str:
+        """Return the cell at position `cell` in words: ``policy=least-loaded gpu_blocks=1000``."""
+        pairs = zip(self.axes, cell, strict=True)
+        return " ".join(f"{axis.name}={axis.values[i]}" for axis, i in pairs)
+
+
+def plan(sweep: Sweep, *, keep_requests: bool = False) -> Plan:
+    """Lay out the cells of `sweep`; every scenario is built, and so checked, here.
+
+    Parameters
+    ----------
+    sweep : Sweep
+        The sweep.
+    keep_requests : bool
+        Per-request columns are stored too, which makes for smaller chunks.
+
+    Raises
+    ------
+    InputError
+        If a combination of axis values is no valid scenario, a trace cannot be read, or there is
+        no measure that the sweep's analysis asks for.
+    """
+    _check_analysis(sweep)
+    axes = sweep.axes
+    others = [axis for axis in axes if axis.name != SEED]
+    seeds = next((axis.values for axis in axes if axis.name == SEED), (0,))
+    combinations = product(*(axis.values for axis in others))
+    points = [dict(zip([a.name for a in others], c, strict=True)) for c in combinations]
+    variants = tuple(sweep.scenario(point) for point in points)
+    policies = tuple(point.get(POLICY) for point in points)
+    lengths = _request_counts(sweep, variants, policies, seeds)
+    sizes = {"quantile": len(QUANTILES), "instance": max(v.cluster.instances for v in variants)}
+    if keep_requests:
+        sizes["request"] = max(lengths)
+    seconds = tuple(map(_nominal_seconds, variants, lengths))
+    chunks = _chunk_shape(axes, sum(seconds) / len(seconds), bytes_per_cell(sizes))
+    return Plan(axes, variants, policies, seeds, chunks, sizes, len(seeds) * sum(seconds))
+
+
+def bytes_per_cell(sizes: Mapping[str, int]) -> int:
+    """Return the size of one cell in memory, if further dimensions have the lengths `sizes`."""
+    chosen = (v for v in VARIABLES.values() if set(v.dims) <= set(sizes))
+    return sum(8 * math.prod(sizes[d] for d in v.dims) for v in chosen)
+
+
+def quantile_names(variable: str) -> list[str]:
+    """Return the names of the quantiles of `variable`: ``ttft_p50_ms``, ... of ``ttft_ms``."""
+    stem, _, unit = variable.rpartition("_")
+    return [f"{stem}_p{100 * quantile:g}_{unit}" for quantile in QUANTILES]
+
+
+def _check_analysis(sweep: Sweep) -> None:
+    """Refuse unknown measures before anything is simulated."""
+    asked: dict[tuple[str | int, ...], str] = {}
+    if sweep.cliff:
+        asked["cliff", "metric"] = sweep.cliff.metric
+    for i, objective in enumerate(sweep.pareto.objectives if sweep.pareto else ()):
+        asked["pareto", "objectives", i] = objective.partition(":")[0]
+    known = list(VARIABLES)
+    for name, variable in VARIABLES.items():
+        known += quantile_names(name) if "quantile" in variable.dims else []
+    for key, metric in asked.items():
+        if metric not in known:
+            hint = did_you_mean(metric, known) or f"; one of: {', '.join(known)}"
+            raise sweep.source.error(key, f"unknown measure {metric!r}{hint}")
+
+
+def _request_counts(
+    sweep: Sweep,
+    variants: Sequence[Scenario],
+    policies: Sequence[str | None],
+    seeds: Sequence[int],
+) -> list[int]:
+    """Return the length of the longest request list of each variant.
+
+    Every trace is read for that, and so checked; of drawn requests those of the first seed.
+    """
+    known: dict[tuple[Workload, str | None], int] = {}
+    counts = []
+    for variant, policy in zip(variants, policies, strict=True):
+        workload = variant.workload
+        assert workload is not None  # `Sweep.scenario` sees to it
+        if (workload, policy) not in known:
+            needed = seeds if "{seed}" in (workload.trace or "") else seeds[:1]
+            known[workload, policy] = max(
+                len(requests_for(workload, seed, sweep.entropy, policy, sweep.base_dir))
+                for seed in needed
+            )
+        counts.append(known[workload, policy])
+    return counts
+
+
+def _nominal_seconds(variant: Scenario, requests: int) -> float:
+    return requests * SECONDS_PER_REQUEST[variant.engine.rules]
+
+
+def _pieces(length: int, step: int) -> list[slice]:
+    return [slice(start, min(start + step, length)) for start in range(0, length, step)]
+
+
+def _chunk_shape(
+    axes: Sequence[Axis], seconds_per_cell: float, bytes_per_cell: int
+) -> tuple[int, ...]:
+    """Choose the cells of a chunk along each axis: seeds are divided first, then leading axes.
+
+    A chunk of all variants and some seeds generates each request list once, and all such chunks
+    cost the same, whatever a small cache does to the cost of a cell.
+    """
+    total = seconds_per_cell * math.prod(len(axis.values) for axis in axes)
+    seconds = np.clip(total / CHUNKS_WANTED, *CHUNK_SECONDS)
+    cells = max(1, int(min(seconds / seconds_per_cell, CHUNK_BYTES / bytes_per_cell)))
+    sizes = {axis.name: len(axis.values) for axis in axes}
+    order = [a.name for a in axes if a.name == SEED] + [a.name for a in axes if a.name != SEED]
+    rest = math.prod(sizes.values())
+    for name in order:
+        rest //= sizes[name]
+        sizes[name] = _even_part(sizes[name], cells // rest)
+    return tuple(sizes[axis.name] for axis in axes)
+
+
+def _even_part(length: int, at_most: int) -> int:
+    """Return the length of the parts when `length` is cut into the fewest even parts."""
+    parts = math.ceil(length / max(1, at_most))
+    return math.ceil(length / parts)

@@ -1,0 +1,87 @@
+"""What a store was made from, and what must agree before it is continued."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kvsweep import __version__
+from kvsweep.errors import InputError
+from kvsweep.store.reading import FORMAT, read_attributes
+
+if TYPE_CHECKING:
+    from kvsweep.config import Sweep
+
+LIBRARIES = ("numba", "numpy", "xarray", "zarr")
+# Parts of a sweep that decide what is made of the results, not the results.
+PRESENTATION = ("title", "question", "cliff", "pareto")
+WAYS_OUT = "--overwrite starts again, --out names another store"
+
+
+def describe(sweep: Sweep, *, keep_requests: bool = False) -> dict[str, Any]:
+    """Return the attributes of a store of `sweep`: what it is and what made it.
+
+    No time, host or number of workers is among them: equal sweeps give equal stores.
+    """
+    from kvsweep.simulate import source_hash  # loads the compiler, which readers do without
+
+    return {
+        "format": FORMAT,
+        "title": sweep.title,
+        "question": sweep.question,
+        "toml": sweep.text,
+        "sweep": json.dumps(sweep.to_dict(), allow_nan=False),
+        "rules": sweep.rules,
+        "seed_entropy": sweep.entropy,
+        "per_request": keep_requests,
+        "kvsweep": __version__,
+        "source_hash": source_hash(),
+        **{name: version(name) for name in LIBRARIES},
+    }
+
+
+def check_same(path: Path, wanted: Mapping[str, Any]) -> None:
+    """Refuse a store that an uninterrupted run of this sweep, here and now, would not give.
+
+    Raises
+    ------
+    InputError
+        If the store at `path` was made from another sweep (the message names the first key that
+        differs), by other sources or other libraries.
+    """
+    there = read_attributes(path)
+    difference = _difference(_cells_only(there), _cells_only(wanted))
+    if difference:
+        raise InputError(f"{path}: made from another sweep: {difference}; {WAYS_OUT}")
+    if there["per_request"] != wanted["per_request"]:
+        how = "with" if there["per_request"] else "without"
+        raise InputError(f"{path}: made {how} --requests; {WAYS_OUT}")
+    for key in ("kvsweep", "source_hash", *LIBRARIES):
+        if there[key] != wanted[key]:
+            what = "other sources of the simulator," if key == "source_hash" else key
+            raise InputError(f"{path}: made by {what} {there[key]}, not {wanted[key]}; {WAYS_OUT}")
+
+
+def _cells_only(attributes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the part of the sweep that decides the numbers in the cells."""
+    sweep = json.loads(attributes["sweep"])
+    return {key: value for key, value in sweep.items() if key not in PRESENTATION}
+
+
+def _difference(there: Any, here: Any, key: str = "") -> str:
+    """Name the first key in which two sweeps differ and its values; empty if they are equal."""
+    if isinstance(there, dict) and isinstance(here, dict):
+        names = list(dict.fromkeys([*there, *here]))
+        pairs = [(f"{key}.{n}" if key else n, there.get(n), here.get(n)) for n in names]
+    elif isinstance(there, list) and isinstance(here, list):
+        if len(there) != len(here):
+            return f"{key} has {len(there)} values in the store, {len(here)} in the sweep"
+        both = enumerate(zip(there, here, strict=True))
+        pairs = [(f"{key}[{i}]", a, b) for i, (a, b) in both]
+    else:
+        same = there == here
+        return "" if same else f"{key} is {there!r} in the store, {here!r} in the sweep"
+    return next(filter(None, (_difference(a, b, name) for name, a, b in pairs)), "")

@@ -1,0 +1,108 @@
+"""Arrays, coordinates and attributes of a store, and its creation."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import zarr
+
+from kvsweep.errors import InputError
+from kvsweep.metrics import QUANTILES, VARIABLES, Variable
+from kvsweep.policies import Status
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from kvsweep.grid import Plan
+
+TEXT = np.dtypes.StringDType()
+STATUS = Variable("status", (), "str", "1", "how the simulation ended")
+STATUS_DETAIL = Variable("status_detail", (), "str", "1", "why the simulation did not end well")
+STATUS_NAMES = np.array(Status.labels(), dtype=TEXT)
+
+# Meaning and unit of coordinates, by axis key; of others the key itself, a pure number.
+_AXES = {
+    "cache.block_size": ("tokens per block", "token"),
+    "cache.cpu_blocks": ("blocks of the CPU tier per instance", "block"),
+    "cache.gpu_blocks": ("usable KV blocks per instance", "block"),
+    "cluster.instances": ("engine instances", "1"),
+    "engine.max_num_batched_tokens": ("token budget of a step", "token"),
+    "engine.max_num_seqs": ("largest batch", "request"),
+    "policy": ("policy", "1"),
+    "seed": ("seed of the request list", "1"),
+    "workload.rate": ("arrival rate of the cluster", "request/s"),
+    "workload.requests": ("length of the request list", "request"),
+}
+
+
+def variables(keep_requests: bool) -> list[Variable]:
+    """Return the variables of a store, the two that tell the status last."""
+    measures = [v for v in VARIABLES.values() if keep_requests or "request" not in v.dims]
+    return [*measures, STATUS_DETAIL, STATUS]
+
+
+def create(path: Path, plan: Plan, attributes: Mapping[str, Any], chosen: list[Variable]) -> None:
+    """Write all metadata of a new store beside `path`, then give it its name in one step.
+
+    Raises
+    ------
+    InputError
+        If nothing can be written there.
+    """
+    new = path.with_name(path.name + ".new")
+    shutil.rmtree(new, ignore_errors=True)
+    try:
+        new.parent.mkdir(parents=True, exist_ok=True)
+        group = zarr.open_group(new, mode="w", zarr_format=3)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be written: {error.strerror or error}") from None
+    group.attrs.update(dict(attributes))
+    _write_coordinates(group, plan)
+    for variable in chosen:
+        extra = tuple(plan.extra_sizes[d] for d in variable.dims)
+        group.create_array(
+            variable.name,
+            shape=plan.shape + extra,
+            chunks=plan.chunks + extra,
+            dtype=str if variable.dtype == "str" else variable.dtype,
+            fill_value=_fill_value(variable),
+            dimension_names=plan.dims + variable.dims,
+            attributes={"units": variable.units, "long_name": variable.long_name},
+        )
+    new.rename(path)
+
+
+def _write_coordinates(group: zarr.Group, plan: Plan) -> None:
+    """Write the coordinate of every axis and of every further dimension."""
+    for axis in plan.axes:
+        long_name, units = _AXES.get(axis.key, (axis.key, "1"))
+        _write_coordinate(group, axis.name, np.array(axis.values), units, long_name)
+    for name, size in plan.extra_sizes.items():
+        values = np.array(QUANTILES) if name == "quantile" else np.arange(size)
+        long_name = name if name == "quantile" else f"position in the list of {name}s"
+        _write_coordinate(group, name, values, "1", long_name)
+
+
+def _write_coordinate(
+    group: zarr.Group, name: str, values: NDArray[Any], units: str, long_name: str
+) -> None:
+    group.create_array(
+        name,
+        data=values.astype(TEXT) if values.dtype.kind == "U" else values,
+        chunks=values.shape,
+        dimension_names=(name,),
+        attributes={"units": units, "long_name": long_name},
+    )
+
+
+def _fill_value(variable: Variable) -> Any:
+    """Return what a cell holds that was not simulated or did not end well."""
+    if variable is STATUS:
+        return Status.PENDING.label
+    if variable.dtype == "str":
+        return ""
+    return np.nan if np.dtype(variable.dtype).kind == "f" else -1

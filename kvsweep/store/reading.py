@@ -1,0 +1,94 @@
+"""Opening a store for analysis."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import zarr
+
+from kvsweep.errors import InputError
+from kvsweep.grid import quantile_names
+from kvsweep.metrics import QUANTILES, VARIABLES
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+FORMAT = "kvsweep-store/1"
+
+
+def open_results(path: str | Path) -> xr.Dataset:
+    """Open a store for reading.
+
+    Quantiles are added under their own names: ``ttft_p99_ms`` is ``ttft_ms`` at quantile 0.99.
+    Values are read when they are used.
+
+    Raises
+    ------
+    InputError
+        If there is no store at `path`, or it cannot be read.
+    """
+    import xarray as xr
+
+    path = Path(path)
+    read_attributes(path)
+    try:
+        ds = xr.open_dataset(path, engine="zarr", consolidated=False)
+        ds["status"].load()
+    except Exception as error:
+        raise unreadable(path, error) from error
+    return _in_order(ds)
+
+
+def load(ds: xr.Dataset, *names: str) -> xr.Dataset:
+    """Read the variables `names` of an open store into memory; all but per-request ones if none.
+
+    Raises
+    ------
+    InputError
+        If a file of the store is damaged.
+    """
+    for name in names or [str(n) for n in ds.data_vars if "request" not in ds[n].dims]:
+        try:
+            ds[name].load()
+        except Exception as error:
+            raise unreadable(Path(ds.encoding["source"]), error) from error
+    return ds
+
+
+def read_attributes(path: Path) -> dict[str, Any]:
+    """Read the attributes of a store.
+
+    Raises
+    ------
+    InputError
+        If there is no store at `path`, it cannot be read, or it is something else.
+    """
+    if not path.exists():
+        raise InputError(f"{path}: no such store; `kvsweep grid SWEEP.toml` makes one")
+    try:
+        attributes = dict(zarr.open_group(path, mode="r").attrs)
+    except Exception as error:
+        raise unreadable(path, error) from error
+    if attributes.get("format") != FORMAT:
+        raise InputError(f"{path}: is no store of kvsweep (attribute `format` is not {FORMAT!r})")
+    return attributes
+
+
+def unreadable(path: Path, error: Exception) -> InputError:
+    """Return the error that a broken store raises; what Zarr raises then is of any type."""
+    reason = (str(error).splitlines() or [""])[0] or type(error).__name__
+    return InputError(f"{path}: cannot be read as a Zarr store: {reason}")
+
+
+def _in_order(ds: xr.Dataset) -> xr.Dataset:
+    """Order the variables as the registry does, the quantiles after their variable as views."""
+    names, views = [], {}
+    for name in (name for name in VARIABLES if name in ds):
+        names.append(name)
+        if "quantile" in ds[name].dims:
+            for i, alias in enumerate(quantile_names(name)):
+                views[alias] = ds[name].isel(quantile=i, drop=True)
+                views[alias].attrs["long_name"] = f"{QUANTILES[i]:g} {ds[name].attrs['long_name']}"
+            names += quantile_names(name)
+    return ds.assign(views)[[*names, "status", "status_detail"]]

@@ -1,0 +1,184 @@
+"""Creating or continuing a store, and filling it task by task."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import zarr
+
+from kvsweep.errors import InputError
+from kvsweep.policies import Status
+from kvsweep.store.identity import WAYS_OUT, check_same, describe
+from kvsweep.store.layout import (
+    STATUS,
+    STATUS_DETAIL,
+    STATUS_NAMES,
+    create,
+    variables,
+)
+from kvsweep.store.reading import unreadable
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from kvsweep.config import Sweep
+    from kvsweep.grid import Plan, Task
+
+
+@dataclass(frozen=True)
+class Store:
+    """An open store that is being filled.
+
+    Attributes
+    ----------
+    path : Path
+        Its directory.
+    plan : Plan
+        The cells it holds.
+    """
+
+    path: Path
+    plan: Plan
+    _arrays: Mapping[str, zarr.Array]
+
+    def pending(self) -> list[Task]:
+        """Return the tasks with cells not simulated yet, or whose worker failed.
+
+        Raises
+        ------
+        InputError
+            If the store is damaged.
+        """
+        try:
+            status = self._arrays[STATUS.name][...]
+        except Exception as error:
+            raise unreadable(self.path, error) from error
+        todo = np.isin(status, STATUS_NAMES[[Status.PENDING, Status.FAILED]])
+        return [task for task in self.plan.tasks if todo[task.region].any()]
+
+    def write(self, task: Task, results: Mapping[str, NDArray[Any]]) -> None:
+        """Write the cells of `task`.
+
+        Parameters
+        ----------
+        task : Task
+            The block of cells.
+        results : mapping of str to array (variants, seeds, ...)
+            What `kvsweep.simulate.simulate_batch` returned for it.
+        """
+        for name in self._measures():
+            self._put(name, task, results[name])
+        self._put(STATUS_DETAIL.name, task, results[STATUS_DETAIL.name])
+        self._put(STATUS.name, task, STATUS_NAMES[results[STATUS.name]])
+
+    def write_failure(self, task: Task, detail: str) -> None:
+        """Mark every cell of `task` as failed, for the reason `detail`."""
+        for name in self._measures():
+            self._arrays[name][task.region] = self._arrays[name].fill_value
+        self._arrays[STATUS_DETAIL.name][task.region] = detail
+        self._arrays[STATUS.name][task.region] = Status.FAILED.label
+
+    def _measures(self) -> list[str]:
+        return [n for n in self._arrays if n not in (STATUS.name, STATUS_DETAIL.name)]
+
+    def _put(self, name: str, task: Task, values: NDArray[Any]) -> None:
+        """Write one whole chunk; a batch may have fewer instances or requests than the sweep."""
+        array = self._arrays[name]
+        block = self.plan.arrange(task, values).astype(array.dtype, copy=False)
+        missing = [(0, n - have) for n, have in zip(array.shape, block.shape, strict=True)]
+        missing[: len(task.region)] = [(0, 0)] * len(task.region)
+        if any(after for _, after in missing):
+            block = np.pad(block, missing, constant_values=array.fill_value)
+        array[task.region] = block
+
+
+def prepare(
+    path: str | Path,
+    sweep: Sweep,
+    plan: Plan,
+    *,
+    overwrite: bool = False,
+    keep_requests: bool = False,
+) -> Store:
+    """Create the store of `sweep`, or open it where an interrupted run left it.
+
+    Parameters
+    ----------
+    path : path
+        Directory of the store.
+    sweep, plan : Sweep, Plan
+        What it is to hold.
+    overwrite : bool
+        Discard a store that exists.
+    keep_requests : bool
+        Store the columns of every request too.
+
+    Raises
+    ------
+    InputError
+        If `path` is something else, was made from another sweep, by other sources or other
+        libraries, or cannot be read or written.
+    """
+    path = Path(path)
+    attributes = describe(sweep, keep_requests=keep_requests)
+    chosen = variables(keep_requests)
+    if path.exists() and overwrite:
+        _discard(path)
+    if not path.exists():
+        create(path, plan, attributes, chosen)
+    else:
+        check_same(path, attributes)
+        zarr.open_group(path, mode="r+").attrs.put(attributes)
+        for partial in path.rglob("*.partial"):  # zarr's temporary files of a killed run
+            partial.unlink()
+    return _open(path, plan, [variable.name for variable in chosen])
+
+
+def pending(path: Path, sweep: Sweep, plan: Plan, *, keep_requests: bool = False) -> list[Task]:
+    """Return the tasks that an existing store lacks; nothing is changed.
+
+    Raises
+    ------
+    InputError
+        As `prepare`.
+    """
+    check_same(path, describe(sweep, keep_requests=keep_requests))
+    names = [variable.name for variable in variables(keep_requests)]
+    return _open(path, plan, names).pending()
+
+
+def default_path(sweep: Sweep) -> Path:
+    """Return the usual store of a sweep: ``results/<name of the TOML>.zarr``."""
+    return Path("results") / f"{sweep.name}.zarr"
+
+
+def update_attributes(path: Path, attributes: Mapping[str, Any]) -> None:
+    """Set attributes of a whole store."""
+    zarr.open_group(path, mode="r+").attrs.update(dict(attributes))
+
+
+def _open(path: Path, plan: Plan, names: list[str]) -> Store:
+    try:
+        group = zarr.open_group(path, mode="r+")
+        arrays = {name: group[name] for name in names}
+    except Exception as error:
+        raise unreadable(path, error) from error
+    status = arrays[STATUS.name]
+    if (status.shape, status.chunks) != (plan.shape, plan.chunks):
+        raise InputError(f"{path}: laid out by another version of kvsweep; {WAYS_OUT}")
+    return Store(path, plan, arrays)
+
+
+def _discard(path: Path) -> None:
+    """Delete a store, and only a store: under another name, so that no half of it is mistaken."""
+    if not (path / "zarr.json").is_file():
+        raise InputError(f"{path}: is no store of kvsweep and is not overwritten")
+    old = path.with_name(path.name + ".old")
+    shutil.rmtree(old, ignore_errors=True)
+    path.rename(old)
+    shutil.rmtree(old)

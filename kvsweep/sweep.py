@@ -1,0 +1,192 @@
+"""Running a sweep: tasks fan out over Dask, one writer fills the store. Dask lives only here."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+import dask
+from distributed import Client, Future, LocalCluster, WorkerPlugin, as_completed
+
+from kvsweep import simulate
+from kvsweep.errors import InputError
+from kvsweep.grid import Plan, Task, plan
+from kvsweep.store import Store, default_path, open_results, prepare
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import xarray as xr
+
+    from kvsweep.config import Sweep
+
+# Times a task is tried again after an error before its cells are marked as failed. Of tasks whose
+# worker died Dask itself keeps count (``distributed.scheduler.allowed-failures``).
+RETRIES = 2
+# Seconds to wait for the answer of an existing scheduler.
+CONNECT_TIMEOUT = 10.0
+
+
+class Progress(Protocol):
+    """What `run` calls after each task, and once before the first."""
+
+    def __call__(self, done: int, total: int) -> None:
+        """Take note that `done` of `total` cells are in the store."""
+
+
+def run(
+    sweep: Sweep,
+    *,
+    out: str | Path | None = None,
+    workers: int | None = None,
+    processes: bool = False,
+    scheduler: str | None = None,
+    overwrite: bool = False,
+    keep_requests: bool = False,
+    progress: Progress | None = None,
+) -> xr.Dataset:
+    """Simulate every cell of a sweep that its store does not hold yet, and open the store.
+
+    Parameters
+    ----------
+    sweep : Sweep
+        What to simulate, from `kvsweep.load_sweep`.
+    out : path, optional
+        The store; ``results/<name of the TOML>.zarr`` if not given.
+    workers : int, optional
+        Number of threads, or processes; as many as processors if not given.
+    processes : bool
+        Use a local cluster of processes instead of threads of this one.
+    scheduler : str, optional
+        Address of a running Dask scheduler to use (``tcp://host:8786``).
+    overwrite : bool
+        Discard an existing store instead of continuing it.
+    keep_requests : bool
+        Store the columns of every request too.
+    progress : callable (done, total), optional
+        Called with numbers of cells.
+
+    Returns
+    -------
+    xr.Dataset
+        The results, opened by `kvsweep.open_results`. Look at ``status`` before the numbers.
+
+    Raises
+    ------
+    InputError
+        If the sweep, its input files, the store or the scheduler is no good.
+    KeyboardInterrupt
+        If interrupted; the store then holds every task that was done, and another `run` goes on.
+    """
+    path = Path(out) if out is not None else default_path(sweep)
+    cells = plan(sweep, keep_requests=keep_requests)
+    with _connect(workers, processes, scheduler) as client:
+        target = prepare(path, sweep, cells, overwrite=overwrite, keep_requests=keep_requests)
+        _fill(client, target, sweep, keep_requests, progress or _silent)
+    return open_results(path)
+
+
+class _WarmUp(WorkerPlugin):  # type: ignore[misc]
+    """Loads the compiled kernels once in every worker, also in one that joins later."""
+
+    name = "kvsweep-warm-up"
+
+    def setup(self, worker: Any) -> None:
+        simulate.warm_up()
+
+
+def _fill(
+    client: Client, store: Store, sweep: Sweep, keep_requests: bool, progress: Progress
+) -> None:
+    """Simulate the pending tasks of `store` and write them as they come, whatever their order."""
+    cells = store.plan
+    todo = store.pending()
+    done = cells.cells - sum(map(cells.size, todo))
+    progress(done, cells.cells)
+    if todo:
+        client.register_plugin(_WarmUp())
+    for task, future in _in_flight(client, todo, sweep, cells, keep_requests):
+        error = future.exception()
+        if isinstance(error, InputError):
+            raise error
+        if error is None:
+            store.write(task, future.result())
+        else:
+            store.write_failure(task, f"{type(error).__name__}: {error}")
+        done += cells.size(task)
+        progress(done, cells.cells)
+
+
+def _in_flight(
+    client: Client, todo: list[Task], sweep: Sweep, cells: Plan, keep_requests: bool
+) -> Iterator[tuple[Task, Future]]:
+    """Yield tasks as they finish, with few enough submitted at a time to bound the memory."""
+    waiting = iter(todo)
+    tasks: dict[str, Task] = {}
+    running = as_completed()
+
+    def submit(number: int) -> None:
+        for task in islice(waiting, number):
+            future = _submit(client, task, sweep, cells, keep_requests)
+            tasks[future.key] = task
+            running.add(future)
+
+    submit(2 * sum(client.nthreads().values()) + 1)
+    for future in running:
+        yield tasks.pop(future.key), future
+        submit(1)
+
+
+def _submit(client: Client, task: Task, sweep: Sweep, cells: Plan, keep_requests: bool) -> Future:
+    chosen = cells.variant_indices(task)
+    return client.submit(
+        simulate.simulate_batch,
+        [cells.variants[i] for i in chosen],
+        cells.seeds_of(task),
+        entropy=sweep.entropy,
+        policies=[cells.policies[i] for i in chosen],
+        base_dir=sweep.base_dir,
+        keep_requests=keep_requests,
+        pure=False,
+        retries=RETRIES,
+    )
+
+
+@contextmanager
+def _connect(workers: int | None, processes: bool, scheduler: str | None) -> Iterator[Client]:
+    """Open a client of an existing scheduler, or of a local cluster that ends with the block."""
+    if scheduler is not None and (workers is not None or processes):
+        raise InputError("--scheduler: cannot be used with --workers or --processes")
+    if workers is not None and workers < 1:
+        raise InputError(f"--workers: must be at least 1, not {workers}")
+    if scheduler is not None:
+        with _existing(scheduler) as client:
+            yield client
+        return
+    count = workers or dask.system.CPU_COUNT
+    with (
+        LocalCluster(
+            n_workers=count if processes else 1,
+            threads_per_worker=1 if processes else count,
+            processes=processes,
+            memory_limit=0,  # tasks in flight are bounded here; nothing to spill or pause
+            dashboard_address=None,
+        ) as cluster,
+        Client(cluster) as client,
+    ):
+        yield client
+
+
+def _existing(address: str) -> Client:
+    try:
+        client = Client(address, timeout=CONNECT_TIMEOUT)
+        client.wait_for_workers(1, timeout=CONNECT_TIMEOUT)
+    except (OSError, ValueError, TimeoutError) as error:
+        raise InputError(f"--scheduler {address}: no scheduler with workers answers") from error
+    return client
+
+
+def _silent(done: int, total: int) -> None:
+    """Report no progress."""

@@ -1,0 +1,73 @@
+"""The project's own promises: environments in step, layers kept, nothing heavy on import."""
+
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+import yaml
+
+import kvsweep
+
+ROOT = Path(__file__).parents[1]
+PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+# The conda packages without what kvsweep does not use (Qt, bokeh).
+CONDA_NAMES = {"dask": "dask-core", "matplotlib": "matplotlib-base"}
+HEAVY = ("dask", "matplotlib", "numba", "pydantic", "scipy", "xarray", "zarr", "numpy", "rich")
+
+
+def requirements(lines):
+    """Return {name: lower bound} of requirement lines such as ``numpy>=2.1``."""
+    matches = [re.fullmatch(r"([\w-]+)>=([\d.]+)", line) for line in lines]
+    return {match[1]: match[2] for match in matches}
+
+
+def test_environment_has_the_packages_and_bounds_of_pyproject():
+    project = PYPROJECT["project"]
+    extras = project["optional-dependencies"]
+    wanted = requirements(project["dependencies"] + sum(extras.values(), []))
+    wanted = {CONDA_NAMES.get(name, name): bound for name, bound in wanted.items()}
+    wanted["python"] = project["requires-python"].removeprefix(">=")
+    environment = yaml.safe_load((ROOT / "environment.yml").read_text())
+    lines = [line for line in environment["dependencies"] if line != "pip"]
+    assert requirements(lines) == wanted
+
+
+def test_version_is_that_of_pyproject():
+    assert kvsweep.__version__ == PYPROJECT["project"]["version"]
+
+
+@pytest.mark.parametrize("statement", ["import kvsweep", "import kvsweep.cli"])
+def test_import_loads_nothing_heavy(statement):
+    code = f"import sys; {statement}; print(*sys.modules)"
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = {name.partition(".")[0] for name in out.stdout.split()}
+    assert loaded.isdisjoint(HEAVY)
+
+
+def test_every_public_name_is_there():
+    for name in kvsweep.__all__:
+        assert getattr(kvsweep, name) is not None
+    assert set(kvsweep.__all__) <= set(dir(kvsweep))
+
+
+def test_unknown_name_is_an_attribute_error():
+    with pytest.raises(AttributeError, match="no attribute 'rnu'"):
+        _ = kvsweep.rnu
+
+
+@pytest.mark.parametrize(
+    ("library", "home"),
+    [("dask", {"sweep.py"}), ("distributed", {"sweep.py"}), ("zarr", {"store.py"})],
+)
+def test_library_is_imported_in_one_place(library, home):
+    package = ROOT / "kvsweep"
+    pattern = re.compile(rf"^\s*(?:import|from) {library}\b", re.MULTILINE)
+    users = {
+        path.relative_to(package).as_posix()
+        for path in package.rglob("*.py")
+        if pattern.search(path.read_text())
+    }
+    assert users == home
