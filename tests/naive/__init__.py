@@ -15,5 +15,6 @@ real scheduler. Nothing here is fast on purpose, nothing is slow on purpose.
 """
 
 from .cluster import Result, simulate
+from .instance import StepLimit
 
-__all__ = ["Result", "simulate"]
+__all__ = ["Result", "StepLimit", "simulate"]

@@ -30,13 +30,24 @@ def simulate(trace, check=False):
     -------
     Result
         Lists of `request.Request` and `instance.Instance`; times in integer microseconds.
+
+    Raises
+    ------
+    StepLimit
+        The rules allow a livelock: under the priority scheduler, requests with equal priority and
+        arrival preempt the one that has got furthest, in turns. It needs prefills over several
+        steps, and blocks that neither the reservation nor the cache protects.
     """
     scenario = Scenario.of(**trace.get("scenario", {}))
     keys = BlockKeys(scenario.cache.block_size)
     requests = [
         Request.of(i, row, scenario.engine.priority) for i, row in enumerate(trace["requests"])
     ]
-    instances = [Instance(i, scenario, keys, check) for i in range(scenario.cluster.instances)]
+    # Runs that end take about one step per token at most.
+    max_steps = 20 * sum(r.longest for r in requests) + 1000
+    instances = [
+        Instance(i, scenario, keys, max_steps, check) for i in range(scenario.cluster.instances)
+    ]
     # The latencies before routing are the same for all, so routing keeps the order of arrival.
     order = sorted(requests, key=lambda r: (r.arrival_us, r.id))
     if scenario.cluster.admission == "reject-all":

@@ -8,6 +8,10 @@ from .checks import check_step
 from .scheduler import Scheduler
 
 
+class StepLimit(Exception):
+    """An instance took more steps than its requests can need: they preempt each other for ever."""
+
+
 @dataclass
 class Step:
     """One step.
@@ -64,8 +68,9 @@ class Instance:
         Time integral of the blocks in use (0 while idle), block microseconds.
     """
 
-    def __init__(self, index, scenario, keys, check):
+    def __init__(self, index, scenario, keys, max_steps, check):
         self.index = index
+        self.max_steps = max_steps
         self.latency = scenario.latency
         self.scheduler = Scheduler(scenario.engine, scenario.cache, keys)
         self.check = check
@@ -120,6 +125,8 @@ class Instance:
         wait, evictions = len(scheduler.waiting), pool.evictions
         decision = scheduler.schedule()
         assert decision.scheduled, "an empty step"
+        if len(self.steps) == self.max_steps:
+            raise StepLimit(f"instance {self.index} after {self.max_steps} steps")
         for request, cached in decision.admitted:
             if request.scheduled_us is None:
                 request.scheduled_us = now

@@ -1,0 +1,211 @@
+"""Traces that provoke trouble: tiny pools and budgets, shared and repeated content, ties in time.
+
+One generator serves both `traces`, a hypothesis strategy that shrinks, and `random_trace`, for
+long loops without hypothesis. Of any choice the first option is the plainest: hypothesis shrinks
+towards it.
+"""
+
+from hypothesis import strategies as st
+
+SLO_CLASSES = ("standard", "critical", "batch", "background", "gold", None)
+# The first three keep all times on a grid, so that entries, routings and step ends coincide.
+ALPHAS = ((0, 0, 0), (10, 0, 0), (0, 10, 0), (3, 1, 7), (500.5, 0.25, 0.0), (1601.35, 3.51, 0.5))
+BETAS = ((10, 0, 0), (1, 0, 0), (10, 10, 10), (10, 1, 1), (999.9, 0.333, 33.3))
+# Segment numbers: system prompts, their sub-groups, prompts, outputs shared and own.
+SYSTEM, GROUP, PROMPT, SHARED_OUTPUT, OUTPUT = 0, 10, 1000, 5000, 6000
+
+
+@st.composite
+def traces(draw, max_requests=12):
+    """Traces (``kvsweep-trace/1``) of up to `max_requests` requests."""
+    return _trace(_Drawn(draw), max_requests)
+
+
+def random_trace(rng, max_requests=30):
+    """Return a trace of the same family as `traces`, drawn from a `random.Random`."""
+    return _trace(_Random(rng), max_requests)
+
+
+class _Drawn:
+    """Choices drawn by hypothesis."""
+
+    def __init__(self, draw):
+        self.draw = draw
+
+    def integer(self, low, high):
+        return self.draw(st.integers(low, high))
+
+    def pick(self, options):
+        return self.draw(st.sampled_from(options))
+
+    def chance(self, percent):
+        return self.integer(0, 99) >= 100 - percent
+
+
+class _Random:
+    """Choices drawn from a random generator."""
+
+    def __init__(self, rng):
+        self.integer = rng.randint
+        self.pick = rng.choice
+
+    def chance(self, percent):
+        return self.integer(0, 99) < percent
+
+
+def _trace(source, max_requests):
+    scenario = _scenario(source)
+    return {
+        "format": "kvsweep-trace/1",
+        "scenario": scenario,
+        "requests": _requests(source, scenario, source.integer(1, max_requests)),
+    }
+
+
+def _scenario(source):
+    seqs = source.integer(1, 8)
+    chunked = not source.chance(25)
+    extra = source.pick((2048, 0, 1, 2, 4, 9, 30) if chunked else (2048, 60, 20))
+    latency = {"alpha": list(source.pick(ALPHAS)), "beta": list(source.pick(BETAS))}
+    scenario = {
+        "engine": {
+            "rules": "vllm",
+            "max_num_seqs": seqs,
+            "max_num_batched_tokens": seqs + extra,
+            "long_prefill_token_threshold": source.pick((0, 0, 1, 2, 4, 7, 16)),
+            "scheduler": source.pick(("fcfs", "priority", "sjf")),
+            "priority": source.pick(("constant", "slo-class")),
+            "enable_prefix_caching": not source.chance(15),
+            "enable_chunked_prefill": chunked,
+            "reserve_full_prompt": not source.chance(30),
+            "watermark": source.pick((0.0, 0.0, 0.0, 0.03, 0.15, 0.3, 0.5)),
+        },
+        "cache": {
+            "block_size": source.pick((4, 1, 2, 3, 5, 7, 8, 16)),
+            "gpu_blocks": source.integer(2, source.pick((8, 16, 40, 80))),
+        },
+        "cluster": _cluster(source, int(latency["beta"][0])),
+        "latency": latency,
+    }
+    if source.chance(15):
+        _squeeze(source, scenario)
+    return scenario
+
+
+def _squeeze(source, scenario):
+    """Long prefills in small chunks among decodes that need a block at almost every step.
+
+    Only then does it matter that a victim gives its tokens back within the step.
+    """
+    seqs = source.integer(3, 6)
+    scenario["engine"] |= {
+        "max_num_seqs": seqs,
+        "max_num_batched_tokens": seqs + source.integer(0, 3),
+        "long_prefill_token_threshold": 0,
+        "enable_chunked_prefill": True,
+        "scheduler": "priority",
+        "watermark": 0.0,
+    }
+    scenario["cache"] = {
+        "block_size": source.integer(1, 2),
+        "gpu_blocks": source.integer(16, 40),
+    }
+    scenario["cluster"]["instances"] = 1
+
+
+def _cluster(source, step_us):
+    return {
+        "instances": source.pick((1, 1, 2, 3, 4)),
+        "routing": source.pick(("round-robin", "least-loaded")),
+        "admission": "reject-all" if source.chance(2) else "always",
+        "admission_latency_us": source.pick((0, 0, step_us, 1)),
+        "routing_latency_us": source.pick((0, 0, step_us, 7)),
+    }
+
+
+def _requests(source, scenario, count):
+    block_size = scenario["cache"]["block_size"]
+    # The longest sequence of which all but the last token fits into the pool.
+    most = scenario["cache"]["gpu_blocks"] * block_size + 1
+    if not scenario["engine"]["enable_chunked_prefill"]:
+        most = min(most, scenario["engine"]["max_num_batched_tokens"] + 1)
+    step_us = int(scenario["latency"]["beta"][0])
+    habits = {
+        "copies": source.pick((0, 20, 50)),
+        "conversations": source.pick((0, 30, 70)),
+        "longest_prompt": source.pick((2 * block_size + 1, 4 * block_size + 2, 48)),
+        "system": source.pick((0, 50, 100)),
+        "shared_outputs": source.chance(30),
+        "priorities": source.pick((0, 0, 70, 100)),
+        # Later requests more urgent: victims are then those that a step has already served.
+        "rising_urgency": source.chance(30),
+        "slo_classes": source.chance(50),
+    }
+    rows, now = [], 0
+    for i in range(count):
+        now += source.pick((0, 0, 0, step_us, 2 * step_us, source.integer(0, 6 * step_us)))
+        prompt = _prompt(source, rows, i, habits, block_size, most)
+        longest_output = max(most - _length(prompt), 1)
+        tokens = 1 if source.chance(15) else _tokens(source, block_size, min(longest_output, 40))
+        if source.chance(2):
+            tokens += most
+        segment = SHARED_OUTPUT + i % 2 if habits["shared_outputs"] else OUTPUT + i
+        row = {"id": i, "arrival_us": now, "prompt": prompt, "output": [segment, tokens]}
+        rows.append(row | _urgency(source, i, habits))
+    return rows
+
+
+def _urgency(source, i, habits):
+    row = {}
+    if source.chance(habits["priorities"]):
+        row["priority"] = source.integer(-1, 2) - (i if habits["rising_urgency"] else 0)
+    slo_class = source.pick(SLO_CLASSES) if habits["slo_classes"] else None
+    if slo_class:
+        row["slo_class"] = slo_class
+    return row
+
+
+def _prompt(source, rows, i, habits, block_size, most):
+    """A copy of an earlier prompt, the next round of one, or a new one behind shared segments."""
+    if rows and source.chance(habits["copies"]):
+        return source.pick(rows)["prompt"]
+    if rows and source.chance(habits["conversations"]):
+        prompt = _next_round(source, source.pick(rows), i, block_size)
+        if _length(prompt) <= most:
+            return prompt
+    prompt = []
+    if source.chance(habits["system"]):
+        system = source.integer(0, 1)
+        prompt.append([SYSTEM + system, source.pick((2 * block_size, block_size + 1, 1))])
+        if source.chance(50):
+            group = GROUP + 2 * system + source.integer(0, 1)
+            prompt.append([group, _tokens(source, block_size, 2 * block_size)])
+    own = max(min(most - _length(prompt), habits["longest_prompt"]), 1)
+    if not prompt or source.chance(80):
+        prompt.append([PROMPT + i, _tokens(source, block_size, own)])
+    too_long = _length(prompt) > most
+    return [[PROMPT + i, 1]] if too_long and source.chance(90) else prompt
+
+
+def _next_round(source, earlier, i, block_size):
+    """The earlier prompt, some or all of its answer, perhaps something seen before, a question."""
+    segment, tokens = earlier["output"]
+    answer = [segment, tokens if source.chance(70) else source.integer(1, tokens)]
+    prompt = [*earlier["prompt"], answer]
+    if source.chance(15):
+        prompt.append(source.pick(prompt))
+    if source.chance(80):
+        prompt.append([PROMPT + i, _tokens(source, block_size, block_size + 2)])
+    return prompt
+
+
+def _tokens(source, block_size, most):
+    """A length from 1 to `most`, half of the time at the edge of a block."""
+    tokens = source.integer(1, most)
+    if source.chance(50):
+        tokens = tokens // block_size * block_size + source.pick((0, 1))
+    return min(max(tokens, 1), most)
+
+
+def _length(prompt):
+    return sum(tokens for _, tokens in prompt)
