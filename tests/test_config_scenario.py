@@ -1,0 +1,280 @@
+"""Scenarios: defaults, strictness, what each rule book has, latencies."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+from pydantic import ValidationError
+
+from kvsweep.config import (
+    BLIS_SWITCHES,
+    Cache,
+    Engine,
+    Scenario,
+    Workload,
+    load_sweep,
+    parse_scenario,
+    preset_names,
+)
+from kvsweep.errors import InputError
+from kvsweep.policies import (
+    SCORERS,
+    Admission,
+    Priority,
+    RequestStatus,
+    Routing,
+    Scheduler,
+    Status,
+)
+from kvsweep.replica import routing as replica_routing
+from kvsweep.replica import switches as replica_switches
+
+ALPHA = (1601.350510688092, 3.512476196805965, 1805.5430360826988)
+BETA = (6910.420479880494, 17.67057489844186, 2.8377471109943855)
+FAMILIES = [Routing, Scheduler, Priority, Admission, Status, RequestStatus]
+
+
+def refused(mapping, *overrides):
+    with pytest.raises(InputError) as caught:
+        parse_scenario(mapping, "t.json", overrides)
+    message = str(caught.value)
+    assert "\n" not in message
+    return message
+
+
+def test_an_empty_scenario_has_the_documented_defaults():
+    assert parse_scenario({}, "t.json").model_dump() == {
+        "workload": None,
+        "cluster": {
+            "instances": 1,
+            "routing": "round-robin",
+            "scorers": {"prefix-affinity": 3, "queue-depth": 2, "kv-utilization": 2},
+            "admission": "always",
+            "token_bucket_capacity": None,
+            "token_bucket_refill_rate": None,
+            "admission_latency_us": 0,
+            "routing_latency_us": 0,
+            "snapshot_refresh_us": 0,
+        },
+        "engine": {
+            "rules": "vllm",
+            "max_num_seqs": 256,
+            "max_num_batched_tokens": 2048,
+            "long_prefill_token_threshold": 0,
+            "scheduler": "fcfs",
+            "priority": "constant",
+            "enable_prefix_caching": True,
+            "enable_chunked_prefill": True,
+            "reserve_full_prompt": True,
+            "watermark": 0.0,
+            "blis": {},
+            "horizon_us": None,
+        },
+        "cache": {
+            "block_size": 16,
+            "gpu_blocks": 2200,
+            "cpu_blocks": 0,
+            "offload": "watermark",
+            "offload_threshold": 0.8,
+            "transfer_bandwidth": 100.0,
+            "transfer_base_latency_us": 10,
+        },
+        "latency": {"model": None, "alpha": (0, 0, 0), "beta": (0, 0, 0)},
+    }
+
+
+def test_the_preset_gives_its_coefficients_and_short_lists_end_in_zeros():
+    preset = parse_scenario({"latency": {"model": "llama-3.1-8b/h100/tp2"}}, "t.json")
+    assert (preset.latency.alpha, preset.latency.beta) == (ALPHA, BETA)
+    short = parse_scenario({"latency": {"alpha": [5], "beta": [1, 2]}}, "t.json")
+    assert (short.latency.alpha, short.latency.beta) == ((5, 0, 0), (1, 2, 0))
+
+
+def test_a_latency_file_is_found_beside_the_trace_and_checked(tmp_path):
+    text = 'model = "m"\nhardware = "h"\nkind = "linear"\nalpha = [1]\nbeta = [2]\n'
+    (tmp_path / "my.toml").write_text(f'{text}source = "s"\nfit = "f"\n')
+    (tmp_path / "bad.toml").write_text(text)
+    trace = str(tmp_path / "t.json")
+    latency = parse_scenario({"latency": {"model": "my.toml"}}, trace).latency
+    assert (latency.alpha, latency.beta) == ((1, 0, 0), (2, 0, 0))
+    with pytest.raises(InputError, match=r"latency\.model: .*bad\.toml: source: "):
+        parse_scenario({"latency": {"model": "bad.toml"}}, trace)
+
+
+def test_every_preset_loads_and_says_where_it_comes_from():
+    assert "llama-3.1-8b/h100/tp2" in preset_names()
+    for name in preset_names():
+        assert any(parse_scenario({"latency": {"model": name}}, "t.json").latency.beta)
+
+
+@pytest.mark.parametrize(
+    ("mapping", "message"),
+    [
+        (
+            {"cache": {"gpu_blokcs": 5}},
+            "t.json: scenario.cache.gpu_blokcs: unknown key; did you mean 'gpu_blocks'?",
+        ),
+        (
+            {"chache": {}},
+            "t.json: scenario.chache: unknown key; a trace's scenario has: cluster, engine, cache, "
+            "latency; did you mean 'cache'?",
+        ),
+        ({"cache": {"block_size": 0}}, "scenario.cache.block_size: must be at least 1, got 0"),
+        ({"cache": {"gpu_blocks": 0}}, "scenario.cache.gpu_blocks: must be at least 1, got 0"),
+        ({"cache": {"gpu_blocks": 1.5}}, "gpu_blocks: expected an integer, got 1.5"),
+        ({"cache": {"gpu_blocks": 2.0}}, "gpu_blocks: expected an integer, got 2.0"),
+        ({"cache": {"gpu_blocks": True}}, "gpu_blocks: expected an integer, got true"),
+        ({"cache": {"gpu_blocks": "9"}}, "gpu_blocks: expected an integer, got '9'"),
+        ({"cache": 5}, "scenario.cache: expected a table, got 5"),
+        ({"cache": {"offload_threshold": 1.5}}, "must be at most 1, got 1.5"),
+        ({"cache": {"offload": "never"}}, "unknown value 'never'; allowed: watermark, write-thr"),
+        ({"engine": {"watermark": 1.0}}, "scenario.engine.watermark: must be less than 1, got 1.0"),
+        ({"engine": {"watermark": float("nan")}}, "must be a finite number, got nan"),
+        ({"engine": {"watermark": -0.1}}, "must be at least 0, got -0.1"),
+        ({"engine": {"watermark": False}}, "expected a number, got false"),
+        ({"engine": {"enable_prefix_caching": 1}}, "expected true or false, got 1"),
+        ({"engine": {"scheduler": "fifo"}}, "unknown scheduler 'fifo'; allowed: fcfs, priority"),
+        ({"cluster": {"routing": "round_robin"}}, "unknown routing 'round_robin'; allowed: round-"),
+        ({"cluster": {"scorers": {"queue": 1.0}}}, "scenario.cluster.scorers.queue: unknown score"),
+        ({"latency": {"beta": [1, 2, 3, 4]}}, "latency.beta: at most 3 values, got 4"),
+        ({"latency": {"beta": [1, -2]}}, "latency.beta[1]: must be at least 0, got -2"),
+        (
+            {"latency": {"model": "llama-3.1-8b/h100/tp2", "beta": [1]}},
+            "latency.beta: give either model or alpha and beta",
+        ),
+        (
+            {"latency": {"model": "llama-3.1-8b/h100/tp4"}},
+            "unknown preset 'llama-3.1-8b/h100/tp4'; allowed: llama-3.1-8b/h100/tp2",
+        ),
+        ({"latency": {"model": "none.toml"}}, "latency.model: cannot read none.toml: No such file"),
+        ({"workload": {"rate": 1.0}}, "scenario.workload: unknown key; a trace's scenario has"),
+    ],
+)
+def test_a_wrong_scenario_is_refused_by_key(mapping, message):
+    assert message in refused(mapping)
+
+
+def test_a_batch_that_one_step_cannot_decode_is_refused_as_in_vllm():
+    sentence = r"max_num_batched_tokens \(64\) must be at least max_num_seqs \(256\), as in vLLM"
+    with pytest.raises(InputError, match=rf"engine\.max_num_batched_tokens: {sentence}"):
+        parse_scenario({"engine": {"max_num_batched_tokens": 64}}, "t.json")
+    assert "engine.max_num_seqs: " in refused({"engine": {"max_num_seqs": 4096}})
+    parse_scenario({"engine": {"max_num_batched_tokens": 64, "max_num_seqs": 64}}, "t.json")
+    parse_scenario({"engine": {"rules": "blis", "max_num_batched_tokens": 64}}, "t.json")
+
+
+@pytest.mark.parametrize(
+    ("section", "key", "value", "has"),
+    [
+        ("cluster", "routing", "weighted", "round-robin, least-loaded"),
+        ("cluster", "admission", "token-bucket", "always, reject-all"),
+        ("cluster", "snapshot_refresh_us", 5, "no stale router snapshots"),
+        ("engine", "scheduler", "priority-fcfs", "fcfs, priority, sjf"),
+        ("engine", "priority", "slo-based", "constant, slo-class"),
+        ("engine", "blis", {"visit_evicted": True}, "no switches of the reference simulator"),
+        ("engine", "horizon_us", 5, "no horizon"),
+        ("cache", "cpu_blocks", 5, "no CPU tier"),
+    ],
+)
+def test_what_only_the_replica_has_is_refused_under_vllm_rules(section, key, value, has):
+    extra = {"token_bucket_capacity": 1.0, "token_bucket_refill_rate": 1.0}
+    given = {section: {key: value} | (extra if value == "token-bucket" else {})}
+    message = refused(given)
+    assert f"scenario.{section}.{key}: " in message
+    assert "rules 'vllm' has" in message
+    assert has in message
+    engine = given.get("engine", {}) | {"rules": "blis"}
+    parse_scenario(given | {"engine": engine}, "t.json")
+
+
+@pytest.mark.parametrize(
+    ("section", "key", "value"),
+    [
+        ("engine", "scheduler", "priority"),
+        ("engine", "enable_prefix_caching", False),
+        ("engine", "enable_chunked_prefill", False),
+        ("engine", "reserve_full_prompt", False),
+        ("engine", "watermark", 0.1),
+        ("cache", "offload", "write-through"),
+    ],
+)
+def test_what_only_vllm_has_is_refused_under_blis_rules(section, key, value):
+    given = {"engine": {"rules": "blis"}}
+    message = refused(given | {section: given.get(section, {}) | {key: value}})
+    assert f"scenario.{section}.{key}: " in message
+    assert "rules 'blis' has" in message
+    parse_scenario({section: {key: value}}, "t.json")
+
+
+def test_policies_that_need_parameters_say_so():
+    blis = {"engine": {"rules": "blis"}}
+    message = refused(blis | {"cluster": {"admission": "token-bucket"}})
+    assert "cluster.token_bucket_capacity: missing; admission 'token-bucket' needs it" in message
+    weighted = {"routing": "weighted", "scorers": {"queue-depth": 0}}
+    assert "cluster.scorers: " in refused(blis | {"cluster": weighted})
+
+
+def test_switches_are_those_of_the_replica():
+    assert set(BLIS_SWITCHES) == set(replica_switches.describe())
+    assert set(SCORERS) == {replica_routing.PREFIX_AFFINITY, *replica_routing.SCORERS}
+    engine = {"rules": "blis", "blis": {"visit_evicted": False}}
+    assert parse_scenario({"engine": engine}, "t.json").engine.blis == {"visit_evicted": False}
+    wrong = {"rules": "blis", "blis": {"visit_evictd": False}}
+    assert "engine.blis.visit_evictd: unknown switch; " in refused({"engine": wrong})
+    wrong = {"rules": "blis", "blis": {"visit_evicted": 1}}
+    assert "engine.blis.visit_evicted: expected true or false" in refused({"engine": wrong})
+
+
+def test_overrides_of_a_replay_win_and_name_themselves():
+    given = {"cache": {"gpu_blocks": 10}}
+    scenario = parse_scenario(given, "t.json", ["cache.gpu_blocks=20", "engine.scheduler=sjf"])
+    assert (scenario.cache.gpu_blocks, scenario.engine.scheduler) == (20, "sjf")
+    assert given == {"cache": {"gpu_blocks": 10}}
+    assert "--set cache.gpu_blocks: must be at least 1" in refused({}, "cache.gpu_blocks=0")
+    assert "workload: unknown key" in refused({}, "workload.requests=5")
+
+
+def test_a_scenario_written_to_a_trace_reads_back_the_same():
+    given = {
+        "engine": {"rules": "blis", "blis": {"visit_evicted": False}, "horizon_us": 9},
+        "cluster": {"instances": 4, "routing": "weighted", "scorers": {"load-balance": 1.0}},
+        "latency": {"model": "llama-3.1-8b/h100/tp2"},
+    }
+    scenario = parse_scenario(given, "t.json")
+    written = json.loads(json.dumps(scenario.to_trace()))
+    assert written["latency"] == {"alpha": list(ALPHA), "beta": list(BETA)}
+    assert "cache" not in written
+    again = parse_scenario(written, "t.json")
+    assert again.model_dump(exclude={"latency": {"model"}}) == scenario.model_dump(
+        exclude={"latency": {"model"}}
+    )
+
+
+def test_scenarios_are_immutable_and_workloads_can_be_dictionary_keys():
+    with pytest.raises(ValidationError):
+        Scenario().cache.gpu_blocks = 5
+    assert hash(Workload()) == hash(Workload(requests=200))
+    assert Cache(gpu_blocks=5) != Cache(gpu_blocks=6)
+    with pytest.raises(ValidationError):
+        Engine(max_num_seq=5)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_names_and_codes_go_both_ways_and_every_member_is_explained(family):
+    for member in family:
+        assert family.from_name(member.label) is member
+        assert family(int(member)) is member
+        assert member.doc.endswith(".")
+    assert len(set(family.labels())) == len(family)
+    with pytest.raises(InputError, match=r"^f\.toml:3: k: unknown .* 'nonsense'; allowed: "):
+        family.from_name("nonsense", "f.toml:3: k")
+
+
+def test_importing_the_configuration_loads_nothing_heavy():
+    code = "import sys, kvsweep.config; print(*{n.split('.')[0] for n in sys.modules})"
+    loaded = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    ).stdout.split()
+    assert not {"numpy", "numba", "scipy", "xarray", "dask", "zarr"} & set(loaded)
+    assert load_sweep.__module__.startswith("kvsweep.config")

@@ -1,0 +1,389 @@
+"""Sweep files: axes, policies, overrides, and a line for every mistake."""
+
+import json
+import pickle
+from pathlib import Path
+
+import pytest
+
+from kvsweep.config import load_sweep
+from kvsweep.errors import InputError
+
+H8 = """\
+title = "H8"
+question = "Where is the cliff?"
+
+[workload]
+requests = 200
+rate = 2000.0
+prompt = { dist = "gaussian", mean = 512, std = 50, min = 256, max = 768 }
+output = { dist = "gaussian", mean = 256, std = 50, min = 128, max = 512 }
+
+[cluster]
+instances = 4
+
+[latency]
+model = "llama-3.1-8b/h100/tp2"
+
+[grid]
+policy = ["round-robin", "least-loaded"]
+"cache.gpu_blocks" = [{ start = 1000, stop = 2600, step = 25 }, 3000, 5000]
+seed = { count = 100 }
+
+[cliff]
+metric = "preemption_rate"
+along = "gpu_blocks"
+threshold = 0.05
+
+[pareto]
+objectives = ["ttft_p99_ms:min", "throughput_rps:max"]
+"""
+
+
+@pytest.fixture
+def load(tmp_path):
+    def load(old="", new="", *overrides, seeds=None, text=H8):
+        assert old in text
+        path = tmp_path / "h8.toml"
+        path.write_text(text.replace(old, new, 1))
+        return load_sweep(path, overrides, seeds)
+
+    return load
+
+
+@pytest.fixture
+def refused(load, tmp_path):
+    def refused(*arguments, **options):
+        with pytest.raises(InputError) as caught:
+            load(*arguments, **options)
+        message = str(caught.value)
+        assert "\n" not in message
+        return message.removeprefix(f"{tmp_path}/")
+
+    return refused
+
+
+def axes_of(sweep):
+    return {axis.name: axis.values for axis in sweep.axes}
+
+
+def grid(load, *lines, text=H8):
+    return load(text=text[: text.index("policy =")] + "\n".join(lines) + "\n")
+
+
+def test_h8_is_read_as_written(load, tmp_path):
+    sweep = load()
+    assert (sweep.name, sweep.title, sweep.question) == ("h8", "H8", "Where is the cliff?")
+    assert (sweep.text, sweep.base_dir, sweep.rules) == (H8, tmp_path, "vllm")
+    assert [axis.key for axis in sweep.axes] == ["policy", "cache.gpu_blocks", "seed"]
+    assert axes_of(sweep) == {
+        "policy": ("round-robin", "least-loaded"),
+        "gpu_blocks": (*range(1000, 2601, 25), 3000, 5000),
+        "seed": tuple(range(100)),
+    }
+    assert (sweep.cliff.metric, sweep.cliff.along, sweep.cliff.threshold) == (
+        "preemption_rate",
+        "gpu_blocks",
+        0.05,
+    )
+    assert sweep.pareto.objectives == ("ttft_p99_ms:min", "throughput_rps:max")
+    scenario = sweep.scenario({"policy": "least-loaded", "gpu_blocks": 3000})
+    assert (scenario.cluster.routing, scenario.cache.gpu_blocks) == ("least-loaded", 3000)
+    assert (scenario.cluster.instances, scenario.workload.prompt.mean) == (4, 512)
+    assert scenario.latency.beta[0] == 6910.420479880494
+    by_key = sweep.scenario({"policy": "least-loaded", "cache.gpu_blocks": 3000})
+    assert by_key == scenario
+
+
+def test_sweeps_travel_to_workers(load):
+    sweep = load()
+    again = pickle.loads(pickle.dumps(sweep))
+    assert again == sweep
+    point = {"policy": "round-robin", "gpu_blocks": 1000}
+    assert again.scenario(point) == sweep.scenario(point)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("rate =", "rat =", "h8.toml:6: workload.rat: unknown key; did you mean 'rate'?"),
+        ("rate = 2000.0", "rate = nan", "h8.toml:6: workload.rate: must be a finite number, got n"),
+        ("rate = 2000.0", "rate = -1", "h8.toml:6: workload.rate: must be more than 0, got -1"),
+        ("rate = 2000.0", "rate = '5'", "h8.toml:6: workload.rate: expected a number, got '5'"),
+        ("= 200\n", "= 200.0\n", "h8.toml:5: workload.requests: expected an integer, got 200.0"),
+        ("= 200\n", "= true\n", "h8.toml:5: workload.requests: expected an integer, got true"),
+        ("= 200\n", "= 0\n", "h8.toml:5: workload.requests: must be at least 1, got 0"),
+        ("mean = 512", "maen = 512", "h8.toml:7: workload.prompt.maen: unknown key; did you mean"),
+        ("mean = 512, ", "", "h8.toml:7: workload.prompt.mean: missing"),
+        ("min = 256", "min = 800", "h8.toml:7: workload.prompt.min: 800 is more than max, 768"),
+        ('"gaussian", mean = 5', '"gausian", mean = 5', "workload.prompt.dist: unknown value 'ga"),
+        ('dist = "gaussian", mean = 5', "mean = 5", "h8.toml:7: workload.prompt.dist: missing; al"),
+        ("instances = 4", "instance = 4", "h8.toml:11: cluster.instance: unknown key; did you"),
+        ("[cluster]", "[clutser]", "h8.toml:10: clutser: unknown key; did you mean 'cluster'?"),
+        ("[cluster]", "[cache]\nblock_size = 0\n[cluster]", "h8.toml:11: cache.block_size: must "),
+        ("[cluster]", "cluster = 5", "h8.toml:10: workload.cluster: unknown key"),
+        ("tp2", "tp3", "h8.toml:14: latency.model: unknown preset 'llama-3.1-8b/h100/tp3'; allow"),
+        ('model = "llama-3.1-8b/h100/tp2"', "", "h8.toml:13: latency: missing; give a model"),
+        ('gpu_blocks" =', 'gpu_blokcs" =', "h8.toml:18: grid.cache.gpu_blokcs: unknown key; did "),
+        ('"cache.gpu_blocks"', '"gpu_blocks"', "h8.toml:18: grid.gpu_blocks: unknown key; did yo"),
+        ('"cache.gpu_blocks"', "cache.gpu_blocks", 'write a dotted key in quotes, as in "cache.'),
+        ("start = 1000", "start = 0", "h8.toml:18: grid.cache.gpu_blocks: must be at least 1, go"),
+        ("step = 25", "step = 0", "h8.toml:18: grid.cache.gpu_blocks: step: must not be 0"),
+        ("step = 25", "step = -25", "grid.cache.gpu_blocks: no values: step leads away from stop"),
+        ("step = 25", "step = 0.5", "grid.cache.gpu_blocks: expected an integer, got 1000.0"),
+        ("step = 25", "stepp = 25", "unknown key 'stepp' of a range; did you mean 'step'?"),
+        (", step = 25", "", "h8.toml:18: grid.cache.gpu_blocks: a range is {start, stop, step}"),
+        ("stop = 2600", "stop = inf", "grid.cache.gpu_blocks: stop: must be a finite number, got"),
+        ("3000, 5000", "3000, 3000", "h8.toml:18: grid.cache.gpu_blocks: 3000 occurs twice"),
+        ("3000, 5000", "3000, 1025", "h8.toml:18: grid.cache.gpu_blocks: 1025 occurs twice"),
+        ("3000, 5000", "3000.5", "h8.toml:18: grid.cache.gpu_blocks: expected an integer, got 30"),
+        ("3000, 5000", "[3000]", "h8.toml:18: grid.cache.gpu_blocks: expected a list or a range"),
+        ("3000, 5000", "true", "h8.toml:18: grid.cache.gpu_blocks: expected an integer, got true"),
+        ('["round-robin", "least-loaded"]', "[]", "h8.toml:17: grid.policy: no values: an axis n"),
+        ("least-loaded", "least-laoded", "h8.toml:17: grid.policy: unknown policy 'least-laoded'"),
+        ("least-loaded", "weighted", "h8.toml:17: grid.policy: 'weighted': rules 'vllm' has: rou"),
+        ("count = 100", "count = 0", "h8.toml:19: grid.seed: count: must be from 1 to 1000000, g"),
+        ("count = 100", "count = 2.5", "h8.toml:19: grid.seed: count: expected an integer, got 2"),
+        ("{ count = 100 }", "[1, -1]", "h8.toml:19: grid.seed: a seed is an integer of at least "),
+        ("{ count = 100 }", "7", "h8.toml:19: grid.seed: expected a list or a range, got 7"),
+        ('along = "gpu', 'along = "cpu', "h8.toml:23: cliff.along: 'cpu_blocks' is no axis to sc"),
+        ('along = "gpu_blocks"', 'along = "seed"', "h8.toml:23: cliff.along: 'seed' is no axis"),
+        ("threshold = 0.05", "", "h8.toml:21: cliff.threshold: missing"),
+        ("threshold = 0.05", "treshold = 0.05", "h8.toml:24: cliff.treshold: unknown key; did yo"),
+        ("_rps:max", "_rps:most", "h8.toml:27: pareto.objectives[1]: 'throughput_rps:most' is no"),
+        ("[grid]", "[grid", "h8.toml:16: not TOML: "),
+    ],
+)
+def test_mistakes_are_one_line_with_file_line_and_key(refused, old, new, message):
+    assert message in refused(old, new)
+
+
+def test_a_mistake_in_one_of_several_clients_has_its_own_line(refused):
+    clients = """\
+[[workload.clients]]
+id = "a"
+[[workload.clients]]
+id = "b"
+rate_fraction = 0
+[cluster]"""
+    message = refused("[cluster]", clients)
+    assert message.startswith("h8.toml:14: workload.clients[1].rate_fraction: must be more than 0")
+    clients = clients.replace("rate_fraction = 0", "sessions = { rounds = 5 }")
+    assert "h8.toml:14: workload.clients[1].sessions: generated sessions are not available yet" in (
+        refused("[cluster]", clients)
+    )
+    clients = clients.replace("sessions = { rounds = 5 }", "").replace('"b"', '"a"')
+    assert "h8.toml:13: workload.clients[1].id: 'a' occurs twice" in refused("[cluster]", clients)
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        ('arrivals = "gamma"', "workload.arrivals: 'gamma' needs cv (standard deviation / mean)"),
+        ('arrivals = "possion"', "workload.arrivals: unknown value 'possion'; allowed: poisson"),
+        ("warmup = 200", "workload.warmup: 200 leaves none of 200 requests to measure"),
+        ('trace = "t.json"', "workload.output: a trace brings its own requests"),
+        ("sessions = 5", "workload.sessions: unknown key"),
+    ],
+)
+def test_workload_mistakes(refused, lines, message):
+    assert message in refused("[cluster]", f"{lines}\n[cluster]")
+
+
+def test_client_mistakes(refused):
+    head = '[[workload.clients]]\nid = "a"\n'
+    message = refused("[cluster]", f"{head}prefix_len = 9\n[cluster]")
+    assert message == "h8.toml:12: workload.clients[0].prefix_len: needs prefix_group"
+    message = refused("[cluster]", f'{head}arrivals = "weibull"\n[cluster]')
+    assert "workload.clients[0].arrivals: 'weibull' needs cv" in message
+
+
+@pytest.mark.parametrize(
+    ("spec", "values"),
+    [
+        ("{ start = 10, stop = 30, step = 10 }", (10, 20, 30)),
+        ("{ start = 10, stop = 35, step = 10 }", (10, 20, 30)),
+        ("{ start = 30, stop = 10, step = -10 }", (30, 20, 10)),
+        ("{ start = 10, stop = 20, num = 5 }", (10, 12, 15, 18, 20)),
+        ("{ start = 10, stop = 1000, num = 3, scale = 'log' }", (10, 100, 1000)),
+        ("{ start = 10, stop = 10, num = 1 }", (10,)),
+        ("[7, { start = 10, stop = 12, step = 1 }, 3]", (7, 10, 11, 12, 3)),
+    ],
+)
+def test_ranges_of_block_counts(load, spec, values):
+    axes = axes_of(grid(load, f'"cache.gpu_blocks" = {spec}'))
+    assert axes == {"gpu_blocks": values}
+    assert all(type(v) is int for v in axes["gpu_blocks"])
+
+
+def test_ranges_of_rates_are_floats_without_rounding_dust(load):
+    axes = axes_of(grid(load, '"workload.rate" = [{ start = 0.1, stop = 0.7, step = 0.1 }, 5]'))
+    assert axes == {"rate": (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 5.0)}
+    axes = axes_of(grid(load, '"workload.rate" = { start = 1, stop = 2, num = 5 }'))
+    assert axes == {"rate": (1.0, 1.25, 1.5, 1.75, 2.0)}
+    assert all(type(v) is float for v in axes["rate"])
+
+
+def test_any_scalar_can_be_an_axis_and_names_grow_until_they_differ(load):
+    sweep = grid(
+        load,
+        '"workload.prompt.mean" = [100, 200]',
+        '"workload.output.mean" = [50]',
+        '"engine.enable_prefix_caching" = [true, false]',
+        '"engine.scheduler" = ["fcfs", "sjf"]',
+        '"latency.model" = ["llama-3.1-8b/h100/tp2"]',
+    )
+    names = ["prompt_mean", "output_mean", "enable_prefix_caching", "scheduler", "model"]
+    assert list(axes_of(sweep)) == names
+    scenario = sweep.scenario(
+        {"prompt_mean": 200, "output_mean": 50, "enable_prefix_caching": False, "scheduler": "sjf"}
+    )
+    assert (scenario.workload.prompt.mean, scenario.workload.output.mean) == (200, 50)
+    assert (scenario.engine.enable_prefix_caching, scenario.engine.scheduler) == (False, "sjf")
+
+
+def test_a_client_of_a_list_can_be_an_axis(load, refused):
+    text = H8.replace("[cluster]", '[[workload.clients]]\nid = "a"\nslo_class = "batch"\n[cluster]')
+    key = '"workload.clients.0.slo_class"'
+    sweep = grid(load, f'{key} = ["batch", "critical"]', text=text)
+    # `slo_class` is a dimension of the results.
+    assert list(axes_of(sweep)) == ["0_slo_class"]
+    scenario = sweep.scenario({"0_slo_class": "critical"})
+    assert scenario.workload.clients[0].slo_class == "critical"
+    message = refused(text=text.replace('"cache.gpu_blocks" =', '"workload.clients.3.cv" ='))
+    assert message == "h8.toml:21: grid.workload.clients.3.cv: workload.clients has no 3"
+
+
+POLICIES = """
+[policies.urgent]
+engine.scheduler = "priority"
+engine.priority = "slo-class"
+[policies.plain]
+"cluster.routing" = "least-loaded"
+"workload.prompt.mean" = 300
+"""
+
+
+def test_policies_bundle_keys_nested_or_quoted(load):
+    text = H8.replace('["round-robin", "least-loaded"]', '["urgent", "plain", "round-robin"]')
+    sweep = load("[cliff]", f"{POLICIES}[cliff]", text=text)
+    assert sweep.policies == {
+        "urgent": {"engine.scheduler": "priority", "engine.priority": "slo-class"},
+        "plain": {"cluster.routing": "least-loaded", "workload.prompt.mean": 300},
+    }
+    urgent = sweep.scenario({"policy": "urgent", "gpu_blocks": 1000})
+    assert (urgent.engine.scheduler, urgent.cluster.routing) == ("priority", "round-robin")
+    plain = sweep.scenario({"policy": "plain", "gpu_blocks": 1000})
+    assert (plain.engine.scheduler, plain.cluster.routing) == ("fcfs", "least-loaded")
+    assert (plain.workload.prompt.mean, plain.workload.prompt.std) == (300, 50)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ('"priority"', '"urgent"', "h8.toml:23: policies.urgent.engine.scheduler: unknown schedul"),
+        ('"least-loaded"\n', '"most"\n', "h8.toml:26: policies.plain.cluster.routing: unknown rou"),
+        (
+            'mean" = 300',
+            'mean" = -1',
+            "h8.toml:27: policies.plain.workload.prompt.mean: must be ",
+        ),
+        ('mean" = 300', 'meen" = 1', "h8.toml:27: policies.plain.workload.prompt.meen: unknown k"),
+        ("engine.s", "egnine.s", "h8.toml:23: policies.urgent.egnine: expected a key of a sectio"),
+        ("engine.scheduler =", "engine.schedule =", "policies.urgent.engine.schedule: unknown key"),
+        ('"workload.prompt.mean"', '"cache.gpu_blocks"', "policy 'plain' sets this key too"),
+    ],
+)
+def test_policy_mistakes_are_located_in_the_policy(refused, old, new, message):
+    text = H8.replace('["round-robin", "least-loaded"]', '["urgent", "plain"]')
+    assert old in POLICIES
+    policies = POLICIES.replace(old, new, 1)
+    assert message in refused("[cliff]", f"{policies}[cliff]", text=text)
+
+
+def test_a_combination_that_is_not_valid_is_refused_at_its_cell(load):
+    sweep = grid(
+        load, '"engine.max_num_seqs" = [64, 512]', '"engine.max_num_batched_tokens" = [512, 256]'
+    )
+    with pytest.raises(InputError, match=r"h8\.toml:18: grid\.engine\.max_num_batched_tokens: "):
+        sweep.scenario({"max_num_seqs": 512, "max_num_batched_tokens": 256})
+
+
+def test_overrides_replace_keys_and_axes(load):
+    sweep = load(
+        "",
+        "",
+        "workload.rate=100",
+        "cache.gpu_blocks=2000",
+        "engine.scheduler=sjf",
+        'title="Other"',
+        "cliff.threshold=0.1",
+    )
+    assert sweep.title == "Other"
+    assert axes_of(sweep)["gpu_blocks"] == (2000,)
+    assert sweep.cliff.threshold == 0.1
+    scenario = sweep.scenario({"policy": "round-robin", "gpu_blocks": 2000})
+    assert (scenario.workload.rate, scenario.engine.scheduler) == (100, "sjf")
+    assert axes_of(load("", "", "cache.gpu_blocks=[5, 6]"))["gpu_blocks"] == (5, 6)
+    assert axes_of(load("", "", "seed=7"))["seed"] == (7,)
+    assert axes_of(load("", "", "policy=least-loaded"))["policy"] == ("least-loaded",)
+    assert axes_of(load(seeds=3))["seed"] == (0, 1, 2)
+    assert axes_of(load("seed = { count = 100 }\n", "", seeds=2))["seed"] == (0, 1)
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("cache.gpu_blokcs=5", "h8.toml: --set cache.gpu_blokcs: unknown key; did you mean"),
+        ("gpu_blocks=5", "--set gpu_blocks: unknown key; did you mean 'cache.gpu_blocks'?"),
+        ("cache.gpu_blocks=0", "h8.toml: --set cache.gpu_blocks: must be at least 1, got 0"),
+        ("cache.block_size=0", "h8.toml: --set cache.block_size: must be at least 1, got 0"),
+        ("cache.block_size=1\nx=2", "--set cache.block_size: expected an integer, got '1\\nx=2'"),
+        ("workload.prompt=5", "h8.toml: --set workload.prompt: expected a table, got 5"),
+        ("workload.prompt.std=x", "--set workload.prompt.std: expected a number, got 'x'"),
+        ("workload.rate.x=1", "--set workload.rate.x: workload.rate has no 'x'"),
+        ("cache.gpu_blocks", "--set cache.gpu_blocks: expected KEY=VALUE, as in cache.gpu_blo"),
+        ("=5", "--set =5: expected KEY=VALUE"),
+    ],
+)
+def test_override_mistakes_name_the_override(refused, override, message):
+    assert message in refused("", "", override)
+    assert "--seeds: count: must be from 1" in refused(seeds=0)
+
+
+def test_a_sweep_needs_a_workload_and_a_latency(refused):
+    assert "workload: missing; a sweep needs a workload" in refused(text="[latency]\nalpha = [1]\n")
+    assert "latency: missing; give a model" in refused(text="[workload]\nrate = 5.0\n")
+
+
+def test_a_sweep_without_a_grid_is_one_cell(load):
+    sweep = load(text="[workload]\n[latency]\nbeta = [1]\n")
+    assert sweep.axes == ()
+    assert sweep.scenario({}).workload.requests == 200
+    assert sweep.title == "h8"
+
+
+def test_the_canonical_form_tells_sweeps_apart_and_nothing_else(load):
+    first = load().to_dict()
+    assert json.loads(json.dumps(first, allow_nan=False)) == first
+    respelled = H8.replace("2000.0", "2e3").replace("mean = 512, std = 50", "std=50.0,mean=512.0")
+    listed = str(list(range(100)))
+    same = load(
+        "{ count = 100 }", listed, text=f"# a comment\n{respelled}[engine]\nmax_num_seqs=256"
+    )
+    assert same.to_dict() == first
+    other = load("instances = 4", "instances = 5").to_dict()
+    assert other["scenario"].pop("cluster") != first["scenario"].pop("cluster")
+    assert other == first
+    assert "gpu_blocks" not in first["scenario"]["cache"]
+    assert load("5000]", "5001]").to_dict()["grid"] != first["grid"]
+
+
+def test_rules_name_all_rule_books_of_the_cells(load):
+    assert grid(load, '"engine.rules" = ["vllm", "blis"]').rules == "blis,vllm"
+
+
+def test_sweep_files_of_the_project_load():
+    files = sorted((Path(__file__).parents[1] / "sweeps").rglob("*.toml"))
+    for path in files:
+        load_sweep(path)
