@@ -5,7 +5,7 @@ or a code, ``index`` a position in another array (-1: none).
 """
 
 from enum import IntEnum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -41,9 +41,10 @@ class Event(IntEnum):
     PREEMPT = 2
     FINISH = 3
     STARVE = 4
+    SAMPLE = 5
 
 
-def _dtype(fields: tuple[Field, ...]) -> np.dtype:
+def _dtype(fields: tuple[Field, ...]) -> np.dtype[Any]:
     return np.dtype([(field.name, field.dtype) for field in fields], align=True)
 
 
@@ -94,6 +95,7 @@ LANE_FIELDS = (
 
 INSTANCE_FIELDS = (
     Field("clock", _i64, "us", "end of the last step begun; the next starts here or later"),
+    Field("end", _i64, "us", "end of the last step (the clock also moves to queue entries)"),
     Field("step", _i64, "step", "index of the next step"),
     Field("next_due", _i64, "step", "earliest step at which a running request needs attention"),
     Field("used_time", _i64, "block us", "used blocks summed over time"),
@@ -216,65 +218,65 @@ EVENT = _dtype(EVENT_FIELDS)
 class Inputs(NamedTuple):
     """What a batch of lanes reads."""
 
-    requests: NDArray
+    requests: NDArray[Any]
     """REQUEST (all request lists of the batch, one after the other)."""
-    keys: NDArray
+    keys: NDArray[Any]
     """int32, content key per (request, full block); same slots as `Workspace.table`."""
-    lanes: NDArray
+    lanes: NDArray[Any]
     """LANE (n_lanes,)."""
 
 
 class Workspace(NamedTuple):
     """Memory of one thread, reused by all its lanes; nothing in it is cleared in full."""
 
-    progress: NDArray
+    progress: NDArray[Any]
     """PROGRESS (requests of the largest lane,)."""
-    instances: NDArray
+    instances: NDArray[Any]
     """INSTANCE (most instances,)."""
-    blocks: NDArray
+    blocks: NDArray[Any]
     """BLOCK (instances x blocks of the largest lane,)."""
-    table: NDArray
+    table: NDArray[Any]
     """int32, block id per (request, published block); a request's slots start at its `key_lo`."""
-    prefix: NDArray
+    prefix: NDArray[Any]
     """int32 (instances x keys,): oldest block with a key; valid only if that block carries it."""
-    running: NDArray
+    running: NDArray[Any]
     """int32 (instances x max_num_seqs,): running list in order of admission."""
-    due: NDArray
+    due: NDArray[Any]
     """int64, beside `running`: step at which the request finishes, samples or publishes."""
-    phases: NDArray
+    phases: NDArray[Any]
     """int32 (instances x block_size,): decoding requests by the phase at which they take."""
-    heap: NDArray
+    heap: NDArray[Any]
     """int32 (instances x requests,): waiting heap of the priority and sjf schedulers."""
-    itl_time: NDArray
+    itl_time: NDArray[Any]
     """int64, inter-token latencies of steps that also prefill, and of gaps."""
-    itl_weight: NDArray
+    itl_weight: NDArray[Any]
     """int64, tokens that had it."""
-    itl_order: NDArray
+    itl_order: NDArray[Any]
     """int64, room to sort the two."""
-    itl_plain: NDArray
+    itl_plain: NDArray[Any]
     """int64 (largest max_num_seqs + 1,): tokens of pure decode steps by their batch size."""
 
 
 class Outputs(NamedTuple):
     """What a batch of lanes writes."""
 
-    tallies: NDArray
+    tallies: NDArray[Any]
     """TALLY (n_lanes,)."""
-    peak_blocks: NDArray
+    peak_blocks: NDArray[Any]
     """int32 (n_lanes, most instances): peak of used blocks, -1 where there is no instance."""
-    ttft: NDArray
+    ttft: NDArray[Any]
     """int64 (slots,), us: first token seen by the client after arrival, or -1."""
-    e2e: NDArray
+    e2e: NDArray[Any]
     """int64 (slots,), us: last token seen by the client after arrival, or -1."""
-    delay: NDArray
+    delay: NDArray[Any]
     """int64 (slots,), us: arrival to start of the first step, or -1."""
-    preemptions: NDArray
+    preemptions: NDArray[Any]
     """int32 (slots,): times preempted."""
-    request_status: NDArray
+    request_status: NDArray[Any]
     """int8 (slots,): code of policies.RequestStatus."""
-    progress: NDArray
+    progress: NDArray[Any]
     """PROGRESS (slots,), the requests' final state (empty if off)."""
-    steps: NDArray
+    steps: NDArray[Any]
     """STEP log (empty if off)."""
-    events: NDArray
+    events: NDArray[Any]
     """EVENT log (empty if off)."""

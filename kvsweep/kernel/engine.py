@@ -84,6 +84,7 @@ def _schedule_step(inp, ws, out, lane, inst, tally, index):
     if lane["log"]:
         log_step(out, tally, inst, lane, index, duration, waiting_before, evictions_before)
     inst["clock"] += duration
+    inst["end"] = inst["clock"]
     inst["in_flight"] = 1
 
 
@@ -114,6 +115,8 @@ def _decode(inp, ws, out, lane, inst, tally, index, until):
         inst["clock"] += duration
         inst["step"] += 1
     steps = inst["step"] - first
+    if steps > 0:
+        inst["end"] = inst["clock"]
     ws.itl_plain[batch] += steps * inst["measured"]
     return steps > 0
 

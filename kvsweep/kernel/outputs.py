@@ -49,6 +49,7 @@ def process_outputs(inp, ws, out, lane, inst, tally, index):
             measured = r >= lane["warmup"]
             stays = False
             if not progress["decoding"]:
+                log_event(out, tally, inst, lane, Event.SAMPLE, r, index, 0)
                 _sample(ws, tally, inst, progress, measured)
                 stays = progress["outputs"] < request["output"]
                 if stays:

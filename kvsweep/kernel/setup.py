@@ -17,6 +17,7 @@ def begin_lane(ws, lane, tally):
     for index in range(lane["instances"]):
         inst = ws.instances[index]
         inst["clock"] = 0
+        inst["end"] = 0
         inst["step"] = 0
         inst["next_due"] = NEVER
         inst["used_time"] = 0
@@ -93,7 +94,7 @@ def end_lane(inp, ws, out, lane, tally, number):
     for index in range(lane["instances"]):
         inst = ws.instances[index]
         tally["steps"] += inst["step"]
-        tally["makespan"] = max(tally["makespan"], inst["clock"])
+        tally["makespan"] = max(tally["makespan"], inst["end"])
         tally["used_time"] += inst["used_time"]
         tally["evictions"] += inst["evictions"]
         out.peak_blocks[number, index] = inst["peak"]

@@ -76,8 +76,8 @@ def simulate_batch(
             run = _engine(rules)
             found = run([variants[v] for v in chosen], chosen, len(seeds), lists, keep_requests)
             for name, values in found.items():
-                place = (np.array(chosen), slice(None), *(slice(n) for n in values.shape[2:]))
-                results[name][place] = values
+                inner = tuple(slice(n) for n in values.shape[2:])  # fewer instances than others
+                results[name][(chosen, slice(None), *inner)] = values
     measures = {name: results[name] for name in results if name in VARIABLES}
     mask_failed(measures, results["status"])
     return results
@@ -85,11 +85,11 @@ def simulate_batch(
 
 def _engine(rules: str) -> Callable[..., dict[str, NDArray[Any]]]:
     """Return what runs the cells of a rule book; the replica is loaded only where it is used."""
-    if rules == "vllm":
-        return run_kernel_cells
-    from .replica_cells import run_replica_cells
+    if rules == "blis":
+        from .replica_cells import run_replica_cells
 
-    return run_replica_cells
+        return run_replica_cells
+    return run_kernel_cells
 
 
 def _blank(variable: Variable, shape: tuple[int, int], sizes: dict[str, int]) -> NDArray[Any]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,7 +47,7 @@ class Prepared:
     """
 
     requests: Requests
-    records: NDArray
+    records: NDArray[Any]
     keys: NDArray[np.int32]
     n_keys: int
 
@@ -67,7 +68,7 @@ def prepare(requests: Requests, resolved: BlockKeys) -> Prepared:
     return Prepared(requests, records, resolved.keys, int(resolved.n_keys))
 
 
-def lane_record(scenario: Scenario) -> NDArray:
+def lane_record(scenario: Scenario) -> NDArray[Any]:
     """Return the LANE record of a scenario, without its request list."""
     engine, cache, cluster = scenario.engine, scenario.cache, scenario.cluster
     lane = np.zeros((), LANE)

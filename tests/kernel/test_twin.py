@@ -1,0 +1,20 @@
+"""The kernel equals the naive twin, decision by decision, on traces made to provoke trouble."""
+
+import random
+
+import pytest
+import strategies
+import twin
+from hypothesis import given
+
+
+@given(strategies.traces())
+def test_kernel_equals_twin(trace):
+    assert list(twin.differences(trace)) == []
+
+
+@pytest.mark.parametrize("block", range(10))
+def test_kernel_equals_twin_on_longer_traces(block):
+    for seed in range(20 * block, 20 * block + 20):
+        trace = strategies.random_trace(random.Random(seed), max_requests=60)
+        assert (seed, list(twin.differences(trace))) == (seed, [])

@@ -1,0 +1,58 @@
+"""The kernel decides as vLLM 0.33.0's own scheduler did, in every recorded case."""
+
+import goldens
+import pytest
+import twin
+
+from kvsweep.records import Event
+
+NO_VALUE = -1
+
+
+@pytest.mark.parametrize("name", goldens.vllm_cases())
+def test_kernel_equals_recording(name):
+    case = goldens.load(name)
+    single = twin.run_kernel(case)
+    assert single.status.label == "ok"
+    _check_requests(case["expected"], single)
+    _check_steps(case["expected"]["steps"], single)
+    _check_totals(case["expected"]["totals"], single)
+
+
+def _check_requests(expected, single):
+    progress = single.outputs.progress
+    admissions = {number: [] for number in range(len(progress))}
+    for row in single.outputs.events[single.outputs.events["kind"] == Event.ADMIT]:
+        admissions[int(row["request"])].append([int(row["step"]), int(row["value"])])
+    for number, want in enumerate(expected["requests"]):
+        got = progress[number]
+        assert got["queued"] == want["queue_us"]
+        assert got["preemptions"] == want["preemptions"]
+        assert (single.outputs.request_status[number] == 3) == want["rejected"]
+        assert admissions[number] == want["admissions"]
+        for mine, theirs in (("first_token", "first_token_us"), ("finish", "finish_us")):
+            assert got[mine] == (NO_VALUE if want[theirs] is None else want[theirs])
+
+
+def _check_steps(expected, single):
+    steps = single.outputs.steps
+    for column, mine in twin.STEP_COLUMNS.items():
+        assert steps[mine].tolist() == expected[column], column
+    events = twin.events_by_step(single, 0)
+    for step in range(len(steps)):
+        assert [r for r, _ in events[step][Event.PREEMPT]] == expected["pre"][step]
+        assert [r for r, _ in events[step][Event.FINISH]] == expected["fin"][step]
+        admitted = [list(pair) for pair in events[step][Event.ADMIT]]
+        assert admitted == [entry[:2] for entry in expected["adm"][step]]
+    if "sched" in expected:
+        assert list(twin.schedules(single, 0)) == expected["sched"]
+
+
+def _check_totals(expected, single):
+    tally = single.outputs.tallies[0]
+    assert tally["steps"] == expected["steps"]
+    assert tally["evictions"] == expected["evictions"]
+    assert tally["query_tokens"] == expected["queries"]
+    assert tally["hit_tokens"] == expected["hits"]
+    assert single.outputs.preemptions.sum() == expected["preemptions"]
+    assert tally["makespan"] == expected["end_us"]

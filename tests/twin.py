@@ -1,0 +1,145 @@
+"""Compares the kernel with the naive twin, decision by decision."""
+
+import math
+from collections import defaultdict
+
+import naive
+import numpy as np
+
+from kvsweep.config import parse_scenario
+from kvsweep.records import Event
+from kvsweep.simulate.single import run_single
+from kvsweep.workload.traces import load_trace
+
+NO_VALUE = -1
+STEP_COLUMNS = {
+    "t": "start_us",
+    "d": "duration_us",
+    "pf": "prefill_tokens",
+    "dc": "decode_tokens",
+    "run": "running",
+    "wait": "waiting",
+    "free": "free_blocks",
+    "ev": "evicted",
+}
+
+
+def run_kernel(trace):
+    """Run a trace dict on the kernel, with all logs."""
+    loaded = load_trace(trace)
+    return run_single(parse_scenario(loaded.scenario, "trace"), loaded.requests)
+
+
+def events_by_step(single, instance):
+    """Return {step: {kind: [(request, value), ...]}} of one instance."""
+    table = defaultdict(lambda: defaultdict(list))
+    for row in single.outputs.events[single.outputs.events["instance"] == instance]:
+        table[int(row["step"])][Event(row["kind"])].append((int(row["request"]), int(row["value"])))
+    return table
+
+
+def schedules(single, instance):
+    """Rebuild who was scheduled in each step, in order, with how many tokens.
+
+    The kernel logs only what is not plain decoding; the rest follows from the running list.
+    """
+    running = []
+    decoding = set()
+    count = int((single.outputs.steps["instance"] == instance).sum())
+    events = events_by_step(single, instance)
+    for step in range(count):
+        found = events[step]
+        chunks = dict(found[Event.CHUNK])
+        for victim, _ in found[Event.PREEMPT]:
+            running.remove(victim)
+            decoding.discard(victim)
+        running += [r for r, _ in found[Event.ADMIT]]
+        missed = {r for r, _ in found[Event.STARVE]}
+        tokens = {r: chunks.get(r, 0 if r in missed or r not in decoding else 1) for r in running}
+        yield [[r, n] for r, n in tokens.items() if n > 0]
+        finished = {r for r, _ in found[Event.FINISH]}
+        sampled = {r for r, _ in found[Event.SAMPLE]}
+        running = [r for r in running if r not in finished]
+        decoding = (decoding | sampled) - finished
+
+
+def differences(trace):
+    """Return what differs between the kernel and the twin on a trace, in words; empty: nothing."""
+    twin = naive.simulate(trace)
+    single = run_kernel(trace)
+    if single.status.label != "ok":
+        return [f"status {single.status.label}: {single.detail}"]
+    return [
+        *_request_differences(twin, single),
+        *_step_differences(twin, single),
+        *_total_differences(twin, single, trace),
+    ]
+
+
+def _number(value):
+    return NO_VALUE if value is None else value
+
+
+def _request_differences(twin, single):
+    progress = single.outputs.progress
+    for number, want in enumerate(twin.requests):
+        got = progress[number]
+        pairs = {
+            "queued": (got["queued"], want.queued_us),
+            "scheduled": (got["scheduled"], want.scheduled_us),
+            "first_token": (got["first_token"], want.first_token_us),
+            "finish": (got["finish"], want.finish_us),
+            "preemptions": (got["preemptions"], want.preemptions),
+            "cached": (got["cached"], want.cached_tokens),
+            "instance": (got["instance"], want.instance),
+        }
+        for name, (mine, theirs) in pairs.items():
+            if mine != _number(theirs):
+                yield f"request {number} {name}: {mine} not {theirs}"
+
+
+def _step_differences(twin, single):
+    for number, instance in enumerate(twin.instances):
+        mine = single.outputs.steps[single.outputs.steps["instance"] == number]
+        if len(mine) != len(instance.steps):
+            yield f"instance {number}: {len(mine)} steps not {len(instance.steps)}"
+            continue
+        events = events_by_step(single, number)
+        for row, want, scheduled in zip(
+            mine, instance.steps, schedules(single, number), strict=True
+        ):
+            found = events[int(row["step"])]
+            pairs = {c: (row[m], getattr(want, c)) for c, m in STEP_COLUMNS.items()}
+            pairs["adm"] = (found[Event.ADMIT], [(a[0], a[1]) for a in want.adm])
+            pairs["pre"] = ([r for r, _ in found[Event.PREEMPT]], list(want.pre))
+            pairs["fin"] = ([r for r, _ in found[Event.FINISH]], list(want.fin))
+            pairs["sched"] = (scheduled, [list(s) for s in want.sched])
+            for name, (got, expected) in pairs.items():
+                if got != expected:
+                    yield f"instance {number} step {row['step']} {name}: {got} not {expected}"
+
+
+def _total_differences(twin, single, trace):
+    tally = single.outputs.tallies[0]
+    served = [r for r in twin.requests if r.token_us]
+    gaps = np.concatenate([np.diff(r.token_us) for r in served] or [np.zeros(0, np.int64)])
+    ranks = {f"itl_q{i}": q for i, q in enumerate((0.5, 0.9, 0.95, 0.99))}
+    pairs = {
+        "itl_count": (tally["itl_count"], gaps.size),
+        "itl_sum": (tally["itl_sum"], gaps.sum()),
+        "evictions": (tally["evictions"], sum(i.totals["evictions"] for i in twin.instances)),
+        "query_tokens": (tally["query_tokens"], sum(i.totals["queries"] for i in twin.instances)),
+        "hit_tokens": (tally["hit_tokens"], sum(i.totals["hits"] for i in twin.instances)),
+        "blocks_taken": (tally["blocks_taken"], sum(i.blocks_taken for i in twin.instances)),
+        "blocks_reused": (tally["blocks_reused"], sum(i.blocks_reused for i in twin.instances)),
+        "used_time": (tally["used_time"], sum(i.block_us for i in twin.instances)),
+        "makespan": (tally["makespan"], max(i.totals["end_us"] for i in twin.instances)),
+        "peak": (list(single.outputs.peak_blocks[0]), [i.peak_blocks for i in twin.instances]),
+    }
+    for name, (got, want) in pairs.items():
+        if got != want:
+            yield f"{name}: {got} not {want}"
+    for name, share in ranks.items():
+        want = np.quantile(gaps, share) if gaps.size else math.nan
+        if not np.isclose(tally[name], want, rtol=1e-12, atol=0, equal_nan=True):
+            yield f"{name}: {tally[name]} not {want}"
