@@ -152,7 +152,7 @@ def _outcome(path: Path, ds: xr.Dataset) -> dict[str, Any]:
     """Return how many cells ended how, and name those that did not complete."""
     import numpy as np
 
-    status = ds["status"].values.astype(str)
+    status = ds["status"].values
     names, counts = np.unique(status, return_counts=True)
     incomplete = []
     for at in np.argwhere(status != "ok"):

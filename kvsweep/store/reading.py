@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import zarr
 
 from kvsweep.errors import InputError
@@ -34,7 +35,10 @@ def open_results(path: str | Path) -> xr.Dataset:
     read_attributes(path)
     try:
         ds = xr.open_dataset(path, engine="zarr", consolidated=False)
-        ds["status"].load()
+        # NumPy's variable-width strings, which Zarr gives, cannot be cast to its usual ones.
+        for name in (*ds.sizes, "status"):
+            if ds[name].dtype.kind == "T":
+                ds[name] = ds[name].copy(data=np.array(ds[name].values.tolist()))
     except Exception as error:
         raise unreadable(path, error) from error
     return _in_order(ds)
