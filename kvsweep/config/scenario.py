@@ -43,7 +43,7 @@ BLIS_SWITCHES = (
     "step_time_final_batch",
     "router_uses_kv_blocks",
 )
-"""Rules of the reference simulator that ``engine.blis`` switches; `kvsweep.replica` has more."""
+"""Rules of the reference simulator that ``engine.blis`` switches: `kvsweep.replica.switches`."""
 
 
 def _known(keys: tuple[str, ...], what: str) -> Any:

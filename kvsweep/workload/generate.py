@@ -36,9 +36,9 @@ _LAST_US = 2.0**53
 
 @dataclass(frozen=True)
 class _Draws:
-    """What one client sends: int64 (n,) each."""
+    """What is sent: arrival times in microseconds, not yet truncated, and tokens; (n,) each."""
 
-    arrival_us: NDArray[np.int64]
+    time: NDArray[np.float64]
     prompt: NDArray[np.int64]
     output: NDArray[np.int64]
 
@@ -46,8 +46,9 @@ class _Draws:
 def generate(workload: Workload, seed: int, entropy: int = DEFAULT_ENTROPY) -> Requests:
     """Draw the requests of a seed.
 
-    Each client draws as many requests as the workload has; they are merged by arrival, ties in the
-    order of clients, and the first ones are kept.
+    Each client draws as many requests as the workload has; they are merged by time of arrival
+    before its truncation, so that their order does not depend on the rate, ties in the order of
+    clients, and the first ones are kept.
 
     Parameters
     ----------
@@ -76,10 +77,10 @@ def generate(workload: Workload, seed: int, entropy: int = DEFAULT_ENTROPY) -> R
         _draw_client(workload, client, client.rate_fraction / total, (entropy, seed, i))
         for i, client in enumerate(workload.clients)
     ]
-    arrival = np.concatenate([part.arrival_us for part in parts])
-    first = np.argsort(arrival, kind="stable")[: workload.requests]
+    times = np.concatenate([part.time for part in parts])
+    first = np.argsort(times, kind="stable")[: workload.requests]
     merged = _Draws(
-        arrival[first],
+        times[first],
         np.concatenate([part.prompt for part in parts])[first],
         np.concatenate([part.output for part in parts])[first],
     )
@@ -146,7 +147,7 @@ def _draw_client(
     if not times[-1] < _LAST_US:
         raise InputError(f"{where}: the rate is too small: {n} requests take more than 285 years")
     return _Draws(
-        times.astype(np.int64),
+        times,
         draw_lengths(prompts, n, streams[PROMPTS], f"{where}.prompt"),
         draw_lengths(outputs, n, streams[OUTPUTS], f"{where}.output"),
     )
@@ -170,7 +171,7 @@ def _assemble(workload: Workload, draws: _Draws, client: NDArray[np.int16]) -> R
     slo_names, slo_class = _labels([c.slo_class for c in clients], client)
     client_names, client_code = _labels([c.id for c in clients], client)
     return Requests(
-        arrival_us=draws.arrival_us,
+        arrival_us=draws.time.astype(np.int64),
         prompt_tokens=draws.prompt + prefix,
         output_tokens=draws.output,
         segment_offsets=offsets,

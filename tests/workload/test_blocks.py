@@ -1,0 +1,93 @@
+"""Block keys against a naive comparison of tokens."""
+
+import numpy as np
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from kvsweep.config import Workload
+from kvsweep.workload.blocks import resolve_blocks
+from kvsweep.workload.generate import generate
+from kvsweep.workload.traces import load_trace
+
+
+def requests_of(rows):
+    """Make requests of (prompt entries, output entry)."""
+    entries = [
+        {"id": i, "arrival_us": i, "prompt": prompt, "output": output}
+        for i, (prompt, output) in enumerate(rows)
+    ]
+    return load_trace({"format": "kvsweep-trace/1", "requests": entries}).requests
+
+
+def naive(rows, block_size):
+    """Return per request the stored token prefixes that end at its full blocks."""
+    prefixes = []
+    for prompt, output in rows:
+        tokens = [(s, k) for s, n in [*prompt, output] for k in range(n)][:-1]
+        ends = range(block_size, len(tokens) + 1, block_size)
+        prefixes.append([tuple(tokens[:end]) for end in ends])
+    return prefixes
+
+
+def check(rows, block_size):
+    resolved = resolve_blocks(requests_of(rows), block_size)
+    prefixes = naive(rows, block_size)
+    numbers = {}
+    keys = [[numbers.setdefault(p, len(numbers)) for p in own] for own in prefixes]
+    assert np.diff(resolved.offsets).tolist() == [len(own) for own in keys]
+    assert resolved.keys.tolist() == [key for own in keys for key in own]
+    assert resolved.n_keys == len(numbers)
+    for i, own in enumerate(prefixes):
+        others = {p for j, theirs in enumerate(prefixes) if j != i for p in theirs}
+        reusable = sum(p in others for p in own)
+        prompt_tokens = sum(n for _, n in rows[i][0])
+        with_output = [p for p in own if len(p) > prompt_tokens]
+        assert resolved.reusable[i] == reusable
+        assert all(p in others for p in own[:reusable])
+        assert resolved.shared[i] == any(p in others for p in with_output)
+
+
+ENTRY = st.tuples(st.integers(0, 3), st.integers(1, 9)).map(list)
+ROW = st.tuples(st.lists(ENTRY, min_size=1, max_size=4), ENTRY)
+
+
+@given(rows=st.lists(ROW, min_size=1, max_size=8), block_size=st.integers(1, 5))
+@example(rows=[([[0, 8]], [1, 1]), ([[0, 4], [0, 4]], [1, 5])], block_size=4)
+@example(
+    rows=[([[0, 4], [1, 3]], [2, 9]), ([[0, 4], [1, 3], [2, 9], [3, 1]], [1, 1])], block_size=2
+)
+@example(rows=[([[0, 1]], [1, 1])] * 2, block_size=4)
+def test_keys_are_equal_exactly_where_prefixes_are(rows, block_size):
+    check(rows, block_size)
+
+
+def test_private_keys_of_a_request_are_consecutive():
+    rows = [([[0, 20], [own, 20]], [9 + i, 20]) for i, own in enumerate((1, 2, 1, 3))]
+    resolved = resolve_blocks(requests_of(rows), 4)
+    for r in range(len(rows)):
+        low, high = resolved.offsets[r : r + 2]
+        private = resolved.keys[low + resolved.reusable[r] : high]
+        assert (np.diff(private) == 1).all()
+        assert len(private) > 0
+
+
+def test_a_conversation_shares_its_history_with_its_next_round():
+    first = ([[0, 10]], [1, 7])
+    second = ([[0, 10], [1, 7], [2, 5]], [3, 4])
+    resolved = resolve_blocks(requests_of([first, second]), 4)
+    # The first round stores 16 tokens: 10 of its prompt and 6 of its output.
+    assert resolved.reusable.tolist() == [4, 4]
+    assert resolved.shared.tolist() == [True, False]
+
+
+@pytest.mark.parametrize("block_size", [1, 16, 1000])
+def test_generated_requests_share_nothing(block_size):
+    requests = generate(Workload(), 1)
+    resolved = resolve_blocks(requests, block_size)
+    stored = requests.prompt_tokens + requests.output_tokens - 1
+    assert np.array_equal(np.diff(resolved.offsets), stored // block_size)
+    assert np.array_equal(resolved.keys, np.arange(resolved.offsets[-1]))
+    assert not resolved.reusable.any()
+    assert not resolved.shared.any()
+    assert (resolved.keys.dtype, resolved.reusable.dtype) == (np.int32, np.int32)

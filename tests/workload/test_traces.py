@@ -1,0 +1,259 @@
+"""Traces: strict reading of three formats, and writing."""
+
+import gzip
+import json
+from dataclasses import fields
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kvsweep.errors import InputError
+from kvsweep.workload.blocks import resolve_blocks
+from kvsweep.workload.requests import Requests
+from kvsweep.workload.traces import load_trace, to_trace_dict
+
+REQUESTS = [
+    {"id": 0, "arrival_us": 0, "prompt": [[0, 5]], "output": [1, 2]},
+    {
+        "id": 1,
+        "arrival_us": 7,
+        "prompt": [[0, 5], [1, 2], [0, 3]],
+        "output": [4, 1],
+        "slo_class": "batch",
+        "client": "b",
+        "priority": -2,
+        "session": 3,
+        "round": 1,
+    },
+    {"id": 2, "arrival_us": 7, "prompt": [[9, 1]], "output": [4, 1], "slo_class": "critical"},
+]
+
+
+def document(**changes):
+    return {
+        "format": "kvsweep-trace/1",
+        "about": {"any": "thing"},
+        "scenario": {"cache": {"gpu_blocks": 5}},
+        "requests": REQUESTS,
+        "expected": [1],
+    } | changes
+
+
+def changed(i, **changes):
+    rows = [dict(row) for row in REQUESTS]
+    rows[i] |= changes
+    return document(requests=rows)
+
+
+def same(a, b):
+    return all(np.array_equal(getattr(a, f.name), getattr(b, f.name)) for f in fields(Requests))
+
+
+def write(tmp_path, content, name="t.json"):
+    path = tmp_path / name
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return path
+
+
+def test_a_trace_becomes_columns():
+    trace = load_trace(document())
+    requests = trace.requests
+    assert requests.arrival_us.tolist() == [0, 7, 7]
+    assert requests.prompt_tokens.tolist() == [5, 10, 1]
+    assert requests.output_tokens.tolist() == [2, 1, 1]
+    assert requests.segment_offsets.tolist() == [0, 1, 4, 5]
+    assert requests.segment_ids.tolist() == [0, 0, 1, 0, 9]
+    assert requests.segment_tokens.tolist() == [5, 5, 2, 3, 1]
+    assert requests.output_segment.tolist() == [1, 4, 4]
+    assert requests.priority.tolist() == [0, -2, 0]
+    assert requests.has_priority.tolist() == [False, True, False]
+    assert (requests.slo_names, requests.slo_class.tolist()) == (("batch", "critical"), [-1, 0, 1])
+    assert (requests.client_names, requests.client.tolist()) == (("b",), [-1, 0, -1])
+    assert requests.session.tolist() == [-1, 3, -1]
+    assert requests.round.tolist() == [-1, 1, -1]
+    assert (trace.scenario, trace.expected) == ({"cache": {"gpu_blocks": 5}}, [1])
+    assert trace.about == {"any": "thing"}
+
+
+def test_plain_gzipped_and_in_memory_are_the_same(tmp_path):
+    text = json.dumps(document(), indent=1)
+    plain = load_trace(write(tmp_path, text))
+    packed = load_trace(str(write(tmp_path, gzip.compress(text.encode()), "t.json.gz")))
+    assert same(plain.requests, load_trace(document()).requests)
+    assert same(packed.requests, plain.requests)
+    assert same(load_trace(write(tmp_path, json.dumps(document()))).requests, plain.requests)
+
+
+def test_what_is_written_reads_back_the_same():
+    written = to_trace_dict(load_trace(document()).requests, {"cache": {"gpu_blocks": 5}})
+    assert json.loads(json.dumps(written)) == written
+    assert written == {key: document()[key] for key in ("format", "scenario", "requests")}
+
+
+@pytest.mark.parametrize(
+    ("trace", "message"),
+    [
+        (document(format="other"), "trace: format: expected 'kvsweep-trace/1', got 'other'"),
+        (document(requests=[]), "trace: requests: expected a list of at least one request"),
+        (document(requests={}), "trace: requests: expected a list of at least one request"),
+        (document(scenario=[]), "trace: scenario: expected an object, got []"),
+        (document(requests=[5]), "trace: requests[0]: expected an object, got 5"),
+        (changed(1, id=2), "trace: requests[1].id: expected the position in the list, 1, got 2"),
+        (changed(1, id=True), "requests[1].id: expected the position in the list, 1, got True"),
+        (changed(2, arrival_us=6), "requests[2].arrival_us: 6 is before the previous request's, 7"),
+        (changed(0, arrival_us=-1), "requests[0].arrival_us: expected an integer from 0 to"),
+        (changed(0, arrival_us=0.0), "requests[0].arrival_us: expected an integer from 0 to"),
+        (
+            changed(0, prompt=[]),
+            "requests[0].prompt: expected a list of at least one [segment, tok",
+        ),
+        (
+            changed(1, prompt=[[0, 1], [1]]),
+            "requests[1].prompt[1]: expected [segment, tokens], got",
+        ),
+        (changed(1, prompt=[[0, 0]]), "requests[1].prompt[0]: tokens must be an integer from 1 to"),
+        (
+            changed(1, prompt=[[0, 1.5]]),
+            "requests[1].prompt[0]: tokens must be an integer from 1 to",
+        ),
+        (changed(1, prompt=[["a", 1]]), "requests[1].prompt[0]: a segment is an integer from 0 to"),
+        (changed(1, prompt=[[-1, 1]]), "requests[1].prompt[0]: a segment is an integer from 0 to"),
+        (changed(1, output=[1, 0]), "requests[1].output: tokens must be an integer from 1 to"),
+        (changed(1, output=5), "requests[1].output: expected [segment, tokens], got 5"),
+        (changed(1, slo_class=5), "requests[1].slo_class: expected a string that is not empty, go"),
+        (
+            changed(1, priority="high"),
+            "requests[1].priority: expected an integer from -90071992547",
+        ),
+        (changed(1, session=-1), "requests[1].session: expected an integer from 0 to"),
+        (changed(1, prioritty=1), "requests[1].prioritty: unknown key; did you mean 'priority'?"),
+        (document(requests=[{"id": 0}]), "trace: requests[0].arrival_us: missing"),
+    ],
+)
+def test_malformed_traces_are_refused_by_request_and_key(trace, message):
+    with pytest.raises(InputError) as caught:
+        load_trace(trace)
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("share", [0.1, 0.5, 0.9, 0.999])
+def test_a_truncated_file_is_refused_by_name(tmp_path, share):
+    text = json.dumps(document(), indent=1)
+    packed = gzip.compress(text.encode())
+    path = write(tmp_path, text[: int(len(text) * share)])
+    with pytest.raises(InputError, match=rf"^{path}:\d+: truncated or malformed JSON: "):
+        load_trace(path)
+    path = write(tmp_path, packed[: int(len(packed) * share)], "t.json.gz")
+    with pytest.raises(InputError, match=rf"^{path}: truncated or damaged gzip file$"):
+        load_trace(path)
+
+
+def test_other_files_are_refused_by_name(tmp_path):
+    for content in ("", "hello", "[1]", b"\xff\xfe"):
+        path = write(tmp_path, content)
+        with pytest.raises(InputError, match=rf"^{path}: not a t"):
+            load_trace(path)
+    with pytest.raises(InputError, match=r"cannot read: No such file or directory$"):
+        load_trace(tmp_path / "absent.json")
+    with pytest.raises(InputError, match=r"format: expected 'kvsweep-trace/1', got None$"):
+        load_trace(write(tmp_path, "{}"))
+
+
+MOONCAKE = """\
+{"timestamp": 5, "input_length": 600, "output_length": 9, "hash_ids": [0, 1]}
+{"timestamp": 0, "input_length": 1024, "output_length": 2, "hash_ids": [0, 2]}
+
+{"timestamp": 5, "input_length": 1100, "output_length": 1, "hash_ids": [0, 2, 7]}
+"""
+
+
+def test_mooncake_lines_become_segments_of_512_tokens(tmp_path):
+    trace = load_trace(write(tmp_path, MOONCAKE, "t.jsonl"))
+    rows = to_trace_dict(trace.requests, {})["requests"]
+    assert [(r["arrival_us"], r["prompt"], r["output"]) for r in rows] == [
+        (0, [[0, 512], [2, 512]], [8, 2]),
+        (5000, [[0, 512], [1, 88]], [9, 9]),
+        (5000, [[0, 512], [2, 512], [7, 76]], [10, 1]),
+    ]
+    assert resolve_blocks(trace.requests, 16).reusable.tolist() == [64, 32, 64]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("[0, 1]", "[0]", ":1: hash_ids: 1 ids for 600 tokens, expected 2"),
+        ("[0, 2, 7]", "[0, 2, -7]", ":4: hash_ids: expected a list of integers of at least 0"),
+        ('"timestamp": 0', '"timestamp": "0"', ":2: timestamp: expected milliseconds, got '0'"),
+        ('"timestamp": 0', '"timestamp": -1', ":2: timestamp: out of range: -1"),
+        ('"timestamp": 0', '"time": 0', ":2: missing 'timestamp'"),
+        ("1024", "0", ":2: input_length: expected an integer of at least 1, got 0"),
+        ('_length": 2', '_length": 2.5', ":2: output_length: expected an integer of at least 1"),
+        (", 7]}", "", ":4: Expecting"),
+        ("\n\n{", "\n\n[{", ":4: "),
+    ],
+)
+def test_malformed_mooncake_lines_are_refused_by_number(tmp_path, old, new, message):
+    path = write(tmp_path, MOONCAKE.replace(old, new, 1))
+    with pytest.raises(InputError) as caught:
+        load_trace(path)
+    assert str(caught.value).startswith(f"{path}{message}")
+    assert "\n" not in str(caught.value)
+
+
+AZURE = """\
+TIMESTAMP,ContextTokens,GeneratedTokens
+2023-11-16 18:17:04.0319600,3180,8
+2023-11-16 18:17:03.9799609,4808,10
+2023-11-16 18:17:04.0319600,110,27
+"""
+
+
+def test_azure_rows_become_requests_of_their_own(tmp_path):
+    for text in (AZURE, AZURE.replace("\n", "\r\n"), "\ufeff" + AZURE):
+        requests = load_trace(write(tmp_path, text, "t.csv")).requests
+        assert requests.arrival_us.tolist() == [0, 52_000, 52_000]
+        assert requests.prompt_tokens.tolist() == [4808, 3180, 110]
+        assert requests.output_tokens.tolist() == [10, 8, 27]
+        assert not resolve_blocks(requests, 16).reusable.any()
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("4808", "0", ":3: ContextTokens: expected an integer of at least 1, got '0'"),
+        (",8\n", ",x\n", ":2: GeneratedTokens: expected an integer of at least 1, got 'x'"),
+        (",8\n", "\n", ":2: GeneratedTokens: expected an integer of at least 1, got None"),
+        ("2023-11-16 18:17:04.03", "16/11/2023", ":2: Invalid isoformat string"),
+        ("GeneratedTokens", "Tokens", ":1: missing column GeneratedTokens"),
+        (AZURE[AZURE.index("\n") + 1 :], "", ": no requests"),
+    ],
+)
+def test_malformed_azure_rows_are_refused_by_number(tmp_path, old, new, message):
+    path = write(tmp_path, AZURE.replace(old, new, 1))
+    with pytest.raises(InputError) as caught:
+        load_trace(path)
+    assert str(caught.value).startswith(f"{path}{message}")
+
+
+ENTRY = st.tuples(st.integers(0, 2**53), st.integers(1, 2**24)).map(list)
+NAME = st.sampled_from(["batch", "critical", "x"])
+ROW = st.fixed_dictionaries(
+    {"prompt": st.lists(ENTRY, min_size=1, max_size=3), "output": ENTRY},
+    optional={
+        "priority": st.integers(-9, 9),
+        "slo_class": NAME,
+        "client": NAME,
+        "session": st.integers(0, 9),
+        "round": st.integers(0, 9),
+    },
+)
+
+
+@given(rows=st.lists(ROW, min_size=1, max_size=6), gaps=st.lists(st.integers(0, 9), min_size=6))
+def test_any_trace_survives_reading_and_writing(rows, gaps):
+    entries = [{"id": i, "arrival_us": sum(gaps[: i + 1])} | row for i, row in enumerate(rows)]
+    trace = document(requests=entries, scenario={})
+    assert to_trace_dict(load_trace(trace).requests, {})["requests"] == entries
