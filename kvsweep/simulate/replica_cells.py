@@ -1,0 +1,219 @@
+"""Cells under the reference simulator's rules: run the replica, reduce its records to numbers.
+
+What the reference itself prints has the reference's definition: the preemption rate is 0 where
+nothing completed, the hit rate is the unweighted mean over the instances, the end-to-end latency
+and the scheduling delay are its own (see `kvsweep.replica`). Everything else is computed from the
+replica's records. A request that has not reached a wait queue when the horizon comes has not
+arrived and is not counted as injected. A run with a horizon is ``ok``, and its ``status_detail``
+says when its last useful step ended: what comes later is idle spinning.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..config import Scenario
+from ..metrics import NO_COUNT, VARIABLES, ratio, summarize_latency
+from ..policies import RequestStatus, Status
+from ..replica import Replication, run
+from ..replica.result import RequestRecord
+from ..workload.native import to_trace_dict
+from ..workload.requests import Requests
+from .lists import RequestLists
+
+STATUSES = {"ok": Status.OK, "livelock": Status.LIVELOCK, "failed": Status.FAILED}
+
+
+def run_replica_cells(
+    variants: Sequence[Scenario],
+    positions: Sequence[int],
+    n_seeds: int,
+    lists: RequestLists,
+    keep_requests: bool,
+) -> dict[str, NDArray[Any]]:
+    """Simulate every variant with every seed on the replica, one run after the other.
+
+    Parameters
+    ----------
+    variants : sequence of Scenario
+        Scenarios under the rules ``blis``.
+    positions : sequence of int
+        Their positions in `lists`.
+    n_seeds : int
+        Number of seeds.
+    lists : RequestLists
+        Where their requests are.
+    keep_requests : bool
+        Return the per-request variables too.
+
+    Returns
+    -------
+    dict of str to array (len(variants), n_seeds, ...)
+        As `simulate_batch`.
+    """
+    cells = []
+    for position, scenario in zip(positions, variants, strict=True):
+        for seed in range(n_seeds):
+            requests = lists.requests(position, seed)
+            cells.append(cell_values(scenario, requests, replicate(scenario, requests)))
+            if not keep_requests:
+                cells[-1] = {k: v for k, v in cells[-1].items() if not k.startswith("request_")}
+    shape = (len(variants), n_seeds)
+    stacked = {name: _stack(name, [cell[name] for cell in cells]) for name in cells[0]}
+    return {name: values.reshape(shape + values.shape[1:]) for name, values in stacked.items()}
+
+
+def replicate(scenario: Scenario, requests: Requests) -> Replication:
+    """Run the replica on a scenario's requests."""
+    return run(scenario.to_trace(), to_trace_dict(requests, {})["requests"])
+
+
+def cell_values(
+    scenario: Scenario, requests: Requests, replication: Replication
+) -> dict[str, NDArray[Any]]:
+    """Return every variable of `kvsweep.metrics` for one run, and its status and detail.
+
+    Returns
+    -------
+    dict of str to array (...)
+        Dimensions as the variables' ``dims`` say; ``instance`` and ``request`` have the lengths of
+        this run.
+    """
+    warmup = scenario.workload.warmup if scenario.workload else 0
+    measured = replication.requests[warmup:]
+    values = _latencies(measured) | _counts(measured) | _blocks(scenario, requests, replication)
+    since = int(requests.arrival_us[warmup]) if warmup else 0
+    seconds = np.array((replication.totals.sim_end - since) / 1e6)
+    done = np.array([r.status == "completed" for r in replication.requests])
+    done[:warmup] = False
+    values["throughput_rps"] = ratio(values["completed"], seconds)
+    values["output_tokens_per_s"] = ratio(requests.output_tokens[done].sum(), seconds)
+    values["preemption_rate"] = _preemption_rate(scenario, values)
+    values["status"] = np.array(STATUSES[replication.status], np.int8)
+    values["status_detail"] = np.array(_detail(scenario, replication), object)
+    return values | request_columns(scenario, requests, replication)
+
+
+def _preemption_rate(scenario: Scenario, values: dict[str, NDArray[Any]]) -> NDArray[np.float64]:
+    """Return preemptions per completed request; 0 where nothing completed, as shipped (D13)."""
+    rate = ratio(values["preemptions"], values["completed"])
+    return rate if scenario.engine.blis.get("pooled_rates") else np.nan_to_num(rate)
+
+
+def _detail(scenario: Scenario, replication: Replication) -> str:
+    """Return the evidence of a run without an end; of one with a horizon, its last useful step."""
+    if replication.status != "ok" or scenario.engine.horizon_us is None:
+        return replication.status_detail
+    if replication.last_useful_us < 0:
+        return "no useful step"
+    return f"last useful step ended at {replication.last_useful_us / 1e6:.6f} s"
+
+
+def _latencies(measured: Sequence[RequestRecord]) -> dict[str, NDArray[Any]]:
+    """Return means and quantiles, milliseconds; NaN where no request has a value."""
+    columns: dict[str, list[int] | list[int | None]] = {
+        "ttft": [r.ttft_us for r in measured],
+        "e2e": [r.e2e_us for r in measured],
+        "scheduling_delay": [r.sched_delay_us for r in measured],
+        "itl": [gap for r in measured for gap in r.itl_us],
+    }
+    values: dict[str, NDArray[Any]] = {}
+    for name, column in columns.items():
+        known = np.array([_or_missing(time) for time in column] or [NO_COUNT], np.int64)
+        mean, quantiles = summarize_latency(known[None, :])
+        values[f"{name}_mean_ms"], values[f"{name}_ms"] = mean[0], quantiles[0]
+    return values
+
+
+def _counts(measured: Sequence[RequestRecord]) -> dict[str, NDArray[Any]]:
+    """Count requests by status, and preemptions."""
+    status = [r.status for r in measured]
+    counts = {label: status.count(label) for label in RequestStatus.labels()}
+    counts["injected"] = len(measured) - counts.pop(RequestStatus.NOT_ARRIVED.label)
+    counts["preemptions"] = sum(r.preemptions for r in measured)
+    values: dict[str, NDArray[Any]] = {k: np.array(n, np.int64) for k, n in counts.items()}
+    values["preempted_fraction"] = np.array(np.mean([r.preemptions > 0 for r in measured]))
+    return values
+
+
+def _blocks(
+    scenario: Scenario, requests: Requests, replication: Replication
+) -> dict[str, NDArray[Any]]:
+    """Return what is counted per instance: blocks, transfers, steps."""
+    instances, totals = replication.instances, replication.totals
+    block_size = scenario.cache.block_size
+    warmup = scenario.workload.warmup if scenario.workload else 0
+    admitted = [i for i, r in enumerate(replication.requests) if r.admissions and i >= warmup]
+    found = sum(replication.requests[i].cached_blocks_rle[0][0] for i in admitted) * block_size
+    looked_up = requests.prompt_tokens[admitted].sum()
+    whole = {
+        "evictions": sum(i.evictions for i in instances),
+        "offloads": sum(i.offloads for i in instances),
+        "reloads": sum(i.cpu_hits for i in instances),
+        "steps": sum(i.steps for i in instances),
+    }
+    values: dict[str, NDArray[Any]] = {k: np.array(n, np.int64) for k, n in whole.items()}
+    values["peak_blocks"] = np.array([i.peak for i in instances], np.int64)
+    values["block_hit_rate"] = np.array(totals.cache_hit_rate)
+    values["thrashing_rate"] = np.array(totals.thrash_rate)
+    values["prefix_hit_rate"] = ratio(np.array(found), np.array(looked_up))
+    block_time = np.array(sum(i.block_us for i in instances))
+    values["mean_blocks"] = ratio(block_time, np.array(totals.sim_end * len(instances)))
+    values["makespan_s"] = np.array(totals.sim_end / 1e6)
+    return values
+
+
+def request_columns(
+    scenario: Scenario, requests: Requests, replication: Replication
+) -> dict[str, NDArray[Any]]:
+    """Return the per-request variables; -1 where a request has no value."""
+    records = replication.requests
+    overhead = int(scenario.latency.alpha[2])
+    arrival = requests.arrival_us
+    names = np.array([*requests.slo_names, ""], object)
+
+    def column(values: Sequence[int | None]) -> NDArray[np.int64]:
+        return np.array([_or_missing(value) for value in values], np.int64)
+
+    ttft = column([r.ttft_us for r in records])
+    finish = column([r.finish_us for r in records])
+    cached = [r.cached_blocks_rle[0][0] if r.admissions else None for r in records]
+    return {
+        "request_arrival_us": arrival,
+        "request_queued_us": column([r.queued_us for r in records]),
+        "request_scheduled_us": column([r.first_admit_us for r in records]),
+        "request_first_token_us": np.where(ttft < 0, NO_COUNT, arrival + ttft - overhead),
+        "request_finish_us": np.where(finish < 0, NO_COUNT, arrival + finish),
+        "request_ttft_us": ttft,
+        "request_e2e_us": column([r.e2e_us for r in records]),
+        "request_preemptions": column([r.preemptions for r in records]),
+        "request_cached_tokens": column(
+            [None if blocks is None else blocks * scenario.cache.block_size for blocks in cached]
+        ),
+        "request_instance": column([r.instance for r in records]),
+        "request_session": requests.session,
+        "request_round": requests.round,
+        "request_status": np.array([r.status for r in records], object),
+        "request_slo_class": names[requests.slo_class],
+    }
+
+
+def _or_missing(value: int | None) -> int:
+    """Return a count or time, -1 where there is none."""
+    return NO_COUNT if value is None else value
+
+
+def _stack(name: str, cells: Sequence[NDArray[Any]]) -> NDArray[Any]:
+    """Stack one variable of all cells, padded to the longest."""
+    if not cells[0].ndim:
+        return np.array([cell[()] for cell in cells], cells[0].dtype)
+    missing: Any = "" if VARIABLES[name].dtype == "str" else VARIABLES[name].missing
+    longest = max(len(cell) for cell in cells)
+    stacked = np.full((len(cells), longest), missing, cells[0].dtype)
+    for row, cell in zip(stacked, cells, strict=True):
+        row[: len(cell)] = cell
+    return stacked

@@ -1,0 +1,129 @@
+"""The replica behind the seam of all engines: its figures are the reference's, under our names."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from goldens import load
+
+from kvsweep.config import load_sweep
+from kvsweep.config.scenario import BLIS_SWITCHES
+from kvsweep.metrics import CELL_VARIABLES, QUANTILES, REQUEST_VARIABLES
+from kvsweep.policies import Status
+from kvsweep.replica.switches import describe
+from kvsweep.simulate import simulate_batch
+
+SWEEPS = Path(__file__).parents[2] / "sweeps" / "published"
+P99 = QUANTILES.index(0.99)
+
+
+def simulate(name, points, seeds, overrides=(), keep_requests=False):
+    sweep = load_sweep(SWEEPS / f"{name}.toml", overrides)
+    return simulate_batch(
+        [sweep.scenario(point) for point in points],
+        seeds,
+        entropy=sweep.entropy,
+        policies=[point.get("policy") for point in points],
+        base_dir=sweep.base_dir,
+        keep_requests=keep_requests,
+    )
+
+
+@pytest.fixture(scope="module")
+def h10():
+    return simulate("h10-core", [{"cpu_blocks": n} for n in (0, 500)], (42, 123), (), True)
+
+
+def test_scenarios_take_every_switch_of_the_replica():
+    assert tuple(describe()) == BLIS_SWITCHES
+
+
+def test_every_variable_is_there(h10):
+    assert set(h10) == {v.name for v in (*CELL_VARIABLES, *REQUEST_VARIABLES)} | {
+        "status",
+        "status_detail",
+    }
+    assert (h10["status"] == Status.OK).all()
+    assert h10["ttft_ms"].shape == (2, 2, 4)
+    assert h10["peak_blocks"].shape == (2, 2, 4)
+
+
+@pytest.mark.parametrize(("variant", "case"), [(0, "h10-single-s42"), (1, "h10-cpu500-s42")])
+def test_figures_are_those_that_the_reference_prints(h10, variant, case):
+    expected = load(case, "blis")["expected"]
+    totals, instances = expected["totals"], expected["instances"]
+    cell = {name: values[variant, 0] for name, values in h10.items()}
+
+    for name in ("completed", "queued", "running", "preemptions", "preemption_rate"):
+        assert cell[name] == totals[name]
+    assert cell["dropped_unservable"] == totals["dropped"]
+    assert cell["block_hit_rate"] == totals["cache_hit_rate"]
+    assert cell["thrashing_rate"] == totals["thrash_rate"]
+    assert cell["makespan_s"] == totals["sim_end"] / 1e6
+    assert cell["throughput_rps"] == pytest.approx(totals["req_per_s"], rel=1e-14)
+    for latency in ("ttft", "e2e"):
+        mean, p99 = cell[f"{latency}_mean_ms"], cell[f"{latency}_ms"][P99]
+        assert mean == pytest.approx(totals[f"{latency}_mean_us"] / 1000, rel=1e-14)
+        assert p99 == pytest.approx(totals[f"{latency}_p99_us"] / 1000, rel=1e-14)
+    assert cell["peak_blocks"].tolist() == [i["peak"] for i in instances]
+    assert cell["reloads"] == sum(i["cpu_hits"] for i in instances)
+    assert cell["steps"] == sum(i["steps"] for i in instances)
+
+
+def test_request_columns_are_the_records(h10):
+    expected = load("h10-cpu500-s42", "blis")["expected"]["requests"]
+    column = {name: h10[name][1, 0] for name in h10 if name.startswith("request_")}
+
+    assert column["request_ttft_us"].tolist() == expected["ttft_us"]
+    assert column["request_e2e_us"].tolist() == expected["e2e_us"]
+    assert column["request_instance"].tolist() == expected["instance"]
+    assert column["request_preemptions"].tolist() == expected["preemptions"]
+    finish = column["request_finish_us"] - column["request_arrival_us"]
+    assert finish.tolist() == expected["finish_us"]
+    assert (column["request_first_token_us"] <= column["request_finish_us"]).all()
+    assert (column["request_queued_us"] <= column["request_scheduled_us"]).all()
+
+
+def test_first_requests_can_be_left_out_of_the_measures(h10):
+    warm = simulate("h10-core", [{"cpu_blocks": 0}], (42,), ["workload.warmup=50"])
+    ttft = h10["request_ttft_us"][0, 0, 50:]
+    assert warm["injected"][0, 0] == warm["completed"][0, 0] == 150
+    assert warm["ttft_mean_ms"][0, 0] == pytest.approx(ttft.mean() / 1000, rel=1e-14)
+    assert warm["preemptions"][0, 0] == h10["request_preemptions"][0, 0, 50:].sum()
+    assert warm["steps"][0, 0] == h10["steps"][0, 0]
+
+
+def test_runs_with_a_horizon_are_ok_and_say_when_they_stopped_working():
+    point = {"policy": "throughput-matched", "gpu_blocks": 400}
+    cells = simulate("h-reasoning-kv", [point], (42, 123))
+
+    assert (cells["status"] == Status.OK).all()
+    assert cells["completed"].tolist() == [[0, 1]]
+    # Nothing completed counts as a rate of 0, one request as a rate of all preemptions.
+    assert cells["preemptions"].tolist() == [[14088, 13806]]
+    assert cells["preemption_rate"].tolist() == [[0.0, 13806.0]]
+    assert np.isnan(cells["e2e_mean_ms"][0, 0])
+    for detail, makespan in zip(cells["status_detail"][0], cells["makespan_s"][0], strict=True):
+        seconds = float(detail.removeprefix("last useful step ended at ").removesuffix(" s"))
+        assert seconds < makespan / 2
+    outcomes = ("completed", "queued", "running", "dropped_unservable", "rejected", "timed_out")
+    assert (sum(cells[name] for name in outcomes) == cells["injected"]).all()
+    assert (cells["injected"] <= 500).all()
+
+
+def test_undefined_rates_stay_undefined_where_that_is_repaired():
+    point = {"policy": "throughput-matched", "gpu_blocks": 400}
+    repaired = simulate("h-reasoning-kv", [point], (42,), ["engine.blis.pooled_rates=true"])
+    assert np.isnan(repaired["preemption_rate"][0, 0])
+
+
+def test_runs_that_never_end_or_crash_carry_evidence_and_no_numbers():
+    points = [{"policy": name} for name in ("rr-low", "full-offload")]
+    cells = simulate("ideas-a", points, (42,))
+
+    assert cells["status"][:, 0].tolist() == [Status.LIVELOCK, Status.FAILED]
+    stuck, crashed = cells["status_detail"][:, 0]
+    assert "102 of 500 requests completed" in stuck
+    assert "D7" in crashed
+    assert np.isnan(cells["ttft_mean_ms"]).all()
+    assert (cells["completed"] == -1).all()
