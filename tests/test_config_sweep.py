@@ -301,6 +301,13 @@ def test_policy_mistakes_are_located_in_the_policy(refused, old, new, message):
     assert message in refused("[cliff]", f"{policies}[cliff]", text=text)
 
 
+def test_a_policy_that_no_axis_names_is_checked_too(load, refused):
+    load("[cliff]", f"{POLICIES}[cliff]")
+    policies = POLICIES.replace('"priority"', '"urgent"')
+    message = refused("[cliff]", f"{policies}[cliff]")
+    assert "h8.toml:23: policies.urgent.engine.scheduler: unknown scheduler 'urgent'" in message
+
+
 def test_a_combination_that_is_not_valid_is_refused_at_its_cell(load):
     sweep = grid(
         load, '"engine.max_num_seqs" = [64, 512]', '"engine.max_num_batched_tokens" = [512, 256]'

@@ -70,8 +70,7 @@ def load_sweep(path: str | Path, overrides: Sequence[str] = (), seeds: int | Non
         pareto=document.pareto,
         source=source,
     )
-    for _ in sweep.probes():
-        pass
+    sweep.check()
     _check_cliff(sweep)
     return sweep
 

@@ -84,6 +84,8 @@ class Sweep:
         ------
         InputError
             If the combination is not valid.
+        KeyError
+            If there is no axis of that name.
         """
         known = {axis.key: axis for axis in self.axes} | {axis.name: axis for axis in self.axes}
         point = {known[name].key: value for name, value in values.items()}
@@ -103,6 +105,21 @@ class Sweep:
             if axis.key != SEED:
                 for value in axis.values[1:]:
                     yield self.scenario(first | {axis.key: value})
+
+    def check(self) -> None:
+        """Check every value of every axis, and every policy, in a scenario of the grid.
+
+        Raises
+        ------
+        InputError
+            Naming the first mistake.
+        """
+        for _ in self.probes():
+            pass
+        first = {axis.key: axis.values[0] for axis in self.axes if axis.key != SEED}
+        for name in self.policies:
+            point = {**first, POLICY: name}
+            build(self.source, self.base, self._overrides(point), self.base_dir)
 
     def to_dict(self) -> dict[str, Any]:
         """Return what defines the results, in plain types: equal sweeps have equal dicts.

@@ -6,9 +6,11 @@ from dataclasses import fields
 
 import numpy as np
 import pytest
+from goldens import load, vllm_cases
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kvsweep.config import parse_scenario
 from kvsweep.errors import InputError
 from kvsweep.workload.blocks import resolve_blocks
 from kvsweep.workload.requests import Requests
@@ -84,6 +86,15 @@ def test_plain_gzipped_and_in_memory_are_the_same(tmp_path):
     assert same(plain.requests, load_trace(document()).requests)
     assert same(packed.requests, plain.requests)
     assert same(load_trace(write(tmp_path, json.dumps(document()))).requests, plain.requests)
+
+
+def test_recorded_runs_of_vllm_read_and_write():
+    for name in vllm_cases():
+        case = load(name)
+        trace = load_trace(case)
+        scenario = parse_scenario(trace.scenario, name)
+        assert scenario.cache.gpu_blocks == case["scenario"]["cache"]["gpu_blocks"]
+        assert to_trace_dict(trace.requests, case["scenario"])["requests"] == case["requests"]
 
 
 def test_what_is_written_reads_back_the_same():
