@@ -100,17 +100,19 @@ INSTANCE_FIELDS = (
     Field("next_due", _i64, "step", "earliest step at which a running request needs attention"),
     Field("used_time", _i64, "block us", "used blocks summed over time"),
     Field("block_lo", _i64, "index", "first block record of this instance"),
+    Field("tail_lo", _i64, "index", "block record of the private tail of request 0"),
     Field("run_lo", _i64, "index", "first slot of this instance's running list"),
     Field("phase_lo", _i64, "index", "first of this instance's phase counts"),
     Field("heap_lo", _i64, "index", "first slot of this instance's waiting heap"),
     Field("prefix_lo", _i64, "index", "first slot of this instance's prefix table"),
     Field("free", _i32, "block", "blocks without a user: blank ones and cached ones"),
-    Field("cached", _i32, "block", "length of the LRU list: free blocks that carry a key"),
-    Field("lru_head", _i32, "index", "cached free block that is evicted next"),
-    Field("lru_tail", _i32, "index", "cached free block released last"),
+    Field("cached", _i32, "block", "free blocks that carry a key, all of them in the LRU list"),
+    Field("lru_head", _i32, "index", "block or private tail that is evicted next"),
+    Field("lru_tail", _i32, "index", "block or private tail released last"),
     Field("spare", _i32, "index", "stack of block ids without a key (linked by lru_next)"),
     Field("fresh", _i32, "block", "block ids handed out at least once"),
     Field("keyed", _i32, "block", "block ids that carry a key, used or free"),
+    Field("tails", _i32, "block", "blocks of the private tails in the LRU list"),
     Field("peak", _i32, "block", "largest number of used blocks"),
     Field("running", _i32, "request", "length of the running list"),
     Field("prefilling", _i32, "request", "running requests that have not sampled since admission"),
@@ -150,12 +152,14 @@ PROGRESS_FIELDS = (
     Field("prev", _i32, "index", "neighbour in the inbox or the waiting list"),
     Field("next", _i32, "index", "neighbour in the inbox or the waiting list"),
     Field("decoding", _u8, "1", "1 from the first sample after an admission on"),
+    Field("has_tail", _u8, "1", "1 if its private tail was released (and maybe evicted since)"),
     Field("status", _u8, "1", "code of policies.RequestStatus"),
 )
 
 BLOCK_FIELDS = (
     Field("key", _i32, "index", "content key, or -1"),
     Field("users", _i32, "request", "reference count"),
+    Field("size", _i32, "block", "of a private tail: its cached blocks"),
     Field("lru_prev", _i32, "index", "neighbour in the LRU list"),
     Field("lru_next", _i32, "index", "neighbour in the LRU list or the stack of spare ids"),
     Field("twin_prev", _i32, "index", "ring of blocks with the same key, oldest first"),
@@ -234,7 +238,7 @@ class Workspace(NamedTuple):
     instances: NDArray[Any]
     """INSTANCE (most instances,)."""
     blocks: NDArray[Any]
-    """BLOCK (instances x blocks of the largest lane,)."""
+    """BLOCK (instances x blocks + requests of the largest lane,): blocks, then private tails."""
     table: NDArray[Any]
     """int32, block id per (request, published block); a request's slots start at its `key_lo`."""
     prefix: NDArray[Any]

@@ -18,7 +18,7 @@ def _count_query(lane, tally, request, progress, hits, measured):
 
 
 @leaf
-def _look_up(inp, ws, lane, inst, request, progress):
+def _look_up(inp, ws, lane, inst, r):
     """Find the cached prefix of a waiting request; at least one known token stays uncomputed.
 
     A request that was never admitted can only hit what another request published too.
@@ -26,11 +26,13 @@ def _look_up(inp, ws, lane, inst, request, progress):
     hits = 0
     unused = 0
     if lane["prefix_caching"]:
+        progress = ws.progress[r]
+        request = inp.requests[lane["request_lo"] + r]
         known = request["prompt"] + progress["outputs"]
         limit = (known - 1) // lane["block_size"]
         if progress["preemptions"] == 0:
             limit = min(limit, request["reusable"])
-        hits, unused = blocks.find_prefix(inp, ws, inst, request["key_lo"], limit)
+        hits, unused = blocks.find_prefix(inp, ws, lane, inst, r, limit)
     return hits, unused
 
 
@@ -42,7 +44,7 @@ def _admit(inp, ws, out, lane, inst, tally, index, r, hits, tokens):
     _count_query(lane, tally, request, progress, hits, r >= lane["warmup"])
     waiting.leave_waiting(inp, ws, lane, inst)
     cached = hits * lane["block_size"]
-    blocks.touch(ws, inst, request["key_lo"], hits)
+    blocks.touch(inp, ws, lane, inst, r, hits)
     blocks.take(ws, inst, blocks_for(lane, tokens))
     progress["published"] = hits
     progress["reused"] = hits
@@ -71,7 +73,7 @@ def admit_waiting(inp, ws, out, lane, inst, tally, index):
         r = waiting.first_waiting(ws, lane, inst)
         request = inp.requests[lane["request_lo"] + r]
         progress = ws.progress[r]
-        hits, unused = _look_up(inp, ws, lane, inst, request, progress)
+        hits, unused = _look_up(inp, ws, lane, inst, r)
         known = request["prompt"] + progress["outputs"]
         tokens = known - hits * lane["block_size"]
         if lane["long_prefill"] > 0 and not alone:

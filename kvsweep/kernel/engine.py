@@ -13,7 +13,7 @@ from .admit import admit_waiting
 from .latency import queueing_delay, step_time
 from .outputs import process_outputs
 from .routing import choose_instance
-from .running import phase_slot, schedule_counted
+from .running import schedule_counted
 from .setup import begin_lane, end_lane
 from .tally import add_gap, log_step
 from .walk import walk_running
@@ -93,32 +93,45 @@ def _decode(inp, ws, out, lane, inst, tally, index, until):
     """Run the steps in which every running request decodes and none is due.
 
     Nothing changes but counts: each step takes the blocks of its phase. The run ends before a
-    step that begins at `until` or later, follows a queue entry, or lacks blocks.
+    step that begins at `until` or later, follows a queue entry, or lacks blocks. Evictions may
+    wait for the end of the run, as nothing else touches the LRU list meanwhile.
     """
     if inst["inbox_head"] != NONE:
         until = min(until, ws.progress[inst["inbox_head"]]["queued"])
-    batch = inst["running"]
-    duration = step_time(lane, 0, batch)
-    first = inst["step"]
-    inst["prefill_tokens"] = 0
-    inst["decode_tokens"] = batch
-    inst["preempted"] = 0
-    while inst["step"] < inst["next_due"] and inst["clock"] < until:
-        need = ws.phases[phase_slot(lane, inst, inst["step"])]
-        if need > inst["free"]:
+    duration = step_time(lane, 0, inst["running"])
+    if lane["log"]:
+        until = min(until, inst["clock"] + 1)  # one step a run, to log each
+    clock = inst["clock"]
+    step = inst["step"]
+    size = lane["block_size"]
+    phase = step % size
+    used = lane["gpu_blocks"] - inst["free"]
+    used_steps = 0
+    while step < inst["next_due"] and clock < until:
+        need = ws.phases[inst["phase_lo"] + phase]
+        if used + need > lane["gpu_blocks"]:
             break
-        evictions_before = inst["evictions"]
-        blocks.take(ws, inst, need)
-        _note_usage(lane, inst, duration)
-        if lane["log"]:
-            log_step(out, tally, inst, lane, index, duration, inst["waiting"], evictions_before)
-        inst["clock"] += duration
-        inst["step"] += 1
-    steps = inst["step"] - first
-    if steps > 0:
-        inst["end"] = inst["clock"]
-    ws.itl_plain[batch] += steps * inst["measured"]
-    return steps > 0
+        used += need
+        used_steps += used
+        clock += duration
+        step += 1
+        phase = phase + 1 if phase + 1 < size else 0
+    if step == inst["step"]:
+        return False
+    evictions = inst["evictions"]
+    blocks.take(ws, inst, used - (lane["gpu_blocks"] - inst["free"]))
+    inst["used_time"] += used_steps * duration
+    inst["peak"] = max(inst["peak"], used)
+    ws.itl_plain[inst["running"]] += (step - inst["step"]) * inst["measured"]
+    if lane["log"]:
+        inst["prefill_tokens"] = 0
+        inst["decode_tokens"] = inst["running"]
+        inst["preempted"] = 0
+        log_step(out, tally, inst, lane, index, duration, inst["waiting"], evictions)
+    inst["clock"] = clock
+    inst["end"] = clock
+    inst["step"] = step
+    return True
 
 
 @leaf

@@ -19,10 +19,12 @@ def _sample(ws, tally, inst, progress, measured):
 
 
 @leaf
-def _finish(inp, ws, lane, inst, tally, request, progress, measured):
+def _finish(inp, ws, lane, inst, tally, r):
     """End a request whose last token was just sampled; its blocks are free at once."""
+    progress = ws.progress[r]
+    request = inp.requests[lane["request_lo"] + r]
     computed = request["prompt"] + request["output"] - 1  # the last token is never computed
-    let_go(inp, ws, lane, inst, tally, request, progress, computed, measured)
+    let_go(inp, ws, lane, inst, tally, r, computed)
     progress["finish"] = inst["clock"]
     progress["status"] = RequestStatus.COMPLETED
     inst["load"] -= 1
@@ -58,7 +60,7 @@ def process_outputs(inp, ws, out, lane, inst, tally, index):
                     inst["measured"] += measured
             if not stays:
                 log_event(out, tally, inst, lane, Event.FINISH, r, index, 0)
-                _finish(inp, ws, lane, inst, tally, request, progress, measured)
+                _finish(inp, ws, lane, inst, tally, r)
         if stays:
             nearest = min(nearest, ws.due[lo + kept])
             kept += 1

@@ -82,7 +82,7 @@ def schedule_chunk(inp, ws, lane, inst, request, progress, index, tokens):
     progress["chunk"] = tokens
     if lane["prefix_caching"]:
         full = progress["computed"] // lane["block_size"]
-        blocks.publish(inp, ws, inst, progress, request["key_lo"], full)
+        blocks.publish(inp, ws, lane, inst, request, progress, full)
     due = NEVER
     if progress["computed"] == request["prompt"] + progress["outputs"]:
         due = inst["step"]
@@ -95,7 +95,7 @@ def publish_decode(inp, ws, lane, inst, request, progress, index):
     """Publish what a decoding request has filled, this step's token included, and set its due."""
     step = inst["step"]
     full = (step + 1 - progress["base"]) // lane["block_size"]
-    blocks.publish(inp, ws, inst, progress, request["key_lo"], full)
+    blocks.publish(inp, ws, lane, inst, request, progress, full)
     last = progress["base"] + request["prompt"] + request["output"] - 2
     if last > step:
         ws.due[inst["run_lo"] + index] = min(last, step + lane["block_size"])
@@ -110,23 +110,23 @@ def fills_shared_block(lane, request, progress, step):
 
 
 @leaf
-def let_go(inp, ws, lane, inst, tally, request, progress, computed, measured):
+def let_go(inp, ws, lane, inst, tally, r, computed):
     """Release the blocks of a request that computed `computed` tokens since its admission."""
+    progress = ws.progress[r]
+    request = inp.requests[lane["request_lo"] + r]
+    measured = r >= lane["warmup"]
     if lane["prefix_caching"]:
         full = computed // lane["block_size"]
-        blocks.publish(inp, ws, inst, progress, request["key_lo"], full)
+        blocks.publish(inp, ws, lane, inst, request, progress, full)
     held = blocks_for(lane, computed)
-    blocks.release(ws, inst, request["key_lo"], progress["published"], held)
-    if measured:
-        tally["blocks_taken"] += held - progress["reused"]
+    blocks.release(inp, ws, lane, inst, r, held)
+    tally["blocks_taken"] += (held - progress["reused"]) * measured
     if progress["decoding"]:
         ws.phases[phase_slot(lane, inst, progress["base"])] -= 1
+        inst["measured"] -= measured
         progress["decoding"] = 0
-        if measured:
-            inst["measured"] -= 1
     else:
         inst["prefilling"] -= 1
-    progress["published"] = 0
     inst["stale"] = 1
 
 

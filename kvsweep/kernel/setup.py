@@ -22,6 +22,7 @@ def begin_lane(ws, lane, tally):
         inst["next_due"] = NEVER
         inst["used_time"] = 0
         inst["block_lo"] = index * lane["gpu_blocks"]
+        inst["tail_lo"] = lane["instances"] * lane["gpu_blocks"]
         inst["run_lo"] = index * seats
         inst["phase_lo"] = index * lane["block_size"]
         inst["heap_lo"] = index * lane["requests"]
@@ -33,6 +34,7 @@ def begin_lane(ws, lane, tally):
         inst["spare"] = NONE
         inst["fresh"] = 0
         inst["keyed"] = 0
+        inst["tails"] = 0
         inst["peak"] = 0
         inst["running"] = 0
         inst["prefilling"] = 0
@@ -64,6 +66,7 @@ def begin_lane(ws, lane, tally):
         progress["cached"] = NONE
         progress["instance"] = NONE
         progress["decoding"] = 0
+        progress["has_tail"] = 0
         progress["status"] = RequestStatus.QUEUED
         if lane["admission"] == Admission.REJECT_ALL:
             progress["status"] = RequestStatus.REJECTED
@@ -99,7 +102,8 @@ def end_lane(inp, ws, out, lane, tally, number):
         tally["evictions"] += inst["evictions"]
         out.peak_blocks[number, index] = inst["peak"]
         # All blocks free, and all ids with a key in the LRU list: every reference count is zero.
-        leaked = inst["free"] != lane["gpu_blocks"] or inst["keyed"] != inst["cached"]
+        unused = inst["cached"] - inst["tails"]
+        leaked = inst["free"] != lane["gpu_blocks"] or inst["keyed"] != unused
         if tally["status"] == Lane.OK and (leaked or inst["load"] != 0):
             tally["status"] = Lane.NOT_CONSERVED
     fold_itl(lane, ws, tally, step_time, QUANTILES[0], QUANTILES[1], QUANTILES[2], QUANTILES[3])

@@ -77,7 +77,7 @@ def _preempt(inp, ws, lane, inst, tally, position, served):
             progress["last_token"] = inst["clock"]
         else:
             inst["gaps"] -= 1
-    let_go(inp, ws, lane, inst, tally, request, progress, computed, victim >= lane["warmup"])
+    let_go(inp, ws, lane, inst, tally, victim, computed)
     progress["computed"] = 0
     progress["preemptions"] += 1
     for index in range(position, inst["running"] - 1):

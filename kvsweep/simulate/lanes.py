@@ -145,7 +145,7 @@ def allocate_workspace(inputs: Inputs, itl_entries: int) -> Workspace:
     return Workspace(
         progress=np.empty(lanes["requests"].max(), PROGRESS),
         instances=np.zeros(count.max(), INSTANCE),
-        blocks=np.empty((count * lanes["gpu_blocks"]).max(), BLOCK),
+        blocks=np.empty((count * lanes["gpu_blocks"] + lanes["requests"]).max(), BLOCK),
         table=np.empty(len(inputs.keys), np.int32),
         prefix=np.empty(max(1, int((count * lanes["n_keys"]).max())), np.int32),
         running=np.empty(seats.max(), np.int32),
