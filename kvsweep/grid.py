@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kvsweep.config.axes import POLICY, SEED
+from kvsweep.config.axes import POLICY, SEED, Axis
 from kvsweep.errors import did_you_mean
 from kvsweep.metrics import QUANTILES, VARIABLES
 from kvsweep.workload.generate import requests_for
@@ -24,7 +24,7 @@ from kvsweep.workload.generate import requests_for
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from kvsweep.config import Axis, Scenario, Sweep, Workload
+    from kvsweep.config import Scenario, Sweep, Workload
 
 # Nominal seconds of one simulated request on one core: they size the chunks and make the estimate
 # of a dry run. The kernel's is its H8 figure rounded up; the replica hashes blocks in plain Python.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -152,18 +153,22 @@ def _outcome(path: Path, ds: xr.Dataset) -> dict[str, Any]:
     """Return how many cells ended how, and name those that did not complete."""
     import numpy as np
 
-    status = ds["status"].values
-    names, counts = np.unique(status, return_counts=True)
+    from kvsweep.analysis.jsonable import jsonable
+
+    status = ds["status"]
+    cells = list(status.values.flat)
     incomplete = []
-    for at in np.argwhere(status != "ok"):
-        cell = ds[["status", "status_detail"]].isel(dict(zip(ds["status"].dims, at, strict=True)))
-        labels = {str(name): value.values.item() for name, value in cell.coords.items()}
-        detail = str(cell["status_detail"].values)
-        incomplete.append({"cell": labels, "status": str(cell["status"].values), "detail": detail})
+    for i in (i for i, name in enumerate(cells) if name != "ok"):
+        at = np.unravel_index(i, status.shape)
+        place = {str(d): int(j) for d, j in zip(status.dims, at, strict=True)}
+        labels = {d: ds[d].values[j] for d, j in place.items()}
+        detail = ds["status_detail"].values[at]
+        incomplete.append({"cell": jsonable(labels), "status": cells[i], "detail": detail})
+    counts = dict(sorted(Counter(cells).items()))
     return {
         "store": str(path),
-        "cells": status.size,
-        "status": dict(zip(names.tolist(), counts.tolist(), strict=True)),
+        "cells": len(cells),
+        "status": counts,
         "incomplete": incomplete,
     }
 

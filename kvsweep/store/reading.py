@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import zarr
 
 from kvsweep.errors import InputError
@@ -35,10 +34,9 @@ def open_results(path: str | Path) -> xr.Dataset:
     read_attributes(path)
     try:
         ds = xr.open_dataset(path, engine="zarr", consolidated=False)
-        # NumPy's variable-width strings, which Zarr gives, cannot be cast to its usual ones.
-        for name in (*ds.sizes, "status"):
+        for name in (*ds.sizes, "status", "status_detail"):
             if ds[name].dtype.kind == "T":
-                ds[name] = ds[name].copy(data=np.array(ds[name].values.tolist()))
+                ds[name] = _plain_text(ds[name])
     except Exception as error:
         raise unreadable(path, error) from error
     return _in_order(ds)
@@ -83,6 +81,11 @@ def unreadable(path: Path, error: Exception) -> InputError:
     """Return the error that a broken store raises; what Zarr raises then is of any type."""
     reason = (str(error).splitlines() or [""])[0] or type(error).__name__
     return InputError(f"{path}: cannot be read as a Zarr store: {reason}")
+
+
+def _plain_text(array: xr.DataArray) -> xr.DataArray:
+    """Return strings as objects: what Zarr gives, NumPy's newest kind, xarray cannot mask."""
+    return array.copy(data=array.values.astype(object))
 
 
 def _in_order(ds: xr.Dataset) -> xr.Dataset:

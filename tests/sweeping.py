@@ -1,0 +1,84 @@
+"""For tests of sweeps: small sweep files, and a stand-in for the simulator that is quick."""
+
+import zlib
+from pathlib import Path
+
+import numpy as np
+
+from kvsweep.config import load_sweep
+from kvsweep.metrics import VARIABLES
+from kvsweep.policies import Status
+
+BASE = """
+title = "small"
+question = "what if?"
+
+[workload]
+requests = 20
+
+[cluster]
+instances = 2
+
+[latency]
+beta = [1000, 10, 5]
+"""
+
+GRID = """
+[grid]
+policy = ["round-robin", "least-loaded"]
+"cache.gpu_blocks" = { start = 100, stop = 160, step = 10 }
+seed = { count = 6 }
+"""
+
+CLIFF = """
+[cliff]
+metric = "preemption_rate"
+along = "gpu_blocks"
+threshold = 0.5
+"""
+
+
+def write_sweep(folder: Path, text: str = BASE + GRID, name: str = "small.toml") -> Path:
+    file = folder / name
+    file.write_text(text)
+    return file
+
+
+def make_sweep(folder: Path, text: str = BASE + GRID, **options):
+    return load_sweep(write_sweep(folder, text), **options)
+
+
+def fake_batch(variants, seeds, *, entropy, policies, base_dir, keep_requests=False):
+    """Numbers that depend on scenario and seed alone, as `kvsweep.simulate.simulate_batch` has."""
+    sizes = {"quantile": 4, "instance": max(v.cluster.instances for v in variants), "request": 20}
+    shape = (len(variants), len(seeds))
+    keys = {at: f"{variants[at[0]].model_dump_json()} {seeds[at[1]]}" for at in np.ndindex(shape)}
+    results = {
+        name: np.empty(shape + tuple(sizes[d] for d in variable.dims), _dtype(variable))
+        for name, variable in VARIABLES.items()
+        if keep_requests or "request" not in variable.dims
+    }
+    for name, array in results.items():
+        for at, key in keys.items():
+            number = zlib.crc32(f"{name} {key}".encode())
+            array[at] = f"name {number % 3}" if array.dtype == object else number / 7.0
+    for v, s in np.ndindex(shape):
+        rate = preemption_rate(variants[v].cache.gpu_blocks, seeds[s])
+        results["preemption_rate"][v, s] = rate
+    results["status"] = np.full(shape, Status.OK, np.int8)
+    results["status_detail"] = np.full(shape, "", object)
+    return results
+
+
+def preemption_rate(gpu_blocks: int, seed: int) -> float:
+    """What the stand-in gives: a cliff at 130 blocks, give or take the seed."""
+    return max(0.0, (140 + seed - gpu_blocks) / 20)
+
+
+def tree(path: Path) -> dict[str, bytes]:
+    """Return every file of a store with its content."""
+    return {str(f.relative_to(path)): f.read_bytes() for f in path.rglob("*") if f.is_file()}
+
+
+def _dtype(variable):
+    return object if variable.dtype == "str" else variable.dtype

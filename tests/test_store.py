@@ -1,0 +1,306 @@
+import json
+
+import numpy as np
+import pytest
+import xarray as xr
+from sweeping import BASE, CLIFF, GRID, fake_batch, make_sweep, preemption_rate, tree
+
+import kvsweep
+from kvsweep import grid, store
+from kvsweep.errors import InputError
+from kvsweep.metrics import VARIABLES
+
+
+def cut(cells, chunks):
+    return grid.Plan(**{**vars(cells), "chunks": chunks})
+
+
+def results_of(cells, task, sweep, **options):
+    chosen = cells.variant_indices(task)
+    variants = [cells.variants[i] for i in chosen]
+    policies = [cells.policies[i] for i in chosen]
+    return fake_batch(
+        variants,
+        cells.seeds_of(task),
+        entropy=sweep.entropy,
+        policies=policies,
+        base_dir=None,
+        **options,
+    )
+
+
+def fill(path, sweep, *, chunks=(2, 3, 4), keep_requests=False, order=1, upto=None):
+    """Fill a store without Dask: tasks in `order`, `upto` so many of them."""
+    cells = cut(grid.plan(sweep, keep_requests=keep_requests), chunks)
+    target = store.prepare(path, sweep, cells, keep_requests=keep_requests)
+    for task in target.pending()[::order][:upto]:
+        target.write(task, results_of(cells, task, sweep, keep_requests=keep_requests))
+    return target
+
+
+@pytest.fixture
+def sweep(tmp_path):
+    return make_sweep(tmp_path)
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "small.zarr"
+
+
+def test_values_are_found_by_their_labels(sweep, path):
+    fill(path, sweep)
+    ds = kvsweep.open_results(path)
+    for policy in ("round-robin", "least-loaded"):
+        cell = ds.sel(policy=policy, gpu_blocks=120, seed=4)
+        assert cell["preemption_rate"] == preemption_rate(120, 4)
+        assert cell["status"] == "ok"
+    assert not np.array_equal(ds["steps"].sel(policy="round-robin"), ds["steps"].isel(policy=1))
+
+
+# Every warning is an error here (pyproject.toml).
+def test_plain_xarray_opens_a_store_without_warnings(sweep, path):
+    fill(path, sweep)
+    with xr.open_dataset(path, engine="zarr", consolidated=False) as ds:
+        assert ds["policy"].values.tolist() == ["round-robin", "least-loaded"]
+        assert (ds["status"].values == "ok").all()
+        assert ds["steps"].dtype == np.int64
+
+
+def test_every_variable_and_coordinate_has_unit_and_meaning(sweep, path):
+    fill(path, sweep, keep_requests=True)
+    ds = kvsweep.open_results(path)
+    for name, array in ds.variables.items():
+        assert array.attrs["units"], name
+        assert array.attrs["long_name"], name
+
+
+def test_quantiles_are_there_under_their_own_names(sweep, path):
+    fill(path, sweep)
+    ds = kvsweep.open_results(path)
+    assert np.array_equal(ds["ttft_p99_ms"], ds["ttft_ms"].sel(quantile=0.99))
+    assert ds["ttft_p50_ms"].attrs["units"] == "ms"
+    assert "0.5 quantile" in ds["ttft_p50_ms"].attrs["long_name"]
+
+
+def test_variables_come_in_the_order_of_the_registry(sweep, path):
+    fill(path, sweep)
+    names = [name for name in kvsweep.open_results(path) if name in VARIABLES]
+    assert names == [name for name, v in VARIABLES.items() if "request" not in v.dims]
+
+
+def test_cells_not_simulated_say_so(sweep, path):
+    fill(path, sweep, upto=1)
+    ds = kvsweep.open_results(path)
+    todo = ds.where(ds["status"] == "pending", drop=True)
+    assert todo["status"].size > 0
+    assert todo["preemption_rate"].isnull().all()
+    pending = ds["status"].values == "pending"
+    assert (ds["steps"].values[pending] == -1).all()
+
+
+def test_attributes_tell_what_the_store_is(sweep, path):
+    fill(path, sweep)
+    attributes = kvsweep.open_results(path).attrs
+    assert attributes["title"] == "small"
+    assert attributes["question"] == "what if?"
+    assert attributes["toml"] == BASE + GRID
+    assert attributes["rules"] == "vllm"
+    assert attributes["kvsweep"] == kvsweep.__version__
+    assert attributes["seed_entropy"] == sweep.entropy
+    assert set(attributes) >= {"source_hash", "numba", "numpy", "xarray", "zarr"}
+    assert json.loads(attributes["sweep"])["grid"]["seed"] == list(range(6))
+
+
+@pytest.mark.parametrize("keep_requests", [False, True])
+def test_order_and_interruption_leave_no_trace(sweep, tmp_path, keep_requests):
+    whole, pieces = tmp_path / "whole.zarr", tmp_path / "pieces.zarr"
+    fill(whole, sweep, keep_requests=keep_requests)
+    fill(pieces, sweep, keep_requests=keep_requests, order=-1, upto=2)
+    fill(pieces, sweep, keep_requests=keep_requests)
+    assert tree(whole) == tree(pieces)
+
+
+def test_a_kill_in_the_middle_of_a_task_is_repaired(sweep, path, tmp_path, monkeypatch):
+    fill(tmp_path / "whole.zarr", sweep)
+    target = fill(path, sweep, upto=1)
+    put, calls = store.Store._put, []
+
+    def dies(self, name, task, values):
+        calls.append(name)
+        if len(calls) == 12:
+            raise KeyboardInterrupt
+        put(self, name, task, values)
+
+    monkeypatch.setattr(store.Store, "_put", dies)
+    task = target.pending()[0]
+    with pytest.raises(KeyboardInterrupt):
+        target.write(task, results_of(target.plan, task, sweep))
+    (path / "steps" / "c" / "0" / "0" / "0.0123.partial").parent.mkdir(parents=True, exist_ok=True)
+    (path / "steps" / "c" / "0" / "0" / "0.0123.partial").write_bytes(b"half a chunk")
+    monkeypatch.setattr(store.Store, "_put", put)
+    assert task in fill(path, sweep, upto=0).pending()
+    fill(path, sweep)
+    assert tree(path) == tree(tmp_path / "whole.zarr")
+
+
+def test_a_kill_while_a_store_is_created_leaves_none(sweep, path, monkeypatch):
+    def dies(*args):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("kvsweep.store.layout._write_coordinates", dies)
+        with pytest.raises(KeyboardInterrupt):
+            fill(path, sweep)
+    assert not path.exists()
+    fill(path, sweep)
+    assert [p.name for p in path.parent.glob("*.zarr*")] == ["small.zarr"]
+
+
+def test_cells_of_a_failed_worker_carry_no_numbers_and_are_tried_again(sweep, path, tmp_path):
+    target = fill(path, sweep, upto=0)
+    task = target.pending()[0]
+    target.write(task, results_of(target.plan, task, sweep))
+    target.write_failure(task, "KilledWorker: lost")
+    failed = kvsweep.open_results(path).isel(dict(zip(target.plan.dims, task.region, strict=True)))
+    assert (failed["status"] == "failed").all()
+    assert (failed["status_detail"] == "KilledWorker: lost").all()
+    assert failed["preemption_rate"].isnull().all()
+    assert (failed["steps"] == -1).all()
+    fill(path, sweep)
+    fill(tmp_path / "whole.zarr", sweep)
+    assert tree(path) == tree(tmp_path / "whole.zarr")
+
+
+def test_small_clusters_are_padded_to_the_largest(tmp_path, path):
+    sweep = make_sweep(tmp_path, BASE + '[grid]\n"cluster.instances" = [1, 3]\nseed = [0, 1]\n')
+    fill(path, sweep, chunks=(1, 2))
+    peak = kvsweep.open_results(path)["peak_blocks"]
+    assert (peak.sel(instances=1) >= 0).sum("instance").values.tolist() == [1, 1]
+    assert (peak.sel(instances=3) >= 0).all()
+
+
+def test_a_store_of_one_cell(tmp_path, path):
+    sweep = make_sweep(tmp_path, BASE + "[grid]\nseed = [7]\n")
+    fill(path, sweep, chunks=(1,))
+    assert kvsweep.open_results(path)["seed"].values.tolist() == [7]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("requests = 20", "requests = 21", r"scenario\.workload\.requests is 20 in the store, 21"),
+        ("step = 10", "step = 20", r"grid\.cache\.gpu_blocks has 7 values in the store, 4"),
+        ("count = 6", "count = 7", r"grid\.seed has 6 values in the store, 7"),
+        ('"round-robin", ', "", r"grid\.policy has 2 values in the store, 1 in the sweep"),
+        ("beta = [1000", "beta = [999", r"scenario\.latency\.beta\[0\] is 1000\.0 in the store"),
+    ],
+)
+def test_a_store_of_another_sweep_is_refused(tmp_path, path, sweep, old, new, message):
+    fill(path, sweep, upto=1)
+    before = tree(path)
+    other = make_sweep(tmp_path, (BASE + GRID).replace(old, new))
+    with pytest.raises(InputError, match=message) as caught:
+        fill(path, other)
+    assert "--overwrite" in str(caught.value)
+    assert tree(path) == before
+
+
+def test_title_and_analysis_may_change(tmp_path, path, sweep):
+    fill(path, sweep, upto=1)
+    other = make_sweep(tmp_path, (BASE + GRID + CLIFF).replace("what if?", "what then?"))
+    fill(path, other)
+    fill(tmp_path / "whole.zarr", other)
+    assert tree(path) == tree(tmp_path / "whole.zarr")
+
+
+@pytest.mark.parametrize(
+    ("attribute", "value"), [("source_hash", "0123"), ("numpy", "1.0"), ("kvsweep", "0.0")]
+)
+def test_a_store_made_by_other_code_is_refused(sweep, path, attribute, value):
+    fill(path, sweep, upto=1)
+    store.update_attributes(path, {attribute: value})
+    with pytest.raises(InputError, match=f"made by .*{value}"):
+        fill(path, sweep)
+
+
+def test_a_store_with_other_columns_is_refused(sweep, path):
+    fill(path, sweep, keep_requests=True, upto=1)
+    with pytest.raises(InputError, match="made with --requests"):
+        fill(path, sweep)
+
+
+def test_a_store_with_other_chunks_is_refused(sweep, path):
+    fill(path, sweep, upto=1)
+    with pytest.raises(InputError, match="laid out by another version"):
+        fill(path, sweep, chunks=(1, 3, 4))
+
+
+def test_overwrite_starts_again(tmp_path, path, sweep):
+    fill(path, sweep)
+    other = make_sweep(tmp_path, (BASE + GRID).replace("requests = 20", "requests = 21"))
+    cells = grid.plan(other)
+    target = store.prepare(path, other, cells, overwrite=True)
+    assert target.pending() == list(cells.tasks)
+
+
+def test_only_stores_are_overwritten(sweep, tmp_path):
+    (tmp_path / "thesis").mkdir()
+    (tmp_path / "thesis" / "chapter1.tex").write_text("years of work")
+    with pytest.raises(InputError, match="is not overwritten"):
+        store.prepare(tmp_path / "thesis", sweep, grid.plan(sweep), overwrite=True)
+    assert (tmp_path / "thesis" / "chapter1.tex").exists()
+
+
+def break_root(path):
+    (path / "zarr.json").write_text("{")
+
+
+def remove_root(path):
+    (path / "zarr.json").unlink()
+
+
+def break_array(path):
+    (path / "status" / "zarr.json").write_text('{"zarr_format": 3}')
+
+
+def break_chunk(path):
+    chunk = next(f for f in sorted((path / "status" / "c").rglob("*")) if f.is_file())
+    chunk.write_bytes(chunk.read_bytes()[:-7])
+
+
+def make_foreign(path):
+    store.update_attributes(path, {"format": "something else"})
+
+
+@pytest.mark.parametrize(
+    "damage", [break_root, remove_root, break_array, break_chunk, make_foreign]
+)
+def test_a_damaged_store_is_told_in_one_line(sweep, path, damage):
+    fill(path, sweep)
+    damage(path)
+    for action in (lambda: kvsweep.open_results(path), lambda: fill(path, sweep)):
+        with pytest.raises(InputError, match=r"small\.zarr: ") as caught:
+            action()
+        assert "\n" not in str(caught.value)
+
+
+def test_a_damaged_variable_is_told_when_it_is_read(sweep, path):
+    fill(path, sweep)
+    chunk = next(f for f in sorted((path / "steps" / "c").rglob("*")) if f.is_file())
+    chunk.write_bytes(chunk.read_bytes()[:-7])
+    ds = kvsweep.open_results(path)
+    assert store.load(ds, "preemption_rate")["preemption_rate"].notnull().all()
+    with pytest.raises(InputError, match=r"small\.zarr: cannot be read"):
+        store.load(ds)
+
+
+def test_no_store_is_told_with_what_makes_one(tmp_path):
+    with pytest.raises(InputError, match=r"none\.zarr: no such store; `kvsweep grid"):
+        kvsweep.open_results(tmp_path / "none.zarr")
+
+
+def test_an_unwritable_place_is_told_in_one_line(sweep, tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError, match="cannot be written"):
+        store.prepare(tmp_path / "file" / "small.zarr", sweep, grid.plan(sweep))
