@@ -10,10 +10,10 @@ from ..policies import Admission, RequestStatus, Routing
 from ..records import NEVER, NONE, Lane
 from . import blocks, waiting
 from .admit import admit_waiting
+from .counted import is_countable, schedule_counted
 from .latency import queueing_delay, step_time
 from .outputs import process_outputs
 from .routing import choose_instance
-from .running import schedule_counted
 from .setup import begin_lane, end_lane
 from .tally import add_gap, log_step
 from .walk import walk_running
@@ -74,7 +74,9 @@ def _schedule_step(inp, ws, out, lane, inst, tally, index):
     inst["decode_tokens"] = 0
     inst["preempted"] = 0
     inst["served"] = inst["running"]
-    if inst["running"] > 0 and not schedule_counted(inp, ws, out, lane, inst, tally, index):
+    if inst["running"] > 0 and is_countable(ws, lane, inst):
+        schedule_counted(inp, ws, out, lane, inst, tally, index)
+    elif inst["running"] > 0:
         walk_running(inp, ws, out, lane, inst, tally, index)
     if inst["preempted"] == 0 and inst["waiting"] > 0:
         admit_waiting(inp, ws, out, lane, inst, tally, index)

@@ -1,16 +1,14 @@
-"""Scheduling of the running requests of one step, and preemption (semantics section 5.1).
+"""What the running requests need in a step, and the calendar of those that decode.
 
 A decoding request needs attention only at its *due* step: its last one, or, if another request
 has its decode blocks too, the one that fills a block. All else follows from counts: the computed
 tokens are ``step - base``, and the requests that take a block in a step are those whose ``base``
-has the step's phase modulo the block size. Only a step that runs short of blocks or budget walks
-the running list as vLLM does.
+has the step's phase modulo the block size.
 """
 
 from .._jit import leaf
-from ..records import NEVER, Event
+from ..records import NEVER
 from . import blocks
-from .tally import log_event
 
 
 @leaf
@@ -128,52 +126,3 @@ def let_go(inp, ws, lane, inst, tally, r, computed):
     else:
         inst["prefilling"] -= 1
     inst["stale"] = 1
-
-
-@leaf
-def _publish_due(inp, ws, lane, inst):
-    """Publish the shared blocks that decoding requests fill in this step, in running order."""
-    step = inst["step"]
-    for index in range(inst["running"]):
-        if ws.due[inst["run_lo"] + index] == step:
-            r = ws.running[inst["run_lo"] + index]
-            progress = ws.progress[r]
-            request = inp.requests[lane["request_lo"] + r]
-            if fills_shared_block(lane, request, progress, step):
-                publish_decode(inp, ws, lane, inst, request, progress, index)
-
-
-@leaf
-def schedule_counted(inp, ws, out, lane, inst, tally, index):
-    """Schedule the running requests by their counts, if that is exact; else do nothing.
-
-    It is when every decoding request gets its token (at most one request prefills, and it is the
-    last), nobody has missed a step, and the blocks suffice.
-
-    Returns
-    -------
-    done : bool
-        Whether the running requests are scheduled.
-    """
-    running = inst["running"]
-    chunk = 0
-    need = ws.phases[phase_slot(lane, inst, inst["step"])] + 0
-    last = ws.running[inst["run_lo"] + running - 1]
-    request = inp.requests[lane["request_lo"] + last]
-    progress = ws.progress[last]
-    counted = inst["gaps"] == 0 and inst["prefilling"] == 0
-    if inst["gaps"] == 0 and inst["prefilling"] == 1 and not progress["decoding"]:
-        counted = True
-        chunk = prefill_chunk(lane, inst, request, progress, inst["budget"] - (running - 1))
-        computed = progress["computed"]
-        need += blocks_for(lane, computed + chunk) - blocks_for(lane, computed)
-    done = counted and need <= inst["free"]
-    if done:
-        blocks.take(ws, inst, need)
-        if inst["next_due"] == inst["step"]:
-            _publish_due(inp, ws, lane, inst)
-        charge(inst, running - inst["prefilling"], True, 1)
-        if chunk > 0:
-            log_event(out, tally, inst, lane, Event.CHUNK, last, index, chunk)
-            schedule_chunk(inp, ws, lane, inst, request, progress, running - 1, chunk)
-    return done

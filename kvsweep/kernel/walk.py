@@ -1,18 +1,18 @@
 """The walk over the running list, literally as vLLM does it (semantics section 5.1).
 
-Needed only in steps that run short of blocks or of budget; all others are counted (running.py).
+Needed only in steps that run short of budget, or of blocks under the priority scheduler; all
+others are counted (counted.py).
 """
 
 from .._jit import kernel, leaf
 from ..policies import Scheduler
 from ..records import NEVER, NONE, Event
 from . import blocks, waiting
+from .preempt import preempt
 from .running import (
     blocks_for,
     charge,
     fills_shared_block,
-    is_decode_like,
-    let_go,
     phase_slot,
     prefill_chunk,
     publish_decode,
@@ -40,52 +40,6 @@ def _find_victim(inp, ws, lane, inst):
             arrival_b = inp.requests[lane["request_lo"] + b]["arrival"]
             if urgency_a > urgency_b or (urgency_a == urgency_b and arrival_a >= arrival_b):
                 victim = index
-    return victim
-
-
-@leaf
-def _unschedule(lane, inst, request, progress):
-    """Give the tokens of a victim that this step has already served back to the budget."""
-    if progress["decoding"]:
-        charge(inst, 1, True, -1)
-    else:
-        progress["computed"] -= progress["chunk"]
-        decode_like = is_decode_like(request, progress)
-        progress["computed"] += progress["chunk"]
-        charge(inst, progress["chunk"], decode_like, -1)
-
-
-@leaf
-def _preempt(inp, ws, lane, inst, tally, position, served):
-    """Preempt the running request at `position`: release, forget its progress, queue it again.
-
-    Blocks that it published in this step stay published, though they will not be computed.
-    """
-    lo = inst["run_lo"]
-    victim = ws.running[lo + position]
-    progress = ws.progress[victim]
-    request = inp.requests[lane["request_lo"] + victim]
-    if served:
-        _unschedule(lane, inst, request, progress)
-    computed = progress["computed"] + 0
-    if progress["decoding"]:
-        computed = inst["step"] - progress["base"]
-        progress["outputs"] = computed + 1 - request["prompt"]
-        if served:
-            computed += 1
-        if progress["last_token"] == NONE:
-            progress["last_token"] = inst["clock"]
-        else:
-            inst["gaps"] -= 1
-    let_go(inp, ws, lane, inst, tally, victim, computed)
-    progress["computed"] = 0
-    progress["preemptions"] += 1
-    for index in range(position, inst["running"] - 1):
-        ws.running[lo + index] = ws.running[lo + index + 1]
-        ws.due[lo + index] = ws.due[lo + index + 1]
-    inst["running"] -= 1
-    inst["preempted"] += 1
-    waiting.wait_first(inp, ws, lane, inst, victim)
     return victim
 
 
@@ -155,8 +109,7 @@ def walk_running(inp, ws, out, lane, inst, tally, index):
         while need > inst["free"] and kept:
             victim = _find_victim(inp, ws, lane, inst)
             kept = victim != position
-            gone = _preempt(inp, ws, lane, inst, tally, victim, victim < position)
-            log_event(out, tally, inst, lane, Event.PREEMPT, gone, index, 0)
+            preempt(inp, ws, out, lane, inst, tally, index, victim, victim < position)
             if victim < position:
                 position -= 1
         if kept:

@@ -1,0 +1,95 @@
+"""Scheduling of the running requests by counts instead of visits (semantics section 5.1).
+
+Exact where every decoding request gets its token: nobody has missed a step, and at most one
+request prefills, the last one. All other steps are walked as vLLM does (walk.py).
+"""
+
+from .._jit import leaf
+from ..policies import Scheduler
+from ..records import Event
+from . import blocks
+from .preempt import preempt
+from .running import (
+    blocks_for,
+    charge,
+    fills_shared_block,
+    phase_slot,
+    prefill_chunk,
+    publish_decode,
+    schedule_chunk,
+)
+from .tally import log_event
+
+
+@leaf
+def _publish_due(inp, ws, lane, inst):
+    """Publish the shared blocks that decoding requests fill in this step, in running order."""
+    step = inst["step"]
+    for position in range(inst["running"]):
+        if ws.due[inst["run_lo"] + position] == step:
+            r = ws.running[inst["run_lo"] + position]
+            progress = ws.progress[r]
+            request = inp.requests[lane["request_lo"] + r]
+            if fills_shared_block(lane, request, progress, step):
+                publish_decode(inp, ws, lane, inst, request, progress, position)
+
+
+@leaf
+def _take_for_decodes(inp, ws, out, lane, inst, tally, index):
+    """Give a block to each decoding request at its phase; preempt the last while they lack.
+
+    The first in the list are served before the next victim is chosen, so a victim was never
+    served. What is free is taken, and so evicted, before more is released.
+    """
+    slot = phase_slot(lane, inst, inst["step"])
+    taken = 0
+    while ws.phases[slot] - taken > inst["free"]:
+        taken += inst["free"]
+        blocks.take(ws, inst, inst["free"])
+        preempt(inp, ws, out, lane, inst, tally, index, inst["running"] - 1, False)
+    blocks.take(ws, inst, ws.phases[slot] - taken)
+    if inst["next_due"] == inst["step"]:
+        _publish_due(inp, ws, lane, inst)
+    charge(inst, inst["running"] - inst["prefilling"], True, 1)
+
+
+@leaf
+def _continue_prefill(inp, ws, out, lane, inst, tally, index):
+    """Compute the next chunk of the prefilling request at the end of the list, or preempt it."""
+    position = inst["running"] - 1
+    r = ws.running[inst["run_lo"] + position]
+    request = inp.requests[lane["request_lo"] + r]
+    progress = ws.progress[r]
+    tokens = prefill_chunk(lane, inst, request, progress, inst["budget"])
+    computed = progress["computed"]
+    need = blocks_for(lane, computed + tokens) - blocks_for(lane, computed)
+    if need > inst["free"]:
+        preempt(inp, ws, out, lane, inst, tally, index, position, False)
+    else:
+        blocks.take(ws, inst, need)
+        log_event(out, tally, inst, lane, Event.CHUNK, r, index, tokens)
+        schedule_chunk(inp, ws, lane, inst, request, progress, position, tokens)
+
+
+@leaf
+def is_countable(ws, lane, inst):
+    """Return whether the running requests can be scheduled by counts in this step.
+
+    Under the priority scheduler a victim may stand anywhere, so blocks must not run short: a
+    prefill may need up to a budget of them.
+    """
+    last = ws.running[inst["run_lo"] + inst["running"] - 1]
+    one_prefill = inst["prefilling"] == 1 and not ws.progress[last]["decoding"]
+    need = ws.phases[phase_slot(lane, inst, inst["step"])] + 0
+    if one_prefill:
+        need += blocks_for(lane, lane["max_tokens"]) + 1
+    ample = lane["scheduler"] != Scheduler.PRIORITY or need <= inst["free"]
+    return inst["gaps"] == 0 and (inst["prefilling"] == 0 or one_prefill) and ample
+
+
+@leaf
+def schedule_counted(inp, ws, out, lane, inst, tally, index):
+    """Schedule the running requests of a countable step."""
+    _take_for_decodes(inp, ws, out, lane, inst, tally, index)
+    if inst["prefilling"] > 0:
+        _continue_prefill(inp, ws, out, lane, inst, tally, index)

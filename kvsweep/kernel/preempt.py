@@ -1,0 +1,53 @@
+"""Preemption by recompute: a running request gives back everything but its tokens."""
+
+from .._jit import leaf
+from ..records import NONE, Event
+from . import waiting
+from .running import charge, is_decode_like, let_go
+from .tally import log_event
+
+
+@leaf
+def _unschedule(lane, inst, request, progress):
+    """Give the tokens of a victim that this step has already served back to the budget."""
+    if progress["decoding"]:
+        charge(inst, 1, True, -1)
+    else:
+        progress["computed"] -= progress["chunk"]
+        decode_like = is_decode_like(request, progress)
+        progress["computed"] += progress["chunk"]
+        charge(inst, progress["chunk"], decode_like, -1)
+
+
+@leaf
+def preempt(inp, ws, out, lane, inst, tally, index, position, served):
+    """Preempt the running request at `position`: release, forget its progress, queue it again.
+
+    Blocks that it published in this step stay published, though they will not be computed.
+    """
+    lo = inst["run_lo"]
+    victim = ws.running[lo + position]
+    progress = ws.progress[victim]
+    request = inp.requests[lane["request_lo"] + victim]
+    if served:
+        _unschedule(lane, inst, request, progress)
+    computed = progress["computed"] + 0
+    if progress["decoding"]:
+        computed = inst["step"] - progress["base"]
+        progress["outputs"] = computed + 1 - request["prompt"]
+        if served:
+            computed += 1
+        if progress["last_token"] == NONE:
+            progress["last_token"] = inst["clock"]
+        else:
+            inst["gaps"] -= 1
+    let_go(inp, ws, lane, inst, tally, victim, computed)
+    progress["computed"] = 0
+    progress["preemptions"] += 1
+    for place in range(lo + position, lo + inst["running"] - 1):
+        ws.running[place] = ws.running[place + 1]
+        ws.due[place] = ws.due[place + 1]
+    inst["running"] -= 1
+    inst["preempted"] += 1
+    waiting.wait_first(inp, ws, lane, inst, victim)
+    log_event(out, tally, inst, lane, Event.PREEMPT, victim, index, 0)
