@@ -90,6 +90,7 @@ LANE_FIELDS = (
     Field("prefix_caching", _u8, "1", "1 if full blocks are kept for reuse"),
     Field("chunked_prefill", _u8, "1", "1 if a prompt may be split over steps"),
     Field("reserve_full_prompt", _u8, "1", "1 if an admission needs room for all known tokens"),
+    Field("shares", _u8, "1", "1 if any decode block's key belongs to several requests"),
     Field("log", _u8, "1", "1 if steps and events are logged"),
 )
 
@@ -97,6 +98,7 @@ INSTANCE_FIELDS = (
     Field("clock", _i64, "us", "end of the last step begun; the next starts here or later"),
     Field("end", _i64, "us", "end of the last step (the clock also moves to queue entries)"),
     Field("step", _i64, "step", "index of the next step"),
+    Field("phase", _i64, "step", "step modulo the block size, kept to spare divisions"),
     Field("next_due", _i64, "step", "earliest step at which a running request needs attention"),
     Field("used_time", _i64, "block us", "used blocks summed over time"),
     Field("block_lo", _i64, "index", "first block record of this instance"),
@@ -136,6 +138,7 @@ INSTANCE_FIELDS = (
 
 PROGRESS_FIELDS = (
     Field("base", _i64, "step", "while decoding: computed tokens = step index - base"),
+    Field("phase", _i64, "step", "base modulo the block size"),
     Field("queued", _i64, "us", "entry into the waiting list"),
     Field("scheduled", _i64, "us", "start of the step of the first admission"),
     Field("first_token", _i64, "us", "end of the step that sampled the first token"),

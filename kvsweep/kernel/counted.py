@@ -13,7 +13,6 @@ from .running import (
     blocks_for,
     charge,
     fills_shared_block,
-    phase_slot,
     prefill_chunk,
     publish_decode,
     schedule_chunk,
@@ -41,7 +40,7 @@ def _take_for_decodes(inp, ws, out, lane, inst, tally, index):
     The first in the list are served before the next victim is chosen, so a victim was never
     served. What is free is taken, and so evicted, before more is released.
     """
-    slot = phase_slot(lane, inst, inst["step"])
+    slot = inst["phase_lo"] + inst["phase"]
     taken = 0
     while ws.phases[slot] - taken > inst["free"]:
         taken += inst["free"]
@@ -80,7 +79,7 @@ def is_countable(ws, lane, inst):
     """
     last = ws.running[inst["run_lo"] + inst["running"] - 1]
     one_prefill = inst["prefilling"] == 1 and not ws.progress[last]["decoding"]
-    need = ws.phases[phase_slot(lane, inst, inst["step"])] + 0
+    need = ws.phases[inst["phase_lo"] + inst["phase"]] + 0
     if one_prefill:
         need += blocks_for(lane, lane["max_tokens"]) + 1
     ample = lane["scheduler"] != Scheduler.PRIORITY or need <= inst["free"]

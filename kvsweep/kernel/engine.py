@@ -91,25 +91,35 @@ def _schedule_step(inp, ws, out, lane, inst, tally, index):
 
 
 @leaf
+def _end_step(inp, ws, out, lane, inst, tally, index):
+    """Process the outputs of the step in flight and go on to the next."""
+    process_outputs(inp, ws, out, lane, inst, tally, index)
+    inst["step"] += 1
+    inst["phase"] = inst["step"] % lane["block_size"]
+    inst["in_flight"] = 0
+
+
+@leaf
 def _decode(inp, ws, out, lane, inst, tally, index, until):
-    """Run the steps in which every running request decodes and none is due.
+    """Run the steps in which every running request decodes, to the first that finishes one.
 
     Nothing changes but counts: each step takes the blocks of its phase. The run ends before a
-    step that begins at `until` or later, follows a queue entry, or lacks blocks. Evictions may
-    wait for the end of the run, as nothing else touches the LRU list meanwhile.
+    step that begins at `until` or later, follows a queue entry, lacks blocks, or publishes what
+    others may look up. Evictions may wait for the end of the run, as nothing else touches the LRU
+    list meanwhile.
     """
     if inst["inbox_head"] != NONE:
         until = min(until, ws.progress[inst["inbox_head"]]["queued"])
     duration = step_time(lane, 0, inst["running"])
     if lane["log"]:
         until = min(until, inst["clock"] + 1)  # one step a run, to log each
+    last = inst["next_due"] - lane["shares"]
     clock = inst["clock"]
     step = inst["step"]
-    size = lane["block_size"]
-    phase = step % size
+    phase = inst["phase"]
     used = lane["gpu_blocks"] - inst["free"]
     used_steps = 0
-    while step < inst["next_due"] and clock < until:
+    while step <= last and clock < until:
         need = ws.phases[inst["phase_lo"] + phase]
         if used + need > lane["gpu_blocks"]:
             break
@@ -117,23 +127,31 @@ def _decode(inp, ws, out, lane, inst, tally, index, until):
         used_steps += used
         clock += duration
         step += 1
-        phase = phase + 1 if phase + 1 < size else 0
-    if step == inst["step"]:
-        return False
-    evictions = inst["evictions"]
-    blocks.take(ws, inst, used - (lane["gpu_blocks"] - inst["free"]))
-    inst["used_time"] += used_steps * duration
-    inst["peak"] = max(inst["peak"], used)
-    ws.itl_plain[inst["running"]] += (step - inst["step"]) * inst["measured"]
-    if lane["log"]:
-        inst["prefill_tokens"] = 0
-        inst["decode_tokens"] = inst["running"]
-        inst["preempted"] = 0
-        log_step(out, tally, inst, lane, index, duration, inst["waiting"], evictions)
-    inst["clock"] = clock
-    inst["end"] = clock
-    inst["step"] = step
-    return True
+        phase = phase + 1 if phase + 1 < lane["block_size"] else 0
+    steps = step - inst["step"]
+    if steps > 0:
+        evictions = inst["evictions"]
+        blocks.take(ws, inst, used - (lane["gpu_blocks"] - inst["free"]))
+        inst["used_time"] += used_steps * duration
+        inst["peak"] = max(inst["peak"], used)
+        ws.itl_plain[inst["running"]] += steps * inst["measured"]
+        if lane["log"]:
+            _log_decode(out, lane, inst, tally, index, duration, evictions)
+        inst["clock"] = clock
+        inst["end"] = clock
+        inst["in_flight"] = step > inst["next_due"]
+        inst["step"] = step - inst["in_flight"]
+        if not inst["in_flight"]:
+            inst["phase"] = phase
+    return steps > 0
+
+
+@leaf
+def _log_decode(out, lane, inst, tally, index, duration, evictions):
+    inst["prefill_tokens"] = 0
+    inst["decode_tokens"] = inst["running"]
+    inst["preempted"] = 0
+    log_step(out, tally, inst, lane, index, duration, inst["waiting"], evictions)
 
 
 @leaf
@@ -172,9 +190,7 @@ def _advance(inp, ws, out, lane, inst, tally, index, until):
     """Advance an instance through everything that happens strictly before `until`."""
     while tally["status"] == Lane.OK:
         if inst["in_flight"] and inst["clock"] < until:
-            process_outputs(inp, ws, out, lane, inst, tally, index)
-            inst["step"] += 1
-            inst["in_flight"] = 0
+            _end_step(inp, ws, out, lane, inst, tally, index)
         if inst["in_flight"] or not _begin_step(ws, inst, until):
             break
         _accept(inp, ws, lane, inst, inst["clock"])

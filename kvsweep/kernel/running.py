@@ -18,9 +18,11 @@ def blocks_for(lane, tokens):
 
 
 @leaf
-def phase_slot(lane, inst, base):
-    """Return the slot of the phase count of a decoding request with this `base`."""
-    return inst["phase_lo"] + base % lane["block_size"]
+def set_base(lane, ws, inst, progress, base):
+    """Let a decoding request have computed ``step - base`` tokens; it takes at that phase."""
+    progress["base"] = base
+    progress["phase"] = base % lane["block_size"]
+    ws.phases[inst["phase_lo"] + progress["phase"]] += 1
 
 
 @leaf
@@ -37,8 +39,7 @@ def next_due(lane, request, progress, step):
 def begin_decode(lane, ws, inst, request, progress, index, step):
     """Let the request at `index` of the running list decode one token a step from `step` on."""
     progress["decoding"] = 1
-    progress["base"] = step - (request["prompt"] + progress["outputs"] - 1)
-    ws.phases[phase_slot(lane, inst, progress["base"])] += 1
+    set_base(lane, ws, inst, progress, step - (request["prompt"] + progress["outputs"] - 1))
     ws.due[inst["run_lo"] + index] = next_due(lane, request, progress, step)
 
 
@@ -120,7 +121,7 @@ def let_go(inp, ws, lane, inst, tally, r, computed):
     blocks.release(inp, ws, lane, inst, r, held)
     tally["blocks_taken"] += (held - progress["reused"]) * measured
     if progress["decoding"]:
-        ws.phases[phase_slot(lane, inst, progress["base"])] -= 1
+        ws.phases[inst["phase_lo"] + progress["phase"]] -= 1
         inst["measured"] -= measured
         progress["decoding"] = 0
     else:

@@ -19,6 +19,7 @@ def begin_lane(ws, lane, tally):
         inst["clock"] = 0
         inst["end"] = 0
         inst["step"] = 0
+        inst["phase"] = 0
         inst["next_due"] = NEVER
         inst["used_time"] = 0
         inst["block_lo"] = index * lane["gpu_blocks"]

@@ -13,10 +13,10 @@ from .running import (
     blocks_for,
     charge,
     fills_shared_block,
-    phase_slot,
     prefill_chunk,
     publish_decode,
     schedule_chunk,
+    set_base,
 )
 from .tally import log_event
 
@@ -46,9 +46,8 @@ def _find_victim(inp, ws, lane, inst):
 @leaf
 def _starve(ws, lane, inst, progress, index):
     """Let a decoding request that got no budget miss this step."""
-    ws.phases[phase_slot(lane, inst, progress["base"])] -= 1
-    progress["base"] += 1
-    ws.phases[phase_slot(lane, inst, progress["base"])] += 1
+    ws.phases[inst["phase_lo"] + progress["phase"]] -= 1
+    set_base(lane, ws, inst, progress, progress["base"] + 1)
     ws.due[inst["run_lo"] + index] += 1
     if progress["last_token"] == NONE:
         progress["last_token"] = inst["clock"]

@@ -132,6 +132,7 @@ def build_inputs(
     lanes["request_lo"] = request_lo[chosen]
     lanes["requests"] = sizes[chosen]
     lanes["n_keys"] = np.array([item.n_keys for item in lists])[chosen]
+    lanes["shares"] = np.array([item.records["shared"].any() for item in lists])[chosen]
     lanes["step_limit"] = np.array([step_limit(item) for item in lists])[chosen]
     lanes["out_lo"] = np.concatenate([[0], np.cumsum(sizes[chosen])[:-1]])
     return Inputs(requests, np.concatenate([item.keys for item in lists]), lanes)
