@@ -118,23 +118,25 @@ def test_fewer_tokens_than_sequences_is_an_error():
 
 
 def test_sjf_orders_by_prompt_then_arrival_then_id():
-    # Request 0 keeps the single seat until 20; the others have queued by then.
-    requests = [(0, 9, 2), (3, 5, 1), (2, 5, 1), (2, 5, 1), (4, 4, 1)]
+    # Request 0 keeps the single seat until 20; the others have queued by then. The output, long
+    # for the shortest prompt, plays no part.
+    requests = [(0, 9, 2), (3, 5, 1), (2, 5, 1), (2, 5, 1), (4, 4, 7)]
     result = simulate(requests, scheduler="sjf", max_num_seqs=1)
-    assert column(result, "scheduled_us") == [0, 50, 30, 40, 20]
+    assert column(result, "scheduled_us") == [0, 110, 90, 100, 20]
 
 
-def test_sjf_puts_a_preempted_request_back_by_its_prompt():
-    # Three usable blocks. Both decode into a new block at 20; the later admitted one gives way,
-    # behind the shorter request 2, which fits when request 0 has left.
-    requests = [(0, 4, 5), (0, 4, 5), (15, 3, 1)]
-    settings = {"cache": {"gpu_blocks": 3}, "beta": (10, 0, 0)}
-    sjf = simulate(requests, scheduler="sjf", **settings)
-    fcfs = simulate(requests, scheduler="fcfs", **settings)
-    assert column(sjf, "preemptions") == column(fcfs, "preemptions") == [0, 1, 0]
-    assert sjf.instances[0].steps[1].pre == [1]
-    assert sjf.requests[2].admissions[0][0] < sjf.requests[1].admissions[1][0]
-    assert fcfs.requests[1].admissions[1][0] <= fcfs.requests[2].admissions[0][0]
+@pytest.mark.parametrize(
+    ("scheduler", "prompt", "order"),
+    [("sjf", 4, [1, 2]), ("sjf", 2, [2, 1]), ("fcfs", 2, [1, 2])],
+)
+def test_a_preempted_request_goes_back_by_the_queues_order(scheduler, prompt, order):
+    # Requests 0 and 1 both need a second block in the third step, and one is left. Request 1
+    # gives way with 5 known tokens; sjf still counts its prompt of 3.
+    requests = [(0, 3, 5), (0, 3, 5), (5, prompt, 1)]
+    result = simulate(requests, scheduler=scheduler, max_num_seqs=2, cache={"gpu_blocks": 3})
+    steps = result.instances[0].steps
+    assert [step.pre for step in steps[:3]] == [[], [], [1]]
+    assert [row[0] for step in steps[1:] for row in step.adm] == order
 
 
 def test_slo_classes_make_priorities_only_for_requests_without_one():
