@@ -16,14 +16,17 @@ SYSTEM, GROUP, PROMPT, SHARED_OUTPUT, OUTPUT = 0, 10, 1000, 5000, 6000
 
 
 @st.composite
-def traces(draw, max_requests=12):
-    """Traces (``kvsweep-trace/1``) of up to `max_requests` requests."""
-    return _trace(_Drawn(draw), max_requests)
+def traces(draw, max_requests=12, closed_loop=False):
+    """Traces (``kvsweep-trace/1``) of up to `max_requests` requests.
+
+    With `closed_loop` some of them wait for the answer to another, and some clients give up.
+    """
+    return _trace(_Drawn(draw), max_requests, closed_loop)
 
 
-def random_trace(rng, max_requests=30):
+def random_trace(rng, max_requests=30, closed_loop=False):
     """Return a trace of the same family as `traces`, drawn from a `random.Random`."""
-    return _trace(_Random(rng), max_requests)
+    return _trace(_Random(rng), max_requests, closed_loop)
 
 
 class _Drawn:
@@ -53,12 +56,13 @@ class _Random:
         return self.integer(0, 99) < percent
 
 
-def _trace(source, max_requests):
+def _trace(source, max_requests, closed_loop):
     scenario = _scenario(source)
+    count = source.integer(1, max_requests)
     return {
         "format": "kvsweep-trace/1",
         "scenario": scenario,
-        "requests": _requests(source, scenario, source.integer(1, max_requests)),
+        "requests": _requests(source, scenario, count, closed_loop),
     }
 
 
@@ -123,7 +127,7 @@ def _cluster(source, step_us):
     }
 
 
-def _requests(source, scenario, count):
+def _requests(source, scenario, count, closed_loop):
     block_size = scenario["cache"]["block_size"]
     # The longest sequence of which all but the last token fits into the pool.
     most = scenario["cache"]["gpu_blocks"] * block_size + 1
@@ -140,19 +144,37 @@ def _requests(source, scenario, count):
         # Later requests more urgent: victims are then those that a step has already served.
         "rising_urgency": source.chance(30),
         "slo_classes": source.chance(50),
+        # Share of the requests that wait for another's completion, and of impatient clients.
+        "closed_loop": source.pick((0, 40, 80)) if closed_loop else 0,
+        "impatience": source.pick((0, 0, 10, 50)) if closed_loop else 0,
     }
+    open_ends = []
     rows, now = [], 0
     for i in range(count):
         now += source.pick((0, 0, 0, step_us, 2 * step_us, source.integer(0, 6 * step_us)))
-        prompt = _prompt(source, rows, i, habits, block_size, most)
+        client = _client(source, open_ends, habits, step_us)
+        earlier = rows[client["after"]] if "after" in client and source.chance(70) else None
+        prompt = _prompt(source, rows, i, habits, block_size, most, earlier)
         longest_output = max(most - _length(prompt), 1)
         tokens = 1 if source.chance(15) else _tokens(source, block_size, min(longest_output, 40))
         if source.chance(2):
             tokens += most
         segment = SHARED_OUTPUT + i % 2 if habits["shared_outputs"] else OUTPUT + i
         row = {"id": i, "arrival_us": now, "prompt": prompt, "output": [segment, tokens]}
-        rows.append(row | _urgency(source, i, habits))
+        rows.append(row | _urgency(source, i, habits) | client)
+        open_ends.append(i)
     return rows
+
+
+def _client(source, open_ends, habits, step_us):
+    """Whether a request waits for another's answer, and how long its client waits for its own."""
+    row = {}
+    if open_ends and source.chance(habits["closed_loop"]):
+        row["after"] = open_ends.pop(source.integer(0, len(open_ends) - 1))
+        row["think_us"] = source.pick((0, step_us, 1, source.integer(0, 6 * step_us)))
+    if source.chance(habits["impatience"]):
+        row["patience_us"] = source.pick((0, step_us, 4 * step_us, source.integer(0, 9 * step_us)))
+    return row
 
 
 def _urgency(source, i, habits):
@@ -165,12 +187,15 @@ def _urgency(source, i, habits):
     return row
 
 
-def _prompt(source, rows, i, habits, block_size, most):
-    """A copy of an earlier prompt, the next round of one, or a new one behind shared segments."""
-    if rows and source.chance(habits["copies"]):
+def _prompt(source, rows, i, habits, block_size, most, earlier=None):
+    """A copy of an earlier prompt, the next round of one, or a new one behind shared segments.
+
+    With `earlier`, the request that this one comes after, the next round of that if it fits.
+    """
+    if not earlier and rows and source.chance(habits["copies"]):
         return source.pick(rows)["prompt"]
-    if rows and source.chance(habits["conversations"]):
-        prompt = _next_round(source, source.pick(rows), i, block_size)
+    if earlier or (rows and source.chance(habits["conversations"])):
+        prompt = _next_round(source, earlier or source.pick(rows), i, block_size)
         if _length(prompt) <= most:
             return prompt
     prompt = []

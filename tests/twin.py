@@ -7,6 +7,7 @@ import naive
 import numpy as np
 
 from kvsweep.config import parse_scenario
+from kvsweep.policies import RequestStatus
 from kvsweep.records import Event
 from kvsweep.simulate.single import run_single
 from kvsweep.workload.traces import load_trace
@@ -81,7 +82,7 @@ def _number(value):
 
 
 def _request_differences(twin, single):
-    progress = single.outputs.progress
+    progress, statuses = single.outputs.progress, single.outputs.request_status
     for number, want in enumerate(twin.requests):
         got = progress[number]
         pairs = {
@@ -92,6 +93,7 @@ def _request_differences(twin, single):
             "preemptions": (got["preemptions"], want.preemptions),
             "cached": (got["cached"], want.cached_tokens),
             "instance": (got["instance"], want.instance),
+            "status": (RequestStatus(statuses[number]).label, want.status),
         }
         for name, (mine, theirs) in pairs.items():
             if mine != _number(theirs):

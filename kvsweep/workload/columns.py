@@ -24,6 +24,9 @@ class Columns:
     client: list[str | None] = field(default_factory=list)
     session: list[int | None] = field(default_factory=list)
     round: list[int | None] = field(default_factory=list)
+    after: list[int | None] = field(default_factory=list)
+    think_us: list[int | None] = field(default_factory=list)
+    patience_us: list[int | None] = field(default_factory=list)
 
     def add(
         self,
@@ -36,6 +39,9 @@ class Columns:
         client: str | None = None,
         session: int | None = None,
         round: int | None = None,
+        after: int | None = None,
+        think_us: int | None = None,
+        patience_us: int | None = None,
     ) -> None:
         """Append a request; `prompt` and `output` are (segment, tokens)."""
         self.arrival_us.append(arrival_us)
@@ -50,6 +56,9 @@ class Columns:
         self.client.append(client)
         self.session.append(session)
         self.round.append(round)
+        self.after.append(after)
+        self.think_us.append(think_us)
+        self.patience_us.append(patience_us)
 
     def build(self) -> Requests:
         """Return the columns as arrays."""
@@ -64,12 +73,15 @@ class Columns:
             segment_ids=_whole(self.segments),
             segment_tokens=tokens,
             output_segment=_whole(self.output_segment),
-            priority=_whole([0 if p is None else p for p in self.priority]),
+            priority=_filled(self.priority, 0),
             has_priority=np.array([p is not None for p in self.priority], np.bool_),
             slo_class=slo_class,
             client=client,
-            session=_whole([NONE if s is None else s for s in self.session]),
-            round=_whole([NONE if r is None else r for r in self.round]),
+            session=_filled(self.session, NONE),
+            round=_filled(self.round, NONE),
+            after=_filled(self.after, NONE),
+            think_us=_filled(self.think_us, 0),
+            patience_us=_filled(self.patience_us, NONE),
             slo_names=slo_names,
             client_names=client_names,
         )
@@ -77,6 +89,10 @@ class Columns:
 
 def _whole(values: list[int]) -> NDArray[np.int64]:
     return np.array(values, np.int64)
+
+
+def _filled(values: list[int | None], missing: int) -> NDArray[np.int64]:
+    return _whole([missing if value is None else value for value in values])
 
 
 def _coded(names: list[str | None]) -> tuple[tuple[str, ...], NDArray[np.int16]]:

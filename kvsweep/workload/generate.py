@@ -184,6 +184,9 @@ def _assemble(workload: Workload, draws: _Draws, client: NDArray[np.int16]) -> R
         client=client_code,
         session=np.full(n, NONE, np.int64),
         round=np.full(n, NONE, np.int64),
+        after=np.full(n, NONE, np.int64),
+        think_us=np.zeros(n, np.int64),
+        patience_us=np.full(n, NONE, np.int64),
         slo_names=slo_names,
         client_names=client_names,
     )

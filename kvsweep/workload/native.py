@@ -13,7 +13,16 @@ from kvsweep.workload.requests import NONE, Requests
 FORMAT = "kvsweep-trace/1"
 
 _REQUIRED = ("id", "arrival_us", "prompt", "output")
-_OPTIONAL = ("slo_class", "priority", "session", "round", "client")
+_OPTIONAL = (
+    "slo_class",
+    "priority",
+    "session",
+    "round",
+    "client",
+    "after",
+    "think_us",
+    "patience_us",
+)
 _KEYS = [*_REQUIRED, *_OPTIONAL]
 
 # Largest integer that JSON readers of other languages keep, too.
@@ -36,9 +45,10 @@ def read_native(document: Mapping[str, Any], where: str) -> Requests:
         raise InputError(f"{where}: requests: expected a list of at least one request")
     columns = Columns()
     last = 0
+    followers: dict[int, int] = {}
     for i, entry in enumerate(entries):
         try:
-            last = _add(columns, i, entry, last)
+            last = _add(columns, i, entry, last, followers)
         except _Malformed as problem:
             raise InputError(f"{where}: requests[{i}]{problem}") from None
     for key, names in (("slo_class", columns.slo_class), ("client", columns.client)):
@@ -80,6 +90,11 @@ def to_trace_dict(requests: Requests, scenario: Mapping[str, Any]) -> dict[str, 
             entry["session"] = int(requests.session[i])
         if requests.round[i] != NONE:
             entry["round"] = int(requests.round[i])
+        if requests.after[i] != NONE:
+            entry["after"] = int(requests.after[i])
+            entry["think_us"] = int(requests.think_us[i])
+        if requests.patience_us[i] != NONE:
+            entry["patience_us"] = int(requests.patience_us[i])
     return {"format": FORMAT, "scenario": dict(scenario), "requests": entries}
 
 
@@ -87,8 +102,11 @@ class _Malformed(ValueError):
     """What is wrong with a request, from its key on."""
 
 
-def _add(columns: Columns, i: int, entry: Any, last: int) -> int:
-    """Append request `i` after an arrival at `last`, and return its own arrival."""
+def _add(columns: Columns, i: int, entry: Any, last: int, followers: dict[int, int]) -> int:
+    """Append request `i` after an arrival at `last`, and return its own arrival.
+
+    `followers` maps the requests that others come after to those others.
+    """
     if not isinstance(entry, dict):
         raise _Malformed(f": expected an object, got {entry!r:.40}")
     for key in entry:
@@ -111,8 +129,25 @@ def _add(columns: Columns, i: int, entry: Any, last: int) -> int:
         client=_optional_name(entry, "client"),
         session=_optional(entry, "session", 0),
         round=_optional(entry, "round", 0),
+        after=_after(i, entry, followers),
+        think_us=_optional(entry, "think_us", 0),
+        patience_us=_optional(entry, "patience_us", 0),
     )
     return arrival
+
+
+def _after(i: int, entry: dict[str, Any], followers: dict[int, int]) -> int | None:
+    """Return the request that request `i` waits for: an earlier one that no other waits for."""
+    after = _optional(entry, "after", 0)
+    if after is None:
+        if entry.get("think_us") is not None:
+            raise _Malformed(".think_us: needs after")
+        return None
+    if after >= i:
+        raise _Malformed(f".after: expected an earlier request than {i}, got {after}")
+    if followers.setdefault(after, i) != i:
+        raise _Malformed(f".after: request {followers[after]} comes after {after} already")
+    return after
 
 
 def _prompt(entries: Any) -> list[tuple[int, int]]:

@@ -20,7 +20,8 @@ class Requests:
     Attributes
     ----------
     arrival_us : int64 (n,)
-        Arrival at the cluster, microseconds, not decreasing.
+        Arrival at the cluster, microseconds, not decreasing. Where `after` names a request this
+        is only the earliest arrival there can be, and the engine makes the real one.
     prompt_tokens, output_tokens : int64 (n,)
         Tokens, at least 1 each.
     segment_offsets : int64 (n + 1,)
@@ -39,6 +40,14 @@ class Requests:
         Index into `client_names`, or -1.
     session, round : int64 (n,)
         Conversation and its round (from 0), or -1.
+    after : int64 (n,)
+        The request, earlier in the list, whose completion makes this one arrive, or -1. No two
+        requests name the same one.
+    think_us : int64 (n,)
+        Time from the client's seeing that completion to this arrival, microseconds; 0 without.
+    patience_us : int64 (n,)
+        How long after its arrival the client still wants the request's first step to begin,
+        microseconds, or -1 for ever.
     slo_names, client_names : tuple of str
         Names behind the codes.
     """
@@ -56,6 +65,9 @@ class Requests:
     client: NDArray[np.int16]
     session: NDArray[np.int64]
     round: NDArray[np.int64]
+    after: NDArray[np.int64]
+    think_us: NDArray[np.int64]
+    patience_us: NDArray[np.int64]
     slo_names: tuple[str, ...] = ()
     client_names: tuple[str, ...] = ()
 

@@ -66,6 +66,8 @@ class Instance:
         Most blocks in use after any scheduling.
     block_us : int
         Time integral of the blocks in use (0 while idle), block microseconds.
+    finishing : list of (time, request)
+        Requests that the latest step finishes, and its end.
     """
 
     def __init__(self, index, scenario, keys, max_steps, check):
@@ -77,6 +79,7 @@ class Instance:
         self.arriving = []
         self.in_flight = None
         self.steps = []
+        self.finishing = []
         self.dropped = 0
         self.finished = 0
         self.peak_blocks = 0
@@ -93,16 +96,17 @@ class Instance:
         request.instance = self.index
         heapq.heappush(self.arriving, (entry_us, request.id, request))
 
-    def advance(self, before):
-        """Do everything that happens strictly earlier than `before`."""
-        while (now := self._next_event()) < before:
-            if self.in_flight and self._step_end() == now:
-                self._end_step(now)
-            self._enter_queue(now)
-            if not self.in_flight and (self.scheduler.running or self.scheduler.waiting):
-                self._start_step(now)
+    def proceed(self):
+        """Do what happens at the time of the next event: outputs, queue entries, a step."""
+        now = self.next_event()
+        self.finishing = []
+        if self.in_flight and self._step_end() == now:
+            self._end_step(now)
+        self._enter_queue(now)
+        if not self.in_flight and (self.scheduler.running or self.scheduler.waiting):
+            self._start_step(now)
 
-    def _next_event(self):
+    def next_event(self):
         entry = self.arriving[0][0] if self.arriving else inf
         return min(entry, self._step_end() if self.in_flight else inf)
 
@@ -123,8 +127,15 @@ class Instance:
     def _start_step(self, now):
         scheduler, pool = self.scheduler, self.scheduler.pool
         wait, evictions = len(scheduler.waiting), pool.evictions
-        decision = scheduler.schedule()
-        assert decision.scheduled, "an empty step"
+        decision = scheduler.schedule(now)
+        for request in decision.timed_out:
+            request.status = "timed_out"
+        if not decision.scheduled:
+            # Every client had given up: the instance stays idle.
+            assert decision.timed_out
+            assert not scheduler.running
+            assert not scheduler.waiting
+            return
         if len(self.steps) == self.max_steps:
             raise StepLimit(f"instance {self.index} after {self.max_steps} steps")
         for request, cached in decision.admitted:
@@ -146,6 +157,7 @@ class Instance:
         )
         self.steps.append(step)
         self.in_flight = decision
+        self.finishing = [(now + step.d, r) for r in decision.scheduled if scheduler.last_step(r)]
         self.peak_blocks = max(self.peak_blocks, pool.used)
         self.block_us += pool.used * step.d
 

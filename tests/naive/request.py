@@ -32,6 +32,13 @@ class Request:
     ----------
     id : int
         Position in the trace.
+    arrival_us : int or None
+        Arrival at the cluster; of a request that comes after another None until that one's
+        completion is certain.
+    after : int or None
+        The request whose completion makes this one arrive, `think_us` after the client sees it.
+    patience_us : int or None
+        How long after its arrival its first admission may begin; None: any time.
     known : list of (segment, position)
         Prompt tokens, then the output tokens sampled so far.
     computed : int
@@ -43,7 +50,8 @@ class Request:
     published : int
         Leading blocks of `table` that are in the cache map.
     status : str or None
-        ``completed``, ``dropped_unservable``, ``rejected``; None while under way.
+        ``completed``, ``dropped_unservable``, ``rejected``, ``timed_out``, ``not_arrived``; None
+        while under way.
     queued_us : int or None
         Entry into the waiting list (for an unservable request: the moment it was dropped).
     scheduled_us : int or None
@@ -55,12 +63,15 @@ class Request:
     """
 
     id: int
-    arrival_us: int
+    arrival_us: int | None
     priority: int
     prompt_tokens: int
     output_segment: int
     output_tokens: int
     known: list
+    after: int | None = None
+    think_us: int = 0
+    patience_us: int | None = None
     keys: list = field(default_factory=list)
     computed: int = 0
     table: list = field(default_factory=list)
@@ -84,7 +95,19 @@ class Request:
         if priority is None:
             by_class = priority_rule == "slo-class"
             priority = SLO_PRIORITY.get(row.get("slo_class"), 5) if by_class else 0
-        return cls(index, row["arrival_us"], priority, len(known), segment, tokens, known)
+        after = row.get("after")
+        return cls(
+            index,
+            row["arrival_us"] if after is None else None,
+            priority,
+            len(known),
+            segment,
+            tokens,
+            known,
+            after,
+            row.get("think_us") or 0,
+            row.get("patience_us"),
+        )
 
     @property
     def outputs(self):
@@ -112,6 +135,12 @@ class Request:
     def cached_tokens(self):
         """Prompt tokens found cached at the first admission, or None."""
         return self.admissions[0][1] if self.admissions else None
+
+    def impatient(self, now):
+        """Whether its client has given up by `now`: later than its patience, never admitted."""
+        if self.patience_us is None or self.admissions:
+            return False
+        return now > self.arrival_us + self.patience_us
 
     def sample(self):
         """Append the next output token."""

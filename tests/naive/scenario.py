@@ -49,7 +49,7 @@ class Cluster:
 class Latency:
     """Linear latencies, microseconds; missing coefficients are 0.
 
-    ``alpha[2]`` delays what a client sees and never touches the clock, so nothing here reads it.
+    ``alpha[2]`` delays what a client sees: it never touches the clock, but a client's next request.
     """
 
     alpha: list[float] = field(default_factory=list)
@@ -62,6 +62,10 @@ class Latency:
     def queueing_us(self, prompt_tokens):
         a0, a1, _ = _three(self.alpha)
         return int(a0 + a1 * prompt_tokens)
+
+    @property
+    def overhead_us(self):
+        return int(_three(self.alpha)[2])
 
     def step_us(self, prefill_tokens, decode_tokens):
         b0, b1, b2 = _three(self.beta)

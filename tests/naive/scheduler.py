@@ -24,6 +24,7 @@ class Decision:
     threshold: int
     scheduled: dict = field(default_factory=dict)
     admitted: list = field(default_factory=list)
+    timed_out: list = field(default_factory=list)
     preempted: list = field(default_factory=list)
     prefill_tokens: int = 0
     decode_tokens: int = 0
@@ -66,14 +67,17 @@ class Scheduler:
         self.keys.extend(request.keys, request.known)
         self.waiting.add(request)
 
-    def schedule(self):
-        """Running requests first, then admissions, the latter only if nobody was preempted."""
+    def schedule(self, now):
+        """Running requests first, then admissions, the latter only if nobody was preempted.
+
+        Requests whose clients have given up still count as waiting here.
+        """
         alone = len(self.running) + len(self.waiting) <= 1
         threshold = 0 if alone else self.engine.long_prefill_token_threshold
         decision = Decision(self.engine.max_num_batched_tokens, threshold)
         self._schedule_running(decision)
         if not decision.preempted:
-            self._schedule_waiting(decision)
+            self._schedule_waiting(decision, now)
         self._account(decision)
         return decision
 
@@ -115,10 +119,16 @@ class Scheduler:
         victim.preemptions += 1
         self.waiting.put_back(victim)
 
-    def _schedule_waiting(self, decision):
-        """Admit from the head of the queue; the first that does not fit ends it."""
+    def _schedule_waiting(self, decision, now):
+        """Admit from the head of the queue; the first that does not fit ends it.
+
+        A client's patience is looked at here only: when its request would be tried.
+        """
         while decision.budget > 0 and self.waiting and len(self.running) < self.engine.max_num_seqs:
             request = self.waiting.head()
+            if request.impatient(now):
+                decision.timed_out.append(self.waiting.pop())
+                continue
             hits = self._cached_prefix(request)
             cached = self.block_size * len(hits)
             n = decision.capped(len(request.known) - cached)
@@ -193,6 +203,10 @@ class Scheduler:
             else:
                 decision.prefill_tokens += n
             request.computed += n
+
+    def last_step(self, request):
+        """Whether the step just scheduled samples the request's last token."""
+        return request.uncomputed == 0 and request.outputs + 1 == request.output_tokens
 
     def finish(self, decision):
         """Sample the step's tokens; return (requests with a new token, requests that are done)."""

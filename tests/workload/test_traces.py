@@ -29,7 +29,16 @@ REQUESTS = [
         "session": 3,
         "round": 1,
     },
-    {"id": 2, "arrival_us": 7, "prompt": [[9, 1]], "output": [4, 1], "slo_class": "critical"},
+    {
+        "id": 2,
+        "arrival_us": 7,
+        "prompt": [[9, 1]],
+        "output": [4, 1],
+        "slo_class": "critical",
+        "after": 0,
+        "think_us": 5,
+        "patience_us": 0,
+    },
 ]
 
 
@@ -75,6 +84,9 @@ def test_a_trace_becomes_columns():
     assert (requests.client_names, requests.client.tolist()) == (("b",), [-1, 0, -1])
     assert requests.session.tolist() == [-1, 3, -1]
     assert requests.round.tolist() == [-1, 1, -1]
+    assert requests.after.tolist() == [-1, -1, 0]
+    assert requests.think_us.tolist() == [0, 0, 5]
+    assert requests.patience_us.tolist() == [-1, -1, 0]
     assert (trace.scenario, trace.expected) == ({"cache": {"gpu_blocks": 5}}, [1])
     assert trace.about == {"any": "thing"}
 
@@ -139,6 +151,12 @@ def test_what_is_written_reads_back_the_same():
             "requests[1].priority: expected an integer from -90071992547",
         ),
         (changed(1, session=-1), "requests[1].session: expected an integer from 0 to"),
+        (changed(2, after=2), "requests[2].after: expected an earlier request than 2, got 2"),
+        (changed(2, after=-1), "requests[2].after: expected an integer from 0 to"),
+        (changed(1, after=0), "requests[2].after: request 1 comes after 0 already"),
+        (changed(1, think_us=3), "requests[1].think_us: needs after"),
+        (changed(2, think_us=-3), "requests[2].think_us: expected an integer from 0 to"),
+        (changed(2, patience_us=0.5), "requests[2].patience_us: expected an integer from 0 to"),
         (changed(1, prioritty=1), "requests[1].prioritty: unknown key; did you mean 'priority'?"),
         (document(requests=[{"id": 0}]), "trace: requests[0].arrival_us: missing"),
     ],
@@ -259,6 +277,7 @@ ROW = st.fixed_dictionaries(
         "client": NAME,
         "session": st.integers(0, 9),
         "round": st.integers(0, 9),
+        "patience_us": st.integers(0, 9),
     },
 )
 
@@ -266,5 +285,7 @@ ROW = st.fixed_dictionaries(
 @given(rows=st.lists(ROW, min_size=1, max_size=6), gaps=st.lists(st.integers(0, 9), min_size=6))
 def test_any_trace_survives_reading_and_writing(rows, gaps):
     entries = [{"id": i, "arrival_us": sum(gaps[: i + 1])} | row for i, row in enumerate(rows)]
+    for i in range(1, len(entries), 2):
+        entries[i] |= {"after": i - 1, "think_us": gaps[0]}
     trace = document(requests=entries, scenario={})
     assert to_trace_dict(load_trace(trace).requests, {})["requests"] == entries
