@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 RETRIES = 2
 # Seconds to wait for the answer of an existing scheduler.
 CONNECT_TIMEOUT = 10.0
+LOOPBACK = "127.0.0.1:0"
 
 
 class Progress(Protocol):
@@ -173,6 +174,9 @@ def _connect(workers: int | None, processes: bool, scheduler: str | None) -> Ite
             processes=processes,
             memory_limit=0,  # tasks in flight are bounded here; nothing to spill or pause
             dashboard_address=None,
+            # Dask opens HTTP ports even without a dashboard, by default to the whole network.
+            worker_dashboard_address=LOOPBACK,
+            scheduler_kwargs={"dashboard_address": LOOPBACK},
         ) as cluster,
         Client(cluster) as client,
     ):

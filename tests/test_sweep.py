@@ -1,0 +1,231 @@
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+from distributed import LocalCluster
+from sweeping import BASE, GRID, fake_batch, make_sweep, tree, write_sweep
+
+import kvsweep
+from kvsweep import grid
+from kvsweep.errors import InputError
+
+HERE = Path(__file__).parent
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch):
+    """Replace the simulator, and cut even small sweeps into several tasks."""
+    monkeypatch.setattr("kvsweep.simulate.simulate_batch", fake_batch)
+    monkeypatch.setattr("kvsweep.simulate.warm_up", lambda: None)
+    monkeypatch.setattr(grid, "CHUNK_SECONDS", (2e-4, 2e-4))
+
+
+@pytest.fixture
+def sweep(tmp_path):
+    return make_sweep(tmp_path)
+
+
+@pytest.fixture
+def whole(sweep, tmp_path):
+    """The store of an uninterrupted run."""
+    kvsweep.run(sweep, out=tmp_path / "whole.zarr", workers=1)
+    return tree(tmp_path / "whole.zarr")
+
+
+def test_run_returns_what_the_store_holds(sweep, tmp_path):
+    ds = kvsweep.run(sweep, out=tmp_path / "a.zarr")
+    assert ds.identical(kvsweep.open_results(tmp_path / "a.zarr"))
+    assert (ds["status"] == "ok").all()
+
+
+def test_default_store_is_named_after_the_file(sweep, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    kvsweep.run(sweep)
+    assert (tmp_path / "results" / "small.zarr" / "zarr.json").exists()
+
+
+@pytest.mark.parametrize("workers", [2, 4])
+def test_stores_are_equal_whatever_the_workers(sweep, tmp_path, whole, workers):
+    kvsweep.run(sweep, out=tmp_path / "b.zarr", workers=workers)
+    assert tree(tmp_path / "b.zarr") == whole
+
+
+def test_an_existing_scheduler_gives_the_same_store(sweep, tmp_path, whole):
+    with LocalCluster(
+        n_workers=2, threads_per_worker=1, processes=False, dashboard_address=None, protocol="tcp"
+    ) as cluster:
+        kvsweep.run(sweep, out=tmp_path / "b.zarr", scheduler=cluster.scheduler_address)
+    assert tree(tmp_path / "b.zarr") == whole
+
+
+def test_values_do_not_depend_on_the_chunks(sweep, tmp_path, monkeypatch):
+    one = kvsweep.run(sweep, out=tmp_path / "a.zarr")
+    monkeypatch.setattr(grid, "CHUNK_SECONDS", (10.0, 10.0))
+    assert one.identical(kvsweep.run(sweep, out=tmp_path / "b.zarr"))
+    assert len(tree(tmp_path / "a.zarr")) > len(tree(tmp_path / "b.zarr"))
+
+
+def test_progress_counts_cells_up_to_all(sweep, tmp_path):
+    seen = []
+    kvsweep.run(sweep, out=tmp_path / "a.zarr", progress=lambda *numbers: seen.append(numbers))
+    done = [n for n, _ in seen]
+    assert done[0] == 0
+    assert done == sorted(set(done))
+    assert seen[-1] == (84, 84)
+
+
+def test_a_second_run_simulates_nothing(sweep, tmp_path, monkeypatch):
+    first = kvsweep.run(sweep, out=tmp_path / "a.zarr").load()
+
+    def fails(*args, **options):
+        raise AssertionError("simulated again")
+
+    monkeypatch.setattr("kvsweep.simulate.simulate_batch", fails)
+    assert first.identical(kvsweep.run(sweep, out=tmp_path / "a.zarr"))
+
+
+def test_an_interrupted_run_goes_on(sweep, tmp_path, whole):
+    def interrupts(done, total):
+        if done > total / 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        kvsweep.run(sweep, out=tmp_path / "b.zarr", progress=interrupts)
+    assert (kvsweep.open_results(tmp_path / "b.zarr")["status"] == "pending").any()
+    seen = []
+    kvsweep.run(sweep, out=tmp_path / "b.zarr", progress=lambda done, total: seen.append(done))
+    assert seen[0] > 42
+    assert tree(tmp_path / "b.zarr") == whole
+
+
+def test_a_task_that_fails_once_is_tried_again(sweep, tmp_path, monkeypatch, whole):
+    failed = []
+
+    def fails_once(variants, seeds, **options):
+        if seeds[0] not in failed:
+            failed.append(seeds[0])
+            raise OSError("no memory")
+        return fake_batch(variants, seeds, **options)
+
+    monkeypatch.setattr("kvsweep.simulate.simulate_batch", fails_once)
+    kvsweep.run(sweep, out=tmp_path / "b.zarr")
+    assert tree(tmp_path / "b.zarr") == whole
+
+
+def test_a_task_that_always_fails_costs_its_own_cells_only(sweep, tmp_path, monkeypatch, whole):
+    def fails(variants, seeds, **options):
+        if 3 in seeds:
+            raise OSError("no memory")
+        return fake_batch(variants, seeds, **options)
+
+    monkeypatch.setattr("kvsweep.simulate.simulate_batch", fails)
+    ds = kvsweep.run(sweep, out=tmp_path / "b.zarr")
+    lost = ds.sel(seed=3)
+    assert (lost["status"] == "failed").all()
+    assert (lost["status_detail"] == "OSError: no memory").all()
+    assert lost["preemption_rate"].isnull().all()
+    assert (ds["status"] == "ok").any()
+    monkeypatch.setattr("kvsweep.simulate.simulate_batch", fake_batch)
+    kvsweep.run(sweep, out=tmp_path / "b.zarr")
+    assert tree(tmp_path / "b.zarr") == whole
+
+
+def test_bad_input_met_by_a_worker_ends_the_run(sweep, tmp_path, monkeypatch):
+    def fails(*args, **options):
+        raise InputError("trace-3.json: truncated")
+
+    monkeypatch.setattr("kvsweep.simulate.simulate_batch", fails)
+    with pytest.raises(InputError, match="truncated"):
+        kvsweep.run(sweep, out=tmp_path / "b.zarr")
+
+
+BEGUN = []
+
+
+def counting_batch(variants, seeds, **options):
+    BEGUN.append(seeds)
+    return fake_batch(variants, seeds, **options)
+
+
+def test_few_tasks_are_in_flight(sweep, tmp_path, monkeypatch):
+    """Results that wait for the writer are bounded by the workers, not by the sweep."""
+    monkeypatch.setattr(grid, "CHUNK_SECONDS", (2e-5, 2e-5))
+    monkeypatch.setattr("kvsweep.simulate.simulate_batch", counting_batch)
+    BEGUN.clear()
+    ahead = []
+    tasks = len(grid.plan(sweep).tasks)
+    written = iter(range(tasks + 1))
+    kvsweep.run(
+        sweep,
+        out=tmp_path / "a.zarr",
+        workers=1,
+        progress=lambda done, total: ahead.append(len(BEGUN) - next(written)),
+    )
+    assert len(BEGUN) == tasks > 10
+    assert max(ahead) <= 3
+
+
+def test_a_local_cluster_is_not_reachable_from_the_network(sweep, tmp_path):
+    ports = []
+
+    def look(done, total):
+        ports.extend(
+            c.laddr.ip for c in psutil.Process().net_connections() if c.status == psutil.CONN_LISTEN
+        )
+
+    kvsweep.run(sweep, out=tmp_path / "a.zarr", progress=look)
+    assert set(ports) <= {"127.0.0.1"}
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"workers": 0}, "--workers: must be at least 1, not 0"),
+        ({"scheduler": "tcp://127.0.0.1:1", "workers": 2}, "--scheduler: cannot be used with"),
+        ({"scheduler": "nonsense://x"}, "--scheduler nonsense://x: no scheduler"),
+    ],
+)
+def test_wrong_cluster_options_write_nothing(sweep, tmp_path, options, message):
+    with pytest.raises(InputError, match=message):
+        kvsweep.run(sweep, out=tmp_path / "a.zarr", **options)
+    assert not (tmp_path / "a.zarr").exists()
+
+
+KILLED = """
+import sys, time
+sys.path.insert(0, {here!r})
+import kvsweep.simulate, sweeping
+from kvsweep import grid
+
+def slow(*args, **options):
+    time.sleep(0.05)
+    return sweeping.fake_batch(*args, **options)
+
+kvsweep.simulate.simulate_batch = slow
+kvsweep.simulate.warm_up = lambda: None
+grid.CHUNK_SECONDS = (2e-4, 2e-4)
+kvsweep.run(kvsweep.load_sweep({file!r}), out={out!r}, workers=1)
+"""
+
+
+@pytest.mark.parametrize("chunks_done", [1, 4])
+def test_a_killed_run_goes_on_to_the_same_bytes(sweep, tmp_path, whole, chunks_done):
+    file = write_sweep(tmp_path, BASE + GRID)
+    out = tmp_path / "b.zarr"
+    code = KILLED.format(here=str(HERE), file=str(file), out=str(out))
+    process = subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.DEVNULL)
+    try:
+        while len([f for f in (out / "status").rglob("c/*/*/*") if f.is_file()]) < chunks_done:
+            assert process.poll() is None, "ended before it was killed"
+            time.sleep(0.005)
+    finally:
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+    assert (kvsweep.open_results(out)["status"] == "pending").any()
+    kvsweep.run(sweep, out=out, workers=2)
+    assert tree(out) == whole
