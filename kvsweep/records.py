@@ -51,14 +51,18 @@ def _dtype(fields: tuple[Field, ...]) -> np.dtype[Any]:
 _i32, _i64, _f64, _u8 = np.int32, np.int64, np.float64, np.uint8
 
 REQUEST_FIELDS = (
-    Field("arrival", _i64, "us", "arrival at the cluster"),
+    Field("arrival", _i64, "us", "arrival at the cluster (closed loop: not before the kernel)"),
     Field("key_lo", _i64, "index", "first slot of this request in the key list"),
     Field("priority", _i64, "1", "priority given by the source, else 0 (smaller: more urgent)"),
     Field("class_priority", _i64, "1", "priority given by the source, else made from the class"),
+    Field("think", _i64, "us", "closed loop: from seeing the previous round's end to arrival"),
+    Field("patience", _i64, "us", "longest wait for the first step, -1: any"),
     Field("prompt", _i32, "token", "prompt length"),
     Field("output", _i32, "token", "output length"),
     Field("reusable", _i32, "block", "leading keys that another request has too"),
+    Field("follower", _i32, "index", "request that arrives after this one's completion, or -1"),
     Field("shared", _u8, "1", "1 if another request has a key of one of its decode blocks"),
+    Field("awaits", _u8, "1", "1 if it arrives after another request's completion"),
 )
 
 LANE_FIELDS = (
@@ -91,6 +95,8 @@ LANE_FIELDS = (
     Field("chunked_prefill", _u8, "1", "1 if a prompt may be split over steps"),
     Field("reserve_full_prompt", _u8, "1", "1 if an admission needs room for all known tokens"),
     Field("shares", _u8, "1", "1 if any decode block's key belongs to several requests"),
+    Field("closed_loop", _u8, "1", "1 if any request awaits another's completion"),
+    Field("impatient", _u8, "1", "1 if any request has a patience"),
     Field("log", _u8, "1", "1 if steps and events are logged"),
 )
 
@@ -132,11 +138,13 @@ INSTANCE_FIELDS = (
     Field("preempted", _i32, "request", "victims of this step"),
     Field("served", _i32, "request", "leading running requests that this step serves"),
     Field("gaps", _i32, "request", "decoding requests without a token since they missed a step"),
+    Field("announced", _u8, "1", "1 if the step just begun makes an arrival"),
     Field("in_flight", _u8, "1", "1 if a step with outputs to process ends at `clock`"),
     Field("stale", _u8, "1", "1 if the head of the waiting list may be admissible now"),
 )
 
 PROGRESS_FIELDS = (
+    Field("arrival", _i64, "us", "arrival at the cluster"),
     Field("base", _i64, "step", "while decoding: computed tokens = step index - base"),
     Field("phase", _i64, "step", "base modulo the block size"),
     Field("queued", _i64, "us", "entry into the waiting list"),
@@ -171,6 +179,8 @@ BLOCK_FIELDS = (
 
 TALLY_FIELDS = (
     Field("status", _i64, "1", "code of Lane"),
+    Field("listed", _i64, "index", "next request of the list whose arrival is fixed"),
+    Field("coming", _i64, "request", "arrivals made by completions and not routed yet"),
     Field("itl_entries", _i64, "1", "used slots of the inter-token latency list"),
     Field("log_steps", _i64, "step", "logged steps"),
     Field("log_events", _i64, "1", "logged events"),
@@ -254,6 +264,8 @@ class Workspace(NamedTuple):
     """int32 (instances x block_size,): decoding requests by the phase at which they take."""
     heap: NDArray[Any]
     """int32 (instances x requests,): waiting heap of the priority and sjf schedulers."""
+    coming: NDArray[Any]
+    """int32 (requests of the largest lane,): heap of arrivals that completions made."""
     itl_time: NDArray[Any]
     """int64, inter-token latencies of steps that also prefill, and of gaps."""
     itl_weight: NDArray[Any]

@@ -1,7 +1,8 @@
 """Admission of waiting requests to the running list (semantics section 5.2)."""
 
 from .._jit import leaf
-from ..records import NONE, Event
+from ..policies import RequestStatus
+from ..records import NEVER, NONE, Event
 from . import blocks, waiting
 from .running import blocks_for, schedule_chunk
 from .tally import log_event
@@ -62,6 +63,29 @@ def _admit(inp, ws, out, lane, inst, tally, index, r, hits, tokens):
 
 
 @leaf
+def deadline(inp, ws, lane, inst):
+    """Return when the client of the first waiting request loses patience; NEVER if it has all.
+
+    Only a first admission can come too late; a preempted request has been served.
+    """
+    r = waiting.first_waiting(ws, lane, inst)
+    patience = inp.requests[lane["request_lo"] + r]["patience"]
+    time = NEVER
+    if patience >= 0 and ws.progress[r]["scheduled"] == NONE:
+        time = ws.progress[r]["arrival"] + patience
+    return time
+
+
+@leaf
+def _give_up(inp, ws, lane, inst, r):
+    """Drop the head of the waiting list, whose client has left."""
+    waiting.leave_waiting(inp, ws, lane, inst)
+    ws.progress[r]["status"] = RequestStatus.TIMED_OUT
+    inst["load"] -= 1
+    inst["stale"] = 1
+
+
+@leaf
 def admit_waiting(inp, ws, out, lane, inst, tally, index):
     """Admit from the head of the waiting list until it fails; nothing behind it is tried.
 
@@ -71,6 +95,9 @@ def admit_waiting(inp, ws, out, lane, inst, tally, index):
     alone = inst["running"] + inst["waiting"] <= 1
     while inst["budget"] > 0 and inst["waiting"] > 0 and inst["running"] < lane["max_num_seqs"]:
         r = waiting.first_waiting(ws, lane, inst)
+        if inst["clock"] > deadline(inp, ws, lane, inst):
+            _give_up(inp, ws, lane, inst, r)
+            continue
         request = inp.requests[lane["request_lo"] + r]
         progress = ws.progress[r]
         hits, unused = _look_up(inp, ws, lane, inst, r)

@@ -1,165 +1,18 @@
-"""The story: a batch of lanes, one lane after the other; a lane routes requests to instances.
+"""The story: a batch of lanes, one after the other; a lane routes requests to instances.
 
 Between two routing decisions instances do not interact, so each is advanced alone to the next
-routing time. An instance alternates between steps that are scheduled one by one and runs of
-steps in which nothing changes but counts.
+routing time. Where completions make arrivals (closed loop), the lane goes from event to event.
 """
 
 from .._jit import kernel, leaf
 from ..policies import Admission, RequestStatus, Routing
 from ..records import NEVER, NONE, Lane
-from . import blocks, waiting
-from .admit import admit_waiting
-from .counted import is_countable, schedule_counted
-from .latency import queueing_delay, step_time
-from .outputs import process_outputs
+from . import waiting
+from .arrivals import next_arrival, next_event, remove_arrival, skip_awaiting
+from .instance import advance
+from .latency import queueing_delay
 from .routing import choose_instance
 from .setup import begin_lane, end_lane
-from .tally import add_gap, log_step
-from .walk import walk_running
-
-
-@leaf
-def _accept(inp, ws, lane, inst, now):
-    """Let requests whose queueing delay is over at `now` enter the waiting list, or drop them."""
-    while inst["inbox_head"] != NONE and ws.progress[inst["inbox_head"]]["queued"] <= now:
-        r = waiting.leave_inbox(ws, inst)
-        request = inp.requests[lane["request_lo"] + r]
-        most = request["prompt"] + request["output"] - 1
-        held = (most + lane["block_size"] - 1) // lane["block_size"]
-        too_long = most > lane["max_tokens"] and not lane["chunked_prefill"]
-        if held > lane["gpu_blocks"] or too_long:
-            ws.progress[r]["status"] = RequestStatus.DROPPED_UNSERVABLE
-            inst["load"] -= 1
-        else:
-            waiting.wait_last(inp, ws, lane, inst, r)
-            inst["stale"] = 1
-
-
-@leaf
-def _note_usage(lane, inst, duration):
-    used = lane["gpu_blocks"] - inst["free"]
-    inst["used_time"] += used * duration
-    inst["peak"] = max(inst["peak"], used)
-
-
-@leaf
-def _note_itl(ws, lane, inst, tally, duration):
-    """Note the latencies of the tokens that decoding requests sample at the end of the step."""
-    plain = inst["measured"] + 0
-    if inst["gaps"] > 0:
-        for position in range(inst["running"]):
-            r = ws.running[inst["run_lo"] + position]
-            progress = ws.progress[r]
-            if progress["decoding"] and progress["last_token"] != NONE:
-                plain -= r >= lane["warmup"]
-                if position < inst["served"]:
-                    if r >= lane["warmup"]:
-                        add_gap(ws, tally, inst["clock"] + duration - progress["last_token"], 1)
-                    progress["last_token"] = NONE
-                    inst["gaps"] -= 1
-    if plain > 0 and inst["prefill_tokens"] == 0:
-        ws.itl_plain[inst["decode_tokens"]] += plain
-    elif plain > 0:
-        add_gap(ws, tally, duration, plain)
-
-
-@leaf
-def _schedule_step(inp, ws, out, lane, inst, tally, index):
-    """Schedule one step at the clock; its outputs are processed at its end."""
-    waiting_before = inst["waiting"]
-    evictions_before = inst["evictions"]
-    inst["budget"] = lane["max_tokens"]
-    inst["prefill_tokens"] = 0
-    inst["decode_tokens"] = 0
-    inst["preempted"] = 0
-    inst["served"] = inst["running"]
-    if inst["running"] > 0 and is_countable(ws, lane, inst):
-        schedule_counted(inp, ws, out, lane, inst, tally, index)
-    elif inst["running"] > 0:
-        walk_running(inp, ws, out, lane, inst, tally, index)
-    if inst["preempted"] == 0 and inst["waiting"] > 0:
-        admit_waiting(inp, ws, out, lane, inst, tally, index)
-    duration = step_time(lane, inst["prefill_tokens"], inst["decode_tokens"])
-    _note_usage(lane, inst, duration)
-    _note_itl(ws, lane, inst, tally, duration)
-    if lane["log"]:
-        log_step(out, tally, inst, lane, index, duration, waiting_before, evictions_before)
-    inst["clock"] += duration
-    inst["end"] = inst["clock"]
-    inst["in_flight"] = 1
-
-
-@leaf
-def _end_step(inp, ws, out, lane, inst, tally, index):
-    """Process the outputs of the step in flight and go on to the next."""
-    process_outputs(inp, ws, out, lane, inst, tally, index)
-    inst["step"] += 1
-    inst["phase"] = inst["step"] % lane["block_size"]
-    inst["in_flight"] = 0
-
-
-@leaf
-def _decode(inp, ws, out, lane, inst, tally, index, until):
-    """Run the steps in which every running request decodes, to the first that finishes one.
-
-    Nothing changes but counts: each step takes the blocks of its phase. The run ends before a
-    step that begins at `until` or later, follows a queue entry, lacks blocks, or publishes what
-    others may look up. Evictions may wait for the end of the run, as nothing else touches the LRU
-    list meanwhile.
-    """
-    if inst["inbox_head"] != NONE:
-        until = min(until, ws.progress[inst["inbox_head"]]["queued"])
-    duration = step_time(lane, 0, inst["running"])
-    if lane["log"]:
-        until = min(until, inst["clock"] + 1)  # one step a run, to log each
-    last = inst["next_due"] - lane["shares"]
-    clock = inst["clock"]
-    step = inst["step"]
-    phase = inst["phase"]
-    used = lane["gpu_blocks"] - inst["free"]
-    used_steps = 0
-    while step <= last and clock < until:
-        need = ws.phases[inst["phase_lo"] + phase]
-        if used + need > lane["gpu_blocks"]:
-            break
-        used += need
-        used_steps += used
-        clock += duration
-        step += 1
-        phase = phase + 1 if phase + 1 < lane["block_size"] else 0
-    steps = step - inst["step"]
-    if steps > 0:
-        evictions = inst["evictions"]
-        blocks.take(ws, inst, used - (lane["gpu_blocks"] - inst["free"]))
-        inst["used_time"] += used_steps * duration
-        inst["peak"] = max(inst["peak"], used)
-        ws.itl_plain[inst["running"]] += steps * inst["measured"]
-        if lane["log"]:
-            _log_decode(out, lane, inst, tally, index, duration, evictions)
-        inst["clock"] = clock
-        inst["end"] = clock
-        inst["in_flight"] = step > inst["next_due"]
-        inst["step"] = step - inst["in_flight"]
-        if not inst["in_flight"]:
-            inst["phase"] = phase
-    return steps > 0
-
-
-@leaf
-def _log_decode(out, lane, inst, tally, index, duration, evictions):
-    inst["prefill_tokens"] = 0
-    inst["decode_tokens"] = inst["running"]
-    inst["preempted"] = 0
-    log_step(out, tally, inst, lane, index, duration, inst["waiting"], evictions)
-
-
-@leaf
-def _only_decodes(lane, inst):
-    """Return whether the next steps may be run by counts: no prefill, no gap, no admission."""
-    full = inst["running"] == lane["max_num_seqs"]
-    admits = inst["waiting"] > 0 and inst["stale"] and not full
-    return inst["running"] > 0 and inst["prefilling"] == 0 and inst["gaps"] == 0 and not admits
 
 
 @leaf
@@ -170,62 +23,82 @@ def _is_behind(ws, inst, until):
 
 
 @leaf
-def _begin_step(ws, inst, until):
-    """Move an idle clock to the next queue entry; return whether a step begins before `until`.
-
-    The clock does not move beyond `until`: a request that is routed later may enter earlier.
-    """
-    if inst["running"] + inst["waiting"] == 0:
-        entry = NEVER
-        if inst["inbox_head"] != NONE:
-            entry = ws.progress[inst["inbox_head"]]["queued"]
-        if entry < until:
-            inst["clock"] = max(inst["clock"], entry)
-        return entry < until and inst["clock"] < until
-    return inst["clock"] < until
+def _route(inp, ws, lane, r, now, turn):
+    """Send a request to an instance, where it enters the waiting list a little later."""
+    index = choose_instance(ws, lane, turn)
+    inst = ws.instances[index]
+    ws.progress[r]["instance"] = index
+    inst["load"] += 1
+    prompt = inp.requests[lane["request_lo"] + r]["prompt"]
+    waiting.enter_inbox(ws, inst, r, now + queueing_delay(lane, prompt))
 
 
-@kernel
-def _advance(inp, ws, out, lane, inst, tally, index, until):
-    """Advance an instance through everything that happens strictly before `until`."""
-    while tally["status"] == Lane.OK:
-        if inst["in_flight"] and inst["clock"] < until:
-            _end_step(inp, ws, out, lane, inst, tally, index)
-        if inst["in_flight"] or not _begin_step(ws, inst, until):
-            break
-        _accept(inp, ws, lane, inst, inst["clock"])
-        if inst["running"] + inst["waiting"] == 0:
-            continue  # all that entered was dropped
-        if inst["step"] > lane["step_limit"]:
-            tally["status"] = Lane.STEP_LIMIT
-        elif not (
-            _only_decodes(lane, inst) and _decode(inp, ws, out, lane, inst, tally, index, until)
-        ):
-            _schedule_step(inp, ws, out, lane, inst, tally, index)
-    # Entries during the step under way wait for its end, but a router sees who was dropped.
-    _accept(inp, ws, lane, inst, until - 1)
+@leaf
+def _routing_time(ws, lane, r):
+    latency = lane["admission_latency"] + lane["routing_latency"]
+    return ws.progress[r]["arrival"] + latency
 
 
 @kernel
-def _run_lane(inp, ws, out, lane, tally):
-    """Route the requests of a lane in order of arrival, then let the instances finish."""
-    turn = 0
-    if lane["admission"] == Admission.ALWAYS:
-        for r in range(lane["requests"]):
-            request = inp.requests[lane["request_lo"] + r]
-            now = request["arrival"] + lane["admission_latency"] + lane["routing_latency"]
-            if lane["routing"] != Routing.ROUND_ROBIN:
-                for index in range(lane["instances"]):
-                    if _is_behind(ws, ws.instances[index], now):
-                        _advance(inp, ws, out, lane, ws.instances[index], tally, index, now)
-            index = choose_instance(ws, lane, turn)
-            turn += 1
-            ws.progress[r]["instance"] = index
-            ws.instances[index]["load"] += 1
-            entry = now + queueing_delay(lane, request["prompt"])
-            waiting.enter_inbox(ws, ws.instances[index], r, entry)
+def _run_open(inp, ws, out, lane, tally):
+    """Route requests whose arrivals are all fixed, then let the instances finish."""
+    for r in range(lane["requests"]):
+        now = _routing_time(ws, lane, r)
+        if lane["routing"] != Routing.ROUND_ROBIN:
+            for index in range(lane["instances"]):
+                if _is_behind(ws, ws.instances[index], now):
+                    advance(inp, ws, out, lane, ws.instances[index], tally, index, now)
+        ws.progress[r]["status"] = RequestStatus.QUEUED
+        _route(inp, ws, lane, r, now, r)
     for index in range(lane["instances"]):
-        _advance(inp, ws, out, lane, ws.instances[index], tally, index, NEVER)
+        advance(inp, ws, out, lane, ws.instances[index], tally, index, NEVER)
+
+
+@leaf
+def _earliest(ws, lane):
+    """Return the instance that does something next, when, and when the first other one does."""
+    index = 0
+    first = NEVER
+    second = NEVER
+    for candidate in range(lane["instances"]):
+        time = next_event(ws, ws.instances[candidate])
+        if time < first:
+            second = first
+            first = time
+            index = candidate
+        else:
+            second = min(second, time)
+    return index, first, second
+
+
+@kernel
+def _run_closed(inp, ws, out, lane, tally):
+    """Go from event to event in order of time: a completion anywhere may make the next arrival."""
+    turn = 0
+    skip_awaiting(inp, lane, tally)
+    while tally["status"] == Lane.OK:
+        r = next_arrival(ws, lane, tally)
+        now = NEVER
+        if r != NONE:
+            now = _routing_time(ws, lane, r)
+        index, first, second = _earliest(ws, lane)
+        if first < now:
+            until = min(now, max(second, first + 1))
+            advance(inp, ws, out, lane, ws.instances[index], tally, index, until)
+        elif r == NONE:
+            break
+        else:
+            remove_arrival(inp, ws, lane, tally, r)
+            _route(inp, ws, lane, r, now, turn)
+            turn += 1
+
+
+@leaf
+def _reject_all(inp, ws, lane):
+    """Refuse every request that arrives; those that await another's completion never do."""
+    for r in range(lane["requests"]):
+        if not inp.requests[lane["request_lo"] + r]["awaits"]:
+            ws.progress[r]["status"] = RequestStatus.REJECTED
 
 
 @kernel
@@ -234,6 +107,11 @@ def run_batch(inp, ws, out, first, last):
     for number in range(first, last):
         lane = inp.lanes[number]
         tally = out.tallies[number]
-        begin_lane(ws, lane, tally)
-        _run_lane(inp, ws, out, lane, tally)
-        end_lane(inp, ws, out, lane, tally, number)
+        begin_lane(inp, ws, lane, tally)
+        if lane["admission"] == Admission.REJECT_ALL:
+            _reject_all(inp, ws, lane)
+        elif lane["closed_loop"]:
+            _run_closed(inp, ws, out, lane, tally)
+        else:
+            _run_open(inp, ws, out, lane, tally)
+        end_lane(ws, out, lane, tally, number)

@@ -1,7 +1,7 @@
 """Begin a lane in a used workspace, and collect what it leaves behind."""
 
 from .._jit import kernel
-from ..policies import Admission, RequestStatus
+from ..policies import RequestStatus
 from ..records import NEVER, NONE, Lane
 from .latency import step_time
 from .tally import fold_itl
@@ -11,7 +11,7 @@ QUANTILES = (0.5, 0.9, 0.95, 0.99)
 
 
 @kernel
-def begin_lane(ws, lane, tally):
+def begin_lane(inp, ws, lane, tally):
     """Reset what a lane starts from; block records and tables stay as they are (fresh = 0)."""
     seats = min(lane["max_num_seqs"], lane["requests"])
     for index in range(lane["instances"]):
@@ -48,12 +48,14 @@ def begin_lane(ws, lane, tally):
         inst["measured"] = 0
         inst["evictions"] = 0
         inst["gaps"] = 0
+        inst["announced"] = 0
         inst["in_flight"] = 0
         inst["stale"] = 1
     ws.phases[: lane["instances"] * lane["block_size"]] = 0
     ws.itl_plain[: lane["max_num_seqs"] + 1] = 0
     for r in range(lane["requests"]):
         progress = ws.progress[r]
+        progress["arrival"] = inp.requests[lane["request_lo"] + r]["arrival"]
         progress["queued"] = NONE
         progress["scheduled"] = NONE
         progress["first_token"] = NONE
@@ -68,19 +70,17 @@ def begin_lane(ws, lane, tally):
         progress["instance"] = NONE
         progress["decoding"] = 0
         progress["has_tail"] = 0
-        progress["status"] = RequestStatus.QUEUED
-        if lane["admission"] == Admission.REJECT_ALL:
-            progress["status"] = RequestStatus.REJECTED
+        progress["status"] = RequestStatus.NOT_ARRIVED
     tally["status"] = Lane.OK
 
 
 @kernel
-def end_lane(inp, ws, out, lane, tally, number):
+def end_lane(ws, out, lane, tally, number):
     """Write the per-request columns and the totals of a lane."""
     overhead = int(lane["alpha2"])
     for r in range(lane["requests"]):
         progress = ws.progress[r]
-        arrival = inp.requests[lane["request_lo"] + r]["arrival"]
+        arrival = progress["arrival"]
         slot = lane["out_lo"] + r
         out.ttft[slot] = NONE
         out.e2e[slot] = NONE

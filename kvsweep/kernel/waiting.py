@@ -62,14 +62,15 @@ def urgency(inp, lane, request):
 
 
 @leaf
-def is_before(inp, lane, a, b):
-    """Return whether request `a` comes before `b`: (urgency, arrival, id).
-
-    Ids are positions in arrival order, so the id decides where arrivals are equal.
-    """
+def is_before(inp, ws, lane, a, b):
+    """Return whether request `a` comes before `b`: (urgency, arrival, id)."""
     urgency_a = urgency(inp, lane, a)
     urgency_b = urgency(inp, lane, b)
-    return urgency_a < urgency_b or (urgency_a == urgency_b and a < b)
+    if urgency_a != urgency_b:
+        return urgency_a < urgency_b
+    arrival_a = ws.progress[a]["arrival"]
+    arrival_b = ws.progress[b]["arrival"]
+    return arrival_a < arrival_b or (arrival_a == arrival_b and a < b)
 
 
 @leaf
@@ -78,7 +79,7 @@ def _push_heap(inp, ws, lane, inst, request):
     hole = inst["waiting"]
     while hole > 0:
         parent = (hole - 1) >> 1
-        if not is_before(inp, lane, request, ws.heap[lo + parent]):
+        if not is_before(inp, ws, lane, request, ws.heap[lo + parent]):
             break
         ws.heap[lo + hole] = ws.heap[lo + parent]
         hole = parent
@@ -95,9 +96,11 @@ def _pop_heap(inp, ws, lane, inst):
         child = 2 * hole + 1
         if child >= size:
             break
-        if child + 1 < size and is_before(inp, lane, ws.heap[lo + child + 1], ws.heap[lo + child]):
+        if child + 1 < size and is_before(
+            inp, ws, lane, ws.heap[lo + child + 1], ws.heap[lo + child]
+        ):
             child += 1
-        if is_before(inp, lane, last, ws.heap[lo + child]):
+        if is_before(inp, ws, lane, last, ws.heap[lo + child]):
             break
         ws.heap[lo + hole] = ws.heap[lo + child]
         hole = child

@@ -36,8 +36,8 @@ def _find_victim(inp, ws, lane, inst):
             b = ws.running[lo + victim]
             urgency_a = waiting.urgency(inp, lane, a)
             urgency_b = waiting.urgency(inp, lane, b)
-            arrival_a = inp.requests[lane["request_lo"] + a]["arrival"]
-            arrival_b = inp.requests[lane["request_lo"] + b]["arrival"]
+            arrival_a = ws.progress[a]["arrival"]
+            arrival_b = ws.progress[b]["arrival"]
             if urgency_a > urgency_b or (urgency_a == urgency_b and arrival_a >= arrival_b):
                 victim = index
     return victim

@@ -61,6 +61,12 @@ def prepare(requests: Requests, resolved: BlockKeys) -> Prepared:
     records["output"] = requests.output_tokens
     records["reusable"] = resolved.reusable
     records["shared"] = resolved.shared
+    records["think"] = requests.think_us
+    records["patience"] = requests.patience_us
+    waits = np.flatnonzero(requests.after != NONE)
+    records["awaits"][waits] = 1
+    records["follower"] = NONE
+    records["follower"][requests.after[waits]] = waits
     by_name = [SLO_PRIORITY.get(name, 5) for name in requests.slo_names] + [5]
     by_class = np.array(by_name)[requests.slo_class]
     records["priority"] = np.where(requests.has_priority, requests.priority, 0)
@@ -133,6 +139,9 @@ def build_inputs(
     lanes["requests"] = sizes[chosen]
     lanes["n_keys"] = np.array([item.n_keys for item in lists])[chosen]
     lanes["shares"] = np.array([item.records["shared"].any() for item in lists])[chosen]
+    lanes["closed_loop"] = np.array([item.records["awaits"].any() for item in lists])[chosen]
+    impatient = [(item.records["patience"] >= 0).any() for item in lists]
+    lanes["impatient"] = np.array(impatient)[chosen]
     lanes["step_limit"] = np.array([step_limit(item) for item in lists])[chosen]
     lanes["out_lo"] = np.concatenate([[0], np.cumsum(sizes[chosen])[:-1]])
     return Inputs(requests, np.concatenate([item.keys for item in lists]), lanes)
@@ -153,6 +162,7 @@ def allocate_workspace(inputs: Inputs, itl_entries: int) -> Workspace:
         due=np.empty(seats.max(), np.int64),
         phases=np.empty((count * lanes["block_size"]).max(), np.int32),
         heap=np.empty((count * lanes["requests"]).max(), np.int32),
+        coming=np.empty(lanes["requests"].max(), np.int32),
         itl_time=np.empty(itl_entries, np.int64),
         itl_weight=np.empty(itl_entries, np.int64),
         itl_order=np.empty(itl_entries, np.int64),
