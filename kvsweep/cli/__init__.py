@@ -15,6 +15,7 @@ from kvsweep import __version__
 from kvsweep.cli.base import Group, fail
 from kvsweep.cli.grid import grid
 from kvsweep.cli.plot import plot
+from kvsweep.cli.replay import replay
 from kvsweep.cli.results import cliff, pareto, show
 from kvsweep.errors import InputError
 
@@ -31,7 +32,7 @@ def commands() -> None:
     """
 
 
-for command in (grid, show, cliff, pareto, plot):
+for command in (grid, show, cliff, pareto, plot, replay):
     commands.add_command(command)
 
 

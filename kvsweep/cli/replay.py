@@ -1,0 +1,99 @@
+"""``kvsweep replay``: run one trace and write what happened to every request and in every step."""
+
+from __future__ import annotations
+
+import csv
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kvsweep.cli.base import Command, json_option, print_json
+from kvsweep.errors import InputError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from kvsweep.replay import Replay
+
+csv_file = click.Path(path_type=Path, dir_okay=False)
+
+
+@click.command(
+    cls=Command,
+    examples=(
+        "kvsweep replay trace.json",
+        "kvsweep replay trace.json.gz --requests requests.csv --steps steps.csv",
+        "kvsweep replay trace.json --set cache.gpu_blocks=1500 --json",
+    ),
+)
+@click.argument("file", metavar="TRACE", type=click.Path(path_type=Path))
+@click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="Change a key.")
+@click.option("--requests", type=csv_file, metavar="FILE.csv", help="Write a row per request.")
+@click.option("--steps", type=csv_file, metavar="FILE.csv", help="Write a row per engine step.")
+@json_option
+def replay(
+    file: Path,
+    settings: tuple[str, ...],
+    requests: Path | None,
+    steps: Path | None,
+    as_json: bool,
+) -> int:
+    """Replay a recorded request list under its own scenario."""
+    from kvsweep.replay import is_ok, run_replay
+
+    found = run_replay(file, settings)
+    if requests:
+        positions = range(len(found.requests["status"]))
+        _write_csv(requests, {"id": positions, **found.requests})
+    if steps:
+        _write_csv(steps, found.steps)
+    summary = _summary(found)
+    if as_json:
+        print_json(summary)
+    else:
+        _print(summary)
+    return 0 if is_ok(found) else 1
+
+
+def _write_csv(path: Path, columns: Mapping[str, Sequence[Any] | NDArray[Any]]) -> None:
+    """Write columns; where there is no value (-1) a field is empty."""
+    try:
+        with path.open("w", newline="", encoding="utf-8") as file:
+            rows = csv.writer(file, lineterminator="\n")
+            rows.writerow(columns)
+            for row in zip(*columns.values(), strict=True):
+                rows.writerow("" if value == -1 else value for value in row)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be written: {error.strerror or error}") from None
+
+
+def _summary(found: Replay) -> dict[str, Any]:
+    """Return totals; means over the requests that have a value, in milliseconds."""
+    statuses = found.requests["status"].tolist()
+    summary: dict[str, Any] = {
+        "status": found.status,
+        "status_detail": found.status_detail,
+        "requests": len(statuses),
+        "request_status": dict(sorted(Counter(statuses).items())),
+        "preemptions": int(found.requests["preemptions"].clip(min=0).sum()),
+        "steps": len(found.steps["step"]),
+    }
+    for name in ("ttft", "e2e"):
+        times = found.requests[f"{name}_us"]
+        times = times[times >= 0]
+        summary[f"{name}_mean_ms"] = float(times.mean() / 1000) if times.size else None
+    return summary
+
+
+def _print(summary: dict[str, Any]) -> None:
+    counts = ", ".join(f"{n:,} {name}" for name, n in summary["request_status"].items())
+    click.echo(f"status       {summary['status']} {summary['status_detail']}".rstrip())
+    click.echo(f"requests     {summary['requests']:,}: {counts}")
+    click.echo(f"preemptions  {summary['preemptions']:,}")
+    click.echo(f"steps        {summary['steps']:,}")
+    for name, meaning in (("ttft", "first token"), ("e2e", "last token")):
+        if summary[f"{name}_mean_ms"] is not None:
+            click.echo(f"{meaning:<11}  {summary[f'{name}_mean_ms']:,.3f} ms on average")
