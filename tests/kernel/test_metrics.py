@@ -1,0 +1,93 @@
+"""Reductions to numbers, against NumPy applied to one cell at a time."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kvsweep import metrics
+from kvsweep.metrics import CELL_VARIABLES, NO_COUNT, QUANTILES, REQUEST_VARIABLES, VARIABLES
+from kvsweep.policies import RequestStatus, Status
+
+MISSING = -1
+times = st.lists(
+    st.lists(st.integers(0, 10**12) | st.just(MISSING), min_size=5, max_size=5), min_size=1
+)
+
+
+@given(times)
+def test_latency_is_summarized_as_numpy_would(rows):
+    mean, quantiles = metrics.summarize_latency(np.array(rows, np.int64))
+    for row, got_mean, got in zip(rows, mean, quantiles, strict=True):
+        present = [time / 1000 for time in row if time != MISSING]
+        if present:
+            assert got_mean == pytest.approx(np.mean(present), rel=1e-12)
+            np.testing.assert_allclose(got, np.quantile(present, QUANTILES), rtol=1e-12)
+        else:
+            assert np.isnan(got_mean)
+            assert np.isnan(got).all()
+
+
+def test_latency_of_one_request_is_its_own_quantiles():
+    mean, quantiles = metrics.summarize_latency(np.array([[1500], [MISSING]], np.int64))
+    np.testing.assert_array_equal(mean, [1.5, np.nan])
+    np.testing.assert_array_equal(quantiles, [[1.5] * 4, [np.nan] * 4])
+
+
+def test_latency_does_not_change_its_argument():
+    rows = np.array([[3, 1, MISSING, 2]], np.int64)
+    before = rows.copy()
+    metrics.summarize_latency(rows)
+    np.testing.assert_array_equal(rows, before)
+
+
+def test_statuses_are_counted_per_cell():
+    status = np.array([list(RequestStatus), [RequestStatus.COMPLETED] * len(RequestStatus)])
+    counts = metrics.count_statuses(status.astype(np.int8))
+    assert set(counts) <= set(VARIABLES)
+    assert RequestStatus.NOT_ARRIVED.label not in counts
+    for name, values in counts.items():
+        completed = name == RequestStatus.COMPLETED.label
+        assert values.tolist() == [1, len(RequestStatus) if completed else 0]
+
+
+def test_ratio_of_nothing_is_no_number():
+    got = metrics.ratio(np.array([1, 0, 5]), np.array([4, 3, 0]))
+    np.testing.assert_array_equal(got, [0.25, 0.0, np.nan])
+
+
+def test_only_good_cells_keep_their_numbers():
+    status = np.array([[Status.OK, Status.STEP_LIMIT], [Status.FAILED, Status.OK]], np.int8)
+    values = {
+        "steps": np.full((2, 2), 7, np.int64),
+        "ttft_ms": np.full((2, 2, len(QUANTILES)), 1.5),
+        "request_status": np.full((2, 2, 3), "completed", object),
+    }
+    metrics.mask_failed(values, status)
+    assert values["steps"].tolist() == [[7, NO_COUNT], [NO_COUNT, 7]]
+    assert np.isnan(values["ttft_ms"][0, 1]).all()
+    assert not np.isnan(values["ttft_ms"][1, 1]).any()
+    assert set(values["request_status"][1, 0]) == {""}
+    assert set(values["request_status"][0, 0]) == {"completed"}
+
+
+def test_nothing_is_masked_where_all_is_well():
+    values = {"steps": np.array([1, 2], np.int64)}
+    metrics.mask_failed(values, np.full(2, Status.OK, np.int8))
+    assert values["steps"].tolist() == [1, 2]
+
+
+def test_every_variable_is_described():
+    names = [variable.name for variable in (*CELL_VARIABLES, *REQUEST_VARIABLES)]
+    assert len(names) == len(set(names))
+    for variable in VARIABLES.values():
+        assert variable.units
+        assert variable.long_name
+        assert variable.dtype in {"float64", "int64", "str"}
+
+
+@pytest.mark.parametrize(("suffix", "units"), [("_ms", "ms"), ("_us", "us"), ("_s", "s")])
+def test_suffixes_name_the_unit(suffix, units):
+    for variable in VARIABLES.values():
+        if variable.name.endswith(suffix) and not variable.name.endswith("_per_s"):
+            assert variable.units == units, variable.name

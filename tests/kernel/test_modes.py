@@ -1,0 +1,136 @@
+"""The kernel in other modes, and what its sources and its compiled code must look like.
+
+Plain Python and bounds-checked code must decide alike. Compiled code indexes without checks, so a
+wrong index would be silent there; and reference counts would cost more than the simulation.
+"""
+
+import ast
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numba
+import pytest
+
+import kvsweep
+from kvsweep.kernel.engine import run_batch
+from kvsweep.simulate.kernel_cells import warm_up
+
+TESTS = Path(__file__).parents[1]
+KERNEL = Path(kvsweep.__file__).parent / "kernel"
+GOLDENS = "tests/kernel/test_vllm_goldens.py::test_kernel_equals_recording"
+TWIN = "tests/kernel/test_twin.py::test_kernel_equals_twin_on_longer_traces"
+FILE_LINES, LEAF_LINES, ENTRY_LINES = 250, 25, 60
+# The run of plain decode steps is one loop over many counters: its parts would pass them all on.
+LONGER = {"_decode": 40}
+
+
+def run_tests(selected, **environment):
+    """Run tests in a process of their own and return the summary of pytest."""
+    paths = [str(TESTS.parent), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
+    search = os.pathsep.join(path for path in paths if path)
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *selected],
+        cwd=TESTS.parent,
+        env={**os.environ, "PYTHONPATH": search, **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
+    return done.stdout.splitlines()[-1]
+
+
+def test_plain_python_decides_as_compiled_code():
+    """Without compilation every line is executed as it is written."""
+    names = ("fuzz_44", "fuzz_26", "fuzz_20", "fuzz_42")
+    summary = run_tests([f"{GOLDENS}[{name}]" for name in names], NUMBA_DISABLE_JIT="1")
+    assert summary.startswith("4 passed")
+
+
+def test_no_index_is_out_of_bounds():
+    """Bounds-checked code is compiled into a cache folder of its own."""
+    names = (
+        "fuzz_00",
+        "fuzz_12",
+        "fuzz_48",
+        "h8_s42_b400",
+        "shared_s11_b150",
+        "shared_s18_b300_thr128",
+    )
+    selected = [f"{GOLDENS}[{name}]" for name in names] + [f"{TWIN}[{i}]" for i in (7, 8, 9)]
+    summary = run_tests(selected, NUMBA_BOUNDSCHECK="1")
+    assert summary.startswith("9 passed")
+
+
+def cached_code(dispatcher):
+    """Return the machine code that numba keeps on disk for a function and its callees."""
+    folder = Path(dispatcher.stats.cache_path)
+    files = sorted(folder.glob(f"*{dispatcher.py_func.__name__}-*.nbc"))
+    assert files, f"nothing is cached in {folder}"
+    return b"".join(file.read_bytes() for file in files)
+
+
+def test_compiled_kernel_counts_no_references():
+    warm_up()
+    code = cached_code(run_batch)
+    assert b"run_batch" in code
+    assert b"NRT_incref" not in code
+    assert b"NRT_decref" not in code
+
+
+def test_reference_counts_would_be_seen(tmp_path, monkeypatch):
+    """What the test above looks for is in the code of a function that does count."""
+    module = tmp_path / "counting.py"
+    module.write_text("import numpy as np\n\ndef make(n):\n    return np.zeros(n)\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path / "cache"))
+    import counting
+
+    make = numba.njit(cache=True)(counting.make)
+    assert make(3).sum() == 0
+    assert b"NRT_" in cached_code(make)
+
+
+def functions():
+    """Yield (path, function, names of its decorators) of all functions of the kernel."""
+    for path in sorted(KERNEL.glob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.FunctionDef):
+                decorators = {getattr(item, "id", "") for item in node.decorator_list}
+                yield path, node, decorators
+
+
+def body_lines(path, function):
+    """Count the lines of code of a function, without its docstring, comments and blank lines."""
+    body = function.body[1:] if ast.get_docstring(function) else function.body
+    lines = path.read_text().splitlines()[body[0].lineno - 1 : body[-1].end_lineno]
+    return sum(bool(line.strip()) and not line.lstrip().startswith("#") for line in lines)
+
+
+@pytest.mark.parametrize("path", sorted(KERNEL.glob("*.py")), ids=lambda path: path.name)
+def test_files_are_short(path):
+    assert len(path.read_text().splitlines()) <= FILE_LINES
+
+
+def test_every_function_is_compiled():
+    for path, function, decorators in functions():
+        assert decorators & {"leaf", "kernel"}, f"{path.name}: {function.name}"
+
+
+def test_functions_are_short():
+    found = {}
+    for path, function, decorators in functions():
+        limit = LEAF_LINES if "leaf" in decorators else ENTRY_LINES
+        lines = body_lines(path, function)
+        if lines > LONGER.get(function.name, limit):
+            found[f"{path.name}: {function.name}"] = lines
+    assert found == {}
+
+
+def test_functions_say_what_they_do():
+    """Entries and whatever other files use have docstrings."""
+    for path, function, decorators in functions():
+        if "kernel" in decorators or not function.name.startswith("_"):
+            assert ast.get_docstring(function), f"{path.name}: {function.name}"
