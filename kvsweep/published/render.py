@@ -1,0 +1,80 @@
+"""Reports as text for a terminal and as Markdown."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from textwrap import fill
+
+from kvsweep.published.records import Claim, Report, Row, Table
+from kvsweep.report.table import table as aligned
+
+WIDTH = 100
+
+
+def text(report: Report) -> str:
+    """Return the report for a terminal."""
+    parts = [report.title, *(fill(paragraph, WIDTH) for paragraph in report.story)]
+    for table in report.tables:
+        parts.append(f"{table.title}\n{_indented(_source(table))}")
+        parts.append(aligned(*_grid(table)))
+        parts += [fill(note, WIDTH) for note in table.notes]
+    parts.append("Claims")
+    parts += [_claim_text(claim) for claim in report.claims]
+    return "\n\n".join(parts)
+
+
+def markdown(report: Report) -> str:
+    """Return the report as Markdown, from a heading of level 2 on."""
+    parts = [f"## {report.title}", *report.story]
+    for table in report.tables:
+        parts += [f"### {table.title}", _source(table), _pipes(*_grid(table)), *table.notes]
+    parts.append("### Verdicts")
+    header = ["claim", "tested statement", "holds", "verdict"]
+    rows = [[c.text, c.rule, _holds(c), f"**{c.verdict}**"] for c in report.claims]
+    parts.append(_pipes(header, rows))
+    parts += [f"- *{c.text}* {c.why}" for c in report.claims if c.why]
+    return "\n\n".join(parts)
+
+
+def _grid(table: Table) -> tuple[list[str], list[list[str]]]:
+    """Return header and rows; columns without any content are left out."""
+    header = ["", "published", *table.columns, "explained by"]
+    rows = [_cells(row, table.columns) for row in table.rows]
+    kept = [i for i in range(len(header)) if i == 0 or any(row[i] for row in rows)]
+    return [header[i] for i in kept], [[row[i] for i in kept] for row in rows]
+
+
+def _cells(row: Row, columns: Sequence[str]) -> list[str]:
+    published = f"{float(row.published.text):,.{row.decimals}f}" if row.published else ""
+    return [row.label, published, *(row.shown(column) for column in columns), row.because]
+
+
+def _source(table: Table) -> str:
+    equal, given = table.reproduced
+    counted = f"{equal} of {given} published figures equal as shipped." if given else ""
+    return " ".join(filter(None, [table.source, counted]))
+
+
+def _claim_text(claim: Claim) -> str:
+    head = fill(f"{str(claim.verdict).upper()}: {claim.text} ({claim.source})", WIDTH)
+    lines = [f"Tested: {claim.rule}", f"Holds: {_holds(claim)}.", claim.why]
+    return "\n".join([head, *(_indented(line) for line in lines if line)])
+
+
+def _holds(claim: Claim) -> str:
+    return ", ".join(f"{where}: {'yes' if ok else 'no'}" for where, ok in claim.holds.items())
+
+
+def _indented(line: str) -> str:
+    return fill(line, WIDTH, initial_indent="  ", subsequent_indent="  ")
+
+
+def _pipes(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Return a Markdown table: the first column and words to the left, numbers to the right."""
+    numeric = [
+        i > 0 and all(not row[i] or row[i][0] in "0123456789-+" for row in rows)
+        for i in range(len(header))
+    ]
+    rule = ["---:" if right else "---" for right in numeric]
+    lines = [header, rule, *([cell.replace("|", "\\|") for cell in row] for row in rows)]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
