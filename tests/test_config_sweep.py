@@ -169,9 +169,8 @@ rate_fraction = 0
     message = refused("[cluster]", clients)
     assert message.startswith("h8.toml:14: workload.clients[1].rate_fraction: must be more than 0")
     clients = clients.replace("rate_fraction = 0", "sessions = { rounds = 5 }")
-    assert "h8.toml:14: workload.clients[1].sessions: generated sessions are not available yet" in (
-        refused("[cluster]", clients)
-    )
+    message = refused("[cluster]", clients)
+    assert message.startswith("h8.toml:14: workload.clients[1].sessions.think_time_s: missing")
     clients = clients.replace("sessions = { rounds = 5 }", "").replace('"b"', '"a"')
     assert "h8.toml:13: workload.clients[1].id: 'a' occurs twice" in refused("[cluster]", clients)
 
@@ -183,7 +182,31 @@ rate_fraction = 0
         ('arrivals = "possion"', "workload.arrivals: unknown value 'possion'; allowed: poisson"),
         ("warmup = 200", "workload.warmup: 200 leaves none of 200 requests to measure"),
         ('trace = "t.json"', "workload.output: a trace brings its own requests"),
-        ("sessions = 5", "workload.sessions: unknown key"),
+        ("sessions = 5", "workload.sessions: expected a table, got 5"),
+        (
+            "sessions = { rounds = 0, think_time_s = 5 }",
+            "workload.sessions.rounds: must be at least 1, got 0",
+        ),
+        (
+            "sessions = { rounds = 2, think_time_s = -1 }",
+            "workload.sessions.think_time_s: must be at least 0, got -1",
+        ),
+        (
+            "sessions = { rounds = 2, think_time_s = 5, arrivals = 'open' }",
+            "workload.sessions.arrivals: unknown value 'open'; allowed: fixed, closed-loop",
+        ),
+        (
+            "sessions = { rounds = 2, think_time_s = 5, contxt = 'accumulate' }",
+            "workload.sessions.contxt: unknown key; did you mean 'context'?",
+        ),
+        (
+            "sessions = { rounds = 2, think_time_s = 5, keep_reasoning = false }",
+            "workload.sessions.keep_reasoning: needs a reason_ratio of more than 0",
+        ),
+        (
+            "sessions = { rounds = 2, think_time_s = 5, reason_ratio = 1.5 }",
+            "workload.sessions.reason_ratio: must be at most 1, got 1.5",
+        ),
     ],
 )
 def test_workload_mistakes(refused, lines, message):
@@ -394,3 +417,17 @@ def test_sweep_files_of_the_project_load():
     files = sorted((Path(__file__).parents[1] / "sweeps").rglob("*.toml"))
     for path in files:
         load_sweep(path)
+
+
+def test_clients_cut_their_sessions_alike(refused):
+    clients = """\
+[[workload.clients]]
+id = "a"
+sessions = { rounds = 2, think_time_s = 1 }
+[[workload.clients]]
+id = "b"
+[[workload.clients]]
+id = "c"
+sessions = { rounds = 2, think_time_s = 1, truncate = false }
+[cluster]"""
+    assert "clients[2].sessions.truncate: must be the same for all" in refused("[cluster]", clients)

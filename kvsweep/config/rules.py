@@ -9,6 +9,8 @@ from kvsweep.policies import Admission, Priority, Routing, Scheduler
 
 if TYPE_CHECKING:
     from kvsweep.config.scenario import Scenario
+    from kvsweep.config.sessions import Sessions
+    from kvsweep.config.workload import Workload
 
 _FAMILIES = (
     ("cluster", "routing", Routing),
@@ -56,6 +58,22 @@ def check_rules(scenario: Scenario) -> None:
             raise KeyProblem((section, key), f"rules {rules!r} has {has}")
     if rules == "vllm":
         _check_batch_limits(scenario)
+    elif scenario.workload:
+        _check_arrivals_known(scenario.workload)
+
+
+def _check_arrivals_known(workload: Workload) -> None:
+    """Refuse sessions whose arrivals depend on what the engine does."""
+    tables: list[tuple[tuple[str | int, ...], Sessions | None]] = [
+        (("workload", "sessions"), workload.sessions)
+    ]
+    for i, client in enumerate(workload.clients):
+        tables.append((("workload", "clients", i, "sessions"), client.sessions))
+    for path, sessions in tables:
+        if sessions and sessions.arrivals != "fixed":
+            raise KeyProblem((*path, "arrivals"), "rules 'blis' has fixed arrivals only")
+        if sessions and sessions.patience_s is not None:
+            raise KeyProblem((*path, "patience_s"), "rules 'blis' has no impatient clients")
 
 
 def _check_batch_limits(scenario: Scenario) -> None:

@@ -1,11 +1,12 @@
 """The workload section: who sends what, when."""
 
-from typing import Annotated, Any, Literal, Self
+from typing import Literal, Self
 
-from pydantic import BeforeValidator, model_validator
+from pydantic import model_validator
 
 from kvsweep.config.base import Count, KeyProblem, Name, Positive, Section, Whole
 from kvsweep.config.lengths import Gaussian, Lengths
+from kvsweep.config.sessions import Sessions
 
 DEFAULT_ENTROPY = 0x6B767377
 """Entropy of all random streams unless another is given; ASCII for "kvsw"."""
@@ -14,12 +15,6 @@ ArrivalProcess = Literal["poisson", "gamma", "weibull", "constant"]
 
 # Processes whose shape follows from the coefficient of variation of their gaps.
 _SHAPED = ("gamma", "weibull")
-
-
-def _no_sessions(value: Any) -> None:
-    raise ValueError(
-        "generated sessions are not available yet; conversations come from traces (workload.trace)"
-    )
 
 
 class Client(Section):
@@ -37,6 +32,8 @@ class Client(Section):
         Clients of one group put the same content in front of every prompt.
     prefix_len : int
         Tokens of that content, in addition to the prompt's own length.
+    sessions : Sessions or None
+        Makes its arrivals sessions.
     """
 
     id: Name
@@ -48,7 +45,7 @@ class Client(Section):
     output: Lengths | None = None
     arrivals: ArrivalProcess | None = None
     cv: Positive | None = None
-    sessions: Annotated[None, BeforeValidator(_no_sessions)] = None
+    sessions: Sessions | None = None
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -65,7 +62,7 @@ class Workload(Section):
     requests : int
         How many, over all clients.
     rate : float
-        Requests per second over the whole cluster.
+        Requests per second over the whole cluster; of clients with sessions, sessions per second.
     arrivals : str
         Process of the gaps between arrivals: poisson, gamma, weibull (both shaped by `cv`),
         constant.
@@ -73,7 +70,9 @@ class Workload(Section):
         Coefficient of variation of the gaps: standard deviation over mean. Needed by gamma and
         weibull, not read by the others.
     prompt, output : Lengths
-        Tokens per request.
+        Tokens per request; in sessions a prompt is the new input of a round.
+    sessions : Sessions or None
+        Makes the arrivals of all clients sessions that have none of their own.
     clients : tuple of Client
         Several senders; empty: one.
     trace : str or None
@@ -88,6 +87,7 @@ class Workload(Section):
     cv: Positive | None = None
     prompt: Lengths = Gaussian(dist="gaussian", mean=512, std=50, min=256, max=768)
     output: Lengths = Gaussian(dist="gaussian", mean=256, std=50, min=128, max=512)
+    sessions: Sessions | None = None
     clients: tuple[Client, ...] = ()
     trace: Name | None = None
     warmup: Whole = 0
@@ -120,6 +120,16 @@ class Workload(Section):
             process = client.arrivals or self.arrivals
             where = ("clients", i) if own else ()
             _check_shape(where, process, client.cv or self.cv)
+        self._check_truncation()
+
+    def _check_truncation(self) -> None:
+        """Refuse clients whose sessions are cut in different ways: they are cut together."""
+        kinds = {s.truncate for c in self.clients if (s := c.sessions or self.sessions)}
+        if len(kinds) > 1:
+            last = max(i for i, client in enumerate(self.clients) if client.sessions)
+            raise KeyProblem(
+                ("clients", last, "sessions", "truncate"), "must be the same for all clients"
+            )
 
 
 def _check_shape(where: tuple[str | int, ...], process: str, cv: float | None) -> None:

@@ -57,6 +57,11 @@ def run(
 
 
 def _parse(index: int, entry: dict[str, Any]) -> Request:
+    for key in ("after", "patience_us"):
+        if entry.get(key) is not None:
+            raise InputError(
+                f"requests[{index}].{key}: rules 'blis' has fixed arrivals and no impatient clients"
+            )
     try:
         return from_trace(index, entry)
     except (KeyError, TypeError, ValueError) as error:

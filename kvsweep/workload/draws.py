@@ -1,0 +1,169 @@
+"""What clients send: rows of sessions, drawn client by client, merged and cut to length."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+from numpy.random import Generator, Philox, SeedSequence
+from numpy.typing import NDArray
+
+from kvsweep.config.sessions import Sessions
+from kvsweep.config.workload import Client, Workload
+from kvsweep.errors import InputError
+from kvsweep.workload.arrivals import unit_gaps
+from kvsweep.workload.lengths import draw_lengths
+
+ARRIVALS, PROMPTS, OUTPUTS, THINKING = range(4)
+
+# float64 counts single microseconds up to here: 285 years.
+_LAST_US = 2.0**53
+
+SINGLE = Sessions(rounds=1, think_time_s=0.0)
+"""What a client without sessions sends, one request each."""
+
+
+@dataclass(frozen=True)
+class Draws:
+    """Requests before their content is laid out; all int64 (n,) but `fraction`.
+
+    Attributes
+    ----------
+    arrival : array
+        Microseconds; of a round that waits for an answer the earliest possible.
+    fraction : float64 (n,)
+        What truncation to microseconds cut off the start of the session; it decides ties.
+    client : array
+        Position of the client.
+    session : array
+        Number of the session, over all clients; a single request is a session of its own.
+    round : array
+        From 0.
+    prompt, output : array
+        Tokens: the new input, and the output.
+    think : array
+        Microseconds of thinking before the round.
+    """
+
+    arrival: NDArray[np.int64]
+    fraction: NDArray[np.float64]
+    client: NDArray[np.int64]
+    session: NDArray[np.int64]
+    round: NDArray[np.int64]
+    prompt: NDArray[np.int64]
+    output: NDArray[np.int64]
+    think: NDArray[np.int64]
+
+    def take(self, rows: NDArray[np.intp]) -> Draws:
+        """Return these rows."""
+        return Draws(*(getattr(self, f.name)[rows] for f in fields(self)))
+
+
+def client_of(workload: Workload, index: int) -> Client | None:
+    """Return a client by position; None stands for the only one of a workload without clients."""
+    return workload.clients[index] if workload.clients else None
+
+
+def sessions_of(workload: Workload, index: int) -> Sessions | None:
+    """Return what sessions a client has, its own or the workload's."""
+    client = client_of(workload, index)
+    return (client.sessions if client else None) or workload.sessions
+
+
+def draw_requests(workload: Workload, seed: int, entropy: int) -> Draws:
+    """Draw what all clients send, in order of arrival and cut to ``workload.requests``.
+
+    Raises
+    ------
+    InputError
+        If the rate is so small that time overflows, or a length is absurd.
+    """
+    shares = [client.rate_fraction for client in workload.clients] or [1.0]
+    parts: list[Draws] = []
+    for index, share in enumerate(shares):
+        first = 0 if not parts else int(parts[-1].session[-1]) + 1
+        rate = workload.rate * share / sum(shares)
+        parts.append(_draw_client(workload, index, rate, first, (entropy, seed)))
+    drawn = Draws(*(np.concatenate([getattr(p, f.name) for p in parts]) for f in fields(Draws)))
+    return _cut(workload, drawn)
+
+
+def _draw_client(
+    workload: Workload, index: int, rate: float, first: int, root: tuple[int, int]
+) -> Draws:
+    """Draw the sessions of one client, one after the other, numbered from `first`."""
+    entropy, seed = root
+    where = f"workload.clients[{index}]" if workload.clients else "workload"
+    streams = [
+        Generator(Philox(SeedSequence(entropy, spawn_key=(seed, index, quantity))))
+        for quantity in (ARRIVALS, PROMPTS, OUTPUTS, THINKING)
+    ]
+    own: Any = client_of(workload, index) or workload
+    sessions = sessions_of(workload, index) or SINGLE
+    count = _session_count(workload, sessions)
+    n = count * sessions.rounds
+    process, cv = own.arrivals or workload.arrivals, own.cv or workload.cv
+    start = np.cumsum(unit_gaps(process, cv, count, streams[ARRIVALS])) * (1e6 / rate)
+    prompt = draw_lengths(own.prompt or workload.prompt, n, streams[PROMPTS], f"{where}.prompt")
+    output = draw_lengths(own.output or workload.output, n, streams[OUTPUTS], f"{where}.output")
+    think = _think_times(sessions, count, streams[THINKING])
+    offset = _offsets(sessions, output.reshape(count, -1), think)
+    if not start[-1] + offset[:, -1].max() < _LAST_US:
+        raise InputError(f"{where}: the rate is too small: {n} requests take more than 285 years")
+    whole = start.astype(np.int64)
+    return Draws(
+        arrival=(whole[:, None] + offset.astype(np.int64)).ravel(),
+        fraction=np.repeat(start - whole, sessions.rounds),
+        client=np.full(n, index),
+        session=first + np.repeat(np.arange(count), sessions.rounds),
+        round=np.tile(np.arange(sessions.rounds), count),
+        prompt=prompt,
+        output=output,
+        think=think.ravel(),
+    )
+
+
+def _session_count(workload: Workload, sessions: Sessions) -> int:
+    """Return how many sessions a client draws: always enough to fill the workload alone."""
+    wanted = workload.requests
+    if sessions.truncate and sessions.rounds > 1:
+        wanted *= 2
+    return math.ceil(wanted / sessions.rounds)
+
+
+def _think_times(sessions: Sessions, count: int, rng: Generator) -> NDArray[np.int64]:
+    """Return microseconds before each round, (count, rounds); 0 before the first."""
+    later = (count, sessions.rounds - 1)
+    unit = np.ones(later) if sessions.think_time == "constant" else rng.standard_exponential(later)
+    think = np.zeros((count, sessions.rounds))
+    think[:, 1:] = unit * (1e6 * sessions.think_time_s)
+    # Beyond the limit the sum is refused later; until then it must fit an integer.
+    return np.minimum(think, _LAST_US).astype(np.int64)
+
+
+def _offsets(
+    sessions: Sessions, output: NDArray[np.int64], think: NDArray[np.int64]
+) -> NDArray[np.float64]:
+    """Return the arrival of each round after the session's first, (count, rounds)."""
+    gaps = think.astype(np.float64)
+    if sessions.arrivals == "fixed":
+        gaps[:, 1:] += output[:, :-1]
+    return np.cumsum(gaps, axis=1)
+
+
+def _cut(workload: Workload, drawn: Draws) -> Draws:
+    """Return the first ``workload.requests`` rows in order of arrival, ties by client."""
+    indices = range(max(1, len(workload.clients)))
+    if all((sessions_of(workload, i) or SINGLE).truncate for i in indices):
+        order = np.lexsort((drawn.fraction, drawn.arrival))
+        return drawn.take(order[: workload.requests])
+    first = drawn.round == 0
+    starts = np.lexsort((drawn.fraction[first], drawn.arrival[first]))
+    rank = np.empty(len(starts), np.int64)
+    rank[starts] = np.arange(len(starts))
+    # Sessions are numbered in the order of the rows, so this keeps rounds in order.
+    kept = np.argsort(rank[drawn.session], kind="stable")[: workload.requests]
+    rows = drawn.take(kept)
+    return rows.take(np.lexsort((rows.fraction, rows.arrival)))
