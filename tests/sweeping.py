@@ -1,5 +1,8 @@
 """For tests of sweeps: small sweep files, and a stand-in for the simulator that is quick."""
 
+import os
+import subprocess
+import sys
 import zlib
 from pathlib import Path
 
@@ -78,6 +81,17 @@ def preemption_rate(gpu_blocks: int, seed: int) -> float:
 def tree(path: Path) -> dict[str, bytes]:
     """Return every file of a store with its content."""
     return {str(f.relative_to(path)): f.read_bytes() for f in path.rglob("*") if f.is_file()}
+
+
+def start_python(code: str) -> subprocess.Popen[str]:
+    """Start another Python that finds the modules that this one finds."""
+    return subprocess.Popen(
+        [sys.executable, "-c", code],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(map(os.path.abspath, sys.path))},
+    )
 
 
 def _dtype(variable):

@@ -1,20 +1,13 @@
-import os
-import signal
-import subprocess
-import sys
 import time
-from pathlib import Path
 
 import psutil
 import pytest
 from distributed import LocalCluster
-from sweeping import BASE, GRID, fake_batch, make_sweep, tree, write_sweep
+from sweeping import BASE, GRID, fake_batch, make_sweep, start_python, tree, write_sweep
 
 import kvsweep
 from kvsweep import grid
 from kvsweep.errors import InputError
-
-HERE = Path(__file__).parent
 
 
 @pytest.fixture(autouse=True)
@@ -197,8 +190,7 @@ def test_wrong_cluster_options_write_nothing(sweep, tmp_path, options, message):
 
 
 KILLED = """
-import sys, time
-sys.path.insert(0, {here!r})
+import time
 import kvsweep.simulate, sweeping
 from kvsweep import grid
 
@@ -217,15 +209,11 @@ kvsweep.run(kvsweep.load_sweep({file!r}), out={out!r}, workers=1)
 def test_a_killed_run_goes_on_to_the_same_bytes(sweep, tmp_path, whole, chunks_done):
     file = write_sweep(tmp_path, BASE + GRID)
     out = tmp_path / "b.zarr"
-    code = KILLED.format(here=str(HERE), file=str(file), out=str(out))
-    process = subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.DEVNULL)
-    try:
+    with start_python(KILLED.format(file=str(file), out=str(out))) as process:
         while len([f for f in (out / "status").rglob("c/*/*/*") if f.is_file()]) < chunks_done:
             assert process.poll() is None, "ended before it was killed"
             time.sleep(0.005)
-    finally:
-        os.kill(process.pid, signal.SIGKILL)
-        process.wait()
+        process.kill()
     assert (kvsweep.open_results(out)["status"] == "pending").any()
     kvsweep.run(sweep, out=out, workers=2)
     assert tree(out) == whole

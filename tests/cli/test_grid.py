@@ -1,0 +1,205 @@
+import json
+import re
+import signal
+import time
+from pathlib import Path
+
+import pytest
+from sweeping import BASE, CLIFF, GRID, fake_batch, start_python, tree, write_sweep
+
+import kvsweep
+from kvsweep import grid
+from kvsweep.cli.progress import Meter, span
+from kvsweep.policies import Status
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("kvsweep.simulate.simulate_batch", fake_batch)
+    monkeypatch.setattr("kvsweep.simulate.warm_up", lambda: None)
+    monkeypatch.setattr(grid, "CHUNK_SECONDS", (2e-4, 2e-4))
+
+
+@pytest.fixture
+def file(tmp_path):
+    write_sweep(tmp_path, BASE + GRID + CLIFF)
+    return "small.toml"
+
+
+def test_a_sweep_ends_with_its_cliff_and_a_figure(run, file):
+    code, out, _ = run("grid", file)
+    assert code == 0
+    assert "results/small.zarr: 84 ok" in out
+    assert "round-robin: preemption_rate passes 0.5 at 132.5 blocks (95% CI" in out
+    assert out.endswith("figure: results/small-cliff.png\n")
+    assert Path("results/small-cliff.png").read_bytes().startswith(b"\x89PNG")
+    stored = json.loads(kvsweep.open_results("results/small.zarr").attrs["cliff"])
+    assert stored["groups"][0]["mean_curve"]["value"] == 132.5
+
+
+def test_json_is_all_there_is_on_stdout(run, file):
+    code, out, err = run("grid", file, "--json")
+    result = json.loads(out)
+    assert code == 0
+    assert result["status"] == {"ok": 84}
+    assert result["incomplete"] == []
+    assert result["cliff"]["metric"] == "preemption_rate"
+    assert Path(result["figure"]).exists()
+    assert "84 of 84 cells" in err
+
+
+def test_a_run_twice_gives_the_same_output_and_bytes(run, file):
+    first = run("grid", file)[1]
+    before = tree(Path("results"))
+    assert run("grid", file)[1] == first
+    assert tree(Path("results")) == before
+    assert run("grid", file, "--overwrite")[1] == first
+    assert tree(Path("results")) == before
+
+
+def test_a_sweep_without_a_cliff_ends_with_its_store(run, tmp_path):
+    write_sweep(tmp_path, BASE + GRID)
+    code, out, _ = run("grid", "small.toml", "--out", "elsewhere/a.zarr")
+    assert (code, out) == (0, "elsewhere/a.zarr: 84 ok\n")
+
+
+def test_keys_and_seeds_can_be_set(run, file):
+    code, out, _ = run("grid", file, "--set", "engine.max_num_seqs=64", "--seeds", "2")
+    assert code == 0
+    assert "28 ok" in out
+    sweep = json.loads(kvsweep.open_results("results/small.zarr").attrs["sweep"])
+    assert sweep["scenario"]["engine"]["max_num_seqs"] == 64
+
+
+def test_columns_of_requests_are_stored_when_asked_for(run, file):
+    assert run("grid", file, "--requests")[0] == 0
+    assert kvsweep.open_results("results/small.zarr")["request_ttft_us"].dims[-1] == "request"
+
+
+def test_dry_run_prints_the_size_and_writes_nothing(run, file):
+    code, out, _ = run("grid", file, "--dry-run")
+    assert code == 0
+    assert re.search(r"dimensions +policy 2 x gpu_blocks 7 x seed 6\n", out)
+    assert re.search(r"cells +84\n", out)
+    assert re.search(r"simulations +84 to do", out)
+    assert re.search(r"bytes +[\d,]+ ", out)
+    assert re.search(r"time +about [\d.]+ s on 2 workers\n", run("grid", file, "--dry-run",
+                     "--workers", "2")[1])  # fmt: skip
+    assert not Path("results").exists()
+
+
+def test_dry_run_counts_what_an_existing_store_lacks(run, file):
+    run("grid", file)
+    before = tree(Path("results"))
+    for options, expected in (((), 0), (("--overwrite",), 84)):
+        size = json.loads(run("grid", file, "--dry-run", "--json", *options)[1])
+        assert (size["cells"], size["simulations"]) == (84, expected)
+    assert tree(Path("results")) == before
+
+
+def livelocked_batch(variants, seeds, **options):
+    """Cells of seed 3 livelock."""
+    results = fake_batch(variants, seeds, **options)
+    for s, seed in enumerate(seeds):
+        if seed == 3:
+            results["status"][:, s] = Status.LIVELOCK
+            results["status_detail"][:, s] = "repeats every 7 steps"
+            results["preemption_rate"][:, s] = float("nan")
+    return results
+
+
+def test_cells_that_did_not_complete_are_named_and_exit_1(run, file, monkeypatch):
+    monkeypatch.setattr("kvsweep.simulate.simulate_batch", livelocked_batch)
+    code, out, _ = run("grid", file)
+    assert code == 1
+    assert "results/small.zarr: 14 livelock, 70 ok" in out
+    assert "policy=round-robin gpu_blocks=100 seed=3: livelock repeats every 7 steps" in out
+    assert "and 4 more" in out
+    result = json.loads(run("grid", file, "--json")[1])
+    assert result["incomplete"][0] == {
+        "cell": {"policy": "round-robin", "gpu_blocks": 100, "seed": 3},
+        "status": "livelock",
+        "detail": "repeats every 7 steps",
+    }
+    assert len(result["incomplete"]) == 14
+
+
+BAD = {
+    "unknown key": ("requests = 20", "request = 20", "did you mean 'requests'"),
+    "wrong type": ("requests = 20", 'requests = "20"', "expected an integer"),
+    "negative": ("requests = 20", "requests = 20\nrate = -1.0", "more than 0"),
+    "nan": ("requests = 20", "requests = 20\nrate = nan", "finite"),
+    "empty axis": ("seed = { count = 6 }", "seed = []", "at least one"),
+    "unknown policy": ('"least-loaded"', '"least-laoded"', "did you mean 'least-loaded'"),
+    "block size": ("[latency]", "[cache]\nblock_size = 0\n[latency]", "at least 1"),
+    "measure": ('metric = "preemption_rate"', 'metric = "ttft_p98_ms"', "ttft_p9"),
+    "no latency": ("beta = [1000, 10, 5]", "", "missing"),
+    "no trace": ("requests = 20", 'trace = "none.json"', "none.json: cannot read"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_sweeps_are_told_in_one_line_and_nothing_is_written(run, tmp_path, case):
+    old, new, message = BAD[case]
+    text = BASE + GRID + CLIFF
+    assert old in text
+    write_sweep(tmp_path, text.replace(old, new))
+    code, out, err = run("grid", "small.toml")
+    assert (code, out) == (2, "")
+    assert message in err
+    assert err.count("\n") == 1
+    assert [p.name for p in tmp_path.iterdir()] == ["small.toml"]
+
+
+def test_a_store_of_another_sweep_is_refused(run, file):
+    run("grid", file)
+    code, out, err = run("grid", file, "--set", "cache.block_size=32")
+    assert (code, out) == (2, "")
+    assert "results/small.zarr: made from another sweep: scenario.cache.block_size is 16" in err
+
+
+INTERRUPTED = """
+import time
+import kvsweep.simulate, sweeping
+from kvsweep import cli, grid
+
+def slow(*args, **options):
+    time.sleep(0.05)
+    return sweeping.fake_batch(*args, **options)
+
+kvsweep.simulate.simulate_batch = slow
+kvsweep.simulate.warm_up = lambda: None
+grid.CHUNK_SECONDS = (2e-5, 2e-5)
+cli.main(["grid", "small.toml", "--workers", "1"])
+"""
+
+
+def test_ctrl_c_leaves_a_store_that_goes_on(run, file):
+    chunks = Path("results/small.zarr/status/c")
+    with start_python(INTERRUPTED) as process:
+        while not any(f.is_file() for f in chunks.rglob("*")):
+            assert process.poll() is None, "ended before it was interrupted"
+            time.sleep(0.005)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+    assert (process.returncode, out) == (1, "")
+    assert "interrupted; the same command goes on with results/small.zarr" in err
+    assert "Traceback" not in err
+    assert (kvsweep.open_results("results/small.zarr")["status"] == "pending").any()
+
+
+def test_speed_counts_the_cells_since_the_start():
+    meter = Meter()
+    assert meter.describe(1000, 5000, now=50.0) == ""
+    assert meter.describe(3000, 5000, now=52.0) == "1,000 cells/s, 2.0 s left"
+    assert meter.describe(3100, 9000, now=4250.0) == "0.5 cells/s, 3 h 16 min left"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0.04, "0.0 s"), (9.94, "9.9 s"), (9.96, "10 s"), (119.4, "119 s"), (125, "2 min 5 s"),
+     (7199, "119 min 59 s"), (7500, "2 h 5 min")],
+)  # fmt: skip
+def test_durations_in_words(seconds, text):
+    assert span(seconds) == text
