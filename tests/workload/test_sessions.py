@@ -1,5 +1,7 @@
 """Generated sessions: rounds, context, think times, both kinds of arrivals, cutting to length."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 
@@ -13,6 +15,7 @@ from kvsweep.workload.generate import generate
 from kvsweep.workload.native import to_trace_dict
 from kvsweep.workload.traces import load_trace
 
+LATENCY = {"alpha": [0.0, 0.0, 0.0], "beta": [1.0, 0.0, 0.0]}
 PUBLISHED = "sweeps/published/data/hrkv-reasoning-s42.json.gz"
 
 
@@ -61,14 +64,14 @@ def test_the_original_list_has_the_same_structure(request):
     original = load_trace(request.config.rootpath / PUBLISHED).requests
     for requests in (original, generate(workload(), 0)):
         for row in rows_by_session(requests).values():
-            for earlier, later in zip(row, row[1:], strict=False):
+            for earlier, later in pairwise(row):
                 assert later["prompt"][:-1] == [*earlier["prompt"], earlier["output"]]
                 assert later["arrival_us"] - earlier["arrival_us"] == 5_000_000 + 256
 
 
 def test_fixed_arrivals_follow_by_think_time_and_a_microsecond_per_output_token():
     for row in rows_by_session(generate(varied(think_time="constant"), 3)).values():
-        for earlier, later in zip(row, row[1:], strict=False):
+        for earlier, later in pairwise(row):
             gap = later["arrival_us"] - earlier["arrival_us"]
             assert gap == 5_000_000 + earlier["output"][1]
             assert "after" not in later
@@ -128,7 +131,7 @@ def test_dropped_thinking_leaves_an_answer_that_is_not_cached():
     requests = generate(workload({"reason_ratio": 0.75, "keep_reasoning": False}), 0)
     resolved = resolve_blocks(requests, 16)
     for row in rows_by_session(requests).values():
-        for earlier, later in zip(row, row[1:], strict=False):
+        for earlier, later in pairwise(row):
             *before, answer, _ = later["prompt"]
             assert before == earlier["prompt"]
             assert answer[1] == 64
@@ -221,4 +224,4 @@ def test_the_replica_refuses_what_depends_on_answers(sessions, message):
         Scenario(engine={"rules": "blis"}, workload=asked)
     rows = to_trace_dict(generate(asked, 0), {})["requests"]
     with pytest.raises(InputError, match=r"^requests\[\d+\]\.\w+: rules 'blis' has fixed arr"):
-        replica.run({"latency": {"beta": [1]}}, rows)
+        replica.run({"engine": {"rules": "blis"}, "latency": LATENCY}, rows)
