@@ -50,7 +50,7 @@ _OPTIONS = {"error_model": "numpy", "_nrt": False}
 kernel = numba.njit(cache=True, nogil=True, **_OPTIONS)
 """Compile and cache an entry or a rarely taken path; it does not hold the GIL."""
 
-leaf = numba.njit(forceinline=True, **_OPTIONS)
+leaf = numba.njit(forceinline=True, no_cpython_wrapper=True, no_cfunc_wrapper=True, **_OPTIONS)
 """A small function that LLVM inlines into the kernels that call it.
 
 Inlining on numba's level (``inline="always"``) is no faster and compiles 2.6 times as long.

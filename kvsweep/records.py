@@ -10,8 +10,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-NONE = -1
-NEVER = 2**62
+NONE = np.int64(-1)
+"""No index, no value. A NumPy scalar: numba compiles a function again for each literal int."""
+NEVER = np.int64(2**62)
 """A time or step that does not come."""
 
 
@@ -48,6 +49,7 @@ def _dtype(fields: tuple[Field, ...]) -> np.dtype[Any]:
     return np.dtype([(field.name, field.dtype) for field in fields], align=True)
 
 
+# One integer type wherever code may meet it: functions compile once (and no slower: measured).
 _i32, _i64, _f64, _u8 = np.int32, np.int64, np.float64, np.uint8
 
 REQUEST_FIELDS = (
@@ -57,10 +59,10 @@ REQUEST_FIELDS = (
     Field("class_priority", _i64, "1", "priority given by the source, else made from the class"),
     Field("think", _i64, "us", "closed loop: from seeing the previous round's end to arrival"),
     Field("patience", _i64, "us", "longest wait for the first step, -1: any"),
-    Field("prompt", _i32, "token", "prompt length"),
-    Field("output", _i32, "token", "output length"),
-    Field("reusable", _i32, "block", "leading keys that another request has too"),
-    Field("follower", _i32, "index", "request that arrives after this one's completion, or -1"),
+    Field("prompt", _i64, "token", "prompt length"),
+    Field("output", _i64, "token", "output length"),
+    Field("reusable", _i64, "block", "leading keys that another request has too"),
+    Field("follower", _i64, "index", "request that arrives after this one's completion, or -1"),
     Field("shared", _u8, "1", "1 if another request has a key of one of its decode blocks"),
     Field("awaits", _u8, "1", "1 if it arrives after another request's completion"),
 )
@@ -77,20 +79,20 @@ LANE_FIELDS = (
     Field("beta0", _f64, "us", "step time, constant"),
     Field("beta1", _f64, "us/token", "step time per prefill token"),
     Field("beta2", _f64, "us/request", "step time per decoding request"),
-    Field("requests", _i32, "request", "number of requests"),
-    Field("warmup", _i32, "request", "leading requests left out of the measures"),
-    Field("n_keys", _i32, "1", "number of distinct block keys of the request list"),
-    Field("instances", _i32, "1", "number of engine instances"),
-    Field("gpu_blocks", _i32, "block", "usable blocks of one instance"),
-    Field("block_size", _i32, "token", "tokens of one block"),
-    Field("max_num_seqs", _i32, "request", "cap on the running list"),
-    Field("max_tokens", _i32, "token", "token budget of a step"),
-    Field("long_prefill", _i32, "token", "cap on one request's tokens in a step, 0: none"),
-    Field("watermark", _i32, "block", "blocks kept free at admissions"),
-    Field("routing", _i32, "1", "code of policies.Routing"),
-    Field("scheduler", _i32, "1", "code of policies.Scheduler"),
-    Field("admission", _i32, "1", "code of policies.Admission"),
-    Field("priority", _i32, "1", "code of policies.Priority"),
+    Field("requests", _i64, "request", "number of requests"),
+    Field("warmup", _i64, "request", "leading requests left out of the measures"),
+    Field("n_keys", _i64, "1", "number of distinct block keys of the request list"),
+    Field("instances", _i64, "1", "number of engine instances"),
+    Field("gpu_blocks", _i64, "block", "usable blocks of one instance"),
+    Field("block_size", _i64, "token", "tokens of one block"),
+    Field("max_num_seqs", _i64, "request", "cap on the running list"),
+    Field("max_tokens", _i64, "token", "token budget of a step"),
+    Field("long_prefill", _i64, "token", "cap on one request's tokens in a step, 0: none"),
+    Field("watermark", _i64, "block", "blocks kept free at admissions"),
+    Field("routing", _i64, "1", "code of policies.Routing"),
+    Field("scheduler", _i64, "1", "code of policies.Scheduler"),
+    Field("admission", _i64, "1", "code of policies.Admission"),
+    Field("priority", _i64, "1", "code of policies.Priority"),
     Field("prefix_caching", _u8, "1", "1 if full blocks are kept for reuse"),
     Field("chunked_prefill", _u8, "1", "1 if a prompt may be split over steps"),
     Field("reserve_full_prompt", _u8, "1", "1 if an admission needs room for all known tokens"),
@@ -113,31 +115,31 @@ INSTANCE_FIELDS = (
     Field("phase_lo", _i64, "index", "first of this instance's phase counts"),
     Field("heap_lo", _i64, "index", "first slot of this instance's waiting heap"),
     Field("prefix_lo", _i64, "index", "first slot of this instance's prefix table"),
-    Field("free", _i32, "block", "blocks without a user: blank ones and cached ones"),
-    Field("cached", _i32, "block", "free blocks that carry a key, all of them in the LRU list"),
-    Field("lru_head", _i32, "index", "block or private tail that is evicted next"),
-    Field("lru_tail", _i32, "index", "block or private tail released last"),
-    Field("spare", _i32, "index", "stack of block ids without a key (linked by lru_next)"),
-    Field("fresh", _i32, "block", "block ids handed out at least once"),
-    Field("keyed", _i32, "block", "block ids that carry a key, used or free"),
-    Field("tails", _i32, "block", "blocks of the private tails in the LRU list"),
-    Field("peak", _i32, "block", "largest number of used blocks"),
-    Field("running", _i32, "request", "length of the running list"),
-    Field("prefilling", _i32, "request", "running requests that have not sampled since admission"),
-    Field("waiting", _i32, "request", "length of the waiting list"),
-    Field("wait_head", _i32, "index", "front of the waiting list (fcfs)"),
-    Field("wait_tail", _i32, "index", "back of the waiting list (fcfs)"),
-    Field("inbox_head", _i32, "index", "next request to enter the waiting list"),
-    Field("inbox_tail", _i32, "index", "last request to enter the waiting list"),
-    Field("load", _i32, "request", "requests routed here and not yet gone"),
-    Field("measured", _i32, "request", "decoding requests that count in the measures"),
-    Field("evictions", _i32, "block", "cached blocks evicted so far"),
-    Field("budget", _i32, "token", "tokens that the step being scheduled may still take"),
-    Field("prefill_tokens", _i32, "token", "prompt and recomputed tokens of this step"),
-    Field("decode_tokens", _i32, "token", "decode tokens of this step"),
-    Field("preempted", _i32, "request", "victims of this step"),
-    Field("served", _i32, "request", "leading running requests that this step serves"),
-    Field("gaps", _i32, "request", "decoding requests without a token since they missed a step"),
+    Field("free", _i64, "block", "blocks without a user: blank ones and cached ones"),
+    Field("cached", _i64, "block", "free blocks that carry a key, all of them in the LRU list"),
+    Field("lru_head", _i64, "index", "block or private tail that is evicted next"),
+    Field("lru_tail", _i64, "index", "block or private tail released last"),
+    Field("spare", _i64, "index", "stack of block ids without a key (linked by lru_next)"),
+    Field("fresh", _i64, "block", "block ids handed out at least once"),
+    Field("keyed", _i64, "block", "block ids that carry a key, used or free"),
+    Field("tails", _i64, "block", "blocks of the private tails in the LRU list"),
+    Field("peak", _i64, "block", "largest number of used blocks"),
+    Field("running", _i64, "request", "length of the running list"),
+    Field("prefilling", _i64, "request", "running requests that have not sampled since admission"),
+    Field("waiting", _i64, "request", "length of the waiting list"),
+    Field("wait_head", _i64, "index", "front of the waiting list (fcfs)"),
+    Field("wait_tail", _i64, "index", "back of the waiting list (fcfs)"),
+    Field("inbox_head", _i64, "index", "next request to enter the waiting list"),
+    Field("inbox_tail", _i64, "index", "last request to enter the waiting list"),
+    Field("load", _i64, "request", "requests routed here and not yet gone"),
+    Field("measured", _i64, "request", "decoding requests that count in the measures"),
+    Field("evictions", _i64, "block", "cached blocks evicted so far"),
+    Field("budget", _i64, "token", "tokens that the step being scheduled may still take"),
+    Field("prefill_tokens", _i64, "token", "prompt and recomputed tokens of this step"),
+    Field("decode_tokens", _i64, "token", "decode tokens of this step"),
+    Field("preempted", _i64, "request", "victims of this step"),
+    Field("served", _i64, "request", "leading running requests that this step serves"),
+    Field("gaps", _i64, "request", "decoding requests without a token since they missed a step"),
     Field("announced", _u8, "1", "1 if the step just begun makes an arrival"),
     Field("in_flight", _u8, "1", "1 if a step with outputs to process ends at `clock`"),
     Field("stale", _u8, "1", "1 if the head of the waiting list may be admissible now"),
@@ -152,16 +154,16 @@ PROGRESS_FIELDS = (
     Field("first_token", _i64, "us", "end of the step that sampled the first token"),
     Field("finish", _i64, "us", "end of the step that sampled the last token"),
     Field("last_token", _i64, "us", "end of the step that sampled the latest token so far"),
-    Field("computed", _i32, "token", "computed tokens while prefilling"),
-    Field("outputs", _i32, "token", "sampled tokens when decoding last began or ended"),
-    Field("published", _i32, "block", "leading blocks of the table that have an id and a key"),
-    Field("reused", _i32, "block", "blocks hit at the latest admission"),
-    Field("chunk", _i32, "token", "tokens scheduled in this step while prefilling"),
-    Field("preemptions", _i32, "1", "times preempted"),
-    Field("cached", _i32, "token", "cached tokens at the first admission"),
-    Field("instance", _i32, "index", "instance routed to"),
-    Field("prev", _i32, "index", "neighbour in the inbox or the waiting list"),
-    Field("next", _i32, "index", "neighbour in the inbox or the waiting list"),
+    Field("computed", _i64, "token", "computed tokens while prefilling"),
+    Field("outputs", _i64, "token", "sampled tokens when decoding last began or ended"),
+    Field("published", _i64, "block", "leading blocks of the table that have an id and a key"),
+    Field("reused", _i64, "block", "blocks hit at the latest admission"),
+    Field("chunk", _i64, "token", "tokens scheduled in this step while prefilling"),
+    Field("preemptions", _i64, "1", "times preempted"),
+    Field("cached", _i64, "token", "cached tokens at the first admission"),
+    Field("instance", _i64, "index", "instance routed to"),
+    Field("prev", _i64, "index", "neighbour in the inbox or the waiting list"),
+    Field("next", _i64, "index", "neighbour in the inbox or the waiting list"),
     Field("decoding", _u8, "1", "1 from the first sample after an admission on"),
     Field("has_tail", _u8, "1", "1 if its private tail was released (and maybe evicted since)"),
     Field("status", _u8, "1", "code of policies.RequestStatus"),
@@ -219,7 +221,7 @@ EVENT_FIELDS = (
     Field("instance", _i32, "index", "engine instance"),
     Field("kind", _i32, "1", "code of Event"),
     Field("request", _i32, "index", "request"),
-    Field("value", _i32, "token", "tokens scheduled (chunk), cached tokens (admit), else 0"),
+    Field("value", _i32, "token", "tokens scheduled (chunk), cached tokens (admit), else -1"),
 )
 
 REQUEST = _dtype(REQUEST_FIELDS)
@@ -257,15 +259,15 @@ class Workspace(NamedTuple):
     prefix: NDArray[Any]
     """int32 (instances x keys,): oldest block with a key; valid only if that block carries it."""
     running: NDArray[Any]
-    """int32 (instances x max_num_seqs,): running list in order of admission."""
+    """int64 (instances x max_num_seqs,): running list in order of admission."""
     due: NDArray[Any]
     """int64, beside `running`: step at which the request finishes, samples or publishes."""
     phases: NDArray[Any]
-    """int32 (instances x block_size,): decoding requests by the phase at which they take."""
+    """int64 (instances x block_size,): decoding requests by the phase at which they take."""
     heap: NDArray[Any]
-    """int32 (instances x requests,): waiting heap of the priority and sjf schedulers."""
+    """int64 (instances x requests,): waiting heap of the priority and sjf schedulers."""
     coming: NDArray[Any]
-    """int32 (requests of the largest lane,): heap of arrivals that completions made."""
+    """int64 (requests of the largest lane,): heap of arrivals that completions made."""
     itl_time: NDArray[Any]
     """int64, inter-token latencies of steps that also prefill, and of gaps."""
     itl_weight: NDArray[Any]

@@ -66,8 +66,12 @@ def schedules(single, instance):
 
 def differences(trace):
     """Return what differs between the kernel and the twin on a trace, in words; empty: nothing."""
-    twin = naive.simulate(trace)
     single = run_kernel(trace)
+    try:
+        twin = naive.simulate(trace)
+    except naive.StepLimit:
+        livelock = single.status.label == "step_limit"
+        return [] if livelock else [f"status {single.status.label}, but the twin never ends"]
     if single.status.label != "ok":
         return [f"status {single.status.label}: {single.detail}"]
     return [

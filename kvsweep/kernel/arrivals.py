@@ -57,9 +57,9 @@ def next_arrival(ws, lane, tally):
     """Return the request that arrives next, or NONE: the earlier of the list's and the made."""
     request = NONE
     if tally["listed"] < lane["requests"]:
-        request = tally["listed"] + 0
+        request = tally["listed"]
     if tally["coming"] > 0 and (request == NONE or _is_earlier(ws, ws.coming[0], request)):
-        request = ws.coming[0] + 0
+        request = ws.coming[0]
     return request
 
 
@@ -105,7 +105,7 @@ def next_event(ws, inst):
     """Return when an instance does something next: a step's end, its begin, or a queue entry."""
     time = NEVER
     if inst["in_flight"] or inst["running"] + inst["waiting"] > 0:
-        time = inst["clock"] + 0
+        time = inst["clock"]
     elif inst["inbox_head"] != NONE:
         time = max(inst["clock"], ws.progress[inst["inbox_head"]]["queued"])
     return time

@@ -4,6 +4,8 @@ Exact where every decoding request gets its token: nobody has missed a step, and
 request prefills, the last one. All other steps are walked as vLLM does (walk.py).
 """
 
+import numpy as np
+
 from .._jit import leaf
 from ..policies import Scheduler
 from ..records import Event
@@ -11,13 +13,16 @@ from . import blocks
 from .preempt import preempt
 from .running import (
     blocks_for,
-    charge,
+    charge_decodes,
     fills_shared_block,
     prefill_chunk,
     publish_decode,
     schedule_chunk,
 )
 from .tally import log_event
+
+UNSERVED = np.bool_(False)
+"""Not a literal, for which numba would compile `preempt` again."""
 
 
 @leaf
@@ -45,11 +50,11 @@ def _take_for_decodes(inp, ws, out, lane, inst, tally, index):
     while ws.phases[slot] - taken > inst["free"]:
         taken += inst["free"]
         blocks.take(ws, inst, inst["free"])
-        preempt(inp, ws, out, lane, inst, tally, index, inst["running"] - 1, False)
+        preempt(inp, ws, out, lane, inst, tally, index, inst["running"] - 1, UNSERVED)
     blocks.take(ws, inst, ws.phases[slot] - taken)
     if inst["next_due"] == inst["step"]:
         _publish_due(inp, ws, lane, inst)
-    charge(inst, inst["running"] - inst["prefilling"], True, 1)
+    charge_decodes(inst, inst["running"] - inst["prefilling"])
 
 
 @leaf
@@ -63,7 +68,7 @@ def _continue_prefill(inp, ws, out, lane, inst, tally, index):
     computed = progress["computed"]
     need = blocks_for(lane, computed + tokens) - blocks_for(lane, computed)
     if need > inst["free"]:
-        preempt(inp, ws, out, lane, inst, tally, index, position, False)
+        preempt(inp, ws, out, lane, inst, tally, index, position, UNSERVED)
     else:
         blocks.take(ws, inst, need)
         log_event(out, tally, inst, lane, Event.CHUNK, r, index, tokens)
@@ -79,7 +84,7 @@ def is_countable(ws, lane, inst):
     """
     last = ws.running[inst["run_lo"] + inst["running"] - 1]
     one_prefill = inst["prefilling"] == 1 and not ws.progress[last]["decoding"]
-    need = ws.phases[inst["phase_lo"] + inst["phase"]] + 0
+    need = ws.phases[inst["phase_lo"] + inst["phase"]]
     if one_prefill:
         need += blocks_for(lane, lane["max_tokens"]) + 1
     ample = lane["scheduler"] != Scheduler.PRIORITY or need <= inst["free"]

@@ -4,6 +4,8 @@ Between two routing decisions instances do not interact, so each is advanced alo
 routing time. Where completions make arrivals (closed loop), the lane goes from event to event.
 """
 
+import numpy as np
+
 from .._jit import kernel, leaf
 from ..policies import Admission, RequestStatus, Routing
 from ..records import NEVER, NONE, Lane
@@ -74,7 +76,7 @@ def _earliest(ws, lane):
 @kernel
 def _run_closed(inp, ws, out, lane, tally):
     """Go from event to event in order of time: a completion anywhere may make the next arrival."""
-    turn = 0
+    turn = np.int64(0)
     skip_awaiting(inp, lane, tally)
     while tally["status"] == Lane.OK:
         r = next_arrival(ws, lane, tally)

@@ -40,7 +40,7 @@ def _note_usage(lane, inst, duration):
 @leaf
 def _note_itl(ws, lane, inst, tally, duration):
     """Note the latencies of the tokens that decoding requests sample at the end of the step."""
-    plain = inst["measured"] + 0
+    plain = inst["measured"]
     if inst["gaps"] > 0:
         for position in range(inst["running"]):
             r = ws.running[inst["run_lo"] + position]

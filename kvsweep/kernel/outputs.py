@@ -41,7 +41,7 @@ def _serve_due(inp, ws, out, lane, inst, tally, index, r, position):
     measured = r >= lane["warmup"]
     stays = False
     if not progress["decoding"]:
-        log_event(out, tally, inst, lane, Event.SAMPLE, r, index, 0)
+        log_event(out, tally, inst, lane, Event.SAMPLE, r, index, NONE)
         _sample(ws, tally, inst, progress, measured)
         stays = progress["outputs"] < request["output"]
         if stays:
@@ -49,7 +49,7 @@ def _serve_due(inp, ws, out, lane, inst, tally, index, r, position):
             inst["prefilling"] -= 1
             inst["measured"] += measured
     if not stays:
-        log_event(out, tally, inst, lane, Event.FINISH, r, index, 0)
+        log_event(out, tally, inst, lane, Event.FINISH, r, index, NONE)
         _finish(inp, ws, lane, inst, tally, r)
     return stays
 

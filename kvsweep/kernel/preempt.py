@@ -3,7 +3,7 @@
 from .._jit import leaf
 from ..records import NONE, Event
 from . import waiting
-from .running import charge, is_decode_like, let_go
+from .running import charge_decodes, charge_prefill, is_decode_like, let_go
 from .tally import log_event
 
 
@@ -11,12 +11,15 @@ from .tally import log_event
 def _unschedule(lane, inst, request, progress):
     """Give the tokens of a victim that this step has already served back to the budget."""
     if progress["decoding"]:
-        charge(inst, 1, True, -1)
+        inst["budget"] += 1
+        inst["decode_tokens"] -= 1
     else:
-        progress["computed"] -= progress["chunk"]
-        decode_like = is_decode_like(request, progress)
+        progress["computed"] -= progress["chunk"]  # as it was when the chunk was charged
+        if is_decode_like(request, progress):
+            charge_decodes(inst, -progress["chunk"])
+        else:
+            charge_prefill(inst, -progress["chunk"])
         progress["computed"] += progress["chunk"]
-        charge(inst, progress["chunk"], decode_like, -1)
 
 
 @leaf
@@ -31,7 +34,7 @@ def preempt(inp, ws, out, lane, inst, tally, index, position, served):
     request = inp.requests[lane["request_lo"] + victim]
     if served:
         _unschedule(lane, inst, request, progress)
-    computed = progress["computed"] + 0
+    computed = progress["computed"]
     if progress["decoding"]:
         computed = inst["step"] - progress["base"]
         progress["outputs"] = computed + 1 - request["prompt"]
@@ -50,4 +53,4 @@ def preempt(inp, ws, out, lane, inst, tally, index, position, served):
     inst["running"] -= 1
     inst["preempted"] += 1
     waiting.wait_first(inp, ws, lane, inst, victim)
-    log_event(out, tally, inst, lane, Event.PREEMPT, victim, index, 0)
+    log_event(out, tally, inst, lane, Event.PREEMPT, victim, index, NONE)

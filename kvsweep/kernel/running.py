@@ -54,13 +54,17 @@ def prefill_chunk(lane, inst, request, progress, budget):
 
 
 @leaf
-def charge(inst, tokens, is_decode, sign):
-    """Charge `tokens` to the step (sign 1) or give them back (sign -1)."""
-    inst["budget"] -= sign * tokens
-    if is_decode:
-        inst["decode_tokens"] += sign * tokens
-    else:
-        inst["prefill_tokens"] += sign * tokens
+def charge_decodes(inst, count):
+    """Charge one token each of `count` decoding requests to the step; negative: give back."""
+    inst["budget"] -= count
+    inst["decode_tokens"] += count
+
+
+@leaf
+def charge_prefill(inst, tokens):
+    """Charge tokens of a prompt or a recompute to the step; negative: give back."""
+    inst["budget"] -= tokens
+    inst["prefill_tokens"] += tokens
 
 
 @leaf
@@ -76,7 +80,10 @@ def is_decode_like(request, progress):
 @leaf
 def schedule_chunk(inp, ws, lane, inst, request, progress, index, tokens):
     """Compute `tokens` of a prefilling request and publish the blocks they fill, at once."""
-    charge(inst, tokens, is_decode_like(request, progress), 1)
+    if is_decode_like(request, progress):
+        charge_decodes(inst, tokens)
+    else:
+        charge_prefill(inst, tokens)
     progress["computed"] += tokens
     progress["chunk"] = tokens
     if lane["prefix_caching"]:

@@ -53,7 +53,7 @@ def urgency(inp, lane, request):
     """Return the first key of the waiting order: priority, or prompt length for sjf."""
     record = inp.requests[lane["request_lo"] + request]
     if lane["scheduler"] == Scheduler.SJF:
-        rank = record["prompt"] + 0
+        rank = record["prompt"]
     elif lane["priority"] == Priority.SLO_CLASS:
         rank = record["class_priority"]
     else:

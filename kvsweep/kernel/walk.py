@@ -11,7 +11,7 @@ from . import blocks, waiting
 from .preempt import preempt
 from .running import (
     blocks_for,
-    charge,
+    charge_decodes,
     fills_shared_block,
     prefill_chunk,
     publish_decode,
@@ -61,7 +61,7 @@ def _tokens_wanted(lane, inst, request, progress):
         computed = inst["step"] - progress["base"]
         tokens = 1
     else:
-        computed = progress["computed"] + 0
+        computed = progress["computed"]
         tokens = prefill_chunk(lane, inst, request, progress, inst["budget"])
     return computed, tokens
 
@@ -73,7 +73,7 @@ def _serve(inp, ws, out, lane, inst, tally, index, position, tokens):
     progress = ws.progress[r]
     request = inp.requests[lane["request_lo"] + r]
     if progress["decoding"]:
-        charge(inst, 1, True, 1)
+        charge_decodes(inst, tokens)
         if fills_shared_block(lane, request, progress, inst["step"]):
             publish_decode(inp, ws, lane, inst, request, progress, position)
     else:
@@ -88,7 +88,7 @@ def _miss_step(ws, out, lane, inst, tally, index):
         r = ws.running[inst["run_lo"] + position]
         if ws.progress[r]["decoding"]:
             _starve(ws, lane, inst, ws.progress[r], position)
-            log_event(out, tally, inst, lane, Event.STARVE, r, index, 0)
+            log_event(out, tally, inst, lane, Event.STARVE, r, index, NONE)
     inst["next_due"] = NEVER
     for position in range(inst["running"]):
         inst["next_due"] = min(inst["next_due"], ws.due[inst["run_lo"] + position])

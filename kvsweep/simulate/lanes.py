@@ -103,10 +103,12 @@ def lane_record(scenario: Scenario) -> NDArray[Any]:
 
 
 def step_limit(prepared: Prepared) -> int:
-    """Return a number of steps that no lane of this request list can need.
+    """Return a number of steps of one instance that only a livelock takes.
 
-    Every step computes at least one token of the oldest request that is not yet finished, so the
-    known tokens of all requests bound the steps; twice that leaves room for none to be cut off.
+    Under fcfs and sjf every step computes a token of the oldest unfinished request, so the known
+    tokens of all requests bound the steps. The priority scheduler can livelock: requests of equal
+    priority and arrival may preempt each other in turns (found by the naive twin; it takes
+    prefills over several steps, no reservation and no cache).
     """
     tokens = int(prepared.records["prompt"].sum(dtype=np.int64))
     return 2 * (tokens + int(prepared.records["output"].sum(dtype=np.int64))) + 1000
@@ -158,11 +160,11 @@ def allocate_workspace(inputs: Inputs, itl_entries: int) -> Workspace:
         blocks=np.empty((count * lanes["gpu_blocks"] + lanes["requests"]).max(), BLOCK),
         table=np.empty(len(inputs.keys), np.int32),
         prefix=np.empty(max(1, int((count * lanes["n_keys"]).max())), np.int32),
-        running=np.empty(seats.max(), np.int32),
+        running=np.empty(seats.max(), np.int64),
         due=np.empty(seats.max(), np.int64),
-        phases=np.empty((count * lanes["block_size"]).max(), np.int32),
-        heap=np.empty((count * lanes["requests"]).max(), np.int32),
-        coming=np.empty(lanes["requests"].max(), np.int32),
+        phases=np.empty((count * lanes["block_size"]).max(), np.int64),
+        heap=np.empty((count * lanes["requests"]).max(), np.int64),
+        coming=np.empty(lanes["requests"].max(), np.int64),
         itl_time=np.empty(itl_entries, np.int64),
         itl_weight=np.empty(itl_entries, np.int64),
         itl_order=np.empty(itl_entries, np.int64),
