@@ -9,6 +9,7 @@ import click
 
 from kvsweep.cli.base import Command
 from kvsweep.cli.results import (
+    at_option,
     cliff_of,
     cliff_options,
     front_of,
@@ -34,6 +35,7 @@ KINDS = ("cliff", "trend", "curve", "heatmap", "pareto")
         "kvsweep plot results/h8.zarr heatmap --metric preemption_rate --along gpu_blocks "
         "--over policy",
         "kvsweep plot results/h8-steady.zarr trend --over rate",
+        "kvsweep plot results/h8.zarr pareto --at gpu_blocks=2000",
     ),
 )
 @store_argument
@@ -46,9 +48,10 @@ KINDS = ("cliff", "trend", "curve", "heatmap", "pareto")
     help="File to write, .png or .svg [<STORE>-<KIND>.png].",
 )
 @click.option("--over", metavar="AXIS", help="Second axis of a heatmap or trend.")
+@at_option
 @objectives_option
 @cliff_options
-def plot(store: Path, kind: str, out: Path | None, **options: Any) -> None:
+def plot(store: Path, kind: str, out: Path | None, at: tuple[str, ...], **options: Any) -> None:
     """Draw a figure of a store.
 
     KIND: cliff (curves and where they cross), trend (the cliff along a second axis, --over), curve
@@ -57,7 +60,7 @@ def plot(store: Path, kind: str, out: Path | None, **options: Any) -> None:
     from kvsweep.plot import save
 
     target = out or store.with_name(f"{store.stem}-{kind}.png")
-    save(_draw(read(store), kind, options), target)
+    save(_draw(read(store, at), kind, options), target)
     click.echo(target)
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from kvsweep.cli.base import Command, json_option, print_json
-from kvsweep.errors import InputError
+from kvsweep.errors import InputError, did_you_mean
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
     from kvsweep.analysis.pareto import Front
 
 store_argument = click.argument("store", metavar="STORE", type=click.Path(path_type=Path))
+at_option = click.option(
+    "--at", multiple=True, metavar="AXIS=VALUE", help="Look at this value of an axis only."
+)
 objectives_option = click.option(
     "--objectives", metavar="M:min,M:max,...", help="Measures and their goals [the sweep's]."
 )
@@ -61,13 +65,14 @@ def show(store: Path, as_json: bool) -> None:
     ),
 )
 @store_argument
+@at_option
 @cliff_options
 @json_option
-def cliff(store: Path, as_json: bool, **given: Any) -> None:
+def cliff(store: Path, at: tuple[str, ...], as_json: bool, **given: Any) -> None:
     """Find where a measure passes a threshold along an axis, with an interval."""
     from kvsweep import report
 
-    found = cliff_of(read(store), given)
+    found = cliff_of(read(store, at), given)
     if as_json:
         print_json(found.to_dict())
     else:
@@ -79,27 +84,54 @@ def cliff(store: Path, as_json: bool, **given: Any) -> None:
     examples=(
         "kvsweep pareto results/h8.zarr",
         "kvsweep pareto results/h8.zarr --objectives e2e_p99_ms:min,throughput_rps:max",
+        "kvsweep pareto results/h8.zarr --at gpu_blocks=2000",
     ),
 )
 @store_argument
+@at_option
 @objectives_option
 @json_option
-def pareto(store: Path, objectives: str | None, as_json: bool) -> None:
+def pareto(store: Path, at: tuple[str, ...], objectives: str | None, as_json: bool) -> None:
     """Find the policies that no other policy beats in every objective."""
     from kvsweep import report
 
-    front = front_of(read(store), objectives)
+    front = front_of(read(store, at), objectives)
     if as_json:
         print_json(front.to_dict())
     else:
         click.echo(report.pareto_text(front).rstrip())
 
 
-def read(store: Path) -> xr.Dataset:
-    """Open a store with everything but the per-request columns in memory."""
+def read(store: Path, at: Sequence[str] = ()) -> xr.Dataset:
+    """Open a store with everything but the per-request columns in memory.
+
+    Parameters
+    ----------
+    store : Path
+        Its directory.
+    at : sequence of str
+        ``AXIS=VALUE`` each: the part to look at.
+
+    Raises
+    ------
+    InputError
+        If there is no such store, axis or value.
+    """
     from kvsweep.store import load, open_results
 
-    return load(open_results(store))
+    ds = load(open_results(store))
+    for text in at:
+        name, _, value = text.partition("=")
+        axes = [str(dim) for dim in ds["status"].dims]
+        if name not in axes:
+            hint = did_you_mean(name, axes) or f"; one of: {', '.join(axes)}"
+            raise InputError(f"--at {text}: no axis {name!r}{hint}")
+        known = [str(known) for known in ds[name].values]
+        if value not in known:
+            hint = did_you_mean(value, known) or f"; one of: {', '.join(known)}"
+            raise InputError(f"--at {text}: the store has no such value{hint}")
+        ds = ds.isel({name: known.index(value)})
+    return ds
 
 
 def cliff_of(ds: xr.Dataset, given: dict[str, Any]) -> Cliff:

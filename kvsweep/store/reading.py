@@ -39,7 +39,9 @@ def open_results(path: str | Path) -> xr.Dataset:
                 ds[name] = _plain_text(ds[name])
     except Exception as error:
         raise unreadable(path, error) from error
-    return _in_order(ds)
+    ds = _in_order(ds)
+    ds.encoding["source"] = str(path)  # as it was given, for messages
+    return ds
 
 
 def load(ds: xr.Dataset, *names: str) -> xr.Dataset:

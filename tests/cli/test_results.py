@@ -1,0 +1,202 @@
+import csv
+import json
+from pathlib import Path
+
+import pytest
+from sweeping import BASE, CLIFF, GRID, fake_batch, make_sweep
+
+import kvsweep
+from kvsweep import store
+
+PARETO = '[pareto]\nobjectives = ["preemption_rate:min", "throughput_rps:max"]\n'
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("kvsweep.simulate.simulate_batch", fake_batch)
+    monkeypatch.setattr("kvsweep.simulate.warm_up", lambda: None)
+
+
+@pytest.fixture
+def results(tmp_path):
+    kvsweep.run(make_sweep(tmp_path, BASE + GRID + CLIFF), out="a.zarr", workers=1)
+    return "a.zarr"
+
+
+def test_show_tells_axes_and_cells(run, results):
+    code, out, _ = run("show", results)
+    assert code == 0
+    assert "84 cells, all ok" in out
+    assert "round-robin, least-loaded" in out
+    summary = json.loads(run("show", results, "--json")[1])
+    assert summary["status"] == {"ok": 84}
+    assert [axis["name"] for axis in summary["axes"]] == ["policy", "gpu_blocks", "seed"]
+
+
+def test_cliff_finds_what_the_sweep_asks_for(run, results):
+    assert "passes 0.5 at 132.5 blocks" in run("cliff", results)[1]
+
+
+def test_cliff_options_come_before_the_sweep(run, results):
+    code, out, _ = run("cliff", results, "--threshold", "1", "--confidence", "0.9", "--json")
+    found = json.loads(out)
+    assert code == 0
+    assert (found["threshold"], found["confidence"]) == (1.0, 0.9)
+    assert found["groups"][0]["mean_curve"]["value"] == pytest.approx(122.5)
+
+
+def test_cliff_of_a_sweep_that_asks_for_none_needs_options(run, tmp_path):
+    kvsweep.run(make_sweep(tmp_path, BASE + GRID), out="b.zarr", workers=1)
+    code, _, err = run("cliff", "b.zarr", "--metric", "steps", "--along", "gpu_blocks")
+    assert code == 2
+    assert err == "kvsweep: --threshold: missing; the sweep of this store has no [cliff]\n"
+    options = ["--metric", "preemption_rate", "--along", "gpu_blocks", "--threshold", "0.5"]
+    assert "132.5" in run("cliff", "b.zarr", *options)[1]
+
+
+def test_pareto_takes_objectives_from_options_or_sweep(run, tmp_path):
+    kvsweep.run(make_sweep(tmp_path, BASE + GRID + PARETO), out="b.zarr", workers=1)
+    found = json.loads(run("pareto", "b.zarr", "--json")[1])
+    assert [o["metric"] for o in found["objectives"]] == ["preemption_rate", "throughput_rps"]
+    given = json.loads(run("pareto", "b.zarr", "--objectives", "steps:min", "--json")[1])
+    assert [o["metric"] for o in given["objectives"]] == ["steps"]
+    assert "front over policy" in run("pareto", "b.zarr")[1]
+
+
+AXES = ("--metric", "preemption_rate", "--along", "gpu_blocks")
+
+
+@pytest.mark.parametrize(
+    ("kind", "options"),
+    [
+        ("cliff", ()),
+        ("curve", AXES),
+        ("heatmap", (*AXES, "--over", "policy")),
+        ("pareto", ("--objectives", "preemption_rate:min,steps:min", "--at", "gpu_blocks=130")),
+    ],
+)
+def test_plot_writes_a_figure_beside_the_store(run, results, kind, options):
+    code, out, _ = run("plot", results, kind, *options)
+    assert (code, out) == (0, f"a-{kind}.png\n")
+    assert Path(f"a-{kind}.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_plot_draws_how_the_cliff_moves(run, tmp_path):
+    text = BASE + GRID.replace("seed = {", '"engine.max_num_seqs" = [8, 16]\nseed = {') + CLIFF
+    kvsweep.run(make_sweep(tmp_path, text), out="b.zarr", workers=1)
+    code, out, _ = run("plot", "b.zarr", "trend", "--over", "max_num_seqs", "-o", "t.svg")
+    assert (code, out) == (0, "t.svg\n")
+    assert "<svg" in Path("t.svg").read_text()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("curve", "--metric", "steps"), "--along: missing"),
+        (("heatmap", *AXES), "--over: missing"),
+        (("cliff", "-o", "figure.jpg"), "figure.jpg: figures are written as .png or .svg"),
+        (("cliff", "--metric", "stpes"), "did you mean 'steps'"),
+        (("clif",), "'clif' is not one of"),
+    ],
+)
+def test_wrong_figures_are_told_in_one_line(run, results, arguments, message):
+    code, out, err = run("plot", results, *arguments)
+    assert (code, out) == (2, "")
+    assert message in err
+    assert err.count("\n") == 1
+
+
+def test_part_of_a_store_can_be_looked_at(run, results):
+    out = run("cliff", results, "--at", "policy=least-loaded", "--at", "seed=2")[1]
+    assert "preemption_rate passes 0.5 at 132 blocks (no seeds: no interval)" in out
+    assert "round-robin" not in out
+
+
+@pytest.mark.parametrize(
+    ("choice", "message"),
+    [
+        ("polcy=round-robin", "no axis 'polcy'; did you mean 'policy'?"),
+        ("gpu_blocks=131", "--at gpu_blocks=131: the store has no such value; did you mean '130'?"),
+        ("seed=", "one of: 0, 1, 2, 3, 4, 5"),
+    ],
+)
+def test_parts_that_are_not_there_are_told(run, results, choice, message):
+    code, _, err = run("cliff", results, "--at", choice)
+    assert code == 2
+    assert message in err
+
+
+@pytest.mark.parametrize("command", ["show", "cliff", "pareto", "plot"])
+def test_unreadable_stores_are_told_in_one_line(run, results, command):
+    chunk = next(f for f in sorted(Path(results, "steps", "c").rglob("*")) if f.is_file())
+    chunk.write_bytes(b"rubbish")
+    for path in (results, "none.zarr"):
+        code, out, err = run(command, path)
+        assert (code, out) == (2, "")
+        assert f"kvsweep: {path}: " in err
+        assert err.count("\n") == 1
+
+
+def test_a_store_of_something_else_is_refused(run, results):
+    store.update_attributes(Path(results), {"format": "other"})
+    assert run("show", results)[::2] == (
+        2,
+        "kvsweep: a.zarr: is no store of kvsweep (attribute `format` is not 'kvsweep-store/1')\n",
+    )
+
+
+TRACE = {
+    "format": "kvsweep-trace/1",
+    "scenario": {"latency": {"beta": [1000, 10, 5]}, "cache": {"gpu_blocks": 8}},
+    "requests": [
+        {"id": 0, "arrival_us": 5, "prompt": [[0, 20]], "output": [1, 3]},
+        {"id": 1, "arrival_us": 9, "prompt": [[2, 900]], "output": [3, 2]},
+    ],
+}
+
+
+@pytest.fixture
+def trace(tmp_path):
+    (tmp_path / "trace.json").write_text(json.dumps(TRACE))
+    return "trace.json"
+
+
+def test_replay_writes_requests_and_steps(run, trace):
+    code, out, _ = run("replay", trace, "--requests", "r.csv", "--steps", "s.csv")
+    assert code == 0
+    assert "2: 1 completed, 1 dropped_unservable" in out
+    with open("r.csv", newline="") as file:
+        first, second = csv.DictReader(file)
+    assert first["arrival_us"] == "5"
+    assert int(first["finish_us"]) > int(first["first_token_us"]) > 5
+    assert (second["status"], second["finish_us"]) == ("dropped_unservable", "")
+    with open("s.csv", newline="") as file:
+        steps = list(csv.DictReader(file))
+    assert [row["prefill_tokens"] for row in steps] == ["20", "0", "0"]
+    assert int(steps[0]["start_us"]) + int(steps[0]["duration_us"]) == int(first["first_token_us"])
+
+
+def test_replay_summary_as_json(run, trace):
+    code, out, _ = run("replay", trace, "--set", "cache.gpu_blocks=100", "--json")
+    found = json.loads(out)
+    assert code == 0
+    assert found["request_status"] == {"completed": 2}
+    assert found["ttft_mean_ms"] > 0
+
+
+@pytest.mark.parametrize(
+    ("content", "options", "message"),
+    [
+        (json.dumps(TRACE)[:-40], (), "truncated"),
+        (json.dumps(TRACE).replace("[1, 3]", "[1]"), (), "output"),
+        (json.dumps(TRACE), ("--set", "cache.gpu_blokcs=3"), "gpu_blocks"),
+        (json.dumps(TRACE), ("--requests", "no/folder.csv"), "no/folder.csv: cannot be written"),
+    ],
+)
+def test_bad_replays_are_told_in_one_line(run, trace, content, options, message):
+    Path(trace).write_text(content)
+    code, out, err = run("replay", trace, *options)
+    assert (code, out) == (2, "")
+    assert message in err
+    assert err.count("\n") == 1

@@ -1,0 +1,50 @@
+import pytest
+
+import kvsweep
+from kvsweep.cli import commands
+
+
+@pytest.mark.parametrize("command", sorted(commands.commands))
+def test_every_command_has_help_with_examples(run, command):
+    code, out, _ = run(command, "--help")
+    assert code == 0
+    _, _, examples = out.partition("Examples:\n")
+    assert examples.count(f"  kvsweep {command} ") >= 2
+
+
+def test_examples_use_options_that_exist():
+    for name, command in commands.commands.items():
+        known = {flag for option in command.params for flag in option.opts}
+        for example in command.examples:
+            words = example.split()
+            assert words[:2] == ["kvsweep", name]
+            assert {word for word in words if word.startswith("-")} <= known
+
+
+def test_version(run):
+    assert run("--version")[1] == f"kvsweep, version {kvsweep.__version__}\n"
+
+
+def test_no_command_prints_the_help(run):
+    code, out, err = run()
+    assert (code, out) == (2, "")
+    assert "Commands:" in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("gird",), "kvsweep: no command 'gird'; did you mean 'grid'?"),
+        (("xyz",), "kvsweep: no command 'xyz'; one of: grid, show"),
+        (("grid", "a.toml", "--worker", "2"), "'--workers'"),
+        (("grid", "a.toml", "--workers", "two"), "'two' is not a valid integer"),
+        (("grid",), "kvsweep grid: Missing argument 'SWEEP.toml'"),
+        (("grid", "a.toml", "b.toml"), "unexpected extra argument"),
+        (("grid", "none.toml"), "kvsweep: none.toml: cannot read: No such file or directory"),
+    ],
+)
+def test_bad_usage_is_told_in_one_line(run, arguments, message):
+    code, out, err = run(*arguments)
+    assert (code, out) == (2, "")
+    assert message in err
+    assert err.count("\n") == 1
