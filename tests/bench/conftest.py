@@ -1,0 +1,55 @@
+"""Speed measurements: run by ``pytest tests/bench``, left out of the default run.
+
+The environment variable ``KVSWEEP_BENCH`` chooses: ``smoke`` runs everything once, as small as can
+be, to see that it works; ``write`` also writes the tables to BENCHMARKS.md.
+"""
+
+import os
+from pathlib import Path
+
+import pytest
+from tables import Tables
+
+HERE = Path(__file__).parent
+MODE = os.environ.get("KVSWEEP_BENCH", "")
+
+
+def pytest_ignore_collect(collection_path, config):
+    """Collect these files only if they are asked for."""
+    asked = any(
+        HERE in (p := Path(arg.split("::")[0]).resolve()).parents or p == HERE
+        for arg in config.args
+    )
+    return None if asked or MODE else True
+
+
+def pytest_collection_modifyitems(items):
+    for item in items:
+        if HERE in item.path.parents:
+            item.add_marker(pytest.mark.bench)
+
+
+def pytest_configure(config):
+    config.bench_tables = Tables()
+
+
+@pytest.fixture(scope="session")
+def smoke():
+    """Whether only to see that it works."""
+    return MODE == "smoke"
+
+
+@pytest.fixture(scope="session")
+def tables(request):
+    """What is measured, to be printed at the end."""
+    return request.config.bench_tables
+
+
+def pytest_terminal_summary(terminalreporter, config):
+    if config.bench_tables.tables:
+        terminalreporter.write_line(config.bench_tables.text())
+
+
+def pytest_sessionfinish(session, exitstatus):
+    if MODE == "write" and exitstatus == 0:
+        (HERE.parents[1] / "BENCHMARKS.md").write_text(session.config.bench_tables.document())

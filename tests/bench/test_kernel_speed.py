@@ -1,0 +1,100 @@
+"""The kernel alone: H8 and conversations, and the naive twin in the same process."""
+
+import time
+
+import naive
+import numpy as np
+from bench_cases import (
+    CONVERSATION_BLOCKS,
+    H8_BLOCKS,
+    conversations,
+    conversations_scenario,
+    generated,
+    h8_scenario,
+    lanes,
+)
+from measuring import time_lanes
+
+from kvsweep.workload.native import to_trace_dict
+
+# Far below what is measured (over 1,000), so that only a broken design fails.
+LEAST_RATIO_TO_TWIN = 40
+
+
+def mean_of(times):
+    """Return the geometric mean."""
+    return float(np.exp(np.log(times).mean()))
+
+
+def row_of(name, seconds, outputs):
+    """Return a row: time and rate per simulation, work done, time per step and per token."""
+    tallies = outputs.tallies
+    count = len(tallies)
+    steps = tallies["steps"].sum() / count
+    return (
+        name,
+        f"{1e6 * seconds:.1f}",
+        f"{1 / seconds:,.0f}",
+        f"{steps:,.0f}",
+        f"{outputs.preemptions.sum() / count:.1f}",
+        f"{1e9 * seconds / steps:.1f}",
+    )
+
+
+COLUMNS = ("blocks", "us", "simulations/s", "steps", "preemptions", "ns per step")
+
+
+def test_h8(tables, smoke):
+    seeds, repeats = (3, 1) if smoke else (100, 15)
+    for routing in ("round-robin", "least-loaded"):
+        lists = generated(h8_scenario(1000), range(seeds))
+        rows, times = [], []
+        for blocks in H8_BLOCKS:
+            seconds, outputs = time_lanes(lanes(h8_scenario(blocks, routing), lists), repeats)
+            rows.append(row_of(f"{blocks:,}", seconds, outputs))
+            times.append(seconds)
+        mean = mean_of(times)
+        rows.append(("geometric mean", f"{1e6 * mean:.1f}", f"{1 / mean:,.0f}", "", "", ""))
+        tables.add(
+            f"H8, {routing}: one simulation on one core",
+            COLUMNS,
+            rows,
+            f"200 requests on 4 instances, {seeds} seeds.",
+        )
+
+
+def test_conversations(tables, smoke):
+    seeds, repeats = (1, 1) if smoke else (20, 10)
+    lists = [conversations(seed) for seed in range(seeds)]
+    rows = []
+    for blocks in CONVERSATION_BLOCKS:
+        seconds, outputs = time_lanes(lanes(conversations_scenario(blocks), lists), repeats)
+        rows.append(row_of(f"{blocks:,}", seconds, outputs))
+    tables.add(
+        "Conversations: one simulation on one core",
+        COLUMNS,
+        rows,
+        f"500 requests in rounds of five on one instance, at most 32 running, {seeds} seeds.",
+    )
+
+
+def test_kernel_against_twin(tables, smoke):
+    """The yardstick: the same simulations in plain Python, in the same process."""
+    seeds, requests = (1, 20) if smoke else (3, 200)
+    rows = []
+    for blocks in (2200, 1500):
+        scenario = h8_scenario(blocks, requests=requests)
+        lists = generated(scenario, range(seeds))
+        seconds, outputs = time_lanes(lanes(scenario, lists), 1 if smoke else 30)
+        traces = [to_trace_dict(item, scenario.to_trace()) for item in lists]
+        begun = time.thread_time()
+        results = [naive.simulate(trace) for trace in traces]
+        slow = (time.thread_time() - begun) / seeds
+        finish = [request.finish_us for result in results for request in result.requests]
+        assert (outputs.e2e >= 0).all()
+        assert len(finish) == len(outputs.e2e)
+        ratio = slow / seconds
+        row = (f"{blocks:,}", f"{1e3 * slow:.0f} ms", f"{1e6 * seconds:.0f} us", f"{ratio:,.0f}")
+        rows.append(row)
+        assert smoke or ratio >= LEAST_RATIO_TO_TWIN
+    tables.add("Kernel against the naive twin, H8", ("blocks", "twin", "kernel", "ratio"), rows)

@@ -1,0 +1,106 @@
+"""How cost grows: with requests, blocks, cells, threads."""
+
+import threading
+import time
+
+from bench_cases import generated, h8_scenario, lanes
+from measuring import least_time, run_again, time_lanes
+
+from kvsweep.config import DEFAULT_ENTROPY
+from kvsweep.simulate import simulate_batch
+from kvsweep.simulate.lanes import allocate_outputs
+
+REQUESTS = (200, 2_000, 20_000, 200_000)
+
+
+def test_requests(tables, smoke):
+    """Steady load on one instance, so that the running list has a size of its own."""
+    sizes = REQUESTS[:2] if smoke else REQUESTS
+    loads = {
+        "20 requests/s, 10,000 blocks": (20.0, 10_000),
+        "saturated, 2,200 blocks": (60.0, 2_200),
+    }
+    rows = {count: [f"{count:,}"] for count in sizes}
+    for rate, blocks in loads.values():
+        for count in sizes:
+            scenario = h8_scenario(blocks, requests=count, rate=rate, instances=1)
+            seeds = max(1, (400 if smoke else 40_000) // count)
+            inputs = lanes(scenario, generated(scenario, range(seeds)))
+            seconds, outputs = time_lanes(inputs, 1 if smoke else 5)
+            rate_of = outputs.preemptions.sum() / outputs.preemptions.size
+            rows[count] += [f"{1e9 * seconds / count:.0f}", f"{rate_of:.2f}"]
+    columns = ["requests"]
+    for load in loads:
+        columns += [f"{load}: ns per request", "preemptions per request"]
+    tables.add("Cost by the length of the request list", columns, rows.values())
+
+
+def test_blocks(tables, smoke):
+    """Nothing is cleared or built per block, so a pool may be as large as it likes."""
+    seeds, repeats = (2, 1) if smoke else (60, 8)
+    lists = generated(h8_scenario(1000), range(seeds))
+    rows = []
+    for blocks in (5_000, 20_000, 100_000, 1_000_000):
+        seconds, _ = time_lanes(lanes(h8_scenario(blocks), lists), repeats)
+        rows.append((f"{blocks:,}", f"{1e6 * seconds:.1f}"))
+    tables.add("Cost by the size of the pool, H8", ("blocks", "us"), rows)
+
+
+def test_cells(tables, smoke):
+    """Cost per cell of a whole batch, requests and reductions included, by its number of cells."""
+    rows = []
+    for cells in (100, 1_000) if smoke else (100, 1_000, 10_000):
+        variants = [h8_scenario(1000 + 400 * i) for i in range(10)]
+
+        def batch(variants=variants, seeds=cells // 10):
+            return simulate_batch(
+                variants,
+                range(seeds),
+                entropy=DEFAULT_ENTROPY,
+                policies=[None] * len(variants),
+                base_dir=None,
+            )
+
+        seconds = least_time(batch, 1 if smoke else 4) / cells
+        rows.append((f"{cells:,}", f"{1e6 * seconds:.1f}"))
+    tables.add(
+        "Cost of a cell by the number of cells, requests and reductions included",
+        ("cells", "us per cell"),
+        rows,
+        "Ten block counts from 1,000 to 4,600.",
+    )
+
+
+def test_threads(tables, smoke):
+    """Wall clock of the same work by one thread and by two, in turns."""
+    seeds, repeats = (4, 1) if smoke else (400, 10)
+    scenario = h8_scenario(2100)
+    lists = generated(scenario, range(seeds))
+    halves = [lanes(scenario, lists[: seeds // 2]), lanes(scenario, lists[seeds // 2 :])]
+    pairs = [(half, allocate_outputs(half)) for half in halves]
+
+    def alone():
+        for pair in pairs:
+            run_again(*pair)
+
+    def together():
+        threads = [threading.Thread(target=run_again, args=pair) for pair in pairs]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+    alone()
+    times = {alone: float("inf"), together: float("inf")}
+    for _ in range(repeats):
+        for action in times:
+            begun = time.perf_counter()
+            action()
+            times[action] = min(times[action], time.perf_counter() - begun)
+    rows = [
+        (name, f"{1e6 * times[action] / seeds:.1f}", f"{times[alone] / times[action]:.2f}")
+        for name, action in (("one thread", alone), ("two threads", together))
+    ]
+    tables.add(
+        "Threads, H8 at 2,100 blocks (wall clock)", ("", "us per simulation", "speed-up"), rows
+    )
