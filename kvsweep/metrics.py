@@ -77,7 +77,7 @@ CELL_VARIABLES = (
         ("prefix_hit_rate", "1", "prompt tokens found cached / prompt tokens looked up"),
     ),
     *_counts(
-        ("injected", "request", "measured requests of the request list"),
+        ("injected", "request", "measured requests of the request list that arrived"),
         ("completed", "request", "requests that sampled all their output"),
         ("queued", "request", "requests still waiting at the end"),
         ("running", "request", "requests still running at the end"),
@@ -86,7 +86,11 @@ CELL_VARIABLES = (
         ("timed_out", "request", "requests given up by their client"),
     ),
     Variable("peak_blocks", ("instance",), "int64", "block", "most blocks in use at any time"),
-    *_reals(("mean_blocks", "block", "blocks in use per instance, mean over the makespan")),
+    *_reals(
+        ("mean_blocks", "block", "blocks in use per instance, mean over the makespan"),
+        ("mean_waiting", "request", "requests per instance from arrival to first step, mean"),
+        ("mean_running", "request", "requests per instance from first step to completion, mean"),
+    ),
     *_counts(
         ("evictions", "block", "cached blocks evicted, warm-up included"),
         ("offloads", "block", "blocks copied to the CPU tier"),
@@ -94,8 +98,52 @@ CELL_VARIABLES = (
     ),
     *_reals(("thrashing_rate", "1", "offloaded blocks reloaded within 1 ms / offloads")),
     *_counts(("steps", "step", "engine steps of all instances, warm-up included")),
+    *_counts(("pruned", "1", "1 if copied from a smaller pool where blocks never ran short")),
     *_reals(("makespan_s", "s", "end of the last step, from time zero")),
 )
+
+
+
+def _by_group(dim: str, word: str) -> tuple[Variable, ...]:
+    counts = (
+        ("injected", "1", "arrived requests"),
+        ("completed", "1", "completed requests"),
+        ("dropped_unservable", "1", "requests that can never fit into the cache"),
+        ("timed_out", "1", "requests given up by their client"),
+        ("preemptions", "1", "preemptions"),
+    )
+    reals = (
+        ("prefix_hit_rate_{}", "1", "prompt tokens found cached / looked up, first admissions"),
+        ("ttft_{}_mean_ms", "ms", "mean time to first token seen by the client"),
+        ("e2e_{}_mean_ms", "ms", "mean time to last token seen by the client"),
+    )
+    return (
+        *(
+            Variable(f"{name}_by_{word}", (dim,), "int64", units, f"{doc} by {word}")
+            for name, units, doc in counts
+        ),
+        *(
+            Variable(name.format(f"by_{word}"), (dim,), "float64", units, f"{doc} by {word}")
+            for name, units, doc in reals
+        ),
+    )
+
+
+GROUP_VARIABLES = (
+    *_by_group("round", "round"),
+    *_by_group("slo_class", "class"),
+    *(
+        Variable(
+            f"{name}_by_class_ms",
+            ("slo_class", "quantile"),
+            "float64",
+            "ms",
+            f"quantile of time to {what} token seen by the client by class",
+        )
+        for name, what in (("ttft", "first"), ("e2e", "last"))
+    ),
+)
+"""Measures by round or class: of sweeps whose requests have rounds or classes."""
 
 _REQUEST = ("request",)
 REQUEST_VARIABLES = (
@@ -121,7 +169,8 @@ REQUEST_VARIABLES = (
 )
 
 VARIABLES: Mapping[str, Variable] = {
-    variable.name: variable for variable in (*CELL_VARIABLES, *REQUEST_VARIABLES)
+    variable.name: variable
+    for variable in (*CELL_VARIABLES, *GROUP_VARIABLES, *REQUEST_VARIABLES)
 }
 """Every variable of a store but ``status`` and ``status_detail``."""
 

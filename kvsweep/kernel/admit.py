@@ -113,7 +113,9 @@ def admit_waiting(inp, ws, out, lane, inst, tally, index):
             room -= lane["watermark"]
         if lane["reserve_full_prompt"] and blocks_for(lane, known) - hits > room:
             inst["stale"] = 0
+            inst["shortages"] += 1
             break
         if blocks_for(lane, tokens) > room:
+            inst["shortages"] += 1
             break
         _admit(inp, ws, out, lane, inst, tally, index, r, hits, tokens)

@@ -52,5 +52,6 @@ def preempt(inp, ws, out, lane, inst, tally, index, position, served):
         ws.due[place] = ws.due[place + 1]
     inst["running"] -= 1
     inst["preempted"] += 1
+    inst["shortages"] += 1
     waiting.wait_first(inp, ws, lane, inst, victim)
     log_event(out, tally, inst, lane, Event.PREEMPT, victim, index, NONE)

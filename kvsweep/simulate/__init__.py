@@ -5,6 +5,7 @@ of the reference simulator (``blis``). Cells are independent: how they are batch
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 from .._jit import source_hash
 from ..config import Scenario
 from ..metrics import CELL_VARIABLES, NO_COUNT, REQUEST_VARIABLES, VARIABLES, Variable, mask_failed
-from ..policies import Status
+from ..policies import RULES, Status
 from .kernel_cells import run_kernel_cells, warm_up
 from .lists import RequestLists
 
@@ -29,6 +30,7 @@ def simulate_batch(
     policies: Sequence[str | None],
     base_dir: Path | None,
     keep_requests: bool = False,
+    prune: bool = True,
 ) -> dict[str, NDArray[Any]]:
     """Simulate every variant with every seed.
 
@@ -46,6 +48,8 @@ def simulate_batch(
         Folder that paths of traces are relative to.
     keep_requests : bool
         Return the per-request variables too.
+    prune : bool
+        Copy cells that are proved equal to one with fewer blocks, and mark them as ``pruned``.
 
     Returns
     -------
@@ -70,26 +74,28 @@ def simulate_batch(
     results = {item.name: _blank(item, shape, sizes) for item in wanted}
     results["status"] = np.full(shape, Status.PENDING, np.int8)
     results["status_detail"] = np.full(shape, "", object)
-    for rules in ("vllm", "blis"):
+    results["pruned"][...] = 0
+    for rules in RULES:
         chosen = [v for v, item in enumerate(variants) if item.engine.rules == rules]
         if chosen:
-            run = _engine(rules)
+            run = _engine(rules, prune)
             found = run([variants[v] for v in chosen], chosen, len(seeds), lists, keep_requests)
             for name, values in found.items():
-                inner = tuple(slice(n) for n in values.shape[2:])  # fewer instances than others
-                results[name][(chosen, slice(None), *inner)] = values
+                # A batch may have fewer instances, or requests, than another of this call.
+                place: tuple[Any, ...] = (chosen, slice(None), *map(slice, values.shape[2:]))
+                results[name][place] = values
     measures = {name: results[name] for name in results if name in VARIABLES}
     mask_failed(measures, results["status"])
     return results
 
 
-def _engine(rules: str) -> Callable[..., dict[str, NDArray[Any]]]:
+def _engine(rules: str, prune: bool) -> Callable[..., dict[str, NDArray[Any]]]:
     """Return what runs the cells of a rule book; the replica is loaded only where it is used."""
     if rules == "blis":
         from .replica_cells import run_replica_cells
 
         return run_replica_cells
-    return run_kernel_cells
+    return partial(run_kernel_cells, prune=prune)
 
 
 def _blank(variable: Variable, shape: tuple[int, int], sizes: dict[str, int]) -> NDArray[Any]:

@@ -62,6 +62,7 @@ def run_kernel_cells(
     n_seeds: int,
     lists: RequestLists,
     keep_requests: bool,
+    prune: bool = True,
 ) -> dict[str, NDArray[Any]]:
     """Simulate every variant with every seed on the kernel.
 
@@ -77,12 +78,18 @@ def run_kernel_cells(
         Where their requests are.
     keep_requests : bool
         Return the per-request variables too.
+    prune : bool
+        Copy cells that are proved equal to one with fewer blocks.
 
     Returns
     -------
     dict of str to array (len(variants), n_seeds, ...)
         As `simulate_batch`.
     """
+    # Small pools first: a larger one may repeat the run of a smaller one.
+    order = np.argsort([scenario.cache.gpu_blocks for scenario in variants], kind="stable")
+    variants = [variants[v] for v in order]
+    positions = [positions[v] for v in order]
     keys = [
         lists.key(position, seed, scenario.cache.block_size)
         for seed in range(n_seeds)
@@ -90,15 +97,17 @@ def run_kernel_cells(
     ]
     numbers = {key: number for number, key in enumerate(dict.fromkeys(keys))}
     which = np.array([numbers[key] for key in keys]).reshape(n_seeds, len(variants))
-    inputs = build_inputs(variants, [lists.prepared(key) for key in numbers], which)
+    prepared = [lists.prepared(key) for key in numbers]
+    inputs = build_inputs(variants, prepared, which, prune=prune)
     outputs = allocate_outputs(inputs, keep_requests=keep_requests)
     run_lanes(inputs, outputs)
     flat = _measure(inputs, outputs)
     if keep_requests:
         owners = [lists.requests(p, s) for s in range(n_seeds) for p in positions]
         flat |= _request_columns(inputs, outputs, owners)
+    back = np.argsort(order)
     return {
-        name: np.swapaxes(values.reshape(which.shape + values.shape[1:]), 0, 1)
+        name: np.swapaxes(values.reshape(which.shape + values.shape[1:]), 0, 1)[back]
         for name, values in flat.items()
     }
 
@@ -175,6 +184,7 @@ def _tallied(inputs: Inputs, outputs: Outputs) -> dict[str, NDArray[Any]]:
         "reloads": none,
         "thrashing_rate": np.full(len(lanes), np.nan),
         "steps": tallies["steps"].copy(),
+        "pruned": tallies["pruned"].copy(),
         "makespan_s": tallies["makespan"] / 1e6,
     }
 

@@ -114,8 +114,29 @@ def step_limit(prepared: Prepared) -> int:
     return 2 * (tokens + int(prepared.records["output"].sum(dtype=np.int64))) + 1000
 
 
+def _smaller_pools(scenarios: Sequence[Scenario]) -> NDArray[np.int64]:
+    """Return for each scenario the nearest earlier one that only has fewer blocks, or -1.
+
+    A watermark is a share of the blocks, so with one, runs are not compared.
+    """
+    like = np.full(len(scenarios), NONE)
+    latest: dict[str, int] = {}
+    for number, scenario in enumerate(scenarios):
+        family = scenario.model_dump_json(exclude={"cache": {"gpu_blocks"}})
+        before = latest.get(family)
+        if before is not None and scenario.engine.watermark == 0:
+            fewer = scenarios[before].cache.gpu_blocks < scenario.cache.gpu_blocks
+            like[number] = before if fewer else NONE
+        latest[family] = number
+    return like
+
+
 def build_inputs(
-    scenarios: Sequence[Scenario], lists: Sequence[Prepared], which: NDArray[np.int64]
+    scenarios: Sequence[Scenario],
+    lists: Sequence[Prepared],
+    which: NDArray[np.int64],
+    *,
+    prune: bool = True,
 ) -> Inputs:
     """Lay out a batch of lanes: every scenario with every one of its request lists.
 
@@ -128,6 +149,9 @@ def build_inputs(
     which : int64 (n_seeds, n_variants)
         Request list of each lane; lane ``s * n_variants + v`` runs variant ``v``, so that lanes
         of one request list are neighbours and find it in the processor's cache.
+    prune : bool
+        Let lanes repeat the run of an earlier scenario that differs only in having fewer blocks,
+        if that run shows that more make no difference.
     """
     sizes = np.array([len(item.records) for item in lists])
     key_sizes = np.array([len(item.keys) for item in lists])
@@ -135,8 +159,13 @@ def build_inputs(
     key_lo = np.concatenate([[0], np.cumsum(key_sizes)])
     requests = np.concatenate([item.records for item in lists])
     requests["key_lo"] += np.repeat(key_lo[:-1], sizes)
-    lanes = np.tile(np.array([lane_record(item) for item in scenarios], LANE), len(which))
+    records = np.array([lane_record(item) for item in scenarios], LANE)
+    lanes = np.tile(records, len(which))
     chosen = which.ravel()
+    like = _smaller_pools(scenarios) if prune else np.full(len(scenarios), NONE)
+    starts = np.repeat(np.arange(len(which)) * len(scenarios), len(scenarios))
+    like = np.tile(like, len(which))
+    lanes["like"] = np.where(like == NONE, NONE, like + starts)
     lanes["request_lo"] = request_lo[chosen]
     lanes["requests"] = sizes[chosen]
     lanes["n_keys"] = np.array([item.n_keys for item in lists])[chosen]

@@ -1,0 +1,62 @@
+"""Cells copied from a smaller pool are equal to cells that were run."""
+
+import numpy as np
+import pytest
+
+from kvsweep.config import parse_scenario
+from kvsweep.config.workload import Workload
+from kvsweep.simulate import simulate_batch
+
+BLOCKS = (150, 200, 300, 500, 1000, 1001)
+SEEDS = range(6)
+SHARED = [
+    {"id": "a", "prefix_group": "g", "prefix_len": 100},
+    {"id": "b", "prefix_group": "g", "prefix_len": 100},
+]
+
+
+def variants(engine=(), **workload):
+    requests = Workload(requests=20, rate=200.0, **workload)
+    base = {"latency": {"beta": [7000, 17.7, 2.8]}, "engine": dict(engine)}
+    return [
+        parse_scenario(base | {"cache": {"gpu_blocks": n}}, "test").model_copy(
+            update={"workload": requests}
+        )
+        for n in BLOCKS
+    ]
+
+
+def run(cells, prune):
+    return simulate_batch(
+        cells,
+        SEEDS,
+        entropy=5,
+        policies=[None] * len(cells),
+        base_dir=None,
+        keep_requests=True,
+        prune=prune,
+    )
+
+
+@pytest.mark.parametrize("clients", [[], SHARED])
+@pytest.mark.parametrize("scheduler", ["fcfs", "priority", "sjf"])
+def test_copies_equal_runs(clients, scheduler):
+    cells = variants({"scheduler": scheduler}, clients=clients)
+    pruned, complete = run(cells, True), run(cells, False)
+    assert not complete["pruned"].any()
+    assert pruned["pruned"][-1].all()  # 1001 blocks repeat 1000
+    assert not pruned["pruned"][0].any()
+    for name in pruned:
+        if name != "pruned":
+            np.testing.assert_array_equal(pruned[name], complete[name], err_msg=name)
+
+
+def test_order_of_variants_does_not_matter():
+    cells = variants()
+    forward, backward = run(cells, True), run(cells[::-1], True)
+    for name in forward:
+        np.testing.assert_array_equal(forward[name], backward[name][::-1], err_msg=name)
+
+
+def test_nothing_is_copied_with_a_watermark():
+    assert not run(variants({"watermark": 0.1}), True)["pruned"].any()
