@@ -17,7 +17,8 @@ from .lanes import allocate_outputs, allocate_workspace, build_inputs
 from .lists import RequestLists
 
 ITL_ENTRIES = 1 << 12
-"""First guess of the steps with prefill per lane; a lane that has more is run again with more."""
+"""Least room for steps with prefill, of which a request has about one; a lane that has more than
+fit is run again with more."""
 
 STATUS_OF_LANE = {
     Lane.OK: Status.OK,
@@ -43,8 +44,9 @@ def warm_up() -> None:
 
 def run_lanes(inputs: Inputs, outputs: Outputs) -> None:
     """Run all lanes; those whose inter-token latencies did not fit run again with more room."""
-    run_batch(inputs, allocate_workspace(inputs, ITL_ENTRIES), outputs, 0, len(inputs.lanes))
-    entries = 8 * ITL_ENTRIES
+    entries = max(ITL_ENTRIES, 2 * int(inputs.lanes["requests"].max()))
+    run_batch(inputs, allocate_workspace(inputs, entries), outputs, 0, len(inputs.lanes))
+    entries *= 8
     while entries <= MAX_ITL_ENTRIES:
         again = np.flatnonzero(outputs.tallies["status"] == Lane.WORKSPACE_FULL)
         if not again.size:
