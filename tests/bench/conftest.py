@@ -10,22 +10,19 @@ from pathlib import Path
 import pytest
 from tables import Tables
 
-HERE = Path(__file__).parent
+HERE = Path(__file__).resolve().parent
 MODE = os.environ.get("KVSWEEP_BENCH", "")
 
 
 def pytest_ignore_collect(collection_path, config):
     """Collect these files only if they are asked for."""
-    asked = any(
-        HERE in (p := Path(arg.split("::")[0]).resolve()).parents or p == HERE
-        for arg in config.args
-    )
-    return None if asked or MODE else True
+    asked = (Path(argument.split("::")[0]).resolve() for argument in config.args)
+    return None if MODE or any(path.is_relative_to(HERE) for path in asked) else True
 
 
 def pytest_collection_modifyitems(items):
     for item in items:
-        if HERE in item.path.parents:
+        if item.path.resolve().is_relative_to(HERE):
             item.add_marker(pytest.mark.bench)
 
 
