@@ -100,6 +100,7 @@ LANE_FIELDS = (
     Field("shares", _u8, "1", "1 if any decode block's key belongs to several requests"),
     Field("closed_loop", _u8, "1", "1 if any request awaits another's completion"),
     Field("impatient", _u8, "1", "1 if any request has a patience"),
+    Field("plain", _u8, "1", "1 to visit every request in every step: the yardstick of benchmarks"),
     Field("log", _u8, "1", "1 if steps and events are logged"),
 )
 

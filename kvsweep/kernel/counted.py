@@ -88,7 +88,8 @@ def is_countable(ws, lane, inst):
     if one_prefill:
         need += blocks_for(lane, lane["max_tokens"]) + 1
     ample = lane["scheduler"] != Scheduler.PRIORITY or need <= inst["free"]
-    return inst["gaps"] == 0 and (inst["prefilling"] == 0 or one_prefill) and ample
+    alike = inst["gaps"] == 0 and (inst["prefilling"] == 0 or one_prefill)
+    return alike and ample and not lane["plain"]
 
 
 @leaf

@@ -111,7 +111,8 @@ def _only_decodes(inp, ws, lane, inst):
         tries = inst["stale"] != 0
         if lane["impatient"]:
             tries = tries or inst["clock"] > deadline(inp, ws, lane, inst)
-    return inst["running"] > 0 and inst["prefilling"] == 0 and inst["gaps"] == 0 and not tries
+    alike = inst["running"] > 0 and inst["prefilling"] == 0 and inst["gaps"] == 0
+    return alike and not tries and not lane["plain"]
 
 
 @leaf
