@@ -1,1 +1,27 @@
-"""The engine kernel: vLLM V1 scheduling over a paged KV cache, compiled by numba."""
+"""The engine kernel: vLLM V1 scheduling over a paged KV cache, compiled by numba.
+
+The rules are those of vLLM 0.33.0's synchronous scheduler. Where to find what decides:
+
+==================  ================================================================
+`engine`            a batch, a lane; arrivals, admission control, routing in order of time
+`routing`           which instance gets a request
+`arrivals`          arrivals that completions make (closed loop)
+`instance`          one instance's clock: queue entries, steps, runs of alike steps
+`waiting`           the inbox; the waiting list of fcfs, priority and sjf
+`admit`             which waiting requests are admitted; patience
+`counted`           scheduling of the running requests by counts
+`walk`              the same, literally request by request, where counts do not do
+`running`           blocks needed, chunks of prefills, the calendar of decodes
+`preempt`           what a preempted request loses and keeps
+`blocks`            the pool: take, publish, look up, touch, release, evict
+`outputs`           sampled tokens, finished requests
+`latency`           how long a step takes, and the way into the waiting list
+`tally`             counters, logs, exact inter-token latencies
+`setup`             begin a lane, collect its results, copy a known one
+==================  ================================================================
+
+Arguments have the same names everywhere: ``inp``, ``ws``, ``out`` (records.Inputs, Workspace,
+Outputs), ``lane`` (LANE), ``inst`` (INSTANCE), ``tally`` (TALLY), ``index`` (of the instance),
+``r`` (a request's position in its list), ``request`` (REQUEST) and ``progress`` (PROGRESS) of it.
+Nothing is allocated and nothing raised; a lane that cannot go on sets ``tally["status"]``.
+"""
