@@ -16,6 +16,7 @@ from kvsweep.cli.base import Group, fail
 from kvsweep.cli.grid import grid
 from kvsweep.cli.plot import plot
 from kvsweep.cli.replay import replay
+from kvsweep.cli.replicate import replicate
 from kvsweep.cli.results import cliff, pareto, show
 from kvsweep.errors import InputError
 
@@ -32,7 +33,7 @@ def commands() -> None:
     """
 
 
-for command in (grid, show, cliff, pareto, plot, replay):
+for command in (grid, show, cliff, pareto, plot, replay, replicate):
     commands.add_command(command)
 
 

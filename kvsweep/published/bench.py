@@ -29,36 +29,36 @@ class Bench:
         self._workers = workers
         self._progress = progress
         self._runs: dict[tuple[Case, Column], Run] = {}
+        self._done = self._planned = 0
 
     def load(self, cases: Iterable[Case], columns: Sequence[Column]) -> None:
         """Make every run of `cases` under `columns` that has not been made."""
         wanted = [pair for pair in product(cases, columns) if pair not in self._runs]
-        local = [pair for pair in wanted if self._workers == 1 or pair[1].rules == "vllm"]
-        remote = [pair for pair in wanted if pair not in set(local)]
-        done = 0
-        if remote:
-            done = self._spread(remote, len(wanted))
-        for pair in local:
-            self._runs[pair] = simulate(*pair)
-            done += 1
-            self._report(done, len(wanted))
+        wanted = list(dict.fromkeys(wanted))
+        self._planned += len(wanted)
+        if self._workers > 1:
+            self._spread([pair for pair in wanted if pair[1].rules == "blis"])
+        for pair in wanted:
+            if pair not in self._runs:
+                self._keep(pair, simulate(*pair))
 
     def run(self, case: Case, column: Column) -> Run:
         """Return the run of a case under a column, making it if need be."""
         if (case, column) not in self._runs:
-            self._runs[case, column] = simulate(case, column)
+            self.load([case], [column])
         return self._runs[case, column]
 
-    def _spread(self, pairs: Sequence[tuple[Case, Column]], total: int) -> int:
-        """Make runs in worker processes; return how many."""
+    def _spread(self, pairs: Sequence[tuple[Case, Column]]) -> None:
+        """Make runs in worker processes."""
         # A forked process would inherit the locks of the threads of compiled code.
         with ProcessPoolExecutor(self._workers, mp_context=get_context("spawn")) as pool:
             futures = {pool.submit(simulate, *pair): pair for pair in pairs}
-            for done, future in enumerate(as_completed(futures), 1):
-                self._runs[futures[future]] = future.result()
-                self._report(done, total)
-        return len(pairs)
+            for future in as_completed(futures):
+                self._keep(futures[future], future.result())
 
-    def _report(self, done: int, total: int) -> None:
+    def _keep(self, pair: tuple[Case, Column], run: Run) -> None:
+        """Keep a run that has been made, and report it."""
+        self._runs[pair] = run
+        self._done += 1
         if self._progress:
-            self._progress(done, total)
+            self._progress(self._done, self._planned)

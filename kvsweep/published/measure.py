@@ -96,11 +96,11 @@ def able(bench: Bench, cases: Sequence[Case], columns: Sequence[Column]) -> list
 
 
 def explanation(shipped: Cell, repaired: float, tried: Mapping[str, Cell]) -> str:
-    """Say which repair, on its own, closes most of the gap between two cells.
+    """Say which repairs, each on its own, close most of the gap between two cells.
 
-    The repair that closes at least half of the gap and more than any other is named with its share;
-    if none does, the combinations (names with ``+``) are asked the same. Where the shipped rules
-    give no number, the repairs that give one are named.
+    Those that close at least half of it are named with their shares, the largest first; if there
+    are none, the same is asked of combinations (names with ``+``). Where the shipped rules give no
+    number, the repairs that give one are named.
     """
     if isinstance(shipped, str):
         ends = [name for name, cell in tried.items() if not isinstance(cell, str)]
@@ -111,8 +111,8 @@ def explanation(shipped: Cell, repaired: float, tried: Mapping[str, Cell]) -> st
         if not isinstance(cell, str)
     }
     for together in (False, True):
-        group = {name: share for name, share in shares.items() if ("+" in name) is together}
-        best = max(group, key=lambda name: group[name], default=None)
-        if best is not None and group[best] >= EXPLAINS:
-            return f"{best} ({100 * group[best]:.0f} %)"
+        group = [n for n in shares if ("+" in n) is together and shares[n] >= EXPLAINS]
+        if group:
+            group.sort(key=lambda name: -shares[name])
+            return ", ".join(f"{name} ({100 * shares[name]:.0f} %)" for name in group)
     return "no single defect"

@@ -185,10 +185,16 @@ class Report:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON: missing numbers are words, verdicts are names."""
-        plain = asdict(self)
+        plain: dict[str, Any] = asdict(self, dict_factory=_plain_fields)
         for claim, record in zip(self.claims, plain["claims"], strict=True):
             record["verdict"] = str(claim.verdict)
         return plain
+
+
+def _plain_fields(fields: list[tuple[str, Any]]) -> Any:
+    """Return a record as a dict; a printed number as its text."""
+    record = dict(fields)
+    return record["text"] if list(record) == ["text"] else record
 
 
 def shown(cell: Cell, decimals: int) -> str:

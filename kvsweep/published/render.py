@@ -27,11 +27,11 @@ def markdown(report: Report) -> str:
     """Return the report as Markdown, from a heading of level 2 on."""
     parts = [f"## {report.title}", *report.story]
     for table in report.tables:
-        parts += [f"### {table.title}", _source(table), _pipes(*_grid(table)), *table.notes]
+        parts += [f"### {table.title}", _source(table), pipes(*_grid(table)), *table.notes]
     parts.append("### Verdicts")
     header = ["claim", "tested statement", "holds", "verdict"]
     rows = [[c.text, c.rule, _holds(c), f"**{c.verdict}**"] for c in report.claims]
-    parts.append(_pipes(header, rows))
+    parts.append(pipes(header, rows))
     parts += [f"- *{c.text}* {c.why}" for c in report.claims if c.why]
     return "\n\n".join(parts)
 
@@ -69,7 +69,7 @@ def _indented(line: str) -> str:
     return fill(line, WIDTH, initial_indent="  ", subsequent_indent="  ")
 
 
-def _pipes(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def pipes(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Return a Markdown table: the first column and words to the left, numbers to the right."""
     numeric = [
         i > 0 and all(not row[i] or row[i][0] in "0123456789-+" for row in rows)
