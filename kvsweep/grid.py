@@ -11,15 +11,16 @@ import math
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kvsweep.config.axes import POLICY, SEED, Axis
 from kvsweep.errors import did_you_mean
-from kvsweep.metrics import QUANTILES, VARIABLES
+from kvsweep.metrics import QUANTILES, VARIABLES, Variable
 from kvsweep.workload.generate import requests_for
+from kvsweep.workload.requests import ordered_classes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -71,8 +72,8 @@ class Plan:
     chunks : tuple of int
         Cells of one chunk along each dimension. They follow from the sweep alone, never from
         workers or measured speed: equal sweeps give equal stores.
-    extra_sizes : dict of str to int
-        Lengths of the dimensions that variables have beyond the grid's own.
+    extra : dict of str to tuple
+        Coordinates of the dimensions that variables have beyond the grid's own.
     seconds : float
         Estimated processor seconds of the whole sweep, from nominal costs.
     """
@@ -82,7 +83,7 @@ class Plan:
     policies: tuple[str | None, ...]
     seeds: tuple[int, ...]
     chunks: tuple[int, ...]
-    extra_sizes: dict[str, int]
+    extra: dict[str, tuple[Any, ...]]
     seconds: float
 
     @property
@@ -99,6 +100,16 @@ class Plan:
     def cells(self) -> int:
         """Number of cells, which is the number of simulations."""
         return math.prod(self.shape)
+
+    @property
+    def variables(self) -> tuple[Variable, ...]:
+        """The variables of a cell: those whose dimensions the sweep has."""
+        return tuple(v for v in VARIABLES.values() if set(v.dims) <= set(self.extra))
+
+    @property
+    def bytes(self) -> int:
+        """Size of all cells in memory, names of cells and requests left out."""
+        return self.cells * _bytes_per_cell(self.extra)
 
     @cached_property
     def tasks(self) -> tuple[Task, ...]:
@@ -167,19 +178,21 @@ def plan(sweep: Sweep, *, keep_requests: bool = False) -> Plan:
     points = [dict(zip([a.name for a in others], c, strict=True)) for c in combinations]
     variants = tuple(sweep.scenario(point) for point in points)
     policies = tuple(point.get(POLICY) for point in points)
-    lengths = _request_counts(sweep, variants, policies, seeds)
-    sizes = {"quantile": len(QUANTILES), "instance": max(v.cluster.instances for v in variants)}
-    if keep_requests:
-        sizes["request"] = max(lengths)
-    seconds = tuple(map(_nominal_seconds, variants, lengths))
-    chunks = _chunk_shape(axes, sum(seconds) / len(seconds), bytes_per_cell(sizes))
-    return Plan(axes, variants, policies, seeds, chunks, sizes, len(seeds) * sum(seconds))
-
-
-def bytes_per_cell(sizes: Mapping[str, int]) -> int:
-    """Return the size of one cell in memory, if further dimensions have the lengths `sizes`."""
-    chosen = (v for v in VARIABLES.values() if set(v.dims) <= set(sizes))
-    return sum(8 * math.prod(sizes[d] for d in v.dims) for v in chosen)
+    lists = _survey(sweep, variants, policies, seeds)
+    extra = {
+        "quantile": QUANTILES,
+        "instance": tuple(range(max(v.cluster.instances for v in variants))),
+        "round": tuple(range(max(found.rounds for found in lists))),
+        "slo_class": ordered_classes(name for found in lists for name in found.slo_classes),
+        "request": tuple(range(max(found.requests for found in lists) if keep_requests else 0)),
+    }
+    extra = {name: values for name, values in extra.items() if values}
+    seconds = [
+        found.requests * SECONDS_PER_REQUEST[variant.engine.rules]
+        for variant, found in zip(variants, lists, strict=True)
+    ]
+    chunks = _chunk_shape(axes, sum(seconds) / len(seconds), _bytes_per_cell(extra))
+    return Plan(axes, variants, policies, seeds, chunks, extra, len(seeds) * sum(seconds))
 
 
 def quantile_names(variable: str) -> list[str]:
@@ -204,33 +217,53 @@ def _check_analysis(sweep: Sweep) -> None:
             raise sweep.source.error(key, f"unknown measure {metric!r}{hint}")
 
 
-def _request_counts(
+class _Lists(NamedTuple):
+    """What a sweep needs to know of the request lists of a variant."""
+
+    requests: int
+    rounds: int
+    slo_classes: tuple[str, ...]
+
+
+def _survey(
     sweep: Sweep,
     variants: Sequence[Scenario],
     policies: Sequence[str | None],
     seeds: Sequence[int],
-) -> list[int]:
-    """Return the length of the longest request list of each variant.
+) -> list[_Lists]:
+    """Look at the request lists of each variant.
 
     Every trace is read for that, and so checked; of drawn requests those of the first seed.
     """
-    known: dict[tuple[Workload, str | None], int] = {}
-    counts = []
+    known: dict[tuple[Workload, str | None], _Lists] = {}
+    surveys = []
     for variant, policy in zip(variants, policies, strict=True):
         workload = variant.workload
         assert workload is not None  # `Sweep.scenario` sees to it
         if (workload, policy) not in known:
             needed = seeds if "{seed}" in (workload.trace or "") else seeds[:1]
-            known[workload, policy] = max(
-                len(requests_for(workload, seed, sweep.entropy, policy, sweep.base_dir))
+            lists = [
+                requests_for(workload, seed, sweep.entropy, policy, sweep.base_dir)
                 for seed in needed
+            ]
+            known[workload, policy] = _Lists(
+                requests=max(map(len, lists)),
+                rounds=max(_drawn_rounds(workload), *(int(r.round.max()) + 1 for r in lists)),
+                slo_classes=tuple(name for requests in lists for name in requests.slo_names),
             )
-        counts.append(known[workload, policy])
-    return counts
+        surveys.append(known[workload, policy])
+    return surveys
 
 
-def _nominal_seconds(variant: Scenario, requests: int) -> float:
-    return requests * SECONDS_PER_REQUEST[variant.engine.rules]
+def _drawn_rounds(workload: Workload) -> int:
+    """Return the most rounds that a session can have, 0 for requests that are not drawn."""
+    kinds = [workload.sessions, *(client.sessions for client in workload.clients)]
+    return max((sessions.rounds for sessions in kinds if sessions), default=0)
+
+
+def _bytes_per_cell(extra: Mapping[str, Sequence[Any]]) -> int:
+    chosen = (v for v in VARIABLES.values() if set(v.dims) <= set(extra))
+    return sum(8 * math.prod(len(extra[d]) for d in v.dims) for v in chosen)
 
 
 def _pieces(length: int, step: int) -> list[slice]:

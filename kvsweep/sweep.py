@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -46,6 +47,7 @@ def run(
     scheduler: str | None = None,
     overwrite: bool = False,
     keep_requests: bool = False,
+    prune: bool = True,
     progress: Progress | None = None,
 ) -> xr.Dataset:
     """Simulate every cell of a sweep that its store does not hold yet, and open the store.
@@ -66,6 +68,8 @@ def run(
         Discard an existing store instead of continuing it.
     keep_requests : bool
         Store the columns of every request too.
+    prune : bool
+        Copy cells that are proved equal to one with fewer blocks instead of running them.
     progress : callable (done, total), optional
         Called with numbers of cells.
 
@@ -84,8 +88,10 @@ def run(
     path = Path(out) if out is not None else default_path(sweep)
     cells = plan(sweep, keep_requests=keep_requests)
     with _connect(workers, processes, scheduler) as client:
-        target = prepare(path, sweep, cells, overwrite=overwrite, keep_requests=keep_requests)
-        _fill(client, target, sweep, keep_requests, progress or _silent)
+        target = prepare(
+            path, sweep, cells, overwrite=overwrite, keep_requests=keep_requests, prune=prune
+        )
+        _fill(client, target, _Job(sweep, cells, keep_requests, prune), progress or _silent)
     return open_results(path)
 
 
@@ -98,9 +104,34 @@ class _WarmUp(WorkerPlugin):  # type: ignore[misc]
         simulate.warm_up()
 
 
-def _fill(
-    client: Client, store: Store, sweep: Sweep, keep_requests: bool, progress: Progress
-) -> None:
+@dataclass(frozen=True)
+class _Job:
+    """How the tasks of a sweep are simulated."""
+
+    sweep: Sweep
+    cells: Plan
+    keep_requests: bool
+    prune: bool
+
+    def submit(self, client: Client, task: Task) -> Future:
+        """Send a task to the workers; the future holds arrays by variable."""
+        chosen = self.cells.variant_indices(task)
+        return client.submit(
+            simulate.simulate_batch,
+            [self.cells.variants[i] for i in chosen],
+            self.cells.seeds_of(task),
+            entropy=self.sweep.entropy,
+            policies=[self.cells.policies[i] for i in chosen],
+            base_dir=self.sweep.base_dir.resolve(),
+            keep_requests=self.keep_requests,
+            slo_classes=self.cells.extra.get("slo_class", ()),
+            prune=self.prune,
+            pure=False,
+            retries=RETRIES,
+        )
+
+
+def _fill(client: Client, store: Store, job: _Job, progress: Progress) -> None:
     """Simulate the pending tasks of `store` and write them as they come, whatever their order."""
     cells = store.plan
     todo = store.pending()
@@ -108,7 +139,7 @@ def _fill(
     progress(done, cells.cells)
     if todo:
         client.register_plugin(_WarmUp())
-    for task, future in _in_flight(client, todo, sweep, cells, keep_requests):
+    for task, future in _in_flight(client, todo, job):
         error = future.exception()
         if isinstance(error, InputError):
             raise error
@@ -120,9 +151,7 @@ def _fill(
         progress(done, cells.cells)
 
 
-def _in_flight(
-    client: Client, todo: list[Task], sweep: Sweep, cells: Plan, keep_requests: bool
-) -> Iterator[tuple[Task, Future]]:
+def _in_flight(client: Client, todo: list[Task], job: _Job) -> Iterator[tuple[Task, Future]]:
     """Yield tasks as they finish, with few enough submitted at a time to bound the memory."""
     waiting = iter(todo)
     tasks: dict[str, Task] = {}
@@ -130,7 +159,7 @@ def _in_flight(
 
     def submit(number: int) -> None:
         for task in islice(waiting, number):
-            future = _submit(client, task, sweep, cells, keep_requests)
+            future = job.submit(client, task)
             tasks[future.key] = task
             running.add(future)
 
@@ -138,21 +167,6 @@ def _in_flight(
     for future in running:
         yield tasks.pop(future.key), future
         submit(1)
-
-
-def _submit(client: Client, task: Task, sweep: Sweep, cells: Plan, keep_requests: bool) -> Future:
-    chosen = cells.variant_indices(task)
-    return client.submit(
-        simulate.simulate_batch,
-        [cells.variants[i] for i in chosen],
-        cells.seeds_of(task),
-        entropy=sweep.entropy,
-        policies=[cells.policies[i] for i in chosen],
-        base_dir=sweep.base_dir,
-        keep_requests=keep_requests,
-        pure=False,
-        retries=RETRIES,
-    )
 
 
 @contextmanager

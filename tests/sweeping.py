@@ -51,15 +51,30 @@ def make_sweep(folder: Path, text: str = BASE + GRID, **options):
     return load_sweep(write_sweep(folder, text), **options)
 
 
-def fake_batch(variants, seeds, *, entropy, policies, base_dir, keep_requests=False):
+def fake_batch(
+    variants,
+    seeds,
+    *,
+    entropy,
+    policies,
+    base_dir,
+    keep_requests=False,
+    slo_classes=(),
+    prune=True,
+):
     """Numbers that depend on scenario and seed alone, as `kvsweep.simulate.simulate_batch` has."""
-    sizes = {"quantile": 4, "instance": max(v.cluster.instances for v in variants), "request": 20}
+    sizes = {
+        "quantile": 4,
+        "instance": max(v.cluster.instances for v in variants),
+        "slo_class": len(slo_classes),
+        "request": max(v.workload.requests for v in variants) if keep_requests else 0,
+    }
     shape = (len(variants), len(seeds))
     keys = {at: f"{variants[at[0]].model_dump_json()} {seeds[at[1]]}" for at in np.ndindex(shape)}
     results = {
         name: np.empty(shape + tuple(sizes[d] for d in variable.dims), _dtype(variable))
         for name, variable in VARIABLES.items()
-        if keep_requests or "request" not in variable.dims
+        if all(sizes.get(d) for d in variable.dims)
     }
     for name, array in results.items():
         for at, key in keys.items():
@@ -68,6 +83,7 @@ def fake_batch(variants, seeds, *, entropy, policies, base_dir, keep_requests=Fa
     for v, s in np.ndindex(shape):
         rate = preemption_rate(variants[v].cache.gpu_blocks, seeds[s])
         results["preemption_rate"][v, s] = rate
+    results["pruned"][...] = prune
     results["status"] = np.full(shape, Status.OK, np.int8)
     results["status_detail"] = np.full(shape, "", object)
     return results

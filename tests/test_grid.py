@@ -112,13 +112,28 @@ def test_large_sweeps_have_enough_tasks_for_many_workers(tmp_path):
 
 def test_the_largest_cluster_sets_the_length_of_instance(tmp_path):
     text = BASE + '[grid]\n"cluster.instances" = [1, 5, 3]\n'
-    assert grid.plan(make_sweep(tmp_path, text)).extra_sizes == {"quantile": 4, "instance": 5}
+    extra = grid.plan(make_sweep(tmp_path, text)).extra
+    assert extra == {"quantile": (0.5, 0.9, 0.95, 0.99), "instance": (0, 1, 2, 3, 4)}
 
 
 def test_the_longest_list_sets_the_length_of_request(tmp_path):
     text = BASE + '[grid]\n"workload.requests" = [10, 30, 20]\n'
     cells = grid.plan(make_sweep(tmp_path, text), keep_requests=True)
-    assert cells.extra_sizes["request"] == 30
+    assert cells.extra["request"] == tuple(range(30))
+
+
+def test_sessions_and_classes_bring_dimensions_of_their_own(tmp_path):
+    text = BASE.replace(
+        "requests = 20", "requests = 20\nsessions = { rounds = 3, think_time_s = 1 }"
+    )
+    for name, slo_class in (("a", "batch"), ("b", "critical"), ("c", "gold")):
+        text += f'[[workload.clients]]\nid = "{name}"\nslo_class = "{slo_class}"\n'
+    cells = grid.plan(make_sweep(tmp_path, text + GRID))
+    assert cells.extra["round"] == (0, 1, 2)
+    assert cells.extra["slo_class"] == ("critical", "batch", "gold")
+    names = [variable.name for variable in cells.variables]
+    assert {"ttft_by_class_ms", "injected_by_round"} <= set(names)
+    assert "request_ttft_us" not in names
 
 
 def test_every_trace_is_read_before_anything_is_simulated(tmp_path):

@@ -25,6 +25,7 @@ def results_of(cells, task, sweep, **options):
         entropy=sweep.entropy,
         policies=policies,
         base_dir=None,
+        slo_classes=cells.extra.get("slo_class", ()),
         **options,
     )
 
@@ -86,7 +87,7 @@ def test_quantiles_are_there_under_their_own_names(sweep, path):
 def test_variables_come_in_the_order_of_the_registry(sweep, path):
     fill(path, sweep)
     names = [name for name in kvsweep.open_results(path) if name in VARIABLES]
-    assert names == [name for name, v in VARIABLES.items() if "request" not in v.dims]
+    assert names == [v.name for v in grid.plan(sweep).variables]
 
 
 def test_cells_not_simulated_say_so(sweep, path):
@@ -180,6 +181,18 @@ def test_small_clusters_are_padded_to_the_largest(tmp_path, path):
     assert (peak.sel(instances=3) >= 0).all()
 
 
+def test_classes_are_found_by_name(tmp_path, path):
+    clients = "".join(
+        f'[[workload.clients]]\nid = "{name}"\nslo_class = "{name}"\n'
+        for name in ("batch", "critical")
+    )
+    fill(path, make_sweep(tmp_path, BASE + clients + GRID))
+    ds = kvsweep.open_results(path)
+    assert ds["slo_class"].values.tolist() == ["critical", "batch"]
+    found = ds["ttft_by_class_p99_ms"].sel(slo_class="batch", policy="round-robin")
+    assert found.notnull().all()
+
+
 def test_a_store_of_one_cell(tmp_path, path):
     sweep = make_sweep(tmp_path, BASE + "[grid]\nseed = [7]\n")
     fill(path, sweep, chunks=(1,))
@@ -228,6 +241,12 @@ def test_a_store_with_other_columns_is_refused(sweep, path):
     fill(path, sweep, keep_requests=True, upto=1)
     with pytest.raises(InputError, match="made with --requests"):
         fill(path, sweep)
+
+
+def test_a_store_made_with_pruning_is_not_continued_without(sweep, path):
+    fill(path, sweep, upto=1)
+    with pytest.raises(InputError, match="made with pruning"):
+        store.prepare(path, sweep, grid.plan(sweep), prune=False)
 
 
 def test_a_store_with_other_chunks_is_refused(sweep, path):

@@ -43,6 +43,7 @@ NAMED = 10
 @click.option("--processes", is_flag=True, help="Use local processes instead of threads.")
 @click.option("--scheduler", metavar="ADDRESS", help="Use a running Dask scheduler.")
 @click.option("--requests", is_flag=True, help="Store the times of every request too.")
+@click.option("--no-prune", is_flag=True, help="Run cells too that are proved equal to another.")
 @json_option
 def grid(
     file: Path,
@@ -51,6 +52,7 @@ def grid(
     seeds: int | None,
     dry_run: bool,
     requests: bool,
+    no_prune: bool,
     as_json: bool,
     **options: Any,
 ) -> int:
@@ -64,7 +66,7 @@ def grid(
 
     sweep = load_sweep(file, settings, seeds=seeds)
     path = out or default_path(sweep)
-    options["keep_requests"] = requests
+    options |= {"keep_requests": requests, "prune": not no_prune}
     if dry_run:
         _print_size(_size(sweep, path, options), as_json)
         return 0
@@ -82,14 +84,14 @@ def grid(
 
 def _size(sweep: Sweep, path: Path, options: dict[str, Any]) -> dict[str, Any]:
     """Return what a run would take: cells, simulations still to do, bytes, seconds."""
-    from kvsweep.grid import bytes_per_cell, plan
+    from kvsweep.grid import plan
     from kvsweep.store import pending
 
-    keep = options["keep_requests"]
-    cells = plan(sweep, keep_requests=keep)
+    stored = {key: options[key] for key in ("keep_requests", "prune")}
+    cells = plan(sweep, keep_requests=options["keep_requests"])
     todo = cells.tasks
     if path.exists() and not options["overwrite"]:
-        todo = tuple(pending(path, sweep, cells, keep_requests=keep))
+        todo = tuple(pending(path, sweep, cells, **stored))
     simulations = sum(map(cells.size, todo))
     workers = options["workers"] or os.cpu_count() or 1
     return {
@@ -98,7 +100,7 @@ def _size(sweep: Sweep, path: Path, options: dict[str, Any]) -> dict[str, Any]:
         "cells": cells.cells,
         "simulations": simulations,
         "tasks": len(todo),
-        "bytes": cells.cells * bytes_per_cell(cells.extra_sizes),
+        "bytes": cells.bytes,
         "workers": workers,
         "seconds": cells.seconds * simulations / cells.cells / min(workers, max(1, len(todo))),
     }

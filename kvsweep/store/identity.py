@@ -19,9 +19,11 @@ LIBRARIES = ("numba", "numpy", "xarray", "zarr")
 # Parts of a sweep that decide what is made of the results, not the results.
 PRESENTATION = ("title", "question", "cliff", "pareto")
 WAYS_OUT = "--overwrite starts again, --out names another store"
+# Attributes set by options of a run, and the options.
+OPTIONS = {"per_request": "--requests", "pruned": "pruning (--no-prune runs every cell)"}
 
 
-def describe(sweep: Sweep, *, keep_requests: bool = False) -> dict[str, Any]:
+def describe(sweep: Sweep, *, keep_requests: bool = False, prune: bool = True) -> dict[str, Any]:
     """Return the attributes of a store of `sweep`: what it is and what made it.
 
     No time, host or number of workers is among them: equal sweeps give equal stores.
@@ -37,6 +39,7 @@ def describe(sweep: Sweep, *, keep_requests: bool = False) -> dict[str, Any]:
         "rules": sweep.rules,
         "seed_entropy": sweep.entropy,
         "per_request": keep_requests,
+        "pruned": prune,
         "kvsweep": __version__,
         "source_hash": source_hash(),
         **{name: version(name) for name in LIBRARIES},
@@ -56,9 +59,10 @@ def check_same(path: Path, wanted: Mapping[str, Any]) -> None:
     difference = _difference(_cells_only(there), _cells_only(wanted))
     if difference:
         raise InputError(f"{path}: made from another sweep: {difference}; {WAYS_OUT}")
-    if there["per_request"] != wanted["per_request"]:
-        how = "with" if there["per_request"] else "without"
-        raise InputError(f"{path}: made {how} --requests; {WAYS_OUT}")
+    for key, option in OPTIONS.items():
+        if there[key] != wanted[key]:
+            how = "with" if there[key] else "without"
+            raise InputError(f"{path}: made {how} {option}; {WAYS_OUT}")
     for key in ("kvsweep", "source_hash", *LIBRARIES):
         if there[key] != wanted[key]:
             what = "other sources of the simulator," if key == "source_hash" else key

@@ -11,7 +11,7 @@ import numpy as np
 import zarr
 
 from kvsweep.errors import InputError
-from kvsweep.metrics import QUANTILES, VARIABLES, Variable
+from kvsweep.metrics import Variable
 from kvsweep.policies import Status
 
 if TYPE_CHECKING:
@@ -39,13 +39,22 @@ _AXES = {
 }
 
 
-def variables(keep_requests: bool) -> list[Variable]:
-    """Return the variables of a store, the two that tell the status last."""
-    measures = [v for v in VARIABLES.values() if keep_requests or "request" not in v.dims]
-    return [*measures, STATUS_DETAIL, STATUS]
+# Meaning of the coordinates that variables have beyond the grid's own.
+_EXTRA = {
+    "quantile": "quantile",
+    "instance": "position of the engine instance",
+    "round": "round of a session",
+    "slo_class": "SLO class, the most urgent first",
+    "request": "position in the request list",
+}
 
 
-def create(path: Path, plan: Plan, attributes: Mapping[str, Any], chosen: list[Variable]) -> None:
+def names(plan: Plan) -> list[str]:
+    """Return the names of the variables in the order of writing: what tells the status last."""
+    return [variable.name for variable in _variables(plan)]
+
+
+def create(path: Path, plan: Plan, attributes: Mapping[str, Any]) -> None:
     """Write all metadata of a new store beside `path`, then give it its name in one step.
 
     Raises
@@ -62,8 +71,8 @@ def create(path: Path, plan: Plan, attributes: Mapping[str, Any], chosen: list[V
         raise InputError(f"{path}: cannot be written: {error.strerror or error}") from None
     group.attrs.update(dict(attributes))
     _write_coordinates(group, plan)
-    for variable in chosen:
-        extra = tuple(plan.extra_sizes[d] for d in variable.dims)
+    for variable in _variables(plan):
+        extra = tuple(len(plan.extra[d]) for d in variable.dims)
         group.create_array(
             variable.name,
             shape=plan.shape + extra,
@@ -81,10 +90,8 @@ def _write_coordinates(group: zarr.Group, plan: Plan) -> None:
     for axis in plan.axes:
         long_name, units = _AXES.get(axis.key, (axis.key, "1"))
         _write_coordinate(group, axis.name, np.array(axis.values), units, long_name)
-    for name, size in plan.extra_sizes.items():
-        values = np.array(QUANTILES) if name == "quantile" else np.arange(size)
-        long_name = name if name == "quantile" else f"position in the list of {name}s"
-        _write_coordinate(group, name, values, "1", long_name)
+    for name, values in plan.extra.items():
+        _write_coordinate(group, name, np.array(values), "1", _EXTRA[name])
 
 
 def _write_coordinate(
@@ -97,6 +104,10 @@ def _write_coordinate(
         dimension_names=(name,),
         attributes={"units": units, "long_name": long_name},
     )
+
+
+def _variables(plan: Plan) -> list[Variable]:
+    return [*plan.variables, STATUS_DETAIL, STATUS]
 
 
 def _fill_value(variable: Variable) -> Any:

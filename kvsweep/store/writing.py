@@ -19,7 +19,7 @@ from kvsweep.store.layout import (
     STATUS_DETAIL,
     STATUS_NAMES,
     create,
-    variables,
+    names,
 )
 from kvsweep.store.reading import unreadable
 
@@ -69,10 +69,12 @@ class Store:
         task : Task
             The block of cells.
         results : mapping of str to array (variants, seeds, ...)
-            What `kvsweep.simulate.simulate_batch` returned for it.
+            What `kvsweep.simulate.simulate_batch` returned for it; it has no measures by round,
+            say, if no request of the task has a round.
         """
         for name in self._measures():
-            self._put(name, task, results[name])
+            if name in results:
+                self._put(name, task, results[name])
         self._put(STATUS_DETAIL.name, task, results[STATUS_DETAIL.name])
         self._put(STATUS.name, task, STATUS_NAMES[results[STATUS.name]])
 
@@ -104,6 +106,7 @@ def prepare(
     *,
     overwrite: bool = False,
     keep_requests: bool = False,
+    prune: bool = True,
 ) -> Store:
     """Create the store of `sweep`, or open it where an interrupted run left it.
 
@@ -115,8 +118,8 @@ def prepare(
         What it is to hold.
     overwrite : bool
         Discard a store that exists.
-    keep_requests : bool
-        Store the columns of every request too.
+    keep_requests, prune : bool
+        As for `kvsweep.run`.
 
     Raises
     ------
@@ -125,21 +128,22 @@ def prepare(
         libraries, or cannot be read or written.
     """
     path = Path(path)
-    attributes = describe(sweep, keep_requests=keep_requests)
-    chosen = variables(keep_requests)
+    attributes = describe(sweep, keep_requests=keep_requests, prune=prune)
     if path.exists() and overwrite:
         _discard(path)
     if not path.exists():
-        create(path, plan, attributes, chosen)
+        create(path, plan, attributes)
     else:
         check_same(path, attributes)
         zarr.open_group(path, mode="r+").attrs.put(attributes)
         for partial in path.rglob("*.partial"):  # zarr's temporary files of a killed run
             partial.unlink()
-    return _open(path, plan, [variable.name for variable in chosen])
+    return _open(path, plan)
 
 
-def pending(path: Path, sweep: Sweep, plan: Plan, *, keep_requests: bool = False) -> list[Task]:
+def pending(
+    path: Path, sweep: Sweep, plan: Plan, *, keep_requests: bool = False, prune: bool = True
+) -> list[Task]:
     """Return the tasks that an existing store lacks; nothing is changed.
 
     Raises
@@ -147,9 +151,8 @@ def pending(path: Path, sweep: Sweep, plan: Plan, *, keep_requests: bool = False
     InputError
         As `prepare`.
     """
-    check_same(path, describe(sweep, keep_requests=keep_requests))
-    names = [variable.name for variable in variables(keep_requests)]
-    return _open(path, plan, names).pending()
+    check_same(path, describe(sweep, keep_requests=keep_requests, prune=prune))
+    return _open(path, plan).pending()
 
 
 def default_path(sweep: Sweep) -> Path:
@@ -162,10 +165,10 @@ def update_attributes(path: Path, attributes: Mapping[str, Any]) -> None:
     zarr.open_group(path, mode="r+").attrs.update(dict(attributes))
 
 
-def _open(path: Path, plan: Plan, names: list[str]) -> Store:
+def _open(path: Path, plan: Plan) -> Store:
     try:
         group = zarr.open_group(path, mode="r+")
-        arrays = {name: group[name] for name in names}
+        arrays = {name: group[name] for name in names(plan)}
     except Exception as error:
         raise unreadable(path, error) from error
     status = arrays[STATUS.name]

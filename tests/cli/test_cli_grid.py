@@ -77,6 +77,13 @@ def test_columns_of_requests_are_stored_when_asked_for(run, file):
     assert kvsweep.open_results("results/small.zarr")["request_ttft_us"].dims[-1] == "request"
 
 
+def test_pruning_can_be_switched_off(run, file):
+    assert run("grid", file, "--no-prune")[0] == 0
+    assert (kvsweep.open_results("results/small.zarr")["pruned"] == 0).all()
+    assert run("grid", file, "--overwrite")[0] == 0
+    assert (kvsweep.open_results("results/small.zarr")["pruned"] == 1).all()
+
+
 def test_dry_run_prints_the_size_and_writes_nothing(run, file):
     code, out, _ = run("grid", file, "--dry-run")
     assert code == 0
