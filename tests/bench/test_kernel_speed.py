@@ -45,7 +45,7 @@ COLUMNS = ("blocks", "us", "simulations/s", "steps", "preemptions", "ns per step
 
 
 def test_h8(tables, smoke):
-    seeds, repeats = (3, 1) if smoke else (100, 15)
+    seeds, repeats = (3, 1) if smoke else (100, 40)
     for routing in ("round-robin", "least-loaded"):
         lists = generated(h8_scenario(1000), range(seeds))
         rows, times = [], []

@@ -59,6 +59,7 @@ def test_cells(tables, smoke):
                 entropy=DEFAULT_ENTROPY,
                 policies=[None] * len(variants),
                 base_dir=None,
+                prune=False,
             )
 
         seconds = least_time(batch, 1 if smoke else 4) / cells

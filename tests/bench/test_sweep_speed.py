@@ -64,6 +64,7 @@ def run_once(sweep, plan, path, seconds):
             entropy=DEFAULT_ENTROPY,
             policies=[plan.policies[i] for i in chosen],
             base_dir=sweep.base_dir,
+            prune=False,
         )
         clocked(seconds, "store", store.write)(task, batch)
     others = seconds["simulation"] + seconds["requests"]

@@ -52,7 +52,7 @@ def inputs_of(traces):
         prepare(item.requests, resolve_blocks(item.requests, made.cache.block_size))
         for item, made in zip(loaded, scenarios, strict=True)
     ]
-    return build_inputs(scenarios, prepared, np.arange(len(traces))[None, :])
+    return build_inputs(scenarios, prepared, np.arange(len(traces))[None, :], prune=False)
 
 
 def run(traces):

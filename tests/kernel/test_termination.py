@@ -40,6 +40,7 @@ def results(**sections):
         entropy=DEFAULT_ENTROPY,
         policies=[None] * len(BLOCKS),
         base_dir=None,
+        prune=False,
     )
     return {name: values[:, 0] for name, values in found.items()}
 
