@@ -103,45 +103,29 @@ CELL_VARIABLES = (
 )
 
 
+def _by_group(dim: str, by: str) -> tuple[Variable, ...]:
+    """Return the measures of a group of requests; `by` ends their names and meanings."""
+    rows = (
+        (f"injected_{by}", "int64", "request", "arrived requests"),
+        (f"completed_{by}", "int64", "request", "completed requests"),
+        (f"dropped_unservable_{by}", "int64", "request", "requests that can never fit"),
+        (f"timed_out_{by}", "int64", "request", "requests given up by their client"),
+        (f"preemptions_{by}", "int64", "1", "preemptions"),
+        (f"prefix_hit_rate_{by}", "float64", "1", "prompt tokens found cached / looked up"),
+        (f"ttft_{by}_mean_ms", "float64", "ms", "mean time to first token seen by the client"),
+        (f"e2e_{by}_mean_ms", "float64", "ms", "mean time to last token seen by the client"),
+    )
+    words = by.replace("_", " ")
+    return tuple(Variable(n, (dim,), kind, units, f"{doc} {words}") for n, kind, units, doc in rows)
 
-def _by_group(dim: str, word: str) -> tuple[Variable, ...]:
-    counts = (
-        ("injected", "1", "arrived requests"),
-        ("completed", "1", "completed requests"),
-        ("dropped_unservable", "1", "requests that can never fit into the cache"),
-        ("timed_out", "1", "requests given up by their client"),
-        ("preemptions", "1", "preemptions"),
-    )
-    reals = (
-        ("prefix_hit_rate_{}", "1", "prompt tokens found cached / looked up, first admissions"),
-        ("ttft_{}_mean_ms", "ms", "mean time to first token seen by the client"),
-        ("e2e_{}_mean_ms", "ms", "mean time to last token seen by the client"),
-    )
-    return (
-        *(
-            Variable(f"{name}_by_{word}", (dim,), "int64", units, f"{doc} by {word}")
-            for name, units, doc in counts
-        ),
-        *(
-            Variable(name.format(f"by_{word}"), (dim,), "float64", units, f"{doc} by {word}")
-            for name, units, doc in reals
-        ),
-    )
 
+_CLASS_QUANTILES = ("slo_class", "quantile")
 
 GROUP_VARIABLES = (
-    *_by_group("round", "round"),
-    *_by_group("slo_class", "class"),
-    *(
-        Variable(
-            f"{name}_by_class_ms",
-            ("slo_class", "quantile"),
-            "float64",
-            "ms",
-            f"quantile of time to {what} token seen by the client by class",
-        )
-        for name, what in (("ttft", "first"), ("e2e", "last"))
-    ),
+    *_by_group("round", "by_round"),
+    *_by_group("slo_class", "by_class"),
+    Variable("ttft_by_class_ms", _CLASS_QUANTILES, "float64", "ms", "quantile of ttft_ms by class"),
+    Variable("e2e_by_class_ms", _CLASS_QUANTILES, "float64", "ms", "quantile of e2e_ms by class"),
 )
 """Measures by round or class: of sweeps whose requests have rounds or classes."""
 
@@ -169,8 +153,7 @@ REQUEST_VARIABLES = (
 )
 
 VARIABLES: Mapping[str, Variable] = {
-    variable.name: variable
-    for variable in (*CELL_VARIABLES, *GROUP_VARIABLES, *REQUEST_VARIABLES)
+    variable.name: variable for variable in (*CELL_VARIABLES, *GROUP_VARIABLES, *REQUEST_VARIABLES)
 }
 """Every variable of a store but ``status`` and ``status_detail``."""
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from .._jit import source_hash
 from ..config import Scenario
-from ..metrics import CELL_VARIABLES, NO_COUNT, REQUEST_VARIABLES, VARIABLES, Variable, mask_failed
+from ..metrics import NO_COUNT, VARIABLES, Variable, mask_failed
 from ..policies import RULES, Status
 from .kernel_cells import run_kernel_cells, warm_up
 from .lists import RequestLists
@@ -30,6 +30,7 @@ def simulate_batch(
     policies: Sequence[str | None],
     base_dir: Path | None,
     keep_requests: bool = False,
+    slo_classes: Sequence[str] | None = None,
     prune: bool = True,
 ) -> dict[str, NDArray[Any]]:
     """Simulate every variant with every seed.
@@ -48,6 +49,8 @@ def simulate_batch(
         Folder that paths of traces are relative to.
     keep_requests : bool
         Return the per-request variables too.
+    slo_classes : sequence of str, optional
+        Classes along the dimension ``slo_class``; those of the requests if not given.
     prune : bool
         Copy cells that are proved equal to one with fewer blocks, and mark them as ``pruned``.
 
@@ -64,13 +67,17 @@ def simulate_batch(
     """
     lists = RequestLists(entropy, base_dir)
     lists.load(variants, seeds, policies)
+    if slo_classes is not None:
+        lists.slo_classes = tuple(slo_classes)
     shape = (len(variants), len(seeds))
     sizes = {
         "quantile": 4,
         "instance": max(item.cluster.instances for item in variants),
-        "request": max(lists.sizes()),
+        "round": lists.rounds,
+        "slo_class": len(lists.slo_classes),
+        "request": max(lists.sizes()) if keep_requests else 0,
     }
-    wanted = (*CELL_VARIABLES, *REQUEST_VARIABLES) if keep_requests else CELL_VARIABLES
+    wanted = [item for item in VARIABLES.values() if all(sizes[dim] for dim in item.dims)]
     results = {item.name: _blank(item, shape, sizes) for item in wanted}
     results["status"] = np.full(shape, Status.PENDING, np.int8)
     results["status_detail"] = np.full(shape, "", object)

@@ -9,29 +9,17 @@ from numpy.typing import NDArray
 from ..config import Scenario
 from ..kernel.engine import run_batch
 from ..kernel.tally import MAX_ITL_ENTRIES
-from ..metrics import count_statuses, ratio, summarize_latency
-from ..policies import RequestStatus, Status
+from ..policies import RequestStatus
 from ..records import NONE, Inputs, Lane, Outputs
 from ..workload.requests import Requests
+from .groups import groupings
 from .lanes import allocate_outputs, allocate_workspace, build_inputs
 from .lists import RequestLists
+from .measure import measure
 
 ITL_ENTRIES = 1 << 12
 """Least room for steps with prefill, of which a request has about one; a lane that has more than
 fit is run again with more."""
-
-STATUS_OF_LANE = {
-    Lane.OK: Status.OK,
-    Lane.STEP_LIMIT: Status.STEP_LIMIT,
-    Lane.WORKSPACE_FULL: Status.FAILED,
-    Lane.NOT_CONSERVED: Status.FAILED,
-}
-DETAIL_OF_LANE = {
-    Lane.OK: "",
-    Lane.STEP_LIMIT: "more steps than the request list can need",
-    Lane.WORKSPACE_FULL: "more inter-token latencies than can be sorted",
-    Lane.NOT_CONSERVED: "blocks or requests are unaccounted for at the end (a bug: please report)",
-}
 
 
 def warm_up() -> None:
@@ -101,9 +89,10 @@ def run_kernel_cells(
     which = np.array([numbers[key] for key in keys]).reshape(n_seeds, len(variants))
     prepared = [lists.prepared(key) for key in numbers]
     inputs = build_inputs(variants, prepared, which, prune=prune)
-    outputs = allocate_outputs(inputs, keep_requests=keep_requests)
+    groups = groupings([item.requests for item in prepared], lists.rounds, lists.slo_classes)
+    outputs = allocate_outputs(inputs, keep_requests=keep_requests or bool(groups))
     run_lanes(inputs, outputs)
-    flat = _measure(inputs, outputs)
+    flat = measure(inputs, outputs, groups)
     if keep_requests:
         owners = [lists.requests(p, s) for s in range(n_seeds) for p in positions]
         flat |= _request_columns(inputs, outputs, owners)
@@ -112,100 +101,6 @@ def run_kernel_cells(
         name: np.swapaxes(values.reshape(which.shape + values.shape[1:]), 0, 1)[back]
         for name, values in flat.items()
     }
-
-
-def _measure(inputs: Inputs, outputs: Outputs) -> dict[str, NDArray[Any]]:
-    """Reduce the lanes of a batch to one number, or row of numbers, each."""
-    values = _tallied(inputs, outputs)
-    shapes = np.stack([inputs.lanes["requests"], inputs.lanes["warmup"]], axis=1)
-    distinct, group = np.unique(shapes, axis=0, return_inverse=True)
-    for number, (requests, warmup) in enumerate(distinct):
-        lanes = np.flatnonzero(group.ravel() == number)
-        found = _measure_requests(inputs, outputs, lanes, int(requests), int(warmup))
-        for name, part in found.items():
-            if name not in values:
-                values[name] = np.zeros((len(inputs.lanes), *part.shape[1:]), part.dtype)
-            values[name][lanes] = part
-    _add_rates(inputs, outputs, values)
-    _add_status(outputs, values)
-    return values
-
-
-def _columns(
-    column: NDArray[Any], lanes: NDArray[Any], chosen: NDArray[np.intp], requests: int, warmup: int
-) -> NDArray[Any]:
-    """Return a per-request column as (lanes, measured requests), without a copy if it can."""
-    if len(chosen) == len(lanes):
-        return column.reshape(len(lanes), requests)[:, warmup:]
-    slots = lanes["out_lo"][chosen][:, None] + np.arange(warmup, requests)
-    return column[slots]
-
-
-def _measure_requests(
-    inputs: Inputs, outputs: Outputs, chosen: NDArray[np.intp], requests: int, warmup: int
-) -> dict[str, NDArray[Any]]:
-    """Reduce the per-request columns of lanes with equally many requests."""
-    values: dict[str, NDArray[Any]] = {}
-
-    def rows(column: NDArray[Any]) -> NDArray[Any]:
-        return _columns(column, inputs.lanes, chosen, requests, warmup)
-
-    latencies = {"ttft": outputs.ttft, "e2e": outputs.e2e, "scheduling_delay": outputs.delay}
-    for name, column in latencies.items():
-        values[f"{name}_mean_ms"], values[f"{name}_ms"] = summarize_latency(rows(column))
-    status = rows(outputs.request_status)
-    values |= count_statuses(status)
-    values["injected"] = np.full(len(chosen), requests - warmup, np.int64)
-    preemptions = rows(outputs.preemptions)
-    values["preemptions"] = preemptions.sum(axis=1, dtype=np.int64)
-    values["preempted_fraction"] = (preemptions > 0).mean(axis=1)
-    first = inputs.lanes["request_lo"][chosen][:, None] + np.arange(warmup, requests)
-    output = inputs.requests["output"][first]
-    values["_output_tokens"] = np.where(status == RequestStatus.COMPLETED, output, 0).sum(axis=1)
-    arrival = inputs.requests["arrival"][first[:, 0]]
-    values["_measured_from"] = np.where(warmup > 0, arrival, 0)
-    return values
-
-
-def _tallied(inputs: Inputs, outputs: Outputs) -> dict[str, NDArray[Any]]:
-    """Return what the kernel counted itself."""
-    tallies, lanes = outputs.tallies, inputs.lanes
-    block_time = tallies["makespan"] * lanes["instances"]
-    none = np.zeros(len(lanes), np.int64)
-    return {
-        "itl_mean_ms": ratio(tallies["itl_sum"], tallies["itl_count"]) / 1000,
-        "itl_ms": np.stack([tallies[f"itl_q{i}"] for i in range(4)], axis=1) / 1000,
-        "block_hit_rate": ratio(
-            tallies["blocks_reused"], tallies["blocks_reused"] + tallies["blocks_taken"]
-        ),
-        "prefix_hit_rate": ratio(tallies["hit_tokens"], tallies["query_tokens"]),
-        "peak_blocks": outputs.peak_blocks.astype(np.int64),
-        "mean_blocks": ratio(tallies["used_time"], block_time),
-        "evictions": tallies["evictions"].copy(),
-        "offloads": none,
-        "reloads": none,
-        "thrashing_rate": np.full(len(lanes), np.nan),
-        "steps": tallies["steps"].copy(),
-        "pruned": tallies["pruned"].copy(),
-        "makespan_s": tallies["makespan"] / 1e6,
-    }
-
-
-def _add_rates(inputs: Inputs, outputs: Outputs, values: dict[str, NDArray[Any]]) -> None:
-    """Add what is a quotient of other values, in place."""
-    values["preemption_rate"] = ratio(values["preemptions"], values["completed"])
-    seconds = (outputs.tallies["makespan"] - values.pop("_measured_from")) / 1e6
-    values["throughput_rps"] = ratio(values["completed"], seconds)
-    values["output_tokens_per_s"] = ratio(values.pop("_output_tokens"), seconds)
-
-
-def _add_status(outputs: Outputs, values: dict[str, NDArray[Any]]) -> None:
-    """Add status and detail; a cell whose requests do not add up to its list has failed."""
-    outcomes = sum(values[member.label] for member in RequestStatus if member.label in values)
-    ends = outputs.tallies["status"].copy()
-    ends[(ends == Lane.OK) & (outcomes != values["injected"])] = Lane.NOT_CONSERVED
-    values["status"] = np.array([STATUS_OF_LANE[lane] for lane in Lane], np.int8)[ends]
-    values["status_detail"] = np.array([DETAIL_OF_LANE[lane] for lane in Lane], object)[ends]
 
 
 def _request_columns(
@@ -226,7 +121,8 @@ def _request_columns(
         f"request_{name}_us": padded(progress[name])
         for name in ("queued", "scheduled", "first_token", "finish")
     }
-    columns["request_arrival_us"] = padded(np.concatenate([o.arrival_us for o in owners]))
+    arrived = outputs.request_status != RequestStatus.NOT_ARRIVED
+    columns["request_arrival_us"] = padded(np.where(arrived, progress["arrival"], NONE))
     columns["request_ttft_us"] = padded(outputs.ttft)
     columns["request_e2e_us"] = padded(outputs.e2e)
     columns["request_preemptions"] = padded(outputs.preemptions)

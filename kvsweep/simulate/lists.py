@@ -6,7 +6,7 @@ from pathlib import Path
 from ..config import Scenario
 from ..workload.blocks import resolve_blocks
 from ..workload.generate import requests_for
-from ..workload.requests import Requests
+from ..workload.requests import Requests, ordered_classes
 from .lanes import Prepared, prepare
 
 
@@ -22,9 +22,18 @@ class RequestLists:
         Entropy of all random streams.
     base_dir : Path or None
         Folder that paths of traces are relative to.
+
+    Attributes
+    ----------
+    rounds : int
+        Most rounds of a session in any list, 0 without sessions.
+    slo_classes : tuple of str
+        Classes of the requests of all lists, in order.
     """
 
     def __init__(self, entropy: int, base_dir: Path | None) -> None:
+        self.rounds = 0
+        self.slo_classes: tuple[str, ...] = ()
         self._entropy = entropy
         self._base_dir = base_dir
         self._lists: dict[tuple[str, int], Requests] = {}
@@ -49,6 +58,9 @@ class RequestLists:
                     self._lists[name, seed] = requests_for(
                         workload, seed, self._entropy, policy=policy, base_dir=self._base_dir
                     )
+        found = self._lists.values()
+        self.rounds = max(int(requests.round.max()) + 1 for requests in found)
+        self.slo_classes = ordered_classes(n for r in found for n in r.slo_names)
 
     def sizes(self) -> Iterator[int]:
         """Yield the lengths of the request lists."""

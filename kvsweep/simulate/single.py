@@ -9,8 +9,9 @@ from ..policies import Status
 from ..records import Lane, Outputs
 from ..workload.blocks import resolve_blocks
 from ..workload.requests import Requests
-from .kernel_cells import DETAIL_OF_LANE, STATUS_OF_LANE, run_lanes
+from .kernel_cells import run_lanes
 from .lanes import allocate_outputs, build_inputs, prepare
+from .measure import DETAIL_OF_LANE, STATUS_OF_LANE
 
 
 @dataclass(frozen=True)

@@ -1,11 +1,15 @@
 """Requests as columns: what every workload source produces and every engine consumes."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 NONE = -1
+
+SLO_CLASSES = ("critical", "standard", "batch", "background")
+"""Classes with a meaning of their own, the most urgent first."""
 
 
 @dataclass(frozen=True)
@@ -74,3 +78,10 @@ class Requests:
     def __len__(self) -> int:
         """Return the number of requests."""
         return len(self.arrival_us)
+
+
+def ordered_classes(names: Iterable[str]) -> tuple[str, ...]:
+    """Return distinct SLO classes, the known ones by urgency, then the others by name."""
+    distinct = set(names)
+    known = tuple(name for name in SLO_CLASSES if name in distinct)
+    return known + tuple(sorted(distinct - set(known)))

@@ -1,0 +1,202 @@
+"""What the kernel leaves of a batch, reduced to named numbers per lane."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..metrics import count_statuses, ratio, summarize_latency
+from ..policies import RequestStatus, Status
+from ..records import Inputs, Lane, Outputs
+from .groups import Columns, Grouping, measure_groups
+
+STATUS_OF_LANE = {
+    Lane.OK: Status.OK,
+    Lane.STEP_LIMIT: Status.STEP_LIMIT,
+    Lane.WORKSPACE_FULL: Status.FAILED,
+    Lane.NOT_CONSERVED: Status.FAILED,
+}
+DETAIL_OF_LANE = {
+    Lane.OK: "",
+    Lane.STEP_LIMIT: "more steps than the request list can need",
+    Lane.WORKSPACE_FULL: "more inter-token latencies than can be sorted",
+    Lane.NOT_CONSERVED: "blocks or requests are unaccounted for at the end (a bug: please report)",
+}
+
+
+def measure(
+    inputs: Inputs, outputs: Outputs, groups: Sequence[Grouping]
+) -> dict[str, NDArray[Any]]:
+    """Reduce the lanes of a batch to one number, or row of numbers, each.
+
+    Parameters
+    ----------
+    inputs, outputs : Inputs, Outputs
+        A batch after its run.
+    groups : sequence of Grouping
+        Divisions of the requests to measure by; needs `Outputs.progress`.
+
+    Returns
+    -------
+    dict of str to array (lanes, ...)
+        By variable of `kvsweep.metrics`, and ``status``, ``status_detail``.
+    """
+    values = _tallied(inputs, outputs)
+    shapes = np.stack([inputs.lanes["requests"], inputs.lanes["warmup"]], axis=1)
+    distinct, group = np.unique(shapes, axis=0, return_inverse=True)
+    for number, (requests, warmup) in enumerate(distinct):
+        lanes = np.flatnonzero(group.ravel() == number)
+        measured = _Measured(inputs, outputs, lanes, int(requests), int(warmup))
+        found = _measure_requests(measured)
+        for grouping in groups:
+            codes = grouping.codes[measured.slots]
+            found |= measure_groups(grouping, codes, measured.group_columns)
+        for name, part in found.items():
+            if name not in values:
+                values[name] = np.zeros((len(inputs.lanes), *part.shape[1:]), part.dtype)
+            values[name][lanes] = part
+    _add_rates(inputs, outputs, values)
+    _add_status(outputs, values)
+    return values
+
+
+@dataclass(frozen=True)
+class _Measured:
+    """Lanes with equally many requests, and the per-request columns of those that count.
+
+    Attributes
+    ----------
+    lanes : intp (cells,)
+        Positions of the lanes.
+    requests, warmup : int
+        Requests of each lane, and how many of the first are left out.
+    """
+
+    inputs: Inputs
+    outputs: Outputs
+    lanes: NDArray[np.intp]
+    requests: int
+    warmup: int
+
+    @cached_property
+    def slots(self) -> NDArray[np.int64]:
+        """Positions in the request lists of the measured requests, (cells, requests)."""
+        slots: NDArray[np.int64] = self._first("request_lo") + self._offsets
+        return slots
+
+    def rows(self, column: NDArray[Any]) -> NDArray[Any]:
+        """Return a per-request column as (cells, requests), without a copy if it can."""
+        if len(self.lanes) == len(self.inputs.lanes):
+            return column.reshape(len(self.lanes), self.requests)[:, self.warmup :]
+        chosen: NDArray[Any] = column[self._first("out_lo") + self._offsets]
+        return chosen
+
+    def arrived(self) -> NDArray[np.int64]:
+        """Count the requests that must have arrived: on time, or after a completion; (cells,)."""
+        records = self.inputs.requests
+        if not records["awaits"].any():
+            return np.full(len(self.lanes), self.requests - self.warmup, np.int64)
+        every = _Measured(self.inputs, self.outputs, self.lanes, self.requests, 0)
+        follower = records["follower"][every.slots]
+        completed = every.rows(self.outputs.request_status) == RequestStatus.COMPLETED
+        made = completed & (follower >= self.warmup)
+        listed = records["awaits"][self.slots] == 0
+        count: NDArray[np.int64] = listed.sum(axis=1) + made.sum(axis=1)
+        return count
+
+    @cached_property
+    def group_columns(self) -> Columns:
+        """Return what measures by group are made of."""
+        outputs = self.outputs
+        return Columns(
+            ttft=self.rows(outputs.ttft),
+            e2e=self.rows(outputs.e2e),
+            preemptions=self.rows(outputs.preemptions),
+            status=self.rows(outputs.request_status),
+            prompt=self.inputs.requests["prompt"][self.slots],
+            cached=self.rows(outputs.progress["cached"]),
+        )
+
+    @property
+    def _offsets(self) -> NDArray[np.int64]:
+        return np.arange(self.warmup, self.requests)
+
+    def _first(self, field: str) -> NDArray[np.int64]:
+        first: NDArray[np.int64] = self.inputs.lanes[field][self.lanes][:, None]
+        return first
+
+
+def _measure_requests(measured: _Measured) -> dict[str, NDArray[Any]]:
+    """Reduce the per-request columns of lanes with equally many requests."""
+    values: dict[str, NDArray[Any]] = {}
+    outputs, records = measured.outputs, measured.inputs.requests
+    ttft, e2e, delay = map(measured.rows, (outputs.ttft, outputs.e2e, outputs.delay))
+    for name, times in (("ttft", ttft), ("e2e", e2e), ("scheduling_delay", delay)):
+        values[f"{name}_mean_ms"], values[f"{name}_ms"] = summarize_latency(times)
+    status = measured.rows(outputs.request_status)
+    values |= count_statuses(status)
+    values["injected"] = measured.arrived()
+    preemptions = measured.rows(outputs.preemptions)
+    values["preemptions"] = preemptions.sum(axis=1, dtype=np.int64)
+    values["preempted_fraction"] = (preemptions > 0).mean(axis=1)
+    completed = status == RequestStatus.COMPLETED
+    output = records["output"][measured.slots]
+    values["_output_tokens"] = np.where(completed, output, 0).sum(axis=1)
+    values["_service_us"] = np.where(completed, e2e - delay, 0).sum(axis=1)
+    values["_delay_us"] = np.maximum(delay, 0).sum(axis=1)
+    arrival = records["arrival"][measured.slots[:, 0]]
+    values["_measured_from"] = np.where(measured.warmup > 0, arrival, 0)
+    return values
+
+
+def _tallied(inputs: Inputs, outputs: Outputs) -> dict[str, NDArray[Any]]:
+    """Return what the kernel counted itself."""
+    tallies, lanes = outputs.tallies, inputs.lanes
+    block_time = tallies["makespan"] * lanes["instances"]
+    none = np.zeros(len(lanes), np.int64)
+    return {
+        "itl_mean_ms": ratio(tallies["itl_sum"], tallies["itl_count"]) / 1000,
+        "itl_ms": np.stack([tallies[f"itl_q{i}"] for i in range(4)], axis=1) / 1000,
+        "block_hit_rate": ratio(
+            tallies["blocks_reused"], tallies["blocks_reused"] + tallies["blocks_taken"]
+        ),
+        "prefix_hit_rate": ratio(tallies["hit_tokens"], tallies["query_tokens"]),
+        "peak_blocks": outputs.peak_blocks.astype(np.int64),
+        "mean_blocks": ratio(tallies["used_time"], block_time),
+        "evictions": tallies["evictions"].copy(),
+        "offloads": none,
+        "reloads": none,
+        "thrashing_rate": np.full(len(lanes), np.nan),
+        "steps": tallies["steps"].copy(),
+        "pruned": tallies["pruned"].copy(),
+        "makespan_s": tallies["makespan"] / 1e6,
+    }
+
+
+def _add_rates(inputs: Inputs, outputs: Outputs, values: dict[str, NDArray[Any]]) -> None:
+    """Add what is a quotient of other values, in place.
+
+    Mean numbers of requests follow from their times by Little's law, L = lambda W; what the client
+    sees after the last step, alpha2, is no part of them.
+    """
+    lanes = inputs.lanes
+    values["preemption_rate"] = ratio(values["preemptions"], values["completed"])
+    microseconds = outputs.tallies["makespan"] - values.pop("_measured_from")
+    values["throughput_rps"] = ratio(values["completed"], microseconds / 1e6)
+    values["output_tokens_per_s"] = ratio(values.pop("_output_tokens"), microseconds / 1e6)
+    total = microseconds * lanes["instances"]
+    after = values["completed"] * lanes["alpha2"].astype(np.int64)
+    values["mean_running"] = ratio(values.pop("_service_us") - after, total)
+    values["mean_waiting"] = ratio(values.pop("_delay_us"), total)
+
+
+def _add_status(outputs: Outputs, values: dict[str, NDArray[Any]]) -> None:
+    """Add status and detail; a cell whose requests do not add up to its list has failed."""
+    outcomes = sum(values[member.label] for member in RequestStatus if member.label in values)
+    ends = outputs.tallies["status"].copy()
+    ends[(ends == Lane.OK) & (outcomes != values["injected"])] = Lane.NOT_CONSERVED
+    values["status"] = np.array([STATUS_OF_LANE[lane] for lane in Lane], np.int8)[ends]
+    values["status_detail"] = np.array([DETAIL_OF_LANE[lane] for lane in Lane], object)[ends]

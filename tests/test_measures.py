@@ -1,0 +1,186 @@
+"""Cells of session workloads: equal to the twin's, by round and class, and to closed forms."""
+
+from pathlib import Path
+
+import naive
+import numpy as np
+import pytest
+
+from kvsweep.config import DEFAULT_ENTROPY
+from kvsweep.config.scenario import validate
+from kvsweep.metrics import QUANTILES
+from kvsweep.simulate import simulate_batch
+from kvsweep.workload.generate import generate
+from kvsweep.workload.native import to_trace_dict
+
+SESSIONS = {"rounds": 4, "think_time_s": 0.1, "think_time": "exponential"}
+CLOSED = SESSIONS | {"arrivals": "closed-loop", "truncate": False}
+MIX = [
+    {"id": "chat", "slo_class": "standard", "sessions": CLOSED | {"patience_s": 0.2}},
+    {"id": "agent", "slo_class": "zeal", "sessions": CLOSED, "prefix_group": "tools"},
+    {"id": "bulk", "slo_class": "batch", "rate_fraction": 3},
+    {"id": "other"},
+]
+CLASSES = ("standard", "batch", "zeal")
+WORKLOADS = {
+    "fixed": {"sessions": SESSIONS},
+    "closed": {"sessions": CLOSED},
+    "impatient": {"sessions": CLOSED | {"patience_s": 0.05}},
+    "warm": {"sessions": CLOSED, "warmup": 30},
+    "mix": {"clients": MIX, "requests": 150},
+}
+
+
+def scenario(name, **sections):
+    workload = {
+        "requests": 100,
+        "rate": 100.0,
+        "prompt": {"dist": "gaussian", "mean": 40, "std": 20, "min": 1},
+        "output": {"dist": "gaussian", "mean": 30, "std": 15, "min": 1},
+    }
+    made = {
+        "workload": workload | WORKLOADS[name],
+        "cluster": {"instances": 2, "routing": "least-loaded"},
+        "engine": {"max_num_seqs": 8},
+        "cache": {"gpu_blocks": 40},
+        "latency": {"model": "llama-3.1-8b/h100/tp2"},
+    }
+    return validate({key: made.get(key, {}) | sections.get(key, {}) for key in made}, Path())
+
+
+def simulate(scenarios, seeds=(0, 1), **options):
+    policies = [None] * len(scenarios)
+    return simulate_batch(
+        scenarios, seeds, entropy=DEFAULT_ENTROPY, policies=policies, base_dir=None, **options
+    )
+
+
+@pytest.fixture(scope="module")
+def cells():
+    return simulate([scenario(name) for name in WORKLOADS], keep_requests=True)
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("name", WORKLOADS)
+def test_cells_equal_what_is_counted_from_the_twin(cells, name, seed):
+    row, made = list(WORKLOADS).index(name), scenario(name)
+    requests = generate(made.workload, seed, DEFAULT_ENTROPY)
+    trace = to_trace_dict(requests, made.to_trace())
+    result = naive.simulate(trace)
+    measured = list(zip(result.requests, trace["requests"], strict=True))
+    measured = measured[made.workload.warmup :]
+    overhead = int(made.latency.alpha[2])
+    groups = {
+        "round": [[p for p in measured if p[1].get("round") == r] for r in range(4)],
+        "class": [
+            [p for p in measured if p[1].get("slo_class") == c]
+            for c in ("standard", "batch", "zeal")
+        ],
+    }
+    for by, parts in groups.items():
+        for place, part in enumerate(parts):
+            for variable, want in counted([r for r, _ in part], f"by_{by}", overhead).items():
+                got = cells[variable][row, seed, place]
+                np.testing.assert_allclose(got, want, rtol=1e-12, err_msg=f"{variable} {place}")
+    whole = counted([r for r, _ in measured], "", overhead)
+    assert cells["injected"][row, seed] == whole["injected_"]
+    assert cells["timed_out"][row, seed] == whole["timed_out_"]
+    arrivals = [-1 if r.arrival_us is None else r.arrival_us for r in result.requests]
+    assert cells["request_arrival_us"][row, seed, : len(arrivals)].tolist() == arrivals
+
+
+def counted(requests, by, overhead):
+    """Reduce requests of the twin to the measures of a group; -1 and NaN without any."""
+    done = [r for r in requests if r.status == "completed"]
+    admitted = [r for r in requests if r.admissions]
+    counts = {
+        "injected": sum(r.status != "not_arrived" for r in requests),
+        "completed": len(done),
+        "dropped_unservable": sum(r.status == "dropped_unservable" for r in requests),
+        "timed_out": sum(r.status == "timed_out" for r in requests),
+        "preemptions": sum(r.preemptions for r in requests),
+    }
+    values = {f"{name}_{by}": n if requests else -1 for name, n in counts.items()}
+    prompts = sum(r.prompt_tokens for r in admitted)
+    cached = sum(r.cached_tokens for r in admitted)
+    values[f"prefix_hit_rate_{by}"] = cached / prompts if prompts else np.nan
+    times = {
+        "ttft": [(r.first_token_us + overhead - r.arrival_us) / 1000 for r in done],
+        "e2e": [(r.finish_us + overhead - r.arrival_us) / 1000 for r in done],
+    }
+    for name, milliseconds in times.items():
+        values[f"{name}_{by}_mean_ms"] = np.mean(milliseconds) if milliseconds else np.nan
+        if by == "by_class":
+            missing = [np.nan] * len(QUANTILES)
+            found = np.quantile(milliseconds, QUANTILES) if milliseconds else missing
+            values[f"{name}_{by}_ms"] = found
+    return values if by else {key: n for key, n in values.items() if "rate" not in key}
+
+
+def test_the_workloads_provoke_what_they_are_for(cells):
+    assert (cells["status"] == 1).all()
+    assert (cells["preemptions"] > 0).all()
+    assert (cells["timed_out"][[2, 4]] > 0).all()
+    assert (cells["injected"][2] < 100).all()
+    assert (cells["injected"][:2] == 100).all()
+
+
+def test_mean_numbers_in_the_system_follow_from_the_steps(cells):
+    """Little's law against a count of the requests at every moment."""
+    made = scenario("closed")
+    for seed in (0, 1):
+        requests = generate(made.workload, seed, DEFAULT_ENTROPY)
+        result = naive.simulate(to_trace_dict(requests, made.to_trace()))
+        end = max(i.totals["end_us"] for i in result.instances)
+        waiting = sum(r.scheduled_us - r.arrival_us for r in result.requests)
+        running = sum(r.finish_us - r.scheduled_us for r in result.requests)
+        for name, total in (("mean_waiting", waiting), ("mean_running", running)):
+            assert cells[name][1, seed] == pytest.approx(total / end / 2, rel=1e-12)
+
+
+@pytest.mark.parametrize("name", ["fixed", "closed"])
+@pytest.mark.parametrize("block_size", [16, 7])
+def test_hits_with_ample_blocks_follow_from_the_request_list_alone(name, block_size):
+    """All of the context is found that was stored: not the last sampled token, nor the last block.
+
+    A request stores its prompt and output but for the last sampled token, in full blocks; the next
+    round looks up its own full blocks but recomputes at least one token.
+    """
+    ample = {"gpu_blocks": 20_000, "block_size": block_size}
+    made = scenario(name, cache=ample, cluster={"instances": 1})
+    found = simulate([made], range(5), keep_requests=True)
+    for seed in range(5):
+        requests = generate(made.workload, seed, DEFAULT_ENTROPY)
+        place = {}
+        hits = np.zeros(len(requests), np.int64)
+        for i, key in enumerate(zip(requests.session, requests.round, strict=True)):
+            place[key] = i
+            if key[1]:
+                before = place[key[0], key[1] - 1]
+                stored = requests.prompt_tokens[before] + requests.output_tokens[before] - 1
+                known = min(stored, requests.prompt_tokens[i] - 1)
+                hits[i] = known // block_size
+        cached = found["request_cached_tokens"][0, seed]
+        if name == "closed":
+            assert cached.tolist() == (block_size * hits).tolist()
+        else:
+            # A round that arrives before the answer can only find what is there by then.
+            assert (cached <= block_size * hits).all()
+            continue
+        taken = -(-(requests.prompt_tokens + requests.output_tokens - 1) // block_size) - hits
+        rate = hits.sum() / (hits.sum() + taken.sum())
+        assert found["block_hit_rate"][0, seed] == pytest.approx(rate, rel=1e-12)
+        looked_up = block_size * hits.sum() / requests.prompt_tokens.sum()
+        assert found["prefix_hit_rate"][0, seed] == pytest.approx(looked_up, rel=1e-12)
+
+
+def test_groups_do_not_depend_on_the_batch(cells):
+    names = [name for name in cells if "_by_" in name]
+    assert len(names) == 8 + 10
+    alone = simulate([scenario("mix")], [1], slo_classes=CLASSES)
+    for name in names:
+        np.testing.assert_array_equal(alone[name][0, 0], cells[name][4, 1], name)
+    fixed = simulate([scenario("fixed")], [1])
+    assert not [name for name in fixed if "_by_class" in name]
+    plain = validate({"workload": {"requests": 3}, "latency": {"beta": [1]}}, Path())
+    assert not [name for name in simulate([plain]) if "_by_" in name]
