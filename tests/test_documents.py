@@ -1,0 +1,52 @@
+"""What the README shows is true: its sweep is valid, its commands and options exist."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from kvsweep.cli import commands
+from kvsweep.config import load_sweep
+from kvsweep.grid import plan
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text()
+
+
+def blocks(language):
+    return re.findall(rf"^```{language}\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
+
+
+def test_the_sweep_shown_is_valid(tmp_path):
+    (text,) = blocks("toml")
+    (tmp_path / "shown.toml").write_text(text)
+    assert plan(load_sweep(tmp_path / "shown.toml")).cells == 2 * 65 * 100
+
+
+@pytest.mark.parametrize(
+    "line", re.findall(r"(?<!\w)kvsweep ([a-z]+ .*)", "".join(blocks("sh") + blocks("console")))
+)
+def test_the_commands_shown_exist(line):
+    name, *words = line.split()
+    command = commands.commands[name]
+    command.make_context(name, words, resilient_parsing=False)
+
+
+def test_there_are_two_commands_of_one_line_each():
+    (first, second) = blocks("sh")[0].splitlines()
+    assert first.startswith("python3 -m venv .venv && .venv/bin/pip install . && ")
+    assert second.endswith(".venv/bin/pytest")
+
+
+@pytest.mark.parametrize("name", ["h8", "h8-steady"])
+def test_the_sweeps_that_come_with_it_are_valid(name):
+    sweep = load_sweep(ROOT / "sweeps" / f"{name}.toml")
+    assert plan(sweep).cells > 4000
+    assert sweep.cliff is not None
+
+
+@pytest.mark.parametrize("file", ["README.md", "CONTRIBUTING.md", "CHANGELOG.md"])
+def test_links_lead_somewhere(file):
+    for target in re.findall(r"\]\(([^)#]+)\)", (ROOT / file).read_text()):
+        if "://" not in target:
+            assert (ROOT / target).exists(), target
