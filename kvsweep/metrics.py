@@ -191,8 +191,9 @@ def summarize_latency(times_us: NDArray[np.int64]) -> tuple[NDArray[Any], NDArra
 
 def count_statuses(status: NDArray[np.int8]) -> dict[str, NDArray[np.int64]]:
     """Count the requests of each row of `status` (cells, requests) by their final status."""
+    # An enum's member would widen the comparison to int64.
     return {
-        member.label: (status == member).sum(axis=1, dtype=np.int64)
+        member.label: (status == np.int8(member)).sum(axis=1, dtype=np.int64)
         for member in RequestStatus
         if member is not RequestStatus.NOT_ARRIVED
     }

@@ -142,7 +142,7 @@ def _measure_requests(measured: _Measured) -> dict[str, NDArray[Any]]:
     preemptions = measured.rows(outputs.preemptions)
     values["preemptions"] = preemptions.sum(axis=1, dtype=np.int64)
     values["preempted_fraction"] = (preemptions > 0).mean(axis=1)
-    completed = status == RequestStatus.COMPLETED
+    completed = status == np.int8(RequestStatus.COMPLETED)
     output = records["output"][measured.slots]
     values["_output_tokens"] = np.where(completed, output, 0).sum(axis=1)
     values["_service_us"] = np.where(completed, e2e - delay, 0).sum(axis=1)
