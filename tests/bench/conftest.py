@@ -1,7 +1,7 @@
 """Speed measurements: run by ``pytest tests/bench``, left out of the default run.
 
-The environment variable ``KVSWEEP_BENCH`` chooses: ``smoke`` runs everything once, as small as can
-be, to see that it works; ``write`` also writes the tables to BENCHMARKS.md.
+``KVSWEEP_BENCH=smoke``, or ``--benchmark-disable``, runs everything once and as small as can be, to
+see that it works; ``KVSWEEP_BENCH=write`` also writes the tables to BENCHMARKS.md.
 """
 
 import os
@@ -31,9 +31,9 @@ def pytest_configure(config):
 
 
 @pytest.fixture(scope="session")
-def smoke():
+def smoke(request):
     """Whether only to see that it works."""
-    return MODE == "smoke"
+    return MODE == "smoke" or request.config.getoption("benchmark_disable", False)
 
 
 @pytest.fixture(scope="session")

@@ -17,8 +17,9 @@ from measuring import time_lanes
 
 from kvsweep.workload.native import to_trace_dict
 
-# Far below what is measured (over 1,000), so that only a broken design fails.
+# Far below what is measured, so that only a broken design fails.
 LEAST_RATIO_TO_TWIN = 40
+LEAST_RATIO_TO_PLAIN_LOOP = 3
 
 
 def mean_of(times):
@@ -98,3 +99,24 @@ def test_kernel_against_twin(tables, smoke):
         rows.append(row)
         assert smoke or ratio >= LEAST_RATIO_TO_TWIN
     tables.add("Kernel against the naive twin, H8", ("blocks", "twin", "kernel", "ratio"), rows)
+
+
+def test_kernel_against_plain_loop(tables, smoke):
+    """The same kernel, but every step visits every running request."""
+    seeds, repeats = (3, 1) if smoke else (60, 15)
+    lists = generated(h8_scenario(1000), range(seeds))
+    rows = []
+    for blocks in H8_BLOCKS:
+        inputs = lanes(h8_scenario(blocks), lists)
+        seconds, counted = time_lanes(inputs, repeats)
+        inputs.lanes["plain"] = 1
+        slow, visited = time_lanes(inputs, repeats)
+        np.testing.assert_array_equal(counted.e2e, visited.e2e)
+        ratio = slow / seconds
+        rows.append((f"{blocks:,}", f"{1e6 * slow:.0f}", f"{1e6 * seconds:.1f}", f"{ratio:.1f}"))
+        assert smoke or ratio >= LEAST_RATIO_TO_PLAIN_LOOP
+    tables.add(
+        "Kernel by counts against the plain step loop, H8",
+        ("blocks", "plain loop, us", "by counts, us", "ratio"),
+        rows,
+    )

@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
+from sweep_file import toml
 
 HERE = Path(__file__).parent
 WARM_UP = """
@@ -18,6 +19,13 @@ from kvsweep.simulate import warm_up
 imported = time.process_time()
 warm_up()
 print(imported - begun, time.process_time() - imported)
+"""
+GRID = """
+import resource, sys
+from kvsweep.cli import main
+try: main(["grid", *sys.argv[1:]])
+except SystemExit as end: assert not end.code, end.code
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
 """
 STARTS = {
     "Python alone": ["-c", "pass"],
@@ -70,6 +78,32 @@ def test_compilation(tables, smoke, tmp_path):
         ("load it from the cache, later processes", f"{loads:.2f}"),
     ]
     tables.add("Compilation (processor time)", ("", "s"), rows)
+
+
+def test_whole_sweep(tables, smoke, tmp_path):
+    """The command, compiled code in its cache: start, all cells, store, cliff and figure."""
+    path = tmp_path / "bench.toml"
+    rows = []
+    for points, seeds in ((2, 2),) if smoke else ((25, 2), (25, 100), (125, 200)):
+        path.write_text(toml(points, seeds))
+        for workers in ("1", "2"):
+            best, memory = float("inf"), 0
+            for _ in range(1 if smoke else 2):
+                begun = time.perf_counter()
+                done = python(
+                    *("-c", GRID, str(path), "--out", str(tmp_path / "bench.zarr")),
+                    *("--overwrite", "--no-prune", "--workers", workers),
+                )
+                best = min(best, time.perf_counter() - begun)
+                memory = int(done.stdout.split()[-1]) / 1024
+            cells = 2 * points * seeds
+            row = (f"{cells:,}", workers, f"{best:.1f}", f"{cells / best:,.0f}", f"{memory:.0f}")
+            rows.append(row)
+    tables.add(
+        "`kvsweep grid`, H8, from start to end (wall clock)",
+        ("cells", "threads", "s", "simulations/s", "memory, MiB"),
+        rows,
+    )
 
 
 def instructions(repeats, environment):

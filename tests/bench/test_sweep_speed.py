@@ -4,29 +4,13 @@ import time
 from collections import Counter
 
 import pytest
+from sweep_file import toml
 
 from kvsweep import grid, load_sweep
 from kvsweep.config import DEFAULT_ENTROPY
 from kvsweep.simulate import kernel_cells, simulate_batch
 from kvsweep.simulate.lists import RequestLists
 from kvsweep.store import prepare
-
-TOML = """
-title = "bench"
-[workload]
-requests = 200
-rate = 2000.0
-prompt = { dist = "gaussian", mean = 512, std = 50, min = 256, max = 768 }
-output = { dist = "gaussian", mean = 256, std = 50, min = 128, max = 512 }
-[cluster]
-instances = 4
-[latency]
-model = "llama-3.1-8b/h100/tp2"
-[grid]
-policy = ["round-robin", "least-loaded"]
-"cache.gpu_blocks" = { start = 1000, stop = 2600, num = NUM }
-seed = { count = SEEDS }
-"""
 
 
 def clocked(seconds, name, function):
@@ -74,7 +58,7 @@ def run_once(sweep, plan, path, seconds):
 def test_parts_of_a_sweep(tables, smoke, tmp_path, seconds):
     points, seeds, repeats = (2, 2, 1) if smoke else (25, 100, 3)
     path = tmp_path / "bench.toml"
-    path.write_text(TOML.replace("NUM", str(points)).replace("SEEDS", str(seeds)))
+    path.write_text(toml(points, seeds))
     sweep = load_sweep(path)
     plan = grid.plan(sweep)
     runs = []
