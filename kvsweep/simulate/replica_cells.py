@@ -23,6 +23,7 @@ from ..replica import Replication, run
 from ..replica.result import RequestRecord
 from ..workload.native import to_trace_dict
 from ..workload.requests import Requests
+from .groups import Columns, Grouping, groupings, measure_groups
 from .lists import RequestLists
 
 STATUSES = {"ok": Status.OK, "livelock": Status.LIVELOCK, "failed": Status.FAILED}
@@ -59,9 +60,12 @@ def run_replica_cells(
     for position, scenario in zip(positions, variants, strict=True):
         for seed in range(n_seeds):
             requests = lists.requests(position, seed)
-            cells.append(cell_values(scenario, requests, replicate(scenario, requests)))
+            values = cell_values(scenario, requests, replicate(scenario, requests))
+            for grouping in groupings([requests], lists.rounds, lists.slo_classes):
+                values |= _by_group(scenario, requests, grouping, values)
             if not keep_requests:
-                cells[-1] = {k: v for k, v in cells[-1].items() if not k.startswith("request_")}
+                values = {k: v for k, v in values.items() if not k.startswith("request_")}
+            cells.append(values)
     shape = (len(variants), n_seeds)
     stacked = {name: _stack(name, [cell[name] for cell in cells]) for name in cells[0]}
     return {name: values.reshape(shape + values.shape[1:]) for name, values in stacked.items()}
@@ -75,7 +79,7 @@ def replicate(scenario: Scenario, requests: Requests) -> Replication:
 def cell_values(
     scenario: Scenario, requests: Requests, replication: Replication
 ) -> dict[str, NDArray[Any]]:
-    """Return every variable of `kvsweep.metrics` for one run, and its status and detail.
+    """Return the variables of one run that are not by group, its status and its detail.
 
     Returns
     -------
@@ -87,15 +91,58 @@ def cell_values(
     measured = replication.requests[warmup:]
     values = _latencies(measured) | _counts(measured) | _blocks(scenario, requests, replication)
     since = int(requests.arrival_us[warmup]) if warmup else 0
-    seconds = np.array((replication.totals.sim_end - since) / 1e6)
+    lasted = replication.totals.sim_end - since
+    seconds = np.array(lasted / 1e6)
     done = np.array([r.status == "completed" for r in replication.requests])
     done[:warmup] = False
     values["throughput_rps"] = ratio(values["completed"], seconds)
     values["output_tokens_per_s"] = ratio(requests.output_tokens[done].sum(), seconds)
     values["preemption_rate"] = _preemption_rate(scenario, values)
+    values |= _populations(
+        requests.arrival_us[warmup:], measured, lasted * scenario.cluster.instances
+    )
     values["status"] = np.array(STATUSES[replication.status], np.int8)
     values["status_detail"] = np.array(_detail(scenario, replication), object)
     return values | request_columns(scenario, requests, replication)
+
+
+def _populations(
+    arrival_us: NDArray[np.int64], measured: Sequence[RequestRecord], total_us: int
+) -> dict[str, NDArray[Any]]:
+    """Return mean numbers of requests per instance, by Little's law from their times."""
+    waited = served = 0
+    for arrival, request in zip(arrival_us.tolist(), measured, strict=True):
+        if request.first_admit_us is not None:
+            delay = request.first_admit_us - arrival
+            waited += delay
+            served += 0 if request.finish_us is None else request.finish_us - delay
+    total = np.array(total_us)
+    return {
+        "mean_waiting": ratio(np.array(waited), total),
+        "mean_running": ratio(np.array(served), total),
+    }
+
+
+def _by_group(
+    scenario: Scenario, requests: Requests, grouping: Grouping, values: dict[str, NDArray[Any]]
+) -> dict[str, NDArray[Any]]:
+    """Return the measures by round or class of a cell, from its request columns."""
+    warmup = scenario.workload.warmup if scenario.workload else 0
+    codes = {member.label: member for member in RequestStatus}
+
+    def row(column: NDArray[Any]) -> NDArray[Any]:
+        return column[None, warmup:]
+
+    columns = Columns(
+        ttft=row(values["request_ttft_us"]),
+        e2e=row(values["request_e2e_us"]),
+        preemptions=row(values["request_preemptions"]),
+        status=row(np.array([codes[name] for name in values["request_status"]], np.int8)),
+        prompt=row(requests.prompt_tokens),
+        cached=row(values["request_cached_tokens"]),
+    )
+    found = measure_groups(grouping, row(grouping.codes), columns)
+    return {name: cells[0] for name, cells in found.items()}
 
 
 def _preemption_rate(scenario: Scenario, values: dict[str, NDArray[Any]]) -> NDArray[np.float64]:
@@ -163,6 +210,7 @@ def _blocks(
     values["prefix_hit_rate"] = ratio(np.array(found), np.array(looked_up))
     block_time = np.array(sum(i.block_us for i in instances))
     values["mean_blocks"] = ratio(block_time, np.array(totals.sim_end * len(instances)))
+    values["pruned"] = np.array(0, np.int64)
     values["makespan_s"] = np.array(totals.sim_end / 1e6)
     return values
 
@@ -209,8 +257,8 @@ def _or_missing(value: int | None) -> int:
 
 def _stack(name: str, cells: Sequence[NDArray[Any]]) -> NDArray[Any]:
     """Stack one variable of all cells, padded to the longest."""
-    if not cells[0].ndim:
-        return np.array([cell[()] for cell in cells], cells[0].dtype)
+    if len({cell.shape for cell in cells}) == 1:
+        return np.stack(cells)
     missing: Any = "" if VARIABLES[name].dtype == "str" else VARIABLES[name].missing
     longest = max(len(cell) for cell in cells)
     stacked = np.full((len(cells), longest), missing, cells[0].dtype)

@@ -39,10 +39,11 @@ def test_scenarios_take_every_switch_of_the_replica():
 
 
 def test_every_variable_is_there(h10):
-    assert set(h10) == {v.name for v in (*CELL_VARIABLES, *REQUEST_VARIABLES)} | {
-        "status",
-        "status_detail",
-    }
+    # These requests have neither rounds nor classes, so nothing by group but empty dimensions.
+    assert {v.name for v in (*CELL_VARIABLES, *REQUEST_VARIABLES)} <= set(h10)
+    for variable in CELL_VARIABLES:
+        if variable.dtype == "int64":
+            assert (h10[variable.name] >= 0).all()
     assert (h10["status"] == Status.OK).all()
     assert h10["ttft_ms"].shape == (2, 2, 4)
     assert h10["peak_blocks"].shape == (2, 2, 4)
@@ -82,6 +83,29 @@ def test_request_columns_are_the_records(h10):
     assert finish.tolist() == expected["finish_us"]
     assert (column["request_first_token_us"] <= column["request_finish_us"]).all()
     assert (column["request_queued_us"] <= column["request_scheduled_us"]).all()
+
+
+def test_measures_by_round_and_class():
+    cells = simulate("ideas-a", [{"policy": "rr-normal"}], (42,), (), True)
+    cell = {name: values[0, 0] for name, values in cells.items()}
+    ttft, rounds = cell["request_ttft_us"], cell["request_round"]
+    classes = cell["request_slo_class"]
+
+    assert cell["ttft_by_round_mean_ms"].tolist() == [
+        pytest.approx(ttft[rounds == r].mean() / 1000, rel=1e-12) for r in range(4)
+    ]
+    assert cell["injected_by_class"].sum() == 500
+    p99 = np.quantile(ttft[classes == "critical"], 0.99) / 1000
+    assert cell["ttft_by_class_ms"][0, P99] == pytest.approx(p99, rel=1e-12)
+
+
+def test_mean_numbers_of_requests_add_up_over_their_times(h10):
+    cell = {name: values[0, 0] for name, values in h10.items()}
+    served = cell["request_finish_us"] - cell["request_scheduled_us"]
+    waited = cell["request_scheduled_us"] - cell["request_arrival_us"]
+    total = 4 * cell["makespan_s"] * 1e6
+    assert cell["mean_running"] == pytest.approx(served.sum() / total, rel=1e-12)
+    assert cell["mean_waiting"] == pytest.approx(waited.sum() / total, rel=1e-12)
 
 
 def test_first_requests_can_be_left_out_of_the_measures(h10):
