@@ -64,6 +64,7 @@ REQUEST_FIELDS = (
     Field("reusable", _i64, "block", "leading keys that another request has too"),
     Field("follower", _i64, "index", "request that arrives after this one's completion, or -1"),
     Field("shared", _u8, "1", "1 if another request has a key of one of its decode blocks"),
+    Field("twin", _u8, "1", "1 if one of these keys is also of another request's decode block"),
     Field("awaits", _u8, "1", "1 if it arrives after another request's completion"),
 )
 
@@ -97,7 +98,8 @@ LANE_FIELDS = (
     Field("prefix_caching", _u8, "1", "1 if full blocks are kept for reuse"),
     Field("chunked_prefill", _u8, "1", "1 if a prompt may be split over steps"),
     Field("reserve_full_prompt", _u8, "1", "1 if an admission needs room for all known tokens"),
-    Field("shares", _u8, "1", "1 if any decode block's key belongs to several requests"),
+    Field("shares", _u8, "1", "1 if any request is `shared`"),
+    Field("twins", _u8, "1", "1 if any request is a `twin`"),
     Field("closed_loop", _u8, "1", "1 if any request awaits another's completion"),
     Field("impatient", _u8, "1", "1 if any request has a patience"),
     Field("plain", _u8, "1", "1 to visit every request in every step: the yardstick of benchmarks"),
@@ -110,6 +112,7 @@ INSTANCE_FIELDS = (
     Field("step", _i64, "step", "index of the next step"),
     Field("phase", _i64, "step", "step modulo the block size, kept to spare divisions"),
     Field("next_due", _i64, "step", "earliest step at which a running request needs attention"),
+    Field("retry", _i64, "step", "next at which a block may be filled that the head hits"),
     Field("used_time", _i64, "block us", "used blocks summed over time"),
     Field("block_lo", _i64, "index", "first block record of this instance"),
     Field("tail_lo", _i64, "index", "block record of the private tail of request 0"),

@@ -4,7 +4,7 @@ from .._jit import leaf
 from ..policies import RequestStatus
 from ..records import NEVER, NONE, Event
 from . import blocks, waiting
-from .running import blocks_for, schedule_chunk
+from .running import blocks_for, next_useful_fill, publish_decodes, schedule_chunk
 from .tally import log_event
 
 
@@ -90,9 +90,12 @@ def admit_waiting(inp, ws, out, lane, inst, tally, index):
     """Admit from the head of the waiting list until it fails; nothing behind it is tried.
 
     A head that lacks blocks for all its known tokens goes on lacking them until blocks are
-    released or published: evictions only make it worse. So it is not tried again (`stale`).
+    released or published: evictions only make it worse. So it is not tried again until then
+    (`stale`), or until a request fills a block that it may hit (`retry`).
     """
     alone = inst["running"] + inst["waiting"] <= 1
+    if lane["shares"] and lane["prefix_caching"]:
+        publish_decodes(inp, ws, lane, inst, inst["step"] + 1)
     while inst["budget"] > 0 and inst["waiting"] > 0 and inst["running"] < lane["max_num_seqs"]:
         r = waiting.first_waiting(ws, lane, inst)
         if inst["clock"] > deadline(inp, ws, lane, inst):
@@ -113,6 +116,7 @@ def admit_waiting(inp, ws, out, lane, inst, tally, index):
             room -= lane["watermark"]
         if lane["reserve_full_prompt"] and blocks_for(lane, known) - hits > room:
             inst["stale"] = 0
+            inst["retry"] = next_useful_fill(inp, ws, lane, inst, request)
             inst["shortages"] += 1
             break
         if blocks_for(lane, tokens) > room:

@@ -14,9 +14,10 @@ from .preempt import preempt
 from .running import (
     blocks_for,
     charge_decodes,
-    fills_shared_block,
+    fills_block,
     prefill_chunk,
     publish_decode,
+    publish_decodes,
     schedule_chunk,
 )
 from .tally import log_event
@@ -27,14 +28,15 @@ UNSERVED = np.bool_(False)
 
 @leaf
 def _publish_due(inp, ws, lane, inst):
-    """Publish the shared blocks that decoding requests fill in this step, in running order."""
+    """Publish the blocks that twins fill in this step, in running order."""
     step = inst["step"]
     for position in range(inst["running"]):
         if ws.due[inst["run_lo"] + position] == step:
             r = ws.running[inst["run_lo"] + position]
             progress = ws.progress[r]
             request = inp.requests[lane["request_lo"] + r]
-            if fills_shared_block(lane, request, progress, step):
+            twin = request["twin"] and lane["prefix_caching"]
+            if twin and fills_block(lane, progress, step):
                 publish_decode(inp, ws, lane, inst, request, progress, position)
 
 
@@ -71,6 +73,8 @@ def _continue_prefill(inp, ws, out, lane, inst, tally, index):
         preempt(inp, ws, out, lane, inst, tally, index, position, UNSERVED)
     else:
         blocks.take(ws, inst, need)
+        if lane["shares"] and lane["prefix_caching"]:
+            publish_decodes(inp, ws, lane, inst, inst["step"] + 1)
         log_event(out, tally, inst, lane, Event.CHUNK, r, index, tokens)
         schedule_chunk(inp, ws, lane, inst, request, progress, position, tokens)
 

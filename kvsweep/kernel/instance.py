@@ -108,7 +108,7 @@ def _only_decodes(inp, ws, lane, inst):
     """Return whether the next steps may be run by counts: no prefill, no gap, no admission."""
     tries = False
     if _may_admit(lane, inst):
-        tries = inst["stale"] != 0
+        tries = inst["stale"] != 0 or inst["step"] >= inst["retry"]
         if lane["impatient"]:
             tries = tries or inst["clock"] > deadline(inp, ws, lane, inst)
     alike = inst["running"] > 0 and inst["prefilling"] == 0 and inst["gaps"] == 0
@@ -120,9 +120,9 @@ def _decode(inp, ws, out, lane, inst, tally, index, until):
     """Run the steps in which every running request decodes, to the first that finishes one.
 
     Nothing changes but counts: each step takes the blocks of its phase. The run ends before a
-    step that begins at `until` or later, follows a queue entry, lacks blocks, or publishes what
-    others may look up. Evictions may wait for the end of the run, as nothing else touches the LRU
-    list meanwhile.
+    step that begins at `until` or later, follows a queue entry, lacks blocks, or fills a block
+    that must be published at once. Evictions may wait for the end of the run, as nothing else
+    touches the LRU list meanwhile.
     """
     if inst["inbox_head"] != NONE:
         until = min(until, ws.progress[inst["inbox_head"]]["queued"])
@@ -131,7 +131,9 @@ def _decode(inp, ws, out, lane, inst, tally, index, until):
     duration = step_time(lane, 0, inst["running"])
     if lane["log"]:
         until = min(until, inst["clock"] + 1)  # one step a run, to log each
-    last = inst["next_due"] - lane["shares"]
+    last = inst["next_due"] - lane["twins"]
+    if _may_admit(lane, inst):
+        last = min(last, inst["retry"] - 1)
     clock = inst["clock"]
     step = inst["step"]
     phase = inst["phase"]

@@ -1,9 +1,10 @@
 """What the running requests need in a step, and the calendar of those that decode.
 
-A decoding request needs attention only at its *due* step: its last one, or, if another request
-has its decode blocks too, the one that fills a block. All else follows from counts: the computed
-tokens are ``step - base``, and the requests that take a block in a step are those whose ``base``
-has the step's phase modulo the block size.
+All of decoding follows from counts: the computed tokens are ``step - base``, and the requests that
+take a block in a step are those whose ``base`` has the step's phase modulo the block size. Blocks
+that decoding fills are published late: when they are released, or before anything is looked up or
+published that could tell. Only *twins*, whose decode blocks may carry the same key, are *due* at
+each step that fills a block, as its order decides who is older; others only at their last step.
 """
 
 from .._jit import leaf
@@ -26,18 +27,29 @@ def set_base(lane, ws, inst, progress, base):
 
 
 @leaf
+def _next_fill(lane, progress, step):
+    """Return the first step from `step` on in which a decoding request fills a block."""
+    size = lane["block_size"]
+    return step + size - 1 - (step - progress["base"]) % size
+
+
+@leaf
 def next_due(lane, request, progress, step):
     """Return the first step from `step` on at which a decoding request needs attention."""
     due = progress["base"] + request["prompt"] + request["output"] - 2
-    if request["shared"] and lane["prefix_caching"]:
-        size = lane["block_size"]
-        due = min(due, step + size - 1 - (step - progress["base"]) % size)
+    if request["twin"] and lane["prefix_caching"]:
+        due = min(due, _next_fill(lane, progress, step))
     return due
 
 
 @leaf
 def begin_decode(lane, ws, inst, request, progress, index, step):
-    """Let the request at `index` of the running list decode one token a step from `step` on."""
+    """Let the request at `index` of the running list decode one token a step from `step` on.
+
+    If others have its blocks, the steps that fill them are news to a waiting head (`retry`).
+    """
+    if request["shared"]:
+        inst["stale"] = 1
     progress["decoding"] = 1
     set_base(lane, ws, inst, progress, step - (request["prompt"] + progress["outputs"] - 1))
     ws.due[inst["run_lo"] + index] = next_due(lane, request, progress, step)
@@ -103,16 +115,46 @@ def publish_decode(inp, ws, lane, inst, request, progress, index):
     full = (step + 1 - progress["base"]) // lane["block_size"]
     blocks.publish(inp, ws, lane, inst, request, progress, full)
     last = progress["base"] + request["prompt"] + request["output"] - 2
-    if last > step:
+    if request["twin"] and last > step:
         ws.due[inst["run_lo"] + index] = min(last, step + lane["block_size"])
     inst["stale"] = 1
 
 
 @leaf
-def fills_shared_block(lane, request, progress, step):
-    """Return whether a decoding request fills in this step a block that others may look up."""
-    filled = (step + 1 - progress["base"]) % lane["block_size"] == 0
-    return filled and request["shared"] and lane["prefix_caching"]
+def fills_block(lane, progress, step):
+    """Return whether a decoding request fills a block in this step."""
+    return (step + 1 - progress["base"]) % lane["block_size"] == 0
+
+
+@leaf
+def publish_decodes(inp, ws, lane, inst, step):
+    """Publish what decoding requests filled before `step`, where others have the same keys."""
+    size = lane["block_size"]
+    for place in range(inst["run_lo"], inst["run_lo"] + inst["running"]):
+        r = ws.running[place]
+        progress = ws.progress[r]
+        computed = step - progress["base"]
+        if progress["decoding"] and (progress["published"] + 1) * size <= computed:
+            request = inp.requests[lane["request_lo"] + r]
+            if request["shared"]:
+                blocks.publish(inp, ws, lane, inst, request, progress, computed // size)
+
+
+@leaf
+def next_useful_fill(inp, ws, lane, inst, request):
+    """Return the next step in which a decoding request may fill a block that `request` hits.
+
+    Such a block continues a chain of the same content, so it begins with the same key.
+    """
+    nearest = NEVER
+    if lane["shares"] and lane["prefix_caching"] and request["reusable"] > 0:
+        key = inp.keys[request["key_lo"]]
+        for place in range(inst["run_lo"], inst["run_lo"] + inst["running"]):
+            r = ws.running[place]
+            other = inp.requests[lane["request_lo"] + r]
+            if ws.progress[r]["decoding"] and other["shared"] and inp.keys[other["key_lo"]] == key:
+                nearest = min(nearest, _next_fill(lane, ws.progress[r], inst["step"] + 1))
+    return nearest
 
 
 @leaf

@@ -21,6 +21,7 @@ def begin_lane(inp, ws, lane, tally):
         inst["step"] = 0
         inst["phase"] = 0
         inst["next_due"] = NEVER
+        inst["retry"] = NEVER
         inst["used_time"] = 0
         inst["block_lo"] = index * lane["gpu_blocks"]
         inst["tail_lo"] = lane["instances"] * lane["gpu_blocks"]

@@ -12,9 +12,10 @@ from .preempt import preempt
 from .running import (
     blocks_for,
     charge_decodes,
-    fills_shared_block,
+    fills_block,
     prefill_chunk,
     publish_decode,
+    publish_decodes,
     schedule_chunk,
     set_base,
 )
@@ -49,6 +50,7 @@ def _starve(ws, lane, inst, progress, index):
     ws.phases[inst["phase_lo"] + progress["phase"]] -= 1
     set_base(lane, ws, inst, progress, progress["base"] + 1)
     ws.due[inst["run_lo"] + index] += 1
+    inst["stale"] = 1
     if progress["last_token"] == NONE:
         progress["last_token"] = inst["clock"]
         inst["gaps"] += 1
@@ -74,7 +76,8 @@ def _serve(inp, ws, out, lane, inst, tally, index, position, tokens):
     request = inp.requests[lane["request_lo"] + r]
     if progress["decoding"]:
         charge_decodes(inst, tokens)
-        if fills_shared_block(lane, request, progress, inst["step"]):
+        shared = request["shared"] and lane["prefix_caching"]
+        if shared and fills_block(lane, progress, inst["step"]):
             publish_decode(inp, ws, lane, inst, request, progress, position)
     else:
         log_event(out, tally, inst, lane, Event.CHUNK, r, index, tokens)
@@ -97,6 +100,8 @@ def _miss_step(ws, out, lane, inst, tally, index):
 @kernel
 def walk_running(inp, ws, out, lane, inst, tally, index):
     """Schedule the running requests in order; preempt while a request lacks blocks."""
+    if lane["shares"] and lane["prefix_caching"]:
+        publish_decodes(inp, ws, lane, inst, inst["step"])
     position = 0
     while position < inst["running"] and inst["budget"] > 0:
         r = ws.running[inst["run_lo"] + position]

@@ -61,6 +61,7 @@ def prepare(requests: Requests, resolved: BlockKeys) -> Prepared:
     records["output"] = requests.output_tokens
     records["reusable"] = resolved.reusable
     records["shared"] = resolved.shared
+    records["twin"] = resolved.twin
     records["think"] = requests.think_us
     records["patience"] = requests.patience_us
     waits = np.flatnonzero(requests.after != NONE)
@@ -169,8 +170,8 @@ def build_inputs(
     lanes["request_lo"] = request_lo[chosen]
     lanes["requests"] = sizes[chosen]
     lanes["n_keys"] = np.array([item.n_keys for item in lists])[chosen]
-    lanes["shares"] = np.array([item.records["shared"].any() for item in lists])[chosen]
-    lanes["closed_loop"] = np.array([item.records["awaits"].any() for item in lists])[chosen]
+    for flag, field in (("shares", "shared"), ("twins", "twin"), ("closed_loop", "awaits")):
+        lanes[flag] = np.array([item.records[field].any() for item in lists])[chosen]
     impatient = [(item.records["patience"] >= 0).any() for item in lists]
     lanes["impatient"] = np.array(impatient)[chosen]
     lanes["step_limit"] = np.array([step_limit(item) for item in lists])[chosen]

@@ -36,6 +36,9 @@ class BlockKeys:
         Leading keys that some other request has too.
     shared : bool (n,)
         Whether a block with output tokens is among those.
+    twin : bool (n,)
+        Whether a block with output tokens has the key of another request's block with output
+        tokens: both may be filled by decoding at any time.
     """
 
     offsets: NDArray[np.int64]
@@ -43,6 +46,7 @@ class BlockKeys:
     n_keys: int
     reusable: NDArray[np.int32]
     shared: NDArray[np.bool_]
+    twin: NDArray[np.bool_]
 
 
 def resolve_blocks(requests: Requests, block_size: int) -> BlockKeys:
@@ -68,13 +72,27 @@ def resolve_blocks(requests: Requests, block_size: int) -> BlockKeys:
         # No two requests begin alike, so no two prefixes are equal.
         n = len(requests)
         keys = np.arange(offsets[-1], dtype=np.int32)
-        return BlockKeys(offsets, keys, len(keys), np.zeros(n, np.int32), np.zeros(n, np.bool_))
+        none = np.zeros(n, np.bool_)
+        return BlockKeys(offsets, keys, len(keys), np.zeros(n, np.int32), none, none)
     keys = _in_order_of_occurrence(_branch_keys(requests, block_size))
     # A request has a key at most once, so a key counted twice belongs to two requests.
     others = np.concatenate([[0], np.cumsum(np.bincount(keys)[keys] > 1)])
     reusable = np.diff(others[offsets]).astype(np.int32)
     shared = reusable > requests.prompt_tokens // block_size
-    return BlockKeys(offsets, keys, int(keys.max(initial=-1)) + 1, reusable, shared)
+    twin = _twins(keys, offsets, requests.prompt_tokens // block_size)
+    return BlockKeys(offsets, keys, int(keys.max(initial=-1)) + 1, reusable, shared, twin)
+
+
+def _twins(
+    keys: NDArray[np.int32], offsets: NDArray[np.int64], prompt_blocks: NDArray[np.int64]
+) -> NDArray[np.bool_]:
+    """Return which requests have a key beyond their prompt's that another one has likewise."""
+    owner = np.repeat(np.arange(len(prompt_blocks)), np.diff(offsets))
+    decoded = np.arange(len(keys)) - offsets[owner] >= prompt_blocks[owner]
+    uses = np.bincount(keys[decoded], minlength=len(keys))
+    twin = np.zeros(len(prompt_blocks), np.bool_)
+    twin[owner[decoded][uses[keys[decoded]] > 1]] = True
+    return twin
 
 
 def _branch_keys(requests: Requests, block_size: int) -> NDArray[np.int64]:
