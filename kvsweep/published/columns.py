@@ -64,6 +64,7 @@ SOUND_DEFECTS = tuple(
 AS_SHIPPED = Column("as shipped")
 REPAIRED = Column("repaired", repairs=SOUND_DEFECTS)
 E2E_TOO = Column("repaired, D4 too", repairs=(*SOUND_DEFECTS, "D4"))
+SEEING = Column("repaired, D9 too", repairs=(*SOUND_DEFECTS, "D9"))
 KERNEL = Column("vLLM rules", "vllm")
 THREE = (AS_SHIPPED, REPAIRED, KERNEL)
 

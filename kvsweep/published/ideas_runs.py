@@ -33,9 +33,10 @@ def runs(workload: str, policy: str, seeds: Sequence[int] | None = None) -> list
     return [case(f"ideas-{workload}", seed, policy=policy) for seed in chosen]
 
 
-def idea6(workload: str, policy: str, gpu_blocks: int) -> Case:
-    """Return a cell of idea 6's baseline."""
-    return case(f"idea6-{workload}", 42, policy=policy, gpu_blocks=gpu_blocks)
+def idea6(workload: str, policy: str, gpu_blocks: int) -> list[Case]:
+    """Return the cells of a point of idea 6's baseline."""
+    seeds = (42,) if workload == "a" else SEEDS[workload]
+    return [case(f"idea6-{workload}", seed, policy=policy, gpu_blocks=gpu_blocks) for seed in seeds]
 
 
 def run_means(

@@ -102,17 +102,22 @@ def explanation(shipped: Cell, repaired: float, tried: Mapping[str, Cell]) -> st
     are none, the same is asked of combinations (names with ``+``). Where the shipped rules give no
     number, the repairs that give one are named.
     """
-    if isinstance(shipped, str):
-        ends = [name for name, cell in tried.items() if not isinstance(cell, str)]
-        return " or ".join(ends) or "no single defect"
-    shares = {
-        name: 1 - abs(repaired - cell) / abs(repaired - shipped)
-        for name, cell in tried.items()
-        if not isinstance(cell, str)
-    }
+    numbers = {name: cell for name, cell in tried.items() if not isinstance(cell, str)}
     for together in (False, True):
-        group = [n for n in shares if ("+" in n) is together and shares[n] >= EXPLAINS]
-        if group:
-            group.sort(key=lambda name: -shares[name])
-            return ", ".join(f"{name} ({100 * shares[name]:.0f} %)" for name in group)
+        group = {name: cell for name, cell in numbers.items() if ("+" in name) is together}
+        if isinstance(shipped, str):
+            found = " or ".join(group)
+        else:
+            found = _shares(shipped, repaired, group)
+        if found:
+            return found
     return "no single defect"
+
+
+def _shares(shipped: float, repaired: float, tried: Mapping[str, float]) -> str:
+    """Name those that close enough of the gap, with their shares."""
+    shares = {
+        name: 1 - abs(repaired - cell) / abs(repaired - shipped) for name, cell in tried.items()
+    }
+    enough = sorted((n for n in shares if shares[n] >= EXPLAINS), key=lambda n: -shares[n])
+    return ", ".join(f"{name} ({100 * shares[name]:.0f} %)" for name in enough)
