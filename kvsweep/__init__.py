@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from kvsweep.analysis.pareto import pareto_front as pareto_front
     from kvsweep.config import load_sweep as load_sweep
     from kvsweep.errors import InputError as InputError
-    from kvsweep.replay import replay as replay
+    from kvsweep.replaying import replay as replay
     from kvsweep.store import open_results as open_results
     from kvsweep.sweep import run as run
 
@@ -24,7 +24,7 @@ _HOMES = {
     "load_sweep": "kvsweep.config",
     "open_results": "kvsweep.store",
     "pareto_front": "kvsweep.analysis.pareto",
-    "replay": "kvsweep.replay",
+    "replay": "kvsweep.replaying",
     "run": "kvsweep.sweep",
 }
 

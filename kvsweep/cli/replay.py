@@ -16,7 +16,7 @@ from kvsweep.errors import InputError
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from kvsweep.replay import Replay
+    from kvsweep.replaying import Replay
 
 csv_file = click.Path(path_type=Path, dir_okay=False)
 
@@ -42,7 +42,7 @@ def replay(
     as_json: bool,
 ) -> int:
     """Replay a recorded request list under its own scenario."""
-    from kvsweep.replay import is_ok, run_replay
+    from kvsweep.replaying import is_ok, run_replay
 
     found = run_replay(file, settings)
     if requests:
