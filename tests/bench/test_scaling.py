@@ -103,5 +103,8 @@ def test_threads(tables, smoke):
         for name, action in (("one thread", alone), ("two threads", together))
     ]
     tables.add(
-        "Threads, H8 at 2,100 blocks (wall clock)", ("", "us per simulation", "speed-up"), rows
+        "Threads, H8 at 2,100 blocks (wall clock)",
+        ("", "us per simulation", "speed-up"),
+        rows,
+        "Means something only where two cores are idle.",
     )
