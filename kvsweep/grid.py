@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from kvsweep.config import Scenario, Sweep, Workload
 
 # Nominal seconds of one simulated request on one core: they size the chunks and make the estimate
-# of a dry run. The kernel's is that of a steady load (h8-steady); the replica hashes blocks in plain Python.
+# of a dry run. The kernel's is that of h8-steady, the replica hashes blocks in plain Python.
 SECONDS_PER_REQUEST = {"vllm": 1e-6, "blis": 1e-3}
 
 # A chunk is a 64th of the sweep, so that many workers share the work evenly, within limits: under

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -95,17 +95,24 @@ def replay(source: str | Path | Mapping[str, Any], overrides: Sequence[str] = ()
     return run_replay(source, overrides).to_dataset()
 
 
-def run_replay(source: str | Path | Mapping[str, Any], overrides: Sequence[str] = ()) -> Replay:
-    """Replay a trace as `replay` does; keep the steps too."""
+def run_replay(
+    source: str | Path | Mapping[str, Any],
+    overrides: Sequence[str] = (),
+    notify: Callable[[str], None] | None = None,
+) -> Replay:
+    """Replay a trace as `replay` does; keep the steps too, and tell `notify` what takes long."""
     trace = load_trace(source)
     scenario = parse_scenario(trace.scenario, trace.where, overrides)
-    run = _run_kernel if scenario.engine.rules == "vllm" else _run_replica
-    return run(scenario, trace)
+    if scenario.engine.rules == "blis":
+        return _run_replica(scenario, trace)
+    return _run_kernel(scenario, trace, notify)
 
 
-def _run_kernel(scenario: Scenario, trace: Trace) -> Replay:
+def _run_kernel(scenario: Scenario, trace: Trace, notify: Callable[[str], None] | None) -> Replay:
+    from .simulate import warm_up
     from .simulate.single import run_single
 
+    warm_up(notify)
     single = run_single(scenario, trace.requests)
     progress = single.outputs.progress
     columns = {

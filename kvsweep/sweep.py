@@ -17,7 +17,7 @@ from kvsweep.grid import Plan, Task, plan
 from kvsweep.store import Store, default_path, open_results, prepare
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     import xarray as xr
 
@@ -32,7 +32,7 @@ LOOPBACK = "127.0.0.1:0"
 
 
 class Progress(Protocol):
-    """What `run` calls after each task, and once before the first."""
+    """What `run` calls after each task, and once when the workers are ready for the first."""
 
     def __call__(self, done: int, total: int) -> None:
         """Take note that `done` of `total` cells are in the store."""
@@ -49,6 +49,7 @@ def run(
     keep_requests: bool = False,
     prune: bool = True,
     progress: Progress | None = None,
+    notify: Callable[[str], None] | None = None,
 ) -> xr.Dataset:
     """Simulate every cell of a sweep that its store does not hold yet, and open the store.
 
@@ -72,6 +73,8 @@ def run(
         Copy cells that are proved equal to one with fewer blocks instead of running them.
     progress : callable (done, total), optional
         Called with numbers of cells.
+    notify : callable (str), optional
+        Called with a line for the user before something that takes long.
 
     Returns
     -------
@@ -87,11 +90,18 @@ def run(
     """
     path = Path(out) if out is not None else default_path(sweep)
     cells = plan(sweep, keep_requests=keep_requests)
+    job = _Job(sweep, cells, keep_requests, prune)
     with _connect(workers, processes, scheduler) as client:
         target = prepare(
             path, sweep, cells, overwrite=overwrite, keep_requests=keep_requests, prune=prune
         )
-        _fill(client, target, _Job(sweep, cells, keep_requests, prune), progress or _silent)
+        todo = target.pending()
+        if todo and job.compiled:
+            if scheduler is None:
+                # Compiled once, here: processes then load it instead of compiling all at once.
+                simulate.warm_up(notify)
+            client.register_plugin(_WarmUp())
+        _fill(client, target, todo, job, progress or _silent)
     return open_results(path)
 
 
@@ -113,6 +123,11 @@ class _Job:
     keep_requests: bool
     prune: bool
 
+    @property
+    def compiled(self) -> bool:
+        """Whether any cell runs on the compiled kernel."""
+        return any(variant.engine.rules == "vllm" for variant in self.cells.variants)
+
     def submit(self, client: Client, task: Task) -> Future:
         """Send a task to the workers; the future holds arrays by variable."""
         chosen = self.cells.variant_indices(task)
@@ -131,14 +146,11 @@ class _Job:
         )
 
 
-def _fill(client: Client, store: Store, job: _Job, progress: Progress) -> None:
-    """Simulate the pending tasks of `store` and write them as they come, whatever their order."""
+def _fill(client: Client, store: Store, todo: list[Task], job: _Job, progress: Progress) -> None:
+    """Simulate the tasks `todo` and write them to `store` as they come, whatever their order."""
     cells = store.plan
-    todo = store.pending()
     done = cells.cells - sum(map(cells.size, todo))
     progress(done, cells.cells)
-    if todo:
-        client.register_plugin(_WarmUp())
     for task, future in _in_flight(client, todo, job):
         error = future.exception()
         if isinstance(error, InputError):

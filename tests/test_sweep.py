@@ -14,8 +14,8 @@ from kvsweep.errors import InputError
 def quick(monkeypatch):
     """Replace the simulator, and cut even small sweeps into several tasks."""
     monkeypatch.setattr("kvsweep.simulate.simulate_batch", fake_batch)
-    monkeypatch.setattr("kvsweep.simulate.warm_up", lambda: None)
-    monkeypatch.setattr(grid, "CHUNK_SECONDS", (2e-4, 2e-4))
+    monkeypatch.setattr("kvsweep.simulate.warm_up", lambda notify=None: None)
+    monkeypatch.setattr(grid, "CHUNK_SECONDS", (4e-4, 4e-4))
 
 
 @pytest.fixture
@@ -70,6 +70,29 @@ def test_progress_counts_cells_up_to_all(sweep, tmp_path):
     assert done[0] == 0
     assert done == sorted(set(done))
     assert seen[-1] == (84, 84)
+
+
+def test_the_kernel_is_ready_before_progress_starts(sweep, tmp_path, monkeypatch):
+    def compiles(notify=None):
+        if notify:
+            notify("compiling")
+
+    monkeypatch.setattr("kvsweep.simulate.warm_up", compiles)
+    told = []
+    kvsweep.run(
+        sweep,
+        out=tmp_path / "a.zarr",
+        notify=told.append,
+        progress=lambda done, total: told.append(done),
+    )
+    assert told[:2] == ["compiling", 0]
+    assert told.count("compiling") == 1
+
+
+def test_a_sweep_of_the_replica_compiles_nothing(tmp_path, monkeypatch):
+    monkeypatch.delattr("kvsweep.simulate.warm_up")
+    sweep = make_sweep(tmp_path, BASE + '[engine]\nrules = "blis"\n' + GRID)
+    assert (kvsweep.run(sweep, out=tmp_path / "a.zarr")["status"] == "ok").all()
 
 
 def test_a_second_run_simulates_nothing(sweep, tmp_path, monkeypatch):
@@ -147,7 +170,7 @@ def counting_batch(variants, seeds, **options):
 
 def test_few_tasks_are_in_flight(sweep, tmp_path, monkeypatch):
     """Results that wait for the writer are bounded by the workers, not by the sweep."""
-    monkeypatch.setattr(grid, "CHUNK_SECONDS", (2e-5, 2e-5))
+    monkeypatch.setattr(grid, "CHUNK_SECONDS", (4e-5, 4e-5))
     monkeypatch.setattr("kvsweep.simulate.simulate_batch", counting_batch)
     BEGUN.clear()
     ahead = []
@@ -199,8 +222,8 @@ def slow(*args, **options):
     return sweeping.fake_batch(*args, **options)
 
 kvsweep.simulate.simulate_batch = slow
-kvsweep.simulate.warm_up = lambda: None
-grid.CHUNK_SECONDS = (2e-4, 2e-4)
+kvsweep.simulate.warm_up = lambda notify=None: None
+grid.CHUNK_SECONDS = (4e-4, 4e-4)
 kvsweep.run(kvsweep.load_sweep({file!r}), out={out!r}, workers=1)
 """
 

@@ -124,7 +124,7 @@ def _run(sweep: Sweep, path: Path, options: dict[str, Any]) -> xr.Dataset:
 
     try:
         with Display() as display:
-            return run(sweep, out=path, progress=display, **options)
+            return run(sweep, out=path, progress=display, notify=display.notify, **options)
     except KeyboardInterrupt:
         click.echo(f"interrupted; the same command goes on with {path}", err=True)
         raise

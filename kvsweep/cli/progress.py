@@ -17,7 +17,7 @@ LINE_EVERY = 10.0
 
 
 class Meter:
-    """Speed and time left, from the cells done since the first report."""
+    """Speed and time left, from the cells done since the first report, when the kernel is ready."""
 
     def __init__(self) -> None:
         self._start: tuple[float, int] | None = None
@@ -60,6 +60,13 @@ class Display:
     ) -> None:
         if self._bar:
             self._bar.stop()
+
+    def notify(self, line: str) -> None:
+        """Print a line, above the bar if there is one."""
+        if self._bar:
+            self._bar.console.print(line, highlight=False)
+        else:
+            click.echo(line, err=True)
 
     def __call__(self, done: int, total: int) -> None:
         """Show that `done` of `total` cells are in the store."""

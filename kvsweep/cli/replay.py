@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -44,7 +45,7 @@ def replay(
     """Replay a recorded request list under its own scenario."""
     from kvsweep.replaying import is_ok, run_replay
 
-    found = run_replay(file, settings)
+    found = run_replay(file, settings, notify=partial(click.echo, err=True))
     if requests:
         positions = range(len(found.requests["status"]))
         _write_csv(requests, {"id": positions, **found.requests})

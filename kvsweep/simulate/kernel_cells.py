@@ -1,6 +1,7 @@
 """Cells under vLLM's rules: lay out lanes, run the kernel, reduce what it leaves to numbers."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,10 +23,21 @@ ITL_ENTRIES = 1 << 12
 fit is run again with more."""
 
 
-def warm_up() -> None:
-    """Compile the kernel, or load it from the cache: an empty batch runs through it."""
+COMPILING = "compiling the kernel (first run only, about 20 s)"
+
+
+def warm_up(notify: Callable[[str], None] | None = None) -> None:
+    """Compile the kernel, or load it from the cache: an empty batch runs through it.
+
+    Parameters
+    ----------
+    notify : callable (str), optional
+        Called with a line for the user if the cache has no kernel, so that this takes long.
+    """
     from .lanes import EMPTY
 
+    if notify and not any(Path(run_batch.stats.cache_path).glob("engine.run_batch-*.nbc")):
+        notify(COMPILING)
     outputs = allocate_outputs(EMPTY)
     run_batch(EMPTY, allocate_workspace(EMPTY, 1), outputs, 0, 0)
 

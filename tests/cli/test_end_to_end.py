@@ -1,12 +1,15 @@
 """One sweep through the whole program, kernel included."""
 
 from pathlib import Path
+from types import SimpleNamespace
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
 from sweeping import BASE, tree, write_sweep
 
 import kvsweep
+from kvsweep.simulate import kernel_cells
 
 GRID = """
 [grid]
@@ -40,6 +43,17 @@ def test_a_sweep_from_file_to_figure(run, file):
     rate = ds["preemption_rate"].mean("seed")
     assert (rate.sel(gpu_blocks=70) > 0.05).all()
     assert (rate.sel(gpu_blocks=800) == 0).all()
+
+
+def test_compiling_is_told_when_there_is_nothing_compiled_yet(tmp_path, monkeypatch):
+    told = []
+    kernel_cells.warm_up()
+    kernel_cells.warm_up(told.append)
+    assert told == []
+    empty = SimpleNamespace(cache_path=str(tmp_path / "none"))
+    monkeypatch.setattr(kernel_cells, "run_batch", Mock(stats=empty))
+    kernel_cells.warm_up(told.append)
+    assert told == [kernel_cells.COMPILING]
 
 
 def test_processes_give_the_same_bytes_as_threads(run, file):
