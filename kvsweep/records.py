@@ -256,6 +256,10 @@ class Inputs(NamedTuple):
 class Workspace(NamedTuple):
     """Memory of one thread, reused by all its lanes; nothing in it is cleared in full."""
 
+    blank_instance: NDArray[Any]
+    """INSTANCE (1,): what every instance starts from, but for its places in the arrays."""
+    blank_progress: NDArray[Any]
+    """PROGRESS (1,): what every request starts from, but for its arrival."""
     progress: NDArray[Any]
     """PROGRESS (requests of the largest lane,)."""
     instances: NDArray[Any]

@@ -86,13 +86,38 @@ def _give_up(inp, ws, lane, inst, r):
 
 
 @leaf
-def admit_waiting(inp, ws, out, lane, inst, tally, index):
-    """Admit from the head of the waiting list until it fails; nothing behind it is tried.
+def _tokens_now(lane, inst, tokens, alone):
+    """Return how many of a head's `tokens` the step can take; 0 if it may not split them."""
+    if lane["long_prefill"] > 0 and not alone:
+        tokens = min(tokens, lane["long_prefill"])
+    if tokens > inst["budget"] and not lane["chunked_prefill"]:
+        return 0
+    return min(tokens, inst["budget"])
+
+
+@leaf
+def _has_room(inp, ws, lane, inst, request, known, tokens, hits, unused):
+    """Return whether the blocks suffice for a head; note when to look again if they do not.
 
     A head that lacks blocks for all its known tokens goes on lacking them until blocks are
     released or published: evictions only make it worse. So it is not tried again until then
     (`stale`), or until a request fills a block that it may hit (`retry`).
     """
+    room = inst["free"] - unused
+    if inst["running"] > 0:
+        room -= lane["watermark"]
+    fits = blocks_for(lane, tokens) <= room
+    if lane["reserve_full_prompt"] and blocks_for(lane, known) - hits > room:
+        fits = False
+        inst["stale"] = 0
+        inst["retry"] = next_useful_fill(inp, ws, lane, inst, request)
+    inst["shortages"] += not fits
+    return fits
+
+
+@leaf
+def admit_waiting(inp, ws, out, lane, inst, tally, index):
+    """Admit from the head of the waiting list until it fails; nothing behind it is tried."""
     alone = inst["running"] + inst["waiting"] <= 1
     if lane["shares"] and lane["prefix_caching"]:
         publish_decodes(inp, ws, lane, inst, inst["step"] + 1)
@@ -102,24 +127,11 @@ def admit_waiting(inp, ws, out, lane, inst, tally, index):
             _give_up(inp, ws, lane, inst, r)
             continue
         request = inp.requests[lane["request_lo"] + r]
-        progress = ws.progress[r]
+        known = request["prompt"] + ws.progress[r]["outputs"]
         hits, unused = _look_up(inp, ws, lane, inst, r)
-        known = request["prompt"] + progress["outputs"]
-        tokens = known - hits * lane["block_size"]
-        if lane["long_prefill"] > 0 and not alone:
-            tokens = min(tokens, lane["long_prefill"])
-        if not lane["chunked_prefill"] and tokens > inst["budget"]:
+        tokens = _tokens_now(lane, inst, known - hits * lane["block_size"], alone)
+        if tokens == 0:
             break
-        tokens = min(tokens, inst["budget"])
-        room = inst["free"] - unused
-        if inst["running"] > 0:
-            room -= lane["watermark"]
-        if lane["reserve_full_prompt"] and blocks_for(lane, known) - hits > room:
-            inst["stale"] = 0
-            inst["retry"] = next_useful_fill(inp, ws, lane, inst, request)
-            inst["shortages"] += 1
-            break
-        if blocks_for(lane, tokens) > room:
-            inst["shortages"] += 1
+        if not _has_room(inp, ws, lane, inst, request, known, tokens, hits, unused):
             break
         _admit(inp, ws, out, lane, inst, tally, index, r, hits, tokens)

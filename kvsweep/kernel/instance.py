@@ -116,24 +116,30 @@ def _only_decodes(inp, ws, lane, inst):
 
 
 @leaf
+def _decode_bounds(inp, ws, lane, inst, until):
+    """Return when a run of decode steps ends, and the last step that it may include."""
+    last = inst["next_due"] - lane["twins"]
+    if inst["inbox_head"] != NONE:
+        until = min(until, ws.progress[inst["inbox_head"]]["queued"])
+    if _may_admit(lane, inst):
+        last = min(last, inst["retry"] - 1)
+        if lane["impatient"]:
+            until = min(until, deadline(inp, ws, lane, inst) + 1)
+    if lane["log"]:
+        until = min(until, inst["clock"] + 1)  # one step a run, to log each
+    return until, last
+
+
+@leaf
 def _decode(inp, ws, out, lane, inst, tally, index, until):
     """Run the steps in which every running request decodes, to the first that finishes one.
 
     Nothing changes but counts: each step takes the blocks of its phase. The run ends before a
     step that begins at `until` or later, follows a queue entry, lacks blocks, or fills a block
-    that must be published at once. Evictions may wait for the end of the run, as nothing else
-    touches the LRU list meanwhile.
+    that must be published at once.
     """
-    if inst["inbox_head"] != NONE:
-        until = min(until, ws.progress[inst["inbox_head"]]["queued"])
-    if lane["impatient"] and _may_admit(lane, inst):
-        until = min(until, deadline(inp, ws, lane, inst) + 1)
+    until, last = _decode_bounds(inp, ws, lane, inst, until)
     duration = step_time(lane, 0, inst["running"])
-    if lane["log"]:
-        until = min(until, inst["clock"] + 1)  # one step a run, to log each
-    last = inst["next_due"] - lane["twins"]
-    if _may_admit(lane, inst):
-        last = min(last, inst["retry"] - 1)
     clock = inst["clock"]
     step = inst["step"]
     phase = inst["phase"]
@@ -150,22 +156,32 @@ def _decode(inp, ws, out, lane, inst, tally, index, until):
         phase = phase + 1 if phase + 1 < lane["block_size"] else 0
     steps = step - inst["step"]
     if steps > 0:
-        evictions = inst["evictions"]
-        blocks.take(ws, inst, used - (lane["gpu_blocks"] - inst["free"]))
         inst["used_time"] += used_steps * duration
-        inst["peak"] = max(inst["peak"], used)
-        ws.itl_plain[inst["running"]] += steps * inst["measured"]
-        if lane["log"]:
-            _log_decode(out, lane, inst, tally, index, duration, evictions)
-        inst["clock"] = clock
-        inst["end"] = clock
-        inst["in_flight"] = step > inst["next_due"]
-        inst["step"] = step - inst["in_flight"]
-        if not inst["in_flight"]:
-            inst["phase"] = phase
-        elif lane["closed_loop"]:
-            announce(inp, ws, lane, inst, tally)
+        inst["phase"] = phase
+        _end_run(inp, ws, out, lane, inst, tally, index, steps, used, duration)
     return steps > 0
+
+
+@leaf
+def _end_run(inp, ws, out, lane, inst, tally, index, steps, used, duration):
+    """Account for a run of decode steps that uses `used` blocks at its end.
+
+    Evictions may wait until here, as nothing else touches the LRU list during the run.
+    """
+    evictions = inst["evictions"]
+    blocks.take(ws, inst, used - (lane["gpu_blocks"] - inst["free"]))
+    inst["peak"] = max(inst["peak"], used)
+    ws.itl_plain[inst["running"]] += steps * inst["measured"]
+    if lane["log"]:
+        _log_decode(out, lane, inst, tally, index, duration, evictions)
+    inst["clock"] += steps * duration
+    inst["end"] = inst["clock"]
+    inst["step"] += steps
+    if inst["step"] > inst["next_due"]:
+        inst["step"] -= 1  # the last one is in flight: its outputs come at its end
+        inst["in_flight"] = 1
+        if lane["closed_loop"]:
+            announce(inp, ws, lane, inst, tally)
 
 
 @leaf

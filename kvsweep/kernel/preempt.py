@@ -23,34 +23,44 @@ def _unschedule(lane, inst, request, progress):
 
 
 @leaf
+def _stop_decoding(inst, request, progress, served):
+    """Note how far a decoding victim got; return its computed tokens, this step's included."""
+    computed = inst["step"] - progress["base"]
+    progress["outputs"] = computed + 1 - request["prompt"]
+    if progress["last_token"] == NONE:
+        progress["last_token"] = inst["clock"]
+    else:
+        inst["gaps"] -= 1
+    return computed + served
+
+
+@leaf
+def _leave_running(ws, inst, position):
+    """Close the gap that a request leaves in the running list."""
+    inst["running"] -= 1
+    for place in range(inst["run_lo"] + position, inst["run_lo"] + inst["running"]):
+        ws.running[place] = ws.running[place + 1]
+        ws.due[place] = ws.due[place + 1]
+
+
+@leaf
 def preempt(inp, ws, out, lane, inst, tally, index, position, served):
     """Preempt the running request at `position`: release, forget its progress, queue it again.
 
     Blocks that it published in this step stay published, though they will not be computed.
     """
-    lo = inst["run_lo"]
-    victim = ws.running[lo + position]
+    victim = ws.running[inst["run_lo"] + position]
     progress = ws.progress[victim]
     request = inp.requests[lane["request_lo"] + victim]
     if served:
         _unschedule(lane, inst, request, progress)
     computed = progress["computed"]
     if progress["decoding"]:
-        computed = inst["step"] - progress["base"]
-        progress["outputs"] = computed + 1 - request["prompt"]
-        if served:
-            computed += 1
-        if progress["last_token"] == NONE:
-            progress["last_token"] = inst["clock"]
-        else:
-            inst["gaps"] -= 1
+        computed = _stop_decoding(inst, request, progress, served)
     let_go(inp, ws, lane, inst, tally, victim, computed)
     progress["computed"] = 0
     progress["preemptions"] += 1
-    for place in range(lo + position, lo + inst["running"] - 1):
-        ws.running[place] = ws.running[place + 1]
-        ws.due[place] = ws.due[place + 1]
-    inst["running"] -= 1
+    _leave_running(ws, inst, position)
     inst["preempted"] += 1
     inst["shortages"] += 1
     waiting.wait_first(inp, ws, lane, inst, victim)

@@ -2,7 +2,7 @@
 
 from .._jit import kernel
 from ..policies import RequestStatus
-from ..records import NEVER, NONE, Lane
+from ..records import NONE, Lane
 from .latency import step_time
 from .tally import fold_itl
 
@@ -15,14 +15,8 @@ def begin_lane(inp, ws, lane, tally):
     """Reset what a lane starts from; block records and tables stay as they are (fresh = 0)."""
     seats = min(lane["max_num_seqs"], lane["requests"])
     for index in range(lane["instances"]):
+        ws.instances[index] = ws.blank_instance[0]
         inst = ws.instances[index]
-        inst["clock"] = 0
-        inst["end"] = 0
-        inst["step"] = 0
-        inst["phase"] = 0
-        inst["next_due"] = NEVER
-        inst["retry"] = NEVER
-        inst["used_time"] = 0
         inst["block_lo"] = index * lane["gpu_blocks"]
         inst["tail_lo"] = lane["instances"] * lane["gpu_blocks"]
         inst["run_lo"] = index * seats
@@ -30,49 +24,11 @@ def begin_lane(inp, ws, lane, tally):
         inst["heap_lo"] = index * lane["requests"]
         inst["prefix_lo"] = index * lane["n_keys"]
         inst["free"] = lane["gpu_blocks"]
-        inst["cached"] = 0
-        inst["lru_head"] = NONE
-        inst["lru_tail"] = NONE
-        inst["spare"] = NONE
-        inst["fresh"] = 0
-        inst["keyed"] = 0
-        inst["tails"] = 0
-        inst["peak"] = 0
-        inst["running"] = 0
-        inst["prefilling"] = 0
-        inst["waiting"] = 0
-        inst["wait_head"] = NONE
-        inst["wait_tail"] = NONE
-        inst["inbox_head"] = NONE
-        inst["inbox_tail"] = NONE
-        inst["load"] = 0
-        inst["measured"] = 0
-        inst["evictions"] = 0
-        inst["shortages"] = 0
-        inst["gaps"] = 0
-        inst["announced"] = 0
-        inst["in_flight"] = 0
-        inst["stale"] = 1
     ws.phases[: lane["instances"] * lane["block_size"]] = 0
     ws.itl_plain[: lane["max_num_seqs"] + 1] = 0
     for r in range(lane["requests"]):
-        progress = ws.progress[r]
-        progress["arrival"] = inp.requests[lane["request_lo"] + r]["arrival"]
-        progress["queued"] = NONE
-        progress["scheduled"] = NONE
-        progress["first_token"] = NONE
-        progress["finish"] = NONE
-        progress["last_token"] = NONE
-        progress["computed"] = 0
-        progress["outputs"] = 0
-        progress["published"] = 0
-        progress["reused"] = 0
-        progress["preemptions"] = 0
-        progress["cached"] = NONE
-        progress["instance"] = NONE
-        progress["decoding"] = 0
-        progress["has_tail"] = 0
-        progress["status"] = RequestStatus.NOT_ARRIVED
+        ws.progress[r] = ws.blank_progress[0]
+        ws.progress[r]["arrival"] = inp.requests[lane["request_lo"] + r]["arrival"]
     tally["status"] = Lane.OK
 
 

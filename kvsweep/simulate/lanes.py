@@ -14,6 +14,7 @@ from ..records import (
     EVENT,
     INSTANCE,
     LANE,
+    NEVER,
     NONE,
     PROGRESS,
     REQUEST,
@@ -179,12 +180,36 @@ def build_inputs(
     return Inputs(requests, np.concatenate([item.keys for item in lists]), lanes)
 
 
+def _blank_instance() -> NDArray[Any]:
+    blank = np.zeros(1, INSTANCE)
+    for name in ("lru_head", "lru_tail", "spare", "wait_head", "wait_tail"):
+        blank[name] = NONE
+    for name in ("inbox_head", "inbox_tail"):
+        blank[name] = NONE
+    for name in ("next_due", "retry"):
+        blank[name] = NEVER
+    blank["stale"] = 1
+    return blank
+
+
+def _blank_progress() -> NDArray[Any]:
+    blank = np.zeros(1, PROGRESS)
+    for name in ("queued", "scheduled", "first_token", "finish", "last_token"):
+        blank[name] = NONE
+    for name in ("cached", "instance"):
+        blank[name] = NONE
+    blank["status"] = RequestStatus.NOT_ARRIVED
+    return blank
+
+
 def allocate_workspace(inputs: Inputs, itl_entries: int) -> Workspace:
     """Allocate memory for the largest lane; untouched pages of it cost nothing."""
     lanes = inputs.lanes
     count = lanes["instances"].astype(np.int64)
     seats = np.minimum(lanes["max_num_seqs"], lanes["requests"]) * count
     return Workspace(
+        blank_instance=_blank_instance(),
+        blank_progress=_blank_progress(),
         progress=np.empty(lanes["requests"].max(), PROGRESS),
         instances=np.zeros(count.max(), INSTANCE),
         blocks=np.empty((count * lanes["gpu_blocks"] + lanes["requests"]).max(), BLOCK),

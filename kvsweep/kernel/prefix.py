@@ -1,0 +1,72 @@
+"""The prefix table of an instance: which block carries a key, and which are its twins.
+
+Blocks with the same key form a ring, the oldest in the table (vLLM keeps duplicates too).
+"""
+
+from .._jit import leaf
+from ..records import NONE
+
+
+@leaf
+def find(ws, inst, key):
+    """Return the oldest block that carries `key`, or NONE.
+
+    A slot of the prefix table counts only if the block it names carries the key, so the table
+    need not be cleared between lanes (a clear would cost more than a simulation).
+    """
+    block = ws.prefix[inst["prefix_lo"] + key]
+    lo = inst["block_lo"]
+    if block < lo or block >= lo + inst["fresh"] or ws.blocks[block]["key"] != key:
+        block = NONE
+    return block
+
+
+@leaf
+def forget(ws, inst, block):
+    """Take the key from a block that leaves the LRU list; its id becomes spare."""
+    record = ws.blocks[block]
+    twin = record["twin_next"]
+    if twin != block:
+        ws.blocks[record["twin_prev"]]["twin_next"] = twin
+        ws.blocks[twin]["twin_prev"] = record["twin_prev"]
+        slot = inst["prefix_lo"] + record["key"]
+        if ws.prefix[slot] == block:
+            ws.prefix[slot] = twin
+    record["key"] = NONE
+    record["lru_next"] = inst["spare"]
+    inst["spare"] = block
+    inst["keyed"] -= 1
+
+
+@leaf
+def _new_id(ws, inst):
+    """Return a block id that carries no key."""
+    block = inst["spare"]
+    if block == NONE:
+        block = inst["block_lo"] + inst["fresh"]
+        inst["fresh"] += 1
+        ws.blocks[block]["key"] = NONE  # it may hold an earlier lane's
+    else:
+        inst["spare"] = ws.blocks[block]["lru_next"]
+    return block
+
+
+@leaf
+def publish_block(ws, inst, key, slot):
+    """Give the block of table slot `slot` an id and `key`, as the youngest of its twins."""
+    block = _new_id(ws, inst)
+    oldest = find(ws, inst, key)
+    if oldest == NONE:
+        ws.prefix[inst["prefix_lo"] + key] = block
+        ws.blocks[block]["twin_prev"] = block
+        ws.blocks[block]["twin_next"] = block
+    else:
+        youngest = ws.blocks[oldest]["twin_prev"]
+        ws.blocks[block]["twin_prev"] = youngest
+        ws.blocks[block]["twin_next"] = oldest
+        ws.blocks[youngest]["twin_next"] = block
+        ws.blocks[oldest]["twin_prev"] = block
+    ws.blocks[block]["key"] = key
+    ws.blocks[block]["users"] = 1
+    ws.table[slot] = block
+    inst["keyed"] += 1
