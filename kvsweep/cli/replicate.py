@@ -29,8 +29,8 @@ def replicate(name: str, markdown: bool, workers: int | None, as_json: bool) -> 
 
     Prints every published figure beside what the replica of the reference simulator gives as
     shipped and repaired and what the kernel gives, the defect of the reference that explains the
-    gap, and the verdict of each claim. On one processor h8, h10 and h377 take a minute at most,
-    ideas and h-reasoning-kv several.
+    gap, and the verdict of each claim. On one processor h8 and h10 take less than a minute, h377
+    two, ideas and h-reasoning-kv five to ten.
     """
     from kvsweep.published import replicate as run
     from kvsweep.published.findings import document

@@ -33,7 +33,7 @@ class Column:
     def apply(self, scenario: dict[str, Any]) -> dict[str, Any]:
         """Return the scenario, as plain tables, under these rules.
 
-        vLLM's rules have neither horizon nor switches: every run ends by itself. Their names for
+        vLLM's rules have neither horizon nor switches: every run ends by itself. Their name for
         the reference's ``priority-fcfs`` is ``priority``.
         """
         engine = dict(scenario.get("engine", {}))

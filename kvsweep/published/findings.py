@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
+from kvsweep.published.columns import SOUND_DEFECTS
 from kvsweep.published.records import Report
 from kvsweep.published.render import pipes
 from kvsweep.replica.defects import defects
@@ -19,8 +20,9 @@ vLLM instances. kvsweep carries an exact replica of its rules (`engine.rules = "
 included. So every published figure can be put beside three others, on the original request lists:
 
 - **as shipped**: the replica at the commit that the experiment was run on. It equals the published
-  figure in every printed digit, or else the figure was misread.
-- **repaired**: the same rules without the defects that lose blocks, tokens or steps ({sound}).
+  figure in every printed digit; where it does not, a note says why.
+- **repaired**: the same rules without the defects that lose blocks, tokens or steps: {sound}.
+  They are listed at the end.
 - **vLLM rules**: kvsweep's own kernel, which follows vLLM V1. Where it lacks what a design asks for
   the column says so; nothing is emulated.
 
@@ -48,8 +50,6 @@ def document(name: str, reports: Sequence[Report]) -> str:
     reports : sequence of Report
         What it is made of.
     """
-    from kvsweep.published.columns import SOUND_DEFECTS
-
     introduction = _INTRODUCTION.format(name=name, sound=", ".join(SOUND_DEFECTS))
     parts = [introduction, "## Overview", _overview(reports)]
     parts += [report.to_markdown() for report in reports]
@@ -70,9 +70,8 @@ def _overview(reports: Sequence[Report]) -> str:
 
 
 def _defects() -> str:
-    rows = [[name, f"`{switch}`" if switch else "", effect] for name, (switch, effect) in _listed()]
+    rows = [
+        [name, f"`{switch}`" if switch else "", effect]
+        for name, (switch, effect) in defects().items()
+    ]
     return pipes(["defect", "switch (`engine.blis`)", "effect"], rows)
-
-
-def _listed() -> list[tuple[str, tuple[str, str]]]:
-    return list(defects().items())

@@ -10,6 +10,8 @@ from kvsweep.published.bench import Bench
 from kvsweep.published.columns import (
     AS_SHIPPED,
     E2E_TOO,
+    KERNEL,
+    REPAIRED,
     THREE,
     Column,
 )
@@ -53,15 +55,19 @@ def report(bench: Bench) -> Report:
 
 def _table(bench: Bench, rate: str) -> Table:
     published = figures("h377")[rate]
-    rows = [
-        make_row(
-            bench, Measure(f"{policy}, {label}", mean(cases(rate, policy), value), text), THREE
-        )
+    measures = [
+        Measure(f"{policy}, {label}", mean(cases(rate, policy), value), text)
         for policy in POLICIES
         for (label, value), text in zip(VALUES, published[policy], strict=True)
     ]
+    columns = (AS_SHIPPED, REPAIRED, E2E_TOO, KERNEL)
+    rows = tuple(make_row(bench, measure, columns) for measure in measures)
+    note = (
+        "The E2E of the reference is longer than the simulated completion (D4); the order of the "
+        "configurations stays the same."
+    )
     title = f"H377: sessions started at {RATES[rate]:,}/s"
-    return Table(title, published["source"], names(THREE), tuple(rows))
+    return Table(title, published["source"], names(columns), rows, (note,))
 
 
 def _claims(bench: Bench) -> tuple[Claim, ...]:

@@ -81,7 +81,7 @@ def _growth(bench: Bench, tables: Tables) -> Claim:
         "Section 2",
         "mean TTFT rises from each round to the next in every seed",
         {column.name: rises(column) for column in THREE},
-        tables.rounds.rows[:9],
+        (*tables.rounds.rows[:5], tables.rounds.rows[8]),
         "The published table is that of seed 42; the means of the three seeds are in the table. "
         "No request of these runs is preempted, and the leak is not reached.",
     )

@@ -31,8 +31,9 @@ _STORY = (
     "growth of TTFT over the rounds, the 63.8 % hit rate, and, at the other end, the requests that "
     "can never fit. In between the reference breaks. A request that finds no free block loses its "
     "block table, but its blocks stay in use for ever (D0), until there is no cache left: most of "
-    "the constrained runs stop completing anything long before the horizon and spin in steps that "
-    "admit, fail and preempt the same request (D3 lets it in for free, because its prompt is found "
-    "in the cache as its own leaked blocks). The hundreds and thousands of preemptions per request "
-    "are these steps, divided by the few requests that had completed before.",
+    "the constrained runs stop completing anything long before the horizon. Some then take empty "
+    "steps; others admit, fail and preempt the same request in every step, because its prompt is "
+    "found in the cache, as its own leaked blocks, and is admitted for nothing (D3). The hundreds "
+    "and thousands of preemptions per request are those steps, divided by the few requests that "
+    "had completed before.",
 )

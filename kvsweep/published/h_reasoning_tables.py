@@ -370,7 +370,7 @@ def _monotone(bench: Bench) -> Table:
     note = (
         "The findings give equal rates, such as the zeros of all ample caches, different ranks in "
         "the order of the sweep, as if preemptions had grown there, and average the correlations "
-        "of the three seeds. Ranked alike, as is usual, they are as given below."
+        "of the three seeds. The last three rows rank equal rates alike, as is usual."
     )
     title = "H-Reasoning-KV: rank correlation of cache size and preemption rate"
     return Table(title, published["source"], names(THREE), rows, (note,))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from textwrap import fill
 
@@ -9,6 +10,7 @@ from kvsweep.published.records import Claim, Report, Row, Table
 from kvsweep.report.table import table as aligned
 
 WIDTH = 100
+_NUMBER = re.compile(r"[-+]?[\d.,]+")
 
 
 def text(report: Report) -> str:
@@ -70,11 +72,8 @@ def _indented(line: str) -> str:
 
 
 def pipes(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Return a Markdown table: the first column and words to the left, numbers to the right."""
-    numeric = [
-        i > 0 and all(not row[i] or row[i][0] in "0123456789-+" for row in rows)
-        for i in range(len(header))
-    ]
-    rule = ["---:" if right else "---" for right in numeric]
+    """Return a Markdown table, columns with numbers to the right."""
+    right = [any(_NUMBER.fullmatch(row[i]) for row in rows) for i in range(len(header))]
+    rule = ["---:" if numeric else "---" for numeric in right]
     lines = [header, rule, *([cell.replace("|", "\\|") for cell in row] for row in rows)]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
