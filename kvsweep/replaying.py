@@ -115,8 +115,9 @@ def _run_kernel(scenario: Scenario, trace: Trace, notify: Callable[[str], None] 
     warm_up(notify)
     single = run_single(scenario, trace.requests)
     progress = single.outputs.progress
+    arrived = single.outputs.request_status != RequestStatus.NOT_ARRIVED
     columns = {
-        "arrival_us": trace.requests.arrival_us,
+        "arrival_us": np.where(arrived, progress["arrival"], NONE),
         "queued_us": progress["queued"],
         "scheduled_us": progress["scheduled"],
         "first_token_us": progress["first_token"],

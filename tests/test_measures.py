@@ -6,6 +6,7 @@ import naive
 import numpy as np
 import pytest
 
+from kvsweep import replay
 from kvsweep.config import DEFAULT_ENTROPY
 from kvsweep.config.scenario import validate
 from kvsweep.metrics import QUANTILES
@@ -184,3 +185,15 @@ def test_groups_do_not_depend_on_the_batch(cells):
     assert not [name for name in fixed if "_by_class" in name]
     plain = validate({"workload": {"requests": 3}, "latency": {"beta": [1]}}, Path())
     assert not [name for name in simulate([plain]) if "_by_" in name]
+
+
+def test_a_replay_tells_when_later_rounds_arrived():
+    rows = [
+        {"id": 0, "arrival_us": 5, "prompt": [[0, 30]], "output": [1, 3]},
+        {"id": 1, "arrival_us": 5, "prompt": [[2, 9000]], "output": [3, 1], "after": 0},
+        {"id": 2, "arrival_us": 5, "prompt": [[4, 1]], "output": [5, 1], "after": 1},
+    ]
+    settings = {"cache": {"gpu_blocks": 10}, "latency": {"alpha": [0, 0, 7], "beta": [100]}}
+    found = replay({"format": "kvsweep-trace/1", "scenario": settings, "requests": rows})
+    assert found["arrival_us"].values.tolist() == [5, 5 + 3 * 100 + 7, -1]
+    assert found["status"].values.tolist() == ["completed", "dropped_unservable", "not_arrived"]
