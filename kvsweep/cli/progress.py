@@ -39,7 +39,7 @@ class Display:
     def __init__(self) -> None:
         self._meter = Meter()
         self._bar: Progress | None = None
-        self._last_line = -LINE_EVERY
+        self._last_line = time.monotonic()
 
     def __enter__(self) -> Self:
         if sys.stderr.isatty():
