@@ -109,7 +109,7 @@ def _repeats(out, lane):
     if lane["like"] == NONE:
         return False
     tally = out.tallies[lane["like"]]
-    return tally["status"] == Lane.OK and tally["shortages"] == 0
+    return tally["status"] == Lane.OK and tally["shortages"] == 0 and tally["steps"] > 0
 
 
 @kernel

@@ -165,9 +165,10 @@ def build_inputs(
     lanes = np.tile(records, len(which))
     chosen = which.ravel()
     like = _smaller_pools(scenarios) if prune else np.full(len(scenarios), NONE)
-    starts = np.repeat(np.arange(len(which)) * len(scenarios), len(scenarios))
-    like = np.tile(like, len(which))
-    lanes["like"] = np.where(like == NONE, NONE, like + starts)
+    starts = np.arange(len(which))[:, None] * len(scenarios)
+    # Equal scenarios may have different requests: a trace's name can depend on the policy.
+    known = (like != NONE) & (which == which[:, like])
+    lanes["like"] = np.where(known, like + starts, NONE).ravel()
     lanes["request_lo"] = request_lo[chosen]
     lanes["requests"] = sizes[chosen]
     lanes["n_keys"] = np.array([item.n_keys for item in lists])[chosen]

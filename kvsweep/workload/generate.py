@@ -103,7 +103,8 @@ def requests_for(
     Raises
     ------
     InputError
-        As `generate`; or the trace's name asks for something unknown; or as `load_trace`.
+        As `generate`; or the trace's name asks for something unknown; or as `load_trace`; or the
+        warm-up leaves nothing of the trace.
     """
     if workload.trace is None:
         return generate(workload, seed, entropy)
@@ -118,7 +119,13 @@ def requests_for(
         return fields[field[1]]
 
     name = re.sub(r"\{(\w*)\}", fill, workload.trace)
-    return load_trace((base_dir or Path()) / name).requests
+    requests = load_trace((base_dir or Path()) / name).requests
+    if workload.warmup >= len(requests):
+        raise InputError(
+            f"workload.warmup: {workload.warmup} leaves none of the {len(requests)} requests of "
+            f"{name} to measure"
+        )
+    return requests
 
 
 def _session_columns(

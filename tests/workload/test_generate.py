@@ -1,5 +1,6 @@
 """Generated workloads: reproducible, independent streams, clients merged, prefixes shared."""
 
+import json
 from dataclasses import fields
 
 import numpy as np
@@ -139,3 +140,11 @@ def test_requests_come_from_the_trace_of_the_seed_and_policy(tmp_path):
     with pytest.raises(InputError, match=r"\{policy\} is unknown here; allowed: \{seed\}$"):
         requests_for(workload, 3, base_dir=tmp_path)
     assert same(requests_for(Workload(), 3), generate(Workload(), 3))
+
+
+def test_a_warm_up_must_leave_requests_of_a_trace(tmp_path):
+    trace = to_trace_dict(generate(Workload(requests=5), 0), {})
+    (tmp_path / "five.json").write_text(json.dumps(trace))
+    assert len(requests_for(Workload(trace="five.json", warmup=4), 0, base_dir=tmp_path)) == 5
+    with pytest.raises(InputError, match="warmup: 5 leaves none of the 5 requests of five.json"):
+        requests_for(Workload(trace="five.json", warmup=5), 0, base_dir=tmp_path)
