@@ -146,5 +146,5 @@ def test_a_warm_up_must_leave_requests_of_a_trace(tmp_path):
     trace = to_trace_dict(generate(Workload(requests=5), 0), {})
     (tmp_path / "five.json").write_text(json.dumps(trace))
     assert len(requests_for(Workload(trace="five.json", warmup=4), 0, base_dir=tmp_path)) == 5
-    with pytest.raises(InputError, match="warmup: 5 leaves none of the 5 requests of five.json"):
+    with pytest.raises(InputError, match=r"warmup: 5 leaves none of the 5 requests of five\.json"):
         requests_for(Workload(trace="five.json", warmup=5), 0, base_dir=tmp_path)
