@@ -38,6 +38,9 @@ CHUNKS_WANTED = 64
 CHUNK_SECONDS = (0.1, 1.0)
 CHUNK_BYTES = 16 * 2**20
 
+# Most scenarios of a sweep: each is built and kept, in 0.1 ms and 4 KB. Seeds cost nothing here.
+MAX_VARIANTS = 200_000
+
 
 @dataclass(frozen=True)
 class Task:
@@ -167,12 +170,19 @@ def plan(sweep: Sweep, *, keep_requests: bool = False) -> Plan:
     Raises
     ------
     InputError
-        If a combination of axis values is no valid scenario, a trace cannot be read, or there is
-        no measure that the sweep's analysis asks for.
+        If there are more than `MAX_VARIANTS` scenarios, a combination of axis values is no valid
+        scenario, a trace cannot be read, or there is no measure that the sweep's analysis asks for.
     """
     _check_analysis(sweep)
     axes = sweep.axes
     others = [axis for axis in axes if axis.name != SEED]
+    count = math.prod(len(axis.values) for axis in others)
+    if count > MAX_VARIANTS:
+        raise sweep.source.error(
+            ("grid",),
+            f"{count:,} scenarios (seeds not counted), at most {MAX_VARIANTS:,} make a sweep; "
+            "use fewer axes or values, or several sweeps",
+        )
     seeds = next((axis.values for axis in axes if axis.name == SEED), (0,))
     combinations = product(*(axis.values for axis in others))
     points = [dict(zip([a.name for a in others], c, strict=True)) for c in combinations]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
@@ -234,6 +235,7 @@ def _connect(workers: int | None, processes: bool, scheduler: str | None) -> Ite
             threads_per_worker=1 if processes else count,
             processes=processes,
             memory_limit=0,  # tasks in flight are bounded here; nothing to spill or pause
+            silence_logs=logging.ERROR,  # it warns of tasks cut short by Ctrl-C
             dashboard_address=None,
             # Dask opens HTTP ports even without a dashboard, by default to the whole network.
             worker_dashboard_address=LOOPBACK,

@@ -70,6 +70,8 @@ def read_attributes(path: Path) -> dict[str, Any]:
     """
     if not path.exists():
         raise InputError(f"{path}: no such store; `kvsweep grid SWEEP.toml` makes one")
+    if not (path / "zarr.json").is_file():
+        raise InputError(f"{path}: is no store of kvsweep: there is no zarr.json in it")
     try:
         attributes = dict(zarr.open_group(path, mode="r").attrs)
     except Exception as error:

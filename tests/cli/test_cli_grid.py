@@ -142,6 +142,12 @@ BAD = {
     "block size": ("[latency]", "[cache]\nblock_size = 0\n[latency]", "at least 1"),
     "measure": ('metric = "preemption_rate"', 'metric = "ttft_p98_ms"', "ttft_p9"),
     "no latency": ("beta = [1000, 10, 5]", "", "missing"),
+    "too large": (
+        "seed = { count = 6 }",
+        '"engine.max_num_seqs" = { start = 1, stop = 150, step = 1 }\n'
+        '"engine.max_num_batched_tokens" = { start = 201, stop = 300, step = 1 }',
+        "grid: 210,000 scenarios",
+    ),
     "no trace": ("requests = 20", 'trace = "none.json"', "none.json: cannot read"),
 }
 
