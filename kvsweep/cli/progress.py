@@ -39,7 +39,7 @@ class Display:
     def __init__(self) -> None:
         self._meter = Meter()
         self._bar: Progress | None = None
-        self._last_line = time.monotonic()
+        self._last_line: float | None = None
 
     def __enter__(self) -> Self:
         if sys.stderr.isatty():
@@ -75,6 +75,8 @@ class Display:
         if self._bar:
             task = self._bar.task_ids[0]
             self._bar.update(task, completed=done, total=total, speed=speed)
+        elif self._last_line is None:
+            self._last_line = now
         elif speed and (now - self._last_line >= LINE_EVERY or done == total):
             self._last_line = now
             click.echo(f"{done:,} of {total:,} cells, {speed}", err=True)
