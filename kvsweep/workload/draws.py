@@ -95,20 +95,22 @@ def _draw_client(
 ) -> Draws:
     """Draw the sessions of one client, one after the other, numbered from `first`."""
     entropy, seed = root
+
+    def stream(quantity: int) -> Generator:
+        return Generator(Philox(SeedSequence(entropy, spawn_key=(seed, index, quantity))))
+
     where = f"workload.clients[{index}]" if workload.clients else "workload"
-    streams = [
-        Generator(Philox(SeedSequence(entropy, spawn_key=(seed, index, quantity))))
-        for quantity in (ARRIVALS, PROMPTS, OUTPUTS, THINKING)
-    ]
     own: Any = client_of(workload, index) or workload
     sessions = sessions_of(workload, index) or SINGLE
     count = _session_count(workload, sessions)
     n = count * sessions.rounds
     process, cv = own.arrivals or workload.arrivals, own.cv or workload.cv
-    start = np.cumsum(unit_gaps(process, cv, count, streams[ARRIVALS])) * (1e6 / rate)
-    prompt = draw_lengths(own.prompt or workload.prompt, n, streams[PROMPTS], f"{where}.prompt")
-    output = draw_lengths(own.output or workload.output, n, streams[OUTPUTS], f"{where}.output")
-    think = _think_times(sessions, count, streams[THINKING])
+    start = np.cumsum(unit_gaps(process, cv, count, stream(ARRIVALS))) * (1e6 / rate)
+    prompt = draw_lengths(own.prompt or workload.prompt, n, stream(PROMPTS), f"{where}.prompt")
+    output = draw_lengths(own.output or workload.output, n, stream(OUTPUTS), f"{where}.output")
+    think = np.zeros((count, 1), np.int64)
+    if sessions.rounds > 1:
+        think = _think_times(sessions, count, stream(THINKING))
     offset = _offsets(sessions, output.reshape(count, -1), think)
     if not start[-1] + offset[:, -1].max() < _LAST_US:
         raise InputError(f"{where}: the rate is too small: {n} requests take more than 285 years")

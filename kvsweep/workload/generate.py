@@ -132,6 +132,10 @@ def _session_columns(
     drawn: Draws, sessions: Sequence[Sessions | None]
 ) -> dict[str, NDArray[np.int64]]:
     """Return the columns of `Requests` that say how requests belong together."""
+    if not any(sessions):
+        none = np.full(len(drawn.arrival), NONE, np.int64)
+        names = ("session", "round", "after", "patience_us")
+        return dict.fromkeys(names, none) | {"think_us": np.zeros_like(none)}
     is_session = np.array([s is not None for s in sessions])[drawn.client]
     closed = np.array([s is not None and s.arrivals == "closed-loop" for s in sessions])
     follows = closed[drawn.client] & (drawn.round > 0)
