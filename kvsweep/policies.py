@@ -101,7 +101,7 @@ class RequestStatus(_Named):
     DROPPED_UNSERVABLE = 3, "Can never fit into the cache of an instance."
     REJECTED = 4, "Refused by admission control."
     TIMED_OUT = 5, "Given up by its client."
-    NOT_ARRIVED = 6, "Arrives after the horizon."
+    NOT_ARRIVED = 6, "Arrives after the horizon, or waits for an answer that never came."
 
 
 class _Policy(_Named):

@@ -11,7 +11,7 @@ from ..policies import Admission, RequestStatus, Routing
 from ..records import NEVER, NONE, Lane
 from . import waiting
 from .arrivals import next_arrival, next_event, remove_arrival, skip_awaiting
-from .instance import advance
+from .instance import accept, advance
 from .latency import queueing_delay
 from .routing import choose_instance
 from .setup import begin_lane, copy_lane, end_lane
@@ -90,6 +90,9 @@ def _run_closed(inp, ws, out, lane, tally):
         elif r == NONE:
             break
         else:
+            for other in range(lane["instances"]):
+                # Who can never fit is dropped during the step under way, before a router looks.
+                accept(inp, ws, lane, ws.instances[other], now - 1)
             remove_arrival(inp, ws, lane, tally, r)
             _route(inp, ws, lane, r, now, turn)
             turn += 1

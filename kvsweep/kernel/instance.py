@@ -14,7 +14,7 @@ from .walk import walk_running
 
 
 @leaf
-def _accept(inp, ws, lane, inst, now):
+def accept(inp, ws, lane, inst, now):
     """Let requests whose queueing delay is over at `now` enter the waiting list, or drop them."""
     while inst["inbox_head"] != NONE and ws.progress[inst["inbox_head"]]["queued"] <= now:
         r = waiting.leave_inbox(ws, inst)
@@ -220,9 +220,9 @@ def advance(inp, ws, out, lane, inst, tally, index, until):
             _end_step(inp, ws, out, lane, inst, tally, index)
         if inst["in_flight"] or not _begin_step(ws, inst, until):
             # Entries during the step under way wait for its end, but a router sees who is dropped.
-            _accept(inp, ws, lane, inst, until - 1)
+            accept(inp, ws, lane, inst, until - 1)
             break
-        _accept(inp, ws, lane, inst, inst["clock"])
+        accept(inp, ws, lane, inst, inst["clock"])
         if inst["running"] + inst["waiting"] == 0:
             continue  # all that entered was dropped
         if inst["step"] > lane["step_limit"]:
