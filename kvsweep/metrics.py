@@ -66,7 +66,7 @@ CELL_VARIABLES = (
     *_latency("itl", "time between consecutive tokens of a request"),
     *_latency("scheduling_delay", "time from arrival to the first step that computes the request"),
     *_reals(
-        ("throughput_rps", "request/s", "measured requests completed per second of makespan"),
+        ("throughput_rps", "request/s", "throughput of requests"),
         ("output_tokens_per_s", "token/s", "output tokens of completed requests per second"),
     ),
     *_counts(("preemptions", "1", "preemptions of measured requests")),

@@ -237,7 +237,7 @@ def test_the_pareto_figure_names_ties_and_fills_the_front():
     ds = routing_study()
     figure = plot.plot_pareto(ds, pareto_front(ds))
     texts = check_layout(figure)
-    assert "load-only = kv-heavy (0%)" in texts
+    assert "load-only =\nkv-heavy (0%)" in texts
     assert "TTFT p99 (ms)\nless is better" in texts
     points = [line for line in figure.axes[0].lines if line.get_marker() == "o"]
     hollow = [line.get_markerfacecolor() == "white" for line in points]

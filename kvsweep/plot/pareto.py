@@ -116,7 +116,7 @@ def _name_members(axes: Axes, group: FrontGroup) -> None:
                 xytext=(-4.5 if left else 4.5, 0),
                 textcoords="offset points",
                 ha="right" if left else "left",
-                va="center",
+                va="bottom" if member.tied_with else "center",
                 fontsize=7,
                 color=style.colour(i),
                 path_effects=[withStroke(linewidth=2.0, foreground="white")],
@@ -125,7 +125,7 @@ def _name_members(axes: Axes, group: FrontGroup) -> None:
 
 def _member_text(member: Member) -> str:
     """Name a member and those tied with it, with the share of resamples on the front."""
-    text = " = ".join(str(name) for name in (member.name, *member.tied_with))
+    text = " =\n".join(str(name) for name in (member.name, *member.tied_with))
     if member.share_of_resamples is None:
         return text
     return f"{text} ({member.share_of_resamples:.0%})"
