@@ -9,6 +9,7 @@ from .arrivals import announce
 from .counted import is_countable, schedule_counted
 from .latency import step_time
 from .outputs import process_outputs
+from .running import blocks_for
 from .tally import add_gap, log_step
 from .walk import walk_running
 
@@ -20,9 +21,8 @@ def accept(inp, ws, lane, inst, now):
         r = waiting.leave_inbox(ws, inst)
         request = inp.requests[lane["request_lo"] + r]
         most = request["prompt"] + request["output"] - 1
-        held = (most + lane["block_size"] - 1) // lane["block_size"]
         too_long = most > lane["max_tokens"] and not lane["chunked_prefill"]
-        if held > lane["gpu_blocks"] or too_long:
+        if blocks_for(lane, most) > lane["gpu_blocks"] or too_long:
             ws.progress[r]["status"] = RequestStatus.DROPPED_UNSERVABLE
             inst["load"] -= 1
         else:

@@ -183,9 +183,8 @@ def build_inputs(
 
 def _blank_instance() -> NDArray[Any]:
     blank = np.zeros(1, INSTANCE)
-    for name in ("lru_head", "lru_tail", "spare", "wait_head", "wait_tail"):
-        blank[name] = NONE
-    for name in ("inbox_head", "inbox_tail"):
+    lists = ("lru_head", "lru_tail", "wait_head", "wait_tail", "inbox_head", "inbox_tail")
+    for name in (*lists, "spare"):
         blank[name] = NONE
     for name in ("next_due", "retry"):
         blank[name] = NEVER
@@ -195,9 +194,8 @@ def _blank_instance() -> NDArray[Any]:
 
 def _blank_progress() -> NDArray[Any]:
     blank = np.zeros(1, PROGRESS)
-    for name in ("queued", "scheduled", "first_token", "finish", "last_token"):
-        blank[name] = NONE
-    for name in ("cached", "instance"):
+    times = ("queued", "scheduled", "first_token", "finish", "last_token")
+    for name in (*times, "cached", "instance"):
         blank[name] = NONE
     blank["status"] = RequestStatus.NOT_ARRIVED
     return blank
