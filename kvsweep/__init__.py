@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from kvsweep.analysis.cliff import find_cliff as find_cliff
+    from kvsweep.analysis.effects import factorial_effects as factorial_effects
+    from kvsweep.analysis.effects import joint_effects as joint_effects
     from kvsweep.analysis.pareto import pareto_front as pareto_front
     from kvsweep.config import load_sweep as load_sweep
     from kvsweep.errors import InputError as InputError
@@ -20,7 +22,9 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "InputError": "kvsweep.errors",
+    "factorial_effects": "kvsweep.analysis.effects",
     "find_cliff": "kvsweep.analysis.cliff",
+    "joint_effects": "kvsweep.analysis.effects",
     "load_sweep": "kvsweep.config",
     "open_results": "kvsweep.store",
     "pareto_front": "kvsweep.analysis.pareto",
@@ -30,7 +34,9 @@ _HOMES = {
 
 __all__ = [
     "InputError",
+    "factorial_effects",
     "find_cliff",
+    "joint_effects",
     "load_sweep",
     "open_results",
     "pareto_front",

@@ -24,10 +24,15 @@ class Interval:
     confidence: float
 
 
-def check_bootstrap(confidence: float, resamples: int) -> None:
-    """Raise InputError unless 0 < `confidence` < 1 and `resamples` >= 1."""
+def check_confidence(confidence: float) -> None:
+    """Raise InputError unless 0 < `confidence` < 1."""
     if not 0.0 < confidence < 1.0:
         raise InputError(f"confidence: {confidence!r} is not between 0 and 1 (0.95 is usual)")
+
+
+def check_bootstrap(confidence: float, resamples: int) -> None:
+    """Raise InputError unless 0 < `confidence` < 1 and `resamples` >= 1."""
+    check_confidence(confidence)
     if resamples < 1:
         raise InputError(f"resamples: {resamples!r} is not a positive count (2000 is usual)")
 
@@ -107,6 +112,32 @@ def mean_band(
     tail = np.array([_tail(int(n), confidence) for n in kept])
     points = np.arange(values.shape[1])
     return mean, samples[tail, points], samples[np.maximum(kept - 1 - tail, 0), points]
+
+
+def mean_and_t(values: Floats, confidence: float) -> tuple[Floats, Floats]:
+    """Mean over seeds and half width of its Student t interval, NaN left out.
+
+    For means of few paired differences: a percentile bootstrap of three seeds can be no wider than
+    the three values.
+
+    Parameters
+    ----------
+    values : float64 (rows, seeds)
+
+    Returns
+    -------
+    mean, half : float64 (rows,)
+        NaN where a row has no value, the half width also where it has one only.
+    """
+    from scipy.special import stdtrit
+
+    count = np.count_nonzero(~np.isnan(values), axis=1).astype(np.float64)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        mean = np.nansum(values, axis=1) / count
+        square = np.nansum((values - mean[:, None]) ** 2, axis=1)
+        quantile = stdtrit(count - 1.0, 0.5 + 0.5 * confidence)
+        half = quantile * np.sqrt(square / (count - 1.0) / count)
+    return mean, np.where(count > 1.0, half, np.nan)
 
 
 def seed_mean(values: Floats) -> Floats:

@@ -19,6 +19,9 @@ HIGHER_IS_BETTER = frozenset(
     {"throughput_rps", "output_tokens_per_s", "block_hit_rate", "prefix_hit_rate", "completed"}
 )
 
+# Dimensions that are parts of a cell, not configurations.
+PARTS = frozenset({"quantile", "instance", "slo_class", "round", "request"})
+
 _QUANTILE_NAME = re.compile(r"(?P<stem>.+)_p(?P<percent>\d{1,2}(?:\.\d+)?)(?P<unit>_[a-z]+)?")
 
 
@@ -85,6 +88,13 @@ def axis(ds: xr.Dataset, name: str, *, numeric: bool = True) -> xr.DataArray:
     if numeric and values.dtype.kind not in "fiu":
         raise InputError(f"axis: {name!r} holds names; a numeric dimension is needed")
     return values
+
+
+def swept(ds: xr.Dataset) -> list[str]:
+    """Return the axes of the grid: the dimensions of the status, or all that can be axes."""
+    if "status" in ds:
+        return [str(d) for d in ds["status"].dims]
+    return [str(d) for d in ds.dims if d not in PARTS]
 
 
 def missing(ds: xr.Dataset, array: xr.DataArray) -> dict[str, int]:

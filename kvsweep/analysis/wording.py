@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from kvsweep.analysis.effect_records import Effect, Effects
 from kvsweep.analysis.statistics import Interval
 
 MISSING = "-"
@@ -51,3 +52,27 @@ def label(labels: dict[str, Any]) -> str:
         for name, value in labels.items()
     ]
     return ", ".join(parts)
+
+
+def level(value: Any) -> str:
+    """Write one level of a factor: names as they are, numbers as `number` does."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return value if isinstance(value, str) else number(float(value))
+
+
+def effect_name(effect: Effect) -> str:
+    """Name an effect by its changes: ``scheduler priority x gpu_blocks 2,000``.
+
+    Where one level stands for all changes, by that: ``both (one x other)``.
+    """
+    if effect.together is None:
+        return " x ".join(f"{change.factor} {level(change.level)}" for change in effect.changes)
+    parts = " x ".join(level(change.level) for change in effect.changes)
+    return f"{level(effect.together)} ({parts})"
+
+
+def reference_names(effects: Effects) -> str:
+    """Name the levels against which the effects are taken: ``scheduler fcfs, gpu_blocks 2,000``."""
+    changes = [change for g in effects.groups for e in g.effects for change in e.changes]
+    return ", ".join(dict.fromkeys(f"{c.factor} {level(c.reference)}" for c in changes))

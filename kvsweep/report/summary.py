@@ -21,9 +21,6 @@ HEADLINES = ("preemption_rate", "ttft_p99_ms", "e2e_p99_ms", "throughput_rps", "
 HEADLINE_POINTS = 7
 HEADLINE_GROUPS = 4
 
-# Dimensions that are repetitions or parts of a cell, not configurations.
-_NOT_SWEPT = frozenset({"seed", "quantile", "instance", "slo_class", "round", "request"})
-
 
 def summary(ds: xr.Dataset) -> dict[str, Any]:
     """Summarise a store as plain Python: axes, cells by status, headline means along the main axis.
@@ -31,7 +28,7 @@ def summary(ds: xr.Dataset) -> dict[str, Any]:
     The main axis is the longest numeric one; headlines are means over seeds at a few of its values,
     for every combination of the other axes.
     """
-    swept = _swept(ds)
+    swept = variables.swept(ds)
     main = _main_axis(ds, swept)
     found: dict[str, Any] = {
         "title": ds.attrs.get("title", ""),
@@ -46,16 +43,9 @@ def summary(ds: xr.Dataset) -> dict[str, Any]:
     return plain
 
 
-def _swept(ds: xr.Dataset) -> list[str]:
-    """Return the axes of the grid: the dimensions of the status, or all that can be axes."""
-    if "status" in ds:
-        return [str(d) for d in ds["status"].dims]
-    return [str(d) for d in ds.dims if d == "seed" or d not in _NOT_SWEPT]
-
-
 def _main_axis(ds: xr.Dataset, swept: list[str]) -> str | None:
     """Return the longest numeric axis, None if there is none."""
-    numeric = [d for d in swept if d not in _NOT_SWEPT and ds[d].dtype.kind in "fiu"]
+    numeric = [d for d in swept if d != "seed" and ds[d].dtype.kind in "fiu"]
     return max(numeric, key=lambda d: ds.sizes[d]) if numeric else None
 
 

@@ -1,0 +1,206 @@
+"""Effects of factors: what one change does, and what several do together beyond that.
+
+Every axis of a factorial sweep is a factor, its first level the reference. The effect of a change
+is the difference between the two levels, averaged over the levels of all other axes; the
+interaction of two changes is the difference between the effect of one with and without the other,
+and so on for more. The same on the scale of logarithms gives ratios. Seeds are paired: every
+contrast is taken within a seed, whose cells serve the same requests, and its interval is Student's
+t over the seeds. G. E. P. Box, J. S. Hunter and W. G. Hunter, Statistics for Experimenters (2005),
+chapter 5.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import combinations, product
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from kvsweep.analysis import statistics, variables
+from kvsweep.analysis.contrasts import DIFFERENCE, RATIO, estimates
+from kvsweep.analysis.effect_records import Change, Effect, EffectGroup, Effects
+from kvsweep.analysis.statistics import Floats
+from kvsweep.errors import InputError, did_you_mean
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+
+def factorial_effects(
+    ds: xr.Dataset,
+    metric: str,
+    factors: Sequence[str] | None = None,
+    order: int = 2,
+    confidence: float = 0.95,
+) -> Effects:
+    """Find the main effects of the axes of a sweep on `metric`, and their interactions.
+
+    Parameters
+    ----------
+    ds : xr.Dataset
+        Results of a sweep; dimension ``seed`` (optional) holds paired repetitions.
+    metric : str
+        A measure, or a quantile of one (``ttft_p99_ms``). Its dimensions that are no axes of the
+        sweep (``slo_class``) are groups.
+    factors : sequence of str, optional
+        The axes whose effects to find; the others are averaged over. All by default.
+    order : int
+        Interactions of up to this many factors; 1 gives main effects only.
+    confidence : float
+        Of the intervals, each for itself.
+
+    Raises
+    ------
+    InputError
+        For an unknown measure or axis, if no factor has two levels, or for numbers out of range.
+    """
+    statistics.check_confidence(confidence)
+    if order < 1:
+        raise InputError(f"order: {order!r} is not a positive count (2 is usual)")
+    array = variables.get(ds, metric)
+    axes = _axes(ds, array)
+    named = axes if factors is None else [_known_axis(name, axes) for name in factors]
+    if len(set(named)) < len(named):
+        raise InputError("factors: name each axis once")
+    chosen = [name for name in named if array.sizes[name] > 1]
+    if not chosen:
+        raise InputError(f"factors: none of {', '.join(named) or 'no axes'} has two levels")
+    others = [name for name in axes if name not in chosen]
+
+    def effects(values: Floats) -> Iterator[Effect]:
+        levels = [np.asarray(array[name].values).tolist() for name in chosen]
+        for count in range(1, min(order, len(chosen)) + 1):
+            for subset in combinations(range(len(chosen)), count):
+                changed = [[Change(chosen[i], v, levels[i][0]) for v in levels[i][1:]]
+                           for i in subset]  # fmt: skip
+                yield from _effects(values, subset, product(*changed), confidence)
+
+    groups = tuple(
+        EffectGroup(labels, tuple(effects(values)))
+        for labels, values in _groups(array, [*chosen, *others])
+    )
+    skipped = [name for name in named if name not in chosen]
+    averaged = [name for name in others if array.sizes[name] > 1]
+    return _result(ds, array, confidence, chosen, averaged, skipped, groups)
+
+
+def joint_effects(
+    ds: xr.Dataset,
+    metric: str,
+    designs: Sequence[Sequence[Any]],
+    over: str = "policy",
+    confidence: float = 0.95,
+) -> Effects:
+    """Find what two changes do apart and together where four levels of one axis stand for them.
+
+    Parameters
+    ----------
+    ds, metric, confidence
+        As for `factorial_effects`.
+    designs : sequence of (base, a, b, ab)
+        Levels of `over`: neither change, the first, the second, both.
+    over : str
+        The axis; the others are averaged over.
+
+    Raises
+    ------
+    InputError
+        For an unknown measure, axis or level, a design that does not name four levels, or numbers
+        out of range.
+    """
+    statistics.check_confidence(confidence)
+    array = variables.get(ds, metric)
+    axes = _axes(ds, array)
+    others = [name for name in axes if name != _known_axis(over, axes)]
+    levels = np.asarray(array[over].values).tolist()
+    places = [_places(design, over, levels) for design in designs]
+
+    def effects(values: Floats) -> Iterator[Effect]:
+        for base, first, second, both in places:
+            changes = [Change(over, levels[i], levels[base]) for i in (first, second)]
+            for i, change in zip((first, second), changes, strict=True):
+                yield from _effects(values[[base, i]], (0,), [(change,)], confidence)
+            square = values[[base, second, first, both]].reshape(2, 2, *values.shape[1:])
+            yield from _effects(square, (0, 1), [tuple(changes)], confidence, levels[both])
+
+    groups = tuple(
+        EffectGroup(labels, tuple(effects(values)))
+        for labels, values in _groups(array, [over, *others])
+    )
+    averaged = [name for name in others if array.sizes[name] > 1]
+    return _result(ds, array, confidence, [over], averaged, [], groups)
+
+
+def _axes(ds: xr.Dataset, array: xr.DataArray) -> list[str]:
+    """Return the axes of the sweep that the measure has, without ``seed``."""
+    return [name for name in variables.swept(ds) if name != "seed" and name in array.dims]
+
+
+def _known_axis(name: str, axes: list[str]) -> str:
+    """Return `name` if it is one of `axes`."""
+    if name not in axes:
+        hint = did_you_mean(name, axes) or f"; one of: {', '.join(axes)}"
+        raise InputError(f"factors: no axis {name!r}{hint}")
+    return name
+
+
+def _places(design: Sequence[Any], over: str, levels: list[Any]) -> list[int]:
+    """Return where on the axis the four levels of a design are; numbers may be given as text."""
+    known = [str(level) for level in levels]
+    names = [str(level) for level in design]
+    if len(names) != 4 or len(set(names)) < 4:
+        raise InputError(f"joint: {','.join(names)!r} does not name four levels BASE,A,B,AB")
+    for name in names:
+        if name not in known:
+            hint = did_you_mean(name, known) or f"; one of: {', '.join(known)}"
+            raise InputError(f"joint: no level {name!r} of {over}{hint}")
+    return [known.index(name) for name in names]
+
+
+def _groups(array: xr.DataArray, axes: list[str]) -> Iterator[tuple[dict[str, Any], Floats]]:
+    """Arrange each group as (levels of `axes`..., seeds), with its labels; one seed if none are."""
+    if "seed" not in array.dims:
+        array = array.expand_dims("seed")
+    rest = [str(d) for d in array.dims if d not in (*axes, "seed")]
+    ordered = array.transpose(*rest, *axes, "seed")
+    values = ordered.values.reshape(-1, *ordered.shape[len(rest) :])
+    names = [np.asarray(array[d].values).tolist() for d in rest]
+    labels = (dict(zip(rest, combo, strict=True)) for combo in product(*names))
+    return zip(labels, values, strict=True)
+
+
+def _effects(
+    values: Floats,
+    chosen: Sequence[int],
+    changes: Iterable[tuple[Change, ...]],
+    confidence: float,
+    together: Any = None,
+) -> Iterator[Effect]:
+    """Find the effects of one set of factors; `changes` names them in the order of `estimates`."""
+    differences, ratios = (estimates(values, chosen, confidence, s) for s in (DIFFERENCE, RATIO))
+    for named, absolute, relative in zip(changes, differences, ratios, strict=True):
+        yield Effect(named, together, absolute, relative)
+
+
+def _result(
+    ds: xr.Dataset,
+    array: xr.DataArray,
+    confidence: float,
+    factors: list[str],
+    averaged: list[str],
+    skipped: list[str],
+    groups: tuple[EffectGroup, ...],
+) -> Effects:
+    return Effects(
+        metric=str(array.name),
+        units=str(array.attrs.get("units", "1")),
+        long_name=str(array.attrs.get("long_name", array.name)),
+        factors=tuple(factors),
+        averaged=tuple(averaged),
+        skipped=tuple(skipped),
+        seeds=array.sizes.get("seed"),
+        confidence=confidence,
+        missing=variables.missing(ds, array),
+        groups=groups,
+    )
