@@ -14,6 +14,8 @@ from matplotlib.text import Text
 
 from kvsweep import plot
 from kvsweep.analysis.cliff import find_cliff
+from kvsweep.analysis.effect_records import Verdict
+from kvsweep.analysis.effects import factorial_effects
 from kvsweep.analysis.pareto import pareto_front
 from kvsweep.errors import InputError
 from kvsweep.plot.labels import spread
@@ -262,6 +264,68 @@ def test_the_pareto_figure_needs_two_objectives_and_room():
         plot.plot_pareto(ds, pareto_front(ds, ["ttft_p99_ms:min"]))
     with pytest.raises(InputError, match="67 groups do not fit"):
         plot.plot_pareto(h8(2), pareto_front(h8(2)))
+
+
+def factorial():
+    """Three factors with all kinds of verdicts."""
+    noise = np.random.default_rng(7).lognormal(0.0, 0.05, (2, 2, 2, 12))
+    helped = np.array([[1.0, 0.8], [0.9, 0.4]])[:, :, None, None]
+    cells = 100.0 * helped * np.array([1.0, 2.5])[:, None] * noise
+    long_name = "mean time to first token"
+    return xr.Dataset(
+        {
+            "ttft_mean_ms": (
+                ("scheduler", "routing", "gpu_blocks", "seed"),
+                cells,
+                {"units": "ms", "long_name": long_name},
+            )
+        },
+        coords={
+            "scheduler": ["fcfs", "priority"],
+            "routing": ["round-robin", "least-loaded"],
+            "gpu_blocks": [2000, 1000],
+        },
+        attrs={"title": "Priorities and routing"},
+    )
+
+
+def test_effects_are_a_forest_of_differences_and_ratios():
+    ds = factorial()
+    found = factorial_effects(ds, "ttft_mean_ms")
+    figure = plot.plot_effects(ds, found)
+    texts = check_layout(figure)
+    assert {"single changes", "interactions", "difference (ms)", "ratio"} <= set(texts)
+    assert {"scheduler priority", "scheduler priority x routing least-loaded"} <= set(texts)
+    assert {"super-additive", "super-multiplicative", "sub-additive"} <= set(texts)
+    assert any(text.startswith("mean time to first token, against scheduler") for text in texts)
+    left, right = figure.axes
+    assert (left.get_xscale(), right.get_xscale()) == ("linear", "log")
+    points = [line for line in right.lines if line.get_marker() == "o"]
+    shown = [e.ratio.verdict is not Verdict.NOT_SHOWN for e in found.groups[0].effects]
+    assert [point.get_markerfacecolor() != "white" for point in points] == shown
+    assert set(shown) == {True, False}
+
+
+def test_effects_without_ratios_or_seeds_are_drawn_too():
+    ds = factorial().isel(seed=0, drop=True)
+    ds["ttft_mean_ms"][:] -= 1000.0
+    figure = plot.plot_effects(ds, factorial_effects(ds, "ttft_mean_ms", ["scheduler"]))
+    texts = check_layout(figure)
+    assert len(figure.axes) == 1
+    assert not any("intervals" in text for text in texts)
+    assert any("means over routing, gpu_blocks" in text for text in texts)
+
+
+def test_groups_of_effects_are_headed_by_their_labels():
+    ds = h8(6).isel(gpu_blocks=[30, 3])
+    texts = check_layout(plot.plot_effects(ds, factorial_effects(ds, "ttft_ms")))
+    assert "single changes, quantile 0.99" in texts
+
+
+def test_too_many_effects_for_one_figure_are_refused():
+    ds = h8(3)
+    with pytest.raises(InputError, match="133 effects do not fit, at most 40"):
+        plot.plot_effects(ds, factorial_effects(ds, "preemption_rate"))
 
 
 def test_a_heatmap_names_the_dimensions_that_are_left_over():

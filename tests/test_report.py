@@ -8,10 +8,11 @@ import xarray as xr
 from analysis.synthetic import dataset, h8, status
 
 from kvsweep.analysis.cliff import find_cliff
+from kvsweep.analysis.effects import factorial_effects, joint_effects
 from kvsweep.analysis.pareto import pareto_front
 from kvsweep.analysis.statistics import Interval
 from kvsweep.analysis.wording import interval_ends, label, number
-from kvsweep.report import cliff_text, pareto_text, summary, summary_text
+from kvsweep.report import cliff_text, effects_text, pareto_text, summary, summary_text
 from kvsweep.report.table import mean_and_sd, table
 
 
@@ -164,6 +165,75 @@ def test_a_front_of_nothing_says_so():
     text = pareto_text(pareto_front(routing(empty, empty)))
     assert "no member has values" in text
     assert "Cells without a value, left out: 8 (no value 8)." in text
+
+
+def factorial(seeds=8):
+    """Two changes that help more together, over two sizes; `seeds` paired seeds."""
+    noise = np.random.default_rng(7).lognormal(0.0, 0.05, (2, 2, 2, seeds))
+    helped = np.array([[1.0, 0.8], [0.9, 0.5]])[:, :, None, None]
+    cells = 100.0 * helped * np.array([1.0, 1.5])[:, None] * noise
+    dims = ("scheduler", "routing", "gpu_blocks", "seed")
+    return xr.Dataset(
+        {"ttft_p99_ms": (dims, cells, {"units": "ms"})},
+        coords={
+            "scheduler": ["fcfs", "priority"],
+            "routing": ["round-robin", "least-loaded"],
+            "gpu_blocks": [2000, 1600],
+        },
+    )
+
+
+def test_effects_are_told_largest_first_then_in_tables():
+    found = factorial_effects(factorial(), "ttft_p99_ms")
+    lines = effects_text(found).splitlines()
+    assert lines[0] == (
+        "Effects on ttft_p99_ms (ms) against scheduler fcfs, routing round-robin, gpu_blocks 2,000"
+    )
+    assert lines[1].startswith("largest effect: gpu_blocks 1,600 raises ttft_p99_ms by ")
+    assert lines[2].startswith("scheduler priority x routing least-loaded: super-additive, -")
+    assert "; 8 seeds)" in lines[2]
+    assert (
+        sum(line.startswith("scheduler priority x routing least-loaded  ") for line in lines) == 2
+    )
+    assert any(line.endswith("super-multiplicative") for line in lines)
+    assert lines[-1].startswith("Each interval stands for itself: of 6 effects, 0.3 are shown by")
+    assert max(map(len, lines[lines.index("") :])) <= 120
+
+
+def test_effects_without_seeds_or_values_say_so():
+    ds = factorial().isel(seed=0, drop=True)
+    ds["ttft_p99_ms"][0, 0, 0] = np.nan
+    text = effects_text(factorial_effects(ds, "ttft_p99_ms", ["routing"]))
+    assert "; means over scheduler, gpu_blocks" in text
+    assert "no effect of a single change is shown" in text
+    assert "No intervals: they take two seeds or more." in text
+    assert "differences: 1 of 1 effects lack some of 1 seeds, up to 1, in which a cell" in text
+    assert "Cells without a value, left out: 1 (no value 1)." in text
+
+
+def test_axes_of_one_level_and_missing_interactions_are_named():
+    ds = factorial().isel(gpu_blocks=[0])
+    ds["ttft_p99_ms"][:] = 5.0
+    lines = effects_text(factorial_effects(ds, "ttft_p99_ms")).splitlines()
+    assert "gpu_blocks: a single level, no factor." in lines
+    assert "no interaction is shown" in lines
+
+
+def test_many_effects_are_cut_and_counted():
+    values = np.random.default_rng(0).gamma(5.0, size=(60, 2, 4))
+    ds = dataset(values.transpose(1, 0, 2), policies=["a", "b"], blocks=range(60), seeds=range(4))
+    ds["preemption_rate"] += 50.0 * ds["gpu_blocks"] * (ds["policy"] == "b")
+    text = effects_text(factorial_effects(ds, "preemption_rate"))
+    assert text.count("... and 20 more; --json has all") == 2
+    assert "\nand 5" in text
+
+
+def test_a_design_is_named_by_the_level_that_stands_for_both():
+    ds = dataset([[4.0, 4.1], [3.0, 3.1], [2.0, 2.0], [0.5, 0.4]], policies=["z", "a", "b", "ab"],
+                 blocks=[1, 2]).rename(gpu_blocks="seed")  # fmt: skip
+    text = effects_text(joint_effects(ds, "preemption_rate", [["z", "a", "b", "ab"]]))
+    assert text.startswith("Effects on preemption_rate against policy z\n")
+    assert "\nab (a x b)  " in text
 
 
 def test_the_summary_shows_axes_status_and_a_few_numbers():

@@ -17,7 +17,7 @@ from kvsweep.cli.grid import grid
 from kvsweep.cli.plot import plot
 from kvsweep.cli.replay import replay
 from kvsweep.cli.replicate import replicate
-from kvsweep.cli.results import cliff, pareto, show
+from kvsweep.cli.results import cliff, effects, pareto, show
 from kvsweep.errors import InputError
 
 # An interrupted sweep leaves cells undone.
@@ -33,7 +33,7 @@ def commands() -> None:
     """
 
 
-for command in (grid, show, cliff, pareto, plot, replay, replicate):
+for command in (grid, show, cliff, pareto, effects, plot, replay, replicate):
     commands.add_command(command)
 
 

@@ -12,6 +12,8 @@ from kvsweep.cli.results import (
     at_option,
     cliff_of,
     cliff_options,
+    effects_of,
+    effects_options,
     front_of,
     objectives_option,
     read,
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
     import xarray as xr
     from matplotlib.figure import Figure
 
-KINDS = ("cliff", "trend", "curve", "heatmap", "pareto")
+KINDS = ("cliff", "trend", "curve", "heatmap", "pareto", "effects")
 
 
 @click.command(
@@ -36,6 +38,7 @@ KINDS = ("cliff", "trend", "curve", "heatmap", "pareto")
         "--over policy",
         "kvsweep plot results/h8-steady.zarr trend --over rate",
         "kvsweep plot results/h8.zarr pareto --at gpu_blocks=2000",
+        "kvsweep plot results/priorities.zarr effects --metric ttft_p99_ms",
     ),
 )
 @store_argument
@@ -50,12 +53,14 @@ KINDS = ("cliff", "trend", "curve", "heatmap", "pareto")
 @click.option("--over", metavar="AXIS", help="Second axis of a heatmap or trend.")
 @at_option
 @objectives_option
+@effects_options
 @cliff_options
 def plot(store: Path, kind: str, out: Path | None, at: tuple[str, ...], **options: Any) -> None:
     """Draw a figure of a store.
 
     KIND: cliff (curves and where they cross), trend (the cliff along a second axis, --over), curve
-    (one measure along an axis), heatmap (a measure over two axes), pareto (the front of policies).
+    (one measure along an axis), heatmap (a measure over two axes), pareto (the front of policies),
+    effects (of the axes on a measure, alone and together).
     """
     from kvsweep.plot import save
 
@@ -68,8 +73,12 @@ def _draw(ds: xr.Dataset, kind: str, options: dict[str, Any]) -> Figure:
     from kvsweep import plot as figures
 
     over, objectives = options.pop("over"), options.pop("objectives")
+    factorial = {key: options.pop(key) for key in ("factors", "order", "joint")}
     if kind == "pareto":
         return figures.plot_pareto(ds, front_of(ds, objectives))
+    if kind == "effects":
+        factorial["confidence"] = options["confidence"]
+        return figures.plot_effects(ds, effects_of(ds, _needed(options, "metric"), factorial))
     if kind == "curve":
         metric, along = _needed(options, "metric"), _needed(options, "along")
         return figures.plot_curve(ds, metric, along)

@@ -1,4 +1,4 @@
-"""``kvsweep show``, ``cliff`` and ``pareto``: read a store and print."""
+"""``kvsweep show``, ``cliff``, ``pareto`` and ``effects``: read a store and print."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     import xarray as xr
 
     from kvsweep.analysis.cliff_records import Cliff
+    from kvsweep.analysis.effect_records import Effects
     from kvsweep.analysis.pareto import Front
 
 store_argument = click.argument("store", metavar="STORE", type=click.Path(path_type=Path))
@@ -25,6 +26,22 @@ at_option = click.option(
 objectives_option = click.option(
     "--objectives", metavar="M:min,M:max,...", help="Measures and their goals [the sweep's]."
 )
+
+
+def effects_options(command: Any) -> Any:
+    """Add the options that say which effects to find."""
+    for option in (
+        click.option(
+            "--joint",
+            multiple=True,
+            metavar="[AXIS=]BASE,A,B,AB",
+            help="What A and B do apart and together, by four levels of an axis [policy].",
+        ),
+        click.option("--order", type=int, metavar="N", help="Of the interactions [2]."),
+        click.option("--factors", metavar="AXIS,...", help="The others are averaged over [all]."),
+    ):
+        command = option(command)
+    return command
 
 
 def cliff_options(command: Any) -> Any:
@@ -102,6 +119,37 @@ def pareto(store: Path, at: tuple[str, ...], objectives: str | None, as_json: bo
         click.echo(report.pareto_text(front).rstrip())
 
 
+@click.command(
+    cls=Command,
+    examples=(
+        "kvsweep effects results/priorities.zarr --metric ttft_p99_ms",
+        "kvsweep effects results/h8.zarr --metric preemption_rate --factors policy --at "
+        "gpu_blocks=2000",
+        "kvsweep effects results/ideas-a.zarr --metric ttft_p99_ms --joint "
+        "static,slo-scorer,slo-priority,full",
+    ),
+)
+@store_argument
+@click.option("--metric", metavar="M", required=True, help="Measure, as ttft_p99_ms.")
+@effects_options
+@click.option("--confidence", type=float, metavar="P", help="Of the intervals [0.95].")
+@at_option
+@json_option
+def effects(store: Path, metric: str, at: tuple[str, ...], as_json: bool, **given: Any) -> None:
+    """Find what each factor does to a measure, and what they do together beyond that.
+
+    Every axis is a factor, its first level the reference. Differences and ratios are taken within
+    seeds, so intervals are those of paired samples.
+    """
+    from kvsweep import report
+
+    found = effects_of(read(store, at), metric, given)
+    if as_json:
+        print_json(found.to_dict())
+    else:
+        click.echo(report.effects_text(found).rstrip())
+
+
 def read(store: Path, at: Sequence[str] = ()) -> xr.Dataset:
     """Open a store with everything but the per-request columns in memory.
 
@@ -160,6 +208,31 @@ def front_of(ds: xr.Dataset, objectives: str | None) -> Front:
         return pareto_front(ds, objectives.split(","))
     asked = _sweep_of(ds).get("pareto")
     return pareto_front(ds, asked["objectives"]) if asked else pareto_front(ds)
+
+
+def effects_of(ds: xr.Dataset, metric: str, given: dict[str, Any]) -> Effects:
+    """Find the effects asked for by the options of `effects_options` and ``--confidence``.
+
+    Raises
+    ------
+    InputError
+        If ``--joint`` comes with options of a factorial analysis, or names several axes.
+    """
+    from kvsweep.analysis.effects import factorial_effects, joint_effects
+
+    asked = {key: value for key, value in given.items() if value not in (None, ())}
+    if "joint" not in asked:
+        if "factors" in asked:
+            asked["factors"] = asked["factors"].split(",")
+        return factorial_effects(ds, metric, **asked)
+    for key in ("factors", "order"):
+        if key in asked:
+            raise InputError(f"--{key}: not with --joint, which names what to compare")
+    designs = [text.rpartition("=") for text in asked.pop("joint")]
+    over = {axis or "policy" for axis, _, _ in designs}
+    if len(over) > 1:
+        raise InputError(f"--joint: levels of one axis only, not of {' and '.join(sorted(over))}")
+    return joint_effects(ds, metric, [d[2].split(",") for d in designs], over.pop(), **asked)
 
 
 def _sweep_of(ds: xr.Dataset) -> dict[str, Any]:

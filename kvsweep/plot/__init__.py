@@ -6,6 +6,7 @@ it the same to the last byte each time.
 
 from kvsweep.plot.cliff import plot_cliff
 from kvsweep.plot.curve import plot_curve
+from kvsweep.plot.effects import plot_effects
 from kvsweep.plot.heatmap import plot_heatmap
 from kvsweep.plot.pareto import plot_pareto
 from kvsweep.plot.style import save
@@ -15,6 +16,7 @@ __all__ = [
     "plot_cliff",
     "plot_cliff_trend",
     "plot_curve",
+    "plot_effects",
     "plot_heatmap",
     "plot_pareto",
     "save",

@@ -1,7 +1,8 @@
 """Results as plain terminal text: the finding in a sentence first, then aligned tables."""
 
 from kvsweep.report.cliff import cliff_text
+from kvsweep.report.effects import effects_text
 from kvsweep.report.pareto import pareto_text
 from kvsweep.report.summary import summary, summary_text
 
-__all__ = ["cliff_text", "pareto_text", "summary", "summary_text"]
+__all__ = ["cliff_text", "effects_text", "pareto_text", "summary", "summary_text"]

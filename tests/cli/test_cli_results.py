@@ -64,6 +64,42 @@ def test_pareto_takes_objectives_from_options_or_sweep(run, tmp_path):
     assert "front over policy" in run("pareto", "b.zarr")[1]
 
 
+def test_effects_of_all_axes_or_of_some(run, results):
+    code, out, _ = run("effects", results, "--metric", "preemption_rate", "--at", "gpu_blocks=130")
+    assert code == 0
+    assert out.startswith("Effects on preemption_rate against policy round-robin\n")
+    options = ("--metric", "steps", "--factors", "policy", "--order", "1", "--confidence", "0.9")
+    found = json.loads(run("effects", results, *options, "--json")[1])
+    assert (found["factors"], found["averaged"]) == (["policy"], ["gpu_blocks"])
+    assert found["confidence"] == 0.9
+    assert len(found["groups"][0]["effects"]) == 1
+
+
+def test_effects_of_four_levels_of_an_axis(run, results):
+    options = ("--metric", "preemption_rate", "--joint", "gpu_blocks=150,140,130,120")
+    found = json.loads(run("effects", results, *options, "--json")[1])
+    assert [e["together"] for e in found["groups"][0]["effects"]] == [None, None, 120]
+    assert found["averaged"] == ["policy"]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ((), "Missing option '--metric'"),
+        (("--metric", "stpes"), "did you mean 'steps'"),
+        (("--metric", "steps", "--factors", "polcy"), "no axis 'polcy'; did you mean 'policy'?"),
+        (("--metric", "steps", "--joint", "a,b,c,d"), "joint: no level 'a' of policy; one of:"),
+        (("--metric", "steps", "--joint", "a,b,c,d", "--order", "1"), "--order: not with --joint"),
+        (("--metric", "steps", "--joint", "x=1,2,3,4", "--joint", "1,2,3,4"), "policy and x"),
+    ],
+)
+def test_wrong_effects_are_told_in_one_line(run, results, options, message):
+    code, out, err = run("effects", results, *options)
+    assert (code, out) == (2, "")
+    assert message in err
+    assert err.count("\n") == 1
+
+
 AXES = ("--metric", "preemption_rate", "--along", "gpu_blocks")
 
 
@@ -73,6 +109,7 @@ AXES = ("--metric", "preemption_rate", "--along", "gpu_blocks")
         ("cliff", ()),
         ("curve", AXES),
         ("heatmap", (*AXES, "--over", "policy")),
+        ("effects", ("--metric", "steps", "--factors", "policy")),
         ("pareto", ("--objectives", "preemption_rate:min,steps:min", "--at", "gpu_blocks=130")),
     ],
 )
@@ -94,6 +131,7 @@ def test_plot_draws_how_the_cliff_moves(run, tmp_path):
     ("arguments", "message"),
     [
         (("curve", "--metric", "steps"), "--along: missing"),
+        (("effects",), "--metric: missing"),
         (("heatmap", *AXES), "--over: missing"),
         (("cliff", "-o", "figure.jpg"), "figure.jpg: figures are written as .png or .svg"),
         (("cliff", "--metric", "stpes"), "did you mean 'steps'"),

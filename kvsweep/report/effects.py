@@ -1,0 +1,140 @@
+"""Main effects and interactions as text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import product
+
+import numpy as np
+
+from kvsweep.analysis.effect_records import Effect, EffectGroup, Effects, Verdict
+from kvsweep.analysis.wording import MISSING, effect_name, label, number, reference_names
+from kvsweep.report.table import interval_text, missing_note, plural, table, with_space
+
+MAX_ROWS = 40  # of one table; --json has all
+MAX_SENTENCES = 4
+
+_TITLES = {False: "Single changes", True: "Interactions: beyond the changes apart"}
+
+
+def effects_text(effects: Effects) -> str:
+    """Write the effects of every group: what is shown in sentences, then tables of all."""
+    parts = [_subject(effects)]
+    for group in effects.groups:
+        parts += _sentences(effects, group)
+    for group, several, ratios in product(effects.groups, (False, True), (False, True)):
+        rows = [_row(e, ratios) for e in group.effects if (len(e.changes) > 1) == several]
+        if rows:
+            header = ("", "together" if several else "", "effect", "interval", "seeds", "verdict")
+            title = ["ratios"] if ratios else ["differences"]
+            title += [label(group.labels)] if group.labels else []
+            parts += ["", f"{_TITLES[several]} ({', '.join(title)})", *_cut_table(header, rows)]
+    return "\n".join([*parts, "", *_notes(effects)]).rstrip()
+
+
+def _subject(effects: Effects) -> str:
+    """Say what is measured, against what, and over what means are taken."""
+    unit = "" if effects.units in ("1", "") else f" ({plural(effects.units)})"
+    over = f"; means over {', '.join(effects.averaged)}" if effects.averaged else ""
+    return f"Effects on {effects.metric}{unit} against {reference_names(effects)}{over}"
+
+
+def _sentences(effects: Effects, group: EffectGroup) -> list[str]:
+    """Tell the largest main effect, and the interactions that are shown, largest first."""
+    name = f"{label(group.labels)}: " if group.labels else ""
+    single = _shown(e for e in group.effects if len(e.changes) == 1)
+    several = _shown(e for e in group.effects if len(e.changes) > 1)
+    told = [_main_sentence(effects, effect) for effect in single[:1]]
+    told += [_joint_sentence(effects, effect) for effect in several[:MAX_SENTENCES]]
+    if len(several) > MAX_SENTENCES:
+        told.append(f"and {len(several) - MAX_SENTENCES:,} more interactions")
+    if not single:
+        told.append("no effect of a single change is shown")
+    if not several and any(len(e.changes) > 1 for e in group.effects):
+        told.append("no interaction is shown")
+    return [name + text for text in told]
+
+
+def _shown(effects: Iterable[Effect]) -> list[Effect]:
+    """Return the effects whose interval excludes zero, largest first."""
+    kept = [e for e in effects if e.difference.verdict not in (None, Verdict.NOT_SHOWN)]
+    return sorted(kept, key=lambda e: -abs(e.difference.effect))
+
+
+def _main_sentence(effects: Effects, effect: Effect) -> str:
+    """Write ``largest effect: gpu_blocks 1,500 raises preemption_rate by 0.4 (...)``."""
+    found, unit = effect.difference, with_space(effects.units)
+    verb = "" if found.verdict is None else found.verdict.value
+    return (
+        f"largest effect: {effect_name(effect)} {verb} {effects.metric} by "
+        f"{number(abs(found.effect))}{unit} ({_support(effects, effect)})"
+    )
+
+
+def _joint_sentence(effects: Effects, effect: Effect) -> str:
+    """Write what changes do together and how much of it is their interaction."""
+    found, unit = effect.difference, with_space(effects.units)
+    verdict = "" if found.verdict is None else found.verdict.value
+    return (
+        f"{effect_name(effect)}: {verdict}, {_signed(found.joint)}{unit} together, "
+        f"{_signed(found.effect)}{unit} beyond the changes apart ({_support(effects, effect)})"
+    )
+
+
+def _support(effects: Effects, effect: Effect) -> str:
+    """Return the interval and the seeds that an effect rests on."""
+    found = effect.difference
+    text = f"{100 * effects.confidence:g}% CI {interval_text(found.interval)}; {found.seeds} seeds"
+    return f"{text}, {found.dropped} left out" if found.dropped else text
+
+
+def _row(effect: Effect, ratios: bool) -> tuple[str, ...]:
+    """Return the row of an effect; what changes do together stands before their interaction."""
+    found, written = (effect.ratio, number) if ratios else (effect.difference, _signed)
+    return (
+        effect_name(effect),
+        written(found.joint) if len(effect.changes) > 1 else "",
+        written(found.effect),
+        interval_text(found.interval),
+        str(found.seeds),
+        MISSING if found.verdict is None else found.verdict.value,
+    )
+
+
+def _signed(value: float) -> str:
+    """Write a difference with its sign."""
+    return f"+{number(value)}" if value > 0 else number(value)
+
+
+def _cut_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """Write the first rows as a table and count the rest."""
+    more = len(rows) - MAX_ROWS
+    lines = [table(header, rows[:MAX_ROWS])]
+    return [*lines, f"... and {more:,} more; --json has all"] if more > 0 else lines
+
+
+def _notes(effects: Effects) -> list[str]:
+    """Explain what can be misread, and name everything that was left out."""
+    every = [e for group in effects.groups for e in group.effects]
+    notes = []
+    judged = sum(e.difference.verdict is not None for e in every)
+    if judged:
+        chance = judged * (1.0 - effects.confidence)
+        notes.append(
+            f"Each interval stands for itself: of {judged:,} effects, {number(round(chance, 1))} "
+            "are shown by chance where there is none."
+        )
+    else:
+        notes.append("No intervals: they take two seeds or more.")
+    notes += [f"{name}: a single level, no factor." for name in effects.skipped]
+    for what, drops in (
+        ("differences", [e.difference.dropped for e in every]),
+        ("ratios (values must be positive)", [e.ratio.dropped for e in every]),
+    ):
+        if any(drops):
+            of = effects.seeds or 1
+            notes.append(
+                f"{what}: {np.count_nonzero(drops):,} of {len(every):,} effects lack some of {of:,}"
+                f" seeds, up to {max(drops):,}, in which a cell has no value."
+            )
+    return notes + missing_note(effects.missing)
