@@ -144,7 +144,12 @@ class Instance:
             request.admissions.append((len(self.steps), cached))
         step = Step(
             t=now,
-            d=self.latency.step_us(decision.prefill_tokens, decision.decode_tokens),
+            d=self.latency.step_us(
+                decision.prefill_tokens,
+                decision.decode_tokens,
+                decision.decode_context,
+                decision.prefill_context,
+            ),
             pf=decision.prefill_tokens,
             dc=decision.decode_tokens,
             run=len(scheduler.running),

@@ -47,29 +47,37 @@ class Cluster:
 
 @dataclass(frozen=True)
 class Latency:
-    """Linear latencies, microseconds; missing coefficients are 0.
+    """Latencies, microseconds; missing coefficients are 0.
 
     ``alpha[2]`` delays what a client sees: it never touches the clock, but a client's next request.
+    A step takes the sum of what it counts, weighted by `beta`; with `memory`, ``beta[0]`` and the
+    larger of two such sums, the second weighted by `memory`.
     """
 
     alpha: list[float] = field(default_factory=list)
     beta: list[float] = field(default_factory=list)
+    memory: list[float] = field(default_factory=list)
 
     def __post_init__(self):
-        if len(self.alpha) > 3 or len(self.beta) > 3:
-            raise ValueError("the twin knows three alphas and three betas")
+        if len(self.alpha) > 3 or len(self.beta) > 5 or len(self.memory) > 5:
+            raise ValueError("the twin knows three alphas, five betas and five of memory")
 
     def queueing_us(self, prompt_tokens):
-        a0, a1, _ = _three(self.alpha)
+        a0, a1, _ = _padded(self.alpha, 3)
         return int(a0 + a1 * prompt_tokens)
 
     @property
     def overhead_us(self):
-        return int(_three(self.alpha)[2])
+        return int(_padded(self.alpha, 3)[2])
 
-    def step_us(self, prefill_tokens, decode_tokens):
-        b0, b1, b2 = _three(self.beta)
-        return int(b0 + b1 * prefill_tokens + b2 * decode_tokens)
+    def step_us(self, prefill_tokens, decode_tokens, decode_context, prefill_context):
+        """Return the duration of a step; a token's context is the number of tokens before it."""
+        sums = (prefill_tokens, decode_tokens, decode_context, prefill_context)
+        constant, *weights = _padded(self.beta, 5)
+        if not self.memory:
+            return int(_weighted(constant, weights, sums))
+        least, *moves = _padded(self.memory, 5)
+        return int(constant + max(_weighted(0.0, weights, sums), _weighted(least, moves, sums)))
 
 
 @dataclass(frozen=True)
@@ -90,8 +98,15 @@ class Scenario:
         )
 
 
-def _three(coefficients):
-    return [*coefficients, 0, 0, 0][:3]
+def _padded(coefficients, count):
+    return [*coefficients, 0, 0, 0, 0, 0][:count]
+
+
+def _weighted(total, weights, sums):
+    """Add up from left to right: float64 sums depend on the order."""
+    for weight, value in zip(weights, sums, strict=True):
+        total += weight * value
+    return total
 
 
 def _one_of(key, value, allowed):

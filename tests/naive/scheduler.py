@@ -28,6 +28,8 @@ class Decision:
     preempted: list = field(default_factory=list)
     prefill_tokens: int = 0
     decode_tokens: int = 0
+    prefill_context: int = 0
+    decode_context: int = 0
 
     def give(self, request, n):
         self.scheduled[request] = n
@@ -196,12 +198,15 @@ class Scheduler:
         request.published = max(request.published, full)
 
     def _account(self, decision):
-        """Count the step's tokens and mark them as computed."""
+        """Count the step's tokens and those before each of them, and mark them as computed."""
         for request, n in decision.scheduled.items():
+            context = sum(range(request.computed, request.computed + n))
             if request.outputs >= 1 and request.uncomputed == 1:
                 decision.decode_tokens += 1
+                decision.decode_context += context
             else:
                 decision.prefill_tokens += n
+                decision.prefill_context += context
             request.computed += n
 
     def last_step(self, request):
