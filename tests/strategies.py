@@ -11,6 +11,15 @@ SLO_CLASSES = ("standard", "critical", "batch", "background", "gold", None)
 # The first three keep all times on a grid, so that entries, routings and step ends coincide.
 ALPHAS = ((0, 0, 0), (10, 0, 0), (0, 10, 0), (3, 1, 7), (500.5, 0.25, 0.0), (1601.35, 3.51, 0.5))
 BETAS = ((10, 0, 0), (1, 0, 0), (10, 10, 10), (10, 1, 1), (999.9, 0.333, 33.3))
+# Step times that depend on the context, all of it or that of one kind of token.
+CONTEXT_BETAS = (
+    (10, 0, 0, 1),
+    (10, 1, 1, 0, 1),
+    (10, 10, 0, 10, 10),
+    (99.9, 0.3, 3.3, 0.37, 0.011),
+)
+# Of rooflines: the other sum, in which one or the other may be the larger from step to step.
+MEMORIES = ((1,), (0, 1, 1, 1), (30, 0, 0, 0.5, 0.1), (77.7, 0.1, 0.2, 0.3, 0.4))
 # Segment numbers: system prompts, their sub-groups, prompts, outputs shared and own.
 SYSTEM, GROUP, PROMPT, SHARED_OUTPUT, OUTPUT = 0, 10, 1000, 5000, 6000
 
@@ -70,7 +79,7 @@ def _scenario(source):
     seqs = source.integer(1, 8)
     chunked = not source.chance(25)
     extra = source.pick((2048, 0, 1, 2, 4, 9, 30) if chunked else (2048, 60, 20))
-    latency = {"alpha": list(source.pick(ALPHAS)), "beta": list(source.pick(BETAS))}
+    latency = _latency(source)
     scenario = {
         "engine": {
             "rules": "vllm",
@@ -94,6 +103,15 @@ def _scenario(source):
     if source.chance(15):
         _squeeze(source, scenario)
     return scenario
+
+
+def _latency(source):
+    latency = {"alpha": list(source.pick(ALPHAS)), "beta": list(source.pick(BETAS))}
+    if source.chance(30):
+        latency["beta"] = list(source.pick(CONTEXT_BETAS))
+        if source.chance(40):
+            latency["memory"] = list(source.pick(MEMORIES))
+    return latency
 
 
 def _squeeze(source, scenario):

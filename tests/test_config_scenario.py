@@ -80,7 +80,7 @@ def test_an_empty_scenario_has_the_documented_defaults():
             "transfer_bandwidth": 100.0,
             "transfer_base_latency_us": 10,
         },
-        "latency": {"model": None, "alpha": (0, 0, 0), "beta": (0, 0, 0)},
+        "latency": {"model": None, "alpha": (0, 0, 0), "beta": (0, 0, 0), "memory": ()},
     }
 
 
@@ -89,6 +89,19 @@ def test_the_preset_gives_its_coefficients_and_short_lists_end_in_zeros():
     assert (preset.latency.alpha, preset.latency.beta) == (ALPHA, BETA)
     short = parse_scenario({"latency": {"alpha": [5], "beta": [1, 2]}}, "t.json")
     assert (short.latency.alpha, short.latency.beta) == ((5, 0, 0), (1, 2, 0))
+
+
+def test_context_terms_appear_only_where_they_are_given():
+    """One form for each meaning, so that equal scenarios are equal."""
+    four = parse_scenario({"latency": {"beta": [1, 2, 0, 0.5]}}, "t.json").latency
+    assert (four.beta, four.memory) == ((1, 2, 0, 0.5, 0), ())
+    none = {"beta": [1, 2, 3, 0, 0], "memory": [0, 0]}
+    assert parse_scenario({"latency": none}, "t.json").latency.beta == (1, 2, 3)
+    assert parse_scenario({"latency": none}, "t.json").latency.memory == ()
+    roofline = parse_scenario({"latency": {"beta": [1], "memory": [7]}}, "t.json")
+    assert roofline.latency.memory == (7, 0, 0, 0, 0)
+    again = parse_scenario(roofline.to_trace(), "t.json")
+    assert again == roofline
 
 
 def test_a_latency_file_is_found_beside_the_trace_and_checked(tmp_path):
@@ -137,7 +150,8 @@ def test_every_preset_loads_and_says_where_it_comes_from():
         ({"engine": {"scheduler": "fifo"}}, "unknown scheduler 'fifo'; allowed: fcfs, priority"),
         ({"cluster": {"routing": "round_robin"}}, "unknown routing 'round_robin'; allowed: round-"),
         ({"cluster": {"scorers": {"queue": 1.0}}}, "scenario.cluster.scorers.queue: unknown score"),
-        ({"latency": {"beta": [1, 2, 3, 4]}}, "latency.beta: at most 3 values, got 4"),
+        ({"latency": {"alpha": [1, 2, 3, 4]}}, "latency.alpha: at most 3 values, got 4"),
+        ({"latency": {"beta": [1, 2, 3, 4, 5, 6]}}, "latency.beta: at most 5 values, got 6"),
         ({"latency": {"beta": [1, -2]}}, "latency.beta[1]: must be at least 0, got -2"),
         (
             {"latency": {"model": "llama-3.1-8b/h100/tp2", "beta": [1]}},
@@ -205,6 +219,13 @@ def test_what_only_vllm_has_is_refused_under_blis_rules(section, key, value):
     assert f"scenario.{section}.{key}: " in message
     assert "rules 'blis' has" in message
     parse_scenario({section: {key: value}}, "t.json")
+
+
+@pytest.mark.parametrize(("key", "values"), [("beta", [1, 2, 3, 4]), ("memory", [1])])
+def test_the_replica_has_no_context_terms(key, values):
+    given = {"latency": {"beta": [1], key: values}}
+    message = refused({"engine": {"rules": "blis"}} | given)
+    assert f"scenario.latency.{key}: rules 'blis' has no context terms" in message
 
 
 def test_policies_that_need_parameters_say_so():

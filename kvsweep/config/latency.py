@@ -11,9 +11,12 @@ from pydantic import Field, ValidationError, ValidationInfo, field_validator, mo
 from kvsweep.config.base import KeyProblem, Name, Real, Section
 from kvsweep.errors import did_you_mean
 
-_TERMS = 3
+_ALPHAS = 3
+_BETAS = 5
+_TOKEN_TERMS = 3
 
-Coefficients = Annotated[tuple[Real, ...], Field(max_length=_TERMS)]
+Alphas = Annotated[tuple[Real, ...], Field(max_length=_ALPHAS)]
+Betas = Annotated[tuple[Real, ...], Field(max_length=_BETAS)]
 
 
 class Preset(Section):
@@ -34,14 +37,21 @@ class Preset(Section):
     model: Name
     hardware: Name
     kind: Literal["linear"]
-    alpha: Coefficients
-    beta: Coefficients
+    alpha: Alphas
+    beta: Betas
     source: Name
     fit: Name
 
+    def coefficients(self) -> dict[str, Any]:
+        """Return the settings of the latency section that the preset stands for."""
+        return {"alpha": self.alpha, "beta": self.beta}
+
 
 class Latency(Section):
-    """Linear latencies of one instance, microseconds; missing coefficients are 0.
+    """Latencies of one instance, microseconds; missing coefficients are 0.
+
+    A token's context is the number of tokens before it in its request: those computed before the
+    step for a decoded one, which grows by one from token to token within a chunk of a prefill.
 
     Attributes
     ----------
@@ -50,30 +60,49 @@ class Latency(Section):
     alpha : tuple of 3 float
         Queueing is ``int(alpha[0] + alpha[1] * prompt tokens)``; ``int(alpha[2])`` is added once to
         every time that a client sees, never to the clock.
-    beta : tuple of 3 float
-        A step takes ``int(beta[0] + beta[1] * prefill tokens + beta[2] * decoding requests)``.
+    beta : tuple of 3 or 5 float
+        A step takes ``int(beta[0] + beta[1] * prefill tokens + beta[2] * decoding requests
+        + beta[3] * context of the decoded tokens + beta[4] * context of the prefill tokens)``.
+    memory : tuple of 0 or 5 float
+        If given, ``int(beta[0] + max(sum of the other terms of beta, sum of memory))``, where
+        `memory` weights 1 and the same four sums: a roofline, of computing and of moving data.
     """
 
     model: Name | None = None
-    alpha: Coefficients = (0.0, 0.0, 0.0)
-    beta: Coefficients = (0.0, 0.0, 0.0)
+    alpha: Alphas = (0.0,) * _ALPHAS
+    beta: Betas = (0.0,) * _TOKEN_TERMS
+    memory: Betas = ()
 
     @model_validator(mode="before")
     @classmethod
     def _from_preset(cls, given: Any, info: ValidationInfo) -> Any:
         if not isinstance(given, dict) or not isinstance(given.get("model"), str):
             return given
-        for key in ("alpha", "beta"):
+        for key in ("alpha", "beta", "memory"):
             if key in given:
                 raise KeyProblem((key,), "give either model or alpha and beta")
         folder = (info.context or {}).get("base_dir", Path())
-        preset = load_preset(given["model"], folder)
-        return given | {"alpha": preset.alpha, "beta": preset.beta}
+        return given | load_preset(given["model"], folder).coefficients()
 
-    @field_validator("alpha", "beta")
+    @field_validator("alpha")
     @classmethod
-    def _padded(cls, values: tuple[float, ...]) -> tuple[float, ...]:
-        return values + (0.0,) * (_TERMS - len(values))
+    def _pad_alpha(cls, alpha: tuple[float, ...]) -> tuple[float, ...]:
+        return _padded(alpha, _ALPHAS)
+
+    @field_validator("beta")
+    @classmethod
+    def _pad_beta(cls, beta: tuple[float, ...]) -> tuple[float, ...]:
+        """Return one form for each meaning: context terms appear only if there are any."""
+        return _padded(beta, _BETAS if any(beta[_TOKEN_TERMS:]) else _TOKEN_TERMS)
+
+    @field_validator("memory")
+    @classmethod
+    def _pad_memory(cls, memory: tuple[float, ...]) -> tuple[float, ...]:
+        return _padded(memory, _BETAS) if any(memory) else ()
+
+
+def _padded(values: tuple[float, ...], count: int) -> tuple[float, ...]:
+    return (*values, *(0.0,) * count)[:count]
 
 
 def preset_names() -> list[str]:

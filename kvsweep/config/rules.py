@@ -58,8 +58,20 @@ def check_rules(scenario: Scenario) -> None:
             raise KeyProblem((section, key), f"rules {rules!r} has {has}")
     if rules == "vllm":
         _check_batch_limits(scenario)
-    elif scenario.workload:
+        return
+    _check_token_times(scenario)
+    if scenario.workload:
         _check_arrivals_known(scenario.workload)
+
+
+def _check_token_times(scenario: Scenario) -> None:
+    """Refuse step times that depend on more than the numbers of tokens."""
+    latency = scenario.latency
+    for key, given in (("beta", len(latency.beta) > 3), ("memory", len(latency.memory) > 0)):
+        if given:
+            at = "model" if latency.model else key
+            message = "rules 'blis' has no context terms: beta has three coefficients"
+            raise KeyProblem(("latency", at), message)
 
 
 def _check_arrivals_known(workload: Workload) -> None:

@@ -6,7 +6,8 @@ The rules are those of vLLM 0.33.0's synchronous scheduler. Where to find what d
 `engine`            a batch, a lane; arrivals, admission control, routing in order of time
 `routing`           which instance gets a request
 `arrivals`          arrivals that completions make (closed loop)
-`instance`          one instance's clock: queue entries, steps, runs of alike steps
+`instance`          one instance's clock: queue entries, steps
+`decode_run`        runs of steps in which all running requests decode, taken at once
 `waiting`           the inbox; the waiting list of fcfs, priority and sjf
 `admit`             which waiting requests are admitted; patience
 `counted`           scheduling of the running requests by counts

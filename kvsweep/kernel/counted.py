@@ -56,7 +56,8 @@ def _take_for_decodes(inp, ws, out, lane, inst, tally, index):
     blocks.take(ws, inst, ws.phases[slot] - taken)
     if inst["next_due"] == inst["step"]:
         _publish_due(inp, ws, lane, inst)
-    charge_decodes(inst, inst["running"] - inst["prefilling"])
+    decoding = inst["running"] - inst["prefilling"]
+    charge_decodes(inst, decoding, decoding * inst["step"] - inst["base_sum"])
 
 
 @leaf

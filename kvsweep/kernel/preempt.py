@@ -3,7 +3,7 @@
 from .._jit import leaf
 from ..records import NONE, Event
 from . import waiting
-from .running import charge_decodes, charge_prefill, is_decode_like, let_go
+from .running import charge_chunk, charge_decodes, let_go
 from .tally import log_event
 
 
@@ -11,14 +11,10 @@ from .tally import log_event
 def _unschedule(lane, inst, request, progress):
     """Give the tokens of a victim that this step has already served back to the budget."""
     if progress["decoding"]:
-        inst["budget"] += 1
-        inst["decode_tokens"] -= 1
+        charge_decodes(inst, -1, progress["base"] - inst["step"])
     else:
         progress["computed"] -= progress["chunk"]  # as it was when the chunk was charged
-        if is_decode_like(request, progress):
-            charge_decodes(inst, -progress["chunk"])
-        else:
-            charge_prefill(inst, -progress["chunk"])
+        charge_chunk(inst, request, progress, -1)
         progress["computed"] += progress["chunk"]
 
 

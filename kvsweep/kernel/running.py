@@ -24,6 +24,14 @@ def set_base(lane, ws, inst, progress, base):
     progress["base"] = base
     progress["phase"] = base % lane["block_size"]
     ws.phases[inst["phase_lo"] + progress["phase"]] += 1
+    inst["base_sum"] += base
+
+
+@leaf
+def drop_base(ws, inst, progress):
+    """Take a request that stops decoding out of the counts of those that do."""
+    ws.phases[inst["phase_lo"] + progress["phase"]] -= 1
+    inst["base_sum"] -= progress["base"]
 
 
 @leaf
@@ -66,17 +74,31 @@ def prefill_chunk(lane, inst, request, progress, budget):
 
 
 @leaf
-def charge_decodes(inst, count):
-    """Charge one token each of `count` decoding requests to the step; negative: give back."""
+def charge_decodes(inst, count, context):
+    """Charge a token of each of `count` decoding requests to the step; negative: give back.
+
+    `context` is what they have computed so far, all together.
+    """
     inst["budget"] -= count
     inst["decode_tokens"] += count
+    inst["decode_context"] += context
 
 
 @leaf
-def charge_prefill(inst, tokens):
-    """Charge tokens of a prompt or a recompute to the step; negative: give back."""
-    inst["budget"] -= tokens
-    inst["prefill_tokens"] += tokens
+def charge_chunk(inst, request, progress, sign):
+    """Charge the chunk of a prefilling request to the step (`sign` 1) or give it back (-1).
+
+    The chunk is not yet, or no longer, counted as computed.
+    """
+    tokens = progress["chunk"]
+    computed = progress["computed"]
+    if is_decode_like(request, progress):
+        charge_decodes(inst, sign, sign * computed)
+    else:
+        inst["budget"] -= sign * tokens
+        inst["prefill_tokens"] += sign * tokens
+        # Before the token at position p there are p: the sum of an arithmetic series.
+        inst["prefill_context"] += sign * (tokens * computed + tokens * (tokens - 1) // 2)
 
 
 @leaf
@@ -92,12 +114,9 @@ def is_decode_like(request, progress):
 @leaf
 def schedule_chunk(inp, ws, lane, inst, request, progress, index, tokens):
     """Compute `tokens` of a prefilling request and publish the blocks they fill, at once."""
-    if is_decode_like(request, progress):
-        charge_decodes(inst, tokens)
-    else:
-        charge_prefill(inst, tokens)
-    progress["computed"] += tokens
     progress["chunk"] = tokens
+    charge_chunk(inst, request, progress, 1)
+    progress["computed"] += tokens
     if lane["prefix_caching"]:
         full = progress["computed"] // lane["block_size"]
         blocks.publish(inp, ws, lane, inst, request, progress, full)
@@ -170,7 +189,7 @@ def let_go(inp, ws, lane, inst, tally, r, computed):
     blocks.release(inp, ws, lane, inst, r, held)
     tally["blocks_taken"] += (held - progress["reused"]) * measured
     if progress["decoding"]:
-        ws.phases[inst["phase_lo"] + progress["phase"]] -= 1
+        drop_base(ws, inst, progress)
         inst["measured"] -= measured
         progress["decoding"] = 0
     else:

@@ -3,7 +3,7 @@
 from .._jit import kernel
 from ..policies import RequestStatus
 from ..records import NONE, Lane
-from .latency import step_time
+from .latency import token_time
 from .tally import fold_itl
 
 QUANTILES = (0.5, 0.9, 0.95, 0.99)
@@ -67,7 +67,7 @@ def end_lane(ws, out, lane, tally, number):
         leaked = inst["free"] != lane["gpu_blocks"] or inst["keyed"] != unused
         if tally["status"] == Lane.OK and (leaked or inst["load"] != 0):
             tally["status"] = Lane.NOT_CONSERVED
-    fold_itl(lane, ws, tally, step_time, QUANTILES[0], QUANTILES[1], QUANTILES[2], QUANTILES[3])
+    fold_itl(lane, ws, tally, token_time, QUANTILES[0], QUANTILES[1], QUANTILES[2], QUANTILES[3])
 
 
 @kernel

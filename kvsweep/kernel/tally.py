@@ -14,8 +14,8 @@ MAX_ITL_ENTRIES = 1 << _INDEX_BITS
 def add_gap(ws, tally, time, weight):
     """Note that `weight` tokens had an inter-token latency of `time` us.
 
-    Steps that only decode have a time that depends on the batch size alone and are counted in
-    `itl_plain` instead, so this list stays short.
+    Without context terms, steps that only decode have a time that depends on the batch size alone
+    and are counted in `itl_plain` instead, so this list stays short.
     """
     entry = tally["itl_entries"]
     tally["itl_entries"] = entry + 1
@@ -64,11 +64,11 @@ def log_event(out, tally, inst, lane, kind, request, instance, value):
 
 
 @leaf
-def _fold_plain(lane, ws, tally, step_time):
+def _fold_plain(lane, ws, tally, token_time):
     """Move the counts of pure decode steps into the list of latencies."""
     for batch in range(1, lane["max_num_seqs"] + 1):
         if ws.itl_plain[batch] > 0:
-            add_gap(ws, tally, step_time(lane, 0, batch), ws.itl_plain[batch])
+            add_gap(ws, tally, token_time(lane, 0, batch), ws.itl_plain[batch])
             ws.itl_plain[batch] = 0
 
 
@@ -121,9 +121,9 @@ def itl_quantile(ws, order, count, rank):
 
 
 @leaf
-def fold_itl(lane, ws, tally, step_time, q0, q1, q2, q3):
+def fold_itl(lane, ws, tally, token_time, q0, q1, q2, q3):
     """Compute the reported quantiles of the inter-token latency of a finished lane."""
-    _fold_plain(lane, ws, tally, step_time)
+    _fold_plain(lane, ws, tally, token_time)
     count = tally["itl_entries"]
     if tally["status"] == Lane.OK and count > 0:
         order = ws.itl_order

@@ -12,6 +12,7 @@ from .preempt import preempt
 from .running import (
     blocks_for,
     charge_decodes,
+    drop_base,
     fills_block,
     prefill_chunk,
     publish_decode,
@@ -47,7 +48,7 @@ def _find_victim(inp, ws, lane, inst):
 @leaf
 def _starve(ws, lane, inst, progress, index):
     """Let a decoding request that got no budget miss this step."""
-    ws.phases[inst["phase_lo"] + progress["phase"]] -= 1
+    drop_base(ws, inst, progress)
     set_base(lane, ws, inst, progress, progress["base"] + 1)
     ws.due[inst["run_lo"] + index] += 1
     inst["stale"] = 1
@@ -75,7 +76,7 @@ def _serve(inp, ws, out, lane, inst, tally, index, position, tokens):
     progress = ws.progress[r]
     request = inp.requests[lane["request_lo"] + r]
     if progress["decoding"]:
-        charge_decodes(inst, tokens)
+        charge_decodes(inst, tokens, inst["step"] - progress["base"])
         shared = request["shared"] and lane["prefix_caching"]
         if shared and fills_block(lane, progress, inst["step"]):
             publish_decode(inp, ws, lane, inst, request, progress, position)

@@ -44,7 +44,7 @@ def warm_up(notify: Callable[[str], None] | None = None) -> None:
 
 def run_lanes(inputs: Inputs, outputs: Outputs) -> None:
     """Run all lanes; those whose inter-token latencies did not fit run again with more room."""
-    entries = max(ITL_ENTRIES, 2 * int(inputs.lanes["requests"].max()))
+    entries = max(ITL_ENTRIES, 2 * int(inputs.lanes["requests"].max()), _entries_of_decodes(inputs))
     run_batch(inputs, allocate_workspace(inputs, entries), outputs, 0, len(inputs.lanes))
     entries *= 8
     while entries <= MAX_ITL_ENTRIES:
@@ -56,6 +56,18 @@ def run_lanes(inputs: Inputs, outputs: Outputs) -> None:
             outputs.tallies[lane] = 0
             run_batch(inputs, workspace, outputs, lane, lane + 1)
         entries *= 8
+
+
+def _entries_of_decodes(inputs: Inputs) -> int:
+    """Return the most steps of one lane that decode and have a time of their own.
+
+    Each samples a token; where only the batch size tells times apart, no such step needs an entry.
+    """
+    lanes = inputs.lanes[inputs.lanes["context"] != 0]
+    tokens = np.concatenate([[0], np.cumsum(inputs.requests["output"], dtype=np.int64)])
+    ends = lanes["request_lo"] + lanes["requests"]
+    most = int((tokens[ends] - tokens[lanes["request_lo"]]).max(initial=0))
+    return min(most, MAX_ITL_ENTRIES)
 
 
 def run_kernel_cells(

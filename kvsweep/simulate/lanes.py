@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..config import Scenario
+from ..config import Latency, Scenario
 from ..policies import Admission, Priority, RequestStatus, Routing, Scheduler
 from ..records import (
     BLOCK,
@@ -80,9 +80,7 @@ def lane_record(scenario: Scenario) -> NDArray[Any]:
     """Return the LANE record of a scenario, without its request list."""
     engine, cache, cluster = scenario.engine, scenario.cache, scenario.cluster
     lane = np.zeros((), LANE)
-    alpha, beta = scenario.latency.alpha, scenario.latency.beta
-    lane["alpha0"], lane["alpha1"], lane["alpha2"] = alpha[:3]
-    lane["beta0"], lane["beta1"], lane["beta2"] = beta[:3]
+    _set_latency(lane, scenario.latency)
     lane["admission_latency"] = cluster.admission_latency_us
     lane["routing_latency"] = cluster.routing_latency_us
     lane["warmup"] = scenario.workload.warmup if scenario.workload else 0
@@ -102,6 +100,14 @@ def lane_record(scenario: Scenario) -> NDArray[Any]:
     lane["chunked_prefill"] = engine.enable_chunked_prefill
     lane["reserve_full_prompt"] = engine.reserve_full_prompt
     return lane
+
+
+def _set_latency(lane: NDArray[Any], latency: Latency) -> None:
+    for name in ("alpha", "beta", "memory"):
+        for term, coefficient in enumerate(getattr(latency, name)):
+            lane[f"{name}{term}"] = coefficient
+    lane["roofline"] = len(latency.memory) > 0
+    lane["context"] = lane["roofline"] or any(latency.beta[3:])
 
 
 def step_limit(prepared: Prepared) -> int:
