@@ -159,7 +159,7 @@ def test_every_preset_loads_and_says_where_it_comes_from():
         ),
         (
             {"latency": {"model": "llama-3.1-8b/h100/tp4"}},
-            "unknown preset 'llama-3.1-8b/h100/tp4'; allowed: llama-3.1-8b/h100/tp2",
+            "unknown preset 'llama-3.1-8b/h100/tp4'; allowed: llama-3.1-8b/a100/tp1-",
         ),
         ({"latency": {"model": "none.toml"}}, "latency.model: cannot read none.toml: No such file"),
         ({"workload": {"rate": 1.0}}, "scenario.workload: unknown key; a trace's scenario has"),
@@ -299,3 +299,55 @@ def test_importing_the_configuration_loads_nothing_heavy():
     ).stdout.split()
     assert not {"numpy", "numba", "scipy", "xarray", "dask", "zarr"} & set(loaded)
     assert load_sweep.__module__.startswith("kvsweep.config")
+
+
+ROOFLINE = """
+model = "m"
+hardware = "h"
+kind = "roofline"
+source = "s"
+fit = "f"
+[shape]
+layers = 2
+hidden = 8
+heads = 4
+kv_heads = 2
+ffn = 16
+vocab = 100
+[device]
+flops = 1e9
+bandwidth = 1e6
+compute_efficiency = 0.5
+overhead_us = 7
+tp = 2
+"""
+
+
+def test_a_roofline_counts_flops_and_bytes(tmp_path):
+    (tmp_path / "r.toml").write_text(ROOFLINE)
+    latency = parse_scenario({"latency": {"model": "r.toml"}}, str(tmp_path / "t.json")).latency
+    layer = 2 * 8 * (8 + 4) + 3 * 8 * 16  # queries and output, keys and values, gated MLP
+    weights, output, kv = 2 * layer, 8 * 100, 2 * 2 * 4 * 2
+    flop, byte = 1e6 / (1e9 * 0.5 * 2), 1e6 / (1e6 * 2)
+    token, context = 2 * weights * flop, 4 * 2 * 8 * flop
+    decode = token + 2 * output * flop
+    assert latency.alpha == (0, 0, 0)
+    assert latency.beta == pytest.approx((7, token, decode, context, context))
+    moved = (2 * (weights + output), kv, kv, kv, 0)
+    assert latency.memory == pytest.approx([amount * byte for amount in moved])
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (("[shape]", "[form]"), "form: Extra inputs are not permitted"),
+        (('kind = "roofline"', 'kind = "linear"'), "kind 'linear' needs 'beta'"),
+        (("fit =", "beta = [1]\nfit ="), "kind 'roofline' has no 'beta'"),
+        (("compute_efficiency = 0.5", "compute_efficiency = 1.5"), "device.compute_efficiency: "),
+    ],
+)
+def test_a_roofline_is_complete_and_nothing_else(tmp_path, change, message):
+    (tmp_path / "r.toml").write_text(ROOFLINE.replace(*change))
+    with pytest.raises(InputError) as caught:
+        parse_scenario({"latency": {"model": "r.toml"}}, str(tmp_path / "t.json"))
+    assert message in str(caught.value)

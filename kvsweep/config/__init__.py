@@ -1,6 +1,7 @@
 """Typed and strict: the sweep file and everything in it.
 
 - `scenario`, `workload`, `lengths`, `latency`: the sections and their defaults.
+- `roofline`: latencies from the shape of a model and the figures of a device.
 - `rules`: what each rule book has.
 - `axes`, `sweep`, `document`: the grid and what is asked of it.
 - `load`: from files to objects; `compose`, `source`, `explain`, `schema` place every message at a

@@ -4,11 +4,12 @@ import tomllib
 from functools import cache
 from importlib import resources
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, ValidationError, ValidationInfo, field_validator, model_validator
 
 from kvsweep.config.base import KeyProblem, Name, Real, Section
+from kvsweep.config.roofline import Device, Shape, roofline_terms
 from kvsweep.errors import did_you_mean
 
 _ALPHAS = 3
@@ -20,31 +21,48 @@ Betas = Annotated[tuple[Real, ...], Field(max_length=_BETAS)]
 
 
 class Preset(Section):
-    """A file of coefficients, and where they come from.
+    """A file of latencies, and where they come from.
 
     Attributes
     ----------
     model, hardware : str
         What was measured.
     kind : str
-        Form of the latency model: ``linear``.
+        ``linear``: `beta` is given. ``roofline``: `shape` and `device` are.
     alpha, beta : tuple of float
         As in `Latency`.
+    shape, device : Shape, Device
+        As in `kvsweep.config.roofline`.
     source, fit : str
-        Who measured, and how well the model fits.
+        Where the figures come from, and how well the model fits.
     """
 
     model: Name
     hardware: Name
-    kind: Literal["linear"]
-    alpha: Alphas
-    beta: Betas
+    kind: Literal["linear", "roofline"]
+    alpha: Alphas = ()
+    beta: Betas | None = None
+    shape: Shape | None = None
+    device: Device | None = None
     source: Name
     fit: Name
 
+    @model_validator(mode="after")
+    def _complete(self) -> Self:
+        needed = {"linear": ("beta",), "roofline": ("shape", "device")}
+        for kind, keys in needed.items():
+            for key in keys:
+                if (getattr(self, key) is not None) != (kind == self.kind):
+                    word = "needs" if kind == self.kind else "has no"
+                    raise ValueError(f"kind {self.kind!r} {word} {key!r}")
+        return self
+
     def coefficients(self) -> dict[str, Any]:
         """Return the settings of the latency section that the preset stands for."""
-        return {"alpha": self.alpha, "beta": self.beta}
+        if self.shape is None or self.device is None:
+            return {"alpha": self.alpha, "beta": self.beta}
+        beta, memory = roofline_terms(self.shape, self.device)
+        return {"alpha": self.alpha, "beta": beta, "memory": memory}
 
 
 class Latency(Section):
@@ -148,7 +166,8 @@ def _read(path: Path) -> Preset:
         raise KeyProblem(("model",), f"cannot read {path}: {error.strerror}") from None
     except ValidationError as error:
         first = error.errors()[0]
-        key = ".".join(map(str, first["loc"]))
-        raise KeyProblem(("model",), f"{path}: {key}: {first['msg']}") from None
+        where = ": ".join((str(path), *filter(None, [".".join(map(str, first["loc"]))])))
+        message = first["msg"].removeprefix("Value error, ")
+        raise KeyProblem(("model",), f"{where}: {message}") from None
     except ValueError as error:
         raise KeyProblem(("model",), f"{path}: not TOML: {error}") from None

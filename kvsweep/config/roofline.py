@@ -1,0 +1,117 @@
+"""Step times from first principles: the shape of a model, the figures of a device.
+
+A step computes or moves data, whichever takes longer (S. Williams, A. Waterman and D. Patterson,
+Roofline, CACM 52(4), 2009). Counted are the matrix products and the attention of a dense decoder
+with a gated MLP and grouped-query attention, as Llama's, and what they must at least read:
+
+- Computing: two FLOPs per weight and token; the output layer only for decoding requests (a prompt
+  needs it once); four FLOPs per layer, attention channel, token and token of its context.
+- Moving: all weights once a step; keys and values of the whole context of each decoding request,
+  and of each new token. The context that a prefill reads is left out: it is read once for many
+  tokens, whose computing takes longer.
+"""
+
+from kvsweep.config.base import Count, Positive, Real, Section, Share
+
+MICROSECONDS = 1e6
+
+
+class Shape(Section):
+    """A dense decoder-only model, as in its ``config.json``.
+
+    Attributes
+    ----------
+    layers, hidden, heads, kv_heads, ffn, vocab : int
+        Layers, width of the residual stream, query heads, key-value heads, width of the gated MLP,
+        tokens of the vocabulary.
+    head_dim : int or None
+        Channels of a head; None: ``hidden / heads``.
+    weight_bytes, kv_bytes : float
+        Bytes of a weight, and of an element of the KV cache.
+    """
+
+    layers: Count
+    hidden: Count
+    heads: Count
+    kv_heads: Count
+    ffn: Count
+    vocab: Count
+    head_dim: Count | None = None
+    weight_bytes: Positive = 2.0
+    kv_bytes: Positive = 2.0
+
+    @property
+    def attention_channels(self) -> int:
+        """Channels of all query heads."""
+        return self.heads * (self.head_dim or self.hidden // self.heads)
+
+    @property
+    def kv_channels(self) -> int:
+        """Channels of the keys of a token in one layer; as many of its values."""
+        return self.kv_heads * (self.head_dim or self.hidden // self.heads)
+
+    @property
+    def layer_weights(self) -> int:
+        """Weights of all layers."""
+        attention = 2 * self.hidden * (self.attention_channels + self.kv_channels)
+        return self.layers * (attention + 3 * self.hidden * self.ffn)
+
+    @property
+    def output_weights(self) -> int:
+        """Weights of the output layer."""
+        return self.hidden * self.vocab
+
+    @property
+    def kv_token_bytes(self) -> float:
+        """Bytes that the KV cache holds of one token."""
+        return 2 * self.layers * self.kv_channels * self.kv_bytes
+
+
+class Device(Section):
+    """One device, and how well it is used.
+
+    Attributes
+    ----------
+    flops : float
+        Peak of dense matrix products in the weights' precision, FLOP/s.
+    bandwidth : float
+        Peak memory bandwidth, bytes/s.
+    compute_efficiency, bandwidth_efficiency : float
+        Share of the peaks that is reached.
+    overhead_us : float
+        Time of a step that is neither, microseconds.
+    tp : int
+        Devices that share the model (tensor parallel); their exchange is left out.
+    """
+
+    flops: Positive
+    bandwidth: Positive
+    compute_efficiency: Share = 1.0
+    bandwidth_efficiency: Share = 1.0
+    overhead_us: Real = 0.0
+    tp: Count = 1
+
+
+def roofline_terms(
+    shape: Shape, device: Device
+) -> tuple[tuple[float, float, float, float, float], tuple[float, float, float, float, float]]:
+    """Return `Latency.beta` and `Latency.memory` of a model on a device, microseconds.
+
+    Examples
+    --------
+    One layer of one head, a TFLOP/s and a GB/s: computing is free beside reading weights.
+
+    >>> shape = Shape(layers=1, hidden=2, heads=1, kv_heads=1, ffn=4, vocab=10)
+    >>> beta, memory = roofline_terms(shape, Device(flops=1e12, bandwidth=1e9))
+    >>> round(memory[0], 3)  # 40 weights of the layer and 20 of the output, two bytes each
+    0.12
+    """
+    flop = MICROSECONDS / (device.flops * device.compute_efficiency * device.tp)
+    byte = MICROSECONDS / (device.bandwidth * device.bandwidth_efficiency * device.tp)
+    token = 2 * shape.layer_weights * flop
+    context = 4 * shape.layers * shape.attention_channels * flop
+    output = 2 * shape.output_weights * flop
+    weights = (shape.layer_weights + shape.output_weights) * shape.weight_bytes * byte
+    kv = shape.kv_token_bytes * byte
+    beta = (device.overhead_us, token, token + output, context, context)
+    return beta, (weights, kv, kv, kv, 0.0)
