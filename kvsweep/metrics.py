@@ -75,6 +75,7 @@ CELL_VARIABLES = (
         ("preempted_fraction", "1", "share of measured requests preempted at least once"),
         ("block_hit_rate", "1", "blocks reused / blocks reused or newly taken, decode included"),
         ("prefix_hit_rate", "1", "prompt tokens found cached / prompt tokens looked up"),
+        ("cpu_hit_rate", "1", "prompt tokens loaded from the CPU tier / prompt tokens looked up"),
     ),
     *_counts(
         ("injected", "request", "measured requests of the request list that arrived"),
@@ -96,7 +97,10 @@ CELL_VARIABLES = (
         ("offloads", "block", "blocks copied to the CPU tier"),
         ("reloads", "block", "blocks copied back from the CPU tier"),
     ),
-    *_reals(("thrashing_rate", "1", "offloaded blocks reloaded within 1 ms / offloads")),
+    *_reals(
+        ("thrashing_rate", "1", "blocks reloaded within cache.thrashing_window_us / offloads"),
+        ("transfer_s", "s", "transfers from the CPU tier, summed over instances"),
+    ),
     *_counts(("steps", "step", "engine steps of all instances, warm-up included")),
     *_counts(("pruned", "1", "1 if copied from a smaller pool where blocks never ran short")),
     *_reals(("makespan_s", "s", "end of the last step, from time zero")),

@@ -162,6 +162,13 @@ class Priority(_Policy):
     INVERTED_SLO = 3, "Less urgent the longer ago it arrived.", BLIS
 
 
+class Offload(_Policy):
+    """How blocks come to the CPU tier."""
+
+    WATERMARK = 0, "Cached free blocks move when many blocks are in use after a release.", BOTH
+    WRITE_THROUGH = 1, "Full blocks are copied as soon as they are published.", VLLM
+
+
 class Admission(_Policy):
     """Which requests the cluster lets in."""
 

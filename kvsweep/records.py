@@ -102,11 +102,20 @@ LANE_FIELDS = (
     Field("scheduler", _i64, "1", "code of policies.Scheduler"),
     Field("admission", _i64, "1", "code of policies.Admission"),
     Field("priority", _i64, "1", "code of policies.Priority"),
+    Field("cpu_blocks", _i64, "block", "blocks of one instance's CPU tier, 0: none"),
+    Field("offload", _i64, "1", "code of policies.Offload"),
+    Field("offload_threshold", _f64, "1", "share of used blocks above which blocks move"),
+    Field("transfer_base", _i64, "us", "fixed part of a transfer from the CPU tier"),
+    Field("bandwidth", _f64, "token/us", "bandwidth of transfers from the CPU tier"),
+    Field("thrashing_window", _i64, "us", "a block that comes back sooner counts as thrashing"),
     Field("prefix_caching", _u8, "1", "1 if full blocks are kept for reuse"),
     Field("chunked_prefill", _u8, "1", "1 if a prompt may be split over steps"),
     Field("reserve_full_prompt", _u8, "1", "1 if an admission needs room for all known tokens"),
+    Field("overlap", _u8, "1", "1 if transfers go on beside the step's computation"),
+    Field("ids", _u8, "1", "1 if every published block has an id: no private tails"),
+    Field("eager", _u8, "1", "1 if every decode block is published in the step that fills it"),
     Field("shares", _u8, "1", "1 if any request is `shared`"),
-    Field("twins", _u8, "1", "1 if any request is a `twin`"),
+    Field("twins", _u8, "1", "1 if any request is a `twin`, or `eager`"),
     Field("closed_loop", _u8, "1", "1 if any request awaits another's completion"),
     Field("impatient", _u8, "1", "1 if any request has a patience"),
     Field("context", _u8, "1", "1 if the step time depends on more than token counts"),
@@ -149,6 +158,14 @@ INSTANCE_FIELDS = (
     Field("load", _i64, "request", "requests routed here and not yet gone"),
     Field("measured", _i64, "request", "decoding requests that count in the measures"),
     Field("evictions", _i64, "block", "cached blocks evicted so far"),
+    Field("tier_lo", _i64, "index", "first record of the CPU tier, the end of its ring"),
+    Field("tier_fresh", _i64, "block", "records of the CPU tier handed out at least once"),
+    Field("tier_spare", _i64, "index", "stack of records of the CPU tier without a block"),
+    Field("offloads", _i64, "block", "blocks copied to the CPU tier so far"),
+    Field("reloads", _i64, "block", "blocks copied back from the CPU tier so far"),
+    Field("thrashed", _i64, "block", "of those, blocks that came back within the window"),
+    Field("transfer", _i64, "us", "transfers of the step in flight, or of the one scheduled"),
+    Field("transfer_time", _i64, "us", "transfers so far"),
     Field("shortages", _i64, "1", "times a request lacked blocks so far"),
     Field("budget", _i64, "token", "tokens that the step being scheduled may still take"),
     Field("prefill_tokens", _i64, "token", "prompt and recomputed tokens of this step"),
@@ -197,6 +214,13 @@ BLOCK_FIELDS = (
     Field("twin_next", _i32, "index", "ring of blocks with the same key, oldest first"),
 )
 
+TIER_FIELDS = (
+    Field("came", _i64, "us", "when the block was copied to the CPU"),
+    Field("key", _i32, "index", "content key, or -1"),
+    Field("prev", _i32, "index", "neighbour in the ring, less recently used"),
+    Field("next", _i32, "index", "neighbour in the ring, or in the stack of spare records"),
+)
+
 TALLY_FIELDS = (
     Field("status", _i64, "1", "code of Lane"),
     Field("listed", _i64, "index", "next request of the list whose arrival is fixed"),
@@ -210,10 +234,15 @@ TALLY_FIELDS = (
     Field("makespan", _i64, "us", "end of the last step"),
     Field("used_time", _i64, "block us", "used blocks summed over time and instances"),
     Field("evictions", _i64, "block", "cached blocks evicted"),
+    Field("offloads", _i64, "block", "blocks copied to the CPU tier"),
+    Field("reloads", _i64, "block", "blocks copied back from the CPU tier"),
+    Field("thrashed", _i64, "block", "of those, blocks that came back within the window"),
+    Field("transfer_time", _i64, "us", "transfers from the CPU tier, all instances"),
     Field("blocks_taken", _i64, "block", "blocks newly taken by measured requests"),
     Field("blocks_reused", _i64, "block", "blocks hit by measured requests at admissions"),
     Field("query_tokens", _i64, "token", "tokens looked up at first admissions, measured"),
     Field("hit_tokens", _i64, "token", "tokens found cached at first admissions, measured"),
+    Field("loaded_tokens", _i64, "token", "tokens found on the CPU at first admissions, measured"),
     Field("itl_sum", _i64, "us", "sum of inter-token latencies, measured requests"),
     Field("itl_count", _i64, "token", "number of inter-token latencies, measured requests"),
     Field("itl_q0", _f64, "us", "inter-token latency, first reported quantile"),
@@ -249,6 +278,7 @@ LANE = _dtype(LANE_FIELDS)
 INSTANCE = _dtype(INSTANCE_FIELDS)
 PROGRESS = _dtype(PROGRESS_FIELDS)
 BLOCK = _dtype(BLOCK_FIELDS)
+TIER = _dtype(TIER_FIELDS)
 TALLY = _dtype(TALLY_FIELDS)
 STEP = _dtype(STEP_FIELDS)
 EVENT = _dtype(EVENT_FIELDS)
@@ -282,6 +312,10 @@ class Workspace(NamedTuple):
     """int32, block id per (request, published block); a request's slots start at its `key_lo`."""
     prefix: NDArray[Any]
     """int32 (instances x keys,): oldest block with a key; valid only if that block carries it."""
+    tier: NDArray[Any]
+    """TIER (instances x (CPU blocks + 1),): the CPU tiers."""
+    tier_table: NDArray[Any]
+    """int32 (instances x keys,): record with a key; valid only if that record carries it."""
     running: NDArray[Any]
     """int64 (instances x max_num_seqs,): running list in order of admission."""
     due: NDArray[Any]

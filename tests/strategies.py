@@ -68,11 +68,10 @@ class _Random:
 def _trace(source, max_requests, closed_loop):
     scenario = _scenario(source)
     count = source.integer(1, max_requests)
-    return {
-        "format": "kvsweep-trace/1",
-        "scenario": scenario,
-        "requests": _requests(source, scenario, count, closed_loop),
-    }
+    requests = _requests(source, scenario, count, closed_loop)
+    if scenario["engine"]["enable_prefix_caching"] and source.chance(30):
+        scenario["cache"] |= _tier(source)
+    return {"format": "kvsweep-trace/1", "scenario": scenario, "requests": requests}
 
 
 def _scenario(source):
@@ -112,6 +111,19 @@ def _latency(source):
         if source.chance(40):
             latency["memory"] = list(source.pick(MEMORIES))
     return latency
+
+
+def _tier(source):
+    """A CPU tier, from one block to more than there is content."""
+    return {
+        "cpu_blocks": source.integer(1, source.pick((3, 10, 40, 200))),
+        "offload": source.pick(("watermark", "write-through")),
+        "offload_threshold": source.pick((0.0, 0.3, 0.6, 0.8, 1.0)),
+        "transfer_bandwidth": source.pick((1.0, 0.3, 7.0, 100.0)),
+        "transfer_base_latency_us": source.pick((0, 1, 10, 40)),
+        "transfer_overlap": source.chance(30),
+        "thrashing_window_us": source.pick((0, 20, 100, 1_000_000)),
+    }
 
 
 def _squeeze(source, scenario):

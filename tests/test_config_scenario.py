@@ -79,6 +79,8 @@ def test_an_empty_scenario_has_the_documented_defaults():
             "offload_threshold": 0.8,
             "transfer_bandwidth": 100.0,
             "transfer_base_latency_us": 10,
+            "transfer_overlap": False,
+            "thrashing_window_us": 1_000_000,
         },
         "latency": {"model": None, "alpha": (0, 0, 0), "beta": (0, 0, 0), "memory": ()},
     }
@@ -141,7 +143,7 @@ def test_every_preset_loads_and_says_where_it_comes_from():
         ({"cache": {"gpu_blocks": "9"}}, "gpu_blocks: expected an integer, got '9'"),
         ({"cache": 5}, "scenario.cache: expected a table, got 5"),
         ({"cache": {"offload_threshold": 1.5}}, "must be at most 1, got 1.5"),
-        ({"cache": {"offload": "never"}}, "unknown value 'never'; allowed: watermark, write-thr"),
+        ({"cache": {"offload": "never"}}, "unknown offload 'never'; allowed: watermark, write-thr"),
         ({"engine": {"watermark": 1.0}}, "scenario.engine.watermark: must be less than 1, got 1.0"),
         ({"engine": {"watermark": float("nan")}}, "must be a finite number, got nan"),
         ({"engine": {"watermark": -0.1}}, "must be at least 0, got -0.1"),
@@ -188,7 +190,6 @@ def test_a_batch_that_one_step_cannot_decode_is_refused_as_in_vllm():
         ("engine", "priority", "slo-based", "constant, slo-class"),
         ("engine", "blis", {"visit_evicted": True}, "no switches of the reference simulator"),
         ("engine", "horizon_us", 5, "no horizon"),
-        ("cache", "cpu_blocks", 5, "no CPU tier"),
     ],
 )
 def test_what_only_the_replica_has_is_refused_under_vllm_rules(section, key, value, has):

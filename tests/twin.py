@@ -129,11 +129,16 @@ def _total_differences(twin, single, trace):
     tally = single.outputs.tallies[0]
     served = [r for r in twin.requests if r.token_us]
     gaps = np.concatenate([np.diff(r.token_us) for r in served] or [np.zeros(0, np.int64)])
+    tiers = [i.scheduler.tier for i in twin.instances]
     ranks = {f"itl_q{i}": q for i, q in enumerate((0.5, 0.9, 0.95, 0.99))}
     pairs = {
         "itl_count": (tally["itl_count"], gaps.size),
         "itl_sum": (tally["itl_sum"], gaps.sum()),
         "evictions": (tally["evictions"], sum(i.totals["evictions"] for i in twin.instances)),
+        "offloads": (tally["offloads"], sum(t.offloads for t in tiers)),
+        "reloads": (tally["reloads"], sum(t.reloads for t in tiers)),
+        "thrashed": (tally["thrashed"], sum(t.thrashed for t in tiers)),
+        "transfer": (tally["transfer_time"], sum(i.transfer_us for i in twin.instances)),
         "query_tokens": (tally["query_tokens"], sum(i.totals["queries"] for i in twin.instances)),
         "hit_tokens": (tally["hit_tokens"], sum(i.totals["hits"] for i in twin.instances)),
         "blocks_taken": (tally["blocks_taken"], sum(i.blocks_taken for i in twin.instances)),

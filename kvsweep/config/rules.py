@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kvsweep.config.base import KeyProblem
-from kvsweep.policies import Admission, Priority, Routing, Scheduler
+from kvsweep.policies import Admission, Offload, Priority, Routing, Scheduler
 
 if TYPE_CHECKING:
     from kvsweep.config.scenario import Scenario
@@ -17,18 +17,19 @@ _FAMILIES = (
     ("cluster", "admission", Admission),
     ("engine", "scheduler", Scheduler),
     ("engine", "priority", Priority),
+    ("cache", "offload", Offload),
 )
 
 # The only value that a rule book knows for a key, and what the key would ask for.
 _FIXED: dict[str, tuple[tuple[str, str, Any, str], ...]] = {
     "vllm": (
-        ("cache", "cpu_blocks", 0, "no CPU tier"),
         ("cluster", "snapshot_refresh_us", 0, "no stale router snapshots"),
         ("engine", "blis", {}, "no switches of the reference simulator"),
         ("engine", "horizon_us", None, "no horizon: every run ends by itself"),
     ),
     "blis": (
-        ("cache", "offload", "watermark", "offloading by watermark only"),
+        ("cache", "transfer_overlap", False, "transfers before the computation only"),
+        ("cache", "thrashing_window_us", 1_000_000, "a thrashing window of 1 ms, fixed"),
         ("engine", "enable_prefix_caching", True, "prefix caching always on"),
         ("engine", "enable_chunked_prefill", True, "chunked prefill always on"),
         ("engine", "reserve_full_prompt", True, "no such switch"),
@@ -58,6 +59,7 @@ def check_rules(scenario: Scenario) -> None:
             raise KeyProblem((section, key), f"rules {rules!r} has {has}")
     if rules == "vllm":
         _check_batch_limits(scenario)
+        _check_tier(scenario)
         return
     _check_token_times(scenario)
     if scenario.workload:
@@ -86,6 +88,12 @@ def _check_arrivals_known(workload: Workload) -> None:
             raise KeyProblem((*path, "arrivals"), "rules 'blis' has fixed arrivals only")
         if sessions and sessions.patience_s is not None:
             raise KeyProblem((*path, "patience_s"), "rules 'blis' has no impatient clients")
+
+
+def _check_tier(scenario: Scenario) -> None:
+    """Refuse a CPU tier that nothing could be looked up in."""
+    if scenario.cache.cpu_blocks > 0 and not scenario.engine.enable_prefix_caching:
+        raise KeyProblem(("cache", "cpu_blocks"), "needs engine.enable_prefix_caching = true")
 
 
 def _check_batch_limits(scenario: Scenario) -> None:

@@ -19,7 +19,7 @@ from kvsweep.config.latency import Latency
 from kvsweep.config.rules import check_rules
 from kvsweep.config.workload import Workload
 from kvsweep.errors import did_you_mean
-from kvsweep.policies import SCORERS, Admission, Priority, Routing, Scheduler
+from kvsweep.policies import SCORERS, Admission, Offload, Priority, Routing, Scheduler
 
 BLIS_SWITCHES = (
     "visit_evicted",
@@ -59,7 +59,7 @@ def _known(keys: tuple[str, ...], what: str) -> Any:
     return AfterValidator(check)
 
 
-def _member(family: type[Routing | Scheduler | Priority | Admission]) -> Any:
+def _member(family: type[Routing | Scheduler | Priority | Admission | Offload]) -> Any:
     return AfterValidator(lambda name: family.from_name(name).label)
 
 
@@ -160,22 +160,29 @@ class Cache(Section):
     cpu_blocks : int
         Blocks of the CPU tier; 0: none.
     offload : str
-        ``watermark`` (above `offload_threshold`) or ``write-through`` (vLLM's CPU offloading).
+        One of `kvsweep.policies.Offload`: ``watermark`` (above `offload_threshold`) or
+        ``write-through`` (vLLM's CPU offloading).
     offload_threshold : float
-        Share of GPU blocks in use above which blocks move to the CPU.
+        Watermark: share of blocks in use after a release above which cached free blocks move.
     transfer_bandwidth : float
         Tokens per microsecond between the tiers.
     transfer_base_latency_us : int
         Fixed part of a transfer.
+    transfer_overlap : bool
+        Transfers go on beside the computation of their step, instead of before it.
+    thrashing_window_us : int
+        A block that comes back from the CPU sooner counts as thrashing.
     """
 
     block_size: Count = 16
     gpu_blocks: Count = 2200
     cpu_blocks: Whole = 0
-    offload: Literal["watermark", "write-through"] = "watermark"
+    offload: Annotated[str, _member(Offload)] = "watermark"
     offload_threshold: Share = 0.8
     transfer_bandwidth: Positive = 100.0
     transfer_base_latency_us: Whole = 10
+    transfer_overlap: Switch = False
+    thrashing_window_us: Whole = 1_000_000
 
 
 class Scenario(Section):

@@ -15,6 +15,7 @@ The rules are those of vLLM 0.33.0's synchronous scheduler. Where to find what d
 `running`           blocks needed, chunks of prefills, the calendar of decodes
 `preempt`           what a preempted request loses and keeps
 `blocks`            the pool: take, publish, look up, touch, release, evict
+`tier`              the CPU tier: move or copy blocks there, load them, transfer times
 `prefix`, `lru`     the prefix table; the list of blocks that may be evicted
 `outputs`           sampled tokens, finished requests
 `latency`           how long a step takes, and the way into the waiting list

@@ -3,29 +3,37 @@
 from .._jit import leaf
 from ..policies import RequestStatus
 from ..records import NEVER, NONE, Event
-from . import blocks, waiting
+from . import blocks, tier, waiting
 from .running import blocks_for, next_useful_fill, publish_decodes, schedule_chunk
 from .tally import log_event
 
 
 @leaf
-def _count_query(lane, tally, request, progress, hits, measured):
+def _count_query(lane, tally, request, progress, hits, loads, measured):
     """Count the look-up as vLLM does: only at a successful admission, first ones apart."""
     if measured and lane["prefix_caching"]:
         tally["blocks_reused"] += hits
         if progress["preemptions"] == 0:
             tally["query_tokens"] += request["prompt"]
             tally["hit_tokens"] += hits * lane["block_size"]
+            tally["loaded_tokens"] += loads * lane["block_size"]
 
 
 @leaf
 def _look_up(inp, ws, lane, inst, r):
     """Find the cached prefix of a waiting request; at least one known token stays uncomputed.
 
-    A request that was never admitted can only hit what another request published too.
+    A request that was never admitted can only hit what another request published too. Where the
+    blocks of the GPU end, those of the CPU tier may go on.
+
+    Returns
+    -------
+    hits, unused, loads : int
+        Cached blocks; those of them without a user; blocks to load from the CPU tier.
     """
     hits = 0
     unused = 0
+    loads = 0
     if lane["prefix_caching"]:
         progress = ws.progress[r]
         request = inp.requests[lane["request_lo"] + r]
@@ -34,21 +42,25 @@ def _look_up(inp, ws, lane, inst, r):
         if progress["preemptions"] == 0:
             limit = min(limit, request["reusable"])
         hits, unused = blocks.find_prefix(inp, ws, lane, inst, r, limit)
-    return hits, unused
+        loads = tier.count_loads(inp, ws, lane, inst, request, hits, limit)
+    return hits, unused, loads
 
 
 @leaf
-def _admit(inp, ws, out, lane, inst, tally, index, r, hits, tokens):
+def _admit(inp, ws, out, lane, inst, tally, index, r, hits, loads, tokens):
     """Move the head of the waiting list to the running list and schedule `tokens` of it."""
     request = inp.requests[lane["request_lo"] + r]
     progress = ws.progress[r]
-    _count_query(lane, tally, request, progress, hits, r >= lane["warmup"])
+    _count_query(lane, tally, request, progress, hits, loads, r >= lane["warmup"])
     waiting.leave_waiting(inp, ws, lane, inst)
-    cached = hits * lane["block_size"]
+    cached = (hits + loads) * lane["block_size"]
     blocks.touch(inp, ws, lane, inst, r, hits)
-    blocks.take(ws, inst, blocks_for(lane, tokens))
+    blocks.take(ws, inst, loads + blocks_for(lane, tokens))
     progress["published"] = hits
     progress["reused"] = hits
+    if loads > 0:
+        tier.load(inp, ws, lane, inst, request, progress, loads)
+    tier.touch(inp, ws, lane, inst, request, hits + loads)
     progress["computed"] = cached
     if progress["scheduled"] == NONE:
         progress["scheduled"] = inst["clock"]
@@ -96,7 +108,7 @@ def _tokens_now(lane, inst, tokens, alone):
 
 
 @leaf
-def _has_room(inp, ws, lane, inst, request, known, tokens, hits, unused):
+def _has_room(inp, ws, lane, inst, request, known, tokens, hits, unused, loads):
     """Return whether the blocks suffice for a head; note when to look again if they do not.
 
     A head that lacks blocks for all its known tokens goes on lacking them until blocks are
@@ -106,7 +118,7 @@ def _has_room(inp, ws, lane, inst, request, known, tokens, hits, unused):
     room = inst["free"] - unused
     if inst["running"] > 0:
         room -= lane["watermark"]
-    fits = blocks_for(lane, tokens) <= room
+    fits = loads + blocks_for(lane, tokens) <= room
     if lane["reserve_full_prompt"] and blocks_for(lane, known) - hits > room:
         fits = False
         inst["stale"] = 0
@@ -128,10 +140,11 @@ def admit_waiting(inp, ws, out, lane, inst, tally, index):
             continue
         request = inp.requests[lane["request_lo"] + r]
         known = request["prompt"] + ws.progress[r]["outputs"]
-        hits, unused = _look_up(inp, ws, lane, inst, r)
-        tokens = _tokens_now(lane, inst, known - hits * lane["block_size"], alone)
+        hits, unused, loads = _look_up(inp, ws, lane, inst, r)
+        cached = (hits + loads) * lane["block_size"]
+        tokens = _tokens_now(lane, inst, known - cached, alone)
         if tokens == 0:
             break
-        if not _has_room(inp, ws, lane, inst, request, known, tokens, hits, unused):
+        if not _has_room(inp, ws, lane, inst, request, known, tokens, hits, unused, loads):
             break
-        _admit(inp, ws, out, lane, inst, tally, index, r, hits, tokens)
+        _admit(inp, ws, out, lane, inst, tally, index, r, hits, loads, tokens)

@@ -15,7 +15,6 @@ record stands for all of them (H8, 5000 blocks: 120 us a simulation with ids, 45
 import numpy as np
 
 from .._jit import leaf
-from ..policies import Scheduler
 from ..records import NONE
 from . import lru, prefix
 
@@ -24,10 +23,11 @@ from . import lru, prefix
 def _shared_part(lane, request, count):
     """Return how many of the first `count` blocks of a request have ids.
 
-    Under the priority scheduler all have: a victim there may have published blocks in this step
-    that are not computed; it then publishes them again, and the twins must be told apart.
+    Under the priority scheduler all have (`ids`): a victim there may have published blocks in this
+    step that are not computed; it then publishes them again, and the twins must be told apart. With
+    a CPU tier too, which moves blocks one by one.
     """
-    if lane["scheduler"] != Scheduler.PRIORITY:
+    if not lane["ids"]:
         count = min(count, request["reusable"])
     return count
 
@@ -49,6 +49,17 @@ def _evict(ws, inst, count):
     inst["cached"] -= count
     inst["evictions"] += count
     return count
+
+
+@leaf
+def blank_first(ws, inst):
+    """Take the key from the least recently used cached block, which has an id; return the key."""
+    block = inst["lru_head"]
+    key = ws.blocks[block]["key"]
+    lru.unlink(ws, inst, block)
+    prefix.forget(ws, inst, block)
+    inst["cached"] -= 1
+    return key
 
 
 @leaf

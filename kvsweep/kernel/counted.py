@@ -18,6 +18,7 @@ from .running import (
     prefill_chunk,
     publish_decode,
     publish_decodes,
+    publishes_at_once,
     schedule_chunk,
 )
 from .tally import log_event
@@ -28,15 +29,14 @@ UNSERVED = np.bool_(False)
 
 @leaf
 def _publish_due(inp, ws, lane, inst):
-    """Publish the blocks that twins fill in this step, in running order."""
+    """Publish the blocks that must be published at once, in running order."""
     step = inst["step"]
     for position in range(inst["running"]):
         if ws.due[inst["run_lo"] + position] == step:
             r = ws.running[inst["run_lo"] + position]
             progress = ws.progress[r]
             request = inp.requests[lane["request_lo"] + r]
-            twin = request["twin"] and lane["prefix_caching"]
-            if twin and fills_block(lane, progress, step):
+            if publishes_at_once(lane, request) and fills_block(lane, progress, step):
                 publish_decode(inp, ws, lane, inst, request, progress, position)
 
 

@@ -3,7 +3,7 @@
 from .._jit import kernel, leaf
 from ..policies import RequestStatus
 from ..records import NEVER, NONE, Lane
-from . import waiting
+from . import tier, waiting
 from .admit import admit_waiting
 from .arrivals import announce
 from .counted import is_countable, schedule_counted
@@ -53,7 +53,7 @@ def _note_itl(ws, lane, inst, tally, duration):
                         add_gap(ws, tally, inst["clock"] + duration - progress["last_token"], 1)
                     progress["last_token"] = NONE
                     inst["gaps"] -= 1
-    if plain > 0 and inst["prefill_tokens"] == 0 and not lane["context"]:
+    if plain > 0 and inst["prefill_tokens"] + inst["transfer"] == 0 and not lane["context"]:
         ws.itl_plain[inst["decode_tokens"]] += plain
     elif plain > 0:
         add_gap(ws, tally, duration, plain)
@@ -85,7 +85,7 @@ def _schedule_step(inp, ws, out, lane, inst, tally, index):
         admit_waiting(inp, ws, out, lane, inst, tally, index)
     if inst["running"] == 0:
         return  # all that waited was given up
-    duration = step_time(lane, inst)
+    duration = tier.add_transfer(lane, inst, step_time(lane, inst))
     _note_usage(lane, inst, duration)
     _note_itl(ws, lane, inst, tally, duration)
     if lane["log"]:
@@ -104,6 +104,7 @@ def _end_step(inp, ws, out, lane, inst, tally, index):
     inst["step"] += 1
     inst["phase"] = inst["step"] % lane["block_size"]
     inst["in_flight"] = 0
+    inst["transfer"] = 0
 
 
 @leaf

@@ -4,12 +4,13 @@ All of decoding follows from counts: the computed tokens are ``step - base``, an
 take a block in a step are those whose ``base`` has the step's phase modulo the block size. Blocks
 that decoding fills are published late: when they are released, or before anything is looked up or
 published that could tell. Only *twins*, whose decode blocks may carry the same key, are *due* at
-each step that fills a block, as its order decides who is older; others only at their last step.
+each step that fills a block, as its order decides who is older; others only at their last step. A
+CPU tier with write-through keeps an order too, so with one all are.
 """
 
 from .._jit import leaf
 from ..records import NEVER
-from . import blocks
+from . import blocks, tier
 
 
 @leaf
@@ -42,10 +43,16 @@ def _next_fill(lane, progress, step):
 
 
 @leaf
+def publishes_at_once(lane, request):
+    """Return whether a request publishes each decode block in the step that fills it."""
+    return lane["eager"] or (request["twin"] and lane["prefix_caching"])
+
+
+@leaf
 def next_due(lane, request, progress, step):
     """Return the first step from `step` on at which a decoding request needs attention."""
     due = progress["base"] + request["prompt"] + request["output"] - 2
-    if request["twin"] and lane["prefix_caching"]:
+    if publishes_at_once(lane, request):
         due = min(due, _next_fill(lane, progress, step))
     return due
 
@@ -112,6 +119,14 @@ def is_decode_like(request, progress):
 
 
 @leaf
+def _publish(inp, ws, lane, inst, request, progress, count):
+    """Publish the first `count` blocks of a request; a write-through tier copies the new ones."""
+    if lane["eager"]:
+        tier.copy(inp, ws, lane, inst, request, progress["published"], count)
+    blocks.publish(inp, ws, lane, inst, request, progress, count)
+
+
+@leaf
 def schedule_chunk(inp, ws, lane, inst, request, progress, index, tokens):
     """Compute `tokens` of a prefilling request and publish the blocks they fill, at once."""
     progress["chunk"] = tokens
@@ -119,7 +134,7 @@ def schedule_chunk(inp, ws, lane, inst, request, progress, index, tokens):
     progress["computed"] += tokens
     if lane["prefix_caching"]:
         full = progress["computed"] // lane["block_size"]
-        blocks.publish(inp, ws, lane, inst, request, progress, full)
+        _publish(inp, ws, lane, inst, request, progress, full)
     due = NEVER
     if progress["computed"] == request["prompt"] + progress["outputs"]:
         due = inst["step"]
@@ -132,9 +147,9 @@ def publish_decode(inp, ws, lane, inst, request, progress, index):
     """Publish what a decoding request has filled, this step's token included, and set its due."""
     step = inst["step"]
     full = (step + 1 - progress["base"]) // lane["block_size"]
-    blocks.publish(inp, ws, lane, inst, request, progress, full)
+    _publish(inp, ws, lane, inst, request, progress, full)
     last = progress["base"] + request["prompt"] + request["output"] - 2
-    if request["twin"] and last > step:
+    if publishes_at_once(lane, request) and last > step:
         ws.due[inst["run_lo"] + index] = min(last, step + lane["block_size"])
     inst["stale"] = 1
 
@@ -187,6 +202,7 @@ def let_go(inp, ws, lane, inst, tally, r, computed):
         blocks.publish(inp, ws, lane, inst, request, progress, full)
     held = blocks_for(lane, computed)
     blocks.release(inp, ws, lane, inst, r, held)
+    tier.relieve(ws, lane, inst)
     tally["blocks_taken"] += (held - progress["reused"]) * measured
     if progress["decoding"]:
         drop_base(ws, inst, progress)

@@ -5,6 +5,7 @@ from ..policies import RequestStatus
 from ..records import NONE, Lane
 from .latency import token_time
 from .tally import fold_itl
+from .tier import begin_tier
 
 QUANTILES = (0.5, 0.9, 0.95, 0.99)
 """The reported quantiles of every latency."""
@@ -24,6 +25,7 @@ def begin_lane(inp, ws, lane, tally):
         inst["heap_lo"] = index * lane["requests"]
         inst["prefix_lo"] = index * lane["n_keys"]
         inst["free"] = lane["gpu_blocks"]
+        begin_tier(ws, lane, inst, index)
     ws.phases[: lane["instances"] * lane["block_size"]] = 0
     ws.itl_plain[: lane["max_num_seqs"] + 1] = 0
     for r in range(lane["requests"]):
@@ -60,6 +62,10 @@ def end_lane(ws, out, lane, tally, number):
         tally["makespan"] = max(tally["makespan"], inst["end"])
         tally["used_time"] += inst["used_time"]
         tally["evictions"] += inst["evictions"]
+        tally["offloads"] += inst["offloads"]
+        tally["reloads"] += inst["reloads"]
+        tally["thrashed"] += inst["thrashed"]
+        tally["transfer_time"] += inst["transfer_time"]
         tally["shortages"] += inst["shortages"] + inst["evictions"]
         out.peak_blocks[number, index] = inst["peak"]
         # All blocks free, and all ids with a key in the LRU list: every reference count is zero.

@@ -77,8 +77,8 @@ def _serve(inp, ws, out, lane, inst, tally, index, position, tokens):
     request = inp.requests[lane["request_lo"] + r]
     if progress["decoding"]:
         charge_decodes(inst, tokens, inst["step"] - progress["base"])
-        shared = request["shared"] and lane["prefix_caching"]
-        if shared and fills_block(lane, progress, inst["step"]):
+        tells = lane["eager"] or (request["shared"] and lane["prefix_caching"])
+        if tells and fills_block(lane, progress, inst["step"]):
             publish_decode(inp, ws, lane, inst, request, progress, position)
     else:
         log_event(out, tally, inst, lane, Event.CHUNK, r, index, tokens)

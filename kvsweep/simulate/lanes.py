@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..config import Latency, Scenario
-from ..policies import Admission, Priority, RequestStatus, Routing, Scheduler
+from ..policies import Admission, Offload, Priority, RequestStatus, Routing, Scheduler
 from ..records import (
     BLOCK,
     EVENT,
@@ -20,6 +20,7 @@ from ..records import (
     REQUEST,
     STEP,
     TALLY,
+    TIER,
     Inputs,
     Outputs,
     Workspace,
@@ -96,6 +97,15 @@ def lane_record(scenario: Scenario) -> NDArray[Any]:
     lane["scheduler"] = Scheduler.from_name(engine.scheduler)
     lane["admission"] = Admission.from_name(cluster.admission)
     lane["priority"] = Priority.from_name(engine.priority)
+    lane["cpu_blocks"] = cache.cpu_blocks
+    lane["offload"] = Offload.from_name(cache.offload)
+    lane["offload_threshold"] = cache.offload_threshold
+    lane["transfer_base"] = cache.transfer_base_latency_us
+    lane["bandwidth"] = cache.transfer_bandwidth
+    lane["thrashing_window"] = cache.thrashing_window_us
+    lane["overlap"] = cache.transfer_overlap
+    lane["ids"] = lane["scheduler"] == Scheduler.PRIORITY or cache.cpu_blocks > 0
+    lane["eager"] = cache.cpu_blocks > 0 and lane["offload"] == Offload.WRITE_THROUGH
     lane["prefix_caching"] = engine.enable_prefix_caching
     lane["chunked_prefill"] = engine.enable_chunked_prefill
     lane["reserve_full_prompt"] = engine.reserve_full_prompt
@@ -125,14 +135,15 @@ def step_limit(prepared: Prepared) -> int:
 def _smaller_pools(scenarios: Sequence[Scenario]) -> NDArray[np.int64]:
     """Return for each scenario the nearest earlier one that only has fewer blocks, or -1.
 
-    A watermark is a share of the blocks, so with one, runs are not compared.
+    A watermark is a share of the blocks, so with one, runs are not compared; nor with a CPU tier.
     """
     like = np.full(len(scenarios), NONE)
     latest: dict[str, int] = {}
     for number, scenario in enumerate(scenarios):
         family = scenario.model_dump_json(exclude={"cache": {"gpu_blocks"}})
         before = latest.get(family)
-        if before is not None and scenario.engine.watermark == 0:
+        shares = scenario.engine.watermark > 0 or scenario.cache.cpu_blocks > 0
+        if before is not None and not shares:
             fewer = scenarios[before].cache.gpu_blocks < scenario.cache.gpu_blocks
             like[number] = before if fewer else NONE
         latest[family] = number
@@ -180,6 +191,7 @@ def build_inputs(
     lanes["n_keys"] = np.array([item.n_keys for item in lists])[chosen]
     for flag, field in (("shares", "shared"), ("twins", "twin"), ("closed_loop", "awaits")):
         lanes[flag] = np.array([item.records[field].any() for item in lists])[chosen]
+    lanes["twins"] |= lanes["eager"]
     impatient = [(item.records["patience"] >= 0).any() for item in lists]
     lanes["impatient"] = np.array(impatient)[chosen]
     lanes["step_limit"] = np.array([step_limit(item) for item in lists])[chosen]
@@ -190,7 +202,7 @@ def build_inputs(
 def _blank_instance() -> NDArray[Any]:
     blank = np.zeros(1, INSTANCE)
     lists = ("lru_head", "lru_tail", "wait_head", "wait_tail", "inbox_head", "inbox_tail")
-    for name in (*lists, "spare"):
+    for name in (*lists, "spare", "tier_spare"):
         blank[name] = NONE
     for name in ("next_due", "retry"):
         blank[name] = NEVER
@@ -207,6 +219,12 @@ def _blank_progress() -> NDArray[Any]:
     return blank
 
 
+def _tier_slots(lanes: NDArray[Any]) -> int:
+    """Return the size of the tables of the CPU tiers; one slot where there is no tier."""
+    slots = lanes["instances"] * lanes["n_keys"] * (lanes["cpu_blocks"] > 0)
+    return max(1, int(slots.max()))
+
+
 def allocate_workspace(inputs: Inputs, itl_entries: int) -> Workspace:
     """Allocate memory for the largest lane; untouched pages of it cost nothing."""
     lanes = inputs.lanes
@@ -220,6 +238,8 @@ def allocate_workspace(inputs: Inputs, itl_entries: int) -> Workspace:
         blocks=np.empty((count * lanes["gpu_blocks"] + lanes["requests"]).max(), BLOCK),
         table=np.empty(len(inputs.keys), np.int32),
         prefix=np.empty(max(1, int((count * lanes["n_keys"]).max())), np.int32),
+        tier=np.empty((count * (lanes["cpu_blocks"] + 1)).max(), TIER),
+        tier_table=np.empty(_tier_slots(lanes), np.int32),
         running=np.empty(seats.max(), np.int64),
         due=np.empty(seats.max(), np.int64),
         phases=np.empty((count * lanes["block_size"]).max(), np.int64),

@@ -156,7 +156,6 @@ def _tallied(inputs: Inputs, outputs: Outputs) -> dict[str, NDArray[Any]]:
     """Return what the kernel counted itself."""
     tallies, lanes = outputs.tallies, inputs.lanes
     block_time = tallies["makespan"] * lanes["instances"]
-    none = np.zeros(len(lanes), np.int64)
     return {
         "itl_mean_ms": ratio(tallies["itl_sum"], tallies["itl_count"]) / 1000,
         "itl_ms": np.stack([tallies[f"itl_q{i}"] for i in range(4)], axis=1) / 1000,
@@ -164,12 +163,14 @@ def _tallied(inputs: Inputs, outputs: Outputs) -> dict[str, NDArray[Any]]:
             tallies["blocks_reused"], tallies["blocks_reused"] + tallies["blocks_taken"]
         ),
         "prefix_hit_rate": ratio(tallies["hit_tokens"], tallies["query_tokens"]),
+        "cpu_hit_rate": ratio(tallies["loaded_tokens"], tallies["query_tokens"]),
         "peak_blocks": outputs.peak_blocks.astype(np.int64),
         "mean_blocks": ratio(tallies["used_time"], block_time),
         "evictions": tallies["evictions"].copy(),
-        "offloads": none,
-        "reloads": none,
-        "thrashing_rate": np.full(len(lanes), np.nan),
+        "offloads": tallies["offloads"].copy(),
+        "reloads": tallies["reloads"].copy(),
+        "thrashing_rate": ratio(tallies["thrashed"], tallies["offloads"]),
+        "transfer_s": tallies["transfer_time"] / 1e6,
         "steps": tallies["steps"].copy(),
         "pruned": tallies["pruned"].copy(),
         "makespan_s": tallies["makespan"] / 1e6,

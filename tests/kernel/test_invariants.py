@@ -149,7 +149,7 @@ def test_time_only_goes_forward(trace):
 
 @given(strategies.traces())
 def test_without_caching_nothing_is_found_or_evicted(trace):
-    single = run(changed(trace, engine={"enable_prefix_caching": False}))
+    single = run(changed(trace, engine={"enable_prefix_caching": False}, cache={"cpu_blocks": 0}))
     if single is None:
         return
     tally = single.outputs.tallies[0]
@@ -163,7 +163,8 @@ def roomy(trace):
     """Return the trace with a pool that it never fills, whatever it keeps for reuse."""
     size = trace["scenario"]["cache"]["block_size"]
     every = sum(longest(row) // size + 1 for row in trace["requests"])
-    return changed(trace, cache={"gpu_blocks": 2 * every}, engine={"watermark": 0.0})
+    cache = {"gpu_blocks": 2 * every, "cpu_blocks": 0}
+    return changed(trace, cache=cache, engine={"watermark": 0.0})
 
 
 @given(strategies.traces())

@@ -8,6 +8,7 @@ def check_step(scheduler, decision):
     check_pool(scheduler.pool)
     check_tables(scheduler)
     check_running(scheduler)
+    check_tier(scheduler)
     engine = scheduler.engine
     assert sum(decision.scheduled.values()) <= engine.max_num_batched_tokens
     assert all(n >= 1 for n in decision.scheduled.values())
@@ -22,6 +23,14 @@ def check_pool(pool):
     mapped = {b: key for key, same in pool.cached.items() for b in same}
     assert mapped == {b: pool.key[b] for b in blocks if pool.key[b] is not None}
     assert sum(len(same) for same in pool.cached.values()) == len(mapped) == pool.hashed
+
+
+def check_tier(scheduler):
+    """The CPU tier holds no more than it may, and only what was computed once."""
+    tier = scheduler.tier
+    assert len(tier.came_us) <= tier.cache.cpu_blocks
+    assert set(tier.came_us) <= scheduler.pool.ever_published
+    assert tier.thrashed <= tier.reloads
 
 
 def check_tables(scheduler):

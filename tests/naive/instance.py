@@ -66,6 +66,8 @@ class Instance:
         Most blocks in use after any scheduling.
     block_us : int
         Time integral of the blocks in use (0 while idle), block microseconds.
+    transfer_us : int
+        Transfers from the CPU tier, summed.
     finishing : list of (time, request)
         Requests that the latest step finishes, and its end.
     """
@@ -84,6 +86,7 @@ class Instance:
         self.finished = 0
         self.peak_blocks = 0
         self.block_us = 0
+        self.transfer_us = 0
 
     @property
     def load(self):
@@ -144,12 +147,7 @@ class Instance:
             request.admissions.append((len(self.steps), cached))
         step = Step(
             t=now,
-            d=self.latency.step_us(
-                decision.prefill_tokens,
-                decision.decode_tokens,
-                decision.decode_context,
-                decision.prefill_context,
-            ),
+            d=self._duration(decision),
             pf=decision.prefill_tokens,
             dc=decision.decode_tokens,
             run=len(scheduler.running),
@@ -165,10 +163,22 @@ class Instance:
         self.finishing = [(now + step.d, r) for r in decision.scheduled if scheduler.last_step(r)]
         self.peak_blocks = max(self.peak_blocks, pool.used)
         self.block_us += pool.used * step.d
+        self.transfer_us += decision.transfer_us
+
+    def _duration(self, decision):
+        compute = self.latency.step_us(
+            decision.prefill_tokens,
+            decision.decode_tokens,
+            decision.decode_context,
+            decision.prefill_context,
+        )
+        if self.scheduler.tier.cache.transfer_overlap:
+            return max(compute, decision.transfer_us)
+        return compute + decision.transfer_us
 
     def _end_step(self, now):
         step, decision, self.in_flight = self.steps[-1], self.in_flight, None
-        sampled, finished = self.scheduler.finish(decision)
+        sampled, finished = self.scheduler.finish(decision, now)
         for request in sampled:
             request.token_us.append(now)
         for request in finished:

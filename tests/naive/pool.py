@@ -15,6 +15,8 @@ class BlockPool:
         Per block, how many tables hold it.
     key : list
         Per block, its key in the cache map, or None.
+    ever_published : set
+        Keys that a block carried at any time.
     cached : dict
         Key -> blocks carrying it, oldest first. Equal content may sit in several blocks.
     """
@@ -25,6 +27,7 @@ class BlockPool:
         self.ref = [0] * (usable + 1)
         self.key = [None] * (usable + 1)
         self.cached = {}
+        self.ever_published = set()
         self.hashed = 0
         self.evictions = 0
         self.taken = 0
@@ -43,14 +46,26 @@ class BlockPool:
         self.taken += n
         return blocks
 
+    def blank_cached(self):
+        """Take the keys of the cached free blocks, which become blank; return them in order."""
+        keys = []
+        for block in [block for block in self.free if self.key[block] is not None]:
+            keys.append(self.key[block])
+            self._forget(block)
+            self.free.move_to_end(block, last=False)
+        return keys
+
     def _evict(self, block):
+        self._forget(block)
+        self.evictions += 1
+
+    def _forget(self, block):
         same = self.cached[self.key[block]]
         del same[block]
         if not same:
             del self.cached[self.key[block]]
         self.key[block] = None
         self.hashed -= 1
-        self.evictions += 1
 
     def touch(self, blocks):
         """Refer to cached blocks once more; a free one leaves the free list."""
@@ -79,6 +94,7 @@ class BlockPool:
     def publish(self, block, key):
         """Make a block findable by its key; duplicates are kept."""
         self.key[block] = key
+        self.ever_published.add(key)
         self.cached.setdefault(key, {})[block] = None
         self.hashed += 1
 

@@ -30,6 +30,16 @@ class Engine:
 class Cache:
     block_size: int = 16
     gpu_blocks: int = 2200
+    cpu_blocks: int = 0
+    offload: str = "watermark"
+    offload_threshold: float = 0.8
+    transfer_bandwidth: float = 100.0
+    transfer_base_latency_us: int = 10
+    transfer_overlap: bool = False
+    thrashing_window_us: int = 1_000_000
+
+    def __post_init__(self):
+        _one_of("cache.offload", self.offload, ("watermark", "write-through"))
 
 
 @dataclass(frozen=True)

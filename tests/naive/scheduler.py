@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 
 from .pool import BlockPool
+from .tier import CpuTier
 from .waiting import waiting_queue
 
 # vLLM's counters of successful admissions: the first ones, and those after a preemption.
@@ -20,6 +21,7 @@ PREFIX_STATS = (
 class Decision:
     """What one call of `schedule` decided, and how many tokens are left to give away."""
 
+    now: int
     budget: int
     threshold: int
     scheduled: dict = field(default_factory=dict)
@@ -30,6 +32,7 @@ class Decision:
     decode_tokens: int = 0
     prefill_context: int = 0
     decode_context: int = 0
+    transfer_us: int = 0
 
     def give(self, request, n):
         self.scheduled[request] = n
@@ -51,12 +54,14 @@ class Scheduler:
         self.block_size = cache.block_size
         self.keys = keys
         self.pool = BlockPool(cache.gpu_blocks)
+        self.tier = CpuTier(cache)
         # vLLM counts the null block too.
         self.watermark_blocks = int(engine.watermark * (cache.gpu_blocks + 1))
         self.running = []
         self.waiting = waiting_queue(engine.scheduler)
         self.prefix_stats = dict.fromkeys(PREFIX_STATS, 0)
         self.blocks_reused = 0
+        self.blocks_loaded = 0
 
     def servable(self, request):
         """Whether the request can ever finish on this engine, alone."""
@@ -76,10 +81,10 @@ class Scheduler:
         """
         alone = len(self.running) + len(self.waiting) <= 1
         threshold = 0 if alone else self.engine.long_prefill_token_threshold
-        decision = Decision(self.engine.max_num_batched_tokens, threshold)
+        decision = Decision(now, self.engine.max_num_batched_tokens, threshold)
         self._schedule_running(decision)
         if not decision.preempted:
-            self._schedule_waiting(decision, now)
+            self._schedule_waiting(decision)
         self._account(decision)
         return decision
 
@@ -89,7 +94,7 @@ class Scheduler:
             request = self.running[k]
             # Not computed anew when a preemption below gives tokens back.
             n = min(decision.capped(request.uncomputed), decision.budget)
-            while not self._allocate(request, n):
+            while not self._allocate(request, n, decision.now):
                 index = self._victim_index()
                 victim = self.running.pop(index)
                 if index < k:
@@ -114,87 +119,118 @@ class Scheduler:
         """Take the blocks away; outputs are kept, what was published stays published."""
         decision.take_back(victim)
         decision.preempted.append(victim)
-        self.pool.release(victim.table)
-        victim.table = []
+        self._release(victim, decision.now)
         victim.computed = 0
         victim.published = 0
         victim.preemptions += 1
         self.waiting.put_back(victim)
 
-    def _schedule_waiting(self, decision, now):
+    def _schedule_waiting(self, decision):
         """Admit from the head of the queue; the first that does not fit ends it.
 
         A client's patience is looked at here only: when its request would be tried.
         """
         while decision.budget > 0 and self.waiting and len(self.running) < self.engine.max_num_seqs:
             request = self.waiting.head()
-            if request.impatient(now):
+            if request.impatient(decision.now):
                 decision.timed_out.append(self.waiting.pop())
                 continue
-            hits = self._cached_prefix(request)
-            cached = self.block_size * len(hits)
+            hits, loads = self._cached_prefix(request)
+            cached = self.block_size * (len(hits) + len(loads))
             n = decision.capped(len(request.known) - cached)
             if not self.engine.enable_chunked_prefill and n > decision.budget:
                 return
             n = min(n, decision.budget)
-            if not self._allocate(request, n, hits, admission=True):
+            if not self._admit(request, n, hits, loads, decision):
                 return
-            self._count_admission(request, hits)
+            self._count_admission(request, hits, loads)
             self.running.append(self.waiting.pop())
             request.computed = cached
             decision.admitted.append((request, cached))
             decision.give(request, n)
 
     def _cached_prefix(self, request):
-        """Return the longest cached run of blocks; the last known token is always recomputed."""
-        hits = []
-        if self.engine.enable_prefix_caching:
-            for key in request.keys[: (len(request.known) - 1) // self.block_size]:
-                block = self.pool.lookup(key)
-                if block is None:
-                    break
-                hits.append(block)
-        return hits
+        """Return the longest cached run: blocks of the GPU, then keys of the CPU tier.
 
-    def _count_admission(self, request, hits):
+        The last known token is always recomputed.
+        """
+        hits = []
+        keys = request.keys[: (len(request.known) - 1) // self.block_size]
+        if not self.engine.enable_prefix_caching:
+            return [], []
+        for key in keys:
+            block = self.pool.lookup(key)
+            if block is None:
+                break
+            hits.append(block)
+        rest = keys[len(hits) :]
+        return hits, rest[: self.tier.find(rest)]
+
+    def _count_admission(self, request, hits, loads):
         self.blocks_reused += len(hits)
+        self.blocks_loaded += len(loads)
         if self.engine.enable_prefix_caching:
             prefix = "preempted_" if request.preemptions else ""
             self.prefix_stats[prefix + "requests"] += 1
             self.prefix_stats[prefix + "queries"] += len(request.known)
             self.prefix_stats[prefix + "hits"] += self.block_size * len(hits)
 
-    def _allocate(self, request, n, hits=(), admission=False):
-        """Give a request the blocks for `n` more tokens; False, and no change, without room."""
-        pool = self.pool
-        evictable_hits = sum(pool.ref[block] == 0 for block in hits)
-        have = len(request.table) + len(hits)
-        end = request.computed + self.block_size * len(hits) + n
-        keep = self.watermark_blocks if admission and self.running else 0
-        room = len(pool.free) - evictable_hits - keep
-
-        if admission and self.engine.reserve_full_prompt:
-            whole = max(self.blocks_for(len(request.known)) - have, 0)
-            if whole > room:
-                return False
-        need = max(self.blocks_for(end) - have, 0)
-        if need > room:
+    def _allocate(self, request, n, now):
+        """Give a running request the blocks for `n` more tokens; False, and no change, without."""
+        end = request.computed + n
+        need = max(self.blocks_for(end) - len(request.table), 0)
+        if need > len(self.pool.free):
             return False
-
-        if admission:
-            pool.touch(hits)
-            request.table.extend(hits)
-            request.published = len(hits)
-        request.table.extend(pool.take(need))
-        if self.engine.enable_prefix_caching:
-            self._publish(request, end)
+        request.table.extend(self.pool.take(need))
+        self._publish(request, end, now)
         return True
 
-    def _publish(self, request, end):
+    def _admit(self, request, n, hits, loads, decision):
+        """Give a waiting request its cached prefix and blocks for `n` more tokens, or nothing."""
+        pool = self.pool
+        evictable_hits = sum(pool.ref[block] == 0 for block in hits)
+        keep = self.watermark_blocks if self.running else 0
+        room = len(pool.free) - evictable_hits - keep
+        whole = self.blocks_for(len(request.known)) - len(hits)
+        if self.engine.reserve_full_prompt and whole > room:
+            return False
+        end = self.block_size * (len(hits) + len(loads)) + n
+        need = self.blocks_for(end) - len(hits)
+        if need > room:
+            return False
+        pool.touch(hits)
+        request.table.extend(hits)
+        request.table.extend(pool.take(need))
+        request.published = len(hits)
+        self._load(request, loads, decision)
+        self._publish(request, end, decision.now)
+        return True
+
+    def _load(self, request, loads, decision):
+        """Copy blocks from the CPU tier into the blocks that follow the hits."""
+        if loads:
+            decision.transfer_us += self.tier.load(loads, decision.now)
+        for key in loads:
+            self.pool.publish(request.table[request.published], key)
+            request.published += 1
+        if self.tier.copies:
+            self.tier.touch(request.keys[: request.published])
+
+    def _release(self, request, now):
+        """Give all blocks of a request back."""
+        self.pool.release(request.table)
+        request.table = []
+        self.tier.relieve(self.pool, now)
+
+    def _publish(self, request, end, now):
         """Publish the blocks that this step fills, before they are computed."""
+        if not self.engine.enable_prefix_caching:
+            return
         full = min(end, len(request.known)) // self.block_size
         for j in range(request.published, full):
             self.pool.publish(request.table[j], request.keys[j])
+            if self.tier.copies:
+                self.tier.store(request.keys[j], now)
         request.published = max(request.published, full)
 
     def _account(self, decision):
@@ -213,7 +249,7 @@ class Scheduler:
         """Whether the step just scheduled samples the request's last token."""
         return request.uncomputed == 0 and request.outputs + 1 == request.output_tokens
 
-    def finish(self, decision):
+    def finish(self, decision, now):
         """Sample the step's tokens; return (requests with a new token, requests that are done)."""
         sampled = [r for r in decision.scheduled if r.uncomputed == 0]
         finished = []
@@ -221,8 +257,7 @@ class Scheduler:
             request.sample()
             if request.outputs == request.output_tokens:
                 finished.append(request)
-                self.pool.release(request.table)
-                request.table = []
+                self._release(request, now)
                 self.running.remove(request)
             else:
                 self.keys.extend(request.keys, request.known)

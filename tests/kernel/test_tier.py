@@ -1,0 +1,103 @@
+"""The CPU tier: what it holds, what it costs, and where it makes no difference."""
+
+import contextlib
+
+import batches
+import naive
+import pytest
+import strategies
+import twin
+from hypothesis import given
+
+STEP_US = 1000
+TIER = {"cpu_blocks": 12, "transfer_bandwidth": 0.5, "transfer_base_latency_us": 30}
+
+
+def trace(requests, offload, gpu_blocks=6, engine=None, **cache):
+    """Requests (arrival_us, prompt segments, output tokens) on one instance, blocks of 4."""
+    pool = {"block_size": 4, "gpu_blocks": gpu_blocks, "offload": offload}
+    return {
+        "format": "kvsweep-trace/1",
+        "scenario": {
+            "engine": engine or {},
+            "cache": pool | TIER | cache,
+            "latency": {"beta": [STEP_US, 0, 0]},
+        },
+        "requests": [
+            {"id": i, "arrival_us": at, "prompt": prompt, "output": [100 + i, tokens]}
+            for i, (at, prompt, tokens) in enumerate(requests)
+        ],
+    }
+
+
+def test_a_copied_prefix_comes_back_after_its_eviction():
+    """17 tokens of segment 0, then a prompt that fills the pool, then segment 0 again."""
+    rows = [(0, [[0, 17]], 1), (5000, [[1, 21]], 1), (9000, [[0, 17]], 1)]
+    single = twin.run_kernel(trace(rows, "write-through"))
+    tally = single.outputs.tallies[0]
+    assert single.outputs.progress["cached"].tolist() == [0, 0, 16]
+    assert (tally["reloads"], tally["evictions"]) == (4, 4 + 4)
+    # 16 tokens at 0.5 tokens/us, and 30 us.
+    assert tally["transfer_time"] == 30 + 32
+    finish = single.outputs.progress["finish"].tolist()
+    assert finish == [STEP_US, 5000 + STEP_US, 9000 + STEP_US + 62]
+
+
+def test_transfers_may_overlap_with_the_computation():
+    rows = [(0, [[0, 17]], 1), (5000, [[1, 21]], 1), (9000, [[0, 17]], 1)]
+    single = twin.run_kernel(trace(rows, "write-through", transfer_overlap=True))
+    assert single.outputs.progress["finish"][2] == 9000 + STEP_US
+    slow = twin.run_kernel(
+        trace(rows, "write-through", transfer_overlap=True, transfer_base_latency_us=4000)
+    )
+    assert slow.outputs.progress["finish"][2] == 9000 + 4000 + 32
+
+
+def test_a_crowded_pool_moves_what_nobody_uses():
+    """The first request ends while the second uses 3 of 6 blocks; a third wants its prompt."""
+    rows = [(0, [[0, 9]], 1), (0, [[1, 9]], 8), (3000, [[0, 9]], 1)]
+    single = twin.run_kernel(trace(rows, "watermark", offload_threshold=0.4))
+    tally = single.outputs.tallies[0]
+    assert (tally["offloads"], tally["reloads"], tally["evictions"]) == (4, 2, 0)
+    assert single.outputs.progress["cached"].tolist() == [0, 0, 8]
+    idle = twin.run_kernel(trace(rows, "watermark", offload_threshold=0.5))
+    assert idle.outputs.tallies["offloads"][0] == 0
+
+
+def test_a_full_tier_forgets_what_was_used_longest_ago():
+    rows = [(0, [[0, 9]], 1), (5000, [[1, 9]], 1), (9000, [[2, 21]], 1), (12000, [[0, 9]], 1)]
+    kept = twin.run_kernel(trace(rows, "write-through", cpu_blocks=9))
+    gone = twin.run_kernel(trace(rows, "write-through", cpu_blocks=7))
+    assert kept.outputs.progress["cached"].tolist() == [0, 0, 0, 8]
+    assert gone.outputs.progress["cached"].tolist() == [0, 0, 0, 0]
+
+
+@pytest.mark.parametrize(
+    ("window", "thrashed"), [(9000, 0), (9001, 4), (0, 0)], ids=["just", "within", "none"]
+)
+def test_what_comes_back_within_the_window_thrashes(window, thrashed):
+    rows = [(0, [[0, 17]], 1), (5000, [[1, 21]], 1), (9000, [[0, 17]], 1)]
+    single = twin.run_kernel(trace(rows, "write-through", thrashing_window_us=window))
+    assert single.outputs.tallies["thrashed"][0] == thrashed
+
+
+@given(strategies.traces())
+def test_no_tier_equals_one_that_is_never_entered(trace):
+    """No utilization exceeds a threshold of 1, so all keeps its place."""
+    engine = trace["scenario"]["engine"] | {"enable_prefix_caching": True}
+    results = []
+    for cache in ({"cpu_blocks": 0}, {"cpu_blocks": 50, "offload_threshold": 1.0}):
+        pool = trace["scenario"]["cache"] | {"offload": "watermark"} | cache
+        scenario = trace["scenario"] | {"engine": engine, "cache": pool}
+        results.append(batches.lane_results(*batches.run([trace | {"scenario": scenario}]), 0))
+    assert batches.differing(*results) == []
+
+
+@given(strategies.traces(closed_loop=True))
+def test_the_twin_keeps_its_tier_in_order(trace):
+    """Never more blocks than fit, none both free and in use, none that was never computed."""
+    cache = {"offload_threshold": 0.3} | trace["scenario"]["cache"] | {"cpu_blocks": 3}
+    engine = trace["scenario"]["engine"] | {"enable_prefix_caching": True}
+    scenario = trace["scenario"] | {"engine": engine, "cache": cache}
+    with contextlib.suppress(naive.StepLimit):
+        naive.simulate(trace | {"scenario": scenario}, check=True)
