@@ -10,17 +10,22 @@ process, not of the machine.
 - `identity`: what must agree before a store is continued.
 - `writing`: creating or continuing a store, and filling it.
 - `reading`: opening a store for analysis.
+- `datasets`: measurements, which are small and written whole.
 """
 
-from kvsweep.store.reading import load, open_results
+from kvsweep.store.datasets import open_dataset, save_dataset
+from kvsweep.store.reading import load, open_results, stored_format
 from kvsweep.store.writing import Store, default_path, pending, prepare, update_attributes
 
 __all__ = [
     "Store",
     "default_path",
     "load",
+    "open_dataset",
     "open_results",
     "pending",
     "prepare",
+    "save_dataset",
+    "stored_format",
     "update_attributes",
 ]

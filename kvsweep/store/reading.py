@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     import xarray as xr
 
 FORMAT = "kvsweep-store/1"
+MAKER = "kvsweep grid SWEEP.toml"
 
 
 def open_results(path: str | Path) -> xr.Dataset:
@@ -36,7 +37,7 @@ def open_results(path: str | Path) -> xr.Dataset:
         ds = xr.open_dataset(path, engine="zarr", consolidated=False)
         for name in (*ds.sizes, "status", "status_detail"):
             if ds[name].dtype.kind == "T":
-                ds[name] = _plain_text(ds[name])
+                ds[name] = plain_text(ds[name])
     except Exception as error:
         raise unreadable(path, error) from error
     ds = _in_order(ds)
@@ -60,25 +61,48 @@ def load(ds: xr.Dataset, *names: str) -> xr.Dataset:
     return ds
 
 
-def read_attributes(path: Path) -> dict[str, Any]:
+def read_attributes(path: Path, form: str = FORMAT, maker: str = MAKER) -> dict[str, Any]:
     """Read the attributes of a store.
+
+    Parameters
+    ----------
+    path : Path
+        Its directory.
+    form : str
+        What its attribute ``format`` must be.
+    maker : str
+        The command that makes such stores, for messages.
 
     Raises
     ------
     InputError
         If there is no store at `path`, it cannot be read, or it is something else.
     """
+    found = stored_format(path, maker)
+    if found != form:
+        made = "" if form == FORMAT else f", as `{maker}` makes it"
+        raise InputError(
+            f"{path}: is no store of kvsweep{made} (attribute `format` is not {form!r})"
+        )
+    return dict(zarr.open_group(path, mode="r").attrs)
+
+
+def stored_format(path: Path, maker: str = MAKER) -> object:
+    """Return the attribute ``format`` of a Zarr group, None if it has none.
+
+    Raises
+    ------
+    InputError
+        If there is no group at `path`, or it cannot be read.
+    """
     if not path.exists():
-        raise InputError(f"{path}: no such store; `kvsweep grid SWEEP.toml` makes one")
+        raise InputError(f"{path}: no such store; `{maker}` makes one")
     if not (path / "zarr.json").is_file():
         raise InputError(f"{path}: is no store of kvsweep: there is no zarr.json in it")
     try:
-        attributes = dict(zarr.open_group(path, mode="r").attrs)
+        return zarr.open_group(path, mode="r").attrs.get("format")
     except Exception as error:
         raise unreadable(path, error) from error
-    if attributes.get("format") != FORMAT:
-        raise InputError(f"{path}: is no store of kvsweep (attribute `format` is not {FORMAT!r})")
-    return attributes
 
 
 def unreadable(path: Path, error: Exception) -> InputError:
@@ -87,7 +111,7 @@ def unreadable(path: Path, error: Exception) -> InputError:
     return InputError(f"{path}: cannot be read as a Zarr store: {reason}")
 
 
-def _plain_text(array: xr.DataArray) -> xr.DataArray:
+def plain_text(array: xr.DataArray) -> xr.DataArray:
     """Return strings as objects: what Zarr gives, NumPy's newest kind, xarray cannot mask."""
     return array.copy(data=array.values.astype(object))
 

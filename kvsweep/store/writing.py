@@ -130,7 +130,7 @@ def prepare(
     path = Path(path)
     attributes = describe(sweep, keep_requests=keep_requests, prune=prune)
     if path.exists() and overwrite:
-        _discard(path)
+        discard(path)
     if not path.exists():
         create(path, plan, attributes)
     else:
@@ -177,7 +177,7 @@ def _open(path: Path, plan: Plan) -> Store:
     return Store(path, plan, arrays)
 
 
-def _discard(path: Path) -> None:
+def discard(path: Path) -> None:
     """Delete a store, and only a store: under another name, so that no half of it is mistaken."""
     if not (path / "zarr.json").is_file():
         raise InputError(f"{path}: is no store of kvsweep and is not overwritten")
