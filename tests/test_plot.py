@@ -8,7 +8,7 @@ import matplotlib as mpl
 import numpy as np
 import pytest
 import xarray as xr
-from analysis.synthetic import dataset, h8, status
+from analysis.synthetic import dataset, h8, prefix_trials, status
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.text import Text
 
@@ -17,6 +17,7 @@ from kvsweep.analysis.cliff import find_cliff
 from kvsweep.analysis.effect_records import Verdict
 from kvsweep.analysis.effects import factorial_effects
 from kvsweep.analysis.pareto import pareto_front
+from kvsweep.analysis.prefix import prefix_cost
 from kvsweep.errors import InputError
 from kvsweep.plot.labels import spread
 
@@ -336,6 +337,31 @@ def test_a_heatmap_names_the_dimensions_that_are_left_over():
     )
     with pytest.raises(InputError, match="policy, size are left over"):
         plot.plot_heatmap(ds, "load", "gpu_blocks", "rate")
+
+
+def test_the_prefix_figure_shows_trials_medians_and_the_fit():
+    ds = prefix_trials()
+    figure = plot.plot_prefix(ds, prefix_cost(ds))
+    texts = check_layout(figure)
+    assert {"hit", "miss", "time to first token (ms)", "context B, kept (token)"} <= set(texts)
+    assert "miss: 0.1 ms per token of B, $R^2$ = 1.000" in texts
+    assert {"256", "384", "512"} <= set(texts)
+    upper = figure.axes[0]
+    dots = sum(len(line.get_xdata()) for line in upper.lines if line.get_marker() == ".")
+    assert dots == 30
+    fit = next(
+        line for line in upper.lines if line.get_marker() == "None" and line.get_ydata()[0] > 20
+    )
+    assert fit.get_ydata() == pytest.approx([35.6, 48.4, 61.2])
+    assert upper.get_ylim()[0] == 0
+
+
+def test_the_prefix_figure_of_one_size_or_without_throughput_is_drawn():
+    ds = prefix_trials()
+    ds["throughput_tok_s"].values[:] = np.nan
+    check_layout(plot.plot_prefix(ds, prefix_cost(ds)))
+    one = ds.isel(size=[1])
+    check_layout(plot.plot_prefix(one, prefix_cost(one)))
 
 
 @pytest.mark.parametrize("suffix", [".png", ".svg"])

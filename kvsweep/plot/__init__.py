@@ -9,6 +9,7 @@ from kvsweep.plot.curve import plot_curve
 from kvsweep.plot.effects import plot_effects
 from kvsweep.plot.heatmap import plot_heatmap
 from kvsweep.plot.pareto import plot_pareto
+from kvsweep.plot.prefix import plot_prefix
 from kvsweep.plot.style import save
 from kvsweep.plot.trend import plot_cliff_trend
 
@@ -19,5 +20,6 @@ __all__ = [
     "plot_effects",
     "plot_heatmap",
     "plot_pareto",
+    "plot_prefix",
     "save",
 ]

@@ -3,6 +3,14 @@
 from kvsweep.report.cliff import cliff_text
 from kvsweep.report.effects import effects_text
 from kvsweep.report.pareto import pareto_text
+from kvsweep.report.prefix import prefix_text
 from kvsweep.report.summary import summary, summary_text
 
-__all__ = ["cliff_text", "effects_text", "pareto_text", "summary", "summary_text"]
+__all__ = [
+    "cliff_text",
+    "effects_text",
+    "pareto_text",
+    "prefix_text",
+    "summary",
+    "summary_text",
+]

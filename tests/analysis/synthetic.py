@@ -61,3 +61,21 @@ def h8(seeds=100, blocks=H8_BLOCKS):
         question="Where is the preemption cliff as the KV cache shrinks?",
     )
     return ds
+
+
+def prefix_trials():
+    """A measurement of prefixes: 5 trials, 1 ms apart; sizes not in the order of B."""
+    from fake_runtime import FakeRuntime
+
+    from kvsweep.measure.dataset import template
+    from kvsweep.measure.design import Design, parse_sizes
+
+    design = Design(parse_sizes("256:512,384:384,512:256"), trials=5)
+    ds = template(design, FakeRuntime().attributes, [])
+    noise = np.array([-2.0, -1.0, 1.0, 2.0, 0.0])
+    ds["ttft_ms"].values[:, 0] = 10.0 + noise
+    ds["ttft_ms"].values[:, 1] = 10.0 + 0.1 * ds["context_b"].values[:, None] + noise
+    ds["throughput_tok_s"].values[:] = 200.0 + noise
+    ds["early_eos"].values[:] = 0
+    ds["position"].values[:] = np.arange(30).reshape(3, 2, 5)
+    return ds

@@ -1,0 +1,57 @@
+"""What losing a prefix costs, as text."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from kvsweep.analysis.prefix import CONDITIONS, HIT, MISS, Line, PrefixCost, SizeCost, Spread
+from kvsweep.analysis.wording import number
+from kvsweep.report.table import table
+
+
+def prefix_text(cost: PrefixCost) -> str:
+    """Write the three findings, then the table they rest on."""
+    header = ("A:B", "hit TTFT ms", "", "miss TTFT ms", "", "degradation", "hit token/s",
+              "miss token/s")  # fmt: skip
+    rows = [_row(size) for size in cost.sizes]
+    findings = (_miss(cost.miss), _hit(cost), _throughput(cost))
+    return "\n".join((*findings, "", table(header, rows), "Medians [10 %, 90 % of the trials]."))
+
+
+def _miss(line: Line | None) -> str:
+    if line is None:
+        return "A miss: one size of B alone, so no line over B."
+    return (
+        f"A miss costs {line.slope:.3g} ms per token of B: R2 {line.r2:.3f} of the medians, "
+        f"{line.r2_trials:.3f} of all trials."
+    )
+
+
+def _hit(cost: PrefixCost) -> str:
+    medians = [size.ttft_ms[HIT].median for size in cost.sizes]
+    text = f"A hit takes {number(min(medians))} to {number(max(medians))} ms"
+    if cost.hit_slope_share is None:
+        return f"{text}."
+    share = round(cost.hit_slope_share, 3) + 0.0  # no minus of a zero
+    return f"{text}: its slope over B is {share:.1%} of the miss's."
+
+
+def _throughput(cost: PrefixCost) -> str:
+    ratio = cost.throughput_ratio
+    if np.isnan(ratio):
+        return "Throughput of the output: none after a hit or after a miss."
+    return f"Throughput of the output after a miss: {number(ratio)} times that after a hit."
+
+
+def _row(size: SizeCost) -> tuple[str, ...]:
+    return (
+        size.label,
+        *_median_and_ends(size.ttft_ms[HIT]),
+        *_median_and_ends(size.ttft_ms[MISS]),
+        f"{size.degradation:+.0%}",
+        *(number(size.throughput_tok_s[name].median) for name in CONDITIONS),
+    )
+
+
+def _median_and_ends(spread: Spread) -> tuple[str, str]:
+    return number(spread.median), f"[{number(spread.p10)}, {number(spread.p90)}]"
