@@ -14,6 +14,7 @@ import click
 from kvsweep import __version__
 from kvsweep.cli.base import Group, fail
 from kvsweep.cli.grid import grid
+from kvsweep.cli.measure import measure
 from kvsweep.cli.plot import plot
 from kvsweep.cli.replay import replay
 from kvsweep.cli.replicate import replicate
@@ -33,7 +34,7 @@ def commands() -> None:
     """
 
 
-for command in (grid, show, cliff, pareto, effects, plot, replay, replicate):
+for command in (grid, show, cliff, pareto, effects, plot, replay, replicate, measure):
     commands.add_command(command)
 
 

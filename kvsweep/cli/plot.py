@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kvsweep.cli.base import Command
+from kvsweep.cli.measure import open_prefix
 from kvsweep.cli.results import (
     at_option,
     cliff_of,
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     import xarray as xr
     from matplotlib.figure import Figure
 
-KINDS = ("cliff", "trend", "curve", "heatmap", "pareto", "effects")
+KINDS = ("cliff", "trend", "curve", "heatmap", "pareto", "effects", "prefix")
 
 
 @click.command(
@@ -39,6 +40,7 @@ KINDS = ("cliff", "trend", "curve", "heatmap", "pareto", "effects")
         "kvsweep plot results/h8-steady.zarr trend --over rate",
         "kvsweep plot results/h8.zarr pareto --at gpu_blocks=2000",
         "kvsweep plot results/priorities.zarr effects --metric ttft_p99_ms",
+        "kvsweep plot results/prefix-tiny.zarr prefix",
     ),
 )
 @store_argument
@@ -60,13 +62,23 @@ def plot(store: Path, kind: str, out: Path | None, at: tuple[str, ...], **option
 
     KIND: cliff (curves and where they cross), trend (the cliff along a second axis, --over), curve
     (one measure along an axis), heatmap (a measure over two axes), pareto (the front of policies),
-    effects (of the axes on a measure, alone and together).
+    effects (of the axes on a measure, alone and together), prefix (a store of `kvsweep measure
+    prefix`).
     """
     from kvsweep.plot import save
 
     target = out or store.with_name(f"{store.stem}-{kind}.png")
-    save(_draw(read(store, at), kind, options), target)
+    figure = _draw_prefix(store) if kind == "prefix" else _draw(read(store, at), kind, options)
+    save(figure, target)
     click.echo(target)
+
+
+def _draw_prefix(store: Path) -> Figure:
+    from kvsweep.analysis.prefix import prefix_cost
+    from kvsweep.plot import plot_prefix
+
+    ds = open_prefix(store)
+    return plot_prefix(ds, prefix_cost(ds))
 
 
 def _draw(ds: xr.Dataset, kind: str, options: dict[str, Any]) -> Figure:

@@ -19,7 +19,8 @@ LINE_EVERY = 10.0
 class Meter:
     """Speed and time left, from the cells done since the first report, when the kernel is ready."""
 
-    def __init__(self) -> None:
+    def __init__(self, unit: str = "cells") -> None:
+        self._unit = unit
         self._start: tuple[float, int] | None = None
 
     def describe(self, done: int, total: int, now: float) -> str:
@@ -30,14 +31,26 @@ class Meter:
         if not cells or seconds <= 0:
             return ""
         speed = cells / seconds
-        return f"{speed:,.{0 if speed >= 10 else 1}f} cells/s, {span((total - done) / speed)} left"
+        left = span((total - done) / speed)
+        return f"{speed:,.{0 if speed >= 10 else 1}f} {self._unit}/s, {left} left"
 
 
 class Display:
-    """The progress callback of `kvsweep.run`, a context manager around the run."""
+    """The progress callback of `kvsweep.run`, a context manager around the run.
 
-    def __init__(self) -> None:
-        self._meter = Meter()
+    Parameters
+    ----------
+    unit : str
+        What is counted.
+    steady : bool
+        Draw the bar ten times a second, in a thread of its own; else when called, as what is timed
+        must have the processor to itself.
+    """
+
+    def __init__(self, unit: str = "cells", *, steady: bool = True) -> None:
+        self._unit = unit
+        self._steady = steady
+        self._meter = Meter(unit)
         self._bar: Progress | None = None
         self._last_line: float | None = None
 
@@ -46,8 +59,12 @@ class Display:
             from rich.console import Console
             from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-            columns = (BarColumn(), MofNCompleteColumn(), TextColumn("cells  {task.fields[speed]}"))
-            self._bar = Progress(*columns, console=Console(stderr=True), transient=True)
+            text = TextColumn(f"{self._unit}  {{task.fields[speed]}}")
+            columns = (BarColumn(), MofNCompleteColumn(), text)
+            console = Console(stderr=True)
+            self._bar = Progress(
+                *columns, console=console, transient=True, auto_refresh=self._steady
+            )
             self._bar.add_task("", total=None, speed="")
             self._bar.start()
         return self
@@ -69,17 +86,19 @@ class Display:
             click.echo(line, err=True)
 
     def __call__(self, done: int, total: int) -> None:
-        """Show that `done` of `total` cells are in the store."""
+        """Show that `done` of `total` are done."""
         now = time.monotonic()
         speed = self._meter.describe(done, total, now)
         if self._bar:
             task = self._bar.task_ids[0]
             self._bar.update(task, completed=done, total=total, speed=speed)
+            if not self._steady:
+                self._bar.refresh()
         elif self._last_line is None:
             self._last_line = now
         elif speed and (now - self._last_line >= LINE_EVERY or done == total):
             self._last_line = now
-            click.echo(f"{done:,} of {total:,} cells, {speed}", err=True)
+            click.echo(f"{done:,} of {total:,} {self._unit}, {speed}", err=True)
 
 
 def span(seconds: float) -> str:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kvsweep.cli.base import Command, json_option, print_json
+from kvsweep.cli.measure import open_prefix, print_prefix
 from kvsweep.errors import InputError, did_you_mean
 
 if TYPE_CHECKING:
@@ -63,9 +64,14 @@ def cliff_options(command: Any) -> Any:
 @store_argument
 @json_option
 def show(store: Path, as_json: bool) -> None:
-    """Summarise a store: axes, status of cells, headline measures."""
+    """Summarise a store: axes, status of cells, headline measures; findings of a measurement."""
     from kvsweep import report
+    from kvsweep.measure.dataset import FORMAT
+    from kvsweep.store import stored_format
 
+    if stored_format(store) == FORMAT:
+        print_prefix(open_prefix(store), {}, as_json)
+        return
     ds = read(store)
     if as_json:
         print_json(report.summary(ds))

@@ -1,24 +1,34 @@
+import click
 import pytest
 
 import kvsweep
 from kvsweep.cli import commands
 
 
-@pytest.mark.parametrize("command", sorted(commands.commands))
-def test_every_command_has_help_with_examples(run, command):
-    code, out, _ = run(command, "--help")
+def leaves(group, *names):
+    """Yield the commands of a group and of the groups in it, with the words that name them."""
+    for name, command in group.commands.items():
+        if isinstance(command, click.Group):
+            yield from leaves(command, *names, name)
+        else:
+            yield pytest.param((*names, name), command, id=" ".join((*names, name)))
+
+
+@pytest.mark.parametrize(("names", "command"), list(leaves(commands)))
+def test_every_command_has_help_with_examples(run, names, command):
+    code, out, _ = run(*names, "--help")
     assert code == 0
     _, _, examples = out.partition("Examples:\n")
-    assert examples.count(f"  kvsweep {command} ") >= 2
+    assert examples.count(f"  kvsweep {' '.join(names)} ") >= 2
 
 
-def test_examples_use_options_that_exist():
-    for name, command in commands.commands.items():
-        known = {flag for option in command.params for flag in option.opts}
-        for example in command.examples:
-            words = example.split()
-            assert words[:2] == ["kvsweep", name]
-            assert {word for word in words if word.startswith("-")} <= known
+@pytest.mark.parametrize(("names", "command"), list(leaves(commands)))
+def test_examples_use_options_that_exist(names, command):
+    known = {flag for option in command.params for flag in option.opts}
+    for example in command.examples:
+        words = example.split()
+        assert words[: len(names) + 1] == ["kvsweep", *names]
+        assert {word for word in words if word.startswith("-")} <= known
 
 
 def test_version(run):

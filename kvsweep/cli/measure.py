@@ -1,0 +1,219 @@
+"""``kvsweep measure``: measure a real runtime, and make a model for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kvsweep.cli.base import Command, Group, json_option, print_json
+from kvsweep.cli.progress import Display
+from kvsweep.errors import InputError
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+    from kvsweep.analysis.prefix import PrefixCost
+    from kvsweep.measure.design import Design
+    from kvsweep.measure.runtime import Runtime
+
+MAKER = "kvsweep measure prefix"
+
+model_file = click.Path(path_type=Path, dir_okay=False)
+positive = click.IntRange(min=1)
+
+
+@click.group(cls=Group)
+def measure() -> None:
+    """Measure a real runtime, llama.cpp, on this machine (extra kvsweep[llama])."""
+
+
+@measure.command(
+    cls=Command,
+    examples=(
+        "kvsweep measure prefix --model tiny.gguf",
+        "kvsweep measure prefix --model gpt2.gguf --threads 4 --out results/gpt2.zarr",
+        "kvsweep measure prefix --model tiny.gguf --sizes 192:64,128:128,64:192 --csv results/csv",
+    ),
+)
+@click.option("--model", type=model_file, required=True, metavar="FILE.gguf", help="The model.")
+@click.option(
+    "--sizes",
+    default="512:256,384:384,256:512",
+    metavar="A:B,...",
+    show_default=True,
+    help="Tokens of the contexts.",
+)
+@click.option("--trials", type=positive, default=10, show_default=True, help="Per condition.")
+@click.option(
+    "--query-tokens", type=positive, default=32, show_default=True, help="Tokens of the query Q."
+)
+@click.option("--out", type=click.Path(path_type=Path), help="Store [results/prefix-<MODEL>.zarr].")
+@click.option("--overwrite", is_flag=True, help="Replace the store.")
+@click.option("--csv", "folder", type=click.Path(path_type=Path), help="Folder for CSV files.")
+@click.option("--threads", type=positive, metavar="N", help="Threads [the physical cores].")
+@click.option(
+    "--gpu-layers",
+    type=click.IntRange(min=-1),
+    default=0,
+    show_default=True,
+    help="Layers to offload, -1 all, if llama.cpp was built for a GPU.",
+)
+@click.option(
+    "--sleep-ms",
+    type=click.IntRange(min=0),
+    default=100,
+    show_default=True,
+    help="Rest before each timed part; a GPU may need 500 to settle.",
+)
+@click.option("--seed", type=int, default=0, show_default=True, help="Of prompts and order.")
+@json_option
+def prefix(
+    model: Path, out: Path | None, folder: Path | None, as_json: bool, **options: Any
+) -> None:
+    """Measure what losing a prefix of the KV cache costs.
+
+    Every trial clears the cache, fills it with the contexts [A, B], and times the first token and
+    50 tokens of output: for the hit [A, B, Q], of which Q alone is new, or the miss [B, Q], whose
+    beginning is gone. Prints medians and how they depend on B, stores every trial and draws a
+    figure beside the store. Takes less than two minutes with a model of `make-model`.
+    """
+    from kvsweep.analysis.prefix import prefix_cost
+    from kvsweep.measure.csvfiles import write_csv
+    from kvsweep.plot import plot_prefix, save
+
+    path = out or Path("results") / f"prefix-{model.stem}.zarr"
+    if path.exists() and not options["overwrite"]:
+        raise InputError(f"{path}: exists; --overwrite replaces it, --out names another store")
+    design = _design(options)
+    ds = _run(_load(model, design, options), design, path)
+    figure = path.with_name(f"{path.stem}-prefix.png")
+    save(plot_prefix(ds, prefix_cost(ds)), figure)
+    files = {"store": str(path), "figure": str(figure)}
+    if folder:
+        write_csv(ds, folder)
+        files["csv"] = str(folder)
+    print_prefix(ds, files, as_json)
+
+
+def open_prefix(store: Path) -> xr.Dataset:
+    """Open what `kvsweep measure prefix` stored."""
+    from kvsweep.measure.dataset import FORMAT
+    from kvsweep.store import open_dataset
+
+    return open_dataset(store, FORMAT, MAKER)
+
+
+def print_prefix(ds: xr.Dataset, files: dict[str, str], as_json: bool) -> None:
+    """Print the findings, where the files are, and to stderr what to beware of."""
+    from kvsweep.analysis.prefix import prefix_cost
+    from kvsweep.report import prefix_text
+
+    cost = prefix_cost(ds)
+    for warning in _warnings(ds, cost):
+        click.echo(f"warning: {warning}", err=True)
+    if as_json:
+        print_json({**files, **cost.to_dict()})
+        return
+    click.echo(prefix_text(cost))
+    for what, where in files.items():
+        click.echo(f"{what}: {where}")
+
+
+def _warnings(ds: xr.Dataset, cost: PrefixCost) -> Iterator[str]:
+    """Yield a line on outputs that ended early, and one on texts that are not what was sent."""
+    if cost.early_eos:
+        yield (
+            f"{cost.early_eos} of {cost.trials} outputs ended before {ds.attrs['output_tokens']} "
+            "tokens, at the model's end token: their throughput is of fewer tokens, or none"
+        )
+    other = int((ds["text_tokens"] != ds["token_count"]).sum())
+    if other:
+        yield (
+            f"{other} of {ds['token_count'].size} prompts, sent as tokens, have a text that the "
+            "model's tokenizer makes other tokens of"
+        )
+
+
+def _design(options: dict[str, Any]) -> Design:
+    from kvsweep.measure.design import Design, parse_sizes
+
+    return Design(
+        sizes=parse_sizes(options["sizes"]),
+        trials=options["trials"],
+        query=options["query_tokens"],
+        pause_s=options["sleep_ms"] / 1e3,
+        seed=options["seed"],
+    )
+
+
+def _load(model: Path, design: Design, options: dict[str, Any]) -> Runtime:
+    from kvsweep.measure.hardware import physical_cores
+    from kvsweep.measure.llama_load import load_llama
+
+    return load_llama(
+        model,
+        design.context,
+        threads=options["threads"] or physical_cores(),
+        gpu_layers=options["gpu_layers"],
+    )
+
+
+def _run(runtime: Runtime, design: Design, path: Path) -> xr.Dataset:
+    """Run the trials; when interrupted, tell how many are kept."""
+    from kvsweep.measure.experiment import measure_prefix
+    from kvsweep.store import save_dataset
+
+    done = 0
+
+    def keep(ds: xr.Dataset) -> None:
+        save_dataset(path, ds)
+
+    def progress(so_far: int, total: int) -> None:
+        nonlocal done
+        done = so_far
+        display(so_far, total)
+
+    try:
+        with Display(unit="trials", steady=False) as display:
+            return measure_prefix(runtime, design, keep=keep, progress=progress)
+    except KeyboardInterrupt:
+        kept = f"{done} of {design.count} trials are in {path}" if done else "no trial was done"
+        click.echo(f"interrupted; {kept}", err=True)
+        raise
+
+
+@measure.command(
+    "make-model",
+    cls=Command,
+    examples=(
+        "kvsweep measure make-model tiny.gguf",
+        "kvsweep measure make-model gpt2-like.gguf --layers 12 --dim 768 --heads 12",
+    ),
+)
+@click.argument("file", metavar="FILE.gguf", type=model_file)
+@click.option("--layers", type=positive, default=4, show_default=True, help="Blocks.")
+@click.option("--dim", type=positive, default=256, show_default=True, help="Embedding length.")
+@click.option("--heads", type=positive, default=4, show_default=True, help="Attention heads.")
+@click.option("--context", type=positive, default=1024, show_default=True, help="Positions.")
+@click.option(
+    "--vocab", type=click.IntRange(min=257), default=50257, show_default=True, help="Tokens."
+)
+@click.option(
+    "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of weights."
+)
+@click.option("--overwrite", is_flag=True, help="Replace the file.")
+def make_model(file: Path, seed: int, overwrite: bool, **shape: int) -> None:
+    """Write a model of random weights in the shape of GPT-2, with a working tokenizer.
+
+    It answers nonsense, at the speed of a real model of its size. The same options give the same
+    bytes.
+    """
+    from kvsweep.measure.make_model import Shape, make_model
+
+    if file.exists() and not overwrite:
+        raise InputError(f"{file}: exists; --overwrite replaces it")
+    make_model(file, Shape(**shape), seed=seed)
+    click.echo(f"{file}: {file.stat().st_size:,} bytes")
