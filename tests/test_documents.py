@@ -38,11 +38,9 @@ def test_there_are_two_commands_of_one_line_each():
     assert second.endswith(".venv/bin/pytest")
 
 
-@pytest.mark.parametrize("name", ["h8", "h8-steady"])
-def test_the_sweeps_that_come_with_it_are_valid(name):
-    sweep = load_sweep(ROOT / "sweeps" / f"{name}.toml")
-    assert plan(sweep).cells > 4000
-    assert sweep.cliff is not None
+@pytest.mark.parametrize("path", sorted(ROOT.glob("sweeps/*.toml")), ids=lambda path: path.stem)
+def test_the_sweeps_that_come_with_it_are_valid(path):
+    assert plan(load_sweep(path)).cells > 0
 
 
 @pytest.mark.parametrize("file", ["README.md", "CONTRIBUTING.md", "CHANGELOG.md"])
