@@ -160,6 +160,7 @@ class Priority(_Policy):
     SLO_CLASS = 1, "By SLO class: critical is the most urgent.", BOTH
     SLO_BASED = 2, "More urgent the longer ago it arrived.", BLIS
     INVERTED_SLO = 3, "Less urgent the longer ago it arrived.", BLIS
+    AGE = 4, "By SLO class, one level more urgent per `engine.priority_age_ms` of age.", VLLM
 
 
 class Offload(_Policy):

@@ -108,6 +108,8 @@ LANE_FIELDS = (
     Field("transfer_base", _i64, "us", "fixed part of a transfer from the CPU tier"),
     Field("bandwidth", _f64, "token/us", "bandwidth of transfers from the CPU tier"),
     Field("thrashing_window", _i64, "us", "a block that comes back sooner counts as thrashing"),
+    Field("age", _i64, "us", "priority age: one level of priority per so much age"),
+    Field("preempt_for_urgent", _u8, "1", "1 if less urgent running requests give way to a head"),
     Field("prefix_caching", _u8, "1", "1 if full blocks are kept for reuse"),
     Field("chunked_prefill", _u8, "1", "1 if a prompt may be split over steps"),
     Field("reserve_full_prompt", _u8, "1", "1 if an admission needs room for all known tokens"),

@@ -101,6 +101,8 @@ def _scenario(source):
     }
     if source.chance(15):
         _squeeze(source, scenario)
+    if scenario["engine"]["scheduler"] == "priority":
+        _urgent(source, scenario["engine"], int(latency["beta"][0]))
     return scenario
 
 
@@ -124,6 +126,14 @@ def _tier(source):
         "transfer_overlap": source.chance(30),
         "thrashing_window_us": source.pick((0, 20, 100, 1_000_000)),
     }
+
+
+def _urgent(source, engine, step_us):
+    """Priorities that age, by less than a step or by many; running requests that give way."""
+    if source.chance(40):
+        engine["priority"] = "age"
+        engine["priority_age_ms"] = source.pick((step_us, 1, 5 * step_us, 1_000_000)) / 1000
+    engine["preempt_for_urgent"] = source.chance(50)
 
 
 def _squeeze(source, scenario):

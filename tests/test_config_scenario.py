@@ -64,6 +64,8 @@ def test_an_empty_scenario_has_the_documented_defaults():
             "long_prefill_token_threshold": 0,
             "scheduler": "fcfs",
             "priority": "constant",
+            "priority_age_ms": 1000.0,
+            "preempt_for_urgent": False,
             "enable_prefix_caching": True,
             "enable_chunked_prefill": True,
             "reserve_full_prompt": True,
@@ -227,6 +229,23 @@ def test_the_replica_has_no_context_terms(key, values):
     given = {"latency": {"beta": [1], key: values}}
     message = refused({"engine": {"rules": "blis"}} | given)
     assert f"scenario.latency.{key}: rules 'blis' has no context terms" in message
+
+
+@pytest.mark.parametrize(("key", "value"), [("priority", "age"), ("preempt_for_urgent", True)])
+def test_urgency_needs_the_priority_scheduler(key, value):
+    for scheduler in ("fcfs", "sjf"):
+        message = refused({"engine": {"scheduler": scheduler, key: value}})
+        assert f"engine.{key}: " in message
+        assert "needs scheduler 'priority'" in message
+    assert "rules 'blis' has" in refused({"engine": {"rules": "blis", key: value}})
+    found = parse_scenario({"engine": {"scheduler": "priority", key: value}}, "t.json")
+    assert getattr(found.engine, key) == value
+
+
+@pytest.mark.parametrize("age", [0.0, 0.0005, 2e9, -1.0])
+def test_an_age_is_a_microsecond_to_eleven_days(age):
+    engine = {"scheduler": "priority", "priority": "age", "priority_age_ms": age}
+    assert "engine.priority_age_ms: " in refused({"engine": engine})
 
 
 def test_policies_that_need_parameters_say_so():

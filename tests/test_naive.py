@@ -118,7 +118,8 @@ def test_random_traces_provoke_what_they_are_for():
         for instance in result.instances:
             seen.update({name for name, total in instance.totals.items() if total})
             seen["two victims in a step"] += any(len(step.pre) > 1 for step in instance.steps)
+            seen["urgent"] += any(step.pre and step.adm for step in instance.steps)
             seen["no free block"] += any(step.free == 0 for step in instance.steps)
     wanted = ("completed", "dropped_unservable", "rejected", "preemptions", "evictions", "hits")
-    wanted += ("preempted_hits", "two victims in a step", "no free block")
+    wanted += ("preempted_hits", "two victims in a step", "no free block", "urgent")
     assert {name: seen[name] for name in wanted if seen[name] < 5} == {}

@@ -156,6 +156,108 @@ def test_slo_classes_make_priorities_only_for_requests_without_one():
     assert column(result, "scheduled_us") == [0, 20, 30, 40, 50, 60]
 
 
+def test_priorities_that_age_gain_a_level_per_age():
+    requests = [
+        (0, 3, 20, {"slo_class": "critical"}),
+        (1, 3, 1, {"slo_class": "batch"}),
+        (90, 3, 1, {"slo_class": "critical"}),
+        (110, 3, 1, {"slo_class": "critical"}),
+        (100, 3, 1, {"priority": 0}),
+    ]
+    settings = {"scheduler": "priority", "max_num_seqs": 1}
+    # The ten levels of the batch request are worth 100 us: it stands as if it came at 101.
+    result = simulate(requests, priority="age", priority_age_ms=0.01, **settings)
+    assert column(result, "scheduled_us") == [0, 220, 200, 230, 210]
+    result = simulate(requests, priority="slo-class", **settings)
+    assert column(result, "scheduled_us") == [0, 230, 200, 220, 210]
+
+
+def test_aging_also_chooses_the_victim():
+    # Both need a block at 10, and there is one. Level 1 is older by more than the age.
+    requests = [(0, 4, 3, {"priority": 1}), (8, 4, 3, {"priority": 0})]
+    settings = {"scheduler": "priority", "cache": {"gpu_blocks": 3}, "beta": (20, 0, 0)}
+    for age, victim in ((0.005, 1), (0.02, 0)):
+        result = simulate(requests, priority="age", priority_age_ms=age, **settings)
+        assert [r.preemptions for r in result.requests] == [int(victim == 0), int(victim == 1)]
+
+
+URGENT = {"scheduler": "priority", "preempt_for_urgent": True, "enable_prefix_caching": False}
+
+
+def test_an_urgent_request_takes_a_seat():
+    requests = [(0, 4, 3, {"priority": 5}), (5, 4, 1, {"priority": 4})]
+    result = simulate(requests, max_num_seqs=1, **URGENT)
+    steps = result.instances[0].steps
+    # At 10 request 0 gets its token, and gives it back.
+    assert [(step.pre, step.adm) for step in steps[:3]] == [
+        ([], [(0, 0, 0)]), ([0], [(1, 0, 0)]), ([], [(0, 0, 1)]),
+    ]  # fmt: skip
+    assert [step.sched for step in steps] == [[(0, 4)], [(1, 4)], [(0, 5)], [(0, 1)]]
+    assert (steps[1].pf, steps[1].dc) == (4, 0)
+    assert column(result, "token_us") == [[10, 30, 40], [20]]
+    equal = [(0, 4, 3, {"priority": 4}), requests[1]]
+    assert column(simulate(equal, max_num_seqs=1, **URGENT), "scheduled_us") == [0, 30]
+
+
+def test_an_urgent_request_takes_blocks_of_as_many_as_it_needs():
+    requests = [(0, 8, 9, {"priority": p}) for p in (7, 8, 9)] + [(5, 16, 1, {"priority": 1})]
+    result = simulate(requests, cache={"gpu_blocks": 9}, **URGENT)
+    # Three blocks each at 10; the head needs four: the two least urgent go.
+    assert [step.pre for step in result.instances[0].steps[:2]] == [[], [2, 1]]
+    assert result.requests[3].scheduled_us == 10
+
+
+def test_victims_of_a_head_that_must_wait_anyway_wait_behind_it():
+    requests = [(0, 8, 4, {"priority": 0}), (0, 4, 4, {"priority": 9}),
+                (5, 12, 1, {"priority": 1})]  # fmt: skip
+    result = simulate(requests, cache={"gpu_blocks": 5}, **URGENT)
+    steps = result.instances[0].steps
+    assert [step.pre for step in steps[:2]] == [[], [1]]
+    assert steps[1].adm == []
+    assert column(result, "scheduled_us") == [0, 0, 40]
+    assert [row[0] for step in steps[1:] for row in step.adm] == [2, 1]
+
+
+def test_a_victim_may_come_back_in_the_same_step_behind_the_head():
+    # Without a reservation it starts over with the four tokens that the head leaves.
+    requests = [(0, 16, 5, {"priority": 5}), (15, 4, 1, {"priority": 1})]
+    settings = URGENT | {"reserve_full_prompt": False, "max_num_batched_tokens": 8}
+    result = simulate(requests, cache={"gpu_blocks": 5}, max_num_seqs=2, **settings)
+    third = result.instances[0].steps[2]
+    assert (third.pre, third.adm) == ([0], [(1, 0, 0), (0, 0, 1)])
+    assert third.sched == [(1, 4), (0, 4)]
+
+
+def test_nobody_gives_way_where_the_budget_is_used_up():
+    requests = [(0, 12, 2, {"priority": 5}), (5, 4, 1, {"priority": 1})]
+    settings = URGENT | {"max_num_seqs": 1, "max_num_batched_tokens": 4}
+    result = simulate(requests, **settings)
+    # The prefill of request 0 takes all tokens of three steps; its decode leaves some.
+    assert [step.pre for step in result.instances[0].steps[:4]] == [[], [], [], [0]]
+
+
+def test_with_aging_the_victim_must_stand_behind_the_head():
+    requests = [(0, 4, 9, {"priority": 1}), (25, 4, 1, {"priority": 0})]
+    settings = URGENT | {"max_num_seqs": 1, "priority": "age"}
+    assert column(simulate(requests, priority_age_ms=0.03, **settings), "scheduled_us") == [0, 30]
+    assert column(simulate(requests, priority_age_ms=0.02, **settings), "scheduled_us") == [0, 90]
+
+
+def test_a_client_may_give_up_without_a_seat_where_one_may_be_taken():
+    requests = [(0, 4, 5), (0, 4, 1, {"patience_us": 15})]
+    for urgent, waiting in ((False, [2, 1, 1, 1, 1]), (True, [2, 1, 1, 0, 0])):
+        settings = URGENT | {"max_num_seqs": 1, "preempt_for_urgent": urgent}
+        result = simulate(requests, **settings)
+        assert result.requests[1].status == "timed_out"
+        assert [step.wait for step in result.instances[0].steps] == waiting
+
+
+@pytest.mark.parametrize("more", [{"priority": "age"}, {"preempt_for_urgent": True}])
+def test_only_the_priority_scheduler_knows_urgency(more):
+    with pytest.raises(ValueError, match="need 'priority'"):
+        simulate([(0, 3, 1)], **more)
+
+
 def test_ids_break_ties_as_numbers():
     result = simulate([(0, 3, 1)] * 11, scheduler="priority", max_num_seqs=1)
     assert column(result, "scheduled_us") == [10 * i for i in range(11)]

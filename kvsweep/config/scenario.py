@@ -122,6 +122,11 @@ class Engine(Section):
         Tokens of one request in one step, at most; 0: no such limit.
     scheduler, priority : str
         One of `kvsweep.policies.Scheduler`, `kvsweep.policies.Priority`.
+    priority_age_ms : float
+        For priority ``age``: the age that makes a request one level more urgent.
+    preempt_for_urgent : bool
+        For scheduler ``priority``: a waiting request that lacks blocks or a seat takes those of
+        running requests with a larger priority. An experiment: vLLM does not do this.
     enable_prefix_caching, enable_chunked_prefill : bool
         As in vLLM.
     reserve_full_prompt : bool
@@ -140,6 +145,8 @@ class Engine(Section):
     long_prefill_token_threshold: Whole = 0
     scheduler: Annotated[str, _member(Scheduler)] = "fcfs"
     priority: Annotated[str, _member(Priority)] = "constant"
+    priority_age_ms: Annotated[Real, Field(ge=0.001, le=1e9)] = 1000.0
+    preempt_for_urgent: Switch = False
     enable_prefix_caching: Switch = True
     enable_chunked_prefill: Switch = True
     reserve_full_prompt: Switch = True

@@ -4,6 +4,7 @@ from .._jit import leaf
 from ..policies import RequestStatus
 from ..records import NEVER, NONE, Event
 from . import blocks, tier, waiting
+from .preempt import make_way
 from .running import blocks_for, next_useful_fill, publish_decodes, schedule_chunk
 from .tally import log_event
 
@@ -128,12 +129,32 @@ def _has_room(inp, ws, lane, inst, request, known, tokens, hits, unused, loads):
 
 
 @leaf
+def may_admit(lane, inst):
+    """Return whether there is somebody to admit and a seat, or one that may be taken."""
+    seat = inst["running"] < lane["max_num_seqs"] or lane["preempt_for_urgent"]
+    return inst["waiting"] > 0 and seat
+
+
+@leaf
+def _needs_seat(lane, inst):
+    """Return whether a head lacks a seat; it goes on lacking it until somebody leaves (`stale`)."""
+    lacks = inst["running"] == lane["max_num_seqs"]
+    if lacks:
+        inst["stale"] = 0
+        inst["retry"] = NEVER
+    return lacks
+
+
+@leaf
 def admit_waiting(inp, ws, out, lane, inst, tally, index):
-    """Admit from the head of the waiting list until it fails; nothing behind it is tried."""
+    """Admit from the head of the waiting list until it fails; nothing behind it is tried.
+
+    A head that lacks blocks or a seat may preempt (`make_way`), and is tried again.
+    """
     alone = inst["running"] + inst["waiting"] <= 1
     if lane["shares"] and lane["prefix_caching"]:
         publish_decodes(inp, ws, lane, inst, inst["step"] + 1)
-    while inst["budget"] > 0 and inst["waiting"] > 0 and inst["running"] < lane["max_num_seqs"]:
+    while inst["budget"] > 0 and may_admit(lane, inst):
         r = waiting.first_waiting(ws, lane, inst)
         if inst["clock"] > deadline(inp, ws, lane, inst):
             _give_up(inp, ws, lane, inst, r)
@@ -143,8 +164,14 @@ def admit_waiting(inp, ws, out, lane, inst, tally, index):
         hits, unused, loads = _look_up(inp, ws, lane, inst, r)
         cached = (hits + loads) * lane["block_size"]
         tokens = _tokens_now(lane, inst, known - cached, alone)
-        if tokens == 0:
+        seated = not _needs_seat(lane, inst)
+        if seated and tokens == 0:
             break
-        if not _has_room(inp, ws, lane, inst, request, known, tokens, hits, unused, loads):
+        if seated and _has_room(inp, ws, lane, inst, request, known, tokens, hits, unused, loads):
+            _admit(inp, ws, out, lane, inst, tally, index, r, hits, loads, tokens)
+            continue
+        moved = False
+        if lane["preempt_for_urgent"]:
+            moved = make_way(inp, ws, out, lane, inst, tally, index, r)
+        if not moved:
             break
-        _admit(inp, ws, out, lane, inst, tally, index, r, hits, loads, tokens)

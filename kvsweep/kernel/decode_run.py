@@ -6,23 +6,17 @@ Each step takes the blocks of its phase, and the context of its tokens grows by 
 from .._jit import leaf
 from ..records import NONE
 from . import blocks
-from .admit import deadline
+from .admit import deadline, may_admit
 from .arrivals import announce
 from .latency import step_time, token_time
 from .tally import add_gap, log_step
 
 
 @leaf
-def _may_admit(lane, inst):
-    """Return whether there is somebody to admit and a seat."""
-    return inst["waiting"] > 0 and inst["running"] < lane["max_num_seqs"]
-
-
-@leaf
 def only_decodes(inp, ws, lane, inst):
     """Return whether the next steps may be run by counts: no prefill, no gap, no admission."""
     tries = False
-    if _may_admit(lane, inst):
+    if may_admit(lane, inst):
         tries = inst["stale"] != 0 or inst["step"] >= inst["retry"]
         if lane["impatient"]:
             tries = tries or inst["clock"] > deadline(inp, ws, lane, inst)
@@ -36,7 +30,7 @@ def _decode_bounds(inp, ws, lane, inst, until):
     last = inst["next_due"] - lane["twins"]
     if inst["inbox_head"] != NONE:
         until = min(until, ws.progress[inst["inbox_head"]]["queued"])
-    if _may_admit(lane, inst):
+    if may_admit(lane, inst):
         last = min(last, inst["retry"] - 1)
         if lane["impatient"]:
             until = min(until, deadline(inp, ws, lane, inst) + 1)

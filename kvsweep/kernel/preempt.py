@@ -1,10 +1,38 @@
 """Preemption by recompute: a running request gives back everything but its tokens."""
 
-from .._jit import leaf
+import numpy as np
+
+from .._jit import kernel, leaf
+from ..policies import Scheduler
 from ..records import NONE, Event
 from . import waiting
 from .running import charge_chunk, charge_decodes, let_go
 from .tally import log_event
+
+SERVED = np.bool_(True)
+"""Not a literal, for which numba would compile `preempt` again."""
+
+
+@leaf
+def find_victim(inp, ws, lane, inst):
+    """Return the position in the running list of the request to preempt.
+
+    The last one; under the priority scheduler the one of the largest (priority, arrival), the
+    earliest in the list among equals.
+    """
+    lo = inst["run_lo"]
+    victim = inst["running"] - 1
+    if lane["scheduler"] == Scheduler.PRIORITY:
+        for index in range(victim - 1, -1, -1):
+            a = ws.running[lo + index]
+            b = ws.running[lo + victim]
+            urgency_a = waiting.urgency(inp, ws, lane, a)
+            urgency_b = waiting.urgency(inp, ws, lane, b)
+            arrival_a = ws.progress[a]["arrival"]
+            arrival_b = ws.progress[b]["arrival"]
+            if urgency_a > urgency_b or (urgency_a == urgency_b and arrival_a >= arrival_b):
+                victim = index
+    return victim
 
 
 @leaf
@@ -61,3 +89,24 @@ def preempt(inp, ws, out, lane, inst, tally, index, position, served):
     inst["shortages"] += 1
     waiting.wait_first(inp, ws, lane, inst, victim)
     log_event(out, tally, inst, lane, Event.PREEMPT, victim, index, NONE)
+
+
+@kernel
+def make_way(inp, ws, out, lane, inst, tally, index, head):
+    """Preempt the next victim if the waiting `head` is more urgent; return whether it was.
+
+    By priority alone, so that nobody gives way for having come later; with aging the victim must
+    also have the later turn, or it would be the next head itself. Who was admitted in this step
+    comes before the head, so the victim is one that the step has served.
+    """
+    if inst["running"] == 0:
+        return False
+    position = find_victim(inp, ws, lane, inst)
+    victim = ws.running[inst["run_lo"] + position]
+    if waiting.level(inp, lane, victim) <= waiting.level(inp, lane, head):
+        return False
+    if waiting.urgency(inp, ws, lane, victim) <= waiting.urgency(inp, ws, lane, head):
+        return False
+    preempt(inp, ws, out, lane, inst, tally, index, position, SERVED)
+    inst["served"] -= 1
+    return True

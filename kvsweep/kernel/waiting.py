@@ -49,23 +49,32 @@ def leave_inbox(ws, inst):
 
 
 @leaf
-def urgency(inp, lane, request):
-    """Return the first key of the waiting order: priority, or prompt length for sjf."""
+def level(inp, lane, request):
+    """Return the priority of a request: the one it brings, or that of its class."""
     record = inp.requests[lane["request_lo"] + request]
+    return record["priority"] if lane["priority"] == Priority.CONSTANT else record["class_priority"]
+
+
+@leaf
+def urgency(inp, ws, lane, request):
+    """Return the first key of the waiting order: priority, or prompt length for sjf.
+
+    With aging, the time at which the request reaches level 0: all age alike, so this order lasts.
+    """
     if lane["scheduler"] == Scheduler.SJF:
-        rank = record["prompt"]
-    elif lane["priority"] == Priority.SLO_CLASS:
-        rank = record["class_priority"]
+        rank = inp.requests[lane["request_lo"] + request]["prompt"]
+    elif lane["priority"] == Priority.AGE:
+        rank = level(inp, lane, request) * lane["age"] + ws.progress[request]["arrival"]
     else:
-        rank = record["priority"]
+        rank = level(inp, lane, request)
     return rank
 
 
 @leaf
 def is_before(inp, ws, lane, a, b):
     """Return whether request `a` comes before `b`: (urgency, arrival, id)."""
-    urgency_a = urgency(inp, lane, a)
-    urgency_b = urgency(inp, lane, b)
+    urgency_a = urgency(inp, ws, lane, a)
+    urgency_b = urgency(inp, ws, lane, b)
     if urgency_a != urgency_b:
         return urgency_a < urgency_b
     arrival_a = ws.progress[a]["arrival"]

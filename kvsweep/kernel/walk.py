@@ -7,8 +7,8 @@ others are counted (counted.py).
 from .._jit import kernel, leaf
 from ..policies import Scheduler
 from ..records import NEVER, NONE, Event
-from . import blocks, waiting
-from .preempt import preempt
+from . import blocks
+from .preempt import find_victim, preempt
 from .running import (
     blocks_for,
     charge_decodes,
@@ -21,28 +21,6 @@ from .running import (
     set_base,
 )
 from .tally import log_event
-
-
-@leaf
-def _find_victim(inp, ws, lane, inst):
-    """Return the position in the running list of the request to preempt.
-
-    The last one; under the priority scheduler the one of the largest (priority, arrival), the
-    earliest in the list among equals.
-    """
-    lo = inst["run_lo"]
-    victim = inst["running"] - 1
-    if lane["scheduler"] == Scheduler.PRIORITY:
-        for index in range(victim - 1, -1, -1):
-            a = ws.running[lo + index]
-            b = ws.running[lo + victim]
-            urgency_a = waiting.urgency(inp, lane, a)
-            urgency_b = waiting.urgency(inp, lane, b)
-            arrival_a = ws.progress[a]["arrival"]
-            arrival_b = ws.progress[b]["arrival"]
-            if urgency_a > urgency_b or (urgency_a == urgency_b and arrival_a >= arrival_b):
-                victim = index
-    return victim
 
 
 @leaf
@@ -112,7 +90,7 @@ def walk_running(inp, ws, out, lane, inst, tally, index):
         need = blocks_for(lane, computed + tokens) - blocks_for(lane, computed)
         kept = True
         while need > inst["free"] and kept:
-            victim = _find_victim(inp, ws, lane, inst)
+            victim = find_victim(inp, ws, lane, inst)
             kept = victim != position
             preempt(inp, ws, out, lane, inst, tally, index, victim, victim < position)
             if victim < position:

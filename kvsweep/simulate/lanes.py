@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..config import Latency, Scenario
+from ..errors import InputError
 from ..policies import Admission, Offload, Priority, RequestStatus, Routing, Scheduler
 from ..records import (
     BLOCK,
@@ -30,6 +31,9 @@ from ..workload.requests import Requests
 
 SLO_PRIORITY = {"critical": 0, "standard": 5, "batch": 10, "background": 15}
 """Priority of a class under ``engine.priority = "slo-class"``; unknown or missing class: 5."""
+
+MAX_AGED_US = 2**61
+"""Longest time, microseconds, that priority ``age`` may give a request's level."""
 
 
 @dataclass(frozen=True)
@@ -106,6 +110,8 @@ def lane_record(scenario: Scenario) -> NDArray[Any]:
     lane["overlap"] = cache.transfer_overlap
     lane["ids"] = lane["scheduler"] == Scheduler.PRIORITY or cache.cpu_blocks > 0
     lane["eager"] = cache.cpu_blocks > 0 and lane["offload"] == Offload.WRITE_THROUGH
+    lane["age"] = round(1000 * engine.priority_age_ms)
+    lane["preempt_for_urgent"] = engine.preempt_for_urgent
     lane["prefix_caching"] = engine.enable_prefix_caching
     lane["chunked_prefill"] = engine.enable_chunked_prefill
     lane["reserve_full_prompt"] = engine.reserve_full_prompt
@@ -130,6 +136,16 @@ def step_limit(prepared: Prepared) -> int:
     """
     tokens = int(prepared.records["prompt"].sum(dtype=np.int64))
     return 2 * (tokens + int(prepared.records["output"].sum(dtype=np.int64))) + 1000
+
+
+def _check_ages(lanes: NDArray[Any], largest: NDArray[np.int64]) -> None:
+    """Check that aged priorities, in microseconds, stay far inside 64 bits; `largest` per lane."""
+    aged = lanes["priority"] == Priority.AGE
+    if (largest[aged] > MAX_AGED_US // lanes["age"][aged]).any():
+        raise InputError(
+            f"engine.priority_age_ms: times the largest priority ({largest[aged].max()}) it must be"
+            f" at most {MAX_AGED_US / 1000:.3g} ms"
+        )
 
 
 def _smaller_pools(scenarios: Sequence[Scenario]) -> NDArray[np.int64]:
@@ -194,7 +210,10 @@ def build_inputs(
     lanes["twins"] |= lanes["eager"]
     impatient = [(item.records["patience"] >= 0).any() for item in lists]
     lanes["impatient"] = np.array(impatient)[chosen]
-    lanes["step_limit"] = np.array([step_limit(item) for item in lists])[chosen]
+    limits = np.array([step_limit(item) for item in lists])[chosen]
+    # Every urgent request may make others begin anew.
+    lanes["step_limit"] = limits * (1 + sizes[chosen] * lanes["preempt_for_urgent"])
+    _check_ages(lanes, np.array([np.abs(p.records["class_priority"]).max() for p in lists])[chosen])
     lanes["out_lo"] = np.concatenate([[0], np.cumsum(sizes[chosen])[:-1]])
     return Inputs(requests, np.concatenate([item.keys for item in lists]), lanes)
 

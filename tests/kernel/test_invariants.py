@@ -173,7 +173,9 @@ def test_blocks_beyond_those_ever_needed_change_nothing(trace):
     more = changed(plenty, cache={"gpu_blocks": 7 * plenty["scenario"]["cache"]["gpu_blocks"]})
     one, other = (batches.lane_results(*batches.run([t]), 0) for t in (plenty, more))
     assert one["tally evictions"] == 0
-    assert one["preemptions"].sum() == 0
+    # Seats may run short, and urgent requests take them.
+    urgent = plenty["scenario"]["engine"].get("preempt_for_urgent")
+    assert urgent or one["preemptions"].sum() == 0
     assert batches.differing(one, other) == []
 
 

@@ -8,6 +8,7 @@ import naive
 import numpy as np
 import pytest
 
+import kvsweep
 from kvsweep.config import DEFAULT_ENTROPY
 from kvsweep.errors import InputError
 from kvsweep.metrics import CELL_VARIABLES, QUANTILES, REQUEST_VARIABLES, VARIABLES
@@ -315,3 +316,13 @@ def test_a_missing_trace_is_an_input_error(tmp_path):
     (tmp_path / "trace.json").unlink()
     with pytest.raises(InputError, match=r"trace\.json"):
         simulate([made], [0], base_dir=tmp_path)
+
+
+def test_a_priority_that_ages_beyond_64_bits_is_refused():
+    row = {"id": 0, "arrival_us": 0, "prompt": [[0, 3]], "output": [1, 1], "priority": -(2**53)}
+    engine = {"scheduler": "priority", "priority": "age"}
+    trace = {"format": "kvsweep-trace/1", "scenario": {"engine": engine}, "requests": [row]}
+    with pytest.raises(InputError, match=r"engine\.priority_age_ms: .* at most 2.31e\+15 ms"):
+        kvsweep.replay(trace)
+    engine["priority_age_ms"] = 0.1
+    assert kvsweep.replay(trace)["status"].values.tolist() == ["completed"]

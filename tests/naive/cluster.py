@@ -76,7 +76,8 @@ class Cluster:
 
     def __init__(self, requests, scenario, check):
         keys = BlockKeys(scenario.cache.block_size)
-        # Runs that end take about one step per token at most.
+        # Runs that end take about one step per token at most; where urgent requests make others
+        # begin anew, a few (the kernel's limit is wider there, for long lists).
         max_steps = 20 * sum(r.longest for r in requests) + 1000
         self.cluster, self.latency = scenario.cluster, scenario.latency
         self.requests = requests

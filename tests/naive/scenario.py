@@ -17,13 +17,21 @@ class Engine:
     enable_chunked_prefill: bool = True
     reserve_full_prompt: bool = True
     watermark: float = 0.0
+    priority_age_ms: float = 1000.0
+    preempt_for_urgent: bool = False
 
     def __post_init__(self):
         _one_of("engine.rules", self.rules, ("vllm",))
         _one_of("engine.scheduler", self.scheduler, ("fcfs", "priority", "sjf"))
-        _one_of("engine.priority", self.priority, ("constant", "slo-class"))
+        _one_of("engine.priority", self.priority, ("constant", "slo-class", "age"))
+        if self.scheduler != "priority" and (self.priority == "age" or self.preempt_for_urgent):
+            raise ValueError("engine.scheduler: aging and urgent preemption need 'priority'")
         if self.max_num_batched_tokens < self.max_num_seqs:
             raise ValueError("engine.max_num_batched_tokens is less than engine.max_num_seqs")
+
+    @property
+    def age_us(self):
+        return round(1000 * self.priority_age_ms)
 
 
 @dataclass(frozen=True)

@@ -58,7 +58,7 @@ class Scheduler:
         # vLLM counts the null block too.
         self.watermark_blocks = int(engine.watermark * (cache.gpu_blocks + 1))
         self.running = []
-        self.waiting = waiting_queue(engine.scheduler)
+        self.waiting = waiting_queue(engine.scheduler, self.urgency)
         self.prefix_stats = dict.fromkeys(PREFIX_STATS, 0)
         self.blocks_reused = 0
         self.blocks_loaded = 0
@@ -73,6 +73,16 @@ class Scheduler:
     def enqueue(self, request):
         self.keys.extend(request.keys, request.known)
         self.waiting.add(request)
+
+    def urgency(self, request):
+        """Return what the priority scheduler orders by: the priority, smaller is more urgent.
+
+        With aging a request gains one level of priority for every `age_us` since its arrival. All
+        age alike, so the order stays that of the time at which each reaches level 0.
+        """
+        if self.engine.priority == "age":
+            return request.priority * self.engine.age_us + request.arrival_us
+        return request.priority
 
     def schedule(self, now):
         """Running requests first, then admissions, the latter only if nobody was preempted.
@@ -112,7 +122,7 @@ class Scheduler:
         # max() returns the earliest of equals, as vLLM does; the id plays no part.
         return max(
             range(len(self.running)),
-            key=lambda i: (self.running[i].priority, self.running[i].arrival_us),
+            key=lambda i: (self.urgency(self.running[i]), self.running[i].arrival_us),
         )
 
     def _preempt(self, victim, decision):
@@ -129,11 +139,23 @@ class Scheduler:
         """Admit from the head of the queue; the first that does not fit ends it.
 
         A client's patience is looked at here only: when its request would be tried.
+
+        With `preempt_for_urgent` a head that lacks a seat or blocks (not one that lacks budget)
+        takes the place of a less urgent running request, and is tried again until it is admitted
+        or there is none. That it must still wait then does not bring the victims back. Victims
+        count as this step's preempted, but do not end the admissions; they may be admitted again
+        in the same step, behind the head. It ends: heads come in waiting order and victims stand
+        behind the head in it, so who was admitted in this step is never a victim in it.
         """
-        while decision.budget > 0 and self.waiting and len(self.running) < self.engine.max_num_seqs:
+        urgent = self.engine.preempt_for_urgent
+        while decision.budget > 0 and self.waiting and (urgent or self._has_seat()):
             request = self.waiting.head()
             if request.impatient(decision.now):
                 decision.timed_out.append(self.waiting.pop())
+                continue
+            if not self._has_seat():
+                if not self._make_way(request, decision):
+                    return
                 continue
             hits, loads = self._cached_prefix(request)
             cached = self.block_size * (len(hits) + len(loads))
@@ -142,12 +164,32 @@ class Scheduler:
                 return
             n = min(n, decision.budget)
             if not self._admit(request, n, hits, loads, decision):
-                return
+                if not urgent or not self._make_way(request, decision):
+                    return
+                continue
             self._count_admission(request, hits, loads)
             self.running.append(self.waiting.pop())
             request.computed = cached
             decision.admitted.append((request, cached))
             decision.give(request, n)
+
+    def _has_seat(self):
+        return len(self.running) < self.engine.max_num_seqs
+
+    def _make_way(self, request, decision):
+        """Preempt the next victim if `request` is more urgent; return whether it was.
+
+        By priority alone, so that nobody gives way to an equal for having come later; with aging
+        the victim must also have the later turn, or it would be the next head itself.
+        """
+        if not self.running:
+            return False
+        index = self._victim_index()
+        victim = self.running[index]
+        if victim.priority <= request.priority or self.urgency(victim) <= self.urgency(request):
+            return False
+        self._preempt(self.running.pop(index), decision)
+        return True
 
     def _cached_prefix(self, request):
         """Return the longest cached run: blocks of the GPU, then keys of the CPU tier.

@@ -54,10 +54,10 @@ class KeyedQueue:
     put_back = add
 
 
-def waiting_queue(scheduler):
-    """Return the empty waiting queue of a scheduling policy."""
+def waiting_queue(scheduler, urgency):
+    """Return the empty waiting queue of a scheduling policy; `urgency` is that of a request."""
     if scheduler == "priority":
-        return KeyedQueue(lambda r: (r.priority, r.arrival_us, r.id))
+        return KeyedQueue(lambda r: (urgency(r), r.arrival_us, r.id))
     if scheduler == "sjf":
         return KeyedQueue(lambda r: (r.prompt_tokens, r.arrival_us, r.id))
     return FcfsQueue()
