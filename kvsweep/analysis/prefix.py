@@ -61,7 +61,7 @@ class Line:
     intercept : float
         ms.
     r2 : float
-        Share of the medians' variance that it explains.
+        Share of the medians' variance that it explains; NaN of two, through which any line goes.
     r2_trials : float
         The same of all single trials.
     """
@@ -164,7 +164,8 @@ def _spread(values: Floats) -> Spread:
 def _line(ds: xr.Dataset, condition: str) -> Line | None:
     """Fit the medians of a condition over B."""
     b = ds["context_b"].values.astype(np.float64)
-    if np.unique(b).size < 2:
+    different = np.unique(b).size
+    if different < 2:
         return None
     trials = ds["ttft_ms"].sel(condition=condition).values
     medians = np.nanmedian(trials, axis=1)
@@ -173,7 +174,7 @@ def _line(ds: xr.Dataset, condition: str) -> Line | None:
     return Line(
         slope=float(slope),
         intercept=float(intercept),
-        r2=_r2(medians, line),
+        r2=_r2(medians, line) if different > 2 else np.nan,
         r2_trials=_r2(trials, np.broadcast_to(line[:, None], trials.shape)),
     )
 

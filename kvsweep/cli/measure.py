@@ -84,10 +84,10 @@ def prefix(
     from kvsweep.measure.csvfiles import write_csv
     from kvsweep.plot import plot_prefix, save
 
+    design = _design(options)
     path = out or Path("results") / f"prefix-{model.stem}.zarr"
     if path.exists() and not options["overwrite"]:
         raise InputError(f"{path}: exists; --overwrite replaces it, --out names another store")
-    design = _design(options)
     ds = _run(_load(model, design, options), design, path)
     figure = path.with_name(f"{path.stem}-prefix.png")
     save(plot_prefix(ds, prefix_cost(ds)), figure)

@@ -85,8 +85,9 @@ def _draw(
 
 def _tell_fit(panel: Axes, fit: Line) -> None:
     """Write slope and R2 into the corner that a rising line leaves free."""
+    r2 = "" if np.isnan(fit.r2) else f", $R^2$ = {fit.r2:.3f}"
     panel.annotate(
-        f"miss: {fit.slope:.3g} ms per token of B, $R^2$ = {fit.r2:.3f}",
+        f"miss: {fit.slope:.3g} ms per token of B{r2}",
         (0.02, 0.98),
         xycoords="axes fraction",
         va="top",

@@ -21,9 +21,10 @@ def prefix_text(cost: PrefixCost) -> str:
 def _miss(line: Line | None) -> str:
     if line is None:
         return "A miss: one size of B alone, so no line over B."
+    of_medians = "" if np.isnan(line.r2) else f"{line.r2:.3f} of the medians, "
     return (
-        f"A miss costs {line.slope:.3g} ms per token of B: R2 {line.r2:.3f} of the medians, "
-        f"{line.r2_trials:.3f} of all trials."
+        f"A miss costs {line.slope:.3g} ms per token of B: "
+        f"R2 {of_medians}{line.r2_trials:.3f} of all trials."
     )
 
 

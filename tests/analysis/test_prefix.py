@@ -58,6 +58,14 @@ def test_a_single_size_has_no_line():
     assert "no line over B" in prefix_text(cost)
 
 
+def test_two_sizes_have_a_line_but_no_fit_of_medians():
+    cost = prefix_cost(prefix_trials().isel(size=[0, 2]))
+    assert cost.miss.slope == pytest.approx(0.1)
+    assert np.isnan(cost.miss.r2)
+    assert cost.miss.r2_trials > 0.9
+    assert prefix_text(cost).startswith("A miss costs 0.1 ms per token of B: R2 0.9")
+
+
 def test_without_a_pair_there_is_nothing_to_say():
     ds = prefix_trials()
     ds["position"].values[:, 0] = -1

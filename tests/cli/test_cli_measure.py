@@ -38,7 +38,7 @@ def test_a_measurement_is_printed_stored_and_drawn(run, load):
     code, out, err = run(*SMALL, "--threads", "3", "--gpu-layers", "-1", "--csv", "csv")
     assert code == 0
     assert "warning" not in err
-    assert "A miss costs 1 ms per token of B: R2 1.000" in out
+    assert "A miss costs 1 ms per token of B: R2 1.000 of all trials." in out
     assert "its slope over B is 0.0% of the miss's" in out
     assert f"store: {STORE}" in out
     assert Path("results/prefix-m-prefix.png").read_bytes().startswith(b"\x89PNG")
