@@ -13,6 +13,7 @@ import click
 
 from kvsweep import __version__
 from kvsweep.cli.base import Group, fail
+from kvsweep.cli.calibrate import calibrate
 from kvsweep.cli.grid import grid
 from kvsweep.cli.measure import measure
 from kvsweep.cli.plot import plot
@@ -34,7 +35,7 @@ def commands() -> None:
     """
 
 
-for command in (grid, show, cliff, pareto, effects, plot, replay, replicate, measure):
+for command in (grid, show, cliff, pareto, effects, plot, replay, replicate, measure, calibrate):
     commands.add_command(command)
 
 

@@ -1,0 +1,11 @@
+"""Latency coefficients from measurements: fitted, judged on what was held out, written as a preset.
+
+- `served`: the times of a real server's requests (a trace with ``expected``); `simulated` fits by
+  simulating them, as step times are not known.
+- `prefix`: first-token times of one sequence with and without its cached prefix; `direct` fits by
+  regression.
+- `families`: what is fitted and where the search starts; `searching` searches.
+- `comparison`: real against simulated, in numbers; `presets` writes.
+
+Imported by the command line on use only: it needs scipy.
+"""

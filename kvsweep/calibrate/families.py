@@ -1,0 +1,168 @@
+"""What is fitted: positive parameters, and the step times that they stand for."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kvsweep.config.latency import Preset
+from kvsweep.config.roofline import Device, Shape, roofline_terms
+
+Floats = NDArray[np.float64]
+
+TERMS = 5
+
+
+class Terms(NamedTuple):
+    """Step times of `n` candidates: `Latency.beta`, and `Latency.memory` of rooflines.
+
+    Attributes
+    ----------
+    beta : float (n, 5)
+    memory : float (n, 5) or None
+    """
+
+    beta: Floats
+    memory: Floats | None
+
+
+class Family(ABC):
+    """A kind of latency model with free parameters.
+
+    Attributes
+    ----------
+    kind : str
+        As in a preset.
+    names, units : tuple of str
+        Of the parameters.
+    """
+
+    kind: ClassVar[str]
+    names: ClassVar[tuple[str, ...]]
+    units: ClassVar[tuple[str, ...]]
+
+    source: str = ""
+    """Where the figures come from that are not fitted."""
+
+    @property
+    @abstractmethod
+    def most(self) -> Floats:
+        """The largest value of each parameter."""
+
+    @abstractmethod
+    def starts(self, token_us: float, context: float) -> Floats:
+        """Return points from which to search, (n, k).
+
+        Parameters
+        ----------
+        token_us : float
+            Typical time between two tokens of a request.
+        context : float
+            Typical context of all running requests together, tokens.
+        """
+
+    @abstractmethod
+    def terms(self, points: Floats) -> Terms:
+        """Return the step times of parameters (n, k)."""
+
+    @abstractmethod
+    def tables(self, point: Floats) -> dict[str, Any]:
+        """Return what a preset says of the parameters (k,)."""
+
+
+class Linear(Family):
+    """``linear``: the five coefficients of a step."""
+
+    kind = "linear"
+    names = tuple(f"beta[{term}]" for term in range(TERMS))
+    units = ("us", "us/token", "us/request", "us/token", "us/token")
+
+    def __init__(self, start: Sequence[float] | None = None) -> None:
+        self._start = start
+
+    @property
+    def most(self) -> Floats:
+        """No limit."""
+        return np.full(TERMS, np.inf)
+
+    def starts(self, token_us: float, context: float) -> Floats:
+        """Share the time of a token among the terms in several ways, or take the point given."""
+        if self._start is not None:
+            known = np.maximum(self._start, 1e-6 * token_us / max(context, 1.0))
+            return np.asarray(known, np.float64)[None, :]
+        shares = product((0.3, 0.5, 0.7, 0.9), (600, 300, 150, 75), (0.05, 0.2), (1e-5, 1e-4))
+        rows = [
+            (c * token_us, token_us / p, token_us / 1500, d * token_us / context, q * token_us / p)
+            for c, p, d, q in shares
+        ]
+        return np.array(rows)
+
+    def terms(self, points: Floats) -> Terms:
+        """Return the parameters: they are the coefficients."""
+        return Terms(points, None)
+
+    def tables(self, point: Floats) -> dict[str, Any]:
+        """Return the key ``beta``."""
+        return {"beta": point.tolist()}
+
+
+@dataclass(frozen=True)
+class Roofline(Family):
+    """``roofline``: the shares of two peaks that are reached.
+
+    The overhead of a step stays as given: it is hardly told apart from reading the weights.
+
+    Attributes
+    ----------
+    shape : Shape
+    device : Device
+    source : str
+    """
+
+    shape: Shape
+    device: Device
+    source: str = ""
+
+    kind = "roofline"
+    names = ("compute_efficiency", "bandwidth_efficiency")
+    units = ("1", "1")
+
+    @property
+    def most(self) -> Floats:
+        """Nothing is faster than its peak."""
+        return np.ones(2)
+
+    def starts(self, token_us: float, context: float) -> Floats:
+        """Combine some efficiencies."""
+        return np.array(list(product((0.3, 0.5, 0.7, 0.9), repeat=2)))
+
+    def terms(self, points: Floats) -> Terms:
+        """Evaluate the roofline at each point."""
+        rows = [roofline_terms(self.shape, self._used(point)) for point in points]
+        return Terms(np.array([row[0] for row in rows]), np.array([row[1] for row in rows]))
+
+    def tables(self, point: Floats) -> dict[str, Any]:
+        """Return the tables ``shape`` and ``device``."""
+        return {
+            "shape": self.shape.model_dump(exclude_none=True),
+            "device": self._used(point).model_dump(),
+        }
+
+    def _used(self, point: Floats) -> Device:
+        return self.device.model_copy(update=dict(zip(self.names, point.tolist(), strict=True)))
+
+
+def family_of(preset: Preset | None) -> Family:
+    """Return what to fit, starting from a preset: its kind decides. None: linear, from anywhere."""
+    if preset is None:
+        return Linear()
+    if preset.shape is not None and preset.device is not None:
+        return Roofline(preset.shape, preset.device, preset.source)
+    beta = preset.beta or ()
+    return Linear((*beta, *(0.0,) * TERMS)[:TERMS])

@@ -1,0 +1,121 @@
+"""Fitting by simulation: coefficients under which the simulated requests end when the real did."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kvsweep.calibrate.families import Family, Terms
+from kvsweep.calibrate.searching import Found, search
+from kvsweep.calibrate.served import Served
+from kvsweep.errors import InputError
+from kvsweep.records import NONE
+from kvsweep.simulate.kernel_cells import run_lanes
+from kvsweep.simulate.lanes import allocate_outputs, build_inputs, prepare
+from kvsweep.workload.blocks import resolve_blocks
+
+Floats = NDArray[np.float64]
+
+TOLERANT = 10
+"""Times that are off by more than so many inter-token times weigh linearly: where a simulation
+preempts another request than the server did, a few requests are off by seconds."""
+
+
+@dataclass(frozen=True)
+class Simulated:
+    """What a candidate gives.
+
+    Attributes
+    ----------
+    first, last : float (n,)
+        First and last token of each request, seconds.
+    preemptions : int
+    """
+
+    first: Floats
+    last: Floats
+    preemptions: int
+
+
+class Simulator:
+    """Simulates one request list under many candidate step times at once."""
+
+    def __init__(self, served: Served) -> None:
+        self._scenario = served.scenario
+        requests = served.requests
+        keys = resolve_blocks(requests, served.scenario.cache.block_size)
+        self._prepared = prepare(requests, keys)
+
+    def __call__(self, terms: Terms) -> list[Simulated]:
+        """Simulate every candidate.
+
+        Raises
+        ------
+        InputError
+            If a request cannot be served under the scenario.
+        """
+        count = len(terms.beta)
+        which = np.zeros((1, count), np.int64)
+        inputs = build_inputs([self._scenario] * count, [self._prepared], which, prune=False)
+        lanes = inputs.lanes
+        lanes["context"] = 1
+        lanes["roofline"] = terms.memory is not None
+        for name, values in (("beta", terms.beta), ("memory", terms.memory)):
+            if values is not None:
+                for term in range(values.shape[1]):
+                    lanes[f"{name}{term}"] = values[:, term]
+        outputs = allocate_outputs(inputs, keep_requests=True)
+        run_lanes(inputs, outputs)
+        progress = outputs.progress.reshape(count, -1)
+        unserved = np.flatnonzero((progress["finish"] == NONE).any(axis=0))
+        if unserved.size:
+            blocks = self._scenario.cache.gpu_blocks
+            raise InputError(
+                f"request {unserved[0]} was answered by the server, but not with the scenario's "
+                f"cache.gpu_blocks = {blocks}"
+            )
+        preemptions = progress["preemptions"].sum(axis=1)
+        first, last = progress["first_token"] / 1e6, progress["finish"] / 1e6
+        return [Simulated(first[i], last[i], int(preemptions[i])) for i in range(count)]
+
+
+def fit_served(served: Served, simulator: Simulator, family: Family, until: float) -> Found:
+    """Fit a family to the tokens that the real server gave before `until` (seconds).
+
+    The residuals are the times of first and last tokens.
+
+    Raises
+    ------
+    InputError
+        If fewer tokens than parameters came before `until`.
+    """
+    early_first, early_last = served.first <= until, served.last <= until
+    known = int(early_first.sum() + early_last.sum())
+    if known < 2 * len(family.names):
+        raise InputError(
+            f"only {known} times were measured before {until:.1f} s, where the fit ends: too few "
+            f"for {len(family.names)} parameters"
+        )
+
+    def residuals(points: Floats) -> Floats:
+        rows = simulator(family.terms(points))
+        return np.array(
+            [
+                np.concatenate(
+                    [
+                        (row.first - served.first)[early_first],
+                        (row.last - served.last)[early_last],
+                    ]
+                )
+                for row in rows
+            ]
+        )
+
+    token = float(np.nanmedian(served.token_s))
+    cache = served.scenario.cache
+    held = (served.requests.prompt_tokens + served.requests.output_tokens / 2).sum()
+    context = min(float(held), float(cache.gpu_blocks * cache.block_size))
+    starts = family.starts(1e6 * token, context)
+    return search(residuals, starts, family.most, TOLERANT * token)

@@ -1,0 +1,56 @@
+"""A made-up server: requests simulated under known step times, as a trace with measured times."""
+
+import random
+
+import numpy as np
+
+from kvsweep.replaying import run_replay
+from kvsweep.workload.traces import FORMAT
+
+BETA = [15000.0, 80.0, 40.0, 0.15, 0.01]
+
+
+def trace(latency=None, count=80, gpu_blocks=3000):
+    """Return a trace of bursts of one to some twenty requests of all lengths, 8 s apart."""
+    rng = random.Random(5)
+    rows, burst, left = [], 0, 3
+    for i in range(count):
+        if left == 0:
+            burst, left = burst + 1, rng.choice((1, 3, 8, 22))
+        left -= 1
+        prompt, output = int(20 * 150 ** rng.random()), rng.randint(5, 250)
+        row = {"id": i, "arrival_us": 8_000_000 * burst}
+        rows.append(row | {"prompt": [[i, prompt]], "output": [10_000 + i, output]})
+    scenario = {"cache": {"gpu_blocks": gpu_blocks}, "latency": latency or {"beta": BETA}}
+    return {"format": FORMAT, "scenario": scenario, "requests": rows}
+
+
+def measured(made, series=False):
+    """Return the trace with what the simulation gives as measured times, and no latencies."""
+    found = run_replay(made)
+    scenario = {key: value for key, value in made["scenario"].items() if key != "latency"}
+    times = {
+        f"{name}_token_ts": found.requests[column].tolist()
+        for name, column in (("first", "first_token_us"), ("last", "finish_us"))
+    }
+    expected = {"measured_us": times}
+    if series:
+        expected["timeseries"] = _log(found, made["scenario"]["cache"]["gpu_blocks"])
+    about = {"model": "Made-up", "hardware": "none", "source": "a simulation"}
+    return made | {"scenario": scenario, "expected": expected, "about": about}
+
+
+def _log(found, gpu_blocks):
+    """Log the engine every second, as a server does, straight from the steps."""
+    times = np.arange(1.0, found.requests["finish_us"].max() / 1e6)
+    log = {"t": times.tolist(), "running": [], "waiting": [], "kv_cache_pct": []}
+    queued, finish = found.requests["queued_us"], found.requests["finish_us"]
+    for time in 1e6 * times:
+        ends = found.steps["start_us"] + found.steps["duration_us"]
+        (now,) = np.nonzero((found.steps["start_us"] <= time) & (time < ends))
+        running = int(found.steps["running"][now[0]]) if now.size else 0
+        free = int(found.steps["free_blocks"][now[0]]) if now.size else gpu_blocks
+        log["running"].append(running)
+        log["waiting"].append(int((queued <= time).sum() - (finish <= time).sum()) - running)
+        log["kv_cache_pct"].append(100 * (1 - free / gpu_blocks))
+    return log

@@ -1,0 +1,71 @@
+"""``kvsweep calibrate`` on the command line."""
+
+import json
+
+import pytest
+import serving
+from test_prefix import write_table
+
+from kvsweep.cli import main
+from kvsweep.config import parse_scenario
+
+
+def run(*arguments):
+    with pytest.raises(SystemExit) as end:
+        main([str(a) for a in ("calibrate", *arguments)])
+    return end.value.code
+
+
+def test_a_table_becomes_a_preset_with_a_figure(tmp_path, capsys):
+    write_table(tmp_path)
+    out = tmp_path / "mine.toml"
+    assert run(tmp_path, "--out", out, "--hardware", "GTX 1650", "--validate", tmp_path / "v") == 0
+    printed = capsys.readouterr().out
+    assert "predicted from others" in printed
+    assert f'use it as latency.model = "{out}"' in printed
+    assert (tmp_path / "v-ttft.png").stat().st_size > 5000
+    latency = parse_scenario({"latency": {"model": "mine.toml"}}, str(tmp_path / "t.json")).latency
+    assert latency.beta[1] > 0
+    assert 'hardware = "GTX 1650"' in out.read_text()
+
+
+def test_a_run_becomes_a_preset_with_figures(tmp_path, capsys):
+    path = tmp_path / "served.json"
+    path.write_text(json.dumps(serving.measured(serving.trace(count=40), series=True)))
+    assert run(path, "--json", "--validate", tmp_path / "v") == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["preset"]["kind"] == "linear"
+    assert set(document["fits"]) == {"part", "whole"}
+    assert set(document["series_mean_absolute_difference"]) == {
+        "running",
+        "waiting",
+        "kv_cache_pct",
+    }
+    assert {file.name for file in tmp_path.glob("v-*.png")} == {"v-requests.png", "v-series.png"}
+    assert run(path, "--split", "1") == 0
+    printed = capsys.readouterr().out
+    assert "held out" not in printed
+    assert "beta[3]" in printed
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--from", "no-such"), "--from: unknown preset 'no-such'"),
+        (("--split", "0"), "0.0 is not in the range"),
+        (("--out", "no/such/folder.toml"), "cannot be written"),
+        (("--validate", "no/such/stem"), "there is no folder"),
+    ],
+)
+def test_bad_usage_is_told_in_one_line(tmp_path, capsys, arguments, message):
+    path = tmp_path / "served.json"
+    path.write_text(json.dumps(serving.measured(serving.trace(count=40))))
+    assert run(path, *arguments) == 2
+    told = capsys.readouterr().err.strip().splitlines()
+    assert message in told[-1]
+
+
+def test_options_of_a_run_are_refused_for_a_table(tmp_path, capsys):
+    write_table(tmp_path)
+    assert run(tmp_path, "--set", "cache.gpu_blocks=5") == 2
+    assert "--set: only for a trace of a server" in capsys.readouterr().err

@@ -1,0 +1,122 @@
+"""Calibration on first-token times with and without a cached prefix."""
+
+import numpy as np
+import pytest
+import xarray as xr
+
+from kvsweep.calibrate.direct import fit_prefix, simulate_first_token
+from kvsweep.calibrate.prefix import Measured, Trial, read_prefix
+from kvsweep.calibrate.results import calibrate_prefix
+from kvsweep.config import Latency
+from kvsweep.errors import InputError
+
+# The table of the seed: a GTX 1650, ms by contexts A and B.
+TABLE = {(512, 256): (28, 150), (384, 384): (29, 221), (256, 512): (28, 281)}
+
+TRUTH = Latency(alpha=(2000.0,), beta=(5000.0, 300.0, 0.0, 0.4, 0.05))
+
+
+def write_table(folder):
+    for (a, b), (hit, miss) in TABLE.items():
+        text = f"condition,ttft_ms\nhit,{hit}\nmiss,{miss}\n"
+        (folder / f"results_a{a}_b{b}.csv").write_text(text)
+
+
+def made(a, b, condition, noise=1.0):
+    """Return a trial as the simulation gives it."""
+    prompt = b + 32 + (a if condition == "hit" else 0)
+    trial = Trial(a, b, condition, prompt, 1.0, np.nan, 50)
+    token = (TRUTH.beta[0] + TRUTH.beta[3] * (prompt - 1 + 49 / 2)) / 1e3
+    return trial._replace(ttft_ms=simulate_first_token(TRUTH, trial) * noise, token_ms=token)
+
+
+def test_the_seeds_table_is_fitted_and_predicted(tmp_path):
+    write_table(tmp_path)
+    found = calibrate_prefix(tmp_path, read_prefix(tmp_path), {"model": "GPT-2"})
+    fitted = {(c.trial.size, c.trial.condition): c.fitted_ms / c.measured_ms for c in found.cells}
+    predicted = {
+        (c.trial.size, c.trial.condition): c.predicted_ms / c.measured_ms for c in found.cells
+    }
+    assert max(abs(ratio - 1) for ratio in fitted.values()) < 0.03
+    assert predicted["384:384", "miss"] == pytest.approx(1, abs=0.04)  # between the other two
+    assert predicted["256:512", "miss"] == pytest.approx(1, abs=0.08)  # beyond them
+    assert found.preset.model == "GPT-2"
+    assert "each size predicted from the others" in found.preset.fit
+
+
+def test_known_coefficients_are_found_again():
+    sizes = ((512, 256), (384, 384), (256, 512))
+    trials = [made(a, b, condition) for a, b in sizes for condition in ("hit", "miss")]
+    found = fit_prefix(trials)
+    assert found.alpha[0] == pytest.approx(TRUTH.alpha[0], rel=0.02)
+    assert found.beta == pytest.approx(TRUTH.beta, rel=0.02)
+
+
+def test_an_outlier_moves_little():
+    sizes = ((512, 256), (384, 384), (256, 512))
+    trials = [made(a, b, c) for a, b in sizes for c in ("hit", "miss") for _ in range(10)]
+    found = fit_prefix([*trials, made(384, 384, "miss", noise=3.0)])
+    assert found.beta[1] == pytest.approx(TRUTH.beta[1], rel=0.02)
+
+
+def test_what_is_cached_is_found_by_the_simulated_engine():
+    """A hit computes the query only, whatever the trial says of its times."""
+    beta = Latency(beta=(0.0, 1000.0))
+    trial = Trial(100, 50, "hit", 170, 1.0, np.nan, 1)
+    assert simulate_first_token(beta, trial) == 20.0
+    assert simulate_first_token(beta, trial._replace(condition="miss", prompt=70)) == 70.0
+
+
+def test_a_store_is_read_as_csv_is(tmp_path):
+    shape = (2, 2, 3)
+    ttft = np.full(shape, 10.0)
+    ttft[0, 1, 2] = np.nan  # a trial that was not run
+    dims = ("size", "condition", "trial")
+    ds = xr.Dataset(
+        {
+            "ttft_ms": (dims, ttft),
+            "throughput_tok_s": (dims, np.full(shape, 200.0)),
+            "prompt_tokens": (dims, np.full(shape, 90)),
+            "completion_tokens": (dims, np.full(shape, 50)),
+        },
+        coords={
+            "size": np.array(["40:20", "20:40"], object),
+            "condition": np.array(["hit", "miss"], object),
+            "context_a": ("size", [40, 20]),
+            "context_b": ("size", [20, 40]),
+        },
+        attrs={"model_name": "tiny", "cpu": "Xeon", "threads": 2},
+    )
+    ds.to_zarr(tmp_path / "p.zarr", zarr_format=3, consolidated=False)
+    measured = read_prefix(tmp_path / "p.zarr")
+    assert len(measured.trials) == 11
+    assert measured.sizes == ["40:20", "20:40"]
+    assert measured.about["model_name"] == "tiny"
+    first = measured.trials[0]
+    assert (first.a, first.b, first.cached, first.computed) == (40, 20, 60, 30)
+    assert first.token_ms == 5.0
+    preset = calibrate_prefix(tmp_path, measured, {}).preset
+    assert (preset.model, preset.hardware) == ("tiny", "Xeon, 2 threads")
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("results_a1_b2.csv", "condition,ttft_ms\nwarm,1\n", ":2: condition: 'warm' is not hit"),
+        ("results_a1_b2.csv", "condition,ttft_ms\nhit,soon\n", ":2: a value is not a number"),
+        ("results_a1_b2.csv", "trial,ttft\n1,2\n", "no measurements: expected a store of"),
+        ("notes.txt", "hello", "no measurements: expected a store of"),
+    ],
+)
+def test_what_is_no_measurement_is_refused(tmp_path, name, text, message):
+    (tmp_path / name).write_text(text)
+    with pytest.raises(InputError) as caught:
+        read_prefix(tmp_path)
+    assert message in str(caught.value)
+
+
+def test_one_size_predicts_nothing(tmp_path):
+    trials = [made(512, 256, condition) for condition in ("hit", "miss")]
+    found = calibrate_prefix(tmp_path, Measured(trials, {}), {})
+    assert all(np.isnan(cell.predicted_ms) for cell in found.cells)
+    assert "nothing held out" in found.preset.fit
