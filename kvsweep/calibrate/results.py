@@ -231,7 +231,7 @@ def _machine(about: dict[str, str]) -> str:
     """Say on what a store was measured."""
     told = [about.get("cpu"), about.get("runtime"), about.get("runtime_version")]
     threads = about.get("threads")
-    told.append(f"{threads} threads" if threads else None)
+    told.append(f"threads: {threads}" if threads else None)
     return ", ".join(filter(None, told)) or "not told"
 
 

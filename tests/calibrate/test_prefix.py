@@ -96,7 +96,7 @@ def test_a_store_is_read_as_csv_is(tmp_path):
     assert (first.a, first.b, first.cached, first.computed) == (40, 20, 60, 30)
     assert first.token_ms == 5.0
     preset = calibrate_prefix(tmp_path, measured, {}).preset
-    assert (preset.model, preset.hardware) == ("tiny", "Xeon, 2 threads")
+    assert (preset.model, preset.hardware) == ("tiny", "Xeon, threads: 2")
 
 
 @pytest.mark.parametrize(
