@@ -9,7 +9,9 @@ real scheduler. Nothing here is fast on purpose, nothing is slow on purpose.
 - `waiting`: the waiting queue in its three orders.
 - `scheduler`: who computes how many tokens in a step; allocation, admission, preemption.
 - `instance`: the clock of one engine; queue entries, steps, what was counted.
-- `cluster`: admission and routing over several instances.
+- `admission`: who is let in at all.
+- `routing`: what the router sees, remembers and chooses.
+- `cluster`: the order of all events, over several instances.
 - `scenario`: the settings with their defaults.
 - `checks`: invariants asserted after every step.
 """

@@ -5,9 +5,11 @@ another arrives when the client has seen that one's last token, which is the end
 sampled it plus ``int(alpha[2])``, and has thought about it for ``think_us``. If the other request
 is dropped, rejected or given up, this one never arrives, nor does what comes after it.
 
-What a step finishes is certain when it starts, and so are the arrivals that it makes. All arrivals,
-those of the trace and those made, are routed in order of (routing time, id): `round-robin` takes
-its turns in that order, and each sees what happened strictly earlier than its routing time.
+What a step finishes is certain when it starts, and so are the arrivals that it makes. Of all
+arrivals, those of the trace and those made, admission is decided ``admission_latency_us`` later,
+and whoever is let in is routed ``routing_latency_us`` after that. At equal times admissions come
+first, then routings, each by id, then what happens at the instances: a router sees what happened
+strictly earlier. Whoever is rejected is not routed and takes no turn of `round-robin`.
 
 A client gives up (``timed_out``) when its request is about to be tried for its first admission in a
 step that starts later than its arrival + ``patience_us``; in the same step the next request is
@@ -21,9 +23,13 @@ import heapq
 from dataclasses import dataclass
 from math import inf
 
+from .admission import admission
 from .instance import Instance
 from .request import BlockKeys, Request
+from .routing import Router
 from .scenario import Scenario
+
+ADMISSION, ROUTING = 0, 1
 
 
 @dataclass
@@ -68,14 +74,12 @@ class Cluster:
 
     Attributes
     ----------
-    routings : heap of (routing time, id, request)
-        Arrivals that are known and not yet routed.
-    turn : int
-        Requests routed so far.
+    calendar : heap of (time, ADMISSION or ROUTING, id, request)
+        Decisions to come about arrivals that are known.
     """
 
     def __init__(self, requests, scenario, check):
-        keys = BlockKeys(scenario.cache.block_size)
+        self.keys = BlockKeys(scenario.cache.block_size)
         # Runs that end take about one step per token at most; where urgent requests make others
         # begin anew, a few (the kernel's limit is wider there, for long lists).
         max_steps = 20 * sum(r.longest for r in requests) + 1000
@@ -83,23 +87,29 @@ class Cluster:
         self.requests = requests
         self.followers = {r.after: r for r in requests if r.after is not None}
         self.instances = [
-            Instance(i, scenario, keys, max_steps, check) for i in range(self.cluster.instances)
+            Instance(i, scenario, self.keys, max_steps, check)
+            for i in range(self.cluster.instances)
         ]
-        self.routings = []
-        self.turn = 0
+        self.admission = admission(self.cluster)
+        self.router = Router(self.cluster, scenario.cache.block_size)
+        self.calendar = []
         for request in requests:
             if request.after is None:
                 self._arrive(request, request.arrival_us)
 
     def run(self):
-        """Do everything in order of time, routings first; return the result."""
+        """Do everything in order of time, admissions and routings first; return the result."""
         while True:
             instance = min(self.instances, key=Instance.next_event)
-            routed_us = self.routings[0][0] if self.routings else inf
-            if min(routed_us, instance.next_event()) == inf:
+            decided_us = self.calendar[0][0] if self.calendar else inf
+            if min(decided_us, instance.next_event()) == inf:
                 break
-            if routed_us <= instance.next_event():
-                self._route(*heapq.heappop(self.routings))
+            if decided_us <= instance.next_event():
+                now, stage, _, request = heapq.heappop(self.calendar)
+                if stage == ADMISSION:
+                    self._admit(request, now)
+                else:
+                    self._route(request, now)
                 continue
             instance.proceed()
             for finish_us, request in instance.finishing:
@@ -112,8 +122,10 @@ class Cluster:
 
     def _arrive(self, request, arrival_us):
         request.arrival_us = arrival_us
-        routed_us = arrival_us + self.cluster.admission_latency_us + self.cluster.routing_latency_us
-        heapq.heappush(self.routings, (routed_us, request.id, request))
+        self._decide(ADMISSION, request, arrival_us + self.cluster.admission_latency_us)
+
+    def _decide(self, stage, request, time):
+        heapq.heappush(self.calendar, (time, stage, request.id, request))
 
     def _answer(self, request, finish_us):
         """Let the request arrive that its client sends after this one."""
@@ -121,14 +133,14 @@ class Cluster:
         if follower:
             self._arrive(follower, finish_us + self.latency.overhead_us + follower.think_us)
 
-    def _route(self, routed_us, _, request):
-        if self.cluster.admission == "reject-all":
-            request.status = "rejected"
-            return
-        if self.cluster.routing == "round-robin":
-            chosen = self.instances[self.turn % len(self.instances)]
+    def _admit(self, request, now):
+        if self.admission.admit(request, now):
+            self._decide(ROUTING, request, now + self.cluster.routing_latency_us)
         else:
-            # min() returns the first of equals.
-            chosen = min(self.instances, key=lambda instance: instance.load)
-        self.turn += 1
-        chosen.expect(request, routed_us + self.latency.queueing_us(request.prompt_tokens))
+            request.status = "rejected"
+
+    def _route(self, request, now):
+        self.keys.extend(request.keys, request.known)
+        chosen = self.router.choose(request, self.instances, now)
+        entry_us = now + self.latency.queueing_us(request.prompt_tokens)
+        self.instances[chosen].expect(request, entry_us)

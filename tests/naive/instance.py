@@ -88,12 +88,6 @@ class Instance:
         self.block_us = 0
         self.transfer_us = 0
 
-    @property
-    def load(self):
-        """Requests here: waiting, running, and routed but not yet queued."""
-        scheduler = self.scheduler
-        return len(scheduler.waiting) + len(scheduler.running) + len(self.arriving)
-
     def expect(self, request, entry_us):
         """Let a request enter the waiting list at `entry_us`."""
         request.instance = self.index

@@ -72,6 +72,7 @@ class Request:
     after: int | None = None
     think_us: int = 0
     patience_us: int | None = None
+    slo_class: str | None = None
     keys: list = field(default_factory=list)
     computed: int = 0
     table: list = field(default_factory=list)
@@ -107,6 +108,7 @@ class Request:
             after,
             row.get("think_us") or 0,
             row.get("patience_us"),
+            row.get("slo_class"),
         )
 
     @property

@@ -3,6 +3,16 @@
 from dataclasses import dataclass, field
 
 SLO_PRIORITY = {"critical": 0, "standard": 5, "batch": 10, "background": 15}
+ROUTINGS = ("round-robin", "least-loaded", "weighted", "prefix-affinity", "always-busiest")
+SCORERS = (
+    "prefix-affinity",
+    "precise-prefix",
+    "queue-depth",
+    "load-balance",
+    "kv-utilization",
+    "kv-pressure",
+    "kv-pressure-slo",
+)
 
 
 @dataclass(frozen=True)
@@ -54,13 +64,24 @@ class Cache:
 class Cluster:
     instances: int = 1
     routing: str = "round-robin"
+    scorers: dict = field(
+        default_factory=lambda: {"prefix-affinity": 3, "queue-depth": 2, "kv-utilization": 2}
+    )
+    router_index_blocks: int = 10_000
+    count_pending: bool = True
+    snapshot_refresh_us: int = 0
+    snapshot_load: bool = False
     admission: str = "always"
+    token_bucket_capacity: float | None = None
+    token_bucket_refill_rate: float | None = None
     admission_latency_us: int = 0
     routing_latency_us: int = 0
 
     def __post_init__(self):
-        _one_of("cluster.routing", self.routing, ("round-robin", "least-loaded"))
-        _one_of("cluster.admission", self.admission, ("always", "reject-all"))
+        _one_of("cluster.routing", self.routing, ROUTINGS)
+        _one_of("cluster.admission", self.admission, ("always", "token-bucket", "reject-all"))
+        for scorer in self.scorers:
+            _one_of("cluster.scorers", scorer, SCORERS)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,162 @@
+"""The router: what it sees of the instances, what it remembers, whom it chooses.
+
+The router looks at the instances at each routing decision, and only then. With
+``snapshot_refresh_us`` it takes their cache use, transfers and thrashing anew only if the last time
+is at least so long ago (at first time 0, when all of it is 0); their load, unless ``snapshot_load``
+is on, and what a cache really holds it always sees as they are. A load counts the requests that are
+still on their way into the queue only with ``count_pending``; a load as old as the rest then grows
+by one for each request routed there since.
+"""
+
+from collections import OrderedDict
+from dataclasses import dataclass
+
+TRANSFER_WEIGHT = {"critical": 5.0, "batch": 0.2, "background": 0.1}
+
+
+@dataclass
+class View:
+    """What the router sees of an instance."""
+
+    load: int = 0
+    utilization: float = 0.0
+    transfer_us: int = 0
+    thrashing: float = 0.0
+
+
+class Index:
+    """The most recently routed prompt blocks of an instance, by the router's own account."""
+
+    def __init__(self, capacity):
+        self.capacity = capacity
+        self.recent = OrderedDict()
+
+    def matched(self, keys):
+        """Return how many of `keys` are known before the first that is not."""
+        count = 0
+        while count < len(keys) and keys[count] in self.recent:
+            count += 1
+        return count
+
+    def record(self, keys):
+        for key in keys:
+            if key in self.recent:
+                self.recent.move_to_end(key)
+            else:
+                if len(self.recent) == self.capacity:
+                    self.recent.popitem(last=False)
+                self.recent[key] = None
+
+
+class Router:
+    """Chooses instances under the settings of `scenario.Cluster`.
+
+    Attributes
+    ----------
+    turn : int
+        Requests routed so far.
+    homes : dict
+        prefix-affinity: key of a prompt's last full block -> the instance that had it.
+    """
+
+    def __init__(self, cluster, block_size):
+        self.cluster = cluster
+        self.block_size = block_size
+        self.turn = 0
+        self.refreshed_us = 0
+        self.views = [View() for _ in range(cluster.instances)]
+        self.homes = {}
+        self.indices = [Index(cluster.router_index_blocks) for _ in range(cluster.instances)]
+        total = 0.0
+        for weight in cluster.scorers.values():
+            total += weight
+        self.weights = {name: weight / total for name, weight in cluster.scorers.items() if total}
+
+    def choose(self, request, instances, now):
+        """Return the index of the instance for a request that is routed at `now`."""
+        self._look(instances, now)
+        return self.decide(request, instances)
+
+    def decide(self, request, instances):
+        """Return the same by what the router has seen already; only precise-prefix looks again."""
+        keys = request.keys[: request.prompt_tokens // self.block_size]
+        policy = {
+            "round-robin": self._round_robin,
+            "least-loaded": self._least_loaded,
+            "always-busiest": self._always_busiest,
+            "prefix-affinity": self._prefix_affinity,
+            "weighted": self._weighted,
+        }
+        chosen = policy[self.cluster.routing](request, keys, instances)
+        self.turn += 1
+        self.indices[chosen].record(keys)
+        if self.cluster.count_pending:
+            self.views[chosen].load += 1
+        return chosen
+
+    def _look(self, instances, now):
+        refresh = now - self.refreshed_us >= self.cluster.snapshot_refresh_us
+        if refresh:
+            self.refreshed_us = now
+        for view, instance in zip(self.views, instances, strict=True):
+            if refresh or not self.cluster.snapshot_load:
+                pending = len(instance.arriving) if self.cluster.count_pending else 0
+                scheduler = instance.scheduler
+                view.load = len(scheduler.waiting) + len(scheduler.running) + pending
+            if refresh:
+                pool, tier = instance.scheduler.pool, instance.scheduler.tier
+                view.utilization = pool.used / pool.usable
+                view.transfer_us = instance.in_flight.transfer_us if instance.in_flight else 0
+                view.thrashing = tier.thrashed / tier.offloads if tier.offloads else 0.0
+
+    def _round_robin(self, request, keys, instances):
+        return self.turn % len(instances)
+
+    # min() and max() return the first of equals.
+
+    def _least_loaded(self, request, keys, instances):
+        return min(range(len(instances)), key=lambda i: self.views[i].load)
+
+    def _always_busiest(self, request, keys, instances):
+        return max(range(len(instances)), key=lambda i: self.views[i].load)
+
+    def _prefix_affinity(self, request, keys, instances):
+        least = self._least_loaded(request, keys, instances)
+        # A prompt shorter than a block has no key.
+        return self.homes.setdefault(keys[-1], least) if keys else least
+
+    def _weighted(self, request, keys, instances):
+        scores = [0.0] * len(instances)
+        for scorer, weight in self.weights.items():
+            for i, instance in enumerate(instances):
+                score = self._score(scorer, request, keys, i, instance)
+                scores[i] += min(max(score, 0.0), 1.0) * weight
+        return max(range(len(instances)), key=lambda i: scores[i])
+
+    def _score(self, scorer, request, keys, i, instance):
+        view = self.views[i]
+        if scorer == "prefix-affinity":
+            return self.indices[i].matched(keys) / len(keys) if keys else 0.0
+        if scorer == "precise-prefix":
+            return held(instance.scheduler.pool, keys) / len(keys) if keys else 0.0
+        if scorer == "queue-depth":
+            loads = [v.load for v in self.views]
+            low, high = min(loads), max(loads)
+            return (high - view.load) / (high - low) if high > low else 1.0
+        if scorer == "load-balance":
+            return 1.0 / (1.0 + view.load)
+        score = 1.0 - view.utilization
+        if scorer == "kv-utilization":
+            return score
+        weight = TRANSFER_WEIGHT.get(request.slo_class, 1.0) if scorer == "kv-pressure-slo" else 1.0
+        if view.transfer_us > 0:
+            score -= weight * view.transfer_us / 10_000.0
+        return score - 2.0 * view.thrashing
+
+
+def held(pool, keys):
+    """Return how many of `keys` the cache holds before the first that it does not."""
+    count = 0
+    while count < len(keys) and pool.lookup(keys[count]) is not None:
+        count += 1
+    return count
