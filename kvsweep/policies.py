@@ -17,16 +17,6 @@ BOTH = ("vllm", "blis")
 RULES = BOTH
 """Names of the rule books, as ``engine.rules`` has them."""
 
-SCORERS = (
-    "prefix-affinity",
-    "queue-depth",
-    "kv-utilization",
-    "load-balance",
-    "kv-pressure",
-    "kv-pressure-slo",
-)
-"""What weighted routing can score an instance by."""
-
 
 class _Named(IntEnum):
     """A code with a name and a sentence.
@@ -138,9 +128,30 @@ class Routing(_Policy):
 
     ROUND_ROBIN = 0, "Each instance in turn.", BOTH
     LEAST_LOADED = 1, "The first instance with the fewest requests.", BOTH
-    WEIGHTED = 2, "The instance with the highest weighted sum of `cluster.scorers`.", BLIS
-    PREFIX_AFFINITY = 3, "The instance that had this prompt before, else the least loaded.", BLIS
-    ALWAYS_BUSIEST = 4, "The first instance with the most requests.", BLIS
+    WEIGHTED = 2, "The first instance with the highest weighted sum of `cluster.scorers`.", BOTH
+    PREFIX_AFFINITY = 3, "The instance that had this prompt before, else the least loaded.", BOTH
+    ALWAYS_BUSIEST = 4, "The first instance with the most requests: wrong on purpose.", BOTH
+
+
+class Scorer(_Policy):
+    """What weighted routing scores an instance by: 0 to 1, larger is better."""
+
+    PREFIX_AFFINITY = 0, "Share of the prompt that the router's own index knows there.", BOTH
+    QUEUE_DEPTH = 1, "1 for the smallest load, 0 for the largest, linear between.", BOTH
+    KV_UTILIZATION = 2, "Share of the blocks that nobody uses.", BOTH
+    LOAD_BALANCE = 3, "1 / (1 + load).", BOTH
+    KV_PRESSURE = 4, "As kv-utilization, less penalties for transfers and thrashing.", BOTH
+    KV_PRESSURE_SLO = 5, "As kv-pressure, transfers weighing by the request's SLO class.", BOTH
+    PRECISE_PREFIX = 6, "Share of the prompt that the instance's cache really holds.", VLLM
+
+
+class SloClass(_Named):
+    """SLO classes with a meaning of their own, the most urgent first."""
+
+    CRITICAL = 0, "Somebody waits for it."
+    STANDARD = 1, "The usual; a class of another name is treated alike."
+    BATCH = 2, "Nobody waits for it now."
+    BACKGROUND = 3, "It may take as long as it likes."
 
 
 class Scheduler(_Policy):
@@ -174,5 +185,5 @@ class Admission(_Policy):
     """Which requests the cluster lets in."""
 
     ALWAYS = 0, "All of them.", BOTH
-    TOKEN_BUCKET = 1, "As many prompt tokens as a bucket that refills at a rate holds.", BLIS
+    TOKEN_BUCKET = 1, "As many prompt tokens as a bucket that refills at a rate holds.", BOTH
     REJECT_ALL = 2, "None of them.", BOTH

@@ -66,6 +66,7 @@ REQUEST_FIELDS = (
     Field("shared", _u8, "1", "1 if another request has a key of one of its decode blocks"),
     Field("twin", _u8, "1", "1 if one of these keys is also of another request's decode block"),
     Field("awaits", _u8, "1", "1 if it arrives after another request's completion"),
+    Field("slo_class", _u8, "1", "code of policies.SloClass; a class of another name: standard"),
 )
 
 LANE_FIELDS = (
@@ -91,6 +92,7 @@ LANE_FIELDS = (
     Field("requests", _i64, "request", "number of requests"),
     Field("warmup", _i64, "request", "leading requests left out of the measures"),
     Field("n_keys", _i64, "1", "number of distinct block keys of the request list"),
+    Field("shared_keys", _i64, "1", "keys from this one on belong to one request each"),
     Field("instances", _i64, "1", "number of engine instances"),
     Field("gpu_blocks", _i64, "block", "usable blocks of one instance"),
     Field("block_size", _i64, "token", "tokens of one block"),
@@ -99,6 +101,12 @@ LANE_FIELDS = (
     Field("long_prefill", _i64, "token", "cap on one request's tokens in a step, 0: none"),
     Field("watermark", _i64, "block", "blocks kept free at admissions"),
     Field("routing", _i64, "1", "code of policies.Routing"),
+    Field("scorer_lo", _i64, "index", "first scorer of weighted routing"),
+    Field("scorers", _i64, "1", "number of scorers"),
+    Field("index_blocks", _i64, "block", "blocks that the router's index remembers per instance"),
+    Field("snapshot_refresh", _i64, "us", "age up to which the router works with old figures"),
+    Field("bucket_capacity", _f64, "token", "token bucket: its size"),
+    Field("bucket_refill", _f64, "token/s", "token bucket: what flows in"),
     Field("scheduler", _i64, "1", "code of policies.Scheduler"),
     Field("admission", _i64, "1", "code of policies.Admission"),
     Field("priority", _i64, "1", "code of policies.Priority"),
@@ -122,6 +130,12 @@ LANE_FIELDS = (
     Field("impatient", _u8, "1", "1 if any request has a patience"),
     Field("context", _u8, "1", "1 if the step time depends on more than token counts"),
     Field("roofline", _u8, "1", "1 if it is the larger of two sums"),
+    Field("looks", _u8, "1", "1 if the routing reads the state of instances"),
+    Field("sees_cache", _u8, "1", "1 if a scorer reads how the cache of an instance fares"),
+    Field("sees_blocks", _u8, "1", "1 if a scorer reads what the cache of an instance holds"),
+    Field("indexes", _u8, "1", "1 if a scorer reads the router's index"),
+    Field("count_pending", _u8, "1", "1 if requests on their way into the queue are load"),
+    Field("snapshot_load", _u8, "1", "1 if the load is as old as the other figures"),
     Field("plain", _u8, "1", "1 to visit every request in every step: the yardstick of benchmarks"),
     Field("log", _u8, "1", "1 if steps and events are logged"),
 )
@@ -150,6 +164,7 @@ INSTANCE_FIELDS = (
     Field("keyed", _i64, "block", "block ids that carry a key, used or free"),
     Field("tails", _i64, "block", "blocks of the private tails in the LRU list"),
     Field("peak", _i64, "block", "largest number of used blocks"),
+    Field("told", _i64, "step", "steps before this one are published for the router to see"),
     Field("running", _i64, "request", "length of the running list"),
     Field("prefilling", _i64, "request", "running requests that have not sampled since admission"),
     Field("waiting", _i64, "request", "length of the waiting list"),
@@ -180,6 +195,38 @@ INSTANCE_FIELDS = (
     Field("announced", _u8, "1", "1 if the step just begun makes an arrival"),
     Field("in_flight", _u8, "1", "1 if a step with outputs to process ends at `clock`"),
     Field("stale", _u8, "1", "1 if the head of the waiting list may be admissible now"),
+)
+
+ROUTER_FIELDS = (
+    Field("serial", _i64, "1", "number of the lane in this workspace, from 1"),
+    Field("turn", _i64, "request", "requests routed so far"),
+    Field("refreshed", _i64, "us", "when the snapshots were last taken"),
+    Field("refilled", _i64, "us", "when the token bucket was last refilled"),
+    Field("tokens", _f64, "token", "what the token bucket holds"),
+)
+
+SNAPSHOT_FIELDS = (
+    Field("load", _i64, "request", "requests here, as far as the router knows"),
+    Field("utilization", _f64, "1", "share of the blocks in use"),
+    Field("transfer", _i64, "us", "transfers between the tiers charged to the step under way"),
+    Field("thrashing", _f64, "1", "share of the offloaded blocks that came back at once"),
+    Field("held", _i64, "block", "leading blocks of the prompt that the cache holds"),
+    Field("matched", _i64, "block", "leading blocks of the prompt that the router's index has"),
+    Field("score", _f64, "1", "weighted sum of scores of the request being routed"),
+    Field("oldest", _i64, "index", "router's index: node that is forgotten next"),
+    Field("newest", _i64, "index", "router's index: node recorded last"),
+    Field("indexed", _i64, "block", "router's index: blocks"),
+)
+
+NODE_FIELDS = (
+    Field("prev", _i32, "index", "neighbour in the router's index, the next to be forgotten"),
+    Field("next", _i32, "index", "neighbour in the router's index"),
+    Field("size", _i32, "block", "of a private tail: its blocks"),
+)
+
+SCORER_FIELDS = (
+    Field("code", _i64, "1", "code of policies.Scorer"),
+    Field("weight", _f64, "1", "weight; those of a lane add up to 1"),
 )
 
 PROGRESS_FIELDS = (
@@ -278,6 +325,10 @@ EVENT_FIELDS = (
 REQUEST = _dtype(REQUEST_FIELDS)
 LANE = _dtype(LANE_FIELDS)
 INSTANCE = _dtype(INSTANCE_FIELDS)
+ROUTER = _dtype(ROUTER_FIELDS)
+SNAPSHOT = _dtype(SNAPSHOT_FIELDS)
+NODE = _dtype(NODE_FIELDS)
+SCORER = _dtype(SCORER_FIELDS)
 PROGRESS = _dtype(PROGRESS_FIELDS)
 BLOCK = _dtype(BLOCK_FIELDS)
 TIER = _dtype(TIER_FIELDS)
@@ -295,6 +346,8 @@ class Inputs(NamedTuple):
     """int32, content key per (request, full block); same slots as `Workspace.table`."""
     lanes: NDArray[Any]
     """LANE (n_lanes,)."""
+    scorers: NDArray[Any]
+    """SCORER (scorers of all lanes,), in the order in which scores are added up."""
 
 
 class Workspace(NamedTuple):
@@ -302,6 +355,8 @@ class Workspace(NamedTuple):
 
     blank_instance: NDArray[Any]
     """INSTANCE (1,): what every instance starts from, but for its places in the arrays."""
+    blank_snapshot: NDArray[Any]
+    """SNAPSHOT (1,): what the router knows of an instance at the beginning."""
     blank_progress: NDArray[Any]
     """PROGRESS (1,): what every request starts from, but for its arrival."""
     progress: NDArray[Any]
@@ -326,6 +381,18 @@ class Workspace(NamedTuple):
     """int64 (instances x block_size,): decoding requests by the phase at which they take."""
     heap: NDArray[Any]
     """int64 (instances x requests,): waiting heap of the priority and sjf schedulers."""
+    router: NDArray[Any]
+    """ROUTER (1,): the router's state."""
+    snapshots: NDArray[Any]
+    """SNAPSHOT (most instances,): what the router knows of each."""
+    nodes: NDArray[Any]
+    """NODE (instances x (shared keys + requests),): the router's index of each instance; a block by
+    its key, then each request's private tail."""
+    known: NDArray[Any]
+    """int64 (shared keys,): `serial` of the lane that last wrote to `holders` of the key."""
+    holders: NDArray[Any]
+    """int64 (shared keys x words,): instances whose index has the key, one bit each; under
+    prefix-affinity routing the one instance where the key is at home."""
     coming: NDArray[Any]
     """int64 (requests of the largest lane,): heap of arrivals that completions made."""
     itl_time: NDArray[Any]

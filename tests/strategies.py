@@ -8,6 +8,15 @@ towards it.
 from hypothesis import strategies as st
 
 SLO_CLASSES = ("standard", "critical", "batch", "background", "gold", None)
+SCORERS = (
+    "prefix-affinity",
+    "precise-prefix",
+    "queue-depth",
+    "load-balance",
+    "kv-utilization",
+    "kv-pressure",
+    "kv-pressure-slo",
+)
 # The first three keep all times on a grid, so that entries, routings and step ends coincide.
 ALPHAS = ((0, 0, 0), (10, 0, 0), (0, 10, 0), (3, 1, 7), (500.5, 0.25, 0.0), (1601.35, 3.51, 0.5))
 BETAS = ((10, 0, 0), (1, 0, 0), (10, 10, 10), (10, 1, 1), (999.9, 0.333, 33.3))
@@ -71,6 +80,8 @@ def _trace(source, max_requests, closed_loop):
     requests = _requests(source, scenario, count, closed_loop)
     if scenario["engine"]["enable_prefix_caching"] and source.chance(30):
         scenario["cache"] |= _tier(source)
+    step_us = int(scenario["latency"]["beta"][0])
+    scenario["cluster"] |= _routing(source, step_us) | _admission(source, step_us)
     return {"format": "kvsweep-trace/1", "scenario": scenario, "requests": requests}
 
 
@@ -159,11 +170,40 @@ def _squeeze(source, scenario):
 
 def _cluster(source, step_us):
     return {
-        "instances": source.pick((1, 1, 2, 3, 4)),
-        "routing": source.pick(("round-robin", "least-loaded")),
-        "admission": "reject-all" if source.chance(2) else "always",
+        "instances": source.pick((1, 2, 2, 3, 4, 8)),
         "admission_latency_us": source.pick((0, 0, step_us, 1)),
         "routing_latency_us": source.pick((0, 0, step_us, 7)),
+    }
+
+
+def _routing(source, step_us):
+    routings = ("round-robin", "least-loaded", "prefix-affinity", "always-busiest")
+    names = [name for name in SCORERS if source.chance(40)] or [source.pick(SCORERS)]
+    if source.chance(50):
+        names.reverse()
+    routing = "weighted" if source.chance(60) else source.pick(routings)
+    # A weight of 0 counts for nothing, but not all of them may.
+    weights = [source.pick((1, 2, 0.1, 3.7, 0) if i else (1, 0.3)) for i in range(len(names))]
+    return {
+        "routing": routing,
+        "scorers": dict(zip(names, weights, strict=True)),
+        "router_index_blocks": source.pick((10_000, 1, 2, 3, 5, 9, 17)),
+        "count_pending": not source.chance(30),
+        "snapshot_refresh_us": source.pick((0, 0, step_us, 4 * step_us, source.integer(1, 99))),
+        "snapshot_load": source.chance(30),
+    }
+
+
+def _admission(source, step_us):
+    if source.chance(2):
+        return {"admission": "reject-all"}
+    if source.chance(85):
+        return {"admission": "always"}
+    return {
+        "admission": "token-bucket",
+        "token_bucket_capacity": source.pick((100, 20, 55.5)),
+        # Tokens per step: many, few, hardly any.
+        "token_bucket_refill_rate": source.pick((30, 4.4, 0.1)) * 1e6 / step_us,
     }
 
 

@@ -19,12 +19,13 @@ from kvsweep.config import (
 )
 from kvsweep.errors import InputError
 from kvsweep.policies import (
-    SCORERS,
     Admission,
     Priority,
     RequestStatus,
     Routing,
     Scheduler,
+    Scorer,
+    SloClass,
     Status,
 )
 from kvsweep.replica import routing as replica_routing
@@ -32,7 +33,7 @@ from kvsweep.replica import switches as replica_switches
 
 ALPHA = (1601.350510688092, 3.512476196805965, 1805.5430360826988)
 BETA = (6910.420479880494, 17.67057489844186, 2.8377471109943855)
-FAMILIES = [Routing, Scheduler, Priority, Admission, Status, RequestStatus]
+FAMILIES = [Routing, Scorer, Scheduler, Priority, SloClass, Admission, Status, RequestStatus]
 
 
 def refused(mapping, *overrides):
@@ -50,12 +51,15 @@ def test_an_empty_scenario_has_the_documented_defaults():
             "instances": 1,
             "routing": "round-robin",
             "scorers": {"prefix-affinity": 3, "queue-depth": 2, "kv-utilization": 2},
+            "router_index_blocks": 10_000,
+            "count_pending": True,
             "admission": "always",
             "token_bucket_capacity": None,
             "token_bucket_refill_rate": None,
             "admission_latency_us": 0,
             "routing_latency_us": 0,
             "snapshot_refresh_us": 0,
+            "snapshot_load": False,
         },
         "engine": {
             "rules": "vllm",
@@ -185,9 +189,6 @@ def test_a_batch_that_one_step_cannot_decode_is_refused_as_in_vllm():
 @pytest.mark.parametrize(
     ("section", "key", "value", "has"),
     [
-        ("cluster", "routing", "weighted", "round-robin, least-loaded"),
-        ("cluster", "admission", "token-bucket", "always, reject-all"),
-        ("cluster", "snapshot_refresh_us", 5, "no stale router snapshots"),
         ("engine", "scheduler", "priority-fcfs", "fcfs, priority, sjf"),
         ("engine", "priority", "slo-based", "constant, slo-class"),
         ("engine", "blis", {"visit_evicted": True}, "no switches of the reference simulator"),
@@ -195,8 +196,7 @@ def test_a_batch_that_one_step_cannot_decode_is_refused_as_in_vllm():
     ],
 )
 def test_what_only_the_replica_has_is_refused_under_vllm_rules(section, key, value, has):
-    extra = {"token_bucket_capacity": 1.0, "token_bucket_refill_rate": 1.0}
-    given = {section: {key: value} | (extra if value == "token-bucket" else {})}
+    given = {section: {key: value}}
     message = refused(given)
     assert f"scenario.{section}.{key}: " in message
     assert "rules 'vllm' has" in message
@@ -214,6 +214,10 @@ def test_what_only_the_replica_has_is_refused_under_vllm_rules(section, key, val
         ("engine", "reserve_full_prompt", False),
         ("engine", "watermark", 0.1),
         ("cache", "offload", "write-through"),
+        ("cluster", "scorers", {"precise-prefix": 1.0}),
+        ("cluster", "router_index_blocks", 5),
+        ("cluster", "count_pending", False),
+        ("cluster", "snapshot_load", True),
     ],
 )
 def test_what_only_vllm_has_is_refused_under_blis_rules(section, key, value):
@@ -258,7 +262,10 @@ def test_policies_that_need_parameters_say_so():
 
 def test_switches_are_those_of_the_replica():
     assert set(BLIS_SWITCHES) == set(replica_switches.describe())
-    assert set(SCORERS) == {replica_routing.PREFIX_AFFINITY, *replica_routing.SCORERS}
+    assert set(Scorer.labels_of("blis")) == {
+        replica_routing.PREFIX_AFFINITY,
+        *replica_routing.SCORERS,
+    }
     engine = {"rules": "blis", "blis": {"visit_evicted": False}}
     assert parse_scenario({"engine": engine}, "t.json").engine.blis == {"visit_evicted": False}
     wrong = {"rules": "blis", "blis": {"visit_evictd": False}}

@@ -141,7 +141,11 @@ def test_sweeps_travel_to_workers(load):
         ("3000, 5000", "true", "h8.toml:18: grid.cache.gpu_blocks: expected an integer, got true"),
         ('["round-robin", "least-loaded"]', "[]", "h8.toml:17: grid.policy: no values: an axis n"),
         ("least-loaded", "least-laoded", "h8.toml:17: grid.policy: unknown policy 'least-laoded'"),
-        ("least-loaded", "weighted", "h8.toml:17: grid.policy: 'weighted': rules 'vllm' has: rou"),
+        (
+            'policy = ["round-robin", "least-loaded"]',
+            '"engine.scheduler" = ["fcfs", "reverse-priority"]',
+            "h8.toml:17: grid.engine.scheduler: 'reverse-priority': rules 'vllm' has: fcfs, ",
+        ),
         ("count = 100", "count = 0", "h8.toml:19: grid.seed: count: must be from 1 to 1000000, g"),
         ("count = 100", "count = 2.5", "h8.toml:19: grid.seed: count: expected an integer, got 2"),
         ("{ count = 100 }", "[1, -1]", "h8.toml:19: grid.seed: a seed is an integer of at least "),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kvsweep.config.base import KeyProblem
-from kvsweep.policies import Admission, Offload, Priority, Routing, Scheduler
+from kvsweep.policies import Admission, Offload, Priority, Routing, Scheduler, Scorer
 
 if TYPE_CHECKING:
     from kvsweep.config.scenario import Scenario
@@ -23,7 +23,6 @@ _FAMILIES = (
 # The only value that a rule book knows for a key, and what the key would ask for.
 _FIXED: dict[str, tuple[tuple[str, str, Any, str], ...]] = {
     "vllm": (
-        ("cluster", "snapshot_refresh_us", 0, "no stale router snapshots"),
         ("engine", "blis", {}, "no switches of the reference simulator"),
         ("engine", "horizon_us", None, "no horizon: every run ends by itself"),
     ),
@@ -35,6 +34,9 @@ _FIXED: dict[str, tuple[tuple[str, str, Any, str], ...]] = {
         ("engine", "reserve_full_prompt", True, "no such switch"),
         ("engine", "watermark", 0.0, "no watermark"),
         ("engine", "preempt_for_urgent", False, "no preemption at admissions"),
+        ("cluster", "router_index_blocks", 10_000, "a router's index of 10,000 blocks only"),
+        ("cluster", "count_pending", True, "a load that always counts pending requests"),
+        ("cluster", "snapshot_load", False, "a load that is never stale"),
     ),
 }
 
@@ -54,6 +56,12 @@ def check_rules(scenario: Scenario) -> None:
         if chosen not in allowed:
             raise KeyProblem(
                 (section, key), f"{chosen!r}: rules {rules!r} has: {', '.join(allowed)}"
+            )
+    known = Scorer.labels_of(rules)
+    for scorer in scenario.cluster.scorers:
+        if scorer not in known:
+            raise KeyProblem(
+                ("cluster", "scorers"), f"{scorer!r}: rules {rules!r} has: {', '.join(known)}"
             )
     for section, key, only, has in _FIXED[rules]:
         if getattr(getattr(scenario, section), key) != only:

@@ -19,7 +19,7 @@ from kvsweep.config.latency import Latency
 from kvsweep.config.rules import check_rules
 from kvsweep.config.workload import Workload
 from kvsweep.errors import did_you_mean
-from kvsweep.policies import SCORERS, Admission, Offload, Priority, Routing, Scheduler
+from kvsweep.policies import Admission, Offload, Priority, Routing, Scheduler, Scorer
 
 BLIS_SWITCHES = (
     "visit_evicted",
@@ -73,7 +73,11 @@ class Cluster(Section):
     routing : str
         One of `kvsweep.policies.Routing`.
     scorers : dict
-        Weights of weighted routing, by scorer.
+        Weights of weighted routing, by scorer (`kvsweep.policies.Scorer`); their ratios count.
+    router_index_blocks : int
+        Prompt blocks that the router's own index remembers of each instance.
+    count_pending : bool
+        Count requests that are routed and still on their way into the queue as load.
     admission : str
         One of `kvsweep.policies.Admission`.
     token_bucket_capacity, token_bucket_refill_rate : float or None
@@ -82,19 +86,24 @@ class Cluster(Section):
         Time that each decision takes.
     snapshot_refresh_us : int
         Age up to which the router works with old figures of cache use; 0: always fresh.
+    snapshot_load : bool
+        Let the load be as old as those figures; with `count_pending`, plus what was routed since.
     """
 
     instances: Count = 1
     routing: Annotated[str, _member(Routing)] = "round-robin"
-    scorers: Annotated[dict[str, Real], _known(SCORERS, "scorer")] = Field(
+    scorers: Annotated[dict[str, Real], _known(Scorer.labels(), "scorer")] = Field(
         default={"prefix-affinity": 3.0, "queue-depth": 2.0, "kv-utilization": 2.0}
     )
+    router_index_blocks: Count = 10_000
+    count_pending: Switch = True
     admission: Annotated[str, _member(Admission)] = "always"
     token_bucket_capacity: Positive | None = None
     token_bucket_refill_rate: Positive | None = None
     admission_latency_us: Whole = 0
     routing_latency_us: Whole = 0
     snapshot_refresh_us: Whole = 0
+    snapshot_load: Switch = False
 
     @model_validator(mode="after")
     def _complete(self) -> Self:

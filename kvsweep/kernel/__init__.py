@@ -4,7 +4,11 @@ The rules are those of vLLM 0.33.0's synchronous scheduler. Where to find what d
 
 ==================  ================================================================
 `engine`            a batch, a lane; arrivals, admission control, routing in order of time
+`admission`         who is let in at all
 `routing`           which instance gets a request
+`snapshots`         what the router sees of the instances, fresh or stale
+`scorers`           scores of weighted routing
+`router_index`      the router's own index of prompts that it routed
 `arrivals`          arrivals that completions make (closed loop)
 `instance`          one instance's clock: queue entries, steps
 `decode_run`        runs of steps in which all running requests decode, taken at once

@@ -4,17 +4,17 @@ Between two routing decisions instances do not interact, so each is advanced alo
 routing time. Where completions make arrivals (closed loop), the lane goes from event to event.
 """
 
-import numpy as np
-
 from .._jit import kernel, leaf
-from ..policies import Admission, RequestStatus, Routing
+from ..policies import RequestStatus
 from ..records import NEVER, NONE, Lane
 from . import waiting
+from .admission import is_admitted
 from .arrivals import next_arrival, next_event, remove_arrival, skip_awaiting
 from .instance import accept, advance
 from .latency import queueing_delay
 from .routing import choose_instance
 from .setup import begin_lane, copy_lane, end_lane
+from .snapshots import look
 
 
 @leaf
@@ -25,9 +25,13 @@ def _is_behind(ws, inst, until):
 
 
 @leaf
-def _route(inp, ws, lane, r, now, turn):
+def _route(inp, ws, lane, r, now):
     """Send a request to an instance, where it enters the waiting list a little later."""
-    index = choose_instance(ws, lane, turn)
+    if lane["looks"]:
+        look(inp, ws, lane, r, now)
+    index = choose_instance(inp, ws, lane, r)
+    ws.router[0]["turn"] += 1
+    ws.snapshots[index]["load"] += lane["count_pending"]
     inst = ws.instances[index]
     ws.progress[r]["instance"] = index
     inst["load"] += 1
@@ -45,13 +49,16 @@ def _routing_time(ws, lane, r):
 def _run_open(inp, ws, out, lane, tally):
     """Route requests whose arrivals are all fixed, then let the instances finish."""
     for r in range(lane["requests"]):
+        if not is_admitted(inp, ws, lane, r):
+            ws.progress[r]["status"] = RequestStatus.REJECTED
+            continue
         now = _routing_time(ws, lane, r)
-        if lane["routing"] != Routing.ROUND_ROBIN:
+        if lane["looks"]:
             for index in range(lane["instances"]):
                 if _is_behind(ws, ws.instances[index], now):
                     advance(inp, ws, out, lane, ws.instances[index], tally, index, now)
         ws.progress[r]["status"] = RequestStatus.QUEUED
-        _route(inp, ws, lane, r, now, r)
+        _route(inp, ws, lane, r, now)
     for index in range(lane["instances"]):
         advance(inp, ws, out, lane, ws.instances[index], tally, index, NEVER)
 
@@ -76,7 +83,6 @@ def _earliest(ws, lane):
 @kernel
 def _run_closed(inp, ws, out, lane, tally):
     """Go from event to event in order of time: a completion anywhere may make the next arrival."""
-    turn = np.int64(0)
     skip_awaiting(inp, lane, tally)
     while tally["status"] == Lane.OK:
         r = next_arrival(ws, lane, tally)
@@ -94,16 +100,10 @@ def _run_closed(inp, ws, out, lane, tally):
                 # Who can never fit is dropped during the step under way, before a router looks.
                 accept(inp, ws, lane, ws.instances[other], now - 1)
             remove_arrival(inp, ws, lane, tally, r)
-            _route(inp, ws, lane, r, now, turn)
-            turn += 1
-
-
-@leaf
-def _reject_all(inp, ws, lane):
-    """Refuse every request that arrives; those that await another's completion never do."""
-    for r in range(lane["requests"]):
-        if not inp.requests[lane["request_lo"] + r]["awaits"]:
-            ws.progress[r]["status"] = RequestStatus.REJECTED
+            if is_admitted(inp, ws, lane, r):
+                _route(inp, ws, lane, r, now)
+            else:
+                ws.progress[r]["status"] = RequestStatus.REJECTED
 
 
 @leaf
@@ -126,9 +126,7 @@ def run_batch(inp, ws, out, first, last):
             copy_lane(out, lane, origin, tally, number)
             continue
         begin_lane(inp, ws, lane, tally)
-        if lane["admission"] == Admission.REJECT_ALL:
-            _reject_all(inp, ws, lane)
-        elif lane["closed_loop"]:
+        if lane["closed_loop"]:
             _run_closed(inp, ws, out, lane, tally)
         else:
             _run_open(inp, ws, out, lane, tally)

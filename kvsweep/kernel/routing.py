@@ -1,12 +1,17 @@
-"""Routing policies: which instance gets the next request."""
+"""Routing policies: which instance gets the next request.
+
+All but round-robin read snapshots, which must be up to date (`snapshots.look`).
+"""
 
 from .._jit import leaf
 from ..policies import Routing
+from . import router_index
+from .scorers import score_instances
 
 
 @leaf
-def _round_robin(lane, turn):
-    return turn % lane["instances"]
+def _round_robin(ws, lane):
+    return ws.router[0]["turn"] % lane["instances"]
 
 
 @leaf
@@ -14,16 +19,66 @@ def _least_loaded(ws, lane):
     """Return the first instance with the fewest requests routed to it and not yet gone."""
     best = 0
     for index in range(1, lane["instances"]):
-        if ws.instances[index]["load"] < ws.instances[best]["load"]:
+        if ws.snapshots[index]["load"] < ws.snapshots[best]["load"]:
             best = index
     return best
 
 
 @leaf
-def choose_instance(ws, lane, turn):
-    """Choose the instance of a request; `turn` counts the requests routed so far."""
+def _always_busiest(ws, lane):
+    """Return the first instance with the most requests routed to it and not yet gone."""
+    best = 0
+    for index in range(1, lane["instances"]):
+        if ws.snapshots[index]["load"] > ws.snapshots[best]["load"]:
+            best = index
+    return best
+
+
+@leaf
+def _prefix_affinity(inp, ws, lane, r):
+    """Return where a prompt with the same last full block went first, else the least loaded.
+
+    A prompt shorter than a block has no key, and a key that no other request has needs no home.
+    """
+    request = inp.requests[lane["request_lo"] + r]
+    blocks = request["prompt"] // lane["block_size"]
+    chosen = _least_loaded(ws, lane)
+    if 0 < blocks <= request["reusable"]:
+        key = inp.keys[request["key_lo"] + blocks - 1]
+        if ws.known[key] == ws.router[0]["serial"]:
+            chosen = ws.holders[key]
+        ws.known[key] = ws.router[0]["serial"]
+        ws.holders[key] = chosen
+    return chosen
+
+
+@leaf
+def _weighted(inp, ws, lane, r):
+    """Return the first instance with the highest score; record the prompt as routed there."""
+    request = inp.requests[lane["request_lo"] + r]
+    if lane["indexes"]:
+        router_index.match(inp, ws, lane, request)
+    score_instances(inp, ws, lane, request)
+    best = 0
+    for index in range(1, lane["instances"]):
+        if ws.snapshots[index]["score"] > ws.snapshots[best]["score"]:
+            best = index
+    if lane["indexes"]:
+        router_index.record(inp, ws, lane, r, best)
+    return best
+
+
+@leaf
+def choose_instance(inp, ws, lane, r):
+    """Choose the instance of request `r`."""
     if lane["routing"] == Routing.ROUND_ROBIN:
-        chosen = _round_robin(lane, turn)
-    else:
+        chosen = _round_robin(ws, lane)
+    elif lane["routing"] == Routing.LEAST_LOADED:
         chosen = _least_loaded(ws, lane)
+    elif lane["routing"] == Routing.ALWAYS_BUSIEST:
+        chosen = _always_busiest(ws, lane)
+    elif lane["routing"] == Routing.PREFIX_AFFINITY:
+        chosen = _prefix_affinity(inp, ws, lane, r)
+    else:
+        chosen = _weighted(inp, ws, lane, r)
     return chosen

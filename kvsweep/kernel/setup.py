@@ -1,6 +1,6 @@
 """Begin a lane in a used workspace, and collect what it leaves behind."""
 
-from .._jit import kernel
+from .._jit import kernel, leaf
 from ..policies import RequestStatus
 from ..records import NONE, Lane
 from .latency import token_time
@@ -9,6 +9,19 @@ from .tier import begin_tier
 
 QUANTILES = (0.5, 0.9, 0.95, 0.99)
 """The reported quantiles of every latency."""
+
+
+@leaf
+def _begin_router(ws, lane):
+    """Let the router know nothing; the tables of its index count only with this lane's serial."""
+    router = ws.router[0]
+    router["serial"] += 1
+    router["turn"] = 0
+    router["refreshed"] = 0
+    router["refilled"] = 0
+    router["tokens"] = lane["bucket_capacity"]
+    for index in range(lane["instances"]):
+        ws.snapshots[index] = ws.blank_snapshot[0]
 
 
 @kernel
@@ -26,6 +39,7 @@ def begin_lane(inp, ws, lane, tally):
         inst["prefix_lo"] = index * lane["n_keys"]
         inst["free"] = lane["gpu_blocks"]
         begin_tier(ws, lane, inst, index)
+    _begin_router(ws, lane)
     ws.phases[: lane["instances"] * lane["block_size"]] = 0
     ws.itl_plain[: lane["max_num_seqs"] + 1] = 0
     for r in range(lane["requests"]):

@@ -68,6 +68,7 @@ _FIXED: dict[str, dict[str, Any]] = {
         "watermark": 0.0,
     },
     "cache": {"offload": "watermark"},
+    "cluster": {"router_index_blocks": 10_000, "count_pending": True, "snapshot_load": False},
 }
 """Keys of vLLM's rules that the reference does not have: only their defaults are accepted."""
 

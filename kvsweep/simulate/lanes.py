@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from ..config import Latency, Scenario
 from ..errors import InputError
-from ..policies import Admission, Offload, Priority, RequestStatus, Routing, Scheduler
+from ..policies import Offload, Priority, RequestStatus, Scheduler
 from ..records import (
     BLOCK,
     EVENT,
@@ -19,6 +19,7 @@ from ..records import (
     NONE,
     PROGRESS,
     REQUEST,
+    SCORER,
     STEP,
     TALLY,
     TIER,
@@ -28,6 +29,7 @@ from ..records import (
 )
 from ..workload.blocks import BlockKeys
 from ..workload.requests import Requests
+from .routers import router_memory, scorer_table, sees_cache, set_router, shared_keys, slo_codes
 
 SLO_PRIORITY = {"critical": 0, "standard": 5, "batch": 10, "background": 15}
 """Priority of a class under ``engine.priority = "slo-class"``; unknown or missing class: 5."""
@@ -50,12 +52,15 @@ class Prepared:
         Content key per (request, full block).
     n_keys : int
         Number of distinct keys.
+    shared_keys : int
+        Keys from this one on belong to one request each.
     """
 
     requests: Requests
     records: NDArray[Any]
     keys: NDArray[np.int32]
     n_keys: int
+    shared_keys: int
 
 
 def prepare(requests: Requests, resolved: BlockKeys) -> Prepared:
@@ -78,7 +83,9 @@ def prepare(requests: Requests, resolved: BlockKeys) -> Prepared:
     by_class = np.array(by_name)[requests.slo_class]
     records["priority"] = np.where(requests.has_priority, requests.priority, 0)
     records["class_priority"] = np.where(requests.has_priority, requests.priority, by_class)
-    return Prepared(requests, records, resolved.keys, int(resolved.n_keys))
+    records["slo_class"] = slo_codes(requests)
+    shared = shared_keys(resolved)
+    return Prepared(requests, records, resolved.keys, int(resolved.n_keys), shared)
 
 
 def lane_record(scenario: Scenario) -> NDArray[Any]:
@@ -97,9 +104,7 @@ def lane_record(scenario: Scenario) -> NDArray[Any]:
     lane["long_prefill"] = engine.long_prefill_token_threshold
     # vLLM: int(watermark * num_gpu_blocks), which counts the null block too.
     lane["watermark"] = int(engine.watermark * (cache.gpu_blocks + 1))
-    lane["routing"] = Routing.from_name(cluster.routing)
     lane["scheduler"] = Scheduler.from_name(engine.scheduler)
-    lane["admission"] = Admission.from_name(cluster.admission)
     lane["priority"] = Priority.from_name(engine.priority)
     lane["cpu_blocks"] = cache.cpu_blocks
     lane["offload"] = Offload.from_name(cache.offload)
@@ -115,6 +120,7 @@ def lane_record(scenario: Scenario) -> NDArray[Any]:
     lane["prefix_caching"] = engine.enable_prefix_caching
     lane["chunked_prefill"] = engine.enable_chunked_prefill
     lane["reserve_full_prompt"] = engine.reserve_full_prompt
+    set_router(lane, cluster)
     return lane
 
 
@@ -151,15 +157,16 @@ def _check_ages(lanes: NDArray[Any], largest: NDArray[np.int64]) -> None:
 def _smaller_pools(scenarios: Sequence[Scenario]) -> NDArray[np.int64]:
     """Return for each scenario the nearest earlier one that only has fewer blocks, or -1.
 
-    A watermark is a share of the blocks, so with one, runs are not compared; nor with a CPU tier.
+    A watermark is a share of the blocks, and some routers look at the share in use; with those, or
+    with a CPU tier, runs are not compared.
     """
     like = np.full(len(scenarios), NONE)
     latest: dict[str, int] = {}
     for number, scenario in enumerate(scenarios):
         family = scenario.model_dump_json(exclude={"cache": {"gpu_blocks"}})
         before = latest.get(family)
-        shares = scenario.engine.watermark > 0 or scenario.cache.cpu_blocks > 0
-        if before is not None and not shares:
+        shares = scenario.engine.watermark > 0 or sees_cache(scenario.cluster)
+        if before is not None and not shares and scenario.cache.cpu_blocks == 0:
             fewer = scenarios[before].cache.gpu_blocks < scenario.cache.gpu_blocks
             like[number] = before if fewer else NONE
         latest[family] = number
@@ -195,6 +202,7 @@ def build_inputs(
     requests = np.concatenate([item.records for item in lists])
     requests["key_lo"] += np.repeat(key_lo[:-1], sizes)
     records = np.array([lane_record(item) for item in scenarios], LANE)
+    records["scorer_lo"] = np.cumsum(records["scorers"]) - records["scorers"]
     lanes = np.tile(records, len(which))
     chosen = which.ravel()
     like = _smaller_pools(scenarios) if prune else np.full(len(scenarios), NONE)
@@ -204,7 +212,8 @@ def build_inputs(
     lanes["like"] = np.where(known, like + starts, NONE).ravel()
     lanes["request_lo"] = request_lo[chosen]
     lanes["requests"] = sizes[chosen]
-    lanes["n_keys"] = np.array([item.n_keys for item in lists])[chosen]
+    for field in ("n_keys", "shared_keys"):
+        lanes[field] = np.array([getattr(item, field) for item in lists])[chosen]
     for flag, field in (("shares", "shared"), ("twins", "twin"), ("closed_loop", "awaits")):
         lanes[flag] = np.array([item.records[field].any() for item in lists])[chosen]
     lanes["twins"] |= lanes["eager"]
@@ -215,7 +224,8 @@ def build_inputs(
     lanes["step_limit"] = limits * (1 + sizes[chosen] * lanes["preempt_for_urgent"])
     _check_ages(lanes, np.array([np.abs(p.records["class_priority"]).max() for p in lists])[chosen])
     lanes["out_lo"] = np.concatenate([[0], np.cumsum(sizes[chosen])[:-1]])
-    return Inputs(requests, np.concatenate([item.keys for item in lists]), lanes)
+    keys = np.concatenate([item.keys for item in lists])
+    return Inputs(requests, keys, lanes, scorer_table(scenarios))
 
 
 def _blank_instance() -> NDArray[Any]:
@@ -252,6 +262,7 @@ def allocate_workspace(inputs: Inputs, itl_entries: int) -> Workspace:
     return Workspace(
         blank_instance=_blank_instance(),
         blank_progress=_blank_progress(),
+        **router_memory(lanes),
         progress=np.empty(lanes["requests"].max(), PROGRESS),
         instances=np.zeros(count.max(), INSTANCE),
         blocks=np.empty((count * lanes["gpu_blocks"] + lanes["requests"]).max(), BLOCK),
@@ -291,5 +302,5 @@ def allocate_outputs(
     )
 
 
-EMPTY = Inputs(np.zeros(1, REQUEST), np.zeros(1, np.int32), np.zeros(1, LANE))
+EMPTY = Inputs(np.zeros(1, REQUEST), np.zeros(1, np.int32), np.zeros(1, LANE), np.zeros(1, SCORER))
 """Inputs of the kernel's types whose lanes are not meant to run: for compiling."""

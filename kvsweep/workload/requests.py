@@ -6,9 +6,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from kvsweep.policies import SloClass
+
 NONE = -1
 
-SLO_CLASSES = ("critical", "standard", "batch", "background")
+SLO_CLASSES = SloClass.labels()
 """Classes with a meaning of their own, the most urgent first."""
 
 

@@ -15,9 +15,10 @@ SHARED = [
 ]
 
 
-def variants(engine=(), **workload):
+def variants(engine=(), cluster=(), **workload):
     requests = Workload(requests=20, rate=200.0, **workload)
     base = {"latency": {"beta": [7000, 17.7, 2.8]}, "engine": dict(engine)}
+    base["cluster"] = dict(cluster)
     return [
         parse_scenario(base | {"cache": {"gpu_blocks": n}}, "test").model_copy(
             update={"workload": requests}
@@ -60,3 +61,22 @@ def test_order_of_variants_does_not_matter():
 
 def test_nothing_is_copied_with_a_watermark():
     assert not run(variants({"watermark": 0.1}), True)["pruned"].any()
+
+
+@pytest.mark.parametrize("scorer", ["prefix-affinity", "queue-depth", "precise-prefix"])
+def test_copies_equal_runs_where_the_router_does_not_see_the_share_in_use(scorer):
+    cluster = {"instances": 2, "routing": "weighted", "scorers": {scorer: 2, "load-balance": 1}}
+    cells = variants(cluster=cluster, clients=SHARED)
+    pruned, complete = run(cells, True), run(cells, False)
+    assert pruned["pruned"][-1].all()
+    for name in pruned:
+        if name != "pruned":
+            np.testing.assert_array_equal(pruned[name], complete[name], err_msg=name)
+
+
+@pytest.mark.parametrize("scorer", ["kv-utilization", "kv-pressure", "kv-pressure-slo"])
+def test_nothing_is_copied_where_the_router_sees_the_share_in_use(scorer):
+    cluster = {"instances": 2, "routing": "weighted", "scorers": {"queue-depth": 9, scorer: 1}}
+    assert not run(variants(cluster=cluster), True)["pruned"].any()
+    unread = cluster | {"routing": "least-loaded"}
+    assert run(variants(cluster=unread), True)["pruned"].any()

@@ -7,17 +7,39 @@ import strategies
 import twin
 from hypothesis import given
 
+from kvsweep.policies import Admission, Routing, Scorer
+
+
+def test_the_random_traces_have_every_policy():
+    traces = [strategies.random_trace(random.Random(seed)) for seed in range(300)]
+    drawn = [trace["scenario"]["cluster"] for trace in traces]
+    assert {cluster["routing"] for cluster in drawn} == set(Routing.labels_of("vllm"))
+    assert {cluster["admission"] for cluster in drawn} == set(Admission.labels_of("vllm"))
+    scorers = {name for cluster in drawn for name in cluster["scorers"]}
+    assert scorers == set(Scorer.labels_of("vllm"))
+
 
 @given(strategies.traces(closed_loop=True))
 def test_kernel_equals_twin(trace):
     assert list(twin.differences(trace)) == []
 
 
-@pytest.mark.parametrize("seed", [109, 604, 2337])
-def test_unservable_requests_are_dropped_before_a_router_looks(seed):
+def test_unservable_requests_are_dropped_before_a_router_looks():
     """In closed loop, a step under way hid from the router who had been dropped meanwhile."""
-    trace = strategies.random_trace(random.Random(seed), closed_loop=True)
+    # Request 3 enters instance 1, and is dropped, at 25: request 4 goes there and not to 0.
+    prompts = [(0, 3), (0, 3), (1, 3), (20, 500), (50, 3)]
+    rows = [
+        {"id": i, "arrival_us": at, "prompt": [[i, tokens]], "output": [9 + i, 5]}
+        for i, (at, tokens) in enumerate(prompts)
+    ]
+    rows.append({"id": 5, "arrival_us": 50, "prompt": [[5, 3]], "output": [20, 1], "after": 0})
+    cluster = {"instances": 2, "routing": "least-loaded"}
+    latency = {"alpha": [5, 0, 0], "beta": [100, 0, 0]}
+    scenario = {"cluster": cluster, "latency": latency, "cache": {"gpu_blocks": 8}}
+    trace = {"format": "kvsweep-trace/1", "scenario": scenario, "requests": rows}
     assert list(twin.differences(trace)) == []
+    progress = twin.run_kernel(trace).outputs.progress
+    assert progress["instance"].tolist() == [0, 1, 0, 1, 1, 0]
 
 
 @pytest.mark.parametrize("block", range(10))

@@ -1,0 +1,103 @@
+"""Router and admission control: their part of a lane, and the memory they work in."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..config import Scenario
+from ..config.scenario import Cluster
+from ..policies import Admission, Routing, Scorer, SloClass
+from ..records import NODE, NONE, ROUTER, SCORER, SNAPSHOT
+from ..workload.blocks import BlockKeys
+from ..workload.requests import Requests
+
+CACHE_SCORERS = (Scorer.KV_UTILIZATION, Scorer.KV_PRESSURE, Scorer.KV_PRESSURE_SLO)
+"""Scorers that read how the cache of an instance fares, which depends on its size."""
+
+
+def scorers_of(cluster: Cluster) -> tuple[Scorer, ...]:
+    """Return the scorers that decide, in order; none unless the routing is weighted."""
+    if cluster.routing != Routing.WEIGHTED.label:
+        return ()
+    return tuple(Scorer.from_name(name) for name in cluster.scorers)
+
+
+def sees_cache(cluster: Cluster) -> bool:
+    """Return whether routing depends on how much of the caches is in use."""
+    return any(scorer in CACHE_SCORERS for scorer in scorers_of(cluster))
+
+
+def set_router(lane: NDArray[Any], cluster: Cluster) -> None:
+    """Set the fields of a LANE record that a cluster's routing and admission need."""
+    scorers = scorers_of(cluster)
+    lane["routing"] = Routing.from_name(cluster.routing)
+    lane["admission"] = Admission.from_name(cluster.admission)
+    lane["scorers"] = len(scorers)
+    lane["index_blocks"] = cluster.router_index_blocks
+    lane["snapshot_refresh"] = cluster.snapshot_refresh_us
+    lane["bucket_capacity"] = cluster.token_bucket_capacity or 0.0
+    lane["bucket_refill"] = cluster.token_bucket_refill_rate or 0.0
+    # Weighted routing by the router's own index alone needs no instance.
+    blind = all(scorer is Scorer.PREFIX_AFFINITY for scorer in scorers)
+    weighted = cluster.routing == Routing.WEIGHTED.label
+    lane["looks"] = not blind if weighted else cluster.routing != Routing.ROUND_ROBIN.label
+    lane["sees_cache"] = sees_cache(cluster)
+    lane["sees_blocks"] = Scorer.PRECISE_PREFIX in scorers
+    lane["indexes"] = Scorer.PREFIX_AFFINITY in scorers
+    lane["count_pending"] = cluster.count_pending
+    lane["snapshot_load"] = cluster.snapshot_load
+
+
+def scorer_table(scenarios: Sequence[Scenario]) -> NDArray[Any]:
+    """Return SCORER records, those of each scenario together and weighing 1 in sum.
+
+    There is one more, so that the table is never empty.
+    """
+    rows: list[tuple[int, float]] = []
+    for scenario in scenarios:
+        scorers = scorers_of(scenario.cluster)
+        if scorers:
+            weights = np.array(list(scenario.cluster.scorers.values()))
+            # Added up one by one, as inference-sim does.
+            shares = weights / np.cumsum(weights)[-1]
+            rows += zip(scorers, shares.tolist(), strict=True)
+    return np.array([*rows, (0, 0.0)], SCORER)
+
+
+def shared_keys(resolved: BlockKeys) -> int:
+    """Return a number that all keys are below which several requests have; 0 if there are none.
+
+    Keys are numbered as they first occur, so they grow along each request.
+    """
+    some = resolved.reusable > 0
+    last = (resolved.offsets[:-1] + resolved.reusable - 1)[some]
+    return int(resolved.keys[last].max(initial=NONE)) + 1
+
+
+def slo_codes(requests: Requests) -> NDArray[np.uint8]:
+    """Return the SLO class of each request as a code of `SloClass`; standard is the rest."""
+    codes = {item.label: item for item in SloClass}
+    known = [codes.get(name, SloClass.STANDARD) for name in requests.slo_names]
+    return np.array([*known, SloClass.STANDARD], np.uint8)[requests.slo_class]
+
+
+def router_memory(lanes: NDArray[Any]) -> dict[str, NDArray[Any]]:
+    """Return the router's part of a workspace for the largest lane, by field."""
+    count = lanes["instances"].astype(np.int64)
+    homes = lanes["routing"] == Routing.PREFIX_AFFINITY
+    indexes = lanes["indexes"] != 0
+    keys = np.where(indexes | homes, lanes["shared_keys"], 0)
+    nodes = np.where(indexes, count * (lanes["shared_keys"] + lanes["requests"]), 0)
+    words = (count + 63) // 64
+    blank = np.zeros(1, SNAPSHOT)
+    blank["oldest"] = blank["newest"] = NONE
+    return {
+        "blank_snapshot": blank,
+        "router": np.zeros(1, ROUTER),
+        "snapshots": np.zeros(count.max(), SNAPSHOT),
+        "nodes": np.empty(max(1, nodes.max()), NODE),
+        "known": np.zeros(max(1, keys.max()), np.int64),
+        "holders": np.empty(max(1, (keys * words).max()), np.int64),
+    }
