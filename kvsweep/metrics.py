@@ -101,6 +101,14 @@ CELL_VARIABLES = (
         ("thrashing_rate", "1", "blocks reloaded within cache.thrashing_window_us / offloads"),
         ("transfer_s", "s", "transfers from the CPU tier, summed over instances"),
     ),
+    *_counts(
+        ("priority_inversions", "1", "first admissions while a more urgent request waited there"),
+    ),
+    *_reals(
+        ("priority_inversion_rate", "1", "priority inversions per first admission"),
+        ("fairness_classes", "1", "Jain index over SLO classes of their mean speed"),
+        ("fairness_instances", "1", "Jain index over instances of the requests completed"),
+    ),
     *_counts(("steps", "step", "engine steps of all instances, warm-up included")),
     *_counts(("pruned", "1", "1 if copied from a smaller pool where blocks never ran short")),
     *_reals(("makespan_s", "s", "end of the last step, from time zero")),
@@ -118,18 +126,25 @@ def _by_group(dim: str, by: str) -> tuple[Variable, ...]:
         (f"prefix_hit_rate_{by}", "float64", "1", "prompt tokens found cached / looked up"),
         (f"ttft_{by}_mean_ms", "float64", "ms", "mean time to first token seen by the client"),
         (f"e2e_{by}_mean_ms", "float64", "ms", "mean time to last token seen by the client"),
+        (f"scheduling_delay_{by}_mean_ms", "float64", "ms", "mean time from arrival to first step"),
     )
     words = by.replace("_", " ")
     return tuple(Variable(n, (dim,), kind, units, f"{doc} {words}") for n, kind, units, doc in rows)
 
 
-_CLASS_QUANTILES = ("slo_class", "quantile")
-
 GROUP_VARIABLES = (
     *_by_group("round", "by_round"),
     *_by_group("slo_class", "by_class"),
-    Variable("ttft_by_class_ms", _CLASS_QUANTILES, "float64", "ms", "quantile of ttft_ms by class"),
-    Variable("e2e_by_class_ms", _CLASS_QUANTILES, "float64", "ms", "quantile of e2e_ms by class"),
+    *(
+        Variable(
+            f"{name}_by_class_ms",
+            ("slo_class", "quantile"),
+            "float64",
+            "ms",
+            f"quantile of {name}_ms by class",
+        )
+        for name in ("ttft", "e2e", "scheduling_delay")
+    ),
 )
 """Measures by round or class: of sweeps whose requests have rounds or classes."""
 
@@ -207,6 +222,29 @@ def ratio(part: NDArray[Any], whole: NDArray[Any]) -> NDArray[np.float64]:
     """Return part / whole, NaN where the whole is zero."""
     with np.errstate(invalid="ignore", divide="ignore"):
         return np.where(whole > 0, part / whole, np.nan)
+
+
+def jain_index(shares: NDArray[Any], counted: NDArray[np.bool_]) -> NDArray[np.float64]:
+    """Return the fairness of each row of shares, (sum x)^2 / (n sum x^2).
+
+    1 if all have the same, 1/n if one of n has everything. R. Jain, D. Chiu and W. Hawe, A
+    Quantitative Measure of Fairness and Discrimination for Resource Allocation in Shared Computer
+    Systems, DEC Research Report TR-301 (1984).
+
+    Parameters
+    ----------
+    shares : (cells, n)
+        What each has, at least 0.
+    counted : bool (cells, n)
+        Who takes part.
+
+    Returns
+    -------
+    float64 (cells,)
+        NaN where nobody has anything.
+    """
+    x = np.where(counted, shares, 0).astype(np.float64)
+    return ratio(x.sum(axis=1) ** 2, counted.sum(axis=1) * (x**2).sum(axis=1))
 
 
 def mask_failed(values: dict[str, NDArray[Any]], status: NDArray[np.int8]) -> None:

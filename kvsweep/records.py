@@ -174,6 +174,7 @@ INSTANCE_FIELDS = (
     Field("inbox_tail", _i64, "index", "last request to enter the waiting list"),
     Field("load", _i64, "request", "requests routed here and not yet gone"),
     Field("measured", _i64, "request", "decoding requests that count in the measures"),
+    Field("completed", _i64, "request", "measured requests completed so far"),
     Field("evictions", _i64, "block", "cached blocks evicted so far"),
     Field("tier_lo", _i64, "index", "first record of the CPU tier, the end of its ring"),
     Field("tier_fresh", _i64, "block", "records of the CPU tier handed out at least once"),
@@ -412,6 +413,8 @@ class Outputs(NamedTuple):
     """TALLY (n_lanes,)."""
     peak_blocks: NDArray[Any]
     """int32 (n_lanes, most instances): peak of used blocks, -1 where there is no instance."""
+    completed: NDArray[Any]
+    """int32 (n_lanes, most instances): measured requests completed by each instance."""
     ttft: NDArray[Any]
     """int64 (slots,), us: first token seen by the client after arrival, or -1."""
     e2e: NDArray[Any]

@@ -90,6 +90,83 @@ def test_cells_equal_what_is_counted_from_the_twin(cells, name, seed):
     assert cells["request_arrival_us"][row, seed, : len(arrivals)].tolist() == arrivals
 
 
+@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("name", WORKLOADS)
+def test_inversions_and_fairness_equal_what_is_counted_from_the_twin(cells, name, seed):
+    row, made = list(WORKLOADS).index(name), scenario(name)
+    requests = generate(made.workload, seed, DEFAULT_ENTROPY)
+    trace = to_trace_dict(requests, made.to_trace())
+    result = naive.simulate(trace)
+    level = {None: 5, "standard": 5, "batch": 10, "zeal": 5}
+    rows = list(zip(result.requests, trace["requests"], strict=True))
+    measured = rows[made.workload.warmup :]
+    admitted = [pair for pair in measured if pair[0].admissions]
+    inverted = sum(
+        any(
+            i.instance == j.instance
+            and level[first.get("slo_class")] < level[second.get("slo_class")]
+            and waits_at(i, j.scheduled_us)
+            for i, first in rows
+        )
+        for j, second in admitted
+    )
+    assert cells["priority_inversions"][row, seed] == inverted
+    assert cells["priority_inversion_rate"][row, seed] == inverted / len(admitted)
+    done = [r.instance for r, _ in measured if r.status == "completed"]
+    assert cells["fairness_instances"][row, seed] == pytest.approx(
+        jain([done.count(index) for index in range(2)]), rel=1e-12
+    )
+    overhead = int(made.latency.alpha[2])
+    speeds = []
+    for one in CLASSES:
+        part = [r for r, source in measured if source.get("slo_class") == one]
+        speed = [
+            r.output_tokens / (r.finish_us + overhead - r.arrival_us)
+            for r in part
+            if r.status == "completed"
+        ]
+        speeds += [np.mean(speed) if speed else 0.0] if part else []
+    want = jain(speeds) if speeds else np.nan
+    np.testing.assert_allclose(cells["fairness_classes"][row, seed], want, rtol=1e-12)
+
+
+def waits_at(request, time):
+    """Whether a request is in the waiting list at `time`, for the first time and in patience."""
+    if request.queued_us is None or request.queued_us > time:
+        return False
+    if request.status == "timed_out":
+        return time <= request.arrival_us + request.patience_us
+    return request.status != "dropped_unservable" and time < request.scheduled_us
+
+
+def jain(shares):
+    return sum(shares) ** 2 / (len(shares) * sum(x * x for x in shares))
+
+
+def test_priorities_avert_inversions_and_cost_fairness():
+    """Most urgent first leaves none; first come first served has many under load."""
+    clients = [{"id": c, "slo_class": c, "rate_fraction": 1} for c in ("critical", "batch")]
+    workload = {"requests": 150, "rate": 200.0, "clients": clients}
+    engines = [{}, {"scheduler": "priority", "priority": "slo-class"}]
+    made = [scenario("fixed", workload=workload, engine={"max_num_seqs": 8} | e) for e in engines]
+    made = [m.model_copy(update={"workload": m.workload.model_copy(update={"sessions": None})})
+            for m in made]  # fmt: skip
+    found = simulate(made, range(5))
+    assert (found["priority_inversion_rate"][0] > 0.2).all()
+    assert (found["priority_inversions"][1] == 0).all()
+    assert (found["fairness_classes"][0] > found["fairness_classes"][1]).all()
+    delay = found["scheduling_delay_by_class_mean_ms"]
+    assert (delay[1, :, 0] < delay[0, :, 0]).all()
+
+
+def test_requests_of_one_level_cannot_be_inverted():
+    found = simulate([scenario("closed")], range(3))
+    assert (found["priority_inversions"] == 0).all()
+    assert (found["priority_inversion_rate"] == 0.0).all()
+    assert np.isnan(found["fairness_classes"]).all()
+    assert (found["fairness_instances"] > 0.9).all()
+
+
 def counted(requests, by, overhead):
     """Reduce requests of the twin to the measures of a group; -1 and NaN without any."""
     done = [r for r in requests if r.status == "completed"]
@@ -108,6 +185,7 @@ def counted(requests, by, overhead):
     times = {
         "ttft": [(r.first_token_us + overhead - r.arrival_us) / 1000 for r in done],
         "e2e": [(r.finish_us + overhead - r.arrival_us) / 1000 for r in done],
+        "scheduling_delay": [(r.scheduled_us - r.arrival_us) / 1000 for r in admitted],
     }
     for name, milliseconds in times.items():
         values[f"{name}_{by}_mean_ms"] = np.mean(milliseconds) if milliseconds else np.nan
@@ -177,7 +255,7 @@ def test_hits_with_ample_blocks_follow_from_the_request_list_alone(name, block_s
 
 def test_groups_do_not_depend_on_the_batch(cells):
     names = [name for name in cells if "_by_" in name]
-    assert len(names) == 8 + 10
+    assert len(names) == 9 + 12
     alone = simulate([scenario("mix")], [1], slo_classes=CLASSES)
     for name in names:
         np.testing.assert_array_equal(alone[name][0, 0], cells[name][4, 1], name)

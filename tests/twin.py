@@ -145,6 +145,10 @@ def _total_differences(twin, single, trace):
         "blocks_reused": (tally["blocks_reused"], sum(i.blocks_reused for i in twin.instances)),
         "used_time": (tally["used_time"], sum(i.block_us for i in twin.instances)),
         "makespan": (tally["makespan"], max(i.totals["end_us"] for i in twin.instances)),
+        "completed": (
+            list(single.outputs.completed[0]),
+            [i.finished for i in twin.instances],
+        ),
         "peak": (list(single.outputs.peak_blocks[0]), [i.peak_blocks for i in twin.instances]),
     }
     for name, (got, want) in pairs.items():

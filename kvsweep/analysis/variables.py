@@ -16,7 +16,15 @@ if TYPE_CHECKING:
 
 # Measures of which more is better; of every other measure less is better. Names: the store's.
 HIGHER_IS_BETTER = frozenset(
-    {"throughput_rps", "output_tokens_per_s", "block_hit_rate", "prefix_hit_rate", "completed"}
+    {
+        "throughput_rps",
+        "output_tokens_per_s",
+        "block_hit_rate",
+        "prefix_hit_rate",
+        "completed",
+        "fairness_classes",
+        "fairness_instances",
+    }
 )
 
 # Dimensions that are parts of a cell, not configurations.

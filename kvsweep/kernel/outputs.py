@@ -28,6 +28,7 @@ def _finish(inp, ws, lane, inst, tally, r):
     progress["finish"] = inst["clock"]
     progress["status"] = RequestStatus.COMPLETED
     inst["load"] -= 1
+    inst["completed"] += r >= lane["warmup"]
 
 
 @leaf

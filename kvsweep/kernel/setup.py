@@ -82,6 +82,7 @@ def end_lane(ws, out, lane, tally, number):
         tally["transfer_time"] += inst["transfer_time"]
         tally["shortages"] += inst["shortages"] + inst["evictions"]
         out.peak_blocks[number, index] = inst["peak"]
+        out.completed[number, index] = inst["completed"]
         # All blocks free, and all ids with a key in the LRU list: every reference count is zero.
         unused = inst["cached"] - inst["tails"]
         leaked = inst["free"] != lane["gpu_blocks"] or inst["keyed"] != unused
@@ -109,5 +110,6 @@ def copy_lane(out, lane, origin, tally, number):
             out.progress[slot] = out.progress[source]
     for index in range(lane["instances"]):
         out.peak_blocks[number, index] = out.peak_blocks[like, index]
+        out.completed[number, index] = out.completed[like, index]
     out.tallies[number] = out.tallies[like]
     tally["pruned"] = 1

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..metrics import NO_COUNT, ratio, summarize_latency
+from ..metrics import NO_COUNT, jain_index, ratio, summarize_latency
 from ..policies import RequestStatus
 from ..workload.requests import Requests
 
@@ -49,21 +49,23 @@ class Columns:
 
     Attributes
     ----------
-    ttft, e2e : int64
+    ttft, e2e, delay : int64
         Microseconds, -1 where a request has none.
     preemptions : int32
     status : int8
         Codes of `RequestStatus`.
-    prompt, cached : int64
-        Prompt tokens, and those found cached at the first admission, or -1.
+    prompt, cached, output : int64
+        Prompt tokens, those found cached at the first admission, or -1, and output tokens.
     """
 
     ttft: NDArray[Any]
     e2e: NDArray[Any]
+    delay: NDArray[Any]
     preemptions: NDArray[Any]
     status: NDArray[Any]
     prompt: NDArray[Any]
     cached: NDArray[Any]
+    output: NDArray[Any]
 
 
 def groupings(
@@ -110,7 +112,9 @@ def measure_groups(
     Returns
     -------
     dict of str to array (cells, groups, ...)
-        By variable of `kvsweep.metrics`; missing where a cell has no request of the group.
+        By variable of `kvsweep.metrics`; missing where a cell has no request of the group. The
+        speed of a class, whose fairness is measured over classes, is the mean over its completed
+        requests of output tokens per end-to-end time: 0 if it completes nothing.
     """
     cells, by = len(codes), f"by_{grouping.name}"
     bins = np.arange(cells)[:, None] * grouping.count + codes
@@ -133,11 +137,17 @@ def measure_groups(
     values[f"prefix_hit_rate_{by}"] = ratio(
         total(admitted, columns.cached), total(admitted, columns.prompt)
     )
-    for name, times in (("ttft", columns.ttft), ("e2e", columns.e2e)):
+    latencies = {"ttft": columns.ttft, "e2e": columns.e2e, "scheduling_delay": columns.delay}
+    for name, times in latencies.items():
         known = times >= 0
         values[f"{name}_{by}_mean_ms"] = ratio(total(known, times), total(known)) / 1000
         if grouping.quantiles:
             rows = [np.where(codes == g, times, -1) for g in range(grouping.count)]
             parts = [summarize_latency(row)[1] for row in rows]
             values[f"{name}_{by}_ms"] = np.stack(parts, axis=1)
+    if grouping.name == "class":
+        done = (columns.status == RequestStatus.COMPLETED) & (columns.e2e > 0)
+        speed = columns.output / np.where(done, columns.e2e, 1)
+        mean = np.nan_to_num(ratio(total(done, speed), total(done)))
+        values["fairness_classes"] = jain_index(mean, counts["injected"] > 0)
     return values

@@ -114,9 +114,10 @@ def run_kernel_cells(
     prepared = [lists.prepared(key) for key in numbers]
     inputs = build_inputs(variants, prepared, which, prune=prune)
     groups = groupings([item.requests for item in prepared], lists.rounds, lists.slo_classes)
-    outputs = allocate_outputs(inputs, keep_requests=keep_requests or bool(groups))
+    ranked = any(item.ranked for item in prepared)
+    outputs = allocate_outputs(inputs, keep_requests=keep_requests or bool(groups) or ranked)
     run_lanes(inputs, outputs)
-    flat = measure(inputs, outputs, groups)
+    flat = measure(inputs, outputs, groups, ranked=ranked)
     if keep_requests:
         owners = [lists.requests(p, s) for s in range(n_seeds) for p in positions]
         flat |= _request_columns(inputs, outputs, owners)

@@ -54,6 +54,8 @@ class Prepared:
         Number of distinct keys.
     shared_keys : int
         Keys from this one on belong to one request each.
+    ranked : bool
+        Whether some requests are more urgent than others, by priority or class.
     """
 
     requests: Requests
@@ -61,6 +63,7 @@ class Prepared:
     keys: NDArray[np.int32]
     n_keys: int
     shared_keys: int
+    ranked: bool
 
 
 def prepare(requests: Requests, resolved: BlockKeys) -> Prepared:
@@ -79,13 +82,20 @@ def prepare(requests: Requests, resolved: BlockKeys) -> Prepared:
     records["awaits"][waits] = 1
     records["follower"] = NONE
     records["follower"][requests.after[waits]] = waits
-    by_name = [SLO_PRIORITY.get(name, 5) for name in requests.slo_names] + [5]
-    by_class = np.array(by_name)[requests.slo_class]
+    by_class = class_levels(requests)
     records["priority"] = np.where(requests.has_priority, requests.priority, 0)
     records["class_priority"] = np.where(requests.has_priority, requests.priority, by_class)
     records["slo_class"] = slo_codes(requests)
     shared = shared_keys(resolved)
-    return Prepared(requests, records, resolved.keys, int(resolved.n_keys), shared)
+    ranked = bool((records["class_priority"] != records["class_priority"][:1]).any())
+    return Prepared(requests, records, resolved.keys, int(resolved.n_keys), shared, ranked)
+
+
+def class_levels(requests: Requests) -> NDArray[np.int64]:
+    """Return the priority that each request has by its class."""
+    by_name = [SLO_PRIORITY.get(name, 5) for name in requests.slo_names] + [5]
+    levels: NDArray[np.int64] = np.array(by_name, np.int64)[requests.slo_class]
+    return levels
 
 
 def lane_record(scenario: Scenario) -> NDArray[Any]:
@@ -291,6 +301,7 @@ def allocate_outputs(
     return Outputs(
         tallies=np.zeros(len(lanes), TALLY),
         peak_blocks=np.full((len(lanes), lanes["instances"].max()), NONE, np.int32),
+        completed=np.zeros((len(lanes), lanes["instances"].max()), np.int32),
         ttft=np.empty(slots, np.int64),
         e2e=np.empty(slots, np.int64),
         delay=np.empty(slots, np.int64),

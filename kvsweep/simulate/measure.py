@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..metrics import count_statuses, ratio, summarize_latency
+from ..metrics import count_statuses, jain_index, ratio, summarize_latency
 from ..policies import RequestStatus, Status
-from ..records import Inputs, Lane, Outputs
+from ..records import NEVER, NONE, Inputs, Lane, Outputs
 from .groups import Columns, Grouping, measure_groups
+from .inversions import find_inversions
 
 STATUS_OF_LANE = {
     Lane.OK: Status.OK,
@@ -28,7 +29,7 @@ DETAIL_OF_LANE = {
 
 
 def measure(
-    inputs: Inputs, outputs: Outputs, groups: Sequence[Grouping]
+    inputs: Inputs, outputs: Outputs, groups: Sequence[Grouping], *, ranked: bool = False
 ) -> dict[str, NDArray[Any]]:
     """Reduce the lanes of a batch to one number, or row of numbers, each.
 
@@ -38,6 +39,9 @@ def measure(
         A batch after its run.
     groups : sequence of Grouping
         Divisions of the requests to measure by; needs `Outputs.progress`.
+    ranked : bool
+        Whether some requests are more urgent than others, so that priorities can be inverted;
+        needs `Outputs.progress`.
 
     Returns
     -------
@@ -51,6 +55,7 @@ def measure(
         lanes = np.flatnonzero(group.ravel() == number)
         measured = _Measured(inputs, outputs, lanes, int(requests), int(warmup))
         found = _measure_requests(measured)
+        found["priority_inversions"] = _inversions(measured) if ranked else np.zeros_like(lanes)
         for grouping in groups:
             codes = grouping.codes[measured.slots]
             found |= measure_groups(grouping, codes, measured.group_columns)
@@ -114,10 +119,12 @@ class _Measured:
         return Columns(
             ttft=self.rows(outputs.ttft),
             e2e=self.rows(outputs.e2e),
+            delay=self.rows(outputs.delay),
             preemptions=self.rows(outputs.preemptions),
             status=self.rows(outputs.request_status),
             prompt=self.inputs.requests["prompt"][self.slots],
             cached=self.rows(outputs.progress["cached"]),
+            output=self.inputs.requests["output"][self.slots],
         )
 
     @property
@@ -145,11 +152,35 @@ def _measure_requests(measured: _Measured) -> dict[str, NDArray[Any]]:
     completed = status == np.int8(RequestStatus.COMPLETED)
     output = records["output"][measured.slots]
     values["_output_tokens"] = np.where(completed, output, 0).sum(axis=1)
+    values["_admissions"] = (delay >= 0).sum(axis=1)
     values["_service_us"] = np.where(completed, e2e - delay, 0).sum(axis=1)
     values["_delay_us"] = np.maximum(delay, 0).sum(axis=1)
     arrival = records["arrival"][measured.slots[:, 0]]
     values["_measured_from"] = np.where(measured.warmup > 0, arrival, 0)
     return values
+
+
+def _inversions(measured: _Measured) -> NDArray[np.int64]:
+    """Count the measured first admissions that pass over a more urgent request; (cells,).
+
+    A client that gives up waits until its patience is over, not until that is noticed.
+    """
+    every = _Measured(measured.inputs, measured.outputs, measured.lanes, measured.requests, 0)
+    progress = every.rows(measured.outputs.progress)
+    records = measured.inputs.requests[every.slots]
+    status, scheduled = progress["status"], progress["scheduled"]
+    unservable = status == RequestStatus.DROPPED_UNSERVABLE
+    patience = np.where(status == RequestStatus.TIMED_OUT, records["patience"], NEVER)
+    left = np.where(scheduled == NONE, progress["arrival"] + patience + 1, scheduled)
+    found = find_inversions(
+        records["class_priority"],
+        progress["instance"],
+        np.where(unservable, NONE, progress["queued"]),
+        scheduled,
+        left,
+    )
+    count: NDArray[np.int64] = found[:, measured.warmup :].sum(axis=1)
+    return count
 
 
 def _tallied(inputs: Inputs, outputs: Outputs) -> dict[str, NDArray[Any]]:
@@ -165,6 +196,10 @@ def _tallied(inputs: Inputs, outputs: Outputs) -> dict[str, NDArray[Any]]:
         "prefix_hit_rate": ratio(tallies["hit_tokens"], tallies["query_tokens"]),
         "cpu_hit_rate": ratio(tallies["loaded_tokens"], tallies["query_tokens"]),
         "peak_blocks": outputs.peak_blocks.astype(np.int64),
+        "fairness_instances": jain_index(
+            outputs.completed,
+            np.arange(outputs.completed.shape[1]) < lanes["instances"][:, None],
+        ),
         "mean_blocks": ratio(tallies["used_time"], block_time),
         "evictions": tallies["evictions"].copy(),
         "offloads": tallies["offloads"].copy(),
@@ -185,6 +220,8 @@ def _add_rates(inputs: Inputs, outputs: Outputs, values: dict[str, NDArray[Any]]
     """
     lanes = inputs.lanes
     values["preemption_rate"] = ratio(values["preemptions"], values["completed"])
+    admissions = values.pop("_admissions")
+    values["priority_inversion_rate"] = ratio(values["priority_inversions"], admissions)
     microseconds = outputs.tallies["makespan"] - values.pop("_measured_from")
     values["throughput_rps"] = ratio(values["completed"], microseconds / 1e6)
     values["output_tokens_per_s"] = ratio(values.pop("_output_tokens"), microseconds / 1e6)

@@ -17,13 +17,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..config import Scenario
-from ..metrics import NO_COUNT, VARIABLES, ratio, summarize_latency
+from ..metrics import NO_COUNT, VARIABLES, jain_index, ratio, summarize_latency
 from ..policies import RequestStatus, Status
+from ..records import NEVER
 from ..replica import Replication, run
 from ..replica.result import RequestRecord
 from ..workload.native import to_trace_dict
 from ..workload.requests import Requests
 from .groups import Columns, Grouping, groupings, measure_groups
+from .inversions import find_inversions
+from .lanes import class_levels
 from .lists import RequestLists
 
 STATUSES = {"ok": Status.OK, "livelock": Status.LIVELOCK, "failed": Status.FAILED}
@@ -60,9 +63,10 @@ def run_replica_cells(
     for position, scenario in zip(positions, variants, strict=True):
         for seed in range(n_seeds):
             requests = lists.requests(position, seed)
-            values = cell_values(scenario, requests, replicate(scenario, requests))
+            replication = replicate(scenario, requests)
+            values = cell_values(scenario, requests, replication)
             for grouping in groupings([requests], lists.rounds, lists.slo_classes):
-                values |= _by_group(scenario, requests, grouping, values)
+                values |= _by_group(scenario, requests, replication, grouping, values)
             if not keep_requests:
                 values = {k: v for k, v in values.items() if not k.startswith("request_")}
             cells.append(values)
@@ -103,7 +107,35 @@ def cell_values(
     )
     values["status"] = np.array(STATUSES[replication.status], np.int8)
     values["status_detail"] = np.array(_detail(scenario, replication), object)
-    return values | request_columns(scenario, requests, replication)
+    columns = request_columns(scenario, requests, replication)
+    return values | _fairness(requests, replication, columns, warmup) | columns
+
+
+def _fairness(
+    requests: Requests,
+    replication: Replication,
+    columns: dict[str, NDArray[Any]],
+    warmup: int,
+) -> dict[str, NDArray[Any]]:
+    """Return priority inversions, by class as the reference has no other, and load balance."""
+    instance, status = columns["request_instance"], columns["request_status"]
+    scheduled = columns["request_scheduled_us"]
+    waits = status != RequestStatus.DROPPED_UNSERVABLE.label
+    rows = (
+        class_levels(requests),
+        instance,
+        np.where(waits, columns["request_queued_us"], NO_COUNT),
+        scheduled,
+        np.where(scheduled < 0, NEVER, scheduled),
+    )
+    inversions = find_inversions(*(row[None] for row in rows))[0, warmup:].sum()
+    measured = (np.arange(len(status)) >= warmup) & (status == RequestStatus.COMPLETED.label)
+    completed = np.bincount(instance[measured], minlength=len(replication.instances))
+    return {
+        "priority_inversions": inversions,
+        "priority_inversion_rate": ratio(inversions, (scheduled[warmup:] >= 0).sum()),
+        "fairness_instances": jain_index(completed[None], np.ones((1, len(completed)), bool))[0],
+    }
 
 
 def _populations(
@@ -124,7 +156,11 @@ def _populations(
 
 
 def _by_group(
-    scenario: Scenario, requests: Requests, grouping: Grouping, values: dict[str, NDArray[Any]]
+    scenario: Scenario,
+    requests: Requests,
+    replication: Replication,
+    grouping: Grouping,
+    values: dict[str, NDArray[Any]],
 ) -> dict[str, NDArray[Any]]:
     """Return the measures by round or class of a cell, from its request columns."""
     warmup = scenario.workload.warmup if scenario.workload else 0
@@ -136,10 +172,12 @@ def _by_group(
     columns = Columns(
         ttft=row(values["request_ttft_us"]),
         e2e=row(values["request_e2e_us"]),
+        delay=row(np.array([_or_missing(r.sched_delay_us) for r in replication.requests])),
         preemptions=row(values["request_preemptions"]),
         status=row(np.array([codes[name] for name in values["request_status"]], np.int8)),
         prompt=row(requests.prompt_tokens),
         cached=row(values["request_cached_tokens"]),
+        output=row(requests.output_tokens),
     )
     found = measure_groups(grouping, row(grouping.codes), columns)
     return {name: cells[0] for name, cells in found.items()}

@@ -71,6 +71,7 @@ def lane_results(inputs, outputs, lane):
     found = {name: getattr(outputs, name)[slots] for name in columns}
     found |= {name: outputs.progress[name][slots] for name in HISTORY}
     found |= {f"tally {name}": outputs.tallies[name][lane] for name in outputs.tallies.dtype.names}
+    found["completed"] = outputs.completed[lane, : record["instances"]]
     found["peak"] = outputs.peak_blocks[lane, : record["instances"]]
     return found
 

@@ -77,6 +77,22 @@ def test_nothing_is_masked_where_all_is_well():
     assert values["steps"].tolist() == [1, 2]
 
 
+@pytest.mark.parametrize(
+    ("shares", "counted", "index"),
+    [
+        ([3, 3, 3], [1, 1, 1], 1.0),
+        ([0, 7, 0], [1, 1, 1], 1 / 3),
+        ([1, 2, 9], [1, 1, 0], 9 / 10),
+        ([5, 0, 0], [1, 0, 0], 1.0),
+        ([0, 0, 4], [1, 1, 0], np.nan),
+        ([4, 4, 4], [0, 0, 0], np.nan),
+    ],
+)
+def test_the_index_of_jain_goes_from_one_nth_to_one(shares, counted, index):
+    found = metrics.jain_index(np.array([shares]), np.array([counted], bool))
+    np.testing.assert_allclose(found, [index])
+
+
 def test_every_variable_is_described():
     names = [variable.name for variable in (*CELL_VARIABLES, *REQUEST_VARIABLES)]
     assert len(names) == len(set(names))

@@ -97,6 +97,18 @@ def test_measures_by_round_and_class():
     assert cell["injected_by_class"].sum() == 500
     p99 = np.quantile(ttft[classes == "critical"], 0.99) / 1000
     assert cell["ttft_by_class_ms"][0, P99] == pytest.approx(p99, rel=1e-12)
+    critical = classes == "critical"
+    at, queued, start = (
+        cell[f"request_{name}"] for name in ("instance", "queued_us", "scheduled_us")
+    )
+    inverted = sum(
+        bool(np.any(critical & (at == at[j]) & (queued <= start[j]) & (start[j] < start)))
+        for j in np.flatnonzero(~critical)
+    )
+    assert cell["priority_inversions"] == inverted > 0
+    assert cell["priority_inversion_rate"] == inverted / 500
+    done = np.bincount(at, minlength=4)
+    assert cell["fairness_instances"] == pytest.approx(500**2 / 4 / (done**2).sum(), rel=1e-12)
 
 
 def test_mean_numbers_of_requests_add_up_over_their_times(h10):
