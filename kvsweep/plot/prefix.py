@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
+from matplotlib.patheffects import withStroke
 from matplotlib.ticker import FixedLocator
 
 from kvsweep.analysis.prefix import CONDITIONS, Line, PrefixCost
@@ -93,4 +94,5 @@ def _tell_fit(panel: Axes, fit: Line) -> None:
         va="top",
         fontsize=7,
         color=style.colour(CONDITIONS.index("miss")),
+        path_effects=[withStroke(linewidth=2.0, foreground="white")],
     )
