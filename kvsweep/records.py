@@ -55,6 +55,7 @@ _i32, _i64, _f64, _u8 = np.int32, np.int64, np.float64, np.uint8
 REQUEST_FIELDS = (
     Field("arrival", _i64, "us", "arrival at the cluster (closed loop: not before the kernel)"),
     Field("key_lo", _i64, "index", "first slot of this request in the key list"),
+    Field("chain_lo", _i64, "index", "first slot of this request in the chain list"),
     Field("priority", _i64, "1", "priority given by the source, else 0 (smaller: more urgent)"),
     Field("class_priority", _i64, "1", "priority given by the source, else made from the class"),
     Field("think", _i64, "us", "closed loop: from seeing the previous round's end to arrival"),
@@ -67,6 +68,12 @@ REQUEST_FIELDS = (
     Field("twin", _u8, "1", "1 if one of these keys is also of another request's decode block"),
     Field("awaits", _u8, "1", "1 if it arrives after another request's completion"),
     Field("slo_class", _u8, "1", "code of policies.SloClass; a class of another name: standard"),
+)
+
+CHAIN_FIELDS = (
+    Field("extent", _i32, "index", "extent of the request list"),
+    Field("first", _i32, "block", "blocks of the request before this extent"),
+    Field("end", _i32, "block", "blocks of the request up to the end of this extent"),
 )
 
 LANE_FIELDS = (
@@ -93,6 +100,8 @@ LANE_FIELDS = (
     Field("warmup", _i64, "request", "leading requests left out of the measures"),
     Field("n_keys", _i64, "1", "number of distinct block keys of the request list"),
     Field("shared_keys", _i64, "1", "keys from this one on belong to one request each"),
+    Field("n_extents", _i64, "1", "number of extents of the request list"),
+    Field("n_shared", _i64, "1", "number of extents that several requests have: the first ones"),
     Field("instances", _i64, "1", "number of engine instances"),
     Field("gpu_blocks", _i64, "block", "usable blocks of one instance"),
     Field("block_size", _i64, "token", "tokens of one block"),
@@ -122,7 +131,7 @@ LANE_FIELDS = (
     Field("chunked_prefill", _u8, "1", "1 if a prompt may be split over steps"),
     Field("reserve_full_prompt", _u8, "1", "1 if an admission needs room for all known tokens"),
     Field("overlap", _u8, "1", "1 if transfers go on beside the step's computation"),
-    Field("ids", _u8, "1", "1 if every published block has an id: no private tails"),
+    Field("ids", _u8, "1", "1 if every published block has an id: all extents are loose"),
     Field("eager", _u8, "1", "1 if every decode block is published in the step that fills it"),
     Field("shares", _u8, "1", "1 if any request is `shared`"),
     Field("twins", _u8, "1", "1 if any request is a `twin`, or `eager`"),
@@ -149,7 +158,8 @@ INSTANCE_FIELDS = (
     Field("retry", _i64, "step", "next at which a block may be filled that the head hits"),
     Field("used_time", _i64, "block us", "used blocks summed over time"),
     Field("block_lo", _i64, "index", "first block record of this instance"),
-    Field("tail_lo", _i64, "index", "block record of the private tail of request 0"),
+    Field("node_lo", _i64, "index", "LRU node of the first extent: all blocks come before"),
+    Field("extent_lo", _i64, "index", "first record of this instance's shared extents"),
     Field("run_lo", _i64, "index", "first slot of this instance's running list"),
     Field("phase_lo", _i64, "index", "first of this instance's phase counts"),
     Field("base_sum", _i64, "step", "sum of `base` over the decoding requests"),
@@ -157,14 +167,13 @@ INSTANCE_FIELDS = (
     Field("prefix_lo", _i64, "index", "first slot of this instance's prefix table"),
     Field("free", _i64, "block", "blocks without a user: blank ones and cached ones"),
     Field("cached", _i64, "block", "free blocks that carry a key, all of them in the LRU list"),
-    Field("lru_head", _i64, "index", "block or private tail that is evicted next"),
-    Field("lru_tail", _i64, "index", "block or private tail released last"),
-    Field("spare", _i64, "index", "stack of block ids without a key (linked by lru_next)"),
+    Field("lru_head", _i64, "index", "block or extent that is evicted next"),
+    Field("lru_tail", _i64, "index", "block or extent released last"),
+    Field("spare", _i64, "index", "stack of block ids without a key (linked as the LRU list)"),
     Field("fresh", _i64, "block", "block ids handed out at least once"),
     Field("keyed", _i64, "block", "block ids that carry a key, used or free"),
-    Field("tails", _i64, "block", "blocks of the private tails in the LRU list"),
+    Field("compact", _i64, "block", "blocks of the compact extents in the LRU list"),
     Field("peak", _i64, "block", "largest number of used blocks"),
-    Field("told", _i64, "step", "steps before this one are published for the router to see"),
     Field("running", _i64, "request", "length of the running list"),
     Field("prefilling", _i64, "request", "running requests that have not sampled since admission"),
     Field("waiting", _i64, "request", "length of the waiting list"),
@@ -241,7 +250,9 @@ PROGRESS_FIELDS = (
     Field("last_token", _i64, "us", "end of the step that sampled the latest token so far"),
     Field("computed", _i64, "token", "computed tokens while prefilling"),
     Field("outputs", _i64, "token", "sampled tokens when decoding last began or ended"),
-    Field("published", _i64, "block", "leading blocks of the table that have an id and a key"),
+    Field("published", _i64, "block", "leading blocks that are published"),
+    Field("link", _i64, "index", "slot in the chain list of the last published block's extent"),
+    Field("fills", _i64, "index", "extent in which it began to decode blocks of others, or -1"),
     Field("reused", _i64, "block", "blocks hit at the latest admission"),
     Field("chunk", _i64, "token", "tokens scheduled in this step while prefilling"),
     Field("preemptions", _i64, "1", "times preempted"),
@@ -250,16 +261,20 @@ PROGRESS_FIELDS = (
     Field("prev", _i64, "index", "neighbour in the inbox or the waiting list"),
     Field("next", _i64, "index", "neighbour in the inbox or the waiting list"),
     Field("decoding", _u8, "1", "1 from the first sample after an admission on"),
-    Field("has_tail", _u8, "1", "1 if its private tail was released (and maybe evicted since)"),
     Field("status", _u8, "1", "code of policies.RequestStatus"),
+)
+
+EXTENT_FIELDS = (
+    Field("size", _i32, "block", "present blocks: the leading ones if compact, all if loose"),
+    Field("users", _i32, "request", "of a compact extent: running requests that hold its blocks"),
+    Field("fillers", _i32, "request", "decoding requests whose `fills` it is"),
+    Field("loose", _i32, "1", "1 if its blocks have records of their own"),
 )
 
 BLOCK_FIELDS = (
     Field("key", _i32, "index", "content key, or -1"),
     Field("users", _i32, "request", "reference count"),
-    Field("size", _i32, "block", "of a private tail: its cached blocks"),
-    Field("lru_prev", _i32, "index", "neighbour in the LRU list"),
-    Field("lru_next", _i32, "index", "neighbour in the LRU list or the stack of spare ids"),
+    Field("extent", _i32, "index", "extent record that it belongs to"),
     Field("twin_prev", _i32, "index", "ring of blocks with the same key, oldest first"),
     Field("twin_next", _i32, "index", "ring of blocks with the same key, oldest first"),
 )
@@ -269,6 +284,11 @@ TIER_FIELDS = (
     Field("key", _i32, "index", "content key, or -1"),
     Field("prev", _i32, "index", "neighbour in the ring, less recently used"),
     Field("next", _i32, "index", "neighbour in the ring, or in the stack of spare records"),
+)
+
+LRU_FIELDS = (
+    Field("prev", _i32, "index", "neighbour that is evicted before, or -1"),
+    Field("next", _i32, "index", "neighbour that is evicted after, or -1"),
 )
 
 TALLY_FIELDS = (
@@ -324,6 +344,7 @@ EVENT_FIELDS = (
 )
 
 REQUEST = _dtype(REQUEST_FIELDS)
+CHAIN = _dtype(CHAIN_FIELDS)
 LANE = _dtype(LANE_FIELDS)
 INSTANCE = _dtype(INSTANCE_FIELDS)
 ROUTER = _dtype(ROUTER_FIELDS)
@@ -331,8 +352,10 @@ SNAPSHOT = _dtype(SNAPSHOT_FIELDS)
 NODE = _dtype(NODE_FIELDS)
 SCORER = _dtype(SCORER_FIELDS)
 PROGRESS = _dtype(PROGRESS_FIELDS)
+EXTENT = _dtype(EXTENT_FIELDS)
 BLOCK = _dtype(BLOCK_FIELDS)
 TIER = _dtype(TIER_FIELDS)
+LRU = _dtype(LRU_FIELDS)
 TALLY = _dtype(TALLY_FIELDS)
 STEP = _dtype(STEP_FIELDS)
 EVENT = _dtype(EVENT_FIELDS)
@@ -345,6 +368,8 @@ class Inputs(NamedTuple):
     """REQUEST (all request lists of the batch, one after the other)."""
     keys: NDArray[Any]
     """int32, content key per (request, full block); same slots as `Workspace.table`."""
+    chain: NDArray[Any]
+    """CHAIN, the extents that a request's full blocks make up, in order, request by request."""
     lanes: NDArray[Any]
     """LANE (n_lanes,)."""
     scorers: NDArray[Any]
@@ -360,14 +385,20 @@ class Workspace(NamedTuple):
     """SNAPSHOT (1,): what the router knows of an instance at the beginning."""
     blank_progress: NDArray[Any]
     """PROGRESS (1,): what every request starts from, but for its arrival."""
+    blank_extent: NDArray[Any]
+    """EXTENT (1,): what every extent starts from."""
     progress: NDArray[Any]
     """PROGRESS (requests of the largest lane,)."""
     instances: NDArray[Any]
     """INSTANCE (most instances,)."""
+    extents: NDArray[Any]
+    """EXTENT: the shared extents of the list once per instance, then the others."""
     blocks: NDArray[Any]
-    """BLOCK (instances x blocks + requests of the largest lane,): blocks, then private tails."""
+    """BLOCK (instances x blocks,): of loose extents."""
+    lru: NDArray[Any]
+    """LRU (blocks + extents,): neighbours of the nodes, which are blocks, then extents."""
     table: NDArray[Any]
-    """int32, block id per (request, published block); a request's slots start at its `key_lo`."""
+    """int32, block id per (request, published block of a loose extent); slots as of `keys`."""
     prefix: NDArray[Any]
     """int32 (instances x keys,): oldest block with a key; valid only if that block carries it."""
     tier: NDArray[Any]

@@ -20,7 +20,8 @@ The rules are those of vLLM 0.33.0's synchronous scheduler. Where to find what d
 `preempt`           what a preempted request loses and keeps
 `blocks`            the pool: take, publish, look up, touch, release, evict
 `tier`              the CPU tier: move or copy blocks there, load them, transfer times
-`prefix`, `lru`     the prefix table; the list of blocks that may be evicted
+`loose`, `prefix`   blocks with records of their own, where extents will not do; their table
+`lru`               the list of blocks that may be evicted
 `outputs`           sampled tokens, finished requests
 `latency`           how long a step takes, and the way into the waiting list
 `tally`             counters, logs, exact inter-token latencies

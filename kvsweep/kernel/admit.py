@@ -5,7 +5,7 @@ from ..policies import RequestStatus
 from ..records import NEVER, NONE, Event
 from . import blocks, tier, waiting
 from .preempt import make_way
-from .running import blocks_for, next_useful_fill, publish_decodes, schedule_chunk
+from .running import blocks_for, next_useful_fill, publish_decodes_for, schedule_chunk
 from .tally import log_event
 
 
@@ -57,7 +57,6 @@ def _admit(inp, ws, out, lane, inst, tally, index, r, hits, loads, tokens):
     cached = (hits + loads) * lane["block_size"]
     blocks.touch(inp, ws, lane, inst, r, hits)
     blocks.take(ws, inst, loads + blocks_for(lane, tokens))
-    progress["published"] = hits
     progress["reused"] = hits
     if loads > 0:
         tier.load(inp, ws, lane, inst, request, progress, loads)
@@ -152,8 +151,6 @@ def admit_waiting(inp, ws, out, lane, inst, tally, index):
     A head that lacks blocks or a seat may preempt (`make_way`), and is tried again.
     """
     alone = inst["running"] + inst["waiting"] <= 1
-    if lane["shares"] and lane["prefix_caching"]:
-        publish_decodes(inp, ws, lane, inst, inst["step"] + 1)
     while inst["budget"] > 0 and may_admit(lane, inst):
         r = waiting.first_waiting(ws, lane, inst)
         if inst["clock"] > deadline(inp, ws, lane, inst):
@@ -161,6 +158,7 @@ def admit_waiting(inp, ws, out, lane, inst, tally, index):
             continue
         request = inp.requests[lane["request_lo"] + r]
         known = request["prompt"] + ws.progress[r]["outputs"]
+        publish_decodes_for(inp, ws, lane, inst, request, inst["step"] + 1)
         hits, unused, loads = _look_up(inp, ws, lane, inst, r)
         cached = (hits + loads) * lane["block_size"]
         tokens = _tokens_now(lane, inst, known - cached, alone)

@@ -1,50 +1,59 @@
 """The block pool of one instance: take, publish, look up, touch, release, evict.
 
 A block without a key has no identity, so it needs no id: blocks being filled and blank free blocks
-are only counted (``free - cached`` blank ones). A block gets an id when it is published under its
-content key, and keeps it until it is evicted. Free blocks that carry a key wait for reuse in the
+are only counted (``free - cached`` blank ones). Free blocks that carry a key wait for reuse in the
 LRU list. vLLM takes blank blocks before cached ones, as its free list has the blank ones in front
 (semantics: vLLM V1 0.33.0, BlockPool and FreeKVCacheBlockQueue).
 
-The keys that a request shares with no other are the last ones of its chain, because a key stands
-for the whole prefix. These blocks, its *private tail*, can be hit by the request itself alone, and
-they are released together, last block first. So they need no ids either: in the LRU list one
-record stands for all of them (H8, 5000 blocks: 120 us a simulation with ids, 45 us without).
+Blocks with keys are accounted for by *extents*: stretches of content that every request has all or
+nothing of, in the same place (`kvsweep.workload.blocks`). Mostly, whoever holds a block of an
+extent holds all that are present of it; then they are released, hit and evicted like one, except
+that eviction takes the last block first. One record stands for such a *compact* extent: it has its
+first `size` blocks, and is full, or empty, or has at most one user, who adds to it. What does not
+fit that description makes it *loose* (loose.py): a hit of a part, two who compute the same, a
+block computed though it is cached; and always a CPU tier, which moves blocks one by one. (H8, 5000
+blocks: 120 us a simulation with all extents loose, 45 us compact; conversations: 500 and 150 us.)
+
+Cached content has no holes: whoever holds a block holds those in front of it, and releases them
+later, so a chain is evicted from its end.
 """
 
-import numpy as np
-
 from .._jit import leaf
-from ..records import NONE
-from . import lru, prefix
+from . import loose, lru
 
 
 @leaf
-def _shared_part(lane, request, count):
-    """Return how many of the first `count` blocks of a request have ids.
+def extent_at(lane, inst, number):
+    """Return the record of extent `number` of the request list at this instance.
 
-    Under the priority scheduler all have (`ids`): a victim there may have published blocks in this
-    step that are not computed; it then publishes them again, and the twins must be told apart. With
-    a CPU tier too, which moves blocks one by one.
+    That of a single request can be at one instance only, so it needs only one.
     """
-    if not lane["ids"]:
-        count = min(count, request["reusable"])
-    return count
+    if number < lane["n_shared"]:
+        index = inst["extent_lo"] + number
+    else:
+        index = (lane["instances"] - 1) * lane["n_shared"] + number
+    return index
+
+
+@leaf
+def _is_loose(lane, extent):
+    """Return whether the blocks of an extent have records of their own."""
+    return extent["loose"] or lane["ids"]
 
 
 @leaf
 def _evict(ws, inst, count):
     """Evict up to `count` of the least recently used cached blocks; return how many."""
     node = inst["lru_head"]
-    if node < inst["tail_lo"]:
-        lru.unlink(ws, inst, node)
-        prefix.forget(ws, inst, node)
+    if node < inst["node_lo"]:
+        loose.forget_block(ws, inst, node)
         count = 1
     else:
-        count = min(count, ws.blocks[node]["size"])
-        ws.blocks[node]["size"] -= count
-        inst["tails"] -= count
-        if ws.blocks[node]["size"] == 0:
+        extent = ws.extents[node - inst["node_lo"]]
+        count = min(count, extent["size"])
+        extent["size"] -= count
+        inst["compact"] -= count
+        if extent["size"] == 0:
             lru.unlink(ws, inst, node)
     inst["cached"] -= count
     inst["evictions"] += count
@@ -56,8 +65,7 @@ def blank_first(ws, inst):
     """Take the key from the least recently used cached block, which has an id; return the key."""
     block = inst["lru_head"]
     key = ws.blocks[block]["key"]
-    lru.unlink(ws, inst, block)
-    prefix.forget(ws, inst, block)
+    loose.forget_block(ws, inst, block)
     inst["cached"] -= 1
     return key
 
@@ -72,117 +80,116 @@ def take(ws, inst, count):
 
 
 @leaf
+def _publish_part(inp, ws, lane, inst, request, link, first, end):
+    """Publish blocks `first` to `end - 1` of a request, which belong to one extent."""
+    index = extent_at(lane, inst, link["extent"])
+    extent = ws.extents[index]
+    lo = request["key_lo"]
+    if not _is_loose(lane, extent) and first == link["first"] and extent["size"] > 0:
+        loose.loosen(inp, ws, lane, inst, index, lo + first, first)
+    if _is_loose(lane, extent):
+        loose.publish_blocks(inp, ws, inst, index, lo + first, lo + end)
+    else:
+        extent["size"] += end - first
+        extent["users"] = 1
+
+
+@leaf
 def publish(inp, ws, lane, inst, request, progress, count):
     """Publish the first `count` blocks of a request, as far as they are not published yet."""
-    lo = request["key_lo"]
-    for slot in range(lo + progress["published"], lo + _shared_part(lane, request, count)):
-        prefix.publish_block(ws, inst, inp.keys[slot], slot)
-    progress["published"] = max(count, progress["published"])
+    first = progress["published"]
+    while first < count:
+        progress["link"] += first == inp.chain[progress["link"]]["end"]
+        link = inp.chain[progress["link"]]
+        end = min(count, link["end"])
+        _publish_part(inp, ws, lane, inst, request, link, first, end)
+        first = end
+    progress["published"] = first
 
 
 @leaf
 def find_prefix(inp, ws, lane, inst, r, limit):
     """Find the longest run of cached leading blocks of request `r`, at most `limit`.
 
-    A private tail is evicted before the blocks in front of it, so it counts if all those do.
-
     Returns
     -------
     hits, unused : int
-        Blocks found (ids are in the table); those of them without a user.
+        Blocks found; those of them without a user.
     """
     request = inp.requests[lane["request_lo"] + r]
-    shared = _shared_part(lane, request, limit)
+    slot = request["chain_lo"]
     hits = 0
+    end = 0
     unused = 0
-    while hits < shared:
-        block = prefix.find(ws, inst, inp.keys[request["key_lo"] + hits])
-        if block == NONE:
-            break
-        ws.table[request["key_lo"] + hits] = block
-        unused += ws.blocks[block]["users"] == 0
-        hits += 1
-    if hits == shared and limit > shared and ws.progress[r]["has_tail"]:
-        hits += ws.blocks[inst["tail_lo"] + r]["size"]
-        unused += ws.blocks[inst["tail_lo"] + r]["size"]
+    while hits == end and hits < limit:
+        link = inp.chain[slot]
+        end = min(limit, link["end"])
+        extent = ws.extents[extent_at(lane, inst, link["extent"])]
+        if _is_loose(lane, extent):
+            lo = request["key_lo"]
+            found, idle = loose.find_blocks(inp, ws, inst, lo + hits, lo + end)
+        else:
+            found = min(extent["size"], end - hits)
+            idle = found if extent["users"] == 0 else 0
+        hits += found
+        unused += idle
+        slot += 1
     return hits, unused
 
 
 @leaf
-def _touch_shared(ws, inst, first, end):
-    """Add a user to the blocks of table slots `first` to `end - 1`.
-
-    Blocks released together stand together in the LRU list, in reverse order of the table; so
-    they leave it in runs, at the price of one unlinking each.
-    """
-    left = 0
-    slot = first
-    while slot < end:
-        block = ws.table[slot]
-        ws.blocks[block]["users"] += 1
-        slot += 1
-        if ws.blocks[block]["users"] > 1:
-            continue
-        after = ws.blocks[block]["lru_next"]
-        left += 1
-        while slot < end and ws.blocks[block]["lru_prev"] == ws.table[slot]:
-            block = ws.table[slot]
-            ws.blocks[block]["users"] = 1
-            slot += 1
-            left += 1
-        lru.link(ws, inst, ws.blocks[block]["lru_prev"], after)
-    inst["cached"] -= left
-    inst["free"] -= left
+def _touch_part(inp, ws, lane, inst, request, link, end):
+    """Add a user to the blocks of an extent up to block `end - 1` of a request."""
+    index = extent_at(lane, inst, link["extent"])
+    extent = ws.extents[index]
+    first = link["first"]
+    alone = extent["users"] == 0
+    lo = request["key_lo"]
+    joins = end < link["end"] and not alone
+    if not _is_loose(lane, extent) and (end - first < extent["size"] or joins):
+        loose.loosen(inp, ws, lane, inst, index, lo + first, first)
+        loose.find_blocks(inp, ws, inst, lo + first, lo + end)
+    if _is_loose(lane, extent):
+        loose.touch_blocks(ws, inst, lo + first, lo + end)
+    else:
+        extent["users"] += 1
+        if alone:
+            lru.unlink(ws, inst, inst["node_lo"] + index)
+            inst["compact"] -= end - first
+            inst["cached"] -= end - first
+            inst["free"] -= end - first
 
 
 @leaf
 def touch(inp, ws, lane, inst, r, hits):
-    """Add a user to the first `hits` blocks of `r`; those without one leave the LRU list."""
+    """Let `r` hold its first `hits` blocks, all cached; those without a user leave the LRU list."""
     request = inp.requests[lane["request_lo"] + r]
-    lo = request["key_lo"]
-    shared = _shared_part(lane, request, hits)
-    _touch_shared(ws, inst, lo, lo + shared)
-    tail = hits - shared
-    if tail > 0:
-        lru.unlink(ws, inst, inst["tail_lo"] + r)
-        inst["tails"] -= tail
-        inst["cached"] -= tail
-        inst["free"] -= tail
-    ws.progress[r]["has_tail"] = 0
+    slot = request["chain_lo"]
+    done = 0
+    while done < hits:
+        slot += done > 0
+        link = inp.chain[slot]
+        done = min(hits, link["end"])
+        _touch_part(inp, ws, lane, inst, request, link, done)
+    ws.progress[r]["link"] = slot
+    ws.progress[r]["published"] = hits
 
 
 @leaf
-def _release_tail(ws, inst, r, count):
-    """Put the private tail of `r`, `count` blocks without other users, into the LRU list."""
-    ws.blocks[inst["tail_lo"] + r]["size"] = count
-    ws.progress[r]["has_tail"] = 1
-    lru.append(ws, inst, inst["tail_lo"] + r)
-    inst["tails"] += count
-    inst["cached"] += count
-
-
-@leaf
-def _release_shared(ws, inst, first, end):
-    """Take a user from the blocks of table slots `end - 1` down to `first`."""
-    tail = inst["lru_tail"]
-    freed = 0
-    for slot in range(end - 1, first - 1, -1):
-        block = np.int64(ws.table[slot])
-        record = ws.blocks[block]
-        record["users"] -= 1
-        if record["users"] == 0:
-            record["lru_prev"] = tail
-            if tail == NONE:
-                inst["lru_head"] = block
-            else:
-                ws.blocks[tail]["lru_next"] = block
-            tail = block
-            freed += 1
-    if freed > 0:
-        ws.blocks[tail]["lru_next"] = NONE
-        inst["lru_tail"] = tail
-        inst["cached"] += freed
-        inst["free"] += freed
+def _release_part(ws, lane, inst, request, link, end):
+    """Take a user from the blocks of an extent, from block `end - 1` of a request backwards."""
+    index = extent_at(lane, inst, link["extent"])
+    extent = ws.extents[index]
+    first = link["first"]
+    if _is_loose(lane, extent):
+        loose.release_blocks(ws, inst, request["key_lo"] + first, request["key_lo"] + end)
+    else:
+        extent["users"] -= 1
+        if extent["users"] == 0:
+            lru.append(ws, inst, inst["node_lo"] + index)
+            inst["compact"] += end - first
+            inst["cached"] += end - first
+            inst["free"] += end - first
 
 
 @leaf
@@ -192,10 +199,12 @@ def release(inp, ws, lane, inst, r, held):
     So the tail of a chain is evicted before its head. Unpublished blocks become blank at once.
     """
     request = inp.requests[lane["request_lo"] + r]
-    published = ws.progress[r]["published"]
-    shared = _shared_part(lane, request, published)
-    if published > shared:
-        _release_tail(ws, inst, r, published - shared)
-    inst["free"] += held - shared
-    _release_shared(ws, inst, request["key_lo"], request["key_lo"] + shared)
+    end = ws.progress[r]["published"]
+    slot = ws.progress[r]["link"]
+    inst["free"] += held - end
+    while end > 0:
+        link = inp.chain[slot]
+        _release_part(ws, lane, inst, request, link, end)
+        end = link["first"]
+        slot -= 1
     ws.progress[r]["published"] = 0

@@ -17,7 +17,7 @@ from .running import (
     fills_block,
     prefill_chunk,
     publish_decode,
-    publish_decodes,
+    publish_decodes_for,
     publishes_at_once,
     schedule_chunk,
 )
@@ -74,8 +74,7 @@ def _continue_prefill(inp, ws, out, lane, inst, tally, index):
         preempt(inp, ws, out, lane, inst, tally, index, position, UNSERVED)
     else:
         blocks.take(ws, inst, need)
-        if lane["shares"] and lane["prefix_caching"]:
-            publish_decodes(inp, ws, lane, inst, inst["step"] + 1)
+        publish_decodes_for(inp, ws, lane, inst, request, inst["step"] + 1)
         log_event(out, tally, inst, lane, Event.CHUNK, r, index, tokens)
         schedule_chunk(inp, ws, lane, inst, request, progress, position, tokens)
 

@@ -1,23 +1,10 @@
-"""The LRU list of an instance: free blocks that carry a key, and private tails as one node each.
+"""The LRU list of an instance: free blocks that carry a key, a compact extent of them as one node.
 
-Its head is evicted next. Nodes are positions in the block records; tails come after the blocks.
+Its head is evicted next. Nodes are the blocks, then the extents (`INSTANCE.node_lo`).
 """
 
 from .._jit import leaf
 from ..records import NONE
-
-
-@leaf
-def append(ws, inst, node):
-    """Put a block or private tail at the tail of the LRU list: evicted last."""
-    tail = inst["lru_tail"]
-    ws.blocks[node]["lru_prev"] = tail
-    ws.blocks[node]["lru_next"] = NONE
-    if tail == NONE:
-        inst["lru_head"] = node
-    else:
-        ws.blocks[tail]["lru_next"] = node
-    inst["lru_tail"] = node
 
 
 @leaf
@@ -26,14 +13,21 @@ def link(ws, inst, before, after):
     if before == NONE:
         inst["lru_head"] = after
     else:
-        ws.blocks[before]["lru_next"] = after
+        ws.lru[before]["next"] = after
     if after == NONE:
         inst["lru_tail"] = before
     else:
-        ws.blocks[after]["lru_prev"] = before
+        ws.lru[after]["prev"] = before
+
+
+@leaf
+def append(ws, inst, node):
+    """Put a node at the tail of the LRU list: evicted last."""
+    link(ws, inst, inst["lru_tail"], node)
+    link(ws, inst, node, NONE)
 
 
 @leaf
 def unlink(ws, inst, node):
-    """Take a block or private tail out of the LRU list, wherever it is."""
-    link(ws, inst, ws.blocks[node]["lru_prev"], ws.blocks[node]["lru_next"])
+    """Take a node out of the LRU list, wherever it is."""
+    link(ws, inst, ws.lru[node]["prev"], ws.lru[node]["next"])

@@ -46,7 +46,7 @@ def _serve_due(inp, ws, out, lane, inst, tally, index, r, position):
         _sample(ws, tally, inst, progress, measured)
         stays = progress["outputs"] < request["output"]
         if stays:
-            begin_decode(lane, ws, inst, request, progress, position, inst["step"] + 1)
+            begin_decode(inp, lane, ws, inst, request, progress, position, inst["step"] + 1)
             inst["prefilling"] -= 1
             inst["measured"] += measured
     if not stays:

@@ -1,4 +1,4 @@
-"""The prefix table of an instance: which block carries a key, and which are its twins.
+"""The prefix table of an instance: which block of a loose extent carries a key, and its twins.
 
 Blocks with the same key form a ring, the oldest in the table (vLLM keeps duplicates too).
 """
@@ -33,7 +33,7 @@ def forget(ws, inst, block):
         if ws.prefix[slot] == block:
             ws.prefix[slot] = twin
     record["key"] = NONE
-    record["lru_next"] = inst["spare"]
+    ws.lru[block]["next"] = inst["spare"]
     inst["spare"] = block
     inst["keyed"] -= 1
 
@@ -47,13 +47,13 @@ def _new_id(ws, inst):
         inst["fresh"] += 1
         ws.blocks[block]["key"] = NONE  # it may hold an earlier lane's
     else:
-        inst["spare"] = ws.blocks[block]["lru_next"]
+        inst["spare"] = ws.lru[block]["next"]
     return block
 
 
 @leaf
-def publish_block(ws, inst, key, slot):
-    """Give the block of table slot `slot` an id and `key`, as the youngest of its twins."""
+def publish_block(ws, inst, key, extent, users):
+    """Give an id to a block with `key`, as the youngest of its twins, and return it."""
     block = _new_id(ws, inst)
     oldest = find(ws, inst, key)
     if oldest == NONE:
@@ -67,6 +67,7 @@ def publish_block(ws, inst, key, slot):
         ws.blocks[youngest]["twin_next"] = block
         ws.blocks[oldest]["twin_prev"] = block
     ws.blocks[block]["key"] = key
-    ws.blocks[block]["users"] = 1
-    ws.table[slot] = block
+    ws.blocks[block]["users"] = users
+    ws.blocks[block]["extent"] = extent
     inst["keyed"] += 1
+    return block

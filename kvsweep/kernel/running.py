@@ -9,7 +9,7 @@ CPU tier with write-through keeps an order too, so with one all are.
 """
 
 from .._jit import leaf
-from ..records import NEVER
+from ..records import NEVER, NONE
 from . import blocks, tier
 
 
@@ -58,13 +58,27 @@ def next_due(lane, request, progress, step):
 
 
 @leaf
-def begin_decode(lane, ws, inst, request, progress, index, step):
+def _begin_filling(inp, ws, lane, inst, request, progress):
+    """Mark the extent in which a request begins to fill blocks that others have too, if it does.
+
+    Whoever has any of the blocks that it will fill has this extent.
+    """
+    if lane["prefix_caching"] and progress["published"] < request["reusable"]:
+        slot = progress["link"]
+        slot += progress["published"] == inp.chain[slot]["end"]
+        progress["fills"] = blocks.extent_at(lane, inst, inp.chain[slot]["extent"])
+        ws.extents[progress["fills"]]["fillers"] += 1
+
+
+@leaf
+def begin_decode(inp, lane, ws, inst, request, progress, index, step):
     """Let the request at `index` of the running list decode one token a step from `step` on.
 
     If others have its blocks, the steps that fill them are news to a waiting head (`retry`).
     """
     if request["shared"]:
         inst["stale"] = 1
+        _begin_filling(inp, ws, lane, inst, request, progress)
     progress["decoding"] = 1
     set_base(lane, ws, inst, progress, step - (request["prompt"] + progress["outputs"] - 1))
     ws.due[inst["run_lo"] + index] = next_due(lane, request, progress, step)
@@ -175,6 +189,21 @@ def publish_decodes(inp, ws, lane, inst, step):
 
 
 @leaf
+def publish_decodes_for(inp, ws, lane, inst, request, step):
+    """Publish what decoding requests filled before `step`, if `request` could tell."""
+    filled = False
+    end = 0
+    slot = request["chain_lo"]
+    while lane["prefix_caching"] and end < request["reusable"]:
+        link = inp.chain[slot]
+        filled = filled or ws.extents[blocks.extent_at(lane, inst, link["extent"])]["fillers"] > 0
+        end = link["end"]
+        slot += 1
+    if filled:
+        publish_decodes(inp, ws, lane, inst, step)
+
+
+@leaf
 def next_useful_fill(inp, ws, lane, inst, request):
     """Return the next step in which a decoding request may fill a block that `request` hits.
 
@@ -208,6 +237,9 @@ def let_go(inp, ws, lane, inst, tally, r, computed):
         drop_base(ws, inst, progress)
         inst["measured"] -= measured
         progress["decoding"] = 0
+        if progress["fills"] != NONE:
+            ws.extents[progress["fills"]]["fillers"] -= 1
+            progress["fills"] = NONE
     else:
         inst["prefilling"] -= 1
     inst["stale"] = 1

@@ -32,7 +32,8 @@ def begin_lane(inp, ws, lane, tally):
         ws.instances[index] = ws.blank_instance[0]
         inst = ws.instances[index]
         inst["block_lo"] = index * lane["gpu_blocks"]
-        inst["tail_lo"] = lane["instances"] * lane["gpu_blocks"]
+        inst["node_lo"] = lane["instances"] * lane["gpu_blocks"]
+        inst["extent_lo"] = index * lane["n_shared"]
         inst["run_lo"] = index * seats
         inst["phase_lo"] = index * lane["block_size"]
         inst["heap_lo"] = index * lane["requests"]
@@ -42,6 +43,8 @@ def begin_lane(inp, ws, lane, tally):
     _begin_router(ws, lane)
     ws.phases[: lane["instances"] * lane["block_size"]] = 0
     ws.itl_plain[: lane["max_num_seqs"] + 1] = 0
+    for extent in range((lane["instances"] - 1) * lane["n_shared"] + lane["n_extents"]):
+        ws.extents[extent] = ws.blank_extent[0]
     for r in range(lane["requests"]):
         ws.progress[r] = ws.blank_progress[0]
         ws.progress[r]["arrival"] = inp.requests[lane["request_lo"] + r]["arrival"]
@@ -84,7 +87,7 @@ def end_lane(ws, out, lane, tally, number):
         out.peak_blocks[number, index] = inst["peak"]
         out.completed[number, index] = inst["completed"]
         # All blocks free, and all ids with a key in the LRU list: every reference count is zero.
-        unused = inst["cached"] - inst["tails"]
+        unused = inst["cached"] - inst["compact"]
         leaked = inst["free"] != lane["gpu_blocks"] or inst["keyed"] != unused
         if tally["status"] == Lane.OK and (leaked or inst["load"] != 0):
             tally["status"] = Lane.NOT_CONSERVED

@@ -6,9 +6,8 @@ listen to the events of the caches.
 """
 
 from .._jit import leaf
-from ..records import NONE
-from . import prefix
-from .running import publish_decodes
+from . import blocks
+from .running import publish_decodes_for
 
 
 @leaf
@@ -30,34 +29,17 @@ def _see_cache(lane, inst, snapshot):
 
 
 @leaf
-def _tell_decodes(inp, ws, lane, inst):
-    """Publish what decoding filled in the steps begun so far, unless that is done already.
-
-    Else these blocks may be published later (running.py). Nothing but a look-up could tell.
-    """
-    step = inst["step"] + inst["in_flight"]
-    news = lane["shares"] and lane["prefix_caching"] and inst["told"] < step
-    if news:
-        inst["told"] = step
-        publish_decodes(inp, ws, lane, inst, step)
-    return news
-
-
-@leaf
-def _held(inp, ws, lane, inst, request):
+def _held(inp, ws, lane, inst, r):
     """Return how many leading blocks of a prompt the cache holds, in use or free.
 
-    Beyond those that another request has too there are none.
+    Beyond those that another request has too there are none. Blocks that decoding filled in the
+    steps begun so far may not be published yet (running.py).
     """
-    first = request["key_lo"]
-    end = first + min(request["reusable"], request["prompt"] // lane["block_size"])
-    slot = first
-    while slot < end:
-        if prefix.find(ws, inst, inp.keys[slot]) != NONE:
-            slot += 1
-        elif not _tell_decodes(inp, ws, lane, inst):
-            break
-    return slot - first
+    request = inp.requests[lane["request_lo"] + r]
+    limit = min(request["reusable"], request["prompt"] // lane["block_size"])
+    publish_decodes_for(inp, ws, lane, inst, request, inst["step"] + inst["in_flight"])
+    hits, _ = blocks.find_prefix(inp, ws, lane, inst, r, limit)
+    return hits
 
 
 @leaf
@@ -75,5 +57,4 @@ def look(inp, ws, lane, r, now):
         if refresh and lane["sees_cache"]:
             _see_cache(lane, inst, snapshot)
         if lane["sees_blocks"]:
-            request = inp.requests[lane["request_lo"] + r]
-            snapshot["held"] = _held(inp, ws, lane, inst, request)
+            snapshot["held"] = _held(inp, ws, lane, inst, r)

@@ -12,9 +12,12 @@ from ..errors import InputError
 from ..policies import Offload, Priority, RequestStatus, Scheduler
 from ..records import (
     BLOCK,
+    CHAIN,
     EVENT,
+    EXTENT,
     INSTANCE,
     LANE,
+    LRU,
     NEVER,
     NONE,
     PROGRESS,
@@ -27,7 +30,7 @@ from ..records import (
     Outputs,
     Workspace,
 )
-from ..workload.blocks import BlockKeys
+from ..workload.blocks import BlockKeys, find_extents
 from ..workload.requests import Requests
 from .routers import router_memory, scorer_table, sees_cache, set_router, shared_keys, slo_codes
 
@@ -56,6 +59,10 @@ class Prepared:
         Keys from this one on belong to one request each.
     ranked : bool
         Whether some requests are more urgent than others, by priority or class.
+    chain : CHAIN (links,)
+        The extents of each request, in order; ``chain_lo`` counts from the list's own first.
+    n_extents, n_shared : int
+        Number of extents, and of those that several requests have.
     """
 
     requests: Requests
@@ -64,6 +71,9 @@ class Prepared:
     n_keys: int
     shared_keys: int
     ranked: bool
+    chain: NDArray[Any]
+    n_extents: int
+    n_shared: int
 
 
 def prepare(requests: Requests, resolved: BlockKeys) -> Prepared:
@@ -71,6 +81,10 @@ def prepare(requests: Requests, resolved: BlockKeys) -> Prepared:
     records = np.zeros(len(requests), REQUEST)
     records["arrival"] = requests.arrival_us
     records["key_lo"] = resolved.offsets[:-1]
+    extents = find_extents(resolved.offsets, resolved.keys)
+    records["chain_lo"] = extents.offsets[:-1]
+    chain = np.zeros(len(extents.numbers), CHAIN)
+    chain["extent"], chain["first"], chain["end"] = extents.numbers, extents.first, extents.end
     records["prompt"] = requests.prompt_tokens
     records["output"] = requests.output_tokens
     records["reusable"] = resolved.reusable
@@ -86,9 +100,17 @@ def prepare(requests: Requests, resolved: BlockKeys) -> Prepared:
     records["priority"] = np.where(requests.has_priority, requests.priority, 0)
     records["class_priority"] = np.where(requests.has_priority, requests.priority, by_class)
     records["slo_class"] = slo_codes(requests)
-    shared = shared_keys(resolved)
-    ranked = bool((records["class_priority"] != records["class_priority"][:1]).any())
-    return Prepared(requests, records, resolved.keys, int(resolved.n_keys), shared, ranked)
+    return Prepared(
+        requests=requests,
+        records=records,
+        keys=resolved.keys,
+        n_keys=int(resolved.n_keys),
+        shared_keys=shared_keys(resolved),
+        ranked=bool((records["class_priority"] != records["class_priority"][:1]).any()),
+        chain=chain,
+        n_extents=extents.count,
+        n_shared=extents.shared,
+    )
 
 
 def class_levels(requests: Requests) -> NDArray[np.int64]:
@@ -123,7 +145,7 @@ def lane_record(scenario: Scenario) -> NDArray[Any]:
     lane["bandwidth"] = cache.transfer_bandwidth
     lane["thrashing_window"] = cache.thrashing_window_us
     lane["overlap"] = cache.transfer_overlap
-    lane["ids"] = lane["scheduler"] == Scheduler.PRIORITY or cache.cpu_blocks > 0
+    lane["ids"] = cache.cpu_blocks > 0
     lane["eager"] = cache.cpu_blocks > 0 and lane["offload"] == Offload.WRITE_THROUGH
     lane["age"] = round(1000 * engine.priority_age_ms)
     lane["preempt_for_urgent"] = engine.preempt_for_urgent
@@ -209,8 +231,10 @@ def build_inputs(
     key_sizes = np.array([len(item.keys) for item in lists])
     request_lo = np.concatenate([[0], np.cumsum(sizes)])
     key_lo = np.concatenate([[0], np.cumsum(key_sizes)])
+    chain_lo = np.concatenate([[0], np.cumsum([len(item.chain) for item in lists])])
     requests = np.concatenate([item.records for item in lists])
     requests["key_lo"] += np.repeat(key_lo[:-1], sizes)
+    requests["chain_lo"] += np.repeat(chain_lo[:-1], sizes)
     records = np.array([lane_record(item) for item in scenarios], LANE)
     records["scorer_lo"] = np.cumsum(records["scorers"]) - records["scorers"]
     lanes = np.tile(records, len(which))
@@ -222,7 +246,7 @@ def build_inputs(
     lanes["like"] = np.where(known, like + starts, NONE).ravel()
     lanes["request_lo"] = request_lo[chosen]
     lanes["requests"] = sizes[chosen]
-    for field in ("n_keys", "shared_keys"):
+    for field in ("n_keys", "shared_keys", "n_extents", "n_shared"):
         lanes[field] = np.array([getattr(item, field) for item in lists])[chosen]
     for flag, field in (("shares", "shared"), ("twins", "twin"), ("closed_loop", "awaits")):
         lanes[flag] = np.array([item.records[field].any() for item in lists])[chosen]
@@ -235,7 +259,8 @@ def build_inputs(
     _check_ages(lanes, np.array([np.abs(p.records["class_priority"]).max() for p in lists])[chosen])
     lanes["out_lo"] = np.concatenate([[0], np.cumsum(sizes[chosen])[:-1]])
     keys = np.concatenate([item.keys for item in lists])
-    return Inputs(requests, keys, lanes, scorer_table(scenarios))
+    chain = np.concatenate([item.chain for item in lists])
+    return Inputs(requests, keys, chain, lanes, scorer_table(scenarios))
 
 
 def _blank_instance() -> NDArray[Any]:
@@ -252,7 +277,7 @@ def _blank_instance() -> NDArray[Any]:
 def _blank_progress() -> NDArray[Any]:
     blank = np.zeros(1, PROGRESS)
     times = ("queued", "scheduled", "first_token", "finish", "last_token")
-    for name in (*times, "cached", "instance"):
+    for name in (*times, "cached", "instance", "fills"):
         blank[name] = NONE
     blank["status"] = RequestStatus.NOT_ARRIVED
     return blank
@@ -269,13 +294,18 @@ def allocate_workspace(inputs: Inputs, itl_entries: int) -> Workspace:
     lanes = inputs.lanes
     count = lanes["instances"].astype(np.int64)
     seats = np.minimum(lanes["max_num_seqs"], lanes["requests"]) * count
+    extents = int(((count - 1) * lanes["n_shared"] + lanes["n_extents"]).max())
+    blocks = int((count * lanes["gpu_blocks"]).max())
     return Workspace(
         blank_instance=_blank_instance(),
         blank_progress=_blank_progress(),
         **router_memory(lanes),
+        blank_extent=np.zeros(1, EXTENT),
         progress=np.empty(lanes["requests"].max(), PROGRESS),
         instances=np.zeros(count.max(), INSTANCE),
-        blocks=np.empty((count * lanes["gpu_blocks"] + lanes["requests"]).max(), BLOCK),
+        extents=np.empty(extents, EXTENT),
+        blocks=np.empty(blocks, BLOCK),
+        lru=np.empty(blocks + extents, LRU),
         table=np.empty(len(inputs.keys), np.int32),
         prefix=np.empty(max(1, int((count * lanes["n_keys"]).max())), np.int32),
         tier=np.empty((count * (lanes["cpu_blocks"] + 1)).max(), TIER),
@@ -313,5 +343,11 @@ def allocate_outputs(
     )
 
 
-EMPTY = Inputs(np.zeros(1, REQUEST), np.zeros(1, np.int32), np.zeros(1, LANE), np.zeros(1, SCORER))
+EMPTY = Inputs(
+    requests=np.zeros(1, REQUEST),
+    keys=np.zeros(1, np.int32),
+    chain=np.zeros(1, CHAIN),
+    lanes=np.zeros(1, LANE),
+    scorers=np.zeros(1, SCORER),
+)
 """Inputs of the kernel's types whose lanes are not meant to run: for compiling."""

@@ -83,6 +83,66 @@ def resolve_blocks(requests: Requests, block_size: int) -> BlockKeys:
     return BlockKeys(offsets, keys, int(keys.max(initial=-1)) + 1, reusable, shared, twin)
 
 
+@dataclass(frozen=True)
+class Extents:
+    """Stretches of keys that every request has all or nothing of, as long as can be.
+
+    Attributes
+    ----------
+    offsets : int64 (n + 1,)
+        Where each request's extents start in the other arrays.
+    numbers : int64 (total,)
+        Extents from 0; those of several requests come first.
+    first, end : int64 (total,)
+        The blocks of the request that belong to it: `first` to ``end - 1``.
+    count, shared : int
+        Number of extents, and of those that several requests have.
+    """
+
+    offsets: NDArray[np.int64]
+    numbers: NDArray[np.int64]
+    first: NDArray[np.int64]
+    end: NDArray[np.int64]
+    count: int
+    shared: int
+
+
+def find_extents(offsets: NDArray[np.int64], keys: NDArray[np.int32]) -> Extents:
+    """Divide the keys of each request into extents.
+
+    Parameters
+    ----------
+    offsets, keys : int64 (n + 1,), int32 (total,)
+        As of `BlockKeys`.
+
+    Returns
+    -------
+    Extents
+        Extents of all requests.
+    """
+    # Who has a key has those before it. So two neighbours are of the same requests if they are of
+    # equally many.
+    uses = np.bincount(keys)[keys]
+    begins = np.ones(len(keys), np.bool_)
+    begins[1:] = uses[1:] != uses[:-1]
+    begins[offsets[:-1][offsets[:-1] < offsets[1:]]] = True
+    starts = np.flatnonzero(begins)
+    bounds = np.searchsorted(starts, offsets)
+    base = np.repeat(offsets[:-1], np.diff(bounds))
+    shared = uses[starts] > 1
+    common = np.unique(keys[starts[shared]])
+    numbers = len(common) + np.cumsum(~shared) - 1
+    numbers[shared] = np.searchsorted(common, keys[starts[shared]])
+    return Extents(
+        offsets=bounds,
+        numbers=numbers,
+        first=starts - base,
+        end=np.append(starts[1:], len(keys)) - base,
+        count=len(common) + int((~shared).sum()),
+        shared=len(common),
+    )
+
+
 def _twins(
     keys: NDArray[np.int32], offsets: NDArray[np.int64], prompt_blocks: NDArray[np.int64]
 ) -> NDArray[np.bool_]:

@@ -6,7 +6,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from kvsweep.config import Workload
-from kvsweep.workload.blocks import resolve_blocks
+from kvsweep.workload.blocks import find_extents, resolve_blocks
 from kvsweep.workload.generate import generate
 from kvsweep.workload.traces import load_trace
 
@@ -46,6 +46,27 @@ def check(rows, block_size):
         assert resolved.reusable[i] == reusable
         assert all(p in others for p in own[:reusable])
         assert resolved.shared[i] == any(p in others for p in with_output)
+    check_extents(resolved.offsets, keys)
+
+
+def check_extents(offsets, keys):
+    """Extents are as long as can be if neighbouring blocks are of the same requests."""
+    owners = {key: {i for i, own in enumerate(keys) if key in own} for own in keys for key in own}
+    found = find_extents(offsets, np.array([key for own in keys for key in own], np.int32))
+    extents = {}
+    for i, own in enumerate(keys):
+        part = slice(*found.offsets[i : i + 2])
+        numbers, first, end = (a[part].tolist() for a in (found.numbers, found.first, found.end))
+        assert first == [0, *end[:-1]][: len(first)]
+        assert [len(own)] == (end or [0])[-1:]
+        assert all(a < b for a, b in zip(first, end, strict=True))
+        for number, a, b in zip(numbers, first, end, strict=True):
+            assert extents.setdefault(number, own[a:b]) == own[a:b]
+            assert all(owners[key] == owners[own[a]] for key in own[a:b])
+            assert b == len(own) or owners[own[b]] != owners[own[a]]
+    assert sorted(extents) == list(range(found.count))
+    shared = [number for number, own in extents.items() if len(owners[own[0]]) > 1]
+    assert sorted(shared) == list(range(found.shared))
 
 
 ENTRY = st.tuples(st.integers(0, 3), st.integers(1, 9)).map(list)
