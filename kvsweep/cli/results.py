@@ -180,12 +180,26 @@ def read(store: Path, at: Sequence[str] = ()) -> xr.Dataset:
         if name not in axes:
             hint = did_you_mean(name, axes) or f"; one of: {', '.join(axes)}"
             raise InputError(f"--at {text}: no axis {name!r}{hint}")
-        known = [str(known) for known in ds[name].values]
+        known = [_plain(known) for known in ds[name].values]
+        value = _plain(float(value)) if _is_number(value) else value
         if value not in known:
             hint = did_you_mean(value, known) or f"; one of: {', '.join(known)}"
             raise InputError(f"--at {text}: the store has no such value{hint}")
         ds = ds.isel({name: known.index(value)})
     return ds
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _plain(value: Any) -> str:
+    """Return an axis value as people type it: 7, not 7.0."""
+    return f"{value:.15g}" if isinstance(value, float) else str(value)
 
 
 def cliff_of(ds: xr.Dataset, given: dict[str, Any]) -> Cliff:

@@ -151,6 +151,15 @@ def test_part_of_a_store_can_be_looked_at(run, results):
     assert "round-robin" not in out
 
 
+@pytest.mark.parametrize("value", ["30", "30.0", "3e1"])
+def test_at_takes_a_number_as_people_write_it(run, tmp_path, value):
+    text = BASE + GRID.replace("seed = {", '"workload.rate" = [30, 40.5]\nseed = {') + CLIFF
+    kvsweep.run(make_sweep(tmp_path, text), out="c.zarr", workers=1)
+    code, out, _ = run("cliff", "c.zarr", "--at", f"rate={value}", "--at", "seed=2", "--json")
+    assert code == 0
+    assert "40.5" not in out
+
+
 @pytest.mark.parametrize(
     ("choice", "message"),
     [
