@@ -231,7 +231,7 @@ SNAPSHOT_FIELDS = (
 NODE_FIELDS = (
     Field("prev", _i32, "index", "neighbour in the router's index, the next to be forgotten"),
     Field("next", _i32, "index", "neighbour in the router's index"),
-    Field("size", _i32, "block", "of a private tail: its blocks"),
+    Field("size", _i32, "block", "1, or the blocks of a private tail"),
 )
 
 SCORER_FIELDS = (

@@ -47,6 +47,17 @@ def random_trace(rng, max_requests=30, closed_loop=False):
     return _trace(_Random(rng), max_requests, closed_loop)
 
 
+@st.composite
+def routed_traces(draw):
+    """Traces for a router alone: up to 40 prompts, all at the edges of blocks."""
+    return _routed_trace(_Drawn(draw), 40)
+
+
+def random_routed_trace(rng):
+    """Return a longer trace of the same family as `routed_traces`."""
+    return _routed_trace(_Random(rng), 150)
+
+
 class _Drawn:
     """Choices drawn by hypothesis."""
 
@@ -192,6 +203,34 @@ def _routing(source, step_us):
         "snapshot_refresh_us": source.pick((0, 0, step_us, 4 * step_us, source.integer(1, 99))),
         "snapshot_load": source.chance(30),
     }
+
+
+def _routed_trace(source, max_requests):
+    """Prompts that are short walks through few segments, and few blocks remembered.
+
+    Without precise-prefix: there are no caches.
+    """
+    block_size = source.integer(1, 3)
+    cluster = _routing(source, 1)
+    cluster["scorers"].pop("precise-prefix", None)
+    cluster["scorers"]["prefix-affinity"] = source.pick((1, 0.2))
+    if source.chance(50):
+        # What the index knows decides, nothing else.
+        cluster |= {"routing": "weighted", "scorers": {"prefix-affinity": 1, "load-balance": 0.01}}
+    cluster["instances"] = source.pick((2, 1, 3, 8, 64, 65, 130))
+    rows = []
+    for i in range(source.integer(1, max_requests)):
+        prompt = [
+            [source.integer(0, 1 + k), source.integer(1, 3 * block_size)]
+            for k in range(source.integer(1, 4))
+        ]
+        if source.chance(40):
+            prompt.append([PROMPT + i, source.integer(1, 5 * block_size)])
+        row = {"id": i, "arrival_us": i, "prompt": prompt, "output": [OUTPUT + i, 1]}
+        slo_class = source.pick(SLO_CLASSES)
+        rows.append(row | ({"slo_class": slo_class} if slo_class else {}))
+    scenario = {"cluster": cluster, "cache": {"block_size": block_size}}
+    return {"format": "kvsweep-trace/1", "scenario": scenario, "requests": rows}
 
 
 def _admission(source, step_us):

@@ -18,9 +18,13 @@ def blocks(language):
 
 
 def test_the_sweep_shown_is_valid(tmp_path):
-    (text,) = blocks("toml")
+    text, policies = blocks("toml")
     (tmp_path / "shown.toml").write_text(text)
     assert plan(load_sweep(tmp_path / "shown.toml")).cells == 2 * 65 * 100
+    names = re.findall(r"\[policies\.(.*)\]", policies)
+    more = text.replace('"least-loaded"', ", ".join(f'"{name}"' for name in names))
+    (tmp_path / "more.toml").write_text(more + policies)
+    assert plan(load_sweep(tmp_path / "more.toml")).cells == (1 + len(names)) * 65 * 100
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,8 @@ Between two routing decisions instances do not interact, so each is advanced alo
 routing time. Where completions make arrivals (closed loop), the lane goes from event to event.
 """
 
+import numpy as np
+
 from .._jit import kernel, leaf
 from ..policies import RequestStatus
 from ..records import NEVER, NONE, Lane
@@ -16,12 +18,8 @@ from .routing import choose_instance
 from .setup import begin_lane, copy_lane, end_lane
 from .snapshots import look
 
-
-@leaf
-def _is_behind(ws, inst, until):
-    """Return whether anything happens at an instance strictly before `until`."""
-    head = inst["inbox_head"]
-    return inst["clock"] < until or (head != NONE and ws.progress[head]["queued"] < until)
+FIRST = np.int64(0)
+"""The first instance; not a literal, for which numba would compile `advance` again."""
 
 
 @leaf
@@ -54,13 +52,10 @@ def _run_open(inp, ws, out, lane, tally):
             continue
         now = _routing_time(ws, lane, r)
         if lane["looks"]:
-            for index in range(lane["instances"]):
-                if _is_behind(ws, ws.instances[index], now):
-                    advance(inp, ws, out, lane, ws.instances[index], tally, index, now)
+            advance(inp, ws, out, lane, tally, FIRST, lane["instances"], now)
         ws.progress[r]["status"] = RequestStatus.QUEUED
         _route(inp, ws, lane, r, now)
-    for index in range(lane["instances"]):
-        advance(inp, ws, out, lane, ws.instances[index], tally, index, NEVER)
+    advance(inp, ws, out, lane, tally, FIRST, lane["instances"], NEVER)
 
 
 @leaf
@@ -92,7 +87,7 @@ def _run_closed(inp, ws, out, lane, tally):
         index, first, second = _earliest(ws, lane)
         if first < now:
             until = min(now, max(second, first + 1))
-            advance(inp, ws, out, lane, ws.instances[index], tally, index, until)
+            advance(inp, ws, out, lane, tally, index, index + 1, until)
         elif r == NONE:
             break
         else:

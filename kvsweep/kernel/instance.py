@@ -123,12 +123,16 @@ def _begin_step(ws, inst, until):
     return inst["clock"] < until
 
 
-@kernel
-def advance(inp, ws, out, lane, inst, tally, index, until):
-    """Advance an instance through everything that happens strictly before `until`.
+@leaf
+def _is_behind(ws, inst, until):
+    """Return whether anything happens at an instance strictly before `until`."""
+    head = inst["inbox_head"]
+    return inst["clock"] < until or (head != NONE and ws.progress[head]["queued"] < until)
 
-    It stops early when a step begins that makes an arrival: that may come before `until`.
-    """
+
+@leaf
+def _advance(inp, ws, out, lane, inst, tally, index, until):
+    """Advance an instance; it stops early when a step begins that makes an arrival."""
     inst["announced"] = 0
     while tally["status"] == Lane.OK and not inst["announced"]:
         if inst["in_flight"] and inst["clock"] < until:
@@ -147,3 +151,16 @@ def advance(inp, ws, out, lane, inst, tally, index, until):
             and decode(inp, ws, out, lane, inst, tally, index, until)
         ):
             _schedule_step(inp, ws, out, lane, inst, tally, index)
+
+
+@kernel
+def advance(inp, ws, out, lane, tally, first, end, until):
+    """Advance instances `first` to `end - 1` through everything that happens before `until`.
+
+    One stops early when a step begins that makes an arrival: that may come before `until`. They
+    are advanced in one call, as each call passes all arrays: some 40 ns.
+    """
+    for index in range(first, end):
+        inst = ws.instances[index]
+        if _is_behind(ws, inst, until):
+            _advance(inp, ws, out, lane, inst, tally, index, until)

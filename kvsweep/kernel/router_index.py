@@ -3,7 +3,7 @@
 It knows nothing of outputs, nor of what an instance evicts. A block that two requests may share is
 a node of its own, found by its key. The keys beyond those no other request has (*private tail*,
 as in blocks.py), so nobody can ever match them, and each request is recorded once: one node with a
-size stands for them all, and is forgotten block by block, which is the same.
+size stands for them all.
 
 Which instances have a key is a row of bits, so that one walk along a prompt serves 64 instances.
 A row counts only if the lane at work has written it (`known`); nothing is cleared between lanes.
@@ -53,15 +53,15 @@ def _note_matched(ws, lane, word, chosen, blocks):
 
 
 @leaf
-def match(inp, ws, lane, request):
-    """Find how many leading blocks of a prompt the index of each instance has."""
+def match(inp, ws, lane, request, blocks):
+    """Find how many of the `blocks` full blocks of a prompt the index of each instance has."""
     first = request["key_lo"]
-    blocks = min(request["reusable"], request["prompt"] // lane["block_size"])
+    shared = min(request["reusable"], blocks)
     words = _words(lane)
     for word in range(words):
         matching = ALL
         block = 0
-        while matching != 0 and block < blocks:
+        while matching != 0 and block < shared:
             having = _holders(ws, inp.keys[first + block], words, word)
             if matching & ~having:
                 _note_matched(ws, lane, word, matching & ~having, block)
@@ -91,10 +91,12 @@ def _link(ws, lane, index, before, after):
 
 
 @leaf
-def _append(ws, lane, index, node):
-    """Put a node at the end of the list: forgotten last."""
-    _link(ws, lane, index, ws.snapshots[index]["newest"], node)
-    _link(ws, lane, index, node, NONE)
+def _move_last(ws, lane, index, first, last):
+    """Move the neighbours `first` to `last` to the end of the list: forgotten last."""
+    before = ws.nodes[_place(lane, index, first)]["prev"]
+    _link(ws, lane, index, before, ws.nodes[_place(lane, index, last)]["next"])
+    _link(ws, lane, index, ws.snapshots[index]["newest"], first)
+    _link(ws, lane, index, last, NONE)
 
 
 @leaf
@@ -104,58 +106,67 @@ def _forget_key(ws, lane, index, key):
 
 
 @leaf
-def _forget(ws, lane, index, count):
-    """Forget up to `count` of the oldest blocks of an instance; return how many."""
+def _forget(ws, lane, index):
+    """Forget the oldest node of an instance.
+
+    A tail goes as a whole: it stays the oldest until its last block is forgotten, so the blocks
+    that might stay a little longer cannot be told from free room.
+    """
     node = ws.snapshots[index]["oldest"]
     record = ws.nodes[_place(lane, index, node)]
     if node < lane["shared_keys"]:
         _forget_key(ws, lane, index, node)
-        count = 1
-    else:
-        count = min(count, record["size"])
-        record["size"] -= count
-    if node < lane["shared_keys"] or record["size"] == 0:
-        _link(ws, lane, index, NONE, record["next"])
-    ws.snapshots[index]["indexed"] -= count
-    return count
+    _link(ws, lane, index, NONE, record["next"])
+    ws.snapshots[index]["indexed"] -= record["size"]
 
 
 @leaf
 def _add(ws, lane, index, node, blocks):
     """Append a new node of so many blocks, and forget the oldest beyond the capacity."""
-    _append(ws, lane, index, node)
+    ws.nodes[_place(lane, index, node)]["size"] = blocks
+    _link(ws, lane, index, ws.snapshots[index]["newest"], node)
+    _link(ws, lane, index, node, NONE)
     ws.snapshots[index]["indexed"] += blocks
-    excess = ws.snapshots[index]["indexed"] - lane["index_blocks"]
-    while excess > 0:
-        excess -= _forget(ws, lane, index, excess)
+    while ws.snapshots[index]["indexed"] > lane["index_blocks"]:
+        _forget(ws, lane, index)
 
 
 @leaf
-def _record_block(ws, lane, index, key):
-    """Make a block that others may share the latest of an instance."""
+def _add_key(ws, lane, index, key):
+    """Remember a block that others may share; return False if it is remembered already."""
     words = _words(lane)
-    word = index // WORD
+    slot = key * words + index // WORD
     bit = ONE << (index % WORD)
     _own(ws, key, words)
-    if ws.holders[key * words + word] & bit:
-        record = ws.nodes[_place(lane, index, key)]
-        _link(ws, lane, index, record["prev"], record["next"])
-        _append(ws, lane, index, key)
-    else:
-        ws.holders[key * words + word] |= bit
+    new = ws.holders[slot] & bit == 0
+    if new:
+        ws.holders[slot] |= bit
         _add(ws, lane, index, key, 1)
+    return new
 
 
 @leaf
-def record(inp, ws, lane, r, index):
-    """Make the full blocks of a prompt the latest of an instance, the first of them the oldest."""
+def _record_shared(inp, ws, lane, index, slot, end):
+    """Make the blocks of key slots `slot` to `end - 1` the latest of an instance, in this order.
+
+    Blocks recorded together stand together, so they are moved together, at the price of one.
+    """
+    while slot < end:
+        key = np.int64(inp.keys[slot])
+        slot += 1
+        if not _add_key(ws, lane, index, key):
+            last = key
+            while slot < end and ws.nodes[_place(lane, index, last)]["next"] == inp.keys[slot]:
+                last = np.int64(inp.keys[slot])
+                slot += 1
+            _move_last(ws, lane, index, key, last)
+
+
+@leaf
+def record(inp, ws, lane, r, index, blocks):
+    """Make the `blocks` full blocks of a prompt the latest of an instance, the first the oldest."""
     request = inp.requests[lane["request_lo"] + r]
-    first = request["key_lo"]
-    blocks = request["prompt"] // lane["block_size"]
     shared = min(request["reusable"], blocks)
-    for slot in range(first, first + shared):
-        _record_block(ws, lane, index, np.int64(inp.keys[slot]))
+    _record_shared(inp, ws, lane, index, request["key_lo"], request["key_lo"] + shared)
     if blocks > shared:
-        tail = lane["shared_keys"] + r
-        ws.nodes[_place(lane, index, tail)]["size"] = blocks - shared
-        _add(ws, lane, index, tail, blocks - shared)
+        _add(ws, lane, index, lane["shared_keys"] + r, blocks - shared)

@@ -56,15 +56,16 @@ def _prefix_affinity(inp, ws, lane, r):
 def _weighted(inp, ws, lane, r):
     """Return the first instance with the highest score; record the prompt as routed there."""
     request = inp.requests[lane["request_lo"] + r]
+    blocks = request["prompt"] // lane["block_size"]
     if lane["indexes"]:
-        router_index.match(inp, ws, lane, request)
-    score_instances(inp, ws, lane, request)
+        router_index.match(inp, ws, lane, request, blocks)
+    score_instances(inp, ws, lane, request, blocks)
     best = 0
     for index in range(1, lane["instances"]):
         if ws.snapshots[index]["score"] > ws.snapshots[best]["score"]:
             best = index
     if lane["indexes"]:
-        router_index.record(inp, ws, lane, r, best)
+        router_index.record(inp, ws, lane, r, best, blocks)
     return best
 
 

@@ -11,35 +11,43 @@ from .running import publish_decodes_for
 
 
 @leaf
-def _load(lane, inst):
-    """Return the requests at an instance, those on their way into its queue only if they count."""
-    if lane["count_pending"]:
-        return inst["load"]
-    return inst["waiting"] + inst["running"]
+def _see_loads(ws, lane):
+    """Note the requests at each instance, those on their way into its queue only if they count."""
+    for index in range(lane["instances"]):
+        inst = ws.instances[index]
+        load = inst["load"]
+        if not lane["count_pending"]:
+            load = inst["waiting"] + inst["running"]
+        ws.snapshots[index]["load"] = load
 
 
 @leaf
-def _see_cache(lane, inst, snapshot):
-    """Note how the cache of an instance fares: blocks in use, transfers under way, thrashing."""
-    snapshot["utilization"] = (lane["gpu_blocks"] - inst["free"]) / lane["gpu_blocks"]
-    snapshot["transfer"] = inst["transfer"]
-    snapshot["thrashing"] = 0.0
-    if inst["offloads"] > 0:
-        snapshot["thrashing"] = inst["thrashed"] / inst["offloads"]
+def _see_caches(ws, lane):
+    """Note how the caches fare: blocks in use, transfers under way, thrashing."""
+    for index in range(lane["instances"]):
+        inst = ws.instances[index]
+        snapshot = ws.snapshots[index]
+        snapshot["utilization"] = (lane["gpu_blocks"] - inst["free"]) / lane["gpu_blocks"]
+        snapshot["transfer"] = inst["transfer"]
+        snapshot["thrashing"] = 0.0
+        if inst["offloads"] > 0:
+            snapshot["thrashing"] = inst["thrashed"] / inst["offloads"]
 
 
 @leaf
-def _held(inp, ws, lane, inst, r):
-    """Return how many leading blocks of a prompt the cache holds, in use or free.
+def _see_blocks(inp, ws, lane, r):
+    """Note how many leading blocks of a prompt each cache holds, in use or free.
 
     Beyond those that another request has too there are none. Blocks that decoding filled in the
     steps begun so far may not be published yet (running.py).
     """
     request = inp.requests[lane["request_lo"] + r]
     limit = min(request["reusable"], request["prompt"] // lane["block_size"])
-    publish_decodes_for(inp, ws, lane, inst, request, inst["step"] + inst["in_flight"])
-    hits, _ = blocks.find_prefix(inp, ws, lane, inst, r, limit)
-    return hits
+    for index in range(lane["instances"]):
+        inst = ws.instances[index]
+        publish_decodes_for(inp, ws, lane, inst, request, inst["step"] + inst["in_flight"])
+        hits, _ = blocks.find_prefix(inp, ws, lane, inst, r, limit)
+        ws.snapshots[index]["held"] = hits
 
 
 @leaf
@@ -49,12 +57,9 @@ def look(inp, ws, lane, r, now):
     refresh = now - router["refreshed"] >= lane["snapshot_refresh"]
     if refresh:
         router["refreshed"] = now
-    for index in range(lane["instances"]):
-        inst = ws.instances[index]
-        snapshot = ws.snapshots[index]
-        if refresh or not lane["snapshot_load"]:
-            snapshot["load"] = _load(lane, inst)
-        if refresh and lane["sees_cache"]:
-            _see_cache(lane, inst, snapshot)
-        if lane["sees_blocks"]:
-            snapshot["held"] = _held(inp, ws, lane, inst, r)
+    if refresh or not lane["snapshot_load"]:
+        _see_loads(ws, lane)
+    if refresh and lane["sees_cache"]:
+        _see_caches(ws, lane)
+    if lane["sees_blocks"]:
+        _see_blocks(inp, ws, lane, r)

@@ -28,32 +28,6 @@ SEEN = {
 }
 
 
-@st.composite
-def routed_traces(draw):
-    """Traces whose prompts are short walks through few segments, and few blocks remembered."""
-    block_size = draw(st.sampled_from((1, 2, 3)))
-    part = st.tuples(st.integers(0, 2), st.integers(1, 3 * block_size))
-    prompts = draw(st.lists(st.lists(part, min_size=1, max_size=3), min_size=1, max_size=40))
-    names = draw(st.permutations([n for n in strategies.SCORERS if n != "precise-prefix"]))
-    count = draw(st.integers(1, len(names)))
-    cluster = {
-        "instances": draw(st.sampled_from((2, 1, 3, 64, 65, 130))),
-        "routing": draw(
-            st.sampled_from(("weighted", "least-loaded", "prefix-affinity", "always-busiest"))
-        ),
-        "scorers": {name: draw(st.sampled_from((1, 2.5, 0.1))) for name in names[:count]},
-        "router_index_blocks": draw(st.integers(1, 12)),
-    }
-    classes = st.sampled_from(strategies.SLO_CLASSES)
-    rows = [
-        {"id": i, "arrival_us": i, "prompt": [list(p) for p in prompt], "output": [9, 1]}
-        | ({"slo_class": name} if (name := draw(classes)) else {})
-        for i, prompt in enumerate(prompts)
-    ]
-    scenario = {"cluster": cluster, "cache": {"block_size": block_size}}
-    return {"format": "kvsweep-trace/1", "scenario": scenario, "requests": rows}
-
-
 def naive_choices(trace, seen):
     """Yield whom the naive router chooses."""
     scenario = Scenario.of(**trace["scenario"])
@@ -68,15 +42,28 @@ def naive_choices(trace, seen):
         yield router.decide(request, router.views)
 
 
-@given(routed_traces(), st.integers(0, 99))
-def test_choices_equal_the_naive_routers(trace, seed):
+def both_choices(trace, seed):
+    """Return whom the kernel and the naive router choose where they see the same at random."""
     loaded = load_trace(trace)
     scenario = parse_scenario(loaded.scenario, "trace")
     shape = len(loaded.requests), scenario.cluster.instances
     rng = np.random.default_rng(seed)
     seen = {name: rng.choice(values, shape) for name, values in SEEN.items()}
     chosen = routers.choose(scenario, loaded.requests, seen, times=2)
-    assert chosen == list(naive_choices(trace, seen))
+    return chosen, list(naive_choices(trace, seen))
+
+
+@given(strategies.routed_traces(), st.integers(0, 99))
+def test_choices_equal_the_naive_routers(trace, seed):
+    chosen, expected = both_choices(trace, seed)
+    assert chosen == expected
+
+
+@pytest.mark.parametrize("block", range(5))
+def test_choices_equal_the_naive_routers_on_longer_traces(block):
+    for seed in range(60 * block, 60 * block + 60):
+        chosen, expected = both_choices(strategies.random_routed_trace(random.Random(seed)), seed)
+        assert chosen == expected, seed
 
 
 class Recorder:
