@@ -64,6 +64,31 @@ def test_no_index_is_out_of_bounds():
     assert summary.startswith("9 passed")
 
 
+def test_a_negative_index_is_out_of_bounds(tmp_path):
+    """It does not count from the end, neither in a leaf nor in a kernel."""
+    module = tmp_path / "backwards.py"
+    module.write_text(
+        "import numpy as np\n"
+        "from kvsweep._jit import kernel, leaf\n\n"
+        "@leaf\ndef get(values, index):\n    return values[index]\n\n"
+        "@kernel\ndef read(values, index):\n    return get(values, index)\n\n"
+        "@kernel\ndef write(values, index):\n    values[index] = 1\n\n"
+        "assert read(np.arange(3), 2) == 2\n"
+        "for function in (read, write):\n"
+        "    try:\n        function(np.arange(3), -1)\n"
+        "    except IndexError:\n        continue\n"
+        "    raise SystemExit(1)\n"
+    )
+    search = os.pathsep.join([str(TESTS.parent), os.environ.get("PYTHONPATH", "")])
+    environment = {
+        **os.environ,
+        "PYTHONPATH": search,
+        "NUMBA_BOUNDSCHECK": "1",
+        "NUMBA_CACHE_DIR": str(tmp_path),
+    }
+    subprocess.run([sys.executable, str(module)], env=environment, check=True)
+
+
 def cached_code(dispatcher):
     """Return the machine code that numba keeps on disk for a function and its callees."""
     folder = Path(dispatcher.stats.cache_path)
