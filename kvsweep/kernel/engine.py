@@ -6,7 +6,7 @@ routing time. Where completions make arrivals (closed loop), the lane goes from 
 
 import numpy as np
 
-from .._jit import kernel, leaf
+from .._jit import kernel, leaf, part
 from ..policies import RequestStatus
 from ..records import NEVER, NONE, Lane
 from . import waiting
@@ -43,7 +43,7 @@ def _routing_time(ws, lane, r):
     return ws.progress[r]["arrival"] + latency
 
 
-@kernel
+@part
 def _run_open(inp, ws, out, lane, tally):
     """Route requests whose arrivals are all fixed, then let the instances finish."""
     for r in range(lane["requests"]):
@@ -75,7 +75,7 @@ def _earliest(ws, lane):
     return index, first, second
 
 
-@kernel
+@part
 def _run_closed(inp, ws, out, lane, tally):
     """Go from event to event in order of time: a completion anywhere may make the next arrival."""
     skip_awaiting(inp, lane, tally)

@@ -1,6 +1,6 @@
 """One instance: its clock, queue entries, and steps that are scheduled one by one."""
 
-from .._jit import kernel, leaf
+from .._jit import leaf, part
 from ..policies import RequestStatus
 from ..records import NEVER, NONE, Lane
 from . import tier, waiting
@@ -153,7 +153,7 @@ def _advance(inp, ws, out, lane, inst, tally, index, until):
             _schedule_step(inp, ws, out, lane, inst, tally, index)
 
 
-@kernel
+@part
 def advance(inp, ws, out, lane, tally, first, end, until):
     """Advance instances `first` to `end - 1` through everything that happens before `until`.
 

@@ -6,7 +6,7 @@ its last block is evicted.
 
 import numpy as np
 
-from .._jit import kernel, leaf
+from .._jit import leaf, part
 from ..records import NONE
 from . import lru, prefix
 
@@ -115,7 +115,7 @@ def _tell_holders(inp, ws, lane, inst, key_slot, first, size):
                 ws.table[slot + offset] = prefix.find(ws, inst, inp.keys[slot + offset])
 
 
-@kernel
+@part
 def loosen(inp, ws, lane, inst, extent, key_slot, first):
     """Give a record to each block of a compact extent; nothing else changes.
 

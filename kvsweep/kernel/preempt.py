@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from .._jit import kernel, leaf
+from .._jit import leaf, part
 from ..policies import Scheduler
 from ..records import NONE, Event
 from . import waiting
@@ -91,7 +91,7 @@ def preempt(inp, ws, out, lane, inst, tally, index, position, served):
     log_event(out, tally, inst, lane, Event.PREEMPT, victim, index, NONE)
 
 
-@kernel
+@part
 def make_way(inp, ws, out, lane, inst, tally, index, head):
     """Preempt the next victim if the waiting `head` is more urgent; return whether it was.
 

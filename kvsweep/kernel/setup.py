@@ -1,6 +1,6 @@
 """Begin a lane in a used workspace, and collect what it leaves behind."""
 
-from .._jit import kernel, leaf
+from .._jit import leaf, part
 from ..policies import RequestStatus
 from ..records import NONE, Lane
 from .latency import token_time
@@ -24,7 +24,7 @@ def _begin_router(ws, lane):
         ws.snapshots[index] = ws.blank_snapshot[0]
 
 
-@kernel
+@part
 def begin_lane(inp, ws, lane, tally):
     """Reset what a lane starts from; block records and tables stay as they are (fresh = 0)."""
     seats = min(lane["max_num_seqs"], lane["requests"])
@@ -51,7 +51,7 @@ def begin_lane(inp, ws, lane, tally):
     tally["status"] = Lane.OK
 
 
-@kernel
+@part
 def end_lane(ws, out, lane, tally, number):
     """Write the per-request columns and the totals of a lane."""
     overhead = int(lane["alpha2"])
@@ -94,7 +94,7 @@ def end_lane(ws, out, lane, tally, number):
     fold_itl(lane, ws, tally, token_time, QUANTILES[0], QUANTILES[1], QUANTILES[2], QUANTILES[3])
 
 
-@kernel
+@part
 def copy_lane(out, lane, origin, tally, number):
     """Copy the results of the lane `like`, whose columns begin at `origin`.
 

@@ -4,7 +4,7 @@ Needed only in steps that run short of budget, or of blocks under the priority s
 others are counted (counted.py).
 """
 
-from .._jit import kernel, leaf
+from .._jit import leaf, part
 from ..policies import Scheduler
 from ..records import NEVER, NONE, Event
 from . import blocks
@@ -76,7 +76,7 @@ def _miss_step(ws, out, lane, inst, tally, index):
         inst["next_due"] = min(inst["next_due"], ws.due[inst["run_lo"] + position])
 
 
-@kernel
+@part
 def walk_running(inp, ws, out, lane, inst, tally, index):
     """Schedule the running requests in order; preempt while a request lacks blocks."""
     if lane["shares"] and lane["prefix_caching"]:

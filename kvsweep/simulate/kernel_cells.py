@@ -1,6 +1,8 @@
 """Cells under vLLM's rules: lay out lanes, run the kernel, reduce what it leaves to numbers."""
 
-from collections.abc import Callable, Sequence
+import gc
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +41,20 @@ def warm_up(notify: Callable[[str], None] | None = None) -> None:
     if notify and not any(Path(run_batch.stats.cache_path).glob("engine.run_batch-*.nbc")):
         notify(COMPILING)
     outputs = allocate_outputs(EMPTY)
-    run_batch(EMPTY, allocate_workspace(EMPTY, 1), outputs, 0, 0)
+    with _uncollected():
+        run_batch(EMPTY, allocate_workspace(EMPTY, 1), outputs, 0, 0)
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """Let Python not look for garbage: compiling has little, and a seventh of it was looking."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 def run_lanes(inputs: Inputs, outputs: Outputs) -> None:
