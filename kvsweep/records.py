@@ -56,6 +56,7 @@ REQUEST_FIELDS = (
     Field("arrival", _i64, "us", "arrival at the cluster (closed loop: not before the kernel)"),
     Field("key_lo", _i64, "index", "first slot of this request in the key list"),
     Field("chain_lo", _i64, "index", "first slot of this request in the chain list"),
+    Field("prompt_lo", _i64, "index", "first slot of this request in the list of prompt extents"),
     Field("priority", _i64, "1", "priority given by the source, else 0 (smaller: more urgent)"),
     Field("class_priority", _i64, "1", "priority given by the source, else made from the class"),
     Field("think", _i64, "us", "closed loop: from seeing the previous round's end to arrival"),
@@ -99,9 +100,10 @@ LANE_FIELDS = (
     Field("requests", _i64, "request", "number of requests"),
     Field("warmup", _i64, "request", "leading requests left out of the measures"),
     Field("n_keys", _i64, "1", "number of distinct block keys of the request list"),
-    Field("shared_keys", _i64, "1", "keys from this one on belong to one request each"),
     Field("n_extents", _i64, "1", "number of extents of the request list"),
     Field("n_shared", _i64, "1", "number of extents that several requests have: the first ones"),
+    Field("n_prompt", _i64, "1", "number of prompt extents, 0 if the router needs none"),
+    Field("prompt_shared", _i64, "1", "of those, the ones of several prompts: the first ones"),
     Field("instances", _i64, "1", "number of engine instances"),
     Field("gpu_blocks", _i64, "block", "usable blocks of one instance"),
     Field("block_size", _i64, "token", "tokens of one block"),
@@ -231,7 +233,7 @@ SNAPSHOT_FIELDS = (
 NODE_FIELDS = (
     Field("prev", _i32, "index", "neighbour in the router's index, the next to be forgotten"),
     Field("next", _i32, "index", "neighbour in the router's index"),
-    Field("size", _i32, "block", "1, or the blocks of a private tail"),
+    Field("size", _i32, "block", "blocks of the extent that the index has: the last ones"),
 )
 
 SCORER_FIELDS = (
@@ -370,6 +372,8 @@ class Inputs(NamedTuple):
     """int32, content key per (request, full block); same slots as `Workspace.table`."""
     chain: NDArray[Any]
     """CHAIN, the extents that a request's full blocks make up, in order, request by request."""
+    prompts: NDArray[Any]
+    """CHAIN, likewise of the full blocks of prompts, all or nothing of which any *prompt* has."""
     lanes: NDArray[Any]
     """LANE (n_lanes,)."""
     scorers: NDArray[Any]
@@ -418,13 +422,12 @@ class Workspace(NamedTuple):
     snapshots: NDArray[Any]
     """SNAPSHOT (most instances,): what the router knows of each."""
     nodes: NDArray[Any]
-    """NODE (instances x (shared keys + requests),): the router's index of each instance; a block by
-    its key, then each request's private tail."""
+    """NODE: the router's index, the shared prompt extents once per instance, then the others."""
     known: NDArray[Any]
-    """int64 (shared keys,): `serial` of the lane that last wrote to `holders` of the key."""
+    """int64 (shared prompt extents,): `serial` of the lane that last wrote to its `holders`."""
     holders: NDArray[Any]
-    """int64 (shared keys x words,): instances whose index has the key, one bit each; under
-    prefix-affinity routing the one instance where the key is at home."""
+    """int64 (shared prompt extents x words,): instances whose index has all of it, one bit each;
+    under prefix-affinity routing the one instance where prompts that end with it are at home."""
     coming: NDArray[Any]
     """int64 (requests of the largest lane,): heap of arrivals that completions made."""
     itl_time: NDArray[Any]

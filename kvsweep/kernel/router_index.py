@@ -1,12 +1,14 @@
 """The router's own index: per instance an LRU of the prompt blocks that were routed there.
 
-It knows nothing of outputs, nor of what an instance evicts. A block that two requests may share is
-a node of its own, found by its key. The keys beyond those no other request has (*private tail*,
-as in blocks.py), so nobody can ever match them, and each request is recorded once: one node with a
-size stands for them all.
+It knows nothing of outputs, nor of what an instance evicts. Blocks are remembered by *prompt
+extents*, stretches that every prompt has all or nothing of: so the blocks of one stand together in
+the list, in the order of the prompt, and the first are forgotten first. A node stands for those
+that are left; it is the oldest if some are missing. As a prompt matches from its beginning, of an
+extent all or nothing is found.
 
-Which instances have a key is a row of bits, so that one walk along a prompt serves 64 instances.
-A row counts only if the lane at work has written it (`known`); nothing is cleared between lanes.
+Which instances have all of an extent is a row of bits, so that one walk along a prompt serves 64
+instances. A row counts only if the lane at work has written it (`known`); nothing is cleared.
+(Conversations on four instances: 0.4 us a request; 1.8 us with a node for each block.)
 """
 
 import numpy as np
@@ -18,29 +20,50 @@ WORD = 64
 """Instances in one word of `holders`."""
 ALL = np.int64(-1)
 ONE = np.int64(1)
+NOBODY = np.int64(0)
+
+
+@leaf
+def last_extent(inp, request, blocks):
+    """Return the prompt extent with the last of the `blocks` full blocks of a prompt, or NONE."""
+    extent = NONE
+    slot = request["prompt_lo"]
+    end = 0
+    while end < blocks:
+        extent = np.int64(inp.prompts[slot]["extent"])
+        end = inp.prompts[slot]["end"]
+        slot += 1
+    return extent
 
 
 @leaf
 def _words(lane):
-    """Return the words that a key has in `holders`."""
+    """Return the words that an extent has in `holders`."""
     return (lane["instances"] + WORD - 1) // WORD
 
 
 @leaf
-def _holders(ws, key, words, word):
-    """Return the instances of one word whose index has a key, as bits."""
-    if ws.known[key] != ws.router[0]["serial"]:
-        return np.int64(0)
-    return ws.holders[key * words + word]
+def _holders(ws, lane, extent, words, word):
+    """Return the instances of one word whose index has all of an extent, as bits."""
+    holders = NOBODY
+    if extent < lane["prompt_shared"] and ws.known[extent] == ws.router[0]["serial"]:
+        holders = ws.holders[extent * words + word]
+    return holders
 
 
 @leaf
-def _own(ws, key, words):
-    """Let the row of a key count in this lane, empty at first."""
-    if ws.known[key] != ws.router[0]["serial"]:
-        ws.known[key] = ws.router[0]["serial"]
+def _set_holder(ws, lane, extent, index, holds):
+    """Note whether the index of an instance has all of a shared extent."""
+    words = _words(lane)
+    if ws.known[extent] != ws.router[0]["serial"]:
+        ws.known[extent] = ws.router[0]["serial"]
         for word in range(words):
-            ws.holders[key * words + word] = 0
+            ws.holders[extent * words + word] = 0
+    slot = extent * words + index // WORD
+    bit = ONE << (index % WORD)
+    ws.holders[slot] &= ~bit
+    if holds:
+        ws.holders[slot] |= bit
 
 
 @leaf
@@ -55,118 +78,96 @@ def _note_matched(ws, lane, word, chosen, blocks):
 @leaf
 def match(inp, ws, lane, request, blocks):
     """Find how many of the `blocks` full blocks of a prompt the index of each instance has."""
-    first = request["key_lo"]
-    shared = min(request["reusable"], blocks)
     words = _words(lane)
     for word in range(words):
         matching = ALL
-        block = 0
-        while matching != 0 and block < shared:
-            having = _holders(ws, inp.keys[first + block], words, word)
+        slot = request["prompt_lo"]
+        matched = np.int64(0)
+        while matching != 0 and matched < blocks:
+            link = inp.prompts[slot]
+            having = _holders(ws, lane, link["extent"], words, word)
             if matching & ~having:
-                _note_matched(ws, lane, word, matching & ~having, block)
+                _note_matched(ws, lane, word, matching & ~having, matched)
             matching &= having
-            block += 1
+            matched = np.int64(link["end"])
+            slot += 1
         if matching:
-            _note_matched(ws, lane, word, matching, block)
+            _note_matched(ws, lane, word, matching, matched)
 
 
 @leaf
-def _place(lane, index, node):
-    """Return where a node of an instance is in `nodes`."""
-    return index * (lane["shared_keys"] + lane["requests"]) + node
-
-
-@leaf
-def _link(ws, lane, index, before, after):
+def _link(ws, index, before, after):
     """Make two nodes of an instance neighbours; NONE stands for the ends of its list."""
     if before == NONE:
         ws.snapshots[index]["oldest"] = after
     else:
-        ws.nodes[_place(lane, index, before)]["next"] = after
+        ws.nodes[before]["next"] = after
     if after == NONE:
         ws.snapshots[index]["newest"] = before
     else:
-        ws.nodes[_place(lane, index, after)]["prev"] = before
+        ws.nodes[after]["prev"] = before
 
 
 @leaf
-def _move_last(ws, lane, index, first, last):
-    """Move the neighbours `first` to `last` to the end of the list: forgotten last."""
-    before = ws.nodes[_place(lane, index, first)]["prev"]
-    _link(ws, lane, index, before, ws.nodes[_place(lane, index, last)]["next"])
-    _link(ws, lane, index, ws.snapshots[index]["newest"], first)
-    _link(ws, lane, index, last, NONE)
+def _unlink(ws, index, node):
+    _link(ws, index, np.int64(ws.nodes[node]["prev"]), np.int64(ws.nodes[node]["next"]))
 
 
 @leaf
-def _forget_key(ws, lane, index, key):
-    bit = ONE << (index % WORD)
-    ws.holders[key * _words(lane) + index // WORD] &= ~bit
+def _append(ws, index, node):
+    """Put a node at the end of the list: forgotten last."""
+    _link(ws, index, ws.snapshots[index]["newest"], node)
+    _link(ws, index, node, NONE)
 
 
 @leaf
-def _forget(ws, lane, index):
-    """Forget the oldest node of an instance.
-
-    A tail goes as a whole: it stays the oldest until its last block is forgotten, so the blocks
-    that might stay a little longer cannot be told from free room.
-    """
-    node = ws.snapshots[index]["oldest"]
-    record = ws.nodes[_place(lane, index, node)]
-    if node < lane["shared_keys"]:
-        _forget_key(ws, lane, index, node)
-    _link(ws, lane, index, NONE, record["next"])
-    ws.snapshots[index]["indexed"] -= record["size"]
-
-
-@leaf
-def _add(ws, lane, index, node, blocks):
-    """Append a new node of so many blocks, and forget the oldest beyond the capacity."""
-    ws.nodes[_place(lane, index, node)]["size"] = blocks
-    _link(ws, lane, index, ws.snapshots[index]["newest"], node)
-    _link(ws, lane, index, node, NONE)
-    ws.snapshots[index]["indexed"] += blocks
+def _forget_excess(ws, lane, index):
+    """Forget the oldest blocks of an instance beyond the capacity."""
+    shared = lane["prompt_shared"]
     while ws.snapshots[index]["indexed"] > lane["index_blocks"]:
-        _forget(ws, lane, index)
+        node = ws.snapshots[index]["oldest"]
+        size = ws.nodes[node]["size"]
+        count = min(ws.snapshots[index]["indexed"] - lane["index_blocks"], size)
+        ws.nodes[node]["size"] = size - count
+        ws.snapshots[index]["indexed"] -= count
+        if node < lane["instances"] * shared:
+            _set_holder(ws, lane, node - index * shared, index, False)
+        if count == size:
+            _unlink(ws, index, node)
 
 
 @leaf
-def _add_key(ws, lane, index, key):
-    """Remember a block that others may share; return False if it is remembered already."""
-    words = _words(lane)
-    slot = key * words + index // WORD
-    bit = ONE << (index % WORD)
-    _own(ws, key, words)
-    new = ws.holders[slot] & bit == 0
-    if new:
-        ws.holders[slot] |= bit
-        _add(ws, lane, index, key, 1)
-    return new
+def _record_extent(ws, lane, index, extent, size):
+    """Make the `size` blocks of a prompt extent the latest of an instance.
 
-
-@leaf
-def _record_shared(inp, ws, lane, index, slot, end):
-    """Make the blocks of key slots `slot` to `end - 1` the latest of an instance, in this order.
-
-    Blocks recorded together stand together, so they are moved together, at the price of one.
+    If only some of them are left they are the oldest, and the first ones, which are new, push out
+    the others; so all are new.
     """
-    while slot < end:
-        key = np.int64(inp.keys[slot])
-        slot += 1
-        if not _add_key(ws, lane, index, key):
-            last = key
-            while slot < end and ws.nodes[_place(lane, index, last)]["next"] == inp.keys[slot]:
-                last = np.int64(inp.keys[slot])
-                slot += 1
-            _move_last(ws, lane, index, key, last)
+    shared = extent < lane["prompt_shared"]
+    node = extent + (index if shared else lane["instances"] - 1) * lane["prompt_shared"]
+    bit = ONE << (index % WORD)
+    if _holders(ws, lane, extent, _words(lane), index // WORD) & bit:
+        _unlink(ws, index, node)
+        _append(ws, index, node)
+        return
+    if ws.snapshots[index]["oldest"] == node:
+        ws.snapshots[index]["indexed"] -= ws.nodes[node]["size"]
+        _unlink(ws, index, node)
+    ws.nodes[node]["size"] = size
+    _append(ws, index, node)
+    ws.snapshots[index]["indexed"] += size
+    if shared:
+        _set_holder(ws, lane, extent, index, True)
+    _forget_excess(ws, lane, index)
 
 
 @leaf
-def record(inp, ws, lane, r, index, blocks):
+def record(inp, ws, lane, request, index, blocks):
     """Make the `blocks` full blocks of a prompt the latest of an instance, the first the oldest."""
-    request = inp.requests[lane["request_lo"] + r]
-    shared = min(request["reusable"], blocks)
-    _record_shared(inp, ws, lane, index, request["key_lo"], request["key_lo"] + shared)
-    if blocks > shared:
-        _add(ws, lane, index, lane["shared_keys"] + r, blocks - shared)
+    slot = request["prompt_lo"]
+    end = np.int64(0)
+    while end < blocks:
+        link = inp.prompts[slot]
+        _record_extent(ws, lane, index, np.int64(link["extent"]), link["end"] - end)
+        end = np.int64(link["end"])
+        slot += 1

@@ -5,6 +5,7 @@ All but round-robin read snapshots, which must be up to date (`snapshots.look`).
 
 from .._jit import leaf
 from ..policies import Routing
+from ..records import NONE
 from . import router_index
 from .scorers import score_instances
 
@@ -38,18 +39,27 @@ def _always_busiest(ws, lane):
 def _prefix_affinity(inp, ws, lane, r):
     """Return where a prompt with the same last full block went first, else the least loaded.
 
-    A prompt shorter than a block has no key, and a key that no other request has needs no home.
+    A prompt shorter than a block has none, and one that no other prompt has needs no home.
     """
     request = inp.requests[lane["request_lo"] + r]
     blocks = request["prompt"] // lane["block_size"]
     chosen = _least_loaded(ws, lane)
-    if 0 < blocks <= request["reusable"]:
-        key = inp.keys[request["key_lo"] + blocks - 1]
-        if ws.known[key] == ws.router[0]["serial"]:
-            chosen = ws.holders[key]
-        ws.known[key] = ws.router[0]["serial"]
-        ws.holders[key] = chosen
+    extent = router_index.last_extent(inp, request, blocks)
+    if extent != NONE and extent < lane["prompt_shared"]:
+        if ws.known[extent] == ws.router[0]["serial"]:
+            chosen = ws.holders[extent]
+        ws.known[extent] = ws.router[0]["serial"]
+        ws.holders[extent] = chosen
     return chosen
+
+
+@leaf
+def _highest_score(ws, lane):
+    best = 0
+    for index in range(1, lane["instances"]):
+        if ws.snapshots[index]["score"] > ws.snapshots[best]["score"]:
+            best = index
+    return best
 
 
 @leaf
@@ -60,12 +70,9 @@ def _weighted(inp, ws, lane, r):
     if lane["indexes"]:
         router_index.match(inp, ws, lane, request, blocks)
     score_instances(inp, ws, lane, request, blocks)
-    best = 0
-    for index in range(1, lane["instances"]):
-        if ws.snapshots[index]["score"] > ws.snapshots[best]["score"]:
-            best = index
+    best = _highest_score(ws, lane)
     if lane["indexes"]:
-        router_index.record(inp, ws, lane, r, best, blocks)
+        router_index.record(inp, ws, lane, request, best, blocks)
     return best
 
 

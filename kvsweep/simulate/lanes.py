@@ -30,9 +30,17 @@ from ..records import (
     Outputs,
     Workspace,
 )
-from ..workload.blocks import BlockKeys, find_extents
+from ..workload.blocks import BlockKeys, Extents, find_extents
 from ..workload.requests import Requests
-from .routers import router_memory, scorer_table, sees_cache, set_router, shared_keys, slo_codes
+from .routers import (
+    find_prompt_extents,
+    reads_prompts,
+    router_memory,
+    scorer_table,
+    sees_cache,
+    set_router,
+    slo_codes,
+)
 
 SLO_PRIORITY = {"critical": 0, "standard": 5, "batch": 10, "background": 15}
 """Priority of a class under ``engine.priority = "slo-class"``; unknown or missing class: 5."""
@@ -55,8 +63,6 @@ class Prepared:
         Content key per (request, full block).
     n_keys : int
         Number of distinct keys.
-    shared_keys : int
-        Keys from this one on belong to one request each.
     ranked : bool
         Whether some requests are more urgent than others, by priority or class.
     chain : CHAIN (links,)
@@ -69,7 +75,6 @@ class Prepared:
     records: NDArray[Any]
     keys: NDArray[np.int32]
     n_keys: int
-    shared_keys: int
     ranked: bool
     chain: NDArray[Any]
     n_extents: int
@@ -83,8 +88,6 @@ def prepare(requests: Requests, resolved: BlockKeys) -> Prepared:
     records["key_lo"] = resolved.offsets[:-1]
     extents = find_extents(resolved.offsets, resolved.keys)
     records["chain_lo"] = extents.offsets[:-1]
-    chain = np.zeros(len(extents.numbers), CHAIN)
-    chain["extent"], chain["first"], chain["end"] = extents.numbers, extents.first, extents.end
     records["prompt"] = requests.prompt_tokens
     records["output"] = requests.output_tokens
     records["reusable"] = resolved.reusable
@@ -105,12 +108,18 @@ def prepare(requests: Requests, resolved: BlockKeys) -> Prepared:
         records=records,
         keys=resolved.keys,
         n_keys=int(resolved.n_keys),
-        shared_keys=shared_keys(resolved),
         ranked=bool((records["class_priority"] != records["class_priority"][:1]).any()),
-        chain=chain,
+        chain=_chain(extents),
         n_extents=extents.count,
         n_shared=extents.shared,
     )
+
+
+def _chain(extents: Extents) -> NDArray[Any]:
+    """Return CHAIN records of the extents of all requests."""
+    chain = np.zeros(len(extents.numbers), CHAIN)
+    chain["extent"], chain["first"], chain["end"] = extents.numbers, extents.first, extents.end
+    return chain
 
 
 def class_levels(requests: Requests) -> NDArray[np.int64]:
@@ -246,7 +255,7 @@ def build_inputs(
     lanes["like"] = np.where(known, like + starts, NONE).ravel()
     lanes["request_lo"] = request_lo[chosen]
     lanes["requests"] = sizes[chosen]
-    for field in ("n_keys", "shared_keys", "n_extents", "n_shared"):
+    for field in ("n_keys", "n_extents", "n_shared"):
         lanes[field] = np.array([getattr(item, field) for item in lists])[chosen]
     for flag, field in (("shares", "shared"), ("twins", "twin"), ("closed_loop", "awaits")):
         lanes[flag] = np.array([item.records[field].any() for item in lists])[chosen]
@@ -260,7 +269,35 @@ def build_inputs(
     lanes["out_lo"] = np.concatenate([[0], np.cumsum(sizes[chosen])[:-1]])
     keys = np.concatenate([item.keys for item in lists])
     chain = np.concatenate([item.chain for item in lists])
-    return Inputs(requests, keys, chain, lanes, scorer_table(scenarios))
+    prompts = _lay_out_prompts(requests, lanes, lists, chosen)
+    return Inputs(requests, keys, chain, prompts, lanes, scorer_table(scenarios))
+
+
+def _lay_out_prompts(
+    requests: NDArray[Any],
+    lanes: NDArray[Any],
+    lists: Sequence[Prepared],
+    chosen: NDArray[np.int64],
+) -> NDArray[Any]:
+    """Find the prompt extents of the lists that some router reads; return them as CHAIN records.
+
+    Sets what `requests` and `lanes` say of them; `chosen` is the list of each lane.
+    """
+    chains = [np.zeros(1, CHAIN)]  # never empty
+    placed = 1
+    readers = reads_prompts(lanes)
+    for number in np.unique(chosen[readers]):
+        users = readers & (chosen == number)
+        first = lanes[users][0]
+        item = lists[number]
+        extents = find_prompt_extents(item.records, item.keys, int(first["block_size"]))
+        lanes["n_prompt"][users] = extents.count
+        lanes["prompt_shared"][users] = extents.shared
+        lo = first["request_lo"]
+        requests["prompt_lo"][lo : lo + len(item.records)] = placed + extents.offsets[:-1]
+        chains.append(_chain(extents))
+        placed += len(chains[-1])
+    return np.concatenate(chains)
 
 
 def _blank_instance() -> NDArray[Any]:
@@ -347,6 +384,7 @@ EMPTY = Inputs(
     requests=np.zeros(1, REQUEST),
     keys=np.zeros(1, np.int32),
     chain=np.zeros(1, CHAIN),
+    prompts=np.zeros(1, CHAIN),
     lanes=np.zeros(1, LANE),
     scorers=np.zeros(1, SCORER),
 )

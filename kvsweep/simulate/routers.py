@@ -10,7 +10,7 @@ from ..config import Scenario
 from ..config.scenario import Cluster
 from ..policies import Admission, Routing, Scorer, SloClass
 from ..records import NODE, NONE, ROUTER, SCORER, SNAPSHOT
-from ..workload.blocks import BlockKeys
+from ..workload.blocks import Extents, find_extents
 from ..workload.requests import Requests
 
 CACHE_SCORERS = (Scorer.KV_UTILIZATION, Scorer.KV_PRESSURE, Scorer.KV_PRESSURE_SLO)
@@ -66,14 +66,28 @@ def scorer_table(scenarios: Sequence[Scenario]) -> NDArray[Any]:
     return np.array([*rows, (0, 0.0)], SCORER)
 
 
-def shared_keys(resolved: BlockKeys) -> int:
-    """Return a number that all keys are below which several requests have; 0 if there are none.
+def reads_prompts(lanes: NDArray[Any]) -> NDArray[np.bool_]:
+    """Return which lanes route by the content of prompts."""
+    reads: NDArray[np.bool_] = (lanes["routing"] == Routing.PREFIX_AFFINITY) | (
+        lanes["indexes"] != 0
+    )
+    return reads
 
-    Keys are numbered as they first occur, so they grow along each request.
+
+def find_prompt_extents(records: NDArray[Any], keys: NDArray[np.int32], block_size: int) -> Extents:
+    """Divide the full blocks of each prompt into extents.
+
+    Parameters
+    ----------
+    records, keys : REQUEST (n,), int32 (slots,)
+        A request list, as of `lanes.Prepared`.
+    block_size : int
+        Tokens per block.
     """
-    some = resolved.reusable > 0
-    last = (resolved.offsets[:-1] + resolved.reusable - 1)[some]
-    return int(resolved.keys[last].max(initial=NONE)) + 1
+    blocks = records["prompt"] // block_size
+    offsets = np.concatenate([[0], np.cumsum(blocks)])
+    slots = np.arange(offsets[-1]) + np.repeat(records["key_lo"] - offsets[:-1], blocks)
+    return find_extents(offsets, keys[slots])
 
 
 def slo_codes(requests: Requests) -> NDArray[np.uint8]:
@@ -86,10 +100,8 @@ def slo_codes(requests: Requests) -> NDArray[np.uint8]:
 def router_memory(lanes: NDArray[Any]) -> dict[str, NDArray[Any]]:
     """Return the router's part of a workspace for the largest lane, by field."""
     count = lanes["instances"].astype(np.int64)
-    homes = lanes["routing"] == Routing.PREFIX_AFFINITY
-    indexes = lanes["indexes"] != 0
-    keys = np.where(indexes | homes, lanes["shared_keys"], 0)
-    nodes = np.where(indexes, count * (lanes["shared_keys"] + lanes["requests"]), 0)
+    shared = lanes["prompt_shared"]
+    nodes = ((count - 1) * shared + lanes["n_prompt"]) * lanes["indexes"]
     words = (count + 63) // 64
     blank = np.zeros(1, SNAPSHOT)
     blank["oldest"] = blank["newest"] = NONE
@@ -98,6 +110,6 @@ def router_memory(lanes: NDArray[Any]) -> dict[str, NDArray[Any]]:
         "router": np.zeros(1, ROUTER),
         "snapshots": np.zeros(count.max(), SNAPSHOT),
         "nodes": np.empty(max(1, nodes.max()), NODE),
-        "known": np.zeros(max(1, keys.max()), np.int64),
-        "holders": np.empty(max(1, (keys * words).max()), np.int64),
+        "known": np.zeros(max(1, shared.max()), np.int64),
+        "holders": np.empty(max(1, (shared * words).max()), np.int64),
     }
