@@ -73,6 +73,7 @@ def test_unknown_name_is_an_attribute_error():
         ("dask", {"sweep.py"}),
         ("distributed", {"sweep.py"}),
         ("zarr", {"store"}),
+        ("numcodecs", {"store"}),
         ("llama_cpp", {"measure"}),
         ("gguf", {"measure"}),
     ],

@@ -3,6 +3,7 @@ import json
 import numpy as np
 import pytest
 import xarray as xr
+import zarr
 from sweeping import BASE, CLIFF, GRID, fake_batch, make_sweep, preemption_rate, tree
 
 import kvsweep
@@ -143,6 +144,40 @@ def test_a_kill_in_the_middle_of_a_task_is_repaired(sweep, path, tmp_path, monke
     assert task in fill(path, sweep, upto=0).pending()
     fill(path, sweep)
     assert tree(path) == tree(tmp_path / "whole.zarr")
+
+
+@pytest.mark.parametrize("keep_requests", [False, True])
+def test_the_files_are_those_that_zarr_writes(sweep, path, tmp_path, keep_requests):
+    chunks = (2, 3, 4)  # which leaves smaller blocks at the ends
+    fill(path, sweep, chunks=chunks, keep_requests=keep_requests)
+    fill(tmp_path / "zarr.zarr", sweep, chunks=chunks, keep_requests=keep_requests, upto=0)
+    ours, theirs = zarr.open_group(path), zarr.open_group(tmp_path / "zarr.zarr")
+    for name, array in ours.arrays():
+        theirs[name][...] = array[...]
+    assert tree(path) == tree(tmp_path / "zarr.zarr")
+    assert not list(path.rglob("status_detail/c"))
+
+
+def test_a_chunk_without_values_takes_the_place_of_one_with_values(sweep, path):
+    target = fill(path, sweep)
+    task = target.plan.tasks[0]
+    files = list((path / "steps" / "c").rglob("0"))
+    assert any(file.is_file() for file in files)
+    target.write_failure(task, "lost")
+    assert not (path / "steps" / "c" / "0" / "0" / "0").exists()
+    assert (kvsweep.open_results(path)["steps"].values[task.region] == -1).all()
+
+
+def test_a_store_with_other_codecs_is_refused(sweep, path):
+    target = fill(path, sweep, upto=0)
+    steps = zarr.open_group(path)["steps"]
+    zarr.create_array(
+        path / "steps", shape=steps.shape, chunks=steps.chunks, dtype=steps.dtype,
+        compressors=None, overwrite=True,
+    )  # fmt: skip
+    with pytest.raises(InputError, match="laid out by another version"):
+        fill(path, sweep)
+    assert target.pending()
 
 
 def test_a_kill_while_a_store_is_created_leaves_none(sweep, path, monkeypatch):

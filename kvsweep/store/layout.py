@@ -13,6 +13,7 @@ import zarr
 from kvsweep.errors import InputError
 from kvsweep.metrics import Variable
 from kvsweep.policies import Status
+from kvsweep.store import chunks
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -78,6 +79,8 @@ def create(path: Path, plan: Plan, attributes: Mapping[str, Any]) -> None:
             shape=plan.shape + extra,
             chunks=plan.chunks + extra,
             dtype=str if variable.dtype == "str" else variable.dtype,
+            serializer=chunks.TEXT if variable.dtype == "str" else chunks.NUMBERS,
+            compressors=chunks.COMPRESSOR,
             fill_value=_fill_value(variable),
             dimension_names=plan.dims + variable.dims,
             attributes={"units": variable.units, "long_name": variable.long_name},

@@ -13,6 +13,7 @@ import zarr
 
 from kvsweep.errors import InputError
 from kvsweep.policies import Status
+from kvsweep.store.chunks import Chunks
 from kvsweep.store.identity import WAYS_OUT, check_same, describe
 from kvsweep.store.layout import (
     STATUS,
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 
     from kvsweep.config import Sweep
     from kvsweep.grid import Plan, Task
+
+_LABELS = np.array(Status.labels(), object)
 
 
 @dataclass(frozen=True)
@@ -45,6 +48,7 @@ class Store:
     path: Path
     plan: Plan
     _arrays: Mapping[str, zarr.Array]
+    _chunks: Mapping[str, Chunks]
 
     def pending(self) -> list[Task]:
         """Return the tasks with cells not simulated yet, or whose worker failed.
@@ -76,27 +80,29 @@ class Store:
             if name in results:
                 self._put(name, task, results[name])
         self._put(STATUS_DETAIL.name, task, results[STATUS_DETAIL.name])
-        self._put(STATUS.name, task, STATUS_NAMES[results[STATUS.name]])
+        self._put(STATUS.name, task, _LABELS[results[STATUS.name]])
 
     def write_failure(self, task: Task, detail: str) -> None:
         """Mark every cell of `task` as failed, for the reason `detail`."""
+        cells = len(self.plan.variant_indices(task)), len(self.plan.seeds_of(task))
         for name in self._measures():
-            self._arrays[name][task.region] = self._arrays[name].fill_value
-        self._arrays[STATUS_DETAIL.name][task.region] = detail
-        self._arrays[STATUS.name][task.region] = Status.FAILED.label
+            chunks = self._chunks[name]
+            shape = cells + self._arrays[name].shape[len(task.region) :]
+            self._put(name, task, np.full(shape, chunks.fill_value, chunks.dtype))
+        self._put(STATUS_DETAIL.name, task, np.full(cells, detail, object))
+        self._put(STATUS.name, task, np.full(cells, Status.FAILED.label, object))
 
     def _measures(self) -> list[str]:
         return [n for n in self._arrays if n not in (STATUS.name, STATUS_DETAIL.name)]
 
     def _put(self, name: str, task: Task, values: NDArray[Any]) -> None:
         """Write one whole chunk; a batch may have fewer instances or requests than the sweep."""
-        array = self._arrays[name]
-        block = self.plan.arrange(task, values).astype(array.dtype, copy=False)
-        missing = [(0, n - have) for n, have in zip(array.shape, block.shape, strict=True)]
-        missing[: len(task.region)] = [(0, 0)] * len(task.region)
-        if any(after for _, after in missing):
-            block = np.pad(block, missing, constant_values=array.fill_value)
-        array[task.region] = block
+        chunks = self._chunks[name]
+        block = self.plan.arrange(task, values)
+        cuts = zip(task.region, self.plan.chunks, strict=True)
+        place = tuple(cut.start // size for cut, size in cuts)
+        further = (0,) * (block.ndim - len(place))
+        chunks.write(place + further, block)
 
 
 def prepare(
@@ -172,9 +178,11 @@ def _open(path: Path, plan: Plan) -> Store:
     except Exception as error:
         raise unreadable(path, error) from error
     status = arrays[STATUS.name]
-    if (status.shape, status.chunks) != (plan.shape, plan.chunks):
+    planned = (status.shape, status.chunks) == (plan.shape, plan.chunks)
+    if not planned or not all(map(Chunks.writes, arrays.values())):
         raise InputError(f"{path}: laid out by another version of kvsweep; {WAYS_OUT}")
-    return Store(path, plan, arrays)
+    chunks = {name: Chunks(path / name, array) for name, array in arrays.items()}
+    return Store(path, plan, arrays, chunks)
 
 
 def discard(path: Path) -> None:
