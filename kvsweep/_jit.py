@@ -17,7 +17,9 @@ from numba.core import ir, types
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import CompilerBase, DefaultPassBuilder
 from numba.core.compiler_machinery import FunctionPass, register_pass
+from numba.core.datamodel import models, register_default
 from numba.core.typed_passes import NativeLowering, NopythonTypeInference
+from numba.extending import typeof_impl
 
 _PACKAGE = Path(__file__).parent
 _COMPILED = ("_jit.py", "records.py", "policies.py", "kernel")
@@ -46,6 +48,36 @@ def _cache_folder() -> Path:
 
 if not os.environ.get("NUMBA_CACHE_DIR"):
     numba.config.CACHE_DIR = str(_cache_folder())
+
+
+class _Bundle(types.NamedTuple):  # type: ignore[misc, name-defined]
+    """The type of a named tuple of arrays that is passed on as one value.
+
+    numba passes each of the seven numbers of each array by itself, and most functions get fifty
+    arrays: taking them apart and together again was a third of the time of compiling.
+    """
+
+
+@register_default(_Bundle)
+class _BundleModel(models.TupleModel):  # type: ignore[misc]
+    def get_argument_type(self) -> Any:
+        return self.get_value_type()
+
+    def as_argument(self, builder: Any, value: Any) -> Any:
+        return value
+
+    def from_argument(self, builder: Any, value: Any) -> Any:
+        return value
+
+
+def _type_of_bundle(value: Any, context: Any) -> _Bundle:
+    return _Bundle(tuple(typeof_impl(item, context) for item in value), type(value))
+
+
+def pass_whole(*bundles: type[tuple[Any, ...]]) -> None:
+    """Let compiled functions get the values of these named tuples of arrays as one."""
+    for bundle in bundles:
+        typeof_impl.register(bundle)(_type_of_bundle)
 
 
 @register_pass(mutates_CFG=False, analysis_only=False)

@@ -33,3 +33,8 @@ Outputs), ``lane`` (LANE), ``inst`` (INSTANCE), ``tally`` (TALLY), ``index`` (of
 ``r`` (a request's position in its list), ``request`` (REQUEST) and ``progress`` (PROGRESS) of it.
 Nothing is allocated and nothing raised; a lane that cannot go on sets ``tally["status"]``.
 """
+
+from .._jit import pass_whole
+from ..records import Inputs, Outputs, Workspace
+
+pass_whole(Inputs, Workspace, Outputs)

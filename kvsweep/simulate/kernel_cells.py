@@ -25,7 +25,7 @@ ITL_ENTRIES = 1 << 12
 fit is run again with more."""
 
 
-COMPILING = "compiling the kernel (first run only, about 80 s)"
+COMPILING = "compiling the kernel (first run only, about 30 s)"
 
 
 def warm_up(notify: Callable[[str], None] | None = None) -> None:
