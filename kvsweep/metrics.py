@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from .policies import RequestStatus, Status
+from .policies import Status
 
 QUANTILES = (0.5, 0.9, 0.95, 0.99)
 NO_COUNT = -1
@@ -193,29 +193,45 @@ def summarize_latency(times_us: NDArray[np.int64]) -> tuple[NDArray[Any], NDArra
         Milliseconds.
     """
     ordered = np.sort(times_us, axis=1)
-    missing = (ordered < 0).sum(axis=1)
-    counts = ordered.shape[1] - missing
+    counts = (ordered >= 0).sum(axis=1)
+    sums = np.where(ordered < 0, 0, ordered).sum(axis=1)
+    return mean_latency(sums, counts), latency_quantiles(ordered, counts)
+
+
+def mean_latency(sums_us: NDArray[np.int64], counts: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Return milliseconds from sums of microseconds; NaN where there are none."""
     with np.errstate(invalid="ignore"):
-        mean = np.where(ordered < 0, 0, ordered).sum(axis=1) / counts
-        # Missing values sort to the front, so rank r of the rest is at column missing + r.
-        rank = np.maximum(counts - 1, 0)[:, None] * np.array(QUANTILES)
+        means: NDArray[np.float64] = sums_us / counts / 1000
+    return means
+
+
+def latency_quantiles(
+    ordered_us: NDArray[np.int64], counts: NDArray[np.int64]
+) -> NDArray[np.float64]:
+    """Return the quantiles of each row of latencies.
+
+    Parameters
+    ----------
+    ordered_us : int64 (cells, requests)
+        Microseconds, each row sorted; negative where a request has none.
+    counts : int64 (cells,)
+        How many of each row have one.
+
+    Returns
+    -------
+    float64 (cells, len(QUANTILES))
+        Milliseconds; NaN for a row without any.
+    """
+    last = ordered_us.shape[1] - 1
+    rank = np.maximum(counts - 1, 0)[:, None] * np.array(QUANTILES)
     below = np.floor(rank).astype(np.int64)
-    last = ordered.shape[1] - 1
-    low = np.take_along_axis(ordered, np.minimum(missing[:, None] + below, last), axis=1)
-    high = np.take_along_axis(ordered, np.minimum(missing[:, None] + below + 1, last), axis=1)
-    quantiles = low + (high - low) * (rank - below)
+    # Missing values sort to the front, so rank r of the rest is at column missing + r.
+    place = np.minimum(last + 1 - counts[:, None] + below, last)
+    low = np.take_along_axis(ordered_us, place, axis=1)
+    high = np.take_along_axis(ordered_us, np.minimum(place + 1, last), axis=1)
+    quantiles: NDArray[np.float64] = low + (high - low) * (rank - below)
     quantiles[counts == 0] = np.nan
-    return mean / 1000, quantiles / 1000
-
-
-def count_statuses(status: NDArray[np.int8]) -> dict[str, NDArray[np.int64]]:
-    """Count the requests of each row of `status` (cells, requests) by their final status."""
-    # An enum's member would widen the comparison to int64.
-    return {
-        member.label: (status == np.int8(member)).sum(axis=1, dtype=np.int64)
-        for member in RequestStatus
-        if member is not RequestStatus.NOT_ARRIVED
-    }
+    return quantiles / 1000
 
 
 def ratio(part: NDArray[Any], whole: NDArray[Any]) -> NDArray[np.float64]:

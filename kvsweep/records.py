@@ -315,6 +315,16 @@ TALLY_FIELDS = (
     Field("query_tokens", _i64, "token", "tokens looked up at first admissions, measured"),
     Field("hit_tokens", _i64, "token", "tokens found cached at first admissions, measured"),
     Field("loaded_tokens", _i64, "token", "tokens found on the CPU at first admissions, measured"),
+    Field("arrived", _i64, "request", "measured requests that must have arrived"),
+    Field("preemptions", _i64, "1", "times that measured requests were preempted"),
+    Field("preempted", _i64, "request", "measured requests preempted at least once"),
+    Field("admissions", _i64, "request", "measured requests that began to run"),
+    Field("first_tokens", _i64, "request", "measured requests that sampled a token"),
+    Field("output_tokens", _i64, "token", "output of completed measured requests"),
+    Field("delay_sum", _i64, "us", "scheduling delays of measured requests"),
+    Field("ttft_sum", _i64, "us", "times to first token of measured requests"),
+    Field("e2e_sum", _i64, "us", "times to last token of measured requests"),
+    Field("service_sum", _i64, "us", "the same from their first step on"),
     Field("itl_sum", _i64, "us", "sum of inter-token latencies, measured requests"),
     Field("itl_count", _i64, "token", "number of inter-token latencies, measured requests"),
     Field("itl_q0", _f64, "us", "inter-token latency, first reported quantile"),
@@ -449,6 +459,8 @@ class Outputs(NamedTuple):
     """int32 (n_lanes, most instances): peak of used blocks, -1 where there is no instance."""
     completed: NDArray[Any]
     """int32 (n_lanes, most instances): measured requests completed by each instance."""
+    outcomes: NDArray[Any]
+    """int32 (n_lanes, statuses): measured requests by code of policies.RequestStatus."""
     ttft: NDArray[Any]
     """int64 (slots,), us: first token seen by the client after arrival, or -1."""
     e2e: NDArray[Any]
@@ -456,9 +468,9 @@ class Outputs(NamedTuple):
     delay: NDArray[Any]
     """int64 (slots,), us: arrival to start of the first step, or -1."""
     preemptions: NDArray[Any]
-    """int32 (slots,): times preempted."""
+    """int32 (slots,): times preempted (empty if `progress` is)."""
     request_status: NDArray[Any]
-    """int8 (slots,): code of policies.RequestStatus."""
+    """int8 (slots,): code of policies.RequestStatus (empty if `progress` is)."""
     progress: NDArray[Any]
     """PROGRESS (slots,), the requests' final state (empty if off)."""
     steps: NDArray[Any]

@@ -24,6 +24,7 @@ The rules are those of vLLM 0.33.0's synchronous scheduler. Where to find what d
 `lru`               the list of blocks that may be evicted
 `outputs`           sampled tokens, finished requests
 `latency`           how long a step takes, and the way into the waiting list
+`summary`           times of the requests, totals of the measured ones
 `tally`             counters, logs, exact inter-token latencies
 `setup`             begin a lane, collect its results, copy a known one
 ==================  ================================================================

@@ -125,4 +125,4 @@ def run_batch(inp, ws, out, first, last):
             _run_closed(inp, ws, out, lane, tally)
         else:
             _run_open(inp, ws, out, lane, tally)
-        end_lane(ws, out, lane, tally, number)
+        end_lane(inp, ws, out, lane, tally, number)

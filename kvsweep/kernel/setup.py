@@ -1,9 +1,9 @@
 """Begin a lane in a used workspace, and collect what it leaves behind."""
 
 from .._jit import leaf, part
-from ..policies import RequestStatus
-from ..records import NONE, Lane
+from ..records import Lane
 from .latency import token_time
+from .summary import copy_requests, end_requests
 from .tally import fold_itl
 from .tier import begin_tier
 
@@ -52,27 +52,9 @@ def begin_lane(inp, ws, lane, tally):
 
 
 @part
-def end_lane(ws, out, lane, tally, number):
+def end_lane(inp, ws, out, lane, tally, number):
     """Write the per-request columns and the totals of a lane."""
-    overhead = int(lane["alpha2"])
-    for r in range(lane["requests"]):
-        progress = ws.progress[r]
-        arrival = progress["arrival"]
-        slot = lane["out_lo"] + r
-        out.ttft[slot] = NONE
-        out.e2e[slot] = NONE
-        out.delay[slot] = NONE
-        if progress["first_token"] != NONE:
-            out.ttft[slot] = progress["first_token"] + overhead - arrival
-        if progress["finish"] != NONE:
-            out.e2e[slot] = progress["finish"] + overhead - arrival
-        if progress["scheduled"] != NONE:
-            out.delay[slot] = progress["scheduled"] - arrival
-        out.preemptions[slot] = progress["preemptions"]
-        out.request_status[slot] = progress["status"]
-        tally["shortages"] += progress["status"] == RequestStatus.DROPPED_UNSERVABLE
-        if out.progress.size > 0:
-            out.progress[slot] = progress
+    end_requests(inp, ws, out, lane, tally, number)
     for index in range(lane["instances"]):
         inst = ws.instances[index]
         tally["steps"] += inst["step"]
@@ -101,16 +83,7 @@ def copy_lane(out, lane, origin, tally, number):
     A run that never lacked a block, evicted none and dropped nobody is the same with more blocks.
     """
     like = lane["like"]
-    for offset in range(lane["requests"]):
-        source = origin + offset
-        slot = lane["out_lo"] + offset
-        out.ttft[slot] = out.ttft[source]
-        out.e2e[slot] = out.e2e[source]
-        out.delay[slot] = out.delay[source]
-        out.preemptions[slot] = out.preemptions[source]
-        out.request_status[slot] = out.request_status[source]
-        if out.progress.size > 0:
-            out.progress[slot] = out.progress[source]
+    copy_requests(out, lane, origin, number)
     for index in range(lane["instances"]):
         out.peak_blocks[number, index] = out.peak_blocks[like, index]
         out.completed[number, index] = out.completed[like, index]

@@ -365,16 +365,18 @@ def allocate_outputs(
     """Allocate the results of a batch; `steps` and `events` are the room of the logs."""
     lanes = inputs.lanes
     slots = int(lanes["requests"].sum(dtype=np.int64))
+    kept = slots if keep_requests else 0
     return Outputs(
         tallies=np.zeros(len(lanes), TALLY),
         peak_blocks=np.full((len(lanes), lanes["instances"].max()), NONE, np.int32),
         completed=np.zeros((len(lanes), lanes["instances"].max()), np.int32),
+        outcomes=np.zeros((len(lanes), len(RequestStatus)), np.int32),
         ttft=np.empty(slots, np.int64),
         e2e=np.empty(slots, np.int64),
         delay=np.empty(slots, np.int64),
-        preemptions=np.empty(slots, np.int32),
-        request_status=np.full(slots, RequestStatus.QUEUED, np.int8),
-        progress=np.empty(slots if keep_requests else 0, PROGRESS),
+        preemptions=np.empty(kept, np.int32),
+        request_status=np.empty(kept, np.int8),
+        progress=np.empty(kept, PROGRESS),
         steps=np.empty(steps, STEP),
         events=np.empty(events, EVENT),
     )

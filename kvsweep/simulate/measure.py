@@ -1,6 +1,6 @@
 """What the kernel leaves of a batch, reduced to named numbers per lane."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..metrics import count_statuses, jain_index, ratio, summarize_latency
+from ..metrics import jain_index, latency_quantiles, mean_latency, ratio
 from ..policies import RequestStatus, Status
 from ..records import NEVER, NONE, Inputs, Lane, Outputs
 from .groups import Columns, Grouping, measure_groups
@@ -48,21 +48,19 @@ def measure(
     dict of str to array (lanes, ...)
         By variable of `kvsweep.metrics`, and ``status``, ``status_detail``.
     """
-    values = _tallied(inputs, outputs)
-    shapes = np.stack([inputs.lanes["requests"], inputs.lanes["warmup"]], axis=1)
-    distinct, group = np.unique(shapes, axis=0, return_inverse=True)
-    for number, (requests, warmup) in enumerate(distinct):
-        lanes = np.flatnonzero(group.ravel() == number)
-        measured = _Measured(inputs, outputs, lanes, int(requests), int(warmup))
-        found = _measure_requests(measured)
-        found["priority_inversions"] = _inversions(measured) if ranked else np.zeros_like(lanes)
+    values = _tallied(inputs, outputs) | _totals(inputs, outputs)
+    for measured in _alike(inputs, outputs):
+        found = _quantiles(measured)
+        found["priority_inversions"] = (
+            _inversions(measured) if ranked else np.zeros_like(measured.lanes)
+        )
         for grouping in groups:
             codes = grouping.codes[measured.slots]
             found |= measure_groups(grouping, codes, measured.group_columns)
         for name, part in found.items():
             if name not in values:
                 values[name] = np.zeros((len(inputs.lanes), *part.shape[1:]), part.dtype)
-            values[name][lanes] = part
+            values[name][measured.lanes] = part
     _add_rates(inputs, outputs, values)
     _add_status(outputs, values)
     return values
@@ -99,19 +97,6 @@ class _Measured:
         chosen: NDArray[Any] = column[self._first("out_lo") + self._offsets]
         return chosen
 
-    def arrived(self) -> NDArray[np.int64]:
-        """Count the requests that must have arrived: on time, or after a completion; (cells,)."""
-        records = self.inputs.requests
-        if not records["awaits"].any():
-            return np.full(len(self.lanes), self.requests - self.warmup, np.int64)
-        every = _Measured(self.inputs, self.outputs, self.lanes, self.requests, 0)
-        follower = records["follower"][every.slots]
-        completed = every.rows(self.outputs.request_status) == RequestStatus.COMPLETED
-        made = completed & (follower >= self.warmup)
-        listed = records["awaits"][self.slots] == 0
-        count: NDArray[np.int64] = listed.sum(axis=1) + made.sum(axis=1)
-        return count
-
     @cached_property
     def group_columns(self) -> Columns:
         """Return what measures by group are made of."""
@@ -136,28 +121,37 @@ class _Measured:
         return first
 
 
-def _measure_requests(measured: _Measured) -> dict[str, NDArray[Any]]:
-    """Reduce the per-request columns of lanes with equally many requests."""
-    values: dict[str, NDArray[Any]] = {}
-    outputs, records = measured.outputs, measured.inputs.requests
-    ttft, e2e, delay = map(measured.rows, (outputs.ttft, outputs.e2e, outputs.delay))
-    for name, times in (("ttft", ttft), ("e2e", e2e), ("scheduling_delay", delay)):
-        values[f"{name}_mean_ms"], values[f"{name}_ms"] = summarize_latency(times)
-    status = measured.rows(outputs.request_status)
-    values |= count_statuses(status)
-    values["injected"] = measured.arrived()
-    preemptions = measured.rows(outputs.preemptions)
-    values["preemptions"] = preemptions.sum(axis=1, dtype=np.int64)
-    values["preempted_fraction"] = (preemptions > 0).mean(axis=1)
-    completed = status == np.int8(RequestStatus.COMPLETED)
-    output = records["output"][measured.slots]
-    values["_output_tokens"] = np.where(completed, output, 0).sum(axis=1)
-    values["_admissions"] = (delay >= 0).sum(axis=1)
-    values["_service_us"] = np.where(completed, e2e - delay, 0).sum(axis=1)
-    values["_delay_us"] = np.maximum(delay, 0).sum(axis=1)
-    arrival = records["arrival"][measured.slots[:, 0]]
-    values["_measured_from"] = np.where(measured.warmup > 0, arrival, 0)
-    return values
+def _alike(inputs: Inputs, outputs: Outputs) -> Iterator[_Measured]:
+    """Yield the lanes with equally many requests and warm-ups together."""
+    shapes = np.stack([inputs.lanes["requests"], inputs.lanes["warmup"]], axis=1)
+    if (shapes == shapes[0]).all():
+        yield _Measured(inputs, outputs, np.arange(len(shapes)), *shapes[0].tolist())
+        return
+    distinct, group = np.unique(shapes, axis=0, return_inverse=True)
+    for number, shape in enumerate(distinct.tolist()):
+        yield _Measured(inputs, outputs, np.flatnonzero(group.ravel() == number), *shape)
+
+
+def _quantiles(measured: _Measured) -> dict[str, NDArray[Any]]:
+    """Return the quantiles of the times of measured requests."""
+    outputs = measured.outputs
+    columns = {"ttft": outputs.ttft, "e2e": outputs.e2e, "scheduling_delay": outputs.delay}
+    counts = _time_counts(outputs)
+    return {
+        f"{name}_ms": latency_quantiles(
+            np.sort(measured.rows(column), axis=1), counts[name][measured.lanes]
+        )
+        for name, column in columns.items()
+    }
+
+
+def _time_counts(outputs: Outputs) -> dict[str, NDArray[np.int64]]:
+    """Return how many measured requests of each lane have a time, by its name."""
+    return {
+        "ttft": outputs.tallies["first_tokens"],
+        "e2e": outputs.outcomes[:, RequestStatus.COMPLETED].astype(np.int64),
+        "scheduling_delay": outputs.tallies["admissions"],
+    }
 
 
 def _inversions(measured: _Measured) -> NDArray[np.int64]:
@@ -212,23 +206,41 @@ def _tallied(inputs: Inputs, outputs: Outputs) -> dict[str, NDArray[Any]]:
     }
 
 
+def _totals(inputs: Inputs, outputs: Outputs) -> dict[str, NDArray[Any]]:
+    """Return what the kernel added up over the measured requests."""
+    tallies, lanes = outputs.tallies, inputs.lanes
+    counts = _time_counts(outputs)
+    sums = {"ttft": "ttft_sum", "e2e": "e2e_sum", "scheduling_delay": "delay_sum"}
+    values: dict[str, NDArray[Any]] = {
+        f"{name}_mean_ms": mean_latency(tallies[field], counts[name])
+        for name, field in sums.items()
+    }
+    for status in RequestStatus:
+        if status is not RequestStatus.NOT_ARRIVED:
+            values[status.label] = outputs.outcomes[:, status].astype(np.int64)
+    values["injected"] = tallies["arrived"].copy()
+    values["preemptions"] = tallies["preemptions"].copy()
+    values["preempted_fraction"] = tallies["preempted"] / (lanes["requests"] - lanes["warmup"])
+    return values
+
+
 def _add_rates(inputs: Inputs, outputs: Outputs, values: dict[str, NDArray[Any]]) -> None:
     """Add what is a quotient of other values, in place.
 
     Mean numbers of requests follow from their times by Little's law, L = lambda W; what the client
     sees after the last step, alpha2, is no part of them.
     """
-    lanes = inputs.lanes
+    lanes, tallies = inputs.lanes, outputs.tallies
     values["preemption_rate"] = ratio(values["preemptions"], values["completed"])
-    admissions = values.pop("_admissions")
-    values["priority_inversion_rate"] = ratio(values["priority_inversions"], admissions)
-    microseconds = outputs.tallies["makespan"] - values.pop("_measured_from")
+    values["priority_inversion_rate"] = ratio(values["priority_inversions"], tallies["admissions"])
+    arrival = inputs.requests["arrival"][lanes["request_lo"] + lanes["warmup"]]
+    microseconds = tallies["makespan"] - np.where(lanes["warmup"] > 0, arrival, 0)
     values["throughput_rps"] = ratio(values["completed"], microseconds / 1e6)
-    values["output_tokens_per_s"] = ratio(values.pop("_output_tokens"), microseconds / 1e6)
+    values["output_tokens_per_s"] = ratio(tallies["output_tokens"], microseconds / 1e6)
     total = microseconds * lanes["instances"]
     after = values["completed"] * lanes["alpha2"].astype(np.int64)
-    values["mean_running"] = ratio(values.pop("_service_us") - after, total)
-    values["mean_waiting"] = ratio(values.pop("_delay_us"), total)
+    values["mean_running"] = ratio(tallies["service_sum"] - after, total)
+    values["mean_waiting"] = ratio(tallies["delay_sum"], total)
 
 
 def _add_status(outputs: Outputs, values: dict[str, NDArray[Any]]) -> None:

@@ -19,7 +19,7 @@ def main(seeds=100, repeats=15):
             seconds, outputs = time_lanes(lanes(h8_scenario(blocks, routing), lists), repeats)
             times.append(seconds)
             steps = outputs.tallies["steps"].mean()
-            preemptions = outputs.preemptions.sum() / seeds
+            preemptions = outputs.tallies["preemptions"].sum() / seeds
             print(
                 f"{routing:12} {blocks:7} {1e6 * seconds:7.1f} {1 / seconds:7.0f}"
                 f" {steps:6.0f} {preemptions:8.1f}"

@@ -37,7 +37,7 @@ def row_of(name, seconds, outputs):
         f"{1e6 * seconds:.1f}",
         f"{1 / seconds:,.0f}",
         f"{steps:,.0f}",
-        f"{outputs.preemptions.sum() / count:.1f}",
+        f"{outputs.tallies['preemptions'].sum() / count:.1f}",
         f"{1e9 * seconds / steps:.1f}",
     )
 

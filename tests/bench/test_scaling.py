@@ -27,7 +27,7 @@ def test_requests(tables, smoke):
             seeds = max(1, (400 if smoke else 40_000) // count)
             inputs = lanes(scenario, generated(scenario, range(seeds)))
             seconds, outputs = time_lanes(inputs, 1 if smoke else 5)
-            rate_of = outputs.preemptions.sum() / outputs.preemptions.size
+            rate_of = outputs.tallies["preemptions"].sum() / outputs.ttft.size
             rows[count] += [f"{1e9 * seconds / count:.0f}", f"{rate_of:.2f}"]
     columns = ["requests"]
     for load in loads:

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from kvsweep import metrics
 from kvsweep.metrics import CELL_VARIABLES, NO_COUNT, QUANTILES, REQUEST_VARIABLES, VARIABLES
-from kvsweep.policies import RequestStatus, Status
+from kvsweep.policies import Status
 
 MISSING = -1
 times = st.lists(
@@ -34,21 +34,27 @@ def test_latency_of_one_request_is_its_own_quantiles():
     np.testing.assert_array_equal(quantiles, [[1.5] * 4, [np.nan] * 4])
 
 
+@given(times)
+def test_quantiles_are_those_of_numpy_to_the_last_bit(rows):
+    """Of whole microseconds; only its division by 1000 may come before or after."""
+    table = np.array(rows, np.int64)
+    counts = (table >= 0).sum(axis=1)
+    found = metrics.latency_quantiles(np.sort(table, axis=1), counts)
+    for row, got in zip(table, found, strict=True):
+        present = row[row >= 0]
+        if len(present):
+            rank = (len(present) - 1) * np.array(QUANTILES)
+            below = rank.astype(np.int64)
+            ordered = np.sort(np.append(present, present.max()))
+            want = ordered[below] + np.diff(ordered)[below] * (rank - below)
+            assert got.tolist() == (want / 1000).tolist()
+
+
 def test_latency_does_not_change_its_argument():
     rows = np.array([[3, 1, MISSING, 2]], np.int64)
     before = rows.copy()
     metrics.summarize_latency(rows)
     np.testing.assert_array_equal(rows, before)
-
-
-def test_statuses_are_counted_per_cell():
-    status = np.array([list(RequestStatus), [RequestStatus.COMPLETED] * len(RequestStatus)])
-    counts = metrics.count_statuses(status.astype(np.int8))
-    assert set(counts) <= set(VARIABLES)
-    assert RequestStatus.NOT_ARRIVED.label not in counts
-    for name, values in counts.items():
-        completed = name == RequestStatus.COMPLETED.label
-        assert values.tolist() == [1, len(RequestStatus) if completed else 0]
 
 
 def test_ratio_of_nothing_is_no_number():

@@ -1,0 +1,96 @@
+"""What a lane leaves of its requests: times as its client saw them, totals of the measured ones.
+
+Totals are exact integers. The quantiles of the times are found later, from the columns: NumPy sorts
+them with vector instructions in half the time that selecting them takes here (200 requests: 0.8 and
+1.9 us per column).
+"""
+
+from .._jit import leaf
+from ..policies import RequestStatus
+from ..records import NONE
+
+
+@leaf
+def _write_times(ws, out, slot, r, overhead):
+    """Write the columns of a request."""
+    progress = ws.progress[r]
+    arrival = progress["arrival"]
+    out.ttft[slot] = NONE
+    out.e2e[slot] = NONE
+    out.delay[slot] = NONE
+    if progress["first_token"] != NONE:
+        out.ttft[slot] = progress["first_token"] + overhead - arrival
+    if progress["finish"] != NONE:
+        out.e2e[slot] = progress["finish"] + overhead - arrival
+    if progress["scheduled"] != NONE:
+        out.delay[slot] = progress["scheduled"] - arrival
+    if out.progress.size > 0:
+        out.preemptions[slot] = progress["preemptions"]
+        out.request_status[slot] = progress["status"]
+        out.progress[slot] = progress
+
+
+@leaf
+def _add_up(inp, out, lane, tally, slot, r):
+    """Add the times of a measured request to the totals of its lane."""
+    delay = out.delay[slot]
+    if delay != NONE:
+        tally["admissions"] += 1
+        tally["delay_sum"] += delay
+    if out.ttft[slot] != NONE:
+        tally["first_tokens"] += 1
+        tally["ttft_sum"] += out.ttft[slot]
+    if out.e2e[slot] != NONE:
+        tally["e2e_sum"] += out.e2e[slot]
+        tally["service_sum"] += out.e2e[slot] - delay
+        tally["output_tokens"] += inp.requests[lane["request_lo"] + r]["output"]
+
+
+@leaf
+def _count_arrivals(inp, lane, tally, r, status):
+    """Count the measured requests that arrive by themselves, or after the completion of `r`."""
+    request = inp.requests[lane["request_lo"] + r]
+    if r >= lane["warmup"] and not request["awaits"]:
+        tally["arrived"] += 1
+    if status == RequestStatus.COMPLETED and request["follower"] >= lane["warmup"]:
+        tally["arrived"] += 1
+
+
+@leaf
+def end_requests(inp, ws, out, lane, tally, number):
+    """Write the columns of all requests, and the totals of those measured."""
+    overhead = int(lane["alpha2"])
+    for code in range(out.outcomes.shape[1]):
+        out.outcomes[number, code] = 0
+    for r in range(lane["requests"]):
+        slot = lane["out_lo"] + r
+        status = ws.progress[r]["status"]
+        preemptions = ws.progress[r]["preemptions"]
+        _write_times(ws, out, slot, r, overhead)
+        tally["shortages"] += status == RequestStatus.DROPPED_UNSERVABLE
+        if r >= lane["warmup"]:
+            out.outcomes[number, status] += 1
+            tally["preemptions"] += preemptions
+            tally["preempted"] += preemptions > 0
+            _add_up(inp, out, lane, tally, slot, r)
+        if lane["closed_loop"]:
+            _count_arrivals(inp, lane, tally, r, status)
+    if not lane["closed_loop"]:
+        tally["arrived"] = lane["requests"] - lane["warmup"]
+
+
+@leaf
+def copy_requests(out, lane, origin, number):
+    """Copy columns and outcomes of the lane `like`, whose columns begin at `origin`."""
+    for code in range(out.outcomes.shape[1]):
+        out.outcomes[number, code] = out.outcomes[lane["like"], code]
+    for offset in range(lane["requests"]):
+        source = origin + offset
+        slot = lane["out_lo"] + offset
+        out.ttft[slot] = out.ttft[source]
+        out.e2e[slot] = out.e2e[source]
+        out.delay[slot] = out.delay[source]
+        if out.progress.size > 0:
+            out.preemptions[slot] = out.preemptions[source]
+            out.request_status[slot] = out.request_status[source]
+            out.progress[slot] = out.progress[source]
