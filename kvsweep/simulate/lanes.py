@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..config import Latency, Scenario
+from ..config import Scenario
 from ..errors import InputError
-from ..policies import Offload, Priority, RequestStatus, Scheduler
+from ..policies import Priority, RequestStatus
 from ..records import (
     BLOCK,
     CHAIN,
@@ -30,15 +30,13 @@ from ..records import (
     Outputs,
     Workspace,
 )
-from ..workload.blocks import BlockKeys, Extents, find_extents
+from ..workload.blocks import BlockKeys, Extents, find_extents, whole_requests
 from ..workload.requests import Requests
+from .layout import lay_out
 from .routers import (
     find_prompt_extents,
     reads_prompts,
     router_memory,
-    scorer_table,
-    sees_cache,
-    set_router,
     slo_codes,
 )
 
@@ -86,7 +84,10 @@ def prepare(requests: Requests, resolved: BlockKeys) -> Prepared:
     records = np.zeros(len(requests), REQUEST)
     records["arrival"] = requests.arrival_us
     records["key_lo"] = resolved.offsets[:-1]
-    extents = find_extents(resolved.offsets, resolved.keys)
+    if resolved.reusable.any():
+        extents = find_extents(resolved.offsets, resolved.keys)
+    else:
+        extents = whole_requests(resolved.offsets)
     records["chain_lo"] = extents.offsets[:-1]
     records["prompt"] = requests.prompt_tokens
     records["output"] = requests.output_tokens
@@ -129,60 +130,17 @@ def class_levels(requests: Requests) -> NDArray[np.int64]:
     return levels
 
 
-def lane_record(scenario: Scenario) -> NDArray[Any]:
-    """Return the LANE record of a scenario, without its request list."""
-    engine, cache, cluster = scenario.engine, scenario.cache, scenario.cluster
-    lane = np.zeros((), LANE)
-    _set_latency(lane, scenario.latency)
-    lane["admission_latency"] = cluster.admission_latency_us
-    lane["routing_latency"] = cluster.routing_latency_us
-    lane["warmup"] = scenario.workload.warmup if scenario.workload else 0
-    lane["instances"] = cluster.instances
-    lane["gpu_blocks"] = cache.gpu_blocks
-    lane["block_size"] = cache.block_size
-    lane["max_num_seqs"] = engine.max_num_seqs
-    lane["max_tokens"] = engine.max_num_batched_tokens
-    lane["long_prefill"] = engine.long_prefill_token_threshold
-    # vLLM: int(watermark * num_gpu_blocks), which counts the null block too.
-    lane["watermark"] = int(engine.watermark * (cache.gpu_blocks + 1))
-    lane["scheduler"] = Scheduler.from_name(engine.scheduler)
-    lane["priority"] = Priority.from_name(engine.priority)
-    lane["cpu_blocks"] = cache.cpu_blocks
-    lane["offload"] = Offload.from_name(cache.offload)
-    lane["offload_threshold"] = cache.offload_threshold
-    lane["transfer_base"] = cache.transfer_base_latency_us
-    lane["bandwidth"] = cache.transfer_bandwidth
-    lane["thrashing_window"] = cache.thrashing_window_us
-    lane["overlap"] = cache.transfer_overlap
-    lane["ids"] = cache.cpu_blocks > 0
-    lane["eager"] = cache.cpu_blocks > 0 and lane["offload"] == Offload.WRITE_THROUGH
-    lane["age"] = round(1000 * engine.priority_age_ms)
-    lane["preempt_for_urgent"] = engine.preempt_for_urgent
-    lane["prefix_caching"] = engine.enable_prefix_caching
-    lane["chunked_prefill"] = engine.enable_chunked_prefill
-    lane["reserve_full_prompt"] = engine.reserve_full_prompt
-    set_router(lane, cluster)
-    return lane
-
-
-def _set_latency(lane: NDArray[Any], latency: Latency) -> None:
-    for name in ("alpha", "beta", "memory"):
-        for term, coefficient in enumerate(getattr(latency, name)):
-            lane[f"{name}{term}"] = coefficient
-    lane["roofline"] = len(latency.memory) > 0
-    lane["context"] = lane["roofline"] or any(latency.beta[3:])
-
-
-def step_limit(prepared: Prepared) -> int:
-    """Return a number of steps of one instance that only a livelock takes.
+def _step_limits(requests: NDArray[Any], first: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return for each list a number of steps of one instance that only a livelock takes.
 
     Under fcfs and sjf every step computes a token of the oldest unfinished request, so the known
     tokens of all requests bound the steps. The priority scheduler can livelock: requests of equal
     priority and arrival may preempt each other in turns (found by the naive twin; it takes
     prefills over several steps, no reservation and no cache).
     """
-    tokens = int(prepared.records["prompt"].sum(dtype=np.int64))
-    return 2 * (tokens + int(prepared.records["output"].sum(dtype=np.int64))) + 1000
+    tokens = requests["prompt"] + requests["output"]
+    limits: NDArray[np.int64] = 2 * np.add.reduceat(tokens, first) + 1000
+    return limits
 
 
 def _check_ages(lanes: NDArray[Any], largest: NDArray[np.int64]) -> None:
@@ -193,25 +151,6 @@ def _check_ages(lanes: NDArray[Any], largest: NDArray[np.int64]) -> None:
             f"engine.priority_age_ms: times the largest priority ({largest[aged].max()}) it must be"
             f" at most {MAX_AGED_US / 1000:.3g} ms"
         )
-
-
-def _smaller_pools(scenarios: Sequence[Scenario]) -> NDArray[np.int64]:
-    """Return for each scenario the nearest earlier one that only has fewer blocks, or -1.
-
-    A watermark is a share of the blocks, and some routers look at the share in use; with those, or
-    with a CPU tier, runs are not compared.
-    """
-    like = np.full(len(scenarios), NONE)
-    latest: dict[str, int] = {}
-    for number, scenario in enumerate(scenarios):
-        family = scenario.model_dump_json(exclude={"cache": {"gpu_blocks"}})
-        before = latest.get(family)
-        shares = scenario.engine.watermark > 0 or sees_cache(scenario.cluster)
-        if before is not None and not shares and scenario.cache.cpu_blocks == 0:
-            fewer = scenarios[before].cache.gpu_blocks < scenario.cache.gpu_blocks
-            like[number] = before if fewer else NONE
-        latest[family] = number
-    return like
 
 
 def build_inputs(
@@ -244,11 +183,10 @@ def build_inputs(
     requests = np.concatenate([item.records for item in lists])
     requests["key_lo"] += np.repeat(key_lo[:-1], sizes)
     requests["chain_lo"] += np.repeat(chain_lo[:-1], sizes)
-    records = np.array([lane_record(item) for item in scenarios], LANE)
-    records["scorer_lo"] = np.cumsum(records["scorers"]) - records["scorers"]
-    lanes = np.tile(records, len(which))
+    laid = lay_out(tuple(scenarios))
+    lanes = np.tile(laid.lanes, len(which))
     chosen = which.ravel()
-    like = _smaller_pools(scenarios) if prune else np.full(len(scenarios), NONE)
+    like = laid.like if prune else np.full(len(scenarios), NONE)
     starts = np.arange(len(which))[:, None] * len(scenarios)
     # Equal scenarios may have different requests: a trace's name can depend on the policy.
     known = (like != NONE) & (which == which[:, like])
@@ -257,20 +195,25 @@ def build_inputs(
     lanes["requests"] = sizes[chosen]
     for field in ("n_keys", "n_extents", "n_shared"):
         lanes[field] = np.array([getattr(item, field) for item in lists])[chosen]
+
+    def largest(values: NDArray[Any]) -> NDArray[Any]:
+        """Return the largest value of each lane's list; a list is never empty."""
+        most: NDArray[Any] = np.maximum.reduceat(values, request_lo[:-1])
+        return most[chosen]
+
     for flag, field in (("shares", "shared"), ("twins", "twin"), ("closed_loop", "awaits")):
-        lanes[flag] = np.array([item.records[field].any() for item in lists])[chosen]
+        lanes[flag] = largest(requests[field])
     lanes["twins"] |= lanes["eager"]
-    impatient = [(item.records["patience"] >= 0).any() for item in lists]
-    lanes["impatient"] = np.array(impatient)[chosen]
-    limits = np.array([step_limit(item) for item in lists])[chosen]
+    lanes["impatient"] = largest(requests["patience"]) >= 0
     # Every urgent request may make others begin anew.
-    lanes["step_limit"] = limits * (1 + sizes[chosen] * lanes["preempt_for_urgent"])
-    _check_ages(lanes, np.array([np.abs(p.records["class_priority"]).max() for p in lists])[chosen])
+    again = 1 + sizes[chosen] * lanes["preempt_for_urgent"]
+    lanes["step_limit"] = _step_limits(requests, request_lo[:-1])[chosen] * again
+    _check_ages(lanes, largest(np.abs(requests["class_priority"])))
     lanes["out_lo"] = np.concatenate([[0], np.cumsum(sizes[chosen])[:-1]])
     keys = np.concatenate([item.keys for item in lists])
     chain = np.concatenate([item.chain for item in lists])
     prompts = _lay_out_prompts(requests, lanes, lists, chosen)
-    return Inputs(requests, keys, chain, prompts, lanes, scorer_table(scenarios))
+    return Inputs(requests, keys, chain, prompts, lanes, laid.scorers)
 
 
 def _lay_out_prompts(

@@ -8,6 +8,13 @@ from ..workload.blocks import resolve_blocks
 from ..workload.generate import requests_for
 from ..workload.requests import Requests, ordered_classes
 from .lanes import Prepared, prepare
+from .layout import kept
+
+
+@kept
+def _workload_names(scenarios: tuple[Scenario, ...]) -> list[str]:
+    """Return what tells the workloads of scenarios apart."""
+    return [item.workload.model_dump_json() if item.workload else "" for item in scenarios]
 
 
 class RequestLists:
@@ -46,10 +53,10 @@ class RequestLists:
     ) -> None:
         """Make the request list of every variant and seed."""
         self._seeds = tuple(int(seed) for seed in seeds)
-        for scenario, policy in zip(variants, policies, strict=True):
-            workload = scenario.workload
+        names = _workload_names(tuple(variants))
+        for scenario, policy, workload_name in zip(variants, policies, names, strict=True):
+            workload, name = scenario.workload, workload_name
             assert workload is not None  # a sweep's scenario has one, by its schema
-            name = workload.model_dump_json()
             if workload.trace and "{policy}" in workload.trace:
                 name += f" {policy}"
             self._names.append(name)

@@ -68,7 +68,8 @@ def resolve_blocks(requests: Requests, block_size: int) -> BlockKeys:
     offsets = np.zeros(len(requests) + 1, np.int64)
     np.cumsum(stored // block_size, out=offsets[1:])
     first_segments = requests.segment_ids[requests.segment_offsets[:-1]]
-    if len(np.unique(first_segments)) == len(requests):
+    ordered = np.sort(first_segments)
+    if (ordered[1:] != ordered[:-1]).all():
         # No two requests begin alike, so no two prefixes are equal.
         n = len(requests)
         keys = np.arange(offsets[-1], dtype=np.int32)
@@ -141,6 +142,17 @@ def find_extents(offsets: NDArray[np.int64], keys: NDArray[np.int32]) -> Extents
         count=len(common) + int((~shared).sum()),
         shared=len(common),
     )
+
+
+def whole_requests(offsets: NDArray[np.int64]) -> Extents:
+    """Return the extents of requests that share no key: all blocks of a request are one."""
+    blocks = offsets[1:] - offsets[:-1]
+    some = blocks > 0
+    bounds = np.zeros(len(offsets), np.int64)
+    np.cumsum(some, out=bounds[1:])
+    count = int(bounds[-1])
+    none = np.zeros(count, np.int64)
+    return Extents(bounds, np.arange(count), none, blocks[some], count, 0)
 
 
 def _twins(

@@ -55,14 +55,32 @@ def lay_out(
     n = len(drawn.arrival)
     new_input = int(prefix_group.max()) + 1 + 2 * np.arange(n)
     output = new_input + 1
-    answer, answer_tokens = _answers(drawn, sessions, output)
     rounds = int(drawn.round.max()) + 1
     segments = np.zeros((n, 2 * rounds), np.int64)
     tokens = np.zeros((n, 2 * rounds), np.int64)
     segments[:, 0], tokens[:, 0] = prefix_group, prefix
+    segments[:, -1], tokens[:, -1] = new_input, drawn.prompt
+    if rounds > 1:
+        _add_context(drawn, sessions, segments, tokens, new_input, output)
+    filled = tokens > 0
+    offsets = np.zeros(n + 1, np.int64)
+    np.cumsum(filled.sum(axis=1), out=offsets[1:])
+    return Content(tokens.sum(axis=1), offsets, segments[filled], tokens[filled], output)
+
+
+def _add_context(
+    drawn: Draws,
+    sessions: Sequence[Sessions | None],
+    segments: NDArray[np.int64],
+    tokens: NDArray[np.int64],
+    new_input: NDArray[np.int64],
+    output: NDArray[np.int64],
+) -> None:
+    """Add the entries of earlier rounds to `segments` and `tokens`, (n, 2 x rounds), in place."""
+    answer, answer_tokens = _answers(drawn, sessions, output)
     accumulates = np.array([s is not None and s.context == "accumulate" for s in sessions])
     place = _places(drawn)
-    for k in range(rounds - 1):
+    for k in range(place.shape[1] - 1):
         later = np.flatnonzero(accumulates[drawn.client] & (drawn.round > k))
         earlier = place[drawn.session[later], k]
         segments[later, 2 * k + 1], tokens[later, 2 * k + 1] = (
@@ -73,11 +91,6 @@ def lay_out(
             answer[earlier],
             answer_tokens[earlier],
         )
-    segments[:, -1], tokens[:, -1] = new_input, drawn.prompt
-    filled = tokens > 0
-    offsets = np.zeros(n + 1, np.int64)
-    np.cumsum(filled.sum(axis=1), out=offsets[1:])
-    return Content(tokens.sum(axis=1), offsets, segments[filled], tokens[filled], output)
 
 
 def previous_round(drawn: Draws) -> NDArray[np.int64]:

@@ -86,6 +86,8 @@ def draw_requests(workload: Workload, seed: int, entropy: int) -> Draws:
         first = 0 if not parts else int(parts[-1].session[-1]) + 1
         rate = workload.rate * share / sum(shares)
         parts.append(_draw_client(workload, index, rate, first, (entropy, seed)))
+    if len(parts) == 1 and (sessions_of(workload, 0) or SINGLE).rounds == 1:
+        return parts[0]  # as many as wanted, and in order
     drawn = Draws(*(np.concatenate([getattr(p, f.name) for p in parts]) for f in fields(Draws)))
     return _cut(workload, drawn)
 
