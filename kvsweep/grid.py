@@ -28,13 +28,13 @@ if TYPE_CHECKING:
     from kvsweep.config import Scenario, Sweep, Workload
 
 # Nominal seconds of one simulated request on one core: they size the chunks and make the estimate
-# of a dry run. The kernel's is that of h8-steady, the replica hashes blocks in plain Python.
-SECONDS_PER_REQUEST = {"vllm": 1e-6, "blis": 1e-3}
+# of a dry run. The kernel's is that of H8 at its cliff, the replica hashes blocks in plain Python.
+SECONDS_PER_REQUEST = {"vllm": 5e-7, "blis": 1e-3}
 
-# A chunk is a 64th of the sweep, so that many workers share the work evenly, within limits: under
-# 0.1 s the fixed cost of a task and of its files (about 40 ms) shows; over 1 s progress stutters
+# A chunk is a 32nd of the sweep, so that many workers share the work evenly, within limits: under
+# 0.1 s the fixed cost of a task and of its files (about 10 ms) shows; over 1 s progress stutters
 # and a killed run loses more. 16 MiB bounds what a worker sends and what the client holds.
-CHUNKS_WANTED = 64
+CHUNKS_WANTED = 32
 CHUNK_SECONDS = (0.1, 1.0)
 CHUNK_BYTES = 16 * 2**20
 

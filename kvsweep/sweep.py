@@ -32,6 +32,9 @@ RETRIES = 2
 # Seconds to wait for the answer of an existing scheduler.
 CONNECT_TIMEOUT = 10.0
 LOOPBACK = "127.0.0.1:0"
+# Dask looks at its threads 100 times a second for a profile that nobody asks for, and at its own
+# responsiveness 50 times: 4 % of a core, in turns with the threads that simulate.
+QUIET = {"distributed.worker.profile.enabled": False, "distributed.admin.tick.interval": "200ms"}
 
 
 class Progress(Protocol):
@@ -230,6 +233,7 @@ def _connect(workers: int | None, processes: bool, scheduler: str | None) -> Ite
         return
     count = workers or dask.system.CPU_COUNT
     with (
+        dask.config.set(QUIET),
         LocalCluster(
             n_workers=count if processes else 1,
             threads_per_worker=1 if processes else count,

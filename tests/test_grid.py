@@ -99,7 +99,7 @@ def grid_axis(i, length):
 
 def test_seeds_are_divided_before_variants():
     axes = [grid_axis(1, 10), grid_axis(0, 100)]
-    assert grid._chunk_shape(axes, 0.02, 8) == (10, 1)
+    assert grid._chunk_shape(axes, 0.1, 8) == (10, 1)
     assert grid._chunk_shape(axes, 0.2, 8) == (5, 1)
 
 

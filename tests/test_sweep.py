@@ -15,7 +15,7 @@ def quick(monkeypatch):
     """Replace the simulator, and cut even small sweeps into several tasks."""
     monkeypatch.setattr("kvsweep.simulate.simulate_batch", fake_batch)
     monkeypatch.setattr("kvsweep.simulate.warm_up", lambda notify=None: None)
-    monkeypatch.setattr(grid, "CHUNK_SECONDS", (4e-4, 4e-4))
+    monkeypatch.setattr(grid, "CHUNK_SECONDS", (2e-4, 2e-4))
 
 
 @pytest.fixture
@@ -170,7 +170,7 @@ def counting_batch(variants, seeds, **options):
 
 def test_few_tasks_are_in_flight(sweep, tmp_path, monkeypatch):
     """Results that wait for the writer are bounded by the workers, not by the sweep."""
-    monkeypatch.setattr(grid, "CHUNK_SECONDS", (4e-5, 4e-5))
+    monkeypatch.setattr(grid, "CHUNK_SECONDS", (2e-5, 2e-5))
     monkeypatch.setattr("kvsweep.simulate.simulate_batch", counting_batch)
     BEGUN.clear()
     ahead = []
@@ -223,7 +223,7 @@ def slow(*args, **options):
 
 kvsweep.simulate.simulate_batch = slow
 kvsweep.simulate.warm_up = lambda notify=None: None
-grid.CHUNK_SECONDS = (4e-4, 4e-4)
+grid.CHUNK_SECONDS = (2e-4, 2e-4)
 kvsweep.run(kvsweep.load_sweep({file!r}), out={out!r}, workers=1)
 """
 

@@ -17,6 +17,9 @@ CACHE_SCORERS = (Scorer.KV_UTILIZATION, Scorer.KV_PRESSURE, Scorer.KV_PRESSURE_S
 """Scorers that read how the cache of an instance fares, which depends on its size."""
 
 
+_SLO_CODES = {item.label: item for item in SloClass}
+
+
 def scorers_of(cluster: Cluster) -> tuple[Scorer, ...]:
     """Return the scorers that decide, in order; none unless the routing is weighted."""
     if cluster.routing != Routing.WEIGHTED.label:
@@ -92,8 +95,7 @@ def find_prompt_extents(records: NDArray[Any], keys: NDArray[np.int32], block_si
 
 def slo_codes(requests: Requests) -> NDArray[np.uint8]:
     """Return the SLO class of each request as a code of `SloClass`; standard is the rest."""
-    codes = {item.label: item for item in SloClass}
-    known = [codes.get(name, SloClass.STANDARD) for name in requests.slo_names]
+    known = [_SLO_CODES.get(name, SloClass.STANDARD) for name in requests.slo_names]
     return np.array([*known, SloClass.STANDARD], np.uint8)[requests.slo_class]
 
 

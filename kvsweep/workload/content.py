@@ -56,6 +56,8 @@ def lay_out(
     new_input = int(prefix_group.max()) + 1 + 2 * np.arange(n)
     output = new_input + 1
     rounds = int(drawn.round.max()) + 1
+    if rounds == 1 and not prefix.any():
+        return Content(drawn.prompt, np.arange(n + 1), new_input, drawn.prompt, output)
     segments = np.zeros((n, 2 * rounds), np.int64)
     tokens = np.zeros((n, 2 * rounds), np.int64)
     segments[:, 0], tokens[:, 0] = prefix_group, prefix

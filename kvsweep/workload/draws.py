@@ -111,9 +111,10 @@ def _draw_client(
     prompt = draw_lengths(own.prompt or workload.prompt, n, stream(PROMPTS), f"{where}.prompt")
     output = draw_lengths(own.output or workload.output, n, stream(OUTPUTS), f"{where}.output")
     think = np.zeros((count, 1), np.int64)
+    offset = np.zeros((count, 1))
     if sessions.rounds > 1:
         think = _think_times(sessions, count, stream(THINKING))
-    offset = _offsets(sessions, output.reshape(count, -1), think)
+        offset = _offsets(sessions, output.reshape(count, -1), think)
     if not start[-1] + offset[:, -1].max() < _LAST_US:
         raise InputError(f"{where}: the rate is too small: {n} requests take more than 285 years")
     whole = start.astype(np.int64)
@@ -122,7 +123,7 @@ def _draw_client(
         fraction=np.repeat(start - whole, sessions.rounds),
         client=np.full(n, index),
         session=first + np.repeat(np.arange(count), sessions.rounds),
-        round=np.tile(np.arange(sessions.rounds), count),
+        round=np.arange(n) % sessions.rounds,
         prompt=prompt,
         output=output,
         think=think.ravel(),

@@ -18,7 +18,7 @@ def quick(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("kvsweep.simulate.simulate_batch", fake_batch)
     monkeypatch.setattr("kvsweep.simulate.warm_up", lambda notify=None: None)
-    monkeypatch.setattr(grid, "CHUNK_SECONDS", (4e-4, 4e-4))
+    monkeypatch.setattr(grid, "CHUNK_SECONDS", (2e-4, 2e-4))
 
 
 @pytest.fixture
@@ -183,7 +183,7 @@ def slow(*args, **options):
 
 kvsweep.simulate.simulate_batch = slow
 kvsweep.simulate.warm_up = lambda notify=None: None
-grid.CHUNK_SECONDS = (4e-5, 4e-5)
+grid.CHUNK_SECONDS = (2e-5, 2e-5)
 cli.main(["grid", "small.toml", "--workers", "1"])
 """
 
