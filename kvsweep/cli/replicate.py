@@ -34,8 +34,10 @@ def replicate(name: str, markdown: bool, workers: int | None, as_json: bool) -> 
     """
     from kvsweep.published import replicate as run
     from kvsweep.published.findings import document
+    from kvsweep.simulate import warm_up
 
     with Display() as display:
+        warm_up(display.notify)
         reports = run(name, workers=workers or os.cpu_count() or 1, progress=display)
     if as_json:
         print_json({report.name: report.to_dict() for report in reports})
