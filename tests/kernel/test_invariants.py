@@ -168,7 +168,11 @@ def roomy(trace):
     size = trace["scenario"]["cache"]["block_size"]
     every = sum(longest(row) // size + 1 for row in trace["requests"])
     cache = {"gpu_blocks": 2 * every, "cpu_blocks": 0}
-    return changed(trace, cache=cache, engine={"watermark": 0.0})
+    scorers = trace["scenario"]["cluster"].get("scorers", {})
+    blind = {name: weight for name, weight in scorers.items() if not name.startswith("kv-")}
+    blind = blind if any(blind.values()) else {"load-balance": 1}
+    cluster = {"scorers": blind} if scorers else {}
+    return changed(trace, cache=cache, engine={"watermark": 0.0}, cluster=cluster)
 
 
 @given(strategies.traces())
