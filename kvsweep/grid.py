@@ -149,7 +149,9 @@ class Plan:
         at = self.dims.index(SEED)
         others = [n for i, n in enumerate(self.block_shape(task)) if i != at]
         values = values.reshape(*others, values.shape[1], *extra)
-        return np.moveaxis(values, len(others), at)
+        order = list(range(values.ndim))
+        order.insert(at, order.pop(len(others)))
+        return values.transpose(order)
 
     def labels(self, cell: Sequence[int]) -> str:
         """Return the cell at position `cell` in words: ``policy=least-loaded gpu_blocks=1000``."""

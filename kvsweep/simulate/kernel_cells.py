@@ -119,14 +119,14 @@ def run_kernel_cells(
     order = np.argsort([scenario.cache.gpu_blocks for scenario in variants], kind="stable")
     variants = [variants[v] for v in order]
     positions = [positions[v] for v in order]
-    keys = [
-        lists.key(position, seed, scenario.cache.block_size)
-        for seed in range(n_seeds)
+    kinds = [
+        lists.kind(position, scenario.cache.block_size)
         for position, scenario in zip(positions, variants, strict=True)
     ]
-    numbers = {key: number for number, key in enumerate(dict.fromkeys(keys))}
-    which = np.array([numbers[key] for key in keys]).reshape(n_seeds, len(variants))
-    prepared = [lists.prepared(key) for key in numbers]
+    numbers = {kind: number for number, kind in enumerate(dict.fromkeys(kinds))}
+    first = len(numbers) * np.arange(n_seeds)[:, None]
+    which = first + np.array([numbers[kind] for kind in kinds])
+    prepared = [lists.prepared(kind, seed) for seed in range(n_seeds) for kind in numbers]
     inputs = build_inputs(variants, prepared, which, prune=prune)
     groups = groupings([item.requests for item in prepared], lists.rounds, lists.slo_classes)
     ranked = any(item.ranked for item in prepared)

@@ -77,14 +77,15 @@ class RequestLists:
         """Return the requests of the variant and the seed at these positions."""
         return self._lists[self._names[variant], self._seeds[seed]]
 
-    def key(self, variant: int, seed: int, block_size: int) -> tuple[str, int, int]:
-        """Return what identifies the list as the kernel sees it."""
-        return self._names[variant], self._seeds[seed], block_size
+    def kind(self, variant: int, block_size: int) -> tuple[str, int]:
+        """Return what identifies the variant's lists as the kernel sees them, but for the seed."""
+        return self._names[variant], block_size
 
-    def prepared(self, key: tuple[str, int, int]) -> Prepared:
-        """Return a list with its block keys, by `key`."""
+    def prepared(self, kind: tuple[str, int], seed: int) -> Prepared:
+        """Return a list with its block keys, by `kind` and the position of the seed."""
+        key = (*kind, self._seeds[seed])
         if key not in self._prepared:
-            name, seed, block_size = key
-            requests = self._lists[name, seed]
+            name, block_size = kind
+            requests = self._lists[name, self._seeds[seed]]
             self._prepared[key] = prepare(requests, resolve_blocks(requests, block_size))
         return self._prepared[key]

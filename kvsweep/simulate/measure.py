@@ -36,7 +36,7 @@ def measure(
     Parameters
     ----------
     inputs, outputs : Inputs, Outputs
-        A batch after its run.
+        A batch after its run. Without `Outputs.progress` its columns are not left in order.
     groups : sequence of Grouping
         Divisions of the requests to measure by; needs `Outputs.progress`.
     ranked : bool
@@ -133,16 +133,21 @@ def _alike(inputs: Inputs, outputs: Outputs) -> Iterator[_Measured]:
 
 
 def _quantiles(measured: _Measured) -> dict[str, NDArray[Any]]:
-    """Return the quantiles of the times of measured requests."""
+    """Return the quantiles of the times of measured requests.
+
+    Sorts the columns in place, unless the requests are kept for something else.
+    """
     outputs = measured.outputs
     columns = {"ttft": outputs.ttft, "e2e": outputs.e2e, "scheduling_delay": outputs.delay}
     counts = _time_counts(outputs)
-    return {
-        f"{name}_ms": latency_quantiles(
-            np.sort(measured.rows(column), axis=1), counts[name][measured.lanes]
-        )
-        for name, column in columns.items()
-    }
+    values = {}
+    for name, column in columns.items():
+        times = measured.rows(column)
+        if outputs.progress.size > 0:
+            times = times.copy()
+        times.sort(axis=1)
+        values[f"{name}_ms"] = latency_quantiles(times, counts[name][measured.lanes])
+    return values
 
 
 def _time_counts(outputs: Outputs) -> dict[str, NDArray[np.int64]]:
