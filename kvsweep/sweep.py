@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib import import_module
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -215,6 +216,8 @@ def _in_flight(client: Client, todo: list[Task], holder: str) -> Iterator[tuple[
             running.add(future)
 
     submit(2 * sum(client.nthreads().values()) + 1)
+    # `open_results` loads it at the end. Here its half second passes while the workers work.
+    import_module("xarray")
     for future in running:
         yield tasks.pop(future.key), future
         submit(1)
