@@ -14,7 +14,7 @@ from ..policies import Offload, Priority, Scheduler
 from ..records import LANE, NONE
 from .routers import scorer_table, sees_cache, set_router
 
-_KEPT = 8
+_KEPT = 4
 """Batches of scenarios that are remembered. The tasks of a sweep take a few in turns."""
 
 _T = TypeVar("_T")

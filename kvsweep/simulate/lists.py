@@ -14,7 +14,9 @@ from .layout import kept
 @kept
 def _workload_names(scenarios: tuple[Scenario, ...]) -> list[str]:
     """Return what tells the workloads of scenarios apart."""
-    return [item.workload.model_dump_json() if item.workload else "" for item in scenarios]
+    names = [item.workload.model_dump_json() if item.workload else "" for item in scenarios]
+    once = dict(zip(names, names, strict=True))
+    return [once[name] for name in names]  # mostly the same one, kept once
 
 
 class RequestLists:
