@@ -22,7 +22,7 @@ from numba.core.typed_passes import NativeLowering, NopythonTypeInference
 from numba.extending import typeof_impl
 
 _PACKAGE = Path(__file__).parent
-_COMPILED = ("_jit.py", "records.py", "policies.py", "kernel")
+_COMPILED = ("_jit.py", "records.py", "policies.py", "kernel", "workload/numbering.py")
 
 
 def source_hash() -> str:

@@ -85,7 +85,7 @@ def prepare(requests: Requests, resolved: BlockKeys) -> Prepared:
     records["arrival"] = requests.arrival_us
     records["key_lo"] = resolved.offsets[:-1]
     if resolved.reusable.any():
-        extents = find_extents(resolved.offsets, resolved.keys)
+        extents = find_extents(resolved.offsets[:-1], resolved.offsets[1:], resolved.keys)
     else:
         extents = whole_requests(resolved.offsets)
     records["chain_lo"] = extents.offsets[:-1]

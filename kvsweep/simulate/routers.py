@@ -87,10 +87,8 @@ def find_prompt_extents(records: NDArray[Any], keys: NDArray[np.int32], block_si
     block_size : int
         Tokens per block.
     """
-    blocks = records["prompt"] // block_size
-    offsets = np.concatenate([[0], np.cumsum(blocks)])
-    slots = np.arange(offsets[-1]) + np.repeat(records["key_lo"] - offsets[:-1], blocks)
-    return find_extents(offsets, keys[slots])
+    begins = np.ascontiguousarray(records["key_lo"])
+    return find_extents(begins, begins + records["prompt"] // block_size, keys)
 
 
 def slo_codes(requests: Requests) -> NDArray[np.uint8]:

@@ -13,9 +13,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from kvsweep.workload.numbering import (
+    NONE,
+    compare_requests,
+    divide,
+    find_branches,
+    number_blocks,
+)
 from kvsweep.workload.requests import Requests
-
-_ROOT = -1
 
 
 @dataclass(frozen=True)
@@ -75,13 +80,31 @@ def resolve_blocks(requests: Requests, block_size: int) -> BlockKeys:
         keys = np.arange(offsets[-1], dtype=np.int32)
         none = np.zeros(n, np.bool_)
         return BlockKeys(offsets, keys, len(keys), np.zeros(n, np.int32), none, none)
-    keys = _in_order_of_occurrence(_branch_keys(requests, block_size))
-    # A request has a key at most once, so a key counted twice belongs to two requests.
-    others = np.concatenate([[0], np.cumsum(np.bincount(keys)[keys] > 1)])
-    reusable = np.diff(others[offsets]).astype(np.int32)
-    shared = reusable > requests.prompt_tokens // block_size
-    twin = _twins(keys, offsets, requests.prompt_tokens // block_size)
-    return BlockKeys(offsets, keys, int(keys.max(initial=-1)) + 1, reusable, shared, twin)
+    keys, count = _number(requests, block_size, int(offsets[-1]))
+    reusable = np.zeros(len(requests), np.int32)
+    shared, twin = np.zeros((2, len(requests)), np.bool_)
+    uses, decoded = np.zeros((2, count), np.int32)
+    prompt_blocks = requests.prompt_tokens // block_size
+    compare_requests(offsets, prompt_blocks, keys, uses, decoded, reusable, shared, twin)
+    return BlockKeys(offsets, keys, count, reusable, shared, twin)
+
+
+def _number(requests: Requests, block_size: int, blocks: int) -> tuple[NDArray[np.int32], int]:
+    """Return the key of each of the `blocks` full blocks of all requests, and their number."""
+    # The output is the last entry; its last token is never stored.
+    ends = requests.segment_offsets[1:]
+    bounds = requests.segment_offsets + np.arange(len(requests) + 1)
+    segments = np.insert(requests.segment_ids, ends, requests.output_segment)
+    tokens = np.insert(requests.segment_tokens, ends, requests.output_tokens - 1)
+    entries = len(segments)
+    trie = np.full((1 << (4 * entries).bit_length(), 3), NONE)
+    branches = np.empty(entries, np.int64)
+    longest = np.zeros(2 * entries + 1, np.int64)
+    find_branches(bounds, segments, tokens, block_size, trie, branches, longest)
+    lowest = np.cumsum(longest) - longest
+    numbers = np.full(int(longest.sum()), NONE)
+    keys = np.empty(blocks, np.int32)
+    return keys, number_blocks(bounds, tokens, block_size, branches, lowest, numbers, keys)
 
 
 @dataclass(frozen=True)
@@ -108,39 +131,38 @@ class Extents:
     shared: int
 
 
-def find_extents(offsets: NDArray[np.int64], keys: NDArray[np.int32]) -> Extents:
+def find_extents(
+    begins: NDArray[np.int64], ends: NDArray[np.int64], keys: NDArray[np.int32]
+) -> Extents:
     """Divide the keys of each request into extents.
 
     Parameters
     ----------
-    offsets, keys : int64 (n + 1,), int32 (total,)
-        As of `BlockKeys`.
+    begins, ends : int64 (n,)
+        Those of request ``r`` are ``begins[r]`` to ``ends[r] - 1`` of `keys`.
+    keys : int32 (total,)
+        Keys of `BlockKeys`.
 
     Returns
     -------
     Extents
         Extents of all requests.
     """
-    # Who has a key has those before it. So two neighbours are of the same requests if they are of
-    # equally many.
-    uses = np.bincount(keys)[keys]
-    begins = np.ones(len(keys), np.bool_)
-    begins[1:] = uses[1:] != uses[:-1]
-    begins[offsets[:-1][offsets[:-1] < offsets[1:]]] = True
-    starts = np.flatnonzero(begins)
-    bounds = np.searchsorted(starts, offsets)
-    base = np.repeat(offsets[:-1], np.diff(bounds))
-    shared = uses[starts] > 1
-    common = np.unique(keys[starts[shared]])
-    numbers = len(common) + np.cumsum(~shared) - 1
-    numbers[shared] = np.searchsorted(common, keys[starts[shared]])
+    n_keys = int(keys.max(initial=-1)) + 1
+    most = int((ends - begins).sum())
+    counts = np.zeros(2, np.int64)
+    offsets = np.empty(len(begins) + 1, np.int64)
+    numbers, first, end = np.empty((3, most), np.int64)
+    uses, extent_of = np.zeros(n_keys, np.int32), np.full(n_keys, NONE)
+    divide(begins, ends, keys, uses, extent_of, counts, offsets, numbers, first, end)
+    links = int(offsets[-1])
     return Extents(
-        offsets=bounds,
-        numbers=numbers,
-        first=starts - base,
-        end=np.append(starts[1:], len(keys)) - base,
-        count=len(common) + int((~shared).sum()),
-        shared=len(common),
+        offsets=offsets,
+        numbers=numbers[:links],
+        first=first[:links],
+        end=end[:links],
+        count=int(counts.sum()),
+        shared=int(counts[0]),
     )
 
 
@@ -153,70 +175,3 @@ def whole_requests(offsets: NDArray[np.int64]) -> Extents:
     count = int(bounds[-1])
     none = np.zeros(count, np.int64)
     return Extents(bounds, np.arange(count), none, blocks[some], count, 0)
-
-
-def _twins(
-    keys: NDArray[np.int32], offsets: NDArray[np.int64], prompt_blocks: NDArray[np.int64]
-) -> NDArray[np.bool_]:
-    """Return which requests have a key beyond their prompt's that another one has likewise."""
-    owner = np.repeat(np.arange(len(prompt_blocks)), np.diff(offsets))
-    decoded = np.arange(len(keys)) - offsets[owner] >= prompt_blocks[owner]
-    uses = np.bincount(keys[decoded], minlength=len(keys))
-    twin = np.zeros(len(prompt_blocks), np.bool_)
-    twin[owner[decoded][uses[keys[decoded]] > 1]] = True
-    return twin
-
-
-def _branch_keys(requests: Requests, block_size: int) -> NDArray[np.int64]:
-    """Return a key for each full block, dense but in the order of branches."""
-    branch, tokens, request = _branches(requests)
-    end = np.cumsum(tokens)
-    start = end - tokens
-    # Places within the request: entries of a request are neighbours.
-    first = np.searchsorted(request, request, side="left")
-    base = start[first]
-    before = (start - base) // block_size
-    blocks = (end - base) // block_size - before
-    longest = np.zeros(branch.max(initial=-1) + 1, np.int64)
-    np.maximum.at(longest, branch, blocks)
-    lowest = np.cumsum(longest) - longest
-    # A block's key is its branch's lowest plus its place among the entry's blocks.
-    keys: NDArray[np.int64] = np.arange(blocks.sum())
-    keys += np.repeat(lowest[branch] - (np.cumsum(blocks) - blocks), blocks)
-    return keys
-
-
-def _branches(
-    requests: Requests,
-) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-    """Return branch, tokens and request of every entry, the output's stored tokens included."""
-    branch_of: dict[tuple[int, int], int] = {}
-    chain_of: dict[tuple[int, int], int] = {}
-    branches: list[int] = []
-    bounds = requests.segment_offsets.tolist()
-    segments = requests.segment_ids.tolist()
-    tokens = requests.segment_tokens.tolist()
-    outputs = requests.output_segment.tolist()
-    for i, output in enumerate(outputs):
-        chain = _ROOT
-        for k in range(bounds[i], bounds[i + 1]):
-            branch = branch_of.setdefault((chain, segments[k]), len(branch_of))
-            chain = chain_of.setdefault((branch, tokens[k]), len(chain_of))
-            branches.append(branch)
-        branches.append(branch_of.setdefault((chain, output), len(branch_of)))
-    ends = requests.segment_offsets[1:]
-    all_tokens = np.insert(requests.segment_tokens, ends, requests.output_tokens - 1)
-    counts = np.diff(requests.segment_offsets) + 1
-    return np.array(branches), all_tokens, np.repeat(np.arange(len(requests)), counts)
-
-
-def _in_order_of_occurrence(keys: NDArray[np.int64]) -> NDArray[np.int32]:
-    """Renumber dense keys as they first occur."""
-    total = len(keys)
-    first = np.empty(keys.max(initial=-1) + 1, np.int64)
-    # The last assignment to an element stays, so go backwards.
-    first[keys[::-1]] = np.arange(total - 1, -1, -1)
-    is_first = np.zeros(total, np.bool_)
-    is_first[first] = True
-    rank = np.cumsum(is_first, dtype=np.int32) - np.int32(1)
-    return rank[first[keys]]

@@ -52,7 +52,8 @@ def check(rows, block_size):
 def check_extents(offsets, keys):
     """Extents are as long as can be if neighbouring blocks are of the same requests."""
     owners = {key: {i for i, own in enumerate(keys) if key in own} for own in keys for key in own}
-    found = find_extents(offsets, np.array([key for own in keys for key in own], np.int32))
+    flat = np.array([key for own in keys for key in own], np.int32)
+    found = find_extents(offsets[:-1], offsets[1:], flat)
     extents = {}
     for i, own in enumerate(keys):
         part = slice(*found.offsets[i : i + 2])

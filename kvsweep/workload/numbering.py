@@ -1,0 +1,138 @@
+"""The compiled part of `blocks`: loops over all blocks of all requests of a list.
+
+Names as there. The arrays to write are given by the caller, as compiled code allocates nothing.
+(Conversations: 0.3 us per request and 10 without, where most were loops over Python objects.)
+"""
+
+import numpy as np
+
+from .._jit import kernel, leaf
+
+NONE = np.int64(-1)
+ROOT = np.int64(0)
+# Odd numbers without a pattern, that spread neighbouring numbers over the table.
+_MIX_STATE = np.int64(0x1E3779B97F4A7C15)
+_MIX_LABEL = np.int64(0x42B2AE3D27D4EB4F)
+
+
+@leaf
+def _follow(trie, state, label, count):
+    """Return where `label` leads from `state`: the new state `count` if nobody went there.
+
+    The trie is a hash table, less than half full, of (state, label, next state).
+    """
+    mask = trie.shape[0] - 1
+    mixed = state * _MIX_STATE + label * _MIX_LABEL
+    slot = (mixed ^ (mixed >> 29)) & mask
+    while trie[slot, 0] != NONE and (trie[slot, 0] != state or trie[slot, 1] != label):
+        slot = (slot + 1) & mask
+    if trie[slot, 0] == NONE:
+        trie[slot, 0] = state
+        trie[slot, 1] = label
+        trie[slot, 2] = count
+    return trie[slot, 2]
+
+
+@kernel
+def find_branches(bounds, segments, tokens, block_size, trie, branches, longest):
+    """Find the branch of each entry and the most blocks that end in each branch.
+
+    The entries of request ``r`` are ``bounds[r]`` to ``bounds[r + 1] - 1``, its output the last.
+    """
+    count = ROOT + 1
+    for r in range(bounds.size - 1):
+        state = ROOT
+        position = 0
+        for entry in range(bounds[r], bounds[r + 1]):
+            branch = _follow(trie, state, segments[entry], count)
+            count = max(count, branch + 1)
+            end = position + tokens[entry]
+            blocks = end // block_size - position // block_size
+            longest[branch] = max(longest[branch], blocks)
+            branches[entry] = branch
+            state = _follow(trie, branch, tokens[entry], count)
+            count = max(count, state + 1)
+            position = end
+
+
+@kernel
+def number_blocks(bounds, tokens, block_size, branches, lowest, numbers, keys):
+    """Write the key of each block, in order of occurrence; return how many there are.
+
+    Block ``j`` that ends in a branch has its number at ``lowest[branch] + j``.
+    """
+    count = 0
+    slot = 0
+    for r in range(bounds.size - 1):
+        position = 0
+        for entry in range(bounds[r], bounds[r + 1]):
+            end = position + tokens[entry]
+            first = lowest[branches[entry]]
+            for place in range(first, first + end // block_size - position // block_size):
+                if numbers[place] == NONE:
+                    numbers[place] = count
+                    count += 1
+                keys[slot] = numbers[place]
+                slot += 1
+            position = end
+    return count
+
+
+@kernel
+def compare_requests(offsets, prompt_blocks, keys, uses, decoded, reusable, shared, twin):
+    """Find what each request has in common with others; `uses` and `decoded` begin with zeros.
+
+    They count the requests that have a key, and those that have it beyond their prompt.
+    """
+    n = prompt_blocks.size
+    for r in range(n):
+        for slot in range(offsets[r], offsets[r + 1]):
+            uses[keys[slot]] += 1
+            decoded[keys[slot]] += slot - offsets[r] >= prompt_blocks[r]
+    for r in range(n):
+        slot = offsets[r]
+        while slot < offsets[r + 1] and uses[keys[slot]] > 1:
+            own = slot - offsets[r] >= prompt_blocks[r]
+            shared[r] = shared[r] or own
+            twin[r] = twin[r] or (own and decoded[keys[slot]] > 1)
+            slot += 1
+        reusable[r] = slot - offsets[r]
+
+
+@leaf
+def _number_extent(key, users, extent_of, counts):
+    """Return the number of an extent that begins with `key`; below 0 if it has one user."""
+    if users == 1:
+        counts[1] += 1
+        return -counts[1]
+    if extent_of[key] == NONE:
+        extent_of[key] = counts[0]
+        counts[0] += 1
+    return extent_of[key]
+
+
+@kernel
+def divide(begins, ends, keys, uses, extent_of, counts, offsets, numbers, first, end):
+    """Divide the keys of slots ``begins[r]`` to ``ends[r] - 1`` of each request into extents.
+
+    Who has a key has those before it. So two neighbours are of the same requests if they are of
+    equally many. `uses` and `counts` (shared, private extents) begin with zeros.
+    """
+    for r in range(begins.size):
+        for slot in range(begins[r], ends[r]):
+            uses[keys[slot]] += 1
+    link = NONE
+    for r in range(begins.size):
+        offsets[r] = link + 1
+        users = 0
+        for slot in range(begins[r], ends[r]):
+            if uses[keys[slot]] != users:
+                link += 1
+                users = uses[keys[slot]]
+                first[link] = slot - begins[r]
+                numbers[link] = _number_extent(keys[slot], users, extent_of, counts)
+            end[link] = slot - begins[r] + 1
+    offsets[begins.size] = link + 1
+    for place in range(link + 1):
+        if numbers[place] < 0:
+            numbers[place] = counts[0] - 1 - numbers[place]
