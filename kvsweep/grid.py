@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from kvsweep.config.axes import POLICY, SEED, Axis
 from kvsweep.errors import did_you_mean
 from kvsweep.metrics import QUANTILES, VARIABLES, Variable
+from kvsweep.policies import Routing
 from kvsweep.workload.generate import requests_for
 from kvsweep.workload.requests import ordered_classes
 
@@ -30,6 +31,13 @@ if TYPE_CHECKING:
 # Nominal seconds of one simulated request on one core: they size the chunks and make the estimate
 # of a dry run. The kernel's is that of H8 at its cliff, the replica hashes blocks in plain Python.
 SECONDS_PER_REQUEST = {"vllm": 5e-7, "blis": 1e-3}
+# What more a request costs on the kernel: to be drawn, once for all variants with the same ones;
+# by its history; by weighted routing, and each score of an instance; by the CPU tier.
+SECONDS_TO_DRAW = 3e-6
+SECONDS_OF_ROUND = 1e-6
+SECONDS_TO_WEIGH = 3e-7
+SECONDS_PER_SCORE = 1e-8
+SECONDS_OF_TIER = 3e-6
 
 # A chunk is a 32nd of the sweep, so that many workers share the work evenly, within limits: under
 # 0.1 s the fixed cost of a task and of its files (about 10 ms) shows; over 1 s progress stutters
@@ -199,12 +207,23 @@ def plan(sweep: Sweep, *, keep_requests: bool = False) -> Plan:
         "request": tuple(range(max(found.requests for found in lists) if keep_requests else 0)),
     }
     extra = {name: values for name, values in extra.items() if values}
-    seconds = [
-        found.requests * SECONDS_PER_REQUEST[variant.engine.rules]
-        for variant, found in zip(variants, lists, strict=True)
-    ]
-    chunks = _chunk_shape(axes, sum(seconds) / len(seconds), _bytes_per_cell(extra))
-    return Plan(axes, variants, policies, seeds, chunks, extra, len(seeds) * sum(seconds))
+    drawn = sum(found.requests for found in {id(found): found for found in lists}.values())
+    seconds = drawn * SECONDS_TO_DRAW + sum(map(_nominal_seconds, variants, lists))
+    chunks = _chunk_shape(axes, seconds / len(variants), _bytes_per_cell(extra))
+    return Plan(axes, variants, policies, seeds, chunks, extra, len(seeds) * seconds)
+
+
+def _nominal_seconds(variant: Scenario, lists: _Lists) -> float:
+    """Return the nominal cost of simulating a variant with one seed."""
+    each = SECONDS_PER_REQUEST[variant.engine.rules]
+    cluster = variant.cluster
+    if variant.engine.rules == "vllm":
+        each += SECONDS_OF_ROUND * (lists.rounds > 0)
+        each += SECONDS_OF_TIER * (variant.cache.cpu_blocks > 0)
+        if cluster.routing == Routing.WEIGHTED.label:
+            scores = cluster.instances * len(cluster.scorers)
+            each += SECONDS_TO_WEIGH + SECONDS_PER_SCORE * scores
+    return lists.requests * each
 
 
 def quantile_names(variable: str) -> list[str]:

@@ -37,6 +37,24 @@ def test_without_a_seed_axis_seed_0_is_run_without_a_dimension(tmp_path):
     assert np.array_equal(cells.arrange(task, values), values[:, 0])
 
 
+def seconds(tmp_path, **scenario):
+    """Return the estimate for a sweep of one block count with some settings."""
+    values = "".join(f'"{key}" = [{value}]\n' for key, value in scenario.items())
+    return grid.plan(make_sweep(tmp_path, f"{BASE}[grid]\n{values}")).seconds
+
+
+def test_what_costs_more_is_estimated_to_take_longer(tmp_path):
+    blocks = {"cache.gpu_blocks": 100}
+    plain = seconds(tmp_path, **blocks)
+    tier = seconds(tmp_path, **blocks, **{"cache.cpu_blocks": 50})
+    weighted = {"cluster.routing": '"weighted"'}
+    few, many = (
+        seconds(tmp_path, **blocks, **weighted, **{"cluster.instances": n}) for n in (2, 64)
+    )
+    assert plain < few < many
+    assert plain < tier
+
+
 def cut(small, chunks):
     """Return the plan with other chunks."""
     return grid.Plan(**{**vars(small), "chunks": chunks})
