@@ -10,9 +10,11 @@ from .._jit import kernel, leaf
 
 NONE = np.int64(-1)
 ROOT = np.int64(0)
-# Odd numbers without a pattern, that spread neighbouring numbers over the table.
-_MIX_STATE = np.int64(0x1E3779B97F4A7C15)
-_MIX_LABEL = np.int64(0x42B2AE3D27D4EB4F)
+# Primes near 2**32, which spread neighbouring numbers over the table (those of xxHash). Times 31
+# bits they do not overflow, as compiled code would allow and plain Python would not.
+_MIX_STATE = np.int64(2654435761)
+_MIX_LABEL = np.int64(2246822519)
+_LOW = np.int64(2**31 - 1)
 
 
 @leaf
@@ -22,7 +24,8 @@ def _follow(trie, state, label, count):
     The trie is a hash table, less than half full, of (state, label, next state).
     """
     mask = trie.shape[0] - 1
-    mixed = state * _MIX_STATE + label * _MIX_LABEL
+    low = (label ^ (label >> 31)) & _LOW
+    mixed = (state * _MIX_STATE) ^ (low * _MIX_LABEL)
     slot = (mixed ^ (mixed >> 29)) & mask
     while trie[slot, 0] != NONE and (trie[slot, 0] != state or trie[slot, 1] != label):
         slot = (slot + 1) & mask
