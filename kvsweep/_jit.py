@@ -7,6 +7,7 @@ of this package and of the numba and numpy versions.
 
 import hashlib
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from numba.core.compiler import CompilerBase, DefaultPassBuilder
 from numba.core.compiler_machinery import FunctionPass, register_pass
 from numba.core.datamodel import models, register_default
 from numba.core.typed_passes import NativeLowering, NopythonTypeInference
+from numba.core.types.misc import unliteral
 from numba.extending import typeof_impl
 
 _PACKAGE = Path(__file__).parent
@@ -174,10 +176,34 @@ _INNER = {"pipeline_class": _PartCompiler, "no_cpython_wrapper": True, "no_cfunc
 kernel = numba.njit(cache=True, nogil=True, pipeline_class=_Compiler, **_OPTIONS)
 """Compile and cache an entry, which Python calls; it does not hold the GIL."""
 
-part = numba.njit(**_INNER, **_OPTIONS)
+
+def _plain(kind: Any) -> Any:
+    """Return the type that an argument of this type is passed as."""
+    kind = unliteral(kind)
+    return types.int64 if kind == types.int32 else kind
+
+
+def _inner(**options: Any) -> Callable[[Callable[..., Any]], Any]:
+    """Return the decorator of a function that only compiled functions call.
+
+    numba would compile it again for each literal that it gets, and for 32 bits as for 64.
+    """
+    compiled = numba.njit(**_INNER, **_OPTIONS, **options)
+
+    def decorate(function: Callable[..., Any]) -> Any:
+        found = compiled(function)
+        if not numba.config.DISABLE_JIT:
+            ask = found.get_call_template
+            found.get_call_template = lambda args, kws: ask(tuple(map(_plain, args)), kws)
+        return found
+
+    return decorate
+
+
+part = _inner()
 """A function of its own that kernels call: a rarely taken path, or one called at many places."""
 
-leaf = numba.njit(forceinline=True, **_INNER, **_OPTIONS)
+leaf = _inner(forceinline=True)
 """A small function that LLVM inlines into the kernels that call it.
 
 Inlining on numba's level (``inline="always"``) is no faster and compiles 2.6 times as long.
