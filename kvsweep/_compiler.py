@@ -1,0 +1,136 @@
+"""How numba compiles the kernel: its passes and code libraries, changed where they cost too much.
+
+All of it is about cost, none about what compiled code means, but for one thing: a negative index is
+an error. It builds on what numba keeps to itself, so a new numba may need changes here.
+"""
+
+from typing import Any
+
+from numba._dynfunc import make_function
+from numba.core import ir, types
+from numba.core.codegen import JITCodeLibrary
+from numba.core.compiler import CompilerBase, DefaultPassBuilder
+from numba.core.compiler_machinery import FunctionPass, register_pass
+from numba.core.datamodel import models, register_default
+from numba.core.typed_passes import NativeLowering, NopythonTypeInference
+from numba.core.types.misc import unliteral
+from numba.extending import typeof_impl
+
+
+class _Bundle(types.NamedTuple):  # type: ignore[misc, name-defined]
+    """The type of a named tuple of arrays that is passed on as one value.
+
+    numba passes each of the seven numbers of each array by itself, and most functions get fifty
+    arrays: taking them apart and together again was a third of the time of compiling.
+    """
+
+
+@register_default(_Bundle)
+class _BundleModel(models.TupleModel):  # type: ignore[misc]
+    def get_argument_type(self) -> Any:
+        return self.get_value_type()
+
+    def as_argument(self, builder: Any, value: Any) -> Any:
+        return value
+
+    def from_argument(self, builder: Any, value: Any) -> Any:
+        return value
+
+
+def _type_of_bundle(value: Any, context: Any) -> _Bundle:
+    return _Bundle(tuple(typeof_impl(item, context) for item in value), type(value))
+
+
+def pass_whole(*bundles: type[tuple[Any, ...]]) -> None:
+    """Let compiled functions get the values of these named tuples of arrays as one."""
+    for bundle in bundles:
+        typeof_impl.register(bundle)(_type_of_bundle)
+
+
+@register_pass(mutates_CFG=False, analysis_only=False)
+class _UnsignedIndices(FunctionPass):  # type: ignore[misc]
+    """Take every integer index of an array as unsigned, so that -1 is not the last element.
+
+    The test for that cost a kernel an eighth of its time (H8; a fifth with preemptions) and kept
+    loops from becoming vector instructions. In bounds-checked code negative indices are errors.
+    """
+
+    _name = "unsigned_indices"
+
+    def __init__(self) -> None:
+        super().__init__()
+
+    def run_pass(self, state: Any) -> bool:
+        for node, signature in list(state.calltypes.items()):
+            if isinstance(node, ir.SetItem) or (isinstance(node, ir.Expr) and node.op == "getitem"):
+                array, index, *value = signature.args
+                if isinstance(array, types.Array) and isinstance(index, types.Integer):
+                    del state.calltypes[node]  # what is set cannot be set again
+                    args = (array, types.uint64, *value)
+                    state.calltypes[node] = signature.replace(args=args)
+        return True
+
+
+class _PartLibrary(JITCodeLibrary):  # type: ignore[misc]
+    """The code of a function that only compiled functions call: simplified, but not assembled.
+
+    numba optimises and assembles every function together with all that it calls, so the inner ones
+    again on each level. Here that is done once, for the kernel: 41 s of compiling instead of 93.
+    """
+
+    def _optimize_final_module(self) -> None:
+        pass
+
+    def _finalize_final_module(self) -> None:
+        self._finalized = True
+
+
+@register_pass(mutates_CFG=True, analysis_only=False)
+class _PartLowering(NativeLowering):  # type: ignore[misc]
+    """Lower a function to a part of others."""
+
+    _name = "part_lowering"
+
+    def __init__(self) -> None:
+        super().__init__()
+
+    def run_pass(self, state: Any) -> bool:
+        state.library = _PartLibrary(state.targetctx.codegen(), state.func_id.func_qualname)
+        state.flags.no_compile = True
+        super().run_pass(state)
+        lowered = state["cr"]
+        descriptor = lowered.fndesc
+        name = descriptor.qualname
+        module = descriptor.lookup_module()
+        # numba finds the code by this handle; it is never called, as its machine code (0) is none.
+        handle = make_function(module, name, name, 0, lowered.env, (state.library,))
+        state["cr"] = lowered._replace(cfunc=handle)
+        state.targetctx.insert_user_function(handle, descriptor, [state.library])
+        return True
+
+
+class KernelCompiler(CompilerBase):  # type: ignore[misc]
+    """numba's usual passes, and that one once the types are known."""
+
+    def define_pipelines(self) -> list[Any]:
+        passes = DefaultPassBuilder.define_nopython_pipeline(self.state)
+        passes.add_pass_after(_UnsignedIndices, NopythonTypeInference)
+        passes.finalize()
+        return [passes]
+
+
+class PartCompiler(KernelCompiler):
+    """The same for a function that becomes a part of others."""
+
+    def define_pipelines(self) -> list[Any]:
+        (passes,) = super().define_pipelines()
+        passes.add_pass_after(_PartLowering, NativeLowering)
+        passes.passes = [item for item in passes.passes if item[0] is not NativeLowering]
+        passes.finalize()
+        return [passes]
+
+
+def plain(kind: Any) -> Any:
+    """Return the type that an argument of this type is passed as."""
+    kind = unliteral(kind)
+    return types.int64 if kind == types.int32 else kind
