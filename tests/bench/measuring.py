@@ -7,6 +7,8 @@ branches and looks up to a third faster than it is.
 
 import time
 
+import numpy as np
+
 from kvsweep.simulate.kernel_cells import run_lanes
 from kvsweep.simulate.lanes import allocate_outputs
 
@@ -42,20 +44,23 @@ def time_lanes(inputs, repeats):
     return seconds / len(inputs.lanes), outputs
 
 
-def least_times(batches, repeats):
-    """Return the least processor time of each batch of lanes in seconds, measured in turns.
+def times_in_turns(batches, repeats):
+    """Return the processor times of each batch of lanes in seconds, (repeats,), by name.
 
     Parameters
     ----------
     batches : dict
         By name, inputs and outputs.
     """
-    best = {}
-    for name, batch in batches.items():
+    for batch in batches.values():
         run_again(*batch)
-        best[name] = float("inf")
+    found = {name: [] for name in batches}
     for _ in range(repeats):
         for name, batch in batches.items():
-            seconds = least_time(lambda batch=batch: run_again(*batch), 1)
-            best[name] = min(best[name], seconds)
-    return best
+            found[name].append(least_time(lambda batch=batch: run_again(*batch), 1))
+    return {name: np.array(times) for name, times in found.items()}
+
+
+def least_times(batches, repeats):
+    """Return the least processor time of each batch of lanes in seconds, measured in turns."""
+    return {name: times.min() for name, times in times_in_turns(batches, repeats).items()}

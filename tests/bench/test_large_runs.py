@@ -1,7 +1,6 @@
 """Large single runs: many requests on many instances, and queues of a hundred thousand."""
 
 import re
-import sys
 from pathlib import Path
 
 from bench_cases import generated, h8_scenario, lanes
@@ -88,6 +87,5 @@ def test_memory_of_a_large_run(tables, smoke):
         f"Memory of a single run, {INSTANCES} instances of {BLOCKS:,} blocks",
         ("requests", "peak of the process, MiB", "bytes per request"),
         rows,
-        f"The requests and their keys included; Python {sys.version_info[0]} and the kernel alone"
-        " are the rest.",
+        "Requests and keys included. The rest of the peak is Python with the kernel loaded.",
     )
