@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 NONE = np.int64(-1)
-"""No index, no value. A NumPy scalar: numba compiles a function again for each literal int."""
+"""No index, no value."""
 NEVER = np.int64(2**62)
 """A time or step that does not come."""
 

@@ -4,8 +4,6 @@ Exact where every decoding request gets its token: nobody has missed a step, and
 request prefills, the last one. All other steps are walked as vLLM does (walk.py).
 """
 
-import numpy as np
-
 from .._jit import leaf
 from ..policies import Scheduler
 from ..records import Event
@@ -22,9 +20,6 @@ from .running import (
     schedule_chunk,
 )
 from .tally import log_event
-
-UNSERVED = np.bool_(False)
-"""Not a literal, for which numba would compile `preempt` again."""
 
 
 @leaf
@@ -52,7 +47,7 @@ def _take_for_decodes(inp, ws, out, lane, inst, tally, index):
     while ws.phases[slot] - taken > inst["free"]:
         taken += inst["free"]
         blocks.take(ws, inst, inst["free"])
-        preempt(inp, ws, out, lane, inst, tally, index, inst["running"] - 1, UNSERVED)
+        preempt(inp, ws, out, lane, inst, tally, index, inst["running"] - 1, False)
     blocks.take(ws, inst, ws.phases[slot] - taken)
     if inst["next_due"] == inst["step"]:
         _publish_due(inp, ws, lane, inst)
@@ -71,7 +66,7 @@ def _continue_prefill(inp, ws, out, lane, inst, tally, index):
     computed = progress["computed"]
     need = blocks_for(lane, computed + tokens) - blocks_for(lane, computed)
     if need > inst["free"]:
-        preempt(inp, ws, out, lane, inst, tally, index, position, UNSERVED)
+        preempt(inp, ws, out, lane, inst, tally, index, position, False)
     else:
         blocks.take(ws, inst, need)
         publish_decodes_for(inp, ws, lane, inst, request, inst["step"] + 1)

@@ -4,8 +4,6 @@ Between two routing decisions instances do not interact, so each is advanced alo
 routing time. Where completions make arrivals (closed loop), the lane goes from event to event.
 """
 
-import numpy as np
-
 from .._jit import kernel, leaf, part
 from ..policies import RequestStatus
 from ..records import NEVER, NONE, Lane
@@ -17,9 +15,6 @@ from .latency import queueing_delay
 from .routing import choose_instance
 from .setup import begin_lane, copy_lane, end_lane
 from .snapshots import look
-
-FIRST = np.int64(0)
-"""The first instance; not a literal, for which numba would compile `advance` again."""
 
 
 @leaf
@@ -52,10 +47,10 @@ def _run_open(inp, ws, out, lane, tally):
             continue
         now = _routing_time(ws, lane, r)
         if lane["looks"]:
-            advance(inp, ws, out, lane, tally, FIRST, lane["instances"], now)
+            advance(inp, ws, out, lane, tally, 0, lane["instances"], now)
         ws.progress[r]["status"] = RequestStatus.QUEUED
         _route(inp, ws, lane, r, now)
-    advance(inp, ws, out, lane, tally, FIRST, lane["instances"], NEVER)
+    advance(inp, ws, out, lane, tally, 0, lane["instances"], NEVER)
 
 
 @leaf

@@ -1,16 +1,11 @@
 """Preemption by recompute: a running request gives back everything but its tokens."""
 
-import numpy as np
-
 from .._jit import leaf, part
 from ..policies import Scheduler
 from ..records import NONE, Event
 from . import waiting
 from .running import charge_chunk, charge_decodes, let_go
 from .tally import log_event
-
-SERVED = np.bool_(True)
-"""Not a literal, for which numba would compile `preempt` again."""
 
 
 @leaf
@@ -107,6 +102,6 @@ def make_way(inp, ws, out, lane, inst, tally, index, head):
         return False
     if waiting.urgency(inp, ws, lane, victim) <= waiting.urgency(inp, ws, lane, head):
         return False
-    preempt(inp, ws, out, lane, inst, tally, index, position, SERVED)
+    preempt(inp, ws, out, lane, inst, tally, index, position, True)
     inst["served"] -= 1
     return True
