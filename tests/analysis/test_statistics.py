@@ -5,9 +5,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
+from scipy.optimize import isotonic_regression
 from scipy.stats import bootstrap, spearmanr
 
 from kvsweep.analysis import statistics
+from kvsweep.analysis.crossing import isotonic_curve
 
 
 def test_resamples_draw_every_seed_equally_often():
@@ -75,3 +77,16 @@ def test_spearman_leaves_missing_points_out_of_both_sides():
 
 def test_spearman_of_nothing_is_nan():
     assert np.isnan(statistics.spearman(np.arange(3.0), np.full((2, 3), np.nan))).all()
+
+
+@given(hnp.arrays(float, (2, 9), elements=st.integers(1, 5).map(float)))
+def test_the_isotonic_fit_equals_scipy(pairs):
+    curve, weights = pairs
+    fitted = isotonic_regression(curve, weights=weights).x
+    assert isotonic_curve(curve, weights) == pytest.approx(fitted)
+
+
+def test_the_isotonic_fit_leaves_missing_points_out():
+    curve = np.array([np.nan, 3.0, np.nan, 1.0])
+    fitted = isotonic_curve(curve, np.array([0.0, 1.0, 0.0, 3.0]))
+    assert fitted == pytest.approx([np.nan, 1.5, np.nan, 1.5], nan_ok=True)
