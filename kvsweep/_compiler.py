@@ -4,6 +4,7 @@ All of it is about cost, none about what compiled code means, but for one thing:
 an error. It builds on what numba keeps to itself, so a new numba may need changes here.
 """
 
+from importlib import import_module
 from typing import Any
 
 from numba._dynfunc import make_function
@@ -15,6 +16,19 @@ from numba.core.datamodel import models, register_default
 from numba.core.typed_passes import NativeLowering, NopythonTypeInference
 from numba.core.types.misc import unliteral
 from numba.extending import typeof_impl
+from numba.np import linalg
+
+
+def _without_scipy(module: str) -> None:
+    """Import a module of numba that imports scipy.linalg (0.1 s) only to see that it is there."""
+    check, linalg.ensure_blas = linalg.ensure_blas, lambda: None
+    try:
+        import_module(module)
+    finally:
+        linalg.ensure_blas = check
+
+
+_without_scipy("numba.np.arraymath")
 
 
 class _Bundle(types.NamedTuple):  # type: ignore[misc, name-defined]
