@@ -70,8 +70,8 @@ def test_unknown_name_is_an_attribute_error():
 @pytest.mark.parametrize(
     ("library", "home"),
     [
-        ("dask", {"sweep.py"}),
-        ("distributed", {"sweep.py"}),
+        ("dask", {"workers"}),
+        ("distributed", {"workers"}),
         ("zarr", {"store"}),
         ("numcodecs", {"store"}),
         ("llama_cpp", {"measure"}),

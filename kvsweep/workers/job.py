@@ -1,0 +1,86 @@
+"""How the tasks of a sweep are simulated, and what workers have in common."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from kvsweep import simulate
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from contextlib import AbstractContextManager
+
+    from numpy.typing import NDArray
+
+    from kvsweep.grid import Plan, Task
+
+    Results = dict[str, NDArray[Any]]
+
+# Times a task is tried again after an error before its cells are marked as failed. Of tasks whose
+# worker died Dask itself keeps count (``distributed.scheduler.allowed-failures``).
+RETRIES = 2
+
+
+@dataclass(frozen=True)
+class Job:
+    """How the tasks of a sweep are simulated.
+
+    Attributes
+    ----------
+    cells : Plan
+        The cells.
+    entropy : int
+        Entropy of all random streams.
+    base_dir : Path
+        Folder that paths of traces are relative to.
+    keep_requests, prune : bool
+        As for `kvsweep.run`.
+    """
+
+    cells: Plan
+    entropy: int
+    base_dir: Path
+    keep_requests: bool
+    prune: bool
+
+    @property
+    def compiled(self) -> bool:
+        """Whether any cell runs on the compiled kernel."""
+        return any(variant.engine.rules == "vllm" for variant in self.cells.variants)
+
+    def simulate(self, task: Task) -> Results:
+        """Return arrays (variants, seeds, ...) by variable."""
+        chosen = self.cells.variant_indices(task)
+        return simulate.simulate_batch(
+            [self.cells.variants[i] for i in chosen],
+            self.cells.seeds_of(task),
+            entropy=self.entropy,
+            policies=[self.cells.policies[i] for i in chosen],
+            base_dir=self.base_dir,
+            keep_requests=self.keep_requests,
+            slo_classes=self.cells.extra.get("slo_class", ()),
+            prune=self.prune,
+        )
+
+
+class Running(Protocol):
+    """Tasks that are being simulated."""
+
+    def add(self, task: Task) -> None:
+        """Simulate one more."""
+
+    def __iter__(self) -> Iterator[tuple[Task, Results | Exception]]:
+        """Yield tasks as they finish, until none is left, with the error of the last try if any."""
+
+
+class Workers(Protocol):
+    """Who simulates tasks."""
+
+    @property
+    def threads(self) -> int:
+        """Tasks that are simulated at the same time."""
+
+    def holding(self, job: Job) -> AbstractContextManager[Running]:
+        """Let the workers simulate tasks of `job` for the length of the block."""

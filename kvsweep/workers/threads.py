@@ -1,0 +1,83 @@
+"""Plain threads of this process: there at once, for sweeps that are over before Dask is loaded."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from queue import SimpleQueue
+from threading import Thread
+from typing import TYPE_CHECKING
+
+from kvsweep.workers.job import RETRIES, Job
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from kvsweep.grid import Task
+    from kvsweep.workers.job import Results
+
+
+class Threads:
+    """So many threads of this process.
+
+    Parameters
+    ----------
+    count : int
+        How many.
+    """
+
+    def __init__(self, count: int) -> None:
+        self.threads = count
+
+    @contextmanager
+    def holding(self, job: Job) -> Iterator[_Running]:
+        """Let the threads simulate tasks of `job` for the length of the block."""
+        running = _Running(job)
+        for _ in range(self.threads):
+            # An interrupted program does not wait for what they are at.
+            Thread(target=running.work, daemon=True).start()
+        try:
+            yield running
+        finally:
+            running.close(self.threads)
+
+
+class _Running:
+    """Tasks that are being simulated: added one by one, iterated over as they finish."""
+
+    def __init__(self, job: Job) -> None:
+        self._job = job
+        self._open = True
+        self._unfinished = 0
+        self._todo: SimpleQueue[Task | None] = SimpleQueue()
+        self._done: SimpleQueue[tuple[Task, Results | Exception]] = SimpleQueue()
+
+    def add(self, task: Task) -> None:
+        """Simulate one more."""
+        self._unfinished += 1
+        self._todo.put(task)
+
+    def __iter__(self) -> Iterator[tuple[Task, Results | Exception]]:
+        while self._unfinished:
+            yield self._done.get()
+            self._unfinished -= 1
+
+    def work(self) -> None:
+        """Simulate what is added until all is closed."""
+        while (task := self._todo.get()) is not None and self._open:
+            self._done.put((task, self._outcome(task)))
+
+    def close(self, threads: int) -> None:
+        """Let the threads end; what none of them has begun is not simulated."""
+        self._open = False
+        for _ in range(threads):
+            self._todo.put(None)
+
+    def _outcome(self, task: Task) -> Results | Exception:
+        """Return the results of a task, or the error of the last try."""
+        failure: Exception
+        for _ in range(1 + RETRIES):
+            try:
+                return self._job.simulate(task)
+            except Exception as error:
+                failure = error
+        return failure
