@@ -56,6 +56,13 @@ def test_import_loads_nothing_heavy(statement):
     assert loaded.isdisjoint(HEAVY)
 
 
+def test_the_kernel_is_loaded_without_scipys_linear_algebra():
+    code = "import sys; from kvsweep.simulate import warm_up; warm_up(); print(*sys.modules)"
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "numba" in out.stdout.split()
+    assert "scipy.linalg" not in out.stdout.split()
+
+
 def test_every_public_name_is_there():
     for name in kvsweep.__all__:
         assert getattr(kvsweep, name) is not None

@@ -242,3 +242,26 @@ def test_a_killed_run_goes_on_to_the_same_bytes(sweep, tmp_path, whole, chunks_d
     assert (kvsweep.open_results(out)["status"] == "pending").any()
     kvsweep.run(sweep, out=out, workers=2)
     assert tree(out) == whole
+
+
+SMALL = """
+import sys
+import kvsweep.simulate, sweeping
+
+kvsweep.simulate.simulate_batch = sweeping.fake_batch
+kvsweep.simulate.warm_up = lambda notify=None: None
+ds = kvsweep.run(kvsweep.load_sweep({file!r}), out={out!r})
+kvsweep.find_cliff(ds, threshold=0.5)
+print(*{{"dask", "scipy.linalg", "scipy.optimize", "scipy.stats"}} & set(sys.modules))
+rate = ds["preemption_rate"]
+chunked = rate.chunk(seed=2)
+print(type(chunked.data).__module__, (chunked.compute() == rate).all().item())
+"""
+
+
+def test_a_small_sweep_loads_neither_dask_nor_scipy_but_its_results_may(tmp_path):
+    file = write_sweep(tmp_path, BASE + GRID)
+    with start_python(SMALL.format(file=str(file), out=str(tmp_path / "a.zarr"))) as process:
+        out, errors = process.communicate()
+    assert not errors
+    assert out.splitlines() == ["", "dask.array.core True"]

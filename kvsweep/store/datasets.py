@@ -51,7 +51,7 @@ def open_dataset(path: Path, form: str, maker: str) -> xr.Dataset:
     InputError
         If there is no such store, or it cannot be read.
     """
-    import xarray as xr
+    from kvsweep.store._xarray import xr
 
     read_attributes(path, form, maker)
     try:

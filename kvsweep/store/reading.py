@@ -29,7 +29,7 @@ def open_results(path: str | Path) -> xr.Dataset:
     InputError
         If there is no store at `path`, or it cannot be read.
     """
-    import xarray as xr
+    from kvsweep.store._xarray import xr
 
     path = Path(path)
     read_attributes(path)
