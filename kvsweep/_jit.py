@@ -14,7 +14,7 @@ from typing import Any
 import numba
 import numpy as np
 
-from ._compiler import KernelCompiler, PartCompiler, plain
+from ._compiler import EntryCache, KernelCompiler, PartCompiler, plain
 
 _PACKAGE = Path(__file__).parent
 _COMPILED = (
@@ -60,8 +60,13 @@ if not os.environ.get("NUMBA_CACHE_DIR"):
 _OPTIONS = {"error_model": "numpy", "_nrt": False}
 _INNER = {"pipeline_class": PartCompiler, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 
-kernel = numba.njit(cache=True, nogil=True, pipeline_class=KernelCompiler, **_OPTIONS)
-"""Compile and cache an entry, which Python calls; it does not hold the GIL."""
+
+def kernel(function: Callable[..., Any]) -> Any:
+    """Compile and cache an entry, which only Python calls; it does not hold the GIL."""
+    found = numba.njit(nogil=True, pipeline_class=KernelCompiler, **_OPTIONS)(function)
+    if not numba.config.DISABLE_JIT:
+        found._cache = EntryCache(function)
+    return found
 
 
 def _inner(**options: Any) -> Callable[[Callable[..., Any]], Any]:
