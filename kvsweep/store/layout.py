@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -67,25 +68,51 @@ def create(path: Path, plan: Plan, attributes: Mapping[str, Any]) -> None:
     shutil.rmtree(new, ignore_errors=True)
     try:
         new.parent.mkdir(parents=True, exist_ok=True)
-        group = zarr.open_group(new, mode="w", zarr_format=3)
+        group = zarr.open_group(new, mode="w", zarr_format=3, attributes=dict(attributes))
     except OSError as error:
         raise InputError(f"{path}: cannot be written: {error.strerror or error}") from None
-    group.attrs.update(dict(attributes))
     _write_coordinates(group, plan)
+    made: dict[tuple[object, ...], Path] = {}
     for variable in _variables(plan):
-        extra = tuple(len(plan.extra[d]) for d in variable.dims)
-        group.create_array(
-            variable.name,
-            shape=plan.shape + extra,
-            chunks=plan.chunks + extra,
-            dtype=str if variable.dtype == "str" else variable.dtype,
-            serializer=chunks.TEXT if variable.dtype == "str" else chunks.NUMBERS,
-            compressors=chunks.COMPRESSOR,
-            fill_value=_fill_value(variable),
-            dimension_names=plan.dims + variable.dims,
-            attributes={"units": variable.units, "long_name": variable.long_name},
-        )
+        kind = (variable.dtype, variable.dims, str(_fill_value(variable)))
+        if kind in made:
+            _create_alike(made[kind], variable)
+        else:
+            _create_array(group, plan, variable)
+            made[kind] = new / variable.name
     new.rename(path)
+
+
+def _create_array(group: zarr.Group, plan: Plan, variable: Variable) -> None:
+    """Write the metadata of the array of a variable."""
+    extra = tuple(len(plan.extra[d]) for d in variable.dims)
+    group.create_array(
+        variable.name,
+        shape=plan.shape + extra,
+        chunks=plan.chunks + extra,
+        dtype=str if variable.dtype == "str" else variable.dtype,
+        serializer=chunks.TEXT if variable.dtype == "str" else chunks.NUMBERS,
+        compressors=chunks.COMPRESSOR,
+        fill_value=_fill_value(variable),
+        dimension_names=plan.dims + variable.dims,
+        attributes=_attributes(variable),
+    )
+
+
+def _create_alike(model: Path, variable: Variable) -> None:
+    """Write those of one that differs from the array at `model` in name and attributes only.
+
+    Zarr takes 2 ms for each of 40 variables, most of them alike: a twentieth of a small sweep.
+    """
+    metadata = json.loads((model / "zarr.json").read_bytes())
+    metadata["attributes"] = _attributes(variable)
+    path = model.with_name(variable.name)
+    path.mkdir()
+    (path / "zarr.json").write_text(json.dumps(metadata, indent=2), encoding="utf-8")
+
+
+def _attributes(variable: Variable) -> dict[str, str]:
+    return {"units": variable.units, "long_name": variable.long_name}
 
 
 def _write_coordinates(group: zarr.Group, plan: Plan) -> None:
