@@ -7,6 +7,7 @@ complete, 2 bad usage or bad input, told in one line.
 from __future__ import annotations
 
 import gc
+import os
 import sys
 from collections.abc import Sequence
 
@@ -45,6 +46,8 @@ for command in (grid, show, cliff, pareto, effects, plot, replay, replicate, mea
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and exit with its code."""
+    # NumPy's linear algebra is used little, and to start its threads half of importing NumPy.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     gc.set_threshold(NEW_OBJECTS, *gc.get_threshold()[1:])
     try:
         code = commands.main(arguments, prog_name="kvsweep", standalone_mode=False)
