@@ -6,16 +6,13 @@ complete, 2 bad usage or bad input, told in one line.
 
 from __future__ import annotations
 
-import atexit
-import gc
-import os
 import sys
 from collections.abc import Sequence
 
 import click
 
 from kvsweep import __version__
-from kvsweep.cli.base import Group, fail
+from kvsweep.cli.base import Group, fail, loading
 from kvsweep.cli.calibrate import calibrate
 from kvsweep.cli.grid import grid
 from kvsweep.cli.measure import measure
@@ -27,9 +24,6 @@ from kvsweep.errors import InputError
 
 # An interrupted sweep leaves cells undone.
 INTERRUPTED = 1
-# New objects between two looks for garbage, of which imports have none: with Python's own 700,
-# looking took a tenth of a small sweep.
-NEW_OBJECTS = 100_000
 
 
 @click.group(cls=Group, context_settings={"help_option_names": ["-h", "--help"]})
@@ -47,13 +41,9 @@ for command in (grid, show, cliff, pareto, effects, plot, replay, replicate, mea
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and exit with its code."""
-    # NumPy's linear algebra is used little, and to start its threads half of importing NumPy.
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    gc.set_threshold(NEW_OBJECTS, *gc.get_threshold()[1:])
-    # What is there at the end goes with the process; Python would look through all of it (0.3 s).
-    atexit.register(gc.freeze)
     try:
-        code = commands.main(arguments, prog_name="kvsweep", standalone_mode=False)
+        with loading():
+            code = commands.main(arguments, prog_name="kvsweep", standalone_mode=False)
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.format_message(), err=True)
         code = 2

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import sys
 import time
+from contextlib import ExitStack
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 import click
+
+from kvsweep.cli.base import working
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -53,6 +56,7 @@ class Display:
         self._meter = Meter(unit)
         self._bar: Progress | None = None
         self._last_line: float | None = None
+        self._work: ExitStack | None = None
 
     def __enter__(self) -> Self:
         if sys.stderr.isatty():
@@ -75,6 +79,8 @@ class Display:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        if self._work:
+            self._work.close()
         if self._bar:
             self._bar.stop()
 
@@ -87,6 +93,9 @@ class Display:
 
     def __call__(self, done: int, total: int) -> None:
         """Show that `done` of `total` are done."""
+        if self._work is None:
+            self._work = ExitStack()
+            self._work.enter_context(working())
         now = time.monotonic()
         speed = self._meter.describe(done, total, now)
         if self._bar:
