@@ -62,9 +62,10 @@ def grid(
     asks for is printed, stored, and drawn beside the store.
     """
     from kvsweep.config import load_sweep
-    from kvsweep.store import default_path
 
     sweep = load_sweep(file, settings, seeds=seeds)
+    from kvsweep.store import default_path  # Zarr and NumPy (0.2 s), which no mistake waits for
+
     path = out or default_path(sweep)
     options |= {"keep_requests": requests, "prune": not no_prune}
     if dry_run:
