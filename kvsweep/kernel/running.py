@@ -189,8 +189,8 @@ def publish_decodes(inp, ws, lane, inst, step):
 
 
 @leaf
-def publish_decodes_for(inp, ws, lane, inst, request, step):
-    """Publish what decoding requests filled before `step`, if `request` could tell."""
+def _is_being_filled(inp, ws, lane, inst, request):
+    """Return whether a decoding request fills blocks that `request` has too."""
     filled = False
     end = 0
     slot = request["chain_lo"]
@@ -199,7 +199,13 @@ def publish_decodes_for(inp, ws, lane, inst, request, step):
         filled = filled or ws.extents[blocks.extent_at(lane, inst, link["extent"])]["fillers"] > 0
         end = link["end"]
         slot += 1
-    if filled:
+    return filled
+
+
+@leaf
+def publish_decodes_for(inp, ws, lane, inst, request, step):
+    """Publish what decoding requests filled before `step`, if `request` could tell."""
+    if _is_being_filled(inp, ws, lane, inst, request):
         publish_decodes(inp, ws, lane, inst, step)
 
 
@@ -210,7 +216,7 @@ def next_useful_fill(inp, ws, lane, inst, request):
     Such a block continues a chain of the same content, so it begins with the same key.
     """
     nearest = NEVER
-    if lane["shares"] and lane["prefix_caching"] and request["reusable"] > 0:
+    if _is_being_filled(inp, ws, lane, inst, request):
         key = inp.keys[request["key_lo"]]
         for place in range(inst["run_lo"], inst["run_lo"] + inst["running"]):
             r = ws.running[place]
