@@ -445,7 +445,9 @@ class Workspace(NamedTuple):
     itl_weight: NDArray[Any]
     """int64, tokens that had it."""
     itl_order: NDArray[Any]
-    """int64, room to sort the two."""
+    """int64, twice as many: room to sort the two."""
+    itl_digits: NDArray[Any]
+    """int64 (kernel.tally.DIGITS,): room to count digits while sorting."""
     itl_plain: NDArray[Any]
     """int64 (largest max_num_seqs + 1,): tokens of pure decode steps by their batch size."""
 

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from ..config import Scenario
 from ..errors import InputError
+from ..kernel.tally import DIGITS
 from ..policies import Priority, RequestStatus
 from ..records import (
     BLOCK,
@@ -297,7 +298,8 @@ def allocate_workspace(inputs: Inputs, itl_entries: int) -> Workspace:
         coming=np.empty(lanes["requests"].max(), np.int64),
         itl_time=np.empty(itl_entries, np.int64),
         itl_weight=np.empty(itl_entries, np.int64),
-        itl_order=np.empty(itl_entries, np.int64),
+        itl_order=np.empty(2 * itl_entries, np.int64),
+        itl_digits=np.empty(DIGITS, np.int64),
         itl_plain=np.empty(int(lanes["max_num_seqs"].max()) + 1, np.int64),
     )
 
