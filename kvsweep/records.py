@@ -107,6 +107,8 @@ LANE_FIELDS = (
     Field("instances", _i64, "1", "number of engine instances"),
     Field("gpu_blocks", _i64, "block", "usable blocks of one instance"),
     Field("block_size", _i64, "token", "tokens of one block"),
+    Field("inverse", _i64, "1", "times this, then shifted: divided by the block size (sizes.py)"),
+    Field("inverse_shift", _i64, "1", "by so many bits to the right"),
     Field("max_num_seqs", _i64, "request", "cap on the running list"),
     Field("max_tokens", _i64, "token", "token budget of a step"),
     Field("long_prefill", _i64, "token", "cap on one request's tokens in a step, 0: none"),

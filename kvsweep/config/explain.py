@@ -61,7 +61,7 @@ def _sentence(kind: str, given: Any, context: dict[str, Any], fallback: str) -> 
         return f"expected {_EXPECTED[kind]}, got {shown(given)}"
     if kind in _LIMITS:
         words, key = _LIMITS[kind]
-        return f"must be {words} {context[key]:g}, got {shown(given)}"
+        return f"must be {words} {context[key]:.12g}, got {shown(given)}"
     if kind == "finite_number":
         return f"must be a finite number, got {shown(given)}"
     if kind == "literal_error":

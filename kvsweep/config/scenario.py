@@ -170,7 +170,7 @@ class Cache(Section):
     Attributes
     ----------
     block_size : int
-        Tokens per block.
+        Tokens per block, at most ``2**24``.
     gpu_blocks : int
         Usable blocks; vLLM's ``num_gpu_blocks`` counts one more, its null block.
     cpu_blocks : int
@@ -190,7 +190,7 @@ class Cache(Section):
         A block that comes back from the CPU sooner counts as thrashing.
     """
 
-    block_size: Count = 16
+    block_size: Annotated[Count, Field(le=2**24)] = 16
     gpu_blocks: Count = 2200
     cpu_blocks: Whole = 0
     offload: Annotated[str, _member(Offload)] = "watermark"

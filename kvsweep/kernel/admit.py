@@ -5,7 +5,8 @@ from ..policies import RequestStatus
 from ..records import NEVER, NONE, Event
 from . import blocks, tier, waiting
 from .preempt import make_way
-from .running import blocks_for, next_useful_fill, publish_decodes_for, schedule_chunk
+from .running import next_useful_fill, publish_decodes_for, schedule_chunk
+from .sizes import blocks_for, full_blocks
 from .tally import log_event
 
 
@@ -39,7 +40,7 @@ def _look_up(inp, ws, lane, inst, r):
         progress = ws.progress[r]
         request = inp.requests[lane["request_lo"] + r]
         known = request["prompt"] + progress["outputs"]
-        limit = (known - 1) // lane["block_size"]
+        limit = full_blocks(lane, known - 1)
         if progress["preemptions"] == 0:
             limit = min(limit, request["reusable"])
         hits, unused = blocks.find_prefix(inp, ws, lane, inst, r, limit)

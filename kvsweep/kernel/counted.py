@@ -10,7 +10,6 @@ from ..records import Event
 from . import blocks
 from .preempt import preempt
 from .running import (
-    blocks_for,
     charge_decodes,
     fills_block,
     prefill_chunk,
@@ -19,6 +18,7 @@ from .running import (
     publishes_at_once,
     schedule_chunk,
 )
+from .sizes import blocks_for
 from .tally import log_event
 
 
@@ -75,17 +75,18 @@ def _continue_prefill(inp, ws, out, lane, inst, tally, index):
 
 
 @leaf
-def is_countable(ws, lane, inst):
+def is_countable(inp, ws, lane, inst):
     """Return whether the running requests can be scheduled by counts in this step.
 
-    Under the priority scheduler a victim may stand anywhere, so blocks must not run short: a
-    prefill may need up to a budget of them.
+    Under the priority scheduler a victim may stand anywhere, so blocks must not run short.
     """
     last = ws.running[inst["run_lo"] + inst["running"] - 1]
     one_prefill = inst["prefilling"] == 1 and not ws.progress[last]["decoding"]
     need = ws.phases[inst["phase_lo"] + inst["phase"]]
     if one_prefill:
-        need += blocks_for(lane, lane["max_tokens"]) + 1
+        request = inp.requests[lane["request_lo"] + last]
+        chunk = prefill_chunk(lane, inst, request, ws.progress[last], lane["max_tokens"])
+        need += blocks_for(lane, chunk) + 1
     ample = lane["scheduler"] != Scheduler.PRIORITY or need <= inst["free"]
     alike = inst["gaps"] == 0 and (inst["prefilling"] == 0 or one_prefill)
     return alike and ample and not lane["plain"]

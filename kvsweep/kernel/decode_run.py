@@ -126,6 +126,7 @@ def _end_run(inp, ws, out, lane, inst, tally, index, steps, used, clock, duratio
     inst["step"] += steps
     if inst["step"] > inst["next_due"]:
         inst["step"] -= 1  # the last one is in flight: its outputs come at its end
+        inst["phase"] = inst["phase"] - 1 if inst["phase"] > 0 else lane["block_size"] - 1
         inst["in_flight"] = 1
         if lane["closed_loop"]:
             announce(inp, ws, lane, inst, tally)

@@ -10,7 +10,7 @@ from .counted import is_countable, schedule_counted
 from .decode_run import decode, only_decodes
 from .latency import step_time
 from .outputs import process_outputs
-from .running import blocks_for
+from .sizes import blocks_for
 from .tally import add_gap, log_step
 from .walk import walk_running
 
@@ -77,7 +77,7 @@ def _schedule_step(inp, ws, out, lane, inst, tally, index):
     waiting_before = inst["waiting"]
     evictions_before = inst["evictions"]
     _clear_step(lane, inst)
-    if inst["running"] > 0 and is_countable(ws, lane, inst):
+    if inst["running"] > 0 and is_countable(inp, ws, lane, inst):
         schedule_counted(inp, ws, out, lane, inst, tally, index)
     elif inst["running"] > 0:
         walk_running(inp, ws, out, lane, inst, tally, index)
@@ -102,7 +102,7 @@ def _end_step(inp, ws, out, lane, inst, tally, index):
     """Process the outputs of the step in flight and go on to the next."""
     process_outputs(inp, ws, out, lane, inst, tally, index)
     inst["step"] += 1
-    inst["phase"] = inst["step"] % lane["block_size"]
+    inst["phase"] = inst["phase"] + 1 if inst["phase"] + 1 < lane["block_size"] else 0
     inst["in_flight"] = 0
     inst["transfer"] = 0
 

@@ -8,6 +8,7 @@ from ..policies import Routing
 from ..records import NONE
 from . import router_index
 from .scorers import score_instances
+from .sizes import full_blocks
 
 
 @leaf
@@ -42,7 +43,7 @@ def _prefix_affinity(inp, ws, lane, r):
     A prompt shorter than a block has none, and one that no other prompt has needs no home.
     """
     request = inp.requests[lane["request_lo"] + r]
-    blocks = request["prompt"] // lane["block_size"]
+    blocks = full_blocks(lane, request["prompt"])
     chosen = _least_loaded(ws, lane)
     extent = router_index.last_extent(inp, request, blocks)
     if extent != NONE and extent < lane["prompt_shared"]:
@@ -66,7 +67,7 @@ def _highest_score(ws, lane):
 def _weighted(inp, ws, lane, r):
     """Return the first instance with the highest score; record the prompt as routed there."""
     request = inp.requests[lane["request_lo"] + r]
-    blocks = request["prompt"] // lane["block_size"]
+    blocks = full_blocks(lane, request["prompt"])
     if lane["indexes"]:
         router_index.match(inp, ws, lane, request, blocks)
     score_instances(inp, ws, lane, request, blocks)

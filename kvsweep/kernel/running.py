@@ -11,19 +11,17 @@ CPU tier with write-through keeps an order too, so with one all are.
 from .._jit import leaf
 from ..records import NEVER, NONE
 from . import blocks, tier
-
-
-@leaf
-def blocks_for(lane, tokens):
-    """Return the blocks that hold `tokens` tokens."""
-    return (tokens + lane["block_size"] - 1) // lane["block_size"]
+from .sizes import blocks_for, full_blocks, tokens_beyond
 
 
 @leaf
 def set_base(lane, ws, inst, progress, base):
     """Let a decoding request have computed ``step - base`` tokens; it takes at that phase."""
+    phase = inst["phase"] - tokens_beyond(lane, inst["step"] - base)
+    if phase < 0:
+        phase += lane["block_size"]
     progress["base"] = base
-    progress["phase"] = base % lane["block_size"]
+    progress["phase"] = phase
     ws.phases[inst["phase_lo"] + progress["phase"]] += 1
     inst["base_sum"] += base
 
@@ -38,8 +36,7 @@ def drop_base(ws, inst, progress):
 @leaf
 def _next_fill(lane, progress, step):
     """Return the first step from `step` on in which a decoding request fills a block."""
-    size = lane["block_size"]
-    return step + size - 1 - (step - progress["base"]) % size
+    return step + lane["block_size"] - 1 - tokens_beyond(lane, step - progress["base"])
 
 
 @leaf
@@ -147,7 +144,7 @@ def schedule_chunk(inp, ws, lane, inst, request, progress, index, tokens):
     charge_chunk(inst, request, progress, 1)
     progress["computed"] += tokens
     if lane["prefix_caching"]:
-        full = progress["computed"] // lane["block_size"]
+        full = full_blocks(lane, progress["computed"])
         _publish(inp, ws, lane, inst, request, progress, full)
     due = NEVER
     if progress["computed"] == request["prompt"] + progress["outputs"]:
@@ -160,7 +157,7 @@ def schedule_chunk(inp, ws, lane, inst, request, progress, index, tokens):
 def publish_decode(inp, ws, lane, inst, request, progress, index):
     """Publish what a decoding request has filled, this step's token included, and set its due."""
     step = inst["step"]
-    full = (step + 1 - progress["base"]) // lane["block_size"]
+    full = full_blocks(lane, step + 1 - progress["base"])
     _publish(inp, ws, lane, inst, request, progress, full)
     last = progress["base"] + request["prompt"] + request["output"] - 2
     if publishes_at_once(lane, request) and last > step:
@@ -171,21 +168,20 @@ def publish_decode(inp, ws, lane, inst, request, progress, index):
 @leaf
 def fills_block(lane, progress, step):
     """Return whether a decoding request fills a block in this step."""
-    return (step + 1 - progress["base"]) % lane["block_size"] == 0
+    return tokens_beyond(lane, step + 1 - progress["base"]) == 0
 
 
 @leaf
 def publish_decodes(inp, ws, lane, inst, step):
     """Publish what decoding requests filled before `step`, where others have the same keys."""
-    size = lane["block_size"]
     for place in range(inst["run_lo"], inst["run_lo"] + inst["running"]):
         r = ws.running[place]
         progress = ws.progress[r]
         computed = step - progress["base"]
-        if progress["decoding"] and (progress["published"] + 1) * size <= computed:
+        if progress["decoding"] and (progress["published"] + 1) * lane["block_size"] <= computed:
             request = inp.requests[lane["request_lo"] + r]
             if request["shared"]:
-                blocks.publish(inp, ws, lane, inst, request, progress, computed // size)
+                blocks.publish(inp, ws, lane, inst, request, progress, full_blocks(lane, computed))
 
 
 @leaf
@@ -233,7 +229,7 @@ def let_go(inp, ws, lane, inst, tally, r, computed):
     request = inp.requests[lane["request_lo"] + r]
     measured = r >= lane["warmup"]
     if lane["prefix_caching"]:
-        full = computed // lane["block_size"]
+        full = full_blocks(lane, computed)
         blocks.publish(inp, ws, lane, inst, request, progress, full)
     held = blocks_for(lane, computed)
     blocks.release(inp, ws, lane, inst, r, held)

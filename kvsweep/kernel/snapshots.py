@@ -8,6 +8,7 @@ listen to the events of the caches.
 from .._jit import leaf
 from . import blocks
 from .running import publish_decodes_for
+from .sizes import full_blocks
 
 
 @leaf
@@ -42,7 +43,7 @@ def _see_blocks(inp, ws, lane, r):
     steps begun so far may not be published yet (running.py).
     """
     request = inp.requests[lane["request_lo"] + r]
-    limit = min(request["reusable"], request["prompt"] // lane["block_size"])
+    limit = min(request["reusable"], full_blocks(lane, request["prompt"]))
     for index in range(lane["instances"]):
         inst = ws.instances[index]
         publish_decodes_for(inp, ws, lane, inst, request, inst["step"] + inst["in_flight"])

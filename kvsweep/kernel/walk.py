@@ -10,7 +10,6 @@ from ..records import NEVER, NONE, Event
 from . import blocks
 from .preempt import find_victim, preempt
 from .running import (
-    blocks_for,
     charge_decodes,
     drop_base,
     fills_block,
@@ -20,6 +19,7 @@ from .running import (
     schedule_chunk,
     set_base,
 )
+from .sizes import blocks_for
 from .tally import log_event
 
 

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from ..config import Scenario
 from ..errors import InputError
+from ..kernel.sizes import MAX_REQUEST_TOKENS
 from ..kernel.tally import DIGITS
 from ..policies import Priority, RequestStatus
 from ..records import (
@@ -81,7 +82,14 @@ class Prepared:
 
 
 def prepare(requests: Requests, resolved: BlockKeys) -> Prepared:
-    """Make the kernel's records of a request list with its block keys."""
+    """Make the kernel's records of a request list with its block keys.
+
+    Raises
+    ------
+    InputError
+        If a request is too long for the kernel to count its blocks.
+    """
+    _check_lengths(requests)
     records = np.zeros(len(requests), REQUEST)
     records["arrival"] = requests.arrival_us
     records["key_lo"] = resolved.offsets[:-1]
@@ -115,6 +123,16 @@ def prepare(requests: Requests, resolved: BlockKeys) -> Prepared:
         n_extents=extents.count,
         n_shared=extents.shared,
     )
+
+
+def _check_lengths(requests: Requests) -> None:
+    tokens = requests.prompt_tokens + requests.output_tokens
+    longest = int(tokens.argmax())
+    if tokens[longest] > MAX_REQUEST_TOKENS:
+        raise InputError(
+            f"request {longest} of the list has {tokens[longest]} tokens, context and output"
+            f" together, more than {MAX_REQUEST_TOKENS}"
+        )
 
 
 def _chain(extents: Extents) -> NDArray[Any]:

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..config import Latency, Scenario
+from ..kernel.sizes import QUOTIENT_BITS
 from ..policies import Offload, Priority, Scheduler
 from ..records import LANE, NONE
 from .routers import scorer_table, sees_cache, set_router
@@ -80,6 +81,7 @@ def lane_record(scenario: Scenario) -> NDArray[Any]:
     lane["instances"] = cluster.instances
     lane["gpu_blocks"] = cache.gpu_blocks
     lane["block_size"] = cache.block_size
+    lane["inverse"], lane["inverse_shift"] = block_inverse(cache.block_size)
     lane["max_num_seqs"] = engine.max_num_seqs
     lane["max_tokens"] = engine.max_num_batched_tokens
     lane["long_prefill"] = engine.long_prefill_token_threshold
@@ -103,6 +105,16 @@ def lane_record(scenario: Scenario) -> NDArray[Any]:
     lane["reserve_full_prompt"] = engine.reserve_full_prompt
     set_router(lane, cluster)
     return lane
+
+
+def block_inverse(size: int) -> tuple[int, int]:
+    """Return the multiplier and the shift that stand for a division by `size`.
+
+    With ``2**(b-1) < size <= 2**b`` the multiplier, ``2**(31+b) / size`` rounded up, is too large
+    by less than a part in ``2**31``, so quotients of 31 bits are exact. It has at most 32 bits.
+    """
+    shift = QUOTIENT_BITS + (size - 1).bit_length()
+    return -(-(2**shift) // size), shift
 
 
 def _set_latency(lane: NDArray[Any], latency: Latency) -> None:
