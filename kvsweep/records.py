@@ -213,7 +213,7 @@ INSTANCE_FIELDS = (
 
 ROUTER_FIELDS = (
     Field("serial", _i64, "1", "number of the lane in this workspace, from 1"),
-    Field("turn", _i64, "request", "requests routed so far"),
+    Field("turn", _i64, "index", "round-robin: instance that gets the next request"),
     Field("refreshed", _i64, "us", "when the snapshots were last taken"),
     Field("refilled", _i64, "us", "when the token bucket was last refilled"),
     Field("tokens", _f64, "token", "what the token bucket holds"),

@@ -23,7 +23,6 @@ def _route(inp, ws, lane, r, now):
     if lane["looks"]:
         look(inp, ws, lane, r, now)
     index = choose_instance(inp, ws, lane, r)
-    ws.router[0]["turn"] += 1
     ws.snapshots[index]["load"] += lane["count_pending"]
     inst = ws.instances[index]
     ws.progress[r]["instance"] = index

@@ -13,7 +13,9 @@ from .sizes import full_blocks
 
 @leaf
 def _round_robin(ws, lane):
-    return ws.router[0]["turn"] % lane["instances"]
+    turn = ws.router[0]["turn"]
+    ws.router[0]["turn"] = turn + 1 if turn + 1 < lane["instances"] else 0
+    return turn
 
 
 @leaf

@@ -28,7 +28,6 @@ def _choose_all(inp, ws, out, load, utilization, transfer, thrashing, chosen):
                 snapshot["transfer"] = transfer[r, index]
                 snapshot["thrashing"] = thrashing[r, index]
             chosen[r] = choose_instance(inp, ws, lane, r)
-            ws.router[0]["turn"] += 1
 
 
 def choose(scenario, requests, seen, times=1):
