@@ -2,7 +2,8 @@
 
 from .._jit import leaf
 from ..policies import RequestStatus
-from ..records import NEVER, NONE, Event
+from ..records import NONE, Event
+from .calendar import find_due, leave_running
 from .running import begin_decode, let_go
 from .tally import add_gap, log_event
 
@@ -33,10 +34,7 @@ def _finish(inp, ws, lane, inst, tally, r):
 
 @leaf
 def _serve_due(inp, ws, out, lane, inst, tally, index, r, position):
-    """Sample the token of a request that is due; return whether it goes on running.
-
-    It is then at `position` of the running list.
-    """
+    """Sample the token of the request at `position`, which is due; return whether it goes on."""
     request = inp.requests[lane["request_lo"] + r]
     progress = ws.progress[r]
     measured = r >= lane["warmup"]
@@ -59,23 +57,18 @@ def _serve_due(inp, ws, out, lane, inst, tally, index, r, position):
 def process_outputs(inp, ws, out, lane, inst, tally, index):
     """Serve the requests that are due at the end of this step, in scheduling order.
 
-    The order fixes the LRU order of the blocks they release. The last loop compiles to vector
-    instructions, so the scan costs less than a calendar (64 requests: 10 ns).
+    The order fixes the LRU order of the blocks they release.
     """
-    lo = inst["run_lo"]
-    end = lo + inst["running"]
-    kept = lo
-    while kept < end and ws.due[kept] != inst["step"]:
-        kept += 1
-    for place in range(kept, end):
-        r = ws.running[place]
-        due = ws.due[place]
-        ws.running[kept] = r
-        ws.due[kept] = due
-        if due != inst["step"] or _serve_due(inp, ws, out, lane, inst, tally, index, r, kept - lo):
-            kept += 1
-    inst["running"] = kept - lo
-    nearest = NEVER
-    for place in range(lo, kept):
-        nearest = min(nearest, ws.due[place])
-    inst["next_due"] = nearest
+    if inst["next_due"] > inst["step"]:
+        return
+    position, last, after = find_due(ws, inst)
+    while position <= last:
+        place = inst["run_lo"] + position
+        if ws.due[place] == inst["step"]:
+            if not _serve_due(inp, ws, out, lane, inst, tally, index, ws.running[place], position):
+                leave_running(ws, inst, position)
+                last -= 1
+                continue
+            after = min(after, ws.due[place])
+        position += 1
+    inst["next_due"] = after

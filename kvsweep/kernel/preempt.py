@@ -4,6 +4,7 @@ from .._jit import leaf, part
 from ..policies import Scheduler
 from ..records import NONE, Event
 from . import waiting
+from .calendar import leave_running
 from .running import charge_chunk, charge_decodes, let_go
 from .tally import log_event
 
@@ -54,15 +55,6 @@ def _stop_decoding(inst, request, progress, served):
 
 
 @leaf
-def _leave_running(ws, inst, position):
-    """Close the gap that a request leaves in the running list."""
-    inst["running"] -= 1
-    for place in range(inst["run_lo"] + position, inst["run_lo"] + inst["running"]):
-        ws.running[place] = ws.running[place + 1]
-        ws.due[place] = ws.due[place + 1]
-
-
-@leaf
 def preempt(inp, ws, out, lane, inst, tally, index, position, served):
     """Preempt the running request at `position`: release, forget its progress, queue it again.
 
@@ -79,7 +71,7 @@ def preempt(inp, ws, out, lane, inst, tally, index, position, served):
     let_go(inp, ws, lane, inst, tally, victim, computed)
     progress["computed"] = 0
     progress["preemptions"] += 1
-    _leave_running(ws, inst, position)
+    leave_running(ws, inst, position)
     inst["preempted"] += 1
     inst["shortages"] += 1
     waiting.wait_first(inp, ws, lane, inst, victim)

@@ -11,6 +11,7 @@ CPU tier with write-through keeps an order too, so with one all are.
 from .._jit import leaf
 from ..records import NEVER, NONE
 from . import blocks, tier
+from .calendar import IDLE
 from .sizes import blocks_for, full_blocks, tokens_beyond
 
 
@@ -146,7 +147,7 @@ def schedule_chunk(inp, ws, lane, inst, request, progress, index, tokens):
     if lane["prefix_caching"]:
         full = full_blocks(lane, progress["computed"])
         _publish(inp, ws, lane, inst, request, progress, full)
-    due = NEVER
+    due = IDLE
     if progress["computed"] == request["prompt"] + progress["outputs"]:
         due = inst["step"]
         inst["next_due"] = due

@@ -2,6 +2,7 @@
 
 from .._jit import leaf, part
 from ..records import Lane
+from .calendar import IDLE
 from .latency import token_time
 from .summary import copy_requests, end_requests
 from .tally import fold_itl
@@ -27,20 +28,20 @@ def _begin_router(ws, lane):
 @part
 def begin_lane(inp, ws, lane, tally):
     """Reset what a lane starts from; block records and tables stay as they are (fresh = 0)."""
-    seats = min(lane["max_num_seqs"], lane["requests"])
     for index in range(lane["instances"]):
         ws.instances[index] = ws.blank_instance[0]
         inst = ws.instances[index]
         inst["block_lo"] = index * lane["gpu_blocks"]
         inst["node_lo"] = lane["instances"] * lane["gpu_blocks"]
         inst["extent_lo"] = index * lane["n_shared"]
-        inst["run_lo"] = index * seats
+        inst["run_lo"] = index * lane["places"]
         inst["phase_lo"] = index * lane["block_size"]
         inst["heap_lo"] = index * lane["requests"]
         inst["prefix_lo"] = index * lane["n_keys"]
         inst["free"] = lane["gpu_blocks"]
         begin_tier(ws, lane, inst, index)
     _begin_router(ws, lane)
+    ws.due[: lane["instances"] * lane["places"]] = IDLE
     ws.phases[: lane["instances"] * lane["block_size"]] = 0
     ws.itl_plain[: lane["max_num_seqs"] + 1] = 0
     for extent in range((lane["instances"] - 1) * lane["n_shared"] + lane["n_extents"]):

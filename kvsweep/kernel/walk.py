@@ -6,8 +6,9 @@ others are counted (counted.py).
 
 from .._jit import leaf, part
 from ..policies import Scheduler
-from ..records import NEVER, NONE, Event
+from ..records import NONE, Event
 from . import blocks
+from .calendar import nearest_due
 from .preempt import find_victim, preempt
 from .running import (
     charge_decodes,
@@ -71,9 +72,7 @@ def _miss_step(ws, out, lane, inst, tally, index):
         if ws.progress[r]["decoding"]:
             _starve(ws, lane, inst, ws.progress[r], position)
             log_event(out, tally, inst, lane, Event.STARVE, r, index, NONE)
-    inst["next_due"] = NEVER
-    for position in range(inst["running"]):
-        inst["next_due"] = min(inst["next_due"], ws.due[inst["run_lo"] + position])
+    inst["next_due"] = nearest_due(ws, inst)
 
 
 @part

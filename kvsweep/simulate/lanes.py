@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from ..config import Scenario
 from ..errors import InputError
+from ..kernel.calendar import MAX_STEPS, ROW
 from ..kernel.sizes import MAX_REQUEST_TOKENS
 from ..kernel.tally import DIGITS
 from ..policies import Priority, RequestStatus
@@ -149,6 +150,12 @@ def class_levels(requests: Requests) -> NDArray[np.int64]:
     return levels
 
 
+def _places_for(seats: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the places to keep for running lists: those behind the end move with it."""
+    rows: NDArray[np.int64] = -(-seats // ROW) + 1
+    return rows * ROW
+
+
 def _step_limits(requests: NDArray[Any], first: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return for each list a number of steps of one instance that only a livelock takes.
 
@@ -212,6 +219,7 @@ def build_inputs(
     lanes["like"] = np.where(known, like + starts, NONE).ravel()
     lanes["request_lo"] = request_lo[chosen]
     lanes["requests"] = sizes[chosen]
+    lanes["places"] = _places_for(np.minimum(lanes["max_num_seqs"], lanes["requests"]))
     for field in ("n_keys", "n_extents", "n_shared"):
         lanes[field] = np.array([getattr(item, field) for item in lists])[chosen]
 
@@ -226,7 +234,8 @@ def build_inputs(
     lanes["impatient"] = largest(requests["patience"]) >= 0
     # Every urgent request may make others begin anew.
     again = 1 + sizes[chosen] * lanes["preempt_for_urgent"]
-    lanes["step_limit"] = _step_limits(requests, request_lo[:-1])[chosen] * again
+    limits = _step_limits(requests, request_lo[:-1])[chosen] * again
+    lanes["step_limit"] = np.minimum(limits, MAX_STEPS)
     _check_ages(lanes, largest(np.abs(requests["class_priority"])))
     lanes["out_lo"] = np.concatenate([[0], np.cumsum(sizes[chosen])[:-1]])
     keys = np.concatenate([item.keys for item in lists])
@@ -292,7 +301,6 @@ def allocate_workspace(inputs: Inputs, itl_entries: int) -> Workspace:
     """Allocate memory for the largest lane; untouched pages of it cost nothing."""
     lanes = inputs.lanes
     count = lanes["instances"].astype(np.int64)
-    seats = np.minimum(lanes["max_num_seqs"], lanes["requests"]) * count
     extents = int(((count - 1) * lanes["n_shared"] + lanes["n_extents"]).max())
     blocks = int((count * lanes["gpu_blocks"]).max())
     return Workspace(
@@ -309,8 +317,8 @@ def allocate_workspace(inputs: Inputs, itl_entries: int) -> Workspace:
         prefix=np.empty(max(1, int((count * lanes["n_keys"]).max())), np.int32),
         tier=np.empty((count * (lanes["cpu_blocks"] + 1)).max(), TIER),
         tier_table=np.empty(_tier_slots(lanes), np.int32),
-        running=np.empty(seats.max(), np.int64),
-        due=np.empty(seats.max(), np.int64),
+        running=np.empty((count * lanes["places"]).max(), np.int64),
+        due=np.empty((count * lanes["places"]).max(), np.int32),
         phases=np.empty((count * lanes["block_size"]).max(), np.int64),
         heap=np.empty((count * lanes["requests"]).max(), np.int64),
         coming=np.empty(lanes["requests"].max(), np.int64),
