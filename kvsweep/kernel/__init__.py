@@ -16,7 +16,9 @@ The rules are those of vLLM 0.33.0's synchronous scheduler. Where to find what d
 `admit`             which waiting requests are admitted; patience
 `counted`           scheduling of the running requests by counts
 `walk`              the same, literally request by request, where counts do not do
-`running`           blocks needed, chunks of prefills, the calendar of decodes
+`running`           what the running requests need, chunks of prefills, when decodes are due
+`calendar`          the steps at which running requests are due, and who is next
+`sizes`             the blocks that tokens fill or need
 `preempt`           what a preempted request loses and keeps
 `blocks`            the pool: take, publish, look up, touch, release, evict
 `tier`              the CPU tier: move or copy blocks there, load them, transfer times

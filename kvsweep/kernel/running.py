@@ -1,4 +1,4 @@
-"""What the running requests need in a step, and the calendar of those that decode.
+"""What the running requests need in a step, and when those that decode are due.
 
 All of decoding follows from counts: the computed tokens are ``step - base``, and the requests that
 take a block in a step are those whose ``base`` has the step's phase modulo the block size. Blocks
