@@ -212,7 +212,7 @@ def latency_quantiles(
 
     Parameters
     ----------
-    ordered_us : int64 (cells, requests)
+    ordered_us : int32 or int64 (cells, requests)
         Microseconds, each row sorted; negative where a request has none.
     counts : int64 (cells,)
         How many of each row have one.

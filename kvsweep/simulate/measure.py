@@ -133,21 +133,22 @@ def _alike(inputs: Inputs, outputs: Outputs) -> Iterator[_Measured]:
 
 
 def _quantiles(measured: _Measured) -> dict[str, NDArray[Any]]:
-    """Return the quantiles of the times of measured requests.
-
-    Sorts the columns in place, unless the requests are kept for something else.
-    """
+    """Return the quantiles of the times of measured requests."""
     outputs = measured.outputs
     columns = {"ttft": outputs.ttft, "e2e": outputs.e2e, "scheduling_delay": outputs.delay}
     counts = _time_counts(outputs)
     values = {}
     for name, column in columns.items():
-        times = measured.rows(column)
-        if outputs.progress.size > 0:
-            times = times.copy()
+        times = _narrow(measured.rows(column))
         times.sort(axis=1)
         values[f"{name}_ms"] = latency_quantiles(times, counts[name][measured.lanes])
     return values
+
+
+def _narrow(times_us: NDArray[np.int64]) -> NDArray[Any]:
+    """Return a copy of times in 32 bits if they fit, which sort in half the time: 1 us a cell."""
+    fit = times_us.max(initial=0) < np.iinfo(np.int32).max
+    return times_us.astype(np.int32 if fit else np.int64)
 
 
 def _time_counts(outputs: Outputs) -> dict[str, NDArray[np.int64]]:
