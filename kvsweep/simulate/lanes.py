@@ -179,6 +179,11 @@ def _check_ages(lanes: NDArray[Any], largest: NDArray[np.int64]) -> None:
         )
 
 
+def _join(parts: Sequence[NDArray[Any]]) -> NDArray[Any]:
+    """Concatenate records; as bytes, as NumPy compares the fields of any two dtypes (20 us)."""
+    return np.concatenate([part.view(np.uint8) for part in parts]).view(parts[0].dtype)
+
+
 def build_inputs(
     scenarios: Sequence[Scenario],
     lists: Sequence[Prepared],
@@ -206,7 +211,7 @@ def build_inputs(
     request_lo = np.concatenate([[0], np.cumsum(sizes)])
     key_lo = np.concatenate([[0], np.cumsum(key_sizes)])
     chain_lo = np.concatenate([[0], np.cumsum([len(item.chain) for item in lists])])
-    requests = np.concatenate([item.records for item in lists])
+    requests = _join([item.records for item in lists])
     requests["key_lo"] += np.repeat(key_lo[:-1], sizes)
     requests["chain_lo"] += np.repeat(chain_lo[:-1], sizes)
     laid = lay_out(tuple(scenarios))
@@ -239,7 +244,7 @@ def build_inputs(
     _check_ages(lanes, largest(np.abs(requests["class_priority"])))
     lanes["out_lo"] = np.concatenate([[0], np.cumsum(sizes[chosen])[:-1]])
     keys = np.concatenate([item.keys for item in lists])
-    chain = np.concatenate([item.chain for item in lists])
+    chain = _join([item.chain for item in lists])
     prompts = _lay_out_prompts(requests, lanes, lists, chosen)
     return Inputs(requests, keys, chain, prompts, lanes, laid.scorers)
 
@@ -268,7 +273,7 @@ def _lay_out_prompts(
         requests["prompt_lo"][lo : lo + len(item.records)] = placed + extents.offsets[:-1]
         chains.append(_chain(extents))
         placed += len(chains[-1])
-    return np.concatenate(chains)
+    return _join(chains)
 
 
 def _blank_instance() -> NDArray[Any]:
