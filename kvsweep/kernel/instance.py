@@ -1,6 +1,6 @@
 """One instance: its clock, queue entries, and steps that are scheduled one by one."""
 
-from .._jit import leaf, part
+from .._jit import leaf
 from ..policies import RequestStatus
 from ..records import NEVER, NONE, Lane
 from . import tier, waiting
@@ -131,8 +131,13 @@ def _is_behind(ws, inst, until):
 
 
 @leaf
-def _advance(inp, ws, out, lane, inst, tally, index, until):
-    """Advance an instance; it stops early when a step begins that makes an arrival."""
+def advance(inp, ws, out, lane, inst, tally, index, until):
+    """Advance an instance through everything that happens before `until`.
+
+    It stops early when a step begins that makes an arrival: that may come before `until`.
+    """
+    if not _is_behind(ws, inst, until):
+        return
     inst["announced"] = 0
     while tally["status"] == Lane.OK and not inst["announced"]:
         if inst["in_flight"] and inst["clock"] < until:
@@ -151,16 +156,3 @@ def _advance(inp, ws, out, lane, inst, tally, index, until):
             and decode(inp, ws, out, lane, inst, tally, index, until)
         ):
             _schedule_step(inp, ws, out, lane, inst, tally, index)
-
-
-@part
-def advance(inp, ws, out, lane, tally, first, end, until):
-    """Advance instances `first` to `end - 1` through everything that happens before `until`.
-
-    One stops early when a step begins that makes an arrival: that may come before `until`. They
-    are advanced in one call, as each call passes all arrays: some 40 ns.
-    """
-    for index in range(first, end):
-        inst = ws.instances[index]
-        if _is_behind(ws, inst, until):
-            _advance(inp, ws, out, lane, inst, tally, index, until)
