@@ -1,5 +1,6 @@
 """The project's own promises: environments in step, layers kept, nothing heavy on import."""
 
+import os
 import re
 import subprocess
 import sys
@@ -57,10 +58,19 @@ def test_import_loads_nothing_heavy(statement):
     assert loaded.isdisjoint(HEAVY)
 
 
-def test_what_compiling_needs_is_not_loaded_with_a_compiled_kernel():
+def test_what_compiling_needs_is_not_loaded_with_a_compiled_kernel(tmp_path):
     warm_up()
     code = "import sys; from kvsweep.simulate import warm_up; warm_up(); print(*sys.modules)"
-    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    # The package of this process, installed or not: the cache has a folder for each place.
+    environment = {**os.environ, "PYTHONPATH": str(Path(kvsweep.__file__).parents[1])}
+    out = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     assert "kvsweep.kernel.engine" in out.stdout.split()
     assert {"numba.np.arraymath", "scipy.linalg"}.isdisjoint(out.stdout.split())
 
