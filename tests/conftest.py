@@ -1,6 +1,6 @@
-"""Hypothesis profiles: ``ci`` (the same examples each run) and ``thorough``.
+"""Hypothesis profiles: ``dev`` (few examples), ``ci`` (the same ones each run), ``thorough``.
 
-Choose one by the environment variable ``HYPOTHESIS_PROFILE``.
+Choose one by the environment variable ``HYPOTHESIS_PROFILE``; ``ci`` if there is none.
 """
 
 import os
@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, settings
 # A trace is a large example: drawing one is slow next to what it tests.
 SLOW_DRAWS = (HealthCheck.too_slow, HealthCheck.data_too_large)
 
+settings.register_profile("dev", max_examples=10, deadline=None, suppress_health_check=SLOW_DRAWS)
 settings.register_profile(
     "ci", max_examples=100, deadline=None, derandomize=True, suppress_health_check=SLOW_DRAWS
 )

@@ -44,6 +44,7 @@ def run_tests(selected, **environment):
     return done.stdout.splitlines()[-1]
 
 
+@pytest.mark.slow
 def test_plain_python_decides_as_compiled_code():
     """Without compilation every line is executed as it is written."""
     names = ("fuzz_44", "fuzz_26", "fuzz_20", "fuzz_42")
@@ -51,6 +52,7 @@ def test_plain_python_decides_as_compiled_code():
     assert summary.startswith("4 passed")
 
 
+@pytest.mark.slow
 def test_no_index_is_out_of_bounds():
     """Bounds-checked code is compiled into a cache folder of its own."""
     names = (

@@ -108,6 +108,7 @@ def cases():
     return [name for name in names if name.split("-")[0] in ("feat", "h377", "ideas")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", cases())
 def test_choices_equal_the_references(name, monkeypatch):
     """Given the states that the reference's router saw, the kernel's chooses as it did."""

@@ -6,6 +6,7 @@ import pytest
 
 from kvsweep.published import replicate
 
+pytestmark = pytest.mark.slow
 PAGE = Path(__file__).parents[2] / "docs" / "findings" / "replication.md"
 
 

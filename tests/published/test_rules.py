@@ -137,6 +137,7 @@ def test_runs_are_made_once_and_reported():
     assert len(calls) == 2
 
 
+@pytest.mark.slow
 def test_worker_processes_give_the_same_runs():
     cells = [case("h8", 42, gpu_blocks=n) for n in (2100, 2000)]
     bench = Bench(workers=2)

@@ -8,6 +8,8 @@ from kvsweep.published.h_reasoning_tables import adds_up, counted
 from kvsweep.published.records import Printed
 from kvsweep.published.runs import case, simulate
 
+pytestmark = pytest.mark.slow
+
 
 def agree(given, *found):
     """Whether numbers read as published, digit by digit."""

@@ -12,6 +12,7 @@ def columns(records, names):
     return {name: [getattr(record, name) for record in records] for name in names}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_equals_the_reference(name):
     golden = load(name, "blis")
