@@ -181,7 +181,7 @@ def test_the_budget_and_its_check_name_each_other():
 
 def rows_of_the_table():
     """Return the rows of the decode run: lists of cells."""
-    lines = PAGE.split("<!-- decode_run.py -->\n")[1].split("\n<!-- end -->")[0].splitlines()
+    lines = PAGE.split("<!-- decode_run.py -->\n\n")[1].split("\n\n<!-- end -->")[0].splitlines()
     return [[cell.strip("* ") for cell in line.strip("| ").split("|")] for line in lines[2:]]
 
 

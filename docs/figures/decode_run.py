@@ -158,7 +158,7 @@ def main(folder):
     """Write the page with its table, and the figure, below `folder`."""
     own, same = (watch(segments) for segments in RUNS.values())
     page = (DOCS / "kernel.md").read_text(encoding="utf-8")
-    begin, end = "<!-- decode_run.py -->\n", "\n<!-- end -->"
+    begin, end = "<!-- decode_run.py -->\n\n", "\n\n<!-- end -->"
     before, rest = page.split(begin)
     page = before + begin + table(own, same) + end + rest.split(end, 1)[1]
     (folder / "figures").mkdir(exist_ok=True)
