@@ -110,7 +110,7 @@ LANE_FIELDS = (
     Field("inverse", _i64, "1", "times this, then shifted: divided by the block size (sizes.py)"),
     Field("inverse_shift", _i64, "1", "by so many bits to the right"),
     Field("max_num_seqs", _i64, "request", "cap on the running list"),
-    Field("places", _i64, "1", "places of an instance's running list and what is kept behind it"),
+    Field("places", _i64, "1", "places of a running list, in whole rows, and one row behind them"),
     Field("max_tokens", _i64, "token", "token budget of a step"),
     Field("long_prefill", _i64, "token", "cap on one request's tokens in a step, 0: none"),
     Field("watermark", _i64, "block", "blocks kept free at admissions"),
@@ -423,7 +423,7 @@ class Workspace(NamedTuple):
     tier_table: NDArray[Any]
     """int32 (instances x keys,): record with a key; valid only if that record carries it."""
     running: NDArray[Any]
-    """int64 (instances x max_num_seqs,): running list in order of admission."""
+    """int64 (instances x places,): running list in order of admission."""
     due: NDArray[Any]
     """int32, beside `running`: step at which the request finishes, samples or publishes."""
     phases: NDArray[Any]

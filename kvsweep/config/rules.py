@@ -118,7 +118,10 @@ def _check_priorities_matter(scenario: Scenario) -> None:
 
 
 def _check_batch_limits(scenario: Scenario) -> None:
-    """Refuse what vLLM refuses: a step must be able to decode a full batch."""
+    """Refuse what vLLM refuses: a step must be able to decode a full batch (rule R1.2).
+
+    The kernel relies on it: kernel/counted.py, is_countable, never looks at the budget.
+    """
     engine = scenario.engine
     if engine.max_num_batched_tokens >= engine.max_num_seqs:
         return

@@ -1,6 +1,8 @@
 """The engine kernel: vLLM V1 scheduling over a paged KV cache, compiled by numba.
 
-The rules are those of vLLM 0.33.0's synchronous scheduler. Where to find what decides:
+The rules are those of vLLM 0.33.0's synchronous scheduler. docs/kernel.md numbers them ("rule R5.2"
+in a comment is one), shows a decode run step by step, and says what wakes a refused head, which
+invariants hold by what, and what the words mean. Where to find what decides:
 
 ==================  ================================================================
 `engine`            a batch, a lane; arrivals, admission control, routing in order of time

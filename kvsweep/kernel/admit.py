@@ -1,4 +1,4 @@
-"""Admission of waiting requests to the running list (semantics section 5.2)."""
+"""Admission of waiting requests to the running list (rule R5.2)."""
 
 from .._jit import leaf
 from ..policies import RequestStatus
@@ -23,7 +23,7 @@ def _count_query(lane, tally, request, progress, hits, loads, measured):
 
 @leaf
 def _look_up(inp, ws, lane, inst, r):
-    """Find the cached prefix of a waiting request; at least one known token stays uncomputed.
+    """Find the cached prefix of a waiting request; one known token stays uncomputed (rule R5.8).
 
     A request that was never admitted can only hit what another request published too. Where the
     blocks of the GPU end, those of the CPU tier may go on.
@@ -100,7 +100,7 @@ def _give_up(inp, ws, lane, inst, r):
 
 @leaf
 def _tokens_now(lane, inst, tokens, alone):
-    """Return how many of a head's `tokens` the step can take; 0 if it may not split them."""
+    """Return how many of a head's `tokens` the step takes (rule R5.5); 0 if it may not split."""
     if lane["long_prefill"] > 0 and not alone:
         tokens = min(tokens, lane["long_prefill"])
     if tokens > inst["budget"] and not lane["chunked_prefill"]:
@@ -110,7 +110,7 @@ def _tokens_now(lane, inst, tokens, alone):
 
 @leaf
 def _has_room(inp, ws, lane, inst, request, known, tokens, hits, unused, loads):
-    """Return whether the blocks suffice for a head; note when to look again if they do not.
+    """Return whether the blocks suffice for a head (rule R4.2); if not note when to look again.
 
     A head that lacks blocks for all its known tokens goes on lacking them until blocks are
     released or published: evictions only make it worse. So it is not tried again until then

@@ -3,7 +3,7 @@
 A block without a key has no identity, so it needs no id: blocks being filled and blank free blocks
 are only counted (``free - cached`` blank ones). Free blocks that carry a key wait for reuse in the
 LRU list. vLLM takes blank blocks before cached ones, as its free list has the blank ones in front
-(semantics: vLLM V1 0.33.0, BlockPool and FreeKVCacheBlockQueue).
+(vLLM V1 0.33.0, BlockPool and FreeKVCacheBlockQueue; rules R3.1 to R3.6).
 
 Blocks with keys are accounted for by *extents*: stretches of content that every request has all or
 nothing of, in the same place (`kvsweep.workload.blocks`). Mostly, whoever holds a block of an

@@ -12,7 +12,8 @@ from .._jit import leaf
 
 ROW = np.int64(16)
 IDLE = np.int32(2**31 - 2)
-"""A step that does not come. (With the largest number LLVM simplifies minima, then fails here.)"""
+"""A step that does not come. (Not the largest number: LLVM once simplified the minima with it, and
+failed. numba 0.68.1 compiles both alike: the same results, 26 us for H8.)"""
 NOWHERE = np.int32(-1)
 MAX_STEPS = 2**30
 """Steps after which a lane gives up, so that due steps, a request's output later, fit 32 bits."""

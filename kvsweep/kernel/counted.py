@@ -1,4 +1,4 @@
-"""Scheduling of the running requests by counts instead of visits (semantics section 5.1).
+"""Scheduling of the running requests by counts instead of visits (rule R5.1).
 
 Exact where every decoding request gets its token: nobody has missed a step, and at most one
 request prefills, the last one. All other steps are walked as vLLM does (walk.py).
@@ -78,7 +78,9 @@ def _continue_prefill(inp, ws, out, lane, inst, tally, index):
 def is_countable(inp, ws, lane, inst):
     """Return whether the running requests can be scheduled by counts in this step.
 
-    Under the priority scheduler a victim may stand anywhere, so blocks must not run short.
+    Under the priority scheduler a victim may stand anywhere, so blocks must not run short. The
+    budget cannot: config/rules.py, _check_batch_limits, refuses one below max_num_seqs, each decode
+    takes one token of it and has a seat, and the request that prefills has a seat too.
     """
     last = ws.running[inst["run_lo"] + inst["running"] - 1]
     one_prefill = inst["prefilling"] == 1 and not ws.progress[last]["decoding"]

@@ -1,4 +1,4 @@
-"""The end of a step: sampled tokens, finished requests (semantics section 5.4)."""
+"""The end of a step: sampled tokens, finished requests (rule R5.4)."""
 
 from .._jit import leaf
 from ..policies import RequestStatus

@@ -11,7 +11,7 @@ from .tally import log_event
 
 @leaf
 def find_victim(inp, ws, lane, inst):
-    """Return the position in the running list of the request to preempt.
+    """Return the position in the running list of the request to preempt (rule R5.6).
 
     The last one; under the priority scheduler the one of the largest (priority, arrival), the
     earliest in the list among equals.

@@ -1,4 +1,4 @@
-"""Routing policies: which instance gets the next request.
+"""Routing policies: which instance gets the next request (rule R8.4).
 
 All but round-robin read snapshots, which must be up to date (`snapshots.look`).
 """

@@ -1,11 +1,12 @@
 """What the running requests need in a step, and when those that decode are due.
 
 All of decoding follows from counts: the computed tokens are ``step - base``, and the requests that
-take a block in a step are those whose ``base`` has the step's phase modulo the block size. Blocks
-that decoding fills are published late: when they are released, or before anything is looked up or
-published that could tell. Only *twins*, whose decode blocks may carry the same key, are *due* at
-each step that fills a block, as its order decides who is older; others only at their last step. A
-CPU tier with write-through keeps an order too, so with one all are.
+take a block in a step are those whose ``base`` has the step's phase modulo the block size
+(docs/kernel.md has an example). Blocks that decoding fills are published late: when they are
+released, or before anything is looked up or published that could tell. So a request is *due* at its
+last step only. Two kinds publish each block in the step that fills it, and are due then too:
+*twins*, whose decode blocks may carry the same key, as the first to publish is found; and all if a
+CPU tier copies what is published (`LANE.eager`), as the order of copies decides what it forgets.
 """
 
 from .._jit import leaf
@@ -84,7 +85,7 @@ def begin_decode(inp, lane, ws, inst, request, progress, index, step):
 
 @leaf
 def prefill_chunk(lane, inst, request, progress, budget):
-    """Return the tokens of a prefilling request in this step: all, or what the caps leave."""
+    """Return the tokens of a prefilling request in this step (rule R5.5)."""
     tokens = request["prompt"] + progress["outputs"] - progress["computed"]
     alone = inst["running"] + inst["waiting"] <= 1
     if lane["long_prefill"] > 0 and not alone:

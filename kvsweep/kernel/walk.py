@@ -1,4 +1,4 @@
-"""The walk over the running list, literally as vLLM does it (semantics section 5.1).
+"""The walk over the running list, literally as vLLM does it (rule R5.1).
 
 Needed only in steps that run short of budget, or of blocks under the priority scheduler; all
 others are counted (counted.py).

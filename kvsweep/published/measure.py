@@ -42,7 +42,10 @@ class Measure:
 
 
 def mean(cases: Sequence[Case], value: Value) -> Callable[[Bench, Column], Cell]:
-    """Return the mean of a value over cases; in words what the first case without one came to."""
+    """Return a cell with the mean of a value over cases, or with a word if a case did not end well.
+
+    The word is that of the first such case; "none" if the mean is no number.
+    """
 
     def cell(bench: Bench, column: Column) -> Cell:
         runs = [bench.run(case, column) for case in cases]

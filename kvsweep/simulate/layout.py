@@ -1,4 +1,7 @@
-"""What of a batch depends on its scenarios alone, whatever their requests: kept between batches."""
+"""LANE records of scenarios: the part that does not depend on the requests.
+
+A sweep asks for the same scenarios again and again, so the records of the last few are kept.
+"""
 
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
@@ -84,6 +87,8 @@ def lane_record(scenario: Scenario) -> NDArray[Any]:
     lane["inverse"], lane["inverse_shift"] = block_inverse(cache.block_size)
     lane["max_num_seqs"] = engine.max_num_seqs
     lane["max_tokens"] = engine.max_num_batched_tokens
+    # config/rules.py refuses less; kernel/counted.py, is_countable, does not look at the budget.
+    assert lane["max_tokens"] >= lane["max_num_seqs"], "a budget below the seats (rule R1.2)"
     lane["long_prefill"] = engine.long_prefill_token_threshold
     # vLLM: int(watermark * num_gpu_blocks), which counts the null block too.
     lane["watermark"] = int(engine.watermark * (cache.gpu_blocks + 1))

@@ -2,8 +2,11 @@
 
 import batches
 import numpy as np
+import pytest
+import twin
 
-from kvsweep.config import DEFAULT_ENTROPY
+from kvsweep.config import DEFAULT_ENTROPY, parse_scenario
+from kvsweep.errors import InputError
 from kvsweep.simulate import layout, simulate_batch
 
 
@@ -49,3 +52,35 @@ def test_a_batch_leaves_nothing_behind_for_the_next():
     again = run(True)
     for name, values in first.items():
         np.testing.assert_array_equal(again[name], values, err_msg=name)
+
+
+def test_a_budget_below_the_seats_never_reaches_the_kernel():
+    """It counts decodes without a look at the budget, so it would be silently wrong."""
+    engine = {"max_num_batched_tokens": 3, "max_num_seqs": 4}
+    with pytest.raises(InputError, match="must be at least max_num_seqs"):
+        parse_scenario({"engine": engine}, "here")
+    made = batches.scenario()
+    unchecked = made.model_copy(update={"engine": made.engine.model_copy(update=engine)})
+    with pytest.raises(AssertionError, match="budget"):
+        layout.lane_record(unchecked)
+    enough = made.engine.model_copy(update=engine | {"max_num_seqs": 3})
+    assert layout.lane_record(made.model_copy(update={"engine": enough}))["max_tokens"] == 3
+
+
+def test_a_budget_of_just_the_seats_is_enough():
+    """Two decode while a third computes its prompt, a token in each step: all of them by counts."""
+    rows = [
+        {"id": i, "arrival_us": 0, "prompt": [[i, tokens]], "output": [10 + i, 12]}
+        for i, tokens in enumerate((1, 1, 9))
+    ]
+    engine = {"max_num_batched_tokens": 3, "max_num_seqs": 3}
+    scenario = {"engine": engine, "cache": {"block_size": 4}, "latency": {"beta": [1000, 1, 1]}}
+    trace = {"format": "kvsweep-trace/1", "scenario": scenario, "requests": rows}
+    assert list(twin.differences(trace)) == []
+    steps = twin.run_kernel(trace).outputs.steps
+    tokens = list(
+        zip(steps["prefill_tokens"].tolist(), steps["decode_tokens"].tolist(), strict=True)
+    )
+    # A decode each, and the token that the budget still has for the prompt.
+    assert tokens[0] == (3, 0)
+    assert tokens[1:9] == [(1, 2)] * 8

@@ -42,6 +42,26 @@ def test_unservable_requests_are_dropped_before_a_router_looks():
     assert progress["instance"].tolist() == [0, 1, 0, 1, 1, 0]
 
 
+def test_a_request_that_begins_to_decode_wakes_a_refused_head():
+    """A head that lacks blocks is not tried again until a request may fill a block that it hits.
+
+    Request 1 continues the answer that request 0 is about to decode, and is refused while that one
+    still prefills. It fits once enough of the answer is there. One random trace in a thousand
+    shows this.
+    """
+    prompts = [[[0, 12]], [[0, 12], [1, 33], [2, 1]]]
+    rows = [
+        {"id": i, "arrival_us": 0, "prompt": prompt, "output": output}
+        for i, (prompt, output) in enumerate(zip(prompts, ([1, 33], [3, 2]), strict=True))
+    ]
+    cache = {"block_size": 8, "gpu_blocks": 6}
+    scenario = {"cache": cache, "latency": {"beta": [1000, 0, 0]}}
+    trace = {"format": "kvsweep-trace/1", "scenario": scenario, "requests": rows}
+    assert list(twin.differences(trace)) == []
+    progress = twin.run_kernel(trace).outputs.progress
+    assert progress["scheduled"][1] < progress["finish"][0]
+
+
 @pytest.mark.parametrize("block", range(10))
 def test_kernel_equals_twin_on_longer_traces(block):
     for seed in range(20 * block, 20 * block + 20):

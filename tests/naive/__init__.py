@@ -1,8 +1,9 @@
 """The naive twin: the whole simulator in plain, obvious Python.
 
 The compiled kernel is tested against it event by event. It follows the published rules of vLLM V1
-(release 0.33.0, synchronous scheduler) one by one and is itself tested against recordings of the
-real scheduler. Nothing here is fast on purpose, nothing is slow on purpose.
+(release 0.33.0, synchronous scheduler) one by one, as docs/kernel.md numbers them, and is itself
+tested against recordings of the real scheduler. Nothing here is fast on purpose, nothing is slow on
+purpose.
 
 - `pool`: blocks, the free list, the prefix cache map.
 - `request`: one request: its tokens, its block keys, its history.
