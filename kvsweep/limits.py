@@ -29,6 +29,9 @@ MAX_BLOCK_TOKENS = 2**18
 MAX_INSTANCES = 2**16
 """Engine instances of a cluster."""
 
+MAX_NAME = 256
+"""Characters of a name of a client or class."""
+
 MAX_ROUNDS = 2**14
 """Rounds of a session."""
 

@@ -49,7 +49,12 @@ def parse_json(text: str, where: str, line: int | None = None) -> Any:
     """
     at = where if line is None else f"{where}:{line}"
     try:
-        return _STRICT.decode(text)
+        try:
+            return _STRICT.decode(text)
+        except json.JSONDecodeError:
+            raise
+        except ValueError:
+            path, fault = _first_fault(text)
     except json.JSONDecodeError as error:
         raise InputError(
             f"{where}:{line or error.lineno}: truncated or malformed JSON: {error.msg} at column "
@@ -57,9 +62,7 @@ def parse_json(text: str, where: str, line: int | None = None) -> Any:
         ) from None
     except RecursionError:
         raise InputError(f"{at}: {_TOO_DEEP}") from None
-    except ValueError:
-        path, fault = _first_fault(text)
-        raise InputError(": ".join(filter(None, (at, dotted(path), fault)))) from None
+    raise InputError(": ".join(filter(None, (at, dotted(path), fault))))
 
 
 class _Fault:
@@ -71,8 +74,7 @@ class _Fault:
 
 def _first_fault(text: str) -> tuple[Key, str]:
     """Return where the first value is that `_STRICT` refuses, and why."""
-    document, _ = _MARKING.raw_decode(text.lstrip())
-    for path, value in _walk(document):
+    for path, value in _walk(_MARKING.decode(text)):
         if isinstance(value, _Fault):
             return path, value.message
     raise AssertionError("refused without a fault")

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kvsweep.config import Scenario, parse_scenario
-from kvsweep.errors import InputError, shown
+from kvsweep.errors import InputError, printable, shown
 from kvsweep.limits import MAX_SECONDS, MAX_TIME_US
 from kvsweep.workload.requests import Requests
 from kvsweep.workload.traces import load_trace
@@ -94,7 +94,7 @@ def read_served(path: Path, overrides: tuple[str, ...]) -> Served:
         first / 1e6,
         last / 1e6,
         _series(expected.get("timeseries"), f"{path}: expected.timeseries"),
-        {str(key): str(value) for key, value in about.items()},
+        {printable(str(key)): printable(str(value)) for key, value in about.items()},
     )
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from kvsweep.errors import InputError, did_you_mean, dotted, shown
 from kvsweep.limits import (
+    MAX_NAME,
     MAX_REQUEST_TOKENS,
     MAX_REQUESTS,
     MAX_ROUNDS,
@@ -223,6 +224,10 @@ def _integer(entry: dict[str, Any], key: str, least: int, most: int) -> int:
 
 def _optional_name(entry: dict[str, Any], key: str) -> str | None:
     value = entry.get(key)
-    if value is not None and (not isinstance(value, str) or not value):
-        raise _Malformed(f".{key}: expected a string that is not empty, got {shown(value)}")
+    if value is None:
+        return None
+    if not isinstance(value, str) or not 1 <= len(value) <= MAX_NAME or not value.isprintable():
+        raise _Malformed(
+            f".{key}: expected a printable string of 1 to {MAX_NAME} characters, got {shown(value)}"
+        )
     return value

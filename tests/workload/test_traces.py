@@ -167,7 +167,7 @@ def test_what_is_written_reads_back_the_same():
         (changed(1, prompt=[[-1, 1]]), "requests[1].prompt[0]: a segment is an integer from 0 to"),
         (changed(1, output=[1, 0]), "requests[1].output: tokens must be an integer from 1 to"),
         (changed(1, output=5), "requests[1].output: expected [segment, tokens], got 5"),
-        (changed(1, slo_class=5), "requests[1].slo_class: expected a string that is not empty, go"),
+        (changed(1, slo_class=5), "requests[1].slo_class: expected a printable string of 1 to 256"),
         (
             changed(1, priority="high"),
             "requests[1].priority: expected an integer from -90071992547",
@@ -189,8 +189,17 @@ def test_what_is_written_reads_back_the_same():
         ),
         (document(about=NESTED), "trace: about[0][0]: more than 32 levels of nesting"),
         (changed(1, prompt=NESTED), "requests[1].prompt[0]: expected [segment, tokens], got a lis"),
-        (changed(1, client="x" * 9999, round=-1), "requests[1].round: expected an integer from"),
-        (changed(1, client={}), "requests[1].client: expected a string that is not empty, got an"),
+        (
+            changed(1, client={}),
+            "requests[1].client: expected a printable string of 1 to 256",
+        ),
+        (
+            changed(1, client=""),
+            "requests[1].client: expected a printable string of 1 to 256",
+        ),
+        (changed(1, client="x" * 257), "requests[1].client: expected a printable string of 1 to "),
+        (changed(1, client="\ud800"), r"requests[1].client: expected a printable string of 1 to "),
+        (changed(1, slo_class="\x1b[31m"), r"of 1 to 256 characters, got '\x1b[31m'"),
         ({str(k): k for k in range(9)}, "trace: format: expected 'kvsweep-trace/1', got null"),
     ],
 )
