@@ -1,16 +1,66 @@
 """The one exception that users see: bad input, said in one line."""
 
+import re
+
+SHOWN = 60
+"""Characters of a user's input that a message quotes."""
+
+_MANY_BITS = 256
+_LINE_BREAKS = re.compile(r"\s*[\r\n]\s*")
+
 
 class InputError(ValueError):
     """Bad input: the message is one line naming file, key or line, what is wrong, what is allowed.
 
-    The command line prints the message and exits with code 2; the Python API raises it.
+    Line breaks in the message become spaces and control characters are escaped, so that no input
+    reaches a terminal as a command. The command line prints the message and exits with code 2; the
+    Python API raises it.
     """
+
+    def __init__(self, message: str) -> None:
+        super().__init__(printable(_LINE_BREAKS.sub(" ", message)))
+
+
+def printable(text: str) -> str:
+    r"""Return `text` with what a terminal does not print escaped, as ``\x1b``."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+
+
+def clip(text: str) -> str:
+    """Return `text`, cut to `SHOWN` characters."""
+    return text if len(text) <= SHOWN else f"{text[: SHOWN - 3]}..."
+
+
+def shown(value: object) -> str:
+    """Write a value of the input as messages quote it: short, lists and objects by their kind."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, str):
+        return repr(clip(value))
+    if isinstance(value, dict):
+        return "an object"
+    if isinstance(value, list | tuple):
+        return "a list"
+    if isinstance(value, int) and value.bit_length() > _MANY_BITS:  # some are too long for repr()
+        return f"an integer of {value.bit_length():,} bits"
+    return clip(repr(value))
+
+
+def dotted(path: tuple[str | int, ...]) -> str:
+    """Write a key as messages have it: ``workload.clients[0].rate_fraction``."""
+    text = ""
+    for part in path:
+        text += f"[{part}]" if isinstance(part, int) else f".{clip(part)}"
+    return text.removeprefix(".")
 
 
 def did_you_mean(word: str, known: list[str]) -> str:
     """Return ``"; did you mean 'x'?"`` for the closest known word, or an empty string."""
     from difflib import get_close_matches
 
-    close = get_close_matches(word, known, n=1, cutoff=0.6)
+    close = get_close_matches(clip(word), known, n=1, cutoff=0.6)
     return f"; did you mean {close[0]!r}?" if close else ""

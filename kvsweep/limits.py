@@ -29,6 +29,9 @@ MAX_BLOCK_TOKENS = 2**18
 MAX_INSTANCES = 2**16
 """Engine instances of a cluster."""
 
+MAX_NAME = 256
+"""Characters of a name of a client or class."""
+
 MAX_ROUNDS = 2**14
 """Rounds of a session."""
 
@@ -43,3 +46,12 @@ MAX_STEP_US = 2**32
 
 MAX_INPUT_BYTES = 2**31
 """Bytes of an input file once unpacked; a trace of a million requests has 0.2 GB."""
+
+MAX_SETTINGS_BYTES = 2**24
+"""Bytes of a sweep file or a preset; those that come with the package have some 2,000."""
+
+MAX_DEPTH = 32
+"""Levels of tables and lists in settings; a scenario has four. Recursion ends at some 300."""
+
+MAX_TOTAL_US = 2**61
+"""The last arrival and all pauses of a list together, microseconds; the clock holds twice that."""

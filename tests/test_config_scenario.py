@@ -170,7 +170,10 @@ def test_every_preset_loads_and_says_where_it_comes_from():
             {"latency": {"model": "llama-3.1-8b/h100/tp4"}},
             "unknown preset 'llama-3.1-8b/h100/tp4'; allowed: llama-3.1-8b/a100/tp1-",
         ),
-        ({"latency": {"model": "none.toml"}}, "latency.model: cannot read none.toml: No such file"),
+        (
+            {"latency": {"model": "none.toml"}},
+            "latency.model: none.toml: cannot read: No such fil",
+        ),
         ({"workload": {"rate": 1.0}}, "scenario.workload: unknown key; a trace's scenario has"),
     ],
 )
@@ -368,10 +371,20 @@ def test_a_roofline_counts_flops_and_bytes(tmp_path):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (("[shape]", "[form]"), "form: Extra inputs are not permitted"),
-        (('kind = "roofline"', 'kind = "linear"'), "kind 'linear' needs 'beta'"),
-        (("fit =", "beta = [1]\nfit ="), "kind 'roofline' has no 'beta'"),
+        (("[shape]", "[shap]"), "r.toml:7: shap: unknown key; did you mean 'shape'?"),
+        (("vocab", "words"), "r.toml:13: shape.words: unknown key; allowed: layers, hidden, "),
+        (('kind = "roofline"', 'kind = "linear"'), "kind: 'linear' needs 'beta'"),
+        (("fit =", "beta = [1]\nfit ="), "kind: 'roofline' has no 'beta'"),
         (("compute_efficiency = 0.5", "compute_efficiency = 1.5"), "device.compute_efficiency: "),
+        (
+            ("compute_efficiency = 0.5", "compute_efficiency = 0.0"),
+            "r.toml:17: device.compute_efficiency: must be at least 1e-06, got 0.0",
+        ),
+        (("tp = 2", "bandwidth_efficiency = 0"), "device.bandwidth_efficiency: must be at least"),
+        (("1e9", "1e-320"), "r.toml:15: device.flops: must be at least 1, got "),
+        (("1e6", "nan"), "r.toml:16: device.bandwidth: must be a finite number, got nan"),
+        (("tp = 2", f"tp = {2**63}"), "r.toml: device.tp: an integer must have at most 64 bits"),
+        (("tp = 2", "tp = " + "9" * 5000), "r.toml: an integer of more than 4,300 digits"),
     ],
 )
 def test_a_roofline_is_complete_and_nothing_else(tmp_path, change, message):

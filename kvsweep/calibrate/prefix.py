@@ -6,24 +6,35 @@ the front, so all of it is computed.
 
 from __future__ import annotations
 
-import csv
+import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
-from kvsweep.errors import InputError
-
-Floats = NDArray[np.float64]
+from kvsweep.errors import InputError, shown
+from kvsweep.files import read_text
+from kvsweep.limits import MAX_INPUT_BYTES, MAX_TIME_US, MAX_TOKENS
+from kvsweep.parsing import parse_csv
 
 CONDITIONS = ("hit", "miss")
 
-_NAME = re.compile(r"_a(\d+)_b(\d+)\.csv$")
+_NAME = re.compile(r"_a([0-9]+)_b([0-9]+)\.csv$")
 _COLUMNS = ("condition", "ttft_ms")
+_MAX_MS = MAX_TIME_US / 1000
+
+_DIMS = ("size", "condition", "trial")
+_RATE = "throughput_tok_s"
+_OPTIONAL = (_RATE, "completion_tokens")
+_STORED: dict[str, tuple[str, ...]] = {
+    "context_a": ("size",),
+    "context_b": ("size",),
+    "condition": ("condition",),
+    "ttft_ms": _DIMS,
+    "prompt_tokens": _DIMS,
+}
+"""Variables that a store must have, and their dimensions."""
 
 
 class Trial(NamedTuple):
@@ -109,7 +120,10 @@ def read_prefix(path: Path) -> Measured:
         return _read_store(path)
     files = [path]
     if path.is_dir():
-        files = sorted(file for file in path.iterdir() if _NAME.search(file.name))
+        try:
+            files = sorted(file for file in path.iterdir() if _NAME.search(file.name))
+        except OSError as error:
+            raise InputError(f"{path}: cannot read: {error.strerror or error}") from None
     trials = [trial for file in files for trial in _read_csv(file)]
     if not trials:
         raise InputError(
@@ -124,30 +138,27 @@ def _read_store(path: Path) -> Measured:
 
     try:
         ds = xr.open_dataset(path, engine="zarr", consolidated=False).load()
-    except Exception as error:
+    except Exception as error:  # of any type, if a file of it is damaged
         raise InputError(f"{path}: cannot be read: {error}") from None
-    needed = ("context_a", "context_b", "ttft_ms", "prompt_tokens")
-    for name in needed:
-        if name not in ds.variables:
+    for name, dims in _STORED.items():
+        if name not in ds.variables or set(ds[name].dims) != set(dims):
             raise InputError(
-                f"{path}: no variable {name!r}: not a store of `kvsweep measure prefix`"
+                f"{path}: no variable {name!r} of {', '.join(dims)}: not a store of "
+                "`kvsweep measure prefix`"
             )
+    wanted = _STORED | {name: _DIMS for name in _OPTIONAL if name in ds.variables}
+    columns = {
+        name: ds[name].broadcast_like(ds["ttft_ms"]).transpose(*_DIMS).values.ravel().tolist()
+        for name in wanted
+    }
     trials = []
-    for size in range(ds.sizes["size"]):
-        one = ds.isel(size=size)
-        for condition in one["condition"].values.tolist():
-            cell = one.sel(condition=condition)
-            for k in range(ds.sizes["trial"]):
-                row = {name: cell[name].values[k] for name in _used_columns(cell)}
-                if not np.isnan(row["ttft_ms"]):
-                    ends = int(one["context_a"]), int(one["context_b"])
-                    trials.append(_trial(*ends, {"condition": str(condition), **row}))
+    for i, ttft_ms in enumerate(columns["ttft_ms"]):
+        if ttft_ms == ttft_ms:  # it is nan if the trial was not run
+            row = {name: column[i] for name, column in columns.items()}
+            trial = 1 + i % ds.sizes["trial"]
+            where = f"{path}: trial {trial} of {shown(row['context_a'])}:{shown(row['context_b'])}"
+            trials.append(_checked(where, row["context_a"], row["context_b"], row))
     return Measured(trials, {str(key): str(value) for key, value in ds.attrs.items()})
-
-
-def _used_columns(ds: Any) -> list[str]:
-    used = ("ttft_ms", "prompt_tokens", "throughput_tok_s", "completion_tokens")
-    return [name for name in used if name in ds.variables]
 
 
 def _read_csv(file: Path) -> Iterator[Trial]:
@@ -155,38 +166,55 @@ def _read_csv(file: Path) -> Iterator[Trial]:
     match = _NAME.search(file.name)
     if match is None:
         raise InputError(f"{file}: its name does not end in _aA_bB.csv, the sizes of A and B")
-    try:
-        with file.open(newline="", encoding="utf-8") as lines:
-            rows = csv.DictReader(lines)
-            if all(name in (rows.fieldnames or ()) for name in _COLUMNS):
-                for number, row in enumerate(rows, 2):
-                    yield _checked(file, number, int(match[1]), int(match[2]), row)
-    except OSError as error:
-        raise InputError(f"{file}: cannot read: {error.strerror}") from None
-    except UnicodeDecodeError:
-        raise InputError(f"{file}: not a text file in UTF-8") from None
+    header, rows = parse_csv(read_text(file, MAX_INPUT_BYTES), str(file))
+    if all(name in header for name in _COLUMNS):
+        for line, row in rows:
+            values = {key: value for key, value in zip(header, row, strict=True) if value != ""}
+            yield _checked(f"{file}:{line}", int(match[1]), int(match[2]), values)
 
 
-def _checked(file: Path, number: int, a: int, b: int, row: dict[str, str]) -> Trial:
-    if row["condition"] not in CONDITIONS:
-        raise InputError(f"{file}:{number}: condition: {row['condition']!r} is not hit or miss")
-    try:
-        return _trial(a, b, row)
-    except ValueError:
-        raise InputError(f"{file}:{number}: a value is not a number: {row}") from None
-
-
-def _trial(a: int, b: int, row: dict[str, Any]) -> Trial:
-    """Make a trial of a row; empty values are missing ones."""
-    known = {key: value for key, value in row.items() if value not in ("", None)}
-    asked = {"hit": a + b, "miss": b}[row["condition"]]
-    rate = float(known.get("throughput_tok_s", np.nan))
+def _checked(where: str, a: Any, b: Any, row: dict[str, Any]) -> Trial:
+    """Make a trial of a row, which may lack what was not measured."""
+    condition = row.get("condition", "")
+    if condition not in CONDITIONS:
+        raise InputError(f"{where}: condition: {shown(condition)} is not hit or miss")
+    a, b = _integer(a, "context A", 1, where), _integer(b, "context B", 1, where)
+    prompt = row.get("prompt_tokens", a + b + 1 if condition == "hit" else b + 1)
+    rate = _number(row[_RATE], _RATE, where) if _RATE in row else math.nan
+    ttft_ms = _number(row.get("ttft_ms", ""), "ttft_ms", where)
+    if not 0 < ttft_ms <= _MAX_MS:
+        raise InputError(
+            f"{where}: ttft_ms: expected more than 0 and at most {_MAX_MS:.12g}, got {ttft_ms:.12g}"
+        )
     return Trial(
         a,
         b,
-        row["condition"],
-        int(known.get("prompt_tokens", asked + 1)),
-        float(known["ttft_ms"]),
-        1e3 / rate if rate > 0 else np.nan,
-        int(known.get("completion_tokens", 1)),
+        condition,
+        _integer(prompt, "prompt_tokens", 1, where),
+        ttft_ms,
+        1e3 / rate if rate > 0 else math.nan,
+        _integer(row.get("completion_tokens", 1), "completion_tokens", 0, where),
     )
+
+
+def _number(value: Any, key: str, where: str) -> float:
+    """Return a number; nan, which stands for what was not measured, is one."""
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        number = math.inf
+    if math.isinf(number) or number < 0:
+        raise InputError(f"{where}: {key}: expected a number of at least 0, got {shown(value)}")
+    return number
+
+
+def _integer(value: Any, key: str, least: int, where: str) -> int:
+    try:
+        number = int(value)
+    except (TypeError, ValueError, OverflowError):
+        number = -1
+    if not least <= number <= MAX_TOKENS or (isinstance(value, float) and number != value):
+        raise InputError(
+            f"{where}: {key}: expected an integer from {least} to {MAX_TOKENS}, got {shown(value)}"
+        )
+    return number

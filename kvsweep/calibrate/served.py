@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kvsweep.config import Scenario, parse_scenario
-from kvsweep.errors import InputError
+from kvsweep.errors import InputError, printable, shown
+from kvsweep.limits import MAX_SECONDS, MAX_TIME_US
 from kvsweep.workload.requests import Requests
 from kvsweep.workload.traces import load_trace
 
@@ -65,8 +66,9 @@ def per_token(first: Floats, last: Floats, tokens: NDArray[np.int64]) -> Floats:
 def read_served(path: Path, overrides: tuple[str, ...]) -> Served:
     """Read a trace whose ``expected`` has ``measured_us``: ``first_token_ts``, ``last_token_ts``.
 
-    Both list a time per request, integer microseconds on the clock of the arrivals. ``timeseries``
-    may hold lists ``t`` (seconds), ``running``, ``waiting``, ``kv_cache_pct``.
+    Both list a time per request, microseconds on the clock of the arrivals: the first token after
+    the arrival, the last not before the first. ``timeseries`` may hold lists ``t`` (seconds,
+    increasing), ``running``, ``waiting``, ``kv_cache_pct``.
 
     Raises
     ------
@@ -84,37 +86,76 @@ def read_served(path: Path, overrides: tuple[str, ...]) -> Served:
             f"{path}: expected.measured_us: missing: nothing to calibrate to (it lists "
             "first_token_ts and last_token_ts, a time in microseconds per request)"
         )
-    count = len(trace.requests)
-    first, last = (
-        _numbers(measured.get(key), count, f"{path}: expected.measured_us.{key}") / 1e6
-        for key in ("first_token_ts", "last_token_ts")
-    )
+    first, last = _times(measured, trace.requests, f"{path}: expected.measured_us")
     about = trace.about if isinstance(trace.about, dict) else {}
     return Served(
         trace.requests,
         scenario,
-        first,
-        last,
-        _series(expected.get("timeseries"), str(path)),
-        {str(key): str(value) for key, value in about.items()},
+        first / 1e6,
+        last / 1e6,
+        _series(expected.get("timeseries"), f"{path}: expected.timeseries"),
+        {printable(str(key)): printable(str(value)) for key, value in about.items()},
     )
+
+
+def _times(measured: dict[str, Any], requests: Requests, where: str) -> tuple[Floats, Floats]:
+    """Return the first and last tokens, microseconds, each after what comes before it."""
+    first, last = (
+        _numbers(measured.get(key), len(requests), f"{where}.{key}", MAX_TIME_US)
+        for key in ("first_token_ts", "last_token_ts")
+    )
+    early = np.flatnonzero(first <= requests.arrival_us)
+    if early.size:
+        i = early[0]
+        arrival = requests.arrival_us[i]
+        raise InputError(
+            f"{where}.first_token_ts[{i}]: {first[i]:.12g} is not after the arrival, {arrival}"
+        )
+    early = np.flatnonzero(last < first)
+    if early.size:
+        i = early[0]
+        raise InputError(
+            f"{where}.last_token_ts[{i}]: {last[i]:.12g} is before the first token, {first[i]:.12g}"
+        )
+    several = requests.output_tokens > 1
+    if several.any() and not (last > first)[several].any():
+        raise InputError(f"{where}.last_token_ts: no last token is after the first of its request")
+    return first, last
 
 
 def _series(found: Any, where: str) -> dict[str, Floats]:
-    if not isinstance(found, dict) or "t" not in found:
+    if found is None:
         return {}
+    if not isinstance(found, dict):
+        raise InputError(f"{where}: expected an object, got {shown(found)}")
+    if not isinstance(found.get("t"), list):
+        raise InputError(f"{where}.t: expected a list of seconds, got {shown(found.get('t'))}")
     count = len(found["t"])
-    return {
-        name: _numbers(found[name], count, f"{where}: expected.timeseries.{name}")
+    if not count:
+        return {}
+    series = {
+        name: _numbers(found[name], count, f"{where}.{name}", MAX_SECONDS)
         for name in ("t", *SERIES)
         if name in found
     }
+    back = np.flatnonzero(np.diff(series["t"]) <= 0)
+    if back.size:
+        i = back[0] + 1
+        before, value = series["t"][i - 1 : i + 1]
+        raise InputError(
+            f"{where}.t[{i}]: {value:.12g} is not after the time before, {before:.12g}"
+        )
+    return series
 
 
-def _numbers(values: Any, count: int, where: str) -> Floats:
-    numbers = isinstance(values, list) and all(
-        isinstance(v, int | float) and not isinstance(v, bool) for v in values
-    )
-    if not numbers or len(values) != count:
-        raise InputError(f"{where}: expected a list of {count} numbers")
+def _numbers(values: Any, count: int, where: str, most: float) -> Floats:
+    """Return a list of `count` numbers from 0 to `most`."""
+    if not isinstance(values, list) or len(values) != count:
+        got = f"a list of {len(values)}" if isinstance(values, list) else shown(values)
+        raise InputError(f"{where}: expected a list of {count} numbers, got {got}")
+    for i, value in enumerate(values):
+        if type(value) not in (int, float) or not 0 <= value <= most:
+            raise InputError(
+                f"{where}[{i}]: expected a number from 0 to {most:.12g}, got {shown(value)}"
+            )
     return np.array(values, np.float64)

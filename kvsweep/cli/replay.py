@@ -28,6 +28,7 @@ csv_file = click.Path(path_type=Path, dir_okay=False)
         "kvsweep replay trace.json",
         "kvsweep replay trace.json.gz --requests requests.csv --steps steps.csv",
         "kvsweep replay trace.json --set cache.gpu_blocks=1500 --json",
+        "kvsweep replay mooncake.jsonl.gz --set latency.model=llama-3.1-8b/h100/tp2",
     ),
 )
 @click.argument("file", metavar="TRACE", type=click.Path(path_type=Path))
@@ -42,7 +43,13 @@ def replay(
     steps: Path | None,
     as_json: bool,
 ) -> int:
-    """Replay a recorded request list under its own scenario."""
+    """Replay a recorded request list under its own scenario.
+
+    TRACE is a kvsweep-trace/1 (JSON), one of Mooncake's (JSON lines with timestamp, input_length,
+    output_length and hash_ids) or one of Azure's (CSV with TIMESTAMP, ContextTokens and
+    GeneratedTokens), plain or gzipped. Those of Mooncake and Azure have no scenario: give
+    latency.model, cache.gpu_blocks and whatever else differs with --set.
+    """
     from kvsweep.replaying import is_ok, run_replay
 
     found = run_replay(file, settings, notify=partial(click.echo, err=True))

@@ -1,6 +1,5 @@
 """The latency section: coefficients given in place, by a preset's name, or by a file."""
 
-import tomllib
 from functools import cache
 from importlib import resources
 from pathlib import Path
@@ -9,8 +8,10 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, ValidationError, ValidationInfo, field_validator, model_validator
 
 from kvsweep.config.base import KeyProblem, Name, Real, Section
+from kvsweep.config.explain import first_problem
 from kvsweep.config.roofline import Device, Shape, roofline_terms
-from kvsweep.errors import did_you_mean
+from kvsweep.config.source import read_source
+from kvsweep.errors import InputError, clip, did_you_mean
 
 _ALPHAS = 3
 _BETAS = 5
@@ -54,7 +55,7 @@ class Preset(Section):
             for key in keys:
                 if (getattr(self, key) is not None) != (kind == self.kind):
                     word = "needs" if kind == self.kind else "has no"
-                    raise ValueError(f"kind {self.kind!r} {word} {key!r}")
+                    raise KeyProblem(("kind",), f"{self.kind!r} {word} {key!r}")
         return self
 
     def coefficients(self) -> dict[str, Any]:
@@ -149,7 +150,7 @@ def load_preset(name: str, folder: Path) -> Preset:
     known = preset_names()
     raise KeyProblem(
         ("model",),
-        f"unknown preset {name!r}; allowed: {', '.join(known)}, or a path ending in .toml"
+        f"unknown preset {clip(name)!r}; allowed: {', '.join(known)}, or a path ending in .toml"
         f"{did_you_mean(name, known)}",
     )
 
@@ -161,13 +162,10 @@ def _read_bundled(name: str) -> Preset:
 
 def _read(path: Path) -> Preset:
     try:
-        return Preset.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
-    except OSError as error:
-        raise KeyProblem(("model",), f"cannot read {path}: {error.strerror}") from None
-    except ValidationError as error:
-        first = error.errors()[0]
-        where = ": ".join((str(path), *filter(None, [".".join(map(str, first["loc"]))])))
-        message = first["msg"].removeprefix("Value error, ")
-        raise KeyProblem(("model",), f"{where}: {message}") from None
-    except ValueError as error:
-        raise KeyProblem(("model",), f"{path}: not TOML: {error}") from None
+        source = read_source(path)
+        try:
+            return Preset.model_validate(source.values)
+        except ValidationError as error:
+            raise source.error(*first_problem(error, Preset, source.values)) from None
+    except InputError as problem:
+        raise KeyProblem(("model",), str(problem)) from None

@@ -11,9 +11,19 @@ with a gated MLP and grouped-query attention, as Llama's, and what they must at 
   tokens, whose computing takes longer.
 """
 
-from kvsweep.config.base import Count, Positive, Real, Section, Share
+from typing import Annotated
+
+from pydantic import Field
+
+from kvsweep.config.base import Count, Positive, Real, Section
 
 MICROSECONDS = 1e6
+
+Peak = Annotated[float, Field(strict=True, ge=1.0, allow_inf_nan=False)]
+"""Operations or bytes per second: so many that times per one are finite."""
+
+Efficiency = Annotated[float, Field(strict=True, ge=1e-6, le=1.0, allow_inf_nan=False)]
+"""A number up to 1, but not 0: then nothing would ever be computed."""
 
 
 class Shape(Section):
@@ -84,10 +94,10 @@ class Device(Section):
         Devices that share the model (tensor parallel); their exchange is left out.
     """
 
-    flops: Positive
-    bandwidth: Positive
-    compute_efficiency: Share = 1.0
-    bandwidth_efficiency: Share = 1.0
+    flops: Peak
+    bandwidth: Peak
+    compute_efficiency: Efficiency = 1.0
+    bandwidth_efficiency: Efficiency = 1.0
     overhead_us: Real = 0.0
     tp: Count = 1
 

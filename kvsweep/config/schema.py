@@ -8,16 +8,10 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from pydantic import BaseModel
 
+from kvsweep.errors import dotted as dotted
+
 Path = tuple[str | int, ...]
 """A key: table names and list positions from the top of the file, or of a scenario, on."""
-
-
-def dotted(path: Path) -> str:
-    """Write a key as messages have it: ``workload.clients[0].rate_fraction``."""
-    text = ""
-    for part in path:
-        text += f"[{part}]" if isinstance(part, int) else f".{part}"
-    return text.removeprefix(".")
 
 
 def types_at(model: type[BaseModel], path: Path) -> list[Any]:

@@ -1,12 +1,16 @@
 """A TOML file: its values, and the line of every key."""
 
 import tomllib
+from bisect import bisect_left
 from dataclasses import dataclass, field
 from pathlib import Path as FilePath
 from typing import Any
 
 from kvsweep.config.schema import Path, dotted
 from kvsweep.errors import InputError
+from kvsweep.files import read_text
+from kvsweep.limits import MAX_SETTINGS_BYTES
+from kvsweep.parsing import first_excess, parse_toml
 
 _BARE = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_"
 _BLANK = " \t\r\n"
@@ -55,14 +59,9 @@ def read_source(file: FilePath) -> Source:
     Raises
     ------
     InputError
-        If it cannot be read or is not TOML.
+        If it cannot be read or is not TOML, or as `parse_source`.
     """
-    try:
-        text = file.read_text(encoding="utf-8")
-    except OSError as error:
-        raise InputError(f"{file}: cannot read: {error.strerror}") from None
-    except UnicodeDecodeError:
-        raise InputError(f"{file}: not a text file in UTF-8") from None
+    text = read_text(file, MAX_SETTINGS_BYTES).replace("\r\n", "\n")
     return parse_source(text, str(file))
 
 
@@ -72,15 +71,12 @@ def parse_source(text: str, label: str) -> Source:
     Raises
     ------
     InputError
-        If it is not TOML.
+        If it is not TOML, nested too deeply, or has an integer of more than 64 bits.
     """
-    try:
-        values = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        reason, _, place = str(error).rpartition(" (at ")
-        line = place.removeprefix("line ").split(",")[0]
-        where = f"{label}:{line}" if line.isdigit() else label
-        raise InputError(f"{where}: not TOML: {reason or error}") from None
+    values = parse_toml(text, label)
+    excess = first_excess(values)
+    if excess:
+        raise InputError(f"{label}: {dotted(excess[0])}: {excess[1]}")
     return Source(label, text, values, _LineFinder(text).find())
 
 
@@ -91,6 +87,7 @@ class _LineFinder:
         self.text = text
         self.at = 0
         self.lines: dict[Path, int] = {}
+        self.breaks = [at for at, character in enumerate(text) if character == "\n"]
         # Number of elements so far of each array of tables.
         self.arrays: dict[Path, int] = {}
 
@@ -137,7 +134,7 @@ class _LineFinder:
         self._value(path)
 
     def _note(self, path: Path, start: int) -> None:
-        line = self.text.count("\n", 0, start) + 1
+        line = bisect_left(self.breaks, start) + 1
         for n in range(1, len(path) + 1):
             self.lines.setdefault(path[:n], line)
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from kvsweep.errors import InputError
+from kvsweep.files import open_regular
 from kvsweep.measure.hardware import cpu_name
 from kvsweep.measure.llama import LlamaRuntime
 
@@ -107,11 +108,8 @@ def _import() -> Any:
 
 def _check_magic(path: Path) -> None:
     """Refuse what is no GGUF file before llama.cpp sees it."""
-    try:
-        with path.open("rb") as file:
-            magic = file.read(len(_MAGIC))
-    except OSError as error:
-        raise InputError(f"{path}: cannot read: {error.strerror or error}") from None
+    with open_regular(path) as file:
+        magic = file.read(len(_MAGIC))
     if magic != _MAGIC:
         raise InputError(f"{path}: is no GGUF file")
 
@@ -146,5 +144,5 @@ def _unreadable(path: Path, log: _Log, error: Exception | None = None) -> InputE
 
 
 def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

@@ -5,49 +5,73 @@ They carry no content (Azure/AzurePublicDataset, 2023 and 2024), so no two reque
 
 from __future__ import annotations
 
-import csv
-import io
 from datetime import datetime, timedelta
 
-from kvsweep.errors import InputError
-from kvsweep.workload.columns import Columns
+from kvsweep.errors import InputError, did_you_mean, shown
+from kvsweep.limits import MAX_TIME_US, MAX_TOKENS
+from kvsweep.parsing import parse_csv
+from kvsweep.workload.columns import Columns, check_count
 from kvsweep.workload.requests import Requests
 
 HEADER = ("TIMESTAMP", "ContextTokens", "GeneratedTokens")
 
 _MICROSECOND = timedelta(microseconds=1)
+_MAX_DIGITS = 20
 
 
 def read_azure(text: str, where: str) -> Requests:
-    """Return the requests in order of arrival, the first at time 0.
+    """Return the requests in order of arrival, the first at time 0; other columns are left out.
 
     Raises
     ------
     InputError
-        If a line is malformed, or there is none.
+        If a line is malformed, there is none, or they have more tokens or time than is believed.
     """
-    reader = csv.DictReader(io.StringIO(text), strict=True)
-    missing = [name for name in HEADER if name not in (reader.fieldnames or ())]
-    if missing:
-        raise InputError(f"{where}:1: missing column {missing[0]}")
-    rows = []
-    try:
-        for row in reader:
-            time = datetime.fromisoformat(row["TIMESTAMP"])
-            rows.append((time, _count(row, "ContextTokens"), _count(row, "GeneratedTokens")))
-        rows.sort(key=lambda row: row[0])
-    except (ValueError, TypeError, csv.Error) as problem:
-        raise InputError(f"{where}:{reader.line_num}: {problem}") from None
-    if not rows:
-        raise InputError(f"{where}: no requests")
+    header, lines = parse_csv(text, where)
+    for name in HEADER:
+        if name not in header:
+            raise InputError(f"{where}:1: missing column {name}{did_you_mean(name, header)}")
+    time_at, context_at, generated_at = (header.index(name) for name in HEADER)
+    rows: list[tuple[datetime, int, int, int]] = []
+    for line, row in lines:
+        try:
+            time = _time(row[time_at])
+            context = _count(row[context_at], "ContextTokens")
+            generated = _count(row[generated_at], "GeneratedTokens")
+        except ValueError as problem:
+            raise InputError(f"{where}:{line}: {problem}") from None
+        if rows and (time.tzinfo is None) != (rows[0][0].tzinfo is None):
+            raise InputError(
+                f"{where}:{line}: TIMESTAMP: with and without a time zone, as in line {rows[0][1]}"
+            )
+        rows.append((time, line, context, generated))
+    check_count(len(rows), where)
+    rows.sort(key=lambda row: row[0])
+    (first, first_line, _, _), (last, last_line, _, _) = rows[0], rows[-1]
+    if (last - first) // _MICROSECOND > MAX_TIME_US:
+        raise InputError(
+            f"{where}:{last_line}: TIMESTAMP: more than {MAX_TIME_US} us after the first, in line "
+            f"{first_line}"
+        )
     columns = Columns()
-    for i, (time, prompt, output) in enumerate(rows):
-        columns.add((time - rows[0][0]) // _MICROSECOND, [(2 * i, prompt)], (2 * i + 1, output))
+    for i, (time, _, context, generated) in enumerate(rows):
+        columns.add((time - first) // _MICROSECOND, [2 * i], [context], (2 * i + 1, generated))
     return columns.build()
 
 
-def _count(row: dict[str, str], key: str) -> int:
-    text = row[key]
-    if text is None or not text.strip().isdecimal() or int(text) < 1:
-        raise ValueError(f"{key}: expected an integer of at least 1, got {text!r:.40}")
-    return int(text)
+def _time(text: str) -> datetime:
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError:
+        raise ValueError(
+            f"TIMESTAMP: expected a time as 2023-11-16 18:17:03.9799600, got {shown(text)}"
+        ) from None
+
+
+def _count(text: str, key: str) -> int:
+    digits = text.strip()
+    if digits.isascii() and digits.isdecimal() and len(digits) <= _MAX_DIGITS:
+        value = int(digits)
+        if 1 <= value <= MAX_TOKENS:
+            return value
+    raise ValueError(f"{key}: expected an integer from 1 to {MAX_TOKENS}, got {shown(text)}")

@@ -6,7 +6,17 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from kvsweep.errors import InputError
+from kvsweep.limits import MAX_REQUESTS
 from kvsweep.workload.requests import NONE, Requests
+
+
+def check_count(requests: int, where: str) -> None:
+    """Refuse a list of no requests, or of more than are believed."""
+    if not requests:
+        raise InputError(f"{where}: no requests")
+    if requests > MAX_REQUESTS:
+        raise InputError(f"{where}: {requests} requests, more than {MAX_REQUESTS}")
 
 
 @dataclass
@@ -31,7 +41,8 @@ class Columns:
     def add(
         self,
         arrival_us: int,
-        prompt: Sequence[tuple[int, int]],
+        segments: Sequence[int],
+        tokens: Sequence[int],
         output: tuple[int, int],
         *,
         priority: int | None = None,
@@ -43,11 +54,10 @@ class Columns:
         think_us: int | None = None,
         patience_us: int | None = None,
     ) -> None:
-        """Append a request; `prompt` and `output` are (segment, tokens)."""
+        """Append a request; its prompt is `segments` with `tokens`, `output` (segment, tokens)."""
         self.arrival_us.append(arrival_us)
-        for segment, tokens in prompt:
-            self.segments.append(segment)
-            self.tokens.append(tokens)
+        self.segments += segments
+        self.tokens += tokens
         self.bounds.append(len(self.segments))
         self.output_segment.append(output[0])
         self.output_tokens.append(output[1])

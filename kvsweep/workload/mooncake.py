@@ -2,20 +2,30 @@
 
 A hash id stands for a block of 512 tokens together with all tokens before it, the last block of a
 prompt being shorter (kvcache-ai/Mooncake, FAST'25 release). Outputs have no ids: each is content of
-its own.
+its own. What Qwen-Bailian's lines have besides (``chat_id, parent_chat_id, turn, type``) is allowed
+and not used.
 """
 
 from __future__ import annotations
 
-import json
-import math
 from typing import Any
 
-from kvsweep.errors import InputError
-from kvsweep.workload.columns import Columns
+from kvsweep.errors import InputError, did_you_mean, shown
+from kvsweep.limits import MAX_TIME_US, MAX_TOKENS
+from kvsweep.parsing import parse_json
+from kvsweep.workload.columns import Columns, check_count
 from kvsweep.workload.requests import Requests
 
 BLOCK_TOKENS = 512
+
+KEYS = ("timestamp", "input_length", "output_length", "hash_ids")
+_UNUSED = ("chat_id", "parent_chat_id", "turn", "type")
+_KNOWN = frozenset(KEYS + _UNUSED)
+
+# Largest integer that JSON readers of other languages keep, too.
+_LARGEST = 2**53
+_MAX_TIME_MS = MAX_TIME_US // 1000
+_QWEN_BLOCK_TOKENS = 16
 
 
 def read_mooncake(text: str, where: str) -> Requests:
@@ -24,48 +34,81 @@ def read_mooncake(text: str, where: str) -> Requests:
     Raises
     ------
     InputError
-        If a line is malformed.
+        If a line is malformed, has an unknown key, or more tokens or time than is believed.
     """
     rows = []
-    for number, line in enumerate(text.splitlines(), 1):
-        if line.strip():
+    unused = 0
+    for number, line in enumerate(text.split("\n"), 1):
+        if line and not line.isspace():
+            item = parse_json(line, where, number)
             try:
-                rows.append(_row(line))
-            except (ValueError, KeyError, TypeError) as problem:
-                reason = f"missing {problem}" if isinstance(problem, KeyError) else str(problem)
-                raise InputError(f"{where}:{number}: {reason}") from None
+                row = _row(item)
+            except _Malformed as problem:
+                raise InputError(f"{where}:{number}: {problem}") from None
+            rows.append(row)
+            unused = max(unused, 1 + max(row[1]))
+    check_count(len(rows), where)
     rows.sort(key=lambda row: row[0])
     columns = Columns()
-    unused = 1 + max(segment for _, prompt, _ in rows for segment, _ in prompt)
-    for i, (arrival_us, prompt, output_tokens) in enumerate(rows):
-        columns.add(arrival_us, prompt, (unused + i, output_tokens))
+    for i, (arrival_us, hashes, tokens, output_tokens) in enumerate(rows):
+        sizes = [BLOCK_TOKENS] * len(hashes)
+        sizes[-1] = tokens - BLOCK_TOKENS * (len(hashes) - 1)
+        columns.add(arrival_us, hashes, sizes, (unused + i, output_tokens))
     return columns.build()
 
 
-def _row(line: str) -> tuple[int, list[tuple[int, int]], int]:
-    """Return arrival (us), prompt entries and output tokens of one line."""
-    item = json.loads(line)
+class _Malformed(ValueError):
+    """What is wrong with a line."""
+
+
+def _row(item: Any) -> tuple[int, list[int], int, int]:
+    """Return arrival (us), hash ids, prompt tokens and output tokens of one line."""
     if not isinstance(item, dict):
-        raise TypeError("expected an object")
+        raise _Malformed(f"expected an object, got {shown(item)}")
+    _check_keys(item)
     timestamp = item["timestamp"]
-    if isinstance(timestamp, bool) or not isinstance(timestamp, int | float):
-        raise TypeError(f"timestamp: expected milliseconds, got {timestamp!r:.40}")
-    if not 0 <= timestamp <= 2**43:
-        raise ValueError(f"timestamp: out of range: {timestamp!r:.40}")
+    if type(timestamp) is not int and type(timestamp) is not float:
+        raise _Malformed(f"timestamp: expected milliseconds, got {shown(timestamp)}")
+    if not 0 <= timestamp <= _MAX_TIME_MS:
+        raise _Malformed(
+            f"timestamp: expected milliseconds from 0 to {_MAX_TIME_MS}, got {shown(timestamp)}"
+        )
     tokens = _count(item, "input_length")
     hashes = item["hash_ids"]
-    if not isinstance(hashes, list) or not all(type(h) is int and h >= 0 for h in hashes):
-        raise TypeError("hash_ids: expected a list of integers of at least 0")
-    wanted = math.ceil(tokens / BLOCK_TOKENS)
-    if len(hashes) != wanted:
-        raise ValueError(f"hash_ids: {len(hashes)} ids for {tokens} tokens, expected {wanted}")
-    sizes = [BLOCK_TOKENS] * (wanted - 1) + [tokens - BLOCK_TOKENS * (wanted - 1)]
-    prompt = list(zip(hashes, sizes, strict=True))
-    return round(timestamp * 1000), prompt, _count(item, "output_length")
+    if (
+        type(hashes) is not list
+        or not set(map(type, hashes)) <= {int}
+        or (hashes and not 0 <= min(hashes) <= max(hashes) < _LARGEST)
+    ):
+        raise _Malformed(f"hash_ids: expected a list of integers from 0 to {_LARGEST - 1}")
+    if len(hashes) != -(-tokens // BLOCK_TOKENS):
+        raise _Malformed(_wrong_number(len(hashes), tokens))
+    return round(timestamp * 1000), hashes, tokens, _count(item, "output_length")
+
+
+def _check_keys(item: dict[str, Any]) -> None:
+    if not item.keys() <= _KNOWN:
+        key = next(key for key in item if key not in _KNOWN)
+        hint = did_you_mean(key, [*KEYS, *_UNUSED]) or f"; allowed: {', '.join(KEYS)}"
+        raise _Malformed(f"unknown key {shown(key)}{hint}")
+    for key in KEYS:
+        if key not in item:
+            meaning = ", the ids of the prompt's blocks" if key == "hash_ids" else ""
+            raise _Malformed(f"missing {key!r}{meaning}: Mooncake's lines have {', '.join(KEYS)}")
+
+
+def _wrong_number(ids: int, tokens: int) -> str:
+    message = (
+        f"hash_ids: {ids} ids for {tokens} tokens, expected {-(-tokens // BLOCK_TOKENS)}, one for "
+        f"each block of {BLOCK_TOKENS} tokens"
+    )
+    if ids in (tokens // _QWEN_BLOCK_TOKENS, -(-tokens // _QWEN_BLOCK_TOKENS)):
+        message += f"; blocks of {_QWEN_BLOCK_TOKENS} tokens, as Qwen-Bailian's, are not read"
+    return message
 
 
 def _count(item: dict[str, Any], key: str) -> int:
     value = item[key]
-    if type(value) is not int or value < 1:
-        raise ValueError(f"{key}: expected an integer of at least 1, got {value!r:.40}")
+    if type(value) is not int or not 1 <= value <= MAX_TOKENS:
+        raise _Malformed(f"{key}: expected an integer from 1 to {MAX_TOKENS}, got {shown(value)}")
     return value

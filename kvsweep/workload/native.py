@@ -5,9 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from kvsweep.errors import InputError, did_you_mean
+from kvsweep.errors import InputError, did_you_mean, dotted, shown
+from kvsweep.limits import (
+    MAX_NAME,
+    MAX_REQUEST_TOKENS,
+    MAX_REQUESTS,
+    MAX_ROUNDS,
+    MAX_TIME_US,
+    MAX_TOKENS,
+    MAX_TOTAL_US,
+)
 from kvsweep.workload.columns import Columns
-from kvsweep.workload.lengths import MAX_TOKENS
 from kvsweep.workload.requests import NONE, Requests
 
 FORMAT = "kvsweep-trace/1"
@@ -24,6 +32,7 @@ _OPTIONAL = (
     "patience_us",
 )
 _KEYS = [*_REQUIRED, *_OPTIONAL]
+_TOP_KEYS = ["format", "about", "scenario", "requests", "expected"]
 
 # Largest integer that JSON readers of other languages keep, too.
 _LARGEST = 2**53
@@ -36,13 +45,36 @@ def read_native(document: Mapping[str, Any], where: str) -> Requests:
     Raises
     ------
     InputError
-        If one is malformed: file, position and key are named.
+        If one is malformed, or has more tokens or time than is believed: file, position and key
+        are named.
     """
     if document.get("format") != FORMAT:
-        raise InputError(f"{where}: format: expected {FORMAT!r}, got {document.get('format')!r}")
+        raise InputError(
+            f"{where}: format: expected {FORMAT!r}, got {shown(document.get('format'))}"
+        )
+    for key in document:
+        if key not in _TOP_KEYS:
+            hint = did_you_mean(str(key), _TOP_KEYS) or f"; allowed: {', '.join(_TOP_KEYS)}"
+            raise InputError(f"{where}: {dotted((str(key),))}: unknown key{hint}")
     entries = document.get("requests")
     if not isinstance(entries, list) or not entries:
         raise InputError(f"{where}: requests: expected a list of at least one request")
+    if len(entries) > MAX_REQUESTS:
+        raise InputError(f"{where}: requests: {len(entries)} of them, more than {MAX_REQUESTS}")
+    columns = _columns(entries, where)
+    for key, names in (("slo_class", columns.slo_class), ("client", columns.client)):
+        if len(set(names)) > _MAX_NAMES:
+            raise InputError(f"{where}: requests: more than {_MAX_NAMES} different values of {key}")
+    total = columns.arrival_us[-1] + sum(filter(None, columns.think_us))
+    if total > MAX_TOTAL_US:
+        raise InputError(
+            f"{where}: requests: the last arrival and all think_us make {total} us together, more "
+            f"than {MAX_TOTAL_US}"
+        )
+    return columns.build()
+
+
+def _columns(entries: list[Any], where: str) -> Columns:
     columns = Columns()
     last = 0
     followers: dict[int, int] = {}
@@ -51,10 +83,7 @@ def read_native(document: Mapping[str, Any], where: str) -> Requests:
             last = _add(columns, i, entry, last, followers)
         except _Malformed as problem:
             raise InputError(f"{where}: requests[{i}]{problem}") from None
-    for key, names in (("slo_class", columns.slo_class), ("client", columns.client)):
-        if len(set(names)) > _MAX_NAMES:
-            raise InputError(f"{where}: requests: more than {_MAX_NAMES} different values of {key}")
-    return columns.build()
+    return columns
 
 
 def to_trace_dict(requests: Requests, scenario: Mapping[str, Any]) -> dict[str, Any]:
@@ -108,37 +137,46 @@ def _add(columns: Columns, i: int, entry: Any, last: int, followers: dict[int, i
     `followers` maps the requests that others come after to those others.
     """
     if not isinstance(entry, dict):
-        raise _Malformed(f": expected an object, got {entry!r:.40}")
+        raise _Malformed(f": expected an object, got {shown(entry)}")
     for key in entry:
         if key not in _KEYS:
-            raise _Malformed(f".{key}: unknown key{did_you_mean(key, _KEYS)}")
+            key = str(key)
+            raise _Malformed(f".{dotted((key,))}: unknown key{did_you_mean(key, _KEYS)}")
     for key in _REQUIRED:
         if key not in entry:
             raise _Malformed(f".{key}: missing")
     if type(entry["id"]) is not int or entry["id"] != i:
-        raise _Malformed(f".id: expected the position in the list, {i}, got {entry['id']!r:.40}")
-    arrival = _integer(entry, "arrival_us", 0)
+        raise _Malformed(f".id: expected the position in the list, {i}, got {shown(entry['id'])}")
+    arrival = _integer(entry, "arrival_us", 0, MAX_TIME_US)
     if arrival < last:
         raise _Malformed(f".arrival_us: {arrival} is before the previous request's, {last}")
+    segments, tokens = _prompt(entry["prompt"])
+    output = _segment(entry["output"], ".output")
+    total = sum(tokens) + output[1]
+    if total > MAX_REQUEST_TOKENS:
+        raise _Malformed(
+            f": {total} tokens, prompt and output together, more than {MAX_REQUEST_TOKENS}"
+        )
     columns.add(
         arrival,
-        _prompt(entry["prompt"]),
-        _segment(entry["output"], ".output"),
-        priority=_optional(entry, "priority", -_LARGEST),
+        segments,
+        tokens,
+        output,
+        priority=_optional(entry, "priority", -_LARGEST, _LARGEST),
         slo_class=_optional_name(entry, "slo_class"),
         client=_optional_name(entry, "client"),
-        session=_optional(entry, "session", 0),
-        round=_optional(entry, "round", 0),
+        session=_optional(entry, "session", 0, _LARGEST),
+        round=_optional(entry, "round", 0, MAX_ROUNDS - 1),
         after=_after(i, entry, followers),
-        think_us=_optional(entry, "think_us", 0),
-        patience_us=_optional(entry, "patience_us", 0),
+        think_us=_optional(entry, "think_us", 0, MAX_TIME_US),
+        patience_us=_optional(entry, "patience_us", 0, MAX_TIME_US),
     )
     return arrival
 
 
 def _after(i: int, entry: dict[str, Any], followers: dict[int, int]) -> int | None:
     """Return the request that request `i` waits for: an earlier one that no other waits for."""
-    after = _optional(entry, "after", 0)
+    after = _optional(entry, "after", 0, MAX_REQUESTS)
     if after is None:
         if entry.get("think_us") is not None:
             raise _Malformed(".think_us: needs after")
@@ -150,42 +188,46 @@ def _after(i: int, entry: dict[str, Any], followers: dict[int, int]) -> int | No
     return after
 
 
-def _prompt(entries: Any) -> list[tuple[int, int]]:
+def _prompt(entries: Any) -> tuple[list[int], list[int]]:
+    """Return the segments of a prompt, and the tokens of each."""
     if not isinstance(entries, list) or not entries:
         raise _Malformed(".prompt: expected a list of at least one [segment, tokens]")
-    return [_segment(item, f".prompt[{k}]") for k, item in enumerate(entries)]
+    pairs = [_segment(item, f".prompt[{k}]") for k, item in enumerate(entries)]
+    return [segment for segment, _ in pairs], [tokens for _, tokens in pairs]
 
 
 def _segment(item: Any, key: str) -> tuple[int, int]:
     if not isinstance(item, list | tuple) or len(item) != 2:
-        raise _Malformed(f"{key}: expected [segment, tokens], got {item!r:.40}")
+        raise _Malformed(f"{key}: expected [segment, tokens], got {shown(item)}")
     segment, tokens = item
     if type(segment) is not int or not 0 <= segment <= _LARGEST:
         raise _Malformed(
-            f"{key}: a segment is an integer from 0 to {_LARGEST}, got {segment!r:.40}"
+            f"{key}: a segment is an integer from 0 to {_LARGEST}, got {shown(segment)}"
         )
     if type(tokens) is not int or not 1 <= tokens <= MAX_TOKENS:
         raise _Malformed(
-            f"{key}: tokens must be an integer from 1 to {MAX_TOKENS}, got {tokens!r:.40}"
+            f"{key}: tokens must be an integer from 1 to {MAX_TOKENS}, got {shown(tokens)}"
         )
     return segment, tokens
 
 
-def _optional(entry: dict[str, Any], key: str, least: int) -> int | None:
-    return None if entry.get(key) is None else _integer(entry, key, least)
+def _optional(entry: dict[str, Any], key: str, least: int, most: int) -> int | None:
+    return None if entry.get(key) is None else _integer(entry, key, least, most)
 
 
-def _integer(entry: dict[str, Any], key: str, least: int) -> int:
+def _integer(entry: dict[str, Any], key: str, least: int, most: int) -> int:
     value = entry[key]
-    if type(value) is not int or not least <= value <= _LARGEST:
-        raise _Malformed(
-            f".{key}: expected an integer from {least} to {_LARGEST}, got {value!r:.40}"
-        )
+    if type(value) is not int or not least <= value <= most:
+        raise _Malformed(f".{key}: expected an integer from {least} to {most}, got {shown(value)}")
     return value
 
 
 def _optional_name(entry: dict[str, Any], key: str) -> str | None:
     value = entry.get(key)
-    if value is not None and (not isinstance(value, str) or not value):
-        raise _Malformed(f".{key}: expected a string that is not empty, got {value!r:.40}")
+    if value is None:
+        return None
+    if not isinstance(value, str) or not 1 <= len(value) <= MAX_NAME or not value.isprintable():
+        raise _Malformed(
+            f".{key}: expected a printable string of 1 to {MAX_NAME} characters, got {shown(value)}"
+        )
     return value

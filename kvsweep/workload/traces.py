@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import gzip
-import json
-import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from kvsweep.errors import InputError
-from kvsweep.workload.azure import HEADER, read_azure
+from kvsweep.errors import InputError, dotted, shown
+from kvsweep.files import read_text
+from kvsweep.limits import MAX_INPUT_BYTES
+from kvsweep.parsing import first_excess
+from kvsweep.workload.azure import read_azure
+from kvsweep.workload.formats import AZURE, MOONCAKE, recognise
 from kvsweep.workload.mooncake import read_mooncake
 from kvsweep.workload.native import FORMAT, read_native, to_trace_dict
 from kvsweep.workload.requests import Requests
 
 __all__ = ["FORMAT", "Trace", "load_trace", "to_trace_dict"]
-
-_GZIP = b"\x1f\x8b"
 
 
 @dataclass(frozen=True)
@@ -68,55 +67,35 @@ def load_trace(source: str | Path | Mapping[str, Any]) -> Trace:
     if isinstance(source, Mapping):
         return _native(source, "trace")
     where = str(source)
-    text = _read(Path(source), where)
-    start = text.lstrip("\ufeff \t\r\n")
-    if start.startswith(HEADER[0]):
-        return Trace(read_azure(start, where), where=where)
-    if not start.startswith("{"):
-        raise InputError(
-            f"{where}: not a trace: expected {FORMAT} (JSON), Mooncake's JSON lines or Azure's CSV"
-        )
-    if _is_mooncake(start):
-        return Trace(read_mooncake(text, where), where=where)
+    text = read_text(Path(source), MAX_INPUT_BYTES, packed=True)
     try:
-        document = json.loads(start)
-    except json.JSONDecodeError as error:
-        raise InputError(
-            f"{where}:{error.lineno}: truncated or malformed JSON: {error.msg} at column "
-            f"{error.colno}"
-        ) from None
+        return _parse(text, where)
+    except MemoryError:
+        raise InputError(f"{where}: does not fit into memory") from None
+
+
+def _parse(text: str, where: str) -> Trace:
+    kind, document = recognise(text, where)
+    if kind == AZURE:
+        return Trace(read_azure(text, where), where=where)
+    if kind == MOONCAKE:
+        return Trace(read_mooncake(text, where), where=where)
     return _native(document, where)
 
 
 def _native(document: Mapping[str, Any], where: str) -> Trace:
+    requests = read_native(document, where)
     scenario = document.get("scenario", {})
     if not isinstance(scenario, dict):
-        raise InputError(f"{where}: scenario: expected an object, got {scenario!r:.40}")
+        raise InputError(f"{where}: scenario: expected an object, got {shown(scenario)}")
+    for key in ("scenario", "about"):
+        excess = first_excess(document.get(key))
+        if excess:
+            raise InputError(f"{where}: {dotted((key, *excess[0]))}: {excess[1]}")
     return Trace(
-        requests=read_native(document, where),
+        requests=requests,
         scenario=scenario,
         expected=document.get("expected"),
         about=document.get("about"),
         where=where,
     )
-
-
-def _read(path: Path, where: str) -> str:
-    try:
-        raw = path.read_bytes()
-        return (gzip.decompress(raw) if raw.startswith(_GZIP) else raw).decode("utf-8")
-    except (EOFError, zlib.error, gzip.BadGzipFile):
-        raise InputError(f"{where}: truncated or damaged gzip file") from None
-    except OSError as error:
-        raise InputError(f"{where}: cannot read: {error.strerror}") from None
-    except UnicodeDecodeError:
-        raise InputError(f"{where}: not a text file in UTF-8") from None
-
-
-def _is_mooncake(text: str) -> bool:
-    """Whether the first line is an object of its own with Mooncake's keys."""
-    try:
-        first = json.loads(text.split("\n", 1)[0])
-    except json.JSONDecodeError:
-        return False
-    return isinstance(first, dict) and "hash_ids" in first and "format" not in first

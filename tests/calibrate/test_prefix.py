@@ -10,6 +10,8 @@ from kvsweep.calibrate.results import calibrate_prefix
 from kvsweep.config import Latency
 from kvsweep.errors import InputError
 
+TOKENS = "condition,ttft_ms,prompt_tokens,throughput_tok_s\nhit,1,{},{}\n"
+
 # The table of the seed: a GTX 1650, ms by contexts A and B.
 TABLE = {(512, 256): (28, 150), (384, 384): (29, 221), (256, 512): (28, 281)}
 
@@ -67,12 +69,13 @@ def test_what_is_cached_is_found_by_the_simulated_engine():
     assert simulate_first_token(beta, trial._replace(condition="miss", prompt=70)) == 70.0
 
 
-def test_a_store_is_read_as_csv_is(tmp_path):
+def stored():
+    """Return what `kvsweep measure prefix` stores, as far as it is used."""
     shape = (2, 2, 3)
     ttft = np.full(shape, 10.0)
     ttft[0, 1, 2] = np.nan  # a trial that was not run
     dims = ("size", "condition", "trial")
-    ds = xr.Dataset(
+    return xr.Dataset(
         {
             "ttft_ms": (dims, ttft),
             "throughput_tok_s": (dims, np.full(shape, 200.0)),
@@ -87,7 +90,10 @@ def test_a_store_is_read_as_csv_is(tmp_path):
         },
         attrs={"model_name": "tiny", "cpu": "Xeon", "threads": 2},
     )
-    ds.to_zarr(tmp_path / "p.zarr", zarr_format=3, consolidated=False)
+
+
+def test_a_store_is_read_as_csv_is(tmp_path):
+    stored().to_zarr(tmp_path / "p.zarr", zarr_format=3, consolidated=False)
     measured = read_prefix(tmp_path / "p.zarr")
     assert len(measured.trials) == 11
     assert measured.sizes == ["40:20", "20:40"]
@@ -103,7 +109,23 @@ def test_a_store_is_read_as_csv_is(tmp_path):
     ("name", "text", "message"),
     [
         ("results_a1_b2.csv", "condition,ttft_ms\nwarm,1\n", ":2: condition: 'warm' is not hit"),
-        ("results_a1_b2.csv", "condition,ttft_ms\nhit,soon\n", ":2: a value is not a number"),
+        ("results_a1_b2.csv", "condition,ttft_ms\nhit,soon\n", ":2: ttft_ms: expected a number of"),
+        ("results_a1_b2.csv", "condition,ttft_ms\nhit,1\nhit,\n", ":3: ttft_ms: expected a number"),
+        ("results_a1_b2.csv", "condition,ttft_ms\nhit,0\n", ":2: ttft_ms: expected more than 0"),
+        ("results_a1_b2.csv", "condition,ttft_ms\nhit,-3\n", ":2: ttft_ms: expected a number of"),
+        ("results_a1_b2.csv", "condition,ttft_ms\nhit,nan\n", ":2: ttft_ms: expected more than 0"),
+        ("results_a1_b2.csv", "condition,ttft_ms\nhit,inf\n", ":2: ttft_ms: expected a number of"),
+        ("results_a1_b2.csv", "condition,ttft_ms\nhit,1e99\n", ":2: ttft_ms: expected more than 0"),
+        ("results_a1_b2.csv", "condition,ttft_ms\nhit,1,2\n", ":2: 3 fields, expected 2 as in"),
+        ("results_a1_b2.csv", "condition,ttft_ms\nhit\n", ":2: 1 fields, expected 2 as in"),
+        ("results_a1_b2.csv", "condition,ttft_ms,ttft_ms\n", ":1: duplicate column 'ttft_ms'"),
+        ("results_a1_b2.csv", TOKENS.format(0, 5), ":2: prompt_tokens: expected an integer from 1"),
+        ("results_a1_b2.csv", TOKENS.format("7.5", 5), ":2: prompt_tokens: expected an integer"),
+        ("results_a1_b2.csv", TOKENS.format(10**9, 5), ":2: prompt_tokens: expected an integer"),
+        ("results_a1_b2.csv", TOKENS.format(7, -5), ":2: throughput_tok_s: expected a number"),
+        ("results_a0_b2.csv", "condition,ttft_ms\nhit,1\n", ":2: context A: expected an integer"),
+        ("results_a1_b99999999.csv", "condition,ttft_ms\nhit,1\n", ":2: context B: expected an"),
+        ("results_a1_b2.csv", "condition\0", ":1: not a text file: it has a NUL byte"),
         ("results_a1_b2.csv", "trial,ttft\n1,2\n", "no measurements: expected a store of"),
         ("notes.txt", "hello", "no measurements: expected a store of"),
     ],
@@ -113,6 +135,39 @@ def test_what_is_no_measurement_is_refused(tmp_path, name, text, message):
     with pytest.raises(InputError) as caught:
         read_prefix(tmp_path)
     assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda ds: ds.drop_vars("ttft_ms"), "no variable 'ttft_ms' of size, condition, trial"),
+        (lambda ds: ds.isel(trial=0), "no variable 'ttft_ms' of size, condition, trial"),
+        (lambda ds: ds.drop_vars("context_b"), "no variable 'context_b' of size"),
+        (lambda ds: ds.assign(ttft_ms=-ds["ttft_ms"]), "trial 1 of 40:20: ttft_ms: expected a num"),
+        (
+            lambda ds: ds.assign(prompt_tokens=ds["ttft_ms"] / 0),
+            "of 40:20: prompt_tokens: ",
+        ),
+        (
+            lambda ds: ds.assign_coords(condition=np.array(["hit", "mis"], object)),
+            "condition: 'mis' is not hit or mi",
+        ),
+        (lambda ds: ds.assign_coords(context_a=ds["context_a"] - 40), "context A: expected an int"),
+    ],
+)
+def test_a_store_of_what_cannot_be_is_refused(tmp_path, change, message):
+    change(stored()).to_zarr(tmp_path / "p.zarr", zarr_format=3, consolidated=False)
+    with pytest.raises(InputError) as caught:
+        read_prefix(tmp_path / "p.zarr")
+    assert message in str(caught.value)
+
+
+def test_a_trial_without_output_is_read(tmp_path):
+    """So `kvsweep measure prefix --csv` writes one that ended at once: no tokens, no throughput."""
+    text = "condition,ttft_ms,throughput_tok_s,completion_tokens\nhit,1,nan,0\nmiss,2,,\n"
+    (tmp_path / "results_a1_b2.csv").write_text(text)
+    trials = read_prefix(tmp_path / "results_a1_b2.csv").trials
+    assert [np.isnan(trial.token_ms) for trial in trials] == [True, True]
 
 
 def test_one_size_predicts_nothing(tmp_path):

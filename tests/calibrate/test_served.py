@@ -97,7 +97,7 @@ def test_a_linear_preset_is_a_starting_point():
         ({"expected": None}, "expected.measured_us: missing: nothing to calibrate to"),
         (
             {"expected": {"measured_us": {"first_token_ts": [1], "last_token_ts": [2]}}},
-            "expected.measured_us.first_token_ts: expected a list of 80 numbers",
+            "expected.measured_us.first_token_ts: expected a list of 80 numbers, got a list of 1",
         ),
         ({"scenario": {"engine": {"rules": "blis"}}}, "only 'vllm' is timed"),
         ({"scenario": {"cache": {"gpu_blocks": 20}}}, "was answered by the server, but not with"),
@@ -110,6 +110,75 @@ def test_what_cannot_be_calibrated_is_refused(run, tmp_path, change, message):
         calibrate_served(path, read_served(path, ()), Linear(), 0.5, {})
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def edited(run, tmp_path, edit):
+    """Return the path of the measured run after `edit` of its ``expected``."""
+    document = json.loads(run.read_text())
+    edit(document["expected"])
+    path = tmp_path / "edited.json"
+    path.write_text(json.dumps(document))
+    return path
+
+
+IMPOSSIBLE = {
+    "measured_us.first_token_ts[3]": ("soon", -1, True, None, [1], 1e15, 10**400),
+    "measured_us.last_token_ts[3]": ("soon", -1, 1e15),
+    "measured_us.first_token_ts": (5, None, {}, "now", [1, 2]),
+    "measured_us.last_token_ts": (5, None, {}, "now", [1, 2]),
+    "timeseries.t[2]": ("soon", -1, 1e10, None),
+    "timeseries.t": (5, None, "now", {}),
+    "timeseries.running": (5, None, [1]),
+    "timeseries.kv_cache_pct[0]": ("full", -1, None),
+    "timeseries": (5, [1], "t"),
+}
+
+
+@pytest.mark.parametrize(
+    ("key", "value"), [(key, value) for key, values in IMPOSSIBLE.items() for value in values]
+)
+def test_measured_values_of_wrong_types_are_refused_by_place(run, tmp_path, key, value):
+    def edit(expected):
+        *path, last = key.replace("]", "").replace("[", ".").split(".")
+        for part in path:
+            expected = expected[part]
+        expected[int(last) if last.isdecimal() else last] = value
+
+    path = edited(run, tmp_path, edit)
+    with pytest.raises(InputError) as caught:
+        read_served(path, ())
+    assert str(caught.value).startswith(f"{path}: expected.{key}: expected a")
+    assert len(str(caught.value)) < len(str(path)) + 150
+
+
+def test_times_that_cannot_be_are_refused_by_place(run, tmp_path):
+    def refused(edit):
+        with pytest.raises(InputError) as caught:
+            read_served(edited(run, tmp_path, edit), ())
+        return str(caught.value)
+
+    def early(expected):
+        expected["measured_us"]["first_token_ts"][40] = 7
+
+    def late(expected):
+        expected["measured_us"]["last_token_ts"][40] = expected["measured_us"]["last_token_ts"][0]
+
+    def at_once(expected):
+        expected["measured_us"]["last_token_ts"] = expected["measured_us"]["first_token_ts"]
+
+    def back(expected):
+        expected["timeseries"]["t"][3] = expected["timeseries"]["t"][2]
+
+    assert "first_token_ts[40]: 7 is not after the arrival, " in refused(early)
+    assert "last_token_ts[40]: " in refused(late)
+    assert "no last token is after the first of its request" in refused(at_once)
+    assert "timeseries.t[3]: 3 is not after the time before, 3" in refused(back)
+
+
+def test_a_run_without_a_log_has_no_series(run, tmp_path):
+    for log in ({"t": []}, None):
+        path = edited(run, tmp_path, lambda expected, log=log: expected.update(timeseries=log))
+        assert read_served(path, ()).series == {}
 
 
 def test_too_short_a_part_is_refused(run):

@@ -1,0 +1,144 @@
+"""Reading the files that users name: regular files, no more bytes than are believed, UTF-8."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import stat
+import zlib
+from io import BufferedReader
+from pathlib import Path
+
+from kvsweep.errors import InputError
+
+_GZIP = b"\x1f\x8b"
+
+_OTHERS = {
+    b"PK\x03\x04": "a ZIP archive",
+    b"\x28\xb5\x2f\xfd": "compressed by Zstandard",
+    b"BZh": "compressed by bzip2",
+    b"\xfd7zXZ\x00": "compressed by xz",
+    b"PAR1": "a Parquet file",
+    b"ARROW1": "an Arrow file",
+}
+
+_KINDS = (
+    (stat.S_ISDIR, "Is a directory"),
+    (stat.S_ISFIFO, "is a pipe, no regular file: save what it gives to a file first"),
+    (stat.S_ISSOCK, "is a socket, no regular file"),
+    (stat.S_ISCHR, "is a device, no regular file"),
+    (stat.S_ISBLK, "is a device, no regular file"),
+)
+
+_PIECE = 2**20
+# Deflate makes at most 1,032 bytes of one (zlib's technical notes).
+_MOST_FROM_ONE = 1032
+
+
+def open_regular(path: Path) -> BufferedReader:
+    """Open a file for reading, links followed.
+
+    Pipes are refused, process substitution and ``/dev/stdin`` among them: files are read several
+    times, by workers too, and reading a pipe may wait for ever.
+
+    Raises
+    ------
+    InputError
+        At once, if it is no regular file or cannot be opened.
+    """
+    try:
+        _check_kind(path, path.stat().st_mode)
+        # Should it have become something else since, opening does not wait for a writer.
+        file = os.fdopen(os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)), "rb")
+        try:
+            _check_kind(path, os.fstat(file.fileno()).st_mode)
+        except InputError:
+            file.close()
+            raise
+    except OSError as error:
+        raise InputError(f"{path}: cannot read: {error.strerror or error}") from None
+    except InputError:
+        raise
+    except ValueError as error:  # a NUL or a surrogate in the name
+        raise InputError(f"{path}: cannot read: {error}") from None
+    return file
+
+
+def _check_kind(path: Path, mode: int) -> None:
+    if not stat.S_ISREG(mode):
+        kind = next((text for test, text in _KINDS if test(mode)), "is no regular file")
+        raise InputError(f"{path}: cannot read: {kind}")
+
+
+def read_text(path: Path, most: int, *, packed: bool = False) -> str:
+    """Return the text of a file, without a byte order mark.
+
+    Parameters
+    ----------
+    path : Path
+        A regular file in UTF-8.
+    most : int
+        Bytes that it may have, once unpacked.
+    packed : bool
+        Whether it may be gzipped.
+
+    Raises
+    ------
+    InputError
+        If it is no such file, has more bytes, is truncated or damaged, or has NUL bytes.
+    """
+    try:
+        with open_regular(path) as file:
+            raw = _read(file, path, most, packed)
+        text = raw.decode("utf-8-sig")
+    except (EOFError, zlib.error, gzip.BadGzipFile):
+        raise InputError(f"{path}: truncated or damaged gzip file") from None
+    except OSError as error:
+        raise InputError(f"{path}: cannot read: {error.strerror or error}") from None
+    except UnicodeDecodeError:
+        raise InputError(f"{path}: not a text file in UTF-8") from None
+    except MemoryError:
+        raise InputError(f"{path}: does not fit into memory") from None
+    nul = text.find("\0")
+    if nul >= 0:
+        line = text.count("\n", 0, nul) + 1
+        raise InputError(f"{path}:{line}: not a text file: it has a NUL byte")
+    return text
+
+
+def _read(file: BufferedReader, path: Path, most: int, packed: bool) -> bytes | bytearray:
+    """Return all bytes, unpacked."""
+    start = file.read(8)
+    for magic, what in _OTHERS.items():
+        if start.startswith(magic):
+            raise InputError(f"{path}: is {what}: unpack it to text first")
+    file.seek(0)
+    if not start.startswith(_GZIP):
+        _check_size(path, os.fstat(file.fileno()).st_size, most)
+        return _pieces(file, path, most)
+    if not packed:
+        raise InputError(f"{path}: is compressed by gzip: unpack it first")
+    if os.fstat(file.fileno()).st_size > most // _MOST_FROM_ONE:
+        # It may unpack to more than may be kept: count first.
+        _pieces(gzip.GzipFile(fileobj=file), path, most, keep=False)
+        file.seek(0)
+    return _pieces(gzip.GzipFile(fileobj=file), path, most)
+
+
+def _pieces(
+    stream: BufferedReader | gzip.GzipFile, path: Path, most: int, *, keep: bool = True
+) -> bytearray:
+    """Return what `stream` still gives, or nothing if it is only counted."""
+    kept = bytearray()
+    count = 0
+    while piece := stream.read(_PIECE):
+        count += len(piece)
+        _check_size(path, count, most)
+        if keep:
+            kept += piece
+    return kept
+
+
+def _check_size(path: Path, count: int, most: int) -> None:
+    if count > most:
+        raise InputError(f"{path}: more than {most:,} bytes, which is too large for such a file")
