@@ -40,6 +40,16 @@ _FIXED: dict[str, tuple[tuple[str, str, Any, str], ...]] = {
     ),
 }
 
+# What to say of a name that the other rule book has for nearly the same.
+_NAMESAKES = {
+    ("vllm", "prefix-affinity"): (
+        "; it is called 'prompt-affinity' here, as it follows whole prompts only: the longest "
+        "common prefix is followed by routing 'weighted' with scorers = "
+        "{ precise-prefix = 3, queue-depth = 2 }, or with prefix-affinity instead of precise-prefix"
+    ),
+    ("blis", "prompt-affinity"): "; did you mean 'prefix-affinity'?",
+}
+
 
 def check_rules(scenario: Scenario) -> None:
     """Check that the scenario's rule book has all that it asks for.
@@ -55,7 +65,9 @@ def check_rules(scenario: Scenario) -> None:
         allowed = family.labels_of(rules)
         if chosen not in allowed:
             raise KeyProblem(
-                (section, key), f"{chosen!r}: rules {rules!r} has: {', '.join(allowed)}"
+                (section, key),
+                f"{chosen!r}: rules {rules!r} has: {', '.join(allowed)}"
+                f"{_NAMESAKES.get((rules, chosen), '')}",
             )
     known = Scorer.labels_of(rules)
     for scorer in scenario.cluster.scorers:
