@@ -209,9 +209,7 @@ def mean_latency(sums_us: NDArray[Any], counts: NDArray[np.int64]) -> NDArray[np
     return means
 
 
-def latency_quantiles(
-    ordered_us: NDArray[Any], counts: NDArray[np.int64]
-) -> NDArray[np.float64]:
+def latency_quantiles(ordered_us: NDArray[Any], counts: NDArray[np.int64]) -> NDArray[np.float64]:
     """Return the quantiles of each row of latencies.
 
     Parameters

@@ -208,8 +208,8 @@ def counted(requests, by, overhead):
 def test_time_per_output_token_by_hand(tmp_path):
     """Steps of 1 ms and 0.1 ms per prefill token; the second request delays the first.
 
-    The tokens of the first request come at 2, 3 and 5 ms, those of the last at 12 to 16 ms; a single
-    token has no time after the first, and what a client sees later cancels out.
+    The tokens of the first request come at 2, 3 and 5 ms, those of the last at 12 to 16 ms; a
+    single token has no time after the first, and what a client sees later cancels out.
     """
     rows = [(0, 3), (2500, 1), (10_000, 5)]
     requests = [

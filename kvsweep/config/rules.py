@@ -27,6 +27,9 @@ _FIXED: dict[str, tuple[tuple[str, str, Any, str], ...]] = {
         ("engine", "horizon_us", None, "no horizon: every run ends by itself"),
     ),
     "blis": (
+        ("cache", "link", None, "transfer_bandwidth only"),
+        ("cache", "link_gb_per_s", None, "transfer_bandwidth only"),
+        ("cache", "kv_bytes_per_token", None, "transfer_bandwidth only"),
         ("cache", "transfer_overlap", False, "transfers before the computation only"),
         ("cache", "thrashing_window_us", 1_000_000, "a thrashing window of 1 ms, fixed"),
         ("engine", "enable_prefix_caching", True, "prefix caching always on"),

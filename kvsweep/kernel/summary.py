@@ -1,8 +1,8 @@
 """What a lane leaves of its requests: times as its client saw them, totals of the measured ones.
 
-Totals are exact integers, but for times per token. The quantiles of the times are found later, from the columns: NumPy sorts
-them with vector instructions in half the time that selecting them takes here (200 requests: 0.8 and
-1.9 us per column).
+Totals are exact integers, but for that of times per token. The quantiles of the times are found
+later, from the columns: NumPy sorts them with vector instructions in half the time that selecting
+them takes here (200 requests: 0.8 and 1.9 us per column).
 """
 
 from .._jit import leaf

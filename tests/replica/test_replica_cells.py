@@ -92,9 +92,7 @@ def test_time_per_output_token_is_measured_to_the_simulated_completion(h10):
         per_token = took / (cell["request_output_tokens"] - 1) / 1000
         assert (cell["request_output_tokens"] > 1).all()
         assert cell["tpot_mean_ms"] == pytest.approx(per_token.mean(), rel=1e-12)
-        np.testing.assert_allclose(
-            cell["tpot_ms"], np.quantile(per_token, QUANTILES), rtol=1e-12
-        )
+        np.testing.assert_allclose(cell["tpot_ms"], np.quantile(per_token, QUANTILES), rtol=1e-12)
 
 
 def test_measures_by_round_and_class():
