@@ -51,7 +51,8 @@ def test_tokens_make_whole_blocks():
 
 
 def test_tokens_that_make_no_block_or_contradict_the_blocks_are_refused():
-    assert "cache.gpu_tokens: 15 tokens make no block of 16" in refused({"gpu_tokens": 15})
+    assert "cache.gpu_tokens: 15 tokens make no blocks of 16; allow" in refused({"gpu_tokens": 15})
+    assert f"{2**40} tokens make {2**36} blocks of 16; allow" in refused({"gpu_tokens": 2**40})
     both = {"gpu_tokens": 160, "gpu_blocks": 10}
     assert "cache.gpu_tokens: give either gpu_blocks or gpu_tokens" in refused(both)
     assert "cache.gpu_tokens: must be at least 1, got 0" in refused({"gpu_tokens": 0})
@@ -79,9 +80,22 @@ def test_block_sizes_are_compared_at_equal_memory(load, text):
     assert "gpu_blocks" not in sweep.to_dict()["scenario"]["cache"]
 
 
-def test_one_block_size_leaves_the_default_alone(load):
-    assert blocks(load('[grid]\n"cache.block_size" = [32]\n')) == [(32, 2200)]
+def test_a_part_of_the_sweep_has_the_cells_of_the_whole(load):
+    assert blocks(load(SIZES, "cache.block_size=[8]")) == [(8, 4400)]
+    policies = "[policies.a]\ncache.block_size = 8\n[policies.b]\n"
+    chosen = load(policies + '[grid]\npolicy = ["a", "b"]\n', "policy=['a']")
+    assert blocks(chosen) == [(8, 4400)]
+
+
+def test_a_block_size_that_does_not_vary_leaves_the_default_alone(load):
     assert blocks(load('[grid]\npolicy = ["round-robin"]\n', "cache.block_size=32")) == [(32, 2200)]
+
+
+def test_a_block_size_of_a_wrong_type_is_refused_as_ever(load):
+    with pytest.raises(InputError, match=r"cache\.block_size: expected an integer, got a list"):
+        load('[policies.a]\ncache.block_size = [8]\n[grid]\npolicy = ["a", "round-robin"]\n')
+    with pytest.raises(InputError, match="cache: expected a table"):
+        load("", "cache=5")
 
 
 def test_a_block_that_is_larger_than_the_memory_is_refused_at_its_axis(load):

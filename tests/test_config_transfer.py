@@ -52,7 +52,7 @@ def test_rules_blis_keep_the_references_defaults():
         assert "rules 'blis' has transfer_bandwidth only" in refused({key: value}, rules="blis")
 
 
-@given(st.floats(0.01, 1e4), st.floats(1, 1e9))
+@given(st.floats(0.01, 1e6), st.floats(1, 1e7))
 def test_a_speed_in_bytes_is_one_in_tokens(gb_per_s, token_bytes):
     cache = cache_of(
         {"cpu_blocks": 1, "link_gb_per_s": gb_per_s, "kv_bytes_per_token": token_bytes}
@@ -89,8 +89,10 @@ def test_every_link_says_who_measured_it_and_is_slower_than_its_peak():
             {"kv_bytes_per_token": 5, "transfer_bandwidth": 1},
             "per_token: give either transfer_band",
         ),
-        ({"link_gb_per_s": 0}, "link_gb_per_s: must be more than 0"),
-        ({"kv_bytes_per_token": 0}, "kv_bytes_per_token: must be more than 0"),
+        ({"link_gb_per_s": 0}, "link_gb_per_s: must be at least 0.01"),
+        ({"link_gb_per_s": 1e300}, "link_gb_per_s: must be at most 1000000"),
+        ({"kv_bytes_per_token": 0}, "kv_bytes_per_token: must be at least 1"),
+        ({"kv_bytes_per_token": 1e9}, "kv_bytes_per_token: must be at most 10000000"),
     ],
 )
 def test_a_speed_that_is_not_known_or_given_twice_is_refused(cache, message):
@@ -119,9 +121,15 @@ def test_a_file_of_latencies_can_know_its_link(tmp_path):
     trace = str(tmp_path / "t.json")
     given = {"cache": {"cpu_blocks": 1}, "latency": {"model": "known.toml"}}
     assert parse_scenario(given, trace).cache.transfer_bandwidth == 375 * 1000 / 250
-    given["latency"] = {"model": "unknown.toml"}
-    with pytest.raises(InputError, match="the speed of transfers is not known"):
-        parse_scenario(given, trace)
+    for name, wrong, message in (
+        ("unknown", text, "cache.cpu_blocks: the speed of transfers is not known"),
+        ("link", known.replace("nvlink-c2c", "nvlink"), "latency.model: unknown link 'nvlink'"),
+        ("bytes", known.replace("1000", "1"), "latency.model: 0.25 bytes of KV cache a token"),
+    ):
+        (tmp_path / f"{name}.toml").write_text(wrong)
+        given["latency"] = {"model": f"{name}.toml"}
+        with pytest.raises(InputError, match=message):
+            parse_scenario(given, trace)
 
 
 # What each sweep with a CPU tier was published with: (offload, tokens/us, base latency in us).

@@ -19,9 +19,10 @@ CAPACITIES = ("gpu_blocks", "gpu_tokens")
 
 
 def equal_memory(sweep: Sweep) -> tuple[Override, ...]:
-    """Return what gives all cells the default's tokens if their block sizes differ.
+    """Return what gives all cells the default's tokens if the block size is varied.
 
-    Nothing where the user says how many blocks or tokens there are, in any place.
+    Nothing where the user says how many blocks or tokens there are, in any place. An axis of one
+    block size, and policies of which one is chosen, have the same cells as the sweep of them all.
     """
     origin = _origin(sweep)
     if origin is None or _says_capacity(sweep):
@@ -30,16 +31,13 @@ def equal_memory(sweep: Sweep) -> tuple[Override, ...]:
 
 
 def _origin(sweep: Sweep) -> Path | None:
-    """Return the key that makes block sizes differ, None if they do not."""
-    for axis in sweep.axes:
-        if axis.key == BLOCK_SIZE and len(axis.values) > 1:
-            return "grid", BLOCK_SIZE
-        if axis.key == POLICY:
-            base = sweep.base.get("cache", {}).get("block_size", Cache().block_size)
-            policies = [sweep.policies.get(name, {}) for name in axis.values]
-            if len({policy.get(BLOCK_SIZE, base) for policy in policies}) > 1:
-                return "grid", POLICY
-    return None
+    """Return the key that varies the block size, None if there is none."""
+    keys = [axis.key for axis in sweep.axes]
+    if BLOCK_SIZE in keys:
+        return "grid", BLOCK_SIZE
+    base = sweep.base.get("cache", {}).get("block_size", Cache().block_size)
+    changes = any(policy.get(BLOCK_SIZE, base) != base for policy in sweep.policies.values())
+    return ("grid", POLICY) if changes and POLICY in keys else None
 
 
 def _says_capacity(sweep: Sweep) -> bool:

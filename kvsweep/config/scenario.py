@@ -21,6 +21,7 @@ from kvsweep.config.rules import check_rules
 from kvsweep.config.transfer import SPEED_KEYS, settle
 from kvsweep.config.workload import Workload
 from kvsweep.errors import did_you_mean
+from kvsweep.limits import MAX_BLOCKS, MAX_GB_PER_S, MAX_TOKEN_BYTES, MIN_GB_PER_S
 from kvsweep.policies import Admission, Offload, Priority, Routing, Scheduler, Scorer
 
 BLIS_SWITCHES = (
@@ -222,8 +223,8 @@ class Cache(Section):
     offload_threshold: Share = 0.8
     transfer_bandwidth: Positive | None = None
     link: Name | None = None
-    link_gb_per_s: Positive | None = None
-    kv_bytes_per_token: Positive | None = None
+    link_gb_per_s: Annotated[Real, Field(ge=MIN_GB_PER_S, le=MAX_GB_PER_S)] | None = None
+    kv_bytes_per_token: Annotated[Real, Field(ge=1.0, le=MAX_TOKEN_BYTES)] | None = None
     transfer_base_latency_us: Whole = 10
     transfer_overlap: Switch = False
     thrashing_window_us: Whole = 1_000_000
@@ -233,10 +234,11 @@ class Cache(Section):
         if self.gpu_tokens is not None:
             if "gpu_blocks" in self.model_fields_set:
                 raise KeyProblem(("gpu_tokens",), "give either gpu_blocks or gpu_tokens")
-            if self.gpu_tokens < self.block_size:
-                message = f"{self.gpu_tokens} tokens make no block of {self.block_size}"
-                raise KeyProblem(("gpu_tokens",), message)
-            _fill(self, gpu_blocks=self.gpu_tokens // self.block_size)
+            blocks = self.gpu_tokens // self.block_size
+            if not 1 <= blocks <= MAX_BLOCKS:
+                made = f"{self.gpu_tokens} tokens make {blocks or 'no'} blocks of {self.block_size}"
+                raise KeyProblem(("gpu_tokens",), f"{made}; allowed: 1 to {MAX_BLOCKS}")
+            _fill(self, gpu_blocks=blocks)
         return self
 
 

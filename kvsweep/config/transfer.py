@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from kvsweep.config.base import KeyProblem, Name, Positive, Section
 from kvsweep.config.latency import Preset, load_preset
 from kvsweep.errors import did_you_mean
+from kvsweep.limits import MAX_TOKEN_BYTES
 
 if TYPE_CHECKING:
     from kvsweep.config.scenario import Cache, Scenario
@@ -86,8 +87,7 @@ def _speed(scenario: Scenario, folder: Path) -> dict[str, Any]:
     model = scenario.latency.model
     preset = load_preset(model, folder) if model else None
     rate, link = _link_rate(cache, preset)
-    token = cache.kv_bytes_per_token if _given(cache, "kv_bytes_per_token") else None
-    token = token or (preset.gpu_token_bytes if preset else None)
+    token = _token_bytes(cache, preset)
     if rate is not None and token is not None:
         return {
             "link": link,
@@ -106,14 +106,26 @@ def _link_rate(cache: Cache, preset: Preset | None) -> tuple[float | None, str |
         if _given(cache, "link"):
             raise KeyProblem(("cache", "link_gb_per_s"), "give either link or link_gb_per_s")
         return cache.link_gb_per_s, None
-    name = cache.link if _given(cache, "link") else (preset.link if preset else None)
+    given = _given(cache, "link")
+    name = cache.link if given else (preset.link if preset else None)
     if name is None:
         return None, None
     if name not in links():
         known = list(links())
         message = f"unknown link {name!r}; allowed: {', '.join(known)}{did_you_mean(name, known)}"
-        raise KeyProblem(("cache", "link"), message)
+        raise KeyProblem(("cache", "link") if given else ("latency", "model"), message)
     return links()[name].gb_per_s, name
+
+
+def _token_bytes(cache: Cache, preset: Preset | None) -> float | None:
+    """Return the bytes of a token on a GPU that are given, or else the preset's."""
+    if _given(cache, "kv_bytes_per_token"):
+        return cache.kv_bytes_per_token
+    found = preset.gpu_token_bytes if preset else None
+    if found is not None and not 1 <= found <= MAX_TOKEN_BYTES:
+        message = f"{found:g} bytes of KV cache a token and GPU; allowed: 1 to {MAX_TOKEN_BYTES:g}"
+        raise KeyProblem(("latency", "model"), message)
+    return found
 
 
 def _missing(rate: float | None, token: float | None) -> str:
