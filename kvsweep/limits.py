@@ -41,6 +41,12 @@ MAX_SEQS = 2**20
 MAX_COEFFICIENT = 1e12
 """A coefficient of a latency model, microseconds (eleven days) per whatever it multiplies."""
 
+MIN_GB_PER_S, MAX_GB_PER_S = 0.01, 1e6
+"""GB/s of a link between GPU and CPU. With the next, none is below a token per second."""
+
+MAX_TOKEN_BYTES = 1e7
+"""Bytes of a token's keys and values on one GPU, at least 1; OPT-175B's are 4.7 million."""
+
 MAX_STEP_US = 2**32
 """The longest step that a latency model may give any batch of its scenario: 71 minutes."""
 

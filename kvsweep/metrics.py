@@ -64,6 +64,7 @@ CELL_VARIABLES = (
     *_latency("ttft", "time to first token seen by the client"),
     *_latency("e2e", "time to last token seen by the client"),
     *_latency("itl", "time between consecutive tokens of a request"),
+    *_latency("tpot", "time per output token after the first, of each request"),
     *_latency("scheduling_delay", "time from arrival to the first step that computes the request"),
     *_reals(
         ("throughput_rps", "request/s", "throughput of requests"),
@@ -126,6 +127,7 @@ def _by_group(dim: str, by: str) -> tuple[Variable, ...]:
         (f"prefix_hit_rate_{by}", "float64", "1", "prompt tokens found cached / looked up"),
         (f"ttft_{by}_mean_ms", "float64", "ms", "mean time to first token seen by the client"),
         (f"e2e_{by}_mean_ms", "float64", "ms", "mean time to last token seen by the client"),
+        (f"tpot_{by}_mean_ms", "float64", "ms", "mean time per output token after the first"),
         (f"scheduling_delay_{by}_mean_ms", "float64", "ms", "mean time from arrival to first step"),
     )
     words = by.replace("_", " ")
@@ -143,7 +145,7 @@ GROUP_VARIABLES = (
             "ms",
             f"quantile of {name}_ms by class",
         )
-        for name in ("ttft", "e2e", "scheduling_delay")
+        for name in ("ttft", "e2e", "tpot", "scheduling_delay")
     ),
 )
 """Measures by round or class: of sweeps whose requests have rounds or classes."""
@@ -162,6 +164,8 @@ REQUEST_VARIABLES = (
             ("e2e", "last token seen by the client, after arrival"),
         )
     ),
+    Variable("request_prompt_tokens", _REQUEST, "int64", "token", "prompt, or all of its context"),
+    Variable("request_output_tokens", _REQUEST, "int64", "token", "output asked for"),
     Variable("request_preemptions", _REQUEST, "int64", "1", "times preempted"),
     Variable("request_cached_tokens", _REQUEST, "int64", "token", "cached at first admission"),
     Variable("request_instance", _REQUEST, "int64", "1", "instance routed to"),
@@ -177,12 +181,12 @@ VARIABLES: Mapping[str, Variable] = {
 """Every variable of a store but ``status`` and ``status_detail``."""
 
 
-def summarize_latency(times_us: NDArray[np.int64]) -> tuple[NDArray[Any], NDArray[Any]]:
+def summarize_latency(times_us: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
     """Return mean and quantiles of each row of latencies.
 
     Parameters
     ----------
-    times_us : int64 (cells, requests)
+    times_us : int64 or float64 (cells, requests)
         Microseconds; negative where a request has none.
 
     Returns
@@ -198,21 +202,19 @@ def summarize_latency(times_us: NDArray[np.int64]) -> tuple[NDArray[Any], NDArra
     return mean_latency(sums, counts), latency_quantiles(ordered, counts)
 
 
-def mean_latency(sums_us: NDArray[np.int64], counts: NDArray[np.int64]) -> NDArray[np.float64]:
+def mean_latency(sums_us: NDArray[Any], counts: NDArray[np.int64]) -> NDArray[np.float64]:
     """Return milliseconds from sums of microseconds; NaN where there are none."""
     with np.errstate(invalid="ignore"):
         means: NDArray[np.float64] = sums_us / counts / 1000
     return means
 
 
-def latency_quantiles(
-    ordered_us: NDArray[np.int64], counts: NDArray[np.int64]
-) -> NDArray[np.float64]:
+def latency_quantiles(ordered_us: NDArray[Any], counts: NDArray[np.int64]) -> NDArray[np.float64]:
     """Return the quantiles of each row of latencies.
 
     Parameters
     ----------
-    ordered_us : int32 or int64 (cells, requests)
+    ordered_us : int32, int64 or float64 (cells, requests)
         Microseconds, each row sorted; negative where a request has none.
     counts : int64 (cells,)
         How many of each row have one.

@@ -129,8 +129,9 @@ class Routing(_Policy):
     ROUND_ROBIN = 0, "Each instance in turn.", BOTH
     LEAST_LOADED = 1, "The first instance with the fewest requests.", BOTH
     WEIGHTED = 2, "The first instance with the highest weighted sum of `cluster.scorers`.", BOTH
-    PREFIX_AFFINITY = 3, "The instance that had this prompt before, else the least loaded.", BOTH
+    PROMPT_AFFINITY = 3, "The instance that had this whole prompt before, else least-loaded.", VLLM
     ALWAYS_BUSIEST = 4, "The first instance with the most requests: wrong on purpose.", BOTH
+    PREFIX_AFFINITY = 5, "The reference's name of prompt-affinity.", BLIS
 
 
 class Scorer(_Policy):

@@ -328,6 +328,8 @@ TALLY_FIELDS = (
     Field("ttft_sum", _i64, "us", "times to first token of measured requests"),
     Field("e2e_sum", _i64, "us", "times to last token of measured requests"),
     Field("service_sum", _i64, "us", "the same from their first step on"),
+    Field("tpots", _i64, "request", "completed measured requests of two or more output tokens"),
+    Field("tpot_sum", _f64, "us", "their times per output token"),
     Field("itl_sum", _i64, "us", "sum of inter-token latencies, measured requests"),
     Field("itl_count", _i64, "token", "number of inter-token latencies, measured requests"),
     Field("itl_q0", _f64, "us", "inter-token latency, first reported quantile"),
@@ -440,7 +442,7 @@ class Workspace(NamedTuple):
     """int64 (shared prompt extents,): `serial` of the lane that last wrote to its `holders`."""
     holders: NDArray[Any]
     """int64 (shared prompt extents x words,): instances whose index has all of it, one bit each;
-    under prefix-affinity routing the one instance where prompts that end with it are at home."""
+    under prompt-affinity routing the one instance where prompts that end with it are at home."""
     coming: NDArray[Any]
     """int64 (requests of the largest lane,): heap of arrivals that completions made."""
     itl_time: NDArray[Any]
@@ -472,6 +474,8 @@ class Outputs(NamedTuple):
     """int64 (slots,), us: last token seen by the client after arrival, or -1."""
     delay: NDArray[Any]
     """int64 (slots,), us: arrival to start of the first step, or -1."""
+    tpot: NDArray[Any]
+    """float64 (slots,), us: first to last token per token between them, or -1 if none is."""
     preemptions: NDArray[Any]
     """int32 (slots,): times preempted (empty if `progress` is)."""
     request_status: NDArray[Any]

@@ -188,7 +188,7 @@ def _cluster(source, step_us):
 
 
 def _routing(source, step_us):
-    routings = ("round-robin", "least-loaded", "prefix-affinity", "always-busiest")
+    routings = ("round-robin", "least-loaded", "prompt-affinity", "always-busiest")
     names = [name for name in SCORERS if source.chance(40)] or [source.pick(SCORERS)]
     if source.chance(50):
         names.reverse()

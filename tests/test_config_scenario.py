@@ -80,10 +80,14 @@ def test_an_empty_scenario_has_the_documented_defaults():
         "cache": {
             "block_size": 16,
             "gpu_blocks": 2200,
+            "gpu_tokens": None,
             "cpu_blocks": 0,
-            "offload": "watermark",
+            "offload": "write-through",
             "offload_threshold": 0.8,
-            "transfer_bandwidth": 100.0,
+            "transfer_bandwidth": None,
+            "link": None,
+            "link_gb_per_s": None,
+            "kv_bytes_per_token": None,
             "transfer_base_latency_us": 10,
             "transfer_overlap": False,
             "thrashing_window_us": 1_000_000,
@@ -195,6 +199,7 @@ def test_a_batch_that_one_step_cannot_decode_is_refused_as_in_vllm():
     [
         ("engine", "scheduler", "priority-fcfs", "fcfs, priority, sjf"),
         ("engine", "priority", "slo-based", "constant, slo-class"),
+        ("cluster", "routing", "prefix-affinity", "it is called 'prompt-affinity' here"),
         ("engine", "blis", {"visit_evicted": True}, "no switches of the reference simulator"),
         ("engine", "horizon_us", 5, "no horizon"),
     ],
@@ -219,6 +224,7 @@ def test_what_only_the_replica_has_is_refused_under_vllm_rules(section, key, val
         ("engine", "watermark", 0.1),
         ("cache", "offload", "write-through"),
         ("cluster", "scorers", {"precise-prefix": 1.0}),
+        ("cluster", "routing", "prompt-affinity"),
         ("cluster", "router_index_blocks", 5),
         ("cluster", "count_pending", False),
         ("cluster", "snapshot_load", True),
@@ -230,6 +236,17 @@ def test_what_only_vllm_has_is_refused_under_blis_rules(section, key, value):
     assert f"scenario.{section}.{key}: " in message
     assert "rules 'blis' has" in message
     parse_scenario({section: {key: value}}, "t.json")
+
+
+def test_the_old_name_of_prompt_affinity_is_refused_with_what_to_write_instead():
+    message = refused({"cluster": {"routing": "prefix-affinity"}})
+    assert "'prompt-affinity'" in message
+    assert "'weighted' with scorers = { precise-prefix = 3, queue-depth = 2 }" in message
+    # The scorer of that name stays.
+    scorers = {"prefix-affinity": 3, "queue-depth": 2}
+    parse_scenario({"cluster": {"routing": "weighted", "scorers": scorers}}, "t.json")
+    blis = {"engine": {"rules": "blis"}, "cluster": {"routing": "prompt-affinity"}}
+    assert "did you mean 'prefix-affinity'?" in refused(blis)
 
 
 @pytest.mark.parametrize(("key", "values"), [("beta", [1, 2, 3, 4]), ("memory", [1])])

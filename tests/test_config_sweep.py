@@ -328,6 +328,17 @@ def test_policy_mistakes_are_located_in_the_policy(refused, old, new, message):
     assert message in refused("[cliff]", f"{policies}[cliff]", text=text)
 
 
+def test_a_routing_of_the_other_rules_is_refused_on_the_policy_axis(load, refused):
+    message = refused('"least-loaded"', '"prefix-affinity"')
+    assert "h8.toml:17: grid.policy: 'prefix-affinity': rules 'vllm' has: round-robin" in message
+    assert "called 'prompt-affinity' here" in message
+    policies = load('"least-loaded"', '"prompt-affinity"').axes[0].values
+    assert policies == ("round-robin", "prompt-affinity")
+    blis = '[engine]\nrules = "blis"\n[cluster]'
+    text = H8.replace("[cluster]", blis)
+    assert load('"least-loaded"', '"prefix-affinity"', text=text).rules == "blis"
+
+
 def test_a_policy_that_no_axis_names_is_checked_too(load, refused):
     load("[cliff]", f"{POLICIES}[cliff]")
     policies = POLICIES.replace('"priority"', '"urgent"')

@@ -7,7 +7,9 @@ import pytest
 
 from kvsweep.cli import commands
 from kvsweep.config import load_sweep
+from kvsweep.config.transfer import links
 from kvsweep.grid import plan
+from kvsweep.policies import Routing, Scorer
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
@@ -18,13 +20,28 @@ def blocks(language):
 
 
 def test_the_sweep_shown_is_valid(tmp_path):
-    text, policies = blocks("toml")
-    (tmp_path / "shown.toml").write_text(text)
+    (tmp_path / "shown.toml").write_text(blocks("toml")[0])
     assert plan(load_sweep(tmp_path / "shown.toml")).cells == 2 * 65 * 100
+
+
+@pytest.mark.parametrize("policies", blocks("toml")[1:], ids=lambda text: text.split("]")[0][1:])
+def test_the_policies_shown_are_valid_in_it(policies, tmp_path):
     names = re.findall(r"\[policies\.(.*)\]", policies)
-    more = text.replace('"least-loaded"', ", ".join(f'"{name}"' for name in names))
+    assert len(names) > 1
+    more = blocks("toml")[0].replace('"least-loaded"', ", ".join(f'"{name}"' for name in names))
     (tmp_path / "more.toml").write_text(more + policies)
     assert plan(load_sweep(tmp_path / "more.toml")).cells == (1 + len(names)) * 65 * 100
+
+
+def test_the_speeds_of_links_shown_are_those_of_the_links():
+    shown = dict(re.findall(r"`([a-z0-9]+-[a-z0-9]+)` \(([\d.]+)", README))
+    speeds = {name: link.gb_per_s for name, link in links().items()}
+    assert {name: float(shown[name]) for name in speeds} == speeds
+
+
+def test_every_routing_and_scorer_is_explained():
+    explained = re.findall(r"^\| `([a-z-]+)` \|", README, re.MULTILINE)
+    assert {*Routing.labels_of("vllm"), *Scorer.labels_of("vllm")} <= set(explained)
 
 
 @pytest.mark.parametrize(

@@ -46,7 +46,8 @@ def seconds(tmp_path, **scenario):
 def test_what_costs_more_is_estimated_to_take_longer(tmp_path):
     blocks = {"cache.gpu_blocks": 100}
     plain = seconds(tmp_path, **blocks)
-    tier = seconds(tmp_path, **blocks, **{"cache.cpu_blocks": 50})
+    transfers = {"cache.cpu_blocks": 50, "cache.transfer_bandwidth": 1.0}
+    tier = seconds(tmp_path, **blocks, **transfers)
     weighted = {"cluster.routing": '"weighted"'}
     few, many = (
         seconds(tmp_path, **blocks, **weighted, **{"cluster.instances": n}) for n in (2, 64)

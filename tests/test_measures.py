@@ -1,5 +1,6 @@
 """Cells of session workloads: equal to the twin's, by round and class, and to closed forms."""
 
+import json
 from pathlib import Path
 
 import naive
@@ -86,6 +87,9 @@ def test_cells_equal_what_is_counted_from_the_twin(cells, name, seed):
     whole = counted([r for r, _ in measured], "", overhead)
     assert cells["injected"][row, seed] == whole["injected_"]
     assert cells["timed_out"][row, seed] == whole["timed_out_"]
+    for suffix in ("mean_ms", "ms"):
+        got, want = cells[f"tpot_{suffix}"][row, seed], whole[f"tpot__{suffix}"]
+        np.testing.assert_allclose(got, want, rtol=1e-12)
     arrivals = [-1 if r.arrival_us is None else r.arrival_us for r in result.requests]
     assert cells["request_arrival_us"][row, seed, : len(arrivals)].tolist() == arrivals
 
@@ -185,15 +189,51 @@ def counted(requests, by, overhead):
     times = {
         "ttft": [(r.first_token_us + overhead - r.arrival_us) / 1000 for r in done],
         "e2e": [(r.finish_us + overhead - r.arrival_us) / 1000 for r in done],
+        "tpot": [
+            (r.finish_us - r.first_token_us) / 1000 / (r.output_tokens - 1)
+            for r in done
+            if r.output_tokens > 1
+        ],
         "scheduling_delay": [(r.scheduled_us - r.arrival_us) / 1000 for r in admitted],
     }
     for name, milliseconds in times.items():
         values[f"{name}_{by}_mean_ms"] = np.mean(milliseconds) if milliseconds else np.nan
-        if by == "by_class":
+        if by in ("by_class", ""):
             missing = [np.nan] * len(QUANTILES)
             found = np.quantile(milliseconds, QUANTILES) if milliseconds else missing
             values[f"{name}_{by}_ms"] = found
     return values if by else {key: n for key, n in values.items() if "rate" not in key}
+
+
+def test_time_per_output_token_by_hand(tmp_path):
+    """Steps of 1 ms and 0.1 ms per prefill token; the second request delays the first.
+
+    The tokens of the first request come at 2, 3 and 5 ms, those of the last at 12 to 16 ms; a
+    single token has no time after the first, and what a client sees later cancels out.
+    """
+    rows = [(0, 3), (2500, 1), (10_000, 5)]
+    requests = [
+        {"id": i, "arrival_us": at, "prompt": [[2 * i, 10]], "output": [2 * i + 1, tokens]}
+        for i, (at, tokens) in enumerate(rows)
+    ]
+    trace = tmp_path / "t.json"
+    trace.write_text(json.dumps({"format": "kvsweep-trace/1", "requests": requests}))
+    latency = {"alpha": [0, 0, 700], "beta": [1000, 100, 0]}
+    made = validate({"workload": {"trace": str(trace)}, "latency": latency}, Path())
+    found = simulate([made], [0], keep_requests=True)
+    assert found["tpot_mean_ms"].item() == (1.5 + 1.0) / 2
+    np.testing.assert_allclose(found["tpot_ms"][0, 0], [1.25, 1.45, 1.475, 1.495], rtol=1e-12)
+    assert found["request_prompt_tokens"].tolist() == [[[10, 10, 10]]]
+    assert found["request_output_tokens"].tolist() == [[[3, 1, 5]]]
+    first, last = found["request_ttft_us"][0, 0], found["request_e2e_us"][0, 0]
+    assert (last - first).tolist() == [2 * 1500, 0, 4 * 1000]
+
+
+def test_requests_of_one_token_have_no_time_per_token():
+    made = scenario("fixed", workload={"output": {"dist": "constant", "value": 1}})
+    found = simulate([made])
+    assert np.isnan(found["tpot_mean_ms"]).all()
+    assert np.isnan(found["tpot_ms"]).all()
 
 
 def test_the_workloads_provoke_what_they_are_for(cells):
@@ -255,7 +295,7 @@ def test_hits_with_ample_blocks_follow_from_the_request_list_alone(name, block_s
 
 def test_groups_do_not_depend_on_the_batch(cells):
     names = [name for name in cells if "_by_" in name]
-    assert len(names) == 9 + 12
+    assert len(names) == 10 + 14
     alone = simulate([scenario("mix")], [1], slo_classes=CLASSES)
     for name in names:
         np.testing.assert_array_equal(alone[name][0, 0], cells[name][4, 1], name)

@@ -54,8 +54,8 @@ def test_always_busiest_prefers_the_first_of_equals():
     assert instances(requests, {"instances": 2, "routing": "always-busiest"}) == [0] * 4
 
 
-def test_prefix_affinity_remembers_by_the_last_full_block():
-    cluster = {"instances": 2, "routing": "prefix-affinity"}
+def test_prompt_affinity_remembers_by_the_last_full_block():
+    cluster = {"instances": 2, "routing": "prompt-affinity"}
     # Blocks of 4: requests 2 and 3 have the last full block of request 0; 4 only its first one.
     requests = prompts(
         (0, [[0, 8]], 99),
@@ -69,7 +69,7 @@ def test_prefix_affinity_remembers_by_the_last_full_block():
 
 
 def test_a_prompt_shorter_than_a_block_goes_to_the_least_loaded():
-    cluster = {"instances": 2, "routing": "prefix-affinity"}
+    cluster = {"instances": 2, "routing": "prompt-affinity"}
     assert instances(prompts(*[(0, [[0, 3]], 99)] * 3), cluster) == [0, 1, 0]
 
 

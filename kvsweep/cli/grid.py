@@ -85,6 +85,7 @@ def grid(
 
 def _size(sweep: Sweep, path: Path, options: dict[str, Any]) -> dict[str, Any]:
     """Return what a run would take: cells, simulations still to do, bytes, seconds."""
+    from kvsweep.config.transfer import transfer_text
     from kvsweep.grid import plan
     from kvsweep.store import pending
 
@@ -95,6 +96,7 @@ def _size(sweep: Sweep, path: Path, options: dict[str, Any]) -> dict[str, Any]:
         todo = tuple(pending(path, sweep, cells, **stored))
     simulations = sum(map(cells.size, todo))
     workers = options["workers"] or os.cpu_count() or 1
+    tiers = (variant.cache for variant in cells.variants if variant.cache.cpu_blocks > 0)
     return {
         "store": str(path),
         "dims": dict(zip(cells.dims, cells.shape, strict=True)),
@@ -102,6 +104,7 @@ def _size(sweep: Sweep, path: Path, options: dict[str, Any]) -> dict[str, Any]:
         "simulations": simulations,
         "tasks": len(todo),
         "bytes": cells.bytes,
+        "transfers": list(dict.fromkeys(map(transfer_text, tiers))),
         "workers": workers,
         "seconds": cells.seconds * simulations / cells.cells / min(workers, max(1, len(todo))),
     }
@@ -117,6 +120,8 @@ def _print_size(size: dict[str, Any], as_json: bool) -> None:
     click.echo(f"cells        {size['cells']:,}")
     click.echo(f"simulations  {size['simulations']:,} to do, in {size['tasks']:,} tasks")
     click.echo(f"bytes        {size['bytes']:,} before compression")
+    for text in size["transfers"][:NAMED]:
+        click.echo(f"transfers    {text}")
     click.echo(f"time         about {span(size['seconds'])} on {size['workers']} workers")
 
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, ValidationError, ValidationInfo, field_validator, model_validator
 
-from kvsweep.config.base import KeyProblem, Name, Real, Section
+from kvsweep.config.base import Count, KeyProblem, Name, Positive, Real, Section
 from kvsweep.config.explain import first_problem
 from kvsweep.config.roofline import Device, Shape, roofline_terms
 from kvsweep.config.source import read_source
@@ -34,6 +34,12 @@ class Preset(Section):
         As in `Latency`.
     shape, device : Shape, Device
         As in `kvsweep.config.roofline`.
+    kv_bytes_per_token : float or None
+        Bytes of a token's keys and values, all layers and devices; a roofline has a shape instead.
+    tp : int or None
+        Devices that share the model; a roofline's are in `device`.
+    link : str or None
+        What the CPU tier of this hardware is behind (`kvsweep.config.transfer.links`).
     source, fit : str
         Where the figures come from, and how well the model fits.
     """
@@ -45,6 +51,9 @@ class Preset(Section):
     beta: Betas | None = None
     shape: Shape | None = None
     device: Device | None = None
+    kv_bytes_per_token: Positive | None = None
+    tp: Count | None = None
+    link: Name | None = None
     source: Name
     fit: Name
 
@@ -56,7 +65,19 @@ class Preset(Section):
                 if (getattr(self, key) is not None) != (kind == self.kind):
                     word = "needs" if kind == self.kind else "has no"
                     raise KeyProblem(("kind",), f"{self.kind!r} {word} {key!r}")
+        for key in ("kv_bytes_per_token", "tp"):
+            if self.kind == "roofline" and getattr(self, key) is not None:
+                raise KeyProblem((key,), "kind 'roofline' has none: shape and device tell")
         return self
+
+    @property
+    def gpu_token_bytes(self) -> float | None:
+        """Bytes of a token's keys and values on one device, None if it is not known."""
+        if self.shape is not None and self.device is not None:
+            return self.shape.kv_token_bytes / self.device.tp
+        if self.kv_bytes_per_token is None:
+            return None
+        return self.kv_bytes_per_token / (self.tp or 1)
 
     def coefficients(self) -> dict[str, Any]:
         """Return the settings of the latency section that the preset stands for."""

@@ -27,6 +27,9 @@ _FIXED: dict[str, tuple[tuple[str, str, Any, str], ...]] = {
         ("engine", "horizon_us", None, "no horizon: every run ends by itself"),
     ),
     "blis": (
+        ("cache", "link", None, "transfer_bandwidth only"),
+        ("cache", "link_gb_per_s", None, "transfer_bandwidth only"),
+        ("cache", "kv_bytes_per_token", None, "transfer_bandwidth only"),
         ("cache", "transfer_overlap", False, "transfers before the computation only"),
         ("cache", "thrashing_window_us", 1_000_000, "a thrashing window of 1 ms, fixed"),
         ("engine", "enable_prefix_caching", True, "prefix caching always on"),
@@ -38,6 +41,16 @@ _FIXED: dict[str, tuple[tuple[str, str, Any, str], ...]] = {
         ("cluster", "count_pending", True, "a load that always counts pending requests"),
         ("cluster", "snapshot_load", False, "a load that is never stale"),
     ),
+}
+
+# What to say of a name that the other rule book has for nearly the same.
+_NAMESAKES = {
+    ("vllm", "prefix-affinity"): (
+        "; it is called 'prompt-affinity' here, as it follows whole prompts only: the longest "
+        "common prefix is followed by routing 'weighted' with scorers = "
+        "{ precise-prefix = 3, queue-depth = 2 }, or with prefix-affinity instead of precise-prefix"
+    ),
+    ("blis", "prompt-affinity"): "; did you mean 'prefix-affinity'?",
 }
 
 
@@ -55,7 +68,9 @@ def check_rules(scenario: Scenario) -> None:
         allowed = family.labels_of(rules)
         if chosen not in allowed:
             raise KeyProblem(
-                (section, key), f"{chosen!r}: rules {rules!r} has: {', '.join(allowed)}"
+                (section, key),
+                f"{chosen!r}: rules {rules!r} has: {', '.join(allowed)}"
+                f"{_NAMESAKES.get((rules, chosen), '')}",
             )
     known = Scorer.labels_of(rules)
     for scorer in scenario.cluster.scorers:

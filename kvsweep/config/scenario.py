@@ -3,11 +3,12 @@
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, Field, ValidationInfo, model_validator
 
 from kvsweep.config.base import (
     Count,
     KeyProblem,
+    Name,
     Positive,
     Real,
     Section,
@@ -17,8 +18,10 @@ from kvsweep.config.base import (
 )
 from kvsweep.config.latency import Latency
 from kvsweep.config.rules import check_rules
+from kvsweep.config.transfer import SPEED_KEYS, settle
 from kvsweep.config.workload import Workload
 from kvsweep.errors import did_you_mean
+from kvsweep.limits import MAX_BLOCKS, MAX_GB_PER_S, MAX_TOKEN_BYTES, MIN_GB_PER_S
 from kvsweep.policies import Admission, Offload, Priority, Routing, Scheduler, Scorer
 
 BLIS_SWITCHES = (
@@ -44,6 +47,18 @@ BLIS_SWITCHES = (
     "router_uses_kv_blocks",
 )
 """Rules of the reference simulator that ``engine.blis`` switches: `kvsweep.replica.switches`."""
+
+
+DEFAULT_BLOCKS = 2200
+"""The default of ``cache.gpu_blocks``."""
+
+DEFAULT_TOKENS = 35_200
+"""What they hold in blocks of the default size, and what sweeps of the block size hold equal."""
+
+
+def _fill(section: Section, **values: Any) -> None:
+    """Set what follows from other keys; these do not count as given."""
+    section.__dict__.update(values)
 
 
 def _known(keys: tuple[str, ...], what: str) -> Any:
@@ -173,15 +188,25 @@ class Cache(Section):
         Tokens per block, at most ``2**24``.
     gpu_blocks : int
         Usable blocks; vLLM's ``num_gpu_blocks`` counts one more, its null block.
+    gpu_tokens : int or None
+        Instead of `gpu_blocks`: tokens that fit, in as many whole blocks as they make.
     cpu_blocks : int
         Blocks of the CPU tier; 0: none.
     offload : str
-        One of `kvsweep.policies.Offload`: ``watermark`` (above `offload_threshold`) or
-        ``write-through`` (vLLM's CPU offloading).
+        One of `kvsweep.policies.Offload`: ``watermark`` (above `offload_threshold`; the default of
+        rules ``blis``) or ``write-through`` (vLLM's CPU offloading, the default of rules ``vllm``).
     offload_threshold : float
         Watermark: share of blocks in use after a release above which cached free blocks move.
-    transfer_bandwidth : float
-        Tokens per microsecond between the tiers.
+    transfer_bandwidth : float or None
+        Tokens per microsecond between the tiers, each direction; None: from the next three, or 100
+        under rules ``blis``. `Scenario` fills in what follows from them and from the preset.
+    link : str or None
+        What each GPU is linked to its CPU's memory by: one of `kvsweep.config.transfer.links`;
+        None: that of the preset of latencies.
+    link_gb_per_s : float or None
+        Instead of `link`: what it moves, 10^9 bytes per second.
+    kv_bytes_per_token : float or None
+        Bytes of a token's keys and values on one GPU; None: those of the preset.
     transfer_base_latency_us : int
         Fixed part of a transfer.
     transfer_overlap : bool
@@ -191,14 +216,30 @@ class Cache(Section):
     """
 
     block_size: Annotated[Count, Field(le=2**24)] = 16
-    gpu_blocks: Count = 2200
+    gpu_blocks: Count = DEFAULT_BLOCKS
+    gpu_tokens: Count | None = None
     cpu_blocks: Whole = 0
-    offload: Annotated[str, _member(Offload)] = "watermark"
+    offload: Annotated[str, _member(Offload)] | None = None
     offload_threshold: Share = 0.8
-    transfer_bandwidth: Positive = 100.0
+    transfer_bandwidth: Positive | None = None
+    link: Name | None = None
+    link_gb_per_s: Annotated[Real, Field(ge=MIN_GB_PER_S, le=MAX_GB_PER_S)] | None = None
+    kv_bytes_per_token: Annotated[Real, Field(ge=1.0, le=MAX_TOKEN_BYTES)] | None = None
     transfer_base_latency_us: Whole = 10
     transfer_overlap: Switch = False
     thrashing_window_us: Whole = 1_000_000
+
+    @model_validator(mode="after")
+    def _count_blocks(self) -> Self:
+        if self.gpu_tokens is not None:
+            if "gpu_blocks" in self.model_fields_set:
+                raise KeyProblem(("gpu_tokens",), "give either gpu_blocks or gpu_tokens")
+            blocks = self.gpu_tokens // self.block_size
+            if not 1 <= blocks <= MAX_BLOCKS:
+                made = f"{self.gpu_tokens} tokens make {blocks or 'no'} blocks of {self.block_size}"
+                raise KeyProblem(("gpu_tokens",), f"{made}; allowed: 1 to {MAX_BLOCKS}")
+            _fill(self, gpu_blocks=blocks)
+        return self
 
 
 class Scenario(Section):
@@ -219,16 +260,34 @@ class Scenario(Section):
     latency: Latency = Latency()
 
     @model_validator(mode="after")
-    def _fits_rules(self) -> Self:
+    def _fits_rules(self, info: ValidationInfo) -> Self:
+        settled = settle(self, (info.context or {}).get("base_dir", Path()))
+        cache = self.cache.model_copy()
+        _fill(cache, **settled)
+        _fill(self, cache=cache)
         check_rules(self)
         return self
 
     def to_trace(self) -> dict[str, Any]:
         """Return the ``scenario`` of a trace: no workload, coefficients in place, no defaults."""
         dumped: dict[str, Any] = self.model_dump(
-            mode="json", exclude={"workload": True, "latency": {"model"}}, exclude_defaults=True
+            mode="json",
+            exclude={"workload": True, "latency": {"model"}, "cache": self._unwritten()},
+            exclude_defaults=True,
         )
+        if not dumped.get("cache", True):
+            del dumped["cache"]
         return dumped
+
+    def _unwritten(self) -> set[str]:
+        """Return the keys of the cache that others stand for: blocks, and tokens per microsecond.
+
+        Without a CPU tier nothing of it is written that the user did not give.
+        """
+        keys = {"gpu_tokens", *SPEED_KEYS}
+        if self.cache.cpu_blocks == 0:
+            keys |= {"offload", "transfer_bandwidth"} - self.cache.model_fields_set
+        return keys
 
 
 def validate(data: Any, base_dir: Path) -> Scenario:

@@ -11,6 +11,7 @@ from typing import Any
 from kvsweep.config.axes import POLICY, SEED, Axis
 from kvsweep.config.compose import Override, build
 from kvsweep.config.document import Cliff, Pareto
+from kvsweep.config.memory import equal_memory
 from kvsweep.config.scenario import Scenario
 from kvsweep.config.source import Source
 from kvsweep.config.workload import DEFAULT_ENTROPY
@@ -71,6 +72,10 @@ class Sweep:
         """The rule books of the cells, joined by a comma if there are several."""
         return ",".join(sorted({scenario.engine.rules for scenario in self.probes()}))
 
+    @cached_property
+    def _equal_memory(self) -> tuple[Override, ...]:
+        return equal_memory(self)
+
     def scenario(self, values: Mapping[str, Any]) -> Scenario:
         """Return the scenario at a point of the grid.
 
@@ -125,9 +130,11 @@ class Sweep:
         """Return what defines the results, in plain types: equal sweeps have equal dicts.
 
         The grid's first scenario stands for the base, with all defaults filled in and without the
-        keys that are axes.
+        keys that are axes; tokens of the cache stand for its blocks.
         """
         scenario = next(self.probes()).model_dump(mode="json")
+        if scenario["cache"]["gpu_tokens"] is not None:
+            del scenario["cache"]["gpu_blocks"]
         for axis in self.axes:
             _forget(scenario, axis.key.split("."))
         return {
@@ -143,6 +150,7 @@ class Sweep:
 
     def _overrides(self, point: Mapping[str, Any]) -> Iterable[Override]:
         """Return the overrides of a point by axis key: its policy first, then the other axes."""
+        yield from self._equal_memory
         if POLICY in point:
             yield from self._policy(point[POLICY])
         for key, value in point.items():

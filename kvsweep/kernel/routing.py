@@ -39,7 +39,7 @@ def _always_busiest(ws, lane):
 
 
 @leaf
-def _prefix_affinity(inp, ws, lane, r):
+def _prompt_affinity(inp, ws, lane, r):
     """Return where a prompt with the same last full block went first, else the least loaded.
 
     A prompt shorter than a block has none, and one that no other prompt has needs no home.
@@ -88,8 +88,8 @@ def choose_instance(inp, ws, lane, r):
         chosen = _least_loaded(ws, lane)
     elif lane["routing"] == Routing.ALWAYS_BUSIEST:
         chosen = _always_busiest(ws, lane)
-    elif lane["routing"] == Routing.PREFIX_AFFINITY:
-        chosen = _prefix_affinity(inp, ws, lane, r)
+    elif lane["routing"] == Routing.PROMPT_AFFINITY:
+        chosen = _prompt_affinity(inp, ws, lane, r)
     else:
         chosen = _weighted(inp, ws, lane, r)
     return chosen

@@ -17,7 +17,14 @@ if TYPE_CHECKING:
     import xarray as xr
 
 # The measures shown, where the store has them.
-HEADLINES = ("preemption_rate", "ttft_p99_ms", "e2e_p99_ms", "throughput_rps", "prefix_hit_rate")
+HEADLINES = (
+    "preemption_rate",
+    "ttft_p99_ms",
+    "tpot_p99_ms",
+    "e2e_p99_ms",
+    "throughput_rps",
+    "prefix_hit_rate",
+)
 HEADLINE_POINTS = 7
 HEADLINE_GROUPS = 4
 

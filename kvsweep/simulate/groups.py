@@ -51,6 +51,8 @@ class Columns:
     ----------
     ttft, e2e, delay : int64
         Microseconds, -1 where a request has none.
+    tpot : float64
+        Likewise.
     preemptions : int32
     status : int8
         Codes of `RequestStatus`.
@@ -61,6 +63,7 @@ class Columns:
     ttft: NDArray[Any]
     e2e: NDArray[Any]
     delay: NDArray[Any]
+    tpot: NDArray[Any]
     preemptions: NDArray[Any]
     status: NDArray[Any]
     prompt: NDArray[Any]
@@ -137,7 +140,12 @@ def measure_groups(
     values[f"prefix_hit_rate_{by}"] = ratio(
         total(admitted, columns.cached), total(admitted, columns.prompt)
     )
-    latencies = {"ttft": columns.ttft, "e2e": columns.e2e, "scheduling_delay": columns.delay}
+    latencies = {
+        "ttft": columns.ttft,
+        "e2e": columns.e2e,
+        "tpot": columns.tpot,
+        "scheduling_delay": columns.delay,
+    }
     for name, times in latencies.items():
         known = times >= 0
         values[f"{name}_{by}_mean_ms"] = ratio(total(known, times), total(known)) / 1000

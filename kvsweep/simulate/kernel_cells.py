@@ -166,6 +166,8 @@ def _request_columns(
     columns["request_ttft_us"] = padded(outputs.ttft)
     columns["request_e2e_us"] = padded(outputs.e2e)
     columns["request_preemptions"] = padded(outputs.preemptions)
+    columns["request_prompt_tokens"] = padded(np.concatenate([o.prompt_tokens for o in owners]))
+    columns["request_output_tokens"] = padded(np.concatenate([o.output_tokens for o in owners]))
     columns["request_cached_tokens"] = padded(progress["cached"])
     columns["request_instance"] = padded(progress["instance"])
     columns["request_session"] = padded(np.concatenate([o.session for o in owners]))

@@ -350,6 +350,7 @@ def allocate_outputs(
         ttft=np.empty(slots, np.int64),
         e2e=np.empty(slots, np.int64),
         delay=np.empty(slots, np.int64),
+        tpot=np.empty(slots, np.float64),
         preemptions=np.empty(kept, np.int32),
         request_status=np.empty(kept, np.int8),
         progress=np.empty(kept, PROGRESS),

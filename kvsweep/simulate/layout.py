@@ -95,10 +95,11 @@ def lane_record(scenario: Scenario) -> NDArray[Any]:
     lane["scheduler"] = Scheduler.from_name(engine.scheduler)
     lane["priority"] = Priority.from_name(engine.priority)
     lane["cpu_blocks"] = cache.cpu_blocks
+    assert cache.offload is not None  # `Scenario` sees to it
     lane["offload"] = Offload.from_name(cache.offload)
     lane["offload_threshold"] = cache.offload_threshold
     lane["transfer_base"] = cache.transfer_base_latency_us
-    lane["bandwidth"] = cache.transfer_bandwidth
+    lane["bandwidth"] = cache.transfer_bandwidth or 1.0  # None only where nothing is moved
     lane["thrashing_window"] = cache.thrashing_window_us
     lane["overlap"] = cache.transfer_overlap
     lane["ids"] = cache.cpu_blocks > 0
@@ -139,7 +140,7 @@ def _smaller_pools(scenarios: Sequence[Scenario]) -> NDArray[np.int64]:
     like = np.full(len(scenarios), NONE)
     latest: dict[str, int] = {}
     for number, scenario in enumerate(scenarios):
-        family = scenario.model_dump_json(exclude={"cache": {"gpu_blocks"}})
+        family = scenario.model_dump_json(exclude={"cache": {"gpu_blocks", "gpu_tokens"}})
         before = latest.get(family)
         shares = scenario.engine.watermark > 0 or sees_cache(scenario.cluster)
         if before is not None and not shares and scenario.cache.cpu_blocks == 0:

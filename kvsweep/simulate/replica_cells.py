@@ -93,7 +93,9 @@ def cell_values(
     """
     warmup = scenario.workload.warmup if scenario.workload else 0
     measured = replication.requests[warmup:]
-    values = _latencies(measured) | _counts(measured) | _blocks(scenario, requests, replication)
+    per_token = times_per_token(scenario, requests, replication)
+    values = _latencies(measured, per_token[warmup:])
+    values |= _counts(measured) | _blocks(scenario, requests, replication)
     since = int(requests.arrival_us[warmup]) if warmup else 0
     lasted = replication.totals.sim_end - since
     seconds = np.array(lasted / 1e6)
@@ -173,6 +175,7 @@ def _by_group(
         ttft=row(values["request_ttft_us"]),
         e2e=row(values["request_e2e_us"]),
         delay=row(np.array([_or_missing(r.sched_delay_us) for r in replication.requests])),
+        tpot=row(times_per_token(scenario, requests, replication)),
         preemptions=row(values["request_preemptions"]),
         status=row(np.array([codes[name] for name in values["request_status"]], np.int8)),
         prompt=row(requests.prompt_tokens),
@@ -198,7 +201,26 @@ def _detail(scenario: Scenario, replication: Replication) -> str:
     return f"last useful step ended at {replication.last_useful_us / 1e6:.6f} s"
 
 
-def _latencies(measured: Sequence[RequestRecord]) -> dict[str, NDArray[Any]]:
+def times_per_token(
+    scenario: Scenario, requests: Requests, replication: Replication
+) -> NDArray[np.float64]:
+    """Return the time per output token after the first, microseconds, or -1; (requests,).
+
+    The last token comes at the simulated completion, whatever the reference reports as end-to-end
+    latency.
+    """
+    overhead = int(scenario.latency.alpha[2])
+    times = np.full(len(requests), -1.0)
+    for i, record in enumerate(replication.requests):
+        tokens = int(requests.output_tokens[i])
+        if record.finish_us is not None and record.ttft_us is not None and tokens > 1:
+            times[i] = (record.finish_us + overhead - record.ttft_us) / (tokens - 1)
+    return times
+
+
+def _latencies(
+    measured: Sequence[RequestRecord], per_token_us: NDArray[np.float64]
+) -> dict[str, NDArray[Any]]:
     """Return means and quantiles, milliseconds; NaN where no request has a value."""
     columns: dict[str, list[int] | list[int | None]] = {
         "ttft": [r.ttft_us for r in measured],
@@ -211,7 +233,8 @@ def _latencies(measured: Sequence[RequestRecord]) -> dict[str, NDArray[Any]]:
         known = np.array([_or_missing(time) for time in column] or [NO_COUNT], np.int64)
         mean, quantiles = summarize_latency(known[None, :])
         values[f"{name}_mean_ms"], values[f"{name}_ms"] = mean[0], quantiles[0]
-    return values
+    mean, quantiles = summarize_latency(per_token_us[None, :])
+    return values | {"tpot_mean_ms": mean[0], "tpot_ms": quantiles[0]}
 
 
 def _counts(measured: Sequence[RequestRecord]) -> dict[str, NDArray[Any]]:
@@ -276,6 +299,8 @@ def request_columns(
         "request_finish_us": np.where(finish < 0, NO_COUNT, arrival + finish),
         "request_ttft_us": ttft,
         "request_e2e_us": column([r.e2e_us for r in records]),
+        "request_prompt_tokens": requests.prompt_tokens,
+        "request_output_tokens": requests.output_tokens,
         "request_preemptions": column([r.preemptions for r in records]),
         "request_cached_tokens": column(
             [None if blocks is None else blocks * scenario.cache.block_size for blocks in cached]

@@ -71,7 +71,7 @@ def scorer_table(scenarios: Sequence[Scenario]) -> NDArray[Any]:
 
 def reads_prompts(lanes: NDArray[Any]) -> NDArray[np.bool_]:
     """Return which lanes route by the content of prompts."""
-    reads: NDArray[np.bool_] = (lanes["routing"] == Routing.PREFIX_AFFINITY) | (
+    reads: NDArray[np.bool_] = (lanes["routing"] == Routing.PROMPT_AFFINITY) | (
         lanes["indexes"] != 0
     )
     return reads

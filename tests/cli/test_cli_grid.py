@@ -96,6 +96,18 @@ def test_dry_run_prints_the_size_and_writes_nothing(run, file):
     assert not Path("results").exists()
 
 
+def test_dry_run_tells_the_speed_of_a_cpu_tier(run, file):
+    assert "transfers" not in run("grid", file, "--dry-run")[1]
+    tier = ("--set", "cache.cpu_blocks=50")
+    link = ("--set", "cache.link=pcie5-x16", "--set", "cache.kv_bytes_per_token=65536")
+    _, out, _ = run("grid", file, "--dry-run", *tier, *link)
+    made = "0.848 tokens/us: 55.6 GB/s (pcie5-x16) over 65,536 bytes a token on each GPU"
+    assert f"transfers    {made}\n" in out
+    faster = ("--set", "cache.transfer_bandwidth=2.5")
+    size = json.loads(run("grid", file, "--dry-run", "--json", *tier, *faster)[1])
+    assert size["transfers"] == ["2.5 tokens/us"]
+
+
 def test_dry_run_counts_what_an_existing_store_lacks(run, file):
     run("grid", file)
     before = tree(Path("results"))

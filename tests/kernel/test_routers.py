@@ -96,6 +96,8 @@ def replay(golden, monkeypatch):
     cluster, cache = (golden["scenario"][name] for name in ("cluster", "cache"))
     blank = [(0, 0.0, 0, 0.0)] * cluster["instances"]
     seen = np.array([views or blank for views in recorders[0].seen]).transpose(2, 0, 1)
+    if cluster["routing"] == "prefix-affinity":
+        cluster = cluster | {"routing": "prompt-affinity"}  # the kernel's name of it
     scenario = {"cluster": cluster, "cache": {"block_size": cache["block_size"]}}
     loaded = load_trace(golden | {"scenario": scenario})
     parsed = parse_scenario(loaded.scenario, "golden")

@@ -81,6 +81,9 @@ def test_totals_are_those_of_the_columns(drawn):
     ttft = np.where(first == NONE, NONE, first + OVERHEAD - arrival)
     e2e = np.where(finish == NONE, NONE, finish + OVERHEAD - arrival)
     done = finish != NONE
+    several = done & (np.arange(warmup, len(rows)) >= 1)
+    tokens_after = np.maximum(np.arange(warmup, len(rows)), 1)
+    tpot = np.where(several, (finish - first) / tokens_after, NONE)
     tally = outputs.tallies[0]
     totals = {
         "arrived": len(table),
@@ -93,18 +96,21 @@ def test_totals_are_those_of_the_columns(drawn):
         "ttft_sum": ttft[ttft >= 0].sum(),
         "e2e_sum": e2e[done].sum(),
         "service_sum": (e2e - delay)[done].sum(),
+        "tpots": several.sum(),
     }
     assert {name: tally[name] for name in totals} == totals
     counts = np.bincount(status, minlength=len(RequestStatus))
     assert outputs.outcomes.tolist() == [counts.tolist()] * 2
     columns = {"ttft": (outputs.ttft, ttft), "e2e": (outputs.e2e, e2e)}
     columns["scheduling_delay"] = outputs.delay, delay
+    columns["tpot"] = outputs.tpot, tpot
     values = measure(inputs, outputs, ())
     for name, (got, want) in columns.items():
         pair = got.reshape(2, -1)[:, warmup:]
         assert pair.tolist() == [want.tolist()] * 2
         mean, quantiles = summarize_latency(want[None])
-        np.testing.assert_array_equal(values[f"{name}_mean_ms"], [mean[0]] * 2)
+        exact = 1e-12 if name == "tpot" else 0  # of which a sum is no whole number
+        np.testing.assert_allclose(values[f"{name}_mean_ms"], [mean[0]] * 2, rtol=exact)
         np.testing.assert_array_equal(values[f"{name}_ms"], [quantiles[0]] * 2)
 
 

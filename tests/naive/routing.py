@@ -56,7 +56,7 @@ class Router:
     turn : int
         Requests routed so far.
     homes : dict
-        prefix-affinity: key of a prompt's last full block -> the instance that had it.
+        prompt-affinity: key of a prompt's last full block -> the instance that had it.
     """
 
     def __init__(self, cluster, block_size):
@@ -84,7 +84,7 @@ class Router:
             "round-robin": self._round_robin,
             "least-loaded": self._least_loaded,
             "always-busiest": self._always_busiest,
-            "prefix-affinity": self._prefix_affinity,
+            "prompt-affinity": self._prompt_affinity,
             "weighted": self._weighted,
         }
         chosen = policy[self.cluster.routing](request, keys, instances)
@@ -120,7 +120,7 @@ class Router:
     def _always_busiest(self, request, keys, instances):
         return max(range(len(instances)), key=lambda i: self.views[i].load)
 
-    def _prefix_affinity(self, request, keys, instances):
+    def _prompt_affinity(self, request, keys, instances):
         least = self._least_loaded(request, keys, instances)
         # A prompt shorter than a block has no key.
         return self.homes.setdefault(keys[-1], least) if keys else least

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 SLO_PRIORITY = {"critical": 0, "standard": 5, "batch": 10, "background": 15}
-ROUTINGS = ("round-robin", "least-loaded", "weighted", "prefix-affinity", "always-busiest")
+ROUTINGS = ("round-robin", "least-loaded", "weighted", "prompt-affinity", "always-busiest")
 SCORERS = (
     "prefix-affinity",
     "precise-prefix",
@@ -49,9 +49,9 @@ class Cache:
     block_size: int = 16
     gpu_blocks: int = 2200
     cpu_blocks: int = 0
-    offload: str = "watermark"
+    offload: str = "write-through"
     offload_threshold: float = 0.8
-    transfer_bandwidth: float = 100.0
+    transfer_bandwidth: float | None = None
     transfer_base_latency_us: int = 10
     transfer_overlap: bool = False
     thrashing_window_us: int = 1_000_000

@@ -85,6 +85,16 @@ def test_request_columns_are_the_records(h10):
     assert (column["request_queued_us"] <= column["request_scheduled_us"]).all()
 
 
+def test_time_per_output_token_is_measured_to_the_simulated_completion(h10):
+    for variant in range(2):
+        cell = {name: values[variant, 0] for name, values in h10.items()}
+        took = cell["request_finish_us"] - cell["request_first_token_us"]
+        per_token = took / (cell["request_output_tokens"] - 1) / 1000
+        assert (cell["request_output_tokens"] > 1).all()
+        assert cell["tpot_mean_ms"] == pytest.approx(per_token.mean(), rel=1e-12)
+        np.testing.assert_allclose(cell["tpot_ms"], np.quantile(per_token, QUANTILES), rtol=1e-12)
+
+
 def test_measures_by_round_and_class():
     cells = simulate("ideas-a", [{"policy": "rr-normal"}], (42,), (), True)
     cell = {name: values[0, 0] for name, values in cells.items()}
@@ -95,6 +105,11 @@ def test_measures_by_round_and_class():
         pytest.approx(ttft[rounds == r].mean() / 1000, rel=1e-12) for r in range(4)
     ]
     assert cell["injected_by_class"].sum() == 500
+    took = cell["request_finish_us"] - cell["request_first_token_us"]
+    per_token = took / (cell["request_output_tokens"] - 1) / 1000
+    assert cell["tpot_by_round_mean_ms"].tolist() == [
+        pytest.approx(per_token[rounds == r].mean(), rel=1e-12) for r in range(4)
+    ]
     p99 = np.quantile(ttft[classes == "critical"], 0.99) / 1000
     assert cell["ttft_by_class_ms"][0, P99] == pytest.approx(p99, rel=1e-12)
     critical = classes == "critical"

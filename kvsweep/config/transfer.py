@@ -1,0 +1,153 @@
+"""How fast blocks move between the GPU and its CPU: a link's bytes over the bytes of a token."""
+
+from __future__ import annotations
+
+import tomllib
+from functools import cache
+from importlib import resources
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kvsweep.config.base import KeyProblem, Name, Positive, Section
+from kvsweep.config.latency import Preset, load_preset
+from kvsweep.errors import did_you_mean
+from kvsweep.limits import MAX_TOKEN_BYTES
+
+if TYPE_CHECKING:
+    from kvsweep.config.scenario import Cache, Scenario
+
+OFFLOAD_OF_RULES = {"vllm": "write-through", "blis": "watermark"}
+"""The default of ``cache.offload``: vLLM's own way, and the only one that the reference has."""
+
+REFERENCE_BANDWIDTH = 100.0
+"""Tokens per microsecond, the reference's default, which rules ``blis`` keep."""
+
+GIGA_PER_MICRO = 1e3
+"""Bytes per microsecond of a GB/s."""
+
+SPEED_KEYS = ("link", "link_gb_per_s", "kv_bytes_per_token")
+
+
+class Link(Section):
+    """A link between a GPU and the memory of its CPU.
+
+    Attributes
+    ----------
+    peak_gb_per_s, gb_per_s : float
+        Each direction, 10^9 bytes per second: as stated, and as reached.
+    source : str
+        Who measured what is reached.
+    """
+
+    peak_gb_per_s: Positive
+    gb_per_s: Positive
+    source: Name
+
+
+@cache
+def links() -> dict[str, Link]:
+    """Return the links that have names."""
+    path = Path(str(resources.files("kvsweep"))) / "links.toml"
+    tables = tomllib.loads(path.read_text(encoding="utf-8"))
+    return {name: Link.model_validate(table) for name, table in tables.items()}
+
+
+def settle(scenario: Scenario, folder: Path) -> dict[str, Any]:
+    """Return what the rules, the link and the model decide of a scenario's cache, by key.
+
+    Raises
+    ------
+    KeyProblem
+        If the speed of transfers is given twice, or missing where there is a CPU tier.
+    """
+    cache, rules = scenario.cache, scenario.engine.rules
+    found: dict[str, Any] = {}
+    if cache.offload is None:
+        found["offload"] = OFFLOAD_OF_RULES[rules]
+    if _given(cache, "transfer_bandwidth"):
+        for key in SPEED_KEYS:
+            if _given(cache, key):
+                raise KeyProblem(
+                    ("cache", key), "give either transfer_bandwidth or a link and bytes per token"
+                )
+        return found
+    if rules == "blis":
+        return found | {"transfer_bandwidth": REFERENCE_BANDWIDTH}
+    return found | _speed(scenario, folder)
+
+
+def _given(cache: Cache, key: str) -> bool:
+    """Return whether the user gave a key, rather than `settle` at an earlier time."""
+    return key in cache.model_fields_set and getattr(cache, key) is not None
+
+
+def _speed(scenario: Scenario, folder: Path) -> dict[str, Any]:
+    """Return the link, the bytes of a token on a GPU, and what they make of each other."""
+    cache = scenario.cache
+    model = scenario.latency.model
+    preset = load_preset(model, folder) if model else None
+    rate, link = _link_rate(cache, preset)
+    token = _token_bytes(cache, preset)
+    if rate is not None and token is not None:
+        return {
+            "link": link,
+            "link_gb_per_s": rate,
+            "kv_bytes_per_token": token,
+            "transfer_bandwidth": GIGA_PER_MICRO * rate / token,
+        }
+    if cache.cpu_blocks > 0:
+        raise KeyProblem(("cache", "cpu_blocks"), _missing(rate, token))
+    return {}
+
+
+def _link_rate(cache: Cache, preset: Preset | None) -> tuple[float | None, str | None]:
+    """Return the GB/s of the link that is given, or else the preset's, and its name if any."""
+    if _given(cache, "link_gb_per_s"):
+        if _given(cache, "link"):
+            raise KeyProblem(("cache", "link_gb_per_s"), "give either link or link_gb_per_s")
+        return cache.link_gb_per_s, None
+    given = _given(cache, "link")
+    name = cache.link if given else (preset.link if preset else None)
+    if name is None:
+        return None, None
+    if name not in links():
+        known = list(links())
+        message = f"unknown link {name!r}; allowed: {', '.join(known)}{did_you_mean(name, known)}"
+        raise KeyProblem(("cache", "link") if given else ("latency", "model"), message)
+    return links()[name].gb_per_s, name
+
+
+def _token_bytes(cache: Cache, preset: Preset | None) -> float | None:
+    """Return the bytes of a token on a GPU that are given, or else the preset's."""
+    if _given(cache, "kv_bytes_per_token"):
+        return cache.kv_bytes_per_token
+    found = preset.gpu_token_bytes if preset else None
+    if found is not None and not 1 <= found <= MAX_TOKEN_BYTES:
+        message = f"{found:g} bytes of KV cache a token and GPU; allowed: 1 to {MAX_TOKEN_BYTES:g}"
+        raise KeyProblem(("latency", "model"), message)
+    return found
+
+
+def _missing(rate: float | None, token: float | None) -> str:
+    """Say what a CPU tier lacks."""
+    needed = []
+    if rate is None:
+        needed.append(f"cache.link ({', '.join(links())}) or cache.link_gb_per_s")
+    if token is None:
+        needed.append("cache.kv_bytes_per_token (of one GPU)")
+    return (
+        f"the speed of transfers is not known; give {' and '.join(needed)}, "
+        "or cache.transfer_bandwidth in tokens per microsecond"
+    )
+
+
+def transfer_text(cache: Cache) -> str:
+    """Write the speed of transfers, and what it is made of."""
+    text = f"{cache.transfer_bandwidth:.3g} tokens/us"
+    if cache.link_gb_per_s is None:
+        return text
+    link = f" ({cache.link})" if cache.link else ""
+    return (
+        f"{text}: {cache.link_gb_per_s:g} GB/s{link} over "
+        f"{cache.kv_bytes_per_token:,.10g} bytes a token on each GPU"
+    )
