@@ -41,15 +41,8 @@ ENOUGH = 10
 
 def queue_growth(cells: Cells) -> ResultWarning | None:
     """Warn of a rate above capacity: latencies tell the length of the request list then."""
-    growth, seeds = cells.seed_mean(cells.number("queue_growth"))
-    arrivals = np.maximum(cells.number("injected"), 1)
-    per_instance = arrivals / cells.instances
-    limit = GROWTH + WHILE_FILLING / np.sqrt(per_instance)
-    limit = limit + BY_CHANCE / np.sqrt(arrivals * np.maximum(seeds, 1))
-    where = cells.ok & (growth > limit)
-    if cells.cliff:
-        where &= ~_at_once(cells)
-    found = seen(cells, where, growth)
+    growth, growing = _growing(cells)
+    found = seen(cells, growing & ~_at_once(cells) if growing.any() else growing, growth)
     if found is None:
         return None
     return found.warning(
@@ -60,25 +53,36 @@ def queue_growth(cells: Cells) -> ResultWarning | None:
     )
 
 
+def _growing(cells: Cells) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """Return by how much the waiting lists of a setting grow, and whether they do; (grid)."""
+    growth, seeds = cells.seed_mean(cells.number("queue_growth"))
+    arrivals = np.maximum(cells.number("injected"), 1)
+    limit = GROWTH + WHILE_FILLING * np.sqrt(cells.instances / arrivals)
+    limit = limit + BY_CHANCE / np.sqrt(arrivals * np.maximum(seeds, 1))
+    return growth, cells.ok & (growth > limit)
+
+
 def burst(cells: Cells) -> ResultWarning | None:
-    """Warn of a cliff of requests that come all at once: it is that of so many, not of a rate."""
-    if not cells.cliff:
+    """Warn of requests that come all at once: what is measured is no rate's."""
+    where = cells.ok if cells.cliff else _growing(cells)[1]
+    if not where.any():
         return None
-    span = cells.number("arrivals_s")
-    found = seen(cells, _at_once(cells), _service_s(cells) - span)
+    span, service = cells.number("arrivals_s"), _service_s(cells)
+    found = seen(cells, where & _at_once(cells), service - span)
     if found is None:
         return None
+    what = "the cliff is that" if cells.cliff else "latencies are those"
     return found.warning(
         "burst",
-        f"a burst{found.share}: {number(found.value('injected'))} requests arrive within "
-        f"{span[found.worst]:.2g} s, and one takes {_service_s(cells)[found.worst]:.2g} s to "
-        "serve: the cliff is that of so many at once, not of a steady rate; for that take more "
-        "requests at a rate below capacity",
+        f"{found.value('injected'):,.0f} requests arrive within {span[found.worst]:.2g} s, and "
+        f"one takes {service[found.worst]:.2g} s to serve{found.share and ',' + found.share}: "
+        f"{what} of a burst, not of a steady rate; for that take more requests at a rate below "
+        "capacity",
     )
 
 
 def _at_once(cells: Cells) -> NDArray[np.bool_]:
-    """Tell where the last request arrives before the first could be served, in the mean."""
+    """Tell where the last request arrives sooner than one could be served, in the mean; (grid)."""
     found: NDArray[np.bool_] = cells.number("arrivals_s") < _service_s(cells)
     return found & (cells.number("injected") > 1)
 
