@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from kvsweep.analysis.effects import factorial_effects as factorial_effects
     from kvsweep.analysis.effects import joint_effects as joint_effects
     from kvsweep.analysis.pareto import pareto_front as pareto_front
+    from kvsweep.analysis.warnings import warnings_of as warnings_of
     from kvsweep.config import load_sweep as load_sweep
     from kvsweep.errors import InputError as InputError
     from kvsweep.replaying import replay as replay
@@ -30,6 +31,7 @@ _HOMES = {
     "pareto_front": "kvsweep.analysis.pareto",
     "replay": "kvsweep.replaying",
     "run": "kvsweep.sweep",
+    "warnings_of": "kvsweep.analysis.warnings",
 }
 
 __all__ = [
@@ -42,6 +44,7 @@ __all__ = [
     "pareto_front",
     "replay",
     "run",
+    "warnings_of",
 ]
 
 

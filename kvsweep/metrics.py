@@ -112,7 +112,11 @@ CELL_VARIABLES = (
     ),
     *_counts(("steps", "step", "engine steps of all instances, warm-up included")),
     *_counts(("pruned", "1", "1 if copied from a smaller pool where blocks never ran short")),
-    *_reals(("makespan_s", "s", "end of the last step, from time zero")),
+    *_reals(
+        ("makespan_s", "s", "end of the last step, from time zero"),
+        ("arrivals_s", "s", "first to last arrival of the list, closed loops have none"),
+        ("queue_growth", "1", "share of the later half of all arrivals by which queues grew then"),
+    ),
 )
 
 

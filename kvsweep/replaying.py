@@ -50,6 +50,8 @@ class Replay:
         `STEP_COLUMNS`, per instance in order of time, instances one after the other.
     status, status_detail : str
         How the simulation ended, and why it did not end well.
+    trace : Trace
+        Where the requests are from.
     """
 
     scenario: Scenario
@@ -57,6 +59,7 @@ class Replay:
     steps: dict[str, NDArray[np.int64]]
     status: str
     status_detail: str
+    trace: Trace
 
     def to_dataset(self) -> xr.Dataset:
         """Return the requests as a dataset with dimension ``request``."""
@@ -134,7 +137,7 @@ def _run_kernel(scenario: Scenario, trace: Trace, notify: Callable[[str], None] 
     requests["status"] = np.array(RequestStatus.labels(), object)[single.outputs.request_status]
     order = np.argsort(single.outputs.steps["instance"], kind="stable")
     steps = {name: single.outputs.steps[name][order] for name in STEP_COLUMNS}
-    return Replay(scenario, requests, steps, single.status.label, single.detail)
+    return Replay(scenario, requests, steps, single.status.label, single.detail, trace)
 
 
 def _run_replica(scenario: Scenario, trace: Trace) -> Replay:
@@ -167,9 +170,8 @@ def _run_replica(scenario: Scenario, trace: Trace) -> Replay:
         "instance": column([row.instance for row in rows]),
         "status": np.array([row.status for row in rows], object),
     }
-    return Replay(
-        scenario, requests, _replica_steps(scenario, found), found.status, found.status_detail
-    )
+    steps_taken = _replica_steps(scenario, found)
+    return Replay(scenario, requests, steps_taken, found.status, found.status_detail, trace)
 
 
 def _first_cached(runs: list[list[int]], scenario: Scenario) -> int | None:

@@ -9,12 +9,18 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+import numpy as np
+
 from kvsweep import simulate
+from kvsweep.analysis.cells import cells_of
+from kvsweep.analysis.warnings import find_warnings, stored
+from kvsweep.config.axes import SEED
 from kvsweep.errors import InputError
 from kvsweep.grid import Plan, Task, plan
-from kvsweep.store import Store, default_path, open_results, prepare
+from kvsweep.store import Store, default_path, open_results, prepare, update_attributes
 from kvsweep.workers.job import Job
 from kvsweep.workers.threads import Threads
+from kvsweep.workload.generate import requests_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -23,6 +29,7 @@ if TYPE_CHECKING:
 
     from kvsweep.config import Sweep
     from kvsweep.workers.job import Results, Running, Workers
+    from kvsweep.workload.requests import Requests
 
 # Estimated processor seconds of a sweep from which on Dask looks after the workers: to import it
 # and start a cluster takes 0.2 s, as long as all cells of a small sweep.
@@ -77,7 +84,8 @@ def run(
     Returns
     -------
     xr.Dataset
-        The results, opened by `kvsweep.open_results`. Look at ``status`` before the numbers.
+        The results, opened by `kvsweep.open_results`. Look at ``status`` before the numbers, and
+        at `kvsweep.warnings_of`, which tells what misleads.
 
     Raises
     ------
@@ -99,7 +107,7 @@ def run(
             simulate.warm_up(notify)
         with found.holding(job) as running:
             _fill(target, todo, _finished(running, found.threads, todo), progress or _silent)
-    return open_results(path)
+    return _warned(path, sweep, cells)
 
 
 def _finished(
@@ -136,6 +144,28 @@ def _fill(
             store.write(task, outcome)
         done += cells.size(task)
         progress(done, cells.cells)
+
+
+def _warned(path: Path, sweep: Sweep, cells: Plan) -> xr.Dataset:
+    """Open the results, and store with them the warnings about them."""
+    ds = open_results(path)
+    seeds = cells.dims.index(SEED) if SEED in cells.dims else None
+    shape = [1 if i == seeds else n for i, n in enumerate(cells.shape)]
+    variants = np.arange(len(cells.variants)).reshape(shape)
+
+    def requests(index: tuple[int, ...]) -> Requests:
+        variant = int(np.broadcast_to(variants, cells.shape)[index])
+        workload, policy = cells.variants[variant].workload, cells.policies[variant]
+        assert workload is not None  # `Sweep.scenario` sees to it
+        seed = cells.seeds[0 if seeds is None else index[seeds]]
+        return requests_for(workload, seed, sweep.entropy, policy, sweep.base_dir)
+
+    scenarios = np.fromiter(cells.variants, object, len(cells.variants)).reshape(shape)
+    found = find_warnings(
+        cells_of(ds, cliff=sweep.cliff is not None, scenarios=scenarios, requests=requests)
+    )
+    update_attributes(path, stored(found))
+    return ds.assign_attrs(stored(found))
 
 
 @contextmanager

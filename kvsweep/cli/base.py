@@ -6,7 +6,7 @@ import atexit
 import gc
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -57,6 +57,12 @@ def fail(where: str, message: str) -> int:
     """Print a one-line error and return the exit code of bad usage and bad input."""
     click.echo(f"{where}: {' '.join(message.split())}", err=True)
     return 2
+
+
+def warn(found: Iterable[object]) -> None:
+    """Print warnings, a line each."""
+    for warning in found:
+        click.echo(f"warning: {' '.join(str(warning).split())}", err=True)
 
 
 def print_json(value: dict[str, Any]) -> None:

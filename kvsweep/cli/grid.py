@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import os
 from collections import Counter
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from kvsweep.cli.base import Command, json_option, print_json
+from kvsweep.cli.base import Command, json_option, print_json, warn
 from kvsweep.cli.progress import Display, span
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ def grid(
     """Run a sweep: simulate every cell of its grid into a store.
 
     A store that an earlier run left half done is continued. At the end the cliff that the sweep
-    asks for is printed, stored, and drawn beside the store.
+    asks for is printed, stored, and drawn beside the store, and warnings tell what misleads.
     """
     from kvsweep.config import load_sweep
 
@@ -72,14 +73,18 @@ def grid(
         _print_size(_size(sweep, path, options), as_json)
         return 0
     ds = _run(sweep, path, options)
+    from kvsweep.analysis.warnings import warnings_of
+
     cliff = _analyse(sweep, path, ds)
-    result = _outcome(path, ds)
+    found = warnings_of(ds)
+    result = _outcome(path, ds) | {"warnings": [asdict(warning) for warning in found]}
     if cliff:
         result |= {"cliff": cliff.to_dict(), "figure": str(_draw(path, ds, cliff))}
     if as_json:
         print_json(result)
     else:
         _print_outcome(result, cliff)
+    warn(found)
     return 1 if result["incomplete"] else 0
 
 

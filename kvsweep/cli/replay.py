@@ -5,13 +5,14 @@ from __future__ import annotations
 import csv
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from kvsweep.cli.base import Command, json_option, print_json
+from kvsweep.cli.base import Command, json_option, print_json, warn
 from kvsweep.errors import InputError
 
 if TYPE_CHECKING:
@@ -50,6 +51,8 @@ def replay(
     GeneratedTokens), plain or gzipped. Those of Mooncake and Azure have no scenario: give
     latency.model, cache.gpu_blocks and whatever else differs with --set.
     """
+    from kvsweep.analysis.replayed import cell_of_replay
+    from kvsweep.analysis.warnings import find_warnings
     from kvsweep.replaying import is_ok, run_replay
 
     found = run_replay(file, settings, notify=partial(click.echo, err=True))
@@ -58,11 +61,13 @@ def replay(
         _write_csv(requests, {"id": positions, **found.requests})
     if steps:
         _write_csv(steps, found.steps)
-    summary = _summary(found)
+    warnings = find_warnings(cell_of_replay(found))
+    summary = _summary(found) | {"warnings": [asdict(warning) for warning in warnings]}
     if as_json:
         print_json(summary)
     else:
         _print(summary)
+    warn(warnings)
     return 0 if is_ok(found) else 1
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from kvsweep.cli.base import Command, json_option, print_json
+from kvsweep.cli.base import Command, json_option, print_json, warn
 from kvsweep.cli.measure import open_prefix, print_prefix
 from kvsweep.errors import InputError, did_you_mean
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from kvsweep.analysis.cliff_records import Cliff
     from kvsweep.analysis.effect_records import Effects
     from kvsweep.analysis.pareto import Front
+    from kvsweep.analysis.warning_records import ResultWarning
 
 store_argument = click.argument("store", metavar="STORE", type=click.Path(path_type=Path))
 at_option = click.option(
@@ -66,6 +68,7 @@ def cliff_options(command: Any) -> Any:
 def show(store: Path, as_json: bool) -> None:
     """Summarise a store: axes, status of cells, headline measures; findings of a measurement."""
     from kvsweep import report
+    from kvsweep.analysis.warnings import warnings_of
     from kvsweep.measure.dataset import FORMAT
     from kvsweep.store import stored_format
 
@@ -73,10 +76,12 @@ def show(store: Path, as_json: bool) -> None:
         print_prefix(open_prefix(store), {}, as_json)
         return
     ds = read(store)
+    warnings = warnings_of(ds)
     if as_json:
-        print_json(report.summary(ds))
+        print_json(report.summary(ds) | {"warnings": [asdict(warning) for warning in warnings]})
     else:
         click.echo(report.summary_text(ds).rstrip())
+    warn(warnings)
 
 
 @click.command(
@@ -95,11 +100,14 @@ def cliff(store: Path, at: tuple[str, ...], as_json: bool, **given: Any) -> None
     """Find where a measure passes a threshold along an axis, with an interval."""
     from kvsweep import report
 
-    found = cliff_of(read(store, at), given)
+    ds = read(store, at)
+    found = cliff_of(ds, given)
+    warnings = _found_in(ds, cliff=True)
     if as_json:
-        print_json(found.to_dict())
+        print_json(found.to_dict() | {"warnings": [asdict(warning) for warning in warnings]})
     else:
         click.echo(report.cliff_text(found).rstrip())
+    warn(warnings)
 
 
 @click.command(
@@ -118,11 +126,14 @@ def pareto(store: Path, at: tuple[str, ...], objectives: str | None, as_json: bo
     """Find the policies that no other policy beats in every objective."""
     from kvsweep import report
 
-    front = front_of(read(store, at), objectives)
+    ds = read(store, at)
+    front = front_of(ds, objectives)
+    warnings = _found_in(ds)
     if as_json:
-        print_json(front.to_dict())
+        print_json(front.to_dict() | {"warnings": [asdict(warning) for warning in warnings]})
     else:
         click.echo(report.pareto_text(front).rstrip())
+    warn(warnings)
 
 
 @click.command(
@@ -149,11 +160,22 @@ def effects(store: Path, metric: str, at: tuple[str, ...], as_json: bool, **give
     """
     from kvsweep import report
 
-    found = effects_of(read(store, at), metric, given)
+    ds = read(store, at)
+    found = effects_of(ds, metric, given)
+    warnings = _found_in(ds)
     if as_json:
-        print_json(found.to_dict())
+        print_json(found.to_dict() | {"warnings": [asdict(warning) for warning in warnings]})
     else:
         click.echo(report.effects_text(found).rstrip())
+    warn(warnings)
+
+
+def _found_in(ds: xr.Dataset, *, cliff: bool = False) -> list[ResultWarning]:
+    """Find what misleads in the part of a store that is looked at."""
+    from kvsweep.analysis.cells import cells_of
+    from kvsweep.analysis.warnings import find_warnings
+
+    return find_warnings(cells_of(ds, cliff=cliff))
 
 
 def read(store: Path, at: Sequence[str] = ()) -> xr.Dataset:

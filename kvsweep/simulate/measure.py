@@ -1,7 +1,7 @@
 """What the kernel leaves of a batch, reduced to named numbers per lane."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from ..metrics import jain_index, latency_quantiles, mean_latency, ratio
 from ..policies import RequestStatus, Status
 from ..records import NEVER, NONE, Inputs, Lane, Outputs
+from .backlog import backlog
 from .groups import Columns, Grouping, measure_groups
 from .inversions import find_inversions
 
@@ -50,7 +51,8 @@ def measure(
     """
     values = _tallied(inputs, outputs) | _totals(inputs, outputs)
     for measured in _alike(inputs, outputs):
-        found = _quantiles(measured)
+        delay = replace(measured, warmup=0).rows(outputs.delay)
+        found = _quantiles(measured) | backlog(inputs, measured.lanes, delay)
         found["priority_inversions"] = (
             _inversions(measured) if ranked else np.zeros_like(measured.lanes)
         )
@@ -172,7 +174,7 @@ def _inversions(measured: _Measured) -> NDArray[np.int64]:
 
     A client that gives up waits until its patience is over, not until that is noticed.
     """
-    every = _Measured(measured.inputs, measured.outputs, measured.lanes, measured.requests, 0)
+    every = replace(measured, warmup=0)
     progress = every.rows(measured.outputs.progress)
     records = measured.inputs.requests[every.slots]
     status, scheduled = progress["status"], progress["scheduled"]

@@ -24,6 +24,7 @@ from ..replica import Replication, run
 from ..replica.result import RequestRecord
 from ..workload.native import to_trace_dict
 from ..workload.requests import Requests
+from .backlog import queue_growth
 from .groups import Columns, Grouping, groupings, measure_groups
 from .inversions import find_inversions
 from .lanes import class_levels
@@ -110,7 +111,23 @@ def cell_values(
     values["status"] = np.array(STATUSES[replication.status], np.int8)
     values["status_detail"] = np.array(_detail(scenario, replication), object)
     columns = request_columns(scenario, requests, replication)
+    values |= _backlog(requests, replication)
     return values | _fairness(requests, replication, columns, warmup) | columns
+
+
+def _backlog(requests: Requests, replication: Replication) -> dict[str, NDArray[Any]]:
+    """Return what tells load from capacity; what waits at a horizon has not begun."""
+    arrival = requests.arrival_us
+    began = [
+        NEVER if r.status == RequestStatus.QUEUED.label else _or_missing(r.first_admit_us)
+        for r in replication.requests
+    ]
+    start = np.array(began, np.int64)
+    delay = np.where(start < 0, NO_COUNT, start - arrival)
+    return {
+        "arrivals_s": np.array((arrival[-1] - arrival[0]) / 1e6),
+        "queue_growth": queue_growth(arrival[None], delay[None], np.zeros(1, np.intp))[0],
+    }
 
 
 def _fairness(

@@ -1,0 +1,130 @@
+"""The cells of a grid as plain arrays, with their scenarios where these are known: for warnings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kvsweep.analysis import variables
+from kvsweep.analysis.jsonable import jsonable
+from kvsweep.metrics import VARIABLES
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+    from kvsweep.config import Scenario
+    from kvsweep.workload.requests import Requests
+
+SEED = "seed"
+
+
+@dataclass(frozen=True)
+class Cells:
+    """The cells of a grid, of which those that did not end well have no numbers.
+
+    Attributes
+    ----------
+    axes : dict of str to sequence
+        Values of each axis, in the order of the grid's dimensions; empty for a single cell.
+    status : str (grid)
+        How each cell ended.
+    read : callable (str) -> float64 (grid, ...) or None
+        Gives a variable, NaN where a cell has no number; None if there is no such variable.
+    names : sequence of str
+        The variables that there are.
+    cliff : bool
+        Whether a cliff is looked for.
+    scenarios : Scenario (grid), optional
+        The scenario of each cell; the seeds, which share them, may have one place.
+    requests : callable (index of a cell) -> Requests, optional
+        Its request list.
+    """
+
+    axes: Mapping[str, Sequence[Any]]
+    status: NDArray[Any]
+    read: Callable[[str], NDArray[np.float64] | None] = field(repr=False)
+    names: Sequence[str] = ()
+    cliff: bool = False
+    scenarios: NDArray[Any] | None = field(default=None, repr=False)
+    requests: Callable[[tuple[int, ...]], Requests] | None = field(default=None, repr=False)
+
+    @property
+    def ok(self) -> NDArray[np.bool_]:
+        """Where there are numbers; (grid)."""
+        found: NDArray[np.bool_] = np.asarray(self.status == "ok")
+        return found
+
+    @property
+    def instances(self) -> NDArray[np.int64]:
+        """Instances of each cell; (grid)."""
+        found = self.settings(lambda scenario: scenario.cluster.instances)
+        if found is None:
+            found = (self.number("peak_blocks") >= 0).sum(axis=-1)
+        return found.astype(np.int64)
+
+    def number(self, name: str) -> NDArray[np.float64]:
+        """Return a variable, NaN where a cell has no number; all NaN if there is none.
+
+        A variable of a large sweep is read in 5 ms: what seldom matters is asked for last.
+        """
+        found = self.read(name)
+        return np.full(self.status.shape, np.nan) if found is None else found
+
+    def scenario(self, index: tuple[int, ...]) -> Scenario | None:
+        """Return the scenario of the cell at `index`, if it is known."""
+        if self.scenarios is None:
+            return None
+        found: Scenario = np.broadcast_to(self.scenarios, self.status.shape)[index]
+        return found
+
+    def settings(self, get: Callable[[Scenario], Any]) -> NDArray[Any] | None:
+        """Return what `get` returns of each cell's scenario, if they are known; (grid)."""
+        if self.scenarios is None:
+            return None
+        found = np.frompyfunc(get, 1, 1)(self.scenarios)
+        return np.broadcast_to(found, self.status.shape)
+
+    def labels(self, index: tuple[int, ...]) -> dict[str, Any]:
+        """Return the setting of the cell at `index`: the value of each axis but the seed."""
+        places = zip(self.axes.items(), index, strict=True)
+        labels = {name: values[i] for (name, values), i in places if name != SEED}
+        plain: dict[str, Any] = jsonable(labels)
+        return plain
+
+    def seed_mean(self, values: NDArray[np.float64]) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Return the mean over the seeds that have a value, NaN of none, and their number."""
+        along = (list(self.axes).index(SEED),) if SEED in self.axes else ()
+        known = np.isfinite(values)
+        count = known.sum(axis=along, keepdims=True)
+        total = np.where(known, values, 0.0).sum(axis=along, keepdims=True)
+        mean = np.where(count > 0, total / np.maximum(count, 1), np.nan)
+        return np.broadcast_to(mean, values.shape), np.broadcast_to(count, values.shape)
+
+
+def cells_of(
+    ds: xr.Dataset,
+    *,
+    cliff: bool = False,
+    scenarios: NDArray[Any] | None = None,
+    requests: Callable[[tuple[int, ...]], Requests] | None = None,
+) -> Cells:
+    """Return the cells of an open store; a variable is read when it is asked for."""
+    from kvsweep.store import load
+
+    known: dict[str, NDArray[np.float64] | None] = {}
+
+    def read(name: str) -> NDArray[np.float64] | None:
+        if name not in known:
+            known[name] = variables.get(load(ds, name), name).values if name in ds else None
+        return known[name]
+
+    status = ds["status"]
+    axes = {str(dim): ds[dim].values.tolist() if dim in ds.coords else range(n)
+            for dim, n in status.sizes.items()}  # fmt: skip
+    names = [n for n in VARIABLES if n in ds and ds[n].dtype.kind in "fi"]
+    names = [n for n in names if "request" not in ds[n].dims]
+    return Cells(axes, status.values, read, names, cliff, scenarios, requests)

@@ -1,0 +1,111 @@
+"""Warnings of what is missing from the results: cells, and requests that were not served."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kvsweep.analysis.cells import Cells
+from kvsweep.analysis.variables import count_names
+from kvsweep.analysis.warning_records import ResultWarning, Seen, seen
+
+# What admission control and impatience lose is told from this share on.
+LOST = 0.01
+
+
+def without_numbers(cells: Cells) -> ResultWarning | None:
+    """Warn of cells that did not end: means over seeds are those of the others."""
+    lost = ~cells.ok
+    found = seen(cells, lost, lost)
+    if found is None or lost.size == 1:
+        return None
+    counts = ", ".join(f"{n:,} {name}" for name, n in count_names(cells.status[lost]).items())
+    return found.warning(
+        "no-numbers",
+        f"{found.count:,} of {lost.size:,} cells have no numbers ({counts}), the first"
+        f"{found.setting}: means over seeds are those of the others",
+    )
+
+
+def unservable(cells: Cells) -> ResultWarning | None:
+    """Warn of requests that can never fit: the others are another workload."""
+    dropped = _unserved(cells, "dropped_unservable")
+    found = seen(cells, dropped > 0, dropped)
+    if found is None:
+        return None
+    return found.warning(
+        "unservable",
+        f"requests that can never fit are dropped{_most(found, dropped)}: what is "
+        f"measured are the others; {_room(found)}",
+    )
+
+
+def _room(found: Seen) -> str:
+    """Say what the longest request of the worst cell needs and what there is."""
+    cells, scenario = found.cells, found.cells.scenario(found.worst)
+    if scenario is None:
+        return "raise cache.gpu_blocks"
+    cache, engine = scenario.cache, scenario.engine
+    there = f"cache.gpu_blocks is {cache.gpu_blocks:,}"
+    if not engine.enable_chunked_prefill:
+        there += f", engine.max_num_batched_tokens {engine.max_num_batched_tokens:,}"
+    if cells.requests is None:
+        return f"raise what is too small: {there}"
+    requests = cells.requests(found.worst)
+    tokens = int((requests.prompt_tokens + requests.output_tokens).max()) - 1
+    blocks = -(-tokens // cache.block_size)
+    return f"the longest needs {blocks:,} blocks ({tokens:,} tokens), {there}"
+
+
+def rejected(cells: Cells) -> ResultWarning | None:
+    """Warn of requests that admission control refuses: latencies are those of the admitted."""
+    return _lost(
+        cells,
+        "rejected",
+        "admission control rejects requests",
+        "latencies are those of the admitted; see rejected beside them, and cluster.admission",
+    )
+
+
+def timed_out(cells: Cells) -> ResultWarning | None:
+    """Warn of requests given up by clients: the longest waits are not among the latencies."""
+    return _lost(
+        cells,
+        "timed_out",
+        "clients give up waiting",
+        "the longest waits are missing from the latencies; see timed_out beside them, and "
+        "sessions.patience_s",
+    )
+
+
+def _lost(cells: Cells, name: str, what: str, so: str) -> ResultWarning | None:
+    lost = _unserved(cells, name)
+    found = seen(cells, lost > LOST * cells.number("injected"), lost)
+    if found is None:
+        return None
+    kind = name.replace("_", "-")
+    return found.warning(kind, f"{what}{_most(found, lost)}: {so}")
+
+
+def _unserved(cells: Cells, outcome: str) -> NDArray[np.float64]:
+    """Return how many requests had an outcome other than completion; (grid)."""
+    unserved = cells.number("injected") - cells.number("completed")
+    return cells.number(outcome) if (unserved > 0).any() else unserved
+
+
+def _most(found: Seen, count: NDArray[np.float64]) -> str:
+    """Say in how many cells it is seen, and how many requests it is in the worst of them."""
+    return found.most(f"{count[found.worst]:,.0f} of {found.value('injected'):,.0f}")
+
+
+def horizon(cells: Cells) -> ResultWarning | None:
+    """Warn of requests that the horizon cuts off: only the early ones are measured to the end."""
+    left = _unserved(cells, "queued") + _unserved(cells, "running")
+    found = seen(cells, left > 0, left)
+    if found is None:
+        return None
+    return found.warning(
+        "horizon",
+        f"engine.horizon_us ends before all requests are done{_most(found, left)}: latencies are "
+        "those of the early ones; raise it or leave it out",
+    )

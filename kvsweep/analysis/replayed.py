@@ -1,0 +1,59 @@
+"""A replay as the one cell that it is: what the warnings about sweeps know of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from kvsweep.analysis.cells import Cells
+from kvsweep.metrics import NO_COUNT, jain_index
+from kvsweep.policies import RequestStatus
+from kvsweep.replaying import Replay
+from kvsweep.simulate.backlog import queue_growth
+
+
+def cell_of_replay(found: Replay) -> Cells:
+    """Return the cell of a replay, with the measures of it that checks look at."""
+    scenario = np.empty((), object)
+    scenario[()] = found.scenario
+    values = {name: np.asarray(value, np.float64) for name, value in _measures(found).items()}
+    return Cells(
+        axes={},
+        status=np.array(found.status, object),
+        read=values.get,
+        names=tuple(values),
+        scenarios=scenario,
+        requests=lambda index: found.trace.requests,
+    )
+
+
+def _measures(found: Replay) -> dict[str, Any]:
+    columns, n = found.requests, found.scenario.cluster.instances
+    status, arrival, finish = columns["status"], columns["arrival_us"], columns["finish_us"]
+    done = status == RequestStatus.COMPLETED.label
+    values: dict[str, Any] = {
+        name: (status == name).sum()
+        for name in RequestStatus.labels()
+        if name != RequestStatus.NOT_ARRIVED.label
+    }
+    values["injected"] = sum(values.values())
+    served = np.bincount(columns["instance"][done], minlength=n)
+    values["fairness_instances"] = jain_index(served[None], np.ones((1, n), bool))[0]
+    # By Little's law; of the load only the sum of the two is looked at.
+    present = (finish - arrival)[done].sum() / max(1, finish.max(initial=0)) / n
+    values |= {"mean_running": present, "mean_waiting": 0.0}
+    values["queue_growth"] = _growth(found)
+    return values
+
+
+def _growth(found: Replay) -> float:
+    """Return `queue_growth` of the requests; NaN in a closed loop and of a burst."""
+    columns = found.requests
+    arrival, start = columns["arrival_us"], columns["scheduled_us"]
+    service = (columns["finish_us"] - start)[columns["finish_us"] >= 0]
+    at_once = service.size == 0 or arrival[-1] - arrival[0] < service.mean()
+    if at_once or (found.trace.requests.after >= 0).any():
+        return np.nan
+    delay = np.where(start < 0, NO_COUNT, start - arrival)
+    return float(queue_growth(arrival[None], delay[None], np.zeros(1, np.intp))[0])

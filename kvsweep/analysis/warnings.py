@@ -1,0 +1,175 @@
+"""Results that mislead: each check tells one in a sentence, or finds nothing.
+
+A check looks at cells that ended well and is silent where it is not sure: a warning about ordinary
+results would teach people not to read them. To add one, write it and put it into `CHECKS`.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kvsweep.analysis.cells import Cells, cells_of
+from kvsweep.analysis.losses import horizon, rejected, timed_out, unservable, without_numbers
+from kvsweep.analysis.no_effect import equal_seeds, idle_tier, never_full
+from kvsweep.analysis.warning_records import ResultWarning, Seen, seen
+from kvsweep.analysis.wording import number
+from kvsweep.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import xarray as xr
+
+ATTRIBUTE = "warnings"
+"""Attribute of a store: its warnings, a JSON list of `ResultWarning` as objects."""
+
+# Waiting lists grow if more than GROWTH of the later arrivals is left waiting, in the mean over the
+# seeds, and also more than a cluster just below its capacity shows while it fills (k instances, n
+# arrivals: sqrt(k / n)) and by chance (all arrivals of all seeds: 1 / sqrt(n)). Of M/M/1 queues at
+# 0.9 of their capacity one in 1,000 exceeds that with 200 arrivals, none with 1,000; at 1.2 times
+# the capacity 97 % do with 4,000 arrivals.
+GROWTH, WHILE_FILLING, BY_CHANCE = 0.05, 0.7, 3.0
+
+# Completed requests per instance from which on their balance means something.
+ENOUGH = 10
+
+
+def queue_growth(cells: Cells) -> ResultWarning | None:
+    """Warn of a rate above capacity: latencies tell the length of the request list then."""
+    growth, growing = _growing(cells)
+    found = seen(cells, growing & ~_at_once(cells) if growing.any() else growing, growth)
+    if found is None:
+        return None
+    return found.warning(
+        "queue-growth",
+        f"queues grow to the end{found.most(f'by {growth[found.worst]:.0%} of what arrives')}: "
+        "arrivals are above capacity, so that latencies depend on the length of the request list; "
+        "lower the rate or add capacity",
+    )
+
+
+def _growing(cells: Cells) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """Return by how much the waiting lists of a setting grow, and whether they do; (grid)."""
+    growth, seeds = cells.seed_mean(cells.number("queue_growth"))
+    arrivals = np.maximum(cells.number("injected"), 1)
+    limit = GROWTH + WHILE_FILLING * np.sqrt(cells.instances / arrivals)
+    limit = limit + BY_CHANCE / np.sqrt(arrivals * np.maximum(seeds, 1))
+    return growth, cells.ok & (growth > limit)
+
+
+def burst(cells: Cells) -> ResultWarning | None:
+    """Warn of requests that come all at once: what is measured is no rate's."""
+    where = cells.ok if cells.cliff else _growing(cells)[1]
+    if not where.any():
+        return None
+    span, service = cells.number("arrivals_s"), _service_s(cells)
+    found = seen(cells, where & _at_once(cells), service - span)
+    if found is None:
+        return None
+    what = "the cliff is that" if cells.cliff else "latencies are those"
+    return found.warning(
+        "burst",
+        f"{found.value('injected'):,.0f} requests arrive within {span[found.worst]:.2g} s, and "
+        f"one takes {service[found.worst]:.2g} s to serve{found.share and ',' + found.share}: "
+        f"{what} of a burst, not of a steady rate; for that take more requests at a rate below "
+        "capacity",
+    )
+
+
+def _at_once(cells: Cells) -> NDArray[np.bool_]:
+    """Tell where the last request arrives sooner than one could be served, in the mean; (grid)."""
+    found: NDArray[np.bool_] = cells.number("arrivals_s") < _service_s(cells)
+    return found & (cells.number("injected") > 1)
+
+
+def _service_s(cells: Cells) -> NDArray[np.float64]:
+    """Return the mean time from a request's first step to its end; (grid)."""
+    return (cells.number("e2e_mean_ms") - cells.number("scheduling_delay_mean_ms")) / 1000
+
+
+def one_instance(cells: Cells) -> ResultWarning | None:
+    """Warn of one instance that does most of the work: the result is that of fewer instances."""
+    if cells.scenarios is None:
+        return None  # routing to the busiest may be what is wanted
+    n = cells.instances
+    # With shares s, 1 / (Jain's index x n) is the sum of s^2, at most the largest share: that is
+    # more than a half, and more than twice an even share.
+    shares = 1 / (cells.number("fairness_instances") * n)
+    where = (n > 2) & (shares > np.maximum(0.5, 2 / n))
+    if where.any():
+        # On an idle cluster it costs nothing, and always-busiest does so on purpose.
+        where &= (cells.number("mean_running") + cells.number("mean_waiting")) * n > n
+        where &= cells.number("completed") >= ENOUGH * n
+        where &= cells.settings(lambda scenario: scenario.cluster.routing) != "always-busiest"
+    found = seen(cells, where, shares)
+    if found is None:
+        return None
+    fairness = number(found.value("fairness_instances"))
+    return found.warning(
+        "one-instance",
+        f"one of {n[found.worst]} instances serves more than half of the requests"
+        f"{found.most(f'fairness_instances {fairness}')}: the others idle; {_spread(found)}",
+    )
+
+
+def _spread(found: Seen) -> str:
+    scenario = found.cells.scenario(found.worst)
+    if scenario and scenario.cluster.routing == "weighted":
+        return "give queue-depth a larger weight in cluster.scorers"
+    return "choose another cluster.routing"
+
+
+CHECKS = (
+    without_numbers,
+    unservable,
+    rejected,
+    timed_out,
+    horizon,
+    queue_growth,
+    burst,
+    one_instance,
+    never_full,
+    equal_seeds,
+    idle_tier,
+)
+
+
+def find_warnings(cells: Cells) -> list[ResultWarning]:
+    """Return what misleads in the results of `cells`, the gravest first."""
+    return [warning for check in CHECKS if (warning := check(cells))]
+
+
+def warnings_of(ds: xr.Dataset) -> list[ResultWarning]:
+    """Return the warnings about the results of a sweep.
+
+    Parameters
+    ----------
+    ds : xr.Dataset
+        A store opened by `kvsweep.open_results`, or what `kvsweep.run` returned. Those that were
+        stored with it, about the whole sweep; without them, those that `ds` itself shows.
+
+    Returns
+    -------
+    list of ResultWarning
+        The gravest first; empty if nothing misleads. ``str`` of one is its sentence.
+
+    Raises
+    ------
+    InputError
+        If `ds` is no result of a sweep, or the store is damaged.
+    """
+    if "status" not in ds or "request" in ds["status"].dims:
+        raise InputError("warnings_of: needs the results of a sweep")
+    if ATTRIBUTE in ds.attrs:
+        return [ResultWarning(**entry) for entry in json.loads(ds.attrs[ATTRIBUTE])]
+    return find_warnings(cells_of(ds))
+
+
+def stored(found: Sequence[ResultWarning]) -> dict[str, str]:
+    """Return the attribute of a store that holds warnings."""
+    return {ATTRIBUTE: json.dumps([asdict(warning) for warning in found], allow_nan=False)}

@@ -1,0 +1,344 @@
+"""What misleads is told, where, and what to do; what is ordinary is not."""
+
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+import xarray as xr
+from sweeping import make_sweep
+
+import kvsweep
+from kvsweep.analysis.cells import cells_of
+from kvsweep.analysis.warnings import BY_CHANCE, GROWTH, WHILE_FILLING, find_warnings, warnings_of
+from kvsweep.config import load_sweep
+from kvsweep.errors import InputError
+from kvsweep.simulate.backlog import queue_growth
+
+SWEEPS = Path(__file__).parents[1] / "sweeps"
+
+BASE = {
+    "workload": """
+requests = 400
+rate = 20.0
+prompt = { dist = "gaussian", mean = 100, std = 30, min = 16, max = 200 }
+output = { dist = "gaussian", mean = 20, std = 5, min = 2, max = 40 }
+""",
+    "cluster": "instances = 4",
+    "engine": "max_num_seqs = 8",
+    "cache": "gpu_blocks = 200",
+    "latency": "beta = [5000, 10, 5]",
+    "grid": "seed = { count = 3 }",
+}
+"""Far below capacity: ordinary in every way."""
+
+
+def text(**sections):
+    parts = BASE | sections
+    return 'title = "t"\n' + "".join(f"[{name}]\n{body}\n" for name, body in parts.items())
+
+
+def workload(**values):
+    """Return the workload of `BASE` with other values."""
+    body = BASE["workload"]
+    for key, value in values.items():
+        body, found = re.subn(rf"(?m)^{key} = .*$", f"{key} = {value}", body)
+        body += "" if found else f"{key} = {value}\n"
+    return body
+
+
+@pytest.fixture
+def warned(tmp_path):
+    """Run a sweep and return its warnings by kind."""
+
+    def run(**sections):
+        sweep = make_sweep(tmp_path, text(**sections))
+        ds = kvsweep.run(sweep, out=tmp_path / "w.zarr", overwrite=True)
+        return {warning.kind: warning for warning in warnings_of(ds)}
+
+    return run
+
+
+CLIFF = 'metric = "preemption_rate"\nalong = "gpu_blocks"\nthreshold = 0.05'
+SIZES = '"cache.gpu_blocks" = [20, 30, 200]\nseed = { count = 3 }'
+
+
+def test_ordinary_results_have_no_warnings(warned):
+    assert warned() == {}
+    assert warned(grid='"workload.rate" = [5, 20, 80]\nseed = { count = 3 }') == {}
+    assert warned(grid=SIZES, cliff=CLIFF) == {}
+
+
+def test_a_rate_above_capacity_is_told_where_it_is_worst(warned):
+    found = warned(grid='"workload.rate" = [20, 100, 800, 1600]\nseed = { count = 3 }')
+    assert list(found) == ["queue-growth"]
+    warning = found["queue-growth"]
+    assert (warning.cells, warning.of, warning.worst) == (6, 12, {"rate": 1600.0})
+    assert warning.text.startswith(
+        "queues grow to the end in 6 of 12 cells, most at rate 1,600 (by"
+    )
+    assert "lower the rate" in warning.text
+
+
+def test_closed_loops_are_never_above_capacity(warned):
+    sessions = '{ rounds = 5, think_time_s = 0.01, arrivals = "closed-loop" }'
+    assert warned(workload=workload(rate=10_000.0, sessions=sessions)) == {}
+
+
+def test_a_burst_is_told_where_a_cliff_is_asked_for(warned):
+    burst = workload(rate=10_000.0)
+    found = warned(workload=burst, grid=SIZES, cliff=CLIFF)
+    assert list(found) == ["burst"]
+    assert "400 requests arrive within 0.0" in found["burst"].text
+    assert "in all 9 cells: the cliff is that of a burst" in found["burst"].text
+
+
+def test_a_burst_without_a_cliff_is_told_if_its_requests_wait(warned):
+    found = warned(workload=workload(rate=10_000.0))
+    assert list(found) == ["burst"]
+    assert "latencies are those of a burst" in found["burst"].text
+    assert warned(workload=workload(rate=10_000.0, requests=10)) == {}  # a handful is no queue
+
+
+def test_requests_that_never_fit_are_told_with_what_the_longest_needs(warned):
+    found = warned(grid='"cache.gpu_blocks" = [10, 100]\nseed = { count = 2 }')
+    assert list(found) == ["unservable"]
+    assert re.search(
+        r"in 2 of 4 cells, most at gpu_blocks 10 \(\d+ of 400\)", str(found["unservable"])
+    )
+    assert re.search(
+        r"longest needs 1\d blocks \(\d+ tokens\), cache.gpu_blocks is 10$",
+        str(found["unservable"]),
+    )
+
+
+def test_prompts_above_the_budget_are_told_with_the_budget(warned):
+    engine = "max_num_seqs = 8\nenable_chunked_prefill = false\nmax_num_batched_tokens = 150"
+    found = warned(engine=engine)
+    assert "engine.max_num_batched_tokens 150" in found["unservable"].text
+
+
+def test_requests_rejected_at_the_door_are_told(warned):
+    bucket = "token_bucket_capacity = 1000\ntoken_bucket_refill_rate = "
+    admission = 'admission = "token-bucket"\n' + bucket
+    assert list(warned(cluster=f"{admission}500")) == ["rejected"]
+    assert warned(cluster=f"{admission}100000") == {}
+
+
+def test_clients_that_give_up_are_told(warned):
+    sessions = "{{ rounds = 2, think_time_s = 0.1, patience_s = {} }}"
+    hurried = workload(rate=300.0, sessions=sessions.format(0.2))
+    patient = workload(rate=20.0, sessions=sessions.format(100.0))
+    assert "timed-out" in warned(workload=hurried)
+    assert warned(workload=patient) == {}
+
+
+def test_a_horizon_that_cuts_requests_off_is_told(warned):
+    engine = 'rules = "blis"\nmax_num_seqs = 8\nhorizon_us = '
+    options = {
+        "workload": workload(requests=50),
+        "latency": "alpha = [0, 0, 1]\nbeta = [5000, 10, 5]",
+    }
+    found = warned(engine=engine + "1_000_000", **options)
+    assert "horizon" in found
+    assert warned(engine=engine + "100_000_000", **options) == {}
+
+
+def test_one_instance_that_gets_most_is_told_with_the_scorers(warned):
+    """All prompts begin alike, so that the index sends each of them where the first one went."""
+    clients = '[{ id = "a", prefix_group = "a", prefix_len = 64 }]'
+    cluster = 'instances = 4\nrouting = "weighted"\nscorers = { prefix-affinity = 1.0 }'
+    busy = workload(rate=80.0, clients=clients)
+    found = warned(workload=busy, cluster=cluster)
+    assert "one-instance" in found
+    assert "one of 4 instances serves more than half" in found["one-instance"].text
+    assert "queue-depth" in found["one-instance"].text
+    assert "one-instance" not in warned(
+        workload=busy, cluster=cluster.replace("1.0", "1.0, queue-depth = 1.0")
+    )
+
+
+def test_routing_to_the_busiest_does_what_it_is_for(warned):
+    busy = workload(rate=80.0)
+    assert "one-instance" not in warned(
+        workload=busy, cluster='instances = 4\nrouting = "always-busiest"'
+    )
+
+
+def test_an_idle_cluster_may_use_one_instance(warned):
+    """Requests come one by one, and the first of equal instances gets each."""
+    lone = workload(rate=0.5)
+    assert warned(workload=lone, cluster='instances = 4\nrouting = "least-loaded"') == {}
+
+
+COLD = "enable_prefix_caching = false"
+
+
+def test_sizes_above_any_need_are_told_with_what_is_used(warned):
+    cold = "enable_prefix_caching = false"
+    found = warned(
+        engine=cold, grid='"cache.gpu_blocks" = [2000, 3000, 4000]\nseed = { count = 2 }'
+    )
+    assert list(found) == ["never-full"]
+    assert re.search(
+        r"2,000 to 4,000 makes no difference.*at most \d+ blocks", str(found["never-full"])
+    )
+
+
+def test_sizes_of_which_one_is_needed_are_not_told(warned):
+    cold = "enable_prefix_caching = false"
+    assert (
+        warned(engine=cold, grid='"cache.gpu_blocks" = [20, 3000, 4000]\nseed = { count = 2 }')
+        == {}
+    )
+
+
+def test_seeds_that_repeat_nothing_are_told(warned):
+    """Constant gaps and lengths are the same for all seeds."""
+    same = 'requests = 50\nrate = 10.0\narrivals = "constant"\n' + "\n".join(
+        f'{name} = {{ dist = "constant", value = 32 }}' for name in ("prompt", "output")
+    )
+    found = warned(workload=same)
+    assert list(found) == ["equal-seeds"]
+    assert found["equal-seeds"].text.startswith("all 3 seeds give the same numbers")
+    assert warned(workload=same, grid="seed = [7]") == {}
+
+
+TIER = "gpu_blocks = 60\ncpu_blocks = 500\noffload = "
+
+
+def test_a_tier_that_is_never_read_is_told(warned):
+    found = warned(cache=f'{TIER}"write-through"')
+    assert list(found) == ["idle-tier"]
+    assert "in all 3 cells" in found["idle-tier"].text
+
+
+def test_a_tier_that_is_read_is_not_told(warned):
+    sessions = "{ rounds = 4, think_time_s = 0.5 }"
+    used = warned(workload=workload(sessions=sessions, rate=10.0), cache=f'{TIER}"write-through"')
+    assert "idle-tier" not in used
+
+
+# --- which shipped sweeps are warned about: a golden list ----------------------------------------
+
+SHIPPED = {
+    "h8-steady rate=[40,80] gpu_blocks=[2500,6400]": [],
+    "h8-steady rate=[200] gpu_blocks=[400,6400]": ["queue-growth"],
+    "h8 gpu_blocks=[2000,2200]": ["burst"],
+    "h10-core gpu_blocks=[1700]": ["burst"],
+    "h10-confound": ["burst"],
+    "h10-link transfer_bandwidth=[0.1,1]": [],
+    "h377": [],
+    "joint-kv rate=[100] gpu_blocks=[2000]": ["queue-growth"],
+    "joint-kv rate=[5] gpu_blocks=[2000]": [],
+    "prefix-invalidation": [],
+    "reasoning-kv gpu_blocks=[2000,5000]": [],
+    "reasoning-kv gpu_blocks=[100,5000]": ["unservable", "queue-growth"],
+    "reasoning-kv-caching gpu_blocks=[600,2000]": [],
+    "reasoning-kv-rate rate=[2,16] gpu_blocks=[5000]": [],
+}
+"""A sweep and what of it is run: which warnings it gives."""
+
+KEYS = {
+    "rate": "workload.rate",
+    "gpu_blocks": "cache.gpu_blocks",
+    "transfer_bandwidth": "cache.transfer_bandwidth",
+}
+
+
+@pytest.mark.parametrize("case", SHIPPED)
+def test_shipped_sweeps_have_these_warnings(case, tmp_path):
+    name, *changes = case.split()
+    overrides = [f"{KEYS[key]}={value}" for key, value in (text.split("=") for text in changes)]
+    seeds = None if name == "prefix-invalidation" else 2
+    sweep = load_sweep(SWEEPS / f"{name}.toml", overrides, seeds=seeds)
+    ds = kvsweep.run(sweep, out=tmp_path / "s.zarr")
+    assert [warning.kind for warning in warnings_of(ds)] == SHIPPED[case]
+
+
+# --- the measure and its limit, on queues without an engine --------------------------------------
+
+
+def cell(**values):
+    """Return a dataset of one setting with a row of seeds for each value."""
+    known = {"injected": 1000.0, "completed": 1000.0, "peak_blocks": 5.0, "makespan_s": 60.0}
+    seeds = len(next(iter(values.values())))
+    columns = {n: ("seed", np.broadcast_to(v, seeds).copy()) for n, v in (known | values).items()}
+    columns["peak_blocks"] = (("seed", "instance"), np.full((seeds, 1), 5.0))
+    columns["status"] = ("seed", np.full(seeds, "ok", object))
+    return xr.Dataset(columns, coords={"seed": np.arange(seeds)})
+
+
+def mm1_growth(load, n, lists, rng):
+    """Return the growth of queues with random service, by Lindley's recursion."""
+    arrival = np.cumsum(rng.exponential(1.0, (lists, n)), axis=1)
+    service = rng.exponential(load, (lists, n))
+    delay = np.zeros((lists, n))
+    for i in range(1, n):
+        gap = arrival[:, i] - arrival[:, i - 1]
+        delay[:, i] = np.maximum(0.0, delay[:, i - 1] + service[:, i - 1] - gap)
+    micro = [np.rint(1e6 * column).astype(np.int64) for column in (arrival, delay)]
+    return queue_growth(*micro, np.arange(lists))
+
+
+@pytest.mark.parametrize("n", [200, 1000, 4000])
+def test_queues_below_capacity_are_left_alone_and_those_above_are_told(n):
+    rng = np.random.default_rng(n)
+    limit = GROWTH + WHILE_FILLING / np.sqrt(n) + BY_CHANCE / np.sqrt(n)
+    assert (mm1_growth(0.9, n, 1000, rng) > limit).mean() <= 0.005
+    above = (mm1_growth(1.2, n, 300, rng) > limit).mean()
+    assert above > {200: 0.1, 1000: 0.4, 4000: 0.95}[n]
+
+
+def test_more_seeds_tell_a_smaller_growth():
+    assert find_warnings(cells_of(cell(queue_growth=[0.15]))) == []
+    found = find_warnings(cells_of(cell(queue_growth=[0.14, 0.15, 0.16, 0.15])))
+    assert [warning.kind for warning in found] == ["queue-growth"]
+
+
+def test_seeds_that_differ_are_averaged():
+    assert find_warnings(cells_of(cell(queue_growth=[0.3, -0.2, 0.1, -0.1]))) == []
+
+
+def test_cells_without_numbers_are_counted_and_left_out():
+    ds = cell(queue_growth=[0.9, 0.9, 0.9])
+    ds["status"].values[:] = ["ok", "livelock", "step_limit"]
+    kinds = {warning.kind: warning for warning in find_warnings(cells_of(ds))}
+    assert str(kinds["no-numbers"]).startswith(
+        "2 of 3 cells have no numbers (1 livelock, 1 step_limit)"
+    )
+    assert (kinds["queue-growth"].cells, kinds["queue-growth"].of) == (1, 1)
+
+
+# --- where they are kept --------------------------------------------------------------------------
+
+
+def test_warnings_are_kept_with_the_store_and_equal_sweeps_keep_equal_ones(tmp_path):
+    sweep = make_sweep(tmp_path, text(workload=workload(rate=2000.0)))
+    stores = [
+        kvsweep.run(sweep, out=tmp_path / name, workers=n) for name, n in (("a", 1), ("b", 2))
+    ]
+    again = kvsweep.run(sweep, out=tmp_path / "a")
+    stored = {ds.attrs["warnings"] for ds in (*stores, again)}
+    assert len(stored) == 1
+    assert [entry["kind"] for entry in json.loads(stored.pop())] == ["queue-growth"]
+    assert kvsweep.warnings_of(kvsweep.open_results(tmp_path / "a")) == warnings_of(stores[0])
+    assert (tmp_path / "a/zarr.json").read_bytes() == (tmp_path / "b/zarr.json").read_bytes()
+
+
+def test_a_sweep_without_warnings_says_so(tmp_path):
+    ds = kvsweep.run(make_sweep(tmp_path, text()), out=tmp_path / "a")
+    assert ds.attrs["warnings"] == "[]"
+
+
+def test_a_part_of_a_store_without_stored_ones_is_looked_at(tmp_path):
+    grid = '"workload.rate" = [20, 1600]\nseed = { count = 3 }'
+    ds = kvsweep.run(make_sweep(tmp_path, text(grid=grid)), out=tmp_path / "a")
+    del ds.attrs["warnings"]
+    assert [len(warnings_of(ds.sel(rate=rate))) for rate in (20, 1600)] == [0, 1]
+
+
+def test_what_is_no_sweep_has_no_warnings():
+    with pytest.raises(InputError, match="needs the results of a sweep"):
+        warnings_of(xr.Dataset({"x": ("y", [1.0])}))
