@@ -17,6 +17,9 @@ rate = 500.0
 prompt = { dist = "constant", value = 100 }
 output = { dist = "constant", value = 50 }
 
+[cluster]
+instances = 2
+
 [latency]
 model = "llama-3.1-8b/h100/tp2"
 """
@@ -99,7 +102,7 @@ def test_a_block_size_of_a_wrong_type_is_refused_as_ever(load):
 
 
 def test_a_block_that_is_larger_than_the_memory_is_refused_at_its_axis(load):
-    with pytest.raises(InputError, match=r"s\.toml:10: grid\.cache\.block_size: 35200 tokens make"):
+    with pytest.raises(InputError, match=r"s\.toml:13: grid\.cache\.block_size: 35200 tokens make"):
         load('[grid]\n"cache.block_size" = [16, 40000]\n')
 
 

@@ -163,10 +163,17 @@ def test_every_trace_is_read_before_anything_is_simulated(tmp_path):
         grid.plan(make_sweep(tmp_path, text))
 
 
-@pytest.mark.parametrize("metric", ["preemption_rate", "ttft_p99_ms", "steps"])
+@pytest.mark.parametrize("metric", ["preemption_rate", "ttft_p99_ms", "tpot_p99_ms", "steps"])
 def test_a_cliff_may_ask_for_any_measure(tmp_path, metric):
     text = BASE + GRID + CLIFF.replace("preemption_rate", metric)
     assert grid.plan(make_sweep(tmp_path, text)).cells == 84
+
+
+@pytest.mark.parametrize("asked", ["tpot", "tpot_p99", "tpot_mean", "tpot_p9_ms"])
+def test_a_time_per_token_is_not_taken_for_a_time_to_the_first(tmp_path, asked):
+    text = BASE + GRID + CLIFF.replace("preemption_rate", asked)
+    with pytest.raises(InputError, match=r"did you mean 'tpot_"):
+        grid.plan(make_sweep(tmp_path, text))
 
 
 @pytest.mark.parametrize(

@@ -86,7 +86,8 @@ def test_no_tier_equals_one_that_is_never_entered(trace):
     """No utilization exceeds a threshold of 1, so all keeps its place."""
     engine = trace["scenario"]["engine"] | {"enable_prefix_caching": True}
     results = []
-    for cache in ({"cpu_blocks": 0}, {"cpu_blocks": 50, "offload_threshold": 1.0}):
+    tier = {"cpu_blocks": 50, "offload_threshold": 1.0, "transfer_bandwidth": 1.0}
+    for cache in ({"cpu_blocks": 0}, tier):
         pool = trace["scenario"]["cache"] | {"offload": "watermark"} | cache
         scenario = trace["scenario"] | {"engine": engine, "cache": pool}
         results.append(batches.lane_results(*batches.run([trace | {"scenario": scenario}]), 0))
@@ -96,7 +97,11 @@ def test_no_tier_equals_one_that_is_never_entered(trace):
 @given(strategies.traces(closed_loop=True))
 def test_the_twin_keeps_its_tier_in_order(trace):
     """Never more blocks than fit, none both free and in use, none that was never computed."""
-    cache = {"offload_threshold": 0.3} | trace["scenario"]["cache"] | {"cpu_blocks": 3}
+    cache = (
+        {"offload_threshold": 0.3, "transfer_bandwidth": 1.0}
+        | trace["scenario"]["cache"]
+        | {"cpu_blocks": 3}
+    )
     engine = trace["scenario"]["engine"] | {"enable_prefix_caching": True}
     scenario = trace["scenario"] | {"engine": engine, "cache": cache}
     with contextlib.suppress(naive.StepLimit):
