@@ -9,18 +9,14 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-import numpy as np
-
 from kvsweep import simulate
-from kvsweep.analysis.cells import cells_of
+from kvsweep.analysis.planned import cells_of_sweep
 from kvsweep.analysis.warnings import find_warnings, stored
-from kvsweep.config.axes import SEED
 from kvsweep.errors import InputError
 from kvsweep.grid import Plan, Task, plan
 from kvsweep.store import Store, default_path, open_results, prepare, update_attributes
 from kvsweep.workers.job import Job
 from kvsweep.workers.threads import Threads
-from kvsweep.workload.generate import requests_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -29,7 +25,6 @@ if TYPE_CHECKING:
 
     from kvsweep.config import Sweep
     from kvsweep.workers.job import Results, Running, Workers
-    from kvsweep.workload.requests import Requests
 
 # Estimated processor seconds of a sweep from which on Dask looks after the workers: to import it
 # and start a cluster takes 0.2 s, as long as all cells of a small sweep.
@@ -147,25 +142,11 @@ def _fill(
 
 
 def _warned(path: Path, sweep: Sweep, cells: Plan) -> xr.Dataset:
-    """Open the results, and store with them the warnings about them."""
+    """Open the results, and store with them what in them misleads."""
     ds = open_results(path)
-    seeds = cells.dims.index(SEED) if SEED in cells.dims else None
-    shape = [1 if i == seeds else n for i, n in enumerate(cells.shape)]
-    variants = np.arange(len(cells.variants)).reshape(shape)
-
-    def requests(index: tuple[int, ...]) -> Requests:
-        variant = int(np.broadcast_to(variants, cells.shape)[index])
-        workload, policy = cells.variants[variant].workload, cells.policies[variant]
-        assert workload is not None  # `Sweep.scenario` sees to it
-        seed = cells.seeds[0 if seeds is None else index[seeds]]
-        return requests_for(workload, seed, sweep.entropy, policy, sweep.base_dir)
-
-    scenarios = np.fromiter(cells.variants, object, len(cells.variants)).reshape(shape)
-    found = find_warnings(
-        cells_of(ds, cliff=sweep.cliff is not None, scenarios=scenarios, requests=requests)
-    )
-    update_attributes(path, stored(found))
-    return ds.assign_attrs(stored(found))
+    warnings = stored(find_warnings(cells_of_sweep(ds, sweep, cells)))
+    update_attributes(path, warnings)
+    return ds.assign_attrs(warnings)
 
 
 @contextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -52,13 +53,13 @@ class Cells:
     scenarios: NDArray[Any] | None = field(default=None, repr=False)
     requests: Callable[[tuple[int, ...]], Requests] | None = field(default=None, repr=False)
 
-    @property
+    @cached_property
     def ok(self) -> NDArray[np.bool_]:
         """Where there are numbers; (grid)."""
         found: NDArray[np.bool_] = np.asarray(self.status == "ok")
         return found
 
-    @property
+    @cached_property
     def instances(self) -> NDArray[np.int64]:
         """Instances of each cell; (grid)."""
         found = self.settings(lambda scenario: scenario.cluster.instances)

@@ -70,10 +70,11 @@ def idle_tier(cells: Cells) -> ResultWarning | None:
     found = seen(cells, tiers, cells.number("offloads"))
     if found is None:
         return None
-    moved = number(found.value("offloads"))
+    moved = found.value("offloads")
+    there = f"at most {number(moved)} go there" if moved > 0 else "none goes there"
     return found.warning(
         "idle-tier",
-        f"no block ever comes back from the CPU tier{found.share} (at most {moved} go there): "
+        f"no block ever comes back from the CPU tier{found.share} ({there}): "
         "these cells say nothing of its worth; take fewer gpu_blocks, prompts that recur, or "
         "cache.offload = 'write-through'",
     )

@@ -9,15 +9,16 @@ import numpy as np
 from kvsweep.analysis.cells import Cells
 from kvsweep.metrics import NO_COUNT, jain_index
 from kvsweep.policies import RequestStatus
-from kvsweep.replaying import Replay
+from kvsweep.replaying import Replay, is_ok
 from kvsweep.simulate.backlog import queue_growth
 
 
 def cell_of_replay(found: Replay) -> Cells:
-    """Return the cell of a replay, with the measures of it that checks look at."""
+    """Return the cell of a replay, with the measures that checks look at if it ended well."""
     scenario = np.empty((), object)
     scenario[()] = found.scenario
-    values = {name: np.asarray(value, np.float64) for name, value in _measures(found).items()}
+    measures = _measures(found) if is_ok(found) else {}
+    values = {name: np.asarray(value, np.float64) for name, value in measures.items()}
     return Cells(
         axes={},
         status=np.array(found.status, object),

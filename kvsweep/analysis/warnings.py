@@ -32,7 +32,7 @@ ATTRIBUTE = "warnings"
 # seeds, and also more than a cluster just below its capacity shows while it fills (k instances, n
 # arrivals: sqrt(k / n)) and by chance (all arrivals of all seeds: 1 / sqrt(n)). Of M/M/1 queues at
 # 0.9 of their capacity one in 1,000 exceeds that with 200 arrivals, none with 1,000; at 1.2 times
-# the capacity 97 % do with 4,000 arrivals.
+# the capacity half do with 1,000 arrivals, 98 % with 4,000.
 GROWTH, WHILE_FILLING, BY_CHANCE = 0.05, 0.7, 3.0
 
 # Completed requests per instance from which on their balance means something.

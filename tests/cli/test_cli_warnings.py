@@ -1,12 +1,16 @@
 """Warnings on the command line: a line each on stderr, a list in JSON."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from sweeping import write_sweep
 
 import kvsweep
+from kvsweep.analysis.replayed import cell_of_replay
+from kvsweep.analysis.warnings import find_warnings
+from kvsweep.replaying import run_replay
 
 SWEEP = """
 title = "small"
@@ -127,6 +131,12 @@ def test_replays_have_warnings_too(run, tmp_path, made, expected):
     assert code == 0
     assert told(err) == [f"warning: {text}" for text in texts]
     assert [text.startswith(expected or "") for text in texts] == ([True] if expected else [])
+
+
+def test_a_replay_that_did_not_end_well_has_no_numbers_to_warn_of():
+    found = run_replay(trace(gap_us=1_000))
+    assert find_warnings(cell_of_replay(found))
+    assert find_warnings(cell_of_replay(replace(found, status="step_limit"))) == []
 
 
 def test_numbers_of_warnings_are_plain(run, store):

@@ -1,0 +1,43 @@
+"""The cells of a sweep that was run here: with their scenarios and request lists."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from kvsweep.analysis.cells import SEED, Cells, cells_of
+from kvsweep.workload.generate import requests_for
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+    from kvsweep.config import Sweep
+    from kvsweep.grid import Plan
+    from kvsweep.workload.requests import Requests
+
+
+def cells_of_sweep(ds: xr.Dataset, sweep: Sweep, plan: Plan) -> Cells:
+    """Return the cells of an open store of `sweep`.
+
+    Parameters
+    ----------
+    ds : xr.Dataset
+        The store.
+    sweep, plan : Sweep, Plan
+        What it was made from.
+    """
+    seeds = plan.dims.index(SEED) if SEED in plan.dims else None
+    shape = [1 if i == seeds else n for i, n in enumerate(plan.shape)]
+    variants = np.arange(len(plan.variants)).reshape(shape)
+    scenarios = np.fromiter(plan.variants, object, len(plan.variants)).reshape(shape)
+
+    def requests(index: tuple[int, ...]) -> Requests:
+        variant = int(np.broadcast_to(variants, plan.shape)[index])
+        workload = plan.variants[variant].workload
+        assert workload is not None  # `Sweep.scenario` sees to it
+        seed = plan.seeds[0 if seeds is None else index[seeds]]
+        return requests_for(workload, seed, sweep.entropy, plan.policies[variant], sweep.base_dir)
+
+    cliff = sweep.cliff is not None
+    return cells_of(ds, cliff=cliff, scenarios=scenarios, requests=requests)
