@@ -104,7 +104,8 @@ def _times(measured: dict[str, Any], requests: Requests, where: str) -> tuple[Fl
         _numbers(measured.get(key), len(requests), f"{where}.{key}", MAX_TIME_US)
         for key in ("first_token_ts", "last_token_ts")
     )
-    early = np.flatnonzero(first <= requests.arrival_us)
+    # Compared in seconds, as they are used: 1e-320 us are none.
+    early = np.flatnonzero(first / 1e6 <= requests.arrival_us / 1e6)
     if early.size:
         i = early[0]
         arrival = requests.arrival_us[i]
