@@ -101,7 +101,7 @@ def read_served(path: Path, overrides: tuple[str, ...]) -> Served:
 def _times(measured: dict[str, Any], requests: Requests, where: str) -> tuple[Floats, Floats]:
     """Return the first and last tokens, microseconds, each after what comes before it."""
     first, last = (
-        _numbers(measured.get(key), len(requests), f"{where}.{key}", MAX_TIME_US)
+        _numbers(measured.get(key), len(requests), f"{where}.{key}", 0, MAX_TIME_US)
         for key in ("first_token_ts", "last_token_ts")
     )
     # Compared in seconds, as they are used: 1e-320 us are none.
@@ -135,7 +135,10 @@ def _series(found: Any, where: str) -> dict[str, Floats]:
     if not count:
         return {}
     series = {
-        name: _numbers(found[name], count, f"{where}.{name}", MAX_SECONDS)
+        # A log may begin before the first request.
+        name: _numbers(
+            found[name], count, f"{where}.{name}", -MAX_SECONDS if name == "t" else 0, MAX_SECONDS
+        )
         for name in ("t", *SERIES)
         if name in found
     }
@@ -149,14 +152,15 @@ def _series(found: Any, where: str) -> dict[str, Floats]:
     return series
 
 
-def _numbers(values: Any, count: int, where: str, most: float) -> Floats:
-    """Return a list of `count` numbers from 0 to `most`."""
+def _numbers(values: Any, count: int, where: str, least: float, most: float) -> Floats:
+    """Return a list of `count` numbers from `least` to `most`."""
     if not isinstance(values, list) or len(values) != count:
         got = f"a list of {len(values)}" if isinstance(values, list) else shown(values)
         raise InputError(f"{where}: expected a list of {count} numbers, got {got}")
     for i, value in enumerate(values):
-        if type(value) not in (int, float) or not 0 <= value <= most:
+        if type(value) not in (int, float) or not least <= value <= most:
             raise InputError(
-                f"{where}[{i}]: expected a number from 0 to {most:.12g}, got {shown(value)}"
+                f"{where}[{i}]: expected a number from {least:.12g} to {most:.12g}, got "
+                f"{shown(value)}"
             )
     return np.array(values, np.float64)

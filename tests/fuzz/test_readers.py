@@ -1,10 +1,10 @@
 """Readers of files under mutated inputs: a checked result, or one line that names the file.
 
-KVSWEEP_FUZZ is the number of inputs of each reader, 60 without it.
+KVSWEEP_FUZZ is the number of inputs of each reader, 60 without it; with -rP pytest prints how many
+were accepted.
 """
 
 import os
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -126,9 +126,7 @@ def test_mutated_files_are_read_right_or_refused_in_one_line(tmp_path, name):
             error.add_note(f"{name} {number}: {content[:2000]!r}")
             raise
     assert 0 < accepted < COUNT
-    if report := os.environ.get("KVSWEEP_FUZZ_REPORT"):
-        with Path(report).open("a") as file:
-            file.write(f"{name}: {COUNT} inputs, {accepted} accepted\n")
+    print(f"{name}: {COUNT} inputs, {accepted} accepted")
 
 
 @pytest.mark.parametrize("name", [name for name in READERS if READERS[name][1] is trace])
