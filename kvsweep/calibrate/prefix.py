@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from kvsweep.errors import InputError, did_you_mean, shown
-from kvsweep.files import read_text
 from kvsweep.limits import MAX_INPUT_BYTES, MAX_TIME_US, MAX_TOKENS
 from kvsweep.parsing import parse_csv
+from kvsweep.reading import read_text
 
 CONDITIONS = ("hit", "miss")
 

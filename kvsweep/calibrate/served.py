@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kvsweep.config import Scenario, parse_scenario
-from kvsweep.errors import InputError, printable, shown
+from kvsweep.errors import InputError, escaped, shown
 from kvsweep.limits import MAX_SECONDS, MAX_TIME_US
 from kvsweep.workload.requests import Requests
 from kvsweep.workload.traces import load_trace
@@ -94,7 +94,7 @@ def read_served(path: Path, overrides: tuple[str, ...]) -> Served:
         first / 1e6,
         last / 1e6,
         _series(expected.get("timeseries"), f"{path}: expected.timeseries"),
-        {printable(str(key)): printable(str(value)) for key, value in about.items()},
+        {escaped(str(key)): escaped(str(value)) for key, value in about.items()},
     )
 
 
@@ -125,22 +125,25 @@ def _times(measured: dict[str, Any], requests: Requests, where: str) -> tuple[Fl
 
 
 def _series(found: Any, where: str) -> dict[str, Floats]:
+    """Return the series that were recorded, which those that are null were not."""
     if found is None:
         return {}
     if not isinstance(found, dict):
         raise InputError(f"{where}: expected an object, got {shown(found)}")
-    if not isinstance(found.get("t"), list):
-        raise InputError(f"{where}.t: expected a list of seconds, got {shown(found.get('t'))}")
-    count = len(found["t"])
-    if not count:
+    recorded = {name: found[name] for name in ("t", *SERIES) if found.get(name) is not None}
+    if not recorded:
+        return {}
+    times = recorded.get("t")
+    if not isinstance(times, list):
+        raise InputError(f"{where}.t: expected a list of seconds, got {shown(times)}")
+    if not times:
         return {}
     series = {
         # A log may begin before the first request.
         name: _numbers(
-            found[name], count, f"{where}.{name}", -MAX_SECONDS if name == "t" else 0, MAX_SECONDS
+            values, len(times), f"{where}.{name}", -MAX_SECONDS if name == "t" else 0, MAX_SECONDS
         )
-        for name in ("t", *SERIES)
-        if name in found
+        for name, values in recorded.items()
     }
     back = np.flatnonzero(np.diff(series["t"]) <= 0)
     if back.size:

@@ -128,7 +128,7 @@ IMPOSSIBLE = {
     "measured_us.last_token_ts": (5, None, {}, "now", [1, 2]),
     "timeseries.t[2]": ("soon", -1e10, 1e10, None),
     "timeseries.t": (5, None, "now", {}),
-    "timeseries.running": (5, None, [1]),
+    "timeseries.running": (5, [1], {}),
     "timeseries.kv_cache_pct[0]": ("full", -1, None),
     "timeseries": (5, [1], "t"),
 }
@@ -176,7 +176,7 @@ def test_times_that_cannot_be_are_refused_by_place(run, tmp_path):
 
 
 def test_a_run_without_a_log_has_no_series(run, tmp_path):
-    for log in ({"t": []}, None):
+    for log in ({"t": []}, None, {}, {"t": None, "running": None}):
         path = edited(run, tmp_path, lambda expected, log=log: expected.update(timeseries=log))
         assert read_served(path, ()).series == {}
 
