@@ -8,8 +8,9 @@ import os
 
 import numpy as np
 import pytest
-from mutations import mutate
-from samples import (
+
+from fuzz.mutations import mutate
+from fuzz.samples import (
     azure_rows,
     check_requests,
     mooncake_lines,
@@ -21,7 +22,6 @@ from samples import (
     served_run,
     sweep,
 )
-
 from kvsweep.calibrate.prefix import read_prefix
 from kvsweep.calibrate.served import read_served
 from kvsweep.config import parse_scenario
