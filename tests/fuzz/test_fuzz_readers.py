@@ -125,7 +125,7 @@ def test_mutated_files_are_read_right_or_refused_in_one_line(tmp_path, name):
         except BaseException as error:
             error.add_note(f"{name} {number}: {content[:2000]!r}")
             raise
-    assert 0 < accepted < COUNT
+    assert COUNT < 60 or 0 < accepted < COUNT
     print(f"{name}: {COUNT} inputs, {accepted} accepted")
 
 
