@@ -18,10 +18,10 @@ class InputError(ValueError):
     """
 
     def __init__(self, message: str) -> None:
-        super().__init__(printable(_LINE_BREAKS.sub(" ", message)))
+        super().__init__(escaped(_LINE_BREAKS.sub(" ", message)))
 
 
-def printable(text: str) -> str:
+def escaped(text: str) -> str:
     r"""Return `text` with what a terminal does not print escaped, as ``\x1b``."""
     if text.isprintable():
         return text

@@ -1,5 +1,7 @@
 """Lines of TOML keys: found in any layout, and never wrong."""
 
+import os
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -147,3 +149,47 @@ def test_syntax_errors_and_unreadable_files_are_one_line(tmp_path):
         read_source(tmp_path / "absent.toml")
     with pytest.raises(InputError, match=r"cannot read: Is a directory$"):
         read_source(tmp_path)
+
+
+def test_a_byte_order_mark_and_windows_line_ends_are_no_part_of_the_text(tmp_path):
+    path = tmp_path / "f.toml"
+    path.write_bytes(b"\xef\xbb\xbf[a]\r\nb = 1\r\n")
+    source = read_source(path)
+    assert source.text == "[a]\nb = 1\n"
+    assert source.lines == {("a",): 1, ("a", "b"): 2}
+
+
+DEEP = "[" * 40 + "]" * 40
+HUGE = "0x" + "f" * 5000
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (f"[a]\nb = {DEEP}", "f.toml: a.b: more than 32 levels of nesting"),
+        (f"[a]\nb = {2**63}", "f.toml: a.b: an integer must have at most 64 bits, got 92233720368"),
+        (f"[a]\nb = [0, {HUGE}]", "f.toml: a.b[1]: an integer must have at most 64 bits, got an "),
+        ("a = " + "9" * 5000, "f.toml: an integer of more than 4,300 digits"),
+        ("a = " + "[" * 100_000, "f.toml: more than 32 levels of nesting"),
+    ],
+    ids=["deep", "wide", "huge", "long", "very deep"],
+)
+def test_values_that_would_fail_later_are_refused_at_once(text, message):
+    with pytest.raises(InputError) as caught:
+        parse_source(text, "f.toml")
+    assert str(caught.value).startswith(message)
+
+
+def test_files_that_are_no_sweeps_are_refused_at_once(tmp_path):
+    os.mkfifo(tmp_path / "fifo.toml")
+    with pytest.raises(InputError, match=r"fifo\.toml: cannot read: is a pipe"):
+        read_source(tmp_path / "fifo.toml")
+    (tmp_path / "large.toml").write_bytes(b"#" * (2**24 + 1))
+    with pytest.raises(InputError, match=r"large\.toml: more than 16,777,216 bytes"):
+        read_source(tmp_path / "large.toml")
+
+
+def test_long_keys_are_quoted_short():
+    source = parse_source(f"[a]\n{'k' * 5000} = 1", "f.toml")
+    message = str(source.error(("a", "k" * 5000), "unknown key"))
+    assert message == f"f.toml:2: a.{'k' * 57}...: unknown key"

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from kvsweep.errors import InputError, shown
-from kvsweep.files import read_text
+from kvsweep.errors import InputError, did_you_mean, shown
 from kvsweep.limits import MAX_INPUT_BYTES, MAX_TIME_US, MAX_TOKENS
 from kvsweep.parsing import parse_csv
+from kvsweep.reading import read_text
 
 CONDITIONS = ("hit", "miss")
 
@@ -100,8 +100,8 @@ class Measured:
 
 
 def is_prefix(path: Path) -> bool:
-    """Return whether `path` looks like such a measurement: a folder, or a CSV file of one size."""
-    return path.is_dir() or bool(_NAME.search(path.name))
+    """Return whether `path` looks like such a measurement: a folder, or a CSV file."""
+    return path.is_dir() or path.suffix == ".csv"
 
 
 def read_prefix(path: Path) -> Measured:
@@ -162,15 +162,19 @@ def _read_store(path: Path) -> Measured:
 
 
 def _read_csv(file: Path) -> Iterator[Trial]:
-    """Yield the trials of a CSV file; none if it lacks the columns (a file of prompts)."""
+    """Yield the trials of a CSV file; none if it has none of the columns (a file of prompts)."""
     match = _NAME.search(file.name)
     if match is None:
         raise InputError(f"{file}: its name does not end in _aA_bB.csv, the sizes of A and B")
     header, rows = parse_csv(read_text(file, MAX_INPUT_BYTES), str(file))
-    if all(name in header for name in _COLUMNS):
-        for line, row in rows:
-            values = {key: value for key, value in zip(header, row, strict=True) if value != ""}
-            yield _checked(f"{file}:{line}", int(match[1]), int(match[2]), values)
+    if not set(header) & set(_COLUMNS):
+        return
+    for name in _COLUMNS:
+        if name not in header:
+            raise InputError(f"{file}:1: missing column {name}{did_you_mean(name, header)}")
+    for line, row in rows:
+        values = {key: value for key, value in zip(header, row, strict=True) if value != ""}
+        yield _checked(f"{file}:{line}", int(match[1]), int(match[2]), values)
 
 
 def _checked(where: str, a: Any, b: Any, row: dict[str, Any]) -> Trial:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kvsweep.config import Scenario, parse_scenario
-from kvsweep.errors import InputError, printable, shown
+from kvsweep.errors import InputError, escaped, shown
 from kvsweep.limits import MAX_SECONDS, MAX_TIME_US
 from kvsweep.workload.requests import Requests
 from kvsweep.workload.traces import load_trace
@@ -94,17 +94,18 @@ def read_served(path: Path, overrides: tuple[str, ...]) -> Served:
         first / 1e6,
         last / 1e6,
         _series(expected.get("timeseries"), f"{path}: expected.timeseries"),
-        {printable(str(key)): printable(str(value)) for key, value in about.items()},
+        {escaped(str(key)): escaped(str(value)) for key, value in about.items()},
     )
 
 
 def _times(measured: dict[str, Any], requests: Requests, where: str) -> tuple[Floats, Floats]:
     """Return the first and last tokens, microseconds, each after what comes before it."""
     first, last = (
-        _numbers(measured.get(key), len(requests), f"{where}.{key}", MAX_TIME_US)
+        _numbers(measured.get(key), len(requests), f"{where}.{key}", 0, MAX_TIME_US)
         for key in ("first_token_ts", "last_token_ts")
     )
-    early = np.flatnonzero(first <= requests.arrival_us)
+    # Compared in seconds, as they are used: 1e-320 us are none.
+    early = np.flatnonzero(first / 1e6 <= requests.arrival_us / 1e6)
     if early.size:
         i = early[0]
         arrival = requests.arrival_us[i]
@@ -124,19 +125,25 @@ def _times(measured: dict[str, Any], requests: Requests, where: str) -> tuple[Fl
 
 
 def _series(found: Any, where: str) -> dict[str, Floats]:
+    """Return the series that were recorded, which those that are null were not."""
     if found is None:
         return {}
     if not isinstance(found, dict):
         raise InputError(f"{where}: expected an object, got {shown(found)}")
-    if not isinstance(found.get("t"), list):
-        raise InputError(f"{where}.t: expected a list of seconds, got {shown(found.get('t'))}")
-    count = len(found["t"])
-    if not count:
+    recorded = {name: found[name] for name in ("t", *SERIES) if found.get(name) is not None}
+    if not recorded:
+        return {}
+    times = recorded.get("t")
+    if not isinstance(times, list):
+        raise InputError(f"{where}.t: expected a list of seconds, got {shown(times)}")
+    if not times:
         return {}
     series = {
-        name: _numbers(found[name], count, f"{where}.{name}", MAX_SECONDS)
-        for name in ("t", *SERIES)
-        if name in found
+        # A log may begin before the first request.
+        name: _numbers(
+            values, len(times), f"{where}.{name}", -MAX_SECONDS if name == "t" else 0, MAX_SECONDS
+        )
+        for name, values in recorded.items()
     }
     back = np.flatnonzero(np.diff(series["t"]) <= 0)
     if back.size:
@@ -148,14 +155,15 @@ def _series(found: Any, where: str) -> dict[str, Floats]:
     return series
 
 
-def _numbers(values: Any, count: int, where: str, most: float) -> Floats:
-    """Return a list of `count` numbers from 0 to `most`."""
+def _numbers(values: Any, count: int, where: str, least: float, most: float) -> Floats:
+    """Return a list of `count` numbers from `least` to `most`."""
     if not isinstance(values, list) or len(values) != count:
         got = f"a list of {len(values)}" if isinstance(values, list) else shown(values)
         raise InputError(f"{where}: expected a list of {count} numbers, got {got}")
     for i, value in enumerate(values):
-        if type(value) not in (int, float) or not 0 <= value <= most:
+        if type(value) not in (int, float) or not least <= value <= most:
             raise InputError(
-                f"{where}[{i}]: expected a number from 0 to {most:.12g}, got {shown(value)}"
+                f"{where}[{i}]: expected a number from {least:.12g} to {most:.12g}, got "
+                f"{shown(value)}"
             )
     return np.array(values, np.float64)

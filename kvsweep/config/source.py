@@ -8,9 +8,9 @@ from typing import Any
 
 from kvsweep.config.schema import Path, dotted
 from kvsweep.errors import InputError
-from kvsweep.files import read_text
 from kvsweep.limits import MAX_SETTINGS_BYTES
 from kvsweep.parsing import first_excess, parse_toml
+from kvsweep.reading import read_text
 
 _BARE = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_"
 _BLANK = " \t\r\n"

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from kvsweep.errors import InputError
-from kvsweep.files import open_regular
 from kvsweep.measure.hardware import cpu_name
 from kvsweep.measure.llama import LlamaRuntime
+from kvsweep.reading import open_regular
 
 INSTALL = "pip install 'kvsweep[llama]'"
 

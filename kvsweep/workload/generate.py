@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from kvsweep.config.sessions import Sessions
 from kvsweep.config.workload import DEFAULT_ENTROPY, Client, Workload
-from kvsweep.errors import InputError
+from kvsweep.errors import InputError, clip, shown
 from kvsweep.workload.content import lay_out, previous_round
 from kvsweep.workload.draws import Draws, draw_requests, sessions_of
 from kvsweep.workload.requests import NONE, Requests
@@ -114,7 +114,8 @@ def requests_for(
         if field[1] not in fields:
             known = ", ".join(f"{{{key}}}" for key in fields)
             raise InputError(
-                f"workload.trace: {workload.trace!r}: {field[0]} is unknown here; allowed: {known}"
+                f"workload.trace: {shown(workload.trace)}: {clip(field[0])} is unknown here; "
+                f"allowed: {known}"
             )
         return fields[field[1]]
 

@@ -154,9 +154,7 @@ def _add(columns: Columns, i: int, entry: Any, last: int, followers: dict[int, i
     output = _segment(entry["output"], ".output")
     total = sum(tokens) + output[1]
     if total > MAX_REQUEST_TOKENS:
-        raise _Malformed(
-            f": {total} tokens, prompt and output together, more than {MAX_REQUEST_TOKENS}"
-        )
+        raise _Malformed(f": {total} tokens, prompt and output, more than {MAX_REQUEST_TOKENS}")
     columns.add(
         arrival,
         segments,

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from kvsweep.errors import InputError, dotted, shown
-from kvsweep.files import read_text
 from kvsweep.limits import MAX_INPUT_BYTES
 from kvsweep.parsing import first_excess
+from kvsweep.reading import read_text
 from kvsweep.workload.azure import read_azure
 from kvsweep.workload.formats import AZURE, MOONCAKE, recognise
 from kvsweep.workload.mooncake import read_mooncake

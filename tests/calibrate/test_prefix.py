@@ -5,7 +5,7 @@ import pytest
 import xarray as xr
 
 from kvsweep.calibrate.direct import fit_prefix, simulate_first_token
-from kvsweep.calibrate.prefix import Measured, Trial, read_prefix
+from kvsweep.calibrate.prefix import Measured, Trial, is_prefix, read_prefix
 from kvsweep.calibrate.results import calibrate_prefix
 from kvsweep.config import Latency
 from kvsweep.errors import InputError
@@ -127,6 +127,11 @@ def test_a_store_is_read_as_csv_is(tmp_path):
         ("results_a1_b99999999.csv", "condition,ttft_ms\nhit,1\n", ":2: context B: expected an"),
         ("results_a1_b2.csv", "condition\0", ":1: not a text file: it has a NUL byte"),
         ("results_a1_b2.csv", "trial,ttft\n1,2\n", "no measurements: expected a store of"),
+        (
+            "results_a1_b2.csv",
+            "condition,ttft\nhit,2\n",
+            ":1: missing column ttft_ms; did you",
+        ),
         ("notes.txt", "hello", "no measurements: expected a store of"),
     ],
 )
@@ -160,6 +165,14 @@ def test_a_store_of_what_cannot_be_is_refused(tmp_path, change, message):
     with pytest.raises(InputError) as caught:
         read_prefix(tmp_path / "p.zarr")
     assert message in str(caught.value)
+
+
+def test_a_table_of_another_name_is_told_what_its_name_should_say(tmp_path):
+    path = tmp_path / "results.csv"
+    path.write_text("condition,ttft_ms\nhit,1\n")
+    assert is_prefix(path)
+    with pytest.raises(InputError, match=r"results\.csv: its name does not end in _aA_bB\.csv"):
+        read_prefix(path)
 
 
 def test_a_trial_without_output_is_read(tmp_path):

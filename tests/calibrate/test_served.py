@@ -126,9 +126,9 @@ IMPOSSIBLE = {
     "measured_us.last_token_ts[3]": ("soon", -1, 1e15),
     "measured_us.first_token_ts": (5, None, {}, "now", [1, 2]),
     "measured_us.last_token_ts": (5, None, {}, "now", [1, 2]),
-    "timeseries.t[2]": ("soon", -1, 1e10, None),
+    "timeseries.t[2]": ("soon", -1e10, 1e10, None),
     "timeseries.t": (5, None, "now", {}),
-    "timeseries.running": (5, None, [1]),
+    "timeseries.running": (5, [1], {}),
     "timeseries.kv_cache_pct[0]": ("full", -1, None),
     "timeseries": (5, [1], "t"),
 }
@@ -176,9 +176,17 @@ def test_times_that_cannot_be_are_refused_by_place(run, tmp_path):
 
 
 def test_a_run_without_a_log_has_no_series(run, tmp_path):
-    for log in ({"t": []}, None):
+    for log in ({"t": []}, None, {}, {"t": None, "running": None}):
         path = edited(run, tmp_path, lambda expected, log=log: expected.update(timeseries=log))
         assert read_served(path, ()).series == {}
+
+
+def test_a_log_may_begin_before_the_first_request(run, tmp_path):
+    def edit(expected):
+        expected["timeseries"]["t"][0] = -3.5
+
+    series = read_served(edited(run, tmp_path, edit), ()).series
+    assert series["t"][0] == -3.5
 
 
 def test_too_short_a_part_is_refused(run):

@@ -1,3 +1,5 @@
+import os
+
 import click
 import pytest
 
@@ -29,6 +31,23 @@ def test_examples_use_options_that_exist(names, command):
         words = example.split()
         assert words[: len(names) + 1] == ["kvsweep", *names]
         assert {word for word in words if word.startswith("-")} <= known
+
+
+def test_the_help_of_replay_names_the_formats_that_are_read(run):
+    told = " ".join(run("replay", "--help")[1].split())
+    for word in ("kvsweep-trace/1", "Mooncake", "hash_ids", "Azure", "ContextTokens", "gzipped"):
+        assert word in told
+
+
+@pytest.mark.parametrize(
+    "arguments", [("replay", "fifo"), ("grid", "fifo", "--dry-run"), ("calibrate", "fifo")]
+)
+def test_a_pipe_is_refused_and_not_waited_for(run, tmp_path, monkeypatch, arguments):
+    monkeypatch.chdir(tmp_path)
+    os.mkfifo("fifo")
+    code, out, err = run(*arguments)
+    assert (code, out) == (2, "")
+    assert err.startswith("kvsweep: fifo: cannot read: is a pipe, no regular file")
 
 
 def test_version(run):

@@ -71,7 +71,7 @@ def _tokens(rng, content):
     elif way == 3:
         tokens[at] = rng.choice(WORDS)
     else:
-        numbers = [i for i, token in enumerate(tokens) if token[0].isdigit()] or [at]
+        numbers = [i for i, token in enumerate(tokens) if token[:1].isdigit()] or [at]
         tokens[rng.choice(numbers)] = rng.choice(NUMBERS)
     return "".join(tokens).encode("utf-8", "surrogateescape")
 

@@ -1,15 +1,16 @@
 """Readers of files under mutated inputs: a checked result, or one line that names the file.
 
-KVSWEEP_FUZZ is the number of inputs of each reader, 60 without it.
+KVSWEEP_FUZZ is the number of inputs of each reader, 60 without it; with -rP pytest prints how many
+were accepted.
 """
 
 import os
-from pathlib import Path
 
 import numpy as np
 import pytest
-from mutations import mutate
-from samples import (
+
+from fuzz.mutations import mutate
+from fuzz.samples import (
     azure_rows,
     check_requests,
     mooncake_lines,
@@ -21,7 +22,6 @@ from samples import (
     served_run,
     sweep,
 )
-
 from kvsweep.calibrate.prefix import read_prefix
 from kvsweep.calibrate.served import read_served
 from kvsweep.config import parse_scenario
@@ -125,10 +125,8 @@ def test_mutated_files_are_read_right_or_refused_in_one_line(tmp_path, name):
         except BaseException as error:
             error.add_note(f"{name} {number}: {content[:2000]!r}")
             raise
-    assert 0 < accepted < COUNT
-    if report := os.environ.get("KVSWEEP_FUZZ_REPORT"):
-        with Path(report).open("a") as file:
-            file.write(f"{name}: {COUNT} inputs, {accepted} accepted\n")
+    assert COUNT < 60 or 0 < accepted < COUNT
+    print(f"{name}: {COUNT} inputs, {accepted} accepted")
 
 
 @pytest.mark.parametrize("name", [name for name in READERS if READERS[name][1] is trace])
@@ -151,5 +149,5 @@ def test_mutated_traces_that_are_accepted_run(tmp_path, name):
             continue  # of the scenario, which is no matter of the readers
         assert replay.status == "ok", replay.status_detail
         finished = replay.requests["finish_us"]
-        assert (finished[finished >= 0] >= found.requests.arrival_us[finished >= 0]).all()
+        assert (finished >= replay.requests["arrival_us"])[finished >= 0].all()
         ran += 1

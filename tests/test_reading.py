@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from kvsweep.errors import InputError, clip, dotted, shown
-from kvsweep.files import open_regular, read_text
+from kvsweep.reading import open_regular, read_text
 
 
 def refused(path, most=1000, *, packed=True):
