@@ -4,6 +4,19 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from kvsweep.limits import (
+    MAX_COEFFICIENT,
+    MAX_CV,
+    MAX_RATE,
+    MAX_SECONDS,
+    MAX_TIME_US,
+    MAX_TOKENS,
+    MAX_WEIGHT,
+    MIN_CV,
+    MIN_RATE,
+    MIN_WEIGHT,
+)
+
 
 class Section(BaseModel):
     """A table of a sweep file: immutable, and an unknown key is an error."""
@@ -38,6 +51,33 @@ Real = Annotated[float, Field(strict=True, ge=0.0, allow_inf_nan=False)]
 
 Positive = Annotated[float, Field(strict=True, gt=0.0, allow_inf_nan=False)]
 """A finite number, more than 0."""
+
+Tokens = Annotated[Count, Field(le=MAX_TOKENS)]
+"""Tokens of one prompt or output."""
+
+TokensReal = Annotated[Real, Field(le=MAX_TOKENS)]
+"""The same where it need not be whole, as a mean."""
+
+Microseconds = Annotated[Whole, Field(le=MAX_TIME_US)]
+"""A time, microseconds."""
+
+Seconds = Annotated[Real, Field(le=MAX_SECONDS)]
+"""A time, seconds."""
+
+Rate = Annotated[float, Field(strict=True, ge=MIN_RATE, le=MAX_RATE, allow_inf_nan=False)]
+"""Events per second."""
+
+Variation = Annotated[float, Field(strict=True, ge=MIN_CV, le=MAX_CV, allow_inf_nan=False)]
+"""A coefficient of variation: standard deviation over mean."""
+
+Weight = Annotated[Real, Field(le=MAX_WEIGHT)]
+"""A weight, of which the ratios count; 0: none."""
+
+Fraction = Annotated[float, Field(strict=True, ge=MIN_WEIGHT, le=MAX_WEIGHT, allow_inf_nan=False)]
+"""A weight above 0."""
+
+Coefficient = Annotated[Real, Field(le=MAX_COEFFICIENT)]
+"""Microseconds per whatever it multiplies."""
 
 Share = Annotated[float, Field(strict=True, ge=0.0, le=1.0, allow_inf_nan=False)]
 """A number from 0 to 1."""

@@ -11,13 +11,19 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from kvsweep.config.explain import first_problem
+from kvsweep.config.explain import cut, first_problem
 from kvsweep.config.scenario import Scenario, validate
 from kvsweep.config.schema import Path, dotted
 from kvsweep.config.source import Source
 from kvsweep.errors import InputError
 
 SECTIONS = tuple(Scenario.model_fields)
+
+_DEEPEST = 8
+"""Dots in a key, at most: of a client's sessions below a policy there are six."""
+
+_DIGITS = 9
+"""Digits of a position in a list, at most."""
 
 
 @dataclass(frozen=True)
@@ -106,20 +112,28 @@ def parse_override(text: str) -> tuple[str, Any]:
     Raises
     ------
     InputError
-        If there is no key or no ``=``.
+        If there is no key or no ``=``, or the value is not to be read.
     """
     key, equals, value = text.partition("=")
     key = key.strip()
     if not key or not equals:
-        raise InputError(f"--set {text}: expected KEY=VALUE, as in cache.gpu_blocks=2000")
-    return key, _toml_value(value.strip())
+        raise InputError(f"--set {cut(text)}: expected KEY=VALUE, as in cache.gpu_blocks=2000")
+    if key.count(".") > _DEEPEST or "" in key.split("."):
+        raise InputError(f"--set {cut(key)}: unknown key; expected one as in cache.gpu_blocks=2000")
+    try:
+        return key, _toml_value(value.strip())
+    except RecursionError:
+        raise InputError(f"--set {cut(key)}: the value is nested too deeply") from None
+    except ValueError:
+        raise InputError(f"--set {cut(key)}: a number of thousands of digits") from None
 
 
 def parts_of(key: str, table: Any = None) -> Path:
     """Split a dotted key; parts that index a list of `table` become integers."""
     path: list[str | int] = []
     for part in key.split("."):
-        step: str | int = int(part) if isinstance(table, list) and part.isdecimal() else part
+        counts = isinstance(table, list) and part.isdecimal() and len(part) <= _DIGITS
+        step: str | int = int(part) if counts else part
         path.append(step)
         try:
             table = table[step]

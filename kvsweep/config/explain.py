@@ -8,6 +8,16 @@ from kvsweep.config.base import KeyProblem
 from kvsweep.config.schema import Path, known_keys, tags, types_at
 from kvsweep.errors import did_you_mean
 
+_LONGEST_QUOTE = 60
+
+# Distributions by names of other books; that of the closest word may be another distribution.
+_OTHER_NAMES = {
+    "lognormal": "; a lognormal is 'pareto-lognormal' with mix_weight = 0",
+    "pareto": "; a Pareto is 'pareto-lognormal' with mix_weight = 1",
+    "normal": "; did you mean 'gaussian'?",
+    "fixed": "; did you mean 'constant'?",
+}
+
 _EXPECTED = {
     "int_type": "an integer",
     "int_from_float": "an integer",
@@ -48,7 +58,9 @@ def first_problem(error: ValidationError, model: type[BaseModel], data: Any) -> 
         return (*path, "dist"), f"missing; allowed: {', '.join(tags(types_at(model, path)))}"
     if chosen["type"] == "union_tag_invalid":
         known = tags(types_at(model, path))
-        return (*path, "dist"), _unknown(str(chosen["ctx"]["tag"]), known)
+        tag = str(chosen["ctx"]["tag"])
+        message = f"unknown value {cut(tag)!r}; allowed: {', '.join(known)}"
+        return (*path, "dist"), message + (_OTHER_NAMES.get(tag) or did_you_mean(tag, known))
     if chosen["type"] == "extra_forbidden":
         return path, _unknown_key(str(path[-1]), known_keys(model, path[:-1], table))
     return path, _sentence(chosen["type"], chosen["input"], chosen.get("ctx", {}), chosen["msg"])
@@ -57,6 +69,8 @@ def first_problem(error: ValidationError, model: type[BaseModel], data: Any) -> 
 def _sentence(kind: str, given: Any, context: dict[str, Any], fallback: str) -> str:
     if kind == "missing":
         return "missing"
+    if kind == "float_type" and type(given) is int:  # too large for a float
+        return f"must be a finite number, got {shown(given)}"
     if kind in _EXPECTED:
         return f"expected {_EXPECTED[kind]}, got {shown(given)}"
     if kind in _LIMITS:
@@ -79,7 +93,8 @@ def _sentence(kind: str, given: Any, context: dict[str, Any], fallback: str) -> 
 
 
 def _unknown(word: str, known: list[str]) -> str:
-    return f"unknown value {word!r}; allowed: {', '.join(known)}{did_you_mean(word, known)}"
+    hint = did_you_mean(word, known)
+    return f"unknown value {cut(word)!r}; allowed: {', '.join(known)}{hint}"
 
 
 def _unknown_key(word: str, known: list[str]) -> str:
@@ -94,7 +109,12 @@ def shown(value: Any, *, quote: bool = True) -> str:
         return "a table"
     if isinstance(value, list):
         return "a list"
-    return repr(value) if quote else str(value)
+    return cut(repr(value) if quote else str(value))
+
+
+def cut(text: str) -> str:
+    """Shorten what is quoted in a message."""
+    return text if len(text) <= _LONGEST_QUOTE else f"{text[:_LONGEST_QUOTE]}..."
 
 
 def _locate(loc: Path, data: Any, *, missing: bool) -> tuple[Path, Any]:

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, ValidationError, ValidationInfo, field_validator, model_validator
 
-from kvsweep.config.base import KeyProblem, Name, Real, Section
+from kvsweep.config.base import Coefficient, KeyProblem, Name, Section
 from kvsweep.config.roofline import Device, Shape, roofline_terms
 from kvsweep.errors import did_you_mean
 
@@ -16,8 +16,8 @@ _ALPHAS = 3
 _BETAS = 5
 _TOKEN_TERMS = 3
 
-Alphas = Annotated[tuple[Real, ...], Field(max_length=_ALPHAS)]
-Betas = Annotated[tuple[Real, ...], Field(max_length=_BETAS)]
+Alphas = Annotated[tuple[Coefficient, ...], Field(max_length=_ALPHAS)]
+Betas = Annotated[tuple[Coefficient, ...], Field(max_length=_BETAS)]
 
 
 class Preset(Section):

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from kvsweep.errors import InputError, did_you_mean
+from kvsweep.limits import MAX_TOKENS
 from kvsweep.workload.columns import Columns
-from kvsweep.workload.lengths import MAX_TOKENS
 from kvsweep.workload.requests import NONE, Requests
 
 FORMAT = "kvsweep-trace/1"
