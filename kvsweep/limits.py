@@ -113,6 +113,9 @@ MAX_VARIANTS = 200_000
 MAX_CELLS = 10**8
 """Cells of a sweep."""
 
+MAX_WORKERS = 4096
+"""Threads or processes of one machine."""
+
 MAX_TASKS = 10**6
 """Tasks of a sweep: each is some files of its store."""
 

@@ -86,6 +86,8 @@ def axis_values(key: str, spec: Any) -> tuple[Any, ...]:
     entries = spec if isinstance(spec, list) else [spec]
     values: list[Any] = []
     for entry in entries:
+        if len(values) > MAX_AXIS_VALUES:
+            raise AxisProblem(f"more than {MAX_AXIS_VALUES} values")
         if isinstance(entry, dict):
             values += _range(entry, kind)
         elif isinstance(spec, list) and isinstance(entry, int | float | str):
@@ -164,7 +166,9 @@ def _check_number(key: str, value: Any, *, integer: bool) -> None:
         raise AxisProblem(f"{key}: expected {wanted}, got {shown(value)}")
     if integer and not 1 <= value <= MAX_AXIS_VALUES:
         raise AxisProblem(f"{key}: must be from 1 to {MAX_AXIS_VALUES}, got {shown(value)}")
-    # No key holds a larger number, and smaller ones can be multiplied. (Not finite: not smaller.)
+    if value != value or abs(value) == math.inf:
+        raise AxisProblem(f"{key}: must be a finite number, got {shown(value)}")
+    # No key holds a larger number, and these can be multiplied.
     if not -_LARGEST <= value <= _LARGEST:
         raise AxisProblem(f"{key}: must be from {-_LARGEST:g} to {_LARGEST:g}, got {shown(value)}")
 
@@ -189,6 +193,8 @@ def _spaced(start: float, stop: float, num: int, scale: Any, kind: type | None) 
         raise AxisProblem(f"scale: expected linear or log, got {shown(scale)}")
     if scale == "log" and min(start, stop) <= 0:
         raise AxisProblem("scale: log needs start and stop above 0")
+    if scale == "log" and not math.isfinite(stop / start):
+        raise AxisProblem("scale: the ratio of stop and start is too large")
     if num == 1:
         if start != stop:
             raise AxisProblem("num: 1 value cannot reach from start to stop")

@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from kvsweep.limits import (
     MAX_COEFFICIENT,
@@ -38,6 +38,17 @@ class KeyProblem(ValueError):
         self.path = path
 
 
+def not_below(least: float) -> AfterValidator:
+    """Return a check of the smallest of the numbers above 0 that are of any use."""
+
+    def check(value: float) -> float:
+        if value < least:
+            raise ValueError(f"must be at least {least:g}, got {value!r}")
+        return value
+
+    return AfterValidator(check)
+
+
 # Strict numbers: TOML and JSON tell integers, floats and booleans apart, so no conversion is needed
 # but that of an integer to a float.
 Whole = Annotated[int, Field(strict=True, ge=0)]
@@ -64,16 +75,16 @@ Microseconds = Annotated[Whole, Field(le=MAX_TIME_US)]
 Seconds = Annotated[Real, Field(le=MAX_SECONDS)]
 """A time, seconds."""
 
-Rate = Annotated[float, Field(strict=True, ge=MIN_RATE, le=MAX_RATE, allow_inf_nan=False)]
+Rate = Annotated[Positive, Field(le=MAX_RATE), not_below(MIN_RATE)]
 """Events per second."""
 
-Variation = Annotated[float, Field(strict=True, ge=MIN_CV, le=MAX_CV, allow_inf_nan=False)]
+Variation = Annotated[Positive, Field(le=MAX_CV), not_below(MIN_CV)]
 """A coefficient of variation: standard deviation over mean."""
 
 Weight = Annotated[Real, Field(le=MAX_WEIGHT)]
 """A weight, of which the ratios count; 0: none."""
 
-Fraction = Annotated[float, Field(strict=True, ge=MIN_WEIGHT, le=MAX_WEIGHT, allow_inf_nan=False)]
+Fraction = Annotated[Positive, Field(le=MAX_WEIGHT), not_below(MIN_WEIGHT)]
 """A weight above 0."""
 
 Coefficient = Annotated[Real, Field(le=MAX_COEFFICIENT)]

@@ -10,10 +10,12 @@ from pathlib import Path as FilePath
 from typing import Any
 
 from pydantic import ValidationError
+from pydantic_core import ErrorDetails
 
-from kvsweep.config.explain import cut, first_problem
+from kvsweep.config.base import KeyProblem
+from kvsweep.config.explain import cut, describe, first_problem, locate
 from kvsweep.config.scenario import Scenario, validate
-from kvsweep.config.schema import Path, dotted
+from kvsweep.config.schema import Path, dotted, is_table
 from kvsweep.config.source import Source
 from kvsweep.errors import InputError
 
@@ -83,6 +85,39 @@ def build(
             if path[: len(set_path)] == set_path:
                 raise source.error(override.origin + path[len(set_path) :], message) from None
         raise source.error(path, message) from None
+
+
+def check_alone(source: Source, base: Mapping[str, Any], folder: FilePath) -> None:
+    """Check each key of the base by itself; what it lacks a policy or an axis may supply.
+
+    Raises
+    ------
+    InputError
+        If a value is wrong whatever the rest is, though every policy may set it again.
+    """
+    try:
+        validate(dict(base), folder)
+    except ValidationError as error:
+        alone = [p for p in error.errors(include_url=False) if _stands_alone(p, base)]
+        if alone:
+            path, message = describe(alone, Scenario, base)
+            raise source.error(path, message) from None
+
+
+def _stands_alone(problem: ErrorDetails, base: Any) -> bool:
+    """Return whether a problem is that of one key: of a value, not of a table or of what lacks."""
+    if problem["type"] in ("missing", "union_tag_not_found"):
+        return False
+    path, _ = locate(problem["loc"], base, missing=False)
+    cause = problem.get("ctx", {}).get("error")
+    if isinstance(cause, KeyProblem) and path == ("latency",):
+        return cause.path == ("model",)
+    value: Any = base
+    for part in path:
+        value = value[part]
+    return problem["type"] != "value_error" or not (
+        isinstance(value, dict) and is_table(Scenario, path)
+    )
 
 
 def set_at(data: dict[str, Any], path: Path, value: Any) -> None:

@@ -3,6 +3,7 @@
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
 
 from kvsweep.config.base import KeyProblem
 from kvsweep.config.schema import Path, known_keys, tags, types_at
@@ -48,9 +49,13 @@ def first_problem(error: ValidationError, model: type[BaseModel], data: Any) -> 
     error : ValidationError
         Raised by `model` for `data`.
     """
-    problems = error.errors(include_url=False)
+    return describe(error.errors(include_url=False), model, data)
+
+
+def describe(problems: list[ErrorDetails], model: type[BaseModel], data: Any) -> tuple[Path, str]:
+    """Return the key and the description of one of several problems of `data`."""
     chosen = next((p for p in problems if p["type"] == "extra_forbidden"), problems[0])
-    path, table = _locate(chosen["loc"], data, missing=chosen["type"] == "missing")
+    path, table = locate(chosen["loc"], data, missing=chosen["type"] == "missing")
     cause = chosen.get("ctx", {}).get("error")
     if isinstance(cause, KeyProblem):
         return path + cause.path, str(cause)
@@ -117,7 +122,7 @@ def cut(text: str) -> str:
     return text if len(text) <= _LONGEST_QUOTE else f"{text[:_LONGEST_QUOTE]}..."
 
 
-def _locate(loc: Path, data: Any, *, missing: bool) -> tuple[Path, Any]:
+def locate(loc: Path, data: Any, *, missing: bool) -> tuple[Path, Any]:
     """Return the key at `loc` without pydantic's union tags, and the table that it is in."""
     path: list[str | int] = []
     table = data

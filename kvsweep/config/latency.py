@@ -12,6 +12,9 @@ from kvsweep.config.base import Coefficient, KeyProblem, Name, Section
 from kvsweep.config.roofline import Device, Shape, roofline_terms
 from kvsweep.errors import did_you_mean
 
+NO_LATENCY = "missing; give a model, as in model = 'llama-3.1-8b/h100/tp2', or alpha, beta"
+"""What is wrong with a scenario that does not say how long steps take."""
+
 _ALPHAS = 3
 _BETAS = 5
 _TOKEN_TERMS = 3

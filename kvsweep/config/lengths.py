@@ -6,11 +6,14 @@ from pydantic import Field, model_validator
 
 from kvsweep.config.base import (
     KeyProblem,
+    Positive,
+    Real,
     Section,
     Share,
     Tokens,
     TokensReal,
     Weight,
+    not_below,
 )
 from kvsweep.limits import (
     MAX_LOG_TOKENS,
@@ -21,9 +24,9 @@ from kvsweep.limits import (
     MIN_WEIGHT,
 )
 
-PositiveTokens = Annotated[float, Field(strict=True, gt=0.0, le=MAX_TOKENS, allow_inf_nan=False)]
-TailShape = Annotated[float, Field(strict=True, ge=MIN_TAIL, le=MAX_TAIL, allow_inf_nan=False)]
-LogTokens = Annotated[float, Field(strict=True, ge=0.0, le=MAX_LOG_TOKENS, allow_inf_nan=False)]
+PositiveTokens = Annotated[Positive, Field(le=MAX_TOKENS)]
+TailShape = Annotated[Positive, Field(le=MAX_TAIL), not_below(MIN_TAIL)]
+LogTokens = Annotated[Real, Field(le=MAX_LOG_TOKENS)]
 
 
 class _Bounded(Section):

@@ -9,12 +9,14 @@ from kvsweep.config.base import (
     Count,
     KeyProblem,
     Microseconds,
+    Positive,
     Real,
     Section,
     Share,
     Switch,
     Weight,
     Whole,
+    not_below,
 )
 from kvsweep.config.bounds import check_products
 from kvsweep.config.latency import Latency
@@ -81,12 +83,11 @@ def _member(family: type[Routing | Scheduler | Priority | Admission | Offload]) 
 Blocks = Annotated[Whole, Field(le=MAX_BLOCKS)]
 """Blocks of one instance."""
 
-Bucket = Annotated[float, Field(strict=True, gt=0.0, le=MAX_BUCKET, allow_inf_nan=False)]
+Bucket = Annotated[Positive, Field(le=MAX_BUCKET)]
 """Tokens of a bucket, or per second."""
 
-Bandwidth = Annotated[
-    float, Field(strict=True, ge=MIN_BANDWIDTH, le=MAX_BANDWIDTH, allow_inf_nan=False)
-]
+Bandwidth = Annotated[Positive, Field(le=MAX_BANDWIDTH), not_below(MIN_BANDWIDTH)]
+
 """Tokens per microsecond."""
 
 

@@ -4,7 +4,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from kvsweep.config.base import Count, KeyProblem, Seconds, Section, Share, Switch
+from kvsweep.config.base import Count, KeyProblem, Positive, Seconds, Section, Share, Switch
 from kvsweep.limits import MAX_ROUNDS, MAX_SECONDS
 
 
@@ -49,7 +49,7 @@ class Sessions(Section):
     think_time: Literal["constant", "exponential"] = "constant"
     context: Literal["accumulate", "independent"] = "accumulate"
     arrivals: Literal["fixed", "closed-loop"] = "fixed"
-    patience_s: Annotated[float, Field(strict=True, gt=0, le=MAX_SECONDS)] | None = None
+    patience_s: Annotated[Positive, Field(le=MAX_SECONDS)] | None = None
     reason_ratio: Share = 0.0
     keep_reasoning: Switch = True
     truncate: Switch = True

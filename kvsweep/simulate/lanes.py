@@ -12,7 +12,7 @@ from ..errors import InputError
 from ..kernel.calendar import MAX_STEPS, ROW
 from ..kernel.tally import DIGITS
 from ..limits import MAX_REQUEST_TOKENS, MAX_TIME_US, MAX_TOKENS
-from ..policies import Priority, RequestStatus
+from ..policies import Priority, RequestStatus, Scheduler
 from ..records import (
     BLOCK,
     CHAIN,
@@ -179,7 +179,8 @@ def _step_limits(requests: NDArray[Any], first: NDArray[np.int64]) -> NDArray[np
 
 def _check_ages(lanes: NDArray[Any], largest: NDArray[np.int64]) -> None:
     """Check that aged priorities, in microseconds, stay far inside 64 bits; `largest` per lane."""
-    aged = lanes["priority"] == Priority.AGE
+    by_priority = lanes["scheduler"] == Scheduler.PRIORITY
+    aged = by_priority & (lanes["priority"] == Priority.AGE)
     if (largest[aged] > MAX_AGED_US // lanes["age"][aged]).any():
         raise InputError(
             f"engine.priority_age_ms: times the largest priority ({largest[aged].max()}) it must be"
