@@ -103,7 +103,7 @@ def run_replay(
 ) -> Replay:
     """Replay a trace as `replay` does; keep the steps too, and tell `notify` what takes long."""
     trace = load_trace(source)
-    scenario = parse_scenario(trace.scenario, trace.where, overrides, strict=True)
+    scenario = parse_scenario(trace.scenario, trace.where, overrides)
     if not scenario.latency.model_fields_set:
         raise InputError(f"{trace.where}: latency: {NO_LATENCY}, with --set")
     if scenario.engine.rules == "blis":

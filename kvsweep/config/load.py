@@ -24,7 +24,7 @@ from kvsweep.config.overrides import suggestion, with_overrides
 from kvsweep.config.scenario import Scenario
 from kvsweep.config.source import Source, read_source
 from kvsweep.config.sweep import Sweep
-from kvsweep.config.written import Idle, check_effects, check_given
+from kvsweep.config.written import Idle, check_effects, check_options
 from kvsweep.errors import InputError, did_you_mean
 from kvsweep.policies import Routing
 
@@ -104,11 +104,7 @@ def _parse(source: Source, path: Path) -> Sweep:
 
 
 def parse_scenario(
-    mapping: Mapping[str, Any],
-    where: str,
-    overrides: Sequence[str] = (),
-    *,
-    strict: bool = False,
+    mapping: Mapping[str, Any], where: str, overrides: Sequence[str] = ()
 ) -> Scenario:
     """Return the scenario of a trace, absent keys at their defaults.
 
@@ -119,15 +115,13 @@ def parse_scenario(
     where : str
         The file, for messages; a preset's path is relative to its folder.
     overrides : sequence of str
-        ``KEY=VALUE`` each, as for `load_sweep`.
-    strict : bool
-        Refuse a key of the mapping too that has no effect, unless it has its default; one of an
-        override always is refused.
+        ``KEY=VALUE`` each, as for `load_sweep`. In the mapping a key may be without effect:
+        recorders write all that the recorded system had set.
 
     Raises
     ------
     InputError
-        If it is not valid, or a key has no effect.
+        If it is not valid, or an override has no effect.
     """
     given = Source(where, "", dict(mapping), {}, {(key,): f"scenario.{key}" for key in mapping})
     source = with_overrides(given, overrides, None)
@@ -138,7 +132,7 @@ def parse_scenario(
             raise source.error((key,), message + did_you_mean(key, known))
     with said_in_one_line(where):
         scenario = build(source, source.values, (), Path(where).parent)
-        check_given(scenario, source, strict=strict)
+        check_options(scenario, source)
     return scenario
 
 

@@ -25,7 +25,7 @@ class Idle(ValueError):
     origin : tuple of str or int
         Its place in the file.
     outside : bool
-        Whether it came by an option.
+        Whether it came by an option, or is an axis of several values.
     """
 
     def __init__(self, origin: Path, message: str, *, outside: bool) -> None:
@@ -49,7 +49,7 @@ class _Written:
     from_base : bool
         Whether policies and axes may set it again.
     outside : bool
-        Whether it came by an option, not by the file.
+        Whether it came by an option, not by the file, or is an axis of several values.
     lenient : bool
         Whether it suffices that some cell reads the key, whatever its value there.
     rule : Rule or None
@@ -96,21 +96,17 @@ def check_effects(sweep: Sweep) -> None:
             raise Idle(key.origin, needs, outside=key.outside)
 
 
-def check_given(scenario: Scenario, source: Source, *, strict: bool) -> None:
-    """Check that a scenario reads what options set, and if `strict` what its trace sets.
-
-    Recorders write all keys, so a trace may have defaults anywhere.
+def check_options(scenario: Scenario, source: Source) -> None:
+    """Check that a scenario reads what options set on top of its trace.
 
     Raises
     ------
     InputError
         Naming the first key that has no effect, and what it needs.
     """
-    usual = Scenario().model_dump(mode="json")
-    for path, value in _leaves(source.values):
+    for path, _ in _leaves(source.values):
         rule = unread(scenario, path)
-        outside = _is_outside(source, path)
-        if rule and (outside or (strict and value != _value_at(usual, path))):
+        if rule and _is_outside(source, path):
             raise source.error(path, f"has no effect: needs {rule.needs}")
 
 
@@ -121,12 +117,16 @@ def _written(sweep: Sweep) -> Iterator[_Written]:
         yield _Written(path, path, from_base=True, outside=outside, lenient=not outside)
     named: Iterable[Any] = ()
     for axis in sweep.axes:
+        # An axis of the file may be narrowed to one value, which is then like one of the base.
+        new = len(axis.values) > 1 or ("grid", axis.key) not in sweep.source.lines
         if axis.key == POLICY:
             named = axis.values
+            if any(name not in sweep.policies for name in named):
+                yield _Written(("cluster", "routing"), ("grid", POLICY), outside=new)
         elif axis.key != SEED:
-            yield _Written(parts_of(axis.key, sweep.base), ("grid", axis.key))
+            yield _Written(parts_of(axis.key, sweep.base), ("grid", axis.key), outside=new)
     for name in named:
-        for override in sweep.policy(name):
+        for override in sweep.policy(name) if name in sweep.policies else ():
             at = parts_of(override.key, sweep.base)
             for below, value in _leaves_below(override.value, at, ()):
                 path, origin = at + below, override.origin + below
