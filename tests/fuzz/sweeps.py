@@ -28,9 +28,9 @@ TEXTS = (
 def mutated(rng: random.Random, values):
     """Return a copy of parsed TOML with one to four places changed."""
     values = deepcopy(values)
-    for _ in range(rng.randint(1, 4)):
+    for _ in range(rng.choice((1, 1, 1, 2, 4))):
         table, key = rng.choice(list(_places(values)))
-        kind = rng.randrange(7)
+        kind = rng.randrange(9)
         if kind == 0:
             del table[key]
         elif kind == 1:
@@ -38,8 +38,8 @@ def mutated(rng: random.Random, values):
         elif kind == 2:
             other, place = rng.choice(list(_places(values)))
             table[key] = deepcopy(other[place])
-        elif kind == 3 and isinstance(table[key], int | float):
-            table[key] = table[key] * rng.choice((-1, 0, 1e-9, 1000, 10**9, 0.3))
+        elif kind in (3, 7, 8) and isinstance(table[key], int | float):
+            table[key] = table[key] * rng.choice((-1, 0, 1e-9, 2, 3, 1000, 10**9, 0.3))
         elif kind == 4 and isinstance(table, dict):
             table[_misspelt(rng, key)] = table.pop(key)
         elif kind == 5:
