@@ -17,7 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kvsweep.config.axes import POLICY, SEED, Axis
-from kvsweep.errors import did_you_mean
+from kvsweep.config.bounds import check_times
+from kvsweep.errors import InputError, did_you_mean
+from kvsweep.limits import MAX_TASKS
 from kvsweep.metrics import QUANTILES, VARIABLES, Variable
 from kvsweep.policies import Routing
 from kvsweep.workload.generate import requests_for
@@ -39,15 +41,15 @@ SECONDS_TO_WEIGH = 3e-7
 SECONDS_PER_SCORE = 1e-8
 SECONDS_OF_TIER = 3e-6
 
+SURVEYED = 100_000
+"""Requests of a list that a plan draws, in a third of a second, to look at their lengths."""
+
 # A chunk is a 32nd of the sweep, so that many workers share the work evenly, within limits: under
 # 0.1 s the fixed cost of a task and of its files (about 10 ms) shows; over 1 s progress stutters
 # and a killed run loses more. 16 MiB bounds what a worker sends and what the client holds.
 CHUNKS_WANTED = 32
 CHUNK_SECONDS = (0.1, 1.0)
 CHUNK_BYTES = 16 * 2**20
-
-# Most scenarios of a sweep: each is built and kept, in 0.1 ms and 4 KB. Seeds cost nothing here.
-MAX_VARIANTS = 200_000
 
 
 @dataclass(frozen=True)
@@ -180,19 +182,12 @@ def plan(sweep: Sweep, *, keep_requests: bool = False) -> Plan:
     Raises
     ------
     InputError
-        If there are more than `MAX_VARIANTS` scenarios, a combination of axis values is no valid
-        scenario, a trace cannot be read, or there is no measure that the sweep's analysis asks for.
+        If a combination of axis values is no valid scenario, a trace cannot be read, there is no
+        measure that the sweep's analysis asks for, or there are more tasks than are possible.
     """
     _check_analysis(sweep)
     axes = sweep.axes
     others = [axis for axis in axes if axis.name != SEED]
-    count = math.prod(len(axis.values) for axis in others)
-    if count > MAX_VARIANTS:
-        raise sweep.source.error(
-            ("grid",),
-            f"{count:,} scenarios (seeds not counted), at most {MAX_VARIANTS:,} make a sweep; "
-            "use fewer axes or values, or several sweeps",
-        )
     seeds = next((axis.values for axis in axes if axis.name == SEED), (0,))
     combinations = product(*(axis.values for axis in others))
     points = [dict(zip([a.name for a in others], c, strict=True)) for c in combinations]
@@ -207,9 +202,13 @@ def plan(sweep: Sweep, *, keep_requests: bool = False) -> Plan:
         "request": tuple(range(max(found.requests for found in lists) if keep_requests else 0)),
     }
     extra = {name: values for name, values in extra.items() if values}
+    for variant, found in zip(variants, lists, strict=True):
+        if variant.engine.rules == "vllm":
+            _check_times(sweep, variant, found)
     drawn = sum(found.requests for found in {id(found): found for found in lists}.values())
     seconds = drawn * SECONDS_TO_DRAW + sum(map(_nominal_seconds, variants, lists))
     chunks = _chunk_shape(axes, seconds / len(variants), _bytes_per_cell(extra))
+    _check_tasks(sweep, chunks)
     return Plan(axes, variants, policies, seeds, chunks, extra, len(seeds) * seconds)
 
 
@@ -248,12 +247,43 @@ def _check_analysis(sweep: Sweep) -> None:
             raise sweep.source.error(key, f"unknown measure {metric!r}{hint}")
 
 
+def _check_times(sweep: Sweep, variant: Scenario, found: _Lists) -> None:
+    """Refuse latencies of which some step is too long; lists not looked at are checked later."""
+    try:
+        check_times(variant, found.requests, found.longest, found.prompt)
+    except InputError as error:
+        raise InputError(f"{sweep.path}: {error}") from None
+
+
+def _check_tasks(sweep: Sweep, chunks: Sequence[int]) -> None:
+    sizes = [len(axis.values) for axis in sweep.axes]
+    tasks = math.prod(math.ceil(n / step) for n, step in zip(sizes, chunks, strict=True))
+    if tasks > MAX_TASKS:
+        raise sweep.source.error(
+            ("grid",),
+            f"{math.prod(sizes):,} cells in {tasks:,} tasks, at most {MAX_TASKS:,} make a sweep; "
+            "use fewer axes or values, or several sweeps",
+        )
+
+
 class _Lists(NamedTuple):
-    """What a sweep needs to know of the request lists of a variant."""
+    """What a sweep needs to know of the request lists of a variant.
+
+    Attributes
+    ----------
+    requests, rounds : int
+        The most of any list; rounds of a session, 0 without sessions.
+    slo_classes : tuple of str
+        Classes in the order in which the lists name them.
+    longest, prompt : int
+        Tokens of the longest request, and of the longest prompt, that were looked at.
+    """
 
     requests: int
     rounds: int
     slo_classes: tuple[str, ...]
+    longest: int
+    prompt: int
 
 
 def _survey(
@@ -264,7 +294,8 @@ def _survey(
 ) -> list[_Lists]:
     """Look at the request lists of each variant.
 
-    Every trace is read for that, and so checked; of drawn requests those of the first seed.
+    Every trace is read for that, and so checked; of drawn requests those of the first seed, and
+    at most `SURVEYED` of them: lists of other lengths begin alike.
     """
     known: dict[tuple[Workload, str | None], _Lists] = {}
     surveys = []
@@ -273,17 +304,29 @@ def _survey(
         assert workload is not None  # `Sweep.scenario` sees to it
         if (workload, policy) not in known:
             needed = seeds if "{seed}" in (workload.trace or "") else seeds[:1]
+            looked_at = _first_of(workload)
             lists = [
-                requests_for(workload, seed, sweep.entropy, policy, sweep.base_dir)
+                requests_for(looked_at, seed, sweep.entropy, policy, sweep.base_dir)
                 for seed in needed
             ]
             known[workload, policy] = _Lists(
-                requests=max(map(len, lists)),
+                requests=max(map(len, lists)) if workload.trace else workload.requests,
                 rounds=max(_drawn_rounds(workload), *(int(r.round.max()) + 1 for r in lists)),
                 slo_classes=tuple(name for requests in lists for name in requests.slo_names),
+                longest=max(int((r.prompt_tokens + r.output_tokens).max()) for r in lists),
+                prompt=max(int(r.prompt_tokens.max()) for r in lists),
             )
         surveys.append(known[workload, policy])
     return surveys
+
+
+def _first_of(workload: Workload) -> Workload:
+    """Return a workload of as many requests as a plan looks at."""
+    clients = max(1, len(workload.clients))
+    requests = min(workload.requests, max(1, SURVEYED // clients))
+    if workload.trace or requests == workload.requests:
+        return workload
+    return workload.model_copy(update={"requests": requests})
 
 
 def _drawn_rounds(workload: Workload) -> int:

@@ -38,6 +38,90 @@ MAX_ROUNDS = 2**14
 MAX_SEQS = 2**20
 """Requests in one batch."""
 
+MAX_CELL_TOKENS = 2**26
+"""Tokens of a block times instances: counts that every simulation clears."""
+
+MAX_CLUSTER_BLOCKS = 2**30
+"""Blocks of all instances; with extents they are numbered in 32 bits."""
+
+MAX_REPLICA_BLOCKS = 2**22
+"""The same under the rules of the reference, whose blocks are objects of 150 bytes."""
+
+MAX_GAP_US = 2**39
+"""Longest time between two tokens of a request, six days; `kernel.tally` sorts them."""
+
+MAX_KEYS = 2**28
+"""Full blocks of all requests of a list together, each of which has a key."""
+
+MAX_DRAWN = 2 * MAX_REQUESTS
+"""Requests drawn of a list, over all clients; those that arrive first are kept."""
+
+MAX_CONTEXT = 2**26
+"""Requests of a list times rounds of a session: entries of a table while prompts are composed."""
+
+MAX_WORKSPACE_BYTES = 2**36
+"""Memory of one simulation, 64 GiB."""
+
+MAX_RATE = 1e12
+"""Requests per second: a million in each microsecond, the unit of time."""
+
+MIN_RATE = 1 / MAX_SECONDS
+"""One request in the longest time."""
+
+MAX_CV = 1e3
+"""Standard deviation of gaps over their mean."""
+
+MIN_CV = 1e-6
+"""Below, gaps differ by less than doubles resolve over a long list."""
+
+MAX_WEIGHT = 1e9
+"""A weight or a fraction; the smallest is the inverse."""
+
+MIN_WEIGHT = 1e-9
+"""A weight or a fraction that is not 0."""
+
+MAX_LOG_TOKENS = 20.0
+"""Mean or deviation of the logarithm of a length: e**20 tokens are more than `MAX_TOKENS`."""
+
+MIN_TAIL = 0.01
+"""Shape of a Pareto tail: at 0.01 every second draw exceeds 2**100."""
+
+MAX_TAIL = 1e6
+"""Shape of a Pareto tail, beyond which it is a constant."""
+
+MAX_BATCHED_TOKENS = 2**30
+"""Tokens of one step: as many as the longest request has."""
+
+MIN_BANDWIDTH = 1e-6
+"""Tokens per microsecond between the tiers: one per second."""
+
+MAX_BANDWIDTH = 1e12
+"""Tokens per microsecond between the tiers."""
+
+MAX_BUCKET = 1e15
+"""Tokens of a bucket, or tokens per second that flow into it."""
+
+MAX_SEED = 2**63 - 1
+"""A seed; random streams take any integer, stores hold 64 bits with a sign."""
+
+MAX_VALUES = 1_000_000
+"""Values of an empirical distribution."""
+
+MAX_AXIS_VALUES = 1_000_000
+"""Values of one axis."""
+
+MAX_VARIANTS = 200_000
+"""Scenarios of a sweep: each is built and kept, in 0.1 ms and 4 KB. Seeds cost nothing here."""
+
+MAX_CELLS = 10**8
+"""Cells of a sweep."""
+
+MAX_WORKERS = 4096
+"""Threads or processes of one machine."""
+
+MAX_TASKS = 10**6
+"""Tasks of a sweep: each is some files of its store."""
+
 MAX_COEFFICIENT = 1e12
 """A coefficient of a latency model, microseconds (eleven days) per whatever it multiplies."""
 

@@ -32,6 +32,7 @@ class Lane(IntEnum):
     STEP_LIMIT = 1
     WORKSPACE_FULL = 2
     NOT_CONSERVED = 3
+    TIME_LIMIT = 4
 
 
 class Event(IntEnum):
@@ -82,6 +83,7 @@ LANE_FIELDS = (
     Field("out_lo", _i64, "index", "first slot of this lane in the per-request columns"),
     Field("like", _i64, "index", "lane that differs only in having fewer blocks, or -1"),
     Field("step_limit", _i64, "step", "steps of all instances after which the lane gives up"),
+    Field("last_clock", _i64, "us", "time of an instance at which the lane gives up"),
     Field("admission_latency", _i64, "us", "arrival to admission decision"),
     Field("routing_latency", _i64, "us", "admission decision to routing decision"),
     Field("alpha0", _f64, "us", "queueing delay, constant"),

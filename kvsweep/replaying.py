@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .config import Scenario, parse_scenario
+from .config import NO_LATENCY, Scenario, parse_scenario
+from .errors import InputError
 from .policies import RequestStatus, Status
 from .records import NONE, STEP_FIELDS
 from .workload.traces import Trace, load_trace
@@ -93,7 +94,7 @@ def replay(source: str | Path | Mapping[str, Any], overrides: Sequence[str] = ()
     Raises
     ------
     InputError
-        If the trace or an override is not valid.
+        If the trace or an override is not valid, or neither says how long steps take.
     """
     return run_replay(source, overrides).to_dataset()
 
@@ -106,6 +107,8 @@ def run_replay(
     """Replay a trace as `replay` does; keep the steps too, and tell `notify` what takes long."""
     trace = load_trace(source)
     scenario = parse_scenario(trace.scenario, trace.where, overrides)
+    if not scenario.latency.model_fields_set:
+        raise InputError(f"{trace.where}: latency: {NO_LATENCY}, with --set")
     if scenario.engine.rules == "blis":
         return _run_replica(scenario, trace)
     return _run_kernel(scenario, trace, notify)

@@ -14,6 +14,7 @@ from kvsweep.analysis.planned import cells_of_sweep
 from kvsweep.analysis.warnings import find_warnings, stored
 from kvsweep.errors import InputError
 from kvsweep.grid import Plan, Task, plan
+from kvsweep.limits import MAX_WORKERS
 from kvsweep.store import Store, default_path, open_results, prepare, update_attributes
 from kvsweep.workers.job import Job
 from kvsweep.workers.threads import Threads
@@ -90,6 +91,7 @@ def run(
         If interrupted; the store then holds every task that was done, and another `run` goes on.
     """
     path = Path(out) if out is not None else default_path(sweep)
+    check_workers(workers, processes, scheduler)
     cells = plan(sweep, keep_requests=keep_requests)
     job = Job(cells, sweep.entropy, sweep.base_dir.resolve(), keep_requests, prune)
     with _workers(cells, workers, processes, scheduler) as found:
@@ -149,15 +151,27 @@ def _warned(path: Path, sweep: Sweep, cells: Plan) -> xr.Dataset:
     return ds.assign_attrs(warnings)
 
 
+def check_workers(count: int | None, processes: bool, scheduler: str | None) -> None:
+    """Refuse numbers of workers that there cannot be, and options that exclude each other.
+
+    Raises
+    ------
+    InputError
+        Naming the option.
+    """
+    if scheduler is not None and (count is not None or processes):
+        raise InputError("--scheduler: cannot be used with --workers or --processes")
+    if count is not None and count < 1:
+        raise InputError(f"--workers: must be at least 1, not {count}")
+    if count is not None and count > MAX_WORKERS:
+        raise InputError(f"--workers: must be at most {MAX_WORKERS:,}, not {count}")
+
+
 @contextmanager
 def _workers(
     cells: Plan, count: int | None, processes: bool, scheduler: str | None
 ) -> Iterator[Workers]:
     """Find workers: of an existing scheduler, or of this machine, which end with the block."""
-    if scheduler is not None and (count is not None or processes):
-        raise InputError("--scheduler: cannot be used with --workers or --processes")
-    if count is not None and count < 1:
-        raise InputError(f"--workers: must be at least 1, not {count}")
     if not processes and scheduler is None and cells.seconds < SMALL:
         yield Threads(min(count or os.cpu_count() or 1, len(cells.tasks)))
         return

@@ -146,7 +146,7 @@ def test_every_preset_loads_and_says_where_it_comes_from():
             "latency; did you mean 'cache'?",
         ),
         ({"cache": {"block_size": 0}}, "scenario.cache.block_size: must be at least 1, got 0"),
-        ({"cache": {"block_size": 10**9}}, "cache.block_size: must be at most 16777216, got"),
+        ({"cache": {"block_size": 10**9}}, "cache.block_size: must be at most 262144, got"),
         ({"cache": {"gpu_blocks": 0}}, "scenario.cache.gpu_blocks: must be at least 1, got 0"),
         ({"cache": {"gpu_blocks": 1.5}}, "gpu_blocks: expected an integer, got 1.5"),
         ({"cache": {"gpu_blocks": 2.0}}, "gpu_blocks: expected an integer, got 2.0"),

@@ -339,8 +339,9 @@ def test_a_routing_of_the_other_rules_is_refused_on_the_policy_axis(load, refuse
     assert load('"least-loaded"', '"prefix-affinity"', text=text).rules == "blis"
 
 
-def test_a_policy_that_no_axis_names_is_checked_too(load, refused):
-    load("[cliff]", f"{POLICIES}[cliff]")
+def test_a_policy_that_no_axis_names_is_checked_and_refused(refused):
+    message = refused("[cliff]", f"{POLICIES}[cliff]")
+    assert "h8.toml:22: policies.urgent: has no effect: grid.policy does not name" in message
     policies = POLICIES.replace('"priority"', '"urgent"')
     message = refused("[cliff]", f"{policies}[cliff]")
     assert "h8.toml:23: policies.urgent.engine.scheduler: unknown scheduler 'urgent'" in message

@@ -51,6 +51,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
         code = fail(error.ctx.command_path if error.ctx else "kvsweep", error.format_message())
     except InputError as error:
         code = fail("kvsweep", str(error))
+    except MemoryError:
+        code = fail(
+            "kvsweep", "not enough memory: use fewer requests, instances, blocks or workers"
+        )
     except (KeyboardInterrupt, click.Abort):
         code = INTERRUPTED
     sys.exit(code)

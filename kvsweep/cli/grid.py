@@ -93,7 +93,9 @@ def _size(sweep: Sweep, path: Path, options: dict[str, Any]) -> dict[str, Any]:
     from kvsweep.config.transfer import transfer_text
     from kvsweep.grid import plan
     from kvsweep.store import pending
+    from kvsweep.sweep import check_workers
 
+    check_workers(*(options[key] for key in ("workers", "processes", "scheduler")))
     stored = {key: options[key] for key in ("keep_requests", "prune")}
     cells = plan(sweep, keep_requests=options["keep_requests"])
     todo = cells.tasks

@@ -10,7 +10,7 @@
 
 from kvsweep.config.axes import Axis
 from kvsweep.config.document import Cliff, Pareto
-from kvsweep.config.latency import Latency, preset_names
+from kvsweep.config.latency import NO_LATENCY, Latency, preset_names
 from kvsweep.config.lengths import Lengths
 from kvsweep.config.load import load_sweep, parse_scenario
 from kvsweep.config.scenario import BLIS_SWITCHES, Cache, Cluster, Engine, Scenario
@@ -20,6 +20,7 @@ from kvsweep.config.workload import DEFAULT_ENTROPY, Client, Workload
 __all__ = [
     "BLIS_SWITCHES",
     "DEFAULT_ENTROPY",
+    "NO_LATENCY",
     "Axis",
     "Cache",
     "Client",

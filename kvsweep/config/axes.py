@@ -12,6 +12,7 @@ from kvsweep.config.explain import shown
 from kvsweep.config.scenario import Scenario
 from kvsweep.config.schema import types_at
 from kvsweep.errors import did_you_mean
+from kvsweep.limits import MAX_AXIS_VALUES, MAX_SEED
 
 POLICY = "policy"
 SEED = "seed"
@@ -19,7 +20,8 @@ SEED = "seed"
 # Dimensions that results have beyond the grid's own.
 RESERVED = frozenset({"quantile", "instance", "slo_class", "round", "request"})
 
-_MAX_VALUES = 1_000_000
+
+_LARGEST = 2.0**63
 
 
 class AxisProblem(ValueError):
@@ -84,6 +86,8 @@ def axis_values(key: str, spec: Any) -> tuple[Any, ...]:
     entries = spec if isinstance(spec, list) else [spec]
     values: list[Any] = []
     for entry in entries:
+        if len(values) > MAX_AXIS_VALUES:
+            raise AxisProblem(f"more than {MAX_AXIS_VALUES} values")
         if isinstance(entry, dict):
             values += _range(entry, kind)
         elif isinstance(spec, list) and isinstance(entry, int | float | str):
@@ -91,7 +95,9 @@ def axis_values(key: str, spec: Any) -> tuple[Any, ...]:
         else:
             raise AxisProblem(f"expected a list or a range, got {shown(entry)}")
     if kind is float:
-        values = [float(v) if type(v) is int else v for v in values]
+        values = [float(v) if type(v) is int and abs(v) <= _LARGEST else v for v in values]
+    if len(values) > MAX_AXIS_VALUES:
+        raise AxisProblem(f"more than {MAX_AXIS_VALUES} values")
     _check_distinct(values)
     if key == SEED:
         _check_seeds(values)
@@ -123,6 +129,8 @@ def _check_seeds(values: list[Any]) -> None:
     for value in values:
         if type(value) is not int or value < 0:
             raise AxisProblem(f"a seed is an integer of at least 0, got {shown(value)}")
+        if value > MAX_SEED:
+            raise AxisProblem(f"a seed is at most {MAX_SEED}, got {shown(value)}")
 
 
 _FORMS = (
@@ -156,10 +164,13 @@ def _check_number(key: str, value: Any, *, integer: bool) -> None:
     if isinstance(value, bool) or not isinstance(value, int if integer else int | float):
         wanted = "an integer" if integer else "a number"
         raise AxisProblem(f"{key}: expected {wanted}, got {shown(value)}")
-    if not math.isfinite(value):
+    if integer and not 1 <= value <= MAX_AXIS_VALUES:
+        raise AxisProblem(f"{key}: must be from 1 to {MAX_AXIS_VALUES}, got {shown(value)}")
+    if value != value or abs(value) == math.inf:
         raise AxisProblem(f"{key}: must be a finite number, got {shown(value)}")
-    if integer and not 1 <= value <= _MAX_VALUES:
-        raise AxisProblem(f"{key}: must be from 1 to {_MAX_VALUES}, got {shown(value)}")
+    # No key holds a larger number, and these can be multiplied.
+    if not -_LARGEST <= value <= _LARGEST:
+        raise AxisProblem(f"{key}: must be from {-_LARGEST:g} to {_LARGEST:g}, got {shown(value)}")
 
 
 def _stepped(start: float, stop: float, step: float) -> list[Any]:
@@ -167,11 +178,12 @@ def _stepped(start: float, stop: float, step: float) -> list[Any]:
     if step == 0:
         raise AxisProblem("step: must not be 0")
     # The tolerance lets 0.1 to 0.3 by 0.1 reach its end.
-    steps = math.floor((stop - start) / step + 1e-9)
+    steps = (stop - start) / step + 1e-9
     if steps < 0:
         raise AxisProblem("no values: step leads away from stop")
-    if steps >= _MAX_VALUES:
-        raise AxisProblem(f"more than {_MAX_VALUES} values")
+    if not steps < MAX_AXIS_VALUES:
+        raise AxisProblem(f"more than {MAX_AXIS_VALUES} values")
+    steps = math.floor(steps)
     return [_tidy(start + i * step) for i in range(steps + 1)]
 
 
@@ -181,6 +193,8 @@ def _spaced(start: float, stop: float, num: int, scale: Any, kind: type | None) 
         raise AxisProblem(f"scale: expected linear or log, got {shown(scale)}")
     if scale == "log" and min(start, stop) <= 0:
         raise AxisProblem("scale: log needs start and stop above 0")
+    if scale == "log" and not math.isfinite(stop / start):
+        raise AxisProblem("scale: the ratio of stop and start is too large")
     if num == 1:
         if start != stop:
             raise AxisProblem("num: 1 value cannot reach from start to stop")

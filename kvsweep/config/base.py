@@ -2,7 +2,20 @@
 
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+from kvsweep.limits import (
+    MAX_COEFFICIENT,
+    MAX_CV,
+    MAX_RATE,
+    MAX_SECONDS,
+    MAX_TIME_US,
+    MAX_TOKENS,
+    MAX_WEIGHT,
+    MIN_CV,
+    MIN_RATE,
+    MIN_WEIGHT,
+)
 
 
 class Section(BaseModel):
@@ -25,6 +38,17 @@ class KeyProblem(ValueError):
         self.path = path
 
 
+def not_below(least: float) -> AfterValidator:
+    """Return a check of the smallest of the numbers above 0 that are of any use."""
+
+    def check(value: float) -> float:
+        if value < least:
+            raise ValueError(f"must be at least {least:g}, got {value!r}")
+        return value
+
+    return AfterValidator(check)
+
+
 # Strict numbers: TOML and JSON tell integers, floats and booleans apart, so no conversion is needed
 # but that of an integer to a float.
 Whole = Annotated[int, Field(strict=True, ge=0)]
@@ -38,6 +62,33 @@ Real = Annotated[float, Field(strict=True, ge=0.0, allow_inf_nan=False)]
 
 Positive = Annotated[float, Field(strict=True, gt=0.0, allow_inf_nan=False)]
 """A finite number, more than 0."""
+
+Tokens = Annotated[Count, Field(le=MAX_TOKENS)]
+"""Tokens of one prompt or output."""
+
+TokensReal = Annotated[Real, Field(le=MAX_TOKENS)]
+"""The same where it need not be whole, as a mean."""
+
+Microseconds = Annotated[Whole, Field(le=MAX_TIME_US)]
+"""A time, microseconds."""
+
+Seconds = Annotated[Real, Field(le=MAX_SECONDS)]
+"""A time, seconds."""
+
+Rate = Annotated[Positive, Field(le=MAX_RATE), not_below(MIN_RATE)]
+"""Events per second."""
+
+Variation = Annotated[Positive, Field(le=MAX_CV), not_below(MIN_CV)]
+"""A coefficient of variation: standard deviation over mean."""
+
+Weight = Annotated[Real, Field(le=MAX_WEIGHT)]
+"""A weight, of which the ratios count; 0: none."""
+
+Fraction = Annotated[Positive, Field(le=MAX_WEIGHT), not_below(MIN_WEIGHT)]
+"""A weight above 0."""
+
+Coefficient = Annotated[Real, Field(le=MAX_COEFFICIENT)]
+"""Microseconds per whatever it multiplies."""
 
 Share = Annotated[float, Field(strict=True, ge=0.0, le=1.0, allow_inf_nan=False)]
 """A number from 0 to 1."""

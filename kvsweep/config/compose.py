@@ -10,14 +10,22 @@ from pathlib import Path as FilePath
 from typing import Any
 
 from pydantic import ValidationError
+from pydantic_core import ErrorDetails
 
-from kvsweep.config.explain import first_problem
+from kvsweep.config.base import KeyProblem
+from kvsweep.config.explain import cut, describe, first_problem, locate
 from kvsweep.config.scenario import Scenario, validate
-from kvsweep.config.schema import Path, dotted
+from kvsweep.config.schema import Path, dotted, is_table
 from kvsweep.config.source import Source
 from kvsweep.errors import InputError
 
 SECTIONS = tuple(Scenario.model_fields)
+
+_DEEPEST = 8
+"""Dots in a key, at most: of a client's sessions below a policy there are six."""
+
+_DIGITS = 9
+"""Digits of a position in a list, at most."""
 
 
 @dataclass(frozen=True)
@@ -79,6 +87,39 @@ def build(
         raise source.error(path, message) from None
 
 
+def check_alone(source: Source, base: Mapping[str, Any], folder: FilePath) -> None:
+    """Check each key of the base by itself; what it lacks a policy or an axis may supply.
+
+    Raises
+    ------
+    InputError
+        If a value is wrong whatever the rest is, though every policy may set it again.
+    """
+    try:
+        validate(dict(base), folder)
+    except ValidationError as error:
+        alone = [p for p in error.errors(include_url=False) if _stands_alone(p, base)]
+        if alone:
+            path, message = describe(alone, Scenario, base)
+            raise source.error(path, message) from None
+
+
+def _stands_alone(problem: ErrorDetails, base: Any) -> bool:
+    """Return whether a problem is that of one key: of a value, not of a table or of what lacks."""
+    if problem["type"] in ("missing", "union_tag_not_found"):
+        return False
+    path, _ = locate(problem["loc"], base, missing=False)
+    cause = problem.get("ctx", {}).get("error")
+    if isinstance(cause, KeyProblem) and path == ("latency",):
+        return cause.path == ("model",)
+    value: Any = base
+    for part in path:
+        value = value[part]
+    return problem["type"] != "value_error" or not (
+        isinstance(value, dict) and is_table(Scenario, path)
+    )
+
+
 def set_at(data: dict[str, Any], path: Path, value: Any) -> None:
     """Set one key of nested tables, making tables on the way.
 
@@ -106,20 +147,28 @@ def parse_override(text: str) -> tuple[str, Any]:
     Raises
     ------
     InputError
-        If there is no key or no ``=``.
+        If there is no key or no ``=``, or the value is not to be read.
     """
     key, equals, value = text.partition("=")
     key = key.strip()
     if not key or not equals:
-        raise InputError(f"--set {text}: expected KEY=VALUE, as in cache.gpu_blocks=2000")
-    return key, _toml_value(value.strip())
+        raise InputError(f"--set {cut(text)}: expected KEY=VALUE, as in cache.gpu_blocks=2000")
+    if key.count(".") > _DEEPEST or "" in key.split("."):
+        raise InputError(f"--set {cut(key)}: unknown key; expected one as in cache.gpu_blocks=2000")
+    try:
+        return key, _toml_value(value.strip())
+    except RecursionError:
+        raise InputError(f"--set {cut(key)}: the value is nested too deeply") from None
+    except ValueError:
+        raise InputError(f"--set {cut(key)}: a number of thousands of digits") from None
 
 
 def parts_of(key: str, table: Any = None) -> Path:
     """Split a dotted key; parts that index a list of `table` become integers."""
     path: list[str | int] = []
     for part in key.split("."):
-        step: str | int = int(part) if isinstance(table, list) and part.isdecimal() else part
+        counts = isinstance(table, list) and part.isdecimal() and len(part) <= _DIGITS
+        step: str | int = int(part) if counts else part
         path.append(step)
         try:
             table = table[step]

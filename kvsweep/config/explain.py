@@ -110,6 +110,9 @@ def shown(value: Any, *, quote: bool = True) -> str:
     """Write a value of the file as the file would have it, tables and lists by their kind."""
     if isinstance(value, bool):
         return str(value).lower()
+    # Python refuses to write integers of more than 4,300 digits.
+    if isinstance(value, int) and value.bit_length() > 1000:
+        return f"an integer of {value.bit_length()} bits"
     if isinstance(value, dict):
         return "a table"
     if isinstance(value, list):

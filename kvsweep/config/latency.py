@@ -7,18 +7,21 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, ValidationError, ValidationInfo, field_validator, model_validator
 
-from kvsweep.config.base import Count, KeyProblem, Name, Positive, Real, Section
+from kvsweep.config.base import Coefficient, Count, KeyProblem, Name, Positive, Section
 from kvsweep.config.explain import first_problem
 from kvsweep.config.roofline import Device, Shape, roofline_terms
 from kvsweep.config.source import read_source
 from kvsweep.errors import InputError, clip, did_you_mean
 
+NO_LATENCY = "missing; give a model, as in model = 'llama-3.1-8b/h100/tp2', or alpha, beta"
+"""What is wrong with a scenario that does not say how long steps take."""
+
 _ALPHAS = 3
 _BETAS = 5
 _TOKEN_TERMS = 3
 
-Alphas = Annotated[tuple[Real, ...], Field(max_length=_ALPHAS)]
-Betas = Annotated[tuple[Real, ...], Field(max_length=_BETAS)]
+Alphas = Annotated[tuple[Coefficient, ...], Field(max_length=_ALPHAS)]
+Betas = Annotated[tuple[Coefficient, ...], Field(max_length=_BETAS)]
 
 
 class Preset(Section):

@@ -4,7 +4,29 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from kvsweep.config.base import Count, KeyProblem, Positive, Real, Section, Share
+from kvsweep.config.base import (
+    KeyProblem,
+    Positive,
+    Real,
+    Section,
+    Share,
+    Tokens,
+    TokensReal,
+    Weight,
+    not_below,
+)
+from kvsweep.limits import (
+    MAX_LOG_TOKENS,
+    MAX_TAIL,
+    MAX_TOKENS,
+    MAX_VALUES,
+    MIN_TAIL,
+    MIN_WEIGHT,
+)
+
+PositiveTokens = Annotated[Positive, Field(le=MAX_TOKENS)]
+TailShape = Annotated[Positive, Field(le=MAX_TAIL), not_below(MIN_TAIL)]
+LogTokens = Annotated[Real, Field(le=MAX_LOG_TOKENS)]
 
 
 class _Bounded(Section):
@@ -16,8 +38,8 @@ class _Bounded(Section):
         Tokens; a length is at least 1 in any case.
     """
 
-    min: Count | None = None
-    max: Count | None = None
+    min: Tokens | None = None
+    max: Tokens | None = None
 
     @model_validator(mode="after")
     def _ordered(self) -> Self:
@@ -30,22 +52,22 @@ class Gaussian(_Bounded):
     """Normal, clamped to [min, max], then rounded."""
 
     dist: Literal["gaussian"]
-    mean: Real
-    std: Real
+    mean: TokensReal
+    std: TokensReal
 
 
 class Constant(_Bounded):
     """Always `value`."""
 
     dist: Literal["constant"]
-    value: Count
+    value: Tokens
 
 
 class Exponential(_Bounded):
     """Exponential with mean `mean`, rounded."""
 
     dist: Literal["exponential"]
-    mean: Positive
+    mean: PositiveTokens
 
 
 class ParetoLognormal(_Bounded):
@@ -62,10 +84,10 @@ class ParetoLognormal(_Bounded):
     """
 
     dist: Literal["pareto-lognormal"]
-    alpha: Positive
-    xm: Positive
-    mu: Real
-    sigma: Real
+    alpha: TailShape
+    xm: PositiveTokens
+    mu: LogTokens
+    sigma: LogTokens
     mix_weight: Share
 
 
@@ -73,8 +95,8 @@ class Empirical(_Bounded):
     """One of `values`, with probabilities proportional to `weights` (equal if absent)."""
 
     dist: Literal["empirical"]
-    values: Annotated[tuple[Count, ...], Field(min_length=1)]
-    weights: tuple[Real, ...] | None = None
+    values: Annotated[tuple[Tokens, ...], Field(min_length=1, max_length=MAX_VALUES)]
+    weights: Annotated[tuple[Weight, ...], Field(max_length=MAX_VALUES)] | None = None
 
     @model_validator(mode="after")
     def _matching(self) -> Self:
@@ -84,8 +106,8 @@ class Empirical(_Bounded):
             raise KeyProblem(
                 ("weights",), f"{len(self.weights)} weights for {len(self.values)} values"
             )
-        if sum(self.weights) <= 0:
-            raise KeyProblem(("weights",), "at least one must be more than 0")
+        if max(self.weights) < MIN_WEIGHT:
+            raise KeyProblem(("weights",), f"at least one must be more than 0, by {MIN_WEIGHT:g}")
         return self
 
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from copy import deepcopy
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,15 +17,27 @@ from kvsweep.config.axes import (
     axis_values,
     dimension_names,
 )
-from kvsweep.config.compose import SECTIONS, build, parse_override, parts_of, set_at
+from kvsweep.config.compose import SECTIONS, build, check_alone
 from kvsweep.config.document import Document
 from kvsweep.config.explain import first_problem, shown
+from kvsweep.config.overrides import suggestion, with_overrides
 from kvsweep.config.scenario import Scenario
-from kvsweep.config.schema import leaf_keys
 from kvsweep.config.source import Source, read_source
 from kvsweep.config.sweep import Sweep
+from kvsweep.config.written import Idle, check_effects, check_options
 from kvsweep.errors import InputError, did_you_mean
 from kvsweep.policies import Routing
+
+
+@contextmanager
+def said_in_one_line(where: str) -> Iterator[None]:
+    """Turn what no check foresaw, nesting and sizes beyond Python's, into one line."""
+    try:
+        yield
+    except RecursionError:
+        raise InputError(f"{where}: nested too deeply") from None
+    except MemoryError:
+        raise InputError(f"{where}: more than fits into the memory of this machine") from None
 
 
 def load_sweep(path: str | Path, overrides: Sequence[str] = (), seeds: int | None = None) -> Sweep:
@@ -51,7 +62,25 @@ def load_sweep(path: str | Path, overrides: Sequence[str] = (), seeds: int | Non
     InputError
         If the file cannot be read, or anything in it is wrong: one line with file, line and key.
     """
-    source = _with_overrides(read_source(Path(path)), overrides, seeds)
+    with said_in_one_line(str(path)):
+        given = read_source(Path(path))
+        source = with_overrides(given, overrides, seeds)
+        sweep = _parse(source, Path(path))
+        sweep.check()
+        _check_cliff(sweep)
+        _check_policies_run(sweep, given)
+        try:
+            check_effects(sweep)
+        except Idle as problem:
+            # What the file alone would be right to write an option may make idle.
+            if problem.outside or source == given:
+                raise source.error(problem.origin, str(problem)) from None
+            load_sweep(path)
+    return sweep
+
+
+def _parse(source: Source, path: Path) -> Sweep:
+    """Return the sweep in a parsed file; of its scenarios nothing is checked but the base alone."""
     try:
         document = Document.model_validate(source.values)
     except ValidationError as error:
@@ -59,7 +88,7 @@ def load_sweep(path: str | Path, overrides: Sequence[str] = (), seeds: int | Non
     policies = {name: _flat(source, name, table) for name, table in document.policies.items()}
     axes = _axes(source, document.grid, policies)
     sweep = Sweep(
-        path=Path(path),
+        path=path,
         title=document.title or Path(path).stem,
         question=document.question,
         text=source.text,
@@ -70,8 +99,7 @@ def load_sweep(path: str | Path, overrides: Sequence[str] = (), seeds: int | Non
         pareto=document.pareto,
         source=source,
     )
-    sweep.check()
-    _check_cliff(sweep)
+    check_alone(source, sweep.base, sweep.base_dir)
     return sweep
 
 
@@ -87,51 +115,25 @@ def parse_scenario(
     where : str
         The file, for messages; a preset's path is relative to its folder.
     overrides : sequence of str
-        ``KEY=VALUE`` each, as for `load_sweep`.
+        ``KEY=VALUE`` each, as for `load_sweep`. In the mapping a key may be without effect:
+        recorders write all that the recorded system had set.
 
     Raises
     ------
     InputError
-        If it is not valid.
+        If it is not valid, or an override has no effect.
     """
     given = Source(where, "", dict(mapping), {}, {(key,): f"scenario.{key}" for key in mapping})
-    source = _with_overrides(given, overrides, None)
+    source = with_overrides(given, overrides, None)
     known = [section for section in SECTIONS if section != "workload"]
     for key in source.values:
         if key not in known:
             message = f"unknown key; a trace's scenario has: {', '.join(known)}"
             raise source.error((key,), message + did_you_mean(key, known))
-    return build(source, source.values, (), Path(where).parent)
-
-
-def _with_overrides(source: Source, overrides: Iterable[str], seeds: int | None) -> Source:
-    """Return the source as if the overrides had been written in it."""
-    values = deepcopy(source.values)
-    labels = dict(source.labels)
-    for text in overrides:
-        key, value = parse_override(text)
-        path = _override_path(key, values)
-        if path[0] == "grid" and not isinstance(value, list | dict):
-            value = [value]
-        try:
-            set_at(values, path, value)
-        except KeyError as error:
-            raise InputError(f"--set {key}: {error.args[0]}") from None
-        labels[path] = f"--set {key}"
-    if seeds is not None:
-        set_at(values, ("grid", SEED), {"count": seeds})
-        labels["grid", SEED] = "--seeds"
-    return replace(source, values=values, labels=labels)
-
-
-def _override_path(key: str, values: dict[str, Any]) -> tuple[str | int, ...]:
-    grid = values.get("grid", {})
-    if key in (POLICY, SEED) or (isinstance(grid, dict) and key in grid):
-        return ("grid", key)
-    if key.split(".")[0] not in Document.model_fields:
-        known = [POLICY, SEED, *leaf_keys(Scenario)]
-        raise InputError(f"--set {key}: unknown key{did_you_mean(key, known)}")
-    return parts_of(key, values)
+    with said_in_one_line(where):
+        scenario = build(source, source.values, (), Path(where).parent)
+        check_options(scenario, source)
+    return scenario
 
 
 def _flat(source: Source, name: str, table: dict[str, Any]) -> dict[str, Any]:
@@ -141,11 +143,14 @@ def _flat(source: Source, name: str, table: dict[str, Any]) -> dict[str, Any]:
         section = key.split(".")[0]
         if section not in SECTIONS or (key == section and not isinstance(value, dict)):
             message = f"expected a key of a section: {', '.join(SECTIONS)}"
-            raise source.error(("policies", name, key), message)
-        if key == section:
-            flat |= {f"{section}.{inner}": v for inner, v in value.items()}
-        else:
-            flat[key] = value
+            raise source.error(("policies", name, key), message + suggestion(key))
+        inside = {f"{section}.{inner}": v for inner, v in value.items()} if key == section else {}
+        for written, inner in (inside or {key: value}).items():
+            # Options come last: what they set takes the place of what the file has.
+            nested = ("policies", name, *written.split("."))
+            if written in flat and nested not in source.labels:
+                raise source.error(("policies", name, key), f"sets {written!r} a second time")
+            flat[written] = inner
     return flat
 
 
@@ -174,8 +179,7 @@ def _check_axis_key(source: Source, key: str, spec: Any) -> None:
         message = f'write a dotted key in quotes, as in "{key}.{next(iter(spec), "key")}"'
         raise source.error(("grid", key), message)
     if section not in SECTIONS or key == section:
-        known = [POLICY, SEED, *leaf_keys(Scenario)]
-        raise source.error(("grid", key), f"unknown key{did_you_mean(key, known)}")
+        raise source.error(("grid", key), f"unknown key{suggestion(key)}")
 
 
 def _check_policies(
@@ -196,7 +200,25 @@ def _check_policies(
                     raise source.error(("grid", axis), f"policy {name!r} sets this key too")
 
 
+def _check_policies_run(sweep: Sweep, given: Source) -> None:
+    """Refuse policies that are not run, unless an option has just narrowed the axis."""
+    grid = given.values.get("grid")
+    named = grid.get(POLICY) if isinstance(grid, dict) else None
+    once = list(named) if isinstance(named, list) else []
+    run = next((axis.values for axis in sweep.axes if axis.key == POLICY), ())
+    for name in sweep.policies:
+        path = ("policies", name)
+        changed = any(place[:2] == path or place == path[:1] for place in sweep.source.labels)
+        if name not in run and (changed or name not in once):
+            where = next((p for p in sweep.source.labels if p[:2] == path), path)
+            message = f"has no effect: grid.policy does not name {name!r}"
+            raise sweep.source.error(where, message)
+
+
 def _check_cliff(sweep: Sweep) -> None:
+    if sweep.pareto and POLICY not in [axis.key for axis in sweep.axes]:
+        message = "has no effect: needs an axis 'policy', whose values it trades off"
+        raise sweep.source.error(("pareto",), message)
     if sweep.cliff is None:
         return
     known = [axis.name for axis in sweep.axes if axis.key not in (POLICY, SEED)]

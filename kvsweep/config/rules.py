@@ -36,6 +36,7 @@ _FIXED: dict[str, tuple[tuple[str, str, Any, str], ...]] = {
         ("engine", "enable_chunked_prefill", True, "chunked prefill always on"),
         ("engine", "reserve_full_prompt", True, "no such switch"),
         ("engine", "watermark", 0.0, "no watermark"),
+        ("engine", "priority_age_ms", 1000.0, "no levels of age"),
         ("engine", "preempt_for_urgent", False, "no preemption at admissions"),
         ("cluster", "router_index_blocks", 10_000, "a router's index of 10,000 blocks only"),
         ("cluster", "count_pending", True, "a load that always counts pending requests"),

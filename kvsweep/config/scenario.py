@@ -8,20 +8,39 @@ from pydantic import AfterValidator, Field, ValidationInfo, model_validator
 from kvsweep.config.base import (
     Count,
     KeyProblem,
+    Microseconds,
     Name,
     Positive,
     Real,
     Section,
     Share,
     Switch,
+    Weight,
     Whole,
+    not_below,
 )
+from kvsweep.config.bounds import check_products
 from kvsweep.config.latency import Latency
 from kvsweep.config.rules import check_rules
 from kvsweep.config.transfer import SPEED_KEYS, settle
 from kvsweep.config.workload import Workload
 from kvsweep.errors import did_you_mean
-from kvsweep.limits import MAX_BLOCKS, MAX_GB_PER_S, MAX_TOKEN_BYTES, MIN_GB_PER_S
+from kvsweep.limits import (
+    MAX_BANDWIDTH,
+    MAX_BATCHED_TOKENS,
+    MAX_BLOCK_TOKENS,
+    MAX_BLOCKS,
+    MAX_BUCKET,
+    MAX_GB_PER_S,
+    MAX_INSTANCES,
+    MAX_SEQS,
+    MAX_TIME_US,
+    MAX_TOKEN_BYTES,
+    MAX_TOKENS,
+    MIN_BANDWIDTH,
+    MIN_GB_PER_S,
+    MIN_WEIGHT,
+)
 from kvsweep.policies import Admission, Offload, Priority, Routing, Scheduler, Scorer
 
 BLIS_SWITCHES = (
@@ -78,6 +97,17 @@ def _member(family: type[Routing | Scheduler | Priority | Admission | Offload]) 
     return AfterValidator(lambda name: family.from_name(name).label)
 
 
+Blocks = Annotated[Whole, Field(le=MAX_BLOCKS)]
+"""Blocks of one instance."""
+
+Bucket = Annotated[Positive, Field(le=MAX_BUCKET)]
+"""Tokens of a bucket, or per second."""
+
+Bandwidth = Annotated[Positive, Field(le=MAX_BANDWIDTH), not_below(MIN_BANDWIDTH)]
+
+"""Tokens per microsecond."""
+
+
 class Cluster(Section):
     """Instances, and what stands in front of them.
 
@@ -105,19 +135,19 @@ class Cluster(Section):
         Let the load be as old as those figures; with `count_pending`, plus what was routed since.
     """
 
-    instances: Count = 1
+    instances: Annotated[Count, Field(le=MAX_INSTANCES)] = 1
     routing: Annotated[str, _member(Routing)] = "round-robin"
-    scorers: Annotated[dict[str, Real], _known(Scorer.labels(), "scorer")] = Field(
+    scorers: Annotated[dict[str, Weight], _known(Scorer.labels(), "scorer")] = Field(
         default={"prefix-affinity": 3.0, "queue-depth": 2.0, "kv-utilization": 2.0}
     )
-    router_index_blocks: Count = 10_000
+    router_index_blocks: Annotated[Count, Field(le=MAX_BLOCKS)] = 10_000
     count_pending: Switch = True
     admission: Annotated[str, _member(Admission)] = "always"
-    token_bucket_capacity: Positive | None = None
-    token_bucket_refill_rate: Positive | None = None
-    admission_latency_us: Whole = 0
-    routing_latency_us: Whole = 0
-    snapshot_refresh_us: Whole = 0
+    token_bucket_capacity: Bucket | None = None
+    token_bucket_refill_rate: Bucket | None = None
+    admission_latency_us: Microseconds = 0
+    routing_latency_us: Microseconds = 0
+    snapshot_refresh_us: Microseconds = 0
     snapshot_load: Switch = False
 
     @model_validator(mode="after")
@@ -126,7 +156,7 @@ class Cluster(Section):
             for key in ("token_bucket_capacity", "token_bucket_refill_rate"):
                 if getattr(self, key) is None:
                     raise KeyProblem((key,), "missing; admission 'token-bucket' needs it")
-        if self.routing == "weighted" and sum(self.scorers.values()) <= 0:
+        if self.routing == "weighted" and max(self.scorers.values(), default=0.0) < MIN_WEIGHT:
             raise KeyProblem(("scorers",), "routing 'weighted' needs a weight above 0")
         return self
 
@@ -164,9 +194,9 @@ class Engine(Section):
     """
 
     rules: Literal["vllm", "blis"] = "vllm"
-    max_num_seqs: Count = 256
-    max_num_batched_tokens: Count = 2048
-    long_prefill_token_threshold: Whole = 0
+    max_num_seqs: Annotated[Count, Field(le=MAX_SEQS)] = 256
+    max_num_batched_tokens: Annotated[Count, Field(le=MAX_BATCHED_TOKENS)] = 2048
+    long_prefill_token_threshold: Annotated[Whole, Field(le=MAX_TOKENS)] = 0
     scheduler: Annotated[str, _member(Scheduler)] = "fcfs"
     priority: Annotated[str, _member(Priority)] = "constant"
     priority_age_ms: Annotated[Real, Field(ge=0.001, le=1e9)] = 1000.0
@@ -176,7 +206,7 @@ class Engine(Section):
     reserve_full_prompt: Switch = True
     watermark: Annotated[Real, Field(lt=1.0)] = 0.0
     blis: Annotated[dict[str, Switch], _known(BLIS_SWITCHES, "switch")] = Field(default={})
-    horizon_us: Count | None = None
+    horizon_us: Annotated[Count, Field(le=MAX_TIME_US)] | None = None
 
 
 class Cache(Section):
@@ -185,7 +215,7 @@ class Cache(Section):
     Attributes
     ----------
     block_size : int
-        Tokens per block, at most ``2**24``.
+        Tokens per block.
     gpu_blocks : int
         Usable blocks; vLLM's ``num_gpu_blocks`` counts one more, its null block.
     gpu_tokens : int or None
@@ -215,19 +245,19 @@ class Cache(Section):
         A block that comes back from the CPU sooner counts as thrashing.
     """
 
-    block_size: Annotated[Count, Field(le=2**24)] = 16
-    gpu_blocks: Count = DEFAULT_BLOCKS
+    block_size: Annotated[Count, Field(le=MAX_BLOCK_TOKENS)] = 16
+    gpu_blocks: Annotated[Blocks, Field(ge=1)] = DEFAULT_BLOCKS
     gpu_tokens: Count | None = None
-    cpu_blocks: Whole = 0
+    cpu_blocks: Blocks = 0
     offload: Annotated[str, _member(Offload)] | None = None
     offload_threshold: Share = 0.8
-    transfer_bandwidth: Positive | None = None
+    transfer_bandwidth: Bandwidth | None = None
     link: Name | None = None
     link_gb_per_s: Annotated[Real, Field(ge=MIN_GB_PER_S, le=MAX_GB_PER_S)] | None = None
     kv_bytes_per_token: Annotated[Real, Field(ge=1.0, le=MAX_TOKEN_BYTES)] | None = None
-    transfer_base_latency_us: Whole = 10
+    transfer_base_latency_us: Microseconds = 10
     transfer_overlap: Switch = False
-    thrashing_window_us: Whole = 1_000_000
+    thrashing_window_us: Microseconds = 1_000_000
 
     @model_validator(mode="after")
     def _count_blocks(self) -> Self:
@@ -266,6 +296,7 @@ class Scenario(Section):
         _fill(cache, **settled)
         _fill(self, cache=cache)
         check_rules(self)
+        check_products(self)
         return self
 
     def to_trace(self) -> dict[str, Any]:

@@ -24,6 +24,11 @@ def types_at(model: type[BaseModel], path: Path) -> list[Any]:
     return found
 
 
+def is_table(model: type[BaseModel], path: Path) -> bool:
+    """Return whether the value at `path` is a table with keys of its own, or a list of those."""
+    return any(_is_model(kind) for kind in types_at(model, path))
+
+
 def known_keys(model: type[BaseModel], path: Path, table: Any) -> list[str]:
     """Return the keys of the table at `path`; `table`, its content, tells distributions apart."""
     models = [kind for kind in types_at(model, path) if _is_model(kind)]

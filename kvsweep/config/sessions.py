@@ -1,10 +1,11 @@
 """Sessions: conversations of several rounds, and how their clients go on."""
 
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 
-from pydantic import model_validator
+from pydantic import Field, model_validator
 
-from kvsweep.config.base import Count, KeyProblem, Positive, Real, Section, Share, Switch
+from kvsweep.config.base import Count, KeyProblem, Positive, Seconds, Section, Share, Switch
+from kvsweep.limits import MAX_ROUNDS, MAX_SECONDS
 
 
 class Sessions(Section):
@@ -43,12 +44,12 @@ class Sessions(Section):
         for the last one, which may be cut to give the number of requests.
     """
 
-    rounds: Count
-    think_time_s: Real
+    rounds: Annotated[Count, Field(le=MAX_ROUNDS)]
+    think_time_s: Seconds
     think_time: Literal["constant", "exponential"] = "constant"
     context: Literal["accumulate", "independent"] = "accumulate"
     arrivals: Literal["fixed", "closed-loop"] = "fixed"
-    patience_s: Positive | None = None
+    patience_s: Annotated[Positive, Field(le=MAX_SECONDS)] | None = None
     reason_ratio: Share = 0.0
     keep_reasoning: Switch = True
     truncate: Switch = True

@@ -1,5 +1,6 @@
 """A TOML file: its values, and the line of every key."""
 
+import re
 import tomllib
 from bisect import bisect_left
 from dataclasses import dataclass, field
@@ -13,6 +14,7 @@ from kvsweep.parsing import first_excess, parse_toml
 from kvsweep.reading import read_text
 
 _BARE = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_"
+_LONG_WORD = re.compile(r"\S{120,}")  # quoted from the file: messages stay readable
 _BLANK = " \t\r\n"
 
 
@@ -42,6 +44,7 @@ class Source:
 
     def error(self, path: Path, message: str) -> InputError:
         """Return an error about the key `path`, with its line if it has one."""
+        message = _LONG_WORD.sub(lambda found: f"{found[0][:60]}...", message)
         for n in range(len(path), 0, -1):
             if path[:n] in self.labels:
                 key = dotted((self.labels[path[:n]], *path[n:]))

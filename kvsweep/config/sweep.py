@@ -5,16 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import product
+from math import prod
 from pathlib import Path
 from typing import Any
 
 from kvsweep.config.axes import POLICY, SEED, Axis
 from kvsweep.config.compose import Override, build
 from kvsweep.config.document import Cliff, Pareto
+from kvsweep.config.latency import NO_LATENCY
 from kvsweep.config.memory import equal_memory
 from kvsweep.config.scenario import Scenario
 from kvsweep.config.source import Source
 from kvsweep.config.workload import DEFAULT_ENTROPY
+from kvsweep.limits import MAX_CELLS, MAX_VARIANTS
 
 
 @dataclass(frozen=True)
@@ -98,18 +102,27 @@ class Sweep:
         if built.workload is None:
             raise self.source.error(("workload",), "missing; a sweep needs a workload")
         if not built.latency.model_fields_set:
-            message = "missing; give a model, as in model = 'llama-3.1-8b/h100/tp2', or alpha, beta"
-            raise self.source.error(("latency",), message)
+            raise self.source.error(("latency",), NO_LATENCY)
         return built
 
     def probes(self) -> Iterator[Scenario]:
         """Yield the scenarios of the grid's first cell and of its neighbours along each axis."""
+        return map(self.scenario, self._probe_points())
+
+    def points(self) -> Iterator[dict[str, Any]]:
+        """Yield the values of all axes but the seed, by key: of the probes, then of all cells."""
+        yield from self._probe_points()
+        others = [axis for axis in self.axes if axis.key != SEED]
+        for values in product(*(axis.values for axis in others)):
+            yield {axis.key: value for axis, value in zip(others, values, strict=True)}
+
+    def _probe_points(self) -> Iterator[dict[str, Any]]:
         first = {axis.key: axis.values[0] for axis in self.axes if axis.key != SEED}
-        yield self.scenario(first)
+        yield first
         for axis in self.axes:
             if axis.key != SEED:
                 for value in axis.values[1:]:
-                    yield self.scenario(first | {axis.key: value})
+                    yield first | {axis.key: value}
 
     def check(self) -> None:
         """Check every value of every axis, and every policy, in a scenario of the grid.
@@ -117,14 +130,31 @@ class Sweep:
         Raises
         ------
         InputError
-            Naming the first mistake.
+            Naming the first mistake; or if the sweep has more scenarios or cells than are possible.
         """
+        self._check_size()
         for _ in self.probes():
             pass
         first = {axis.key: axis.values[0] for axis in self.axes if axis.key != SEED}
         for name in self.policies:
             point = {**first, POLICY: name}
             build(self.source, self.base, self._overrides(point), self.base_dir)
+
+    def _check_size(self) -> None:
+        sizes = {axis.key: len(axis.values) for axis in self.axes}
+        cells = prod(sizes.values())
+        scenarios = cells // sizes.get(SEED, 1)
+        advice = "use fewer axes or values, or several sweeps"
+        if scenarios > MAX_VARIANTS:
+            raise self.source.error(
+                ("grid",),
+                f"{scenarios:,} scenarios (seeds not counted), at most {MAX_VARIANTS:,} make a "
+                f"sweep; {advice}",
+            )
+        if cells > MAX_CELLS:
+            raise self.source.error(
+                ("grid",), f"{cells:,} cells, at most {MAX_CELLS:,} make a sweep; {advice}"
+            )
 
     def to_dict(self) -> dict[str, Any]:
         """Return what defines the results, in plain types: equal sweeps have equal dicts.
@@ -148,23 +178,30 @@ class Sweep:
             "entropy": self.entropy,
         }
 
+    def setters(self, point: Mapping[str, Any]) -> list[str]:
+        """Return the keys that a policy or an axis sets at a point, given by axis key."""
+        return [override.key for override in self._overrides(point)]
+
     def _overrides(self, point: Mapping[str, Any]) -> Iterable[Override]:
         """Return the overrides of a point by axis key: its policy first, then the other axes."""
         yield from self._equal_memory
         if POLICY in point:
-            yield from self._policy(point[POLICY])
+            yield from self.policy(point[POLICY])
         for key, value in point.items():
             if key != POLICY:
                 yield Override(key, value, ("grid", key))
 
-    def _policy(self, name: str) -> Iterator[Override]:
+    def policy(self, name: str) -> Iterator[Override]:
+        """Yield what a policy sets: a bundle of the file, or the routing of that name."""
         if name not in self.policies:
             yield Override("cluster.routing", name, ("grid", POLICY))
             return
         for key, value in self.policies[name].items():
             quoted = ("policies", name, key)
             nested = ("policies", name, *key.split("."))
-            yield Override(key, value, quoted if quoted in self.source.lines else nested)
+            from_option = any(nested[:n] in self.source.labels for n in range(2, len(nested) + 1))
+            is_quoted = quoted in self.source.lines and not from_option
+            yield Override(key, value, quoted if is_quoted else nested)
 
 
 def _forget(table: Any, path: list[str]) -> None:

@@ -1,12 +1,24 @@
 """The workload section: who sends what, when."""
 
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 
-from pydantic import model_validator
+from pydantic import Field, model_validator
 
-from kvsweep.config.base import Count, KeyProblem, Name, Positive, Section, Whole
+from kvsweep.config.base import (
+    Count,
+    Fraction,
+    KeyProblem,
+    Name,
+    Rate,
+    Section,
+    Tokens,
+    Variation,
+    Whole,
+)
+from kvsweep.config.bounds import check_draws
 from kvsweep.config.lengths import Gaussian, Lengths
 from kvsweep.config.sessions import Sessions
+from kvsweep.limits import MAX_REQUESTS
 
 DEFAULT_ENTROPY = 0x6B767377
 """Entropy of all random streams unless another is given; ASCII for "kvsw"."""
@@ -37,14 +49,14 @@ class Client(Section):
     """
 
     id: Name
-    rate_fraction: Positive = 1.0
+    rate_fraction: Fraction = 1.0
     slo_class: Name | None = None
     prefix_group: Name | None = None
-    prefix_len: Count = 50
+    prefix_len: Tokens = 50
     prompt: Lengths | None = None
     output: Lengths | None = None
     arrivals: ArrivalProcess | None = None
-    cv: Positive | None = None
+    cv: Variation | None = None
     sessions: Sessions | None = None
 
     @model_validator(mode="after")
@@ -81,16 +93,16 @@ class Workload(Section):
         First requests that are simulated but left out of the metrics.
     """
 
-    requests: Count = 200
-    rate: Positive = 2000.0
+    requests: Annotated[Count, Field(le=MAX_REQUESTS)] = 200
+    rate: Rate = 2000.0
     arrivals: ArrivalProcess = "poisson"
-    cv: Positive | None = None
+    cv: Variation | None = None
     prompt: Lengths = Gaussian(dist="gaussian", mean=512, std=50, min=256, max=768)
     output: Lengths = Gaussian(dist="gaussian", mean=256, std=50, min=128, max=512)
     sessions: Sessions | None = None
     clients: tuple[Client, ...] = ()
     trace: Name | None = None
-    warmup: Whole = 0
+    warmup: Annotated[Whole, Field(le=MAX_REQUESTS)] = 0
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -102,6 +114,7 @@ class Workload(Section):
             )
         else:
             self._check_clients()
+            check_draws(self)
         return self
 
     def _check_trace(self) -> None:

@@ -93,9 +93,12 @@ def _run(inp, ws, out, lane, tally):
     skip_awaiting(inp, lane, tally)
     while tally["status"] == Lane.OK:
         r = next_arrival(ws, lane, tally)
-        now = NEVER
+        now = lane["last_clock"]
         if r != NONE:
             now = _routing_time(ws, lane, r)
+        if now > lane["last_clock"]:
+            tally["status"] = Lane.TIME_LIMIT
+            break
         first, end, until = _next_to_advance(ws, lane, r, now)
         for index in range(first, end):
             advance(inp, ws, out, lane, ws.instances[index], tally, index, until)

@@ -1,7 +1,7 @@
 """Begin a lane in a used workspace, and collect what it leaves behind."""
 
 from .._jit import leaf, part
-from ..records import Lane
+from ..records import NONE, Lane
 from .calendar import IDLE
 from .latency import token_time
 from .summary import copy_requests, end_requests
@@ -52,6 +52,24 @@ def begin_lane(inp, ws, lane, tally):
     tally["status"] = Lane.OK
 
 
+@leaf
+def _how_it_ended(lane, inst):
+    """Return the code of Lane of an instance that nothing stopped.
+
+    All blocks free, and all ids with a key in the LRU list: every reference count is zero.
+    Instances are advanced to the last time that a lane may reach: who is there then came too late.
+    """
+    unused = inst["cached"] - inst["compact"]
+    leaked = inst["free"] != lane["gpu_blocks"] or inst["keyed"] != unused
+    late = inst["clock"] >= lane["last_clock"] or inst["inbox_head"] != NONE
+    status = Lane.OK
+    if inst["load"] != 0 and late:
+        status = Lane.TIME_LIMIT
+    elif inst["load"] != 0 or leaked:
+        status = Lane.NOT_CONSERVED
+    return status
+
+
 @part
 def end_lane(inp, ws, out, lane, tally, number):
     """Write the per-request columns and the totals of a lane."""
@@ -69,11 +87,8 @@ def end_lane(inp, ws, out, lane, tally, number):
         tally["shortages"] += inst["shortages"] + inst["evictions"]
         out.peak_blocks[number, index] = inst["peak"]
         out.completed[number, index] = inst["completed"]
-        # All blocks free, and all ids with a key in the LRU list: every reference count is zero.
-        unused = inst["cached"] - inst["compact"]
-        leaked = inst["free"] != lane["gpu_blocks"] or inst["keyed"] != unused
-        if tally["status"] == Lane.OK and (leaked or inst["load"] != 0):
-            tally["status"] = Lane.NOT_CONSERVED
+        if tally["status"] == Lane.OK:
+            tally["status"] = _how_it_ended(lane, inst)
     fold_itl(lane, ws, tally, token_time, QUANTILES[0], QUANTILES[1], QUANTILES[2], QUANTILES[3])
 
 

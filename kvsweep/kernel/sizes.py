@@ -8,8 +8,7 @@ Montgomery, "Division by invariant integers using multiplication", 1994).
 from .._jit import leaf
 
 QUOTIENT_BITS = 31
-MAX_REQUEST_TOKENS = 2**30
-"""Tokens of a request; with those of a block, up to ``2**24``, they have less than 31 bits."""
+"""Bits of quotients, and of the tokens of a request and of a block together: `kvsweep.limits`."""
 
 
 @leaf

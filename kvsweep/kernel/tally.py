@@ -3,10 +3,11 @@
 import numpy as np
 
 from .._jit import leaf
+from ..limits import MAX_GAP_US
 from ..records import Lane
 
 _INDEX_BITS = 24
-"""Room for the entry number beside the time while sorting; leaves times of 2**39 us, six days."""
+"""Room for the entry number beside the time while sorting; leaves times below `MAX_GAP_US`."""
 _DIGIT_BITS = 8
 DIGITS = 1 << _DIGIT_BITS
 """Different digits of the times while sorting."""
@@ -142,11 +143,14 @@ def fold_itl(lane, ws, tally, token_time, q0, q1, q2, q3):
     """Compute the reported quantiles of the inter-token latency of a finished lane."""
     _fold_plain(lane, ws, tally, token_time)
     count = tally["itl_entries"]
-    if tally["status"] == Lane.OK and count > 0:
-        longest = 0
+    longest = 0
+    if tally["status"] == Lane.OK:
         for entry in range(count):
             longest = max(longest, ws.itl_time[entry])
             ws.itl_order[entry] = (ws.itl_time[entry] << _INDEX_BITS) | entry
+    if longest >= MAX_GAP_US:
+        tally["status"] = Lane.TIME_LIMIT
+    if tally["status"] == Lane.OK and count > 0:
         begin = _sort(ws.itl_order, ws.itl_digits, count, longest)
         last = tally["itl_count"] - 1
         tally["itl_q0"] = itl_quantile(ws, begin, count, q0 * last)

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 from ..config import Scenario
 from ..errors import InputError
 from ..kernel.calendar import MAX_STEPS, ROW
-from ..kernel.sizes import MAX_REQUEST_TOKENS
 from ..kernel.tally import DIGITS
-from ..policies import Priority, RequestStatus
+from ..limits import MAX_REQUEST_TOKENS, MAX_TIME_US, MAX_TOKENS
+from ..policies import Priority, RequestStatus, Scheduler
 from ..records import (
     BLOCK,
     CHAIN,
@@ -35,6 +35,7 @@ from ..records import (
 )
 from ..workload.blocks import BlockKeys, Extents, find_extents, whole_requests
 from ..workload.requests import Requests
+from .bounding import bound_times, check_workspace, heap_slots
 from .layout import lay_out
 from .routers import (
     find_prompt_extents,
@@ -88,7 +89,7 @@ def prepare(requests: Requests, resolved: BlockKeys) -> Prepared:
     Raises
     ------
     InputError
-        If a request is too long for the kernel to count its blocks.
+        If a request is too long for the kernel to count its blocks, or a time too long to add.
     """
     _check_lengths(requests)
     records = np.zeros(len(requests), REQUEST)
@@ -128,12 +129,19 @@ def prepare(requests: Requests, resolved: BlockKeys) -> Prepared:
 
 def _check_lengths(requests: Requests) -> None:
     tokens = requests.prompt_tokens + requests.output_tokens
-    longest = int(tokens.argmax())
-    if tokens[longest] > MAX_REQUEST_TOKENS:
-        raise InputError(
-            f"request {longest} of the list has {tokens[longest]} tokens, context and output"
-            f" together, more than {MAX_REQUEST_TOKENS}"
-        )
+    limited = (
+        (tokens, MAX_REQUEST_TOKENS, "tokens, context and output together"),
+        (requests.output_tokens, MAX_TOKENS, "output tokens"),
+        (requests.arrival_us, MAX_TIME_US, "us to its arrival"),
+        (requests.think_us, MAX_TIME_US, "us of thinking"),
+        (requests.patience_us, MAX_TIME_US, "us of patience"),
+    )
+    for values, most, what in limited:
+        worst = int(values.argmax())
+        if values[worst] > most:
+            raise InputError(
+                f"request {worst} of the list has {values[worst]:,} {what}, at most {most:,}"
+            )
 
 
 def _chain(extents: Extents) -> NDArray[Any]:
@@ -171,7 +179,8 @@ def _step_limits(requests: NDArray[Any], first: NDArray[np.int64]) -> NDArray[np
 
 def _check_ages(lanes: NDArray[Any], largest: NDArray[np.int64]) -> None:
     """Check that aged priorities, in microseconds, stay far inside 64 bits; `largest` per lane."""
-    aged = lanes["priority"] == Priority.AGE
+    by_priority = lanes["scheduler"] == Scheduler.PRIORITY
+    aged = by_priority & (lanes["priority"] == Priority.AGE)
     if (largest[aged] > MAX_AGED_US // lanes["age"][aged]).any():
         raise InputError(
             f"engine.priority_age_ms: times the largest priority ({largest[aged].max()}) it must be"
@@ -239,8 +248,11 @@ def build_inputs(
     lanes["impatient"] = largest(requests["patience"]) >= 0
     # Every urgent request may make others begin anew.
     again = 1 + sizes[chosen] * lanes["preempt_for_urgent"]
-    limits = _step_limits(requests, request_lo[:-1])[chosen] * again
+    limits = np.minimum(_step_limits(requests, request_lo[:-1])[chosen], MAX_STEPS) * again
     lanes["step_limit"] = np.minimum(limits, MAX_STEPS)
+    bound_times(
+        lanes, largest(requests["prompt"] + requests["output"]), largest(requests["prompt"])
+    )
     _check_ages(lanes, largest(np.abs(requests["class_priority"])))
     lanes["out_lo"] = np.concatenate([[0], np.cumsum(sizes[chosen])[:-1]])
     keys = np.concatenate([item.keys for item in lists])
@@ -305,6 +317,7 @@ def _tier_slots(lanes: NDArray[Any]) -> int:
 def allocate_workspace(inputs: Inputs, itl_entries: int) -> Workspace:
     """Allocate memory for the largest lane; untouched pages of it cost nothing."""
     lanes = inputs.lanes
+    check_workspace(lanes)
     count = lanes["instances"].astype(np.int64)
     extents = int(((count - 1) * lanes["n_shared"] + lanes["n_extents"]).max())
     blocks = int((count * lanes["gpu_blocks"]).max())
@@ -325,7 +338,7 @@ def allocate_workspace(inputs: Inputs, itl_entries: int) -> Workspace:
         running=np.empty((count * lanes["places"]).max(), np.int64),
         due=np.empty((count * lanes["places"]).max(), np.int32),
         phases=np.empty((count * lanes["block_size"]).max(), np.int64),
-        heap=np.empty((count * lanes["requests"]).max(), np.int64),
+        heap=np.empty(heap_slots(lanes), np.int64),
         coming=np.empty(lanes["requests"].max(), np.int64),
         itl_time=np.empty(itl_entries, np.int64),
         itl_weight=np.empty(itl_entries, np.int64),

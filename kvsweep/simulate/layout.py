@@ -105,7 +105,9 @@ def lane_record(scenario: Scenario) -> NDArray[Any]:
     lane["ids"] = cache.cpu_blocks > 0
     lane["eager"] = cache.cpu_blocks > 0 and lane["offload"] == Offload.WRITE_THROUGH
     lane["age"] = round(1000 * engine.priority_age_ms)
-    lane["preempt_for_urgent"] = engine.preempt_for_urgent
+    # Other schedulers do not read it, though a sweep of schedulers may have it everywhere.
+    urgent_first = lane["scheduler"] == Scheduler.PRIORITY
+    lane["preempt_for_urgent"] = engine.preempt_for_urgent and urgent_first
     lane["prefix_caching"] = engine.enable_prefix_caching
     lane["chunked_prefill"] = engine.enable_chunked_prefill
     lane["reserve_full_prompt"] = engine.reserve_full_prompt

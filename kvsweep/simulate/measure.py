@@ -20,12 +20,14 @@ STATUS_OF_LANE = {
     Lane.STEP_LIMIT: Status.STEP_LIMIT,
     Lane.WORKSPACE_FULL: Status.FAILED,
     Lane.NOT_CONSERVED: Status.FAILED,
+    Lane.TIME_LIMIT: Status.FAILED,
 }
 DETAIL_OF_LANE = {
     Lane.OK: "",
     Lane.STEP_LIMIT: "more steps than the request list can need",
     Lane.WORKSPACE_FULL: "more inter-token latencies than can be sorted",
     Lane.NOT_CONSERVED: "blocks or requests are unaccounted for at the end (a bug: please report)",
+    Lane.TIME_LIMIT: "simulated time beyond what can be added up: is the rate or a latency wrong?",
 }
 
 

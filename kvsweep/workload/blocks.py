@@ -13,6 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from kvsweep.errors import InputError
+from kvsweep.limits import MAX_KEYS
 from kvsweep.workload.numbering import (
     NONE,
     compare_requests,
@@ -68,10 +70,20 @@ def resolve_blocks(requests: Requests, block_size: int) -> BlockKeys:
     -------
     BlockKeys
         Keys of blocks by content.
+
+    Raises
+    ------
+    InputError
+        If there are more than `MAX_KEYS` full blocks.
     """
     stored = requests.prompt_tokens + requests.output_tokens - 1
     offsets = np.zeros(len(requests) + 1, np.int64)
     np.cumsum(stored // block_size, out=offsets[1:])
+    if offsets[-1] > MAX_KEYS:
+        raise InputError(
+            f"cache.block_size: the request list fills {offsets[-1]:,} blocks of {block_size} "
+            f"tokens, at most {MAX_KEYS:,} can be told apart: give fewer requests or larger blocks"
+        )
     first_segments = requests.segment_ids[requests.segment_offsets[:-1]]
     ordered = np.sort(first_segments)
     if (ordered[1:] != ordered[:-1]).all():

@@ -13,13 +13,11 @@ from numpy.typing import NDArray
 from kvsweep.config.sessions import Sessions
 from kvsweep.config.workload import Client, Workload
 from kvsweep.errors import InputError
+from kvsweep.limits import MAX_TIME_US
 from kvsweep.workload.arrivals import unit_gaps
 from kvsweep.workload.lengths import draw_lengths
 
 ARRIVALS, PROMPTS, OUTPUTS, THINKING = range(4)
-
-# float64 counts single microseconds up to here: 285 years.
-_LAST_US = 2.0**53
 
 SINGLE = Sessions(rounds=1, think_time_s=0.0)
 """What a client without sessions sends, one request each."""
@@ -115,8 +113,11 @@ def _draw_client(
     if sessions.rounds > 1:
         think = _think_times(sessions, count, stream(THINKING))
         offset = _offsets(sessions, output.reshape(count, -1), think)
-    if not start[-1] + offset[:, -1].max() < _LAST_US:
-        raise InputError(f"{where}: the rate is too small: {n} requests take more than 285 years")
+    if not start[-1] + offset[:, -1].max() <= MAX_TIME_US:
+        raise InputError(
+            f"{where}: the rate is too small, or the think time too long: {n:,} requests take more "
+            f"than {MAX_TIME_US:.3g} us (three years)"
+        )
     whole = start.astype(np.int64)
     return Draws(
         arrival=(whole[:, None] + offset.astype(np.int64)).ravel(),
@@ -145,7 +146,7 @@ def _think_times(sessions: Sessions, count: int, rng: Generator) -> NDArray[np.i
     think = np.zeros((count, sessions.rounds))
     think[:, 1:] = unit * (1e6 * sessions.think_time_s)
     # Beyond the limit the sum is refused later; until then it must fit an integer.
-    return np.minimum(think, _LAST_US).astype(np.int64)
+    return np.minimum(think, 2 * MAX_TIME_US).astype(np.int64)
 
 
 def _offsets(

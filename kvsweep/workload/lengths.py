@@ -13,9 +13,7 @@ from kvsweep.config.lengths import (
     ParetoLognormal,
 )
 from kvsweep.errors import InputError
-
-MAX_TOKENS = 2**24
-"""Longest prompt or output that is believed; a heavy tail without `max` can draw anything."""
+from kvsweep.limits import MAX_TOKENS
 
 
 def draw_lengths(lengths: Lengths, n: int, rng: Generator, where: str) -> NDArray[np.int64]:
@@ -47,7 +45,9 @@ def draw_lengths(lengths: Lengths, n: int, rng: Generator, where: str) -> NDArra
         tokens = np.clip(tokens, lengths.min, lengths.max)
     longest = tokens.max(initial=0.0)
     if not longest <= MAX_TOKENS:
-        raise InputError(f"{where}: drew {longest:.3g} tokens, more than {MAX_TOKENS}: give a max")
+        raise InputError(
+            f"{where}: drew {longest:.3g} tokens, at most {MAX_TOKENS:,} are possible: give a max"
+        )
     return np.maximum(np.rint(tokens), 1).astype(np.int64)
 
 

@@ -124,8 +124,8 @@ def test_one_client_alone_is_the_workload_without_clients():
 
 
 def test_time_that_overflows_is_refused():
-    with pytest.raises(InputError, match=r"^workload: the rate is too small: 200 requests take"):
-        generate(Workload(rate=1e-9), 0)
+    with pytest.raises(InputError, match=r"the rate is too small, .*: 200 requests take"):
+        generate(Workload(rate=1e-7), 0)
 
 
 def test_requests_come_from_the_trace_of_the_seed_and_policy(tmp_path):

@@ -9,7 +9,8 @@ from scipy import stats
 
 from kvsweep.config.lengths import Lengths
 from kvsweep.errors import InputError
-from kvsweep.workload.lengths import MAX_TOKENS, draw_lengths
+from kvsweep.limits import MAX_TOKENS
+from kvsweep.workload.lengths import draw_lengths
 
 N = 20_000
 KINDS = [

@@ -207,8 +207,8 @@ def test_one_round_is_no_session_but_by_name():
 
 
 def test_time_that_overflows_is_refused():
-    with pytest.raises(InputError, match=r"^workload: the rate is too small: 1000 requests take"):
-        generate(workload({"think_time_s": 1e300}), 0)
+    with pytest.raises(InputError, match=r"the rate is too small, .*: 1,000 requests take"):
+        generate(workload({"think_time_s": 9e7}), 0)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,200 @@
+"""What a simulation may take: memory, and times of which no sum leaves 64 bits.
+
+Each number has a limit of its own; here are those of products. What depends on the request list is
+bounded in plain arithmetic on numbers or arrays alike, so that a plan can ask before it runs
+anything and the kernel's batches can ask for all lanes at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from kvsweep.config.base import KeyProblem
+from kvsweep.errors import InputError
+from kvsweep.limits import (
+    MAX_CELL_TOKENS,
+    MAX_CLUSTER_BLOCKS,
+    MAX_CONTEXT,
+    MAX_DRAWN,
+    MAX_REPLICA_BLOCKS,
+    MAX_STEP_US,
+    MAX_TIME_US,
+)
+
+if TYPE_CHECKING:
+    from kvsweep.config.scenario import Scenario
+    from kvsweep.config.workload import Workload
+
+_LAST_CLOCK_BITS = 47
+_SUM_BITS = 62
+
+
+def check_products(scenario: Scenario) -> None:
+    """Check that a cluster of such instances fits the memory and the kernel's indices.
+
+    Raises
+    ------
+    KeyProblem
+        Naming the key of the instance's part, and both numbers.
+    """
+    instances, cache = scenario.cluster.instances, scenario.cache
+    products = (
+        ("block_size", cache.block_size, MAX_CELL_TOKENS, "tokens"),
+        ("gpu_blocks", cache.gpu_blocks, MAX_CLUSTER_BLOCKS, "blocks"),
+        ("cpu_blocks", cache.cpu_blocks, MAX_CLUSTER_BLOCKS, "blocks"),
+    )
+    for key, each, most, what in products:
+        if scenario.engine.rules == "blis" and key != "block_size":
+            most = MAX_REPLICA_BLOCKS
+        if instances * each > most:
+            raise KeyProblem(
+                ("cache", key),
+                f"{each:,} {what} on each of {instances:,} instances: together at most {most:,}",
+            )
+
+
+def check_draws(workload: Workload) -> None:
+    """Check that the requests of a workload can be drawn and composed in a memory of some GiB.
+
+    Raises
+    ------
+    KeyProblem
+        At ``requests`` or ``clients``.
+    """
+    clients = workload.clients or (None,)
+    sessions = [(c.sessions if c else None) or workload.sessions for c in clients]
+    rounds = [min(s.rounds, workload.requests) if s else 1 for s in sessions]
+    # With truncation a client draws sessions of twice as many requests, up to a whole last one.
+    doubled = [1 + (s is not None and s.truncate and s.rounds > 1) for s in sessions]
+    drawn = sum(workload.requests * n for n in doubled)
+    if drawn > MAX_DRAWN:
+        raise KeyProblem(
+            ("clients",) if workload.clients else ("requests",),
+            f"{len(clients):,} clients draw {drawn:,} requests, at most {MAX_DRAWN:,}",
+        )
+    if workload.requests * max(rounds) > MAX_CONTEXT:
+        raise KeyProblem(
+            ("requests",),
+            f"{workload.requests:,} requests in sessions of {max(rounds):,} rounds: the product "
+            f"must be at most {MAX_CONTEXT:,}",
+        )
+
+
+def longest_step(
+    of: Mapping[str, Any] | Any, requests: Any, longest: Any, smaller: Callable[[Any, Any], Any]
+) -> Any:
+    """Return microseconds that no step of a lane exceeds, as float64.
+
+    Parameters
+    ----------
+    of : mapping or LANE
+        Coefficients and sizes by the names of the LANE record.
+    requests : int or array
+        Requests of the list.
+    longest : int or array
+        Tokens of the longest of them, context and output together.
+    smaller : callable
+        `min` for numbers, `numpy.minimum` for arrays.
+
+    Notes
+    -----
+    A step has at most one chunk of each seat and no more tokens than the budget; no token has more
+    context than the longest request. A roofline is less than the sum of both its sides. Every
+    admission may transfer all of the longest request.
+    """
+    seats = smaller(of["max_num_seqs"], requests) * 1.0
+    tokens = smaller(of["max_tokens"], seats * longest)
+    time: Any = of["beta0"] + of["memory0"]
+    for kind in ("beta", "memory"):
+        time = time + of[f"{kind}1"] * tokens + of[f"{kind}2"] * seats
+        time = time + of[f"{kind}3"] * seats * longest + of[f"{kind}4"] * tokens * longest
+    transfer = of["transfer_base"] + 1.0 + longest / of["bandwidth"]
+    return time + (of["cpu_blocks"] > 0) * seats * transfer
+
+
+def last_clock(of: Mapping[str, Any] | Any, requests: Any, longest: Any, smaller: Any) -> Any:
+    """Return microseconds up to which a lane may run: so long that all its sums fit 64 bits.
+
+    The sums and why they stay below 2**63, T being this time, at least 2**32, and a step at most
+    `MAX_STEP_US`, 2**32 (so no time of the kernel's is beyond 2 T):
+
+    - Used blocks times time, of all instances: blocks in use, at most those of the cluster and
+      those that all seats can hold, times T and a step: 2**62 + 2**62.
+    - Delays, times to first and last token and inter-token gaps, the gaps of one request lying one
+      after the other: each request's sum is at most T, a step and the overhead ``alpha[2]``, which
+      is at most T (`check_overhead`), so twice the number of requests divides.
+    - Times of queue entries and of arrivals that completions make are at most T and some of
+      `MAX_TIME_US` each, which is less than 2**47.
+    """
+    seats = smaller(of["max_num_seqs"] * of["instances"], requests)
+    held = seats * (longest // of["block_size"] + 1)
+    used = smaller(of["gpu_blocks"] * of["instances"], held)
+    # The larger of two numbers, by the smaller of what they divide.
+    return smaller(
+        smaller(2**_LAST_CLOCK_BITS, 2**_SUM_BITS // (used + 1)),
+        2**_SUM_BITS // (2 * requests),
+    )
+
+
+def check_times(scenario: Scenario, requests: int, longest: int, prompt: int) -> None:
+    """Refuse latencies that give a step, a queueing delay or an overhead no server has.
+
+    Parameters
+    ----------
+    scenario : Scenario
+        Under any rules.
+    requests, longest, prompt : int
+        Requests of its list; tokens of the longest one, and of the longest prompt.
+
+    Raises
+    ------
+    InputError
+        At ``latency``, or at the keys of the transfers.
+    """
+    of = _lane_numbers(scenario)
+    complain(
+        longest_step(of, requests, longest, min),
+        of["alpha0"] + of["alpha1"] * prompt,
+        of["alpha2"],
+        last_clock(of, requests, longest, min),
+    )
+
+
+def complain(step: float, delay: float, overhead: float, clock: float) -> None:
+    """Raise the InputError that the longest times of a lane deserve, if any."""
+    if step > MAX_STEP_US:
+        raise InputError(
+            f"latency: a step of this workload may take {step:.3g} us, at most {MAX_STEP_US:,} "
+            "(71 minutes) are simulated: beta, memory and cache.transfer_* are microseconds"
+        )
+    if delay > MAX_TIME_US:
+        raise InputError(
+            f"latency.alpha: the longest prompt waits {delay:.3g} us for its place in the queue, "
+            f"at most {MAX_TIME_US:.3g} us are simulated"
+        )
+    if overhead > clock:
+        raise InputError(
+            f"latency.alpha: alpha[2] is {overhead:.3g} us, at most {clock:.3g} us are simulated "
+            "with so many requests"
+        )
+
+
+def _lane_numbers(scenario: Scenario) -> dict[str, Any]:
+    """Return what the bounds need of a scenario by the names of the LANE record."""
+    engine, cache, latency = scenario.engine, scenario.cache, scenario.latency
+    numbers: dict[str, Any] = {
+        f"{kind}{term}": coefficient
+        for kind, count in (("alpha", 3), ("beta", 5), ("memory", 5))
+        for term, coefficient in enumerate((*getattr(latency, kind), *(0.0,) * count)[:count])
+    }
+    return numbers | {
+        "max_num_seqs": engine.max_num_seqs,
+        "max_tokens": engine.max_num_batched_tokens,
+        "transfer_base": cache.transfer_base_latency_us,
+        "bandwidth": cache.transfer_bandwidth,
+        "cpu_blocks": cache.cpu_blocks,
+        "gpu_blocks": cache.gpu_blocks,
+        "block_size": cache.block_size,
+        "instances": scenario.cluster.instances,
+    }

@@ -1,0 +1,253 @@
+"""Which keys only some scenarios read: one table, so that no setting is silently without effect.
+
+A key that is not in the table is read by every scenario. Rules of a table of keys hold for what is
+in it as well. (A weight of 0, a distribution's parameters that must be given although its
+`mix_weight` is 0 or 1, and a refill that never matters are values, not keys: they are allowed.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from kvsweep.config.lengths import Constant, Empirical
+from kvsweep.config.schema import Path
+from kvsweep.policies import Offload, Priority, Routing, Scheduler, Scorer
+
+if TYPE_CHECKING:
+    from kvsweep.config.scenario import Cluster, Scenario
+    from kvsweep.config.sessions import Sessions
+
+_CACHE_SCORERS = (Scorer.KV_UTILIZATION, Scorer.KV_PRESSURE, Scorer.KV_PRESSURE_SLO)
+_LOAD_SCORERS = (Scorer.QUEUE_DEPTH, Scorer.LOAD_BALANCE)
+_URGENT_FIRST = (Scheduler.PRIORITY, Scheduler.PRIORITY_FCFS, Scheduler.REVERSE_PRIORITY)
+_SHAPED = ("gamma", "weibull")
+
+Reads = Callable[["Scenario", int | None], bool]
+"""Whether a scenario reads a key; the number is that of the client, for keys of clients."""
+
+
+class Rule(NamedTuple):
+    """When a key is read, and what it needs, in words."""
+
+    reads: Reads
+    needs: str
+
+
+def unread(scenario: Scenario, path: Path) -> Rule | None:
+    """Return the rule by which a scenario does not read a key, or None if it does."""
+    client = next((part for part in path if isinstance(part, int)), None)
+    names = [str(part) for part in path if not isinstance(part, int)]
+    for n in range(1, len(names) + 1):
+        rule = RULES.get(".".join(names[:n]))
+        if rule and not rule.reads(scenario, client):
+            return rule
+    return None
+
+
+def _routes(cluster: Cluster) -> bool:
+    return cluster.instances > 1
+
+
+def _scores_by(cluster: Cluster, *scorers: Scorer) -> bool:
+    weighted = cluster.routing == Routing.WEIGHTED.label
+    chosen = {name for name, weight in cluster.scorers.items() if weight > 0}
+    return weighted and any(scorer.label in chosen for scorer in scorers)
+
+
+def _reads_load(cluster: Cluster) -> bool:
+    blind = (Routing.ROUND_ROBIN.label, Routing.WEIGHTED.label)
+    return cluster.routing not in blind or _scores_by(cluster, *_LOAD_SCORERS)
+
+
+def _refreshes(cluster: Cluster) -> bool:
+    stale_load = cluster.snapshot_load and _reads_load(cluster)
+    return _routes(cluster) and (stale_load or _scores_by(cluster, *_CACHE_SCORERS))
+
+
+def _is_urgent_first(scenario: Scenario) -> bool:
+    return scenario.engine.scheduler in [item.label for item in _URGENT_FIRST]
+
+
+def _clients(scenario: Scenario) -> Any:
+    return scenario.workload.clients if scenario.workload else ()
+
+
+def _takes(key: str) -> Reads:
+    """Return whether somebody takes a key from the workload that clients may have themselves."""
+
+    def reads(scenario: Scenario, client: int | None) -> bool:
+        clients = _clients(scenario)
+        return not clients or any(getattr(c, key) is None for c in clients)
+
+    return reads
+
+
+def _takes_cv(scenario: Scenario, client: int | None) -> bool:
+    workload = scenario.workload
+    if workload is None or not workload.clients:
+        return workload is None or workload.arrivals in _SHAPED
+    inheriting = [c for c in workload.clients if c.cv is None]
+    return any((c.arrivals or workload.arrivals) in _SHAPED for c in inheriting)
+
+
+def _has_cv(scenario: Scenario, client: int | None) -> bool:
+    workload = scenario.workload
+    assert workload is not None
+    assert client is not None
+    return (workload.clients[client].arrivals or workload.arrivals) in _SHAPED
+
+
+def _owner(scenario: Scenario, client: int | None) -> Any:
+    """Return the client of this number, or the workload."""
+    return scenario.workload if client is None else _clients(scenario)[client]
+
+
+def _clamps(lengths: str, bound: str) -> Reads:
+    """Return whether a bound changes any length of a distribution with known values."""
+
+    def reads(scenario: Scenario, client: int | None) -> bool:
+        drawn = getattr(_owner(scenario, client), lengths)
+        if isinstance(drawn, Constant | Empirical):
+            values = (drawn.value,) if isinstance(drawn, Constant) else drawn.values
+            limit = getattr(drawn, bound)
+            return limit is None or (min(values) < limit if bound == "min" else limit < max(values))
+        return True
+
+    return reads
+
+
+def _in_sessions(condition: Callable[[Sessions], bool]) -> Reads:
+    def reads(scenario: Scenario, client: int | None) -> bool:
+        sessions = getattr(_owner(scenario, client), "sessions", None)
+        return sessions is not None and sessions.rounds > 1 and condition(sessions)
+
+    return reads
+
+
+def _thoughtless(scenario: Scenario, client: int | None) -> bool:
+    sessions = getattr(_owner(scenario, client), "sessions", None)
+    return sessions is None or sessions.think_time_s == 0
+
+
+def _has_tier(scenario: Scenario, client: int | None) -> bool:
+    return scenario.cache.cpu_blocks > 0
+
+
+def _session_rules(prefix: str) -> Iterator[tuple[str, Rule]]:
+    rounds = "sessions of several rounds"
+    for key in ("context", "arrivals", "truncate"):
+        yield f"{prefix}.{key}", Rule(_in_sessions(lambda s: True), rounds)
+    # think_time_s must be given: 0 where there is nothing to think about.
+    thinks = _in_sessions(lambda s: s.think_time_s > 0)
+    yield (
+        f"{prefix}.think_time_s",
+        Rule(lambda s, c: thinks(s, c) or _thoughtless(s, c), f"{rounds} (without: 0)"),
+    )
+    yield f"{prefix}.think_time", Rule(thinks, "several rounds and a think_time_s of more than 0")
+    drops = _in_sessions(lambda s: s.context == "accumulate" and not s.keep_reasoning)
+    yield (
+        f"{prefix}.reason_ratio",
+        Rule(drops, "several rounds, context 'accumulate' and keep_reasoning = false"),
+    )
+    keeps = _in_sessions(lambda s: s.context == "accumulate" and s.reason_ratio > 0)
+    yield (
+        f"{prefix}.keep_reasoning",
+        Rule(keeps, "several rounds, context 'accumulate' and a reason_ratio of more than 0"),
+    )
+
+
+def _length_rules(prefix: str, key: str) -> Iterator[tuple[str, Rule]]:
+    for bound, beyond in (("min", "below"), ("max", "above")):
+        needs = f"a length {beyond} it, which the distribution never has"
+        yield f"{prefix}.{key}.{bound}", Rule(_clamps(key, bound), needs)
+
+
+_TIER = Rule(_has_tier, "cache.cpu_blocks of more than 0")
+_SEVERAL = "cluster.instances of more than 1"
+_NO_OWN = "a client that has none of its own"
+
+RULES: dict[str, Rule] = {
+    "workload.arrivals": Rule(_takes("arrivals"), _NO_OWN),
+    "workload.prompt": Rule(_takes("prompt"), _NO_OWN),
+    "workload.output": Rule(_takes("output"), _NO_OWN),
+    "workload.sessions": Rule(_takes("sessions"), _NO_OWN),
+    "workload.cv": Rule(_takes_cv, "arrivals 'gamma' or 'weibull', of a client without its own cv"),
+    "workload.clients.cv": Rule(_has_cv, "arrivals 'gamma' or 'weibull'"),
+    "workload.clients.rate_fraction": Rule(lambda s, c: len(_clients(s)) > 1, "several clients"),
+    **dict(_session_rules("workload.sessions")),
+    **dict(_session_rules("workload.clients.sessions")),
+    **{
+        key: rule
+        for prefix in ("workload", "workload.clients")
+        for lengths in ("prompt", "output")
+        for key, rule in _length_rules(prefix, lengths)
+    },
+    "cluster.routing": Rule(lambda s, c: _routes(s.cluster), _SEVERAL),
+    "cluster.scorers": Rule(
+        lambda s, c: _routes(s.cluster) and s.cluster.routing == Routing.WEIGHTED.label,
+        f"routing 'weighted' and {_SEVERAL}",
+    ),
+    "cluster.router_index_blocks": Rule(
+        lambda s, c: _routes(s.cluster) and _scores_by(s.cluster, Scorer.PREFIX_AFFINITY),
+        f"routing 'weighted' with scorer 'prefix-affinity' and {_SEVERAL}",
+    ),
+    "cluster.count_pending": Rule(
+        lambda s, c: _routes(s.cluster) and _reads_load(s.cluster),
+        f"a routing that looks at the load and {_SEVERAL}",
+    ),
+    "cluster.snapshot_refresh_us": Rule(
+        lambda s, c: _refreshes(s.cluster),
+        "routing 'weighted' with a scorer of the cache, or snapshot_load = true with a routing "
+        f"that looks at the load, and {_SEVERAL}",
+    ),
+    "cluster.snapshot_load": Rule(
+        lambda s, c: (
+            _routes(s.cluster) and s.cluster.snapshot_refresh_us > 0 and _reads_load(s.cluster)
+        ),
+        "snapshot_refresh_us of more than 0, a routing that looks at the load and " + _SEVERAL,
+    ),
+    "cluster.token_bucket_capacity": Rule(
+        lambda s, c: s.cluster.admission == "token-bucket", "admission 'token-bucket'"
+    ),
+    "cluster.token_bucket_refill_rate": Rule(
+        lambda s, c: s.cluster.admission == "token-bucket", "admission 'token-bucket'"
+    ),
+    "engine.long_prefill_token_threshold": Rule(
+        lambda s, c: s.engine.long_prefill_token_threshold < s.engine.max_num_batched_tokens,
+        "a max_num_batched_tokens that is larger",
+    ),
+    "engine.priority": Rule(
+        lambda s, c: _is_urgent_first(s),
+        "scheduler 'priority' (rules 'blis': 'priority-fcfs' or 'reverse-priority')",
+    ),
+    "engine.priority_age_ms": Rule(
+        lambda s, c: _is_urgent_first(s) and s.engine.priority == Priority.AGE.label,
+        "scheduler 'priority' and priority 'age'",
+    ),
+    "engine.preempt_for_urgent": Rule(
+        lambda s, c: _is_urgent_first(s),
+        "scheduler 'priority'",
+    ),
+    "engine.reserve_full_prompt": Rule(
+        lambda s, c: s.engine.enable_chunked_prefill or s.engine.long_prefill_token_threshold > 0,
+        "enable_chunked_prefill = true or a long_prefill_token_threshold",
+    ),
+    "engine.watermark": Rule(
+        lambda s, c: s.engine.watermark == 0 or s.engine.watermark * (s.cache.gpu_blocks + 1) >= 1,
+        "gpu_blocks of which the share is at least one block",
+    ),
+    "cache.offload": _TIER,
+    "cache.offload_threshold": Rule(
+        lambda s, c: _has_tier(s, c) and s.cache.offload == Offload.WATERMARK.label,
+        "cache.cpu_blocks of more than 0 and offload 'watermark'",
+    ),
+    "cache.transfer_bandwidth": _TIER,
+    "cache.link": _TIER,
+    "cache.link_gb_per_s": _TIER,
+    "cache.kv_bytes_per_token": _TIER,
+    "cache.transfer_base_latency_us": _TIER,
+    "cache.transfer_overlap": _TIER,
+    "cache.thrashing_window_us": _TIER,
+}
+"""Keys, without the numbers of clients, that not every scenario reads."""

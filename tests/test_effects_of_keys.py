@@ -1,0 +1,339 @@
+"""Every key of a scenario changes what is simulated, or the table of effects says why not.
+
+Each leaf key is set to other values in several contexts. Where all of them give the same results,
+to the last bit, the table must say so; where some give others, it must not. (A key may matter too
+rarely for a small run to show it: for those the reverse is not asked, and they are listed.)
+"""
+
+from functools import cache
+from itertools import product
+
+import numpy as np
+import pytest
+from pydantic import ValidationError
+
+from kvsweep.config import Scenario
+from kvsweep.config.base import KeyProblem
+from kvsweep.config.compose import parts_of, set_at
+from kvsweep.config.effects_of_keys import RULES, unread
+from kvsweep.config.schema import leaf_keys
+from kvsweep.config.workload import Client
+from kvsweep.simulate import simulate_batch
+
+CLIENTS = [
+    {"id": "a", "slo_class": "critical", "prefix_group": "p", "prefix_len": 33},
+    {"id": "b", "rate_fraction": 0.5, "slo_class": "batch", "prefix_group": "q"},
+]
+TURNS = {"rounds": 3, "think_time_s": 0.02}
+BASE = {
+    "workload": {
+        "requests": 60,
+        "rate": 1500.0,
+        "prompt": {"dist": "gaussian", "mean": 60, "std": 30, "min": 5, "max": 90},
+        "output": {"dist": "exponential", "mean": 30, "min": 5, "max": 90},
+    },
+    "cluster": {"instances": 3},
+    "engine": {"max_num_seqs": 6, "max_num_batched_tokens": 64},
+    "cache": {"block_size": 8, "gpu_blocks": 80},
+    "latency": {"alpha": [300, 1, 7], "beta": [900, 11, 23]},
+}
+# Changes of the base: what makes keys matter, and what takes their effect away.
+CONTEXTS = {
+    "plain": {},
+    "one instance": {"cluster.instances": 1, "cluster.routing": "weighted"},
+    "weighted": {"cluster.routing": "weighted", "workload.clients": CLIENTS},
+    "weighted, stale": {
+        "cluster.routing": "weighted",
+        "cluster.snapshot_refresh_us": 50_000,
+        "cluster.router_index_blocks": 6,
+        "workload.clients": CLIENTS,
+    },
+    "weighted by blocks": {
+        "cluster.routing": "weighted",
+        "cluster.scorers": {"precise-prefix": 1},
+        "workload.clients": CLIENTS,
+    },
+    "least loaded, stale": {
+        "cluster.routing": "least-loaded",
+        "cluster.snapshot_refresh_us": 50_000,
+        "cluster.snapshot_load": True,
+    },
+    "tier": {
+        "cache.cpu_blocks": 60,
+        "cache.offload": "watermark",
+        "cache.offload_threshold": 0.3,
+        "workload.sessions": TURNS,
+    },
+    "tier, written through": {
+        "cache.cpu_blocks": 60,
+        "cache.offload": "write-through",
+        "workload.sessions": TURNS,
+    },
+    "bucket": {
+        "cluster.admission": "token-bucket",
+        "cluster.token_bucket_capacity": 500.0,
+        "cluster.token_bucket_refill_rate": 9000.0,
+    },
+    "priority": {"engine.scheduler": "priority", "workload.clients": CLIENTS},
+    "priority by age": {
+        "engine.scheduler": "priority",
+        "engine.priority": "age",
+        "engine.priority_age_ms": 30.0,
+        "workload.clients": CLIENTS,
+    },
+    "gamma": {"workload.arrivals": "gamma", "workload.cv": 2.0},
+    "clients of their own": {
+        "workload.clients": [
+            {
+                "id": "a",
+                "prompt": {"dist": "constant", "value": 40},
+                "output": {"dist": "empirical", "values": [20, 30]},
+                "arrivals": "gamma",
+                "cv": 2.0,
+                "sessions": TURNS,
+            }
+        ],
+    },
+    "clients of one round": {
+        "workload.clients": [CLIENTS[0] | {"sessions": {"rounds": 1, "think_time_s": 0}}],
+    },
+    "one round": {"workload.sessions": {"rounds": 1, "think_time_s": 0}},
+    "conversations": {"workload.sessions": TURNS},
+    "reasoning kept": {"workload.sessions": TURNS | {"reason_ratio": 0.5}},
+    "reasoning dropped": {
+        "workload.sessions": TURNS | {"reason_ratio": 0.5, "keep_reasoning": False}
+    },
+    "no chunks": {"engine.enable_chunked_prefill": False, "engine.max_num_batched_tokens": 128},
+    "thresholds": {"engine.long_prefill_token_threshold": 500},
+    "replica": {"engine.rules": "blis", "cluster.routing": "weighted"},
+    "replica, one instance": {"engine.rules": "blis", "cluster.instances": 1},
+    "replica, tier": {
+        "engine.rules": "blis",
+        "cache.cpu_blocks": 60,
+        "cache.gpu_blocks": 110,
+        "cache.offload_threshold": 0.2,
+        "workload.sessions": TURNS,
+    },
+}
+VALUES = {
+    "workload.requests": (61,),
+    "workload.rate": (100.0,),
+    "workload.arrivals": ("constant",),
+    "workload.cv": (0.5, 3.0),
+    "workload.warmup": (10,),
+    "workload.prompt.mean": (40.0,),
+    "workload.prompt.std": (3.0,),
+    "workload.prompt.min": (6, 50),
+    "workload.prompt.max": (89, 50),
+    "workload.output.mean": (20.0,),
+    "workload.output.min": (6, 25),
+    "workload.output.max": (89, 25),
+    "workload.sessions.rounds": (4,),
+    "workload.sessions.think_time_s": (0.05, 0.2),
+    "workload.sessions.think_time": ("exponential",),
+    "workload.sessions.context": ("independent",),
+    "workload.sessions.arrivals": ("closed-loop",),
+    "workload.sessions.patience_s": (0.001,),
+    "workload.sessions.reason_ratio": (0.2, 0.9),
+    "workload.sessions.keep_reasoning": (True, False),
+    "workload.sessions.truncate": (False,),
+    "workload.clients.0.rate_fraction": (0.1,),
+    "workload.clients.0.slo_class": ("gold",),
+    "workload.clients.0.prefix_group": ("q",),
+    "workload.clients.0.prefix_len": (80,),
+    "workload.clients.0.prompt": ({"dist": "constant", "value": 13},),
+    "workload.clients.0.prompt.min": (41, 5),
+    "workload.clients.0.prompt.max": (30, 500),
+    "workload.clients.0.output": ({"dist": "constant", "value": 13},),
+    "workload.clients.0.output.min": (25, 5),
+    "workload.clients.0.output.max": (25, 500),
+    "workload.clients.0.arrivals": ("constant",),
+    "workload.clients.0.cv": (0.5,),
+    "workload.clients.0.sessions": (TURNS | {"rounds": 2},),
+    "workload.clients.0.sessions.think_time": ("exponential",),
+    "workload.clients.0.sessions.context": ("independent",),
+    "workload.clients.0.sessions.truncate": (False,),
+    "workload.clients.0.sessions.patience_s": (0.001,),
+    "cluster.instances": (2,),
+    "cluster.routing": ("least-loaded", "always-busiest", "weighted"),
+    "cluster.scorers": ({"load-balance": 1}, {"kv-utilization": 1}),
+    "cluster.router_index_blocks": (1, 100),
+    "cluster.count_pending": (False,),
+    "cluster.admission": ("reject-all",),
+    "cluster.token_bucket_capacity": (50.0, 200.0),
+    "cluster.token_bucket_refill_rate": (10.0,),
+    "cluster.admission_latency_us": (777,),
+    "cluster.routing_latency_us": (777,),
+    "cluster.snapshot_refresh_us": (5_000, 200_000),
+    "cluster.snapshot_load": (True, False),
+    "engine.rules": ("blis",),
+    "engine.max_num_seqs": (3,),
+    "engine.max_num_batched_tokens": (32, 200),
+    "engine.long_prefill_token_threshold": (10, 600),
+    "engine.scheduler": ("sjf",),
+    "engine.priority": ("slo-class", "constant"),
+    "engine.priority_age_ms": (1.0, 1000.0),
+    "engine.preempt_for_urgent": (True, False),
+    "engine.enable_prefix_caching": (False,),
+    "engine.enable_chunked_prefill": (False, True),
+    "engine.reserve_full_prompt": (False,),
+    "engine.watermark": (0.2, 0.01),
+    "cache.block_size": (4,),
+    "cache.gpu_blocks": (60,),
+    "cache.cpu_blocks": (30,),
+    "cache.offload": ("write-through", "watermark"),
+    "cache.offload_threshold": (0.1, 0.5, 1.0),
+    "cache.transfer_bandwidth": (0.01,),
+    "cache.transfer_base_latency_us": (777,),
+    "cache.transfer_overlap": (True,),
+    "cache.thrashing_window_us": (1, 10**9),
+    "latency.alpha": ([1, 2, 3],),
+    "latency.beta": ([500, 20, 3],),
+    "latency.memory": ([2000, 1, 1],),
+}
+# What the base and its contexts do not show, and why.
+ELSEWHERE = {
+    "workload.trace": "a trace brings all its requests: test_traces",
+    "workload.clients": "its keys are walked",
+    "workload.clients.id": "a name, of the request columns",
+    "engine.blis": "switches of the replica: test_defects",
+    "engine.horizon_us": "refused but for the replica: test_replica_cells",
+    "latency.model": "stands for the others: test_config_scenario",
+    **dict.fromkeys(
+        (
+            f"{owner}.{key}"
+            for owner in ("workload.prompt", "workload.output")
+            for key in (
+                *("dist", "value", "alpha", "xm", "mu", "sigma", "mix_weight", "values", "weights"),
+                "std",
+            )
+        ),
+        "parameters that a distribution must have, or draws by: test_lengths",
+    ),
+}
+# Too rare to be sure of in so few requests: the table may say that they matter where none shows.
+RARE = {
+    "workload.clients.0.prefix_group",  # of one client a name
+    "cluster.count_pending",
+    "cluster.snapshot_refresh_us",
+    "cluster.snapshot_load",
+    "cluster.router_index_blocks",
+    "cluster.scorers",
+    "cluster.routing",
+    "cluster.token_bucket_refill_rate",
+    "engine.priority",
+    "engine.preempt_for_urgent",
+    "engine.reserve_full_prompt",
+    "engine.watermark",
+    "engine.enable_prefix_caching",
+    "engine.scheduler",
+    "cache.cpu_blocks",
+    "cache.offload",
+    "cache.offload_threshold",
+    "cache.transfer_overlap",
+    "cache.thrashing_window_us",
+    "cache.block_size",
+    "workload.sessions.truncate",
+    "workload.sessions.patience_s",
+    "engine.long_prefill_token_threshold",
+}
+
+
+def scenario_of(changes):
+    """Return a scenario of the base with changes, or None if it is refused."""
+    data = {}
+    for section, table in BASE.items():
+        for key, value in table.items():
+            set_at(data, (section, key), value)
+    data = _copied(data)
+    for key, value in changes.items():
+        try:
+            set_at(data, parts_of(key, data), _copied(value))
+        except KeyError:
+            return None
+    try:
+        return Scenario.model_validate(data)
+    except (ValidationError, KeyProblem):
+        return None
+
+
+def _copied(value):
+    if isinstance(value, dict):
+        return {key: _copied(inner) for key, inner in value.items()}
+    return [_copied(inner) for inner in value] if isinstance(value, list) else value
+
+
+def _frozen(value):
+    if isinstance(value, dict):
+        return tuple((key, _frozen(inner)) for key, inner in value.items())
+    return tuple(map(_frozen, value)) if isinstance(value, list) else value
+
+
+@cache
+def _results(text):
+    scenario = Scenario.model_validate_json(text)
+    with np.errstate(all="ignore"):
+        found = simulate_batch(
+            [scenario], [0], entropy=1, policies=[None], base_dir=None, keep_requests=True
+        )
+    return {name: (str(a.dtype), a.shape, repr(a.tolist())) for name, a in found.items()}
+
+
+def results_of(scenario):
+    """Return all result arrays of a scenario, as text that compares."""
+    return _results(scenario.model_dump_json(exclude_unset=True))
+
+
+@pytest.mark.parametrize("context", CONTEXTS)
+def test_a_key_matters_or_the_table_says_that_it_does_not(context):
+    changes = CONTEXTS[context]
+    usual = scenario_of(changes)
+    assert usual is not None
+    wrong = {}
+    for key, values in VALUES.items():
+        if key.startswith("workload.clients.0") and not usual.workload.clients:
+            continue
+        made = [scenario_of({**changes, key: value}) for value in values]
+        others = [scenario for scenario in made if scenario and scenario != usual]
+        path = parts_of(key, usual.model_dump(mode="json"))
+        read = [unread(scenario, path) is None for scenario in (usual, *others)]
+        equal = [results_of(other) == results_of(usual) for other in others]
+        if others and all(equal) and all(read) and key not in RARE:
+            wrong[key] = "changes nothing, and the table does not say so"
+        if not any(read) and not all(equal):
+            wrong[key] = "changes results, and the table says that it does not"
+    assert wrong == {}
+
+
+@pytest.mark.parametrize("key", sorted(RARE - {"workload.clients.0.prefix_group"}))
+def test_what_matters_rarely_does_so_in_some_context(key):
+    pairs = (
+        (scenario_of(changes), scenario_of({**changes, key: value}))
+        for changes, value in product(CONTEXTS.values(), VALUES[key])
+    )
+    assert any(other and results_of(usual) != results_of(other) for usual, other in pairs)
+
+
+def test_every_key_of_a_scenario_is_walked_somewhere():
+    known = {key.replace(".0", "") for key in VALUES} | set(ELSEWHERE)
+    walked = {*leaf_keys(Scenario), *leaf_keys(Client, "workload.clients.")}
+    nested = {key for key in walked if key.startswith("workload.clients.")}
+    plain = walked - nested
+    assert plain <= known
+    # Of clients: what is theirs alone; the tables that the workload has too are walked there.
+    tables = ("prompt", "output", "sessions")
+    own = {key for key in nested if key.split(".")[2] not in tables}
+    assert own <= known
+    assert set(RULES) <= known | {f"workload.{table}" for table in tables} | nested | {
+        f"workload.clients.{table}" for table in tables
+    }
+
+
+@pytest.mark.parametrize("key", [key for key in VALUES if key.replace(".0", "") in RULES])
+def test_every_rule_of_the_table_says_no_in_one_context_and_yes_in_another(key):
+    said = set()
+    for changes, value in product(CONTEXTS.values(), VALUES[key]):
+        scenario = scenario_of({**changes, key: value})
+        if scenario:
+            said.add(unread(scenario, parts_of(key, scenario.model_dump(mode="json"))) is None)
+    assert said == {True, False}
