@@ -25,6 +25,7 @@ gpu_blocks = 500
 beta = [1000, 10, 5]
 {rest}
 """
+TIER = "transfer_bandwidth = 1.0\n"
 SESSIONS = "sessions = {{ rounds = {rounds}, think_time_s = {think}{more} }}"
 TRACE = {
     "format": "kvsweep-trace/1",
@@ -74,7 +75,7 @@ def sessions(rounds=1, think=0, more=""):
         ({"cache": "transfer_overlap = true"}, "cache.transfer_overlap", "cache.cpu_blocks of"),
         ({"cache": "thrashing_window_us = 5"}, "cache.thrashing_window_us", "cache.cpu_blocks"),
         (
-            {"cache": 'cpu_blocks = 9\noffload = "write-through"\noffload_threshold = 0.5'},
+            {"cache": f'{TIER}cpu_blocks = 9\noffload = "write-through"\noffload_threshold = 0.5'},
             "cache.offload_threshold",
             "offload 'watermark'",
         ),
@@ -123,11 +124,11 @@ def test_with_one_instance_there_is_nothing_to_route(tmp_path):
 
 
 def test_a_key_that_one_cell_reads_is_fine(tmp_path):
-    threshold = "offload_threshold = 0.5"
+    threshold = f'{TIER}offload = "watermark"\noffload_threshold = 0.5'
     load(tmp_path, cache=threshold, rest='[grid]\n"cache.cpu_blocks" = [0, 50]')
     load(tmp_path, engine="priority_age_ms = 5", rest=AGES)
     rare = '[grid]\n"cache.cpu_blocks" = [0, 50]\n"cache.offload" = ["write-through", "watermark"]'
-    load(tmp_path, cache=threshold, rest=rare)
+    load(tmp_path, cache=f"{TIER}offload_threshold = 0.5", rest=rare)
 
 
 AGES = """
@@ -145,11 +146,12 @@ policy = ["plain", "age"]
 def test_an_axis_without_effect_everywhere_is_refused(tmp_path):
     axis = '[grid]\n"cache.offload_threshold" = [0.2, 0.8]'
     assert "grid.cache.offload_threshold: has no effect" in refused(tmp_path, rest=axis)
-    load(tmp_path, cache="cpu_blocks = 5", rest=axis)
+    load(tmp_path, cache=f'{TIER}cpu_blocks = 5\noffload = "watermark"', rest=axis)
 
 
 def test_a_policy_is_strict_about_what_it_sets_but_for_defaults(tmp_path):
     tier = "[policies.off]\ncache.cpu_blocks = 0\n{more}\n[policies.on]\ncache.cpu_blocks = 50\n"
+    tier += f'cache.offload = "watermark"\ncache.{TIER}'
     grid = '[grid]\npolicy = ["off", "on"]'
     load(tmp_path, rest=tier.format(more="cache.offload_threshold = 0.8") + grid)
     message = refused(tmp_path, rest=tier.format(more="cache.offload_threshold = 0.3") + grid)
@@ -203,7 +205,7 @@ def test_a_base_that_only_policies_complete_stays_possible(tmp_path):
 
 
 def test_what_an_option_makes_idle_in_the_file_is_fine(tmp_path):
-    tier = {"cache": "cpu_blocks = 50\noffload_threshold = 0.5"}
+    tier = {"cache": f'{TIER}cpu_blocks = 50\noffload = "watermark"\noffload_threshold = 0.5'}
     load(tmp_path, "cache.cpu_blocks=0", **tier)
     message = refused(tmp_path, "cache.cpu_blocks=0", "cache.offload_threshold=0.4", **tier)
     assert message.startswith("s.toml: --set cache.offload_threshold: has no effect")

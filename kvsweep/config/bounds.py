@@ -192,7 +192,7 @@ def _lane_numbers(scenario: Scenario) -> dict[str, Any]:
         "max_num_seqs": engine.max_num_seqs,
         "max_tokens": engine.max_num_batched_tokens,
         "transfer_base": cache.transfer_base_latency_us,
-        "bandwidth": cache.transfer_bandwidth,
+        "bandwidth": cache.transfer_bandwidth or 1.0,  # None only where nothing is moved
         "cpu_blocks": cache.cpu_blocks,
         "gpu_blocks": cache.gpu_blocks,
         "block_size": cache.block_size,

@@ -88,7 +88,8 @@ def check_effects(sweep: Sweep) -> None:
         open_keys = [key for key in open_keys if not _matters(key, point, setters, scenario)]
         if not open_keys:
             return
-    for key in open_keys:
+    # Options first: one may have made a key of the file idle, which is no mistake.
+    for key in sorted(open_keys, key=lambda key: not key.outside):
         if not key.reached and key.outside:
             raise Idle(key.origin, _overruled(sweep, key), outside=True)
         if key.rule and not (key.lenient and key.read):
