@@ -169,7 +169,8 @@ def _line(ds: xr.Dataset, condition: str) -> Line | None:
         return None
     trials = ds["ttft_ms"].sel(condition=condition).values
     medians = np.nanmedian(trials, axis=1)
-    slope, intercept = np.polynomial.Polynomial.fit(b, medians, 1).convert().coef[::-1]
+    fit = np.polynomial.Polynomial.fit(b, medians, 1).convert()
+    intercept, slope = (*fit.coef, 0.0)[:2]  # a slope of exactly zero is trimmed
     line = slope * b + intercept
     return Line(
         slope=float(slope),
