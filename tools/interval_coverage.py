@@ -28,7 +28,7 @@ from kvsweep.store import load
 ROOT = Path(__file__).resolve().parents[1]
 SIZES = (3, 5, 10, 20, 30, 50, 100)
 CONFIDENCE = 0.95
-RESAMPLES = 1000
+RESAMPLES = 500
 SKEWED = 2.0  # a mean of values more skewed than this needs many more seeds
 
 Pair = tuple[Interval, Interval]  # before, after

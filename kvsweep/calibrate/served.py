@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from kvsweep.calibrate.needed import check_told
 from kvsweep.config import Scenario, parse_scenario
 from kvsweep.errors import InputError
 from kvsweep.workload.requests import Requests
@@ -77,6 +78,7 @@ def read_served(path: Path, overrides: tuple[str, ...]) -> Served:
     scenario = parse_scenario(trace.scenario, trace.where, overrides)
     if scenario.engine.rules != "vllm":
         raise InputError(f"{path}: engine.rules is {scenario.engine.rules!r}: only 'vllm' is timed")
+    check_told(scenario, path)
     expected = trace.expected if isinstance(trace.expected, dict) else {}
     measured = expected.get("measured_us")
     if not isinstance(measured, dict):
@@ -101,13 +103,13 @@ def read_served(path: Path, overrides: tuple[str, ...]) -> Served:
 
 
 def _series(found: Any, where: str) -> dict[str, Floats]:
-    if not isinstance(found, dict) or "t" not in found:
+    if not isinstance(found, dict) or found.get("t") is None:
         return {}
     count = len(found["t"])
     return {
         name: _numbers(found[name], count, f"{where}: expected.timeseries.{name}")
         for name in ("t", *SERIES)
-        if name in found
+        if found.get(name) is not None  # a null was not recorded
     }
 
 
