@@ -10,12 +10,12 @@ the truth is counted, for plain percentile intervals ("before") and for those of
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import click
 import numpy as np
+from tally import Tally
 
 import kvsweep
 from kvsweep.analysis import statistics, variables
@@ -30,8 +30,6 @@ SIZES = (3, 5, 10, 20, 30, 50, 100)
 CONFIDENCE = 0.95
 RESAMPLES = 500
 SKEWED = 2.0  # a mean of values more skewed than this needs many more seeds
-
-Pair = tuple[Interval, Interval]  # before, after
 
 
 @dataclass(frozen=True)
@@ -87,54 +85,6 @@ class Seeds:
     every: Floats
     studies: list[Floats]
     size: int
-
-
-class Tally:
-    """Which intervals held, and how wide they were, by row and number of seeds."""
-
-    def __init__(self) -> None:
-        self._held: dict[tuple[str, int], list[tuple[float, float]]] = {}
-        self._widths: dict[tuple[str, int], list[tuple[float, float]]] = {}
-
-    def add(self, row: str, seeds: int, truth: float, pair: Pair) -> None:
-        """Count the interval before and after of one study."""
-        slack = 1e-9 * abs(truth) if np.isfinite(truth) else 0.0  # of sums in another order
-        held = [i.low - slack <= truth <= i.high + slack for i in pair]
-        width = [np.inf if np.isinf([i.low, i.high]).any() else i.high - i.low for i in pair]
-        self.count(row, seeds, (held[0], held[1]))
-        self._widths.setdefault((row, seeds), []).append((width[0], width[1]))
-
-    def count(self, row: str, seeds: int, held: tuple[float, float]) -> None:
-        """Count whether the statement before and after held in one study."""
-        self._held.setdefault((row, seeds), []).append(held)
-
-    def tables(self) -> Iterator[str]:
-        """Write coverage in per cent and the median width, before and after, as Markdown."""
-        yield from _table(self._held, _percent, "{:.1f}, {:.1f}")
-        yield ""
-        yield from _table(self._widths, _median, "{:.3g}, {:.3g}")
-
-
-def _percent(pairs: list[tuple[float, float]]) -> Floats:
-    share: Floats = 100.0 * np.mean(pairs, axis=0)
-    return share
-
-
-def _median(pairs: list[tuple[float, float]]) -> Floats:
-    return np.median(pairs, axis=0)
-
-
-def _table(
-    found: dict[tuple[str, int], list[tuple[float, float]]],
-    of: Callable[[list[tuple[float, float]]], Floats],
-    form: str,
-) -> Iterator[str]:
-    sizes = sorted({seeds for _, seeds in found})
-    yield "| | " + " | ".join(f"n = {n}" for n in sizes) + " |"
-    yield "|---|" + "---|" * len(sizes)
-    for row in dict.fromkeys(row for row, _ in found):
-        cells = [form.format(*of(found[row, n])) for n in sizes]
-        yield f"| {row} | " + " | ".join(cells) + " |"
 
 
 def simulate(population: Population, folder: Path, seeds: int) -> dict[str, Floats]:

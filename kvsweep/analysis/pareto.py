@@ -51,9 +51,8 @@ class Member:
     tied_with, dominated_by
         Members with equal means, and members that dominate the means.
     share_of_seeds, share_of_resamples
-        How often it is on the front of single seeds, and of the means of bootstrap resamples
-        spread as Student's t (None without seeds, or with one). A member that truly is on the
-        front, if only just, has a share of resamples below 2.5 % in at most 2.5 % of studies.
+        How often it is on the front of single seeds, and of bootstrap means spread as Student's t
+        (None below two seeds). docs/statistics.md says what the latter promises.
     missing
         Seeds in which some objective has no value; such a seed does not count for this member.
     """

@@ -138,11 +138,11 @@ def calibrate_served(
 
 def _not_told(part: Outcome, whole: Outcome) -> Iterator[str]:
     """Say which parameters the fits do not tell."""
-    for fit, where in ((part, f"fit to {part.until:.1f} s"), (whole, "fit to all")):
-        if fit is whole or part is not whole:
-            yield from (f"{where}: {loose.told()}" for loose in fit.loose)
-        if part is whole:
-            return
+    fits = [(whole, "fit to all")]
+    if part is not whole:
+        fits.insert(0, (part, f"fit to {part.until:.1f} s"))
+    for fit, where in fits:
+        yield from (f"{where}: {loose.told()}" for loose in fit.loose)
 
 
 def _request_error(served: Served, fit: Outcome) -> float:
