@@ -23,6 +23,7 @@ from kvsweep.analysis.cliff_scan import Scan, find_ratios, scan_group
 from kvsweep.analysis.contrasts import DIFFERENCE, RATIO, estimates
 from kvsweep.analysis.hypervolume import front_share
 from kvsweep.analysis.statistics import Floats, Interval
+from kvsweep.errors import InputError
 from kvsweep.store import load
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -202,7 +203,11 @@ def main(seeds: int, studies: int, folder: Path, only: str | None) -> None:
     for population in POPULATIONS:
         if only in (None, population.name):
             click.echo(f"{population.name}\n")
-            for line in look(population, simulate(population, folder, seeds), studies).tables():
+            try:
+                found = simulate(population, folder, seeds)
+            except InputError as problem:
+                raise click.ClickException(str(problem)) from None
+            for line in look(population, found, studies).tables():
                 click.echo(line)
             click.echo()
 
