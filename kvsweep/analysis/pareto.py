@@ -202,7 +202,7 @@ def _group(
     labels: dict[str, Any],
 ) -> FrontGroup:
     """Find the front of one group: `values` is (members, seeds, objectives)."""
-    gaps = np.isnan(values).any(axis=-1, keepdims=True)
+    gaps: NDArray[np.bool_] = np.any(np.isnan(values), axis=-1, keepdims=True)
     values = np.where(gaps, np.nan, values)
     means = _shared(values, statistics.resample_means, np.ones((1, values.shape[1])))[:, 0]
     samples = None if counts is None else _shared(values, statistics.student_means, counts)
