@@ -99,7 +99,7 @@ def _bootstrap(
 
     The interval is the wider of two at each end, which differ where a curve bends: percentiles of
     the crossings of Student's means, and stretched percentiles of those of plain means. Either
-    alone held the true cliff in 91 to 92 % of studies of 3 seeds, both together in 94 to 97 %.
+    alone fell to 91 % of studies of 3 seeds somewhere, both together held in 94 to 97 %.
     """
     seeds = int(np.count_nonzero(~np.isnan(values).all(axis=1)))
     if scan.counts is None or seeds < 2:
