@@ -46,7 +46,7 @@ def bootstrap(*columns, of=lambda mean: mean):
     """Return a function of means over seeds with its 95 % interval; seeds stay paired."""
     values = np.stack([np.asarray(c, float) for c in columns], axis=-1)  # (seeds, columns)
     counts = statistics.resample_counts(len(values), 2000)
-    samples = of(*statistics.resample_means(values, counts).T)
+    samples = of(*statistics.student_means(values, counts).T)
     interval = statistics.percentile_interval(np.asarray(samples), 0.95)
     return of(*statistics.seed_mean(values)), interval.low, interval.high
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kvsweep.analysis import statistics, variables
+from kvsweep.analysis import ranks, statistics, variables
 from kvsweep.analysis.cliff_records import Cliff, Labels
 from kvsweep.analysis.cliff_scan import Scan, find_ratios, scan_group
 from kvsweep.analysis.statistics import Floats
@@ -90,6 +90,7 @@ def find_cliff(
         generous="high" if high_is_generous else "low",
         axis=axis,
         seeds=seeds,
+        seeds_note=statistics.seeds_note(seeds),
         confidence=confidence,
         units=str(array.attrs.get("units", "1")),
         along_units=str(array[along].attrs.get("units", "")),
@@ -116,6 +117,6 @@ def _stack(
 def _high_is_generous(axis: Floats, curves: Floats) -> bool:
     """Whether the measure (larger is worse) falls towards the high end of the axis."""
     means = np.array([statistics.seed_mean(values) for values in curves])
-    rho = statistics.spearman(axis, means)
+    rho = ranks.spearman(axis, means)
     known = rho[~np.isnan(rho)]
     return known.size == 0 or float(known.mean()) <= 0.0

@@ -54,7 +54,8 @@ class GroupCliff:
     mean_curve
         The headline: the crossing of the mean over seeds.
     interval
-        Percentile bootstrap over seeds of the headline; None with fewer than two seeds.
+        Bootstrap over seeds of the headline, widened as few seeds ask (docs/statistics.md); None
+        with fewer than two seeds that have values. An end beyond the swept range is infinite.
     resamples
         Resamples of the bootstrap by outcome. Those without a crossing count as beyond the end
         they stay at, so a share above the tail makes that end of the interval infinite.
@@ -88,8 +89,9 @@ class CliffRatio:
 
     `of_mean_curves` and its interval take the cliffs of the mean curves, both from the same
     resample of seeds; `mean_of_seeds` averages the ratios of single seeds, over the `pairs` seeds
-    in which both cross (`pairs_lost` others do not). Resamples in which a cliff is missing are
-    left out of the interval and counted in `resamples_lost`.
+    in which both cross (`pairs_lost` others do not). `resamples_lost` counts the resamples without
+    both cliffs: where one lies beyond the swept range so does the ratio, where both do it may lie
+    beyond either end of the interval, and where cells are missing it is left out.
     """
 
     labels: Labels
@@ -110,7 +112,7 @@ class Cliff:
 
     `past` is ``above`` if the measure is bad above the threshold, ``below`` if it is bad below;
     `generous` is the end of the axis, ``high`` or ``low``, from which the scan starts; `missing`
-    counts the cells without a value by their status.
+    counts the cells without a value by their status; `seeds_note` warns of too few seeds.
     """
 
     metric: str
@@ -120,6 +122,7 @@ class Cliff:
     generous: str
     axis: Floats
     seeds: int | None
+    seeds_note: str
     confidence: float
     units: str
     along_units: str

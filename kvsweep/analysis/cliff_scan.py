@@ -9,7 +9,7 @@ from itertools import combinations
 
 import numpy as np
 
-from kvsweep.analysis import statistics
+from kvsweep.analysis import ranks, statistics
 from kvsweep.analysis.cliff_records import (
     MONOTONE_RHO,
     CliffRatio,
@@ -40,22 +40,37 @@ class Scan:
         worse = self.sign * curves[..., self.order]
         return find_crossings(self.axis[self.order], worse, self.threshold)
 
+    def ranked(self, curves: Floats) -> tuple[Floats, Outcomes]:
+        """Find crossings with those beyond the swept range at infinity on their side."""
+        position, outcome = self.crossings(curves)
+        return beyond(position, outcome, self.axis[self.order]), outcome
+
+    def inside(self, interval: Interval) -> Interval:
+        """Put ends that lie beyond the swept range at infinity: where, nothing tells."""
+        low = interval.low if interval.low >= self.axis[0] else -np.inf
+        high = interval.high if interval.high <= self.axis[-1] else np.inf
+        return Interval(low, high, interval.confidence)
+
 
 @dataclass(frozen=True, eq=False)
 class ScannedGroup:
-    """A group's cliff with the samples behind it, from which ratios are formed."""
+    """A group's cliff with the samples behind it, from which ratios are formed.
+
+    `by_resample` is at infinity where the cliff lies beyond the swept range, NaN where it may lie
+    in cells without a value, and empty where there is nothing to resample.
+    """
 
     cliff: GroupCliff
     by_seed: Floats  # (seeds,)
-    by_resample: Floats  # (resamples,), empty where there is nothing to resample
+    by_resample: Floats  # (resamples,)
 
 
 def scan_group(scan: Scan, values: Floats, labels: Labels) -> ScannedGroup:
     """Find the cliff of one group: `values` is (seeds, points) on the ascending axis."""
     curve = Curve(*statistics.mean_band(values, scan.counts, scan.confidence))
     by_seed, seed_outcomes = scan.crossings(values)
-    by_resample, interval, tally = _bootstrap(scan, values)
-    rho = statistics.spearman(scan.axis, values)
+    by_resample, interval, tally = _bootstrap(scan, values, curve.mean)
+    rho = ranks.spearman(scan.axis, values)
     cliff = GroupCliff(
         labels=labels,
         mean_curve=_crossing(scan, curve.mean),
@@ -63,7 +78,7 @@ def scan_group(scan: Scan, values: Floats, labels: Labels) -> ScannedGroup:
         resamples=tally,
         per_seed=_seed_cliffs(by_seed, seed_outcomes) if scan.seeds else None,
         isotonic=_crossing(scan, _isotonic(scan, curve.mean, values)),
-        spearman=float(statistics.spearman(scan.axis, curve.mean)),
+        spearman=float(ranks.spearman(scan.axis, curve.mean)),
         monotone_seeds=float(np.mean(np.abs(np.nan_to_num(rho)) >= MONOTONE_RHO)),
         missing_cells=int(np.count_nonzero(np.isnan(values))),
         curve=curve,
@@ -77,14 +92,28 @@ def _crossing(scan: Scan, curve: Floats) -> Crossing:
     return Crossing(float(position), Outcome(outcome.item()))
 
 
-def _bootstrap(scan: Scan, values: Floats) -> tuple[Floats, Interval | None, dict[Outcome, int]]:
-    """Crossings of the mean curves of all resamples, their interval, and their outcomes."""
-    if scan.counts is None:
+def _bootstrap(
+    scan: Scan, values: Floats, mean: Floats
+) -> tuple[Floats, Interval | None, dict[Outcome, int]]:
+    """Crossings of the mean curves of all resamples, the interval of the cliff, the outcomes.
+
+    The interval is the wider of two at each end, which differ where a curve bends: percentiles of
+    the crossings of Student's means, and stretched percentiles of those of plain means. Either
+    alone fell to 91 % of studies of 3 seeds somewhere, both together held in 94 to 97 %.
+    """
+    seeds = int(np.count_nonzero(~np.isnan(values).all(axis=1)))
+    if scan.counts is None or seeds < 2:
         return np.empty(0), None, {}
-    position, outcome = scan.crossings(statistics.resample_means(values, scan.counts))
-    ranked = beyond(position, outcome, scan.axis[scan.order])
-    interval = statistics.percentile_interval(ranked, scan.confidence)
-    return position, interval, _tally(outcome)
+    by_resample, outcome = scan.ranked(statistics.student_means(values, scan.counts))
+    plain, _ = scan.ranked(statistics.resample_means(values, scan.counts))
+    (estimate,), _ = scan.ranked(mean[None])
+    if np.isnan(estimate):
+        return by_resample, Interval(np.nan, np.nan, scan.confidence), _tally(outcome)
+    followed, stretched = (
+        statistics.percentile_interval(sample, scan.confidence) for sample in (by_resample, plain)
+    )
+    stretched = statistics.widened(stretched, float(estimate), seeds)
+    return by_resample, scan.inside(statistics.hull(followed, stretched)), _tally(outcome)
 
 
 def _tally(outcome: Outcomes) -> dict[Outcome, int]:
@@ -139,19 +168,42 @@ def _ratio(scan: Scan, a: ScannedGroup, b: ScannedGroup, first: str) -> CliffRat
     """Ratio of the cliffs of `a` and `b`, seed by seed and resample by resample."""
     with np.errstate(divide="ignore", invalid="ignore"):
         of_seeds = a.by_seed / b.by_seed
-        of_resamples = a.by_resample / b.by_resample
         of_means = float(np.float64(a.cliff.mean_curve.value) / b.cliff.mean_curve.value)
     mean, sd, pairs = _moments(of_seeds)
-    interval = statistics.percentile_interval(of_resamples, scan.confidence)
+    both = np.isfinite(a.by_resample) & np.isfinite(b.by_resample) if _sampled(a, b) else None
     return CliffRatio(
         labels={k: v for k, v in a.cliff.labels.items() if k != first},
         numerator=a.cliff.labels[first],
         denominator=b.cliff.labels[first],
         of_mean_curves=of_means,
-        interval=None if scan.counts is None else interval,
-        resamples_lost=int(np.count_nonzero(~np.isfinite(of_resamples))),
+        interval=None if both is None else _ratio_interval(scan, a, b, of_means),
+        resamples_lost=0 if both is None else int(np.count_nonzero(~both)),
         mean_of_seeds=mean,
         sd_of_seeds=sd,
         pairs=pairs,
         pairs_lost=of_seeds.size - pairs,
     )
+
+
+def _sampled(a: ScannedGroup, b: ScannedGroup) -> bool:
+    return bool(a.by_resample.size and b.by_resample.size)
+
+
+def _ratio_interval(scan: Scan, a: ScannedGroup, b: ScannedGroup, estimate: float) -> Interval:
+    """Percentiles of the ratios of the same resamples.
+
+    Where one cliff lies beyond the swept range the ratio lies beyond that end of the interval;
+    where both do it may lie beyond either.
+    """
+    if not np.isfinite(estimate):
+        return Interval(np.nan, np.nan, scan.confidence)
+    top, bottom = a.by_resample, b.by_resample
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio = np.where(np.isinf(bottom), -np.sign(bottom) * np.inf, top / bottom)
+    unknown = np.isinf(top) & np.isinf(bottom)
+    ratio = np.where(np.isnan(top) | np.isnan(bottom), np.nan, ratio)
+    low, high = (
+        statistics.percentile_interval(np.where(unknown, end, ratio), scan.confidence)
+        for end in (-np.inf, np.inf)
+    )
+    return Interval(low.low, high.high, scan.confidence)

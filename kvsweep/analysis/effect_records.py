@@ -95,7 +95,8 @@ class Effects:
     """Effects of factors on a measure.
 
     `averaged` are the axes that every effect is a mean over besides the other factors; `skipped`
-    those that have a single level; `missing` counts the cells without a value by their status.
+    those that have a single level; `missing` counts the cells without a value by their status;
+    `seeds_note` warns of too few seeds.
     """
 
     metric: str
@@ -105,6 +106,7 @@ class Effects:
     averaged: tuple[str, ...]
     skipped: tuple[str, ...]
     seeds: int | None
+    seeds_note: str
     confidence: float
     missing: dict[str, int]
     groups: tuple[EffectGroup, ...]

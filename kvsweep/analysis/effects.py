@@ -200,6 +200,7 @@ def _result(
         averaged=tuple(averaged),
         skipped=tuple(skipped),
         seeds=array.sizes.get("seed"),
+        seeds_note=statistics.seeds_note(array.sizes.get("seed")),
         confidence=confidence,
         missing=variables.missing(ds, array),
         groups=groups,

@@ -6,7 +6,7 @@ that are equal on all objectives do not dominate each other: they are tied, and 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import TYPE_CHECKING, Any
@@ -45,14 +45,14 @@ class Member:
     name
         Its value on the axis `Front.over`.
     values, intervals
-        Mean over seeds of each objective, with its percentile interval (None below two seeds).
+        Mean over seeds of each objective, with its interval (None below two seeds with values).
     on_front
         Whether the means are on the front.
     tied_with, dominated_by
         Members with equal means, and members that dominate the means.
     share_of_seeds, share_of_resamples
-        How often it is on the front of single seeds, and of the means of bootstrap resamples
-        (None without seeds, or with one).
+        How often it is on the front of single seeds, and of bootstrap means spread as Student's t
+        (None below two seeds). docs/statistics.md says what the latter promises.
     missing
         Seeds in which some objective has no value; such a seed does not count for this member.
     """
@@ -86,11 +86,15 @@ class FrontGroup:
 
 @dataclass(frozen=True)
 class Front:
-    """Pareto fronts over the members of one axis, for every combination of the other axes."""
+    """Pareto fronts over the members of one axis, for every combination of the other axes.
+
+    `seeds_note` warns of too few seeds; `missing` counts the members' seeds without a value.
+    """
 
     objectives: tuple[Objective, ...]
     over: str
     seeds: int | None
+    seeds_note: str
     confidence: float
     missing: dict[str, int]
     groups: tuple[FrontGroup, ...]
@@ -144,6 +148,7 @@ def pareto_front(
         ),
         over=over,
         seeds=seeds,
+        seeds_note=statistics.seeds_note(seeds),
         confidence=confidence,
         # A sum is NaN where any objective is: members lack a value where one objective does.
         missing=variables.missing(ds, sum(arrays[1:], arrays[0])),
@@ -199,8 +204,9 @@ def _group(
     """Find the front of one group: `values` is (members, seeds, objectives)."""
     gaps: NDArray[np.bool_] = np.any(np.isnan(values), axis=-1, keepdims=True)
     values = np.where(gaps, np.nan, values)
-    means = _means(values, np.ones((1, values.shape[1])))[:, 0]
-    samples = None if counts is None else _means(values, counts)
+    means = _shared(values, statistics.resample_means, np.ones((1, values.shape[1])))[:, 0]
+    samples = None if counts is None else _shared(values, statistics.student_means, counts)
+    known = np.count_nonzero(~gaps, axis=1)[:, 0]
     shares = None if samples is None else (signs * values, signs * samples)
     by_seed, by_resample = (None, None) if shares is None else map(front_share, shares)
     beaten = dominates(signs * means)
@@ -209,7 +215,9 @@ def _group(
         Member(
             name=name,
             values=tuple(means[i].tolist()),
-            intervals=_intervals(None if samples is None else samples[i], signs.size, confidence),
+            intervals=_intervals(
+                None if samples is None or known[i] < 2 else samples[i], signs.size, confidence
+            ),
             on_front=not (np.isnan(means[i]).any() or beaten[:, i].any()),
             tied_with=tuple(n for j, n in enumerate(names) if equal[i, j] and j != i),
             dominated_by=tuple(n for j, n in enumerate(names) if beaten[j, i]),
@@ -223,7 +231,7 @@ def _group(
     return FrontGroup(labels, members, volume, tuple((signs * reference).tolist()))
 
 
-def _means(values: Floats, counts: Floats) -> Floats:
+def _shared(values: Floats, means: Callable[[Floats, Floats], Floats], counts: Floats) -> Floats:
     """Means of resamples, (members, resamples, objectives); equal members get equal bits.
 
     A matrix product may round the same numbers differently in different columns, which would turn
@@ -231,14 +239,13 @@ def _means(values: Floats, counts: Floats) -> Floats:
     """
     first: dict[bytes, int] = {}
     unique = [first.setdefault(member.tobytes(), i) for i, member in enumerate(values)]
-    means = statistics.resample_means(values, counts)
-    return means[unique]
+    return means(values, counts)[unique]
 
 
 def _intervals(
     samples: Floats | None, objectives: int, confidence: float
 ) -> tuple[Interval | None, ...]:
-    """Percentile interval of each objective; `samples` is (resamples, objectives)."""
+    """Interval of each objective; `samples` is (resamples, objectives)."""
     if samples is None:
         return (None,) * objectives
     return tuple(statistics.percentile_interval(column, confidence) for column in samples.T)

@@ -1,18 +1,30 @@
-"""Resampling over seeds, percentile intervals, rank correlation: vectorised over curves."""
+"""Resampling over seeds and intervals that keep their promise for few seeds: vectorised.
+
+The bootstrap of n seeds is too narrow twice over: its spread is that of n rather than n - 1, and
+its quantiles are those of a normal rather than of Student's t. Of 3 seeds, 95 % percentile
+intervals held the true mean in 75 % of studies. `student_means` mends both resample by resample,
+`widened` in one interval at once. docs/statistics.md tells what each interval promises, and how
+often it held.
+"""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from kvsweep.analysis import student
 from kvsweep.errors import InputError
 
 Floats = NDArray[np.float64]
 
 # Fixed, so that the same results always give the same interval.
 BOOTSTRAP_SEED = 20_260_101
+
+FEW_SEEDS = 5  # below this, intervals may hold less often than they say: docs/statistics.md
+USUAL_SEEDS = 20
 
 
 @dataclass(frozen=True)
@@ -31,10 +43,26 @@ def check_confidence(confidence: float) -> None:
 
 
 def check_bootstrap(confidence: float, resamples: int) -> None:
-    """Raise InputError unless 0 < `confidence` < 1 and `resamples` >= 1."""
+    """Raise InputError unless 0 < `confidence` < 1 and the resamples reach its ends."""
     check_confidence(confidence)
     if resamples < 1:
         raise InputError(f"resamples: {resamples!r} is not a positive count (2000 is usual)")
+    needed = math.ceil(round(2.0 / (1.0 - confidence), 6))
+    if resamples < needed:
+        raise InputError(
+            f"resamples: {resamples:,} do not reach the ends of a confidence of {confidence!r}, "
+            f"which takes {needed:,} or more"
+        )
+
+
+def seeds_note(seeds: int | None) -> str:
+    """Warn of too few seeds for intervals to rest on; empty from `FEW_SEEDS` on."""
+    if seeds is None or seeds < 2:
+        counted = "no seeds" if seeds is None else "one seed"
+        return f"{counted}: no intervals; {USUAL_SEEDS} or more seeds are usual"
+    if seeds < FEW_SEEDS:
+        return f"{seeds} seeds: intervals rest on little; {USUAL_SEEDS} or more are usual"
+    return ""
 
 
 def resample_counts(seeds: int, resamples: int) -> Floats:
@@ -71,8 +99,28 @@ def resample_means(values: Floats, counts: Floats) -> Floats:
     present = ~np.isnan(values)
     total = counts @ np.where(present, values, 0.0)
     drawn = counts @ present.astype(np.float64)
+    # Rounding must not move the mean of equal values past them, and so past a threshold.
+    least = np.where(present, values, np.inf).min(axis=-2, keepdims=True)
+    most = np.where(present, values, -np.inf).max(axis=-2, keepdims=True)
     with np.errstate(invalid="ignore"):
-        return np.asarray(total / drawn, dtype=np.float64)
+        means = np.where(drawn > 0.0, np.clip(total / drawn, least, most), np.nan)
+    return np.asarray(means, dtype=np.float64)
+
+
+def student_means(values: Floats, counts: Floats) -> Floats:
+    """Means of resamples, spread around the mean over seeds as Student's t would have them.
+
+    Parameters, result
+        As of `resample_means`. A point with a single value has no spread.
+    """
+    means = resample_means(values, counts)
+    centre = resample_means(values, np.ones((1, values.shape[-2])))
+    present = np.count_nonzero(~np.isnan(values), axis=-2)
+    kinds, which = np.unique(present, return_inverse=True)
+    table = np.stack([student.scales(int(seeds), len(counts)) for seeds in kinds])
+    scales = np.moveaxis(table[which.reshape(present.shape)], -1, -2)
+    scaled: Floats = centre + scales * (means - centre)
+    return scaled
 
 
 def percentile_interval(samples: Floats, confidence: float) -> Interval:
@@ -89,16 +137,36 @@ def percentile_interval(samples: Floats, confidence: float) -> Interval:
     return Interval(float(kept[tail]), float(kept[-1 - tail]), confidence)
 
 
+def widened(interval: Interval, estimate: float, seeds: int) -> Interval:
+    """Stretch the arms of a percentile interval to those of Student's t for `seeds` seeds.
+
+    By t / z * sqrt(n / (n - 1)), linear in whatever the estimate is a place on. Infinite ends stay;
+    without a finite estimate, or with fewer than two seeds, nothing is stretched.
+    """
+    if not np.isfinite(estimate) or seeds < 2:
+        return interval
+    level = interval.confidence
+    factor = student.widening(seeds, level)
+    low, high = (estimate + factor * (end - estimate) for end in (interval.low, interval.high))
+    return Interval(low, high, level)
+
+
+def hull(first: Interval, second: Interval) -> Interval:
+    """Return the outer ends of two intervals; NaN ends are left out."""
+    low, high = np.fmin(first.low, second.low), np.fmax(first.high, second.high)
+    return Interval(float(low), float(high), first.confidence)
+
+
 def mean_band(
     values: Floats, counts: Floats | None, confidence: float
 ) -> tuple[Floats, Floats, Floats]:
-    """Mean over seeds at every point and its pointwise percentile interval.
+    """Mean over seeds at every point and its pointwise interval.
 
     Parameters
     ----------
     values : float64 (seeds, points)
     counts : float64 (resamples, seeds) or None
-        Without resamples the band is NaN.
+        Without resamples the band is NaN, as it is where fewer than two seeds have a value.
 
     Returns
     -------
@@ -107,7 +175,8 @@ def mean_band(
     mean = seed_mean(values)
     if counts is None:
         return mean, np.full_like(mean, np.nan), np.full_like(mean, np.nan)
-    samples = np.sort(resample_means(values, counts), axis=0)
+    samples = np.sort(student_means(values, counts), axis=0)
+    samples[:, np.count_nonzero(~np.isnan(values), axis=0) < 2] = np.nan
     kept = np.count_nonzero(~np.isnan(samples), axis=0)
     tail = np.array([_tail(int(n), confidence) for n in kept])
     points = np.arange(values.shape[1])
@@ -116,9 +185,6 @@ def mean_band(
 
 def mean_and_t(values: Floats, confidence: float) -> tuple[Floats, Floats]:
     """Mean over seeds and half width of its Student t interval, NaN left out.
-
-    For means of few paired differences: a percentile bootstrap of three seeds can be no wider than
-    the three values.
 
     Parameters
     ----------
@@ -129,14 +195,14 @@ def mean_and_t(values: Floats, confidence: float) -> tuple[Floats, Floats]:
     mean, half : float64 (rows,)
         NaN where a row has no value, the half width also where it has one only.
     """
-    from scipy.special import stdtrit
-
     count = np.count_nonzero(~np.isnan(values), axis=1).astype(np.float64)
     with np.errstate(invalid="ignore", divide="ignore"):
         mean = np.nansum(values, axis=1) / count
         square = np.nansum((values - mean[:, None]) ** 2, axis=1)
-        quantile = stdtrit(count - 1.0, 0.5 + 0.5 * confidence)
-        half = quantile * np.sqrt(square / (count - 1.0) / count)
+        quantiles = {n: student.quantile(int(n) - 1, confidence) for n in set(count.tolist())}
+        half = np.array([quantiles[n] for n in count.tolist()]) * np.sqrt(
+            square / (count - 1.0) / count
+        )
     return mean, np.where(count > 1.0, half, np.nan)
 
 
@@ -144,40 +210,6 @@ def seed_mean(values: Floats) -> Floats:
     """Mean over the seeds that have a value: (seeds, points) -> (points,), NaN where none has."""
     mean: Floats = resample_means(values, np.ones((1, values.shape[0])))[0]
     return mean
-
-
-def spearman(x: Floats, y: Floats) -> Floats:
-    """Spearman rank correlation of `x` (points,) with each curve of `y` (..., points).
-
-    Ties share their average rank; points without a value are left out of both sides. NaN where a
-    curve is constant or has fewer than two values.
-    """
-    paired = np.where(np.isnan(y), np.nan, x)
-    ranks = [_ranks(side) for side in (paired, y)]
-    count = np.maximum(np.count_nonzero(~np.isnan(y), axis=-1, keepdims=True), 1)
-    a, b = (np.nan_to_num(r - np.nansum(r, axis=-1, keepdims=True) / count) for r in ranks)
-    with np.errstate(invalid="ignore"):
-        rho = (a * b).sum(-1) / np.sqrt((a * a).sum(-1) * (b * b).sum(-1))
-    return np.asarray(rho, dtype=np.float64)
-
-
-def _ranks(values: Floats) -> Floats:
-    """Rank along the last axis, from 1; ties share their average, NaN where there is no value.
-
-    As `scipy.stats.rankdata`, the import of which was a tenth of the time of a small sweep (0.3 s).
-    """
-    order = np.argsort(values, axis=-1)
-    ordered = np.take_along_axis(values, order, axis=-1)
-    place = np.broadcast_to(np.arange(values.shape[-1]), values.shape)
-    edge = np.full((*values.shape[:-1], 1), True)
-    changes = ordered[..., 1:] != ordered[..., :-1]
-    first = np.where(np.concatenate([edge, changes], axis=-1), place, 0)
-    last = np.where(np.concatenate([changes, edge], axis=-1), place, values.shape[-1])
-    first = np.maximum.accumulate(first, axis=-1)
-    last = np.minimum.accumulate(last[..., ::-1], axis=-1)[..., ::-1]
-    ranks = np.empty(values.shape)
-    np.put_along_axis(ranks, order, 1.0 + 0.5 * (first + last), axis=-1)
-    return np.where(np.isnan(values), np.nan, ranks)
 
 
 def _tail(size: int, confidence: float) -> int:

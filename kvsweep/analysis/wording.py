@@ -31,7 +31,8 @@ def number(value: float) -> str:
 def interval_ends(interval: Interval) -> tuple[str, str]:
     """Write both ends to two digits of the half width; an infinite one lies outside the range."""
     half = 0.5 * (interval.high - interval.low)
-    if not np.isfinite(half) or half == 0.0:
+    rounding = 1e-12 * max(abs(interval.low), abs(interval.high))
+    if not np.isfinite(half) or half <= rounding:
         low, high = (
             number(end) if np.isfinite(end) else "outside" for end in (interval.low, interval.high)
         )

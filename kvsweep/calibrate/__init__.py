@@ -5,7 +5,9 @@
 - `prefix`: first-token times of one sequence with and without its cached prefix; `direct` fits by
   regression.
 - `families`: what is fitted and where the search starts; `searching` searches.
-- `comparison`: real against simulated, in numbers; `presets` writes.
+- `holding` finds coefficients that a run cannot tell apart; `load`, what load a fit has not seen.
+- `comparison`: real against simulated, in numbers; `judging` says if that is good.
+- `presets` writes; `wording` tells.
 
 Imported by the command line on use only: it needs scipy.
 """

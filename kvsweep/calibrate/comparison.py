@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -96,26 +97,39 @@ def request_errors(served: Served, first: Floats, last: Floats, until: float) ->
 
 
 def simulate_series(served: Served, latency: Latency) -> dict[str, Floats]:
-    """Return the series that the server logged as the simulation has them at the same times."""
+    """Return the series that the server logged as the simulation has them at the same times.
+
+    Running and waiting requests are those of all instances; the cache in use is a share of all
+    blocks.
+    """
     if not served.series:
         return {}
     scenario = served.scenario.model_copy(update={"latency": latency})
     outputs = run_single(scenario, served.requests).outputs
-    steps, progress = outputs.steps, outputs.progress
-    times = served.series["t"]
+    progress, times = outputs.progress, served.series["t"]
+    queued, finished = np.sort(progress["queued"]) / 1e6, np.sort(progress["finish"]) / 1e6
+    inside = np.searchsorted(queued, times, "right") - np.searchsorted(finished, times, "right")
+    running, used = np.zeros(len(times)), np.zeros(len(times))
+    for instance in range(scenario.cluster.instances):
+        own = outputs.steps[outputs.steps["instance"] == instance]
+        if own.size:
+            running += _at(times, own, own["running"])
+            used += _at(times, own, 1 - own["free_blocks"] / scenario.cache.gpu_blocks)
+    found = {
+        "running": running,
+        "waiting": inside - running,
+        "kv_cache_pct": 100 * used / scenario.cluster.instances,
+    }
+    return {name: values for name, values in found.items() if name in served.series}
+
+
+def _at(times: Floats, steps: NDArray[np.void], values: NDArray[Any]) -> Floats:
+    """Return the values of one instance's steps at `times` (seconds), 0 between steps."""
     step = np.searchsorted(steps["start_us"] / 1e6, times, side="right") - 1
     ends = (steps["start_us"] + steps["duration_us"]) / 1e6
     busy = (step >= 0) & (times < ends[step])
-    queued, finished = np.sort(progress["queued"]) / 1e6, np.sort(progress["finish"]) / 1e6
-    inside = np.searchsorted(queued, times, "right") - np.searchsorted(finished, times, "right")
-    running = np.where(busy, steps["running"][step], 0)
-    used = 1 - steps["free_blocks"][step] / scenario.cache.gpu_blocks
-    found = {
-        "running": running.astype(np.float64),
-        "waiting": (inside - running).astype(np.float64),
-        "kv_cache_pct": np.where(busy, 100 * used, 0.0),
-    }
-    return {name: values for name, values in found.items() if name in served.series}
+    found: Floats = np.where(busy, values[step], 0.0)
+    return found
 
 
 def series_errors(served: Served, simulated: dict[str, Floats], until: float) -> dict[str, float]:

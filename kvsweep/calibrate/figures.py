@@ -8,7 +8,8 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from kvsweep.calibrate.comparison import Floats
-from kvsweep.calibrate.results import PrefixResult, ServedResult
+from kvsweep.calibrate.prefix_results import PrefixResult
+from kvsweep.calibrate.results import ServedResult
 from kvsweep.calibrate.served import per_token
 from kvsweep.plot import style
 

@@ -2,20 +2,56 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from pathlib import Path
 from typing import Any
 
-from kvsweep.config.latency import Preset
+import numpy as np
+
+from kvsweep.calibrate.holding import Reference
+from kvsweep.config.latency import Preset, load_preset, preset_names
+from kvsweep.config.roofline import roofline_terms
 from kvsweep.errors import InputError
+
+CONTEXT = 3
+"""Place in `Latency.beta` of the time per token of context of decoded tokens."""
 
 DIGITS = 6
 """Significant digits of a coefficient in a preset."""
 
 
+def peak_reference(model: str, hardware: str) -> Reference | None:
+    """Return what the context of a decoded token costs at least, on hardware that is known.
+
+    That is reading its keys and values at the memory's peak, by the roofline preset of the same
+    model and hardware that comes with the package; None if there is none.
+    """
+    for name in preset_names():
+        preset = load_preset(name, Path())
+        known = preset.model.casefold() in model.casefold()
+        known = known and preset.hardware.casefold() in hardware.casefold()
+        if known and preset.shape is not None and preset.device is not None:
+            peak = {"bandwidth_efficiency": 1.0, "compute_efficiency": 1.0}
+            _, memory = roofline_terms(preset.shape, preset.device.model_copy(update=peak))
+            values = np.full(len(memory), np.nan)
+            values[CONTEXT] = memory[CONTEXT]
+            told = f"what reading a token's keys and values takes at the peak of {preset.hardware}"
+            return Reference(values, told)
+    return None
+
+
 def rounded(value: float) -> float:
     """Return the number that a preset will hold."""
     return float(f"{value:.{DIGITS}g}")
+
+
+def source_of(path: Path, *origins: str | None) -> str:
+    """Say what a preset was fitted to: the file, its digest, and where that comes from."""
+    digest = ""
+    if path.is_file():
+        digest = f" (sha256 {hashlib.sha256(path.read_bytes()).hexdigest()[:16]})"
+    return "; ".join([f"`kvsweep calibrate` on {path.name}{digest}", *filter(None, origins)])
 
 
 def to_toml(preset: Preset) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,10 +18,12 @@ from kvsweep.calibrate.comparison import (
     series_errors,
     simulate_series,
 )
-from kvsweep.calibrate.direct import fit_prefix, simulate_first_token
 from kvsweep.calibrate.families import Family
-from kvsweep.calibrate.prefix import Measured, Trial
-from kvsweep.calibrate.presets import rounded
+from kvsweep.calibrate.holding import Loose, Reference
+from kvsweep.calibrate.judging import judge_served, marked
+from kvsweep.calibrate.load import unseen
+from kvsweep.calibrate.needed import assumed
+from kvsweep.calibrate.presets import peak_reference, rounded, source_of
 from kvsweep.calibrate.served import Served
 from kvsweep.calibrate.simulated import Simulated, Simulator, fit_served
 from kvsweep.config import Latency
@@ -43,6 +45,8 @@ class Outcome:
     simulated : Simulated
     rows : list of Row
         Simulated against real.
+    loose : tuple of Loose
+        Parameters that the part does not tell, and what they are held to.
     """
 
     until: float
@@ -50,6 +54,7 @@ class Outcome:
     latency: Latency
     simulated: Simulated
     rows: list[Row]
+    loose: tuple[Loose, ...]
 
 
 @dataclass(frozen=True)
@@ -69,6 +74,10 @@ class ServedResult:
     series, series_errors : dict
         The engine's state over time as `part` predicts it, and its mean absolute difference from
         the real one after that part.
+    problems : tuple of str
+        What makes the fit bad; empty if it is good.
+    cautions : tuple of str
+        What it rests on and has not seen: settings assumed, load unseen, parameters not told.
     """
 
     served: Served
@@ -79,6 +88,8 @@ class ServedResult:
     request_errors: dict[str, Floats]
     series: dict[str, Floats]
     series_errors: dict[str, float]
+    problems: tuple[str, ...]
+    cautions: tuple[str, ...]
 
 
 def calibrate_served(
@@ -99,27 +110,55 @@ def calibrate_served(
     """
     begin, end = float(served.arrival.min()), float(served.last.max())
     simulator = Simulator(served)
-    whole = _outcome(served, simulator, family, end)
+    model = names.get("model") or served.about.get("model") or path.name.split(".")[0]
+    hardware = names.get("hardware") or served.about.get("hardware") or "not told"
+    reference = family.reference() or peak_reference(model, hardware)
+    whole = _outcome(served, simulator, family, end, reference)
     part = whole
     if split < 1:
-        part = _outcome(served, simulator, family, begin + split * (end - begin))
+        part = _outcome(served, simulator, family, begin + split * (end - begin), reference)
     series = simulate_series(served, part.latency)
+    problems = judge_served(part.rows, whole.rows, _request_error(served, whole))
     preset = Preset(
-        model=names.get("model") or served.about.get("model") or path.name.split(".")[0],
-        hardware=names.get("hardware") or served.about.get("hardware") or "not told",
+        model=model,
+        hardware=hardware,
         kind=family.kind,
         alpha=whole.latency.alpha,
-        source=_source(path, served.about.get("source"), family.source),
-        fit=_fit_of(part, whole, split),
+        source=source_of(path, served.about.get("source"), family.source),
+        fit=marked(_fit_of(part, whole, split), problems),
         **family.tables(whole.point),
     )
     tokens = request_errors(served, part.simulated.first, part.simulated.last, part.until)
     errors = series_errors(served, series, part.until)
-    return ServedResult(served, family, preset, part, whole, tokens, series, errors)
+    cautions = (*assumed(served.scenario), *unseen(served, part.until), *_not_told(part, whole))
+    return ServedResult(
+        served, family, preset, part, whole, tokens, series, errors, problems, cautions
+    )
 
 
-def _outcome(served: Served, simulator: Simulator, family: Family, until: float) -> Outcome:
-    found = fit_served(served, simulator, family, until)
+def _not_told(part: Outcome, whole: Outcome) -> Iterator[str]:
+    """Say which parameters the fits do not tell."""
+    fits = [(whole, "fit to all")]
+    if part is not whole:
+        fits.insert(0, (part, f"fit to {part.until:.1f} s"))
+    for fit, where in fits:
+        yield from (f"{where}: {loose.told()}" for loose in fit.loose)
+
+
+def _request_error(served: Served, fit: Outcome) -> float:
+    """Return the median relative error of the times to the last token."""
+    real = served.last - served.arrival
+    return float(np.median(np.abs((fit.simulated.last - served.last) / np.maximum(real, 1e-9))))
+
+
+def _outcome(
+    served: Served,
+    simulator: Simulator,
+    family: Family,
+    until: float,
+    reference: Reference | None,
+) -> Outcome:
+    found, loose = fit_served(served, simulator, family, until, reference)
     point = np.array([rounded(value) for value in found.point])
     terms = family.terms(point[None, :])
     (simulated,) = simulator(terms)
@@ -129,14 +168,7 @@ def _outcome(served: Served, simulator: Simulator, family: Family, until: float)
         memory=() if terms.memory is None else tuple(terms.memory[0].tolist()),
     )
     rows = compare(served, simulated.first, simulated.last, until)
-    return Outcome(until, point, latency, simulated, rows)
-
-
-def _source(path: Path, *origins: str | None) -> str:
-    digest = ""
-    if path.is_file():
-        digest = f" (sha256 {hashlib.sha256(path.read_bytes()).hexdigest()[:16]})"
-    return "; ".join([f"`kvsweep calibrate` on {path.name}{digest}", *filter(None, origins)])
+    return Outcome(until, point, latency, simulated, rows, loose)
 
 
 def _fit_of(part: Outcome, whole: Outcome, split: float) -> str:
@@ -156,99 +188,3 @@ def _means(outcome: Outcome, part: str) -> str:
         for row in outcome.rows
         if row.part == part and row.statistic == "mean"
     )
-
-
-@dataclass(frozen=True)
-class PrefixCell:
-    """The trials of a size and condition, and what the simulation gives for it.
-
-    Attributes
-    ----------
-    trial : Trial
-        One of them.
-    count : int
-    measured_ms : float
-        Median time to first token.
-    fitted_ms : float
-        Simulated under the coefficients fitted to all sizes.
-    predicted_ms : float
-        Simulated under those fitted to the other sizes; nan if there are none.
-    """
-
-    trial: Trial
-    count: int
-    measured_ms: float
-    fitted_ms: float
-    predicted_ms: float
-
-
-@dataclass(frozen=True)
-class PrefixResult:
-    """A calibration on first-token times with and without a cached prefix.
-
-    Attributes
-    ----------
-    preset : Preset
-    latency : Latency
-        The same, as a scenario has it.
-    cells : list of PrefixCell
-    """
-
-    preset: Preset
-    latency: Latency
-    cells: list[PrefixCell]
-
-
-def calibrate_prefix(path: Path, measured: Measured, names: dict[str, str]) -> PrefixResult:
-    """Fit to all sizes, and predict each from the others."""
-    latency = _rounded(fit_prefix(measured.trials))
-    cells = [cell for size in measured.sizes for cell in _cells(measured, size, latency)]
-    errors = [abs(cell.predicted_ms / cell.measured_ms - 1) for cell in cells]
-    misses = [abs(cell.fitted_ms / cell.measured_ms - 1) for cell in cells]
-    held_out = "one size only, nothing held out"
-    if len(measured.sizes) > 1:
-        held_out = (
-            "each size predicted from the others: errors of the median times to first token mean "
-            f"{100 * np.mean(errors):.1f} %, largest {100 * max(errors):.1f} %"
-        )
-    preset = Preset(
-        model=names.get("model") or measured.about.get("model_name") or path.name.split(".")[0],
-        hardware=names.get("hardware") or _machine(measured.about),
-        kind="linear",
-        alpha=latency.alpha,
-        beta=latency.beta,
-        source=_source(path),
-        fit=(
-            f"robust non-negative least squares on {len(measured.trials)} trials of sizes "
-            f"{', '.join(measured.sizes)}: largest error of a median {100 * max(misses):.1f} %; "
-            f"{held_out}"
-        ),
-    )
-    return PrefixResult(preset, latency, cells)
-
-
-def _machine(about: dict[str, str]) -> str:
-    """Say on what a store was measured."""
-    told = [about.get("cpu"), about.get("runtime"), about.get("runtime_version")]
-    threads = about.get("threads")
-    told.append(f"threads: {threads}" if threads else None)
-    return ", ".join(filter(None, told)) or "not told"
-
-
-def _rounded(latency: Latency) -> Latency:
-    alpha, beta = (tuple(map(rounded, values)) for values in (latency.alpha, latency.beta))
-    return Latency(alpha=alpha, beta=beta)
-
-
-def _cells(measured: Measured, size: str, latency: Latency) -> list[PrefixCell]:
-    others = [trial for trial in measured.trials if trial.size != size]
-    without = _rounded(fit_prefix(others)) if others else None
-    cells = []
-    for condition in dict.fromkeys(trial.condition for trial in measured.trials):
-        trials = [t for t in measured.trials if t.size == size and t.condition == condition]
-        if trials:
-            median = float(np.median([trial.ttft_ms for trial in trials]))
-            fitted = simulate_first_token(latency, trials[0])
-            predicted = simulate_first_token(without, trials[0]) if without else np.nan
-            cells.append(PrefixCell(trials[0], len(trials), median, fitted, predicted))
-    return cells

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from kvsweep.calibrate.needed import check_told
 from kvsweep.config import Scenario, parse_scenario
 from kvsweep.errors import InputError, escaped, shown
 from kvsweep.limits import MAX_SECONDS, MAX_TIME_US
@@ -79,6 +80,7 @@ def read_served(path: Path, overrides: tuple[str, ...]) -> Served:
     scenario = parse_scenario(trace.scenario, trace.where, overrides)
     if scenario.engine.rules != "vllm":
         raise InputError(f"{path}: engine.rules is {scenario.engine.rules!r}: only 'vllm' is timed")
+    check_told(scenario, path)
     expected = trace.expected if isinstance(trace.expected, dict) else {}
     measured = expected.get("measured_us")
     if not isinstance(measured, dict):

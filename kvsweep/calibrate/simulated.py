@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kvsweep.calibrate.families import Family, Terms
+from kvsweep.calibrate.holding import EXACT, Loose, Reference, find_loose, with_ridge
 from kvsweep.calibrate.searching import Found, search
 from kvsweep.calibrate.served import Served
 from kvsweep.errors import InputError
@@ -81,10 +83,17 @@ class Simulator:
         return [Simulated(first[i], last[i], int(preemptions[i])) for i in range(count)]
 
 
-def fit_served(served: Served, simulator: Simulator, family: Family, until: float) -> Found:
+def fit_served(
+    served: Served,
+    simulator: Simulator,
+    family: Family,
+    until: float,
+    reference: Reference | None = None,
+) -> tuple[Found, tuple[Loose, ...]]:
     """Fit a family to the tokens that the real server gave before `until` (seconds).
 
-    The residuals are the times of first and last tokens.
+    The residuals are the times of first and last tokens. Parameters that they do not tell are held
+    to `reference` where it has them, and named.
 
     Raises
     ------
@@ -118,4 +127,25 @@ def fit_served(served: Served, simulator: Simulator, family: Family, until: floa
     held = (served.requests.prompt_tokens + served.requests.output_tokens / 2).sum()
     context = min(float(held), float(cache.gpu_blocks * cache.block_size))
     starts = family.starts(1e6 * token, context)
-    return search(residuals, starts, family.most, TOLERANT * token)
+    scale = TOLERANT * token
+    towards = family.reference() if family.drawn else None
+    drawn: Callable[[Floats], Floats] = residuals
+    if towards is not None:
+        drawn = with_ridge(residuals, towards.values, EXACT * scale)
+    found = search(drawn, starts, family.most, scale)
+    typical = np.exp(np.log(starts).mean(axis=0))
+    loose, usual = find_loose(residuals, found.point, typical, scale, family.names)
+    near = np.full(len(family.names), np.nan)
+    for i, name in enumerate(family.names):
+        if reference is not None and any(name == one.name for one in loose):
+            near[i] = reference.values[i]
+    if np.isnan(near).all():
+        return found, tuple(loose)
+    begin = np.where(np.isnan(near), found.point, near)[None, :]
+    ridged = with_ridge(residuals, near, usual)
+    end = search(ridged, begin, family.most, scale)
+    still, _ = find_loose(ridged, end.point, typical, scale, family.names)
+    by = "" if reference is None else reference.source
+    held = {n: float(v) for n, v in zip(family.names, near, strict=True) if not np.isnan(v)}
+    told = [replace(one, near=held[one.name], by=by) for one in loose if one.name in held]
+    return end, (*told, *(one for one in still if one.name not in held))

@@ -273,7 +273,9 @@ def _rows_title(cliff: Cliff) -> str:
     """Say what the rows show."""
     if not cliff.seeds or cliff.seeds < 2:
         return "cliff"
-    return f"cliff [{100 * cliff.confidence:g}% interval, {cliff.seeds} seeds]; ticks: single seeds"
+    few = ": few" if cliff.seeds_note else ""
+    level = f"{100 * cliff.confidence:g}% interval"
+    return f"cliff [{level}, {cliff.seeds} seeds{few}]; ticks: single seeds"
 
 
 def row_text(group: GroupCliff, labels: dict[str, Any]) -> str:

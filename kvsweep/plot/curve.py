@@ -34,7 +34,7 @@ def plot_curve(
 ) -> Figure:
     """Draw one panel per measure: its mean over seeds along an axis, one line per combination.
 
-    The band is the pointwise percentile bootstrap interval of the mean.
+    The band is the pointwise interval of the mean (`statistics.mean_band`).
 
     Raises
     ------

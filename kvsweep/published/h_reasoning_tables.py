@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kvsweep.analysis.crossing import find_crossings
-from kvsweep.analysis.statistics import spearman
+from kvsweep.analysis.ranks import spearman
 from kvsweep.published.bench import Bench
 from kvsweep.published.columns import AS_SHIPPED, KERNEL, ONE_AT_A_TIME, REPAIRED, THREE, Column
 from kvsweep.published.figures import figures

@@ -13,6 +13,7 @@ from kvsweep.report.table import (
     mean_and_sd,
     missing_note,
     plural,
+    seeds_note,
     table,
     with_space,
 )
@@ -121,12 +122,12 @@ def _cliff_notes(cliff: Cliff) -> list[str]:
             if lost:
                 notes.append(f"{name}of {sum(counts.values()):,} {what}, {', '.join(lost)}.")
     notes += [
-        f"{_pair(ratio)}: {ratio.resamples_lost:,} resamples without both cliffs are left out of "
-        "the interval."
+        f"{_pair(ratio)}: {ratio.resamples_lost:,} resamples lack one of the cliffs: in them the "
+        "ratio lies outside."
         for ratio in cliff.ratios
         if ratio.resamples_lost and ratio.interval is not None
     ]
-    notes += missing_note(cliff.missing)
+    notes += seeds_note(cliff.seeds_note) + missing_note(cliff.missing)
     return notes
 
 

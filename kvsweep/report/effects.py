@@ -9,7 +9,7 @@ import numpy as np
 
 from kvsweep.analysis.effect_records import Effect, EffectGroup, Effects, Verdict
 from kvsweep.analysis.wording import MISSING, effect_name, label, number, reference_names
-from kvsweep.report.table import interval_text, missing_note, plural, table, with_space
+from kvsweep.report.table import interval_text, missing_note, plural, seeds_note, table, with_space
 
 MAX_ROWS = 40  # of one table; --json has all
 MAX_SENTENCES = 4
@@ -119,6 +119,7 @@ def _notes(effects: Effects) -> list[str]:
     notes = []
     judged = sum(e.difference.verdict is not None for e in every)
     if judged:
+        notes += seeds_note(effects.seeds_note)
         chance = judged * (1.0 - effects.confidence)
         notes.append(
             f"Each interval stands for itself: of {judged:,} effects, {number(round(chance, 1))} "

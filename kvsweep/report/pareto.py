@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kvsweep.analysis.pareto import Front, FrontGroup, Member
 from kvsweep.analysis.wording import MISSING, label, number
-from kvsweep.report.table import interval_text, missing_note, table
+from kvsweep.report.table import interval_text, missing_note, seeds_note, table
 
 
 def pareto_text(front: Front) -> str:
@@ -15,7 +15,7 @@ def pareto_text(front: Front) -> str:
         header = ("", *(f"{o.metric} ({o.goal})" for o in front.objectives), "front", "seeds",
                   "resamples", "tied with", "dominated by")  # fmt: skip
         parts += [table(header, [_member_row(member) for member in group.members]), ""]
-    parts += missing_note(front.missing)
+    parts += seeds_note(front.seeds_note) + missing_note(front.missing)
     return "\n".join(parts).rstrip()
 
 

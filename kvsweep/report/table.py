@@ -50,6 +50,11 @@ def plural(units: str) -> str:
     return f"{units}s" if units in ("block", "token", "request", "instance") else units
 
 
+def seeds_note(note: str) -> list[str]:
+    """Write the warning of too few seeds as a sentence; nothing where there is none."""
+    return [f"{note[0].upper()}{note[1:]} (docs/statistics.md)."] if note else []
+
+
 def missing_note(missing: dict[str, int]) -> list[str]:
     """Say how many cells have no value and why; nothing where all have."""
     if not missing:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..metrics import jain_index, latency_quantiles, mean_latency, ratio
-from ..policies import RequestStatus, Status
+from ..policies import RequestStatus, Scheduler, Status
 from ..records import NEVER, NONE, Inputs, Lane, Outputs
 from .backlog import backlog
 from .groups import Columns, Grouping, measure_groups
@@ -29,6 +29,17 @@ DETAIL_OF_LANE = {
     Lane.NOT_CONSERVED: "blocks or requests are unaccounted for at the end (a bug: please report)",
     Lane.TIME_LIMIT: "simulated time beyond what can be added up: is the rate or a latency wrong?",
 }
+
+PRIORITY_CIRCLE = "; vLLM's own priority scheduler can preempt in a circle (docs/validation.md)"
+"""Added to the detail of `Lane.STEP_LIMIT` under that scheduler."""
+
+
+def details(ends: NDArray[np.int64], schedulers: NDArray[np.int64]) -> NDArray[np.object_]:
+    """Say why lanes did not end well, by their `Lane` codes and those of their schedulers."""
+    told = np.array([DETAIL_OF_LANE[lane] for lane in Lane], object)[ends]
+    circle = (ends == Lane.STEP_LIMIT) & (schedulers == Scheduler.PRIORITY)
+    told[circle] += PRIORITY_CIRCLE
+    return told
 
 
 def measure(
@@ -66,7 +77,7 @@ def measure(
                 values[name] = np.zeros((len(inputs.lanes), *part.shape[1:]), part.dtype)
             values[name][measured.lanes] = part
     _add_rates(inputs, outputs, values)
-    _add_status(outputs, values)
+    _add_status(inputs, outputs, values)
     return values
 
 
@@ -265,10 +276,10 @@ def _add_rates(inputs: Inputs, outputs: Outputs, values: dict[str, NDArray[Any]]
     values["mean_waiting"] = ratio(tallies["delay_sum"], total)
 
 
-def _add_status(outputs: Outputs, values: dict[str, NDArray[Any]]) -> None:
+def _add_status(inputs: Inputs, outputs: Outputs, values: dict[str, NDArray[Any]]) -> None:
     """Add status and detail; a cell whose requests do not add up to its list has failed."""
     outcomes = sum(values[member.label] for member in RequestStatus if member.label in values)
     ends = outputs.tallies["status"].copy()
     ends[(ends == Lane.OK) & (outcomes != values["injected"])] = Lane.NOT_CONSERVED
     values["status"] = np.array([STATUS_OF_LANE[lane] for lane in Lane], np.int8)[ends]
-    values["status_detail"] = np.array([DETAIL_OF_LANE[lane] for lane in Lane], object)[ends]
+    values["status_detail"] = details(ends, inputs.lanes["scheduler"])

@@ -11,7 +11,7 @@ from ..workload.blocks import resolve_blocks
 from ..workload.requests import Requests
 from .kernel_cells import run_lanes
 from .lanes import allocate_outputs, build_inputs, prepare
-from .measure import DETAIL_OF_LANE, STATUS_OF_LANE
+from .measure import STATUS_OF_LANE, details
 
 
 @dataclass(frozen=True)
@@ -48,5 +48,6 @@ def run_single(scenario: Scenario, requests: Requests) -> Single:
         inputs, keep_requests=True, steps=rows["log_steps"], events=rows["log_events"]
     )
     run_lanes(inputs, outputs)
-    end = Lane(outputs.tallies[0]["status"])
-    return Single(outputs, STATUS_OF_LANE[end], DETAIL_OF_LANE[end])
+    ends = outputs.tallies["status"]
+    (detail,) = details(ends, inputs.lanes["scheduler"])
+    return Single(outputs, STATUS_OF_LANE[Lane(ends[0])], detail)

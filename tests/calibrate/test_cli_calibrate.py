@@ -48,6 +48,18 @@ def test_a_run_becomes_a_preset_with_figures(tmp_path, capsys):
     assert "beta[3]" in printed
 
 
+def test_a_bad_fit_is_written_marked_and_ends_with_1(tmp_path, capsys):
+    path, out = tmp_path / "served.json", tmp_path / "bad.toml"
+    path.write_text(json.dumps(serving.measured(serving.trace(count=40))))
+    assert run(path, "--set", "engine.max_num_seqs=1", "--out", out) == 1
+    told = capsys.readouterr()
+    assert "\nbad fit: " in told.out
+    assert told.err.splitlines()[-1].startswith("kvsweep: bad fit: ")
+    assert 'fit = "BAD FIT (' in out.read_text()
+    assert run(path, "--set", "engine.max_num_seqs=1", "--json") == 1
+    assert json.loads(capsys.readouterr().out)["good"] is False
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

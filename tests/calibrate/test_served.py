@@ -9,8 +9,12 @@ import serving
 
 from kvsweep.calibrate.comparison import ALL, FITTED, HELD_OUT, series_errors, simulate_series
 from kvsweep.calibrate.families import Linear, Roofline, family_of
+from kvsweep.calibrate.load import measured_load, unseen
+from kvsweep.calibrate.needed import assumed
+from kvsweep.calibrate.presets import peak_reference
 from kvsweep.calibrate.results import calibrate_served
 from kvsweep.calibrate.served import read_served
+from kvsweep.calibrate.wording import served_json, served_text
 from kvsweep.config import Latency, parse_scenario
 from kvsweep.config.latency import load_preset
 from kvsweep.errors import InputError
@@ -57,14 +61,111 @@ def test_the_preset_says_where_it_comes_from(found, run):
     assert "first 60 % of the run only, the rest is predicted to ttft " in found.preset.fit
 
 
-def test_series_are_those_of_the_engine(run):
-    """Under the true coefficients the simulated log is the logged one."""
-    served = read_served(run, ())
+@pytest.mark.parametrize("instances", [1, 3])
+def test_series_are_those_of_all_instances(tmp_path, instances):
+    """Under the true coefficients the simulated log is the logged one, summed over instances."""
+    path = tmp_path / "served.json"
+    path.write_text(json.dumps(serving.measured(serving.trace(instances=instances), series=True)))
+    served = read_served(path, ())
+    assert served.series["running"].max() > 5
     series = simulate_series(served, Latency(beta=tuple(serving.BETA)))
     assert set(series) == {"running", "waiting", "kv_cache_pct"}
     assert all(np.allclose(series[name], served.series[name]) for name in series)
     assert max(series_errors(served, series, 5.0).values()) < 1e-9
     assert series_errors(served, series, served.series["t"][-1]) == {}
+
+
+def test_series_that_were_not_recorded_are_left_out(run, tmp_path):
+    document = json.loads(run.read_text())
+    log = document["expected"]["timeseries"]
+    log["waiting"] = None
+    del log["kv_cache_pct"]
+    path = tmp_path / "served.json"
+    path.write_text(json.dumps(document))
+    found = calibrate_served(path, read_served(path, ()), Linear(), 0.6, {})
+    assert set(found.series) == set(found.series_errors) == {"running"}
+    assert "waiting: off by" not in served_text(found)
+
+
+def test_settings_given_on_the_command_line_count(run, tmp_path):
+    document = json.loads(run.read_text()) | {"scenario": {}}
+    path = tmp_path / "served.json"
+    path.write_text(json.dumps(document))
+    served = read_served(path, ("cache.gpu_blocks=3000", "engine.max_num_seqs=256"))
+    assert served.scenario.cache.gpu_blocks == 3000
+    told = assumed(served.scenario)
+    assert told[0].startswith("engine.max_num_batched_tokens: not in the trace, 2,048 assumed")
+    assert told[1].startswith("cache.block_size: not in the trace, 16 assumed")
+    assert assumed(read_served(run, ()).scenario) == ()
+
+
+def test_a_good_fit_has_no_problems_and_no_cautions(found):
+    assert (found.problems, found.cautions) == ((), ())
+    document = served_json(found)
+    assert (document["good"], document["problems"], document["cautions"]) == (True, [], [])
+
+
+def test_a_fit_under_the_wrong_setting_is_called_bad(run):
+    """The server had room for 256 requests at once, the simulation is given room for 3."""
+    served = read_served(run, ("engine.max_num_seqs=3",))
+    found = calibrate_served(run, served, Linear(), 0.6, {})
+    assert any("mean, held out, is off by" in problem for problem in found.problems)
+    assert found.preset.fit.startswith("BAD FIT (")
+    assert "\nbad fit: " in served_text(found)
+    assert served_json(found)["good"] is False
+
+
+@pytest.fixture(scope="module")
+def building(tmp_path_factory):
+    """Return a measured run whose load grows to the end."""
+    path = tmp_path_factory.mktemp("building") / "served.json"
+    path.write_text(json.dumps(serving.measured(serving.building())))
+    return path
+
+
+def test_a_fit_says_what_load_it_has_not_seen(building):
+    served = read_served(building, ())
+    early, *_ = unseen(served, 15.0)
+    assert early.startswith("load that the fit has not seen: after 15.0 s up to ")
+    assert "requests decode at once, up to then " in early
+    assert unseen(served, float(served.last.max())) == ()
+    assert unseen(served, 60.0) == ()  # the most has been by then: the rest drains
+
+
+def test_the_measured_load_is_counted_request_by_request(building):
+    served = read_served(building, ())
+    times = np.array([served.first[40], served.first[40] - 1e-7, served.last.max() + 1.0])
+    load = measured_load(served, times)
+    assert load["decoding"][0] == load["decoding"][1] + 1
+    assert load["waiting"][0] == load["waiting"][1] - 1
+    assert [load[name][2] for name in ("decoding", "waiting", "context")] == [0.0, 0.0, 0.0]
+
+
+def test_coefficients_that_a_run_does_not_tell_are_held_to_the_preset(building):
+    """Few requests at a time: what a request costs drowns in what a step costs."""
+    served = read_served(building, ())
+    free = calibrate_served(building, served, Linear(), 0.25, {})
+    (loose,) = [one for one in free.part.loose if one.name == "beta[2]"]
+    assert loose.near is None
+    assert any("beta[2] is not told apart from" in caution for caution in free.cautions)
+    near = [1.1 * beta for beta in serving.BETA]
+    held = calibrate_served(building, served, Linear(near, "as known"), 0.25, {})
+    (loose,) = [one for one in held.part.loose if one.name == "beta[2]"]
+    assert (loose.near, loose.by) == (pytest.approx(44.0), "as known")
+    assert any(": held near 44, as known" in caution for caution in held.cautions)
+    off = [abs(fit.part.point[2] / serving.BETA[2] - 1) for fit in (free, held)]
+    assert off[0] > 0.5
+    assert off[1] < 0.15
+    assert held.part.point[0] == pytest.approx(serving.BETA[0], rel=0.01)  # told, so not held
+    assert all(abs(row.error) < 0.05 for row in held.part.rows if row.statistic == "mean")
+
+
+def test_a_known_card_tells_what_a_token_of_context_costs_at_least():
+    reference = peak_reference("meta-llama/Llama-3.1-8B", "NVIDIA GeForce RTX 4090")
+    # 32 layers, keys and values of 8 heads of 128, 2 bytes each, at 1.008 TB/s.
+    assert reference.values[3] == pytest.approx(32 * 2 * 8 * 128 * 2 / 1.008e6)
+    assert np.isnan(reference.values[[0, 1, 2, 4]]).all()
+    assert peak_reference("Llama-3.1-8B", "Abacus") is None
 
 
 def test_efficiencies_of_a_roofline_are_found_again(tmp_path):
@@ -100,7 +201,19 @@ def test_a_linear_preset_is_a_starting_point():
             "expected.measured_us.first_token_ts: expected a list of 80 numbers, got a list of 1",
         ),
         ({"scenario": {"engine": {"rules": "blis"}}}, "only 'vllm' is timed"),
-        ({"scenario": {"cache": {"gpu_blocks": 20}}}, "was answered by the server, but not with"),
+        (
+            {"scenario": {"cache": {"gpu_blocks": 20}, "engine": serving.ENGINE}},
+            "was answered by the server, but not with",
+        ),
+        (
+            {"scenario": {"engine": serving.ENGINE}},
+            "cache.gpu_blocks: missing, and times depend on it: the server's KV blocks: '# GPU "
+            "blocks' of vLLM's start-up log",
+        ),
+        (
+            {"scenario": {"cache": {"gpu_blocks": 3000}}},
+            "engine.max_num_seqs: missing, and times depend on it",
+        ),
     ],
 )
 def test_what_cannot_be_calibrated_is_refused(run, tmp_path, change, message):

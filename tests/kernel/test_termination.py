@@ -1,14 +1,18 @@
-"""H8 ends at every size of the cache, from one block to more than it needs."""
+"""Every run ends: H8 at every size of the cache, and a circle of preemptions by a limit."""
 
 from pathlib import Path
 
+import goldens
 import numpy as np
 import pytest
+import twin
 
 from kvsweep.config import DEFAULT_ENTROPY
 from kvsweep.config.scenario import validate
-from kvsweep.policies import Status
+from kvsweep.policies import Scheduler, Status
+from kvsweep.records import Lane
 from kvsweep.simulate import simulate_batch
+from kvsweep.simulate.measure import details
 from kvsweep.workload.generate import generate
 
 REQUESTS = 200
@@ -65,6 +69,24 @@ def test_every_block_count_ends_well(sections):
     need = -(-(requests.prompt_tokens + requests.output_tokens - 1) // 16)
     unfit = (need[None, :] > BLOCKS[:, None]).sum(axis=1)
     assert (found["dropped_unservable"] == unfit).all()
+
+
+def test_the_livelock_of_vllms_priority_scheduler_ends_at_the_step_limit_and_is_named():
+    """Recorded: requests of equal priority and arrival preempt each other in a circle, for ever."""
+    single = twin.run_kernel(goldens.load("priority-1307", "livelock"))
+    assert single.status is Status.STEP_LIMIT
+    assert "vLLM's own priority scheduler can preempt in a circle" in single.detail
+    columns = ("running", "waiting", "prefill_tokens", "decode_tokens", "preempted", "free_blocks")
+    late = np.array([single.outputs.steps[name][-441:] for name in columns])
+    assert late[:, :147].tolist() == late[:, 147:294].tolist() == late[:, 294:].tolist()
+    assert late[columns.index("preempted"), :147].sum() > 0
+
+
+def test_only_the_priority_scheduler_is_blamed():
+    ends = np.array([Lane.STEP_LIMIT, Lane.STEP_LIMIT, Lane.OK])
+    told = details(ends, np.array([Scheduler.PRIORITY, Scheduler.FCFS, Scheduler.PRIORITY]))
+    assert told[0].endswith("(docs/validation.md)")
+    assert told[1:].tolist() == ["more steps than the request list can need", ""]
 
 
 def test_the_cliff_lies_between_the_ends():
