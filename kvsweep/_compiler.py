@@ -5,7 +5,7 @@ an error. It builds on what numba keeps to itself, so a new numba may need chang
 """
 
 import hashlib
-from typing import Any
+from typing import Any, ClassVar
 
 from numba._dynfunc import make_function
 from numba.core import ir, types
@@ -17,6 +17,8 @@ from numba.core.datamodel import models, register_default
 from numba.core.typed_passes import NativeLowering, NopythonTypeInference
 from numba.core.types.misc import unliteral
 from numba.extending import typeof_impl
+
+from ._cache import Locator, SealedFile, Turn
 
 
 def _digest(*names: str) -> str:
@@ -201,6 +203,8 @@ class _EntryCacheImpl(CompileResultCacheImpl):  # type: ignore[misc]
     It was two thirds of the file, and to parse it a third of the time of loading.
     """
 
+    _locator_classes: ClassVar = [Locator]
+
     def reduce(self, cres: Any) -> Any:
         (name, kind, (code, _)), *rest = super().reduce(cres)
         return (name, kind, (code, ll.parse_assembly("").as_bitcode())), *rest
@@ -213,16 +217,44 @@ class _EntryCacheImpl(CompileResultCacheImpl):  # type: ignore[misc]
 
 
 class EntryCache(FunctionCache):  # type: ignore[misc]
-    """The cache of an entry, from which it is loaded without all that numba needs to compile."""
+    """The cache of an entry, from which it is loaded without all that numba needs to compile.
+
+    What is damaged is compiled anew, and by one process at a time.
+    """
 
     _impl_class = _EntryCacheImpl
 
+    def __init__(self, py_func: Any) -> None:
+        super().__init__(py_func)
+        stamp = self._impl.locator.get_source_stamp()
+        self._cache_file = SealedFile(self._cache_path, self._impl.filename_base, stamp)
+        self._turn = Turn()
+
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         """Load the code of a signature; what numba prepares (0.2 s) waits until it must compile."""
-        found = self._load_overload(sig, target_context)
+        found = self._load(sig, target_context)
         if found is None:
-            target_context.refresh()
+            self._turn.wait(self._cache_path)
+            found = self._load(sig, target_context)  # another process may have compiled it
+            if found is None:
+                target_context.refresh()
+            else:
+                self._turn.end()
         return found
+
+    def _load(self, sig: Any, target_context: Any) -> Any:
+        try:
+            return self._load_overload(sig, target_context)
+        except Exception:  # whole, but not what this numba makes code of
+            self._cache_file.discard()
+            return None
+
+    def save_overload(self, sig: Any, data: Any) -> None:
+        """Keep the code of a signature, and let other processes have it."""
+        try:
+            super().save_overload(sig, data)
+        finally:
+            self._turn.end()
 
 
 def plain(kind: Any) -> Any:

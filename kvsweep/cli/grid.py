@@ -42,6 +42,7 @@ NAMED = 10
 @click.option("--workers", type=int, metavar="N", help="Threads or processes [all processors].")
 @click.option("--processes", is_flag=True, help="Use local processes instead of threads.")
 @click.option("--scheduler", metavar="ADDRESS", help="Use a running Dask scheduler.")
+@click.option("--wait", type=float, metavar="SECONDS", help="For its workers to come [no limit].")
 @click.option("--requests", is_flag=True, help="Store the times of every request too.")
 @click.option("--no-prune", is_flag=True, help="Run cells too that are proved equal to another.")
 @json_option

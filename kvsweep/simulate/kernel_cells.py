@@ -38,7 +38,8 @@ def warm_up(notify: Callable[[str], None] | None = None) -> None:
     """
     from .lanes import EMPTY
 
-    if notify and not any(Path(run_batch.stats.cache_path).glob("engine.run_batch-*.nbc")):
+    cached = run_batch.stats.cache_path  # None where nothing can be cached
+    if notify and not (cached and any(Path(cached).glob("engine.run_batch-*.nbc"))):
         notify(COMPILING)
     outputs = allocate_outputs(EMPTY)
     with _uncollected():

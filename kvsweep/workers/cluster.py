@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import logging
+import warnings
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
-from uuid import uuid4
 
 import dask
-from distributed import Client, LocalCluster, WorkerPlugin, as_completed, get_worker
+from distributed import Client as Client
+from distributed import LocalCluster
+from distributed.deploy import Cluster as DaskCluster
+from distributed.versions import VersionMismatchWarning
 
-from kvsweep import simulate
 from kvsweep.errors import InputError
-from kvsweep.workers.job import RETRIES
+from kvsweep.workers.pool import OwnPool, Pool
+from kvsweep.workers.running import Running
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
-    from kvsweep.grid import Task
-    from kvsweep.workers.job import Job, Results
+    from kvsweep.workers.job import Job
 
 # Seconds to wait for the answer of an existing scheduler.
 CONNECT_TIMEOUT = 10.0
@@ -27,85 +29,41 @@ LOOPBACK = "127.0.0.1:0"
 # responsiveness 50 times: 4 % of a core, in turns with the threads that simulate.
 QUIET = {"distributed.worker.profile.enabled": False, "distributed.admin.tick.interval": "200ms"}
 
+Scheduler = str | Client | DaskCluster
+"""What names a scheduler: an address, or Dask's own objects."""
+
 
 class Cluster:
-    """The workers of a client.
+    """The workers of a pool.
 
     Parameters
     ----------
-    client : Client
-        A client of a scheduler with workers.
+    pool : Pool
+        Workers of a scheduler.
     """
 
-    def __init__(self, client: Client) -> None:
-        self._client = client
-
-    @property
-    def threads(self) -> int:
-        """Tasks that are simulated at the same time."""
-        return sum(self._client.nthreads().values())
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
 
     @contextmanager
-    def holding(self, job: Job) -> Iterator[_Running]:
-        """Give the job to every worker for the length of the block."""
-        holder = _Holder(job)
-        self._client.register_plugin(holder)
+    def holding(self, job: Job) -> Iterator[Running]:
+        """Let the workers simulate tasks of `job` for the length of the block."""
+        running = Running(self._pool, job)
         try:
-            yield _Running(self._client, holder.name)
+            yield running
         finally:
-            self._client.unregister_worker_plugin(holder.name)
-
-
-class _Running:
-    """Tasks that are being simulated: added one by one, iterated over as they finish."""
-
-    def __init__(self, client: Client, holder: str) -> None:
-        self._client = client
-        self._holder = holder
-        self._tasks: dict[str, Task] = {}
-        self._futures = as_completed()
-
-    def add(self, task: Task) -> None:
-        """Simulate one more."""
-        future = self._client.submit(_simulate, self._holder, task, pure=False, retries=RETRIES)
-        self._tasks[future.key] = task
-        self._futures.add(future)
-
-    def __iter__(self) -> Iterator[tuple[Task, Results | Exception]]:
-        for future in self._futures:
-            yield self._tasks.pop(future.key), future.exception() or future.result()
-
-
-class _Holder(WorkerPlugin):  # type: ignore[misc]
-    """Holds the job in every worker, also in one that joins later, with the kernel loaded.
-
-    A task is then a few numbers. With its scenarios sent along, Dask pickled, unpickled twice and
-    kept 0.3 MB per task of 500 variants: a third of the time and 1 GB at a million cells.
-    """
-
-    def __init__(self, job: Job) -> None:
-        self.job = job
-        self.name = f"kvsweep-{uuid4().hex}"  # several runs may share a scheduler
-
-    def setup(self, worker: Any) -> None:
-        if self.job.compiled:
-            simulate.warm_up()
-
-
-def _simulate(holder: str, task: Task) -> Results:
-    """Simulate a task of the job that the plugin `holder` of this worker holds."""
-    job: Job = get_worker().plugins[holder].job
-    return job.simulate(task)
+            running.close()
 
 
 @contextmanager
 def local(workers: int | None, processes: bool) -> Iterator[Cluster]:
     """Start a cluster of threads of this process, or of processes, that ends with the block."""
     count = workers or dask.system.CPU_COUNT
+    size = count if processes else 1
     with (
         dask.config.set(QUIET),
         LocalCluster(
-            n_workers=count if processes else 1,
+            n_workers=size,
             threads_per_worker=1 if processes else count,
             processes=processes,
             memory_limit=0,  # tasks in flight are bounded here; nothing to spill or pause
@@ -117,22 +75,75 @@ def local(workers: int | None, processes: bool) -> Iterator[Cluster]:
         ) as cluster,
         Client(cluster) as client,
     ):
-        yield Cluster(client)
+        # A worker that dies while it starts is not started again by Dask, unless asked to.
+        pool = OwnPool(client, lambda: cluster.scale(size), size)
+        pool.wait()
+        yield Cluster(pool)
 
 
 @contextmanager
-def existing(address: str) -> Iterator[Cluster]:
+def existing(
+    scheduler: Any,
+    *,
+    compiled: bool,
+    notify: Callable[[str], None] | None = None,
+    wait: float | None = None,
+) -> Iterator[Cluster]:
     """Use the workers of a running scheduler.
+
+    Parameters
+    ----------
+    scheduler : Scheduler
+        A client or cluster stays open.
+    compiled, notify, wait
+        As for `Pool`.
 
     Raises
     ------
     InputError
-        If none answers at `address`, or it has no workers.
+        If none answers, or none of its workers gives the numbers of this process.
     """
+    with _client(scheduler) as client:
+        where = f"--scheduler {client.scheduler.address}" if client.scheduler else "client"
+        pool = Pool(client, where, compiled=compiled, notify=notify, wait=wait)
+        pool.wait()
+        yield Cluster(pool)
+
+
+@contextmanager
+def _client(scheduler: Any) -> Iterator[Client]:
+    """Return the user's own client, or one that is closed with the block."""
+    if isinstance(scheduler, Client):
+        if scheduler.asynchronous:
+            raise InputError("client: is asynchronous; kvsweep needs a Client(asynchronous=False)")
+        if scheduler.status != "running":
+            raise InputError(f"client: is {scheduler.status}, not connected to a scheduler")
+        yield scheduler
+        return
+    if not isinstance(scheduler, str | DaskCluster):
+        raise InputError(
+            f"scheduler: expected an address as 'tcp://host:8786', a Client or a Cluster of Dask, "
+            f"got {type(scheduler).__name__}"
+        )
+    with _connected(scheduler) as client:
+        yield client
+
+
+@contextmanager
+def _connected(scheduler: str | DaskCluster) -> Iterator[Client]:
+    logger = logging.getLogger("distributed")
+    before = logger.level
     try:
-        client = Client(address, timeout=CONNECT_TIMEOUT)
-        client.wait_for_workers(1, timeout=CONNECT_TIMEOUT)
+        # What Dask has to say of versions, and of lost connections, is said here by name.
+        logger.setLevel(logging.CRITICAL)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", VersionMismatchWarning)
+            client = Client(scheduler, timeout=CONNECT_TIMEOUT, set_as_default=False)
     except (OSError, ValueError, TimeoutError) as error:
-        raise InputError(f"--scheduler {address}: no scheduler with workers answers") from error
-    with client:
-        yield Cluster(client)
+        logger.setLevel(before)
+        raise InputError(f"--scheduler {scheduler}: no scheduler answers") from error
+    try:
+        with client:
+            yield client
+    finally:
+        logger.setLevel(before)
