@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import warnings
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import dask
 from distributed import Client as Client
@@ -29,7 +29,7 @@ LOOPBACK = "127.0.0.1:0"
 # responsiveness 50 times: 4 % of a core, in turns with the threads that simulate.
 QUIET = {"distributed.worker.profile.enabled": False, "distributed.admin.tick.interval": "200ms"}
 
-Scheduler = str | Client | DaskCluster
+Scheduler: TypeAlias = "str | Client | DaskCluster"
 """What names a scheduler: an address, or Dask's own objects."""
 
 

@@ -26,8 +26,9 @@ if TYPE_CHECKING:
     from kvsweep.workers.job import Job, Results
     from kvsweep.workers.pool import Pool
 
-# Seconds that a result may take from the worker that has it, before the task is sent again.
-FETCH_TIMEOUT = 60.0
+# Seconds that a result may take from the worker that has it, in tries between which that may be
+# found gone; then the task is sent again.
+FETCH_TIMEOUTS = (5.0, 10.0, 20.0, 40.0)
 
 
 class Running:
@@ -73,8 +74,8 @@ class Running:
             except Empty:
                 continue
             if future in self._tasks:
-                task, _ = self._tasks.pop(future)
-                outcome = self._outcome(future, task)
+                task, on = self._tasks.pop(future)
+                outcome = self._outcome(future, task, on)
                 if outcome is not None:
                     yield task, outcome
 
@@ -137,11 +138,11 @@ class Running:
             )
         return self._job
 
-    def _outcome(self, future: Future, task: Task) -> Results | Exception | None:
+    def _outcome(self, future: Future, task: Task, on: set[str]) -> Results | Exception | None:
         """Return what became of a task; None if that is not known yet, as it was sent again."""
         if future.status == "finished":
-            with suppress(Exception):  # who had the result left before it was fetched
-                results: Results = future.result(timeout=FETCH_TIMEOUT)
+            results = self._fetch(future, on)
+            if results is not None:
                 return results
         elif future.status == "error":
             error: Exception = future.exception()
@@ -154,6 +155,19 @@ class Running:
         if self._pool.client.status != "running":
             raise self._pool.gone()
         self._todo.appendleft(task)
+        return None
+
+    def _fetch(self, future: Future, on: set[str]) -> Results | None:
+        """Return the results of a finished task; None if those that had them left first."""
+        for timeout in FETCH_TIMEOUTS:
+            with suppress(Exception):
+                results: Results = future.result(timeout=timeout)
+                return results
+            if self._pool.client.status != "running":
+                break
+            self._pool.look()
+            if on and not on & set(self._pool.usable):
+                break
         return None
 
 
