@@ -5,11 +5,13 @@ from __future__ import annotations
 import logging
 import warnings
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import dask
 from distributed import Client as Client
 from distributed import LocalCluster
+from distributed.core import Status
 from distributed.deploy import Cluster as DaskCluster
 from distributed.versions import VersionMismatchWarning
 
@@ -57,17 +59,24 @@ class Cluster:
 
 @contextmanager
 def local(workers: int | None, processes: bool) -> Iterator[Cluster]:
-    """Start a cluster of threads of this process, or of processes, that ends with the block."""
+    """Start a cluster of threads of this process, or of processes, that ends with the block.
+
+    Raises
+    ------
+    InputError
+        If its workers do not start, or all of them die and no other can be started.
+    """
     count = workers or dask.system.CPU_COUNT
     size = count if processes else 1
     with (
         dask.config.set(QUIET),
-        LocalCluster(
+        _silenced("tornado.application"),
+        _started(
             n_workers=size,
             threads_per_worker=1 if processes else count,
             processes=processes,
             memory_limit=0,  # tasks in flight are bounded here; nothing to spill or pause
-            silence_logs=logging.ERROR,  # it warns of tasks cut short by Ctrl-C
+            silence_logs=logging.CRITICAL,  # of tasks cut short by Ctrl-C, workers that are killed
             dashboard_address=None,
             # Dask opens HTTP ports even without a dashboard, by default to the whole network.
             worker_dashboard_address=LOOPBACK,
@@ -75,10 +84,36 @@ def local(workers: int | None, processes: bool) -> Iterator[Cluster]:
         ) as cluster,
         Client(cluster) as client,
     ):
-        # A worker that dies while it starts is not started again by Dask, unless asked to.
-        pool = OwnPool(client, lambda: cluster.scale(size), size)
+        pool = OwnPool(client, partial(_revive, cluster, size), size)
         pool.wait()
         yield Cluster(pool)
+
+
+def _started(**options: Any) -> LocalCluster:
+    try:
+        return LocalCluster(**options)
+    except (RuntimeError, OSError) as error:
+        raise InputError(f"--processes: the workers do not start: {error}") from error
+
+
+def _revive(cluster: LocalCluster, size: int) -> None:
+    """Start workers again that Dask gave up: one that dies while it starts stays dead."""
+    for name, worker in list(cluster.workers.items()):
+        if worker.status in (Status.failed, Status.closed):
+            cluster.workers.pop(name, None)
+    cluster.scale(size)
+
+
+@contextmanager
+def _silenced(name: str) -> Iterator[None]:
+    """Let a logger say nothing during the block."""
+    logger = logging.getLogger(name)
+    before = logger.level
+    logger.setLevel(logging.CRITICAL + 1)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)
 
 
 @contextmanager
@@ -131,19 +166,13 @@ def _client(scheduler: Any) -> Iterator[Client]:
 
 @contextmanager
 def _connected(scheduler: str | DaskCluster) -> Iterator[Client]:
-    logger = logging.getLogger("distributed")
-    before = logger.level
-    try:
-        # What Dask has to say of versions, and of lost connections, is said here by name.
-        logger.setLevel(logging.CRITICAL)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", VersionMismatchWarning)
-            client = Client(scheduler, timeout=CONNECT_TIMEOUT, set_as_default=False)
-    except (OSError, ValueError, TimeoutError) as error:
-        logger.setLevel(before)
-        raise InputError(f"--scheduler {scheduler}: no scheduler answers") from error
-    try:
+    # What Dask has to say of versions, and of lost connections, is said here by name.
+    with _silenced("distributed"):
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", VersionMismatchWarning)
+                client = Client(scheduler, timeout=CONNECT_TIMEOUT, set_as_default=False)
+        except (OSError, ValueError, TimeoutError) as error:
+            raise InputError(f"--scheduler {scheduler}: no scheduler answers") from error
         with client:
             yield client
-    finally:
-        logger.setLevel(before)

@@ -143,9 +143,7 @@ def test_tasks_are_named_after_the_sweep(remote, sweep, tmp_path, monkeypatch):
     with Client(remote.address) as client:
 
         def progress(done, total):
-            seen.update(
-                client.run_on_scheduler(lambda dask_scheduler: list(dask_scheduler.tasks))
-            )
+            seen.update(client.run_on_scheduler(lambda dask_scheduler: list(dask_scheduler.tasks)))
 
         kvsweep.run(sweep, out=tmp_path / "b.zarr", client=client, progress=progress)
     assert any(key.startswith("kvsweep-small-") for key in seen)
