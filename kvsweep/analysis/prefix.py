@@ -169,7 +169,8 @@ def _line(ds: xr.Dataset, condition: str) -> Line | None:
         return None
     trials = ds["ttft_ms"].sel(condition=condition).values
     medians = np.nanmedian(trials, axis=1)
-    slope, intercept = np.polynomial.Polynomial.fit(b, medians, 1).convert().coef[::-1]
+    line = np.polynomial.Polynomial.fit(b, medians, 1).convert()
+    intercept, slope = np.append(line.coef, 0.0)[:2]  # a slope of 0 is left out
     line = slope * b + intercept
     return Line(
         slope=float(slope),

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from kvsweep.config.latency import Preset
-from kvsweep.errors import InputError
+from kvsweep.files import written
 
 DIGITS = 6
 """Significant digits of a coefficient in a preset."""
@@ -44,7 +44,5 @@ def write_preset(preset: Preset, path: Path) -> None:
     InputError
         If the file cannot be written.
     """
-    try:
-        path.write_text(to_toml(preset), encoding="utf-8")
-    except OSError as error:
-        raise InputError(f"{path}: cannot be written: {error.strerror or error}") from None
+    with written(path) as file:
+        file.write(to_toml(preset))

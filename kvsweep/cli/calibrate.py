@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kvsweep.cli.base import Command, json_option, print_json
+from kvsweep.cli.base import Command, check_outputs, json_option, print_json
+from kvsweep.cli.terminal import echo
 from kvsweep.errors import InputError
 
 if TYPE_CHECKING:
@@ -72,8 +73,9 @@ def calibrate(
     from kvsweep.calibrate.presets import write_preset
     from kvsweep.simulate import warm_up
 
+    check_outputs(_inputs(measurements, start), _outputs(out, stem))
     names = {"model": model or "", "hardware": hardware or ""}
-    warm_up(partial(click.echo, err=True))
+    warm_up(partial(echo, err=True))
     found: PrefixResult | ServedResult
     if is_prefix(measurements):
         _refuse_for_prefix(start, settings)
@@ -87,10 +89,26 @@ def calibrate(
     if as_json:
         print_json({"preset": found.preset.model_dump(exclude_none=True), **document})
     else:
-        click.echo(text)
+        echo(text)
         if out:
-            click.echo(f'\nwritten: {out}; use it as latency.model = "{out}"')
+            echo(f'\nwritten: {out}; use it as latency.model = "{out}"')
     return 0
+
+
+def _inputs(measurements: Path, start: str | None) -> list[Path]:
+    """Return what is read: a folder may hold results beside the measurements."""
+    files = [measurements]
+    if measurements.is_dir() and not (measurements / "zarr.json").is_file():
+        files = list(measurements.glob("*.csv"))
+    return [*files, Path(start)] if start else files
+
+
+def _outputs(out: Path | None, stem: Path | None) -> dict[str, Path | None]:
+    outputs = {"--out": out}
+    if stem:
+        for figure in ("requests", "series", "ttft"):
+            outputs[f"--validate ({figure})"] = stem.with_name(f"{stem.name}-{figure}.png")
+    return outputs
 
 
 def _refuse_for_prefix(start: str | None, settings: tuple[str, ...]) -> None:

@@ -14,6 +14,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from kvsweep.analysis.wording import number
 from kvsweep.errors import InputError
+from kvsweep.files import written
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -93,7 +94,7 @@ def save(figure: Figure, path: str | Path) -> None:
     Raises
     ------
     InputError
-        For another suffix, or a folder that does not exist.
+        For another suffix, or a folder that does not exist, or if it cannot be written.
     """
     path = Path(path)
     metadata: dict[str, dict[str, Any]] = {
@@ -104,8 +105,9 @@ def save(figure: Figure, path: str | Path) -> None:
         raise InputError(f"{path}: figures are written as .png or .svg")
     if not path.parent.is_dir():
         raise InputError(f"{path}: there is no folder {str(path.parent)!r}")
-    with style(), _settled(figure):
-        figure.savefig(path, metadata=metadata[path.suffix.lower()])
+    kind = path.suffix.lower()
+    with style(), _settled(figure), written(path, binary=True) as file:
+        figure.savefig(file, format=kind[1:], metadata=metadata[kind])
 
 
 @contextmanager

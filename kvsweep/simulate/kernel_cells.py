@@ -3,7 +3,10 @@
 import gc
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
+from queue import SimpleQueue
+from threading import Thread
 from typing import Any
 
 import numpy as np
@@ -43,7 +46,24 @@ def warm_up(notify: Callable[[str], None] | None = None) -> None:
         notify(COMPILING)
     outputs = allocate_outputs(EMPTY)
     with _uncollected():
-        run_batch(EMPTY, allocate_workspace(EMPTY, 1), outputs, 0, 0)
+        _aside(partial(run_batch, EMPTY, allocate_workspace(EMPTY, 1), outputs, 0, 0))
+
+
+def _aside(work: Callable[[], object]) -> None:
+    """Do work in another thread, so that Ctrl-C does not wait: LLVM takes 6 s in one call."""
+    ended: SimpleQueue[BaseException | None] = SimpleQueue()
+
+    def do() -> None:
+        try:
+            work()
+        except BaseException as error:
+            ended.put(error)
+        else:
+            ended.put(None)
+
+    Thread(target=do, daemon=True).start()
+    if error := ended.get():
+        raise error
 
 
 @contextmanager

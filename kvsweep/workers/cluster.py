@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import signal
 import warnings
 from contextlib import contextmanager
 from functools import partial
@@ -64,15 +65,15 @@ def local(workers: int | None, processes: bool) -> Iterator[Cluster]:
     Raises
     ------
     InputError
-        If its workers do not start, or all of them die and no other can be started.
+        If no worker can be started, or all of them die and no other can be started.
     """
     count = workers or dask.system.CPU_COUNT
     size = count if processes else 1
     with (
         dask.config.set(QUIET),
         _silenced("tornado.application"),
-        _started(
-            n_workers=size,
+        LocalCluster(
+            n_workers=0,
             threads_per_worker=1 if processes else count,
             processes=processes,
             memory_limit=0,  # tasks in flight are bounded here; nothing to spill or pause
@@ -84,16 +85,20 @@ def local(workers: int | None, processes: bool) -> Iterator[Cluster]:
         ) as cluster,
         Client(cluster) as client,
     ):
+        cluster.loop.add_callback(_block_interrupts)
+        cluster.scale(size)
         pool = OwnPool(client, partial(_revive, cluster, size), size)
         pool.wait()
         yield Cluster(pool)
 
 
-def _started(**options: Any) -> LocalCluster:
-    try:
-        return LocalCluster(**options)
-    except (RuntimeError, OSError) as error:
-        raise InputError(f"--processes: the workers do not start: {error}") from error
+def _block_interrupts() -> None:
+    """Let Ctrl-C, which goes to all processes of a terminal, spare those that this thread starts.
+
+    They end with this process; each would print a traceback before.
+    """
+    if hasattr(signal, "pthread_sigmask"):
+        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
 
 
 def _revive(cluster: LocalCluster, size: int) -> None:

@@ -18,8 +18,10 @@ if TYPE_CHECKING:
 
     from distributed import Client, Future
 
-# Seconds between two looks at who is there, and after which somebody who waits is told for what.
+# Seconds between two looks at who is there, also while there is nothing else to do; and seconds
+# after which somebody who waits is told for what.
 LOOK_EVERY = 0.5
+WAIT_EVERY = 0.02
 TELL_AFTER = 2.0
 # Workers named in one line, of those that are not used for the same reason.
 NAMED = 5
@@ -99,8 +101,8 @@ class Pool:
         """The workers that a task may run on, as `Client.submit` takes them."""
         return list(self.usable)
 
-    def look(self) -> None:
-        """Note which workers came, went or answered, if the last look is a while ago.
+    def look(self, every: float = LOOK_EVERY) -> None:
+        """Note which workers came, went or answered, if the last look is a while ago (seconds).
 
         Raises
         ------
@@ -108,7 +110,7 @@ class Pool:
             If the scheduler is gone, or there was no worker for too long.
         """
         now = time.monotonic()
-        if now - self._looked < LOOK_EVERY:
+        if now - self._looked < every:
             return
         self._looked = now
         self._meet(self.present())
@@ -145,11 +147,11 @@ class Pool:
             If those that are there may not, the scheduler is gone, or none came in time.
         """
         while not self.usable:
-            self.look()
+            self.look(every=0)
             refused = {a: w.refused for a, w in self._workers.items() if w.refused}
             if refused and len(refused) == len(self._workers):
                 raise InputError(f"{self.where}: no worker can be used: {_named(refused)}")
-            time.sleep(LOOK_EVERY / 10)
+            time.sleep(WAIT_EVERY)
 
     def refuse(self, address: str, reason: str) -> None:
         """Use a worker no more."""
