@@ -1,4 +1,4 @@
-"""Compiled kernels on disk: damage is found before anything of it is run, and others are kept out."""
+"""Compiled kernels on disk: damage is found before it is run, and others are kept out."""
 
 import importlib.util
 import os

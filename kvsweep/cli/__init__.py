@@ -27,6 +27,7 @@ from kvsweep.cli.terminal import (
     OutputLostError,
     drop_output,
     echo,
+    memory_is_limited,
     open_streams,
     signals_end_orderly,
 )
@@ -37,6 +38,8 @@ INTERRUPTED = 1
 # Nor does a reader that left (`kvsweep show | head`) get all of the output.
 OUTPUT_NOT_WANTED = 1
 INTERNAL = 1
+# What libraries raise that there is no room to load, or to start threads for.
+LOADING_ERRORS = (ImportError, OSError, SystemError, RuntimeError)
 
 BUG = "a bug of kvsweep's, please report it with what follows"
 OUT_OF_MEMORY = (
@@ -106,8 +109,8 @@ def _explain(error: BaseException | None) -> int:
     if isinstance(error, OutputLostError):
         drop_output()
         return fail("kvsweep", str(error))
-    if isinstance(error, MemoryError) or getattr(error, "errno", None) == errno.ENOMEM:
-        return fail("kvsweep", f"{OUT_OF_MEMORY} ({error or 'allocation failed'})")
+    if _is_out_of_memory(error):
+        return fail("kvsweep", f"{OUT_OF_MEMORY} ({str(error) or type(error).__name__})")
     if isinstance(error, OSError):
         drop_output()
         where = f"{error.filename}: " if error.filename else ""
@@ -117,3 +120,11 @@ def _explain(error: BaseException | None) -> int:
     fail("kvsweep", f"internal error ({BUG}): {type(error).__name__}: {error}")
     echo("".join(traceback.format_exception(error)).rstrip(), err=True)
     return INTERNAL
+
+
+def _is_out_of_memory(error: BaseException | None) -> bool:
+    """Whether memory was short, which libraries that fail to load then tell in many ways."""
+    if isinstance(error, MemoryError) or getattr(error, "errno", None) == errno.ENOMEM:
+        return True
+    told = isinstance(error, OSError) and error.errno
+    return memory_is_limited() and not told and isinstance(error, LOADING_ERRORS)

@@ -9,7 +9,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from kvsweep.cli.base import working
-from kvsweep.cli.terminal import echo, printable
+from kvsweep.cli.terminal import echo
+from kvsweep.errors import printable
 
 if TYPE_CHECKING:
     from rich.progress import Progress

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import signal
 import sys
 from collections.abc import Iterator
@@ -12,15 +11,15 @@ from threading import current_thread, main_thread
 
 import click
 
+try:  # now, as later there may be no room for it
+    import resource
+except ImportError:  # Windows
+    resource = None  # type: ignore[assignment]
+
+from kvsweep.errors import printable
+
 # Characters of a message that are shown, its beginning and its end, if it is longer.
 LONGEST, END_SHOWN = 700, 200
-
-# Characters that a terminal obeys or that change the order of others: C0 but for tabs and ends of
-# lines, DEL, C1, marks and overrides of direction, separators of lines; and halves of characters,
-# which cannot be printed at all.
-_OBEYED = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
-)
 
 
 class OutputLostError(Exception):
@@ -29,14 +28,6 @@ class OutputLostError(Exception):
 
 class Interrupted(KeyboardInterrupt):
     """Ctrl-C or a signal to end, with a line on what is kept."""
-
-
-def printable(text: str) -> str:
-    """Return text with escapes in place of characters that a terminal would obey.
-
-    Titles, names and messages come from files that others wrote.
-    """
-    return _OBEYED.sub(lambda found: ascii(found[0])[1:-1], text)
 
 
 def echo(text: object = "", *, err: bool = False, nl: bool = True) -> None:
@@ -48,7 +39,7 @@ def echo(text: object = "", *, err: bool = False, nl: bool = True) -> None:
         If results cannot be written.
     """
     try:
-        click.echo(printable(str(text)), err=err, nl=nl)
+        click.echo(printable(text), err=err, nl=nl)
     except BrokenPipeError:
         if not err:
             raise
@@ -88,9 +79,10 @@ def open_streams() -> None:
 
 def drop_output() -> None:
     """Let Python not try again, at its end, to write what cannot be written."""
-    if sys.stdout is sys.__stdout__:
-        with suppress(OSError, ValueError), open(os.devnull, "wb") as null:
-            os.dup2(null.fileno(), 1)
+    with suppress(OSError, ValueError):  # a test's stdout has no number
+        if sys.stdout.fileno() == 1:
+            with open(os.devnull, "wb") as null:
+                os.dup2(null.fileno(), 1)
 
 
 @contextmanager
@@ -111,3 +103,8 @@ def signals_end_orderly() -> Iterator[None]:
 
 def _is_default(number: signal.Signals) -> bool:
     return signal.getsignal(number) is signal.SIG_DFL
+
+
+def memory_is_limited() -> bool:
+    """Whether the process may have less memory than the machine has (``ulimit -v``)."""
+    return resource is not None and resource.getrlimit(resource.RLIMIT_AS)[0] >= 0

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from kvsweep.analysis.wording import number
-from kvsweep.errors import InputError
+from kvsweep.errors import InputError, printable
 from kvsweep.files import written
 
 if TYPE_CHECKING:
@@ -143,8 +143,8 @@ def dash(index: int) -> Any:
 def title(figure: Figure, ds: xr.Dataset, fallback: str = "") -> None:
     """Head the figure with the dataset's title and, below, its question; room is made for both."""
     characters = int(figure.get_figwidth() / 0.056)
-    heading = textwrap.wrap(str(ds.attrs.get("title") or fallback), int(characters * 0.9))
-    question = textwrap.wrap(str(ds.attrs.get("question", "")), characters)
+    heading = textwrap.wrap(printable(ds.attrs.get("title") or fallback), int(characters * 0.9))
+    question = textwrap.wrap(printable(ds.attrs.get("question", "")), characters)
     top = 1.0 - 0.05 / figure.get_figheight()
     for lines, weight, ink in ((heading, "bold", INK), (question, "normal", FAINT_INK)):
         for line in lines:

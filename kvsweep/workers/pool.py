@@ -67,6 +67,8 @@ class Pool:
         Seconds to wait while there is no worker; without limit if not given.
     """
 
+    _patience = TELL_AFTER
+
     def __init__(
         self,
         client: Client,
@@ -212,7 +214,7 @@ class Pool:
         waited = now - self._idle_since
         if not self._workers and self._wait is not None and waited >= self._wait:
             raise InputError(f"{self.where}: no worker for {self._wait:g} s")
-        if waited >= TELL_AFTER and not self._told:
+        if waited >= self._patience and not self._told:
             self._told = True
             self.tell(f"{self.where}: {self._what_is_awaited()}")
 
@@ -247,6 +249,11 @@ class OwnPool(Pool):
     def restriction(self) -> None:
         """No restriction: a worker that is started again has another address."""
         return
+
+    _patience = 20.0  # to start takes seconds
+
+    def _what_is_awaited(self) -> str:
+        return "all have ended (killed, or out of memory?); starting others"
 
     def _meet(self, present: dict[str, int]) -> None:
         self._workers = {address: _Worker(n, None) for address, n in present.items()}
