@@ -5,12 +5,12 @@ an error. It builds on what numba keeps to itself, so a new numba may need chang
 """
 
 import hashlib
-from typing import Any, ClassVar
+from typing import Any
 
 from numba._dynfunc import make_function
 from numba.core import ir, types
-from numba.core.caching import CompileResultCacheImpl, FunctionCache
-from numba.core.codegen import JITCodeLibrary, ll
+from numba.core.caching import FunctionCache
+from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import CompilerBase, DefaultPassBuilder
 from numba.core.compiler_machinery import FunctionPass, register_pass
 from numba.core.datamodel import models, register_default
@@ -18,7 +18,7 @@ from numba.core.typed_passes import NativeLowering, NopythonTypeInference
 from numba.core.types.misc import unliteral
 from numba.extending import typeof_impl
 
-from ._cache import Locator, SealedFile, Turn
+from ._cache import EntryCode, SealedFile, Turn
 
 
 def _digest(*names: str) -> str:
@@ -197,32 +197,13 @@ class PartCompiler(_Compiler):
     lowering = _PartLowering
 
 
-class _EntryCacheImpl(CompileResultCacheImpl):  # type: ignore[misc]
-    """Keep the machine code of an entry without its bitcode, which is for compiled callers.
-
-    It was two thirds of the file, and to parse it a third of the time of loading.
-    """
-
-    _locator_classes: ClassVar = [Locator]
-
-    def reduce(self, cres: Any) -> Any:
-        (name, kind, (code, _)), *rest = super().reduce(cres)
-        return (name, kind, (code, ll.parse_assembly("").as_bitcode())), *rest
-
-    def rebuild(self, target_context: Any, payload: Any) -> Any:
-        _, descriptor, *_ = payload
-        symbols = target_context.codegen()._engine._defined_symbols
-        symbols.add(descriptor.llvm_cpython_wrapper_name)  # numba reads it off the bitcode
-        return super().rebuild(target_context, payload)
-
-
 class EntryCache(FunctionCache):  # type: ignore[misc]
     """The cache of an entry, from which it is loaded without all that numba needs to compile.
 
     What is damaged is compiled anew, and by one process at a time.
     """
 
-    _impl_class = _EntryCacheImpl
+    _impl_class = EntryCode
 
     def __init__(self, py_func: Any) -> None:
         super().__init__(py_func)

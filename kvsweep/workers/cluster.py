@@ -17,7 +17,7 @@ from distributed.deploy import Cluster as DaskCluster
 from distributed.versions import VersionMismatchWarning
 
 from kvsweep.errors import InputError
-from kvsweep.workers.pool import OwnPool, Pool
+from kvsweep.workers.pool import Pool, Worker
 from kvsweep.workers.running import Running
 
 if TYPE_CHECKING:
@@ -31,6 +31,8 @@ LOOPBACK = "127.0.0.1:0"
 # Dask looks at its threads 100 times a second for a profile that nobody asks for, and at its own
 # responsiveness 50 times: 4 % of a core, in turns with the threads that simulate.
 QUIET = {"distributed.worker.profile.enabled": False, "distributed.admin.tick.interval": "200ms"}
+# Seconds after which workers of this machine that died, again and again, are given up.
+DEAD_AFTER = 60.0
 
 Scheduler: TypeAlias = "str | Client | DaskCluster"
 """What names a scheduler: an address, or Dask's own objects."""
@@ -56,6 +58,42 @@ class Cluster:
             yield running
         finally:
             running.close()
+
+
+class OwnPool(Pool):
+    """The workers of a cluster that this process started: what they run is known.
+
+    Parameters
+    ----------
+    client : Client
+        Its client.
+    revive : callable
+        Called when there are fewer workers than `count`, to start the others again.
+    count : int
+        Workers there should be.
+    """
+
+    def __init__(self, client: Client, revive: Callable[[], object], count: int) -> None:
+        super().__init__(client, "workers of this machine", compiled=False, wait=DEAD_AFTER)
+        self._revive = revive
+        self._count = count
+
+    @property
+    def restriction(self) -> None:
+        """No restriction: a worker that is started again has another address."""
+        return
+
+    patience = 20.0  # to start takes seconds
+
+    def what_is_awaited(self) -> str:
+        """Say what is waited for while there is no worker."""
+        return "all have ended (killed, or out of memory?); starting others"
+
+    def meet(self, present: dict[str, int]) -> None:
+        """Use the workers that are there, and have those that are not started."""
+        self.workers = {address: Worker(n, None) for address, n in present.items()}
+        if len(present) < self._count:
+            self._revive()
 
 
 @contextmanager

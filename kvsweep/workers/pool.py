@@ -28,7 +28,7 @@ NAMED = 5
 
 
 @dataclass
-class _Worker:
+class Worker:
     """A worker of the scheduler: asked first, then with its kernel loaded, then used, or refused.
 
     Attributes
@@ -67,7 +67,7 @@ class Pool:
         Seconds to wait while there is no worker; without limit if not given.
     """
 
-    _patience = TELL_AFTER
+    patience = TELL_AFTER
 
     def __init__(
         self,
@@ -84,7 +84,7 @@ class Pool:
         self._compiled = compiled
         self._wait = wait
         self._wanted = own_answer()
-        self._workers: dict[str, _Worker] = {}
+        self.workers: dict[str, Worker] = {}
         self._looked = 0.0
         self._idle_since: float | None = None
         self._told = False
@@ -94,7 +94,7 @@ class Pool:
         """Threads of each worker that may simulate, by address."""
         return {
             address: worker.threads
-            for address, worker in self._workers.items()
+            for address, worker in self.workers.items()
             if worker.answer is None and not worker.refused
         }
 
@@ -115,7 +115,7 @@ class Pool:
         if now - self._looked < every:
             return
         self._looked = now
-        self._meet(self.present())
+        self.meet(self.present())
         self._hear()
         self._note_idleness(now)
 
@@ -150,29 +150,29 @@ class Pool:
         """
         while not self.usable:
             self.look(every=0)
-            refused = {a: w.refused for a, w in self._workers.items() if w.refused}
-            if refused and len(refused) == len(self._workers):
+            refused = {a: w.refused for a, w in self.workers.items() if w.refused}
+            if refused and len(refused) == len(self.workers):
                 raise InputError(f"{self.where}: no worker can be used: {_named(refused)}")
             time.sleep(WAIT_EVERY)
 
     def refuse(self, address: str, reason: str) -> None:
         """Use a worker no more."""
-        if address in self._workers:
-            self._workers[address].refused = reason
+        if address in self.workers:
+            self.workers[address].refused = reason
             self.tell(f"worker {address} is not used: {reason}")
 
-    def _meet(self, present: dict[str, int]) -> None:
+    def meet(self, present: dict[str, int]) -> None:
         """Forget workers that left, ask those that came."""
-        for address in self._workers.keys() - present.keys():
-            del self._workers[address]
-        for address in present.keys() - self._workers.keys():
+        for address in self.workers.keys() - present.keys():
+            del self.workers[address]
+        for address in present.keys() - self.workers.keys():
             answer = self._submit(address, "question", eval, QUESTION)
-            self._workers[address] = _Worker(present[address], answer)
+            self.workers[address] = Worker(present[address], answer)
 
     def _hear(self) -> None:
         """Take the answers that came."""
         refused: dict[str, list[str]] = defaultdict(list)
-        for address, worker in self._workers.items():
+        for address, worker in self.workers.items():
             if worker.answer is None or not worker.answer.done():
                 continue
             worker.refused = self._judge(worker.answer, asked=worker.asked)
@@ -212,57 +212,20 @@ class Pool:
         if self._idle_since is None:
             self._idle_since = now
         waited = now - self._idle_since
-        if not self._workers and self._wait is not None and waited >= self._wait:
+        if not self.workers and self._wait is not None and waited >= self._wait:
             raise InputError(f"{self.where}: no worker for {self._wait:g} s")
-        if waited >= self._patience and not self._told:
+        if waited >= self.patience and not self._told:
             self._told = True
-            self.tell(f"{self.where}: {self._what_is_awaited()}")
+            self.tell(f"{self.where}: {self.what_is_awaited()}")
 
-    def _what_is_awaited(self) -> str:
-        used = [worker for worker in self._workers.values() if not worker.refused]
+    def what_is_awaited(self) -> str:
+        """Say what is waited for while no worker can be used."""
+        used = [worker for worker in self.workers.values() if not worker.refused]
         if not used:
             return "no worker; waiting for one to come (Ctrl-C ends)"
         if any(worker.asked for worker in used):
             return f"{len(used)} workers load or compile the kernel (first run there: about 30 s)"
         return f"waiting for {len(used)} workers to answer"
-
-
-class OwnPool(Pool):
-    """The workers of a cluster that this process started: what they run is known.
-
-    Parameters
-    ----------
-    client : Client
-        Its client.
-    revive : callable
-        Called when there are fewer workers than `count`, to start the others again.
-    count : int
-        Workers there should be.
-    """
-
-    def __init__(self, client: Client, revive: Callable[[], object], count: int) -> None:
-        super().__init__(client, "workers of this machine", compiled=False, wait=DEAD_AFTER)
-        self._revive = revive
-        self._count = count
-
-    @property
-    def restriction(self) -> None:
-        """No restriction: a worker that is started again has another address."""
-        return
-
-    _patience = 20.0  # to start takes seconds
-
-    def _what_is_awaited(self) -> str:
-        return "all have ended (killed, or out of memory?); starting others"
-
-    def _meet(self, present: dict[str, int]) -> None:
-        self._workers = {address: _Worker(n, None) for address, n in present.items()}
-        if len(present) < self._count:
-            self._revive()
-
-
-# Seconds after which workers of this machine that died, again and again, are given up.
-DEAD_AFTER = 60.0
 
 
 def _named(refused: dict[str, str]) -> str:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import stat
 from pathlib import Path
 
@@ -68,8 +69,8 @@ def test_two_outputs_are_two_files(run, trace, other):
 
 
 def test_a_preset_is_not_replaced_by_a_replay_with_it(run, trace):
-    preset = 'model = "m"\nhardware = "h"\nsource = "s"\nfit = "f"\nalpha = [0, 0, 0]\n'
-    Path("p.toml").write_text(preset + "beta = [1000, 10, 5]\n")
+    preset = next((Path(kvsweep.__file__).parent / "presets").rglob("tp*.toml"))
+    shutil.copy(preset, "p.toml")
     text = json.dumps(TRACE | {"scenario": {"latency": {"model": "p.toml"}}})
     Path("t.json").write_text(text)
     assert "p.toml, which is read" in refused(run, "replay", trace, "--requests", "p.toml")

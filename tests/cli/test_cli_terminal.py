@@ -166,7 +166,7 @@ kvsweep.__main__.main()
         ("kvsweep.cli", "main"),
         ("kvsweep.config", "load_sweep"),
         ("kvsweep.simulate", "warm_up"),
-        ("kvsweep.workers.pool", "OwnPool.wait"),
+        ("kvsweep.workers.cluster", "OwnPool.wait"),
     ],
 )
 def test_ctrl_c_at_any_time_is_one_line(tmp_path, module, name):
