@@ -7,6 +7,7 @@ import signal
 import warnings
 from contextlib import contextmanager
 from functools import partial
+from multiprocessing import resource_tracker
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import dask
@@ -136,6 +137,7 @@ def _block_interrupts() -> None:
     They end with this process; each would print a traceback before.
     """
     if hasattr(signal, "pthread_sigmask"):
+        resource_tracker.ensure_running()  # when that starts, it unblocks them
         signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
 
 
