@@ -7,6 +7,7 @@ of this package and of the numba and numpy versions.
 
 import hashlib
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -64,7 +65,8 @@ def kernel(function: Callable[..., Any]) -> Any:
     """Compile and cache an entry, which only Python calls; it does not hold the GIL."""
     found = numba.njit(nogil=True, pipeline_class=KernelCompiler, **_OPTIONS)(function)
     if _cache.folder:
-        found._cache = EntryCache(function)
+        with suppress(RuntimeError):  # numba's word for a folder that cannot be written
+            found._cache = EntryCache(function)
     return found
 
 
