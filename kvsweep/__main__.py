@@ -1,6 +1,43 @@
 """``python -m kvsweep`` is the command ``kvsweep``."""
 
-from kvsweep.cli import main
+import os
+import sys
+from contextlib import suppress
+from typing import NoReturn
+
+
+def main() -> None:
+    """Run the command line as a process of its own, which Ctrl-C ends at once, from its start.
+
+    Threads that compile, and clusters that start, would keep the process for seconds.
+    """
+    try:
+        from kvsweep.cli import main as run
+
+        run()
+    except KeyboardInterrupt:
+        print("kvsweep: interrupted", file=sys.stderr)  # noqa: T201 (nothing is loaded yet)
+        _leave(1)
+    except SystemExit as ended:
+        if getattr(ended, "at_once", False):
+            _leave(int(str(ended.code)))
+        raise
+
+
+def _leave(code: int) -> NoReturn:
+    """End at once, and all processes that were started."""
+    if "multiprocessing" in sys.modules:
+        from multiprocessing import active_children, util
+
+        for child in active_children():
+            child.kill()
+        with suppress(Exception):  # they may be in use
+            util._run_finalizers(0)  # type: ignore[attr-defined] # semaphores outlive processes
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError):
+            stream.flush()
+    os._exit(code)
+
 
 if __name__ == "__main__":
     main()

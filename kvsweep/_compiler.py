@@ -9,14 +9,16 @@ from typing import Any
 
 from numba._dynfunc import make_function
 from numba.core import ir, types
-from numba.core.caching import CompileResultCacheImpl, FunctionCache
-from numba.core.codegen import JITCodeLibrary, ll
+from numba.core.caching import FunctionCache
+from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import CompilerBase, DefaultPassBuilder
 from numba.core.compiler_machinery import FunctionPass, register_pass
 from numba.core.datamodel import models, register_default
 from numba.core.typed_passes import NativeLowering, NopythonTypeInference
 from numba.core.types.misc import unliteral
 from numba.extending import typeof_impl
+
+from ._cache import EntryCode, SealedFile, Turn
 
 
 def _digest(*names: str) -> str:
@@ -195,34 +197,45 @@ class PartCompiler(_Compiler):
     lowering = _PartLowering
 
 
-class _EntryCacheImpl(CompileResultCacheImpl):  # type: ignore[misc]
-    """Keep the machine code of an entry without its bitcode, which is for compiled callers.
+class EntryCache(FunctionCache):  # type: ignore[misc]
+    """The cache of an entry, from which it is loaded without all that numba needs to compile.
 
-    It was two thirds of the file, and to parse it a third of the time of loading.
+    What is damaged is compiled anew, and by one process at a time.
     """
 
-    def reduce(self, cres: Any) -> Any:
-        (name, kind, (code, _)), *rest = super().reduce(cres)
-        return (name, kind, (code, ll.parse_assembly("").as_bitcode())), *rest
+    _impl_class = EntryCode
 
-    def rebuild(self, target_context: Any, payload: Any) -> Any:
-        _, descriptor, *_ = payload
-        symbols = target_context.codegen()._engine._defined_symbols
-        symbols.add(descriptor.llvm_cpython_wrapper_name)  # numba reads it off the bitcode
-        return super().rebuild(target_context, payload)
-
-
-class EntryCache(FunctionCache):  # type: ignore[misc]
-    """The cache of an entry, from which it is loaded without all that numba needs to compile."""
-
-    _impl_class = _EntryCacheImpl
+    def __init__(self, py_func: Any) -> None:
+        super().__init__(py_func)
+        stamp = self._impl.locator.get_source_stamp()
+        self._cache_file = SealedFile(self._cache_path, self._impl.filename_base, stamp)
+        self._turn = Turn()
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         """Load the code of a signature; what numba prepares (0.2 s) waits until it must compile."""
-        found = self._load_overload(sig, target_context)
+        found = self._load(sig, target_context)
         if found is None:
-            target_context.refresh()
+            self._turn.wait(self._cache_path)
+            found = self._load(sig, target_context)  # another process may have compiled it
+            if found is None:
+                target_context.refresh()
+            else:
+                self._turn.end()
         return found
+
+    def _load(self, sig: Any, target_context: Any) -> Any:
+        try:
+            return self._load_overload(sig, target_context)
+        except Exception:  # whole, but not what this numba makes code of
+            self._cache_file.discard()
+            return None
+
+    def save_overload(self, sig: Any, data: Any) -> None:
+        """Keep the code of a signature, and let other processes have it."""
+        try:
+            super().save_overload(sig, data)
+        finally:
+            self._turn.end()
 
 
 def plain(kind: Any) -> Any:

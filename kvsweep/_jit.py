@@ -6,20 +6,22 @@ of this package and of the numba and numpy versions.
 """
 
 import hashlib
-import os
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import numba
 import numpy as np
 
+from . import _cache
 from ._compiler import EntryCache, KernelCompiler, PartCompiler, plain
 
 _PACKAGE = Path(__file__).parent
 _COMPILED = (
-    "_jit.py",
+    "_cache.py",
     "_compiler.py",
+    "_jit.py",
     "records.py",
     "policies.py",
     "kernel",
@@ -37,19 +39,17 @@ def source_hash() -> str:
     return digest.hexdigest()[:16]
 
 
-def _cache_folder() -> Path:
-    root = os.environ.get("KVSWEEP_CACHE_DIR")
-    base = Path(root) if root else Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache"))
+def _cache_name() -> str:
+    """Return the name of the cache folder of these sources, this numba and this numpy."""
     digest = hashlib.sha256(f"{numba.__version__} {np.__version__}".encode())
     for path in sorted(_PACKAGE.rglob("*.py")):
         if path.relative_to(_PACKAGE).as_posix().startswith(_COMPILED):
             digest.update(path.read_bytes())
-    checked = "-checked" if numba.config.BOUNDSCHECK else ""
-    return base / "kvsweep" / (digest.hexdigest()[:16] + checked)
+    return digest.hexdigest()[:16] + ("-checked" if numba.config.BOUNDSCHECK else "")
 
 
-if not os.environ.get("NUMBA_CACHE_DIR"):
-    numba.config.CACHE_DIR = str(_cache_folder())
+if not numba.config.DISABLE_JIT:
+    _cache.folder = _cache.make_folder(_cache_name())
 
 
 # error_model="numpy": a division does not test for zero (no division by a swept zero is possible).
@@ -64,8 +64,9 @@ _INNER = {"pipeline_class": PartCompiler, "no_cpython_wrapper": True, "no_cfunc_
 def kernel(function: Callable[..., Any]) -> Any:
     """Compile and cache an entry, which only Python calls; it does not hold the GIL."""
     found = numba.njit(nogil=True, pipeline_class=KernelCompiler, **_OPTIONS)(function)
-    if not numba.config.DISABLE_JIT:
-        found._cache = EntryCache(function)
+    if _cache.folder:
+        with suppress(RuntimeError):  # numba's word for a folder that cannot be written
+            found._cache = EntryCache(function)
     return found
 
 

@@ -1,4 +1,4 @@
-"""The one exception that users see: bad input, said in one line."""
+"""The one exception that users see: bad input, said in one line; and text that is safe to show."""
 
 import re
 
@@ -21,11 +21,20 @@ class InputError(ValueError):
         super().__init__(escaped(_LINE_BREAKS.sub(" ", message)))
 
 
-def escaped(text: str) -> str:
-    r"""Return `text` with what a terminal does not print escaped, as ``\x1b``."""
+def escaped(text: str, kept: str = "") -> str:
+    r"""Return `text` with what a terminal obeys or cannot print escaped, as ``\x1b``.
+
+    That is what Python calls not printable: control characters, overrides of direction, halves of
+    characters. Those in `kept` stay.
+    """
     if text.isprintable():
         return text
-    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+    return "".join(c if c.isprintable() or c in kept else ascii(c)[1:-1] for c in text)
+
+
+def printable(text: object) -> str:
+    """Return text of several lines as `escaped` does: titles and names come from others' files."""
+    return escaped(str(text), kept="\t\n")
 
 
 def clip(text: str) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from contextlib import contextmanager
 from importlib import import_module
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -14,7 +13,7 @@ from kvsweep.analysis.planned import cells_of_sweep
 from kvsweep.analysis.warnings import find_warnings, stored
 from kvsweep.errors import InputError
 from kvsweep.grid import Plan, Task, plan
-from kvsweep.limits import MAX_WORKERS
+from kvsweep.limits import MAX_SECONDS, MAX_WORKERS
 from kvsweep.store import Store, default_path, open_results, prepare, update_attributes
 from kvsweep.workers.job import Job
 from kvsweep.workers.threads import Threads
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
     import xarray as xr
 
     from kvsweep.config import Sweep
+    from kvsweep.workers.cluster import Client, Scheduler
     from kvsweep.workers.job import Results, Running, Workers
 
 # Estimated processor seconds of a sweep from which on Dask looks after the workers: to import it
@@ -45,7 +45,9 @@ def run(
     out: str | Path | None = None,
     workers: int | None = None,
     processes: bool = False,
-    scheduler: str | None = None,
+    scheduler: Scheduler | None = None,
+    client: Client | None = None,
+    wait: float | None = None,
     overwrite: bool = False,
     keep_requests: bool = False,
     prune: bool = True,
@@ -64,8 +66,15 @@ def run(
         Number of threads, or processes; as many as processors if not given.
     processes : bool
         Use a local cluster of processes instead of threads of this one.
-    scheduler : str, optional
-        Address of a running Dask scheduler to use (``tcp://host:8786``).
+    scheduler : str, Client or Cluster, optional
+        Running Dask scheduler to use: its address (``tcp://host:8786``), or Dask's own objects.
+        Workers that would give other numbers (other sources of kvsweep, another numba or numpy)
+        are told by name and not used.
+    client : Client, optional
+        The same; it stays open.
+    wait : float, optional
+        Seconds to wait for a first worker of the scheduler, and for another when all are gone;
+        without limit if not given.
     overwrite : bool
         Discard an existing store instead of continuing it.
     keep_requests : bool
@@ -91,35 +100,29 @@ def run(
         If interrupted; the store then holds every task that was done, and another `run` goes on.
     """
     path = Path(out) if out is not None else default_path(sweep)
-    check_workers(workers, processes, scheduler)
+    check_workers(workers, processes, scheduler, client, wait)
     cells = plan(sweep, keep_requests=keep_requests)
-    job = Job(cells, sweep.entropy, sweep.base_dir.resolve(), keep_requests, prune)
-    with _workers(cells, workers, processes, scheduler) as found:
+    job = Job(sweep.name, cells, sweep.entropy, sweep.base_dir.resolve(), keep_requests, prune)
+    using = scheduler if client is None else client
+    with _workers(job, workers, processes, using, wait, notify) as found:
         target = prepare(
             path, sweep, cells, overwrite=overwrite, keep_requests=keep_requests, prune=prune
         )
         todo = target.pending()
-        if todo and job.compiled and scheduler is None:
+        if todo and job.compiled and using is None:
             # Compiled once, here: processes then load it instead of compiling all at once.
             simulate.warm_up(notify)
         with found.holding(job) as running:
-            _fill(target, todo, _finished(running, found.threads, todo), progress or _silent)
+            _fill(target, todo, _finished(running, todo), progress or _silent)
     return _warned(path, sweep, cells)
 
 
-def _finished(
-    running: Running, threads: int, todo: list[Task]
-) -> Iterator[tuple[Task, Results | Exception]]:
-    """Yield tasks as they finish, with few enough in flight at a time to bound the memory."""
-    waiting = iter(todo)
-    for task in islice(waiting, 2 * threads + 1):
-        running.add(task)
+def _finished(running: Running, todo: list[Task]) -> Iterator[tuple[Task, Results | Exception]]:
+    """Yield tasks as they finish."""
+    running.begin(todo)
     # `open_results` loads it at the end. Here its half second passes while the workers work.
     import_module("xarray")
-    for finished in running:
-        yield finished
-        for task in islice(waiting, 1):
-            running.add(task)
+    yield from running
 
 
 def _fill(
@@ -151,34 +154,61 @@ def _warned(path: Path, sweep: Sweep, cells: Plan) -> xr.Dataset:
     return ds.assign_attrs(warnings)
 
 
-def check_workers(count: int | None, processes: bool, scheduler: str | None) -> None:
+def check_workers(
+    count: int | None,
+    processes: bool,
+    scheduler: object,
+    client: object = None,
+    wait: float | None = None,
+) -> None:
     """Refuse numbers of workers that there cannot be, and options that exclude each other.
+
+    Parameters
+    ----------
+    count, processes, scheduler, client, wait
+        As `workers`, `processes`, `scheduler`, `client` and `wait` of `run`.
 
     Raises
     ------
     InputError
         Naming the option.
     """
-    if scheduler is not None and (count is not None or processes):
+    local = count is not None or processes
+    if scheduler is not None and client is not None:
+        raise InputError("client: cannot be used with scheduler")
+    if local and not (scheduler is None and client is None):
         raise InputError("--scheduler: cannot be used with --workers or --processes")
     if count is not None and count < 1:
         raise InputError(f"--workers: must be at least 1, not {count}")
     if count is not None and count > MAX_WORKERS:
         raise InputError(f"--workers: must be at most {MAX_WORKERS:,}, not {count}")
+    if wait is not None and not 0 <= wait <= MAX_SECONDS:
+        raise InputError(f"--wait: must be from 0 to {MAX_SECONDS:,.0f} seconds, not {wait}")
+    if wait is not None and scheduler is None and client is None:
+        raise InputError("--wait: needs --scheduler")
 
 
 @contextmanager
 def _workers(
-    cells: Plan, count: int | None, processes: bool, scheduler: str | None
+    job: Job,
+    count: int | None,
+    processes: bool,
+    scheduler: Scheduler | None,
+    wait: float | None,
+    notify: Callable[[str], None] | None,
 ) -> Iterator[Workers]:
     """Find workers: of an existing scheduler, or of this machine, which end with the block."""
+    cells = job.cells
     if not processes and scheduler is None and cells.seconds < SMALL:
         yield Threads(min(count or os.cpu_count() or 1, len(cells.tasks)))
         return
     from kvsweep.workers import cluster
 
-    of_this_machine = cluster.local(count, processes)
-    with of_this_machine if scheduler is None else cluster.existing(scheduler) as found:
+    if scheduler is None:
+        of_them = cluster.local(count, processes)
+    else:
+        of_them = cluster.existing(scheduler, compiled=job.compiled, notify=notify, wait=wait)
+    with of_them as found:
         yield found
 
 

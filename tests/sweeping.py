@@ -103,6 +103,7 @@ def start_python(code: str) -> subprocess.Popen[str]:
     """Start another Python that finds the modules that this one finds."""
     return subprocess.Popen(
         [sys.executable, "-c", code],
+        stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

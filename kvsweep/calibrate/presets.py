@@ -12,7 +12,7 @@ import numpy as np
 from kvsweep.calibrate.holding import Reference
 from kvsweep.config.latency import Preset, load_preset, preset_names
 from kvsweep.config.roofline import roofline_terms
-from kvsweep.errors import InputError
+from kvsweep.files import written
 
 CONTEXT = 3
 """Place in `Latency.beta` of the time per token of context of decoded tokens."""
@@ -80,7 +80,5 @@ def write_preset(preset: Preset, path: Path) -> None:
     InputError
         If the file cannot be written.
     """
-    try:
-        path.write_text(to_toml(preset), encoding="utf-8")
-    except OSError as error:
-        raise InputError(f"{path}: cannot be written: {error.strerror or error}") from None
+    with written(path) as file:
+        file.write(to_toml(preset))

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import atexit
 import gc
+import glob
 import json
 import os
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 import click
 
-from kvsweep.errors import did_you_mean
+from kvsweep.cli.terminal import echo, one_line
+from kvsweep.errors import InputError, did_you_mean
+from kvsweep.files import is_special
 
 # New objects after which Python looks for garbage: loading makes fewer, and none of them is.
 WHILE_LOADING = 2_000_000
@@ -53,21 +58,95 @@ class Group(click.Group):
         return list(self.commands)
 
 
+class Ended(Exception):
+    """What ended a command, wrapped: click takes some exceptions for its own."""
+
+
+class Program(Group):
+    """The group of all commands, from which every exception comes out as it is."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command."""
+        try:
+            return super().invoke(ctx)
+        except (KeyboardInterrupt, EOFError, OSError) as error:
+            raise Ended from error
+
+
 def fail(where: str, message: str) -> int:
     """Print a one-line error and return the exit code of bad usage and bad input."""
-    click.echo(f"{where}: {' '.join(message.split())}", err=True)
+    echo(f"{where}: {one_line(message)}", err=True)
     return 2
 
 
 def warn(found: Iterable[object]) -> None:
     """Print warnings, a line each."""
     for warning in found:
-        click.echo(f"warning: {' '.join(str(warning).split())}", err=True)
+        echo(f"warning: {' '.join(str(warning).split())}", err=True)
 
 
 def print_json(value: dict[str, Any]) -> None:
     """Print `value` as JSON, the only thing on stdout."""
-    click.echo(json.dumps(value, indent=2, allow_nan=False))
+    # DEL is the one character to be escaped that JSON lets stand.
+    echo(json.dumps(value, indent=2, allow_nan=False).replace("\x7f", "\\u007f"))
+
+
+def check_outputs(inputs: Iterable[Path], outputs: Mapping[str, Path | None]) -> None:
+    """Refuse outputs that would replace what is read, or each other.
+
+    Paths are compared as the files they lead to, through links of both kinds. A store is a folder
+    all of which is read.
+
+    Parameters
+    ----------
+    inputs : iterable of Path
+        Files, stores and folders that are read.
+    outputs : mapping of str to Path or None
+        What is written, by the option that names it; None if it is not.
+
+    Raises
+    ------
+    InputError
+        Naming the first such option.
+    """
+    read = list(inputs)
+    before: dict[str, Path] = {}
+    for option, path in outputs.items():
+        if path is None:
+            continue
+        for source in read:
+            if _is_same(path, source) or _is_in_store(path, source) or _is_in_store(source, path):
+                raise InputError(f"{option} {path}: would replace {source}, which is read")
+        for other, taken in before.items():
+            if _is_same(path, taken):
+                raise InputError(f"{option} {path}: is the same file as {other} {taken}")
+        before[option] = path
+
+
+def named_files(values: object, folder: Path) -> Iterator[Path]:
+    """Yield the files that strings in nested values name: presets, traces, also by ``{seed}``."""
+    if isinstance(values, str):
+        pattern = re.sub(r"\{\w+\}", "*", glob.escape(values))
+        yield from (folder / name for name in glob.glob(pattern, root_dir=folder))
+    elif isinstance(values, Mapping | Sequence):
+        for value in values.values() if isinstance(values, Mapping) else values:
+            yield from named_files(value, folder)
+
+
+def _is_same(path: Path, other: Path) -> bool:
+    real = os.path.realpath(path)
+    if is_special(Path(real)):
+        return False
+    with suppress(OSError):
+        if os.path.samefile(path, other):
+            return True
+    return real == os.path.realpath(other)
+
+
+def _is_in_store(path: Path, store: Path) -> bool:
+    root = Path(os.path.realpath(store))
+    inside = Path(os.path.realpath(path)).is_relative_to(root)
+    return inside and (root / "zarr.json").is_file()
 
 
 @contextmanager

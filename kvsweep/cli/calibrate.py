@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kvsweep.cli.base import Command, json_option, print_json
+from kvsweep.cli.base import Command, check_outputs, json_option, print_json
+from kvsweep.cli.terminal import echo
 from kvsweep.errors import InputError
 
 if TYPE_CHECKING:
@@ -74,8 +75,9 @@ def calibrate(
     from kvsweep.calibrate.wording import prefix_json, prefix_text, served_json, served_text
     from kvsweep.simulate import warm_up
 
+    check_outputs(_inputs(measurements, start), _outputs(out, stem))
     names = {"model": model or "", "hardware": hardware or ""}
-    warm_up(partial(click.echo, err=True))
+    warm_up(partial(echo, err=True))
     found: PrefixResult | ServedResult
     if is_prefix(measurements):
         _refuse_for_prefix(start, settings)
@@ -89,12 +91,28 @@ def calibrate(
     if as_json:
         print_json({"preset": found.preset.model_dump(exclude_none=True), **document})
     else:
-        click.echo(text)
+        echo(text)
         if out:
-            click.echo(f'\nwritten: {out}; use it as latency.model = "{out}"')
+            echo(f'\nwritten: {out}; use it as latency.model = "{out}"')
     for problem in found.problems:
-        click.echo(f"kvsweep: bad fit: {problem}", err=True)
+        echo(f"kvsweep: bad fit: {problem}", err=True)
     return 1 if found.problems else 0
+
+
+def _inputs(measurements: Path, start: str | None) -> list[Path]:
+    """Return what is read: a folder may hold results beside the measurements."""
+    files = [measurements]
+    if measurements.is_dir() and not (measurements / "zarr.json").is_file():
+        files = list(measurements.glob("*.csv"))
+    return [*files, Path(start)] if start else files
+
+
+def _outputs(out: Path | None, stem: Path | None) -> dict[str, Path | None]:
+    outputs = {"--out": out}
+    if stem:
+        for figure in ("requests", "series", "ttft"):
+            outputs[f"--validate ({figure})"] = stem.with_name(f"{stem.name}-{figure}.png")
+    return outputs
 
 
 def _refuse_for_prefix(start: str | None, settings: tuple[str, ...]) -> None:

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kvsweep.cli.base import Command, json_option, print_json, warn
+from kvsweep.cli.base import Command, check_outputs, json_option, named_files, print_json, warn
 from kvsweep.cli.progress import Display, span
+from kvsweep.cli.terminal import Interrupted, echo
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -43,6 +44,7 @@ NAMED = 10
 @click.option("--workers", type=int, metavar="N", help="Threads or processes [all processors].")
 @click.option("--processes", is_flag=True, help="Use local processes instead of threads.")
 @click.option("--scheduler", metavar="ADDRESS", help="Use a running Dask scheduler.")
+@click.option("--wait", type=float, metavar="SECONDS", help="For its workers to come [no limit].")
 @click.option("--requests", is_flag=True, help="Store the times of every request too.")
 @click.option("--no-prune", is_flag=True, help="Run cells too that are proved equal to another.")
 @json_option
@@ -68,6 +70,11 @@ def grid(
     from kvsweep.store import default_path  # Zarr and NumPy (0.2 s), which no mistake waits for
 
     path = out or default_path(sweep)
+    read = [
+        file,
+        *named_files([sweep.base, sweep.policies, [a.values for a in sweep.axes]], sweep.base_dir),
+    ]
+    check_outputs(read, {"--out": path, "figure": _figure(path)})
     options |= {"keep_requests": requests, "prune": not no_prune}
     if dry_run:
         _print_size(_size(sweep, path, options), as_json)
@@ -122,14 +129,14 @@ def _print_size(size: dict[str, Any], as_json: bool) -> None:
         print_json(size)
         return
     dims = " x ".join(f"{name} {n:,}" for name, n in size["dims"].items())
-    click.echo(f"store        {size['store']}")
-    click.echo(f"dimensions   {dims}")
-    click.echo(f"cells        {size['cells']:,}")
-    click.echo(f"simulations  {size['simulations']:,} to do, in {size['tasks']:,} tasks")
-    click.echo(f"bytes        {size['bytes']:,} before compression")
+    echo(f"store        {size['store']}")
+    echo(f"dimensions   {dims}")
+    echo(f"cells        {size['cells']:,}")
+    echo(f"simulations  {size['simulations']:,} to do, in {size['tasks']:,} tasks")
+    echo(f"bytes        {size['bytes']:,} before compression")
     for text in size["transfers"][:NAMED]:
-        click.echo(f"transfers    {text}")
-    click.echo(f"time         about {span(size['seconds'])} on {size['workers']} workers")
+        echo(f"transfers    {text}")
+    echo(f"time         about {span(size['seconds'])} on {size['workers']} workers")
 
 
 def _run(sweep: Sweep, path: Path, options: dict[str, Any]) -> xr.Dataset:
@@ -139,8 +146,7 @@ def _run(sweep: Sweep, path: Path, options: dict[str, Any]) -> xr.Dataset:
         with Display() as display:
             return run(sweep, out=path, progress=display, notify=display.notify, **options)
     except KeyboardInterrupt:
-        click.echo(f"interrupted; the same command goes on with {path}", err=True)
-        raise
+        raise Interrupted(f"interrupted; the same command goes on with {path}") from None
 
 
 def _analyse(sweep: Sweep, path: Path, ds: xr.Dataset) -> Cliff | None:
@@ -159,9 +165,13 @@ def _analyse(sweep: Sweep, path: Path, ds: xr.Dataset) -> Cliff | None:
 def _draw(path: Path, ds: xr.Dataset, cliff: Cliff) -> Path:
     from kvsweep.plot import plot_cliff, save
 
-    figure = path.with_name(f"{path.stem}-cliff.png")
+    figure = _figure(path)
     save(plot_cliff(ds, cliff), figure)
     return figure
+
+
+def _figure(path: Path) -> Path:
+    return path.with_name(f"{path.stem}-cliff.png")
 
 
 def _outcome(path: Path, ds: xr.Dataset) -> dict[str, Any]:
@@ -190,13 +200,13 @@ def _outcome(path: Path, ds: xr.Dataset) -> dict[str, Any]:
 
 def _print_outcome(result: dict[str, Any], cliff: Cliff | None) -> None:
     statuses = ", ".join(f"{n:,} {name}" for name, n in result["status"].items())
-    click.echo(f"{result['store']}: {statuses}")
+    echo(f"{result['store']}: {statuses}")
     for cell in result["incomplete"][:NAMED]:
         labels = " ".join(f"{name}={value}" for name, value in cell["cell"].items())
-        click.echo(f"  {labels}: {cell['status']} {cell['detail']}".rstrip())
+        echo(f"  {labels}: {cell['status']} {cell['detail']}".rstrip())
     if len(result["incomplete"]) > NAMED:
-        click.echo(f"  and {len(result['incomplete']) - NAMED:,} more")
+        echo(f"  and {len(result['incomplete']) - NAMED:,} more")
     if cliff:
         from kvsweep.report import cliff_text
 
-        click.echo(f"\n{cliff_text(cliff).rstrip()}\n\nfigure: {result['figure']}")
+        echo(f"\n{cliff_text(cliff).rstrip()}\n\nfigure: {result['figure']}")

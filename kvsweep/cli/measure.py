@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kvsweep.cli.base import Command, Group, json_option, print_json
+from kvsweep.cli.base import Command, Group, check_outputs, json_option, print_json
 from kvsweep.cli.progress import Display
+from kvsweep.cli.terminal import Interrupted, echo
 from kvsweep.errors import InputError
 
 if TYPE_CHECKING:
@@ -86,10 +87,11 @@ def prefix(
 
     design = _design(options)
     path = out or Path("results") / f"prefix-{model.stem}.zarr"
+    figure = path.with_name(f"{path.stem}-prefix.png")
+    check_outputs([model], {"--out": path, "figure": figure, "--csv": folder})
     if path.exists() and not options["overwrite"]:
         raise InputError(f"{path}: exists; --overwrite replaces it, --out names another store")
     ds = _run(_load(model, design, options), design, path)
-    figure = path.with_name(f"{path.stem}-prefix.png")
     save(plot_prefix(ds, prefix_cost(ds)), figure)
     files = {"store": str(path), "figure": str(figure)}
     if folder:
@@ -113,13 +115,13 @@ def print_prefix(ds: xr.Dataset, files: dict[str, str], as_json: bool) -> None:
 
     cost = prefix_cost(ds)
     for warning in _warnings(ds, cost):
-        click.echo(f"warning: {warning}", err=True)
+        echo(f"warning: {warning}", err=True)
     if as_json:
         print_json({**files, **cost.to_dict()})
         return
-    click.echo(prefix_text(cost))
+    echo(prefix_text(cost))
     for what, where in files.items():
-        click.echo(f"{what}: {where}")
+        echo(f"{what}: {where}")
 
 
 def _warnings(ds: xr.Dataset, cost: PrefixCost) -> Iterator[str]:
@@ -181,8 +183,7 @@ def _run(runtime: Runtime, design: Design, path: Path) -> xr.Dataset:
             return measure_prefix(runtime, design, keep=keep, progress=progress)
     except KeyboardInterrupt:
         kept = f"{done} of {design.count} trials are in {path}" if done else "no trial was done"
-        click.echo(f"interrupted; {kept}", err=True)
-        raise
+        raise Interrupted(f"interrupted; {kept}") from None
 
 
 @measure.command(
@@ -216,4 +217,4 @@ def make_model(file: Path, seed: int, overwrite: bool, **shape: int) -> None:
     if file.exists() and not overwrite:
         raise InputError(f"{file}: exists; --overwrite replaces it")
     make_model(file, Shape(**shape), seed=seed)
-    click.echo(f"{file}: {file.stat().st_size:,} bytes")
+    echo(f"{file}: {file.stat().st_size:,} bytes")

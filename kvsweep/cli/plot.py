@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kvsweep.cli.base import Command
+from kvsweep.cli.base import Command, check_outputs
 from kvsweep.cli.measure import open_prefix
 from kvsweep.cli.results import (
     at_option,
@@ -20,6 +20,7 @@ from kvsweep.cli.results import (
     read,
     store_argument,
 )
+from kvsweep.cli.terminal import echo
 from kvsweep.errors import InputError
 
 if TYPE_CHECKING:
@@ -68,9 +69,10 @@ def plot(store: Path, kind: str, out: Path | None, at: tuple[str, ...], **option
     from kvsweep.plot import save
 
     target = out or store.with_name(f"{store.stem}-{kind}.png")
+    check_outputs([store], {"--out": target})
     figure = _draw_prefix(store) if kind == "prefix" else _draw(read(store, at), kind, options)
     save(figure, target)
-    click.echo(target)
+    echo(target)
 
 
 def _draw_prefix(store: Path) -> Figure:

@@ -8,9 +8,9 @@ from contextlib import ExitStack
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-import click
-
 from kvsweep.cli.base import working
+from kvsweep.cli.terminal import echo
+from kvsweep.errors import printable
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -87,9 +87,9 @@ class Display:
     def notify(self, line: str) -> None:
         """Print a line, above the bar if there is one."""
         if self._bar:
-            self._bar.console.print(line, highlight=False)
+            self._bar.console.print(printable(line), highlight=False, markup=False)
         else:
-            click.echo(line, err=True)
+            echo(line, err=True)
 
     def __call__(self, done: int, total: int) -> None:
         """Show that `done` of `total` are done."""
@@ -107,7 +107,7 @@ class Display:
             self._last_line = now
         elif speed and (now - self._last_line >= LINE_EVERY or done == total):
             self._last_line = now
-            click.echo(f"{done:,} of {total:,} {self._unit}, {speed}", err=True)
+            echo(f"{done:,} of {total:,} {self._unit}, {speed}", err=True)
 
 
 def span(seconds: float) -> str:

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kvsweep.cli.base import Command, json_option, print_json, warn
-from kvsweep.errors import InputError
+from kvsweep.cli.base import Command, check_outputs, json_option, named_files, print_json, warn
+from kvsweep.cli.terminal import echo
+from kvsweep.files import written
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -55,7 +56,10 @@ def replay(
     from kvsweep.analysis.warnings import find_warnings
     from kvsweep.replaying import is_ok, run_replay
 
-    found = run_replay(file, settings, notify=partial(click.echo, err=True))
+    outputs = {"--requests": requests, "--steps": steps}
+    check_outputs([file], outputs)
+    found = run_replay(file, settings, notify=partial(echo, err=True))
+    check_outputs(named_files(found.scenario.latency.model, file.parent), outputs)
     if requests:
         positions = range(len(found.requests["status"]))
         _write_csv(requests, {"id": positions, **found.requests})
@@ -73,14 +77,11 @@ def replay(
 
 def _write_csv(path: Path, columns: Mapping[str, Sequence[Any] | NDArray[Any]]) -> None:
     """Write columns; where there is no value (-1) a field is empty."""
-    try:
-        with path.open("w", newline="", encoding="utf-8") as file:
-            rows = csv.writer(file, lineterminator="\n")
-            rows.writerow(columns)
-            for row in zip(*columns.values(), strict=True):
-                rows.writerow("" if value == -1 else value for value in row)
-    except OSError as error:
-        raise InputError(f"{path}: cannot be written: {error.strerror or error}") from None
+    with written(path) as file:
+        rows = csv.writer(file, lineterminator="\n")
+        rows.writerow(columns)
+        for row in zip(*columns.values(), strict=True):
+            rows.writerow("" if value == -1 else value for value in row)
 
 
 def _summary(found: Replay) -> dict[str, Any]:
@@ -103,10 +104,10 @@ def _summary(found: Replay) -> dict[str, Any]:
 
 def _print(summary: dict[str, Any]) -> None:
     counts = ", ".join(f"{n:,} {name}" for name, n in summary["request_status"].items())
-    click.echo(f"status       {summary['status']} {summary['status_detail']}".rstrip())
-    click.echo(f"requests     {summary['requests']:,}: {counts}")
-    click.echo(f"preemptions  {summary['preemptions']:,}")
-    click.echo(f"steps        {summary['steps']:,}")
+    echo(f"status       {summary['status']} {summary['status_detail']}".rstrip())
+    echo(f"requests     {summary['requests']:,}: {counts}")
+    echo(f"preemptions  {summary['preemptions']:,}")
+    echo(f"steps        {summary['steps']:,}")
     for name, meaning in (("ttft", "first token"), ("e2e", "last token")):
         if summary[f"{name}_mean_ms"] is not None:
-            click.echo(f"{meaning:<11}  {summary[f'{name}_mean_ms']:,.3f} ms on average")
+            echo(f"{meaning:<11}  {summary[f'{name}_mean_ms']:,.3f} ms on average")

@@ -8,6 +8,7 @@ import click
 
 from kvsweep.cli.base import Command, json_option, print_json
 from kvsweep.cli.progress import Display
+from kvsweep.cli.terminal import echo
 
 
 @click.command(
@@ -42,6 +43,6 @@ def replicate(name: str, markdown: bool, workers: int | None, as_json: bool) -> 
     if as_json:
         print_json({report.name: report.to_dict() for report in reports})
     elif markdown:
-        click.echo(document(name, reports), nl=False)
+        echo(document(name, reports), nl=False)
     else:
-        click.echo("\n\n\n".join(report.to_text() for report in reports))
+        echo("\n\n\n".join(report.to_text() for report in reports))

@@ -12,6 +12,7 @@ import click
 
 from kvsweep.cli.base import Command, json_option, print_json, warn
 from kvsweep.cli.measure import open_prefix, print_prefix
+from kvsweep.cli.terminal import echo
 from kvsweep.errors import InputError, did_you_mean
 
 if TYPE_CHECKING:
@@ -80,7 +81,7 @@ def show(store: Path, as_json: bool) -> None:
     if as_json:
         print_json(report.summary(ds) | {"warnings": [asdict(warning) for warning in warnings]})
     else:
-        click.echo(report.summary_text(ds).rstrip())
+        echo(report.summary_text(ds).rstrip())
     warn(warnings)
 
 
@@ -106,7 +107,7 @@ def cliff(store: Path, at: tuple[str, ...], as_json: bool, **given: Any) -> None
     if as_json:
         print_json(found.to_dict() | {"warnings": [asdict(warning) for warning in warnings]})
     else:
-        click.echo(report.cliff_text(found).rstrip())
+        echo(report.cliff_text(found).rstrip())
     warn(warnings)
 
 
@@ -132,7 +133,7 @@ def pareto(store: Path, at: tuple[str, ...], objectives: str | None, as_json: bo
     if as_json:
         print_json(front.to_dict() | {"warnings": [asdict(warning) for warning in warnings]})
     else:
-        click.echo(report.pareto_text(front).rstrip())
+        echo(report.pareto_text(front).rstrip())
     warn(warnings)
 
 
@@ -166,7 +167,7 @@ def effects(store: Path, metric: str, at: tuple[str, ...], as_json: bool, **give
     if as_json:
         print_json(found.to_dict() | {"warnings": [asdict(warning) for warning in warnings]})
     else:
-        click.echo(report.effects_text(found).rstrip())
+        echo(report.effects_text(found).rstrip())
     warn(warnings)
 
 

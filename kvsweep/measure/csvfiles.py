@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kvsweep.errors import InputError
+from kvsweep.files import written
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -52,9 +53,9 @@ def _prompts(size: xr.Dataset) -> Iterator[list[Any]]:
 def _write(path: Path, columns: Sequence[str], rows: Iterable[list[Any]]) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("w", newline="", encoding="utf-8") as file:
-            writer = csv.writer(file, lineterminator="\n")
-            writer.writerow(columns)
-            writer.writerows(rows)
     except OSError as error:
         raise InputError(f"{path}: cannot be written: {error.strerror or error}") from None
+    with written(path) as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(columns)
+        writer.writerows(rows)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from kvsweep.errors import InputError
+from kvsweep.files import replaced
 from kvsweep.measure.bpe import vocabulary
 from kvsweep.measure.words import WORDS
 
@@ -74,8 +75,7 @@ def make_model(path: Path, shape: Shape, *, seed: int = 0) -> None:
             "make-model needs the package gguf: pip install 'kvsweep[llama]'"
         ) from None
 
-    new = path.with_name(path.name + ".new")
-    try:
+    with replaced(path) as new:
         writer = GGUFWriter(new, "gpt2")
         _describe(writer, shape)
         for name, tensor in tensors(shape, seed):
@@ -84,9 +84,6 @@ def make_model(path: Path, shape: Shape, *, seed: int = 0) -> None:
         writer.write_kv_data_to_file()
         writer.write_tensors_to_file()
         writer.close()
-        new.replace(path)
-    except OSError as error:
-        raise InputError(f"{path}: cannot be written: {error.strerror or error}") from None
 
 
 def _describe(writer: Any, shape: Shape) -> None:

@@ -13,7 +13,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from kvsweep.analysis.wording import number
-from kvsweep.errors import InputError
+from kvsweep.errors import InputError, printable
+from kvsweep.files import written
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -93,7 +94,7 @@ def save(figure: Figure, path: str | Path) -> None:
     Raises
     ------
     InputError
-        For another suffix, or a folder that does not exist.
+        For another suffix, or a folder that does not exist, or if it cannot be written.
     """
     path = Path(path)
     metadata: dict[str, dict[str, Any]] = {
@@ -104,8 +105,9 @@ def save(figure: Figure, path: str | Path) -> None:
         raise InputError(f"{path}: figures are written as .png or .svg")
     if not path.parent.is_dir():
         raise InputError(f"{path}: there is no folder {str(path.parent)!r}")
-    with style(), _settled(figure):
-        figure.savefig(path, metadata=metadata[path.suffix.lower()])
+    kind = path.suffix.lower()
+    with style(), _settled(figure), written(path, binary=True) as file:
+        figure.savefig(file, format=kind[1:], metadata=metadata[kind])
 
 
 @contextmanager
@@ -141,8 +143,8 @@ def dash(index: int) -> Any:
 def title(figure: Figure, ds: xr.Dataset, fallback: str = "") -> None:
     """Head the figure with the dataset's title and, below, its question; room is made for both."""
     characters = int(figure.get_figwidth() / 0.056)
-    heading = textwrap.wrap(str(ds.attrs.get("title") or fallback), int(characters * 0.9))
-    question = textwrap.wrap(str(ds.attrs.get("question", "")), characters)
+    heading = textwrap.wrap(printable(ds.attrs.get("title") or fallback), int(characters * 0.9))
+    question = textwrap.wrap(printable(ds.attrs.get("question", "")), characters)
     top = 1.0 - 0.05 / figure.get_figheight()
     for lines, weight, ink in ((heading, "bold", INK), (question, "normal", FAINT_INK)):
         for line in lines:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import signal
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from contextlib import contextmanager
 from itertools import product
 from multiprocessing import get_context
 
@@ -51,10 +53,16 @@ class Bench:
     def _spread(self, pairs: Sequence[tuple[Case, Column]]) -> None:
         """Make runs in worker processes."""
         # A forked process would inherit the locks of the threads of compiled code.
-        with ProcessPoolExecutor(self._workers, mp_context=get_context("spawn")) as pool:
-            futures = {pool.submit(simulate, *pair): pair for pair in pairs}
+        pool = ProcessPoolExecutor(self._workers, mp_context=get_context("spawn"))
+        try:
+            with _children_ignore_ctrl_c():
+                futures = {pool.submit(simulate, *pair): pair for pair in pairs}
             for future in as_completed(futures):
                 self._keep(futures[future], future.result())
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+        pool.shutdown()
 
     def _keep(self, pair: tuple[Case, Column], run: Run) -> None:
         """Keep a run that has been made, and report it."""
@@ -62,3 +70,19 @@ class Bench:
         self._done += 1
         if self._progress:
             self._progress(self._done, self._planned)
+
+
+@contextmanager
+def _children_ignore_ctrl_c() -> Iterator[None]:
+    """Spare processes that are started meanwhile the Ctrl-C that a terminal sends to all.
+
+    They end with this process; each would print a traceback before.
+    """
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)

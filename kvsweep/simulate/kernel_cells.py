@@ -3,7 +3,10 @@
 import gc
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
+from queue import SimpleQueue
+from threading import Thread
 from typing import Any
 
 import numpy as np
@@ -38,11 +41,29 @@ def warm_up(notify: Callable[[str], None] | None = None) -> None:
     """
     from .lanes import EMPTY
 
-    if notify and not any(Path(run_batch.stats.cache_path).glob("engine.run_batch-*.nbc")):
+    cached = run_batch.stats.cache_path  # None where nothing can be cached
+    if notify and not (cached and any(Path(cached).glob("engine.run_batch-*.nbc"))):
         notify(COMPILING)
     outputs = allocate_outputs(EMPTY)
     with _uncollected():
-        run_batch(EMPTY, allocate_workspace(EMPTY, 1), outputs, 0, 0)
+        _aside(partial(run_batch, EMPTY, allocate_workspace(EMPTY, 1), outputs, 0, 0))
+
+
+def _aside(work: Callable[[], object]) -> None:
+    """Do work in another thread, so that Ctrl-C does not wait: LLVM takes 6 s in one call."""
+    ended: SimpleQueue[BaseException | None] = SimpleQueue()
+
+    def do() -> None:
+        try:
+            work()
+        except BaseException as error:
+            ended.put(error)
+        else:
+            ended.put(None)
+
+    Thread(target=do, daemon=True).start()
+    if error := ended.get():
+        raise error
 
 
 @contextmanager

@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 import logging
+import signal
+import warnings
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
-from uuid import uuid4
+from functools import partial
+from multiprocessing import resource_tracker
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import dask
-from distributed import Client, LocalCluster, WorkerPlugin, as_completed, get_worker
+from distributed import Client as Client
+from distributed import LocalCluster
+from distributed.core import Status
+from distributed.deploy import Cluster as DaskCluster
+from distributed.versions import VersionMismatchWarning
 
-from kvsweep import simulate
 from kvsweep.errors import InputError
-from kvsweep.workers.job import RETRIES
+from kvsweep.workers.pool import Pool, Worker
+from kvsweep.workers.running import Running
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
-    from kvsweep.grid import Task
-    from kvsweep.workers.job import Job, Results
+    from kvsweep.workers.job import Job
 
 # Seconds to wait for the answer of an existing scheduler.
 CONNECT_TIMEOUT = 10.0
@@ -26,90 +32,91 @@ LOOPBACK = "127.0.0.1:0"
 # Dask looks at its threads 100 times a second for a profile that nobody asks for, and at its own
 # responsiveness 50 times: 4 % of a core, in turns with the threads that simulate.
 QUIET = {"distributed.worker.profile.enabled": False, "distributed.admin.tick.interval": "200ms"}
+# Seconds after which workers of this machine that died, again and again, are given up.
+DEAD_AFTER = 60.0
+
+Scheduler: TypeAlias = "str | Client | DaskCluster"
+"""What names a scheduler: an address, or Dask's own objects."""
 
 
 class Cluster:
-    """The workers of a client.
+    """The workers of a pool.
+
+    Parameters
+    ----------
+    pool : Pool
+        Workers of a scheduler.
+    """
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+
+    @contextmanager
+    def holding(self, job: Job) -> Iterator[Running]:
+        """Let the workers simulate tasks of `job` for the length of the block."""
+        running = Running(self._pool, job)
+        try:
+            yield running
+        finally:
+            running.close()
+
+
+class OwnPool(Pool):
+    """The workers of a cluster that this process started: what they run is known.
 
     Parameters
     ----------
     client : Client
-        A client of a scheduler with workers.
+        Its client.
+    revive : callable
+        Called when there are fewer workers than `count`, to start the others again.
+    count : int
+        Workers there should be.
     """
 
-    def __init__(self, client: Client) -> None:
-        self._client = client
+    def __init__(self, client: Client, revive: Callable[[], object], count: int) -> None:
+        super().__init__(client, "workers of this machine", compiled=False, wait=DEAD_AFTER)
+        self._revive = revive
+        self._count = count
 
     @property
-    def threads(self) -> int:
-        """Tasks that are simulated at the same time."""
-        return sum(self._client.nthreads().values())
+    def restriction(self) -> None:
+        """No restriction: a worker that is started again has another address."""
+        return
 
-    @contextmanager
-    def holding(self, job: Job) -> Iterator[_Running]:
-        """Give the job to every worker for the length of the block."""
-        holder = _Holder(job)
-        self._client.register_plugin(holder)
-        try:
-            yield _Running(self._client, holder.name)
-        finally:
-            self._client.unregister_worker_plugin(holder.name)
+    patience = 20.0  # to start takes seconds
 
+    def what_is_awaited(self) -> str:
+        """Say what is waited for while there is no worker."""
+        return "all have ended (killed, or out of memory?); starting others"
 
-class _Running:
-    """Tasks that are being simulated: added one by one, iterated over as they finish."""
-
-    def __init__(self, client: Client, holder: str) -> None:
-        self._client = client
-        self._holder = holder
-        self._tasks: dict[str, Task] = {}
-        self._futures = as_completed()
-
-    def add(self, task: Task) -> None:
-        """Simulate one more."""
-        future = self._client.submit(_simulate, self._holder, task, pure=False, retries=RETRIES)
-        self._tasks[future.key] = task
-        self._futures.add(future)
-
-    def __iter__(self) -> Iterator[tuple[Task, Results | Exception]]:
-        for future in self._futures:
-            yield self._tasks.pop(future.key), future.exception() or future.result()
-
-
-class _Holder(WorkerPlugin):  # type: ignore[misc]
-    """Holds the job in every worker, also in one that joins later, with the kernel loaded.
-
-    A task is then a few numbers. With its scenarios sent along, Dask pickled, unpickled twice and
-    kept 0.3 MB per task of 500 variants: a third of the time and 1 GB at a million cells.
-    """
-
-    def __init__(self, job: Job) -> None:
-        self.job = job
-        self.name = f"kvsweep-{uuid4().hex}"  # several runs may share a scheduler
-
-    def setup(self, worker: Any) -> None:
-        if self.job.compiled:
-            simulate.warm_up()
-
-
-def _simulate(holder: str, task: Task) -> Results:
-    """Simulate a task of the job that the plugin `holder` of this worker holds."""
-    job: Job = get_worker().plugins[holder].job
-    return job.simulate(task)
+    def meet(self, present: dict[str, int]) -> None:
+        """Use the workers that are there, and have those that are not started."""
+        self.workers = {address: Worker(n, None) for address, n in present.items()}
+        if len(present) < self._count:
+            self._revive()
 
 
 @contextmanager
 def local(workers: int | None, processes: bool) -> Iterator[Cluster]:
-    """Start a cluster of threads of this process, or of processes, that ends with the block."""
+    """Start a cluster of threads of this process, or of processes, that ends with the block.
+
+    Raises
+    ------
+    InputError
+        If no worker can be started, or all of them die and no other can be started.
+    """
     count = workers or dask.system.CPU_COUNT
+    size = count if processes else 1
     with (
         dask.config.set(QUIET),
+        _silenced("tornado.application"),
         LocalCluster(
-            n_workers=count if processes else 1,
+            n_workers=0,
             threads_per_worker=1 if processes else count,
             processes=processes,
             memory_limit=0,  # tasks in flight are bounded here; nothing to spill or pause
-            silence_logs=logging.ERROR,  # it warns of tasks cut short by Ctrl-C
+            silence_logs=logging.CRITICAL,  # of tasks cut short by Ctrl-C, workers that are killed
             dashboard_address=None,
             # Dask opens HTTP ports even without a dashboard, by default to the whole network.
             worker_dashboard_address=LOOPBACK,
@@ -117,22 +124,100 @@ def local(workers: int | None, processes: bool) -> Iterator[Cluster]:
         ) as cluster,
         Client(cluster) as client,
     ):
-        yield Cluster(client)
+        cluster.loop.add_callback(_block_interrupts)
+        cluster.scale(size)
+        pool = OwnPool(client, partial(_revive, cluster, size), size)
+        pool.wait()
+        yield Cluster(pool)
+
+
+def _block_interrupts() -> None:
+    """Let Ctrl-C, which goes to all processes of a terminal, spare those that this thread starts.
+
+    They end with this process; each would print a traceback before.
+    """
+    if hasattr(signal, "pthread_sigmask"):
+        resource_tracker.ensure_running()  # when that starts, it unblocks them
+        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+
+
+def _revive(cluster: LocalCluster, size: int) -> None:
+    """Start workers again that Dask gave up: one that dies while it starts stays dead."""
+    for name, worker in list(cluster.workers.items()):
+        if worker.status in (Status.failed, Status.closed):
+            cluster.workers.pop(name, None)
+    cluster.scale(size)
 
 
 @contextmanager
-def existing(address: str) -> Iterator[Cluster]:
+def _silenced(name: str) -> Iterator[None]:
+    """Let a logger say nothing during the block."""
+    logger = logging.getLogger(name)
+    before = logger.level
+    logger.setLevel(logging.CRITICAL + 1)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)
+
+
+@contextmanager
+def existing(
+    scheduler: Any,
+    *,
+    compiled: bool,
+    notify: Callable[[str], None] | None = None,
+    wait: float | None = None,
+) -> Iterator[Cluster]:
     """Use the workers of a running scheduler.
+
+    Parameters
+    ----------
+    scheduler : Scheduler
+        A client or cluster stays open.
+    compiled, notify, wait
+        As for `Pool`.
 
     Raises
     ------
     InputError
-        If none answers at `address`, or it has no workers.
+        If none answers, or none of its workers gives the numbers of this process.
     """
-    try:
-        client = Client(address, timeout=CONNECT_TIMEOUT)
-        client.wait_for_workers(1, timeout=CONNECT_TIMEOUT)
-    except (OSError, ValueError, TimeoutError) as error:
-        raise InputError(f"--scheduler {address}: no scheduler with workers answers") from error
-    with client:
-        yield Cluster(client)
+    with _client(scheduler) as client:
+        where = f"--scheduler {client.scheduler.address}" if client.scheduler else "client"
+        pool = Pool(client, where, compiled=compiled, notify=notify, wait=wait)
+        pool.wait()
+        yield Cluster(pool)
+
+
+@contextmanager
+def _client(scheduler: Any) -> Iterator[Client]:
+    """Return the user's own client, or one that is closed with the block."""
+    if isinstance(scheduler, Client):
+        if scheduler.asynchronous:
+            raise InputError("client: is asynchronous; kvsweep needs a Client(asynchronous=False)")
+        if scheduler.status != "running":
+            raise InputError(f"client: is {scheduler.status}, not connected to a scheduler")
+        yield scheduler
+        return
+    if not isinstance(scheduler, str | DaskCluster):
+        raise InputError(
+            f"scheduler: expected an address as 'tcp://host:8786', a Client or a Cluster of Dask, "
+            f"got {type(scheduler).__name__}"
+        )
+    with _connected(scheduler) as client:
+        yield client
+
+
+@contextmanager
+def _connected(scheduler: str | DaskCluster) -> Iterator[Client]:
+    # What Dask has to say of versions, and of lost connections, is said here by name.
+    with _silenced("distributed"):
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", VersionMismatchWarning)
+                client = Client(scheduler, timeout=CONNECT_TIMEOUT, set_as_default=False)
+        except (OSError, ValueError, TimeoutError) as error:
+            raise InputError(f"--scheduler {scheduler}: no scheduler answers") from error
+        with client:
+            yield client

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from kvsweep import simulate
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from contextlib import AbstractContextManager
 
     from numpy.typing import NDArray
@@ -29,6 +29,8 @@ class Job:
 
     Attributes
     ----------
+    name : str
+        Name of the sweep, for people who watch the workers.
     cells : Plan
         The cells.
     entropy : int
@@ -39,6 +41,7 @@ class Job:
         As for `kvsweep.run`.
     """
 
+    name: str
     cells: Plan
     entropy: int
     base_dir: Path
@@ -68,8 +71,11 @@ class Job:
 class Running(Protocol):
     """Tasks that are being simulated."""
 
-    def add(self, task: Task) -> None:
-        """Simulate one more."""
+    def begin(self, tasks: Iterable[Task]) -> None:
+        """Begin with the first of `tasks`; the others follow as those finish.
+
+        Few enough are begun at a time to bound the memory of results that wait for the writer.
+        """
 
     def __iter__(self) -> Iterator[tuple[Task, Results | Exception]]:
         """Yield tasks as they finish, until none is left, with the error of the last try if any."""
@@ -77,10 +83,6 @@ class Running(Protocol):
 
 class Workers(Protocol):
     """Who simulates tasks."""
-
-    @property
-    def threads(self) -> int:
-        """Tasks that are simulated at the same time."""
 
     def holding(self, job: Job) -> AbstractContextManager[Running]:
         """Let the workers simulate tasks of `job` for the length of the block."""

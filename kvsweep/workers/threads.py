@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
+from itertools import islice
 from queue import SimpleQueue
 from threading import Thread
 from typing import TYPE_CHECKING
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING
 from kvsweep.workers.job import RETRIES, Job
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from kvsweep.grid import Task
     from kvsweep.workers.job import Results
@@ -26,51 +27,59 @@ class Threads:
     """
 
     def __init__(self, count: int) -> None:
-        self.threads = count
+        self._count = count
 
     @contextmanager
     def holding(self, job: Job) -> Iterator[_Running]:
         """Let the threads simulate tasks of `job` for the length of the block."""
-        running = _Running(job)
-        for _ in range(self.threads):
+        running = _Running(job, self._count)
+        for _ in range(self._count):
             # An interrupted program does not wait for what they are at.
             Thread(target=running.work, daemon=True).start()
         try:
             yield running
         finally:
-            running.close(self.threads)
+            running.close()
 
 
 class _Running:
-    """Tasks that are being simulated: added one by one, iterated over as they finish."""
+    """Tasks that are being simulated: so many at a time, iterated over as they finish."""
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: Job, threads: int) -> None:
         self._job = job
+        self._threads = threads
+        self._waiting: Iterator[Task] = iter(())
         self._open = True
         self._unfinished = 0
         self._todo: SimpleQueue[Task | None] = SimpleQueue()
         self._done: SimpleQueue[tuple[Task, Results | Exception]] = SimpleQueue()
 
-    def add(self, task: Task) -> None:
-        """Simulate one more."""
-        self._unfinished += 1
-        self._todo.put(task)
+    def begin(self, tasks: Iterable[Task]) -> None:
+        """Begin with the first of `tasks`; the others follow as those finish."""
+        self._waiting = iter(tasks)
+        self._add(2 * self._threads + 1)
 
     def __iter__(self) -> Iterator[tuple[Task, Results | Exception]]:
         while self._unfinished:
             yield self._done.get()
             self._unfinished -= 1
+            self._add(1)
 
     def work(self) -> None:
         """Simulate what is added until all is closed."""
         while (task := self._todo.get()) is not None and self._open:
             self._done.put((task, self._outcome(task)))
 
-    def close(self, threads: int) -> None:
+    def close(self) -> None:
         """Let the threads end; what none of them has begun is not simulated."""
         self._open = False
-        for _ in range(threads):
+        for _ in range(self._threads):
             self._todo.put(None)
+
+    def _add(self, count: int) -> None:
+        for task in islice(self._waiting, count):
+            self._unfinished += 1
+            self._todo.put(task)
 
     def _outcome(self, task: Task) -> Results | Exception:
         """Return the results of a task, or the error of the last try."""

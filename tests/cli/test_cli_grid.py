@@ -185,6 +185,7 @@ def test_a_store_of_another_sweep_is_refused(run, file):
 
 
 INTERRUPTED = """
+import signal
 import time
 import kvsweep.simulate, sweeping
 from kvsweep import cli, grid
@@ -196,17 +197,21 @@ def slow(*args, **options):
 kvsweep.simulate.simulate_batch = slow
 kvsweep.simulate.warm_up = lambda notify=None: None
 grid.CHUNK_SECONDS = (2e-5, 2e-5)
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job ignores it
+signal.signal(signal.SIGTERM, signal.SIG_DFL)
 cli.main(["grid", "small.toml", "--workers", "1"])
 """
 
 
-def test_ctrl_c_leaves_a_store_that_goes_on(run, file):
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_ctrl_c_leaves_a_store_that_goes_on(run, file, number):
+    """So does a signal to end, as batch systems send it."""
     chunks = Path("results/small.zarr/status/c")
     with start_python(INTERRUPTED) as process:
         while not any(f.is_file() for f in chunks.rglob("*")):
             assert process.poll() is None, "ended before it was interrupted"
             time.sleep(0.005)
-        process.send_signal(signal.SIGINT)
+        process.send_signal(number)
         out, err = process.communicate(timeout=60)
     assert (process.returncode, out) == (1, "")
     assert "interrupted; the same command goes on with results/small.zarr" in err

@@ -1,0 +1,110 @@
+"""What goes to the terminal, and what becomes of the process when that, or the user, goes away."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from threading import current_thread, main_thread
+
+import click
+
+try:  # now, as later there may be no room for it
+    import resource
+except ImportError:  # Windows
+    resource = None  # type: ignore[assignment]
+
+from kvsweep.errors import printable
+
+# Characters of a message that are shown, its beginning and its end, if it is longer.
+LONGEST, END_SHOWN = 700, 200
+
+
+class OutputLostError(Exception):
+    """Results could not be printed: why."""
+
+
+class Interrupted(KeyboardInterrupt):
+    """Ctrl-C or a signal to end, with a line on what is kept."""
+
+
+def echo(text: object = "", *, err: bool = False, nl: bool = True) -> None:
+    """Print a line of results, or to stderr, where nobody may be listening.
+
+    Raises
+    ------
+    OutputLostError
+        If results cannot be written.
+    """
+    try:
+        click.echo(printable(text), err=err, nl=nl)
+    except BrokenPipeError:
+        if not err:
+            raise
+    except (OSError, ValueError) as error:  # ValueError: the stream was closed
+        if not err:
+            reason = getattr(error, "strerror", None) or error
+            raise OutputLostError(f"the output cannot be written: {reason}") from None
+
+
+def one_line(message: str) -> str:
+    """Return a message as one line, its middle left out if it is very long."""
+    line = " ".join(message.split())
+    if len(line) <= LONGEST:
+        return line
+    return f"{line[: LONGEST - END_SHOWN]} [...] {line[-END_SHOWN:]}"
+
+
+def open_streams() -> None:
+    """Give the process the streams it was started without.
+
+    Without stderr messages go nowhere. Without stdout the first result is an error, as it is lost.
+    Else the next file that is opened would take the place of the stream.
+    """
+    for number, flags in enumerate((os.O_RDONLY, os.O_RDONLY, os.O_WRONLY)):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, flags)  # takes the lowest number that is free: this one
+    if sys.stdout is None:
+        sys.stdout = open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
+    if sys.stderr is None:
+        sys.stderr = open(2, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
+    # Letters that the terminal does not have are no reason to print nothing.
+    if getattr(sys.stdout, "errors", "") == "strict":
+        sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+
+
+def drop_output() -> None:
+    """Let Python not try again, at its end, to write what cannot be written."""
+    with suppress(OSError, ValueError):  # a test's stdout has no number
+        if sys.stdout.fileno() == 1:
+            with open(os.devnull, "wb") as null:
+                os.dup2(null.fileno(), 1)
+
+
+@contextmanager
+def signals_end_orderly() -> Iterator[None]:
+    """Let SIGTERM and SIGHUP end the block as Ctrl-C does; what is ignored stays ignored."""
+    known = [getattr(signal, name, None) for name in ("SIGTERM", "SIGHUP")]
+    taken = []
+    if current_thread() is main_thread():
+        taken = [number for number in known if number and _is_default(number)]
+    for number in taken:
+        signal.signal(number, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        for number in taken:
+            signal.signal(number, signal.SIG_DFL)
+
+
+def _is_default(number: signal.Signals) -> bool:
+    return signal.getsignal(number) is signal.SIG_DFL
+
+
+def memory_is_limited() -> bool:
+    """Whether the process may have less memory than the machine has (``ulimit -v``)."""
+    return resource is not None and resource.getrlimit(resource.RLIMIT_AS)[0] >= 0

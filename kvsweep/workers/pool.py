@@ -1,0 +1,234 @@
+"""The workers of a scheduler, as they come and go: which of them may simulate, and how much."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+from kvsweep import simulate
+from kvsweep.errors import InputError
+from kvsweep.workers.handshake import QUESTION, own_answer, why_not
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from distributed import Client, Future
+
+# Seconds between two looks at who is there, also while there is nothing else to do; and seconds
+# after which somebody who waits is told for what.
+LOOK_EVERY = 0.5
+WAIT_EVERY = 0.02
+TELL_AFTER = 2.0
+# Workers named in one line, of those that are not used for the same reason.
+NAMED = 5
+
+
+@dataclass
+class Worker:
+    """A worker of the scheduler: asked first, then with its kernel loaded, then used, or refused.
+
+    Attributes
+    ----------
+    threads : int
+        Tasks it simulates at the same time.
+    answer : Future or None
+        Of the question, and then of loading the kernel; None when it is used or refused.
+    asked : bool
+        Whether the question is answered.
+    refused : str
+        Why it is not used; empty if it may be.
+    """
+
+    threads: int
+    answer: Future | None
+    asked: bool = False
+    refused: str = ""
+
+
+class Pool:
+    """The workers of a client that give the numbers that this process would give.
+
+    Parameters
+    ----------
+    client : Client
+        A client of a scheduler.
+    where : str
+        What to call it in messages: ``--scheduler tcp://10.0.0.1:8786``.
+    compiled : bool
+        Whether the workers need the kernel.
+    notify : callable (str), optional
+        Called with a line for the user: workers that are not used, what is waited for. Without
+        it, lines are logged.
+    wait : float, optional
+        Seconds to wait while there is no worker; without limit if not given.
+    """
+
+    patience = TELL_AFTER
+
+    def __init__(
+        self,
+        client: Client,
+        where: str,
+        *,
+        compiled: bool,
+        notify: Callable[[str], None] | None = None,
+        wait: float | None = None,
+    ) -> None:
+        self.client = client
+        self.where = where
+        self.tell = notify or logging.getLogger("kvsweep").warning
+        self._compiled = compiled
+        self._wait = wait
+        self._wanted = own_answer()
+        self.workers: dict[str, Worker] = {}
+        self._looked = 0.0
+        self._idle_since: float | None = None
+        self._told = False
+
+    @property
+    def usable(self) -> dict[str, int]:
+        """Threads of each worker that may simulate, by address."""
+        return {
+            address: worker.threads
+            for address, worker in self.workers.items()
+            if worker.answer is None and not worker.refused
+        }
+
+    @property
+    def restriction(self) -> list[str] | None:
+        """The workers that a task may run on, as `Client.submit` takes them."""
+        return list(self.usable)
+
+    def look(self, every: float = LOOK_EVERY) -> None:
+        """Note which workers came, went or answered, if the last look is a while ago (seconds).
+
+        Raises
+        ------
+        InputError
+            If the scheduler is gone, or there was no worker for too long.
+        """
+        now = time.monotonic()
+        if now - self._looked < every:
+            return
+        self._looked = now
+        self.meet(self.present())
+        self._hear()
+        self._note_idleness(now)
+
+    def present(self) -> dict[str, int]:
+        """Ask the scheduler for its workers, with their threads.
+
+        Raises
+        ------
+        InputError
+            If it is gone.
+        """
+        try:
+            found: dict[str, int] = self.client.nthreads()
+        except Exception as error:  # of many types, by what of the connection was lost first
+            raise self.gone() from error
+        return found
+
+    def gone(self) -> InputError:
+        """Return the error of a scheduler that does not answer any more."""
+        return InputError(
+            f"{self.where}: the scheduler is gone, or its connection lost; what was simulated is "
+            "stored, and the same command goes on"
+        )
+
+    def wait(self) -> None:
+        """Wait until there is a worker that may simulate.
+
+        Raises
+        ------
+        InputError
+            If those that are there may not, the scheduler is gone, or none came in time.
+        """
+        while not self.usable:
+            self.look(every=0)
+            refused = {a: w.refused for a, w in self.workers.items() if w.refused}
+            if refused and len(refused) == len(self.workers):
+                raise InputError(f"{self.where}: no worker can be used: {_named(refused)}")
+            time.sleep(WAIT_EVERY)
+
+    def refuse(self, address: str, reason: str) -> None:
+        """Use a worker no more."""
+        if address in self.workers:
+            self.workers[address].refused = reason
+            self.tell(f"worker {address} is not used: {reason}")
+
+    def meet(self, present: dict[str, int]) -> None:
+        """Forget workers that left, ask those that came."""
+        for address in self.workers.keys() - present.keys():
+            del self.workers[address]
+        for address in present.keys() - self.workers.keys():
+            answer = self._submit(address, "question", eval, QUESTION)
+            self.workers[address] = Worker(present[address], answer)
+
+    def _hear(self) -> None:
+        """Take the answers that came."""
+        refused: dict[str, list[str]] = defaultdict(list)
+        for address, worker in self.workers.items():
+            if worker.answer is None or not worker.answer.done():
+                continue
+            worker.refused = self._judge(worker.answer, asked=worker.asked)
+            worker.answer = None
+            if worker.refused:
+                refused[worker.refused].append(address)
+            elif self._compiled and not worker.asked:
+                worker.answer = self._submit(address, "kernel", simulate.warm_up)
+            worker.asked = True
+        for reason, addresses in refused.items():
+            more = f" and {len(addresses) - NAMED} more" if len(addresses) > NAMED else ""
+            are = "worker {} is" if len(addresses) == 1 else "workers {} are"
+            named = ", ".join(addresses[:NAMED]) + more
+            self.tell(f"{are.format(named)} not used: {reason}")
+
+    def _judge(self, answer: Future, *, asked: bool) -> str:
+        """Say why the worker that gave this answer is not used; empty if it is."""
+        if answer.status == "error":
+            error = answer.exception()
+            return f"{type(error).__name__}: {error}"
+        if answer.status != "finished":
+            return ""  # it left meanwhile
+        return "" if asked else why_not(answer.result(), self._wanted)
+
+    def _submit(self, address: str, what: str, function: Callable[..., Any], *args: Any) -> Future:
+        """Let one worker do something before all else."""
+        key = f"kvsweep-{what}-{uuid4().hex}"
+        return self.client.submit(
+            function, *args, key=key, workers=[address], priority=100, pure=False
+        )
+
+    def _note_idleness(self, now: float) -> None:
+        """Tell the user, once each time, what is waited for; give up in the end."""
+        if self.usable:
+            self._idle_since, self._told = None, False
+            return
+        if self._idle_since is None:
+            self._idle_since = now
+        waited = now - self._idle_since
+        if not self.workers and self._wait is not None and waited >= self._wait:
+            raise InputError(f"{self.where}: no worker for {self._wait:g} s")
+        if waited >= self.patience and not self._told:
+            self._told = True
+            self.tell(f"{self.where}: {self.what_is_awaited()}")
+
+    def what_is_awaited(self) -> str:
+        """Say what is waited for while no worker can be used."""
+        used = [worker for worker in self.workers.values() if not worker.refused]
+        if not used:
+            return "no worker; waiting for one to come (Ctrl-C ends)"
+        if any(worker.asked for worker in used):
+            return f"{len(used)} workers load or compile the kernel (first run there: about 30 s)"
+        return f"waiting for {len(used)} workers to answer"
+
+
+def _named(refused: dict[str, str]) -> str:
+    shown = [f"{address}: {reason}" for address, reason in list(refused.items())[:NAMED]]
+    more = len(refused) - len(shown)
+    return "; ".join(shown) + (f"; and {more} more" if more else "")

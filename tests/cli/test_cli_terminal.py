@@ -1,0 +1,181 @@
+"""What is printed where, and what becomes of the command when that fails, or it is interrupted."""
+
+import ast
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from sweeping import BASE, GRID, fake_batch, make_sweep, start_python, write_sweep
+
+import kvsweep
+from kvsweep.cli import terminal
+from kvsweep.errors import InputError, printable
+
+CLI = Path(kvsweep.__file__).parent / "cli"
+HOSTILE = "\x1b]0;pwned\x07\x1b[31m \u202etxt\x9b1m\x7f"
+ESCAPED = r"\x1b]0;pwned\x07\x1b[31m \u202etxt\x9b1m\x7f"
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("kvsweep.simulate.simulate_batch", fake_batch)
+    monkeypatch.setattr("kvsweep.simulate.warm_up", lambda notify=None: None)
+
+
+@pytest.fixture
+def store(tmp_path):
+    kvsweep.run(make_sweep(tmp_path), out="a.zarr", workers=1)
+    return "a.zarr"
+
+
+def kvsweep_process(*arguments, shell=""):
+    """Run the command in a process of its own; `shell` is what follows it on a command line."""
+    words = " ".join((sys.executable, "-P", "-m", "kvsweep", *arguments, shell))
+    path = os.pathsep.join([str(CLI.parents[1]), *sys.path])
+    environment = os.environ | {"PYTHONPATH": path}
+    return subprocess.run(
+        ["bash", "-c", words], capture_output=True, text=True, env=environment, check=False
+    )
+
+
+@pytest.mark.parametrize("code", [*range(9), 11, 13, *range(14, 32), *range(127, 160), 0x202E,
+                                  0x2066, 0x200F, 0x2028, 0xD800])  # fmt: skip
+def test_what_a_terminal_obeys_is_escaped(code):
+    assert printable(f"a{chr(code)}b") == f"a{ascii(chr(code))[1:-1]}b"
+
+
+def test_what_is_to_be_read_stays():
+    text = "é ∞ 图\t\n \U0001f600"
+    assert printable(text) == text
+
+
+def test_titles_and_names_cannot_speak_to_the_terminal(run, tmp_path):
+    text = BASE.replace('"small"', '"\\u001b]0;pwned\\u0007\\u001b[31m \\u202etxt\\u009b1m\\u007f"')
+    policies = '[policies."\\u001b[2J"]\n"cluster.routing" = "least-loaded"\n'
+    grid = GRID.replace('"least-loaded"', '"\\u001b[2J"')
+    write_sweep(tmp_path, text + policies + grid)
+    outputs = [run("grid", "small.toml"), run("show", "results/small.zarr")]
+    outputs.append(run("show", "results/small.zarr", "--json"))
+    assert ESCAPED in outputs[1][1]
+    assert "\\u001b]0;pwned" in outputs[2][1]
+    for code, out, err in outputs:
+        assert code == 0
+        assert printable(out + err) == out + err
+
+
+def test_errors_cannot_either(run):
+    code, _, err = run("grid", "no\x1b[31m.toml", "--set", f"{HOSTILE}=1")
+    assert code == 2
+    assert printable(err) == err
+
+
+def test_long_messages_lose_their_middle(run):
+    code, _, err = run("grid", "x" * 5000 + ".toml")
+    assert code == 2
+    assert "[...]" in err
+    assert len(err) < terminal.LONGEST + 50
+
+
+def test_there_is_one_place_that_prints():
+    """`click.echo` and `print` would let control characters through."""
+    for path in CLI.glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call) and path.name != "terminal.py":
+                assert ast.unparse(node.func) not in ("click.echo", "print"), path.name
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no device that is full")
+@pytest.mark.parametrize("arguments", [("show", "a.zarr"), ("--help",), ("--version",)])
+def test_output_that_does_not_fit_is_told(store, arguments):
+    done = kvsweep_process(*arguments, shell="> /dev/full")
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert "No space left on device" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("shell", "code", "lines"), [(">&-", 2, 1), ("2>&-", 0, 0), ("<&-", 0, 0), ("| true", 0, 0)]
+)
+def test_missing_streams_are_no_tracebacks(store, shell, code, lines):
+    done = kvsweep_process("show", "a.zarr", shell=shell)
+    assert (done.returncode, done.stderr.count("\n")) == (code, lines)
+
+
+def test_output_nobody_reads_is_not_a_success(store):
+    done = kvsweep_process("show", "a.zarr", shell="| true; exit ${PIPESTATUS[0]}")
+    assert (done.returncode, done.stderr) == (1, "")
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "message"),
+    [
+        (MemoryError(), 2, "out of memory"),
+        (MemoryError("Unable to allocate 9.3 GiB"), 2, "Unable to allocate 9.3 GiB"),
+        (OSError(12, "Cannot allocate memory"), 2, "out of memory"),
+        (OSError(30, "Read-only file system", "a.zarr/x"), 2, "a.zarr/x: Read-only file system"),
+        (InputError("a.toml: no\nway"), 2, "kvsweep: a.toml: no way"),
+        (KeyboardInterrupt(), 1, "kvsweep: interrupted"),
+    ],
+)
+def test_whatever_ends_a_command_is_one_line(run, monkeypatch, store, error, code, message):
+    def fails(*args):
+        raise error
+
+    monkeypatch.setattr("kvsweep.store.open_results", fails)
+    found, out, err = run("show", store)
+    assert (found, out, err.count("\n")) == (code, "", 1)
+    assert message in err
+
+
+@pytest.mark.parametrize("error", [ZeroDivisionError("division by zero"), EOFError()])
+def test_a_bug_says_that_it_is_one(run, monkeypatch, store, error):
+    """Not an abort without a word, as an EOFError was."""
+
+    def fails(*args):
+        raise error
+
+    monkeypatch.setattr("kvsweep.store.open_results", fails)
+    code, out, err = run("show", store)
+    assert (code, out) == (1, "")
+    assert err.startswith("kvsweep: internal error (a bug of kvsweep's, please report it")
+    assert "Traceback" in err.splitlines()[1]
+
+
+HELD_UP = """
+import signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)
+sys.argv = ["kvsweep", "grid", "small.toml", "--processes"]
+
+def hold(*args, **options):
+    print("held up", flush=True)
+    signal.pause()
+
+import {module}
+{module}.{name} = hold
+import kvsweep.__main__
+kvsweep.__main__.main()
+"""
+
+
+@pytest.mark.parametrize(
+    ("module", "name"),
+    [
+        ("kvsweep.cli", "main"),
+        ("kvsweep.config", "load_sweep"),
+        ("kvsweep.simulate", "warm_up"),
+        ("kvsweep.workers.cluster", "OwnPool.wait"),
+    ],
+)
+def test_ctrl_c_at_any_time_is_one_line(tmp_path, module, name):
+    """Before the command, while it loads, compiles, and starts its workers."""
+    write_sweep(tmp_path)
+    with start_python(HELD_UP.format(module=module, name=name)) as process:
+        assert process.stdout.readline() == "held up\n"
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate()
+    assert process.returncode == 1
+    assert err.count("\n") == 1
+    assert "interrupted" in err

@@ -1,0 +1,87 @@
+"""Worker processes of this machine that die: others take their place, and the results are equal."""
+
+from collections import Counter
+from types import SimpleNamespace
+
+import pytest
+from distributed import KilledWorker, Nanny
+from sweeping import BASE, GRID, fake_batch, make_sweep, tree
+
+import kvsweep
+from kvsweep import grid
+from kvsweep.errors import InputError
+from kvsweep.simulate import warm_up
+from kvsweep.workers import cluster
+from kvsweep.workers.job import RETRIES
+
+
+@pytest.fixture
+def sweep(tmp_path, monkeypatch):
+    monkeypatch.setattr(grid, "CHUNK_SECONDS", (2e-4, 2e-4))
+    warm_up()
+    return make_sweep(tmp_path, BASE + GRID)
+
+
+@pytest.fixture
+def whole(sweep, tmp_path):
+    kvsweep.run(sweep, out=tmp_path / "whole.zarr", workers=1)
+    return tree(tmp_path / "whole.zarr")
+
+
+def nannies():
+    return [nanny for nanny in Nanny._instances if nanny.status.name == "running"]
+
+
+def test_a_worker_that_dask_gave_up_is_started_again(sweep, tmp_path, whole):
+    """Dask starts a worker that is killed again, but not one that is killed while it starts."""
+    ended = []
+
+    def progress(done, total):
+        if done and not ended:
+            for nanny in nannies():
+                ended.append(nanny)
+                nanny.loop.add_callback(nanny.close)
+
+    kvsweep.run(sweep, out=tmp_path / "b.zarr", processes=True, workers=1, progress=progress)
+    assert len(ended) == 1
+    assert tree(tmp_path / "b.zarr") == whole
+
+
+def test_a_killed_worker_costs_no_cell(sweep, tmp_path, whole):
+    killed = []
+
+    def progress(done, total):
+        if done and not killed:
+            for nanny in nannies():
+                killed.append(nanny)
+                nanny.loop.add_callback(nanny.kill)
+
+    kvsweep.run(sweep, out=tmp_path / "b.zarr", processes=True, workers=1, progress=progress)
+    assert killed
+    assert tree(tmp_path / "b.zarr") == whole
+
+
+def test_a_run_without_workers_ends(sweep, tmp_path, monkeypatch):
+    """Whatever kills them: it does not wait for ever."""
+    monkeypatch.setattr(cluster, "DEAD_AFTER", 0.2)
+    monkeypatch.setattr(cluster.LocalCluster, "scale", lambda self, n: None)
+    with pytest.raises(InputError, match=r"workers of this machine: no worker for 0\.2 s"):
+        kvsweep.run(sweep, out=tmp_path / "b.zarr", processes=True, workers=1)
+
+
+def test_tasks_that_shared_a_worker_with_a_deadly_one_are_not_failed(sweep, tmp_path, monkeypatch):
+    """Those whose worker died too often come once more, alone: only the deadly one dies again."""
+    tries = Counter()
+
+    def kills(variants, seeds, **options):
+        task = seeds, variants[0].model_dump_json()
+        tries[task] += 1
+        if 3 in seeds or (2 in seeds and tries[task] <= 1 + RETRIES):
+            raise KilledWorker("a task", SimpleNamespace(address="tcp://127.0.0.1:1"), 3)
+        return fake_batch(variants, seeds, **options)
+
+    monkeypatch.setattr("kvsweep.sweep.SMALL", 0.0)
+    monkeypatch.setattr("kvsweep.simulate.simulate_batch", kills)
+    ds = kvsweep.run(sweep, out=tmp_path / "b.zarr", workers=2)
+    assert (ds.sel(seed=3)["status"] == "failed").all()
+    assert (ds.sel(seed=[0, 1, 2, 4, 5])["status"] == "ok").all()
