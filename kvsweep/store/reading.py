@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import zarr
 
+from kvsweep.asked import quantile_names
 from kvsweep.errors import InputError
-from kvsweep.grid import quantile_names
 from kvsweep.metrics import QUANTILES, VARIABLES
 
 if TYPE_CHECKING:
