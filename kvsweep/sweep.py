@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Protocol
 
 from kvsweep import simulate
 from kvsweep.errors import InputError
+from kvsweep.files import output_path
 from kvsweep.grid import Plan, Task, plan
-from kvsweep.store import Store, default_path, open_results, prepare
+from kvsweep.store import Store, default_path, locked, open_results, prepare, real_path
 from kvsweep.workers.job import Job
 from kvsweep.workers.threads import Threads
 
@@ -86,19 +87,24 @@ def run(
     KeyboardInterrupt
         If interrupted; the store then holds every task that was done, and another `run` goes on.
     """
-    path = Path(out) if out is not None else default_path(sweep)
+    path = output_path(out if out is not None else default_path(sweep))
+    place = real_path(path)
     cells = plan(sweep, keep_requests=keep_requests)
     job = Job(cells, sweep.entropy, sweep.base_dir.resolve(), keep_requests, prune)
-    with _workers(cells, workers, processes, scheduler) as found:
+    with _workers(cells, workers, processes, scheduler) as found, locked(place):
         target = prepare(
-            path, sweep, cells, overwrite=overwrite, keep_requests=keep_requests, prune=prune
+            place, sweep, cells, overwrite=overwrite, keep_requests=keep_requests, prune=prune
         )
         todo = target.pending()
+        if target.damaged and notify:
+            count = sum(map(cells.size, todo))
+            notify(f"{path}: {_damage(target.damaged)} made anew, {count:,} cells simulated")
         if todo and job.compiled and scheduler is None:
             # Compiled once, here: processes then load it instead of compiling all at once.
             simulate.warm_up(notify)
         with found.holding(job) as running:
             _fill(target, todo, _finished(running, found.threads, todo), progress or _silent)
+        target.finish()
     return open_results(path)
 
 
@@ -155,6 +161,12 @@ def _workers(
     of_this_machine = cluster.local(count, processes)
     with of_this_machine if scheduler is None else cluster.existing(scheduler) as found:
         yield found
+
+
+def _damage(files: list[str]) -> str:
+    if len(files) == 1:
+        return f"1 damaged file ({files[0]})"
+    return f"{len(files):,} damaged files ({files[0]}, ...)"
 
 
 def _silent(done: int, total: int) -> None:

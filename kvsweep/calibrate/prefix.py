@@ -120,12 +120,10 @@ def read_prefix(path: Path) -> Measured:
 
 
 def _read_store(path: Path) -> Measured:
-    import xarray as xr
+    from kvsweep.measure.dataset import FORMAT
+    from kvsweep.store import open_dataset
 
-    try:
-        ds = xr.open_dataset(path, engine="zarr", consolidated=False).load()
-    except Exception as error:
-        raise InputError(f"{path}: cannot be read: {error}") from None
+    ds = open_dataset(path, FORMAT, "kvsweep measure prefix")
     needed = ("context_a", "context_b", "ttft_ms", "prompt_tokens")
     for name in needed:
         if name not in ds.variables:

@@ -9,6 +9,8 @@ from kvsweep.calibrate.prefix import Measured, Trial, read_prefix
 from kvsweep.calibrate.results import calibrate_prefix
 from kvsweep.config import Latency
 from kvsweep.errors import InputError
+from kvsweep.measure.dataset import FORMAT
+from kvsweep.store import save_dataset
 
 # The table of the seed: a GTX 1650, ms by contexts A and B.
 TABLE = {(512, 256): (28, 150), (384, 384): (29, 221), (256, 512): (28, 281)}
@@ -85,9 +87,9 @@ def test_a_store_is_read_as_csv_is(tmp_path):
             "context_a": ("size", [40, 20]),
             "context_b": ("size", [20, 40]),
         },
-        attrs={"model_name": "tiny", "cpu": "Xeon", "threads": 2},
+        attrs={"format": FORMAT, "model_name": "tiny", "cpu": "Xeon", "threads": 2},
     )
-    ds.to_zarr(tmp_path / "p.zarr", zarr_format=3, consolidated=False)
+    save_dataset(tmp_path / "p.zarr", ds)
     measured = read_prefix(tmp_path / "p.zarr")
     assert len(measured.trials) == 11
     assert measured.sizes == ["40:20", "20:40"]

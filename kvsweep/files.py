@@ -1,0 +1,95 @@
+"""Files that are written: where they may be, and how they get their content in one step."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+from contextlib import suppress
+from pathlib import Path
+
+from kvsweep.errors import InputError
+
+# An address, of which pathlib keeps one slash: s3:/bucket. One letter is a drive of Windows.
+_ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
+_LONGEST = 100  # characters of a path in a message
+_NAME_BYTES = 255  # of a file or folder, on every common file system
+
+# Tests put a disk here that takes half of what it is given, or nothing.
+_write = os.write
+
+
+def output_path(path: str | Path) -> Path:
+    """Return `path` if something can be written there, as far as its name goes.
+
+    Raises
+    ------
+    InputError
+        If it is an address such as ``s3://bucket/x.zarr``, of which a folder ``s3:`` would be made,
+        or no system call takes it: too long a name, a loop of links, a zero byte.
+    """
+    text = os.fspath(path)
+    if _ADDRESS.match(text):
+        raise InputError(
+            f"{_shown(text)}: an address, not a path; only files and folders of this machine are "
+            "written: name one, and copy it afterwards"
+        )
+    try:
+        if any(len(os.fsencode(part)) > _NAME_BYTES for part in Path(text).parts):
+            raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG))
+        os.stat(text)
+    except (FileNotFoundError, NotADirectoryError):
+        pass
+    except (OSError, ValueError) as error:
+        raise unwritable(text, error) from None
+    path = Path(text)
+    if path.name in ("", ".."):  # something is made beside it, by its name
+        path = Path(os.path.abspath(path))
+    if not path.name:
+        raise InputError(f"{text}: is a folder with nothing beside it; name another place")
+    return path
+
+
+def unwritable(path: str | Path, error: Exception, more: str = "") -> InputError:
+    """Return the error of a path that cannot be written, in one line."""
+    reason = error.strerror if isinstance(error, OSError) and error.strerror else error
+    return InputError(f"{_shown(os.fspath(path))}: cannot be written: {reason}{more}")
+
+
+def replace_file(path: str, data: bytes) -> None:
+    """Give a file its content in one step: it is there whole, or as it was before.
+
+    Raises
+    ------
+    OSError
+        If not all of it could be written: a disk that fills takes what fits, and no error.
+    """
+    partial = f"{path}.partial"
+    try:
+        file = os.open(partial, _NEW, 0o666)
+        try:
+            _write_all(file, data)
+        finally:
+            os.close(file)
+        os.replace(partial, path)
+    except OSError:
+        with suppress(OSError):
+            os.unlink(partial)
+        raise
+
+
+def _write_all(file: int, data: bytes) -> None:
+    rest = memoryview(data)
+    while rest:
+        written = _write(file, rest)
+        if written == 0:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        rest = rest[written:]
+
+
+def _shown(text: str) -> str:
+    """Return a path as messages have it: neither endless nor with characters that do things."""
+    if len(text) > _LONGEST:
+        text = f"{text[:_LONGEST]}..."
+    return text if text.isprintable() else ascii(text)
