@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kvsweep.cli.base import Command, json_option, print_json
+from kvsweep.cli.outputs import OutputPath, draw_beside
 from kvsweep.cli.progress import Display, span
 
 if TYPE_CHECKING:
     import xarray as xr
+    from matplotlib.figure import Figure
 
     from kvsweep.analysis.cliff_records import Cliff
     from kvsweep.config import Sweep
@@ -34,7 +36,7 @@ NAMED = 10
     ),
 )
 @click.argument("file", metavar="SWEEP.toml", type=click.Path(path_type=Path))
-@click.option("--out", type=click.Path(path_type=Path), help="Store [results/<SWEEP>.zarr].")
+@click.option("--out", type=OutputPath(), help="Store [results/<SWEEP>.zarr].")
 @click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="Change a key.")
 @click.option("--seeds", type=int, metavar="N", help="Use the seeds 0 to N-1.")
 @click.option("--dry-run", is_flag=True, help="Print the size of the sweep and write nothing.")
@@ -75,7 +77,7 @@ def grid(
     cliff = _analyse(sweep, path, ds)
     result = _outcome(path, ds)
     if cliff:
-        result |= {"cliff": cliff.to_dict(), "figure": str(_draw(path, ds, cliff))}
+        result |= {"cliff": cliff.to_dict(), **_draw(path, ds, cliff)}
     if as_json:
         print_json(result)
     else:
@@ -144,12 +146,13 @@ def _analyse(sweep: Sweep, path: Path, ds: xr.Dataset) -> Cliff | None:
     return cliff
 
 
-def _draw(path: Path, ds: xr.Dataset, cliff: Cliff) -> Path:
-    from kvsweep.plot import plot_cliff, save
+def _draw(path: Path, ds: xr.Dataset, cliff: Cliff) -> dict[str, str | None]:
+    def make() -> Figure:
+        from kvsweep.plot import plot_cliff
 
-    figure = path.with_name(f"{path.stem}-cliff.png")
-    save(plot_cliff(ds, cliff), figure)
-    return figure
+        return plot_cliff(ds, cliff)
+
+    return draw_beside(make, path.with_name(f"{path.stem}-cliff.png"))
 
 
 def _outcome(path: Path, ds: xr.Dataset) -> dict[str, Any]:
@@ -187,4 +190,5 @@ def _print_outcome(result: dict[str, Any], cliff: Cliff | None) -> None:
     if cliff:
         from kvsweep.report import cliff_text
 
-        click.echo(f"\n{cliff_text(cliff).rstrip()}\n\nfigure: {result['figure']}")
+        figure = result["figure"] or f"none: {result['no_figure']}"
+        click.echo(f"\n{cliff_text(cliff).rstrip()}\n\nfigure: {figure}")

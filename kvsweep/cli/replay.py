@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kvsweep.cli.base import Command, json_option, print_json
+from kvsweep.cli.outputs import OutputPath
 from kvsweep.errors import InputError
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
     from kvsweep.replaying import Replay
 
-csv_file = click.Path(path_type=Path, dir_okay=False)
+csv_file = OutputPath(dir_okay=False)
 
 
 @click.command(

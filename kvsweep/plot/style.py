@@ -5,6 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterator
 from contextlib import contextmanager
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,10 +15,15 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from kvsweep.analysis.wording import number
 from kvsweep.errors import InputError
+from kvsweep.files import replace_file, unwritable
 
 if TYPE_CHECKING:
     import xarray as xr
     from matplotlib.axes import Axes
+
+# What a PNG says it was made with, within its first bytes.
+MAKER = "kvsweep"
+_HEAD = 4096
 
 # One column of a two-column paper, in inches; fonts are at their final size.
 COLUMN_WIDTH = 3.5
@@ -93,19 +99,33 @@ def save(figure: Figure, path: str | Path) -> None:
     Raises
     ------
     InputError
-        For another suffix, or a folder that does not exist.
+        For another suffix, a folder that does not exist, or a disk that is full.
     """
     path = Path(path)
     metadata: dict[str, dict[str, Any]] = {
-        ".png": {"Software": None},
+        ".png": {"Software": MAKER},
         ".svg": {"Date": None, "Creator": None},
     }
     if path.suffix.lower() not in metadata:
         raise InputError(f"{path}: figures are written as .png or .svg")
     if not path.parent.is_dir():
         raise InputError(f"{path}: there is no folder {str(path.parent)!r}")
+    content, kind = BytesIO(), path.suffix.lower()
     with style(), _settled(figure):
-        figure.savefig(path, metadata=metadata[path.suffix.lower()])
+        figure.savefig(content, format=kind[1:], metadata=metadata[kind])
+    try:
+        replace_file(str(path), content.getvalue())
+    except OSError as error:
+        raise unwritable(path, error) from None
+
+
+def is_own(path: Path) -> bool:
+    """Whether `path` is a PNG that `save` wrote, which another may replace."""
+    try:
+        with path.open("rb") as file:
+            return b"tEXtSoftware\0" + MAKER.encode() in file.read(_HEAD)
+    except OSError:
+        return False
 
 
 @contextmanager
