@@ -20,6 +20,7 @@ from kvsweep.cli.plot import plot
 from kvsweep.cli.replay import replay
 from kvsweep.cli.replicate import replicate
 from kvsweep.cli.results import cliff, effects, pareto, show
+from kvsweep.cli.verify import verify
 from kvsweep.errors import InputError
 
 # An interrupted sweep leaves cells undone.
@@ -35,7 +36,9 @@ def commands() -> None:
     """
 
 
-for command in (grid, show, cliff, pareto, effects, plot, replay, replicate, measure, calibrate):
+for command in (
+    *(grid, show, cliff, pareto, effects, plot, verify, replay, replicate, measure, calibrate),
+):
     commands.add_command(command)
 
 
