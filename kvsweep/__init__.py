@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from kvsweep.replaying import replay as replay
     from kvsweep.store import open_results as open_results
     from kvsweep.sweep import run as run
+    from kvsweep.verifying import verify as verify
 
 __version__ = "0.1.0"
 
@@ -31,6 +32,7 @@ _HOMES = {
     "pareto_front": "kvsweep.analysis.pareto",
     "replay": "kvsweep.replaying",
     "run": "kvsweep.sweep",
+    "verify": "kvsweep.verifying",
     "warnings_of": "kvsweep.analysis.warnings",
 }
 
@@ -44,6 +46,7 @@ __all__ = [
     "pareto_front",
     "replay",
     "run",
+    "verify",
     "warnings_of",
 ]
 

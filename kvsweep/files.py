@@ -1,19 +1,96 @@
-"""Files that appear whole or not at all."""
+"""Files that are written: where they may be, and how they appear whole or not at all."""
 
 from __future__ import annotations
 
 import errno
 import os
+import re
 import stat
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from secrets import token_hex
 from typing import IO, TYPE_CHECKING, Any
 
-from kvsweep.errors import InputError
+from kvsweep.errors import InputError, clip
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+# An address, of which pathlib keeps one slash: s3:/bucket. One letter is a drive of Windows.
+_ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
+_NAME_BYTES = 255  # of a file or folder, on every common file system
+
+# Tests put a disk here that takes half of what it is given, or nothing.
+_write = os.write
+
+
+def output_path(path: str | Path) -> Path:
+    """Return `path` if something can be written there, as far as its name goes.
+
+    Raises
+    ------
+    InputError
+        If it is an address such as ``s3://bucket/x.zarr``, of which a folder ``s3:`` would be made,
+        or no system call takes it: too long a name, a loop of links, a zero byte.
+    """
+    text = os.fspath(path)
+    if _ADDRESS.match(text):
+        raise InputError(
+            f"{clip(text)}: an address, not a path; only files and folders of this machine are "
+            "written: name one, and copy it afterwards"
+        )
+    try:
+        if any(len(os.fsencode(part)) > _NAME_BYTES for part in Path(text).parts):
+            raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG))
+        os.stat(text)
+    except (FileNotFoundError, NotADirectoryError):
+        pass
+    except (OSError, ValueError) as error:
+        raise unwritable(text, error) from None
+    path = Path(text)
+    if path.name in ("", ".."):  # something is made beside it, by its name
+        path = Path(os.path.abspath(path))
+    if not path.name:
+        raise InputError(f"{text}: is a folder with nothing beside it; name another place")
+    return path
+
+
+def unwritable(path: str | Path, error: Exception, more: str = "") -> InputError:
+    """Return the error of a path that cannot be written, in one line."""
+    reason = error.strerror if isinstance(error, OSError) and error.strerror else error
+    return InputError(f"{clip(os.fspath(path))}: cannot be written: {reason}{more}")
+
+
+def replace_file(path: str, data: bytes) -> None:
+    """Give a file its content in one step: it is there whole, or as it was before.
+
+    Raises
+    ------
+    OSError
+        If not all of it could be written: a disk that fills takes what fits, and no error.
+    """
+    partial = f"{path}.partial"
+    try:
+        file = os.open(partial, _NEW, 0o666)
+        try:
+            _write_all(file, data)
+        finally:
+            os.close(file)
+        os.replace(partial, path)
+    except OSError:
+        with suppress(OSError):
+            os.unlink(partial)
+        raise
+
+
+def _write_all(file: int, data: bytes) -> None:
+    rest = memoryview(data)
+    while rest:
+        written = _write(file, rest)
+        if written == 0:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        rest = rest[written:]
 
 
 @contextmanager
@@ -28,8 +105,8 @@ def replaced(path: str | Path) -> Iterator[Path]:
     InputError
         If it cannot be written: no such folder, no permission, a full disk.
     """
+    path = output_path(path)
     try:
-        path = Path(path)
         if is_special(path) or path.is_dir():
             yield path
         else:
@@ -37,7 +114,7 @@ def replaced(path: str | Path) -> Iterator[Path]:
     except BrokenPipeError:
         raise
     except OSError as error:
-        raise InputError(f"{path}: cannot be written: {error.strerror or error}") from None
+        raise unwritable(path, error) from None
 
 
 @contextmanager

@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from kvsweep.asked import check_analysis
 from kvsweep.config.axes import POLICY, SEED, Axis
 from kvsweep.config.bounds import check_times
-from kvsweep.errors import InputError, did_you_mean
+from kvsweep.errors import InputError
 from kvsweep.limits import MAX_TASKS
 from kvsweep.metrics import QUANTILES, VARIABLES, Variable
 from kvsweep.policies import Routing
@@ -185,7 +186,6 @@ def plan(sweep: Sweep, *, keep_requests: bool = False) -> Plan:
         If a combination of axis values is no valid scenario, a trace cannot be read, there is no
         measure that the sweep's analysis asks for, or there are more tasks than are possible.
     """
-    _check_analysis(sweep)
     axes = sweep.axes
     others = [axis for axis in axes if axis.name != SEED]
     seeds = next((axis.values for axis in axes if axis.name == SEED), (0,))
@@ -205,6 +205,7 @@ def plan(sweep: Sweep, *, keep_requests: bool = False) -> Plan:
     for variant, found in zip(variants, lists, strict=True):
         if variant.engine.rules == "vllm":
             _check_times(sweep, variant, found)
+    check_analysis(sweep, extra)
     drawn = sum(found.requests for found in {id(found): found for found in lists}.values())
     seconds = drawn * SECONDS_TO_DRAW + sum(map(_nominal_seconds, variants, lists))
     chunks = _chunk_shape(axes, seconds / len(variants), _bytes_per_cell(extra))
@@ -223,28 +224,6 @@ def _nominal_seconds(variant: Scenario, lists: _Lists) -> float:
             scores = cluster.instances * len(cluster.scorers)
             each += SECONDS_TO_WEIGH + SECONDS_PER_SCORE * scores
     return lists.requests * each
-
-
-def quantile_names(variable: str) -> list[str]:
-    """Return the names of the quantiles of `variable`: ``ttft_p50_ms``, ... of ``ttft_ms``."""
-    stem, _, unit = variable.rpartition("_")
-    return [f"{stem}_p{100 * quantile:g}_{unit}" for quantile in QUANTILES]
-
-
-def _check_analysis(sweep: Sweep) -> None:
-    """Refuse unknown measures before anything is simulated."""
-    asked: dict[tuple[str | int, ...], str] = {}
-    if sweep.cliff:
-        asked["cliff", "metric"] = sweep.cliff.metric
-    for i, objective in enumerate(sweep.pareto.objectives if sweep.pareto else ()):
-        asked["pareto", "objectives", i] = objective.partition(":")[0]
-    known = list(VARIABLES)
-    for name, variable in VARIABLES.items():
-        known += quantile_names(name) if "quantile" in variable.dims else []
-    for key, metric in asked.items():
-        if metric not in known:
-            hint = did_you_mean(metric, known) or f"; one of: {', '.join(known)}"
-            raise sweep.source.error(key, f"unknown measure {metric!r}{hint}")
 
 
 def _check_times(sweep: Sweep, variant: Scenario, found: _Lists) -> None:

@@ -12,9 +12,18 @@ from kvsweep import simulate
 from kvsweep.analysis.planned import cells_of_sweep
 from kvsweep.analysis.warnings import find_warnings, stored
 from kvsweep.errors import InputError
+from kvsweep.files import output_path
 from kvsweep.grid import Plan, Task, plan
 from kvsweep.limits import MAX_SECONDS, MAX_WORKERS
-from kvsweep.store import Store, default_path, open_results, prepare, update_attributes
+from kvsweep.store import (
+    Store,
+    default_path,
+    locked,
+    open_results,
+    prepare,
+    real_path,
+    update_attributes,
+)
 from kvsweep.workers.job import Job
 from kvsweep.workers.threads import Threads
 
@@ -99,21 +108,26 @@ def run(
     KeyboardInterrupt
         If interrupted; the store then holds every task that was done, and another `run` goes on.
     """
-    path = Path(out) if out is not None else default_path(sweep)
+    path = output_path(out if out is not None else default_path(sweep))
+    place = real_path(path)
     check_workers(workers, processes, scheduler, client, wait)
     cells = plan(sweep, keep_requests=keep_requests)
     job = Job(sweep.name, cells, sweep.entropy, sweep.base_dir.resolve(), keep_requests, prune)
     using = scheduler if client is None else client
-    with _workers(job, workers, processes, using, wait, notify) as found:
+    with _workers(job, workers, processes, using, wait, notify) as found, locked(place):
         target = prepare(
-            path, sweep, cells, overwrite=overwrite, keep_requests=keep_requests, prune=prune
+            place, sweep, cells, overwrite=overwrite, keep_requests=keep_requests, prune=prune
         )
         todo = target.pending()
+        if target.damaged and notify:
+            count = sum(map(cells.size, todo))
+            notify(f"{path}: {_damage(target.damaged)} made anew, {count:,} cells simulated")
         if todo and job.compiled and using is None:
             # Compiled once, here: processes then load it instead of compiling all at once.
             simulate.warm_up(notify)
         with found.holding(job) as running:
             _fill(target, todo, _finished(running, todo), progress or _silent)
+        target.finish()
     return _warned(path, sweep, cells)
 
 
@@ -210,6 +224,12 @@ def _workers(
         of_them = cluster.existing(scheduler, compiled=job.compiled, notify=notify, wait=wait)
     with of_them as found:
         yield found
+
+
+def _damage(files: list[str]) -> str:
+    if len(files) == 1:
+        return f"1 damaged file ({files[0]})"
+    return f"{len(files):,} damaged files ({files[0]}, ...)"
 
 
 def _silent(done: int, total: int) -> None:

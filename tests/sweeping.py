@@ -10,7 +10,7 @@ import numpy as np
 
 from kvsweep.config import load_sweep
 from kvsweep.metrics import VARIABLES
-from kvsweep.policies import Status
+from kvsweep.policies import RequestStatus, Status
 
 BASE = """
 title = "small"
@@ -79,7 +79,7 @@ def fake_batch(
     for name, array in results.items():
         for at, key in keys.items():
             number = zlib.crc32(f"{name} {key}".encode())
-            array[at] = f"name {number % 3}" if array.dtype == object else number / 7.0
+            array[at] = _name(name, number, slo_classes) if array.dtype == object else number / 7.0
     for v, s in np.ndindex(shape):
         rate = preemption_rate(variants[v].cache.gpu_blocks, seeds[s])
         results["preemption_rate"][v, s] = rate
@@ -87,6 +87,11 @@ def fake_batch(
     results["status"] = np.full(shape, Status.OK, np.int8)
     results["status_detail"] = np.full(shape, "", object)
     return results
+
+
+def _name(variable, number, slo_classes):
+    known = slo_classes if variable == "request_slo_class" else RequestStatus.labels()
+    return known[number % len(known)] if known else ""
 
 
 def preemption_rate(gpu_blocks: int, seed: int) -> float:

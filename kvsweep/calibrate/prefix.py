@@ -134,12 +134,10 @@ def read_prefix(path: Path) -> Measured:
 
 
 def _read_store(path: Path) -> Measured:
-    import xarray as xr
+    from kvsweep.measure.dataset import FORMAT
+    from kvsweep.store import open_dataset
 
-    try:
-        ds = xr.open_dataset(path, engine="zarr", consolidated=False).load()
-    except Exception as error:  # of any type, if a file of it is damaged
-        raise InputError(f"{path}: cannot be read: {error}") from None
+    ds = open_dataset(path, FORMAT, "kvsweep measure prefix")
     for name, dims in _STORED.items():
         if name not in ds.variables or set(ds[name].dims) != set(dims):
             raise InputError(

@@ -31,6 +31,7 @@ from kvsweep.cli.terminal import (
     open_streams,
     signals_end_orderly,
 )
+from kvsweep.cli.verify import verify
 from kvsweep.errors import InputError
 
 # An interrupted sweep leaves cells undone.
@@ -57,7 +58,9 @@ def commands() -> None:
     """
 
 
-for command in (grid, show, cliff, pareto, effects, plot, replay, replicate, measure, calibrate):
+for command in (
+    *(grid, show, cliff, pareto, effects, plot, verify, replay, replicate, measure, calibrate),
+):
     commands.add_command(command)
 
 

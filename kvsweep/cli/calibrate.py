@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from kvsweep.cli.base import Command, check_outputs, json_option, print_json
+from kvsweep.cli.outputs import OutputPath
 from kvsweep.cli.terminal import echo
 from kvsweep.errors import InputError
 
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     ),
 )
 @click.argument("measurements", type=click.Path(path_type=Path, exists=True))
-@click.option("--out", type=click.Path(path_type=Path, dir_okay=False), help="Write the preset.")
+@click.option("--out", type=OutputPath(dir_okay=False), help="Write the preset.")
 @click.option("--from", "start", metavar="PRESET", help="Kind to fit and where to start: a preset.")
 @click.option(
     "--split",
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
     "--validate",
     "stem",
     metavar="STEM",
-    type=click.Path(path_type=Path),
+    type=OutputPath(),
     help="Draw measured against simulated: STEM-*.png.",
 )
 @json_option

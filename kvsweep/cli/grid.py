@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kvsweep.cli.base import Command, check_outputs, json_option, named_files, print_json, warn
+from kvsweep.cli.outputs import OutputPath, draw_beside
 from kvsweep.cli.progress import Display, span
 from kvsweep.cli.terminal import Interrupted, echo
 
 if TYPE_CHECKING:
     import xarray as xr
+    from matplotlib.figure import Figure
 
     from kvsweep.analysis.cliff_records import Cliff
     from kvsweep.config import Sweep
@@ -36,7 +38,7 @@ NAMED = 10
     ),
 )
 @click.argument("file", metavar="SWEEP.toml", type=click.Path(path_type=Path))
-@click.option("--out", type=click.Path(path_type=Path), help="Store [results/<SWEEP>.zarr].")
+@click.option("--out", type=OutputPath(), help="Store [results/<SWEEP>.zarr].")
 @click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="Change a key.")
 @click.option("--seeds", type=int, metavar="N", help="Use the seeds 0 to N-1.")
 @click.option("--dry-run", is_flag=True, help="Print the size of the sweep and write nothing.")
@@ -86,7 +88,7 @@ def grid(
     found = warnings_of(ds)
     result = _outcome(path, ds) | {"warnings": [asdict(warning) for warning in found]}
     if cliff:
-        result |= {"cliff": cliff.to_dict(), "figure": str(_draw(path, ds, cliff))}
+        result |= {"cliff": cliff.to_dict(), **_draw(path, ds, cliff)}
     if as_json:
         print_json(result)
     else:
@@ -162,12 +164,13 @@ def _analyse(sweep: Sweep, path: Path, ds: xr.Dataset) -> Cliff | None:
     return cliff
 
 
-def _draw(path: Path, ds: xr.Dataset, cliff: Cliff) -> Path:
-    from kvsweep.plot import plot_cliff, save
+def _draw(path: Path, ds: xr.Dataset, cliff: Cliff) -> dict[str, str | None]:
+    def make() -> Figure:
+        from kvsweep.plot import plot_cliff
 
-    figure = _figure(path)
-    save(plot_cliff(ds, cliff), figure)
-    return figure
+        return plot_cliff(ds, cliff)
+
+    return draw_beside(make, _figure(path))
 
 
 def _figure(path: Path) -> Path:
@@ -209,4 +212,5 @@ def _print_outcome(result: dict[str, Any], cliff: Cliff | None) -> None:
     if cliff:
         from kvsweep.report import cliff_text
 
-        echo(f"\n{cliff_text(cliff).rstrip()}\n\nfigure: {result['figure']}")
+        figure = result["figure"] or f"none: {result['no_figure']}"
+        echo(f"\n{cliff_text(cliff).rstrip()}\n\nfigure: {figure}")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kvsweep.cli.base import Command, Group, check_outputs, json_option, print_json
+from kvsweep.cli.outputs import OutputPath, draw_beside
 from kvsweep.cli.progress import Display
 from kvsweep.cli.terminal import Interrupted, echo
 from kvsweep.errors import InputError
@@ -51,9 +52,9 @@ def measure() -> None:
 @click.option(
     "--query-tokens", type=positive, default=32, show_default=True, help="Tokens of the query Q."
 )
-@click.option("--out", type=click.Path(path_type=Path), help="Store [results/prefix-<MODEL>.zarr].")
+@click.option("--out", type=OutputPath(), help="Store [results/prefix-<MODEL>.zarr].")
 @click.option("--overwrite", is_flag=True, help="Replace the store.")
-@click.option("--csv", "folder", type=click.Path(path_type=Path), help="Folder for CSV files.")
+@click.option("--csv", "folder", type=OutputPath(), help="Folder for CSV files.")
 @click.option("--threads", type=positive, metavar="N", help="Threads [the physical cores].")
 @click.option(
     "--gpu-layers",
@@ -83,7 +84,9 @@ def prefix(
     """
     from kvsweep.analysis.prefix import prefix_cost
     from kvsweep.measure.csvfiles import write_csv
-    from kvsweep.plot import plot_prefix, save
+    from kvsweep.measure.dataset import FORMAT
+    from kvsweep.plot import plot_prefix
+    from kvsweep.store import check_replaceable
 
     design = _design(options)
     path = out or Path("results") / f"prefix-{model.stem}.zarr"
@@ -91,9 +94,10 @@ def prefix(
     check_outputs([model], {"--out": path, "figure": figure, "--csv": folder})
     if path.exists() and not options["overwrite"]:
         raise InputError(f"{path}: exists; --overwrite replaces it, --out names another store")
+    check_replaceable(path, FORMAT)
     ds = _run(_load(model, design, options), design, path)
-    save(plot_prefix(ds, prefix_cost(ds)), figure)
-    files = {"store": str(path), "figure": str(figure)}
+    drawn = draw_beside(lambda: plot_prefix(ds, prefix_cost(ds)), figure)
+    files = {"store": str(path), **drawn}
     if folder:
         write_csv(ds, folder)
         files["csv"] = str(folder)
@@ -108,7 +112,7 @@ def open_prefix(store: Path) -> xr.Dataset:
     return open_dataset(store, FORMAT, MAKER)
 
 
-def print_prefix(ds: xr.Dataset, files: dict[str, str], as_json: bool) -> None:
+def print_prefix(ds: xr.Dataset, files: dict[str, str | None], as_json: bool) -> None:
     """Print the findings, where the files are, and to stderr what to beware of."""
     from kvsweep.analysis.prefix import prefix_cost
     from kvsweep.report import prefix_text
@@ -121,7 +125,8 @@ def print_prefix(ds: xr.Dataset, files: dict[str, str], as_json: bool) -> None:
         return
     echo(prefix_text(cost))
     for what, where in files.items():
-        echo(f"{what}: {where}")
+        if where is not None:
+            echo(f"{what.replace('_', ' ')}: {where}")
 
 
 def _warnings(ds: xr.Dataset, cost: PrefixCost) -> Iterator[str]:
@@ -194,7 +199,7 @@ def _run(runtime: Runtime, design: Design, path: Path) -> xr.Dataset:
         "kvsweep measure make-model gpt2-like.gguf --layers 12 --dim 768 --heads 12",
     ),
 )
-@click.argument("file", metavar="FILE.gguf", type=model_file)
+@click.argument("file", metavar="FILE.gguf", type=OutputPath(dir_okay=False))
 @click.option("--layers", type=positive, default=4, show_default=True, help="Blocks.")
 @click.option("--dim", type=positive, default=256, show_default=True, help="Embedding length.")
 @click.option("--heads", type=positive, default=4, show_default=True, help="Attention heads.")

@@ -9,6 +9,7 @@ import click
 
 from kvsweep.cli.base import Command, check_outputs
 from kvsweep.cli.measure import open_prefix
+from kvsweep.cli.outputs import OutputPath
 from kvsweep.cli.results import (
     at_option,
     cliff_of,
@@ -22,6 +23,7 @@ from kvsweep.cli.results import (
 )
 from kvsweep.cli.terminal import echo
 from kvsweep.errors import InputError
+from kvsweep.files import output_path
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -49,7 +51,7 @@ KINDS = ("cliff", "trend", "curve", "heatmap", "pareto", "effects", "prefix")
 @click.option(
     "-o",
     "--out",
-    type=click.Path(path_type=Path),
+    type=OutputPath(dir_okay=False),
     metavar="FILE",
     help="File to write, .png or .svg [<STORE>-<KIND>.png].",
 )
@@ -66,10 +68,15 @@ def plot(store: Path, kind: str, out: Path | None, at: tuple[str, ...], **option
     effects (of the axes on a measure, alone and together), prefix (a store of `kvsweep measure
     prefix`).
     """
-    from kvsweep.plot import save
+    from kvsweep.plot import is_own, save
 
-    target = out or store.with_name(f"{store.stem}-{kind}.png")
+    place = output_path(store)
+    target = out or place.with_name(f"{place.stem}-{kind}.png")
     check_outputs([store], {"--out": target})
+    if out is None and target.exists() and not is_own(target):
+        raise InputError(
+            f"{target}: was not drawn by kvsweep and is not replaced; -o FILE names another"
+        )
     figure = _draw_prefix(store) if kind == "prefix" else _draw(read(store, at), kind, options)
     save(figure, target)
     echo(target)

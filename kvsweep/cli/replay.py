@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kvsweep.cli.base import Command, check_outputs, json_option, named_files, print_json, warn
+from kvsweep.cli.outputs import OutputPath
 from kvsweep.cli.terminal import echo
 from kvsweep.files import written
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
     from kvsweep.replaying import Replay
 
-csv_file = click.Path(path_type=Path, dir_okay=False)
+csv_file = OutputPath(dir_okay=False)
 
 
 @click.command(

@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     import xarray as xr
     from matplotlib.axes import Axes
 
+# What a PNG says it was made with, within its first bytes.
+MAKER = "kvsweep"
+_HEAD = 4096
+
 # One column of a two-column paper, in inches; fonts are at their final size.
 COLUMN_WIDTH = 3.5
 
@@ -94,11 +98,11 @@ def save(figure: Figure, path: str | Path) -> None:
     Raises
     ------
     InputError
-        For another suffix, or a folder that does not exist, or if it cannot be written.
+        For another suffix, a folder that does not exist, or a disk that is full.
     """
     path = Path(path)
     metadata: dict[str, dict[str, Any]] = {
-        ".png": {"Software": None},
+        ".png": {"Software": MAKER},
         ".svg": {"Date": None, "Creator": None},
     }
     if path.suffix.lower() not in metadata:
@@ -108,6 +112,15 @@ def save(figure: Figure, path: str | Path) -> None:
     kind = path.suffix.lower()
     with style(), _settled(figure), written(path, binary=True) as file:
         figure.savefig(file, format=kind[1:], metadata=metadata[kind])
+
+
+def is_own(path: Path) -> bool:
+    """Whether `path` is a PNG that `save` wrote, which another may replace."""
+    try:
+        with path.open("rb") as file:
+            return b"tEXtSoftware\0" + MAKER.encode() in file.read(_HEAD)
+    except OSError:
+        return False
 
 
 @contextmanager

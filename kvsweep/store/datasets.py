@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-import shutil
+import json
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kvsweep.errors import InputError
-from kvsweep.store.reading import plain_text, read_attributes, unreadable
-from kvsweep.store.writing import discard
+from kvsweep.store.folders import clear_parts, made_beside, move_in, recognise
+from kvsweep.store.lock import locked
+from kvsweep.store.metadata import ROOT, Root, summed
+from kvsweep.store.reading import damage, read_store, refuse_unsealed, unreadable
+from kvsweep.store.writing import real_path
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -20,18 +23,29 @@ def save_dataset(path: Path, ds: xr.Dataset) -> None:
     Raises
     ------
     InputError
-        If nothing can be written there, or something is there that is no store.
+        If nothing can be written there, or something is there that is no store of this kind.
     """
-    new = path.with_name(path.name + ".new")
-    shutil.rmtree(new, ignore_errors=True)
-    try:
-        new.parent.mkdir(parents=True, exist_ok=True)
-        ds.to_zarr(new, mode="w-", zarr_format=3, consolidated=False)
-    except OSError as error:
-        raise InputError(f"{path}: cannot be written: {error.strerror or error}") from None
+    path = real_path(path)
+    form = ds.attrs["format"]
+    with locked(path):
+        clear_parts(path, form)
+        check_replaceable(path, form)
+        with made_beside(path) as new:
+            _write(new, ds)
+            move_in(new, path)
+
+
+def check_replaceable(path: Path, form: str) -> None:
+    """Refuse a place where something is that is no store of the format `form`.
+
+    Raises
+    ------
+    InputError
+        If `save_dataset` would refuse it.
+    """
+    path = real_path(path)
     if path.exists():
-        discard(path)
-    new.rename(path)
+        recognise(path, form)
 
 
 def open_dataset(path: Path, form: str, maker: str) -> xr.Dataset:
@@ -49,16 +63,41 @@ def open_dataset(path: Path, form: str, maker: str) -> xr.Dataset:
     Raises
     ------
     InputError
-        If there is no such store, or it cannot be read.
+        If there is no such store, it is damaged, or it cannot be read.
     """
     from kvsweep.store._xarray import xr
 
-    read_attributes(path, form, maker)
+    root = read_store(path, form, maker)
+    refuse_unsealed(path, root, maker)
+    if files := root.damaged(path):
+        raise damage(path, files, f"`{maker}` measures it again")
     try:
-        ds = xr.open_dataset(path, engine="zarr", consolidated=False).load()
+        ds = xr.open_dataset(path, engine="zarr", consolidated=True).load()
     except Exception as error:
         raise unreadable(path, error) from error
-    for name in ds.variables:
-        if ds[name].dtype.kind == "T":
-            ds[name] = plain_text(ds[name])
+    ds.attrs = root.attributes
     return ds
+
+
+def _write(path: Path, ds: xr.Dataset) -> None:
+    """Write a store into an empty folder, and then the checksums of all its files."""
+    from zarr.codecs import ZstdCodec
+
+    ds = ds.copy()
+    for name, array in ds.variables.items():
+        if array.dtype == object:  # text, which has a fixed width in a store
+            ds[name] = ds[name].astype(str)
+    encoding = {
+        name: {"compressors": (ZstdCodec(level=0, checksum=True),)} for name in ds.variables
+    }
+    with warnings.catch_warnings():
+        # Zarr warns of text of a fixed width, whose specification is an extension of version 3.
+        warnings.filterwarnings("ignore", message=".*does not have a Zarr V3 specification")
+        ds.to_zarr(path, mode="w-", zarr_format=3, consolidated=False, encoding=encoding)
+    attributes = json.loads((path / ROOT).read_bytes())["attributes"]
+    files = sorted(file for file in path.rglob("*") if file.is_file() and file != path / ROOT)
+    arrays = {
+        file.parent.name: json.loads(file.read_bytes()) for file in files if file.name == ROOT
+    }
+    names = [file.relative_to(path).as_posix() for file in files]
+    Root(attributes, arrays, summed(path, names)).write(path)

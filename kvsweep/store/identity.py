@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from kvsweep import __version__
 from kvsweep.errors import InputError
-from kvsweep.store.reading import FORMAT, read_attributes
+from kvsweep.store.reading import FORMAT
 
 if TYPE_CHECKING:
     from kvsweep.config import Sweep
@@ -36,43 +36,103 @@ def describe(sweep: Sweep, *, keep_requests: bool = False, prune: bool = True) -
         "question": sweep.question,
         "toml": sweep.text,
         "sweep": json.dumps(sweep.to_dict(), allow_nan=False),
+        "base": json.dumps(sweep.base),
         "rules": sweep.rules,
         "seed_entropy": sweep.entropy,
-        "per_request": keep_requests,
-        "pruned": prune,
+        # Numbers: netCDF, to which people export results, has no other attributes but text.
+        "per_request": int(keep_requests),
+        "pruned": int(prune),
         "kvsweep": __version__,
         "source_hash": source_hash(),
         **{name: version(name) for name in LIBRARIES},
     }
 
 
-def check_same(path: Path, wanted: Mapping[str, Any]) -> None:
+def check_same(path: Path, there: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
     """Refuse a store that an uninterrupted run of this sweep, here and now, would not give.
+
+    Parameters
+    ----------
+    path : Path
+        The store, for messages.
+    there, wanted : mapping
+        Its attributes, and those of the store that would be made.
 
     Raises
     ------
     InputError
-        If the store at `path` was made from another sweep (the message names the first key that
-        differs), by other sources or other libraries.
+        If the store was made from another sweep (the message names the first key that differs),
+        by other sources or other libraries.
     """
-    there = read_attributes(path)
     difference = _difference(_cells_only(there), _cells_only(wanted))
     if difference:
         raise InputError(f"{path}: made from another sweep: {difference}; {WAYS_OUT}")
     for key, option in OPTIONS.items():
-        if there[key] != wanted[key]:
-            how = "with" if there[key] else "without"
+        if there.get(key) != wanted[key]:
+            how = "with" if there.get(key) else "without"
             raise InputError(f"{path}: made {how} {option}; {WAYS_OUT}")
     for key in ("kvsweep", "source_hash", *LIBRARIES):
-        if there[key] != wanted[key]:
-            what = "other sources of the simulator," if key == "source_hash" else key
-            raise InputError(f"{path}: made by {what} {there[key]}, not {wanted[key]}; {WAYS_OUT}")
+        if there.get(key) != wanted[key]:
+            other = f"{_maker(key)} {there.get(key)}"
+            raise InputError(f"{path}: made by {other}, not {wanted[key]}; {WAYS_OUT}")
+
+
+def difference_of_makers(attributes: Mapping[str, Any]) -> str:
+    """Say what of the simulator was another when a store was made; empty if nothing was."""
+    from kvsweep.simulate import source_hash
+
+    here = {"kvsweep": __version__, "source_hash": source_hash()}
+    here |= {name: version(name) for name in LIBRARIES}
+    for key, value in here.items():
+        if attributes.get(key) != value:
+            return f"it was made by {_maker(key)} {attributes.get(key)}, not {value}"
+    return ""
+
+
+def restored_sweep(attributes: Mapping[str, Any], store: Path, folder: Path) -> Sweep:
+    """Return the sweep that a store was made from.
+
+    Parameters
+    ----------
+    attributes : mapping
+        Of the store.
+    store : Path
+        It, for messages.
+    folder : Path
+        Folder that names of files are relative to.
+    """
+    from kvsweep.config import Sweep
+    from kvsweep.config.axes import Axis, dimension_names
+    from kvsweep.config.source import Source
+
+    told = json.loads(attributes["sweep"])
+    names = dimension_names(list(told["grid"]))
+    return Sweep(
+        path=folder / store.name,
+        title=told["title"],
+        question=told["question"],
+        text=attributes["toml"],
+        base=json.loads(attributes["base"]),
+        policies=told["policies"],
+        axes=tuple(Axis(key, names[key], tuple(v)) for key, v in told["grid"].items()),
+        cliff=None,
+        pareto=None,
+        source=Source(str(store), attributes["toml"], {}, {}),
+        entropy=told["entropy"],
+    )
+
+
+def _maker(key: str) -> str:
+    return "other sources of the simulator," if key == "source_hash" else key
 
 
 def _cells_only(attributes: Mapping[str, Any]) -> dict[str, Any]:
     """Return the part of the sweep that decides the numbers in the cells."""
-    sweep = json.loads(attributes["sweep"])
-    return {key: value for key, value in sweep.items() if key not in PRESENTATION}
+    try:
+        sweep = json.loads(attributes["sweep"])
+        return {key: value for key, value in sweep.items() if key not in PRESENTATION}
+    except (KeyError, TypeError, ValueError, AttributeError):
+        return {}
 
 
 def _difference(there: Any, here: Any, key: str = "") -> str:

@@ -2,29 +2,30 @@
 
 from __future__ import annotations
 
-import json
-import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from zlib import crc32
 
 import numpy as np
-import zarr
 
-from kvsweep.errors import InputError
+from kvsweep.files import replace_file
 from kvsweep.metrics import Variable
-from kvsweep.policies import Status
-from kvsweep.store import chunks
+from kvsweep.policies import RequestStatus, Status
+from kvsweep.store.arrays import Array
+from kvsweep.store.chunks import chunk_name
+from kvsweep.store.folders import made_beside, move_in
+from kvsweep.store.metadata import ROOT, Root, encoded, hexadecimal
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from kvsweep.grid import Plan
 
-TEXT = np.dtypes.StringDType()
 STATUS = Variable("status", (), "str", "1", "how the simulation ended")
 STATUS_DETAIL = Variable("status_detail", (), "str", "1", "why the simulation did not end well")
-STATUS_NAMES = np.array(Status.labels(), dtype=TEXT)
+DETAIL_BYTES = 200
+"""Kept of a detail: most are a short line, but a worker's error may be a page."""
 
 # Meaning and unit of coordinates, by axis key; of others the key itself, a pure number.
 _AXES = {
@@ -60,84 +61,91 @@ def names(plan: Plan) -> list[str]:
     return [variable.name for variable in _variables(plan)]
 
 
+def arrays(plan: Plan) -> dict[str, Array]:
+    """Return all arrays of a store: coordinates, measures, and last the status."""
+    coordinates = [_coordinate(name, values, about) for name, values, about in _labels(plan)]
+    variables = [_variable(plan, variable) for variable in _variables(plan)]
+    return {array.name: array for array in (*coordinates, *variables)}
+
+
 def create(path: Path, plan: Plan, attributes: Mapping[str, Any]) -> None:
     """Write all metadata of a new store beside `path`, then give it its name in one step.
+
+    A store that is there is deleted then; `folders.recognise` tells before whether it may be.
 
     Raises
     ------
     InputError
         If nothing can be written there.
     """
-    new = path.with_name(path.name + ".new")
-    shutil.rmtree(new, ignore_errors=True)
-    try:
-        new.parent.mkdir(parents=True, exist_ok=True)
-        group = zarr.open_group(new, mode="w", zarr_format=3, attributes=dict(attributes))
-    except OSError as error:
-        raise InputError(f"{path}: cannot be written: {error.strerror or error}") from None
-    _write_coordinates(group, plan)
-    made: dict[tuple[object, ...], Path] = {}
-    for variable in _variables(plan):
-        kind = (variable.dtype, variable.dims, str(_fill_value(variable)))
-        if kind in made:
-            _create_alike(made[kind], variable)
-        else:
-            _create_array(group, plan, variable)
-            made[kind] = new / variable.name
-    new.rename(path)
+    with made_beside(path) as new:
+        root, files = contents(plan, attributes)
+        root.write(new)  # first, so that what a kill leaves is known for a store
+        for name, data in files.items():
+            if data is not None:
+                (new / name).parent.mkdir(parents=True, exist_ok=True)
+                replace_file(f"{new}/{name}", data)
+        move_in(new, path)
 
 
-def _create_array(group: zarr.Group, plan: Plan, variable: Variable) -> None:
-    """Write the metadata of the array of a variable."""
+def contents(plan: Plan, attributes: Mapping[str, Any]) -> tuple[Root, dict[str, bytes | None]]:
+    """Return the root of a new store, and its other files by name: None for one that is absent."""
+    made = arrays(plan)
+    files: dict[str, bytes | None] = {}
+    for name, array in made.items():
+        files[f"{name}/{ROOT}"] = encoded(array.document())
+    for name, values, _ in _labels(plan):
+        files[chunk_name(name, (0,), 1)] = made[name].encode(values)
+    sums = {
+        name: None if data is None else hexadecimal(crc32(data)) for name, data in files.items()
+    }
+    documents = {name: array.document() for name, array in made.items()}
+    return Root(dict(attributes), documents, sums), files
+
+
+def _variable(plan: Plan, variable: Variable) -> Array:
     extra = tuple(len(plan.extra[d]) for d in variable.dims)
-    group.create_array(
-        variable.name,
+    return Array(
+        name=variable.name,
         shape=plan.shape + extra,
         chunks=plan.chunks + extra,
-        dtype=str if variable.dtype == "str" else variable.dtype,
-        serializer=chunks.TEXT if variable.dtype == "str" else chunks.NUMBERS,
-        compressors=chunks.COMPRESSOR,
+        dtype=_dtype(plan, variable),
         fill_value=_fill_value(variable),
-        dimension_names=plan.dims + variable.dims,
-        attributes=_attributes(variable),
+        dims=plan.dims + variable.dims,
+        attributes={"units": variable.units, "long_name": variable.long_name},
     )
 
 
-def _create_alike(model: Path, variable: Variable) -> None:
-    """Write those of one that differs from the array at `model` in name and attributes only.
-
-    Zarr takes 2 ms for each of 40 variables, most of them alike: a twentieth of a small sweep.
-    """
-    metadata = json.loads((model / "zarr.json").read_bytes())
-    metadata["attributes"] = _attributes(variable)
-    path = model.with_name(variable.name)
-    path.mkdir()
-    (path / "zarr.json").write_text(json.dumps(metadata, indent=2), encoding="utf-8")
-
-
-def _attributes(variable: Variable) -> dict[str, str]:
-    return {"units": variable.units, "long_name": variable.long_name}
-
-
-def _write_coordinates(group: zarr.Group, plan: Plan) -> None:
-    """Write the coordinate of every axis and of every further dimension."""
+def _labels(plan: Plan) -> Iterator[tuple[str, NDArray[Any], tuple[str, str]]]:
+    """Yield name, values, and meaning and unit of every coordinate."""
     for axis in plan.axes:
-        long_name, units = _AXES.get(axis.key, (axis.key, "1"))
-        _write_coordinate(group, axis.name, np.array(axis.values), units, long_name)
+        yield axis.name, np.array(axis.values), _AXES.get(axis.key, (axis.key, "1"))
     for name, values in plan.extra.items():
-        _write_coordinate(group, name, np.array(values), "1", _EXTRA[name])
+        yield name, np.array(values), (_EXTRA[name], "1")
 
 
-def _write_coordinate(
-    group: zarr.Group, name: str, values: NDArray[Any], units: str, long_name: str
-) -> None:
-    group.create_array(
-        name,
-        data=values.astype(TEXT) if values.dtype.kind == "U" else values,
+def _coordinate(name: str, values: NDArray[Any], about: tuple[str, str]) -> Array:
+    long_name, units = about
+    return Array(
+        name=name,
+        shape=values.shape,
         chunks=values.shape,
-        dimension_names=(name,),
+        dtype=values.dtype.newbyteorder("<"),
+        fill_value=values.dtype.type().item(),
+        dims=(name,),
         attributes={"units": units, "long_name": long_name},
     )
+
+
+def _dtype(plan: Plan, variable: Variable) -> np.dtype[Any]:
+    """Return the type of a variable; text is as wide as the longest name that there can be."""
+    if variable is STATUS_DETAIL:
+        return np.dtype(f"S{DETAIL_BYTES}")
+    if variable.dtype != "str":
+        return np.dtype(variable.dtype).newbyteorder("<")
+    known = {STATUS.name: Status.labels(), "request_status": RequestStatus.labels()}
+    names = known.get(variable.name) or plan.extra.get("slo_class", ())
+    return np.dtype(f"<U{max(map(len, names), default=1)}")
 
 
 def _variables(plan: Plan) -> list[Variable]:
@@ -149,5 +157,5 @@ def _fill_value(variable: Variable) -> Any:
     if variable is STATUS:
         return Status.PENDING.label
     if variable.dtype == "str":
-        return ""
+        return b"" if variable is STATUS_DETAIL else ""
     return np.nan if np.dtype(variable.dtype).kind == "f" else -1

@@ -5,11 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import zarr
+import numpy as np
 
-from kvsweep.errors import InputError
-from kvsweep.grid import quantile_names
+from kvsweep.asked import quantile_names
+from kvsweep.errors import InputError, did_you_mean
 from kvsweep.metrics import QUANTILES, VARIABLES
+from kvsweep.store.checking import Check, check
+from kvsweep.store.metadata import ROOT, Root, read_root
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -18,29 +20,43 @@ FORMAT = "kvsweep-store/1"
 MAKER = "kvsweep grid SWEEP.toml"
 
 
-def open_results(path: str | Path) -> xr.Dataset:
+def open_results(path: str | Path, *, verify: bool = True) -> xr.Dataset:
     """Open a store for reading.
 
     Quantiles are added under their own names: ``ttft_p99_ms`` is ``ttft_ms`` at quantile 0.99.
     Values are read when they are used.
 
+    Parameters
+    ----------
+    path : path
+        Directory of the store.
+    verify : bool
+        Compare all files with their checksums first. It takes 20 ms for 13,400 cells and 0.2 s for
+        a million; without, damage may be read as numbers.
+
     Raises
     ------
     InputError
-        If there is no store at `path`, or it cannot be read.
+        If there is no store at `path`, it is damaged, or it cannot be read.
     """
     from kvsweep.store._xarray import xr
 
     path = Path(path)
-    read_attributes(path)
+    root = read_store(path)
+    if verify:
+        refuse_unsealed(path, root, f"{MAKER} --overwrite")
+        found = check(path, root)
+        if found.files:
+            raise damage(path, found.files)
     try:
-        ds = xr.open_dataset(path, engine="zarr", consolidated=False)
-        for name in (*ds.sizes, "status", "status_detail"):
-            if ds[name].dtype.kind == "T":
-                ds[name] = plain_text(ds[name])
+        ds = xr.open_dataset(path, engine="zarr", consolidated=bool(root.arrays))
+        if not (path / "status_detail" / "c").exists():  # nothing went wrong: nothing to decode
+            status, about = ds["status"], ds["status_detail"].attrs
+            ds["status_detail"] = (status.dims, np.full(status.shape, "", object), about)
+        ds = _in_order(ds)
     except Exception as error:
         raise unreadable(path, error) from error
-    ds = _in_order(ds)
+    ds.attrs = root.attributes
     ds.encoding["source"] = str(path)  # as it was given, for messages
     return ds
 
@@ -51,9 +67,13 @@ def load(ds: xr.Dataset, *names: str) -> xr.Dataset:
     Raises
     ------
     InputError
-        If a file of the store is damaged.
+        If there is no such variable, or a file of the store is damaged.
     """
     for name in names or [str(n) for n in ds.data_vars if "request" not in ds[n].dims]:
+        if name not in ds:
+            raise InputError(
+                f"metric: no variable {name!r}{did_you_mean(name, list(map(str, ds)))}"
+            )
         try:
             ds[name].load()
         except Exception as error:
@@ -61,8 +81,54 @@ def load(ds: xr.Dataset, *names: str) -> xr.Dataset:
     return ds
 
 
-def read_attributes(path: Path, form: str = FORMAT, maker: str = MAKER) -> dict[str, Any]:
-    """Read the attributes of a store.
+def check_store(path: Path) -> tuple[Root, Check]:
+    """Compare all files of a store, of results or of measurements, with their checksums.
+
+    Returns
+    -------
+    Root, Check
+        What its root says, and what is the matter with it.
+
+    Raises
+    ------
+    InputError
+        If there is no store at `path`, or it has no checksums.
+    """
+    root = read_root(path, MAKER)
+    if not str(root.attributes.get("format")).startswith("kvsweep-"):
+        read_store(path)  # which says so
+    refuse_unsealed(path, root, f"{MAKER} --overwrite")
+    return root, check(path, root)
+
+
+def refuse_unsealed(path: Path, root: Root, maker: str) -> None:
+    """Refuse a store without checksums: to read it were to print numbers that nobody vouches for.
+
+    Raises
+    ------
+    InputError
+        If it has none.
+    """
+    if not root.sealed:
+        raise InputError(
+            f"{path}: has no checksums: an older kvsweep made it, or another program changed it, "
+            f"so that damage would not be seen; `{maker}` makes it anew, xarray.open_zarr reads it "
+            "as it is"
+        )
+
+
+def damage(path: Path, files: list[str], remedy: str = "") -> InputError:
+    """Return the error of a store whose `files` are not what was written, naming the first."""
+    more = f" and {len(files) - 1:,} more" if len(files) > 1 else ""
+    remedy = remedy or f"`{MAKER} --out {path}` runs these cells again"
+    return InputError(
+        f"{path}: damaged: {files[0]}{more} changed since written; {remedy}, "
+        f"`kvsweep verify {path}` lists all"
+    )
+
+
+def read_store(path: Path, form: str = FORMAT, maker: str = MAKER) -> Root:
+    """Read the root of a store.
 
     Parameters
     ----------
@@ -78,13 +144,15 @@ def read_attributes(path: Path, form: str = FORMAT, maker: str = MAKER) -> dict[
     InputError
         If there is no store at `path`, it cannot be read, or it is something else.
     """
-    found = stored_format(path, maker)
-    if found != form:
+    root = read_root(path, maker)
+    if root.attributes.get("format") != form:
         made = "" if form == FORMAT else f", as `{maker}` makes it"
+        if root.sealed and not root.intact:
+            raise damage(path, [ROOT])
         raise InputError(
             f"{path}: is no store of kvsweep{made} (attribute `format` is not {form!r})"
         )
-    return dict(zarr.open_group(path, mode="r").attrs)
+    return root
 
 
 def stored_format(path: Path, maker: str = MAKER) -> object:
@@ -95,14 +163,7 @@ def stored_format(path: Path, maker: str = MAKER) -> object:
     InputError
         If there is no group at `path`, or it cannot be read.
     """
-    if not path.exists():
-        raise InputError(f"{path}: no such store; `{maker}` makes one")
-    if not (path / "zarr.json").is_file():
-        raise InputError(f"{path}: is no store of kvsweep: there is no zarr.json in it")
-    try:
-        return zarr.open_group(path, mode="r").attrs.get("format")
-    except Exception as error:
-        raise unreadable(path, error) from error
+    return read_root(path, maker).attributes.get("format")
 
 
 def unreadable(path: Path, error: Exception) -> InputError:
@@ -111,14 +172,10 @@ def unreadable(path: Path, error: Exception) -> InputError:
     return InputError(f"{path}: cannot be read as a Zarr store: {reason}")
 
 
-def plain_text(array: xr.DataArray) -> xr.DataArray:
-    """Return strings as objects: what Zarr gives, NumPy's newest kind, xarray cannot mask."""
-    return array.copy(data=array.values.astype(object))
-
-
 def _in_order(ds: xr.Dataset) -> xr.Dataset:
     """Order the variables as the registry does, the quantiles after their variable as views."""
-    names, views = [], {}
+    names: list[str] = []
+    views: dict[str, Any] = {}
     for name in (name for name in VARIABLES if name in ds):
         names.append(name)
         if "quantile" in ds[name].dims:

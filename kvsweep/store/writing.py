@@ -1,108 +1,27 @@
-"""Creating or continuing a store, and filling it task by task."""
+"""Creating a store, or continuing one."""
 
 from __future__ import annotations
 
-import shutil
+import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-import zarr
-
 from kvsweep.errors import InputError
-from kvsweep.policies import Status
+from kvsweep.files import output_path, replace_file, unwritable
+from kvsweep.store.checking import COMPLETE
 from kvsweep.store.chunks import Chunks
+from kvsweep.store.filling import Store
+from kvsweep.store.folders import clear_half_files, clear_parts, recognise
 from kvsweep.store.identity import WAYS_OUT, check_same, describe
-from kvsweep.store.layout import (
-    STATUS,
-    STATUS_DETAIL,
-    STATUS_NAMES,
-    create,
-    names,
-)
-from kvsweep.store.reading import unreadable
+from kvsweep.store.layout import arrays, contents, create, names
+from kvsweep.store.lock import locked
+from kvsweep.store.metadata import ROOT, Root
+from kvsweep.store.reading import FORMAT, damage, read_store
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from kvsweep.config import Sweep
     from kvsweep.grid import Plan, Task
-
-_LABELS = np.array(Status.labels(), object)
-
-
-@dataclass(frozen=True)
-class Store:
-    """An open store that is being filled.
-
-    Attributes
-    ----------
-    path : Path
-        Its directory.
-    plan : Plan
-        The cells it holds.
-    """
-
-    path: Path
-    plan: Plan
-    _arrays: Mapping[str, zarr.Array]
-    _chunks: Mapping[str, Chunks]
-
-    def pending(self) -> list[Task]:
-        """Return the tasks with cells not simulated yet, or whose worker failed.
-
-        Raises
-        ------
-        InputError
-            If the store is damaged.
-        """
-        try:
-            status = self._arrays[STATUS.name][...]
-        except Exception as error:
-            raise unreadable(self.path, error) from error
-        todo = np.isin(status, STATUS_NAMES[[Status.PENDING, Status.FAILED]])
-        return [task for task in self.plan.tasks if todo[task.region].any()]
-
-    def write(self, task: Task, results: Mapping[str, NDArray[Any]]) -> None:
-        """Write the cells of `task`.
-
-        Parameters
-        ----------
-        task : Task
-            The block of cells.
-        results : mapping of str to array (variants, seeds, ...)
-            What `kvsweep.simulate.simulate_batch` returned for it; it has no measures by round,
-            say, if no request of the task has a round.
-        """
-        for name in self._measures():
-            if name in results:
-                self._put(name, task, results[name])
-        self._put(STATUS_DETAIL.name, task, results[STATUS_DETAIL.name])
-        self._put(STATUS.name, task, _LABELS[results[STATUS.name]])
-
-    def write_failure(self, task: Task, detail: str) -> None:
-        """Mark every cell of `task` as failed, for the reason `detail`."""
-        cells = len(self.plan.variant_indices(task)), len(self.plan.seeds_of(task))
-        for name in self._measures():
-            chunks = self._chunks[name]
-            shape = cells + self._arrays[name].shape[len(task.region) :]
-            self._put(name, task, np.full(shape, chunks.fill_value, chunks.dtype))
-        self._put(STATUS_DETAIL.name, task, np.full(cells, detail, object))
-        self._put(STATUS.name, task, np.full(cells, Status.FAILED.label, object))
-
-    def _measures(self) -> list[str]:
-        return [n for n in self._arrays if n not in (STATUS.name, STATUS_DETAIL.name)]
-
-    def _put(self, name: str, task: Task, values: NDArray[Any]) -> None:
-        """Write one whole chunk; a batch may have fewer instances or requests than the sweep."""
-        chunks = self._chunks[name]
-        block = self.plan.arrange(task, values)
-        cuts = zip(task.region, self.plan.chunks, strict=True)
-        place = tuple(cut.start // size for cut, size in cuts)
-        further = (0,) * (block.ndim - len(place))
-        chunks.write(place + further, block)
 
 
 def prepare(
@@ -116,6 +35,8 @@ def prepare(
 ) -> Store:
     """Create the store of `sweep`, or open it where an interrupted run left it.
 
+    Damaged metadata are written anew. The caller holds the lock (`lock.locked`).
+
     Parameters
     ----------
     path : path
@@ -123,7 +44,7 @@ def prepare(
     sweep, plan : Sweep, Plan
         What it is to hold.
     overwrite : bool
-        Discard a store that exists.
+        Replace a store that exists.
     keep_requests, prune : bool
         As for `kvsweep.run`.
 
@@ -133,18 +54,14 @@ def prepare(
         If `path` is something else, was made from another sweep, by other sources or other
         libraries, or cannot be read or written.
     """
-    path = Path(path)
-    attributes = describe(sweep, keep_requests=keep_requests, prune=prune)
-    if path.exists() and overwrite:
-        discard(path)
-    if not path.exists():
+    path = real_path(path)
+    attributes = _attributes(sweep, keep_requests, prune)
+    clear_parts(path, FORMAT)
+    if overwrite or not path.exists():
+        if path.exists():
+            recognise(path, FORMAT)
         create(path, plan, attributes)
-    else:
-        check_same(path, attributes)
-        zarr.open_group(path, mode="r+").attrs.put(attributes)
-        for partial in path.rglob("*.partial"):  # zarr's temporary files of a killed run
-            partial.unlink()
-    return _open(path, plan)
+    return _open(path, plan, attributes, repair=True)
 
 
 def pending(
@@ -157,8 +74,20 @@ def pending(
     InputError
         As `prepare`.
     """
-    check_same(path, describe(sweep, keep_requests=keep_requests, prune=prune))
-    return _open(path, plan).pending()
+    attributes = _attributes(sweep, keep_requests, prune)
+    return _open(real_path(path), plan, attributes, repair=False).pending()
+
+
+def real_path(path: str | Path) -> Path:
+    """Return what `path` leads to: a link to a store stays one when the store is replaced.
+
+    Raises
+    ------
+    InputError
+        If nothing can be written there, as far as its name goes.
+    """
+    path = output_path(path)
+    return Path(os.path.realpath(path)) if path.is_symlink() else path
 
 
 def default_path(sweep: Sweep) -> Path:
@@ -166,30 +95,83 @@ def default_path(sweep: Sweep) -> Path:
     return Path("results") / f"{sweep.name}.zarr"
 
 
-def update_attributes(path: Path, attributes: Mapping[str, Any]) -> None:
-    """Set attributes of a whole store."""
-    zarr.open_group(path, mode="r+").attrs.update(dict(attributes))
+def update_attributes(path: str | Path, attributes: Mapping[str, Any]) -> None:
+    """Set attributes of a whole store, and renew its checksums.
+
+    Raises
+    ------
+    InputError
+        If the store is damaged, another run writes it, or it cannot be written.
+    """
+    path = real_path(path)
+    if _with(path, attributes).attributes == read_store(path).attributes:
+        return
+    with locked(path):
+        try:
+            _with(path, attributes).write(path)
+        except OSError as error:
+            raise unwritable(path, error) from None
 
 
-def _open(path: Path, plan: Plan) -> Store:
-    try:
-        group = zarr.open_group(path, mode="r+")
-        arrays = {name: group[name] for name in names(plan)}
-    except Exception as error:
-        raise unreadable(path, error) from error
-    status = arrays[STATUS.name]
-    planned = (status.shape, status.chunks) == (plan.shape, plan.chunks)
-    if not planned or not all(map(Chunks.writes, arrays.values())):
+def _with(path: Path, attributes: Mapping[str, Any]) -> Root:
+    """Return the root of a store with further attributes."""
+    root = read_store(path)
+    if not root.intact:
+        raise damage(path, [ROOT])
+    return Root({**root.attributes, **attributes}, root.arrays, root.files)
+
+
+def _attributes(sweep: Sweep, keep_requests: bool, prune: bool) -> dict[str, Any]:
+    """Return the attributes of a store that is being filled."""
+    return {**describe(sweep, keep_requests=keep_requests, prune=prune), COMPLETE: 0}
+
+
+def _open(path: Path, plan: Plan, attributes: dict[str, Any], *, repair: bool) -> Store:
+    """Open a store of these attributes; its metadata are made what they must be, or taken so."""
+    root = read_store(path)
+    _check_same(path, root, attributes)
+    wanted, files = contents(plan, attributes)
+    if root.intact and root.arrays != wanted.arrays:
         raise InputError(f"{path}: laid out by another version of kvsweep; {WAYS_OUT}")
-    chunks = {name: Chunks(path / name, array) for name, array in arrays.items()}
-    return Store(path, plan, arrays, chunks)
+    complete = root.attributes.get(COMPLETE, 0) if root.intact else 0
+    now = {**attributes, COMPLETE: complete}
+    if root.intact and now.items() <= root.attributes.items():
+        now = root.attributes  # and what was found since, such as the cliff
+    wanted = Root(now, wanted.arrays, wanted.files)
+    lost = root.damaged(path)
+    if repair:
+        try:
+            _repair(path, root, wanted, files)
+        except OSError as error:
+            raise unwritable(path, error) from None
+    made = arrays(plan)
+    chunks = {name: Chunks(path, made[name]) for name in names(plan)}
+    return Store(path, plan, attributes, wanted, chunks, os.stat(path), lost)
 
 
-def discard(path: Path) -> None:
-    """Delete a store, and only a store: under another name, so that no half of it is mistaken."""
-    if not (path / "zarr.json").is_file():
-        raise InputError(f"{path}: is no store of kvsweep and is not overwritten")
-    old = path.with_name(path.name + ".old")
-    shutil.rmtree(old, ignore_errors=True)
-    path.rename(old)
-    shutil.rmtree(old)
+def _check_same(path: Path, root: Root, attributes: Mapping[str, Any]) -> None:
+    """Refuse a store of something else; a damaged root may be why it seems to be."""
+    try:
+        check_same(path, root.attributes, attributes)
+    except InputError as error:
+        if root.intact or not root.sealed:
+            raise
+        reason = str(error).removeprefix(f"{path}: ")
+        raise InputError(
+            f"{path}: damaged: {ROOT} is not what kvsweep wrote, and too much of it is lost to go "
+            f"on ({reason})"
+        ) from None
+
+
+def _repair(path: Path, root: Root, wanted: Root, files: Mapping[str, bytes | None]) -> None:
+    """Write what is not as it must be of everything but the results."""
+    clear_half_files(path)
+    for name in wanted.damaged(path):
+        data = files[name]
+        if data is None:
+            (path / name).unlink()
+        else:
+            (path / name).parent.mkdir(parents=True, exist_ok=True)
+            replace_file(f"{path}/{name}", data)
+    if not root.intact or root != wanted:
+        wanted.write(path)

@@ -9,6 +9,8 @@ from kvsweep.calibrate.prefix import Measured, Trial, is_prefix, read_prefix
 from kvsweep.calibrate.prefix_results import calibrate_prefix
 from kvsweep.config import Latency
 from kvsweep.errors import InputError
+from kvsweep.measure.dataset import FORMAT
+from kvsweep.store import save_dataset
 
 TOKENS = "condition,ttft_ms,prompt_tokens,throughput_tok_s\nhit,1,{},{}\n"
 
@@ -88,12 +90,12 @@ def stored():
             "context_a": ("size", [40, 20]),
             "context_b": ("size", [20, 40]),
         },
-        attrs={"model_name": "tiny", "cpu": "Xeon", "threads": 2},
+        attrs={"format": FORMAT, "model_name": "tiny", "cpu": "Xeon", "threads": 2},
     )
 
 
 def test_a_store_is_read_as_csv_is(tmp_path):
-    stored().to_zarr(tmp_path / "p.zarr", zarr_format=3, consolidated=False)
+    save_dataset(tmp_path / "p.zarr", stored())
     measured = read_prefix(tmp_path / "p.zarr")
     assert len(measured.trials) == 11
     assert measured.sizes == ["40:20", "20:40"]

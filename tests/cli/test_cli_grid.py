@@ -184,6 +184,148 @@ def test_a_store_of_another_sweep_is_refused(run, file):
     assert "results/small.zarr: made from another sweep: scenario.cache.block_size is 16" in err
 
 
+LATE = {
+    "a measure by class, without classes": (
+        'cliff.metric="ttft_by_class_mean_ms"',
+        "cliff.metric: 'ttft_by_class_mean_ms' needs requests of SLO classes",
+    ),
+    "a measure by round, without rounds": (
+        'cliff.metric="ttft_by_round_mean_ms"',
+        "needs requests of several rounds",
+    ),
+    "a column of requests, which are not kept": (
+        'cliff.metric="request_ttft_us"',
+        "needs the columns of requests (--requests)",
+    ),
+    "names": ('cliff.metric="request_status"', "'request_status' holds names, not numbers"),
+    "status": ('cliff.metric="status"', "'status' holds names, not numbers"),
+    "one value": ("cache.gpu_blocks=[2000]", "cliff.along: 'gpu_blocks' has one value"),
+}
+
+
+@pytest.mark.parametrize("case", LATE)
+def test_what_the_cliff_needs_is_checked_before_anything_is_simulated(run, file, case):
+    setting, message = LATE[case]
+    code, out, err = run("grid", file, "--set", setting)
+    assert (code, out) == (2, "")
+    assert message in err
+    assert err.count("\n") == 1
+    assert not Path("results").exists()
+
+
+def test_a_cliff_is_sought_along_numbers(run, tmp_path):
+    text = GRID.replace("seed = {", '"engine.enable_prefix_caching" = [true, false]\nseed = {')
+    cliff = CLIFF.replace("gpu_blocks", "enable_prefix_caching")
+    write_sweep(tmp_path, BASE + text + cliff)
+    code, out, err = run("grid", "small.toml")
+    assert (code, out) == (2, "")
+    assert "small.toml:22: cliff.along: 'enable_prefix_caching' has values that are no" in err
+
+
+@pytest.mark.parametrize(
+    ("grid_table", "objectives", "message"),
+    [
+        (GRID, '["steps:min", "steps:max"]', "'steps' is an objective twice"),
+        (GRID, '["ttft_by_class_mean_ms:min"]', "needs requests of SLO classes"),
+        ("[grid]\nseed = [1]\n", '["steps:min"]', "pareto: needs an axis `policy`"),
+    ],
+)
+def test_what_the_front_needs_is_checked_first(run, tmp_path, grid_table, objectives, message):
+    write_sweep(tmp_path, f"{BASE}{grid_table}[pareto]\nobjectives = {objectives}\n")
+    code, out, err = run("grid", "small.toml")
+    assert (code, out) == (2, "")
+    assert message in err
+    assert not Path("results").exists()
+
+
+def test_a_figure_that_kvsweep_did_not_draw_is_kept(run, file):
+    Path("results").mkdir()
+    Path("results/small-cliff.png").write_text("holiday")
+    code, out, _ = run("grid", file)
+    assert code == 0
+    assert "figure: none: results/small-cliff.png is there and was not drawn by kvsweep" in out
+    assert Path("results/small-cliff.png").read_text() == "holiday"
+    result = json.loads(run("grid", file, "--json")[1])
+    assert result["figure"] is None
+    code, _, err = run("plot", "results/small.zarr")
+    assert (code, "-o FILE names another" in err) == (2, True)
+    assert Path("results/small-cliff.png").read_text() == "holiday"
+
+
+def test_a_figure_that_fails_leaves_the_run_complete(run, file, monkeypatch):
+    def fails(*args):
+        raise ValueError("Axis limits cannot be NaN or Inf")
+
+    monkeypatch.setattr("kvsweep.plot.plot_cliff", fails)
+    code, out, err = run("grid", file)
+    assert code == 0
+    assert "84 ok" in out
+    assert "figure: none: Axis limits cannot be NaN or Inf\n" in out
+    assert "Traceback" not in err
+
+
+def test_a_cliff_of_too_many_groups_for_a_figure_is_printed(run, tmp_path):
+    many = '"engine.max_num_seqs" = { start = 1, stop = 8, step = 1 }\nseed = { count = 1 }'
+    write_sweep(tmp_path, BASE + GRID.replace("seed = { count = 6 }", many) + CLIFF)
+    code, out, _ = run("grid", "small.toml")
+    assert code == 0
+    assert "figure: none: cliff figure: 2 curves in 8 panels do not fit" in out
+
+
+@pytest.mark.parametrize("blocks", ["[1,268435456]", "[100,268435456]"])
+def test_extreme_axes_are_drawn(run, file, blocks):
+    code, out, err = run("grid", file, "--set", f"cache.gpu_blocks={blocks}", "--seeds", "2")
+    assert (code, "Traceback" in err) == (0, False)
+    assert "figure: results/small-cliff.png\n" in out
+
+
+def test_damaged_cells_are_run_again_and_told(run, file):
+    first = run("grid", file)[1]
+    before = tree(Path("results"))
+    chunk = next(f for f in sorted(Path("results/small.zarr/steps/c").rglob("*")) if f.is_file())
+    chunk.write_bytes(b"rubbish")
+    size = json.loads(run("grid", file, "--dry-run", "--json")[1])
+    assert 0 < size["simulations"] < 84
+    code, out, err = run("show", "results/small.zarr")
+    assert (code, out) == (2, "")
+    assert "`kvsweep grid SWEEP.toml --out results/small.zarr` runs these cells again" in err
+    code, out, err = run("grid", file)
+    assert (code, out) == (0, first)
+    assert "results/small.zarr: 1 damaged file (steps/c/" in err
+    assert tree(Path("results")) == before
+
+
+def test_a_run_that_has_nothing_to_do_writes_nothing(run, file):
+    run("grid", file)
+    store = Path("results/small.zarr")
+    before = {path: path.stat().st_mtime_ns for path in store.rglob("*")}
+    run("grid", file)
+    assert {path: path.stat().st_mtime_ns for path in store.rglob("*")} == before
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("grid", "small.toml", "--out", "s3://bucket/a.zarr"),
+        ("grid", "small.toml", "--out", "s3://bucket/a.zarr", "--dry-run"),
+        ("plot", "a.zarr", "-o", "s3://bucket/a.png"),
+        ("replay", "t.json", "--requests", "gs://bucket/r.csv"),
+        ("replay", "t.json", "--steps", "https://host/s.csv"),
+        ("calibrate", "small.toml", "--out", "s3://bucket/p.toml"),
+        ("calibrate", "small.toml", "--validate", "s3://bucket/p"),
+        ("measure", "prefix", "--model", "m", "--out", "s3://bucket/m.zarr"),
+        ("measure", "prefix", "--model", "m", "--csv", "s3://bucket/csv"),
+        ("measure", "make-model", "s3://bucket/m.gguf"),
+    ],
+)
+def test_addresses_are_not_written_to(run, file, tmp_path, arguments):
+    code, out, err = run(*arguments)
+    assert (code, out) == (2, "")
+    assert "://" in err
+    assert "an address, not a path" in err
+    assert [p.name for p in tmp_path.iterdir()] == ["small.toml"]
+
+
 INTERRUPTED = """
 import signal
 import time

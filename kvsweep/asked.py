@@ -1,0 +1,79 @@
+"""What the analysis of a sweep asks for, checked before anything is simulated."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kvsweep.config.axes import POLICY
+from kvsweep.errors import did_you_mean
+from kvsweep.metrics import QUANTILES, VARIABLES
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from kvsweep.config import Sweep
+
+# What a sweep must have for measures with a dimension.
+_NEEDED = {
+    "round": "requests of several rounds (workload.sessions)",
+    "slo_class": "requests of SLO classes (slo_class of clients, or of a trace)",
+    "request": "the columns of requests (--requests)",
+}
+
+
+def quantile_names(variable: str) -> list[str]:
+    """Return the names of the quantiles of `variable`: ``ttft_p50_ms``, ... of ``ttft_ms``."""
+    stem, _, unit = variable.rpartition("_")
+    return [f"{stem}_p{100 * quantile:g}_{unit}" for quantile in QUANTILES]
+
+
+def check_analysis(sweep: Sweep, extra: Mapping[str, Sequence[Any]]) -> None:
+    """Refuse an analysis of what this sweep will not have before anything is simulated."""
+    if sweep.cliff:
+        _check_measure(sweep, ("cliff", "metric"), sweep.cliff.metric, extra)
+        _check_scanned(sweep, sweep.cliff.along)
+    if sweep.pareto:
+        asked = [objective.partition(":")[0] for objective in sweep.pareto.objectives]
+        for i, metric in enumerate(asked):
+            key = ("pareto", "objectives", i)
+            _check_measure(sweep, key, metric, extra)
+            if metric in asked[:i]:
+                raise sweep.source.error(key, f"{metric!r} is an objective twice")
+        if POLICY not in (axis.key for axis in sweep.axes):
+            raise sweep.source.error(("pareto",), "needs an axis `policy`, whose members it ranks")
+
+
+def _check_measure(
+    sweep: Sweep, key: tuple[str | int, ...], metric: str, extra: Mapping[str, Sequence[Any]]
+) -> None:
+    """Refuse a measure that there is not, is not a number, or not one of this sweep."""
+    named = {name: [name] for name in VARIABLES}
+    for name, variable in VARIABLES.items():
+        if "quantile" in variable.dims:
+            named[name] += quantile_names(name)
+    variables = {alias: VARIABLES[name] for name, aliases in named.items() for alias in aliases}
+    of_numbers = {name: v for name, v in variables.items() if v.dtype != "str"}
+    known = [name for name, variable in of_numbers.items() if set(variable.dims) <= set(extra)]
+    if metric in known:
+        return
+    hint = did_you_mean(metric, known) or f"; one of: {', '.join(known)}"
+    if metric in of_numbers:
+        lacking = next(dim for dim in of_numbers[metric].dims if dim not in extra)
+        raise sweep.source.error(key, f"{metric!r} needs {_NEEDED[lacking]}")
+    if metric in variables or metric in ("status", "status_detail"):
+        raise sweep.source.error(key, f"{metric!r} holds names, not numbers{hint}")
+    raise sweep.source.error(key, f"unknown measure {metric!r}{hint}")
+
+
+def _check_scanned(sweep: Sweep, along: str) -> None:
+    """Refuse to look for a cliff along an axis on which there can be none."""
+    values = next(axis.values for axis in sweep.axes if axis.name == along)
+    key = ("cliff", "along")
+    if not all(type(value) in (int, float) for value in values):
+        raise sweep.source.error(
+            key, f"{along!r} has values that are no numbers; a cliff is found along numbers"
+        )
+    if len(values) < 2:
+        raise sweep.source.error(
+            key, f"{along!r} has one value; a cliff needs at least two (or no [cliff] in the file)"
+        )

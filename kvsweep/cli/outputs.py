@@ -1,0 +1,52 @@
+"""What commands write beside their store: paths given by the user, and figures of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kvsweep.errors import InputError
+from kvsweep.files import output_path
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+class OutputPath(click.Path):
+    """A path to write to: a file, or a folder where `dir_okay`; addresses are refused."""
+
+    def __init__(self, *, dir_okay: bool = True) -> None:
+        super().__init__(path_type=Path, dir_okay=dir_okay)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the path.
+
+        Raises
+        ------
+        InputError
+            If nothing can be written there, as far as its name goes.
+        """
+        return super().convert(output_path(value), param, ctx)
+
+
+def draw_beside(make: Callable[[], Figure], path: Path) -> dict[str, str | None]:
+    """Draw a figure that nobody named; a run is not less complete without.
+
+    Returns
+    -------
+    dict of str to str or None
+        ``figure``, its path, or None and why there is none under ``no_figure``.
+    """
+    try:
+        from kvsweep.plot import is_own, save
+
+        if path.exists() and not is_own(path):
+            raise InputError(f"{path} is there and was not drawn by kvsweep: it is kept")
+        save(make(), path)
+    except Exception as error:  # of Matplotlib anything can come, and the results are in the store
+        reason = " ".join(str(error).split()) or type(error).__name__
+        return {"figure": None, "no_figure": reason}
+    return {"figure": str(path)}

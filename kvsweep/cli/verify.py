@@ -1,0 +1,85 @@
+"""``kvsweep verify``: whether a store is what was written, and what simulating gives."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kvsweep.cli.base import Command, json_option, print_json
+from kvsweep.cli.results import store_argument
+from kvsweep.cli.terminal import echo
+
+if TYPE_CHECKING:
+    from kvsweep.verifying import Verification
+
+# Damaged files are named one by one up to this number.
+NAMED = 20
+
+
+@click.command(
+    cls=Command,
+    examples=(
+        "kvsweep verify results/h8.zarr",
+        "kvsweep verify results/h8.zarr --sample 100",
+        "kvsweep verify results/traces.zarr --folder sweeps/traces --json",
+    ),
+)
+@store_argument
+@click.option(
+    "--sample",
+    type=click.IntRange(min=0),
+    default=5,
+    show_default=True,
+    metavar="N",
+    help="Cells to simulate again.",
+)
+@click.option(
+    "--folder",
+    type=click.Path(path_type=Path),
+    help="Folder of the sweep file, for its traces [., then sweeps].",
+)
+@json_option
+def verify(store: Path, sample: int, folder: Path | None, as_json: bool) -> int:
+    """Compare every file of a store with its checksum, and some cells with a simulation.
+
+    Exits with 0 if all is well, 1 if a file is not what was written or a cell comes out
+    differently, 2 if STORE is no store. Cells not simulated yet are counted, and no fault.
+    """
+    from kvsweep.verifying import verify as run
+
+    found = run(store, sample=sample, folder=folder, notify=partial(echo, err=True))
+    if as_json:
+        print_json(found.to_dict())
+    else:
+        _print(found)
+    return 0 if found.ok else 1
+
+
+def _print(found: Verification) -> None:
+    if found.damaged:
+        echo(f"{found.store}: {len(found.damaged):,} files changed since they were written:")
+        for name in found.damaged[:NAMED]:
+            echo(f"  {name}")
+        if len(found.damaged) > NAMED:
+            echo(f"  and {len(found.damaged) - NAMED:,} more (--json lists all)")
+    else:
+        echo(f"{found.store}: {found.files:,} files, all as they were written")
+    if found.pending:
+        echo(f"{found.pending:,} cells are not simulated yet")
+    if found.simulated:
+        echo(f"{len(found.simulated):,} cells simulated again: {_differences(found)}")
+    for cell in found.different:
+        echo(f"  {_label(cell)}: {', '.join(cell['variables'])}")
+    if found.not_simulated:
+        echo(f"not simulated again: {found.not_simulated}")
+
+
+def _differences(found: Verification) -> str:
+    return f"{len(found.different):,} differ:" if found.different else "all the same"
+
+
+def _label(cell: dict[str, Any]) -> str:
+    return " ".join(f"{name}={value}" for name, value in cell.items() if name != "variables")

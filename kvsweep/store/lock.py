@@ -1,0 +1,141 @@
+"""One run at a time writes a store: a lock beside it, which ends with the process that holds it.
+
+The operating system's lock on the file counts, not the file: what a killed run leaves of it does
+not stop the next. Where a file system has no locks the file itself counts, and is told to be stale
+if its process is gone.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from kvsweep.errors import InputError
+from kvsweep.files import unwritable
+from kvsweep.store.folders import hidden
+
+try:
+    import fcntl
+except ImportError:  # not a POSIX system
+    fcntl = None  # type: ignore[assignment]
+
+_NO_LOCKS = {errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOTSUP, errno.EINVAL}
+_MODE = 0o666
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Keep other runs from writing the store at `path` for the length of the block.
+
+    Raises
+    ------
+    InputError
+        If another run writes it, which is named, or no lock can be made beside it.
+    """
+    file = hidden(path, "lock")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = _lock(file)
+        if descriptor is None:
+            file = hidden(path, "pid")
+            descriptor = _claim(file)
+    except BlockingIOError as error:
+        raise InputError(
+            f"{path}: {error.strerror} is writing it; wait for its end, or name another store"
+        ) from None
+    except OSError as error:
+        raise unwritable(path, error) from None
+    try:
+        yield
+    finally:
+        with suppress(OSError):
+            file.unlink()
+        os.close(descriptor)
+
+
+def _lock(file: Path) -> int | None:
+    """Return the open file with the system's lock on it, None where there are no such locks.
+
+    Raises
+    ------
+    BlockingIOError
+        If another process has it; ``strerror`` names that process.
+    """
+    if fcntl is None:
+        return None
+    while True:
+        descriptor = os.open(file, os.O_RDWR | os.O_CREAT, _MODE)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if _is_still(file, descriptor):
+                os.ftruncate(descriptor, 0)
+                os.write(descriptor, _me().encode())
+                return descriptor
+        except BlockingIOError:
+            owner = os.pread(descriptor, 200, 0)
+            os.close(descriptor)
+            raise BlockingIOError(errno.EAGAIN, _words(owner)) from None
+        except OSError as error:
+            os.close(descriptor)
+            if error.errno not in _NO_LOCKS:
+                raise
+            return None
+        os.close(descriptor)  # its last owner has just removed it
+
+
+def _is_still(file: Path, descriptor: int) -> bool:
+    """Whether the open file is the one that others find under its name."""
+    try:
+        return os.path.samestat(os.stat(file), os.fstat(descriptor))
+    except FileNotFoundError:
+        return False
+
+
+def _claim(file: Path) -> int:
+    """Return the open file that only one process can have made.
+
+    Raises
+    ------
+    BlockingIOError
+        If another process made it and may still run.
+    """
+    for _ in range(2):
+        try:
+            descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _MODE)
+        except FileExistsError:
+            owner = file.read_bytes()
+            if not _is_gone(owner):
+                words = f"{_words(owner)} (or, if that has ended, delete {file}:)"
+                raise BlockingIOError(errno.EAGAIN, words) from None
+            file.unlink(missing_ok=True)
+        else:
+            os.write(descriptor, _me().encode())
+            return descriptor
+    raise BlockingIOError(errno.EAGAIN, _words(b""))
+
+
+def _is_gone(owner: bytes) -> bool:
+    """Whether a process of this machine has ended; of another machine one cannot tell."""
+    number, _, host = owner.decode(errors="replace").partition(" ")
+    if host != socket.gethostname() or not number.isdecimal():
+        return False
+    try:
+        os.kill(int(number), 0)
+    except ProcessLookupError:
+        return True
+    except OSError:
+        return False
+    return False
+
+
+def _me() -> str:
+    return f"{os.getpid()} {socket.gethostname()}"
+
+
+def _words(owner: bytes) -> str:
+    number, _, host = owner.decode(errors="replace").partition(" ")
+    return f"process {number} on {host}" if host else "another process"

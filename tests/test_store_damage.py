@@ -1,0 +1,151 @@
+"""Whatever happens to a file of a store, no other number is read, and `run` repairs it.
+
+The number of damaged stores of each kind is the environment variable `KVSWEEP_FUZZ` (20).
+"""
+
+import os
+import random
+import shutil
+from contextlib import contextmanager
+
+import pytest
+from damage import KINDS, files_of
+from sweeping import BASE, CLIFF, GRID, fake_batch, make_sweep, tree
+
+import kvsweep
+from kvsweep import grid
+from kvsweep.errors import InputError
+
+TRIALS = int(os.environ.get("KVSWEEP_FUZZ", "20"))
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """A sweep, its finished store of several tasks, and what is read from it."""
+    folder = tmp_path_factory.mktemp("whole")
+    sweep = make_sweep(folder, BASE + GRID + CLIFF)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("kvsweep.simulate.simulate_batch", fake_batch)
+        patch.setattr("kvsweep.simulate.warm_up", lambda notify=None: None)
+        patch.setattr(grid, "CHUNK_SECONDS", (4e-4, 4e-4))
+        ds = kvsweep.run(sweep, out=folder / "a.zarr", workers=1).load()
+        assert len(grid.plan(sweep).tasks) > 4
+        yield sweep, folder / "a.zarr", ds
+
+
+@contextmanager
+def damaged(path, kind, seed):
+    """Damage a file of the store at `path` for the block; give its name and if it changed."""
+    rng = random.Random(f"{kind} {seed}")
+    file = rng.choice(files_of(path))
+    before = file.read_bytes()
+    KINDS[kind](file, rng)
+    try:
+        changed = not file.exists() or file.read_bytes() != before
+        yield file.relative_to(path).as_posix(), changed
+    finally:
+        file.write_bytes(before)
+
+
+def read(path):
+    """Return what is read from a store, or the error."""
+    try:
+        return kvsweep.open_results(path).load()
+    except InputError as error:
+        return str(error)
+
+
+@pytest.mark.timeout(0)
+@pytest.mark.parametrize("kind", KINDS)
+def test_damage_is_never_read_as_numbers(whole, kind):
+    _, path, before = whole
+    refused = 0
+    for seed in range(TRIALS):
+        with damaged(path, kind, seed) as (name, changed):
+            found = read(path)
+            if isinstance(found, str):
+                assert changed
+                assert found.startswith(f"{path}: ")
+                assert "\n" not in found
+                refused += 1
+            else:
+                # White space at the end of the root, or a swap of equal files, changes nothing.
+                assert not changed or name == "zarr.json", (kind, seed, name)
+                assert found.identical(before), (kind, seed, name)
+    print(f"{kind}: {TRIALS} stores, {refused} refused, {TRIALS - refused} read the same")
+    assert refused >= 0.6 * TRIALS
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_damaged_files_are_named_and_their_cells_run_again(whole, kind):
+    sweep, path, ds = whole
+    told = []
+    for seed in range(6):
+        files = tree(path)
+        with damaged(path, kind, seed) as (name, changed):
+            if name == "zarr.json":
+                continue
+            assert kvsweep.verify(path, sample=0).damaged == ((name,) if changed else ())
+            kvsweep.run(sweep, out=path, workers=1, notify=told.append)
+            assert kvsweep.open_results(path).load().identical(ds), (kind, seed, name)
+            assert tree(path) == files
+    assert told
+    assert all("1 damaged file" in line for line in told)
+
+
+def test_damage_of_the_metadata_costs_no_cells(whole, monkeypatch):
+    def fails(*args, **options):
+        raise AssertionError("simulated again")
+
+    sweep, path, ds = whole
+    monkeypatch.setattr("kvsweep.simulate.simulate_batch", fails)
+    files = tree(path)
+    for name in ("steps/zarr.json", "gpu_blocks/c/0", "policy/zarr.json"):
+        (path / name).write_bytes(b"rubbish")
+        with pytest.raises(InputError, match=f"damaged: {name} changed since written"):
+            kvsweep.open_results(path)
+        assert kvsweep.run(sweep, out=path).identical(ds)
+        assert tree(path) == files
+
+
+def test_a_changed_label_unit_or_attribute_is_found(whole):
+    _, path, _ = whole
+    root = path / "zarr.json"
+    text = root.read_text()
+    for old, new in (
+        ('"title": "small"', '"title": "other"'),
+        ('"units": "ms"', '"units": "s"'),
+        ('"fill_value": -1', '"fill_value": 0'),
+        ('"complete": 1', '"complete": 0'),
+        ('"cliff\\"', '"cloff\\"'),
+    ):
+        assert old in text
+        root.write_text(text.replace(old, new, 1))
+        with pytest.raises(InputError, match=r"damaged: zarr\.json changed since written"):
+            kvsweep.open_results(path)
+    root.write_text(text)
+    kvsweep.open_results(path)
+
+
+def test_cells_of_another_task_are_not_taken_for_those_of_this_one(whole, tmp_path):
+    _, path, _ = whole
+    copy = tmp_path / "c.zarr"
+    shutil.copytree(path, copy)
+    for file in files_of(copy):
+        of_first = file.as_posix().replace("/c/0/0/1", "/c/0/0/0")
+        if of_first != file.as_posix():
+            shutil.copy(file, of_first)
+    shutil.copy(copy / "status/checksums/0.0.1", copy / "status/checksums/0.0.0")
+    with pytest.raises(InputError, match="damaged"):
+        kvsweep.open_results(copy)
+
+
+def test_a_store_without_checksums_is_not_read_unless_told(whole, tmp_path):
+    ds = whole[2]
+    copy = tmp_path / "c.zarr"
+    shutil.copytree(whole[1], copy)
+    root = copy / "zarr.json"
+    root.write_text(root.read_text().replace('"checksums"', '"forgotten"', 1))
+    with pytest.raises(InputError, match="has no checksums"):
+        kvsweep.open_results(copy)
+    assert kvsweep.open_results(copy, verify=False)["steps"].equals(ds["steps"])
