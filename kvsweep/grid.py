@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from kvsweep.config import Scenario, Sweep, Workload
+    from kvsweep.workload.requests import Requests
 
 # Nominal seconds of one simulated request on one core: they size the chunks and make the estimate
 # of a dry run. The kernel's is that of H8 at its cliff, the replica hashes blocks in plain Python.
@@ -203,8 +204,7 @@ def plan(sweep: Sweep, *, keep_requests: bool = False) -> Plan:
     }
     extra = {name: values for name, values in extra.items() if values}
     for variant, found in zip(variants, lists, strict=True):
-        if variant.engine.rules == "vllm":
-            _check_times(sweep, variant, found)
+        _check_times(sweep, variant, found)
     drawn = sum(found.requests for found in {id(found): found for found in lists}.values())
     seconds = drawn * SECONDS_TO_DRAW + sum(map(_nominal_seconds, variants, lists))
     chunks = _chunk_shape(axes, seconds / len(variants), _bytes_per_cell(extra))
@@ -305,10 +305,7 @@ def _survey(
         if (workload, policy) not in known:
             needed = seeds if "{seed}" in (workload.trace or "") else seeds[:1]
             looked_at = _first_of(workload)
-            lists = [
-                requests_for(looked_at, seed, sweep.entropy, policy, sweep.base_dir)
-                for seed in needed
-            ]
+            lists = [_requests(sweep, looked_at, seed, policy) for seed in needed]
             known[workload, policy] = _Lists(
                 requests=max(map(len, lists)) if workload.trace else workload.requests,
                 rounds=max(_drawn_rounds(workload), *(int(r.round.max()) + 1 for r in lists)),
@@ -318,6 +315,15 @@ def _survey(
             )
         surveys.append(known[workload, policy])
     return surveys
+
+
+def _requests(sweep: Sweep, workload: Workload, seed: int, policy: str | None) -> Requests:
+    try:
+        return requests_for(workload, seed, sweep.entropy, policy, sweep.base_dir)
+    except InputError as error:
+        if workload.trace:
+            raise
+        raise InputError(f"{sweep.path}: {error}") from None
 
 
 def _first_of(workload: Workload) -> Workload:
