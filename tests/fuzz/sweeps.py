@@ -55,7 +55,7 @@ def mutated(rng: random.Random, values):
         elif kind in (3, 7, 8) and isinstance(table[key], int | float):
             table[key] = table[key] * rng.choice((-1, 0, 1e-9, 2, 3, 1000, 10**9, 0.3))
         elif kind == 4 and isinstance(table, dict):
-            table[_misspelt(rng, key)] = table.pop(key)
+            table[_misspelt(rng, str(key))] = table.pop(key)
         elif kind == 5:
             table[key] = [table[key]] if rng.random() < 0.5 else {key: table[key]}
         elif isinstance(table[key], list) and table[key]:
