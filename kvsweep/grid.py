@@ -11,25 +11,23 @@ import math
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kvsweep.asked import check_analysis
 from kvsweep.config.axes import POLICY, SEED, Axis
-from kvsweep.config.bounds import check_times
-from kvsweep.errors import InputError
 from kvsweep.limits import MAX_TASKS
 from kvsweep.metrics import QUANTILES, VARIABLES, Variable
 from kvsweep.policies import Routing
-from kvsweep.workload.generate import requests_for
+from kvsweep.survey import Lists, check_lists, survey
 from kvsweep.workload.requests import ordered_classes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from kvsweep.config import Scenario, Sweep, Workload
+    from kvsweep.config import Scenario, Sweep
 
 # Nominal seconds of one simulated request on one core: they size the chunks and make the estimate
 # of a dry run. The kernel's is that of H8 at its cliff, the replica hashes blocks in plain Python.
@@ -41,9 +39,6 @@ SECONDS_OF_ROUND = 1e-6
 SECONDS_TO_WEIGH = 3e-7
 SECONDS_PER_SCORE = 1e-8
 SECONDS_OF_TIER = 3e-6
-
-SURVEYED = 100_000
-"""Requests of a list that a plan draws, in a third of a second, to look at their lengths."""
 
 # A chunk is a 32nd of the sweep, so that many workers share the work evenly, within limits: under
 # 0.1 s the fixed cost of a task and of its files (about 10 ms) shows; over 1 s progress stutters
@@ -193,7 +188,7 @@ def plan(sweep: Sweep, *, keep_requests: bool = False) -> Plan:
     points = [dict(zip([a.name for a in others], c, strict=True)) for c in combinations]
     variants = tuple(sweep.scenario(point) for point in points)
     policies = tuple(point.get(POLICY) for point in points)
-    lists = _survey(sweep, variants, policies, seeds)
+    lists = survey(sweep, variants, policies, seeds)
     extra = {
         "quantile": QUANTILES,
         "instance": tuple(range(max(v.cluster.instances for v in variants))),
@@ -203,8 +198,7 @@ def plan(sweep: Sweep, *, keep_requests: bool = False) -> Plan:
     }
     extra = {name: values for name, values in extra.items() if values}
     for variant, found in zip(variants, lists, strict=True):
-        if variant.engine.rules == "vllm":
-            _check_times(sweep, variant, found)
+        check_lists(sweep, variant, found)
     check_analysis(sweep, extra)
     drawn = sum(found.requests for found in {id(found): found for found in lists}.values())
     seconds = drawn * SECONDS_TO_DRAW + sum(map(_nominal_seconds, variants, lists))
@@ -213,7 +207,7 @@ def plan(sweep: Sweep, *, keep_requests: bool = False) -> Plan:
     return Plan(axes, variants, policies, seeds, chunks, extra, len(seeds) * seconds)
 
 
-def _nominal_seconds(variant: Scenario, lists: _Lists) -> float:
+def _nominal_seconds(variant: Scenario, lists: Lists) -> float:
     """Return the nominal cost of simulating a variant with one seed."""
     each = SECONDS_PER_REQUEST[variant.engine.rules]
     cluster = variant.cluster
@@ -226,14 +220,6 @@ def _nominal_seconds(variant: Scenario, lists: _Lists) -> float:
     return lists.requests * each
 
 
-def _check_times(sweep: Sweep, variant: Scenario, found: _Lists) -> None:
-    """Refuse latencies of which some step is too long; lists not looked at are checked later."""
-    try:
-        check_times(variant, found.requests, found.longest, found.prompt)
-    except InputError as error:
-        raise InputError(f"{sweep.path}: {error}") from None
-
-
 def _check_tasks(sweep: Sweep, chunks: Sequence[int]) -> None:
     sizes = [len(axis.values) for axis in sweep.axes]
     tasks = math.prod(math.ceil(n / step) for n, step in zip(sizes, chunks, strict=True))
@@ -243,75 +229,6 @@ def _check_tasks(sweep: Sweep, chunks: Sequence[int]) -> None:
             f"{math.prod(sizes):,} cells in {tasks:,} tasks, at most {MAX_TASKS:,} make a sweep; "
             "use fewer axes or values, or several sweeps",
         )
-
-
-class _Lists(NamedTuple):
-    """What a sweep needs to know of the request lists of a variant.
-
-    Attributes
-    ----------
-    requests, rounds : int
-        The most of any list; rounds of a session, 0 without sessions.
-    slo_classes : tuple of str
-        Classes in the order in which the lists name them.
-    longest, prompt : int
-        Tokens of the longest request, and of the longest prompt, that were looked at.
-    """
-
-    requests: int
-    rounds: int
-    slo_classes: tuple[str, ...]
-    longest: int
-    prompt: int
-
-
-def _survey(
-    sweep: Sweep,
-    variants: Sequence[Scenario],
-    policies: Sequence[str | None],
-    seeds: Sequence[int],
-) -> list[_Lists]:
-    """Look at the request lists of each variant.
-
-    Every trace is read for that, and so checked; of drawn requests those of the first seed, and
-    at most `SURVEYED` of them: lists of other lengths begin alike.
-    """
-    known: dict[tuple[Workload, str | None], _Lists] = {}
-    surveys = []
-    for variant, policy in zip(variants, policies, strict=True):
-        workload = variant.workload
-        assert workload is not None  # `Sweep.scenario` sees to it
-        if (workload, policy) not in known:
-            needed = seeds if "{seed}" in (workload.trace or "") else seeds[:1]
-            looked_at = _first_of(workload)
-            lists = [
-                requests_for(looked_at, seed, sweep.entropy, policy, sweep.base_dir)
-                for seed in needed
-            ]
-            known[workload, policy] = _Lists(
-                requests=max(map(len, lists)) if workload.trace else workload.requests,
-                rounds=max(_drawn_rounds(workload), *(int(r.round.max()) + 1 for r in lists)),
-                slo_classes=tuple(name for requests in lists for name in requests.slo_names),
-                longest=max(int((r.prompt_tokens + r.output_tokens).max()) for r in lists),
-                prompt=max(int(r.prompt_tokens.max()) for r in lists),
-            )
-        surveys.append(known[workload, policy])
-    return surveys
-
-
-def _first_of(workload: Workload) -> Workload:
-    """Return a workload of as many requests as a plan looks at."""
-    clients = max(1, len(workload.clients))
-    requests = min(workload.requests, max(1, SURVEYED // clients))
-    if workload.trace or requests == workload.requests:
-        return workload
-    return workload.model_copy(update={"requests": requests})
-
-
-def _drawn_rounds(workload: Workload) -> int:
-    """Return the most rounds that a session can have, 0 for requests that are not drawn."""
-    kinds = [workload.sessions, *(client.sessions for client in workload.clients)]
-    return max((sessions.rounds for sessions in kinds if sessions), default=0)
 
 
 def _bytes_per_cell(extra: Mapping[str, Sequence[Any]]) -> int:

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .config import NO_LATENCY, Scenario, parse_scenario
+from .config.bounds import check_times
 from .errors import InputError
 from .policies import RequestStatus, Status
 from .records import NONE, STEP_FIELDS
@@ -109,9 +110,14 @@ def run_replay(
     scenario = parse_scenario(trace.scenario, trace.where, overrides)
     if not scenario.latency.model_fields_set:
         raise InputError(f"{trace.where}: latency: {NO_LATENCY}, with --set")
-    if scenario.engine.rules == "blis":
-        return _run_replica(scenario, trace)
-    return _run_kernel(scenario, trace, notify)
+    prompts, outputs = trace.requests.prompt_tokens, trace.requests.output_tokens
+    try:
+        check_times(scenario, len(prompts), int((prompts + outputs).max()), int(prompts.max()))
+        if scenario.engine.rules == "blis":
+            return _run_replica(scenario, trace)
+        return _run_kernel(scenario, trace, notify)
+    except InputError as error:
+        raise InputError(f"{trace.where}: {error}") from None
 
 
 def _run_kernel(scenario: Scenario, trace: Trace, notify: Callable[[str], None] | None) -> Replay:

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Protocol
 
 from kvsweep import simulate
 from kvsweep.analysis.planned import cells_of_sweep
+from kvsweep.analysis.warning_records import ResultWarning
 from kvsweep.analysis.warnings import find_warnings, stored
+from kvsweep.config.memory import memory_varies
 from kvsweep.errors import InputError
 from kvsweep.files import output_path
 from kvsweep.grid import Plan, Task, plan
@@ -163,9 +165,11 @@ def _fill(
 def _warned(path: Path, sweep: Sweep, cells: Plan) -> xr.Dataset:
     """Open the results, and store with them what in them misleads."""
     ds = open_results(path)
-    warnings = stored(find_warnings(cells_of_sweep(ds, sweep, cells)))
-    update_attributes(path, warnings)
-    return ds.assign_attrs(warnings)
+    found = find_warnings(cells_of_sweep(ds, sweep, cells))
+    if text := memory_varies(sweep):
+        found.append(ResultWarning("unequal-memory", text, cells.cells, cells.cells, {}))
+    update_attributes(path, stored(found))
+    return ds.assign_attrs(stored(found))
 
 
 def check_workers(

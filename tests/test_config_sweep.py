@@ -390,11 +390,30 @@ def test_overrides_replace_keys_and_axes(load):
         ("workload.rate.x=1", "--set workload.rate.x: workload.rate has no 'x'"),
         ("cache.gpu_blocks", "--set cache.gpu_blocks: expected KEY=VALUE, as in cache.gpu_blo"),
         ("=5", "--set =5: expected KEY=VALUE"),
+        # Keys and distributions by half their name.
+        ("rate=5", "--set rate: unknown key; did you mean 'workload.rate'?"),
+        ("instnces=5", "--set instnces: unknown key; did you mean 'cluster.instances'?"),
+        ("x.y=5", "--set x.y: unknown key; a key begins with its section: workload, cluster, "),
+        ('workload.prompt={dist="lognormal"}', "is 'pareto-lognormal' with mix_weight = 0"),
+        ('workload.prompt={dist="normal"}', "did you mean 'gaussian'?"),
+        # Numbers and nesting that no reader takes.
+        ("cache.gpu_blocks=" + 5000 * "9", "--set cache.gpu_blocks: a number of thousands of dig"),
+        (
+            "cache.block_size=0x" + 5000 * "f",
+            "at most 262144, got an integer of 20000 bits",
+        ),
+        ("cache.block_size=" + 3000 * "[", "--set cache.block_size: the value is nested too dee"),
+        ("cache." + "x." * 5000 + "y=1", "unknown key; expected one as in cache.gpu_blocks=2000"),
+        ("cache..gpu_blocks=1", "--set cache..gpu_blocks: unknown key; expected one as in"),
+        ("cache.gpu_blocks={start=0.5, stop=1e308, step=1e-9}", "stop: must be from -9.22337e+18"),
+        ("cache.gpu_blocks={start=0.5, stop=5, step=1e-9}", "more than 1000000 values"),
+        ("seed=[9223372036854775808]", "--set seed: a seed is at most 9223372036854775807"),
     ],
 )
 def test_override_mistakes_name_the_override(refused, override, message):
     assert message in refused("", "", override)
     assert "--seeds: count: must be from 1" in refused(seeds=0)
+    assert "h8.toml: --seeds: grid" in refused("", "", "grid=2", seeds=3)
 
 
 def test_a_sweep_needs_a_workload_and_a_latency(refused):

@@ -44,13 +44,13 @@ def with_overrides(source: Source, overrides: Iterable[str], seeds: int | None) 
             raise InputError(f"--set {key}: given twice; the last one would win")
         if path[0] == "grid" and not isinstance(value, list | dict):
             value = [value]
-        _set(values, path, value, f"--set {key}")
+        _set(values, path, value, f"{source.label}: --set {key}")
         labels[path] = f"--set {key}"
         done.append(path)
     if seeds is not None:
         if ("grid", SEED) in done:
             raise InputError("--seeds: --set seed gives the seeds too")
-        _set(values, ("grid", SEED), {"count": seeds}, "--seeds")
+        _set(values, ("grid", SEED), {"count": seeds}, f"{source.label}: --seeds")
         labels["grid", SEED] = "--seeds"
     return replace(source, values=values, labels=labels)
 
@@ -69,11 +69,11 @@ def suggestion(key: str) -> str:
     return close or f"; a key begins with its section: {', '.join(SECTIONS)}"
 
 
-def _set(values: dict[str, Any], path: Path, value: Any, option: str) -> None:
+def _set(values: dict[str, Any], path: Path, value: Any, where: str) -> None:
     try:
         set_at(values, path, value)
     except KeyError as error:
-        raise InputError(f"{option}: {error.args[0]}") from None
+        raise InputError(f"{where}: {error.args[0]}") from None
 
 
 def _path(key: str, values: dict[str, Any]) -> Path:

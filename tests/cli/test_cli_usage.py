@@ -2,6 +2,7 @@ import os
 
 import click
 import pytest
+from sweeping import write_sweep
 
 import kvsweep
 from kvsweep.cli import commands
@@ -76,4 +77,24 @@ def test_bad_usage_is_told_in_one_line(run, arguments, message):
     code, out, err = run(*arguments)
     assert (code, out) == (2, "")
     assert message in err
+    assert err.count("\n") == 1
+
+
+def test_a_dry_run_checks_the_number_of_workers_too(run, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_sweep(tmp_path)
+    code, out, err = run("grid", "small.toml", "--dry-run", "--workers", "0")
+    assert (code, out, err) == (2, "", "kvsweep: --workers: must be at least 1, not 0\n")
+
+
+def test_memory_that_is_not_there_is_told_in_one_line(run, tmp_path, monkeypatch):
+    def exhausted(*_, **__):
+        raise MemoryError
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("kvsweep.grid.plan", exhausted)
+    write_sweep(tmp_path)
+    code, out, err = run("grid", "small.toml", "--dry-run")
+    assert (code, out) == (2, "")
+    assert err.startswith("kvsweep: not enough memory: use fewer requests")
     assert err.count("\n") == 1

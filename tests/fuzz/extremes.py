@@ -9,12 +9,31 @@ COEFFICIENTS = (0.0, 1e-9, 0.3, 1.0, 17.6, 1e4, 1e7, 1e9)
 def extreme(rng: random.Random):
     """Return the sections of a sweep without a grid; some are refused for what they would take."""
     workload = _workload(rng)
+    if rng.random() < 0.1:
+        return _of_the_replica(rng)
     return {
         "workload": workload,
         "cluster": _cluster(rng),
         "engine": _engine(rng, bool(workload.get("clients"))),
         "cache": _cache(rng),
         "latency": _latency(rng),
+    }
+
+
+def _of_the_replica(rng):
+    """What rules 'blis' have, and few steps: the replica takes a millisecond for a request."""
+    lengths = {"dist": "constant", "value": rng.choice((1, 16, 99))}
+    return {
+        "workload": {"requests": rng.choice((2, 9)), "prompt": lengths, "output": lengths},
+        "cluster": {"instances": 2, "routing": rng.choice(("round-robin", "weighted"))},
+        "engine": {"rules": "blis", "max_num_seqs": rng.choice((1, 256))},
+        "cache": {
+            "gpu_blocks": rng.choice((20, 2000)),
+            "cpu_blocks": rng.choice((1, 500)),
+            "transfer_base_latency_us": rng.choice(TIMES),
+            "transfer_bandwidth": rng.choice((1e-6, 0.01, 1e12)),
+        },
+        "latency": {"alpha": [rng.choice(COEFFICIENTS) for _ in range(3)], "beta": [1.0, 1e4, 1e7]},
     }
 
 
