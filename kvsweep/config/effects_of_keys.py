@@ -38,6 +38,8 @@ def unread(scenario: Scenario, path: Path) -> Rule | None:
     """Return the rule by which a scenario does not read a key, or None if it does."""
     client = next((part for part in path if isinstance(part, int)), None)
     names = [str(part) for part in path if not isinstance(part, int)]
+    if client is not None and client >= len(_clients(scenario)):
+        return None  # a cell with other clients
     for n in range(1, len(names) + 1):
         rule = RULES.get(".".join(names[:n]))
         if rule and not rule.reads(scenario, client):
