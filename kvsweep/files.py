@@ -11,7 +11,7 @@ from pathlib import Path
 from secrets import token_hex
 from typing import IO, TYPE_CHECKING, Any
 
-from kvsweep.errors import InputError, clip
+from kvsweep.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 # An address, of which pathlib keeps one slash: s3:/bucket. One letter is a drive of Windows.
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
+_LONGEST = 200  # characters of a path in a message
 _NAME_BYTES = 255  # of a file or folder, on every common file system
 
 # Tests put a disk here that takes half of what it is given, or nothing.
@@ -37,7 +38,7 @@ def output_path(path: str | Path) -> Path:
     text = os.fspath(path)
     if _ADDRESS.match(text):
         raise InputError(
-            f"{clip(text)}: an address, not a path; only files and folders of this machine are "
+            f"{_shown(text)}: an address, not a path; only files and folders of this machine are "
             "written: name one, and copy it afterwards"
         )
     try:
@@ -59,7 +60,7 @@ def output_path(path: str | Path) -> Path:
 def unwritable(path: str | Path, error: Exception, more: str = "") -> InputError:
     """Return the error of a path that cannot be written, in one line."""
     reason = error.strerror if isinstance(error, OSError) and error.strerror else error
-    return InputError(f"{clip(os.fspath(path))}: cannot be written: {reason}{more}")
+    return InputError(f"{_shown(os.fspath(path))}: cannot be written: {reason}{more}")
 
 
 def replace_file(path: str, data: bytes) -> None:
@@ -91,6 +92,11 @@ def _write_all(file: int, data: bytes) -> None:
         if written == 0:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         rest = rest[written:]
+
+
+def _shown(path: str) -> str:
+    """Return a path as messages have it, without the middle of an endless one."""
+    return path if len(path) <= _LONGEST else f"{path[:100]}...{path[-60:]}"
 
 
 @contextmanager

@@ -163,7 +163,7 @@ def test_what_is_no_measurement_is_refused(tmp_path, name, text, message):
     ],
 )
 def test_a_store_of_what_cannot_be_is_refused(tmp_path, change, message):
-    change(stored()).to_zarr(tmp_path / "p.zarr", zarr_format=3, consolidated=False)
+    save_dataset(tmp_path / "p.zarr", change(stored()))
     with pytest.raises(InputError) as caught:
         read_prefix(tmp_path / "p.zarr")
     assert message in str(caught.value)

@@ -96,5 +96,5 @@ def test_memory_that_is_not_there_is_told_in_one_line(run, tmp_path, monkeypatch
     write_sweep(tmp_path)
     code, out, err = run("grid", "small.toml", "--dry-run")
     assert (code, out) == (2, "")
-    assert err.startswith("kvsweep: not enough memory: use fewer requests")
+    assert err.startswith("kvsweep: out of memory; fewer workers, fewer requests")
     assert err.count("\n") == 1

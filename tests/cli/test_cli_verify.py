@@ -65,7 +65,7 @@ def test_a_whole_store_is_well_and_stays_as_it_is(run, path):
     before = tree(path)
     code, out, err = run("verify", "a.zarr", "--sample", "18")
     assert (code, err) == (0, "")
-    assert f"a.zarr: {len(before)} files, all as they were written\n" in out
+    assert f"a.zarr: {len(before):,} files, all as they were written\n" in out
     assert "18 cells simulated again: all the same\n" in out
     assert tree(path) == before
     found = json.loads(run("verify", "a.zarr", "--json")[1])
