@@ -113,6 +113,16 @@ def longest_step(
     return time + (of["cpu_blocks"] > 0) * seats * transfer
 
 
+def shortest_step(of: Mapping[str, Any] | Any, smaller: Any, larger: Any) -> Any:
+    """Return microseconds that no step of a lane falls below: that of a token without context.
+
+    Parameters are those of `longest_step`; `larger` is `max`, or `numpy.maximum` for arrays.
+    """
+    computing = smaller(of["beta1"], of["beta2"])
+    moving = of["memory0"] + smaller(of["memory1"], of["memory2"])
+    return of["beta0"] + larger(computing, moving)
+
+
 def last_clock(of: Mapping[str, Any] | Any, requests: Any, longest: Any, smaller: Any) -> Any:
     """Return microseconds up to which a lane may run: so long that all its sums fit 64 bits.
 
@@ -154,6 +164,7 @@ def check_times(scenario: Scenario, requests: int, longest: int, prompt: int) ->
     """
     of = _lane_numbers(scenario)
     complain(
+        shortest_step(of, min, max),
         longest_step(of, requests, longest, min),
         of["alpha0"] + of["alpha1"] * prompt,
         of["alpha2"],
@@ -161,8 +172,17 @@ def check_times(scenario: Scenario, requests: int, longest: int, prompt: int) ->
     )
 
 
-def complain(step: float, delay: float, overhead: float, clock: float) -> None:
-    """Raise the InputError that the longest times of a lane deserve, if any."""
+def complain(least: float, step: float, delay: float, overhead: float, clock: float) -> None:
+    """Raise the InputError that the shortest and longest times of a lane deserve, if any.
+
+    A step of 0 us would leave open what comes before what, and the kernel's order of such steps
+    and of arrivals is not the twin's.
+    """
+    if least < 1:
+        raise InputError(
+            f"latency: a step may take {least:.3g} us, of which the whole microseconds count; at "
+            "least 1 us is simulated: are beta and memory microseconds?"
+        )
     if step > MAX_STEP_US:
         raise InputError(
             f"latency: a step of this workload may take {step:.3g} us, at most {MAX_STEP_US:,} "

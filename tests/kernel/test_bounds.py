@@ -24,6 +24,9 @@ def trace(*arrivals, scenario=None, prompt=40, output=9, **more):
     return {"format": "kvsweep-trace/1", "scenario": latency | (scenario or {}), "requests": rows}
 
 
+SPEED = {"transfer_bandwidth": 1.0}
+
+
 def run(given):
     loaded = load_trace(given)
     return run_single(parse_scenario(loaded.scenario, "trace"), loaded.requests)
@@ -32,6 +35,9 @@ def run(given):
 @pytest.mark.parametrize(
     ("latency", "message"),
     [
+        ({"beta": [0, 0, 0]}, "latency: a step may take 0 us, of which the whole microseconds"),
+        ({"beta": [0.4, 9, 0.5]}, "latency: a step may take 0.9 us"),
+        ({"beta": [0, 9, 0], "memory": [0.5, 0.4, 0]}, "latency: a step may take 0.5 us"),
         ({"beta": [1e12]}, "latency: a step of this workload may take 1e+12 us, at most 4,294"),
         ({"beta": [1, 1e9, 1]}, "latency: a step of this workload may take 9.8e+10 us"),
         ({"beta": [1, 1, 1, 1e12]}, "latency: a step of this workload"),
@@ -47,6 +53,11 @@ def test_times_that_no_server_has_are_refused_at_the_latency(latency, message):
     with pytest.raises(InputError) as caught:
         run(given)
     assert message in str(caught.value)
+
+
+def test_steps_of_a_microsecond_are_simulated():
+    for latency in ({"beta": [1, 0, 0]}, {"beta": [0, 9, 9], "memory": [0, 0, 9]}):
+        assert run(trace(0, 5, scenario={"latency": latency})).status is Status.OK
 
 
 def test_slow_transfers_are_refused_where_there_is_a_tier():
@@ -127,7 +138,7 @@ def test_an_overhead_too_long_to_add_up_is_refused():
     [
         ({"instances": 500}, {"block_size": 2**18}, "262,144 tokens on each of 500 instances"),
         ({"instances": 8}, {"gpu_blocks": 2**28}, "268,435,456 blocks on each of 8 instances"),
-        ({"instances": 8}, {"cpu_blocks": 2**28}, "268,435,456 blocks on each of 8 instances"),
+        ({"instances": 8}, {"cpu_blocks": 2**28} | SPEED, "268,435,456 blocks on each of 8 instances"),
     ],
 )
 def test_clusters_that_no_machine_holds_are_refused(cluster, cache, message):

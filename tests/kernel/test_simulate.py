@@ -321,7 +321,8 @@ def test_a_missing_trace_is_an_input_error(tmp_path):
 def test_a_priority_that_ages_beyond_64_bits_is_refused():
     row = {"id": 0, "arrival_us": 0, "prompt": [[0, 3]], "output": [1, 1], "priority": -(2**53)}
     engine = {"scheduler": "priority", "priority": "age"}
-    trace = {"format": "kvsweep-trace/1", "scenario": {"engine": engine}, "requests": [row]}
+    scenario = {"engine": engine, "latency": {"beta": [1000]}}
+    trace = {"format": "kvsweep-trace/1", "scenario": scenario, "requests": [row]}
     with pytest.raises(InputError, match=r"engine\.priority_age_ms: .* at most 2.31e\+15 ms"):
         kvsweep.replay(trace)
     engine["priority_age_ms"] = 0.1
