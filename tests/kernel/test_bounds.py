@@ -138,7 +138,7 @@ def test_an_overhead_too_long_to_add_up_is_refused():
     [
         ({"instances": 500}, {"block_size": 2**18}, "262,144 tokens on each of 500 instances"),
         ({"instances": 8}, {"gpu_blocks": 2**28}, "268,435,456 blocks on each of 8 instances"),
-        ({"instances": 8}, {"cpu_blocks": 2**28} | SPEED, "268,435,456 blocks on each of 8 instances"),
+        ({"instances": 8}, {"cpu_blocks": 2**28} | SPEED, "268,435,456 blocks on each of 8"),
     ],
 )
 def test_clusters_that_no_machine_holds_are_refused(cluster, cache, message):
