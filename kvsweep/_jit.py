@@ -7,6 +7,7 @@ of this package and of the numba and numpy versions.
 
 import hashlib
 from collections.abc import Callable
+from functools import cache
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -29,8 +30,12 @@ _COMPILED = (
 )
 
 
+@cache
 def source_hash() -> str:
-    """Return a hash of the sources that decide results: kernel, records, workload, metrics."""
+    """Return a hash of the sources that decide results: kernel, records, workload, metrics.
+
+    It is of the files as they are when first asked for, which is when this process loads them.
+    """
     digest = hashlib.sha256()
     for path in sorted(_PACKAGE.rglob("*.py")):
         name = path.relative_to(_PACKAGE).as_posix()

@@ -86,6 +86,19 @@ class OwnPool(Pool):
 
     patience = 20.0  # to start takes seconds
 
+    def refuse(self, address: str, reason: str) -> None:
+        """End the run: any other worker of this machine would be the same.
+
+        Raises
+        ------
+        InputError
+            Always.
+        """
+        raise InputError(
+            f"{self.where} have another kvsweep than this process ({reason}): was it changed "
+            "meanwhile? What was simulated is stored, and the same command goes on"
+        )
+
     def what_is_awaited(self) -> str:
         """Say what is waited for while there is no worker."""
         return "all have ended (killed, or out of memory?); starting others"

@@ -227,7 +227,7 @@ def test_a_cliff_is_sought_along_numbers(run, tmp_path):
     [
         (GRID, '["steps:min", "steps:max"]', "'steps' is an objective twice"),
         (GRID, '["ttft_by_class_mean_ms:min"]', "needs requests of SLO classes"),
-        ("[grid]\nseed = [1]\n", '["steps:min"]', "pareto: needs an axis `policy`"),
+        ("[grid]\nseed = [1]\n", '["steps:min"]', "pareto: has no effect: needs an axis 'policy'"),
     ],
 )
 def test_what_the_front_needs_is_checked_first(run, tmp_path, grid_table, objectives, message):

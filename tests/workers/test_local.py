@@ -11,7 +11,7 @@ import kvsweep
 from kvsweep import grid
 from kvsweep.errors import InputError
 from kvsweep.simulate import warm_up
-from kvsweep.workers import cluster
+from kvsweep.workers import cluster, running
 from kvsweep.workers.job import RETRIES
 
 
@@ -85,3 +85,12 @@ def test_tasks_that_shared_a_worker_with_a_deadly_one_are_not_failed(sweep, tmp_
     ds = kvsweep.run(sweep, out=tmp_path / "b.zarr", workers=2)
     assert (ds.sel(seed=3)["status"] == "failed").all()
     assert (ds.sel(seed=[0, 1, 2, 4, 5])["status"] == "ok").all()
+
+
+def test_a_kvsweep_that_changed_meanwhile_ends_the_run(sweep, tmp_path, monkeypatch):
+    """A worker that is started later loads what is there then."""
+    monkeypatch.setattr("kvsweep.sweep.SMALL", 0.0)
+    theirs = running.own_answer() | {"sources": "0123"}
+    monkeypatch.setattr(running, "_own_answer", lambda: theirs)
+    with pytest.raises(InputError, match=r"other sources of kvsweep \(0123, not .*changed meanwh"):
+        kvsweep.run(sweep, out=tmp_path / "b.zarr", workers=1)
