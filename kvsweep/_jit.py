@@ -7,8 +7,8 @@ of this package and of the numba and numpy versions.
 
 import hashlib
 from collections.abc import Callable
-from functools import cache
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from typing import Any
 
