@@ -133,7 +133,7 @@ def test_plot_draws_how_the_cliff_moves(run, tmp_path):
         (("curve", "--metric", "steps"), "--along: missing"),
         (("effects",), "--metric: missing"),
         (("heatmap", *AXES), "--over: missing"),
-        (("cliff", "-o", "figure.jpg"), "figure.jpg: figures are written as .png or .svg"),
+        (("cliff", "-o", "figure.jpg"), "figure.jpg: figures are written as .png, .svg or .pdf"),
         (("cliff", "--metric", "stpes"), "did you mean 'steps'"),
         (("clif",), "'clif' is not one of"),
     ],
