@@ -229,7 +229,7 @@ SHIPPED = {
     "h8-steady rate=[40,80] gpu_blocks=[2500,6400]": [],
     "h8-steady rate=[200] gpu_blocks=[400,6400]": ["queue-growth"],
     "h8 gpu_blocks=[2000,2200]": ["burst"],
-    "h10-core gpu_blocks=[1700]": ["burst"],
+    "h10-core gpu_blocks=[1700,2000]": ["burst"],
     "h10-confound": ["burst"],
     "h10-link transfer_bandwidth=[0.1,1]": [],
     "h377": [],
