@@ -114,7 +114,8 @@ def summary_text(ds: xr.Dataset) -> str:
     parts.append(table(("axis", "values", "from", "to"), [_axis_row(a) for a in found["axes"]]))
     parts += ["", _cells_sentence(found)]
     if found["headlines"]:
-        seeds = f"Means over {ds.sizes['seed']} seeds" if "seed" in ds.dims else "Values"
+        several = ds.sizes.get("seed", 1) > 1
+        seeds = f"Means over {ds.sizes['seed']} seeds" if several else "Values"
         parts += ["", seeds, *_headline_tables(ds, found)]
     return "\n".join(parts).rstrip()
 
