@@ -55,6 +55,12 @@ def test_the_speeds_of_links_shown_are_those_of_the_links():
     assert {name: float(shown[name]) for name in speeds} == speeds
 
 
+def test_every_preset_is_named():
+    folder = ROOT / "kvsweep" / "presets"
+    names = {str(p.relative_to(folder).with_suffix("")) for p in folder.rglob("*.toml")}
+    assert {name for name in names if f"`{name}`" in README} == names
+
+
 def test_every_routing_and_scorer_is_explained():
     explained = re.findall(r"^\| `([a-z-]+)` \|", README, re.MULTILINE)
     assert {*Routing.labels_of("vllm"), *Scorer.labels_of("vllm")} <= set(explained)
