@@ -8,6 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from kvsweep import plot as plot
     from kvsweep.analysis.cliff import find_cliff as find_cliff
     from kvsweep.analysis.effects import factorial_effects as factorial_effects
     from kvsweep.analysis.effects import joint_effects as joint_effects
@@ -44,6 +45,7 @@ __all__ = [
     "load_sweep",
     "open_results",
     "pareto_front",
+    "plot",
     "replay",
     "run",
     "verify",
@@ -52,7 +54,9 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Import a public name from its home module."""
+    """Import a public name from its home module; `plot` is a module itself."""
+    if name == "plot":
+        return import_module("kvsweep.plot")
     if name not in _HOMES:
         raise AttributeError(f"module 'kvsweep' has no attribute {name!r}")
     value = getattr(import_module(_HOMES[name]), name)
@@ -61,4 +65,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOMES})
+    return sorted({*__all__, *(name for name in globals() if name.startswith("__"))})

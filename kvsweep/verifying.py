@@ -93,6 +93,11 @@ def verify(
     notify : callable (str), optional
         Called with a line for the user before something that takes long.
 
+    Returns
+    -------
+    Verification
+        Files that are not what was written, and cells that come out differently.
+
     Raises
     ------
     InputError

@@ -1,5 +1,6 @@
 """Nothing that is written is without effect: such keys, policies, axes and options are refused."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -184,6 +185,25 @@ def test_an_option_must_reach_a_cell(tmp_path):
     assert "--set cache.block_size: reaches no cell: every policy (a, b) sets it" in message
     one = every.replace("cache.block_size = 32", "cache.gpu_blocks = 99")
     load(tmp_path, "cache.block_size=16", rest=one + axis)
+
+
+def test_an_option_that_sets_a_part_of_a_value_must_have_an_effect_too(tmp_path):
+    scorer = "cluster.scorers.queue-depth=9"
+    needs = "has no effect: needs routing 'weighted'"
+    assert f"--set cluster.scorers.queue-depth: {needs}" in refused(tmp_path, scorer)
+    weighted = 'routing = "weighted"\nscorers = { queue-depth = 1, load-balance = 1 }'
+    assert load(tmp_path, scorer, cluster=weighted).base["cluster"]["scorers"]["queue-depth"] == 9
+    policies = """[policies.a]
+cluster.routing = "weighted"
+cluster.scorers = { load-balance = 1 }
+[policies.b]
+cluster.routing = "weighted"
+cluster.scorers = { queue-depth = 1 }
+[grid]
+policy = ["a", "b"]"""
+    assert "every policy (a, b) sets it" in refused(tmp_path, scorer, rest=policies)
+    with pytest.raises(InputError, match=re.escape(f"--set {scorer[:27]}: {needs}")):
+        parse_scenario(TRACE["scenario"], "t.json", [scorer])
 
 
 def test_the_base_is_checked_though_every_policy_sets_the_key_again(tmp_path):

@@ -186,3 +186,11 @@ def _all_points(sweep):
     axes = [axis for axis in sweep.axes if axis.key != "seed"]
     for values in product(*(axis.values for axis in axes)):
         yield sweep.scenario(dict(zip([axis.key for axis in axes], values, strict=True)))
+
+
+@pytest.mark.parametrize(
+    ("speed", "text"),
+    [(1000.0, "1,000 tokens/us"), (100.0, "100 tokens/us"), (0.4, "0.4 tokens/us")],
+)
+def test_a_speed_is_written_without_powers_of_ten(speed, text):
+    assert transfer_text(cache_of({"cpu_blocks": 5, "transfer_bandwidth": speed})) == text

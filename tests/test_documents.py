@@ -1,5 +1,7 @@
 """What the README shows is true: its sweep is valid, its commands and options exist."""
 
+import gzip
+import json
 import re
 from pathlib import Path
 
@@ -24,7 +26,11 @@ def test_the_sweep_shown_is_valid(tmp_path):
     assert plan(load_sweep(tmp_path / "shown.toml")).cells == 2 * 65 * 100
 
 
-@pytest.mark.parametrize("policies", blocks("toml")[1:], ids=lambda text: text.split("]")[0][1:])
+POLICIES = [text for text in blocks("toml") if text.startswith("[policies.")]
+TRACES = [text for text in blocks("toml") if "trace =" in text]
+
+
+@pytest.mark.parametrize("policies", POLICIES, ids=lambda text: text.split("]")[0][1:])
 def test_the_policies_shown_are_valid_in_it(policies, tmp_path):
     names = re.findall(r"\[policies\.(.*)\]", policies)
     assert len(names) > 1
@@ -33,10 +39,26 @@ def test_the_policies_shown_are_valid_in_it(policies, tmp_path):
     assert plan(load_sweep(tmp_path / "more.toml")).cells == (1 + len(names)) * 65 * 100
 
 
+def test_the_trace_shown_is_read_by_a_sweep(tmp_path):
+    (text,) = TRACES
+    assert len(blocks("toml")) == 1 + len(POLICIES) + len(TRACES)
+    line = {"timestamp": 5, "input_length": 600, "output_length": 9, "hash_ids": [1, 2]}
+    (name,) = re.findall('trace = "(.*)"', text)
+    (tmp_path / name).write_bytes(gzip.compress(json.dumps(line).encode()))
+    (tmp_path / "shown.toml").write_text(text + "[latency]\nbeta = [1000, 10, 5]\n")
+    assert plan(load_sweep(tmp_path / "shown.toml")).cells == 3
+
+
 def test_the_speeds_of_links_shown_are_those_of_the_links():
     shown = dict(re.findall(r"`([a-z0-9]+-[a-z0-9]+)` \(([\d.]+)", README))
     speeds = {name: link.gb_per_s for name, link in links().items()}
     assert {name: float(shown[name]) for name in speeds} == speeds
+
+
+def test_every_preset_is_named():
+    folder = ROOT / "kvsweep" / "presets"
+    names = {str(p.relative_to(folder).with_suffix("")) for p in folder.rglob("*.toml")}
+    assert {name for name in names if f"`{name}`" in README} == names
 
 
 def test_every_routing_and_scorer_is_explained():

@@ -365,7 +365,7 @@ def test_the_prefix_figure_of_few_sizes_without_throughput_is_drawn():
         assert "$R^2$" not in "".join(check_layout(plot.plot_prefix(part, prefix_cost(part))))
 
 
-@pytest.mark.parametrize("suffix", [".png", ".svg"])
+@pytest.mark.parametrize("suffix", [".png", ".svg", ".pdf"])
 def test_a_figure_is_written_the_same_each_time(tmp_path, suffix):
     ds = h8(3)
     files = [tmp_path / f"{name}{suffix}" for name in "ab"]
@@ -375,6 +375,7 @@ def test_a_figure_is_written_the_same_each_time(tmp_path, suffix):
     assert first == second
     assert b"matplotlib.org" not in first
     assert b"dc:date" not in first
+    assert b"CreationDate" not in first
 
 
 @pytest.mark.parametrize("name", ["figure.gif", "nowhere/figure.png"])

@@ -78,7 +78,12 @@ def test_what_compiling_needs_is_not_loaded_with_a_compiled_kernel(tmp_path):
 def test_every_public_name_is_there():
     for name in kvsweep.__all__:
         assert getattr(kvsweep, name) is not None
-    assert set(kvsweep.__all__) <= set(dir(kvsweep))
+    assert {name for name in dir(kvsweep) if not name.startswith("__")} == set(kvsweep.__all__)
+
+
+def test_figures_are_reached_without_an_import_of_their_own():
+    code = "import kvsweep; kvsweep.plot.plot_cliff; from kvsweep import plot; plot.save"
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_unknown_name_is_an_attribute_error():

@@ -275,4 +275,16 @@ def test_a_dataset_without_seeds_status_or_numeric_axes_is_summarised():
     assert "2 cells\n" in values
     assert "Values\n" in values
     names = summary_text(h8(1).isel(gpu_blocks=0, seed=0, drop=True))
-    assert names.splitlines()[-1] == "2 cells, all ok"
+    rows = [line.split() for line in names.splitlines()]
+    assert ["2", "cells,", "all", "ok"] in rows
+    assert rows[-3][0] == "preemption_rate"
+    assert [row[0] for row in rows[-2:]] == ["round-robin", "least-loaded"]
+
+
+def test_a_tier_and_unequal_instances_are_told_where_there_are_any():
+    ds = h8(2)
+    plain = (ds["preemption_rate"] * 0).assign_attrs(units="1")
+    ds = ds.assign(cpu_hit_rate=plain, offloads=plain, fairness_instances=plain + 1)
+    assert not {"cpu_hit_rate", "fairness_instances"} & set(summary_text(ds).split())
+    used = ds.assign(offloads=plain + 5, fairness_instances=plain + 0.3)
+    assert {"cpu_hit_rate", "fairness_instances", "0.3"} <= set(summary_text(used).split())

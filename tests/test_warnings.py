@@ -205,13 +205,16 @@ def test_seeds_that_repeat_nothing_are_told(warned):
     assert warned(workload=same, grid="seed = [7]") == {}
 
 
-TIER = "gpu_blocks = 60\ncpu_blocks = 500\noffload = "
+TIER = "gpu_blocks = 60\ncpu_blocks = 500\ntransfer_bandwidth = 1.0\noffload = "
 
 
 def test_a_tier_that_is_never_read_is_told(warned):
     found = warned(cache=f'{TIER}"write-through"')
     assert list(found) == ["idle-tier"]
     assert "in all 3 cells" in found["idle-tier"].text
+    assert found["idle-tier"].text.endswith("take fewer gpu_blocks or prompts that recur")
+    other = warned(cache=f'{TIER}"watermark"')["idle-tier"].text
+    assert other.endswith("or cache.offload = 'write-through'")
 
 
 def test_a_tier_that_is_read_is_not_told(warned):
@@ -226,7 +229,7 @@ SHIPPED = {
     "h8-steady rate=[40,80] gpu_blocks=[2500,6400]": [],
     "h8-steady rate=[200] gpu_blocks=[400,6400]": ["queue-growth"],
     "h8 gpu_blocks=[2000,2200]": ["burst"],
-    "h10-core gpu_blocks=[1700]": ["burst"],
+    "h10-core gpu_blocks=[1700,2000]": ["burst"],
     "h10-confound": ["burst"],
     "h10-link transfer_bandwidth=[0.1,1]": [],
     "h377": [],

@@ -51,6 +51,12 @@ def find_cliff(
     resamples : int
         Bootstrap resamples of the seeds.
 
+    Returns
+    -------
+    Cliff
+        For each combination where the mean curve passes, with an interval and the crossings of
+        single seeds, in the units of `along`; and the ratios of those crossings.
+
     Raises
     ------
     InputError

@@ -50,6 +50,11 @@ def factorial_effects(
     confidence : float
         Of the intervals, each for itself.
 
+    Returns
+    -------
+    Effects
+        Differences in the units of `metric`, and ratios, with intervals over the paired seeds.
+
     Raises
     ------
     InputError
@@ -102,6 +107,11 @@ def joint_effects(
         Levels of `over`: neither change, the first, the second, both.
     over : str
         The axis; the others are averaged over.
+
+    Returns
+    -------
+    Effects
+        As of `factorial_effects`: the changes alone and, for each design, both together.
 
     Raises
     ------

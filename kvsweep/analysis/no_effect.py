@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from kvsweep.analysis.cells import SEED, Cells
-from kvsweep.analysis.warning_records import ResultWarning, seen
+from kvsweep.analysis.warning_records import ResultWarning, Seen, seen
 from kvsweep.analysis.wording import number
 
 # What differs at once where anything does: looked at before every variable is read.
@@ -75,6 +75,13 @@ def idle_tier(cells: Cells) -> ResultWarning | None:
     return found.warning(
         "idle-tier",
         f"no block ever comes back from the CPU tier{found.share} ({there}): "
-        "these cells say nothing of its worth; take fewer gpu_blocks, prompts that recur, or "
-        "cache.offload = 'write-through'",
+        f"these cells say nothing of its worth; take {_used_tier(found)}",
     )
+
+
+def _used_tier(found: Seen) -> str:
+    """Tell what gives a tier something to do, but not what is so already."""
+    scenario = found.cells.scenario(found.worst)
+    if scenario and scenario.cache.offload == "watermark":
+        return "fewer gpu_blocks, prompts that recur, or cache.offload = 'write-through'"
+    return "fewer gpu_blocks or prompts that recur"

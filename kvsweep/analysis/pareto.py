@@ -125,6 +125,12 @@ def pareto_front(
     confidence, resamples
         Of the bootstrap over seeds.
 
+    Returns
+    -------
+    Front
+        For every combination of the other axes which members are on the front, their means with
+        intervals, and how often they are on it in single seeds and resamples.
+
     Raises
     ------
     InputError

@@ -131,10 +131,11 @@ def _print_size(size: dict[str, Any], as_json: bool) -> None:
         print_json(size)
         return
     dims = " x ".join(f"{name} {n:,}" for name, n in size["dims"].items())
+    tasks = "1 task" if size["tasks"] == 1 else f"{size['tasks']:,} tasks"
     echo(f"store        {size['store']}")
     echo(f"dimensions   {dims}")
     echo(f"cells        {size['cells']:,}")
-    echo(f"simulations  {size['simulations']:,} to do, in {size['tasks']:,} tasks")
+    echo(f"simulations  {size['simulations']:,} to do, in {tasks}")
     echo(f"bytes        {size['bytes']:,} before compression")
     for text in size["transfers"][:NAMED]:
         echo(f"transfers    {text}")

@@ -36,7 +36,7 @@ KINDS = ("cliff", "trend", "curve", "heatmap", "pareto", "effects", "prefix")
     cls=Command,
     examples=(
         "kvsweep plot results/h8.zarr",
-        "kvsweep plot results/h8.zarr cliff --threshold 0.01 -o cliff.svg",
+        "kvsweep plot results/h8.zarr cliff --threshold 0.01 -o cliff.pdf",
         "kvsweep plot results/h8.zarr curve --metric ttft_p99_ms --along gpu_blocks",
         "kvsweep plot results/h8.zarr heatmap --metric preemption_rate --along gpu_blocks "
         "--over policy",
@@ -53,7 +53,7 @@ KINDS = ("cliff", "trend", "curve", "heatmap", "pareto", "effects", "prefix")
     "--out",
     type=OutputPath(dir_okay=False),
     metavar="FILE",
-    help="File to write, .png or .svg [<STORE>-<KIND>.png].",
+    help="File to write, .png, .svg or .pdf [<STORE>-<KIND>.png].",
 )
 @click.option("--over", metavar="AXIS", help="Second axis of a heatmap or trend.")
 @at_option

@@ -57,6 +57,11 @@ def load_sweep(path: str | Path, overrides: Sequence[str] = (), seeds: int | Non
     seeds : int or None
         Replace the seed axis by seeds 0 to `seeds` - 1.
 
+    Returns
+    -------
+    Sweep
+        For `kvsweep.run`.
+
     Raises
     ------
     InputError

@@ -143,7 +143,8 @@ def _missing(rate: float | None, token: float | None) -> str:
 
 def transfer_text(cache: Cache) -> str:
     """Write the speed of transfers, and what it is made of."""
-    text = f"{cache.transfer_bandwidth:.3g} tokens/us"
+    assert cache.transfer_bandwidth is not None
+    text = f"{_three_digits(cache.transfer_bandwidth)} tokens/us"
     if cache.link_gb_per_s is None:
         return text
     link = f" ({cache.link})" if cache.link else ""
@@ -151,3 +152,7 @@ def transfer_text(cache: Cache) -> str:
         f"{text}: {cache.link_gb_per_s:g} GB/s{link} over "
         f"{cache.kv_bytes_per_token:,.10g} bytes a token on each GPU"
     )
+
+
+def _three_digits(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"

@@ -108,14 +108,15 @@ def check_options(scenario: Scenario, source: Source) -> None:
     for path, _ in _leaves(source.values):
         rule = unread(scenario, path)
         if rule and _is_outside(source, path):
-            raise source.error(path, f"has no effect: needs {rule.needs}")
+            raise source.error(_part(source, path), f"has no effect: needs {rule.needs}")
 
 
 def _written(sweep: Sweep) -> Iterator[_Written]:
     usual = Scenario().model_dump(mode="json")
     for path, _ in _leaves(sweep.base):
         outside = _is_outside(sweep.source, path)
-        yield _Written(path, path, from_base=True, outside=outside, lenient=not outside)
+        origin = _part(sweep.source, path)
+        yield _Written(path, origin, from_base=True, outside=outside, lenient=not outside)
     named: Iterable[Any] = ()
     for axis in sweep.axes:
         # An axis of the file may be narrowed to one value, which is then like one of the base.
@@ -130,7 +131,7 @@ def _written(sweep: Sweep) -> Iterator[_Written]:
         for override in sweep.policy(name) if name in sweep.policies else ():
             at = parts_of(override.key, sweep.base)
             for below, value in _leaves_below(override.value, at, ()):
-                path, origin = at + below, override.origin + below
+                path, origin = at + below, _part(sweep.source, override.origin + below)
                 outside = _is_outside(sweep.source, origin)
                 lenient = not outside and value == _value_at(usual, path)
                 yield _Written(path, origin, str(name), outside=outside, lenient=lenient)
@@ -195,6 +196,13 @@ def _value_at(tables: Any, path: Path) -> Any:
 
 
 def _is_outside(source: Source, path: Path) -> bool:
-    """Return whether an option set the key, or the table that it is in."""
+    """Return whether an option set the key, the table that it is in, or a part of its value."""
     labelled = (source.labels.get(path[:n], "") for n in range(1, len(path) + 1))
-    return any(label.startswith("--") for label in labelled)
+    return any(label.startswith("--") for label in labelled) or _part(source, path) != path
+
+
+def _part(source: Source, path: Path) -> Path:
+    """Return the part of the value at `path` that an option set, as one scorer; or `path`."""
+    n = len(path)
+    parts = (at for at, label in source.labels.items() if label.startswith("--") and at[:n] == path)
+    return next((at for at in parts if len(at) > n), path)

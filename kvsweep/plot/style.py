@@ -69,6 +69,7 @@ _STYLE: dict[str, Any] = {
     "figure.dpi": 200,
     "savefig.dpi": 300,
     "svg.hashsalt": "kvsweep",
+    "pdf.fonttype": 42,  # TrueType: Type 3 fonts are refused by some publishers
     "figure.constrained_layout.use": True,
 }
 
@@ -93,7 +94,7 @@ def new_figure(height: float, width: float = COLUMN_WIDTH) -> Figure:
 
 
 def save(figure: Figure, path: str | Path) -> None:
-    """Write `figure` as PNG or SVG, by the suffix of `path`: no date, no version, no random ids.
+    """Write `figure` as PNG, SVG or PDF, by the suffix of `path`: no date, version or random id.
 
     Raises
     ------
@@ -104,9 +105,10 @@ def save(figure: Figure, path: str | Path) -> None:
     metadata: dict[str, dict[str, Any]] = {
         ".png": {"Software": MAKER},
         ".svg": {"Date": None, "Creator": None},
+        ".pdf": {"CreationDate": None, "Creator": None, "Producer": None},
     }
     if path.suffix.lower() not in metadata:
-        raise InputError(f"{path}: figures are written as .png or .svg")
+        raise InputError(f"{path}: figures are written as .png, .svg or .pdf")
     if not path.parent.is_dir():
         raise InputError(f"{path}: there is no folder {str(path.parent)!r}")
     kind = path.suffix.lower()

@@ -122,7 +122,7 @@ def _notes(effects: Effects) -> list[str]:
         notes += seeds_note(effects.seeds_note)
         chance = judged * (1.0 - effects.confidence)
         notes.append(
-            f"Each interval stands for itself: of {judged:,} effects, {number(round(chance, 1))} "
+            f"Each interval stands for itself: of {judged:,} effects, {number(round(chance, 2))} "
             "are shown by chance where there is none."
         )
     else:

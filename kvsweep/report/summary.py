@@ -24,7 +24,11 @@ HEADLINES = (
     "e2e_p99_ms",
     "throughput_rps",
     "prefix_hit_rate",
+    "cpu_hit_rate",
+    "fairness_instances",
 )
+# Shares of the instances less equal than this are worth a column.
+EVEN = 0.95
 HEADLINE_POINTS = 7
 HEADLINE_GROUPS = 4
 
@@ -33,7 +37,7 @@ def summary(ds: xr.Dataset) -> dict[str, Any]:
     """Summarise a store as plain Python: axes, cells by status, headline means along the main axis.
 
     The main axis is the longest numeric one; headlines are means over seeds at a few of its values,
-    for every combination of the other axes.
+    for every combination of the other axes. Without a numeric axis it is None.
     """
     swept = variables.swept(ds)
     main = _main_axis(ds, swept)
@@ -44,7 +48,7 @@ def summary(ds: xr.Dataset) -> dict[str, Any]:
         "cells": int(np.prod([ds.sizes[name] for name in swept], dtype=np.int64)),
         "status": variables.count_names(ds["status"].values) if "status" in ds else {},
         "main_axis": main,
-        "headlines": [] if main is None else _headlines(ds, main),
+        "headlines": _headlines(ds, main),
     }
     plain: dict[str, Any] = jsonable(found)
     return plain
@@ -61,24 +65,34 @@ def _axis_summary(ds: xr.Dataset, name: str) -> dict[str, Any]:
     return {"name": name, "units": str(ds[name].attrs.get("units", "")), "values": values}
 
 
-def _headlines(ds: xr.Dataset, main: str) -> list[dict[str, Any]]:
+def _headlines(ds: xr.Dataset, main: str | None) -> list[dict[str, Any]]:
     """Return one row per combination and chosen value of `main`: its labels and the means."""
     known = set(variables.names(ds))
+    chosen = {} if main is None else {main: _chosen(ds.sizes[main])}
     means = {
-        name: _seed_mean(variables.get(ds, name).isel({main: _chosen(ds.sizes[main])}))
+        name: _seed_mean(variables.get(ds, name).isel(chosen))
         for name in HEADLINES
-        if name in known
+        if name in known and _tells(ds, name)
     }
     if not means:
         return []
     first = next(iter(means.values()))
-    dims = [*(str(d) for d in first.dims if d != main), main]
+    dims = [*(str(d) for d in first.dims if d != main), *chosen]
     values = [np.asarray(first[d].values).tolist() for d in dims]
     rows = [dict(zip(dims, combination, strict=True)) for combination in product(*values)]
     return [
         {"labels": row, "means": {name: float(mean.sel(row)) for name, mean in means.items()}}
         for row in rows
     ]
+
+
+def _tells(ds: xr.Dataset, name: str) -> bool:
+    """Leave out what is the same in most sweeps: no CPU tier, instances with equal shares."""
+    if name == "cpu_hit_rate":
+        return bool((variables.get(ds, "offloads") > 0).any())
+    if name == "fairness_instances":
+        return bool((variables.get(ds, name) < EVEN).any())
+    return True
 
 
 def _chosen(size: int) -> NDArray[np.int64]:
@@ -100,7 +114,8 @@ def summary_text(ds: xr.Dataset) -> str:
     parts.append(table(("axis", "values", "from", "to"), [_axis_row(a) for a in found["axes"]]))
     parts += ["", _cells_sentence(found)]
     if found["headlines"]:
-        seeds = f"Means over {ds.sizes['seed']} seeds" if "seed" in ds.dims else "Values"
+        several = ds.sizes.get("seed", 1) > 1
+        seeds = f"Means over {ds.sizes['seed']} seeds" if several else "Values"
         parts += ["", seeds, *_headline_tables(ds, found)]
     return "\n".join(parts).rstrip()
 
@@ -129,16 +144,16 @@ def _cells_sentence(found: dict[str, Any]) -> str:
 
 
 def _headline_tables(ds: xr.Dataset, found: dict[str, Any]) -> list[str]:
-    """Write one table with all combinations, the first `HEADLINE_GROUPS` of them."""
+    """Write one table with all combinations, the first `HEADLINE_GROUPS` along the main axis."""
     main, rows = found["main_axis"], found["headlines"]
     names = list(rows[0]["means"])
-    points = len({row["labels"][main] for row in rows})
-    shown = rows[: HEADLINE_GROUPS * points]
-    header = ("", main, *(f"{n}{_in_brackets(ds, n)}" for n in names))
+    points = len({row["labels"][main] for row in rows}) if main else 1
+    shown = rows[: HEADLINE_GROUPS * (points if main else HEADLINE_POINTS)]
+    header = ("", main or "", *(f"{n}{_in_brackets(ds, n)}" for n in names))
     body = [
         (
             label({k: v for k, v in row["labels"].items() if k != main}) if i % points == 0 else "",
-            number(float(row["labels"][main])),
+            number(float(row["labels"][main])) if main else "",
             *(number(np.nan if v is None else v) for v in row["means"].values()),
         )
         for i, row in enumerate(shown)

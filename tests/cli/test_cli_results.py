@@ -133,7 +133,7 @@ def test_plot_draws_how_the_cliff_moves(run, tmp_path):
         (("curve", "--metric", "steps"), "--along: missing"),
         (("effects",), "--metric: missing"),
         (("heatmap", *AXES), "--over: missing"),
-        (("cliff", "-o", "figure.jpg"), "figure.jpg: figures are written as .png or .svg"),
+        (("cliff", "-o", "figure.jpg"), "figure.jpg: figures are written as .png, .svg or .pdf"),
         (("cliff", "--metric", "stpes"), "did you mean 'steps'"),
         (("clif",), "'clif' is not one of"),
     ],
@@ -216,6 +216,7 @@ def test_replay_writes_requests_and_steps(run, trace):
     with open("r.csv", newline="") as file:
         first, second = csv.DictReader(file)
     assert first["arrival_us"] == "5"
+    assert (first["prompt_tokens"], first["output_tokens"]) == ("20", "3")  # for TPOT by hand
     assert int(first["finish_us"]) > int(first["first_token_us"]) > 5
     assert (second["status"], second["finish_us"]) == ("dropped_unservable", "")
     with open("s.csv", newline="") as file:
