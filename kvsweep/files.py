@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 
 # An address, of which pathlib keeps one slash: s3:/bucket. One letter is a drive of Windows.
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
+# Neither a link nor a pipe that has the name is followed or waited for.
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
+_NEW |= getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 _LONGEST = 200  # characters of a path in a message
 _NAME_BYTES = 255  # of a file or folder, on every common file system
 
@@ -33,7 +35,8 @@ def output_path(path: str | Path) -> Path:
     ------
     InputError
         If it is an address such as ``s3://bucket/x.zarr``, of which a folder ``s3:`` would be made,
-        or no system call takes it: too long a name, a loop of links, a zero byte.
+        it lies in a store, or no system call takes it: too long a name, a loop of links, a zero
+        byte.
     """
     text = os.fspath(path)
     if _ADDRESS.match(text):
@@ -54,7 +57,20 @@ def output_path(path: str | Path) -> Path:
         path = Path(os.path.abspath(path))
     if not path.name:
         raise InputError(f"{text}: is a folder with nothing beside it; name another place")
+    store = _store_around(path)
+    if store is not None:
+        raise InputError(f"{text}: lies in the store {store}, whose files are kvsweep's own")
     return path
+
+
+def _store_around(path: Path) -> Path | None:
+    """Return the store of kvsweep in which `path` lies, if there is one."""
+    for folder in Path(os.path.realpath(path)).parents:
+        root = folder / "zarr.json"
+        with suppress(OSError):
+            if root.is_file() and b'"kvsweep-' in root.read_bytes():
+                return folder
+    return None
 
 
 def unwritable(path: str | Path, error: Exception, more: str = "") -> InputError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import os
 import stat
@@ -10,6 +11,7 @@ from io import BufferedReader
 from pathlib import Path
 
 from kvsweep.errors import InputError
+from kvsweep.limits import MAX_INPUT_BYTES
 
 _GZIP = b"\x1f\x8b"
 
@@ -68,6 +70,25 @@ def _check_kind(path: Path, mode: int) -> None:
     if not stat.S_ISREG(mode):
         kind = next((text for test, text in _KINDS if test(mode)), "is no regular file")
         raise InputError(f"{path}: cannot read: {kind}")
+
+
+def regular_bytes(path: str | Path) -> bytes:
+    """Return the bytes of a file that a store should have.
+
+    Raises
+    ------
+    OSError
+        At once, if it is no regular file, such as a pipe, has more bytes than are believed, or
+        cannot be read.
+    """
+    file = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
+    with open(file, "rb", buffering=0) as stream:
+        about = os.fstat(file)
+        if not stat.S_ISREG(about.st_mode):
+            raise OSError(errno.EINVAL, "is no regular file")
+        if about.st_size > MAX_INPUT_BYTES:
+            raise OSError(errno.EFBIG, os.strerror(errno.EFBIG))
+        return stream.read()
 
 
 def read_text(path: Path, most: int, *, packed: bool = False) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from contextlib import contextmanager
 from importlib import import_module
+from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -12,8 +13,9 @@ from kvsweep import simulate
 from kvsweep.analysis.planned import cells_of_sweep
 from kvsweep.analysis.warning_records import ResultWarning
 from kvsweep.analysis.warnings import find_warnings, stored
+from kvsweep.config import Sweep
 from kvsweep.config.memory import memory_varies
-from kvsweep.errors import InputError
+from kvsweep.errors import InputError, shown
 from kvsweep.files import output_path
 from kvsweep.grid import Plan, Task, plan
 from kvsweep.limits import MAX_SECONDS, MAX_WORKERS
@@ -34,7 +36,6 @@ if TYPE_CHECKING:
 
     import xarray as xr
 
-    from kvsweep.config import Sweep
     from kvsweep.workers.cluster import Client, Scheduler
     from kvsweep.workers.job import Results, Running, Workers
 
@@ -110,6 +111,8 @@ def run(
     KeyboardInterrupt
         If interrupted; the store then holds every task that was done, and another `run` goes on.
     """
+    if not isinstance(sweep, Sweep):
+        raise InputError(f"sweep: expected what load_sweep(path) returns, got {shown(sweep)}")
     path = output_path(out if out is not None else default_path(sweep))
     place = real_path(path)
     check_workers(workers, processes, scheduler, client, wait)
@@ -196,6 +199,8 @@ def check_workers(
         raise InputError("client: cannot be used with scheduler")
     if local and not (scheduler is None and client is None):
         raise InputError("--scheduler: cannot be used with --workers or --processes")
+    if count is not None and (isinstance(count, bool) or not isinstance(count, Integral)):
+        raise InputError(f"--workers: expected an integer, got {shown(count)}")
     if count is not None and count < 1:
         raise InputError(f"--workers: must be at least 1, not {count}")
     if count is not None and count > MAX_WORKERS:

@@ -140,6 +140,24 @@ def test_cells_of_another_task_are_not_taken_for_those_of_this_one(whole, tmp_pa
         kvsweep.open_results(copy)
 
 
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("name", ["zarr.json", "steps/zarr.json", "steps/c/0/0/0", "record"])
+def test_a_pipe_or_device_in_a_store_is_damage_and_is_not_waited_for(whole, tmp_path, name):
+    sweep, path, _ = whole
+    record = next((path / "status/checksums").iterdir()).relative_to(path)
+    for make in (os.mkfifo, lambda file: os.symlink("/dev/zero", file)):
+        shutil.copytree(path, tmp_path / "b.zarr")
+        file = tmp_path / "b.zarr" / (record if name == "record" else name)
+        file.unlink()
+        make(file)
+        with pytest.raises(InputError, match="damaged: "):
+            kvsweep.open_results(tmp_path / "b.zarr")
+        if name != "zarr.json":
+            kvsweep.run(sweep, out=tmp_path / "b.zarr", workers=1)
+            assert tree(tmp_path / "b.zarr") == tree(path)
+        shutil.rmtree(tmp_path / "b.zarr")
+
+
 def test_a_store_without_checksums_is_not_read_unless_told(whole, tmp_path):
     ds = whole[2]
     copy = tmp_path / "c.zarr"

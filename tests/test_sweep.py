@@ -203,6 +203,9 @@ def test_a_local_cluster_is_not_reachable_from_the_network(sweep, tmp_path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
+        ({"workers": "2"}, "--workers: expected an integer, got '2'"),
+        ({"workers": True}, "--workers: expected an integer, got true"),
+        ({"workers": 1.5}, "--workers: expected an integer, got 1.5"),
         ({"workers": 0}, "--workers: must be at least 1, not 0"),
         ({"scheduler": "tcp://127.0.0.1:1", "workers": 2}, "--scheduler: cannot be used with"),
         ({"scheduler": "nonsense://x"}, "--scheduler nonsense://x: no scheduler"),
@@ -265,3 +268,9 @@ def test_a_small_sweep_loads_neither_dask_nor_scipy_but_its_results_may(tmp_path
         out, errors = process.communicate()
     assert not errors
     assert out.splitlines() == ["", "dask.array.core True"]
+
+
+@pytest.mark.parametrize("sweep", ["sweeps/h8.toml", None, 5])
+def test_what_is_no_sweep_is_told(sweep):
+    with pytest.raises(InputError, match=r"^sweep: expected what load_sweep\(path\) returns, got "):
+        kvsweep.run(sweep)

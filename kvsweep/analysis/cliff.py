@@ -9,6 +9,7 @@ the crossing of the mean curve, and its interval comes from resampling the seeds
 from __future__ import annotations
 
 from itertools import product
+from numbers import Real
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -64,7 +65,7 @@ def find_cliff(
         out of range.
     """
     statistics.check_bootstrap(confidence, resamples)
-    if not np.isfinite(threshold):
+    if not isinstance(threshold, Real) or not np.isfinite(threshold):
         raise InputError(f"threshold: {threshold!r} is not a finite number")
     variables.axis(ds, along)
     array = variables.get(ds, metric)

@@ -15,6 +15,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 from kvsweep.analysis.wording import number
 from kvsweep.errors import InputError, printable
 from kvsweep.files import written
+from kvsweep.reading import open_regular
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -119,9 +120,9 @@ def save(figure: Figure, path: str | Path) -> None:
 def is_own(path: Path) -> bool:
     """Whether `path` is a PNG that `save` wrote, which another may replace."""
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             return b"tEXtSoftware\0" + MAKER.encode() in file.read(_HEAD)
-    except OSError:
+    except (InputError, OSError):
         return False
 
 

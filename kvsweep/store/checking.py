@@ -16,6 +16,7 @@ from itertools import product
 from pathlib import Path
 from zlib import crc32
 
+from kvsweep.reading import regular_bytes
 from kvsweep.store.chunks import Place, chunk_name
 from kvsweep.store.metadata import Document, Root, hexadecimal
 
@@ -145,8 +146,7 @@ def _text(value: int | None) -> str:
 def _read(path: str) -> bytes | None:
     """Return the bytes of a file, None if there is none; what cannot be read is as if empty."""
     try:
-        with open(path, "rb", buffering=0) as stream:
-            return stream.read()
+        return regular_bytes(path)
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError:

@@ -19,6 +19,7 @@ from pathlib import Path
 from kvsweep.errors import InputError
 from kvsweep.files import unwritable
 from kvsweep.metrics import VARIABLES
+from kvsweep.reading import regular_bytes
 from kvsweep.store.checking import FOLDER, STATUS
 from kvsweep.store.metadata import ROOT, Root, read_root
 
@@ -157,7 +158,7 @@ def _foreign(path: Path, root: Root) -> Iterator[str]:
 def _known_arrays(path: Path) -> set[str]:
     """Return the arrays that a store without checksums may have."""
     try:
-        dims = json.loads((path / STATUS / ROOT).read_bytes())["dimension_names"]
+        dims = json.loads(regular_bytes(path / STATUS / ROOT))["dimension_names"]
     except (OSError, ValueError, TypeError, KeyError):
         dims = []
     further = {dim for variable in VARIABLES.values() for dim in variable.dims}

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import socket
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from kvsweep.errors import InputError
+from kvsweep.errors import InputError, clip
 from kvsweep.files import unwritable
 from kvsweep.store.folders import hidden
 
@@ -25,6 +27,8 @@ except ImportError:  # not a POSIX system
 
 _NO_LOCKS = {errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOTSUP, errno.EINVAL}
 _MODE = 0o666
+_OPEN = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+_OWNER = re.compile(rb"(\d+ \S*)?")
 
 
 @contextmanager
@@ -68,8 +72,9 @@ def _lock(file: Path) -> int | None:
     if fcntl is None:
         return None
     while True:
-        descriptor = os.open(file, os.O_RDWR | os.O_CREAT, _MODE)
+        descriptor = os.open(file, _OPEN, _MODE)
         try:
+            _check_own(file, descriptor)
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if _is_still(file, descriptor):
                 os.ftruncate(descriptor, 0)
@@ -85,6 +90,21 @@ def _lock(file: Path) -> int | None:
                 raise
             return None
         os.close(descriptor)  # its last owner has just removed it
+
+
+def _check_own(file: Path, descriptor: int) -> None:
+    """See that the open file is a lock, which is emptied and removed, and not something else.
+
+    Raises
+    ------
+    FileExistsError
+        If it is.
+    """
+    regular = stat.S_ISREG(os.fstat(descriptor).st_mode)
+    if not regular or not _OWNER.fullmatch(os.pread(descriptor, 1000, 0)):
+        raise FileExistsError(
+            errno.EEXIST, f"{clip(file.name)} is in the way, which kvsweep did not make"
+        )
 
 
 def _is_still(file: Path, descriptor: int) -> bool:

@@ -17,6 +17,7 @@ from zlib import crc32
 
 from kvsweep.errors import InputError
 from kvsweep.files import replace_file
+from kvsweep.reading import regular_bytes
 
 ROOT = "zarr.json"
 CHECKSUMS = "checksums"
@@ -85,7 +86,7 @@ def read_root(path: Path, maker: str) -> Root:
         If there is no group at `path`, or its root is not readable.
     """
     try:
-        document = json.loads((path / ROOT).read_bytes())
+        document = json.loads(regular_bytes(path / ROOT))
         return _parse(document)
     except (FileNotFoundError, NotADirectoryError) as error:
         if not path.exists():
@@ -118,7 +119,7 @@ def summed(path: Path, names: Iterable[str]) -> dict[str, str | None]:
 def checksum(path: Path) -> str | None:
     """Return the CRC-32 of a file, None if there is none; a file that cannot be read is damaged."""
     try:
-        return hexadecimal(crc32(path.read_bytes()))
+        return hexadecimal(crc32(regular_bytes(path)))
     except FileNotFoundError:
         return None
     except OSError:
