@@ -93,10 +93,22 @@ def verify(
     notify : callable (str), optional
         Called with a line for the user before something that takes long.
 
+    Returns
+    -------
+    Verification
+        What was compared and what differs; ``ok`` if nothing does.
+
     Raises
     ------
     InputError
         If there is no store at `store`, or it has no checksums.
+
+    Examples
+    --------
+    >>> import kvsweep
+    >>> found = kvsweep.verify("results/small.zarr", sample=3)
+    >>> found.ok, len(found.simulated), found.damaged
+    (True, 3, ())
     """
     path = Path(store)
     root, found = check_store(path)
