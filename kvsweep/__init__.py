@@ -37,20 +37,7 @@ _HOMES = {
     "warnings_of": "kvsweep.analysis.warnings",
 }
 
-__all__ = [
-    "InputError",
-    "factorial_effects",
-    "find_cliff",
-    "joint_effects",
-    "load_sweep",
-    "open_results",
-    "pareto_front",
-    "plot",
-    "replay",
-    "run",
-    "verify",
-    "warnings_of",
-]
+__all__ = tuple(_HOMES)
 
 
 def __getattr__(name: str) -> Any:

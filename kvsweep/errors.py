@@ -15,6 +15,15 @@ class InputError(ValueError):
     Line breaks in the message become spaces and control characters are escaped, so that no input
     reaches a terminal as a command. The command line prints the message and exits with code 2; the
     Python API raises it.
+
+    Examples
+    --------
+    >>> import kvsweep
+    >>> try:
+    ...     kvsweep.load_sweep("small.toml", ["cache.block_sise=32"])
+    ... except kvsweep.InputError as error:
+    ...     print(error)
+    small.toml: --set cache.block_sise: unknown key; did you mean 'block_size'?
     """
 
     def __init__(self, message: str) -> None:

@@ -98,6 +98,21 @@ def replay(source: str | Path | Mapping[str, Any], overrides: Sequence[str] = ()
     ------
     InputError
         If the trace or an override is not valid, or neither says how long steps take.
+
+    Examples
+    --------
+    >>> import kvsweep
+    >>> trace = {
+    ...     "format": "kvsweep-trace/1",
+    ...     "scenario": {"latency": {"beta": [7000, 17.7, 2.8]}},
+    ...     "requests": [
+    ...         {"id": 0, "arrival_us": 0, "prompt": [[1, 40]], "output": [2, 3]},
+    ...         {"id": 1, "arrival_us": 500, "prompt": [[1, 32], [3, 8]], "output": [4, 2]},
+    ...     ],
+    ... }
+    >>> ds = kvsweep.replay(trace, ["cache.gpu_blocks=20"])
+    >>> ds["ttft_us"].values.tolist(), ds["cached_tokens"].values.tolist()
+    ([7708, 14352], [0, 32])
     """
     return run_replay(source, overrides).to_dataset()
 

@@ -110,6 +110,15 @@ def run(
         If the sweep, its input files, the store or the scheduler is no good.
     KeyboardInterrupt
         If interrupted; the store then holds every task that was done, and another `run` goes on.
+
+    Examples
+    --------
+    >>> import kvsweep
+    >>> ds = kvsweep.run(kvsweep.load_sweep("small.toml"))
+    >>> ds.attrs["title"], ds["status"].size, bool((ds["status"] == "ok").all())
+    ('Routing and order under a shrinking cache', 224, True)
+    >>> ds["preemption_rate"].sel(policy="base", rate=200.0).mean("seed").values.round(2)
+    array([0.41, 0.35, 0.29, 0.32, 0.12, 0.  , 0.  ])
     """
     if not isinstance(sweep, Sweep):
         raise InputError(f"sweep: expected what load_sweep(path) returns, got {shown(sweep)}")

@@ -102,6 +102,13 @@ def verify(
     ------
     InputError
         If there is no store at `store`, or it has no checksums.
+
+    Examples
+    --------
+    >>> import kvsweep
+    >>> found = kvsweep.verify("results/small.zarr", sample=3)
+    >>> found.ok, len(found.simulated), found.damaged
+    (True, 3, ())
     """
     path = Path(store)
     root, found = check_store(path)

@@ -48,7 +48,7 @@ def find_cliff(
     threshold : float
         In the units of the measure.
     confidence : float
-        Of the intervals.
+        Of the intervals, between 0 and 1.
     resamples : int
         Bootstrap resamples of the seeds.
 
@@ -63,6 +63,16 @@ def find_cliff(
     InputError
         For an unknown measure or axis, an axis of names or of fewer than two values, or numbers
         out of range.
+
+    Examples
+    --------
+    >>> import kvsweep
+    >>> ds = kvsweep.open_results("results/small.zarr")
+    >>> cliff = kvsweep.find_cliff(ds, "preemption_rate", along="gpu_blocks", threshold=0.05)
+    >>> for group in cliff.groups[:2]:
+    ...     print(group.labels, round(group.mean_curve.value))
+    {'policy': 'base', 'rate': 40.0} 1192
+    {'policy': 'base', 'rate': 200.0} 1320
     """
     statistics.check_bootstrap(confidence, resamples)
     if not isinstance(threshold, Real) or not np.isfinite(threshold):

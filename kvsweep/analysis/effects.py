@@ -48,7 +48,13 @@ def factorial_effects(
     order : int
         Interactions of up to this many factors; 1 gives main effects only.
     confidence : float
-        Of the intervals, each for itself.
+        Of the intervals, each for itself, between 0 and 1.
+
+    Returns
+    -------
+    Effects
+        Per group one `Effect` for each change and each set of up to `order` changes: as difference,
+        in the unit of the measure, and as ratio. ``to_dict`` gives plain values.
 
     Returns
     -------
@@ -59,6 +65,15 @@ def factorial_effects(
     ------
     InputError
         For an unknown measure or axis, if no factor has two levels, or for numbers out of range.
+
+    Examples
+    --------
+    >>> import kvsweep
+    >>> ds = kvsweep.open_results("results/small.zarr").sel(policy="base")
+    >>> found = kvsweep.factorial_effects(ds, "preemption_rate", factors=["rate"])
+    >>> effect = found.groups[0].effects[0]
+    >>> round(effect.difference.effect, 3), effect.difference.verdict.value
+    (0.061, 'raises')
     """
     statistics.check_confidence(confidence)
     if order < 1:
@@ -101,12 +116,19 @@ def joint_effects(
 
     Parameters
     ----------
-    ds, metric, confidence
+    ds, metric
         As for `factorial_effects`.
     designs : sequence of (base, a, b, ab)
         Levels of `over`: neither change, the first, the second, both.
     over : str
         The axis; the others are averaged over.
+    confidence : float
+        Of the intervals, each for itself, between 0 and 1.
+
+    Returns
+    -------
+    Effects
+        Per group and design the effect of either change, then their interaction.
 
     Returns
     -------
@@ -118,6 +140,15 @@ def joint_effects(
     InputError
         For an unknown measure, axis or level, a design that does not name four levels, or numbers
         out of range.
+
+    Examples
+    --------
+    >>> import kvsweep
+    >>> ds = kvsweep.open_results("results/small.zarr")
+    >>> designs = [("base", "balanced", "sorted", "both")]
+    >>> found = kvsweep.joint_effects(ds, "ttft_mean_ms", designs)
+    >>> [(len(e.changes), e.difference.verdict.value) for e in found.groups[0].effects]
+    [(1, 'not shown'), (1, 'lowers'), (2, 'not shown')]
     """
     statistics.check_confidence(confidence)
     array = variables.get(ds, metric)

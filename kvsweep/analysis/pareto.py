@@ -135,6 +135,14 @@ def pareto_front(
     ------
     InputError
         For an unknown measure or axis, a malformed or repeated objective, or numbers out of range.
+
+    Examples
+    --------
+    >>> import kvsweep
+    >>> ds = kvsweep.open_results("results/small.zarr").sel(rate=40.0, gpu_blocks=600)
+    >>> front = kvsweep.pareto_front(ds, ["ttft_mean_ms:min", "throughput_rps:max"])
+    >>> [member.name for member in front.groups[0].members if member.on_front]
+    ['base', 'sorted', 'both']
     """
     statistics.check_bootstrap(confidence, resamples)
     variables.axis(ds, over, numeric=False)

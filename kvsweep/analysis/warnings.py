@@ -162,6 +162,12 @@ def warnings_of(ds: xr.Dataset) -> list[ResultWarning]:
     ------
     InputError
         If `ds` is no result of a sweep, or the store is damaged.
+
+    Examples
+    --------
+    >>> import kvsweep
+    >>> [w.kind for w in kvsweep.warnings_of(kvsweep.open_results("results/small.zarr"))]
+    ['burst']
     """
     if "status" not in ds or "request" in ds["status"].dims:
         raise InputError("warnings_of: needs the results of a sweep")

@@ -41,7 +41,8 @@ def draw_beside(make: Callable[[], Figure], path: Path) -> dict[str, str | None]
         ``figure``, its path, or None and why there is none under ``no_figure``.
     """
     try:
-        from kvsweep.plot import is_own, save
+        from kvsweep.plot import save
+        from kvsweep.plot.style import is_own
 
         if path.exists() and not is_own(path):
             raise InputError(f"{path} is there and was not drawn by kvsweep: it is kept")

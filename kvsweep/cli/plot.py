@@ -68,7 +68,8 @@ def plot(store: Path, kind: str, out: Path | None, at: tuple[str, ...], **option
     effects (of the axes on a measure, alone and together), prefix (a store of `kvsweep measure
     prefix`).
     """
-    from kvsweep.plot import is_own, save
+    from kvsweep.plot import save
+    from kvsweep.plot.style import is_own
 
     place = output_path(store)
     target = out or place.with_name(f"{place.stem}-{kind}.png")

@@ -60,12 +60,19 @@ def load_sweep(path: str | Path, overrides: Sequence[str] = (), seeds: int | Non
     Returns
     -------
     Sweep
-        For `kvsweep.run`.
+        Read and checked; for `kvsweep.run`.
 
     Raises
     ------
     InputError
         If the file cannot be read, or anything in it is wrong: one line with file, line and key.
+
+    Examples
+    --------
+    >>> import kvsweep
+    >>> sweep = kvsweep.load_sweep("small.toml", ["cache.block_size=32"], seeds=2)
+    >>> {axis.name: len(axis.values) for axis in sweep.axes}
+    {'policy': 4, 'rate': 2, 'gpu_blocks': 7, 'seed': 2}
     """
     with said_in_one_line(str(path)):
         given = read_source(Path(path))

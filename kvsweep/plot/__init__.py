@@ -10,11 +10,10 @@ from kvsweep.plot.effects import plot_effects
 from kvsweep.plot.heatmap import plot_heatmap
 from kvsweep.plot.pareto import plot_pareto
 from kvsweep.plot.prefix import plot_prefix
-from kvsweep.plot.style import is_own, save
+from kvsweep.plot.style import save
 from kvsweep.plot.trend import plot_cliff_trend
 
 __all__ = [
-    "is_own",
     "plot_cliff",
     "plot_cliff_trend",
     "plot_curve",

@@ -54,10 +54,22 @@ def plot_cliff(ds: xr.Dataset, cliff: Cliff) -> Figure:
         The dataset that `cliff` was found in.
     cliff : Cliff
 
+    Returns
+    -------
+    matplotlib.figure.Figure
+        For `save`; it belongs to no global state.
+
     Raises
     ------
     InputError
         For more than `MAX_MEMBERS` members or `MAX_PANELS` combinations.
+
+    Examples
+    --------
+    >>> import kvsweep, kvsweep.plot
+    >>> ds = kvsweep.open_results("results/small.zarr").sel(rate=200.0)
+    >>> figure = kvsweep.plot.plot_cliff(ds, kvsweep.find_cliff(ds))
+    >>> kvsweep.plot.save(figure, "cliff.png")
     """
     panels = _by_panel(cliff)
     members = max(len(groups) for groups in panels.values())

@@ -36,10 +36,35 @@ def plot_curve(
 
     The band is the pointwise interval of the mean (`statistics.mean_band`).
 
+    Parameters
+    ----------
+    ds : xr.Dataset
+        Results of a sweep; dimension ``seed`` (optional) holds paired repetitions.
+    metrics : str or sequence of str
+        Measures, or quantiles of them (``ttft_p99_ms``).
+    along : str
+        A numeric axis.
+    confidence : float
+        Of the bands, between 0 and 1.
+    resamples : int
+        Bootstrap resamples of the seeds.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        For `save`; it belongs to no global state.
+
     Raises
     ------
     InputError
         For an unknown measure or axis, or more than `MAX_LINES` lines in a panel.
+
+    Examples
+    --------
+    >>> import kvsweep, kvsweep.plot
+    >>> ds = kvsweep.open_results("results/small.zarr").sel(rate=200.0)
+    >>> figure = kvsweep.plot.plot_curve(ds, "ttft_p99_ms", along="gpu_blocks")
+    >>> kvsweep.plot.save(figure, "curve.png")
     """
     statistics.check_bootstrap(confidence, resamples)
     names = [metrics] if isinstance(metrics, str) else list(metrics)

@@ -43,10 +43,29 @@ def plot_effects(ds: xr.Dataset, effects: Effects) -> Figure:
     Filled points are shown (their interval excludes no effect), hollow ones are not; interactions
     that are super- or sub-additive are named. Ratios are left out where no effect has one.
 
+    Parameters
+    ----------
+    ds : xr.Dataset
+        The dataset that `effects` was found in.
+    effects : Effects
+        Of `kvsweep.factorial_effects` or `kvsweep.joint_effects`.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        For `save`; it belongs to no global state.
+
     Raises
     ------
     InputError
         For more than `MAX_ROWS` effects.
+
+    Examples
+    --------
+    >>> import kvsweep, kvsweep.plot
+    >>> ds = kvsweep.open_results("results/small.zarr")
+    >>> effects = kvsweep.factorial_effects(ds, "ttft_mean_ms", ["policy", "rate"])
+    >>> kvsweep.plot.save(kvsweep.plot.plot_effects(ds, effects), "effects.png")
     """
     rows = _rows(effects)
     count = sum(row.effect is not None for row in rows)

@@ -31,10 +31,31 @@ def plot_heatmap(ds: xr.Dataset, metric: str, x: str, y: str) -> Figure:
     Axes of names and uneven numeric axes are drawn as equal cells with their values. At most one
     more dimension may be left: one panel per value of it. Cells without a result are hatched.
 
+    Parameters
+    ----------
+    ds : xr.Dataset
+        Results of a sweep; dimension ``seed`` (optional) holds paired repetitions.
+    metric : str
+        A measure, or a quantile of one (``ttft_p99_ms``).
+    x, y : str
+        Two axes, of numbers or names.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        For `save`; it belongs to no global state.
+
     Raises
     ------
     InputError
         For an unknown measure or axis, equal axes, or more panels than `MAX_PANELS`.
+
+    Examples
+    --------
+    >>> import kvsweep, kvsweep.plot
+    >>> ds = kvsweep.open_results("results/small.zarr").sel(policy="base")
+    >>> figure = kvsweep.plot.plot_heatmap(ds, "preemption_rate", x="gpu_blocks", y="rate")
+    >>> kvsweep.plot.save(figure, "heatmap.png")
     """
     for name in (x, y):
         variables.axis(ds, name, numeric=False)

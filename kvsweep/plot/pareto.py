@@ -30,10 +30,29 @@ def plot_pareto(ds: xr.Dataset, front: Front) -> Figure:
     intervals of the means; the percentage is the share of bootstrap resamples on the front. The
     stepped line bounds what the front dominates in this plane, drawn for two objectives only.
 
+    Parameters
+    ----------
+    ds : xr.Dataset
+        The dataset that `front` was found in.
+    front : Front
+        Of `kvsweep.pareto_front`, with two objectives or more.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        For `save`; it belongs to no global state.
+
     Raises
     ------
     InputError
         For a single objective, or more than `MAX_PANELS` groups.
+
+    Examples
+    --------
+    >>> import kvsweep, kvsweep.plot
+    >>> ds = kvsweep.open_results("results/small.zarr").sel(rate=200.0, gpu_blocks=1000)
+    >>> figure = kvsweep.plot.plot_pareto(ds, kvsweep.pareto_front(ds))
+    >>> kvsweep.plot.save(figure, "pareto.png")
     """
     if len(front.objectives) < 2:
         raise InputError("pareto figure: two objectives are needed")

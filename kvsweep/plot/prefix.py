@@ -36,6 +36,18 @@ def plot_prefix(ds: xr.Dataset, cost: PrefixCost) -> Figure:
         Of ``kvsweep measure prefix``.
     cost : PrefixCost
         Found in it.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        For `save`; it belongs to no global state.
+
+    Examples
+    --------
+    >>> import kvsweep.plot, xarray
+    >>> from kvsweep.analysis.prefix import prefix_cost
+    >>> ds = xarray.open_zarr("prefix.zarr")
+    >>> kvsweep.plot.save(kvsweep.plot.plot_prefix(ds, prefix_cost(ds)), "prefix.png")
     """
     with style.style():
         figure = style.new_figure(height=1.3 + sum(PANELS.values()))

@@ -97,10 +97,24 @@ def new_figure(height: float, width: float = COLUMN_WIDTH) -> Figure:
 def save(figure: Figure, path: str | Path) -> None:
     """Write `figure` as PNG, SVG or PDF, by the suffix of `path`: no date, version or random id.
 
+    Parameters
+    ----------
+    figure : matplotlib.figure.Figure
+        Of a function of this package.
+    path : path
+        Its suffix is ``.png`` or ``.svg``; a file that is there is replaced.
+
     Raises
     ------
     InputError
         For another suffix, a folder that does not exist, or a disk that is full.
+
+    Examples
+    --------
+    >>> import kvsweep, kvsweep.plot
+    >>> ds = kvsweep.open_results("results/small.zarr").sel(rate=200.0)
+    >>> figure = kvsweep.plot.plot_curve(ds, "block_hit_rate", along="gpu_blocks")
+    >>> kvsweep.plot.save(figure, "hits.svg")
     """
     path = Path(path)
     metadata: dict[str, dict[str, Any]] = {

@@ -37,10 +37,22 @@ def plot_cliff_trend(ds: xr.Dataset, cliff: Cliff, over: str) -> Figure:
     over : str
         A numeric axis among the labels of the groups.
 
+    Returns
+    -------
+    matplotlib.figure.Figure
+        For `save`; it belongs to no global state.
+
     Raises
     ------
     InputError
         If `over` is no such axis, or there are more than `MAX_LINES` lines.
+
+    Examples
+    --------
+    >>> import kvsweep, kvsweep.plot
+    >>> ds = kvsweep.open_results("results/small.zarr")
+    >>> figure = kvsweep.plot.plot_cliff_trend(ds, kvsweep.find_cliff(ds), over="rate")
+    >>> kvsweep.plot.save(figure, "trend.png")
     """
     variables.axis(ds, over)
     if over not in cliff.groups[0].labels:

@@ -8,6 +8,7 @@ it was written is found before it is read. Nothing is synced to disk: what a dyi
 found, too, and simulated again.
 
 - `arrays`: an array's metadata and the bytes of its chunks.
+- `axes`: meanings and units of coordinates.
 - `layout`: arrays, coordinates and attributes of a store, and its creation.
 - `metadata`: the root of a store, with the checksums of all that does not change.
 - `checking`: the records of the chunks' checksums.

@@ -13,6 +13,7 @@ from kvsweep.files import replace_file
 from kvsweep.metrics import Variable
 from kvsweep.policies import RequestStatus, Status
 from kvsweep.store.arrays import Array
+from kvsweep.store.axes import EXTRA, label_of
 from kvsweep.store.chunks import chunk_name
 from kvsweep.store.folders import made_beside, move_in
 from kvsweep.store.metadata import ROOT, Root, encoded, hexadecimal
@@ -26,34 +27,6 @@ STATUS = Variable("status", (), "str", "1", "how the simulation ended")
 STATUS_DETAIL = Variable("status_detail", (), "str", "1", "why the simulation did not end well")
 DETAIL_BYTES = 200
 """Kept of a detail: most are a short line, but a worker's error may be a page."""
-
-# Meaning and unit of coordinates, by axis key; of others the key itself, a pure number.
-_AXES = {
-    "cache.block_size": ("tokens per block", "token"),
-    "cache.cpu_blocks": ("blocks of the CPU tier per instance", "block"),
-    "cache.gpu_blocks": ("usable KV blocks per instance", "block"),
-    "cache.gpu_tokens": ("tokens that fit into the KV cache of an instance", "token"),
-    "cache.kv_bytes_per_token": ("bytes of a token's keys and values on one GPU", "byte"),
-    "cache.link_gb_per_s": ("link between GPU and CPU, each direction", "GB/s"),
-    "cache.transfer_bandwidth": ("tokens moved between GPU and CPU", "token/us"),
-    "cluster.instances": ("engine instances", "1"),
-    "engine.max_num_batched_tokens": ("token budget of a step", "token"),
-    "engine.max_num_seqs": ("largest batch", "request"),
-    "policy": ("policy", "1"),
-    "seed": ("seed of the request list", "1"),
-    "workload.rate": ("arrival rate of the cluster", "request/s"),
-    "workload.requests": ("length of the request list", "request"),
-}
-
-
-# Meaning of the coordinates that variables have beyond the grid's own.
-_EXTRA = {
-    "quantile": "quantile",
-    "instance": "position of the engine instance",
-    "round": "round of a session",
-    "slo_class": "SLO class, the most urgent first",
-    "request": "position in the request list",
-}
 
 
 def names(plan: Plan) -> list[str]:
@@ -119,9 +92,9 @@ def _variable(plan: Plan, variable: Variable) -> Array:
 def _labels(plan: Plan) -> Iterator[tuple[str, NDArray[Any], tuple[str, str]]]:
     """Yield name, values, and meaning and unit of every coordinate."""
     for axis in plan.axes:
-        yield axis.name, np.array(axis.values), _AXES.get(axis.key, (axis.key, "1"))
+        yield axis.name, np.array(axis.values), label_of(axis.key)
     for name, values in plan.extra.items():
-        yield name, np.array(values), (_EXTRA[name], "1")
+        yield name, np.array(values), (EXTRA[name], "1")
 
 
 def _coordinate(name: str, values: NDArray[Any], about: tuple[str, str]) -> Array:

@@ -37,13 +37,21 @@ def open_results(path: str | Path, *, verify: bool = True) -> xr.Dataset:
     Returns
     -------
     xr.Dataset
-        One dimension for each axis, and those of parts of a cell (``quantile``, ``instance``,
-        ...); numbers are NaN, or -1, where ``status`` is not ``ok``.
+        A variable per measure, with ``units`` and ``long_name``, over the axes of the sweep:
+        float64, int64 or text. Look at ``status`` first: only ``ok`` cells carry numbers, others
+        NaN or -1.
 
     Raises
     ------
     InputError
         If there is no store at `path`, it is damaged, or it cannot be read.
+
+    Examples
+    --------
+    >>> import kvsweep
+    >>> ds = kvsweep.open_results("results/small.zarr")
+    >>> ds["ttft_p99_ms"].dims, ds["ttft_p99_ms"].attrs["units"]
+    (('policy', 'rate', 'gpu_blocks', 'seed'), 'ms')
     """
     from kvsweep.store._xarray import xr
 

@@ -4,7 +4,7 @@ import numpy as np
 import xarray as xr
 
 # How names come out of a store.
-NAMES = np.dtypes.StringDType()
+NAMES = np.dtype("U16")
 
 H8_BLOCKS = np.r_[1000:2601:25, 3000, 5000]
 

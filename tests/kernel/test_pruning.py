@@ -2,10 +2,14 @@
 
 import numpy as np
 import pytest
+import routers
 
 from kvsweep.config import parse_scenario
 from kvsweep.config.workload import Workload
+from kvsweep.policies import Scorer
 from kvsweep.simulate import simulate_batch
+from kvsweep.simulate.routers import CACHE_SCORERS
+from kvsweep.workload.generate import generate
 
 BLOCKS = (150, 200, 300, 500, 1000, 1001)
 SEEDS = range(6)
@@ -63,7 +67,22 @@ def test_nothing_is_copied_with_a_watermark():
     assert not run(variants({"watermark": 0.1}), True)["pruned"].any()
 
 
-@pytest.mark.parametrize("scorer", ["prefix-affinity", "queue-depth", "precise-prefix"])
+@pytest.mark.parametrize("scorer", Scorer, ids=lambda scorer: scorer.label)
+def test_scorers_that_read_how_full_a_cache_is_are_those_that_choose_by_it(scorer):
+    cluster = {"instances": 2, "routing": "weighted", "scorers": {scorer.label: 1}}
+    scenario = variants(cluster=cluster)[0]
+    requests = generate(scenario.workload, 0, entropy=5)
+    shape = len(requests), scenario.cluster.instances
+    idle = {name: np.zeros(shape) for name in routers.SEEN}
+    chosen = [
+        routers.choose(scenario, requests, idle | {name: np.tile([value, 0.0], (shape[0], 1))})
+        for name, value in [("utilization", 0.9), ("transfer", 9000), ("thrashing", 0.3)]
+    ]
+    unmoved = routers.choose(scenario, requests, idle)
+    assert any(one != unmoved for one in chosen) == (scorer in CACHE_SCORERS)
+
+
+@pytest.mark.parametrize("scorer", [s.label for s in Scorer if s not in CACHE_SCORERS])
 def test_copies_equal_runs_where_the_router_does_not_see_the_share_in_use(scorer):
     cluster = {"instances": 2, "routing": "weighted", "scorers": {scorer: 2, "load-balance": 1}}
     cells = variants(cluster=cluster, clients=SHARED)
@@ -74,7 +93,7 @@ def test_copies_equal_runs_where_the_router_does_not_see_the_share_in_use(scorer
             np.testing.assert_array_equal(pruned[name], complete[name], err_msg=name)
 
 
-@pytest.mark.parametrize("scorer", ["kv-utilization", "kv-pressure", "kv-pressure-slo"])
+@pytest.mark.parametrize("scorer", [s.label for s in CACHE_SCORERS])
 def test_nothing_is_copied_where_the_router_sees_the_share_in_use(scorer):
     cluster = {"instances": 2, "routing": "weighted", "scorers": {"queue-depth": 9, scorer: 1}}
     assert not run(variants(cluster=cluster), True)["pruned"].any()

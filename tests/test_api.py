@@ -1,0 +1,74 @@
+"""The public Python API: each name listed once, typed, and with an example that runs."""
+
+import doctest
+import inspect
+import re
+import tomllib
+from importlib.resources import files
+from pathlib import Path
+
+import pytest
+from analysis.synthetic import prefix_trials
+
+import kvsweep
+import kvsweep.plot
+from kvsweep.store import save_dataset
+
+DOCUMENT = (Path(__file__).parents[1] / "docs" / "api.md").read_text()
+PUBLIC = {f"kvsweep.{name}": getattr(kvsweep, name) for name in kvsweep.__all__} | {
+    f"kvsweep.plot.{name}": getattr(kvsweep.plot, name) for name in kvsweep.plot.__all__
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A folder with what the examples find: a sweep and its store, and a measurement."""
+    folder = tmp_path_factory.mktemp("examples")
+    sweep = folder / "small.toml"
+    sweep.write_text(re.search(r"```toml\n(.*?)```", DOCUMENT, re.DOTALL)[1])
+    kvsweep.run(kvsweep.load_sweep(sweep), out=folder / "results" / "small.zarr")
+    save_dataset(folder / "prefix.zarr", prefix_trials())
+    return folder
+
+
+def examples_of(name):
+    return doctest.DocTestFinder(recurse=False).find(PUBLIC[name], name, globs={})
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_the_example_of_a_public_name_runs(name, folder, monkeypatch):
+    monkeypatch.chdir(folder)
+    (found,) = examples_of(name)
+    assert found.examples
+    told = []
+    runner = doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE)
+    runner.run(found, out=told.append)
+    assert runner.failures == 0, "".join(told)
+
+
+def test_every_public_name_is_listed_once():
+    assert sorted(re.findall(r"^\| `([\w.]+)` \|", DOCUMENT, re.MULTILINE)) == sorted(PUBLIC)
+
+
+@pytest.mark.parametrize("name", [name for name in PUBLIC if inspect.isfunction(PUBLIC[name])])
+def test_the_docstring_of_a_function_describes_every_parameter(name):
+    text = inspect.getdoc(PUBLIC[name])
+    described = re.search(r"Parameters\n-+\n(.*?)(\n\n\w+\n-+\n|\Z)", text, re.DOTALL)[1]
+    heads = re.findall(r"^(\S.*?)(?: :.*)?$", described, re.MULTILINE)
+    assert [n for head in heads for n in head.split(", ")] == [
+        *inspect.signature(PUBLIC[name]).parameters
+    ]
+
+
+def test_every_annotation_is_there():
+    for function in filter(inspect.isfunction, PUBLIC.values()):
+        signature = inspect.signature(function)
+        kinds = [parameter.annotation for parameter in signature.parameters.values()]
+        assert inspect.Signature.empty not in [*kinds, signature.return_annotation], function
+
+
+def test_the_package_says_that_it_is_typed():
+    """An empty `py.typed`, which the wheel has with all else in the package."""
+    assert files("kvsweep").joinpath("py.typed").is_file()
+    project = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())
+    assert project["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"] == ["kvsweep"]
