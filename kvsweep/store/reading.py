@@ -39,7 +39,7 @@ def open_results(path: str | Path, *, verify: bool = True) -> xr.Dataset:
     InputError
         If there is no store at `path`, it is damaged, or it cannot be read.
     """
-    from kvsweep.store._xarray import xr
+    import xarray as xr
 
     path = Path(path)
     root = read_store(path)
