@@ -138,7 +138,7 @@ def test_a_command_does_without_dask_arrays(folder):
 @pytest.mark.parametrize(
     "other",
     [
-        "sys.modules['xarray.namedarray.pycompat'] = None",
+        "sys.modules['xarray.namedarray.pycompat'] = None; del xarray.namedarray.pycompat",
         "del pycompat._cached_duck_array_modules",
         "del pycompat.DuckArrayModule",
         "del utils.is_dask_collection",
