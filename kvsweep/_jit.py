@@ -6,6 +6,7 @@ of this package and of the numba and numpy versions.
 """
 
 import hashlib
+import os
 from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
@@ -15,14 +16,17 @@ from typing import Any
 import numba
 import numpy as np
 
-from . import _cache
-from ._compiler import EntryCache, KernelCompiler, PartCompiler, plain
+from . import _cache, _plain
+from ._sample import try_out
 
 _PACKAGE = Path(__file__).parent
 _COMPILED = (
     "_cache.py",
     "_compiler.py",
+    "_entry_cache.py",
     "_jit.py",
+    "_plain.py",
+    "_sample.py",
     "records.py",
     "policies.py",
     "kernel",
@@ -53,50 +57,51 @@ def _cache_name() -> str:
     return digest.hexdigest()[:16] + ("-checked" if numba.config.BOUNDSCHECK else "")
 
 
-if not numba.config.DISABLE_JIT:
-    _cache.folder = _cache.make_folder(_cache_name())
+def _set_up() -> Any:
+    """Return the module whose decorators are used, and set the folder that goes with it."""
+    name = "" if numba.config.DISABLE_JIT else _cache_name()
+    forced = os.environ.get("KVSWEEP_PLAIN_NUMBA", "0") not in ("", "0")
+    why = "KVSWEEP_PLAIN_NUMBA is set"
+    if not forced:
+        try:
+            return _usual(name)
+        except Exception as error:  # whatever of numba is missing, or differs
+            why = f"numba {numba.__version__} is not as expected ({type(error).__name__}: {error})"
+    if name:
+        _cache.seconds = _plain.SECONDS
+        _cache.folder = _cache.make_folder(f"{name}-plain")
+        _cache.tell(
+            f"{why}: the kernel is compiled by public means of numba, to the same results, "
+            f"in about {_plain.SECONDS} s"
+        )
+    return _plain
 
 
-# error_model="numpy": a division does not test for zero (no division by a swept zero is possible).
-# No fastmath: results must not depend on the compiler's choice of order.
-# _nrt=False: no reference counts. The caller owns every array for the whole call, and the counts
-# that numba adds for each array argument of each inlined leaf took 98 % of the time (measured: H8,
-# 5000 blocks: 3,300 us with, 120 us without). Such code cannot allocate, which a kernel must not.
-_OPTIONS = {"error_model": "numpy", "_nrt": False}
-_INNER = {"pipeline_class": PartCompiler, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+def _usual(name: str) -> Any:
+    """Return `_compiler`; before it compiles anything else, a small kernel shows that it works."""
+    from . import _compiler
+
+    if name:
+        _cache.folder = _cache.make_folder(name)
+        worked = _cache.folder / "works" if _cache.folder else None
+        if not (worked and worked.exists()):
+            try_out(_compiler)
+            if worked:
+                with suppress(OSError):
+                    worked.touch()
+    return _compiler
 
 
-def kernel(function: Callable[..., Any]) -> Any:
-    """Compile and cache an entry, which only Python calls; it does not hold the GIL."""
-    found = numba.njit(nogil=True, pipeline_class=KernelCompiler, **_OPTIONS)(function)
-    if _cache.folder:
-        with suppress(RuntimeError):  # numba's word for a folder that cannot be written
-            found._cache = EntryCache(function)
-    return found
+_how = _set_up()
 
+kernel: Callable[[Callable[..., Any]], Any] = _how.kernel
+"""Compile and cache an entry, which only Python calls; it does not hold the GIL."""
 
-def _inner(**options: Any) -> Callable[[Callable[..., Any]], Any]:
-    """Return the decorator of a function that only compiled functions call.
-
-    numba would compile it again for each literal that it gets, and for 32 bits as for 64.
-    """
-    compiled = numba.njit(**_INNER, **_OPTIONS, **options)
-
-    def decorate(function: Callable[..., Any]) -> Any:
-        found = compiled(function)
-        if not numba.config.DISABLE_JIT:
-            ask = found.get_call_template
-            found.get_call_template = lambda args, kws: ask(tuple(map(plain, args)), kws)
-        return found
-
-    return decorate
-
-
-part = _inner()
+part: Callable[[Callable[..., Any]], Any] = _how.part
 """A function of its own that kernels call: a rarely taken path, or one called at many places."""
 
-leaf = _inner(forceinline=True)
-"""A small function that LLVM inlines into the kernels that call it.
+leaf: Callable[[Callable[..., Any]], Any] = _how.leaf
+"""A small function that LLVM inlines into the kernels that call it."""
 
-Inlining on numba's level (``inline="always"``) is no faster and compiles 2.6 times as long.
-"""
+pass_whole: Callable[..., None] = _how.pass_whole
+"""Let compiled functions get the values of these named tuples of arrays as one."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from contextlib import contextmanager
-from importlib import import_module
 from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -149,7 +148,8 @@ def _finished(running: Running, todo: list[Task]) -> Iterator[tuple[Task, Result
     """Yield tasks as they finish."""
     running.begin(todo)
     # `open_results` loads it at the end. Here its half second passes while the workers work.
-    import_module("xarray")
+    import xarray  # noqa: F401
+
     yield from running
 
 

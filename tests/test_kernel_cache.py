@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from sweeping import start_python
 
-from kvsweep import _cache
+from kvsweep import _cache, _entry_cache
 from kvsweep._jit import kernel
 
 SOURCE = """
@@ -120,7 +120,7 @@ def test_a_full_disk_costs_the_cache_only(functions, folder, monkeypatch, caplog
     def fails(*args):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(_cache.SealedFile, "_write", fails)
+    monkeypatch.setattr(_entry_cache.SealedFile, "_write", fails)
     assert run(twice) == (14, False)
     assert "cannot be written (No space left on device)" in caplog.text
 

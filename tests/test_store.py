@@ -278,13 +278,27 @@ def test_title_and_analysis_may_change(tmp_path, path, sweep):
 
 
 @pytest.mark.parametrize(
-    ("attribute", "value"), [("source_hash", "0123"), ("numpy", "1.0"), ("kvsweep", "0.0")]
+    ("attribute", "value"), [("source_hash", "0123"), ("numpy", "1.0"), ("numba", "0.0")]
 )
 def test_a_store_made_by_other_code_is_refused(sweep, path, attribute, value):
     fill(path, sweep, upto=1)
     store.update_attributes(path, {attribute: value})
     with pytest.raises(InputError, match=f"made by .*{value}"):
         fill(path, sweep)
+
+
+@pytest.mark.parametrize("library", ["kvsweep", "xarray", "zarr"])
+def test_a_store_goes_on_with_another_version_of_what_decides_no_number(sweep, path, library):
+    """It still says what made it, and keeps what was found since."""
+    fill(path, sweep, upto=1)
+    store.update_attributes(path, {library: "0.0", "cliff": "{}"})
+    cells = cut(grid.plan(sweep), (2, 3, 4))
+    assert len(store.pending(path, sweep, cells)) == len(cells.tasks) - 1
+    assert store.prepare(path, sweep, cells).attributes[library] == "0.0"
+    assert kvsweep.open_results(path).attrs["cliff"] == "{}"
+    fill(path, sweep)
+    assert kvsweep.open_results(path).attrs[library] == "0.0"
+    assert store.difference_of_makers(kvsweep.open_results(path).attrs) == ""
 
 
 def test_a_store_with_other_columns_is_refused(sweep, path):

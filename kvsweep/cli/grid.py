@@ -14,6 +14,7 @@ import click
 from kvsweep.cli.base import Command, check_outputs, json_option, named_files, print_json, warn
 from kvsweep.cli.outputs import OutputPath, draw_beside
 from kvsweep.cli.progress import Display, span
+from kvsweep.cli.quick_xarray import leave_dask
 from kvsweep.cli.terminal import Interrupted, echo
 
 if TYPE_CHECKING:
@@ -145,9 +146,16 @@ def _print_size(size: dict[str, Any], as_json: bool) -> None:
 def _run(sweep: Sweep, path: Path, options: dict[str, Any]) -> xr.Dataset:
     from kvsweep.sweep import run
 
+    display = Display()
+
+    def progress(done: int, total: int) -> None:
+        display(done, total)
+        if done == total:  # what comes next is done by xarray
+            leave_dask()
+
     try:
-        with Display() as display:
-            return run(sweep, out=path, progress=display, notify=display.notify, **options)
+        with display:
+            return run(sweep, out=path, progress=progress, notify=display.notify, **options)
     except KeyboardInterrupt:
         raise Interrupted(f"interrupted; the same command goes on with {path}") from None
 

@@ -12,6 +12,7 @@ import click
 
 from kvsweep.cli.base import Command, json_option, print_json, warn
 from kvsweep.cli.measure import open_prefix, print_prefix
+from kvsweep.cli.quick_xarray import leave_dask
 from kvsweep.cli.terminal import echo
 from kvsweep.errors import InputError, did_you_mean
 
@@ -196,6 +197,7 @@ def read(store: Path, at: Sequence[str] = ()) -> xr.Dataset:
     """
     from kvsweep.store import load, open_results
 
+    leave_dask()
     ds = load(open_results(store))
     for text in at:
         name, _, value = text.partition("=")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kvsweep.cli.base import Command, json_option, print_json
+from kvsweep.cli.quick_xarray import leave_dask
 from kvsweep.cli.results import store_argument
 from kvsweep.cli.terminal import echo
 
@@ -50,6 +51,7 @@ def verify(store: Path, sample: int, folder: Path | None, as_json: bool) -> int:
     """
     from kvsweep.verifying import verify as run
 
+    leave_dask()
     found = run(store, sample=sample, folder=folder, notify=partial(echo, err=True))
     if as_json:
         print_json(found.to_dict())

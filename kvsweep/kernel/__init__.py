@@ -39,7 +39,7 @@ Outputs), ``lane`` (LANE), ``inst`` (INSTANCE), ``tally`` (TALLY), ``index`` (of
 Nothing is allocated and nothing raised; a lane that cannot go on sets ``tally["status"]``.
 """
 
-from .._compiler import pass_whole
+from .._jit import pass_whole
 from ..records import Inputs, Outputs, Workspace
 
 pass_whole(Inputs, Workspace, Outputs)

@@ -10,9 +10,12 @@ from threading import Thread
 from typing import Any
 
 import numpy as np
+from numba.core.errors import NumbaError
 from numpy.typing import NDArray
 
+from .. import _cache
 from ..config import Scenario
+from ..errors import InputError
 from ..kernel.engine import run_batch
 from ..kernel.tally import MAX_ITL_ENTRIES
 from ..policies import RequestStatus
@@ -28,7 +31,9 @@ ITL_ENTRIES = 1 << 12
 fit is run again with more."""
 
 
-COMPILING = "compiling the kernel (first run only, about 30 s)"
+COMPILING = f"compiling the kernel (first run only, about {_cache.seconds} s)"
+
+WAY_OUT = "KVSWEEP_PLAIN_NUMBA=1 in the environment lets it do so by its public means alone"
 
 
 def warm_up(notify: Callable[[str], None] | None = None) -> None:
@@ -38,6 +43,11 @@ def warm_up(notify: Callable[[str], None] | None = None) -> None:
     ----------
     notify : callable (str), optional
         Called with a line for the user if the cache has no kernel, so that this takes long.
+
+    Raises
+    ------
+    InputError
+        If this numba cannot compile it.
     """
     from .lanes import EMPTY
 
@@ -46,7 +56,11 @@ def warm_up(notify: Callable[[str], None] | None = None) -> None:
         notify(COMPILING)
     outputs = allocate_outputs(EMPTY)
     with _uncollected():
-        _aside(partial(run_batch, EMPTY, allocate_workspace(EMPTY, 1), outputs, 0, 0))
+        try:
+            _aside(partial(run_batch, EMPTY, allocate_workspace(EMPTY, 1), outputs, 0, 0))
+        except NumbaError as error:
+            reason = (str(error).splitlines() or [""])[0]
+            raise InputError(f"numba cannot compile the kernel ({reason}); {WAY_OUT}") from error
 
 
 def _aside(work: Callable[[], object]) -> None:

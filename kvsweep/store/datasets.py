@@ -65,7 +65,7 @@ def open_dataset(path: Path, form: str, maker: str) -> xr.Dataset:
     InputError
         If there is no such store, it is damaged, or it cannot be read.
     """
-    from kvsweep.store._xarray import xr
+    import xarray as xr
 
     root = read_store(path, form, maker)
     refuse_unsealed(path, root, maker)

@@ -15,7 +15,10 @@ from kvsweep.store.reading import FORMAT
 if TYPE_CHECKING:
     from kvsweep.config import Sweep
 
-LIBRARIES = ("numba", "numpy", "xarray", "zarr")
+# What decides the numbers: a store goes on with the same only, or its cells would be of two kinds.
+DECIDING = ("source_hash", "numba", "numpy")
+# Recorded too, of the run that made the store. They may differ: they move numbers about unchanged.
+RECORDED = ("kvsweep", "xarray", "zarr")
 # Parts of a sweep that decide what is made of the results, not the results.
 PRESENTATION = ("title", "question", "cliff", "pareto")
 WAYS_OUT = "--overwrite starts again, --out names another store"
@@ -28,8 +31,6 @@ def describe(sweep: Sweep, *, keep_requests: bool = False, prune: bool = True) -
 
     No time, host or number of workers is among them: equal sweeps give equal stores.
     """
-    from kvsweep.simulate import source_hash  # loads the compiler, which readers do without
-
     return {
         "format": FORMAT,
         "title": sweep.title,
@@ -42,14 +43,17 @@ def describe(sweep: Sweep, *, keep_requests: bool = False, prune: bool = True) -
         # Numbers: netCDF, to which people export results, has no other attributes but text.
         "per_request": int(keep_requests),
         "pruned": int(prune),
-        "kvsweep": __version__,
-        "source_hash": source_hash(),
-        **{name: version(name) for name in LIBRARIES},
+        **_makers(),
     }
 
 
+def recorded(attributes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a store says of its makers that may differ, to be kept when it goes on."""
+    return {key: attributes[key] for key in RECORDED if key in attributes}
+
+
 def check_same(path: Path, there: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
-    """Refuse a store that an uninterrupted run of this sweep, here and now, would not give.
+    """Refuse a store whose cells an uninterrupted run of this sweep, here and now, would not give.
 
     Parameters
     ----------
@@ -62,7 +66,7 @@ def check_same(path: Path, there: Mapping[str, Any], wanted: Mapping[str, Any]) 
     ------
     InputError
         If the store was made from another sweep (the message names the first key that differs),
-        by other sources or other libraries.
+        by other sources, or another numba or numpy.
     """
     difference = _difference(_cells_only(there), _cells_only(wanted))
     if difference:
@@ -71,22 +75,28 @@ def check_same(path: Path, there: Mapping[str, Any], wanted: Mapping[str, Any]) 
         if there.get(key) != wanted[key]:
             how = "with" if there.get(key) else "without"
             raise InputError(f"{path}: made {how} {option}; {WAYS_OUT}")
-    for key in ("kvsweep", "source_hash", *LIBRARIES):
+    for key in DECIDING:
         if there.get(key) != wanted[key]:
             other = f"{_maker(key)} {there.get(key)}"
             raise InputError(f"{path}: made by {other}, not {wanted[key]}; {WAYS_OUT}")
 
 
 def difference_of_makers(attributes: Mapping[str, Any]) -> str:
-    """Say what of the simulator was another when a store was made; empty if nothing was."""
-    from kvsweep.simulate import source_hash
-
-    here = {"kvsweep": __version__, "source_hash": source_hash()}
-    here |= {name: version(name) for name in LIBRARIES}
-    for key, value in here.items():
-        if attributes.get(key) != value:
-            return f"it was made by {_maker(key)} {attributes.get(key)}, not {value}"
+    """Say what that decides numbers was another when a store was made; empty if nothing was."""
+    here = _makers()
+    for key in DECIDING:
+        if attributes.get(key) != here[key]:
+            return f"it was made by {_maker(key)} {attributes.get(key)}, not {here[key]}"
     return ""
+
+
+def _makers() -> dict[str, str]:
+    """Return what makes a store here and now."""
+    from kvsweep.simulate import source_hash  # loads the compiler, which readers do without
+
+    libraries = ("numba", "numpy", "xarray", "zarr")
+    made = {"kvsweep": __version__, "source_hash": source_hash()}
+    return made | {name: version(name) for name in libraries}
 
 
 def restored_sweep(attributes: Mapping[str, Any], store: Path, folder: Path) -> Sweep:

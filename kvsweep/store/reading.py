@@ -53,7 +53,7 @@ def open_results(path: str | Path, *, verify: bool = True) -> xr.Dataset:
     >>> ds["ttft_p99_ms"].dims, ds["ttft_p99_ms"].attrs["units"]
     (('policy', 'rate', 'gpu_blocks', 'seed'), 'ms')
     """
-    from kvsweep.store._xarray import xr
+    import xarray as xr
 
     path = Path(path)
     root = read_store(path)

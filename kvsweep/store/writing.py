@@ -13,7 +13,7 @@ from kvsweep.store.checking import COMPLETE
 from kvsweep.store.chunks import Chunks
 from kvsweep.store.filling import Store
 from kvsweep.store.folders import clear_half_files, clear_parts, recognise
-from kvsweep.store.identity import WAYS_OUT, check_same, describe
+from kvsweep.store.identity import WAYS_OUT, check_same, describe, recorded
 from kvsweep.store.layout import arrays, contents, create, names
 from kvsweep.store.lock import locked
 from kvsweep.store.metadata import ROOT, Root
@@ -51,8 +51,8 @@ def prepare(
     Raises
     ------
     InputError
-        If `path` is something else, was made from another sweep, by other sources or other
-        libraries, or cannot be read or written.
+        If `path` is something else, was made from another sweep, by other sources or another numba
+        or numpy, or cannot be read or written.
     """
     path = real_path(path)
     attributes = _attributes(sweep, keep_requests, prune)
@@ -130,6 +130,8 @@ def _open(path: Path, plan: Plan, attributes: dict[str, Any], *, repair: bool) -
     """Open a store of these attributes; its metadata are made what they must be, or taken so."""
     root = read_store(path)
     _check_same(path, root, attributes)
+    if root.intact:
+        attributes = attributes | recorded(root.attributes)
     wanted, files = contents(plan, attributes)
     if root.intact and root.arrays != wanted.arrays:
         raise InputError(f"{path}: laid out by another version of kvsweep; {WAYS_OUT}")

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import kvsweep
-from kvsweep._compiler import EntryCache
+from kvsweep._entry_cache import EntryCache
 from kvsweep.kernel.engine import run_batch
 from kvsweep.simulate.kernel_cells import warm_up
 

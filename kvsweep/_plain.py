@@ -1,0 +1,66 @@
+"""The decorators by numba's public means, for a numba whose inside is not what `_compiler` needs.
+
+The same functions decide the same. It takes longer to compile them (`SECONDS`) and to run them: a
+negative index is tested for, and only the folder keeps others from the cached code, which numba
+keeps without checksums.
+"""
+
+from collections.abc import Callable
+from contextlib import suppress
+from functools import lru_cache
+from typing import Any
+
+import numba
+
+from . import _cache
+
+# Of a processor, to compile the kernel: 92 measured, where `_compiler` took 21.
+SECONDS = 100
+
+_OPTIONS = {"error_model": "numpy"}
+
+
+@lru_cache
+def _uncounted() -> dict[str, Any]:
+    """Return the option that does without reference counts, nothing if this numba has none."""
+    option = {"_nrt": False}
+    try:
+        numba.njit(**option)(lambda: 0)()
+    except Exception:  # of whatever kind for an option that is unknown, or no longer works
+        return {}
+    return option
+
+
+def kernel(function: Callable[..., Any]) -> Any:
+    """Compile and cache an entry, which only Python calls; it does not hold the GIL."""
+    decorate = numba.njit(nogil=True, **_OPTIONS, **_uncounted())
+    if _cache.folder is None:
+        return decorate(function)
+    before = numba.config.CACHE_DIR
+    # numba looks at it when it makes the cache of a function. The user's own go elsewhere.
+    numba.config.CACHE_DIR = str(_cache.folder)
+    try:
+        with suppress(RuntimeError):  # numba's word for a folder that cannot be written
+            return numba.njit(nogil=True, cache=True, **_OPTIONS, **_uncounted())(function)
+    finally:
+        numba.config.CACHE_DIR = before
+    return decorate(function)
+
+
+def part(function: Callable[..., Any]) -> Any:
+    """Compile a function that kernels call."""
+    return numba.njit(**_OPTIONS, **_uncounted())(function)
+
+
+def leaf(function: Callable[..., Any]) -> Any:
+    """Compile a small function that is inlined into the kernels that call it.
+
+    By LLVM; but by numba where references are counted, so that there is nothing to count.
+    """
+    uncounted = _uncounted()
+    how = {"forceinline": True} if uncounted else {"inline": "always"}
+    return numba.njit(**_OPTIONS, **uncounted, **how)(function)
+
+
+def pass_whole(*bundles: type[tuple[Any, ...]]) -> None:
+    """Leave it to numba how named tuples of arrays are passed."""

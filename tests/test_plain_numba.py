@@ -1,0 +1,118 @@
+"""Where numba's inside is not as expected, public means compile the kernel to the same results."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import kvsweep
+
+ROOT = Path(__file__).parents[1]
+GOLDENS = [
+    f"tests/kernel/test_vllm_goldens.py::test_kernel_equals_recording[{name}]"
+    for name in ("fuzz_44", "h8_s42_b400")
+]
+TWIN = "tests/kernel/test_twin.py::test_kernel_equals_twin_on_longer_traces[3]"
+
+SMALL = """
+import numpy as np
+from kvsweep import _cache
+from kvsweep._jit import kernel, leaf, part
+import kvsweep._jit as jit
+
+
+@leaf
+def get(values, at):
+    return values[at]
+
+
+@part
+def add(values, at, more):
+    return get(values, at) + more
+
+
+@kernel
+def run(values):
+    return add(values, 1, 10)
+
+
+before = numba.config.CACHE_DIR
+assert run(np.arange(3)) == 11
+assert numba.config.CACHE_DIR == before == ""
+print(jit._how.__name__, _cache.folder.name.endswith("-plain"))
+"""
+
+OTHERS = {
+    "a name that is gone": "import numba.core.codegen as m; del m.JITCodeLibrary",
+    "a module that is gone": "import sys; sys.modules['numba._dynfunc'] = None",
+    "a name of the cache that is gone": "import numba.core.caching as m; del m._CacheLocator",
+    "a class that is none": "import numba.core.compiler as m; m.CompilerBase = 1",
+    "a method that is gone": "import numba.core.compiler_machinery as m\n"
+    "del m.PassManager.add_pass_after",
+    "an option that is gone": "from numba.core.cpu import CPUTargetOptions as options\n"
+    "for kind in options.__mro__:\n"
+    "    if '_nrt' in vars(kind):\n"
+    "        del kind._nrt\n",
+}
+
+
+def python(arguments, folder, **environment):
+    search = os.pathsep.join([str(Path(kvsweep.__file__).parents[1]), *sys.path])
+    unset = {"NUMBA_CACHE_DIR", "KVSWEEP_PLAIN_NUMBA"}
+    environment = {k: v for k, v in os.environ.items() if k not in unset} | environment
+    return subprocess.run(
+        [sys.executable, *arguments],
+        cwd=folder,
+        env={**environment, "PYTHONPATH": search},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def run_small(tmp_path, prepare="", **environment):
+    file = tmp_path / "small.py"
+    file.write_text("import numba\n" + prepare + SMALL)
+    return python([file], tmp_path, KVSWEEP_CACHE_DIR=str(tmp_path / "cache"), **environment)
+
+
+@pytest.mark.parametrize("other", OTHERS)
+def test_another_numba_is_used_by_its_public_means(tmp_path, other):
+    done = run_small(tmp_path, OTHERS[other])
+    assert done.stdout == "kvsweep._plain True\n", done.stderr
+    lines = done.stderr.splitlines()
+    assert len(lines) == 1
+    assert "is not as expected" in lines[0]
+    assert "in about 100 s" in lines[0]
+
+
+def test_this_numba_is_as_expected(tmp_path):
+    done = run_small(tmp_path)
+    assert (done.stdout, done.stderr) == ("kvsweep._compiler False\n", "")
+
+
+def test_public_means_can_be_demanded(tmp_path):
+    """Their code is cached, in a folder of its own that belongs to the user alone."""
+    for _ in range(2):
+        done = run_small(tmp_path, KVSWEEP_PLAIN_NUMBA="1")
+        assert done.stdout == "kvsweep._plain True\n", done.stderr
+        assert done.stderr.startswith("KVSWEEP_PLAIN_NUMBA is set: ")
+    files = list((tmp_path / "cache").rglob("small.run-*.nbc"))
+    assert len(files) == 1
+    folder = files[0].parents[1]
+    assert folder.name.endswith("-plain")
+    assert folder.stat().st_mode & 0o022 == 0
+
+
+@pytest.mark.slow
+def test_public_means_give_the_same_results():
+    """It takes a minute and a half of a processor, once."""
+    done = python(
+        ["-m", "pytest", "-q", "-p", "no:cacheprovider", *GOLDENS, TWIN],
+        ROOT,
+        KVSWEEP_PLAIN_NUMBA="1",
+    )
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
+    assert done.stdout.splitlines()[-1].startswith("3 passed")
