@@ -21,6 +21,7 @@ HIGHER_IS_BETTER = frozenset(
         "output_tokens_per_s",
         "block_hit_rate",
         "prefix_hit_rate",
+        "cpu_hit_rate",
         "completed",
         "fairness_classes",
         "fairness_instances",

@@ -42,7 +42,7 @@ KINDS = ("cliff", "trend", "curve", "heatmap", "pareto", "effects", "prefix")
         "--over policy",
         "kvsweep plot results/h8-steady.zarr trend --over rate",
         "kvsweep plot results/h8.zarr pareto --at gpu_blocks=2000",
-        "kvsweep plot results/priorities.zarr effects --metric ttft_p99_ms",
+        "kvsweep plot results/joint-kv-factors.zarr effects --metric ttft_p99_ms",
         "kvsweep plot results/prefix-tiny.zarr prefix",
     ),
 )

@@ -141,10 +141,10 @@ def pareto(store: Path, at: tuple[str, ...], objectives: str | None, as_json: bo
 @click.command(
     cls=Command,
     examples=(
-        "kvsweep effects results/priorities.zarr --metric ttft_p99_ms",
+        "kvsweep effects results/joint-kv-factors.zarr --metric ttft_p99_ms",
         "kvsweep effects results/h8.zarr --metric preemption_rate --factors policy --at "
         "gpu_blocks=2000",
-        "kvsweep effects results/ideas-a.zarr --metric ttft_p99_ms --joint "
+        "kvsweep effects results/joint-kv-ten.zarr --metric ttft_p99_ms --joint "
         "static,slo-scorer,slo-priority,full",
     ),
 )

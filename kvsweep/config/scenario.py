@@ -308,6 +308,9 @@ class Scenario(Section):
         )
         if not dumped.get("cache", True):
             del dumped["cache"]
+        if self.latency.model_fields_set:  # latencies of zero are told apart from none
+            times = {"alpha": list(self.latency.alpha), "beta": list(self.latency.beta)}
+            dumped["latency"] = times | dumped.get("latency", {})
         return dumped
 
     def _unwritten(self) -> set[str]:

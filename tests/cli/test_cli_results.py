@@ -216,7 +216,6 @@ def test_replay_writes_requests_and_steps(run, trace):
     with open("r.csv", newline="") as file:
         first, second = csv.DictReader(file)
     assert first["arrival_us"] == "5"
-    assert (first["prompt_tokens"], first["output_tokens"]) == ("20", "3")  # for TPOT by hand
     assert int(first["finish_us"]) > int(first["first_token_us"]) > 5
     assert (second["status"], second["finish_us"]) == ("dropped_unservable", "")
     with open("s.csv", newline="") as file:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from goldens import load
 
+import kvsweep
 from kvsweep.config import load_sweep
 from kvsweep.config.scenario import BLIS_SWITCHES
 from kvsweep.metrics import CELL_VARIABLES, QUANTILES, REQUEST_VARIABLES
@@ -178,3 +179,11 @@ def test_runs_that_never_end_or_crash_carry_evidence_and_no_numbers():
     assert "D7" in crashed
     assert np.isnan(cells["ttft_mean_ms"]).all()
     assert (cells["completed"] == -1).all()
+
+
+def test_latencies_of_zero_are_told_apart_from_none():
+    request = {"id": 0, "arrival_us": 0, "prompt": [[0, 40]], "output": [1, 9]}
+    for latency in ({"alpha": [0, 0, 0], "beta": [1000, 1, 1]}, {"beta": [1000, 1, 1]}):
+        scenario = {"engine": {"rules": "blis"}, "latency": latency}
+        trace = {"format": "kvsweep-trace/1", "scenario": scenario, "requests": [request]}
+        assert kvsweep.replay(trace).attrs["status"] == "ok"
