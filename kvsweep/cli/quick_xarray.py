@@ -18,7 +18,7 @@ def leave_dask() -> None:
     with suppress(Exception):  # whatever another xarray has elsewhere, or otherwise
         from xarray.namedarray import pycompat, utils
 
-        modules: dict[str, Any] = pycompat._cached_duck_array_modules
+        modules: Any = pycompat._cached_duck_array_modules
         ask_dask, known = utils.is_dask_collection, cache(pycompat.DuckArrayModule)
 
         def is_dask_collection(value: object) -> bool:
