@@ -1,4 +1,4 @@
-"""How compiled entries are kept: their machine code alone, under a seal, compiled by one process.
+"""How compiled entries are kept: under a seal, and compiled by one process for all.
 
 It builds on what numba keeps to itself; `_plain` does without.
 """
@@ -17,7 +17,6 @@ from numba.core.caching import (
     _CacheLocator,
     _SourceFileBackedLocatorMixin,
 )
-from numba.core.codegen import ll
 
 from . import _cache
 
@@ -37,22 +36,9 @@ class Locator(_SourceFileBackedLocatorMixin, _CacheLocator):  # type: ignore[mis
 
 
 class EntryCode(CompileResultCacheImpl):  # type: ignore[misc]
-    """Keep the machine code of an entry without its bitcode, which is for compiled callers.
-
-    It was two thirds of the file, and to parse it a third of the time of loading.
-    """
+    """Keep the code of an entry in `folder`."""
 
     _locator_classes: ClassVar = [Locator]
-
-    def reduce(self, cres: Any) -> Any:
-        (name, kind, (code, _)), *rest = super().reduce(cres)
-        return (name, kind, (code, ll.parse_assembly("").as_bitcode())), *rest
-
-    def rebuild(self, target_context: Any, payload: Any) -> Any:
-        _, descriptor, *_ = payload
-        symbols = target_context.codegen()._engine._defined_symbols
-        symbols.add(descriptor.llvm_cpython_wrapper_name)  # numba reads it off the bitcode
-        return super().rebuild(target_context, payload)
 
 
 class SealedFile(IndexDataCacheFile):  # type: ignore[misc]

@@ -250,7 +250,9 @@ def test_a_killed_run_goes_on_to_the_same_bytes(sweep, tmp_path, whole, chunks_d
 SMALL = """
 import sys
 import kvsweep.simulate, sweeping
+from kvsweep.cli.quick_xarray import leave_dask
 
+leave_dask()  # as a command does
 kvsweep.simulate.simulate_batch = sweeping.fake_batch
 kvsweep.simulate.warm_up = lambda notify=None: None
 ds = kvsweep.run(kvsweep.load_sweep({file!r}), out={out!r})
