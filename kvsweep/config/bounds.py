@@ -113,14 +113,25 @@ def longest_step(
     return time + (of["cpu_blocks"] > 0) * seats * transfer
 
 
-def shortest_step(of: Mapping[str, Any] | Any, smaller: Any, larger: Any) -> Any:
-    """Return microseconds that no step of a lane falls below: that of a token without context.
+def check_shortest(scenario: Scenario) -> None:
+    """Refuse latencies that let a step end when it begins.
 
-    Parameters are those of `longest_step`; `larger` is `max`, or `numpy.maximum` for arrays.
+    That would leave open what comes before what, and the kernel's order of such steps and of
+    arrivals is not the twin's. No step is shorter than that of a single token without context.
+
+    Raises
+    ------
+    InputError
+        At ``latency``.
     """
-    computing = smaller(of["beta1"], of["beta2"])
-    moving = of["memory0"] + smaller(of["memory1"], of["memory2"])
-    return of["beta0"] + larger(computing, moving)
+    of = _lane_numbers(scenario)
+    moving = of["memory0"] + min(of["memory1"], of["memory2"])
+    least = of["beta0"] + max(min(of["beta1"], of["beta2"]), moving)
+    if least < 1 and scenario.engine.rules == "vllm":
+        raise InputError(
+            f"latency: a step may take {least:.3g} us, of which the whole microseconds count; at "
+            "least 1 us is simulated: are beta and memory microseconds?"
+        )
 
 
 def last_clock(of: Mapping[str, Any] | Any, requests: Any, longest: Any, smaller: Any) -> Any:
@@ -162,9 +173,9 @@ def check_times(scenario: Scenario, requests: int, longest: int, prompt: int) ->
     InputError
         At ``latency``, or at the keys of the transfers.
     """
+    check_shortest(scenario)
     of = _lane_numbers(scenario)
     complain(
-        shortest_step(of, min, max),
         longest_step(of, requests, longest, min),
         of["alpha0"] + of["alpha1"] * prompt,
         of["alpha2"],
@@ -172,17 +183,8 @@ def check_times(scenario: Scenario, requests: int, longest: int, prompt: int) ->
     )
 
 
-def complain(least: float, step: float, delay: float, overhead: float, clock: float) -> None:
-    """Raise the InputError that the shortest and longest times of a lane deserve, if any.
-
-    A step of 0 us would leave open what comes before what, and the kernel's order of such steps
-    and of arrivals is not the twin's.
-    """
-    if least < 1:
-        raise InputError(
-            f"latency: a step may take {least:.3g} us, of which the whole microseconds count; at "
-            "least 1 us is simulated: are beta and memory microseconds?"
-        )
+def complain(step: float, delay: float, overhead: float, clock: float) -> None:
+    """Raise the InputError that the longest times of a lane deserve, if any."""
     if step > MAX_STEP_US:
         raise InputError(
             f"latency: a step of this workload may take {step:.3g} us, at most {MAX_STEP_US:,} "

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..config.bounds import complain, last_clock, longest_step, shortest_step
+from ..config.bounds import complain, last_clock, longest_step
 from ..errors import InputError
 from ..limits import MAX_WORKSPACE_BYTES
 from ..policies import Scheduler
@@ -33,15 +33,14 @@ def bound_times(lanes: NDArray[Any], longest: NDArray[np.int64], prompt: NDArray
     Raises
     ------
     InputError
-        If a step is too short, or a step, a queueing delay or an overhead too long.
+        If a step, a queueing delay or an overhead is too long.
     """
     clock = last_clock(lanes, lanes["requests"], longest, np.minimum)
     lanes["last_clock"] = clock
     step = longest_step(lanes, lanes["requests"], longest, np.minimum)
     delay = lanes["alpha0"] + lanes["alpha1"] * prompt
     worst = np.argmax(lanes["alpha2"] - clock)
-    least = shortest_step(lanes, np.minimum, np.maximum)
-    complain(least.min(), step.max(), delay.max(), lanes["alpha2"][worst], clock[worst])
+    complain(step.max(), delay.max(), lanes["alpha2"][worst], clock[worst])
 
 
 def heap_slots(lanes: NDArray[Any]) -> int:
