@@ -75,7 +75,7 @@ def test_a_full_disk_is_told_and_the_run_goes_on_with_space(sweep, monkeypatch, 
     if Path("a.zarr").exists():
         ds = kvsweep.open_results("a.zarr").load()
         done = ds["status"].values == "ok"
-        assert not done.all()
+        assert not done.all() or not ds.attrs["complete"]  # the last write seals the store
         assert (ds["steps"].values[done] >= 0).all()
     run(sweep)
     assert tree(Path("a.zarr")) == whole
