@@ -78,7 +78,7 @@ def test_the_commands_shown_exist(line):
 def test_there_are_two_commands_of_one_line_each():
     (first, second) = blocks("sh")[0].splitlines()
     assert first.startswith("python3 -m venv .venv && .venv/bin/pip install . && ")
-    assert second.endswith(".venv/bin/pytest")
+    assert second.endswith(".venv/bin/pytest -n auto")
 
 
 @pytest.mark.parametrize("path", sorted(ROOT.glob("sweeps/*.toml")), ids=lambda path: path.stem)
