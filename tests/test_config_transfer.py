@@ -124,7 +124,7 @@ def test_a_file_of_latencies_can_know_its_link(tmp_path):
     for name, wrong, message in (
         ("unknown", text, "cache.cpu_blocks: the speed of transfers is not known"),
         ("link", known.replace("nvlink-c2c", "nvlink"), "latency.model: unknown link 'nvlink'"),
-        ("bytes", known.replace("1000", "1"), "latency.model: 0.25 bytes of KV cache a token"),
+        ("bytes", known.replace("1000", "1"), "bytes.toml: 0.25 bytes of KV cache a token"),
     ):
         (tmp_path / f"{name}.toml").write_text(wrong)
         given["latency"] = {"model": f"{name}.toml"}

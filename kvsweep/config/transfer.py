@@ -87,7 +87,8 @@ def _speed(scenario: Scenario, folder: Path) -> dict[str, Any]:
     model = scenario.latency.model
     preset = load_preset(model, folder) if model else None
     rate, link = _link_rate(cache, preset)
-    token = _token_bytes(cache, preset)
+    where = str(folder / model) if model and model.endswith(".toml") else model
+    token = _token_bytes(cache, preset, where)
     if rate is not None and token is not None:
         return {
             "link": link,
@@ -117,13 +118,14 @@ def _link_rate(cache: Cache, preset: Preset | None) -> tuple[float | None, str |
     return links()[name].gb_per_s, name
 
 
-def _token_bytes(cache: Cache, preset: Preset | None) -> float | None:
+def _token_bytes(cache: Cache, preset: Preset | None, where: str | None) -> float | None:
     """Return the bytes of a token on a GPU that are given, or else the preset's."""
     if _given(cache, "kv_bytes_per_token"):
         return cache.kv_bytes_per_token
     found = preset.gpu_token_bytes if preset else None
     if found is not None and not 1 <= found <= MAX_TOKEN_BYTES:
-        message = f"{found:g} bytes of KV cache a token and GPU; allowed: 1 to {MAX_TOKEN_BYTES:g}"
+        bytes_ = f"{found:g} bytes of KV cache a token and GPU"
+        message = f"{where}: {bytes_}; allowed: 1 to {MAX_TOKEN_BYTES:g}"
         raise KeyProblem(("latency", "model"), message)
     return found
 

@@ -63,6 +63,8 @@ def served_run(rng):
         "waiting": [0, 0, 0],
         "kv_cache_pct": [5.5, 9, 0],
     }
+    document["scenario"].setdefault("engine", {})["max_num_seqs"] = 64
+    document["scenario"].setdefault("cache", {})["gpu_blocks"] = 900
     document["expected"] = {"measured_us": times, "timeseries": log}
     return json.dumps(document).encode()
 
