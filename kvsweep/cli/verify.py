@@ -62,7 +62,9 @@ def verify(store: Path, sample: int, folder: Path | None, as_json: bool) -> int:
 
 def _print(found: Verification) -> None:
     if found.damaged:
-        echo(f"{found.store}: {len(found.damaged):,} files changed since they were written:")
+        count = len(found.damaged)
+        files = "1 file" if count == 1 else f"{count:,} files"
+        echo(f"{found.store}: {files} changed since written:")
         for name in found.damaged[:NAMED]:
             echo(f"  {name}")
         if len(found.damaged) > NAMED:

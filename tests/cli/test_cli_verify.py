@@ -80,7 +80,7 @@ def test_damaged_files_are_named(run, path):
     chunks[1].write_bytes(b"rubbish")
     code, out, _ = run("verify", "a.zarr")
     assert code == 1
-    assert "a.zarr: 2 files changed since they were written:\n" in out
+    assert "a.zarr: 2 files changed since written:\n" in out
     for chunk in chunks[:2]:
         assert f"  {chunk.relative_to(path)}\n" in out
     assert json.loads(run("verify", "a.zarr", "--json")[1])["damaged"] == [
