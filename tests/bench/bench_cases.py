@@ -64,8 +64,11 @@ def conversations(seed, requests=500, rounds=5):
     columns = Columns()
     for arrival, session, turn in turns[:requests]:
         first = 2 * rounds * session
-        said = [(first + k, 128 if k % 2 == 0 else 256) for k in range(2 * turn + 1)]
-        columns.add(arrival, said, (first + 2 * turn + 1, 256), session=session, round=turn)
+        said = range(2 * turn + 1)
+        segments = [first + k for k in said]
+        tokens = [128 if k % 2 == 0 else 256 for k in said]
+        output = first + 2 * turn + 1, 256
+        columns.add(arrival, segments, tokens, output, session=session, round=turn)
     return columns.build()
 
 
