@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import dask
 from distributed import Client as Client
-from distributed import LocalCluster
-from distributed.core import Status
+from distributed import LocalCluster, Status
 from distributed.deploy import Cluster as DaskCluster
 from distributed.versions import VersionMismatchWarning
 
