@@ -26,12 +26,14 @@ _NAMES = {
     "vllm.v1.core.kv_cache_utils": "get_request_block_hasher init_none_hash",
     "vllm.v1.core.sched.async_scheduler": "AsyncScheduler",
     "vllm.v1.core.sched.scheduler": "Scheduler",
-    "vllm.v1.kv_cache_interface": "FullAttentionSpec KVCacheConfig KVCacheGroupSpec "
+    "vllm.v1.kv_cache_interface": "FullAttentionSpec KVCacheConfig KVCacheGroupSpec KVCacheTensor "
     "SlidingWindowSpec",
     "vllm.v1.outputs": "DraftTokenIds KVConnectorOutput ModelRunnerOutput",
     "vllm.v1.request": "Request",
     "vllm.v1.structured_output": "StructuredOutputManager",
 }
+# What a release without a setting does: watermarks came with 0.23.
+_ABSENT = {"watermark": 0.0}
 _OFFLOADING = "vllm.distributed.kv_transfer.kv_connector.v1.offloading.common"
 
 
@@ -120,14 +122,56 @@ def unknown_release(release: tuple[int, ...]) -> str | None:
 def waiting_requests(scheduler: Any) -> int:
     """Return how many requests wait, those for a transfer included."""
     # 0.31 has two lists where 0.30 had one for all requests that were passed by.
-    aside = getattr(scheduler, "kv_holding_waiting", None)
-    if aside is None:
-        aside = scheduler.skipped_waiting
+    aside = _either(scheduler, "kv_holding_waiting", "skipped_waiting")
     return len(scheduler.waiting) + len(aside)
 
 
 def cpu_blocks_in_use(scheduler: Any) -> int:
     """Return the blocks of the CPU tier that hold something."""
     manager = scheduler.connector.connector_scheduler.manager
-    allocated: int = manager._num_allocated_chunks
+    # Chunks were called blocks until 0.28.
+    allocated: int = _either(manager, "_num_allocated_chunks", "_num_allocated_blocks")
     return allocated - len(manager._free_list)
+
+
+def cpu_blocks(scheduler: Any) -> int:
+    """Return the blocks of the CPU tier."""
+    manager = scheduler.connector.connector_scheduler.manager
+    blocks: int = _either(manager, "_num_chunks", "_num_blocks")
+    return blocks
+
+
+def steps_in_flight(request: Any) -> bool:
+    """Whether a step of a request has been scheduled and has not come back."""
+    # 0.24 counts the tokens to come, which are there under asynchronous scheduling only.
+    return bool(_either(request, "num_in_flight_tokens", "num_output_placeholders"))
+
+
+def kv_cache_tensors(vllm: Vllm, pages: dict[str, int], blocks: int) -> list[Any]:
+    """Return the tensors of a cache: pages are the bytes of a block of each layer.
+
+    From 0.30 on the offloading connector knows the size of a block without them.
+    """
+    if vllm.release >= (0, 30):
+        return []
+    return [vllm.KVCacheTensor(page * blocks, [layer]) for layer, page in pages.items()]
+
+
+def known_settings(vllm: Vllm, kind: Any, settings: dict[str, Any]) -> dict[str, Any]:
+    """Return the settings that a class of vLLM's configuration knows.
+
+    Raises
+    ------
+    InputError
+        If it does not know one that is not at the value which means the same as its absence.
+    """
+    known = {name: value for name, value in settings.items() if name in kind.__dataclass_fields__}
+    for name, value in settings.items():
+        if name not in known and value != _ABSENT.get(name):
+            raise InputError(f"vLLM {vllm.version}: has no {name}, here {value}: {MEND}")
+    return known
+
+
+def _either(owner: Any, name: str, before: str) -> Any:
+    """Return an attribute by its name, or by the one that it had before."""
+    return getattr(owner, name) if hasattr(owner, name) else getattr(owner, before)

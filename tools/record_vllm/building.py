@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from kvsweep.errors import InputError
-from record_vllm.adapter import MEND, Vllm
+from record_vllm.adapter import MEND, Vllm, cpu_blocks, known_settings, kv_cache_tensors
 from record_vllm.scenario import Scenario, ceil_div
 
 MODEL = Path(__file__).parent / "model"
@@ -43,11 +43,13 @@ def make_scheduler(vllm: Vllm, scenario: Scenario, blocks: int, role: str | None
         config.kv_transfer_config = vllm.KVTransferConfig(
             kv_connector="NixlConnector", engine_id=role, kv_role=kinds[role]
         )
+    pages = {g.layer_names[0]: g.kv_cache_spec.page_size_bytes for g in groups}
+    tensors = kv_cache_tensors(vllm, pages, blocks + 1)
     make = vllm.AsyncScheduler if scenario.async_scheduling else vllm.Scheduler
     scheduler = make(
         vllm_config=config,
         kv_cache_config=vllm.KVCacheConfig(
-            num_blocks=blocks + 1, kv_cache_tensors=[], kv_cache_groups=groups
+            num_blocks=blocks + 1, kv_cache_tensors=tensors, kv_cache_groups=groups
         ),
         structured_output_manager=vllm.StructuredOutputManager(config),
         block_size=scenario.block_size,
@@ -60,7 +62,7 @@ def make_scheduler(vllm: Vllm, scenario: Scenario, blocks: int, role: str | None
 
 def _config(vllm: Vllm, scenario: Scenario, blocks: int) -> Any:
     longest = LONGEST if scenario.enable_chunked_prefill else scenario.max_num_batched_tokens
-    wanted = {
+    settings = {
         "max_num_seqs": scenario.max_num_seqs,
         "max_num_batched_tokens": scenario.max_num_batched_tokens,
         "enable_chunked_prefill": scenario.enable_chunked_prefill,
@@ -69,6 +71,7 @@ def _config(vllm: Vllm, scenario: Scenario, blocks: int) -> Any:
         "scheduler_reserve_full_isl": scenario.reserve_full_prompt,
         "watermark": scenario.watermark,
     }
+    wanted = known_settings(vllm, vllm.SchedulerConfig, settings)
     config = vllm.VllmConfig(
         scheduler_config=vllm.SchedulerConfig(
             **wanted, async_scheduling=False, max_model_len=longest, is_encoder_decoder=False
@@ -161,7 +164,7 @@ def _check(scheduler: Any, scenario: Scenario) -> None:
     }
     if scenario.offload:
         side = scheduler.connector.connector_scheduler
-        found["cpu_blocks"] = (side.manager._num_chunks, scenario.offload.cpu_blocks)
+        found["cpu_blocks"] = (cpu_blocks(scheduler), scenario.offload.cpu_blocks)
         found["offload_prompt_only"] = (
             side.config.offload_prompt_only,
             scenario.offload.prompt_only,

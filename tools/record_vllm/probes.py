@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from record_vllm.adapter import steps_in_flight
+
 
 @dataclass
 class Counts:
@@ -55,7 +57,7 @@ def _watch_preemptions(scheduler: Any, counts: Counts) -> None:
 
     def counted(request: Any, *more: Any, **named: Any) -> Any:
         counts.preempted.append(int(request.request_id))
-        counts.preempted_in_flight += request.num_in_flight_tokens > 0
+        counts.preempted_in_flight += steps_in_flight(request)
         return preempt(request, *more, **named)
 
     scheduler._preempt_request = counted
