@@ -209,6 +209,9 @@ def main(arguments: list[str] | None = None) -> None:
 def _run(command: Callable[[], int | None]) -> int:
     try:
         return command() or 0
+    except click.exceptions.NoArgsIsHelpError as error:
+        echo(error.format_message(), err=True)
+        return 2
     except click.UsageError as error:
         return fail(error.ctx.command_path if error.ctx else "record_vllm", error.format_message())
     except InputError as error:
