@@ -17,7 +17,7 @@ from typing import Any
 from kvsweep.errors import InputError
 from record_vllm.scenario import Scenario
 
-FIRST, LAST = (0, 30, 0), (0, 33, 0)
+FIRST, LAST = (0, 28, 0), (0, 33, 0)
 _NAMES = {
     "vllm.config": "CacheConfig DeviceConfig KVTransferConfig ModelConfig SchedulerConfig "
     "SpeculativeConfig VllmConfig",
@@ -32,7 +32,7 @@ _NAMES = {
     "vllm.v1.request": "Request",
     "vllm.v1.structured_output": "StructuredOutputManager",
 }
-# What a release without a setting does: watermarks came with 0.23.
+# What a release without a setting does: watermarks came with 0.24.
 _ABSENT = {"watermark": 0.0}
 _OFFLOADING = "vllm.distributed.kv_transfer.kv_connector.v1.offloading.common"
 
@@ -129,7 +129,7 @@ def waiting_requests(scheduler: Any) -> int:
 def cpu_blocks_in_use(scheduler: Any) -> int:
     """Return the blocks of the CPU tier that hold something."""
     manager = scheduler.connector.connector_scheduler.manager
-    # Chunks were called blocks until 0.28.
+    # Chunks were called blocks until 0.29.
     allocated: int = _either(manager, "_num_allocated_chunks", "_num_allocated_blocks")
     return allocated - len(manager._free_list)
 
@@ -141,10 +141,20 @@ def cpu_blocks(scheduler: Any) -> int:
     return blocks
 
 
-def steps_in_flight(request: Any) -> bool:
-    """Whether a step of a request has been scheduled and has not come back."""
-    # 0.24 counts the tokens to come, which are there under asynchronous scheduling only.
-    return bool(_either(request, "num_in_flight_tokens", "num_output_placeholders"))
+def has_step_in_flight(request: Any) -> bool | None:
+    """Whether a step of a request has been scheduled and has not come back.
+
+    None where nobody knows: 0.24 and before do not count it.
+    """
+    tokens = getattr(request, "num_in_flight_tokens", None)
+    return None if tokens is None else tokens > 0
+
+
+def window_managers(scheduler: Any) -> list[Any] | None:
+    """Return what frees blocks behind windows, None where it cannot be watched: 0.24 and before."""
+    managers = scheduler.kv_cache_manager.coordinator.single_type_managers
+    watchable = all(hasattr(manager, "_remove_blocks_in_range") for manager in managers)
+    return list(managers) if watchable else None
 
 
 def kv_cache_tensors(vllm: Vllm, pages: dict[str, int], blocks: int) -> list[Any]:
@@ -168,8 +178,17 @@ def known_settings(vllm: Vllm, kind: Any, settings: dict[str, Any]) -> dict[str,
     known = {name: value for name, value in settings.items() if name in kind.__dataclass_fields__}
     for name, value in settings.items():
         if name not in known and value != _ABSENT.get(name):
-            raise InputError(f"vLLM {vllm.version}: has no {name}, here {value}: {MEND}")
+            raise InputError(f"vLLM {vllm.version}: has no setting {name}, which is {value} here")
     return known
+
+
+def hash_block_size(make: Any, block_size: int) -> dict[str, int]:
+    """Return the argument of a scheduler that names the block size of hashes.
+
+    0.19 has none: there it is the block size.
+    """
+    known = "hash_block_size" in inspect.signature(make).parameters
+    return {"hash_block_size": block_size} if known else {}
 
 
 def _either(owner: Any, name: str, before: str) -> Any:

@@ -7,7 +7,14 @@ from pathlib import Path
 from typing import Any
 
 from kvsweep.errors import InputError
-from record_vllm.adapter import MEND, Vllm, cpu_blocks, known_settings, kv_cache_tensors
+from record_vllm.adapter import (
+    MEND,
+    Vllm,
+    cpu_blocks,
+    hash_block_size,
+    known_settings,
+    kv_cache_tensors,
+)
 from record_vllm.scenario import Scenario, ceil_div
 
 MODEL = Path(__file__).parent / "model"
@@ -53,7 +60,7 @@ def make_scheduler(vllm: Vllm, scenario: Scenario, blocks: int, role: str | None
         ),
         structured_output_manager=vllm.StructuredOutputManager(config),
         block_size=scenario.block_size,
-        hash_block_size=scenario.block_size,
+        **hash_block_size(make, scenario.block_size),
         log_stats=True,
     )
     _check(scheduler, scenario)

@@ -121,7 +121,9 @@ class Engine:
         }
         return row | ({"sched": decision.scheduled} if self._detail else {})
 
-    def _more(self, execution: Execution, orders: Any, before: tuple[int, int, int]) -> Row:
+    def _more(
+        self, execution: Execution, orders: Any, before: tuple[int, int | None, int | None]
+    ) -> Row:
         """Return the columns that count, and those of an offloading connector."""
         scenario, counts = self._scenario, self.counts
         evictions, window_freed, in_flight = before
@@ -137,9 +139,9 @@ class Engine:
                 "flush": len(orders.jobs_to_flush or ()),
             }
         if len(scenario.groups) > 1 or scenario.groups[0].window is not None:
-            row["win"] = counts.window_freed - window_freed
+            row["win"] = _since(window_freed, counts.window_freed)
         if scenario.async_scheduling:
-            row["pre_in_flight"] = counts.preempted_in_flight - in_flight
+            row["pre_in_flight"] = _since(in_flight, counts.preempted_in_flight)
         return row
 
     def _moves(self, jobs: dict[int, Any], gpu_side: str) -> list[list[int]]:
@@ -217,6 +219,10 @@ class Engine:
         for transfer in done:
             transfer.seen = batch.execution.end
         return report
+
+
+def _since(before: int | None, now: int | None) -> int | None:
+    return None if before is None or now is None else now - before
 
 
 def _add(totals: dict[str, int], told: Any) -> None:

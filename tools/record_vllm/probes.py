@@ -5,16 +5,19 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from record_vllm.adapter import steps_in_flight
+from record_vllm.adapter import has_step_in_flight, window_managers
 
 
 @dataclass
 class Counts:
-    """Counts since the start, and lists (`preempted`, `later`, `no_store`) since `new_step`."""
+    """Counts since the start, and lists (`preempted`, `later`, `no_store`) since `new_step`.
+
+    `window_freed` and `preempted_in_flight` are None in releases where they cannot be known.
+    """
 
     evictions: int = 0
-    window_freed: int = 0
-    preempted_in_flight: int = 0
+    window_freed: int | None = 0
+    preempted_in_flight: int | None = 0
     cpu_evictions: int = 0
     preempted: list[int] = field(default_factory=list)
     later: list[int] = field(default_factory=list)
@@ -57,16 +60,22 @@ def _watch_preemptions(scheduler: Any, counts: Counts) -> None:
 
     def counted(request: Any, *more: Any, **named: Any) -> Any:
         counts.preempted.append(int(request.request_id))
-        counts.preempted_in_flight += steps_in_flight(request)
+        flying = has_step_in_flight(request)
+        if flying is None or counts.preempted_in_flight is None:
+            counts.preempted_in_flight = None
+        else:
+            counts.preempted_in_flight += flying
         return preempt(request, *more, **named)
 
     scheduler._preempt_request = counted
 
 
 def _watch_windows(scheduler: Any, counts: Counts) -> None:
-    for manager in scheduler.kv_cache_manager.coordinator.single_type_managers:
-        if hasattr(manager, "_remove_blocks_in_range"):
-            _watch_window(manager, counts)
+    managers = window_managers(scheduler)
+    if managers is None:
+        counts.window_freed = None
+    for manager in managers or []:
+        _watch_window(manager, counts)
 
 
 def _watch_window(manager: Any, counts: Counts) -> None:
@@ -79,7 +88,7 @@ def _watch_window(manager: Any, counts: Counts) -> None:
     def counted(request: str, first: int, last: int) -> None:
         before = held(request, first, last)
         remove(request, first, last)
-        counts.window_freed += before - held(request, first, last)
+        counts.window_freed = (counts.window_freed or 0) + before - held(request, first, last)
 
     manager._remove_blocks_in_range = counted
 

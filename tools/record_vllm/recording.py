@@ -125,7 +125,9 @@ class _Run:
         engine = self._engine
         if engine.pool.get_num_free_blocks() != self._scenario.gpu_blocks:
             raise InputError("blocks are still in use at the end")
-        columns = list(engine.rows[0]) if engine.rows else []
+        # What a release does not tell is None, and is no column.
+        first = engine.rows[0] if engine.rows else {}
+        columns = [name for name in first if all(row[name] is not None for row in engine.rows)]
         result: Document = {
             "steps": {name: [row[name] for row in engine.rows] for name in columns},
             "requests": engine.per_request,
@@ -152,7 +154,7 @@ class _Run:
             "end_us": max([0, *(t["finish_us"] or 0 for t in engine.per_request)]),
             "blocks_free_at_end": engine.pool.get_num_free_blocks(),
         }
-        if self._scenario.async_scheduling:
+        if self._scenario.async_scheduling and counts.preempted_in_flight is not None:
             totals["preempted_in_flight"] = counts.preempted_in_flight
         if self._scenario.drafts:
             totals["draft_tokens"] = engine.drafted
