@@ -125,11 +125,11 @@ def test_a_trace_that_vllm_stops_at_does_not_stop_the_others(monkeypatch, record
     from record_vllm import recording
 
     def fails(vllm, document, where):
-        raise AssertionError("no such state")
+        raise InputError(f"{where}: vLLM stopped")
 
     monkeypatch.setattr(recording, "record", fails)
     (one,) = checking.check_all(None, [recorded / "before"], None)
-    assert one.error == "AssertionError: no such state"
+    assert one.error == "vLLM stopped"
     assert checking.report([one])["not_recorded"] == 1
 
 

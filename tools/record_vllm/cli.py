@@ -15,7 +15,7 @@ import click
 
 from kvsweep.cli.base import Command, Group, check_outputs, fail, json_option, print_json
 from kvsweep.cli.outputs import OutputPath
-from kvsweep.cli.terminal import echo
+from kvsweep.cli.terminal import OutputLostError, drop_output, echo
 from kvsweep.errors import InputError
 from record_vllm.checking import Checked, add_row, check_all, compare_folders, report
 from record_vllm.environment import Wish, interpreter_of, newest_version, plan, set_up
@@ -87,7 +87,7 @@ def setup(
     cls=Command,
     examples=(
         "python tools/record_vllm record --env ~/vllm/0.33.0 trace.json -o recorded.json.gz",
-        "python tools/record_vllm record --env ~/vllm/0.33.0 trace.json -o - --no-detail",
+        "python tools/record_vllm record --env ~/vllm/0.33.0 trace.json -o small.json --no-detail",
     ),
 )
 @env_option
@@ -220,7 +220,11 @@ def _run(command: Callable[[], int | None]) -> int:
         echo("record_vllm: interrupted", err=True)
         return 1
     except BrokenPipeError:
+        drop_output()
         return 1
+    except OutputLostError as error:
+        drop_output()
+        return fail("record_vllm", str(error))
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
         return fail("record_vllm", f"{where}{error.strerror or error}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import traceback
 from collections import deque
 from typing import Any
 
@@ -16,6 +17,10 @@ from record_vllm.traces import Document
 
 MOST_ROUNDS = 200_000
 """Of the loop: some schedules of priorities never end."""
+
+
+STOPS = (AssertionError, AttributeError, LookupError, TypeError, ValueError)
+"""What vLLM raises at a state that it did not expect, or a release whose insides have changed."""
 
 
 def record(vllm: Vllm, document: Document, where: str, *, detail: bool = True) -> Document:
@@ -35,7 +40,8 @@ def record(vllm: Vllm, document: Document, where: str, *, detail: bool = True) -
     Raises
     ------
     InputError
-        If the trace is malformed, needs what the recorder does not have, or never ends.
+        If the trace is malformed, needs what the recorder does not have, or never ends, or vLLM
+        stops at it.
     """
     scenario = read_scenario(document.get("scenario"), where)
     requests = read_requests(document, where)
@@ -46,9 +52,18 @@ def record(vllm: Vllm, document: Document, where: str, *, detail: bool = True) -
             expected = _Run(vllm, scenario, requests, detail).run()
     except InputError as error:
         raise InputError(f"{where}: {error}") from None
+    except STOPS as error:
+        raise InputError(f"{where}: vLLM {vllm.version} stopped: {_told(error)}") from error
     about = document.get("about")
     about = {**(about if isinstance(about, dict) else {}), "source": _source(vllm)}
     return {**document, "about": about, "expected": expected}
+
+
+def _told(error: Exception) -> str:
+    """Return what an exception says, and the line that raised it."""
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    text = f"{type(error).__name__}: {error}".rstrip(": ")
+    return f"{text} ({last.filename}:{last.lineno})"
 
 
 def _source(vllm: Vllm) -> str:
