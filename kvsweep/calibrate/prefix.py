@@ -134,7 +134,7 @@ def read_prefix(path: Path) -> Measured:
 
 
 def _read_store(path: Path) -> Measured:
-    from kvsweep.measure.dataset import FORMAT
+    from kvsweep.llama.dataset import FORMAT
     from kvsweep.store import open_dataset
 
     ds = open_dataset(path, FORMAT, "kvsweep measure prefix")

@@ -33,9 +33,9 @@ def replicate(name: str, markdown: bool, workers: int | None, as_json: bool) -> 
     gap, and the verdict of each claim. On one processor h8 and h10 take less than a minute, h377
     two, ideas and h-reasoning-kv five to ten.
     """
-    from kvsweep.published import replicate as run
-    from kvsweep.published.findings import document
     from kvsweep.simulate import warm_up
+    from kvsweep.studies import replicate as run
+    from kvsweep.studies.findings import document
 
     with Display() as display:
         warm_up(display.notify)
