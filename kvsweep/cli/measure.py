@@ -17,7 +17,7 @@ from kvsweep.errors import InputError
 if TYPE_CHECKING:
     import xarray as xr
 
-    from kvsweep.analysis.prefix import PrefixCost
+    from kvsweep.analysis.prefix_cost import PrefixCost
     from kvsweep.llama.design import Design
     from kvsweep.llama.runtime import Runtime
 
@@ -82,7 +82,7 @@ def prefix(
     beginning is gone. Prints medians and how they depend on B, stores every trial and draws a
     figure beside the store. Takes less than two minutes with a model of `make-model`.
     """
-    from kvsweep.analysis.prefix import prefix_cost
+    from kvsweep.analysis.prefix_cost import prefix_cost
     from kvsweep.llama.csvfiles import write_csv
     from kvsweep.llama.dataset import FORMAT
     from kvsweep.plot import plot_prefix
@@ -114,7 +114,7 @@ def open_prefix(store: Path) -> xr.Dataset:
 
 def print_prefix(ds: xr.Dataset, files: dict[str, str | None], as_json: bool) -> None:
     """Print the findings, where the files are, and to stderr what to beware of."""
-    from kvsweep.analysis.prefix import prefix_cost
+    from kvsweep.analysis.prefix_cost import prefix_cost
     from kvsweep.report import prefix_text
 
     cost = prefix_cost(ds)

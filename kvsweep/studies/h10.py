@@ -14,6 +14,7 @@ from kvsweep.studies.columns import (
     Column,
     repairing,
 )
+from kvsweep.studies.explained_rows import Measure, Value, make_row, mean, names
 from kvsweep.studies.figures import figures
 from kvsweep.studies.h10_claims import claims
 from kvsweep.studies.h10_runs import (
@@ -27,7 +28,6 @@ from kvsweep.studies.h10_runs import (
     core,
     size,
 )
-from kvsweep.studies.measure import Measure, Value, make_row, mean, names
 from kvsweep.studies.records import Report, Row, Table
 from kvsweep.studies.runs import Case
 

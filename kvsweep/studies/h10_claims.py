@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 from kvsweep.studies.bench import Bench
 from kvsweep.studies.columns import AS_SHIPPED, KERNEL, REPAIRED, THREE, Column, repairing
+from kvsweep.studies.explained_rows import Measure, able, make_row
 from kvsweep.studies.figures import figures
 from kvsweep.studies.h10_runs import (
     BANDWIDTHS,
@@ -18,7 +19,6 @@ from kvsweep.studies.h10_runs import (
     core,
     size,
 )
-from kvsweep.studies.measure import Measure, able, make_row
 from kvsweep.studies.prefixes import first_blocks_shared
 from kvsweep.studies.records import Cell, Claim
 from kvsweep.studies.runs import Case, requests_of

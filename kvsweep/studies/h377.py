@@ -15,8 +15,8 @@ from kvsweep.studies.columns import (
     THREE,
     Column,
 )
+from kvsweep.studies.explained_rows import Measure, Value, able, make_row, mean, names
 from kvsweep.studies.figures import figures
-from kvsweep.studies.measure import Measure, Value, able, make_row, mean, names
 from kvsweep.studies.records import Cell, Claim, Report, Row, Table
 from kvsweep.studies.runs import Case, Run, case, requests_of
 

@@ -12,8 +12,8 @@ from kvsweep.studies.columns import (
     THREE,
     Column,
 )
+from kvsweep.studies.explained_rows import Measure, Value, make_row, mean, names, number
 from kvsweep.studies.figures import figures
-from kvsweep.studies.measure import Measure, Value, make_row, mean, names, number
 from kvsweep.studies.records import Claim, Report, Row, Table
 from kvsweep.studies.runs import Case, case
 

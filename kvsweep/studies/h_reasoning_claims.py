@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from kvsweep.studies.bench import Bench
 from kvsweep.studies.columns import AS_SHIPPED, KERNEL, REPAIRED, THREE, Column
+from kvsweep.studies.explained_rows import number
 from kvsweep.studies.h_reasoning_tables import (
     SEEDS,
     Tables,
@@ -13,7 +14,6 @@ from kvsweep.studies.h_reasoning_tables import (
     rank_correlation,
     seed_ratio,
 )
-from kvsweep.studies.measure import number
 from kvsweep.studies.records import Claim, Row
 
 

@@ -13,8 +13,8 @@ from kvsweep.analysis.crossing import find_crossings
 from kvsweep.analysis.ranks import spearman
 from kvsweep.studies.bench import Bench
 from kvsweep.studies.columns import AS_SHIPPED, KERNEL, ONE_AT_A_TIME, REPAIRED, THREE, Column
+from kvsweep.studies.explained_rows import Measure, make_row, mean, names
 from kvsweep.studies.figures import figures
-from kvsweep.studies.measure import Measure, make_row, mean, names
 from kvsweep.studies.prefixes import expected_hits
 from kvsweep.studies.records import Cell, Row, Table
 from kvsweep.studies.runs import Case, Run, case, requests_of

@@ -7,6 +7,7 @@ from functools import partial
 
 from kvsweep.studies.bench import Bench
 from kvsweep.studies.columns import KERNEL, REPAIRED, SEEING, THREE, Column, repairing
+from kvsweep.studies.explained_rows import Measure, able, make_row, mean, names
 from kvsweep.studies.ideas_claims import claims
 from kvsweep.studies.ideas_runs import (
     CONFIGURATIONS,
@@ -17,7 +18,6 @@ from kvsweep.studies.ideas_runs import (
     run_means,
     runs,
 )
-from kvsweep.studies.measure import Measure, able, make_row, mean, names
 from kvsweep.studies.records import Cell, Report, Row, Table
 from kvsweep.studies.runs import Case
 

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 from kvsweep.studies.bench import Bench
 from kvsweep.studies.columns import KERNEL, REPAIRED, SEEING, THREE, Column
+from kvsweep.studies.explained_rows import able, mean, number
 from kvsweep.studies.ideas_runs import SEEDS, SIZES, WEIGHTS, idea6, run_means, runs
-from kvsweep.studies.measure import able, mean, number
 from kvsweep.studies.records import Claim
 from kvsweep.studies.runs import Case
 

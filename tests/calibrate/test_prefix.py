@@ -5,8 +5,8 @@ import pytest
 import xarray as xr
 
 from kvsweep.calibrate.direct import fit_prefix, simulate_first_token
-from kvsweep.calibrate.prefix import Measured, Trial, is_prefix, read_prefix
 from kvsweep.calibrate.prefix_results import calibrate_prefix
+from kvsweep.calibrate.prefix_trials import Measured, Trial, is_prefix, read_prefix
 from kvsweep.config import Latency
 from kvsweep.errors import InputError
 from kvsweep.llama.dataset import FORMAT

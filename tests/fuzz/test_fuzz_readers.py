@@ -22,7 +22,7 @@ from fuzz.samples import (
     served_run,
     sweep,
 )
-from kvsweep.calibrate.prefix import read_prefix
+from kvsweep.calibrate.prefix_trials import read_prefix
 from kvsweep.calibrate.served import read_served
 from kvsweep.config import parse_scenario
 from kvsweep.config.source import read_source

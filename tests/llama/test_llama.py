@@ -4,7 +4,7 @@ import pytest
 
 pytest.importorskip("llama_cpp", reason="the extra kvsweep[llama] is not installed")
 
-from kvsweep.analysis.prefix import prefix_cost
+from kvsweep.analysis.prefix_cost import prefix_cost
 from kvsweep.errors import InputError
 from kvsweep.llama.design import Design, parse_sizes
 from kvsweep.llama.experiment import measure_prefix

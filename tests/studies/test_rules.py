@@ -10,8 +10,8 @@ from kvsweep.errors import InputError
 from kvsweep.studies import DESIGNS, NAMES, replicate
 from kvsweep.studies.bench import Bench
 from kvsweep.studies.columns import AS_SHIPPED, KERNEL, REPAIRED, SOUND_DEFECTS, repairing
+from kvsweep.studies.explained_rows import explanation
 from kvsweep.studies.findings import document
-from kvsweep.studies.measure import explanation
 from kvsweep.studies.prefixes import expected_hits, first_blocks_shared
 from kvsweep.studies.records import Claim, Printed, Report, Row, Table
 from kvsweep.studies.runs import case, simulate

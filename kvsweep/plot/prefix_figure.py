@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib.patheffects import withStroke
 from matplotlib.ticker import FixedLocator
 
-from kvsweep.analysis.prefix import CONDITIONS, Line, PrefixCost
+from kvsweep.analysis.prefix_cost import CONDITIONS, Line, PrefixCost
 from kvsweep.plot import style
 from kvsweep.plot.labels import label_ends
 
@@ -45,7 +45,7 @@ def plot_prefix(ds: xr.Dataset, cost: PrefixCost) -> Figure:
     Examples
     --------
     >>> import kvsweep.plot, xarray
-    >>> from kvsweep.analysis.prefix import prefix_cost
+    >>> from kvsweep.analysis.prefix_cost import prefix_cost
     >>> ds = xarray.open_zarr("prefix.zarr")
     >>> kvsweep.plot.save(kvsweep.plot.plot_prefix(ds, prefix_cost(ds)), "prefix.png")
     """
