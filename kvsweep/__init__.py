@@ -7,6 +7,8 @@ heavy.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from kvsweep._version import __version__ as __version__
+
 if TYPE_CHECKING:
     from kvsweep import plot as plot
     from kvsweep.analysis.cliff import find_cliff as find_cliff
@@ -20,8 +22,6 @@ if TYPE_CHECKING:
     from kvsweep.sweep import run as run
     from kvsweep.trace_replay import replay as replay
     from kvsweep.verifying import verify as verify
-
-__version__ = "0.1.0"
 
 _HOMES = {
     "InputError": "kvsweep.errors",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kvsweep import __version__
+from kvsweep._version import __version__
 from kvsweep.llama.design import CONDITIONS, Cell, Design
 from kvsweep.llama.prompts import PROMPTS, WARMUP, Prompt
 from kvsweep.llama.runtime import Runtime
