@@ -36,6 +36,7 @@ def replicate(name: str, markdown: bool, workers: int | None, as_json: bool) -> 
     from kvsweep.simulate import warm_up
     from kvsweep.studies import replicate as run
     from kvsweep.studies.findings import document
+    from kvsweep.studies.render import text
 
     with Display() as display:
         warm_up(display.notify)
@@ -45,4 +46,4 @@ def replicate(name: str, markdown: bool, workers: int | None, as_json: bool) -> 
     elif markdown:
         echo(document(name, reports), nl=False)
     else:
-        echo("\n\n\n".join(report.to_text() for report in reports))
+        echo("\n\n\n".join(text(report) for report in reports))

@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Sequence
 
 from kvsweep.replica.defects import defects
+from kvsweep.studies import render
 from kvsweep.studies.columns import SOUND_DEFECTS
 from kvsweep.studies.records import Report
-from kvsweep.studies.render import pipes
 
 _INTRODUCTION = """\
 # What the published figures are made of
@@ -52,7 +52,7 @@ def document(name: str, reports: Sequence[Report]) -> str:
     """
     introduction = _INTRODUCTION.format(name=name, sound=", ".join(SOUND_DEFECTS))
     parts = [introduction, "## Overview", _overview(reports)]
-    parts += [report.to_markdown() for report in reports]
+    parts += [render.markdown(report) for report in reports]
     parts += ["## The reference's defects", _defects()]
     return "\n\n".join(parts) + "\n"
 
@@ -66,7 +66,7 @@ def _overview(reports: Sequence[Report]) -> str:
         verdicts = Counter(str(claim.verdict) for claim in report.claims)
         counts = ", ".join(f"{n} {verdict}" for verdict, n in sorted(verdicts.items()))
         rows.append([report.title, f"{equal} of {given}" if given else "none published", counts])
-    return pipes(["design", "figures equal as shipped", "claims"], rows)
+    return render.pipes(["design", "figures equal as shipped", "claims"], rows)
 
 
 def _defects() -> str:
@@ -74,4 +74,4 @@ def _defects() -> str:
         [name, f"`{switch}`" if switch else "", effect]
         for name, (switch, effect) in defects().items()
     ]
-    return pipes(["defect", "switch (`engine.blis`)", "effect"], rows)
+    return render.pipes(["defect", "switch (`engine.blis`)", "effect"], rows)

@@ -171,18 +171,6 @@ class Report:
     tables: tuple[Table, ...]
     claims: tuple[Claim, ...]
 
-    def to_text(self) -> str:
-        """Return the report for a terminal."""
-        from kvsweep.studies.render import text
-
-        return text(self)
-
-    def to_markdown(self) -> str:
-        """Return the report as Markdown, from a heading of level 2 on."""
-        from kvsweep.studies.render import markdown
-
-        return markdown(self)
-
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON: missing numbers are words, verdicts are names."""
         plain: dict[str, Any] = asdict(self, dict_factory=_plain_fields)

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from kvsweep.studies import replicate
+from kvsweep.studies.render import markdown, text
 
 pytestmark = pytest.mark.slow
 PAGE = Path(__file__).parents[2] / "docs" / "findings" / "replication.md"
@@ -46,16 +47,16 @@ def test_verdicts(report):
 
 
 def test_text(report):
-    text = report.to_text()
+    shown = text(report)
     for line in (
         "12 of 12 published figures equal as shipped.",
         "2,100 blocks, seed 42          35          35         8           5  D1 (100 %)",
         "ARTEFACT: At 2,100 blocks the p99 of TTFT is 2,305 ms. (H8 and H10, seed 42)",
         "that loses 1,131 of the",
     ):
-        assert line in text
-    assert max(map(len, text.splitlines())) <= 140
+        assert line in shown
+    assert max(map(len, shown.splitlines())) <= 140
 
 
 def test_page_is_fresh(report):
-    assert report.to_markdown() in PAGE.read_text(encoding="utf-8")
+    assert markdown(report) in PAGE.read_text(encoding="utf-8")

@@ -14,6 +14,7 @@ from kvsweep.studies.explained_rows import explanation
 from kvsweep.studies.findings import document
 from kvsweep.studies.prefixes import expected_hits, first_blocks_shared
 from kvsweep.studies.records import Claim, Printed, Report, Row, Table
+from kvsweep.studies.render import text
 from kvsweep.studies.runs import case, simulate
 from kvsweep.workload.native import read_native
 
@@ -167,9 +168,9 @@ def test_markdown():
 
 
 def test_text():
-    text = sample().to_text()
-    assert "Somewhere. 1 of 1 published figures equal as shipped." in text
-    assert "ARTEFACT: It is so. (section 1)" in text
+    shown = text(sample())
+    assert "Somewhere. 1 of 1 published figures equal as shipped." in shown
+    assert "ARTEFACT: It is so. (section 1)" in shown
 
 
 def test_json():
@@ -189,7 +190,7 @@ def test_command(monkeypatch):
 
     monkeypatch.setattr("kvsweep.studies.replicate", lambda name, **_: (sample(),))
     runner = CliRunner()
-    assert runner.invoke(command, ["h8"]).stdout == sample().to_text() + "\n"
+    assert runner.invoke(command, ["h8"]).stdout == text(sample()) + "\n"
     assert runner.invoke(command, ["h8", "--markdown"]).stdout == document("h8", (sample(),))
     assert json.loads(runner.invoke(command, ["h8", "--json"]).stdout)["x"]["title"] == "A design"
 
