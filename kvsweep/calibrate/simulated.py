@@ -14,8 +14,8 @@ from kvsweep.calibrate.searching import Found, search
 from kvsweep.calibrate.served import Served
 from kvsweep.errors import InputError
 from kvsweep.records import NONE
+from kvsweep.simulate.batch import allocate_outputs, build_inputs, prepare
 from kvsweep.simulate.kernel_cells import run_lanes
-from kvsweep.simulate.lanes import allocate_outputs, build_inputs, prepare
 from kvsweep.workload.blocks import resolve_blocks
 
 Floats = NDArray[np.float64]

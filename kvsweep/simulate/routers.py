@@ -83,7 +83,7 @@ def find_prompt_extents(records: NDArray[Any], keys: NDArray[np.int32], block_si
     Parameters
     ----------
     records, keys : REQUEST (n,), int32 (slots,)
-        A request list, as of `lanes.Prepared`.
+        A request list, as of `batch.Prepared`.
     block_size : int
         Tokens per block.
     """

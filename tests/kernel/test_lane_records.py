@@ -7,7 +7,7 @@ import twin
 
 from kvsweep.config import DEFAULT_ENTROPY, parse_scenario
 from kvsweep.errors import InputError
-from kvsweep.simulate import layout, simulate_batch
+from kvsweep.simulate import lane_records, simulate_batch
 
 
 def scenarios(*counts):
@@ -16,21 +16,21 @@ def scenarios(*counts):
 
 def test_the_same_scenarios_are_laid_out_once():
     one, two = scenarios(100, 200)
-    assert layout.lay_out((one, two)) is layout.lay_out((one, two))
-    assert layout.lay_out((two, one)) is not layout.lay_out((one, two))
-    assert layout.lay_out((two, one)).lanes["gpu_blocks"].tolist() == [200, 100]
+    assert lane_records.lay_out((one, two)) is lane_records.lay_out((one, two))
+    assert lane_records.lay_out((two, one)) is not lane_records.lay_out((one, two))
+    assert lane_records.lay_out((two, one)).lanes["gpu_blocks"].tolist() == [200, 100]
 
 
 def test_equal_scenarios_are_laid_out_each():
-    first, second = (layout.lay_out(scenarios(100, 200)) for _ in range(2))
+    first, second = (lane_records.lay_out(scenarios(100, 200)) for _ in range(2))
     assert first is not second
     assert first.lanes.tobytes() == second.lanes.tobytes()
 
 
 def test_only_the_last_few_are_remembered():
     calls = []
-    remembering = layout.kept(lambda made: calls.append(made) or len(made))
-    many = [scenarios(100) for _ in range(layout._KEPT + 1)]
+    remembering = lane_records.kept(lambda made: calls.append(made) or len(made))
+    many = [scenarios(100) for _ in range(lane_records._KEPT + 1)]
     for made in many:
         assert remembering(made) == 1
     remembering(many[-1])
@@ -62,9 +62,9 @@ def test_a_budget_below_the_seats_never_reaches_the_kernel():
     made = batches.scenario()
     unchecked = made.model_copy(update={"engine": made.engine.model_copy(update=engine)})
     with pytest.raises(AssertionError, match="budget"):
-        layout.lane_record(unchecked)
+        lane_records.lane_record(unchecked)
     enough = made.engine.model_copy(update=engine | {"max_num_seqs": 3})
-    assert layout.lane_record(made.model_copy(update={"engine": enough}))["max_tokens"] == 3
+    assert lane_records.lane_record(made.model_copy(update={"engine": enough}))["max_tokens"] == 3
 
 
 def test_a_budget_of_just_the_seats_is_enough():

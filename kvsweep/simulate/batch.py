@@ -36,7 +36,7 @@ from ..records import (
 from ..workload.blocks import BlockKeys, Extents, find_extents, whole_requests
 from ..workload.requests import Requests
 from .bounding import bound_times, check_workspace, heap_slots
-from .layout import lay_out
+from .lane_records import lay_out
 from .routers import (
     find_prompt_extents,
     reads_prompts,

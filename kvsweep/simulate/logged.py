@@ -9,9 +9,9 @@ from ..policies import Status
 from ..records import Lane, Outputs
 from ..workload.blocks import resolve_blocks
 from ..workload.requests import Requests
+from .batch import allocate_outputs, build_inputs, prepare
 from .kernel_cells import run_lanes
-from .lanes import allocate_outputs, build_inputs, prepare
-from .measure import STATUS_OF_LANE, details
+from .reduce import STATUS_OF_LANE, details
 
 
 @dataclass(frozen=True)
