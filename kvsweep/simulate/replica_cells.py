@@ -25,8 +25,8 @@ from ..replica.result import RequestRecord
 from ..workload.native import to_trace_dict
 from ..workload.requests import Requests
 from .backlog import queue_growth
-from .batch import class_levels
 from .inversions import find_inversions
+from .list_records import class_levels
 from .reduce_groups import Columns, Grouping, groupings, measure_groups
 from .request_lists import RequestLists
 

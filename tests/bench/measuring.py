@@ -9,8 +9,8 @@ import time
 
 import numpy as np
 
-from kvsweep.simulate.batch import allocate_outputs
 from kvsweep.simulate.kernel_cells import run_lanes
+from kvsweep.simulate.workspace import allocate_outputs
 
 
 def least_time(action, repeats):
