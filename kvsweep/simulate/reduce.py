@@ -12,8 +12,8 @@ from ..metrics import jain_index, latency_quantiles, mean_latency, ratio
 from ..policies import RequestStatus, Scheduler, Status
 from ..records import NEVER, NONE, Inputs, Lane, Outputs
 from .backlog import backlog
-from .groups import Columns, Grouping, measure_groups
 from .inversions import find_inversions
+from .reduce_groups import Columns, Grouping, measure_groups
 
 STATUS_OF_LANE = {
     Lane.OK: Status.OK,
