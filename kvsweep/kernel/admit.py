@@ -4,6 +4,7 @@ from .._jit import leaf
 from ..policies import RequestStatus
 from ..records import NEVER, NONE, Event
 from . import blocks, tier, waiting
+from .decoding import known_tokens
 from .preempt import make_way
 from .running import next_useful_fill, publish_decodes_for, schedule_chunk
 from .sizes import blocks_for, full_blocks
@@ -39,7 +40,7 @@ def _look_up(inp, ws, lane, inst, r):
     if lane["prefix_caching"]:
         progress = ws.progress[r]
         request = inp.requests[lane["request_lo"] + r]
-        known = request["prompt"] + progress["outputs"]
+        known = known_tokens(request, progress)
         limit = full_blocks(lane, known - 1)
         if progress["preemptions"] == 0:
             limit = min(limit, request["reusable"])
@@ -95,7 +96,7 @@ def _give_up(inp, ws, lane, inst, r):
     waiting.leave_waiting(inp, ws, lane, inst)
     ws.progress[r]["status"] = RequestStatus.TIMED_OUT
     inst["load"] -= 1
-    inst["stale"] = 1
+    waiting.wake_head(inst)
 
 
 @leaf
@@ -113,8 +114,8 @@ def _has_room(inp, ws, lane, inst, request, known, tokens, hits, unused, loads):
     """Return whether the blocks suffice for a head (rule R4.2); if not note when to look again.
 
     A head that lacks blocks for all its known tokens goes on lacking them until blocks are
-    released or published: evictions only make it worse. So it is not tried again until then
-    (`stale`), or until a request fills a block that it may hit (`retry`).
+    released or published: evictions only make it worse. So it is not tried again until something
+    wakes it, or until a request fills a block that it may hit.
     """
     room = inst["free"] - unused
     if inst["running"] > 0:
@@ -122,8 +123,7 @@ def _has_room(inp, ws, lane, inst, request, known, tokens, hits, unused, loads):
     fits = loads + blocks_for(lane, tokens) <= room
     if lane["reserve_full_prompt"] and blocks_for(lane, known) - hits > room:
         fits = False
-        inst["stale"] = 0
-        inst["retry"] = next_useful_fill(inp, ws, lane, inst, request)
+        waiting.refuse_head(inst, next_useful_fill(inp, ws, lane, inst, request))
     inst["shortages"] += not fits
     return fits
 
@@ -137,11 +137,10 @@ def may_admit(lane, inst):
 
 @leaf
 def _needs_seat(lane, inst):
-    """Return whether a head lacks a seat; it goes on lacking it until somebody leaves (`stale`)."""
+    """Return whether a head lacks a seat; it goes on lacking it until somebody leaves."""
     lacks = inst["running"] == lane["max_num_seqs"]
     if lacks:
-        inst["stale"] = 0
-        inst["retry"] = NEVER
+        waiting.refuse_head(inst, NEVER)
     return lacks
 
 
@@ -158,7 +157,7 @@ def admit_waiting(inp, ws, out, lane, inst, tally, index):
             _give_up(inp, ws, lane, inst, r)
             continue
         request = inp.requests[lane["request_lo"] + r]
-        known = request["prompt"] + ws.progress[r]["outputs"]
+        known = known_tokens(request, ws.progress[r])
         publish_decodes_for(inp, ws, lane, inst, request, inst["step"] + 1)
         hits, unused, loads = _look_up(inp, ws, lane, inst, r)
         cached = (hits + loads) * lane["block_size"]

@@ -95,16 +95,25 @@ def _publish_part(inp, ws, lane, inst, request, link, first, end):
 
 
 @leaf
+def next_link(inp, progress):
+    """Return the slot in the chain list of the block after the published ones; there is one."""
+    slot = progress["link"]
+    if progress["published"] == inp.chain[slot]["end"]:
+        slot += 1
+    return slot
+
+
+@leaf
 def publish(inp, ws, lane, inst, request, progress, count):
     """Publish the first `count` blocks of a request, as far as they are not published yet."""
     first = progress["published"]
     while first < count:
-        progress["link"] += first == inp.chain[progress["link"]]["end"]
+        progress["link"] = next_link(inp, progress)
         link = inp.chain[progress["link"]]
         end = min(count, link["end"])
         _publish_part(inp, ws, lane, inst, request, link, first, end)
         first = end
-    progress["published"] = first
+        progress["published"] = first
 
 
 @leaf
@@ -167,7 +176,8 @@ def touch(inp, ws, lane, inst, r, hits):
     slot = request["chain_lo"]
     done = 0
     while done < hits:
-        slot += done > 0
+        if done > 0:
+            slot += 1
         link = inp.chain[slot]
         done = min(hits, link["end"])
         _touch_part(inp, ws, lane, inst, request, link, done)

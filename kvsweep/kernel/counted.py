@@ -8,10 +8,10 @@ from .._jit import leaf
 from ..policies import Scheduler
 from ..records import Event
 from . import blocks
+from .decoding import all_decoded_tokens, fills_block
 from .preempt import preempt
 from .running import (
     charge_decodes,
-    fills_block,
     prefill_chunk,
     publish_decode,
     publish_decodes_for,
@@ -52,7 +52,7 @@ def _take_for_decodes(inp, ws, out, lane, inst, tally, index):
     if inst["next_due"] == inst["step"]:
         _publish_due(inp, ws, lane, inst)
     decoding = inst["running"] - inst["prefilling"]
-    charge_decodes(inst, decoding, decoding * inst["step"] - inst["base_sum"])
+    charge_decodes(inst, decoding, all_decoded_tokens(inst, decoding, inst["step"]))
 
 
 @leaf

@@ -5,6 +5,7 @@ from ..policies import Scheduler
 from ..records import NONE, Event
 from . import waiting
 from .calendar import leave_running
+from .decoding import decoded_tokens, outputs_sampled
 from .running import charge_chunk, charge_decodes, let_go
 from .tally import log_event
 
@@ -35,7 +36,7 @@ def find_victim(inp, ws, lane, inst):
 def _unschedule(lane, inst, request, progress):
     """Give the tokens of a victim that this step has already served back to the budget."""
     if progress["decoding"]:
-        charge_decodes(inst, -1, progress["base"] - inst["step"])
+        charge_decodes(inst, -1, -decoded_tokens(progress, inst["step"]))
     else:
         progress["computed"] -= progress["chunk"]  # as it was when the chunk was charged
         charge_chunk(inst, request, progress, -1)
@@ -45,8 +46,8 @@ def _unschedule(lane, inst, request, progress):
 @leaf
 def _stop_decoding(inst, request, progress, served):
     """Note how far a decoding victim got; return its computed tokens, this step's included."""
-    computed = inst["step"] - progress["base"]
-    progress["outputs"] = computed + 1 - request["prompt"]
+    computed = decoded_tokens(progress, inst["step"])
+    progress["outputs"] = outputs_sampled(request, computed)
     if progress["last_token"] == NONE:
         progress["last_token"] = inst["clock"]
     else:
