@@ -6,7 +6,7 @@ from ..records import NEVER, NONE, Event
 from . import blocks, tier, waiting
 from .decoding import known_tokens
 from .preempt import make_way
-from .running import next_useful_fill, publish_decodes_for, schedule_chunk
+from .running import chunk_of, is_alone, next_useful_fill, publish_decodes_for, schedule_chunk
 from .sizes import blocks_for, full_blocks
 from .tally import log_event
 
@@ -100,16 +100,6 @@ def _give_up(inp, ws, lane, inst, r):
 
 
 @leaf
-def _tokens_now(lane, inst, tokens, alone):
-    """Return how many of a head's `tokens` the step takes (rule R5.5); 0 if it may not split."""
-    if lane["long_prefill"] > 0 and not alone:
-        tokens = min(tokens, lane["long_prefill"])
-    if tokens > inst["budget"] and not lane["chunked_prefill"]:
-        return 0
-    return min(tokens, inst["budget"])
-
-
-@leaf
 def _has_room(inp, ws, lane, inst, request, known, tokens, hits, unused, loads):
     """Return whether the blocks suffice for a head (rule R4.2); if not note when to look again.
 
@@ -150,7 +140,7 @@ def admit_waiting(inp, ws, out, lane, inst, tally, index):
 
     A head that lacks blocks or a seat may preempt (`make_way`), and is tried again.
     """
-    alone = inst["running"] + inst["waiting"] <= 1
+    alone = is_alone(inst)
     while inst["budget"] > 0 and may_admit(lane, inst):
         r = waiting.first_waiting(ws, lane, inst)
         if inst["clock"] > deadline(inp, ws, lane, inst):
@@ -161,7 +151,8 @@ def admit_waiting(inp, ws, out, lane, inst, tally, index):
         publish_decodes_for(inp, ws, lane, inst, request, inst["step"] + 1)
         hits, unused, loads = _look_up(inp, ws, lane, inst, r)
         cached = (hits + loads) * lane["block_size"]
-        tokens = _tokens_now(lane, inst, known - cached, alone)
+        splits = lane["chunked_prefill"] != 0
+        tokens = chunk_of(lane, known - cached, inst["budget"], alone, splits)
         seated = not _needs_seat(lane, inst)
         if seated and tokens == 0:
             break

@@ -1,4 +1,4 @@
-"""Preemption by recompute: a running request gives back everything but its tokens."""
+"""Preemption by recompute: who it hits, and that it gives back everything but its tokens."""
 
 from .._jit import leaf, part
 from ..policies import Scheduler
@@ -11,24 +11,44 @@ from .tally import log_event
 
 
 @leaf
-def find_victim(inp, ws, lane, inst):
-    """Return the position in the running list of the request to preempt (rule R5.6).
+def victim_is_last(lane):
+    """Return whether the victim is always the last of the running list.
 
-    The last one; under the priority scheduler the one of the largest (priority, arrival), the
-    earliest in the list among equals.
+    Who relies on it asks here: scheduling by counts, and the walk, which its own victim then ends.
     """
+    return lane["scheduler"] != Scheduler.PRIORITY
+
+
+@leaf
+def last_running(inst):
+    """Return the position of the victim if that is always the last of the running list."""
+    return inst["running"] - 1
+
+
+@leaf
+def _least_urgent(inp, ws, lane, inst):
+    """Return the position of the largest (priority, arrival), of equals the first in the list."""
     lo = inst["run_lo"]
-    victim = inst["running"] - 1
-    if lane["scheduler"] == Scheduler.PRIORITY:
-        for index in range(victim - 1, -1, -1):
-            a = ws.running[lo + index]
-            b = ws.running[lo + victim]
-            urgency_a = waiting.urgency(inp, ws, lane, a)
-            urgency_b = waiting.urgency(inp, ws, lane, b)
-            arrival_a = ws.progress[a]["arrival"]
-            arrival_b = ws.progress[b]["arrival"]
-            if urgency_a > urgency_b or (urgency_a == urgency_b and arrival_a >= arrival_b):
-                victim = index
+    victim = last_running(inst)
+    for index in range(victim - 1, -1, -1):
+        a = ws.running[lo + index]
+        b = ws.running[lo + victim]
+        urgency_a = waiting.urgency(inp, ws, lane, a)
+        urgency_b = waiting.urgency(inp, ws, lane, b)
+        arrival_a = ws.progress[a]["arrival"]
+        arrival_b = ws.progress[b]["arrival"]
+        if urgency_a > urgency_b or (urgency_a == urgency_b and arrival_a >= arrival_b):
+            victim = index
+    return victim
+
+
+@leaf
+def find_victim(inp, ws, lane, inst):
+    """Return the position in the running list of the request to preempt (rule R5.6)."""
+    if victim_is_last(lane):
+        victim = last_running(inst)
+    else:
+        victim = _least_urgent(inp, ws, lane, inst)
     return victim
 
 

@@ -66,13 +66,29 @@ def begin_decode(inp, lane, ws, inst, request, progress, index, step):
 
 
 @leaf
-def prefill_chunk(lane, inst, request, progress, budget):
-    """Return the tokens of a prefilling request in this step (rule R5.5)."""
-    tokens = known_tokens(request, progress) - progress["computed"]
-    alone = inst["running"] + inst["waiting"] <= 1
+def is_alone(inst):
+    """Return whether there is just one request, running or waiting."""
+    return inst["running"] + inst["waiting"] <= 1
+
+
+@leaf
+def chunk_of(lane, tokens, budget, alone, splits):
+    """Return how many of a prefill's `tokens` uncomputed tokens a step takes (rule R5.5).
+
+    0 if the budget does not suffice and they may not be split.
+    """
     if lane["long_prefill"] > 0 and not alone:
         tokens = min(tokens, lane["long_prefill"])
+    if tokens > budget and not splits:
+        return 0
     return min(tokens, budget)
+
+
+@leaf
+def prefill_chunk(lane, inst, request, progress, budget):
+    """Return the tokens of a running request that prefills in this step; it was split before."""
+    tokens = known_tokens(request, progress) - progress["computed"]
+    return chunk_of(lane, tokens, budget, is_alone(inst), True)
 
 
 @leaf

@@ -5,12 +5,11 @@ others are counted (counted.py).
 """
 
 from .._jit import leaf, part
-from ..policies import Scheduler
 from ..records import NONE, Event
 from . import blocks
 from .calendar import nearest_due
 from .decoding import computed_tokens, decoded_tokens, fills_block, miss_step
-from .preempt import find_victim, preempt
+from .preempt import find_victim, preempt, victim_is_last
 from .running import (
     charge_decodes,
     prefill_chunk,
@@ -91,7 +90,7 @@ def walk_running(inp, ws, out, lane, inst, tally, index):
             blocks.take(ws, inst, need)
             _serve(inp, ws, out, lane, inst, tally, index, position, tokens)
             position += 1
-        elif lane["scheduler"] != Scheduler.PRIORITY:
-            break  # it was the last one anyway
+        elif victim_is_last(lane):
+            break  # nobody stands behind it
     inst["served"] = position
     _miss_step(ws, out, lane, inst, tally, index)
