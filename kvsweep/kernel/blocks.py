@@ -104,10 +104,9 @@ def _publish_part(inp, ws, lane, inst, request, link, first, end):
 
 
 @leaf
-def next_link(inp, progress):
-    """Return the slot in the chain list of the block after the published ones; there is one."""
-    slot = progress["link"]
-    if progress["published"] == inp.chain[slot]["end"]:
+def link_of(inp, slot, block):
+    """Return the slot in the chain list of `block`: `slot`, or the next if that ends before it."""
+    if block == inp.chain[slot]["end"]:
         slot += 1
     return slot
 
@@ -117,12 +116,12 @@ def publish(inp, ws, lane, inst, request, progress, count):
     """Publish the first `count` blocks of a request, as far as they are not published yet."""
     first = progress["published"]
     while first < count:
-        progress["link"] = next_link(inp, progress)
+        progress["link"] = link_of(inp, progress["link"], first)
         link = inp.chain[progress["link"]]
         end = min(count, link["end"])
         _publish_part(inp, ws, lane, inst, request, link, first, end)
         first = end
-        progress["published"] = first
+    progress["published"] = first
 
 
 @leaf

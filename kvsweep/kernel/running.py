@@ -46,7 +46,7 @@ def _begin_filling(inp, ws, lane, inst, request, progress):
     Whoever has any of the blocks that it will fill has this extent.
     """
     if lane["prefix_caching"] and progress["published"] < request["reusable"]:
-        link = inp.chain[blocks.next_link(inp, progress)]
+        link = inp.chain[blocks.link_of(inp, progress["link"], progress["published"])]
         progress["fills"] = blocks.extent_at(lane, inst, link["extent"])
         ws.extents[progress["fills"]]["fillers"] += 1
 
