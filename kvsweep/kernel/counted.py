@@ -30,7 +30,8 @@ def _publish_due(inp, ws, lane, inst):
             r = ws.running[inst["run_lo"] + position]
             progress = ws.progress[r]
             request = inp.requests[lane["request_lo"] + r]
-            if publishes_at_once(lane, request) and fills_block(lane, progress, step):
+            fills = lane["async_scheduling"] or fills_block(lane, progress, step)
+            if publishes_at_once(lane, request) and fills:
                 publish_decode(inp, ws, lane, inst, request, progress, position)
 
 
@@ -50,7 +51,7 @@ def _take_for_decodes(inp, ws, out, lane, inst, tally, index):
     blocks.take(ws, inst, ws.phases[slot] - taken)
     if inst["next_due"] == inst["step"]:
         _publish_due(inp, ws, lane, inst)
-    decoding = inst["running"] - inst["prefilling"]
+    decoding = inst["running"] - inst["prefilling"] - inst["leaving"]
     charge_decodes(inst, decoding, all_decoded_tokens(inst, decoding, inst["step"]))
 
 
@@ -85,7 +86,8 @@ def is_countable(inp, ws, lane, inst):
     takes one token of it and has a seat, and the request that prefills has a seat too.
     """
     last = ws.running[inst["run_lo"] + inst["running"] - 1]
-    one_prefill = inst["prefilling"] == 1 and not ws.progress[last]["decoding"]
+    prefills = not ws.progress[last]["decoding"] and not ws.progress[last]["leaving"]
+    one_prefill = inst["prefilling"] == 1 and prefills
     need = ws.phases[inst["phase_lo"] + inst["phase"]]
     if one_prefill:
         request = inp.requests[lane["request_lo"] + last]

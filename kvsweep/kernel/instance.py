@@ -8,9 +8,10 @@ from .admit import admit_waiting
 from .arrivals import announce
 from .counted import is_countable, schedule_counted
 from .decode_run import decode, only_decodes
-from .decoding import most_computed, next_phase
+from .decoding import most_computed
+from .device import dispatch, move_clock, next_step, wait_for_device
 from .latency import step_time
-from .outputs import process_outputs
+from .outputs import process_outputs, retire
 from .sizes import blocks_for
 from .tally import add_gap, log_step
 from .walk import walk_running
@@ -33,13 +34,6 @@ def accept(inp, ws, lane, inst, now):
 
 
 @leaf
-def _note_usage(lane, inst, duration):
-    used = lane["gpu_blocks"] - inst["free"]
-    inst["used_time"] += used * duration
-    inst["peak"] = max(inst["peak"], used)
-
-
-@leaf
 def _note_itl(ws, lane, inst, tally, duration):
     """Note the latencies of the tokens that decoding requests sample at the end of the step."""
     plain = inst["measured"]
@@ -51,7 +45,7 @@ def _note_itl(ws, lane, inst, tally, duration):
                 plain -= r >= lane["warmup"]
                 if position < inst["served"]:
                     if r >= lane["warmup"]:
-                        add_gap(ws, tally, inst["clock"] + duration - progress["last_token"], 1)
+                        add_gap(ws, tally, inst["begins"] + duration - progress["last_token"], 1)
                     progress["last_token"] = NONE
                     inst["gaps"] -= 1
     if plain > 0 and inst["prefill_tokens"] + inst["transfer"] == 0 and not lane["context"]:
@@ -63,6 +57,7 @@ def _note_itl(ws, lane, inst, tally, duration):
 @leaf
 def _clear_step(lane, inst):
     """Begin to count what a step schedules."""
+    inst["begins"] = inst["clock"] + inst["device"]
     inst["budget"] = lane["max_tokens"]
     inst["prefill_tokens"] = 0
     inst["decode_tokens"] = 0
@@ -74,7 +69,7 @@ def _clear_step(lane, inst):
 
 @leaf
 def _schedule_step(inp, ws, out, lane, inst, tally, index):
-    """Schedule one step at the clock; its outputs are processed at its end."""
+    """Schedule one step at the clock, unless there is nothing to schedule."""
     waiting_before = inst["waiting"]
     evictions_before = inst["evictions"]
     _clear_step(lane, inst)
@@ -84,26 +79,29 @@ def _schedule_step(inp, ws, out, lane, inst, tally, index):
         walk_running(inp, ws, out, lane, inst, tally, index)
     if inst["preempted"] == 0 and inst["waiting"] > 0:
         admit_waiting(inp, ws, out, lane, inst, tally, index)
-    if inst["running"] == 0:
-        return  # all that waited was given up
+    if inst["budget"] == lane["max_tokens"]:
+        wait_for_device(out, lane, inst, tally)
+        return
     duration = tier.add_transfer(lane, inst, step_time(lane, inst))
-    _note_usage(lane, inst, duration)
     _note_itl(ws, lane, inst, tally, duration)
     if lane["log"]:
         log_step(out, tally, inst, lane, index, duration, waiting_before, evictions_before)
-    inst["clock"] += duration
-    inst["end"] = inst["clock"]
-    inst["in_flight"] = 1
     if lane["closed_loop"] and inst["next_due"] == inst["step"]:
-        announce(inp, ws, lane, inst, tally)
+        announce(inp, ws, lane, inst, tally, inst["begins"] + duration)
+    if lane["async_scheduling"]:
+        dispatch(inp, ws, out, lane, inst, tally, index, duration)
+    else:
+        move_clock(lane, inst, duration)
 
 
 @leaf
 def _end_step(inp, ws, out, lane, inst, tally, index):
     """Process the outputs of the step in flight and go on to the next."""
-    process_outputs(inp, ws, out, lane, inst, tally, index)
-    inst["step"] += 1
-    inst["phase"] = next_phase(lane, inst["phase"])
+    if lane["async_scheduling"]:
+        retire(inp, ws, lane, inst, tally)
+    else:
+        process_outputs(inp, ws, out, lane, inst, tally, index, inst["clock"])
+        next_step(lane, inst)
     inst["in_flight"] = 0
     inst["transfer"] = 0
 

@@ -5,7 +5,7 @@ from ..policies import Scheduler
 from ..records import NONE, Event
 from . import waiting
 from .calendar import leave_running
-from .decoding import decoded_tokens, outputs_sampled
+from .decoding import decoded_tokens, most_computed, outputs_sampled, settled_tokens
 from .running import charge_chunk, charge_decodes, let_go
 from .tally import log_event
 
@@ -69,10 +69,18 @@ def _stop_decoding(inst, request, progress, served):
     computed = decoded_tokens(progress, inst["step"])
     progress["outputs"] = outputs_sampled(request, computed)
     if progress["last_token"] == NONE:
-        progress["last_token"] = inst["clock"]
+        progress["last_token"] = inst["begins"]
     else:
         inst["gaps"] -= 1
     return computed + served
+
+
+@leaf
+def _in_flight(lane, inst, progress):
+    """Return whether a victim is in the step on its way: 1 or 0; NONE if there is no such step."""
+    if not lane["async_scheduling"]:
+        return NONE
+    return 1 if progress["missed"] != inst["step"] - 1 else 0
 
 
 @leaf
@@ -87,16 +95,22 @@ def preempt(inp, ws, out, lane, inst, tally, index, position, served):
     if served:
         _unschedule(lane, inst, request, progress)
     computed = progress["computed"]
+    settled = computed
     if progress["decoding"]:
+        settled = settled_tokens(lane, progress, inst["step"], inst["step"] - 1) + served
         computed = _stop_decoding(inst, request, progress, served)
-    let_go(inp, ws, lane, inst, tally, victim, computed)
+    elif progress["leaving"]:
+        computed = most_computed(request)
+        settled = computed - 1
+    let_go(inp, ws, lane, inst, tally, victim, computed, settled)
+    progress["leaving"] *= 2
     progress["computed"] = 0
     progress["preemptions"] += 1
     leave_running(ws, inst, position)
     inst["preempted"] += 1
     inst["shortages"] += 1
     waiting.wait_first(inp, ws, lane, inst, victim)
-    log_event(out, tally, inst, lane, Event.PREEMPT, victim, index, NONE)
+    log_event(out, tally, inst, lane, Event.PREEMPT, victim, index, _in_flight(lane, inst, progress))
 
 
 @part

@@ -14,12 +14,12 @@ from ..records import NEVER, NONE
 from . import blocks, tier, waiting
 from .calendar import IDLE
 from .decoding import (
-    decoded_tokens,
     drop_base,
     known_tokens,
     last_decode,
     next_fill,
     set_base,
+    settled_tokens,
 )
 from .sizes import blocks_for, full_blocks
 
@@ -35,7 +35,7 @@ def next_due(lane, request, progress, step):
     """Return the first step from `step` on at which a decoding request needs attention."""
     due = last_decode(request, progress)
     if publishes_at_once(lane, request):
-        due = min(due, next_fill(lane, progress, step))
+        due = min(due, next_fill(lane, progress, step) + lane["async_scheduling"])
     return due
 
 
@@ -157,20 +157,23 @@ def schedule_chunk(inp, ws, lane, inst, request, progress, index, tokens):
 def publish_decode(inp, ws, lane, inst, request, progress, index):
     """Publish what a decoding request has filled, this step's token included, and set its due."""
     step = inst["step"]
-    full = full_blocks(lane, decoded_tokens(progress, step + 1))
+    full = full_blocks(lane, settled_tokens(lane, progress, step + 1, step - 1))
     _publish(inp, ws, lane, inst, request, progress, full)
-    last = last_decode(request, progress)
-    if publishes_at_once(lane, request) and last > step:
-        ws.due[inst["run_lo"] + index] = min(last, step + lane["block_size"])
+    if publishes_at_once(lane, request) and last_decode(request, progress) > step:
+        after = step + 1 - lane["async_scheduling"]
+        ws.due[inst["run_lo"] + index] = next_due(lane, request, progress, after)
 
 
 @leaf
-def publish_decodes(inp, ws, lane, inst, step):
-    """Publish what decoding requests filled before `step`, where others have the same keys."""
+def publish_decodes(inp, ws, lane, inst, step, latest):
+    """Publish what decoding requests filled before `step`, where others have the same keys.
+
+    `latest` is the step on its way, as for `settled_tokens`.
+    """
     for place in range(inst["run_lo"], inst["run_lo"] + inst["running"]):
         r = ws.running[place]
         progress = ws.progress[r]
-        computed = decoded_tokens(progress, step)
+        computed = settled_tokens(lane, progress, step, latest)
         if progress["decoding"] and (progress["published"] + 1) * lane["block_size"] <= computed:
             request = inp.requests[lane["request_lo"] + r]
             if request["shared"]:
@@ -193,9 +196,12 @@ def _is_being_filled(inp, ws, lane, inst, request):
 
 @leaf
 def publish_decodes_for(inp, ws, lane, inst, request, step):
-    """Publish what decoding requests filled before `step`, if `request` could tell."""
+    """Publish what decoding requests filled before `step`, if `request` could tell.
+
+    Asynchronously, the step before the last scheduled one is on its way.
+    """
     if _is_being_filled(inp, ws, lane, inst, request):
-        publish_decodes(inp, ws, lane, inst, step)
+        publish_decodes(inp, ws, lane, inst, step, step - 2)
 
 
 @leaf
@@ -205,36 +211,49 @@ def next_useful_fill(inp, ws, lane, inst, request):
     Such a block continues a chain of the same content, so it begins with the same key.
     """
     nearest = NEVER
+    late = lane["async_scheduling"]
     if _is_being_filled(inp, ws, lane, inst, request):
         key = inp.keys[request["key_lo"]]
         for place in range(inst["run_lo"], inst["run_lo"] + inst["running"]):
             r = ws.running[place]
             other = inp.requests[lane["request_lo"] + r]
             if ws.progress[r]["decoding"] and other["shared"] and inp.keys[other["key_lo"]] == key:
-                nearest = min(nearest, next_fill(lane, ws.progress[r], inst["step"] + 1))
+                fill = next_fill(lane, ws.progress[r], inst["step"] + 1 - late)
+                nearest = min(nearest, fill + late)
     return nearest
 
 
 @leaf
-def let_go(inp, ws, lane, inst, tally, r, computed):
-    """Release the blocks of a request that computed `computed` tokens since its admission."""
+def stop_decode(ws, inst, progress, measured):
+    """Take a request out of the counts of those that decode."""
+    drop_base(ws, inst, progress)
+    inst["measured"] -= measured
+    progress["decoding"] = 0
+    if progress["fills"] != NONE:
+        ws.extents[progress["fills"]]["fillers"] -= 1
+        progress["fills"] = NONE
+
+
+@leaf
+def let_go(inp, ws, lane, inst, tally, r, computed, settled):
+    """Release the blocks of a request that computed `computed` tokens since its admission.
+
+    Blocks of the first `settled` of them are published.
+    """
     progress = ws.progress[r]
     request = inp.requests[lane["request_lo"] + r]
     measured = r >= lane["warmup"]
     if lane["prefix_caching"]:
-        full = full_blocks(lane, computed)
+        full = full_blocks(lane, settled)
         blocks.publish(inp, ws, lane, inst, request, progress, full)
     held = blocks_for(lane, computed)
     blocks.release(inp, ws, lane, inst, r, held)
     tier.relieve(ws, lane, inst)
     tally["blocks_taken"] += (held - progress["reused"]) * measured
     if progress["decoding"]:
-        drop_base(ws, inst, progress)
-        inst["measured"] -= measured
-        progress["decoding"] = 0
-        if progress["fills"] != NONE:
-            ws.extents[progress["fills"]]["fillers"] -= 1
-            progress["fills"] = NONE
+        stop_decode(ws, inst, progress, measured)
+    elif progress["leaving"]:
+        inst["leaving"] -= 1
     else:
         inst["prefilling"] -= 1
     waiting.wake_head(inst)

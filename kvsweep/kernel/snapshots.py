@@ -46,7 +46,10 @@ def _see_blocks(inp, ws, lane, r):
     limit = min(request["reusable"], full_blocks(lane, request["prompt"]))
     for index in range(lane["instances"]):
         inst = ws.instances[index]
-        publish_decodes_for(inp, ws, lane, inst, request, inst["step"] + inst["in_flight"])
+        begun = inst["step"]
+        if not lane["async_scheduling"]:
+            begun += inst["in_flight"]
+        publish_decodes_for(inp, ws, lane, inst, request, begun)
         hits, _ = blocks.find_prefix(inp, ws, lane, inst, r, limit)
         ws.snapshots[index]["held"] = hits
 

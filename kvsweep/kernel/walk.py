@@ -8,7 +8,13 @@ from .._jit import leaf, part
 from ..records import NONE, Event
 from . import blocks
 from .calendar import nearest_due
-from .decoding import computed_tokens, decoded_tokens, fills_block, miss_step
+from .decoding import (
+    computed_tokens,
+    decoded_tokens,
+    fills_block,
+    miss_step,
+    settled_tokens,
+)
 from .preempt import find_victim, preempt, victim_is_last
 from .running import (
     charge_decodes,
@@ -17,7 +23,7 @@ from .running import (
     publish_decodes,
     schedule_chunk,
 )
-from .sizes import blocks_for
+from .sizes import blocks_for, tokens_beyond
 from .tally import log_event
 
 
@@ -27,7 +33,7 @@ def _starve(ws, lane, inst, progress, index):
     miss_step(lane, ws, inst, progress)
     ws.due[inst["run_lo"] + index] += 1
     if progress["last_token"] == NONE:
-        progress["last_token"] = inst["clock"]
+        progress["last_token"] = inst["begins"]
         inst["gaps"] += 1
 
 
@@ -41,6 +47,16 @@ def _tokens_wanted(lane, inst, request, progress):
 
 
 @leaf
+def _has_filled(ws, lane, inst, progress, position):
+    """Return whether a decoding request may publish a block when it is served in this step."""
+    step = inst["step"]
+    if not lane["async_scheduling"]:
+        return fills_block(lane, progress, step)
+    settled = settled_tokens(lane, progress, step + 1, step - 1)
+    return tokens_beyond(lane, settled) == 0 or ws.due[inst["run_lo"] + position] == step
+
+
+@leaf
 def _serve(inp, ws, out, lane, inst, tally, index, position, tokens):
     """Schedule `tokens` of the running request at `position`; its blocks are taken already."""
     r = ws.running[inst["run_lo"] + position]
@@ -49,7 +65,7 @@ def _serve(inp, ws, out, lane, inst, tally, index, position, tokens):
     if progress["decoding"]:
         charge_decodes(inst, tokens, decoded_tokens(progress, inst["step"]))
         tells = lane["eager"] or (request["shared"] and lane["prefix_caching"])
-        if tells and fills_block(lane, progress, inst["step"]):
+        if tells and _has_filled(ws, lane, inst, progress, position):
             publish_decode(inp, ws, lane, inst, request, progress, position)
     else:
         log_event(out, tally, inst, lane, Event.CHUNK, r, index, tokens)
@@ -61,6 +77,7 @@ def _miss_step(ws, out, lane, inst, tally, index):
     """Let the running requests beyond the served ones wait: the budget is used up."""
     for position in range(inst["served"], inst["running"]):
         r = ws.running[inst["run_lo"] + position]
+        ws.progress[r]["missed"] = inst["step"]
         if ws.progress[r]["decoding"]:
             _starve(ws, lane, inst, ws.progress[r], position)
             log_event(out, tally, inst, lane, Event.STARVE, r, index, NONE)
@@ -71,11 +88,14 @@ def _miss_step(ws, out, lane, inst, tally, index):
 def walk_running(inp, ws, out, lane, inst, tally, index):
     """Schedule the running requests in order; preempt while a request lacks blocks."""
     if lane["shares"] and lane["prefix_caching"]:
-        publish_decodes(inp, ws, lane, inst, inst["step"])
+        publish_decodes(inp, ws, lane, inst, inst["step"], inst["step"] - 1)
     position = 0
     while position < inst["running"] and inst["budget"] > 0:
         r = ws.running[inst["run_lo"] + position]
         progress = ws.progress[r]
+        if progress["leaving"]:
+            position += 1
+            continue
         request = inp.requests[lane["request_lo"] + r]
         computed, tokens = _tokens_wanted(lane, inst, request, progress)
         need = blocks_for(lane, computed + tokens) - blocks_for(lane, computed)

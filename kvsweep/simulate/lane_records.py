@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from ..config import Latency, Scenario
 from ..config.scenario import Cache, Cluster, Engine
-from ..errors import InputError
 from ..kernel.calendar import MAX_STEPS, ROW
 from ..kernel.sizes import QUOTIENT_BITS
 from ..policies import Admission, Offload, Priority, Routing, Scheduler, Scorer
@@ -75,8 +74,6 @@ def _set_latency(lane: NDArray[Any], latency: Latency) -> None:
 
 
 def _set_engine(lane: NDArray[Any], engine: Engine) -> None:
-    if engine.async_scheduling:
-        raise InputError("engine.async_scheduling: the kernel only has synchronous scheduling yet")
     lane["max_num_seqs"] = engine.max_num_seqs
     lane["max_tokens"] = engine.max_num_batched_tokens
     # config/rules.py refuses less; kernel/counted.py, is_countable, does not look at the budget.
@@ -88,6 +85,7 @@ def _set_engine(lane: NDArray[Any], engine: Engine) -> None:
     # Other schedulers do not read it, though a sweep of schedulers may have it everywhere.
     urgent_first = lane["scheduler"] == Scheduler.PRIORITY
     lane["preempt_for_urgent"] = engine.preempt_for_urgent and urgent_first
+    lane["async_scheduling"] = engine.async_scheduling
     lane["prefix_caching"] = engine.enable_prefix_caching
     lane["chunked_prefill"] = engine.enable_chunked_prefill
     lane["reserve_full_prompt"] = engine.reserve_full_prompt
