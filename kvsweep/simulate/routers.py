@@ -1,6 +1,6 @@
 """Router and admission control: their part of a lane, and the memory they work in."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -97,19 +97,15 @@ def slo_codes(requests: Requests) -> NDArray[np.uint8]:
     return np.array([*known, SloClass.STANDARD], np.uint8)[requests.slo_class]
 
 
-def router_memory(lanes: NDArray[Any]) -> dict[str, NDArray[Any]]:
-    """Return the router's part of a workspace for the largest lane, by field."""
-    count = lanes["instances"].astype(np.int64)
-    shared = lanes["prompt_shared"]
-    nodes = ((count - 1) * shared + lanes["n_prompt"]) * lanes["indexes"]
-    words = (count + 63) // 64
+def router_memory(sizes: Mapping[str, int]) -> dict[str, NDArray[Any]]:
+    """Return the router's part of a workspace, by field; `sizes` as of `workspace_sizes`."""
     blank = np.zeros(1, SNAPSHOT)
     blank["oldest"] = blank["newest"] = NONE
     return {
         "blank_snapshot": blank,
         "router": np.zeros(1, ROUTER),
-        "snapshots": np.zeros(count.max(), SNAPSHOT),
-        "nodes": np.empty(max(1, nodes.max()), NODE),
-        "known": np.zeros(max(1, shared.max()), np.int64),
-        "holders": np.empty(max(1, (shared * words).max()), np.int64),
+        "snapshots": np.zeros(sizes["snapshots"], SNAPSHOT),
+        "nodes": np.empty(sizes["nodes"], NODE),
+        "known": np.zeros(sizes["known"], np.int64),
+        "holders": np.empty(sizes["holders"], np.int64),
     }
