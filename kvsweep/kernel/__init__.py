@@ -21,6 +21,7 @@ invariants hold by what, and what the words mean. Where to find what decides:
 `running`           what the running requests need, chunks of prefills, when decodes are due
 `decoding`          how far a decoding request is: base, phase and what follows of them
 `calendar`          the steps at which running requests are due, and who is next
+`memory`            which part of the workspace is whose: indices, and sizes of its arrays
 `sizes`             the blocks that tokens fill or need
 `preempt`           what a preempted request loses and keeps
 `blocks`            the pool: take, publish, look up, touch, release, evict

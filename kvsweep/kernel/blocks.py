@@ -20,19 +20,7 @@ later, so a chain is evicted from its end.
 
 from .._jit import leaf
 from . import loose, lru
-
-
-@leaf
-def extent_at(lane, inst, number):
-    """Return the record of extent `number` of the request list at this instance.
-
-    That of a single request can be at one instance only, so it needs only one.
-    """
-    if number < lane["n_shared"]:
-        index = inst["extent_lo"] + number
-    else:
-        index = (lane["instances"] - 1) * lane["n_shared"] + number
-    return index
+from .memory import extent_at
 
 
 @leaf

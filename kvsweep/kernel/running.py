@@ -21,6 +21,7 @@ from .decoding import (
     next_fill,
     set_base,
 )
+from .memory import extent_at
 from .sizes import blocks_for, full_blocks
 
 
@@ -47,7 +48,7 @@ def _begin_filling(inp, ws, lane, inst, request, progress):
     """
     if lane["prefix_caching"] and progress["published"] < request["reusable"]:
         link = inp.chain[blocks.link_of(inp, progress["link"], progress["published"])]
-        progress["fills"] = blocks.extent_at(lane, inst, link["extent"])
+        progress["fills"] = extent_at(lane, inst, link["extent"])
         ws.extents[progress["fills"]]["fillers"] += 1
 
 
@@ -185,7 +186,7 @@ def _is_being_filled(inp, ws, lane, inst, request):
     slot = request["chain_lo"]
     while lane["prefix_caching"] and end < request["reusable"]:
         link = inp.chain[slot]
-        filled = filled or ws.extents[blocks.extent_at(lane, inst, link["extent"])]["fillers"] > 0
+        filled = filled or ws.extents[extent_at(lane, inst, link["extent"])]["fillers"] > 0
         end = link["end"]
         slot += 1
     return filled

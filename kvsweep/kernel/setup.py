@@ -5,6 +5,7 @@ from ..policies import Offload, Priority, Scheduler
 from ..records import NONE, Lane
 from .calendar import IDLE
 from .latency import token_time
+from .memory import count_extents, place_instance
 from .summary import copy_requests, end_requests
 from .tally import fold_itl
 from .tier import begin_tier
@@ -50,20 +51,14 @@ def begin_lane(inp, ws, lane, tally):
     for index in range(lane["instances"]):
         ws.instances[index] = ws.blank_instance[0]
         inst = ws.instances[index]
-        inst["block_lo"] = index * lane["gpu_blocks"]
-        inst["node_lo"] = lane["instances"] * lane["gpu_blocks"]
-        inst["extent_lo"] = index * lane["n_shared"]
-        inst["run_lo"] = index * lane["places"]
-        inst["phase_lo"] = index * lane["block_size"]
-        inst["heap_lo"] = index * lane["requests"]
-        inst["prefix_lo"] = index * lane["n_keys"]
+        place_instance(lane, inst, index)
         inst["free"] = lane["gpu_blocks"]
-        begin_tier(ws, lane, inst, index)
+        begin_tier(ws, lane, inst)
     _begin_router(ws, lane)
     ws.due[: lane["instances"] * lane["places"]] = IDLE
     ws.phases[: lane["instances"] * lane["block_size"]] = 0
     ws.itl_plain[: lane["max_num_seqs"] + 1] = 0
-    for extent in range((lane["instances"] - 1) * lane["n_shared"] + lane["n_extents"]):
+    for extent in range(count_extents(lane)):
         ws.extents[extent] = ws.blank_extent[0]
     for r in range(lane["requests"]):
         ws.progress[r] = ws.blank_progress[0]

@@ -16,10 +16,9 @@ from . import blocks
 
 
 @leaf
-def begin_tier(ws, lane, inst, index):
+def begin_tier(ws, lane, inst):
     """Empty the tier of an instance."""
-    end = index * (lane["cpu_blocks"] + 1)
-    inst["tier_lo"] = end
+    end = inst["tier_lo"]
     if lane["cpu_blocks"] > 0:
         ws.tier[end]["prev"] = end
         ws.tier[end]["next"] = end

@@ -1,6 +1,6 @@
 """Routers: their scorers, the extents of prompts that they read, and the memory they work in."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -66,19 +66,15 @@ def find_prompt_extents(records: NDArray[Any], keys: NDArray[np.int32], block_si
     return find_extents(begins, begins + records["prompt"] // block_size, keys)
 
 
-def router_memory(lanes: NDArray[Any]) -> dict[str, NDArray[Any]]:
-    """Return the router's part of a workspace for the largest lane, by field."""
-    count = lanes["instances"].astype(np.int64)
-    shared = lanes["prompt_shared"]
-    nodes = ((count - 1) * shared + lanes["n_prompt"]) * lanes["indexes"]
-    words = (count + 63) // 64
+def router_memory(sizes: Mapping[str, int]) -> dict[str, NDArray[Any]]:
+    """Return the router's part of a workspace, by field; `sizes` as of `workspace_sizes`."""
     blank = np.zeros(1, SNAPSHOT)
     blank["oldest"] = blank["newest"] = NONE
     return {
         "blank_snapshot": blank,
         "router": np.zeros(1, ROUTER),
-        "snapshots": np.zeros(count.max(), SNAPSHOT),
-        "nodes": np.empty(max(1, nodes.max()), NODE),
-        "known": np.zeros(max(1, shared.max()), np.int64),
-        "holders": np.empty(max(1, (shared * words).max()), np.int64),
+        "snapshots": np.zeros(sizes["snapshots"], SNAPSHOT),
+        "nodes": np.empty(sizes["nodes"], NODE),
+        "known": np.zeros(sizes["known"], np.int64),
+        "holders": np.empty(sizes["holders"], np.int64),
     }

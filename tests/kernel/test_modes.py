@@ -145,7 +145,10 @@ def test_files_are_short(path):
 
 
 def test_every_function_is_compiled():
+    """But for the sizes of arrays: they are found for all lanes of a batch at once, in Python."""
     for path, function, decorators in functions():
+        if function.name == "workspace_sizes":
+            continue
         assert decorators & {"leaf", "part", "kernel"}, f"{path.name}: {function.name}"
 
 
