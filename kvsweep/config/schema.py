@@ -10,11 +10,11 @@ from pydantic import BaseModel
 
 from kvsweep.errors import dotted as dotted
 
-Path = tuple[str | int, ...]
+KeyPath = tuple[str | int, ...]
 """A key: table names and list positions from the top of the file, or of a scenario, on."""
 
 
-def types_at(model: type[BaseModel], path: Path) -> list[Any]:
+def types_at(model: type[BaseModel], path: KeyPath) -> list[Any]:
     """Return the types that the value at `path` below `model` may have; none if there is no key."""
     found: list[Any] = [model]
     for part in path:
@@ -24,12 +24,12 @@ def types_at(model: type[BaseModel], path: Path) -> list[Any]:
     return found
 
 
-def is_table(model: type[BaseModel], path: Path) -> bool:
+def is_table(model: type[BaseModel], path: KeyPath) -> bool:
     """Return whether the value at `path` is a table with keys of its own, or a list of those."""
     return any(_is_model(kind) for kind in types_at(model, path))
 
 
-def known_keys(model: type[BaseModel], path: Path, table: Any) -> list[str]:
+def known_keys(model: type[BaseModel], path: KeyPath, table: Any) -> list[str]:
     """Return the keys of the table at `path`; `table`, its content, tells distributions apart."""
     models = [kind for kind in types_at(model, path) if _is_model(kind)]
     if isinstance(table, dict) and "dist" in table:
