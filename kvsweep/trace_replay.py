@@ -137,7 +137,7 @@ def run_replay(
 
 def _run_kernel(scenario: Scenario, trace: Trace, notify: Callable[[str], None] | None) -> Replay:
     from .simulate import warm_up
-    from .simulate.single import run_single
+    from .simulate.logged import run_single
 
     warm_up(notify)
     single = run_single(scenario, trace.requests)

@@ -8,12 +8,9 @@ from sweeping import BASE, CLIFF, GRID, fake_batch, make_sweep, preemption_rate,
 
 import kvsweep
 from kvsweep import grid, store
-from kvsweep.config import Scenario
-from kvsweep.config.schema import leaf_keys, types_at
 from kvsweep.errors import InputError
 from kvsweep.metrics import VARIABLES
 from kvsweep.simulate import source_hash
-from kvsweep.store.axes import AXES
 
 
 def cut(cells, chunks):
@@ -79,16 +76,6 @@ def test_every_variable_and_coordinate_has_unit_and_meaning(sweep, path):
     for name, array in ds.variables.items():
         assert array.attrs["units"], name
         assert array.attrs["long_name"], name
-
-
-def test_every_axis_of_numbers_has_unit_and_meaning():
-    """A new numeric key of the scenario needs a line in `store.axes`."""
-    paths = {key: tuple(key.split(".")) for key in leaf_keys(Scenario)}
-    numbers = {key for key, path in paths.items() if {int, float} & {*types_at(Scenario, path)}}
-    lists = {key for key in numbers if key.endswith((".values", ".weights"))}
-    lists |= {f"latency.{name}" for name in ("alpha", "beta", "memory")}
-    assert numbers - lists == AXES.keys() - {"policy", "seed"}
-    assert all(unit and meaning not in numbers for meaning, unit in AXES.values())
 
 
 def test_quantiles_are_there_under_their_own_names(sweep, path):

@@ -9,7 +9,7 @@ from sweep_file import toml
 from kvsweep import grid, load_sweep
 from kvsweep.config import DEFAULT_ENTROPY
 from kvsweep.simulate import kernel_cells, simulate_batch, source_hash
-from kvsweep.simulate.lists import RequestLists
+from kvsweep.simulate.request_lists import RequestLists
 from kvsweep.store import prepare
 
 

@@ -7,8 +7,8 @@ from ..config import Scenario
 from ..workload.blocks import resolve_blocks
 from ..workload.generate import requests_for
 from ..workload.requests import Requests, ordered_classes
-from .lanes import Prepared, prepare
-from .layout import kept
+from .kept import kept
+from .list_records import Prepared, prepare
 
 
 @kept

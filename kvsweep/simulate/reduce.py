@@ -12,8 +12,8 @@ from ..metrics import jain_index, latency_quantiles, mean_latency, ratio
 from ..policies import RequestStatus, Scheduler, Status
 from ..records import NEVER, NONE, Inputs, Lane, Outputs
 from .backlog import backlog
-from .groups import Columns, Grouping, measure_groups
 from .inversions import find_inversions
+from .reduce_groups import Columns, Grouping, measure_groups
 
 STATUS_OF_LANE = {
     Lane.OK: Status.OK,
@@ -21,6 +21,7 @@ STATUS_OF_LANE = {
     Lane.WORKSPACE_FULL: Status.FAILED,
     Lane.NOT_CONSERVED: Status.FAILED,
     Lane.TIME_LIMIT: Status.FAILED,
+    Lane.UNKNOWN_POLICY: Status.FAILED,
 }
 DETAIL_OF_LANE = {
     Lane.OK: "",
@@ -28,6 +29,7 @@ DETAIL_OF_LANE = {
     Lane.WORKSPACE_FULL: "more inter-token latencies than can be sorted",
     Lane.NOT_CONSERVED: "blocks or requests are unaccounted for at the end (a bug: please report)",
     Lane.TIME_LIMIT: "simulated time beyond what can be added up: is the rate or a latency wrong?",
+    Lane.UNKNOWN_POLICY: "a policy that the kernel has no branch for (a bug: please report)",
 }
 
 PRIORITY_CIRCLE = "; vLLM's own priority scheduler can preempt in a circle (docs/validation.md)"

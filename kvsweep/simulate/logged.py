@@ -9,9 +9,12 @@ from ..policies import Status
 from ..records import Lane, Outputs
 from ..workload.blocks import resolve_blocks
 from ..workload.requests import Requests
+from .batch import build_inputs
 from .kernel_cells import run_lanes
-from .lanes import allocate_outputs, build_inputs, prepare
-from .measure import STATUS_OF_LANE, details
+from .lane_records import keep_logs
+from .list_records import prepare
+from .reduce import STATUS_OF_LANE, details
+from .workspace import allocate_outputs
 
 
 @dataclass(frozen=True)
@@ -40,7 +43,7 @@ def run_single(scenario: Scenario, requests: Requests) -> Single:
     """
     prepared = prepare(requests, resolve_blocks(requests, scenario.cache.block_size))
     inputs = build_inputs([scenario], [prepared], np.zeros((1, 1), np.int64))
-    inputs.lanes["log"] = 1
+    keep_logs(inputs.lanes)
     counts = allocate_outputs(inputs)
     run_lanes(inputs, counts)
     rows = counts.tallies[0]
