@@ -217,9 +217,9 @@ def make_model(file: Path, seed: int, overwrite: bool, **shape: int) -> None:
     It answers nonsense, at the speed of a real model of its size. The same options give the same
     bytes.
     """
-    from kvsweep.llama.make_model import Shape, make_model
+    from kvsweep.llama.make_model import ModelShape, make_model
 
     if file.exists() and not overwrite:
         raise InputError(f"{file}: exists; --overwrite replaces it")
-    make_model(file, Shape(**shape), seed=seed)
+    make_model(file, ModelShape(**shape), seed=seed)
     echo(f"{file}: {file.stat().st_size:,} bytes")

@@ -6,7 +6,7 @@ Names as there. The arrays to write are given by the caller, as compiled code al
 
 import numpy as np
 
-from .._jit import kernel, leaf
+from kvsweep._jit import kernel, leaf
 
 NONE = np.int64(-1)
 ROOT = np.int64(0)
