@@ -258,10 +258,11 @@ def test_the_replica_has_no_context_terms(key, values):
 
 @pytest.mark.parametrize(("key", "value"), [("priority", "age"), ("preempt_for_urgent", True)])
 def test_urgency_needs_the_priority_scheduler(key, value):
+    option = f"engine.{key}={value}".lower()
     for scheduler in ("fcfs", "sjf"):
-        message = refused({"engine": {"scheduler": scheduler, key: value}})
+        message = refused({"engine": {"scheduler": scheduler}}, option)
         assert f"engine.{key}: " in message
-        assert "needs scheduler 'priority'" in message
+        assert "has no effect: needs scheduler 'priority'" in message
     assert "rules 'blis' has" in refused({"engine": {"rules": "blis", key: value}})
     found = parse_scenario({"engine": {"scheduler": "priority", key: value}}, "t.json")
     assert getattr(found.engine, key) == value

@@ -244,7 +244,8 @@ rate_fraction = 0
         ),
         (
             "sessions = { rounds = 2, think_time_s = 5, keep_reasoning = false }",
-            "workload.sessions.keep_reasoning: needs a reason_ratio of more than 0",
+            "workload.sessions.keep_reasoning: has no effect: needs several rounds, context "
+            "'accumulate' and a reason_ratio of more than 0",
         ),
         (
             "sessions = { rounds = 2, think_time_s = 5, reason_ratio = 1.5 }",
