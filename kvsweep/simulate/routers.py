@@ -8,14 +8,10 @@ from numpy.typing import NDArray
 
 from ..config import Scenario
 from ..config.scenario import Cluster
-from ..policies import Admission, Routing, Scorer, SloClass
+from ..policies import BLOCKS, CACHE, INDEX, Admission, Routing, Scorer, SloClass
 from ..records import NODE, NONE, ROUTER, SCORER, SNAPSHOT
 from ..workload.blocks import Extents, find_extents
 from ..workload.requests import Requests
-
-CACHE_SCORERS = (Scorer.KV_UTILIZATION, Scorer.KV_PRESSURE, Scorer.KV_PRESSURE_SLO)
-"""Scorers that read how the cache of an instance fares, which depends on its size."""
-
 
 _SLO_CODES = {item.label: item for item in SloClass}
 
@@ -29,7 +25,7 @@ def scorers_of(cluster: Cluster) -> tuple[Scorer, ...]:
 
 def sees_cache(cluster: Cluster) -> bool:
     """Return whether routing depends on how much of the caches is in use."""
-    return any(scorer in CACHE_SCORERS for scorer in scorers_of(cluster))
+    return any(scorer.reads == CACHE for scorer in scorers_of(cluster))
 
 
 def set_router(lane: NDArray[Any], cluster: Cluster) -> None:
@@ -43,12 +39,12 @@ def set_router(lane: NDArray[Any], cluster: Cluster) -> None:
     lane["bucket_capacity"] = cluster.token_bucket_capacity or 0.0
     lane["bucket_refill"] = cluster.token_bucket_refill_rate or 0.0
     # Weighted routing by the router's own index alone needs no instance.
-    blind = all(scorer is Scorer.PREFIX_AFFINITY for scorer in scorers)
+    blind = all(scorer.reads == INDEX for scorer in scorers)
     weighted = cluster.routing == Routing.WEIGHTED.label
     lane["looks"] = not blind if weighted else cluster.routing != Routing.ROUND_ROBIN.label
     lane["sees_cache"] = sees_cache(cluster)
-    lane["sees_blocks"] = Scorer.PRECISE_PREFIX in scorers
-    lane["indexes"] = Scorer.PREFIX_AFFINITY in scorers
+    lane["sees_blocks"] = any(scorer.reads == BLOCKS for scorer in scorers)
+    lane["indexes"] = any(scorer.reads == INDEX for scorer in scorers)
     lane["count_pending"] = cluster.count_pending
     lane["snapshot_load"] = cluster.snapshot_load
 
