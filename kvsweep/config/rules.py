@@ -84,7 +84,6 @@ def check_rules(scenario: Scenario) -> None:
             raise KeyProblem((section, key), f"rules {rules!r} has {has}")
     if rules == "vllm":
         _check_batch_limits(scenario)
-        _check_priorities_matter(scenario)
         _check_tier(scenario)
         return
     _check_token_times(scenario)
@@ -120,17 +119,6 @@ def _check_tier(scenario: Scenario) -> None:
     """Refuse a CPU tier that nothing could be looked up in."""
     if scenario.cache.cpu_blocks > 0 and not scenario.engine.enable_prefix_caching:
         raise KeyProblem(("cache", "cpu_blocks"), "needs engine.enable_prefix_caching = true")
-
-
-def _check_priorities_matter(scenario: Scenario) -> None:
-    """Refuse settings that only the priority scheduler reads, under another one."""
-    engine = scenario.engine
-    if engine.scheduler == "priority":
-        return
-    if engine.priority == "age":
-        raise KeyProblem(("engine", "priority"), "'age' needs scheduler 'priority'")
-    if engine.preempt_for_urgent:
-        raise KeyProblem(("engine", "preempt_for_urgent"), "needs scheduler 'priority'")
 
 
 def _check_batch_limits(scenario: Scenario) -> None:

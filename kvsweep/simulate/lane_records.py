@@ -15,7 +15,7 @@ from ..config import Latency, Scenario
 from ..config.scenario import Cache, Cluster, Engine
 from ..kernel.calendar import MAX_STEPS, ROW
 from ..kernel.sizes import QUOTIENT_BITS
-from ..policies import Admission, Offload, Priority, Routing, Scheduler, Scorer
+from ..policies import BLOCKS, INDEX, Admission, Offload, Priority, Routing, Scheduler
 from ..records import LANE, NONE
 from ..workload.blocks import Extents
 from .bounding import check_ages, last_clocks, step_limits
@@ -119,12 +119,12 @@ def _set_cluster(lane: NDArray[Any], cluster: Cluster) -> None:
     lane["bucket_capacity"] = cluster.token_bucket_capacity or 0.0
     lane["bucket_refill"] = cluster.token_bucket_refill_rate or 0.0
     # Weighted routing by the router's own index alone needs no instance.
-    blind = all(scorer is Scorer.PREFIX_AFFINITY for scorer in scorers)
+    blind = all(scorer.reads == INDEX for scorer in scorers)
     weighted = cluster.routing == Routing.WEIGHTED.label
     lane["looks"] = not blind if weighted else cluster.routing != Routing.ROUND_ROBIN.label
     lane["sees_cache"] = sees_cache(cluster)
-    lane["sees_blocks"] = Scorer.PRECISE_PREFIX in scorers
-    lane["indexes"] = Scorer.PREFIX_AFFINITY in scorers
+    lane["sees_blocks"] = any(scorer.reads == BLOCKS for scorer in scorers)
+    lane["indexes"] = any(scorer.reads == INDEX for scorer in scorers)
     lane["count_pending"] = cluster.count_pending
     lane["snapshot_load"] = cluster.snapshot_load
 

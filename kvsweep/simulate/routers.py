@@ -8,12 +8,9 @@ from numpy.typing import NDArray
 
 from ..config import Scenario
 from ..config.scenario import Cluster
-from ..policies import Routing, Scorer
+from ..policies import CACHE, Routing, Scorer
 from ..records import NODE, NONE, ROUTER, SCORER, SNAPSHOT
 from ..workload.blocks import Extents, find_extents
-
-CACHE_SCORERS = (Scorer.KV_UTILIZATION, Scorer.KV_PRESSURE, Scorer.KV_PRESSURE_SLO)
-"""Scorers that read how the cache of an instance fares, which depends on its size."""
 
 
 def scorers_of(cluster: Cluster) -> tuple[Scorer, ...]:
@@ -25,7 +22,7 @@ def scorers_of(cluster: Cluster) -> tuple[Scorer, ...]:
 
 def sees_cache(cluster: Cluster) -> bool:
     """Return whether routing depends on how much of the caches is in use."""
-    return any(scorer in CACHE_SCORERS for scorer in scorers_of(cluster))
+    return any(scorer.reads == CACHE for scorer in scorers_of(cluster))
 
 
 def scorer_table(scenarios: Sequence[Scenario]) -> NDArray[Any]:
