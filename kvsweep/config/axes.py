@@ -13,13 +13,10 @@ from kvsweep.config.scenario import Scenario
 from kvsweep.config.schema import types_at
 from kvsweep.errors import did_you_mean
 from kvsweep.limits import MAX_AXIS_VALUES, MAX_SEED
+from kvsweep.metrics import DIMENSIONS
 
 POLICY = "policy"
 SEED = "seed"
-
-# Dimensions that results have beyond the grid's own.
-RESERVED = frozenset({"quantile", "instance", "slo_class", "round", "request"})
-
 
 _LARGEST = 2.0**63
 
@@ -57,7 +54,7 @@ def dimension_names(keys: Sequence[str]) -> dict[str, str]:
         clashing = [
             key
             for key, name in names.items()
-            if (taken[name] > 1 or name in RESERVED) and lengths[key] < key.count(".") + 1
+            if (taken[name] > 1 or name in DIMENSIONS) and lengths[key] < key.count(".") + 1
         ]
         if not clashing:
             return names

@@ -60,15 +60,6 @@ AXES: dict[str, Label] = {
 }
 """Of the axes with numbers, by key."""
 
-# Of the coordinates that variables have beyond the grid's own.
-EXTRA = {
-    "quantile": "quantile",
-    "instance": "position of the engine instance",
-    "round": "round of a session",
-    "slo_class": "SLO class, the most urgent first",
-    "request": "position in the request list",
-}
-
 
 def label_of(key: str) -> Label:
     """Return meaning and unit of an axis; one of names or switches is called by its key."""

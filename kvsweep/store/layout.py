@@ -10,10 +10,10 @@ from zlib import crc32
 import numpy as np
 
 from kvsweep.files import replace_file
-from kvsweep.metrics import Variable
+from kvsweep.metrics import DIMENSIONS, Variable
 from kvsweep.policies import RequestStatus, Status
 from kvsweep.store.arrays import Array
-from kvsweep.store.axes import EXTRA, label_of
+from kvsweep.store.axes import label_of
 from kvsweep.store.chunks import chunk_name
 from kvsweep.store.folders import made_beside, move_in
 from kvsweep.store.metadata import ROOT, Root, encoded, hexadecimal
@@ -94,7 +94,7 @@ def _labels(plan: Plan) -> Iterator[tuple[str, NDArray[Any], tuple[str, str]]]:
     for axis in plan.axes:
         yield axis.name, np.array(axis.values), label_of(axis.key)
     for name, values in plan.extra.items():
-        yield name, np.array(values), (EXTRA[name], "1")
+        yield name, np.array(values), (DIMENSIONS[name], "1")
 
 
 def _coordinate(name: str, values: NDArray[Any], about: tuple[str, str]) -> Array:
@@ -129,6 +129,4 @@ def _fill_value(variable: Variable) -> Any:
     """Return what a cell holds that was not simulated or did not end well."""
     if variable is STATUS:
         return Status.PENDING.label
-    if variable.dtype == "str":
-        return b"" if variable is STATUS_DETAIL else ""
-    return np.nan if np.dtype(variable.dtype).kind == "f" else -1
+    return b"" if variable is STATUS_DETAIL else variable.missing
