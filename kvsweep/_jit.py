@@ -43,7 +43,7 @@ def source_hash() -> str:
     digest = hashlib.sha256()
     for path in sorted(_PACKAGE.rglob("*.py")):
         name = path.relative_to(_PACKAGE).as_posix()
-        if name.startswith((*_COMPILED, "workload", "metrics.py", "simulate", "replica")):
+        if name.startswith((*_COMPILED, "workload", "metrics", "simulate", "replica")):
             digest.update(name.encode() + b"\0" + path.read_bytes())
     return digest.hexdigest()[:16]
 

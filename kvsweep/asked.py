@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from kvsweep.config.axes import POLICY
 from kvsweep.errors import did_you_mean
-from kvsweep.metrics import QUANTILES, VARIABLES
+from kvsweep.metrics import VARIABLES, quantile_names
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -19,12 +19,6 @@ _NEEDED = {
     "slo_class": "requests of SLO classes (slo_class of clients, or of a trace)",
     "request": "the columns of requests (--requests)",
 }
-
-
-def quantile_names(variable: str) -> list[str]:
-    """Return the names of the quantiles of `variable`: ``ttft_p50_ms``, ... of ``ttft_ms``."""
-    stem, _, unit = variable.rpartition("_")
-    return [f"{stem}_p{100 * quantile:g}_{unit}" for quantile in QUANTILES]
 
 
 def check_analysis(sweep: Sweep, extra: Mapping[str, Sequence[Any]]) -> None:

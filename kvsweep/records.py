@@ -14,6 +14,8 @@ NONE = np.int64(-1)
 """No index, no value."""
 NEVER = np.int64(2**62)
 """A time or step that does not come."""
+QUANTILES = (0.5, 0.9, 0.95, 0.99)
+"""The reported quantiles of every latency."""
 
 
 class Field(NamedTuple):
@@ -335,10 +337,10 @@ TALLY_FIELDS = (
     Field("tpot_sum", _f64, "us", "their times per output token"),
     Field("itl_sum", _i64, "us", "sum of inter-token latencies, measured requests"),
     Field("itl_count", _i64, "token", "number of inter-token latencies, measured requests"),
-    Field("itl_q0", _f64, "us", "inter-token latency, first reported quantile"),
-    Field("itl_q1", _f64, "us", "inter-token latency, second reported quantile"),
-    Field("itl_q2", _f64, "us", "inter-token latency, third reported quantile"),
-    Field("itl_q3", _f64, "us", "inter-token latency, fourth reported quantile"),
+    *(
+        Field(f"itl_q{i}", _f64, "us", f"inter-token latency, quantile {quantile:g}")
+        for i, quantile in enumerate(QUANTILES)
+    ),
 )
 
 STEP_FIELDS = (

@@ -2,7 +2,7 @@
 
 from .._jit import leaf, part
 from ..policies import Offload, Priority, Scheduler
-from ..records import NONE, Lane
+from ..records import NONE, QUANTILES, Lane
 from .calendar import IDLE
 from .latency import token_time
 from .memory import count_extents, place_instance
@@ -10,8 +10,8 @@ from .summary import copy_requests, end_requests
 from .tally import fold_itl
 from .tier import begin_tier
 
-QUANTILES = (0.5, 0.9, 0.95, 0.99)
-"""The reported quantiles of every latency."""
+# As many as `tally.fold_itl` has places for; another number fails here.
+_Q0, _Q1, _Q2, _Q3 = QUANTILES
 
 
 @leaf
@@ -105,7 +105,7 @@ def end_lane(inp, ws, out, lane, tally, number):
         out.completed[number, index] = inst["completed"]
         if tally["status"] == Lane.OK:
             tally["status"] = _how_it_ended(lane, inst)
-    fold_itl(lane, ws, tally, token_time, QUANTILES[0], QUANTILES[1], QUANTILES[2], QUANTILES[3])
+    fold_itl(lane, ws, tally, token_time, _Q0, _Q1, _Q2, _Q3)
 
 
 @part

@@ -11,9 +11,9 @@ from ..workload.blocks import resolve_blocks
 from ..workload.requests import Requests
 from .batch import build_inputs
 from .kernel_cells import run_lanes
+from .lane_ends import STATUS_OF_LANE, details
 from .lane_records import keep_logs
 from .list_records import prepare
-from .reduce import STATUS_OF_LANE, details
 from .workspace import allocate_outputs
 
 

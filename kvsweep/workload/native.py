@@ -15,8 +15,9 @@ from kvsweep.limits import (
     MAX_TOKENS,
     MAX_TOTAL_US,
 )
+from kvsweep.records import NONE
 from kvsweep.workload.columns import RequestColumns
-from kvsweep.workload.requests import NONE, Requests
+from kvsweep.workload.requests import Requests
 
 FORMAT = "kvsweep-trace/1"
 

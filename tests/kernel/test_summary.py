@@ -10,7 +10,7 @@ from kvsweep.kernel.summary import copy_requests, end_requests
 from kvsweep.metrics import latency_quantiles, mean_latency, summarize_latency
 from kvsweep.policies import RequestStatus
 from kvsweep.records import NONE
-from kvsweep.simulate.reduce import measure
+from kvsweep.simulate.reduce_lanes import reduce_lanes
 from kvsweep.simulate.workspace import allocate_outputs, allocate_workspace
 
 OVERHEAD = 100
@@ -104,7 +104,7 @@ def test_totals_are_those_of_the_columns(drawn):
     columns = {"ttft": (outputs.ttft, ttft), "e2e": (outputs.e2e, e2e)}
     columns["scheduling_delay"] = outputs.delay, delay
     columns["tpot"] = outputs.tpot, tpot
-    values = measure(inputs, outputs, ())
+    values = reduce_lanes(inputs, outputs, ())
     for name, (got, want) in columns.items():
         pair = got.reshape(2, -1)[:, warmup:]
         assert pair.tolist() == [want.tolist()] * 2

@@ -9,42 +9,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..metrics import jain_index, latency_quantiles, mean_latency, ratio
-from ..policies import RequestStatus, Scheduler, Status
-from ..records import NEVER, NONE, Inputs, Lane, Outputs
+from ..policies import RequestStatus
+from ..records import NEVER, NONE, QUANTILES, Inputs, Outputs
 from .backlog import backlog
 from .inversions import find_inversions
+from .lane_ends import lane_ends
 from .reduce_groups import Columns, Grouping, measure_groups
 
-STATUS_OF_LANE = {
-    Lane.OK: Status.OK,
-    Lane.STEP_LIMIT: Status.STEP_LIMIT,
-    Lane.WORKSPACE_FULL: Status.FAILED,
-    Lane.NOT_CONSERVED: Status.FAILED,
-    Lane.TIME_LIMIT: Status.FAILED,
-    Lane.UNKNOWN_POLICY: Status.FAILED,
-}
-DETAIL_OF_LANE = {
-    Lane.OK: "",
-    Lane.STEP_LIMIT: "more steps than the request list can need",
-    Lane.WORKSPACE_FULL: "more inter-token latencies than can be sorted",
-    Lane.NOT_CONSERVED: "blocks or requests are unaccounted for at the end (a bug: please report)",
-    Lane.TIME_LIMIT: "simulated time beyond what can be added up: is the rate or a latency wrong?",
-    Lane.UNKNOWN_POLICY: "a policy that the kernel has no branch for (a bug: please report)",
-}
 
-PRIORITY_CIRCLE = "; vLLM's own priority scheduler can preempt in a circle (docs/validation.md)"
-"""Added to the detail of `Lane.STEP_LIMIT` under that scheduler."""
-
-
-def details(ends: NDArray[np.int64], schedulers: NDArray[np.int64]) -> NDArray[np.object_]:
-    """Say why lanes did not end well, by their `Lane` codes and those of their schedulers."""
-    told = np.array([DETAIL_OF_LANE[lane] for lane in Lane], object)[ends]
-    circle = (ends == Lane.STEP_LIMIT) & (schedulers == Scheduler.PRIORITY)
-    told[circle] += PRIORITY_CIRCLE
-    return told
-
-
-def measure(
+def reduce_lanes(
     inputs: Inputs, outputs: Outputs, groups: Sequence[Grouping], *, ranked: bool = False
 ) -> dict[str, NDArray[Any]]:
     """Reduce the lanes of a batch to one number, or row of numbers, each.
@@ -79,8 +52,7 @@ def measure(
                 values[name] = np.zeros((len(inputs.lanes), *part.shape[1:]), part.dtype)
             values[name][measured.lanes] = part
     _add_rates(inputs, outputs, values)
-    _add_status(inputs, outputs, values)
-    return values
+    return values | lane_ends(inputs, outputs, values)
 
 
 @dataclass(frozen=True)
@@ -213,7 +185,7 @@ def _tallied(inputs: Inputs, outputs: Outputs) -> dict[str, NDArray[Any]]:
     block_time = tallies["makespan"] * lanes["instances"]
     return {
         "itl_mean_ms": ratio(tallies["itl_sum"], tallies["itl_count"]) / 1000,
-        "itl_ms": np.stack([tallies[f"itl_q{i}"] for i in range(4)], axis=1) / 1000,
+        "itl_ms": np.stack([tallies[f"itl_q{i}"] for i in range(len(QUANTILES))], axis=1) / 1000,
         "block_hit_rate": ratio(
             tallies["blocks_reused"], tallies["blocks_reused"] + tallies["blocks_taken"]
         ),
@@ -276,12 +248,3 @@ def _add_rates(inputs: Inputs, outputs: Outputs, values: dict[str, NDArray[Any]]
     after = values["completed"] * lanes["alpha2"].astype(np.int64)
     values["mean_running"] = ratio(tallies["service_sum"] - after, total)
     values["mean_waiting"] = ratio(tallies["delay_sum"], total)
-
-
-def _add_status(inputs: Inputs, outputs: Outputs, values: dict[str, NDArray[Any]]) -> None:
-    """Add status and detail; a cell whose requests do not add up to its list has failed."""
-    outcomes = sum(values[member.label] for member in RequestStatus if member.label in values)
-    ends = outputs.tallies["status"].copy()
-    ends[(ends == Lane.OK) & (outcomes != values["injected"])] = Lane.NOT_CONSERVED
-    values["status"] = np.array([STATUS_OF_LANE[lane] for lane in Lane], np.int8)[ends]
-    values["status_detail"] = details(ends, inputs.lanes["scheduler"])
