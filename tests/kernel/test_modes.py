@@ -68,6 +68,22 @@ def test_no_index_is_out_of_bounds():
     assert summary.startswith("9 passed")
 
 
+@pytest.mark.slow
+def test_no_index_is_out_of_bounds_on_random_traces():
+    """Each in a workspace of its own size; without the twin, so that they may be many."""
+    script = TESTS / "kernel" / "in_bounds.py"
+    search = os.pathsep.join([str(TESTS.parent), os.environ.get("PYTHONPATH", "")])
+    done = subprocess.run(
+        [sys.executable, str(script)],
+        env={**os.environ, "PYTHONPATH": search, "NUMBA_BOUNDSCHECK": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert int(done.stdout) >= 500
+
+
 def test_a_negative_index_is_out_of_bounds(tmp_path):
     """It does not count from the end, neither in a leaf nor in a kernel."""
     module = tmp_path / "backwards.py"
