@@ -11,10 +11,10 @@ from kvsweep.errors import InputError
 from kvsweep.metrics import DIMENSIONS, RUN_VARIABLES, VARIABLES, coordinates, request_columns
 from kvsweep.metrics.per_request import Known, RequestVariable
 from kvsweep.policies import BOTH, RULES, VLLM
-from kvsweep.replaying import REQUEST_COLUMNS, run_replay
 from kvsweep.simulate.replica_cells import replicate
 from kvsweep.simulate.request_lists import RequestLists
 from kvsweep.store import layout
+from kvsweep.trace_replay import REQUEST_COLUMNS, run_replay
 
 WORKLOAD = {
     "requests": 24,

@@ -22,14 +22,14 @@ def _choose_all(inp, ws, out, load, utilization, transfer, thrashing, chosen):
     begin_lane(inp, ws, lane, out.tallies[0])
     for r in range(lane["requests"]):
         chosen[r] = NONE
-        if is_admitted(inp, ws, lane, r):
+        if is_admitted(inp, ws, lane, out.tallies[0], r):
             for index in range(lane["instances"]):
                 snapshot = ws.snapshots[index]
                 snapshot["load"] = load[r, index]
                 snapshot["utilization"] = utilization[r, index]
                 snapshot["transfer"] = transfer[r, index]
                 snapshot["thrashing"] = thrashing[r, index]
-            chosen[r] = choose_instance(inp, ws, lane, r)
+            chosen[r] = choose_instance(inp, ws, lane, out.tallies[0], r)
 
 
 def choose(scenario, requests, seen, times=1):
