@@ -110,10 +110,11 @@ class Plan:
         """Number of cells, which is the number of simulations."""
         return math.prod(self.shape)
 
-    @property
+    @cached_property
     def variables(self) -> tuple[Variable, ...]:
-        """The variables of a cell: those whose dimensions the sweep has."""
-        return tuple(v for v in VARIABLES.values() if set(v.dims) <= set(self.extra))
+        """The variables of a cell: those whose dimensions and rule books the sweep has."""
+        rules = {variant.engine.rules for variant in self.variants}
+        return tuple(v for v in VARIABLES.values() if v.is_in(self.extra, rules))
 
     @property
     def bytes(self) -> int:

@@ -44,6 +44,15 @@ _FIXED: dict[str, tuple[tuple[str, str, Any, str], ...]] = {
     ),
 }
 
+
+def only_values(rules: str) -> dict[str, dict[str, Any]]:
+    """Return the only value that a rule book knows for a key, of those with one, by section."""
+    found: dict[str, dict[str, Any]] = {}
+    for section, key, only, _ in _FIXED[rules]:
+        found.setdefault(section, {})[key] = only
+    return found
+
+
 # What to say of a name that the other rule book has for nearly the same.
 _NAMESAKES = {
     ("vllm", "prefix-affinity"): (

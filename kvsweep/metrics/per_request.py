@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from kvsweep.metrics.variable import Variable
-from kvsweep.policies import RequestStatus
+from kvsweep.policies import BOTH, VLLM, RequestStatus
 from kvsweep.records import NONE
 
 if TYPE_CHECKING:
@@ -68,12 +68,20 @@ def _found(
     meaning: str,
     *,
     kernel: Callable[[Outputs], NDArray[Any]],
-    replica: Callable[[RequestRecord, Known], int | str | None],
+    replica: Callable[[RequestRecord, Known], int | str | None] | None,
     dtype: str = "int64",
 ) -> RequestVariable:
-    """Return a variable that comes about in a run."""
+    """Return a variable that comes about in a run; None if the replica's records lack it."""
+    rules = BOTH if replica else VLLM
     return RequestVariable(
-        f"request_{name}", ("request",), dtype, units, meaning, kernel=kernel, replica=replica
+        f"request_{name}",
+        ("request",),
+        dtype,
+        units,
+        meaning,
+        rules,
+        kernel=kernel,
+        replica=replica,
     )
 
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from kvsweep.config import Scenario
     from kvsweep.records import Outputs
     from kvsweep.replica import Replication
+    from kvsweep.replica.result import RequestRecord
     from kvsweep.workload.requests import Requests
 
 
@@ -52,13 +53,18 @@ def replica_columns(
     pairs = list(zip(replication.requests, known, strict=True))
     columns = {}
     for variable in REQUEST_VARIABLES:
-        if variable.replica is None:
+        if variable.listed:
             columns[variable.name] = _listed(variable, [requests])
             continue
-        values = [variable.replica(*pair) for pair in pairs]
+        read = variable.replica or _nothing
+        values = [read(*pair) for pair in pairs]
         filled = [variable.missing if value is None else value for value in values]
         columns[variable.name] = _typed(variable, filled)
     return columns
+
+
+def _nothing(record: RequestRecord, known: Known) -> None:
+    """Read what the replica's records do not have."""
 
 
 def _listed(variable: RequestVariable, lists: Sequence[Requests]) -> NDArray[Any]:

@@ -1,5 +1,6 @@
 """What a variable of a result dataset is, and the dimensions that it may have beyond the grid's."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -70,6 +71,10 @@ class Variable:
     units: str
     long_name: str
     rules: tuple[str, ...] = BOTH
+
+    def is_in(self, dims: Iterable[str], rules: Iterable[str]) -> bool:
+        """Return whether a sweep with these dimensions and rule books has the variable."""
+        return set(self.dims) <= set(dims) and not set(self.rules).isdisjoint(rules)
 
     @property
     def missing(self) -> float | int | str:
