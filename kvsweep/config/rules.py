@@ -133,7 +133,7 @@ def _check_tier(scenario: Scenario) -> None:
 def _check_batch_limits(scenario: Scenario) -> None:
     """Refuse what vLLM refuses: a step must be able to decode a full batch (rule R1.2).
 
-    The kernel relies on it: kernel/counted.py, is_countable, never looks at the budget.
+    The kernel relies on it: by_counts.is_countable never looks at the budget.
     """
     engine = scenario.engine
     if engine.max_num_batched_tokens >= engine.max_num_seqs:

@@ -47,7 +47,7 @@ def workspace_sizes(lanes: NDArray[Any]) -> dict[str, NDArray[np.int64]]:
         "phases": count * lanes["block_size"],
         "heap": count * requests * (lanes["scheduler"] != Scheduler.FCFS),
         "coming": requests,
-        "itl_plain": lanes["max_num_seqs"] + 1,
+        "itl_by_batch": lanes["max_num_seqs"] + 1,
         "snapshots": count,
         "nodes": ((count - 1) * shared + lanes["n_prompt"]) * lanes["indexes"],
         "known": shared,

@@ -188,7 +188,7 @@ REQUEST_VARIABLES = (
         "cached_tokens",
         "token",
         "cached at first admission",
-        kernel=lambda out: out.progress["cached"],
+        kernel=lambda out: out.progress["cached_tokens"],
         replica=_cached,
     ),
     _found(

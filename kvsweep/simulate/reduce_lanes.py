@@ -98,7 +98,7 @@ class _Measured:
             preemptions=self.rows(outputs.preemptions),
             status=self.rows(outputs.request_status),
             prompt=self.inputs.requests["prompt"][self.slots],
-            cached=self.rows(outputs.progress["cached"]),
+            cached=self.rows(outputs.progress["cached_tokens"]),
             output=self.inputs.requests["output"][self.slots],
         )
 

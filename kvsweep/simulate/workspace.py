@@ -37,16 +37,16 @@ def _blank_instance() -> NDArray[Any]:
     lists = ("lru_head", "lru_tail", "wait_head", "wait_tail", "inbox_head", "inbox_tail")
     for name in (*lists, "spare", "tier_spare"):
         blank[name] = NONE
-    for name in ("next_due", "retry"):
+    for name in ("next_due", "try_head_at"):
         blank[name] = NEVER
-    blank["stale"] = 1
+    blank["try_head"] = 1
     return blank
 
 
 def _blank_progress() -> NDArray[Any]:
     blank = np.zeros(1, PROGRESS)
     times = ("queued", "scheduled", "first_token", "finish", "last_token")
-    for name in (*times, "cached", "instance", "fills"):
+    for name in (*times, "cached_tokens", "instance", "fills"):
         blank[name] = NONE
     blank["status"] = RequestStatus.NOT_ARRIVED
     return blank
@@ -80,7 +80,7 @@ def allocate_workspace(inputs: Inputs, itl_entries: int) -> Workspace:
         itl_weight=np.empty(itl_entries, np.int64),
         itl_order=np.empty(2 * itl_entries, np.int64),
         itl_digits=np.empty(DIGITS, np.int64),
-        itl_plain=np.empty(sizes["itl_plain"], np.int64),
+        itl_by_batch=np.empty(sizes["itl_by_batch"], np.int64),
     )
 
 

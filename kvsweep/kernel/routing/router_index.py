@@ -13,9 +13,9 @@ instances. A row counts only if the lane at work has written it (`known`); nothi
 
 import numpy as np
 
-from .._jit import leaf
-from ..records import NONE
-from .memory import WORD, count_words, extent_of_node, is_shared_node, node_at
+from ..._jit import leaf
+from ...records import NONE
+from ..memory import WORD, count_words, extent_of_node, is_shared_node, node_at
 
 ALL = np.int64(-1)
 ONE = np.int64(1)
@@ -45,7 +45,7 @@ def _holders(ws, lane, extent, words, word):
 
 
 @leaf
-def _set_holder(ws, lane, extent, index, holds):
+def _set_holder(ws, lane, index, extent, holds):
     """Note whether the index of an instance has all of a shared extent."""
     words = count_words(lane)
     if ws.known[extent] != ws.router[0]["serial"]:
@@ -123,7 +123,7 @@ def _forget_excess(ws, lane, index):
         ws.nodes[node]["size"] = size - count
         ws.snapshots[index]["indexed"] -= count
         if is_shared_node(lane, node):
-            _set_holder(ws, lane, extent_of_node(lane, index, node), index, False)
+            _set_holder(ws, lane, index, extent_of_node(lane, index, node), False)
         if count == size:
             _unlink(ws, index, node)
 
@@ -148,12 +148,12 @@ def _record_extent(ws, lane, index, extent, size):
     _append(ws, index, node)
     ws.snapshots[index]["indexed"] += size
     if is_shared_node(lane, node):
-        _set_holder(ws, lane, extent, index, True)
+        _set_holder(ws, lane, index, extent, True)
     _forget_excess(ws, lane, index)
 
 
 @leaf
-def record(inp, ws, lane, request, index, blocks):
+def record(inp, ws, lane, index, request, blocks):
     """Make the `blocks` full blocks of a prompt the latest of an instance, the first the oldest."""
     slot = request["prompt_lo"]
     end = np.int64(0)
