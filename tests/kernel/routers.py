@@ -7,7 +7,9 @@ from kvsweep.kernel.admission import is_admitted
 from kvsweep.kernel.routing import choose_instance
 from kvsweep.kernel.setup import begin_lane
 from kvsweep.records import NONE
-from kvsweep.simulate.lanes import allocate_outputs, allocate_workspace, build_inputs, prepare
+from kvsweep.simulate.batch import build_inputs
+from kvsweep.simulate.list_records import prepare
+from kvsweep.simulate.workspace import allocate_outputs, allocate_workspace
 from kvsweep.workload.blocks import resolve_blocks
 
 SEEN = {"load": np.int64, "utilization": np.float64, "transfer": np.int64, "thrashing": np.float64}
