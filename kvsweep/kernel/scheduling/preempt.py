@@ -95,7 +95,7 @@ def preempt(inp, ws, out, lane, inst, tally, index, position, scheduled):
     victim = ws.running[inst["run_lo"] + position]
     progress = ws.progress[victim]
     request = inp.requests[lane["request_lo"] + victim]
-    if scheduled:
+    if scheduled and not progress["leaving"]:
         _unschedule(lane, inst, request, progress)
     computed = progress["computed"]
     settled = computed
