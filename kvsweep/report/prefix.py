@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from kvsweep.analysis.prefix_cost import CONDITIONS, HIT, MISS, Line, PrefixCost, SizeCost, Spread
+from kvsweep.analysis.prefix_cost import Line, PrefixCost, SizeCost, Spread
 from kvsweep.analysis.wording import number
+from kvsweep.llama.design import CONDITIONS, HIT, MISS
 from kvsweep.report.table import table
 
 

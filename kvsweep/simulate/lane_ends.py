@@ -14,6 +14,7 @@ STATUS_OF_LANE = {
     Lane.WORKSPACE_FULL: Status.FAILED,
     Lane.NOT_CONSERVED: Status.FAILED,
     Lane.TIME_LIMIT: Status.FAILED,
+    Lane.UNKNOWN_POLICY: Status.FAILED,
 }
 DETAIL_OF_LANE = {
     Lane.OK: "",
@@ -21,6 +22,7 @@ DETAIL_OF_LANE = {
     Lane.WORKSPACE_FULL: "more inter-token latencies than can be sorted",
     Lane.NOT_CONSERVED: "blocks or requests are unaccounted for at the end (a bug: please report)",
     Lane.TIME_LIMIT: "simulated time beyond what can be added up: is the rate or a latency wrong?",
+    Lane.UNKNOWN_POLICY: "a policy that the kernel has no branch for (a bug: please report)",
 }
 
 PRIORITY_CIRCLE = "; vLLM's own priority scheduler can preempt in a circle (docs/validation.md)"
