@@ -16,8 +16,8 @@ from typing import Any
 import numba
 import numpy as np
 
-from . import _cache, _plain
-from ._sample import try_out
+from kvsweep import _cache, _plain
+from kvsweep._sample import try_out
 
 _PACKAGE = Path(__file__).parent
 _COMPILED = (
@@ -79,7 +79,7 @@ def _set_up() -> Any:
 
 def _usual(name: str) -> Any:
     """Return `_compiler`; before it compiles anything else, a small kernel shows that it works."""
-    from . import _compiler
+    from kvsweep import _compiler
 
     if name:
         _cache.folder = _cache.make_folder(name)

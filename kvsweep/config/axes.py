@@ -11,7 +11,7 @@ from typing import Any
 from kvsweep.config.base import Key
 from kvsweep.config.explain import shown
 from kvsweep.config.scenario import Scenario
-from kvsweep.config.schema import DIGITS, Path, key_at, types_at
+from kvsweep.config.schema import DIGITS, KeyPath, key_at, types_at
 from kvsweep.errors import did_you_mean
 from kvsweep.limits import MAX_AXIS_VALUES, MAX_SEED
 from kvsweep.metrics import DIMENSIONS
@@ -119,7 +119,7 @@ def _kind(key: str) -> type | None:
     return kinds.pop() if len(kinds) == 1 else None
 
 
-def _path(key: str) -> Path:
+def _path(key: str) -> KeyPath:
     """Split a key; what numbers the entries of a list becomes integers."""
     parts = key.split(".")
     return tuple(int(p) if p.isdecimal() and len(p) <= DIGITS else p for p in parts)

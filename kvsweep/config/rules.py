@@ -93,7 +93,6 @@ def check_rules(scenario: Scenario) -> None:
             raise KeyProblem((section, key), f"rules {rules!r} has {has}")
     if rules == "vllm":
         _check_batch_limits(scenario)
-        _check_priorities_matter(scenario)
         _check_tier(scenario)
         return
     _check_token_times(scenario)
@@ -131,21 +130,10 @@ def _check_tier(scenario: Scenario) -> None:
         raise KeyProblem(("cache", "cpu_blocks"), "needs engine.enable_prefix_caching = true")
 
 
-def _check_priorities_matter(scenario: Scenario) -> None:
-    """Refuse settings that only the priority scheduler reads, under another one."""
-    engine = scenario.engine
-    if engine.scheduler == "priority":
-        return
-    if engine.priority == "age":
-        raise KeyProblem(("engine", "priority"), "'age' needs scheduler 'priority'")
-    if engine.preempt_for_urgent:
-        raise KeyProblem(("engine", "preempt_for_urgent"), "needs scheduler 'priority'")
-
-
 def _check_batch_limits(scenario: Scenario) -> None:
     """Refuse what vLLM refuses: a step must be able to decode a full batch (rule R1.2).
 
-    The kernel relies on it: kernel/counted.py, is_countable, never looks at the budget.
+    The kernel relies on it: by_counts.is_countable never looks at the budget.
     """
     engine = scenario.engine
     if engine.max_num_batched_tokens >= engine.max_num_seqs:

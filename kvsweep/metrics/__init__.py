@@ -6,12 +6,25 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..policies import Status
-from ..records import QUANTILES
-from .arithmetic import jain_index, latency_quantiles, mean_latency, ratio, summarize_latency
-from .per_cell import CELL_VARIABLES, GROUP_VARIABLES
-from .per_request import REQUEST_VARIABLES, RUN_VARIABLES, RequestVariable
-from .variable import DIMENSIONS, NO_COUNT, Variable, coordinates, quantile_name, quantile_names
+from kvsweep.metrics.arithmetic import (
+    jain_index,
+    latency_quantiles,
+    mean_latency,
+    ratio,
+    summarize_latency,
+)
+from kvsweep.metrics.per_cell import CELL_VARIABLES, GROUP_VARIABLES
+from kvsweep.metrics.per_request import REQUEST_VARIABLES, RUN_VARIABLES, RequestVariable
+from kvsweep.metrics.variable import (
+    DIMENSIONS,
+    NO_COUNT,
+    Variable,
+    coordinates,
+    quantile_name,
+    quantile_names,
+)
+from kvsweep.policies import Status
+from kvsweep.records import QUANTILES
 
 __all__ = [
     "CELL_VARIABLES",

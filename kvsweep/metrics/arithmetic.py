@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..records import QUANTILES
+from kvsweep.records import QUANTILES
 
 
 def summarize_latency(times_us: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:

@@ -3,8 +3,8 @@
 *Measured* requests are all but the first ``workload.warmup`` ones.
 """
 
-from ..policies import BOTH, VLLM
-from .variable import Variable
+from kvsweep.metrics.variable import Variable
+from kvsweep.policies import BOTH, VLLM
 
 
 def _latency(name: str, meaning: str) -> tuple[Variable, ...]:

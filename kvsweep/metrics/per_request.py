@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ..policies import BOTH, VLLM, RequestStatus
-from ..records import NONE
-from .variable import Variable
+from kvsweep.metrics.variable import Variable
+from kvsweep.policies import BOTH, VLLM, RequestStatus
+from kvsweep.records import NONE
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from ..records import Outputs
-    from ..replica.result import RequestRecord
-    from ..workload.requests import Requests
+    from kvsweep.records import Outputs
+    from kvsweep.replica.result import RequestRecord
+    from kvsweep.workload.requests import Requests
 
 
 class Known(NamedTuple):
@@ -188,7 +188,7 @@ REQUEST_VARIABLES = (
         "cached_tokens",
         "token",
         "cached at first admission",
-        kernel=lambda out: out.progress["cached"],
+        kernel=lambda out: out.progress["cached_tokens"],
         replica=_cached,
     ),
     _found(

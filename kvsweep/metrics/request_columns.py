@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .per_request import REQUEST_VARIABLES, Known, RequestVariable
+from kvsweep.metrics.per_request import REQUEST_VARIABLES, Known, RequestVariable
 
 if TYPE_CHECKING:
-    from ..config import Scenario
-    from ..records import Outputs
-    from ..replica import Replication
-    from ..replica.result import RequestRecord
-    from ..workload.requests import Requests
+    from kvsweep.config import Scenario
+    from kvsweep.records import Outputs
+    from kvsweep.replica import Replication
+    from kvsweep.replica.result import RequestRecord
+    from kvsweep.workload.requests import Requests
 
 
 def kernel_columns(outputs: Outputs, lists: Sequence[Requests]) -> dict[str, NDArray[Any]]:

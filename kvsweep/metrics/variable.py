@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from ..policies import BOTH
-from ..records import NONE, QUANTILES
+from kvsweep.policies import BOTH
+from kvsweep.records import NONE, QUANTILES
 
 NO_COUNT = int(NONE)
 """The value of an integer variable where there is no number; the kernel's records have it too."""

@@ -20,7 +20,7 @@ from ..kernel.engine import run_batch
 from ..kernel.tally import MAX_ITL_ENTRIES
 from ..metrics import VARIABLES
 from ..metrics.request_columns import kernel_columns
-from ..records import Inputs, Lane, Outputs
+from ..records import Inputs, LaneStatus, Outputs
 from .batch import build_inputs
 from .pruning import smallest_first
 from .reduce_groups import groupings
@@ -100,7 +100,7 @@ def run_lanes(inputs: Inputs, outputs: Outputs) -> None:
     run_batch(inputs, allocate_workspace(inputs, entries), outputs, 0, len(inputs.lanes))
     entries *= 8
     while entries <= MAX_ITL_ENTRIES:
-        again = np.flatnonzero(outputs.tallies["status"] == Lane.WORKSPACE_FULL)
+        again = np.flatnonzero(outputs.tallies["status"] == LaneStatus.WORKSPACE_FULL)
         if not again.size:
             break
         workspace = allocate_workspace(inputs, entries)

@@ -6,33 +6,37 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..policies import RequestStatus, Scheduler, Status
-from ..records import Inputs, Lane, Outputs
+from ..records import Inputs, LaneStatus, Outputs
 
 STATUS_OF_LANE = {
-    Lane.OK: Status.OK,
-    Lane.STEP_LIMIT: Status.STEP_LIMIT,
-    Lane.WORKSPACE_FULL: Status.FAILED,
-    Lane.NOT_CONSERVED: Status.FAILED,
-    Lane.TIME_LIMIT: Status.FAILED,
-    Lane.UNKNOWN_POLICY: Status.FAILED,
+    LaneStatus.OK: Status.OK,
+    LaneStatus.STEP_LIMIT: Status.STEP_LIMIT,
+    LaneStatus.WORKSPACE_FULL: Status.FAILED,
+    LaneStatus.NOT_CONSERVED: Status.FAILED,
+    LaneStatus.TIME_LIMIT: Status.FAILED,
+    LaneStatus.UNKNOWN_POLICY: Status.FAILED,
 }
 DETAIL_OF_LANE = {
-    Lane.OK: "",
-    Lane.STEP_LIMIT: "more steps than the request list can need",
-    Lane.WORKSPACE_FULL: "more inter-token latencies than can be sorted",
-    Lane.NOT_CONSERVED: "blocks or requests are unaccounted for at the end (a bug: please report)",
-    Lane.TIME_LIMIT: "simulated time beyond what can be added up: is the rate or a latency wrong?",
-    Lane.UNKNOWN_POLICY: "a policy that the kernel has no branch for (a bug: please report)",
+    LaneStatus.OK: "",
+    LaneStatus.STEP_LIMIT: "more steps than the request list can need",
+    LaneStatus.WORKSPACE_FULL: "more inter-token latencies than can be sorted",
+    LaneStatus.NOT_CONSERVED: (
+        "blocks or requests are unaccounted for at the end (a bug: please report)"
+    ),
+    LaneStatus.TIME_LIMIT: (
+        "simulated time beyond what can be added up: is the rate or a latency wrong?"
+    ),
+    LaneStatus.UNKNOWN_POLICY: "a policy that the kernel has no branch for (a bug: please report)",
 }
 
 PRIORITY_CIRCLE = "; vLLM's own priority scheduler can preempt in a circle (docs/validation.md)"
-"""Added to the detail of `Lane.STEP_LIMIT` under that scheduler."""
+"""Added to the detail of `LaneStatus.STEP_LIMIT` under that scheduler."""
 
 
 def details(ends: NDArray[np.int64], schedulers: NDArray[np.int64]) -> NDArray[np.object_]:
-    """Say why lanes did not end well, by their `Lane` codes and those of their schedulers."""
-    told = np.array([DETAIL_OF_LANE[lane] for lane in Lane], object)[ends]
-    circle = (ends == Lane.STEP_LIMIT) & (schedulers == Scheduler.PRIORITY)
+    """Say why lanes did not end well, by their `LaneStatus` codes and those of their schedulers."""
+    told = np.array([DETAIL_OF_LANE[lane] for lane in LaneStatus], object)[ends]
+    circle = (ends == LaneStatus.STEP_LIMIT) & (schedulers == Scheduler.PRIORITY)
     told[circle] += PRIORITY_CIRCLE
     return told
 
@@ -51,8 +55,8 @@ def lane_ends(
     """
     outcomes = sum(values[member.label] for member in RequestStatus if member.label in values)
     ends = outputs.tallies["status"].copy()
-    ends[(ends == Lane.OK) & (outcomes != values["injected"])] = Lane.NOT_CONSERVED
+    ends[(ends == LaneStatus.OK) & (outcomes != values["injected"])] = LaneStatus.NOT_CONSERVED
     return {
-        "status": np.array([STATUS_OF_LANE[lane] for lane in Lane], np.int8)[ends],
+        "status": np.array([STATUS_OF_LANE[lane] for lane in LaneStatus], np.int8)[ends],
         "status_detail": details(ends, inputs.lanes["scheduler"]),
     }

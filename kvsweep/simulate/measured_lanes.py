@@ -55,7 +55,7 @@ class Measured:
             preemptions=self.rows(outputs.preemptions),
             status=self.rows(outputs.request_status),
             prompt=self.inputs.requests["prompt"][self.slots],
-            cached=self.rows(outputs.progress["cached"]),
+            cached=self.rows(outputs.progress["cached_tokens"]),
             output=self.inputs.requests["output"][self.slots],
         )
 

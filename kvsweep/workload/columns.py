@@ -21,8 +21,8 @@ def check_count(requests: int, where: str) -> None:
 
 
 @dataclass
-class Columns:
-    """Columns of `Requests` while they grow."""
+class RequestColumns:
+    """RequestColumns of `Requests` while they grow."""
 
     arrival_us: list[int] = field(default_factory=list)
     bounds: list[int] = field(default_factory=lambda: [0])

@@ -6,8 +6,8 @@ Names as there. The arrays to write are given by the caller, as compiled code al
 
 import numpy as np
 
-from .._jit import kernel, leaf
-from ..records import NONE
+from kvsweep._jit import kernel, leaf
+from kvsweep.records import NONE
 
 ROOT = np.int64(0)
 # Primes near 2**32, which spread neighbouring numbers over the table (those of xxHash). Times 31

@@ -58,7 +58,11 @@ def run_end(rows, warmup):
         for i in range(len(rows))
     ]
     inputs = batches.inputs_of([trace, trace])
-    inputs.lanes["warmup"], inputs.lanes["alpha2"], inputs.lanes["like"] = warmup, OVERHEAD, 0
+    inputs.lanes["warmup"], inputs.lanes["alpha2"], inputs.lanes["smaller_pool"] = (
+        warmup,
+        OVERHEAD,
+        0,
+    )
     workspace = allocate_workspace(inputs, 1)
     outputs = allocate_outputs(inputs, keep_requests=True)
     fields = ("arrival", "scheduled", "first_token", "finish", "preemptions", "status")

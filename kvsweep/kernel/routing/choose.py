@@ -3,12 +3,12 @@
 All but round-robin read snapshots, which must be up to date (`snapshots.look`).
 """
 
-from .._jit import leaf
-from ..policies import Routing
-from ..records import NONE, Lane
+from ..._jit import leaf
+from ...policies import Routing
+from ...records import NONE, LaneStatus
+from ..blocks.sizes import full_blocks
 from . import router_index
 from .scorers import score_instances
-from .sizes import full_blocks
 
 
 @leaf
@@ -75,7 +75,7 @@ def _weighted(inp, ws, lane, tally, r):
     score_instances(inp, ws, lane, tally, request, blocks)
     best = _highest_score(ws, lane)
     if lane["indexes"]:
-        router_index.record(inp, ws, lane, request, best, blocks)
+        router_index.record(inp, ws, lane, best, request, blocks)
     return best
 
 
@@ -94,5 +94,5 @@ def choose_instance(inp, ws, lane, tally, r):
     elif lane["routing"] == Routing.WEIGHTED:
         chosen = _weighted(inp, ws, lane, tally, r)
     else:
-        tally["status"] = Lane.UNKNOWN_POLICY
+        tally["status"] = LaneStatus.UNKNOWN_POLICY
     return chosen

@@ -1,4 +1,4 @@
-"""At which step each running request needs attention next: it samples, finishes, or publishes.
+"""At which step each running request needs attention next: it samples, finishes, or caches.
 
 Scanned, as that costs less than an ordered calendar, in whole rows of ROW places, so that loops
 become vector instructions alone: what compilers add for odd lengths took a fifth of a simulation
@@ -8,7 +8,7 @@ Places behind the end of the running list are IDLE.
 
 import numpy as np
 
-from .._jit import leaf
+from ..._jit import leaf
 
 ROW = np.int64(16)
 IDLE = np.int32(2**31 - 2)

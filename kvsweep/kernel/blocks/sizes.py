@@ -5,7 +5,7 @@ needs five for each request. A multiplication and a shift give the same quotient
 Montgomery, "Division by invariant integers using multiplication", 1994).
 """
 
-from .._jit import leaf
+from ..._jit import leaf
 
 QUOTIENT_BITS = 31
 """Bits of quotients, and of the tokens of a request and of a block together: `kvsweep.limits`."""

@@ -9,17 +9,16 @@ import math
 
 import numpy as np
 
-from .._jit import leaf
-from ..policies import Offload
-from ..records import NONE
-from . import blocks
+from ..._jit import leaf
+from ...policies import Offload
+from ...records import NONE
+from . import pool
 
 
 @leaf
-def begin_tier(ws, lane, inst, index):
+def begin_tier(ws, lane, inst):
     """Empty the tier of an instance."""
-    end = index * (lane["cpu_blocks"] + 1)
-    inst["tier_lo"] = end
+    end = inst["tier_lo"]
     if lane["cpu_blocks"] > 0:
         ws.tier[end]["prev"] = end
         ws.tier[end]["next"] = end
@@ -86,7 +85,7 @@ def _store(ws, lane, inst, key):
 
 @leaf
 def copy(inp, ws, lane, inst, request, first, end):
-    """Copy the blocks `first` to `end - 1` of a request, which are being published."""
+    """Copy the blocks `first` to `end - 1` of a request, which are being cached."""
     for slot in range(request["key_lo"] + first, request["key_lo"] + end):
         _store(ws, lane, inst, inp.keys[slot])
 
@@ -97,8 +96,8 @@ def relieve(ws, lane, inst):
     used = lane["gpu_blocks"] - inst["free"]
     moves = lane["cpu_blocks"] > 0 and lane["offload"] == Offload.WATERMARK
     if moves and used / lane["gpu_blocks"] > lane["offload_threshold"]:
-        while inst["cached"] > 0:
-            _store(ws, lane, inst, blocks.blank_first(ws, inst))
+        while inst["evictable"] > 0:
+            _store(ws, lane, inst, pool.uncache_first(ws, inst))
 
 
 @leaf
@@ -126,7 +125,7 @@ def load(inp, ws, lane, inst, request, progress, count):
 
     The transfer takes its base latency and the tokens over the bandwidth.
     """
-    first = request["key_lo"] + progress["published"]
+    first = request["key_lo"] + progress["cached_blocks"]
     for slot in range(first, first + count):
         node = _find(ws, inst, inp.keys[slot])
         inst["thrashed"] += inst["clock"] - ws.tier[node]["came"] < lane["thrashing_window"]
@@ -135,7 +134,7 @@ def load(inp, ws, lane, inst, request, progress, count):
     tokens = count * lane["block_size"]
     inst["reloads"] += count
     inst["transfer"] += lane["transfer_base"] + math.ceil(tokens / lane["bandwidth"])
-    blocks.publish(inp, ws, lane, inst, request, progress, progress["published"] + count)
+    pool.cache_blocks(inp, ws, lane, inst, request, progress, progress["cached_blocks"] + count)
 
 
 @leaf

@@ -3,14 +3,14 @@
 Each step takes the blocks of its phase, and the context of its tokens grows by their number.
 """
 
-from .._jit import leaf
-from ..records import NONE
-from . import blocks
-from .admit import deadline, may_admit
+from ..._jit import leaf
+from ...records import NONE
+from ..blocks import pool
+from ..scheduling.admit import deadline, may_admit
+from ..tally import add_gap, log_step
 from .arrivals import announce
 from .decoding import all_decoded_tokens, next_phase, previous_phase
-from .latency import step_time, token_time
-from .tally import add_gap, log_step
+from .step_time import step_time, token_time
 
 
 @leaf
@@ -18,23 +18,23 @@ def only_decodes(inp, ws, lane, inst):
     """Return whether the next steps may be run by counts: no prefill, no gap, no admission."""
     tries = False
     if may_admit(lane, inst):
-        tries = inst["stale"] != 0 or inst["step"] >= inst["retry"]
+        tries = inst["try_head"] != 0 or inst["step"] >= inst["try_head_at"]
         if lane["impatient"]:
             tries = tries or inst["clock"] > deadline(inp, ws, lane, inst)
-    alike = inst["running"] > 0 and inst["prefilling"] == 0 and inst["gaps"] == 0
-    return alike and not tries and not lane["plain"]
+    alike = inst["running"] > 0 and inst["prefilling"] == 0 and inst["skipped"] == 0
+    return alike and not tries and not lane["visit_all"]
 
 
 @leaf
 def _decode_bounds(inp, ws, lane, inst, until):
     """Return when a run of decode steps ends, and the last step that it may include."""
     last = inst["next_due"]
-    if lane["twins"]:
-        last -= 1  # who is due may publish, which is part of scheduling
+    if lane["any_duplicates"]:
+        last -= 1  # who is due may cache, which is part of scheduling
     if inst["inbox_head"] != NONE:
         until = min(until, ws.progress[inst["inbox_head"]]["queued"])
     if may_admit(lane, inst):
-        last = min(last, inst["retry"] - 1)
+        last = min(last, inst["try_head_at"] - 1)
         if lane["impatient"]:
             until = min(until, deadline(inp, ws, lane, inst) + 1)
     if lane["log"]:
@@ -47,7 +47,7 @@ def decode(inp, ws, out, lane, inst, tally, index, until):
     """Run the steps in which every running request decodes, to the first that finishes one.
 
     The run ends before a step that begins at `until` or later, follows a queue entry, lacks
-    blocks, or fills a block that must be published at once. Return whether it has a step.
+    blocks, or fills a block that must be cached at once. Return whether it has a step.
     """
     until, last = _decode_bounds(inp, ws, lane, inst, until)
     if lane["context"]:
@@ -79,7 +79,7 @@ def _decode_alike(inp, ws, out, lane, inst, tally, index, until, last):
     if steps > 0:
         inst["used_time"] += used_steps * duration
         inst["phase"] = phase
-        ws.itl_plain[inst["running"]] += steps * inst["measured"]
+        ws.itl_by_batch[inst["running"]] += steps * inst["measured"]
         _end_run(inp, ws, out, lane, inst, tally, index, steps, used, clock, duration)
     return steps
 
@@ -120,7 +120,7 @@ def _end_run(inp, ws, out, lane, inst, tally, index, steps, used, clock, duratio
     Evictions may wait until here, as nothing else touches the LRU list during the run.
     """
     evictions = inst["evictions"]
-    blocks.take(ws, inst, used - (lane["gpu_blocks"] - inst["free"]))
+    pool.allocate(ws, inst, used - (lane["gpu_blocks"] - inst["free"]))
     inst["peak"] = max(inst["peak"], used)
     if lane["log"]:
         _log_decode(out, lane, inst, tally, index, duration, evictions)
@@ -140,4 +140,4 @@ def _log_decode(out, lane, inst, tally, index, duration, evictions):
     inst["prefill_tokens"] = 0
     inst["decode_tokens"] = inst["running"]
     inst["preempted"] = 0
-    log_step(out, tally, inst, lane, index, duration, inst["waiting"], evictions)
+    log_step(out, lane, inst, tally, index, duration, inst["waiting"], evictions)

@@ -13,11 +13,10 @@ instances. A row counts only if the lane at work has written it (`known`); nothi
 
 import numpy as np
 
-from .._jit import leaf
-from ..records import NONE
+from ..._jit import leaf
+from ...records import NONE
+from ..memory import WORD, count_words, extent_of_node, is_shared_node, node_at
 
-WORD = 64
-"""Instances in one word of `holders`."""
 ALL = np.int64(-1)
 ONE = np.int64(1)
 NOBODY = np.int64(0)
@@ -37,12 +36,6 @@ def last_extent(inp, request, blocks):
 
 
 @leaf
-def _words(lane):
-    """Return the words that an extent has in `holders`."""
-    return (lane["instances"] + WORD - 1) // WORD
-
-
-@leaf
 def _holders(ws, lane, extent, words, word):
     """Return the instances of one word whose index has all of an extent, as bits."""
     holders = NOBODY
@@ -52,9 +45,9 @@ def _holders(ws, lane, extent, words, word):
 
 
 @leaf
-def _set_holder(ws, lane, extent, index, holds):
+def _set_holder(ws, lane, index, extent, holds):
     """Note whether the index of an instance has all of a shared extent."""
-    words = _words(lane)
+    words = count_words(lane)
     if ws.known[extent] != ws.router[0]["serial"]:
         ws.known[extent] = ws.router[0]["serial"]
         for word in range(words):
@@ -78,7 +71,7 @@ def _note_matched(ws, lane, word, chosen, blocks):
 @leaf
 def match(inp, ws, lane, request, blocks):
     """Find how many of the `blocks` full blocks of a prompt the index of each instance has."""
-    words = _words(lane)
+    words = count_words(lane)
     for word in range(words):
         matching = ALL
         slot = request["prompt_lo"]
@@ -123,15 +116,14 @@ def _append(ws, index, node):
 @leaf
 def _forget_excess(ws, lane, index):
     """Forget the oldest blocks of an instance beyond the capacity."""
-    shared = lane["prompt_shared"]
     while ws.snapshots[index]["indexed"] > lane["index_blocks"]:
         node = ws.snapshots[index]["oldest"]
         size = ws.nodes[node]["size"]
         count = min(ws.snapshots[index]["indexed"] - lane["index_blocks"], size)
         ws.nodes[node]["size"] = size - count
         ws.snapshots[index]["indexed"] -= count
-        if node < lane["instances"] * shared:
-            _set_holder(ws, lane, node - index * shared, index, False)
+        if is_shared_node(lane, node):
+            _set_holder(ws, lane, index, extent_of_node(lane, index, node), False)
         if count == size:
             _unlink(ws, index, node)
 
@@ -143,10 +135,9 @@ def _record_extent(ws, lane, index, extent, size):
     If only some of them are left they are the oldest, and the first ones, which are new, push out
     the others; so all are new.
     """
-    shared = extent < lane["prompt_shared"]
-    node = extent + (index if shared else lane["instances"] - 1) * lane["prompt_shared"]
+    node = node_at(lane, index, extent)
     bit = ONE << (index % WORD)
-    if _holders(ws, lane, extent, _words(lane), index // WORD) & bit:
+    if _holders(ws, lane, extent, count_words(lane), index // WORD) & bit:
         _unlink(ws, index, node)
         _append(ws, index, node)
         return
@@ -156,13 +147,13 @@ def _record_extent(ws, lane, index, extent, size):
     ws.nodes[node]["size"] = size
     _append(ws, index, node)
     ws.snapshots[index]["indexed"] += size
-    if shared:
-        _set_holder(ws, lane, extent, index, True)
+    if is_shared_node(lane, node):
+        _set_holder(ws, lane, index, extent, True)
     _forget_excess(ws, lane, index)
 
 
 @leaf
-def record(inp, ws, lane, request, index, blocks):
+def record(inp, ws, lane, index, request, blocks):
     """Make the `blocks` full blocks of a prompt the latest of an instance, the first the oldest."""
     slot = request["prompt_lo"]
     end = np.int64(0)

@@ -7,8 +7,8 @@ Here is all the arithmetic of the two; what lets a request compute several token
 computed ones away again, changes these functions.
 """
 
-from .._jit import leaf
-from .sizes import tokens_beyond
+from ..._jit import leaf
+from ..blocks.sizes import tokens_beyond
 
 
 @leaf
@@ -81,7 +81,7 @@ def previous_phase(lane, phase):
 
 
 @leaf
-def set_base(lane, ws, inst, progress, step, computed):
+def set_base(ws, lane, inst, progress, step, computed):
     """Count a request among those that decode: when `step` begins it has `computed` tokens."""
     base = step - computed
     phase = inst["phase"] - tokens_beyond(lane, inst["step"] - base)
@@ -101,8 +101,8 @@ def drop_base(ws, inst, progress):
 
 
 @leaf
-def miss_step(lane, ws, inst, progress):
+def miss_step(ws, lane, inst, progress):
     """Let a decoding request have computed no more when the next step begins than now."""
     drop_base(ws, inst, progress)
     computed = decoded_tokens(progress, inst["step"])
-    set_base(lane, ws, inst, progress, inst["step"] + 1, computed)
+    set_base(ws, lane, inst, progress, inst["step"] + 1, computed)

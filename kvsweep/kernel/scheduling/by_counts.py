@@ -1,55 +1,55 @@
 """Scheduling of the running requests by counts instead of visits (rule R5.1).
 
 Exact where every decoding request gets its token: nobody has missed a step, and at most one
-request prefills, the last one. All other steps are walked as vLLM does (walk.py).
+request prefills, the last one. All other steps are walked as vLLM does (one_by_one.py).
 """
 
-from .._jit import leaf
-from ..records import Event
-from . import blocks
-from .decoding import all_decoded_tokens, fills_block
+from ..._jit import leaf
+from ...records import Event
+from ..blocks import pool
+from ..blocks.sizes import blocks_for
+from ..tally import log_event
+from ..time.decoding import all_decoded_tokens, fills_block
 from .preempt import last_running, preempt, victim_is_last
 from .running import (
+    cache_decode,
+    cache_decodes_for,
+    caches_at_once,
     charge_decodes,
     prefill_chunk,
-    publish_decode,
-    publish_decodes_for,
-    publishes_at_once,
     schedule_chunk,
 )
-from .sizes import blocks_for
-from .tally import log_event
 
 
 @leaf
-def _publish_due(inp, ws, lane, inst):
-    """Publish the blocks that must be published at once, in running order."""
+def _cache_due(inp, ws, lane, inst):
+    """Cache the blocks that must be cached at once, in running order."""
     step = inst["step"]
     for position in range(inst["running"]):
         if ws.due[inst["run_lo"] + position] == step:
             r = ws.running[inst["run_lo"] + position]
             progress = ws.progress[r]
             request = inp.requests[lane["request_lo"] + r]
-            if publishes_at_once(lane, request) and fills_block(lane, progress, step):
-                publish_decode(inp, ws, lane, inst, request, progress, position)
+            if caches_at_once(lane, request) and fills_block(lane, progress, step):
+                cache_decode(inp, ws, lane, inst, request, progress, position)
 
 
 @leaf
-def _take_for_decodes(inp, ws, out, lane, inst, tally, index):
+def _allocate_for_decodes(inp, ws, out, lane, inst, tally, index):
     """Give a block to each decoding request at its phase; preempt while they lack.
 
-    The first in the list are served before the next victim is chosen, so a victim was never
-    served. What is free is taken, and so evicted, before more is released.
+    The first in the list are scheduled before the next victim is chosen, so a victim never was.
+    What is free is allocated, and so evicted, before more is freed.
     """
     slot = inst["phase_lo"] + inst["phase"]
-    taken = 0
-    while ws.phases[slot] - taken > inst["free"]:
-        taken += inst["free"]
-        blocks.take(ws, inst, inst["free"])
+    allocated = 0
+    while ws.phases[slot] - allocated > inst["free"]:
+        allocated += inst["free"]
+        pool.allocate(ws, inst, inst["free"])
         preempt(inp, ws, out, lane, inst, tally, index, last_running(inst), False)
-    blocks.take(ws, inst, ws.phases[slot] - taken)
+    pool.allocate(ws, inst, ws.phases[slot] - allocated)
     if inst["next_due"] == inst["step"]:
-        _publish_due(inp, ws, lane, inst)
+        _cache_due(inp, ws, lane, inst)
     decoding = inst["running"] - inst["prefilling"]
     charge_decodes(inst, decoding, all_decoded_tokens(inst, decoding, inst["step"]))
 
@@ -70,9 +70,9 @@ def _continue_prefill(inp, ws, out, lane, inst, tally, index):
     if need > inst["free"]:
         preempt(inp, ws, out, lane, inst, tally, index, position, False)
     else:
-        blocks.take(ws, inst, need)
-        publish_decodes_for(inp, ws, lane, inst, request, inst["step"] + 1)
-        log_event(out, tally, inst, lane, Event.CHUNK, r, index, tokens)
+        pool.allocate(ws, inst, need)
+        cache_decodes_for(inp, ws, lane, inst, request, inst["step"] + 1)
+        log_event(out, lane, inst, tally, index, Event.CHUNK, r, tokens)
         schedule_chunk(inp, ws, lane, inst, request, progress, position, tokens)
 
 
@@ -92,13 +92,13 @@ def is_countable(inp, ws, lane, inst):
         chunk = prefill_chunk(lane, inst, request, ws.progress[last], lane["max_tokens"])
         need += blocks_for(lane, chunk) + 1
     ample = victim_is_last(lane) or need <= inst["free"]
-    alike = inst["gaps"] == 0 and (inst["prefilling"] == 0 or one_prefill)
-    return alike and ample and not lane["plain"]
+    alike = inst["skipped"] == 0 and (inst["prefilling"] == 0 or one_prefill)
+    return alike and ample and not lane["visit_all"]
 
 
 @leaf
-def schedule_counted(inp, ws, out, lane, inst, tally, index):
+def schedule_by_counts(inp, ws, out, lane, inst, tally, index):
     """Schedule the running requests of a countable step."""
-    _take_for_decodes(inp, ws, out, lane, inst, tally, index)
+    _allocate_for_decodes(inp, ws, out, lane, inst, tally, index)
     if inst["prefilling"] > 0:
         _continue_prefill(inp, ws, out, lane, inst, tally, index)

@@ -1,14 +1,15 @@
 """Admission of waiting requests to the running list (rule R5.2)."""
 
-from .._jit import leaf
-from ..policies import RequestStatus
-from ..records import NEVER, NONE, Event
-from . import blocks, tier, waiting
-from .decoding import known_tokens
+from ..._jit import leaf
+from ...policies import RequestStatus
+from ...records import NEVER, NONE, Event
+from ..blocks import pool, tier
+from ..blocks.sizes import blocks_for, full_blocks
+from ..tally import log_event
+from ..time.decoding import known_tokens
+from . import waiting
 from .preempt import make_way
-from .running import chunk_of, is_alone, next_useful_fill, publish_decodes_for, schedule_chunk
-from .sizes import blocks_for, full_blocks
-from .tally import log_event
+from .running import cache_decodes_for, chunk_of, is_alone, next_useful_fill, schedule_chunk
 
 
 @leaf
@@ -26,7 +27,7 @@ def _count_query(lane, tally, request, progress, hits, loads, measured):
 def _look_up(inp, ws, lane, inst, r):
     """Find the cached prefix of a waiting request; one known token stays uncomputed (rule R5.8).
 
-    A request that was never admitted can only hit what another request published too. Where the
+    A request that was never admitted can only hit what another request cached too. Where the
     blocks of the GPU end, those of the CPU tier may go on.
 
     Returns
@@ -44,7 +45,7 @@ def _look_up(inp, ws, lane, inst, r):
         limit = full_blocks(lane, known - 1)
         if progress["preemptions"] == 0:
             limit = min(limit, request["reusable"])
-        hits, unused = blocks.find_prefix(inp, ws, lane, inst, r, limit)
+        hits, unused = pool.find_prefix(inp, ws, lane, inst, r, limit)
         loads = tier.count_loads(inp, ws, lane, inst, request, hits, limit)
     return hits, unused, loads
 
@@ -57,8 +58,8 @@ def _admit(inp, ws, out, lane, inst, tally, index, r, hits, loads, tokens):
     _count_query(lane, tally, request, progress, hits, loads, r >= lane["warmup"])
     waiting.leave_waiting(inp, ws, lane, inst)
     cached = (hits + loads) * lane["block_size"]
-    blocks.touch(inp, ws, lane, inst, r, hits)
-    blocks.take(ws, inst, loads + blocks_for(lane, tokens))
+    pool.touch(inp, ws, lane, inst, r, hits)
+    pool.allocate(ws, inst, loads + blocks_for(lane, tokens))
     progress["reused"] = hits
     if loads > 0:
         tier.load(inp, ws, lane, inst, request, progress, loads)
@@ -66,13 +67,13 @@ def _admit(inp, ws, out, lane, inst, tally, index, r, hits, loads, tokens):
     progress["computed"] = cached
     if progress["scheduled"] == NONE:
         progress["scheduled"] = inst["clock"]
-        progress["cached"] = cached
-    log_event(out, tally, inst, lane, Event.ADMIT, r, index, cached)
+        progress["cached_tokens"] = cached
+    log_event(out, lane, inst, tally, index, Event.ADMIT, r, cached)
     position = inst["running"]
     inst["running"] = position + 1
     inst["prefilling"] += 1
     ws.running[inst["run_lo"] + position] = r
-    log_event(out, tally, inst, lane, Event.CHUNK, r, index, tokens)
+    log_event(out, lane, inst, tally, index, Event.CHUNK, r, tokens)
     schedule_chunk(inp, ws, lane, inst, request, progress, position, tokens)
 
 
@@ -80,7 +81,7 @@ def _admit(inp, ws, out, lane, inst, tally, index, r, hits, loads, tokens):
 def deadline(inp, ws, lane, inst):
     """Return when the client of the first waiting request loses patience; NEVER if it has all.
 
-    Only a first admission can come too late; a preempted request has been served.
+    Only a first admission can come too late; a preempted request has run.
     """
     r = waiting.first_waiting(ws, lane, inst)
     patience = inp.requests[lane["request_lo"] + r]["patience"]
@@ -104,7 +105,7 @@ def _has_room(inp, ws, lane, inst, request, known, tokens, hits, unused, loads):
     """Return whether the blocks suffice for a head (rule R4.2); if not note when to look again.
 
     A head that lacks blocks for all its known tokens goes on lacking them until blocks are
-    released or published: evictions only make it worse. So it is not tried again until something
+    freed or cached: evictions only make it worse. So it is not tried again until something
     wakes it, or until a request fills a block that it may hit.
     """
     room = inst["free"] - unused
@@ -148,7 +149,7 @@ def admit_waiting(inp, ws, out, lane, inst, tally, index):
             continue
         request = inp.requests[lane["request_lo"] + r]
         known = known_tokens(request, ws.progress[r])
-        publish_decodes_for(inp, ws, lane, inst, request, inst["step"] + 1)
+        cache_decodes_for(inp, ws, lane, inst, request, inst["step"] + 1)
         hits, unused, loads = _look_up(inp, ws, lane, inst, r)
         cached = (hits + loads) * lane["block_size"]
         splits = lane["chunked_prefill"] != 0

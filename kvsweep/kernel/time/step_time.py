@@ -5,7 +5,7 @@ over the tokens of a step. Sums are added from left to right and the result is t
 recorder of the vLLM goldens and inference-sim do.
 """
 
-from .._jit import leaf
+from ..._jit import leaf
 
 
 @leaf

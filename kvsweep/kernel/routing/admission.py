@@ -1,8 +1,8 @@
 """Admission control: which arriving requests are let in."""
 
-from .._jit import leaf
-from ..policies import Admission
-from ..records import Lane
+from ..._jit import leaf
+from ...policies import Admission
+from ...records import LaneStatus
 
 
 @leaf
@@ -32,5 +32,5 @@ def is_admitted(inp, ws, lane, tally, r):
         now = ws.progress[r]["arrival"] + lane["admission_latency"]
         admitted = _take_tokens(ws, lane, prompt, now)
     elif lane["admission"] != Admission.REJECT_ALL:
-        tally["status"] = Lane.UNKNOWN_POLICY
+        tally["status"] = LaneStatus.UNKNOWN_POLICY
     return admitted

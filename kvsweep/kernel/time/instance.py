@@ -1,19 +1,20 @@
 """One instance: its clock, queue entries, and steps that are scheduled one by one."""
 
-from .._jit import leaf
-from ..policies import RequestStatus
-from ..records import NEVER, NONE, Lane
-from . import tier, waiting
-from .admit import admit_waiting
+from ..._jit import leaf
+from ...policies import RequestStatus
+from ...records import NEVER, NONE, LaneStatus
+from ..blocks import tier
+from ..blocks.sizes import blocks_for
+from ..scheduling import waiting
+from ..scheduling.admit import admit_waiting
+from ..scheduling.by_counts import is_countable, schedule_by_counts
+from ..scheduling.one_by_one import schedule_one_by_one
+from ..scheduling.outputs import process_outputs
+from ..tally import add_gap, log_step
 from .arrivals import announce
-from .counted import is_countable, schedule_counted
 from .decode_run import decode, only_decodes
 from .decoding import most_computed, next_phase
-from .latency import step_time
-from .outputs import process_outputs
-from .sizes import blocks_for
-from .tally import add_gap, log_step
-from .walk import walk_running
+from .step_time import step_time
 
 
 @leaf
@@ -42,22 +43,22 @@ def _note_usage(lane, inst, duration):
 @leaf
 def _note_itl(ws, lane, inst, tally, duration):
     """Note the latencies of the tokens that decoding requests sample at the end of the step."""
-    plain = inst["measured"]
-    if inst["gaps"] > 0:
+    tokens = inst["measured"]
+    if inst["skipped"] > 0:
         for position in range(inst["running"]):
             r = ws.running[inst["run_lo"] + position]
             progress = ws.progress[r]
             if progress["decoding"] and progress["last_token"] != NONE:
-                plain -= r >= lane["warmup"]
-                if position < inst["served"]:
+                tokens -= r >= lane["warmup"]
+                if position < inst["scheduled"]:
                     if r >= lane["warmup"]:
                         add_gap(ws, tally, inst["clock"] + duration - progress["last_token"], 1)
                     progress["last_token"] = NONE
-                    inst["gaps"] -= 1
-    if plain > 0 and inst["prefill_tokens"] + inst["transfer"] == 0 and not lane["context"]:
-        ws.itl_plain[inst["decode_tokens"]] += plain
-    elif plain > 0:
-        add_gap(ws, tally, duration, plain)
+                    inst["skipped"] -= 1
+    if tokens > 0 and inst["prefill_tokens"] + inst["transfer"] == 0 and not lane["context"]:
+        ws.itl_by_batch[inst["decode_tokens"]] += tokens
+    elif tokens > 0:
+        add_gap(ws, tally, duration, tokens)
 
 
 @leaf
@@ -69,7 +70,7 @@ def _clear_step(lane, inst):
     inst["prefill_context"] = 0
     inst["decode_context"] = 0
     inst["preempted"] = 0
-    inst["served"] = inst["running"]
+    inst["scheduled"] = inst["running"]
 
 
 @leaf
@@ -79,9 +80,9 @@ def _schedule_step(inp, ws, out, lane, inst, tally, index):
     evictions_before = inst["evictions"]
     _clear_step(lane, inst)
     if inst["running"] > 0 and is_countable(inp, ws, lane, inst):
-        schedule_counted(inp, ws, out, lane, inst, tally, index)
+        schedule_by_counts(inp, ws, out, lane, inst, tally, index)
     elif inst["running"] > 0:
-        walk_running(inp, ws, out, lane, inst, tally, index)
+        schedule_one_by_one(inp, ws, out, lane, inst, tally, index)
     if inst["preempted"] == 0 and inst["waiting"] > 0:
         admit_waiting(inp, ws, out, lane, inst, tally, index)
     if inst["running"] == 0:
@@ -90,7 +91,7 @@ def _schedule_step(inp, ws, out, lane, inst, tally, index):
     _note_usage(lane, inst, duration)
     _note_itl(ws, lane, inst, tally, duration)
     if lane["log"]:
-        log_step(out, tally, inst, lane, index, duration, waiting_before, evictions_before)
+        log_step(out, lane, inst, tally, index, duration, waiting_before, evictions_before)
     inst["clock"] += duration
     inst["end"] = inst["clock"]
     inst["in_flight"] = 1
@@ -140,7 +141,7 @@ def advance(inp, ws, out, lane, inst, tally, index, until):
     if not _is_behind(ws, inst, until):
         return
     inst["announced"] = 0
-    while tally["status"] == Lane.OK and not inst["announced"]:
+    while tally["status"] == LaneStatus.OK and not inst["announced"]:
         if inst["in_flight"] and inst["clock"] < until:
             _end_step(inp, ws, out, lane, inst, tally, index)
         if inst["in_flight"] or not _begin_step(ws, inst, until):
@@ -151,7 +152,7 @@ def advance(inp, ws, out, lane, inst, tally, index, until):
         if inst["running"] + inst["waiting"] == 0:
             continue  # all that entered was dropped
         if inst["step"] > lane["step_limit"]:
-            tally["status"] = Lane.STEP_LIMIT
+            tally["status"] = LaneStatus.STEP_LIMIT
         elif not (
             only_decodes(inp, ws, lane, inst)
             and decode(inp, ws, out, lane, inst, tally, index, until)

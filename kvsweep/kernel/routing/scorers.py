@@ -3,9 +3,9 @@
 They read snapshots and nothing else. Formulas and order of the float operations: inference-sim.
 """
 
-from .._jit import leaf
-from ..policies import Scorer, SloClass
-from ..records import Lane
+from ..._jit import leaf
+from ...policies import Scorer, SloClass
+from ...records import LaneStatus
 
 
 @leaf
@@ -103,7 +103,7 @@ def _apply(ws, lane, tally, request, blocks, code, weight):
     elif code == Scorer.KV_PRESSURE_SLO:
         _kv_pressure(ws, lane, weight, _transfer_weight(request))
     else:
-        tally["status"] = Lane.UNKNOWN_POLICY
+        tally["status"] = LaneStatus.UNKNOWN_POLICY
 
 
 @leaf

@@ -1,13 +1,13 @@
 """Preemption by recompute: who it hits, and that it gives back everything but its tokens."""
 
-from .._jit import leaf, part
-from ..policies import Scheduler
-from ..records import NONE, Event
+from ..._jit import leaf, part
+from ...policies import Scheduler
+from ...records import NONE, Event
+from ..tally import log_event
+from ..time.calendar import leave_running
+from ..time.decoding import decoded_tokens, outputs_sampled
 from . import waiting
-from .calendar import leave_running
-from .decoding import decoded_tokens, outputs_sampled
-from .running import charge_chunk, charge_decodes, let_go
-from .tally import log_event
+from .running import charge_chunk, charge_decodes, free_request
 
 
 @leaf
@@ -54,7 +54,7 @@ def find_victim(inp, ws, lane, inst):
 
 @leaf
 def _unschedule(lane, inst, request, progress):
-    """Give the tokens of a victim that this step has already served back to the budget."""
+    """Give the tokens of a victim that this step has already scheduled back to the budget."""
     if progress["decoding"]:
         charge_decodes(inst, -1, -decoded_tokens(progress, inst["step"]))
     else:
@@ -64,39 +64,39 @@ def _unschedule(lane, inst, request, progress):
 
 
 @leaf
-def _stop_decoding(inst, request, progress, served):
+def _stop_decoding(inst, request, progress, scheduled):
     """Note how far a decoding victim got; return its computed tokens, this step's included."""
     computed = decoded_tokens(progress, inst["step"])
     progress["outputs"] = outputs_sampled(request, computed)
     if progress["last_token"] == NONE:
         progress["last_token"] = inst["clock"]
     else:
-        inst["gaps"] -= 1
-    return computed + served
+        inst["skipped"] -= 1
+    return computed + scheduled
 
 
 @leaf
-def preempt(inp, ws, out, lane, inst, tally, index, position, served):
-    """Preempt the running request at `position`: release, forget its progress, queue it again.
+def preempt(inp, ws, out, lane, inst, tally, index, position, scheduled):
+    """Preempt the running request at `position`: free its blocks, forget its progress, requeue.
 
-    Blocks that it published in this step stay published, though they will not be computed.
+    Blocks that it cached in this step stay cached, though they will not be computed.
     """
     victim = ws.running[inst["run_lo"] + position]
     progress = ws.progress[victim]
     request = inp.requests[lane["request_lo"] + victim]
-    if served:
+    if scheduled:
         _unschedule(lane, inst, request, progress)
     computed = progress["computed"]
     if progress["decoding"]:
-        computed = _stop_decoding(inst, request, progress, served)
-    let_go(inp, ws, lane, inst, tally, victim, computed)
+        computed = _stop_decoding(inst, request, progress, scheduled)
+    free_request(inp, ws, lane, inst, tally, victim, computed)
     progress["computed"] = 0
     progress["preemptions"] += 1
     leave_running(ws, inst, position)
     inst["preempted"] += 1
     inst["shortages"] += 1
     waiting.wait_first(inp, ws, lane, inst, victim)
-    log_event(out, tally, inst, lane, Event.PREEMPT, victim, index, NONE)
+    log_event(out, lane, inst, tally, index, Event.PREEMPT, victim, NONE)
 
 
 @part
@@ -105,7 +105,7 @@ def make_way(inp, ws, out, lane, inst, tally, index, head):
 
     By priority alone, so that nobody gives way for having come later; with aging the victim must
     also have the later turn, or it would be the next head itself. Who was admitted in this step
-    comes before the head, so the victim is one that the step has served.
+    comes before the head, so the victim is one that the step has scheduled.
     """
     if inst["running"] == 0:
         return False
@@ -116,5 +116,5 @@ def make_way(inp, ws, out, lane, inst, tally, index, head):
     if waiting.urgency(inp, ws, lane, victim) <= waiting.urgency(inp, ws, lane, head):
         return False
     preempt(inp, ws, out, lane, inst, tally, index, position, True)
-    inst["served"] -= 1
+    inst["scheduled"] -= 1
     return True

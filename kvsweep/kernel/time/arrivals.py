@@ -4,9 +4,9 @@ A closed-loop request arrives when its client has seen the last token of the rou
 thought about it. When a step begins it is certain whom it finishes, and so what will arrive.
 """
 
-from .._jit import leaf
-from ..policies import RequestStatus
-from ..records import NEVER, NONE
+from ..._jit import leaf
+from ...policies import RequestStatus
+from ...records import NEVER, NONE
 
 
 @leaf
@@ -17,17 +17,17 @@ def _is_earlier(ws, a, b):
 
 
 @leaf
-def _push(ws, tally, request):
-    """Insert a request into the binary heap of arrivals to come."""
+def _push(ws, tally, r):
+    """Insert a r into the binary heap of arrivals to come."""
     hole = tally["coming"]
     tally["coming"] = hole + 1
     while hole > 0:
         parent = (hole - 1) >> 1
-        if not _is_earlier(ws, request, ws.coming[parent]):
+        if not _is_earlier(ws, r, ws.coming[parent]):
             break
         ws.coming[hole] = ws.coming[parent]
         hole = parent
-    ws.coming[hole] = request
+    ws.coming[hole] = r
 
 
 @leaf
@@ -54,23 +54,23 @@ def _pop(ws, tally):
 
 @leaf
 def next_arrival(ws, lane, tally):
-    """Return the request that arrives next, or NONE: the earlier of the list's and the made."""
-    request = NONE
+    """Return the r that arrives next, or NONE: the earlier of the list's and the made."""
+    r = NONE
     if tally["listed"] < lane["requests"]:
-        request = tally["listed"]
-    if tally["coming"] > 0 and (request == NONE or _is_earlier(ws, ws.coming[0], request)):
-        request = ws.coming[0]
-    return request
+        r = tally["listed"]
+    if tally["coming"] > 0 and (r == NONE or _is_earlier(ws, ws.coming[0], r)):
+        r = ws.coming[0]
+    return r
 
 
 @leaf
-def remove_arrival(inp, ws, lane, tally, request):
-    """Note that `request`, the next arrival, has arrived."""
-    ws.progress[request]["status"] = RequestStatus.QUEUED
-    if inp.requests[lane["request_lo"] + request]["awaits"]:
+def remove_arrival(inp, ws, lane, tally, r):
+    """Note that `r`, the next arrival, has arrived."""
+    ws.progress[r]["status"] = RequestStatus.QUEUED
+    if inp.requests[lane["request_lo"] + r]["awaits"]:
         _pop(ws, tally)
     else:
-        tally["listed"] = request + 1
+        tally["listed"] = r + 1
         skip_awaiting(inp, lane, tally)
 
 

@@ -4,69 +4,69 @@ The inbox holds routed requests until their queueing delay is over, in order of 
 list is a deque for fcfs, a binary heap for priority and sjf (equal to vLLM's RequestQueue).
 """
 
-from .._jit import leaf
-from ..policies import Priority, Scheduler
-from ..records import NONE
+from ..._jit import leaf
+from ...policies import Priority, Scheduler
+from ...records import NONE
 
 
 @leaf
-def enter_inbox(ws, inst, request, time):
-    """Insert `request` by its entry time, after those of the same time with a smaller id.
+def enter_inbox(ws, inst, r, time):
+    """Insert `r` by its entry time, after those of the same time with a smaller id.
 
     Searched from the back: entries come nearly in order, only prompt lengths displace them.
     """
-    ws.progress[request]["queued"] = time
+    ws.progress[r]["queued"] = time
     before = inst["inbox_tail"]
     while before != NONE and (
         ws.progress[before]["queued"] > time
-        or (ws.progress[before]["queued"] == time and before > request)
+        or (ws.progress[before]["queued"] == time and before > r)
     ):
         before = ws.progress[before]["prev"]
     after = inst["inbox_head"] if before == NONE else ws.progress[before]["next"]
-    ws.progress[request]["prev"] = before
-    ws.progress[request]["next"] = after
+    ws.progress[r]["prev"] = before
+    ws.progress[r]["next"] = after
     if before == NONE:
-        inst["inbox_head"] = request
+        inst["inbox_head"] = r
     else:
-        ws.progress[before]["next"] = request
+        ws.progress[before]["next"] = r
     if after == NONE:
-        inst["inbox_tail"] = request
+        inst["inbox_tail"] = r
     else:
-        ws.progress[after]["prev"] = request
+        ws.progress[after]["prev"] = r
 
 
 @leaf
 def leave_inbox(ws, inst):
-    """Take the first request out of the inbox."""
-    request = inst["inbox_head"]
-    after = ws.progress[request]["next"]
+    """Take the first r out of the inbox."""
+    r = inst["inbox_head"]
+    after = ws.progress[r]["next"]
     inst["inbox_head"] = after
     if after == NONE:
         inst["inbox_tail"] = NONE
     else:
         ws.progress[after]["prev"] = NONE
-    return request
+    return r
 
 
 @leaf
-def level(inp, lane, request):
-    """Return the priority of a request: the one it brings, or that of its class."""
-    record = inp.requests[lane["request_lo"] + request]
+def level(inp, lane, r):
+    """Return the priority of a r: the one it brings, or that of its class."""
+    record = inp.requests[lane["request_lo"] + r]
     return record["priority"] if lane["priority"] == Priority.CONSTANT else record["class_priority"]
 
 
 @leaf
-def urgency(inp, ws, lane, request):
+def urgency(inp, ws, lane, r):
     """Return the first key of the waiting order: priority, or prompt length for sjf.
 
-    With aging, the time at which the request reaches level 0: all age alike, so this order lasts.
+    With aging, the time at which the r reaches level 0: all age alike, so this order lasts.
     """
     if lane["scheduler"] == Scheduler.SJF:
-        rank = inp.requests[lane["request_lo"] + request]["prompt"]
+        rank = inp.requests[lane["request_lo"] + r]["prompt"]
     elif lane["priority"] == Priority.AGE:
-        rank = level(inp, lane, request) * lane["age"] + ws.progress[request]["arrival"]
+        rank = level(inp, lane, r) * lane["age"] + ws.progress[r]["arrival"]
     else:
-        rank = level(inp, lane, request)
+        rank = level(inp, lane, r)
     return rank
 
 
@@ -83,16 +83,16 @@ def is_before(inp, ws, lane, a, b):
 
 
 @leaf
-def _push_heap(inp, ws, lane, inst, request):
+def _push_heap(inp, ws, lane, inst, r):
     lo = inst["heap_lo"]
     hole = inst["waiting"]
     while hole > 0:
         parent = (hole - 1) >> 1
-        if not is_before(inp, ws, lane, request, ws.heap[lo + parent]):
+        if not is_before(inp, ws, lane, r, ws.heap[lo + parent]):
             break
         ws.heap[lo + hole] = ws.heap[lo + parent]
         hole = parent
-    ws.heap[lo + hole] = request
+    ws.heap[lo + hole] = r
 
 
 @leaf
@@ -117,36 +117,36 @@ def _pop_heap(inp, ws, lane, inst):
 
 
 @leaf
-def wait_last(inp, ws, lane, inst, request):
-    """Append an arriving request to the waiting list."""
+def wait_last(inp, ws, lane, inst, r):
+    """Append an arriving r to the waiting list."""
     if lane["scheduler"] == Scheduler.FCFS:
         back = inst["wait_tail"]
-        ws.progress[request]["prev"] = back
-        ws.progress[request]["next"] = NONE
+        ws.progress[r]["prev"] = back
+        ws.progress[r]["next"] = NONE
         if back == NONE:
-            inst["wait_head"] = request
+            inst["wait_head"] = r
         else:
-            ws.progress[back]["next"] = request
-        inst["wait_tail"] = request
+            ws.progress[back]["next"] = r
+        inst["wait_tail"] = r
     else:
-        _push_heap(inp, ws, lane, inst, request)
+        _push_heap(inp, ws, lane, inst, r)
     inst["waiting"] += 1
 
 
 @leaf
-def wait_first(inp, ws, lane, inst, request):
-    """Put a preempted request back: in front (fcfs), or by its ordinary order."""
+def wait_first(inp, ws, lane, inst, r):
+    """Put a preempted r back: in front (fcfs), or by its ordinary order."""
     if lane["scheduler"] == Scheduler.FCFS:
         front = inst["wait_head"]
-        ws.progress[request]["prev"] = NONE
-        ws.progress[request]["next"] = front
+        ws.progress[r]["prev"] = NONE
+        ws.progress[r]["next"] = front
         if front == NONE:
-            inst["wait_tail"] = request
+            inst["wait_tail"] = r
         else:
-            ws.progress[front]["prev"] = request
-        inst["wait_head"] = request
+            ws.progress[front]["prev"] = r
+        inst["wait_head"] = r
     else:
-        _push_heap(inp, ws, lane, inst, request)
+        _push_heap(inp, ws, lane, inst, r)
     inst["waiting"] += 1
 
 
@@ -166,14 +166,14 @@ def wake_head(inst):
 
     Whatever may make a refused head admissible calls it (docs/kernel.md lists who does).
     """
-    inst["stale"] = 1
+    inst["try_head"] = 1
 
 
 @leaf
 def refuse_head(inst, until):
     """Let the head rest to step `until` if nothing wakes it before: it would be refused again."""
-    inst["stale"] = 0
-    inst["retry"] = until
+    inst["try_head"] = 0
+    inst["try_head_at"] = until
 
 
 @leaf

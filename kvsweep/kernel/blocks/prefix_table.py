@@ -1,10 +1,10 @@
-"""The prefix table of an instance: which block of a loose extent carries a key, and its twins.
+"""The prefix table of an instance: which block of a split extent carries a key, and its duplicates.
 
 Blocks with the same key form a ring, the oldest in the table (vLLM keeps duplicates too).
 """
 
-from .._jit import leaf
-from ..records import NONE
+from ..._jit import leaf
+from ...records import NONE
 
 
 @leaf
@@ -25,13 +25,13 @@ def find(ws, inst, key):
 def forget(ws, inst, block):
     """Take the key from a block that leaves the LRU list; its id becomes spare."""
     record = ws.blocks[block]
-    twin = record["twin_next"]
-    if twin != block:
-        ws.blocks[record["twin_prev"]]["twin_next"] = twin
-        ws.blocks[twin]["twin_prev"] = record["twin_prev"]
+    following = record["duplicate_next"]
+    if following != block:
+        ws.blocks[record["duplicate_prev"]]["duplicate_next"] = following
+        ws.blocks[following]["duplicate_prev"] = record["duplicate_prev"]
         slot = inst["prefix_lo"] + record["key"]
         if ws.prefix[slot] == block:
-            ws.prefix[slot] = twin
+            ws.prefix[slot] = following
     record["key"] = NONE
     ws.lru[block]["next"] = inst["spare"]
     inst["spare"] = block
@@ -52,22 +52,22 @@ def _new_id(ws, inst):
 
 
 @leaf
-def publish_block(ws, inst, key, extent, users):
-    """Give an id to a block with `key`, as the youngest of its twins, and return it."""
+def cache_block(ws, inst, key, extent, users):
+    """Give an id to a block with `key`, as the youngest of its duplicates, and return it."""
     block = _new_id(ws, inst)
     oldest = find(ws, inst, key)
     if oldest == NONE:
         ws.prefix[inst["prefix_lo"] + key] = block
-        ws.blocks[block]["twin_prev"] = block
-        ws.blocks[block]["twin_next"] = block
+        ws.blocks[block]["duplicate_prev"] = block
+        ws.blocks[block]["duplicate_next"] = block
     else:
-        youngest = ws.blocks[oldest]["twin_prev"]
-        ws.blocks[block]["twin_prev"] = youngest
-        ws.blocks[block]["twin_next"] = oldest
-        ws.blocks[youngest]["twin_next"] = block
-        ws.blocks[oldest]["twin_prev"] = block
+        youngest = ws.blocks[oldest]["duplicate_prev"]
+        ws.blocks[block]["duplicate_prev"] = youngest
+        ws.blocks[block]["duplicate_next"] = oldest
+        ws.blocks[youngest]["duplicate_next"] = block
+        ws.blocks[oldest]["duplicate_prev"] = block
     ws.blocks[block]["key"] = key
-    ws.blocks[block]["users"] = users
+    ws.blocks[block]["ref_count"] = users
     ws.blocks[block]["extent"] = extent
     inst["keyed"] += 1
     return block

@@ -1,10 +1,10 @@
-"""The LRU list of an instance: free blocks that carry a key, a compact extent of them as one node.
+"""The LRU list of an instance: free blocks that carry a key, a whole extent of them as one node.
 
 Its head is evicted next. Nodes are the blocks, then the extents (`INSTANCE.node_lo`).
 """
 
-from .._jit import leaf
-from ..records import NONE
+from ..._jit import leaf
+from ...records import NONE
 
 
 @leaf

@@ -1,18 +1,18 @@
-"""Blocks of loose extents: each has a record, an id by which a request holds it, and maybe twins.
+"""Blocks of split extents: each has a record, an id by which a request holds it, and duplicates.
 
-An extent becomes loose when one record for all of its blocks will not do, and compact again when
+An extent becomes split when one record for all of its blocks will not do, and whole again when
 its last block is evicted.
 """
 
 import numpy as np
 
-from .._jit import leaf, part
-from ..records import NONE
-from . import lru, prefix
+from ..._jit import leaf, part
+from ...records import NONE
+from . import lru, prefix_table
 
 
 @leaf
-def find_blocks(inp, ws, inst, first, end):
+def find_split(inp, ws, inst, first, end):
     """Find the cached ones of the blocks of key slots `first` to `end - 1`, up to a missing one.
 
     Returns
@@ -23,51 +23,51 @@ def find_blocks(inp, ws, inst, first, end):
     slot = first
     unused = 0
     while slot < end:
-        block = prefix.find(ws, inst, inp.keys[slot])
+        block = prefix_table.find(ws, inst, inp.keys[slot])
         if block == NONE:
             break
         ws.table[slot] = block
-        unused += ws.blocks[block]["users"] == 0
+        unused += ws.blocks[block]["ref_count"] == 0
         slot += 1
     return slot - first, unused
 
 
 @leaf
-def touch_blocks(ws, inst, first, end):
+def touch_split(ws, inst, first, end):
     """Add a user to the blocks of table slots `first` to `end - 1`.
 
-    Blocks released together stand together in the LRU list, in reverse order of the table; so
+    Blocks freed together stand together in the LRU list, in reverse order of the table; so
     they leave it in runs, at the price of one unlinking each.
     """
     left = 0
     slot = first
     while slot < end:
         block = ws.table[slot]
-        ws.blocks[block]["users"] += 1
+        ws.blocks[block]["ref_count"] += 1
         slot += 1
-        if ws.blocks[block]["users"] > 1:
+        if ws.blocks[block]["ref_count"] > 1:
             continue
         after = ws.lru[block]["next"]
         left += 1
         while slot < end and ws.lru[block]["prev"] == ws.table[slot]:
             block = ws.table[slot]
-            ws.blocks[block]["users"] = 1
+            ws.blocks[block]["ref_count"] = 1
             slot += 1
             left += 1
         lru.link(ws, inst, ws.lru[block]["prev"], after)
-    inst["cached"] -= left
+    inst["evictable"] -= left
     inst["free"] -= left
 
 
 @leaf
-def release_blocks(ws, inst, first, end):
+def free_split(ws, inst, first, end):
     """Take a user from the blocks of table slots `end - 1` down to `first`."""
     tail = inst["lru_tail"]
     freed = 0
     for slot in range(end - 1, first - 1, -1):
         block = np.int64(ws.table[slot])
-        ws.blocks[block]["users"] -= 1
-        if ws.blocks[block]["users"] == 0:
+        ws.blocks[block]["ref_count"] -= 1
+        if ws.blocks[block]["ref_count"] == 0:
             ws.lru[block]["prev"] = tail
             if tail == NONE:
                 inst["lru_head"] = block
@@ -78,62 +78,62 @@ def release_blocks(ws, inst, first, end):
     if freed > 0:
         ws.lru[tail]["next"] = NONE
         inst["lru_tail"] = tail
-        inst["cached"] += freed
+        inst["evictable"] += freed
         inst["free"] += freed
 
 
 @leaf
-def publish_blocks(inp, ws, inst, extent, first, end):
-    """Publish the blocks of key slots `first` to `end - 1`, as held by one request."""
+def cache_split(inp, ws, inst, extent, first, end):
+    """Cache the blocks of key slots `first` to `end - 1`, as held by one request."""
     for slot in range(first, end):
-        ws.table[slot] = prefix.publish_block(ws, inst, inp.keys[slot], extent, 1)
+        ws.table[slot] = prefix_table.cache_block(ws, inst, inp.keys[slot], extent, 1)
     ws.extents[extent]["size"] += end - first
 
 
 @leaf
-def forget_block(ws, inst, block):
+def uncache_block(ws, inst, block):
     """Take the key from a block without a user."""
     lru.unlink(ws, inst, block)
-    prefix.forget(ws, inst, block)
+    prefix_table.forget(ws, inst, block)
     extent = ws.extents[ws.blocks[block]["extent"]]
     extent["size"] -= 1
     if extent["size"] == 0:
-        extent["loose"] = 0
+        extent["split"] = 0
 
 
 @leaf
 def _tell_holders(inp, ws, lane, inst, key_slot, first, size):
-    """Enter the blocks of an extent that was compact into the tables of those who hold it.
+    """Enter the blocks of an extent that was whole into the tables of those who hold it.
 
     It begins after `first` blocks in every request that has it, with the key of slot `key_slot`.
     """
     for place in range(inst["run_lo"], inst["run_lo"] + inst["running"]):
         r = ws.running[place]
         slot = inp.requests[lane["request_lo"] + r]["key_lo"] + first
-        if ws.progress[r]["published"] > first and inp.keys[slot] == inp.keys[key_slot]:
+        if ws.progress[r]["cached_blocks"] > first and inp.keys[slot] == inp.keys[key_slot]:
             for offset in range(size):
-                ws.table[slot + offset] = prefix.find(ws, inst, inp.keys[slot + offset])
+                ws.table[slot + offset] = prefix_table.find(ws, inst, inp.keys[slot + offset])
 
 
 @part
-def loosen(inp, ws, lane, inst, extent, key_slot, first):
-    """Give a record to each block of a compact extent; nothing else changes.
+def split_extent(inp, ws, lane, inst, extent, key_slot, first):
+    """Give a record to each block of a whole extent; nothing else changes.
 
     The first block of the extent has the key of slot `key_slot`, and `first` blocks before it.
     """
     record = ws.extents[extent]
-    record["loose"] = 1
+    record["split"] = 1
     node = inst["node_lo"] + extent
     before = np.int64(ws.lru[node]["prev"])
     after = np.int64(ws.lru[node]["next"])
     for offset in range(record["size"] - 1, -1, -1):
         key = inp.keys[key_slot + offset]
-        block = prefix.publish_block(ws, inst, key, extent, record["users"])
-        if record["users"] == 0:
+        block = prefix_table.cache_block(ws, inst, key, extent, record["ref_count"])
+        if record["ref_count"] == 0:
             lru.link(ws, inst, before, block)
             before = block
-    if record["users"] == 0:
+    if record["ref_count"] == 0:
         lru.link(ws, inst, before, after)
-        inst["compact"] -= record["size"]
+        inst["whole_blocks"] -= record["size"]
     else:
         _tell_holders(inp, ws, lane, inst, key_slot, first, record["size"])

@@ -1,51 +1,39 @@
-"""The block pool of one instance: take, publish, look up, touch, release, evict.
+"""The block pool of one instance: allocate, cache, look up, touch, free, evict.
 
-A block without a key has no identity, so it needs no id: blocks being filled and blank free blocks
-are only counted (``free - cached`` blank ones). Free blocks that carry a key wait for reuse in the
-LRU list. vLLM takes blank blocks before cached ones, as its free list has the blank ones in front
+A block without a key has no identity, so it needs no id: blocks being filled, and the free ones
+that are not cached, are only counted (``free - evictable``). Free blocks that carry a key wait for
+reuse in the LRU list. vLLM allocates uncached blocks first, as its free list has them in front
 (vLLM V1 0.33.0, BlockPool and FreeKVCacheBlockQueue; rules R3.1 to R3.6).
 
 Blocks with keys are accounted for by *extents*: stretches of content that every request has all or
 nothing of, in the same place (`kvsweep.workload.blocks`). Mostly, whoever holds a block of an
-extent holds all that are present of it; then they are released, hit and evicted like one, except
-that eviction takes the last block first. One record stands for such a *compact* extent: it has its
+extent holds all that are present of it; then they are freed, hit and evicted like one, except
+that eviction takes the last block first. One record stands for such a *whole* extent: it has its
 first `size` blocks, and is full, or empty, or has at most one user, who adds to it. What does not
-fit that description makes it *loose* (loose.py): a hit of a part, two who compute the same, a
+fit that description makes it *split* (split.py): a hit of a part, two who compute the same, a
 block computed though it is cached; and always a CPU tier, which moves blocks one by one. (H8, 5000
-blocks: 120 us a simulation with all extents loose, 45 us compact; conversations: 500 and 150 us.)
+blocks: 120 us a simulation with all extents split, 45 us whole; conversations: 500 and 150 us.)
 
-Cached content has no holes: whoever holds a block holds those in front of it, and releases them
+Cached content has no holes: whoever holds a block holds those in front of it, and frees them
 later, so a chain is evicted from its end.
 """
 
-from .._jit import leaf
-from . import loose, lru
+from ..._jit import leaf
+from ..memory import extent_at
+from . import lru, split
 
 
 @leaf
-def extent_at(lane, inst, number):
-    """Return the record of extent `number` of the request list at this instance.
-
-    That of a single request can be at one instance only, so it needs only one.
-    """
-    if number < lane["n_shared"]:
-        index = inst["extent_lo"] + number
-    else:
-        index = (lane["instances"] - 1) * lane["n_shared"] + number
-    return index
-
-
-@leaf
-def _is_loose(lane, extent):
+def _is_split(lane, extent):
     """Return whether the blocks of an extent have records of their own."""
-    return extent["loose"] or lane["ids"]
+    return extent["split"] or lane["all_split"]
 
 
 @leaf
 def _next_to_evict(inst):
-    """Return the node, a block or a compact extent, that loses its key next (rule R3.1).
+    """Return the node, a block or a whole extent, that loses its key next (rule R3.1).
 
-    The least recently freed; of an extent the last block goes first. Order is made at the release.
+    The least recently freed; of an extent the last block goes first. The order is made by freeing.
     """
     return inst["lru_head"]
 
@@ -55,52 +43,52 @@ def _evict(ws, inst, count):
     """Evict up to `count` of the cached blocks that are next; return how many."""
     node = _next_to_evict(inst)
     if node < inst["node_lo"]:
-        loose.forget_block(ws, inst, node)
+        split.uncache_block(ws, inst, node)
         count = 1
     else:
         extent = ws.extents[node - inst["node_lo"]]
         count = min(count, extent["size"])
         extent["size"] -= count
-        inst["compact"] -= count
+        inst["whole_blocks"] -= count
         if extent["size"] == 0:
             lru.unlink(ws, inst, node)
-    inst["cached"] -= count
+    inst["evictable"] -= count
     inst["evictions"] += count
     return count
 
 
 @leaf
-def blank_first(ws, inst):
+def uncache_first(ws, inst):
     """Take the key from the cached block that is evicted next and has an id; return the key."""
     block = _next_to_evict(inst)
     key = ws.blocks[block]["key"]
-    loose.forget_block(ws, inst, block)
-    inst["cached"] -= 1
+    split.uncache_block(ws, inst, block)
+    inst["evictable"] -= 1
     return key
 
 
 @leaf
-def take(ws, inst, count):
-    """Take `count` of the free blocks: blank ones first, then by evicting cached ones."""
-    lacking = count - (inst["free"] - inst["cached"])
+def allocate(ws, inst, count):
+    """Take `count` of the free blocks: uncached ones first, then by evicting cached ones."""
+    lacking = count - (inst["free"] - inst["evictable"])
     inst["free"] -= count
     while lacking > 0:
         lacking -= _evict(ws, inst, lacking)
 
 
 @leaf
-def _publish_part(inp, ws, lane, inst, request, link, first, end):
-    """Publish blocks `first` to `end - 1` of a request, which belong to one extent."""
+def _cache_part(inp, ws, lane, inst, request, link, first, end):
+    """Cache blocks `first` to `end - 1` of a request, which belong to one extent."""
     index = extent_at(lane, inst, link["extent"])
     extent = ws.extents[index]
     lo = request["key_lo"]
-    if not _is_loose(lane, extent) and first == link["first"] and extent["size"] > 0:
-        loose.loosen(inp, ws, lane, inst, index, lo + first, first)
-    if _is_loose(lane, extent):
-        loose.publish_blocks(inp, ws, inst, index, lo + first, lo + end)
+    if not _is_split(lane, extent) and first == link["first"] and extent["size"] > 0:
+        split.split_extent(inp, ws, lane, inst, index, lo + first, first)
+    if _is_split(lane, extent):
+        split.cache_split(inp, ws, inst, index, lo + first, lo + end)
     else:
         extent["size"] += end - first
-        extent["users"] = 1
+        extent["ref_count"] = 1
 
 
 @leaf
@@ -112,16 +100,16 @@ def link_of(inp, slot, block):
 
 
 @leaf
-def publish(inp, ws, lane, inst, request, progress, count):
-    """Publish the first `count` blocks of a request, as far as they are not published yet."""
-    first = progress["published"]
+def cache_blocks(inp, ws, lane, inst, request, progress, count):
+    """Cache the first `count` blocks of a request, as far as they are not cached yet."""
+    first = progress["cached_blocks"]
     while first < count:
         progress["link"] = link_of(inp, progress["link"], first)
         link = inp.chain[progress["link"]]
         end = min(count, link["end"])
-        _publish_part(inp, ws, lane, inst, request, link, first, end)
+        _cache_part(inp, ws, lane, inst, request, link, first, end)
         first = end
-    progress["published"] = first
+    progress["cached_blocks"] = first
 
 
 @leaf
@@ -142,12 +130,12 @@ def find_prefix(inp, ws, lane, inst, r, limit):
         link = inp.chain[slot]
         end = min(limit, link["end"])
         extent = ws.extents[extent_at(lane, inst, link["extent"])]
-        if _is_loose(lane, extent):
+        if _is_split(lane, extent):
             lo = request["key_lo"]
-            found, idle = loose.find_blocks(inp, ws, inst, lo + hits, lo + end)
+            found, idle = split.find_split(inp, ws, inst, lo + hits, lo + end)
         else:
             found = min(extent["size"], end - hits)
-            idle = found if extent["users"] == 0 else 0
+            idle = found if extent["ref_count"] == 0 else 0
         hits += found
         unused += idle
         slot += 1
@@ -160,20 +148,20 @@ def _touch_part(inp, ws, lane, inst, request, link, end):
     index = extent_at(lane, inst, link["extent"])
     extent = ws.extents[index]
     first = link["first"]
-    alone = extent["users"] == 0
+    alone = extent["ref_count"] == 0
     lo = request["key_lo"]
     joins = end < link["end"] and not alone
-    if not _is_loose(lane, extent) and (end - first < extent["size"] or joins):
-        loose.loosen(inp, ws, lane, inst, index, lo + first, first)
-        loose.find_blocks(inp, ws, inst, lo + first, lo + end)
-    if _is_loose(lane, extent):
-        loose.touch_blocks(ws, inst, lo + first, lo + end)
+    if not _is_split(lane, extent) and (end - first < extent["size"] or joins):
+        split.split_extent(inp, ws, lane, inst, index, lo + first, first)
+        split.find_split(inp, ws, inst, lo + first, lo + end)
+    if _is_split(lane, extent):
+        split.touch_split(ws, inst, lo + first, lo + end)
     else:
-        extent["users"] += 1
+        extent["ref_count"] += 1
         if alone:
             lru.unlink(ws, inst, inst["node_lo"] + index)
-            inst["compact"] -= end - first
-            inst["cached"] -= end - first
+            inst["whole_blocks"] -= end - first
+            inst["evictable"] -= end - first
             inst["free"] -= end - first
 
 
@@ -190,39 +178,39 @@ def touch(inp, ws, lane, inst, r, hits):
         done = min(hits, link["end"])
         _touch_part(inp, ws, lane, inst, request, link, done)
     ws.progress[r]["link"] = slot
-    ws.progress[r]["published"] = hits
+    ws.progress[r]["cached_blocks"] = hits
 
 
 @leaf
-def _release_part(ws, lane, inst, request, link, end):
+def _free_part(ws, lane, inst, request, link, end):
     """Take a user from the blocks of an extent, from block `end - 1` of a request backwards."""
     index = extent_at(lane, inst, link["extent"])
     extent = ws.extents[index]
     first = link["first"]
-    if _is_loose(lane, extent):
-        loose.release_blocks(ws, inst, request["key_lo"] + first, request["key_lo"] + end)
+    if _is_split(lane, extent):
+        split.free_split(ws, inst, request["key_lo"] + first, request["key_lo"] + end)
     else:
-        extent["users"] -= 1
-        if extent["users"] == 0:
+        extent["ref_count"] -= 1
+        if extent["ref_count"] == 0:
             lru.append(ws, inst, inst["node_lo"] + index)
-            inst["compact"] += end - first
-            inst["cached"] += end - first
+            inst["whole_blocks"] += end - first
+            inst["evictable"] += end - first
             inst["free"] += end - first
 
 
 @leaf
-def release(inp, ws, lane, inst, r, held):
+def free_blocks(inp, ws, lane, inst, r, held):
     """Give back the `held` blocks of request `r`, from the last to the first.
 
-    So the tail of a chain is evicted before its head. Unpublished blocks become blank at once.
+    So the tail of a chain is evicted before its head. Unpublished blocks become uncached at once.
     """
     request = inp.requests[lane["request_lo"] + r]
-    end = ws.progress[r]["published"]
+    end = ws.progress[r]["cached_blocks"]
     slot = ws.progress[r]["link"]
     inst["free"] += held - end
     while end > 0:
         link = inp.chain[slot]
-        _release_part(ws, lane, inst, request, link, end)
+        _free_part(ws, lane, inst, request, link, end)
         end = link["first"]
         slot -= 1
-    ws.progress[r]["published"] = 0
+    ws.progress[r]["cached_blocks"] = 0

@@ -2,18 +2,20 @@
 
 All of decoding follows from counts: the computed tokens are ``step - base``, and the requests that
 take a block in a step are those whose ``base`` has the step's phase modulo the block size
-(docs/kernel.md has an example). Blocks that decoding fills are published late: when they are
-released, or before anything is looked up or published that could tell. So a request is *due* at its
-last step only. Two kinds publish each block in the step that fills it, and are due then too:
-*twins*, whose decode blocks may carry the same key, as the first to publish is found; and all if a
-CPU tier copies what is published (`LANE.eager`), as the order of copies decides what it forgets.
+(docs/kernel.md has an example). Blocks that decoding fills are cached late: when they are freed, or
+before anything is looked up or cached that could tell. So a request is *due* at its last step only.
+Two kinds cache each block in the step that fills it, and are due then too: *duplicates*, whose
+decode blocks may carry the same key, as the first to be cached is found; and all if a CPU tier
+copies what is cached (`LANE.cache_each_step`), as the order of copies decides what it forgets.
 """
 
-from .._jit import leaf
-from ..records import NEVER, NONE
-from . import blocks, tier, waiting
-from .calendar import IDLE
-from .decoding import (
+from ..._jit import leaf
+from ...records import NEVER, NONE
+from ..blocks import pool, tier
+from ..blocks.sizes import blocks_for, full_blocks
+from ..memory import extent_at
+from ..time.calendar import IDLE
+from ..time.decoding import (
     decoded_tokens,
     drop_base,
     known_tokens,
@@ -21,20 +23,20 @@ from .decoding import (
     next_fill,
     set_base,
 )
-from .sizes import blocks_for, full_blocks
+from . import waiting
 
 
 @leaf
-def publishes_at_once(lane, request):
-    """Return whether a request publishes each decode block in the step that fills it."""
-    return lane["eager"] or (request["twin"] and lane["prefix_caching"])
+def caches_at_once(lane, request):
+    """Return whether a request caches each decode block in the step that fills it."""
+    return lane["cache_each_step"] or (request["duplicate"] and lane["prefix_caching"])
 
 
 @leaf
 def next_due(lane, request, progress, step):
     """Return the first step from `step` on at which a decoding request needs attention."""
     due = last_decode(request, progress)
-    if publishes_at_once(lane, request):
+    if caches_at_once(lane, request):
         due = min(due, next_fill(lane, progress, step))
     return due
 
@@ -45,15 +47,15 @@ def _begin_filling(inp, ws, lane, inst, request, progress):
 
     Whoever has any of the blocks that it will fill has this extent.
     """
-    if lane["prefix_caching"] and progress["published"] < request["reusable"]:
-        link = inp.chain[blocks.link_of(inp, progress["link"], progress["published"])]
-        progress["fills"] = blocks.extent_at(lane, inst, link["extent"])
+    if lane["prefix_caching"] and progress["cached_blocks"] < request["reusable"]:
+        link = inp.chain[pool.link_of(inp, progress["link"], progress["cached_blocks"])]
+        progress["fills"] = extent_at(lane, inst, link["extent"])
         ws.extents[progress["fills"]]["fillers"] += 1
 
 
 @leaf
-def begin_decode(inp, lane, ws, inst, request, progress, index, step):
-    """Let the request at `index` of the running list decode one token a step from `step` on.
+def begin_decode(inp, ws, lane, inst, request, progress, position, step):
+    """Let the request at `position` of the running list decode one token a step from `step` on.
 
     If others have its blocks, the steps that fill them are news to a refused head.
     """
@@ -61,8 +63,8 @@ def begin_decode(inp, lane, ws, inst, request, progress, index, step):
         waiting.wake_head(inst)
         _begin_filling(inp, ws, lane, inst, request, progress)
     progress["decoding"] = 1
-    set_base(lane, ws, inst, progress, step, known_tokens(request, progress) - 1)
-    ws.due[inst["run_lo"] + index] = next_due(lane, request, progress, step)
+    set_base(ws, lane, inst, progress, step, known_tokens(request, progress) - 1)
+    ws.due[inst["run_lo"] + position] = next_due(lane, request, progress, step)
 
 
 @leaf
@@ -130,51 +132,56 @@ def is_decode_like(request, progress):
 
 
 @leaf
-def _publish(inp, ws, lane, inst, request, progress, count):
-    """Publish the first `count` blocks of a request; a write-through tier copies the new ones."""
-    if lane["eager"]:
-        tier.copy(inp, ws, lane, inst, request, progress["published"], count)
-    blocks.publish(inp, ws, lane, inst, request, progress, count)
+def _cache(inp, ws, lane, inst, request, progress, count):
+    """Cache the first `count` blocks of a request; a write-through tier copies the new ones."""
+    if lane["cache_each_step"]:
+        tier.copy(inp, ws, lane, inst, request, progress["cached_blocks"], count)
+    pool.cache_blocks(inp, ws, lane, inst, request, progress, count)
 
 
 @leaf
-def schedule_chunk(inp, ws, lane, inst, request, progress, index, tokens):
-    """Compute `tokens` of a prefilling request and publish the blocks they fill, at once."""
+def schedule_chunk(inp, ws, lane, inst, request, progress, position, tokens):
+    """Compute `tokens` of a prefilling request and cache the blocks they fill, at once."""
     progress["chunk"] = tokens
     charge_chunk(inst, request, progress, 1)
     progress["computed"] += tokens
     if lane["prefix_caching"]:
         full = full_blocks(lane, progress["computed"])
-        _publish(inp, ws, lane, inst, request, progress, full)
+        _cache(inp, ws, lane, inst, request, progress, full)
     due = IDLE
     if progress["computed"] == known_tokens(request, progress):
         due = inst["step"]
         inst["next_due"] = due
-    ws.due[inst["run_lo"] + index] = due
+    ws.due[inst["run_lo"] + position] = due
 
 
 @leaf
-def publish_decode(inp, ws, lane, inst, request, progress, index):
-    """Publish what a decoding request has filled, this step's token included, and set its due."""
+def cache_decode(inp, ws, lane, inst, request, progress, position):
+    """Cache what a decoding request has filled, this step's token included, and set its due."""
     step = inst["step"]
     full = full_blocks(lane, decoded_tokens(progress, step + 1))
-    _publish(inp, ws, lane, inst, request, progress, full)
+    _cache(inp, ws, lane, inst, request, progress, full)
     last = last_decode(request, progress)
-    if publishes_at_once(lane, request) and last > step:
-        ws.due[inst["run_lo"] + index] = min(last, step + lane["block_size"])
+    if caches_at_once(lane, request) and last > step:
+        ws.due[inst["run_lo"] + position] = min(last, step + lane["block_size"])
 
 
 @leaf
-def publish_decodes(inp, ws, lane, inst, step):
-    """Publish what decoding requests filled before `step`, where others have the same keys."""
+def cache_decodes(inp, ws, lane, inst, step):
+    """Cache what decoding requests filled before `step`, where others have the same keys."""
     for place in range(inst["run_lo"], inst["run_lo"] + inst["running"]):
         r = ws.running[place]
         progress = ws.progress[r]
         computed = decoded_tokens(progress, step)
-        if progress["decoding"] and (progress["published"] + 1) * lane["block_size"] <= computed:
+        if (
+            progress["decoding"]
+            and (progress["cached_blocks"] + 1) * lane["block_size"] <= computed
+        ):
             request = inp.requests[lane["request_lo"] + r]
             if request["shared"]:
-                blocks.publish(inp, ws, lane, inst, request, progress, full_blocks(lane, computed))
+                pool.cache_blocks(
+                    inp, ws, lane, inst, request, progress, full_blocks(lane, computed)
+                )
 
 
 @leaf
@@ -185,17 +192,17 @@ def _is_being_filled(inp, ws, lane, inst, request):
     slot = request["chain_lo"]
     while lane["prefix_caching"] and end < request["reusable"]:
         link = inp.chain[slot]
-        filled = filled or ws.extents[blocks.extent_at(lane, inst, link["extent"])]["fillers"] > 0
+        filled = filled or ws.extents[extent_at(lane, inst, link["extent"])]["fillers"] > 0
         end = link["end"]
         slot += 1
     return filled
 
 
 @leaf
-def publish_decodes_for(inp, ws, lane, inst, request, step):
-    """Publish what decoding requests filled before `step`, if `request` could tell."""
+def cache_decodes_for(inp, ws, lane, inst, request, step):
+    """Cache what decoding requests filled before `step`, if `request` could tell."""
     if _is_being_filled(inp, ws, lane, inst, request):
-        publish_decodes(inp, ws, lane, inst, step)
+        cache_decodes(inp, ws, lane, inst, step)
 
 
 @leaf
@@ -216,16 +223,16 @@ def next_useful_fill(inp, ws, lane, inst, request):
 
 
 @leaf
-def let_go(inp, ws, lane, inst, tally, r, computed):
+def free_request(inp, ws, lane, inst, tally, r, computed):
     """Release the blocks of a request that computed `computed` tokens since its admission."""
     progress = ws.progress[r]
     request = inp.requests[lane["request_lo"] + r]
     measured = r >= lane["warmup"]
     if lane["prefix_caching"]:
         full = full_blocks(lane, computed)
-        blocks.publish(inp, ws, lane, inst, request, progress, full)
+        pool.cache_blocks(inp, ws, lane, inst, request, progress, full)
     held = blocks_for(lane, computed)
-    blocks.release(inp, ws, lane, inst, r, held)
+    pool.free_blocks(inp, ws, lane, inst, r, held)
     tier.relieve(ws, lane, inst)
     tally["blocks_taken"] += (held - progress["reused"]) * measured
     if progress["decoding"]:

@@ -5,10 +5,10 @@ refresh, 0 before the first; what a cache holds it is always told at once, as ro
 listen to the events of the caches.
 """
 
-from .._jit import leaf
-from . import blocks
-from .running import publish_decodes_for
-from .sizes import full_blocks
+from ..._jit import leaf
+from ..blocks import pool
+from ..blocks.sizes import full_blocks
+from ..scheduling.running import cache_decodes_for
 
 
 @leaf
@@ -40,14 +40,14 @@ def _see_blocks(inp, ws, lane, r):
     """Note how many leading blocks of a prompt each cache holds, in use or free.
 
     Beyond those that another request has too there are none. Blocks that decoding filled in the
-    steps begun so far may not be published yet (running.py).
+    steps begun so far may not be cached yet (running.py).
     """
     request = inp.requests[lane["request_lo"] + r]
     limit = min(request["reusable"], full_blocks(lane, request["prompt"]))
     for index in range(lane["instances"]):
         inst = ws.instances[index]
-        publish_decodes_for(inp, ws, lane, inst, request, inst["step"] + inst["in_flight"])
-        hits, _ = blocks.find_prefix(inp, ws, lane, inst, r, limit)
+        cache_decodes_for(inp, ws, lane, inst, request, inst["step"] + inst["in_flight"])
+        hits, _ = pool.find_prefix(inp, ws, lane, inst, r, limit)
         ws.snapshots[index]["held"] = hits
 
 
