@@ -8,7 +8,8 @@ import numpy as np
 from matplotlib.patheffects import withStroke
 from matplotlib.ticker import FixedLocator
 
-from kvsweep.analysis.prefix_cost import CONDITIONS, Line, PrefixCost
+from kvsweep.analysis.prefix_cost import Line, PrefixCost
+from kvsweep.llama.design import CONDITIONS
 from kvsweep.plot import style
 from kvsweep.plot.labels import label_ends
 
