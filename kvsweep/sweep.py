@@ -12,6 +12,7 @@ from kvsweep import simulate
 from kvsweep.analysis.planned import cells_of_sweep
 from kvsweep.analysis.warning_records import ResultWarning
 from kvsweep.analysis.warnings import find_warnings, stored
+from kvsweep.arguments import checked
 from kvsweep.config import Sweep
 from kvsweep.config.memory import memory_varies
 from kvsweep.errors import InputError, shown
@@ -50,6 +51,7 @@ class Progress(Protocol):
         """Take note that `done` of `total` cells are in the store."""
 
 
+@checked
 def run(
     sweep: Sweep,
     *,
@@ -119,8 +121,6 @@ def run(
     >>> ds["preemption_rate"].sel(policy="base", rate=200.0).mean("seed").values.round(2)
     array([0.41, 0.35, 0.29, 0.32, 0.12, 0.  , 0.  ])
     """
-    if not isinstance(sweep, Sweep):
-        raise InputError(f"sweep: expected what load_sweep(path) returns, got {shown(sweep)}")
     path = output_path(out if out is not None else default_path(sweep))
     place = real_path(path)
     check_workers(workers, processes, scheduler, client, wait)

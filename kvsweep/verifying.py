@@ -9,14 +9,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from kvsweep import simulate
+from kvsweep.arguments import checked
 from kvsweep.config.axes import POLICY, SEED
 from kvsweep.errors import InputError
+from kvsweep.files import output_path
 from kvsweep.metrics import VARIABLES
 from kvsweep.policies import Status
 from kvsweep.store import FORMAT, check_store, difference_of_makers, open_results, restored_sweep
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     import xarray as xr
     from numpy.typing import NDArray
@@ -72,6 +74,7 @@ class Verification:
         return {"ok": self.ok, **asdict(self)}
 
 
+@checked
 def verify(
     store: str | Path,
     *,
@@ -110,6 +113,8 @@ def verify(
     >>> found.ok, len(found.simulated), found.damaged
     (True, 3, ())
     """
+    if sample < 0:
+        raise InputError(f"sample: must be at least 0, got {sample}")
     path = Path(store)
     root, found = check_store(path)
     report = Verification(str(path), found.compared, tuple(found.files))
@@ -119,7 +124,7 @@ def verify(
         return replace(report, not_simulated="damaged files come first")
     ds = open_results(path, verify=False)
     pending = int((ds["status"].values == Status.PENDING.label).sum())
-    folders = [Path(folder)] if folder is not None else [Path(), Path("sweeps")]
+    folders = [output_path(folder)] if folder is not None else [Path(), Path("sweeps")]
     chosen = _chosen(ds, sample)
     reason = difference_of_makers(ds.attrs) or ("" if chosen else "no cell is done")
     reason = reason if sample else ""
@@ -146,10 +151,10 @@ def _chosen(ds: xr.Dataset, count: int) -> list[tuple[int, ...]]:
     """Return the places of so many cells with a result, spread over all."""
     status = ds["status"].values
     cells = np.flatnonzero(~np.isin(status.ravel(), _WITHOUT))
-    chosen: dict[int, None] = {}
-    for k in range(8 * count):
-        chosen[int(cells.size * ((k + 0.5) * _GOLDEN % 1))] = None
-    picked = sorted(list(chosen)[:count]) if cells.size > count else range(cells.size)
+    picked: Iterable[int] = range(cells.size)
+    if count < cells.size:
+        places = (int(cells.size * ((k + 0.5) * _GOLDEN % 1)) for k in range(8 * count))
+        picked = sorted(list(dict.fromkeys(places))[:count])
     return [tuple(map(int, np.unravel_index(cells[i], status.shape))) for i in picked]
 
 

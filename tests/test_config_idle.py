@@ -273,7 +273,7 @@ def test_what_an_option_makes_idle_in_the_file_is_fine(tmp_path):
 @pytest.mark.parametrize("table", ["grid", "policies", "workload", "cluster", "cache", "latency"])
 def test_an_option_that_is_an_empty_table_is_refused(tmp_path, table):
     message = refused(tmp_path, f"{table}={{}}", rest="[grid]\nseed = [1, 2]")
-    assert message.startswith(f"--set {table}: an empty table sets nothing; set a key, as in cache.")
+    assert message.startswith(f"--set {table}: an empty table sets nothing; set a key")
 
 
 def test_an_option_of_the_whole_grid_is_a_table(tmp_path):

@@ -43,8 +43,8 @@ def with_overrides(source: Source, overrides: Iterable[str], seeds: int | None) 
         if any(earlier[: len(path)] == path for earlier in done):
             raise InputError(f"--set {key}: given twice; the last one would win")
         if len(path) == 1 and value == {}:
-            example = "cache.gpu_blocks=2000 or seed=[0,1]"
-            raise InputError(f"--set {key}: an empty table sets nothing; set a key, as in {example}")
+            example = "set a key, as in cache.gpu_blocks=2000 or seed=[0,1]"
+            raise InputError(f"--set {key}: an empty table sets nothing; {example}")
         if path[0] == "grid" and len(path) == 2 and not isinstance(value, list | dict):
             value = [value]
         _set(values, path, value, f"{source.label}: --set {key}")
