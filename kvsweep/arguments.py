@@ -82,9 +82,11 @@ ARGUMENTS: dict[str, Kind] = {
     "cost": Kind("what prefix_cost returns", _made_by("kvsweep.analysis.prefix", "PrefixCost")),
     "figure": Kind("a figure of a plot_ function", _made_by("matplotlib.figure", "Figure")),
     "source": Kind("a path or a dict", lambda v: _is_path(v) or isinstance(v, Mapping)),
+    # Where nothing is, nothing is found; but no system call takes a zero byte.
+    "folder": Kind("a path", lambda v: _is_path(v) and "\0" not in os.fspath(v)),
     "metrics": Kind("a string or a list of them", lambda v: _is_text(v) or _is_list(v, _is_text)),
     "designs": Kind("a list of lists", lambda v: _is_list(v, lambda one: _is_list(one, ANY.fits))),
-    **dict.fromkeys(("path", "out", "store", "folder"), PATH),
+    **dict.fromkeys(("path", "out", "store"), PATH),
     **dict.fromkeys(("metric", "along", "over", "x", "y"), TEXT),
     **dict.fromkeys(("overrides", "factors", "objectives"), TEXTS),
     **dict.fromkeys(("seeds", "workers", "sample", "order", "resamples"), WHOLE),

@@ -12,7 +12,6 @@ from kvsweep import simulate
 from kvsweep.arguments import checked
 from kvsweep.config.axes import POLICY, SEED
 from kvsweep.errors import InputError
-from kvsweep.files import output_path
 from kvsweep.metrics import VARIABLES
 from kvsweep.policies import Status
 from kvsweep.store import FORMAT, check_store, difference_of_makers, open_results, restored_sweep
@@ -124,7 +123,7 @@ def verify(
         return replace(report, not_simulated="damaged files come first")
     ds = open_results(path, verify=False)
     pending = int((ds["status"].values == Status.PENDING.label).sum())
-    folders = [output_path(folder)] if folder is not None else [Path(), Path("sweeps")]
+    folders = [Path(folder)] if folder is not None else [Path(), Path("sweeps")]
     chosen = _chosen(ds, sample)
     reason = difference_of_makers(ds.attrs) or ("" if chosen else "no cell is done")
     reason = reason if sample else ""

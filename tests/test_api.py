@@ -70,7 +70,22 @@ def test_every_annotation_is_there():
 
 
 FUNCTIONS = {name: f for name, f in PUBLIC.items() if inspect.isfunction(f)}
-ODD = [None, 5, 0.5, True, "text", b"bytes", [], [5], {"a": 1}, ("a", 1), object(), float, 10**400]
+ODD = [
+    None,
+    5,
+    0.5,
+    True,
+    "text",
+    b"bytes",
+    [],
+    [5],
+    {"a": 1},
+    ("a", 1),
+    object(),
+    float,
+    10**400,
+    "a\0b",
+]
 
 
 def test_every_argument_of_a_public_function_has_a_kind():
