@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kvsweep.config.lengths import Constant, Empirical
-from kvsweep.config.schema import Path
+from kvsweep.config.schema import KeyPath
 from kvsweep.policies import CACHE, INDEX, LOAD, Offload, Priority, Routing, Scheduler, Scorer
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ class Rule(NamedTuple):
     needs: str
 
 
-def unread(scenario: Scenario, path: Path) -> Rule | None:
+def unread(scenario: Scenario, path: KeyPath) -> Rule | None:
     """Return the rule by which a scenario does not read a key, or None if it does."""
     client = next((part for part in path if isinstance(part, int)), None)
     names = [str(part) for part in path if not isinstance(part, int)]

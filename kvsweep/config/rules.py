@@ -44,6 +44,15 @@ _FIXED: dict[str, tuple[tuple[str, str, Any, str], ...]] = {
     ),
 }
 
+
+def only_values(rules: str) -> dict[str, dict[str, Any]]:
+    """Return the only value that a rule book knows for a key, of those with one, by section."""
+    found: dict[str, dict[str, Any]] = {}
+    for section, key, only, _ in _FIXED[rules]:
+        found.setdefault(section, {})[key] = only
+    return found
+
+
 # What to say of a name that the other rule book has for nearly the same.
 _NAMESAKES = {
     ("vllm", "prefix-affinity"): (
@@ -124,7 +133,7 @@ def _check_tier(scenario: Scenario) -> None:
 def _check_batch_limits(scenario: Scenario) -> None:
     """Refuse what vLLM refuses: a step must be able to decode a full batch (rule R1.2).
 
-    The kernel relies on it: kernel/counted.py, is_countable, never looks at the budget.
+    The kernel relies on it: by_counts.is_countable never looks at the budget.
     """
     engine = scenario.engine
     if engine.max_num_batched_tokens >= engine.max_num_seqs:
