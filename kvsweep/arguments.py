@@ -79,7 +79,9 @@ ARGUMENTS: dict[str, Kind] = {
         "what factorial_effects or joint_effects returns",
         _made_by("kvsweep.analysis.effect_records", "Effects"),
     ),
-    "cost": Kind("what prefix_cost returns", _made_by("kvsweep.analysis.prefix_cost", "PrefixCost")),
+    "cost": Kind(
+        "what prefix_cost returns", _made_by("kvsweep.analysis.prefix_cost", "PrefixCost")
+    ),
     "figure": Kind("a figure of a plot_ function", _made_by("matplotlib.figure", "Figure")),
     "source": Kind("a path or a dict", lambda v: _is_path(v) or isinstance(v, Mapping)),
     # Where nothing is, nothing is found; but no system call takes a zero byte.

@@ -7,8 +7,9 @@ from sweeping import BASE, make_sweep
 from kvsweep import grid, simulate
 from kvsweep.config import DEFAULT_ENTROPY, Scenario
 from kvsweep.config.axes import dimension_names
+from kvsweep.dimensions import DIMENSIONS
 from kvsweep.errors import InputError
-from kvsweep.metrics import DIMENSIONS, RUN_VARIABLES, VARIABLES, coordinates, request_columns
+from kvsweep.metrics import RUN_VARIABLES, VARIABLES, coordinates, request_columns
 from kvsweep.metrics.per_request import Known, RequestVariable
 from kvsweep.policies import BOTH, RULES, VLLM
 from kvsweep.simulate.replica_cells import replicate
