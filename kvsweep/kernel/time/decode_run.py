@@ -127,8 +127,7 @@ def _decode_longer(inp, ws, out, lane, inst, tally, index, until, last):
             break
         used += need
         inst["decode_context"] = all_decoded_tokens(inst, inst["running"], step)
-        before = duration
-        duration = step_time(lane, inst)
+        before, duration = duration, step_time(lane, inst)
         moved = before if lane["async_scheduling"] else duration
         inst["used_time"] += used * moved
         if inst["measured"] > 0:
