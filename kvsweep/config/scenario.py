@@ -211,6 +211,9 @@ class Engine(Section):
     preempt_for_urgent : bool
         For scheduler ``priority``: a waiting request that lacks blocks or a seat takes those of
         running requests with a larger priority. An experiment: vLLM does not do this.
+    async_scheduling : bool
+        As in vLLM, where it is on by default: schedule a step while the one before is computed,
+        without the tokens that it will sample.
     enable_prefix_caching, enable_chunked_prefill : bool
         As in vLLM.
     reserve_full_prompt : bool
@@ -242,6 +245,9 @@ class Engine(Section):
     ] = 1000.0
     preempt_for_urgent: Annotated[
         Switch, Key("1", "whether urgent requests preempt others at admission")
+    ] = False
+    async_scheduling: Annotated[
+        Switch, Key("1", "whether a step is scheduled while the one before is computed")
     ] = False
     enable_prefix_caching: Annotated[
         Switch, Key("1", "whether full blocks are cached for other requests")

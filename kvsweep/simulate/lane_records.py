@@ -85,6 +85,8 @@ def _set_engine(lane: NDArray[Any], engine: Engine) -> None:
     # Other schedulers do not read it, though a sweep of schedulers may have it everywhere.
     urgent_first = lane["scheduler"] == Scheduler.PRIORITY
     lane["preempt_for_urgent"] = engine.preempt_for_urgent and urgent_first
+    lane["async_scheduling"] = engine.async_scheduling
+    lane["async_scheduling"] = engine.async_scheduling
     lane["prefix_caching"] = engine.enable_prefix_caching
     lane["chunked_prefill"] = engine.enable_chunked_prefill
     lane["reserve_full_prompt"] = engine.reserve_full_prompt
