@@ -89,8 +89,10 @@ def _trace(source, max_requests, closed_loop):
     scenario = _scenario(source)
     count = source.integer(1, max_requests)
     requests = _requests(source, scenario, count, closed_loop)
-    if scenario["engine"]["enable_prefix_caching"] and source.chance(30):
-        scenario["cache"] |= _tier(source)
+    if scenario["engine"]["enable_prefix_caching"]:
+        if source.chance(30):
+            scenario["cache"] |= _tier(source)
+        scenario["cache"]["eviction"] = source.pick(("lru", "lru", "lfu"))
     step_us = int(scenario["latency"]["beta"][0])
     scenario["cluster"] |= _routing(source, step_us) | _admission(source, step_us)
     return {"format": "kvsweep-trace/1", "scenario": scenario, "requests": requests}
