@@ -17,7 +17,7 @@ from . import lru
 
 @leaf
 def _rank(lane, block):
-    """Return the rank of a block record: the smallest is evicted first (rules R3.1, R9.5)."""
+    """Return the rank of a block record: the smallest is evicted first (rules R3.1, R9.6)."""
     rank = 0
     if lane["eviction"] == Eviction.LFU:
         rank = block["hits"]
