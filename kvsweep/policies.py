@@ -196,6 +196,13 @@ class Priority(_Policy):
     AGE = 4, "By SLO class, one level more urgent per `engine.priority_age_ms` of age.", VLLM
 
 
+class Eviction(_Policy):
+    """Which of the cached blocks that nobody uses is evicted first."""
+
+    LRU = 0, "vLLM's: the least recently freed; of a sequence the last block.", BOTH
+    LFU = 1, "The one with the fewest hits since it was cached; of equals as under lru.", VLLM
+
+
 class Offload(_Policy):
     """How blocks come to the CPU tier."""
 

@@ -131,6 +131,7 @@ LANE_FIELDS = (
     Field("scheduler", _i64, "1", "code of policies.Scheduler"),
     Field("admission", _i64, "1", "code of policies.Admission"),
     Field("priority", _i64, "1", "code of policies.Priority"),
+    Field("eviction", _i64, "1", "code of policies.Eviction"),
     Field("cpu_blocks", _i64, "block", "blocks of one instance's CPU tier, 0: none"),
     Field("offload", _i64, "1", "code of policies.Offload"),
     Field("offload_threshold", _f64, "1", "share of used blocks above which blocks move"),
@@ -303,6 +304,7 @@ BLOCK_FIELDS = (
     Field("key", _i32, "index", "content key, or -1"),
     Field("ref_count", _i32, "request", "reference count"),
     Field("extent", _i32, "index", "extent record that it belongs to"),
+    Field("hits", _i32, "1", "times found at an admission since it was cached, if eviction asks"),
     Field("duplicate_prev", _i32, "index", "ring of blocks with the same key, oldest first"),
     Field("duplicate_next", _i32, "index", "ring of blocks with the same key, oldest first"),
 )

@@ -90,10 +90,13 @@ def _trace(source, max_requests, closed_loop, asynchronous):
     scenario = _scenario(source)
     count = source.integer(1, max_requests)
     requests = _requests(source, scenario, count, closed_loop)
+    caches = scenario["engine"]["enable_prefix_caching"]
     if asynchronous and source.chance(50):
         scenario["engine"] |= {"async_scheduling": True, "preempt_for_urgent": False}
-    elif scenario["engine"]["enable_prefix_caching"] and source.chance(30):
+    elif caches and source.chance(30):
         scenario["cache"] |= _tier(source)
+    if caches:
+        scenario["cache"]["eviction"] = source.pick(("lru", "lru", "lfu"))
     step_us = int(scenario["latency"]["beta"][0])
     scenario["cluster"] |= _routing(source, step_us) | _admission(source, step_us)
     return {"format": "kvsweep-trace/1", "scenario": scenario, "requests": requests}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kvsweep.config.base import KeyProblem
-from kvsweep.policies import Admission, Offload, Priority, Routing, Scheduler, Scorer
+from kvsweep.policies import Admission, Eviction, Offload, Priority, Routing, Scheduler, Scorer
 
 if TYPE_CHECKING:
     from kvsweep.config.scenario import Scenario
@@ -17,6 +17,7 @@ _FAMILIES = (
     ("cluster", "admission", Admission),
     ("engine", "scheduler", Scheduler),
     ("engine", "priority", Priority),
+    ("cache", "eviction", Eviction),
     ("cache", "offload", Offload),
 )
 

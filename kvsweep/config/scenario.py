@@ -42,7 +42,16 @@ from kvsweep.limits import (
     MIN_GB_PER_S,
     MIN_WEIGHT,
 )
-from kvsweep.policies import RULES, Admission, Offload, Priority, Routing, Scheduler, Scorer
+from kvsweep.policies import (
+    RULES,
+    Admission,
+    Eviction,
+    Offload,
+    Priority,
+    Routing,
+    Scheduler,
+    Scorer,
+)
 
 BLIS_SWITCHES = (
     "visit_evicted",
@@ -93,7 +102,7 @@ def _known(keys: tuple[str, ...], what: str, family: type[Scorer] | None = None)
     return AfterValidator(check)
 
 
-def _member(family: type[Routing | Scheduler | Priority | Admission | Offload]) -> Any:
+def _member(family: type[Routing | Scheduler | Priority | Admission | Eviction | Offload]) -> Any:
     def check(name: str, info: ValidationInfo) -> str:
         return family.from_name(name, _of_rules(family, info)).label
 
@@ -101,7 +110,7 @@ def _member(family: type[Routing | Scheduler | Priority | Admission | Offload]) 
 
 
 def _of_rules(
-    family: type[Routing | Scheduler | Priority | Admission | Offload | Scorer],
+    family: type[Routing | Scheduler | Priority | Admission | Eviction | Offload | Scorer],
     info: ValidationInfo,
 ) -> tuple[str, ...]:
     """Return the names that the scenario's rule book has; all where that is not known."""
@@ -282,6 +291,8 @@ class Cache(Section):
         Usable blocks; vLLM's ``num_gpu_blocks`` counts one more, its null block.
     gpu_tokens : int or None
         Instead of `gpu_blocks`: tokens that fit, in as many whole blocks as they make.
+    eviction : str
+        Which cached block that nobody uses is evicted first: one of `kvsweep.policies.Eviction`.
     cpu_blocks : int
         Blocks of the CPU tier; 0: none.
     offload : str
@@ -314,6 +325,9 @@ class Cache(Section):
     gpu_tokens: Annotated[
         Count | None, Key("token", "tokens that fit into the KV cache of an instance")
     ] = None
+    eviction: Annotated[
+        str, _member(Eviction), Key("1", "which cached block that nobody uses is evicted first")
+    ] = "lru"
     cpu_blocks: Annotated[Blocks, Key("block", "blocks of the CPU tier per instance")] = 0
     offload: Annotated[
         Annotated[str, _member(Offload)] | None, Key("1", "how blocks come to the CPU tier")

@@ -28,7 +28,8 @@ find what decides:
 `blocks.pool`              the pool: allocate, cache, look up, touch, free, evict
 `blocks.split`             blocks with records of their own, where extents will not do
 `blocks.prefix_table`      which of those carries a key
-`blocks.lru`               the list of blocks that may be evicted
+`blocks.eviction`          which of the blocks that may be evicted goes first
+`blocks.lru`               the list of them
 `blocks.sizes`             the blocks that tokens fill or need
 `blocks.tier`              the CPU tier: move or copy blocks there, load them, transfer times
 `time.instance`            one instance's clock: queue entries, steps

@@ -1,7 +1,7 @@
 """Begin a lane in a used workspace, and collect what it leaves behind."""
 
 from .._jit import leaf, part
-from ..policies import Offload, Priority, Scheduler
+from ..policies import Eviction, Offload, Priority, Scheduler
 from ..records import NONE, QUANTILES, LaneStatus
 from .blocks.tier import begin_tier
 from .memory import count_extents, place_instance
@@ -29,20 +29,22 @@ def _begin_router(ws, lane):
 
 @leaf
 def _has_branches(lane):
-    """Return whether the kernel knows the scheduler, the priority and the offload of a lane.
+    """Return whether the kernel knows the scheduler, priority, eviction and offload of a lane.
 
     They are asked for where a last branch for an unknown one would cost time, so here is who is
     known; routing, scorers and admission have such a branch.
     """
-    scheduler, priority, offload = lane["scheduler"], lane["priority"], lane["offload"]
+    scheduler, priority = lane["scheduler"], lane["priority"]
+    eviction, offload = lane["eviction"], lane["offload"]
     ordered = (
         scheduler == Scheduler.FCFS or scheduler == Scheduler.PRIORITY or scheduler == Scheduler.SJF
     )
     ranked = (
         priority == Priority.CONSTANT or priority == Priority.SLO_CLASS or priority == Priority.AGE
     )
+    evicted = eviction == Eviction.LRU or eviction == Eviction.LFU
     moved = offload == Offload.WATERMARK or offload == Offload.WRITE_THROUGH
-    return ordered and ranked and moved
+    return ordered and ranked and evicted and moved
 
 
 @part

@@ -15,7 +15,7 @@ from ..config import Latency, Scenario
 from ..config.scenario import Cache, Cluster, Engine
 from ..kernel.blocks.sizes import QUOTIENT_BITS
 from ..kernel.time.calendar import MAX_STEPS, ROW
-from ..policies import BLOCKS, INDEX, Admission, Offload, Priority, Routing, Scheduler
+from ..policies import BLOCKS, INDEX, Admission, Eviction, Offload, Priority, Routing, Scheduler
 from ..records import LANE, NONE
 from ..workload.blocks import Extents
 from .bounding import check_ages, last_clocks, step_limits
@@ -96,6 +96,7 @@ def _set_cache(lane: NDArray[Any], cache: Cache) -> None:
     lane["gpu_blocks"] = cache.gpu_blocks
     lane["block_size"] = cache.block_size
     lane["inverse"], lane["inverse_shift"] = block_inverse(cache.block_size)
+    lane["eviction"] = Eviction.from_name(cache.eviction)
     lane["cpu_blocks"] = cache.cpu_blocks
     assert cache.offload is not None  # `Scenario` sees to it
     lane["offload"] = Offload.from_name(cache.offload)
@@ -104,7 +105,8 @@ def _set_cache(lane: NDArray[Any], cache: Cache) -> None:
     lane["bandwidth"] = cache.transfer_bandwidth or 1.0  # None only where nothing is moved
     lane["thrashing_window"] = cache.thrashing_window_us
     lane["overlap"] = cache.transfer_overlap
-    lane["all_split"] = cache.cpu_blocks > 0
+    # An extent in one piece is evicted from its end, whatever its blocks are.
+    lane["all_split"] = cache.cpu_blocks > 0 or lane["eviction"] != Eviction.LRU
     lane["cache_each_step"] = cache.cpu_blocks > 0 and lane["offload"] == Offload.WRITE_THROUGH
 
 

@@ -7,7 +7,7 @@ import strategies
 import twin
 from hypothesis import given
 
-from kvsweep.policies import Admission, Routing, Scorer
+from kvsweep.policies import Admission, Eviction, Routing, Scorer
 
 
 def test_the_random_traces_have_every_policy():
@@ -15,6 +15,9 @@ def test_the_random_traces_have_every_policy():
     drawn = [trace["scenario"]["cluster"] for trace in traces]
     assert {cluster["routing"] for cluster in drawn} == set(Routing.labels_of("vllm"))
     assert {cluster["admission"] for cluster in drawn} == set(Admission.labels_of("vllm"))
+    caches = [trace["scenario"]["cache"] for trace in traces]
+    evictions = {cache["eviction"] for cache in caches if "eviction" in cache}
+    assert evictions == set(Eviction.labels_of("vllm"))
     scorers = {name for cluster in drawn for name in cluster["scorers"]}
     assert scorers == set(Scorer.labels_of("vllm"))
 

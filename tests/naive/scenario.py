@@ -51,6 +51,7 @@ class Engine:
 class Cache:
     block_size: int = 16
     gpu_blocks: int = 2200
+    eviction: str = "lru"
     cpu_blocks: int = 0
     offload: str = "write-through"
     offload_threshold: float = 0.8
@@ -60,6 +61,7 @@ class Cache:
     thrashing_window_us: int = 1_000_000
 
     def __post_init__(self):
+        _one_of("cache.eviction", self.eviction, ("lru", "lfu"))
         _one_of("cache.offload", self.offload, ("watermark", "write-through"))
 
 

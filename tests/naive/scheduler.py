@@ -55,7 +55,7 @@ class Scheduler:
         self.engine = engine
         self.block_size = cache.block_size
         self.keys = keys
-        self.pool = BlockPool(cache.gpu_blocks)
+        self.pool = BlockPool(cache.gpu_blocks, cache.eviction)
         self.tier = CpuTier(cache)
         # vLLM counts the null block too.
         self.watermark_blocks = int(engine.watermark * (cache.gpu_blocks + 1))
