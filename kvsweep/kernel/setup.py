@@ -55,6 +55,7 @@ def begin_lane(inp, ws, lane, tally):
         inst = ws.instances[index]
         place_instance(lane, inst, index)
         inst["free"] = lane["gpu_blocks"]
+        inst["on_device"] = 1 - lane["async_scheduling"]
         begin_tier(ws, lane, inst)
     _begin_router(ws, lane)
     ws.due[: lane["instances"] * lane["places"]] = IDLE

@@ -107,7 +107,7 @@ def preempt(inp, ws, out, lane, inst, tally, index, position, scheduled):
         computed = most_computed(request)
         settled = computed - 1
     free_request(inp, ws, lane, inst, tally, victim, computed, settled)
-    progress["leaving"] *= 2
+    inst["leaving_waiting"] += progress["leaving"]
     progress["computed"] = 0
     progress["preemptions"] += 1
     leave_running(ws, inst, position)
