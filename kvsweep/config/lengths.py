@@ -63,6 +63,18 @@ class Constant(_Bounded):
     value: Tokens
 
 
+class Uniform(_Bounded):
+    """An integer from `min` to `max`, both included, each as likely; the mean is halfway.
+
+    ``vllm bench serve`` draws so: a mean and ``--random-range-ratio r`` are mean * (1 - r), rounded
+    down, to mean * (1 + r), rounded up.
+    """
+
+    dist: Literal["uniform"]
+    min: Tokens
+    max: Tokens
+
+
 class Exponential(_Bounded):
     """Exponential with mean `mean`, rounded."""
 
@@ -112,6 +124,7 @@ class Empirical(_Bounded):
 
 
 Lengths = Annotated[
-    Gaussian | Constant | Exponential | ParetoLognormal | Empirical, Field(discriminator="dist")
+    Gaussian | Constant | Uniform | Exponential | ParetoLognormal | Empirical,
+    Field(discriminator="dist"),
 ]
 """Any of the distributions; `dist` says which."""
