@@ -1,5 +1,6 @@
 """The workload section: who sends what, when."""
 
+import math
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
@@ -75,6 +76,7 @@ class Workload(Section):
         How many, over all clients.
     rate : float
         Requests per second over the whole cluster; of clients with sessions, sessions per second.
+        With `concurrency` it may be left out: then all requests are ready at time zero.
     arrivals : str
         Process of the gaps between arrivals: poisson, gamma, weibull (both shaped by `cv`),
         constant.
@@ -91,6 +93,10 @@ class Workload(Section):
         File to read instead, relative to the sweep file; ``{seed}`` and ``{policy}`` are filled in.
     warmup : int
         First requests that are simulated but left out of the metrics.
+    concurrency : int or None
+        Requests that may be under way at once: a request that is ready (by `rate`) is sent when
+        fewer are, in the order of the list, and arrives then. As ``--max-concurrency`` of ``vllm
+        bench serve``. None: each is sent when it is ready.
     """
 
     requests: Annotated[Count, Field(le=MAX_REQUESTS)] = 200
@@ -103,9 +109,14 @@ class Workload(Section):
     clients: tuple[Client, ...] = ()
     trace: Name | None = None
     warmup: Annotated[Whole, Field(le=MAX_REQUESTS)] = 0
+    concurrency: Annotated[Count, Field(le=MAX_REQUESTS)] | None = None
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
+        if self.concurrency is not None:
+            self._check_concurrency()
+            if "rate" not in self.model_fields_set:
+                self.__dict__["rate"] = math.inf  # what follows does not count as given
         if self.trace is not None:
             self._check_trace()
         elif self.warmup >= self.requests:
@@ -117,8 +128,16 @@ class Workload(Section):
             check_draws(self)
         return self
 
+    def _check_concurrency(self) -> None:
+        """Refuse clients who wait for answers already: their sessions bound themselves."""
+        if self.sessions or any(client.sessions for client in self.clients):
+            raise KeyProblem(
+                ("concurrency",),
+                "not with sessions; those of arrivals 'closed-loop' wait for their own answers",
+            )
+
     def _check_trace(self) -> None:
-        for key in sorted(self.model_fields_set - {"trace", "warmup"}):
+        for key in sorted(self.model_fields_set - {"trace", "warmup", "concurrency"}):
             raise KeyProblem((key,), "a trace brings its own requests: leave out this key or trace")
 
     def _check_clients(self) -> None:

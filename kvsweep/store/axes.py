@@ -24,6 +24,7 @@ AXES: dict[str, Label] = {
     "workload.requests": ("length of the request list", "request"),
     "workload.rate": ("arrival rate of the cluster", "request/s"),
     "workload.cv": ("coefficient of variation of the gaps between arrivals", "1"),
+    "workload.concurrency": ("requests under way at once, at most", "request"),
     "workload.warmup": ("first requests left out of the measures", "request"),
     "workload.sessions.rounds": ("requests of a session", "request"),
     "workload.sessions.think_time_s": ("time between two rounds of a session", "s"),

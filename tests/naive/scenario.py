@@ -4,6 +4,14 @@ from dataclasses import dataclass, field
 
 SLO_PRIORITY = {"critical": 0, "standard": 5, "batch": 10, "background": 15}
 ROUTINGS = ("round-robin", "least-loaded", "weighted", "prompt-affinity", "always-busiest")
+VICTIMS = (
+    "last",
+    "least-computed-first",
+    "most-computed",
+    "random",
+    "cost-aware",
+    "fewest-remaining",
+)
 SCORERS = (
     "prefix-affinity",
     "precise-prefix",
@@ -27,12 +35,14 @@ class Engine:
     enable_chunked_prefill: bool = True
     reserve_full_prompt: bool = True
     watermark: float = 0.0
+    victim: str = "last"
     priority_age_ms: float = 1000.0
     preempt_for_urgent: bool = False
 
     def __post_init__(self):
         _one_of("engine.rules", self.rules, ("vllm",))
         _one_of("engine.scheduler", self.scheduler, ("fcfs", "priority", "sjf"))
+        _one_of("engine.victim", self.victim, VICTIMS)
         _one_of("engine.priority", self.priority, ("constant", "slo-class", "age"))
         if self.scheduler != "priority" and (self.priority == "age" or self.preempt_for_urgent):
             raise ValueError("engine.scheduler: aging and urgent preemption need 'priority'")
@@ -121,19 +131,23 @@ class Latency:
 
 @dataclass(frozen=True)
 class Scenario:
+    """All settings; `concurrency`: requests that may be under way at once, None: any number."""
+
     engine: Engine
     cache: Cache
     cluster: Cluster
     latency: Latency
+    concurrency: int | None = None
 
     @classmethod
-    def of(cls, engine=None, cache=None, cluster=None, latency=None):
-        """Make a scenario from the tables of a trace."""
+    def of(cls, engine=None, cache=None, cluster=None, latency=None, workload=None):
+        """Make a scenario from the tables of a trace, and of the workload its concurrency."""
         return cls(
             Engine(**(engine or {})),
             Cache(**(cache or {})),
             Cluster(**(cluster or {})),
             Latency(**(latency or {})),
+            **(workload or {}),
         )
 
 
