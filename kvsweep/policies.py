@@ -175,6 +175,20 @@ class Priority(_Policy):
     AGE = 4, "By SLO class, one level more urgent per `engine.priority_age_ms` of age.", VLLM
 
 
+class Victim(_Policy):
+    """Which running request is preempted when another lacks blocks; of equals the last admitted.
+
+    All but ``last`` spare the request that lacks the blocks, unless there is no other.
+    """
+
+    LAST = 0, "vLLM's: the last admitted; by priority the least urgent, then latest arrival.", BOTH
+    LEAST_COMPUTED_FIRST = 1, "The one with the fewest computed tokens (vllm#53723).", VLLM
+    MOST_COMPUTED = 2, "The one with the most computed tokens: a control.", VLLM
+    RANDOM = 3, "Any, by numbers that depend on the requests and past preemptions alone.", VLLM
+    COST_AWARE = 4, "Most own blocks per known token, less for a large share of output done.", VLLM
+    FEWEST_REMAINING = 5, "The one with the fewest output tokens to come.", VLLM
+
+
 class Offload(_Policy):
     """How blocks come to the CPU tier."""
 

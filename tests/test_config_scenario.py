@@ -27,13 +27,24 @@ from kvsweep.policies import (
     Scorer,
     SloClass,
     Status,
+    Victim,
 )
 from kvsweep.replica import routing as replica_routing
 from kvsweep.replica import switches as replica_switches
 
 ALPHA = (1601.350510688092, 3.512476196805965, 1805.5430360826988)
 BETA = (6910.420479880494, 17.67057489844186, 2.8377471109943855)
-FAMILIES = [Routing, Scorer, Scheduler, Priority, SloClass, Admission, Status, RequestStatus]
+FAMILIES = [
+    Routing,
+    Scorer,
+    Scheduler,
+    Priority,
+    Victim,
+    SloClass,
+    Admission,
+    Status,
+    RequestStatus,
+]
 
 
 def refused(mapping, *overrides):
@@ -68,6 +79,7 @@ def test_an_empty_scenario_has_the_documented_defaults():
             "long_prefill_token_threshold": 0,
             "scheduler": "fcfs",
             "priority": "constant",
+            "victim": "last",
             "priority_age_ms": 1000.0,
             "preempt_for_urgent": False,
             "enable_prefix_caching": True,

@@ -41,7 +41,15 @@ from kvsweep.limits import (
     MIN_GB_PER_S,
     MIN_WEIGHT,
 )
-from kvsweep.policies import Admission, Offload, Priority, Routing, Scheduler, Scorer
+from kvsweep.policies import (
+    Admission,
+    Offload,
+    Priority,
+    Routing,
+    Scheduler,
+    Scorer,
+    Victim,
+)
 
 BLIS_SWITCHES = (
     "visit_evicted",
@@ -93,7 +101,9 @@ def _known(keys: tuple[str, ...], what: str) -> Any:
     return AfterValidator(check)
 
 
-def _member(family: type[Routing | Scheduler | Priority | Admission | Offload]) -> Any:
+def _member(
+    family: type[Routing | Scheduler | Priority | Victim | Admission | Offload],
+) -> Any:
     return AfterValidator(lambda name: family.from_name(name).label)
 
 
@@ -176,6 +186,9 @@ class Engine(Section):
         Tokens of one request in one step, at most; 0: no such limit.
     scheduler, priority : str
         One of `kvsweep.policies.Scheduler`, `kvsweep.policies.Priority`.
+    victim : str
+        Who is preempted when blocks run short: one of `kvsweep.policies.Victim`. Under scheduler
+        ``priority`` it chooses among the least urgent.
     priority_age_ms : float
         For priority ``age``: the age that makes a request one level more urgent.
     preempt_for_urgent : bool
@@ -199,6 +212,7 @@ class Engine(Section):
     long_prefill_token_threshold: Annotated[Whole, Field(le=MAX_TOKENS)] = 0
     scheduler: Annotated[str, _member(Scheduler)] = "fcfs"
     priority: Annotated[str, _member(Priority)] = "constant"
+    victim: Annotated[str, _member(Victim)] = "last"
     priority_age_ms: Annotated[Real, Field(ge=0.001, le=1e9)] = 1000.0
     preempt_for_urgent: Switch = False
     enable_prefix_caching: Switch = True
