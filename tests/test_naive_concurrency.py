@@ -73,7 +73,7 @@ def test_answers_of_several_instances_come_in_the_order_of_time_not_of_steps():
 def test_who_is_rejected_or_can_never_fit_makes_room_for_the_next():
     # 500 tokens never fit into 100 blocks of 4; the drop is at the queue entry, 5 us later.
     result = simulate([(0, 500, 1), (0, 3, 1), (0, 3, 1)], concurrency=1, alpha=(5, 0, 0))
-    assert [request.status for request in result.requests][0] == "dropped_unservable"
+    assert result.requests[0].status == "dropped_unservable"
     assert arrivals(result) == [0, 5, 5 + 5 + 10]
     cluster = {"admission": "reject-all", "admission_latency_us": 7, "routing_latency_us": 100}
     result = simulate([(0, 3, 1)] * 3, concurrency=1, cluster=cluster)
