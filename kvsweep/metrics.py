@@ -70,10 +70,14 @@ CELL_VARIABLES = (
         ("throughput_rps", "request/s", "throughput of requests"),
         ("output_tokens_per_s", "token/s", "output tokens of completed requests per second"),
     ),
-    *_counts(("preemptions", "1", "preemptions of measured requests")),
+    *_counts(
+        ("preemptions", "1", "preemptions of measured requests"),
+        ("recomputed_tokens", "token", "tokens computed again that a preemption had made stale"),
+    ),
     *_reals(
         ("preemption_rate", "1", "preemptions per completed request"),
         ("preempted_fraction", "1", "share of measured requests preempted at least once"),
+        ("recompute_share", "1", "recomputed tokens / computed tokens"),
         ("block_hit_rate", "1", "blocks reused / blocks reused or newly taken, decode included"),
         ("prefix_hit_rate", "1", "prompt tokens found cached / prompt tokens looked up"),
         ("cpu_hit_rate", "1", "prompt tokens loaded from the CPU tier / prompt tokens looked up"),
@@ -171,6 +175,7 @@ REQUEST_VARIABLES = (
     Variable("request_prompt_tokens", _REQUEST, "int64", "token", "prompt, or all of its context"),
     Variable("request_output_tokens", _REQUEST, "int64", "token", "output asked for"),
     Variable("request_preemptions", _REQUEST, "int64", "1", "times preempted"),
+    Variable("request_recomputed_tokens", _REQUEST, "int64", "token", "computed again after those"),
     Variable("request_cached_tokens", _REQUEST, "int64", "token", "cached at first admission"),
     Variable("request_instance", _REQUEST, "int64", "1", "instance routed to"),
     Variable("request_session", _REQUEST, "int64", "1", "conversation, or -1"),

@@ -211,6 +211,26 @@ def _release_part(ws, lane, inst, request, link, end):
 
 
 @leaf
+def common(inp, ws, lane, inst, r):
+    """Return how many of the blocks that request `r` holds another request holds too."""
+    request = inp.requests[lane["request_lo"] + r]
+    end = ws.progress[r]["published"]
+    slot = ws.progress[r]["link"]
+    count = 0
+    while end > 0:
+        link = inp.chain[slot]
+        extent = ws.extents[extent_at(lane, inst, link["extent"])]
+        if _is_loose(lane, extent):
+            lo = request["key_lo"]
+            count += loose.common_blocks(ws, lo + link["first"], lo + end)
+        elif extent["users"] > 1:
+            count += end - link["first"]
+        end = link["first"]
+        slot -= 1
+    return count
+
+
+@leaf
 def release(inp, ws, lane, inst, r, held):
     """Give back the `held` blocks of request `r`, from the last to the first.
 

@@ -60,6 +60,15 @@ def touch_blocks(ws, inst, first, end):
 
 
 @leaf
+def common_blocks(ws, first, end):
+    """Return how many of the blocks of table slots `first` to `end - 1` have several users."""
+    count = 0
+    for slot in range(first, end):
+        count += ws.blocks[ws.table[slot]]["users"] > 1
+    return count
+
+
+@leaf
 def release_blocks(ws, inst, first, end):
     """Take a user from the blocks of table slots `end - 1` down to `first`."""
     tail = inst["lru_tail"]

@@ -6,7 +6,7 @@ from ..records import NONE, Event
 from .calendar import find_due, leave_running
 from .decoding import most_computed
 from .running import begin_decode, let_go
-from .tally import add_gap, log_event
+from .tally import add_gap, count_computed, log_event
 
 
 @leaf
@@ -25,6 +25,7 @@ def _finish(inp, ws, lane, inst, tally, r):
     """End a request whose last token was just sampled; its blocks are free at once."""
     progress = ws.progress[r]
     request = inp.requests[lane["request_lo"] + r]
+    count_computed(ws, lane, tally, r, most_computed(request))
     let_go(inp, ws, lane, inst, tally, r, most_computed(request))
     progress["finish"] = inst["clock"]
     progress["status"] = RequestStatus.COMPLETED

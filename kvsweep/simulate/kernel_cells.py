@@ -204,6 +204,7 @@ def _request_columns(
     columns["request_preemptions"] = padded(outputs.preemptions)
     columns["request_prompt_tokens"] = padded(np.concatenate([o.prompt_tokens for o in owners]))
     columns["request_output_tokens"] = padded(np.concatenate([o.output_tokens for o in owners]))
+    columns["request_recomputed_tokens"] = padded(progress["recomputed"])
     columns["request_cached_tokens"] = padded(progress["cached"])
     columns["request_instance"] = padded(progress["instance"])
     columns["request_session"] = padded(np.concatenate([o.session for o in owners]))

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..metrics import jain_index, latency_quantiles, mean_latency, ratio
-from ..policies import RequestStatus, Scheduler, Status
+from ..policies import RequestStatus, Scheduler, Status, Victim
 from ..records import NEVER, NONE, Inputs, Lane, Outputs
 from .backlog import backlog
 from .inversions import find_inversions
@@ -36,11 +36,16 @@ PRIORITY_CIRCLE = "; vLLM's own priority scheduler can preempt in a circle (docs
 """Added to the detail of `Lane.STEP_LIMIT` under that scheduler."""
 
 
-def details(ends: NDArray[np.int64], schedulers: NDArray[np.int64]) -> NDArray[np.object_]:
-    """Say why lanes did not end well, by their `Lane` codes and those of their schedulers."""
+VICTIM_CIRCLE = "; victims other than the last can preempt each other in a circle"
+"""Added to it for `engine.victim` other than ``last``."""
+
+
+def details(ends: NDArray[np.int64], lanes: NDArray[Any]) -> NDArray[np.object_]:
+    """Say why lanes, LANE records, did not end well, by their `Lane` codes."""
     told = np.array([DETAIL_OF_LANE[lane] for lane in Lane], object)[ends]
-    circle = (ends == Lane.STEP_LIMIT) & (schedulers == Scheduler.PRIORITY)
-    told[circle] += PRIORITY_CIRCLE
+    stopped, by_policy = ends == Lane.STEP_LIMIT, lanes["victim"] != Victim.LAST
+    told[stopped & by_policy] += VICTIM_CIRCLE
+    told[stopped & ~by_policy & (lanes["scheduler"] == Scheduler.PRIORITY)] += PRIORITY_CIRCLE
     return told
 
 
@@ -256,6 +261,8 @@ def _totals(inputs: Inputs, outputs: Outputs) -> dict[str, NDArray[Any]]:
     values["injected"] = tallies["arrived"].copy()
     values["preemptions"] = tallies["preemptions"].copy()
     values["preempted_fraction"] = tallies["preempted"] / (lanes["requests"] - lanes["warmup"])
+    values["recomputed_tokens"] = tallies["recomputed_tokens"].copy()
+    values["recompute_share"] = ratio(tallies["recomputed_tokens"], tallies["computed_tokens"])
     return values
 
 
@@ -269,6 +276,7 @@ def _add_rates(inputs: Inputs, outputs: Outputs, values: dict[str, NDArray[Any]]
     values["preemption_rate"] = ratio(values["preemptions"], values["completed"])
     values["priority_inversion_rate"] = ratio(values["priority_inversions"], tallies["admissions"])
     arrival = inputs.requests["arrival"][lanes["request_lo"] + lanes["warmup"]]
+    arrival = np.where(lanes["concurrency"] > 0, tallies["first_arrival"], arrival)
     microseconds = tallies["makespan"] - np.where(lanes["warmup"] > 0, arrival, 0)
     values["throughput_rps"] = ratio(values["completed"], microseconds / 1e6)
     values["output_tokens_per_s"] = ratio(tallies["output_tokens"], microseconds / 1e6)
@@ -284,4 +292,4 @@ def _add_status(inputs: Inputs, outputs: Outputs, values: dict[str, NDArray[Any]
     ends = outputs.tallies["status"].copy()
     ends[(ends == Lane.OK) & (outcomes != values["injected"])] = Lane.NOT_CONSERVED
     values["status"] = np.array([STATUS_OF_LANE[lane] for lane in Lane], np.int8)[ends]
-    values["status_detail"] = details(ends, inputs.lanes["scheduler"])
+    values["status_detail"] = details(ends, inputs.lanes)
