@@ -8,6 +8,16 @@ towards it.
 from hypothesis import strategies as st
 
 SLO_CLASSES = ("standard", "critical", "batch", "background", "gold", None)
+# The first one is the usual; the others decide only where blocks run short.
+VICTIMS = (
+    *("last",) * 5,
+    "least-computed-first",
+    "least-computed-other",
+    "most-computed",
+    "random",
+    "cost-aware",
+    "fewest-remaining",
+)
 SCORERS = (
     "prefix-affinity",
     "precise-prefix",
@@ -34,17 +44,18 @@ SYSTEM, GROUP, PROMPT, SHARED_OUTPUT, OUTPUT = 0, 10, 1000, 5000, 6000
 
 
 @st.composite
-def traces(draw, max_requests=12, closed_loop=False):
+def traces(draw, max_requests=12, closed_loop=False, limited=False):
     """Traces (``kvsweep-trace/1``) of up to `max_requests` requests.
 
-    With `closed_loop` some of them wait for the answer to another, and some clients give up.
+    With `closed_loop` some of them wait for the answer to another, and some clients give up. With
+    `limited`, where none does, some have a limit on the requests under way, as workloads have it.
     """
-    return _trace(_Drawn(draw), max_requests, closed_loop)
+    return _trace(_Drawn(draw), max_requests, closed_loop, limited)
 
 
-def random_trace(rng, max_requests=30, closed_loop=False):
+def random_trace(rng, max_requests=30, closed_loop=False, limited=False):
     """Return a trace of the same family as `traces`, drawn from a `random.Random`."""
-    return _trace(_Random(rng), max_requests, closed_loop)
+    return _trace(_Random(rng), max_requests, closed_loop, limited)
 
 
 @st.composite
@@ -85,7 +96,7 @@ class _Random:
         return self.integer(0, 99) < percent
 
 
-def _trace(source, max_requests, closed_loop):
+def _trace(source, max_requests, closed_loop, limited):
     scenario = _scenario(source)
     count = source.integer(1, max_requests)
     requests = _requests(source, scenario, count, closed_loop)
@@ -93,6 +104,9 @@ def _trace(source, max_requests, closed_loop):
         scenario["cache"] |= _tier(source)
     step_us = int(scenario["latency"]["beta"][0])
     scenario["cluster"] |= _routing(source, step_us) | _admission(source, step_us)
+    waits = any("after" in row or "patience_us" in row for row in requests)
+    if limited and not waits and source.chance(50):
+        scenario["workload"] = {"concurrency": source.integer(1, source.pick((4, 2, 8, 20)))}
     return {"format": "kvsweep-trace/1", "scenario": scenario, "requests": requests}
 
 
@@ -109,6 +123,7 @@ def _scenario(source):
             "long_prefill_token_threshold": source.pick((0, 0, 1, 2, 4, 7, 16)),
             "scheduler": source.pick(("fcfs", "priority", "sjf")),
             "priority": source.pick(("constant", "slo-class")),
+            "victim": source.pick(VICTIMS),
             "enable_prefix_caching": not source.chance(15),
             "enable_chunked_prefill": chunked,
             "reserve_full_prompt": not source.chance(30),

@@ -7,7 +7,16 @@ import pytest
 import twin
 
 from kvsweep import policies
-from kvsweep.policies import Admission, Offload, Priority, Routing, Scheduler, Scorer, Status
+from kvsweep.policies import (
+    Admission,
+    Offload,
+    Priority,
+    Routing,
+    Scheduler,
+    Scorer,
+    Status,
+    Victim,
+)
 from kvsweep.records import LaneStatus
 from kvsweep.simulate import single
 
@@ -18,6 +27,7 @@ FAMILIES = {
     Admission: ("cluster", "admission"),
     Scheduler: ("engine", "scheduler"),
     Priority: ("engine", "priority"),
+    Victim: ("engine", "victim"),
     Offload: ("cache", "offload"),
 }
 """Table and key of each family of policies."""

@@ -103,11 +103,12 @@ class Cluster:
         self.limited = scenario.concurrency is not None
         self.unsent = [r for r in requests if r.after is None]
 
-    def _send(self, until):
-        """Let those requests arrive that are sent up to `until`, in their order."""
+    def _send(self):
+        """Let those requests arrive that are sent before anything else happens, in their order."""
         while self.unsent and self.places:
             sent_us = max(self.unsent[0].arrival_us, self.places[0])
-            if sent_us > until:
+            instance, decided_us = self._next()
+            if sent_us > min(decided_us, instance.next_event()):
                 break
             heapq.heappop(self.places)
             self._arrive(self.unsent.pop(0), sent_us)
@@ -125,8 +126,7 @@ class Cluster:
     def run(self):
         """Do everything in order of time, admissions and routings first; return the result."""
         while True:
-            instance, decided_us = self._next()
-            self._send(min(decided_us, instance.next_event()))
+            self._send()
             instance, decided_us = self._next()
             if min(decided_us, instance.next_event()) == inf:
                 break

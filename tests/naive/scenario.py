@@ -2,16 +2,10 @@
 
 from dataclasses import dataclass, field
 
+from .victims import SCORES
+
 SLO_PRIORITY = {"critical": 0, "standard": 5, "batch": 10, "background": 15}
 ROUTINGS = ("round-robin", "least-loaded", "weighted", "prompt-affinity", "always-busiest")
-VICTIMS = (
-    "last",
-    "least-computed-first",
-    "most-computed",
-    "random",
-    "cost-aware",
-    "fewest-remaining",
-)
 SCORERS = (
     "prefix-affinity",
     "precise-prefix",
@@ -42,7 +36,7 @@ class Engine:
     def __post_init__(self):
         _one_of("engine.rules", self.rules, ("vllm",))
         _one_of("engine.scheduler", self.scheduler, ("fcfs", "priority", "sjf"))
-        _one_of("engine.victim", self.victim, VICTIMS)
+        _one_of("engine.victim", self.victim, SCORES)
         _one_of("engine.priority", self.priority, ("constant", "slo-class", "age"))
         if self.scheduler != "priority" and (self.priority == "age" or self.preempt_for_urgent):
             raise ValueError("engine.scheduler: aging and urgent preemption need 'priority'")

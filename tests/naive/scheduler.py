@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 from .pool import BlockPool
 from .tier import CpuTier
-from .victims import choose_victim
+from .victims import SCORES, choose_victim
 from .waiting import waiting_queue
 
 # vLLM's counters of successful admissions: the first ones, and those after a preemption.
@@ -64,6 +64,7 @@ class Scheduler:
         self.blocks_reused = 0
         self.blocks_loaded = 0
         self.preemptions = 0
+        assert engine.victim in SCORES, engine.victim
 
     def servable(self, request):
         """Whether the request can ever finish on this engine, alone."""

@@ -13,36 +13,56 @@ def choose_victim(scheduler, asking):
     asking : Request or None
         The running request that lacks blocks; None: a waiting one does.
     """
-    running, engine = scheduler.running, scheduler.engine
+    running = scheduler.running
     candidates = list(range(len(running)))
-    if engine.scheduler == "priority":
+    by_priority = scheduler.engine.scheduler == "priority"
+    if by_priority:
         least = max(scheduler.urgency(request) for request in running)
         candidates = [i for i in candidates if scheduler.urgency(running[i]) == least]
-    if engine.victim == "last":
-        if engine.scheduler == "priority":
-            # max() returns the earliest of equals, as vLLM does; the id plays no part.
-            return max(candidates, key=lambda i: running[i].arrival_us)
-        return candidates[-1]
-    others = [i for i in candidates if running[i] is not asking]
+    score = SCORES[scheduler.engine.victim]
+    if score is None:
+        # max() returns the earliest of equals, as vLLM does; the id plays no part.
+        latest = max(candidates, key=lambda i: running[i].arrival_us)
+        return latest if by_priority else candidates[-1]
+    if scheduler.engine.victim == "least-computed-other":
+        candidates = [i for i in candidates if running[i] is not asking] or candidates
     # Of equals the last in the running list.
-    return max(others or candidates, key=lambda i: (score(scheduler, running[i]), i))
+    return max(candidates, key=lambda i: (score(scheduler, running[i]), i))
 
 
-def score(scheduler, request):
-    """Return what the victim has most of."""
-    match scheduler.engine.victim:
-        case "least-computed-first":
-            return -request.computed
-        case "most-computed":
-            return request.computed
-        case "random":
-            return draw(scheduler.preemptions, request)
-        case "cost-aware":
-            own = sum(scheduler.pool.ref[block] == 1 for block in request.table)
-            share = request.outputs / request.output_tokens
-            return own / len(request.known) * (1 - share)
-        case "fewest-remaining":
-            return request.outputs - request.output_tokens
+def least_computed(scheduler, request):
+    return -request.computed
+
+
+def most_computed(scheduler, request):
+    return request.computed
+
+
+def random(scheduler, request):
+    return draw(scheduler.preemptions, request)
+
+
+def gain(scheduler, request):
+    """Blocks that it would free per token to compute anew, less if much of its output is there."""
+    own = sum(scheduler.pool.ref[block] == 1 for block in request.table)
+    share = request.outputs / request.output_tokens
+    return own / len(request.known) * (1 - share)
+
+
+def nearness(scheduler, request):
+    return request.outputs - request.output_tokens
+
+
+# What the victim has most of; None: the last one.
+SCORES = {
+    "last": None,
+    "least-computed-first": least_computed,
+    "least-computed-other": least_computed,
+    "most-computed": most_computed,
+    "random": random,
+    "cost-aware": gain,
+    "fewest-remaining": nearness,
+}
 
 
 def draw(count, request):

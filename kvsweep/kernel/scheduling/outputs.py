@@ -3,7 +3,7 @@
 from ..._jit import leaf
 from ...policies import RequestStatus
 from ...records import NONE, Event
-from ..tally import add_gap, log_event
+from ..tally import add_gap, count_computed, log_event
 from ..time.calendar import find_due, leave_running
 from ..time.decoding import most_computed
 from .running import begin_decode, free_request
@@ -25,6 +25,7 @@ def _finish(inp, ws, lane, inst, tally, r):
     """End a request whose last token was just sampled; its blocks are free at once."""
     progress = ws.progress[r]
     request = inp.requests[lane["request_lo"] + r]
+    count_computed(ws, lane, tally, r, most_computed(request))
     free_request(inp, ws, lane, inst, tally, r, most_computed(request))
     progress["finish"] = inst["clock"]
     progress["status"] = RequestStatus.COMPLETED
