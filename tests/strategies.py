@@ -44,18 +44,19 @@ SYSTEM, GROUP, PROMPT, SHARED_OUTPUT, OUTPUT = 0, 10, 1000, 5000, 6000
 
 
 @st.composite
-def traces(draw, max_requests=12, closed_loop=False, limited=False):
+def traces(draw, max_requests=12, closed_loop=False, beyond=False):
     """Traces (``kvsweep-trace/1``) of up to `max_requests` requests.
 
     With `closed_loop` some of them wait for the answer to another, and some clients give up. With
-    `limited`, where none does, some have a limit on the requests under way, as workloads have it.
+    `beyond` comes what vLLM's engine does not have: other victims, with which some runs never end,
+    and a limit on the requests under way where nobody waits or gives up.
     """
-    return _trace(_Drawn(draw), max_requests, closed_loop, limited)
+    return _trace(_Drawn(draw), max_requests, closed_loop, beyond)
 
 
-def random_trace(rng, max_requests=30, closed_loop=False, limited=False):
+def random_trace(rng, max_requests=30, closed_loop=False, beyond=False):
     """Return a trace of the same family as `traces`, drawn from a `random.Random`."""
-    return _trace(_Random(rng), max_requests, closed_loop, limited)
+    return _trace(_Random(rng), max_requests, closed_loop, beyond)
 
 
 @st.composite
@@ -96,7 +97,7 @@ class _Random:
         return self.integer(0, 99) < percent
 
 
-def _trace(source, max_requests, closed_loop, limited):
+def _trace(source, max_requests, closed_loop, beyond):
     scenario = _scenario(source)
     count = source.integer(1, max_requests)
     requests = _requests(source, scenario, count, closed_loop)
@@ -104,9 +105,11 @@ def _trace(source, max_requests, closed_loop, limited):
         scenario["cache"] |= _tier(source)
     step_us = int(scenario["latency"]["beta"][0])
     scenario["cluster"] |= _routing(source, step_us) | _admission(source, step_us)
-    waits = any("after" in row or "patience_us" in row for row in requests)
-    if limited and not waits and source.chance(50):
-        scenario["workload"] = {"concurrency": source.integer(1, source.pick((4, 2, 8, 20)))}
+    if beyond:
+        scenario["engine"]["victim"] = source.pick(VICTIMS)
+        waits = any("after" in row or "patience_us" in row for row in requests)
+        if not waits and source.chance(50):
+            scenario["workload"] = {"concurrency": source.integer(1, source.pick((4, 2, 8, 20)))}
     return {"format": "kvsweep-trace/1", "scenario": scenario, "requests": requests}
 
 
@@ -123,7 +126,6 @@ def _scenario(source):
             "long_prefill_token_threshold": source.pick((0, 0, 1, 2, 4, 7, 16)),
             "scheduler": source.pick(("fcfs", "priority", "sjf")),
             "priority": source.pick(("constant", "slo-class")),
-            "victim": source.pick(VICTIMS),
             "enable_prefix_caching": not source.chance(15),
             "enable_chunked_prefill": chunked,
             "reserve_full_prompt": not source.chance(30),

@@ -7,7 +7,6 @@ in it as well. (A weight of 0, a distribution's parameters that must be given al
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -88,7 +87,7 @@ def _takes(key: str) -> Reads:
 def _spreads(scenario: Scenario) -> bool:
     """Return whether gaps between arrivals matter: not the order of one sender's requests."""
     workload = scenario.workload
-    return workload is None or math.isfinite(workload.rate) or len(workload.clients) > 1
+    return workload is None or workload.rate is not None or len(workload.clients) > 1
 
 
 def _takes_arrivals(scenario: Scenario, client: int | None) -> bool:

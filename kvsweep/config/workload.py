@@ -1,6 +1,5 @@
 """The workload section: who sends what, when."""
 
-import math
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
@@ -79,9 +78,9 @@ class Workload(Section):
     ----------
     requests : int
         How many, over all clients.
-    rate : float
+    rate : float or None
         Requests per second over the whole cluster; of clients with sessions, sessions per second.
-        With `concurrency` it may be left out: then all requests are ready at time zero.
+        With `concurrency` it may be left out: None, all requests are ready at time zero.
     arrivals : str
         Process of the gaps between arrivals: poisson, gamma, weibull (both shaped by `cv`),
         constant.
@@ -107,7 +106,7 @@ class Workload(Section):
     requests: Annotated[
         Count, Field(le=MAX_REQUESTS), Key("request", "length of the request list")
     ] = 200
-    rate: Annotated[Rate, Key("request/s", "arrival rate of the cluster")] = 2000.0
+    rate: Annotated[Rate | None, Key("request/s", "arrival rate of the cluster")] = 2000.0
     arrivals: Annotated[ArrivalProcess, Key("1", "arrival process")] = "poisson"
     cv: Annotated[
         Variation | None, Key("1", "coefficient of variation of the gaps between arrivals")
@@ -134,7 +133,9 @@ class Workload(Section):
         if self.concurrency is not None:
             self._check_concurrency()
             if "rate" not in self.model_fields_set:
-                self.__dict__["rate"] = math.inf  # what follows does not count as given
+                self.__dict__["rate"] = None  # what follows does not count as given
+        elif self.rate is None:
+            raise KeyProblem(("rate",), "missing; without it concurrency is needed")
         if self.trace is not None:
             self._check_trace()
         elif self.warmup >= self.requests:

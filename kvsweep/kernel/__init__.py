@@ -21,6 +21,7 @@ invariants hold by what, and what the words mean. Where to find what decides:
 `scheduling.one_by_one`    the same, literally request by request, where counts do not do
 `scheduling.running`       what the running requests need, chunks of prefills, who is due
 `scheduling.preempt`       who is preempted, what it loses and keeps
+`scheduling.victims`       scores by which others than the last are preempted
 `scheduling.outputs`       sampled tokens, finished requests
 `blocks.pool`              the pool: allocate, cache, look up, touch, free, evict
 `blocks.split`             blocks with records of their own, where extents will not do
@@ -33,7 +34,7 @@ invariants hold by what, and what the words mean. Where to find what decides:
 `time.decoding`            how far a decoding request is: base, phase and what follows of them
 `time.calendar`            the steps at which running requests are due, and who is next
 `time.step_time`           how long a step takes, and the way into the waiting list
-`time.arrivals`            arrivals that completions make (closed loop)
+`time.arrivals`            arrivals that completions make (closed loop, requests under way)
 =========================  =========================================================
 
 Arguments have the same names everywhere, in this order (tests/kernel/test_names.py): ``inp``,

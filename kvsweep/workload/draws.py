@@ -80,18 +80,17 @@ def draw_requests(workload: Workload, seed: int, entropy: int) -> Draws:
     """
     shares = [client.rate_fraction for client in workload.clients] or [1.0]
     parts: list[Draws] = []
-    spread = math.isfinite(workload.rate)
     for index, share in enumerate(shares):
         first = 0 if not parts else int(parts[-1].session[-1]) + 1
         # Without a rate all are ready at once, in the order that they would have at any rate.
-        rate = (workload.rate if spread else MAX_RATE) * share / sum(shares)
+        rate = (workload.rate or MAX_RATE) * share / sum(shares)
         parts.append(_draw_client(workload, index, rate, first, (entropy, seed)))
     if len(parts) == 1 and (sessions_of(workload, 0) or SINGLE).rounds == 1:
         drawn = parts[0]  # as many as wanted, and in order
     else:
         columns = (np.concatenate([getattr(p, f.name) for p in parts]) for f in fields(Draws))
         drawn = _cut(workload, Draws(*columns))
-    return drawn if spread else replace(drawn, arrival=np.zeros_like(drawn.arrival))
+    return replace(drawn, arrival=0 * drawn.arrival) if workload.rate is None else drawn
 
 
 def _draw_client(

@@ -64,7 +64,7 @@ class Scheduler:
         self.blocks_reused = 0
         self.blocks_loaded = 0
         self.preemptions = 0
-        assert engine.victim in SCORES, engine.victim
+        self.score = SCORES[engine.victim]
 
     def servable(self, request):
         """Whether the request can ever finish on this engine, alone."""

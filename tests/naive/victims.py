@@ -19,15 +19,14 @@ def choose_victim(scheduler, asking):
     if by_priority:
         least = max(scheduler.urgency(request) for request in running)
         candidates = [i for i in candidates if scheduler.urgency(running[i]) == least]
-    score = SCORES[scheduler.engine.victim]
-    if score is None:
+    if scheduler.score is None:
         # max() returns the earliest of equals, as vLLM does; the id plays no part.
         latest = max(candidates, key=lambda i: running[i].arrival_us)
         return latest if by_priority else candidates[-1]
     if scheduler.engine.victim == "least-computed-other":
         candidates = [i for i in candidates if running[i] is not asking] or candidates
     # Of equals the last in the running list.
-    return max(candidates, key=lambda i: (score(scheduler, running[i]), i))
+    return max(candidates, key=lambda i: (scheduler.score(scheduler, running[i]), i))
 
 
 def least_computed(scheduler, request):
