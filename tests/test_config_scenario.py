@@ -31,6 +31,7 @@ from kvsweep.policies import (
     Scorer,
     SloClass,
     Status,
+    Victim,
 )
 from kvsweep.replica import routing as replica_routing
 from kvsweep.replica import switches as replica_switches
@@ -42,6 +43,7 @@ FAMILIES = [
     Scorer,
     Scheduler,
     Priority,
+    Victim,
     Eviction,
     Offload,
     SloClass,
@@ -83,6 +85,7 @@ def test_an_empty_scenario_has_the_documented_defaults():
             "long_prefill_token_threshold": 0,
             "scheduler": "fcfs",
             "priority": "constant",
+            "victim": "last",
             "priority_age_ms": 1000.0,
             "preempt_for_urgent": False,
             "async_scheduling": False,

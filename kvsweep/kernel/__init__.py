@@ -23,6 +23,7 @@ find what decides:
 `scheduling.running`       what the running requests need, chunks of prefills
 `scheduling.caching`       when their blocks are cached, and who is due for it
 `scheduling.preempt`       who is preempted, what it loses and keeps
+`scheduling.victims`       scores by which others than the last are preempted
 `scheduling.outputs`       sampled tokens
 `scheduling.leaving`       finished requests, and those whose last token is on its way
 `blocks.pool`              the pool: allocate, cache, look up, touch, free, evict
@@ -38,7 +39,7 @@ find what decides:
 `time.decoding`            how far a decoding request is: base, phase and what follows of them
 `time.calendar`            the steps at which running requests are due, and who is next
 `time.step_time`           how long a step takes, and the way into the waiting list
-`time.arrivals`            arrivals that completions make (closed loop)
+`time.arrivals`            arrivals that completions make (closed loop, requests under way)
 =========================  =========================================================
 
 Arguments have the same names everywhere, in this order (tests/kernel/test_names.py): ``inp``,

@@ -9,6 +9,7 @@ from ..._jit import leaf, part
 from ...policies import RequestStatus, Scheduler
 from ..blocks import pool
 from ..blocks.sizes import full_blocks
+from ..tally import count_computed
 from ..time.decoding import most_computed, settled_tokens
 from . import waiting
 from .caching import cache_decodes
@@ -30,6 +31,7 @@ def finish(inp, ws, lane, inst, tally, r):
     """End a running request whose last token was just sampled; its blocks are free at once."""
     request = inp.requests[lane["request_lo"] + r]
     computed = most_computed(request)
+    count_computed(ws, lane, tally, r, computed)
     free_request(inp, ws, lane, inst, tally, r, computed, computed)
     _complete(ws, lane, inst, r)
 
