@@ -1,0 +1,111 @@
+"""Blocks that a server's own log tells, exactly where it does."""
+
+from __future__ import annotations
+
+from kvsweep.errors import InputError
+from kvsweep.sizing.capacity import Layout
+from kvsweep.sizing.layers import cdiv
+from kvsweep.sizing.server_log import ServerLog
+
+ROUNDED = 0.005
+"""GiB by which a logged amount of memory may differ from the true one."""
+
+
+def blocks_of(found: ServerLog, block_size: int, layout: Layout | None) -> tuple[int, str]:
+    """Return the blocks of a server and where they come from.
+
+    Parameters
+    ----------
+    found : ServerLog
+        What the log says.
+    block_size : int
+        Tokens of a block.
+    layout : Layout or None
+        The model's, if it is known.
+
+    Raises
+    ------
+    InputError
+        If the log tells only tokens that a hybrid model has in many ways, or contradicts the
+        model.
+    """
+    if found.blocks is not None:
+        return found.blocks, "num_gpu_blocks, exactly"
+    if found.tokens is None:
+        return _from_memory(found, layout)
+    return _from_tokens(found, block_size, layout)
+
+
+def _from_memory(found: ServerLog, layout: Layout | None) -> tuple[int, str]:
+    if layout is None:
+        raise InputError(f"{found.path}: tells only GiB; give the --model for its blocks")
+    memory = found.memory or 0
+    blocks = layout.blocks([memory] * len(layout.block_bytes))
+    return blocks, "available KV cache memory, rounded to 0.01 GiB"
+
+
+def _from_tokens(found: ServerLog, block_size: int, layout: Layout | None) -> tuple[int, str]:
+    assert found.tokens is not None
+    if layout is not None and layout.hybrid:
+        return _hybrid(found, layout, found.tokens)
+    longest = found.max_model_len
+    needed = cdiv(longest, block_size) if longest else 1
+    per_need = longest or block_size
+    near = round(found.tokens * needed / per_need)
+    for blocks in (near, near - 1, near + 1):
+        # Before vLLM 0.20 whole blocks, since then a share of the longest request.
+        logged = {blocks * block_size, int(blocks / needed * per_need)}
+        if blocks > 0 and found.tokens in logged:
+            return blocks, "the logged tokens, exactly"
+    raise InputError(
+        f"{found.path}: {found.tokens:,} tokens are no whole number of blocks of {block_size} "
+        "tokens; give the server's --block-size, and --model if its layers are not alike"
+    )
+
+
+def _hybrid(found: ServerLog, layout: Layout, tokens: int) -> tuple[int, str]:
+    """Return the blocks whose concurrency times the longest request vLLM logs as `tokens`."""
+    near = round(tokens * layout.request_blocks / layout.limits.max_model_len)
+    exact = next((b for b in range(near - 2, near + 3) if layout.logged_tokens(b) == tokens), None)
+    groups = len(layout.groups)
+    older = tokens % layout.block_size == 0 and tokens // layout.block_size * groups
+    if found.older_than_020 or (exact is None and older):
+        # That divided the blocks by the groups: up to groups - 1 blocks are lost.
+        if not older:
+            raise InputError(f"{found.path}: {tokens:,} tokens are no whole number of blocks")
+        return _closest(found, layout, range(older, older + groups)), (
+            f"the logged tokens of an older vLLM, to {groups} blocks"
+        )
+    if exact is not None:
+        return exact, "the logged tokens, exactly"
+    raise InputError(
+        f"{found.path}: {tokens:,} tokens do not fit {layout.limits.max_model_len:,} tokens a "
+        f"request and {layout.limits.in_flight:,} under way; give the server's --max-model-len and "
+        "--max-num-batched-tokens"
+    )
+
+
+def _closest(found: ServerLog, layout: Layout, candidates: range) -> int:
+    memory = found.memory
+    if memory is None:
+        return candidates[0]
+    told = layout.blocks([memory] * len(layout.block_bytes))
+    return min(candidates, key=lambda blocks: abs(blocks - told))
+
+
+def difference(found: ServerLog, layout: Layout, blocks: int) -> str | None:
+    """Say where the log and the formula differ: by more than the rounding of the log's GiB."""
+    memory = found.memory
+    if memory is None:
+        return None
+    stages = len(layout.block_bytes)
+    slack = int(ROUNDED * 2**30)
+    low, high = (layout.blocks([memory + off] * stages) for off in (-slack, slack))
+    if low <= blocks <= high:
+        return None
+    formula = layout.blocks([memory] * stages)
+    return (
+        f"the log's {memory / 2**30:.2f} GiB are {formula:,} blocks of this model by the formula, "
+        f"not {blocks:,}: another model, dtype, --tp or --block-size than the server's, a draft "
+        "model's layers, or num_gpu_blocks_override"
+    )
