@@ -14,7 +14,8 @@ class Architecture(NamedTuple):
     ----------
     sliding : str
         Which layers have a sliding window if ``layer_types`` does not say so: ``all`` (if there is
-        a window), ``even``, ``pattern`` (all but every ``sliding_window_pattern``-th), ``never``.
+        a window), ``even``, ``pattern`` (all but every ``sliding_window_pattern``-th), ``never``,
+        or ``listed`` (it must say so).
     mla : bool
         Whether attention is multi-head latent.
     qkv_bias, qk_norm, all_bias, sandwich : bool
@@ -55,8 +56,8 @@ KNOWN = {
     "Gemma2ForCausalLM": Architecture("even", sandwich=True, tied=True),
     "Gemma3ForCausalLM": _GEMMA3,
     "Gemma3ForConditionalGeneration": _GEMMA3._replace(weights=False),
-    "Gemma4ForCausalLM": Architecture("never", weights=False),
-    "Gemma4ForConditionalGeneration": Architecture("never", weights=False),
+    "Gemma4ForCausalLM": Architecture("listed", weights=False),
+    "Gemma4ForConditionalGeneration": Architecture("listed", weights=False),
     "GptOssForCausalLM": Architecture("even", all_bias=True),
     "DeepseekV2ForCausalLM": _MLA,
     "DeepseekV3ForCausalLM": _MLA,

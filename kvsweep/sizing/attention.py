@@ -96,6 +96,8 @@ def layer_windows(config: Values, about: Architecture) -> list[int | None]:
 
 
 def _kinds(config: Values, about: Architecture, layers: int) -> list[str]:
+    if about.sliding == "listed":
+        raise InputError(f"{config.where}: layer_types: missing; the kind of each layer is needed")
     has_window = config.number("sliding_window") > 0 and config.switch("use_sliding_window", True)
     if not has_window or about.sliding == "never":
         return [FULL] * layers

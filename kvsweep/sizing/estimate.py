@@ -125,8 +125,9 @@ def _weights(served: Served, given: int | None) -> tuple[Part, ...]:
         return (Part("weights", each, each, each, "published", source),) * pp
     if model.weights is None:
         raise InputError(
-            f"--weights: missing; the weights of {model.name} are {model.weights_unknown}: give what vLLM's log says ('Model loading took'), "
-            "times the GPUs, or the bytes of the checkpoint, as --weights 60.8GiB"
+            f"--weights: missing; the weights of {model.name} are {model.weights_unknown}: give "
+            "what vLLM's log says ('Model loading took'), times the GPUs, or the bytes of the "
+            "checkpoint, as --weights 60.8GiB"
         )
     source = f"computed: {model.weights.parameters:,} weights, {model.weights.text}"
     parts = []

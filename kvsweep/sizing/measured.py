@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from kvsweep.errors import InputError
+from kvsweep.sizing.architectures import KNOWN
 from kvsweep.sizing.capacity import Layout
 from kvsweep.sizing.layers import cdiv
 from kvsweep.sizing.server_log import ServerLog
@@ -46,6 +47,8 @@ def _from_memory(found: ServerLog, layout: Layout | None) -> tuple[int, str]:
 
 def _from_tokens(found: ServerLog, block_size: int, layout: Layout | None) -> tuple[int, str]:
     assert found.tokens is not None
+    if layout is None:
+        _refuse_hybrid(found)
     if layout is not None and layout.hybrid:
         return _hybrid(found, layout, found.tokens)
     longest = found.max_model_len
@@ -61,6 +64,19 @@ def _from_tokens(found: ServerLog, block_size: int, layout: Layout | None) -> tu
         f"{found.path}: {found.tokens:,} tokens are no whole number of blocks of {block_size} "
         "tokens; give the server's --block-size, and --model if its layers are not alike"
     )
+
+
+def _refuse_hybrid(found: ServerLog) -> None:
+    """Refuse tokens that are no blocks times their size, as the layers are not alike."""
+    about = KNOWN.get(found.architecture or "")
+    mixed = about is None or about.sliding in ("even", "pattern", "listed")
+    if found.architecture is not None and mixed:
+        raise InputError(
+            f"{found.path}: the tokens of {found.architecture} depend on its layers; give its "
+            "--model"
+        )
+    if about is None:
+        found.notes.append("all layers of the model are taken to be alike; --model tells if not")
 
 
 def _hybrid(found: ServerLog, layout: Layout, tokens: int) -> tuple[int, str]:

@@ -43,6 +43,7 @@ _SETTINGS = {
 _START = re.compile(r"(?=non-default args:)")
 _UTILIZATION = re.compile(r"\bgpu_memory_utilization['\"]?[:=] ?(0?\.\d+|1(?:\.0)?)\b")
 _VERSION = re.compile(r"(?:vLLM (?:API )?server version|LLM engine \(v) ?(\d+\.\d+(?:\.\d+)?)")
+_ARCHITECTURE = re.compile(r"Resolved architecture: (\w+)")
 _SCRAPED = re.compile(r"^vllm:cache_config_info\{(.*)\} ", re.MULTILINE)
 _LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
 
@@ -73,6 +74,8 @@ class ServerLog:
         Of ``tp``, ``pp`` and ``max_num_batched_tokens`` what is said.
     version : str or None
         Of vLLM.
+    architecture : str or None
+        vLLM's name of the model's class.
     notes : list of str
         What the reader should know.
     """
@@ -87,6 +90,7 @@ class ServerLog:
     utilization: float | None = None
     settings: dict[str, int] = field(default_factory=dict)
     version: str | None = None
+    architecture: str | None = None
     notes: list[str] = field(default_factory=list)
 
     @property
@@ -148,6 +152,8 @@ def _log(path: Path, text: str) -> ServerLog:
         found.utilization = float(share[1])
     if version := _VERSION.search(text):
         found.version = version[1]
+    if architecture := _ARCHITECTURE.search(last):
+        found.architecture = architecture[1]
     return found
 
 

@@ -63,9 +63,8 @@ def _figures(found: Answer) -> list[Row]:
         of = f"requests of {shape.limits.max_model_len:,} tokens" if shape else "as logged"
         rows.append(("max concurrency", f"{found.concurrency:.2f}", of))
     if found.utilization is not None:
-        rows.append(
-            ("utilization", f"{found.utilization:.4f}", "gpu_memory_utilization, estimated")
-        )
+        share = "gpu_memory_utilization, estimated"
+        rows.append(("utilization", f"{found.utilization:.4f}", share))
     return rows
 
 
@@ -96,7 +95,8 @@ def _under_way(served: Served, gpu: Gpu | None) -> str:
     else:
         source = f"vLLM's on {gpu.name}" if gpu else "vLLM's on GPUs below 70 GiB"
     times = served.limits.in_flight // tokens
-    return f"at max_num_batched_tokens {tokens:,} ({source}), {times} such steps under way"
+    steps = f"{times} steps" if times > 1 else "one step"
+    return f"at max_num_batched_tokens {tokens:,} ({source}), {steps} under way at a time"
 
 
 def _memory(plan: Budget, served: Served, uses: bool) -> list[Row]:
