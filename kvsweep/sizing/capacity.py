@@ -47,6 +47,11 @@ class Layout:
         """Whether several groups draw their blocks from one pool."""
         return len(self.groups) > 1
 
+    @property
+    def plain(self) -> bool:
+        """Whether tokens are blocks times their size: all layers have full attention."""
+        return not self.hybrid and self.groups[0].pages[0].layer.window is None
+
     def blocks(self, memory: Sequence[int]) -> int:
         """Return the blocks that fit into the memory of every stage, the null block included."""
         fits = (size // each for size, each in zip(memory, self.block_bytes, strict=True))
@@ -66,9 +71,7 @@ class Layout:
         A hybrid model's depend on the requests: then it is what vLLM logs, for requests of
         ``max_model_len`` tokens.
         """
-        if self.hybrid or self.groups[0].pages[0].layer.window is not None:
-            return self.logged_tokens(blocks)
-        return blocks * self.block_size
+        return blocks * self.block_size if self.plain else self.logged_tokens(blocks)
 
     def starts(self, blocks: int) -> bool:
         """Return whether vLLM starts: a longest request must fit beside the null block."""

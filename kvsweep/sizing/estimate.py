@@ -175,7 +175,8 @@ def refuse_without_memory(served: Served, plan: Budget) -> None:
         return
     most = max(part.size for part in plan.weights)
     fixed = plan.activation.size + plan.other.size
-    fits = _fitting(served, plan.requested - fixed, most)
+    more = int(figures()["other"]["more"] * GIB) - plan.other.size
+    fits = _fitting(served, plan.requested - fixed - more, most)
     remedy = f"--tp {fits}, " if fits else ""
     raise InputError(
         f"--gpu: no memory is left for the KV cache: of {gib(plan.requested):.2f} GiB that vLLM "

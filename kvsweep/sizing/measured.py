@@ -49,8 +49,8 @@ def _from_tokens(found: ServerLog, block_size: int, layout: Layout | None) -> tu
     assert found.tokens is not None
     if layout is None:
         _refuse_hybrid(found)
-    if layout is not None and layout.hybrid:
-        return _hybrid(found, layout, found.tokens)
+    if layout is not None and not layout.plain:
+        return _shared(found, layout, found.tokens)
     longest = found.max_model_len
     needed = cdiv(longest, block_size) if longest else 1
     per_need = longest or block_size
@@ -79,34 +79,42 @@ def _refuse_hybrid(found: ServerLog) -> None:
         found.notes.append("all layers of the model are taken to be alike; --model tells if not")
 
 
-def _hybrid(found: ServerLog, layout: Layout, tokens: int) -> tuple[int, str]:
-    """Return the blocks whose concurrency times the longest request vLLM logs as `tokens`."""
-    near = round(tokens * layout.request_blocks / layout.limits.max_model_len)
-    exact = next((b for b in range(near - 2, near + 3) if layout.logged_tokens(b) == tokens), None)
-    groups = len(layout.groups)
-    older = tokens % layout.block_size == 0 and tokens // layout.block_size * groups
-    if found.older_than_020 or (exact is None and older):
-        # That divided the blocks by the groups: up to groups - 1 blocks are lost.
-        if not older:
-            raise InputError(f"{found.path}: {tokens:,} tokens are no whole number of blocks")
-        return _closest(found, layout, range(older, older + groups)), (
-            f"the logged tokens of an older vLLM, to {groups} blocks"
+def _shared(found: ServerLog, layout: Layout, tokens: int) -> tuple[int, str]:
+    """Return the blocks of a model whose tokens depend on the requests."""
+    possible = [*_as_now(found, layout, tokens), *_as_before_020(found, layout, tokens)]
+    if not possible:
+        raise InputError(
+            f"{found.path}: {tokens:,} tokens do not fit {layout.limits.max_model_len:,} tokens a "
+            f"request and {layout.limits.in_flight:,} under way; give the server's "
+            "--max-model-len and --max-num-batched-tokens"
         )
-    if exact is not None:
-        return exact, "the logged tokens, exactly"
-    raise InputError(
-        f"{found.path}: {tokens:,} tokens do not fit {layout.limits.max_model_len:,} tokens a "
-        f"request and {layout.limits.in_flight:,} under way; give the server's --max-model-len and "
-        "--max-num-batched-tokens"
-    )
+    if found.memory is None:
+        return possible[0]
+    told = layout.blocks([found.memory] * len(layout.block_bytes))
+    return min(possible, key=lambda one: abs(one[0] - told))
 
 
-def _closest(found: ServerLog, layout: Layout, candidates: range) -> int:
-    memory = found.memory
-    if memory is None:
-        return candidates[0]
-    told = layout.blocks([memory] * len(layout.block_bytes))
-    return min(candidates, key=lambda blocks: abs(blocks - told))
+def _as_now(found: ServerLog, layout: Layout, tokens: int) -> list[tuple[int, str]]:
+    """Return the blocks whose concurrency times the longest request is `tokens`."""
+    if found.older_than_020:
+        return []
+    near = round(tokens * layout.request_blocks / layout.limits.max_model_len)
+    fits = [blocks for blocks in range(near - 1, near + 2) if blocks > 0]
+    return [
+        (blocks, "the logged tokens, exactly")
+        for blocks in fits
+        if layout.logged_tokens(blocks) == tokens
+    ]
+
+
+def _as_before_020(found: ServerLog, layout: Layout, tokens: int) -> list[tuple[int, str]]:
+    """Return the blocks that vLLM before 0.20 divided by the groups, so that some were lost."""
+    groups = len(layout.groups)
+    each, rest = divmod(tokens, layout.block_size)
+    if rest or not (found.older_than_020 or found.version is None):
+        return []
+    text = f"the logged tokens of vLLM before 0.20, to {groups} blocks"
+    return [(each * groups + lost, text) for lost in range(groups)]
 
 
 def difference(found: ServerLog, layout: Layout, blocks: int) -> str | None:
