@@ -60,7 +60,7 @@ def blocks(as_json: bool, **given: Any) -> int:
     from --log what the server itself says. A SIZE is a number of GiB, or has a unit, as 85.9GB.
     """
     from kvsweep.sizing.answer import Question, answer
-    from kvsweep.sizing.wording import answer_text
+    from kvsweep.sizing.answer_text import answer_text
 
     found = answer(Question(**given))
     if as_json:

@@ -4,9 +4,9 @@ import pytest
 
 from kvsweep.errors import InputError
 from kvsweep.sizing.answer import Question, answer
+from kvsweep.sizing.answer_text import answer_text
 from kvsweep.sizing.gpus import find_gpu, gpu_names
 from kvsweep.sizing.sizes import parse_size
-from kvsweep.sizing.wording import answer_text
 
 
 def ask(**options):
