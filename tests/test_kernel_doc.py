@@ -15,10 +15,11 @@ import twin
 
 from kvsweep import records
 from kvsweep.config import rules
-from kvsweep.kernel import counted
+from kvsweep.kernel.scheduling import by_counts
 from kvsweep.records import Event
 
 ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "kvsweep"
 PAGE = (ROOT / "docs" / "kernel.md").read_text()
 FIGURES = ROOT / "docs" / "figures"
 FOLDERS = {"kernel": "kvsweep/kernel", "naive": "tests/naive"}
@@ -96,15 +97,15 @@ def test_every_citation_in_the_code_resolves():
 @pytest.mark.parametrize(
     ("file", "rule"),
     [
-        ("walk", "R5.1"),
-        ("counted", "R5.1"),
+        ("one_by_one", "R5.1"),
+        ("by_counts", "R5.1"),
         ("admit", "R5.2"),
         ("outputs", "R5.4"),
         ("preempt", "R5.6"),
     ],
 )
 def test_the_files_that_decide_cite_their_rule(file, rule):
-    assert f"rule {rule}" in (ROOT / "kvsweep" / "kernel" / f"{file}.py").read_text()
+    assert f"rule {rule}" in (PACKAGE / "kernel" / "scheduling" / f"{file}.py").read_text()
 
 
 def test_nothing_cites_a_text_that_is_not_here():
@@ -154,28 +155,57 @@ def test_every_site_that_wakes_a_head_is_listed():
     """A feature that forgets to wake a refused head changes results; so the list is complete."""
     text = sections(2)["What wakes a refused head"]
     table = re.findall(r"^\| `([\w./]+):(\w+)` \|", text, re.MULTILINE)
-    sites = set()
-    folders = (ROOT / "kvsweep" / "kernel", ROOT / "kvsweep" / "simulate")
-    for path in (path for folder in folders for path in folder.glob("*.py")):
-        for function in ast.walk(ast.parse(path.read_text())):
-            if isinstance(function, ast.FunctionDef) and _sets_waking(function):
-                sites.add((str(path.relative_to(ROOT)), function.name))
-    assert {(path_of(path), name) for path, name in table} == sites
+    sites = {site for site in functions() if _calls_waking(functions()[site])}
+    begin = {(path, name) for path, name in _setters() if path.startswith("kvsweep/simulate/")}
+    assert {(path_of(path), name) for path, name in table} == sites | begin
+
+
+def test_only_two_helpers_wake_or_refuse_a_head():
+    """Whoever sets the fields by hand would be missing in the list of the test above."""
+    kernel = {name for path, name in _setters() if path.startswith("kvsweep/kernel/")}
+    assert kernel == {"wake_head", "refuse_head"}
+
+
+@cache
+def functions():
+    """Return {(path, name): syntax tree} of the functions of the kernel and of what calls it."""
+    found = {}
+    for path in (*PACKAGE.glob("kernel/**/*.py"), *PACKAGE.glob("simulate/*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.FunctionDef):
+                found[str(path.relative_to(ROOT)), node.name] = node
+    return found
+
+
+def _setters():
+    """Return the functions that assign to one of the two fields."""
+    return [site for site, function in functions().items() if _sets_waking(function)]
 
 
 def _sets_waking(function):
-    """Return whether a function assigns to one of the two fields."""
-    for node in ast.walk(function):
-        if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
-            key = getattr(node.slice, "value", None)
-            if key in ("stale", "retry"):
-                return True
-    return False
+    stored = (
+        getattr(node.slice, "value", None)
+        for node in ast.walk(function)
+        if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store)
+    )
+    return not {"try_head", "try_head_at"}.isdisjoint(stored)
+
+
+def _calls_waking(function):
+    called = (node.func for node in ast.walk(function) if isinstance(node, ast.Call))
+    names = {getattr(name, "attr", getattr(name, "id", None)) for name in called}
+    return not {"wake_head", "refuse_head"}.isdisjoint(names)
+
+
+def test_one_file_has_the_arithmetic_of_the_base():
+    """So that whoever changes how many tokens a step computes finds all of it."""
+    kernel = (PACKAGE / "kernel").rglob("*.py")
+    assert [path.name for path in kernel if '"base"]' in path.read_text()] == ["decoding.py"]
 
 
 def test_the_budget_and_its_check_name_each_other():
     """Counting relies on a check in another package; whoever changes one must see the other."""
-    countable = getattr(counted.is_countable, "py_func", counted.is_countable)
+    countable = getattr(by_counts.is_countable, "py_func", by_counts.is_countable)
     assert "_check_batch_limits" in countable.__doc__
     assert "is_countable" in rules._check_batch_limits.__doc__
 
@@ -211,11 +241,11 @@ def test_the_page_is_as_the_kernel_draws_it(tmp_path):
 def seen_in_the_twin(trace, monkeypatch):
     """Return what the naive twin has after each schedule, and who finishes when."""
     seen = []
-    start = naive.instance.Instance._start_step
+    schedule = naive.instance.Instance._schedule
 
     def watching(instance, now):
         taken = instance.blocks_taken
-        start(instance, now)
+        batch = schedule(instance, now)
         pool, running = instance.scheduler.pool, instance.scheduler.running
         cached = sum(pool.key[block] is not None for block in pool.free)
         by_id = {request.id: request for request in running}
@@ -227,8 +257,9 @@ def seen_in_the_twin(trace, monkeypatch):
                 "pool": [instance.blocks_taken - taken, len(pool.free), cached],
             }
         )
+        return batch
 
-    monkeypatch.setattr(naive.instance.Instance, "_start_step", watching)
+    monkeypatch.setattr(naive.instance.Instance, "_schedule", watching)
     naive.simulate(trace, check=True)
     return seen
 

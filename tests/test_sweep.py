@@ -14,7 +14,7 @@ from kvsweep.errors import InputError
 def quick(request, monkeypatch):
     """Replace the simulator, and cut even small sweeps into several tasks, done by either."""
     if request.param == "dask":
-        monkeypatch.setattr("kvsweep.sweep.SMALL", 0.0)
+        monkeypatch.setattr("kvsweep.workers.choosing.SMALL", 0.0)
     monkeypatch.setattr("kvsweep.simulate.simulate_batch", fake_batch)
     monkeypatch.setattr("kvsweep.simulate.warm_up", lambda notify=None: None)
     monkeypatch.setattr(grid, "CHUNK_SECONDS", (2e-4, 2e-4))
@@ -203,9 +203,9 @@ def test_a_local_cluster_is_not_reachable_from_the_network(sweep, tmp_path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"workers": "2"}, "--workers: expected an integer, got '2'"),
-        ({"workers": True}, "--workers: expected an integer, got true"),
-        ({"workers": 1.5}, "--workers: expected an integer, got 1.5"),
+        ({"workers": "2"}, "workers: expected an integer of 64 bits, got '2'"),
+        ({"workers": True}, "workers: expected an integer of 64 bits, got true"),
+        ({"workers": 1.5}, "workers: expected an integer of 64 bits, got 1.5"),
         ({"workers": 0}, "--workers: must be at least 1, not 0"),
         ({"scheduler": "tcp://127.0.0.1:1", "workers": 2}, "--scheduler: cannot be used with"),
         ({"scheduler": "nonsense://x"}, "--scheduler nonsense://x: no scheduler"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -14,8 +14,11 @@ from kvsweep.calibrate.searching import Found, search
 from kvsweep.calibrate.served import Served
 from kvsweep.errors import InputError
 from kvsweep.records import NONE
+from kvsweep.simulate.batch import build_inputs
 from kvsweep.simulate.kernel_cells import run_lanes
-from kvsweep.simulate.lanes import allocate_outputs, build_inputs, prepare
+from kvsweep.simulate.lane_records import set_step_times
+from kvsweep.simulate.list_records import prepare
+from kvsweep.simulate.workspace import allocate_outputs
 from kvsweep.workload.blocks import resolve_blocks
 
 Floats = NDArray[np.float64]
@@ -61,13 +64,7 @@ class Simulator:
         count = len(terms.beta)
         which = np.zeros((1, count), np.int64)
         inputs = build_inputs([self._scenario] * count, [self._prepared], which, prune=False)
-        lanes = inputs.lanes
-        lanes["context"] = 1
-        lanes["roofline"] = terms.memory is not None
-        for name, values in (("beta", terms.beta), ("memory", terms.memory)):
-            if values is not None:
-                for term in range(values.shape[1]):
-                    lanes[f"{name}{term}"] = values[:, term]
+        set_step_times(inputs.lanes, terms.beta, terms.memory)
         outputs = allocate_outputs(inputs, keep_requests=True)
         run_lanes(inputs, outputs)
         progress = outputs.progress.reshape(count, -1)
@@ -100,33 +97,15 @@ def fit_served(
     InputError
         If fewer tokens than parameters came before `until`.
     """
-    early_first, early_last = served.first <= until, served.last <= until
-    known = int(early_first.sum() + early_last.sum())
+    known = int((served.first <= until).sum() + (served.last <= until).sum())
     if known < 2 * len(family.names):
         raise InputError(
             f"only {known} times were measured before {until:.1f} s, where the fit ends: too few "
             f"for {len(family.names)} parameters"
         )
-
-    def residuals(points: Floats) -> Floats:
-        rows = simulator(family.terms(points))
-        return np.array(
-            [
-                np.concatenate(
-                    [
-                        (row.first - served.first)[early_first],
-                        (row.last - served.last)[early_last],
-                    ]
-                )
-                for row in rows
-            ]
-        )
-
+    residuals = _residuals(served, simulator, family, until)
     token = float(np.nanmedian(served.token_s))
-    cache = served.scenario.cache
-    held = (served.requests.prompt_tokens + served.requests.output_tokens / 2).sum()
-    context = min(float(held), float(cache.gpu_blocks * cache.block_size))
-    starts = family.starts(1e6 * token, context)
+    starts = family.starts(1e6 * token, _most_context(served))
     scale = TOLERANT * token
     towards = family.reference() if family.drawn else None
     drawn: Callable[[Floats], Floats] = residuals
@@ -135,10 +114,7 @@ def fit_served(
     found = search(drawn, starts, family.most, scale)
     typical = np.exp(np.log(starts).mean(axis=0))
     loose, usual = find_loose(residuals, found.point, typical, scale, family.names)
-    near = np.full(len(family.names), np.nan)
-    for i, name in enumerate(family.names):
-        if reference is not None and any(name == one.name for one in loose):
-            near[i] = reference.values[i]
+    near = _near(family, loose, reference)
     if np.isnan(near).all():
         return found, tuple(loose)
     begin = np.where(np.isnan(near), found.point, near)[None, :]
@@ -149,3 +125,33 @@ def fit_served(
     held = {n: float(v) for n, v in zip(family.names, near, strict=True) if not np.isnan(v)}
     told = [replace(one, near=held[one.name], by=by) for one in loose if one.name in held]
     return end, (*told, *(one for one in still if one.name not in held))
+
+
+def _residuals(
+    served: Served, simulator: Simulator, family: Family, until: float
+) -> Callable[[Floats], Floats]:
+    """Return the function from points to what their times of tokens before `until` are off by."""
+    first, last = served.first <= until, served.last <= until
+
+    def residuals(points: Floats) -> Floats:
+        rows = simulator(family.terms(points))
+        pairs = [((r.first - served.first)[first], (r.last - served.last)[last]) for r in rows]
+        return np.array([np.concatenate(pair) for pair in pairs])
+
+    return residuals
+
+
+def _most_context(served: Served) -> float:
+    """Return how many tokens of context all requests have together, as far as they fit."""
+    cache = served.scenario.cache
+    tokens = (served.requests.prompt_tokens + served.requests.output_tokens / 2).sum()
+    return min(float(tokens), float(cache.gpu_blocks * cache.block_size))
+
+
+def _near(family: Family, loose: Sequence[Loose], reference: Reference | None) -> Floats:
+    """Return the reference's values of the parameters that are loose; NaN for the others."""
+    near = np.full(len(family.names), np.nan)
+    for i, name in enumerate(family.names):
+        if reference is not None and any(name == one.name for one in loose):
+            near[i] = reference.values[i]
+    return near

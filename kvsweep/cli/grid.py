@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-from collections import Counter
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -84,10 +83,12 @@ def grid(
         return 0
     ds = _run(sweep, path, options)
     from kvsweep.analysis.warnings import warnings_of
+    from kvsweep.report import outcome
 
     cliff = _analyse(sweep, path, ds)
     found = warnings_of(ds)
-    result = _outcome(path, ds) | {"warnings": [asdict(warning) for warning in found]}
+    result = {"store": str(path), **outcome(ds)}
+    result |= {"warnings": [asdict(warning) for warning in found]}
     if cliff:
         result |= {"cliff": cliff.to_dict(), **_draw(path, ds, cliff)}
     if as_json:
@@ -102,17 +103,20 @@ def _size(sweep: Sweep, path: Path, options: dict[str, Any]) -> dict[str, Any]:
     """Return what a run would take: cells, simulations still to do, bytes, seconds."""
     from kvsweep.config.transfer import transfer_text
     from kvsweep.grid import plan
+    from kvsweep.simulate import source_hash
     from kvsweep.store import pending
-    from kvsweep.sweep import check_workers
+    from kvsweep.workers.choosing import check_workers
 
     check_workers(*(options[key] for key in ("workers", "processes", "scheduler")))
     stored = {key: options[key] for key in ("keep_requests", "prune")}
     cells = plan(sweep, keep_requests=options["keep_requests"])
     todo = cells.tasks
     if path.exists() and not options["overwrite"]:
-        todo = tuple(pending(path, sweep, cells, **stored))
+        todo = tuple(pending(path, sweep, cells, source_hash(), **stored))
     simulations = sum(map(cells.size, todo))
-    workers = options["workers"] or os.cpu_count() or 1
+    # Those of a scheduler come and go; it is not asked.
+    workers = None if options["scheduler"] else options["workers"] or os.cpu_count() or 1
+    at_once = min(workers or 1, max(1, len(todo)))
     tiers = (variant.cache for variant in cells.variants if variant.cache.cpu_blocks > 0)
     return {
         "store": str(path),
@@ -123,7 +127,7 @@ def _size(sweep: Sweep, path: Path, options: dict[str, Any]) -> dict[str, Any]:
         "bytes": cells.bytes,
         "transfers": list(dict.fromkeys(map(transfer_text, tiers))),
         "workers": workers,
-        "seconds": cells.seconds * simulations / cells.cells / min(workers, max(1, len(todo))),
+        "seconds": cells.seconds * simulations / cells.cells / at_once,
     }
 
 
@@ -140,7 +144,8 @@ def _print_size(size: dict[str, Any], as_json: bool) -> None:
     echo(f"bytes        {size['bytes']:,} before compression")
     for text in size["transfers"][:NAMED]:
         echo(f"transfers    {text}")
-    echo(f"time         about {span(size['seconds'])} on {size['workers']} workers")
+    on = "one worker of the scheduler" if size["workers"] is None else f"{size['workers']} workers"
+    echo(f"time         about {span(size['seconds'])} on {on}")
 
 
 def _run(sweep: Sweep, path: Path, options: dict[str, Any]) -> xr.Dataset:
@@ -184,30 +189,6 @@ def _draw(path: Path, ds: xr.Dataset, cliff: Cliff) -> dict[str, str | None]:
 
 def _figure(path: Path) -> Path:
     return path.with_name(f"{path.stem}-cliff.png")
-
-
-def _outcome(path: Path, ds: xr.Dataset) -> dict[str, Any]:
-    """Return how many cells ended how, and name those that did not complete."""
-    import numpy as np
-
-    from kvsweep.analysis.jsonable import jsonable
-
-    status = ds["status"]
-    cells = list(status.values.flat)
-    incomplete = []
-    for i in (i for i, name in enumerate(cells) if name != "ok"):
-        at = np.unravel_index(i, status.shape)
-        place = {str(d): int(j) for d, j in zip(status.dims, at, strict=True)}
-        labels = {d: ds[d].values[j] for d, j in place.items()}
-        detail = ds["status_detail"].values[at]
-        incomplete.append({"cell": jsonable(labels), "status": cells[i], "detail": detail})
-    counts = dict(sorted(Counter(cells).items()))
-    return {
-        "store": str(path),
-        "cells": len(cells),
-        "status": counts,
-        "incomplete": incomplete,
-    }
 
 
 def _print_outcome(result: dict[str, Any], cliff: Cliff | None) -> None:

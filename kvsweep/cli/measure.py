@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,9 +16,8 @@ from kvsweep.errors import InputError
 if TYPE_CHECKING:
     import xarray as xr
 
-    from kvsweep.analysis.prefix import PrefixCost
-    from kvsweep.measure.design import Design
-    from kvsweep.measure.runtime import Runtime
+    from kvsweep.llama.design import Design
+    from kvsweep.llama.runtime import Runtime
 
 MAKER = "kvsweep measure prefix"
 
@@ -82,9 +80,9 @@ def prefix(
     beginning is gone. Prints medians and how they depend on B, stores every trial and draws a
     figure beside the store. Takes less than two minutes with a model of `make-model`.
     """
-    from kvsweep.analysis.prefix import prefix_cost
-    from kvsweep.measure.csvfiles import write_csv
-    from kvsweep.measure.dataset import FORMAT
+    from kvsweep.analysis.prefix_cost import prefix_cost
+    from kvsweep.llama.csvfiles import write_csv
+    from kvsweep.llama.dataset import FORMAT
     from kvsweep.plot import plot_prefix
     from kvsweep.store import check_replaceable
 
@@ -106,7 +104,7 @@ def prefix(
 
 def open_prefix(store: Path) -> xr.Dataset:
     """Open what `kvsweep measure prefix` stored."""
-    from kvsweep.measure.dataset import FORMAT
+    from kvsweep.llama.dataset import FORMAT
     from kvsweep.store import open_dataset
 
     return open_dataset(store, FORMAT, MAKER)
@@ -114,11 +112,11 @@ def open_prefix(store: Path) -> xr.Dataset:
 
 def print_prefix(ds: xr.Dataset, files: dict[str, str | None], as_json: bool) -> None:
     """Print the findings, where the files are, and to stderr what to beware of."""
-    from kvsweep.analysis.prefix import prefix_cost
-    from kvsweep.report import prefix_text
+    from kvsweep.analysis.prefix_cost import prefix_cost
+    from kvsweep.report import prefix_text, prefix_warnings
 
     cost = prefix_cost(ds)
-    for warning in _warnings(ds, cost):
+    for warning in prefix_warnings(ds, cost):
         echo(f"warning: {warning}", err=True)
     if as_json:
         print_json({**files, **cost.to_dict()})
@@ -129,23 +127,8 @@ def print_prefix(ds: xr.Dataset, files: dict[str, str | None], as_json: bool) ->
             echo(f"{what.replace('_', ' ')}: {where}")
 
 
-def _warnings(ds: xr.Dataset, cost: PrefixCost) -> Iterator[str]:
-    """Yield a line on outputs that ended early, and one on texts that are not what was sent."""
-    if cost.early_eos:
-        yield (
-            f"{cost.early_eos} of {cost.trials} outputs ended before {ds.attrs['output_tokens']} "
-            "tokens, at the model's end token: their throughput is of fewer tokens, or none"
-        )
-    other = int((ds["text_tokens"] != ds["token_count"]).sum())
-    if other:
-        yield (
-            f"{other} of {ds['token_count'].size} prompts, sent as tokens, have a text that the "
-            "model's tokenizer makes other tokens of"
-        )
-
-
 def _design(options: dict[str, Any]) -> Design:
-    from kvsweep.measure.design import Design, parse_sizes
+    from kvsweep.llama.design import Design, parse_sizes
 
     return Design(
         sizes=parse_sizes(options["sizes"]),
@@ -157,8 +140,8 @@ def _design(options: dict[str, Any]) -> Design:
 
 
 def _load(model: Path, design: Design, options: dict[str, Any]) -> Runtime:
-    from kvsweep.measure.hardware import physical_cores
-    from kvsweep.measure.llama_load import load_llama
+    from kvsweep.llama.hardware import physical_cores
+    from kvsweep.llama.llama_load import load_llama
 
     return load_llama(
         model,
@@ -170,7 +153,7 @@ def _load(model: Path, design: Design, options: dict[str, Any]) -> Runtime:
 
 def _run(runtime: Runtime, design: Design, path: Path) -> xr.Dataset:
     """Run the trials; when interrupted, tell how many are kept."""
-    from kvsweep.measure.experiment import measure_prefix
+    from kvsweep.llama.experiment import measure_prefix
     from kvsweep.store import save_dataset
 
     done = 0
@@ -217,9 +200,9 @@ def make_model(file: Path, seed: int, overwrite: bool, **shape: int) -> None:
     It answers nonsense, at the speed of a real model of its size. The same options give the same
     bytes.
     """
-    from kvsweep.measure.make_model import Shape, make_model
+    from kvsweep.llama.make_model import ModelShape, make_model
 
     if file.exists() and not overwrite:
         raise InputError(f"{file}: exists; --overwrite replaces it")
-    make_model(file, Shape(**shape), seed=seed)
+    make_model(file, ModelShape(**shape), seed=seed)
     echo(f"{file}: {file.stat().st_size:,} bytes")

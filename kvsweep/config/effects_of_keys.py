@@ -11,15 +11,13 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kvsweep.config.lengths import Constant, Empirical
-from kvsweep.config.schema import Path
-from kvsweep.policies import Offload, Priority, Routing, Scheduler, Scorer
+from kvsweep.config.schema import KeyPath
+from kvsweep.policies import CACHE, INDEX, LOAD, Offload, Priority, Routing, Scheduler, Scorer
 
 if TYPE_CHECKING:
     from kvsweep.config.scenario import Cluster, Scenario
     from kvsweep.config.sessions import Sessions
 
-_CACHE_SCORERS = (Scorer.KV_UTILIZATION, Scorer.KV_PRESSURE, Scorer.KV_PRESSURE_SLO)
-_LOAD_SCORERS = (Scorer.QUEUE_DEPTH, Scorer.LOAD_BALANCE)
 _URGENT_FIRST = (Scheduler.PRIORITY, Scheduler.PRIORITY_FCFS, Scheduler.REVERSE_PRIORITY)
 _SHAPED = ("gamma", "weibull")
 
@@ -34,7 +32,7 @@ class Rule(NamedTuple):
     needs: str
 
 
-def unread(scenario: Scenario, path: Path) -> Rule | None:
+def unread(scenario: Scenario, path: KeyPath) -> Rule | None:
     """Return the rule by which a scenario does not read a key, or None if it does."""
     client = next((part for part in path if isinstance(part, int)), None)
     names = [str(part) for part in path if not isinstance(part, int)]
@@ -51,20 +49,21 @@ def _routes(cluster: Cluster) -> bool:
     return cluster.instances > 1
 
 
-def _scores_by(cluster: Cluster, *scorers: Scorer) -> bool:
+def _scores_by(cluster: Cluster, read: str) -> bool:
+    """Return whether a scorer that reads such things decides."""
+    chosen = (Scorer.from_name(name) for name, weight in cluster.scorers.items() if weight > 0)
     weighted = cluster.routing == Routing.WEIGHTED.label
-    chosen = {name for name, weight in cluster.scorers.items() if weight > 0}
-    return weighted and any(scorer.label in chosen for scorer in scorers)
+    return weighted and any(scorer.reads == read for scorer in chosen)
 
 
 def _reads_load(cluster: Cluster) -> bool:
     blind = (Routing.ROUND_ROBIN.label, Routing.WEIGHTED.label)
-    return cluster.routing not in blind or _scores_by(cluster, *_LOAD_SCORERS)
+    return cluster.routing not in blind or _scores_by(cluster, LOAD)
 
 
 def _refreshes(cluster: Cluster) -> bool:
     stale_load = cluster.snapshot_load and _reads_load(cluster)
-    return _routes(cluster) and (stale_load or _scores_by(cluster, *_CACHE_SCORERS))
+    return _routes(cluster) and (stale_load or _scores_by(cluster, CACHE))
 
 
 def _is_urgent_first(scenario: Scenario) -> bool:
@@ -85,8 +84,20 @@ def _takes(key: str) -> Reads:
     return reads
 
 
+def _spreads(scenario: Scenario) -> bool:
+    """Return whether gaps between arrivals matter: not the order of one sender's requests."""
+    workload = scenario.workload
+    return workload is None or workload.rate is not None or len(workload.clients) > 1
+
+
+def _takes_arrivals(scenario: Scenario, client: int | None) -> bool:
+    return _spreads(scenario) and _takes("arrivals")(scenario, client)
+
+
 def _takes_cv(scenario: Scenario, client: int | None) -> bool:
     workload = scenario.workload
+    if not _spreads(scenario):
+        return False
     if workload is None or not workload.clients:
         return workload is None or workload.arrivals in _SHAPED
     inheriting = [c for c in workload.clients if c.cv is None]
@@ -97,7 +108,8 @@ def _has_cv(scenario: Scenario, client: int | None) -> bool:
     workload = scenario.workload
     assert workload is not None
     assert client is not None
-    return (workload.clients[client].arrivals or workload.arrivals) in _SHAPED
+    process = workload.clients[client].arrivals or workload.arrivals
+    return process in _SHAPED and _spreads(scenario)
 
 
 def _owner(scenario: Scenario, client: int | None) -> Any:
@@ -168,14 +180,19 @@ def _length_rules(prefix: str, key: str) -> Iterator[tuple[str, Rule]]:
 _TIER = Rule(_has_tier, "cache.cpu_blocks of more than 0")
 _SEVERAL = "cluster.instances of more than 1"
 _NO_OWN = "a client that has none of its own"
+_SPREAD = "with concurrency, a rate or several clients"
 
 RULES: dict[str, Rule] = {
-    "workload.arrivals": Rule(_takes("arrivals"), _NO_OWN),
+    "workload.arrivals": Rule(_takes_arrivals, f"{_NO_OWN}, and {_SPREAD}"),
+    "workload.clients.arrivals": Rule(lambda s, c: _spreads(s), _SPREAD),
     "workload.prompt": Rule(_takes("prompt"), _NO_OWN),
     "workload.output": Rule(_takes("output"), _NO_OWN),
     "workload.sessions": Rule(_takes("sessions"), _NO_OWN),
-    "workload.cv": Rule(_takes_cv, "arrivals 'gamma' or 'weibull', of a client without its own cv"),
-    "workload.clients.cv": Rule(_has_cv, "arrivals 'gamma' or 'weibull'"),
+    "workload.cv": Rule(
+        _takes_cv,
+        f"arrivals 'gamma' or 'weibull', of a client without its own cv, and {_SPREAD}",
+    ),
+    "workload.clients.cv": Rule(_has_cv, f"arrivals 'gamma' or 'weibull', and {_SPREAD}"),
     "workload.clients.rate_fraction": Rule(lambda s, c: len(_clients(s)) > 1, "several clients"),
     **dict(_session_rules("workload.sessions")),
     **dict(_session_rules("workload.clients.sessions")),
@@ -191,7 +208,7 @@ RULES: dict[str, Rule] = {
         f"routing 'weighted' and {_SEVERAL}",
     ),
     "cluster.router_index_blocks": Rule(
-        lambda s, c: _routes(s.cluster) and _scores_by(s.cluster, Scorer.PREFIX_AFFINITY),
+        lambda s, c: _routes(s.cluster) and _scores_by(s.cluster, INDEX),
         f"routing 'weighted' with scorer 'prefix-affinity' and {_SEVERAL}",
     ),
     "cluster.count_pending": Rule(
@@ -238,6 +255,9 @@ RULES: dict[str, Rule] = {
     "engine.watermark": Rule(
         lambda s, c: s.engine.watermark == 0 or s.engine.watermark * (s.cache.gpu_blocks + 1) >= 1,
         "gpu_blocks of which the share is at least one block",
+    ),
+    "cache.eviction": Rule(
+        lambda s, c: s.engine.enable_prefix_caching, "enable_prefix_caching = true"
     ),
     "cache.offload": _TIER,
     "cache.offload_threshold": Rule(

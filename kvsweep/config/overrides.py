@@ -12,7 +12,7 @@ from kvsweep.config.compose import SECTIONS, parse_override, parts_of, set_at
 from kvsweep.config.document import Document
 from kvsweep.config.explain import cut
 from kvsweep.config.scenario import Scenario
-from kvsweep.config.schema import Path, leaf_keys
+from kvsweep.config.schema import KeyPath, leaf_keys
 from kvsweep.config.source import Source
 from kvsweep.errors import InputError, did_you_mean
 
@@ -36,13 +36,16 @@ def with_overrides(source: Source, overrides: Iterable[str], seeds: int | None) 
     """
     values = deepcopy(source.values)
     labels = dict(source.labels)
-    done: list[Path] = []
+    done: list[KeyPath] = []
     for text in overrides:
         key, value = parse_override(text)
         path = _path(key, values)
         if any(earlier[: len(path)] == path for earlier in done):
             raise InputError(f"--set {key}: given twice; the last one would win")
-        if path[0] == "grid" and not isinstance(value, list | dict):
+        if len(path) == 1 and value == {}:
+            example = "set a key, as in cache.gpu_blocks=2000 or seed=[0,1]"
+            raise InputError(f"--set {key}: an empty table sets nothing; {example}")
+        if path[0] == "grid" and len(path) == 2 and not isinstance(value, list | dict):
             value = [value]
         _set(values, path, value, f"{source.label}: --set {key}")
         labels[path] = f"--set {key}"
@@ -69,14 +72,14 @@ def suggestion(key: str) -> str:
     return close or f"; a key begins with its section: {', '.join(SECTIONS)}"
 
 
-def _set(values: dict[str, Any], path: Path, value: Any, where: str) -> None:
+def _set(values: dict[str, Any], path: KeyPath, value: Any, where: str) -> None:
     try:
         set_at(values, path, value)
     except KeyError as error:
         raise InputError(f"{where}: {error.args[0]}") from None
 
 
-def _path(key: str, values: dict[str, Any]) -> Path:
+def _path(key: str, values: dict[str, Any]) -> KeyPath:
     grid = values.get("grid", {})
     if key in (POLICY, SEED) or (isinstance(grid, dict) and key in grid):
         return ("grid", key)

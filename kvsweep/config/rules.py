@@ -5,7 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kvsweep.config.base import KeyProblem
-from kvsweep.policies import Admission, Offload, Priority, Routing, Scheduler, Scorer
+from kvsweep.policies import (
+    Admission,
+    Eviction,
+    Offload,
+    Priority,
+    Routing,
+    Scheduler,
+    Scorer,
+    Victim,
+)
 
 if TYPE_CHECKING:
     from kvsweep.config.scenario import Scenario
@@ -17,6 +26,8 @@ _FAMILIES = (
     ("cluster", "admission", Admission),
     ("engine", "scheduler", Scheduler),
     ("engine", "priority", Priority),
+    ("engine", "victim", Victim),
+    ("cache", "eviction", Eviction),
     ("cache", "offload", Offload),
 )
 
@@ -32,6 +43,7 @@ _FIXED: dict[str, tuple[tuple[str, str, Any, str], ...]] = {
         ("cache", "kv_bytes_per_token", None, "transfer_bandwidth only"),
         ("cache", "transfer_overlap", False, "transfers before the computation only"),
         ("cache", "thrashing_window_us", 1_000_000, "a thrashing window of 1 ms, fixed"),
+        ("engine", "async_scheduling", False, "synchronous scheduling only"),
         ("engine", "enable_prefix_caching", True, "prefix caching always on"),
         ("engine", "enable_chunked_prefill", True, "chunked prefill always on"),
         ("engine", "reserve_full_prompt", True, "no such switch"),
@@ -43,6 +55,15 @@ _FIXED: dict[str, tuple[tuple[str, str, Any, str], ...]] = {
         ("cluster", "snapshot_load", False, "a load that is never stale"),
     ),
 }
+
+
+def only_values(rules: str) -> dict[str, dict[str, Any]]:
+    """Return the only value that a rule book knows for a key, of those with one, by section."""
+    found: dict[str, dict[str, Any]] = {}
+    for section, key, only, _ in _FIXED[rules]:
+        found.setdefault(section, {})[key] = only
+    return found
+
 
 # What to say of a name that the other rule book has for nearly the same.
 _NAMESAKES = {
@@ -84,8 +105,8 @@ def check_rules(scenario: Scenario) -> None:
             raise KeyProblem((section, key), f"rules {rules!r} has {has}")
     if rules == "vllm":
         _check_batch_limits(scenario)
-        _check_priorities_matter(scenario)
         _check_tier(scenario)
+        _check_async(scenario)
         return
     _check_token_times(scenario)
     if scenario.workload:
@@ -103,7 +124,9 @@ def _check_token_times(scenario: Scenario) -> None:
 
 
 def _check_arrivals_known(workload: Workload) -> None:
-    """Refuse sessions whose arrivals depend on what the engine does."""
+    """Refuse arrivals that depend on what the engine does."""
+    if workload.concurrency is not None:
+        raise KeyProblem(("workload", "concurrency"), "rules 'blis' has fixed arrivals only")
     tables: list[tuple[tuple[str | int, ...], Sessions | None]] = [
         (("workload", "sessions"), workload.sessions)
     ]
@@ -122,21 +145,24 @@ def _check_tier(scenario: Scenario) -> None:
         raise KeyProblem(("cache", "cpu_blocks"), "needs engine.enable_prefix_caching = true")
 
 
-def _check_priorities_matter(scenario: Scenario) -> None:
-    """Refuse settings that only the priority scheduler reads, under another one."""
+def _check_async(scenario: Scenario) -> None:
+    """Refuse what vLLM has no rule for under asynchronous scheduling."""
     engine = scenario.engine
-    if engine.scheduler == "priority":
+    if not engine.async_scheduling:
         return
-    if engine.priority == "age":
-        raise KeyProblem(("engine", "priority"), "'age' needs scheduler 'priority'")
-    if engine.preempt_for_urgent:
-        raise KeyProblem(("engine", "preempt_for_urgent"), "needs scheduler 'priority'")
+    if engine.preempt_for_urgent and engine.scheduler == Scheduler.PRIORITY.label:
+        raise KeyProblem(("engine", "preempt_for_urgent"), "needs engine.async_scheduling = false")
+    if scenario.cache.cpu_blocks > 0:
+        offload = scenario.cache.offload
+        raise KeyProblem(
+            ("cache", "cpu_blocks"), f"offload {offload!r} needs engine.async_scheduling = false"
+        )
 
 
 def _check_batch_limits(scenario: Scenario) -> None:
     """Refuse what vLLM refuses: a step must be able to decode a full batch (rule R1.2).
 
-    The kernel relies on it: kernel/counted.py, is_countable, never looks at the budget.
+    The kernel relies on it: by_counts.is_countable never looks at the budget.
     """
     engine = scenario.engine
     if engine.max_num_batched_tokens >= engine.max_num_seqs:

@@ -7,6 +7,7 @@ from pydantic import AfterValidator, Field, ValidationInfo, model_validator
 
 from kvsweep.config.base import (
     Count,
+    Key,
     KeyProblem,
     Microseconds,
     Name,
@@ -41,7 +42,17 @@ from kvsweep.limits import (
     MIN_GB_PER_S,
     MIN_WEIGHT,
 )
-from kvsweep.policies import Admission, Offload, Priority, Routing, Scheduler, Scorer
+from kvsweep.policies import (
+    RULES,
+    Admission,
+    Eviction,
+    Offload,
+    Priority,
+    Routing,
+    Scheduler,
+    Scorer,
+    Victim,
+)
 
 BLIS_SWITCHES = (
     "visit_evicted",
@@ -80,21 +91,34 @@ def _fill(section: Section, **values: Any) -> None:
     section.__dict__.update(values)
 
 
-def _known(keys: tuple[str, ...], what: str) -> Any:
-    def check(table: dict[str, Any]) -> dict[str, Any]:
+def _known(keys: tuple[str, ...], what: str, family: type[Scorer] | None = None) -> Any:
+    def check(table: dict[str, Any], info: ValidationInfo) -> dict[str, Any]:
         for key in table:
             if key not in keys:
-                raise KeyProblem(
-                    (key,),
-                    f"unknown {what}; allowed: {', '.join(keys)}{did_you_mean(key, list(keys))}",
-                )
+                listed = list(_of_rules(family, info) if family else keys)
+                hint = did_you_mean(key, listed)
+                raise KeyProblem((key,), f"unknown {what}; allowed: {', '.join(listed)}{hint}")
         return table
 
     return AfterValidator(check)
 
 
-def _member(family: type[Routing | Scheduler | Priority | Admission | Offload]) -> Any:
-    return AfterValidator(lambda name: family.from_name(name).label)
+def _member(
+    family: type[Routing | Scheduler | Priority | Victim | Admission | Eviction | Offload],
+) -> Any:
+    def check(name: str, info: ValidationInfo) -> str:
+        return family.from_name(name, _of_rules(family, info)).label
+
+    return AfterValidator(check)
+
+
+def _of_rules(
+    family: type[Routing | Scheduler | Priority | Victim | Admission | Eviction | Offload | Scorer],
+    info: ValidationInfo,
+) -> tuple[str, ...]:
+    """Return the names that the scenario's rule book has; all where that is not known."""
+    rules = (info.context or {}).get("rules")
+    return family.labels_of(rules) if rules in RULES else family.labels()
 
 
 Blocks = Annotated[Whole, Field(le=MAX_BLOCKS)]
@@ -135,20 +159,38 @@ class Cluster(Section):
         Let the load be as old as those figures; with `count_pending`, plus what was routed since.
     """
 
-    instances: Annotated[Count, Field(le=MAX_INSTANCES)] = 1
-    routing: Annotated[str, _member(Routing)] = "round-robin"
-    scorers: Annotated[dict[str, Weight], _known(Scorer.labels(), "scorer")] = Field(
-        default={"prefix-affinity": 3.0, "queue-depth": 2.0, "kv-utilization": 2.0}
+    instances: Annotated[Count, Field(le=MAX_INSTANCES), Key("1", "engine instances")] = 1
+    routing: Annotated[str, _member(Routing), Key("1", "routing of requests to instances")] = (
+        "round-robin"
     )
-    router_index_blocks: Annotated[Count, Field(le=MAX_BLOCKS)] = 10_000
-    count_pending: Switch = True
-    admission: Annotated[str, _member(Admission)] = "always"
-    token_bucket_capacity: Bucket | None = None
-    token_bucket_refill_rate: Bucket | None = None
-    admission_latency_us: Microseconds = 0
-    routing_latency_us: Microseconds = 0
-    snapshot_refresh_us: Microseconds = 0
-    snapshot_load: Switch = False
+    scorers: Annotated[
+        dict[str, Weight],
+        _known(Scorer.labels(), "scorer", Scorer),
+        Key("1", "weight in weighted routing"),
+    ] = Field(default={"prefix-affinity": 3.0, "queue-depth": 2.0, "kv-utilization": 2.0})
+    router_index_blocks: Annotated[
+        Count, Field(le=MAX_BLOCKS), Key("block", "blocks the router remembers of each instance")
+    ] = 10_000
+    count_pending: Annotated[
+        Switch, Key("1", "whether requests on their way to an instance count as its load")
+    ] = True
+    admission: Annotated[
+        str, _member(Admission), Key("1", "admission of requests to the cluster")
+    ] = "always"
+    token_bucket_capacity: Annotated[
+        Bucket | None, Key("token", "prompt tokens that the bucket holds")
+    ] = None
+    token_bucket_refill_rate: Annotated[
+        Bucket | None, Key("token/s", "rate at which the bucket fills")
+    ] = None
+    admission_latency_us: Annotated[Microseconds, Key("us", "time that each admission takes")] = 0
+    routing_latency_us: Annotated[Microseconds, Key("us", "time that each routing takes")] = 0
+    snapshot_refresh_us: Annotated[
+        Microseconds, Key("us", "age of the router's figures, at most")
+    ] = 0
+    snapshot_load: Annotated[
+        Switch, Key("1", "whether the router's figures of the load age too")
+    ] = False
 
     @model_validator(mode="after")
     def _complete(self) -> Self:
@@ -176,11 +218,17 @@ class Engine(Section):
         Tokens of one request in one step, at most; 0: no such limit.
     scheduler, priority : str
         One of `kvsweep.policies.Scheduler`, `kvsweep.policies.Priority`.
+    victim : str
+        Who is preempted when blocks run short: one of `kvsweep.policies.Victim`. Under scheduler
+        ``priority`` it chooses among the least urgent.
     priority_age_ms : float
         For priority ``age``: the age that makes a request one level more urgent.
     preempt_for_urgent : bool
         For scheduler ``priority``: a waiting request that lacks blocks or a seat takes those of
         running requests with a larger priority. An experiment: vLLM does not do this.
+    async_scheduling : bool
+        As in vLLM, where it is on by default: schedule a step while the one before is computed,
+        without the tokens that it will sample.
     enable_prefix_caching, enable_chunked_prefill : bool
         As in vLLM.
     reserve_full_prompt : bool
@@ -193,20 +241,52 @@ class Engine(Section):
         For rules ``blis``: when the simulation stops; None: when all is done.
     """
 
-    rules: Literal["vllm", "blis"] = "vllm"
-    max_num_seqs: Annotated[Count, Field(le=MAX_SEQS)] = 256
-    max_num_batched_tokens: Annotated[Count, Field(le=MAX_BATCHED_TOKENS)] = 2048
-    long_prefill_token_threshold: Annotated[Whole, Field(le=MAX_TOKENS)] = 0
-    scheduler: Annotated[str, _member(Scheduler)] = "fcfs"
-    priority: Annotated[str, _member(Priority)] = "constant"
-    priority_age_ms: Annotated[Real, Field(ge=0.001, le=1e9)] = 1000.0
-    preempt_for_urgent: Switch = False
-    enable_prefix_caching: Switch = True
-    enable_chunked_prefill: Switch = True
-    reserve_full_prompt: Switch = True
-    watermark: Annotated[Real, Field(lt=1.0)] = 0.0
-    blis: Annotated[dict[str, Switch], _known(BLIS_SWITCHES, "switch")] = Field(default={})
-    horizon_us: Annotated[Count, Field(le=MAX_TIME_US)] | None = None
+    rules: Annotated[Literal["vllm", "blis"], Key("1", "rule book of the engine")] = "vllm"
+    max_num_seqs: Annotated[Count, Field(le=MAX_SEQS), Key("request", "largest batch")] = 256
+    max_num_batched_tokens: Annotated[
+        Count, Field(le=MAX_BATCHED_TOKENS), Key("token", "token budget of a step")
+    ] = 2048
+    long_prefill_token_threshold: Annotated[
+        Whole, Field(le=MAX_TOKENS), Key("token", "tokens of one request in a step, at most")
+    ] = 0
+    scheduler: Annotated[
+        str, _member(Scheduler), Key("1", "order in which waiting requests are admitted")
+    ] = "fcfs"
+    priority: Annotated[
+        str, _member(Priority), Key("1", "priority of requests without one of their own")
+    ] = "constant"
+    victim: Annotated[str, _member(Victim), Key("1", "who is preempted when blocks run short")] = (
+        "last"
+    )
+    priority_age_ms: Annotated[
+        Real, Field(ge=0.001, le=1e9), Key("ms", "age that makes a request one level more urgent")
+    ] = 1000.0
+    preempt_for_urgent: Annotated[
+        Switch, Key("1", "whether urgent requests preempt others at admission")
+    ] = False
+    async_scheduling: Annotated[
+        Switch, Key("1", "whether a step is scheduled while the one before is computed")
+    ] = False
+    enable_prefix_caching: Annotated[
+        Switch, Key("1", "whether full blocks are cached for other requests")
+    ] = True
+    enable_chunked_prefill: Annotated[
+        Switch, Key("1", "whether prefills are cut to the rest of the token budget")
+    ] = True
+    reserve_full_prompt: Annotated[
+        Switch, Key("1", "whether a request is admitted only if all its tokens fit")
+    ] = True
+    watermark: Annotated[
+        Real, Field(lt=1.0), Key("1", "share of the blocks kept free at admissions")
+    ] = 0.0
+    blis: Annotated[
+        dict[str, Switch],
+        _known(BLIS_SWITCHES, "switch"),
+        Key("1", "switch of the reference simulator"),
+    ] = Field(default={})
+    horizon_us: Annotated[
+        Annotated[Count, Field(le=MAX_TIME_US)] | None, Key("us", "end of the simulation")
+    ] = None
 
 
 class Cache(Section):
@@ -220,6 +300,8 @@ class Cache(Section):
         Usable blocks; vLLM's ``num_gpu_blocks`` counts one more, its null block.
     gpu_tokens : int or None
         Instead of `gpu_blocks`: tokens that fit, in as many whole blocks as they make.
+    eviction : str
+        Which cached block that nobody uses is evicted first: one of `kvsweep.policies.Eviction`.
     cpu_blocks : int
         Blocks of the CPU tier; 0: none.
     offload : str
@@ -245,19 +327,42 @@ class Cache(Section):
         A block that comes back from the CPU sooner counts as thrashing.
     """
 
-    block_size: Annotated[Count, Field(le=MAX_BLOCK_TOKENS)] = 16
-    gpu_blocks: Annotated[Blocks, Field(ge=1)] = DEFAULT_BLOCKS
-    gpu_tokens: Count | None = None
-    cpu_blocks: Blocks = 0
-    offload: Annotated[str, _member(Offload)] | None = None
-    offload_threshold: Share = 0.8
-    transfer_bandwidth: Bandwidth | None = None
-    link: Name | None = None
-    link_gb_per_s: Annotated[Real, Field(ge=MIN_GB_PER_S, le=MAX_GB_PER_S)] | None = None
-    kv_bytes_per_token: Annotated[Real, Field(ge=1.0, le=MAX_TOKEN_BYTES)] | None = None
-    transfer_base_latency_us: Microseconds = 10
-    transfer_overlap: Switch = False
-    thrashing_window_us: Microseconds = 1_000_000
+    block_size: Annotated[Count, Field(le=MAX_BLOCK_TOKENS), Key("token", "tokens per block")] = 16
+    gpu_blocks: Annotated[Blocks, Field(ge=1), Key("block", "usable KV blocks per instance")] = (
+        DEFAULT_BLOCKS
+    )
+    gpu_tokens: Annotated[
+        Count | None, Key("token", "tokens that fit into the KV cache of an instance")
+    ] = None
+    eviction: Annotated[
+        str, _member(Eviction), Key("1", "which cached block that nobody uses is evicted first")
+    ] = "lru"
+    cpu_blocks: Annotated[Blocks, Key("block", "blocks of the CPU tier per instance")] = 0
+    offload: Annotated[
+        Annotated[str, _member(Offload)] | None, Key("1", "how blocks come to the CPU tier")
+    ] = None
+    offload_threshold: Annotated[
+        Share, Key("1", "share of blocks in use above which cached ones move")
+    ] = 0.8
+    transfer_bandwidth: Annotated[
+        Bandwidth | None, Key("token/us", "tokens moved between GPU and CPU")
+    ] = None
+    link: Annotated[Name | None, Key("1", "link between GPU and CPU")] = None
+    link_gb_per_s: Annotated[
+        Annotated[Real, Field(ge=MIN_GB_PER_S, le=MAX_GB_PER_S)] | None,
+        Key("GB/s", "link between GPU and CPU, each direction"),
+    ] = None
+    kv_bytes_per_token: Annotated[
+        Annotated[Real, Field(ge=1.0, le=MAX_TOKEN_BYTES)] | None,
+        Key("byte", "bytes of a token's keys and values on one GPU"),
+    ] = None
+    transfer_base_latency_us: Annotated[Microseconds, Key("us", "fixed part of a transfer")] = 10
+    transfer_overlap: Annotated[
+        Switch, Key("1", "whether transfers go on beside the computation of their step")
+    ] = False
+    thrashing_window_us: Annotated[
+        Microseconds, Key("us", "a block back from the CPU sooner is thrashing")
+    ] = 1_000_000
 
     @model_validator(mode="after")
     def _count_blocks(self) -> Self:
@@ -332,4 +437,6 @@ def validate(data: Any, base_dir: Path) -> Scenario:
     pydantic.ValidationError
         If it is none.
     """
-    return Scenario.model_validate(data, context={"base_dir": base_dir})
+    engine = data.get("engine") if isinstance(data, dict) else None
+    rules = engine.get("rules", "vllm") if isinstance(engine, dict) else "vllm"
+    return Scenario.model_validate(data, context={"base_dir": base_dir, "rules": rules})

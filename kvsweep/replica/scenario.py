@@ -4,14 +4,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from kvsweep.config.rules import only_values
 from kvsweep.errors import InputError, did_you_mean
 from kvsweep.replica.admission import Admission, AlwaysAdmit, RejectAll, TokenBucket
 from kvsweep.replica.batch import Batcher, Limits
-from kvsweep.replica.blocks import BlockStore
+from kvsweep.replica.block_store import BlockStore
 from kvsweep.replica.cluster import Cluster
 from kvsweep.replica.instance import Instance
 from kvsweep.replica.keys import Keys
-from kvsweep.replica.latency import Latency
 from kvsweep.replica.priority import PRIORITIES, SCHEDULERS
 from kvsweep.replica.routing import (
     PREFIX_AFFINITY,
@@ -23,6 +23,7 @@ from kvsweep.replica.routing import (
     Routing,
     Weighted,
 )
+from kvsweep.replica.step_time import Latency
 from kvsweep.replica.switches import Switches, from_mapping
 from kvsweep.replica.tiered import TieredStore
 
@@ -59,18 +60,12 @@ _CACHE: dict[str, Any] = {
     "offload_threshold": 0.8,
     "transfer_bandwidth": 100.0,
     "transfer_base_latency_us": 10,
+    "offload": "watermark",
 }
-_FIXED: dict[str, dict[str, Any]] = {
-    "engine": {
-        "enable_prefix_caching": True,
-        "enable_chunked_prefill": True,
-        "reserve_full_prompt": True,
-        "watermark": 0.0,
-    },
-    "cache": {"offload": "watermark"},
-    "cluster": {"router_index_blocks": 10_000, "count_pending": True, "snapshot_load": False},
-}
-"""Keys of vLLM's rules that the reference does not have: only their defaults are accepted."""
+_FIXED = only_values("blis")
+"""Keys of vLLM's rules that the reference does not have: only these values are accepted.
+
+The list is that of sweep files: it says what the reference lacks, nothing of how it works."""
 
 
 @dataclass(frozen=True)
@@ -104,12 +99,14 @@ def read(scenario: Mapping[str, Any]) -> Settings:
     _one_of("engine.priority", engine["priority"], PRIORITIES)
     _one_of("cluster.routing", cluster["routing"], _ROUTINGS)
     _one_of("cluster.admission", cluster["admission"], _ADMISSIONS)
+    cache = _section(scenario, "cache", _CACHE)
+    _one_of("cache.offload", cache["offload"], ["watermark"])
     for scorer in cluster["scorers"]:
         _one_of("cluster.scorers", scorer, [PREFIX_AFFINITY, *SCORERS])
     return Settings(
         cluster=cluster,
         engine=engine,
-        cache=_section(scenario, "cache", _CACHE),
+        cache=cache,
         latency=_latency(scenario.get("latency") or {}),
         switches=from_mapping(engine["blis"] or {}),
     )

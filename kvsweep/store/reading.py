@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kvsweep.asked import quantile_names
+from kvsweep.arguments import checked
 from kvsweep.errors import InputError, did_you_mean
-from kvsweep.metrics import QUANTILES, VARIABLES
+from kvsweep.metrics import QUANTILES, VARIABLES, quantile_names
 from kvsweep.store.checking import Check, check
 from kvsweep.store.metadata import ROOT, Root, read_root
 
@@ -20,6 +20,7 @@ FORMAT = "kvsweep-store/1"
 MAKER = "kvsweep grid SWEEP.toml"
 
 
+@checked
 def open_results(path: str | Path, *, verify: bool = True) -> xr.Dataset:
     """Open a store for reading.
 

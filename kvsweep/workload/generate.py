@@ -23,9 +23,10 @@ from numpy.typing import NDArray
 from kvsweep.config.sessions import Sessions
 from kvsweep.config.workload import DEFAULT_ENTROPY, Client, Workload
 from kvsweep.errors import InputError, clip, shown
+from kvsweep.records import NONE
 from kvsweep.workload.content import lay_out, previous_round
 from kvsweep.workload.draws import Draws, draw_requests, sessions_of
-from kvsweep.workload.requests import NONE, Requests
+from kvsweep.workload.requests import Requests
 from kvsweep.workload.traces import load_trace
 
 
@@ -126,6 +127,13 @@ def requests_for(
             f"workload.warmup: {workload.warmup} leaves none of the {len(requests)} requests of "
             f"{name} to measure"
         )
+    if workload.concurrency is not None and (requests.after != NONE).any():
+        raise InputError(
+            f"workload.concurrency: requests of {name} wait for answers ('after') already: leave "
+            "out this key"
+        )
+    if workload.concurrency is not None and (requests.patience_us != NONE).any():
+        raise InputError(f"workload.concurrency: not with impatient clients, as {name} has")
     return requests
 
 

@@ -8,8 +8,10 @@ import strategies
 
 from kvsweep.config import parse_scenario
 from kvsweep.config.scenario import validate
+from kvsweep.simulate.batch import build_inputs
 from kvsweep.simulate.kernel_cells import run_lanes
-from kvsweep.simulate.lanes import allocate_outputs, build_inputs, prepare
+from kvsweep.simulate.list_records import prepare
+from kvsweep.simulate.workspace import allocate_outputs
 from kvsweep.workload.blocks import resolve_blocks
 from kvsweep.workload.traces import load_trace
 
@@ -26,7 +28,15 @@ BURST = {
 }
 """A burst that presses two small pools."""
 
-HISTORY = ("queued", "scheduled", "first_token", "finish", "preemptions", "cached", "instance")
+HISTORY = (
+    "queued",
+    "scheduled",
+    "first_token",
+    "finish",
+    "preemptions",
+    "cached_tokens",
+    "instance",
+)
 """What of a request's final state has a meaning outside the kernel."""
 
 
@@ -41,7 +51,10 @@ def scenario(*changes):
 
 def random_traces(seeds, max_requests=30):
     """Return traces made to provoke trouble, one per seed."""
-    return [strategies.random_trace(random.Random(seed), max_requests) for seed in seeds]
+    return [
+        strategies.random_trace(random.Random(seed), max_requests, asynchronous=True)
+        for seed in seeds
+    ]
 
 
 def inputs_of(traces):

@@ -16,7 +16,7 @@ import strategies
 import twin
 from watched import check_sums
 
-from kvsweep.kernel import instance
+from kvsweep.kernel.time import instance
 
 TRACES = 60
 
@@ -34,7 +34,9 @@ def main():
 
     with patch.object(instance, "only_decodes", checking):
         for seed in range(TRACES):
-            trace = strategies.random_trace(random.Random(seed), max_requests=30, closed_loop=True)
+            trace = strategies.random_trace(
+                random.Random(seed), max_requests=30, closed_loop=True, asynchronous=True
+            )
             twin.run_kernel(trace)
     print(checked)
 

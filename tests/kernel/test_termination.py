@@ -10,9 +10,9 @@ import twin
 from kvsweep.config import DEFAULT_ENTROPY
 from kvsweep.config.scenario import validate
 from kvsweep.policies import Scheduler, Status
-from kvsweep.records import Lane
+from kvsweep.records import LaneStatus
 from kvsweep.simulate import simulate_batch
-from kvsweep.simulate.measure import details
+from kvsweep.simulate.lane_ends import DETAIL_OF_LANE, STATUS_OF_LANE, details
 from kvsweep.workload.generate import generate
 
 REQUESTS = 200
@@ -83,7 +83,7 @@ def test_the_livelock_of_vllms_priority_scheduler_ends_at_the_step_limit_and_is_
 
 
 def test_only_the_priority_scheduler_is_blamed():
-    ends = np.array([Lane.STEP_LIMIT, Lane.STEP_LIMIT, Lane.OK])
+    ends = np.array([LaneStatus.STEP_LIMIT, LaneStatus.STEP_LIMIT, LaneStatus.OK])
     told = details(ends, np.array([Scheduler.PRIORITY, Scheduler.FCFS, Scheduler.PRIORITY]))
     assert told[0].endswith("(docs/validation.md)")
     assert told[1:].tolist() == ["more steps than the request list can need", ""]
@@ -94,3 +94,9 @@ def test_the_cliff_lies_between_the_ends():
     assert found["preemptions"][-1] == 0
     assert found["preemption_rate"][BLOCKS == 1000] > 0.05
     assert found["completed"][BLOCKS == 2000] == REQUESTS
+
+
+def test_every_way_to_end_has_a_status_and_words():
+    assert set(STATUS_OF_LANE) == set(DETAIL_OF_LANE) == set(LaneStatus)
+    for lane, status in STATUS_OF_LANE.items():
+        assert (status == Status.OK) == (lane == LaneStatus.OK) == (DETAIL_OF_LANE[lane] == "")

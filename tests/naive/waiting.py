@@ -28,6 +28,9 @@ class FcfsQueue:
     def put_back(self, request):
         self.items.appendleft(request)
 
+    def remove(self, request):
+        self.items.remove(request)
+
 
 class KeyedQueue:
     """Smallest key first; a preempted request goes back by the same key."""
@@ -53,6 +56,10 @@ class KeyedQueue:
 
     put_back = add
 
+    def remove(self, request):
+        self.heap = [entry for entry in self.heap if entry[1] is not request]
+        heapq.heapify(self.heap)
+
 
 def waiting_queue(scheduler, urgency):
     """Return the empty waiting queue of a scheduling policy; `urgency` is that of a request."""
@@ -60,4 +67,6 @@ def waiting_queue(scheduler, urgency):
         return KeyedQueue(lambda r: (urgency(r), r.arrival_us, r.id))
     if scheduler == "sjf":
         return KeyedQueue(lambda r: (r.prompt_tokens, r.arrival_us, r.id))
-    return FcfsQueue()
+    if scheduler == "fcfs":
+        return FcfsQueue()
+    raise ValueError(f"engine.scheduler: {scheduler!r} has no waiting queue")

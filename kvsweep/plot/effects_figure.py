@@ -1,0 +1,204 @@
+"""The forest of effects: one row per effect, its interval, and the line of no effect."""
+
+from __future__ import annotations
+
+import textwrap
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from matplotlib.patheffects import withStroke
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
+
+from kvsweep.analysis.contrasts import DIFFERENCE, RATIO, Scale
+from kvsweep.analysis.effect_records import Effect, Effects, Estimate, Verdict
+from kvsweep.analysis.wording import effect_name, label, number, reference_names
+from kvsweep.arguments import checked
+from kvsweep.errors import InputError
+from kvsweep.plot import style
+
+if TYPE_CHECKING:
+    import xarray as xr
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+MAX_ROWS = 40
+
+ROW_HEIGHT = 0.16  # inches
+CHARACTERS = 125  # of a line below the panels
+
+NARROW = 8.0  # ends of an axis of ratios apart by less have few powers of ten, twos and fives
+
+
+@dataclass(frozen=True)
+class _Row:
+    """One line of the figure: a heading, or an effect with the place of its label."""
+
+    text: str
+    effect: Effect | None = None
+
+
+@checked
+def plot_effects(ds: xr.Dataset, effects: Effects) -> Figure:
+    """Draw every effect with its interval: differences on the left, ratios on the right.
+
+    Filled points are shown (their interval excludes no effect), hollow ones are not; interactions
+    that are super- or sub-additive are named. Ratios are left out where no effect has one.
+
+    Parameters
+    ----------
+    ds : xr.Dataset
+        The dataset that `effects` was found in.
+    effects : Effects
+        Of `kvsweep.factorial_effects` or `kvsweep.joint_effects`.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        For `save`; it belongs to no global state.
+
+    Raises
+    ------
+    InputError
+        For more than `MAX_ROWS` effects.
+
+    Examples
+    --------
+    >>> import kvsweep, kvsweep.plot
+    >>> ds = kvsweep.open_results("results/small.zarr")
+    >>> effects = kvsweep.factorial_effects(ds, "ttft_mean_ms", ["policy", "rate"])
+    >>> kvsweep.plot.save(kvsweep.plot.plot_effects(ds, effects), "effects.png")
+    """
+    rows = _rows(effects)
+    count = sum(row.effect is not None for row in rows)
+    if count > MAX_ROWS:
+        raise InputError(
+            f"effects figure: {count:,} effects do not fit, at most {MAX_ROWS}; name --factors, "
+            "--at or --order 1"
+        )
+    drawn = [row.effect for row in rows if row.effect is not None]
+    scales = [DIFFERENCE]
+    if any(np.isfinite(effect.ratio.effect) for effect in drawn):
+        scales.append(RATIO)
+    with style.style():
+        figure = style.new_figure(
+            height=1.1 + ROW_HEIGHT * len(rows), width=2.0 * style.COLUMN_WIDTH
+        )
+        panels = figure.subplots(1, len(scales), sharey=True, squeeze=False)[0]
+        style.title(figure, ds, fallback=f"Effects on {effects.metric}")
+        for axes, scale in zip(panels, scales, strict=True):
+            _draw(axes, effects, rows, scale)
+        _name_rows(panels[0], rows)
+        _explain(figure, effects)
+    return figure
+
+
+def _rows(effects: Effects) -> list[_Row]:
+    """List headings and effects from top to bottom."""
+    rows = []
+    for group in effects.groups:
+        name = f", {label(group.labels)}" if group.labels else ""
+        for title, several in (("single changes", False), ("interactions", True)):
+            found = [e for e in group.effects if (len(e.changes) > 1) == several]
+            if found:
+                rows.append(_Row(title + name))
+                rows += [_Row(effect_name(effect), effect) for effect in found]
+    return rows
+
+
+def _draw(axes: Axes, effects: Effects, rows: list[_Row], scale: Scale) -> None:
+    """Draw one panel: the estimates on one scale."""
+    axes.grid(axis="x", color=style.GRID, linewidth=0.6)
+    axes.axvline(1.0 if scale.logarithmic else 0.0, color=style.FAINT_INK, linewidth=0.8, zorder=1)
+    drawn = [
+        (place, row.effect, row.effect.ratio if scale.logarithmic else row.effect.difference)
+        for place, row in enumerate(rows)
+        if row.effect is not None
+    ]
+    for place, effect, found in drawn:
+        _draw_estimate(axes, found, place, style.colour(int(len(effect.changes) > 1)))
+    if scale.logarithmic:
+        _scale_ratios(axes)
+    else:
+        axes.margins(x=0.08)
+        style.group_thousands(axes, "x")
+    for place, effect, found in drawn:
+        if len(effect.changes) > 1:
+            _name_verdict(axes, found, place)
+    name = "ratio" if scale.logarithmic else style.with_unit("difference", effects.units)
+    axes.set_xlabel(name)
+    axes.tick_params(axis="y", length=0)
+    axes.spines["left"].set_visible(False)
+
+
+def _scale_ratios(axes: Axes) -> None:
+    """Make the x axis logarithmic, with round numbers as ticks however narrow it is."""
+    axes.set_xscale("log")
+    axes.margins(x=0.08)
+    low, high = axes.get_xlim()
+    narrow = high / low < NARROW
+    ticks = (
+        MaxNLocator(6, steps=[1, 2, 5, 10])
+        if narrow
+        else LogLocator(subs=(1.0, 2.0, 5.0), numticks=7)
+    )
+    axes.xaxis.set_major_locator(ticks)
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: number(float(value))))
+    axes.set_xlim(low, high)
+
+
+def _draw_estimate(axes: Axes, found: Estimate, place: int, colour: str) -> None:
+    """Draw a point and its interval."""
+    if found.interval is not None:
+        ends = [found.interval.low, found.interval.high]
+        axes.plot(ends, [place, place], color=colour, linewidth=1.2)
+    face = colour if _is_shown(found) else "white"
+    axes.plot(found.effect, place, "o", color=colour, mfc=face, mew=1.0, ms=3.4)
+
+
+def _is_shown(found: Estimate) -> bool:
+    return found.verdict not in (None, Verdict.NOT_SHOWN)
+
+
+def _name_verdict(axes: Axes, found: Estimate, place: int) -> None:
+    """Write the verdict on an interaction beside its interval, on the side that has more room."""
+    if found.verdict is None or found.interval is None or not _is_shown(found):
+        return
+    to_axes = axes.transScale + axes.transLimits
+    middle = to_axes.transform((found.effect, 0.0))[0]
+    left = bool(middle > 0.5)
+    axes.annotate(
+        found.verdict.value,
+        (found.interval.low if left else found.interval.high, place),
+        xytext=(-4 if left else 4, 0),
+        textcoords="offset points",
+        ha="right" if left else "left",
+        va="center",
+        fontsize=6.5,
+        color=style.INK,
+        path_effects=[withStroke(linewidth=2.0, foreground="white")],
+    )
+
+
+def _name_rows(axes: Axes, rows: list[_Row]) -> None:
+    """Write the names left of the panel."""
+    axes.set_yticks(range(len(rows)), [row.text for row in rows])
+    for text, row in zip(axes.get_yticklabels(), rows, strict=True):
+        if row.effect is None:
+            text.set_fontweight("bold")
+    axes.set_ylim(len(rows) - 0.4, -0.6)
+
+
+def _explain(figure: Figure, effects: Effects) -> None:
+    """Say below the panels what the effects are against and what the points mean."""
+    lines = [f"{effects.long_name}, against {reference_names(effects)}"]
+    if effects.averaged:
+        lines[0] += f"; means over {', '.join(effects.averaged)}"
+    if effects.seeds is not None and effects.seeds > 1:
+        lines.append(
+            f"bars: {100 * effects.confidence:g}% intervals, {effects.seeds} paired seeds; "
+            "hollow: no effect shown"
+        )
+    text = "\n".join(line for full in lines for line in textwrap.wrap(full, CHARACTERS))
+    figure.supxlabel(text, x=0.015, ha="left", fontsize=6.5, color=style.FAINT_INK)

@@ -1,0 +1,120 @@
+"""The memory that the kernel works in, and the arrays that it leaves its results in."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..kernel.memory import workspace_sizes
+from ..kernel.tally import DIGITS
+from ..policies import RequestStatus
+from ..records import (
+    BLOCK,
+    CHAIN,
+    EVENT,
+    EXTENT,
+    INSTANCE,
+    LANE,
+    LRU,
+    NEVER,
+    NONE,
+    PROGRESS,
+    REQUEST,
+    SCORER,
+    STEP,
+    TALLY,
+    TIER,
+    Inputs,
+    Outputs,
+    Workspace,
+)
+from .bounding import check_workspace
+from .routers import router_memory
+
+
+def _blank_instance() -> NDArray[Any]:
+    blank = np.zeros(1, INSTANCE)
+    lists = ("lru_head", "lru_tail", "wait_head", "wait_tail", "inbox_head", "inbox_tail")
+    for name in (*lists, "spare", "tier_spare"):
+        blank[name] = NONE
+    for name in ("next_due", "try_head_at"):
+        blank[name] = NEVER
+    blank["try_head"] = 1
+    return blank
+
+
+def _blank_progress() -> NDArray[Any]:
+    blank = np.zeros(1, PROGRESS)
+    times = ("queued", "scheduled", "first_token", "finish", "last_token")
+    for name in (*times, "cached_tokens", "instance", "fills"):
+        blank[name] = NONE
+    blank["missed"] = NONE
+    blank["status"] = RequestStatus.NOT_ARRIVED
+    return blank
+
+
+def allocate_workspace(inputs: Inputs, itl_entries: int) -> Workspace:
+    """Allocate memory for the largest lane; untouched pages of it cost nothing."""
+    needs = {name: int(each.max()) for name, each in workspace_sizes(inputs.lanes).items()}
+    check_workspace(needs)
+    sizes = {name: max(1, most) for name, most in needs.items()}
+    return Workspace(
+        blank_instance=_blank_instance(),
+        blank_progress=_blank_progress(),
+        **router_memory(sizes),
+        blank_extent=np.zeros(1, EXTENT),
+        progress=np.empty(sizes["progress"], PROGRESS),
+        instances=np.zeros(sizes["instances"], INSTANCE),
+        extents=np.empty(sizes["extents"], EXTENT),
+        blocks=np.empty(sizes["blocks"], BLOCK),
+        lru=np.empty(sizes["lru"], LRU),
+        table=np.empty(len(inputs.keys), np.int32),
+        prefix=np.empty(sizes["prefix"], np.int32),
+        tier=np.empty(sizes["tier"], TIER),
+        tier_table=np.empty(sizes["tier_table"], np.int32),
+        running=np.empty(sizes["running"], np.int64),
+        due=np.empty(sizes["due"], np.int32),
+        phases=np.empty(sizes["phases"], np.int64),
+        heap=np.empty(sizes["heap"], np.int64),
+        coming=np.empty(sizes["coming"], np.int64),
+        itl_time=np.empty(itl_entries, np.int64),
+        itl_weight=np.empty(itl_entries, np.int64),
+        itl_order=np.empty(2 * itl_entries, np.int64),
+        itl_digits=np.empty(DIGITS, np.int64),
+        itl_by_batch=np.empty(sizes["itl_by_batch"], np.int64),
+    )
+
+
+def allocate_outputs(
+    inputs: Inputs, *, keep_requests: bool = False, steps: int = 0, events: int = 0
+) -> Outputs:
+    """Allocate the results of a batch; `steps` and `events` are the room of the logs."""
+    lanes = inputs.lanes
+    slots = int(lanes["requests"].sum(dtype=np.int64))
+    kept = slots if keep_requests else 0
+    return Outputs(
+        tallies=np.zeros(len(lanes), TALLY),
+        peak_blocks=np.full((len(lanes), lanes["instances"].max()), NONE, np.int32),
+        completed=np.zeros((len(lanes), lanes["instances"].max()), np.int32),
+        outcomes=np.zeros((len(lanes), len(RequestStatus)), np.int32),
+        ttft=np.empty(slots, np.int64),
+        e2e=np.empty(slots, np.int64),
+        delay=np.empty(slots, np.int64),
+        tpot=np.empty(slots, np.float64),
+        preemptions=np.empty(kept, np.int32),
+        request_status=np.empty(kept, np.int8),
+        progress=np.empty(kept, PROGRESS),
+        steps=np.empty(steps, STEP),
+        events=np.empty(events, EVENT),
+    )
+
+
+EMPTY = Inputs(
+    requests=np.zeros(1, REQUEST),
+    keys=np.zeros(1, np.int32),
+    chain=np.zeros(1, CHAIN),
+    prompts=np.zeros(1, CHAIN),
+    lanes=np.zeros(1, LANE),
+    scorers=np.zeros(1, SCORER),
+)
+"""Inputs of the kernel's types whose lanes are not meant to run: for compiling."""
