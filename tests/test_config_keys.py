@@ -14,7 +14,7 @@ from kvsweep.config.schema import leaf_keys
 from kvsweep.metrics import DIMENSIONS, VARIABLES
 from kvsweep.store.layout import arrays
 
-UNITS = {"1", "token", "block", "request", "byte", "s", "ms", "us"}
+UNITS = {"1", "token", "block", "request", "byte", "GiB", "s", "ms", "us"}
 RATES = {"request/s", "token/s", "token/us", "GB/s"}
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from kvsweep.analysis.cliff_records import Cliff
-    from kvsweep.config import Sweep
+    from kvsweep.config import Scenario, Sweep
 
 # Cells that did not complete are named one by one up to this number.
 NAMED = 10
@@ -101,6 +102,7 @@ def grid(
 
 def _size(sweep: Sweep, path: Path, options: dict[str, Any]) -> dict[str, Any]:
     """Return what a run would take: cells, simulations still to do, bytes, seconds."""
+    from kvsweep.config.served_model import defaults_text, model_text
     from kvsweep.config.transfer import transfer_text
     from kvsweep.grid import plan
     from kvsweep.simulate import source_hash
@@ -124,9 +126,17 @@ def _size(sweep: Sweep, path: Path, options: dict[str, Any]) -> dict[str, Any]:
         "tasks": len(todo),
         "bytes": cells.bytes,
         "transfers": list(dict.fromkeys(map(transfer_text, tiers))),
+        "models": _told(model_text, sweep),
+        "defaults": _told(defaults_text, sweep),
         "workers": workers,
         "seconds": cells.seconds * simulations / cells.cells / min(workers, max(1, len(todo))),
     }
+
+
+def _told(write: Callable[[Scenario, Path], str | None], sweep: Sweep) -> list[str]:
+    """Return what is to be said of a sweep's scenarios, each text once."""
+    texts = (write(scenario, sweep.base_dir) for scenario in sweep.probes())
+    return list(dict.fromkeys(text for text in texts if text))
 
 
 def _print_size(size: dict[str, Any], as_json: bool) -> None:
@@ -142,11 +152,19 @@ def _print_size(size: dict[str, Any], as_json: bool) -> None:
     echo(f"bytes        {size['bytes']:,} before compression")
     for text in size["transfers"][:NAMED]:
         echo(f"transfers    {text}")
+    for text in size["models"][:NAMED]:
+        echo(f"model        {text}")
+    for text in size["defaults"][:NAMED]:
+        echo(f"             {text}")
     echo(f"time         about {span(size['seconds'])} on {size['workers']} workers")
 
 
 def _run(sweep: Sweep, path: Path, options: dict[str, Any]) -> xr.Dataset:
+    from kvsweep.config.served_model import model_text
     from kvsweep.sweep import run
+
+    for text in _told(model_text, sweep)[:NAMED]:
+        echo(f"model: {text}", err=True)
 
     display = Display()
 
