@@ -23,7 +23,7 @@ from kvsweep.config.base import (
 from kvsweep.config.bounds import check_products
 from kvsweep.config.latency import Latency
 from kvsweep.config.rules import check_rules
-from kvsweep.config.served_model import ServedModel, from_model
+from kvsweep.config.served_model import ServedModel, from_model, times_of_model
 from kvsweep.config.transfer import SPEED_KEYS, settle
 from kvsweep.config.workload import Workload
 from kvsweep.errors import did_you_mean
@@ -374,10 +374,16 @@ class Scenario(Section):
         folder = (info.context or {}).get("base_dir", Path())
         if self.model is not None:
             self._settle_cache(from_model(self, folder))
+            self._settle_latency(folder)
         self._settle_cache(settle(self, folder))
         check_rules(self)
         check_products(self)
         return self
+
+    def _settle_latency(self, folder: Path) -> None:
+        assert self.model is not None
+        if not self.latency.model_fields_set and self.model.gpu is not None:
+            _fill(self, latency=Latency.model_validate(times_of_model(self, folder)))
 
     def _settle_cache(self, settled: dict[str, Any]) -> None:
         cache = self.cache.model_copy()

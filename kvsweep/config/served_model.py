@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Self
 from pydantic import Field, model_validator
 
 from kvsweep.config.base import Count, Key, KeyProblem, Name, Positive, Section
+from kvsweep.config.latency import load_preset
 from kvsweep.errors import InputError
 from kvsweep.limits import MAX_BLOCKS, MAX_LAYERS, MAX_MEMORY_BYTES
 from kvsweep.sizing.answer import Answer, Question, answer
 from kvsweep.sizing.settings import UTILIZATION
 from kvsweep.sizing.shapes import load_model
 from kvsweep.sizing.sizes import GIB
+from kvsweep.sizing.step_time import step_terms
 
 if TYPE_CHECKING:
     from kvsweep.config.scenario import Scenario
@@ -85,10 +87,7 @@ def from_model(scenario: Scenario, folder: Path) -> dict[str, Any]:
     """
     model, given = scenario.model, scenario.cache.model_fields_set
     assert model is not None
-    try:
-        told = sized(scenario, folder)
-    except InputError as problem:
-        raise KeyProblem(("model",), _without_dashes(str(problem))) from None
+    told = _told(scenario, folder)
     assert told.layout is not None
     found: dict[str, Any] = {}
     if "kv_bytes_per_token" not in given:
@@ -105,6 +104,23 @@ def from_model(scenario: Scenario, folder: Path) -> dict[str, Any]:
             raise KeyProblem(("model",), f"{blocks:,} usable blocks; allowed: 1 to {MAX_BLOCKS:,}")
         found["gpu_blocks"] = blocks
     return found
+
+
+def times_of_model(scenario: Scenario, folder: Path) -> dict[str, Any]:
+    """Return the latencies of a model on its GPU, computed: a roofline.
+
+    Raises
+    ------
+    KeyProblem
+        If they do not follow from it.
+    """
+    told = _told(scenario, folder)
+    assert told.served is not None
+    assert told.gpu is not None
+    try:
+        return step_terms(told.served, told.gpu.name)._asdict()
+    except InputError as problem:
+        raise KeyProblem(("latency",), str(problem).removeprefix("latency: ")) from None
 
 
 def sized(scenario: Scenario, folder: Path) -> Answer:
@@ -152,36 +168,75 @@ def _size(gib: float | None) -> str | None:
     return None if gib is None else f"{round(gib * GIB)}B"
 
 
-def _without_dashes(message: str) -> str:
-    """Write what is wrong with an option of ``kvsweep blocks`` by the key of the section."""
-    for option, key in (
-        *(("--gpu", "gpu"), ("--kv-memory", "kv_gib"), ("--weights", "weights_gib")),
-        *(("--utilization", "utilization"), ("--model", "preset"), ("--dtype", "dtype")),
-        *(("--tp", "tp"), ("--pp", "pp"), ("--block-size", "cache.block_size")),
-    ):
-        message = message.replace(option, key)
-    return message
+OPTIONS = {
+    "--gpu": ("model", "gpu"),
+    "--kv-memory": ("model", "kv_gib"),
+    "--weights": ("model", "weights_gib"),
+    "--activation": ("model", "activation_gib"),
+    "--utilization": ("model", "utilization"),
+    "--model": ("model", "preset"),
+    "--dtype": ("model", "dtype"),
+    "--tp": ("model", "tp"),
+    "--pp": ("model", "pp"),
+    "--block-size": ("cache", "block_size"),
+}
+"""The keys that options of ``kvsweep blocks`` stand for here."""
+
+
+def _told(scenario: Scenario, folder: Path) -> Answer:
+    """Return `sized`, or what is wrong by the key of the section."""
+    try:
+        return sized(scenario, folder)
+    except InputError as problem:
+        option, _, message = str(problem).partition(": ")
+        path = OPTIONS.get(option)
+        for name, (section, key) in OPTIONS.items():
+            message = message.replace(name, f"{section}.{key}")
+        whole = message if path else f"{option}: {message}"
+        raise KeyProblem(path or ("model", "config"), whole) from None
 
 
 def model_text(scenario: Scenario, folder: Path) -> str | None:
-    """Write the blocks of a model, and who says so; None without a model."""
-    model, given = scenario.model, scenario.cache.model_fields_set
+    """Write the blocks and step times of a model, and who says so; None without a model."""
+    model = scenario.model
     if model is None:
         return None
     told = sized(scenario, folder)
     assert told.served is not None
-    assert told.kv_bytes is not None
+    assert told.layout is not None
     name = f"{told.served.model.name}, tp {model.tp}, pp {model.pp}"
-    if not model.decides:
-        return f"{name}: {told.layout.token_bytes:,} bytes a token" if told.layout else name
-    where = told.gpu.name if told.gpu else f"{model.kv_gib:g} GiB"
-    text = f"{name} on {where}: {told.blocks - 1:,} usable blocks, {told.kv_bytes / GIB:.2f} GiB"
-    own = next((key for key in CAPACITIES if key in given), None)
-    if own is not None:
-        return f"{text}; cache.{own} wins: {scenario.cache.gpu_blocks:,} blocks"
+    if model.decides:
+        where = told.gpu.name if told.gpu else f"{model.kv_gib:g} GiB"
+        size = told.blocks * max(told.layout.block_bytes) / GIB
+        text = f"{name} on {where}: {told.blocks - 1:,} usable blocks, {size:.2f} GiB"
+    else:
+        text = f"{name}: {told.layout.token_bytes:,} bytes a token on each GPU"
+    return "; ".join(filter(None, (text, _who_wins(scenario, told), _times(scenario, folder))))
+
+
+def _who_wins(scenario: Scenario, told: Answer) -> str | None:
+    given = next((k for k in CAPACITIES if k in scenario.cache.model_fields_set), None)
+    if scenario.model is None or not scenario.model.decides:
+        return None
+    if given is not None:
+        return f"cache.{given} wins: {scenario.cache.gpu_blocks:,} blocks"
     if told.margin is not None and told.margin[0] != told.margin[1]:
-        return f"{text}; estimated, {told.margin[0]:,} to {told.margin[1]:,}"
-    return text
+        return f"estimated, {told.margin[0]:,} to {told.margin[1]:,}"
+    return None
+
+
+def _times(scenario: Scenario, folder: Path) -> str | None:
+    """Say that step times are computed, or are those of another number of GPUs."""
+    latency, model = scenario.latency, scenario.model
+    assert model is not None
+    if latency.model is None:
+        computed = "latency" not in scenario.model_fields_set and latency.model_fields_set
+        return "step times computed, not measured" if computed else None
+    preset = load_preset(latency.model, folder)
+    tp = preset.device.tp if preset.device is not None else preset.tp
+    if tp is None or tp == model.tp:
+        return None
+    return f"but latency.model {latency.model} has the times of tp {tp}"
 
 
 def defaults_text(scenario: Scenario, folder: Path) -> str | None:

@@ -18,7 +18,7 @@ from kvsweep.sizing.attention import attention_shapes, query_heads
 from kvsweep.sizing.config_values import Values
 from kvsweep.sizing.dtypes import MODEL_DTYPES
 from kvsweep.sizing.model import Model, Weights
-from kvsweep.sizing.weights import Store, count_weights, expert_count, store
+from kvsweep.sizing.weights import Store, count_weights, count_work, expert_count, store
 
 SCALED_ALREADY = ("su", "longrope", "llama3", "yarn", "deepseek_yarn", "default", "mrope", "")
 """Rotary embeddings whose factor ``max_position_embeddings`` has in it, as vLLM takes it."""
@@ -121,6 +121,7 @@ def model_from_config(table: dict[str, Any], name: str, source: str | None = Non
         weights_unknown=unknown,
         experts=bool(expert_count(text)),
         source=source or name,
+        work=count_work(text, about) if weights is not None else None,
     )
 
 
