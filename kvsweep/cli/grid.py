@@ -86,16 +86,19 @@ def grid(
     from kvsweep.analysis.warnings import warnings_of
     from kvsweep.report import outcome
 
-    cliff = _analyse(sweep, path, ds)
+    cliff, memory = _analyse(sweep, path, ds), ""
     found = warnings_of(ds)
     result = {"store": str(path), **outcome(ds)}
     result |= {"warnings": [asdict(warning) for warning in found]}
     if cliff:
+        from kvsweep.report import cliff_memory
+
         result |= {"cliff": cliff.to_dict(), **_draw(path, ds, cliff)}
+        memory = cliff_memory(ds, cliff)
     if as_json:
         print_json(result)
     else:
-        _print_outcome(result, cliff)
+        _print_outcome(result, cliff, memory)
     warn(found)
     return 1 if result["incomplete"] else 0
 
@@ -206,7 +209,7 @@ def _figure(path: Path) -> Path:
     return path.with_name(f"{path.stem}-cliff.png")
 
 
-def _print_outcome(result: dict[str, Any], cliff: Cliff | None) -> None:
+def _print_outcome(result: dict[str, Any], cliff: Cliff | None, memory: str) -> None:
     statuses = ", ".join(f"{n:,} {name}" for name, n in result["status"].items())
     echo(f"{result['store']}: {statuses}")
     for cell in result["incomplete"][:NAMED]:
@@ -218,4 +221,5 @@ def _print_outcome(result: dict[str, Any], cliff: Cliff | None) -> None:
         from kvsweep.report import cliff_text
 
         figure = result["figure"] or f"none: {result['no_figure']}"
-        echo(f"\n{cliff_text(cliff).rstrip()}\n\nfigure: {figure}")
+        told = "\n".join(filter(None, (cliff_text(cliff).rstrip(), memory)))
+        echo(f"\n{told}\n\nfigure: {figure}")
