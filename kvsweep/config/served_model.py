@@ -16,7 +16,7 @@ from kvsweep.sizing.answer import Answer, Question, answer
 from kvsweep.sizing.settings import UTILIZATION
 from kvsweep.sizing.shapes import load_model
 from kvsweep.sizing.sizes import GIB
-from kvsweep.sizing.step_time import step_terms
+from kvsweep.sizing.served_steps import step_terms
 
 if TYPE_CHECKING:
     from kvsweep.config.scenario import Scenario

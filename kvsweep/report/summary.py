@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from kvsweep.analysis import variables
 from kvsweep.analysis.jsonable import jsonable
 from kvsweep.analysis.wording import label, number
-from kvsweep.report.memory import axis_memory
+from kvsweep.report.gib import axis_memory
 from kvsweep.report.table import plural, table, with_space
 
 if TYPE_CHECKING:

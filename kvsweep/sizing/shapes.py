@@ -41,7 +41,8 @@ def load_model(name: str, folder: Path | None = None) -> Model:
     Parameters
     ----------
     name : str
-        One of `model_names`, or a Hugging Face ``config.json``, or the folder that has it.
+        One of `model_names`, also as ``Qwen/Qwen3-8B``, or a Hugging Face ``config.json``, or the
+        folder that has it.
     folder : Path or None
         Where relative paths begin; None: the current folder.
 
@@ -55,9 +56,12 @@ def load_model(name: str, folder: Path | None = None) -> Model:
     >>> load_model("llama-3.1-8b").weights.parameters
     8030261248
     """
-    if name in _tables():
-        return _shipped(name)
     path = (folder or Path()) / name
+    # Hugging Face's name of a model, as Qwen/Qwen3-8B, unless it is a folder.
+    known_as = name if path.exists() else name.lower().rpartition("/")[2].removesuffix("-instruct")
+    for found in (name, known_as):
+        if found in _tables():
+            return _shipped(found)
     if not (name.endswith(".json") or path.exists()):
         known = model_names()
         hint = did_you_mean(name.lower().rpartition("/")[2], known)

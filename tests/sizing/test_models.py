@@ -182,6 +182,19 @@ def test_an_unknown_data_type_is_refused():
         token_bytes("llama-3.1-8b", dtype="fp8_ds_mla")
 
 
+@pytest.mark.parametrize(
+    ("name", "known"),
+    [
+        ("Qwen/Qwen3-8B", "qwen3-8b"),
+        ("meta-llama/Llama-3.1-8B-Instruct", "llama-3.1-8b"),
+        ("openai/gpt-oss-120b", "gpt-oss-120b"),
+        ("deepseek-ai/DeepSeek-V3", "deepseek-v3"),
+    ],
+)
+def test_names_of_hugging_face_are_known(name, known):
+    assert load_model(name) == load_model(known)
+
+
 def test_an_unknown_name_is_told_with_those_that_are_known():
     with pytest.raises(InputError, match=r"'qwen3-8' is neither.*did you mean 'qwen3-8b'"):
         load_model("qwen3-8")
