@@ -12,14 +12,12 @@ from kvsweep.config.base import Count, Key, KeyProblem, Name, Positive, Section
 from kvsweep.config.latency import load_preset
 from kvsweep.errors import InputError
 from kvsweep.limits import MAX_BLOCKS, MAX_LAYERS, MAX_MEMORY_BYTES
-from kvsweep.sizing.answer import Answer, Question, answer
-from kvsweep.sizing.settings import UTILIZATION
-from kvsweep.sizing.shapes import load_model
+from kvsweep.sizing.defaults import UTILIZATION
 from kvsweep.sizing.sizes import GIB
-from kvsweep.sizing.served_steps import step_terms
 
 if TYPE_CHECKING:
     from kvsweep.config.scenario import Scenario
+    from kvsweep.sizing.answer import Answer, Question
 
 CAPACITIES = ("gpu_blocks", "gpu_tokens")
 
@@ -114,6 +112,8 @@ def times_of_model(scenario: Scenario, folder: Path) -> dict[str, Any]:
     KeyProblem
         If they do not follow from it.
     """
+    from kvsweep.sizing.served_steps import step_terms
+
     told = _told(scenario, folder)
     assert told.served is not None
     assert told.gpu is not None
@@ -131,6 +131,9 @@ def sized(scenario: Scenario, folder: Path) -> Answer:
     InputError
         If there is none.
     """
+    from kvsweep.sizing.answer import Question
+    from kvsweep.sizing.shapes import load_model
+
     model = scenario.model
     assert model is not None
     name = model.preset
@@ -161,6 +164,8 @@ def sized(scenario: Scenario, folder: Path) -> Answer:
 
 @cache
 def _answer(question: Question) -> Answer:
+    from kvsweep.sizing.answer import answer
+
     return answer(question)
 
 

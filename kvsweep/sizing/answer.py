@@ -8,11 +8,12 @@ from typing import Any
 
 from kvsweep.errors import InputError
 from kvsweep.sizing.capacity import Layout, check_blocks, layout
+from kvsweep.sizing.defaults import BLOCK_SIZE
 from kvsweep.sizing.estimate import Budget, Part, budget, refuse_without_memory
 from kvsweep.sizing.gpus import Gpu, find_gpu
 from kvsweep.sizing.measured import blocks_of, difference
 from kvsweep.sizing.server_log import ServerLog, read_server
-from kvsweep.sizing.settings import BLOCK_SIZE, Asked, Served, serve
+from kvsweep.sizing.settings import Asked, Served, serve
 from kvsweep.sizing.shapes import load_model, model_names
 from kvsweep.sizing.sizes import gib, parse_size
 
