@@ -147,6 +147,9 @@ def _weights(
         return None, kept
     if not about.weights:
         return None, "not counted for this architecture"
+    sparse = text.table.get("decoder_sparse_step"), text.table.get("moe_layer_freq")
+    if text.table.get("mlp_only_layers") or any(step not in (None, 1) for step in sparse):
+        return None, "of experts in some layers only, which are not counted"
     assert isinstance(kept, Store)
     return count_weights(text, about, kept), ""
 
