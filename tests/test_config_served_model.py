@@ -8,7 +8,7 @@ import kvsweep
 from kvsweep import grid
 from kvsweep.config import load_sweep
 from kvsweep.config.latency import load_preset
-from kvsweep.config.served_model import defaults_text, model_text
+from kvsweep.config.served_text import defaults_text, model_text
 from kvsweep.errors import InputError
 
 WORKLOAD = """\
@@ -53,7 +53,8 @@ def test_gib_and_parallel_sizes_are_axes(load):
 
 
 def test_a_gpu_decides_as_the_command_does_with_the_tokens_of_the_steps(load):
-    from kvsweep.sizing.answer import Question, answer
+    from kvsweep.sizing.asking import answer
+    from kvsweep.sizing.question import Question
 
     sweep = load(ON_H100 + LATENCY + '[grid]\n"engine.max_num_batched_tokens" = [2048, 8192]\n')
     for scenario in scenarios(sweep):

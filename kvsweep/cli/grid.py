@@ -105,7 +105,7 @@ def grid(
 
 def _size(sweep: Sweep, path: Path, options: dict[str, Any]) -> dict[str, Any]:
     """Return what a run would take: cells, simulations still to do, bytes, seconds."""
-    from kvsweep.config.served_model import defaults_text, model_text
+    from kvsweep.config.served_text import defaults_text, model_text
     from kvsweep.config.transfer import transfer_text
     from kvsweep.grid import plan
     from kvsweep.simulate import source_hash
@@ -166,7 +166,7 @@ def _print_size(size: dict[str, Any], as_json: bool) -> None:
 
 
 def _run(sweep: Sweep, path: Path, options: dict[str, Any]) -> xr.Dataset:
-    from kvsweep.config.served_model import model_text
+    from kvsweep.config.served_text import model_text
     from kvsweep.sweep import run
 
     for text in _told(model_text, sweep)[:NAMED]:
