@@ -113,6 +113,7 @@ def test_an_empty_scenario_has_the_documented_defaults():
             "thrashing_window_us": 1_000_000,
         },
         "latency": {"model": None, "alpha": (0, 0, 0), "beta": (0, 0, 0), "memory": ()},
+        "model": None,
     }
 
 

@@ -225,6 +225,10 @@ ELSEWHERE = {
     "engine.horizon_us": "refused but for the replica: test_replica_cells",
     "latency.model": "stands for the others: test_config_scenario",
     **dict.fromkeys(
+        (key for key in leaf_keys(Scenario) if key.startswith("model.")),
+        "decide keys of the cache and of latencies: test_config_served_model",
+    ),
+    **dict.fromkeys(
         (
             f"{owner}.{key}"
             for owner in ("workload.prompt", "workload.output")

@@ -6,9 +6,10 @@ import textwrap
 
 from kvsweep.sizing.answer import Answer
 from kvsweep.sizing.capacity import Layout
+from kvsweep.sizing.defaults import BLOCK_SIZE
 from kvsweep.sizing.estimate import Budget, Part
 from kvsweep.sizing.gpus import Gpu
-from kvsweep.sizing.settings import BLOCK_SIZE, Served
+from kvsweep.sizing.settings import Served
 from kvsweep.sizing.sizes import gib
 
 WIDTH = 100

@@ -6,16 +6,11 @@ from dataclasses import dataclass
 
 from kvsweep.errors import InputError
 from kvsweep.limits import MAX_BATCHED_TOKENS, MAX_BLOCK_TOKENS, MAX_LAYERS, MAX_SEQS, MAX_TOKENS
+from kvsweep.sizing.defaults import BLOCK_SIZE, UTILIZATION
 from kvsweep.sizing.dtypes import cache_dtype
 from kvsweep.sizing.gpus import Defaults, Gpu
 from kvsweep.sizing.layers import Limits, concurrent_batches
 from kvsweep.sizing.model import Model
-
-BLOCK_SIZE = 16
-"""vLLM's ``CacheConfig.DEFAULT_BLOCK_SIZE``, tokens."""
-
-UTILIZATION = 0.92
-"""vLLM's ``gpu_memory_utilization``."""
 
 SPARSE_BLOCK = 64
 """Tokens of a block of sparse MLA, whose indexer takes no other (``mla/indexer.py``)."""

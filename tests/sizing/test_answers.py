@@ -3,9 +3,10 @@
 import pytest
 
 from kvsweep.errors import InputError
-from kvsweep.sizing.answer import Question, answer
 from kvsweep.sizing.answer_text import answer_text
+from kvsweep.sizing.asking import answer
 from kvsweep.sizing.gpus import find_gpu, gpu_names
+from kvsweep.sizing.question import Question
 from kvsweep.sizing.sizes import parse_size
 
 
