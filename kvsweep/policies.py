@@ -211,6 +211,13 @@ class Victim(_Policy):
     FEWEST_REMAINING = 6, "The one with the fewest output tokens to come.", VLLM
 
 
+class Eviction(_Policy):
+    """Which of the cached blocks that nobody uses is evicted first."""
+
+    LRU = 0, "vLLM's: the least recently freed; of a sequence the last block.", BOTH
+    LFU = 1, "The one with the fewest hits since it was cached; of equals as under lru.", VLLM
+
+
 class Offload(_Policy):
     """How blocks come to the CPU tier."""
 

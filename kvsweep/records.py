@@ -131,6 +131,7 @@ LANE_FIELDS = (
     Field("scheduler", _i64, "1", "code of policies.Scheduler"),
     Field("admission", _i64, "1", "code of policies.Admission"),
     Field("priority", _i64, "1", "code of policies.Priority"),
+    Field("eviction", _i64, "1", "code of policies.Eviction"),
     Field("victim", _i64, "1", "code of policies.Victim"),
     Field("concurrency", _i64, "request", "requests under way at once, at most; 0: any number"),
     Field("cpu_blocks", _i64, "block", "blocks of one instance's CPU tier, 0: none"),
@@ -140,6 +141,7 @@ LANE_FIELDS = (
     Field("bandwidth", _f64, "token/us", "bandwidth of transfers from the CPU tier"),
     Field("thrashing_window", _i64, "us", "a block that comes back sooner counts as thrashing"),
     Field("age", _i64, "us", "priority age: one level of priority per so much age"),
+    Field("async_scheduling", _u8, "1", "1 if a step is scheduled while the last is computed"),
     Field("preempt_for_urgent", _u8, "1", "1 if less urgent running requests give way to a head"),
     Field("prefix_caching", _u8, "1", "1 if full blocks are kept for reuse"),
     Field("chunked_prefill", _u8, "1", "1 if a prompt may be split over steps"),
@@ -168,6 +170,8 @@ LANE_FIELDS = (
 INSTANCE_FIELDS = (
     Field("clock", _i64, "us", "end of the last step begun; the next starts here or later"),
     Field("end", _i64, "us", "end of the last step (the clock also moves to queue entries)"),
+    Field("device", _i64, "us", "asynchronous: what the step takes that begins at `clock`, or 0"),
+    Field("begins", _i64, "us", "when the step begins that is being scheduled"),
     Field("step", _i64, "step", "index of the next step"),
     Field("phase", _i64, "step", "step modulo the block size, kept to spare divisions"),
     Field("next_due", _i64, "step", "earliest step at which a running request needs attention"),
@@ -191,7 +195,9 @@ INSTANCE_FIELDS = (
     Field("whole_blocks", _i64, "block", "blocks of the whole extents in the LRU list"),
     Field("peak", _i64, "block", "largest number of used blocks"),
     Field("running", _i64, "request", "length of the running list"),
-    Field("prefilling", _i64, "request", "running requests that have not sampled since admission"),
+    Field("prefilling", _i64, "request", "running requests that do not decode, or no more"),
+    Field("leaving", _i64, "request", "of these, those whose last token is on its way"),
+    Field("leaving_waiting", _i64, "request", "waiting requests whose last token is on its way"),
     Field("waiting", _i64, "request", "length of the waiting list"),
     Field("wait_head", _i64, "index", "front of the waiting list (fcfs)"),
     Field("wait_tail", _i64, "index", "back of the waiting list (fcfs)"),
@@ -221,6 +227,7 @@ INSTANCE_FIELDS = (
     Field(
         "skipped", _i64, "request", "decoding requests without a token since a step skipped them"
     ),
+    Field("on_device", _u8, "1", "1 if a step begins at `clock`; synchronously always"),
     Field("announced", _u8, "1", "1 if the step just begun makes an arrival"),
     Field("in_flight", _u8, "1", "1 if a step with outputs to process ends at `clock`"),
     Field("try_head", _u8, "1", "1 if the head of the waiting list may be admissible now"),
@@ -263,7 +270,7 @@ PROGRESS_FIELDS = (
     Field("base", _i64, "step", "while decoding: computed tokens = step index - base"),
     Field("phase", _i64, "step", "base modulo the block size"),
     Field("queued", _i64, "us", "entry into the waiting list"),
-    Field("scheduled", _i64, "us", "start of the step of the first admission"),
+    Field("scheduled", _i64, "us", "when the first admission was scheduled"),
     Field("first_token", _i64, "us", "end of the step that sampled the first token"),
     Field("finish", _i64, "us", "end of the step that sampled the last token"),
     Field("last_token", _i64, "us", "end of the step that sampled the latest token so far"),
@@ -277,11 +284,13 @@ PROGRESS_FIELDS = (
     Field("fills", _i64, "index", "extent in which it began to decode blocks of others, or -1"),
     Field("reused", _i64, "block", "blocks hit at the latest admission"),
     Field("chunk", _i64, "token", "tokens scheduled in this step while prefilling"),
+    Field("missed", _i64, "step", "the last step that it missed while running, or -1"),
     Field("preemptions", _i64, "1", "times preempted"),
     Field("cached_tokens", _i64, "token", "cached tokens at the first admission"),
     Field("instance", _i64, "index", "instance routed to"),
     Field("prev", _i64, "index", "neighbour in the inbox or the waiting list"),
     Field("next", _i64, "index", "neighbour in the inbox or the waiting list"),
+    Field("leaving", _u8, "1", "1 if its last token is on its way"),
     Field("decoding", _u8, "1", "1 from the first sample after an admission on"),
     Field("status", _u8, "1", "code of policies.RequestStatus"),
 )
@@ -297,6 +306,7 @@ BLOCK_FIELDS = (
     Field("key", _i32, "index", "content key, or -1"),
     Field("ref_count", _i32, "request", "reference count"),
     Field("extent", _i32, "index", "extent record that it belongs to"),
+    Field("hits", _i32, "1", "times found at an admission since it was cached, if eviction asks"),
     Field("duplicate_prev", _i32, "index", "ring of blocks with the same key, oldest first"),
     Field("duplicate_next", _i32, "index", "ring of blocks with the same key, oldest first"),
 )
@@ -362,6 +372,7 @@ TALLY_FIELDS = (
 STEP_FIELDS = (
     Field("step", _i64, "step", "index within the instance"),
     Field("instance", _i64, "index", "engine instance"),
+    Field("scheduled_us", _i64, "us", "when the step was scheduled"),
     Field("start_us", _i64, "us", "start of the step"),
     Field("duration_us", _i64, "us", "duration of the step"),
     Field("running", _i64, "request", "length of the running list after scheduling"),
@@ -378,7 +389,13 @@ EVENT_FIELDS = (
     Field("instance", _i32, "index", "engine instance"),
     Field("kind", _i32, "1", "code of Event"),
     Field("request", _i32, "index", "request"),
-    Field("value", _i32, "token", "tokens scheduled (chunk), cached tokens (admit), else -1"),
+    Field(
+        "value",
+        _i32,
+        "token",
+        "tokens scheduled (chunk), cached tokens (admit); asynchronously 1 if a victim was in the "
+        "step on its way (preempt), plus 2 if its schedule before this step computed nothing; -1",
+    ),
 )
 
 REQUEST = _dtype(REQUEST_FIELDS)

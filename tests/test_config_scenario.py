@@ -22,6 +22,7 @@ from kvsweep.errors import InputError
 from kvsweep.policies import (
     RULES,
     Admission,
+    Eviction,
     Offload,
     Priority,
     RequestStatus,
@@ -43,6 +44,8 @@ FAMILIES = [
     Scheduler,
     Priority,
     Victim,
+    Eviction,
+    Offload,
     SloClass,
     Admission,
     Status,
@@ -85,6 +88,7 @@ def test_an_empty_scenario_has_the_documented_defaults():
             "victim": "last",
             "priority_age_ms": 1000.0,
             "preempt_for_urgent": False,
+            "async_scheduling": False,
             "enable_prefix_caching": True,
             "enable_chunked_prefill": True,
             "reserve_full_prompt": True,
@@ -96,6 +100,7 @@ def test_an_empty_scenario_has_the_documented_defaults():
             "block_size": 16,
             "gpu_blocks": 2200,
             "gpu_tokens": None,
+            "eviction": "lru",
             "cpu_blocks": 0,
             "offload": "write-through",
             "offload_threshold": 0.8,
@@ -169,6 +174,7 @@ def test_every_preset_loads_and_says_where_it_comes_from():
         ({"cache": {"gpu_blocks": "9"}}, "gpu_blocks: expected an integer, got '9'"),
         ({"cache": 5}, "scenario.cache: expected a table, got 5"),
         ({"cache": {"offload_threshold": 1.5}}, "must be at most 1, got 1.5"),
+        ({"cache": {"eviction": "lrfu"}}, "eviction 'lrfu'; allowed: lru, lfu; did you mean 'lru'"),
         ({"cache": {"offload": "never"}}, "unknown offload 'never'; allowed: watermark, write-thr"),
         ({"engine": {"watermark": 1.0}}, "scenario.engine.watermark: must be less than 1, got 1.0"),
         ({"engine": {"watermark": float("nan")}}, "must be a finite number, got nan"),
@@ -237,6 +243,8 @@ def test_what_only_the_replica_has_is_refused_under_vllm_rules(section, key, val
         ("engine", "enable_chunked_prefill", False),
         ("engine", "reserve_full_prompt", False),
         ("engine", "watermark", 0.1),
+        ("engine", "async_scheduling", True),
+        ("cache", "eviction", "lfu"),
         ("cache", "offload", "write-through"),
         ("cluster", "scorers", {"precise-prefix": 1.0}),
         ("cluster", "routing", "prompt-affinity"),
@@ -281,6 +289,25 @@ def test_urgency_needs_the_priority_scheduler(key, value):
     assert "rules 'blis' has" in refused({"engine": {"rules": "blis", key: value}})
     found = parse_scenario({"engine": {"scheduler": "priority", key: value}}, "t.json")
     assert getattr(found.engine, key) == value
+
+
+CPU_TIER = {"cpu_blocks": 5, "transfer_bandwidth": 9.0}
+
+
+@pytest.mark.parametrize(
+    ("key", "more"),
+    [
+        ("engine.preempt_for_urgent", {"engine": {"preempt_for_urgent": True}}),
+        ("cache.cpu_blocks", {"cache": CPU_TIER}),
+        ("cache.cpu_blocks", {"cache": CPU_TIER | {"offload": "watermark"}}),
+    ],
+)
+def test_what_has_no_rule_under_asynchronous_scheduling_is_refused(key, more):
+    engine = {"scheduler": "priority", "async_scheduling": True} | more.get("engine", {})
+    message = refused(more | {"engine": engine})
+    assert f"{key}: " in message
+    assert "needs engine.async_scheduling = false" in message
+    parse_scenario(more | {"engine": engine | {"async_scheduling": False}}, "t.json")
 
 
 @pytest.mark.parametrize("age", [0.0, 0.0005, 2e9, -1.0])

@@ -131,6 +131,7 @@ CONTEXTS = {
         "workload.sessions": TURNS | {"reason_ratio": 0.5, "keep_reasoning": False}
     },
     "no chunks": {"engine.enable_chunked_prefill": False, "engine.max_num_batched_tokens": 128},
+    "nothing cached": {"engine.enable_prefix_caching": False},
     "thresholds": {"engine.long_prefill_token_threshold": 500},
     "replica": {"engine.rules": "blis", "cluster.routing": "weighted"},
     "replica, one instance": {"engine.rules": "blis", "cluster.instances": 1},
@@ -209,6 +210,7 @@ VALUES = {
     "engine.watermark": (0.2, 0.01),
     "cache.block_size": (4,),
     "cache.gpu_blocks": (60,),
+    "cache.eviction": ("lfu",),
     "cache.cpu_blocks": (30,),
     "cache.offload": ("write-through", "watermark"),
     "cache.offload_threshold": (0.1, 0.5, 1.0),
@@ -261,6 +263,7 @@ RARE = {
     "engine.watermark",
     "engine.enable_prefix_caching",
     "engine.scheduler",
+    "cache.eviction",
     "cache.cpu_blocks",
     "cache.offload",
     "cache.offload_threshold",

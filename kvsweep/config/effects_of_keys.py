@@ -256,6 +256,9 @@ RULES: dict[str, Rule] = {
         lambda s, c: s.engine.watermark == 0 or s.engine.watermark * (s.cache.gpu_blocks + 1) >= 1,
         "gpu_blocks of which the share is at least one block",
     ),
+    "cache.eviction": Rule(
+        lambda s, c: s.engine.enable_prefix_caching, "enable_prefix_caching = true"
+    ),
     "cache.offload": _TIER,
     "cache.offload_threshold": Rule(
         lambda s, c: _has_tier(s, c) and s.cache.offload == Offload.WATERMARK.label,

@@ -45,6 +45,7 @@ from kvsweep.limits import (
 from kvsweep.policies import (
     RULES,
     Admission,
+    Eviction,
     Offload,
     Priority,
     Routing,
@@ -103,7 +104,7 @@ def _known(keys: tuple[str, ...], what: str, family: type[Scorer] | None = None)
 
 
 def _member(
-    family: type[Routing | Scheduler | Priority | Victim | Admission | Offload],
+    family: type[Routing | Scheduler | Priority | Victim | Admission | Eviction | Offload],
 ) -> Any:
     def check(name: str, info: ValidationInfo) -> str:
         return family.from_name(name, _of_rules(family, info)).label
@@ -112,7 +113,7 @@ def _member(
 
 
 def _of_rules(
-    family: type[Routing | Scheduler | Priority | Victim | Admission | Offload | Scorer],
+    family: type[Routing | Scheduler | Priority | Victim | Admission | Eviction | Offload | Scorer],
     info: ValidationInfo,
 ) -> tuple[str, ...]:
     """Return the names that the scenario's rule book has; all where that is not known."""
@@ -225,6 +226,9 @@ class Engine(Section):
     preempt_for_urgent : bool
         For scheduler ``priority``: a waiting request that lacks blocks or a seat takes those of
         running requests with a larger priority. An experiment: vLLM does not do this.
+    async_scheduling : bool
+        As in vLLM, where it is on by default: schedule a step while the one before is computed,
+        without the tokens that it will sample.
     enable_prefix_caching, enable_chunked_prefill : bool
         As in vLLM.
     reserve_full_prompt : bool
@@ -260,6 +264,9 @@ class Engine(Section):
     preempt_for_urgent: Annotated[
         Switch, Key("1", "whether urgent requests preempt others at admission")
     ] = False
+    async_scheduling: Annotated[
+        Switch, Key("1", "whether a step is scheduled while the one before is computed")
+    ] = False
     enable_prefix_caching: Annotated[
         Switch, Key("1", "whether full blocks are cached for other requests")
     ] = True
@@ -293,6 +300,8 @@ class Cache(Section):
         Usable blocks; vLLM's ``num_gpu_blocks`` counts one more, its null block.
     gpu_tokens : int or None
         Instead of `gpu_blocks`: tokens that fit, in as many whole blocks as they make.
+    eviction : str
+        Which cached block that nobody uses is evicted first: one of `kvsweep.policies.Eviction`.
     cpu_blocks : int
         Blocks of the CPU tier; 0: none.
     offload : str
@@ -325,6 +334,9 @@ class Cache(Section):
     gpu_tokens: Annotated[
         Count | None, Key("token", "tokens that fit into the KV cache of an instance")
     ] = None
+    eviction: Annotated[
+        str, _member(Eviction), Key("1", "which cached block that nobody uses is evicted first")
+    ] = "lru"
     cpu_blocks: Annotated[Blocks, Key("block", "blocks of the CPU tier per instance")] = 0
     offload: Annotated[
         Annotated[str, _member(Offload)] | None, Key("1", "how blocks come to the CPU tier")

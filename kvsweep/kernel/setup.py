@@ -1,7 +1,7 @@
 """Begin a lane in a used workspace, and collect what it leaves behind."""
 
 from .._jit import leaf, part
-from ..policies import Offload, Priority, Scheduler, Victim
+from ..policies import Eviction, Offload, Priority, Scheduler, Victim
 from ..records import NONE, QUANTILES, LaneStatus
 from .blocks.tier import begin_tier
 from .memory import count_extents, place_instance
@@ -29,21 +29,23 @@ def _begin_router(ws, lane):
 
 @leaf
 def _has_branches(lane):
-    """Return whether the kernel knows the scheduler, priority, victim and offload of a lane.
+    """Return whether the kernel knows these policies of a lane.
 
     They are asked for where a last branch for an unknown one would cost time, so here is who is
     known; routing, scorers and admission have such a branch.
     """
-    scheduler, priority, offload = lane["scheduler"], lane["priority"], lane["offload"]
+    scheduler, priority = lane["scheduler"], lane["priority"]
+    eviction, offload = lane["eviction"], lane["offload"]
     ordered = (
         scheduler == Scheduler.FCFS or scheduler == Scheduler.PRIORITY or scheduler == Scheduler.SJF
     )
     ranked = (
         priority == Priority.CONSTANT or priority == Priority.SLO_CLASS or priority == Priority.AGE
     )
+    evicted = eviction == Eviction.LRU or eviction == Eviction.LFU
     moved = offload == Offload.WATERMARK or offload == Offload.WRITE_THROUGH
     chosen = lane["victim"] >= Victim.LAST and lane["victim"] <= Victim.FEWEST_REMAINING
-    return ordered and ranked and moved and chosen
+    return ordered and ranked and evicted and moved and chosen
 
 
 @part
@@ -54,6 +56,7 @@ def begin_lane(inp, ws, lane, tally):
         inst = ws.instances[index]
         place_instance(lane, inst, index)
         inst["free"] = lane["gpu_blocks"]
+        inst["on_device"] = 1 - lane["async_scheduling"]
         begin_tier(ws, lane, inst)
     _begin_router(ws, lane)
     ws.due[: lane["instances"] * lane["places"]] = IDLE

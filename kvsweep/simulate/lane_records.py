@@ -15,7 +15,17 @@ from ..config import Latency, Scenario
 from ..config.scenario import Cache, Cluster, Engine
 from ..kernel.blocks.sizes import QUOTIENT_BITS
 from ..kernel.time.calendar import MAX_STEPS, ROW
-from ..policies import BLOCKS, INDEX, Admission, Offload, Priority, Routing, Scheduler, Victim
+from ..policies import (
+    BLOCKS,
+    INDEX,
+    Admission,
+    Eviction,
+    Offload,
+    Priority,
+    Routing,
+    Scheduler,
+    Victim,
+)
 from ..records import LANE, NONE
 from ..workload.blocks import Extents
 from .bounding import check_ages, last_clocks, step_limits
@@ -90,6 +100,8 @@ def _set_engine(lane: NDArray[Any], engine: Engine) -> None:
     # Other schedulers do not read it, though a sweep of schedulers may have it everywhere.
     urgent_first = lane["scheduler"] == Scheduler.PRIORITY
     lane["preempt_for_urgent"] = engine.preempt_for_urgent and urgent_first
+    lane["async_scheduling"] = engine.async_scheduling
+    lane["async_scheduling"] = engine.async_scheduling
     lane["prefix_caching"] = engine.enable_prefix_caching
     lane["chunked_prefill"] = engine.enable_chunked_prefill
     lane["reserve_full_prompt"] = engine.reserve_full_prompt
@@ -99,6 +111,7 @@ def _set_cache(lane: NDArray[Any], cache: Cache) -> None:
     lane["gpu_blocks"] = cache.gpu_blocks
     lane["block_size"] = cache.block_size
     lane["inverse"], lane["inverse_shift"] = block_inverse(cache.block_size)
+    lane["eviction"] = Eviction.from_name(cache.eviction)
     lane["cpu_blocks"] = cache.cpu_blocks
     assert cache.offload is not None  # `Scenario` sees to it
     lane["offload"] = Offload.from_name(cache.offload)
@@ -107,7 +120,8 @@ def _set_cache(lane: NDArray[Any], cache: Cache) -> None:
     lane["bandwidth"] = cache.transfer_bandwidth or 1.0  # None only where nothing is moved
     lane["thrashing_window"] = cache.thrashing_window_us
     lane["overlap"] = cache.transfer_overlap
-    lane["all_split"] = cache.cpu_blocks > 0
+    # An extent in one piece is evicted from its end, whatever its blocks are.
+    lane["all_split"] = cache.cpu_blocks > 0 or lane["eviction"] != Eviction.LRU
     lane["cache_each_step"] = cache.cpu_blocks > 0 and lane["offload"] == Offload.WRITE_THROUGH
 
 

@@ -9,6 +9,7 @@ import twin
 from kvsweep import policies
 from kvsweep.policies import (
     Admission,
+    Eviction,
     Offload,
     Priority,
     Routing,
@@ -27,6 +28,7 @@ FAMILIES = {
     Admission: ("cluster", "admission"),
     Scheduler: ("engine", "scheduler"),
     Priority: ("engine", "priority"),
+    Eviction: ("cache", "eviction"),
     Victim: ("engine", "victim"),
     Offload: ("cache", "offload"),
 }

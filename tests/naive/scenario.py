@@ -32,6 +32,7 @@ class Engine:
     victim: str = "last"
     priority_age_ms: float = 1000.0
     preempt_for_urgent: bool = False
+    async_scheduling: bool = False
 
     def __post_init__(self):
         _one_of("engine.rules", self.rules, ("vllm",))
@@ -40,6 +41,8 @@ class Engine:
         _one_of("engine.priority", self.priority, ("constant", "slo-class", "age"))
         if self.scheduler != "priority" and (self.priority == "age" or self.preempt_for_urgent):
             raise ValueError("engine.scheduler: aging and urgent preemption need 'priority'")
+        if self.async_scheduling and self.preempt_for_urgent:
+            raise ValueError("engine.async_scheduling: no rule for urgent preemption")
         if self.max_num_batched_tokens < self.max_num_seqs:
             raise ValueError("engine.max_num_batched_tokens is less than engine.max_num_seqs")
 
@@ -52,6 +55,7 @@ class Engine:
 class Cache:
     block_size: int = 16
     gpu_blocks: int = 2200
+    eviction: str = "lru"
     cpu_blocks: int = 0
     offload: str = "write-through"
     offload_threshold: float = 0.8
@@ -61,6 +65,7 @@ class Cache:
     thrashing_window_us: int = 1_000_000
 
     def __post_init__(self):
+        _one_of("cache.eviction", self.eviction, ("lru", "lfu"))
         _one_of("cache.offload", self.offload, ("watermark", "write-through"))
 
 
@@ -136,6 +141,8 @@ class Scenario:
     @classmethod
     def of(cls, engine=None, cache=None, cluster=None, latency=None, workload=None):
         """Make a scenario from the tables of a trace, and of the workload its concurrency."""
+        if (engine or {}).get("async_scheduling") and (cache or {}).get("cpu_blocks"):
+            raise ValueError("engine.async_scheduling: no rule for the CPU tier")
         return cls(
             Engine(**(engine or {})),
             Cache(**(cache or {})),

@@ -7,7 +7,7 @@ from ...policies import Scheduler, Victim
 from ...records import NEVER, NONE, Event
 from ..tally import count_computed, log_event
 from ..time.calendar import leave_running
-from ..time.decoding import decoded_tokens, outputs_sampled
+from ..time.decoding import decoded_tokens, most_computed, outputs_sampled, settled_tokens
 from . import victims, waiting
 from .running import charge_chunk, charge_decodes, free_request
 
@@ -107,14 +107,25 @@ def _unschedule(lane, inst, request, progress):
 
 @leaf
 def _stop_decoding(inst, request, progress, scheduled):
-    """Note how far a decoding victim got; return its computed tokens, this step's included."""
+    """Note how far a decoding victim got; return its computed tokens, this step's included.
+
+    Asynchronously a token may be on its way: it is sampled all the same.
+    """
     computed = decoded_tokens(progress, inst["step"])
     progress["outputs"] = outputs_sampled(request, computed)
     if progress["last_token"] == NONE:
-        progress["last_token"] = inst["clock"]
+        progress["last_token"] = inst["begins"]
     else:
         inst["skipped"] -= 1
     return computed + scheduled
+
+
+@leaf
+def _in_flight(lane, inst, progress):
+    """Return 1 if a victim is in the step on its way, 0 if not; NONE if scheduled synchronously."""
+    if not lane["async_scheduling"]:
+        return NONE
+    return 1 if progress["missed"] != inst["step"] - 1 else 0
 
 
 @leaf
@@ -126,17 +137,24 @@ def preempt(inp, ws, out, lane, inst, tally, index, position, scheduled):
     victim = ws.running[inst["run_lo"] + position]
     progress = ws.progress[victim]
     request = inp.requests[lane["request_lo"] + victim]
-    if scheduled:
+    if scheduled and not progress["leaving"]:
         _unschedule(lane, inst, request, progress)
     computed = progress["computed"]
+    settled = computed
     if progress["decoding"]:
+        step = inst["step"]
+        settled = settled_tokens(lane, progress, step, step - 1) + scheduled
         computed = _stop_decoding(inst, request, progress, scheduled)
+    elif progress["leaving"]:
+        computed = most_computed(request)
+        settled = computed - 1
     withdrawn = 0
-    if scheduled:
+    if scheduled and not progress["leaving"]:
         withdrawn = 1 if progress["decoding"] else progress["chunk"]
     count_computed(ws, lane, tally, victim, computed - withdrawn)
     progress["frontier"] = max(progress["frontier"], computed - withdrawn)
-    free_request(inp, ws, lane, inst, tally, victim, computed)
+    free_request(inp, ws, lane, inst, tally, victim, computed, settled)
+    inst["leaving_waiting"] += progress["leaving"]
     progress["computed"] = 0
     progress["preemptions"] += 1
     leave_running(ws, inst, position)
@@ -144,7 +162,8 @@ def preempt(inp, ws, out, lane, inst, tally, index, position, scheduled):
     inst["victims"] += 1
     inst["shortages"] += 1
     waiting.wait_first(inp, ws, lane, inst, victim)
-    log_event(out, lane, inst, tally, index, Event.PREEMPT, victim, NONE)
+    in_flight = _in_flight(lane, inst, progress)
+    log_event(out, lane, inst, tally, index, Event.PREEMPT, victim, in_flight)
 
 
 @part

@@ -10,7 +10,7 @@ from ..._jit import leaf
 from ...policies import Victim
 from ..blocks import pool
 from ..blocks.sizes import blocks_for
-from ..time.decoding import computed_tokens, decoded_tokens, outputs_sampled
+from ..time.decoding import computed_tokens, most_computed, outputs_sampled, settled_tokens
 
 _LOW = np.int64(2**32 - 1)
 # Of the best two rounds of multiplications for 32 bits that C. Wellons found (hash-prospector).
@@ -41,19 +41,32 @@ def _draw(inst, request, r):
 
 
 @leaf
-def _outputs(inst, request, progress):
-    """Return the tokens that a running request has sampled."""
+def _outputs(lane, inst, request, progress):
+    """Return the tokens that a running request has sampled; one on its way is not known yet."""
     outputs = progress["outputs"]
     if progress["decoding"]:
-        outputs = outputs_sampled(request, decoded_tokens(progress, inst["step"]))
+        outputs = outputs_sampled(
+            request, settled_tokens(lane, progress, inst["step"], inst["step"] - 1)
+        )
+    elif progress["leaving"]:
+        outputs -= 1
     return outputs
+
+
+@leaf
+def _computed(inst, request, progress):
+    """Return the tokens that a running request has computed, on their way or not."""
+    computed = computed_tokens(progress, inst["step"])
+    if progress["leaving"]:
+        computed = most_computed(request)
+    return computed
 
 
 @leaf
 def _gain(inp, ws, lane, inst, r, request, progress, scheduled):
     """Return the blocks that only `r` has, per known token, less by its share of output done."""
-    outputs = _outputs(inst, request, progress)
-    computed = computed_tokens(progress, inst["step"])
+    outputs = _outputs(lane, inst, request, progress)
+    computed = _computed(inst, request, progress)
     if progress["decoding"]:
         computed += scheduled  # a chunk is counted as computed at once
     own = blocks_for(lane, computed) - pool.common_blocks(inp, ws, lane, inst, r)
@@ -65,8 +78,8 @@ def score(inp, ws, lane, inst, r, scheduled):
     """Return what the victim has most of, float64; `scheduled`: whether `r` is in this step."""
     progress = ws.progress[r]
     request = inp.requests[lane["request_lo"] + r]
-    computed = computed_tokens(progress, inst["step"])
-    if scheduled and not progress["decoding"]:
+    computed = _computed(inst, request, progress)
+    if scheduled and not progress["decoding"] and not progress["leaving"]:
         computed -= progress["chunk"]
     points = 0.0
     least = lane["victim"] == Victim.LEAST_COMPUTED_FIRST
@@ -79,5 +92,5 @@ def score(inp, ws, lane, inst, r, scheduled):
     elif lane["victim"] == Victim.COST_AWARE:
         points = _gain(inp, ws, lane, inst, r, request, progress, scheduled)
     elif lane["victim"] == Victim.FEWEST_REMAINING:
-        points = float(_outputs(inst, request, progress) - request["output"])
+        points = float(_outputs(lane, inst, request, progress) - request["output"])
     return points

@@ -116,9 +116,9 @@ def let_send(inp, ws, lane, tally, time):
 
 
 @leaf
-def announce(inp, ws, lane, inst, tally):
-    """Make the arrivals that follow from the requests which the step in flight finishes."""
-    seen = inst["clock"] + int(lane["alpha2"])
+def announce(inp, ws, lane, inst, tally, end):
+    """Make the arrivals that follow from the requests which this step finishes at its `end`."""
+    seen = end + int(lane["alpha2"])
     for place in range(inst["run_lo"], inst["run_lo"] + inst["running"]):
         r = ws.running[place]
         request = inp.requests[lane["request_lo"] + r]
