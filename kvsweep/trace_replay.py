@@ -16,15 +16,20 @@ from .config.bounds import check_times
 from .errors import InputError
 from .metrics import RUN_VARIABLES
 from .metrics.request_columns import kernel_columns, replica_columns
-from .policies import Status
+from .policies import RULES, Status
 from .records import STEP_FIELDS
 from .workload.traces import Trace, load_trace
 
 if TYPE_CHECKING:
     import xarray as xr
 
-REQUEST_COLUMNS = {v.name.removeprefix("request_"): v for v in RUN_VARIABLES}
-"""Per-request columns and what they are; -1 (or an empty CSV field) where there is no value."""
+REQUEST_COLUMNS = {
+    v.name.removeprefix("request_"): v for v in RUN_VARIABLES if set(v.rules) == set(RULES)
+}
+"""Per-request columns and what they are; -1 (or an empty CSV field) where there is no value.
+
+Those that every rule book gives: files of replays have the same columns whatever the rules.
+"""
 
 STEP_COLUMNS = tuple(field.name for field in STEP_FIELDS if field.name != "evicted")
 

@@ -61,6 +61,15 @@ class RequestVariable(Variable):
     replica: Callable[[RequestRecord, Known], int | str | None] | None = None
     listed: Callable[[Requests], NDArray[Any]] | None = None
 
+    def __reduce__(self) -> tuple[Callable[[str], RequestVariable], tuple[str]]:
+        """Pickle the name, for workers that are processes: what reads has none to be found by."""
+        return _by_name, (self.name,)
+
+
+def _by_name(name: str) -> RequestVariable:
+    """Return the variable of this name."""
+    return next(variable for variable in REQUEST_VARIABLES if variable.name == name)
+
 
 def _found(
     name: str,
