@@ -61,7 +61,7 @@ def cache_decodes(inp, ws, lane, inst, step, latest):
         progress = ws.progress[r]
         computed = settled_tokens(lane, progress, step, latest)
         if (
-            progress["decoding"]
+            progress["decoding"] == 1
             and (progress["cached_blocks"] + 1) * lane["block_size"] <= computed
         ):
             request = inp.requests[lane["request_lo"] + r]
@@ -108,7 +108,11 @@ def next_useful_fill(inp, ws, lane, inst, request):
         for place in range(inst["run_lo"], inst["run_lo"] + inst["running"]):
             r = ws.running[place]
             other = inp.requests[lane["request_lo"] + r]
-            if ws.progress[r]["decoding"] and other["shared"] and inp.keys[other["key_lo"]] == key:
+            if (
+                ws.progress[r]["decoding"] == 1
+                and other["shared"]
+                and inp.keys[other["key_lo"]] == key
+            ):
                 fill = next_fill(lane, ws.progress[r], inst["step"] + 1 - late)
                 nearest = min(nearest, fill + late)
     return nearest

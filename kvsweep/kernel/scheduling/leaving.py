@@ -7,6 +7,7 @@ neither, waits, and leaves from there.
 
 from ..._jit import leaf, part
 from ...policies import RequestStatus, Scheduler
+from ...records import LEAVING
 from ..blocks import pool
 from ..blocks.sizes import full_blocks
 from ..time.decoding import most_computed, settled_tokens
@@ -43,7 +44,7 @@ def begin_leaving(inp, ws, lane, inst, r, position):
     progress = ws.progress[r]
     request = inp.requests[lane["request_lo"] + r]
     step = inst["step"]
-    if progress["decoding"]:
+    if progress["decoding"] == 1:
         if request["shared"] and lane["prefix_caching"]:
             full = full_blocks(lane, settled_tokens(lane, progress, step + 1, step - 1))
             pool.cache_blocks(inp, ws, lane, inst, request, progress, full)
@@ -51,12 +52,12 @@ def begin_leaving(inp, ws, lane, inst, r, position):
         inst["prefilling"] += 1
         progress["outputs"] = request["output"]
     inst["leaving"] += 1
-    progress["leaving"] = 1
+    progress["decoding"] = LEAVING
     ws.due[inst["run_lo"] + position] = step + 1
 
 
 @part
-def catch_up(inp, ws, lane, inst):
+def _catch_up(inp, ws, lane, inst):
     """Cache what those filled that missed this step, before who leaves does: in running order."""
     cache_decodes(inp, ws, lane, inst, inst["step"] + 1, inst["step"])
 
@@ -66,18 +67,18 @@ def _leaves_from_waiting(ws, lane, inst):
     """Return a waiting request whose last token is on its way; there must be one."""
     if lane["scheduler"] == Scheduler.FCFS:
         r = inst["wait_head"]
-        while not ws.progress[r]["leaving"]:
+        while ws.progress[r]["decoding"] != LEAVING:
             r = ws.progress[r]["next"]
     else:
         place = inst["heap_lo"]
-        while not ws.progress[ws.heap[place]]["leaving"]:
+        while ws.progress[ws.heap[place]]["decoding"] != LEAVING:
             place += 1
         r = ws.heap[place]
     return r
 
 
 @part
-def leave_waiting_list(inp, ws, lane, inst):
+def _leave_waiting_list(inp, ws, lane, inst):
     """Let those go that were preempted while their last token was on its way: it is there now."""
     while inst["leaving_waiting"] > 0:
         r = _leaves_from_waiting(ws, lane, inst)
@@ -85,3 +86,12 @@ def leave_waiting_list(inp, ws, lane, inst):
         waiting.wake_head(inst)
         _complete(ws, lane, inst, r)
         inst["leaving_waiting"] -= 1
+
+
+@leaf
+def leave_first(inp, ws, lane, inst):
+    """Do what comes before the outputs of the step that ends at the clock."""
+    if inst["leaving_waiting"] > 0:
+        _leave_waiting_list(inp, ws, lane, inst)
+    if lane["any_duplicates"] and inst["skipped"] > 0:
+        _catch_up(inp, ws, lane, inst)

@@ -7,7 +7,7 @@ block (caching.py).
 """
 
 from ..._jit import leaf
-from ...records import NONE
+from ...records import LEAVING, NONE
 from ..blocks import pool, tier
 from ..blocks.sizes import blocks_for, full_blocks
 from ..memory import extent_at
@@ -154,9 +154,9 @@ def free_request(inp, ws, lane, inst, tally, r, computed, settled):
     pool.free_blocks(inp, ws, lane, inst, r, held)
     tier.relieve(ws, lane, inst)
     tally["blocks_taken"] += (held - progress["reused"]) * measured
-    if progress["decoding"]:
+    if progress["decoding"] == 1:
         stop_decode(ws, inst, progress, measured)
     else:
         inst["prefilling"] -= 1
-        inst["leaving"] -= progress["leaving"]
+        inst["leaving"] -= progress["decoding"] == LEAVING
     waiting.wake_head(inst)

@@ -93,7 +93,7 @@ def announce(inp, ws, lane, inst, tally, end):
         follower = request["follower"]
         if ws.due[place] == inst["step"] and follower != NONE:
             progress = ws.progress[r]
-            if progress["decoding"] or progress["outputs"] + 1 == request["output"]:
+            if progress["decoding"] == 1 or progress["outputs"] + 1 == request["output"]:
                 think = inp.requests[lane["request_lo"] + follower]["think"]
                 ws.progress[follower]["arrival"] = end + int(lane["alpha2"]) + think
                 _push(ws, tally, follower)
