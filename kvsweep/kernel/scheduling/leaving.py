@@ -8,12 +8,10 @@ neither, waits, and leaves from there.
 from ..._jit import leaf, part
 from ...policies import RequestStatus, Scheduler
 from ...records import LEAVING
-from ..blocks import pool
-from ..blocks.sizes import full_blocks
-from ..time.decoding import most_computed, settled_tokens
+from ..time.decoding import drop_base, most_computed
 from . import waiting
 from .caching import cache_decodes
-from .running import free_request, stop_decode
+from .running import free_request
 
 
 @leaf
@@ -43,17 +41,14 @@ def begin_leaving(inp, ws, lane, inst, r, position):
     """
     progress = ws.progress[r]
     request = inp.requests[lane["request_lo"] + r]
-    step = inst["step"]
     if progress["decoding"] == 1:
-        if request["shared"] and lane["prefix_caching"]:
-            full = full_blocks(lane, settled_tokens(lane, progress, step + 1, step - 1))
-            pool.cache_blocks(inp, ws, lane, inst, request, progress, full)
-        stop_decode(ws, inst, progress, r >= lane["warmup"])
+        drop_base(ws, inst, progress)
+        inst["measured"] -= r >= lane["warmup"]
         inst["prefilling"] += 1
         progress["outputs"] = request["output"]
     inst["leaving"] += 1
     progress["decoding"] = LEAVING
-    ws.due[inst["run_lo"] + position] = step + 1
+    ws.due[inst["run_lo"] + position] = inst["step"] + 1
 
 
 @part

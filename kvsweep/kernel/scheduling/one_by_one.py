@@ -42,12 +42,12 @@ def _tokens_wanted(lane, inst, request, progress):
 
 
 @leaf
-def _has_filled(ws, lane, inst, progress, position):
+def _has_filled(ws, lane, inst, request, progress, position):
     """Return whether a decoding request may cache a block when this step schedules it."""
     step = inst["step"]
     if not lane["async_scheduling"]:
         return fills_block(lane, progress, step)
-    settled = settled_tokens(lane, progress, step + 1, step - 1)
+    settled = settled_tokens(lane, request, progress, step + 1, step - 1)
     return tokens_beyond(lane, settled) == 0 or ws.due[inst["run_lo"] + position] == step
 
 
@@ -60,7 +60,7 @@ def _schedule_tokens(inp, ws, out, lane, inst, tally, index, position, tokens):
     if progress["decoding"]:
         charge_decodes(inst, tokens, decoded_tokens(progress, inst["step"]))
         tells = lane["cache_each_step"] or (request["shared"] and lane["prefix_caching"])
-        if tells and _has_filled(ws, lane, inst, progress, position):
+        if tells and _has_filled(ws, lane, inst, request, progress, position):
             cache_decode(inp, ws, lane, inst, request, progress, position)
     else:
         log_event(out, lane, inst, tally, index, Event.CHUNK, r, tokens)

@@ -101,7 +101,7 @@ def preempt(inp, ws, out, lane, inst, tally, index, position, scheduled):
     settled = computed
     if progress["decoding"] == 1:
         step = inst["step"]
-        settled = settled_tokens(lane, progress, step, step - 1) + scheduled
+        settled = settled_tokens(lane, request, progress, step, step - 1) + scheduled
         computed = _stop_decoding(inst, request, progress, scheduled)
     elif progress["decoding"] == LEAVING:
         computed = most_computed(request)

@@ -128,17 +128,6 @@ def schedule_chunk(inp, ws, lane, inst, request, progress, position, tokens):
 
 
 @leaf
-def stop_decode(ws, inst, progress, measured):
-    """Take a request out of the counts of those that decode."""
-    drop_base(ws, inst, progress)
-    inst["measured"] -= measured
-    progress["decoding"] = 0
-    if progress["fills"] != NONE:
-        ws.extents[progress["fills"]]["fillers"] -= 1
-        progress["fills"] = NONE
-
-
-@leaf
 def free_request(inp, ws, lane, inst, tally, r, computed, settled):
     """Release the blocks of a request that computed `computed` tokens since its admission.
 
@@ -155,8 +144,13 @@ def free_request(inp, ws, lane, inst, tally, r, computed, settled):
     tier.relieve(ws, lane, inst)
     tally["blocks_taken"] += (held - progress["reused"]) * measured
     if progress["decoding"] == 1:
-        stop_decode(ws, inst, progress, measured)
+        drop_base(ws, inst, progress)
+        inst["measured"] -= measured
+        progress["decoding"] = 0
     else:
         inst["prefilling"] -= 1
         inst["leaving"] -= progress["decoding"] == LEAVING
+    if progress["fills"] != NONE:
+        ws.extents[progress["fills"]]["fillers"] -= 1
+        progress["fills"] = NONE
     waiting.wake_head(inst)
