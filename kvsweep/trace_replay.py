@@ -176,6 +176,7 @@ def _replica_steps(scenario: Scenario, found: Any) -> dict[str, NDArray[np.int64
                 (
                     number,
                     instance,
+                    row.start_us,  # it is scheduled when it begins
                     row.start_us,
                     row.advance_us,
                     row.batch,

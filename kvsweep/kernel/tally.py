@@ -57,7 +57,7 @@ def log_step(out, lane, inst, tally, index, duration, waiting, evictions):
         record["step"] = inst["step"]
         record["instance"] = index
         record["scheduled_us"] = inst["clock"]
-        record["start_us"] = inst["begins"]
+        record["start_us"] = inst["clock"] + inst["device"]
         record["duration_us"] = duration
         record["running"] = inst["running"]
         record["waiting"] = waiting
