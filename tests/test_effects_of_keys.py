@@ -96,6 +96,9 @@ CONTEXTS = {
         "workload.clients": CLIENTS,
     },
     "gamma": {"workload.arrivals": "gamma", "workload.cv": 2.0},
+    "limited": {"workload.concurrency": 5, "workload.rate": 300.0},
+    "limited, of clients": {"workload.concurrency": 5, "workload.clients": CLIENTS},
+    "short of blocks": {"cache.gpu_blocks": 26, "cluster.instances": 2},
     "clients of their own": {
         "workload.clients": [
             {
@@ -136,6 +139,7 @@ VALUES = {
     "workload.arrivals": ("constant",),
     "workload.cv": (0.5, 3.0),
     "workload.warmup": (10,),
+    "workload.concurrency": (4, 50),
     "workload.prompt.mean": (40.0,),
     "workload.prompt.std": (3.0,),
     "workload.prompt.min": (6, 50),
@@ -187,6 +191,7 @@ VALUES = {
     "engine.long_prefill_token_threshold": (10, 600),
     "engine.scheduler": ("sjf",),
     "engine.priority": ("slo-class", "constant", "age"),
+    "engine.victim": ("least-computed-first", "random"),
     "engine.priority_age_ms": (1.0, 1000.0),
     "engine.preempt_for_urgent": (True, False),
     "engine.enable_prefix_caching": (False,),
@@ -242,6 +247,7 @@ RARE = {
     "cluster.routing",
     "cluster.token_bucket_refill_rate",
     "engine.priority",
+    "engine.victim",
     "engine.preempt_for_urgent",
     "engine.reserve_full_prompt",
     "engine.watermark",

@@ -6,7 +6,7 @@ from collections import defaultdict
 import naive
 import numpy as np
 
-from kvsweep.config import parse_scenario
+from kvsweep.config import Workload, parse_scenario
 from kvsweep.policies import RequestStatus
 from kvsweep.records import Event
 from kvsweep.simulate.logged import run_single
@@ -14,6 +14,7 @@ from kvsweep.workload.traces import load_trace
 
 NO_VALUE = -1
 STEP_COLUMNS = {
+    "s": "scheduled_us",
     "t": "start_us",
     "d": "duration_us",
     "pf": "prefill_tokens",
@@ -28,7 +29,12 @@ STEP_COLUMNS = {
 def run_kernel(trace):
     """Run a trace dict on the kernel, with all logs."""
     loaded = load_trace(trace)
-    return run_single(parse_scenario(loaded.scenario, "trace"), loaded.requests)
+    settings = dict(loaded.scenario)
+    workload = settings.pop("workload", None)  # of strategies only: a trace has none
+    scenario = parse_scenario(settings, "trace")
+    if workload:
+        scenario = scenario.model_copy(update={"workload": Workload(**workload)})
+    return run_single(scenario, loaded.requests)
 
 
 def events_by_step(single, instance):
@@ -37,6 +43,14 @@ def events_by_step(single, instance):
     for row in single.outputs.events[single.outputs.events["instance"] == instance]:
         table[int(row["step"])][Event(row["kind"])].append((int(row["request"]), int(row["value"])))
     return table
+
+
+def victims_of(found):
+    """Return (victim, 1 if it was in the step on its way) of a step, given its events by kind.
+
+    Those of a schedule before it that computed nothing, with 2 more, are of no step.
+    """
+    return [(r, max(flag, 0)) for r, flag in found[Event.PREEMPT] if flag < 2]
 
 
 def schedules(single, instance):
@@ -51,9 +65,10 @@ def schedules(single, instance):
     for step in range(count):
         found = events[step]
         chunks = dict(found[Event.CHUNK])
-        for victim, _ in found[Event.PREEMPT]:
-            running.remove(victim)
-            decoding.discard(victim)
+        victims = {victim for victim, _ in found[Event.PREEMPT]}
+        # Asynchronously one may have been given its last token in the step before.
+        running = [r for r in running if r not in victims]
+        decoding -= victims
         running += [r for r, _ in found[Event.ADMIT]]
         missed = {r for r, _ in found[Event.SKIP]}
         tokens = {r: chunks.get(r, 0 if r in missed or r not in decoding else 1) for r in running}
@@ -81,6 +96,11 @@ def differences(trace):
     ]
 
 
+def _arrival(got, want):
+    """Return when a request arrived; of one that did not, whatever the kernel has."""
+    return got["arrival"] if want.status == "not_arrived" else want.arrival_us
+
+
 def _number(value):
     return NO_VALUE if value is None else value
 
@@ -95,6 +115,8 @@ def _request_differences(twin, single):
             "first_token": (got["first_token"], want.first_token_us),
             "finish": (got["finish"], want.finish_us),
             "preemptions": (got["preemptions"], want.preemptions),
+            "arrival": (got["arrival"], _arrival(got, want)),
+            "recomputed": (got["recomputed"], want.recomputed),
             "cached": (got["cached_tokens"], want.cached_tokens),
             "instance": (got["instance"], want.instance),
             "status": (RequestStatus(statuses[number]).label, want.status),
@@ -117,7 +139,9 @@ def _step_differences(twin, single):
             found = events[int(row["step"])]
             pairs = {c: (row[m], getattr(want, c)) for c, m in STEP_COLUMNS.items()}
             pairs["adm"] = (found[Event.ADMIT], [(a[0], a[1]) for a in want.adm])
-            pairs["pre"] = ([r for r, _ in found[Event.PREEMPT]], list(want.pre))
+            victims = victims_of(found)
+            pairs["pre"] = ([r for r, _ in victims], list(want.pre))
+            pairs["pre_in_flight"] = (sum(on for _, on in victims), want.pre_in_flight)
             pairs["fin"] = ([r for r, _ in found[Event.FINISH]], list(want.fin))
             pairs["sched"] = (scheduled, [list(s) for s in want.sched])
             for name, (got, expected) in pairs.items():
@@ -143,6 +167,8 @@ def _total_differences(twin, single, trace):
         "hit_tokens": (tally["hit_tokens"], sum(i.totals["hits"] for i in twin.instances)),
         "blocks_taken": (tally["blocks_taken"], sum(i.blocks_taken for i in twin.instances)),
         "blocks_reused": (tally["blocks_reused"], sum(i.blocks_reused for i in twin.instances)),
+        "computed_tokens": (tally["computed_tokens"], sum(r.executed for r in twin.requests)),
+        "recomputed_tokens": (tally["recomputed_tokens"], sum(r.recomputed for r in twin.requests)),
         "used_time": (tally["used_time"], sum(i.block_us for i in twin.instances)),
         "makespan": (tally["makespan"], max(i.totals["end_us"] for i in twin.instances)),
         "completed": (

@@ -94,6 +94,7 @@ def check_sums(ws, lane, inst):
     counts = np.bincount(np.array(phases, np.int64), minlength=size)
     assert counts.tolist() == ws.phases[slot : slot + size].tolist()
     assert inst["prefilling"] == len(running) - len(decoding)
+    assert inst["leaving"] == sum(ws.progress[r]["leaving"] for r in running)
     # The nearest due may have been that of a victim; then it is looked for in vain, and mended.
     dues = ws.due[first : first + inst["running"]]
     assert min(inst["next_due"], IDLE) <= dues.min(initial=IDLE)

@@ -5,7 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kvsweep.config.base import KeyProblem
-from kvsweep.policies import Admission, Eviction, Offload, Priority, Routing, Scheduler, Scorer
+from kvsweep.policies import (
+    Admission,
+    Eviction,
+    Offload,
+    Priority,
+    Routing,
+    Scheduler,
+    Scorer,
+    Victim,
+)
 
 if TYPE_CHECKING:
     from kvsweep.config.scenario import Scenario
@@ -17,6 +26,7 @@ _FAMILIES = (
     ("cluster", "admission", Admission),
     ("engine", "scheduler", Scheduler),
     ("engine", "priority", Priority),
+    ("engine", "victim", Victim),
     ("cache", "eviction", Eviction),
     ("cache", "offload", Offload),
 )
@@ -33,6 +43,7 @@ _FIXED: dict[str, tuple[tuple[str, str, Any, str], ...]] = {
         ("cache", "kv_bytes_per_token", None, "transfer_bandwidth only"),
         ("cache", "transfer_overlap", False, "transfers before the computation only"),
         ("cache", "thrashing_window_us", 1_000_000, "a thrashing window of 1 ms, fixed"),
+        ("engine", "async_scheduling", False, "synchronous scheduling only"),
         ("engine", "enable_prefix_caching", True, "prefix caching always on"),
         ("engine", "enable_chunked_prefill", True, "chunked prefill always on"),
         ("engine", "reserve_full_prompt", True, "no such switch"),
@@ -95,6 +106,7 @@ def check_rules(scenario: Scenario) -> None:
     if rules == "vllm":
         _check_batch_limits(scenario)
         _check_tier(scenario)
+        _check_async(scenario)
         return
     _check_token_times(scenario)
     if scenario.workload:
@@ -112,7 +124,9 @@ def _check_token_times(scenario: Scenario) -> None:
 
 
 def _check_arrivals_known(workload: Workload) -> None:
-    """Refuse sessions whose arrivals depend on what the engine does."""
+    """Refuse arrivals that depend on what the engine does."""
+    if workload.concurrency is not None:
+        raise KeyProblem(("workload", "concurrency"), "rules 'blis' has fixed arrivals only")
     tables: list[tuple[tuple[str | int, ...], Sessions | None]] = [
         (("workload", "sessions"), workload.sessions)
     ]
@@ -129,6 +143,20 @@ def _check_tier(scenario: Scenario) -> None:
     """Refuse a CPU tier that nothing could be looked up in."""
     if scenario.cache.cpu_blocks > 0 and not scenario.engine.enable_prefix_caching:
         raise KeyProblem(("cache", "cpu_blocks"), "needs engine.enable_prefix_caching = true")
+
+
+def _check_async(scenario: Scenario) -> None:
+    """Refuse what vLLM has no rule for under asynchronous scheduling."""
+    engine = scenario.engine
+    if not engine.async_scheduling:
+        return
+    if engine.preempt_for_urgent and engine.scheduler == Scheduler.PRIORITY.label:
+        raise KeyProblem(("engine", "preempt_for_urgent"), "needs engine.async_scheduling = false")
+    if scenario.cache.cpu_blocks > 0:
+        offload = scenario.cache.offload
+        raise KeyProblem(
+            ("cache", "cpu_blocks"), f"offload {offload!r} needs engine.async_scheduling = false"
+        )
 
 
 def _check_batch_limits(scenario: Scenario) -> None:

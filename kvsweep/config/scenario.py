@@ -51,6 +51,7 @@ from kvsweep.policies import (
     Routing,
     Scheduler,
     Scorer,
+    Victim,
 )
 
 BLIS_SWITCHES = (
@@ -102,7 +103,9 @@ def _known(keys: tuple[str, ...], what: str, family: type[Scorer] | None = None)
     return AfterValidator(check)
 
 
-def _member(family: type[Routing | Scheduler | Priority | Admission | Eviction | Offload]) -> Any:
+def _member(
+    family: type[Routing | Scheduler | Priority | Victim | Admission | Eviction | Offload],
+) -> Any:
     def check(name: str, info: ValidationInfo) -> str:
         return family.from_name(name, _of_rules(family, info)).label
 
@@ -110,7 +113,7 @@ def _member(family: type[Routing | Scheduler | Priority | Admission | Eviction |
 
 
 def _of_rules(
-    family: type[Routing | Scheduler | Priority | Admission | Eviction | Offload | Scorer],
+    family: type[Routing | Scheduler | Priority | Victim | Admission | Eviction | Offload | Scorer],
     info: ValidationInfo,
 ) -> tuple[str, ...]:
     """Return the names that the scenario's rule book has; all where that is not known."""
@@ -215,11 +218,17 @@ class Engine(Section):
         Tokens of one request in one step, at most; 0: no such limit.
     scheduler, priority : str
         One of `kvsweep.policies.Scheduler`, `kvsweep.policies.Priority`.
+    victim : str
+        Who is preempted when blocks run short: one of `kvsweep.policies.Victim`. Under scheduler
+        ``priority`` it chooses among the least urgent.
     priority_age_ms : float
         For priority ``age``: the age that makes a request one level more urgent.
     preempt_for_urgent : bool
         For scheduler ``priority``: a waiting request that lacks blocks or a seat takes those of
         running requests with a larger priority. An experiment: vLLM does not do this.
+    async_scheduling : bool
+        As in vLLM, where it is on by default: schedule a step while the one before is computed,
+        without the tokens that it will sample.
     enable_prefix_caching, enable_chunked_prefill : bool
         As in vLLM.
     reserve_full_prompt : bool
@@ -246,11 +255,17 @@ class Engine(Section):
     priority: Annotated[
         str, _member(Priority), Key("1", "priority of requests without one of their own")
     ] = "constant"
+    victim: Annotated[str, _member(Victim), Key("1", "who is preempted when blocks run short")] = (
+        "last"
+    )
     priority_age_ms: Annotated[
         Real, Field(ge=0.001, le=1e9), Key("ms", "age that makes a request one level more urgent")
     ] = 1000.0
     preempt_for_urgent: Annotated[
         Switch, Key("1", "whether urgent requests preempt others at admission")
+    ] = False
+    async_scheduling: Annotated[
+        Switch, Key("1", "whether a step is scheduled while the one before is computed")
     ] = False
     enable_prefix_caching: Annotated[
         Switch, Key("1", "whether full blocks are cached for other requests")

@@ -25,6 +25,7 @@ from ..policies import (
     Priority,
     Routing,
     Scheduler,
+    Victim,
 )
 from ..records import LANE, NONE
 from ..workload.blocks import Extents
@@ -33,6 +34,9 @@ from .kept import kept
 from .list_records import Prepared
 from .pruning import smaller_pools
 from .routers import reads_of, scorer_table, scorers_of
+
+MOST_ANEW = 20
+"""With victims that had got far, work is done so often at most, or they preempt in a circle."""
 
 
 @dataclass(frozen=True)
@@ -66,6 +70,7 @@ def lane_record(scenario: Scenario) -> NDArray[Any]:
     """Return the LANE record of a scenario, without its request list."""
     lane = np.zeros((), LANE)
     lane["warmup"] = scenario.workload.warmup if scenario.workload else 0
+    lane["concurrency"] = (scenario.workload.concurrency or 0) if scenario.workload else 0
     _set_latency(lane, scenario.latency)
     _set_engine(lane, scenario.engine)
     _set_cache(lane, scenario.cache)
@@ -91,10 +96,13 @@ def _set_engine(lane: NDArray[Any], engine: Engine) -> None:
     lane["long_prefill"] = engine.long_prefill_token_threshold
     lane["scheduler"] = Scheduler.from_name(engine.scheduler)
     lane["priority"] = Priority.from_name(engine.priority)
+    lane["victim"] = Victim.from_name(engine.victim)
     lane["age"] = round(1000 * engine.priority_age_ms)
     # Other schedulers do not read it, though a sweep of schedulers may have it everywhere.
     urgent_first = lane["scheduler"] == Scheduler.PRIORITY
     lane["preempt_for_urgent"] = engine.preempt_for_urgent and urgent_first
+    lane["async_scheduling"] = engine.async_scheduling
+    lane["async_scheduling"] = engine.async_scheduling
     lane["prefix_caching"] = engine.enable_prefix_caching
     lane["chunked_prefill"] = engine.enable_chunked_prefill
     lane["reserve_full_prompt"] = engine.reserve_full_prompt
@@ -196,9 +204,11 @@ def set_request_lists(
     ):
         lanes[flag] = largest(requests[field])
     lanes["any_duplicates"] |= lanes["cache_each_step"]
+    lanes["closed_loop"] |= lanes["concurrency"] > 0
     lanes["impatient"] = largest(requests["patience"]) >= 0
     # Every urgent request may make others begin anew.
     again = 1 + sizes * lanes["preempt_for_urgent"]
+    again *= np.where(lanes["victim"] == Victim.LAST, 1, MOST_ANEW)
     limits = np.minimum(step_limits(requests, first)[chosen], MAX_STEPS) * again
     lanes["step_limit"] = np.minimum(limits, MAX_STEPS)
     longest = largest(requests["prompt"] + requests["output"])

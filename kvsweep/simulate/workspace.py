@@ -48,6 +48,7 @@ def _blank_progress() -> NDArray[Any]:
     times = ("queued", "scheduled", "first_token", "finish", "last_token")
     for name in (*times, "cached_tokens", "instance", "fills"):
         blank[name] = NONE
+    blank["missed"] = NONE
     blank["status"] = RequestStatus.NOT_ARRIVED
     return blank
 

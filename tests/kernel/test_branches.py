@@ -16,6 +16,7 @@ from kvsweep.policies import (
     Scheduler,
     Scorer,
     Status,
+    Victim,
 )
 from kvsweep.records import LaneStatus
 from kvsweep.simulate import logged
@@ -28,6 +29,7 @@ FAMILIES = {
     Scheduler: ("engine", "scheduler"),
     Priority: ("engine", "priority"),
     Eviction: ("cache", "eviction"),
+    Victim: ("engine", "victim"),
     Offload: ("cache", "offload"),
 }
 """Table and key of each family of policies."""

@@ -206,6 +206,26 @@ def _free_part(ws, lane, inst, request, link, end):
 
 
 @leaf
+def common_blocks(inp, ws, lane, inst, r):
+    """Return how many of the blocks that request `r` holds another request holds too."""
+    request = inp.requests[lane["request_lo"] + r]
+    end = ws.progress[r]["cached_blocks"]
+    slot = ws.progress[r]["link"]
+    count = 0
+    while end > 0:
+        link = inp.chain[slot]
+        extent = ws.extents[extent_at(lane, inst, link["extent"])]
+        if _is_split(lane, extent):
+            lo = request["key_lo"]
+            count += split.common_split(ws, lo + link["first"], lo + end)
+        elif extent["ref_count"] > 1:
+            count += end - link["first"]
+        end = link["first"]
+        slot -= 1
+    return count
+
+
+@leaf
 def free_blocks(inp, ws, lane, inst, r, held):
     """Give back the `held` blocks of request `r`, from the last to the first.
 

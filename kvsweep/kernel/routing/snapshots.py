@@ -8,7 +8,7 @@ listen to the events of the caches.
 from ..._jit import leaf
 from ..blocks import pool
 from ..blocks.sizes import full_blocks
-from ..scheduling.running import cache_decodes_for
+from ..scheduling.caching import cache_decodes_for
 
 
 @leaf

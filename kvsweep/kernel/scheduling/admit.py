@@ -8,8 +8,9 @@ from ..blocks.sizes import blocks_for, full_blocks
 from ..tally import log_event
 from ..time.decoding import known_tokens
 from . import waiting
+from .caching import cache_decodes_for, next_useful_fill
 from .preempt import make_way
-from .running import cache_decodes_for, chunk_of, is_alone, next_useful_fill, schedule_chunk
+from .running import chunk_of, is_alone, schedule_chunk
 
 
 @leaf
@@ -65,6 +66,7 @@ def _admit(inp, ws, out, lane, inst, tally, index, r, hits, loads, tokens):
         tier.load(inp, ws, lane, inst, request, progress, loads)
     tier.touch(inp, ws, lane, inst, request, hits + loads)
     progress["computed"] = cached
+    progress["found"] = cached
     if progress["scheduled"] == NONE:
         progress["scheduled"] = inst["clock"]
         progress["cached_tokens"] = cached

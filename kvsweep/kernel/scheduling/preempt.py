@@ -1,12 +1,14 @@
 """Preemption by recompute: who it hits, and that it gives back everything but its tokens."""
 
+import numpy as np
+
 from ..._jit import leaf, part
-from ...policies import Scheduler
-from ...records import NONE, Event
-from ..tally import log_event
+from ...policies import Scheduler, Victim
+from ...records import NEVER, NONE, Event
+from ..tally import count_computed, log_event
 from ..time.calendar import leave_running
-from ..time.decoding import decoded_tokens, outputs_sampled
-from . import waiting
+from ..time.decoding import decoded_tokens, most_computed, outputs_sampled, settled_tokens
+from . import victims, waiting
 from .running import charge_chunk, charge_decodes, free_request
 
 
@@ -16,7 +18,7 @@ def victim_is_last(lane):
 
     Who relies on it asks here: scheduling by counts, and the walk, which its own victim then ends.
     """
-    return lane["scheduler"] != Scheduler.PRIORITY
+    return lane["victim"] == Victim.LAST and lane["scheduler"] != Scheduler.PRIORITY
 
 
 @leaf
@@ -43,12 +45,52 @@ def _least_urgent(inp, ws, lane, inst):
 
 
 @leaf
-def find_victim(inp, ws, lane, inst):
-    """Return the position in the running list of the request to preempt (rule R5.6)."""
+def _largest_urgency(inp, ws, lane, inst):
+    """Return the urgency of the least urgent of the running requests."""
+    largest = -NEVER
+    for place in range(inst["run_lo"], inst["run_lo"] + inst["running"]):
+        largest = max(largest, waiting.urgency(inp, ws, lane, ws.running[place]))
+    return largest
+
+
+@leaf
+def _highest_score(inp, ws, lane, inst, asking):
+    """Return the position of the highest score, of equals the last in the list.
+
+    By priority among the least urgent only. Who stands in front of the request that lacks blocks,
+    at `asking`, is scheduled in this step already; all are if a waiting one lacks them (NONE).
+    """
+    by_priority = lane["scheduler"] == Scheduler.PRIORITY
+    largest = NEVER
+    if by_priority:
+        largest = _largest_urgency(inp, ws, lane, inst)
+    spared = asking if lane["victim"] == Victim.LEAST_COMPUTED_OTHER else NONE
+    victim = asking
+    best = -np.inf
+    for position in range(inst["running"]):
+        r = ws.running[inst["run_lo"] + position]
+        candidate = not by_priority or waiting.urgency(inp, ws, lane, r) == largest
+        if candidate and position != spared:
+            scheduled = asking == NONE or position < asking
+            points = victims.score(inp, ws, lane, inst, r, scheduled)
+            if points >= best:
+                best = points
+                victim = position
+    return victim
+
+
+@leaf
+def find_victim(inp, ws, lane, inst, asking):
+    """Return the position in the running list of the request to preempt (rule R5.6).
+
+    `asking` is that of the running request that lacks blocks, NONE if a waiting one does.
+    """
     if victim_is_last(lane):
         victim = last_running(inst)
-    else:
+    elif lane["victim"] == Victim.LAST:
         victim = _least_urgent(inp, ws, lane, inst)
+    else:
+        victim = _highest_score(inp, ws, lane, inst, asking)
     return victim
 
 
@@ -65,14 +107,25 @@ def _unschedule(lane, inst, request, progress):
 
 @leaf
 def _stop_decoding(inst, request, progress, scheduled):
-    """Note how far a decoding victim got; return its computed tokens, this step's included."""
+    """Note how far a decoding victim got; return its computed tokens, this step's included.
+
+    Asynchronously a token may be on its way: it is sampled all the same.
+    """
     computed = decoded_tokens(progress, inst["step"])
     progress["outputs"] = outputs_sampled(request, computed)
     if progress["last_token"] == NONE:
-        progress["last_token"] = inst["clock"]
+        progress["last_token"] = inst["begins"]
     else:
         inst["skipped"] -= 1
     return computed + scheduled
+
+
+@leaf
+def _in_flight(lane, inst, progress):
+    """Return 1 if a victim is in the step on its way, 0 if not; NONE if scheduled synchronously."""
+    if not lane["async_scheduling"]:
+        return NONE
+    return 1 if progress["missed"] != inst["step"] - 1 else 0
 
 
 @leaf
@@ -84,19 +137,33 @@ def preempt(inp, ws, out, lane, inst, tally, index, position, scheduled):
     victim = ws.running[inst["run_lo"] + position]
     progress = ws.progress[victim]
     request = inp.requests[lane["request_lo"] + victim]
-    if scheduled:
+    if scheduled and not progress["leaving"]:
         _unschedule(lane, inst, request, progress)
     computed = progress["computed"]
+    settled = computed
     if progress["decoding"]:
+        step = inst["step"]
+        settled = settled_tokens(lane, progress, step, step - 1) + scheduled
         computed = _stop_decoding(inst, request, progress, scheduled)
-    free_request(inp, ws, lane, inst, tally, victim, computed)
+    elif progress["leaving"]:
+        computed = most_computed(request)
+        settled = computed - 1
+    withdrawn = 0
+    if scheduled and not progress["leaving"]:
+        withdrawn = 1 if progress["decoding"] else progress["chunk"]
+    count_computed(ws, lane, tally, victim, computed - withdrawn)
+    progress["frontier"] = max(progress["frontier"], computed - withdrawn)
+    free_request(inp, ws, lane, inst, tally, victim, computed, settled)
+    inst["leaving_waiting"] += progress["leaving"]
     progress["computed"] = 0
     progress["preemptions"] += 1
     leave_running(ws, inst, position)
     inst["preempted"] += 1
+    inst["victims"] += 1
     inst["shortages"] += 1
     waiting.wait_first(inp, ws, lane, inst, victim)
-    log_event(out, lane, inst, tally, index, Event.PREEMPT, victim, NONE)
+    in_flight = _in_flight(lane, inst, progress)
+    log_event(out, lane, inst, tally, index, Event.PREEMPT, victim, in_flight)
 
 
 @part
@@ -109,7 +176,7 @@ def make_way(inp, ws, out, lane, inst, tally, index, head):
     """
     if inst["running"] == 0:
         return False
-    position = find_victim(inp, ws, lane, inst)
+    position = find_victim(inp, ws, lane, inst, NONE)
     victim = ws.running[inst["run_lo"] + position]
     if waiting.level(inp, lane, victim) <= waiting.level(inp, lane, head):
         return False

@@ -58,6 +58,28 @@ def decode(inp, ws, out, lane, inst, tally, index, until):
 
 
 @leaf
+def _behind_device(inst, duration, until, last):
+    """Return the start, the end and the last step of a run, which lags behind the device.
+
+    The clock first moves by the step that the device has, then by steps of the run. It is set back
+    by the difference, and its end not before it, as the first step is always scheduled.
+    """
+    clock = inst["clock"] + inst["device"] - duration
+    if duration == 0:
+        last = min(last, inst["step"])
+    return clock, max(until, clock + 1), last
+
+
+@leaf
+def _device_usage(ws, lane, inst, duration):
+    """Return what the first step of a run adds to the usage, as the device takes not `duration`."""
+    if not lane["async_scheduling"]:
+        return 0
+    used = lane["gpu_blocks"] - inst["free"] + ws.phases[inst["phase_lo"] + inst["phase"]]
+    return used * (inst["device"] - duration)
+
+
+@leaf
 def _decode_alike(inp, ws, out, lane, inst, tally, index, until, last):
     """Run steps of one duration, which depends on the batch size alone; return their number."""
     duration = token_time(lane, 0, inst["running"])
@@ -66,6 +88,8 @@ def _decode_alike(inp, ws, out, lane, inst, tally, index, until, last):
     phase = inst["phase"]
     used = lane["gpu_blocks"] - inst["free"]
     used_steps = 0
+    if lane["async_scheduling"]:
+        clock, until, last = _behind_device(inst, duration, until, last)
     while step <= last and clock < until:
         need = ws.phases[inst["phase_lo"] + phase]
         if used + need > lane["gpu_blocks"]:
@@ -77,7 +101,7 @@ def _decode_alike(inp, ws, out, lane, inst, tally, index, until, last):
         phase = next_phase(lane, phase)
     steps = step - inst["step"]
     if steps > 0:
-        inst["used_time"] += used_steps * duration
+        inst["used_time"] += used_steps * duration + _device_usage(ws, lane, inst, duration)
         inst["phase"] = phase
         ws.itl_by_batch[inst["running"]] += steps * inst["measured"]
         _end_run(inp, ws, out, lane, inst, tally, index, steps, used, clock, duration)
@@ -93,18 +117,19 @@ def _decode_longer(inp, ws, out, lane, inst, tally, index, until, last):
     clock = inst["clock"]
     step = inst["step"]
     used = lane["gpu_blocks"] - inst["free"]
-    duration = 0
+    duration = inst["device"]
     while step <= last and clock < until:
         need = ws.phases[inst["phase_lo"] + inst["phase"]]
         if used + need > lane["gpu_blocks"]:
             break
         used += need
         inst["decode_context"] = all_decoded_tokens(inst, inst["running"], step)
-        duration = step_time(lane, inst)
-        inst["used_time"] += used * duration
+        before, duration = duration, step_time(lane, inst)
+        moved = before if lane["async_scheduling"] else duration
+        inst["used_time"] += used * moved
         if inst["measured"] > 0:
             add_gap(ws, tally, duration, inst["measured"])
-        clock += duration
+        clock += moved
         step += 1
         inst["phase"] = next_phase(lane, inst["phase"])
     steps = step - inst["step"]
@@ -127,12 +152,14 @@ def _end_run(inp, ws, out, lane, inst, tally, index, steps, used, clock, duratio
     inst["clock"] = clock
     inst["end"] = clock
     inst["step"] += steps
+    if lane["async_scheduling"]:
+        inst["device"] = duration
     if inst["step"] > inst["next_due"]:
         inst["step"] -= 1  # the last one is in flight: its outputs come at its end
         inst["phase"] = previous_phase(lane, inst["phase"])
         inst["in_flight"] = 1
         if lane["closed_loop"]:
-            announce(inp, ws, lane, inst, tally)
+            announce(inp, ws, lane, inst, tally, clock + inst["device"])
 
 
 @leaf
@@ -140,4 +167,5 @@ def _log_decode(out, lane, inst, tally, index, duration, evictions):
     inst["prefill_tokens"] = 0
     inst["decode_tokens"] = inst["running"]
     inst["preempted"] = 0
+    inst["begins"] = inst["clock"] + inst["device"]
     log_step(out, lane, inst, tally, index, duration, inst["waiting"], evictions)

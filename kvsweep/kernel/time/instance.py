@@ -8,13 +8,23 @@ from ..blocks.sizes import blocks_for
 from ..scheduling import waiting
 from ..scheduling.admit import admit_waiting
 from ..scheduling.by_counts import is_countable, schedule_by_counts
+from ..scheduling.leaving import leave_waiting_list
 from ..scheduling.one_by_one import schedule_one_by_one
 from ..scheduling.outputs import process_outputs
 from ..tally import add_gap, log_step
 from .arrivals import announce
 from .decode_run import decode, only_decodes
 from .decoding import most_computed, next_phase
+from .device import move_clock, start_device, stop_device
 from .step_time import step_time
+
+
+@leaf
+def can_never_fit(lane, request):
+    """Return whether a request needs more blocks, or a larger step, than an instance has."""
+    most = most_computed(request)
+    too_long = most > lane["max_tokens"] and not lane["chunked_prefill"]
+    return blocks_for(lane, most) > lane["gpu_blocks"] or too_long
 
 
 @leaf
@@ -22,22 +32,12 @@ def accept(inp, ws, lane, inst, now):
     """Let requests whose queueing delay is over at `now` enter the waiting list, or drop them."""
     while inst["inbox_head"] != NONE and ws.progress[inst["inbox_head"]]["queued"] <= now:
         r = waiting.leave_inbox(ws, inst)
-        request = inp.requests[lane["request_lo"] + r]
-        most = most_computed(request)
-        too_long = most > lane["max_tokens"] and not lane["chunked_prefill"]
-        if blocks_for(lane, most) > lane["gpu_blocks"] or too_long:
+        if can_never_fit(lane, inp.requests[lane["request_lo"] + r]):
             ws.progress[r]["status"] = RequestStatus.DROPPED_UNSERVABLE
             inst["load"] -= 1
         else:
             waiting.wait_last(inp, ws, lane, inst, r)
             waiting.wake_head(inst)
-
-
-@leaf
-def _note_usage(lane, inst, duration):
-    used = lane["gpu_blocks"] - inst["free"]
-    inst["used_time"] += used * duration
-    inst["peak"] = max(inst["peak"], used)
 
 
 @leaf
@@ -52,7 +52,7 @@ def _note_itl(ws, lane, inst, tally, duration):
                 tokens -= r >= lane["warmup"]
                 if position < inst["scheduled"]:
                     if r >= lane["warmup"]:
-                        add_gap(ws, tally, inst["clock"] + duration - progress["last_token"], 1)
+                        add_gap(ws, tally, inst["begins"] + duration - progress["last_token"], 1)
                     progress["last_token"] = NONE
                     inst["skipped"] -= 1
     if tokens > 0 and inst["prefill_tokens"] + inst["transfer"] == 0 and not lane["context"]:
@@ -64,6 +64,7 @@ def _note_itl(ws, lane, inst, tally, duration):
 @leaf
 def _clear_step(lane, inst):
     """Begin to count what a step schedules."""
+    inst["begins"] = inst["clock"] + inst["device"]
     inst["budget"] = lane["max_tokens"]
     inst["prefill_tokens"] = 0
     inst["decode_tokens"] = 0
@@ -75,7 +76,7 @@ def _clear_step(lane, inst):
 
 @leaf
 def _schedule_step(inp, ws, out, lane, inst, tally, index):
-    """Schedule one step at the clock; its outputs are processed at its end."""
+    """Schedule one step at the clock, unless there is nothing to schedule."""
     waiting_before = inst["waiting"]
     evictions_before = inst["evictions"]
     _clear_step(lane, inst)
@@ -85,26 +86,27 @@ def _schedule_step(inp, ws, out, lane, inst, tally, index):
         schedule_one_by_one(inp, ws, out, lane, inst, tally, index)
     if inst["preempted"] == 0 and inst["waiting"] > 0:
         admit_waiting(inp, ws, out, lane, inst, tally, index)
-    if inst["running"] == 0:
-        return  # all that waited was given up
+    if inst["budget"] == lane["max_tokens"]:
+        stop_device(out, lane, inst, tally)
+        return
     duration = tier.add_transfer(lane, inst, step_time(lane, inst))
-    _note_usage(lane, inst, duration)
     _note_itl(ws, lane, inst, tally, duration)
     if lane["log"]:
         log_step(out, lane, inst, tally, index, duration, waiting_before, evictions_before)
-    inst["clock"] += duration
-    inst["end"] = inst["clock"]
-    inst["in_flight"] = 1
     if lane["closed_loop"] and inst["next_due"] == inst["step"]:
-        announce(inp, ws, lane, inst, tally)
+        announce(inp, ws, lane, inst, tally, inst["begins"] + duration)
+    move_clock(lane, inst, start_device(lane, inst, duration))
 
 
 @leaf
 def _end_step(inp, ws, out, lane, inst, tally, index):
     """Process the outputs of the step in flight and go on to the next."""
-    process_outputs(inp, ws, out, lane, inst, tally, index)
-    inst["step"] += 1
-    inst["phase"] = next_phase(lane, inst["phase"])
+    process_outputs(inp, ws, out, lane, inst, tally, index, inst["clock"] + inst["device"])
+    if inst["leaving_waiting"] > 0:
+        leave_waiting_list(inp, ws, lane, inst)
+    if inst["on_device"]:
+        inst["step"] += 1
+        inst["phase"] = next_phase(lane, inst["phase"])
     inst["in_flight"] = 0
     inst["transfer"] = 0
 
