@@ -186,6 +186,12 @@ def test_blocks_of_mla_are_as_large_as_its_first_backend_takes_them():
         ({"model": "qwen3-8b", "blocks": 5, "kv_memory": "3"}, "--kv-memory: --blocks asks"),
         ({"model": "qwen3-8b", "kv_memory": "3", "weights": "3"}, "--weights: has no effect"),
         ({"model": "qwen3-8b", "kv_memory": "3", "utilization": 0.9}, "--utilization: has no"),
+        ({"model": "qwen3-8b", "kv_memory": "3", "max_num_seqs": 9}, "--max-num-seqs: has no"),
+        ({"log": "x.log", "tp": 2}, "--tp: has no effect without --model"),
+        (
+            {"model": "qwen3-8b", "blocks": 9, "gpu": "h100", "utilization": 0.9},
+            "--utilization: has no effect with --blocks",
+        ),
         ({"model": "gemma-4-26b", "gpu": "h100"}, "--weights: missing"),
         ({"model": "llama-3.1-70b", "gpu": "h100"}, "no memory is left for the KV cache"),
         ({"model": "llama-3.1-70b", "gpu": "h100"}, "try --tp 2, "),
