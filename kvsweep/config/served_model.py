@@ -95,7 +95,8 @@ def from_model(scenario: Scenario, folder: Path) -> dict[str, Any]:
             raise KeyProblem(
                 ("model",),
                 "its layers have sliding windows, which are not simulated, so that its blocks are "
-                "not those of a simulation; give cache.gpu_blocks or cache.gpu_tokens",
+                f"not those of a simulation; give cache.gpu_tokens: {told.tokens} hold as many of "
+                "the longest requests",
             )
         blocks = told.blocks - 1  # without vLLM's null block
         if not 1 <= blocks <= MAX_BLOCKS:
