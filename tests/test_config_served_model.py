@@ -107,6 +107,16 @@ def test_step_times_are_computed_where_none_are_given(load, tmp_path):
     assert scenarios(given)[0].latency.model == "llama-3.1-8b/h100/tp2"
 
 
+@pytest.mark.parametrize("name", ["qwen3-32b/h100/tp2-roofline", "llama-3.1-70b/l40s/tp8-roofline"])
+def test_presets_have_the_times_that_are_computed_of_their_model(load, tmp_path, name):
+    model, gpu, tp = name.split("/")
+    text = f'[model]\npreset = "{model}"\ngpu = "{gpu}"\ntp = {tp[2]}\n'
+    (scenario,) = scenarios(load(text))
+    like = load_preset(name, tmp_path).coefficients()
+    assert scenario.latency.beta == pytest.approx(like["beta"], rel=1e-9)
+    assert scenario.latency.memory == pytest.approx(like["memory"], rel=1e-3)
+
+
 def test_step_times_fall_with_the_gpus_that_share_the_model(load):
     sweep = load(ON_H100 + '[grid]\n"model.tp" = [1, 2]\n')
     one, two = (scenario.latency for scenario in scenarios(sweep))

@@ -95,7 +95,8 @@ def from_model(scenario: Scenario, folder: Path) -> dict[str, Any]:
             raise KeyProblem(
                 ("model",),
                 "its layers have sliding windows, which are not simulated, so that its blocks are "
-                "not those of a simulation; give cache.gpu_blocks or cache.gpu_tokens",
+                f"not those of a simulation; give cache.gpu_tokens: {told.tokens} hold as many of "
+                "the longest requests",
             )
         blocks = told.blocks - 1  # without vLLM's null block
         if not 1 <= blocks <= MAX_BLOCKS:
@@ -155,7 +156,7 @@ def sized(scenario: Scenario, folder: Path) -> Answer:
             block_size=scenario.cache.block_size,
             utilization=model.utilization if on_gpu else None,
             max_num_batched_tokens=engine.max_num_batched_tokens,
-            max_num_seqs=engine.max_num_seqs,
+            max_num_seqs=engine.max_num_seqs if on_gpu else None,
             weights=_size(model.weights_gib) if on_gpu else None,
             activation=_size(model.activation_gib) if on_gpu else None,
         )

@@ -47,6 +47,8 @@ class Answer:
         Blocks at least and at most, of an estimate.
     utilization : float or None
         Of the inverse: the ``gpu_memory_utilization`` that it takes.
+    concurrency : float or None
+        Requests of ``max_model_len`` tokens that fit at a time.
     warnings : list of str
         What the user should know.
     """

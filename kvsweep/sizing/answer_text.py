@@ -141,7 +141,12 @@ def _next(found: Answer) -> list[str]:
             f"vllm serve on this GPU, unless told: max_num_seqs {usual.max_num_seqs:,}, "
             f"max_num_batched_tokens {usual.max_num_batched_tokens:,}"
         )
-    if found.blocks > 1:
+    if found.layout is not None and not found.layout.plain:
+        lines.append(
+            "in a sweep, which has no windows, as many of the longest requests fit with "
+            f"cache.gpu_tokens = {found.tokens}"
+        )
+    elif found.blocks > 1:
         size = f", cache.block_size = {found.block_size}" * (found.block_size != BLOCK_SIZE)
         lines.append(f"in a sweep: cache.gpu_blocks = {found.blocks - 1}{size}")
     if found.source == "estimate":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from kvsweep.sizing.answer import Answer
@@ -90,7 +91,10 @@ def _from_log(question: Question, found: ServerLog) -> Answer:
     asked = question.asked(found)
     served = shape = None
     if question.model is not None:
-        served = serve(load_model(question.model), asked, None)
+        model = load_model(question.model)
+        # A server may have been told to take longer requests than its model was made for.
+        longest = max(model.max_model_len, found.max_model_len or 0)
+        served = serve(replace(model, max_model_len=longest), asked, None)
         shape = layout(served)
     asked.check()
     size = served.block_size if served else asked.block_size or BLOCK_SIZE

@@ -65,7 +65,22 @@ def check(question: Question) -> None:
     elif len(given) != 1:
         wrong = f"{' and '.join(given)} together" if given else "missing"
         raise InputError(f"--gpu, --kv-memory, --log: {wrong}; give one of them, or --blocks")
-    if question.gpu is None:
-        for option in ("weights", "activation", *(() if question.log else ("utilization",))):
-            if getattr(question, option) is not None:
-                raise InputError(f"--{option}: has no effect without --gpu")
+    _check_effects(question)
+
+
+ON_GPU = ("utilization", "weights", "activation", "max_num_seqs")
+"""Options that only tell how a GPU's memory is used."""
+
+OF_MODEL = ("tp", "pp", "dtype", "max_model_len", "max_num_batched_tokens")
+"""Options that only tell how a model is served."""
+
+
+def _check_effects(question: Question) -> None:
+    """Refuse options that change nothing of the answer."""
+    idle = [(key, "--gpu") for key in ON_GPU if question.gpu is None]
+    idle += [(key, "--model") for key in OF_MODEL if question.model is None]
+    for key, needed in idle:
+        if getattr(question, key) is not None:
+            raise InputError(f"--{key.replace('_', '-')}: has no effect without {needed}")
+    if question.blocks is not None and question.utilization is not None:
+        raise InputError("--utilization: has no effect with --blocks, which asks for it")

@@ -118,6 +118,11 @@ def serve(model: Model, asked: Asked, gpu: Gpu | None) -> Served:
         )
     if asked.pp > model.layers:
         raise InputError(f"--pp: {asked.pp}; {model.name} has {model.layers} layers")
+    if asked.max_model_len is not None and asked.max_model_len > model.max_model_len:
+        raise InputError(
+            f"--max-model-len: {asked.max_model_len:,}; vLLM takes at most the "
+            f"{model.max_model_len:,} tokens of {model.name} (max_position_embeddings)"
+        )
     usual = gpu.defaults() if gpu else Defaults(256, 2048)
     tokens = asked.max_num_batched_tokens or usual.max_num_batched_tokens
     longest = asked.max_model_len or model.max_model_len
