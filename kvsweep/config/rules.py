@@ -5,7 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kvsweep.config.base import KeyProblem
-from kvsweep.policies import Admission, Offload, Priority, Routing, Scheduler, Scorer
+from kvsweep.policies import (
+    Admission,
+    Eviction,
+    Offload,
+    Priority,
+    Routing,
+    Scheduler,
+    Scorer,
+    Victim,
+)
 
 if TYPE_CHECKING:
     from kvsweep.config.scenario import Scenario
@@ -17,6 +26,8 @@ _FAMILIES = (
     ("cluster", "admission", Admission),
     ("engine", "scheduler", Scheduler),
     ("engine", "priority", Priority),
+    ("engine", "victim", Victim),
+    ("cache", "eviction", Eviction),
     ("cache", "offload", Offload),
 )
 
@@ -113,7 +124,9 @@ def _check_token_times(scenario: Scenario) -> None:
 
 
 def _check_arrivals_known(workload: Workload) -> None:
-    """Refuse sessions whose arrivals depend on what the engine does."""
+    """Refuse arrivals that depend on what the engine does."""
+    if workload.concurrency is not None:
+        raise KeyProblem(("workload", "concurrency"), "rules 'blis' has fixed arrivals only")
     tables: list[tuple[tuple[str | int, ...], Sessions | None]] = [
         (("workload", "sessions"), workload.sessions)
     ]

@@ -42,7 +42,17 @@ from kvsweep.limits import (
     MIN_GB_PER_S,
     MIN_WEIGHT,
 )
-from kvsweep.policies import RULES, Admission, Offload, Priority, Routing, Scheduler, Scorer
+from kvsweep.policies import (
+    RULES,
+    Admission,
+    Eviction,
+    Offload,
+    Priority,
+    Routing,
+    Scheduler,
+    Scorer,
+    Victim,
+)
 
 BLIS_SWITCHES = (
     "visit_evicted",
@@ -93,7 +103,9 @@ def _known(keys: tuple[str, ...], what: str, family: type[Scorer] | None = None)
     return AfterValidator(check)
 
 
-def _member(family: type[Routing | Scheduler | Priority | Admission | Offload]) -> Any:
+def _member(
+    family: type[Routing | Scheduler | Priority | Victim | Admission | Eviction | Offload],
+) -> Any:
     def check(name: str, info: ValidationInfo) -> str:
         return family.from_name(name, _of_rules(family, info)).label
 
@@ -101,7 +113,7 @@ def _member(family: type[Routing | Scheduler | Priority | Admission | Offload]) 
 
 
 def _of_rules(
-    family: type[Routing | Scheduler | Priority | Admission | Offload | Scorer],
+    family: type[Routing | Scheduler | Priority | Victim | Admission | Eviction | Offload | Scorer],
     info: ValidationInfo,
 ) -> tuple[str, ...]:
     """Return the names that the scenario's rule book has; all where that is not known."""
@@ -206,6 +218,9 @@ class Engine(Section):
         Tokens of one request in one step, at most; 0: no such limit.
     scheduler, priority : str
         One of `kvsweep.policies.Scheduler`, `kvsweep.policies.Priority`.
+    victim : str
+        Who is preempted when blocks run short: one of `kvsweep.policies.Victim`. Under scheduler
+        ``priority`` it chooses among the least urgent.
     priority_age_ms : float
         For priority ``age``: the age that makes a request one level more urgent.
     preempt_for_urgent : bool
@@ -240,6 +255,9 @@ class Engine(Section):
     priority: Annotated[
         str, _member(Priority), Key("1", "priority of requests without one of their own")
     ] = "constant"
+    victim: Annotated[str, _member(Victim), Key("1", "who is preempted when blocks run short")] = (
+        "last"
+    )
     priority_age_ms: Annotated[
         Real, Field(ge=0.001, le=1e9), Key("ms", "age that makes a request one level more urgent")
     ] = 1000.0
@@ -282,6 +300,8 @@ class Cache(Section):
         Usable blocks; vLLM's ``num_gpu_blocks`` counts one more, its null block.
     gpu_tokens : int or None
         Instead of `gpu_blocks`: tokens that fit, in as many whole blocks as they make.
+    eviction : str
+        Which cached block that nobody uses is evicted first: one of `kvsweep.policies.Eviction`.
     cpu_blocks : int
         Blocks of the CPU tier; 0: none.
     offload : str
@@ -314,6 +334,9 @@ class Cache(Section):
     gpu_tokens: Annotated[
         Count | None, Key("token", "tokens that fit into the KV cache of an instance")
     ] = None
+    eviction: Annotated[
+        str, _member(Eviction), Key("1", "which cached block that nobody uses is evicted first")
+    ] = "lru"
     cpu_blocks: Annotated[Blocks, Key("block", "blocks of the CPU tier per instance")] = 0
     offload: Annotated[
         Annotated[str, _member(Offload)] | None, Key("1", "how blocks come to the CPU tier")

@@ -1,7 +1,7 @@
 """Begin a lane in a used workspace, and collect what it leaves behind."""
 
 from .._jit import leaf, part
-from ..policies import Offload, Priority, Scheduler
+from ..policies import Eviction, Offload, Priority, Scheduler, Victim
 from ..records import NONE, QUANTILES, LaneStatus
 from .blocks.tier import begin_tier
 from .memory import count_extents, place_instance
@@ -29,20 +29,23 @@ def _begin_router(ws, lane):
 
 @leaf
 def _has_branches(lane):
-    """Return whether the kernel knows the scheduler, the priority and the offload of a lane.
+    """Return whether the kernel knows these policies of a lane.
 
     They are asked for where a last branch for an unknown one would cost time, so here is who is
     known; routing, scorers and admission have such a branch.
     """
-    scheduler, priority, offload = lane["scheduler"], lane["priority"], lane["offload"]
+    scheduler, priority = lane["scheduler"], lane["priority"]
+    eviction, offload = lane["eviction"], lane["offload"]
     ordered = (
         scheduler == Scheduler.FCFS or scheduler == Scheduler.PRIORITY or scheduler == Scheduler.SJF
     )
     ranked = (
         priority == Priority.CONSTANT or priority == Priority.SLO_CLASS or priority == Priority.AGE
     )
+    evicted = eviction == Eviction.LRU or eviction == Eviction.LFU
     moved = offload == Offload.WATERMARK or offload == Offload.WRITE_THROUGH
-    return ordered and ranked and moved
+    chosen = lane["victim"] >= Victim.LAST and lane["victim"] <= Victim.FEWEST_REMAINING
+    return ordered and ranked and evicted and moved and chosen
 
 
 @part
@@ -64,6 +67,9 @@ def begin_lane(inp, ws, lane, tally):
     for r in range(lane["requests"]):
         ws.progress[r] = ws.blank_progress[0]
         ws.progress[r]["arrival"] = inp.requests[lane["request_lo"] + r]["arrival"]
+    tally["sendable"] = lane["requests"]
+    if lane["concurrency"] > 0:
+        tally["sendable"] = min(lane["requests"], lane["concurrency"])
     tally["status"] = LaneStatus.OK
     if not _has_branches(lane):
         tally["status"] = LaneStatus.UNKNOWN_POLICY
@@ -91,6 +97,7 @@ def _how_it_ended(lane, inst):
 def end_lane(inp, ws, out, lane, tally, number):
     """Write the per-request columns and the totals of a lane."""
     end_requests(inp, ws, out, lane, tally, number)
+    tally["first_arrival"] = ws.progress[lane["warmup"]]["arrival"]
     for index in range(lane["instances"]):
         inst = ws.instances[index]
         tally["steps"] += inst["step"]

@@ -66,6 +66,7 @@ def _admit(inp, ws, out, lane, inst, tally, index, r, hits, loads, tokens):
         tier.load(inp, ws, lane, inst, request, progress, loads)
     tier.touch(inp, ws, lane, inst, request, hits + loads)
     progress["computed"] = cached
+    progress["found"] = cached
     if progress["scheduled"] == NONE:
         progress["scheduled"] = inst["clock"]
         progress["cached_tokens"] = cached

@@ -8,6 +8,7 @@ neither, waits, and leaves from there.
 from ..._jit import leaf, part
 from ...policies import RequestStatus, Scheduler
 from ...records import LEAVING
+from ..tally import count_computed
 from ..time.decoding import drop_base, most_computed
 from . import waiting
 from .caching import cache_decodes
@@ -29,6 +30,7 @@ def finish(inp, ws, lane, inst, tally, r):
     """End a running request whose last token was just sampled; its blocks are free at once."""
     request = inp.requests[lane["request_lo"] + r]
     computed = most_computed(request)
+    count_computed(ws, lane, tally, r, computed)
     free_request(inp, ws, lane, inst, tally, r, computed, computed)
     _complete(ws, lane, inst, r)
 

@@ -1,6 +1,6 @@
 """The walk over the running list, literally as vLLM does it (rule R5.1).
 
-Needed only in steps that run short of budget, or of blocks under the priority scheduler; all
+Needed only in steps that run short of budget, or of blocks where the victim may stand anywhere; all
 others are counted (by_counts.py).
 """
 
@@ -96,7 +96,7 @@ def schedule_one_by_one(inp, ws, out, lane, inst, tally, index):
         need = blocks_for(lane, computed + tokens) - blocks_for(lane, computed)
         kept = True
         while need > inst["free"] and kept:
-            victim = find_victim(inp, ws, lane, inst)
+            victim = find_victim(inp, ws, lane, inst, position)
             kept = victim != position
             preempt(inp, ws, out, lane, inst, tally, index, victim, victim < position)
             if victim < position:

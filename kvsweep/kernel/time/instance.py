@@ -20,14 +20,19 @@ from .step_time import step_time
 
 
 @leaf
+def can_never_fit(lane, request):
+    """Return whether a request needs more blocks, or a larger step, than an instance has."""
+    most = most_computed(request)
+    too_long = most > lane["max_tokens"] and not lane["chunked_prefill"]
+    return blocks_for(lane, most) > lane["gpu_blocks"] or too_long
+
+
+@leaf
 def accept(inp, ws, lane, inst, now):
     """Let requests whose queueing delay is over at `now` enter the waiting list, or drop them."""
     while inst["inbox_head"] != NONE and ws.progress[inst["inbox_head"]]["queued"] <= now:
         r = waiting.leave_inbox(ws, inst)
-        request = inp.requests[lane["request_lo"] + r]
-        most = most_computed(request)
-        too_long = most > lane["max_tokens"] and not lane["chunked_prefill"]
-        if blocks_for(lane, most) > lane["gpu_blocks"] or too_long:
+        if can_never_fit(lane, inp.requests[lane["request_lo"] + r]):
             ws.progress[r]["status"] = RequestStatus.DROPPED_UNSERVABLE
             inst["load"] -= 1
         else:
