@@ -380,6 +380,7 @@ STEP_FIELDS = (
     Field("prefill_tokens", _i64, "token", "prompt and recomputed tokens scheduled"),
     Field("decode_tokens", _i64, "token", "decode tokens scheduled"),
     Field("preempted", _i64, "request", "victims"),
+    Field("preempted_in_flight", _i64, "request", "of these, those in the step on its way"),
     Field("free_blocks", _i64, "block", "free blocks after scheduling, cached ones included"),
     Field("evicted", _i64, "block", "cached blocks evicted"),
 )

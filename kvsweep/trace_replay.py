@@ -187,6 +187,7 @@ def _replica_steps(scenario: Scenario, found: Any) -> dict[str, NDArray[np.int64
                     row.prefill_tokens,
                     row.decode_tokens,
                     preempted,
+                    0,  # none is in flight
                     free,
                 )
             )
