@@ -134,6 +134,9 @@ MAX_TOKEN_BYTES = 1e7
 MAX_STEP_US = 2**32
 """The longest step that a latency model may give any batch of its scenario: 71 minutes."""
 
+MAX_FIRST_STEPS = 4
+"""Most steps of an instance that `latency.first_steps_us` makes longer: as LANE has fields."""
+
 MAX_INPUT_BYTES = 2**31
 """Bytes of an input file once unpacked; a trace of a million requests has 0.2 GB."""
 

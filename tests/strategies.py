@@ -39,6 +39,8 @@ CONTEXT_BETAS = (
 )
 # Of rooflines: the other sum, in which one or the other may be the larger from step to step.
 MEMORIES = ((1,), (0, 1, 1, 1), (30, 0, 0, 0.5, 0.1), (77.7, 0.1, 0.2, 0.3, 0.4))
+# Of instances that are cold at first: for a step, for some, for none but a later one.
+FIRST_STEPS = ((2500,), (184_000, 130_000), (0, 0, 700), (3, 0, 20, 1000))
 # Segment numbers: system prompts, their sub-groups, prompts, outputs shared and own.
 SYSTEM, GROUP, PROMPT, SHARED_OUTPUT, OUTPUT = 0, 10, 1000, 5000, 6000
 
@@ -116,6 +118,8 @@ def _trace(source, max_requests, closed_loop, asynchronous, beyond):
         waits = any("after" in row or "patience_us" in row for row in requests)
         if not waits and source.chance(50):
             scenario["workload"] = {"concurrency": source.integer(1, source.pick((4, 2, 8, 20)))}
+        if source.chance(25):
+            scenario["latency"]["first_steps_us"] = list(source.pick(FIRST_STEPS))
     return {"format": "kvsweep-trace/1", "scenario": scenario, "requests": requests}
 
 

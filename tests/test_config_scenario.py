@@ -112,7 +112,13 @@ def test_an_empty_scenario_has_the_documented_defaults():
             "transfer_overlap": False,
             "thrashing_window_us": 1_000_000,
         },
-        "latency": {"model": None, "alpha": (0, 0, 0), "beta": (0, 0, 0), "memory": ()},
+        "latency": {
+            "model": None,
+            "alpha": (0, 0, 0),
+            "beta": (0, 0, 0),
+            "memory": (),
+            "first_steps_us": (),
+        },
         "model": None,
     }
 
@@ -188,6 +194,10 @@ def test_every_preset_loads_and_says_where_it_comes_from():
         ({"latency": {"alpha": [1, 2, 3, 4]}}, "latency.alpha: at most 3 values, got 4"),
         ({"latency": {"beta": [1, 2, 3, 4, 5, 6]}}, "latency.beta: at most 5 values, got 6"),
         ({"latency": {"beta": [1, -2]}}, "latency.beta[1]: must be at least 0, got -2"),
+        (
+            {"latency": {"first_steps_us": [1] * 5}},
+            "latency.first_steps_us: at most 4 values, got 5",
+        ),
         (
             {"latency": {"model": "llama-3.1-8b/h100/tp2", "beta": [1]}},
             "latency.beta: give either model or alpha and beta",
@@ -278,6 +288,20 @@ def test_the_replica_has_no_context_terms(key, values):
     given = {"latency": {"beta": [1], key: values}}
     message = refused({"engine": {"rules": "blis"}} | given)
     assert f"scenario.latency.{key}: rules 'blis' has no context terms" in message
+
+
+def test_the_replica_has_no_slow_first_steps():
+    given = {"engine": {"rules": "blis"}, "latency": {"beta": [1], "first_steps_us": [5]}}
+    message = "scenario.latency.first_steps_us: rules 'blis' has no slow first steps"
+    assert message in refused(given)
+
+
+def test_slow_first_steps_go_with_a_preset_and_into_a_trace():
+    latency = {"model": "llama-3.1-8b/h100/tp2", "first_steps_us": [184_000, 130_000]}
+    made = parse_scenario({"latency": latency}, "t.json")
+    assert made.latency.first_steps_us == (184_000, 130_000)
+    again = parse_scenario(made.to_trace(), "t.json").latency
+    assert (again.beta, again.first_steps_us) == (BETA, (184_000, 130_000))
 
 
 @pytest.mark.parametrize(("key", "value"), [("priority", "age"), ("preempt_for_urgent", True)])

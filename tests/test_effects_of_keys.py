@@ -225,6 +225,7 @@ VALUES = {
     "latency.alpha": ([1, 2, 3],),
     "latency.beta": ([500, 20, 3],),
     "latency.memory": ([2000, 1, 1],),
+    "latency.first_steps_us": ([0, 5000],),
 }
 # What the base and its contexts do not show, and why.
 ELSEWHERE = {

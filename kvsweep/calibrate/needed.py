@@ -20,6 +20,7 @@ _REMEDIES = {
 _ASSUMED = {
     ("engine", "max_num_batched_tokens"): "--max-num-batched-tokens",
     ("cache", "block_size"): "--block-size",
+    ("engine", "async_scheduling"): "--async-scheduling, which vLLM has on since 0.14",
 }
 
 
@@ -42,11 +43,17 @@ def check_told(scenario: Scenario, path: Path) -> None:
 def assumed(scenario: Scenario) -> tuple[str, ...]:
     """Name the settings that the trace does not tell, and what is taken instead."""
     return tuple(
-        f"{section}.{key}: not in the trace, {getattr(getattr(scenario, section), key):,} assumed "
+        f"{section}.{key}: not in the trace, {_value(scenario, section, key)} assumed "
         f"(the server's {option})"
         for (section, key), option in _ASSUMED.items()
         if not _told(scenario, section, key)
     )
+
+
+def _value(scenario: Scenario, section: str, key: str) -> str:
+    """Return a setting as a file would have it, with commas."""
+    value = getattr(getattr(scenario, section), key)
+    return str(value).lower() if isinstance(value, bool) else f"{value:,}"
 
 
 def _told(scenario: Scenario, section: str, key: str) -> bool:

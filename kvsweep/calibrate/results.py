@@ -26,7 +26,7 @@ from kvsweep.calibrate.needed import assumed
 from kvsweep.calibrate.presets import kept, kept_words, peak_reference, rounded, source_of
 from kvsweep.calibrate.served import Served
 from kvsweep.calibrate.simulated import Simulated, Simulator, fit_served
-from kvsweep.config import Latency
+from kvsweep.config import Latency, Scenario
 from kvsweep.config.latency import Preset
 
 
@@ -132,7 +132,7 @@ def calibrate_served(
         kind=family.kind,
         alpha=whole.latency.alpha,
         source=source_of(path, served.about.get("source"), family.source, kept_words(start)),
-        fit=marked(_fit_of(part, whole, split), problems),
+        fit=marked(_fit_of(served, part, whole, split), problems),
         **family.tables(whole.point),
         **kept(start),
     )
@@ -174,14 +174,28 @@ def _outcome(
         alpha=served.scenario.latency.alpha,
         beta=tuple(terms.beta[0].tolist()),
         memory=() if terms.memory is None else tuple(terms.memory[0].tolist()),
+        first_steps_us=served.scenario.latency.first_steps_us,
     )
     rows = compare(served, simulated.first, simulated.last, until)
     return ServedFit(until, point, latency, simulated, rows, loose)
 
 
-def _fit_of(part: ServedFit, whole: ServedFit, split: float) -> str:
+def _under(scenario: Scenario) -> str:
+    """Name the settings without which a preset's step times are not those of its server."""
+    settings = []
+    if scenario.engine.async_scheduling:
+        settings.append("engine.async_scheduling = true")
+    if scenario.latency.first_steps_us:
+        settings.append(f"latency.first_steps_us = {list(scenario.latency.first_steps_us)}")
+    return f", under {', '.join(settings)}" if settings else ""
+
+
+def _fit_of(served: Served, part: ServedFit, whole: ServedFit, split: float) -> str:
     """Say how it was fitted, and how large the errors of the means are, held out if any were."""
-    told = f"robust least squares by simulation on every first and last token: {_means(whole, ALL)}"
+    told = (
+        "robust least squares by simulation on every first and last token"
+        f"{_under(served.scenario)}: {_means(whole, ALL)}"
+    )
     if split < 1:
         told += (
             f"; fitted to the first {100 * split:g} % of the run only, the rest is predicted to "

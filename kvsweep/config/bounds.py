@@ -17,6 +17,7 @@ from kvsweep.limits import (
     MAX_CLUSTER_BLOCKS,
     MAX_CONTEXT,
     MAX_DRAWN,
+    MAX_FIRST_STEPS,
     MAX_REPLICA_BLOCKS,
     MAX_STEP_US,
     MAX_TIME_US,
@@ -100,8 +101,9 @@ def longest_step(
     Notes
     -----
     A step has at most one chunk of each seat and no more tokens than the budget; no token has more
-    context than the longest request. A roofline is less than the sum of both its sides. Every
-    admission may transfer all of the longest request.
+    context than the longest request. A roofline is less than the sum of both its sides, and what a
+    first step takes longer at most that of all first steps. Every admission may transfer all of the
+    longest request.
     """
     seats = smaller(of["max_num_seqs"], requests) * 1.0
     tokens = smaller(of["max_tokens"], seats * longest)
@@ -109,6 +111,8 @@ def longest_step(
     for kind in ("beta", "memory"):
         time = time + of[f"{kind}1"] * tokens + of[f"{kind}2"] * seats
         time = time + of[f"{kind}3"] * seats * longest + of[f"{kind}4"] * tokens * longest
+    for step in range(MAX_FIRST_STEPS):
+        time = time + of[f"first_step{step}"]
     transfer = of["transfer_base"] + 1.0 + longest / of["bandwidth"]
     return time + (of["cpu_blocks"] > 0) * seats * transfer
 
@@ -188,7 +192,8 @@ def complain(step: float, delay: float, overhead: float, clock: float) -> None:
     if step > MAX_STEP_US:
         raise InputError(
             f"latency: a step of this workload may take {step:.3g} us, at most {MAX_STEP_US:,} "
-            "(71 minutes) are simulated: beta, memory and cache.transfer_* are microseconds"
+            "(71 minutes) are simulated: beta, memory, first_steps_us and cache.transfer_* are "
+            "microseconds"
         )
     if delay > MAX_TIME_US:
         raise InputError(
@@ -210,6 +215,10 @@ def _lane_numbers(scenario: Scenario) -> dict[str, Any]:
         for kind, count in (("alpha", 3), ("beta", 5), ("memory", 5))
         for term, coefficient in enumerate((*getattr(latency, kind), *(0.0,) * count)[:count])
     }
+    for step, extra in enumerate(
+        (*latency.first_steps_us, *(0,) * MAX_FIRST_STEPS)[:MAX_FIRST_STEPS]
+    ):
+        numbers[f"first_step{step}"] = extra
     return numbers | {
         "max_num_seqs": engine.max_num_seqs,
         "max_tokens": engine.max_num_batched_tokens,

@@ -7,11 +7,21 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, ValidationError, ValidationInfo, field_validator, model_validator
 
-from kvsweep.config.base import Coefficient, Count, Key, KeyProblem, Name, Positive, Section
+from kvsweep.config.base import (
+    Coefficient,
+    Count,
+    Key,
+    KeyProblem,
+    Microseconds,
+    Name,
+    Positive,
+    Section,
+)
 from kvsweep.config.explain import first_problem
 from kvsweep.config.roofline import Device, Shape, roofline_terms
 from kvsweep.config.source import read_source
 from kvsweep.errors import InputError, clip, did_you_mean
+from kvsweep.limits import MAX_FIRST_STEPS
 
 NO_LATENCY = "missing; give a model, as in model = 'llama-3.1-8b/h100/tp2', or alpha, beta"
 """What is wrong with a scenario that does not say how long steps take."""
@@ -109,6 +119,9 @@ class Latency(Section):
     memory : tuple of 0 or 5 float
         If given, ``int(beta[0] + max(sum of the other terms of beta, sum of memory))``, where
         `memory` weights 1 and the same four sums: a roofline, of computing and of moving data.
+    first_steps_us : tuple of 0 to 4 int
+        What the first, the second ... step of each instance takes longer: a server that has just
+        started compiles kernels and fills pools on its first batches.
     """
 
     model: Annotated[Name | None, Key("1", "preset of the latencies")] = None
@@ -118,6 +131,11 @@ class Latency(Section):
     ] = (0.0,) * _ALPHAS
     beta: Annotated[Betas, Key("us", "coefficient of the step time")] = (0.0,) * _TOKEN_TERMS
     memory: Annotated[Betas, Key("us", "coefficient of moving data in a step")] = ()
+    first_steps_us: Annotated[
+        tuple[Microseconds, ...],
+        Field(max_length=MAX_FIRST_STEPS),
+        Key("us", "what the first steps of an instance take longer"),
+    ] = ()
 
     @model_validator(mode="before")
     @classmethod

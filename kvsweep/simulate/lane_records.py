@@ -84,6 +84,9 @@ def _set_latency(lane: NDArray[Any], latency: Latency) -> None:
     for name in ("alpha", "beta", "memory"):
         for term, coefficient in enumerate(getattr(latency, name)):
             lane[f"{name}{term}"] = coefficient
+    lane["first_steps"] = len(latency.first_steps_us)
+    for step, extra in enumerate(latency.first_steps_us):
+        lane[f"first_step{step}"] = extra
     lane["roofline"] = len(latency.memory) > 0
     lane["context"] = lane["roofline"] or any(latency.beta[3:])
 
@@ -101,7 +104,6 @@ def _set_engine(lane: NDArray[Any], engine: Engine) -> None:
     # Other schedulers do not read it, though a sweep of schedulers may have it everywhere.
     urgent_first = lane["scheduler"] == Scheduler.PRIORITY
     lane["preempt_for_urgent"] = engine.preempt_for_urgent and urgent_first
-    lane["async_scheduling"] = engine.async_scheduling
     lane["async_scheduling"] = engine.async_scheduling
     lane["prefix_caching"] = engine.enable_prefix_caching
     lane["chunked_prefill"] = engine.enable_chunked_prefill

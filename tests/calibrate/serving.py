@@ -10,10 +10,10 @@ from kvsweep.workload.traces import FORMAT
 BETA = [15000.0, 80.0, 40.0, 0.15, 0.01]
 
 
-ENGINE = {"max_num_seqs": 256, "max_num_batched_tokens": 2048}
+ENGINE = {"max_num_seqs": 256, "max_num_batched_tokens": 2048, "async_scheduling": False}
 
 
-def trace(latency=None, count=80, gpu_blocks=3000, instances=1):
+def trace(latency=None, count=80, gpu_blocks=3000, instances=1, engine=None):
     """Return a trace of bursts of one to some twenty requests of all lengths, 8 s apart."""
     rng = random.Random(5)
     rows, burst, left = [], 0, 3
@@ -24,7 +24,7 @@ def trace(latency=None, count=80, gpu_blocks=3000, instances=1):
         prompt, output = int(20 * 150 ** rng.random()), rng.randint(5, 250)
         row = {"id": i, "arrival_us": 8_000_000 * burst}
         rows.append(row | {"prompt": [[i, prompt]], "output": [10_000 + i, output]})
-    return _document(rows, latency or {"beta": BETA}, gpu_blocks, instances)
+    return _document(rows, latency or {"beta": BETA}, gpu_blocks, instances, engine or {})
 
 
 def building(count=160):
@@ -35,12 +35,12 @@ def building(count=160):
         prompt, output = rng.randint(200, 1500), rng.randint(100, 400)
         row = {"id": i, "arrival_us": int(60e6 * (i / count) ** 0.4)}
         rows.append(row | {"prompt": [[i, prompt]], "output": [10_000 + i, output]})
-    return _document(rows, {"beta": BETA}, 20_000, 1)
+    return _document(rows, {"beta": BETA}, 20_000, 1, {})
 
 
-def _document(rows, latency, gpu_blocks, instances):
+def _document(rows, latency, gpu_blocks, instances, engine):
     cache = {"gpu_blocks": gpu_blocks, "block_size": 16}
-    scenario = {"cache": cache, "engine": ENGINE, "cluster": {"instances": instances}}
+    scenario = {"cache": cache, "engine": ENGINE | engine, "cluster": {"instances": instances}}
     return {"format": FORMAT, "scenario": scenario | {"latency": latency}, "requests": rows}
 
 

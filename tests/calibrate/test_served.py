@@ -40,6 +40,24 @@ def test_known_coefficients_are_found_again(found):
         assert fit.point == pytest.approx(serving.BETA, rel=1e-3)
 
 
+def test_a_server_that_schedules_ahead_and_starts_slowly_is_found_again(tmp_path):
+    """Its settings are held, not fitted, and the preset names them: it lacks them itself."""
+    cold = [150_000, 90_000]
+    latency = {"beta": serving.BETA, "first_steps_us": cold}
+    made = serving.trace(latency, engine={"async_scheduling": True})
+    path = tmp_path / "served.json"
+    path.write_text(json.dumps(serving.measured(made)))
+    settings = (f"latency.first_steps_us={cold}",)
+    found = calibrate_served(path, read_served(path, settings), Linear(), 0.6, {})
+    assert found.part.point == pytest.approx(serving.BETA, rel=1e-3)
+    assert found.part.latency.first_steps_us == tuple(cold)
+    under = "under engine.async_scheduling = true, latency.first_steps_us = [150000, 90000]: ttft"
+    assert under in found.preset.fit
+    assert "first_steps_us" not in found.preset.coefficients()
+    warm = calibrate_served(path, read_served(path, ()), Linear(), 0.6, {})
+    assert np.abs(warm.part.simulated.first - found.part.simulated.first).max() > 0.05
+
+
 def test_what_was_held_out_is_predicted(found):
     means = {row.metric: row for row in found.part.rows if row.statistic == "mean"}
     assert {row.part for row in found.part.rows} == {FITTED, HELD_OUT, ALL}
@@ -96,6 +114,7 @@ def test_settings_given_on_the_command_line_count(run, tmp_path):
     told = assumed(served.scenario)
     assert told[0].startswith("engine.max_num_batched_tokens: not in the trace, 2,048 assumed")
     assert told[1].startswith("cache.block_size: not in the trace, 16 assumed")
+    assert told[2].startswith("engine.async_scheduling: not in the trace, false assumed")
     assert assumed(read_served(run, ()).scenario) == ()
 
 

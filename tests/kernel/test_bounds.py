@@ -40,6 +40,7 @@ def run(given):
         ({"beta": [1, 1e9, 1]}, "latency: a step of this workload may take 9.8e+10 us"),
         ({"beta": [1, 1, 1, 1e12]}, "latency: a step of this workload"),
         ({"beta": [1], "memory": [1e12]}, "latency: a step of this workload"),
+        ({"beta": [1], "first_steps_us": [0, 10**13]}, "latency: a step of this workload"),
         ({"alpha": [1, 1e12], "beta": [1]}, "0.5 s"),
         ({"alpha": [0, 1e12, 0], "beta": [1]}, "latency.alpha: the longest prompt waits"),
     ],

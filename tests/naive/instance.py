@@ -219,6 +219,7 @@ class Instance:
             decision.decode_context,
             decision.prefill_context,
         )
+        compute += self.latency.cold_us(len(self.steps))
         if self.scheduler.tier.cache.transfer_overlap:
             return max(compute, decision.transfer_us)
         return compute + decision.transfer_us

@@ -99,12 +99,14 @@ class Latency:
 
     ``alpha[2]`` delays what a client sees: it never touches the clock, but a client's next request.
     A step takes the sum of what it counts, weighted by `beta`; with `memory`, ``beta[0]`` and the
-    larger of two such sums, the second weighted by `memory`.
+    larger of two such sums, the second weighted by `memory`. The first steps of an instance take
+    longer, by `first_steps_us`.
     """
 
     alpha: list[float] = field(default_factory=list)
     beta: list[float] = field(default_factory=list)
     memory: list[float] = field(default_factory=list)
+    first_steps_us: list[int] = field(default_factory=list)
 
     def __post_init__(self):
         if len(self.alpha) > 3 or len(self.beta) > 5 or len(self.memory) > 5:
@@ -117,6 +119,10 @@ class Latency:
     @property
     def overhead_us(self):
         return int(_padded(self.alpha, 3)[2])
+
+    def cold_us(self, step):
+        """Return what the step of this index takes longer than in an instance that is warm."""
+        return self.first_steps_us[step] if step < len(self.first_steps_us) else 0
 
     def step_us(self, prefill_tokens, decode_tokens, decode_context, prefill_context):
         """Return the duration of a step; a token's context is the number of tokens before it."""

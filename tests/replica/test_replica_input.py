@@ -26,6 +26,11 @@ ONE = [request(0, (0, 16), (1, 1))]
         (scenario(cluster={"admission": "token-bucket"}), r"needs token_bucket_capacity"),
         ({"engine": {}}, r"latency: alpha and beta are needed"),
         ({"latency": {**LATENCY, "beta": [1, 2, 3, 4]}}, r"latency: .*three in beta"),
+        (
+            {"latency": {**LATENCY, "first_steps_us": [9]}},
+            r"latency\.first_steps_us: the reference",
+        ),
+        ({"latency": {**LATENCY, "memory": [9]}}, r"latency\.memory: the reference has no such"),
         ({**scenario(), "worklod": {}}, r"scenario\.worklod: unknown key"),
     ],
 )

@@ -10,7 +10,7 @@ from ..scheduling.admit import deadline, may_admit
 from ..tally import add_gap, log_step
 from .arrivals import announce
 from .decoding import all_decoded_tokens, next_phase, previous_phase
-from .step_time import step_time, token_time
+from .step_time import is_cold, step_time, token_time
 
 
 @leaf
@@ -22,6 +22,7 @@ def only_decodes(inp, ws, lane, inst):
         if lane["impatient"]:
             tries = tries or inst["clock"] > deadline(inp, ws, lane, inst)
     alike = inst["running"] > inst["leaving"] == inst["prefilling"] and inst["skipped"] == 0
+    alike = alike and not is_cold(lane, inst)
     return alike and not tries and not lane["visit_all"]
 
 

@@ -16,7 +16,7 @@ from .arrivals import announce
 from .decode_run import decode, only_decodes
 from .decoding import most_computed, next_phase
 from .device import move_clock, start_device, stop_device
-from .step_time import step_time
+from .step_time import cold_time, is_cold, step_time
 
 
 @leaf
@@ -56,7 +56,8 @@ def _note_itl(ws, lane, inst, tally, duration):
                         add_gap(ws, tally, begins + duration - progress["last_token"], 1)
                     progress["last_token"] = NONE
                     inst["skipped"] -= 1
-    if tokens > 0 and inst["prefill_tokens"] + inst["transfer"] == 0 and not lane["context"]:
+    alike = inst["prefill_tokens"] + inst["transfer"] == 0 and not is_cold(lane, inst)
+    if tokens > 0 and alike and not lane["context"]:
         ws.itl_by_batch[inst["decode_tokens"]] += tokens
     elif tokens > 0:
         add_gap(ws, tally, duration, tokens)
@@ -89,7 +90,10 @@ def _schedule_step(inp, ws, out, lane, inst, tally, index):
     if inst["budget"] == lane["max_tokens"]:
         stop_device(out, lane, inst, tally)
         return
-    duration = tier.add_transfer(lane, inst, step_time(lane, inst))
+    compute = step_time(lane, inst)
+    if is_cold(lane, inst):
+        compute += cold_time(lane, inst)
+    duration = tier.add_transfer(lane, inst, compute)
     _note_itl(ws, lane, inst, tally, duration)
     if lane["log"]:
         log_step(out, lane, inst, tally, index, duration, waiting_before, evictions_before)

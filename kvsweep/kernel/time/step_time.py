@@ -44,12 +44,34 @@ def context_time(lane, prefill_tokens, decode_tokens, decode_context, prefill_co
 
 @leaf
 def step_time(lane, inst):
-    """Return the duration in us of the step that has just been scheduled."""
+    """Return the duration in us of the step that has just been scheduled, in a warm instance."""
     if lane["context"]:
         context = inst["decode_context"]
         prefill = inst["prefill_context"]
         return context_time(lane, inst["prefill_tokens"], inst["decode_tokens"], context, prefill)
     return token_time(lane, inst["prefill_tokens"], inst["decode_tokens"])
+
+
+@leaf
+def is_cold(lane, inst):
+    """Return whether the next step is one of the first, which take longer by `cold_time`."""
+    return inst["step"] < lane["first_steps"]
+
+
+@leaf
+def cold_time(lane, inst):
+    """Return what the step that has just been scheduled takes longer, us."""
+    step = inst["step"]
+    extra = 0
+    if step == 0:
+        extra = lane["first_step0"]
+    elif step == 1:
+        extra = lane["first_step1"]
+    elif step == 2:
+        extra = lane["first_step2"]
+    elif step == 3:
+        extra = lane["first_step3"]
+    return extra
 
 
 @leaf
