@@ -31,10 +31,7 @@ REQUEST_COLUMNS = {
 Those that every rule book gives: files of replays have the same columns whatever the rules.
 """
 
-_LOGGED_ONLY = ("evicted", "scheduled_us")
-
-STEP_COLUMNS = tuple(field.name for field in STEP_FIELDS if field.name not in _LOGGED_ONLY)
-"""Per-step columns, the same under all rules."""
+STEP_COLUMNS = tuple(field.name for field in STEP_FIELDS if field.name != "evicted")
 
 
 @dataclass(frozen=True)
