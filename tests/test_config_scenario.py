@@ -113,6 +113,7 @@ def test_an_empty_scenario_has_the_documented_defaults():
             "thrashing_window_us": 1_000_000,
         },
         "latency": {"model": None, "alpha": (0, 0, 0), "beta": (0, 0, 0), "memory": ()},
+        "model": None,
     }
 
 
@@ -193,7 +194,7 @@ def test_every_preset_loads_and_says_where_it_comes_from():
         ),
         (
             {"latency": {"model": "llama-3.1-8b/h100/tp4"}},
-            "unknown preset 'llama-3.1-8b/h100/tp4'; allowed: llama-3.1-8b/a100/tp1-",
+            "unknown preset 'llama-3.1-8b/h100/tp4'; allowed: llama-3.1-70b/b200/tp2-",
         ),
         (
             {"latency": {"model": "none.toml"}},

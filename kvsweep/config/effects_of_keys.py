@@ -144,6 +144,10 @@ def _has_tier(scenario: Scenario, client: int | None) -> bool:
     return scenario.cache.cpu_blocks > 0
 
 
+def _on_gpu(scenario: Scenario, client: int | None) -> bool:
+    return scenario.model is not None and scenario.model.gpu is not None
+
+
 def _session_rules(prefix: str) -> Iterator[tuple[str, Rule]]:
     rounds = "sessions of several rounds"
     for key in ("context", "arrivals", "truncate"):
@@ -174,6 +178,7 @@ def _length_rules(prefix: str, key: str) -> Iterator[tuple[str, Rule]]:
 
 
 _TIER = Rule(_has_tier, "cache.cpu_blocks of more than 0")
+_GPU = Rule(_on_gpu, "model.gpu")
 _SEVERAL = "cluster.instances of more than 1"
 _NO_OWN = "a client that has none of its own"
 _SPREAD = "with concurrency, a rate or several clients"
@@ -252,6 +257,7 @@ RULES: dict[str, Rule] = {
         lambda s, c: s.engine.watermark == 0 or s.engine.watermark * (s.cache.gpu_blocks + 1) >= 1,
         "gpu_blocks of which the share is at least one block",
     ),
+    **{f"model.{key}": _GPU for key in ("utilization", "weights_gib", "activation_gib")},
     "cache.eviction": Rule(
         lambda s, c: s.engine.enable_prefix_caching, "enable_prefix_caching = true"
     ),
