@@ -78,6 +78,7 @@ def run_small(tmp_path, prepare="", **environment):
     return python([file], tmp_path, KVSWEEP_CACHE_DIR=str(tmp_path / "cache"), **environment)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("other", OTHERS)
 def test_another_numba_is_used_by_its_public_means(tmp_path, other):
     done = run_small(tmp_path, OTHERS[other])

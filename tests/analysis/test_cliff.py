@@ -245,6 +245,7 @@ def test_bad_input_is_one_line(kwargs, words):
     assert "\n" not in str(error.value)
 
 
+@pytest.mark.slow
 def test_the_interval_covers_the_true_cliff_as_often_as_it_says():
     """95% intervals over 40 seeds, 300 data sets: between 91% and 98.5% cover."""
     rng = np.random.default_rng(1)

@@ -34,6 +34,7 @@ def scan_of(seeds, resamples=400, confidence=0.95):
     return Scan(BLOCKS, slice(None, None, -1), 1.0, 0.05, seeds, counts, confidence)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seeds", [3, 5, 20])
 def test_intervals_of_few_seeds_hold_the_cliff_as_often_as_they_say(seeds):
     """Of 95 % intervals 92 to 98 % hold; plain percentiles of 3 or 5 seeds are far from it."""

@@ -96,6 +96,7 @@ def test_time_per_output_token_is_measured_to_the_simulated_completion(h10):
         np.testing.assert_allclose(cell["tpot_ms"], np.quantile(per_token, QUANTILES), rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_measures_by_round_and_class():
     cells = simulate("ideas-a", [{"policy": "rr-normal"}], (42,), (), True)
     cell = {name: values[0, 0] for name, values in cells.items()}
