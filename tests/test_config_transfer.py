@@ -69,7 +69,7 @@ def test_every_preset_knows_its_link_and_bytes(name):
     tp = int(times.removeprefix("tp").removesuffix("-roofline"))
     caches = load_model(model).caches(tp, "bfloat16")
     assert preset.gpu_token_bytes == sum(cache.token_bytes for cache in caches)
-    assert cache_of({"cpu_blocks": 5}, {"model": name}).transfer_bandwidth < 1
+    assert cache_of({"cpu_blocks": 5}, {"model": name}).transfer_bandwidth < 10
 
 
 def test_every_link_says_who_measured_it_and_is_slower_than_its_peak():

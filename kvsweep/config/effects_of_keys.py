@@ -49,21 +49,17 @@ def _routes(cluster: Cluster) -> bool:
     return cluster.instances > 1
 
 
-def _scores_by(cluster: Cluster, read: str) -> bool:
-    """Return whether a scorer that reads such things decides."""
+def _reads(cluster: Cluster, what: str) -> bool:
+    """Return whether routing, or a scorer that decides, reads such things."""
+    routing = Routing.from_name(cluster.routing)
     chosen = (Scorer.from_name(name) for name, weight in cluster.scorers.items() if weight > 0)
-    weighted = cluster.routing == Routing.WEIGHTED.label
-    return weighted and any(scorer.reads == read for scorer in chosen)
-
-
-def _reads_load(cluster: Cluster) -> bool:
-    blind = (Routing.ROUND_ROBIN.label, Routing.WEIGHTED.label)
-    return cluster.routing not in blind or _scores_by(cluster, LOAD)
+    scored = routing == Routing.WEIGHTED and any(what in scorer.reads for scorer in chosen)
+    return scored or what in routing.reads
 
 
 def _refreshes(cluster: Cluster) -> bool:
-    stale_load = cluster.snapshot_load and _reads_load(cluster)
-    return _routes(cluster) and (stale_load or _scores_by(cluster, CACHE))
+    stale_load = cluster.snapshot_load and _reads(cluster, LOAD)
+    return _routes(cluster) and (stale_load or _reads(cluster, CACHE))
 
 
 def _is_urgent_first(scenario: Scenario) -> bool:
@@ -213,11 +209,11 @@ RULES: dict[str, Rule] = {
         f"routing 'weighted' and {_SEVERAL}",
     ),
     "cluster.router_index_blocks": Rule(
-        lambda s, c: _routes(s.cluster) and _scores_by(s.cluster, INDEX),
+        lambda s, c: _routes(s.cluster) and _reads(s.cluster, INDEX),
         f"routing 'weighted' with scorer 'prefix-affinity' and {_SEVERAL}",
     ),
     "cluster.count_pending": Rule(
-        lambda s, c: _routes(s.cluster) and _reads_load(s.cluster),
+        lambda s, c: _routes(s.cluster) and _reads(s.cluster, LOAD),
         f"a routing that looks at the load and {_SEVERAL}",
     ),
     "cluster.snapshot_refresh_us": Rule(
@@ -227,7 +223,7 @@ RULES: dict[str, Rule] = {
     ),
     "cluster.snapshot_load": Rule(
         lambda s, c: (
-            _routes(s.cluster) and s.cluster.snapshot_refresh_us > 0 and _reads_load(s.cluster)
+            _routes(s.cluster) and s.cluster.snapshot_refresh_us > 0 and _reads(s.cluster, LOAD)
         ),
         "snapshot_refresh_us of more than 0, a routing that looks at the load and " + _SEVERAL,
     ),
