@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from kvsweep.errors import InputError, clip, did_you_mean, shown
-from kvsweep.limits import MAX_LAYERS, MAX_SETTINGS_BYTES
+from kvsweep.limits import MAX_LAYERS, MAX_SETTINGS_BYTES, MAX_TOKENS
 from kvsweep.parsing import parse_json
 from kvsweep.reading import read_text
 from kvsweep.sizing.architectures import Architecture, architecture
@@ -164,6 +164,11 @@ def _longest(config: Values) -> int:
     factor = rope.table.get("factor")
     if kind in SCALED_ALREADY or factor is None:
         return longest
-    if isinstance(factor, bool) or not isinstance(factor, int | float) or not factor >= 1:
-        raise InputError(f"{rope.where}: factor: {shown(factor)}; allowed: a number from 1")
+    if (
+        isinstance(factor, bool)
+        or not isinstance(factor, int | float)
+        or not (1 <= factor <= MAX_TOKENS / longest)
+    ):
+        most = f"{MAX_TOKENS / longest:,.0f}, for {MAX_TOKENS:,} tokens"
+        raise InputError(f"{rope.where}: factor: {shown(factor)}; allowed: 1 to {most}")
     return int(longest * factor)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from kvsweep.limits import MAX_LAYERS
 from kvsweep.sizing.architectures import Architecture
 from kvsweep.sizing.attention import head_dim, kv_heads, query_heads
 from kvsweep.sizing.config_values import Values
@@ -63,7 +64,7 @@ def count_weights(config: Values, about: Architecture, kept: Store) -> Weights:
         Bytes of a weight.
     """
     hidden, vocabulary = config.count("hidden_size"), config.count("vocab_size")
-    layers = config.count("num_hidden_layers")
+    layers = config.count("num_hidden_layers", most=MAX_LAYERS)
     counts = [_layer(config, about, layer) for layer in range(layers)]
     tied = config.switch("tie_word_embeddings", about.tied)
     matrix = hidden * vocabulary
@@ -85,7 +86,7 @@ def count_work(config: Values, about: Architecture) -> Work | None:
     if about.mla:
         return None
     experts, active = expert_count(config), 0
-    for layer in range(config.count("num_hidden_layers")):
+    for layer in range(config.count("num_hidden_layers", most=MAX_LAYERS)):
         count = _layer(config, about, layer)
         chosen = config.count("num_experts_per_tok", experts) if count["expert"] else 0
         met = count["expert"] * chosen // experts if experts else 0
@@ -112,7 +113,8 @@ def _layer(config: Values, about: Architecture, layer: int) -> dict[str, int]:
     if not experts or layer < config.number("first_k_dense_replace"):
         count["linear"] += 3 * hidden * config.count("intermediate_size")
         return count
-    inner = config.count("moe_intermediate_size", config.table.get("intermediate_size") or 0)
+    own = config.table.get("moe_intermediate_size") is not None
+    inner = config.count("moe_intermediate_size" if own else "intermediate_size")
     count["expert"] += 3 * experts * hidden * inner
     count["linear"] += 3 * hidden * inner * config.number("n_shared_experts")
     count["other"] += hidden * experts

@@ -3,6 +3,8 @@
 import json
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from kvsweep.errors import InputError
 from kvsweep.sizing.dtypes import cache_dtype
@@ -19,6 +21,13 @@ LLAMA = {
     "max_position_embeddings": 131072,
     "torch_dtype": "bfloat16",
 }
+
+KEYS = (
+    *("rope_scaling", "quantization_config", "text_config", "layer_types", "sliding_window"),
+    *("num_local_experts", "num_experts", "moe_intermediate_size", "first_k_dense_replace"),
+    *("head_dim", "dtype", "num_kv_shared_layers", "index_topk", "q_lora_rank", "n_shared_experts"),
+)
+"""Keys that not every model has."""
 
 
 def token_bytes(name, tp=1, dtype="bfloat16"):
@@ -115,6 +124,9 @@ def test_a_config_of_a_file_and_of_its_folder(tmp_path):
         ({"layer_types": ["linear_attention"] * 32}, "'linear_attention' layers are not computed"),
         ({"torch_dtype": "int8"}, "torch_dtype: 'int8'; allowed"),
         ({"rope_scaling": {"type": "linear", "factor": "2"}}, "factor: '2'; allowed"),
+        ({"rope_scaling": {"type": "linear", "factor": 1e300}}, "factor: 1e+300; allowed: 1 to"),
+        ({"num_hidden_layers": 10**7}, "num_hidden_layers: 10000000; allowed"),
+        ({"num_local_experts": 8, "intermediate_size": {}}, "intermediate_size: an object"),
         ({"rope_scaling": 3}, "rope_scaling: 3; it must be an object"),
         ({"text_config": []}, "text_config: a list; it must be an object"),
     ],
@@ -213,3 +225,29 @@ def test_a_config_that_is_no_object_is_refused(tmp_path, text):
     path.write_text(text)
     with pytest.raises(InputError, match=r"is no config\.json"):
         load_model(str(path))
+
+
+ODD = st.sampled_from(
+    [
+        *(None, 0, -1, 1, 3, 2**40, 10**30, 1.5, "x", "", [], {}, True, [1], {"a": 1}),
+        *(["full_attention"], {"quant_method": 3}, {"type": "linear", "factor": 1e300}),
+    ]
+)
+
+
+@given(
+    name=st.sampled_from(model_names()),
+    changes=st.dictionaries(st.sampled_from(sorted({*LLAMA, *KEYS})), ODD, min_size=1, max_size=3),
+)
+def test_whatever_a_config_holds_it_is_a_model_or_refused_in_a_line(name, changes):
+    config = {k: v for k, v in _tables()[name].items() if k not in ("source", "parameters")}
+    try:
+        model = model_from_config(config | changes, "config.json")
+    except InputError as refused:
+        message = str(refused)
+    else:
+        message = ""
+        assert model.attention
+        assert model.max_model_len >= 1
+    assert message.startswith("config.json: " if message else "")
+    assert "\n" not in message
