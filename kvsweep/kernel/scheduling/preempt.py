@@ -121,6 +121,22 @@ def _stop_decoding(inst, request, progress, scheduled):
 
 
 @leaf
+def _stop(lane, inst, request, progress, scheduled):
+    """Note how far a victim got; return its computed tokens, and those whose blocks are cached."""
+    computed = progress["computed"]
+    settled = computed
+    if progress["decoding"] == 1:
+        step = inst["step"]
+        settled = settled_tokens(lane, request, progress, step, step - 1) + scheduled
+        computed = _stop_decoding(inst, request, progress, scheduled)
+    elif progress["decoding"] == LEAVING:
+        computed = most_computed(request)
+        settled = computed - 1
+        inst["leaving_waiting"] += 1
+    return computed, settled
+
+
+@leaf
 def _in_flight(lane, inst, progress):
     """Return 1 if a victim is in the step on its way, 0 if not; NONE if scheduled synchronously."""
     if not lane["async_scheduling"]:
@@ -139,16 +155,7 @@ def preempt(inp, ws, out, lane, inst, tally, index, position, scheduled):
     request = inp.requests[lane["request_lo"] + victim]
     if scheduled and progress["decoding"] != LEAVING:
         _unschedule(lane, inst, request, progress)
-    computed = progress["computed"]
-    settled = computed
-    if progress["decoding"] == 1:
-        step = inst["step"]
-        settled = settled_tokens(lane, request, progress, step, step - 1) + scheduled
-        computed = _stop_decoding(inst, request, progress, scheduled)
-    elif progress["decoding"] == LEAVING:
-        computed = most_computed(request)
-        settled = computed - 1
-        inst["leaving_waiting"] += 1
+    computed, settled = _stop(lane, inst, request, progress, scheduled)
     withdrawn = 0
     if scheduled and progress["decoding"] != LEAVING:
         withdrawn = 1 if progress["decoding"] == 1 else progress["chunk"]
