@@ -13,6 +13,7 @@ from hypothesis import assume, given
 
 from kvsweep.policies import RequestStatus
 from kvsweep.records import Event
+from kvsweep.workload.traces import FORMAT
 
 COMPLETED = RequestStatus.COMPLETED
 DROPPED = RequestStatus.DROPPED_UNSERVABLE
@@ -98,7 +99,7 @@ def test_slow_first_steps_are_in_the_gaps_between_tokens(beta, asynchronous):
     row = {"id": 0, "arrival_us": 0, "prompt": [[0, 1]], "output": [1, 6]}
     latency = {"beta": beta, "first_steps_us": [7000, 0, 500, 20]}
     scenario = {"latency": latency, "engine": {"async_scheduling": asynchronous}}
-    single = run({"format": "kvsweep-trace/1", "scenario": scenario, "requests": [row]})
+    single = twin.run_kernel({"format": FORMAT, "scenario": scenario, "requests": [row]})
     assert single.outputs.steps["duration_us"].tolist() == [8000, 1000, 1500, 1020, 1000, 1000]
     assert single.outputs.ttft[0] == 8000
     tally = single.outputs.tallies[0]
