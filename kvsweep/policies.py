@@ -19,7 +19,7 @@ RULES = BOTH
 """Names of the rule books, as ``engine.rules`` has them."""
 
 INDEX, LOAD, CACHE, BLOCKS = "index", "load", "cache", "blocks"
-"""What scorers read: `Scorer.reads`."""
+"""What routers and scorers read: `Routing.reads`, `Scorer.reads`."""
 
 
 class _Named(IntEnum):
@@ -126,30 +126,19 @@ class _Policy(_Named):
         return tuple(member.label for member in cls if rules in member.rules)
 
 
-class Routing(_Policy):
-    """Which instance gets a request."""
-
-    ROUND_ROBIN = 0, "Each instance in turn.", BOTH
-    LEAST_LOADED = 1, "The first instance with the fewest requests.", BOTH
-    WEIGHTED = 2, "The first instance with the highest weighted sum of `cluster.scorers`.", BOTH
-    PROMPT_AFFINITY = 3, "The instance that had this whole prompt before, else least-loaded.", VLLM
-    ALWAYS_BUSIEST = 4, "The first instance with the most requests: wrong on purpose.", BOTH
-    PREFIX_AFFINITY = 5, "The reference's name of prompt-affinity.", BLIS
-
-
-class Scorer(_Policy):
-    """What weighted routing scores an instance by: 0 to 1, larger is better.
+class _Reader(_Policy):
+    """A policy that reads something of the instances.
 
     Attributes
     ----------
-    reads : str
+    reads : tuple of str
         What it is made of: the router's own index; the requests at the instance (``load``); how
         its cache fares, which depends on its size (``cache``); what that holds (``blocks``).
     """
 
-    reads: str
+    reads: tuple[str, ...]
 
-    def __new__(cls, code: int, doc: str, rules: tuple[str, ...], reads: str) -> Self:
+    def __new__(cls, code: int, doc: str, rules: tuple[str, ...], *reads: str) -> Self:
         """Return a member."""
         member = int.__new__(cls, code)
         member._value_ = code
@@ -157,6 +146,21 @@ class Scorer(_Policy):
         member.rules = rules
         member.reads = reads
         return member
+
+
+class Routing(_Reader):
+    """Which instance gets a request; ``weighted`` reads what its scorers read."""
+
+    ROUND_ROBIN = 0, "Each instance in turn.", BOTH
+    LEAST_LOADED = 1, "The first instance with the fewest requests.", BOTH, LOAD
+    WEIGHTED = 2, "The first instance with the highest weighted sum of `cluster.scorers`.", BOTH
+    PROMPT_AFFINITY = 3, "The one that had this whole prompt before, else least-loaded.", VLLM, LOAD
+    ALWAYS_BUSIEST = 4, "The first instance with the most requests: wrong on purpose.", BOTH, LOAD
+    PREFIX_AFFINITY = 5, "The reference's name of prompt-affinity.", BLIS, LOAD
+
+
+class Scorer(_Reader):
+    """What weighted routing scores an instance by: 0 to 1, larger is better."""
 
     PREFIX_AFFINITY = 0, "Share of the prompt that the router's own index knows.", BOTH, INDEX
     QUEUE_DEPTH = 1, "1 for the smallest load, 0 for the largest, linear between.", BOTH, LOAD

@@ -16,17 +16,25 @@ from .config.bounds import check_times
 from .errors import InputError
 from .metrics import RUN_VARIABLES
 from .metrics.request_columns import kernel_columns, replica_columns
-from .policies import Status
+from .policies import RULES, Status
 from .records import STEP_FIELDS
 from .workload.traces import Trace, load_trace
 
 if TYPE_CHECKING:
     import xarray as xr
 
-REQUEST_COLUMNS = {v.name.removeprefix("request_"): v for v in RUN_VARIABLES}
-"""Per-request columns and what they are; -1 (or an empty CSV field) where there is no value."""
+REQUEST_COLUMNS = {
+    v.name.removeprefix("request_"): v for v in RUN_VARIABLES if set(v.rules) == set(RULES)
+}
+"""Per-request columns and what they are; -1 (or an empty CSV field) where there is no value.
 
-STEP_COLUMNS = tuple(field.name for field in STEP_FIELDS if field.name != "evicted")
+Those that every rule book gives: files of replays have the same columns whatever the rules.
+"""
+
+_LOGGED_ONLY = ("evicted", "scheduled_us")
+
+STEP_COLUMNS = tuple(field.name for field in STEP_FIELDS if field.name not in _LOGGED_ONLY)
+"""Per-step columns, the same under all rules."""
 
 
 @dataclass(frozen=True)
@@ -171,6 +179,7 @@ def _replica_steps(scenario: Scenario, found: Any) -> dict[str, NDArray[np.int64
                 (
                     number,
                     instance,
+                    row.start_us,  # it is scheduled when it begins
                     row.start_us,
                     row.advance_us,
                     row.batch,
@@ -178,6 +187,7 @@ def _replica_steps(scenario: Scenario, found: Any) -> dict[str, NDArray[np.int64
                     row.prefill_tokens,
                     row.decode_tokens,
                     preempted,
+                    0,  # none is in flight
                     free,
                 )
             )

@@ -15,7 +15,7 @@ from kvsweep.dimensions import DIMENSIONS
 from kvsweep.metrics import VARIABLES
 from kvsweep.store.layout import arrays
 
-UNITS = {"1", "token", "block", "request", "byte", "s", "ms", "us"}
+UNITS = {"1", "token", "block", "request", "byte", "GiB", "s", "ms", "us"}
 RATES = {"request/s", "token/s", "token/us", "GB/s"}
 
 

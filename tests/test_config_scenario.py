@@ -119,6 +119,7 @@ def test_an_empty_scenario_has_the_documented_defaults():
             "memory": (),
             "first_steps_us": (),
         },
+        "model": None,
     }
 
 
@@ -203,7 +204,7 @@ def test_every_preset_loads_and_says_where_it_comes_from():
         ),
         (
             {"latency": {"model": "llama-3.1-8b/h100/tp4"}},
-            "unknown preset 'llama-3.1-8b/h100/tp4'; allowed: llama-3.1-8b/a100/tp1-",
+            "unknown preset 'llama-3.1-8b/h100/tp4'; allowed: llama-3.1-70b/b200/tp2-",
         ),
         (
             {"latency": {"model": "none.toml"}},

@@ -12,6 +12,7 @@ from kvsweep.config.latency import load_preset
 from kvsweep.config.transfer import links, transfer_text
 from kvsweep.errors import InputError
 from kvsweep.simulate.lane_records import lane_record
+from kvsweep.sizing.shapes import load_model
 
 SWEEPS = Path(__file__).parents[1] / "sweeps"
 LLAMA_TOKEN = 2 * 32 * 8 * 128 * 2  # keys and values, layers, heads, channels, bytes
@@ -64,8 +65,11 @@ def test_a_speed_in_bytes_is_one_in_tokens(gb_per_s, token_bytes):
 def test_every_preset_knows_its_link_and_bytes(name):
     preset = load_preset(name, Path())
     assert preset.link in links()
-    assert preset.gpu_token_bytes == LLAMA_TOKEN / (2 if name.endswith("tp2") else 1)
-    assert cache_of({"cpu_blocks": 5}, {"model": name}).transfer_bandwidth < 1
+    model, _, times = name.split("/")
+    tp = int(times.removeprefix("tp").removesuffix("-roofline"))
+    caches = load_model(model).caches(tp, "bfloat16")
+    assert preset.gpu_token_bytes == sum(cache.token_bytes for cache in caches)
+    assert cache_of({"cpu_blocks": 5}, {"model": name}).transfer_bandwidth < 10
 
 
 def test_every_link_says_who_measured_it_and_is_slower_than_its_peak():

@@ -96,8 +96,18 @@ CONTEXTS = {
         "workload.clients": CLIENTS,
     },
     "gamma": {"workload.arrivals": "gamma", "workload.cv": 2.0},
-    "limited": {"workload.concurrency": 5, "workload.rate": 300.0},
-    "limited, of clients": {"workload.concurrency": 5, "workload.clients": CLIENTS},
+    "limited": {"workload.concurrency": 14, "workload.rate": 1000.0},
+    "limited, all at once": {"workload.concurrency": 14, "workload.rate": None},
+    "limited, of clients": {
+        "workload.concurrency": 14,
+        "workload.rate": None,
+        "workload.clients": CLIENTS,
+    },
+    "limited, of one client": {
+        "workload.concurrency": 14,
+        "workload.rate": None,
+        "workload.clients": [CLIENTS[0] | {"arrivals": "gamma", "cv": 2.0}],
+    },
     "short of blocks": {"cache.gpu_blocks": 26, "cluster.instances": 2},
     "clients of their own": {
         "workload.clients": [
@@ -194,6 +204,7 @@ VALUES = {
     "engine.victim": ("least-computed-first", "random"),
     "engine.priority_age_ms": (1.0, 1000.0),
     "engine.preempt_for_urgent": (True, False),
+    "engine.async_scheduling": (True,),
     "engine.enable_prefix_caching": (False,),
     "engine.enable_chunked_prefill": (False, True),
     "engine.reserve_full_prompt": (False,),
@@ -225,6 +236,10 @@ ELSEWHERE = {
     "engine.blis": "switches of the replica: test_defects",
     "engine.horizon_us": "refused but for the replica: test_replica_cells",
     "latency.model": "stands for the others: test_config_scenario",
+    **dict.fromkeys(
+        (key for key in leaf_keys(Scenario) if key.startswith("model.")),
+        "decide keys of the cache and of latencies: test_config_served_model",
+    ),
     **dict.fromkeys(
         (
             f"{owner}.{key}"

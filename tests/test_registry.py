@@ -1,5 +1,7 @@
 """The registry of variables: what it says that a rule book gives is what its engine gives."""
 
+import pickle
+
 import numpy as np
 import pytest
 from sweeping import BASE, make_sweep
@@ -130,3 +132,9 @@ def test_times_of_the_replica_are_from_time_zero():
     Record.admissions = 0
     for name in ("request_first_token_us", "request_finish_us", "request_cached_tokens"):
         assert columns[name].replica(Record, known) is None
+
+
+@pytest.mark.parametrize("variable", VARIABLES.values(), ids=lambda variable: variable.name)
+def test_variables_can_be_sent_to_workers_of_other_processes(variable):
+    """`grid --requests` sends them, and functions without a name cannot be pickled."""
+    assert pickle.loads(pickle.dumps(variable)) == variable

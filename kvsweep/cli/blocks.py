@@ -59,8 +59,9 @@ def blocks(as_json: bool, **given: Any) -> int:
     From the memory of the GPU it is an estimate, with its margin; from --kv-memory it is exact, and
     from --log what the server itself says. A SIZE is a number of GiB, or has a unit, as 85.9GB.
     """
-    from kvsweep.sizing.answer import Question, answer
     from kvsweep.sizing.answer_text import answer_text
+    from kvsweep.sizing.asking import answer
+    from kvsweep.sizing.question import Question
 
     found = answer(Question(**given))
     if as_json:

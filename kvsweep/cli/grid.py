@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from kvsweep.analysis.cliff_records import Cliff
-    from kvsweep.config import Sweep
+    from kvsweep.config import Scenario, Sweep
 
 # Cells that did not complete are named one by one up to this number.
 NAMED = 10
@@ -85,22 +86,26 @@ def grid(
     from kvsweep.analysis.warnings import warnings_of
     from kvsweep.report import outcome
 
-    cliff = _analyse(sweep, path, ds)
+    cliff, memory = _analyse(sweep, path, ds), ""
     found = warnings_of(ds)
     result = {"store": str(path), **outcome(ds)}
     result |= {"warnings": [asdict(warning) for warning in found]}
     if cliff:
+        from kvsweep.report import cliff_memory
+
         result |= {"cliff": cliff.to_dict(), **_draw(path, ds, cliff)}
+        memory = cliff_memory(ds, cliff)
     if as_json:
         print_json(result)
     else:
-        _print_outcome(result, cliff)
+        _print_outcome(result, cliff, memory)
     warn(found)
     return 1 if result["incomplete"] else 0
 
 
 def _size(sweep: Sweep, path: Path, options: dict[str, Any]) -> dict[str, Any]:
     """Return what a run would take: cells, simulations still to do, bytes, seconds."""
+    from kvsweep.config.served_text import defaults_text, model_text
     from kvsweep.config.transfer import transfer_text
     from kvsweep.grid import plan
     from kvsweep.simulate import source_hash
@@ -126,9 +131,17 @@ def _size(sweep: Sweep, path: Path, options: dict[str, Any]) -> dict[str, Any]:
         "tasks": len(todo),
         "bytes": cells.bytes,
         "transfers": list(dict.fromkeys(map(transfer_text, tiers))),
+        "models": _told(model_text, sweep),
+        "defaults": _told(defaults_text, sweep),
         "workers": workers,
         "seconds": cells.seconds * simulations / cells.cells / at_once,
     }
+
+
+def _told(write: Callable[[Scenario, Path], str | None], sweep: Sweep) -> list[str]:
+    """Return what is to be said of a sweep's scenarios, each text once."""
+    texts = (write(scenario, sweep.base_dir) for scenario in sweep.probes())
+    return list(dict.fromkeys(text for text in texts if text))
 
 
 def _print_size(size: dict[str, Any], as_json: bool) -> None:
@@ -144,12 +157,20 @@ def _print_size(size: dict[str, Any], as_json: bool) -> None:
     echo(f"bytes        {size['bytes']:,} before compression")
     for text in size["transfers"][:NAMED]:
         echo(f"transfers    {text}")
+    for text in size["models"][:NAMED]:
+        echo(f"model        {text}")
+    for text in size["defaults"][:NAMED]:
+        echo(f"             {text}")
     on = "one worker of the scheduler" if size["workers"] is None else f"{size['workers']} workers"
     echo(f"time         about {span(size['seconds'])} on {on}")
 
 
 def _run(sweep: Sweep, path: Path, options: dict[str, Any]) -> xr.Dataset:
+    from kvsweep.config.served_text import model_text
     from kvsweep.sweep import run
+
+    for text in _told(model_text, sweep)[:NAMED]:
+        echo(f"model: {text}", err=True)
 
     display = Display()
 
@@ -191,7 +212,7 @@ def _figure(path: Path) -> Path:
     return path.with_name(f"{path.stem}-cliff.png")
 
 
-def _print_outcome(result: dict[str, Any], cliff: Cliff | None) -> None:
+def _print_outcome(result: dict[str, Any], cliff: Cliff | None, memory: str) -> None:
     statuses = ", ".join(f"{n:,} {name}" for name, n in result["status"].items())
     echo(f"{result['store']}: {statuses}")
     for cell in result["incomplete"][:NAMED]:
@@ -203,4 +224,5 @@ def _print_outcome(result: dict[str, Any], cliff: Cliff | None) -> None:
         from kvsweep.report import cliff_text
 
         figure = result["figure"] or f"none: {result['no_figure']}"
-        echo(f"\n{cliff_text(cliff).rstrip()}\n\nfigure: {figure}")
+        told = "\n".join(filter(None, (cliff_text(cliff).rstrip(), memory)))
+        echo(f"\n{told}\n\nfigure: {figure}")

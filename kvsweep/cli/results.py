@@ -105,6 +105,8 @@ def cliff(store: Path, at: tuple[str, ...], as_json: bool, **given: Any) -> None
         print_json(found.to_dict() | {"warnings": [asdict(warning) for warning in warnings]})
     else:
         echo(report.cliff_text(found).rstrip())
+        if memory := report.cliff_memory(ds, found):
+            echo(memory)
     warn(warnings)
 
 

@@ -58,6 +58,7 @@ class Document(Section):
     engine: Table = Field(default={})
     cache: Table = Field(default={})
     latency: Table = Field(default={})
+    model: Table = Field(default={})
     policies: dict[str, Table] = Field(default={})
     grid: Table = Field(default={})
     cliff: AskedCliff | None = None

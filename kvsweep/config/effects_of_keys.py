@@ -49,21 +49,17 @@ def _routes(cluster: Cluster) -> bool:
     return cluster.instances > 1
 
 
-def _scores_by(cluster: Cluster, read: str) -> bool:
-    """Return whether a scorer that reads such things decides."""
+def _reads(cluster: Cluster, what: str) -> bool:
+    """Return whether routing, or a scorer that decides, reads such things."""
+    routing = Routing.from_name(cluster.routing)
     chosen = (Scorer.from_name(name) for name, weight in cluster.scorers.items() if weight > 0)
-    weighted = cluster.routing == Routing.WEIGHTED.label
-    return weighted and any(scorer.reads == read for scorer in chosen)
-
-
-def _reads_load(cluster: Cluster) -> bool:
-    blind = (Routing.ROUND_ROBIN.label, Routing.WEIGHTED.label)
-    return cluster.routing not in blind or _scores_by(cluster, LOAD)
+    scored = routing == Routing.WEIGHTED and any(what in scorer.reads for scorer in chosen)
+    return scored or what in routing.reads
 
 
 def _refreshes(cluster: Cluster) -> bool:
-    stale_load = cluster.snapshot_load and _reads_load(cluster)
-    return _routes(cluster) and (stale_load or _scores_by(cluster, CACHE))
+    stale_load = cluster.snapshot_load and _reads(cluster, LOAD)
+    return _routes(cluster) and (stale_load or _reads(cluster, CACHE))
 
 
 def _is_urgent_first(scenario: Scenario) -> bool:
@@ -148,6 +144,10 @@ def _has_tier(scenario: Scenario, client: int | None) -> bool:
     return scenario.cache.cpu_blocks > 0
 
 
+def _on_gpu(scenario: Scenario, client: int | None) -> bool:
+    return scenario.model is not None and scenario.model.gpu is not None
+
+
 def _session_rules(prefix: str) -> Iterator[tuple[str, Rule]]:
     rounds = "sessions of several rounds"
     for key in ("context", "arrivals", "truncate"):
@@ -178,6 +178,7 @@ def _length_rules(prefix: str, key: str) -> Iterator[tuple[str, Rule]]:
 
 
 _TIER = Rule(_has_tier, "cache.cpu_blocks of more than 0")
+_GPU = Rule(_on_gpu, "model.gpu")
 _SEVERAL = "cluster.instances of more than 1"
 _NO_OWN = "a client that has none of its own"
 _SPREAD = "with concurrency, a rate or several clients"
@@ -208,11 +209,11 @@ RULES: dict[str, Rule] = {
         f"routing 'weighted' and {_SEVERAL}",
     ),
     "cluster.router_index_blocks": Rule(
-        lambda s, c: _routes(s.cluster) and _scores_by(s.cluster, INDEX),
+        lambda s, c: _routes(s.cluster) and _reads(s.cluster, INDEX),
         f"routing 'weighted' with scorer 'prefix-affinity' and {_SEVERAL}",
     ),
     "cluster.count_pending": Rule(
-        lambda s, c: _routes(s.cluster) and _reads_load(s.cluster),
+        lambda s, c: _routes(s.cluster) and _reads(s.cluster, LOAD),
         f"a routing that looks at the load and {_SEVERAL}",
     ),
     "cluster.snapshot_refresh_us": Rule(
@@ -222,7 +223,7 @@ RULES: dict[str, Rule] = {
     ),
     "cluster.snapshot_load": Rule(
         lambda s, c: (
-            _routes(s.cluster) and s.cluster.snapshot_refresh_us > 0 and _reads_load(s.cluster)
+            _routes(s.cluster) and s.cluster.snapshot_refresh_us > 0 and _reads(s.cluster, LOAD)
         ),
         "snapshot_refresh_us of more than 0, a routing that looks at the load and " + _SEVERAL,
     ),
@@ -256,6 +257,7 @@ RULES: dict[str, Rule] = {
         lambda s, c: s.engine.watermark == 0 or s.engine.watermark * (s.cache.gpu_blocks + 1) >= 1,
         "gpu_blocks of which the share is at least one block",
     ),
+    **{f"model.{key}": _GPU for key in ("utilization", "weights_gib", "activation_gib")},
     "cache.eviction": Rule(
         lambda s, c: s.engine.enable_prefix_caching, "enable_prefix_caching = true"
     ),

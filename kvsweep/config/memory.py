@@ -42,12 +42,14 @@ def _origin(sweep: Sweep) -> KeyPath | None:
 
 def _says_capacity(sweep: Sweep) -> bool:
     def keys() -> Iterable[str]:
+        yield from (f"model.{key}" for key in sweep.base.get("model", {}))
         yield from (f"cache.{key}" for key in sweep.base.get("cache", {}))
         yield from (axis.key for axis in sweep.axes)
         for policy in sweep.policies.values():
             yield from policy
 
-    return any(f"cache.{capacity}" in keys() for capacity in CAPACITIES)
+    said = ("model.gpu", "model.kv_gib", *(f"cache.{capacity}" for capacity in CAPACITIES))
+    return any(key in said for key in keys())
 
 
 def memory_varies(sweep: Sweep) -> str | None:

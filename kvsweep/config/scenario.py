@@ -23,6 +23,7 @@ from kvsweep.config.base import (
 from kvsweep.config.bounds import check_products
 from kvsweep.config.latency import Latency
 from kvsweep.config.rules import check_rules
+from kvsweep.config.served_model import ServedModel, from_model, times_of_model
 from kvsweep.config.transfer import SPEED_KEYS, settle
 from kvsweep.config.workload import Workload
 from kvsweep.errors import did_you_mean
@@ -386,6 +387,8 @@ class Scenario(Section):
         None where the requests come from elsewhere, as in a replay.
     cluster, engine, cache, latency
         The other sections, with their defaults.
+    model : ServedModel or None
+        What is served: where it says the memory, it decides the blocks of the cache unless given.
     """
 
     workload: Workload | None = None
@@ -393,22 +396,39 @@ class Scenario(Section):
     engine: Engine = Engine()
     cache: Cache = Cache()
     latency: Latency = Latency()
+    model: ServedModel | None = None
 
     @model_validator(mode="after")
     def _fits_rules(self, info: ValidationInfo) -> Self:
-        settled = settle(self, (info.context or {}).get("base_dir", Path()))
-        cache = self.cache.model_copy()
-        _fill(cache, **settled)
-        _fill(self, cache=cache)
+        folder = (info.context or {}).get("base_dir", Path())
+        if self.model is not None:
+            self._settle_cache(from_model(self, folder))
+            self._settle_latency(folder)
+        self._settle_cache(settle(self, folder))
         check_rules(self)
         check_products(self)
         return self
+
+    def _settle_latency(self, folder: Path) -> None:
+        assert self.model is not None
+        if not self.latency.model_fields_set and self.model.gpu is not None:
+            _fill(self, latency=Latency.model_validate(times_of_model(self, folder)))
+
+    def _settle_cache(self, settled: dict[str, Any]) -> None:
+        cache = self.cache.model_copy()
+        _fill(cache, **settled)
+        _fill(self, cache=cache)
 
     def to_trace(self) -> dict[str, Any]:
         """Return the ``scenario`` of a trace: no workload, coefficients in place, no defaults."""
         dumped: dict[str, Any] = self.model_dump(
             mode="json",
-            exclude={"workload": True, "latency": {"model"}, "cache": self._unwritten()},
+            exclude={
+                "workload": True,
+                "model": True,
+                "latency": {"model"},
+                "cache": self._unwritten(),
+            },
             exclude_defaults=True,
         )
         if not dumped.get("cache", True):

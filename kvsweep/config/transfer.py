@@ -88,7 +88,7 @@ def _speed(scenario: Scenario, folder: Path) -> dict[str, Any]:
     preset = load_preset(model, folder) if model else None
     rate, link = _link_rate(cache, preset)
     where = str(folder / model) if model and model.endswith(".toml") else model
-    token = _token_bytes(cache, preset, where)
+    token = _token_bytes(cache, preset, where, served=scenario.model is not None)
     if rate is not None and token is not None:
         return {
             "link": link,
@@ -118,9 +118,11 @@ def _link_rate(cache: Cache, preset: Preset | None) -> tuple[float | None, str |
     return links()[name].gb_per_s, name
 
 
-def _token_bytes(cache: Cache, preset: Preset | None, where: str | None) -> float | None:
-    """Return the bytes of a token on a GPU that are given, or else the preset's."""
-    if _given(cache, "kv_bytes_per_token"):
+def _token_bytes(
+    cache: Cache, preset: Preset | None, where: str | None, *, served: bool
+) -> float | None:
+    """Return the bytes of a token on a GPU: given, of the served model, or of the preset."""
+    if _given(cache, "kv_bytes_per_token") or served:
         return cache.kv_bytes_per_token
     found = preset.gpu_token_bytes if preset else None
     if found is not None and not 1 <= found <= MAX_TOKEN_BYTES:

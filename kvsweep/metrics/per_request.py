@@ -61,6 +61,15 @@ class RequestVariable(Variable):
     replica: Callable[[RequestRecord, Known], int | str | None] | None = None
     listed: Callable[[Requests], NDArray[Any]] | None = None
 
+    def __reduce__(self) -> tuple[Callable[[str], RequestVariable], tuple[str]]:
+        """Pickle the name, for workers that are processes: what reads has none to be found by."""
+        return _by_name, (self.name,)
+
+
+def _by_name(name: str) -> RequestVariable:
+    """Return the variable of this name."""
+    return next(variable for variable in REQUEST_VARIABLES if variable.name == name)
+
 
 def _found(
     name: str,
@@ -143,7 +152,7 @@ REQUEST_VARIABLES = (
     _found(
         "scheduled_us",
         "us",
-        "start of the step of the first admission",
+        "when the first admission was scheduled",
         kernel=lambda out: out.progress["scheduled"],
         replica=lambda record, known: record.first_admit_us,
     ),

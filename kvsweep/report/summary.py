@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from kvsweep.analysis import variables
 from kvsweep.analysis.jsonable import jsonable
 from kvsweep.analysis.wording import label, number
+from kvsweep.report.gib import axis_memory
 from kvsweep.report.table import plural, table, with_space
 
 if TYPE_CHECKING:
@@ -112,6 +113,8 @@ def summary_text(ds: xr.Dataset) -> str:
     if parts:
         parts.append("")
     parts.append(table(("axis", "values", "from", "to"), [_axis_row(a) for a in found["axes"]]))
+    memory = (axis_memory(ds, axis["name"]) for axis in found["axes"])
+    parts += [f"KV cache  {text}" for text in memory if text]
     parts += ["", _cells_sentence(found)]
     if found["headlines"]:
         several = ds.sizes.get("seed", 1) > 1

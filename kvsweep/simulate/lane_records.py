@@ -17,6 +17,7 @@ from ..kernel.blocks.sizes import QUOTIENT_BITS
 from ..kernel.time.calendar import MAX_STEPS, ROW
 from ..policies import (
     BLOCKS,
+    CACHE,
     INDEX,
     Admission,
     Eviction,
@@ -32,7 +33,7 @@ from .bounding import check_ages, last_clocks, step_limits
 from .kept import kept
 from .list_records import Prepared
 from .pruning import smaller_pools
-from .routers import scorer_table, scorers_of, sees_cache
+from .routers import reads_of, scorer_table, scorers_of
 
 MOST_ANEW = 20
 """With victims that had got far, work is done so often at most, or they preempt in a circle."""
@@ -139,13 +140,11 @@ def _set_cluster(lane: NDArray[Any], cluster: Cluster) -> None:
     lane["snapshot_refresh"] = cluster.snapshot_refresh_us
     lane["bucket_capacity"] = cluster.token_bucket_capacity or 0.0
     lane["bucket_refill"] = cluster.token_bucket_refill_rate or 0.0
-    # Weighted routing by the router's own index alone needs no instance.
-    blind = all(scorer.reads == INDEX for scorer in scorers)
-    weighted = cluster.routing == Routing.WEIGHTED.label
-    lane["reads_state"] = not blind if weighted else cluster.routing != Routing.ROUND_ROBIN.label
-    lane["sees_cache"] = sees_cache(cluster)
-    lane["sees_blocks"] = any(scorer.reads == BLOCKS for scorer in scorers)
-    lane["indexes"] = any(scorer.reads == INDEX for scorer in scorers)
+    reads = reads_of(cluster)
+    lane["reads_state"] = len(reads - {INDEX}) > 0  # the router's own index needs no instance
+    lane["sees_cache"] = CACHE in reads
+    lane["sees_blocks"] = BLOCKS in reads
+    lane["indexes"] = INDEX in reads
     lane["count_pending"] = cluster.count_pending
     lane["snapshot_load"] = cluster.snapshot_load
 

@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..config import Scenario
+from ..policies import CACHE
 from ..records import NONE
-from .routers import sees_cache
+from .routers import reads_of
 
 
 def smallest_first(scenarios: Sequence[Scenario]) -> NDArray[np.intp]:
@@ -30,7 +31,7 @@ def smaller_pools(scenarios: Sequence[Scenario]) -> NDArray[np.int64]:
     for number, scenario in enumerate(scenarios):
         family = scenario.model_dump_json(exclude={"cache": {"gpu_blocks", "gpu_tokens"}})
         before = latest.get(family)
-        shares = scenario.engine.watermark > 0 or sees_cache(scenario.cluster)
+        shares = scenario.engine.watermark > 0 or CACHE in reads_of(scenario.cluster)
         if before is not None and not shares and scenario.cache.cpu_blocks == 0:
             fewer = scenarios[before].cache.gpu_blocks < scenario.cache.gpu_blocks
             like[number] = before if fewer else NONE

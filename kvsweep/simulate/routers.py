@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from ..config import Scenario
 from ..config.scenario import Cluster
-from ..policies import CACHE, Routing, Scorer
+from ..policies import Routing, Scorer
 from ..records import NODE, NONE, ROUTER, SCORER, SNAPSHOT
 from ..workload.blocks import Extents, find_extents
 
@@ -20,9 +20,10 @@ def scorers_of(cluster: Cluster) -> tuple[Scorer, ...]:
     return tuple(Scorer.from_name(name) for name in cluster.scorers)
 
 
-def sees_cache(cluster: Cluster) -> bool:
-    """Return whether routing depends on how much of the caches is in use."""
-    return any(scorer.reads == CACHE for scorer in scorers_of(cluster))
+def reads_of(cluster: Cluster) -> frozenset[str]:
+    """Return what routing reads, of `kvsweep.policies.Routing.reads`."""
+    scored = (scorer.reads for scorer in scorers_of(cluster))
+    return frozenset().union(Routing.from_name(cluster.routing).reads, *scored)
 
 
 def scorer_table(scenarios: Sequence[Scenario]) -> NDArray[Any]:

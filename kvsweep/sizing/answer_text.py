@@ -6,9 +6,10 @@ import textwrap
 
 from kvsweep.sizing.answer import Answer
 from kvsweep.sizing.capacity import Layout
+from kvsweep.sizing.defaults import BLOCK_SIZE
 from kvsweep.sizing.estimate import Budget, Part
 from kvsweep.sizing.gpus import Gpu
-from kvsweep.sizing.settings import BLOCK_SIZE, Served
+from kvsweep.sizing.settings import Served
 from kvsweep.sizing.sizes import gib
 
 WIDTH = 100
@@ -140,7 +141,12 @@ def _next(found: Answer) -> list[str]:
             f"vllm serve on this GPU, unless told: max_num_seqs {usual.max_num_seqs:,}, "
             f"max_num_batched_tokens {usual.max_num_batched_tokens:,}"
         )
-    if found.blocks > 1:
+    if found.layout is not None and not found.layout.plain:
+        lines.append(
+            "in a sweep, which has no windows, as many of the longest requests fit with "
+            f"cache.gpu_tokens = {found.tokens}"
+        )
+    elif found.blocks > 1:
         size = f", cache.block_size = {found.block_size}" * (found.block_size != BLOCK_SIZE)
         lines.append(f"in a sweep: cache.gpu_blocks = {found.blocks - 1}{size}")
     if found.source == "estimate":

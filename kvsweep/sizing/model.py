@@ -102,6 +102,8 @@ class Weights:
         Number of weights.
     text : str
         How they are stored, for messages.
+    plain : bool
+        Whether all of them have 16 bits.
     """
 
     layers: tuple[LayerWeights, ...]
@@ -110,6 +112,7 @@ class Weights:
     tied: bool
     parameters: int
     text: str
+    plain: bool = True
 
     def on_gpu(self, tp: int, stage: range) -> float:
         """Return the bytes on one GPU of a stage of a pipeline.
@@ -130,6 +133,25 @@ class Weights:
     def total(self) -> float:
         """Bytes of all weights, once."""
         return self.on_gpu(1, range(len(self.layers)))
+
+
+@dataclass(frozen=True)
+class Work:
+    """What a token is computed with.
+
+    Attributes
+    ----------
+    active : int
+        Weights of all layers that one token meets: not those of experts that it is not sent to.
+    output : int
+        Weights of the output layer.
+    channels : int
+        Channels of all query heads of a layer.
+    """
+
+    active: int
+    output: int
+    channels: int
 
 
 @dataclass(frozen=True)
@@ -162,6 +184,8 @@ class Model:
         Where the figures come from.
     published : int or None
         Weights that the publisher tells, of 16 bits each, where they are not counted.
+    work : Work or None
+        What a token takes to compute; None if that is not counted.
     """
 
     name: str
@@ -176,6 +200,7 @@ class Model:
     experts: bool
     source: str
     published: int | None = None
+    work: Work | None = None
 
     def caches(self, tp: int, dtype: str) -> list[LayerCache]:
         """Return what the layers keep on one GPU of `tp`."""

@@ -6,16 +6,11 @@ from dataclasses import dataclass
 
 from kvsweep.errors import InputError
 from kvsweep.limits import MAX_BATCHED_TOKENS, MAX_BLOCK_TOKENS, MAX_LAYERS, MAX_SEQS, MAX_TOKENS
+from kvsweep.sizing.defaults import BLOCK_SIZE, UTILIZATION
 from kvsweep.sizing.dtypes import cache_dtype
 from kvsweep.sizing.gpus import Defaults, Gpu
 from kvsweep.sizing.layers import Limits, concurrent_batches
 from kvsweep.sizing.model import Model
-
-BLOCK_SIZE = 16
-"""vLLM's ``CacheConfig.DEFAULT_BLOCK_SIZE``, tokens."""
-
-UTILIZATION = 0.92
-"""vLLM's ``gpu_memory_utilization``."""
 
 SPARSE_BLOCK = 64
 """Tokens of a block of sparse MLA, whose indexer takes no other (``mla/indexer.py``)."""
@@ -123,6 +118,11 @@ def serve(model: Model, asked: Asked, gpu: Gpu | None) -> Served:
         )
     if asked.pp > model.layers:
         raise InputError(f"--pp: {asked.pp}; {model.name} has {model.layers} layers")
+    if asked.max_model_len is not None and asked.max_model_len > model.max_model_len:
+        raise InputError(
+            f"--max-model-len: {asked.max_model_len:,}; vLLM takes at most the "
+            f"{model.max_model_len:,} tokens of {model.name} (max_position_embeddings)"
+        )
     usual = gpu.defaults() if gpu else Defaults(256, 2048)
     tokens = asked.max_num_batched_tokens or usual.max_num_batched_tokens
     longest = asked.max_model_len or model.max_model_len

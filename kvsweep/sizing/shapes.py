@@ -18,7 +18,7 @@ from kvsweep.sizing.attention import attention_shapes, query_heads
 from kvsweep.sizing.config_values import Values
 from kvsweep.sizing.dtypes import MODEL_DTYPES
 from kvsweep.sizing.model import Model, Weights
-from kvsweep.sizing.weights import Store, count_weights, expert_count, store
+from kvsweep.sizing.weights import Store, count_weights, count_work, expert_count, store
 
 SCALED_ALREADY = ("su", "longrope", "llama3", "yarn", "deepseek_yarn", "default", "mrope", "")
 """Rotary embeddings whose factor ``max_position_embeddings`` has in it, as vLLM takes it."""
@@ -41,7 +41,8 @@ def load_model(name: str, folder: Path | None = None) -> Model:
     Parameters
     ----------
     name : str
-        One of `model_names`, or a Hugging Face ``config.json``, or the folder that has it.
+        One of `model_names`, also as ``Qwen/Qwen3-8B``, or a Hugging Face ``config.json``, or the
+        folder that has it.
     folder : Path or None
         Where relative paths begin; None: the current folder.
 
@@ -55,9 +56,12 @@ def load_model(name: str, folder: Path | None = None) -> Model:
     >>> load_model("llama-3.1-8b").weights.parameters
     8030261248
     """
-    if name in _tables():
-        return _shipped(name)
     path = (folder or Path()) / name
+    # Hugging Face's name of a model, as Qwen/Qwen3-8B, unless it is a folder.
+    known_as = name if path.exists() else name.lower().rpartition("/")[2].removesuffix("-instruct")
+    for found in (name, known_as):
+        if found in _tables():
+            return _shipped(found)
     if not (name.endswith(".json") or path.exists()):
         known = model_names()
         hint = did_you_mean(name.lower().rpartition("/")[2], known)
@@ -121,6 +125,7 @@ def model_from_config(table: dict[str, Any], name: str, source: str | None = Non
         weights_unknown=unknown,
         experts=bool(expert_count(text)),
         source=source or name,
+        work=count_work(text, about) if weights is not None else None,
     )
 
 
@@ -142,6 +147,9 @@ def _weights(
         return None, kept
     if not about.weights:
         return None, "not counted for this architecture"
+    sparse = text.table.get("decoder_sparse_step"), text.table.get("moe_layer_freq")
+    if text.table.get("mlp_only_layers") or any(step not in (None, 1) for step in sparse):
+        return None, "of experts in some layers only, which are not counted"
     assert isinstance(kept, Store)
     return count_weights(text, about, kept), ""
 

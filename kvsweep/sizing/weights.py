@@ -8,7 +8,7 @@ from typing import NamedTuple
 from kvsweep.sizing.architectures import Architecture
 from kvsweep.sizing.attention import head_dim, kv_heads, query_heads
 from kvsweep.sizing.config_values import Values
-from kvsweep.sizing.model import LayerWeights, Weights
+from kvsweep.sizing.model import LayerWeights, Weights, Work
 
 FP8_BLOCK = 128 * 128
 """Weights that share a scale of 4 bytes in DeepSeek's FP8."""
@@ -76,7 +76,22 @@ def count_weights(config: Values, about: Architecture, kept: Store) -> Weights:
         tied=tied,
         parameters=parameters,
         text=kept.text,
+        plain=kept[:3] == (2, 2, 2),
     )
+
+
+def count_work(config: Values, about: Architecture) -> Work | None:
+    """Return what a token is computed with; None for MLA, whose products are others."""
+    if about.mla:
+        return None
+    experts, active = expert_count(config), 0
+    for layer in range(config.count("num_hidden_layers")):
+        count = _layer(config, about, layer)
+        chosen = config.count("num_experts_per_tok", experts) if count["expert"] else 0
+        met = count["expert"] * chosen // experts if experts else 0
+        active += count["linear"] + count["kv"] + met
+    output = config.count("hidden_size") * config.count("vocab_size")
+    return Work(active, output, query_heads(config) * head_dim(config))
 
 
 def _bytes(count: Mapping[str, int], kept: Store, heads: int) -> LayerWeights:

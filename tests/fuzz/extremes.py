@@ -11,13 +11,17 @@ def extreme(rng: random.Random):
     workload = _workload(rng)
     if rng.random() < 0.1:
         return _of_the_replica(rng)
-    return {
+    found = {
         "workload": workload,
         "cluster": _cluster(rng),
         "engine": _engine(rng, bool(workload.get("clients"))),
         "cache": _cache(rng),
         "latency": _latency(rng),
     }
+    # Refused together with either of the two.
+    if "cpu_blocks" not in found["cache"] and not found["engine"].get("preempt_for_urgent"):
+        found["engine"]["async_scheduling"] = rng.random() < 0.5
+    return found
 
 
 def _of_the_replica(rng):
@@ -54,6 +58,10 @@ def _workload(rng):
             {"id": "a", "slo_class": "critical", "prefix_group": "p", "prefix_len": 40},
             {"id": "b", "rate_fraction": rng.choice((1e-9, 1e9)), "slo_class": "batch"},
         ]
+    if "sessions" not in workload and rng.random() < 0.3:
+        workload["concurrency"] = rng.choice((1, 2, 30, 2**24))
+        if rng.random() < 0.5:
+            del workload["rate"]
     return workload
 
 
@@ -62,6 +70,7 @@ def _lengths(rng):
         (
             {"dist": "constant", "value": rng.choice((1, 2, 16, 500, 5000))},
             {"dist": "gaussian", "mean": rng.choice((0, 1, 60)), "std": rng.choice((0, 1, 900))},
+            {"dist": "uniform", "min": 1, "max": rng.choice((1, 2, 700))},
             {"dist": "exponential", "mean": rng.choice((1e-9, 30.0, 300.0))},
             {"dist": "empirical", "values": [1, 999], "weights": [1e9, 1e-9]},
             _tail(rng),
@@ -112,6 +121,7 @@ def _engine(rng, classes):
             engine["priority_age_ms"] = rng.choice((0.001, 1e9))
     engine["enable_chunked_prefill"] = rng.random() < 0.8
     engine["watermark"] = rng.choice((0.0, 0.99))
+    engine["victim"] = rng.choice(("last", "least-computed-first", "random", "cost-aware"))
     return engine
 
 

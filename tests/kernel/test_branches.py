@@ -84,7 +84,12 @@ def run_forced(family, code, monkeypatch):
 
 
 def test_no_family_of_policies_is_left_out():
-    assert set(FAMILIES) == set(policies._Policy.__subclasses__())
+    kinds = [
+        policies._Policy,
+        *policies._Policy.__subclasses__(),
+        *policies._Reader.__subclasses__(),
+    ]
+    assert set(FAMILIES) == {kind for kind in kinds if len(kind) > 0}
 
 
 @pytest.mark.parametrize("member", HERE, ids=str)

@@ -6,7 +6,7 @@ import routers
 
 from kvsweep.config import parse_scenario
 from kvsweep.config.workload import Workload
-from kvsweep.policies import CACHE, Scorer
+from kvsweep.policies import CACHE, Routing, Scorer
 from kvsweep.simulate import simulate_batch
 from kvsweep.workload.generate import generate
 
@@ -66,9 +66,17 @@ def test_nothing_is_copied_with_a_watermark():
     assert not run(variants({"watermark": 0.1}), True)["pruned"].any()
 
 
-@pytest.mark.parametrize("scorer", Scorer, ids=lambda scorer: scorer.label)
-def test_scorers_that_read_how_full_a_cache_is_are_those_that_choose_by_it(scorer):
-    cluster = {"instances": 2, "routing": "weighted", "scorers": {scorer.label: 1}}
+@pytest.mark.parametrize(
+    "policy",
+    [*Scorer, *(routing for routing in Routing if "vllm" in routing.rules)],
+    ids=lambda policy: policy.label,
+)
+def test_who_reads_how_full_a_cache_is_are_those_that_choose_by_it(policy):
+    cluster = {"instances": 2, "routing": "weighted", "scorers": {"queue-depth": 1}}
+    if isinstance(policy, Scorer):
+        cluster["scorers"] = {policy.label: 1}
+    else:
+        cluster["routing"] = policy.label
     scenario = variants(cluster=cluster)[0]
     requests = generate(scenario.workload, 0, entropy=5)
     shape = len(requests), scenario.cluster.instances
@@ -78,10 +86,10 @@ def test_scorers_that_read_how_full_a_cache_is_are_those_that_choose_by_it(score
         for name, value in [("utilization", 0.9), ("transfer", 9000), ("thrashing", 0.3)]
     ]
     unmoved = routers.choose(scenario, requests, idle)
-    assert any(one != unmoved for one in chosen) == (scorer.reads == CACHE)
+    assert any(one != unmoved for one in chosen) == (CACHE in policy.reads)
 
 
-@pytest.mark.parametrize("scorer", [s.label for s in Scorer if s.reads != CACHE])
+@pytest.mark.parametrize("scorer", [s.label for s in Scorer if CACHE not in s.reads])
 def test_copies_equal_runs_where_the_router_does_not_see_the_share_in_use(scorer):
     cluster = {"instances": 2, "routing": "weighted", "scorers": {scorer: 2, "load-balance": 1}}
     cells = variants(cluster=cluster, clients=SHARED)
@@ -92,7 +100,7 @@ def test_copies_equal_runs_where_the_router_does_not_see_the_share_in_use(scorer
             np.testing.assert_array_equal(pruned[name], complete[name], err_msg=name)
 
 
-@pytest.mark.parametrize("scorer", [s.label for s in Scorer if s.reads == CACHE])
+@pytest.mark.parametrize("scorer", [s.label for s in Scorer if CACHE in s.reads])
 def test_nothing_is_copied_where_the_router_sees_the_share_in_use(scorer):
     cluster = {"instances": 2, "routing": "weighted", "scorers": {"queue-depth": 9, scorer: 1}}
     assert not run(variants(cluster=cluster), True)["pruned"].any()

@@ -9,8 +9,8 @@ import twin
 
 from kvsweep.config import DEFAULT_ENTROPY
 from kvsweep.config.scenario import validate
-from kvsweep.policies import Scheduler, Status
-from kvsweep.records import LaneStatus
+from kvsweep.policies import Scheduler, Status, Victim
+from kvsweep.records import LANE, LaneStatus
 from kvsweep.simulate import simulate_batch
 from kvsweep.simulate.lane_ends import DETAIL_OF_LANE, STATUS_OF_LANE, details
 from kvsweep.workload.generate import generate
@@ -82,11 +82,16 @@ def test_the_livelock_of_vllms_priority_scheduler_ends_at_the_step_limit_and_is_
     assert late[columns.index("preempted"), :147].sum() > 0
 
 
-def test_only_the_priority_scheduler_is_blamed():
-    ends = np.array([LaneStatus.STEP_LIMIT, LaneStatus.STEP_LIMIT, LaneStatus.OK])
-    told = details(ends, np.array([Scheduler.PRIORITY, Scheduler.FCFS, Scheduler.PRIORITY]))
+def test_the_priority_scheduler_is_blamed_or_the_choice_of_victims():
+    ends = np.array([LaneStatus.STEP_LIMIT] * 3 + [LaneStatus.OK])
+    lanes = np.zeros(4, LANE)
+    lanes["scheduler"] = [Scheduler.PRIORITY, Scheduler.FCFS, Scheduler.PRIORITY, Scheduler.FCFS]
+    lanes["victim"][2:] = Victim.MOST_COMPUTED
+    told = details(ends, lanes)
     assert told[0].endswith("(docs/validation.md)")
-    assert told[1:].tolist() == ["more steps than the request list can need", ""]
+    assert told[1] == "more steps than the request list can need"
+    assert "victims other than the last" in told[2]
+    assert told[3] == ""
 
 
 def test_the_cliff_lies_between_the_ends():

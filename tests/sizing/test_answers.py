@@ -3,9 +3,10 @@
 import pytest
 
 from kvsweep.errors import InputError
-from kvsweep.sizing.answer import Question, answer
 from kvsweep.sizing.answer_text import answer_text
+from kvsweep.sizing.asking import answer
 from kvsweep.sizing.gpus import find_gpu, gpu_names
+from kvsweep.sizing.question import Question
 from kvsweep.sizing.sizes import parse_size
 
 
@@ -182,9 +183,19 @@ def test_blocks_of_mla_are_as_large_as_its_first_backend_takes_them():
         ({"model": "qwen3-8b", "gpu": "h100", "utilization": float("nan")}, "--utilization: nan"),
         ({"model": "qwen3-8b", "gpu": "h100", "block_size": 0}, "--block-size: 0"),
         ({"model": "qwen3-8b", "blocks": 0}, "--blocks: 0"),
+        (
+            {"model": "qwen3-8b", "kv_memory": "9", "max_model_len": 50_000},
+            "--max-model-len: 50,000; vLLM takes at most the 40,960 tokens of qwen3-8b",
+        ),
         ({"model": "qwen3-8b", "blocks": 5, "kv_memory": "3"}, "--kv-memory: --blocks asks"),
         ({"model": "qwen3-8b", "kv_memory": "3", "weights": "3"}, "--weights: has no effect"),
         ({"model": "qwen3-8b", "kv_memory": "3", "utilization": 0.9}, "--utilization: has no"),
+        ({"model": "qwen3-8b", "kv_memory": "3", "max_num_seqs": 9}, "--max-num-seqs: has no"),
+        ({"log": "x.log", "tp": 2}, "--tp: has no effect without --model"),
+        (
+            {"model": "qwen3-8b", "blocks": 9, "gpu": "h100", "utilization": 0.9},
+            "--utilization: has no effect with --blocks",
+        ),
         ({"model": "gemma-4-26b", "gpu": "h100"}, "--weights: missing"),
         ({"model": "llama-3.1-70b", "gpu": "h100"}, "no memory is left for the KV cache"),
         ({"model": "llama-3.1-70b", "gpu": "h100"}, "try --tp 2, "),
@@ -219,7 +230,7 @@ def test_the_text_has_the_figures_and_says_what_is_estimated():
         "2 steps under way at a time",
         "max_num_seqs 1,024, max_num_batched_tokens 8,192",
         "llm-d-planner",
-        "in a sweep: cache.gpu_blocks = ",
+        "as many of the longest requests fit with cache.gpu_tokens = ",
     ):
         assert words in text
     assert max(map(len, text.splitlines())) <= 110

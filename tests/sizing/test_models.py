@@ -162,6 +162,13 @@ def test_quantized_weights_are_counted_where_the_method_says_how_and_else_unknow
     assert unknown.weights_unknown == "quantized by awq"
 
 
+@pytest.mark.parametrize("key", ["decoder_sparse_step", "moe_layer_freq", "mlp_only_layers"])
+def test_experts_in_some_layers_only_are_not_counted(key):
+    changed = LLAMA | {key: [3] if key == "mlp_only_layers" else 2}
+    assert model_from_config(changed, "x").weights is None
+    assert model_from_config(LLAMA | {key: [] if key == "mlp_only_layers" else 1}, "x").weights
+
+
 def test_a_float32_checkpoint_is_run_in_16_bits():
     model = model_from_config(LLAMA | {"torch_dtype": "float32"}, "x")
     assert cache_dtype("auto", model.dtype) == "bfloat16"
@@ -180,6 +187,19 @@ def test_an_unknown_data_type_is_refused():
         cache_dtype("fp9", "bfloat16")
     with pytest.raises(InputError, match="a format of DeepSeek's MLA only"):
         token_bytes("llama-3.1-8b", dtype="fp8_ds_mla")
+
+
+@pytest.mark.parametrize(
+    ("name", "known"),
+    [
+        ("Qwen/Qwen3-8B", "qwen3-8b"),
+        ("meta-llama/Llama-3.1-8B-Instruct", "llama-3.1-8b"),
+        ("openai/gpt-oss-120b", "gpt-oss-120b"),
+        ("deepseek-ai/DeepSeek-V3", "deepseek-v3"),
+    ],
+)
+def test_names_of_hugging_face_are_known(name, known):
+    assert load_model(name) == load_model(known)
 
 
 def test_an_unknown_name_is_told_with_those_that_are_known():

@@ -5,7 +5,8 @@ import gzip
 import pytest
 
 from kvsweep.errors import InputError
-from kvsweep.sizing.answer import Question, answer
+from kvsweep.sizing.asking import answer
+from kvsweep.sizing.question import Question
 from kvsweep.sizing.server_log import read_server
 
 V0 = """\

@@ -110,6 +110,24 @@ def test_a_trace_is_never_replaced_by_its_recording(capsys, recorded):
     assert golden.read_bytes() == before
 
 
+def test_a_folder_is_recorded_into_a_folder_and_a_file_into_a_file(tmp_path, recorded):
+    source = recorded / "before"
+    name = "fuzz_00.json.gz"
+    assert checking.recording_plan(source, tmp_path / "new") == [
+        (source / name, tmp_path / "new" / name)
+    ]
+    assert checking.recording_plan(source / name, tmp_path / name) == [
+        (source / name, tmp_path / name)
+    ]
+    for trace, out in (
+        (source, recorded / "after" / name),
+        (source / name, tmp_path),
+        (source, source),
+    ):
+        with pytest.raises(InputError, match="--out"):
+            checking.recording_plan(trace, out)
+
+
 def test_recordings_of_a_folder_do_not_replace_it(recorded):
     with pytest.raises(InputError, match="would replace"):
         checking.check_all(None, [recorded / "before"], recorded / "before")

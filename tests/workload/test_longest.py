@@ -19,6 +19,7 @@ from kvsweep.workload.longest import MOST_EXPONENTIAL, MOST_NORMAL, longest_toke
 tokens = st.integers(1, 400)
 lengths = st.one_of(
     st.fixed_dictionaries({"dist": st.just("constant"), "value": tokens}),
+    st.builds(lambda a, b: {"dist": "uniform", "min": min(a, b), "max": max(a, b)}, tokens, tokens),
     st.fixed_dictionaries(
         {"dist": st.just("gaussian"), "mean": tokens, "std": tokens},
         optional={"min": st.integers(1, 50), "max": st.integers(50, 900)},

@@ -45,6 +45,45 @@ def add_row(say: Callable[[str], None]) -> Callable[[Checked], None]:
     return tell
 
 
+def recording_plan(trace: Path, out: Path) -> list[tuple[Path, Path]]:
+    """Return what to record and where to: a file into a file, the files of a folder into one.
+
+    Raises
+    ------
+    InputError
+        If one is a file and the other a folder, or a recording would take the place of a trace.
+    """
+    if trace.is_dir():
+        if out.is_file():
+            raise InputError(f"--out {out}: is a file; the traces of {trace} need a folder")
+        pairs = [(path, out / name) for path, name in _files([trace])]
+    elif out.is_dir():
+        raise InputError(f"--out {out}: is a folder; name a file in it")
+    else:
+        pairs = [(trace, out)]
+    for path, target in pairs:
+        if target.resolve() == path.resolve():
+            raise InputError(f"--out {out}: would replace {path}, which is read")
+    return pairs
+
+
+def record_file(vllm: Vllm, trace: Path, out: Path, *, detail: bool) -> dict[str, int]:
+    """Record one trace into a file, and return its totals.
+
+    Raises
+    ------
+    InputError
+        As `record_vllm.recording.record`, or if `out` cannot be written.
+    """
+    from record_vllm.recording import record
+
+    recorded = record(vllm, load(trace), str(trace), detail=detail)
+    make_folder(out.parent)
+    save(out, recorded)
+    totals: dict[str, int] = recorded["expected"]["totals"]
+    return totals
+
+
 def check_all(
     vllm: Vllm, traces: Sequence[Path], out: Path | None, tell: Tell = None
 ) -> list[Checked]:

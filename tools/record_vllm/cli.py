@@ -17,8 +17,17 @@ from kvsweep.cli.base import Command, Group, check_outputs, fail, json_option, p
 from kvsweep.cli.outputs import OutputPath
 from kvsweep.cli.terminal import OutputLostError, drop_output, echo
 from kvsweep.errors import InputError
-from record_vllm.checking import Checked, add_row, check_all, compare_folders, report
+from record_vllm.checking import (
+    Checked,
+    add_row,
+    check_all,
+    compare_folders,
+    record_file,
+    recording_plan,
+    report,
+)
 from record_vllm.environment import Wish, interpreter_of, newest_version, plan, set_up
+from record_vllm.traces import load
 
 if TYPE_CHECKING:
     from record_vllm.adapter import Vllm
@@ -88,25 +97,32 @@ def setup(
     examples=(
         "python tools/record_vllm record --env ~/vllm/0.33.0 trace.json -o recorded.json.gz",
         "python tools/record_vllm record --env ~/vllm/0.33.0 trace.json -o small.json --no-detail",
+        "python tools/record_vllm record --env ~/vllm/0.33.0 cases -o recorded",
     ),
 )
 @env_option
 @click.argument("trace", type=input_path)
-@click.option("-o", "--out", type=OutputPath(dir_okay=False), required=True, help="File to write.")
+@click.option("-o", "--out", type=OutputPath(), required=True, help="File or folder to write.")
 @click.option("--no-detail", is_flag=True, help="Leave out the columns sched and hashed.")
 def record(folder: Path, trace: Path, out: Path, no_detail: bool) -> int:
-    """Write TRACE with what vLLM decides for it (`expected`)."""
-    from record_vllm.traces import load, save
+    """Write TRACE with what vLLM decides for it (`expected`).
 
-    check_outputs([trace], {"--out": out})
-    document = load(trace)
-    from record_vllm.recording import record as record_one
-
+    TRACE is a file, or a folder whose traces are recorded into the folder OUT.
+    """
+    pairs = recording_plan(trace, out)
+    for source, _ in pairs:
+        check_outputs([source], {"--out": out})
+        load(source)
     vllm = _start(folder)
-    recorded = record_one(vllm, document, str(trace), detail=not no_detail)
-    save(out, recorded)
-    print_json(recorded["expected"]["totals"])
-    return 0
+    failed = 0
+    for source, target in pairs:
+        try:
+            totals = record_file(vllm, source, target, detail=not no_detail)
+            echo(f"{target}: {totals['steps']:,} steps, {totals['preemptions']:,} preemptions")
+        except InputError as error:
+            failed += 1
+            fail("record_vllm", str(error))
+    return 2 if failed == len(pairs) else int(failed > 0)
 
 
 @commands.command(

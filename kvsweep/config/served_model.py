@@ -1,0 +1,202 @@
+"""The model section: what is served, on which GPU, and so how many blocks a cache has."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Self
+
+from pydantic import Field, model_validator
+
+from kvsweep.config.base import Count, Key, KeyProblem, Name, Positive, Section
+from kvsweep.errors import InputError
+from kvsweep.limits import MAX_BLOCKS, MAX_LAYERS, MAX_MEMORY_BYTES
+from kvsweep.sizing.defaults import UTILIZATION
+from kvsweep.sizing.sizes import GIB
+
+if TYPE_CHECKING:
+    from kvsweep.config.scenario import Scenario
+    from kvsweep.sizing.answer import Answer
+    from kvsweep.sizing.question import Question
+
+CAPACITIES = ("gpu_blocks", "gpu_tokens")
+
+Gib = Annotated[Positive, Field(le=MAX_MEMORY_BYTES / GIB)]
+Parallel = Annotated[Count, Field(le=MAX_LAYERS)]
+
+
+class ServedModel(Section):
+    """What is served, as ``kvsweep blocks`` takes it; it decides the blocks of a cache.
+
+    Attributes
+    ----------
+    preset, config : str or None
+        One of the two: a model that comes with the package (`kvsweep.sizing.shapes.model_names`),
+        or a Hugging Face ``config.json``.
+    gpu : str or None
+        A GPU (`kvsweep.sizing.gpus.gpu_names`), or its memory as CUDA reports it: ``80GiB``.
+    kv_gib : float or None
+        Instead of `gpu`: memory of the KV cache on each GPU, GiB.
+    tp, pp : int
+        GPUs of tensor and of pipeline parallelism, of each instance.
+    dtype : str
+        Data type of keys and values, vLLM's ``--kv-cache-dtype``.
+    utilization : float
+        vLLM's ``gpu_memory_utilization``.
+    weights_gib, activation_gib : float or None
+        Weights of all GPUs of an instance, and what a step takes on each; None: counted, and
+        estimated.
+    """
+
+    preset: Annotated[Name | None, Key("1", "model, by its name")] = None
+    config: Annotated[Name | None, Key("1", "model, by its config.json")] = None
+    gpu: Annotated[Name | None, Key("1", "GPU that the model is served on")] = None
+    kv_gib: Annotated[Gib | None, Key("GiB", "memory of the KV cache on each GPU")] = None
+    tp: Annotated[Parallel, Key("1", "tensor parallel GPUs of an instance")] = 1
+    pp: Annotated[Parallel, Key("1", "pipeline parallel GPUs of an instance")] = 1
+    dtype: Annotated[Name, Key("1", "data type of keys and values")] = "auto"
+    utilization: Annotated[
+        Annotated[Positive, Field(le=1.0)], Key("1", "share of the memory of a GPU that is used")
+    ] = UTILIZATION
+    weights_gib: Annotated[Gib | None, Key("GiB", "weights, on all GPUs of an instance")] = None
+    activation_gib: Annotated[Gib | None, Key("GiB", "memory of a step on each GPU")] = None
+
+    @model_validator(mode="after")
+    def _says_what(self) -> Self:
+        if (self.preset is None) == (self.config is None):
+            raise KeyProblem((), "give either a preset or a config")
+        if self.gpu is not None and self.kv_gib is not None:
+            raise KeyProblem(("kv_gib",), "give either gpu or kv_gib")
+        return self
+
+    @property
+    def decides(self) -> bool:
+        """Whether it has the memory of the cache, and so its blocks."""
+        return self.gpu is not None or self.kv_gib is not None
+
+
+def from_model(scenario: Scenario, folder: Path) -> dict[str, Any]:
+    """Return what a scenario's model decides of its cache, by key: blocks, and bytes of a token.
+
+    Raises
+    ------
+    KeyProblem
+        If it cannot be computed, or a simulation has no such cache.
+    """
+    model, given = scenario.model, scenario.cache.model_fields_set
+    assert model is not None
+    told = _told(scenario, folder)
+    assert told.layout is not None
+    found: dict[str, Any] = {}
+    if "kv_bytes_per_token" not in given:
+        found["kv_bytes_per_token"] = float(told.layout.token_bytes)
+    if model.decides and not any(key in given for key in CAPACITIES):
+        if not told.layout.plain:
+            raise KeyProblem(
+                ("model",),
+                "its layers have sliding windows, which are not simulated, so that its blocks are "
+                f"not those of a simulation; give cache.gpu_tokens: {told.tokens} hold as many of "
+                "the longest requests",
+            )
+        blocks = told.blocks - 1  # without vLLM's null block
+        if not 1 <= blocks <= MAX_BLOCKS:
+            raise KeyProblem(("model",), f"{blocks:,} usable blocks; allowed: 1 to {MAX_BLOCKS:,}")
+        found["gpu_blocks"] = blocks
+    return found
+
+
+def times_of_model(scenario: Scenario, folder: Path) -> dict[str, Any]:
+    """Return the latencies of a model on its GPU, computed: a roofline.
+
+    Raises
+    ------
+    KeyProblem
+        If they do not follow from it.
+    """
+    from kvsweep.sizing.served_steps import step_terms
+
+    told = _told(scenario, folder)
+    assert told.served is not None
+    assert told.gpu is not None
+    try:
+        return step_terms(told.served, told.gpu.name)._asdict()
+    except InputError as problem:
+        raise KeyProblem(("latency",), str(problem).removeprefix("latency: ")) from None
+
+
+def sized(scenario: Scenario, folder: Path) -> Answer:
+    """Return the answer of ``kvsweep blocks`` to what a scenario serves.
+
+    Raises
+    ------
+    InputError
+        If there is none.
+    """
+    from kvsweep.sizing.question import Question
+    from kvsweep.sizing.shapes import load_model
+
+    model = scenario.model
+    assert model is not None
+    name = model.preset
+    if name is None:
+        name = str(folder / str(model.config))
+    else:
+        load_model(name)  # a preset is no file
+    on_gpu = model.gpu is not None
+    engine = scenario.engine
+    return _answer(
+        Question(
+            model=name,
+            gpu=model.gpu,
+            kv_memory=_size(model.kv_gib),
+            blocks=None if model.decides else 1,
+            tp=model.tp,
+            pp=model.pp,
+            dtype=model.dtype,
+            block_size=scenario.cache.block_size,
+            utilization=model.utilization if on_gpu else None,
+            max_num_batched_tokens=engine.max_num_batched_tokens,
+            max_num_seqs=engine.max_num_seqs if on_gpu else None,
+            weights=_size(model.weights_gib) if on_gpu else None,
+            activation=_size(model.activation_gib) if on_gpu else None,
+        )
+    )
+
+
+@cache
+def _answer(question: Question) -> Answer:
+    from kvsweep.sizing.asking import answer
+
+    return answer(question)
+
+
+def _size(gib: float | None) -> str | None:
+    return None if gib is None else f"{round(gib * GIB)}B"
+
+
+OPTIONS = {
+    "--gpu": ("model", "gpu"),
+    "--kv-memory": ("model", "kv_gib"),
+    "--weights": ("model", "weights_gib"),
+    "--activation": ("model", "activation_gib"),
+    "--utilization": ("model", "utilization"),
+    "--model": ("model", "preset"),
+    "--dtype": ("model", "dtype"),
+    "--tp": ("model", "tp"),
+    "--pp": ("model", "pp"),
+    "--block-size": ("cache", "block_size"),
+}
+"""The keys that options of ``kvsweep blocks`` stand for here."""
+
+
+def _told(scenario: Scenario, folder: Path) -> Answer:
+    """Return `sized`, or what is wrong by the key of the section."""
+    try:
+        return sized(scenario, folder)
+    except InputError as problem:
+        option, _, message = str(problem).partition(": ")
+        path = OPTIONS.get(option)
+        for name, (section, key) in OPTIONS.items():
+            message = message.replace(name, f"{section}.{key}")
+        whole = message if path else f"{option}: {message}"
+        raise KeyProblem(path or ("model", "config"), whole) from None

@@ -1,0 +1,74 @@
+"""What is said of the model that a sweep serves: what it decides, and what wins over it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kvsweep.config.latency import load_preset
+from kvsweep.config.served_model import CAPACITIES, sized
+from kvsweep.sizing.sizes import GIB
+
+if TYPE_CHECKING:
+    from kvsweep.config.scenario import Scenario
+    from kvsweep.sizing.answer import Answer
+
+
+def model_text(scenario: Scenario, folder: Path) -> str | None:
+    """Write the blocks and step times of a model, and who says so; None without a model."""
+    model = scenario.model
+    if model is None:
+        return None
+    told = sized(scenario, folder)
+    assert told.served is not None
+    assert told.layout is not None
+    name = f"{told.served.model.name}, tp {model.tp}, pp {model.pp}"
+    if model.decides:
+        where = told.gpu.name if told.gpu else f"{model.kv_gib:g} GiB"
+        size = told.blocks * max(told.layout.block_bytes) / GIB
+        text = f"{name} on {where}: {told.blocks - 1:,} usable blocks, {size:.2f} GiB"
+    else:
+        text = f"{name}: {told.layout.token_bytes:,} bytes a token on each GPU"
+    return "; ".join(filter(None, (text, _who_wins(scenario, told), _times(scenario, folder))))
+
+
+def _who_wins(scenario: Scenario, told: Answer) -> str | None:
+    given = next((k for k in CAPACITIES if k in scenario.cache.model_fields_set), None)
+    if scenario.model is None or not scenario.model.decides:
+        return None
+    if given is not None:
+        return f"cache.{given} wins: {scenario.cache.gpu_blocks:,} blocks"
+    if told.margin is not None and told.margin[0] != told.margin[1]:
+        return f"estimated, {told.margin[0]:,} to {told.margin[1]:,}"
+    return None
+
+
+def _times(scenario: Scenario, folder: Path) -> str | None:
+    """Say that step times are computed, or are those of another number of GPUs."""
+    latency, model = scenario.latency, scenario.model
+    assert model is not None
+    if latency.model is None:
+        computed = "latency" not in scenario.model_fields_set and latency.model_fields_set
+        return "step times computed, not measured" if computed else None
+    preset = load_preset(latency.model, folder)
+    tp = preset.device.tp if preset.device is not None else preset.tp
+    if tp is None or tp == model.tp:
+        return None
+    return f"but latency.model {latency.model} has the times of tp {tp}"
+
+
+def defaults_text(scenario: Scenario, folder: Path) -> str | None:
+    """Write what ``vllm serve`` would take on the GPU, if the scenario says neither."""
+    model = scenario.model
+    if model is None or model.gpu is None:
+        return None
+    gpu = sized(scenario, folder).gpu
+    assert gpu is not None
+    usual, engine = gpu.defaults(), scenario.engine
+    keys = ("max_num_seqs", "max_num_batched_tokens")
+    other = [k for k in keys if k not in engine.model_fields_set]
+    told = [f"engine.{k} = {getattr(usual, k)}" for k in other]
+    taken = [f"{getattr(engine, k):,}" for k in other]
+    if not told or all(getattr(usual, k) == getattr(engine, k) for k in other):
+        return None
+    return f"vllm serve on {gpu.name} takes {', '.join(told)}; here {', '.join(taken)}"

@@ -1,0 +1,85 @@
+"""GiB beside blocks, where the bytes of a token are known."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import xarray as xr
+
+from kvsweep.analysis.cliff_records import Cliff
+from kvsweep.analysis.crossing import Outcome
+from kvsweep.analysis.wording import label, number
+
+GIB = 2**30
+
+DECIDING = ("cache.block_size", "cache.kv_bytes_per_token", "latency.model", "model.")
+"""Keys, or how they begin, that change the bytes of a block from cell to cell."""
+
+
+def unit_gib(ds: xr.Dataset, axis: str) -> float | None:
+    """Return the GiB on each GPU of a unit of an axis of blocks or tokens.
+
+    Parameters
+    ----------
+    ds : xr.Dataset
+        Results of a sweep.
+    axis : str
+        Name of a dimension.
+
+    Returns
+    -------
+    float or None
+        None for other axes, or if the bytes of a token are not known or not the same everywhere.
+    """
+    sweep = _sweep(ds)
+    keys = [key for key in sweep.get("grid", {}) if key.rpartition(".")[2] == axis]
+    if keys not in (["cache.gpu_blocks"], ["cache.gpu_tokens"]):
+        return None
+    varied = [*sweep["grid"], *(key for policy in sweep["policies"].values() for key in policy)]
+    if any(key.startswith(DECIDING) for key in varied):
+        return None
+    cache = sweep["scenario"]["cache"]
+    token, size = cache.get("kv_bytes_per_token"), cache.get("block_size")
+    if token is None or size is None:
+        return None
+    return float(token * (size if axis == "gpu_blocks" else 1) / GIB)
+
+
+def _sweep(ds: xr.Dataset) -> dict[str, Any]:
+    try:
+        found = json.loads(ds.attrs.get("sweep", "{}"))
+    except (TypeError, ValueError):
+        return {}
+    complete = isinstance(found, dict) and {"grid", "policies", "scenario"} <= found.keys()
+    return found if complete else {}
+
+
+def cliff_memory(ds: xr.Dataset, cliff: Cliff) -> str:
+    """Write the cliffs along blocks in GiB, an empty text if that is not known or there is none."""
+    each = unit_gib(ds, cliff.along)
+    if each is None:
+        return ""
+    found = [
+        (label(group.labels), float(group.mean_curve.value))
+        for group in cliff.groups
+        if group.mean_curve.outcome is Outcome.CROSSES
+    ]
+    told = [
+        f"{name}: {_gib(value * each)}" if name else _gib(value * each) for name, value in found
+    ]
+    return f"KV cache at the cliff, on each GPU: {'; '.join(told)}" if told else ""
+
+
+def axis_memory(ds: xr.Dataset, axis: str) -> str:
+    """Write an axis of blocks in GiB: ``0.98 to 2.54 GiB on each GPU``, or an empty text."""
+    each = unit_gib(ds, axis)
+    if each is None:
+        return ""
+    values = ds[axis].values
+    low, high = float(values.min()) * each, float(values.max()) * each
+    return f"{number(round(low, 2))} to {_gib(high)} on each GPU"
+
+
+def _gib(amount: float) -> str:
+    return f"{number(round(amount, 2))} GiB"

@@ -1,0 +1,86 @@
+"""What a user asks of the blocks of a model: the options of ``kvsweep blocks``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from kvsweep.errors import InputError
+from kvsweep.sizing.capacity import check_blocks
+from kvsweep.sizing.server_log import ServerLog
+from kvsweep.sizing.settings import Asked
+from kvsweep.sizing.shapes import model_names
+
+
+@dataclass(frozen=True)
+class Question:
+    """What the user gives: options of ``kvsweep blocks``; None where one is not given."""
+
+    model: str | None = None
+    gpu: str | None = None
+    kv_memory: str | None = None
+    log: Path | None = None
+    blocks: int | None = None
+    tp: int | None = None
+    pp: int | None = None
+    dtype: str | None = None
+    block_size: int | None = None
+    utilization: float | None = None
+    max_model_len: int | None = None
+    max_num_batched_tokens: int | None = None
+    max_num_seqs: int | None = None
+    async_scheduling: bool = True
+    weights: str | None = None
+    activation: str | None = None
+
+    def asked(self, found: ServerLog | None = None) -> Asked:
+        """Return the settings: those given, else those of a log, else vLLM's defaults."""
+        said: dict[str, Any] = dict(found.settings) if found else {}
+        if found is not None:
+            said |= {"block_size": found.block_size, "max_model_len": found.max_model_len}
+            said["utilization"] = found.utilization
+        keys = (
+            *("tp", "pp", "dtype", "block_size", "utilization", "max_model_len"),
+            *("max_num_batched_tokens", "max_num_seqs"),
+        )
+        own = {key: getattr(self, key) for key in keys if getattr(self, key) is not None}
+        rest = {key: value for key, value in said.items() if value is not None}
+        return Asked(**(rest | own), async_scheduling=self.async_scheduling)
+
+
+def check(question: Question) -> None:
+    """Refuse questions that say too little or too much."""
+    if question.model is None and question.log is None:
+        known = ", ".join(model_names())
+        raise InputError(f"--model: missing; a config.json, or one of {known}")
+    ways = {"--gpu": question.gpu, "--kv-memory": question.kv_memory, "--log": question.log}
+    given = [option for option, value in ways.items() if value is not None]
+    if question.blocks is not None:
+        check_blocks(question.blocks, "--blocks")
+        if extra := [option for option in given if option != "--gpu"]:
+            raise InputError(
+                f"{extra[0]}: --blocks asks for the memory of blocks; give one of them"
+            )
+    elif len(given) != 1:
+        wrong = f"{' and '.join(given)} together" if given else "missing"
+        raise InputError(f"--gpu, --kv-memory, --log: {wrong}; give one of them, or --blocks")
+    _check_effects(question)
+
+
+ON_GPU = ("utilization", "weights", "activation", "max_num_seqs")
+"""Options that only tell how a GPU's memory is used."""
+
+OF_MODEL = ("tp", "pp", "dtype", "max_model_len", "max_num_batched_tokens")
+"""Options that only tell how a model is served."""
+
+
+def _check_effects(question: Question) -> None:
+    """Refuse options that change nothing of the answer."""
+    idle = [(key, "--gpu") for key in ON_GPU if question.gpu is None]
+    idle += [(key, "--model") for key in OF_MODEL if question.model is None]
+    for key, needed in idle:
+        if getattr(question, key) is not None:
+            raise InputError(f"--{key.replace('_', '-')}: has no effect without {needed}")
+    if question.blocks is not None and question.utilization is not None:
+        raise InputError("--utilization: has no effect with --blocks, which asks for it")

@@ -1,0 +1,202 @@
+"""A sweep that names its model and GPU: blocks, bytes of a token and step times follow."""
+
+import json
+
+import pytest
+
+import kvsweep
+from kvsweep import grid
+from kvsweep.config import load_sweep
+from kvsweep.config.latency import load_preset
+from kvsweep.config.served_text import defaults_text, model_text
+from kvsweep.errors import InputError
+
+WORKLOAD = """\
+[workload]
+requests = 20
+rate = 500.0
+prompt = { dist = "constant", value = 100 }
+output = { dist = "constant", value = 50 }
+"""
+LATENCY = '[latency]\nmodel = "llama-3.1-8b/h100/tp2"\n'
+ON_H100 = '[model]\npreset = "llama-3.1-8b"\ngpu = "h100"\n'
+OF_GIB = '[model]\npreset = "llama-3.1-8b"\nkv_gib = 5.0547\n'
+
+
+@pytest.fixture
+def load(tmp_path):
+    def load(text, *overrides):
+        (tmp_path / "s.toml").write_text(WORKLOAD + text)
+        return load_sweep(tmp_path / "s.toml", overrides)
+
+    return load
+
+
+def scenarios(sweep):
+    return list(grid.plan(sweep).variants)
+
+
+def told(sweep, write=model_text):
+    return [write(scenario, sweep.base_dir) for scenario in scenarios(sweep)]
+
+
+def test_gib_decide_the_blocks_without_the_null_block(load):
+    (scenario,) = scenarios(load(OF_GIB + LATENCY))
+    assert scenario.cache.gpu_blocks == 2_587
+    assert scenario.cache.kv_bytes_per_token == 131_072
+
+
+def test_gib_and_parallel_sizes_are_axes(load):
+    sweep = load(OF_GIB + LATENCY + '[grid]\n"model.kv_gib" = [1, 2.5]\n"model.tp" = [1, 2, 4]\n')
+    blocks = [scenario.cache.gpu_blocks + 1 for scenario in scenarios(sweep)]
+    assert blocks == [512, 1024, 2048, 1280, 2560, 5120]
+
+
+def test_a_gpu_decides_as_the_command_does_with_the_tokens_of_the_steps(load):
+    from kvsweep.sizing.asking import answer
+    from kvsweep.sizing.question import Question
+
+    sweep = load(ON_H100 + LATENCY + '[grid]\n"engine.max_num_batched_tokens" = [2048, 8192]\n')
+    for scenario in scenarios(sweep):
+        tokens = scenario.engine.max_num_batched_tokens
+        asked = Question(
+            model="llama-3.1-8b", gpu="h100", max_num_batched_tokens=tokens, max_num_seqs=256
+        )
+        assert scenario.cache.gpu_blocks == answer(asked).blocks - 1
+
+
+def test_a_value_given_wins_and_is_told(load):
+    sweep = load(ON_H100 + LATENCY, "cache.gpu_blocks=300")
+    assert scenarios(sweep)[0].cache.gpu_blocks == 300
+    assert "cache.gpu_blocks wins: 300 blocks" in told(sweep)[0]
+    tokens = load(ON_H100 + LATENCY + "[cache]\ngpu_tokens = 1600\n")
+    assert scenarios(tokens)[0].cache.gpu_blocks == 100
+    assert "cache.gpu_tokens wins: 100 blocks" in told(tokens)[0]
+
+
+def test_an_estimate_is_told_as_one(load):
+    assert "estimated, " in told(load(ON_H100 + LATENCY))[0]
+    assert "estimated" not in told(load(OF_GIB + LATENCY))[0]
+
+
+def test_times_of_other_gpus_than_the_models_are_told(load):
+    sweep = load(OF_GIB + LATENCY + '[grid]\n"model.tp" = [1, 2]\n')
+    one, two = told(sweep)
+    assert "but latency.model llama-3.1-8b/h100/tp2 has the times of tp 2" in one
+    assert "latency" not in two
+
+
+def test_the_defaults_of_a_server_are_offered_not_taken(load):
+    sweep = load(ON_H100 + LATENCY)
+    (offered,) = told(sweep, defaults_text)
+    assert "engine.max_num_seqs = 1024, engine.max_num_batched_tokens = 8192" in offered
+    assert scenarios(sweep)[0].engine.max_num_seqs == 256
+    as_served = "[engine]\nmax_num_seqs = 1024\nmax_num_batched_tokens = 8192\n"
+    assert told(load(ON_H100 + LATENCY + as_served), defaults_text) == [None]
+    assert told(load(OF_GIB + LATENCY), defaults_text) == [None]
+
+
+def test_step_times_are_computed_where_none_are_given(load, tmp_path):
+    (scenario,) = scenarios(load(ON_H100))
+    like = load_preset("llama-3.1-8b/h100/tp1-roofline", tmp_path).coefficients()
+    assert scenario.latency.beta == pytest.approx(like["beta"], rel=1e-9)
+    # The preset leaves out the weights of norms.
+    assert scenario.latency.memory == pytest.approx(like["memory"], rel=1e-4)
+    assert "step times computed, not measured" in told(load(ON_H100))[0]
+    given = load(ON_H100 + LATENCY)
+    assert scenarios(given)[0].latency.model == "llama-3.1-8b/h100/tp2"
+
+
+@pytest.mark.parametrize("name", ["qwen3-32b/h100/tp2-roofline", "llama-3.1-70b/l40s/tp8-roofline"])
+def test_presets_have_the_times_that_are_computed_of_their_model(load, tmp_path, name):
+    model, gpu, tp = name.split("/")
+    text = f'[model]\npreset = "{model}"\ngpu = "{gpu}"\ntp = {tp[2]}\n'
+    (scenario,) = scenarios(load(text))
+    like = load_preset(name, tmp_path).coefficients()
+    assert scenario.latency.beta == pytest.approx(like["beta"], rel=1e-9)
+    assert scenario.latency.memory == pytest.approx(like["memory"], rel=1e-3)
+
+
+def test_step_times_fall_with_the_gpus_that_share_the_model(load):
+    sweep = load(ON_H100 + '[grid]\n"model.tp" = [1, 2]\n')
+    one, two = (scenario.latency for scenario in scenarios(sweep))
+    assert two.beta[1] == pytest.approx(one.beta[1] / 2)
+    assert two.memory[1] == pytest.approx(one.memory[1] / 2)
+
+
+def test_a_token_meets_the_experts_that_it_is_sent_to_and_a_step_reads_all(load):
+    (few,) = scenarios(load(ON_H100, "model.preset=qwen3-30b-a3b"))
+    (dense,) = scenarios(load(ON_H100, "model.preset=llama-3.1-8b"))
+    assert few.latency.beta[1] < dense.latency.beta[1]
+    assert few.latency.memory[0] > 3 * dense.latency.memory[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "override", "message"),
+    [
+        (ON_H100, "model.gpu=80GiB", "latency: missing, and not known of a GPU given by its mem"),
+        (ON_H100, "model.pp=2", "latency: missing, and not known of a pipeline"),
+        (OF_GIB, "model.tp=2", "latency: missing; give a model"),
+        (ON_H100, "model.gpu=h1000", "--set model.gpu: 'h1000' is neither a GPU"),
+        (ON_H100, "model.tp=3", "--set model.tp: 3; vLLM wants the 32 attention heads"),
+        (ON_H100, "model.dtype=fp9", "--set model.dtype: 'fp9' is not known"),
+        (ON_H100, "model.kv_gib=3", "--set model.kv_gib: give either gpu or kv_gib"),
+        (ON_H100, "model.config=x.json", "give either a preset or a config"),
+        (ON_H100, "model.preset=llama", "--set model.preset: 'llama' is neither"),
+        (ON_H100, "model.utilisation=0.9", "did you mean"),
+        (ON_H100, "model.utilization=1.5", "--set model.utilization: must be at most 1"),
+        (ON_H100, "model.preset=llama-3.1-70b", "model.gpu: no memory is left"),
+        (ON_H100, "model.preset=gemma-3-27b", "its layers have sliding windows"),
+        (OF_GIB + LATENCY, "model.utilization=0.9", "--set model.utilization: has no effect"),
+    ],
+)
+def test_models_that_cannot_be_are_refused_by_key(load, text, override, message):
+    with pytest.raises(InputError) as refused:
+        scenarios(load(text, override))
+    assert message in str(refused.value)
+
+
+def test_a_hybrid_model_with_blocks_given_has_its_bytes(load):
+    text = '[model]\npreset = "gpt-oss-20b"\n' + LATENCY + "[cache]\ngpu_blocks = 100\n"
+    assert scenarios(load(text))[0].cache.kv_bytes_per_token == 49_152
+
+
+def test_a_config_is_found_beside_the_sweep(load, tmp_path):
+    config = {
+        "architectures": ["LlamaForCausalLM"],
+        "num_hidden_layers": 2,
+        "num_attention_heads": 2,
+        "hidden_size": 64,
+        "intermediate_size": 64,
+        "vocab_size": 100,
+        "max_position_embeddings": 1024,
+    }
+    (tmp_path / "tiny.json").write_text(json.dumps(config))
+    text = '[model]\nconfig = "tiny.json"\nkv_gib = 0.001\n'
+    assert scenarios(load(text + LATENCY))[0].cache.kv_bytes_per_token == 512
+
+
+def test_block_sizes_are_compared_at_equal_memory(load):
+    text = OF_GIB + LATENCY + '[grid]\n"cache.block_size" = [16, 32]\n'
+    small, large = (scenario.cache.gpu_blocks + 1 for scenario in scenarios(load(text)))
+    assert small == 2 * large
+
+
+def test_the_cpu_tier_moves_the_bytes_of_the_model(load):
+    text = OF_GIB + LATENCY + "[cache]\ncpu_blocks = 100\n"
+    one, two = scenarios(load(text + '[grid]\n"model.tp" = [1, 2]\n'))
+    assert two.cache.transfer_bandwidth == pytest.approx(2 * one.cache.transfer_bandwidth)
+
+
+def test_a_sweep_without_a_model_is_what_it_was(load):
+    assert "model" not in load(LATENCY).to_dict()["scenario"]
+    assert load(OF_GIB + LATENCY).to_dict()["scenario"]["model"]["kv_gib"] == 5.0547
+
+
+def test_a_sweep_of_gib_runs_and_its_axis_has_the_unit(load, tmp_path):
+    sweep = load(OF_GIB + LATENCY + '[grid]\n"model.kv_gib" = [0.05, 1.0]\n')
+    ds = kvsweep.run(sweep, out=tmp_path / "s.zarr")
+    assert ds["kv_gib"].attrs["units"] == "GiB"
+    assert (ds["status"] == "ok").all()
+    rate = ds["preemption_rate"]
+    assert float(rate.isel(kv_gib=0).squeeze()) > float(rate.isel(kv_gib=1).squeeze()) == 0

@@ -1,0 +1,49 @@
+"""GiB beside blocks in reports."""
+
+import json
+
+import numpy as np
+import pytest
+import xarray as xr
+
+from kvsweep.report.gib import axis_memory, unit_gib
+
+SWEEP = {
+    "grid": {"cache.gpu_blocks": [512, 1024], "engine.max_num_seqs": [8, 16]},
+    "policies": {},
+    "scenario": {"cache": {"kv_bytes_per_token": 131_072.0, "block_size": 16}},
+}
+
+
+def dataset(**changes):
+    ds = xr.Dataset(coords={"gpu_blocks": np.array([512, 1024]), "max_num_seqs": [8, 16]})
+    return ds.assign_attrs(sweep=json.dumps(SWEEP | changes))
+
+
+def test_an_axis_of_blocks_is_told_in_gib():
+    assert unit_gib(dataset(), "gpu_blocks") == 2 / 1024
+    assert axis_memory(dataset(), "gpu_blocks") == "1 to 2 GiB on each GPU"
+    assert axis_memory(dataset(), "max_num_seqs") == ""
+
+
+def test_tokens_too():
+    ds = dataset(grid={"cache.gpu_tokens": [1]})
+    assert unit_gib(ds, "gpu_tokens") == 128 / 1024**2
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"grid": SWEEP["grid"] | {"cache.block_size": [16, 32]}},
+        {"grid": SWEEP["grid"] | {"model.tp": [1, 2]}},
+        {"policies": {"large": {"cache.block_size": 32}}},
+        {"scenario": {"cache": {"kv_bytes_per_token": None, "block_size": 16}}},
+    ],
+)
+def test_blocks_of_several_or_unknown_bytes_have_no_gib(changes):
+    assert unit_gib(dataset(**changes), "gpu_blocks") is None
+    assert axis_memory(dataset(**changes), "gpu_blocks") == ""
+
+
+def test_a_dataset_without_its_sweep_has_no_gib():
+    assert unit_gib(dataset().drop_attrs(), "gpu_blocks") is None
