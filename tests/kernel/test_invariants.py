@@ -13,6 +13,7 @@ from hypothesis import assume, given
 
 from kvsweep.policies import RequestStatus
 from kvsweep.records import Event
+from kvsweep.workload.traces import FORMAT
 
 COMPLETED = RequestStatus.COMPLETED
 DROPPED = RequestStatus.DROPPED_UNSERVABLE
@@ -89,6 +90,21 @@ def test_each_token_is_computed_and_sampled_once(trace):
         row["output"][1] - 1 for row, end in zip(trace["requests"], done, strict=True) if end
     )
     assert single.outputs.tallies[0]["itl_count"] == gaps
+
+
+@pytest.mark.parametrize("beta", [[1000, 0, 0], [1000, 0, 0, 0, 0.001]])
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_slow_first_steps_are_in_the_gaps_between_tokens(beta, asynchronous):
+    """Also of steps that only decode, whose gaps are otherwise told by the size of their batch."""
+    row = {"id": 0, "arrival_us": 0, "prompt": [[0, 1]], "output": [1, 6]}
+    latency = {"beta": beta, "first_steps_us": [7000, 0, 500, 20]}
+    scenario = {"latency": latency, "engine": {"async_scheduling": asynchronous}}
+    single = twin.run_kernel({"format": FORMAT, "scenario": scenario, "requests": [row]})
+    assert single.outputs.steps["duration_us"].tolist() == [8000, 1000, 1500, 1020, 1000, 1000]
+    assert single.outputs.ttft[0] == 8000
+    tally = single.outputs.tallies[0]
+    assert (tally["itl_sum"], tally["itl_count"]) == (5520, 5)
+    assert tally["itl_q3"] == pytest.approx(1500, abs=30)
 
 
 @given(strategies.traces(asynchronous=True))
