@@ -21,7 +21,7 @@ def _fold(inp, ws, out, times, weights):
     for entry in range(times.size):
         add_gap(ws, tally, times[entry], weights[entry])
     fold_itl(
-        inp.lanes[0], ws, tally, token_time, QUANTILES[0], QUANTILES[1], QUANTILES[2], QUANTILES[3]
+        ws, inp.lanes[0], tally, token_time, QUANTILES[0], QUANTILES[1], QUANTILES[2], QUANTILES[3]
     )
 
 
