@@ -7,9 +7,9 @@ from pathlib import Path
 FOLDER = Path(__file__).parent / "goldens"
 
 
-def vllm_cases():
+def vllm_cases(group="vllm"):
     """Return the names of the cases recorded from vLLM's scheduler, sorted."""
-    return sorted(path.name.removesuffix(".json.gz") for path in (FOLDER / "vllm").glob("*.gz"))
+    return sorted(path.name.removesuffix(".json.gz") for path in (FOLDER / group).glob("*.gz"))
 
 
 def load(name, group="vllm"):

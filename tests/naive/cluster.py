@@ -25,6 +25,7 @@ from math import inf
 
 from .admission import admission
 from .instance import Instance
+from .offload import OffloadInstance
 from .request import BlockKeys, Request
 from .routing import Router
 from .scenario import Scenario
@@ -86,9 +87,9 @@ class Cluster:
         self.cluster, self.latency = scenario.cluster, scenario.latency
         self.requests = requests
         self.followers = {r.after: r for r in requests if r.after is not None}
+        engine = OffloadInstance if scenario.cache.connects else Instance
         self.instances = [
-            Instance(i, scenario, self.keys, max_steps, check)
-            for i in range(self.cluster.instances)
+            engine(i, scenario, self.keys, max_steps, check) for i in range(self.cluster.instances)
         ]
         self.admission = admission(self.cluster)
         self.router = Router(self.cluster, scenario.cache.block_size)

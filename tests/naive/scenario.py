@@ -55,9 +55,18 @@ class Cache:
     transfer_base_latency_us: int = 10
     transfer_overlap: bool = False
     thrashing_window_us: int = 1_000_000
+    offload_block_factor: int = 1
+    offload_prompt_only: bool = True
+    offload_eviction: str = "lru"
 
     def __post_init__(self):
-        _one_of("cache.offload", self.offload, ("watermark", "write-through"))
+        _one_of("cache.offload", self.offload, ("watermark", "write-through", "vllm"))
+        _one_of("cache.offload_eviction", self.offload_eviction, ("lru", "arc"))
+
+    @property
+    def connects(self):
+        """Whether there is a CPU tier as vLLM's connector has it."""
+        return self.cpu_blocks > 0 and self.offload == "vllm"
 
 
 @dataclass(frozen=True)

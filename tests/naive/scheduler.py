@@ -74,6 +74,11 @@ class Scheduler:
         self.keys.extend(request.keys, request.known)
         self.waiting.add(request)
 
+    @property
+    def waits(self):
+        """Requests that have no seat."""
+        return len(self.waiting)
+
     def urgency(self, request):
         """Return what the priority scheduler orders by: the priority, smaller is more urgent.
 
@@ -89,7 +94,7 @@ class Scheduler:
 
         Requests whose clients have given up still count as waiting here.
         """
-        alone = len(self.running) + len(self.waiting) <= 1
+        alone = len(self.running) + self.waits <= 1
         threshold = 0 if alone else self.engine.long_prefill_token_threshold
         decision = Decision(now, self.engine.max_num_batched_tokens, threshold)
         self._schedule_running(decision)
