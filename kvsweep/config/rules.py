@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kvsweep.config.base import KeyProblem
-from kvsweep.policies import Admission, Offload, Priority, Routing, Scheduler, Scorer
+from kvsweep.policies import Admission, Eviction, Offload, Priority, Routing, Scheduler, Scorer
 
 if TYPE_CHECKING:
     from kvsweep.config.scenario import Scenario
@@ -32,6 +32,9 @@ _FIXED: dict[str, tuple[tuple[str, str, Any, str], ...]] = {
         ("cache", "kv_bytes_per_token", None, "transfer_bandwidth only"),
         ("cache", "transfer_overlap", False, "transfers before the computation only"),
         ("cache", "thrashing_window_us", 1_000_000, "a thrashing window of 1 ms, fixed"),
+        ("cache", "offload_block_factor", 1, "a CPU tier with blocks as large as the GPU's"),
+        ("cache", "offload_prompt_only", True, "no such switch"),
+        ("cache", "offload_eviction", Eviction.LRU.label, "eviction of the least recently used"),
         ("engine", "enable_prefix_caching", True, "prefix caching always on"),
         ("engine", "enable_chunked_prefill", True, "chunked prefill always on"),
         ("engine", "reserve_full_prompt", True, "no such switch"),
@@ -117,9 +120,17 @@ def _check_arrivals_known(workload: Workload) -> None:
 
 
 def _check_tier(scenario: Scenario) -> None:
-    """Refuse a CPU tier that nothing could be looked up in."""
-    if scenario.cache.cpu_blocks > 0 and not scenario.engine.enable_prefix_caching:
+    """Refuse a CPU tier that nothing could be looked up in, and what vLLM's has no rule for."""
+    cache, engine = scenario.cache, scenario.engine
+    if cache.cpu_blocks == 0:
+        return
+    if not engine.enable_prefix_caching:
         raise KeyProblem(("cache", "cpu_blocks"), "needs engine.enable_prefix_caching = true")
+    if cache.offload == Offload.VLLM.label:
+        if engine.preempt_for_urgent:
+            message = "has no rule with cache.offload = 'vllm': vLLM does not do this"
+            raise KeyProblem(("engine", "preempt_for_urgent"), message)
+        raise KeyProblem(("cache", "offload"), "'vllm' is not simulated yet")
 
 
 def _check_priorities_matter(scenario: Scenario) -> None:

@@ -28,6 +28,7 @@ from kvsweep.errors import did_you_mean
 from kvsweep.limits import (
     MAX_BANDWIDTH,
     MAX_BATCHED_TOKENS,
+    MAX_BLOCK_FACTOR,
     MAX_BLOCK_TOKENS,
     MAX_BLOCKS,
     MAX_BUCKET,
@@ -41,7 +42,7 @@ from kvsweep.limits import (
     MIN_GB_PER_S,
     MIN_WEIGHT,
 )
-from kvsweep.policies import Admission, Offload, Priority, Routing, Scheduler, Scorer
+from kvsweep.policies import Admission, Eviction, Offload, Priority, Routing, Scheduler, Scorer
 
 BLIS_SWITCHES = (
     "visit_evicted",
@@ -93,7 +94,7 @@ def _known(keys: tuple[str, ...], what: str) -> Any:
     return AfterValidator(check)
 
 
-def _member(family: type[Routing | Scheduler | Priority | Admission | Offload]) -> Any:
+def _member(family: type[Routing | Scheduler | Priority | Admission | Offload | Eviction]) -> Any:
     return AfterValidator(lambda name: family.from_name(name).label)
 
 
@@ -221,12 +222,20 @@ class Cache(Section):
     gpu_tokens : int or None
         Instead of `gpu_blocks`: tokens that fit, in as many whole blocks as they make.
     cpu_blocks : int
-        Blocks of the CPU tier; 0: none.
+        Blocks of the CPU tier, with offload ``vllm`` each as large as `offload_block_factor` of the
+        GPU's; 0: none.
     offload : str
         One of `kvsweep.policies.Offload`: ``watermark`` (above `offload_threshold`; the default of
-        rules ``blis``) or ``write-through`` (vLLM's CPU offloading, the default of rules ``vllm``).
+        rules ``blis``), ``write-through`` (each full block is copied, and loads lengthen the step;
+        the default of rules ``vllm``) or ``vllm`` (the OffloadingConnector of vLLM 0.33.0).
     offload_threshold : float
         Watermark: share of blocks in use after a release above which cached free blocks move.
+    offload_block_factor : int
+        Offload ``vllm``: blocks of the GPU that are stored and loaded as one.
+    offload_prompt_only : bool
+        Offload ``vllm``: store no output.
+    offload_eviction : str
+        Offload ``vllm``: one of `kvsweep.policies.Eviction`.
     transfer_bandwidth : float or None
         Tokens per microsecond between the tiers, each direction; None: from the next three, or 100
         under rules ``blis``. `Scenario` fills in what follows from them and from the preset.
@@ -240,9 +249,10 @@ class Cache(Section):
     transfer_base_latency_us : int
         Fixed part of a transfer.
     transfer_overlap : bool
-        Transfers go on beside the computation of their step, instead of before it.
+        Transfers go on beside the computation of their step, instead of before it; with offload
+        ``vllm`` they always do.
     thrashing_window_us : int
-        A block that comes back from the CPU sooner counts as thrashing.
+        A block that comes back from the CPU sooner counts as thrashing; not with offload ``vllm``.
     """
 
     block_size: Annotated[Count, Field(le=MAX_BLOCK_TOKENS)] = 16
@@ -251,6 +261,9 @@ class Cache(Section):
     cpu_blocks: Blocks = 0
     offload: Annotated[str, _member(Offload)] | None = None
     offload_threshold: Share = 0.8
+    offload_block_factor: Annotated[Count, Field(le=MAX_BLOCK_FACTOR)] = 1
+    offload_prompt_only: Switch = True
+    offload_eviction: Annotated[str, _member(Eviction)] = "lru"
     transfer_bandwidth: Bandwidth | None = None
     link: Name | None = None
     link_gb_per_s: Annotated[Real, Field(ge=MIN_GB_PER_S, le=MAX_GB_PER_S)] | None = None

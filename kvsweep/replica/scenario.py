@@ -67,7 +67,12 @@ _FIXED: dict[str, dict[str, Any]] = {
         "reserve_full_prompt": True,
         "watermark": 0.0,
     },
-    "cache": {"offload": "watermark"},
+    "cache": {
+        "offload": "watermark",
+        "offload_block_factor": 1,
+        "offload_prompt_only": True,
+        "offload_eviction": "lru",
+    },
     "cluster": {"router_index_blocks": 10_000, "count_pending": True, "snapshot_load": False},
 }
 """Keys of vLLM's rules that the reference does not have: only their defaults are accepted."""

@@ -1,4 +1,4 @@
-"""One engine with CPU offload on the clock: empty steps, stalls, and reports that end with a step."""
+"""An engine with CPU offload on the clock: empty steps, stalls, reports that end with a step."""
 
 from dataclasses import dataclass, field
 from math import inf
