@@ -34,17 +34,18 @@ SYSTEM, GROUP, PROMPT, SHARED_OUTPUT, OUTPUT = 0, 10, 1000, 5000, 6000
 
 
 @st.composite
-def traces(draw, max_requests=12, closed_loop=False):
+def traces(draw, max_requests=12, closed_loop=False, asynchronous=False):
     """Traces (``kvsweep-trace/1``) of up to `max_requests` requests.
 
-    With `closed_loop` some of them wait for the answer to another, and some clients give up.
+    With `closed_loop` some of them wait for the answer to another, and some clients give up. With
+    `asynchronous` some are scheduled asynchronously.
     """
-    return _trace(_Drawn(draw), max_requests, closed_loop)
+    return _trace(_Drawn(draw), max_requests, closed_loop, asynchronous)
 
 
-def random_trace(rng, max_requests=30, closed_loop=False):
+def random_trace(rng, max_requests=30, closed_loop=False, asynchronous=False):
     """Return a trace of the same family as `traces`, drawn from a `random.Random`."""
-    return _trace(_Random(rng), max_requests, closed_loop)
+    return _trace(_Random(rng), max_requests, closed_loop, asynchronous)
 
 
 @st.composite
@@ -85,11 +86,13 @@ class _Random:
         return self.integer(0, 99) < percent
 
 
-def _trace(source, max_requests, closed_loop):
+def _trace(source, max_requests, closed_loop, asynchronous):
     scenario = _scenario(source)
     count = source.integer(1, max_requests)
     requests = _requests(source, scenario, count, closed_loop)
-    if scenario["engine"]["enable_prefix_caching"] and source.chance(30):
+    if asynchronous and source.chance(50):
+        scenario["engine"] |= {"async_scheduling": True, "preempt_for_urgent": False}
+    elif scenario["engine"]["enable_prefix_caching"] and source.chance(30):
         scenario["cache"] |= _tier(source)
     step_us = int(scenario["latency"]["beta"][0])
     scenario["cluster"] |= _routing(source, step_us) | _admission(source, step_us)

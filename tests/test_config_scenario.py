@@ -70,6 +70,7 @@ def test_an_empty_scenario_has_the_documented_defaults():
             "priority": "constant",
             "priority_age_ms": 1000.0,
             "preempt_for_urgent": False,
+            "async_scheduling": False,
             "enable_prefix_caching": True,
             "enable_chunked_prefill": True,
             "reserve_full_prompt": True,
@@ -225,6 +226,7 @@ def test_what_only_the_replica_has_is_refused_under_vllm_rules(section, key, val
         ("engine", "enable_chunked_prefill", False),
         ("engine", "reserve_full_prompt", False),
         ("engine", "watermark", 0.1),
+        ("engine", "async_scheduling", True),
         ("cache", "offload", "write-through"),
         ("cluster", "scorers", {"precise-prefix": 1.0}),
         ("cluster", "routing", "prompt-affinity"),
@@ -268,6 +270,25 @@ def test_urgency_needs_the_priority_scheduler(key, value):
     assert "rules 'blis' has" in refused({"engine": {"rules": "blis", key: value}})
     found = parse_scenario({"engine": {"scheduler": "priority", key: value}}, "t.json")
     assert getattr(found.engine, key) == value
+
+
+CPU_TIER = {"cpu_blocks": 5, "transfer_bandwidth": 9.0}
+
+
+@pytest.mark.parametrize(
+    ("key", "more"),
+    [
+        ("engine.preempt_for_urgent", {"engine": {"preempt_for_urgent": True}}),
+        ("cache.cpu_blocks", {"cache": CPU_TIER}),
+        ("cache.cpu_blocks", {"cache": CPU_TIER | {"offload": "watermark"}}),
+    ],
+)
+def test_what_has_no_rule_under_asynchronous_scheduling_is_refused(key, more):
+    engine = {"scheduler": "priority", "async_scheduling": True} | more.get("engine", {})
+    message = refused(more | {"engine": engine})
+    assert f"{key}: " in message
+    assert "needs engine.async_scheduling = false" in message
+    parse_scenario(more | {"engine": engine | {"async_scheduling": False}}, "t.json")
 
 
 @pytest.mark.parametrize("age", [0.0, 0.0005, 2e9, -1.0])

@@ -211,11 +211,11 @@ def test_the_page_is_as_the_kernel_draws_it(tmp_path):
 def seen_in_the_twin(trace, monkeypatch):
     """Return what the naive twin has after each schedule, and who finishes when."""
     seen = []
-    start = naive.instance.Instance._start_step
+    schedule = naive.instance.Instance._schedule
 
     def watching(instance, now):
         taken = instance.blocks_taken
-        start(instance, now)
+        batch = schedule(instance, now)
         pool, running = instance.scheduler.pool, instance.scheduler.running
         cached = sum(pool.key[block] is not None for block in pool.free)
         by_id = {request.id: request for request in running}
@@ -227,8 +227,9 @@ def seen_in_the_twin(trace, monkeypatch):
                 "pool": [instance.blocks_taken - taken, len(pool.free), cached],
             }
         )
+        return batch
 
-    monkeypatch.setattr(naive.instance.Instance, "_start_step", watching)
+    monkeypatch.setattr(naive.instance.Instance, "_schedule", watching)
     naive.simulate(trace, check=True)
     return seen
 

@@ -1,4 +1,7 @@
-"""The naive twin's CPU offload against recordings of vLLM's scheduler and connector."""
+"""The naive twin's CPU offload against recordings of vLLM's scheduler and connector.
+
+Both schedulers, the synchronous and the asynchronous one.
+"""
 
 import naive
 import pytest
@@ -9,17 +12,10 @@ OFFLOAD = "vllm2/offload"
 ROWS = ("adm", "sched")
 
 
-def synchronous_cases():
-    """Return the recorded cases of the synchronous engine."""
-    names = vllm_cases(OFFLOAD)
-    return [n for n in names if not load(n, OFFLOAD)["scenario"]["engine"].get("async_scheduling")]
-
-
-@pytest.mark.parametrize("name", synchronous_cases())
+@pytest.mark.parametrize("name", vllm_cases(OFFLOAD))
 def test_twin_repeats_vllm(name):
     case = load(name, OFFLOAD)
     expected = case["expected"]
-    case["scenario"]["engine"].pop("async_scheduling", None)
     result = naive.simulate(case, check=not name.startswith("real"))
     (instance,) = result.instances
 

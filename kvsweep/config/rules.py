@@ -35,6 +35,7 @@ _FIXED: dict[str, tuple[tuple[str, str, Any, str], ...]] = {
         ("cache", "offload_block_factor", 1, "a CPU tier with blocks as large as the GPU's"),
         ("cache", "offload_prompt_only", True, "no such switch"),
         ("cache", "offload_eviction", Eviction.LRU.label, "eviction of the least recently used"),
+        ("engine", "async_scheduling", False, "synchronous scheduling only"),
         ("engine", "enable_prefix_caching", True, "prefix caching always on"),
         ("engine", "enable_chunked_prefill", True, "chunked prefill always on"),
         ("engine", "reserve_full_prompt", True, "no such switch"),
@@ -89,6 +90,7 @@ def check_rules(scenario: Scenario) -> None:
         _check_batch_limits(scenario)
         _check_priorities_matter(scenario)
         _check_tier(scenario)
+        _check_async(scenario)
         return
     _check_token_times(scenario)
     if scenario.workload:
@@ -131,6 +133,19 @@ def _check_tier(scenario: Scenario) -> None:
             message = "has no rule with cache.offload = 'vllm': vLLM does not do this"
             raise KeyProblem(("engine", "preempt_for_urgent"), message)
         raise KeyProblem(("cache", "offload"), "'vllm' is not simulated yet")
+
+
+def _check_async(scenario: Scenario) -> None:
+    """Refuse what vLLM has no rule for under asynchronous scheduling."""
+    if not scenario.engine.async_scheduling:
+        return
+    if scenario.engine.preempt_for_urgent:
+        raise KeyProblem(("engine", "preempt_for_urgent"), "needs engine.async_scheduling = false")
+    offload = scenario.cache.offload
+    if scenario.cache.cpu_blocks > 0 and offload != Offload.VLLM.label:
+        raise KeyProblem(
+            ("cache", "cpu_blocks"), f"offload {offload!r} needs engine.async_scheduling = false"
+        )
 
 
 def _check_priorities_matter(scenario: Scenario) -> None:

@@ -182,6 +182,9 @@ class Engine(Section):
     preempt_for_urgent : bool
         For scheduler ``priority``: a waiting request that lacks blocks or a seat takes those of
         running requests with a larger priority. An experiment: vLLM does not do this.
+    async_scheduling : bool
+        As in vLLM, where it is on by default: schedule a step while the one before is computed,
+        without the tokens that it will sample.
     enable_prefix_caching, enable_chunked_prefill : bool
         As in vLLM.
     reserve_full_prompt : bool
@@ -202,6 +205,7 @@ class Engine(Section):
     priority: Annotated[str, _member(Priority)] = "constant"
     priority_age_ms: Annotated[Real, Field(ge=0.001, le=1e9)] = 1000.0
     preempt_for_urgent: Switch = False
+    async_scheduling: Switch = False
     enable_prefix_caching: Switch = True
     enable_chunked_prefill: Switch = True
     reserve_full_prompt: Switch = True

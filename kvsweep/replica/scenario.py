@@ -66,6 +66,7 @@ _FIXED: dict[str, dict[str, Any]] = {
         "enable_chunked_prefill": True,
         "reserve_full_prompt": True,
         "watermark": 0.0,
+        "async_scheduling": False,
     },
     "cache": {
         "offload": "watermark",

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..config import Latency, Scenario
+from ..errors import InputError
 from ..kernel.sizes import QUOTIENT_BITS
 from ..policies import Offload, Priority, Scheduler
 from ..records import LANE, NONE
@@ -76,6 +77,8 @@ def lay_out(scenarios: tuple[Scenario, ...]) -> Layout:
 def lane_record(scenario: Scenario) -> NDArray[Any]:
     """Return the LANE record of a scenario, without its request list."""
     engine, cache, cluster = scenario.engine, scenario.cache, scenario.cluster
+    if engine.async_scheduling:
+        raise InputError("engine.async_scheduling: the kernel only has synchronous scheduling yet")
     lane = np.zeros((), LANE)
     _set_latency(lane, scenario.latency)
     lane["admission_latency"] = cluster.admission_latency_us

@@ -4,7 +4,7 @@ from collections import Counter
 
 
 def check_step(scheduler, decision):
-    """Assert that the pool, the tables and the step just done agree with each other."""
+    """Assert that the pool, the tables and the batch just processed agree with each other."""
     check_pool(scheduler.pool)
     check_tables(scheduler)
     check_running(scheduler)
@@ -47,12 +47,18 @@ def check_tables(scheduler):
 
 
 def check_running(scheduler):
-    """A table covers the computed tokens and no more; its full blocks carry their keys."""
+    """A table covers the scheduled tokens and no more; its full blocks carry their keys.
+
+    Those of a prompt at once, others once their last token is known, at the latest when it is
+    computed.
+    """
+    size, caching = scheduler.block_size, scheduler.engine.enable_prefix_caching
     assert len(scheduler.running) <= scheduler.engine.max_num_seqs
     for request in scheduler.running:
-        assert 0 < request.computed < len(request.known)
+        assert 0 < request.computed < len(request.known) + request.placeholders
         assert len(request.table) == scheduler.blocks_for(request.computed)
-        full = request.computed // scheduler.block_size
-        assert request.published == (full if scheduler.engine.enable_prefix_caching else 0)
+        least = (request.computed - request.in_flight) // size
+        most = min(request.computed, len(request.known)) // size
+        assert caching * least <= request.published <= caching * most
         published = request.table[: request.published]
         assert [scheduler.pool.key[b] for b in published] == request.keys[: request.published]

@@ -49,13 +49,18 @@ class Request:
         A key for each full block of `known`.
     published : int
         Leading blocks of `table` that are in the cache map.
+    placeholders : int
+        Output tokens that batches on their way will sample: not known yet, but scheduled upon.
+        0 under synchronous scheduling.
+    in_flight, stale : int
+        Tokens scheduled whose output is not processed; those of them from before a preemption.
     status : str or None
         ``completed``, ``dropped_unservable``, ``rejected``, ``timed_out``, ``not_arrived``; None
         while under way.
     queued_us : int or None
         Entry into the waiting list (for an unservable request: the moment it was dropped).
     scheduled_us : int or None
-        Start of the step of the first admission.
+        When the first admission was scheduled.
     token_us : list of int
         Ends of the steps that sampled its tokens.
     admissions : list of (step index, cached tokens)
@@ -77,6 +82,9 @@ class Request:
     computed: int = 0
     table: list = field(default_factory=list)
     published: int = 0
+    placeholders: int = 0
+    in_flight: int = 0
+    stale: int = 0
     preemptions: int = 0
     status: str | None = None
     instance: int | None = None
@@ -118,7 +126,12 @@ class Request:
 
     @property
     def uncomputed(self):
-        return len(self.known) - self.computed
+        """Tokens to schedule, known or not: a token that is being sampled can be scheduled."""
+        return len(self.known) + self.placeholders - self.computed
+
+    @property
+    def last_token_in_flight(self):
+        return self.outputs + self.placeholders == self.output_tokens
 
     @property
     def longest(self):

@@ -29,6 +29,7 @@ class Engine:
     watermark: float = 0.0
     priority_age_ms: float = 1000.0
     preempt_for_urgent: bool = False
+    async_scheduling: bool = False
 
     def __post_init__(self):
         _one_of("engine.rules", self.rules, ("vllm",))
@@ -36,6 +37,8 @@ class Engine:
         _one_of("engine.priority", self.priority, ("constant", "slo-class", "age"))
         if self.scheduler != "priority" and (self.priority == "age" or self.preempt_for_urgent):
             raise ValueError("engine.scheduler: aging and urgent preemption need 'priority'")
+        if self.async_scheduling and self.preempt_for_urgent:
+            raise ValueError("engine.async_scheduling: no rule for urgent preemption")
         if self.max_num_batched_tokens < self.max_num_seqs:
             raise ValueError("engine.max_num_batched_tokens is less than engine.max_num_seqs")
 
@@ -138,9 +141,13 @@ class Scenario:
     @classmethod
     def of(cls, engine=None, cache=None, cluster=None, latency=None):
         """Make a scenario from the tables of a trace."""
+        made = Engine(**(engine or {})), Cache(**(cache or {}))
+        if made[0].async_scheduling and made[1].cpu_blocks and not made[1].connects:
+            raise ValueError("engine.async_scheduling: no rule for this CPU tier")
+        if made[0].preempt_for_urgent and made[1].connects:
+            raise ValueError("cache.offload: no rule for urgent preemption")
         return cls(
-            Engine(**(engine or {})),
-            Cache(**(cache or {})),
+            *made,
             Cluster(**(cluster or {})),
             Latency(**(latency or {})),
         )

@@ -25,9 +25,11 @@ class Decision:
     budget: int
     threshold: int
     scheduled: dict = field(default_factory=dict)
+    sampling: set = field(default_factory=set)
     admitted: list = field(default_factory=list)
     timed_out: list = field(default_factory=list)
     preempted: list = field(default_factory=list)
+    preempted_in_flight: int = 0
     prefill_tokens: int = 0
     decode_tokens: int = 0
     prefill_context: int = 0
@@ -79,6 +81,11 @@ class Scheduler:
         """Requests that have no seat."""
         return len(self.waiting)
 
+    @property
+    def busy(self):
+        """Whether there is anything to schedule."""
+        return bool(self.running or self.waits)
+
     def urgency(self, request):
         """Return what the priority scheduler orders by: the priority, smaller is more urgent.
 
@@ -107,10 +114,15 @@ class Scheduler:
         k = 0
         while k < len(self.running) and decision.budget > 0:
             request = self.running[k]
+            if request.last_token_in_flight:
+                k += 1
+                continue
             # Not computed anew when a preemption below gives tokens back.
             n = min(decision.capped(request.uncomputed), decision.budget)
             while not self._allocate(request, n, decision.now):
                 index = self._victim_index()
+                if not self._may_preempt(self.running[index]):
+                    return
                 victim = self.running.pop(index)
                 if index < k:
                     k -= 1
@@ -130,13 +142,23 @@ class Scheduler:
             key=lambda i: (self.urgency(self.running[i]), self.running[i].arrival_us),
         )
 
+    def _may_preempt(self, victim):
+        """Whether the next victim can be preempted; else nobody is, and the walk ends."""
+        return True
+
     def _preempt(self, victim, decision):
-        """Take the blocks away; outputs are kept, what was published stays published."""
+        """Take the blocks away; outputs are kept, what was published stays published.
+
+        So are the outputs of a batch on its way (`stale`): they are appended when they come.
+        """
         decision.take_back(victim)
         decision.preempted.append(victim)
+        decision.preempted_in_flight += victim.in_flight > 0
         self._release(victim, decision.now)
         victim.computed = 0
         victim.published = 0
+        victim.placeholders = 0
+        victim.stale = victim.in_flight
         victim.preemptions += 1
         self.waiting.put_back(victim)
 
@@ -155,6 +177,7 @@ class Scheduler:
         urgent = self.engine.preempt_for_urgent
         while decision.budget > 0 and self.waiting and (urgent or self._has_seat()):
             request = self.waiting.head()
+            assert not request.stale  # its batch was processed before this schedule
             if request.impatient(decision.now):
                 decision.timed_out.append(self.waiting.pop())
                 continue
@@ -270,7 +293,7 @@ class Scheduler:
         self.tier.relieve(self.pool, now)
 
     def _publish(self, request, end, now):
-        """Publish the blocks that this step fills, before they are computed."""
+        """Publish the full blocks of the first `end` tokens, computed or not, as far as known."""
         if not self.engine.enable_prefix_caching:
             return
         full = min(end, len(request.known)) // self.block_size
@@ -281,34 +304,58 @@ class Scheduler:
         request.published = max(request.published, full)
 
     def _account(self, decision):
-        """Count the step's tokens and those before each of them, and mark them as computed."""
+        """Count the step's tokens and those before each of them, and mark them as computed.
+
+        Who has nothing left then samples a token; asynchronous scheduling goes on with it unseen.
+        """
         for request, n in decision.scheduled.items():
             context = sum(range(request.computed, request.computed + n))
-            if request.outputs >= 1 and request.uncomputed == 1:
+            if request.outputs + request.placeholders >= 1 and request.uncomputed == 1:
                 decision.decode_tokens += 1
                 decision.decode_context += context
             else:
                 decision.prefill_tokens += n
                 decision.prefill_context += context
             request.computed += n
+            request.in_flight += n
+            if request.uncomputed == 0:
+                decision.sampling.add(request)
+                request.placeholders += self.engine.async_scheduling
 
-    def last_step(self, request):
-        """Whether the step just scheduled samples the request's last token."""
-        return request.uncomputed == 0 and request.outputs + 1 == request.output_tokens
+    def last_batch(self, request, decision):
+        """Whether the batch just scheduled samples the request's last token."""
+        coming = request.placeholders or 1
+        return request in decision.sampling and request.outputs + coming == request.output_tokens
 
-    def finish(self, decision, now):
-        """Sample the step's tokens; return (requests with a new token, requests that are done)."""
-        sampled = [r for r in decision.scheduled if r.uncomputed == 0]
-        finished = []
-        for request in sampled:
+    def process(self, decision, now):
+        """Process a batch's output; return (requests with a new token, requests that are done)."""
+        sampled, finished = [], []
+        for request, n in decision.scheduled.items():
+            request.in_flight -= n
+            stale = request.stale > 0
+            request.stale -= n if stale else 0
+            if request not in decision.sampling:
+                continue
+            sampled.append(request)
             request.sample()
-            if request.outputs == request.output_tokens:
-                finished.append(request)
-                self._release(request, now)
-                self.running.remove(request)
-            else:
+            if request.outputs < request.output_tokens:
                 self.keys.extend(request.keys, request.known)
+            else:
+                finished.append(request)
+            if request.placeholders and not stale:
+                request.placeholders -= 1
+                self._publish(request, request.computed - request.in_flight, now)
+            if request in finished:
+                self._finish(request, now)
         return sampled, finished
+
+    def _finish(self, request, now):
+        """Let a request go that has all its tokens; it may have been preempted meanwhile."""
+        if request in self.running:
+            self._release(request, now)
+            self.running.remove(request)
+        else:
+            self.waiting.remove(request)
 
     def blocks_for(self, tokens):
         return -(-tokens // self.block_size)

@@ -28,6 +28,9 @@ class FcfsQueue:
     def put_back(self, request):
         self.items.appendleft(request)
 
+    def remove(self, request):
+        self.items.remove(request)
+
 
 class KeyedQueue:
     """Smallest key first; a preempted request goes back by the same key."""
@@ -52,6 +55,10 @@ class KeyedQueue:
         heapq.heappush(self.heap, (self.key(request), request))
 
     put_back = add
+
+    def remove(self, request):
+        self.heap = [entry for entry in self.heap if entry[1] is not request]
+        heapq.heapify(self.heap)
 
 
 def waiting_queue(scheduler, urgency):

@@ -44,5 +44,10 @@ def test_unknown_variant():
 
 
 def test_vllm_keys_at_their_defaults_are_accepted():
-    engine = {"watermark": 0.0, "enable_prefix_caching": True, "reserve_full_prompt": True}
+    engine = {
+        "watermark": 0.0,
+        "async_scheduling": False,
+        "enable_prefix_caching": True,
+        "reserve_full_prompt": True,
+    }
     assert run(scenario(engine=engine, cache={"offload": "watermark"}), ONE).status == "ok"

@@ -61,9 +61,7 @@ class OffloadScheduler(Scheduler):
         self.taken = {}
         self.connector.begin()
         decision = super().schedule(now)
-        for request in decision.scheduled:
-            if request.uncomputed == 0:
-                self.prefills.discard(request)
+        self.prefills -= decision.sampling
         return decision
 
     def _account(self, decision):
@@ -79,6 +77,10 @@ class OffloadScheduler(Scheduler):
             return False
         self.taken[request] = request.table[held:]
         return True
+
+    def _may_preempt(self, victim):
+        """A step in flight may still write to the victim's blocks, so it must keep them."""
+        return not victim.in_flight
 
     def _preempt(self, victim, decision):
         super()._preempt(victim, decision)
@@ -177,8 +179,8 @@ class OffloadScheduler(Scheduler):
         """Return the blocks that unfinished prefills will still need, which no load may take."""
         return sum(max(self.blocks_for(len(r.known)) - len(r.table), 0) for r in self.prefills)
 
-    def finish(self, decision, now):
-        sampled, finished = super().finish(decision, now)
+    def process(self, decision, now):
+        sampled, finished = super().process(decision, now)
         for request in finished:
             self.connector.finish(request)
         return sampled, finished
