@@ -7,6 +7,8 @@ heavy.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from kvsweep._version import __version__ as __version__
+
 if TYPE_CHECKING:
     from kvsweep import plot as plot
     from kvsweep.analysis.cliff import find_cliff as find_cliff
@@ -16,12 +18,10 @@ if TYPE_CHECKING:
     from kvsweep.analysis.warnings import warnings_of as warnings_of
     from kvsweep.config import load_sweep as load_sweep
     from kvsweep.errors import InputError as InputError
-    from kvsweep.replaying import replay as replay
     from kvsweep.store import open_results as open_results
     from kvsweep.sweep import run as run
+    from kvsweep.trace_replay import replay as replay
     from kvsweep.verifying import verify as verify
-
-__version__ = "0.1.0"
 
 _HOMES = {
     "InputError": "kvsweep.errors",
@@ -31,7 +31,7 @@ _HOMES = {
     "load_sweep": "kvsweep.config",
     "open_results": "kvsweep.store",
     "pareto_front": "kvsweep.analysis.pareto",
-    "replay": "kvsweep.replaying",
+    "replay": "kvsweep.trace_replay",
     "run": "kvsweep.sweep",
     "verify": "kvsweep.verifying",
     "warnings_of": "kvsweep.analysis.warnings",

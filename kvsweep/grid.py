@@ -21,7 +21,7 @@ from kvsweep.config.axes import POLICY, SEED, Axis
 from kvsweep.limits import MAX_TASKS
 from kvsweep.metrics import QUANTILES, VARIABLES, Variable
 from kvsweep.policies import Routing
-from kvsweep.survey import Lists, check_lists, survey
+from kvsweep.survey import Lists, survey
 from kvsweep.workload.requests import ordered_classes
 
 if TYPE_CHECKING:
@@ -197,10 +197,9 @@ def plan(sweep: Sweep, *, keep_requests: bool = False) -> Plan:
         "request": tuple(range(max(found.requests for found in lists) if keep_requests else 0)),
     }
     extra = {name: values for name, values in extra.items() if values}
-    for variant, found in zip(variants, lists, strict=True):
-        check_lists(sweep, variant, found)
     check_analysis(sweep, extra)
-    drawn = sum(found.requests for found in {id(found): found for found in lists}.values())
+    distinct = {(id(found), policy): found for found, policy in zip(lists, policies, strict=True)}
+    drawn = sum(found.requests for found in distinct.values())
     seconds = drawn * SECONDS_TO_DRAW + sum(map(_nominal_seconds, variants, lists))
     chunks = _chunk_shape(axes, seconds / len(variants), _bytes_per_cell(extra))
     _check_tasks(sweep, chunks)

@@ -33,6 +33,7 @@ class Lane(IntEnum):
     WORKSPACE_FULL = 2
     NOT_CONSERVED = 3
     TIME_LIMIT = 4
+    UNKNOWN_POLICY = 5
 
 
 class Event(IntEnum):

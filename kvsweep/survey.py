@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from kvsweep.config.bounds import check_times
 from kvsweep.errors import InputError
 from kvsweep.workload.generate import requests_for
+from kvsweep.workload.longest import longest_tokens
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,7 +30,7 @@ class Lists(NamedTuple):
     slo_classes : tuple of str
         Classes in the order in which the lists name them.
     longest, prompt : int
-        Tokens of the longest request, and of the longest prompt, that were looked at.
+        Tokens that no request, and no prompt, exceeds; of lists that were looked at, their most.
     """
 
     requests: int
@@ -44,29 +46,75 @@ def survey(
     policies: Sequence[str | None],
     seeds: Sequence[int],
 ) -> list[Lists]:
-    """Look at the request lists of each variant.
+    """Find out about the request lists of each variant, and check that its times fit them.
 
-    Every trace is read for that, and so checked; of drawn requests those of the first seed, and
-    at most `SURVEYED` of them: lists of other lengths begin alike.
+    Every trace is read for that, and so checked. Requests are drawn only where the workload's
+    parameters do not tell enough: those of the first seed, and at most `SURVEYED` of them, as lists
+    of other lengths begin alike. Lists not looked at are checked again when they are simulated.
+
+    Raises
+    ------
+    InputError
+        If a list cannot be read or drawn, or some step of a variant is too long.
     """
-    known: dict[tuple[Workload, str | None], Lists] = {}
-    surveys = []
+
+    @cache
+    def looked_at(workload: Workload, policy: str | None) -> Lists:
+        return _look_at(sweep, workload, policy, seeds)
+
+    @cache
+    def told(workload: Workload, policy: str | None) -> Lists:
+        return _from_parameters(workload) or looked_at(workload, policy)
+
+    asked = []
     for variant, policy in zip(variants, policies, strict=True):
         workload = variant.workload
         assert workload is not None  # `Sweep.scenario` sees to it
-        if (workload, policy) not in known:
-            needed = seeds if "{seed}" in (workload.trace or "") else seeds[:1]
-            looked_at = _first_of(workload)
-            lists = [_requests(sweep, looked_at, seed, policy) for seed in needed]
-            known[workload, policy] = Lists(
-                requests=max(map(len, lists)) if workload.trace else workload.requests,
-                rounds=max(_drawn_rounds(workload), *(int(r.round.max()) + 1 for r in lists)),
-                slo_classes=tuple(name for requests in lists for name in requests.slo_names),
-                longest=max(int((r.prompt_tokens + r.output_tokens).max()) for r in lists),
-                prompt=max(int(r.prompt_tokens.max()) for r in lists),
-            )
-        surveys.append(known[workload, policy])
+        asked.append((workload, policy if workload.trace else None))
+    surveys = [told(*which) for which in asked]
+    for variant, which, found in zip(variants, asked, surveys, strict=True):
+        # A bound may be too much where what is drawn is not.
+        if _problem(variant, found) and (problem := _problem(variant, looked_at(*which))):
+            raise InputError(f"{sweep.path}: {problem}")
     return surveys
+
+
+def _from_parameters(workload: Workload) -> Lists | None:
+    """Return what holds of every list of a workload, if its parameters alone tell."""
+    bounds = None if workload.trace else longest_tokens(workload)
+    if bounds is None:
+        return None
+    classes = (client.slo_class for client in workload.clients)
+    return Lists(
+        requests=workload.requests,
+        rounds=_drawn_rounds(workload),
+        slo_classes=tuple(dict.fromkeys(name for name in classes if name is not None)),
+        longest=bounds[0],
+        prompt=bounds[1],
+    )
+
+
+def _look_at(sweep: Sweep, workload: Workload, policy: str | None, seeds: Sequence[int]) -> Lists:
+    """Read or draw the lists of a workload."""
+    needed = seeds if "{seed}" in (workload.trace or "") else seeds[:1]
+    part = _first_of(workload)
+    lists = [_requests(sweep, part, seed, policy) for seed in needed]
+    return Lists(
+        requests=max(map(len, lists)) if workload.trace else workload.requests,
+        rounds=max(_drawn_rounds(workload), *(int(r.round.max()) + 1 for r in lists)),
+        slo_classes=tuple(name for requests in lists for name in requests.slo_names),
+        longest=max(int((r.prompt_tokens + r.output_tokens).max()) for r in lists),
+        prompt=max(int(r.prompt_tokens.max()) for r in lists),
+    )
+
+
+def _problem(variant: Scenario, found: Lists) -> str:
+    """Say which time of a variant is too long with such lists; empty if none is."""
+    try:
+        check_times(variant, found.requests, found.longest, found.prompt)
+    except InputError as error:
+        return str(error)
+    return ""
 
 
 def _requests(sweep: Sweep, workload: Workload, seed: int, policy: str | None) -> Requests:
@@ -91,11 +139,3 @@ def _drawn_rounds(workload: Workload) -> int:
     """Return the most rounds that a session can have, 0 for requests that are not drawn."""
     kinds = [workload.sessions, *(client.sessions for client in workload.clients)]
     return max((sessions.rounds for sessions in kinds if sessions), default=0)
-
-
-def check_lists(sweep: Sweep, variant: Scenario, found: Lists) -> None:
-    """Refuse latencies of which some step is too long; lists not looked at are checked later."""
-    try:
-        check_times(variant, found.requests, found.longest, found.prompt)
-    except InputError as error:
-        raise InputError(f"{sweep.path}: {error}") from None

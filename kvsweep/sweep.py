@@ -129,7 +129,13 @@ def run(
     using = scheduler if client is None else client
     with _workers(job, workers, processes, using, wait, notify) as found, locked(place):
         target = prepare(
-            place, sweep, cells, overwrite=overwrite, keep_requests=keep_requests, prune=prune
+            place,
+            sweep,
+            cells,
+            simulate.source_hash(),
+            overwrite=overwrite,
+            keep_requests=keep_requests,
+            prune=prune,
         )
         todo = target.pending()
         if target.damaged and notify:

@@ -121,8 +121,8 @@ def verify(
     pending = int((ds["status"].values == Status.PENDING.label).sum())
     folders = [Path(folder)] if folder is not None else [Path(), Path("sweeps")]
     chosen = _chosen(ds, sample)
-    reason = difference_of_makers(ds.attrs) or ("" if chosen else "no cell is done")
-    reason = reason if sample else ""
+    reason = difference_of_makers(ds.attrs, simulate.source_hash())
+    reason = (reason or ("" if chosen else "no cell is done")) if sample else ""
     simulated, different = [], []
     if chosen and not reason:
         simulate.warm_up(notify)

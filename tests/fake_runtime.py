@@ -2,7 +2,7 @@
 
 from itertools import count
 
-from kvsweep.measure import trial
+from kvsweep.llama import trial
 
 END = -1
 

@@ -8,7 +8,7 @@ import pytest
 from kvsweep import replay
 from kvsweep.config import load_sweep, parse_scenario
 from kvsweep.errors import InputError
-from kvsweep.replaying import run_replay
+from kvsweep.trace_replay import run_replay
 
 BASE = """
 [workload]

@@ -2,12 +2,17 @@
 
 import json
 import pickle
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
-from kvsweep.config import load_sweep
+from kvsweep.config import compose, load_sweep
+from kvsweep.config.memory import memory_varies
+from kvsweep.config.scenario import validate
 from kvsweep.errors import InputError
+from kvsweep.grid import plan
+from kvsweep.store.identity import describe
 
 H8 = """\
 title = "H8"
@@ -93,6 +98,40 @@ def test_h8_is_read_as_written(load, tmp_path):
     assert scenario.latency.beta[0] == 6910.420479880494
     by_key = sweep.scenario({"policy": "least-loaded", "cache.gpu_blocks": 3000})
     assert by_key == scenario
+
+
+def test_every_scenario_of_a_sweep_is_validated_once(load, monkeypatch):
+    """Checks, the plan, the description of the store and the warnings share what is built."""
+    count = Counter()
+
+    def counted(data, folder):
+        count[json.dumps(data, sort_keys=True)] += 1
+        return validate(data, folder)
+
+    monkeypatch.setattr(compose, "validate", counted)
+    sweep = load("[grid]", '[grid]\n"cache.block_size" = [16, 32]', "grid.policy=['least-loaded']")
+    sweep.check()
+    found = plan(sweep)
+    describe(sweep)
+    memory_varies(sweep)
+    assert len(found.variants) == 67 * 2
+    base = json.dumps(sweep.base, sort_keys=True)
+    assert count.pop(base) == 1, "the base, of which policies and axes make the scenarios"
+    assert set(count.values()) == {1}
+    assert count.total() == len(found.variants)
+
+
+def test_values_that_python_takes_for_equal_make_scenarios_of_their_own(load, refused):
+    sweep = grid(load, '"engine.watermark" = [0.0, 0.5]')
+    assert sweep.scenario({"watermark": 0.0}) is sweep.scenario({"watermark": 0.0})
+    for wrong, named in ((False, "false"), ([0.0], "a list")):
+        with pytest.raises(InputError, match=f"watermark: expected a number, got {named}"):
+            sweep.scenario({"watermark": wrong})
+
+
+def test_a_point_names_the_axes_that_there_are(load):
+    with pytest.raises(InputError, match=r"no axis 'gpu_block'; did you mean 'gpu_blocks'\?"):
+        load().scenario({"gpu_block": 1000})
 
 
 def test_sweeps_travel_to_workers(load):

@@ -11,7 +11,7 @@ from kvsweep.config import load_sweep, parse_scenario, preset_names
 from kvsweep.config.latency import load_preset
 from kvsweep.config.transfer import links, transfer_text
 from kvsweep.errors import InputError
-from kvsweep.simulate.layout import lane_record
+from kvsweep.simulate.lane_records import lane_record
 
 SWEEPS = Path(__file__).parents[1] / "sweeps"
 LLAMA_TOKEN = 2 * 32 * 8 * 128 * 2  # keys and values, layers, heads, channels, bytes

@@ -19,6 +19,7 @@ from kvsweep.kernel import counted
 from kvsweep.records import Event
 
 ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "kvsweep"
 PAGE = (ROOT / "docs" / "kernel.md").read_text()
 FIGURES = ROOT / "docs" / "figures"
 FOLDERS = {"kernel": "kvsweep/kernel", "naive": "tests/naive"}
@@ -154,23 +155,52 @@ def test_every_site_that_wakes_a_head_is_listed():
     """A feature that forgets to wake a refused head changes results; so the list is complete."""
     text = sections(2)["What wakes a refused head"]
     table = re.findall(r"^\| `([\w./]+):(\w+)` \|", text, re.MULTILINE)
-    sites = set()
-    folders = (ROOT / "kvsweep" / "kernel", ROOT / "kvsweep" / "simulate")
-    for path in (path for folder in folders for path in folder.glob("*.py")):
-        for function in ast.walk(ast.parse(path.read_text())):
-            if isinstance(function, ast.FunctionDef) and _sets_waking(function):
-                sites.add((str(path.relative_to(ROOT)), function.name))
-    assert {(path_of(path), name) for path, name in table} == sites
+    sites = {site for site in functions() if _calls_waking(functions()[site])}
+    begin = {(path, name) for path, name in _setters() if path.startswith("kvsweep/simulate/")}
+    assert {(path_of(path), name) for path, name in table} == sites | begin
+
+
+def test_only_two_helpers_wake_or_refuse_a_head():
+    """Whoever sets the fields by hand would be missing in the list of the test above."""
+    kernel = {name for path, name in _setters() if path.startswith("kvsweep/kernel/")}
+    assert kernel == {"wake_head", "refuse_head"}
+
+
+@cache
+def functions():
+    """Return {(path, name): syntax tree} of the functions of the kernel and of what calls it."""
+    found = {}
+    for path in (path for part in ("kernel", "simulate") for path in PACKAGE.glob(f"{part}/*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.FunctionDef):
+                found[str(path.relative_to(ROOT)), node.name] = node
+    return found
+
+
+def _setters():
+    """Return the functions that assign to one of the two fields."""
+    return [site for site, function in functions().items() if _sets_waking(function)]
 
 
 def _sets_waking(function):
-    """Return whether a function assigns to one of the two fields."""
-    for node in ast.walk(function):
-        if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
-            key = getattr(node.slice, "value", None)
-            if key in ("stale", "retry"):
-                return True
-    return False
+    stored = (
+        getattr(node.slice, "value", None)
+        for node in ast.walk(function)
+        if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store)
+    )
+    return not {"stale", "retry"}.isdisjoint(stored)
+
+
+def _calls_waking(function):
+    called = (node.func for node in ast.walk(function) if isinstance(node, ast.Call))
+    names = {getattr(name, "attr", getattr(name, "id", None)) for name in called}
+    return not {"wake_head", "refuse_head"}.isdisjoint(names)
+
+
+def test_one_file_has_the_arithmetic_of_the_base():
+    """So that whoever changes how many tokens a step computes finds all of it."""
+    kernel = (PACKAGE / "kernel").glob("*.py")
+    assert [path.name for path in kernel if '"base"]' in path.read_text()] == ["decoding.py"]
 
 
 def test_the_budget_and_its_check_name_each_other():

@@ -17,7 +17,7 @@ from kvsweep.analysis.cliff import find_cliff
 from kvsweep.analysis.effect_records import Verdict
 from kvsweep.analysis.effects import factorial_effects
 from kvsweep.analysis.pareto import pareto_front
-from kvsweep.analysis.prefix import prefix_cost
+from kvsweep.analysis.prefix_cost import prefix_cost
 from kvsweep.errors import InputError
 from kvsweep.plot.labels import spread
 

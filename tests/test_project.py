@@ -99,8 +99,8 @@ def test_unknown_name_is_an_attribute_error():
         ("distributed", {"workers"}),
         ("zarr", {"store"}),
         ("numcodecs", {"store"}),
-        ("llama_cpp", {"measure"}),
-        ("gguf", {"measure"}),
+        ("llama_cpp", {"llama"}),
+        ("gguf", {"llama"}),
     ],
 )
 def test_library_is_imported_in_one_place(library, home):

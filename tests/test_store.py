@@ -8,11 +8,9 @@ from sweeping import BASE, CLIFF, GRID, fake_batch, make_sweep, preemption_rate,
 
 import kvsweep
 from kvsweep import grid, store
-from kvsweep.config import Scenario
-from kvsweep.config.schema import leaf_keys, types_at
 from kvsweep.errors import InputError
 from kvsweep.metrics import VARIABLES
-from kvsweep.store.axes import AXES
+from kvsweep.simulate import source_hash
 
 
 def cut(cells, chunks):
@@ -37,7 +35,7 @@ def results_of(cells, task, sweep, **options):
 def fill(path, sweep, *, chunks=(2, 3, 4), keep_requests=False, order=1, upto=None):
     """Fill a store without Dask: tasks in `order`, `upto` so many of them."""
     cells = cut(grid.plan(sweep, keep_requests=keep_requests), chunks)
-    target = store.prepare(path, sweep, cells, keep_requests=keep_requests)
+    target = store.prepare(path, sweep, cells, source_hash(), keep_requests=keep_requests)
     for task in target.pending()[::order][:upto]:
         target.write(task, results_of(cells, task, sweep, keep_requests=keep_requests))
     return target
@@ -78,16 +76,6 @@ def test_every_variable_and_coordinate_has_unit_and_meaning(sweep, path):
     for name, array in ds.variables.items():
         assert array.attrs["units"], name
         assert array.attrs["long_name"], name
-
-
-def test_every_axis_of_numbers_has_unit_and_meaning():
-    """A new numeric key of the scenario needs a line in `store.axes`."""
-    paths = {key: tuple(key.split(".")) for key in leaf_keys(Scenario)}
-    numbers = {key for key, path in paths.items() if {int, float} & {*types_at(Scenario, path)}}
-    lists = {key for key in numbers if key.endswith((".values", ".weights"))}
-    lists |= {f"latency.{name}" for name in ("alpha", "beta", "memory")}
-    assert numbers - lists == AXES.keys() - {"policy", "seed"}
-    assert all(unit and meaning not in numbers for meaning, unit in AXES.values())
 
 
 def test_quantiles_are_there_under_their_own_names(sweep, path):
@@ -293,12 +281,12 @@ def test_a_store_goes_on_with_another_version_of_what_decides_no_number(sweep, p
     fill(path, sweep, upto=1)
     store.update_attributes(path, {library: "0.0", "cliff": "{}"})
     cells = cut(grid.plan(sweep), (2, 3, 4))
-    assert len(store.pending(path, sweep, cells)) == len(cells.tasks) - 1
-    assert store.prepare(path, sweep, cells).attributes[library] == "0.0"
+    assert len(store.pending(path, sweep, cells, source_hash())) == len(cells.tasks) - 1
+    assert store.prepare(path, sweep, cells, source_hash()).attributes[library] == "0.0"
     assert kvsweep.open_results(path).attrs["cliff"] == "{}"
     fill(path, sweep)
     assert kvsweep.open_results(path).attrs[library] == "0.0"
-    assert store.difference_of_makers(kvsweep.open_results(path).attrs) == ""
+    assert store.difference_of_makers(kvsweep.open_results(path).attrs, source_hash()) == ""
 
 
 def test_a_store_with_other_columns_is_refused(sweep, path):
@@ -310,7 +298,7 @@ def test_a_store_with_other_columns_is_refused(sweep, path):
 def test_a_store_made_with_pruning_is_not_continued_without(sweep, path):
     fill(path, sweep, upto=1)
     with pytest.raises(InputError, match="made with pruning"):
-        store.prepare(path, sweep, grid.plan(sweep), prune=False)
+        store.prepare(path, sweep, grid.plan(sweep), source_hash(), prune=False)
 
 
 def test_a_store_with_other_chunks_is_refused(sweep, path):
@@ -323,7 +311,7 @@ def test_overwrite_starts_again(tmp_path, path, sweep):
     fill(path, sweep)
     other = make_sweep(tmp_path, (BASE + GRID).replace("requests = 20", "requests = 21"))
     cells = grid.plan(other)
-    target = store.prepare(path, other, cells, overwrite=True)
+    target = store.prepare(path, other, cells, source_hash(), overwrite=True)
     assert target.pending() == list(cells.tasks)
 
 
@@ -331,7 +319,7 @@ def test_only_stores_are_overwritten(sweep, tmp_path):
     (tmp_path / "thesis").mkdir()
     (tmp_path / "thesis" / "chapter1.tex").write_text("years of work")
     with pytest.raises(InputError, match="is not overwritten"):
-        store.prepare(tmp_path / "thesis", sweep, grid.plan(sweep), overwrite=True)
+        store.prepare(tmp_path / "thesis", sweep, grid.plan(sweep), source_hash(), overwrite=True)
     assert (tmp_path / "thesis" / "chapter1.tex").exists()
 
 
@@ -396,4 +384,4 @@ def test_no_store_is_told_with_what_makes_one(tmp_path):
 def test_an_unwritable_place_is_told_in_one_line(sweep, tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match="cannot be written"):
-        store.prepare(tmp_path / "file" / "small.zarr", sweep, grid.plan(sweep))
+        store.prepare(tmp_path / "file" / "small.zarr", sweep, grid.plan(sweep), source_hash())

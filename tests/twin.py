@@ -9,7 +9,7 @@ import numpy as np
 from kvsweep.config import parse_scenario
 from kvsweep.policies import RequestStatus
 from kvsweep.records import Event
-from kvsweep.simulate.single import run_single
+from kvsweep.simulate.logged import run_single
 from kvsweep.workload.traces import load_trace
 
 NO_VALUE = -1

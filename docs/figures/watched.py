@@ -16,7 +16,9 @@ from kvsweep.kernel import instance as kernel
 from kvsweep.kernel.calendar import IDLE
 from kvsweep.kernel.setup import begin_lane
 from kvsweep.records import NEVER
-from kvsweep.simulate.lanes import allocate_outputs, allocate_workspace, build_inputs, prepare
+from kvsweep.simulate.batch import build_inputs
+from kvsweep.simulate.list_records import prepare
+from kvsweep.simulate.workspace import allocate_outputs, allocate_workspace
 from kvsweep.workload.blocks import resolve_blocks
 from kvsweep.workload.traces import load_trace
 

@@ -9,8 +9,8 @@ import numpy as np
 from kvsweep.analysis.cells import Cells
 from kvsweep.metrics import NO_COUNT, jain_index
 from kvsweep.policies import RequestStatus
-from kvsweep.replaying import Replay, is_ok
 from kvsweep.simulate.backlog import queue_growth
+from kvsweep.trace_replay import Replay, is_ok
 
 
 def cell_of_replay(found: Replay) -> Cells:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from kvsweep.config.axes import OTHER_DIMENSIONS
 from kvsweep.errors import InputError, did_you_mean
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ HIGHER_IS_BETTER = frozenset(
 )
 
 # Dimensions that are parts of a cell, not configurations.
-PARTS = frozenset({"quantile", "instance", "slo_class", "round", "request"})
+PARTS = frozenset(OTHER_DIMENSIONS)
 
 _QUANTILE_NAME = re.compile(r"(?P<stem>.+)_p(?P<percent>\d{1,2}(?:\.\d+)?)(?P<unit>_[a-z]+)?")
 

@@ -2,8 +2,8 @@
 
 - `served`: the times of a real server's requests (a trace with ``expected``); `simulated` fits by
   simulating them, as step times are not known.
-- `prefix`: first-token times of one sequence with and without its cached prefix; `direct` fits by
-  regression.
+- `prefix_trials`: first-token times of one sequence with and without its cached prefix; `direct`
+  fits by regression.
 - `families`: what is fitted and where the search starts; `searching` searches.
 - `holding` finds coefficients that a run cannot tell apart; `load`, what load a fit has not seen.
 - `comparison`: real against simulated, in numbers; `judging` says if that is good.

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from kvsweep.calibrate.served import Served, per_token
 from kvsweep.config import Latency
-from kvsweep.simulate.single import run_single
+from kvsweep.simulate.logged import run_single
 
 Floats = NDArray[np.float64]
 

@@ -8,10 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import least_squares, nnls
 
-from kvsweep.calibrate.prefix import Trial
+from kvsweep.calibrate.prefix_trials import Trial
 from kvsweep.config import Latency, Scenario
 from kvsweep.config.scenario import Cache, Engine
-from kvsweep.simulate.single import run_single
+from kvsweep.simulate.logged import run_single
 from kvsweep.workload.traces import FORMAT, load_trace
 
 Floats = NDArray[np.float64]

@@ -9,7 +9,7 @@ import numpy as np
 
 from kvsweep.calibrate.direct import fit_prefix, simulate_first_token
 from kvsweep.calibrate.judging import judge_prefix, marked
-from kvsweep.calibrate.prefix import Measured, Trial
+from kvsweep.calibrate.prefix_trials import Measured, Trial
 from kvsweep.calibrate.presets import rounded, source_of
 from kvsweep.config import Latency
 from kvsweep.config.latency import Preset

@@ -14,8 +14,11 @@ from kvsweep.calibrate.searching import Found, search
 from kvsweep.calibrate.served import Served
 from kvsweep.errors import InputError
 from kvsweep.records import NONE
+from kvsweep.simulate.batch import build_inputs
 from kvsweep.simulate.kernel_cells import run_lanes
-from kvsweep.simulate.lanes import allocate_outputs, build_inputs, prepare
+from kvsweep.simulate.lane_records import set_step_times
+from kvsweep.simulate.list_records import prepare
+from kvsweep.simulate.workspace import allocate_outputs
 from kvsweep.workload.blocks import resolve_blocks
 
 Floats = NDArray[np.float64]
@@ -61,13 +64,7 @@ class Simulator:
         count = len(terms.beta)
         which = np.zeros((1, count), np.int64)
         inputs = build_inputs([self._scenario] * count, [self._prepared], which, prune=False)
-        lanes = inputs.lanes
-        lanes["context"] = 1
-        lanes["roofline"] = terms.memory is not None
-        for name, values in (("beta", terms.beta), ("memory", terms.memory)):
-            if values is not None:
-                for term in range(values.shape[1]):
-                    lanes[f"{name}{term}"] = values[:, term]
+        set_step_times(inputs.lanes, terms.beta, terms.memory)
         outputs = allocate_outputs(inputs, keep_requests=True)
         run_lanes(inputs, outputs)
         progress = outputs.progress.reshape(count, -1)

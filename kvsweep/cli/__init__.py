@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 import click
 
-from kvsweep import __version__
+from kvsweep._version import __version__
 from kvsweep.cli.base import Ended, Program, fail, loading
 from kvsweep.cli.calibrate import calibrate
 from kvsweep.cli.grid import grid

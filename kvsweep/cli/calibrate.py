@@ -71,7 +71,7 @@ def calibrate(
     by more than 5 %, fitted or held out) is written too, but says so in its `fit`, and the exit
     code is 1.
     """
-    from kvsweep.calibrate.prefix import is_prefix
+    from kvsweep.calibrate.prefix_trials import is_prefix
     from kvsweep.calibrate.presets import write_preset
     from kvsweep.calibrate.wording import prefix_json, prefix_text, served_json, served_text
     from kvsweep.simulate import warm_up
@@ -123,8 +123,8 @@ def _refuse_for_prefix(start: str | None, settings: tuple[str, ...]) -> None:
 
 
 def _prefix(path: Path, names: dict[str, str], stem: Path | None) -> PrefixResult:
-    from kvsweep.calibrate.prefix import read_prefix
     from kvsweep.calibrate.prefix_results import calibrate_prefix
+    from kvsweep.calibrate.prefix_trials import read_prefix
 
     found = calibrate_prefix(path, read_prefix(path), names)
     if stem:

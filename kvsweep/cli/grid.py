@@ -102,6 +102,7 @@ def _size(sweep: Sweep, path: Path, options: dict[str, Any]) -> dict[str, Any]:
     """Return what a run would take: cells, simulations still to do, bytes, seconds."""
     from kvsweep.config.transfer import transfer_text
     from kvsweep.grid import plan
+    from kvsweep.simulate import source_hash
     from kvsweep.store import pending
     from kvsweep.sweep import check_workers
 
@@ -110,7 +111,7 @@ def _size(sweep: Sweep, path: Path, options: dict[str, Any]) -> dict[str, Any]:
     cells = plan(sweep, keep_requests=options["keep_requests"])
     todo = cells.tasks
     if path.exists() and not options["overwrite"]:
-        todo = tuple(pending(path, sweep, cells, **stored))
+        todo = tuple(pending(path, sweep, cells, source_hash(), **stored))
     simulations = sum(map(cells.size, todo))
     workers = options["workers"] or os.cpu_count() or 1
     tiers = (variant.cache for variant in cells.variants if variant.cache.cpu_blocks > 0)

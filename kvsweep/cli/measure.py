@@ -17,9 +17,9 @@ from kvsweep.errors import InputError
 if TYPE_CHECKING:
     import xarray as xr
 
-    from kvsweep.analysis.prefix import PrefixCost
-    from kvsweep.measure.design import Design
-    from kvsweep.measure.runtime import Runtime
+    from kvsweep.analysis.prefix_cost import PrefixCost
+    from kvsweep.llama.design import Design
+    from kvsweep.llama.runtime import Runtime
 
 MAKER = "kvsweep measure prefix"
 
@@ -82,9 +82,9 @@ def prefix(
     beginning is gone. Prints medians and how they depend on B, stores every trial and draws a
     figure beside the store. Takes less than two minutes with a model of `make-model`.
     """
-    from kvsweep.analysis.prefix import prefix_cost
-    from kvsweep.measure.csvfiles import write_csv
-    from kvsweep.measure.dataset import FORMAT
+    from kvsweep.analysis.prefix_cost import prefix_cost
+    from kvsweep.llama.csvfiles import write_csv
+    from kvsweep.llama.dataset import FORMAT
     from kvsweep.plot import plot_prefix
     from kvsweep.store import check_replaceable
 
@@ -106,7 +106,7 @@ def prefix(
 
 def open_prefix(store: Path) -> xr.Dataset:
     """Open what `kvsweep measure prefix` stored."""
-    from kvsweep.measure.dataset import FORMAT
+    from kvsweep.llama.dataset import FORMAT
     from kvsweep.store import open_dataset
 
     return open_dataset(store, FORMAT, MAKER)
@@ -114,7 +114,7 @@ def open_prefix(store: Path) -> xr.Dataset:
 
 def print_prefix(ds: xr.Dataset, files: dict[str, str | None], as_json: bool) -> None:
     """Print the findings, where the files are, and to stderr what to beware of."""
-    from kvsweep.analysis.prefix import prefix_cost
+    from kvsweep.analysis.prefix_cost import prefix_cost
     from kvsweep.report import prefix_text
 
     cost = prefix_cost(ds)
@@ -145,7 +145,7 @@ def _warnings(ds: xr.Dataset, cost: PrefixCost) -> Iterator[str]:
 
 
 def _design(options: dict[str, Any]) -> Design:
-    from kvsweep.measure.design import Design, parse_sizes
+    from kvsweep.llama.design import Design, parse_sizes
 
     return Design(
         sizes=parse_sizes(options["sizes"]),
@@ -157,8 +157,8 @@ def _design(options: dict[str, Any]) -> Design:
 
 
 def _load(model: Path, design: Design, options: dict[str, Any]) -> Runtime:
-    from kvsweep.measure.hardware import physical_cores
-    from kvsweep.measure.llama_load import load_llama
+    from kvsweep.llama.hardware import physical_cores
+    from kvsweep.llama.llama_load import load_llama
 
     return load_llama(
         model,
@@ -170,7 +170,7 @@ def _load(model: Path, design: Design, options: dict[str, Any]) -> Runtime:
 
 def _run(runtime: Runtime, design: Design, path: Path) -> xr.Dataset:
     """Run the trials; when interrupted, tell how many are kept."""
-    from kvsweep.measure.experiment import measure_prefix
+    from kvsweep.llama.experiment import measure_prefix
     from kvsweep.store import save_dataset
 
     done = 0
@@ -217,7 +217,7 @@ def make_model(file: Path, seed: int, overwrite: bool, **shape: int) -> None:
     It answers nonsense, at the speed of a real model of its size. The same options give the same
     bytes.
     """
-    from kvsweep.measure.make_model import Shape, make_model
+    from kvsweep.llama.make_model import Shape, make_model
 
     if file.exists() and not overwrite:
         raise InputError(f"{file}: exists; --overwrite replaces it")

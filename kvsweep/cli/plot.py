@@ -84,7 +84,7 @@ def plot(store: Path, kind: str, out: Path | None, at: tuple[str, ...], **option
 
 
 def _draw_prefix(store: Path) -> Figure:
-    from kvsweep.analysis.prefix import prefix_cost
+    from kvsweep.analysis.prefix_cost import prefix_cost
     from kvsweep.plot import plot_prefix
 
     ds = open_prefix(store)

@@ -20,7 +20,7 @@ from kvsweep.files import written
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from kvsweep.replaying import Replay
+    from kvsweep.trace_replay import Replay
 
 csv_file = OutputPath(dir_okay=False)
 
@@ -55,7 +55,7 @@ def replay(
     """
     from kvsweep.analysis.replayed import cell_of_replay
     from kvsweep.analysis.warnings import find_warnings
-    from kvsweep.replaying import is_ok, run_replay
+    from kvsweep.trace_replay import is_ok, run_replay
 
     outputs = {"--requests": requests, "--steps": steps}
     check_outputs([file], outputs)

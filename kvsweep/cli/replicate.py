@@ -33,9 +33,10 @@ def replicate(name: str, markdown: bool, workers: int | None, as_json: bool) -> 
     gap, and the verdict of each claim. On one processor h8 and h10 take less than a minute, h377
     two, ideas and h-reasoning-kv five to ten.
     """
-    from kvsweep.published import replicate as run
-    from kvsweep.published.findings import document
     from kvsweep.simulate import warm_up
+    from kvsweep.studies import replicate as run
+    from kvsweep.studies.findings import document
+    from kvsweep.studies.render import text
 
     with Display() as display:
         warm_up(display.notify)
@@ -45,4 +46,4 @@ def replicate(name: str, markdown: bool, workers: int | None, as_json: bool) -> 
     elif markdown:
         echo(document(name, reports), nl=False)
     else:
-        echo("\n\n\n".join(report.to_text() for report in reports))
+        echo("\n\n\n".join(text(report) for report in reports))

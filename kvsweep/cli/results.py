@@ -71,7 +71,7 @@ def show(store: Path, as_json: bool) -> None:
     """Summarise a store: axes, status of cells, headline measures; findings of a measurement."""
     from kvsweep import report
     from kvsweep.analysis.warnings import warnings_of
-    from kvsweep.measure.dataset import FORMAT
+    from kvsweep.llama.dataset import FORMAT
     from kvsweep.store import stored_format
 
     if stored_format(store) == FORMAT:

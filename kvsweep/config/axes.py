@@ -8,17 +8,24 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from kvsweep.config.base import Key
 from kvsweep.config.explain import shown
 from kvsweep.config.scenario import Scenario
-from kvsweep.config.schema import types_at
+from kvsweep.config.schema import DIGITS, Path, key_at, types_at
 from kvsweep.errors import did_you_mean
 from kvsweep.limits import MAX_AXIS_VALUES, MAX_SEED
 
 POLICY = "policy"
 SEED = "seed"
 
-# Dimensions that results have beyond the grid's own.
-RESERVED = frozenset({"quantile", "instance", "slo_class", "round", "request"})
+OTHER_DIMENSIONS = {
+    "quantile": "quantile",
+    "instance": "position of the engine instance",
+    "round": "round of a session",
+    "slo_class": "SLO class, the most urgent first",
+    "request": "position in the request list",
+}
+"""Dimensions that results have beyond the grid's own, with the meanings of their coordinates."""
 
 
 _LARGEST = 2.0**63
@@ -57,12 +64,21 @@ def dimension_names(keys: Sequence[str]) -> dict[str, str]:
         clashing = [
             key
             for key, name in names.items()
-            if (taken[name] > 1 or name in RESERVED) and lengths[key] < key.count(".") + 1
+            if (taken[name] > 1 or name in OTHER_DIMENSIONS) and lengths[key] < key.count(".") + 1
         ]
         if not clashing:
             return names
         for key in clashing:
             lengths[key] += 1
+
+
+def about(key: str) -> Key:
+    """Return unit and meaning of the values of an axis."""
+    if key == POLICY:
+        return Key("1", "policy")
+    if key == SEED:
+        return Key("1", "seed of the request list")
+    return key_at(Scenario, _path(key))
 
 
 def axis_values(key: str, spec: Any) -> tuple[Any, ...]:
@@ -108,9 +124,14 @@ def _kind(key: str) -> type | None:
     """Return the type of number that the key holds, if any."""
     if key == SEED:
         return int
-    path = tuple(part for part in key.split(".") if not part.isdecimal())
-    kinds = set(types_at(Scenario, path)) - {type(None)}
+    kinds = set(types_at(Scenario, _path(key))) - {type(None)}
     return kinds.pop() if len(kinds) == 1 else None
+
+
+def _path(key: str) -> Path:
+    """Split a key; what numbers the entries of a list becomes integers."""
+    parts = key.split(".")
+    return tuple(int(p) if p.isdecimal() and len(p) <= DIGITS else p for p in parts)
 
 
 def _check_distinct(values: list[Any]) -> None:

@@ -1,6 +1,6 @@
 """What all sections of a scenario share: strictness, number types, an error that names a key."""
 
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
@@ -22,6 +22,24 @@ class Section(BaseModel):
     """A table of a sweep file: immutable, and an unknown key is an error."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class Key(NamedTuple):
+    """What a key of a scenario holds; it stands last in the annotation of its field.
+
+    `kvsweep.config.schema.key_at` reads it for whoever names a key or its unit: coordinates of
+    stores, and by them tables and figures.
+
+    Attributes
+    ----------
+    unit : str
+        Of the value; 1 for pure numbers, names and switches.
+    meaning : str
+        A few words. Those of a table stand before the meanings of what is in it.
+    """
+
+    unit: str
+    meaning: str
 
 
 class KeyProblem(ValueError):

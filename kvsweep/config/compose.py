@@ -15,7 +15,7 @@ from pydantic_core import ErrorDetails
 from kvsweep.config.base import KeyProblem
 from kvsweep.config.explain import cut, describe, first_problem, locate
 from kvsweep.config.scenario import Scenario, validate
-from kvsweep.config.schema import Path, dotted, is_table
+from kvsweep.config.schema import DIGITS, Path, dotted, is_table
 from kvsweep.config.source import Source
 from kvsweep.errors import InputError
 
@@ -23,9 +23,6 @@ SECTIONS = tuple(Scenario.model_fields)
 
 _DEEPEST = 8
 """Dots in a key, at most: of a client's sessions below a policy there are six."""
-
-_DIGITS = 9
-"""Digits of a position in a list, at most."""
 
 
 @dataclass(frozen=True)
@@ -167,7 +164,7 @@ def parts_of(key: str, table: Any = None) -> Path:
     """Split a dotted key; parts that index a list of `table` become integers."""
     path: list[str | int] = []
     for part in key.split("."):
-        counts = isinstance(table, list) and part.isdecimal() and len(part) <= _DIGITS
+        counts = isinstance(table, list) and part.isdecimal() and len(part) <= DIGITS
         step: str | int = int(part) if counts else part
         path.append(step)
         try:

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, ValidationError, ValidationInfo, field_validator, model_validator
 
-from kvsweep.config.base import Coefficient, Count, KeyProblem, Name, Positive, Section
+from kvsweep.config.base import Coefficient, Count, Key, KeyProblem, Name, Positive, Section
 from kvsweep.config.explain import first_problem
 from kvsweep.config.roofline import Device, Shape, roofline_terms
 from kvsweep.config.source import read_source
@@ -111,10 +111,13 @@ class Latency(Section):
         `memory` weights 1 and the same four sums: a roofline, of computing and of moving data.
     """
 
-    model: Name | None = None
-    alpha: Alphas = (0.0,) * _ALPHAS
-    beta: Betas = (0.0,) * _TOKEN_TERMS
-    memory: Betas = ()
+    model: Annotated[Name | None, Key("1", "preset of the latencies")] = None
+    alpha: Annotated[
+        Alphas,
+        Key("us", "coefficient of queueing and overhead"),
+    ] = (0.0,) * _ALPHAS
+    beta: Annotated[Betas, Key("us", "coefficient of the step time")] = (0.0,) * _TOKEN_TERMS
+    memory: Annotated[Betas, Key("us", "coefficient of moving data in a step")] = ()
 
     @model_validator(mode="before")
     @classmethod

@@ -5,6 +5,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from kvsweep.config.base import (
+    Key,
     KeyProblem,
     Positive,
     Real,
@@ -28,6 +29,8 @@ PositiveTokens = Annotated[Positive, Field(le=MAX_TOKENS)]
 TailShape = Annotated[Positive, Field(le=MAX_TAIL), not_below(MIN_TAIL)]
 LogTokens = Annotated[Real, Field(le=MAX_LOG_TOKENS)]
 
+_DIST = Key("1", "distribution of the lengths")
+
 
 class _Bounded(Section):
     """Limits that any distribution takes; a draw beyond a limit becomes the limit.
@@ -38,8 +41,8 @@ class _Bounded(Section):
         Tokens; a length is at least 1 in any case.
     """
 
-    min: Tokens | None = None
-    max: Tokens | None = None
+    min: Annotated[Tokens | None, Key("token", "smallest length")] = None
+    max: Annotated[Tokens | None, Key("token", "largest length")] = None
 
     @model_validator(mode="after")
     def _ordered(self) -> Self:
@@ -51,23 +54,23 @@ class _Bounded(Section):
 class Gaussian(_Bounded):
     """Normal, clamped to [min, max], then rounded."""
 
-    dist: Literal["gaussian"]
-    mean: TokensReal
-    std: TokensReal
+    dist: Annotated[Literal["gaussian"], _DIST]
+    mean: Annotated[TokensReal, Key("token", "mean length")]
+    std: Annotated[TokensReal, Key("token", "standard deviation of the length")]
 
 
 class Constant(_Bounded):
     """Always `value`."""
 
-    dist: Literal["constant"]
-    value: Tokens
+    dist: Annotated[Literal["constant"], _DIST]
+    value: Annotated[Tokens, Key("token", "length")]
 
 
 class Exponential(_Bounded):
     """Exponential with mean `mean`, rounded."""
 
-    dist: Literal["exponential"]
-    mean: PositiveTokens
+    dist: Annotated[Literal["exponential"], _DIST]
+    mean: Annotated[PositiveTokens, Key("token", "mean length")]
 
 
 class ParetoLognormal(_Bounded):
@@ -83,20 +86,27 @@ class ParetoLognormal(_Bounded):
         Share of the Pareto tail, 0 to 1.
     """
 
-    dist: Literal["pareto-lognormal"]
-    alpha: TailShape
-    xm: PositiveTokens
-    mu: LogTokens
-    sigma: LogTokens
-    mix_weight: Share
+    dist: Annotated[Literal["pareto-lognormal"], _DIST]
+    alpha: Annotated[TailShape, Key("1", "shape of the Pareto tail of the length")]
+    xm: Annotated[PositiveTokens, Key("token", "smallest length in the Pareto tail")]
+    mu: Annotated[LogTokens, Key("1", "mean of the logarithm of the length")]
+    sigma: Annotated[LogTokens, Key("1", "standard deviation of the logarithm of the length")]
+    mix_weight: Annotated[Share, Key("1", "share of lengths in the Pareto tail")]
 
 
 class Empirical(_Bounded):
     """One of `values`, with probabilities proportional to `weights` (equal if absent)."""
 
-    dist: Literal["empirical"]
-    values: Annotated[tuple[Tokens, ...], Field(min_length=1, max_length=MAX_VALUES)]
-    weights: Annotated[tuple[Weight, ...], Field(max_length=MAX_VALUES)] | None = None
+    dist: Annotated[Literal["empirical"], _DIST]
+    values: Annotated[
+        tuple[Tokens, ...],
+        Field(min_length=1, max_length=MAX_VALUES),
+        Key("token", "lengths that occur"),
+    ]
+    weights: Annotated[
+        Annotated[tuple[Weight, ...], Field(max_length=MAX_VALUES)] | None,
+        Key("1", "weights of the lengths"),
+    ] = None
 
     @model_validator(mode="after")
     def _matching(self) -> Self:

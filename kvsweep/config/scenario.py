@@ -7,6 +7,7 @@ from pydantic import AfterValidator, Field, ValidationInfo, model_validator
 
 from kvsweep.config.base import (
     Count,
+    Key,
     KeyProblem,
     Microseconds,
     Name,
@@ -136,20 +137,36 @@ class Cluster(Section):
         Let the load be as old as those figures; with `count_pending`, plus what was routed since.
     """
 
-    instances: Annotated[Count, Field(le=MAX_INSTANCES)] = 1
-    routing: Annotated[str, _member(Routing)] = "round-robin"
-    scorers: Annotated[dict[str, Weight], _known(Scorer.labels(), "scorer")] = Field(
-        default={"prefix-affinity": 3.0, "queue-depth": 2.0, "kv-utilization": 2.0}
+    instances: Annotated[Count, Field(le=MAX_INSTANCES), Key("1", "engine instances")] = 1
+    routing: Annotated[str, _member(Routing), Key("1", "routing of requests to instances")] = (
+        "round-robin"
     )
-    router_index_blocks: Annotated[Count, Field(le=MAX_BLOCKS)] = 10_000
-    count_pending: Switch = True
-    admission: Annotated[str, _member(Admission)] = "always"
-    token_bucket_capacity: Bucket | None = None
-    token_bucket_refill_rate: Bucket | None = None
-    admission_latency_us: Microseconds = 0
-    routing_latency_us: Microseconds = 0
-    snapshot_refresh_us: Microseconds = 0
-    snapshot_load: Switch = False
+    scorers: Annotated[
+        dict[str, Weight], _known(Scorer.labels(), "scorer"), Key("1", "weight in weighted routing")
+    ] = Field(default={"prefix-affinity": 3.0, "queue-depth": 2.0, "kv-utilization": 2.0})
+    router_index_blocks: Annotated[
+        Count, Field(le=MAX_BLOCKS), Key("block", "blocks the router remembers of each instance")
+    ] = 10_000
+    count_pending: Annotated[
+        Switch, Key("1", "whether requests on their way to an instance count as its load")
+    ] = True
+    admission: Annotated[
+        str, _member(Admission), Key("1", "admission of requests to the cluster")
+    ] = "always"
+    token_bucket_capacity: Annotated[
+        Bucket | None, Key("token", "prompt tokens that the bucket holds")
+    ] = None
+    token_bucket_refill_rate: Annotated[
+        Bucket | None, Key("token/s", "rate at which the bucket fills")
+    ] = None
+    admission_latency_us: Annotated[Microseconds, Key("us", "time that each admission takes")] = 0
+    routing_latency_us: Annotated[Microseconds, Key("us", "time that each routing takes")] = 0
+    snapshot_refresh_us: Annotated[
+        Microseconds, Key("us", "age of the router's figures, at most")
+    ] = 0
+    snapshot_load: Annotated[
+        Switch, Key("1", "whether the router's figures of the load age too")
+    ] = False
 
     @model_validator(mode="after")
     def _complete(self) -> Self:
@@ -197,21 +214,49 @@ class Engine(Section):
         For rules ``blis``: when the simulation stops; None: when all is done.
     """
 
-    rules: Literal["vllm", "blis"] = "vllm"
-    max_num_seqs: Annotated[Count, Field(le=MAX_SEQS)] = 256
-    max_num_batched_tokens: Annotated[Count, Field(le=MAX_BATCHED_TOKENS)] = 2048
-    long_prefill_token_threshold: Annotated[Whole, Field(le=MAX_TOKENS)] = 0
-    scheduler: Annotated[str, _member(Scheduler)] = "fcfs"
-    priority: Annotated[str, _member(Priority)] = "constant"
-    priority_age_ms: Annotated[Real, Field(ge=0.001, le=1e9)] = 1000.0
-    preempt_for_urgent: Switch = False
-    async_scheduling: Switch = False
-    enable_prefix_caching: Switch = True
-    enable_chunked_prefill: Switch = True
-    reserve_full_prompt: Switch = True
-    watermark: Annotated[Real, Field(lt=1.0)] = 0.0
-    blis: Annotated[dict[str, Switch], _known(BLIS_SWITCHES, "switch")] = Field(default={})
-    horizon_us: Annotated[Count, Field(le=MAX_TIME_US)] | None = None
+    rules: Annotated[Literal["vllm", "blis"], Key("1", "rule book of the engine")] = "vllm"
+    max_num_seqs: Annotated[Count, Field(le=MAX_SEQS), Key("request", "largest batch")] = 256
+    max_num_batched_tokens: Annotated[
+        Count, Field(le=MAX_BATCHED_TOKENS), Key("token", "token budget of a step")
+    ] = 2048
+    long_prefill_token_threshold: Annotated[
+        Whole, Field(le=MAX_TOKENS), Key("token", "tokens of one request in a step, at most")
+    ] = 0
+    scheduler: Annotated[
+        str, _member(Scheduler), Key("1", "order in which waiting requests are admitted")
+    ] = "fcfs"
+    priority: Annotated[
+        str, _member(Priority), Key("1", "priority of requests without one of their own")
+    ] = "constant"
+    priority_age_ms: Annotated[
+        Real, Field(ge=0.001, le=1e9), Key("ms", "age that makes a request one level more urgent")
+    ] = 1000.0
+    preempt_for_urgent: Annotated[
+        Switch, Key("1", "whether urgent requests preempt others at admission")
+    ] = False
+    async_scheduling: Annotated[
+        Switch, Key("1", "whether a step is scheduled before the last one's tokens are known")
+    ] = False
+    enable_prefix_caching: Annotated[
+        Switch, Key("1", "whether full blocks are cached for other requests")
+    ] = True
+    enable_chunked_prefill: Annotated[
+        Switch, Key("1", "whether prefills are cut to the rest of the token budget")
+    ] = True
+    reserve_full_prompt: Annotated[
+        Switch, Key("1", "whether a request is admitted only if all its tokens fit")
+    ] = True
+    watermark: Annotated[
+        Real, Field(lt=1.0), Key("1", "share of the blocks kept free at admissions")
+    ] = 0.0
+    blis: Annotated[
+        dict[str, Switch],
+        _known(BLIS_SWITCHES, "switch"),
+        Key("1", "switch of the reference simulator"),
+    ] = Field(default={})
+    horizon_us: Annotated[
+        Annotated[Count, Field(le=MAX_TIME_US)] | None, Key("us", "end of the simulation")
+    ] = None
 
 
 class Cache(Section):
@@ -259,22 +304,46 @@ class Cache(Section):
         A block that comes back from the CPU sooner counts as thrashing; not with offload ``vllm``.
     """
 
-    block_size: Annotated[Count, Field(le=MAX_BLOCK_TOKENS)] = 16
-    gpu_blocks: Annotated[Blocks, Field(ge=1)] = DEFAULT_BLOCKS
-    gpu_tokens: Count | None = None
-    cpu_blocks: Blocks = 0
-    offload: Annotated[str, _member(Offload)] | None = None
-    offload_threshold: Share = 0.8
-    offload_block_factor: Annotated[Count, Field(le=MAX_BLOCK_FACTOR)] = 1
-    offload_prompt_only: Switch = True
-    offload_eviction: Annotated[str, _member(Eviction)] = "lru"
-    transfer_bandwidth: Bandwidth | None = None
-    link: Name | None = None
-    link_gb_per_s: Annotated[Real, Field(ge=MIN_GB_PER_S, le=MAX_GB_PER_S)] | None = None
-    kv_bytes_per_token: Annotated[Real, Field(ge=1.0, le=MAX_TOKEN_BYTES)] | None = None
-    transfer_base_latency_us: Microseconds = 10
-    transfer_overlap: Switch = False
-    thrashing_window_us: Microseconds = 1_000_000
+    block_size: Annotated[Count, Field(le=MAX_BLOCK_TOKENS), Key("token", "tokens per block")] = 16
+    gpu_blocks: Annotated[Blocks, Field(ge=1), Key("block", "usable KV blocks per instance")] = (
+        DEFAULT_BLOCKS
+    )
+    gpu_tokens: Annotated[
+        Count | None, Key("token", "tokens that fit into the KV cache of an instance")
+    ] = None
+    cpu_blocks: Annotated[Blocks, Key("block", "blocks of the CPU tier per instance")] = 0
+    offload: Annotated[
+        Annotated[str, _member(Offload)] | None, Key("1", "how blocks come to the CPU tier")
+    ] = None
+    offload_threshold: Annotated[
+        Share, Key("1", "share of blocks in use above which cached ones move")
+    ] = 0.8
+    offload_block_factor: Annotated[
+        Count, Field(le=MAX_BLOCK_FACTOR), Key("block", "GPU blocks stored and loaded as one")
+    ] = 1
+    offload_prompt_only: Annotated[Switch, Key("1", "whether no output is stored")] = True
+    offload_eviction: Annotated[
+        str, _member(Eviction), Key("1", "which blocks of the CPU tier make room")
+    ] = "lru"
+    transfer_bandwidth: Annotated[
+        Bandwidth | None, Key("token/us", "tokens moved between GPU and CPU")
+    ] = None
+    link: Annotated[Name | None, Key("1", "link between GPU and CPU")] = None
+    link_gb_per_s: Annotated[
+        Annotated[Real, Field(ge=MIN_GB_PER_S, le=MAX_GB_PER_S)] | None,
+        Key("GB/s", "link between GPU and CPU, each direction"),
+    ] = None
+    kv_bytes_per_token: Annotated[
+        Annotated[Real, Field(ge=1.0, le=MAX_TOKEN_BYTES)] | None,
+        Key("byte", "bytes of a token's keys and values on one GPU"),
+    ] = None
+    transfer_base_latency_us: Annotated[Microseconds, Key("us", "fixed part of a transfer")] = 10
+    transfer_overlap: Annotated[
+        Switch, Key("1", "whether transfers go on beside the computation of their step")
+    ] = False
+    thrashing_window_us: Annotated[
+        Microseconds, Key("us", "a block back from the CPU sooner is thrashing")
+    ] = 1_000_000
 
     @model_validator(mode="after")
     def _count_blocks(self) -> Self:

@@ -8,10 +8,15 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from pydantic import BaseModel
 
+from kvsweep.config.base import Key
 from kvsweep.errors import dotted as dotted
 
 Path = tuple[str | int, ...]
 """A key: table names and list positions from the top of the file, or of a scenario, on."""
+
+
+DIGITS = 9
+"""Of a position in a list, at most."""
 
 
 def types_at(model: type[BaseModel], path: Path) -> list[Any]:
@@ -41,6 +46,24 @@ def tags(models: list[Any]) -> list[str]:
     """Return the values of `dist` that select among `models`."""
     fields = [m.model_fields["dist"] for m in models if _is_model(m) and "dist" in m.model_fields]
     return [tag for field in fields for tag in get_args(field.annotation)]
+
+
+def key_at(model: type[BaseModel], path: Path) -> Key:
+    """Return unit and meaning of the key at `path` below `model`, as its field has them.
+
+    Tables on the way add theirs in front: ``prompts: mean length``. A free table's entries and a
+    list's are told by their names: ``client 0: SLO class``.
+    """
+    unit, words = "1", ""
+    for n, part in enumerate(path):
+        models = [kind for kind in types_at(model, path[:n]) if _is_model(kind)]
+        fields = [m.model_fields[str(part)] for m in models if str(part) in m.model_fields]
+        if not fields:
+            words += f" {part}" if isinstance(part, int) else f": {part}"
+        for key in (item for field in fields[:1] for item in field.metadata):
+            if isinstance(key, Key):
+                unit, words = key.unit, f"{words}: {key.meaning}" if words else key.meaning
+    return Key(unit, words)
 
 
 def leaf_keys(model: type[BaseModel], prefix: str = "") -> Iterator[str]:

@@ -4,7 +4,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from kvsweep.config.base import Count, KeyProblem, Positive, Seconds, Section, Share, Switch
+from kvsweep.config.base import Count, Key, KeyProblem, Positive, Seconds, Section, Share, Switch
 from kvsweep.limits import MAX_ROUNDS, MAX_SECONDS
 
 
@@ -44,15 +44,27 @@ class Sessions(Section):
         for the last one, which may be cut to give the number of requests.
     """
 
-    rounds: Annotated[Count, Field(le=MAX_ROUNDS)]
-    think_time_s: Seconds
-    think_time: Literal["constant", "exponential"] = "constant"
-    context: Literal["accumulate", "independent"] = "accumulate"
-    arrivals: Literal["fixed", "closed-loop"] = "fixed"
-    patience_s: Annotated[Positive, Field(le=MAX_SECONDS)] | None = None
-    reason_ratio: Share = 0.0
-    keep_reasoning: Switch = True
-    truncate: Switch = True
+    rounds: Annotated[Count, Field(le=MAX_ROUNDS), Key("request", "requests of a session")]
+    think_time_s: Annotated[Seconds, Key("s", "time between two rounds of a session")]
+    think_time: Annotated[
+        Literal["constant", "exponential"], Key("1", "distribution of the think time")
+    ] = "constant"
+    context: Annotated[
+        Literal["accumulate", "independent"],
+        Key("1", "what the prompt of a round has of the rounds before"),
+    ] = "accumulate"
+    arrivals: Annotated[
+        Literal["fixed", "closed-loop"], Key("1", "what the arrival of a round waits for")
+    ] = "fixed"
+    patience_s: Annotated[
+        Annotated[Positive, Field(le=MAX_SECONDS)] | None,
+        Key("s", "time after which a client gives a request up"),
+    ] = None
+    reason_ratio: Annotated[Share, Key("1", "share of each output that is thinking")] = 0.0
+    keep_reasoning: Annotated[
+        Switch, Key("1", "whether thinking stays in the context of later rounds")
+    ] = True
+    truncate: Annotated[Switch, Key("1", "whether the last sessions of a list lack rounds")] = True
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:

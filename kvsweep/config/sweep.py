@@ -18,6 +18,7 @@ from kvsweep.config.memory import equal_memory
 from kvsweep.config.scenario import Scenario
 from kvsweep.config.source import Source
 from kvsweep.config.workload import DEFAULT_ENTROPY
+from kvsweep.errors import InputError, did_you_mean
 from kvsweep.limits import MAX_CELLS, MAX_VARIANTS
 
 
@@ -60,6 +61,9 @@ class Sweep:
     pareto: Pareto | None
     source: Source = field(repr=False, compare=False)
     entropy: int = DEFAULT_ENTROPY
+    _scenarios: dict[tuple[Any, ...], Scenario] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
 
     @property
     def name(self) -> str:
@@ -81,7 +85,7 @@ class Sweep:
         return equal_memory(self)
 
     def scenario(self, values: Mapping[str, Any]) -> Scenario:
-        """Return the scenario at a point of the grid.
+        """Return the scenario at a point of the grid; each is built, and so checked, once.
 
         Parameters
         ----------
@@ -92,12 +96,24 @@ class Sweep:
         Raises
         ------
         InputError
-            If the combination is not valid.
-        KeyError
-            If there is no axis of that name.
+            If the combination is not valid, or there is no axis of such a name.
         """
         known = {axis.key: axis for axis in self.axes} | {axis.name: axis for axis in self.axes}
+        for name in values:
+            if name not in known:
+                names = [axis.name for axis in self.axes]
+                hint = did_you_mean(str(name), names) or f"; one of: {', '.join(names) or 'none'}"
+                raise InputError(f"{self.source.label}: no axis {name!r}{hint}")
         point = {known[name].key: value for name, value in values.items()}
+        if not all(isinstance(value, str | int | float) for value in point.values()):
+            return self._build(point)  # of no axis, and perhaps not to be hashed
+        # In Python, 1, 1.0 and true are equal.
+        place = tuple((key, type(value), value) for key, value in point.items())
+        if place not in self._scenarios:
+            self._scenarios[place] = self._build(point)
+        return self._scenarios[place]
+
+    def _build(self, point: Mapping[str, Any]) -> Scenario:
         built = build(self.source, self.base, self._overrides(point), self.base_dir)
         if built.workload is None:
             raise self.source.error(("workload",), "missing; a sweep needs a workload")
@@ -135,10 +151,12 @@ class Sweep:
         self._check_size()
         for _ in self.probes():
             pass
-        first = {axis.key: axis.values[0] for axis in self.axes if axis.key != SEED}
+        first = next(self._probe_points())
+        run = next((axis.values for axis in self.axes if axis.key == POLICY), ())
         for name in self.policies:
-            point = {**first, POLICY: name}
-            build(self.source, self.base, self._overrides(point), self.base_dir)
+            if name not in run:
+                point = {**first, POLICY: name}
+                build(self.source, self.base, self._overrides(point), self.base_dir)
 
     def _check_size(self) -> None:
         sizes = {axis.key: len(axis.values) for axis in self.axes}

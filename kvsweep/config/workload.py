@@ -7,6 +7,7 @@ from pydantic import Field, model_validator
 from kvsweep.config.base import (
     Count,
     Fraction,
+    Key,
     KeyProblem,
     Name,
     Rate,
@@ -48,15 +49,19 @@ class Client(Section):
         Makes its arrivals sessions.
     """
 
-    id: Name
-    rate_fraction: Fraction = 1.0
-    slo_class: Name | None = None
-    prefix_group: Name | None = None
-    prefix_len: Tokens = 50
-    prompt: Lengths | None = None
-    output: Lengths | None = None
-    arrivals: ArrivalProcess | None = None
-    cv: Variation | None = None
+    id: Annotated[Name, Key("1", "name")]
+    rate_fraction: Annotated[
+        Fraction, Key("1", "share of the arrival rate, relative to the sum of all")
+    ] = 1.0
+    slo_class: Annotated[Name | None, Key("1", "SLO class")] = None
+    prefix_group: Annotated[Name | None, Key("1", "group of clients with the same prefix")] = None
+    prefix_len: Annotated[Tokens, Key("token", "tokens of the prefix")] = 50
+    prompt: Annotated[Lengths | None, Key("token", "prompts")] = None
+    output: Annotated[Lengths | None, Key("token", "outputs")] = None
+    arrivals: Annotated[ArrivalProcess | None, Key("1", "arrival process")] = None
+    cv: Annotated[
+        Variation | None, Key("1", "coefficient of variation of the gaps between arrivals")
+    ] = None
     sessions: Sessions | None = None
 
     @model_validator(mode="after")
@@ -93,16 +98,26 @@ class Workload(Section):
         First requests that are simulated but left out of the metrics.
     """
 
-    requests: Annotated[Count, Field(le=MAX_REQUESTS)] = 200
-    rate: Rate = 2000.0
-    arrivals: ArrivalProcess = "poisson"
-    cv: Variation | None = None
-    prompt: Lengths = Gaussian(dist="gaussian", mean=512, std=50, min=256, max=768)
-    output: Lengths = Gaussian(dist="gaussian", mean=256, std=50, min=128, max=512)
+    requests: Annotated[
+        Count, Field(le=MAX_REQUESTS), Key("request", "length of the request list")
+    ] = 200
+    rate: Annotated[Rate, Key("request/s", "arrival rate of the cluster")] = 2000.0
+    arrivals: Annotated[ArrivalProcess, Key("1", "arrival process")] = "poisson"
+    cv: Annotated[
+        Variation | None, Key("1", "coefficient of variation of the gaps between arrivals")
+    ] = None
+    prompt: Annotated[Lengths, Key("token", "prompts")] = Gaussian(
+        dist="gaussian", mean=512, std=50, min=256, max=768
+    )
+    output: Annotated[Lengths, Key("token", "outputs")] = Gaussian(
+        dist="gaussian", mean=256, std=50, min=128, max=512
+    )
     sessions: Sessions | None = None
-    clients: tuple[Client, ...] = ()
-    trace: Name | None = None
-    warmup: Annotated[Whole, Field(le=MAX_REQUESTS)] = 0
+    clients: Annotated[tuple[Client, ...], Key("1", "client")] = ()
+    trace: Annotated[Name | None, Key("1", "file of the requests")] = None
+    warmup: Annotated[
+        Whole, Field(le=MAX_REQUESTS), Key("request", "first requests left out of the measures")
+    ] = 0
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:

@@ -19,6 +19,7 @@ invariants hold by what, and what the words mean. Where to find what decides:
 `counted`           scheduling of the running requests by counts
 `walk`              the same, literally request by request, where counts do not do
 `running`           what the running requests need, chunks of prefills, when decodes are due
+`decoding`          how far a decoding request is: base, phase and what follows of them
 `calendar`          the steps at which running requests are due, and who is next
 `sizes`             the blocks that tokens fill or need
 `preempt`           what a preempted request loses and keeps

@@ -2,6 +2,7 @@
 
 from .._jit import leaf
 from ..policies import Admission
+from ..records import Lane
 
 
 @leaf
@@ -21,13 +22,15 @@ def _take_tokens(ws, lane, prompt, now):
 
 
 @leaf
-def is_admitted(inp, ws, lane, r):
+def is_admitted(inp, ws, lane, tally, r):
     """Decide about a request; to be asked once for each, in order of (arrival, id)."""
-    admitted = True
-    if lane["admission"] == Admission.TOKEN_BUCKET:
+    admitted = False
+    if lane["admission"] == Admission.ALWAYS:
+        admitted = True
+    elif lane["admission"] == Admission.TOKEN_BUCKET:
         prompt = inp.requests[lane["request_lo"] + r]["prompt"]
         now = ws.progress[r]["arrival"] + lane["admission_latency"]
         admitted = _take_tokens(ws, lane, prompt, now)
-    elif lane["admission"] == Admission.REJECT_ALL:
-        admitted = False
+    elif lane["admission"] != Admission.REJECT_ALL:
+        tally["status"] = Lane.UNKNOWN_POLICY
     return admitted

@@ -4,8 +4,9 @@ from .._jit import leaf
 from ..policies import RequestStatus
 from ..records import NEVER, NONE, Event
 from . import blocks, tier, waiting
+from .decoding import known_tokens
 from .preempt import make_way
-from .running import next_useful_fill, publish_decodes_for, schedule_chunk
+from .running import chunk_of, is_alone, next_useful_fill, publish_decodes_for, schedule_chunk
 from .sizes import blocks_for, full_blocks
 from .tally import log_event
 
@@ -39,7 +40,7 @@ def _look_up(inp, ws, lane, inst, r):
     if lane["prefix_caching"]:
         progress = ws.progress[r]
         request = inp.requests[lane["request_lo"] + r]
-        known = request["prompt"] + progress["outputs"]
+        known = known_tokens(request, progress)
         limit = full_blocks(lane, known - 1)
         if progress["preemptions"] == 0:
             limit = min(limit, request["reusable"])
@@ -95,17 +96,7 @@ def _give_up(inp, ws, lane, inst, r):
     waiting.leave_waiting(inp, ws, lane, inst)
     ws.progress[r]["status"] = RequestStatus.TIMED_OUT
     inst["load"] -= 1
-    inst["stale"] = 1
-
-
-@leaf
-def _tokens_now(lane, inst, tokens, alone):
-    """Return how many of a head's `tokens` the step takes (rule R5.5); 0 if it may not split."""
-    if lane["long_prefill"] > 0 and not alone:
-        tokens = min(tokens, lane["long_prefill"])
-    if tokens > inst["budget"] and not lane["chunked_prefill"]:
-        return 0
-    return min(tokens, inst["budget"])
+    waiting.wake_head(inst)
 
 
 @leaf
@@ -113,8 +104,8 @@ def _has_room(inp, ws, lane, inst, request, known, tokens, hits, unused, loads):
     """Return whether the blocks suffice for a head (rule R4.2); if not note when to look again.
 
     A head that lacks blocks for all its known tokens goes on lacking them until blocks are
-    released or published: evictions only make it worse. So it is not tried again until then
-    (`stale`), or until a request fills a block that it may hit (`retry`).
+    released or published: evictions only make it worse. So it is not tried again until something
+    wakes it, or until a request fills a block that it may hit.
     """
     room = inst["free"] - unused
     if inst["running"] > 0:
@@ -122,8 +113,7 @@ def _has_room(inp, ws, lane, inst, request, known, tokens, hits, unused, loads):
     fits = loads + blocks_for(lane, tokens) <= room
     if lane["reserve_full_prompt"] and blocks_for(lane, known) - hits > room:
         fits = False
-        inst["stale"] = 0
-        inst["retry"] = next_useful_fill(inp, ws, lane, inst, request)
+        waiting.refuse_head(inst, next_useful_fill(inp, ws, lane, inst, request))
     inst["shortages"] += not fits
     return fits
 
@@ -137,11 +127,10 @@ def may_admit(lane, inst):
 
 @leaf
 def _needs_seat(lane, inst):
-    """Return whether a head lacks a seat; it goes on lacking it until somebody leaves (`stale`)."""
+    """Return whether a head lacks a seat; it goes on lacking it until somebody leaves."""
     lacks = inst["running"] == lane["max_num_seqs"]
     if lacks:
-        inst["stale"] = 0
-        inst["retry"] = NEVER
+        waiting.refuse_head(inst, NEVER)
     return lacks
 
 
@@ -151,18 +140,19 @@ def admit_waiting(inp, ws, out, lane, inst, tally, index):
 
     A head that lacks blocks or a seat may preempt (`make_way`), and is tried again.
     """
-    alone = inst["running"] + inst["waiting"] <= 1
+    alone = is_alone(inst)
     while inst["budget"] > 0 and may_admit(lane, inst):
         r = waiting.first_waiting(ws, lane, inst)
         if inst["clock"] > deadline(inp, ws, lane, inst):
             _give_up(inp, ws, lane, inst, r)
             continue
         request = inp.requests[lane["request_lo"] + r]
-        known = request["prompt"] + ws.progress[r]["outputs"]
+        known = known_tokens(request, ws.progress[r])
         publish_decodes_for(inp, ws, lane, inst, request, inst["step"] + 1)
         hits, unused, loads = _look_up(inp, ws, lane, inst, r)
         cached = (hits + loads) * lane["block_size"]
-        tokens = _tokens_now(lane, inst, known - cached, alone)
+        splits = lane["chunked_prefill"] != 0
+        tokens = chunk_of(lane, known - cached, inst["budget"], alone, splits)
         seated = not _needs_seat(lane, inst)
         if seated and tokens == 0:
             break

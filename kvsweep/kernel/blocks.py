@@ -42,9 +42,18 @@ def _is_loose(lane, extent):
 
 
 @leaf
+def _next_to_evict(inst):
+    """Return the node, a block or a compact extent, that loses its key next (rule R3.1).
+
+    The least recently freed; of an extent the last block goes first. Order is made at the release.
+    """
+    return inst["lru_head"]
+
+
+@leaf
 def _evict(ws, inst, count):
-    """Evict up to `count` of the least recently used cached blocks; return how many."""
-    node = inst["lru_head"]
+    """Evict up to `count` of the cached blocks that are next; return how many."""
+    node = _next_to_evict(inst)
     if node < inst["node_lo"]:
         loose.forget_block(ws, inst, node)
         count = 1
@@ -62,8 +71,8 @@ def _evict(ws, inst, count):
 
 @leaf
 def blank_first(ws, inst):
-    """Take the key from the least recently used cached block, which has an id; return the key."""
-    block = inst["lru_head"]
+    """Take the key from the cached block that is evicted next and has an id; return the key."""
+    block = _next_to_evict(inst)
     key = ws.blocks[block]["key"]
     loose.forget_block(ws, inst, block)
     inst["cached"] -= 1
@@ -95,11 +104,19 @@ def _publish_part(inp, ws, lane, inst, request, link, first, end):
 
 
 @leaf
+def link_of(inp, slot, block):
+    """Return the slot in the chain list of `block`: `slot`, or the next if that ends before it."""
+    if block == inp.chain[slot]["end"]:
+        slot += 1
+    return slot
+
+
+@leaf
 def publish(inp, ws, lane, inst, request, progress, count):
     """Publish the first `count` blocks of a request, as far as they are not published yet."""
     first = progress["published"]
     while first < count:
-        progress["link"] += first == inp.chain[progress["link"]]["end"]
+        progress["link"] = link_of(inp, progress["link"], first)
         link = inp.chain[progress["link"]]
         end = min(count, link["end"])
         _publish_part(inp, ws, lane, inst, request, link, first, end)
@@ -167,7 +184,8 @@ def touch(inp, ws, lane, inst, r, hits):
     slot = request["chain_lo"]
     done = 0
     while done < hits:
-        slot += done > 0
+        if done > 0:
+            slot += 1
         link = inp.chain[slot]
         done = min(hits, link["end"])
         _touch_part(inp, ws, lane, inst, request, link, done)

@@ -5,13 +5,12 @@ request prefills, the last one. All other steps are walked as vLLM does (walk.py
 """
 
 from .._jit import leaf
-from ..policies import Scheduler
 from ..records import Event
 from . import blocks
-from .preempt import preempt
+from .decoding import all_decoded_tokens, fills_block
+from .preempt import last_running, preempt, victim_is_last
 from .running import (
     charge_decodes,
-    fills_block,
     prefill_chunk,
     publish_decode,
     publish_decodes_for,
@@ -37,7 +36,7 @@ def _publish_due(inp, ws, lane, inst):
 
 @leaf
 def _take_for_decodes(inp, ws, out, lane, inst, tally, index):
-    """Give a block to each decoding request at its phase; preempt the last while they lack.
+    """Give a block to each decoding request at its phase; preempt while they lack.
 
     The first in the list are served before the next victim is chosen, so a victim was never
     served. What is free is taken, and so evicted, before more is released.
@@ -47,18 +46,21 @@ def _take_for_decodes(inp, ws, out, lane, inst, tally, index):
     while ws.phases[slot] - taken > inst["free"]:
         taken += inst["free"]
         blocks.take(ws, inst, inst["free"])
-        preempt(inp, ws, out, lane, inst, tally, index, inst["running"] - 1, False)
+        preempt(inp, ws, out, lane, inst, tally, index, last_running(inst), False)
     blocks.take(ws, inst, ws.phases[slot] - taken)
     if inst["next_due"] == inst["step"]:
         _publish_due(inp, ws, lane, inst)
     decoding = inst["running"] - inst["prefilling"]
-    charge_decodes(inst, decoding, decoding * inst["step"] - inst["base_sum"])
+    charge_decodes(inst, decoding, all_decoded_tokens(inst, decoding, inst["step"]))
 
 
 @leaf
 def _continue_prefill(inp, ws, out, lane, inst, tally, index):
-    """Compute the next chunk of the prefilling request at the end of the list, or preempt it."""
-    position = inst["running"] - 1
+    """Compute the next chunk of the prefilling request at the end of the list, or preempt it.
+
+    If it lacks blocks it is itself the victim, as the last one.
+    """
+    position = last_running(inst)
     r = ws.running[inst["run_lo"] + position]
     request = inp.requests[lane["request_lo"] + r]
     progress = ws.progress[r]
@@ -78,7 +80,7 @@ def _continue_prefill(inp, ws, out, lane, inst, tally, index):
 def is_countable(inp, ws, lane, inst):
     """Return whether the running requests can be scheduled by counts in this step.
 
-    Under the priority scheduler a victim may stand anywhere, so blocks must not run short. The
+    Where a victim may stand anywhere in the list, blocks must not run short. The
     budget cannot: config/rules.py, _check_batch_limits, refuses one below max_num_seqs, each decode
     takes one token of it and has a seat, and the request that prefills has a seat too.
     """
@@ -89,7 +91,7 @@ def is_countable(inp, ws, lane, inst):
         request = inp.requests[lane["request_lo"] + last]
         chunk = prefill_chunk(lane, inst, request, ws.progress[last], lane["max_tokens"])
         need += blocks_for(lane, chunk) + 1
-    ample = lane["scheduler"] != Scheduler.PRIORITY or need <= inst["free"]
+    ample = victim_is_last(lane) or need <= inst["free"]
     alike = inst["gaps"] == 0 and (inst["prefilling"] == 0 or one_prefill)
     return alike and ample and not lane["plain"]
 

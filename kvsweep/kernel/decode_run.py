@@ -8,6 +8,7 @@ from ..records import NONE
 from . import blocks
 from .admit import deadline, may_admit
 from .arrivals import announce
+from .decoding import all_decoded_tokens, next_phase, previous_phase
 from .latency import step_time, token_time
 from .tally import add_gap, log_step
 
@@ -27,7 +28,9 @@ def only_decodes(inp, ws, lane, inst):
 @leaf
 def _decode_bounds(inp, ws, lane, inst, until):
     """Return when a run of decode steps ends, and the last step that it may include."""
-    last = inst["next_due"] - lane["twins"]
+    last = inst["next_due"]
+    if lane["twins"]:
+        last -= 1  # who is due may publish, which is part of scheduling
     if inst["inbox_head"] != NONE:
         until = min(until, ws.progress[inst["inbox_head"]]["queued"])
     if may_admit(lane, inst):
@@ -71,7 +74,7 @@ def _decode_alike(inp, ws, out, lane, inst, tally, index, until, last):
         used_steps += used
         clock += duration
         step += 1
-        phase = phase + 1 if phase + 1 < lane["block_size"] else 0
+        phase = next_phase(lane, phase)
     steps = step - inst["step"]
     if steps > 0:
         inst["used_time"] += used_steps * duration
@@ -96,14 +99,14 @@ def _decode_longer(inp, ws, out, lane, inst, tally, index, until, last):
         if used + need > lane["gpu_blocks"]:
             break
         used += need
-        inst["decode_context"] = inst["running"] * step - inst["base_sum"]
+        inst["decode_context"] = all_decoded_tokens(inst, inst["running"], step)
         duration = step_time(lane, inst)
         inst["used_time"] += used * duration
         if inst["measured"] > 0:
             add_gap(ws, tally, duration, inst["measured"])
         clock += duration
         step += 1
-        inst["phase"] = inst["phase"] + 1 if inst["phase"] + 1 < lane["block_size"] else 0
+        inst["phase"] = next_phase(lane, inst["phase"])
     steps = step - inst["step"]
     if steps > 0:
         _end_run(inp, ws, out, lane, inst, tally, index, steps, used, clock, duration)
@@ -126,7 +129,7 @@ def _end_run(inp, ws, out, lane, inst, tally, index, steps, used, clock, duratio
     inst["step"] += steps
     if inst["step"] > inst["next_due"]:
         inst["step"] -= 1  # the last one is in flight: its outputs come at its end
-        inst["phase"] = inst["phase"] - 1 if inst["phase"] > 0 else lane["block_size"] - 1
+        inst["phase"] = previous_phase(lane, inst["phase"])
         inst["in_flight"] = 1
         if lane["closed_loop"]:
             announce(inp, ws, lane, inst, tally)

@@ -18,11 +18,11 @@ from .snapshots import look
 
 
 @leaf
-def _route(inp, ws, lane, r, now):
+def _route(inp, ws, lane, tally, r, now):
     """Send a request to an instance, where it enters the waiting list a little later."""
     if lane["looks"]:
         look(inp, ws, lane, r, now)
-    index = choose_instance(inp, ws, lane, r)
+    index = choose_instance(inp, ws, lane, tally, r)
     ws.snapshots[index]["load"] += lane["count_pending"]
     inst = ws.instances[index]
     ws.progress[r]["instance"] = index
@@ -77,8 +77,8 @@ def _arrive(inp, ws, lane, tally, r, now):
             # Who can never fit is dropped during the step under way, before a router looks.
             accept(inp, ws, lane, ws.instances[index], now - 1)
     remove_arrival(inp, ws, lane, tally, r)
-    if is_admitted(inp, ws, lane, r):
-        _route(inp, ws, lane, r, now)
+    if is_admitted(inp, ws, lane, tally, r):
+        _route(inp, ws, lane, tally, r, now)
     else:
         ws.progress[r]["status"] = RequestStatus.REJECTED
 

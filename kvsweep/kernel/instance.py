@@ -8,6 +8,7 @@ from .admit import admit_waiting
 from .arrivals import announce
 from .counted import is_countable, schedule_counted
 from .decode_run import decode, only_decodes
+from .decoding import most_computed, next_phase
 from .latency import step_time
 from .outputs import process_outputs
 from .sizes import blocks_for
@@ -21,14 +22,14 @@ def accept(inp, ws, lane, inst, now):
     while inst["inbox_head"] != NONE and ws.progress[inst["inbox_head"]]["queued"] <= now:
         r = waiting.leave_inbox(ws, inst)
         request = inp.requests[lane["request_lo"] + r]
-        most = request["prompt"] + request["output"] - 1
+        most = most_computed(request)
         too_long = most > lane["max_tokens"] and not lane["chunked_prefill"]
         if blocks_for(lane, most) > lane["gpu_blocks"] or too_long:
             ws.progress[r]["status"] = RequestStatus.DROPPED_UNSERVABLE
             inst["load"] -= 1
         else:
             waiting.wait_last(inp, ws, lane, inst, r)
-            inst["stale"] = 1
+            waiting.wake_head(inst)
 
 
 @leaf
@@ -102,7 +103,7 @@ def _end_step(inp, ws, out, lane, inst, tally, index):
     """Process the outputs of the step in flight and go on to the next."""
     process_outputs(inp, ws, out, lane, inst, tally, index)
     inst["step"] += 1
-    inst["phase"] = inst["phase"] + 1 if inst["phase"] + 1 < lane["block_size"] else 0
+    inst["phase"] = next_phase(lane, inst["phase"])
     inst["in_flight"] = 0
     inst["transfer"] = 0
 

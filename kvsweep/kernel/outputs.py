@@ -4,6 +4,7 @@ from .._jit import leaf
 from ..policies import RequestStatus
 from ..records import NONE, Event
 from .calendar import find_due, leave_running
+from .decoding import most_computed
 from .running import begin_decode, let_go
 from .tally import add_gap, log_event
 
@@ -24,8 +25,7 @@ def _finish(inp, ws, lane, inst, tally, r):
     """End a request whose last token was just sampled; its blocks are free at once."""
     progress = ws.progress[r]
     request = inp.requests[lane["request_lo"] + r]
-    computed = request["prompt"] + request["output"] - 1  # the last token is never computed
-    let_go(inp, ws, lane, inst, tally, r, computed)
+    let_go(inp, ws, lane, inst, tally, r, most_computed(request))
     progress["finish"] = inst["clock"]
     progress["status"] = RequestStatus.COMPLETED
     inst["load"] -= 1

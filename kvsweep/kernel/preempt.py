@@ -1,33 +1,54 @@
-"""Preemption by recompute: a running request gives back everything but its tokens."""
+"""Preemption by recompute: who it hits, and that it gives back everything but its tokens."""
 
 from .._jit import leaf, part
 from ..policies import Scheduler
 from ..records import NONE, Event
 from . import waiting
 from .calendar import leave_running
+from .decoding import decoded_tokens, outputs_sampled
 from .running import charge_chunk, charge_decodes, let_go
 from .tally import log_event
 
 
 @leaf
-def find_victim(inp, ws, lane, inst):
-    """Return the position in the running list of the request to preempt (rule R5.6).
+def victim_is_last(lane):
+    """Return whether the victim is always the last of the running list.
 
-    The last one; under the priority scheduler the one of the largest (priority, arrival), the
-    earliest in the list among equals.
+    Who relies on it asks here: scheduling by counts, and the walk, which its own victim then ends.
     """
+    return lane["scheduler"] != Scheduler.PRIORITY
+
+
+@leaf
+def last_running(inst):
+    """Return the position of the victim if that is always the last of the running list."""
+    return inst["running"] - 1
+
+
+@leaf
+def _least_urgent(inp, ws, lane, inst):
+    """Return the position of the largest (priority, arrival), of equals the first in the list."""
     lo = inst["run_lo"]
-    victim = inst["running"] - 1
-    if lane["scheduler"] == Scheduler.PRIORITY:
-        for index in range(victim - 1, -1, -1):
-            a = ws.running[lo + index]
-            b = ws.running[lo + victim]
-            urgency_a = waiting.urgency(inp, ws, lane, a)
-            urgency_b = waiting.urgency(inp, ws, lane, b)
-            arrival_a = ws.progress[a]["arrival"]
-            arrival_b = ws.progress[b]["arrival"]
-            if urgency_a > urgency_b or (urgency_a == urgency_b and arrival_a >= arrival_b):
-                victim = index
+    victim = last_running(inst)
+    for index in range(victim - 1, -1, -1):
+        a = ws.running[lo + index]
+        b = ws.running[lo + victim]
+        urgency_a = waiting.urgency(inp, ws, lane, a)
+        urgency_b = waiting.urgency(inp, ws, lane, b)
+        arrival_a = ws.progress[a]["arrival"]
+        arrival_b = ws.progress[b]["arrival"]
+        if urgency_a > urgency_b or (urgency_a == urgency_b and arrival_a >= arrival_b):
+            victim = index
+    return victim
+
+
+@leaf
+def find_victim(inp, ws, lane, inst):
+    """Return the position in the running list of the request to preempt (rule R5.6)."""
+    if victim_is_last(lane):
+        victim = last_running(inst)
+    else:
+        victim = _least_urgent(inp, ws, lane, inst)
     return victim
 
 
@@ -35,7 +56,7 @@ def find_victim(inp, ws, lane, inst):
 def _unschedule(lane, inst, request, progress):
     """Give the tokens of a victim that this step has already served back to the budget."""
     if progress["decoding"]:
-        charge_decodes(inst, -1, progress["base"] - inst["step"])
+        charge_decodes(inst, -1, -decoded_tokens(progress, inst["step"]))
     else:
         progress["computed"] -= progress["chunk"]  # as it was when the chunk was charged
         charge_chunk(inst, request, progress, -1)
@@ -45,8 +66,8 @@ def _unschedule(lane, inst, request, progress):
 @leaf
 def _stop_decoding(inst, request, progress, served):
     """Note how far a decoding victim got; return its computed tokens, this step's included."""
-    computed = inst["step"] - progress["base"]
-    progress["outputs"] = computed + 1 - request["prompt"]
+    computed = decoded_tokens(progress, inst["step"])
+    progress["outputs"] = outputs_sampled(request, computed)
     if progress["last_token"] == NONE:
         progress["last_token"] = inst["clock"]
     else:

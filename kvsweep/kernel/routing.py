@@ -5,7 +5,7 @@ All but round-robin read snapshots, which must be up to date (`snapshots.look`).
 
 from .._jit import leaf
 from ..policies import Routing
-from ..records import NONE
+from ..records import NONE, Lane
 from . import router_index
 from .scorers import score_instances
 from .sizes import full_blocks
@@ -66,13 +66,13 @@ def _highest_score(ws, lane):
 
 
 @leaf
-def _weighted(inp, ws, lane, r):
+def _weighted(inp, ws, lane, tally, r):
     """Return the first instance with the highest score; record the prompt as routed there."""
     request = inp.requests[lane["request_lo"] + r]
     blocks = full_blocks(lane, request["prompt"])
     if lane["indexes"]:
         router_index.match(inp, ws, lane, request, blocks)
-    score_instances(inp, ws, lane, request, blocks)
+    score_instances(inp, ws, lane, tally, request, blocks)
     best = _highest_score(ws, lane)
     if lane["indexes"]:
         router_index.record(inp, ws, lane, request, best, blocks)
@@ -80,8 +80,9 @@ def _weighted(inp, ws, lane, r):
 
 
 @leaf
-def choose_instance(inp, ws, lane, r):
+def choose_instance(inp, ws, lane, tally, r):
     """Choose the instance of request `r`."""
+    chosen = 0
     if lane["routing"] == Routing.ROUND_ROBIN:
         chosen = _round_robin(ws, lane)
     elif lane["routing"] == Routing.LEAST_LOADED:
@@ -90,6 +91,8 @@ def choose_instance(inp, ws, lane, r):
         chosen = _always_busiest(ws, lane)
     elif lane["routing"] == Routing.PROMPT_AFFINITY:
         chosen = _prompt_affinity(inp, ws, lane, r)
+    elif lane["routing"] == Routing.WEIGHTED:
+        chosen = _weighted(inp, ws, lane, tally, r)
     else:
-        chosen = _weighted(inp, ws, lane, r)
+        tally["status"] = Lane.UNKNOWN_POLICY
     return chosen

@@ -11,34 +11,17 @@ CPU tier copies what is published (`LANE.eager`), as the order of copies decides
 
 from .._jit import leaf
 from ..records import NEVER, NONE
-from . import blocks, tier
+from . import blocks, tier, waiting
 from .calendar import IDLE
-from .sizes import blocks_for, full_blocks, tokens_beyond
-
-
-@leaf
-def set_base(lane, ws, inst, progress, base):
-    """Let a decoding request have computed ``step - base`` tokens; it takes at that phase."""
-    phase = inst["phase"] - tokens_beyond(lane, inst["step"] - base)
-    if phase < 0:
-        phase += lane["block_size"]
-    progress["base"] = base
-    progress["phase"] = phase
-    ws.phases[inst["phase_lo"] + progress["phase"]] += 1
-    inst["base_sum"] += base
-
-
-@leaf
-def drop_base(ws, inst, progress):
-    """Take a request that stops decoding out of the counts of those that do."""
-    ws.phases[inst["phase_lo"] + progress["phase"]] -= 1
-    inst["base_sum"] -= progress["base"]
-
-
-@leaf
-def _next_fill(lane, progress, step):
-    """Return the first step from `step` on in which a decoding request fills a block."""
-    return step + lane["block_size"] - 1 - tokens_beyond(lane, step - progress["base"])
+from .decoding import (
+    decoded_tokens,
+    drop_base,
+    known_tokens,
+    last_decode,
+    next_fill,
+    set_base,
+)
+from .sizes import blocks_for, full_blocks
 
 
 @leaf
@@ -50,9 +33,9 @@ def publishes_at_once(lane, request):
 @leaf
 def next_due(lane, request, progress, step):
     """Return the first step from `step` on at which a decoding request needs attention."""
-    due = progress["base"] + request["prompt"] + request["output"] - 2
+    due = last_decode(request, progress)
     if publishes_at_once(lane, request):
-        due = min(due, _next_fill(lane, progress, step))
+        due = min(due, next_fill(lane, progress, step))
     return due
 
 
@@ -63,9 +46,8 @@ def _begin_filling(inp, ws, lane, inst, request, progress):
     Whoever has any of the blocks that it will fill has this extent.
     """
     if lane["prefix_caching"] and progress["published"] < request["reusable"]:
-        slot = progress["link"]
-        slot += progress["published"] == inp.chain[slot]["end"]
-        progress["fills"] = blocks.extent_at(lane, inst, inp.chain[slot]["extent"])
+        link = inp.chain[blocks.link_of(inp, progress["link"], progress["published"])]
+        progress["fills"] = blocks.extent_at(lane, inst, link["extent"])
         ws.extents[progress["fills"]]["fillers"] += 1
 
 
@@ -73,24 +55,40 @@ def _begin_filling(inp, ws, lane, inst, request, progress):
 def begin_decode(inp, lane, ws, inst, request, progress, index, step):
     """Let the request at `index` of the running list decode one token a step from `step` on.
 
-    If others have its blocks, the steps that fill them are news to a waiting head (`retry`).
+    If others have its blocks, the steps that fill them are news to a refused head.
     """
     if request["shared"]:
-        inst["stale"] = 1
+        waiting.wake_head(inst)
         _begin_filling(inp, ws, lane, inst, request, progress)
     progress["decoding"] = 1
-    set_base(lane, ws, inst, progress, step - (request["prompt"] + progress["outputs"] - 1))
+    set_base(lane, ws, inst, progress, step, known_tokens(request, progress) - 1)
     ws.due[inst["run_lo"] + index] = next_due(lane, request, progress, step)
 
 
 @leaf
-def prefill_chunk(lane, inst, request, progress, budget):
-    """Return the tokens of a prefilling request in this step (rule R5.5)."""
-    tokens = request["prompt"] + progress["outputs"] - progress["computed"]
-    alone = inst["running"] + inst["waiting"] <= 1
+def is_alone(inst):
+    """Return whether there is just one request, running or waiting."""
+    return inst["running"] + inst["waiting"] <= 1
+
+
+@leaf
+def chunk_of(lane, tokens, budget, alone, splits):
+    """Return how many of a prefill's `tokens` uncomputed tokens a step takes (rule R5.5).
+
+    0 if the budget does not suffice and they may not be split.
+    """
     if lane["long_prefill"] > 0 and not alone:
         tokens = min(tokens, lane["long_prefill"])
+    if tokens > budget and not splits:
+        return 0
     return min(tokens, budget)
+
+
+@leaf
+def prefill_chunk(lane, inst, request, progress, budget):
+    """Return the tokens of a running request that prefills in this step; it was split before."""
+    tokens = known_tokens(request, progress) - progress["computed"]
+    return chunk_of(lane, tokens, budget, is_alone(inst), True)
 
 
 @leaf
@@ -127,7 +125,7 @@ def is_decode_like(request, progress):
 
     The recompute after a preemption whose hits leave a single token counts as decode.
     """
-    rest = request["prompt"] + progress["outputs"] - progress["computed"]
+    rest = known_tokens(request, progress) - progress["computed"]
     return progress["outputs"] > 0 and rest == 1
 
 
@@ -149,7 +147,7 @@ def schedule_chunk(inp, ws, lane, inst, request, progress, index, tokens):
         full = full_blocks(lane, progress["computed"])
         _publish(inp, ws, lane, inst, request, progress, full)
     due = IDLE
-    if progress["computed"] == request["prompt"] + progress["outputs"]:
+    if progress["computed"] == known_tokens(request, progress):
         due = inst["step"]
         inst["next_due"] = due
     ws.due[inst["run_lo"] + index] = due
@@ -159,18 +157,11 @@ def schedule_chunk(inp, ws, lane, inst, request, progress, index, tokens):
 def publish_decode(inp, ws, lane, inst, request, progress, index):
     """Publish what a decoding request has filled, this step's token included, and set its due."""
     step = inst["step"]
-    full = full_blocks(lane, step + 1 - progress["base"])
+    full = full_blocks(lane, decoded_tokens(progress, step + 1))
     _publish(inp, ws, lane, inst, request, progress, full)
-    last = progress["base"] + request["prompt"] + request["output"] - 2
+    last = last_decode(request, progress)
     if publishes_at_once(lane, request) and last > step:
         ws.due[inst["run_lo"] + index] = min(last, step + lane["block_size"])
-    inst["stale"] = 1
-
-
-@leaf
-def fills_block(lane, progress, step):
-    """Return whether a decoding request fills a block in this step."""
-    return tokens_beyond(lane, step + 1 - progress["base"]) == 0
 
 
 @leaf
@@ -179,7 +170,7 @@ def publish_decodes(inp, ws, lane, inst, step):
     for place in range(inst["run_lo"], inst["run_lo"] + inst["running"]):
         r = ws.running[place]
         progress = ws.progress[r]
-        computed = step - progress["base"]
+        computed = decoded_tokens(progress, step)
         if progress["decoding"] and (progress["published"] + 1) * lane["block_size"] <= computed:
             request = inp.requests[lane["request_lo"] + r]
             if request["shared"]:
@@ -220,7 +211,7 @@ def next_useful_fill(inp, ws, lane, inst, request):
             r = ws.running[place]
             other = inp.requests[lane["request_lo"] + r]
             if ws.progress[r]["decoding"] and other["shared"] and inp.keys[other["key_lo"]] == key:
-                nearest = min(nearest, _next_fill(lane, ws.progress[r], inst["step"] + 1))
+                nearest = min(nearest, next_fill(lane, ws.progress[r], inst["step"] + 1))
     return nearest
 
 
@@ -246,4 +237,4 @@ def let_go(inp, ws, lane, inst, tally, r, computed):
             progress["fills"] = NONE
     else:
         inst["prefilling"] -= 1
-    inst["stale"] = 1
+    waiting.wake_head(inst)

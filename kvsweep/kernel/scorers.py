@@ -5,6 +5,7 @@ They read snapshots and nothing else. Formulas and order of the float operations
 
 from .._jit import leaf
 from ..policies import Scorer, SloClass
+from ..records import Lane
 
 
 @leaf
@@ -85,7 +86,7 @@ def _transfer_weight(request):
 
 
 @leaf
-def _apply(ws, lane, request, blocks, code, weight):
+def _apply(ws, lane, tally, request, blocks, code, weight):
     """Let one scorer score all instances."""
     if code == Scorer.PREFIX_AFFINITY:
         _prefix_affinity(ws, lane, weight, blocks)
@@ -99,12 +100,14 @@ def _apply(ws, lane, request, blocks, code, weight):
         _kv_utilization(ws, lane, weight)
     elif code == Scorer.KV_PRESSURE:
         _kv_pressure(ws, lane, weight, 1.0)
-    else:
+    elif code == Scorer.KV_PRESSURE_SLO:
         _kv_pressure(ws, lane, weight, _transfer_weight(request))
+    else:
+        tally["status"] = Lane.UNKNOWN_POLICY
 
 
 @leaf
-def score_instances(inp, ws, lane, request, blocks):
+def score_instances(inp, ws, lane, tally, request, blocks):
     """Leave in each snapshot the weighted sum of the scores, added up in the scorers' order.
 
     The prompt has so many full `blocks`: divided once, as a division costs more than a score.
@@ -113,4 +116,4 @@ def score_instances(inp, ws, lane, request, blocks):
         ws.snapshots[index]["score"] = 0.0
     for place in range(lane["scorer_lo"], lane["scorer_lo"] + lane["scorers"]):
         scorer = inp.scorers[place]
-        _apply(ws, lane, request, blocks, scorer["code"], scorer["weight"])
+        _apply(ws, lane, tally, request, blocks, scorer["code"], scorer["weight"])

@@ -1,6 +1,7 @@
 """Begin a lane in a used workspace, and collect what it leaves behind."""
 
 from .._jit import leaf, part
+from ..policies import Offload, Priority, Scheduler
 from ..records import NONE, Lane
 from .calendar import IDLE
 from .latency import token_time
@@ -23,6 +24,24 @@ def _begin_router(ws, lane):
     router["tokens"] = lane["bucket_capacity"]
     for index in range(lane["instances"]):
         ws.snapshots[index] = ws.blank_snapshot[0]
+
+
+@leaf
+def _has_branches(lane):
+    """Return whether the kernel knows the scheduler, the priority and the offload of a lane.
+
+    They are asked for where a last branch for an unknown one would cost time, so here is who is
+    known; routing, scorers and admission have such a branch.
+    """
+    scheduler, priority, offload = lane["scheduler"], lane["priority"], lane["offload"]
+    ordered = (
+        scheduler == Scheduler.FCFS or scheduler == Scheduler.PRIORITY or scheduler == Scheduler.SJF
+    )
+    ranked = (
+        priority == Priority.CONSTANT or priority == Priority.SLO_CLASS or priority == Priority.AGE
+    )
+    moved = offload == Offload.WATERMARK or offload == Offload.WRITE_THROUGH
+    return ordered and ranked and moved
 
 
 @part
@@ -50,6 +69,8 @@ def begin_lane(inp, ws, lane, tally):
         ws.progress[r] = ws.blank_progress[0]
         ws.progress[r]["arrival"] = inp.requests[lane["request_lo"] + r]["arrival"]
     tally["status"] = Lane.OK
+    if not _has_branches(lane):
+        tally["status"] = Lane.UNKNOWN_POLICY
 
 
 @leaf

@@ -161,6 +161,22 @@ def first_waiting(ws, lane, inst):
 
 
 @leaf
+def wake_head(inst):
+    """Let the head of the waiting list be tried in the next step: it may be admissible now.
+
+    Whatever may make a refused head admissible calls it (docs/kernel.md lists who does).
+    """
+    inst["stale"] = 1
+
+
+@leaf
+def refuse_head(inst, until):
+    """Let the head rest to step `until` if nothing wakes it before: it would be refused again."""
+    inst["stale"] = 0
+    inst["retry"] = until
+
+
+@leaf
 def leave_waiting(inp, ws, lane, inst):
     """Take the head out of the waiting list."""
     if lane["scheduler"] == Scheduler.FCFS:

@@ -5,20 +5,17 @@ others are counted (counted.py).
 """
 
 from .._jit import leaf, part
-from ..policies import Scheduler
 from ..records import NONE, Event
 from . import blocks
 from .calendar import nearest_due
-from .preempt import find_victim, preempt
+from .decoding import computed_tokens, decoded_tokens, fills_block, miss_step
+from .preempt import find_victim, preempt, victim_is_last
 from .running import (
     charge_decodes,
-    drop_base,
-    fills_block,
     prefill_chunk,
     publish_decode,
     publish_decodes,
     schedule_chunk,
-    set_base,
 )
 from .sizes import blocks_for
 from .tally import log_event
@@ -27,10 +24,8 @@ from .tally import log_event
 @leaf
 def _starve(ws, lane, inst, progress, index):
     """Let a decoding request that got no budget miss this step."""
-    drop_base(ws, inst, progress)
-    set_base(lane, ws, inst, progress, progress["base"] + 1)
+    miss_step(lane, ws, inst, progress)
     ws.due[inst["run_lo"] + index] += 1
-    inst["stale"] = 1
     if progress["last_token"] == NONE:
         progress["last_token"] = inst["clock"]
         inst["gaps"] += 1
@@ -39,13 +34,10 @@ def _starve(ws, lane, inst, progress, index):
 @leaf
 def _tokens_wanted(lane, inst, request, progress):
     """Return the computed tokens of a running request and the tokens it gets in this step."""
-    if progress["decoding"]:
-        computed = inst["step"] - progress["base"]
-        tokens = 1
-    else:
-        computed = progress["computed"]
+    tokens = 1
+    if not progress["decoding"]:
         tokens = prefill_chunk(lane, inst, request, progress, inst["budget"])
-    return computed, tokens
+    return computed_tokens(progress, inst["step"]), tokens
 
 
 @leaf
@@ -55,7 +47,7 @@ def _serve(inp, ws, out, lane, inst, tally, index, position, tokens):
     progress = ws.progress[r]
     request = inp.requests[lane["request_lo"] + r]
     if progress["decoding"]:
-        charge_decodes(inst, tokens, inst["step"] - progress["base"])
+        charge_decodes(inst, tokens, decoded_tokens(progress, inst["step"]))
         tells = lane["eager"] or (request["shared"] and lane["prefix_caching"])
         if tells and fills_block(lane, progress, inst["step"]):
             publish_decode(inp, ws, lane, inst, request, progress, position)
@@ -98,7 +90,7 @@ def walk_running(inp, ws, out, lane, inst, tally, index):
             blocks.take(ws, inst, need)
             _serve(inp, ws, out, lane, inst, tally, index, position, tokens)
             position += 1
-        elif lane["scheduler"] != Scheduler.PRIORITY:
-            break  # it was the last one anyway
+        elif victim_is_last(lane):
+            break  # nobody stands behind it
     inst["served"] = position
     _miss_step(ws, out, lane, inst, tally, index)

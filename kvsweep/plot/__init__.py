@@ -4,12 +4,12 @@ Every function returns a `matplotlib.figure.Figure` that belongs to no global st
 it the same to the last byte each time.
 """
 
-from kvsweep.plot.cliff import plot_cliff
+from kvsweep.plot.cliff_figure import plot_cliff
 from kvsweep.plot.curve import plot_curve
-from kvsweep.plot.effects import plot_effects
+from kvsweep.plot.effects_figure import plot_effects
 from kvsweep.plot.heatmap import plot_heatmap
-from kvsweep.plot.pareto import plot_pareto
-from kvsweep.plot.prefix import plot_prefix
+from kvsweep.plot.pareto_figure import plot_pareto
+from kvsweep.plot.prefix_figure import plot_prefix
 from kvsweep.plot.style import save
 from kvsweep.plot.trend import plot_cliff_trend
 

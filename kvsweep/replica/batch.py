@@ -3,7 +3,7 @@
 from collections import deque
 from dataclasses import dataclass, field
 
-from kvsweep.replica.blocks import BlockStore
+from kvsweep.replica.block_store import BlockStore
 from kvsweep.replica.request import Request
 from kvsweep.replica.switches import Switches
 

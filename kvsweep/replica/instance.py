@@ -6,10 +6,10 @@ from enum import Enum, auto
 from typing import NamedTuple
 
 from kvsweep.replica.batch import Batcher, Grants
-from kvsweep.replica.blocks import BlockStore
-from kvsweep.replica.latency import Latency
+from kvsweep.replica.block_store import BlockStore
 from kvsweep.replica.priority import Priority, Scheduler
 from kvsweep.replica.request import Request
+from kvsweep.replica.step_time import Latency
 from kvsweep.replica.switches import Switches
 
 

@@ -8,7 +8,7 @@ That is the only thing that is called a livelock.
 
 from collections.abc import Hashable
 
-from kvsweep.replica.blocks import Block
+from kvsweep.replica.block_store import Block
 from kvsweep.replica.instance import Instance
 from kvsweep.replica.tiered import TieredStore
 

@@ -7,11 +7,10 @@ from typing import Any
 from kvsweep.errors import InputError, did_you_mean
 from kvsweep.replica.admission import Admission, AlwaysAdmit, RejectAll, TokenBucket
 from kvsweep.replica.batch import Batcher, Limits
-from kvsweep.replica.blocks import BlockStore
+from kvsweep.replica.block_store import BlockStore
 from kvsweep.replica.cluster import Cluster
 from kvsweep.replica.instance import Instance
 from kvsweep.replica.keys import Keys
-from kvsweep.replica.latency import Latency
 from kvsweep.replica.priority import PRIORITIES, SCHEDULERS
 from kvsweep.replica.routing import (
     PREFIX_AFFINITY,
@@ -23,6 +22,7 @@ from kvsweep.replica.routing import (
     Routing,
     Weighted,
 )
+from kvsweep.replica.step_time import Latency
 from kvsweep.replica.switches import Switches, from_mapping
 from kvsweep.replica.tiered import TieredStore
 

@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from kvsweep.replica.blocks import Block, BlockStore
+from kvsweep.replica.block_store import Block, BlockStore
 from kvsweep.replica.keys import Keys, Piece
 from kvsweep.replica.request import Request
 from kvsweep.replica.switches import Switches

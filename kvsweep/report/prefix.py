@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from kvsweep.analysis.prefix import CONDITIONS, HIT, MISS, Line, PrefixCost, SizeCost, Spread
+from kvsweep.analysis.prefix_cost import CONDITIONS, HIT, MISS, Line, PrefixCost, SizeCost, Spread
 from kvsweep.analysis.wording import number
 from kvsweep.report.table import table
 

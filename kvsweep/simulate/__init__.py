@@ -17,7 +17,7 @@ from ..config import Scenario
 from ..metrics import NO_COUNT, VARIABLES, Variable, mask_failed
 from ..policies import RULES, Status
 from .kernel_cells import run_kernel_cells, warm_up
-from .lists import RequestLists
+from .request_lists import RequestLists
 
 __all__ = ["simulate_batch", "source_hash", "warm_up"]
 

@@ -13,15 +13,19 @@ from numpy.typing import NDArray
 from ..config.bounds import complain, last_clock, longest_step
 from ..errors import InputError
 from ..limits import MAX_WORKSPACE_BYTES
-from ..policies import Scheduler
+from ..policies import Priority, Scheduler
 from ..records import BLOCK, EXTENT, LRU, NODE, PROGRESS, TIER
 
 GIB = 2**30
 _MAX_INDEX = 2**31 - 1
+_MAX_AGED_US = 2**61
+"""Longest time, microseconds, that priority ``age`` may give a request's level."""
 
 
-def bound_times(lanes: NDArray[Any], longest: NDArray[np.int64], prompt: NDArray[np.int64]) -> None:
-    """Set ``last_clock`` of each lane, or refuse its latencies.
+def last_clocks(
+    lanes: NDArray[Any], longest: NDArray[np.int64], prompt: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """Return ``last_clock`` of each lane, or refuse its latencies.
 
     Parameters
     ----------
@@ -35,12 +39,49 @@ def bound_times(lanes: NDArray[Any], longest: NDArray[np.int64], prompt: NDArray
     InputError
         If a step, a queueing delay or an overhead is too long.
     """
-    clock = last_clock(lanes, lanes["requests"], longest, np.minimum)
-    lanes["last_clock"] = clock
+    clock: NDArray[np.int64] = last_clock(lanes, lanes["requests"], longest, np.minimum)
     step = longest_step(lanes, lanes["requests"], longest, np.minimum)
     delay = lanes["alpha0"] + lanes["alpha1"] * prompt
     worst = np.argmax(lanes["alpha2"] - clock)
     complain(step.max(), delay.max(), lanes["alpha2"][worst], clock[worst])
+    return clock
+
+
+def step_limits(requests: NDArray[Any], first: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return for each list a number of steps of one instance that only a livelock takes.
+
+    Under fcfs and sjf every step computes a token of the oldest unfinished request, so the known
+    tokens of all requests bound the steps. The priority scheduler can livelock: requests of equal
+    priority and arrival may preempt each other in turns (found by the naive twin; it takes
+    prefills over several steps, no reservation and no cache).
+    """
+    tokens = requests["prompt"] + requests["output"]
+    limits: NDArray[np.int64] = 2 * np.add.reduceat(tokens, first) + 1000
+    return limits
+
+
+def check_ages(lanes: NDArray[Any], largest: NDArray[np.int64]) -> None:
+    """Check that aged priorities, in microseconds, stay far inside 64 bits.
+
+    Parameters
+    ----------
+    lanes : LANE (n,)
+        Of scenarios.
+    largest : int64 (n,)
+        Largest priority, either way, of a request of each lane.
+
+    Raises
+    ------
+    InputError
+        If the age that makes up for a priority is too long.
+    """
+    by_priority = lanes["scheduler"] == Scheduler.PRIORITY
+    aged = by_priority & (lanes["priority"] == Priority.AGE)
+    if (largest[aged] > _MAX_AGED_US // lanes["age"][aged]).any():
+        raise InputError(
+            f"engine.priority_age_ms: times the largest priority ({largest[aged].max()}) it must be"
+            f" at most {_MAX_AGED_US / 1000:.3g} ms"
+        )
 
 
 def heap_slots(lanes: NDArray[Any]) -> int:

@@ -21,10 +21,11 @@ from ..kernel.tally import MAX_ITL_ENTRIES
 from ..policies import RequestStatus
 from ..records import NONE, Inputs, Lane, Outputs
 from ..workload.requests import Requests
-from .groups import groupings
-from .lanes import allocate_outputs, allocate_workspace, build_inputs
-from .lists import RequestLists
-from .measure import measure
+from .batch import build_inputs
+from .reduce import measure
+from .reduce_groups import groupings
+from .request_lists import RequestLists
+from .workspace import allocate_outputs, allocate_workspace
 
 ITL_ENTRIES = 1 << 12
 """Least room for steps with prefill, of which a request has about one; a lane that has more than
@@ -49,7 +50,7 @@ def warm_up(notify: Callable[[str], None] | None = None) -> None:
     InputError
         If this numba cannot compile it.
     """
-    from .lanes import EMPTY
+    from .workspace import EMPTY
 
     cached = run_batch.stats.cache_path  # None where nothing can be cached
     if notify and not (cached and any(Path(cached).glob("engine.run_batch-*.nbc"))):

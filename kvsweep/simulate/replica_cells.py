@@ -25,10 +25,10 @@ from ..replica.result import RequestRecord
 from ..workload.native import to_trace_dict
 from ..workload.requests import Requests
 from .backlog import queue_growth
-from .groups import Columns, Grouping, groupings, measure_groups
 from .inversions import find_inversions
-from .lanes import class_levels
-from .lists import RequestLists
+from .list_records import class_levels
+from .reduce_groups import Columns, Grouping, groupings, measure_groups
+from .request_lists import RequestLists
 
 STATUSES = {"ok": Status.OK, "livelock": Status.LIVELOCK, "failed": Status.FAILED}
 

@@ -1,4 +1,4 @@
-"""Router and admission control: their part of a lane, and the memory they work in."""
+"""Routers: their scorers, the extents of prompts that they read, and the memory they work in."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -8,16 +8,12 @@ from numpy.typing import NDArray
 
 from ..config import Scenario
 from ..config.scenario import Cluster
-from ..policies import Admission, Routing, Scorer, SloClass
+from ..policies import Routing, Scorer
 from ..records import NODE, NONE, ROUTER, SCORER, SNAPSHOT
 from ..workload.blocks import Extents, find_extents
-from ..workload.requests import Requests
 
 CACHE_SCORERS = (Scorer.KV_UTILIZATION, Scorer.KV_PRESSURE, Scorer.KV_PRESSURE_SLO)
 """Scorers that read how the cache of an instance fares, which depends on its size."""
-
-
-_SLO_CODES = {item.label: item for item in SloClass}
 
 
 def scorers_of(cluster: Cluster) -> tuple[Scorer, ...]:
@@ -30,27 +26,6 @@ def scorers_of(cluster: Cluster) -> tuple[Scorer, ...]:
 def sees_cache(cluster: Cluster) -> bool:
     """Return whether routing depends on how much of the caches is in use."""
     return any(scorer in CACHE_SCORERS for scorer in scorers_of(cluster))
-
-
-def set_router(lane: NDArray[Any], cluster: Cluster) -> None:
-    """Set the fields of a LANE record that a cluster's routing and admission need."""
-    scorers = scorers_of(cluster)
-    lane["routing"] = Routing.from_name(cluster.routing)
-    lane["admission"] = Admission.from_name(cluster.admission)
-    lane["scorers"] = len(scorers)
-    lane["index_blocks"] = cluster.router_index_blocks
-    lane["snapshot_refresh"] = cluster.snapshot_refresh_us
-    lane["bucket_capacity"] = cluster.token_bucket_capacity or 0.0
-    lane["bucket_refill"] = cluster.token_bucket_refill_rate or 0.0
-    # Weighted routing by the router's own index alone needs no instance.
-    blind = all(scorer is Scorer.PREFIX_AFFINITY for scorer in scorers)
-    weighted = cluster.routing == Routing.WEIGHTED.label
-    lane["looks"] = not blind if weighted else cluster.routing != Routing.ROUND_ROBIN.label
-    lane["sees_cache"] = sees_cache(cluster)
-    lane["sees_blocks"] = Scorer.PRECISE_PREFIX in scorers
-    lane["indexes"] = Scorer.PREFIX_AFFINITY in scorers
-    lane["count_pending"] = cluster.count_pending
-    lane["snapshot_load"] = cluster.snapshot_load
 
 
 def scorer_table(scenarios: Sequence[Scenario]) -> NDArray[Any]:
@@ -83,18 +58,12 @@ def find_prompt_extents(records: NDArray[Any], keys: NDArray[np.int32], block_si
     Parameters
     ----------
     records, keys : REQUEST (n,), int32 (slots,)
-        A request list, as of `lanes.Prepared`.
+        A request list, as of `list_records.Prepared`.
     block_size : int
         Tokens per block.
     """
     begins = np.ascontiguousarray(records["key_lo"])
     return find_extents(begins, begins + records["prompt"] // block_size, keys)
-
-
-def slo_codes(requests: Requests) -> NDArray[np.uint8]:
-    """Return the SLO class of each request as a code of `SloClass`; standard is the rest."""
-    known = [_SLO_CODES.get(name, SloClass.STANDARD) for name in requests.slo_names]
-    return np.array([*known, SloClass.STANDARD], np.uint8)[requests.slo_class]
 
 
 def router_memory(lanes: NDArray[Any]) -> dict[str, NDArray[Any]]:

@@ -8,7 +8,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kvsweep import __version__
+from kvsweep._version import __version__
 from kvsweep.errors import InputError
 from kvsweep.store.reading import FORMAT
 
@@ -26,10 +26,20 @@ WAYS_OUT = "--overwrite starts again, --out names another store"
 OPTIONS = {"per_request": "--requests", "pruned": "pruning (--no-prune runs every cell)"}
 
 
-def describe(sweep: Sweep, *, keep_requests: bool = False, prune: bool = True) -> dict[str, Any]:
+def describe(
+    sweep: Sweep, source_hash: str, *, keep_requests: bool = False, prune: bool = True
+) -> dict[str, Any]:
     """Return the attributes of a store of `sweep`: what it is and what made it.
 
     No time, host or number of workers is among them: equal sweeps give equal stores.
+
+    Parameters
+    ----------
+    sweep : Sweep
+    source_hash : str
+        Of the sources of the simulator, of which a store knows nothing else.
+    keep_requests, prune : bool
+        As for `kvsweep.run`.
     """
     return {
         "format": FORMAT,
@@ -43,7 +53,7 @@ def describe(sweep: Sweep, *, keep_requests: bool = False, prune: bool = True) -
         # Numbers: netCDF, to which people export results, has no other attributes but text.
         "per_request": int(keep_requests),
         "pruned": int(prune),
-        **_makers(),
+        **_makers(source_hash),
     }
 
 
@@ -81,21 +91,27 @@ def check_same(path: Path, there: Mapping[str, Any], wanted: Mapping[str, Any]) 
             raise InputError(f"{path}: made by {other}, not {wanted[key]}; {WAYS_OUT}")
 
 
-def difference_of_makers(attributes: Mapping[str, Any]) -> str:
-    """Say what that decides numbers was another when a store was made; empty if nothing was."""
-    here = _makers()
+def difference_of_makers(attributes: Mapping[str, Any], source_hash: str) -> str:
+    """Say what that decides numbers was another when a store was made; empty if nothing was.
+
+    Parameters
+    ----------
+    attributes : mapping
+        Of the store.
+    source_hash : str
+        Of the sources of the simulator that is here.
+    """
+    here = _makers(source_hash)
     for key in DECIDING:
         if attributes.get(key) != here[key]:
             return f"it was made by {_maker(key)} {attributes.get(key)}, not {here[key]}"
     return ""
 
 
-def _makers() -> dict[str, str]:
+def _makers(source_hash: str) -> dict[str, str]:
     """Return what makes a store here and now."""
-    from kvsweep.simulate import source_hash  # loads the compiler, which readers do without
-
     libraries = ("numba", "numpy", "xarray", "zarr")
-    made = {"kvsweep": __version__, "source_hash": source_hash()}
+    made = {"kvsweep": __version__, "source_hash": source_hash}
     return made | {name: version(name) for name in libraries}
 
 

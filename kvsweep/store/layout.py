@@ -9,11 +9,12 @@ from zlib import crc32
 
 import numpy as np
 
+from kvsweep.config.axes import OTHER_DIMENSIONS, about
+from kvsweep.config.base import Key
 from kvsweep.files import replace_file
 from kvsweep.metrics import Variable
 from kvsweep.policies import RequestStatus, Status
 from kvsweep.store.arrays import Array
-from kvsweep.store.axes import EXTRA, label_of
 from kvsweep.store.chunks import chunk_name
 from kvsweep.store.folders import made_beside, move_in
 from kvsweep.store.metadata import ROOT, Root, encoded, hexadecimal
@@ -36,7 +37,7 @@ def names(plan: Plan) -> list[str]:
 
 def arrays(plan: Plan) -> dict[str, Array]:
     """Return all arrays of a store: coordinates, measures, and last the status."""
-    coordinates = [_coordinate(name, values, about) for name, values, about in _labels(plan)]
+    coordinates = [_coordinate(*label) for label in _labels(plan)]
     variables = [_variable(plan, variable) for variable in _variables(plan)]
     return {array.name: array for array in (*coordinates, *variables)}
 
@@ -89,16 +90,15 @@ def _variable(plan: Plan, variable: Variable) -> Array:
     )
 
 
-def _labels(plan: Plan) -> Iterator[tuple[str, NDArray[Any], tuple[str, str]]]:
-    """Yield name, values, and meaning and unit of every coordinate."""
+def _labels(plan: Plan) -> Iterator[tuple[str, NDArray[Any], Key]]:
+    """Yield name, values, and unit and meaning of every coordinate."""
     for axis in plan.axes:
-        yield axis.name, np.array(axis.values), label_of(axis.key)
+        yield axis.name, np.array(axis.values), about(axis.key)
     for name, values in plan.extra.items():
-        yield name, np.array(values), (EXTRA[name], "1")
+        yield name, np.array(values), Key("1", OTHER_DIMENSIONS[name])
 
 
-def _coordinate(name: str, values: NDArray[Any], about: tuple[str, str]) -> Array:
-    long_name, units = about
+def _coordinate(name: str, values: NDArray[Any], key: Key) -> Array:
     return Array(
         name=name,
         shape=values.shape,
@@ -106,7 +106,7 @@ def _coordinate(name: str, values: NDArray[Any], about: tuple[str, str]) -> Arra
         dtype=values.dtype.newbyteorder("<"),
         fill_value=values.dtype.type().item(),
         dims=(name,),
-        attributes={"units": units, "long_name": long_name},
+        attributes={"units": key.unit, "long_name": key.meaning},
     )
 
 

@@ -28,6 +28,7 @@ def prepare(
     path: str | Path,
     sweep: Sweep,
     plan: Plan,
+    source_hash: str,
     *,
     overwrite: bool = False,
     keep_requests: bool = False,
@@ -43,6 +44,8 @@ def prepare(
         Directory of the store.
     sweep, plan : Sweep, Plan
         What it is to hold.
+    source_hash : str
+        Of the sources of the simulator: other sources do not continue it.
     overwrite : bool
         Replace a store that exists.
     keep_requests, prune : bool
@@ -55,7 +58,7 @@ def prepare(
         or numpy, or cannot be read or written.
     """
     path = real_path(path)
-    attributes = _attributes(sweep, keep_requests, prune)
+    attributes = _attributes(sweep, source_hash, keep_requests, prune)
     clear_parts(path, FORMAT)
     if overwrite or not path.exists():
         if path.exists():
@@ -65,7 +68,13 @@ def prepare(
 
 
 def pending(
-    path: Path, sweep: Sweep, plan: Plan, *, keep_requests: bool = False, prune: bool = True
+    path: Path,
+    sweep: Sweep,
+    plan: Plan,
+    source_hash: str,
+    *,
+    keep_requests: bool = False,
+    prune: bool = True,
 ) -> list[Task]:
     """Return the tasks that an existing store lacks; nothing is changed.
 
@@ -74,7 +83,7 @@ def pending(
     InputError
         As `prepare`.
     """
-    attributes = _attributes(sweep, keep_requests, prune)
+    attributes = _attributes(sweep, source_hash, keep_requests, prune)
     return _open(real_path(path), plan, attributes, repair=False).pending()
 
 
@@ -121,9 +130,10 @@ def _with(path: Path, attributes: Mapping[str, Any]) -> Root:
     return Root({**root.attributes, **attributes}, root.arrays, root.files)
 
 
-def _attributes(sweep: Sweep, keep_requests: bool, prune: bool) -> dict[str, Any]:
+def _attributes(sweep: Sweep, source_hash: str, keep_requests: bool, prune: bool) -> dict[str, Any]:
     """Return the attributes of a store that is being filled."""
-    return {**describe(sweep, keep_requests=keep_requests, prune=prune), COMPLETE: 0}
+    described = describe(sweep, source_hash, keep_requests=keep_requests, prune=prune)
+    return {**described, COMPLETE: 0}
 
 
 def _open(path: Path, plan: Plan, attributes: dict[str, Any], *, repair: bool) -> Store:

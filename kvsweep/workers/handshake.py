@@ -8,7 +8,8 @@ from typing import Any
 import numba
 import numpy as np
 
-from kvsweep import __version__, simulate
+from kvsweep import simulate
+from kvsweep._version import __version__
 
 # Run by workers that may have another kvsweep or none, so it travels as text and needs nothing.
 _ASK = """

@@ -102,7 +102,7 @@ def _draw_client(
     where = f"workload.clients[{index}]" if workload.clients else "workload"
     own: Any = client_of(workload, index) or workload
     sessions = sessions_of(workload, index) or SINGLE
-    count = _session_count(workload, sessions)
+    count = session_count(workload, sessions)
     n = count * sessions.rounds
     process, cv = own.arrivals or workload.arrivals, own.cv or workload.cv
     start = np.cumsum(unit_gaps(process, cv, count, stream(ARRIVALS))) * (1e6 / rate)
@@ -131,7 +131,7 @@ def _draw_client(
     )
 
 
-def _session_count(workload: Workload, sessions: Sessions) -> int:
+def session_count(workload: Workload, sessions: Sessions) -> int:
     """Return how many sessions a client draws: always enough to fill the workload alone."""
     wanted = workload.requests
     if sessions.truncate and sessions.rounds > 1:

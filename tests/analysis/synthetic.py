@@ -67,8 +67,8 @@ def prefix_trials():
     """A measurement of prefixes: 5 trials, 1 ms apart; sizes not in the order of B."""
     from fake_runtime import FakeRuntime
 
-    from kvsweep.measure.dataset import template
-    from kvsweep.measure.design import Design, parse_sizes
+    from kvsweep.llama.dataset import template
+    from kvsweep.llama.design import Design, parse_sizes
 
     design = Design(parse_sizes("256:512,384:384,512:256"), trials=5)
     ds = template(design, FakeRuntime().attributes, [])

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from analysis.synthetic import prefix_trials
-from kvsweep.analysis.prefix import prefix_cost
+from kvsweep.analysis.prefix_cost import prefix_cost
 from kvsweep.errors import InputError
 from kvsweep.report import prefix_text
 

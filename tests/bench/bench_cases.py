@@ -6,7 +6,8 @@ import numpy as np
 
 from kvsweep.config import DEFAULT_ENTROPY
 from kvsweep.config.scenario import validate
-from kvsweep.simulate.lanes import build_inputs, prepare
+from kvsweep.simulate.batch import build_inputs
+from kvsweep.simulate.list_records import prepare
 from kvsweep.workload.blocks import resolve_blocks
 from kvsweep.workload.columns import Columns
 from kvsweep.workload.generate import generate

@@ -5,7 +5,7 @@ import sys
 from bench_cases import generated, h8_scenario, lanes
 from measuring import run_again
 
-from kvsweep.simulate.lanes import allocate_outputs
+from kvsweep.simulate.workspace import allocate_outputs
 
 SEEDS = 60
 

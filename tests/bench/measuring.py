@@ -10,7 +10,7 @@ import time
 import numpy as np
 
 from kvsweep.simulate.kernel_cells import run_lanes
-from kvsweep.simulate.lanes import allocate_outputs
+from kvsweep.simulate.workspace import allocate_outputs
 
 
 def least_time(action, repeats):

@@ -15,7 +15,7 @@ from bench_cases import (
 )
 from measuring import least_times, time_lanes, times_in_turns
 
-from kvsweep.simulate.lanes import allocate_outputs
+from kvsweep.simulate.workspace import allocate_outputs
 from kvsweep.workload.native import to_trace_dict
 
 # The first is far below what is measured, so that only a broken design fails.

@@ -22,7 +22,7 @@ from kvsweep.simulate import warm_up
 warm_up()
 before = peak()
 from kvsweep.simulate.kernel_cells import run_lanes
-from kvsweep.simulate.lanes import allocate_outputs
+from kvsweep.simulate.workspace import allocate_outputs
 inputs = cluster(int(sys.argv[2]), sys.argv[3])
 run_lanes(inputs, allocate_outputs(inputs))
 print(before, peak())

@@ -4,7 +4,7 @@ import numpy as np
 from bench_cases import conversations, conversations_scenario, generated, h8_scenario, lanes
 from measuring import times_in_turns
 
-from kvsweep.simulate.lanes import allocate_outputs
+from kvsweep.simulate.workspace import allocate_outputs
 
 REQUESTS = 20_000
 DEFAULT = {"prefix-affinity": 3.0, "queue-depth": 2.0, "kv-utilization": 2.0}

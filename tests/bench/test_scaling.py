@@ -11,7 +11,7 @@ from sweep_file import toml
 from kvsweep import load_sweep, run
 from kvsweep.config import DEFAULT_ENTROPY
 from kvsweep.simulate import simulate_batch
-from kvsweep.simulate.lanes import allocate_outputs
+from kvsweep.simulate.workspace import allocate_outputs
 
 REQUESTS = (200, 2_000, 20_000, 200_000)
 

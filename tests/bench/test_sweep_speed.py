@@ -8,8 +8,8 @@ from sweep_file import toml
 
 from kvsweep import grid, load_sweep
 from kvsweep.config import DEFAULT_ENTROPY
-from kvsweep.simulate import kernel_cells, simulate_batch
-from kvsweep.simulate.lists import RequestLists
+from kvsweep.simulate import kernel_cells, simulate_batch, source_hash
+from kvsweep.simulate.request_lists import RequestLists
 from kvsweep.store import prepare
 
 
@@ -39,7 +39,7 @@ def seconds(monkeypatch):
 
 def run_once(sweep, plan, path, seconds):
     """Run a sweep as a worker and its writer do, in this thread."""
-    store = prepare(path, sweep, plan)
+    store = prepare(path, sweep, plan, source_hash())
     for task in store.pending():
         chosen = plan.variant_indices(task)
         batch = clocked(seconds, "batch", simulate_batch)(

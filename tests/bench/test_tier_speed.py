@@ -3,7 +3,7 @@
 from bench_cases import conversations, conversations_scenario, lanes
 from measuring import least_times
 
-from kvsweep.simulate.lanes import allocate_outputs
+from kvsweep.simulate.workspace import allocate_outputs
 
 TIERS = {
     "none": {},

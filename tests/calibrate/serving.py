@@ -4,7 +4,7 @@ import random
 
 import numpy as np
 
-from kvsweep.replaying import run_replay
+from kvsweep.trace_replay import run_replay
 from kvsweep.workload.traces import FORMAT
 
 BETA = [15000.0, 80.0, 40.0, 0.15, 0.01]

@@ -5,11 +5,11 @@ import pytest
 import xarray as xr
 
 from kvsweep.calibrate.direct import fit_prefix, simulate_first_token
-from kvsweep.calibrate.prefix import Measured, Trial, is_prefix, read_prefix
 from kvsweep.calibrate.prefix_results import calibrate_prefix
+from kvsweep.calibrate.prefix_trials import Measured, Trial, is_prefix, read_prefix
 from kvsweep.config import Latency
 from kvsweep.errors import InputError
-from kvsweep.measure.dataset import FORMAT
+from kvsweep.llama.dataset import FORMAT
 from kvsweep.store import save_dataset
 
 TOKENS = "condition,ttft_ms,prompt_tokens,throughput_tok_s\nhit,1,{},{}\n"

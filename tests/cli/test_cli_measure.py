@@ -6,7 +6,7 @@ import pytest
 from fake_runtime import FakeRuntime
 
 from kvsweep.cli import progress
-from kvsweep.measure import llama_load
+from kvsweep.llama import llama_load
 
 SMALL = ("measure", "prefix", "--model", "m.gguf", "--sizes", "8:4,6:6", "--trials", "3",
          "--query-tokens", "2")  # fmt: skip

@@ -10,7 +10,7 @@ from sweeping import write_sweep
 import kvsweep
 from kvsweep.analysis.replayed import cell_of_replay
 from kvsweep.analysis.warnings import find_warnings
-from kvsweep.replaying import run_replay
+from kvsweep.trace_replay import run_replay
 
 SWEEP = """
 title = "small"

@@ -22,12 +22,12 @@ from fuzz.samples import (
     served_run,
     sweep,
 )
-from kvsweep.calibrate.prefix import read_prefix
+from kvsweep.calibrate.prefix_trials import read_prefix
 from kvsweep.calibrate.served import read_served
 from kvsweep.config import parse_scenario
 from kvsweep.config.source import read_source
 from kvsweep.errors import InputError
-from kvsweep.replaying import run_replay
+from kvsweep.trace_replay import run_replay
 from kvsweep.workload.traces import load_trace
 
 COUNT = int(os.environ.get("KVSWEEP_FUZZ", "60"))

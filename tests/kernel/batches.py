@@ -8,8 +8,10 @@ import strategies
 
 from kvsweep.config import parse_scenario
 from kvsweep.config.scenario import validate
+from kvsweep.simulate.batch import build_inputs
 from kvsweep.simulate.kernel_cells import run_lanes
-from kvsweep.simulate.lanes import allocate_outputs, build_inputs, prepare
+from kvsweep.simulate.list_records import prepare
+from kvsweep.simulate.workspace import allocate_outputs
 from kvsweep.workload.blocks import resolve_blocks
 from kvsweep.workload.traces import load_trace
 

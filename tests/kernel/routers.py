@@ -7,7 +7,9 @@ from kvsweep.kernel.admission import is_admitted
 from kvsweep.kernel.routing import choose_instance
 from kvsweep.kernel.setup import begin_lane
 from kvsweep.records import NONE
-from kvsweep.simulate.lanes import allocate_outputs, allocate_workspace, build_inputs, prepare
+from kvsweep.simulate.batch import build_inputs
+from kvsweep.simulate.list_records import prepare
+from kvsweep.simulate.workspace import allocate_outputs, allocate_workspace
 from kvsweep.workload.blocks import resolve_blocks
 
 SEEN = {"load": np.int64, "utilization": np.float64, "transfer": np.int64, "thrashing": np.float64}
@@ -20,14 +22,14 @@ def _choose_all(inp, ws, out, load, utilization, transfer, thrashing, chosen):
     begin_lane(inp, ws, lane, out.tallies[0])
     for r in range(lane["requests"]):
         chosen[r] = NONE
-        if is_admitted(inp, ws, lane, r):
+        if is_admitted(inp, ws, lane, out.tallies[0], r):
             for index in range(lane["instances"]):
                 snapshot = ws.snapshots[index]
                 snapshot["load"] = load[r, index]
                 snapshot["utilization"] = utilization[r, index]
                 snapshot["transfer"] = transfer[r, index]
                 snapshot["thrashing"] = thrashing[r, index]
-            chosen[r] = choose_instance(inp, ws, lane, r)
+            chosen[r] = choose_instance(inp, ws, lane, out.tallies[0], r)
 
 
 def choose(scenario, requests, seen, times=1):

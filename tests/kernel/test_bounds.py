@@ -9,7 +9,7 @@ from kvsweep.grid import SECONDS_PER_REQUEST, plan
 from kvsweep.limits import MAX_STEP_US, MAX_TIME_US
 from kvsweep.policies import Status
 from kvsweep.records import Lane
-from kvsweep.simulate.single import run_single
+from kvsweep.simulate.logged import run_single
 from kvsweep.workload.traces import load_trace
 
 LATE = "simulated time beyond what can be added up: is the rate or a latency wrong?"

@@ -7,20 +7,20 @@ import pytest
 import strategies
 import twin
 
-from kvsweep.simulate import single
+from kvsweep.simulate import logged
 
 
 @pytest.fixture
 def plain(monkeypatch):
     """Let every simulation visit every running request in every step."""
-    build = single.build_inputs
+    build = logged.build_inputs
 
     def build_plain(*arguments, **options):
         inputs = build(*arguments, **options)
         inputs.lanes["plain"] = 1
         return inputs
 
-    monkeypatch.setattr(single, "build_inputs", build_plain)
+    monkeypatch.setattr(logged, "build_inputs", build_plain)
 
 
 @pytest.mark.parametrize("name", [n for n in goldens.vllm_cases() if "s42" in n or "shared" in n])

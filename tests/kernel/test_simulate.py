@@ -14,7 +14,7 @@ from kvsweep.errors import InputError
 from kvsweep.metrics import CELL_VARIABLES, QUANTILES, REQUEST_VARIABLES, VARIABLES
 from kvsweep.policies import Status
 from kvsweep.simulate import kernel_cells, simulate_batch
-from kvsweep.simulate.single import run_single
+from kvsweep.simulate.logged import run_single
 from kvsweep.workload.generate import generate
 from kvsweep.workload.native import to_trace_dict
 

@@ -13,8 +13,8 @@ from kvsweep.errors import InputError
 from kvsweep.kernel.sizes import blocks_for, full_blocks, tokens_beyond
 from kvsweep.limits import MAX_REQUEST_TOKENS
 from kvsweep.records import LANE
-from kvsweep.simulate.lanes import prepare
-from kvsweep.simulate.layout import block_inverse
+from kvsweep.simulate.lane_records import block_inverse
+from kvsweep.simulate.list_records import prepare
 from kvsweep.workload.blocks import resolve_blocks
 from kvsweep.workload.generate import generate
 

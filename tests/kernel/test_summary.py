@@ -10,8 +10,8 @@ from kvsweep.kernel.summary import copy_requests, end_requests
 from kvsweep.metrics import latency_quantiles, mean_latency, summarize_latency
 from kvsweep.policies import RequestStatus
 from kvsweep.records import NONE
-from kvsweep.simulate.lanes import allocate_outputs, allocate_workspace
-from kvsweep.simulate.measure import measure
+from kvsweep.simulate.reduce import measure
+from kvsweep.simulate.workspace import allocate_outputs, allocate_workspace
 
 OVERHEAD = 100
 

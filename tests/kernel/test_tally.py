@@ -9,7 +9,7 @@ from kvsweep._jit import kernel
 from kvsweep.kernel.latency import token_time
 from kvsweep.kernel.setup import QUANTILES
 from kvsweep.kernel.tally import add_gap, fold_itl
-from kvsweep.simulate.lanes import EMPTY, allocate_outputs, allocate_workspace
+from kvsweep.simulate.workspace import EMPTY, allocate_outputs, allocate_workspace
 
 LONGEST = 2**39 - 1
 ROOM = 64

@@ -12,7 +12,7 @@ from kvsweep.config.scenario import validate
 from kvsweep.policies import Scheduler, Status
 from kvsweep.records import Lane
 from kvsweep.simulate import simulate_batch
-from kvsweep.simulate.measure import details
+from kvsweep.simulate.reduce import details
 from kvsweep.workload.generate import generate
 
 REQUESTS = 200

@@ -41,4 +41,4 @@ def admission(cluster):
     """Return the admission control of the settings `scenario.Cluster`."""
     if cluster.admission == "token-bucket":
         return TokenBucket(cluster.token_bucket_capacity, cluster.token_bucket_refill_rate)
-    return RejectAll() if cluster.admission == "reject-all" else Always()
+    return {"reject-all": RejectAll, "always": Always}[cluster.admission]()

@@ -102,7 +102,7 @@ class Request:
             raise ValueError(f"request {index}: prompt and output need at least one token")
         priority = row.get("priority")
         if priority is None:
-            by_class = priority_rule in ("slo-class", "age")
+            by_class = {"constant": False, "slo-class": True, "age": True}[priority_rule]
             priority = SLO_PRIORITY.get(row.get("slo_class"), 5) if by_class else 0
         after = row.get("after")
         return cls(

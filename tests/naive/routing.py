@@ -148,7 +148,8 @@ class Router:
         score = 1.0 - view.utilization
         if scorer == "kv-utilization":
             return score
-        weight = TRANSFER_WEIGHT.get(request.slo_class, 1.0) if scorer == "kv-pressure-slo" else 1.0
+        slo_weight = TRANSFER_WEIGHT.get(request.slo_class, 1.0)
+        weight = {"kv-pressure": 1.0, "kv-pressure-slo": slo_weight}[scorer]
         if view.transfer_us > 0:
             score -= weight * view.transfer_us / 10_000.0
         return score - 2.0 * view.thrashing

@@ -31,6 +31,8 @@ class CpuTier:
 
     def __init__(self, cache):
         self.cache = cache
+        if cache.cpu_blocks > 0 and not (self.moves or self.copies):
+            raise ValueError(f"cache.offload: {cache.offload!r} has no way into the tier")
         self.came_us = OrderedDict()
         self.offloads = 0
         self.reloads = 0

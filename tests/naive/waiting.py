@@ -67,4 +67,6 @@ def waiting_queue(scheduler, urgency):
         return KeyedQueue(lambda r: (urgency(r), r.arrival_us, r.id))
     if scheduler == "sjf":
         return KeyedQueue(lambda r: (r.prompt_tokens, r.arrival_us, r.id))
-    return FcfsQueue()
+    if scheduler == "fcfs":
+        return FcfsQueue()
+    raise ValueError(f"engine.scheduler: {scheduler!r} has no waiting queue")

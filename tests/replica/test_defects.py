@@ -7,7 +7,7 @@ from goldens import load
 from replica_cases import LATENCY, request, scenario
 
 from kvsweep.replica import run
-from kvsweep.replica.blocks import BlockStore
+from kvsweep.replica.block_store import BlockStore
 from kvsweep.replica.defects import defects
 from kvsweep.replica.keys import Keys
 from kvsweep.replica.request import from_trace

@@ -1,0 +1,222 @@
+"""First-token times of one sequence whose prefix was cached or not, as `kvsweep measure prefix`.
+
+The cache holds A and B. A hit asks [A, B, Q]: only Q is new. A miss asks [B, Q]: A has gone from
+the front, so all of it is computed.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from kvsweep.errors import InputError, did_you_mean, shown
+from kvsweep.limits import MAX_INPUT_BYTES, MAX_TIME_US, MAX_TOKENS
+from kvsweep.parsing import parse_csv
+from kvsweep.reading import read_text
+
+CONDITIONS = ("hit", "miss")
+
+_NAME = re.compile(r"_a([0-9]+)_b([0-9]+)\.csv$")
+_COLUMNS = ("condition", "ttft_ms")
+_MAX_MS = MAX_TIME_US / 1000
+
+_DIMS = ("size", "condition", "trial")
+_RATE = "throughput_tok_s"
+_OPTIONAL = (_RATE, "completion_tokens")
+_STORED: dict[str, tuple[str, ...]] = {
+    "context_a": ("size",),
+    "context_b": ("size",),
+    "condition": ("condition",),
+    "ttft_ms": _DIMS,
+    "prompt_tokens": _DIMS,
+}
+"""Variables that a store must have, and their dimensions."""
+
+
+class Trial(NamedTuple):
+    """One measurement.
+
+    Attributes
+    ----------
+    a, b : int
+        Tokens of contexts A and B.
+    condition : str
+        ``hit`` or ``miss``.
+    prompt : int
+        Tokens of the prompt.
+    ttft_ms : float
+    token_ms : float
+        Time per output token; nan if not measured.
+    output : int
+        Output tokens of that measurement.
+    """
+
+    a: int
+    b: int
+    condition: str
+    prompt: int
+    ttft_ms: float
+    token_ms: float
+    output: int
+
+    @property
+    def size(self) -> str:
+        """The contexts, ``A:B``."""
+        return f"{self.a}:{self.b}"
+
+    @property
+    def cached(self) -> int:
+        """Leading tokens of the prompt that are in the cache."""
+        return self.a + self.b if self.condition == "hit" else 0
+
+    @property
+    def computed(self) -> int:
+        """Tokens of the prompt that are computed before the first token, at least one."""
+        return max(self.prompt - self.cached, 1)
+
+
+@dataclass(frozen=True)
+class Measured:
+    """All trials, and where they come from.
+
+    Attributes
+    ----------
+    trials : list of Trial
+    about : dict of str to str
+        Attributes of the store; empty for CSV.
+    """
+
+    trials: list[Trial]
+    about: dict[str, str]
+
+    @property
+    def sizes(self) -> list[str]:
+        """The sizes, in the order of measuring."""
+        return list(dict.fromkeys(trial.size for trial in self.trials))
+
+
+def is_prefix(path: Path) -> bool:
+    """Return whether `path` looks like such a measurement: a folder, or a CSV file."""
+    return path.is_dir() or path.suffix == ".csv"
+
+
+def read_prefix(path: Path) -> Measured:
+    """Read a store of `kvsweep measure prefix`, or CSV files ``*_aA_bB.csv`` (or a folder of them).
+
+    A CSV file has a row per trial; ``condition`` and ``ttft_ms`` are needed, ``prompt_tokens``,
+    ``throughput_tok_s`` and ``completion_tokens`` are used. Without ``prompt_tokens`` the query is
+    taken for one token, and what it costs goes to the constant term.
+
+    Raises
+    ------
+    InputError
+        If nothing can be read, or a value is not a number.
+    """
+    if (path / "zarr.json").is_file():
+        return _read_store(path)
+    files = [path]
+    if path.is_dir():
+        try:
+            files = sorted(file for file in path.iterdir() if _NAME.search(file.name))
+        except OSError as error:
+            raise InputError(f"{path}: cannot read: {error.strerror or error}") from None
+    trials = [trial for file in files for trial in _read_csv(file)]
+    if not trials:
+        raise InputError(
+            f"{path}: no measurements: expected a store of `kvsweep measure prefix`, or CSV files "
+            "*_aA_bB.csv with columns condition and ttft_ms"
+        )
+    return Measured(trials, {})
+
+
+def _read_store(path: Path) -> Measured:
+    from kvsweep.llama.dataset import FORMAT
+    from kvsweep.store import open_dataset
+
+    ds = open_dataset(path, FORMAT, "kvsweep measure prefix")
+    for name, dims in _STORED.items():
+        if name not in ds.variables or set(ds[name].dims) != set(dims):
+            raise InputError(
+                f"{path}: no variable {name!r} of {', '.join(dims)}: not a store of "
+                "`kvsweep measure prefix`"
+            )
+    wanted = _STORED | {name: _DIMS for name in _OPTIONAL if name in ds.variables}
+    columns = {
+        name: ds[name].broadcast_like(ds["ttft_ms"]).transpose(*_DIMS).values.ravel().tolist()
+        for name in wanted
+    }
+    trials = []
+    for i, ttft_ms in enumerate(columns["ttft_ms"]):
+        if ttft_ms == ttft_ms:  # it is nan if the trial was not run
+            row = {name: column[i] for name, column in columns.items()}
+            trial = 1 + i % ds.sizes["trial"]
+            where = f"{path}: trial {trial} of {shown(row['context_a'])}:{shown(row['context_b'])}"
+            trials.append(_checked(where, row["context_a"], row["context_b"], row))
+    return Measured(trials, {str(key): str(value) for key, value in ds.attrs.items()})
+
+
+def _read_csv(file: Path) -> Iterator[Trial]:
+    """Yield the trials of a CSV file; none if it has none of the columns (a file of prompts)."""
+    match = _NAME.search(file.name)
+    if match is None:
+        raise InputError(f"{file}: its name does not end in _aA_bB.csv, the sizes of A and B")
+    header, rows = parse_csv(read_text(file, MAX_INPUT_BYTES), str(file))
+    if not set(header) & set(_COLUMNS):
+        return
+    for name in _COLUMNS:
+        if name not in header:
+            raise InputError(f"{file}:1: missing column {name}{did_you_mean(name, header)}")
+    for line, row in rows:
+        values = {key: value for key, value in zip(header, row, strict=True) if value != ""}
+        yield _checked(f"{file}:{line}", int(match[1]), int(match[2]), values)
+
+
+def _checked(where: str, a: Any, b: Any, row: dict[str, Any]) -> Trial:
+    """Make a trial of a row, which may lack what was not measured."""
+    condition = row.get("condition", "")
+    if condition not in CONDITIONS:
+        raise InputError(f"{where}: condition: {shown(condition)} is not hit or miss")
+    a, b = _integer(a, "context A", 1, where), _integer(b, "context B", 1, where)
+    prompt = row.get("prompt_tokens", a + b + 1 if condition == "hit" else b + 1)
+    rate = _number(row[_RATE], _RATE, where) if _RATE in row else math.nan
+    ttft_ms = _number(row.get("ttft_ms", ""), "ttft_ms", where)
+    if not 0 < ttft_ms <= _MAX_MS:
+        raise InputError(
+            f"{where}: ttft_ms: expected more than 0 and at most {_MAX_MS:.12g}, got {ttft_ms:.12g}"
+        )
+    return Trial(
+        a,
+        b,
+        condition,
+        _integer(prompt, "prompt_tokens", 1, where),
+        ttft_ms,
+        1e3 / rate if rate > 0 else math.nan,
+        _integer(row.get("completion_tokens", 1), "completion_tokens", 0, where),
+    )
+
+
+def _number(value: Any, key: str, where: str) -> float:
+    """Return a number; nan, which stands for what was not measured, is one."""
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        number = math.inf
+    if math.isinf(number) or number < 0:
+        raise InputError(f"{where}: {key}: expected a number of at least 0, got {shown(value)}")
+    return number
+
+
+def _integer(value: Any, key: str, least: int, where: str) -> int:
+    try:
+        number = int(value)
+    except (TypeError, ValueError, OverflowError):
+        number = -1
+    if not least <= number <= MAX_TOKENS or (isinstance(value, float) and number != value):
+        raise InputError(
+            f"{where}: {key}: expected an integer from {least} to {MAX_TOKENS}, got {shown(value)}"
+        )
+    return number

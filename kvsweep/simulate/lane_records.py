@@ -1,0 +1,244 @@
+"""LANE records: every field of them is set here, whoever it is from.
+
+`lane_record` sets what a scenario decides, `set_request_lists` and `set_prompt_extents` what its
+request list does, and the rest what a caller asks of a batch. Without a line here a new field is 0.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..config import Latency, Scenario
+from ..config.scenario import Cache, Cluster, Engine
+from ..errors import InputError
+from ..kernel.calendar import MAX_STEPS, ROW
+from ..kernel.sizes import QUOTIENT_BITS
+from ..policies import Admission, Offload, Priority, Routing, Scheduler, Scorer
+from ..records import LANE, NONE
+from ..workload.blocks import Extents
+from .bounding import check_ages, last_clocks, step_limits
+from .kept import kept
+from .list_records import Prepared
+from .pruning import smaller_pools
+from .routers import scorer_table, scorers_of, sees_cache
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The part of a batch that its scenarios decide.
+
+    Attributes
+    ----------
+    lanes : LANE (n_scenarios,)
+        Without what the request lists decide.
+    like : int64 (n_scenarios,)
+        The nearest earlier scenario that only has fewer blocks, or -1.
+    scorers : SCORER
+        Scorers of all scenarios.
+    """
+
+    lanes: NDArray[Any]
+    like: NDArray[np.int64]
+    scorers: NDArray[Any]
+
+
+@kept
+def lay_out(scenarios: tuple[Scenario, ...]) -> Layout:
+    """Lay out scenarios; what is returned must not be changed."""
+    lanes = np.array([lane_record(item) for item in scenarios], LANE)
+    lanes["scorer_lo"] = np.cumsum(lanes["scorers"]) - lanes["scorers"]
+    return Layout(lanes, smaller_pools(scenarios), scorer_table(scenarios))
+
+
+def lane_record(scenario: Scenario) -> NDArray[Any]:
+    """Return the LANE record of a scenario, without its request list."""
+    if scenario.engine.async_scheduling:
+        raise InputError("engine.async_scheduling: the kernel only has synchronous scheduling yet")
+    lane = np.zeros((), LANE)
+    lane["warmup"] = scenario.workload.warmup if scenario.workload else 0
+    _set_latency(lane, scenario.latency)
+    _set_engine(lane, scenario.engine)
+    _set_cache(lane, scenario.cache)
+    # vLLM: int(watermark * num_gpu_blocks), which counts the null block too.
+    lane["watermark"] = int(scenario.engine.watermark * (scenario.cache.gpu_blocks + 1))
+    _set_cluster(lane, scenario.cluster)
+    return lane
+
+
+def _set_latency(lane: NDArray[Any], latency: Latency) -> None:
+    for name in ("alpha", "beta", "memory"):
+        for term, coefficient in enumerate(getattr(latency, name)):
+            lane[f"{name}{term}"] = coefficient
+    lane["roofline"] = len(latency.memory) > 0
+    lane["context"] = lane["roofline"] or any(latency.beta[3:])
+
+
+def _set_engine(lane: NDArray[Any], engine: Engine) -> None:
+    lane["max_num_seqs"] = engine.max_num_seqs
+    lane["max_tokens"] = engine.max_num_batched_tokens
+    # config/rules.py refuses less; kernel/counted.py, is_countable, does not look at the budget.
+    assert lane["max_tokens"] >= lane["max_num_seqs"], "a budget below the seats (rule R1.2)"
+    lane["long_prefill"] = engine.long_prefill_token_threshold
+    lane["scheduler"] = Scheduler.from_name(engine.scheduler)
+    lane["priority"] = Priority.from_name(engine.priority)
+    lane["age"] = round(1000 * engine.priority_age_ms)
+    # Other schedulers do not read it, though a sweep of schedulers may have it everywhere.
+    urgent_first = lane["scheduler"] == Scheduler.PRIORITY
+    lane["preempt_for_urgent"] = engine.preempt_for_urgent and urgent_first
+    lane["prefix_caching"] = engine.enable_prefix_caching
+    lane["chunked_prefill"] = engine.enable_chunked_prefill
+    lane["reserve_full_prompt"] = engine.reserve_full_prompt
+
+
+def _set_cache(lane: NDArray[Any], cache: Cache) -> None:
+    lane["gpu_blocks"] = cache.gpu_blocks
+    lane["block_size"] = cache.block_size
+    lane["inverse"], lane["inverse_shift"] = block_inverse(cache.block_size)
+    lane["cpu_blocks"] = cache.cpu_blocks
+    assert cache.offload is not None  # `Scenario` sees to it
+    lane["offload"] = Offload.from_name(cache.offload)
+    lane["offload_threshold"] = cache.offload_threshold
+    lane["transfer_base"] = cache.transfer_base_latency_us
+    lane["bandwidth"] = cache.transfer_bandwidth or 1.0  # None only where nothing is moved
+    lane["thrashing_window"] = cache.thrashing_window_us
+    lane["overlap"] = cache.transfer_overlap
+    lane["ids"] = cache.cpu_blocks > 0
+    lane["eager"] = cache.cpu_blocks > 0 and lane["offload"] == Offload.WRITE_THROUGH
+
+
+def _set_cluster(lane: NDArray[Any], cluster: Cluster) -> None:
+    scorers = scorers_of(cluster)
+    lane["instances"] = cluster.instances
+    lane["admission_latency"] = cluster.admission_latency_us
+    lane["routing_latency"] = cluster.routing_latency_us
+    lane["routing"] = Routing.from_name(cluster.routing)
+    lane["admission"] = Admission.from_name(cluster.admission)
+    lane["scorers"] = len(scorers)
+    lane["index_blocks"] = cluster.router_index_blocks
+    lane["snapshot_refresh"] = cluster.snapshot_refresh_us
+    lane["bucket_capacity"] = cluster.token_bucket_capacity or 0.0
+    lane["bucket_refill"] = cluster.token_bucket_refill_rate or 0.0
+    # Weighted routing by the router's own index alone needs no instance.
+    blind = all(scorer is Scorer.PREFIX_AFFINITY for scorer in scorers)
+    weighted = cluster.routing == Routing.WEIGHTED.label
+    lane["looks"] = not blind if weighted else cluster.routing != Routing.ROUND_ROBIN.label
+    lane["sees_cache"] = sees_cache(cluster)
+    lane["sees_blocks"] = Scorer.PRECISE_PREFIX in scorers
+    lane["indexes"] = Scorer.PREFIX_AFFINITY in scorers
+    lane["count_pending"] = cluster.count_pending
+    lane["snapshot_load"] = cluster.snapshot_load
+
+
+def block_inverse(size: int) -> tuple[int, int]:
+    """Return the multiplier and the shift that stand for a division by `size`.
+
+    With ``2**(b-1) < size <= 2**b`` the multiplier, ``2**(31+b) / size`` rounded up, is too large
+    by less than a part in ``2**31``, so quotients of 31 bits are exact. It has at most 32 bits.
+    """
+    shift = QUOTIENT_BITS + (size - 1).bit_length()
+    return -(-(2**shift) // size), shift
+
+
+def set_request_lists(
+    lanes: NDArray[Any],
+    lists: Sequence[Prepared],
+    chosen: NDArray[np.int64],
+    requests: NDArray[Any],
+    first: NDArray[np.int64],
+) -> None:
+    """Set what their request lists decide of lanes.
+
+    Parameters
+    ----------
+    lanes : LANE (n_lanes,)
+        With what their scenarios decide.
+    lists : sequence of Prepared
+        Distinct request lists.
+    chosen : int64 (n_lanes,)
+        The list of each lane.
+    requests : REQUEST (requests of all lists,)
+        The lists, one after the other.
+    first : int64 (n_lists,)
+        The first request of each list.
+
+    Raises
+    ------
+    InputError
+        If times or priorities are too large for the kernel to add up.
+    """
+    sizes = np.array([len(item.records) for item in lists])[chosen]
+
+    def largest(values: NDArray[Any]) -> NDArray[Any]:
+        """Return the largest value of each lane's list; a list is never empty."""
+        most: NDArray[Any] = np.maximum.reduceat(values, first)
+        return most[chosen]
+
+    lanes["request_lo"] = first[chosen]
+    lanes["requests"] = sizes
+    lanes["out_lo"] = np.concatenate([[0], np.cumsum(sizes)[:-1]])
+    lanes["places"] = _places_for(np.minimum(lanes["max_num_seqs"], sizes))
+    for field in ("n_keys", "n_extents", "n_shared"):
+        lanes[field] = np.array([getattr(item, field) for item in lists])[chosen]
+    for flag, field in (("shares", "shared"), ("twins", "twin"), ("closed_loop", "awaits")):
+        lanes[flag] = largest(requests[field])
+    lanes["twins"] |= lanes["eager"]
+    lanes["impatient"] = largest(requests["patience"]) >= 0
+    # Every urgent request may make others begin anew.
+    again = 1 + sizes * lanes["preempt_for_urgent"]
+    limits = np.minimum(step_limits(requests, first)[chosen], MAX_STEPS) * again
+    lanes["step_limit"] = np.minimum(limits, MAX_STEPS)
+    longest = largest(requests["prompt"] + requests["output"])
+    lanes["last_clock"] = last_clocks(lanes, longest, largest(requests["prompt"]))
+    check_ages(lanes, largest(np.abs(requests["class_priority"])))
+
+
+def _places_for(seats: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the places to keep for running lists: those behind the end move with it."""
+    rows: NDArray[np.int64] = -(-seats // ROW) + 1
+    return rows * ROW
+
+
+def set_smaller_pools(
+    lanes: NDArray[Any], like: NDArray[np.int64], which: NDArray[np.int64]
+) -> None:
+    """Let lanes repeat the run of one with fewer blocks and the same requests.
+
+    Parameters
+    ----------
+    lanes : LANE (n_seeds * n_scenarios,)
+        Lane ``s * n_scenarios + v`` is of scenario ``v``.
+    like : int64 (n_scenarios,)
+        As of `Layout`.
+    which : int64 (n_seeds, n_scenarios)
+        The request list of each lane.
+    """
+    starts = np.arange(len(which))[:, None] * len(like)
+    # Equal scenarios may have different requests: a trace's name can depend on the policy.
+    known = (like != NONE) & (which == which[:, like])
+    lanes["like"] = np.where(known, like + starts, NONE).ravel()
+
+
+def set_prompt_extents(lanes: NDArray[Any], readers: NDArray[np.bool_], extents: Extents) -> None:
+    """Set how many extents the prompts of a list have, for the lanes whose router reads them."""
+    lanes["n_prompt"][readers] = extents.count
+    lanes["prompt_shared"][readers] = extents.shared
+
+
+def set_step_times(
+    lanes: NDArray[Any], beta: NDArray[np.float64], memory: NDArray[np.float64] | None
+) -> None:
+    """Set the coefficients of step times, a row for each lane: for fits, whose scenario is one."""
+    lanes["context"] = 1
+    lanes["roofline"] = memory is not None
+    for name, values in (("beta", beta), ("memory", memory)):
+        if values is not None:
+            for term in range(values.shape[1]):
+                lanes[f"{name}{term}"] = values[:, term]
+
+
+def keep_logs(lanes: NDArray[Any]) -> None:
+    """Let lanes log their steps and events."""
+    lanes["log"] = 1

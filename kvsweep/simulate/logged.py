@@ -1,0 +1,56 @@
+"""One simulation with its logs: every step and every decision, for replays and tests."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..config import Scenario
+from ..policies import Status
+from ..records import Lane, Outputs
+from ..workload.blocks import resolve_blocks
+from ..workload.requests import Requests
+from .batch import build_inputs
+from .kernel_cells import run_lanes
+from .lane_records import keep_logs
+from .list_records import prepare
+from .reduce import STATUS_OF_LANE, details
+from .workspace import allocate_outputs
+
+
+@dataclass(frozen=True)
+class Single:
+    """One finished simulation.
+
+    Attributes
+    ----------
+    outputs : Outputs
+        Of one lane, with the requests' final state and both logs.
+    status : Status
+        How it ended.
+    detail : str
+        Why it did not end well.
+    """
+
+    outputs: Outputs
+    status: Status
+    detail: str
+
+
+def run_single(scenario: Scenario, requests: Requests) -> Single:
+    """Run a scenario under vLLM's rules on a request list, logging every step and event.
+
+    It runs twice: the first run counts the rows of the logs.
+    """
+    prepared = prepare(requests, resolve_blocks(requests, scenario.cache.block_size))
+    inputs = build_inputs([scenario], [prepared], np.zeros((1, 1), np.int64))
+    keep_logs(inputs.lanes)
+    counts = allocate_outputs(inputs)
+    run_lanes(inputs, counts)
+    rows = counts.tallies[0]
+    outputs = allocate_outputs(
+        inputs, keep_requests=True, steps=rows["log_steps"], events=rows["log_events"]
+    )
+    run_lanes(inputs, outputs)
+    ends = outputs.tallies["status"]
+    (detail,) = details(ends, inputs.lanes["scheduler"])
+    return Single(outputs, STATUS_OF_LANE[Lane(ends[0])], detail)

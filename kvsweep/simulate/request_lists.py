@@ -1,0 +1,93 @@
+"""Request lists of a batch: each is made once, and its block keys once per block size."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from ..config import Scenario
+from ..workload.blocks import resolve_blocks
+from ..workload.generate import requests_for
+from ..workload.requests import Requests, ordered_classes
+from .kept import kept
+from .list_records import Prepared, prepare
+
+
+@kept
+def _workload_names(scenarios: tuple[Scenario, ...]) -> list[str]:
+    """Return what tells the workloads of scenarios apart."""
+    names = [item.workload.model_dump_json() if item.workload else "" for item in scenarios]
+    once = dict(zip(names, names, strict=True))
+    return [once[name] for name in names]  # mostly the same one, kept once
+
+
+class RequestLists:
+    """The request lists that the cells of a batch need.
+
+    Requests depend on the workload, the seed and, for a trace, on the policy in its path; never on
+    anything else of the scenario. So cells that differ in the rest are paired samples.
+
+    Parameters
+    ----------
+    entropy : int
+        Entropy of all random streams.
+    base_dir : Path or None
+        Folder that paths of traces are relative to.
+
+    Attributes
+    ----------
+    rounds : int
+        Most rounds of a session in any list, 0 without sessions.
+    slo_classes : tuple of str
+        Classes of the requests of all lists, in order.
+    """
+
+    def __init__(self, entropy: int, base_dir: Path | None) -> None:
+        self.rounds = 0
+        self.slo_classes: tuple[str, ...] = ()
+        self._entropy = entropy
+        self._base_dir = base_dir
+        self._lists: dict[tuple[str, int], Requests] = {}
+        self._prepared: dict[tuple[str, int, int], Prepared] = {}
+        self._names: list[str] = []
+        self._seeds: tuple[int, ...] = ()
+
+    def load(
+        self, variants: Sequence[Scenario], seeds: Sequence[int], policies: Sequence[str | None]
+    ) -> None:
+        """Make the request list of every variant and seed."""
+        self._seeds = tuple(int(seed) for seed in seeds)
+        names = _workload_names(tuple(variants))
+        for scenario, policy, workload_name in zip(variants, policies, names, strict=True):
+            workload, name = scenario.workload, workload_name
+            assert workload is not None  # a sweep's scenario has one, by its schema
+            if workload.trace and "{policy}" in workload.trace:
+                name += f" {policy}"
+            self._names.append(name)
+            for seed in self._seeds:
+                if (name, seed) not in self._lists:
+                    self._lists[name, seed] = requests_for(
+                        workload, seed, self._entropy, policy=policy, base_dir=self._base_dir
+                    )
+        found = self._lists.values()
+        self.rounds = max(int(requests.round.max()) + 1 for requests in found)
+        self.slo_classes = ordered_classes(n for r in found for n in r.slo_names)
+
+    def sizes(self) -> Iterator[int]:
+        """Yield the lengths of the request lists."""
+        return map(len, self._lists.values())
+
+    def requests(self, variant: int, seed: int) -> Requests:
+        """Return the requests of the variant and the seed at these positions."""
+        return self._lists[self._names[variant], self._seeds[seed]]
+
+    def kind(self, variant: int, block_size: int) -> tuple[str, int]:
+        """Return what identifies the variant's lists as the kernel sees them, but for the seed."""
+        return self._names[variant], block_size
+
+    def prepared(self, kind: tuple[str, int], seed: int) -> Prepared:
+        """Return a list with its block keys, by `kind` and the position of the seed."""
+        key = (*kind, self._seeds[seed])
+        if key not in self._prepared:
+            name, block_size = kind
+            requests = self._lists[name, self._seeds[seed]]
+            self._prepared[key] = prepare(requests, resolve_blocks(requests, block_size))
+        return self._prepared[key]

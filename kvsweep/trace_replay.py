@@ -1,0 +1,234 @@
+"""Replay one trace and keep everything: every request's times, every step of every instance."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .config import NO_LATENCY, Scenario, parse_scenario
+from .config.bounds import check_times
+from .errors import InputError
+from .policies import RequestStatus, Status
+from .records import NONE, STEP_FIELDS
+from .workload.traces import Trace, load_trace
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+REQUEST_COLUMNS = {
+    "arrival_us": ("us", "arrival at the cluster"),
+    "queued_us": ("us", "entry into the waiting list"),
+    "scheduled_us": ("us", "start of the step of the first admission"),
+    "first_token_us": ("us", "end of the step that sampled the first token"),
+    "finish_us": ("us", "end of the step that sampled the last token"),
+    "ttft_us": ("us", "first token seen by the client, after arrival"),
+    "e2e_us": ("us", "last token seen by the client, after arrival"),
+    "preemptions": ("1", "times preempted"),
+    "cached_tokens": ("token", "tokens found cached at the first admission"),
+    "instance": ("1", "instance routed to"),
+    "status": ("1", "where the request stands at the end"),
+}
+"""Per-request columns with unit and meaning; -1 (or an empty CSV field) where there is no value."""
+
+STEP_COLUMNS = tuple(field.name for field in STEP_FIELDS if field.name != "evicted")
+
+
+@dataclass(frozen=True)
+class Replay:
+    """What a replay of a trace gives.
+
+    Attributes
+    ----------
+    scenario : Scenario
+        What was replayed.
+    requests : dict of str to array (n,)
+        `REQUEST_COLUMNS`, in the order of the trace.
+    steps : dict of str to int64 array
+        `STEP_COLUMNS`, per instance in order of time, instances one after the other.
+    status, status_detail : str
+        How the simulation ended, and why it did not end well.
+    trace : Trace
+        Where the requests are from.
+    """
+
+    scenario: Scenario
+    requests: dict[str, NDArray[Any]]
+    steps: dict[str, NDArray[np.int64]]
+    status: str
+    status_detail: str
+    trace: Trace
+
+    def to_dataset(self) -> xr.Dataset:
+        """Return the requests as a dataset with dimension ``request``."""
+        import xarray as xr
+
+        columns = {
+            name: xr.DataArray(values, dims="request", attrs={"units": units, "long_name": meaning})
+            for name, (units, meaning) in REQUEST_COLUMNS.items()
+            for values in [self.requests[name]]
+        }
+        count = len(self.requests["status"])
+        attributes = {"status": self.status, "status_detail": self.status_detail}
+        return xr.Dataset(columns, coords={"request": np.arange(count)}, attrs=attributes)
+
+
+def replay(source: str | Path | Mapping[str, Any], overrides: Sequence[str] = ()) -> xr.Dataset:
+    """Replay a trace under its own scenario.
+
+    Parameters
+    ----------
+    source : path or dict
+        A trace: kvsweep-trace/1, Mooncake's or Azure's.
+    overrides : sequence of str
+        Changes of the scenario, ``KEY=VALUE`` each, as ``cache.gpu_blocks=2000``.
+
+    Returns
+    -------
+    xr.Dataset
+        Dimension ``request`` in trace order; variables `REQUEST_COLUMNS`, -1 where there is none.
+
+    Raises
+    ------
+    InputError
+        If the trace or an override is not valid, or neither says how long steps take.
+
+    Examples
+    --------
+    >>> import kvsweep
+    >>> trace = {
+    ...     "format": "kvsweep-trace/1",
+    ...     "scenario": {"latency": {"beta": [7000, 17.7, 2.8]}},
+    ...     "requests": [
+    ...         {"id": 0, "arrival_us": 0, "prompt": [[1, 40]], "output": [2, 3]},
+    ...         {"id": 1, "arrival_us": 500, "prompt": [[1, 32], [3, 8]], "output": [4, 2]},
+    ...     ],
+    ... }
+    >>> ds = kvsweep.replay(trace, ["cache.gpu_blocks=20"])
+    >>> ds["ttft_us"].values.tolist(), ds["cached_tokens"].values.tolist()
+    ([7708, 14352], [0, 32])
+    """
+    return run_replay(source, overrides).to_dataset()
+
+
+def run_replay(
+    source: str | Path | Mapping[str, Any],
+    overrides: Sequence[str] = (),
+    notify: Callable[[str], None] | None = None,
+) -> Replay:
+    """Replay a trace as `replay` does; keep the steps too, and tell `notify` what takes long."""
+    trace = load_trace(source)
+    scenario = parse_scenario(trace.scenario, trace.where, overrides)
+    if not scenario.latency.model_fields_set:
+        raise InputError(f"{trace.where}: latency: {NO_LATENCY}, with --set")
+    prompts, outputs = trace.requests.prompt_tokens, trace.requests.output_tokens
+    try:
+        check_times(scenario, len(prompts), int((prompts + outputs).max()), int(prompts.max()))
+        if scenario.engine.rules == "blis":
+            return _run_replica(scenario, trace)
+        return _run_kernel(scenario, trace, notify)
+    except InputError as error:
+        raise InputError(f"{trace.where}: {error}") from None
+
+
+def _run_kernel(scenario: Scenario, trace: Trace, notify: Callable[[str], None] | None) -> Replay:
+    from .simulate import warm_up
+    from .simulate.logged import run_single
+
+    warm_up(notify)
+    single = run_single(scenario, trace.requests)
+    progress = single.outputs.progress
+    arrived = single.outputs.request_status != RequestStatus.NOT_ARRIVED
+    columns = {
+        "arrival_us": np.where(arrived, progress["arrival"], NONE),
+        "queued_us": progress["queued"],
+        "scheduled_us": progress["scheduled"],
+        "first_token_us": progress["first_token"],
+        "finish_us": progress["finish"],
+        "ttft_us": single.outputs.ttft,
+        "e2e_us": single.outputs.e2e,
+        "preemptions": progress["preemptions"],
+        "cached_tokens": progress["cached"],
+        "instance": progress["instance"],
+    }
+    requests: dict[str, NDArray[Any]] = {
+        name: values.astype(np.int64) for name, values in columns.items()
+    }
+    requests["status"] = np.array(RequestStatus.labels(), object)[single.outputs.request_status]
+    order = np.argsort(single.outputs.steps["instance"], kind="stable")
+    steps = {name: single.outputs.steps[name][order] for name in STEP_COLUMNS}
+    return Replay(scenario, requests, steps, single.status.label, single.detail, trace)
+
+
+def _run_replica(scenario: Scenario, trace: Trace) -> Replay:
+    from .replica import run
+    from .workload.native import to_trace_dict
+
+    settings = scenario.to_trace()
+    settings.setdefault("engine", {})["rules"] = "blis"
+    entries = to_trace_dict(trace.requests, settings)["requests"]
+    found = run(settings, entries, steps=True)
+    overhead = int(scenario.latency.alpha[2])
+    arrivals = trace.requests.arrival_us
+
+    def column(values: list[int | None], shift: int | NDArray[Any] = 0) -> NDArray[np.int64]:
+        missing = np.array([value is None for value in values], bool)
+        numbers = np.array([value or 0 for value in values], np.int64) + shift
+        return np.where(missing, NONE, numbers)
+
+    rows = found.requests
+    requests: dict[str, NDArray[Any]] = {
+        "arrival_us": arrivals,
+        "queued_us": column([row.queued_us for row in rows]),
+        "scheduled_us": column([row.first_admit_us for row in rows]),
+        "first_token_us": column([row.ttft_us for row in rows], arrivals - overhead),
+        "finish_us": column([row.finish_us for row in rows], arrivals),
+        "ttft_us": column([row.ttft_us for row in rows]),
+        "e2e_us": column([row.e2e_us for row in rows]),
+        "preemptions": column([row.preemptions for row in rows]),
+        "cached_tokens": column([_first_cached(row.cached_blocks_rle, scenario) for row in rows]),
+        "instance": column([row.instance for row in rows]),
+        "status": np.array([row.status for row in rows], object),
+    }
+    steps_taken = _replica_steps(scenario, found)
+    return Replay(scenario, requests, steps_taken, found.status, found.status_detail, trace)
+
+
+def _first_cached(runs: list[list[int]], scenario: Scenario) -> int | None:
+    """Return the cached tokens at the first admission, from run lengths over the admissions."""
+    return runs[0][0] * scenario.cache.block_size if runs else None
+
+
+def _replica_steps(scenario: Scenario, found: Any) -> dict[str, NDArray[np.int64]]:
+    rows = []
+    for instance, log in enumerate(found.steps):
+        before = 0
+        for number, row in enumerate(log):
+            free = scenario.cache.gpu_blocks - row.used_blocks_before_completion
+            preempted = row.preemptions_so_far - before
+            before = row.preemptions_so_far
+            rows.append(
+                (
+                    number,
+                    instance,
+                    row.start_us,
+                    row.advance_us,
+                    row.batch,
+                    row.waiting,
+                    row.prefill_tokens,
+                    row.decode_tokens,
+                    preempted,
+                    free,
+                )
+            )
+    table = np.array(rows, np.int64).reshape(-1, len(STEP_COLUMNS))
+    return {name: table[:, i] for i, name in enumerate(STEP_COLUMNS)}
+
+
+def is_ok(found: Replay) -> bool:
+    """Return whether the simulation came to its proper end."""
+    return found.status == Status.OK.label
