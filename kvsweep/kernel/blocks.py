@@ -20,6 +20,7 @@ later, so a chain is evicted from its end.
 
 from .._jit import leaf
 from . import loose, lru
+from .offload.pins import note_touch
 
 
 @leaf
@@ -55,6 +56,8 @@ def _evict(ws, inst, count):
     """Evict up to `count` of the cached blocks that are next; return how many."""
     node = _next_to_evict(inst)
     if node < inst["node_lo"]:
+        if inst["serial"] > 0:
+            note_touch(ws, inst, node)
         loose.forget_block(ws, inst, node)
         count = 1
     else:

@@ -12,6 +12,7 @@ from .admission import is_admitted
 from .arrivals import next_arrival, next_event, remove_arrival, skip_awaiting
 from .instance import accept, advance
 from .latency import queueing_delay
+from .offload import engine as offload
 from .routing import choose_instance
 from .setup import begin_lane, copy_lane, end_lane
 from .snapshots import look
@@ -44,7 +45,10 @@ def _earliest(ws, lane):
     first = NEVER
     second = NEVER
     for candidate in range(lane["instances"]):
-        time = next_event(ws, ws.instances[candidate])
+        if lane["connects"]:
+            time = offload.next_time(ws, ws.instances[candidate])
+        else:
+            time = next_event(ws, ws.instances[candidate])
         if time < first:
             second = first
             first = time
@@ -101,7 +105,10 @@ def _run(inp, ws, out, lane, tally):
             break
         first, end, until = _next_to_advance(ws, lane, r, now)
         for index in range(first, end):
-            advance(inp, ws, out, lane, ws.instances[index], tally, index, until)
+            if lane["connects"]:
+                offload.advance(inp, ws, out, lane, ws.instances[index], tally, index, until)
+            else:
+                advance(inp, ws, out, lane, ws.instances[index], tally, index, until)
         if lane["closed_loop"] and first < end:
             continue
         if r == NONE:

@@ -33,14 +33,15 @@ def accept(inp, ws, lane, inst, now):
 
 
 @leaf
-def _note_usage(lane, inst, duration):
+def note_usage(lane, inst, duration):
+    """Note the blocks in use for so long."""
     used = lane["gpu_blocks"] - inst["free"]
     inst["used_time"] += used * duration
     inst["peak"] = max(inst["peak"], used)
 
 
 @leaf
-def _note_itl(ws, lane, inst, tally, duration):
+def note_itl(ws, lane, inst, tally, duration):
     """Note the latencies of the tokens that decoding requests sample at the end of the step."""
     plain = inst["measured"]
     if inst["gaps"] > 0:
@@ -61,7 +62,7 @@ def _note_itl(ws, lane, inst, tally, duration):
 
 
 @leaf
-def _clear_step(lane, inst):
+def clear_step(lane, inst):
     """Begin to count what a step schedules."""
     inst["budget"] = lane["max_tokens"]
     inst["prefill_tokens"] = 0
@@ -77,7 +78,7 @@ def _schedule_step(inp, ws, out, lane, inst, tally, index):
     """Schedule one step at the clock; its outputs are processed at its end."""
     waiting_before = inst["waiting"]
     evictions_before = inst["evictions"]
-    _clear_step(lane, inst)
+    clear_step(lane, inst)
     if inst["running"] > 0 and is_countable(inp, ws, lane, inst):
         schedule_counted(inp, ws, out, lane, inst, tally, index)
     elif inst["running"] > 0:
@@ -87,8 +88,8 @@ def _schedule_step(inp, ws, out, lane, inst, tally, index):
     if inst["running"] == 0:
         return  # all that waited was given up
     duration = tier.add_transfer(lane, inst, step_time(lane, inst))
-    _note_usage(lane, inst, duration)
-    _note_itl(ws, lane, inst, tally, duration)
+    note_usage(lane, inst, duration)
+    note_itl(ws, lane, inst, tally, duration)
     if lane["log"]:
         log_step(out, tally, inst, lane, index, duration, waiting_before, evictions_before)
     inst["clock"] += duration
@@ -99,13 +100,19 @@ def _schedule_step(inp, ws, out, lane, inst, tally, index):
 
 
 @leaf
-def _end_step(inp, ws, out, lane, inst, tally, index):
-    """Process the outputs of the step in flight and go on to the next."""
-    process_outputs(inp, ws, out, lane, inst, tally, index)
+def go_on(lane, inst):
+    """Go on to the next step."""
     inst["step"] += 1
     inst["phase"] = next_phase(lane, inst["phase"])
     inst["in_flight"] = 0
     inst["transfer"] = 0
+
+
+@leaf
+def _end_step(inp, ws, out, lane, inst, tally, index):
+    """Process the outputs of the step in flight and go on to the next."""
+    process_outputs(inp, ws, out, lane, inst, tally, index)
+    go_on(lane, inst)
 
 
 @leaf

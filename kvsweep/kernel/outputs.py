@@ -5,6 +5,7 @@ from ..policies import RequestStatus
 from ..records import NONE, Event
 from .calendar import find_due, leave_running
 from .decoding import most_computed
+from .offload.connector import note_finish
 from .running import begin_decode, let_go
 from .tally import add_gap, log_event
 
@@ -30,6 +31,8 @@ def _finish(inp, ws, lane, inst, tally, r):
     progress["status"] = RequestStatus.COMPLETED
     inst["load"] -= 1
     inst["completed"] += r >= lane["warmup"]
+    if lane["connects"]:
+        note_finish(inp, ws, lane, inst, ws.offload[inst["number"]], r)
 
 
 @leaf

@@ -6,6 +6,7 @@ from ..records import NONE, Event
 from . import waiting
 from .calendar import leave_running
 from .decoding import decoded_tokens, outputs_sampled
+from .offload.pins import await_stores_of
 from .running import charge_chunk, charge_decodes, let_go
 from .tally import log_event
 
@@ -93,6 +94,8 @@ def preempt(inp, ws, out, lane, inst, tally, index, position, served):
     progress["computed"] = 0
     progress["preemptions"] += 1
     leave_running(ws, inst, position)
+    if lane["connects"]:
+        await_stores_of(ws, inst, victim)
     inst["preempted"] += 1
     inst["shortages"] += 1
     waiting.wait_first(inp, ws, lane, inst, victim)

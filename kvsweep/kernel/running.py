@@ -68,7 +68,7 @@ def begin_decode(inp, lane, ws, inst, request, progress, index, step):
 @leaf
 def is_alone(inst):
     """Return whether there is just one request, running or waiting."""
-    return inst["running"] + inst["waiting"] <= 1
+    return inst["running"] + inst["waiting"] + inst["held"] <= 1
 
 
 @leaf

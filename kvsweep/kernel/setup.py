@@ -5,6 +5,7 @@ from ..policies import Offload, Priority, Scheduler
 from ..records import NONE, Lane
 from .calendar import IDLE
 from .latency import token_time
+from .offload.setup import begin_offload, end_offload
 from .summary import copy_requests, end_requests
 from .tally import fold_itl
 from .tier import begin_tier
@@ -41,6 +42,7 @@ def _has_branches(lane):
         priority == Priority.CONSTANT or priority == Priority.SLO_CLASS or priority == Priority.AGE
     )
     moved = offload == Offload.WATERMARK or offload == Offload.WRITE_THROUGH
+    moved = moved or offload == Offload.VLLM
     return ordered and ranked and moved
 
 
@@ -58,6 +60,7 @@ def begin_lane(inp, ws, lane, tally):
         inst["heap_lo"] = index * lane["requests"]
         inst["prefix_lo"] = index * lane["n_keys"]
         inst["free"] = lane["gpu_blocks"]
+        inst["number"] = index
         begin_tier(ws, lane, inst, index)
     _begin_router(ws, lane)
     ws.due[: lane["instances"] * lane["places"]] = IDLE
@@ -68,6 +71,8 @@ def begin_lane(inp, ws, lane, tally):
     for r in range(lane["requests"]):
         ws.progress[r] = ws.blank_progress[0]
         ws.progress[r]["arrival"] = inp.requests[lane["request_lo"] + r]["arrival"]
+    if lane["connects"]:
+        begin_offload(inp, ws, lane)
     tally["status"] = Lane.OK
     if not _has_branches(lane):
         tally["status"] = Lane.UNKNOWN_POLICY
@@ -84,6 +89,7 @@ def _how_it_ended(lane, inst):
     leaked = inst["free"] != lane["gpu_blocks"] or inst["keyed"] != unused
     late = inst["clock"] >= lane["last_clock"] or inst["inbox_head"] != NONE
     status = Lane.OK
+    leaked = leaked or inst["held"] != 0
     if inst["load"] != 0 and late:
         status = Lane.TIME_LIMIT
     elif inst["load"] != 0 or leaked:
@@ -110,6 +116,8 @@ def end_lane(inp, ws, out, lane, tally, number):
         out.completed[number, index] = inst["completed"]
         if tally["status"] == Lane.OK:
             tally["status"] = _how_it_ended(lane, inst)
+        if lane["connects"]:
+            end_offload(ws, lane, inst, tally, index)
     fold_itl(lane, ws, tally, token_time, QUANTILES[0], QUANTILES[1], QUANTILES[2], QUANTILES[3])
 
 

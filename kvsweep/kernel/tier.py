@@ -20,7 +20,7 @@ def begin_tier(ws, lane, inst, index):
     """Empty the tier of an instance."""
     end = index * (lane["cpu_blocks"] + 1)
     inst["tier_lo"] = end
-    if lane["cpu_blocks"] > 0:
+    if lane["cpu_blocks"] > 0 and not lane["connects"]:
         ws.tier[end]["prev"] = end
         ws.tier[end]["next"] = end
 

@@ -15,8 +15,9 @@ from ..config import Latency, Scenario
 from ..config.scenario import Cache, Cluster, Engine
 from ..errors import InputError
 from ..kernel.calendar import MAX_STEPS, ROW
+from ..kernel.offload.chunks import RINGS
 from ..kernel.sizes import QUOTIENT_BITS
-from ..policies import Admission, Offload, Priority, Routing, Scheduler, Scorer
+from ..policies import Admission, Eviction, Offload, Priority, Routing, Scheduler, Scorer
 from ..records import LANE, NONE
 from ..workload.blocks import Extents
 from .bounding import check_ages, last_clocks, step_limits
@@ -105,6 +106,14 @@ def _set_cache(lane: NDArray[Any], cache: Cache) -> None:
     lane["bandwidth"] = cache.transfer_bandwidth or 1.0  # None only where nothing is moved
     lane["thrashing_window"] = cache.thrashing_window_us
     lane["overlap"] = cache.transfer_overlap
+    lane["factor"] = cache.offload_block_factor
+    lane["chunk_tokens"] = cache.offload_block_factor * cache.block_size
+    lane["eviction"] = Eviction.from_name(cache.offload_eviction)
+    lane["prompt_only"] = cache.offload_prompt_only
+    lane["connects"] = cache.cpu_blocks > 0 and lane["offload"] == Offload.VLLM
+    # Ghosts of adaptive replacement are two more for each chunk.
+    records = cache.cpu_blocks * (3 if lane["eviction"] == Eviction.ARC else 1)
+    lane["chunk_records"] = lane["connects"] * (records + RINGS)
     lane["ids"] = cache.cpu_blocks > 0
     lane["eager"] = cache.cpu_blocks > 0 and lane["offload"] == Offload.WRITE_THROUGH
 
@@ -179,6 +188,9 @@ def set_request_lists(
     lanes["request_lo"] = first[chosen]
     lanes["requests"] = sizes
     lanes["out_lo"] = np.concatenate([[0], np.cumsum(sizes)[:-1]])
+    lanes["hold_places"] = lanes["connects"] * np.minimum(sizes, lanes["gpu_blocks"])
+    # A store writes a chunk at least, and one more is being offered.
+    lanes["jobs"] = lanes["connects"] * (lanes["cpu_blocks"] + 1) + lanes["hold_places"]
     lanes["places"] = _places_for(np.minimum(lanes["max_num_seqs"], sizes))
     for field in ("n_keys", "n_extents", "n_shared"):
         lanes[field] = np.array([getattr(item, field) for item in lists])[chosen]
@@ -187,7 +199,7 @@ def set_request_lists(
     lanes["twins"] |= lanes["eager"]
     lanes["impatient"] = largest(requests["patience"]) >= 0
     # Every urgent request may make others begin anew.
-    again = 1 + sizes * lanes["preempt_for_urgent"]
+    again = 1 + sizes * lanes["preempt_for_urgent"] + 3 * lanes["connects"]
     limits = np.minimum(step_limits(requests, first)[chosen], MAX_STEPS) * again
     lanes["step_limit"] = np.minimum(limits, MAX_STEPS)
     longest = largest(requests["prompt"] + requests["output"])

@@ -5,24 +5,32 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..kernel.offload.copies import QUEUES
 from ..kernel.tally import DIGITS
 from ..policies import RequestStatus
 from ..records import (
     BLOCK,
     CHAIN,
+    CHUNK,
     EVENT,
     EXTENT,
     INSTANCE,
+    JOB,
     LANE,
     LRU,
     NEVER,
     NONE,
+    OFFER,
+    OFFLOAD,
+    PIN,
     PROGRESS,
+    QUEUE,
     REQUEST,
     SCORER,
     STEP,
     TALLY,
     TIER,
+    TRANSFER,
     Inputs,
     Outputs,
     Workspace,
@@ -51,6 +59,37 @@ def _blank_progress() -> NDArray[Any]:
     return blank
 
 
+def _blank_offload() -> NDArray[Any]:
+    blank = np.zeros(1, OFFLOAD)
+    for name in ("chunk_spare", "job_spare", "finished_head", "finished_tail"):
+        blank[name] = NONE
+    return blank
+
+
+def _offload_memory(inputs: Inputs) -> dict[str, NDArray[Any]]:
+    """Allocate what tiers as vLLM has them need; next to nothing where there are none."""
+    lanes = inputs.lanes
+    connects = lanes["connects"].astype(np.int64)
+    count = lanes["instances"] * connects
+
+    def room(each: NDArray[Any], more: NDArray[Any] | int = 0) -> int:
+        return max(1, int((count * each + more).max()))
+
+    slots = len(inputs.keys) if connects.any() else 1
+    return {
+        "blank_offload": _blank_offload(),
+        "blank_offer": np.zeros(1, OFFER),
+        "offload": np.empty(room(connects), OFFLOAD),
+        "offers": np.empty(max(1, int((lanes["requests"] * connects).max())), OFFER),
+        "seen": np.empty(slots, np.uint8),
+        "chunks": np.empty(room(lanes["chunk_records"], lanes["requests"] * connects), CHUNK),
+        "jobs": np.empty(room(lanes["jobs"]), JOB),
+        "queues": np.empty(room(connects * QUEUES), QUEUE),
+        "pins": np.empty(room(lanes["gpu_blocks"]), PIN),
+        "hold": np.empty(room(lanes["hold_places"]), np.int64),
+    }
+
+
 def _tier_slots(lanes: NDArray[Any]) -> int:
     """Return the size of the tables of the CPU tiers; one slot where there is no tier."""
     slots = lanes["instances"] * lanes["n_keys"] * (lanes["cpu_blocks"] > 0)
@@ -77,6 +116,7 @@ def allocate_workspace(inputs: Inputs, itl_entries: int) -> Workspace:
         table=np.empty(len(inputs.keys), np.int32),
         prefix=np.empty(max(1, int((count * lanes["n_keys"]).max())), np.int32),
         tier=np.empty((count * (lanes["cpu_blocks"] + 1)).max(), TIER),
+        **_offload_memory(inputs),
         tier_table=np.empty(_tier_slots(lanes), np.int32),
         running=np.empty((count * lanes["places"]).max(), np.int64),
         due=np.empty((count * lanes["places"]).max(), np.int32),
@@ -92,9 +132,14 @@ def allocate_workspace(inputs: Inputs, itl_entries: int) -> Workspace:
 
 
 def allocate_outputs(
-    inputs: Inputs, *, keep_requests: bool = False, steps: int = 0, events: int = 0
+    inputs: Inputs,
+    *,
+    keep_requests: bool = False,
+    steps: int = 0,
+    events: int = 0,
+    transfers: int = 0,
 ) -> Outputs:
-    """Allocate the results of a batch; `steps` and `events` are the room of the logs."""
+    """Allocate the results of a batch; `steps`, `events` and `transfers` are room of the logs."""
     lanes = inputs.lanes
     slots = int(lanes["requests"].sum(dtype=np.int64))
     kept = slots if keep_requests else 0
@@ -110,8 +155,9 @@ def allocate_outputs(
         preemptions=np.empty(kept, np.int32),
         request_status=np.empty(kept, np.int8),
         progress=np.empty(kept, PROGRESS),
-        steps=np.empty(steps, STEP),
+        steps=np.zeros(steps, STEP),
         events=np.empty(events, EVENT),
+        transfers=np.empty(transfers, TRANSFER),
     )
 
 
