@@ -21,8 +21,8 @@ from numba.core.typed_passes import NativeLowering, NopythonTypeInference
 from numba.core.types.misc import unliteral
 from numba.extending import typeof_impl
 
-from . import _cache
-from ._entry_cache import EntryCache
+from kvsweep import _cache
+from kvsweep._entry_cache import EntryCache
 
 
 def _digest(*names: str) -> str:

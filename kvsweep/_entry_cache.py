@@ -18,7 +18,7 @@ from numba.core.caching import (
     _SourceFileBackedLocatorMixin,
 )
 
-from . import _cache
+from kvsweep import _cache
 
 
 class Locator(_SourceFileBackedLocatorMixin, _CacheLocator):  # type: ignore[misc]

@@ -16,8 +16,8 @@ from typing import Any
 import numba
 import numpy as np
 
-from . import _cache, _plain
-from ._sample import try_out
+from kvsweep import _cache, _plain
+from kvsweep._sample import try_out
 
 _PACKAGE = Path(__file__).parent
 _COMPILED = (
@@ -43,7 +43,7 @@ def source_hash() -> str:
     digest = hashlib.sha256()
     for path in sorted(_PACKAGE.rglob("*.py")):
         name = path.relative_to(_PACKAGE).as_posix()
-        if name.startswith((*_COMPILED, "workload", "metrics.py", "simulate", "replica")):
+        if name.startswith((*_COMPILED, "workload", "metrics", "simulate", "replica")):
             digest.update(name.encode() + b"\0" + path.read_bytes())
     return digest.hexdigest()[:16]
 
@@ -79,7 +79,7 @@ def _set_up() -> Any:
 
 def _usual(name: str) -> Any:
     """Return `_compiler`; before it compiles anything else, a small kernel shows that it works."""
-    from . import _compiler
+    from kvsweep import _compiler
 
     if name:
         _cache.folder = _cache.make_folder(name)

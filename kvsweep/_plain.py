@@ -12,7 +12,7 @@ from typing import Any
 
 import numba
 
-from . import _cache
+from kvsweep import _cache
 
 # Of a processor, to compile the kernel: 92 measured, where `_compiler` took 21.
 SECONDS = 100

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from . import _cache
+from kvsweep import _cache
 
 
 class Sample(NamedTuple):

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from kvsweep.config.axes import POLICY
 from kvsweep.errors import did_you_mean
-from kvsweep.metrics import QUANTILES, VARIABLES
+from kvsweep.metrics import VARIABLES, quantile_names
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -19,12 +19,6 @@ _NEEDED = {
     "slo_class": "requests of SLO classes (slo_class of clients, or of a trace)",
     "request": "the columns of requests (--requests)",
 }
-
-
-def quantile_names(variable: str) -> list[str]:
-    """Return the names of the quantiles of `variable`: ``ttft_p50_ms``, ... of ``ttft_ms``."""
-    stem, _, unit = variable.rpartition("_")
-    return [f"{stem}_p{100 * quantile:g}_{unit}" for quantile in QUANTILES]
 
 
 def check_analysis(sweep: Sweep, extra: Mapping[str, Sequence[Any]]) -> None:
@@ -53,13 +47,16 @@ def _check_measure(
             named[name] += quantile_names(name)
     variables = {alias: VARIABLES[name] for name, aliases in named.items() for alias in aliases}
     of_numbers = {name: v for name, v in variables.items() if v.dtype != "str"}
-    known = [name for name, variable in of_numbers.items() if set(variable.dims) <= set(extra)]
+    rules = sweep.rules.split(",")
+    known = [name for name, variable in of_numbers.items() if variable.is_in(extra, rules)]
     if metric in known:
         return
     hint = did_you_mean(metric, known) or f"; one of: {', '.join(known)}"
     if metric in of_numbers:
-        lacking = next(dim for dim in of_numbers[metric].dims if dim not in extra)
-        raise sweep.source.error(key, f"{metric!r} needs {_NEEDED[lacking]}")
+        variable = of_numbers[metric]
+        needed = [_NEEDED[dim] for dim in variable.dims if dim not in extra]
+        wanted = needed or [f"cells with engine.rules = {' or '.join(map(repr, variable.rules))}"]
+        raise sweep.source.error(key, f"{metric!r} needs {wanted[0]}")
     if metric in variables or metric in ("status", "status_detail"):
         raise sweep.source.error(key, f"{metric!r} holds names, not numbers{hint}")
     raise sweep.source.error(key, f"unknown measure {metric!r}{hint}")

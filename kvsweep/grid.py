@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from kvsweep.asked import check_analysis
 from kvsweep.config.axes import POLICY, SEED, Axis
 from kvsweep.limits import MAX_TASKS
-from kvsweep.metrics import QUANTILES, VARIABLES, Variable
+from kvsweep.metrics import VARIABLES, Variable, coordinates
 from kvsweep.policies import Routing
 from kvsweep.survey import Lists, survey
 from kvsweep.workload.requests import ordered_classes
@@ -110,10 +110,11 @@ class Plan:
         """Number of cells, which is the number of simulations."""
         return math.prod(self.shape)
 
-    @property
+    @cached_property
     def variables(self) -> tuple[Variable, ...]:
-        """The variables of a cell: those whose dimensions the sweep has."""
-        return tuple(v for v in VARIABLES.values() if set(v.dims) <= set(self.extra))
+        """The variables of a cell: those whose dimensions and rule books the sweep has."""
+        rules = {variant.engine.rules for variant in self.variants}
+        return tuple(v for v in VARIABLES.values() if v.is_in(self.extra, rules))
 
     @property
     def bytes(self) -> int:
@@ -189,13 +190,12 @@ def plan(sweep: Sweep, *, keep_requests: bool = False) -> Plan:
     variants = tuple(sweep.scenario(point) for point in points)
     policies = tuple(point.get(POLICY) for point in points)
     lists = survey(sweep, variants, policies, seeds)
-    extra = {
-        "quantile": QUANTILES,
-        "instance": tuple(range(max(v.cluster.instances for v in variants))),
-        "round": tuple(range(max(found.rounds for found in lists))),
-        "slo_class": ordered_classes(name for found in lists for name in found.slo_classes),
-        "request": tuple(range(max(found.requests for found in lists) if keep_requests else 0)),
-    }
+    extra = coordinates(
+        instances=max(v.cluster.instances for v in variants),
+        rounds=max(found.rounds for found in lists),
+        slo_classes=ordered_classes(name for found in lists for name in found.slo_classes),
+        requests=max(found.requests for found in lists) if keep_requests else 0,
+    )
     extra = {name: values for name, values in extra.items() if values}
     check_analysis(sweep, extra)
     distinct = {(id(found), policy): found for found, policy in zip(lists, policies, strict=True)}

@@ -5,6 +5,7 @@ one rule book or to both: ``vllm``, the kernel, and ``blis``, the replica of the
 simulator.
 """
 
+from collections.abc import Sequence
 from enum import IntEnum
 from typing import Self
 
@@ -16,6 +17,9 @@ BOTH = ("vllm", "blis")
 
 RULES = BOTH
 """Names of the rule books, as ``engine.rules`` has them."""
+
+INDEX, LOAD, CACHE, BLOCKS = "index", "load", "cache", "blocks"
+"""What scorers read: `Scorer.reads`."""
 
 
 class _Named(IntEnum):
@@ -46,15 +50,15 @@ class _Named(IntEnum):
         return tuple(member.label for member in cls)
 
     @classmethod
-    def from_name(cls, name: str, where: str = "") -> Self:
+    def from_name(cls, name: str, allowed: Sequence[str] = ()) -> Self:
         """Return the member called `name`.
 
         Parameters
         ----------
         name : str
             A label, such as ``"round-robin"``.
-        where : str
-            File and key for the error message.
+        allowed : sequence of str
+            Labels that the error message names; all if empty.
 
         Raises
         ------
@@ -64,10 +68,9 @@ class _Named(IntEnum):
         for member in cls:
             if member.label == name:
                 return member
-        known = list(cls.labels())
-        prefix = f"{where}: " if where else ""
+        known = list(allowed or cls.labels())
         raise InputError(
-            f"{prefix}unknown {cls.__name__.lower()} {name!r}; allowed: {', '.join(known)}"
+            f"unknown {cls.__name__.lower()} {name!r}; allowed: {', '.join(known)}"
             f"{did_you_mean(name, known)}"
         )
 
@@ -135,15 +138,33 @@ class Routing(_Policy):
 
 
 class Scorer(_Policy):
-    """What weighted routing scores an instance by: 0 to 1, larger is better."""
+    """What weighted routing scores an instance by: 0 to 1, larger is better.
 
-    PREFIX_AFFINITY = 0, "Share of the prompt that the router's own index knows there.", BOTH
-    QUEUE_DEPTH = 1, "1 for the smallest load, 0 for the largest, linear between.", BOTH
-    KV_UTILIZATION = 2, "Share of the blocks that nobody uses.", BOTH
-    LOAD_BALANCE = 3, "1 / (1 + load).", BOTH
-    KV_PRESSURE = 4, "As kv-utilization, less penalties for transfers and thrashing.", BOTH
-    KV_PRESSURE_SLO = 5, "As kv-pressure, transfers weighing by the request's SLO class.", BOTH
-    PRECISE_PREFIX = 6, "Share of the prompt that the instance's cache really holds.", VLLM
+    Attributes
+    ----------
+    reads : str
+        What it is made of: the router's own index; the requests at the instance (``load``); how
+        its cache fares, which depends on its size (``cache``); what that holds (``blocks``).
+    """
+
+    reads: str
+
+    def __new__(cls, code: int, doc: str, rules: tuple[str, ...], reads: str) -> Self:
+        """Return a member."""
+        member = int.__new__(cls, code)
+        member._value_ = code
+        member.doc = doc
+        member.rules = rules
+        member.reads = reads
+        return member
+
+    PREFIX_AFFINITY = 0, "Share of the prompt that the router's own index knows.", BOTH, INDEX
+    QUEUE_DEPTH = 1, "1 for the smallest load, 0 for the largest, linear between.", BOTH, LOAD
+    KV_UTILIZATION = 2, "Share of the blocks that nobody uses.", BOTH, CACHE
+    LOAD_BALANCE = 3, "1 / (1 + load).", BOTH, LOAD
+    KV_PRESSURE = 4, "As kv-utilization, less penalties for transfers and thrashing.", BOTH, CACHE
+    KV_PRESSURE_SLO = 5, "As kv-pressure, transfers weighing by the SLO class.", BOTH, CACHE
+    PRECISE_PREFIX = 6, "Share of the prompt that the instance's cache holds.", VLLM, BLOCKS
 
 
 class SloClass(_Named):

@@ -14,6 +14,8 @@ NONE = np.int64(-1)
 """No index, no value."""
 NEVER = np.int64(2**62)
 """A time or step that does not come."""
+QUANTILES = (0.5, 0.9, 0.95, 0.99)
+"""The reported quantiles of every latency."""
 
 
 class Field(NamedTuple):
@@ -25,7 +27,7 @@ class Field(NamedTuple):
     doc: str
 
 
-class Lane(IntEnum):
+class LaneStatus(IntEnum):
     """How a lane (one simulation) ended; the kernel sets it, nothing is raised."""
 
     OK = 0
@@ -43,7 +45,7 @@ class Event(IntEnum):
     ADMIT = 1
     PREEMPT = 2
     FINISH = 3
-    STARVE = 4
+    SKIP = 4
     SAMPLE = 5
     LATER = 6
     LOAD = 7
@@ -72,7 +74,9 @@ REQUEST_FIELDS = (
     Field("reusable", _i64, "block", "leading keys that another request has too"),
     Field("follower", _i64, "index", "request that arrives after this one's completion, or -1"),
     Field("shared", _u8, "1", "1 if another request has a key of one of its decode blocks"),
-    Field("twin", _u8, "1", "1 if one of these keys is also of another request's decode block"),
+    Field(
+        "duplicate", _u8, "1", "1 if one of these keys is also of another request's decode block"
+    ),
     Field("awaits", _u8, "1", "1 if it arrives after another request's completion"),
     Field("slo_class", _u8, "1", "code of policies.SloClass; a class of another name: standard"),
 )
@@ -86,7 +90,7 @@ CHAIN_FIELDS = (
 LANE_FIELDS = (
     Field("request_lo", _i64, "index", "first request of this lane"),
     Field("out_lo", _i64, "index", "first slot of this lane in the per-request columns"),
-    Field("like", _i64, "index", "lane that differs only in having fewer blocks, or -1"),
+    Field("smaller_pool", _i64, "index", "lane that differs only in having fewer blocks, or -1"),
     Field("step_limit", _i64, "step", "steps of all instances after which the lane gives up"),
     Field("last_clock", _i64, "us", "time of an instance at which the lane gives up"),
     Field("admission_latency", _i64, "us", "arrival to admission decision"),
@@ -151,21 +155,23 @@ LANE_FIELDS = (
     Field("eviction", _i64, "1", "code of policies.Eviction"),
     Field("connects", _u8, "1", "1 if there is a CPU tier as vLLM has it"),
     Field("prompt_only", _u8, "1", "1 if such a tier stores no output"),
-    Field("ids", _u8, "1", "1 if every published block has an id: all extents are loose"),
-    Field("eager", _u8, "1", "1 if every decode block is published in the step that fills it"),
-    Field("shares", _u8, "1", "1 if any request is `shared`"),
-    Field("twins", _u8, "1", "1 if any request is a `twin`, or `eager`"),
+    Field("all_split", _u8, "1", "1 if every cached block has a record: all extents are split"),
+    Field("cache_each_step", _u8, "1", "1 if a decode block is cached in the step that fills it"),
+    Field("any_shared", _u8, "1", "1 if any request is `shared`"),
+    Field("any_duplicates", _u8, "1", "1 if any is `duplicate`, or `cache_each_step`"),
     Field("closed_loop", _u8, "1", "1 if any request awaits another's completion"),
     Field("impatient", _u8, "1", "1 if any request has a patience"),
     Field("context", _u8, "1", "1 if the step time depends on more than token counts"),
     Field("roofline", _u8, "1", "1 if it is the larger of two sums"),
-    Field("looks", _u8, "1", "1 if the routing reads the state of instances"),
+    Field("reads_state", _u8, "1", "1 if the routing reads the state of instances"),
     Field("sees_cache", _u8, "1", "1 if a scorer reads how the cache of an instance fares"),
     Field("sees_blocks", _u8, "1", "1 if a scorer reads what the cache of an instance holds"),
     Field("indexes", _u8, "1", "1 if a scorer reads the router's index"),
     Field("count_pending", _u8, "1", "1 if requests on their way into the queue are load"),
     Field("snapshot_load", _u8, "1", "1 if the load is as old as the other figures"),
-    Field("plain", _u8, "1", "1 to visit every request in every step: the yardstick of benchmarks"),
+    Field(
+        "visit_all", _u8, "1", "1 to visit every request in every step: the yardstick of benchmarks"
+    ),
     Field("log", _u8, "1", "1 if steps and events are logged"),
 )
 
@@ -175,7 +181,7 @@ INSTANCE_FIELDS = (
     Field("step", _i64, "step", "index of the next step"),
     Field("phase", _i64, "step", "step modulo the block size, kept to spare divisions"),
     Field("next_due", _i64, "step", "earliest step at which a running request needs attention"),
-    Field("retry", _i64, "step", "next at which a block may be filled that the head hits"),
+    Field("try_head_at", _i64, "step", "next at which a block may be filled that the head hits"),
     Field("used_time", _i64, "block us", "used blocks summed over time"),
     Field("block_lo", _i64, "index", "first block record of this instance"),
     Field("node_lo", _i64, "index", "LRU node of the first extent: all blocks come before"),
@@ -185,14 +191,14 @@ INSTANCE_FIELDS = (
     Field("base_sum", _i64, "step", "sum of `base` over the decoding requests"),
     Field("heap_lo", _i64, "index", "first slot of this instance's waiting heap"),
     Field("prefix_lo", _i64, "index", "first slot of this instance's prefix table"),
-    Field("free", _i64, "block", "blocks without a user: blank ones and cached ones"),
-    Field("cached", _i64, "block", "free blocks that carry a key, all of them in the LRU list"),
+    Field("free", _i64, "block", "blocks without a user: uncached and evictable ones"),
+    Field("evictable", _i64, "block", "free blocks that carry a key, all of them in the LRU list"),
     Field("lru_head", _i64, "index", "block or extent that is evicted next"),
-    Field("lru_tail", _i64, "index", "block or extent released last"),
+    Field("lru_tail", _i64, "index", "block or extent freed last"),
     Field("spare", _i64, "index", "stack of block ids without a key (linked as the LRU list)"),
     Field("fresh", _i64, "block", "block ids handed out at least once"),
     Field("keyed", _i64, "block", "block ids that carry a key, used or free"),
-    Field("compact", _i64, "block", "blocks of the compact extents in the LRU list"),
+    Field("whole_blocks", _i64, "block", "blocks of the whole extents in the LRU list"),
     Field("peak", _i64, "block", "largest number of used blocks"),
     Field("running", _i64, "request", "length of the running list"),
     Field("prefilling", _i64, "request", "running requests that have not sampled since admission"),
@@ -220,8 +226,10 @@ INSTANCE_FIELDS = (
     Field("prefill_context", _i64, "token", "tokens before each prefill token, summed"),
     Field("decode_context", _i64, "token", "tokens before each decode token, summed"),
     Field("preempted", _i64, "request", "victims of this step"),
-    Field("served", _i64, "request", "leading running requests that this step serves"),
-    Field("gaps", _i64, "request", "decoding requests without a token since they missed a step"),
+    Field("scheduled", _i64, "request", "leading running requests that this step schedules"),
+    Field(
+        "skipped", _i64, "request", "decoding requests without a token since a step skipped them"
+    ),
     Field("number", _i64, "index", "this instance"),
     Field("held", _i64, "request", "requests that wait for a load, or have it and wait for a seat"),
     Field("hold_lo", _i64, "index", "first slot of this instance's list of them"),
@@ -232,7 +240,7 @@ INSTANCE_FIELDS = (
     Field("asleep", _u8, "1", "1 if no step is made until a copy ends or a request enters"),
     Field("announced", _u8, "1", "1 if the step just begun makes an arrival"),
     Field("in_flight", _u8, "1", "1 if a step with outputs to process ends at `clock`"),
-    Field("stale", _u8, "1", "1 if the head of the waiting list may be admissible now"),
+    Field("try_head", _u8, "1", "1 if the head of the waiting list may be admissible now"),
 )
 
 ROUTER_FIELDS = (
@@ -278,13 +286,13 @@ PROGRESS_FIELDS = (
     Field("last_token", _i64, "us", "end of the step that sampled the latest token so far"),
     Field("computed", _i64, "token", "computed tokens while prefilling"),
     Field("outputs", _i64, "token", "sampled tokens when decoding last began or ended"),
-    Field("published", _i64, "block", "leading blocks that are published"),
-    Field("link", _i64, "index", "slot in the chain list of the last published block's extent"),
+    Field("cached_blocks", _i64, "block", "leading blocks that it has cached or hit"),
+    Field("link", _i64, "index", "slot in the chain list of the last cached block's extent"),
     Field("fills", _i64, "index", "extent in which it began to decode blocks of others, or -1"),
     Field("reused", _i64, "block", "blocks hit at the latest admission"),
     Field("chunk", _i64, "token", "tokens scheduled in this step while prefilling"),
     Field("preemptions", _i64, "1", "times preempted"),
-    Field("cached", _i64, "token", "cached tokens at the first admission"),
+    Field("cached_tokens", _i64, "token", "cached tokens at the first admission"),
     Field("instance", _i64, "index", "instance routed to"),
     Field("prev", _i64, "index", "neighbour in the inbox or the waiting list"),
     Field("next", _i64, "index", "neighbour in the inbox or the waiting list"),
@@ -294,18 +302,18 @@ PROGRESS_FIELDS = (
 )
 
 EXTENT_FIELDS = (
-    Field("size", _i32, "block", "present blocks: the leading ones if compact, all if loose"),
-    Field("users", _i32, "request", "of a compact extent: running requests that hold its blocks"),
+    Field("size", _i32, "block", "present blocks: the leading ones if whole, all if split"),
+    Field("ref_count", _i32, "request", "of a whole extent: running requests that hold its blocks"),
     Field("fillers", _i32, "request", "decoding requests whose `fills` it is"),
-    Field("loose", _i32, "1", "1 if its blocks have records of their own"),
+    Field("split", _i32, "1", "1 if its blocks have records of their own"),
 )
 
 BLOCK_FIELDS = (
     Field("key", _i32, "index", "content key, or -1"),
-    Field("users", _i32, "request", "reference count"),
+    Field("ref_count", _i32, "request", "reference count"),
     Field("extent", _i32, "index", "extent record that it belongs to"),
-    Field("twin_prev", _i32, "index", "ring of blocks with the same key, oldest first"),
-    Field("twin_next", _i32, "index", "ring of blocks with the same key, oldest first"),
+    Field("duplicate_prev", _i32, "index", "ring of blocks with the same key, oldest first"),
+    Field("duplicate_next", _i32, "index", "ring of blocks with the same key, oldest first"),
 )
 
 TIER_FIELDS = (
@@ -393,14 +401,14 @@ LRU_FIELDS = (
 )
 
 TALLY_FIELDS = (
-    Field("status", _i64, "1", "code of Lane"),
+    Field("status", _i64, "1", "code of LaneStatus"),
     Field("listed", _i64, "index", "next request of the list whose arrival is fixed"),
     Field("coming", _i64, "request", "arrivals made by completions and not routed yet"),
     Field("itl_entries", _i64, "1", "used slots of the inter-token latency list"),
     Field("log_steps", _i64, "step", "logged steps"),
     Field("log_events", _i64, "1", "logged events"),
     Field("log_transfers", _i64, "1", "logged copies"),
-    Field("pruned", _i64, "1", "1 if copied from the lane `like`"),
+    Field("pruned", _i64, "1", "1 if copied from the lane `smaller_pool`"),
     Field("shortages", _i64, "1", "times that the number of blocks mattered"),
     Field("steps", _i64, "step", "engine steps of all instances"),
     Field("makespan", _i64, "us", "end of the last step"),
@@ -436,10 +444,10 @@ TALLY_FIELDS = (
     Field("tpot_sum", _f64, "us", "their times per output token"),
     Field("itl_sum", _i64, "us", "sum of inter-token latencies, measured requests"),
     Field("itl_count", _i64, "token", "number of inter-token latencies, measured requests"),
-    Field("itl_q0", _f64, "us", "inter-token latency, first reported quantile"),
-    Field("itl_q1", _f64, "us", "inter-token latency, second reported quantile"),
-    Field("itl_q2", _f64, "us", "inter-token latency, third reported quantile"),
-    Field("itl_q3", _f64, "us", "inter-token latency, fourth reported quantile"),
+    *(
+        Field(f"itl_q{i}", _f64, "us", f"inter-token latency, quantile {quantile:g}")
+        for i, quantile in enumerate(QUANTILES)
+    ),
 )
 
 STEP_FIELDS = (
@@ -538,11 +546,11 @@ class Workspace(NamedTuple):
     extents: NDArray[Any]
     """EXTENT: the shared extents of the list once per instance, then the others."""
     blocks: NDArray[Any]
-    """BLOCK (instances x blocks,): of loose extents."""
+    """BLOCK (instances x blocks,): of split extents."""
     lru: NDArray[Any]
     """LRU (blocks + extents,): neighbours of the nodes, which are blocks, then extents."""
     table: NDArray[Any]
-    """int32, block id per (request, published block of a loose extent); slots as of `keys`."""
+    """int32, block id per (request, cached block of a split extent); slots as of `keys`."""
     prefix: NDArray[Any]
     """int32 (instances x keys,): oldest block with a key; valid only if that block carries it."""
     tier: NDArray[Any]
@@ -572,9 +580,9 @@ class Workspace(NamedTuple):
     running: NDArray[Any]
     """int64 (instances x places,): running list in order of admission."""
     due: NDArray[Any]
-    """int32, beside `running`: step at which the request finishes, samples or publishes."""
+    """int32, beside `running`: step at which the request finishes, samples or caches a block."""
     phases: NDArray[Any]
-    """int64 (instances x block_size,): decoding requests by the phase at which they take."""
+    """int64 (instances x block_size,): decoding requests by the phase at which they allocate."""
     heap: NDArray[Any]
     """int64 (instances x requests,): waiting heap of the priority and sjf schedulers."""
     router: NDArray[Any]
@@ -591,14 +599,14 @@ class Workspace(NamedTuple):
     coming: NDArray[Any]
     """int64 (requests of the largest lane,): heap of arrivals that completions made."""
     itl_time: NDArray[Any]
-    """int64, inter-token latencies of steps that also prefill, and of gaps."""
+    """int64, inter-token latencies of steps that also prefill, and after skipped steps."""
     itl_weight: NDArray[Any]
     """int64, tokens that had it."""
     itl_order: NDArray[Any]
     """int64, twice as many: room to sort the two."""
     itl_digits: NDArray[Any]
     """int64 (kernel.tally.DIGITS,): room to count digits while sorting."""
-    itl_plain: NDArray[Any]
+    itl_by_batch: NDArray[Any]
     """int64 (largest max_num_seqs + 1,): tokens of pure decode steps by their batch size."""
 
 

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-from contextlib import contextmanager
-from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -17,7 +14,6 @@ from kvsweep.config.memory import memory_varies
 from kvsweep.errors import InputError, shown
 from kvsweep.files import output_path
 from kvsweep.grid import Plan, Task, plan
-from kvsweep.limits import MAX_SECONDS, MAX_WORKERS
 from kvsweep.store import (
     Store,
     default_path,
@@ -27,8 +23,8 @@ from kvsweep.store import (
     real_path,
     update_attributes,
 )
+from kvsweep.workers.choosing import check_workers, found_workers
 from kvsweep.workers.job import Job
-from kvsweep.workers.threads import Threads
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -36,11 +32,7 @@ if TYPE_CHECKING:
     import xarray as xr
 
     from kvsweep.workers.cluster import Client, Scheduler
-    from kvsweep.workers.job import Results, Running, Workers
-
-# Estimated processor seconds of a sweep from which on Dask looks after the workers: to import it
-# and start a cluster takes 0.2 s, as long as all cells of a small sweep.
-SMALL = 1.0
+    from kvsweep.workers.job import Results, Running
 
 
 class Progress(Protocol):
@@ -127,7 +119,7 @@ def run(
     cells = plan(sweep, keep_requests=keep_requests)
     job = Job(sweep.name, cells, sweep.entropy, sweep.base_dir.resolve(), keep_requests, prune)
     using = scheduler if client is None else client
-    with _workers(job, workers, processes, using, wait, notify) as found, locked(place):
+    with found_workers(job, workers, processes, using, wait, notify) as found, locked(place):
         target = prepare(
             place,
             sweep,
@@ -188,66 +180,6 @@ def _warned(path: Path, sweep: Sweep, cells: Plan) -> xr.Dataset:
         found.append(ResultWarning("unequal-memory", text, cells.cells, cells.cells, {}))
     update_attributes(path, stored(found))
     return ds.assign_attrs(stored(found))
-
-
-def check_workers(
-    count: int | None,
-    processes: bool,
-    scheduler: object,
-    client: object = None,
-    wait: float | None = None,
-) -> None:
-    """Refuse numbers of workers that there cannot be, and options that exclude each other.
-
-    Parameters
-    ----------
-    count, processes, scheduler, client, wait
-        As `workers`, `processes`, `scheduler`, `client` and `wait` of `run`.
-
-    Raises
-    ------
-    InputError
-        Naming the option.
-    """
-    local = count is not None or processes
-    if scheduler is not None and client is not None:
-        raise InputError("client: cannot be used with scheduler")
-    if local and not (scheduler is None and client is None):
-        raise InputError("--scheduler: cannot be used with --workers or --processes")
-    if count is not None and (isinstance(count, bool) or not isinstance(count, Integral)):
-        raise InputError(f"--workers: expected an integer, got {shown(count)}")
-    if count is not None and count < 1:
-        raise InputError(f"--workers: must be at least 1, not {count}")
-    if count is not None and count > MAX_WORKERS:
-        raise InputError(f"--workers: must be at most {MAX_WORKERS:,}, not {count}")
-    if wait is not None and not 0 <= wait <= MAX_SECONDS:
-        raise InputError(f"--wait: must be from 0 to {MAX_SECONDS:,.0f} seconds, not {wait}")
-    if wait is not None and scheduler is None and client is None:
-        raise InputError("--wait: needs --scheduler")
-
-
-@contextmanager
-def _workers(
-    job: Job,
-    count: int | None,
-    processes: bool,
-    scheduler: Scheduler | None,
-    wait: float | None,
-    notify: Callable[[str], None] | None,
-) -> Iterator[Workers]:
-    """Find workers: of an existing scheduler, or of this machine, which end with the block."""
-    cells = job.cells
-    if not processes and scheduler is None and cells.seconds < SMALL:
-        yield Threads(min(count or os.cpu_count() or 1, len(cells.tasks)))
-        return
-    from kvsweep.workers import cluster
-
-    if scheduler is None:
-        of_them = cluster.local(count, processes)
-    else:
-        of_them = cluster.existing(scheduler, compiled=job.compiled, notify=notify, wait=wait)
-    with of_them as found:
-        yield found
 
 
 def _damage(files: list[str]) -> str:

@@ -13,27 +13,17 @@ from numpy.typing import NDArray
 from .config import NO_LATENCY, Scenario, parse_scenario
 from .config.bounds import check_times
 from .errors import InputError
-from .policies import RequestStatus, Status
-from .records import NONE, STEP_FIELDS
+from .metrics import RUN_VARIABLES
+from .metrics.request_columns import kernel_columns, replica_columns
+from .policies import Status
+from .records import STEP_FIELDS
 from .workload.traces import Trace, load_trace
 
 if TYPE_CHECKING:
     import xarray as xr
 
-REQUEST_COLUMNS = {
-    "arrival_us": ("us", "arrival at the cluster"),
-    "queued_us": ("us", "entry into the waiting list"),
-    "scheduled_us": ("us", "start of the step of the first admission"),
-    "first_token_us": ("us", "end of the step that sampled the first token"),
-    "finish_us": ("us", "end of the step that sampled the last token"),
-    "ttft_us": ("us", "first token seen by the client, after arrival"),
-    "e2e_us": ("us", "last token seen by the client, after arrival"),
-    "preemptions": ("1", "times preempted"),
-    "cached_tokens": ("token", "tokens found cached at the first admission"),
-    "instance": ("1", "instance routed to"),
-    "status": ("1", "where the request stands at the end"),
-}
-"""Per-request columns with unit and meaning; -1 (or an empty CSV field) where there is no value."""
+REQUEST_COLUMNS = {v.name.removeprefix("request_"): v for v in RUN_VARIABLES}
+"""Per-request columns and what they are; -1 (or an empty CSV field) where there is no value."""
 
 STEP_COLUMNS = tuple(field.name for field in STEP_FIELDS if field.name != "evicted")
 
@@ -68,9 +58,12 @@ class Replay:
         import xarray as xr
 
         columns = {
-            name: xr.DataArray(values, dims="request", attrs={"units": units, "long_name": meaning})
-            for name, (units, meaning) in REQUEST_COLUMNS.items()
-            for values in [self.requests[name]]
+            name: xr.DataArray(
+                self.requests[name],
+                dims="request",
+                attrs={"units": variable.units, "long_name": variable.long_name},
+            )
+            for name, variable in REQUEST_COLUMNS.items()
         }
         count = len(self.requests["status"])
         attributes = {"status": self.status, "status_detail": self.status_detail}
@@ -141,24 +134,7 @@ def _run_kernel(scenario: Scenario, trace: Trace, notify: Callable[[str], None] 
 
     warm_up(notify)
     single = run_single(scenario, trace.requests)
-    progress = single.outputs.progress
-    arrived = single.outputs.request_status != RequestStatus.NOT_ARRIVED
-    columns = {
-        "arrival_us": np.where(arrived, progress["arrival"], NONE),
-        "queued_us": progress["queued"],
-        "scheduled_us": progress["scheduled"],
-        "first_token_us": progress["first_token"],
-        "finish_us": progress["finish"],
-        "ttft_us": single.outputs.ttft,
-        "e2e_us": single.outputs.e2e,
-        "preemptions": progress["preemptions"],
-        "cached_tokens": progress["cached"],
-        "instance": progress["instance"],
-    }
-    requests: dict[str, NDArray[Any]] = {
-        name: values.astype(np.int64) for name, values in columns.items()
-    }
-    requests["status"] = np.array(RequestStatus.labels(), object)[single.outputs.request_status]
+    requests = _columns(kernel_columns(single.outputs, [trace.requests]))
     order = np.argsort(single.outputs.steps["instance"], kind="stable")
     steps = {name: single.outputs.steps[name][order] for name in STEP_COLUMNS}
     return Replay(scenario, requests, steps, single.status.label, single.detail, trace)
@@ -172,35 +148,13 @@ def _run_replica(scenario: Scenario, trace: Trace) -> Replay:
     settings.setdefault("engine", {})["rules"] = "blis"
     entries = to_trace_dict(trace.requests, settings)["requests"]
     found = run(settings, entries, steps=True)
-    overhead = int(scenario.latency.alpha[2])
-    arrivals = trace.requests.arrival_us
-
-    def column(values: list[int | None], shift: int | NDArray[Any] = 0) -> NDArray[np.int64]:
-        missing = np.array([value is None for value in values], bool)
-        numbers = np.array([value or 0 for value in values], np.int64) + shift
-        return np.where(missing, NONE, numbers)
-
-    rows = found.requests
-    requests: dict[str, NDArray[Any]] = {
-        "arrival_us": arrivals,
-        "queued_us": column([row.queued_us for row in rows]),
-        "scheduled_us": column([row.first_admit_us for row in rows]),
-        "first_token_us": column([row.ttft_us for row in rows], arrivals - overhead),
-        "finish_us": column([row.finish_us for row in rows], arrivals),
-        "ttft_us": column([row.ttft_us for row in rows]),
-        "e2e_us": column([row.e2e_us for row in rows]),
-        "preemptions": column([row.preemptions for row in rows]),
-        "cached_tokens": column([_first_cached(row.cached_blocks_rle, scenario) for row in rows]),
-        "instance": column([row.instance for row in rows]),
-        "status": np.array([row.status for row in rows], object),
-    }
+    requests = _columns(replica_columns(scenario, trace.requests, found))
     steps_taken = _replica_steps(scenario, found)
     return Replay(scenario, requests, steps_taken, found.status, found.status_detail, trace)
 
 
-def _first_cached(runs: list[list[int]], scenario: Scenario) -> int | None:
-    """Return the cached tokens at the first admission, from run lengths over the admissions."""
-    return runs[0][0] * scenario.cache.block_size if runs else None
+def _columns(found: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+    return {name: found[variable.name] for name, variable in REQUEST_COLUMNS.items()}
 
 
 def _replica_steps(scenario: Scenario, found: Any) -> dict[str, NDArray[np.int64]]:

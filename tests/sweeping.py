@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from kvsweep.config import load_sweep
-from kvsweep.metrics import VARIABLES
+from kvsweep.metrics import VARIABLES, coordinates
 from kvsweep.policies import RequestStatus, Status
 
 BASE = """
@@ -63,18 +63,19 @@ def fake_batch(
     prune=True,
 ):
     """Numbers that depend on scenario and seed alone, as `kvsweep.simulate.simulate_batch` has."""
-    sizes = {
-        "quantile": 4,
-        "instance": max(v.cluster.instances for v in variants),
-        "slo_class": len(slo_classes),
-        "request": max(v.workload.requests for v in variants) if keep_requests else 0,
-    }
+    along = coordinates(
+        instances=max(v.cluster.instances for v in variants),
+        rounds=0,
+        slo_classes=tuple(slo_classes or ()),
+        requests=max(v.workload.requests for v in variants) if keep_requests else 0,
+    )
+    sizes = {dim: len(values) for dim, values in along.items()}
     shape = (len(variants), len(seeds))
     keys = {at: f"{variants[at[0]].model_dump_json()} {seeds[at[1]]}" for at in np.ndindex(shape)}
     results = {
         name: np.empty(shape + tuple(sizes[d] for d in variable.dims), _dtype(variable))
         for name, variable in VARIABLES.items()
-        if all(sizes.get(d) for d in variable.dims)
+        if all(sizes[d] for d in variable.dims)
     }
     for name, array in results.items():
         for at, key in keys.items():

@@ -132,6 +132,45 @@ def test_a_key_that_one_cell_reads_is_fine(tmp_path):
     load(tmp_path, cache=f"{TIER}offload_threshold = 0.5", rest=rare)
 
 
+@pytest.mark.parametrize(
+    ("parts", "axis"),
+    [
+        (sessions(3, 1, ", keep_reasoning = false"), '"workload.sessions.reason_ratio" = [0, 0.3]'),
+        (
+            sessions(3, 1, ", keep_reasoning = false, reason_ratio = 0.3"),
+            '"workload.sessions.context" = ["accumulate", "independent"]',
+        ),
+        (
+            sessions(3, 1, ', think_time = "exponential"'),
+            '"workload.sessions.think_time_s" = [0, 1]',
+        ),
+        (sessions(3, 1, ", truncate = false"), '"workload.sessions.rounds" = [1, 3]'),
+        ({"workload": "cv = 2.0"}, '"workload.arrivals" = ["poisson", "gamma"]'),
+        ({"engine": 'priority = "age"'}, '"engine.scheduler" = ["fcfs", "priority"]'),
+        ({"engine": "preempt_for_urgent = true"}, '"engine.scheduler" = ["sjf", "priority"]'),
+        (
+            {"engine": "reserve_full_prompt = false"},
+            '"engine.enable_chunked_prefill" = [true, false]',
+        ),
+        ({"cluster": 'routing = "least-loaded"'}, '"cluster.instances" = [1, 2]'),
+        ({"cluster": "scorers = { queue-depth = 1 }"}, 'policy = ["round-robin", "weighted"]'),
+        (
+            {"cluster": 'routing = "least-loaded"\nsnapshot_load = true'},
+            '"cluster.snapshot_refresh_us" = [0, 500]',
+        ),
+        (
+            {"cluster": "token_bucket_capacity = 500\ntoken_bucket_refill_rate = 9000"},
+            '"cluster.admission" = ["always", "token-bucket"]',
+        ),
+        ({"cache": f"{TIER}transfer_overlap = true"}, '"cache.cpu_blocks" = [0, 50]'),
+    ],
+)
+def test_an_axis_may_begin_where_another_key_has_no_effect(tmp_path, parts, axis):
+    """0, "none" or off is what the other values are compared with."""
+    sweep = load(tmp_path, rest=f"[grid]\n{axis}", **parts)
+    assert len(list(sweep.probes())) == 2
+
+
 AGES = """
 [policies.plain]
 engine.scheduler = "priority"

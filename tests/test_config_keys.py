@@ -8,10 +8,10 @@ from sweeping import BASE, make_sweep
 
 from kvsweep import grid
 from kvsweep.config import Scenario
-from kvsweep.config.axes import OTHER_DIMENSIONS, about
+from kvsweep.config.axes import about
 from kvsweep.config.base import Key
 from kvsweep.config.schema import leaf_keys
-from kvsweep.metrics import VARIABLES
+from kvsweep.metrics import DIMENSIONS, VARIABLES
 from kvsweep.store.layout import arrays
 
 UNITS = {"1", "token", "block", "request", "byte", "s", "ms", "us"}
@@ -113,4 +113,4 @@ def test_a_store_has_unit_and_meaning_of_an_axis(tmp_path, key, unit, meaning):
 
 
 def test_the_other_dimensions_are_those_of_the_measures():
-    assert OTHER_DIMENSIONS.keys() == {dim for v in VARIABLES.values() for dim in v.dims}
+    assert DIMENSIONS.keys() == {dim for v in VARIABLES.values() for dim in v.dims}

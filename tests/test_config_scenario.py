@@ -1,6 +1,7 @@
 """Scenarios: defaults, strictness, what each rule book has, latencies."""
 
 import json
+import re
 import subprocess
 import sys
 
@@ -19,7 +20,9 @@ from kvsweep.config import (
 )
 from kvsweep.errors import InputError
 from kvsweep.policies import (
+    RULES,
     Admission,
+    Offload,
     Priority,
     RequestStatus,
     Routing,
@@ -263,10 +266,11 @@ def test_the_replica_has_no_context_terms(key, values):
 
 @pytest.mark.parametrize(("key", "value"), [("priority", "age"), ("preempt_for_urgent", True)])
 def test_urgency_needs_the_priority_scheduler(key, value):
+    option = f"engine.{key}={value}".lower()
     for scheduler in ("fcfs", "sjf"):
-        message = refused({"engine": {"scheduler": scheduler, key: value}})
+        message = refused({"engine": {"scheduler": scheduler}}, option)
         assert f"engine.{key}: " in message
-        assert "needs scheduler 'priority'" in message
+        assert "has no effect: needs scheduler 'priority'" in message
     assert "rules 'blis' has" in refused({"engine": {"rules": "blis", key: value}})
     found = parse_scenario({"engine": {"scheduler": "priority", key: value}}, "t.json")
     assert getattr(found.engine, key) == value
@@ -360,8 +364,28 @@ def test_names_and_codes_go_both_ways_and_every_member_is_explained(family):
         assert family(int(member)) is member
         assert member.doc.endswith(".")
     assert len(set(family.labels())) == len(family)
-    with pytest.raises(InputError, match=r"^f\.toml:3: k: unknown .* 'nonsense'; allowed: "):
-        family.from_name("nonsense", "f.toml:3: k")
+    with pytest.raises(InputError, match=r"^unknown .* 'nonsense'; allowed: "):
+        family.from_name("nonsense")
+
+
+@pytest.mark.parametrize("rules", RULES)
+@pytest.mark.parametrize(
+    ("section", "key", "family"),
+    [
+        ("cluster", "routing", Routing),
+        ("cluster", "admission", Admission),
+        ("engine", "scheduler", Scheduler),
+        ("engine", "priority", Priority),
+        ("cache", "offload", Offload),
+        ("cluster", "scorers", Scorer),
+    ],
+)
+def test_an_unknown_name_lists_what_the_rule_book_has(rules, section, key, family):
+    name = {"nonsense": 1} if family is Scorer else "nonsense"
+    engine = {"engine": {"rules": rules}}
+    message = refused(engine | {section: engine.get(section, {}) | {key: name}})
+    listed = re.search(r"allowed: ([\w, -]+)", message)[1]
+    assert tuple(listed.split(", ")) == family.labels_of(rules)
 
 
 def test_importing_the_configuration_loads_nothing_heavy():

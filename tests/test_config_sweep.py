@@ -244,7 +244,8 @@ rate_fraction = 0
         ),
         (
             "sessions = { rounds = 2, think_time_s = 5, keep_reasoning = false }",
-            "workload.sessions.keep_reasoning: needs a reason_ratio of more than 0",
+            "workload.sessions.keep_reasoning: has no effect: needs several rounds, context "
+            "'accumulate' and a reason_ratio of more than 0",
         ),
         (
             "sessions = { rounds = 2, think_time_s = 5, reason_ratio = 1.5 }",
@@ -376,6 +377,17 @@ def test_a_routing_of_the_other_rules_is_refused_on_the_policy_axis(load, refuse
     blis = '[engine]\nrules = "blis"\n[cluster]'
     text = H8.replace("[cluster]", blis)
     assert load('"least-loaded"', '"prefix-affinity"', text=text).rules == "blis"
+
+
+def test_an_unknown_policy_lists_the_routings_of_the_rule_books_in_use(refused):
+    vllm, blis = "weighted, prompt-affinity, always-busiest", "weighted, always-busiest, prefix-aff"
+    wrong = ('["round-robin", "least-loaded"]', '["round-robbing"]')
+    assert vllm in (message := refused(*wrong))
+    assert "prefix-affinity" not in message
+    assert blis in (message := refused(*wrong, text=f'{H8}[engine]\nrules = "blis"\n'))
+    assert "prompt-affinity" not in message
+    both = H8.replace("[grid]", '[grid]\n"engine.rules" = ["vllm", "blis"]')
+    assert "prompt-affinity, always-busiest, prefix-affinity" in refused(*wrong, text=both)
 
 
 def test_a_policy_that_no_axis_names_is_checked_and_refused(refused):

@@ -185,7 +185,7 @@ VALUES = {
     "engine.max_num_batched_tokens": (32, 200),
     "engine.long_prefill_token_threshold": (10, 600),
     "engine.scheduler": ("sjf",),
-    "engine.priority": ("slo-class", "constant"),
+    "engine.priority": ("slo-class", "constant", "age"),
     "engine.priority_age_ms": (1.0, 1000.0),
     "engine.preempt_for_urgent": (True, False),
     "engine.enable_prefix_caching": (False,),

@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 import tomllib
+from collections import Counter
 from itertools import chain
 from pathlib import Path
 
@@ -73,6 +74,13 @@ def test_what_compiling_needs_is_not_loaded_with_a_compiled_kernel(tmp_path):
     )
     assert "kvsweep.kernel.engine" in out.stdout.split()
     assert {"numba.np.arraymath", "scipy.linalg"}.isdisjoint(out.stdout.split())
+
+
+def test_no_file_name_stands_more_than_twice():
+    """A name that says what is in the file, as editors and tracebacks show no more of it."""
+    names = Counter(path.name for path in (ROOT / "kvsweep").rglob("*.py"))
+    del names["__init__.py"]
+    assert [name for name, count in names.items() if count > 2] == []
 
 
 def test_every_public_name_is_there():

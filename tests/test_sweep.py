@@ -14,7 +14,7 @@ from kvsweep.errors import InputError
 def quick(request, monkeypatch):
     """Replace the simulator, and cut even small sweeps into several tasks, done by either."""
     if request.param == "dask":
-        monkeypatch.setattr("kvsweep.sweep.SMALL", 0.0)
+        monkeypatch.setattr("kvsweep.workers.choosing.SMALL", 0.0)
     monkeypatch.setattr("kvsweep.simulate.simulate_batch", fake_batch)
     monkeypatch.setattr("kvsweep.simulate.warm_up", lambda notify=None: None)
     monkeypatch.setattr(grid, "CHUNK_SECONDS", (2e-4, 2e-4))

@@ -55,7 +55,7 @@ def schedules(single, instance):
             running.remove(victim)
             decoding.discard(victim)
         running += [r for r, _ in found[Event.ADMIT]]
-        missed = {r for r, _ in found[Event.STARVE]}
+        missed = {r for r, _ in found[Event.SKIP]}
         tokens = {r: chunks.get(r, 0 if r in missed or r not in decoding else 1) for r in running}
         yield [[r, n] for r, n in tokens.items() if n > 0]
         finished = {r for r, _ in found[Event.FINISH]}
@@ -95,7 +95,7 @@ def _request_differences(twin, single):
             "first_token": (got["first_token"], want.first_token_us),
             "finish": (got["finish"], want.finish_us),
             "preemptions": (got["preemptions"], want.preemptions),
-            "cached": (got["cached"], want.cached_tokens),
+            "cached": (got["cached_tokens"], want.cached_tokens),
             "instance": (got["instance"], want.instance),
             "status": (RequestStatus(statuses[number]).label, want.status),
         }

@@ -26,23 +26,23 @@ DASH = "\N{EN DASH}"
 
 def common(row):
     """Return what the two runs have in common: they compute the same, in the same blocks."""
-    return (row.step, row.phase, *row.computed, *row.base, row.takes, row.free, row.cached)
+    return (row.step, row.phase, *row.computed, *row.base, row.takes, row.free, row.evictable)
 
 
 def table(own, same):
     """Return the table of the page as Markdown."""
     lines = [
-        "| step | phase | r0 | r1 | takes | free | cached "
-        "| own: due | published | scheduled | same: due | published | scheduled |",
+        "| step | phase | r0 | r1 | takes | free | evictable "
+        "| own: due | cached | scheduled | same: due | cached | scheduled |",
         "|--:|--:|--:|--:|--:|--:|--:|--:|--:|:--|--:|--:|:--|",
     ]
     for one, other in zip(own, same, strict=True):
         assert common(one) == common(other)
         cells = [one.step, one.phase, *map(_cell, one.computed)]
-        cells += [one.takes, one.free, one.cached]
+        cells += [one.takes, one.free, one.evictable]
         for row in (one, other):
             due = [f"**{d}**" if d == row.step else _cell(d) for d in row.due]
-            cells += [" · ".join(due), " · ".join(map(_cell, row.published)), row.way]
+            cells += [" · ".join(due), " · ".join(map(_cell, row.cached)), row.way]
         lines.append("| " + " | ".join(map(str, cells)) + " |")
     return "\n".join(lines)
 
@@ -124,12 +124,10 @@ def _draw_request(axes, r, rows):
     axes.plot([rows[0].step, last.step], [-r, -r], color=(ink, 0.35), lw=1.2, zorder=1)
     due = [row.step for row in rows if row.due[r] == row.step]
     axes.plot(due, [-r] * len(due), "o", ms=6.5, mfc="white", mec=ink, mew=1.1)
-    published = [rows[0].hits[r], *(row.published[r] for row in rows)]
-    at = [
-        row.step for row, before in zip(rows, published, strict=False) if row.published[r] > before
-    ]
+    cached = [rows[0].hits[r], *(row.cached[r] for row in rows)]
+    at = [row.step for row, before in zip(rows, cached, strict=False) if row.cached[r] > before]
     axes.plot(at, [-r] * len(at), "D", ms=3, color=ink, mew=0)
-    if last.published[r] < last.computed[r] // BLOCK:
+    if last.cached[r] < last.computed[r] // BLOCK:
         axes.plot(last.step + 0.42, -r, "D", ms=4, mfc="white", mec=ink, mew=0.9)
 
 

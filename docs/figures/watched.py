@@ -11,10 +11,11 @@ from unittest.mock import patch
 import numpy as np
 
 from kvsweep.config import parse_scenario
-from kvsweep.kernel import blocks, waiting
-from kvsweep.kernel import instance as kernel
-from kvsweep.kernel.calendar import IDLE
+from kvsweep.kernel.blocks import pool
+from kvsweep.kernel.scheduling import waiting
 from kvsweep.kernel.setup import begin_lane
+from kvsweep.kernel.time import instance as kernel
+from kvsweep.kernel.time.calendar import IDLE
 from kvsweep.records import NEVER
 from kvsweep.simulate.batch import build_inputs
 from kvsweep.simulate.list_records import prepare
@@ -39,14 +40,14 @@ class Row:
     ----------
     step, phase : int
         Index of the step, and that modulo the block size.
-    computed, due, published : list of int or None, one for each request
+    computed, due, cached : list of int or None, one for each request
         Tokens computed when the step ends; the step at which the request needs attention, as known
         when this one begins; leading blocks in the cache. None: it is not running.
     hits : list of int
         Blocks that it found cached when it was admitted.
     base, waits : list of int or None
         While it decodes: computed tokens = step - base; the phase at which it takes a block.
-    takes, free, cached : int
+    takes, free, evictable : int
         Blocks taken in this step, free after it, and those of the free ones that are cached.
     way : str
         The steps that are scheduled together, as "6-13" of a decode run, or "alone".
@@ -58,11 +59,11 @@ class Row:
     base: list[int | None]
     waits: list[int | None]
     due: list[int | None]
-    published: list[int | None]
+    cached: list[int | None]
     hits: list[int | None]
     takes: int
     free: int
-    cached: int
+    evictable: int
     way: str
 
 
@@ -137,7 +138,7 @@ class Lane:
         check_sums(self.ws, self.lane, self.inst)
         seen = [self._request(r, step) for r in range(2)]
         columns = [list(values) for values in zip(*seen, strict=True)]
-        pool = int(takes), int(inst["free"]), int(inst["cached"])
+        pool = int(takes), int(inst["free"]), int(inst["evictable"])
         return Row(step, step % BLOCK, *columns, *pool, way)
 
     def _request(self, r, step):
@@ -146,7 +147,7 @@ class Lane:
             return None, None, None, None, None, 0
         progress = self.ws.progress[r]
         due = self.due_before.get(r, int(self.ws.due[running.index(r)]))
-        blocks_of = int(progress["published"]), int(progress["reused"])
+        blocks_of = int(progress["cached_blocks"]), int(progress["reused"])
         if not progress["decoding"]:
             return int(progress["computed"]), None, None, due, *blocks_of
         base = int(progress["base"])
@@ -184,7 +185,7 @@ def watch(segments):
     rows = []
     for way in ways(segments):
         with (
-            patch.object(blocks, "take", wraps=blocks.take) as take,
+            patch.object(pool, "allocate", wraps=pool.allocate) as take,
             patch.object(kernel, "only_decodes", lane.begins(kernel.only_decodes)),
         ):
             lane.advance(lane.inst["clock"] + 1)

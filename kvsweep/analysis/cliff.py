@@ -77,10 +77,7 @@ def find_cliff(
     statistics.check_bootstrap(confidence, resamples)
     if not isinstance(threshold, Real) or not np.isfinite(threshold):
         raise InputError(f"threshold: {threshold!r} is not a finite number")
-    variables.axis(ds, along)
-    array = variables.get(ds, metric)
-    if along not in array.dims or array.sizes[along] < 2:
-        raise InputError(f"axis: {metric!r} has fewer than two values along {along!r}")
+    array = _measure(ds, metric, along)
     missing = variables.missing(ds, array)
     array = array.sortby(along)
     group_dims = [str(d) for d in array.dims if d not in (along, "seed")]
@@ -115,6 +112,15 @@ def find_cliff(
         groups=tuple(group.cliff for group in found),
         ratios=find_ratios(scan, found, group_dims),
     )
+
+
+def _measure(ds: xr.Dataset, metric: str, along: str) -> xr.DataArray:
+    """Return a measure that has at least two values along the axis `along`."""
+    variables.axis(ds, along)
+    array = variables.get(ds, metric)
+    if along not in array.dims or array.sizes[along] < 2:
+        raise InputError(f"axis: {metric!r} has fewer than two values along {along!r}")
+    return array
 
 
 def _stack(

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kvsweep.config.axes import OTHER_DIMENSIONS
 from kvsweep.errors import InputError, did_you_mean
+from kvsweep.metrics import DIMENSIONS, quantile_name
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -29,9 +29,6 @@ HIGHER_IS_BETTER = frozenset(
     }
 )
 
-# Dimensions that are parts of a cell, not configurations.
-PARTS = frozenset(OTHER_DIMENSIONS)
-
 _QUANTILE_NAME = re.compile(r"(?P<stem>.+)_p(?P<percent>\d{1,2}(?:\.\d+)?)(?P<unit>_[a-z]+)?")
 
 
@@ -42,7 +39,7 @@ def names(ds: xr.Dataset) -> list[str]:
         if array.dtype.kind not in "fiub":
             continue
         if "quantile" in array.dims:
-            found += [_quantile_name(str(name), q) for q in ds["quantile"].values]
+            found += [quantile_name(str(name), q) for q in ds["quantile"].values]
         else:
             found.append(str(name))
     return list(dict.fromkeys(found))
@@ -104,7 +101,7 @@ def swept(ds: xr.Dataset) -> list[str]:
     """Return the axes of the grid: the dimensions of the status, or all that can be axes."""
     if "status" in ds:
         return [str(d) for d in ds["status"].dims]
-    return [str(d) for d in ds.dims if d not in PARTS]
+    return [str(d) for d in ds.dims if d not in DIMENSIONS]
 
 
 def missing(ds: xr.Dataset, array: xr.DataArray) -> dict[str, int]:
@@ -146,10 +143,3 @@ def _quantile(ds: xr.Dataset, name: str) -> xr.DataArray | None:
     array = ds[base].isel(quantile=int(np.argmax(close)), drop=True)
     meaning = str(ds[base].attrs.get("long_name", base)).removeprefix("quantile of ")
     return array.assign_attrs(long_name=f"{match['percent']}th percentile of {meaning}")
-
-
-def _quantile_name(variable: str, quantile: float) -> str:
-    """Return ``ttft_p99_ms`` for (``ttft_ms``, 0.99)."""
-    stem, underscore, unit = variable.rpartition("_")
-    percent = f"p{100.0 * quantile:g}"
-    return f"{stem}_{percent}_{unit}" if underscore else f"{variable}_{percent}"

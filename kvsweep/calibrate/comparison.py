@@ -21,7 +21,7 @@ STATISTICS = {"mean": None, "p50": 0.5, "p90": 0.9, "p99": 0.99}
 
 
 @dataclass(frozen=True)
-class Row:
+class ComparedRow:
     """One statistic of one latency over some of the requests.
 
     Attributes
@@ -48,7 +48,7 @@ class Row:
         return self.simulated / self.real - 1
 
 
-def compare(served: Served, first: Floats, last: Floats, until: float) -> list[Row]:
+def compare(served: Served, first: Floats, last: Floats, until: float) -> list[ComparedRow]:
     """Compare the latencies of simulated first and last tokens (seconds) with the real ones.
 
     Whether a latency was held out depends on when it could be measured: the time to the first
@@ -69,7 +69,7 @@ def compare(served: Served, first: Floats, last: Floats, until: float) -> list[R
             chosen = chosen & ~np.isnan(real)
             if chosen.any():
                 rows += [
-                    Row(part, metric, units, name, int(chosen.sum()), *pair)
+                    ComparedRow(part, metric, units, name, int(chosen.sum()), *pair)
                     for name, pair in _pairs(real[chosen], simulated[chosen]).items()
                 ]
     return rows

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from kvsweep.calibrate.comparison import ALL, FITTED, HELD_OUT, Row
+from kvsweep.calibrate.comparison import ALL, FITTED, HELD_OUT, ComparedRow
 
 MEAN_LIMIT = 0.05
 """Relative error of a mean beyond which a fit is bad: a fair one is off by 1 %."""
@@ -18,7 +18,7 @@ PREFIX_LIMIT = 0.1
 """The same for medians of trials, of which the published ones scatter by 6 %."""
 
 
-def problems_of_rows(rows: Iterable[Row], parts: tuple[str, ...]) -> list[str]:
+def problems_of_rows(rows: Iterable[ComparedRow], parts: tuple[str, ...]) -> list[str]:
     """Name the means of some parts that are too far off."""
     return [
         f"{row.metric} mean, {row.part}, is off by {100 * row.error:+.1f} %"
@@ -27,12 +27,14 @@ def problems_of_rows(rows: Iterable[Row], parts: tuple[str, ...]) -> list[str]:
     ]
 
 
-def judge_served(part: list[Row], whole: list[Row], request_error: float) -> tuple[str, ...]:
+def judge_served(
+    part: list[ComparedRow], whole: list[ComparedRow], request_error: float
+) -> tuple[str, ...]:
     """Return what makes a fit bad, nothing if it is good.
 
     Parameters
     ----------
-    part, whole : list of Row
+    part, whole : list of ComparedRow
         Of the fit to the first part, which predicts the rest, and of that to all.
     request_error : float
         Median over all requests of the relative error of the time to the last token, fit to all.

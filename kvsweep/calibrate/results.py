@@ -11,8 +11,8 @@ import numpy as np
 from kvsweep.calibrate.comparison import (
     ALL,
     HELD_OUT,
+    ComparedRow,
     Floats,
-    Row,
     compare,
     request_errors,
     series_errors,
@@ -31,7 +31,7 @@ from kvsweep.config.latency import Preset
 
 
 @dataclass(frozen=True)
-class Outcome:
+class ServedFit:
     """A fit to a part of a run, and the whole run simulated under it.
 
     Attributes
@@ -43,7 +43,7 @@ class Outcome:
     latency : Latency
         What they stand for.
     simulated : Simulated
-    rows : list of Row
+    rows : list of ComparedRow
         Simulated against real.
     loose : tuple of Loose
         Parameters that the part does not tell, and what they are held to.
@@ -53,7 +53,7 @@ class Outcome:
     point: Floats
     latency: Latency
     simulated: Simulated
-    rows: list[Row]
+    rows: list[ComparedRow]
     loose: tuple[Loose, ...]
 
 
@@ -67,7 +67,7 @@ class ServedResult:
     family : Family
     preset : Preset
         Of the fit to all.
-    part, whole : Outcome
+    part, whole : ServedFit
         Fits to the first part of the run, which predicts the rest, and to all of it.
     request_errors : dict of str to float (3,)
         Median, 90 % quantile and maximum of how far the tokens that `part` predicts are off, s.
@@ -83,8 +83,8 @@ class ServedResult:
     served: Served
     family: Family
     preset: Preset
-    part: Outcome
-    whole: Outcome
+    part: ServedFit
+    whole: ServedFit
     request_errors: dict[str, Floats]
     series: dict[str, Floats]
     series_errors: dict[str, float]
@@ -136,7 +136,7 @@ def calibrate_served(
     )
 
 
-def _not_told(part: Outcome, whole: Outcome) -> Iterator[str]:
+def _not_told(part: ServedFit, whole: ServedFit) -> Iterator[str]:
     """Say which parameters the fits do not tell."""
     fits = [(whole, "fit to all")]
     if part is not whole:
@@ -145,7 +145,7 @@ def _not_told(part: Outcome, whole: Outcome) -> Iterator[str]:
         yield from (f"{where}: {loose.told()}" for loose in fit.loose)
 
 
-def _request_error(served: Served, fit: Outcome) -> float:
+def _request_error(served: Served, fit: ServedFit) -> float:
     """Return the median relative error of the times to the last token."""
     real = served.last - served.arrival
     return float(np.median(np.abs((fit.simulated.last - served.last) / np.maximum(real, 1e-9))))
@@ -157,7 +157,7 @@ def _outcome(
     family: Family,
     until: float,
     reference: Reference | None,
-) -> Outcome:
+) -> ServedFit:
     found, loose = fit_served(served, simulator, family, until, reference)
     point = np.array([rounded(value) for value in found.point])
     terms = family.terms(point[None, :])
@@ -168,10 +168,10 @@ def _outcome(
         memory=() if terms.memory is None else tuple(terms.memory[0].tolist()),
     )
     rows = compare(served, simulated.first, simulated.last, until)
-    return Outcome(until, point, latency, simulated, rows, loose)
+    return ServedFit(until, point, latency, simulated, rows, loose)
 
 
-def _fit_of(part: Outcome, whole: Outcome, split: float) -> str:
+def _fit_of(part: ServedFit, whole: ServedFit, split: float) -> str:
     """Say how it was fitted, and how large the errors of the means are, held out if any were."""
     told = f"robust least squares by simulation on every first and last token: {_means(whole, ALL)}"
     if split < 1:
@@ -182,7 +182,7 @@ def _fit_of(part: Outcome, whole: Outcome, split: float) -> str:
     return told
 
 
-def _means(outcome: Outcome, part: str) -> str:
+def _means(outcome: ServedFit, part: str) -> str:
     return ", ".join(
         f"{row.metric} {100 * row.error:+.2f} %"
         for row in outcome.rows

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -97,33 +97,15 @@ def fit_served(
     InputError
         If fewer tokens than parameters came before `until`.
     """
-    early_first, early_last = served.first <= until, served.last <= until
-    known = int(early_first.sum() + early_last.sum())
+    known = int((served.first <= until).sum() + (served.last <= until).sum())
     if known < 2 * len(family.names):
         raise InputError(
             f"only {known} times were measured before {until:.1f} s, where the fit ends: too few "
             f"for {len(family.names)} parameters"
         )
-
-    def residuals(points: Floats) -> Floats:
-        rows = simulator(family.terms(points))
-        return np.array(
-            [
-                np.concatenate(
-                    [
-                        (row.first - served.first)[early_first],
-                        (row.last - served.last)[early_last],
-                    ]
-                )
-                for row in rows
-            ]
-        )
-
+    residuals = _residuals(served, simulator, family, until)
     token = float(np.nanmedian(served.token_s))
-    cache = served.scenario.cache
-    held = (served.requests.prompt_tokens + served.requests.output_tokens / 2).sum()
-    context = min(float(held), float(cache.gpu_blocks * cache.block_size))
-    starts = family.starts(1e6 * token, context)
+    starts = family.starts(1e6 * token, _most_context(served))
     scale = TOLERANT * token
     towards = family.reference() if family.drawn else None
     drawn: Callable[[Floats], Floats] = residuals
@@ -132,10 +114,7 @@ def fit_served(
     found = search(drawn, starts, family.most, scale)
     typical = np.exp(np.log(starts).mean(axis=0))
     loose, usual = find_loose(residuals, found.point, typical, scale, family.names)
-    near = np.full(len(family.names), np.nan)
-    for i, name in enumerate(family.names):
-        if reference is not None and any(name == one.name for one in loose):
-            near[i] = reference.values[i]
+    near = _near(family, loose, reference)
     if np.isnan(near).all():
         return found, tuple(loose)
     begin = np.where(np.isnan(near), found.point, near)[None, :]
@@ -146,3 +125,33 @@ def fit_served(
     held = {n: float(v) for n, v in zip(family.names, near, strict=True) if not np.isnan(v)}
     told = [replace(one, near=held[one.name], by=by) for one in loose if one.name in held]
     return end, (*told, *(one for one in still if one.name not in held))
+
+
+def _residuals(
+    served: Served, simulator: Simulator, family: Family, until: float
+) -> Callable[[Floats], Floats]:
+    """Return the function from points to what their times of tokens before `until` are off by."""
+    first, last = served.first <= until, served.last <= until
+
+    def residuals(points: Floats) -> Floats:
+        rows = simulator(family.terms(points))
+        pairs = [((r.first - served.first)[first], (r.last - served.last)[last]) for r in rows]
+        return np.array([np.concatenate(pair) for pair in pairs])
+
+    return residuals
+
+
+def _most_context(served: Served) -> float:
+    """Return how many tokens of context all requests have together, as far as they fit."""
+    cache = served.scenario.cache
+    tokens = (served.requests.prompt_tokens + served.requests.output_tokens / 2).sum()
+    return min(float(tokens), float(cache.gpu_blocks * cache.block_size))
+
+
+def _near(family: Family, loose: Sequence[Loose], reference: Reference | None) -> Floats:
+    """Return the reference's values of the parameters that are loose; NaN for the others."""
+    near = np.full(len(family.names), np.nan)
+    for i, name in enumerate(family.names):
+        if reference is not None and any(name == one.name for one in loose):
+            near[i] = reference.values[i]
+    return near

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from kvsweep.calibrate.comparison import FITTED, Row
+from kvsweep.calibrate.comparison import FITTED, ComparedRow
 from kvsweep.calibrate.prefix_results import PrefixResult
 from kvsweep.calibrate.results import ServedResult
 from kvsweep.report.table import table
@@ -48,7 +48,7 @@ def served_text(found: ServedResult) -> str:
     return "\n".join([*lines, *_judgement(found.problems, found.cautions)])
 
 
-def _served_row(row: Row, part: str) -> tuple[str, ...]:
+def _served_row(row: ComparedRow, part: str) -> tuple[str, ...]:
     numbers = (
         f"{row.count}",
         f"{row.real:.3f}",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-from collections import Counter
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -84,10 +83,12 @@ def grid(
         return 0
     ds = _run(sweep, path, options)
     from kvsweep.analysis.warnings import warnings_of
+    from kvsweep.report import outcome
 
     cliff = _analyse(sweep, path, ds)
     found = warnings_of(ds)
-    result = _outcome(path, ds) | {"warnings": [asdict(warning) for warning in found]}
+    result = {"store": str(path), **outcome(ds)}
+    result |= {"warnings": [asdict(warning) for warning in found]}
     if cliff:
         result |= {"cliff": cliff.to_dict(), **_draw(path, ds, cliff)}
     if as_json:
@@ -104,7 +105,7 @@ def _size(sweep: Sweep, path: Path, options: dict[str, Any]) -> dict[str, Any]:
     from kvsweep.grid import plan
     from kvsweep.simulate import source_hash
     from kvsweep.store import pending
-    from kvsweep.sweep import check_workers
+    from kvsweep.workers.choosing import check_workers
 
     check_workers(*(options[key] for key in ("workers", "processes", "scheduler")))
     stored = {key: options[key] for key in ("keep_requests", "prune")}
@@ -185,30 +186,6 @@ def _draw(path: Path, ds: xr.Dataset, cliff: Cliff) -> dict[str, str | None]:
 
 def _figure(path: Path) -> Path:
     return path.with_name(f"{path.stem}-cliff.png")
-
-
-def _outcome(path: Path, ds: xr.Dataset) -> dict[str, Any]:
-    """Return how many cells ended how, and name those that did not complete."""
-    import numpy as np
-
-    from kvsweep.analysis.jsonable import jsonable
-
-    status = ds["status"]
-    cells = list(status.values.flat)
-    incomplete = []
-    for i in (i for i, name in enumerate(cells) if name != "ok"):
-        at = np.unravel_index(i, status.shape)
-        place = {str(d): int(j) for d, j in zip(status.dims, at, strict=True)}
-        labels = {d: ds[d].values[j] for d, j in place.items()}
-        detail = ds["status_detail"].values[at]
-        incomplete.append({"cell": jsonable(labels), "status": cells[i], "detail": detail})
-    counts = dict(sorted(Counter(cells).items()))
-    return {
-        "store": str(path),
-        "cells": len(cells),
-        "status": counts,
-        "incomplete": incomplete,
-    }
 
 
 def _print_outcome(result: dict[str, Any], cliff: Cliff | None) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +16,6 @@ from kvsweep.errors import InputError
 if TYPE_CHECKING:
     import xarray as xr
 
-    from kvsweep.analysis.prefix_cost import PrefixCost
     from kvsweep.llama.design import Design
     from kvsweep.llama.runtime import Runtime
 
@@ -115,10 +113,10 @@ def open_prefix(store: Path) -> xr.Dataset:
 def print_prefix(ds: xr.Dataset, files: dict[str, str | None], as_json: bool) -> None:
     """Print the findings, where the files are, and to stderr what to beware of."""
     from kvsweep.analysis.prefix_cost import prefix_cost
-    from kvsweep.report import prefix_text
+    from kvsweep.report import prefix_text, prefix_warnings
 
     cost = prefix_cost(ds)
-    for warning in _warnings(ds, cost):
+    for warning in prefix_warnings(ds, cost):
         echo(f"warning: {warning}", err=True)
     if as_json:
         print_json({**files, **cost.to_dict()})
@@ -127,21 +125,6 @@ def print_prefix(ds: xr.Dataset, files: dict[str, str | None], as_json: bool) ->
     for what, where in files.items():
         if where is not None:
             echo(f"{what.replace('_', ' ')}: {where}")
-
-
-def _warnings(ds: xr.Dataset, cost: PrefixCost) -> Iterator[str]:
-    """Yield a line on outputs that ended early, and one on texts that are not what was sent."""
-    if cost.early_eos:
-        yield (
-            f"{cost.early_eos} of {cost.trials} outputs ended before {ds.attrs['output_tokens']} "
-            "tokens, at the model's end token: their throughput is of fewer tokens, or none"
-        )
-    other = int((ds["text_tokens"] != ds["token_count"]).sum())
-    if other:
-        yield (
-            f"{other} of {ds['token_count'].size} prompts, sent as tokens, have a text that the "
-            "model's tokenizer makes other tokens of"
-        )
 
 
 def _design(options: dict[str, Any]) -> Design:
@@ -217,9 +200,9 @@ def make_model(file: Path, seed: int, overwrite: bool, **shape: int) -> None:
     It answers nonsense, at the speed of a real model of its size. The same options give the same
     bytes.
     """
-    from kvsweep.llama.make_model import Shape, make_model
+    from kvsweep.llama.make_model import ModelShape, make_model
 
     if file.exists() and not overwrite:
         raise InputError(f"{file}: exists; --overwrite replaces it")
-    make_model(file, Shape(**shape), seed=seed)
+    make_model(file, ModelShape(**shape), seed=seed)
     echo(f"{file}: {file.stat().st_size:,} bytes")

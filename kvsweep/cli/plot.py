@@ -12,11 +12,8 @@ from kvsweep.cli.measure import open_prefix
 from kvsweep.cli.outputs import OutputPath
 from kvsweep.cli.results import (
     at_option,
-    cliff_of,
     cliff_options,
-    effects_of,
     effects_options,
-    front_of,
     objectives_option,
     read,
     store_argument,
@@ -93,6 +90,7 @@ def _draw_prefix(store: Path) -> Figure:
 
 def _draw(ds: xr.Dataset, kind: str, options: dict[str, Any]) -> Figure:
     from kvsweep import plot as figures
+    from kvsweep.analysis.questions import cliff_of, effects_of, front_of
 
     over, objectives = options.pop("over"), options.pop("objectives")
     factorial = {key: options.pop(key) for key in ("factors", "order", "joint")}

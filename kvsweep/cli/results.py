@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -14,14 +13,10 @@ from kvsweep.cli.base import Command, json_option, print_json, warn
 from kvsweep.cli.measure import open_prefix, print_prefix
 from kvsweep.cli.quick_xarray import leave_dask
 from kvsweep.cli.terminal import echo
-from kvsweep.errors import InputError, did_you_mean
 
 if TYPE_CHECKING:
     import xarray as xr
 
-    from kvsweep.analysis.cliff_records import Cliff
-    from kvsweep.analysis.effect_records import Effects
-    from kvsweep.analysis.pareto import Front
     from kvsweep.analysis.warning_records import ResultWarning
 
 store_argument = click.argument("store", metavar="STORE", type=click.Path(path_type=Path))
@@ -101,6 +96,7 @@ def show(store: Path, as_json: bool) -> None:
 def cliff(store: Path, at: tuple[str, ...], as_json: bool, **given: Any) -> None:
     """Find where a measure passes a threshold along an axis, with an interval."""
     from kvsweep import report
+    from kvsweep.analysis.questions import cliff_of
 
     ds = read(store, at)
     found = cliff_of(ds, given)
@@ -127,6 +123,7 @@ def cliff(store: Path, at: tuple[str, ...], as_json: bool, **given: Any) -> None
 def pareto(store: Path, at: tuple[str, ...], objectives: str | None, as_json: bool) -> None:
     """Find the policies that no other policy beats in every objective."""
     from kvsweep import report
+    from kvsweep.analysis.questions import front_of
 
     ds = read(store, at)
     front = front_of(ds, objectives)
@@ -161,6 +158,7 @@ def effects(store: Path, metric: str, at: tuple[str, ...], as_json: bool, **give
     seeds, so intervals are those of paired samples.
     """
     from kvsweep import report
+    from kvsweep.analysis.questions import effects_of
 
     ds = read(store, at)
     found = effects_of(ds, metric, given)
@@ -181,105 +179,15 @@ def _found_in(ds: xr.Dataset, *, cliff: bool = False) -> list[ResultWarning]:
 
 
 def read(store: Path, at: Sequence[str] = ()) -> xr.Dataset:
-    """Open a store with everything but the per-request columns in memory.
-
-    Parameters
-    ----------
-    store : Path
-        Its directory.
-    at : sequence of str
-        ``AXIS=VALUE`` each: the part to look at.
+    """Open a store, or the part of it named by ``--at``, with all but the per-request columns.
 
     Raises
     ------
     InputError
         If there is no such store, axis or value.
     """
+    from kvsweep.analysis.questions import select
     from kvsweep.store import load, open_results
 
     leave_dask()
-    ds = load(open_results(store))
-    for text in at:
-        name, _, value = text.partition("=")
-        axes = [str(dim) for dim in ds["status"].dims]
-        if name not in axes:
-            hint = did_you_mean(name, axes) or f"; one of: {', '.join(axes)}"
-            raise InputError(f"--at {text}: no axis {name!r}{hint}")
-        known = [_plain(known) for known in ds[name].values]
-        value = _plain(float(value)) if _is_number(value) else value
-        if value not in known:
-            hint = did_you_mean(value, known) or f"; one of: {', '.join(known)}"
-            raise InputError(f"--at {text}: the store has no such value{hint}")
-        ds = ds.isel({name: known.index(value)})
-    return ds
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
-
-
-def _plain(value: Any) -> str:
-    """Return an axis value as people type it: 7, not 7.0."""
-    return f"{value:.15g}" if isinstance(value, float) else str(value)
-
-
-def cliff_of(ds: xr.Dataset, given: dict[str, Any]) -> Cliff:
-    """Find the cliff asked for by the options and, where they are silent, by the sweep.
-
-    Raises
-    ------
-    InputError
-        If neither says what to look for.
-    """
-    from kvsweep.analysis.cliff import find_cliff
-
-    asked = {**(_sweep_of(ds).get("cliff") or {})}
-    asked |= {key: value for key, value in given.items() if value is not None}
-    for key in ("metric", "along", "threshold"):
-        if key not in asked:
-            raise InputError(f"--{key}: missing; the sweep of this store has no [cliff]")
-    return find_cliff(ds, **asked)
-
-
-def front_of(ds: xr.Dataset, objectives: str | None) -> Front:
-    """Find the Pareto front for the objectives given, or else those of the sweep."""
-    from kvsweep.analysis.pareto import pareto_front
-
-    if objectives is not None:
-        return pareto_front(ds, objectives.split(","))
-    asked = _sweep_of(ds).get("pareto")
-    return pareto_front(ds, asked["objectives"]) if asked else pareto_front(ds)
-
-
-def effects_of(ds: xr.Dataset, metric: str, given: dict[str, Any]) -> Effects:
-    """Find the effects asked for by the options of `effects_options` and ``--confidence``.
-
-    Raises
-    ------
-    InputError
-        If ``--joint`` comes with options of a factorial analysis, or names several axes.
-    """
-    from kvsweep.analysis.effects import factorial_effects, joint_effects
-
-    asked = {key: value for key, value in given.items() if value not in (None, ())}
-    if "joint" not in asked:
-        if "factors" in asked:
-            asked["factors"] = asked["factors"].split(",")
-        return factorial_effects(ds, metric, **asked)
-    for key in ("factors", "order"):
-        if key in asked:
-            raise InputError(f"--{key}: not with --joint, which names what to compare")
-    designs = [text.rpartition("=") for text in asked.pop("joint")]
-    over = {axis or "policy" for axis, _, _ in designs}
-    if len(over) > 1:
-        raise InputError(f"--joint: levels of one axis only, not of {' and '.join(sorted(over))}")
-    return joint_effects(ds, metric, [d[2].split(",") for d in designs], over.pop(), **asked)
-
-
-def _sweep_of(ds: xr.Dataset) -> dict[str, Any]:
-    sweep: dict[str, Any] = json.loads(ds.attrs["sweep"])
-    return sweep
+    return select(load(open_results(store)), at)

@@ -9,7 +9,7 @@
 """
 
 from kvsweep.config.axes import Axis
-from kvsweep.config.document import Cliff, Pareto
+from kvsweep.config.document import AskedCliff, Pareto
 from kvsweep.config.latency import NO_LATENCY, Latency, preset_names
 from kvsweep.config.lengths import Lengths
 from kvsweep.config.load import load_sweep, parse_scenario
@@ -21,10 +21,10 @@ __all__ = [
     "BLIS_SWITCHES",
     "DEFAULT_ENTROPY",
     "NO_LATENCY",
+    "AskedCliff",
     "Axis",
     "Cache",
     "Client",
-    "Cliff",
     "Cluster",
     "Engine",
     "Latency",

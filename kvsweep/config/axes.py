@@ -11,22 +11,13 @@ from typing import Any
 from kvsweep.config.base import Key
 from kvsweep.config.explain import shown
 from kvsweep.config.scenario import Scenario
-from kvsweep.config.schema import DIGITS, Path, key_at, types_at
+from kvsweep.config.schema import DIGITS, KeyPath, key_at, types_at
 from kvsweep.errors import did_you_mean
 from kvsweep.limits import MAX_AXIS_VALUES, MAX_SEED
+from kvsweep.metrics import DIMENSIONS
 
 POLICY = "policy"
 SEED = "seed"
-
-OTHER_DIMENSIONS = {
-    "quantile": "quantile",
-    "instance": "position of the engine instance",
-    "round": "round of a session",
-    "slo_class": "SLO class, the most urgent first",
-    "request": "position in the request list",
-}
-"""Dimensions that results have beyond the grid's own, with the meanings of their coordinates."""
-
 
 _LARGEST = 2.0**63
 
@@ -64,7 +55,7 @@ def dimension_names(keys: Sequence[str]) -> dict[str, str]:
         clashing = [
             key
             for key, name in names.items()
-            if (taken[name] > 1 or name in OTHER_DIMENSIONS) and lengths[key] < key.count(".") + 1
+            if (taken[name] > 1 or name in DIMENSIONS) and lengths[key] < key.count(".") + 1
         ]
         if not clashing:
             return names
@@ -128,7 +119,7 @@ def _kind(key: str) -> type | None:
     return kinds.pop() if len(kinds) == 1 else None
 
 
-def _path(key: str) -> Path:
+def _path(key: str) -> KeyPath:
     """Split a key; what numbers the entries of a list becomes integers."""
     parts = key.split(".")
     return tuple(int(p) if p.isdecimal() and len(p) <= DIGITS else p for p in parts)

@@ -6,7 +6,7 @@ import tomllib
 from collections.abc import Iterable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass
-from pathlib import Path as FilePath
+from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
@@ -15,7 +15,7 @@ from pydantic_core import ErrorDetails
 from kvsweep.config.base import KeyProblem
 from kvsweep.config.explain import cut, describe, first_problem, locate
 from kvsweep.config.scenario import Scenario, validate
-from kvsweep.config.schema import DIGITS, Path, dotted, is_table
+from kvsweep.config.schema import DIGITS, KeyPath, dotted, is_table
 from kvsweep.config.source import Source
 from kvsweep.errors import InputError
 
@@ -41,11 +41,11 @@ class Override:
 
     key: str
     value: Any
-    origin: Path
+    origin: KeyPath
 
 
 def build(
-    source: Source, base: Mapping[str, Any], overrides: Iterable[Override], folder: FilePath
+    source: Source, base: Mapping[str, Any], overrides: Iterable[Override], folder: Path
 ) -> Scenario:
     """Return the scenario of `base` with `overrides` applied in order.
 
@@ -57,7 +57,7 @@ def build(
         Sections of a scenario.
     overrides : iterable of Override
         What is set on top.
-    folder : Path
+    folder : KeyPath
         Where file names in the scenario start from.
 
     Raises
@@ -66,7 +66,7 @@ def build(
         If it is not valid; the message names the key to blame.
     """
     data = deepcopy(dict(base))
-    applied: dict[Path, Override] = {}
+    applied: dict[KeyPath, Override] = {}
     for override in overrides:
         path = parts_of(override.key, data)
         try:
@@ -84,7 +84,7 @@ def build(
         raise source.error(path, message) from None
 
 
-def check_alone(source: Source, base: Mapping[str, Any], folder: FilePath) -> None:
+def check_alone(source: Source, base: Mapping[str, Any], folder: Path) -> None:
     """Check each key of the base by itself; what it lacks a policy or an axis may supply.
 
     Raises
@@ -117,7 +117,7 @@ def _stands_alone(problem: ErrorDetails, base: Any) -> bool:
     )
 
 
-def set_at(data: dict[str, Any], path: Path, value: Any) -> None:
+def set_at(data: dict[str, Any], path: KeyPath, value: Any) -> None:
     """Set one key of nested tables, making tables on the way.
 
     Raises
@@ -160,7 +160,7 @@ def parse_override(text: str) -> tuple[str, Any]:
         raise InputError(f"--set {cut(key)}: a number of thousands of digits") from None
 
 
-def parts_of(key: str, table: Any = None) -> Path:
+def parts_of(key: str, table: Any = None) -> KeyPath:
     """Split a dotted key; parts that index a list of `table` become integers."""
     path: list[str | int] = []
     for part in key.split("."):

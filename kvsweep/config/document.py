@@ -16,7 +16,7 @@ def _objective(text: str) -> str:
     return text
 
 
-class Cliff(Section):
+class AskedCliff(Section):
     """Where a metric crosses a threshold.
 
     Attributes
@@ -60,5 +60,5 @@ class Document(Section):
     latency: Table = Field(default={})
     policies: dict[str, Table] = Field(default={})
     grid: Table = Field(default={})
-    cliff: Cliff | None = None
+    cliff: AskedCliff | None = None
     pareto: Pareto | None = None

@@ -11,15 +11,13 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kvsweep.config.lengths import Constant, Empirical
-from kvsweep.config.schema import Path
-from kvsweep.policies import Offload, Priority, Routing, Scheduler, Scorer
+from kvsweep.config.schema import KeyPath
+from kvsweep.policies import CACHE, INDEX, LOAD, Offload, Priority, Routing, Scheduler, Scorer
 
 if TYPE_CHECKING:
     from kvsweep.config.scenario import Cluster, Scenario
     from kvsweep.config.sessions import Sessions
 
-_CACHE_SCORERS = (Scorer.KV_UTILIZATION, Scorer.KV_PRESSURE, Scorer.KV_PRESSURE_SLO)
-_LOAD_SCORERS = (Scorer.QUEUE_DEPTH, Scorer.LOAD_BALANCE)
 _URGENT_FIRST = (Scheduler.PRIORITY, Scheduler.PRIORITY_FCFS, Scheduler.REVERSE_PRIORITY)
 _SHAPED = ("gamma", "weibull")
 
@@ -34,7 +32,7 @@ class Rule(NamedTuple):
     needs: str
 
 
-def unread(scenario: Scenario, path: Path) -> Rule | None:
+def unread(scenario: Scenario, path: KeyPath) -> Rule | None:
     """Return the rule by which a scenario does not read a key, or None if it does."""
     client = next((part for part in path if isinstance(part, int)), None)
     names = [str(part) for part in path if not isinstance(part, int)]
@@ -51,20 +49,21 @@ def _routes(cluster: Cluster) -> bool:
     return cluster.instances > 1
 
 
-def _scores_by(cluster: Cluster, *scorers: Scorer) -> bool:
+def _scores_by(cluster: Cluster, read: str) -> bool:
+    """Return whether a scorer that reads such things decides."""
+    chosen = (Scorer.from_name(name) for name, weight in cluster.scorers.items() if weight > 0)
     weighted = cluster.routing == Routing.WEIGHTED.label
-    chosen = {name for name, weight in cluster.scorers.items() if weight > 0}
-    return weighted and any(scorer.label in chosen for scorer in scorers)
+    return weighted and any(scorer.reads == read for scorer in chosen)
 
 
 def _reads_load(cluster: Cluster) -> bool:
     blind = (Routing.ROUND_ROBIN.label, Routing.WEIGHTED.label)
-    return cluster.routing not in blind or _scores_by(cluster, *_LOAD_SCORERS)
+    return cluster.routing not in blind or _scores_by(cluster, LOAD)
 
 
 def _refreshes(cluster: Cluster) -> bool:
     stale_load = cluster.snapshot_load and _reads_load(cluster)
-    return _routes(cluster) and (stale_load or _scores_by(cluster, *_CACHE_SCORERS))
+    return _routes(cluster) and (stale_load or _scores_by(cluster, CACHE))
 
 
 def _is_urgent_first(scenario: Scenario) -> bool:
@@ -200,7 +199,7 @@ RULES: dict[str, Rule] = {
         f"routing 'weighted' and {_SEVERAL}",
     ),
     "cluster.router_index_blocks": Rule(
-        lambda s, c: _routes(s.cluster) and _scores_by(s.cluster, Scorer.PREFIX_AFFINITY),
+        lambda s, c: _routes(s.cluster) and _scores_by(s.cluster, INDEX),
         f"routing 'weighted' with scorer 'prefix-affinity' and {_SEVERAL}",
     ),
     "cluster.count_pending": Rule(

@@ -6,7 +6,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from kvsweep.config.base import KeyProblem
-from kvsweep.config.schema import Path, known_keys, tags, types_at
+from kvsweep.config.schema import KeyPath, known_keys, tags, types_at
 from kvsweep.errors import did_you_mean
 
 _LONGEST_QUOTE = 60
@@ -39,7 +39,7 @@ _LIMITS = {
 }
 
 
-def first_problem(error: ValidationError, model: type[BaseModel], data: Any) -> tuple[Path, str]:
+def first_problem(error: ValidationError, model: type[BaseModel], data: Any) -> tuple[KeyPath, str]:
     """Return the key and the description of the problem to report.
 
     An unknown key comes first: a missing one is often the same key, spelled right.
@@ -52,7 +52,9 @@ def first_problem(error: ValidationError, model: type[BaseModel], data: Any) -> 
     return describe(error.errors(include_url=False), model, data)
 
 
-def describe(problems: list[ErrorDetails], model: type[BaseModel], data: Any) -> tuple[Path, str]:
+def describe(
+    problems: list[ErrorDetails], model: type[BaseModel], data: Any
+) -> tuple[KeyPath, str]:
     """Return the key and the description of one of several problems of `data`."""
     chosen = next((p for p in problems if p["type"] == "extra_forbidden"), problems[0])
     path, table = locate(chosen["loc"], data, missing=chosen["type"] == "missing")
@@ -125,7 +127,7 @@ def cut(text: str) -> str:
     return text if len(text) <= _LONGEST_QUOTE else f"{text[:_LONGEST_QUOTE]}..."
 
 
-def locate(loc: Path, data: Any, *, missing: bool) -> tuple[Path, Any]:
+def locate(loc: KeyPath, data: Any, *, missing: bool) -> tuple[KeyPath, Any]:
     """Return the key at `loc` without pydantic's union tags, and the table that it is in."""
     path: list[str | int] = []
     table = data

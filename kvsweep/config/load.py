@@ -179,7 +179,7 @@ def _axes(
             raise source.error(("grid", key), str(problem)) from None
         axes.append(Axis(key, names[key], values))
         if key == POLICY:
-            _check_policies(source, values, policies, list(grid))
+            _check_policies(source, values, policies, grid)
     return tuple(axes)
 
 
@@ -198,18 +198,31 @@ def _check_policies(
     source: Source,
     names: tuple[Any, ...],
     policies: dict[str, dict[str, Any]],
-    axis_keys: list[str],
+    grid: dict[str, Any],
 ) -> None:
     """Check that each name is a policy or a routing that sets no key which is also an axis."""
-    known = [*policies, *(label for label in Routing.labels() if label not in policies)]
+    routings = _routings_of_rules(source, policies, grid)
+    known = [*policies, *(label for label in routings if label not in policies)]
     for name in names:
-        if name not in known:
+        if name not in policies and name not in Routing.labels():
             message = f"unknown policy {shown(name)}; allowed: {', '.join(known)}"
             raise source.error(("grid", POLICY), message + did_you_mean(str(name), known))
         for key in policies.get(name, {"cluster.routing": name}):
-            for axis in axis_keys:
+            for axis in grid:
                 if f"{axis}.".startswith(f"{key}."):
                     raise source.error(("grid", axis), f"policy {name!r} sets this key too")
+
+
+def _routings_of_rules(
+    source: Source, policies: dict[str, dict[str, Any]], grid: dict[str, Any]
+) -> list[str]:
+    """Return the routings of the rule books that the sweep's base, policies or axes name."""
+    engine = source.values.get("engine")
+    base = engine.get("rules", "vllm") if isinstance(engine, dict) else "vllm"
+    rules = [base, *(policy.get("engine.rules") for policy in policies.values())]
+    axis = grid.get("engine.rules")
+    rules += axis if isinstance(axis, list) else []
+    return [item.label for item in Routing if any(name in rules for name in item.rules)]
 
 
 def _check_policies_run(sweep: Sweep, given: Source) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from kvsweep.config.axes import POLICY, SEED
 from kvsweep.config.compose import Override
 from kvsweep.config.scenario import DEFAULT_TOKENS, Cache
-from kvsweep.config.schema import Path
+from kvsweep.config.schema import KeyPath
 
 if TYPE_CHECKING:
     from kvsweep.config.sweep import Sweep
@@ -30,7 +30,7 @@ def equal_memory(sweep: Sweep) -> tuple[Override, ...]:
     return (Override("cache.gpu_tokens", DEFAULT_TOKENS, origin),)
 
 
-def _origin(sweep: Sweep) -> Path | None:
+def _origin(sweep: Sweep) -> KeyPath | None:
     """Return the key that varies the block size, None if there is none."""
     keys = [axis.key for axis in sweep.axes]
     if BLOCK_SIZE in keys:

@@ -12,7 +12,7 @@ from kvsweep.config.compose import SECTIONS, parse_override, parts_of, set_at
 from kvsweep.config.document import Document
 from kvsweep.config.explain import cut
 from kvsweep.config.scenario import Scenario
-from kvsweep.config.schema import Path, leaf_keys
+from kvsweep.config.schema import KeyPath, leaf_keys
 from kvsweep.config.source import Source
 from kvsweep.errors import InputError, did_you_mean
 
@@ -36,7 +36,7 @@ def with_overrides(source: Source, overrides: Iterable[str], seeds: int | None) 
     """
     values = deepcopy(source.values)
     labels = dict(source.labels)
-    done: list[Path] = []
+    done: list[KeyPath] = []
     for text in overrides:
         key, value = parse_override(text)
         path = _path(key, values)
@@ -69,14 +69,14 @@ def suggestion(key: str) -> str:
     return close or f"; a key begins with its section: {', '.join(SECTIONS)}"
 
 
-def _set(values: dict[str, Any], path: Path, value: Any, where: str) -> None:
+def _set(values: dict[str, Any], path: KeyPath, value: Any, where: str) -> None:
     try:
         set_at(values, path, value)
     except KeyError as error:
         raise InputError(f"{where}: {error.args[0]}") from None
 
 
-def _path(key: str, values: dict[str, Any]) -> Path:
+def _path(key: str, values: dict[str, Any]) -> KeyPath:
     grid = values.get("grid", {})
     if key in (POLICY, SEED) or (isinstance(grid, dict) and key in grid):
         return ("grid", key)

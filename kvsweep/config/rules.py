@@ -48,6 +48,15 @@ _FIXED: dict[str, tuple[tuple[str, str, Any, str], ...]] = {
     ),
 }
 
+
+def only_values(rules: str) -> dict[str, dict[str, Any]]:
+    """Return the only value that a rule book knows for a key, of those with one, by section."""
+    found: dict[str, dict[str, Any]] = {}
+    for section, key, only, _ in _FIXED[rules]:
+        found.setdefault(section, {})[key] = only
+    return found
+
+
 # What to say of a name that the other rule book has for nearly the same.
 _NAMESAKES = {
     ("vllm", "prefix-affinity"): (
@@ -88,7 +97,6 @@ def check_rules(scenario: Scenario) -> None:
             raise KeyProblem((section, key), f"rules {rules!r} has {has}")
     if rules == "vllm":
         _check_batch_limits(scenario)
-        _check_priorities_matter(scenario)
         _check_tier(scenario)
         _check_async(scenario)
         return
@@ -146,21 +154,10 @@ def _check_async(scenario: Scenario) -> None:
         )
 
 
-def _check_priorities_matter(scenario: Scenario) -> None:
-    """Refuse settings that only the priority scheduler reads, under another one."""
-    engine = scenario.engine
-    if engine.scheduler == "priority":
-        return
-    if engine.priority == "age":
-        raise KeyProblem(("engine", "priority"), "'age' needs scheduler 'priority'")
-    if engine.preempt_for_urgent:
-        raise KeyProblem(("engine", "preempt_for_urgent"), "needs scheduler 'priority'")
-
-
 def _check_batch_limits(scenario: Scenario) -> None:
     """Refuse what vLLM refuses: a step must be able to decode a full batch (rule R1.2).
 
-    The kernel relies on it: kernel/counted.py, is_countable, never looks at the budget.
+    The kernel relies on it: by_counts.is_countable never looks at the budget.
     """
     engine = scenario.engine
     if engine.max_num_batched_tokens >= engine.max_num_seqs:

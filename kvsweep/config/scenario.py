@@ -43,7 +43,16 @@ from kvsweep.limits import (
     MIN_GB_PER_S,
     MIN_WEIGHT,
 )
-from kvsweep.policies import Admission, Eviction, Offload, Priority, Routing, Scheduler, Scorer
+from kvsweep.policies import (
+    RULES,
+    Admission,
+    Eviction,
+    Offload,
+    Priority,
+    Routing,
+    Scheduler,
+    Scorer,
+)
 
 BLIS_SWITCHES = (
     "visit_evicted",
@@ -82,21 +91,32 @@ def _fill(section: Section, **values: Any) -> None:
     section.__dict__.update(values)
 
 
-def _known(keys: tuple[str, ...], what: str) -> Any:
-    def check(table: dict[str, Any]) -> dict[str, Any]:
+def _known(keys: tuple[str, ...], what: str, family: type[Scorer] | None = None) -> Any:
+    def check(table: dict[str, Any], info: ValidationInfo) -> dict[str, Any]:
         for key in table:
             if key not in keys:
-                raise KeyProblem(
-                    (key,),
-                    f"unknown {what}; allowed: {', '.join(keys)}{did_you_mean(key, list(keys))}",
-                )
+                listed = list(_of_rules(family, info) if family else keys)
+                hint = did_you_mean(key, listed)
+                raise KeyProblem((key,), f"unknown {what}; allowed: {', '.join(listed)}{hint}")
         return table
 
     return AfterValidator(check)
 
 
 def _member(family: type[Routing | Scheduler | Priority | Admission | Offload | Eviction]) -> Any:
-    return AfterValidator(lambda name: family.from_name(name).label)
+    def check(name: str, info: ValidationInfo) -> str:
+        return family.from_name(name, _of_rules(family, info)).label
+
+    return AfterValidator(check)
+
+
+def _of_rules(
+    family: type[Routing | Scheduler | Priority | Admission | Offload | Eviction | Scorer],
+    info: ValidationInfo,
+) -> tuple[str, ...]:
+    """Return the names that the scenario's rule book has; all where that is not known."""
+    rules = (info.context or {}).get("rules")
+    return family.labels_of(rules) if rules in RULES else family.labels()
 
 
 Blocks = Annotated[Whole, Field(le=MAX_BLOCKS)]
@@ -142,7 +162,9 @@ class Cluster(Section):
         "round-robin"
     )
     scorers: Annotated[
-        dict[str, Weight], _known(Scorer.labels(), "scorer"), Key("1", "weight in weighted routing")
+        dict[str, Weight],
+        _known(Scorer.labels(), "scorer", Scorer),
+        Key("1", "weight in weighted routing"),
     ] = Field(default={"prefix-affinity": 3.0, "queue-depth": 2.0, "kv-utilization": 2.0})
     router_index_blocks: Annotated[
         Count, Field(le=MAX_BLOCKS), Key("block", "blocks the router remembers of each instance")
@@ -418,4 +440,6 @@ def validate(data: Any, base_dir: Path) -> Scenario:
     pydantic.ValidationError
         If it is none.
     """
-    return Scenario.model_validate(data, context={"base_dir": base_dir})
+    engine = data.get("engine") if isinstance(data, dict) else None
+    rules = engine.get("rules", "vllm") if isinstance(engine, dict) else "vllm"
+    return Scenario.model_validate(data, context={"base_dir": base_dir, "rules": rules})

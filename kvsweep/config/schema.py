@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from kvsweep.config.base import Key
 from kvsweep.errors import dotted as dotted
 
-Path = tuple[str | int, ...]
+KeyPath = tuple[str | int, ...]
 """A key: table names and list positions from the top of the file, or of a scenario, on."""
 
 
@@ -19,7 +19,7 @@ DIGITS = 9
 """Of a position in a list, at most."""
 
 
-def types_at(model: type[BaseModel], path: Path) -> list[Any]:
+def types_at(model: type[BaseModel], path: KeyPath) -> list[Any]:
     """Return the types that the value at `path` below `model` may have; none if there is no key."""
     found: list[Any] = [model]
     for part in path:
@@ -29,12 +29,12 @@ def types_at(model: type[BaseModel], path: Path) -> list[Any]:
     return found
 
 
-def is_table(model: type[BaseModel], path: Path) -> bool:
+def is_table(model: type[BaseModel], path: KeyPath) -> bool:
     """Return whether the value at `path` is a table with keys of its own, or a list of those."""
     return any(_is_model(kind) for kind in types_at(model, path))
 
 
-def known_keys(model: type[BaseModel], path: Path, table: Any) -> list[str]:
+def known_keys(model: type[BaseModel], path: KeyPath, table: Any) -> list[str]:
     """Return the keys of the table at `path`; `table`, its content, tells distributions apart."""
     models = [kind for kind in types_at(model, path) if _is_model(kind)]
     if isinstance(table, dict) and "dist" in table:
@@ -48,7 +48,7 @@ def tags(models: list[Any]) -> list[str]:
     return [tag for field in fields for tag in get_args(field.annotation)]
 
 
-def key_at(model: type[BaseModel], path: Path) -> Key:
+def key_at(model: type[BaseModel], path: KeyPath) -> Key:
     """Return unit and meaning of the key at `path` below `model`, as its field has them.
 
     Tables on the way add theirs in front: ``prompts: mean length``. A free table's entries and a

@@ -1,10 +1,10 @@
 """Sessions: conversations of several rounds, and how their clients go on."""
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
-from kvsweep.config.base import Count, Key, KeyProblem, Positive, Seconds, Section, Share, Switch
+from kvsweep.config.base import Count, Key, Positive, Seconds, Section, Share, Switch
 from kvsweep.limits import MAX_ROUNDS, MAX_SECONDS
 
 
@@ -65,9 +65,3 @@ class Sessions(Section):
         Switch, Key("1", "whether thinking stays in the context of later rounds")
     ] = True
     truncate: Annotated[Switch, Key("1", "whether the last sessions of a list lack rounds")] = True
-
-    @model_validator(mode="after")
-    def _consistent(self) -> Self:
-        if not self.keep_reasoning and self.reason_ratio == 0.0:
-            raise KeyProblem(("keep_reasoning",), "needs a reason_ratio of more than 0")
-        return self

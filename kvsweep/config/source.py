@@ -4,10 +4,10 @@ import re
 import tomllib
 from bisect import bisect_left
 from dataclasses import dataclass, field
-from pathlib import Path as FilePath
+from pathlib import Path
 from typing import Any
 
-from kvsweep.config.schema import Path, dotted
+from kvsweep.config.schema import KeyPath, dotted
 from kvsweep.errors import InputError
 from kvsweep.limits import MAX_SETTINGS_BYTES
 from kvsweep.parsing import first_excess, parse_toml
@@ -39,10 +39,10 @@ class Source:
     label: str
     text: str
     values: dict[str, Any]
-    lines: dict[Path, int]
-    labels: dict[Path, str] = field(default_factory=dict)
+    lines: dict[KeyPath, int]
+    labels: dict[KeyPath, str] = field(default_factory=dict)
 
-    def error(self, path: Path, message: str) -> InputError:
+    def error(self, path: KeyPath, message: str) -> InputError:
         """Return an error about the key `path`, with its line if it has one."""
         message = _LONG_WORD.sub(lambda found: f"{found[0][:60]}...", message)
         for n in range(len(path), 0, -1):
@@ -56,7 +56,7 @@ class Source:
         return InputError(f"{where}: {dotted(path)}: {message}")
 
 
-def read_source(file: FilePath) -> Source:
+def read_source(file: Path) -> Source:
     """Read a TOML file.
 
     Raises
@@ -89,13 +89,13 @@ class _LineFinder:
     def __init__(self, text: str) -> None:
         self.text = text
         self.at = 0
-        self.lines: dict[Path, int] = {}
+        self.lines: dict[KeyPath, int] = {}
         self.breaks = [at for at, character in enumerate(text) if character == "\n"]
         # Number of elements so far of each array of tables.
-        self.arrays: dict[Path, int] = {}
+        self.arrays: dict[KeyPath, int] = {}
 
-    def find(self) -> dict[Path, int]:
-        table: Path = ()
+    def find(self) -> dict[KeyPath, int]:
+        table: KeyPath = ()
         while self._skip_blank():
             start = self.at
             if self.text.startswith("[[", start):
@@ -112,23 +112,23 @@ class _LineFinder:
             self._note(table, start)
         return self.lines
 
-    def _append(self, key: Path) -> Path:
+    def _append(self, key: KeyPath) -> KeyPath:
         """Return the path of a new element of the array of tables called `key`."""
         array = (*self._resolve(key[:-1]), key[-1])
         index = self.arrays.get(array, 0)
         self.arrays[array] = index + 1
         return (*array, index)
 
-    def _resolve(self, key: Path) -> Path:
+    def _resolve(self, key: KeyPath) -> KeyPath:
         """Return the path of a header's key: arrays of tables mean their last element."""
-        path: Path = ()
+        path: KeyPath = ()
         for part in key:
             path = (*path, part)
             if path in self.arrays:
                 path = (*path, self.arrays[path] - 1)
         return path
 
-    def _pair(self, table: Path) -> None:
+    def _pair(self, table: KeyPath) -> None:
         start = self.at
         path = table + self._key()
         self._skip_blank()
@@ -136,12 +136,12 @@ class _LineFinder:
         self._note(path, start)
         self._value(path)
 
-    def _note(self, path: Path, start: int) -> None:
+    def _note(self, path: KeyPath, start: int) -> None:
         line = bisect_left(self.breaks, start) + 1
         for n in range(1, len(path) + 1):
             self.lines.setdefault(path[:n], line)
 
-    def _key(self) -> Path:
+    def _key(self) -> KeyPath:
         parts: list[str | int] = []
         while True:
             self._skip_blank()
@@ -158,7 +158,7 @@ class _LineFinder:
                 return tuple(parts)
             self.at += 1
 
-    def _value(self, path: Path) -> None:
+    def _value(self, path: KeyPath) -> None:
         self._skip_blank()
         first = self.text[self.at]
         if first == "[":
@@ -171,7 +171,7 @@ class _LineFinder:
             while self.at < len(self.text) and self.text[self.at] not in ",]}#\n":
                 self.at += 1
 
-    def _elements(self, path: Path) -> None:
+    def _elements(self, path: KeyPath) -> None:
         self.at += 1
         index = 0
         while self._skip_blank() and self.text[self.at] != "]":
@@ -181,7 +181,7 @@ class _LineFinder:
             self._skip_comma()
         self.at += 1
 
-    def _inline_table(self, path: Path) -> None:
+    def _inline_table(self, path: KeyPath) -> None:
         self.at += 1
         while self._skip_blank() and self.text[self.at] != "}":
             self._pair(path)

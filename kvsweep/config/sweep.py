@@ -12,7 +12,7 @@ from typing import Any
 
 from kvsweep.config.axes import POLICY, SEED, Axis
 from kvsweep.config.compose import Override, build
-from kvsweep.config.document import Cliff, Pareto
+from kvsweep.config.document import AskedCliff, Pareto
 from kvsweep.config.latency import NO_LATENCY
 from kvsweep.config.memory import equal_memory
 from kvsweep.config.scenario import Scenario
@@ -40,7 +40,7 @@ class Sweep:
         Overrides, by dotted key, of each ``[policies.NAME]`` table.
     axes : tuple of Axis
         Dimensions of the grid, in order.
-    cliff : Cliff or None
+    cliff : AskedCliff or None
         What to look for along an axis.
     pareto : Pareto or None
         What to trade off.
@@ -57,7 +57,7 @@ class Sweep:
     base: dict[str, Any]
     policies: dict[str, dict[str, Any]]
     axes: tuple[Axis, ...]
-    cliff: Cliff | None
+    cliff: AskedCliff | None
     pareto: Pareto | None
     source: Source = field(repr=False, compare=False)
     entropy: int = DEFAULT_ENTROPY

@@ -10,7 +10,7 @@ from kvsweep.config.axes import POLICY, SEED
 from kvsweep.config.compose import parts_of
 from kvsweep.config.effects_of_keys import Rule, unread
 from kvsweep.config.scenario import Scenario
-from kvsweep.config.schema import Path, is_table
+from kvsweep.config.schema import KeyPath, is_table
 
 if TYPE_CHECKING:
     from kvsweep.config.source import Source
@@ -28,7 +28,7 @@ class Idle(ValueError):
         Whether it came by an option, or is an axis of several values.
     """
 
-    def __init__(self, origin: Path, message: str, *, outside: bool) -> None:
+    def __init__(self, origin: KeyPath, message: str, *, outside: bool) -> None:
         super().__init__(message)
         self.origin = origin
         self.outside = outside
@@ -58,8 +58,8 @@ class _Written:
         Whether it reached any scenario; whether any scenario reads the key, whoever set it.
     """
 
-    path: Path
-    origin: Path
+    path: KeyPath
+    origin: KeyPath
     policy: str | None = None
     from_base: bool = False
     outside: bool = False
@@ -138,7 +138,7 @@ def _written(sweep: Sweep) -> Iterator[_Written]:
 
 
 def _matters(
-    key: _Written, point: Mapping[str, Any], setters: Mapping[str, Path], scenario: Scenario
+    key: _Written, point: Mapping[str, Any], setters: Mapping[str, KeyPath], scenario: Scenario
 ) -> bool:
     """Return whether a key reaches a scenario that reads it; take note of what is learnt."""
     names = _names(key.path)
@@ -153,7 +153,7 @@ def _matters(
     return rule is None and (key.lenient or not overruled)
 
 
-def _names(path: Path) -> tuple[str, ...]:
+def _names(path: KeyPath) -> tuple[str, ...]:
     return tuple(str(part) for part in path)
 
 
@@ -171,12 +171,12 @@ def _overruled(sweep: Sweep, key: _Written) -> str:
     )
 
 
-def _leaves(tables: Mapping[str, Any]) -> Iterator[tuple[Path, Any]]:
+def _leaves(tables: Mapping[str, Any]) -> Iterator[tuple[KeyPath, Any]]:
     """Yield keys and values of a scenario; a table without keys of its own is a value."""
     yield from _leaves_below(tables, (), ())
 
 
-def _leaves_below(value: Any, at: Path, below: Path) -> Iterator[tuple[Path, Any]]:
+def _leaves_below(value: Any, at: KeyPath, below: KeyPath) -> Iterator[tuple[KeyPath, Any]]:
     """Yield what is below `value`, which stands at the key `at` of a scenario."""
     here = at + below
     if isinstance(value, Mapping) and is_table(Scenario, here):
@@ -189,19 +189,19 @@ def _leaves_below(value: Any, at: Path, below: Path) -> Iterator[tuple[Path, Any
         yield below, value
 
 
-def _value_at(tables: Any, path: Path) -> Any:
+def _value_at(tables: Any, path: KeyPath) -> Any:
     for part in path:
         tables = tables.get(part) if isinstance(tables, dict) else None
     return tables
 
 
-def _is_outside(source: Source, path: Path) -> bool:
+def _is_outside(source: Source, path: KeyPath) -> bool:
     """Return whether an option set the key, the table that it is in, or a part of its value."""
     labelled = (source.labels.get(path[:n], "") for n in range(1, len(path) + 1))
     return any(label.startswith("--") for label in labelled) or _part(source, path) != path
 
 
-def _part(source: Source, path: Path) -> Path:
+def _part(source: Source, path: KeyPath) -> KeyPath:
     """Return the part of the value at `path` that an option set, as one scorer; or `path`."""
     n = len(path)
     parts = (at for at, label in source.labels.items() if label.startswith("--") and at[:n] == path)

@@ -6,22 +6,22 @@ routing time. Where completions make arrivals (closed loop), the lane goes from 
 
 from .._jit import kernel, leaf
 from ..policies import RequestStatus
-from ..records import NEVER, NONE, Lane
-from . import waiting
-from .admission import is_admitted
-from .arrivals import next_arrival, next_event, remove_arrival, skip_awaiting
-from .instance import accept, advance
-from .latency import queueing_delay
+from ..records import NEVER, NONE, LaneStatus
 from .offload import engine as offload
-from .routing import choose_instance
+from .routing.admission import is_admitted
+from .routing.choose import choose_instance
+from .routing.snapshots import look
+from .scheduling import waiting
 from .setup import begin_lane, copy_lane, end_lane
-from .snapshots import look
+from .time.arrivals import next_arrival, next_event, remove_arrival, skip_awaiting
+from .time.instance import accept, advance
+from .time.step_time import queueing_delay
 
 
 @leaf
 def _route(inp, ws, lane, tally, r, now):
     """Send a request to an instance, where it enters the waiting list a little later."""
-    if lane["looks"]:
+    if lane["reads_state"]:
         look(inp, ws, lane, r, now)
     index = choose_instance(inp, ws, lane, tally, r)
     ws.snapshots[index]["load"] += lane["count_pending"]
@@ -66,7 +66,7 @@ def _next_to_advance(ws, lane, r, now):
     for routers that look, and at the end.
     """
     if not lane["closed_loop"]:
-        return 0, lane["instances"] if lane["looks"] or r == NONE else 0, now
+        return 0, lane["instances"] if lane["reads_state"] or r == NONE else 0, now
     index, first, second = _earliest(ws, lane)
     if first < now:
         return index, index + 1, min(now, max(second, first + 1))
@@ -95,13 +95,13 @@ def _run(inp, ws, out, lane, tally):
     instances are advanced at one place, inlined: a call passes all arrays and took 120 ns.)
     """
     skip_awaiting(inp, lane, tally)
-    while tally["status"] == Lane.OK:
+    while tally["status"] == LaneStatus.OK:
         r = next_arrival(ws, lane, tally)
         now = lane["last_clock"]
         if r != NONE:
             now = _routing_time(ws, lane, r)
         if now > lane["last_clock"]:
-            tally["status"] = Lane.TIME_LIMIT
+            tally["status"] = LaneStatus.TIME_LIMIT
             break
         first, end, until = _next_to_advance(ws, lane, r, now)
         for index in range(first, end):
@@ -119,10 +119,10 @@ def _run(inp, ws, out, lane, tally):
 @leaf
 def _repeats(out, lane):
     """Return whether the run of a lane is known: the one with fewer blocks was never short."""
-    if lane["like"] == NONE:
+    if lane["smaller_pool"] == NONE:
         return False
-    tally = out.tallies[lane["like"]]
-    return tally["status"] == Lane.OK and tally["shortages"] == 0 and tally["steps"] > 0
+    tally = out.tallies[lane["smaller_pool"]]
+    return tally["status"] == LaneStatus.OK and tally["shortages"] == 0 and tally["steps"] > 0
 
 
 @kernel
@@ -132,8 +132,8 @@ def run_batch(inp, ws, out, first, last):
         lane = inp.lanes[number]
         tally = out.tallies[number]
         if _repeats(out, lane):
-            origin = inp.lanes[lane["like"]]["out_lo"]
-            copy_lane(out, lane, origin, tally, number)
+            origin = inp.lanes[lane["smaller_pool"]]["out_lo"]
+            copy_lane(out, lane, tally, origin, number)
             continue
         begin_lane(inp, ws, lane, tally)
         _run(inp, ws, out, lane, tally)

@@ -2,16 +2,17 @@
 
 from .._jit import leaf, part
 from ..policies import Offload, Priority, Scheduler
-from ..records import NONE, Lane
-from .calendar import IDLE
-from .latency import token_time
+from ..records import NONE, QUANTILES, LaneStatus
+from .blocks.tier import begin_tier
+from .memory import count_extents, place_instance
 from .offload.setup import begin_offload, end_offload
 from .summary import copy_requests, end_requests
 from .tally import fold_itl
-from .tier import begin_tier
+from .time.calendar import IDLE
+from .time.step_time import token_time
 
-QUANTILES = (0.5, 0.9, 0.95, 0.99)
-"""The reported quantiles of every latency."""
+# As many as `tally.fold_itl` has places for; another number fails here.
+_Q0, _Q1, _Q2, _Q3 = QUANTILES
 
 
 @leaf
@@ -52,30 +53,23 @@ def begin_lane(inp, ws, lane, tally):
     for index in range(lane["instances"]):
         ws.instances[index] = ws.blank_instance[0]
         inst = ws.instances[index]
-        inst["block_lo"] = index * lane["gpu_blocks"]
-        inst["node_lo"] = lane["instances"] * lane["gpu_blocks"]
-        inst["extent_lo"] = index * lane["n_shared"]
-        inst["run_lo"] = index * lane["places"]
-        inst["phase_lo"] = index * lane["block_size"]
-        inst["heap_lo"] = index * lane["requests"]
-        inst["prefix_lo"] = index * lane["n_keys"]
+        place_instance(lane, inst, index)
         inst["free"] = lane["gpu_blocks"]
-        inst["number"] = index
-        begin_tier(ws, lane, inst, index)
+        begin_tier(ws, lane, inst)
     _begin_router(ws, lane)
     ws.due[: lane["instances"] * lane["places"]] = IDLE
     ws.phases[: lane["instances"] * lane["block_size"]] = 0
-    ws.itl_plain[: lane["max_num_seqs"] + 1] = 0
-    for extent in range((lane["instances"] - 1) * lane["n_shared"] + lane["n_extents"]):
+    ws.itl_by_batch[: lane["max_num_seqs"] + 1] = 0
+    for extent in range(count_extents(lane)):
         ws.extents[extent] = ws.blank_extent[0]
     for r in range(lane["requests"]):
         ws.progress[r] = ws.blank_progress[0]
         ws.progress[r]["arrival"] = inp.requests[lane["request_lo"] + r]["arrival"]
     if lane["connects"]:
         begin_offload(inp, ws, lane)
-    tally["status"] = Lane.OK
+    tally["status"] = LaneStatus.OK
     if not _has_branches(lane):
-        tally["status"] = Lane.UNKNOWN_POLICY
+        tally["status"] = LaneStatus.UNKNOWN_POLICY
 
 
 @leaf
@@ -85,15 +79,15 @@ def _how_it_ended(lane, inst):
     All blocks free, and all ids with a key in the LRU list: every reference count is zero.
     Instances are advanced to the last time that a lane may reach: who is there then came too late.
     """
-    unused = inst["cached"] - inst["compact"]
+    unused = inst["evictable"] - inst["whole_blocks"]
     leaked = inst["free"] != lane["gpu_blocks"] or inst["keyed"] != unused
     late = inst["clock"] >= lane["last_clock"] or inst["inbox_head"] != NONE
-    status = Lane.OK
     leaked = leaked or inst["held"] != 0
+    status = LaneStatus.OK
     if inst["load"] != 0 and late:
-        status = Lane.TIME_LIMIT
+        status = LaneStatus.TIME_LIMIT
     elif inst["load"] != 0 or leaked:
-        status = Lane.NOT_CONSERVED
+        status = LaneStatus.NOT_CONSERVED
     return status
 
 
@@ -114,23 +108,23 @@ def end_lane(inp, ws, out, lane, tally, number):
         tally["shortages"] += inst["shortages"] + inst["evictions"]
         out.peak_blocks[number, index] = inst["peak"]
         out.completed[number, index] = inst["completed"]
-        if tally["status"] == Lane.OK:
+        if tally["status"] == LaneStatus.OK:
             tally["status"] = _how_it_ended(lane, inst)
         if lane["connects"]:
-            end_offload(ws, lane, inst, tally, index)
-    fold_itl(lane, ws, tally, token_time, QUANTILES[0], QUANTILES[1], QUANTILES[2], QUANTILES[3])
+            end_offload(ws, inst, tally)
+    fold_itl(ws, lane, tally, token_time, _Q0, _Q1, _Q2, _Q3)
 
 
 @part
-def copy_lane(out, lane, origin, tally, number):
-    """Copy the results of the lane `like`, whose columns begin at `origin`.
+def copy_lane(out, lane, tally, origin, number):
+    """Copy the results of the lane `smaller_pool`, whose columns begin at `origin`.
 
     A run that never lacked a block, evicted none and dropped nobody is the same with more blocks.
     """
-    like = lane["like"]
+    fewer = lane["smaller_pool"]
     copy_requests(out, lane, origin, number)
     for index in range(lane["instances"]):
-        out.peak_blocks[number, index] = out.peak_blocks[like, index]
-        out.completed[number, index] = out.completed[like, index]
-    out.tallies[number] = out.tallies[like]
+        out.peak_blocks[number, index] = out.peak_blocks[fewer, index]
+        out.completed[number, index] = out.completed[fewer, index]
+    out.tallies[number] = out.tallies[fewer]
     tally["pruned"] = 1

@@ -94,9 +94,9 @@ def end_requests(inp, ws, out, lane, tally, number):
 
 @leaf
 def copy_requests(out, lane, origin, number):
-    """Copy columns and outcomes of the lane `like`, whose columns begin at `origin`."""
+    """Copy columns and outcomes of the lane `smaller_pool`, whose columns begin at `origin`."""
     for code in range(out.outcomes.shape[1]):
-        out.outcomes[number, code] = out.outcomes[lane["like"], code]
+        out.outcomes[number, code] = out.outcomes[lane["smaller_pool"], code]
     for offset in range(lane["requests"]):
         source = origin + offset
         slot = lane["out_lo"] + offset

@@ -4,7 +4,7 @@ import numpy as np
 
 from .._jit import leaf
 from ..limits import MAX_GAP_US
-from ..records import Lane
+from ..records import LaneStatus
 
 _INDEX_BITS = 24
 """Room for the entry number beside the time while sorting; leaves times below `MAX_GAP_US`."""
@@ -19,7 +19,7 @@ def add_gap(ws, tally, time, weight):
     """Note that `weight` tokens had an inter-token latency of `time` us.
 
     Without context terms, steps that only decode have a time that depends on the batch size alone
-    and are counted in `itl_plain` instead, so this list stays short.
+    and are counted in `itl_by_batch` instead, so this list stays short.
     """
     entry = tally["itl_entries"]
     tally["itl_entries"] = entry + 1
@@ -27,13 +27,13 @@ def add_gap(ws, tally, time, weight):
         ws.itl_time[entry] = time
         ws.itl_weight[entry] = weight
     else:
-        tally["status"] = Lane.WORKSPACE_FULL
+        tally["status"] = LaneStatus.WORKSPACE_FULL
     tally["itl_sum"] += time * weight
     tally["itl_count"] += weight
 
 
 @leaf
-def log_step(out, tally, inst, lane, index, duration, waiting, evictions):
+def log_step(out, lane, inst, tally, index, duration, waiting, evictions):
     """Append one row to the step log; it only counts once the log is full."""
     row = tally["log_steps"]
     tally["log_steps"] = row + 1
@@ -53,7 +53,7 @@ def log_step(out, tally, inst, lane, index, duration, waiting, evictions):
 
 
 @leaf
-def log_event(out, tally, inst, lane, kind, request, instance, value):
+def log_event(out, lane, inst, tally, instance, kind, request, value):
     """Append one row to the event log, if logging is on."""
     if lane["log"]:
         row = tally["log_events"]
@@ -68,12 +68,12 @@ def log_event(out, tally, inst, lane, kind, request, instance, value):
 
 
 @leaf
-def _fold_plain(lane, ws, tally, token_time):
+def _fold_by_batch(ws, lane, tally, token_time):
     """Move the counts of pure decode steps into the list of latencies."""
     for batch in range(1, lane["max_num_seqs"] + 1):
-        if ws.itl_plain[batch] > 0:
-            add_gap(ws, tally, token_time(lane, 0, batch), ws.itl_plain[batch])
-            ws.itl_plain[batch] = 0
+        if ws.itl_by_batch[batch] > 0:
+            add_gap(ws, tally, token_time(lane, 0, batch), ws.itl_by_batch[batch])
+            ws.itl_by_batch[batch] = 0
 
 
 @leaf
@@ -139,18 +139,18 @@ def itl_quantile(ws, begin, count, rank):
 
 
 @leaf
-def fold_itl(lane, ws, tally, token_time, q0, q1, q2, q3):
+def fold_itl(ws, lane, tally, token_time, q0, q1, q2, q3):
     """Compute the reported quantiles of the inter-token latency of a finished lane."""
-    _fold_plain(lane, ws, tally, token_time)
+    _fold_by_batch(ws, lane, tally, token_time)
     count = tally["itl_entries"]
     longest = 0
-    if tally["status"] == Lane.OK:
+    if tally["status"] == LaneStatus.OK:
         for entry in range(count):
             longest = max(longest, ws.itl_time[entry])
             ws.itl_order[entry] = (ws.itl_time[entry] << _INDEX_BITS) | entry
     if longest >= MAX_GAP_US:
-        tally["status"] = Lane.TIME_LIMIT
-    if tally["status"] == Lane.OK and count > 0:
+        tally["status"] = LaneStatus.TIME_LIMIT
+    if tally["status"] == LaneStatus.OK and count > 0:
         begin = _sort(ws.itl_order, ws.itl_digits, count, longest)
         last = tally["itl_count"] - 1
         tally["itl_q0"] = itl_quantile(ws, begin, count, q0 * last)

@@ -11,7 +11,7 @@ from kvsweep._version import __version__
 from kvsweep.llama.design import CONDITIONS, Cell, Design
 from kvsweep.llama.prompts import PROMPTS, WARMUP, Prompt
 from kvsweep.llama.runtime import Runtime
-from kvsweep.llama.trial import STOP, Trial
+from kvsweep.llama.trial import STOP, TrialResult
 from kvsweep.metrics import Variable
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ def template(
     return ds
 
 
-def fill(ds: xr.Dataset, cell: Cell, trial: Trial, position: int, runtime: Runtime) -> None:
+def fill(ds: xr.Dataset, cell: Cell, trial: TrialResult, position: int, runtime: Runtime) -> None:
     """Enter the results of one trial."""
     for variable in TRIAL_VARIABLES:
         ds[variable.name].values[cell] = getattr(trial, variable.name)

@@ -29,7 +29,7 @@ _NORMAL, _CONTROL = 1, 3  # llama.cpp's token types
 
 
 @dataclass(frozen=True)
-class Shape:
+class ModelShape:
     """The size of a made model.
 
     Attributes
@@ -49,14 +49,14 @@ class Shape:
     vocab: int = 50257
 
 
-def make_model(path: Path, shape: Shape, *, seed: int = 0) -> None:
+def make_model(path: Path, shape: ModelShape, *, seed: int = 0) -> None:
     """Write a model; the same shape and seed give the same bytes.
 
     Parameters
     ----------
     path : Path
         GGUF file to write. It appears complete or not at all.
-    shape : Shape
+    shape : ModelShape
     seed : int
         Of the weights.
 
@@ -86,7 +86,7 @@ def make_model(path: Path, shape: Shape, *, seed: int = 0) -> None:
         writer.close()
 
 
-def _describe(writer: Any, shape: Shape) -> None:
+def _describe(writer: Any, shape: ModelShape) -> None:
     """Add the architecture and the tokenizer."""
     tokens, merges = vocabulary(WORDS, shape.vocab)
     writer.add_name("random weights in the shape of GPT-2")
@@ -106,7 +106,7 @@ def _describe(writer: Any, shape: Shape) -> None:
     writer.add_eos_token_id(len(tokens) - 1)
 
 
-def tensors(shape: Shape, seed: int) -> Iterator[tuple[str, NDArray[Any]]]:
+def tensors(shape: ModelShape, seed: int) -> Iterator[tuple[str, NDArray[Any]]]:
     """Yield llama.cpp's name and the values of every tensor: matrices float16, the rest float32.
 
     There is no ``output.weight``: the embedding is used at both ends, as in GPT-2.

@@ -23,7 +23,7 @@ class Generation(NamedTuple):
     finish_reason: str
 
 
-class Trial(NamedTuple):
+class TrialResult(NamedTuple):
     """What one trial gave; the names are the variables' (`kvsweep.llama.dataset`)."""
 
     warmup_time_ms: float
@@ -41,11 +41,11 @@ class Trial(NamedTuple):
 
 def run_trial(
     runtime: Runtime, prompts: Mapping[str, Prompt], condition: str, design: Design
-) -> Trial:
+) -> TrialResult:
     """Run one trial.
 
     Nothing is cleared between warming and measuring: that a hit computes Q alone and a miss B and Q
-    is the runtime's own doing, and `Trial.computed_tokens` records it.
+    is the runtime's own doing, and `TrialResult.computed_tokens` records it.
 
     Raises
     ------
@@ -68,7 +68,7 @@ def run_trial(
     sleep(design.pause_s)
     whole = generate(runtime, prompt, design.output)
     made = len(whole.tokens)
-    return Trial(
+    return TrialResult(
         warmup_time_ms=1e3 * warmup.seconds,
         ttft_ms=1e3 * first.seconds,
         total_time_ms=1e3 * whole.seconds,

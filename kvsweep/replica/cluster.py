@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 
 from kvsweep.replica.admission import Admission
-from kvsweep.replica.instance import Event, Instance
+from kvsweep.replica.instance import Instance, InstanceEvent
 from kvsweep.replica.livelock import CycleDetector
 from kvsweep.replica.request import Request
 from kvsweep.replica.routing import Routing, Snapshot
@@ -87,7 +87,7 @@ class Cluster:
         instance = self.instances[index]
         event = instance.run_next()
         alone = self.horizon is None and not self._calendar and not instance.pending
-        if event is Event.STEP and alone:
+        if event is InstanceEvent.STEP and alone:
             self.stuck[index] = self._detectors[index].observe()
 
     def _push(self, time: int, stage: Stage, request: Request) -> None:

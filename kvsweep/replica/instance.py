@@ -13,7 +13,7 @@ from kvsweep.replica.step_time import Latency
 from kvsweep.replica.switches import Switches
 
 
-class Event(Enum):
+class InstanceEvent(Enum):
     """What happens inside an instance."""
 
     ARRIVAL = auto()
@@ -86,7 +86,7 @@ class Instance:
     busy_until: int = 0
     transfer_us: int = 0
     counters: Counters = field(default_factory=Counters)
-    _events: list[tuple[int, int, Event, Request | None]] = field(default_factory=list)
+    _events: list[tuple[int, int, InstanceEvent, Request | None]] = field(default_factory=list)
     _created: int = 0
 
     @property
@@ -107,7 +107,7 @@ class Instance:
     @property
     def step_times(self) -> list[int]:
         """Times of the steps on their way, ascending."""
-        return sorted(time for time, _, event, _ in self._events if event is Event.STEP)
+        return sorted(time for time, _, event, _ in self._events if event is InstanceEvent.STEP)
 
     def visible_transfer_us(self, now: int) -> int:
         """Return the transfer time that a router sees at ``now``: as shipped always 0 (D9)."""
@@ -118,21 +118,21 @@ class Instance:
     def route_here(self, request: Request, now: int) -> None:
         """Let a request arrive at ``now``."""
         self.pending += 1
-        self._push(now, Event.ARRIVAL, request)
+        self._push(now, InstanceEvent.ARRIVAL, request)
 
-    def run_next(self) -> Event:
+    def run_next(self) -> InstanceEvent:
         """Take the next event, let it happen and return what it was."""
         self.clock, _, event, request = heapq.heappop(self._events)
-        if event is Event.STEP:
+        if event is InstanceEvent.STEP:
             self._step(self.clock)
-        elif event is Event.ARRIVAL and request is not None:
+        elif event is InstanceEvent.ARRIVAL and request is not None:
             delay = self.latency.queueing(request.prompt_tokens)
-            self._push(self.clock + delay, Event.QUEUED, request)
-        elif event is Event.QUEUED and request is not None:
+            self._push(self.clock + delay, InstanceEvent.QUEUED, request)
+        elif event is InstanceEvent.QUEUED and request is not None:
             self._enqueue(request, self.clock)
         return event
 
-    def _push(self, time: int, event: Event, request: Request | None = None) -> None:
+    def _push(self, time: int, event: InstanceEvent, request: Request | None = None) -> None:
         """Put an event on the instance's calendar."""
         heapq.heappush(self._events, (time, self._created, event, request))
         self._created += 1
@@ -149,7 +149,7 @@ class Instance:
             self.counters.prompt_tokens += request.prompt_tokens
         if not self.step_registered:
             waits = self.switches.last_step_occupies and now < self.busy_until
-            self._push(self.busy_until if waits else now, Event.STEP)
+            self._push(self.busy_until if waits else now, InstanceEvent.STEP)
             self.step_registered = self.switches.step_registers or waits
 
     def _unservable(self, request: Request) -> bool:
@@ -245,7 +245,7 @@ class Instance:
         if self.switches.e2e_is_completion:
             request.e2e = request.finish + self.latency.output()
         self.counters.completed += 1
-        self._push(now + advance, Event.LEFT)
+        self._push(now + advance, InstanceEvent.LEFT)
 
     def _schedule_next(self, end: int) -> None:
         """Schedule the next step at the end of this one.
@@ -256,7 +256,7 @@ class Instance:
         conserving = self.switches.work_conserving and bool(self.batcher.waiting)
         self.step_registered = bool(self.batcher.running) or conserving
         if self.step_registered:
-            self._push(end, Event.STEP)
+            self._push(end, InstanceEvent.STEP)
 
     def _record(
         self, now: int, advance: int, prefill: int, decode: int, useful: bool

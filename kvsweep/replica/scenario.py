@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from kvsweep.config.rules import only_values
 from kvsweep.errors import InputError, did_you_mean
 from kvsweep.replica.admission import Admission, AlwaysAdmit, RejectAll, TokenBucket
 from kvsweep.replica.batch import Batcher, Limits
@@ -59,24 +60,12 @@ _CACHE: dict[str, Any] = {
     "offload_threshold": 0.8,
     "transfer_bandwidth": 100.0,
     "transfer_base_latency_us": 10,
+    "offload": "watermark",
 }
-_FIXED: dict[str, dict[str, Any]] = {
-    "engine": {
-        "enable_prefix_caching": True,
-        "enable_chunked_prefill": True,
-        "reserve_full_prompt": True,
-        "watermark": 0.0,
-        "async_scheduling": False,
-    },
-    "cache": {
-        "offload": "watermark",
-        "offload_block_factor": 1,
-        "offload_prompt_only": True,
-        "offload_eviction": "lru",
-    },
-    "cluster": {"router_index_blocks": 10_000, "count_pending": True, "snapshot_load": False},
-}
-"""Keys of vLLM's rules that the reference does not have: only their defaults are accepted."""
+_FIXED = only_values("blis")
+"""Keys of vLLM's rules that the reference does not have: only these values are accepted.
+
+The list is that of sweep files: it says what the reference lacks, nothing of how it works."""
 
 
 @dataclass(frozen=True)
@@ -110,12 +99,14 @@ def read(scenario: Mapping[str, Any]) -> Settings:
     _one_of("engine.priority", engine["priority"], PRIORITIES)
     _one_of("cluster.routing", cluster["routing"], _ROUTINGS)
     _one_of("cluster.admission", cluster["admission"], _ADMISSIONS)
+    cache = _section(scenario, "cache", _CACHE)
+    _one_of("cache.offload", cache["offload"], ["watermark"])
     for scorer in cluster["scorers"]:
         _one_of("cluster.scorers", scorer, [PREFIX_AFFINITY, *SCORERS])
     return Settings(
         cluster=cluster,
         engine=engine,
-        cache=_section(scenario, "cache", _CACHE),
+        cache=cache,
         latency=_latency(scenario.get("latency") or {}),
         switches=from_mapping(engine["blis"] or {}),
     )

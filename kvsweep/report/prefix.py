@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from kvsweep.analysis.prefix_cost import CONDITIONS, HIT, MISS, Line, PrefixCost, SizeCost, Spread
 from kvsweep.analysis.wording import number
 from kvsweep.report.table import table
+
+if TYPE_CHECKING:
+    import xarray as xr
 
 
 def prefix_text(cost: PrefixCost) -> str:
@@ -16,6 +22,21 @@ def prefix_text(cost: PrefixCost) -> str:
     rows = [_row(size) for size in cost.sizes]
     findings = (_miss(cost.miss), _hit(cost), _throughput(cost))
     return "\n".join((*findings, "", table(header, rows), "Medians [10 %, 90 % of the trials]."))
+
+
+def prefix_warnings(ds: xr.Dataset, cost: PrefixCost) -> Iterator[str]:
+    """Yield a line on outputs that ended early, and one on texts that are not what was sent."""
+    if cost.early_eos:
+        yield (
+            f"{cost.early_eos} of {cost.trials} outputs ended before {ds.attrs['output_tokens']} "
+            "tokens, at the model's end token: their throughput is of fewer tokens, or none"
+        )
+    other = int((ds["text_tokens"] != ds["token_count"]).sum())
+    if other:
+        yield (
+            f"{other} of {ds['token_count'].size} prompts, sent as tokens, have a text that the "
+            "model's tokenizer makes other tokens of"
+        )
 
 
 def _miss(line: Line | None) -> str:

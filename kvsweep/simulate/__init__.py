@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from .._jit import source_hash
 from ..config import Scenario
-from ..metrics import NO_COUNT, VARIABLES, Variable, mask_failed
+from ..metrics import VARIABLES, Variable, coordinates, mask_failed
 from ..policies import RULES, Status
 from .kernel_cells import run_kernel_cells, warm_up
 from .request_lists import RequestLists
@@ -70,13 +70,13 @@ def simulate_batch(
     if slo_classes is not None:
         lists.slo_classes = tuple(slo_classes)
     shape = (len(variants), len(seeds))
-    sizes = {
-        "quantile": 4,
-        "instance": max(item.cluster.instances for item in variants),
-        "round": lists.rounds,
-        "slo_class": len(lists.slo_classes),
-        "request": max(lists.sizes()) if keep_requests else 0,
-    }
+    along = coordinates(
+        instances=max(item.cluster.instances for item in variants),
+        rounds=lists.rounds,
+        slo_classes=lists.slo_classes,
+        requests=max(lists.sizes()) if keep_requests else 0,
+    )
+    sizes = {dim: len(values) for dim, values in along.items()}
     wanted = [item for item in VARIABLES.values() if all(sizes[dim] for dim in item.dims)]
     results = {item.name: _blank(item, shape, sizes) for item in wanted}
     results["status"] = np.full(shape, Status.PENDING, np.int8)
@@ -108,7 +108,4 @@ def _engine(rules: str, prune: bool) -> Callable[..., dict[str, NDArray[Any]]]:
 def _blank(variable: Variable, shape: tuple[int, int], sizes: dict[str, int]) -> NDArray[Any]:
     """Return an array of a variable's missing value."""
     full = shape + tuple(sizes[dim] for dim in variable.dims)
-    if variable.dtype == "str":
-        return np.full(full, "", object)
-    missing = np.nan if variable.dtype == "float64" else NO_COUNT
-    return np.full(full, missing, variable.dtype)
+    return np.full(full, variable.missing, object if variable.dtype == "str" else variable.dtype)

@@ -5,6 +5,7 @@ See `kvsweep.config.bounds` for the arithmetic.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -84,40 +85,35 @@ def check_ages(lanes: NDArray[Any], largest: NDArray[np.int64]) -> None:
         )
 
 
-def heap_slots(lanes: NDArray[Any]) -> int:
-    """Return the slots of the waiting heaps; one where all wait in lists."""
-    slots = lanes["instances"] * lanes["requests"] * (lanes["scheduler"] != Scheduler.FCFS)
-    return max(1, int(slots.max()))
-
-
-def check_workspace(lanes: NDArray[Any]) -> None:
+def check_workspace(sizes: Mapping[str, int]) -> None:
     """Refuse lanes that need more memory than a machine has, or indices of more than 31 bits.
+
+    Parameters
+    ----------
+    sizes : dict of str to int
+        What the largest lane needs of each array, as of `kernel.memory.workspace_sizes`.
 
     Raises
     ------
     InputError
         With the memory and what takes most of it.
     """
-    count = lanes["instances"]
-    extents = (count - 1) * lanes["n_shared"] + lanes["n_extents"]
-    nodes = ((count - 1) * lanes["prompt_shared"] + lanes["n_prompt"]) * lanes["indexes"]
-    blocks, tier = count * lanes["gpu_blocks"], count * (lanes["cpu_blocks"] + 1)
     entries = {
-        "cache.gpu_blocks": (blocks, BLOCK.itemsize + LRU.itemsize),
-        "cache.cpu_blocks": (tier, TIER.itemsize),
-        "contents in the cache": (extents, EXTENT.itemsize + LRU.itemsize),
-        "blocks of content on each instance": (count * lanes["n_keys"], 8),
-        "contents in the router's index": (nodes, NODE.itemsize),
-        "engine.max_num_seqs": (count * lanes["places"], 12),
-        "cache.block_size": (count * lanes["block_size"], 8),
-        "waiting requests on each instance": (np.array([heap_slots(lanes)]), 8),
-        "requests": (lanes["requests"], PROGRESS.itemsize),
+        "cache.gpu_blocks": ("blocks", BLOCK.itemsize + LRU.itemsize),
+        "cache.cpu_blocks": ("tier", TIER.itemsize),
+        "contents in the cache": ("extents", EXTENT.itemsize + LRU.itemsize),
+        "blocks of content on each instance": ("prefix", 8),
+        "contents in the router's index": ("nodes", NODE.itemsize),
+        "engine.max_num_seqs": ("running", 12),
+        "cache.block_size": ("phases", 8),
+        "waiting requests on each instance": ("heap", 8),
+        "requests": ("progress", PROGRESS.itemsize),
     }
-    sizes = {what: int(number.max()) * each for what, (number, each) in entries.items()}
-    total = sum(sizes.values())
-    numbered = max(int((blocks + extents).max()), int(tier.max()), int(nodes.max()))
+    memory = {what: sizes[name] * each for what, (name, each) in entries.items()}
+    total = sum(memory.values())
+    numbered = max(sizes["lru"], sizes["tier"], sizes["nodes"])
     if total > MAX_WORKSPACE_BYTES or numbered > _MAX_INDEX:
-        most = max(sizes, key=sizes.__getitem__)
+        most = max(memory, key=memory.__getitem__)
         raise InputError(
             f"cluster.instances: a simulation would take about {total / GIB:,.0f} GiB, at most "
             f"{MAX_WORKSPACE_BYTES / GIB:,.0f} GiB and {_MAX_INDEX:,} blocks are possible; most of "

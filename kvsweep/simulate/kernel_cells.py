@@ -18,12 +18,13 @@ from ..config import Scenario
 from ..errors import InputError
 from ..kernel.engine import run_batch
 from ..kernel.tally import MAX_ITL_ENTRIES
-from ..policies import RequestStatus
-from ..records import NONE, Inputs, Lane, Outputs
-from ..workload.requests import Requests
+from ..metrics import VARIABLES
+from ..metrics.request_columns import kernel_columns
+from ..records import Inputs, LaneStatus, Outputs
 from .batch import build_inputs
-from .reduce import measure
+from .pruning import smallest_first
 from .reduce_groups import groupings
+from .reduce_lanes import reduce_lanes
 from .request_lists import RequestLists
 from .workspace import allocate_outputs, allocate_workspace
 
@@ -99,7 +100,7 @@ def run_lanes(inputs: Inputs, outputs: Outputs) -> None:
     run_batch(inputs, allocate_workspace(inputs, entries), outputs, 0, len(inputs.lanes))
     entries *= 8
     while entries <= MAX_ITL_ENTRIES:
-        again = np.flatnonzero(outputs.tallies["status"] == Lane.WORKSPACE_FULL)
+        again = np.flatnonzero(outputs.tallies["status"] == LaneStatus.WORKSPACE_FULL)
         if not again.size:
             break
         workspace = allocate_workspace(inputs, entries)
@@ -151,10 +152,24 @@ def run_kernel_cells(
     dict of str to array (len(variants), n_seeds, ...)
         As `simulate_batch`.
     """
-    # Small pools first: a larger one may repeat the run of a smaller one.
-    order = np.argsort([scenario.cache.gpu_blocks for scenario in variants], kind="stable")
-    variants = [variants[v] for v in order]
-    positions = [positions[v] for v in order]
+    order = smallest_first(variants)
+    ordered = [variants[v] for v in order]
+    found = _run_in_order(
+        ordered, [positions[v] for v in order], n_seeds, lists, keep_requests, prune
+    )
+    back = np.argsort(order)
+    return {name: values[back] for name, values in found.items()}
+
+
+def _run_in_order(
+    variants: Sequence[Scenario],
+    positions: Sequence[int],
+    n_seeds: int,
+    lists: RequestLists,
+    keep_requests: bool,
+    prune: bool,
+) -> dict[str, NDArray[Any]]:
+    """Simulate cells in this order, so that a larger pool may repeat the run of a smaller one."""
     kinds = [
         lists.kind(position, scenario.cache.block_size)
         for position, scenario in zip(positions, variants, strict=True)
@@ -168,55 +183,22 @@ def run_kernel_cells(
     ranked = any(item.ranked for item in prepared)
     outputs = allocate_outputs(inputs, keep_requests=keep_requests or bool(groups) or ranked)
     run_lanes(inputs, outputs)
-    flat = measure(inputs, outputs, groups, ranked=ranked)
+    flat = reduce_lanes(inputs, outputs, groups, ranked=ranked)
     if keep_requests:
         owners = [lists.requests(p, s) for s in range(n_seeds) for p in positions]
-        flat |= _request_columns(inputs, outputs, owners)
-    back = np.argsort(order)
+        flat |= _padded(inputs, kernel_columns(outputs, owners))
     return {
-        name: np.swapaxes(values.reshape(which.shape + values.shape[1:]), 0, 1)[back]
+        name: np.swapaxes(values.reshape(which.shape + values.shape[1:]), 0, 1)
         for name, values in flat.items()
     }
 
 
-def _request_columns(
-    inputs: Inputs, outputs: Outputs, owners: Sequence[Requests]
-) -> dict[str, NDArray[Any]]:
-    """Return the per-request variables, padded to the longest request list."""
-    lanes = inputs.lanes
-    longest = int(lanes["requests"].max())
-    inside = np.arange(longest) < lanes["requests"][:, None]
-    progress = outputs.progress
-
-    def padded(values: NDArray[Any]) -> NDArray[np.int64]:
-        column = np.full(inside.shape, NONE, np.int64)
-        column[inside] = values
-        return column
-
-    columns = {
-        f"request_{name}_us": padded(progress[name])
-        for name in ("queued", "scheduled", "first_token", "finish")
-    }
-    arrived = outputs.request_status != RequestStatus.NOT_ARRIVED
-    columns["request_arrival_us"] = padded(np.where(arrived, progress["arrival"], NONE))
-    columns["request_ttft_us"] = padded(outputs.ttft)
-    columns["request_e2e_us"] = padded(outputs.e2e)
-    columns["request_preemptions"] = padded(outputs.preemptions)
-    columns["request_prompt_tokens"] = padded(np.concatenate([o.prompt_tokens for o in owners]))
-    columns["request_output_tokens"] = padded(np.concatenate([o.output_tokens for o in owners]))
-    columns["request_cached_tokens"] = padded(progress["cached"])
-    columns["request_instance"] = padded(progress["instance"])
-    columns["request_session"] = padded(np.concatenate([o.session for o in owners]))
-    columns["request_round"] = padded(np.concatenate([o.round for o in owners]))
-    texts: dict[str, NDArray[Any]] = {
-        name: np.full(inside.shape, "", object) for name in ("request_status", "request_slo_class")
-    }
-    labels = np.array(RequestStatus.labels(), object)
-    texts["request_status"][inside] = labels[outputs.request_status]
-    texts["request_slo_class"][inside] = np.concatenate([class_names(o) for o in owners])
-    return columns | texts
-
-
-def class_names(requests: Requests) -> NDArray[Any]:
-    """Return the SLO class of each request by name, empty where it has none."""
-    return np.array([*requests.slo_names, ""], object)[requests.slo_class]
+def _padded(inputs: Inputs, columns: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+    """Return columns of all lanes' requests as (lanes, requests of the longest list)."""
+    lengths = inputs.lanes["requests"]
+    inside = np.arange(int(lengths.max())) < lengths[:, None]
+    padded = {}
+    for name, values in columns.items():
+        padded[name] = np.full(inside.shape, VARIABLES[name].missing, values.dtype)
+        padded[name][inside] = values
+    return padded

@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 from ..config import Latency, Scenario
 from ..config.scenario import Cache, Cluster, Engine
 from ..errors import InputError
-from ..kernel.calendar import MAX_STEPS, ROW
+from ..kernel.blocks.sizes import QUOTIENT_BITS
 from ..kernel.offload.chunks import RINGS
-from ..kernel.sizes import QUOTIENT_BITS
-from ..policies import Admission, Eviction, Offload, Priority, Routing, Scheduler, Scorer
+from ..kernel.time.calendar import MAX_STEPS, ROW
+from ..policies import BLOCKS, INDEX, Admission, Eviction, Offload, Priority, Routing, Scheduler
 from ..records import LANE, NONE
 from ..workload.blocks import Extents
 from .bounding import check_ages, last_clocks, step_limits
@@ -80,7 +80,7 @@ def _set_latency(lane: NDArray[Any], latency: Latency) -> None:
 def _set_engine(lane: NDArray[Any], engine: Engine) -> None:
     lane["max_num_seqs"] = engine.max_num_seqs
     lane["max_tokens"] = engine.max_num_batched_tokens
-    # config/rules.py refuses less; kernel/counted.py, is_countable, does not look at the budget.
+    # config/rules.py refuses less; by_counts.is_countable in the kernel does not look at it.
     assert lane["max_tokens"] >= lane["max_num_seqs"], "a budget below the seats (rule R1.2)"
     lane["long_prefill"] = engine.long_prefill_token_threshold
     lane["scheduler"] = Scheduler.from_name(engine.scheduler)
@@ -114,8 +114,8 @@ def _set_cache(lane: NDArray[Any], cache: Cache) -> None:
     # Ghosts of adaptive replacement are two more for each chunk.
     records = cache.cpu_blocks * (3 if lane["eviction"] == Eviction.ARC else 1)
     lane["chunk_records"] = lane["connects"] * (records + RINGS)
-    lane["ids"] = cache.cpu_blocks > 0
-    lane["eager"] = cache.cpu_blocks > 0 and lane["offload"] == Offload.WRITE_THROUGH
+    lane["all_split"] = cache.cpu_blocks > 0
+    lane["cache_each_step"] = cache.cpu_blocks > 0 and lane["offload"] == Offload.WRITE_THROUGH
 
 
 def _set_cluster(lane: NDArray[Any], cluster: Cluster) -> None:
@@ -131,12 +131,12 @@ def _set_cluster(lane: NDArray[Any], cluster: Cluster) -> None:
     lane["bucket_capacity"] = cluster.token_bucket_capacity or 0.0
     lane["bucket_refill"] = cluster.token_bucket_refill_rate or 0.0
     # Weighted routing by the router's own index alone needs no instance.
-    blind = all(scorer is Scorer.PREFIX_AFFINITY for scorer in scorers)
+    blind = all(scorer.reads == INDEX for scorer in scorers)
     weighted = cluster.routing == Routing.WEIGHTED.label
-    lane["looks"] = not blind if weighted else cluster.routing != Routing.ROUND_ROBIN.label
+    lane["reads_state"] = not blind if weighted else cluster.routing != Routing.ROUND_ROBIN.label
     lane["sees_cache"] = sees_cache(cluster)
-    lane["sees_blocks"] = Scorer.PRECISE_PREFIX in scorers
-    lane["indexes"] = Scorer.PREFIX_AFFINITY in scorers
+    lane["sees_blocks"] = any(scorer.reads == BLOCKS for scorer in scorers)
+    lane["indexes"] = any(scorer.reads == INDEX for scorer in scorers)
     lane["count_pending"] = cluster.count_pending
     lane["snapshot_load"] = cluster.snapshot_load
 
@@ -194,9 +194,13 @@ def set_request_lists(
     lanes["places"] = _places_for(np.minimum(lanes["max_num_seqs"], sizes))
     for field in ("n_keys", "n_extents", "n_shared"):
         lanes[field] = np.array([getattr(item, field) for item in lists])[chosen]
-    for flag, field in (("shares", "shared"), ("twins", "twin"), ("closed_loop", "awaits")):
+    for flag, field in (
+        ("any_shared", "shared"),
+        ("any_duplicates", "duplicate"),
+        ("closed_loop", "awaits"),
+    ):
         lanes[flag] = largest(requests[field])
-    lanes["twins"] |= lanes["eager"]
+    lanes["any_duplicates"] |= lanes["cache_each_step"]
     lanes["impatient"] = largest(requests["patience"]) >= 0
     # Every urgent request may make others begin anew.
     again = 1 + sizes * lanes["preempt_for_urgent"] + 3 * lanes["connects"]
@@ -230,7 +234,7 @@ def set_smaller_pools(
     starts = np.arange(len(which))[:, None] * len(like)
     # Equal scenarios may have different requests: a trace's name can depend on the policy.
     known = (like != NONE) & (which == which[:, like])
-    lanes["like"] = np.where(known, like + starts, NONE).ravel()
+    lanes["smaller_pool"] = np.where(known, like + starts, NONE).ravel()
 
 
 def set_prompt_extents(lanes: NDArray[Any], readers: NDArray[np.bool_], extents: Extents) -> None:

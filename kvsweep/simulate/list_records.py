@@ -69,7 +69,7 @@ def prepare(requests: Requests, resolved: BlockKeys) -> Prepared:
     records["chain_lo"] = extents.offsets[:-1]
     records["reusable"] = resolved.reusable
     records["shared"] = resolved.shared
-    records["twin"] = resolved.twin
+    records["duplicate"] = resolved.twin
     return Prepared(
         requests=requests,
         records=records,

@@ -6,14 +6,14 @@ import numpy as np
 
 from ..config import Scenario
 from ..policies import Status
-from ..records import Lane, Outputs
+from ..records import LaneStatus, Outputs
 from ..workload.blocks import resolve_blocks
 from ..workload.requests import Requests
 from .batch import build_inputs
 from .kernel_cells import run_lanes
+from .lane_ends import STATUS_OF_LANE, details
 from .lane_records import keep_logs
 from .list_records import prepare
-from .reduce import STATUS_OF_LANE, details
 from .workspace import allocate_outputs
 
 
@@ -57,4 +57,4 @@ def run_single(scenario: Scenario, requests: Requests) -> Single:
     run_lanes(inputs, outputs)
     ends = outputs.tallies["status"]
     (detail,) = details(ends, inputs.lanes["scheduler"])
-    return Single(outputs, STATUS_OF_LANE[Lane(ends[0])], detail)
+    return Single(outputs, STATUS_OF_LANE[LaneStatus(ends[0])], detail)

@@ -1,6 +1,6 @@
 """Routers: their scorers, the extents of prompts that they read, and the memory they work in."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -8,12 +8,9 @@ from numpy.typing import NDArray
 
 from ..config import Scenario
 from ..config.scenario import Cluster
-from ..policies import Routing, Scorer
+from ..policies import CACHE, Routing, Scorer
 from ..records import NODE, NONE, ROUTER, SCORER, SNAPSHOT
 from ..workload.blocks import Extents, find_extents
-
-CACHE_SCORERS = (Scorer.KV_UTILIZATION, Scorer.KV_PRESSURE, Scorer.KV_PRESSURE_SLO)
-"""Scorers that read how the cache of an instance fares, which depends on its size."""
 
 
 def scorers_of(cluster: Cluster) -> tuple[Scorer, ...]:
@@ -25,7 +22,7 @@ def scorers_of(cluster: Cluster) -> tuple[Scorer, ...]:
 
 def sees_cache(cluster: Cluster) -> bool:
     """Return whether routing depends on how much of the caches is in use."""
-    return any(scorer in CACHE_SCORERS for scorer in scorers_of(cluster))
+    return any(scorer.reads == CACHE for scorer in scorers_of(cluster))
 
 
 def scorer_table(scenarios: Sequence[Scenario]) -> NDArray[Any]:
@@ -66,19 +63,15 @@ def find_prompt_extents(records: NDArray[Any], keys: NDArray[np.int32], block_si
     return find_extents(begins, begins + records["prompt"] // block_size, keys)
 
 
-def router_memory(lanes: NDArray[Any]) -> dict[str, NDArray[Any]]:
-    """Return the router's part of a workspace for the largest lane, by field."""
-    count = lanes["instances"].astype(np.int64)
-    shared = lanes["prompt_shared"]
-    nodes = ((count - 1) * shared + lanes["n_prompt"]) * lanes["indexes"]
-    words = (count + 63) // 64
+def router_memory(sizes: Mapping[str, int]) -> dict[str, NDArray[Any]]:
+    """Return the router's part of a workspace, by field; `sizes` as of `workspace_sizes`."""
     blank = np.zeros(1, SNAPSHOT)
     blank["oldest"] = blank["newest"] = NONE
     return {
         "blank_snapshot": blank,
         "router": np.zeros(1, ROUTER),
-        "snapshots": np.zeros(count.max(), SNAPSHOT),
-        "nodes": np.empty(max(1, nodes.max()), NODE),
-        "known": np.zeros(max(1, shared.max()), np.int64),
-        "holders": np.empty(max(1, (shared * words).max()), np.int64),
+        "snapshots": np.zeros(sizes["snapshots"], SNAPSHOT),
+        "nodes": np.empty(sizes["nodes"], NODE),
+        "known": np.zeros(sizes["known"], np.int64),
+        "holders": np.empty(sizes["holders"], np.int64),
     }

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..kernel.offload.copies import QUEUES
+from ..kernel.memory import workspace_sizes
 from ..kernel.tally import DIGITS
 from ..policies import RequestStatus
 from ..records import (
@@ -35,7 +35,7 @@ from ..records import (
     Outputs,
     Workspace,
 )
-from .bounding import check_workspace, heap_slots
+from .bounding import check_workspace
 from .routers import router_memory
 
 
@@ -44,16 +44,16 @@ def _blank_instance() -> NDArray[Any]:
     lists = ("lru_head", "lru_tail", "wait_head", "wait_tail", "inbox_head", "inbox_tail")
     for name in (*lists, "spare", "tier_spare"):
         blank[name] = NONE
-    for name in ("next_due", "retry"):
+    for name in ("next_due", "try_head_at"):
         blank[name] = NEVER
-    blank["stale"] = 1
+    blank["try_head"] = 1
     return blank
 
 
 def _blank_progress() -> NDArray[Any]:
     blank = np.zeros(1, PROGRESS)
     times = ("queued", "scheduled", "first_token", "finish", "last_token")
-    for name in (*times, "cached", "instance", "fills"):
+    for name in (*times, "cached_tokens", "instance", "fills"):
         blank[name] = NONE
     blank["status"] = RequestStatus.NOT_ARRIVED
     return blank
@@ -66,68 +66,45 @@ def _blank_offload() -> NDArray[Any]:
     return blank
 
 
-def _offload_memory(inputs: Inputs) -> dict[str, NDArray[Any]]:
-    """Allocate what tiers as vLLM has them need; next to nothing where there are none."""
-    lanes = inputs.lanes
-    connects = lanes["connects"].astype(np.int64)
-    count = lanes["instances"] * connects
-
-    def room(each: NDArray[Any], more: NDArray[Any] | int = 0) -> int:
-        return max(1, int((count * each + more).max()))
-
-    slots = len(inputs.keys) if connects.any() else 1
-    return {
-        "blank_offload": _blank_offload(),
-        "blank_offer": np.zeros(1, OFFER),
-        "offload": np.empty(room(connects), OFFLOAD),
-        "offers": np.empty(max(1, int((lanes["requests"] * connects).max())), OFFER),
-        "seen": np.empty(slots, np.uint8),
-        "chunks": np.empty(room(lanes["chunk_records"], lanes["requests"] * connects), CHUNK),
-        "jobs": np.empty(room(lanes["jobs"]), JOB),
-        "queues": np.empty(room(connects * QUEUES), QUEUE),
-        "pins": np.empty(room(lanes["gpu_blocks"]), PIN),
-        "hold": np.empty(room(lanes["hold_places"]), np.int64),
-    }
-
-
-def _tier_slots(lanes: NDArray[Any]) -> int:
-    """Return the size of the tables of the CPU tiers; one slot where there is no tier."""
-    slots = lanes["instances"] * lanes["n_keys"] * (lanes["cpu_blocks"] > 0)
-    return max(1, int(slots.max()))
-
-
 def allocate_workspace(inputs: Inputs, itl_entries: int) -> Workspace:
     """Allocate memory for the largest lane; untouched pages of it cost nothing."""
-    lanes = inputs.lanes
-    check_workspace(lanes)
-    count = lanes["instances"].astype(np.int64)
-    extents = int(((count - 1) * lanes["n_shared"] + lanes["n_extents"]).max())
-    blocks = int((count * lanes["gpu_blocks"]).max())
+    needs = {name: int(each.max()) for name, each in workspace_sizes(inputs.lanes).items()}
+    check_workspace(needs)
+    sizes = {name: max(1, most) for name, most in needs.items()}
     return Workspace(
         blank_instance=_blank_instance(),
         blank_progress=_blank_progress(),
-        **router_memory(lanes),
+        **router_memory(sizes),
         blank_extent=np.zeros(1, EXTENT),
-        progress=np.empty(lanes["requests"].max(), PROGRESS),
-        instances=np.zeros(count.max(), INSTANCE),
-        extents=np.empty(extents, EXTENT),
-        blocks=np.empty(blocks, BLOCK),
-        lru=np.empty(blocks + extents, LRU),
+        progress=np.empty(sizes["progress"], PROGRESS),
+        instances=np.zeros(sizes["instances"], INSTANCE),
+        extents=np.empty(sizes["extents"], EXTENT),
+        blocks=np.empty(sizes["blocks"], BLOCK),
+        lru=np.empty(sizes["lru"], LRU),
         table=np.empty(len(inputs.keys), np.int32),
-        prefix=np.empty(max(1, int((count * lanes["n_keys"]).max())), np.int32),
-        tier=np.empty((count * (lanes["cpu_blocks"] + 1)).max(), TIER),
-        **_offload_memory(inputs),
-        tier_table=np.empty(_tier_slots(lanes), np.int32),
-        running=np.empty((count * lanes["places"]).max(), np.int64),
-        due=np.empty((count * lanes["places"]).max(), np.int32),
-        phases=np.empty((count * lanes["block_size"]).max(), np.int64),
-        heap=np.empty(heap_slots(lanes), np.int64),
-        coming=np.empty(lanes["requests"].max(), np.int64),
+        prefix=np.empty(sizes["prefix"], np.int32),
+        tier=np.empty(sizes["tier"], TIER),
+        tier_table=np.empty(sizes["tier_table"], np.int32),
+        blank_offload=_blank_offload(),
+        blank_offer=np.zeros(1, OFFER),
+        offload=np.empty(sizes["offload"], OFFLOAD),
+        offers=np.empty(sizes["offers"], OFFER),
+        seen=np.empty(len(inputs.keys) if needs["offload"] else 1, np.uint8),
+        chunks=np.empty(sizes["chunks"], CHUNK),
+        jobs=np.empty(sizes["jobs"], JOB),
+        queues=np.empty(sizes["queues"], QUEUE),
+        pins=np.empty(sizes["pins"], PIN),
+        hold=np.empty(sizes["hold"], np.int64),
+        running=np.empty(sizes["running"], np.int64),
+        due=np.empty(sizes["due"], np.int32),
+        phases=np.empty(sizes["phases"], np.int64),
+        heap=np.empty(sizes["heap"], np.int64),
+        coming=np.empty(sizes["coming"], np.int64),
         itl_time=np.empty(itl_entries, np.int64),
         itl_weight=np.empty(itl_entries, np.int64),
         itl_order=np.empty(2 * itl_entries, np.int64),
         itl_digits=np.empty(DIGITS, np.int64),
-        itl_plain=np.empty(int(lanes["max_num_seqs"].max()) + 1, np.int64),
+        itl_by_batch=np.empty(sizes["itl_by_batch"], np.int64),
     )
 
 

@@ -9,10 +9,10 @@ from zlib import crc32
 
 import numpy as np
 
-from kvsweep.config.axes import OTHER_DIMENSIONS, about
+from kvsweep.config.axes import about
 from kvsweep.config.base import Key
 from kvsweep.files import replace_file
-from kvsweep.metrics import Variable
+from kvsweep.metrics import DIMENSIONS, Variable
 from kvsweep.policies import RequestStatus, Status
 from kvsweep.store.arrays import Array
 from kvsweep.store.chunks import chunk_name
@@ -95,7 +95,7 @@ def _labels(plan: Plan) -> Iterator[tuple[str, NDArray[Any], Key]]:
     for axis in plan.axes:
         yield axis.name, np.array(axis.values), about(axis.key)
     for name, values in plan.extra.items():
-        yield name, np.array(values), Key("1", OTHER_DIMENSIONS[name])
+        yield name, np.array(values), Key("1", DIMENSIONS[name])
 
 
 def _coordinate(name: str, values: NDArray[Any], key: Key) -> Array:
@@ -129,6 +129,4 @@ def _fill_value(variable: Variable) -> Any:
     """Return what a cell holds that was not simulated or did not end well."""
     if variable is STATUS:
         return Status.PENDING.label
-    if variable.dtype == "str":
-        return b"" if variable is STATUS_DETAIL else ""
-    return np.nan if np.dtype(variable.dtype).kind == "f" else -1
+    return b"" if variable is STATUS_DETAIL else variable.missing

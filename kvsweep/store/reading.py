@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kvsweep.asked import quantile_names
 from kvsweep.errors import InputError, did_you_mean
-from kvsweep.metrics import QUANTILES, VARIABLES
+from kvsweep.metrics import QUANTILES, VARIABLES, quantile_names
 from kvsweep.store.checking import Check, check
 from kvsweep.store.metadata import ROOT, Root, read_root
 

@@ -93,7 +93,7 @@ class Table:
         return len(equal), len(given)
 
 
-class Verdict(StrEnum):
+class ClaimVerdict(StrEnum):
     """What is left of a published claim."""
 
     STANDS = "stands"
@@ -132,7 +132,7 @@ class Claim:
     hypothesis: bool = False
 
     @property
-    def verdict(self) -> Verdict:
+    def verdict(self) -> ClaimVerdict:
         """What is left of the claim.
 
         An artefact if the tested statement is false anywhere. Else it stands; with another number
@@ -141,11 +141,11 @@ class Claim:
         """
         true = all(self.holds.values())
         if self.hypothesis:
-            return Verdict.SUPPORTED if true else Verdict.NOT_SUPPORTED
+            return ClaimVerdict.SUPPORTED if true else ClaimVerdict.NOT_SUPPORTED
         if not true:
-            return Verdict.ARTEFACT
+            return ClaimVerdict.ARTEFACT
         changed = [r for r in self.rows if r.published and not r.published.equals(_repaired(r))]
-        return Verdict.OTHER_NUMBER if changed else Verdict.STANDS
+        return ClaimVerdict.OTHER_NUMBER if changed else ClaimVerdict.STANDS
 
 
 def _repaired(row: Row) -> Cell:

@@ -137,7 +137,8 @@ def simulate(chosen: Case, column: Column) -> Run:
 
 
 def _on_replica(scenario: Scenario, requests: Requests) -> Run:
-    from kvsweep.simulate.replica_cells import cell_values, replicate
+    from kvsweep.simulate.reduce_replica import cell_values
+    from kvsweep.simulate.replica_cells import replicate
 
     replication = replicate(scenario, requests)
     values = cell_values(scenario, requests, replication)

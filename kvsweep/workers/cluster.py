@@ -18,7 +18,7 @@ from distributed.versions import VersionMismatchWarning
 
 from kvsweep.errors import InputError
 from kvsweep.workers.pool import Pool, Worker
-from kvsweep.workers.running import Running
+from kvsweep.workers.running import ClusterRun
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -38,7 +38,7 @@ Scheduler: TypeAlias = "str | Client | DaskCluster"
 """What names a scheduler: an address, or Dask's own objects."""
 
 
-class Cluster:
+class ClusterWorkers:
     """The workers of a pool.
 
     Parameters
@@ -51,9 +51,9 @@ class Cluster:
         self._pool = pool
 
     @contextmanager
-    def holding(self, job: Job) -> Iterator[Running]:
+    def holding(self, job: Job) -> Iterator[ClusterRun]:
         """Let the workers simulate tasks of `job` for the length of the block."""
-        running = Running(self._pool, job)
+        running = ClusterRun(self._pool, job)
         try:
             yield running
         finally:
@@ -110,7 +110,7 @@ class OwnPool(Pool):
 
 
 @contextmanager
-def local(workers: int | None, processes: bool) -> Iterator[Cluster]:
+def local(workers: int | None, processes: bool) -> Iterator[ClusterWorkers]:
     """Start a cluster of threads of this process, or of processes, that ends with the block.
 
     Raises
@@ -140,7 +140,7 @@ def local(workers: int | None, processes: bool) -> Iterator[Cluster]:
         cluster.scale(size)
         pool = OwnPool(client, partial(_revive, cluster, size), size)
         pool.wait()
-        yield Cluster(pool)
+        yield ClusterWorkers(pool)
 
 
 def _block_interrupts() -> None:
@@ -180,7 +180,7 @@ def existing(
     compiled: bool,
     notify: Callable[[str], None] | None = None,
     wait: float | None = None,
-) -> Iterator[Cluster]:
+) -> Iterator[ClusterWorkers]:
     """Use the workers of a running scheduler.
 
     Parameters
@@ -199,7 +199,7 @@ def existing(
         where = f"--scheduler {client.scheduler.address}" if client.scheduler else "client"
         pool = Pool(client, where, compiled=compiled, notify=notify, wait=wait)
         pool.wait()
-        yield Cluster(pool)
+        yield ClusterWorkers(pool)
 
 
 @contextmanager

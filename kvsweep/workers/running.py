@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 FETCH_TIMEOUTS = (5.0, 10.0, 20.0, 40.0)
 
 
-class Running:
+class ClusterRun:
     """Tasks that are being simulated: so many at a time, iterated over as they finish.
 
     The job is a task too, on which all others depend: workers hand it on to each other, and when

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from kvsweep.errors import InputError, did_you_mean, shown
 from kvsweep.limits import MAX_TIME_US, MAX_TOKENS
 from kvsweep.parsing import parse_csv
-from kvsweep.workload.columns import Columns, check_count
+from kvsweep.workload.columns import RequestColumns, check_count
 from kvsweep.workload.requests import Requests
 
 HEADER = ("TIMESTAMP", "ContextTokens", "GeneratedTokens")
@@ -53,7 +53,7 @@ def read_azure(text: str, where: str) -> Requests:
             f"{where}:{last_line}: TIMESTAMP: more than {MAX_TIME_US} us after the first, in line "
             f"{first_line}"
         )
-    columns = Columns()
+    columns = RequestColumns()
     for i, (time, _, context, generated) in enumerate(rows):
         columns.add((time - first) // _MICROSECOND, [2 * i], [context], (2 * i + 1, generated))
     return columns.build()

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from kvsweep.errors import InputError
 from kvsweep.limits import MAX_KEYS
+from kvsweep.records import NONE
 from kvsweep.workload.numbering import (
-    NONE,
     compare_requests,
     divide,
     find_branches,

@@ -8,7 +8,8 @@ from numpy.typing import NDArray
 
 from kvsweep.errors import InputError
 from kvsweep.limits import MAX_REQUESTS
-from kvsweep.workload.requests import NONE, Requests
+from kvsweep.records import NONE
+from kvsweep.workload.requests import Requests
 
 
 def check_count(requests: int, where: str) -> None:
@@ -20,8 +21,8 @@ def check_count(requests: int, where: str) -> None:
 
 
 @dataclass
-class Columns:
-    """Columns of `Requests` while they grow."""
+class RequestColumns:
+    """RequestColumns of `Requests` while they grow."""
 
     arrival_us: list[int] = field(default_factory=list)
     bounds: list[int] = field(default_factory=lambda: [0])
@@ -101,8 +102,9 @@ def _whole(values: list[int]) -> NDArray[np.int64]:
     return np.array(values, np.int64)
 
 
-def _filled(values: list[int | None], missing: int) -> NDArray[np.int64]:
-    return _whole([missing if value is None else value for value in values])
+def _filled(values: list[int | None], missing: int | np.int64) -> NDArray[np.int64]:
+    number = int(missing)
+    return _whole([number if value is None else value for value in values])
 
 
 def _coded(names: list[str | None]) -> tuple[tuple[str, ...], NDArray[np.int16]]:

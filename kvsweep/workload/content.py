@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kvsweep.config.sessions import Sessions
+from kvsweep.records import NONE
 from kvsweep.workload.draws import Draws
-from kvsweep.workload.requests import NONE
 
 
 @dataclass(frozen=True)

@@ -23,9 +23,10 @@ from numpy.typing import NDArray
 from kvsweep.config.sessions import Sessions
 from kvsweep.config.workload import DEFAULT_ENTROPY, Client, Workload
 from kvsweep.errors import InputError, clip, shown
+from kvsweep.records import NONE
 from kvsweep.workload.content import lay_out, previous_round
 from kvsweep.workload.draws import Draws, draw_requests, sessions_of
-from kvsweep.workload.requests import NONE, Requests
+from kvsweep.workload.requests import Requests
 from kvsweep.workload.traces import load_trace
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from kvsweep.errors import InputError, did_you_mean, shown
 from kvsweep.limits import MAX_TIME_US, MAX_TOKENS
 from kvsweep.parsing import parse_json
-from kvsweep.workload.columns import Columns, check_count
+from kvsweep.workload.columns import RequestColumns, check_count
 from kvsweep.workload.requests import Requests
 
 BLOCK_TOKENS = 512
@@ -49,7 +49,7 @@ def read_mooncake(text: str, where: str) -> Requests:
             unused = max(unused, 1 + max(row[1]))
     check_count(len(rows), where)
     rows.sort(key=lambda row: row[0])
-    columns = Columns()
+    columns = RequestColumns()
     for i, (arrival_us, hashes, tokens, output_tokens) in enumerate(rows):
         sizes = [BLOCK_TOKENS] * len(hashes)
         sizes[-1] = tokens - BLOCK_TOKENS * (len(hashes) - 1)

@@ -15,8 +15,9 @@ from kvsweep.limits import (
     MAX_TOKENS,
     MAX_TOTAL_US,
 )
-from kvsweep.workload.columns import Columns
-from kvsweep.workload.requests import NONE, Requests
+from kvsweep.records import NONE
+from kvsweep.workload.columns import RequestColumns
+from kvsweep.workload.requests import Requests
 
 FORMAT = "kvsweep-trace/1"
 
@@ -74,8 +75,8 @@ def read_native(document: Mapping[str, Any], where: str) -> Requests:
     return columns.build()
 
 
-def _columns(entries: list[Any], where: str) -> Columns:
-    columns = Columns()
+def _columns(entries: list[Any], where: str) -> RequestColumns:
+    columns = RequestColumns()
     last = 0
     followers: dict[int, int] = {}
     for i, entry in enumerate(entries):
@@ -131,7 +132,7 @@ class _Malformed(ValueError):
     """What is wrong with a request, from its key on."""
 
 
-def _add(columns: Columns, i: int, entry: Any, last: int, followers: dict[int, int]) -> int:
+def _add(columns: RequestColumns, i: int, entry: Any, last: int, followers: dict[int, int]) -> int:
     """Append request `i` after an arrival at `last`, and return its own arrival.
 
     `followers` maps the requests that others come after to those others.

@@ -6,9 +6,9 @@ Names as there. The arrays to write are given by the caller, as compiled code al
 
 import numpy as np
 
-from .._jit import kernel, leaf
+from kvsweep._jit import kernel, leaf
+from kvsweep.records import NONE
 
-NONE = np.int64(-1)
 ROOT = np.int64(0)
 # Primes near 2**32, which spread neighbouring numbers over the table (those of xxHash). Times 31
 # bits they do not overflow, as compiled code would allow and plain Python would not.

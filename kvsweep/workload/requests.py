@@ -8,8 +8,6 @@ from numpy.typing import NDArray
 
 from kvsweep.policies import SloClass
 
-NONE = -1
-
 SLO_CLASSES = SloClass.labels()
 """Classes with a meaning of their own, the most urgent first."""
 

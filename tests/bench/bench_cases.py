@@ -9,7 +9,7 @@ from kvsweep.config.scenario import validate
 from kvsweep.simulate.batch import build_inputs
 from kvsweep.simulate.list_records import prepare
 from kvsweep.workload.blocks import resolve_blocks
-from kvsweep.workload.columns import Columns
+from kvsweep.workload.columns import RequestColumns
 from kvsweep.workload.generate import generate
 
 H8_BLOCKS = (5000, 2100, 1500, 1000)
@@ -62,7 +62,7 @@ def conversations(seed, requests=500, rounds=5):
         for session, start in enumerate(starts)
         for turn in range(rounds)
     )
-    columns = Columns()
+    columns = RequestColumns()
     for arrival, session, turn in turns[:requests]:
         first = 2 * rounds * session
         said = range(2 * turn + 1)

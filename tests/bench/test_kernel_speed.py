@@ -118,7 +118,7 @@ def test_kernel_against_plain_loop(tables, smoke):
         batches = {}
         for name, plain in (("counted", 0), ("visited", 1)):
             inputs = lanes(h8_scenario(blocks), lists)
-            inputs.lanes["plain"] = plain
+            inputs.lanes["visit_all"] = plain
             batches[name] = inputs, allocate_outputs(inputs)
         times = times_in_turns(batches, repeats)
         ends = [outputs.e2e for _, outputs in batches.values()]

@@ -28,7 +28,15 @@ BURST = {
 }
 """A burst that presses two small pools."""
 
-HISTORY = ("queued", "scheduled", "first_token", "finish", "preemptions", "cached", "instance")
+HISTORY = (
+    "queued",
+    "scheduled",
+    "first_token",
+    "finish",
+    "preemptions",
+    "cached_tokens",
+    "instance",
+)
 """What of a request's final state has a meaning outside the kernel."""
 
 

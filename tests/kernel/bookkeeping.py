@@ -16,7 +16,7 @@ import strategies
 import twin
 from watched import check_sums
 
-from kvsweep.kernel import instance
+from kvsweep.kernel.time import instance
 
 TRACES = 60
 

@@ -3,8 +3,8 @@
 import numpy as np
 
 from kvsweep._jit import kernel
-from kvsweep.kernel.admission import is_admitted
-from kvsweep.kernel.routing import choose_instance
+from kvsweep.kernel.routing.admission import is_admitted
+from kvsweep.kernel.routing.choose import choose_instance
 from kvsweep.kernel.setup import begin_lane
 from kvsweep.records import NONE
 from kvsweep.simulate.batch import build_inputs

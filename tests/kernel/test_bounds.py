@@ -8,7 +8,7 @@ from kvsweep.errors import InputError
 from kvsweep.grid import SECONDS_PER_REQUEST, plan
 from kvsweep.limits import MAX_STEP_US, MAX_TIME_US
 from kvsweep.policies import Status
-from kvsweep.records import Lane
+from kvsweep.records import LaneStatus
 from kvsweep.simulate.logged import run_single
 from kvsweep.workload.traces import load_trace
 
@@ -107,7 +107,7 @@ def test_a_lane_that_runs_too_long_ends_with_a_status(closed_loop, instances):
     rows["scenario"]["cache"] = {"gpu_blocks": 2**24}
     found = run(rows)
     assert (found.status, found.detail) == (Status.FAILED, LATE)
-    assert found.outputs.tallies[0]["status"] == Lane.TIME_LIMIT
+    assert found.outputs.tallies[0]["status"] == LaneStatus.TIME_LIMIT
     for name in ("used_time", "itl_sum", "delay_sum", "ttft_sum", "e2e_sum", "makespan"):
         assert found.outputs.tallies[0][name] >= 0
     assert found.outputs.progress["last_token"].max() <= 2**47 + 2**32

@@ -8,7 +8,7 @@ import twin
 
 from kvsweep import policies
 from kvsweep.policies import Admission, Offload, Priority, Routing, Scheduler, Scorer, Status
-from kvsweep.records import Lane
+from kvsweep.records import LaneStatus
 from kvsweep.simulate import single
 
 UNKNOWN = 99
@@ -84,13 +84,13 @@ def test_kernel_and_twin_have_a_branch_for_each_policy(member):
 @pytest.mark.parametrize("member", ELSEWHERE, ids=str)
 def test_the_kernel_stops_at_a_policy_of_the_other_rules(member, monkeypatch):
     found = run_forced(type(member), member, monkeypatch)
-    assert found.outputs.tallies[0]["status"] == Lane.UNKNOWN_POLICY
+    assert found.outputs.tallies[0]["status"] == LaneStatus.UNKNOWN_POLICY
 
 
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.__name__)
 def test_the_kernel_stops_at_an_unknown_policy(family, monkeypatch):
     found = run_forced(family, UNKNOWN, monkeypatch)
-    assert found.outputs.tallies[0]["status"] == Lane.UNKNOWN_POLICY
+    assert found.outputs.tallies[0]["status"] == LaneStatus.UNKNOWN_POLICY
     assert found.status is Status.FAILED
     assert "no branch" in found.detail
 

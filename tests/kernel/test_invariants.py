@@ -148,7 +148,7 @@ def test_without_caching_nothing_is_found_or_evicted(trace):
     assert [tally[n] for n in ("hit_tokens", "query_tokens", "blocks_reused", "evictions")] == [
         0
     ] * 4
-    assert set(single.outputs.progress["cached"].tolist()) <= {0, -1}
+    assert set(single.outputs.progress["cached_tokens"].tolist()) <= {0, -1}
 
 
 def roomy(trace):

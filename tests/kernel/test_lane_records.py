@@ -118,7 +118,7 @@ def fields_set(path):
 # What the names of fields stand for that a loop sets.
 LOOPED = {
     "field": {"n_keys", "n_extents", "n_shared"},
-    "flag": {"shares", "twins", "closed_loop"},
+    "flag": {"any_shared", "any_duplicates", "closed_loop"},
 }
 
 
@@ -133,5 +133,5 @@ def test_every_field_of_a_lane_record_is_written_there():
     found, unnamed = fields_set(RECORDS)
     coefficients = {name for name in LANE.names if name.startswith(("alpha", "beta", "memory"))}
     # `plain` is for benchmarks and tests alone.
-    assert found | coefficients | {"plain"} == set(LANE.names)
+    assert found | coefficients | {"visit_all"} == set(LANE.names)
     assert unnamed == 2  # coefficients: of a scenario, and of a fit

@@ -17,7 +17,7 @@ def plain(monkeypatch):
 
     def build_plain(*arguments, **options):
         inputs = build(*arguments, **options)
-        inputs.lanes["plain"] = 1
+        inputs.lanes["visit_all"] = 1
         return inputs
 
     monkeypatch.setattr(logged, "build_inputs", build_plain)

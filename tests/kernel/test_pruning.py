@@ -6,9 +6,8 @@ import routers
 
 from kvsweep.config import parse_scenario
 from kvsweep.config.workload import Workload
-from kvsweep.policies import Scorer
+from kvsweep.policies import CACHE, Scorer
 from kvsweep.simulate import simulate_batch
-from kvsweep.simulate.routers import CACHE_SCORERS
 from kvsweep.workload.generate import generate
 
 BLOCKS = (150, 200, 300, 500, 1000, 1001)
@@ -79,10 +78,10 @@ def test_scorers_that_read_how_full_a_cache_is_are_those_that_choose_by_it(score
         for name, value in [("utilization", 0.9), ("transfer", 9000), ("thrashing", 0.3)]
     ]
     unmoved = routers.choose(scenario, requests, idle)
-    assert any(one != unmoved for one in chosen) == (scorer in CACHE_SCORERS)
+    assert any(one != unmoved for one in chosen) == (scorer.reads == CACHE)
 
 
-@pytest.mark.parametrize("scorer", [s.label for s in Scorer if s not in CACHE_SCORERS])
+@pytest.mark.parametrize("scorer", [s.label for s in Scorer if s.reads != CACHE])
 def test_copies_equal_runs_where_the_router_does_not_see_the_share_in_use(scorer):
     cluster = {"instances": 2, "routing": "weighted", "scorers": {scorer: 2, "load-balance": 1}}
     cells = variants(cluster=cluster, clients=SHARED)
@@ -93,7 +92,7 @@ def test_copies_equal_runs_where_the_router_does_not_see_the_share_in_use(scorer
             np.testing.assert_array_equal(pruned[name], complete[name], err_msg=name)
 
 
-@pytest.mark.parametrize("scorer", [s.label for s in CACHE_SCORERS])
+@pytest.mark.parametrize("scorer", [s.label for s in Scorer if s.reads == CACHE])
 def test_nothing_is_copied_where_the_router_sees_the_share_in_use(scorer):
     cluster = {"instances": 2, "routing": "weighted", "scorers": {"queue-depth": 9, scorer: 1}}
     assert not run(variants(cluster=cluster), True)["pruned"].any()

@@ -127,7 +127,9 @@ def finishes(trace):
     """Return where each request ran and when it ended, or None of a run that never ends."""
     single = twin.run_kernel(trace)
     progress = single.outputs.progress
-    columns = [progress[name].tolist() for name in ("instance", "finish", "cached", "preemptions")]
+    columns = [
+        progress[name].tolist() for name in ("instance", "finish", "cached_tokens", "preemptions")
+    ]
     return columns if single.status.label == "ok" else None
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from kvsweep._jit import kernel
 from kvsweep.errors import InputError
-from kvsweep.kernel.sizes import blocks_for, full_blocks, tokens_beyond
+from kvsweep.kernel.blocks.sizes import blocks_for, full_blocks, tokens_beyond
 from kvsweep.limits import MAX_REQUEST_TOKENS
 from kvsweep.records import LANE
 from kvsweep.simulate.lane_records import block_inverse

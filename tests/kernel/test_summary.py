@@ -10,7 +10,7 @@ from kvsweep.kernel.summary import copy_requests, end_requests
 from kvsweep.metrics import latency_quantiles, mean_latency, summarize_latency
 from kvsweep.policies import RequestStatus
 from kvsweep.records import NONE
-from kvsweep.simulate.reduce import measure
+from kvsweep.simulate.reduce_lanes import reduce_lanes
 from kvsweep.simulate.workspace import allocate_outputs, allocate_workspace
 
 OVERHEAD = 100
@@ -58,7 +58,11 @@ def run_end(rows, warmup):
         for i in range(len(rows))
     ]
     inputs = batches.inputs_of([trace, trace])
-    inputs.lanes["warmup"], inputs.lanes["alpha2"], inputs.lanes["like"] = warmup, OVERHEAD, 0
+    inputs.lanes["warmup"], inputs.lanes["alpha2"], inputs.lanes["smaller_pool"] = (
+        warmup,
+        OVERHEAD,
+        0,
+    )
     workspace = allocate_workspace(inputs, 1)
     outputs = allocate_outputs(inputs, keep_requests=True)
     fields = ("arrival", "scheduled", "first_token", "finish", "preemptions", "status")
@@ -104,7 +108,7 @@ def test_totals_are_those_of_the_columns(drawn):
     columns = {"ttft": (outputs.ttft, ttft), "e2e": (outputs.e2e, e2e)}
     columns["scheduling_delay"] = outputs.delay, delay
     columns["tpot"] = outputs.tpot, tpot
-    values = measure(inputs, outputs, ())
+    values = reduce_lanes(inputs, outputs, ())
     for name, (got, want) in columns.items():
         pair = got.reshape(2, -1)[:, warmup:]
         assert pair.tolist() == [want.tolist()] * 2

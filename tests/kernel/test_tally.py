@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kvsweep._jit import kernel
-from kvsweep.kernel.latency import token_time
-from kvsweep.kernel.setup import QUANTILES
 from kvsweep.kernel.tally import add_gap, fold_itl
+from kvsweep.kernel.time.step_time import token_time
+from kvsweep.records import QUANTILES
 from kvsweep.simulate.workspace import EMPTY, allocate_outputs, allocate_workspace
 
 LONGEST = 2**39 - 1

@@ -10,9 +10,9 @@ import twin
 from kvsweep.config import DEFAULT_ENTROPY
 from kvsweep.config.scenario import validate
 from kvsweep.policies import Scheduler, Status
-from kvsweep.records import Lane
+from kvsweep.records import LaneStatus
 from kvsweep.simulate import simulate_batch
-from kvsweep.simulate.reduce import details
+from kvsweep.simulate.lane_ends import details
 from kvsweep.workload.generate import generate
 
 REQUESTS = 200
@@ -83,7 +83,7 @@ def test_the_livelock_of_vllms_priority_scheduler_ends_at_the_step_limit_and_is_
 
 
 def test_only_the_priority_scheduler_is_blamed():
-    ends = np.array([Lane.STEP_LIMIT, Lane.STEP_LIMIT, Lane.OK])
+    ends = np.array([LaneStatus.STEP_LIMIT, LaneStatus.STEP_LIMIT, LaneStatus.OK])
     told = details(ends, np.array([Scheduler.PRIORITY, Scheduler.FCFS, Scheduler.PRIORITY]))
     assert told[0].endswith("(docs/validation.md)")
     assert told[1:].tolist() == ["more steps than the request list can need", ""]

@@ -35,7 +35,7 @@ def test_a_copied_prefix_comes_back_after_its_eviction():
     rows = [(0, [[0, 17]], 1), (5000, [[1, 21]], 1), (9000, [[0, 17]], 1)]
     single = twin.run_kernel(trace(rows, "write-through"))
     tally = single.outputs.tallies[0]
-    assert single.outputs.progress["cached"].tolist() == [0, 0, 16]
+    assert single.outputs.progress["cached_tokens"].tolist() == [0, 0, 16]
     assert (tally["reloads"], tally["evictions"]) == (4, 4 + 4)
     # 16 tokens at 0.5 tokens/us, and 30 us.
     assert tally["transfer_time"] == 30 + 32
@@ -59,7 +59,7 @@ def test_a_crowded_pool_moves_what_nobody_uses():
     single = twin.run_kernel(trace(rows, "watermark", offload_threshold=0.4))
     tally = single.outputs.tallies[0]
     assert (tally["offloads"], tally["reloads"], tally["evictions"]) == (4, 2, 0)
-    assert single.outputs.progress["cached"].tolist() == [0, 0, 8]
+    assert single.outputs.progress["cached_tokens"].tolist() == [0, 0, 8]
     idle = twin.run_kernel(trace(rows, "watermark", offload_threshold=0.5))
     assert idle.outputs.tallies["offloads"][0] == 0
 
@@ -68,8 +68,8 @@ def test_a_full_tier_forgets_what_was_used_longest_ago():
     rows = [(0, [[0, 9]], 1), (5000, [[1, 9]], 1), (9000, [[2, 21]], 1), (12000, [[0, 9]], 1)]
     kept = twin.run_kernel(trace(rows, "write-through", cpu_blocks=9))
     gone = twin.run_kernel(trace(rows, "write-through", cpu_blocks=7))
-    assert kept.outputs.progress["cached"].tolist() == [0, 0, 0, 8]
-    assert gone.outputs.progress["cached"].tolist() == [0, 0, 0, 0]
+    assert kept.outputs.progress["cached_tokens"].tolist() == [0, 0, 0, 8]
+    assert gone.outputs.progress["cached_tokens"].tolist() == [0, 0, 0, 0]
 
 
 @pytest.mark.parametrize(

@@ -9,11 +9,11 @@ from kvsweep.errors import InputError
 from kvsweep.llama.design import Design, parse_sizes
 from kvsweep.llama.experiment import measure_prefix
 from kvsweep.llama.llama_load import load_llama
-from kvsweep.llama.make_model import Shape, make_model
+from kvsweep.llama.make_model import ModelShape, make_model
 from kvsweep.llama.words import WORDS
 
 # Computing it outweighs what the machine does beside.
-SHAPE = Shape(layers=4, dim=256, heads=4, context=640, vocab=2000)
+SHAPE = ModelShape(layers=4, dim=256, heads=4, context=640, vocab=2000)
 DESIGN = Design(parse_sizes("384:128,256:256,128:384"), trials=5, query=16, pause_s=0.0, output=10)
 
 

@@ -3,14 +3,14 @@ import sys
 import pytest
 
 from kvsweep.errors import InputError
-from kvsweep.llama.make_model import Shape, make_model
+from kvsweep.llama.make_model import ModelShape, make_model
 
-SMALL = Shape(layers=2, dim=32, heads=2, context=64, vocab=600)
+SMALL = ModelShape(layers=2, dim=32, heads=2, context=64, vocab=600)
 
 
 def test_heads_must_divide_the_embedding(tmp_path):
     with pytest.raises(InputError, match="--dim: 32 is not a multiple of the 3 heads"):
-        make_model(tmp_path / "m.gguf", Shape(dim=32, heads=3))
+        make_model(tmp_path / "m.gguf", ModelShape(dim=32, heads=3))
 
 
 def test_without_the_extra_the_command_that_installs_it_is_told(tmp_path, monkeypatch):

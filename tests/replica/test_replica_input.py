@@ -3,8 +3,10 @@
 import pytest
 from replica_cases import LATENCY, request, scenario
 
+from kvsweep.config import parse_scenario, rules
 from kvsweep.errors import InputError
 from kvsweep.replica import run
+from kvsweep.replica import scenario as replica_scenario
 from kvsweep.replica.switches import COMMIT_A, variant
 
 ONE = [request(0, (0, 16), (1, 1))]
@@ -51,3 +53,29 @@ def test_vllm_keys_at_their_defaults_are_accepted():
         "reserve_full_prompt": True,
     }
     assert run(scenario(engine=engine, cache={"offload": "watermark"}), ONE).status == "ok"
+
+
+def test_what_sweep_files_refuse_under_these_rules_is_refused_here_too():
+    fixed = rules.only_values("blis")
+    assert {"thrashing_window_us", "link"} <= set(fixed["cache"])
+    for section, keys in fixed.items():
+        for key, only in keys.items():
+            assert run(scenario(**{section: {key: only}}), ONE).status == "ok"
+            other = not only if isinstance(only, bool) else 123
+            with pytest.raises(InputError, match=rf"{section}\.{key}: the reference has no such"):
+                run(scenario(**{section: {key: other}}), ONE)
+    with pytest.raises(InputError, match=r"cache\.offload: 'write-through' is not in the refer"):
+        run(scenario(cache={"offload": "write-through"}), ONE)
+
+
+def test_a_key_that_is_left_out_is_what_it_is_in_a_sweep_file():
+    default = parse_scenario({"engine": {"rules": "blis"}}, "here").model_dump()
+    for section, keys in (
+        ("cluster", replica_scenario._CLUSTER),
+        ("engine", replica_scenario._ENGINE),
+        ("cache", replica_scenario._CACHE),
+    ):
+        for key, value in keys.items():
+            # Sweep files name their rules, and whoever has a CPU tier names its bandwidth.
+            if key not in ("rules", "transfer_bandwidth"):
+                assert default[section][key] == value, (section, key)

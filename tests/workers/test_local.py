@@ -80,7 +80,7 @@ def test_tasks_that_shared_a_worker_with_a_deadly_one_are_not_failed(sweep, tmp_
             raise KilledWorker("a task", SimpleNamespace(address="tcp://127.0.0.1:1"), 3)
         return fake_batch(variants, seeds, **options)
 
-    monkeypatch.setattr("kvsweep.sweep.SMALL", 0.0)
+    monkeypatch.setattr("kvsweep.workers.choosing.SMALL", 0.0)
     monkeypatch.setattr("kvsweep.simulate.simulate_batch", kills)
     ds = kvsweep.run(sweep, out=tmp_path / "b.zarr", workers=2)
     assert (ds.sel(seed=3)["status"] == "failed").all()
@@ -89,7 +89,7 @@ def test_tasks_that_shared_a_worker_with_a_deadly_one_are_not_failed(sweep, tmp_
 
 def test_a_kvsweep_that_changed_meanwhile_ends_the_run(sweep, tmp_path, monkeypatch):
     """A worker that is started later loads what is there then."""
-    monkeypatch.setattr("kvsweep.sweep.SMALL", 0.0)
+    monkeypatch.setattr("kvsweep.workers.choosing.SMALL", 0.0)
     theirs = running.own_answer() | {"sources": "0123"}
     monkeypatch.setattr(running, "_own_answer", lambda: theirs)
     with pytest.raises(InputError, match=r"other sources of kvsweep \(0123, not .*changed meanwh"):

@@ -2,22 +2,23 @@
 
 from ..._jit import leaf, part
 from ...records import NONE, Event
-from .. import blocks, waiting
-from ..admit import count_query, deadline, find_hits, give_up, run_request
-from ..decoding import known_tokens
-from ..holders import (
+from ..blocks import pool
+from ..blocks.sizes import blocks_for
+from ..scheduling import waiting
+from ..scheduling.admit import count_query, deadline, find_hits, give_up, run_request
+from ..scheduling.holders import (
     LOADING,
+    cache_load,
     come_back,
     hold,
     leave,
     loaded_tokens,
     pass_by,
-    publish_load,
     reserved,
 )
-from ..running import chunk_of, is_alone, publish_decodes_for
-from ..sizes import blocks_for
+from ..scheduling.running import cache_decodes_for, chunk_of, is_alone
 from ..tally import log_event
+from ..time.decoding import known_tokens
 from . import connector
 from .pins import note_touch
 
@@ -45,7 +46,7 @@ def _fits(lane, inst, known, held, need, room, kept):
 def _touch_held(inp, ws, lane, inst, r):
     """Note that the step takes up the published blocks of a request."""
     lo = inp.requests[lane["request_lo"] + r]["key_lo"]
-    for slot in range(lo, lo + ws.progress[r]["published"]):
+    for slot in range(lo, lo + ws.progress[r]["cached_blocks"]):
         note_touch(ws, inst, ws.table[slot])
 
 
@@ -63,7 +64,7 @@ def _admit_holder(inp, ws, out, lane, inst, tally, index, position, alone):
     if progress["loading"] == LOADING:
         return True, False
     request = inp.requests[lane["request_lo"] + r]
-    publish_load(inp, ws, lane, inst, request, progress)
+    cache_load(inp, ws, lane, inst, request, progress)
     known = known_tokens(request, progress)
     cached = loaded_tokens(request, progress)
     splits = lane["chunked_prefill"] != 0
@@ -74,13 +75,13 @@ def _admit_holder(inp, ws, out, lane, inst, tally, index, position, alone):
         return False, False
     leave(ws, inst, position)
     _touch_held(inp, ws, lane, inst, r)
-    blocks.take(ws, inst, need)
+    pool.allocate(ws, inst, need)
     run_request(inp, ws, out, lane, inst, tally, index, r, cached, tokens)
     return True, True
 
 
 @leaf
-def _load(inp, ws, out, lane, inst, off, tally, index, r, hits, unused, tokens):
+def _load(inp, ws, out, lane, inst, tally, index, off, r, hits, unused, tokens):
     """Begin to load `tokens` of the head of the waiting list; return whether there is room."""
     request = inp.requests[lane["request_lo"] + r]
     progress = ws.progress[r]
@@ -95,14 +96,14 @@ def _load(inp, ws, out, lane, inst, off, tally, index, r, hits, unused, tokens):
     loads = tokens // lane["block_size"]
     count_query(lane, tally, request, progress, hits, loads, measured)
     waiting.leave_waiting(inp, ws, lane, inst)
-    blocks.touch(inp, ws, lane, inst, r, hits)
+    pool.touch(inp, ws, lane, inst, r, hits)
     _touch_held(inp, ws, lane, inst, r)
-    blocks.take(ws, inst, need)
+    pool.allocate(ws, inst, need)
     progress["reused"] = hits
     progress["computed"] = local + tokens
     connector.load(inp, ws, lane, inst, off, r, local, tokens)
     hold(inp, ws, lane, inst, r)
-    log_event(out, tally, inst, lane, Event.LOAD, r, index, tokens)
+    log_event(out, lane, inst, tally, index, Event.LOAD, r, tokens)
     return True
 
 
@@ -120,16 +121,16 @@ def _admit_head(inp, ws, out, lane, inst, tally, index, r, hits, unused, alone):
         return False
     count_query(lane, tally, request, progress, hits, 0, r >= lane["warmup"])
     waiting.leave_waiting(inp, ws, lane, inst)
-    blocks.touch(inp, ws, lane, inst, r, hits)
+    pool.touch(inp, ws, lane, inst, r, hits)
     _touch_held(inp, ws, lane, inst, r)
-    blocks.take(ws, inst, need)
+    pool.allocate(ws, inst, need)
     progress["reused"] = hits
     run_request(inp, ws, out, lane, inst, tally, index, r, cached, tokens)
     return True
 
 
 @leaf
-def _try_head(inp, ws, out, lane, inst, off, tally, index, alone, passed):
+def _try_head(inp, ws, out, lane, inst, tally, index, off, alone, passed):
     """Try the head of the waiting list.
 
     Returns
@@ -145,16 +146,16 @@ def _try_head(inp, ws, out, lane, inst, off, tally, index, alone, passed):
         inst["gave_up"] = 1
         return True, passed
     request = inp.requests[lane["request_lo"] + r]
-    publish_decodes_for(inp, ws, lane, inst, request, inst["step"] + 1)
+    cache_decodes_for(inp, ws, lane, inst, request, inst["step"] + 1)
     hits, unused = find_hits(inp, ws, lane, inst, r)
     local = hits * lane["block_size"]
     tokens = connector.match(inp, ws, lane, inst, off, r, local)
     if tokens == connector.LATER:
         off["later"] += 1
-        log_event(out, tally, inst, lane, Event.LATER, r, index, NONE)
+        log_event(out, lane, inst, tally, index, Event.LATER, r, NONE)
         return True, pass_by(inp, ws, lane, inst, passed)
     if tokens > 0:
-        goes_on = _load(inp, ws, out, lane, inst, off, tally, index, r, hits, unused, tokens)
+        goes_on = _load(inp, ws, out, lane, inst, tally, index, off, r, hits, unused, tokens)
     else:
         goes_on = _admit_head(inp, ws, out, lane, inst, tally, index, r, hits, unused, alone)
     return goes_on, passed
@@ -182,5 +183,5 @@ def admit_or_load(inp, ws, out, lane, inst, tally, index):
         return
     passed = NONE
     while goes_on and inst["waiting"] > 0 and _may_go_on(lane, inst):
-        goes_on, passed = _try_head(inp, ws, out, lane, inst, off, tally, index, alone, passed)
+        goes_on, passed = _try_head(inp, ws, out, lane, inst, tally, index, off, alone, passed)
     come_back(inp, ws, lane, inst, passed)

@@ -18,9 +18,8 @@ BEING_WRITTEN = -1
 
 
 @leaf
-def begin_chunks(ws, lane, off, index):
+def begin_chunks(ws, off):
     """Empty the tier of an instance."""
-    off["chunk_lo"] = index * lane["chunk_records"]
     for ring in range(RINGS):
         end = off["chunk_lo"] + ring
         ws.chunks[end]["prev"] = end

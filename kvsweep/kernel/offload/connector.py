@@ -5,8 +5,8 @@ import numpy as np
 from ..._jit import leaf
 from ...policies import RequestStatus
 from ...records import NONE, Event
-from ..decoding import known_tokens, most_computed
 from ..tally import log_event
+from ..time.decoding import known_tokens, most_computed
 from . import copies, manager
 from .chunks import BEING_WRITTEN, chunk_key, find_chunk
 
@@ -77,7 +77,7 @@ def _count(ws, off, r):
 
 
 @leaf
-def offer(inp, ws, out, lane, inst, off, tally, index, r, tokens):
+def offer(inp, ws, out, lane, inst, tally, index, off, r, tokens):
     """Store the chunks of the first `tokens` that request `r` has not offered yet, or none.
 
     If they are refused they are offered again when it is scheduled again.
@@ -92,18 +92,18 @@ def offer(inp, ws, out, lane, inst, off, tally, index, r, tokens):
     job = copies.new_job(ws, off)
     new = manager.store(inp, ws, lane, inst, off, request, r, first, end, job)
     if new > 0:
-        _store(inp, ws, out, lane, inst, off, tally, index, r, first, end, new, job)
+        _store(inp, ws, out, lane, inst, tally, index, off, r, first, end, new, job)
     else:
         copies.drop_job(ws, off, job)
     if new >= 0:
         ws.offers[r]["next"] = end
     else:
         off["refused"] += 1
-        log_event(out, tally, inst, lane, Event.REFUSE, r, index, NONE)
+        log_event(out, lane, inst, tally, index, Event.REFUSE, r, NONE)
 
 
 @leaf
-def _store(inp, ws, out, lane, inst, off, tally, index, r, first, end, new, job):
+def _store(inp, ws, out, lane, inst, tally, index, off, r, first, end, new, job):
     """Create the job that writes `new` of the chunks `first` to `end - 1` of a request."""
     tokens = new * lane["chunk_tokens"]
     copies.fill_job(ws, job, r, first, end, tokens)
@@ -116,12 +116,13 @@ def _store(inp, ws, out, lane, inst, off, tally, index, r, first, end, new, job)
     if finished and copies.pin(inp, ws, lane, inst, off, job, 1):
         ws.jobs[job]["flush"] = inst["serial"]
         off["awaits"] = 1
-    log_event(out, tally, inst, lane, Event.STORE, r, index, tokens)
+    log_event(out, lane, inst, tally, index, Event.STORE, r, tokens)
 
 
 @leaf
-def note_finish(inp, ws, lane, inst, off, r):
+def note_finish(inp, ws, lane, inst, r):
     """Note that a request has finished: its blocks are free, but its stores still read them."""
+    off = ws.offload[inst["number"]]
     ws.progress[r]["next"] = NONE
     if off["finished_tail"] == NONE:
         off["finished_head"] = r
@@ -138,7 +139,7 @@ def note_finish(inp, ws, lane, inst, off, r):
 
 
 @leaf
-def offer_finished(inp, ws, out, lane, inst, off, tally, index):
+def offer_finished(inp, ws, out, lane, inst, tally, index, off):
     """Offer what the requests that finished since the last schedule have filled, then let them go.
 
     All are offered before the recency of any is settled.
@@ -146,7 +147,7 @@ def offer_finished(inp, ws, out, lane, inst, off, tally, index):
     r = off["finished_head"]
     while r != NONE:
         tokens = most_computed(inp.requests[lane["request_lo"] + r])
-        offer(inp, ws, out, lane, inst, off, tally, index, r, tokens)
+        offer(inp, ws, out, lane, inst, tally, index, off, r, tokens)
         r = ws.progress[r]["next"]
     r = off["finished_head"]
     while r != NONE:

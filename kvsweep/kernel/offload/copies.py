@@ -13,22 +13,20 @@ import numpy as np
 from ..._jit import leaf
 from ...policies import RequestStatus
 from ...records import NEVER, NONE
-from ..holders import LOADED
+from ..memory import QUEUES
+from ..scheduling.holders import LOADED
 from .manager import was_read, was_written, written_by
 
-NEW_STORES, WAITING_STORES, STORES, NEW_LOADS, LOADS = 0, 1, 2, 3, 4
-QUEUES = 5
+NEW_STORES, WAITING_STORES, STORES, NEW_LOADS, LOADS = range(QUEUES)
 """Queues of jobs: created by the step being scheduled, by the one before it, and begun."""
 
 
 @leaf
-def begin_copies(ws, lane, off, index):
+def begin_copies(ws, lane, inst, off):
     """Let nothing be under way at an instance."""
-    off["job_lo"] = index * lane["jobs"]
-    off["queue_lo"] = index * QUEUES
     for queue in range(off["queue_lo"], off["queue_lo"] + QUEUES):
         ws.queues[queue]["head"] = NONE
-    lo = index * lane["gpu_blocks"]
+    lo = inst["block_lo"]
     for block in range(lo, lo + lane["gpu_blocks"]):
         ws.pins[block]["touched"] = 0
         ws.pins[block]["stores"] = 0
@@ -94,7 +92,7 @@ def fill_job(ws, job, r, first, end, tokens):
 
 
 @leaf
-def _begin(ws, out, lane, off, tally, index, queue, job, now, ready):
+def _begin(ws, out, lane, tally, index, off, queue, job, now, ready):
     """Begin a copy at `now`, or when its stream is `ready`; return when it ends."""
     record = ws.jobs[job]
     start = max(now, ready)
@@ -118,18 +116,18 @@ def _begin(ws, out, lane, off, tally, index, queue, job, now, ready):
 
 
 @leaf
-def begin_stores(ws, out, lane, inst, off, tally, index):
+def begin_stores(ws, out, lane, inst, tally, index, off):
     """Begin the stores of the step before and those that this step must await; return its stall."""
     now = inst["clock"]
     while head(ws, off, WAITING_STORES) != NONE:
         job = pop(ws, off, WAITING_STORES)
         ready = off["store_ready"]
-        off["store_ready"] = _begin(ws, out, lane, off, tally, index, STORES, job, now, ready)
+        off["store_ready"] = _begin(ws, out, lane, tally, index, off, STORES, job, now, ready)
     while head(ws, off, NEW_STORES) != NONE:
         job = pop(ws, off, NEW_STORES)
         if ws.jobs[job]["flush"] == inst["serial"]:
             ready = off["store_ready"]
-            off["store_ready"] = _begin(ws, out, lane, off, tally, index, STORES, job, now, ready)
+            off["store_ready"] = _begin(ws, out, lane, tally, index, off, STORES, job, now, ready)
         else:
             append(ws, off, WAITING_STORES, job)
     until = now
@@ -145,12 +143,12 @@ def begin_stores(ws, out, lane, inst, off, tally, index):
 
 
 @leaf
-def begin_loads(ws, out, lane, off, tally, index, now):
+def begin_loads(ws, out, lane, tally, index, off, now):
     """Begin the loads of a step at its end."""
     while head(ws, off, NEW_LOADS) != NONE:
         job = pop(ws, off, NEW_LOADS)
         ready = off["load_ready"]
-        off["load_ready"] = _begin(ws, out, lane, off, tally, index, LOADS, job, now, ready)
+        off["load_ready"] = _begin(ws, out, lane, tally, index, off, LOADS, job, now, ready)
 
 
 @leaf

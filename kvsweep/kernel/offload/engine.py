@@ -6,14 +6,14 @@ the engine sleeps until a copy ends or a request enters.
 """
 
 from ..._jit import leaf, part
-from ...records import NEVER, NONE, Lane
-from .. import instance as plain
-from ..arrivals import announce
-from ..decoding import computed_tokens
-from ..latency import step_time
-from ..outputs import process_outputs
+from ...records import NEVER, NONE, LaneStatus
+from ..scheduling.one_by_one import schedule_one_by_one
+from ..scheduling.outputs import process_outputs
 from ..tally import log_step
-from ..walk import walk_running
+from ..time import instance as plain
+from ..time.arrivals import announce
+from ..time.decoding import computed_tokens
+from ..time.step_time import step_time
 from . import copies
 from .admit import admit_or_load
 from .connector import offer, offer_finished
@@ -28,16 +28,16 @@ def is_busy(ws, inst, index):
 
 
 @leaf
-def _offer_scheduled(inp, ws, out, lane, inst, off, tally, index, before):
+def _offer_scheduled(inp, ws, out, lane, inst, tally, index, off, before):
     """Offer what each request of the step will have computed at its end, in scheduling order.
 
     The first `served` of the `before` requests that ran before it, and those admitted in it.
     """
     for position in range(inst["running"]):
-        if position < inst["served"] or position >= before:
+        if position < inst["scheduled"] or position >= before:
             r = ws.running[inst["run_lo"] + position]
             tokens = computed_tokens(ws.progress[r], inst["step"] + 1)
-            offer(inp, ws, out, lane, inst, off, tally, index, r, tokens)
+            offer(inp, ws, out, lane, inst, tally, index, off, r, tokens)
 
 
 @leaf
@@ -51,14 +51,14 @@ def _schedule(inp, ws, out, lane, inst, tally, index):
     inst["gave_up"] = 0
     plain.clear_step(lane, inst)
     if inst["running"] > 0:
-        walk_running(inp, ws, out, lane, inst, tally, index)
+        schedule_one_by_one(inp, ws, out, lane, inst, tally, index)
     before = inst["running"]
     if inst["preempted"] == 0 and inst["waiting"] + inst["held"] > 0:
         admit_or_load(inp, ws, out, lane, inst, tally, index)
     copies.find_awaited(inp, ws, lane, inst, off)
-    _offer_scheduled(inp, ws, out, lane, inst, off, tally, index, before)
-    offer_finished(inp, ws, out, lane, inst, off, tally, index)
-    inst["transfer"] = copies.begin_stores(ws, out, lane, inst, off, tally, index)
+    _offer_scheduled(inp, ws, out, lane, inst, tally, index, off, before)
+    offer_finished(inp, ws, out, lane, inst, tally, index, off)
+    inst["transfer"] = copies.begin_stores(ws, out, lane, inst, tally, index, off)
     compute = 0
     if inst["prefill_tokens"] + inst["decode_tokens"] > 0:
         compute = step_time(lane, inst)
@@ -74,7 +74,7 @@ def _changes(ws, inst, off):
 
 
 @leaf
-def _log_copies(out, tally, inst, off):
+def _log_copies(out, inst, tally, off):
     """Add what the connector did to the row just logged."""
     row = tally["log_steps"] - 1
     if row < out.steps.size:
@@ -98,10 +98,10 @@ def _step(inp, ws, out, lane, inst, tally, index):
     if compute > 0:
         plain.note_itl(ws, lane, inst, tally, duration)
     if lane["log"] and duration > 0:
-        log_step(out, tally, inst, lane, index, duration, waits, evictions)
-        _log_copies(out, tally, inst, off)
+        log_step(out, lane, inst, tally, index, duration, waits, evictions)
+        _log_copies(out, inst, tally, off)
     inst["clock"] += duration
-    copies.begin_loads(ws, out, lane, off, tally, index, inst["clock"])
+    copies.begin_loads(ws, out, lane, tally, index, off, inst["clock"])
     inst["end"] = inst["clock"] if compute > 0 else inst["end"]
     inst["in_flight"] = 1
     if lane["closed_loop"] and inst["next_due"] == inst["step"]:
@@ -139,7 +139,7 @@ def next_time(ws, inst):
 
 
 @leaf
-def _wake(lane, ws, inst, until):
+def _wake(ws, lane, inst, until):
     """Move the clock of an idle or sleeping instance on; return whether a step is made."""
     time = next_time(ws, inst)
     if time >= until:
@@ -155,16 +155,16 @@ def _wake(lane, ws, inst, until):
 def advance(inp, ws, out, lane, inst, tally, index, until):
     """Advance an instance through everything that happens before `until` (`instance.advance`)."""
     inst["announced"] = 0
-    while tally["status"] == Lane.OK and not inst["announced"]:
+    while tally["status"] == LaneStatus.OK and not inst["announced"]:
         if inst["in_flight"] and inst["clock"] < until:
             _end_step(inp, ws, out, lane, inst, tally, index)
-        if inst["in_flight"] or not _wake(lane, ws, inst, until):
+        if inst["in_flight"] or not _wake(ws, lane, inst, until):
             plain.accept(inp, ws, lane, inst, until - 1)
             break
         plain.accept(inp, ws, lane, inst, inst["clock"])
         if not is_busy(ws, inst, index):
             continue  # all that entered was dropped
         if inst["step"] > lane["step_limit"]:
-            tally["status"] = Lane.STEP_LIMIT
+            tally["status"] = LaneStatus.STEP_LIMIT
         else:
             inst["changes"] = _step(inp, ws, out, lane, inst, tally, index)

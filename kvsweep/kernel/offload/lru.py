@@ -6,13 +6,8 @@ chunks are used just now, the first one last. (vLLM sorts pairs of numbers; this
 """
 
 from ..._jit import leaf
+from ..memory import rank_mark
 from .chunks import ONCE, drop_record, is_victim, link_before, link_last, unlink
-
-
-@leaf
-def _mark_of(lane, r):
-    """Return the record that marks the rank of a request."""
-    return lane["instances"] * lane["chunk_records"] + r
 
 
 @leaf
@@ -21,7 +16,7 @@ def take_rank(ws, lane, off, r):
     if ws.offers[r]["rank"] == 0:
         off["ranks"] += 1
         ws.offers[r]["rank"] = off["ranks"]
-        mark = _mark_of(lane, r)
+        mark = rank_mark(lane, r)
         ws.chunks[mark]["rank"] = off["ranks"]
         ws.chunks[mark]["readers"] = 1  # never a victim
         link_last(ws, off, ONCE, mark)
@@ -31,7 +26,7 @@ def take_rank(ws, lane, off, r):
 def _place(ws, lane, off, node, r, position):
     """Put a chunk among those of its request's rank: the larger its position, the further front."""
     rank = ws.offers[r]["rank"]
-    after = ws.chunks[_mark_of(lane, r)]["next"]
+    after = ws.chunks[rank_mark(lane, r)]["next"]
     end = off["chunk_lo"] + ONCE
     while (
         after != end
@@ -74,7 +69,7 @@ def renew(ws, off, node):
 def drop_rank(ws, lane, r):
     """Forget the rank of a request that has finished."""
     if ws.offers[r]["rank"] != 0:
-        unlink(ws, _mark_of(lane, r))
+        unlink(ws, rank_mark(lane, r))
         ws.offers[r]["rank"] = 0
 
 

@@ -1,0 +1,140 @@
+"""Analyses as they are asked for: by what is typed, and else by the sweep of the store.
+
+What is typed are the values of options, which messages name: ``--at``, ``--metric``, ``--joint``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from kvsweep.analysis.cliff import find_cliff
+from kvsweep.analysis.cliff_records import Cliff
+from kvsweep.analysis.effect_records import Effects
+from kvsweep.analysis.effects import factorial_effects, joint_effects
+from kvsweep.analysis.pareto import Front, pareto_front
+from kvsweep.errors import InputError, did_you_mean
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+
+def select(ds: xr.Dataset, at: Sequence[str]) -> xr.Dataset:
+    """Return the part of a store that is to be looked at.
+
+    Parameters
+    ----------
+    ds : xr.Dataset
+        The store.
+    at : sequence of str
+        ``AXIS=VALUE`` each.
+
+    Raises
+    ------
+    InputError
+        If there is no such axis or value.
+    """
+    for text in at:
+        name, _, value = text.partition("=")
+        axes = [str(dim) for dim in ds["status"].dims]
+        if name not in axes:
+            hint = did_you_mean(name, axes) or f"; one of: {', '.join(axes)}"
+            raise InputError(f"--at {text}: no axis {name!r}{hint}")
+        known = [_plain(known) for known in ds[name].values]
+        value = _plain(float(value)) if _is_number(value) else value
+        if value not in known:
+            hint = did_you_mean(value, known) or f"; one of: {', '.join(known)}"
+            raise InputError(f"--at {text}: the store has no such value{hint}")
+        ds = ds.isel({name: known.index(value)})
+    return ds
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _plain(value: Any) -> str:
+    """Return an axis value as people type it: 7, not 7.0."""
+    return f"{value:.15g}" if isinstance(value, float) else str(value)
+
+
+def cliff_of(ds: xr.Dataset, given: Mapping[str, Any]) -> Cliff:
+    """Find the cliff asked for by the options and, where they are silent, by the sweep.
+
+    Parameters
+    ----------
+    ds : xr.Dataset
+        The store, or a part of it.
+    given : mapping
+        Arguments of `find_cliff`; None is what was not given.
+
+    Raises
+    ------
+    InputError
+        If neither says what to look for.
+    """
+    asked = {**(_sweep_of(ds).get("cliff") or {})}
+    asked |= {key: value for key, value in given.items() if value is not None}
+    for key in ("metric", "along", "threshold"):
+        if key not in asked:
+            raise InputError(f"--{key}: missing; the sweep of this store has no [cliff]")
+    return find_cliff(ds, **asked)
+
+
+def front_of(ds: xr.Dataset, objectives: str | None) -> Front:
+    """Find the Pareto front for the objectives given, or else those of the sweep.
+
+    Parameters
+    ----------
+    ds : xr.Dataset
+        The store, or a part of it.
+    objectives : str or None
+        ``MEASURE:min,MEASURE:max,...``, or what was not given.
+    """
+    if objectives is not None:
+        return pareto_front(ds, objectives.split(","))
+    asked = _sweep_of(ds).get("pareto")
+    return pareto_front(ds, asked["objectives"]) if asked else pareto_front(ds)
+
+
+def effects_of(ds: xr.Dataset, metric: str, given: Mapping[str, Any]) -> Effects:
+    """Find the effects asked for: those of factors, or of the designs named by ``--joint``.
+
+    Parameters
+    ----------
+    ds : xr.Dataset
+        The store, or a part of it.
+    metric : str
+        The measure.
+    given : mapping
+        ``joint`` (``[AXIS=]BASE,A,B,AB`` each), ``order``, ``factors`` (``AXIS,...``) and
+        ``confidence``; None or empty is what was not given.
+
+    Raises
+    ------
+    InputError
+        If ``--joint`` comes with options of a factorial analysis, or names several axes.
+    """
+    asked = {key: value for key, value in given.items() if value not in (None, ())}
+    if "joint" not in asked:
+        if "factors" in asked:
+            asked["factors"] = asked["factors"].split(",")
+        return factorial_effects(ds, metric, **asked)
+    for key in ("factors", "order"):
+        if key in asked:
+            raise InputError(f"--{key}: not with --joint, which names what to compare")
+    designs = [text.rpartition("=") for text in asked.pop("joint")]
+    over = {axis or "policy" for axis, _, _ in designs}
+    if len(over) > 1:
+        raise InputError(f"--joint: levels of one axis only, not of {' and '.join(sorted(over))}")
+    return joint_effects(ds, metric, [d[2].split(",") for d in designs], over.pop(), **asked)
+
+
+def _sweep_of(ds: xr.Dataset) -> dict[str, Any]:
+    sweep: dict[str, Any] = json.loads(ds.attrs["sweep"])
+    return sweep

@@ -1,0 +1,73 @@
+"""The prefix table of an instance: which block of a split extent carries a key, and its duplicates.
+
+Blocks with the same key form a ring, the oldest in the table (vLLM keeps duplicates too).
+"""
+
+from ..._jit import leaf
+from ...records import NONE
+
+
+@leaf
+def find(ws, inst, key):
+    """Return the oldest block that carries `key`, or NONE.
+
+    A slot of the prefix table counts only if the block it names carries the key, so the table
+    need not be cleared between lanes (a clear would cost more than a simulation).
+    """
+    block = ws.prefix[inst["prefix_lo"] + key]
+    lo = inst["block_lo"]
+    if block < lo or block >= lo + inst["fresh"] or ws.blocks[block]["key"] != key:
+        block = NONE
+    return block
+
+
+@leaf
+def forget(ws, inst, block):
+    """Take the key from a block that leaves the LRU list; its id becomes spare."""
+    record = ws.blocks[block]
+    following = record["duplicate_next"]
+    if following != block:
+        ws.blocks[record["duplicate_prev"]]["duplicate_next"] = following
+        ws.blocks[following]["duplicate_prev"] = record["duplicate_prev"]
+        slot = inst["prefix_lo"] + record["key"]
+        if ws.prefix[slot] == block:
+            ws.prefix[slot] = following
+    record["key"] = NONE
+    ws.lru[block]["next"] = inst["spare"]
+    inst["spare"] = block
+    inst["keyed"] -= 1
+
+
+@leaf
+def _new_id(ws, inst):
+    """Return a block id that carries no key."""
+    block = inst["spare"]
+    if block == NONE:
+        block = inst["block_lo"] + inst["fresh"]
+        inst["fresh"] += 1
+        ws.blocks[block]["key"] = NONE  # it may hold an earlier lane's
+    else:
+        inst["spare"] = ws.lru[block]["next"]
+    return block
+
+
+@leaf
+def cache_block(ws, inst, key, extent, users):
+    """Give an id to a block with `key`, as the youngest of its duplicates, and return it."""
+    block = _new_id(ws, inst)
+    oldest = find(ws, inst, key)
+    if oldest == NONE:
+        ws.prefix[inst["prefix_lo"] + key] = block
+        ws.blocks[block]["duplicate_prev"] = block
+        ws.blocks[block]["duplicate_next"] = block
+    else:
+        youngest = ws.blocks[oldest]["duplicate_prev"]
+        ws.blocks[block]["duplicate_prev"] = youngest
+        ws.blocks[block]["duplicate_next"] = oldest
+        ws.blocks[youngest]["duplicate_next"] = block
+        ws.blocks[oldest]["duplicate_prev"] = block
+    ws.blocks[block]["key"] = key
+    ws.blocks[block]["ref_count"] = users
+    ws.blocks[block]["extent"] = extent
+    inst["keyed"] += 1
+    return block

@@ -1,0 +1,149 @@
+"""Which part of the workspace is whose: where it begins, and how much of each array a lane needs.
+
+Compiled code does not check its indices: one beyond an array damages other memory. So the formulas
+of the indices and the sizes of the arrays are side by side here. Sizes are found in Python, for all
+lanes of a batch at once, by whoever allocates the workspace.
+"""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .._jit import leaf
+from ..policies import Scheduler
+
+QUEUES = 5
+"""Queues of copies of an instance: offload/copies.py names them."""
+
+WORD = 64
+"""Instances in one word of `holders`."""
+
+
+def workspace_sizes(lanes: NDArray[Any]) -> dict[str, NDArray[np.int64]]:
+    """Return how many elements of the arrays of a workspace each lane needs.
+
+    Parameters
+    ----------
+    lanes : LANE (n,)
+
+    Returns
+    -------
+    dict of str to int64 (n,)
+        By field of `records.Workspace`, as far as the size depends on lanes.
+    """
+    count, requests, shared = lanes["instances"], lanes["requests"], lanes["prompt_shared"]
+    blocks = count * lanes["gpu_blocks"]
+    extents = (count - 1) * lanes["n_shared"] + lanes["n_extents"]
+    keys = count * lanes["n_keys"]
+    return {
+        "progress": requests,
+        "instances": count,
+        "blocks": blocks,
+        "extents": extents,
+        "lru": blocks + extents,
+        "prefix": keys,
+        "tier": count * (lanes["cpu_blocks"] * (lanes["connects"] == 0) + 1),
+        **_offload_sizes(lanes),
+        "tier_table": keys * (lanes["cpu_blocks"] > 0),
+        "running": count * lanes["places"],
+        "due": count * lanes["places"],
+        "phases": count * lanes["block_size"],
+        "heap": count * requests * (lanes["scheduler"] != Scheduler.FCFS),
+        "coming": requests,
+        "itl_by_batch": lanes["max_num_seqs"] + 1,
+        "snapshots": count,
+        "nodes": ((count - 1) * shared + lanes["n_prompt"]) * lanes["indexes"],
+        "known": shared,
+        "holders": shared * -(-count // WORD),
+    }
+
+
+def _offload_sizes(lanes: NDArray[Any]) -> dict[str, NDArray[np.int64]]:
+    """Return the sizes of the arrays of CPU tiers as vLLM has them (`place_tier`, `rank_mark`)."""
+    count = lanes["instances"] * (lanes["connects"] != 0)
+    return {
+        "offload": count,
+        "offers": lanes["requests"] * (lanes["connects"] != 0),
+        "chunks": count * lanes["chunk_records"] + lanes["requests"] * (lanes["connects"] != 0),
+        "jobs": count * lanes["jobs"],
+        "queues": count * QUEUES,
+        "pins": count * lanes["gpu_blocks"],
+        "hold": count * lanes["hold_places"],
+    }
+
+
+@leaf
+def place_tier(lane, inst, off):
+    """Set where the parts of the CPU tier of an instance begin."""
+    off["chunk_lo"] = inst["number"] * lane["chunk_records"]
+    off["job_lo"] = inst["number"] * lane["jobs"]
+    off["queue_lo"] = inst["number"] * QUEUES
+
+
+@leaf
+def rank_mark(lane, r):
+    """Return the record of a request among the chunks: it marks its rank (offload/lru.py)."""
+    return lane["instances"] * lane["chunk_records"] + r
+
+
+@leaf
+def place_instance(lane, inst, index):
+    """Set where the parts of an instance begin.
+
+    A node of the LRU list is a block of any instance, or an extent behind all blocks.
+    """
+    inst["block_lo"] = index * lane["gpu_blocks"]
+    inst["node_lo"] = lane["instances"] * lane["gpu_blocks"]
+    inst["extent_lo"] = index * lane["n_shared"]
+    inst["prefix_lo"] = index * lane["n_keys"]
+    inst["number"] = index
+    inst["tier_lo"] = index * (lane["cpu_blocks"] + 1)
+    inst["hold_lo"] = index * lane["hold_places"]
+    inst["run_lo"] = index * lane["places"]
+    inst["phase_lo"] = index * lane["block_size"]
+    inst["heap_lo"] = index * lane["requests"]
+
+
+@leaf
+def count_extents(lane):
+    """Return the records of extents: shared ones once per instance, then the others."""
+    return (lane["instances"] - 1) * lane["n_shared"] + lane["n_extents"]
+
+
+@leaf
+def extent_at(lane, inst, number):
+    """Return the record of extent `number` of the request list at this instance.
+
+    That of a single request can be at one instance only, so it needs only one.
+    """
+    if number < lane["n_shared"]:
+        index = inst["extent_lo"] + number
+    else:
+        index = (lane["instances"] - 1) * lane["n_shared"] + number
+    return index
+
+
+@leaf
+def node_at(lane, index, extent):
+    """Return the node of a prompt extent in the router's index of an instance, likewise."""
+    before = index if extent < lane["prompt_shared"] else lane["instances"] - 1
+    return before * lane["prompt_shared"] + extent
+
+
+@leaf
+def is_shared_node(lane, node):
+    """Return whether a node is that of a prompt extent that several prompts have."""
+    return node < lane["instances"] * lane["prompt_shared"]
+
+
+@leaf
+def extent_of_node(lane, index, node):
+    """Return the shared prompt extent that a node in the index of an instance stands for."""
+    return node - index * lane["prompt_shared"]
+
+
+@leaf
+def count_words(lane):
+    """Return the words that a shared prompt extent has in `holders`, side by side."""
+    return (lane["instances"] + WORD - 1) // WORD

@@ -1,0 +1,1 @@
+"""Which instance gets a request, and what the router sees and remembers."""

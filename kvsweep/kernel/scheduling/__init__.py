@@ -1,0 +1,1 @@
+"""Who runs in a step: running requests, admissions, preemptions, outputs."""

@@ -1,0 +1,90 @@
+"""The walk over the running list, literally as vLLM does it (rule R5.1).
+
+Needed only in steps that run short of budget, or of blocks under the priority scheduler; all
+others are counted (by_counts.py).
+"""
+
+from ..._jit import leaf, part
+from ...records import NONE, Event
+from ..blocks import pool
+from ..blocks.sizes import blocks_for
+from ..tally import log_event
+from ..time.calendar import nearest_due
+from ..time.decoding import computed_tokens, decoded_tokens, fills_block, miss_step
+from .preempt import find_victim, preempt, victim_is_last
+from .running import cache_decode, cache_decodes, charge_decodes, prefill_chunk, schedule_chunk
+
+
+@leaf
+def _skip_step(ws, lane, inst, progress, position):
+    """Let a decoding request that got no budget miss this step."""
+    miss_step(ws, lane, inst, progress)
+    ws.due[inst["run_lo"] + position] += 1
+    if progress["last_token"] == NONE:
+        progress["last_token"] = inst["clock"]
+        inst["skipped"] += 1
+
+
+@leaf
+def _tokens_wanted(lane, inst, request, progress):
+    """Return the computed tokens of a running request and the tokens it gets in this step."""
+    tokens = 1
+    if not progress["decoding"]:
+        tokens = prefill_chunk(lane, inst, request, progress, inst["budget"])
+    return computed_tokens(progress, inst["step"]), tokens
+
+
+@leaf
+def _schedule_tokens(inp, ws, out, lane, inst, tally, index, position, tokens):
+    """Schedule `tokens` of the running request at `position`; it has its blocks already."""
+    r = ws.running[inst["run_lo"] + position]
+    progress = ws.progress[r]
+    request = inp.requests[lane["request_lo"] + r]
+    if progress["decoding"]:
+        charge_decodes(inst, tokens, decoded_tokens(progress, inst["step"]))
+        tells = lane["cache_each_step"] or (request["shared"] and lane["prefix_caching"])
+        if tells and fills_block(lane, progress, inst["step"]):
+            cache_decode(inp, ws, lane, inst, request, progress, position)
+    else:
+        log_event(out, lane, inst, tally, index, Event.CHUNK, r, tokens)
+        schedule_chunk(inp, ws, lane, inst, request, progress, position, tokens)
+
+
+@leaf
+def _skip_rest(ws, out, lane, inst, tally, index):
+    """Let the running requests beyond the scheduled ones wait: the budget is used up."""
+    for position in range(inst["scheduled"], inst["running"]):
+        r = ws.running[inst["run_lo"] + position]
+        if ws.progress[r]["decoding"]:
+            _skip_step(ws, lane, inst, ws.progress[r], position)
+            log_event(out, lane, inst, tally, index, Event.SKIP, r, NONE)
+    inst["next_due"] = nearest_due(ws, inst)
+
+
+@part
+def schedule_one_by_one(inp, ws, out, lane, inst, tally, index):
+    """Schedule the running requests in order; preempt while a request lacks blocks."""
+    if lane["any_shared"] and lane["prefix_caching"]:
+        cache_decodes(inp, ws, lane, inst, inst["step"])
+    position = 0
+    while position < inst["running"] and inst["budget"] > 0:
+        r = ws.running[inst["run_lo"] + position]
+        progress = ws.progress[r]
+        request = inp.requests[lane["request_lo"] + r]
+        computed, tokens = _tokens_wanted(lane, inst, request, progress)
+        need = blocks_for(lane, computed + tokens) - blocks_for(lane, computed)
+        kept = True
+        while need > inst["free"] and kept:
+            victim = find_victim(inp, ws, lane, inst)
+            kept = victim != position
+            preempt(inp, ws, out, lane, inst, tally, index, victim, victim < position)
+            if victim < position:
+                position -= 1
+        if kept:
+            pool.allocate(ws, inst, need)
+            _schedule_tokens(inp, ws, out, lane, inst, tally, index, position, tokens)
+            position += 1
+        elif victim_is_last(lane):
+            break  # nobody stands behind it
+    inst["scheduled"] = position
+    _skip_rest(ws, out, lane, inst, tally, index)

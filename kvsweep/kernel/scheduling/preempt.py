@@ -1,0 +1,123 @@
+"""Preemption by recompute: who it hits, and that it gives back everything but its tokens."""
+
+from ..._jit import leaf, part
+from ...policies import Scheduler
+from ...records import NONE, Event
+from ..offload.pins import await_stores_of
+from ..tally import log_event
+from ..time.calendar import leave_running
+from ..time.decoding import decoded_tokens, outputs_sampled
+from . import waiting
+from .running import charge_chunk, charge_decodes, free_request
+
+
+@leaf
+def victim_is_last(lane):
+    """Return whether the victim is always the last of the running list.
+
+    Who relies on it asks here: scheduling by counts, and the walk, which its own victim then ends.
+    """
+    return lane["scheduler"] != Scheduler.PRIORITY
+
+
+@leaf
+def last_running(inst):
+    """Return the position of the victim if that is always the last of the running list."""
+    return inst["running"] - 1
+
+
+@leaf
+def _least_urgent(inp, ws, lane, inst):
+    """Return the position of the largest (priority, arrival), of equals the first in the list."""
+    lo = inst["run_lo"]
+    victim = last_running(inst)
+    for index in range(victim - 1, -1, -1):
+        a = ws.running[lo + index]
+        b = ws.running[lo + victim]
+        urgency_a = waiting.urgency(inp, ws, lane, a)
+        urgency_b = waiting.urgency(inp, ws, lane, b)
+        arrival_a = ws.progress[a]["arrival"]
+        arrival_b = ws.progress[b]["arrival"]
+        if urgency_a > urgency_b or (urgency_a == urgency_b and arrival_a >= arrival_b):
+            victim = index
+    return victim
+
+
+@leaf
+def find_victim(inp, ws, lane, inst):
+    """Return the position in the running list of the request to preempt (rule R5.6)."""
+    if victim_is_last(lane):
+        victim = last_running(inst)
+    else:
+        victim = _least_urgent(inp, ws, lane, inst)
+    return victim
+
+
+@leaf
+def _unschedule(lane, inst, request, progress):
+    """Give the tokens of a victim that this step has already scheduled back to the budget."""
+    if progress["decoding"]:
+        charge_decodes(inst, -1, -decoded_tokens(progress, inst["step"]))
+    else:
+        progress["computed"] -= progress["chunk"]  # as it was when the chunk was charged
+        charge_chunk(inst, request, progress, -1)
+        progress["computed"] += progress["chunk"]
+
+
+@leaf
+def _stop_decoding(inst, request, progress, scheduled):
+    """Note how far a decoding victim got; return its computed tokens, this step's included."""
+    computed = decoded_tokens(progress, inst["step"])
+    progress["outputs"] = outputs_sampled(request, computed)
+    if progress["last_token"] == NONE:
+        progress["last_token"] = inst["clock"]
+    else:
+        inst["skipped"] -= 1
+    return computed + scheduled
+
+
+@leaf
+def preempt(inp, ws, out, lane, inst, tally, index, position, scheduled):
+    """Preempt the running request at `position`: free its blocks, forget its progress, requeue.
+
+    Blocks that it cached in this step stay cached, though they will not be computed.
+    """
+    victim = ws.running[inst["run_lo"] + position]
+    progress = ws.progress[victim]
+    request = inp.requests[lane["request_lo"] + victim]
+    if scheduled:
+        _unschedule(lane, inst, request, progress)
+    computed = progress["computed"]
+    if progress["decoding"]:
+        computed = _stop_decoding(inst, request, progress, scheduled)
+    free_request(inp, ws, lane, inst, tally, victim, computed)
+    progress["computed"] = 0
+    progress["preemptions"] += 1
+    leave_running(ws, inst, position)
+    if lane["connects"]:
+        await_stores_of(ws, inst, victim)
+    inst["preempted"] += 1
+    inst["shortages"] += 1
+    waiting.wait_first(inp, ws, lane, inst, victim)
+    log_event(out, lane, inst, tally, index, Event.PREEMPT, victim, NONE)
+
+
+@part
+def make_way(inp, ws, out, lane, inst, tally, index, head):
+    """Preempt the next victim if the waiting `head` is more urgent; return whether it was.
+
+    By priority alone, so that nobody gives way for having come later; with aging the victim must
+    also have the later turn, or it would be the next head itself. Who was admitted in this step
+    comes before the head, so the victim is one that the step has scheduled.
+    """
+    if inst["running"] == 0:
+        return False
+    position = find_victim(inp, ws, lane, inst)
+    victim = ws.running[inst["run_lo"] + position]
+    if waiting.level(inp, lane, victim) <= waiting.level(inp, lane, head):
+        return False
+    if waiting.urgency(inp, ws, lane, victim) <= waiting.urgency(inp, ws, lane, head):
+        return False
+    preempt(inp, ws, out, lane, inst, tally, index, position, True)
+    inst["scheduled"] -= 1
+    return True

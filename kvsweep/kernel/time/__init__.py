@@ -1,0 +1,1 @@
+"""Clocks: steps and runs of steps, who is due when, how long a step takes, arrivals."""

@@ -1,0 +1,111 @@
+"""Arrivals in order of (time, id): those of the request list, and those that completions make.
+
+A closed-loop request arrives when its client has seen the last token of the round before and has
+thought about it. When a step begins it is certain whom it finishes, and so what will arrive.
+"""
+
+from ..._jit import leaf
+from ...policies import RequestStatus
+from ...records import NEVER, NONE
+
+
+@leaf
+def _is_earlier(ws, a, b):
+    first = ws.progress[a]["arrival"]
+    second = ws.progress[b]["arrival"]
+    return first < second or (first == second and a < b)
+
+
+@leaf
+def _push(ws, tally, r):
+    """Insert a r into the binary heap of arrivals to come."""
+    hole = tally["coming"]
+    tally["coming"] = hole + 1
+    while hole > 0:
+        parent = (hole - 1) >> 1
+        if not _is_earlier(ws, r, ws.coming[parent]):
+            break
+        ws.coming[hole] = ws.coming[parent]
+        hole = parent
+    ws.coming[hole] = r
+
+
+@leaf
+def _pop(ws, tally):
+    """Take the earliest request out of the heap."""
+    first = ws.coming[0]
+    size = tally["coming"] - 1
+    tally["coming"] = size
+    last = ws.coming[size]
+    hole = 0
+    while True:
+        child = 2 * hole + 1
+        if child >= size:
+            break
+        if child + 1 < size and _is_earlier(ws, ws.coming[child + 1], ws.coming[child]):
+            child += 1
+        if _is_earlier(ws, last, ws.coming[child]):
+            break
+        ws.coming[hole] = ws.coming[child]
+        hole = child
+    ws.coming[hole] = last
+    return first
+
+
+@leaf
+def next_arrival(ws, lane, tally):
+    """Return the r that arrives next, or NONE: the earlier of the list's and the made."""
+    r = NONE
+    if tally["listed"] < lane["requests"]:
+        r = tally["listed"]
+    if tally["coming"] > 0 and (r == NONE or _is_earlier(ws, ws.coming[0], r)):
+        r = ws.coming[0]
+    return r
+
+
+@leaf
+def remove_arrival(inp, ws, lane, tally, r):
+    """Note that `r`, the next arrival, has arrived."""
+    ws.progress[r]["status"] = RequestStatus.QUEUED
+    if inp.requests[lane["request_lo"] + r]["awaits"]:
+        _pop(ws, tally)
+    else:
+        tally["listed"] = r + 1
+        skip_awaiting(inp, lane, tally)
+
+
+@leaf
+def skip_awaiting(inp, lane, tally):
+    """Move the position in the list on to the next request whose arrival is fixed."""
+    while (
+        tally["listed"] < lane["requests"]
+        and (inp.requests[lane["request_lo"] + tally["listed"]]["awaits"])
+    ):
+        tally["listed"] += 1
+
+
+@leaf
+def announce(inp, ws, lane, inst, tally):
+    """Make the arrivals that follow from the requests which the step in flight finishes."""
+    for place in range(inst["run_lo"], inst["run_lo"] + inst["running"]):
+        r = ws.running[place]
+        request = inp.requests[lane["request_lo"] + r]
+        follower = request["follower"]
+        if ws.due[place] == inst["step"] and follower != NONE:
+            progress = ws.progress[r]
+            if progress["decoding"] or progress["outputs"] + 1 == request["output"]:
+                think = inp.requests[lane["request_lo"] + follower]["think"]
+                ws.progress[follower]["arrival"] = inst["clock"] + int(lane["alpha2"]) + think
+                _push(ws, tally, follower)
+                inst["announced"] = 1
+
+
+@leaf
+def next_event(ws, inst):
+    """Return when an instance does something next: a step's end, its begin, or a queue entry."""
+    time = NEVER
+    if inst["in_flight"] or inst["running"] + inst["waiting"] > 0:
+        time = inst["clock"]
+    elif inst["inbox_head"] != NONE:
+        time = max(inst["clock"], ws.progress[inst["inbox_head"]]["queued"])
+    return time

@@ -1,0 +1,143 @@
+"""Runs of steps in which every running request decodes: nothing but counts changes.
+
+Each step takes the blocks of its phase, and the context of its tokens grows by their number.
+"""
+
+from ..._jit import leaf
+from ...records import NONE
+from ..blocks import pool
+from ..scheduling.admit import deadline, may_admit
+from ..tally import add_gap, log_step
+from .arrivals import announce
+from .decoding import all_decoded_tokens, next_phase, previous_phase
+from .step_time import step_time, token_time
+
+
+@leaf
+def only_decodes(inp, ws, lane, inst):
+    """Return whether the next steps may be run by counts: no prefill, no gap, no admission."""
+    tries = False
+    if may_admit(lane, inst):
+        tries = inst["try_head"] != 0 or inst["step"] >= inst["try_head_at"]
+        if lane["impatient"]:
+            tries = tries or inst["clock"] > deadline(inp, ws, lane, inst)
+    alike = inst["running"] > 0 and inst["prefilling"] == 0 and inst["skipped"] == 0
+    return alike and not tries and not lane["visit_all"]
+
+
+@leaf
+def _decode_bounds(inp, ws, lane, inst, until):
+    """Return when a run of decode steps ends, and the last step that it may include."""
+    last = inst["next_due"]
+    if lane["any_duplicates"]:
+        last -= 1  # who is due may cache, which is part of scheduling
+    if inst["inbox_head"] != NONE:
+        until = min(until, ws.progress[inst["inbox_head"]]["queued"])
+    if may_admit(lane, inst):
+        last = min(last, inst["try_head_at"] - 1)
+        if lane["impatient"]:
+            until = min(until, deadline(inp, ws, lane, inst) + 1)
+    if lane["log"]:
+        until = min(until, inst["clock"] + 1)  # one step a run, to log each
+    return until, last
+
+
+@leaf
+def decode(inp, ws, out, lane, inst, tally, index, until):
+    """Run the steps in which every running request decodes, to the first that finishes one.
+
+    The run ends before a step that begins at `until` or later, follows a queue entry, lacks
+    blocks, or fills a block that must be cached at once. Return whether it has a step.
+    """
+    until, last = _decode_bounds(inp, ws, lane, inst, until)
+    if lane["context"]:
+        steps = _decode_longer(inp, ws, out, lane, inst, tally, index, until, last)
+    else:
+        steps = _decode_alike(inp, ws, out, lane, inst, tally, index, until, last)
+    return steps > 0
+
+
+@leaf
+def _decode_alike(inp, ws, out, lane, inst, tally, index, until, last):
+    """Run steps of one duration, which depends on the batch size alone; return their number."""
+    duration = token_time(lane, 0, inst["running"])
+    clock = inst["clock"]
+    step = inst["step"]
+    phase = inst["phase"]
+    used = lane["gpu_blocks"] - inst["free"]
+    used_steps = 0
+    while step <= last and clock < until:
+        need = ws.phases[inst["phase_lo"] + phase]
+        if used + need > lane["gpu_blocks"]:
+            break
+        used += need
+        used_steps += used
+        clock += duration
+        step += 1
+        phase = next_phase(lane, phase)
+    steps = step - inst["step"]
+    if steps > 0:
+        inst["used_time"] += used_steps * duration
+        inst["phase"] = phase
+        ws.itl_by_batch[inst["running"]] += steps * inst["measured"]
+        _end_run(inp, ws, out, lane, inst, tally, index, steps, used, clock, duration)
+    return steps
+
+
+@leaf
+def _decode_longer(inp, ws, out, lane, inst, tally, index, until, last):
+    """Run steps whose durations grow with the context; return their number."""
+    inst["prefill_tokens"] = 0
+    inst["prefill_context"] = 0
+    inst["decode_tokens"] = inst["running"]
+    clock = inst["clock"]
+    step = inst["step"]
+    used = lane["gpu_blocks"] - inst["free"]
+    duration = 0
+    while step <= last and clock < until:
+        need = ws.phases[inst["phase_lo"] + inst["phase"]]
+        if used + need > lane["gpu_blocks"]:
+            break
+        used += need
+        inst["decode_context"] = all_decoded_tokens(inst, inst["running"], step)
+        duration = step_time(lane, inst)
+        inst["used_time"] += used * duration
+        if inst["measured"] > 0:
+            add_gap(ws, tally, duration, inst["measured"])
+        clock += duration
+        step += 1
+        inst["phase"] = next_phase(lane, inst["phase"])
+    steps = step - inst["step"]
+    if steps > 0:
+        _end_run(inp, ws, out, lane, inst, tally, index, steps, used, clock, duration)
+    return steps
+
+
+@leaf
+def _end_run(inp, ws, out, lane, inst, tally, index, steps, used, clock, duration):
+    """Account for a run that ends at `clock` with `used` blocks; `duration` is its last step's.
+
+    Evictions may wait until here, as nothing else touches the LRU list during the run.
+    """
+    evictions = inst["evictions"]
+    pool.allocate(ws, inst, used - (lane["gpu_blocks"] - inst["free"]))
+    inst["peak"] = max(inst["peak"], used)
+    if lane["log"]:
+        _log_decode(out, lane, inst, tally, index, duration, evictions)
+    inst["clock"] = clock
+    inst["end"] = clock
+    inst["step"] += steps
+    if inst["step"] > inst["next_due"]:
+        inst["step"] -= 1  # the last one is in flight: its outputs come at its end
+        inst["phase"] = previous_phase(lane, inst["phase"])
+        inst["in_flight"] = 1
+        if lane["closed_loop"]:
+            announce(inp, ws, lane, inst, tally)
+
+
+@leaf
+def _log_decode(out, lane, inst, tally, index, duration, evictions):
+    inst["prefill_tokens"] = 0
+    inst["decode_tokens"] = inst["running"]
+    inst["preempted"] = 0
+    log_step(out, lane, inst, tally, index, duration, inst["waiting"], evictions)

@@ -1,0 +1,58 @@
+"""How long a step takes: linear in sums that the engine keeps, or the larger of two such sums.
+
+A token's context is the number of tokens before it in its request, so both context terms are sums
+over the tokens of a step. Sums are added from left to right and the result is truncated, as the
+recorder of the vLLM goldens and inference-sim do.
+"""
+
+from ..._jit import leaf
+
+
+@leaf
+def token_time(lane, prefill_tokens, decode_tokens):
+    """Return the duration in us of a step of a lane whose step times depend on token counts."""
+    return int(lane["beta0"] + lane["beta1"] * prefill_tokens + lane["beta2"] * decode_tokens)
+
+
+@leaf
+def _linear(lane, first, prefill_tokens, decode_tokens, decode_context, prefill_context):
+    tokens = first + lane["beta1"] * prefill_tokens + lane["beta2"] * decode_tokens
+    return tokens + lane["beta3"] * decode_context + lane["beta4"] * prefill_context
+
+
+@leaf
+def _memory(lane, prefill_tokens, decode_tokens, decode_context, prefill_context):
+    least = lane["memory0"]
+    tokens = least + lane["memory1"] * prefill_tokens + lane["memory2"] * decode_tokens
+    return tokens + lane["memory3"] * decode_context + lane["memory4"] * prefill_context
+
+
+@leaf
+def context_time(lane, prefill_tokens, decode_tokens, decode_context, prefill_context):
+    """Return the duration of a step in us, whatever it depends on.
+
+    Roofline: a step takes its overhead and what takes longer, computing or moving data.
+    """
+    sums = (prefill_tokens, decode_tokens, decode_context, prefill_context)
+    if lane["roofline"]:
+        compute = _linear(lane, 0.0, *sums)
+        time = lane["beta0"] + max(compute, _memory(lane, *sums))
+    else:
+        time = _linear(lane, lane["beta0"], *sums)
+    return int(time)
+
+
+@leaf
+def step_time(lane, inst):
+    """Return the duration in us of the step that has just been scheduled."""
+    if lane["context"]:
+        context = inst["decode_context"]
+        prefill = inst["prefill_context"]
+        return context_time(lane, inst["prefill_tokens"], inst["decode_tokens"], context, prefill)
+    return token_time(lane, inst["prefill_tokens"], inst["decode_tokens"])
+
+
+@leaf
+def queueing_delay(lane, prompt_tokens):
+    """Return the time from routing to entry into the waiting list, us, truncated."""
+    return int(lane["alpha0"] + lane["alpha1"] * prompt_tokens)

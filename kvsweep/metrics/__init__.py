@@ -1,0 +1,62 @@
+"""What a cell of a sweep is measured by: names, units, meanings, and how the numbers come about."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kvsweep.metrics.arithmetic import (
+    jain_index,
+    latency_quantiles,
+    mean_latency,
+    ratio,
+    summarize_latency,
+)
+from kvsweep.metrics.per_cell import CELL_VARIABLES, GROUP_VARIABLES
+from kvsweep.metrics.per_request import REQUEST_VARIABLES, RUN_VARIABLES, RequestVariable
+from kvsweep.metrics.variable import (
+    DIMENSIONS,
+    NO_COUNT,
+    Variable,
+    coordinates,
+    quantile_name,
+    quantile_names,
+)
+from kvsweep.policies import Status
+from kvsweep.records import QUANTILES
+
+__all__ = [
+    "CELL_VARIABLES",
+    "DIMENSIONS",
+    "GROUP_VARIABLES",
+    "NO_COUNT",
+    "QUANTILES",
+    "REQUEST_VARIABLES",
+    "RUN_VARIABLES",
+    "VARIABLES",
+    "RequestVariable",
+    "Variable",
+    "coordinates",
+    "jain_index",
+    "latency_quantiles",
+    "mask_failed",
+    "mean_latency",
+    "quantile_name",
+    "quantile_names",
+    "ratio",
+    "summarize_latency",
+]
+
+VARIABLES: Mapping[str, Variable] = {
+    variable.name: variable for variable in (*CELL_VARIABLES, *GROUP_VARIABLES, *REQUEST_VARIABLES)
+}
+"""Every variable of a store but ``status`` and ``status_detail``."""
+
+
+def mask_failed(values: dict[str, NDArray[Any]], status: NDArray[np.int8]) -> None:
+    """Blank every number of the cells that are not ``ok``, in place."""
+    failed = status != Status.OK
+    if failed.any():
+        for name, array in values.items():
+            array[failed] = VARIABLES[name].missing

@@ -1,0 +1,96 @@
+"""What a variable of a result dataset is, and the dimensions that it may have beyond the grid's."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from kvsweep.policies import BOTH
+from kvsweep.records import NONE, QUANTILES
+
+NO_COUNT = int(NONE)
+"""The value of an integer variable where there is no number; the kernel's records have it too."""
+
+DIMENSIONS = {
+    "quantile": "quantile",
+    "instance": "position of the engine instance",
+    "round": "round of a session",
+    "slo_class": "SLO class, the most urgent first",
+    "request": "position in the request list",
+}
+"""Every dimension that a variable may have beyond those of the grid, with its meaning."""
+
+
+def coordinates(
+    *, instances: int, rounds: int, slo_classes: tuple[str, ...], requests: int
+) -> dict[str, tuple[Any, ...]]:
+    """Return the values along each of `DIMENSIONS`; without values there are none of its variables.
+
+    Parameters
+    ----------
+    instances, rounds, requests : int
+        Most instances of a cell, rounds of a session, and requests of a list; 0 if the variables
+        with that dimension are not wanted.
+    slo_classes : tuple of str
+        Classes of the requests, in order.
+    """
+    return {
+        "quantile": QUANTILES,
+        "instance": tuple(range(instances)),
+        "round": tuple(range(rounds)),
+        "slo_class": slo_classes,
+        "request": tuple(range(requests)),
+    }
+
+
+@dataclass(frozen=True)
+class Variable:
+    """A variable of a result dataset.
+
+    Attributes
+    ----------
+    name : str
+        Its name in the store.
+    dims : tuple of str
+        Dimensions beyond those of the grid, of `DIMENSIONS`.
+    dtype : str
+        NumPy dtype: ``int64``, ``float64`` or ``str``.
+    units : str
+        Unit; ``1`` for pure numbers and names.
+    long_name : str
+        One-line meaning.
+    rules : tuple of str
+        Rule books whose cells have it; in a cell under others it is `missing`, and a sweep without
+        a cell under these does not have it.
+    """
+
+    name: str
+    dims: tuple[str, ...]
+    dtype: str
+    units: str
+    long_name: str
+    rules: tuple[str, ...] = BOTH
+
+    def is_in(self, dims: Iterable[str], rules: Iterable[str]) -> bool:
+        """Return whether a sweep with these dimensions and rule books has the variable."""
+        return set(self.dims) <= set(dims) and not set(self.rules).isdisjoint(rules)
+
+    @property
+    def missing(self) -> float | int | str:
+        """The value where there is none: NaN, -1 for integers, nothing for names."""
+        if self.dtype == "str":
+            return ""
+        return np.nan if np.dtype(self.dtype).kind == "f" else NO_COUNT
+
+
+def quantile_name(variable: str, quantile: float) -> str:
+    """Return the name of one quantile: ``ttft_p99_ms`` for (``ttft_ms``, 0.99)."""
+    stem, underscore, unit = variable.rpartition("_")
+    percent = f"p{100.0 * quantile:g}"
+    return f"{stem}_{percent}_{unit}" if underscore else f"{variable}_{percent}"
+
+
+def quantile_names(variable: str) -> list[str]:
+    """Return the names of all quantiles of `variable`: ``ttft_p50_ms``, ... of ``ttft_ms``."""
+    return [quantile_name(variable, quantile) for quantile in QUANTILES]

@@ -1,0 +1,62 @@
+"""How lanes ended: their codes as statuses of cells, and why in words."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..policies import RequestStatus, Scheduler, Status
+from ..records import Inputs, LaneStatus, Outputs
+
+STATUS_OF_LANE = {
+    LaneStatus.OK: Status.OK,
+    LaneStatus.STEP_LIMIT: Status.STEP_LIMIT,
+    LaneStatus.WORKSPACE_FULL: Status.FAILED,
+    LaneStatus.NOT_CONSERVED: Status.FAILED,
+    LaneStatus.TIME_LIMIT: Status.FAILED,
+    LaneStatus.UNKNOWN_POLICY: Status.FAILED,
+}
+DETAIL_OF_LANE = {
+    LaneStatus.OK: "",
+    LaneStatus.STEP_LIMIT: "more steps than the request list can need",
+    LaneStatus.WORKSPACE_FULL: "more inter-token latencies than can be sorted",
+    LaneStatus.NOT_CONSERVED: (
+        "blocks or requests are unaccounted for at the end (a bug: please report)"
+    ),
+    LaneStatus.TIME_LIMIT: (
+        "simulated time beyond what can be added up: is the rate or a latency wrong?"
+    ),
+    LaneStatus.UNKNOWN_POLICY: "a policy that the kernel has no branch for (a bug: please report)",
+}
+
+PRIORITY_CIRCLE = "; vLLM's own priority scheduler can preempt in a circle (docs/validation.md)"
+"""Added to the detail of `LaneStatus.STEP_LIMIT` under that scheduler."""
+
+
+def details(ends: NDArray[np.int64], schedulers: NDArray[np.int64]) -> NDArray[np.object_]:
+    """Say why lanes did not end well, by their `LaneStatus` codes and those of their schedulers."""
+    told = np.array([DETAIL_OF_LANE[lane] for lane in LaneStatus], object)[ends]
+    circle = (ends == LaneStatus.STEP_LIMIT) & (schedulers == Scheduler.PRIORITY)
+    told[circle] += PRIORITY_CIRCLE
+    return told
+
+
+def lane_ends(
+    inputs: Inputs, outputs: Outputs, values: dict[str, NDArray[Any]]
+) -> dict[str, NDArray[Any]]:
+    """Return status and detail; a cell whose requests do not add up to its list has failed.
+
+    Parameters
+    ----------
+    inputs, outputs : Inputs, Outputs
+        A batch after its run.
+    values : dict of str to array (lanes,)
+        With the number of requests injected and of each status.
+    """
+    outcomes = sum(values[member.label] for member in RequestStatus if member.label in values)
+    ends = outputs.tallies["status"].copy()
+    ends[(ends == LaneStatus.OK) & (outcomes != values["injected"])] = LaneStatus.NOT_CONSERVED
+    return {
+        "status": np.array([STATUS_OF_LANE[lane] for lane in LaneStatus], np.int8)[ends],
+        "status_detail": details(ends, inputs.lanes["scheduler"]),
+    }

@@ -1,0 +1,29 @@
+"""Run random traces, each in a workspace of its own size.
+
+A script, for a process in which indices are checked; see test_modes.py.
+"""
+
+import random
+import sys
+from pathlib import Path
+
+sys.path.append(str(Path(__file__).parents[1]))
+
+import numba
+import strategies
+import twin
+
+TRACES = 500
+
+
+def main():
+    """Print how many traces ran; an index out of bounds is an error."""
+    assert numba.config.BOUNDSCHECK
+    for seed in range(TRACES):
+        trace = strategies.random_trace(random.Random(seed), max_requests=60, closed_loop=True)
+        twin.run_kernel(trace)
+    print(TRACES)
+
+
+if __name__ == "__main__":
+    main()
