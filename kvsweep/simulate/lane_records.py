@@ -112,8 +112,8 @@ def _set_cache(lane: NDArray[Any], cache: Cache) -> None:
     lane["prompt_only"] = cache.offload_prompt_only
     lane["connects"] = cache.cpu_blocks > 0 and lane["offload"] == Offload.VLLM
     # Ghosts of adaptive replacement are two more for each chunk.
-    records = cache.cpu_blocks * (3 if lane["eviction"] == Eviction.ARC else 1)
-    lane["chunk_records"] = lane["connects"] * (records + RINGS)
+    lists = 3 if lane["eviction"] == Eviction.ARC else 1
+    lane["chunk_records"] = cache.cpu_blocks * lists + RINGS if lane["connects"] else 0
     lane["all_split"] = cache.cpu_blocks > 0
     lane["cache_each_step"] = cache.cpu_blocks > 0 and lane["offload"] == Offload.WRITE_THROUGH
 
