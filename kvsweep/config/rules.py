@@ -136,9 +136,15 @@ def _check_tier(scenario: Scenario) -> None:
         return
     if not engine.enable_prefix_caching:
         raise KeyProblem(("cache", "cpu_blocks"), "needs engine.enable_prefix_caching = true")
-    if cache.offload == Offload.VLLM.label and engine.preempt_for_urgent:
+    if cache.offload != Offload.VLLM.label:
+        return
+    if engine.preempt_for_urgent:
         message = "has no rule with cache.offload = 'vllm': vLLM does not do this"
         raise KeyProblem(("engine", "preempt_for_urgent"), message)
+    if cache.block_size * cache.offload_block_factor == 1:
+        # The last known token is computed in any case: nothing would be left of such a load.
+        message = "offload 'vllm' moves at least two tokens: needs a block_size of more than 1"
+        raise KeyProblem(("cache", "offload_block_factor"), message)
 
 
 def _check_async(scenario: Scenario) -> None:

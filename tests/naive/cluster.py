@@ -101,7 +101,7 @@ class Cluster:
     def run(self):
         """Do everything in order of time, admissions and routings first; return the result."""
         while True:
-            instance = min(self.instances, key=Instance.next_event)
+            instance = min(self.instances, key=lambda each: each.next_event())
             decided_us = self.calendar[0][0] if self.calendar else inf
             if min(decided_us, instance.next_event()) == inf:
                 break

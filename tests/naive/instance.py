@@ -259,6 +259,16 @@ class Instance:
         return self.scheduler.blocks_reused
 
     @property
+    def offloads(self):
+        """Blocks copied to the CPU."""
+        return self.scheduler.tier.offloads
+
+    @property
+    def reloads(self):
+        """Blocks copied back."""
+        return self.scheduler.tier.reloads
+
+    @property
     def totals(self):
         in_flight = {"preempted_in_flight": self.preempted_in_flight} if self.depth > 1 else {}
         return (

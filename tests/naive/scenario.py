@@ -144,6 +144,8 @@ class Scenario:
         made = Engine(**(engine or {})), Cache(**(cache or {}))
         if made[0].async_scheduling and made[1].cpu_blocks and not made[1].connects:
             raise ValueError("engine.async_scheduling: no rule for this CPU tier")
+        if made[1].connects and made[1].block_size * made[1].offload_block_factor == 1:
+            raise ValueError("cache.offload: chunks of one token are loaded for ever")
         if made[0].preempt_for_urgent and made[1].connects:
             raise ValueError("cache.offload: no rule for urgent preemption")
         return cls(

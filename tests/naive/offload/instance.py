@@ -157,11 +157,22 @@ class OffloadInstance(Instance):
         if check:
             check_step(self.scheduler, batch.decision)
 
+    def _copied(self, kind):
+        """Return the tokens of each copy of a kind."""
+        return [row[2] for row in self.streams.log if row[0] == kind]
+
+    @property
+    def offloads(self):
+        return sum(self._copied("store")) // self.scheduler.block_size
+
+    @property
+    def reloads(self):
+        return sum(self._copied("load")) // self.scheduler.block_size
+
     @property
     def totals(self):
-        manager, log = self.scheduler.connector.manager, self.streams.log
-        loads = [row[2] for row in log if row[0] == "load"]
-        stores = [row[2] for row in log if row[0] == "store"]
+        manager = self.scheduler.connector.manager
+        loads, stores = self._copied("load"), self._copied("store")
         return super().totals | {
             "end_us": max((step.t + step.d for step in self.steps if step.fin), default=0),
             "loads": len(loads),
