@@ -9,9 +9,10 @@ from kvsweep import simulate
 from kvsweep.analysis.planned import cells_of_sweep
 from kvsweep.analysis.warning_records import ResultWarning
 from kvsweep.analysis.warnings import find_warnings, stored
+from kvsweep.arguments import checked
 from kvsweep.config import Sweep
 from kvsweep.config.memory import memory_varies
-from kvsweep.errors import InputError, shown
+from kvsweep.errors import InputError
 from kvsweep.files import output_path
 from kvsweep.grid import Plan, Task, plan
 from kvsweep.store import (
@@ -42,6 +43,7 @@ class Progress(Protocol):
         """Take note that `done` of `total` cells are in the store."""
 
 
+@checked
 def run(
     sweep: Sweep,
     *,
@@ -111,8 +113,6 @@ def run(
     >>> ds["preemption_rate"].sel(policy="base", rate=200.0).mean("seed").values.round(2)
     array([0.41, 0.35, 0.29, 0.32, 0.12, 0.  , 0.  ])
     """
-    if not isinstance(sweep, Sweep):
-        raise InputError(f"sweep: expected what load_sweep(path) returns, got {shown(sweep)}")
     path = output_path(out if out is not None else default_path(sweep))
     place = real_path(path)
     check_workers(workers, processes, scheduler, client, wait)

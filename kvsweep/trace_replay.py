@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .arguments import checked
 from .config import NO_LATENCY, Scenario, parse_scenario
 from .config.bounds import check_times
 from .errors import InputError
@@ -70,6 +71,7 @@ class Replay:
         return xr.Dataset(columns, coords={"request": np.arange(count)}, attrs=attributes)
 
 
+@checked
 def replay(source: str | Path | Mapping[str, Any], overrides: Sequence[str] = ()) -> xr.Dataset:
     """Replay a trace under its own scenario.
 

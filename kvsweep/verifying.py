@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from kvsweep import simulate
+from kvsweep.arguments import checked
 from kvsweep.config.axes import POLICY, SEED
 from kvsweep.errors import InputError
 from kvsweep.metrics import VARIABLES
@@ -16,7 +17,7 @@ from kvsweep.policies import Status
 from kvsweep.store import FORMAT, check_store, difference_of_makers, open_results, restored_sweep
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     import xarray as xr
     from numpy.typing import NDArray
@@ -72,6 +73,7 @@ class Verification:
         return {"ok": self.ok, **asdict(self)}
 
 
+@checked
 def verify(
     store: str | Path,
     *,
@@ -110,6 +112,8 @@ def verify(
     >>> found.ok, len(found.simulated), found.damaged
     (True, 3, ())
     """
+    if sample < 0:
+        raise InputError(f"sample: must be at least 0, got {sample}")
     path = Path(store)
     root, found = check_store(path)
     report = Verification(str(path), found.compared, tuple(found.files))
@@ -146,10 +150,10 @@ def _chosen(ds: xr.Dataset, count: int) -> list[tuple[int, ...]]:
     """Return the places of so many cells with a result, spread over all."""
     status = ds["status"].values
     cells = np.flatnonzero(~np.isin(status.ravel(), _WITHOUT))
-    chosen: dict[int, None] = {}
-    for k in range(8 * count):
-        chosen[int(cells.size * ((k + 0.5) * _GOLDEN % 1))] = None
-    picked = sorted(list(chosen)[:count]) if cells.size > count else range(cells.size)
+    picked: Iterable[int] = range(cells.size)
+    if count < cells.size:
+        places = (int(cells.size * ((k + 0.5) * _GOLDEN % 1)) for k in range(8 * count))
+        picked = sorted(list(dict.fromkeys(places))[:count])
     return [tuple(map(int, np.unravel_index(cells[i], status.shape))) for i in picked]
 
 

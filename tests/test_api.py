@@ -12,6 +12,8 @@ from analysis.synthetic import prefix_trials
 
 import kvsweep
 import kvsweep.plot
+from kvsweep.arguments import ANY, ARGUMENTS
+from kvsweep.errors import InputError
 from kvsweep.store import save_dataset
 
 DOCUMENT = (Path(__file__).parents[1] / "docs" / "api.md").read_text()
@@ -65,6 +67,43 @@ def test_every_annotation_is_there():
         signature = inspect.signature(function)
         kinds = [parameter.annotation for parameter in signature.parameters.values()]
         assert inspect.Signature.empty not in [*kinds, signature.return_annotation], function
+
+
+FUNCTIONS = {name: f for name, f in PUBLIC.items() if inspect.isfunction(f)}
+ODD = [
+    None,
+    5,
+    0.5,
+    True,
+    "text",
+    b"bytes",
+    [],
+    [5],
+    {"a": 1},
+    ("a", 1),
+    object(),
+    float,
+    10**400,
+    "a\0b",
+]
+
+
+def test_every_argument_of_a_public_function_has_a_kind():
+    named = {name for f in FUNCTIONS.values() for name in inspect.signature(f).parameters}
+    assert named == ARGUMENTS.keys()
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_an_argument_of_another_kind_is_refused_by_its_name(name):
+    """In one line, before anything else is looked at: files, datasets, other arguments."""
+    for argument, parameter in inspect.signature(FUNCTIONS[name]).parameters.items():
+        kind = ARGUMENTS[argument]
+        wrong = [v for v in ODD if not kind.fits(v) and v is not parameter.default]
+        assert wrong or kind is ANY
+        for value in wrong:
+            with pytest.raises(InputError) as caught:
+                FUNCTIONS[name](**{argument: value})
+            assert str(caught.value).startswith(f"{argument}: expected {kind.words}, got ")
 
 
 def test_the_package_says_that_it_is_typed():

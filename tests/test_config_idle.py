@@ -270,6 +270,17 @@ def test_what_an_option_makes_idle_in_the_file_is_fine(tmp_path):
     assert message.startswith("s.toml: --set cache.offload_threshold: has no effect")
 
 
+@pytest.mark.parametrize("table", ["grid", "policies", "workload", "cluster", "cache", "latency"])
+def test_an_option_that_is_an_empty_table_is_refused(tmp_path, table):
+    message = refused(tmp_path, f"{table}={{}}", rest="[grid]\nseed = [1, 2]")
+    assert message.startswith(f"--set {table}: an empty table sets nothing; set a key")
+
+
+def test_an_option_of_the_whole_grid_is_a_table(tmp_path):
+    assert load(tmp_path, "grid={seed=[1, 2]}").axes[0].values == (1, 2)
+    assert "--set grid: expected a table, got 5" in refused(tmp_path, "grid=5")
+
+
 def test_options_that_undo_each_other_are_refused(tmp_path):
     twice = ("cache.block_size=8", "cache.block_size=16")
     assert refused(tmp_path, *twice).startswith("--set cache.block_size: given twice")

@@ -11,7 +11,8 @@ from kvsweep.config import Scenario
 from kvsweep.config.axes import about
 from kvsweep.config.base import Key
 from kvsweep.config.schema import leaf_keys
-from kvsweep.metrics import DIMENSIONS, VARIABLES
+from kvsweep.dimensions import DIMENSIONS
+from kvsweep.metrics import VARIABLES
 from kvsweep.store.layout import arrays
 
 UNITS = {"1", "token", "block", "request", "byte", "s", "ms", "us"}

@@ -112,7 +112,7 @@ def test_every_scenario_of_a_sweep_is_validated_once(load, monkeypatch):
     sweep = load("[grid]", '[grid]\n"cache.block_size" = [16, 32]', "grid.policy=['least-loaded']")
     sweep.check()
     found = plan(sweep)
-    describe(sweep)
+    describe(sweep, "sources")
     memory_varies(sweep)
     assert len(found.variants) == 67 * 2
     base = json.dumps(sweep.base, sort_keys=True)

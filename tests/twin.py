@@ -14,6 +14,7 @@ from kvsweep.workload.traces import load_trace
 
 NO_VALUE = -1
 STEP_COLUMNS = {
+    "s": "scheduled_us",
     "t": "start_us",
     "d": "duration_us",
     "pf": "prefill_tokens",
@@ -39,6 +40,14 @@ def events_by_step(single, instance):
     return table
 
 
+def victims_of(found):
+    """Return (victim, 1 if it was in the step on its way) of a step, given its events by kind.
+
+    Those of a schedule before it that computed nothing, with 2 more, are of no step.
+    """
+    return [(r, max(flag, 0)) for r, flag in found[Event.PREEMPT] if flag < 2]
+
+
 def schedules(single, instance):
     """Rebuild who was scheduled in each step, in order, with how many tokens.
 
@@ -51,9 +60,10 @@ def schedules(single, instance):
     for step in range(listed.max(initial=-1) + 1):
         found = events[step]
         chunks = dict(found[Event.CHUNK])
-        for victim, _ in found[Event.PREEMPT]:
-            running.remove(victim)
-            decoding.discard(victim)
+        victims = {victim for victim, _ in found[Event.PREEMPT]}
+        # Asynchronously one may have been given its last token in the step before.
+        running = [r for r in running if r not in victims]
+        decoding -= victims
         running += [r for r, _ in found[Event.ADMIT]]
         missed = {r for r, _ in found[Event.SKIP]}
         tokens = {r: chunks.get(r, 0 if r in missed or r not in decoding else 1) for r in running}
@@ -119,7 +129,9 @@ def _step_differences(twin, single):
             found = events[int(row["step"])]
             pairs = {c: (row[m], getattr(want, c)) for c, m in STEP_COLUMNS.items()}
             pairs["adm"] = (found[Event.ADMIT], [(a[0], a[1]) for a in want.adm])
-            pairs["pre"] = ([r for r, _ in found[Event.PREEMPT]], list(want.pre))
+            victims = victims_of(found)
+            pairs["pre"] = ([r for r, _ in victims], list(want.pre))
+            pairs["pre_in_flight"] = (sum(on for _, on in victims), want.pre_in_flight)
             pairs["fin"] = ([r for r, _ in found[Event.FINISH]], list(want.fin))
             pairs["sched"] = (scheduled, [list(s) for s in want.sched])
             for name, (got, expected) in pairs.items():

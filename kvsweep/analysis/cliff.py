@@ -18,12 +18,14 @@ from kvsweep.analysis import ranks, statistics, variables
 from kvsweep.analysis.cliff_records import Cliff, Labels
 from kvsweep.analysis.cliff_scan import Scan, find_ratios, scan_group
 from kvsweep.analysis.statistics import Floats
+from kvsweep.arguments import checked
 from kvsweep.errors import InputError
 
 if TYPE_CHECKING:
     import xarray as xr
 
 
+@checked
 def find_cliff(
     ds: xr.Dataset,
     metric: str = "preemption_rate",

@@ -21,12 +21,14 @@ from kvsweep.analysis import statistics, variables
 from kvsweep.analysis.contrasts import DIFFERENCE, RATIO, estimates
 from kvsweep.analysis.effect_records import Change, Effect, EffectGroup, Effects
 from kvsweep.analysis.statistics import Floats
+from kvsweep.arguments import checked
 from kvsweep.errors import InputError, did_you_mean
 
 if TYPE_CHECKING:
     import xarray as xr
 
 
+@checked
 def factorial_effects(
     ds: xr.Dataset,
     metric: str,
@@ -105,6 +107,7 @@ def factorial_effects(
     return _result(ds, array, confidence, chosen, averaged, skipped, groups)
 
 
+@checked
 def joint_effects(
     ds: xr.Dataset,
     metric: str,

@@ -18,6 +18,7 @@ from kvsweep.analysis import statistics, variables
 from kvsweep.analysis.hypervolume import dominates, front_share, normalised_hypervolume
 from kvsweep.analysis.jsonable import jsonable
 from kvsweep.analysis.statistics import Floats, Interval
+from kvsweep.arguments import checked
 from kvsweep.errors import InputError
 
 if TYPE_CHECKING:
@@ -105,6 +106,7 @@ class Front:
         return plain
 
 
+@checked
 def pareto_front(
     ds: xr.Dataset,
     objectives: Sequence[str] = DEFAULT_OBJECTIVES,

@@ -10,11 +10,10 @@ import numpy as np
 from kvsweep.analysis.jsonable import jsonable
 from kvsweep.analysis.statistics import Floats
 from kvsweep.errors import InputError
+from kvsweep.llama.design import CONDITIONS, HIT, MISS
 
 if TYPE_CHECKING:
     import xarray as xr
-
-CONDITIONS = HIT, MISS = "hit", "miss"
 
 
 @dataclass(frozen=True)

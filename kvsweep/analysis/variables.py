@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from kvsweep.dimensions import DIMENSIONS
 from kvsweep.errors import InputError, did_you_mean
-from kvsweep.metrics import DIMENSIONS, quantile_name
+from kvsweep.metrics import quantile_name
 
 if TYPE_CHECKING:
     import xarray as xr

@@ -18,6 +18,7 @@ from kvsweep.analysis.losses import horizon, rejected, timed_out, unservable, wi
 from kvsweep.analysis.no_effect import equal_seeds, idle_tier, never_full
 from kvsweep.analysis.warning_records import ResultWarning, Seen, seen
 from kvsweep.analysis.wording import number
+from kvsweep.arguments import checked
 from kvsweep.errors import InputError
 
 if TYPE_CHECKING:
@@ -144,6 +145,7 @@ def find_warnings(cells: Cells) -> list[ResultWarning]:
     return [warning for check in CHECKS if (warning := check(cells))]
 
 
+@checked
 def warnings_of(ds: xr.Dataset) -> list[ResultWarning]:
     """Return the warnings about the results of a sweep.
 

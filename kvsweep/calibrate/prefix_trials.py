@@ -15,10 +15,9 @@ from typing import Any, NamedTuple
 
 from kvsweep.errors import InputError, did_you_mean, shown
 from kvsweep.limits import MAX_INPUT_BYTES, MAX_TIME_US, MAX_TOKENS
+from kvsweep.llama.design import CONDITIONS
 from kvsweep.parsing import parse_csv
 from kvsweep.reading import read_text
-
-CONDITIONS = ("hit", "miss")
 
 _NAME = re.compile(r"_a([0-9]+)_b([0-9]+)\.csv$")
 _COLUMNS = ("condition", "ttft_ms")

@@ -54,6 +54,23 @@ def source_of(path: Path, *origins: str | None) -> str:
     return "; ".join([f"`kvsweep calibrate` on {path.name}{digest}", *filter(None, origins)])
 
 
+KEPT = ("link", "kv_bytes_per_token", "tp")
+"""Keys of a preset that a server's times do not tell."""
+
+
+def kept(start: Preset | None) -> dict[str, Any]:
+    """Return what a preset keeps of the one that its fit started from."""
+    values = {key: getattr(start, key) for key in KEPT} if start else {}
+    return {key: value for key, value in values.items() if value is not None}
+
+
+def kept_words(start: Preset | None) -> str | None:
+    """Say so, for the preset's source."""
+    if start is None or not kept(start):
+        return None
+    return f"{', '.join(kept(start))}: as of the preset of {start.model} on {start.hardware}"
+
+
 def to_toml(preset: Preset) -> str:
     """Return the preset as text."""
     given: dict[str, Any] = preset.model_dump(exclude_none=True)

@@ -23,7 +23,7 @@ from kvsweep.calibrate.holding import Loose, Reference
 from kvsweep.calibrate.judging import judge_served, marked
 from kvsweep.calibrate.load import unseen
 from kvsweep.calibrate.needed import assumed
-from kvsweep.calibrate.presets import peak_reference, rounded, source_of
+from kvsweep.calibrate.presets import kept, kept_words, peak_reference, rounded, source_of
 from kvsweep.calibrate.served import Served
 from kvsweep.calibrate.simulated import Simulated, Simulator, fit_served
 from kvsweep.config import Latency
@@ -93,7 +93,12 @@ class ServedResult:
 
 
 def calibrate_served(
-    path: Path, served: Served, family: Family, split: float, names: dict[str, str]
+    path: Path,
+    served: Served,
+    family: Family,
+    split: float,
+    names: dict[str, str],
+    start: Preset | None = None,
 ) -> ServedResult:
     """Fit to the first `split` of the run's time and judge on the rest; then fit to all.
 
@@ -107,6 +112,8 @@ def calibrate_served(
         Share of the time from the first arrival to the last token; 1: nothing is held out.
     names : dict
         ``model`` and ``hardware`` where they are to differ from what the trace says.
+    start : Preset, optional
+        Whose link and bytes of a token the preset keeps: a server's times do not tell them.
     """
     begin, end = float(served.arrival.min()), float(served.last.max())
     simulator = Simulator(served)
@@ -124,9 +131,10 @@ def calibrate_served(
         hardware=hardware,
         kind=family.kind,
         alpha=whole.latency.alpha,
-        source=source_of(path, served.about.get("source"), family.source),
+        source=source_of(path, served.about.get("source"), family.source, kept_words(start)),
         fit=marked(_fit_of(part, whole, split), problems),
         **family.tables(whole.point),
+        **kept(start),
     )
     tokens = request_errors(served, part.simulated.first, part.simulated.last, part.until)
     errors = series_errors(served, series, part.until)

@@ -148,7 +148,7 @@ def _served(
 
     preset = _preset(start) if start else None
     served = read_served(path, settings)
-    found = calibrate_served(path, served, family_of(preset), split, names)
+    found = calibrate_served(path, served, family_of(preset), split, names, preset)
     if stem:
         from kvsweep.calibrate.figures import draw_served
 

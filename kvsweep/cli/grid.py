@@ -114,7 +114,9 @@ def _size(sweep: Sweep, path: Path, options: dict[str, Any]) -> dict[str, Any]:
     if path.exists() and not options["overwrite"]:
         todo = tuple(pending(path, sweep, cells, source_hash(), **stored))
     simulations = sum(map(cells.size, todo))
-    workers = options["workers"] or os.cpu_count() or 1
+    # Those of a scheduler come and go; it is not asked.
+    workers = None if options["scheduler"] else options["workers"] or os.cpu_count() or 1
+    at_once = min(workers or 1, max(1, len(todo)))
     tiers = (variant.cache for variant in cells.variants if variant.cache.cpu_blocks > 0)
     return {
         "store": str(path),
@@ -125,7 +127,7 @@ def _size(sweep: Sweep, path: Path, options: dict[str, Any]) -> dict[str, Any]:
         "bytes": cells.bytes,
         "transfers": list(dict.fromkeys(map(transfer_text, tiers))),
         "workers": workers,
-        "seconds": cells.seconds * simulations / cells.cells / min(workers, max(1, len(todo))),
+        "seconds": cells.seconds * simulations / cells.cells / at_once,
     }
 
 
@@ -142,7 +144,8 @@ def _print_size(size: dict[str, Any], as_json: bool) -> None:
     echo(f"bytes        {size['bytes']:,} before compression")
     for text in size["transfers"][:NAMED]:
         echo(f"transfers    {text}")
-    echo(f"time         about {span(size['seconds'])} on {size['workers']} workers")
+    on = "one worker of the scheduler" if size["workers"] is None else f"{size['workers']} workers"
+    echo(f"time         about {span(size['seconds'])} on {on}")
 
 
 def _run(sweep: Sweep, path: Path, options: dict[str, Any]) -> xr.Dataset:

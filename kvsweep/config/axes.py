@@ -12,9 +12,9 @@ from kvsweep.config.base import Key
 from kvsweep.config.explain import shown
 from kvsweep.config.scenario import Scenario
 from kvsweep.config.schema import DIGITS, KeyPath, key_at, types_at
+from kvsweep.dimensions import DIMENSIONS
 from kvsweep.errors import did_you_mean
 from kvsweep.limits import MAX_AXIS_VALUES, MAX_SEED
-from kvsweep.metrics import DIMENSIONS
 
 POLICY = "policy"
 SEED = "seed"

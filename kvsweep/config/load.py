@@ -9,6 +9,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from kvsweep.arguments import checked
 from kvsweep.config.axes import (
     POLICY,
     SEED,
@@ -40,6 +41,7 @@ def said_in_one_line(where: str) -> Iterator[None]:
         raise InputError(f"{where}: more than fits into the memory of this machine") from None
 
 
+@checked
 def load_sweep(path: str | Path, overrides: Sequence[str] = (), seeds: int | None = None) -> Sweep:
     """Read and check a sweep file.
 

@@ -42,7 +42,10 @@ def with_overrides(source: Source, overrides: Iterable[str], seeds: int | None) 
         path = _path(key, values)
         if any(earlier[: len(path)] == path for earlier in done):
             raise InputError(f"--set {key}: given twice; the last one would win")
-        if path[0] == "grid" and not isinstance(value, list | dict):
+        if len(path) == 1 and value == {}:
+            example = "set a key, as in cache.gpu_blocks=2000 or seed=[0,1]"
+            raise InputError(f"--set {key}: an empty table sets nothing; {example}")
+        if path[0] == "grid" and len(path) == 2 and not isinstance(value, list | dict):
             value = [value]
         _set(values, path, value, f"{source.label}: --set {key}")
         labels[path] = f"--set {key}"

@@ -149,9 +149,10 @@ def _check_tier(scenario: Scenario) -> None:
 
 def _check_async(scenario: Scenario) -> None:
     """Refuse what vLLM has no rule for under asynchronous scheduling."""
-    if not scenario.engine.async_scheduling:
+    engine = scenario.engine
+    if not engine.async_scheduling:
         return
-    if scenario.engine.preempt_for_urgent:
+    if engine.preempt_for_urgent and engine.scheduler == Scheduler.PRIORITY.label:
         raise KeyProblem(("engine", "preempt_for_urgent"), "needs engine.async_scheduling = false")
     offload = scenario.cache.offload
     if scenario.cache.cpu_blocks > 0 and offload != Offload.VLLM.label:

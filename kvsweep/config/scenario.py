@@ -257,7 +257,7 @@ class Engine(Section):
         Switch, Key("1", "whether urgent requests preempt others at admission")
     ] = False
     async_scheduling: Annotated[
-        Switch, Key("1", "whether a step is scheduled before the last one's tokens are known")
+        Switch, Key("1", "whether a step is scheduled while the one before is computed")
     ] = False
     enable_prefix_caching: Annotated[
         Switch, Key("1", "whether full blocks are cached for other requests")

@@ -1,8 +1,9 @@
 """The engine kernel: vLLM V1 scheduling over a paged KV cache, compiled by numba.
 
-The rules are those of vLLM 0.33.0's synchronous scheduler. docs/kernel.md numbers them ("rule R5.2"
-in a comment is one), shows a decode run step by step, and says what wakes a refused head, which
-invariants hold by what, and what the words mean. Where to find what decides:
+The rules are those of vLLM 0.33.0's schedulers, the synchronous and the asynchronous one.
+docs/kernel.md numbers them ("rule R5.2" in a comment is one), shows a decode run step by step, and
+says what wakes a refused head, which invariants hold by what, and what the words mean. Where to
+find what decides:
 
 =========================  =========================================================
 `engine`                   a batch, a lane; arrivals, admission control, routing in order of time
@@ -19,9 +20,11 @@ invariants hold by what, and what the words mean. Where to find what decides:
 `scheduling.admit`         which waiting requests are admitted; patience
 `scheduling.by_counts`     scheduling of the running requests by counts
 `scheduling.one_by_one`    the same, literally request by request, where counts do not do
-`scheduling.running`       what the running requests need, chunks of prefills, who is due
+`scheduling.running`       what the running requests need, chunks of prefills
+`scheduling.caching`       when their blocks are cached, and who is due for it
 `scheduling.preempt`       who is preempted, what it loses and keeps
-`scheduling.outputs`       sampled tokens, finished requests
+`scheduling.outputs`       sampled tokens
+`scheduling.leaving`       finished requests, and those whose last token is on its way
 `blocks.pool`              the pool: allocate, cache, look up, touch, free, evict
 `blocks.split`             blocks with records of their own, where extents will not do
 `blocks.prefix_table`      which of those carries a key
@@ -29,6 +32,7 @@ invariants hold by what, and what the words mean. Where to find what decides:
 `blocks.sizes`             the blocks that tokens fill or need
 `blocks.tier`              the CPU tier: move or copy blocks there, load them, transfer times
 `time.instance`            one instance's clock: queue entries, steps
+`time.device`              the step on the device, and the one scheduled meanwhile
 `time.decode_run`          runs of steps in which all running requests decode, taken at once
 `time.decoding`            how far a decoding request is: base, phase and what follows of them
 `time.calendar`            the steps at which running requests are due, and who is next

@@ -46,7 +46,7 @@ def _earliest(ws, lane):
     second = NEVER
     for candidate in range(lane["instances"]):
         if lane["connects"]:
-            time = offload.next_time(ws, ws.instances[candidate])
+            time = offload.next_time(ws, lane, ws.instances[candidate])
         else:
             time = next_event(ws, ws.instances[candidate])
         if time < first:

@@ -41,7 +41,8 @@ def log_step(out, lane, inst, tally, index, duration, waiting, evictions):
         record = out.steps[row]
         record["step"] = inst["step"]
         record["instance"] = index
-        record["start_us"] = inst["clock"]
+        record["scheduled_us"] = inst["clock"]
+        record["start_us"] = inst["begins"]
         record["duration_us"] = duration
         record["running"] = inst["running"]
         record["waiting"] = waiting

@@ -16,7 +16,6 @@ from kvsweep.metrics.arithmetic import (
 from kvsweep.metrics.per_cell import CELL_VARIABLES, GROUP_VARIABLES
 from kvsweep.metrics.per_request import REQUEST_VARIABLES, RUN_VARIABLES, RequestVariable
 from kvsweep.metrics.variable import (
-    DIMENSIONS,
     NO_COUNT,
     Variable,
     coordinates,
@@ -28,7 +27,6 @@ from kvsweep.records import QUANTILES
 
 __all__ = [
     "CELL_VARIABLES",
-    "DIMENSIONS",
     "GROUP_VARIABLES",
     "NO_COUNT",
     "QUANTILES",

@@ -12,15 +12,6 @@ from kvsweep.records import NONE, QUANTILES
 NO_COUNT = int(NONE)
 """The value of an integer variable where there is no number; the kernel's records have it too."""
 
-DIMENSIONS = {
-    "quantile": "quantile",
-    "instance": "position of the engine instance",
-    "round": "round of a session",
-    "slo_class": "SLO class, the most urgent first",
-    "request": "position in the request list",
-}
-"""Every dimension that a variable may have beyond those of the grid, with its meaning."""
-
 
 def coordinates(
     *, instances: int, rounds: int, slo_classes: tuple[str, ...], requests: int

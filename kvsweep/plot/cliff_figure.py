@@ -11,6 +11,7 @@ from matplotlib.lines import Line2D
 from kvsweep.analysis import variables
 from kvsweep.analysis.cliff_records import Cliff, GroupCliff
 from kvsweep.analysis.wording import interval_ends, label, number
+from kvsweep.arguments import checked
 from kvsweep.errors import InputError
 from kvsweep.plot import style
 from kvsweep.plot.extent import near_threshold, until_flat
@@ -40,6 +41,7 @@ _CORNERS: dict[
 }
 
 
+@checked
 def plot_cliff(ds: xr.Dataset, cliff: Cliff) -> Figure:
     """Draw the curves and their cliffs: seeds faint, means, interval bands, cliffs with intervals.
 

@@ -11,6 +11,7 @@ import numpy as np
 from kvsweep.analysis import statistics, variables
 from kvsweep.analysis.statistics import Floats
 from kvsweep.analysis.wording import label
+from kvsweep.arguments import checked
 from kvsweep.errors import InputError
 from kvsweep.plot import style
 from kvsweep.plot.labels import label_ends
@@ -25,6 +26,7 @@ MAX_LINES = 12
 PANEL_HEIGHT = 1.4  # inches inside the axes
 
 
+@checked
 def plot_curve(
     ds: xr.Dataset,
     metrics: str | Sequence[str],

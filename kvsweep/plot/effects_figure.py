@@ -13,6 +13,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocato
 from kvsweep.analysis.contrasts import DIFFERENCE, RATIO, Scale
 from kvsweep.analysis.effect_records import Effect, Effects, Estimate, Verdict
 from kvsweep.analysis.wording import effect_name, label, number, reference_names
+from kvsweep.arguments import checked
 from kvsweep.errors import InputError
 from kvsweep.plot import style
 
@@ -37,6 +38,7 @@ class _Row:
     effect: Effect | None = None
 
 
+@checked
 def plot_effects(ds: xr.Dataset, effects: Effects) -> Figure:
     """Draw every effect with its interval: differences on the left, ratios on the right.
 

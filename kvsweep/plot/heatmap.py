@@ -10,6 +10,7 @@ from matplotlib.colors import LogNorm, Normalize
 from kvsweep.analysis import variables
 from kvsweep.analysis.statistics import Floats
 from kvsweep.analysis.wording import number
+from kvsweep.arguments import checked
 from kvsweep.errors import InputError
 from kvsweep.plot import style
 
@@ -25,6 +26,7 @@ LOG_FACTOR = 200.0
 MAX_PANELS = 6
 
 
+@checked
 def plot_heatmap(ds: xr.Dataset, metric: str, x: str, y: str) -> Figure:
     """Draw the mean over seeds of `metric` over axes `x` and `y`.
 

@@ -9,6 +9,7 @@ from matplotlib.patheffects import withStroke
 
 from kvsweep.analysis.pareto import Front, FrontGroup, Member, Objective
 from kvsweep.analysis.wording import label
+from kvsweep.arguments import checked
 from kvsweep.errors import InputError
 from kvsweep.plot import style
 from kvsweep.plot.labels import LINE_HEIGHT, spread
@@ -23,6 +24,7 @@ MAX_PANELS = 6
 PANEL_HEIGHT = 1.9  # inches inside the axes
 
 
+@checked
 def plot_pareto(ds: xr.Dataset, front: Front) -> Figure:
     """Draw the members in the plane of the first two objectives, one panel per group.
 

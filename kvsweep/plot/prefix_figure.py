@@ -8,7 +8,9 @@ import numpy as np
 from matplotlib.patheffects import withStroke
 from matplotlib.ticker import FixedLocator
 
-from kvsweep.analysis.prefix_cost import CONDITIONS, Line, PrefixCost
+from kvsweep.analysis.prefix_cost import Line, PrefixCost
+from kvsweep.arguments import checked
+from kvsweep.llama.design import CONDITIONS
 from kvsweep.plot import style
 from kvsweep.plot.labels import label_ends
 
@@ -24,6 +26,7 @@ PANELS = {"ttft_ms": 1.8, "throughput_tok_s": 0.8}
 ASIDE = {"hit": -0.02, "miss": 0.02}
 
 
+@checked
 def plot_prefix(ds: xr.Dataset, cost: PrefixCost) -> Figure:
     """Draw time to first token and throughput over the tokens of B.
 

@@ -13,6 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from kvsweep.analysis.wording import number
+from kvsweep.arguments import checked
 from kvsweep.errors import InputError, printable
 from kvsweep.files import written
 from kvsweep.reading import open_regular
@@ -94,6 +95,7 @@ def new_figure(height: float, width: float = COLUMN_WIDTH) -> Figure:
     return figure
 
 
+@checked
 def save(figure: Figure, path: str | Path) -> None:
     """Write `figure` as PNG, SVG or PDF, by the suffix of `path`: no date, version or random id.
 

@@ -11,6 +11,7 @@ from kvsweep.analysis.cliff_records import Cliff, GroupCliff
 from kvsweep.analysis.crossing import Outcome
 from kvsweep.analysis.statistics import Floats
 from kvsweep.analysis.wording import label
+from kvsweep.arguments import checked
 from kvsweep.errors import InputError
 from kvsweep.plot import style
 from kvsweep.plot.labels import label_ends
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 MAX_LINES = 7  # as many as there are colours
 
 
+@checked
 def plot_cliff_trend(ds: xr.Dataset, cliff: Cliff, over: str) -> Figure:
     """Draw how the cliff moves along a further numeric axis: one line per member, with intervals.
 

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kvsweep.analysis.prefix_cost import CONDITIONS, HIT, MISS, Line, PrefixCost, SizeCost, Spread
+from kvsweep.analysis.prefix_cost import Line, PrefixCost, SizeCost, Spread
 from kvsweep.analysis.wording import number
+from kvsweep.llama.design import CONDITIONS, HIT, MISS
 from kvsweep.report.table import table
 
 if TYPE_CHECKING:

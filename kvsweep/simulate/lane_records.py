@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from ..config import Latency, Scenario
 from ..config.scenario import Cache, Cluster, Engine
-from ..errors import InputError
 from ..kernel.blocks.sizes import QUOTIENT_BITS
 from ..kernel.offload.chunks import RINGS
 from ..kernel.time.calendar import MAX_STEPS, ROW
@@ -56,8 +55,6 @@ def lay_out(scenarios: tuple[Scenario, ...]) -> Layout:
 
 def lane_record(scenario: Scenario) -> NDArray[Any]:
     """Return the LANE record of a scenario, without its request list."""
-    if scenario.engine.async_scheduling:
-        raise InputError("engine.async_scheduling: the kernel only has synchronous scheduling yet")
     lane = np.zeros((), LANE)
     lane["warmup"] = scenario.workload.warmup if scenario.workload else 0
     _set_latency(lane, scenario.latency)
@@ -89,6 +86,7 @@ def _set_engine(lane: NDArray[Any], engine: Engine) -> None:
     # Other schedulers do not read it, though a sweep of schedulers may have it everywhere.
     urgent_first = lane["scheduler"] == Scheduler.PRIORITY
     lane["preempt_for_urgent"] = engine.preempt_for_urgent and urgent_first
+    lane["async_scheduling"] = engine.async_scheduling
     lane["prefix_caching"] = engine.enable_prefix_caching
     lane["chunked_prefill"] = engine.enable_chunked_prefill
     lane["reserve_full_prompt"] = engine.reserve_full_prompt

@@ -1,8 +1,7 @@
 """What the kernel leaves of a batch, reduced to named numbers per lane."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,8 @@ from ..records import NEVER, NONE, QUANTILES, Inputs, Outputs
 from .backlog import backlog
 from .inversions import find_inversions
 from .lane_ends import lane_ends
-from .reduce_groups import Columns, Grouping, measure_groups
+from .measured_lanes import Measured, alike
+from .reduce_groups import Grouping, measure_groups
 
 
 def reduce_lanes(
@@ -38,7 +38,7 @@ def reduce_lanes(
         By variable of `kvsweep.metrics`, and ``status``, ``status_detail``.
     """
     values = _tallied(inputs, outputs) | _totals(inputs, outputs)
-    for measured in _alike(inputs, outputs):
+    for measured in alike(inputs, outputs):
         delay = replace(measured, warmup=0).rows(outputs.delay)
         found = _quantiles(measured) | backlog(inputs, measured.lanes, delay)
         found["priority_inversions"] = (
@@ -55,74 +55,7 @@ def reduce_lanes(
     return values | lane_ends(inputs, outputs, values)
 
 
-@dataclass(frozen=True)
-class _Measured:
-    """Lanes with equally many requests, and the per-request columns of those that count.
-
-    Attributes
-    ----------
-    lanes : intp (cells,)
-        Positions of the lanes.
-    requests, warmup : int
-        Requests of each lane, and how many of the first are left out.
-    """
-
-    inputs: Inputs
-    outputs: Outputs
-    lanes: NDArray[np.intp]
-    requests: int
-    warmup: int
-
-    @cached_property
-    def slots(self) -> NDArray[np.int64]:
-        """Positions in the request lists of the measured requests, (cells, requests)."""
-        slots: NDArray[np.int64] = self._first("request_lo") + self._offsets
-        return slots
-
-    def rows(self, column: NDArray[Any]) -> NDArray[Any]:
-        """Return a per-request column as (cells, requests), without a copy if it can."""
-        if len(self.lanes) == len(self.inputs.lanes):
-            return column.reshape(len(self.lanes), self.requests)[:, self.warmup :]
-        chosen: NDArray[Any] = column[self._first("out_lo") + self._offsets]
-        return chosen
-
-    @cached_property
-    def group_columns(self) -> Columns:
-        """Return what measures by group are made of."""
-        outputs = self.outputs
-        return Columns(
-            ttft=self.rows(outputs.ttft),
-            e2e=self.rows(outputs.e2e),
-            delay=self.rows(outputs.delay),
-            tpot=self.rows(outputs.tpot),
-            preemptions=self.rows(outputs.preemptions),
-            status=self.rows(outputs.request_status),
-            prompt=self.inputs.requests["prompt"][self.slots],
-            cached=self.rows(outputs.progress["cached_tokens"]),
-            output=self.inputs.requests["output"][self.slots],
-        )
-
-    @property
-    def _offsets(self) -> NDArray[np.int64]:
-        return np.arange(self.warmup, self.requests)
-
-    def _first(self, field: str) -> NDArray[np.int64]:
-        first: NDArray[np.int64] = self.inputs.lanes[field][self.lanes][:, None]
-        return first
-
-
-def _alike(inputs: Inputs, outputs: Outputs) -> Iterator[_Measured]:
-    """Yield the lanes with equally many requests and warm-ups together."""
-    shapes = np.stack([inputs.lanes["requests"], inputs.lanes["warmup"]], axis=1)
-    if (shapes == shapes[0]).all():
-        yield _Measured(inputs, outputs, np.arange(len(shapes)), *shapes[0].tolist())
-        return
-    distinct, group = np.unique(shapes, axis=0, return_inverse=True)
-    for number, shape in enumerate(distinct.tolist()):
-        yield _Measured(inputs, outputs, np.flatnonzero(group.ravel() == number), *shape)
-
-
-def _quantiles(measured: _Measured) -> dict[str, NDArray[Any]]:
+def _quantiles(measured: Measured) -> dict[str, NDArray[Any]]:
     """Return the quantiles of the times of measured requests."""
     outputs = measured.outputs
     columns = {"ttft": outputs.ttft, "e2e": outputs.e2e, "scheduling_delay": outputs.delay}
@@ -156,7 +89,7 @@ def _time_counts(outputs: Outputs) -> dict[str, NDArray[np.int64]]:
     }
 
 
-def _inversions(measured: _Measured) -> NDArray[np.int64]:
+def _inversions(measured: Measured) -> NDArray[np.int64]:
     """Count the measured first admissions that pass over a more urgent request; (cells,).
 
     A client that gives up waits until its patience is over, not until that is noticed.

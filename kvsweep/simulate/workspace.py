@@ -42,7 +42,7 @@ from .routers import router_memory
 def _blank_instance() -> NDArray[Any]:
     blank = np.zeros(1, INSTANCE)
     lists = ("lru_head", "lru_tail", "wait_head", "wait_tail", "inbox_head", "inbox_tail")
-    for name in (*lists, "spare", "tier_spare"):
+    for name in (*lists, "spare", "tier_spare", "leave_head"):
         blank[name] = NONE
     for name in ("next_due", "try_head_at"):
         blank[name] = NEVER
@@ -55,6 +55,7 @@ def _blank_progress() -> NDArray[Any]:
     times = ("queued", "scheduled", "first_token", "finish", "last_token")
     for name in (*times, "cached_tokens", "instance", "fills"):
         blank[name] = NONE
+    blank["missed"] = NONE
     blank["status"] = RequestStatus.NOT_ARRIVED
     return blank
 

@@ -11,8 +11,9 @@ import numpy as np
 
 from kvsweep.config.axes import about
 from kvsweep.config.base import Key
+from kvsweep.dimensions import DIMENSIONS
 from kvsweep.files import replace_file
-from kvsweep.metrics import DIMENSIONS, Variable
+from kvsweep.metrics import Variable
 from kvsweep.policies import RequestStatus, Status
 from kvsweep.store.arrays import Array
 from kvsweep.store.chunks import chunk_name

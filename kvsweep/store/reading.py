@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from kvsweep.arguments import checked
 from kvsweep.errors import InputError, did_you_mean
 from kvsweep.metrics import QUANTILES, VARIABLES, quantile_names
 from kvsweep.store.checking import Check, check
@@ -19,6 +20,7 @@ FORMAT = "kvsweep-store/1"
 MAKER = "kvsweep grid SWEEP.toml"
 
 
+@checked
 def open_results(path: str | Path, *, verify: bool = True) -> xr.Dataset:
     """Open a store for reading.
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from kvsweep import simulate
+from kvsweep import _plain, simulate
 from kvsweep.errors import InputError
 from kvsweep.workers.handshake import QUESTION, own_answer, why_not
 
@@ -224,7 +224,11 @@ class Pool:
         if not used:
             return "no worker; waiting for one to come (Ctrl-C ends)"
         if any(worker.asked for worker in used):
-            return f"{len(used)} workers load or compile the kernel (first run there: about 30 s)"
+            # How a worker compiles is its own affair: by numba's public means it takes longer.
+            return (
+                f"{len(used)} workers load or compile the kernel (first run there: about 30 s, or "
+                f"{_plain.SECONDS} s by numba's public means)"
+            )
         return f"waiting for {len(used)} workers to answer"
 
 

@@ -11,7 +11,7 @@ from kvsweep.calibrate.comparison import ALL, FITTED, HELD_OUT, series_errors, s
 from kvsweep.calibrate.families import Linear, Roofline, family_of
 from kvsweep.calibrate.load import measured_load, unseen
 from kvsweep.calibrate.needed import assumed
-from kvsweep.calibrate.presets import peak_reference
+from kvsweep.calibrate.presets import kept, kept_words, peak_reference
 from kvsweep.calibrate.results import calibrate_served
 from kvsweep.calibrate.served import read_served
 from kvsweep.calibrate.wording import served_json, served_text
@@ -177,12 +177,25 @@ def test_efficiencies_of_a_roofline_are_found_again(tmp_path):
     latency = {"beta": terms.beta[0].tolist(), "memory": terms.memory[0].tolist()}
     path = tmp_path / "served.json"
     path.write_text(json.dumps(serving.measured(serving.trace(latency))))
-    found = calibrate_served(path, read_served(path, ()), family, 0.5, {"model": "M"})
+    linked = preset.model_copy(update={"link": "pcie4-x16"})
+    found = calibrate_served(path, read_served(path, ()), family, 0.5, {"model": "M"}, linked)
+    assert found.preset.link == "pcie4-x16"
+    assert "; link: as of the preset of" in found.preset.source
     assert found.whole.point == pytest.approx(truth, rel=1e-3)
     assert found.preset.kind == "roofline"
     assert found.preset.model == "M"
     assert preset.source in found.preset.source
     assert found.preset.device.bandwidth == preset.device.bandwidth
+
+
+def test_a_fit_keeps_what_times_do_not_tell_of_the_preset_it_starts_from():
+    """A CPU tier needs the link and the bytes of a token."""
+    preset = load_preset("llama-3.1-8b/h100/tp2", Path())
+    told = {"link": "pcie4-x16", "kv_bytes_per_token": 131072.0, "tp": 2}
+    assert kept(preset.model_copy(update=told)) == told
+    bare = dict.fromkeys(told)
+    assert kept(preset.model_copy(update=bare)) == kept(None) == {}
+    assert kept_words(None) is kept_words(preset.model_copy(update=bare)) is None
 
 
 def test_a_linear_preset_is_a_starting_point():

@@ -96,6 +96,16 @@ def test_dry_run_prints_the_size_and_writes_nothing(run, file):
     assert not Path("results").exists()
 
 
+def test_dry_run_on_a_scheduler_counts_no_cores_of_this_machine(run, file):
+    """It is not asked: how many workers it has then, nobody knows now."""
+    where = ("--scheduler", "tcp://127.0.0.1:1")
+    size = json.loads(run("grid", file, "--dry-run", "--json", *where)[1])
+    alone = json.loads(run("grid", file, "--dry-run", "--json", "--workers", "1")[1])
+    assert size["workers"] is None
+    assert size["seconds"] == alone["seconds"]
+    assert "on one worker of the scheduler\n" in run("grid", file, "--dry-run", *where)[1]
+
+
 def test_dry_run_tells_the_speed_of_a_cpu_tier(run, file):
     assert "transfers" not in run("grid", file, "--dry-run")[1]
     tier = ("--set", "cache.cpu_blocks=50")

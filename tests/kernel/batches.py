@@ -51,7 +51,10 @@ def scenario(*changes):
 
 def random_traces(seeds, max_requests=30):
     """Return traces made to provoke trouble, one per seed."""
-    return [strategies.random_trace(random.Random(seed), max_requests) for seed in seeds]
+    return [
+        strategies.random_trace(random.Random(seed), max_requests, asynchronous=True)
+        for seed in seeds
+    ]
 
 
 def inputs_of(traces):

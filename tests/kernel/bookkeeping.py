@@ -34,7 +34,9 @@ def main():
 
     with patch.object(instance, "only_decodes", checking):
         for seed in range(TRACES):
-            trace = strategies.random_trace(random.Random(seed), max_requests=30, closed_loop=True)
+            trace = strategies.random_trace(
+                random.Random(seed), max_requests=30, closed_loop=True, asynchronous=True
+            )
             twin.run_kernel(trace)
     print(checked)
 

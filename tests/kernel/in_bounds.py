@@ -20,7 +20,9 @@ def main():
     """Print how many traces ran; an index out of bounds is an error."""
     assert numba.config.BOUNDSCHECK
     for seed in range(TRACES):
-        trace = strategies.random_trace(random.Random(seed), max_requests=60, closed_loop=True)
+        trace = strategies.random_trace(
+            random.Random(seed), max_requests=60, closed_loop=True, asynchronous=True
+        )
         twin.run_kernel(trace)
     print(TRACES)
 

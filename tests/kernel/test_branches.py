@@ -9,7 +9,7 @@ import twin
 from kvsweep import policies
 from kvsweep.policies import Admission, Offload, Priority, Routing, Scheduler, Scorer, Status
 from kvsweep.records import LaneStatus
-from kvsweep.simulate import single
+from kvsweep.simulate import logged
 
 UNKNOWN = 99
 FAMILIES = {
@@ -57,7 +57,7 @@ def a_trace(family, name):
 
 def run_forced(family, code, monkeypatch):
     """Run the kernel with a code of a policy that no scenario can have."""
-    build = single.build_inputs
+    build = logged.build_inputs
 
     def build_forced(*arguments, **options):
         inputs = build(*arguments, **options)
@@ -67,7 +67,7 @@ def run_forced(family, code, monkeypatch):
             inputs.lanes[FAMILIES[family][1]] = code
         return inputs
 
-    monkeypatch.setattr(single, "build_inputs", build_forced)
+    monkeypatch.setattr(logged, "build_inputs", build_forced)
     return twin.run_kernel(a_trace(Routing, "weighted"))
 
 

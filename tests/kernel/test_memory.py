@@ -2,10 +2,10 @@
 
 import batches
 import numpy as np
-from kvsweep.simulate.lanes import allocate_workspace
 
 from kvsweep.kernel.memory import WORD, workspace_sizes
 from kvsweep.records import LANE, Workspace
+from kvsweep.simulate.workspace import allocate_workspace
 
 OTHERS = {"table", "router", "itl_time", "itl_weight", "itl_order", "itl_digits"}
 """Arrays whose size no lane decides, beside those of blank records."""

@@ -32,7 +32,17 @@ def test_plain_loop_equals_recordings(name, plain):
     assert outputs.steps["free_blocks"].tolist() == case["expected"]["steps"]["free"]
 
 
+@pytest.mark.parametrize("name", goldens.vllm_cases("vllm2/async")[:4])
+def test_plain_loop_equals_asynchronous_recordings(name, plain):
+    case = goldens.load(name, "vllm2/async")
+    assert list(twin.differences(case)) == []
+    assert (
+        twin.run_kernel(case).outputs.steps["free_blocks"].tolist()
+        == (case["expected"]["steps"]["free"])
+    )
+
+
 def test_plain_loop_equals_the_twin(plain):
     for seed in range(150):
-        trace = strategies.random_trace(random.Random(seed), max_requests=40)
+        trace = strategies.random_trace(random.Random(seed), max_requests=40, asynchronous=True)
         assert list(twin.differences(trace)) == [], seed

@@ -133,7 +133,7 @@ def finishes(trace):
     return columns if single.status.label == "ok" else None
 
 
-@given(strategies.traces(closed_loop=True))
+@given(strategies.traces(closed_loop=True, asynchronous=True))
 def test_kv_pressure_is_kv_utilization_where_nothing_is_offloaded(trace):
     """Equal to the last bit: a penalty of 0 changes no sum."""
     scenario = trace["scenario"]
@@ -149,7 +149,7 @@ def test_kv_pressure_is_kv_utilization_where_nothing_is_offloaded(trace):
 def test_precise_prefix_changes_nothing_but_the_routing():
     """Looking publishes what is due: with a single instance nothing else may come of it."""
     for seed in range(200):
-        trace = strategies.random_trace(random.Random(seed), closed_loop=True)
+        trace = strategies.random_trace(random.Random(seed), closed_loop=True, asynchronous=True)
         cluster = trace["scenario"]["cluster"]
         cluster |= {"instances": 1, "routing": "round-robin"}
         blind = finishes(trace)

@@ -12,7 +12,7 @@ from kvsweep.config.scenario import validate
 from kvsweep.policies import Scheduler, Status
 from kvsweep.records import LaneStatus
 from kvsweep.simulate import simulate_batch
-from kvsweep.simulate.lane_ends import details
+from kvsweep.simulate.lane_ends import DETAIL_OF_LANE, STATUS_OF_LANE, details
 from kvsweep.workload.generate import generate
 
 REQUESTS = 200
@@ -94,3 +94,9 @@ def test_the_cliff_lies_between_the_ends():
     assert found["preemptions"][-1] == 0
     assert found["preemption_rate"][BLOCKS == 1000] > 0.05
     assert found["completed"][BLOCKS == 2000] == REQUESTS
+
+
+def test_every_way_to_end_has_a_status_and_words():
+    assert set(STATUS_OF_LANE) == set(DETAIL_OF_LANE) == set(LaneStatus)
+    for lane, status in STATUS_OF_LANE.items():
+        assert (status == Status.OK) == (lane == LaneStatus.OK) == (DETAIL_OF_LANE[lane] == "")

@@ -19,7 +19,7 @@ def test_the_random_traces_have_every_policy():
     assert scorers == set(Scorer.labels_of("vllm"))
 
 
-@given(strategies.traces(closed_loop=True))
+@given(strategies.traces(closed_loop=True, asynchronous=True))
 def test_kernel_equals_twin(trace):
     assert list(twin.differences(trace)) == []
 
@@ -84,5 +84,7 @@ def test_a_head_that_gives_up_wakes_the_next_one():
 @pytest.mark.parametrize("block", range(10))
 def test_kernel_equals_twin_on_longer_traces(block):
     for seed in range(20 * block, 20 * block + 20):
-        trace = strategies.random_trace(random.Random(seed), max_requests=60, closed_loop=True)
+        trace = strategies.random_trace(
+            random.Random(seed), max_requests=60, closed_loop=True, asynchronous=True
+        )
         assert (seed, list(twin.differences(trace))) == (seed, [])

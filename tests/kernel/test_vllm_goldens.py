@@ -9,9 +9,21 @@ from kvsweep.records import Event
 NO_VALUE = -1
 
 
+ASYNC = "vllm2/async"
+
+
 @pytest.mark.parametrize("name", goldens.vllm_cases())
 def test_kernel_equals_recording(name):
-    case = goldens.load(name)
+    check_case(name, "vllm")
+
+
+@pytest.mark.parametrize("name", goldens.vllm_cases(ASYNC))
+def test_kernel_equals_recording_of_asynchronous_scheduling(name):
+    check_case(name, ASYNC)
+
+
+def check_case(name, group):
+    case = goldens.load(name, group)
     single = twin.run_kernel(case)
     assert single.status.label == "ok"
     _check_requests(case["expected"], single)
@@ -37,10 +49,13 @@ def _check_requests(expected, single):
 def _check_steps(expected, single):
     steps = single.outputs.steps
     for column, mine in twin.STEP_COLUMNS.items():
-        assert steps[mine].tolist() == expected[column], column
+        assert steps[mine].tolist() == expected.get(column, expected["t"]), column
     events = twin.events_by_step(single, 0)
     for step in range(len(steps)):
-        assert [r for r, _ in events[step][Event.PREEMPT]] == expected["pre"][step]
+        victims = twin.victims_of(events[step])
+        assert [r for r, _ in victims] == expected["pre"][step]
+        if "pre_in_flight" in expected:
+            assert sum(on for _, on in victims) == expected["pre_in_flight"][step]
         assert [r for r, _ in events[step][Event.FINISH]] == expected["fin"][step]
         admitted = [list(pair) for pair in events[step][Event.ADMIT]]
         assert admitted == [entry[:2] for entry in expected["adm"][step]]

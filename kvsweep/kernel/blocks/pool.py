@@ -20,7 +20,7 @@ later, so a chain is evicted from its end.
 
 from ..._jit import leaf
 from ..memory import extent_at
-from ..offload.pins import note_touch
+from ..offload.pins import note_evicted
 from . import lru, split
 
 
@@ -45,7 +45,7 @@ def _evict(ws, inst, count):
     node = _next_to_evict(inst)
     if node < inst["node_lo"]:
         if inst["serial"] > 0:
-            note_touch(ws, inst, node)
+            note_evicted(ws, inst, node)
         split.uncache_block(ws, inst, node)
         count = 1
     else:

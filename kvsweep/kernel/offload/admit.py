@@ -6,6 +6,7 @@ from ..blocks import pool
 from ..blocks.sizes import blocks_for
 from ..scheduling import waiting
 from ..scheduling.admit import count_query, deadline, find_hits, give_up, run_request
+from ..scheduling.caching import cache_decodes_for
 from ..scheduling.holders import (
     LOADING,
     cache_load,
@@ -16,11 +17,11 @@ from ..scheduling.holders import (
     pass_by,
     reserved,
 )
-from ..scheduling.running import cache_decodes_for, chunk_of, is_alone
+from ..scheduling.running import chunk_of, is_alone
 from ..tally import log_event
 from ..time.decoding import known_tokens
 from . import connector
-from .pins import note_touch
+from .pins import note_hit
 
 
 @leaf
@@ -47,7 +48,7 @@ def _touch_held(inp, ws, lane, inst, r):
     """Note that the step takes up the published blocks of a request."""
     lo = inp.requests[lane["request_lo"] + r]["key_lo"]
     for slot in range(lo, lo + ws.progress[r]["cached_blocks"]):
-        note_touch(ws, inst, ws.table[slot])
+        note_hit(ws, inst, ws.table[slot])
 
 
 @leaf

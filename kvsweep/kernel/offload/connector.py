@@ -113,6 +113,7 @@ def _store(inp, ws, out, lane, inst, tally, index, off, r, first, end, new, job)
     off["stored"] += tokens
     inst["offloads"] += new * lane["factor"]
     finished = ws.progress[r]["status"] == RequestStatus.COMPLETED
+    ws.jobs[job]["pinned"] = 2 * inst["serial"]
     if finished and copies.pin(inp, ws, lane, inst, off, job, 1):
         ws.jobs[job]["flush"] = inst["serial"]
         off["awaits"] = 1
@@ -134,6 +135,7 @@ def note_finish(inp, ws, lane, inst, r):
             job = copies.head(ws, off, queue)
             while job != NONE:
                 if ws.jobs[job]["request"] == r:
+                    ws.jobs[job]["pinned"] = 2 * inst["serial"] + 1
                     copies.pin(inp, ws, lane, inst, off, job, 1)
                 job = np.int64(ws.jobs[job]["next"])
 

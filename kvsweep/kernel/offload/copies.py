@@ -29,6 +29,7 @@ def begin_copies(ws, lane, inst, off):
     lo = inst["block_lo"]
     for block in range(lo, lo + lane["gpu_blocks"]):
         ws.pins[block]["touched"] = 0
+        ws.pins[block]["evicted"] = 0
         ws.pins[block]["stores"] = 0
 
 
@@ -118,7 +119,7 @@ def _begin(ws, out, lane, tally, index, off, queue, job, now, ready):
 @leaf
 def begin_stores(ws, out, lane, inst, tally, index, off):
     """Begin the stores of the step before and those that this step must await; return its stall."""
-    now = inst["clock"]
+    now = inst["begins"]
     while head(ws, off, WAITING_STORES) != NONE:
         job = pop(ws, off, WAITING_STORES)
         ready = off["store_ready"]
@@ -176,17 +177,21 @@ def _blocks_of(inp, ws, lane, inst, off, job, request, chunk):
 def pin(inp, ws, lane, inst, off, job, count):
     """Pin the blocks that a store of a finished request reads (`count` 1), or unpin them (-1).
 
-    Return whether the step being scheduled has touched one of them.
+    A block that was evicted since, or by the schedule that pins it, is filled anew already: its id
+    may be that of another block. Return whether the step being scheduled has touched one of them.
     """
+    pinned = ws.jobs[job]["pinned"]
     r = ws.jobs[job]["request"]
     request = inp.requests[lane["request_lo"] + r]
     touched = False
     for chunk in range(ws.jobs[job]["first"], ws.jobs[job]["end"]):
         first, end = _blocks_of(inp, ws, lane, inst, off, job, request, chunk)
         for slot in range(first, end):
-            block = ws.table[slot]
-            ws.pins[block]["stores"] += count
-            touched = touched or ws.pins[block]["touched"] == inst["serial"]
+            pins = ws.pins[ws.table[slot]]
+            valid = pins["evicted"] < pinned
+            pins["stores"] += count * valid
+            valid = valid or pins["evicted"] == 2 * inst["serial"]
+            touched = touched or (valid and pins["touched"] == inst["serial"])
     return touched
 
 

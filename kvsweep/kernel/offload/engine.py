@@ -1,18 +1,23 @@
 """One instance with a connector: steps that may be empty or stall, and sleep between them.
 
 An engine goes on making steps while there is something to schedule, to tell the connector or to be
-reported. A step that schedules nothing takes no time, but for a stall. When a step changed nothing
+reported. A step that schedules nothing takes no time, but for a stall. When steps change nothing
 the engine sleeps until a copy ends or a request enters.
+
+Steps that are scheduled and not processed are a queue of one, or asynchronously of two. The clock
+is the engine's: it moves to the end of the oldest when no other can be scheduled before.
 """
 
 from ..._jit import leaf, part
 from ...records import NEVER, NONE, LaneStatus
+from ..scheduling.leaving import retire
 from ..scheduling.one_by_one import schedule_one_by_one
 from ..scheduling.outputs import process_outputs
 from ..tally import log_step
-from ..time import instance as plain
 from ..time.arrivals import announce
-from ..time.decoding import computed_tokens
+from ..time.decoding import settled_tokens
+from ..time.device import next_step
+from ..time.instance import accept, clear_step, note_itl
 from ..time.step_time import step_time
 from . import copies
 from .admit import admit_or_load
@@ -20,9 +25,9 @@ from .connector import offer, offer_finished
 
 
 @leaf
-def is_busy(ws, inst, index):
+def is_busy(ws, inst):
     """Return whether there is anything to schedule, to tell the connector or to be reported."""
-    off = ws.offload[index]
+    off = ws.offload[inst["number"]]
     told = off["finished_head"] == NONE and off["unreported"] == 0
     return not told or inst["running"] + inst["waiting"] + inst["held"] > 0
 
@@ -31,25 +36,28 @@ def is_busy(ws, inst, index):
 def _offer_scheduled(inp, ws, out, lane, inst, tally, index, off, before):
     """Offer what each request of the step will have computed at its end, in scheduling order.
 
-    The first `served` of the `before` requests that ran before it, and those admitted in it.
+    The first `scheduled` of the `before` requests that ran before it, and those admitted in it.
+    Asynchronously a token that is being sampled is not known yet, nor is the block that it fills.
     """
+    step = inst["step"]
     for position in range(inst["running"]):
-        if position < inst["scheduled"] or position >= before:
-            r = ws.running[inst["run_lo"] + position]
-            tokens = computed_tokens(ws.progress[r], inst["step"] + 1)
+        r = ws.running[inst["run_lo"] + position]
+        progress = ws.progress[r]
+        if (position < inst["scheduled"] or position >= before) and not progress["leaving"]:
+            tokens = progress["computed"]
+            if progress["decoding"]:
+                tokens = settled_tokens(lane, progress, step + 1, step - 1)
             offer(inp, ws, out, lane, inst, tally, index, off, r, tokens)
 
 
 @leaf
 def _schedule(inp, ws, out, lane, inst, tally, index):
-    """Schedule a step and begin its copies.
-
-    Return how long it computes; its stall is `inst["transfer"]`.
-    """
+    """Schedule a step and begin its stores; return how long it computes and how long it stalls."""
     off = ws.offload[index]
     inst["serial"] += 1
     inst["gave_up"] = 0
-    plain.clear_step(lane, inst)
+    clear_step(lane, inst)
+    inst["begins"] = max(inst["clock"], off["device_end"])
     if inst["running"] > 0:
         schedule_one_by_one(inp, ws, out, lane, inst, tally, index)
     before = inst["running"]
@@ -58,17 +66,20 @@ def _schedule(inp, ws, out, lane, inst, tally, index):
     copies.find_awaited(inp, ws, lane, inst, off)
     _offer_scheduled(inp, ws, out, lane, inst, tally, index, off, before)
     offer_finished(inp, ws, out, lane, inst, tally, index, off)
-    inst["transfer"] = copies.begin_stores(ws, out, lane, inst, tally, index, off)
+    stall = copies.begin_stores(ws, out, lane, inst, tally, index, off)
     compute = 0
     if inst["prefill_tokens"] + inst["decode_tokens"] > 0:
         compute = step_time(lane, inst)
-    return compute
+    return compute, stall
 
 
 @leaf
-def _changes(ws, inst, off):
-    """Return whether the step just scheduled changes anything, or lets the next one do so."""
-    made = copies.head(ws, off, copies.NEW_LOADS) != NONE
+def _changes(ws, inst, off, stored):
+    """Return whether the step just scheduled changes anything, or lets the next one do so.
+
+    `stored` tokens had been stored before it.
+    """
+    made = copies.head(ws, off, copies.NEW_LOADS) != NONE or off["stored"] != stored
     made = made or copies.head(ws, off, copies.WAITING_STORES) != NONE
     return made or inst["preempted"] > 0 or inst["gave_up"] != 0
 
@@ -84,71 +95,110 @@ def _log_copies(out, inst, tally, off):
 
 
 @leaf
+def _enqueue(inst, off, end, changes):
+    """Hand the step just scheduled to the device; `changes` whether it changes anything."""
+    if off["queued"] == 0:
+        off["end"] = end
+        off["step"] = inst["step"]
+        off["changes"] = changes
+        off["stall"] = inst["transfer"]
+    else:
+        off["next_end"] = end
+        off["next_step"] = inst["step"]
+        off["next_changes"] = changes
+        off["next_stall"] = inst["transfer"]
+    off["queued"] += 1
+    off["device_end"] = end
+    inst["in_flight"] = 1
+
+
+@leaf
 def _step(inp, ws, out, lane, inst, tally, index):
-    """Make a step; return whether it changes anything at all."""
+    """Schedule a step and hand it to the device."""
     off = ws.offload[index]
     waits = inst["waiting"] + inst["held"]
     evictions = inst["evictions"]
-    stalled_before = off["stored"]
-    compute = _schedule(inp, ws, out, lane, inst, tally, index)
-    duration = compute + inst["transfer"]
-    changes = duration > 0 or _changes(ws, inst, off) or off["stored"] != stalled_before
-    plain.note_usage(lane, inst, duration)
-    inst["transfer_time"] += inst["transfer"]
+    stored = off["stored"]
+    compute, stall = _schedule(inp, ws, out, lane, inst, tally, index)
+    inst["transfer"] = stall
+    duration = compute + stall
+    end = inst["begins"] + duration
+    changes = duration > 0 or _changes(ws, inst, off, stored)
+    inst["transfer_time"] += stall
+    inst["peak"] = max(inst["peak"], lane["gpu_blocks"] - inst["free"])
     if compute > 0:
-        plain.note_itl(ws, lane, inst, tally, duration)
+        note_itl(ws, lane, inst, tally, duration)
+        inst["end"] = end
     if lane["log"] and duration > 0:
         log_step(out, lane, inst, tally, index, duration, waits, evictions)
         _log_copies(out, inst, tally, off)
-    inst["clock"] += duration
-    copies.begin_loads(ws, out, lane, tally, index, off, inst["clock"])
-    inst["end"] = inst["clock"] if compute > 0 else inst["end"]
-    inst["in_flight"] = 1
+    copies.begin_loads(ws, out, lane, tally, index, off, end)
     if lane["closed_loop"] and inst["next_due"] == inst["step"]:
-        announce(inp, ws, lane, inst, tally)
-    return changes
+        announce(inp, ws, lane, inst, tally, end)
+    _enqueue(inst, off, end, changes)
+    if lane["async_scheduling"]:
+        process_outputs(inp, ws, out, lane, inst, tally, index, end)
+        next_step(lane, inst)
+    inst["transfer"] = off["stall"]
 
 
 @leaf
-def _end_step(inp, ws, out, lane, inst, tally, index):
-    """Process the outputs of the step in flight, then the reports of copies."""
+def _move_clock(lane, inst, time):
+    """Move the engine's clock on to `time`, if that is later."""
+    if time > inst["clock"]:
+        used = lane["gpu_blocks"] - inst["free"]
+        inst["used_time"] += used * (time - inst["clock"])
+        inst["clock"] = time
+
+
+@leaf
+def _process_oldest(inp, ws, out, lane, inst, tally, index):
+    """Process the outputs of the oldest step at its end, then the reports of copies."""
     off = ws.offload[index]
-    process_outputs(inp, ws, out, lane, inst, tally, index)
-    reported = copies.report(inp, ws, out, lane, inst, off, inst["clock"])
-    plain.go_on(lane, inst)
-    if inst["changes"] == 0 and reported == 0 and is_busy(ws, inst, index):
-        inst["asleep"] = 1
+    _move_clock(lane, inst, off["end"])
+    inst["ending"] = off["step"]
+    if lane["async_scheduling"]:
+        retire(inp, ws, lane, inst, tally)
+    else:
+        process_outputs(inp, ws, out, lane, inst, tally, index, inst["clock"])
+        next_step(lane, inst)
+    reported = copies.report(inp, ws, out, lane, inst, off, off["end"])
+    idle = off["changes"] == 0 and reported == 0
+    off["queued"] -= 1
+    off["end"] = off["next_end"]
+    off["step"] = off["next_step"]
+    off["changes"] = off["next_changes"]
+    off["stall"] = off["next_stall"]
+    if off["queued"] > 0:
+        idle = idle and off["changes"] == 0 and copies.next_end(ws, off) > off["end"]
+    unsent = copies.head(ws, off, copies.WAITING_STORES) != NONE
+    inst["asleep"] = idle and not unsent and is_busy(ws, inst)
+    inst["in_flight"] = off["queued"] > 0
+    inst["transfer"] = off["stall"] if off["queued"] > 0 else 0
 
 
 @leaf
-def next_time(ws, inst):
+def _waits(ws, lane, inst):
+    """Return whether nothing can be scheduled before the oldest step is processed."""
+    queued = ws.offload[inst["number"]]["queued"]
+    return queued == 1 + lane["async_scheduling"] or (queued > 0 and not is_busy(ws, inst))
+
+
+@leaf
+def next_time(ws, lane, inst):
     """Return when an instance does something next."""
-    time = NEVER
+    off = ws.offload[inst["number"]]
     entry = NEVER
     if inst["inbox_head"] != NONE:
         entry = ws.progress[inst["inbox_head"]]["queued"]
-    if inst["in_flight"]:
+    time = entry
+    if inst["asleep"]:
+        time = min(copies.next_end(ws, off), entry)
+    elif _waits(ws, lane, inst):
+        time = off["end"]
+    elif is_busy(ws, inst):
         time = inst["clock"]
-    elif inst["asleep"]:
-        time = min(copies.next_end(ws, ws.offload[inst["number"]]), entry)
-    elif is_busy(ws, inst, inst["number"]):
-        time = inst["clock"]
-    elif entry != NEVER:
-        time = max(inst["clock"], entry)
-    return time
-
-
-@leaf
-def _wake(ws, lane, inst, until):
-    """Move the clock of an idle or sleeping instance on; return whether a step is made."""
-    time = next_time(ws, inst)
-    if time >= until:
-        return False
-    if time > inst["clock"]:
-        plain.note_usage(lane, inst, time - inst["clock"])
-        inst["clock"] = time
-    inst["asleep"] = 0
-    return True
+    return max(time, inst["clock"])
 
 
 @part
@@ -156,15 +206,17 @@ def advance(inp, ws, out, lane, inst, tally, index, until):
     """Advance an instance through everything that happens before `until` (`instance.advance`)."""
     inst["announced"] = 0
     while tally["status"] == LaneStatus.OK and not inst["announced"]:
-        if inst["in_flight"] and inst["clock"] < until:
-            _end_step(inp, ws, out, lane, inst, tally, index)
-        if inst["in_flight"] or not _wake(ws, lane, inst, until):
-            plain.accept(inp, ws, lane, inst, until - 1)
+        time = next_time(ws, lane, inst)
+        if time >= until:
+            accept(inp, ws, lane, inst, until - 1)
             break
-        plain.accept(inp, ws, lane, inst, inst["clock"])
-        if not is_busy(ws, inst, index):
-            continue  # all that entered was dropped
+        if not inst["asleep"] and _waits(ws, lane, inst):
+            _process_oldest(inp, ws, out, lane, inst, tally, index)
+            continue
+        _move_clock(lane, inst, time)
+        inst["asleep"] = 0
+        accept(inp, ws, lane, inst, inst["clock"])
         if inst["step"] > lane["step_limit"]:
             tally["status"] = LaneStatus.STEP_LIMIT
-        else:
-            inst["changes"] = _step(inp, ws, out, lane, inst, tally, index)
+        elif is_busy(ws, inst):
+            _step(inp, ws, out, lane, inst, tally, index)

@@ -4,11 +4,19 @@ from ..._jit import leaf
 
 
 @leaf
-def note_touch(ws, inst, block):
-    """Note that the step being scheduled takes or hits a block, which a copy may still read."""
+def note_hit(ws, inst, block):
+    """Note that the step being scheduled takes up a block, which a copy may still read."""
     ws.pins[block]["touched"] = inst["serial"]
     if ws.pins[block]["stores"] > 0:
         inst["flushes"] = 1
+
+
+@leaf
+def note_evicted(ws, inst, block):
+    """Note that the step being scheduled fills a block anew: whatever reads it must be done."""
+    note_hit(ws, inst, block)
+    ws.pins[block]["evicted"] = 2 * inst["serial"]
+    ws.pins[block]["stores"] = 0
 
 
 @leaf

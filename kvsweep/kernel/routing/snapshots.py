@@ -8,7 +8,7 @@ listen to the events of the caches.
 from ..._jit import leaf
 from ..blocks import pool
 from ..blocks.sizes import full_blocks
-from ..scheduling.running import cache_decodes_for
+from ..scheduling.caching import cache_decodes_for
 
 
 @leaf
@@ -46,7 +46,10 @@ def _see_blocks(inp, ws, lane, r):
     limit = min(request["reusable"], full_blocks(lane, request["prompt"]))
     for index in range(lane["instances"]):
         inst = ws.instances[index]
-        cache_decodes_for(inp, ws, lane, inst, request, inst["step"] + inst["in_flight"])
+        begun = inst["step"]
+        if not lane["async_scheduling"]:
+            begun += inst["in_flight"]
+        cache_decodes_for(inp, ws, lane, inst, request, begun)
         hits, _ = pool.find_prefix(inp, ws, lane, inst, r, limit)
         ws.snapshots[index]["held"] = hits
 

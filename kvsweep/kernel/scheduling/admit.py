@@ -8,8 +8,9 @@ from ..blocks.sizes import blocks_for, full_blocks
 from ..tally import log_event
 from ..time.decoding import known_tokens
 from . import waiting
+from .caching import cache_decodes_for, next_useful_fill
 from .preempt import make_way
-from .running import cache_decodes_for, chunk_of, is_alone, next_useful_fill, schedule_chunk
+from .running import chunk_of, is_alone, schedule_chunk
 
 
 @leaf

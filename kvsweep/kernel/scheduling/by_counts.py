@@ -10,15 +10,9 @@ from ..blocks import pool
 from ..blocks.sizes import blocks_for
 from ..tally import log_event
 from ..time.decoding import all_decoded_tokens, fills_block
+from .caching import cache_decode, cache_decodes_for, caches_at_once
 from .preempt import last_running, preempt, victim_is_last
-from .running import (
-    cache_decode,
-    cache_decodes_for,
-    caches_at_once,
-    charge_decodes,
-    prefill_chunk,
-    schedule_chunk,
-)
+from .running import charge_decodes, prefill_chunk, schedule_chunk
 
 
 @leaf
@@ -30,7 +24,8 @@ def _cache_due(inp, ws, lane, inst):
             r = ws.running[inst["run_lo"] + position]
             progress = ws.progress[r]
             request = inp.requests[lane["request_lo"] + r]
-            if caches_at_once(lane, request) and fills_block(lane, progress, step):
+            fills = lane["async_scheduling"] or fills_block(lane, progress, step)
+            if caches_at_once(lane, request) and fills:
                 cache_decode(inp, ws, lane, inst, request, progress, position)
 
 
@@ -50,7 +45,7 @@ def _allocate_for_decodes(inp, ws, out, lane, inst, tally, index):
     pool.allocate(ws, inst, ws.phases[slot] - allocated)
     if inst["next_due"] == inst["step"]:
         _cache_due(inp, ws, lane, inst)
-    decoding = inst["running"] - inst["prefilling"]
+    decoding = inst["running"] - inst["prefilling"] - inst["leaving"]
     charge_decodes(inst, decoding, all_decoded_tokens(inst, decoding, inst["step"]))
 
 
@@ -85,7 +80,8 @@ def is_countable(inp, ws, lane, inst):
     takes one token of it and has a seat, and the request that prefills has a seat too.
     """
     last = ws.running[inst["run_lo"] + inst["running"] - 1]
-    one_prefill = inst["prefilling"] == 1 and not ws.progress[last]["decoding"]
+    prefills = not ws.progress[last]["decoding"] and not ws.progress[last]["leaving"]
+    one_prefill = inst["prefilling"] == 1 and prefills
     need = ws.phases[inst["phase_lo"] + inst["phase"]]
     if one_prefill:
         request = inp.requests[lane["request_lo"] + last]

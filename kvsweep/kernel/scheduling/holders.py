@@ -69,7 +69,8 @@ def reserved(inp, ws, lane, inst):
     """Return the blocks that unfinished prefills and loads will still need; no load takes them."""
     count = 0
     for place in range(inst["run_lo"], inst["run_lo"] + inst["running"]):
-        if not ws.progress[ws.running[place]]["decoding"]:
+        progress = ws.progress[ws.running[place]]
+        if not progress["decoding"] and not progress["leaving"]:
             count += _lacks(inp, ws, lane, ws.running[place])
     for place in range(inst["hold_lo"], inst["hold_lo"] + inst["held"]):
         count += _lacks(inp, ws, lane, ws.hold[place])

@@ -7,12 +7,19 @@ others are counted (by_counts.py).
 from ..._jit import leaf, part
 from ...records import NONE, Event
 from ..blocks import pool
-from ..blocks.sizes import blocks_for
+from ..blocks.sizes import blocks_for, tokens_beyond
 from ..tally import log_event
 from ..time.calendar import nearest_due
-from ..time.decoding import computed_tokens, decoded_tokens, fills_block, miss_step
-from .preempt import find_victim, preempt, victim_is_last
-from .running import cache_decode, cache_decodes, charge_decodes, prefill_chunk, schedule_chunk
+from ..time.decoding import (
+    computed_tokens,
+    decoded_tokens,
+    fills_block,
+    miss_step,
+    settled_tokens,
+)
+from .caching import cache_decode, cache_decodes
+from .preempt import find_victim, is_fenced, preempt, victim_is_last
+from .running import charge_decodes, prefill_chunk, schedule_chunk
 
 
 @leaf
@@ -21,7 +28,7 @@ def _skip_step(ws, lane, inst, progress, position):
     miss_step(ws, lane, inst, progress)
     ws.due[inst["run_lo"] + position] += 1
     if progress["last_token"] == NONE:
-        progress["last_token"] = inst["clock"]
+        progress["last_token"] = inst["begins"]
         inst["skipped"] += 1
 
 
@@ -35,6 +42,16 @@ def _tokens_wanted(lane, inst, request, progress):
 
 
 @leaf
+def _has_filled(ws, lane, inst, progress, position):
+    """Return whether a decoding request may cache a block when this step schedules it."""
+    step = inst["step"]
+    if not lane["async_scheduling"]:
+        return fills_block(lane, progress, step)
+    settled = settled_tokens(lane, progress, step + 1, step - 1)
+    return tokens_beyond(lane, settled) == 0 or ws.due[inst["run_lo"] + position] == step
+
+
+@leaf
 def _schedule_tokens(inp, ws, out, lane, inst, tally, index, position, tokens):
     """Schedule `tokens` of the running request at `position`; it has its blocks already."""
     r = ws.running[inst["run_lo"] + position]
@@ -43,7 +60,7 @@ def _schedule_tokens(inp, ws, out, lane, inst, tally, index, position, tokens):
     if progress["decoding"]:
         charge_decodes(inst, tokens, decoded_tokens(progress, inst["step"]))
         tells = lane["cache_each_step"] or (request["shared"] and lane["prefix_caching"])
-        if tells and fills_block(lane, progress, inst["step"]):
+        if tells and _has_filled(ws, lane, inst, progress, position):
             cache_decode(inp, ws, lane, inst, request, progress, position)
     else:
         log_event(out, lane, inst, tally, index, Event.CHUNK, r, tokens)
@@ -55,6 +72,7 @@ def _skip_rest(ws, out, lane, inst, tally, index):
     """Let the running requests beyond the scheduled ones wait: the budget is used up."""
     for position in range(inst["scheduled"], inst["running"]):
         r = ws.running[inst["run_lo"] + position]
+        ws.progress[r]["missed"] = inst["step"]
         if ws.progress[r]["decoding"]:
             _skip_step(ws, lane, inst, ws.progress[r], position)
             log_event(out, lane, inst, tally, index, Event.SKIP, r, NONE)
@@ -65,21 +83,30 @@ def _skip_rest(ws, out, lane, inst, tally, index):
 def schedule_one_by_one(inp, ws, out, lane, inst, tally, index):
     """Schedule the running requests in order; preempt while a request lacks blocks."""
     if lane["any_shared"] and lane["prefix_caching"]:
-        cache_decodes(inp, ws, lane, inst, inst["step"])
+        cache_decodes(inp, ws, lane, inst, inst["step"], inst["step"] - 1)
     position = 0
     while position < inst["running"] and inst["budget"] > 0:
         r = ws.running[inst["run_lo"] + position]
         progress = ws.progress[r]
+        if progress["leaving"]:
+            position += 1
+            continue
         request = inp.requests[lane["request_lo"] + r]
         computed, tokens = _tokens_wanted(lane, inst, request, progress)
         need = blocks_for(lane, computed + tokens) - blocks_for(lane, computed)
         kept = True
+        fenced = False
         while need > inst["free"] and kept:
             victim = find_victim(inp, ws, lane, inst)
+            fenced = is_fenced(ws, lane, inst, victim)
+            if fenced:
+                break
             kept = victim != position
             preempt(inp, ws, out, lane, inst, tally, index, victim, victim < position)
             if victim < position:
                 position -= 1
+        if fenced:
+            break
         if kept:
             pool.allocate(ws, inst, need)
             _schedule_tokens(inp, ws, out, lane, inst, tally, index, position, tokens)

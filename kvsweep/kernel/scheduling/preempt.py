@@ -6,7 +6,7 @@ from ...records import NONE, Event
 from ..offload.pins import await_stores_of
 from ..tally import log_event
 from ..time.calendar import leave_running
-from ..time.decoding import decoded_tokens, outputs_sampled
+from ..time.decoding import decoded_tokens, most_computed, outputs_sampled, settled_tokens
 from . import waiting
 from .running import charge_chunk, charge_decodes, free_request
 
@@ -66,14 +66,35 @@ def _unschedule(lane, inst, request, progress):
 
 @leaf
 def _stop_decoding(inst, request, progress, scheduled):
-    """Note how far a decoding victim got; return its computed tokens, this step's included."""
+    """Note how far a decoding victim got; return its computed tokens, this step's included.
+
+    Asynchronously a token may be on its way: it is sampled all the same.
+    """
     computed = decoded_tokens(progress, inst["step"])
     progress["outputs"] = outputs_sampled(request, computed)
     if progress["last_token"] == NONE:
-        progress["last_token"] = inst["clock"]
+        progress["last_token"] = inst["begins"]
     else:
         inst["skipped"] -= 1
     return computed + scheduled
+
+
+@leaf
+def _in_flight(lane, inst, progress):
+    """Return 1 if a victim is in the step on its way, 0 if not; NONE if scheduled synchronously."""
+    if not lane["async_scheduling"]:
+        return NONE
+    return 1 if progress["missed"] != inst["step"] - 1 else 0
+
+
+@leaf
+def is_fenced(ws, lane, inst, position):
+    """Return whether the request at `position` must keep its blocks (rule R11.6).
+
+    With a connector the step on its way may still write to them; then nobody is preempted.
+    """
+    r = ws.running[inst["run_lo"] + position]
+    return lane["connects"] and _in_flight(lane, inst, ws.progress[r]) == 1
 
 
 @leaf
@@ -85,12 +106,19 @@ def preempt(inp, ws, out, lane, inst, tally, index, position, scheduled):
     victim = ws.running[inst["run_lo"] + position]
     progress = ws.progress[victim]
     request = inp.requests[lane["request_lo"] + victim]
-    if scheduled:
+    if scheduled and not progress["leaving"]:
         _unschedule(lane, inst, request, progress)
     computed = progress["computed"]
+    settled = computed
     if progress["decoding"]:
+        step = inst["step"]
+        settled = settled_tokens(lane, progress, step, step - 1) + scheduled
         computed = _stop_decoding(inst, request, progress, scheduled)
-    free_request(inp, ws, lane, inst, tally, victim, computed)
+    elif progress["leaving"]:
+        computed = most_computed(request)
+        settled = computed - 1
+    free_request(inp, ws, lane, inst, tally, victim, computed, settled)
+    progress["leaving"] *= 2
     progress["computed"] = 0
     progress["preemptions"] += 1
     leave_running(ws, inst, position)
@@ -99,7 +127,8 @@ def preempt(inp, ws, out, lane, inst, tally, index, position, scheduled):
     inst["preempted"] += 1
     inst["shortages"] += 1
     waiting.wait_first(inp, ws, lane, inst, victim)
-    log_event(out, lane, inst, tally, index, Event.PREEMPT, victim, NONE)
+    in_flight = _in_flight(lane, inst, progress)
+    log_event(out, lane, inst, tally, index, Event.PREEMPT, victim, in_flight)
 
 
 @part

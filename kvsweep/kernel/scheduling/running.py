@@ -2,43 +2,23 @@
 
 All of decoding follows from counts: the computed tokens are ``step - base``, and the requests that
 take a block in a step are those whose ``base`` has the step's phase modulo the block size
-(docs/kernel.md has an example). Blocks that decoding fills are cached late: when they are freed, or
-before anything is looked up or cached that could tell. So a request is *due* at its last step only.
-Two kinds cache each block in the step that fills it, and are due then too: *duplicates*, whose
-decode blocks may carry the same key, as the first to be cached is found; and all if a CPU tier
-copies what is cached (`LANE.cache_each_step`), as the order of copies decides what it forgets.
+(docs/kernel.md has an example). So a request is *due* at its last step, and where it must cache a
+block (caching.py).
 """
 
 from ..._jit import leaf
-from ...records import NEVER, NONE
+from ...records import NONE
 from ..blocks import pool, tier
 from ..blocks.sizes import blocks_for, full_blocks
 from ..memory import extent_at
 from ..time.calendar import IDLE
 from ..time.decoding import (
-    decoded_tokens,
     drop_base,
     known_tokens,
-    last_decode,
-    next_fill,
     set_base,
 )
 from . import waiting
-
-
-@leaf
-def caches_at_once(lane, request):
-    """Return whether a request caches each decode block in the step that fills it."""
-    return lane["cache_each_step"] or (request["duplicate"] and lane["prefix_caching"])
-
-
-@leaf
-def next_due(lane, request, progress, step):
-    """Return the first step from `step` on at which a decoding request needs attention."""
-    due = last_decode(request, progress)
-    if caches_at_once(lane, request):
-        due = min(due, next_fill(lane, progress, step))
-    return due
+from .caching import cache, next_due
 
 
 @leaf
@@ -132,14 +112,6 @@ def is_decode_like(request, progress):
 
 
 @leaf
-def _cache(inp, ws, lane, inst, request, progress, count):
-    """Cache the first `count` blocks of a request; a write-through tier copies the new ones."""
-    if lane["cache_each_step"]:
-        tier.copy(inp, ws, lane, inst, request, progress["cached_blocks"], count)
-    pool.cache_blocks(inp, ws, lane, inst, request, progress, count)
-
-
-@leaf
 def schedule_chunk(inp, ws, lane, inst, request, progress, position, tokens):
     """Compute `tokens` of a prefilling request and cache the blocks they fill, at once."""
     progress["chunk"] = tokens
@@ -147,7 +119,7 @@ def schedule_chunk(inp, ws, lane, inst, request, progress, position, tokens):
     progress["computed"] += tokens
     if lane["prefix_caching"]:
         full = full_blocks(lane, progress["computed"])
-        _cache(inp, ws, lane, inst, request, progress, full)
+        cache(inp, ws, lane, inst, request, progress, full)
     due = IDLE
     if progress["computed"] == known_tokens(request, progress):
         due = inst["step"]
@@ -156,92 +128,36 @@ def schedule_chunk(inp, ws, lane, inst, request, progress, position, tokens):
 
 
 @leaf
-def cache_decode(inp, ws, lane, inst, request, progress, position):
-    """Cache what a decoding request has filled, this step's token included, and set its due."""
-    step = inst["step"]
-    full = full_blocks(lane, decoded_tokens(progress, step + 1))
-    _cache(inp, ws, lane, inst, request, progress, full)
-    last = last_decode(request, progress)
-    if caches_at_once(lane, request) and last > step:
-        ws.due[inst["run_lo"] + position] = min(last, step + lane["block_size"])
+def stop_decode(ws, inst, progress, measured):
+    """Take a request out of the counts of those that decode."""
+    drop_base(ws, inst, progress)
+    inst["measured"] -= measured
+    progress["decoding"] = 0
+    if progress["fills"] != NONE:
+        ws.extents[progress["fills"]]["fillers"] -= 1
+        progress["fills"] = NONE
 
 
 @leaf
-def cache_decodes(inp, ws, lane, inst, step):
-    """Cache what decoding requests filled before `step`, where others have the same keys."""
-    for place in range(inst["run_lo"], inst["run_lo"] + inst["running"]):
-        r = ws.running[place]
-        progress = ws.progress[r]
-        computed = decoded_tokens(progress, step)
-        if (
-            progress["decoding"]
-            and (progress["cached_blocks"] + 1) * lane["block_size"] <= computed
-        ):
-            request = inp.requests[lane["request_lo"] + r]
-            if request["shared"]:
-                pool.cache_blocks(
-                    inp, ws, lane, inst, request, progress, full_blocks(lane, computed)
-                )
+def free_request(inp, ws, lane, inst, tally, r, computed, settled):
+    """Release the blocks of a request that computed `computed` tokens since its admission.
 
-
-@leaf
-def _is_being_filled(inp, ws, lane, inst, request):
-    """Return whether a decoding request fills blocks that `request` has too."""
-    filled = False
-    end = 0
-    slot = request["chain_lo"]
-    while lane["prefix_caching"] and end < request["reusable"]:
-        link = inp.chain[slot]
-        filled = filled or ws.extents[extent_at(lane, inst, link["extent"])]["fillers"] > 0
-        end = link["end"]
-        slot += 1
-    return filled
-
-
-@leaf
-def cache_decodes_for(inp, ws, lane, inst, request, step):
-    """Cache what decoding requests filled before `step`, if `request` could tell."""
-    if _is_being_filled(inp, ws, lane, inst, request):
-        cache_decodes(inp, ws, lane, inst, step)
-
-
-@leaf
-def next_useful_fill(inp, ws, lane, inst, request):
-    """Return the next step in which a decoding request may fill a block that `request` hits.
-
-    Such a block continues a chain of the same content, so it begins with the same key.
+    Those that the first `settled` of them fill are cached.
     """
-    nearest = NEVER
-    if _is_being_filled(inp, ws, lane, inst, request):
-        key = inp.keys[request["key_lo"]]
-        for place in range(inst["run_lo"], inst["run_lo"] + inst["running"]):
-            r = ws.running[place]
-            other = inp.requests[lane["request_lo"] + r]
-            if ws.progress[r]["decoding"] and other["shared"] and inp.keys[other["key_lo"]] == key:
-                nearest = min(nearest, next_fill(lane, ws.progress[r], inst["step"] + 1))
-    return nearest
-
-
-@leaf
-def free_request(inp, ws, lane, inst, tally, r, computed):
-    """Release the blocks of a request that computed `computed` tokens since its admission."""
     progress = ws.progress[r]
     request = inp.requests[lane["request_lo"] + r]
     measured = r >= lane["warmup"]
     if lane["prefix_caching"]:
-        full = full_blocks(lane, computed)
+        full = full_blocks(lane, settled)
         pool.cache_blocks(inp, ws, lane, inst, request, progress, full)
     held = blocks_for(lane, computed)
     pool.free_blocks(inp, ws, lane, inst, r, held)
     tier.relieve(ws, lane, inst)
     tally["blocks_taken"] += (held - progress["reused"]) * measured
     if progress["decoding"]:
-        drop_base(ws, inst, progress)
-        inst["measured"] -= measured
-        progress["decoding"] = 0
-        if progress["fills"] != NONE:
-            ws.extents[progress["fills"]]["fillers"] -= 1
-            progress["fills"] = NONE
+        stop_decode(ws, inst, progress, measured)
+    elif progress["leaving"]:
+        inst["leaving"] -= 1
     else:
         inst["prefilling"] -= 1
     waiting.wake_head(inst)

@@ -151,6 +151,45 @@ def wait_first(inp, ws, lane, inst, r):
 
 
 @leaf
+def _unlink(ws, inst, r):
+    """Take a request out of the middle of the list (fcfs)."""
+    before = ws.progress[r]["prev"]
+    after = ws.progress[r]["next"]
+    if before == NONE:
+        inst["wait_head"] = after
+    else:
+        ws.progress[before]["next"] = after
+    if after == NONE:
+        inst["wait_tail"] = before
+    else:
+        ws.progress[after]["prev"] = before
+
+
+@leaf
+def _lift(ws, inst, r):
+    """Move those above a request in the heap down, so that it is on top."""
+    lo = inst["heap_lo"]
+    hole = 0
+    while ws.heap[lo + hole] != r:
+        hole += 1
+    while hole > 0:
+        parent = (hole - 1) >> 1
+        ws.heap[lo + hole] = ws.heap[lo + parent]
+        hole = parent
+
+
+@leaf
+def stop_waiting(inp, ws, lane, inst, r):
+    """Take a request out of the waiting list, wherever it stands."""
+    if lane["scheduler"] == Scheduler.FCFS:
+        _unlink(ws, inst, r)
+    else:
+        _lift(ws, inst, r)
+        _pop_heap(inp, ws, lane, inst)
+    inst["waiting"] -= 1
+
+
+@leaf
 def first_waiting(ws, lane, inst):
     """Return the head of the waiting list, which must not be empty."""
     if lane["scheduler"] == Scheduler.FCFS:

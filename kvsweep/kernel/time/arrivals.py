@@ -85,8 +85,8 @@ def skip_awaiting(inp, lane, tally):
 
 
 @leaf
-def announce(inp, ws, lane, inst, tally):
-    """Make the arrivals that follow from the requests which the step in flight finishes."""
+def announce(inp, ws, lane, inst, tally, end):
+    """Make the arrivals that follow from the requests which this step finishes at its `end`."""
     for place in range(inst["run_lo"], inst["run_lo"] + inst["running"]):
         r = ws.running[place]
         request = inp.requests[lane["request_lo"] + r]
@@ -95,7 +95,7 @@ def announce(inp, ws, lane, inst, tally):
             progress = ws.progress[r]
             if progress["decoding"] or progress["outputs"] + 1 == request["output"]:
                 think = inp.requests[lane["request_lo"] + follower]["think"]
-                ws.progress[follower]["arrival"] = inst["clock"] + int(lane["alpha2"]) + think
+                ws.progress[follower]["arrival"] = end + int(lane["alpha2"]) + think
                 _push(ws, tally, follower)
                 inst["announced"] = 1
 

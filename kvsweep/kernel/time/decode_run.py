@@ -7,9 +7,11 @@ from ..._jit import leaf
 from ...records import NONE
 from ..blocks import pool
 from ..scheduling.admit import deadline, may_admit
+from ..scheduling.outputs import process_outputs
 from ..tally import add_gap, log_step
 from .arrivals import announce
 from .decoding import all_decoded_tokens, next_phase, previous_phase
+from .device import next_step
 from .step_time import step_time, token_time
 
 
@@ -22,6 +24,7 @@ def only_decodes(inp, ws, lane, inst):
         if lane["impatient"]:
             tries = tries or inst["clock"] > deadline(inp, ws, lane, inst)
     alike = inst["running"] > 0 and inst["prefilling"] == 0 and inst["skipped"] == 0
+    alike = alike and inst["leaving"] == 0
     return alike and not tries and not lane["visit_all"]
 
 
@@ -58,6 +61,28 @@ def decode(inp, ws, out, lane, inst, tally, index, until):
 
 
 @leaf
+def _behind_device(inst, duration, until, last):
+    """Return the start, the end and the last step of a run, which lags behind the device.
+
+    The clock first moves by the step that the device has, then by steps of the run. It is set back
+    by the difference, and its end not before it, as the first step is always scheduled.
+    """
+    clock = inst["clock"] + inst["device"] - duration
+    if duration == 0:
+        last = min(last, inst["step"])
+    return clock, max(until, clock + 1), last
+
+
+@leaf
+def _device_usage(ws, lane, inst, duration):
+    """Return what the first step of a run adds to the usage, as the device takes not `duration`."""
+    if not lane["async_scheduling"]:
+        return 0
+    used = lane["gpu_blocks"] - inst["free"] + ws.phases[inst["phase_lo"] + inst["phase"]]
+    return used * (inst["device"] - duration)
+
+
+@leaf
 def _decode_alike(inp, ws, out, lane, inst, tally, index, until, last):
     """Run steps of one duration, which depends on the batch size alone; return their number."""
     duration = token_time(lane, 0, inst["running"])
@@ -66,6 +91,8 @@ def _decode_alike(inp, ws, out, lane, inst, tally, index, until, last):
     phase = inst["phase"]
     used = lane["gpu_blocks"] - inst["free"]
     used_steps = 0
+    if lane["async_scheduling"]:
+        clock, until, last = _behind_device(inst, duration, until, last)
     while step <= last and clock < until:
         need = ws.phases[inst["phase_lo"] + phase]
         if used + need > lane["gpu_blocks"]:
@@ -77,7 +104,7 @@ def _decode_alike(inp, ws, out, lane, inst, tally, index, until, last):
         phase = next_phase(lane, phase)
     steps = step - inst["step"]
     if steps > 0:
-        inst["used_time"] += used_steps * duration
+        inst["used_time"] += used_steps * duration + _device_usage(ws, lane, inst, duration)
         inst["phase"] = phase
         ws.itl_by_batch[inst["running"]] += steps * inst["measured"]
         _end_run(inp, ws, out, lane, inst, tally, index, steps, used, clock, duration)
@@ -93,18 +120,19 @@ def _decode_longer(inp, ws, out, lane, inst, tally, index, until, last):
     clock = inst["clock"]
     step = inst["step"]
     used = lane["gpu_blocks"] - inst["free"]
-    duration = 0
+    duration = inst["device"]
     while step <= last and clock < until:
         need = ws.phases[inst["phase_lo"] + inst["phase"]]
         if used + need > lane["gpu_blocks"]:
             break
         used += need
         inst["decode_context"] = all_decoded_tokens(inst, inst["running"], step)
-        duration = step_time(lane, inst)
-        inst["used_time"] += used * duration
+        before, duration = duration, step_time(lane, inst)
+        moved = before if lane["async_scheduling"] else duration
+        inst["used_time"] += used * moved
         if inst["measured"] > 0:
             add_gap(ws, tally, duration, inst["measured"])
-        clock += duration
+        clock += moved
         step += 1
         inst["phase"] = next_phase(lane, inst["phase"])
     steps = step - inst["step"]
@@ -127,12 +155,18 @@ def _end_run(inp, ws, out, lane, inst, tally, index, steps, used, clock, duratio
     inst["clock"] = clock
     inst["end"] = clock
     inst["step"] += steps
+    if lane["async_scheduling"]:
+        inst["device"] = duration
     if inst["step"] > inst["next_due"]:
         inst["step"] -= 1  # the last one is in flight: its outputs come at its end
         inst["phase"] = previous_phase(lane, inst["phase"])
-        inst["in_flight"] = 1
         if lane["closed_loop"]:
-            announce(inp, ws, lane, inst, tally)
+            announce(inp, ws, lane, inst, tally, clock + inst["device"])
+        if lane["async_scheduling"]:
+            process_outputs(inp, ws, out, lane, inst, tally, index, clock + duration)
+            next_step(lane, inst)
+        else:
+            inst["in_flight"] = 1
 
 
 @leaf
@@ -140,4 +174,5 @@ def _log_decode(out, lane, inst, tally, index, duration, evictions):
     inst["prefill_tokens"] = 0
     inst["decode_tokens"] = inst["running"]
     inst["preempted"] = 0
+    inst["begins"] = inst["clock"] + inst["device"]
     log_step(out, lane, inst, tally, index, duration, inst["waiting"], evictions)

@@ -39,6 +39,19 @@ def computed_tokens(progress, step):
 
 
 @leaf
+def settled_tokens(lane, progress, step, latest):
+    """Return the computed tokens of a decoding request when `step` begins that may be published.
+
+    Synchronously all of them. Asynchronously the last is not known before the output of the step
+    that computes it is; step `latest` is on its way, so who missed that has none.
+    """
+    tokens = decoded_tokens(progress, step)
+    if lane["async_scheduling"] and progress["missed"] != latest:
+        tokens -= 1
+    return tokens
+
+
+@leaf
 def all_decoded_tokens(inst, count, step):
     """Return the tokens that the `count` decoding requests have computed, all together."""
     return count * step - inst["base_sum"]

@@ -8,12 +8,14 @@ from ..blocks.sizes import blocks_for
 from ..scheduling import waiting
 from ..scheduling.admit import admit_waiting
 from ..scheduling.by_counts import is_countable, schedule_by_counts
+from ..scheduling.leaving import retire
 from ..scheduling.one_by_one import schedule_one_by_one
 from ..scheduling.outputs import process_outputs
 from ..tally import add_gap, log_step
 from .arrivals import announce
 from .decode_run import decode, only_decodes
-from .decoding import most_computed, next_phase
+from .decoding import most_computed
+from .device import dispatch, move_clock, next_step, wait_for_device
 from .step_time import step_time
 
 
@@ -34,14 +36,6 @@ def accept(inp, ws, lane, inst, now):
 
 
 @leaf
-def note_usage(lane, inst, duration):
-    """Note the blocks in use for so long."""
-    used = lane["gpu_blocks"] - inst["free"]
-    inst["used_time"] += used * duration
-    inst["peak"] = max(inst["peak"], used)
-
-
-@leaf
 def note_itl(ws, lane, inst, tally, duration):
     """Note the latencies of the tokens that decoding requests sample at the end of the step."""
     tokens = inst["measured"]
@@ -53,7 +47,7 @@ def note_itl(ws, lane, inst, tally, duration):
                 tokens -= r >= lane["warmup"]
                 if position < inst["scheduled"]:
                     if r >= lane["warmup"]:
-                        add_gap(ws, tally, inst["clock"] + duration - progress["last_token"], 1)
+                        add_gap(ws, tally, inst["begins"] + duration - progress["last_token"], 1)
                     progress["last_token"] = NONE
                     inst["skipped"] -= 1
     if tokens > 0 and inst["prefill_tokens"] + inst["transfer"] == 0 and not lane["context"]:
@@ -65,6 +59,7 @@ def note_itl(ws, lane, inst, tally, duration):
 @leaf
 def clear_step(lane, inst):
     """Begin to count what a step schedules."""
+    inst["begins"] = inst["clock"] + inst["device"]
     inst["budget"] = lane["max_tokens"]
     inst["prefill_tokens"] = 0
     inst["decode_tokens"] = 0
@@ -76,7 +71,7 @@ def clear_step(lane, inst):
 
 @leaf
 def _schedule_step(inp, ws, out, lane, inst, tally, index):
-    """Schedule one step at the clock; its outputs are processed at its end."""
+    """Schedule one step at the clock, unless there is nothing to schedule."""
     waiting_before = inst["waiting"]
     evictions_before = inst["evictions"]
     clear_step(lane, inst)
@@ -86,34 +81,31 @@ def _schedule_step(inp, ws, out, lane, inst, tally, index):
         schedule_one_by_one(inp, ws, out, lane, inst, tally, index)
     if inst["preempted"] == 0 and inst["waiting"] > 0:
         admit_waiting(inp, ws, out, lane, inst, tally, index)
-    if inst["running"] == 0:
-        return  # all that waited was given up
+    if inst["budget"] == lane["max_tokens"]:
+        wait_for_device(out, lane, inst, tally)
+        return
     duration = tier.add_transfer(lane, inst, step_time(lane, inst))
-    note_usage(lane, inst, duration)
     note_itl(ws, lane, inst, tally, duration)
     if lane["log"]:
         log_step(out, lane, inst, tally, index, duration, waiting_before, evictions_before)
-    inst["clock"] += duration
-    inst["end"] = inst["clock"]
-    inst["in_flight"] = 1
     if lane["closed_loop"] and inst["next_due"] == inst["step"]:
-        announce(inp, ws, lane, inst, tally)
-
-
-@leaf
-def go_on(lane, inst):
-    """Go on to the next step."""
-    inst["step"] += 1
-    inst["phase"] = next_phase(lane, inst["phase"])
-    inst["in_flight"] = 0
-    inst["transfer"] = 0
+        announce(inp, ws, lane, inst, tally, inst["begins"] + duration)
+    if lane["async_scheduling"]:
+        dispatch(inp, ws, out, lane, inst, tally, index, duration)
+    else:
+        move_clock(lane, inst, duration)
 
 
 @leaf
 def _end_step(inp, ws, out, lane, inst, tally, index):
     """Process the outputs of the step in flight and go on to the next."""
-    process_outputs(inp, ws, out, lane, inst, tally, index)
-    go_on(lane, inst)
+    if lane["async_scheduling"]:
+        retire(inp, ws, lane, inst, tally)
+    else:
+        process_outputs(inp, ws, out, lane, inst, tally, index, inst["clock"])
+        next_step(lane, inst)
+    inst["in_flight"] = 0
+    inst["transfer"] = 0
 
 
 @leaf

@@ -1,0 +1,115 @@
+"""Arguments of public functions: what each may be, by its name, which is the same everywhere."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from functools import wraps
+from inspect import signature
+from numbers import Integral, Real
+from typing import Any, NamedTuple, ParamSpec, TypeVar
+
+from kvsweep.errors import InputError, shown
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class Kind(NamedTuple):
+    """What an argument may be.
+
+    Attributes
+    ----------
+    words : str
+        What messages say that was expected.
+    fits : callable (object) -> bool
+        Whether a value is of that kind; what is out of range is the function's to refuse.
+    """
+
+    words: str
+    fits: Callable[[Any], bool]
+
+
+def _is_list(value: Any, fits: Callable[[Any], bool]) -> bool:
+    return (
+        isinstance(value, Sequence) and not isinstance(value, str | bytes) and all(map(fits, value))
+    )
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def _is_path(value: Any) -> bool:
+    return isinstance(value, str | os.PathLike) and isinstance(os.fspath(value), str)
+
+
+def _is_number(value: Any) -> bool:
+    if isinstance(value, bool) or not isinstance(value, Real):
+        return False
+    return not isinstance(value, Integral) or int(value).bit_length() < 64
+
+
+def _made_by(module: str, name: str) -> Callable[[Any], bool]:
+    """Return a check of a class whose module is loaded if there is an object of it at all."""
+
+    def fits(value: Any) -> bool:
+        found = getattr(sys.modules.get(module), name, None)
+        return found is not None and isinstance(value, found)
+
+    return fits
+
+
+TEXT = Kind("a string", _is_text)
+TEXTS = Kind("a list of strings", lambda value: _is_list(value, _is_text))
+PATH = Kind("a path", _is_path)
+SWITCH = Kind("True or False", lambda value: isinstance(value, bool))
+WHOLE = Kind("an integer of 64 bits", lambda v: _is_number(v) and isinstance(v, Integral))
+NUMBER = Kind("a number", lambda v: _is_number(v))
+CALLED = Kind("a function", callable)
+ANY = Kind("anything", lambda value: True)
+
+ARGUMENTS: dict[str, Kind] = {
+    "ds": Kind("a dataset, as of open_results(path)", _made_by("xarray", "Dataset")),
+    "sweep": Kind("what load_sweep(path) returns", _made_by("kvsweep.config.sweep", "Sweep")),
+    "cliff": Kind("what find_cliff returns", _made_by("kvsweep.analysis.cliff_records", "Cliff")),
+    "front": Kind("what pareto_front returns", _made_by("kvsweep.analysis.pareto", "Front")),
+    "effects": Kind(
+        "what factorial_effects or joint_effects returns",
+        _made_by("kvsweep.analysis.effect_records", "Effects"),
+    ),
+    "cost": Kind(
+        "what prefix_cost returns", _made_by("kvsweep.analysis.prefix_cost", "PrefixCost")
+    ),
+    "figure": Kind("a figure of a plot_ function", _made_by("matplotlib.figure", "Figure")),
+    "source": Kind("a path or a dict", lambda v: _is_path(v) or isinstance(v, Mapping)),
+    # Where nothing is, nothing is found; but no system call takes a zero byte.
+    "folder": Kind("a path", lambda v: _is_path(v) and "\0" not in os.fspath(v)),
+    "metrics": Kind("a string or a list of them", lambda v: _is_text(v) or _is_list(v, _is_text)),
+    "designs": Kind("a list of lists", lambda v: _is_list(v, lambda one: _is_list(one, ANY.fits))),
+    **dict.fromkeys(("path", "out", "store"), PATH),
+    **dict.fromkeys(("metric", "along", "over", "x", "y"), TEXT),
+    **dict.fromkeys(("overrides", "factors", "objectives"), TEXTS),
+    **dict.fromkeys(("seeds", "workers", "sample", "order", "resamples"), WHOLE),
+    **dict.fromkeys(("confidence", "threshold", "wait"), NUMBER),
+    **dict.fromkeys(("verify", "processes", "overwrite", "keep_requests", "prune"), SWITCH),
+    **dict.fromkeys(("progress", "notify"), CALLED),
+    # Dask's objects, which are known where Dask is loaded.
+    **dict.fromkeys(("scheduler", "client"), ANY),
+}
+
+
+def checked(function: Callable[P, R]) -> Callable[P, R]:
+    """Let a public function refuse arguments of the wrong kind, in one line that names them."""
+    parameters = signature(function).parameters
+
+    @wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        for name, value in (dict(zip(parameters, args, strict=False)) | kwargs).items():
+            known = name in parameters and value is not parameters[name].default
+            if known and not ARGUMENTS[name].fits(value):
+                raise InputError(f"{name}: expected {ARGUMENTS[name].words}, got {shown(value)}")
+        return function(*args, **kwargs)
+
+    return call

@@ -1,0 +1,114 @@
+"""When the blocks of running requests are cached, and when a decoding request is due for it.
+
+Blocks that decoding fills are cached late: when they are freed, or before anything is looked up or
+cached that could tell. Two kinds of requests cache each block as soon as they may, and are due
+then: *duplicates*, whose decode blocks may carry the same key, as the first to be cached is found;
+and all if a CPU tier copies what is cached (`LANE.cache_each_step`), as the order of copies decides
+what it forgets. A request may in the step that fills the block; asynchronously in the next one, as
+the token is known then (rule R10.4).
+"""
+
+from ..._jit import leaf
+from ...records import NEVER
+from ..blocks import pool, tier
+from ..blocks.sizes import full_blocks
+from ..memory import extent_at
+from ..time.decoding import last_decode, next_fill, settled_tokens
+
+
+@leaf
+def caches_at_once(lane, request):
+    """Return whether a request caches each decode block in the step that fills it."""
+    return lane["cache_each_step"] or (request["duplicate"] and lane["prefix_caching"])
+
+
+@leaf
+def next_due(lane, request, progress, step):
+    """Return the first step from `step` on at which a decoding request needs attention."""
+    due = last_decode(request, progress)
+    if caches_at_once(lane, request):
+        due = min(due, next_fill(lane, progress, step) + lane["async_scheduling"])
+    return due
+
+
+@leaf
+def cache(inp, ws, lane, inst, request, progress, count):
+    """Cache the first `count` blocks of a request; a write-through tier copies the new ones."""
+    if lane["cache_each_step"]:
+        tier.copy(inp, ws, lane, inst, request, progress["cached_blocks"], count)
+    pool.cache_blocks(inp, ws, lane, inst, request, progress, count)
+
+
+@leaf
+def cache_decode(inp, ws, lane, inst, request, progress, position):
+    """Cache what a decoding request has filled, this step's token included, and set its due."""
+    step = inst["step"]
+    full = full_blocks(lane, settled_tokens(lane, progress, step + 1, step - 1))
+    cache(inp, ws, lane, inst, request, progress, full)
+    if caches_at_once(lane, request) and last_decode(request, progress) > step:
+        after = step + 1 - lane["async_scheduling"]
+        ws.due[inst["run_lo"] + position] = next_due(lane, request, progress, after)
+
+
+@leaf
+def cache_decodes(inp, ws, lane, inst, step, latest):
+    """Cache what decoding requests filled before `step`, where others have the same keys.
+
+    `latest` is the step on its way, as for `settled_tokens`.
+    """
+    for place in range(inst["run_lo"], inst["run_lo"] + inst["running"]):
+        r = ws.running[place]
+        progress = ws.progress[r]
+        computed = settled_tokens(lane, progress, step, latest)
+        if (
+            progress["decoding"]
+            and (progress["cached_blocks"] + 1) * lane["block_size"] <= computed
+        ):
+            request = inp.requests[lane["request_lo"] + r]
+            if request["shared"]:
+                pool.cache_blocks(
+                    inp, ws, lane, inst, request, progress, full_blocks(lane, computed)
+                )
+
+
+@leaf
+def _is_being_filled(inp, ws, lane, inst, request):
+    """Return whether a decoding request fills blocks that `request` has too."""
+    filled = False
+    end = 0
+    slot = request["chain_lo"]
+    while lane["prefix_caching"] and end < request["reusable"]:
+        link = inp.chain[slot]
+        filled = filled or ws.extents[extent_at(lane, inst, link["extent"])]["fillers"] > 0
+        end = link["end"]
+        slot += 1
+    return filled
+
+
+@leaf
+def cache_decodes_for(inp, ws, lane, inst, request, step):
+    """Cache what decoding requests filled before `step`, if `request` could tell.
+
+    Step `step` - 1 is scheduled, so asynchronously the one before that is on its way.
+    """
+    if _is_being_filled(inp, ws, lane, inst, request):
+        cache_decodes(inp, ws, lane, inst, step, step - 2)
+
+
+@leaf
+def next_useful_fill(inp, ws, lane, inst, request):
+    """Return the next step in which a decoding request may fill a block that `request` hits.
+
+    Such a block continues a chain of the same content, so it begins with the same key.
+    """
+    nearest = NEVER
+    late = lane["async_scheduling"]  # cached one step after the one that fills it
+    if _is_being_filled(inp, ws, lane, inst, request):
+        key = inp.keys[request["key_lo"]]
+        for place in range(inst["run_lo"], inst["run_lo"] + inst["running"]):
+            r = ws.running[place]
+            other = inp.requests[lane["request_lo"] + r]
+            if ws.progress[r]["decoding"] and other["shared"] and inp.keys[other["key_lo"]] == key:
+                fill = next_fill(lane, ws.progress[r], inst["step"] + 1 - late)
+                nearest = min(nearest, fill + late)
+    return nearest
