@@ -415,6 +415,7 @@ QUEUE_FIELDS = (
 PIN_FIELDS = (
     Field("touched", _i64, "1", "the last schedule that took or hit the block"),
     Field("evicted", _i64, "1", "twice the last schedule that evicted the block of this id"),
+    Field("evicted_before", _i64, "1", "the same before the last schedule"),
     Field("stores", _i64, "1", "stores of finished requests that still read it"),
 )
 

@@ -30,6 +30,7 @@ def begin_copies(ws, lane, inst, off):
     for block in range(lo, lo + lane["gpu_blocks"]):
         ws.pins[block]["touched"] = 0
         ws.pins[block]["evicted"] = 0
+        ws.pins[block]["evicted_before"] = 0
         ws.pins[block]["stores"] = 0
 
 
@@ -190,8 +191,8 @@ def pin(inp, ws, lane, inst, off, job, count):
             pins = ws.pins[ws.table[slot]]
             valid = pins["evicted"] < pinned
             pins["stores"] += count * valid
-            valid = valid or pins["evicted"] == 2 * inst["serial"]
-            touched = touched or (valid and pins["touched"] == inst["serial"])
+            now = pins["evicted"] == 2 * inst["serial"] and pins["evicted_before"] < pinned
+            touched = touched or ((valid or now) and pins["touched"] == inst["serial"])
     return touched
 
 

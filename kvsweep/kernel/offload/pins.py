@@ -15,6 +15,8 @@ def note_hit(ws, inst, block):
 def note_evicted(ws, inst, block):
     """Note that the step being scheduled fills a block anew: whatever reads it must be done."""
     note_hit(ws, inst, block)
+    if ws.pins[block]["evicted"] < 2 * inst["serial"]:
+        ws.pins[block]["evicted_before"] = ws.pins[block]["evicted"]
     ws.pins[block]["evicted"] = 2 * inst["serial"]
     ws.pins[block]["stores"] = 0
 
