@@ -241,6 +241,7 @@ INSTANCE_FIELDS = (
     Field("held", _i64, "request", "requests that wait for a load, or have it and wait for a seat"),
     Field("hold_lo", _i64, "index", "first slot of this instance's list of them"),
     Field("serial", _i64, "1", "schedules made so far, with a tier as vLLM has it"),
+    Field("next_offer", _i64, "step", "next at which a running request may have chunks to store"),
     Field("flushes", _u8, "1", "1 if the step may have to await stores of earlier ones"),
     Field("gave_up", _u8, "1", "1 if a client gave up in the step being scheduled"),
     Field("asleep", _u8, "1", "1 if no step is made until a copy ends or a request enters"),

@@ -44,7 +44,7 @@ def _blank_instance() -> NDArray[Any]:
     lists = ("lru_head", "lru_tail", "wait_head", "wait_tail", "inbox_head", "inbox_tail")
     for name in (*lists, "spare", "tier_spare", "leave_head"):
         blank[name] = NONE
-    for name in ("next_due", "try_head_at"):
+    for name in ("next_due", "next_offer", "try_head_at"):
         blank[name] = NEVER
     blank["try_head"] = 1
     return blank

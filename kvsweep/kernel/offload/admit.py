@@ -6,7 +6,7 @@ from ..blocks import pool
 from ..blocks.sizes import blocks_for
 from ..scheduling import waiting
 from ..scheduling.admit import count_query, deadline, find_hits, give_up, run_request
-from ..scheduling.caching import cache_decodes_for
+from ..scheduling.caching import cache_decodes_for, next_useful_fill
 from ..scheduling.holders import (
     LOADING,
     cache_load,
@@ -34,11 +34,17 @@ def _room(lane, inst):
 
 
 @leaf
-def _fits(lane, inst, known, held, need, room, kept):
-    """Return whether `need` blocks can be taken, and all that are lacking if that is asked for."""
+def _fits(inp, ws, lane, inst, r, held, need, room, kept):
+    """Return whether `need` blocks can be taken, and all that are lacking if that is asked for.
+
+    A head that lacks the latter is not tried again until something wakes it (`admit.has_room`).
+    """
+    request = inp.requests[lane["request_lo"] + r]
+    known = known_tokens(request, ws.progress[r])
     fits = need <= room - kept
     if lane["reserve_full_prompt"] and blocks_for(lane, known) - held > room:
         fits = False
+        waiting.refuse_head(inst, next_useful_fill(inp, ws, lane, inst, request))
     inst["shortages"] += not fits
     return fits
 
@@ -72,7 +78,7 @@ def _admit_holder(inp, ws, out, lane, inst, tally, index, position, alone):
     tokens = chunk_of(lane, known - cached, inst["budget"], alone, splits)
     held = blocks_for(lane, progress["computed"])
     need = max(blocks_for(lane, cached + tokens) - held, 0)
-    if tokens == 0 or not _fits(lane, inst, known, held, need, _room(lane, inst), 0):
+    if tokens == 0 or not _fits(inp, ws, lane, inst, r, held, need, _room(lane, inst), 0):
         return False, False
     leave(ws, inst, position)
     _touch_held(inp, ws, lane, inst, r)
@@ -88,10 +94,9 @@ def _load(inp, ws, out, lane, inst, tally, index, off, r, hits, unused, tokens):
     progress = ws.progress[r]
     local = hits * lane["block_size"]
     need = blocks_for(lane, local + tokens) - hits
-    known = known_tokens(request, progress)
     room = _room(lane, inst) - unused
     kept = reserved(inp, ws, lane, inst)
-    if not _fits(lane, inst, known, hits, need, room, kept):
+    if not _fits(inp, ws, lane, inst, r, hits, need, room, kept):
         return False
     measured = r >= lane["warmup"]
     loads = tokens // lane["block_size"]
@@ -118,7 +123,8 @@ def _admit_head(inp, ws, out, lane, inst, tally, index, r, hits, unused, alone):
     splits = lane["chunked_prefill"] != 0
     tokens = chunk_of(lane, known - cached, inst["budget"], alone, splits)
     need = blocks_for(lane, tokens)
-    if tokens == 0 or not _fits(lane, inst, known, hits, need, _room(lane, inst) - unused, 0):
+    room = _room(lane, inst) - unused
+    if tokens == 0 or not _fits(inp, ws, lane, inst, r, hits, need, room, 0):
         return False
     count_query(lane, tally, request, progress, hits, 0, r >= lane["warmup"])
     waiting.leave_waiting(inp, ws, lane, inst)

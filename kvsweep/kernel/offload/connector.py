@@ -4,7 +4,8 @@ import numpy as np
 
 from ..._jit import leaf
 from ...policies import RequestStatus
-from ...records import NONE, Event
+from ...records import NEVER, NONE, Event
+from ..scheduling import waiting
 from ..tally import log_event
 from ..time.decoding import known_tokens, most_computed
 from . import copies, manager
@@ -64,14 +65,16 @@ def load(inp, ws, lane, inst, off, r, local, tokens):
     job = copies.new_job(ws, off)
     copies.fill_job(ws, job, r, first, end, tokens)
     copies.append(ws, off, copies.NEW_LOADS, job)
-    _count(ws, off, r)
+    _count(ws, inst, off, r)
     off["loads"] += 1
     off["loaded"] += tokens
     inst["reloads"] += tokens // lane["block_size"]
 
 
 @leaf
-def _count(ws, off, r):
+def _count(ws, inst, off, r):
+    """Count a copy that was created; who is told to ask later for it is passed by others."""
+    waiting.wake_head(inst)
     ws.offers[r]["jobs"] += 1
     off["unreported"] += 1
 
@@ -103,12 +106,26 @@ def offer(inp, ws, out, lane, inst, tally, index, off, r, tokens):
 
 
 @leaf
+def next_offer(inp, ws, lane, r, tokens):
+    """Return in how many steps a scheduled request of so many `tokens` may have chunks to store.
+
+    It has offered all that these fill, unless it was refused; then the next step offers it again.
+    """
+    request = inp.requests[lane["request_lo"] + r]
+    end = (ws.offers[r]["next"] + 1) * lane["chunk_tokens"]
+    steps = max(1, end - tokens)
+    if lane["prompt_only"] and end > request["prompt"]:
+        steps = NEVER
+    return steps
+
+
+@leaf
 def _store(inp, ws, out, lane, inst, tally, index, off, r, first, end, new, job):
     """Create the job that writes `new` of the chunks `first` to `end - 1` of a request."""
     tokens = new * lane["chunk_tokens"]
     copies.fill_job(ws, job, r, first, end, tokens)
     copies.append(ws, off, copies.NEW_STORES, job)
-    _count(ws, off, r)
+    _count(ws, inst, off, r)
     off["stores"] += 1
     off["stored"] += tokens
     inst["offloads"] += new * lane["factor"]

@@ -14,6 +14,7 @@ from ..._jit import leaf
 from ...policies import RequestStatus
 from ...records import NEVER, NONE
 from ..memory import QUEUES
+from ..scheduling import waiting
 from ..scheduling.holders import LOADED
 from .manager import was_read, was_written, written_by
 
@@ -271,4 +272,6 @@ def report(inp, ws, out, lane, inst, off, now):
         _end_load(inp, ws, lane, inst, off, job)
         _drop(ws, out, lane, off, job, now)
         count += 1
+    if count > 0:
+        waiting.wake_head(inst)
     return count

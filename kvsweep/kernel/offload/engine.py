@@ -10,18 +10,21 @@ is the engine's: it moves to the end of the oldest when no other can be schedule
 
 from ..._jit import leaf, part
 from ...records import NEVER, NONE, LaneStatus
+from ..blocks.sizes import blocks_for
+from ..scheduling.by_counts import is_countable, schedule_by_counts
 from ..scheduling.leaving import retire
 from ..scheduling.one_by_one import schedule_one_by_one
 from ..scheduling.outputs import process_outputs
 from ..tally import log_step
 from ..time.arrivals import announce
+from ..time.decode_run import decode, only_decodes
 from ..time.decoding import settled_tokens
 from ..time.device import next_step
 from ..time.instance import accept, clear_step, note_itl
 from ..time.step_time import step_time
 from . import copies
 from .admit import admit_or_load
-from .connector import offer, offer_finished
+from .connector import next_offer, offer, offer_finished
 
 
 @leaf
@@ -40,6 +43,7 @@ def _offer_scheduled(inp, ws, out, lane, inst, tally, index, off, before):
     Asynchronously a token that is being sampled is not known yet, nor is the block that it fills.
     """
     step = inst["step"]
+    inst["next_offer"] = NEVER
     for position in range(inst["running"]):
         r = ws.running[inst["run_lo"] + position]
         progress = ws.progress[r]
@@ -48,6 +52,18 @@ def _offer_scheduled(inp, ws, out, lane, inst, tally, index, off, before):
             if progress["decoding"]:
                 tokens = settled_tokens(lane, progress, step + 1, step - 1)
             offer(inp, ws, out, lane, inst, tally, index, off, r, tokens)
+            due = next_offer(inp, ws, lane, r, tokens)
+            inst["next_offer"] = min(inst["next_offer"], step + due)
+
+
+@leaf
+def _is_countable(inp, ws, lane, inst):
+    """Return whether the running requests can be scheduled by counts, which knows no fence."""
+    need = ws.phases[inst["phase_lo"] + inst["phase"]]
+    if inst["prefilling"] > 0:
+        need += blocks_for(lane, lane["max_tokens"]) + 1
+    ample = not lane["async_scheduling"] or need <= inst["free"]
+    return ample and is_countable(inp, ws, lane, inst)
 
 
 @leaf
@@ -58,7 +74,9 @@ def _schedule(inp, ws, out, lane, inst, tally, index):
     inst["gave_up"] = 0
     clear_step(lane, inst)
     inst["begins"] = max(inst["clock"], off["device_end"])
-    if inst["running"] > 0:
+    if inst["running"] > 0 and _is_countable(inp, ws, lane, inst):
+        schedule_by_counts(inp, ws, out, lane, inst, tally, index)
+    elif inst["running"] > 0:
         schedule_one_by_one(inp, ws, out, lane, inst, tally, index)
     before = inst["running"]
     if inst["preempted"] == 0 and inst["waiting"] + inst["held"] > 0:
@@ -201,6 +219,47 @@ def next_time(ws, lane, inst):
     return max(time, inst["clock"])
 
 
+@leaf
+def _may_run(inp, ws, lane, inst, off):
+    """Return whether the next steps may be run by counts: nothing is being copied, or could be.
+
+    Asynchronously the step on the device must be the one before them.
+    """
+    quiet = off["unreported"] == 0 and off["finished_head"] == NONE and inst["held"] == 0
+    quiet = quiet and off["queued"] == lane["async_scheduling"]
+    return quiet and inst["next_offer"] > inst["step"] and only_decodes(inp, ws, lane, inst)
+
+
+@leaf
+def _run_decodes(inp, ws, out, lane, inst, tally, index, until):
+    """Run steps by counts (`decode_run`); return whether there was one.
+
+    Their clock begins with what is left of the step on the device, and stands where the last one
+    of them begins, or synchronously ends.
+    """
+    off = ws.offload[index]
+    if not _may_run(inp, ws, lane, inst, off):
+        return False
+    if lane["async_scheduling"]:
+        inst["device"] = off["end"] - inst["clock"]
+    ran = decode(inp, ws, out, lane, inst, tally, index, until)
+    if ran:
+        off["awaited"] = 0
+        if lane["log"]:
+            _log_copies(out, inst, tally, off)
+        off["end"] = inst["clock"] + inst["device"]
+        off["step"] = inst["step"] - lane["async_scheduling"]
+        off["changes"] = 1
+        off["stall"] = 0
+        off["queued"] = max(inst["in_flight"], lane["async_scheduling"])
+        off["device_end"] = off["end"]
+        inst["in_flight"] = off["queued"]
+        inst["end"] = off["end"]
+        inst["transfer"] = 0
+    inst["device"] = 0
+    return ran
+
+
 @part
 def advance(inp, ws, out, lane, inst, tally, index, until):
     """Advance an instance through everything that happens before `until` (`instance.advance`)."""
@@ -218,5 +277,5 @@ def advance(inp, ws, out, lane, inst, tally, index, until):
         accept(inp, ws, lane, inst, inst["clock"])
         if inst["step"] > lane["step_limit"]:
             tally["status"] = LaneStatus.STEP_LIMIT
-        elif is_busy(ws, inst):
+        elif is_busy(ws, inst) and not _run_decodes(inp, ws, out, lane, inst, tally, index, until):
             _step(inp, ws, out, lane, inst, tally, index)
