@@ -148,3 +148,9 @@ MAX_DEPTH = 32
 
 MAX_TOTAL_US = 2**61
 """The last arrival and all pauses of a list together, microseconds; the clock holds twice that."""
+
+MAX_MEMORY_BYTES = 2**50
+"""Memory of one GPU that is believed, a pebibyte."""
+
+MAX_LAYERS = 2**12
+"""Layers of a model, heads, and GPUs that share one: DeepSeek-V3 has 61 and 128."""

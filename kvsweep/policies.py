@@ -196,6 +196,28 @@ class Priority(_Policy):
     AGE = 4, "By SLO class, one level more urgent per `engine.priority_age_ms` of age.", VLLM
 
 
+class Victim(_Policy):
+    """Which running request is preempted when one lacks blocks; of equals the last admitted.
+
+    It may be the one that lacks them. By priority it is one of the least urgent.
+    """
+
+    LAST = 0, "vLLM's: the last admitted; by priority the one that arrived last.", BOTH
+    LEAST_COMPUTED_FIRST = 1, "The one with the fewest computed tokens (vllm#54644).", VLLM
+    LEAST_COMPUTED_OTHER = 2, "The same, but if it can another than the one in need.", VLLM
+    MOST_COMPUTED = 3, "The one with the most computed tokens: a control.", VLLM
+    RANDOM = 4, "Any, by numbers that depend on the requests and past preemptions alone.", VLLM
+    COST_AWARE = 5, "Most own blocks per known token, times the output to come (vllm#56897).", VLLM
+    FEWEST_REMAINING = 6, "The one with the fewest output tokens to come.", VLLM
+
+
+class Eviction(_Policy):
+    """Which of the cached blocks that nobody uses is evicted first."""
+
+    LRU = 0, "vLLM's: the least recently freed; of a sequence the last block.", BOTH
+    LFU = 1, "The one with the fewest hits since it was cached; of equals as under lru.", VLLM
+
+
 class Offload(_Policy):
     """How blocks come to the CPU tier."""
 
@@ -204,7 +226,7 @@ class Offload(_Policy):
     VLLM = 2, "vLLM's connector: prompts are copied, and loaded, beside the computation.", VLLM
 
 
-class Eviction(_Policy):
+class TierEviction(_Policy):
     """Which blocks of a CPU tier as vLLM has it make room."""
 
     LRU = 0, "Those used the longest ago.", VLLM

@@ -8,6 +8,16 @@ towards it.
 from hypothesis import strategies as st
 
 SLO_CLASSES = ("standard", "critical", "batch", "background", "gold", None)
+# The first one is the usual; the others decide only where blocks run short.
+VICTIMS = (
+    *("last",) * 5,
+    "least-computed-first",
+    "least-computed-other",
+    "most-computed",
+    "random",
+    "cost-aware",
+    "fewest-remaining",
+)
 SCORERS = (
     "prefix-affinity",
     "precise-prefix",
@@ -34,19 +44,24 @@ SYSTEM, GROUP, PROMPT, SHARED_OUTPUT, OUTPUT = 0, 10, 1000, 5000, 6000
 
 
 @st.composite
-def traces(draw, max_requests=12, closed_loop=False, asynchronous=False, offload=False):
+def traces(
+    draw, max_requests=12, closed_loop=False, asynchronous=False, beyond=False, offload=False
+):
     """Traces (``kvsweep-trace/1``) of up to `max_requests` requests.
 
     With `closed_loop` some of them wait for the answer to another, and some clients give up. With
-    `asynchronous` some are scheduled asynchronously. With `offload` all have a CPU tier as vLLM has
-    it.
+    `asynchronous` some are scheduled asynchronously. With `beyond` comes what vLLM's engine does
+    not have: other victims, with which some runs never end, and a limit on the requests under way
+    where nobody waits or gives up. With `offload` all have a CPU tier as vLLM has it.
     """
-    return _trace(_Drawn(draw), max_requests, closed_loop, asynchronous, offload)
+    return _trace(_Drawn(draw), max_requests, closed_loop, asynchronous, beyond, offload)
 
 
-def random_trace(rng, max_requests=30, closed_loop=False, asynchronous=False, offload=False):
+def random_trace(
+    rng, max_requests=30, closed_loop=False, asynchronous=False, beyond=False, offload=False
+):
     """Return a trace of the same family as `traces`, drawn from a `random.Random`."""
-    return _trace(_Random(rng), max_requests, closed_loop, asynchronous, offload)
+    return _trace(_Random(rng), max_requests, closed_loop, asynchronous, beyond, offload)
 
 
 @st.composite
@@ -87,23 +102,30 @@ class _Random:
         return self.integer(0, 99) < percent
 
 
-def _trace(source, max_requests, closed_loop, asynchronous, offload):
+def _trace(source, max_requests, closed_loop, asynchronous, beyond, offload):
     scenario = _scenario(source)
     count = source.integer(1, max_requests)
     requests = _requests(source, scenario, count, closed_loop)
+    caches = scenario["engine"]["enable_prefix_caching"]
     if asynchronous and source.chance(50):
         scenario["engine"] |= {"async_scheduling": True, "preempt_for_urgent": False}
     if offload:
+        caches = True
         scenario["engine"] |= {"enable_prefix_caching": True, "preempt_for_urgent": False}
         scenario["cache"] |= _connector(source)
         if scenario["cache"]["block_size"] == 1:
             scenario["cache"]["offload_block_factor"] = 3  # chunks of one token are refused
-    elif scenario["engine"].get("async_scheduling"):
-        pass
-    elif scenario["engine"]["enable_prefix_caching"] and source.chance(30):
+    elif not scenario["engine"].get("async_scheduling") and caches and source.chance(30):
         scenario["cache"] |= _tier(source)
+    if caches:
+        scenario["cache"]["eviction"] = source.pick(("lru", "lru", "lfu"))
     step_us = int(scenario["latency"]["beta"][0])
     scenario["cluster"] |= _routing(source, step_us) | _admission(source, step_us)
+    if beyond:
+        scenario["engine"]["victim"] = source.pick(VICTIMS)
+        waits = any("after" in row or "patience_us" in row for row in requests)
+        if not waits and source.chance(50):
+            scenario["workload"] = {"concurrency": source.integer(1, source.pick((4, 2, 8, 20)))}
     return {"format": "kvsweep-trace/1", "scenario": scenario, "requests": requests}
 
 

@@ -22,6 +22,7 @@ from kvsweep.errors import InputError
 from kvsweep.policies import (
     RULES,
     Admission,
+    Eviction,
     Offload,
     Priority,
     RequestStatus,
@@ -30,13 +31,26 @@ from kvsweep.policies import (
     Scorer,
     SloClass,
     Status,
+    Victim,
 )
 from kvsweep.replica import routing as replica_routing
 from kvsweep.replica import switches as replica_switches
 
 ALPHA = (1601.350510688092, 3.512476196805965, 1805.5430360826988)
 BETA = (6910.420479880494, 17.67057489844186, 2.8377471109943855)
-FAMILIES = [Routing, Scorer, Scheduler, Priority, SloClass, Admission, Status, RequestStatus]
+FAMILIES = [
+    Routing,
+    Scorer,
+    Scheduler,
+    Priority,
+    Victim,
+    Eviction,
+    Offload,
+    SloClass,
+    Admission,
+    Status,
+    RequestStatus,
+]
 
 
 def refused(mapping, *overrides):
@@ -71,6 +85,7 @@ def test_an_empty_scenario_has_the_documented_defaults():
             "long_prefill_token_threshold": 0,
             "scheduler": "fcfs",
             "priority": "constant",
+            "victim": "last",
             "priority_age_ms": 1000.0,
             "preempt_for_urgent": False,
             "async_scheduling": False,
@@ -85,6 +100,7 @@ def test_an_empty_scenario_has_the_documented_defaults():
             "block_size": 16,
             "gpu_blocks": 2200,
             "gpu_tokens": None,
+            "eviction": "lru",
             "cpu_blocks": 0,
             "offload": "write-through",
             "offload_threshold": 0.8,
@@ -161,6 +177,7 @@ def test_every_preset_loads_and_says_where_it_comes_from():
         ({"cache": {"gpu_blocks": "9"}}, "gpu_blocks: expected an integer, got '9'"),
         ({"cache": 5}, "scenario.cache: expected a table, got 5"),
         ({"cache": {"offload_threshold": 1.5}}, "must be at most 1, got 1.5"),
+        ({"cache": {"eviction": "lrfu"}}, "eviction 'lrfu'; allowed: lru, lfu; did you mean 'lru'"),
         ({"cache": {"offload": "never"}}, "unknown offload 'never'; allowed: watermark, write-thr"),
         ({"engine": {"watermark": 1.0}}, "scenario.engine.watermark: must be less than 1, got 1.0"),
         ({"engine": {"watermark": float("nan")}}, "must be a finite number, got nan"),
@@ -230,6 +247,7 @@ def test_what_only_the_replica_has_is_refused_under_vllm_rules(section, key, val
         ("engine", "reserve_full_prompt", False),
         ("engine", "watermark", 0.1),
         ("engine", "async_scheduling", True),
+        ("cache", "eviction", "lfu"),
         ("cache", "offload", "write-through"),
         ("cluster", "scorers", {"precise-prefix": 1.0}),
         ("cluster", "routing", "prompt-affinity"),

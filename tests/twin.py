@@ -6,7 +6,7 @@ from collections import defaultdict
 import naive
 import numpy as np
 
-from kvsweep.config import parse_scenario
+from kvsweep.config import Workload, parse_scenario
 from kvsweep.policies import RequestStatus
 from kvsweep.records import Event
 from kvsweep.simulate.logged import run_single
@@ -29,7 +29,12 @@ STEP_COLUMNS = {
 def run_kernel(trace):
     """Run a trace dict on the kernel, with all logs."""
     loaded = load_trace(trace)
-    return run_single(parse_scenario(loaded.scenario, "trace"), loaded.requests)
+    settings = dict(loaded.scenario)
+    workload = settings.pop("workload", None)  # of strategies only: a trace has none
+    scenario = parse_scenario(settings, "trace")
+    if workload:
+        scenario = scenario.model_copy(update={"workload": Workload(**workload)})
+    return run_single(scenario, loaded.requests)
 
 
 def events_by_step(single, instance):
@@ -93,6 +98,11 @@ def differences(trace):
     ]
 
 
+def _arrival(got, want):
+    """Return when a request arrived; of one that did not, whatever the kernel has."""
+    return got["arrival"] if want.status == "not_arrived" else want.arrival_us
+
+
 def _number(value):
     return NO_VALUE if value is None else value
 
@@ -107,6 +117,8 @@ def _request_differences(twin, single):
             "first_token": (got["first_token"], want.first_token_us),
             "finish": (got["finish"], want.finish_us),
             "preemptions": (got["preemptions"], want.preemptions),
+            "arrival": (got["arrival"], _arrival(got, want)),
+            "recomputed": (got["recomputed"], want.recomputed),
             "cached": (got["cached_tokens"], want.cached_tokens),
             "instance": (got["instance"], want.instance),
             "status": (RequestStatus(statuses[number]).label, want.status),
@@ -210,6 +222,8 @@ def _total_differences(twin, single, trace):
         "hit_tokens": (tally["hit_tokens"], sum(i.totals["hits"] for i in twin.instances)),
         "blocks_taken": (tally["blocks_taken"], sum(i.blocks_taken for i in twin.instances)),
         "blocks_reused": (tally["blocks_reused"], sum(i.blocks_reused for i in twin.instances)),
+        "computed_tokens": (tally["computed_tokens"], sum(r.executed for r in twin.requests)),
+        "recomputed_tokens": (tally["recomputed_tokens"], sum(r.recomputed for r in twin.requests)),
         "used_time": (tally["used_time"], sum(i.block_us for i in twin.instances)),
         "makespan": (tally["makespan"], max(i.totals["end_us"] for i in twin.instances)),
         "completed": (

@@ -93,9 +93,8 @@ def check_sums(ws, lane, inst):
     assert phases == [progress["base"] % size for progress in decoding]
     counts = np.bincount(np.array(phases, np.int64), minlength=size)
     assert counts.tolist() == ws.phases[slot : slot + size].tolist()
-    leaving = [r for r in running if ws.progress[r]["leaving"]]
-    assert inst["leaving"] == len(leaving)
-    assert inst["prefilling"] == len(running) - len(decoding) - len(leaving)
+    assert inst["prefilling"] == len(running) - len(decoding)
+    assert inst["leaving"] == sum(ws.progress[r]["leaving"] for r in running)
     # The nearest due may have been that of a victim; then it is looked for in vain, and mended.
     dues = ws.due[first : first + inst["running"]]
     assert min(inst["next_due"], IDLE) <= dues.min(initial=IDLE)

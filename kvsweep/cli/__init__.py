@@ -16,6 +16,7 @@ import click
 
 from kvsweep._version import __version__
 from kvsweep.cli.base import Ended, Program, fail, loading
+from kvsweep.cli.blocks import blocks
 from kvsweep.cli.calibrate import calibrate
 from kvsweep.cli.grid import grid
 from kvsweep.cli.measure import measure
@@ -59,7 +60,20 @@ def commands() -> None:
 
 
 for command in (
-    *(grid, show, cliff, pareto, effects, plot, verify, replay, replicate, measure, calibrate),
+    *(
+        grid,
+        show,
+        cliff,
+        pareto,
+        effects,
+        plot,
+        verify,
+        replay,
+        replicate,
+        measure,
+        calibrate,
+        blocks,
+    ),
 ):
     commands.add_command(command)
 

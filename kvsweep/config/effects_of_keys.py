@@ -84,8 +84,20 @@ def _takes(key: str) -> Reads:
     return reads
 
 
+def _spreads(scenario: Scenario) -> bool:
+    """Return whether gaps between arrivals matter: not the order of one sender's requests."""
+    workload = scenario.workload
+    return workload is None or workload.rate is not None or len(workload.clients) > 1
+
+
+def _takes_arrivals(scenario: Scenario, client: int | None) -> bool:
+    return _spreads(scenario) and _takes("arrivals")(scenario, client)
+
+
 def _takes_cv(scenario: Scenario, client: int | None) -> bool:
     workload = scenario.workload
+    if not _spreads(scenario):
+        return False
     if workload is None or not workload.clients:
         return workload is None or workload.arrivals in _SHAPED
     inheriting = [c for c in workload.clients if c.cv is None]
@@ -96,7 +108,8 @@ def _has_cv(scenario: Scenario, client: int | None) -> bool:
     workload = scenario.workload
     assert workload is not None
     assert client is not None
-    return (workload.clients[client].arrivals or workload.arrivals) in _SHAPED
+    process = workload.clients[client].arrivals or workload.arrivals
+    return process in _SHAPED and _spreads(scenario)
 
 
 def _owner(scenario: Scenario, client: int | None) -> Any:
@@ -176,14 +189,19 @@ _OTHER_TIER = Rule(
 )
 _SEVERAL = "cluster.instances of more than 1"
 _NO_OWN = "a client that has none of its own"
+_SPREAD = "with concurrency, a rate or several clients"
 
 RULES: dict[str, Rule] = {
-    "workload.arrivals": Rule(_takes("arrivals"), _NO_OWN),
+    "workload.arrivals": Rule(_takes_arrivals, f"{_NO_OWN}, and {_SPREAD}"),
+    "workload.clients.arrivals": Rule(lambda s, c: _spreads(s), _SPREAD),
     "workload.prompt": Rule(_takes("prompt"), _NO_OWN),
     "workload.output": Rule(_takes("output"), _NO_OWN),
     "workload.sessions": Rule(_takes("sessions"), _NO_OWN),
-    "workload.cv": Rule(_takes_cv, "arrivals 'gamma' or 'weibull', of a client without its own cv"),
-    "workload.clients.cv": Rule(_has_cv, "arrivals 'gamma' or 'weibull'"),
+    "workload.cv": Rule(
+        _takes_cv,
+        f"arrivals 'gamma' or 'weibull', of a client without its own cv, and {_SPREAD}",
+    ),
+    "workload.clients.cv": Rule(_has_cv, f"arrivals 'gamma' or 'weibull', and {_SPREAD}"),
     "workload.clients.rate_fraction": Rule(lambda s, c: len(_clients(s)) > 1, "several clients"),
     **dict(_session_rules("workload.sessions")),
     **dict(_session_rules("workload.clients.sessions")),
@@ -246,6 +264,9 @@ RULES: dict[str, Rule] = {
     "engine.watermark": Rule(
         lambda s, c: s.engine.watermark == 0 or s.engine.watermark * (s.cache.gpu_blocks + 1) >= 1,
         "gpu_blocks of which the share is at least one block",
+    ),
+    "cache.eviction": Rule(
+        lambda s, c: s.engine.enable_prefix_caching, "enable_prefix_caching = true"
     ),
     "cache.offload": _TIER,
     "cache.offload_threshold": Rule(

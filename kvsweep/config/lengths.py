@@ -66,6 +66,18 @@ class Constant(_Bounded):
     value: Annotated[Tokens, Key("token", "length")]
 
 
+class Uniform(_Bounded):
+    """An integer from `min` to `max`, both included, each as likely; the mean is halfway.
+
+    ``vllm bench serve`` draws so: a mean and ``--random-range-ratio r`` are mean * (1 - r), rounded
+    down, to mean * (1 + r), rounded up.
+    """
+
+    dist: Annotated[Literal["uniform"], _DIST]
+    min: Annotated[Tokens, Key("token", "smallest length")]
+    max: Annotated[Tokens, Key("token", "largest length")]
+
+
 class Exponential(_Bounded):
     """Exponential with mean `mean`, rounded."""
 
@@ -122,6 +134,7 @@ class Empirical(_Bounded):
 
 
 Lengths = Annotated[
-    Gaussian | Constant | Exponential | ParetoLognormal | Empirical, Field(discriminator="dist")
+    Gaussian | Constant | Uniform | Exponential | ParetoLognormal | Empirical,
+    Field(discriminator="dist"),
 ]
 """Any of the distributions; `dist` says which."""

@@ -5,7 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kvsweep.config.base import KeyProblem
-from kvsweep.policies import Admission, Eviction, Offload, Priority, Routing, Scheduler, Scorer
+from kvsweep.policies import (
+    Admission,
+    Eviction,
+    Offload,
+    Priority,
+    Routing,
+    Scheduler,
+    Scorer,
+    TierEviction,
+    Victim,
+)
 
 if TYPE_CHECKING:
     from kvsweep.config.scenario import Scenario
@@ -17,6 +27,8 @@ _FAMILIES = (
     ("cluster", "admission", Admission),
     ("engine", "scheduler", Scheduler),
     ("engine", "priority", Priority),
+    ("engine", "victim", Victim),
+    ("cache", "eviction", Eviction),
     ("cache", "offload", Offload),
 )
 
@@ -34,7 +46,12 @@ _FIXED: dict[str, tuple[tuple[str, str, Any, str], ...]] = {
         ("cache", "thrashing_window_us", 1_000_000, "a thrashing window of 1 ms, fixed"),
         ("cache", "offload_block_factor", 1, "a CPU tier with blocks as large as the GPU's"),
         ("cache", "offload_prompt_only", True, "no such switch"),
-        ("cache", "offload_eviction", Eviction.LRU.label, "eviction of the least recently used"),
+        (
+            "cache",
+            "offload_eviction",
+            TierEviction.LRU.label,
+            "eviction of the least recently used",
+        ),
         ("engine", "async_scheduling", False, "synchronous scheduling only"),
         ("engine", "enable_prefix_caching", True, "prefix caching always on"),
         ("engine", "enable_chunked_prefill", True, "chunked prefill always on"),
@@ -116,7 +133,9 @@ def _check_token_times(scenario: Scenario) -> None:
 
 
 def _check_arrivals_known(workload: Workload) -> None:
-    """Refuse sessions whose arrivals depend on what the engine does."""
+    """Refuse arrivals that depend on what the engine does."""
+    if workload.concurrency is not None:
+        raise KeyProblem(("workload", "concurrency"), "rules 'blis' has fixed arrivals only")
     tables: list[tuple[tuple[str | int, ...], Sessions | None]] = [
         (("workload", "sessions"), workload.sessions)
     ]

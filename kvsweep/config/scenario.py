@@ -52,6 +52,8 @@ from kvsweep.policies import (
     Routing,
     Scheduler,
     Scorer,
+    TierEviction,
+    Victim,
 )
 
 BLIS_SWITCHES = (
@@ -103,7 +105,11 @@ def _known(keys: tuple[str, ...], what: str, family: type[Scorer] | None = None)
     return AfterValidator(check)
 
 
-def _member(family: type[Routing | Scheduler | Priority | Admission | Offload | Eviction]) -> Any:
+def _member(
+    family: type[
+        Routing | Scheduler | Priority | Victim | Admission | Eviction | Offload | TierEviction
+    ],
+) -> Any:
     def check(name: str, info: ValidationInfo) -> str:
         return family.from_name(name, _of_rules(family, info)).label
 
@@ -111,7 +117,17 @@ def _member(family: type[Routing | Scheduler | Priority | Admission | Offload | 
 
 
 def _of_rules(
-    family: type[Routing | Scheduler | Priority | Admission | Offload | Eviction | Scorer],
+    family: type[
+        Routing
+        | Scheduler
+        | Priority
+        | Victim
+        | Admission
+        | Eviction
+        | Offload
+        | TierEviction
+        | Scorer
+    ],
     info: ValidationInfo,
 ) -> tuple[str, ...]:
     """Return the names that the scenario's rule book has; all where that is not known."""
@@ -216,6 +232,9 @@ class Engine(Section):
         Tokens of one request in one step, at most; 0: no such limit.
     scheduler, priority : str
         One of `kvsweep.policies.Scheduler`, `kvsweep.policies.Priority`.
+    victim : str
+        Who is preempted when blocks run short: one of `kvsweep.policies.Victim`. Under scheduler
+        ``priority`` it chooses among the least urgent.
     priority_age_ms : float
         For priority ``age``: the age that makes a request one level more urgent.
     preempt_for_urgent : bool
@@ -250,6 +269,9 @@ class Engine(Section):
     priority: Annotated[
         str, _member(Priority), Key("1", "priority of requests without one of their own")
     ] = "constant"
+    victim: Annotated[str, _member(Victim), Key("1", "who is preempted when blocks run short")] = (
+        "last"
+    )
     priority_age_ms: Annotated[
         Real, Field(ge=0.001, le=1e9), Key("ms", "age that makes a request one level more urgent")
     ] = 1000.0
@@ -292,6 +314,8 @@ class Cache(Section):
         Usable blocks; vLLM's ``num_gpu_blocks`` counts one more, its null block.
     gpu_tokens : int or None
         Instead of `gpu_blocks`: tokens that fit, in as many whole blocks as they make.
+    eviction : str
+        Which cached block that nobody uses is evicted first: one of `kvsweep.policies.Eviction`.
     cpu_blocks : int
         Blocks of the CPU tier, with offload ``vllm`` each as large as `offload_block_factor` of the
         GPU's; 0: none.
@@ -306,7 +330,7 @@ class Cache(Section):
     offload_prompt_only : bool
         Offload ``vllm``: store no output.
     offload_eviction : str
-        Offload ``vllm``: one of `kvsweep.policies.Eviction`.
+        Offload ``vllm``: one of `kvsweep.policies.TierEviction`.
     transfer_bandwidth : float or None
         Tokens per microsecond between the tiers, each direction; None: from the next three, or 100
         under rules ``blis``. `Scenario` fills in what follows from them and from the preset.
@@ -333,6 +357,9 @@ class Cache(Section):
     gpu_tokens: Annotated[
         Count | None, Key("token", "tokens that fit into the KV cache of an instance")
     ] = None
+    eviction: Annotated[
+        str, _member(Eviction), Key("1", "which cached block that nobody uses is evicted first")
+    ] = "lru"
     cpu_blocks: Annotated[Blocks, Key("block", "blocks of the CPU tier per instance")] = 0
     offload: Annotated[
         Annotated[str, _member(Offload)] | None, Key("1", "how blocks come to the CPU tier")
@@ -345,7 +372,7 @@ class Cache(Section):
     ] = 1
     offload_prompt_only: Annotated[Switch, Key("1", "whether no output is stored")] = True
     offload_eviction: Annotated[
-        str, _member(Eviction), Key("1", "which blocks of the CPU tier make room")
+        str, _member(TierEviction), Key("1", "which blocks of the CPU tier make room")
     ] = "lru"
     transfer_bandwidth: Annotated[
         Bandwidth | None, Key("token/us", "tokens moved between GPU and CPU")

@@ -78,8 +78,9 @@ class Workload(Section):
     ----------
     requests : int
         How many, over all clients.
-    rate : float
+    rate : float or None
         Requests per second over the whole cluster; of clients with sessions, sessions per second.
+        With `concurrency` it may be left out: None, all requests are ready at time zero.
     arrivals : str
         Process of the gaps between arrivals: poisson, gamma, weibull (both shaped by `cv`),
         constant.
@@ -96,12 +97,16 @@ class Workload(Section):
         File to read instead, relative to the sweep file; ``{seed}`` and ``{policy}`` are filled in.
     warmup : int
         First requests that are simulated but left out of the metrics.
+    concurrency : int or None
+        Requests that may be under way at once: a request that is ready (by `rate`) is sent when
+        fewer are, in the order of the list, and arrives then. As ``--max-concurrency`` of ``vllm
+        bench serve``. None: each is sent when it is ready.
     """
 
     requests: Annotated[
         Count, Field(le=MAX_REQUESTS), Key("request", "length of the request list")
     ] = 200
-    rate: Annotated[Rate, Key("request/s", "arrival rate of the cluster")] = 2000.0
+    rate: Annotated[Rate | None, Key("request/s", "arrival rate of the cluster")] = 2000.0
     arrivals: Annotated[ArrivalProcess, Key("1", "arrival process")] = "poisson"
     cv: Annotated[
         Variation | None, Key("1", "coefficient of variation of the gaps between arrivals")
@@ -118,9 +123,19 @@ class Workload(Section):
     warmup: Annotated[
         Whole, Field(le=MAX_REQUESTS), Key("request", "first requests left out of the measures")
     ] = 0
+    concurrency: Annotated[
+        Annotated[Count, Field(le=MAX_REQUESTS)] | None,
+        Key("request", "requests under way at once, at most"),
+    ] = None
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
+        if self.concurrency is not None:
+            self._check_concurrency()
+            if "rate" not in self.model_fields_set:
+                self.__dict__["rate"] = None  # what follows does not count as given
+        elif self.rate is None:
+            raise KeyProblem(("rate",), "missing; without it concurrency is needed")
         if self.trace is not None:
             self._check_trace()
         elif self.warmup >= self.requests:
@@ -132,8 +147,16 @@ class Workload(Section):
             check_draws(self)
         return self
 
+    def _check_concurrency(self) -> None:
+        """Refuse clients who wait for answers already: their sessions bound themselves."""
+        if self.sessions or any(client.sessions for client in self.clients):
+            raise KeyProblem(
+                ("concurrency",),
+                "not with sessions; those of arrivals 'closed-loop' wait for their own answers",
+            )
+
     def _check_trace(self) -> None:
-        for key in sorted(self.model_fields_set - {"trace", "warmup"}):
+        for key in sorted(self.model_fields_set - {"trace", "warmup", "concurrency"}):
             raise KeyProblem((key,), "a trace brings its own requests: leave out this key or trace")
 
     def _check_clients(self) -> None:

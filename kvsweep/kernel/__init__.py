@@ -23,12 +23,14 @@ find what decides:
 `scheduling.running`       what the running requests need, chunks of prefills
 `scheduling.caching`       when their blocks are cached, and who is due for it
 `scheduling.preempt`       who is preempted, what it loses and keeps
+`scheduling.victims`       scores by which others than the last are preempted
 `scheduling.outputs`       sampled tokens
 `scheduling.leaving`       finished requests, and those whose last token is on its way
 `blocks.pool`              the pool: allocate, cache, look up, touch, free, evict
 `blocks.split`             blocks with records of their own, where extents will not do
 `blocks.prefix_table`      which of those carries a key
-`blocks.lru`               the list of blocks that may be evicted
+`blocks.eviction`          which of the blocks that may be evicted goes first
+`blocks.lru`               the list of them
 `blocks.sizes`             the blocks that tokens fill or need
 `blocks.tier`              the CPU tier: move or copy blocks there, load them, transfer times
 `time.instance`            one instance's clock: queue entries, steps
@@ -37,7 +39,7 @@ find what decides:
 `time.decoding`            how far a decoding request is: base, phase and what follows of them
 `time.calendar`            the steps at which running requests are due, and who is next
 `time.step_time`           how long a step takes, and the way into the waiting list
-`time.arrivals`            arrivals that completions make (closed loop)
+`time.arrivals`            arrivals that completions make (closed loop, requests under way)
 =========================  =========================================================
 
 Arguments have the same names everywhere, in this order (tests/kernel/test_names.py): ``inp``,

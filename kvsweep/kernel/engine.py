@@ -13,8 +13,8 @@ from .routing.choose import choose_instance
 from .routing.snapshots import look
 from .scheduling import waiting
 from .setup import begin_lane, copy_lane, end_lane
-from .time.arrivals import next_arrival, next_event, remove_arrival, skip_awaiting
-from .time.instance import accept, advance
+from .time.arrivals import let_send, next_arrival, next_event, remove_arrival, skip_awaiting
+from .time.instance import accept, advance, can_never_fit
 from .time.step_time import queueing_delay
 
 
@@ -28,8 +28,11 @@ def _route(inp, ws, lane, tally, r, now):
     inst = ws.instances[index]
     ws.progress[r]["instance"] = index
     inst["load"] += 1
-    prompt = inp.requests[lane["request_lo"] + r]["prompt"]
-    waiting.enter_inbox(ws, inst, r, now + queueing_delay(lane, prompt))
+    request = inp.requests[lane["request_lo"] + r]
+    entry = now + queueing_delay(lane, request["prompt"])
+    waiting.enter_inbox(ws, inst, r, entry)
+    if lane["concurrency"] > 0 and can_never_fit(lane, request):
+        let_send(inp, ws, lane, tally, entry)  # when it will be dropped
 
 
 @leaf
@@ -85,6 +88,8 @@ def _arrive(inp, ws, lane, tally, r, now):
         _route(inp, ws, lane, tally, r, now)
     else:
         ws.progress[r]["status"] = RequestStatus.REJECTED
+        if lane["concurrency"] > 0:
+            let_send(inp, ws, lane, tally, ws.progress[r]["arrival"] + lane["admission_latency"])
 
 
 @leaf

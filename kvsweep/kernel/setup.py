@@ -1,7 +1,7 @@
 """Begin a lane in a used workspace, and collect what it leaves behind."""
 
 from .._jit import leaf, part
-from ..policies import Offload, Priority, Scheduler
+from ..policies import Eviction, Offload, Priority, Scheduler, TierEviction, Victim
 from ..records import NONE, QUANTILES, LaneStatus
 from .blocks.tier import begin_tier
 from .memory import count_extents, place_instance
@@ -30,21 +30,25 @@ def _begin_router(ws, lane):
 
 @leaf
 def _has_branches(lane):
-    """Return whether the kernel knows the scheduler, the priority and the offload of a lane.
+    """Return whether the kernel knows these policies of a lane.
 
     They are asked for where a last branch for an unknown one would cost time, so here is who is
     known; routing, scorers and admission have such a branch.
     """
-    scheduler, priority, offload = lane["scheduler"], lane["priority"], lane["offload"]
+    scheduler, priority = lane["scheduler"], lane["priority"]
+    eviction, offload = lane["eviction"], lane["offload"]
     ordered = (
         scheduler == Scheduler.FCFS or scheduler == Scheduler.PRIORITY or scheduler == Scheduler.SJF
     )
     ranked = (
         priority == Priority.CONSTANT or priority == Priority.SLO_CLASS or priority == Priority.AGE
     )
+    evicted = eviction == Eviction.LRU or eviction == Eviction.LFU
     moved = offload == Offload.WATERMARK or offload == Offload.WRITE_THROUGH
     moved = moved or offload == Offload.VLLM
-    return ordered and ranked and moved
+    room = lane["tier_eviction"] == TierEviction.LRU or lane["tier_eviction"] == TierEviction.ARC
+    chosen = lane["victim"] >= Victim.LAST and lane["victim"] <= Victim.FEWEST_REMAINING
+    return ordered and ranked and evicted and moved and room and chosen
 
 
 @part
@@ -55,6 +59,7 @@ def begin_lane(inp, ws, lane, tally):
         inst = ws.instances[index]
         place_instance(lane, inst, index)
         inst["free"] = lane["gpu_blocks"]
+        inst["on_device"] = 1 - lane["async_scheduling"]
         begin_tier(ws, lane, inst)
     _begin_router(ws, lane)
     ws.due[: lane["instances"] * lane["places"]] = IDLE
@@ -65,6 +70,9 @@ def begin_lane(inp, ws, lane, tally):
     for r in range(lane["requests"]):
         ws.progress[r] = ws.blank_progress[0]
         ws.progress[r]["arrival"] = inp.requests[lane["request_lo"] + r]["arrival"]
+    tally["sendable"] = lane["requests"]
+    if lane["concurrency"] > 0:
+        tally["sendable"] = min(lane["requests"], lane["concurrency"])
     if lane["connects"]:
         begin_offload(inp, ws, lane)
     tally["status"] = LaneStatus.OK
@@ -95,6 +103,7 @@ def _how_it_ended(lane, inst):
 def end_lane(inp, ws, out, lane, tally, number):
     """Write the per-request columns and the totals of a lane."""
     end_requests(inp, ws, out, lane, tally, number)
+    tally["first_arrival"] = ws.progress[lane["warmup"]]["arrival"]
     for index in range(lane["instances"]):
         inst = ws.instances[index]
         tally["steps"] += inst["step"]

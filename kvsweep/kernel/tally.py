@@ -33,6 +33,21 @@ def add_gap(ws, tally, time, weight):
 
 
 @leaf
+def count_computed(ws, lane, tally, r, computed):
+    """Count what a request that leaves had computed since its admission, from what it found on.
+
+    Computed again is what lies below the most that it had computed when it was preempted before:
+    what vLLM's counter of recomputed tokens is to count (vllm#57698).
+    """
+    progress = ws.progress[r]
+    again = max(0, min(computed, progress["frontier"]) - progress["found"])
+    progress["recomputed"] += again
+    if r >= lane["warmup"]:
+        tally["recomputed_tokens"] += again
+        tally["computed_tokens"] += computed - progress["found"]
+
+
+@leaf
 def log_step(out, lane, inst, tally, index, duration, waiting, evictions):
     """Append one row to the step log; it only counts once the log is full."""
     row = tally["log_steps"]

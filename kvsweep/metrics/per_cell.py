@@ -14,8 +14,8 @@ def _latency(name: str, meaning: str) -> tuple[Variable, ...]:
     )
 
 
-def _counts(*rows: tuple[str, str, str]) -> tuple[Variable, ...]:
-    return tuple(Variable(name, (), "int64", units, doc) for name, units, doc in rows)
+def _counts(*rows: tuple[str, str, str], rules: tuple[str, ...] = BOTH) -> tuple[Variable, ...]:
+    return tuple(Variable(name, (), "int64", units, doc, rules) for name, units, doc in rows)
 
 
 def _reals(*rows: tuple[str, str, str], rules: tuple[str, ...] = BOTH) -> tuple[Variable, ...]:
@@ -39,7 +39,12 @@ CELL_VARIABLES = (
         ("block_hit_rate", "1", "blocks reused / blocks reused or newly taken, decode included"),
         ("prefix_hit_rate", "1", "prompt tokens found cached / prompt tokens looked up"),
     ),
+    *_counts(
+        ("recomputed_tokens", "token", "tokens computed again that a preemption had made stale"),
+        rules=VLLM,
+    ),
     *_reals(
+        ("recompute_share", "1", "recomputed tokens / computed tokens of measured requests"),
         ("cpu_hit_rate", "1", "prompt tokens loaded from the CPU tier / prompt tokens looked up"),
         rules=VLLM,
     ),

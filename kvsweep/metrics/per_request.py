@@ -185,6 +185,13 @@ REQUEST_VARIABLES = (
         replica=lambda record, known: record.preemptions,
     ),
     _found(
+        "recomputed_tokens",
+        "token",
+        "computed again after those",
+        kernel=lambda out: out.progress["recomputed"],
+        replica=None,
+    ),
+    _found(
         "cached_tokens",
         "token",
         "cached at first admission",

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..policies import RequestStatus, Scheduler, Status
+from ..policies import RequestStatus, Scheduler, Status, Victim
 from ..records import Inputs, LaneStatus, Outputs
 
 STATUS_OF_LANE = {
@@ -33,11 +33,17 @@ PRIORITY_CIRCLE = "; vLLM's own priority scheduler can preempt in a circle (docs
 """Added to the detail of `LaneStatus.STEP_LIMIT` under that scheduler."""
 
 
-def details(ends: NDArray[np.int64], schedulers: NDArray[np.int64]) -> NDArray[np.object_]:
-    """Say why lanes did not end well, by their `LaneStatus` codes and those of their schedulers."""
+VICTIM_CIRCLE = "; victims other than the last can preempt each other in a circle"
+"""Added to it for an `engine.victim` other than ``last``."""
+
+
+def details(ends: NDArray[np.int64], lanes: NDArray[Any]) -> NDArray[np.object_]:
+    """Say why lanes, LANE records, did not end well, by their `LaneStatus` codes."""
     told = np.array([DETAIL_OF_LANE[lane] for lane in LaneStatus], object)[ends]
-    circle = (ends == LaneStatus.STEP_LIMIT) & (schedulers == Scheduler.PRIORITY)
-    told[circle] += PRIORITY_CIRCLE
+    circle = ends == LaneStatus.STEP_LIMIT
+    by_policy = lanes["victim"] != Victim.LAST
+    told[circle & by_policy] += VICTIM_CIRCLE
+    told[circle & ~by_policy & (lanes["scheduler"] == Scheduler.PRIORITY)] += PRIORITY_CIRCLE
     return told
 
 
@@ -58,5 +64,5 @@ def lane_ends(
     ends[(ends == LaneStatus.OK) & (outcomes != values["injected"])] = LaneStatus.NOT_CONSERVED
     return {
         "status": np.array([STATUS_OF_LANE[lane] for lane in LaneStatus], np.int8)[ends],
-        "status_detail": details(ends, inputs.lanes["scheduler"]),
+        "status_detail": details(ends, inputs.lanes),
     }

@@ -16,7 +16,18 @@ from ..config.scenario import Cache, Cluster, Engine
 from ..kernel.blocks.sizes import QUOTIENT_BITS
 from ..kernel.offload.chunks import RINGS
 from ..kernel.time.calendar import MAX_STEPS, ROW
-from ..policies import BLOCKS, INDEX, Admission, Eviction, Offload, Priority, Routing, Scheduler
+from ..policies import (
+    BLOCKS,
+    INDEX,
+    Admission,
+    Eviction,
+    Offload,
+    Priority,
+    Routing,
+    Scheduler,
+    TierEviction,
+    Victim,
+)
 from ..records import LANE, NONE
 from ..workload.blocks import Extents
 from .bounding import check_ages, last_clocks, step_limits
@@ -24,6 +35,9 @@ from .kept import kept
 from .list_records import Prepared
 from .pruning import smaller_pools
 from .routers import scorer_table, scorers_of, sees_cache
+
+MOST_ANEW = 20
+"""With victims that had got far, work is done so often at most, or they preempt in a circle."""
 
 
 @dataclass(frozen=True)
@@ -57,6 +71,7 @@ def lane_record(scenario: Scenario) -> NDArray[Any]:
     """Return the LANE record of a scenario, without its request list."""
     lane = np.zeros((), LANE)
     lane["warmup"] = scenario.workload.warmup if scenario.workload else 0
+    lane["concurrency"] = (scenario.workload.concurrency or 0) if scenario.workload else 0
     _set_latency(lane, scenario.latency)
     _set_engine(lane, scenario.engine)
     _set_cache(lane, scenario.cache)
@@ -82,6 +97,7 @@ def _set_engine(lane: NDArray[Any], engine: Engine) -> None:
     lane["long_prefill"] = engine.long_prefill_token_threshold
     lane["scheduler"] = Scheduler.from_name(engine.scheduler)
     lane["priority"] = Priority.from_name(engine.priority)
+    lane["victim"] = Victim.from_name(engine.victim)
     lane["age"] = round(1000 * engine.priority_age_ms)
     # Other schedulers do not read it, though a sweep of schedulers may have it everywhere.
     urgent_first = lane["scheduler"] == Scheduler.PRIORITY
@@ -96,6 +112,7 @@ def _set_cache(lane: NDArray[Any], cache: Cache) -> None:
     lane["gpu_blocks"] = cache.gpu_blocks
     lane["block_size"] = cache.block_size
     lane["inverse"], lane["inverse_shift"] = block_inverse(cache.block_size)
+    lane["eviction"] = Eviction.from_name(cache.eviction)
     lane["cpu_blocks"] = cache.cpu_blocks
     assert cache.offload is not None  # `Scenario` sees to it
     lane["offload"] = Offload.from_name(cache.offload)
@@ -106,13 +123,14 @@ def _set_cache(lane: NDArray[Any], cache: Cache) -> None:
     lane["overlap"] = cache.transfer_overlap
     lane["factor"] = cache.offload_block_factor
     lane["chunk_tokens"] = cache.offload_block_factor * cache.block_size
-    lane["eviction"] = Eviction.from_name(cache.offload_eviction)
+    lane["tier_eviction"] = TierEviction.from_name(cache.offload_eviction)
     lane["prompt_only"] = cache.offload_prompt_only
     lane["connects"] = cache.cpu_blocks > 0 and lane["offload"] == Offload.VLLM
     # Ghosts of adaptive replacement are two more for each chunk.
-    lists = 3 if lane["eviction"] == Eviction.ARC else 1
+    lists = 3 if lane["tier_eviction"] == TierEviction.ARC else 1
     lane["chunk_records"] = cache.cpu_blocks * lists + RINGS if lane["connects"] else 0
-    lane["all_split"] = cache.cpu_blocks > 0
+    # An extent in one piece is evicted from its end, whatever its blocks are.
+    lane["all_split"] = cache.cpu_blocks > 0 or lane["eviction"] != Eviction.LRU
     lane["cache_each_step"] = cache.cpu_blocks > 0 and lane["offload"] == Offload.WRITE_THROUGH
 
 
@@ -199,9 +217,11 @@ def set_request_lists(
     ):
         lanes[flag] = largest(requests[field])
     lanes["any_duplicates"] |= lanes["cache_each_step"]
+    lanes["closed_loop"] |= lanes["concurrency"] > 0
     lanes["impatient"] = largest(requests["patience"]) >= 0
     # Every urgent request may make others begin anew.
     again = 1 + sizes * lanes["preempt_for_urgent"] + 3 * lanes["connects"]
+    again *= np.where(lanes["victim"] == Victim.LAST, 1, MOST_ANEW)
     limits = np.minimum(step_limits(requests, first)[chosen], MAX_STEPS) * again
     lanes["step_limit"] = np.minimum(limits, MAX_STEPS)
     longest = largest(requests["prompt"] + requests["output"])

@@ -56,5 +56,5 @@ def run_single(scenario: Scenario, requests: Requests) -> Single:
     )
     run_lanes(inputs, outputs)
     ends = outputs.tallies["status"]
-    (detail,) = details(ends, inputs.lanes["scheduler"])
+    (detail,) = details(ends, inputs.lanes)
     return Single(outputs, STATUS_OF_LANE[LaneStatus(ends[0])], detail)

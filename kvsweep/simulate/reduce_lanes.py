@@ -161,6 +161,8 @@ def _totals(inputs: Inputs, outputs: Outputs) -> dict[str, NDArray[Any]]:
     values["injected"] = tallies["arrived"].copy()
     values["preemptions"] = tallies["preemptions"].copy()
     values["preempted_fraction"] = tallies["preempted"] / (lanes["requests"] - lanes["warmup"])
+    values["recomputed_tokens"] = tallies["recomputed_tokens"].copy()
+    values["recompute_share"] = ratio(tallies["recomputed_tokens"], tallies["computed_tokens"])
     return values
 
 
@@ -174,6 +176,7 @@ def _add_rates(inputs: Inputs, outputs: Outputs, values: dict[str, NDArray[Any]]
     values["preemption_rate"] = ratio(values["preemptions"], values["completed"])
     values["priority_inversion_rate"] = ratio(values["priority_inversions"], tallies["admissions"])
     arrival = inputs.requests["arrival"][lanes["request_lo"] + lanes["warmup"]]
+    arrival = np.where(lanes["concurrency"] > 0, tallies["first_arrival"], arrival)
     microseconds = tallies["makespan"] - np.where(lanes["warmup"] > 0, arrival, 0)
     values["throughput_rps"] = ratio(values["completed"], microseconds / 1e6)
     values["output_tokens_per_s"] = ratio(tallies["output_tokens"], microseconds / 1e6)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from kvsweep.config.sessions import Sessions
 from kvsweep.config.workload import Client, Workload
 from kvsweep.errors import InputError
-from kvsweep.limits import MAX_TIME_US
+from kvsweep.limits import MAX_RATE, MAX_TIME_US
 from kvsweep.workload.arrivals import unit_gaps
 from kvsweep.workload.lengths import draw_lengths
 
@@ -82,12 +82,15 @@ def draw_requests(workload: Workload, seed: int, entropy: int) -> Draws:
     parts: list[Draws] = []
     for index, share in enumerate(shares):
         first = 0 if not parts else int(parts[-1].session[-1]) + 1
-        rate = workload.rate * share / sum(shares)
+        # Without a rate all are ready at once, in the order that they would have at any rate.
+        rate = (workload.rate or MAX_RATE) * share / sum(shares)
         parts.append(_draw_client(workload, index, rate, first, (entropy, seed)))
     if len(parts) == 1 and (sessions_of(workload, 0) or SINGLE).rounds == 1:
-        return parts[0]  # as many as wanted, and in order
-    drawn = Draws(*(np.concatenate([getattr(p, f.name) for p in parts]) for f in fields(Draws)))
-    return _cut(workload, drawn)
+        drawn = parts[0]  # as many as wanted, and in order
+    else:
+        columns = (np.concatenate([getattr(p, f.name) for p in parts]) for f in fields(Draws))
+        drawn = _cut(workload, Draws(*columns))
+    return replace(drawn, arrival=0 * drawn.arrival) if workload.rate is None else drawn
 
 
 def _draw_client(

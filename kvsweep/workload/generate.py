@@ -127,6 +127,13 @@ def requests_for(
             f"workload.warmup: {workload.warmup} leaves none of the {len(requests)} requests of "
             f"{name} to measure"
         )
+    if workload.concurrency is not None and (requests.after != NONE).any():
+        raise InputError(
+            f"workload.concurrency: requests of {name} wait for answers ('after') already: leave "
+            "out this key"
+        )
+    if workload.concurrency is not None and (requests.patience_us != NONE).any():
+        raise InputError(f"workload.concurrency: not with impatient clients, as {name} has")
     return requests
 
 

@@ -11,6 +11,7 @@ from kvsweep.config.lengths import (
     Gaussian,
     Lengths,
     ParetoLognormal,
+    Uniform,
 )
 from kvsweep.errors import InputError
 from kvsweep.limits import MAX_TOKENS
@@ -57,6 +58,8 @@ def _draw(lengths: Lengths, n: int, rng: Generator) -> NDArray[np.float64]:
             return lengths.mean + lengths.std * rng.standard_normal(n)
         case Constant():
             return np.full(n, float(lengths.value))
+        case Uniform():
+            return lengths.min + np.floor(rng.random(n) * (lengths.max - lengths.min + 1))
         case Exponential():
             return lengths.mean * rng.standard_exponential(n)
         case ParetoLognormal():

@@ -12,9 +12,10 @@ from kvsweep.config.lengths import (
     Gaussian,
     Lengths,
     ParetoLognormal,
+    Uniform,
 )
 from kvsweep.config.workload import Workload
-from kvsweep.limits import MAX_TIME_US, MAX_TOKENS
+from kvsweep.limits import MAX_RATE, MAX_TIME_US, MAX_TOKENS
 from kvsweep.workload.draws import SINGLE, client_of, session_count, sessions_of
 
 # No draw of NumPy's is larger: it makes them of 53 random bits, by the ziggurat's tails
@@ -65,7 +66,7 @@ def _last_start_us(workload: Workload, index: int) -> float:
     process = (client.arrivals if client else None) or workload.arrivals
     gap = {"constant": 1.0, "poisson": MOST_EXPONENTIAL}.get(process, math.inf)
     shares = [other.rate_fraction for other in workload.clients] or [1.0]
-    rate = workload.rate * shares[index] / sum(shares)
+    rate = (workload.rate or MAX_RATE) * shares[index] / sum(shares)
     return session_count(workload, sessions_of(workload, index) or SINGLE) * gap * (1e6 / rate)
 
 
@@ -82,6 +83,8 @@ def _largest_draw(lengths: Lengths) -> float:
             return lengths.mean + MOST_NORMAL * lengths.std
         case Constant():
             return lengths.value
+        case Uniform():
+            return lengths.max
         case Exponential():
             return MOST_EXPONENTIAL * lengths.mean
         case ParetoLognormal():

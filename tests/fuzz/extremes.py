@@ -119,6 +119,7 @@ def _cache(rng):
     cache = {
         "block_size": rng.choice((1, 2, 16, 64, 4096, 2**18)),
         "gpu_blocks": rng.choice((120, 1000, 2**20)),
+        "eviction": rng.choice(("lru", "lfu")),
     }
     if rng.random() < 0.4:
         cache |= {

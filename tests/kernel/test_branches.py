@@ -7,7 +7,17 @@ import pytest
 import twin
 
 from kvsweep import policies
-from kvsweep.policies import Admission, Offload, Priority, Routing, Scheduler, Scorer, Status
+from kvsweep.policies import (
+    Admission,
+    Eviction,
+    Offload,
+    Priority,
+    Routing,
+    Scheduler,
+    Scorer,
+    Status,
+    Victim,
+)
 from kvsweep.records import LaneStatus
 from kvsweep.simulate import logged
 
@@ -18,6 +28,8 @@ FAMILIES = {
     Admission: ("cluster", "admission"),
     Scheduler: ("engine", "scheduler"),
     Priority: ("engine", "priority"),
+    Eviction: ("cache", "eviction"),
+    Victim: ("engine", "victim"),
     Offload: ("cache", "offload"),
 }
 """Table and key of each family of policies."""

@@ -7,7 +7,7 @@ import strategies
 import twin
 from hypothesis import given
 
-from kvsweep.policies import Admission, Routing, Scorer
+from kvsweep.policies import Admission, Eviction, Routing, Scorer
 
 
 def test_the_random_traces_have_every_policy():
@@ -15,11 +15,14 @@ def test_the_random_traces_have_every_policy():
     drawn = [trace["scenario"]["cluster"] for trace in traces]
     assert {cluster["routing"] for cluster in drawn} == set(Routing.labels_of("vllm"))
     assert {cluster["admission"] for cluster in drawn} == set(Admission.labels_of("vllm"))
+    caches = [trace["scenario"]["cache"] for trace in traces]
+    evictions = {cache["eviction"] for cache in caches if "eviction" in cache}
+    assert evictions == set(Eviction.labels_of("vllm"))
     scorers = {name for cluster in drawn for name in cluster["scorers"]}
     assert scorers == set(Scorer.labels_of("vllm"))
 
 
-@given(strategies.traces(closed_loop=True, asynchronous=True))
+@given(strategies.traces(closed_loop=True, asynchronous=True, beyond=True))
 def test_kernel_equals_twin(trace):
     assert list(twin.differences(trace)) == []
 
@@ -85,6 +88,6 @@ def test_a_head_that_gives_up_wakes_the_next_one():
 def test_kernel_equals_twin_on_longer_traces(block):
     for seed in range(20 * block, 20 * block + 20):
         trace = strategies.random_trace(
-            random.Random(seed), max_requests=60, closed_loop=True, asynchronous=True
+            random.Random(seed), 60, closed_loop=True, asynchronous=True, beyond=True
         )
         assert (seed, list(twin.differences(trace))) == (seed, [])

@@ -9,6 +9,7 @@ purpose.
 - `request`: one request: its tokens, its block keys, its history.
 - `waiting`: the waiting queue in its three orders.
 - `scheduler`: who computes how many tokens in a step; allocation, admission, preemption.
+- `victims`: whom a scheduler preempts.
 - `instance`: the clock of one engine; queue entries, steps, what was counted.
 - `admission`: who is let in at all.
 - `routing`: what the router sees, remembers and chooses.

@@ -11,6 +11,11 @@ and whoever is let in is routed ``routing_latency_us`` after that. At equal time
 first, then routings, each by id, then what happens at the instances: a router sees what happened
 strictly earlier. Whoever is rejected is not routed and takes no turn of `round-robin`.
 
+With a `concurrency` of N at most N requests are under way. Requests are sent in the order of the
+trace: each at its ``arrival_us`` or, if that is later, as soon as one of those under way is over.
+That is when its last token is seen, or when it is rejected, or dropped (an error is answered too).
+The arrival is the sending. As for the closed loop, these times are certain beforehand.
+
 A client gives up (``timed_out``) when its request is about to be tried for its first admission in a
 step that starts later than its arrival + ``patience_us``; in the same step the next request is
 tried. That is looked at only where an admission may be tried at all: there is budget and a seat
@@ -94,15 +99,36 @@ class Cluster:
         self.admission = admission(self.cluster)
         self.router = Router(self.cluster, scenario.cache.block_size)
         self.calendar = []
-        for request in requests:
-            if request.after is None:
-                self._arrive(request, request.arrival_us)
+        # Times at which a request may be sent: places among those under way that are, or get, free.
+        self.places = [0] * (scenario.concurrency or len(requests))
+        self.limited = scenario.concurrency is not None
+        self.unsent = [r for r in requests if r.after is None]
+
+    def _send(self):
+        """Let those requests arrive that are sent before anything else happens, in their order."""
+        while self.unsent and self.places:
+            sent_us = max(self.unsent[0].arrival_us, self.places[0])
+            instance, decided_us = self._next()
+            if sent_us > min(decided_us, instance.next_event()):
+                break
+            heapq.heappop(self.places)
+            self._arrive(self.unsent.pop(0), sent_us)
+
+    def _over(self, time):
+        """Let another request be sent from `time` on."""
+        if self.limited:
+            heapq.heappush(self.places, time)
+
+    def _next(self):
+        """Return the instance that does something next, and the time of the next decision."""
+        instance = min(self.instances, key=Instance.next_event)
+        return instance, self.calendar[0][0] if self.calendar else inf
 
     def run(self):
         """Do everything in order of time, admissions and routings first; return the result."""
         while True:
-            instance = min(self.instances, key=lambda each: each.next_event())
-            decided_us = self.calendar[0][0] if self.calendar else inf
+            self._send()
+            instance, decided_us = self._next()
             if min(decided_us, instance.next_event()) == inf:
                 break
             if decided_us <= instance.next_event():
@@ -130,6 +156,7 @@ class Cluster:
 
     def _answer(self, request, finish_us):
         """Let the request arrive that its client sends after this one."""
+        self._over(finish_us + self.latency.overhead_us)
         follower = self.followers.get(request.id)
         if follower:
             self._arrive(follower, finish_us + self.latency.overhead_us + follower.think_us)
@@ -139,9 +166,12 @@ class Cluster:
             self._decide(ROUTING, request, now + self.cluster.routing_latency_us)
         else:
             request.status = "rejected"
+            self._over(now)
 
     def _route(self, request, now):
         self.keys.extend(request.keys, request.known)
         chosen = self.router.choose(request, self.instances, now)
         entry_us = now + self.latency.queueing_us(request.prompt_tokens)
         self.instances[chosen].expect(request, entry_us)
+        if not self.instances[chosen].scheduler.servable(request):
+            self._over(entry_us)

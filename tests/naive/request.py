@@ -65,6 +65,12 @@ class Request:
         Ends of the steps that sampled its tokens.
     admissions : list of (step index, cached tokens)
         Every admission, the first and those after a preemption.
+    executed : int
+        Tokens computed, each time that they were.
+    done_before : int
+        The most leading tokens that were computed when it was preempted: its steps were over.
+    recomputed : int
+        Of `executed`, those at positions below `done_before`.
     """
 
     id: int
@@ -92,6 +98,9 @@ class Request:
     scheduled_us: int | None = None
     token_us: list = field(default_factory=list)
     admissions: list = field(default_factory=list)
+    executed: int = 0
+    done_before: int = 0
+    recomputed: int = 0
 
     @classmethod
     def of(cls, index, row, priority_rule):

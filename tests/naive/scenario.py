@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass, field
 
+from .victims import SCORES
+
 SLO_PRIORITY = {"critical": 0, "standard": 5, "batch": 10, "background": 15}
 ROUTINGS = ("round-robin", "least-loaded", "weighted", "prompt-affinity", "always-busiest")
 SCORERS = (
@@ -27,6 +29,7 @@ class Engine:
     enable_chunked_prefill: bool = True
     reserve_full_prompt: bool = True
     watermark: float = 0.0
+    victim: str = "last"
     priority_age_ms: float = 1000.0
     preempt_for_urgent: bool = False
     async_scheduling: bool = False
@@ -34,6 +37,7 @@ class Engine:
     def __post_init__(self):
         _one_of("engine.rules", self.rules, ("vllm",))
         _one_of("engine.scheduler", self.scheduler, ("fcfs", "priority", "sjf"))
+        _one_of("engine.victim", self.victim, SCORES)
         _one_of("engine.priority", self.priority, ("constant", "slo-class", "age"))
         if self.scheduler != "priority" and (self.priority == "age" or self.preempt_for_urgent):
             raise ValueError("engine.scheduler: aging and urgent preemption need 'priority'")
@@ -51,6 +55,7 @@ class Engine:
 class Cache:
     block_size: int = 16
     gpu_blocks: int = 2200
+    eviction: str = "lru"
     cpu_blocks: int = 0
     offload: str = "write-through"
     offload_threshold: float = 0.8
@@ -63,6 +68,7 @@ class Cache:
     offload_eviction: str = "lru"
 
     def __post_init__(self):
+        _one_of("cache.eviction", self.eviction, ("lru", "lfu"))
         _one_of("cache.offload", self.offload, ("watermark", "write-through", "vllm"))
         _one_of("cache.offload_eviction", self.offload_eviction, ("lru", "arc"))
 
@@ -133,14 +139,17 @@ class Latency:
 
 @dataclass(frozen=True)
 class Scenario:
+    """All settings; `concurrency`: requests that may be under way at once, None: any number."""
+
     engine: Engine
     cache: Cache
     cluster: Cluster
     latency: Latency
+    concurrency: int | None = None
 
     @classmethod
-    def of(cls, engine=None, cache=None, cluster=None, latency=None):
-        """Make a scenario from the tables of a trace."""
+    def of(cls, engine=None, cache=None, cluster=None, latency=None, workload=None):
+        """Make a scenario from the tables of a trace, and of the workload its concurrency."""
         made = Engine(**(engine or {})), Cache(**(cache or {}))
         if made[0].async_scheduling and made[1].cpu_blocks and not made[1].connects:
             raise ValueError("engine.async_scheduling: no rule for this CPU tier")
@@ -152,6 +161,7 @@ class Scenario:
             *made,
             Cluster(**(cluster or {})),
             Latency(**(latency or {})),
+            **(workload or {}),
         )
 
 

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 from .pool import BlockPool
 from .tier import CpuTier
+from .victims import SCORES, choose_victim
 from .waiting import waiting_queue
 
 # vLLM's counters of successful admissions: the first ones, and those after a preemption.
@@ -55,7 +56,7 @@ class Scheduler:
         self.engine = engine
         self.block_size = cache.block_size
         self.keys = keys
-        self.pool = BlockPool(cache.gpu_blocks)
+        self.pool = BlockPool(cache.gpu_blocks, cache.eviction)
         self.tier = CpuTier(cache)
         # vLLM counts the null block too.
         self.watermark_blocks = int(engine.watermark * (cache.gpu_blocks + 1))
@@ -64,6 +65,8 @@ class Scheduler:
         self.prefix_stats = dict.fromkeys(PREFIX_STATS, 0)
         self.blocks_reused = 0
         self.blocks_loaded = 0
+        self.preemptions = 0
+        self.score = SCORES[engine.victim]
 
     def servable(self, request):
         """Whether the request can ever finish on this engine, alone."""
@@ -120,7 +123,7 @@ class Scheduler:
             # Not computed anew when a preemption below gives tokens back.
             n = min(decision.capped(request.uncomputed), decision.budget)
             while not self._allocate(request, n, decision.now):
-                index = self._victim_index()
+                index = choose_victim(self, request)
                 if not self._may_preempt(self.running[index]):
                     return
                 victim = self.running.pop(index)
@@ -132,15 +135,6 @@ class Scheduler:
             else:
                 decision.give(request, n)
                 k += 1
-
-    def _victim_index(self):
-        if self.engine.scheduler != "priority":
-            return len(self.running) - 1
-        # max() returns the earliest of equals, as vLLM does; the id plays no part.
-        return max(
-            range(len(self.running)),
-            key=lambda i: (self.urgency(self.running[i]), self.running[i].arrival_us),
-        )
 
     def _may_preempt(self, victim):
         """Whether the next victim can be preempted; else nobody is, and the walk ends."""
@@ -155,6 +149,8 @@ class Scheduler:
         decision.preempted.append(victim)
         decision.preempted_in_flight += victim.in_flight > 0
         self._release(victim, decision.now)
+        self.preemptions += 1
+        victim.done_before = max(victim.done_before, victim.computed)
         victim.computed = 0
         victim.published = 0
         victim.placeholders = 0
@@ -212,7 +208,7 @@ class Scheduler:
         """
         if not self.running:
             return False
-        index = self._victim_index()
+        index = choose_victim(self, None)
         victim = self.running[index]
         if victim.priority <= request.priority or self.urgency(victim) <= self.urgency(request):
             return False
@@ -316,6 +312,9 @@ class Scheduler:
             else:
                 decision.prefill_tokens += n
                 decision.prefill_context += context
+            for position in range(request.computed, request.computed + n):
+                request.executed += 1
+                request.recomputed += position < request.done_before
             request.computed += n
             request.in_flight += n
             if request.uncomputed == 0:

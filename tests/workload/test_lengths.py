@@ -19,6 +19,8 @@ KINDS = [
     {"dist": "exponential", "mean": 300},
     {"dist": "exponential", "mean": 300, "min": 10, "max": 500},
     {"dist": "constant", "value": 7},
+    {"dist": "uniform", "min": 800, "max": 1200},
+    {"dist": "uniform", "min": 7, "max": 7},
     {
         "dist": "pareto-lognormal",
         "alpha": 2.5,
@@ -80,6 +82,20 @@ def test_means_and_spreads():
     exponential = draw(dist="exponential", mean=300)
     assert exponential.mean() == pytest.approx(300, abs=4 * 300 / N**0.5)
     assert (draw(dist="constant", value=7) == 7).all()
+
+
+def test_uniform_lengths_have_both_ends_and_all_between_alike():
+    tokens = draw(dist="uniform", min=3, max=7)
+    values, counts = np.unique(tokens, return_counts=True)
+    assert values.tolist() == [3, 4, 5, 6, 7]
+    assert counts / N == pytest.approx([0.2] * 5, abs=4 * (0.2 * 0.8 / N) ** 0.5)
+    assert (draw(dist="uniform", min=5, max=5) == 5).all()
+    assert (draw(dist="uniform", min=1, max=MAX_TOKENS) <= MAX_TOKENS).all()
+
+
+def test_wider_uniform_limits_stretch_the_same_draws():
+    narrow, wide = draw(dist="uniform", min=1, max=10), draw(dist="uniform", min=1, max=1000)
+    assert ((wide - 1) // 100 == narrow - 1).all()
 
 
 def test_empirical_values_come_in_proportion_to_their_weights():

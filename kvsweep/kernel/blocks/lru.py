@@ -1,7 +1,10 @@
 """The LRU list of an instance: free blocks that carry a key, a whole extent of them as one node.
 
-Its head is evicted next. Nodes are the blocks, then the extents (`INSTANCE.node_lo`).
+Its head is evicted next. Nodes are the blocks, then the extents (`INSTANCE.node_lo`). Under another
+policy than ``lru`` it is in the order of that (eviction.py).
 """
+
+import numpy as np
 
 from ..._jit import leaf
 from ...records import NONE
@@ -18,6 +21,15 @@ def link(ws, inst, before, after):
         inst["lru_tail"] = before
     else:
         ws.lru[after]["prev"] = before
+
+
+@leaf
+def following(ws, inst, node):
+    """Return the node behind `node`, the head of the list behind NONE; or NONE."""
+    after = np.int64(inst["lru_head"])
+    if node != NONE:
+        after = np.int64(ws.lru[node]["next"])
+    return after
 
 
 @leaf

@@ -14,14 +14,15 @@ fit that description makes it *split* (split.py): a hit of a part, two who compu
 block computed though it is cached; and always a CPU tier, which moves blocks one by one. (H8, 5000
 blocks: 120 us a simulation with all extents split, 45 us whole; conversations: 500 and 150 us.)
 
-Cached content has no holes: whoever holds a block holds those in front of it, and frees them
-later, so a chain is evicted from its end.
+Under eviction ``lru`` cached content has no holes: whoever holds a block holds those in front of
+it, and frees them later, so a chain is evicted from its end.
 """
 
 from ..._jit import leaf
+from ...policies import Eviction
 from ..memory import extent_at
 from ..offload.pins import note_evicted
-from . import lru, split
+from . import eviction, lru, split
 
 
 @leaf
@@ -34,7 +35,8 @@ def _is_split(lane, extent):
 def _next_to_evict(inst):
     """Return the node, a block or a whole extent, that loses its key next (rule R3.1).
 
-    The least recently freed; of an extent the last block goes first. The order is made by freeing.
+    Of a whole extent the last block goes first. Freeing makes the order (`_free_part`), by the
+    policy of eviction (eviction.py).
     """
     return inst["lru_head"]
 
@@ -159,6 +161,8 @@ def _touch_part(inp, ws, lane, inst, request, link, end):
         split.find_split(inp, ws, inst, lo + first, lo + end)
     if _is_split(lane, extent):
         split.touch_split(ws, inst, lo + first, lo + end)
+        if lane["eviction"] != Eviction.LRU:
+            eviction.count_hits(ws, lo + first, lo + end)
     else:
         extent["ref_count"] += 1
         if alone:
@@ -190,8 +194,11 @@ def _free_part(ws, lane, inst, request, link, end):
     index = extent_at(lane, inst, link["extent"])
     extent = ws.extents[index]
     first = link["first"]
-    if _is_split(lane, extent):
-        split.free_split(ws, inst, request["key_lo"] + first, request["key_lo"] + end)
+    lo = request["key_lo"]
+    if lane["eviction"] != Eviction.LRU:
+        eviction.free_ranked(ws, lane, inst, lo + first, lo + end)
+    elif _is_split(lane, extent):
+        split.free_split(ws, inst, lo + first, lo + end)
     else:
         extent["ref_count"] -= 1
         if extent["ref_count"] == 0:
@@ -202,10 +209,31 @@ def _free_part(ws, lane, inst, request, link, end):
 
 
 @leaf
+def common_blocks(inp, ws, lane, inst, r):
+    """Return how many of the blocks that request `r` holds another request holds too."""
+    request = inp.requests[lane["request_lo"] + r]
+    end = ws.progress[r]["cached_blocks"]
+    slot = ws.progress[r]["link"]
+    count = 0
+    while end > 0:
+        link = inp.chain[slot]
+        extent = ws.extents[extent_at(lane, inst, link["extent"])]
+        if _is_split(lane, extent):
+            lo = request["key_lo"]
+            count += split.common_split(ws, lo + link["first"], lo + end)
+        elif extent["ref_count"] > 1:
+            count += end - link["first"]
+        end = link["first"]
+        slot -= 1
+    return count
+
+
+@leaf
 def free_blocks(inp, ws, lane, inst, r, held):
     """Give back the `held` blocks of request `r`, from the last to the first.
 
-    So the tail of a chain is evicted before its head. Unpublished blocks become uncached at once.
+    So the tail of a chain is evicted before its head. Blocks that it has not cached become uncached
+    at once.
     """
     request = inp.requests[lane["request_lo"] + r]
     end = ws.progress[r]["cached_blocks"]

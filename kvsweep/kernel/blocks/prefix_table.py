@@ -69,5 +69,6 @@ def cache_block(ws, inst, key, extent, users):
     ws.blocks[block]["key"] = key
     ws.blocks[block]["ref_count"] = users
     ws.blocks[block]["extent"] = extent
+    ws.blocks[block]["hits"] = 0
     inst["keyed"] += 1
     return block

@@ -60,6 +60,15 @@ def touch_split(ws, inst, first, end):
 
 
 @leaf
+def common_split(ws, first, end):
+    """Return how many of the blocks of table slots `first` to `end - 1` have several users."""
+    count = 0
+    for slot in range(first, end):
+        count += ws.blocks[ws.table[slot]]["ref_count"] > 1
+    return count
+
+
+@leaf
 def free_split(ws, inst, first, end):
     """Take a user from the blocks of table slots `end - 1` down to `first`."""
     tail = inst["lru_tail"]

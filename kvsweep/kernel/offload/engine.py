@@ -12,14 +12,12 @@ from ..._jit import leaf, part
 from ...records import NEVER, NONE, LaneStatus
 from ..blocks.sizes import blocks_for
 from ..scheduling.by_counts import is_countable, schedule_by_counts
-from ..scheduling.leaving import retire
 from ..scheduling.one_by_one import schedule_one_by_one
 from ..scheduling.outputs import process_outputs
 from ..tally import log_step
 from ..time.arrivals import announce
 from ..time.decode_run import decode, only_decodes
-from ..time.decoding import settled_tokens
-from ..time.device import next_step
+from ..time.decoding import next_phase, settled_tokens
 from ..time.instance import accept, clear_step, note_itl
 from ..time.step_time import step_time
 from . import copies
@@ -117,12 +115,10 @@ def _enqueue(inst, off, end, changes):
     """Hand the step just scheduled to the device; `changes` whether it changes anything."""
     if off["queued"] == 0:
         off["end"] = end
-        off["step"] = inst["step"]
         off["changes"] = changes
         off["stall"] = inst["transfer"]
     else:
         off["next_end"] = end
-        off["next_step"] = inst["step"]
         off["next_changes"] = changes
         off["next_stall"] = inst["transfer"]
     off["queued"] += 1
@@ -154,9 +150,7 @@ def _step(inp, ws, out, lane, inst, tally, index):
     if lane["closed_loop"] and inst["next_due"] == inst["step"]:
         announce(inp, ws, lane, inst, tally, end)
     _enqueue(inst, off, end, changes)
-    if lane["async_scheduling"]:
-        process_outputs(inp, ws, out, lane, inst, tally, index, end)
-        next_step(lane, inst)
+    off["sampling"] = 1
     inst["transfer"] = off["stall"]
 
 
@@ -170,21 +164,30 @@ def _move_clock(lane, inst, time):
 
 
 @leaf
+def _sample(inp, ws, out, lane, inst, tally, index):
+    """Process the outputs of the last step scheduled, if that was not done, and go on to the next.
+
+    Asynchronously they are still to come, but certain; and who has its last token with the step
+    before, which ends at the clock, leaves.
+    """
+    off = ws.offload[index]
+    if off["sampling"]:
+        process_outputs(inp, ws, out, lane, inst, tally, index, off["device_end"])
+        inst["step"] += 1
+        inst["phase"] = next_phase(lane, inst["phase"])
+        off["sampling"] = 0
+
+
+@leaf
 def _process_oldest(inp, ws, out, lane, inst, tally, index):
     """Process the outputs of the oldest step at its end, then the reports of copies."""
     off = ws.offload[index]
     _move_clock(lane, inst, off["end"])
-    inst["ending"] = off["step"]
-    if lane["async_scheduling"]:
-        retire(inp, ws, lane, inst, tally)
-    else:
-        process_outputs(inp, ws, out, lane, inst, tally, index, inst["clock"])
-        next_step(lane, inst)
+    _sample(inp, ws, out, lane, inst, tally, index)
     reported = copies.report(inp, ws, out, lane, inst, off, off["end"])
     idle = off["changes"] == 0 and reported == 0
     off["queued"] -= 1
     off["end"] = off["next_end"]
-    off["step"] = off["next_step"]
     off["changes"] = off["next_changes"]
     off["stall"] = off["next_stall"]
     if off["queued"] > 0:
@@ -240,6 +243,7 @@ def _run_decodes(inp, ws, out, lane, inst, tally, index, until):
     off = ws.offload[index]
     if not _may_run(inp, ws, lane, inst, off):
         return False
+    inst["in_flight"] = 0
     if lane["async_scheduling"]:
         inst["device"] = off["end"] - inst["clock"]
     ran = decode(inp, ws, out, lane, inst, tally, index, until)
@@ -248,15 +252,15 @@ def _run_decodes(inp, ws, out, lane, inst, tally, index, until):
         if lane["log"]:
             _log_copies(out, inst, tally, off)
         off["end"] = inst["clock"] + inst["device"]
-        off["step"] = inst["step"] - lane["async_scheduling"]
+        off["sampling"] = inst["in_flight"]
         off["changes"] = 1
         off["stall"] = 0
         off["queued"] = max(inst["in_flight"], lane["async_scheduling"])
         off["device_end"] = off["end"]
-        inst["in_flight"] = off["queued"]
         inst["end"] = off["end"]
         inst["transfer"] = 0
     inst["device"] = 0
+    inst["in_flight"] = off["queued"] > 0
     return ran
 
 
@@ -277,5 +281,7 @@ def advance(inp, ws, out, lane, inst, tally, index, until):
         accept(inp, ws, lane, inst, inst["clock"])
         if inst["step"] > lane["step_limit"]:
             tally["status"] = LaneStatus.STEP_LIMIT
-        elif is_busy(ws, inst) and not _run_decodes(inp, ws, out, lane, inst, tally, index, until):
-            _step(inp, ws, out, lane, inst, tally, index)
+        elif is_busy(ws, inst):
+            _sample(inp, ws, out, lane, inst, tally, index)
+            if not _run_decodes(inp, ws, out, lane, inst, tally, index, until):
+                _step(inp, ws, out, lane, inst, tally, index)

@@ -5,7 +5,7 @@ block j.
 """
 
 from ..._jit import leaf
-from ...policies import Eviction
+from ...policies import TierEviction
 from ...records import NONE
 from . import arc, lru
 from .chunks import (
@@ -21,7 +21,7 @@ SEEN, INSERTED, REUSED, MISSED = 1, 2, 4, 8
 
 @leaf
 def _is_arc(lane):
-    return lane["eviction"] == Eviction.ARC
+    return lane["tier_eviction"] == TierEviction.ARC
 
 
 @leaf

@@ -46,10 +46,7 @@ def _see_blocks(inp, ws, lane, r):
     limit = min(request["reusable"], full_blocks(lane, request["prompt"]))
     for index in range(lane["instances"]):
         inst = ws.instances[index]
-        begun = inst["step"]
-        if not lane["async_scheduling"]:
-            begun += inst["in_flight"]
-        cache_decodes_for(inp, ws, lane, inst, request, begun)
+        cache_decodes_for(inp, ws, lane, inst, request, inst["step"] + inst["in_flight"])
         hits, _ = pool.find_prefix(inp, ws, lane, inst, r, limit)
         ws.snapshots[index]["held"] = hits
 

@@ -97,6 +97,7 @@ def run_request(inp, ws, out, lane, inst, tally, index, r, cached, tokens):
     request = inp.requests[lane["request_lo"] + r]
     progress = ws.progress[r]
     progress["computed"] = cached
+    progress["found"] = cached
     if progress["scheduled"] == NONE:
         progress["scheduled"] = inst["clock"]
         progress["cached_tokens"] = cached

@@ -19,12 +19,13 @@ from .running import charge_decodes, prefill_chunk, schedule_chunk
 def _cache_due(inp, ws, lane, inst):
     """Cache the blocks that must be cached at once, in running order."""
     step = inst["step"]
+    late = lane["async_scheduling"]
     for position in range(inst["running"]):
         if ws.due[inst["run_lo"] + position] == step:
             r = ws.running[inst["run_lo"] + position]
             progress = ws.progress[r]
             request = inp.requests[lane["request_lo"] + r]
-            fills = lane["async_scheduling"] or fills_block(lane, progress, step)
+            fills = progress["decoding"] if late else fills_block(lane, progress, step)
             if caches_at_once(lane, request) and fills:
                 cache_decode(inp, ws, lane, inst, request, progress, position)
 
@@ -45,7 +46,7 @@ def _allocate_for_decodes(inp, ws, out, lane, inst, tally, index):
     pool.allocate(ws, inst, ws.phases[slot] - allocated)
     if inst["next_due"] == inst["step"]:
         _cache_due(inp, ws, lane, inst)
-    decoding = inst["running"] - inst["prefilling"] - inst["leaving"]
+    decoding = inst["running"] - inst["prefilling"]
     charge_decodes(inst, decoding, all_decoded_tokens(inst, decoding, inst["step"]))
 
 
@@ -81,14 +82,14 @@ def is_countable(inp, ws, lane, inst):
     """
     last = ws.running[inst["run_lo"] + inst["running"] - 1]
     prefills = not ws.progress[last]["decoding"] and not ws.progress[last]["leaving"]
-    one_prefill = inst["prefilling"] == 1 and prefills
+    one_prefill = inst["prefilling"] - inst["leaving"] == 1 and prefills
     need = ws.phases[inst["phase_lo"] + inst["phase"]]
     if one_prefill:
         request = inp.requests[lane["request_lo"] + last]
         chunk = prefill_chunk(lane, inst, request, ws.progress[last], lane["max_tokens"])
         need += blocks_for(lane, chunk) + 1
     ample = victim_is_last(lane) or need <= inst["free"]
-    alike = inst["skipped"] == 0 and (inst["prefilling"] == 0 or one_prefill)
+    alike = inst["skipped"] == 0 and (inst["prefilling"] == inst["leaving"] or one_prefill)
     return alike and ample and not lane["visit_all"]
 
 
@@ -96,5 +97,5 @@ def is_countable(inp, ws, lane, inst):
 def schedule_by_counts(inp, ws, out, lane, inst, tally, index):
     """Schedule the running requests of a countable step."""
     _allocate_for_decodes(inp, ws, out, lane, inst, tally, index)
-    if inst["prefilling"] > 0:
+    if inst["prefilling"] > inst["leaving"]:
         _continue_prefill(inp, ws, out, lane, inst, tally, index)

@@ -5,13 +5,12 @@ Asynchronously the next step is scheduled before that one ends (rule R10.3). Unt
 neither, waits, and leaves from there.
 """
 
-from ..._jit import leaf
-from ...policies import RequestStatus
-from ...records import NONE
+from ..._jit import leaf, part
+from ...policies import RequestStatus, Scheduler
 from ..blocks import pool
 from ..blocks.sizes import full_blocks
 from ..offload.connector import note_finish
-from ..time.calendar import leave_running
+from ..tally import count_computed
 from ..time.decoding import most_computed, settled_tokens
 from . import waiting
 from .caching import cache_decodes
@@ -35,28 +34,17 @@ def finish(inp, ws, lane, inst, tally, r):
     """End a running request whose last token was just sampled; its blocks are free at once."""
     request = inp.requests[lane["request_lo"] + r]
     computed = most_computed(request)
+    count_computed(ws, lane, tally, r, computed)
     free_request(inp, ws, lane, inst, tally, r, computed, computed)
     _complete(inp, ws, lane, inst, r)
 
 
 @leaf
-def _join_leaving(ws, inst, r):
-    """Append a request to the list of those that leave, which is in the order of scheduling."""
-    progress = ws.progress[r]
-    progress["leaving"] = 1
-    progress["leave_step"] = inst["step"]
-    progress["leave_next"] = NONE
-    if inst["leave_head"] == NONE:
-        inst["leave_head"] = r
-    else:
-        ws.progress[inst["leave_tail"]]["leave_next"] = r
-    inst["leave_tail"] = r
-    inst["leaving"] += 1
+def begin_leaving(inp, ws, lane, inst, r, position):
+    """Let a request, which this step gives its last token, be scheduled no more.
 
-
-@leaf
-def begin_leaving(inp, ws, lane, inst, r):
-    """Let a request, which this step gives its last token, be scheduled no more."""
+    It is due again in the next step: when that is scheduled and this one ends, it leaves.
+    """
     progress = ws.progress[r]
     request = inp.requests[lane["request_lo"] + r]
     step = inst["step"]
@@ -65,38 +53,40 @@ def begin_leaving(inp, ws, lane, inst, r):
             full = full_blocks(lane, settled_tokens(lane, progress, step + 1, step - 1))
             pool.cache_blocks(inp, ws, lane, inst, request, progress, full)
         stop_decode(ws, inst, progress, r >= lane["warmup"])
+        inst["prefilling"] += 1
+        progress["outputs"] = request["output"]
+    inst["leaving"] += 1
+    progress["leaving"] = 1
+    ws.due[inst["run_lo"] + position] = step + 1
+
+
+@part
+def catch_up(inp, ws, lane, inst):
+    """Cache what those filled that missed this step, before who leaves does: in running order."""
+    cache_decodes(inp, ws, lane, inst, inst["step"] + 1, inst["step"])
+
+
+@leaf
+def _leaves_from_waiting(ws, lane, inst):
+    """Return a waiting request whose last token is on its way; there must be one."""
+    if lane["scheduler"] == Scheduler.FCFS:
+        r = inst["wait_head"]
+        while not ws.progress[r]["leaving"]:
+            r = ws.progress[r]["next"]
     else:
-        inst["prefilling"] -= 1
-    _join_leaving(ws, inst, r)
+        place = inst["heap_lo"]
+        while not ws.progress[ws.heap[place]]["leaving"]:
+            place += 1
+        r = ws.heap[place]
+    return r
 
 
-@leaf
-def _leave_seat(inp, ws, lane, inst, tally, r):
-    """Let a running request go.
-
-    Who missed the step scheduled meanwhile caches what it filled before it, in running order.
-    """
-    position = 0
-    while ws.running[inst["run_lo"] + position] != r:
-        position += 1
-    if lane["any_duplicates"] and inst["skipped"] > 0:
-        cache_decodes(inp, ws, lane, inst, inst["step"], inst["step"] - 1)
-    finish(inp, ws, lane, inst, tally, r)
-    leave_running(ws, inst, position)
-
-
-@leaf
-def retire(inp, ws, lane, inst, tally):
-    """Let those go whose last token is of the step that ends at the clock."""
-    while inst["leave_head"] != NONE:
-        r = inst["leave_head"]
-        progress = ws.progress[r]
-        if progress["leave_step"] > inst["ending"]:
-            break
-        inst["leave_head"] = progress["leave_next"]
-        if progress["leaving"] == 1:
-            _leave_seat(inp, ws, lane, inst, tally, r)
-        else:
-            waiting.stop_waiting(inp, ws, lane, inst, r)
-            waiting.wake_head(inst)
-            _complete(inp, ws, lane, inst, r)
+@part
+def leave_waiting_list(inp, ws, lane, inst):
+    """Let those go that were preempted while their last token was on its way: it is there now."""
+    while inst["leaving_waiting"] > 0:
+        r = _leaves_from_waiting(ws, lane, inst)
+        waiting.stop_waiting(inp, ws, lane, inst, r)
+        waiting.wake_head(inst)
+        _complete(inp, ws, lane, inst, r)
+        inst["leaving_waiting"] -= 1

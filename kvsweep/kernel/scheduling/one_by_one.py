@@ -1,6 +1,6 @@
 """The walk over the running list, literally as vLLM does it (rule R5.1).
 
-Needed only in steps that run short of budget, or of blocks under the priority scheduler; all
+Needed only in steps that run short of budget, or of blocks where the victim may stand anywhere; all
 others are counted (by_counts.py).
 """
 
@@ -97,7 +97,7 @@ def schedule_one_by_one(inp, ws, out, lane, inst, tally, index):
         kept = True
         fenced = False
         while need > inst["free"] and kept:
-            victim = find_victim(inp, ws, lane, inst)
+            victim = find_victim(inp, ws, lane, inst, position)
             fenced = is_fenced(ws, lane, inst, victim)
             if fenced:
                 break

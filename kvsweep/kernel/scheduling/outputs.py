@@ -8,8 +8,8 @@ token on its way begins to leave (leaving.py).
 from ..._jit import leaf
 from ...records import NONE, Event
 from ..tally import add_gap, log_event
-from ..time.calendar import IDLE, find_due, leave_running
-from .leaving import begin_leaving, finish
+from ..time.calendar import find_due, leave_running
+from .leaving import begin_leaving, catch_up, finish
 from .running import begin_decode
 
 
@@ -31,7 +31,7 @@ def _sample_due(inp, ws, out, lane, inst, tally, index, r, position, end):
     progress = ws.progress[r]
     measured = r >= lane["warmup"]
     stays = False
-    if not progress["decoding"]:
+    if not progress["decoding"] and not progress["leaving"]:
         log_event(out, lane, inst, tally, index, Event.SAMPLE, r, NONE)
         _sample(ws, tally, progress, measured, end)
         stays = progress["outputs"] < request["output"]
@@ -39,14 +39,13 @@ def _sample_due(inp, ws, out, lane, inst, tally, index, r, position, end):
             begin_decode(inp, ws, lane, inst, request, progress, position, inst["step"] + 1)
             inst["prefilling"] -= 1
             inst["measured"] += measured
-    if not stays:
+    if not stays and not progress["leaving"]:
         log_event(out, lane, inst, tally, index, Event.FINISH, r, NONE)
         if lane["async_scheduling"]:
-            begin_leaving(inp, ws, lane, inst, r)
-            ws.due[inst["run_lo"] + position] = IDLE
+            begin_leaving(inp, ws, lane, inst, r, position)
             stays = True
-        else:
-            finish(inp, ws, lane, inst, tally, r)
+    if not stays:
+        finish(inp, ws, lane, inst, tally, r)
     return stays
 
 
@@ -58,6 +57,8 @@ def process_outputs(inp, ws, out, lane, inst, tally, index, end):
     """
     if inst["next_due"] > inst["step"]:
         return
+    if lane["async_scheduling"] and lane["any_duplicates"] and inst["skipped"] > 0:
+        catch_up(inp, ws, lane, inst)
     position, last, after = find_due(ws, inst)
     while position <= last:
         place = inst["run_lo"] + position

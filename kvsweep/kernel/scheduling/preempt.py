@@ -1,13 +1,15 @@
 """Preemption by recompute: who it hits, and that it gives back everything but its tokens."""
 
+import numpy as np
+
 from ..._jit import leaf, part
-from ...policies import Scheduler
-from ...records import NONE, Event
+from ...policies import Scheduler, Victim
+from ...records import NEVER, NONE, Event
 from ..offload.pins import await_stores_of
-from ..tally import log_event
+from ..tally import count_computed, log_event
 from ..time.calendar import leave_running
 from ..time.decoding import decoded_tokens, most_computed, outputs_sampled, settled_tokens
-from . import waiting
+from . import victims, waiting
 from .running import charge_chunk, charge_decodes, free_request
 
 
@@ -17,7 +19,7 @@ def victim_is_last(lane):
 
     Who relies on it asks here: scheduling by counts, and the walk, which its own victim then ends.
     """
-    return lane["scheduler"] != Scheduler.PRIORITY
+    return lane["victim"] == Victim.LAST and lane["scheduler"] != Scheduler.PRIORITY
 
 
 @leaf
@@ -44,12 +46,52 @@ def _least_urgent(inp, ws, lane, inst):
 
 
 @leaf
-def find_victim(inp, ws, lane, inst):
-    """Return the position in the running list of the request to preempt (rule R5.6)."""
+def _largest_urgency(inp, ws, lane, inst):
+    """Return the urgency of the least urgent of the running requests."""
+    largest = -NEVER
+    for place in range(inst["run_lo"], inst["run_lo"] + inst["running"]):
+        largest = max(largest, waiting.urgency(inp, ws, lane, ws.running[place]))
+    return largest
+
+
+@leaf
+def _highest_score(inp, ws, lane, inst, asking):
+    """Return the position of the highest score, of equals the last in the list.
+
+    By priority among the least urgent only. Who stands in front of the request that lacks blocks,
+    at `asking`, is scheduled in this step already; all are if a waiting one lacks them (NONE).
+    """
+    by_priority = lane["scheduler"] == Scheduler.PRIORITY
+    largest = NEVER
+    if by_priority:
+        largest = _largest_urgency(inp, ws, lane, inst)
+    spared = asking if lane["victim"] == Victim.LEAST_COMPUTED_OTHER else NONE
+    victim = asking
+    best = -np.inf
+    for position in range(inst["running"]):
+        r = ws.running[inst["run_lo"] + position]
+        candidate = not by_priority or waiting.urgency(inp, ws, lane, r) == largest
+        if candidate and position != spared:
+            scheduled = asking == NONE or position < asking
+            points = victims.score(inp, ws, lane, inst, r, scheduled)
+            if points >= best:
+                best = points
+                victim = position
+    return victim
+
+
+@leaf
+def find_victim(inp, ws, lane, inst, asking):
+    """Return the position in the running list of the request to preempt (rule R5.6).
+
+    `asking` is that of the running request that lacks blocks, NONE if a waiting one does.
+    """
     if victim_is_last(lane):
         victim = last_running(inst)
-    else:
+    elif lane["victim"] == Victim.LAST:
         victim = _least_urgent(inp, ws, lane, inst)
+    else:
+        victim = _highest_score(inp, ws, lane, inst, asking)
     return victim
 
 
@@ -117,14 +159,20 @@ def preempt(inp, ws, out, lane, inst, tally, index, position, scheduled):
     elif progress["leaving"]:
         computed = most_computed(request)
         settled = computed - 1
+    withdrawn = 0
+    if scheduled and not progress["leaving"]:
+        withdrawn = 1 if progress["decoding"] else progress["chunk"]
+    count_computed(ws, lane, tally, victim, computed - withdrawn)
+    progress["frontier"] = max(progress["frontier"], computed - withdrawn)
     free_request(inp, ws, lane, inst, tally, victim, computed, settled)
-    progress["leaving"] *= 2
+    inst["leaving_waiting"] += progress["leaving"]
     progress["computed"] = 0
     progress["preemptions"] += 1
     leave_running(ws, inst, position)
     if lane["connects"]:
         await_stores_of(ws, inst, victim)
     inst["preempted"] += 1
+    inst["victims"] += 1
     inst["shortages"] += 1
     waiting.wait_first(inp, ws, lane, inst, victim)
     in_flight = _in_flight(lane, inst, progress)
@@ -141,7 +189,7 @@ def make_way(inp, ws, out, lane, inst, tally, index, head):
     """
     if inst["running"] == 0:
         return False
-    position = find_victim(inp, ws, lane, inst)
+    position = find_victim(inp, ws, lane, inst, NONE)
     victim = ws.running[inst["run_lo"] + position]
     if waiting.level(inp, lane, victim) <= waiting.level(inp, lane, head):
         return False

@@ -156,8 +156,7 @@ def free_request(inp, ws, lane, inst, tally, r, computed, settled):
     tally["blocks_taken"] += (held - progress["reused"]) * measured
     if progress["decoding"]:
         stop_decode(ws, inst, progress, measured)
-    elif progress["leaving"]:
-        inst["leaving"] -= 1
     else:
         inst["prefilling"] -= 1
+        inst["leaving"] -= progress["leaving"]
     waiting.wake_head(inst)

@@ -2,6 +2,10 @@
 
 A closed-loop request arrives when its client has seen the last token of the round before and has
 thought about it. When a step begins it is certain whom it finishes, and so what will arrive.
+
+Where few requests may be under way at once (`LANE.concurrency`), those of the list are sent in
+order: each when it is ready or, if that is later, when one of those under way is over. Requests
+`listed` to `sendable` - 1 are the ones for which that time is known; they have it as arrival.
 """
 
 from ..._jit import leaf
@@ -56,7 +60,7 @@ def _pop(ws, tally):
 def next_arrival(ws, lane, tally):
     """Return the r that arrives next, or NONE: the earlier of the list's and the made."""
     r = NONE
-    if tally["listed"] < lane["requests"]:
+    if tally["listed"] < tally["sendable"]:
         r = tally["listed"]
     if tally["coming"] > 0 and (r == NONE or _is_earlier(ws, ws.coming[0], r)):
         r = ws.coming[0]
@@ -85,19 +89,50 @@ def skip_awaiting(inp, lane, tally):
 
 
 @leaf
+def _be_sent(inp, ws, lane, r, time):
+    """Let a request arrive at `time`, or when it is ready if that is later."""
+    ready = inp.requests[lane["request_lo"] + r]["arrival"]
+    ws.progress[r]["arrival"] = max(ready, time)
+
+
+@leaf
+def let_send(inp, ws, lane, tally, time):
+    """Let one more request be sent, from `time` on: some request is over then.
+
+    Instances do not tell of ends in their order. So this time gets its place among the ones that
+    are known already, and the later ones go to the next requests.
+    """
+    r = tally["sendable"]
+    if r < lane["requests"]:
+        tally["sendable"] = r + 1
+    else:
+        r -= 1
+        if r < tally["listed"] or ws.progress[r]["arrival"] <= time:
+            return  # as the latest of the times it is not needed
+    while r > tally["listed"] and ws.progress[r - 1]["arrival"] > time:
+        _be_sent(inp, ws, lane, r, ws.progress[r - 1]["arrival"])
+        r -= 1
+    _be_sent(inp, ws, lane, r, time)
+
+
+@leaf
 def announce(inp, ws, lane, inst, tally, end):
     """Make the arrivals that follow from the requests which this step finishes at its `end`."""
+    seen = end + int(lane["alpha2"])
     for place in range(inst["run_lo"], inst["run_lo"] + inst["running"]):
         r = ws.running[place]
         request = inp.requests[lane["request_lo"] + r]
         follower = request["follower"]
-        if ws.due[place] == inst["step"] and follower != NONE:
+        if ws.due[place] == inst["step"] and (follower != NONE or lane["concurrency"] > 0):
             progress = ws.progress[r]
             if progress["decoding"] or progress["outputs"] + 1 == request["output"]:
-                think = inp.requests[lane["request_lo"] + follower]["think"]
-                ws.progress[follower]["arrival"] = end + int(lane["alpha2"]) + think
-                _push(ws, tally, follower)
                 inst["announced"] = 1
+                if lane["concurrency"] > 0:
+                    let_send(inp, ws, lane, tally, seen)
+                else:
+                    think = inp.requests[lane["request_lo"] + follower]["think"]
+                    ws.progress[follower]["arrival"] = seen + think
+                    _push(ws, tally, follower)
 
 
 @leaf

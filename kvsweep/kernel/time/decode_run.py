@@ -7,11 +7,9 @@ from ..._jit import leaf
 from ...records import NONE
 from ..blocks import pool
 from ..scheduling.admit import deadline, may_admit
-from ..scheduling.outputs import process_outputs
 from ..tally import add_gap, log_step
 from .arrivals import announce
 from .decoding import all_decoded_tokens, next_phase, previous_phase
-from .device import next_step
 from .step_time import step_time, token_time
 
 
@@ -24,7 +22,6 @@ def only_decodes(inp, ws, lane, inst):
         if lane["impatient"]:
             tries = tries or inst["clock"] > deadline(inp, ws, lane, inst)
     alike = inst["running"] > 0 and inst["prefilling"] == 0 and inst["skipped"] == 0
-    alike = alike and inst["leaving"] == 0
     return alike and not tries and not lane["visit_all"]
 
 
@@ -160,13 +157,9 @@ def _end_run(inp, ws, out, lane, inst, tally, index, steps, used, clock, duratio
     if inst["step"] > inst["next_due"]:
         inst["step"] -= 1  # the last one is in flight: its outputs come at its end
         inst["phase"] = previous_phase(lane, inst["phase"])
+        inst["in_flight"] = 1
         if lane["closed_loop"]:
             announce(inp, ws, lane, inst, tally, clock + inst["device"])
-        if lane["async_scheduling"]:
-            process_outputs(inp, ws, out, lane, inst, tally, index, clock + duration)
-            next_step(lane, inst)
-        else:
-            inst["in_flight"] = 1
 
 
 @leaf

@@ -1,19 +1,17 @@
-"""The step on the device and the one scheduled meanwhile (rule R10).
+"""The step on the device and the one scheduled meanwhile (rule R10.1).
 
-The clock stands where one step ends and the next begins. Synchronously this one is scheduled then.
-Asynchronously it was scheduled one step ago (`on_device`), and the one after it is scheduled now,
-before the clock moves on to its end.
+The clock stands where one step ends and the next begins. Synchronously this one is scheduled then,
+and the clock moves on to its end. Asynchronously it was scheduled one step ago and begins now, on
+the device; the one after it is scheduled, and then the clock moves by what the device takes.
 """
 
 from ..._jit import leaf
 from ...records import Event
-from ..scheduling.outputs import process_outputs
-from .decoding import next_phase
 
 
 @leaf
 def move_clock(lane, inst, duration):
-    """Let the device compute a step of `duration`, to whose end the clock moves."""
+    """Move the clock by `duration`, with the blocks in use now, to outputs to process."""
     used = lane["gpu_blocks"] - inst["free"]
     inst["used_time"] += used * duration
     inst["peak"] = max(inst["peak"], used)
@@ -23,27 +21,17 @@ def move_clock(lane, inst, duration):
 
 
 @leaf
-def next_step(lane, inst):
-    """Go on to schedule the next step."""
-    inst["step"] += 1
-    inst["phase"] = next_phase(lane, inst["phase"])
+def start_device(lane, inst, duration):
+    """Hand the scheduled step, of `duration`, to the device; return by what the clock moves.
 
-
-@leaf
-def dispatch(inp, ws, out, lane, inst, tally, index, duration):
-    """Hand the scheduled step to the device, which computes the one before meanwhile.
-
-    An idle device begins with it at once, and one more is scheduled before the clock moves.
+    An idle device begins with it at once: then one more is scheduled before the clock moves.
     """
-    process_outputs(inp, ws, out, lane, inst, tally, index, inst["begins"] + duration)
-    inst["ending"] = inst["step"] - 1
-    if inst["on_device"]:
-        move_clock(lane, inst, inst["device"])
-    else:
-        inst["peak"] = max(inst["peak"], lane["gpu_blocks"] - inst["free"])
-    inst["on_device"] = 1
-    inst["device"] = duration
-    next_step(lane, inst)
+    moves = duration
+    if lane["async_scheduling"]:
+        moves = inst["device"]
+        inst["device"] = duration
+        inst["on_device"] = 1
+    return moves
 
 
 @leaf
@@ -55,16 +43,15 @@ def _mark_empty(out, inst, tally):
 
 
 @leaf
-def wait_for_device(out, lane, inst, tally):
+def stop_device(out, lane, inst, tally):
     """Let the device finish its step where nothing could be scheduled; then it is idle.
 
-    Synchronously nothing could be if all that waited was given up, and asynchronously if all that
-    run have their last token on its way.
+    Synchronously nothing could be if all that waited was given up, and asynchronously also if all
+    that run have their last token on its way.
     """
     if lane["log"]:
         _mark_empty(out, inst, tally)
-    if inst["on_device"]:
-        inst["ending"] = inst["step"] - 1
+    if lane["async_scheduling"] and inst["on_device"]:
         move_clock(lane, inst, inst["device"])
         inst["on_device"] = 0
         inst["device"] = 0

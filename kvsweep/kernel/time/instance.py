@@ -8,15 +8,23 @@ from ..blocks.sizes import blocks_for
 from ..scheduling import waiting
 from ..scheduling.admit import admit_waiting
 from ..scheduling.by_counts import is_countable, schedule_by_counts
-from ..scheduling.leaving import retire
+from ..scheduling.leaving import leave_waiting_list
 from ..scheduling.one_by_one import schedule_one_by_one
 from ..scheduling.outputs import process_outputs
 from ..tally import add_gap, log_step
 from .arrivals import announce
 from .decode_run import decode, only_decodes
-from .decoding import most_computed
-from .device import dispatch, move_clock, next_step, wait_for_device
+from .decoding import most_computed, next_phase
+from .device import move_clock, start_device, stop_device
 from .step_time import step_time
+
+
+@leaf
+def can_never_fit(lane, request):
+    """Return whether a request needs more blocks, or a larger step, than an instance has."""
+    most = most_computed(request)
+    too_long = most > lane["max_tokens"] and not lane["chunked_prefill"]
+    return blocks_for(lane, most) > lane["gpu_blocks"] or too_long
 
 
 @leaf
@@ -24,10 +32,7 @@ def accept(inp, ws, lane, inst, now):
     """Let requests whose queueing delay is over at `now` enter the waiting list, or drop them."""
     while inst["inbox_head"] != NONE and ws.progress[inst["inbox_head"]]["queued"] <= now:
         r = waiting.leave_inbox(ws, inst)
-        request = inp.requests[lane["request_lo"] + r]
-        most = most_computed(request)
-        too_long = most > lane["max_tokens"] and not lane["chunked_prefill"]
-        if blocks_for(lane, most) > lane["gpu_blocks"] or too_long:
+        if can_never_fit(lane, inp.requests[lane["request_lo"] + r]):
             ws.progress[r]["status"] = RequestStatus.DROPPED_UNSERVABLE
             inst["load"] -= 1
         else:
@@ -82,7 +87,7 @@ def _schedule_step(inp, ws, out, lane, inst, tally, index):
     if inst["preempted"] == 0 and inst["waiting"] > 0:
         admit_waiting(inp, ws, out, lane, inst, tally, index)
     if inst["budget"] == lane["max_tokens"]:
-        wait_for_device(out, lane, inst, tally)
+        stop_device(out, lane, inst, tally)
         return
     duration = tier.add_transfer(lane, inst, step_time(lane, inst))
     note_itl(ws, lane, inst, tally, duration)
@@ -90,20 +95,18 @@ def _schedule_step(inp, ws, out, lane, inst, tally, index):
         log_step(out, lane, inst, tally, index, duration, waiting_before, evictions_before)
     if lane["closed_loop"] and inst["next_due"] == inst["step"]:
         announce(inp, ws, lane, inst, tally, inst["begins"] + duration)
-    if lane["async_scheduling"]:
-        dispatch(inp, ws, out, lane, inst, tally, index, duration)
-    else:
-        move_clock(lane, inst, duration)
+    move_clock(lane, inst, start_device(lane, inst, duration))
 
 
 @leaf
 def _end_step(inp, ws, out, lane, inst, tally, index):
     """Process the outputs of the step in flight and go on to the next."""
-    if lane["async_scheduling"]:
-        retire(inp, ws, lane, inst, tally)
-    else:
-        process_outputs(inp, ws, out, lane, inst, tally, index, inst["clock"])
-        next_step(lane, inst)
+    process_outputs(inp, ws, out, lane, inst, tally, index, inst["clock"] + inst["device"])
+    if inst["leaving_waiting"] > 0:
+        leave_waiting_list(inp, ws, lane, inst)
+    if inst["on_device"]:
+        inst["step"] += 1
+        inst["phase"] = next_phase(lane, inst["phase"])
     inst["in_flight"] = 0
     inst["transfer"] = 0
 

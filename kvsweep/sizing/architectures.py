@@ -1,0 +1,90 @@
+"""The architectures that are known, and what sets each apart from the others."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from kvsweep.errors import InputError, did_you_mean, shown
+
+
+class Architecture(NamedTuple):
+    """What the configuration of an architecture leaves unsaid.
+
+    Attributes
+    ----------
+    sliding : str
+        Which layers have a sliding window if ``layer_types`` does not say so: ``all`` (if there is
+        a window), ``even``, ``pattern`` (all but every ``sliding_window_pattern``-th), ``never``,
+        or ``listed`` (it must say so).
+    mla : bool
+        Whether attention is multi-head latent.
+    qkv_bias, qk_norm, all_bias, sandwich : bool
+        Whether there are biases of the projections to queries, keys and values; norms of queries
+        and keys; biases of all projections and attention sinks; norms before and after each part.
+    tied : bool
+        Whether embedding and output layer are one if ``tie_word_embeddings`` does not say.
+    family : str
+        Row of the table of activations (``gpus.toml``).
+    weights : bool
+        Whether weights can be counted.
+    """
+
+    sliding: str = "never"
+    mla: bool = False
+    qkv_bias: bool = False
+    qk_norm: bool = False
+    all_bias: bool = False
+    sandwich: bool = False
+    tied: bool = False
+    family: str = "dense"
+    weights: bool = True
+
+
+_MLA = Architecture(mla=True)
+_GEMMA3 = Architecture("pattern", qk_norm=True, sandwich=True, tied=True)
+
+KNOWN = {
+    "LlamaForCausalLM": Architecture("all", family="llama"),
+    "MistralForCausalLM": Architecture("all", family="llama"),
+    "Mistral3ForConditionalGeneration": Architecture("all", weights=False),
+    "MixtralForCausalLM": Architecture("all"),
+    "Phi3ForCausalLM": Architecture("all"),
+    "Qwen2ForCausalLM": Architecture("all", qkv_bias=True, family="qwen"),
+    "Qwen3ForCausalLM": Architecture("all", qk_norm=True, family="qwen"),
+    "Qwen3MoeForCausalLM": Architecture("all", qk_norm=True),
+    "Glm4MoeForCausalLM": Architecture("never", qk_norm=True, weights=False),
+    "Gemma2ForCausalLM": Architecture("even", sandwich=True, tied=True),
+    "Gemma3ForCausalLM": _GEMMA3,
+    "Gemma3ForConditionalGeneration": _GEMMA3._replace(weights=False),
+    "Gemma4ForCausalLM": Architecture("listed", weights=False),
+    "Gemma4ForConditionalGeneration": Architecture("listed", weights=False),
+    "GptOssForCausalLM": Architecture("even", all_bias=True),
+    "DeepseekV2ForCausalLM": _MLA,
+    "DeepseekV3ForCausalLM": _MLA,
+    "DeepseekV32ForCausalLM": _MLA,
+}
+"""Architectures, by the name in ``architectures`` of a ``config.json``."""
+
+STATE_SPACE = ("mamba", "jamba", "bamba", "nemotronh", "falconh1", "granitemoehybrid", "zamba")
+LINEAR = ("qwen3next", "qwen3_5", "qwen35", "minimax", "kimilinear", "bailing", "lfm2")
+
+
+def architecture(name: str, where: str) -> Architecture:
+    """Return what is known of an architecture.
+
+    Raises
+    ------
+    InputError
+        If nothing is.
+    """
+    if name in KNOWN:
+        return KNOWN[name]
+    low = name.lower()
+    if any(low.startswith(word) for word in (*STATE_SPACE, *LINEAR)):
+        why = "keeps states beside keys and values, whose pages are not computed here"
+    else:
+        why = "is not known here"
+    raise InputError(
+        f"{where}: architectures: {shown(name)} {why}; known: {', '.join(KNOWN)}"
+        f"{did_you_mean(name, list(KNOWN))}; the server's own log tells its blocks: --log"
+    )

@@ -1,0 +1,107 @@
+"""The attention layers of a model, from its ``config.json``, as vLLM builds them."""
+
+from __future__ import annotations
+
+from kvsweep.errors import InputError, shown
+from kvsweep.limits import MAX_LAYERS
+from kvsweep.sizing.architectures import Architecture
+from kvsweep.sizing.config_values import Values
+from kvsweep.sizing.model import AttentionShape
+
+FULL, SLIDING = "full_attention", "sliding_attention"
+
+GEMMA_PATTERN = 6
+"""``sliding_window_pattern`` of Gemma 3 where its configuration has none."""
+
+INDEX_BLOCK = 128
+"""Channels of an indexer's key that share a scale of 4 bytes (DeepSeek-V3.2)."""
+
+
+def attention_shapes(config: Values, about: Architecture) -> tuple[AttentionShape, ...]:
+    """Return the caches of a model's layers.
+
+    Raises
+    ------
+    InputError
+        If a value is missing or none that is known.
+    """
+    if about.mla:
+        return _latent(config)
+    windows = layer_windows(config, about)
+    own = len(windows) - config.number("num_kv_shared_layers")
+    if own < 1:
+        raise InputError(f"{config.where}: num_kv_shared_layers: leaves no layer with a cache")
+    return tuple(_heads(config, layer, windows[layer]) for layer in range(own))
+
+
+def query_heads(config: Values) -> int:
+    """Return the query heads of a layer."""
+    return config.count("num_attention_heads", most=MAX_LAYERS)
+
+
+def head_dim(config: Values) -> int:
+    """Return the channels of a head."""
+    if config.table.get("head_dim") is not None:
+        return config.count("head_dim")
+    hidden, heads = config.count("hidden_size"), query_heads(config)
+    if hidden % heads:
+        raise InputError(
+            f"{config.where}: hidden_size: {hidden:,} is no multiple of num_attention_heads, "
+            f"{heads}, and there is no head_dim"
+        )
+    return hidden // heads
+
+
+def kv_heads(config: Values) -> int:
+    """Return the key-value heads of a layer."""
+    return config.count("num_key_value_heads", query_heads(config), most=MAX_LAYERS)
+
+
+def _heads(config: Values, layer: int, window: int | None) -> AttentionShape:
+    heads, channels = kv_heads(config), head_dim(config)
+    if window is None:  # Gemma 4 has others where attention is full
+        channels = config.count("global_head_dim", channels)
+        heads = config.count("num_global_key_value_heads", heads, most=MAX_LAYERS)
+    return AttentionShape(layer, heads, channels, channels, window)
+
+
+def _latent(config: Values) -> tuple[AttentionShape, ...]:
+    layers = config.count("num_hidden_layers", most=MAX_LAYERS)
+    rank, rotary = config.count("kv_lora_rank"), config.count("qk_rope_head_dim")
+    shapes = []
+    for layer in range(layers):
+        shapes.append(AttentionShape(layer, 1, rank, rotary, latent=True))
+        if config.table.get("index_topk") is not None:
+            key = config.count("index_head_dim")
+            size = key + 4 * (key // INDEX_BLOCK)
+            shapes.append(AttentionShape(layer, 1, key, 0, latent=True, bytes_of_token=size))
+    return tuple(shapes)
+
+
+def layer_windows(config: Values, about: Architecture) -> list[int | None]:
+    """Return the sliding window of each layer, None where attention is full."""
+    layers = config.count("num_hidden_layers", most=MAX_LAYERS)
+    kinds = config.words("layer_types") or _kinds(config, about, layers)
+    if len(kinds) != layers:
+        raise InputError(
+            f"{config.where}: layer_types: has {len(kinds)} entries; num_hidden_layers is {layers}"
+        )
+    for kind in kinds:
+        if kind not in (FULL, SLIDING):
+            raise InputError(
+                f"{config.where}: layer_types: {shown(kind)} layers are not computed here; "
+                f"known: {FULL}, {SLIDING}; the server's own log tells its blocks: --log"
+            )
+    return [config.count("sliding_window") if kind == SLIDING else None for kind in kinds]
+
+
+def _kinds(config: Values, about: Architecture, layers: int) -> list[str]:
+    if about.sliding == "listed":
+        raise InputError(f"{config.where}: layer_types: missing; the kind of each layer is needed")
+    has_window = config.number("sliding_window") > 0 and config.switch("use_sliding_window", True)
+    if not has_window or about.sliding == "never":
+        return [FULL] * layers
+    if about.sliding == "all":
+        return [SLIDING] * layers
+    every = 2 if about.sliding == "even" else config.count("sliding_window_pattern", GEMMA_PATTERN)
+    return [FULL if (layer + 1) % every == 0 else SLIDING for layer in range(layers)]

@@ -1,0 +1,105 @@
+"""GPUs by name or by their memory, and what vLLM serves with on them unless told."""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from kvsweep.errors import InputError, clip, did_you_mean
+from kvsweep.sizing.sizes import GIB, is_size, parse_size
+
+VERY_LARGE, LARGE = 160 * GIB, 70 * GIB
+"""Memory from which vLLM takes larger defaults (``EngineArgs.get_batch_defaults``)."""
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """A GPU.
+
+    Attributes
+    ----------
+    name : str
+        Its name, or its memory as given.
+    memory : int
+        What CUDA reports, bytes.
+    low, high : int
+        Bytes that were seen with other drivers.
+    source : str
+        Where that comes from.
+    mla_block : int
+        Tokens of a block of MLA, if ``block_size`` is not given.
+    a100 : bool
+        Whether vLLM takes it for an A100, to which it gives smaller steps.
+    """
+
+    name: str
+    memory: int
+    low: int
+    high: int
+    source: str
+    mla_block: int = 16
+    a100: bool = False
+
+    def defaults(self) -> Defaults:
+        """Return what ``vllm serve`` takes unless told."""
+        if self.memory >= VERY_LARGE:
+            return Defaults(1024, 16384)
+        if self.memory >= LARGE and not self.a100:
+            return Defaults(1024, 8192)
+        return Defaults(256, 2048)
+
+
+@dataclass(frozen=True)
+class Defaults:
+    """Settings of ``vllm serve``.
+
+    Attributes
+    ----------
+    max_num_seqs : int
+        Requests in a batch.
+    max_num_batched_tokens : int
+        Tokens of a step.
+    """
+
+    max_num_seqs: int
+    max_num_batched_tokens: int
+
+
+@cache
+def figures() -> dict[str, Any]:
+    """Return the tables of ``gpus.toml``."""
+    path = Path(str(resources.files("kvsweep"))) / "sizing" / "gpus.toml"
+    return tomllib.loads(path.read_text(encoding="utf-8"))
+
+
+def gpu_names() -> list[str]:
+    """Return the names of the GPUs that are known."""
+    return list(figures()["gpus"])
+
+
+def find_gpu(text: str, where: str = "--gpu") -> Gpu:
+    """Return a GPU by its name, or by its memory as CUDA reports it.
+
+    Raises
+    ------
+    InputError
+        If it is neither.
+    """
+    name = text.strip().lower().replace(" ", "-")
+    for known, table in figures()["gpus"].items():
+        if name == known or name in table["names"]:
+            memory, low, high = (int(table[key] * GIB) for key in ("gib", "low", "high"))
+            a100 = table.get("a100", False)
+            return Gpu(known, memory, low, high, table["source"], table["mla_block"], a100)
+    if is_size(text):
+        memory = parse_size(text, where)
+        return Gpu(text.strip(), memory, memory, memory, "given")
+    known_names = gpu_names()
+    raise InputError(
+        f"{where}: {clip(text)!r} is neither a GPU that is known ({', '.join(known_names)}) nor an "
+        f"amount of memory as 80GiB{did_you_mean(name, known_names)}"
+    )

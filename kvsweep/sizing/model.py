@@ -1,0 +1,191 @@
+"""A model as far as memory goes: its attention layers and its weights."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from kvsweep.errors import InputError
+from kvsweep.sizing.dtypes import BYTES, SPARSE_MLA, SPARSE_MLA_BYTES
+from kvsweep.sizing.layers import LayerCache
+
+
+@dataclass(frozen=True)
+class AttentionShape:
+    """The cache of one attention layer, on all GPUs together.
+
+    Attributes
+    ----------
+    layer : int
+        The layer of the model.
+    kv_heads : int
+        Key-value heads.
+    key, value : int
+        Channels of a head's key and value. Of MLA: of the latent vector and of its rotary part.
+    window : int or None
+        Tokens of a sliding window.
+    latent : bool
+        Whether it is MLA's: one vector, which every GPU holds.
+    bytes_of_token : int or None
+        Bytes of a token if they do not follow from channels and data type.
+    """
+
+    layer: int
+    kv_heads: int
+    key: int
+    value: int
+    window: int | None = None
+    latent: bool = False
+    bytes_of_token: int | None = None
+
+    def on_gpu(self, tp: int, dtype: str) -> LayerCache:
+        """Return what one GPU of `tp` keeps; each has at least one head, as vLLM does it.
+
+        Raises
+        ------
+        InputError
+            If `dtype` is no format of this layer.
+        """
+        heads = 1 if self.latent else max(1, self.kv_heads // tp)
+        return LayerCache(heads, self._head_bytes(dtype), self.window, self.latent)
+
+    def _head_bytes(self, dtype: str) -> int:
+        if self.bytes_of_token is not None:
+            return self.bytes_of_token
+        if dtype != SPARSE_MLA:
+            return (self.key + self.value) * BYTES[dtype]
+        if not self.latent or (self.key, self.value) != (512, 64):
+            raise InputError(f"--dtype: {SPARSE_MLA} is a format of DeepSeek's MLA only")
+        return SPARSE_MLA_BYTES
+
+
+@dataclass(frozen=True)
+class LayerWeights:
+    """Bytes of the weights of a layer.
+
+    Attributes
+    ----------
+    shared : float
+        Divided among the GPUs of tensor parallelism.
+    kv : float
+        Of the projections to keys and values, `kv_heads` parts that are divided up to one a GPU.
+    kv_heads : int
+        Key-value heads; 0 if there are no such projections.
+    copied : float
+        On every GPU.
+    """
+
+    shared: float
+    kv: float = 0.0
+    kv_heads: int = 0
+    copied: float = 0.0
+
+    def on_gpu(self, tp: int) -> float:
+        """Return the bytes on one GPU of `tp`."""
+        kv = self.kv / min(tp, self.kv_heads) if self.kv_heads else 0.0
+        return self.shared / tp + kv + self.copied
+
+
+@dataclass(frozen=True)
+class Weights:
+    """Bytes of the weights of a model.
+
+    Attributes
+    ----------
+    layers : tuple of LayerWeights
+        Of each layer.
+    embedding, output : float
+        Of the embedding and of the output layer.
+    tied : bool
+        Whether the two are one, where they are on the same GPU.
+    parameters : int
+        Number of weights.
+    text : str
+        How they are stored, for messages.
+    """
+
+    layers: tuple[LayerWeights, ...]
+    embedding: float
+    output: float
+    tied: bool
+    parameters: int
+    text: str
+
+    def on_gpu(self, tp: int, stage: range) -> float:
+        """Return the bytes on one GPU of a stage of a pipeline.
+
+        Parameters
+        ----------
+        tp : int
+            GPUs of tensor parallelism.
+        stage : range
+            Layers of the stage.
+        """
+        ends = self.embedding if stage.start == 0 else 0.0
+        if stage.stop == len(self.layers) and not (self.tied and stage.start == 0):
+            ends += self.output
+        return ends / tp + sum(self.layers[layer].on_gpu(tp) for layer in stage)
+
+    @property
+    def total(self) -> float:
+        """Bytes of all weights, once."""
+        return self.on_gpu(1, range(len(self.layers)))
+
+
+@dataclass(frozen=True)
+class Model:
+    """What decides the memory of a model.
+
+    Attributes
+    ----------
+    name : str
+        Name or file.
+    architecture : str
+        vLLM's name of its class.
+    attention : tuple of AttentionShape
+        Caches, by layer; more than one a layer where an indexer has its own.
+    layers : int
+        Layers.
+    heads : int
+        Query heads, which tensor parallelism divides.
+    max_model_len : int
+        Tokens of the longest request that vLLM derives.
+    dtype : str
+        Data type of the weights that are not quantized.
+    weights : Weights or None
+        None if their bytes do not follow from the configuration.
+    weights_unknown : str
+        Why, if they are None.
+    experts : bool
+        Whether it is a mixture of experts.
+    source : str
+        Where the figures come from.
+    published : int or None
+        Weights that the publisher tells, of 16 bits each, where they are not counted.
+    """
+
+    name: str
+    architecture: str
+    attention: tuple[AttentionShape, ...]
+    layers: int
+    heads: int
+    max_model_len: int
+    dtype: str
+    weights: Weights | None
+    weights_unknown: str
+    experts: bool
+    source: str
+    published: int | None = None
+
+    def caches(self, tp: int, dtype: str) -> list[LayerCache]:
+        """Return what the layers keep on one GPU of `tp`."""
+        return [shape.on_gpu(tp, dtype) for shape in self.attention]
+
+    def caches_of(self, stage: range) -> Sequence[int]:
+        """Return the indices of the caches of a stage's layers."""
+        return [i for i, shape in enumerate(self.attention) if shape.layer in stage]
+
+    @property
+    def is_latent(self) -> bool:
+        """Whether attention is MLA's."""
+        return any(shape.latent for shape in self.attention)

@@ -1,0 +1,149 @@
+"""How a model is served, as far as the size of its KV cache goes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kvsweep.errors import InputError
+from kvsweep.limits import MAX_BATCHED_TOKENS, MAX_BLOCK_TOKENS, MAX_LAYERS, MAX_SEQS, MAX_TOKENS
+from kvsweep.sizing.dtypes import cache_dtype
+from kvsweep.sizing.gpus import Defaults, Gpu
+from kvsweep.sizing.layers import Limits, concurrent_batches
+from kvsweep.sizing.model import Model
+
+BLOCK_SIZE = 16
+"""vLLM's ``CacheConfig.DEFAULT_BLOCK_SIZE``, tokens."""
+
+UTILIZATION = 0.92
+"""vLLM's ``gpu_memory_utilization``."""
+
+SPARSE_BLOCK = 64
+"""Tokens of a block of sparse MLA, whose indexer takes no other (``mla/indexer.py``)."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What the user says; None: as vLLM decides.
+
+    Attributes
+    ----------
+    tp, pp : int
+        GPUs of tensor and of pipeline parallelism.
+    dtype : str
+        vLLM's ``--kv-cache-dtype``.
+    block_size : int or None
+        Tokens of a block.
+    utilization : float
+        ``gpu_memory_utilization``.
+    max_model_len, max_num_batched_tokens, max_num_seqs : int or None
+        vLLM's options of these names.
+    async_scheduling : bool
+        Whether the next step is scheduled while one is computed.
+    """
+
+    tp: int = 1
+    pp: int = 1
+    dtype: str = "auto"
+    block_size: int | None = None
+    utilization: float = UTILIZATION
+    max_model_len: int | None = None
+    max_num_batched_tokens: int | None = None
+    max_num_seqs: int | None = None
+    async_scheduling: bool = True
+
+    def check(self) -> None:
+        """Check the ranges of all numbers.
+
+        Raises
+        ------
+        InputError
+            Naming the first that is out of its range.
+        """
+        for option, value, most in (
+            ("tp", self.tp, MAX_LAYERS),
+            ("pp", self.pp, MAX_LAYERS),
+            ("block-size", self.block_size, MAX_BLOCK_TOKENS),
+            ("max-model-len", self.max_model_len, MAX_TOKENS),
+            ("max-num-batched-tokens", self.max_num_batched_tokens, MAX_BATCHED_TOKENS),
+            ("max-num-seqs", self.max_num_seqs, MAX_SEQS),
+        ):
+            if value is not None and not 1 <= value <= most:
+                raise InputError(f"--{option}: {value:,}; allowed: 1 to {most:,}")
+        if not 0 < self.utilization <= 1:
+            raise InputError(
+                f"--utilization: {self.utilization:g}; allowed: above 0, at most 1, as 0.92"
+            )
+
+
+@dataclass(frozen=True)
+class Served:
+    """A model with all settings decided.
+
+    Attributes
+    ----------
+    model : Model
+        The model.
+    asked : Asked
+        What was asked.
+    dtype : str
+        Data type of keys and values.
+    block_size : int
+        Tokens of a block.
+    block_size_from : str
+        Who says so.
+    limits : Limits
+        Longest request, and tokens under way.
+    defaults : Defaults
+        Requests and tokens of a step.
+    """
+
+    model: Model
+    asked: Asked
+    dtype: str
+    block_size: int
+    block_size_from: str
+    limits: Limits
+    defaults: Defaults
+
+
+def serve(model: Model, asked: Asked, gpu: Gpu | None) -> Served:
+    """Decide the settings that are not given, as vLLM does.
+
+    Raises
+    ------
+    InputError
+        If vLLM refuses the settings.
+    """
+    asked.check()
+    if model.heads % asked.tp:
+        fitting = [n for n in (1, 2, 4, 8, 16, 32, 64) if model.heads % n == 0]
+        raise InputError(
+            f"--tp: {asked.tp}; vLLM wants the {model.heads} attention heads of {model.name} to be "
+            f"divisible by it: {', '.join(map(str, fitting))}"
+        )
+    if asked.pp > model.layers:
+        raise InputError(f"--pp: {asked.pp}; {model.name} has {model.layers} layers")
+    usual = gpu.defaults() if gpu else Defaults(256, 2048)
+    tokens = asked.max_num_batched_tokens or usual.max_num_batched_tokens
+    longest = asked.max_model_len or model.max_model_len
+    size, source = _block_size(model, asked, gpu)
+    batches = concurrent_batches(asked.pp, asked.async_scheduling)
+    return Served(
+        model,
+        asked,
+        cache_dtype(asked.dtype, model.dtype),
+        size,
+        source,
+        Limits(longest, batches * tokens),
+        Defaults(asked.max_num_seqs or usual.max_num_seqs, tokens),
+    )
+
+
+def _block_size(model: Model, asked: Asked, gpu: Gpu | None) -> tuple[int, str]:
+    if asked.block_size is not None:
+        return asked.block_size, "given"
+    if any(shape.bytes_of_token is not None for shape in model.attention):
+        return SPARSE_BLOCK, "its indexer's"
+    if model.is_latent and gpu is not None and gpu.mla_block != BLOCK_SIZE:
+        return gpu.mla_block, f"vLLM's first backend for MLA on {gpu.name}"
+    return BLOCK_SIZE, "vLLM's default"

@@ -1,0 +1,161 @@
+"""Models by name, from ``models.toml``, or from a ``config.json``."""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import replace
+from functools import cache
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from kvsweep.errors import InputError, clip, did_you_mean, shown
+from kvsweep.limits import MAX_LAYERS, MAX_SETTINGS_BYTES
+from kvsweep.parsing import parse_json
+from kvsweep.reading import read_text
+from kvsweep.sizing.architectures import Architecture, architecture
+from kvsweep.sizing.attention import attention_shapes, query_heads
+from kvsweep.sizing.config_values import Values
+from kvsweep.sizing.dtypes import MODEL_DTYPES
+from kvsweep.sizing.model import Model, Weights
+from kvsweep.sizing.weights import Store, count_weights, expert_count, store
+
+SCALED_ALREADY = ("su", "longrope", "llama3", "yarn", "deepseek_yarn", "default", "mrope", "")
+"""Rotary embeddings whose factor ``max_position_embeddings`` has in it, as vLLM takes it."""
+
+
+@cache
+def _tables() -> dict[str, dict[str, Any]]:
+    path = Path(str(resources.files("kvsweep"))) / "sizing" / "models.toml"
+    return tomllib.loads(path.read_text(encoding="utf-8"))
+
+
+def model_names() -> list[str]:
+    """Return the names of the models that come with the package."""
+    return list(_tables())
+
+
+def load_model(name: str, folder: Path | None = None) -> Model:
+    """Return a model.
+
+    Parameters
+    ----------
+    name : str
+        One of `model_names`, or a Hugging Face ``config.json``, or the folder that has it.
+    folder : Path or None
+        Where relative paths begin; None: the current folder.
+
+    Raises
+    ------
+    InputError
+        If there is no such model or file, or it does not say what is needed.
+
+    Examples
+    --------
+    >>> load_model("llama-3.1-8b").weights.parameters
+    8030261248
+    """
+    if name in _tables():
+        return _shipped(name)
+    path = (folder or Path()) / name
+    if not (name.endswith(".json") or path.exists()):
+        known = model_names()
+        hint = did_you_mean(name.lower().rpartition("/")[2], known)
+        raise InputError(
+            f"--model: {clip(name)!r} is neither a file nor a model that is known: "
+            f"{', '.join(known)}{hint}; any other by its config.json"
+        )
+    if path.is_dir():
+        path /= "config.json"
+    table = parse_json(read_text(path, MAX_SETTINGS_BYTES), str(path))
+    if not isinstance(table, dict):
+        raise InputError(f"{path}: is no config.json: it must be an object, is {shown(table)}")
+    return model_from_config(table, str(path))
+
+
+def _shipped(name: str) -> Model:
+    table = _tables()[name]
+    config = {key: value for key, value in table.items() if key not in ("source", "parameters")}
+    model = model_from_config(config, name, source=table["source"])
+    return replace(model, published=table["parameters"]) if _only_told(model, table) else model
+
+
+def _only_told(model: Model, table: dict[str, Any]) -> bool:
+    return model.weights is None and "parameters" in table
+
+
+def model_from_config(table: dict[str, Any], name: str, source: str | None = None) -> Model:
+    """Return a model from the values of its ``config.json``.
+
+    Parameters
+    ----------
+    table : dict
+        The values.
+    name : str
+        The file or the model, for messages.
+    source : str or None
+        Where the values come from; None: `name`.
+
+    Raises
+    ------
+    InputError
+        If a value is missing, or the architecture is not known.
+    """
+    whole = Values(table, name)
+    names = whole.words("architectures")
+    if not names:
+        raise InputError(f"{name}: architectures: missing; is this a model's config.json?")
+    about = architecture(names[0], name)
+    text = whole.section("text_config") or whole
+    dtype = _dtype(text) or _dtype(whole) or "bfloat16"
+    weights, unknown = _weights(whole, text, about, dtype)
+    return Model(
+        name=name,
+        architecture=names[0],
+        attention=attention_shapes(text, about),
+        layers=text.count("num_hidden_layers", most=MAX_LAYERS),
+        heads=query_heads(text),
+        max_model_len=_longest(text),
+        dtype=dtype,
+        weights=weights,
+        weights_unknown=unknown,
+        experts=bool(expert_count(text)),
+        source=source or name,
+    )
+
+
+def _dtype(values: Values) -> str | None:
+    key = "dtype" if values.table.get("dtype") is not None else "torch_dtype"
+    name = values.word(key)
+    if name is not None and name not in MODEL_DTYPES:
+        allowed = ", ".join(MODEL_DTYPES)
+        raise InputError(f"{values.where}: {key}: {shown(name)}; allowed: {allowed}")
+    return name
+
+
+def _weights(
+    whole: Values, text: Values, about: Architecture, dtype: str
+) -> tuple[Weights | None, str]:
+    """Return the weights, or None and why they cannot be counted."""
+    kept = store(whole if "quantization_config" in whole.table else text, dtype)
+    if isinstance(kept, str):
+        return None, kept
+    if not about.weights:
+        return None, "not counted for this architecture"
+    assert isinstance(kept, Store)
+    return count_weights(text, about, kept), ""
+
+
+def _longest(config: Values) -> int:
+    """Return the longest request that vLLM derives, tokens."""
+    longest = config.count("max_position_embeddings")
+    rope = config.section("rope_scaling") or config.section("rope_parameters")
+    if rope is None or "gemma3" in (config.word("model_type") or ""):
+        return longest
+    kind = rope.word("rope_type") or rope.word("type") or ""
+    factor = rope.table.get("factor")
+    if kind in SCALED_ALREADY or factor is None:
+        return longest
+    if isinstance(factor, bool) or not isinstance(factor, int | float) or not factor >= 1:
+        raise InputError(f"{rope.where}: factor: {shown(factor)}; allowed: a number from 1")
+    return int(longest * factor)

@@ -1,0 +1,71 @@
+import json
+
+import pytest
+
+
+def test_blocks_of_a_model_on_a_gpu(run):
+    code, out, err = run("blocks", "--model", "llama-3.1-8b", "--gpu", "h100")
+    assert code == 0
+    assert "llama-3.1-8b on 1 x h100, keys and values in bfloat16" in out
+    assert "an estimate, from the memory of h100" in out
+    assert err == ""
+
+
+def test_json_has_the_figures_and_nothing_else_on_stdout(run):
+    code, out, _ = run(
+        "blocks",
+        "--model",
+        "qwen2.5-7b",
+        "--kv-memory",
+        "16GiB",
+        "--max-model-len",
+        "8192",
+        "--json",
+    )
+    found = json.loads(out)
+    assert code == 0
+    expected = {
+        "blocks": 18_724,
+        "usable_blocks": 18_723,
+        "tokens": 299_584,
+        "bytes_per_token": 57_344,
+        "kv_gib": 16.0,
+        "max_concurrency": 36.57,
+        "starts": True,
+    }
+    assert expected.items() <= found.items()
+
+
+def test_a_log_without_a_model_has_null_for_what_is_not_known(run, tmp_path):
+    path = tmp_path / "vllm.log"
+    path.write_text("# GPU blocks: 2588, # CPU blocks: 0\n")
+    code, out, err = run("blocks", "--log", path, "--json")
+    found = json.loads(out)
+    assert code == 0
+    assert (found["blocks"], found["tokens"]) == (2588, 41_408)
+    assert found["bytes_per_token"] is None
+    assert "warning: the log does not tell the block size: 16 is taken" in err
+
+
+def test_the_inverse(run):
+    code, out, _ = run("blocks", "--model", "llama-3.1-8b", "--blocks", "2588", "--gpu", "rtx4090")
+    assert code == 0
+    assert "5.05 GiB" in out
+    assert "0.9001  gpu_memory_utilization, estimated" in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--model", "lama-3.1-8b", "--gpu", "h100"), "did you mean 'llama-3.1-8b'"),
+        (("--model", "llama-3.1-8b", "--gpu", "h100", "--tp", "x"), "'x' is not a valid integer"),
+        (("--model", "llama-3.1-8b", "--log", "no.log"), "no.log: cannot read"),
+        (("--model", "no.json", "--gpu", "h100"), "no.json: cannot read"),
+    ],
+)
+def test_bad_input_is_one_line_and_code_2(run, arguments, message):
+    code, out, err = run("blocks", *arguments)
+    assert code == 2
+    assert out == ""
+    assert message in err
+    assert err.count("\n") == 1

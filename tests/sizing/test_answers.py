@@ -1,0 +1,225 @@
+"""Blocks from a GPU or an amount of memory, and the memory of blocks."""
+
+import pytest
+
+from kvsweep.errors import InputError
+from kvsweep.sizing.answer import Question, answer
+from kvsweep.sizing.answer_text import answer_text
+from kvsweep.sizing.gpus import find_gpu, gpu_names
+from kvsweep.sizing.sizes import parse_size
+
+
+def ask(**options):
+    return answer(Question(**options))
+
+
+@pytest.mark.parametrize(
+    ("options", "blocks", "tokens"),
+    [
+        # Logged: 299,584 tokens (vllm-project/vllm#44594).
+        ({"model": "qwen2.5-7b", "kv_memory": "16GiB"}, 18_724, 299_584),
+        # Logged: 5,385 blocks; the MiB are rounded.
+        ({"model": "qwen3-4b", "kv_memory": "12116MiB"}, 5_384, 86_144),
+        # An RTX 4090 that vLLM 0.19 gave 2,588 blocks, 5.05 GiB.
+        ({"model": "llama-3.1-8b", "kv_memory": "5.0547 GiB"}, 2_588, 41_408),
+        ({"model": "deepseek-v3", "kv_memory": "40", "tp": 8, "dtype": "fp8"}, 76_398, 1_222_368),
+    ],
+)
+def test_blocks_and_tokens_of_an_amount_of_memory(options, blocks, tokens):
+    found = ask(**options)
+    assert (found.blocks, found.tokens) == (blocks, tokens)
+    assert found.margin is None
+
+
+def test_hybrid_gpt_oss():
+    """Pages of 32,768 bytes, two groups of 18 layers, blocks of 589,824 bytes."""
+    options = {"model": "gpt-oss-120b", "kv_memory": "5.38GiB"}
+    found = ask(**options, max_num_batched_tokens=8192, async_scheduling=False).to_dict()
+    assert found["blocks"] == 9_793
+    assert found["block_bytes"] == 589_824
+    assert found["blocks_per_request"] == 8_192 + 521
+    assert found["max_concurrency"] == 1.124
+    assert found["tokens"] == 147_318
+    assert {group["page_bytes"] for group in found["groups"]} == {32_768}
+    assert [group["layers"] for group in found["groups"]] == [18, 18]
+    small = ask(**options, max_num_batched_tokens=2048, async_scheduling=False)
+    assert (small.layout.request_blocks, small.tokens) == (8_329, 154_110)
+
+
+def test_two_steps_under_way_hold_more_of_a_sliding_window():
+    """vLLM 0.33 schedules the next step during one: ``max_in_flight_tokens`` is of both."""
+    found = ask(model="gpt-oss-120b", kv_memory="5.38GiB", max_num_batched_tokens=8192)
+    assert found.layout.request_blocks == 8_192 + 1_033
+    piped = ask(model="gpt-oss-120b", kv_memory="5.38GiB", max_num_batched_tokens=8192, pp=2)
+    assert piped.layout.request_blocks == 8_192 + 1_545
+
+
+def test_hybrid_gemma_4():
+    """Full attention in blocks of 32 tokens; a request's blocks are those of six groups."""
+    options = {"model": "gemma-4-26b", "max_num_batched_tokens": 8192, "async_scheduling": False}
+    found = ask(**options, kv_memory="20GiB", max_model_len=32_768)
+    assert max(found.layout.block_bytes) == 655_360
+    assert [(g.block_size, len(g.members)) for g in found.layout.groups] == [(16, 5)] * 5 + [
+        (32, 5)
+    ]
+    assert found.layout.request_blocks == 1_024 + 5 * 577 == 3_909
+    assert found.layout.request_blocks * 655_360 / 2**30 == pytest.approx(2.386, abs=5e-4)
+    longest = ask(**options, kv_memory="20GiB").layout.request_blocks
+    assert longest == 11_077
+
+
+def test_a_pipeline_has_the_blocks_of_its_fullest_stage():
+    whole = ask(model="llama-3.1-8b", kv_memory="8GiB")
+    halves = ask(model="llama-3.1-8b", kv_memory="8GiB", pp=2)
+    thirds = ask(model="llama-3.1-8b", kv_memory="8GiB", pp=3)
+    assert halves.blocks == 2 * whole.blocks
+    assert thirds.blocks == 8 * 2**30 // (11 * 65_536)  # 10, 11 and 11 layers
+
+
+def test_an_estimate_holds_what_servers_logged_within_its_margin():
+    """Servers' own figures: within the margin, and most of them near the estimate."""
+    runs = [
+        # vLLM 0.19 on an RTX 4090: 2,588 blocks (docs/validation.md).
+        ({"model": "llama-3.1-8b", "gpu": "rtx4090", "utilization": 0.9}, 5.05, 0.1),
+        # gpt-oss-120b on an H100: 5.38 GiB (alvarobartt/hf-mem#60).
+        ({"model": "gpt-oss-120b", "gpu": "h100"}, 5.38, 0.4),
+        # vLLM 0.6 on an H100: 53.29 GiB (vllm-project/vllm#10511).
+        ({"model": "llama-3.1-8b", "gpu": "79.22GiB", "utilization": 0.9}, 53.29, 1.5),
+    ]
+    for options, logged, near in runs:
+        found = ask(**options)
+        low, high = (blocks * max(found.layout.block_bytes) / 2**30 for blocks in found.margin)
+        assert low <= logged <= high
+        assert found.kv_bytes / 2**30 == pytest.approx(logged, abs=near)
+
+
+def test_memory_adds_up():
+    found = ask(model="llama-3.1-8b", gpu="h100")
+    parts = found.plan.weights[0].size + found.plan.activation.size + found.plan.other.size
+    left = found.plan.requested - parts
+    assert 0 <= left - found.kv_bytes < 2_097_152
+    assert found.margin[0] < found.blocks < found.margin[1]
+
+
+def test_what_is_given_is_not_estimated():
+    found = ask(model="gemma-4-26b", gpu="80GiB", weights="48GiB", activation="4GiB", tp=2)
+    assert found.plan.weights[0].size == 24 * 2**30
+    assert found.plan.activation.size == 4 * 2**30
+    assert [part["kind"] for part in found.to_dict()["memory"]] == ["given", "given", "estimate"]
+
+
+def test_more_tokens_of_a_step_leave_less_memory():
+    def size(tokens):
+        return ask(model="qwen3-8b", gpu="h100", max_num_batched_tokens=tokens).kv_bytes
+
+    assert size(2048) > size(8192) > size(16384)
+
+
+def test_the_inverse_gives_back_the_memory_and_the_utilization():
+    found = ask(model="llama-3.1-8b", gpu="h100")
+    back = ask(model="llama-3.1-8b", gpu="h100", blocks=found.blocks)
+    assert back.kv_bytes == found.kv_bytes
+    assert back.utilization == pytest.approx(0.92, abs=1e-4)
+    alone = ask(model="llama-3.1-8b", blocks=2588)
+    assert alone.to_dict()["kv_gib"] == pytest.approx(5.055, abs=1e-3)
+    assert alone.utilization is None
+
+
+def test_blocks_that_do_not_fit_are_said_not_to():
+    found = ask(model="llama-3.1-8b", gpu="rtx4090", blocks=10_000)
+    assert found.utilization > 1
+    assert "10,000 blocks do not fit" in found.warnings[0]
+
+
+def test_a_server_that_does_not_start_is_told_with_what_would():
+    found = ask(model="llama-3.1-8b", kv_memory="5.0547GiB")
+    (warning,) = found.warnings
+    assert "vLLM does not start: a request of 131,072 tokens needs 8,192 blocks" in warning
+    longest = int(warning.rpartition(" ")[2])
+    assert longest == 2_587 * 16  # all but the null block
+    assert not ask(model="llama-3.1-8b", kv_memory="5.0547GiB", max_model_len=longest).warnings
+
+
+@pytest.mark.parametrize(
+    ("gpu", "seqs", "tokens"),
+    [("rtx4090", 256, 2048), ("a100", 256, 2048), ("h100", 1024, 8192), ("b200", 1024, 16384)],
+)
+def test_defaults_of_servers(gpu, seqs, tokens):
+    usual = find_gpu(gpu).defaults()
+    assert (usual.max_num_seqs, usual.max_num_batched_tokens) == (seqs, tokens)
+
+
+def test_every_gpu_has_its_source_and_reports_less_than_its_name_says():
+    for name in gpu_names():
+        gpu = find_gpu(name)
+        assert gpu.source
+        assert gpu.low <= gpu.memory <= gpu.high
+        assert find_gpu(name.upper()) == gpu
+
+
+def test_blocks_of_mla_are_as_large_as_its_first_backend_takes_them():
+    assert ask(model="deepseek-v3", gpu="h200", tp=8).block_size == 16
+    assert ask(model="deepseek-v3", gpu="b200", tp=8).block_size == 32
+    assert ask(model="deepseek-v3", gpu="b200", tp=8, block_size=64).block_size == 64
+    assert ask(model="deepseek-v3.2", kv_memory="40", tp=8).block_size == 64
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({}, "--model: missing"),
+        ({"model": "qwen3-8b"}, "--gpu, --kv-memory, --log: missing"),
+        ({"model": "qwen3-8b", "gpu": "h100", "kv_memory": "3"}, "--gpu and --kv-memory together"),
+        ({"model": "qwen3-8b", "gpu": "h1000"}, "did you mean 'h100'"),
+        ({"model": "qwen3-8b", "gpu": "0GiB"}, "allowed: 1 byte to"),
+        ({"model": "qwen3-8b", "kv_memory": "3 apples"}, "--kv-memory: '3 apples'"),
+        ({"model": "qwen3-8b", "kv_memory": "-3"}, "--kv-memory: '-3'"),
+        ({"model": "qwen3-8b", "kv_memory": "9e9"}, "--kv-memory: '9e9'"),
+        ({"model": "qwen3-8b", "gpu": "h100", "tp": 3}, "divisible by it: 1, 2, 4, 8, 16, 32"),
+        ({"model": "qwen3-8b", "gpu": "h100", "tp": 0}, "--tp: 0; allowed"),
+        ({"model": "qwen3-8b", "gpu": "h100", "pp": 37}, "has 36 layers"),
+        ({"model": "qwen3-8b", "gpu": "h100", "utilization": 1.2}, "--utilization: 1.2"),
+        ({"model": "qwen3-8b", "gpu": "h100", "utilization": float("nan")}, "--utilization: nan"),
+        ({"model": "qwen3-8b", "gpu": "h100", "block_size": 0}, "--block-size: 0"),
+        ({"model": "qwen3-8b", "blocks": 0}, "--blocks: 0"),
+        ({"model": "qwen3-8b", "blocks": 5, "kv_memory": "3"}, "--kv-memory: --blocks asks"),
+        ({"model": "qwen3-8b", "kv_memory": "3", "weights": "3"}, "--weights: has no effect"),
+        ({"model": "qwen3-8b", "kv_memory": "3", "utilization": 0.9}, "--utilization: has no"),
+        ({"model": "gemma-4-26b", "gpu": "h100"}, "--weights: missing"),
+        ({"model": "llama-3.1-70b", "gpu": "h100"}, "no memory is left for the KV cache"),
+        ({"model": "llama-3.1-70b", "gpu": "h100"}, "try --tp 2, "),
+    ],
+)
+def test_questions_that_cannot_be_answered_are_refused_in_a_line(options, message):
+    with pytest.raises(InputError) as refused:
+        ask(**options)
+    assert message in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def test_the_remedy_is_one():
+    assert ask(model="llama-3.1-70b", gpu="h100", tp=2).blocks > 0
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [("16", 2**34), ("16GiB", 2**34), ("16 gib", 2**34), ("80GB", 80 * 10**9), ("1.5MiB", 1572864)],
+)
+def test_amounts_of_memory(text, size):
+    assert parse_size(text, "x") == size
+
+
+def test_the_text_has_the_figures_and_says_what_is_estimated():
+    text = answer_text(ask(model="gpt-oss-120b", gpu="h100"))
+    for words in (
+        "gpt-oss-120b on 1 x h100",
+        "an estimate",
+        "used by vLLM",
+        "sliding 128",
+        "2 steps under way at a time",
+        "max_num_seqs 1,024, max_num_batched_tokens 8,192",
+        "llm-d-planner",
+        "in a sweep: cache.gpu_blocks = ",
+    ):
+        assert words in text
+    assert max(map(len, text.splitlines())) <= 110

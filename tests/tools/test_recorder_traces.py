@@ -1,0 +1,176 @@
+"""What the recorder reads and writes, and what it refuses."""
+
+import copy
+import gzip
+
+import pytest
+from record_vllm import traces
+from record_vllm.cases import FEATURES, make_case
+from record_vllm.requests import read_requests, token_id
+from record_vllm.scenario import Link, read_scenario
+
+from kvsweep.errors import InputError
+
+
+def scenario(**sections):
+    return {
+        "engine": {"max_num_seqs": 4, "max_num_batched_tokens": 32},
+        "cache": {"block_size": 4, "gpu_blocks": 10},
+        "latency": {"alpha": [100.0, 1.0, 0.0], "beta": [1000.0, 10.0, 1.0]},
+    } | sections
+
+
+def request(number=0, **more):
+    entry = {"id": number, "arrival_us": 10, "prompt": [[1, 5], [2, 3]], "output": [3, 4]}
+    return entry | more
+
+
+def trace(*requests, **sections):
+    return {
+        "format": traces.FORMAT,
+        "scenario": scenario(**sections),
+        "requests": list(requests) or [request()],
+    }
+
+
+@pytest.mark.parametrize("name", ["trace.json", "trace.json.gz"])
+def test_a_saved_trace_is_the_one_that_is_loaded(tmp_path, name):
+    traces.save(tmp_path / name, trace())
+    assert traces.load(tmp_path / name) == trace()
+    first = (tmp_path / name).read_bytes()
+    traces.save(tmp_path / name, trace())
+    assert (tmp_path / name).read_bytes() == first  # no time of writing in it
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (b"[]", "format: expected 'kvsweep-trace/1', got a list"),
+        (b'{"format": "kvsweep-trace/2"}', "format: expected 'kvsweep-trace/1'"),
+        (b'{"format": ', "malformed JSON"),
+        (gzip.compress(b"{}")[:-6], "truncated or damaged"),
+    ],
+)
+def test_what_is_no_trace_is_refused_in_one_line(tmp_path, content, told):
+    path = tmp_path / "trace.json"
+    path.write_bytes(content)
+    with pytest.raises(InputError, match=r"trace\.json") as caught:
+        traces.load(path)
+    assert told in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_trace_without_a_recording_is_refused_where_one_is_needed():
+    with pytest.raises(InputError, match=r"x\.json: expected: missing"):
+        traces.recording_of(trace(), "x.json")
+
+
+def test_defaults_are_those_of_vllm():
+    found = read_scenario(scenario(engine={}), "x")
+    assert (found.max_num_seqs, found.max_num_batched_tokens) == (256, 2048)
+    assert found.enable_chunked_prefill
+    assert found.enable_prefix_caching
+    assert not found.async_scheduling
+    assert found.groups[0].window is None
+    assert found.offload is None
+
+
+def test_times_are_whole_microseconds():
+    found = read_scenario(scenario(latency={"alpha": [100.9, 1.5, 0], "beta": [7.9, 1, 0]}), "x")
+    assert found.queue_us(10, 3) == 10 + 105
+    assert found.step_us(2, 100) == 9
+
+
+@pytest.mark.parametrize(
+    ("section", "values", "told"),
+    [
+        ("engine", {"max_num_sequences": 4}, "engine.max_num_sequences: unknown key; did you mean"),
+        ("engine", {"rules": "blis"}, "engine.rules: expected 'vllm', got 'blis'"),
+        ("engine", {"watermark": 2}, "engine.watermark: expected a number from 0 to 1, got 2"),
+        ("engine", {"watermark": True}, "engine.watermark: expected a number"),
+        ("engine", {"max_num_seqs": 4, "max_num_batched_tokens": 3}, "is less than max_num_seqs"),
+        ("engine", {"speculative": {"tokens": 2}}, "speculative.method: missing"),
+        ("cache", {"gpu_blocks": 0}, "cache.gpu_blocks: expected an integer from 1 to"),
+        ("cache", {}, "cache.gpu_blocks: missing"),
+        ("cache", {"gpu_blocks": 9, "cpu_blocks": 9}, "cache.cpu_blocks: unknown key"),
+        ("cache", {"gpu_blocks": 9, "offload": "watermark"}, "cache.offload: expected 'vllm'"),
+        ("cache", {"gpu_blocks": 9, "groups": [{"kind": "sliding"}]}, "groups[0].window: missing"),
+        ("cluster", {"instances": 4}, "cluster.instances: expected an integer from 1 to 1"),
+        ("latency", {"alpha": [0, 0, 0], "beta": [1, 2]}, "latency.beta: expected 3 numbers"),
+        ("latency", {"model": "x"}, "latency.alpha: missing"),
+        ("router", {}, "scenario.router: unknown key"),
+        ("engine", [], "scenario.engine: expected an object, got a list"),
+    ],
+)
+def test_what_the_recorder_would_ignore_or_get_wrong_is_refused(section, values, told):
+    with pytest.raises(InputError) as caught:
+        read_scenario(scenario(**{section: values}), "trace.json")
+    assert str(caught.value).startswith("trace.json: scenario")
+    assert told in str(caught.value)
+
+
+def test_drafts_or_offload_are_refused_beside_disaggregation():
+    cluster = {"prefill_instances": 1, "decode_instances": 1}
+    cache = {"gpu_blocks": 9, "offload": "vllm", "cpu_blocks": 9}
+    with pytest.raises(InputError, match=r"cache\.offload: not with cluster\.prefill_instances"):
+        read_scenario(scenario(cluster=cluster, cache=cache), "x")
+
+
+def test_blocks_of_a_request_that_could_run_alone():
+    found = read_scenario(scenario(), "x")  # 10 blocks of 4 tokens
+    assert found.can_ever_run(30, 11)  # the last token of an output needs no room
+    assert not found.can_ever_run(30, 12)
+
+
+def test_a_window_keeps_few_blocks_of_a_long_request():
+    groups = [{"kind": "sliding", "window": 4}]
+    engine = {"max_num_seqs": 1, "max_num_batched_tokens": 4}
+    cache = {"block_size": 4, "gpu_blocks": 3, "groups": groups}
+    assert read_scenario(scenario(engine=engine, cache=cache), "x").can_ever_run(1000, 1000)
+    slow = engine | {"async_scheduling": True}  # two steps in flight
+    assert not read_scenario(scenario(engine=slow, cache=cache), "x").can_ever_run(1000, 1000)
+
+
+def test_tokens_stand_for_content():
+    (first,) = read_requests(trace(request(prompt=[[1, 2], [0, 1]])), "x")
+    assert first.prompt_ids() == [token_id(1, 0), token_id(1, 1), token_id(0, 0)]
+    assert first.output_ids(2, 2) == [token_id(3, 2), token_id(3, 3)]
+    assert token_id(0, 2**24 - 1) < token_id(1, 0)
+
+
+@pytest.mark.parametrize(
+    ("entry", "told"),
+    [
+        (request(after=0), r"requests\[1\].*after"),
+        (request(patience_us=5), r"requests\[1\]\.patience_us: not for the recorder"),
+        (request(accepted=[-1]), r"requests\[1\]\.accepted: expected a list of integers"),
+        (request(output=[3, 0]), r"requests\[1\]\.output"),
+        (3, r"requests\[1\]: expected an object"),
+    ],
+)
+def test_requests_that_need_a_client_or_are_malformed_are_refused(entry, told):
+    if isinstance(entry, dict):
+        entry["id"] = 1
+    with pytest.raises(InputError, match=told):
+        read_requests(trace(request(), entry), "x")
+
+
+@pytest.mark.parametrize("feature", FEATURES)
+def test_random_cases_are_valid_and_the_same_each_time(feature):
+    for seed in range(25):
+        case = make_case(feature, seed)
+        assert case == copy.deepcopy(make_case(feature, seed))
+        found = read_scenario(case["scenario"], "case")
+        requests = read_requests(case, "case")
+        fits = [found.can_ever_run(r.prompt_tokens, r.output_tokens) for r in requests]
+        assert sum(fits) > len(fits) / 2
+        assert (found.disaggregation is not None) == (feature == "pd")
+    assert make_case(feature, 1) != make_case(feature, 2)
+
+
+def test_random_cases_reach_the_feature_of_their_name():
+    found = [read_scenario(make_case("offload", s)["scenario"], "x") for s in range(40)]
+    assert all(case.offload for case in found)
+    assert {case.async_scheduling for case in found} == {True, False}
+    assert {case.offload.eviction for case in found} == {"lru", "arc"}
+    assert Link(10, 100.0) in {case.offload.link for case in found}

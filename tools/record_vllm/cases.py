@@ -1,0 +1,219 @@
+"""Random traces without ``expected``, which reach the corners of one feature each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+from record_vllm.scenario import ceil_div
+from record_vllm.traces import FORMAT, Document
+from record_vllm.workloads import SHAPES, Dials, make_requests
+
+FEATURES = ("sync", "async", "offload", "hybrid", "spec", "mix", "pd")
+"""What `make_case` makes: one feature each, `mix` several together, `pd` prefill/decode."""
+
+MEASURED = {"alpha": [1601.35, 3.51, 1805.54], "beta": [6910.42, 17.67, 2.84]}
+SIMPLE = {"alpha": [0.0, 0.0, 0.0], "beta": [1000.0, 10.0, 1.0]}
+
+_MIXES = (
+    {"async", "spec"},
+    {"async", "hybrid"},
+    {"spec", "hybrid"},
+    {"async", "spec", "hybrid"},
+    {"async", "offload"},
+    {"async", "offload"},
+)
+
+
+@dataclass
+class _Draft:
+    """A case in the making."""
+
+    random: Random
+    features: set[str]
+    engine: dict[str, Any]
+    cache: dict[str, Any]
+    cluster: dict[str, Any]
+    latency: dict[str, list[float]]
+    requests: list[dict[str, Any]]
+    tags: list[str]
+
+    @property
+    def block_size(self) -> int:
+        return int(self.cache["block_size"])
+
+    @property
+    def step_us(self) -> float:
+        return self.latency["beta"][0]
+
+
+def make_case(feature: str, seed: int) -> Document:
+    """Return the case of a seed: the same one each time, other seeds give others."""
+    draft = _base(feature, seed)
+    if "spec" in draft.features:
+        _speculate(draft)
+    if "hybrid" in draft.features:
+        _group(draft)
+    _size_pool(draft)
+    if "offload" in draft.features:
+        _offload(draft)
+    if feature == "pd":
+        _disaggregate(draft)
+    tags = draft.tags + sorted(draft.features - {feature})
+    return {
+        "format": FORMAT,
+        "about": {"group": feature, "seed": seed, "tags": tags},
+        "scenario": {
+            "engine": draft.engine,
+            "cache": draft.cache,
+            "cluster": draft.cluster,
+            "latency": draft.latency,
+        },
+        "requests": draft.requests,
+    }
+
+
+def _base(feature: str, seed: int) -> _Draft:
+    r = Random(f"record_vllm/{feature}/{seed}")
+    features = set(r.choice(_MIXES)) if feature == "mix" else {feature}
+    if feature in ("offload", "pd") and r.random() < 0.5:
+        features.add("async")
+    block_size = r.choice([4, 8, 16, 16])
+    latency = r.choice([MEASURED, SIMPLE])
+    seqs = r.choice([3, 4, 8, 16, 32])
+    budget = max(seqs, block_size * r.choice([2, 4, 8, 16, 128]) + r.randrange(7))
+    priority = r.random() < 0.3
+    shape = r.choice(SHAPES)
+    gap = latency["beta"][0] * r.choice([0.3, 1, 2, 5, 10]) * block_size / 8
+    dials = Dials(shape, r.choice([20, 30, 40, 60, 100]), block_size, gap, priority)
+    engine = {
+        "rules": "vllm",
+        "max_num_seqs": seqs,
+        "max_num_batched_tokens": budget,
+        "long_prefill_token_threshold": r.choice([0, 0, 0, block_size, 2 * block_size + 3]),
+        "enable_chunked_prefill": True,
+        "enable_prefix_caching": r.random() < 0.9,
+        "scheduler": "priority" if priority else "fcfs",
+        "reserve_full_prompt": r.random() < 0.85,
+        "watermark": r.choice([0.0, 0.0, 0.0, 0.05]),
+    }
+    if "async" in features:
+        engine["async_scheduling"] = True
+    requests = make_requests(r, dials)
+    tags = [shape] + ["priority"] * priority
+    cache: dict[str, Any] = {"block_size": block_size}
+    draft = _Draft(r, features, engine, cache, {"instances": 1}, latency, requests, tags)
+    if feature == "sync" and r.random() < 0.2:
+        _without_chunks(draft)
+    return draft
+
+
+def _without_chunks(draft: _Draft) -> None:
+    tokens = [_tokens(request) for request in draft.requests]
+    draft.engine["enable_chunked_prefill"] = False
+    draft.engine["long_prefill_token_threshold"] = 0
+    draft.engine["max_num_batched_tokens"] = max(*tokens, draft.engine["max_num_seqs"])
+    draft.tags.append("whole prompts")
+
+
+def _speculate(draft: _Draft) -> None:
+    r, engine = draft.random, draft.engine
+    tokens = r.choice([1, 2, 3, 5])
+    engine["speculative"] = {"tokens": tokens, "method": r.choice(["draft", "eagle"])}
+    for request in draft.requests:
+        request["accepted"] = [r.randrange(tokens + 1) for _ in range(r.choice([1, 3, 5, 7]))]
+    least = engine["max_num_seqs"] * (tokens + 2 if r.random() < 0.6 else 1)
+    engine["max_num_batched_tokens"] = max(engine["max_num_batched_tokens"], least, tokens + 3)
+    if 0 < engine["long_prefill_token_threshold"] <= tokens:
+        # vLLM 0.33 stops at an assertion when it pads such a request.
+        engine["long_prefill_token_threshold"] = 0
+    draft.tags.append(f"{engine['speculative']['method']} {tokens}")
+
+
+def _group(draft: _Draft) -> None:
+    r, size = draft.random, draft.block_size
+    window = r.choice([size, 2 * size, 3 * size + 1, 4 * size, 8 * size, 5])
+    full: dict[str, Any] = {"kind": "full"}
+    sliding: dict[str, Any] = {"kind": "sliding", "window": window}
+    wider: dict[str, Any] = {"kind": "sliding", "window": 2 * window + 3}
+    layouts = {
+        "window only": [sliding],
+        "1:1": [full, sliding],
+        "1:2": [full, sliding, sliding],
+        "1:5": [full, *[sliding] * 5],
+        "two windows": [full, sliding, wider],
+    }
+    name = r.choice(list(layouts))
+    groups = layouts[name]
+    if r.random() < 0.2:
+        groups = groups[1:] + groups[:1]
+    draft.cache["groups"] = groups
+    draft.tags.append(name)
+
+
+def _size_pool(draft: _Draft) -> None:
+    r = draft.random
+    needs = sorted(_blocks(draft, request) for request in draft.requests)
+    regime = r.choice(["ample", "tight", "tight", "starving", "starving"])
+    if regime == "ample":
+        blocks = sum(needs[-draft.engine["max_num_seqs"] :]) + sum(needs) // 3
+    elif regime == "tight":
+        blocks = int(needs[-1] * r.uniform(1.5, 3)) + 2
+    else:  # sometimes the largest request never fits
+        blocks = needs[-2] if r.random() < 0.15 else needs[-1] + r.randrange(4)
+    draft.cache["gpu_blocks"] = max(blocks, 2)
+    draft.tags.append(regime)
+
+
+def _blocks(draft: _Draft, request: dict[str, Any]) -> int:
+    """Return the blocks that a request needs in all groups."""
+    drafts = draft.engine.get("speculative", {}).get("tokens", 0)
+    tokens = _tokens(request) - 1 + 2 * drafts
+    in_flight = draft.engine["max_num_batched_tokens"] * (2 if "async" in draft.features else 1)
+    total = 0
+    for group in draft.cache.get("groups", [{"kind": "full"}]):
+        blocks = ceil_div(tokens, draft.block_size)
+        if group["kind"] == "sliding":
+            kept = ceil_div(group["window"] - 1 + in_flight, draft.block_size) + 1
+            blocks = min(blocks, kept)
+        total += blocks
+    return total
+
+
+def _tokens(request: dict[str, Any]) -> int:
+    prompt: int = sum(n for _, n in request["prompt"])
+    return prompt + int(request["output"][1])
+
+
+def _offload(draft: _Draft) -> None:
+    r = draft.random
+    factor = r.choice([1, 1, 1, 2, 4])
+    total = sum(ceil_div(_tokens(request), draft.block_size) for request in draft.requests)
+    share = r.choice([1, 1, 6, 25])
+    draft.cache |= {
+        "offload": "vllm",
+        "cpu_blocks": max(2, total // share // factor),
+        "offload_block_factor": factor,
+        "offload_prompt_only": r.random() < 0.5,
+        "offload_eviction": r.choice(["lru", "lru", "arc"]),
+        "transfer_base_latency_us": r.choice([0, 10, 500, int(draft.step_us * 2)]),
+        "transfer_bandwidth": r.choice([100.0, 8.0, 1.0, 0.25, 0.0625, 0.015625]),
+    }
+    draft.tags += [f"CPU 1/{share}", draft.cache["offload_eviction"], f"factor {factor}"]
+
+
+def _disaggregate(draft: _Draft) -> None:
+    r, size = draft.random, draft.block_size
+    prefill, decode = r.choice([(1, 1), (1, 1), (2, 1), (1, 2), (2, 2)])
+    largest = max(ceil_div(_tokens(request), size) for request in draft.requests)
+    draft.cluster = {
+        "prefill_instances": prefill,
+        "decode_instances": decode,
+        "prefill_gpu_blocks": largest * r.choice([1, 2, 4, 12]) + r.randrange(5),
+        "decode_gpu_blocks": largest * r.choice([1, 2, 4, 12]) + r.randrange(5),
+        "kv_transfer_base_us": r.choice([0, 100, int(draft.step_us)]),
+        "kv_transfer_bandwidth": r.choice([8.0, 1.0, 0.125, 0.015625]),
+        "pd_handoff_us": r.choice([0, 0, 250]),
+    }
+    draft.tags.append(f"{prefill} prefill, {decode} decode")

@@ -1,0 +1,191 @@
+"""Many recordings: made again and compared, or compared as they are."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kvsweep.errors import InputError, did_you_mean, shown
+from record_vllm.cases import FEATURES, make_case
+from record_vllm.comparing import Comparison, compare
+from record_vllm.traces import Document, load, load_recording, recording_of, save
+
+if TYPE_CHECKING:
+    from record_vllm.adapter import Vllm
+
+NAMES = ("*.json", "*.json.gz")
+
+
+@dataclass(frozen=True)
+class Checked:
+    """One trace: what differs, or why there is nothing to compare."""
+
+    name: str
+    comparison: Comparison | None
+    error: str | None = None
+
+
+Tell = Callable[[Checked], None] | None
+
+
+def add_row(say: Callable[[str], None]) -> Callable[[Checked], None]:
+    """Return what prints one trace as it is done."""
+
+    def tell(checked: Checked) -> None:
+        if checked.comparison is None:
+            say(f"{checked.name}: NOT RECORDED: {checked.error}")
+        elif not checked.comparison.equal:
+            say(f"{checked.name}: DIFFERS in {', '.join(checked.comparison.columns)}")
+            for difference in checked.comparison.first:
+                say(f"    {difference}")
+
+    return tell
+
+
+def check_all(
+    vllm: Vllm, traces: Sequence[Path], out: Path | None, tell: Tell = None
+) -> list[Checked]:
+    """Record traces again and compare each with its own ``expected``.
+
+    Parameters
+    ----------
+    vllm : Vllm
+        The release that decides.
+    traces : sequence of Path
+        Files, and folders of such.
+    out : Path or None
+        Folder for the new recordings, laid out as the folders of `traces`.
+    tell : callable or None
+        Gets each as it is done.
+
+    Raises
+    ------
+    InputError
+        If a file is no recording, or `out` cannot be written.
+    """
+    files = list(_files(traces))
+    documents = ((path, name, load(path)) for path, name in files)
+    if out is not None:
+        for path, name in files:
+            if (out / name).resolve() == path.resolve():
+                raise InputError(f"--out {out}: would replace {path}, which is read")
+    checked = []
+    for path, name, document in documents:
+        one = _check(vllm, document, path, out / name if out else None)
+        checked.append(one)
+        if tell:
+            tell(one)
+    return checked
+
+
+def _check(vllm: Vllm, document: Document, path: Path, out: Path | None) -> Checked:
+    from record_vllm.recording import record
+
+    before = recording_of(document, str(path))
+    try:
+        after = record(vllm, document, str(path))
+    except InputError as error:
+        return Checked(str(path), None, str(error).removeprefix(f"{path}: "))
+    if out is not None:
+        make_folder(out.parent)
+        save(out, after)
+    # As a file has it: tuples are lists there.
+    return Checked(str(path), compare(before, json.loads(json.dumps(after["expected"]))))
+
+
+def compare_folders(before: Path, after: Path, tell: Tell = None) -> list[Checked]:
+    """Compare two files, or the files of the same name in two folders.
+
+    Raises
+    ------
+    InputError
+        If one is no recording, or both folders have nothing in common.
+    """
+    if before.is_dir() != after.is_dir():
+        raise InputError(f"{after}: two files or two folders can be compared, not one of each")
+    if before.is_dir():
+        pairs = [(path, after / name, name) for path, name in _files([before])]
+    else:
+        pairs = [(before, after, after)]
+    checked = []
+    for old, new, name in pairs:
+        if before.is_dir() and not new.is_file():
+            one = Checked(str(name), None, f"{new}: is not there")
+        else:
+            one = Checked(str(name), compare(load_recording(old), load_recording(new)))
+        checked.append(one)
+        if tell:
+            tell(one)
+    return checked
+
+
+def _files(paths: Iterable[Path]) -> Iterable[tuple[Path, Path]]:
+    """Yield the files of paths, and the name of each below the folder that was given."""
+    for path in paths:
+        if not path.is_dir():
+            yield path, Path(path.name)
+            continue
+        found = sorted({file for name in NAMES for file in path.rglob(name)})
+        if not found:
+            raise InputError(f"{path}: has no {' and no '.join(NAMES)}")
+        for file in found:
+            yield file, file.relative_to(path)
+
+
+def report(checked: Sequence[Checked]) -> dict[str, Any]:
+    """Return what was found, as JSON has it, with a line of summary."""
+    compared = [one for one in checked if one.comparison is not None]
+    equal = sum(one.comparison.equal for one in compared if one.comparison)
+    failed = len(checked) - len(compared)
+    summary = f"{equal} of {len(checked)} recordings are equal, {len(compared) - equal} differ"
+    return {
+        "equal": equal,
+        "differ": len(compared) - equal,
+        "not_recorded": failed,
+        "summary": summary + (f", {failed} could not be recorded" if failed else ""),
+        "recordings": [_row(one) for one in checked],
+    }
+
+
+def _row(one: Checked) -> dict[str, Any]:
+    if one.comparison is None:
+        return {"name": one.name, "error": one.error}
+    return {
+        "name": one.name,
+        "columns": one.comparison.columns,
+        "first": [str(difference) for difference in one.comparison.first],
+        "not_compared": one.comparison.left_out,
+    }
+
+
+def make_folder(folder: Path) -> None:
+    """Make a folder and those above it.
+
+    Raises
+    ------
+    InputError
+        If it cannot be made.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"{folder}: cannot be made: {error.strerror}") from None
+
+
+def write_cases(feature: str, seeds: range, folder: Path) -> int:
+    """Write the random cases of some seeds, ``FEATURE-SEED.json.gz``, and return their number.
+
+    Raises
+    ------
+    InputError
+        If there is no such feature.
+    """
+    if feature not in FEATURES:
+        hint = did_you_mean(feature, list(FEATURES)) or f"; one of: {', '.join(FEATURES)}"
+        raise InputError(f"FEATURE: {shown(feature)} is none{hint}")
+    for seed in seeds:
+        save(folder / f"{feature}-{seed}.json.gz", make_case(feature, seed))
+    return len(seeds)

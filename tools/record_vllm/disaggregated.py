@@ -1,0 +1,115 @@
+"""Prefill/decode disaggregation: instances with NixlConnector's pulling side, on one clock."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from kvsweep.errors import InputError
+from record_vllm.adapter import Vllm
+from record_vllm.instance import DECODE, PREFILL, SETTLE, Instance, Shared
+from record_vllm.requests import Request
+from record_vllm.scenario import Disaggregation, Scenario, ceil_div
+from record_vllm.traces import Document
+
+MOST_ROUNDS = 200_000
+"""Of the loop over all instances."""
+
+
+class Cluster:
+    """Instances of both kinds; request i goes to instance i modulo their number."""
+
+    def __init__(
+        self, vllm: Vllm, scenario: Scenario, layout: Disaggregation, requests: Sequence[Request]
+    ) -> None:
+        self._scenario, self._layout, self._requests = scenario, layout, requests
+        self._shared = Shared(
+            vllm, scenario, layout, requests, [_unseen(scenario, request) for request in requests]
+        )
+        self._prefill = [
+            Instance(self._shared, PREFILL, number, layout.prefill_blocks)
+            for number in range(layout.prefill_instances)
+        ]
+        self._decode = [
+            Instance(self._shared, DECODE, number, layout.decode_blocks)
+            for number in range(layout.decode_instances)
+        ]
+        self._shared.connect(self._prefill, self._decode)
+
+    def run(self) -> Document:
+        """Run to the end and return what was recorded."""
+        self._arrive()
+        instances = self._prefill + self._decode
+        for _ in range(MOST_ROUNDS):
+            wakes = [(instance.wake(), i) for i, instance in enumerate(instances)]
+            due = [(*wake, i) for wake, i in wakes if wake is not None]
+            if not due:
+                return self._result(instances)
+            at, action, i = min(due)
+            if action == SETTLE:
+                instances[i].settle()
+            else:
+                instances[i].dispatch(at)
+        raise InputError(f"no end after {MOST_ROUNDS:,} steps: this schedule may never end")
+
+    def _arrive(self) -> None:
+        size = self._scenario.block_size
+        for request, times in zip(self._requests, self._shared.per_request, strict=True):
+            tokens = request.prompt_tokens
+            last = tokens + request.output_tokens - 1
+            fits = ceil_div(tokens, size) <= self._layout.prefill_blocks
+            if not (fits and ceil_div(last, size) <= self._layout.decode_blocks):
+                times["rejected"] = True
+                continue
+            instance = self._prefill[request.number % len(self._prefill)]
+            instance.arrivals.append((times["queue_us"], request.number, request.number))
+
+    def _result(self, instances: list[Instance]) -> Document:
+        for instance in instances:
+            if instance.blocks_in_use():
+                raise InputError(f"{instance.name}: blocks are still in use at the end")
+        if any(t["finish_us"] is None and not t["rejected"] for t in self._shared.per_request):
+            raise InputError("requests wait, and nothing is left that could wake them")
+        engines = []
+        for instance in instances:
+            columns = list(instance.rows[0]) if instance.rows else []
+            steps = {name: [row[name] for row in instance.rows] for name in columns}
+            engines.append({"role": instance.role, "instance": instance.number, "steps": steps})
+        return {
+            "engines": engines,
+            "requests": self._shared.per_request,
+            "transfers": self._shared.pulls,
+            "totals": self._totals(instances),
+        }
+
+    def _totals(self, instances: list[Instance]) -> dict[str, int]:
+        requests = self._shared.per_request
+        pulled = [tokens for _, tokens, *_ in self._shared.pulls]
+        prefill, decode = (
+            sum(t[role]["preemptions"] for t in requests) for role in (PREFILL, DECODE)
+        )
+        return {
+            "steps": sum(len(instance.rows) for instance in instances),
+            "preemptions": prefill + decode,
+            "prefill_preemptions": prefill,
+            "transfers": sum(tokens > 0 for tokens in pulled),
+            "no_transfer": sum(tokens == 0 for tokens in pulled),
+            "transferred_tokens": sum(pulled),
+            "rejected": sum(times["rejected"] for times in requests),
+            "end_us": max([0, *(times["finish_us"] or 0 for times in requests)]),
+        }
+
+
+def _unseen(scenario: Scenario, request: Request) -> dict[str, Any]:
+    return {
+        "queue_us": scenario.queue_us(request.arrival_us, request.prompt_tokens),
+        "prefilled_us": None,
+        "decode_queue_us": None,
+        "pulled_us": None,
+        "released_us": None,
+        "first_token_us": None,
+        "finish_us": None,
+        "rejected": False,
+        PREFILL: {"preemptions": 0, "admissions": []},
+        DECODE: {"preemptions": 0, "admissions": []},
+    }

@@ -1,0 +1,250 @@
+"""One instance of a disaggregated cluster: its scheduler, its steps, the transfers it waits for."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from record_vllm.adapter import Vllm
+from record_vllm.building import make_scheduler
+from record_vllm.probes import watch
+from record_vllm.requests import Request
+from record_vllm.scenario import Disaggregation, Scenario
+from record_vllm.steps import Decision, Ordered, complete, decide, make_request, request_id
+
+PREFILL, DECODE = "prefill", "decode"
+SETTLE, DISPATCH = 0, 1
+RECEIVED, SENT = "recv", "sent"
+
+
+@dataclass
+class Shared:
+    """What all instances of a cluster see.
+
+    Attributes
+    ----------
+    per_request : list of dict
+        What happened to each request.
+    parameters : dict of int to dict
+        How a decode instance finds the blocks of a request: what the prefill instance returned.
+    pulls : list of [request, tokens, ordered, start, end]
+        Transfers in the order of their orders; those of 0 tokens only tell the prefill instance.
+    """
+
+    vllm: Vllm
+    scenario: Scenario
+    layout: Disaggregation
+    requests: Sequence[Request]
+    per_request: list[dict[str, Any]]
+    parameters: dict[int, dict[str, Any]] = field(default_factory=dict)
+    pulls: list[list[int]] = field(default_factory=list)
+
+    def connect(self, prefill: list[Instance], decode: list[Instance]) -> None:
+        """Let the instances know each other."""
+        self._prefill, self._decode = prefill, decode
+
+    def prefill_of(self, number: int) -> Instance:
+        """Return the instance that computes the prompt of a request."""
+        return self._prefill[number % len(self._prefill)]
+
+    def hand_over(self, number: int, parameters: dict[str, Any], at: int) -> None:
+        """Send a request whose prompt is computed to its decode instance."""
+        enters = at + self.layout.handoff_us
+        order = len(self.requests) + len(self.parameters)
+        self.parameters[number] = parameters
+        self.per_request[number]["decode_queue_us"] = enters
+        decode = self._decode[number % len(self._decode)]
+        decode.arrivals.append((enters, order, number))
+
+
+@dataclass
+class Flight:
+    """A step on the device; `row` is None where no tokens were scheduled."""
+
+    decision: Decision
+    end: int
+    row: dict[str, Any] | None
+    idle: bool
+
+
+class Instance:
+    """An instance. `arrivals` are (time, order, request), `inbox` (time, kind, request)."""
+
+    def __init__(self, shared: Shared, role: str, number: int, blocks: int) -> None:
+        self._shared, self.role, self.number, self._blocks = shared, role, number, blocks
+        self.scheduler, config = make_scheduler(shared.vllm, shared.scenario, blocks, role)
+        self.scheduler.finished_req_ids = Ordered()
+        self._hasher = shared.vllm.block_hasher(shared.scenario, config)
+        self._counts = watch(self.scheduler)
+        self.arrivals: list[tuple[int, int, int]] = []
+        self.inbox: list[tuple[int, str, int]] = []
+        self.rows: list[dict[str, Any]] = []
+        self._flying: deque[Flight] = deque()
+        self._clock = self._device_free_at = self._link_free_at = 0
+        self._asleep, self._full = True, False
+
+    @property
+    def name(self) -> str:
+        """Name in messages."""
+        return f"{self.role} instance {self.number}"
+
+    def blocks_in_use(self) -> int:
+        """Return blocks that are not free."""
+        free: int = self.scheduler.kv_cache_manager.block_pool.get_num_free_blocks()
+        return self._blocks - free
+
+    def _has_work(self) -> bool:
+        return bool(self._flying) or self.scheduler.has_requests()
+
+    def wake(self) -> tuple[int, int] | None:
+        """Return when the instance acts next, and how; None if nothing is to be done."""
+        flying = len(self._flying)
+        full = flying == self._shared.scenario.steps_in_flight or self._full
+        if flying and (full or not self.scheduler.has_requests()):
+            return max(self._clock, self._flying[-1].end), SETTLE
+        if self._asleep or not self._has_work():
+            moments = [at for at, _, _ in self.arrivals]
+            moments += [at for at, _, _ in self.inbox] if self._has_work() else []
+            return (max(self._clock, min(moments)), DISPATCH) if moments else None
+        return self._clock, DISPATCH
+
+    def dispatch(self, clock: int) -> None:
+        """Let in what has arrived, and schedule a step."""
+        self._clock, self._asleep = clock, False
+        for arrival in sorted(a for a in self.arrivals if a[0] <= clock):
+            self.arrivals.remove(arrival)
+            self.scheduler.add_request(self._request(arrival[2]))
+        if not self.scheduler.has_requests():
+            self._asleep = not self._flying
+            self._full = bool(self._flying)
+            return
+        self._counts.new_step()
+        decision = decide(self.scheduler)
+        start = max(clock, self._device_free_at)
+        busy = bool(decision.entries)
+        duration = self._shared.scenario.step_us(decision.prefill, decision.decode) if busy else 0
+        self._device_free_at = start + duration
+        pulls = self._pull(decision.output.kv_connector_metadata, start)
+        for number in self._counts.preempted:
+            self._shared.per_request[number][self.role]["preemptions"] += 1
+        row = self._row(clock, start, duration, decision, pulls) if busy else None
+        idle = not (busy or pulls or self._counts.preempted)
+        self._flying.appendleft(Flight(decision, start + duration, row, idle))
+        room = len(self._flying) < self._shared.scenario.steps_in_flight
+        self._full = not (room and (busy or self.scheduler.has_requests()))
+
+    def _request(self, number: int) -> Any:
+        request = self._shared.requests[number]
+        prefill = self.role == PREFILL
+        tokens = 1 if prefill else request.output_tokens
+        made = make_request(self._shared.vllm, request, self._hasher, tokens)
+        made.kv_transfer_params = (
+            {"do_remote_decode": True, "do_remote_prefill": False}
+            if prefill
+            else dict(self._shared.parameters[number])
+        )
+        return made
+
+    def _pull(self, orders: Any, start: int) -> list[list[int]]:
+        """Start the transfers that a step orders, and return [request, tokens] of each."""
+        link, pulls = self._shared.layout.link, []
+        for name, order in orders.reqs_to_recv.items():
+            number = int(name)
+            blocks = sum(len(group) for group in order.local_block_ids)
+            tokens = blocks * self._shared.scenario.block_size
+            pulls.append([number, tokens])
+            begin = end = start
+            if tokens:
+                begin = max(start, self._link_free_at)
+                end = begin + link.base_us + math.ceil(tokens / link.bandwidth)
+                self._link_free_at = end
+                self.inbox.append((end, RECEIVED, number))
+            self._shared.prefill_of(number).inbox.append((end, SENT, number))
+            self._shared.pulls.append([number, tokens, start, begin, end])
+        return pulls
+
+    def _row(
+        self, clock: int, start: int, duration: int, decision: Decision, pulls: list[list[int]]
+    ) -> dict[str, Any]:
+        scheduler = self.scheduler
+        row = {
+            "s": clock,
+            "t": start,
+            "d": duration,
+            "pf": decision.prefill,
+            "dc": decision.decode,
+            "run": len(scheduler.running),
+            "wait": decision.waiting,
+            "free": scheduler.kv_cache_manager.block_pool.get_num_free_blocks(),
+            "adm": decision.admitted,
+            "pre": list(self._counts.preempted),
+            "pull": pulls,
+            "sched": decision.scheduled,
+            "held": sum(request.is_finished() for request in scheduler.requests.values()),
+        }
+        for number, cached, _ in decision.admitted:
+            admissions = self._shared.per_request[number][self.role]["admissions"]
+            admissions.append([len(self.rows), cached])
+        self.rows.append(row)
+        return row
+
+    def settle(self) -> None:
+        """Give vLLM what came of the oldest step."""
+        flight = self._flying.pop()
+        self._full = False
+        self._clock = max(self._clock, flight.end)
+        arrived = sorted((x for x in self.inbox if x[0] <= flight.end), key=lambda x: x[0])
+        self.inbox = [x for x in self.inbox if x[0] > flight.end]
+        outputs, advanced = complete(
+            self._shared.vllm,
+            self.scheduler,
+            flight.decision,
+            self._sample(flight.decision),
+            self._report(arrived, flight.end),
+        )
+        for output in outputs.values():
+            for one in output.outputs:
+                if one.finish_reason is not None and self.role == PREFILL:
+                    number = int(one.request_id)
+                    self._shared.hand_over(number, one.kv_transfer_params, flight.end)
+        ended = self._times(advanced, flight.end)
+        if flight.row is not None:
+            free = self.scheduler.kv_cache_manager.block_pool.get_num_free_blocks()
+            flight.row |= {"fin": ended, "free_end": free}
+        if flight.idle and not arrived and all(other.idle for other in self._flying):
+            self._asleep = True
+
+    def _report(self, arrived: list[tuple[int, str, int]], end: int) -> Any:
+        """Return the transfers that ended, which vLLM takes for sets, in their order."""
+        told = {RECEIVED: Ordered(), SENT: Ordered()}
+        for _, kind, number in arrived:
+            told[kind].add(request_id(number))
+            key = "pulled_us" if kind == RECEIVED else "released_us"
+            self._shared.per_request[number][key] = end
+        return self._shared.vllm.KVConnectorOutput(
+            finished_recving=told[RECEIVED] or None, finished_sending=told[SENT] or None
+        )
+
+    def _sample(self, decision: Decision) -> list[list[int]]:
+        tokens = []
+        for entry in decision.entries:
+            known = self.scheduler.requests.get(entry.id)
+            first = known.num_output_tokens if known is not None else 0
+            ids = self._shared.requests[entry.number].output_ids(first, 1)
+            tokens.append(ids if entry.samples else [])
+        return tokens
+
+    def _times(self, advanced: list[Any], end: int) -> list[int]:
+        """Note first and last tokens, and return the requests that ended here."""
+        ended = []
+        for entry, request in advanced:
+            times = self._shared.per_request[entry.number]
+            if self.role == DECODE and times["first_token_us"] is None:
+                times["first_token_us"] = end
+            if request.is_finished():
+                ended.append(entry.number)
+                times["prefilled_us" if self.role == PREFILL else "finish_us"] = end
+        return ended

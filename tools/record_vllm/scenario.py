@@ -1,0 +1,246 @@
+"""The scenario of a trace, as far as the recorder hands it to vLLM, with vLLM's defaults."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from kvsweep.errors import InputError
+from kvsweep.limits import MAX_BLOCK_TOKENS, MAX_BLOCKS, MAX_SEQS, MAX_TIME_US, MAX_TOKENS
+from record_vllm.sections import REQUIRED, Section
+
+MOST_DRAFTS = 64
+MOST_INSTANCES = 64
+MOST_BANDWIDTH = 1e9
+"""Tokens per microsecond of a transfer."""
+
+
+@dataclass(frozen=True)
+class Group:
+    """A group of layers: full attention, or a sliding window of so many tokens."""
+
+    window: int | None
+
+
+@dataclass(frozen=True)
+class Speculation:
+    """Draft tokens per step, and who drafts them: ``draft`` (a model) or ``eagle``."""
+
+    tokens: int
+    method: str
+
+
+@dataclass(frozen=True)
+class Link:
+    """A link of transfers: microseconds each, and tokens per microsecond."""
+
+    base_us: int
+    bandwidth: float
+
+
+@dataclass(frozen=True)
+class Offload:
+    """vLLM's OffloadingConnector: blocks of the CPU tier, and what it stores there."""
+
+    cpu_blocks: int
+    block_factor: int
+    prompt_only: bool
+    eviction: str
+    link: Link
+
+
+@dataclass(frozen=True)
+class Disaggregation:
+    """Prefill and decode instances, their blocks, and the link between them."""
+
+    prefill_instances: int
+    decode_instances: int
+    prefill_blocks: int
+    decode_blocks: int
+    link: Link
+    handoff_us: int
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """What the recorder knows of a scenario; times are microseconds, see docs of the trace."""
+
+    max_num_seqs: int
+    max_num_batched_tokens: int
+    long_prefill_token_threshold: int
+    enable_chunked_prefill: bool
+    enable_prefix_caching: bool
+    scheduler: str
+    reserve_full_prompt: bool
+    watermark: float
+    async_scheduling: bool
+    speculative: Speculation | None
+    block_size: int
+    gpu_blocks: int
+    groups: tuple[Group, ...]
+    offload: Offload | None
+    disaggregation: Disaggregation | None
+    alpha: tuple[float, ...]
+    beta: tuple[float, ...]
+
+    @property
+    def drafts(self) -> int:
+        """Draft tokens per step."""
+        return self.speculative.tokens if self.speculative else 0
+
+    @property
+    def steps_in_flight(self) -> int:
+        """Steps that are scheduled before the first of them has ended."""
+        return 2 if self.async_scheduling else 1
+
+    def queue_us(self, arrival_us: int, prompt_tokens: int) -> int:
+        """When a request enters the waiting list."""
+        return arrival_us + int(self.alpha[0] + self.alpha[1] * prompt_tokens)
+
+    def step_us(self, prefill_tokens: int, decode_tokens: int) -> int:
+        """How long a step of some tokens takes."""
+        constant, prefill, decode = self.beta
+        return int(constant + prefill * prefill_tokens + decode * decode_tokens)
+
+    def can_ever_run(self, prompt_tokens: int, output_tokens: int) -> bool:
+        """Whether a request would fit into an empty engine; the others are refused on entry."""
+        if not self.enable_chunked_prefill and (
+            prompt_tokens + output_tokens > self.max_num_batched_tokens
+        ):
+            return False
+        tokens = prompt_tokens + output_tokens - 1 + 2 * self.drafts
+        needed = sum(self._blocks_of(group, tokens) for group in self.groups)
+        return needed <= self.gpu_blocks
+
+    def _blocks_of(self, group: Group, tokens: int) -> int:
+        blocks = ceil_div(tokens, self.block_size)
+        if group.window is None:
+            return blocks
+        in_flight = self.steps_in_flight * self.max_num_batched_tokens
+        return min(blocks, ceil_div(group.window - 1 + in_flight, self.block_size) + 1)
+
+
+def ceil_div(a: int, b: int) -> int:
+    """Return a / b, rounded up."""
+    return -(-a // b)
+
+
+def read_scenario(values: Any, where: str) -> Scenario:
+    """Check the ``scenario`` of a trace and fill in the defaults.
+
+    Raises
+    ------
+    InputError
+        If a key is unknown to the recorder, which would otherwise ignore it, or its value wrong.
+    """
+    try:
+        top = Section("scenario", values)
+        engine, cache, cluster, latency = (
+            Section(f"scenario.{name}", top.get(name, {}))
+            for name in ("engine", "cache", "cluster", "latency")
+        )
+        top.close()
+        gpu_blocks = cache.integer("gpu_blocks", REQUIRED, 1, MAX_BLOCKS)
+        scenario = Scenario(
+            **_engine(engine),
+            gpu_blocks=gpu_blocks,
+            **_cache(cache),
+            disaggregation=_cluster(cluster, gpu_blocks),
+            alpha=latency.numbers("alpha", 3, MAX_TIME_US),
+            beta=latency.numbers("beta", 3, MAX_TIME_US),
+        )
+        for section in (engine, cache, cluster, latency):
+            section.close()
+        _check_combination(scenario)
+    except InputError as error:
+        raise InputError(f"{where}: {error}") from None
+    return scenario
+
+
+def _engine(engine: Section) -> dict[str, Any]:
+    engine.choice("rules", "vllm", ["vllm"])
+    drafting = engine.get("speculative", None)
+    speculative = None
+    if drafting is not None:
+        section = Section("scenario.engine.speculative", drafting)
+        tokens = section.integer("tokens", REQUIRED, 1, MOST_DRAFTS)
+        speculative = Speculation(tokens, section.choice("method", REQUIRED, ["draft", "eagle"]))
+        section.close()
+    return {
+        "max_num_seqs": engine.integer("max_num_seqs", 256, 1, MAX_SEQS),
+        "max_num_batched_tokens": engine.integer("max_num_batched_tokens", 2048, 1, MAX_TOKENS),
+        "long_prefill_token_threshold": engine.integer(
+            "long_prefill_token_threshold", 0, 0, MAX_TOKENS
+        ),
+        "enable_chunked_prefill": engine.flag("enable_chunked_prefill", True),
+        "enable_prefix_caching": engine.flag("enable_prefix_caching", True),
+        "scheduler": engine.choice("scheduler", "fcfs", ["fcfs", "priority"]),
+        "reserve_full_prompt": engine.flag("reserve_full_prompt", True),
+        "watermark": engine.number("watermark", 0.0, 0.0, 1.0),
+        "async_scheduling": engine.flag("async_scheduling", False),
+        "speculative": speculative,
+    }
+
+
+def _cache(cache: Section) -> dict[str, Any]:
+    kinds = cache.get("groups", None) or [{"kind": "full"}]
+    if not isinstance(kinds, list):
+        raise InputError("scenario.cache.groups: expected a list of objects")
+    groups = []
+    for number, values in enumerate(kinds):
+        section = Section(f"scenario.cache.groups[{number}]", values)
+        full = section.choice("kind", REQUIRED, ["full", "sliding"]) == "full"
+        groups.append(Group(None if full else section.integer("window", REQUIRED, 1, MAX_TOKENS)))
+        section.close()
+    offload = None
+    if cache.get("offload", None) is not None:
+        cache.choice("offload", REQUIRED, ["vllm"])
+        offload = Offload(
+            cache.integer("cpu_blocks", REQUIRED, 1, MAX_BLOCKS),
+            cache.integer("offload_block_factor", 1, 1, MAX_BLOCKS),
+            cache.flag("offload_prompt_only", True),
+            cache.choice("offload_eviction", "lru", ["lru", "arc"]),
+            Link(
+                cache.integer("transfer_base_latency_us", 10, 0, MAX_TIME_US),
+                cache.number("transfer_bandwidth", 100.0, 1e-9, MOST_BANDWIDTH),
+            ),
+        )
+    block_size = cache.integer("block_size", 16, 1, MAX_BLOCK_TOKENS)
+    return {"block_size": block_size, "groups": tuple(groups), "offload": offload}
+
+
+def _cluster(cluster: Section, gpu_blocks: int) -> Disaggregation | None:
+    cluster.integer("instances", 1, 1, 1)
+    if cluster.get("prefill_instances", None) is None:
+        return None
+    return Disaggregation(
+        cluster.integer("prefill_instances", REQUIRED, 1, MOST_INSTANCES),
+        cluster.integer("decode_instances", REQUIRED, 1, MOST_INSTANCES),
+        cluster.integer("prefill_gpu_blocks", gpu_blocks, 1, MAX_BLOCKS),
+        cluster.integer("decode_gpu_blocks", gpu_blocks, 1, MAX_BLOCKS),
+        Link(
+            cluster.integer("kv_transfer_base_us", 100, 0, MAX_TIME_US),
+            cluster.number("kv_transfer_bandwidth", 1.0, 1e-9, MOST_BANDWIDTH),
+        ),
+        cluster.integer("pd_handoff_us", 0, 0, MAX_TIME_US),
+    )
+
+
+def _check_combination(scenario: Scenario) -> None:
+    if scenario.max_num_batched_tokens < scenario.max_num_seqs:
+        raise InputError(
+            f"scenario.engine.max_num_batched_tokens: {scenario.max_num_batched_tokens} is less "
+            f"than max_num_seqs, {scenario.max_num_seqs}"
+        )
+    others: Mapping[str, object] = {
+        "engine.speculative": scenario.speculative,
+        "cache.offload": scenario.offload,
+        "cache.groups": len(scenario.groups) > 1 or scenario.groups[0].window,
+    }
+    for key, value in others.items():
+        if scenario.disaggregation and value:
+            raise InputError(
+                f"scenario.{key}: not with cluster.prefill_instances: the recorder has not been "
+                "compared with anything there"
+            )
