@@ -156,7 +156,7 @@ LANE_FIELDS = (
     Field("chunk_records", _i64, "1", "records of one instance's chunks and ghosts, ends included"),
     Field("jobs", _i64, "1", "copies that one instance may have under way"),
     Field("hold_places", _i64, "1", "requests that may wait for a load at one instance"),
-    Field("tier_eviction", _i64, "1", "code of policies.TierEviction"),
+    Field("offload_eviction", _i64, "1", "code of policies.TierEviction"),
     Field("connects", _u8, "1", "1 if there is a CPU tier as vLLM has it"),
     Field("prompt_only", _u8, "1", "1 if such a tier stores no output"),
     Field("all_split", _u8, "1", "1 if every cached block has a record: all extents are split"),

@@ -46,7 +46,9 @@ def _has_branches(lane):
     evicted = eviction == Eviction.LRU or eviction == Eviction.LFU
     moved = offload == Offload.WATERMARK or offload == Offload.WRITE_THROUGH
     moved = moved or offload == Offload.VLLM
-    room = lane["tier_eviction"] == TierEviction.LRU or lane["tier_eviction"] == TierEviction.ARC
+    room = (
+        lane["offload_eviction"] == TierEviction.LRU or lane["offload_eviction"] == TierEviction.ARC
+    )
     chosen = lane["victim"] >= Victim.LAST and lane["victim"] <= Victim.FEWEST_REMAINING
     return ordered and ranked and evicted and moved and room and chosen
 

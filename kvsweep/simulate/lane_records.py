@@ -123,11 +123,11 @@ def _set_cache(lane: NDArray[Any], cache: Cache) -> None:
     lane["overlap"] = cache.transfer_overlap
     lane["factor"] = cache.offload_block_factor
     lane["chunk_tokens"] = cache.offload_block_factor * cache.block_size
-    lane["tier_eviction"] = TierEviction.from_name(cache.offload_eviction)
+    lane["offload_eviction"] = TierEviction.from_name(cache.offload_eviction)
     lane["prompt_only"] = cache.offload_prompt_only
     lane["connects"] = cache.cpu_blocks > 0 and lane["offload"] == Offload.VLLM
     # Ghosts of adaptive replacement are two more for each chunk.
-    lists = 3 if lane["tier_eviction"] == TierEviction.ARC else 1
+    lists = 3 if lane["offload_eviction"] == TierEviction.ARC else 1
     lane["chunk_records"] = cache.cpu_blocks * lists + RINGS if lane["connects"] else 0
     # An extent in one piece is evicted from its end, whatever its blocks are.
     lane["all_split"] = cache.cpu_blocks > 0 or lane["eviction"] != Eviction.LRU

@@ -1,4 +1,4 @@
-"""CPU offload as vLLM does it: its OffloadingConnector beside the scheduler (rules R10).
+"""CPU offload as vLLM does it: its OffloadingConnector beside the scheduler (rules R11).
 
 - `chunks`: the records of the CPU tier, and which of them carries a key.
 - `lru`, `arc`: which chunk makes room.

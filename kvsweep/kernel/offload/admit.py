@@ -1,4 +1,4 @@
-"""Admissions where requests may have to load first (rule R10.2): `kernel.admit` with two lists."""
+"""Admissions where requests may have to load first (rule R11.3): `scheduling.admit` with two lists."""
 
 from ..._jit import leaf, part
 from ...records import NONE, Event

@@ -21,7 +21,7 @@ SEEN, INSERTED, REUSED, MISSED = 1, 2, 4, 8
 
 @leaf
 def _is_arc(lane):
-    return lane["tier_eviction"] == TierEviction.ARC
+    return lane["offload_eviction"] == TierEviction.ARC
 
 
 @leaf

@@ -1,4 +1,4 @@
-"""CPU offload as vLLM does it (rules R10): its OffloadingConnector, and a device that copies.
+"""CPU offload as vLLM does it (rules R11): its OffloadingConnector, and a device that copies.
 
 - `lru`, `arc`: which chunks of the CPU tier make room.
 - `manager`: the chunks on the CPU, who may read them, what is refused.
