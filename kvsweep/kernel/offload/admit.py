@@ -1,4 +1,4 @@
-"""Admissions where requests may have to load first (rule R11.3): `scheduling.admit` with two lists."""
+"""Admissions where requests may have to load first (rule R11.3): holders, then who waits."""
 
 from ..._jit import leaf, part
 from ...records import NONE, Event
