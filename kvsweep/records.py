@@ -14,6 +14,8 @@ NONE = np.int64(-1)
 """No index, no value."""
 NEVER = np.int64(2**62)
 """A time or step that does not come."""
+LEAVING = np.uint8(2)
+"""`PROGRESS.decoding` of a request whose last token is on its way (asynchronous scheduling)."""
 QUANTILES = (0.5, 0.9, 0.95, 0.99)
 """The reported quantiles of every latency."""
 
@@ -183,7 +185,6 @@ INSTANCE_FIELDS = (
     Field("clock", _i64, "us", "end of the last step begun; the next starts here or later"),
     Field("end", _i64, "us", "end of the last step (the clock also moves to queue entries)"),
     Field("device", _i64, "us", "asynchronous: what the step takes that begins at `clock`, or 0"),
-    Field("begins", _i64, "us", "when the step begins that is being scheduled"),
     Field("step", _i64, "step", "index of the next step"),
     Field("phase", _i64, "step", "step modulo the block size, kept to spare divisions"),
     Field("next_due", _i64, "step", "earliest step at which a running request needs attention"),
@@ -311,8 +312,7 @@ PROGRESS_FIELDS = (
     Field("prev", _i64, "index", "neighbour in the inbox or the waiting list"),
     Field("next", _i64, "index", "neighbour in the inbox or the waiting list"),
     Field("loading", _u8, "1", "0: waits for no load; else kernel.holders.LOADING or LOADED"),
-    Field("leaving", _u8, "1", "1 if its last token is on its way"),
-    Field("decoding", _u8, "1", "1 from the first sample after an admission on"),
+    Field("decoding", _u8, "1", "1 from the first sample after an admission on, or LEAVING"),
     Field("status", _u8, "1", "code of policies.RequestStatus"),
 )
 
@@ -493,6 +493,7 @@ STEP_FIELDS = (
     Field("prefill_tokens", _i64, "token", "prompt and recomputed tokens scheduled"),
     Field("decode_tokens", _i64, "token", "decode tokens scheduled"),
     Field("preempted", _i64, "request", "victims"),
+    Field("preempted_in_flight", _i64, "request", "of these, those in the step on its way"),
     Field("free_blocks", _i64, "block", "free blocks after scheduling, cached ones included"),
     Field("evicted", _i64, "block", "cached blocks evicted"),
     Field("stall_us", _i64, "us", "waited for copies, part of the duration"),

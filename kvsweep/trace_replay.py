@@ -171,6 +171,7 @@ def _replica_steps(scenario: Scenario, found: Any) -> dict[str, NDArray[np.int64
                 (
                     number,
                     instance,
+                    row.start_us,  # it is scheduled when it begins
                     row.start_us,
                     row.advance_us,
                     row.batch,
@@ -178,6 +179,7 @@ def _replica_steps(scenario: Scenario, found: Any) -> dict[str, NDArray[np.int64
                     row.prefill_tokens,
                     row.decode_tokens,
                     preempted,
+                    0,  # none is in flight
                     free,
                 )
             )

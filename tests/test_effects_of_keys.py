@@ -200,6 +200,7 @@ VALUES = {
     "engine.victim": ("least-computed-first", "random"),
     "engine.priority_age_ms": (1.0, 1000.0),
     "engine.preempt_for_urgent": (True, False),
+    "engine.async_scheduling": (True,),
     "engine.enable_prefix_caching": (False,),
     "engine.enable_chunked_prefill": (False, True),
     "engine.reserve_full_prompt": (False,),

@@ -25,7 +25,7 @@ FIGURES = ROOT / "docs" / "figures"
 FOLDERS = {"kernel": "kvsweep/kernel", "naive": "tests/naive"}
 """What the page writes short."""
 
-RULE = re.compile(r"\bR\d\.\d+\b")
+RULE = re.compile(r"\bR\d+\.\d+\b")
 REFERENCE = re.compile(r"`([\w./]+\.(?:py|toml))(?:::?([\w.]+))?`")
 FIELDS = {
     "request": records.REQUEST_FIELDS,

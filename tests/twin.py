@@ -23,6 +23,7 @@ STEP_COLUMNS = {
     "wait": "waiting",
     "free": "free_blocks",
     "ev": "evicted",
+    "pre_in_flight": "preempted_in_flight",
 }
 
 
@@ -143,7 +144,6 @@ def _step_differences(twin, single):
             pairs["adm"] = (found[Event.ADMIT], [(a[0], a[1]) for a in want.adm])
             victims = victims_of(found)
             pairs["pre"] = ([r for r, _ in victims], list(want.pre))
-            pairs["pre_in_flight"] = (sum(on for _, on in victims), want.pre_in_flight)
             pairs["fin"] = ([r for r, _ in found[Event.FINISH]], list(want.fin))
             pairs["sched"] = (scheduled, [list(s) for s in want.sched])
             for name, (got, expected) in pairs.items():

@@ -16,7 +16,7 @@ from kvsweep.kernel.scheduling import waiting
 from kvsweep.kernel.setup import begin_lane
 from kvsweep.kernel.time import instance as kernel
 from kvsweep.kernel.time.calendar import IDLE
-from kvsweep.records import NEVER
+from kvsweep.records import LEAVING, NEVER
 from kvsweep.simulate.batch import build_inputs
 from kvsweep.simulate.list_records import prepare
 from kvsweep.simulate.workspace import allocate_outputs, allocate_workspace
@@ -86,7 +86,7 @@ def check_sums(ws, lane, inst):
     """Assert that the sums that an instance keeps over its decoding requests are right."""
     size, first, slot = lane["block_size"], inst["run_lo"], inst["phase_lo"]
     running = ws.running[first : first + inst["running"]]
-    decoding = [ws.progress[r] for r in running if ws.progress[r]["decoding"]]
+    decoding = [ws.progress[r] for r in running if ws.progress[r]["decoding"] == 1]
     phases = [progress["phase"] for progress in decoding]
     assert inst["phase"] == inst["step"] % size
     assert inst["base_sum"] == sum(progress["base"] for progress in decoding)
@@ -94,7 +94,7 @@ def check_sums(ws, lane, inst):
     counts = np.bincount(np.array(phases, np.int64), minlength=size)
     assert counts.tolist() == ws.phases[slot : slot + size].tolist()
     assert inst["prefilling"] == len(running) - len(decoding)
-    assert inst["leaving"] == sum(ws.progress[r]["leaving"] for r in running)
+    assert inst["leaving"] == sum(ws.progress[r]["decoding"] == LEAVING for r in running)
     # The nearest due may have been that of a victim; then it is looked for in vain, and mended.
     dues = ws.due[first : first + inst["running"]]
     assert min(inst["next_due"], IDLE) <= dues.min(initial=IDLE)

@@ -4,7 +4,7 @@ import numpy as np
 
 from .._jit import leaf
 from ..limits import MAX_GAP_US
-from ..records import LaneStatus
+from ..records import Event, LaneStatus
 
 _INDEX_BITS = 24
 """Room for the entry number beside the time while sorting; leaves times below `MAX_GAP_US`."""
@@ -33,6 +33,20 @@ def add_gap(ws, tally, time, weight):
 
 
 @leaf
+def _victims_in_flight(out, inst, tally, index):
+    """Return how many victims of the step just scheduled, the last in the log, were in flight."""
+    count = 0
+    row = min(tally["log_events"], out.events.size) - 1
+    while row >= 0:
+        record = out.events[row]
+        if record["step"] != inst["step"] or record["instance"] != index:
+            break
+        count += record["kind"] == Event.PREEMPT and record["value"] == 1
+        row -= 1
+    return count
+
+
+@leaf
 def count_computed(ws, lane, tally, r, computed):
     """Count what a request that leaves had computed since its admission, from what it found on.
 
@@ -57,13 +71,14 @@ def log_step(out, lane, inst, tally, index, duration, waiting, evictions):
         record["step"] = inst["step"]
         record["instance"] = index
         record["scheduled_us"] = inst["clock"]
-        record["start_us"] = inst["begins"]
+        record["start_us"] = inst["clock"] + inst["device"]
         record["duration_us"] = duration
         record["running"] = inst["running"]
         record["waiting"] = waiting
         record["prefill_tokens"] = inst["prefill_tokens"]
         record["decode_tokens"] = inst["decode_tokens"]
         record["preempted"] = inst["preempted"]
+        record["preempted_in_flight"] = _victims_in_flight(out, inst, tally, index)
         record["free_blocks"] = inst["free"]
         record["evicted"] = inst["evictions"] - evictions
 

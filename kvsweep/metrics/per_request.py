@@ -143,7 +143,7 @@ REQUEST_VARIABLES = (
     _found(
         "scheduled_us",
         "us",
-        "start of the step of the first admission",
+        "when the first admission was scheduled",
         kernel=lambda out: out.progress["scheduled"],
         replica=lambda record, known: record.first_admit_us,
     ),

@@ -11,13 +11,17 @@ def extreme(rng: random.Random):
     workload = _workload(rng)
     if rng.random() < 0.1:
         return _of_the_replica(rng)
-    return {
+    found = {
         "workload": workload,
         "cluster": _cluster(rng),
         "engine": _engine(rng, bool(workload.get("clients"))),
         "cache": _cache(rng),
         "latency": _latency(rng),
     }
+    # Refused together with either of the two.
+    if "cpu_blocks" not in found["cache"] and not found["engine"].get("preempt_for_urgent"):
+        found["engine"]["async_scheduling"] = rng.random() < 0.5
+    return found
 
 
 def _of_the_replica(rng):

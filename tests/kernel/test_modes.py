@@ -21,6 +21,7 @@ from kvsweep.simulate.kernel_cells import warm_up
 
 TESTS = Path(__file__).parents[1]
 GOLDENS = "tests/kernel/test_vllm_goldens.py::test_kernel_equals_recording"
+ASYNC = "tests/kernel/test_vllm_goldens.py::test_kernel_equals_recording_of_asynchronous_scheduling"
 TWIN = "tests/kernel/test_twin.py::test_kernel_equals_twin_on_longer_traces"
 FILE_LINES, LEAF_LINES, ENTRY_LINES = 250, 25, 60
 # A run of decode steps is one loop over many counters: its parts would pass them all on.
@@ -47,8 +48,10 @@ def run_tests(selected, **environment):
 def test_plain_python_decides_as_compiled_code():
     """Without compilation every line is executed as it is written."""
     names = ("fuzz_44", "fuzz_26", "fuzz_20", "fuzz_42")
-    summary = run_tests([f"{GOLDENS}[{name}]" for name in names], NUMBA_DISABLE_JIT="1")
-    assert summary.startswith("4 passed")
+    selected = [f"{GOLDENS}[{name}]" for name in names]
+    selected += [f"{ASYNC}[{name}]" for name in ("fuzz_1131", "fuzz_1135")]
+    summary = run_tests(selected, NUMBA_DISABLE_JIT="1")
+    assert summary.startswith("6 passed")
 
 
 @pytest.mark.slow
@@ -63,8 +66,9 @@ def test_no_index_is_out_of_bounds():
         "shared_s18_b300_thr128",
     )
     selected = [f"{GOLDENS}[{name}]" for name in names] + [f"{TWIN}[{i}]" for i in (7, 8, 9)]
+    selected += [f"{ASYNC}[{name}]" for name in ("fuzz_1193", "fuzz_1212", "real_1002_starving")]
     summary = run_tests(selected, NUMBA_BOUNDSCHECK="1")
-    assert summary.startswith("9 passed")
+    assert summary.startswith("12 passed")
 
 
 @pytest.mark.slow

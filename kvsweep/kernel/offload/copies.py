@@ -121,7 +121,7 @@ def _begin(ws, out, lane, tally, index, off, queue, job, now, ready):
 @leaf
 def begin_stores(ws, out, lane, inst, tally, index, off):
     """Begin the stores of the step before and those that this step must await; return its stall."""
-    now = inst["begins"]
+    now = inst["clock"] + inst["device"]
     while head(ws, off, WAITING_STORES) != NONE:
         job = pop(ws, off, WAITING_STORES)
         ready = off["store_ready"]

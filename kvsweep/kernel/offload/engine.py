@@ -9,9 +9,10 @@ is the engine's: it moves to the end of the oldest when no other can be schedule
 """
 
 from ..._jit import leaf, part
-from ...records import NEVER, NONE, LaneStatus
+from ...records import LEAVING, NEVER, NONE, LaneStatus
 from ..blocks.sizes import blocks_for
 from ..scheduling.by_counts import is_countable, schedule_by_counts
+from ..scheduling.leaving import leave_first
 from ..scheduling.one_by_one import schedule_one_by_one
 from ..scheduling.outputs import process_outputs
 from ..tally import log_step
@@ -45,10 +46,12 @@ def _offer_scheduled(inp, ws, out, lane, inst, tally, index, off, before):
     for position in range(inst["running"]):
         r = ws.running[inst["run_lo"] + position]
         progress = ws.progress[r]
-        if (position < inst["scheduled"] or position >= before) and not progress["leaving"]:
+        leaves = progress["decoding"] == LEAVING
+        if (position < inst["scheduled"] or position >= before) and not leaves:
             tokens = progress["computed"]
             if progress["decoding"]:
-                tokens = settled_tokens(lane, progress, step + 1, step - 1)
+                request = inp.requests[lane["request_lo"] + r]
+                tokens = settled_tokens(lane, request, progress, step + 1, step - 1)
             offer(inp, ws, out, lane, inst, tally, index, off, r, tokens)
             due = next_offer(inp, ws, lane, r, tokens)
             inst["next_offer"] = min(inst["next_offer"], step + due)
@@ -71,7 +74,7 @@ def _schedule(inp, ws, out, lane, inst, tally, index):
     inst["serial"] += 1
     inst["gave_up"] = 0
     clear_step(lane, inst)
-    inst["begins"] = max(inst["clock"], off["device_end"])
+    inst["device"] = max(0, off["device_end"] - inst["clock"])
     if inst["running"] > 0 and _is_countable(inp, ws, lane, inst):
         schedule_by_counts(inp, ws, out, lane, inst, tally, index)
     elif inst["running"] > 0:
@@ -136,7 +139,7 @@ def _step(inp, ws, out, lane, inst, tally, index):
     compute, stall = _schedule(inp, ws, out, lane, inst, tally, index)
     inst["transfer"] = stall
     duration = compute + stall
-    end = inst["begins"] + duration
+    end = inst["clock"] + inst["device"] + duration
     changes = duration > 0 or _changes(ws, inst, off, stored)
     inst["transfer_time"] += stall
     inst["peak"] = max(inst["peak"], lane["gpu_blocks"] - inst["free"])
@@ -172,7 +175,10 @@ def _sample(inp, ws, out, lane, inst, tally, index):
     """
     off = ws.offload[index]
     if off["sampling"]:
-        process_outputs(inp, ws, out, lane, inst, tally, index, off["device_end"])
+        inst["device"] = off["device_end"] - inst["clock"]
+        if lane["async_scheduling"]:
+            leave_first(inp, ws, lane, inst)
+        process_outputs(inp, ws, out, lane, inst, tally, index)
         inst["step"] += 1
         inst["phase"] = next_phase(lane, inst["phase"])
         off["sampling"] = 0
@@ -244,8 +250,7 @@ def _run_decodes(inp, ws, out, lane, inst, tally, index, until):
     if not _may_run(inp, ws, lane, inst, off):
         return False
     inst["in_flight"] = 0
-    if lane["async_scheduling"]:
-        inst["device"] = off["end"] - inst["clock"]
+    inst["device"] = off["end"] - inst["clock"] if lane["async_scheduling"] else 0
     ran = decode(inp, ws, out, lane, inst, tally, index, until)
     if ran:
         off["awaited"] = 0

@@ -25,7 +25,7 @@ def _cache_due(inp, ws, lane, inst):
             r = ws.running[inst["run_lo"] + position]
             progress = ws.progress[r]
             request = inp.requests[lane["request_lo"] + r]
-            fills = progress["decoding"] if late else fills_block(lane, progress, step)
+            fills = progress["decoding"] == 1 if late else fills_block(lane, progress, step)
             if caches_at_once(lane, request) and fills:
                 cache_decode(inp, ws, lane, inst, request, progress, position)
 
@@ -81,15 +81,15 @@ def is_countable(inp, ws, lane, inst):
     takes one token of it and has a seat, and the request that prefills has a seat too.
     """
     last = ws.running[inst["run_lo"] + inst["running"] - 1]
-    prefills = not ws.progress[last]["decoding"] and not ws.progress[last]["leaving"]
-    one_prefill = inst["prefilling"] - inst["leaving"] == 1 and prefills
+    prefills = inst["prefilling"] - inst["leaving"]
+    one_prefill = prefills == 1 and not ws.progress[last]["decoding"]
     need = ws.phases[inst["phase_lo"] + inst["phase"]]
     if one_prefill:
         request = inp.requests[lane["request_lo"] + last]
         chunk = prefill_chunk(lane, inst, request, ws.progress[last], lane["max_tokens"])
         need += blocks_for(lane, chunk) + 1
     ample = victim_is_last(lane) or need <= inst["free"]
-    alike = inst["skipped"] == 0 and (inst["prefilling"] == inst["leaving"] or one_prefill)
+    alike = inst["skipped"] == 0 and (prefills == 0 or one_prefill)
     return alike and ample and not lane["visit_all"]
 
 

@@ -43,7 +43,7 @@ def cache(inp, ws, lane, inst, request, progress, count):
 def cache_decode(inp, ws, lane, inst, request, progress, position):
     """Cache what a decoding request has filled, this step's token included, and set its due."""
     step = inst["step"]
-    full = full_blocks(lane, settled_tokens(lane, progress, step + 1, step - 1))
+    full = full_blocks(lane, settled_tokens(lane, request, progress, step + 1, step - 1))
     cache(inp, ws, lane, inst, request, progress, full)
     if caches_at_once(lane, request) and last_decode(request, progress) > step:
         after = step + 1 - lane["async_scheduling"]
@@ -59,16 +59,12 @@ def cache_decodes(inp, ws, lane, inst, step, latest):
     for place in range(inst["run_lo"], inst["run_lo"] + inst["running"]):
         r = ws.running[place]
         progress = ws.progress[r]
-        computed = settled_tokens(lane, progress, step, latest)
-        if (
-            progress["decoding"]
-            and (progress["cached_blocks"] + 1) * lane["block_size"] <= computed
-        ):
-            request = inp.requests[lane["request_lo"] + r]
-            if request["shared"]:
-                pool.cache_blocks(
-                    inp, ws, lane, inst, request, progress, full_blocks(lane, computed)
-                )
+        request = inp.requests[lane["request_lo"] + r]
+        computed = settled_tokens(lane, request, progress, step, latest)
+        fills = (progress["cached_blocks"] + 1) * lane["block_size"] <= computed
+        if progress["decoding"] and fills and request["shared"]:
+            full = full_blocks(lane, computed)
+            pool.cache_blocks(inp, ws, lane, inst, request, progress, full)
 
 
 @leaf
@@ -108,7 +104,8 @@ def next_useful_fill(inp, ws, lane, inst, request):
         for place in range(inst["run_lo"], inst["run_lo"] + inst["running"]):
             r = ws.running[place]
             other = inp.requests[lane["request_lo"] + r]
-            if ws.progress[r]["decoding"] and other["shared"] and inp.keys[other["key_lo"]] == key:
+            fills = ws.progress[r]["decoding"] == 1 and other["shared"]
+            if fills and inp.keys[other["key_lo"]] == key:
                 fill = next_fill(lane, ws.progress[r], inst["step"] + 1 - late)
                 nearest = min(nearest, fill + late)
     return nearest

@@ -70,7 +70,7 @@ def reserved(inp, ws, lane, inst):
     count = 0
     for place in range(inst["run_lo"], inst["run_lo"] + inst["running"]):
         progress = ws.progress[ws.running[place]]
-        if not progress["decoding"] and not progress["leaving"]:
+        if not progress["decoding"]:
             count += _lacks(inp, ws, lane, ws.running[place])
     for place in range(inst["hold_lo"], inst["hold_lo"] + inst["held"]):
         count += _lacks(inp, ws, lane, ws.hold[place])

@@ -7,14 +7,13 @@ neither, waits, and leaves from there.
 
 from ..._jit import leaf, part
 from ...policies import RequestStatus, Scheduler
-from ..blocks import pool
-from ..blocks.sizes import full_blocks
+from ...records import LEAVING
 from ..offload.connector import note_finish
 from ..tally import count_computed
-from ..time.decoding import most_computed, settled_tokens
+from ..time.decoding import drop_base, most_computed
 from . import waiting
 from .caching import cache_decodes
-from .running import free_request, stop_decode
+from .running import free_request
 
 
 @leaf
@@ -47,21 +46,18 @@ def begin_leaving(inp, ws, lane, inst, r, position):
     """
     progress = ws.progress[r]
     request = inp.requests[lane["request_lo"] + r]
-    step = inst["step"]
-    if progress["decoding"]:
-        if request["shared"] and lane["prefix_caching"]:
-            full = full_blocks(lane, settled_tokens(lane, progress, step + 1, step - 1))
-            pool.cache_blocks(inp, ws, lane, inst, request, progress, full)
-        stop_decode(ws, inst, progress, r >= lane["warmup"])
+    if progress["decoding"] == 1:
+        drop_base(ws, inst, progress)
+        inst["measured"] -= r >= lane["warmup"]
         inst["prefilling"] += 1
         progress["outputs"] = request["output"]
     inst["leaving"] += 1
-    progress["leaving"] = 1
-    ws.due[inst["run_lo"] + position] = step + 1
+    progress["decoding"] = LEAVING
+    ws.due[inst["run_lo"] + position] = inst["step"] + 1
 
 
 @part
-def catch_up(inp, ws, lane, inst):
+def _catch_up(inp, ws, lane, inst):
     """Cache what those filled that missed this step, before who leaves does: in running order."""
     cache_decodes(inp, ws, lane, inst, inst["step"] + 1, inst["step"])
 
@@ -71,18 +67,18 @@ def _leaves_from_waiting(ws, lane, inst):
     """Return a waiting request whose last token is on its way; there must be one."""
     if lane["scheduler"] == Scheduler.FCFS:
         r = inst["wait_head"]
-        while not ws.progress[r]["leaving"]:
+        while ws.progress[r]["decoding"] != LEAVING:
             r = ws.progress[r]["next"]
     else:
         place = inst["heap_lo"]
-        while not ws.progress[ws.heap[place]]["leaving"]:
+        while ws.progress[ws.heap[place]]["decoding"] != LEAVING:
             place += 1
         r = ws.heap[place]
     return r
 
 
 @part
-def leave_waiting_list(inp, ws, lane, inst):
+def _leave_waiting_list(inp, ws, lane, inst):
     """Let those go that were preempted while their last token was on its way: it is there now."""
     while inst["leaving_waiting"] > 0:
         r = _leaves_from_waiting(ws, lane, inst)
@@ -90,3 +86,12 @@ def leave_waiting_list(inp, ws, lane, inst):
         waiting.wake_head(inst)
         _complete(inp, ws, lane, inst, r)
         inst["leaving_waiting"] -= 1
+
+
+@leaf
+def leave_first(inp, ws, lane, inst):
+    """Do what comes before the outputs of the step that ends at the clock."""
+    if inst["leaving_waiting"] > 0:
+        _leave_waiting_list(inp, ws, lane, inst)
+    if lane["any_duplicates"] and inst["skipped"] > 0:
+        _catch_up(inp, ws, lane, inst)

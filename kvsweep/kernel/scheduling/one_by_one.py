@@ -5,7 +5,7 @@ others are counted (by_counts.py).
 """
 
 from ..._jit import leaf, part
-from ...records import NONE, Event
+from ...records import LEAVING, NONE, Event
 from ..blocks import pool
 from ..blocks.sizes import blocks_for, tokens_beyond
 from ..tally import log_event
@@ -28,7 +28,7 @@ def _skip_step(ws, lane, inst, progress, position):
     miss_step(ws, lane, inst, progress)
     ws.due[inst["run_lo"] + position] += 1
     if progress["last_token"] == NONE:
-        progress["last_token"] = inst["begins"]
+        progress["last_token"] = inst["clock"] + inst["device"]
         inst["skipped"] += 1
 
 
@@ -42,12 +42,12 @@ def _tokens_wanted(lane, inst, request, progress):
 
 
 @leaf
-def _has_filled(ws, lane, inst, progress, position):
+def _has_filled(ws, lane, inst, request, progress, position):
     """Return whether a decoding request may cache a block when this step schedules it."""
     step = inst["step"]
     if not lane["async_scheduling"]:
         return fills_block(lane, progress, step)
-    settled = settled_tokens(lane, progress, step + 1, step - 1)
+    settled = settled_tokens(lane, request, progress, step + 1, step - 1)
     return tokens_beyond(lane, settled) == 0 or ws.due[inst["run_lo"] + position] == step
 
 
@@ -60,7 +60,7 @@ def _schedule_tokens(inp, ws, out, lane, inst, tally, index, position, tokens):
     if progress["decoding"]:
         charge_decodes(inst, tokens, decoded_tokens(progress, inst["step"]))
         tells = lane["cache_each_step"] or (request["shared"] and lane["prefix_caching"])
-        if tells and _has_filled(ws, lane, inst, progress, position):
+        if tells and _has_filled(ws, lane, inst, request, progress, position):
             cache_decode(inp, ws, lane, inst, request, progress, position)
     else:
         log_event(out, lane, inst, tally, index, Event.CHUNK, r, tokens)
@@ -73,7 +73,7 @@ def _skip_rest(ws, out, lane, inst, tally, index):
     for position in range(inst["scheduled"], inst["running"]):
         r = ws.running[inst["run_lo"] + position]
         ws.progress[r]["missed"] = inst["step"]
-        if ws.progress[r]["decoding"]:
+        if ws.progress[r]["decoding"] == 1:
             _skip_step(ws, lane, inst, ws.progress[r], position)
             log_event(out, lane, inst, tally, index, Event.SKIP, r, NONE)
     inst["next_due"] = nearest_due(ws, inst)
@@ -88,7 +88,7 @@ def schedule_one_by_one(inp, ws, out, lane, inst, tally, index):
     while position < inst["running"] and inst["budget"] > 0:
         r = ws.running[inst["run_lo"] + position]
         progress = ws.progress[r]
-        if progress["leaving"]:
+        if progress["decoding"] == LEAVING:
             position += 1
             continue
         request = inp.requests[lane["request_lo"] + r]

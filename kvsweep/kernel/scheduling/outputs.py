@@ -6,16 +6,17 @@ token on its way begins to leave (leaving.py).
 """
 
 from ..._jit import leaf
-from ...records import NONE, Event
+from ...records import LEAVING, NONE, Event
 from ..tally import add_gap, log_event
 from ..time.calendar import find_due, leave_running
-from .leaving import begin_leaving, catch_up, finish
+from .leaving import begin_leaving, finish
 from .running import begin_decode
 
 
 @leaf
-def _sample(ws, tally, progress, measured, end):
+def _sample(ws, inst, tally, progress, measured):
     """Append the token that ends a prefill: the first one, or the next after a preemption."""
+    end = inst["clock"] + inst["device"]
     progress["outputs"] += 1
     if progress["outputs"] == 1:
         progress["first_token"] = end
@@ -25,46 +26,45 @@ def _sample(ws, tally, progress, measured, end):
 
 
 @leaf
-def _sample_due(inp, ws, out, lane, inst, tally, index, r, position, end):
+def _sample_due(inp, ws, out, lane, inst, tally, index, r, position):
     """Sample the token of the request at `position`, which is due; return whether it stays."""
     request = inp.requests[lane["request_lo"] + r]
     progress = ws.progress[r]
     measured = r >= lane["warmup"]
     stays = False
-    if not progress["decoding"] and not progress["leaving"]:
+    if not progress["decoding"]:
         log_event(out, lane, inst, tally, index, Event.SAMPLE, r, NONE)
-        _sample(ws, tally, progress, measured, end)
+        _sample(ws, inst, tally, progress, measured)
         stays = progress["outputs"] < request["output"]
         if stays:
             begin_decode(inp, ws, lane, inst, request, progress, position, inst["step"] + 1)
             inst["prefilling"] -= 1
             inst["measured"] += measured
-    if not stays and not progress["leaving"]:
+    if not stays and lane["async_scheduling"] and progress["decoding"] != LEAVING:
         log_event(out, lane, inst, tally, index, Event.FINISH, r, NONE)
-        if lane["async_scheduling"]:
-            begin_leaving(inp, ws, lane, inst, r, position)
-            stays = True
-    if not stays:
+        begin_leaving(inp, ws, lane, inst, r, position)
+        stays = True
+    elif not stays:
+        if not lane["async_scheduling"]:
+            log_event(out, lane, inst, tally, index, Event.FINISH, r, NONE)
         finish(inp, ws, lane, inst, tally, r)
     return stays
 
 
 @leaf
-def process_outputs(inp, ws, out, lane, inst, tally, index, end):
-    """Serve the requests that are due at the `end` of this step, in scheduling order.
+def process_outputs(inp, ws, out, lane, inst, tally, index):
+    """Serve the requests that are due at the end of this step, in scheduling order.
 
     The order fixes the LRU order of the blocks they free.
     """
     if inst["next_due"] > inst["step"]:
         return
-    if lane["async_scheduling"] and lane["any_duplicates"] and inst["skipped"] > 0:
-        catch_up(inp, ws, lane, inst)
     position, last, after = find_due(ws, inst)
     while position <= last:
         place = inst["run_lo"] + position
         if ws.due[place] == inst["step"]:
             r = ws.running[place]
-            if not _sample_due(inp, ws, out, lane, inst, tally, index, r, position, end):
+            if not _sample_due(inp, ws, out, lane, inst, tally, index, r, position):
                 leave_running(ws, inst, position)
                 last -= 1
                 continue

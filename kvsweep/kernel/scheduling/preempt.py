@@ -4,7 +4,7 @@ import numpy as np
 
 from ..._jit import leaf, part
 from ...policies import Scheduler, Victim
-from ...records import NEVER, NONE, Event
+from ...records import LEAVING, NEVER, NONE, Event
 from ..offload.pins import await_stores_of
 from ..tally import count_computed, log_event
 from ..time.calendar import leave_running
@@ -115,7 +115,7 @@ def _stop_decoding(inst, request, progress, scheduled):
     computed = decoded_tokens(progress, inst["step"])
     progress["outputs"] = outputs_sampled(request, computed)
     if progress["last_token"] == NONE:
-        progress["last_token"] = inst["begins"]
+        progress["last_token"] = inst["clock"] + inst["device"]
     else:
         inst["skipped"] -= 1
     return computed + scheduled
@@ -148,24 +148,24 @@ def preempt(inp, ws, out, lane, inst, tally, index, position, scheduled):
     victim = ws.running[inst["run_lo"] + position]
     progress = ws.progress[victim]
     request = inp.requests[lane["request_lo"] + victim]
-    if scheduled and not progress["leaving"]:
+    if scheduled and progress["decoding"] != LEAVING:
         _unschedule(lane, inst, request, progress)
     computed = progress["computed"]
     settled = computed
-    if progress["decoding"]:
+    if progress["decoding"] == 1:
         step = inst["step"]
-        settled = settled_tokens(lane, progress, step, step - 1) + scheduled
+        settled = settled_tokens(lane, request, progress, step, step - 1) + scheduled
         computed = _stop_decoding(inst, request, progress, scheduled)
-    elif progress["leaving"]:
+    elif progress["decoding"] == LEAVING:
         computed = most_computed(request)
         settled = computed - 1
+        inst["leaving_waiting"] += 1
     withdrawn = 0
-    if scheduled and not progress["leaving"]:
+    if scheduled and progress["decoding"] != LEAVING:
         withdrawn = 1 if progress["decoding"] else progress["chunk"]
     count_computed(ws, lane, tally, victim, computed - withdrawn)
     progress["frontier"] = max(progress["frontier"], computed - withdrawn)
     free_request(inp, ws, lane, inst, tally, victim, computed, settled)
-    inst["leaving_waiting"] += progress["leaving"]
     progress["computed"] = 0
     progress["preemptions"] += 1
     leave_running(ws, inst, position)

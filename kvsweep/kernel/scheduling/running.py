@@ -7,7 +7,7 @@ block (caching.py).
 """
 
 from ..._jit import leaf
-from ...records import NONE
+from ...records import LEAVING, NONE
 from ..blocks import pool, tier
 from ..blocks.sizes import blocks_for, full_blocks
 from ..memory import extent_at
@@ -128,17 +128,6 @@ def schedule_chunk(inp, ws, lane, inst, request, progress, position, tokens):
 
 
 @leaf
-def stop_decode(ws, inst, progress, measured):
-    """Take a request out of the counts of those that decode."""
-    drop_base(ws, inst, progress)
-    inst["measured"] -= measured
-    progress["decoding"] = 0
-    if progress["fills"] != NONE:
-        ws.extents[progress["fills"]]["fillers"] -= 1
-        progress["fills"] = NONE
-
-
-@leaf
 def free_request(inp, ws, lane, inst, tally, r, computed, settled):
     """Release the blocks of a request that computed `computed` tokens since its admission.
 
@@ -154,9 +143,14 @@ def free_request(inp, ws, lane, inst, tally, r, computed, settled):
     pool.free_blocks(inp, ws, lane, inst, r, held)
     tier.relieve(ws, lane, inst)
     tally["blocks_taken"] += (held - progress["reused"]) * measured
-    if progress["decoding"]:
-        stop_decode(ws, inst, progress, measured)
+    if progress["decoding"] == 1:
+        drop_base(ws, inst, progress)
+        inst["measured"] -= measured
+        progress["decoding"] = 0
     else:
         inst["prefilling"] -= 1
-        inst["leaving"] -= progress["leaving"]
+        inst["leaving"] -= progress["decoding"] == LEAVING
+    if progress["fills"] != NONE:
+        ws.extents[progress["fills"]]["fillers"] -= 1
+        progress["fills"] = NONE
     waiting.wake_head(inst)

@@ -8,6 +8,7 @@ import numpy as np
 
 from ..._jit import leaf
 from ...policies import Victim
+from ...records import LEAVING
 from ..blocks import pool
 from ..blocks.sizes import blocks_for
 from ..time.decoding import computed_tokens, most_computed, outputs_sampled, settled_tokens
@@ -44,11 +45,10 @@ def _draw(inst, request, r):
 def _outputs(lane, inst, request, progress):
     """Return the tokens that a running request has sampled; one on its way is not known yet."""
     outputs = progress["outputs"]
-    if progress["decoding"]:
-        outputs = outputs_sampled(
-            request, settled_tokens(lane, progress, inst["step"], inst["step"] - 1)
-        )
-    elif progress["leaving"]:
+    if progress["decoding"] == 1:
+        step = inst["step"]
+        outputs = outputs_sampled(request, settled_tokens(lane, request, progress, step, step - 1))
+    elif progress["decoding"] == LEAVING:
         outputs -= 1
     return outputs
 
@@ -57,7 +57,7 @@ def _outputs(lane, inst, request, progress):
 def _computed(inst, request, progress):
     """Return the tokens that a running request has computed, on their way or not."""
     computed = computed_tokens(progress, inst["step"])
-    if progress["leaving"]:
+    if progress["decoding"] == LEAVING:
         computed = most_computed(request)
     return computed
 
@@ -67,7 +67,7 @@ def _gain(inp, ws, lane, inst, r, request, progress, scheduled):
     """Return the blocks that only `r` has, per known token, less by its share of output done."""
     outputs = _outputs(lane, inst, request, progress)
     computed = _computed(inst, request, progress)
-    if progress["decoding"]:
+    if progress["decoding"] == 1:
         computed += scheduled  # a chunk is counted as computed at once
     own = blocks_for(lane, computed) - pool.common_blocks(inp, ws, lane, inst, r)
     return own / (request["prompt"] + outputs) * (1 - outputs / request["output"])
@@ -79,7 +79,7 @@ def score(inp, ws, lane, inst, r, scheduled):
     progress = ws.progress[r]
     request = inp.requests[lane["request_lo"] + r]
     computed = _computed(inst, request, progress)
-    if scheduled and not progress["decoding"] and not progress["leaving"]:
+    if scheduled and not progress["decoding"]:
         computed -= progress["chunk"]
     points = 0.0
     least = lane["victim"] == Victim.LEAST_COMPUTED_FIRST

@@ -125,7 +125,7 @@ def announce(inp, ws, lane, inst, tally, end):
         follower = request["follower"]
         if ws.due[place] == inst["step"] and (follower != NONE or lane["concurrency"] > 0):
             progress = ws.progress[r]
-            if progress["decoding"] or progress["outputs"] + 1 == request["output"]:
+            if progress["decoding"] == 1 or progress["outputs"] + 1 == request["output"]:
                 inst["announced"] = 1
                 if lane["concurrency"] > 0:
                     let_send(inp, ws, lane, tally, seen)

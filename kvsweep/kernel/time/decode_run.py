@@ -21,7 +21,7 @@ def only_decodes(inp, ws, lane, inst):
         tries = inst["try_head"] != 0 or inst["step"] >= inst["try_head_at"]
         if lane["impatient"]:
             tries = tries or inst["clock"] > deadline(inp, ws, lane, inst)
-    alike = inst["running"] > 0 and inst["prefilling"] == 0 and inst["skipped"] == 0
+    alike = inst["running"] > inst["leaving"] == inst["prefilling"] and inst["skipped"] == 0
     return alike and not tries and not lane["visit_all"]
 
 
@@ -71,25 +71,19 @@ def _behind_device(inst, duration, until, last):
 
 
 @leaf
-def _device_usage(ws, lane, inst, duration):
-    """Return what the first step of a run adds to the usage, as the device takes not `duration`."""
-    if not lane["async_scheduling"]:
-        return 0
-    used = lane["gpu_blocks"] - inst["free"] + ws.phases[inst["phase_lo"] + inst["phase"]]
-    return used * (inst["device"] - duration)
-
-
-@leaf
 def _decode_alike(inp, ws, out, lane, inst, tally, index, until, last):
     """Run steps of one duration, which depends on the batch size alone; return their number."""
-    duration = token_time(lane, 0, inst["running"])
+    batch = inst["running"] - inst["leaving"]
+    duration = token_time(lane, 0, batch)
     clock = inst["clock"]
     step = inst["step"]
     phase = inst["phase"]
     used = lane["gpu_blocks"] - inst["free"]
     used_steps = 0
+    late = 0
     if lane["async_scheduling"]:
         clock, until, last = _behind_device(inst, duration, until, last)
+        late = (inst["device"] - duration) * (used + ws.phases[inst["phase_lo"] + phase])
     while step <= last and clock < until:
         need = ws.phases[inst["phase_lo"] + phase]
         if used + need > lane["gpu_blocks"]:
@@ -101,9 +95,9 @@ def _decode_alike(inp, ws, out, lane, inst, tally, index, until, last):
         phase = next_phase(lane, phase)
     steps = step - inst["step"]
     if steps > 0:
-        inst["used_time"] += used_steps * duration + _device_usage(ws, lane, inst, duration)
+        inst["used_time"] += used_steps * duration + late
         inst["phase"] = phase
-        ws.itl_by_batch[inst["running"]] += steps * inst["measured"]
+        ws.itl_by_batch[batch] += steps * inst["measured"]
         _end_run(inp, ws, out, lane, inst, tally, index, steps, used, clock, duration)
     return steps
 
@@ -113,7 +107,7 @@ def _decode_longer(inp, ws, out, lane, inst, tally, index, until, last):
     """Run steps whose durations grow with the context; return their number."""
     inst["prefill_tokens"] = 0
     inst["prefill_context"] = 0
-    inst["decode_tokens"] = inst["running"]
+    inst["decode_tokens"] = inst["running"] - inst["leaving"]
     clock = inst["clock"]
     step = inst["step"]
     used = lane["gpu_blocks"] - inst["free"]
@@ -123,7 +117,7 @@ def _decode_longer(inp, ws, out, lane, inst, tally, index, until, last):
         if used + need > lane["gpu_blocks"]:
             break
         used += need
-        inst["decode_context"] = all_decoded_tokens(inst, inst["running"], step)
+        inst["decode_context"] = all_decoded_tokens(inst, inst["decode_tokens"], step)
         before, duration = duration, step_time(lane, inst)
         moved = before if lane["async_scheduling"] else duration
         inst["used_time"] += used * moved
@@ -165,7 +159,6 @@ def _end_run(inp, ws, out, lane, inst, tally, index, steps, used, clock, duratio
 @leaf
 def _log_decode(out, lane, inst, tally, index, duration, evictions):
     inst["prefill_tokens"] = 0
-    inst["decode_tokens"] = inst["running"]
+    inst["decode_tokens"] = inst["running"] - inst["leaving"]
     inst["preempted"] = 0
-    inst["begins"] = inst["clock"] + inst["device"]
     log_step(out, lane, inst, tally, index, duration, inst["waiting"], evictions)

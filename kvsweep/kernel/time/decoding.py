@@ -8,6 +8,7 @@ computed ones away again, changes these functions.
 """
 
 from ..._jit import leaf
+from ...records import LEAVING
 from ..blocks.sizes import tokens_beyond
 
 
@@ -39,15 +40,18 @@ def computed_tokens(progress, step):
 
 
 @leaf
-def settled_tokens(lane, progress, step, latest):
-    """Return the computed tokens of a decoding request when `step` begins that may be published.
+def settled_tokens(lane, request, progress, step, latest):
+    """Return the tokens of a request that are computed and known when `step` is to be scheduled.
 
-    Synchronously all of them. Asynchronously the last is not known before the output of the step
-    that computes it is; step `latest` is on its way, so who missed that has none.
+    Synchronously all that are computed. Asynchronously the last of them is not yet known while its
+    step, `latest`, is on its way; who missed that step has none there (rule R10.4).
     """
     tokens = decoded_tokens(progress, step)
-    if lane["async_scheduling"] and progress["missed"] != latest:
-        tokens -= 1
+    if lane["async_scheduling"]:
+        if progress["decoding"] == LEAVING:
+            tokens = most_computed(request) - 1
+        elif progress["missed"] != latest:
+            tokens -= 1
     return tokens
 
 

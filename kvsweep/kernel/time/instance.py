@@ -8,7 +8,7 @@ from ..blocks.sizes import blocks_for
 from ..scheduling import waiting
 from ..scheduling.admit import admit_waiting
 from ..scheduling.by_counts import is_countable, schedule_by_counts
-from ..scheduling.leaving import leave_waiting_list
+from ..scheduling.leaving import leave_first
 from ..scheduling.one_by_one import schedule_one_by_one
 from ..scheduling.outputs import process_outputs
 from ..tally import add_gap, log_step
@@ -45,6 +45,7 @@ def note_itl(ws, lane, inst, tally, duration):
     """Note the latencies of the tokens that decoding requests sample at the end of the step."""
     tokens = inst["measured"]
     if inst["skipped"] > 0:
+        begins = inst["clock"] + inst["device"]
         for position in range(inst["running"]):
             r = ws.running[inst["run_lo"] + position]
             progress = ws.progress[r]
@@ -52,7 +53,7 @@ def note_itl(ws, lane, inst, tally, duration):
                 tokens -= r >= lane["warmup"]
                 if position < inst["scheduled"]:
                     if r >= lane["warmup"]:
-                        add_gap(ws, tally, inst["begins"] + duration - progress["last_token"], 1)
+                        add_gap(ws, tally, begins + duration - progress["last_token"], 1)
                     progress["last_token"] = NONE
                     inst["skipped"] -= 1
     if tokens > 0 and inst["prefill_tokens"] + inst["transfer"] == 0 and not lane["context"]:
@@ -64,7 +65,6 @@ def note_itl(ws, lane, inst, tally, duration):
 @leaf
 def clear_step(lane, inst):
     """Begin to count what a step schedules."""
-    inst["begins"] = inst["clock"] + inst["device"]
     inst["budget"] = lane["max_tokens"]
     inst["prefill_tokens"] = 0
     inst["decode_tokens"] = 0
@@ -94,16 +94,16 @@ def _schedule_step(inp, ws, out, lane, inst, tally, index):
     if lane["log"]:
         log_step(out, lane, inst, tally, index, duration, waiting_before, evictions_before)
     if lane["closed_loop"] and inst["next_due"] == inst["step"]:
-        announce(inp, ws, lane, inst, tally, inst["begins"] + duration)
+        announce(inp, ws, lane, inst, tally, inst["clock"] + inst["device"] + duration)
     move_clock(lane, inst, start_device(lane, inst, duration))
 
 
 @leaf
 def _end_step(inp, ws, out, lane, inst, tally, index):
     """Process the outputs of the step in flight and go on to the next."""
-    process_outputs(inp, ws, out, lane, inst, tally, index, inst["clock"] + inst["device"])
-    if inst["leaving_waiting"] > 0:
-        leave_waiting_list(inp, ws, lane, inst)
+    if lane["async_scheduling"]:
+        leave_first(inp, ws, lane, inst)
+    process_outputs(inp, ws, out, lane, inst, tally, index)
     if inst["on_device"]:
         inst["step"] += 1
         inst["phase"] = next_phase(lane, inst["phase"])
