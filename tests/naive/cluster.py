@@ -121,7 +121,7 @@ class Cluster:
 
     def _next(self):
         """Return the instance that does something next, and the time of the next decision."""
-        instance = min(self.instances, key=Instance.next_event)
+        instance = min(self.instances, key=lambda each: each.next_event())
         return instance, self.calendar[0][0] if self.calendar else inf
 
     def run(self):
