@@ -26,6 +26,9 @@ MAX_BLOCKS = 2**28
 MAX_BLOCK_TOKENS = 2**18
 """Tokens of a block. An instance keeps a count for each token of a block."""
 
+MAX_BLOCK_FACTOR = 2**16
+"""Blocks of the GPU in one block of a CPU tier: with the smallest blocks, a prompt of 65,536."""
+
 MAX_INSTANCES = 2**16
 """Engine instances of a cluster."""
 

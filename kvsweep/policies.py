@@ -227,6 +227,14 @@ class Offload(_Policy):
 
     WATERMARK = 0, "Cached free blocks move when many blocks are in use after a release.", BOTH
     WRITE_THROUGH = 1, "Full blocks are copied as soon as they are published.", VLLM
+    VLLM = 2, "vLLM's connector: prompts are copied, and loaded, beside the computation.", VLLM
+
+
+class TierEviction(_Policy):
+    """Which blocks of a CPU tier as vLLM has it make room."""
+
+    LRU = 0, "Those used the longest ago.", VLLM
+    ARC = 1, "Those used once or those used again, by which of them are missed.", VLLM
 
 
 class Admission(_Policy):

@@ -49,6 +49,10 @@ class Event(IntEnum):
     FINISH = 3
     SKIP = 4
     SAMPLE = 5
+    LATER = 6
+    LOAD = 7
+    STORE = 8
+    REFUSE = 9
 
 
 def _dtype(fields: tuple[Field, ...]) -> np.dtype[Any]:
@@ -154,6 +158,14 @@ LANE_FIELDS = (
     Field("chunked_prefill", _u8, "1", "1 if a prompt may be split over steps"),
     Field("reserve_full_prompt", _u8, "1", "1 if an admission needs room for all known tokens"),
     Field("overlap", _u8, "1", "1 if transfers go on beside the step's computation"),
+    Field("factor", _i64, "block", "blocks of a chunk, the unit of a tier as vLLM has it"),
+    Field("chunk_tokens", _i64, "token", "tokens of a chunk"),
+    Field("chunk_records", _i64, "1", "records of one instance's chunks and ghosts, ends included"),
+    Field("jobs", _i64, "1", "copies that one instance may have under way"),
+    Field("hold_places", _i64, "1", "requests that may wait for a load at one instance"),
+    Field("offload_eviction", _i64, "1", "code of policies.TierEviction"),
+    Field("connects", _u8, "1", "1 if there is a CPU tier as vLLM has it"),
+    Field("prompt_only", _u8, "1", "1 if such a tier stores no output"),
     Field("all_split", _u8, "1", "1 if every cached block has a record: all extents are split"),
     Field("cache_each_step", _u8, "1", "1 if a decode block is cached in the step that fills it"),
     Field("any_shared", _u8, "1", "1 if any request is `shared`"),
@@ -233,6 +245,14 @@ INSTANCE_FIELDS = (
     Field(
         "skipped", _i64, "request", "decoding requests without a token since a step skipped them"
     ),
+    Field("number", _i64, "index", "this instance"),
+    Field("held", _i64, "request", "requests that wait for a load, or have it and wait for a seat"),
+    Field("hold_lo", _i64, "index", "first slot of this instance's list of them"),
+    Field("serial", _i64, "1", "schedules made so far, with a tier as vLLM has it"),
+    Field("next_offer", _i64, "step", "next at which a running request may have chunks to store"),
+    Field("flushes", _u8, "1", "1 if the step may have to await stores of earlier ones"),
+    Field("gave_up", _u8, "1", "1 if a client gave up in the step being scheduled"),
+    Field("asleep", _u8, "1", "1 if no step is made until a copy ends or a request enters"),
     Field("on_device", _u8, "1", "1 if a step begins at `clock`; synchronously always"),
     Field("announced", _u8, "1", "1 if the step just begun makes an arrival"),
     Field("in_flight", _u8, "1", "1 if a step with outputs to process ends at `clock`"),
@@ -296,6 +316,7 @@ PROGRESS_FIELDS = (
     Field("instance", _i64, "index", "instance routed to"),
     Field("prev", _i64, "index", "neighbour in the inbox or the waiting list"),
     Field("next", _i64, "index", "neighbour in the inbox or the waiting list"),
+    Field("loading", _u8, "1", "0: waits for no load; else kernel.holders.LOADING or LOADED"),
     Field("decoding", _u8, "1", "1 from the first sample after an admission on, or LEAVING"),
     Field("status", _u8, "1", "code of policies.RequestStatus"),
 )
@@ -323,6 +344,90 @@ TIER_FIELDS = (
     Field("next", _i32, "index", "neighbour in the ring, or in the stack of spare records"),
 )
 
+OFFLOAD_FIELDS = (
+    Field("chunk_lo", _i64, "index", "first record of this instance's chunks"),
+    Field("chunk_fresh", _i64, "1", "records of chunks handed out at least once"),
+    Field("chunk_spare", _i64, "index", "stack of records without a key"),
+    Field("chunks", _i64, "block", "chunks on the CPU"),
+    Field("idle", _i64, "block", "of them, those that nobody reads or writes"),
+    Field("offers", _i64, "1", "offers made so far"),
+    Field("ranks", _i64, "1", "LRU: numbers handed out so far"),
+    Field("target", _f64, "block", "ARC: chunks used once that are kept at the others' cost"),
+    Field("once", _i64, "block", "ARC: chunks used once"),
+    Field("once_ghosts", _i64, "block", "ARC: ghosts of those"),
+    Field("again_ghosts", _i64, "block", "ARC: ghosts of chunks used again"),
+    Field("job_lo", _i64, "index", "first record of this instance's copies"),
+    Field("job_fresh", _i64, "1", "records of copies handed out at least once"),
+    Field("job_spare", _i64, "index", "stack of records of copies"),
+    Field("queue_lo", _i64, "index", "first of this instance's queues of copies"),
+    Field("store_ready", _i64, "us", "end of the last store begun"),
+    Field("load_ready", _i64, "us", "end of the last load begun"),
+    Field("unreported", _i64, "1", "copies created and not reported"),
+    Field("awaits", _i64, "1", "1 if the step being scheduled awaits a store"),
+    Field("awaited", _i64, "1", "stores that the last step scheduled awaits"),
+    Field("queued", _i64, "step", "steps scheduled and not processed"),
+    Field("device_end", _i64, "us", "end of the last of them"),
+    Field("end", _i64, "us", "the oldest of them: its end"),
+    Field("sampling", _i64, "1", "1 if the outputs of the last of them are not processed"),
+    Field("stall", _i64, "us", "the oldest of them: its stall"),
+    Field("changes", _i64, "1", "the oldest of them: 1 if it changes anything"),
+    Field("next_end", _i64, "us", "the one after that: its end"),
+    Field("next_stall", _i64, "us", "the one after that: its stall"),
+    Field("next_changes", _i64, "1", "the one after that: 1 if it changes anything"),
+    Field("finished_head", _i64, "index", "first request that finished since the last schedule"),
+    Field("finished_tail", _i64, "index", "last of them"),
+    Field("loads", _i64, "1", "loads so far"),
+    Field("stores", _i64, "1", "stores so far"),
+    Field("loaded", _i64, "token", "loaded so far"),
+    Field("stored", _i64, "token", "stored so far"),
+    Field("evictions", _i64, "block", "chunks that made room so far"),
+    Field("refused", _i64, "1", "offers refused for lack of room so far"),
+    Field("later", _i64, "1", "times that a request was told to ask for its load again"),
+)
+
+OFFER_FIELDS = (
+    Field("rank", _i64, "1", "LRU: rank of the chunks that this request is using, 0: none"),
+    Field("flush", _i64, "1", "schedule that awaits its stores, as it preempts it"),
+    Field("next", _i32, "block", "first chunk that it has not offered"),
+    Field("jobs", _i32, "1", "its copies that are not reported"),
+)
+
+CHUNK_FIELDS = (
+    Field("rank", _i64, "1", "LRU: a smaller one is evicted first"),
+    Field("offer", _i64, "1", "the last offer that it is part of"),
+    Field("key", _i32, "index", "content key of its last block, or -1"),
+    Field("prev", _i32, "index", "older neighbour in its ring"),
+    Field("next", _i32, "index", "younger neighbour in its ring, or in the stack of spare ones"),
+    Field("position", _i32, "token", "LRU: end of the chunk in the request of its rank"),
+    Field("readers", _i32, "1", "loads that read it; -1: being written"),
+    Field("job", _i32, "index", "the store that writes it"),
+    Field("ring", _i32, "1", "which ring it is in (kernel.offload.chunks)"),
+)
+
+JOB_FIELDS = (
+    Field("ends", _i64, "us", "when the copy ends, once it has begun"),
+    Field("flush", _i64, "1", "schedule whose step awaits it"),
+    Field("tokens", _i64, "token", "tokens that it copies"),
+    Field("pinned", _i64, "1", "twice the schedule that pinned its blocks, 1 more if after it"),
+    Field("row", _i64, "index", "its row in the log"),
+    Field("request", _i32, "index", "request whose chunks it copies"),
+    Field("first", _i32, "block", "the first of these chunks"),
+    Field("end", _i32, "block", "the one behind the last"),
+    Field("next", _i32, "index", "next in its queue, or in the stack of spare records"),
+)
+
+QUEUE_FIELDS = (
+    Field("head", _i32, "index", "first copy, or -1"),
+    Field("tail", _i32, "index", "last copy"),
+)
+
+PIN_FIELDS = (
+    Field("touched", _i64, "1", "the last schedule that took or hit the block"),
+    Field("evicted", _i64, "1", "twice the last schedule that evicted the block of this id"),
+    Field("evicted_before", _i64, "1", "the same before the last schedule"),
+    Field("stores", _i64, "1", "stores of finished requests that still read it"),
+)
+
 LRU_FIELDS = (
     Field("prev", _i32, "index", "neighbour that is evicted before, or -1"),
     Field("next", _i32, "index", "neighbour that is evicted after, or -1"),
@@ -336,6 +441,7 @@ TALLY_FIELDS = (
     Field("itl_entries", _i64, "1", "used slots of the inter-token latency list"),
     Field("log_steps", _i64, "step", "logged steps"),
     Field("log_events", _i64, "1", "logged events"),
+    Field("log_transfers", _i64, "1", "logged copies"),
     Field("pruned", _i64, "1", "1 if copied from the lane `smaller_pool`"),
     Field("shortages", _i64, "1", "times that the number of blocks mattered"),
     Field("steps", _i64, "step", "engine steps of all instances"),
@@ -346,6 +452,13 @@ TALLY_FIELDS = (
     Field("reloads", _i64, "block", "blocks copied back from the CPU tier"),
     Field("thrashed", _i64, "block", "of those, blocks that came back within the window"),
     Field("transfer_time", _i64, "us", "transfers from the CPU tier, all instances"),
+    Field("loads", _i64, "1", "loads of a tier as vLLM has it"),
+    Field("stores", _i64, "1", "stores of such a tier"),
+    Field("loaded", _i64, "token", "loaded by them"),
+    Field("stored", _i64, "token", "stored by them"),
+    Field("tier_evictions", _i64, "block", "chunks of such a tier that made room"),
+    Field("refused", _i64, "1", "offers refused for lack of room in such a tier"),
+    Field("later", _i64, "1", "times that a request was told to ask for its load again"),
     Field("blocks_taken", _i64, "block", "blocks newly taken by measured requests"),
     Field("blocks_reused", _i64, "block", "blocks hit by measured requests at admissions"),
     Field("query_tokens", _i64, "token", "tokens looked up at first admissions, measured"),
@@ -388,6 +501,20 @@ STEP_FIELDS = (
     Field("preempted_in_flight", _i64, "request", "of these, those in the step on its way"),
     Field("free_blocks", _i64, "block", "free blocks after scheduling, cached ones included"),
     Field("evicted", _i64, "block", "cached blocks evicted"),
+    Field("stall_us", _i64, "us", "waited for copies, part of the duration"),
+    Field("tier_blocks", _i64, "block", "chunks on the CPU after scheduling"),
+    Field("awaited", _i64, "1", "copies that it waited for"),
+)
+
+TRANSFER_FIELDS = (
+    Field("instance", _i32, "index", "engine instance"),
+    Field("load", _i32, "1", "1: to the GPU, 0: to the CPU"),
+    Field("request", _i64, "index", "request"),
+    Field("tokens", _i64, "token", "tokens copied"),
+    Field("submitted_us", _i64, "us", "when it was handed to the device"),
+    Field("start_us", _i64, "us", "when it began"),
+    Field("end_us", _i64, "us", "when it ended"),
+    Field("reported_us", _i64, "us", "end of the step that reported it"),
 )
 
 EVENT_FIELDS = (
@@ -417,9 +544,16 @@ EXTENT = _dtype(EXTENT_FIELDS)
 BLOCK = _dtype(BLOCK_FIELDS)
 TIER = _dtype(TIER_FIELDS)
 LRU = _dtype(LRU_FIELDS)
+OFFLOAD = _dtype(OFFLOAD_FIELDS)
+OFFER = _dtype(OFFER_FIELDS)
+CHUNK = _dtype(CHUNK_FIELDS)
+JOB = _dtype(JOB_FIELDS)
+QUEUE = _dtype(QUEUE_FIELDS)
+PIN = _dtype(PIN_FIELDS)
 TALLY = _dtype(TALLY_FIELDS)
 STEP = _dtype(STEP_FIELDS)
 EVENT = _dtype(EVENT_FIELDS)
+TRANSFER = _dtype(TRANSFER_FIELDS)
 
 
 class Inputs(NamedTuple):
@@ -468,6 +602,26 @@ class Workspace(NamedTuple):
     """TIER (instances x (CPU blocks + 1),): the CPU tiers."""
     tier_table: NDArray[Any]
     """int32 (instances x keys,): record with a key; valid only if that record carries it."""
+    blank_offload: NDArray[Any]
+    """OFFLOAD (1,): what every instance with a tier as vLLM has it starts from."""
+    blank_offer: NDArray[Any]
+    """OFFER (1,): what every request starts from at such an instance."""
+    offload: NDArray[Any]
+    """OFFLOAD (most instances with such a tier,)."""
+    offers: NDArray[Any]
+    """OFFER (requests of the largest lane with such tiers,)."""
+    seen: NDArray[Any]
+    """uint8, flags of kernel.offload.manager per (request, chunk j); in the slot of its block j."""
+    chunks: NDArray[Any]
+    """CHUNK (instances x records + requests,): chunks and ghosts, then a mark of each request."""
+    jobs: NDArray[Any]
+    """JOB (instances x copies under way,)."""
+    queues: NDArray[Any]
+    """QUEUE (instances x kernel.offload.copies.QUEUES,)."""
+    pins: NDArray[Any]
+    """PIN (instances x blocks,): what copies still read of each block."""
+    hold: NDArray[Any]
+    """int64 (instances x places,): requests that wait for a load, or have it, in waiting order."""
     running: NDArray[Any]
     """int64 (instances x places,): running list in order of admission."""
     due: NDArray[Any]
@@ -530,3 +684,5 @@ class Outputs(NamedTuple):
     """STEP log (empty if off)."""
     events: NDArray[Any]
     """EVENT log (empty if off)."""
+    transfers: NDArray[Any]
+    """TRANSFER log, in order of submission at each instance (empty if off)."""

@@ -46,20 +46,24 @@ SYSTEM, GROUP, PROMPT, SHARED_OUTPUT, OUTPUT = 0, 10, 1000, 5000, 6000
 
 
 @st.composite
-def traces(draw, max_requests=12, closed_loop=False, asynchronous=False, beyond=False):
+def traces(
+    draw, max_requests=12, closed_loop=False, asynchronous=False, beyond=False, offload=False
+):
     """Traces (``kvsweep-trace/1``) of up to `max_requests` requests.
 
     With `closed_loop` some of them wait for the answer to another, and some clients give up. With
     `asynchronous` some are scheduled asynchronously. With `beyond` comes what vLLM's engine does
     not have: other victims, with which some runs never end, and a limit on the requests under way
-    where nobody waits or gives up.
+    where nobody waits or gives up. With `offload` all have a CPU tier as vLLM has it.
     """
-    return _trace(_Drawn(draw), max_requests, closed_loop, asynchronous, beyond)
+    return _trace(_Drawn(draw), max_requests, closed_loop, asynchronous, beyond, offload)
 
 
-def random_trace(rng, max_requests=30, closed_loop=False, asynchronous=False, beyond=False):
+def random_trace(
+    rng, max_requests=30, closed_loop=False, asynchronous=False, beyond=False, offload=False
+):
     """Return a trace of the same family as `traces`, drawn from a `random.Random`."""
-    return _trace(_Random(rng), max_requests, closed_loop, asynchronous, beyond)
+    return _trace(_Random(rng), max_requests, closed_loop, asynchronous, beyond, offload)
 
 
 @st.composite
@@ -100,14 +104,20 @@ class _Random:
         return self.integer(0, 99) < percent
 
 
-def _trace(source, max_requests, closed_loop, asynchronous, beyond):
+def _trace(source, max_requests, closed_loop, asynchronous, beyond, offload):
     scenario = _scenario(source)
     count = source.integer(1, max_requests)
     requests = _requests(source, scenario, count, closed_loop)
     caches = scenario["engine"]["enable_prefix_caching"]
     if asynchronous and source.chance(50):
         scenario["engine"] |= {"async_scheduling": True, "preempt_for_urgent": False}
-    elif caches and source.chance(30):
+    if offload:
+        caches = True
+        scenario["engine"] |= {"enable_prefix_caching": True, "preempt_for_urgent": False}
+        scenario["cache"] |= _connector(source)
+        if scenario["cache"]["block_size"] == 1:
+            scenario["cache"]["offload_block_factor"] = 3  # chunks of one token are refused
+    elif not scenario["engine"].get("async_scheduling") and caches and source.chance(30):
         scenario["cache"] |= _tier(source)
     if caches:
         scenario["cache"]["eviction"] = source.pick(("lru", "lru", "lfu"))
@@ -118,7 +128,7 @@ def _trace(source, max_requests, closed_loop, asynchronous, beyond):
         waits = any("after" in row or "patience_us" in row for row in requests)
         if not waits and source.chance(50):
             scenario["workload"] = {"concurrency": source.integer(1, source.pick((4, 2, 8, 20)))}
-        if source.chance(25):
+        if not offload and source.chance(25):
             scenario["latency"]["first_steps_us"] = list(source.pick(FIRST_STEPS))
     return {"format": "kvsweep-trace/1", "scenario": scenario, "requests": requests}
 
@@ -174,6 +184,19 @@ def _tier(source):
         "transfer_base_latency_us": source.pick((0, 1, 10, 40)),
         "transfer_overlap": source.chance(30),
         "thrashing_window_us": source.pick((0, 20, 100, 1_000_000)),
+    }
+
+
+def _connector(source):
+    """A CPU tier as vLLM has it: mostly too small, and slow enough for copies of several steps."""
+    return {
+        "cpu_blocks": source.integer(1, source.pick((3, 10, 40, 200))),
+        "offload": "vllm",
+        "offload_block_factor": source.pick((1, 1, 1, 2, 4)),
+        "offload_prompt_only": source.chance(50),
+        "offload_eviction": source.pick(("lru", "arc")),
+        "transfer_bandwidth": source.pick((1.0, 0.1, 0.03, 7.0, 100.0)),
+        "transfer_base_latency_us": source.pick((0, 1, 10, 40, 200)),
     }
 
 

@@ -104,6 +104,9 @@ def test_an_empty_scenario_has_the_documented_defaults():
             "cpu_blocks": 0,
             "offload": "write-through",
             "offload_threshold": 0.8,
+            "offload_block_factor": 1,
+            "offload_prompt_only": True,
+            "offload_eviction": "lru",
             "transfer_bandwidth": None,
             "link": None,
             "link_gb_per_s": None,
@@ -294,6 +297,17 @@ def test_the_replica_has_no_slow_first_steps():
     given = {"engine": {"rules": "blis"}, "latency": {"beta": [1], "first_steps_us": [5]}}
     message = "scenario.latency.first_steps_us: rules 'blis' has no slow first steps"
     assert message in refused(given)
+
+
+def test_slow_first_steps_have_no_rule_beside_the_connector():
+    given = {
+        "cache": {"cpu_blocks": 9, "offload": "vllm", "transfer_bandwidth": 1.0},
+        "latency": {"first_steps_us": [5]},
+    }
+    with pytest.raises(
+        InputError, match=r"latency\.first_steps_us: has no rule with cache\.offload"
+    ):
+        parse_scenario(given, "scenario")
 
 
 def test_slow_first_steps_go_with_a_preset_and_into_a_trace():

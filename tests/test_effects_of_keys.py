@@ -71,6 +71,12 @@ CONTEXTS = {
         "cache.transfer_bandwidth": 100.0,
         "workload.sessions": TURNS,
     },
+    "tier, as vLLM has it": {
+        "cache.cpu_blocks": 20,
+        "cache.offload": "vllm",
+        "cache.transfer_bandwidth": 0.05,
+        "workload.sessions": TURNS,
+    },
     "tier, linked": {
         "cache.cpu_blocks": 60,
         "cache.link": "pcie4-x16",
@@ -215,6 +221,9 @@ VALUES = {
     "cache.cpu_blocks": (30,),
     "cache.offload": ("write-through", "watermark"),
     "cache.offload_threshold": (0.1, 0.5, 1.0),
+    "cache.offload_block_factor": (2,),
+    "cache.offload_prompt_only": (False,),
+    "cache.offload_eviction": ("arc",),
     "cache.transfer_bandwidth": (0.01,),
     "cache.link": ("nvlink-c2c",),
     "cache.link_gb_per_s": (5.0,),

@@ -61,9 +61,9 @@ def schedules(single, instance):
     """
     running = []
     decoding = set()
-    count = int((single.outputs.steps["instance"] == instance).sum())
     events = events_by_step(single, instance)
-    for step in range(count):
+    listed = single.outputs.steps["step"][single.outputs.steps["instance"] == instance]
+    for step in range(listed.max(initial=-1) + 1):
         found = events[step]
         chunks = dict(found[Event.CHUNK])
         victims = {victim for victim, _ in found[Event.PREEMPT]}
@@ -73,7 +73,8 @@ def schedules(single, instance):
         running += [r for r, _ in found[Event.ADMIT]]
         missed = {r for r, _ in found[Event.SKIP]}
         tokens = {r: chunks.get(r, 0 if r in missed or r not in decoding else 1) for r in running}
-        yield [[r, n] for r, n in tokens.items() if n > 0]
+        if step in listed:  # a step without tokens is not, but may preempt
+            yield [[r, n] for r, n in tokens.items() if n > 0]
         finished = {r for r, _ in found[Event.FINISH]}
         sampled = {r for r, _ in found[Event.SAMPLE]}
         running = [r for r in running if r not in finished]
@@ -94,6 +95,7 @@ def differences(trace):
         *_request_differences(twin, single),
         *_step_differences(twin, single),
         *_total_differences(twin, single, trace),
+        *_copy_differences(twin, single),
     ]
 
 
@@ -149,6 +151,59 @@ def _step_differences(twin, single):
                     yield f"instance {number} step {row['step']} {name}: {got} not {expected}"
 
 
+COPY_COLUMNS = {"stall": "stall_us", "cpu": "tier_blocks", "flush": "awaited"}
+COPY_EVENTS = {
+    "later": Event.LATER,
+    "nostore": Event.REFUSE,
+    "load": Event.LOAD,
+    "store": Event.STORE,
+}
+COPY_TOTALS = {
+    "loads": "loads",
+    "stores": "stores",
+    "loaded": "loaded_tokens",
+    "stored": "stored_tokens",
+    "tier_evictions": "cpu_evictions",
+    "transfer_time": "stall_us",
+}
+
+
+def _copy_differences(twin, single):
+    """Compare what CPU tiers as vLLM has them did."""
+    instances = [i for i in twin.instances if isinstance(i, naive.offload.OffloadInstance)]
+    for number, instance in enumerate(instances):
+        yield from copy_differences(single, number, instance.steps, instance.streams.log)
+    if instances:
+        tally = single.outputs.tallies[0]
+        for name, theirs in COPY_TOTALS.items():
+            want = sum(i.totals[theirs] for i in instances)
+            if tally[name] != want:
+                yield f"{name}: {tally[name]} not {want}"
+
+
+def copy_differences(single, number, steps, log):
+    """Compare the copies of one instance with `steps` of the twin's kind and a log of copies."""
+    mine = single.outputs.steps[single.outputs.steps["instance"] == number]
+    events = events_by_step(single, number)
+    for row, want in zip(mine, steps, strict=False):
+        found = events[int(row["step"])]
+        pairs = {c: (int(row[m]), getattr(want, c)) for c, m in COPY_COLUMNS.items()}
+        for column, kind in COPY_EVENTS.items():
+            told = kind in (Event.LATER, Event.REFUSE)
+            rows = [r if told else [r, value] for r, value in found[kind]]
+            pairs[column] = (rows, getattr(want, column))
+        for name, (got, expected) in pairs.items():
+            if got != expected:
+                yield f"instance {number} step {row['step']} {name}: {got} not {expected}"
+    transfers = single.outputs.transfers[single.outputs.transfers["instance"] == number]
+    names = ("request", "tokens", "submitted_us", "start_us", "end_us", "reported_us")
+    rows = [
+        ["load" if t["load"] else "store", *(int(t[name]) for name in names)] for t in transfers
+    ]
+    if rows != log:
+        yield f"instance {number} copies: {rows} not {log}"
+
+
 def _total_differences(twin, single, trace):
     tally = single.outputs.tallies[0]
     served = [r for r in twin.requests if r.token_us]
@@ -159,8 +214,8 @@ def _total_differences(twin, single, trace):
         "itl_count": (tally["itl_count"], gaps.size),
         "itl_sum": (tally["itl_sum"], gaps.sum()),
         "evictions": (tally["evictions"], sum(i.totals["evictions"] for i in twin.instances)),
-        "offloads": (tally["offloads"], sum(t.offloads for t in tiers)),
-        "reloads": (tally["reloads"], sum(t.reloads for t in tiers)),
+        "offloads": (tally["offloads"], sum(i.offloads for i in twin.instances)),
+        "reloads": (tally["reloads"], sum(i.reloads for i in twin.instances)),
         "thrashed": (tally["thrashed"], sum(t.thrashed for t in tiers)),
         "transfer": (tally["transfer_time"], sum(i.transfer_us for i in twin.instances)),
         "query_tokens": (tally["query_tokens"], sum(i.totals["queries"] for i in twin.instances)),

@@ -22,6 +22,7 @@ from kvsweep.limits import (
     MAX_STEP_US,
     MAX_TIME_US,
 )
+from kvsweep.policies import Offload
 
 if TYPE_CHECKING:
     from kvsweep.config.scenario import Scenario
@@ -114,7 +115,20 @@ def longest_step(
     for step in range(MAX_FIRST_STEPS):
         time = time + of[f"first_step{step}"]
     transfer = of["transfer_base"] + 1.0 + longest / of["bandwidth"]
-    return time + (of["cpu_blocks"] > 0) * seats * transfer
+    time = time + (of["cpu_blocks"] > 0) * seats * transfer
+    return time + of["connects"] * _backlog(of, requests * 1.0, longest, smaller)
+
+
+def _backlog(of: Mapping[str, Any] | Any, requests: Any, longest: Any, smaller: Any) -> Any:
+    """Return microseconds after which no copy of a CPU tier as vLLM has it is under way.
+
+    A step may stall for all stores, a request wait for all loads. Each store writes a block of the
+    tier at least, each load fills blocks of the GPU; neither copies more than there is.
+    """
+    most = requests * longest
+    room = of["cpu_blocks"] * 1.0 * of["chunk_tokens"] + of["gpu_blocks"] * 1.0 * of["block_size"]
+    copies = smaller(of["cpu_blocks"] * 1.0, most) + requests
+    return copies * (of["transfer_base"] + 1.0) + smaller(room, 2.0 * most) / of["bandwidth"]
 
 
 def check_shortest(scenario: Scenario) -> None:
@@ -225,6 +239,8 @@ def _lane_numbers(scenario: Scenario) -> dict[str, Any]:
         "transfer_base": cache.transfer_base_latency_us,
         "bandwidth": cache.transfer_bandwidth or 1.0,  # None only where nothing is moved
         "cpu_blocks": cache.cpu_blocks,
+        "connects": cache.cpu_blocks > 0 and cache.offload == Offload.VLLM.label,
+        "chunk_tokens": cache.block_size * cache.offload_block_factor,
         "gpu_blocks": cache.gpu_blocks,
         "block_size": cache.block_size,
         "instances": scenario.cluster.instances,

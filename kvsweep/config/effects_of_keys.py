@@ -148,6 +148,10 @@ def _on_gpu(scenario: Scenario, client: int | None) -> bool:
     return scenario.model is not None and scenario.model.gpu is not None
 
 
+def _connects(scenario: Scenario, client: int | None) -> bool:
+    return _has_tier(scenario, client) and scenario.cache.offload == Offload.VLLM.label
+
+
 def _session_rules(prefix: str) -> Iterator[tuple[str, Rule]]:
     rounds = "sessions of several rounds"
     for key in ("context", "arrivals", "truncate"):
@@ -179,6 +183,11 @@ def _length_rules(prefix: str, key: str) -> Iterator[tuple[str, Rule]]:
 
 _TIER = Rule(_has_tier, "cache.cpu_blocks of more than 0")
 _GPU = Rule(_on_gpu, "model.gpu")
+_CONNECTOR = Rule(_connects, "cache.cpu_blocks of more than 0 and offload 'vllm'")
+_OTHER_TIER = Rule(
+    lambda s, c: _has_tier(s, c) and not _connects(s, c),
+    "cache.cpu_blocks of more than 0 and offload 'watermark' or 'write-through'",
+)
 _SEVERAL = "cluster.instances of more than 1"
 _NO_OWN = "a client that has none of its own"
 _SPREAD = "with concurrency, a rate or several clients"
@@ -266,12 +275,15 @@ RULES: dict[str, Rule] = {
         lambda s, c: _has_tier(s, c) and s.cache.offload == Offload.WATERMARK.label,
         "cache.cpu_blocks of more than 0 and offload 'watermark'",
     ),
+    "cache.offload_block_factor": _CONNECTOR,
+    "cache.offload_prompt_only": _CONNECTOR,
+    "cache.offload_eviction": _CONNECTOR,
     "cache.transfer_bandwidth": _TIER,
     "cache.link": _TIER,
     "cache.link_gb_per_s": _TIER,
     "cache.kv_bytes_per_token": _TIER,
     "cache.transfer_base_latency_us": _TIER,
-    "cache.transfer_overlap": _TIER,
-    "cache.thrashing_window_us": _TIER,
+    "cache.transfer_overlap": _OTHER_TIER,
+    "cache.thrashing_window_us": _OTHER_TIER,
 }
 """Keys, without the numbers of clients, that not every scenario reads."""

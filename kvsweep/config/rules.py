@@ -13,6 +13,7 @@ from kvsweep.policies import (
     Routing,
     Scheduler,
     Scorer,
+    TierEviction,
     Victim,
 )
 
@@ -43,6 +44,14 @@ _FIXED: dict[str, tuple[tuple[str, str, Any, str], ...]] = {
         ("cache", "kv_bytes_per_token", None, "transfer_bandwidth only"),
         ("cache", "transfer_overlap", False, "transfers before the computation only"),
         ("cache", "thrashing_window_us", 1_000_000, "a thrashing window of 1 ms, fixed"),
+        ("cache", "offload_block_factor", 1, "a CPU tier with blocks as large as the GPU's"),
+        ("cache", "offload_prompt_only", True, "no such switch"),
+        (
+            "cache",
+            "offload_eviction",
+            TierEviction.LRU.label,
+            "eviction of the least recently used",
+        ),
         ("engine", "async_scheduling", False, "synchronous scheduling only"),
         ("engine", "enable_prefix_caching", True, "prefix caching always on"),
         ("engine", "enable_chunked_prefill", True, "chunked prefill always on"),
@@ -142,9 +151,24 @@ def _check_arrivals_known(workload: Workload) -> None:
 
 
 def _check_tier(scenario: Scenario) -> None:
-    """Refuse a CPU tier that nothing could be looked up in."""
-    if scenario.cache.cpu_blocks > 0 and not scenario.engine.enable_prefix_caching:
+    """Refuse a CPU tier that nothing could be looked up in, and what vLLM's has no rule for."""
+    cache, engine = scenario.cache, scenario.engine
+    if cache.cpu_blocks == 0:
+        return
+    if not engine.enable_prefix_caching:
         raise KeyProblem(("cache", "cpu_blocks"), "needs engine.enable_prefix_caching = true")
+    if cache.offload != Offload.VLLM.label:
+        return
+    if engine.preempt_for_urgent:
+        message = "has no rule with cache.offload = 'vllm': vLLM does not do this"
+        raise KeyProblem(("engine", "preempt_for_urgent"), message)
+    if scenario.latency.first_steps_us:
+        message = "has no rule with cache.offload = 'vllm', where steps may be empty"
+        raise KeyProblem(("latency", "first_steps_us"), message)
+    if cache.block_size * cache.offload_block_factor == 1:
+        # The last known token is computed in any case: nothing would be left of such a load.
+        message = "offload 'vllm' moves at least two tokens: needs a block_size of more than 1"
+        raise KeyProblem(("cache", "offload_block_factor"), message)
 
 
 def _check_async(scenario: Scenario) -> None:
@@ -154,8 +178,8 @@ def _check_async(scenario: Scenario) -> None:
         return
     if engine.preempt_for_urgent and engine.scheduler == Scheduler.PRIORITY.label:
         raise KeyProblem(("engine", "preempt_for_urgent"), "needs engine.async_scheduling = false")
-    if scenario.cache.cpu_blocks > 0:
-        offload = scenario.cache.offload
+    offload = scenario.cache.offload
+    if scenario.cache.cpu_blocks > 0 and offload != Offload.VLLM.label:
         raise KeyProblem(
             ("cache", "cpu_blocks"), f"offload {offload!r} needs engine.async_scheduling = false"
         )

@@ -30,6 +30,7 @@ from kvsweep.errors import did_you_mean
 from kvsweep.limits import (
     MAX_BANDWIDTH,
     MAX_BATCHED_TOKENS,
+    MAX_BLOCK_FACTOR,
     MAX_BLOCK_TOKENS,
     MAX_BLOCKS,
     MAX_BUCKET,
@@ -52,6 +53,7 @@ from kvsweep.policies import (
     Routing,
     Scheduler,
     Scorer,
+    TierEviction,
     Victim,
 )
 
@@ -105,7 +107,9 @@ def _known(keys: tuple[str, ...], what: str, family: type[Scorer] | None = None)
 
 
 def _member(
-    family: type[Routing | Scheduler | Priority | Victim | Admission | Eviction | Offload],
+    family: type[
+        Routing | Scheduler | Priority | Victim | Admission | Eviction | Offload | TierEviction
+    ],
 ) -> Any:
     def check(name: str, info: ValidationInfo) -> str:
         return family.from_name(name, _of_rules(family, info)).label
@@ -114,7 +118,17 @@ def _member(
 
 
 def _of_rules(
-    family: type[Routing | Scheduler | Priority | Victim | Admission | Eviction | Offload | Scorer],
+    family: type[
+        Routing
+        | Scheduler
+        | Priority
+        | Victim
+        | Admission
+        | Eviction
+        | Offload
+        | TierEviction
+        | Scorer
+    ],
     info: ValidationInfo,
 ) -> tuple[str, ...]:
     """Return the names that the scenario's rule book has; all where that is not known."""
@@ -304,12 +318,20 @@ class Cache(Section):
     eviction : str
         Which cached block that nobody uses is evicted first: one of `kvsweep.policies.Eviction`.
     cpu_blocks : int
-        Blocks of the CPU tier; 0: none.
+        Blocks of the CPU tier, with offload ``vllm`` each as large as `offload_block_factor` of the
+        GPU's; 0: none.
     offload : str
         One of `kvsweep.policies.Offload`: ``watermark`` (above `offload_threshold`; the default of
-        rules ``blis``) or ``write-through`` (vLLM's CPU offloading, the default of rules ``vllm``).
+        rules ``blis``), ``write-through`` (each full block is copied, and loads lengthen the step;
+        the default of rules ``vllm``) or ``vllm`` (the OffloadingConnector of vLLM 0.33.0).
     offload_threshold : float
         Watermark: share of blocks in use after a release above which cached free blocks move.
+    offload_block_factor : int
+        Offload ``vllm``: blocks of the GPU that are stored and loaded as one.
+    offload_prompt_only : bool
+        Offload ``vllm``: store no output.
+    offload_eviction : str
+        Offload ``vllm``: one of `kvsweep.policies.TierEviction`.
     transfer_bandwidth : float or None
         Tokens per microsecond between the tiers, each direction; None: from the next three, or 100
         under rules ``blis``. `Scenario` fills in what follows from them and from the preset.
@@ -323,9 +345,10 @@ class Cache(Section):
     transfer_base_latency_us : int
         Fixed part of a transfer.
     transfer_overlap : bool
-        Transfers go on beside the computation of their step, instead of before it.
+        Transfers go on beside the computation of their step, instead of before it; with offload
+        ``vllm`` they always do.
     thrashing_window_us : int
-        A block that comes back from the CPU sooner counts as thrashing.
+        A block that comes back from the CPU sooner counts as thrashing; not with offload ``vllm``.
     """
 
     block_size: Annotated[Count, Field(le=MAX_BLOCK_TOKENS), Key("token", "tokens per block")] = 16
@@ -345,6 +368,13 @@ class Cache(Section):
     offload_threshold: Annotated[
         Share, Key("1", "share of blocks in use above which cached ones move")
     ] = 0.8
+    offload_block_factor: Annotated[
+        Count, Field(le=MAX_BLOCK_FACTOR), Key("block", "GPU blocks stored and loaded as one")
+    ] = 1
+    offload_prompt_only: Annotated[Switch, Key("1", "whether no output is stored")] = True
+    offload_eviction: Annotated[
+        str, _member(TierEviction), Key("1", "which blocks of the CPU tier make room")
+    ] = "lru"
     transfer_bandwidth: Annotated[
         Bandwidth | None, Key("token/us", "tokens moved between GPU and CPU")
     ] = None

@@ -7,6 +7,7 @@ routing time. Where completions make arrivals (closed loop), the lane goes from 
 from .._jit import kernel, leaf
 from ..policies import RequestStatus
 from ..records import NEVER, NONE, LaneStatus
+from .offload import engine as offload
 from .routing.admission import is_admitted
 from .routing.choose import choose_instance
 from .routing.snapshots import look
@@ -47,7 +48,10 @@ def _earliest(ws, lane):
     first = NEVER
     second = NEVER
     for candidate in range(lane["instances"]):
-        time = next_event(ws, ws.instances[candidate])
+        if lane["connects"]:
+            time = offload.next_time(ws, lane, ws.instances[candidate])
+        else:
+            time = next_event(ws, ws.instances[candidate])
         if time < first:
             second = first
             first = time
@@ -106,7 +110,10 @@ def _run(inp, ws, out, lane, tally):
             break
         first, end, until = _next_to_advance(ws, lane, r, now)
         for index in range(first, end):
-            advance(inp, ws, out, lane, ws.instances[index], tally, index, until)
+            if lane["connects"]:
+                offload.advance(inp, ws, out, lane, ws.instances[index], tally, index, until)
+            else:
+                advance(inp, ws, out, lane, ws.instances[index], tally, index, until)
         if lane["closed_loop"] and first < end:
             continue
         if r == NONE:

@@ -13,6 +13,9 @@ from numpy.typing import NDArray
 from .._jit import leaf
 from ..policies import Scheduler
 
+QUEUES = 5
+"""Queues of copies of an instance: offload/copies.py names them."""
+
 WORD = 64
 """Instances in one word of `holders`."""
 
@@ -40,7 +43,8 @@ def workspace_sizes(lanes: NDArray[Any]) -> dict[str, NDArray[np.int64]]:
         "extents": extents,
         "lru": blocks + extents,
         "prefix": keys,
-        "tier": count * (lanes["cpu_blocks"] + 1),
+        "tier": count * (lanes["cpu_blocks"] * (lanes["connects"] == 0) + 1),
+        **_offload_sizes(lanes),
         "tier_table": keys * (lanes["cpu_blocks"] > 0),
         "running": count * lanes["places"],
         "due": count * lanes["places"],
@@ -55,6 +59,34 @@ def workspace_sizes(lanes: NDArray[Any]) -> dict[str, NDArray[np.int64]]:
     }
 
 
+def _offload_sizes(lanes: NDArray[Any]) -> dict[str, NDArray[np.int64]]:
+    """Return the sizes of the arrays of CPU tiers as vLLM has them (`place_tier`, `rank_mark`)."""
+    count = lanes["instances"] * (lanes["connects"] != 0)
+    return {
+        "offload": count,
+        "offers": lanes["requests"] * (lanes["connects"] != 0),
+        "chunks": count * lanes["chunk_records"] + lanes["requests"] * (lanes["connects"] != 0),
+        "jobs": count * lanes["jobs"],
+        "queues": count * QUEUES,
+        "pins": count * lanes["gpu_blocks"],
+        "hold": count * lanes["hold_places"],
+    }
+
+
+@leaf
+def place_tier(lane, inst, off):
+    """Set where the parts of the CPU tier of an instance begin."""
+    off["chunk_lo"] = inst["number"] * lane["chunk_records"]
+    off["job_lo"] = inst["number"] * lane["jobs"]
+    off["queue_lo"] = inst["number"] * QUEUES
+
+
+@leaf
+def rank_mark(lane, r):
+    """Return the record of a request among the chunks: it marks its rank (offload/lru.py)."""
+    return lane["instances"] * lane["chunk_records"] + r
+
+
 @leaf
 def place_instance(lane, inst, index):
     """Set where the parts of an instance begin.
@@ -65,7 +97,9 @@ def place_instance(lane, inst, index):
     inst["node_lo"] = lane["instances"] * lane["gpu_blocks"]
     inst["extent_lo"] = index * lane["n_shared"]
     inst["prefix_lo"] = index * lane["n_keys"]
+    inst["number"] = index
     inst["tier_lo"] = index * (lane["cpu_blocks"] + 1)
+    inst["hold_lo"] = index * lane["hold_places"]
     inst["run_lo"] = index * lane["places"]
     inst["phase_lo"] = index * lane["block_size"]
     inst["heap_lo"] = index * lane["requests"]

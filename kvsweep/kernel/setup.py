@@ -1,10 +1,11 @@
 """Begin a lane in a used workspace, and collect what it leaves behind."""
 
 from .._jit import leaf, part
-from ..policies import Eviction, Offload, Priority, Scheduler, Victim
+from ..policies import Eviction, Offload, Priority, Scheduler, TierEviction, Victim
 from ..records import NONE, QUANTILES, LaneStatus
 from .blocks.tier import begin_tier
 from .memory import count_extents, place_instance
+from .offload.setup import begin_offload, end_offload
 from .summary import copy_requests, end_requests
 from .tally import fold_itl
 from .time.calendar import IDLE
@@ -44,8 +45,12 @@ def _has_branches(lane):
     )
     evicted = eviction == Eviction.LRU or eviction == Eviction.LFU
     moved = offload == Offload.WATERMARK or offload == Offload.WRITE_THROUGH
+    moved = moved or offload == Offload.VLLM
+    room = (
+        lane["offload_eviction"] == TierEviction.LRU or lane["offload_eviction"] == TierEviction.ARC
+    )
     chosen = lane["victim"] >= Victim.LAST and lane["victim"] <= Victim.FEWEST_REMAINING
-    return ordered and ranked and evicted and moved and chosen
+    return ordered and ranked and evicted and moved and room and chosen
 
 
 @part
@@ -70,6 +75,8 @@ def begin_lane(inp, ws, lane, tally):
     tally["sendable"] = lane["requests"]
     if lane["concurrency"] > 0:
         tally["sendable"] = min(lane["requests"], lane["concurrency"])
+    if lane["connects"]:
+        begin_offload(inp, ws, lane)
     tally["status"] = LaneStatus.OK
     if not _has_branches(lane):
         tally["status"] = LaneStatus.UNKNOWN_POLICY
@@ -85,6 +92,7 @@ def _how_it_ended(lane, inst):
     unused = inst["evictable"] - inst["whole_blocks"]
     leaked = inst["free"] != lane["gpu_blocks"] or inst["keyed"] != unused
     late = inst["clock"] >= lane["last_clock"] or inst["inbox_head"] != NONE
+    leaked = leaked or inst["held"] != 0
     status = LaneStatus.OK
     if inst["load"] != 0 and late:
         status = LaneStatus.TIME_LIMIT
@@ -113,6 +121,8 @@ def end_lane(inp, ws, out, lane, tally, number):
         out.completed[number, index] = inst["completed"]
         if tally["status"] == LaneStatus.OK:
             tally["status"] = _how_it_ended(lane, inst)
+        if lane["connects"]:
+            end_offload(ws, inst, tally)
     fold_itl(ws, lane, tally, token_time, _Q0, _Q1, _Q2, _Q3)
 
 

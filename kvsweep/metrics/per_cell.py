@@ -71,7 +71,20 @@ CELL_VARIABLES = (
     *_reals(
         ("thrashing_rate", "1", "blocks reloaded within cache.thrashing_window_us / offloads"),
     ),
-    *_reals(("transfer_s", "s", "transfers from the CPU tier, summed over instances"), rules=VLLM),
+    *_reals(
+        ("transfer_s", "s", "steps lengthened by transfers of the CPU tier, summed over instances"),
+        rules=VLLM,
+    ),
+    *_counts(
+        ("tier_loads", "1", "transfers from a CPU tier as vLLM has it, warm-up included"),
+        ("tier_stores", "1", "transfers to such a tier, warm-up included"),
+        ("tier_loaded_tokens", "token", "tokens loaded from it"),
+        ("tier_stored_tokens", "token", "tokens stored in it"),
+        ("tier_evictions", "block", "blocks of it that made room"),
+        ("tier_refused", "1", "times that blocks were not stored for lack of room in it"),
+        ("tier_deferred", "1", "times that a request had to ask for its load again"),
+        rules=VLLM,
+    ),
     *_counts(
         ("priority_inversions", "1", "first admissions while a more urgent request waited there"),
     ),

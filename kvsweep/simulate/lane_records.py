@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from ..config import Latency, Scenario
 from ..config.scenario import Cache, Cluster, Engine
 from ..kernel.blocks.sizes import QUOTIENT_BITS
+from ..kernel.offload.chunks import RINGS
 from ..kernel.time.calendar import MAX_STEPS, ROW
 from ..policies import (
     BLOCKS,
@@ -25,6 +26,7 @@ from ..policies import (
     Priority,
     Routing,
     Scheduler,
+    TierEviction,
     Victim,
 )
 from ..records import LANE, NONE
@@ -123,6 +125,14 @@ def _set_cache(lane: NDArray[Any], cache: Cache) -> None:
     lane["bandwidth"] = cache.transfer_bandwidth or 1.0  # None only where nothing is moved
     lane["thrashing_window"] = cache.thrashing_window_us
     lane["overlap"] = cache.transfer_overlap
+    lane["factor"] = cache.offload_block_factor
+    lane["chunk_tokens"] = cache.offload_block_factor * cache.block_size
+    lane["offload_eviction"] = TierEviction.from_name(cache.offload_eviction)
+    lane["prompt_only"] = cache.offload_prompt_only
+    lane["connects"] = cache.cpu_blocks > 0 and lane["offload"] == Offload.VLLM
+    # Ghosts of adaptive replacement are two more for each chunk.
+    lists = 3 if lane["offload_eviction"] == TierEviction.ARC else 1
+    lane["chunk_records"] = cache.cpu_blocks * lists + RINGS if lane["connects"] else 0
     # An extent in one piece is evicted from its end, whatever its blocks are.
     lane["all_split"] = cache.cpu_blocks > 0 or lane["eviction"] != Eviction.LRU
     lane["cache_each_step"] = cache.cpu_blocks > 0 and lane["offload"] == Offload.WRITE_THROUGH
@@ -196,6 +206,9 @@ def set_request_lists(
     lanes["request_lo"] = first[chosen]
     lanes["requests"] = sizes
     lanes["out_lo"] = np.concatenate([[0], np.cumsum(sizes)[:-1]])
+    lanes["hold_places"] = lanes["connects"] * np.minimum(sizes, lanes["gpu_blocks"])
+    # A store writes a chunk at least, and one more is being offered.
+    lanes["jobs"] = lanes["connects"] * (lanes["cpu_blocks"] + 1) + lanes["hold_places"]
     lanes["places"] = _places_for(np.minimum(lanes["max_num_seqs"], sizes))
     for field in ("n_keys", "n_extents", "n_shared"):
         lanes[field] = np.array([getattr(item, field) for item in lists])[chosen]
@@ -209,7 +222,7 @@ def set_request_lists(
     lanes["closed_loop"] |= lanes["concurrency"] > 0
     lanes["impatient"] = largest(requests["patience"]) >= 0
     # Every urgent request may make others begin anew.
-    again = 1 + sizes * lanes["preempt_for_urgent"]
+    again = 1 + sizes * lanes["preempt_for_urgent"] + 3 * lanes["connects"]
     again *= np.where(lanes["victim"] == Victim.LAST, 1, MOST_ANEW)
     limits = np.minimum(step_limits(requests, first)[chosen], MAX_STEPS) * again
     lanes["step_limit"] = np.minimum(limits, MAX_STEPS)

@@ -48,7 +48,11 @@ def run_single(scenario: Scenario, requests: Requests) -> Single:
     run_lanes(inputs, counts)
     rows = counts.tallies[0]
     outputs = allocate_outputs(
-        inputs, keep_requests=True, steps=rows["log_steps"], events=rows["log_events"]
+        inputs,
+        keep_requests=True,
+        steps=rows["log_steps"],
+        events=rows["log_events"],
+        transfers=rows["log_transfers"],
     )
     run_lanes(inputs, outputs)
     ends = outputs.tallies["status"]

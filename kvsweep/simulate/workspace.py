@@ -11,19 +11,26 @@ from ..policies import RequestStatus
 from ..records import (
     BLOCK,
     CHAIN,
+    CHUNK,
     EVENT,
     EXTENT,
     INSTANCE,
+    JOB,
     LANE,
     LRU,
     NEVER,
     NONE,
+    OFFER,
+    OFFLOAD,
+    PIN,
     PROGRESS,
+    QUEUE,
     REQUEST,
     SCORER,
     STEP,
     TALLY,
     TIER,
+    TRANSFER,
     Inputs,
     Outputs,
     Workspace,
@@ -37,7 +44,7 @@ def _blank_instance() -> NDArray[Any]:
     lists = ("lru_head", "lru_tail", "wait_head", "wait_tail", "inbox_head", "inbox_tail")
     for name in (*lists, "spare", "tier_spare"):
         blank[name] = NONE
-    for name in ("next_due", "try_head_at"):
+    for name in ("next_due", "next_offer", "try_head_at"):
         blank[name] = NEVER
     blank["try_head"] = 1
     return blank
@@ -50,6 +57,13 @@ def _blank_progress() -> NDArray[Any]:
         blank[name] = NONE
     blank["missed"] = NONE
     blank["status"] = RequestStatus.NOT_ARRIVED
+    return blank
+
+
+def _blank_offload() -> NDArray[Any]:
+    blank = np.zeros(1, OFFLOAD)
+    for name in ("chunk_spare", "job_spare", "finished_head", "finished_tail"):
+        blank[name] = NONE
     return blank
 
 
@@ -72,6 +86,16 @@ def allocate_workspace(inputs: Inputs, itl_entries: int) -> Workspace:
         prefix=np.empty(sizes["prefix"], np.int32),
         tier=np.empty(sizes["tier"], TIER),
         tier_table=np.empty(sizes["tier_table"], np.int32),
+        blank_offload=_blank_offload(),
+        blank_offer=np.zeros(1, OFFER),
+        offload=np.empty(sizes["offload"], OFFLOAD),
+        offers=np.empty(sizes["offers"], OFFER),
+        seen=np.empty(len(inputs.keys) if needs["offload"] else 1, np.uint8),
+        chunks=np.empty(sizes["chunks"], CHUNK),
+        jobs=np.empty(sizes["jobs"], JOB),
+        queues=np.empty(sizes["queues"], QUEUE),
+        pins=np.empty(sizes["pins"], PIN),
+        hold=np.empty(sizes["hold"], np.int64),
         running=np.empty(sizes["running"], np.int64),
         due=np.empty(sizes["due"], np.int32),
         phases=np.empty(sizes["phases"], np.int64),
@@ -86,9 +110,14 @@ def allocate_workspace(inputs: Inputs, itl_entries: int) -> Workspace:
 
 
 def allocate_outputs(
-    inputs: Inputs, *, keep_requests: bool = False, steps: int = 0, events: int = 0
+    inputs: Inputs,
+    *,
+    keep_requests: bool = False,
+    steps: int = 0,
+    events: int = 0,
+    transfers: int = 0,
 ) -> Outputs:
-    """Allocate the results of a batch; `steps` and `events` are the room of the logs."""
+    """Allocate the results of a batch; `steps`, `events` and `transfers` are room of the logs."""
     lanes = inputs.lanes
     slots = int(lanes["requests"].sum(dtype=np.int64))
     kept = slots if keep_requests else 0
@@ -104,8 +133,9 @@ def allocate_outputs(
         preemptions=np.empty(kept, np.int32),
         request_status=np.empty(kept, np.int8),
         progress=np.empty(kept, PROGRESS),
-        steps=np.empty(steps, STEP),
+        steps=np.zeros(steps, STEP),
         events=np.empty(events, EVENT),
+        transfers=np.empty(transfers, TRANSFER),
     )
 
 

@@ -16,6 +16,7 @@ from kvsweep.policies import (
     Scheduler,
     Scorer,
     Status,
+    TierEviction,
     Victim,
 )
 from kvsweep.records import LaneStatus
@@ -31,6 +32,7 @@ FAMILIES = {
     Eviction: ("cache", "eviction"),
     Victim: ("engine", "victim"),
     Offload: ("cache", "offload"),
+    TierEviction: ("cache", "offload_eviction"),
 }
 """Table and key of each family of policies."""
 
@@ -60,6 +62,8 @@ def a_trace(family, name):
     table, key = FAMILIES[family]
     scenario = copy.deepcopy(SCENARIO)
     scenario[table][key] = {name: 1} if family is Scorer else name
+    if family is TierEviction:
+        scenario["cache"]["offload"] = "vllm"
     if (family, name) != (Scheduler, "priority") and family is Scheduler:
         del scenario["engine"]["priority_age_ms"]
     slo = ("critical", "batch", "background", "standard")

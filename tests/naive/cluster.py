@@ -30,6 +30,7 @@ from math import inf
 
 from .admission import admission
 from .instance import Instance
+from .offload import OffloadInstance
 from .request import BlockKeys, Request
 from .routing import Router
 from .scenario import Scenario
@@ -91,9 +92,9 @@ class Cluster:
         self.cluster, self.latency = scenario.cluster, scenario.latency
         self.requests = requests
         self.followers = {r.after: r for r in requests if r.after is not None}
+        engine = OffloadInstance if scenario.cache.connects else Instance
         self.instances = [
-            Instance(i, scenario, self.keys, max_steps, check)
-            for i in range(self.cluster.instances)
+            engine(i, scenario, self.keys, max_steps, check) for i in range(self.cluster.instances)
         ]
         self.admission = admission(self.cluster)
         self.router = Router(self.cluster, scenario.cache.block_size)
@@ -120,7 +121,7 @@ class Cluster:
 
     def _next(self):
         """Return the instance that does something next, and the time of the next decision."""
-        instance = min(self.instances, key=Instance.next_event)
+        instance = min(self.instances, key=lambda each: each.next_event())
         return instance, self.calendar[0][0] if self.calendar else inf
 
     def run(self):

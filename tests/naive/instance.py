@@ -147,7 +147,7 @@ class Instance:
         return min(entry, self.queue[0].end if self.queue else inf)
 
     def _has_work(self):
-        return bool(self.scheduler.running or self.scheduler.waiting)
+        return self.scheduler.busy
 
     @property
     def in_flight(self):
@@ -172,7 +172,7 @@ class Instance:
     def _schedule(self, now):
         """Schedule a batch and hand it to the device."""
         scheduler, pool = self.scheduler, self.scheduler.pool
-        wait, evictions = len(scheduler.waiting), pool.evictions
+        wait, evictions = scheduler.waits, pool.evictions
         decision = scheduler.schedule(now)
         for request in decision.timed_out:
             request.status = "timed_out"
@@ -183,34 +183,45 @@ class Instance:
         if not decision.scheduled:
             # All who wait gave up or were refused; all who run have their last token on its way.
             return Batch(decision, None, start)
+        columns = self._columns(decision, wait, pool.evictions - evictions)
+        step = Step(s=now, t=start, d=self._duration(decision), **columns)
+        self._list(step, decision)
+        self.device_us = start + step.d
+        self._note_finishing(decision)
+        self.transfer_us += decision.transfer_us
+        return Batch(decision, step, self.device_us)
+
+    def _columns(self, decision, wait, evicted):
+        """Return what a step's row tells of a decision."""
+        return {
+            "pf": decision.prefill_tokens,
+            "dc": decision.decode_tokens,
+            "run": len(self.scheduler.running),
+            "wait": wait,
+            "free": len(self.scheduler.pool.free),
+            "ev": evicted,
+            "adm": [(r.id, cached, int(r.preemptions > 0)) for r, cached in decision.admitted],
+            "pre": [r.id for r in decision.preempted],
+            "pre_in_flight": decision.preempted_in_flight,
+            "sched": [(r.id, n) for r, n in decision.scheduled.items()],
+        }
+
+    def _list(self, step, decision):
+        """List a step, and who was admitted in it."""
         if len(self.steps) == self.max_steps:
             raise StepLimit(f"instance {self.index} after {self.max_steps} steps")
         for request, cached in decision.admitted:
             if request.scheduled_us is None:
-                request.scheduled_us = now
+                request.scheduled_us = step.s
             request.admissions.append((len(self.steps), cached))
-        step = Step(
-            s=now,
-            t=start,
-            d=self._duration(decision),
-            pf=decision.prefill_tokens,
-            dc=decision.decode_tokens,
-            run=len(scheduler.running),
-            wait=wait,
-            free=len(pool.free),
-            ev=pool.evictions - evictions,
-            adm=[(r.id, cached, int(r.preemptions > 0)) for r, cached in decision.admitted],
-            pre=[r.id for r in decision.preempted],
-            pre_in_flight=decision.preempted_in_flight,
-            sched=[(r.id, n) for r, n in decision.scheduled.items()],
-        )
         self.steps.append(step)
-        self.device_us = start + step.d
+
+    def _note_finishing(self, decision):
         self.finishing += [
-            (self.device_us, r) for r in decision.scheduled if scheduler.last_batch(r, decision)
+            (self.device_us, request)
+            for request in decision.scheduled
+            if self.scheduler.last_batch(request, decision)
         ]
-        self.transfer_us += decision.transfer_us
-        return Batch(decision, step, self.device_us)
 
     def _duration(self, decision):
         compute = self.latency.step_us(
@@ -247,6 +258,16 @@ class Instance:
     @property
     def blocks_reused(self):
         return self.scheduler.blocks_reused
+
+    @property
+    def offloads(self):
+        """Blocks copied to the CPU."""
+        return self.scheduler.tier.offloads
+
+    @property
+    def reloads(self):
+        """Blocks copied back."""
+        return self.scheduler.tier.reloads
 
     @property
     def totals(self):

@@ -102,7 +102,7 @@ class Router:
             if refresh or not self.cluster.snapshot_load:
                 pending = len(instance.arriving) if self.cluster.count_pending else 0
                 scheduler = instance.scheduler
-                view.load = len(scheduler.waiting) + len(scheduler.running) + pending
+                view.load = scheduler.waits + len(scheduler.running) + pending
             if refresh:
                 pool, tier = instance.scheduler.pool, instance.scheduler.tier
                 view.utilization = pool.used / pool.usable

@@ -63,10 +63,19 @@ class Cache:
     transfer_base_latency_us: int = 10
     transfer_overlap: bool = False
     thrashing_window_us: int = 1_000_000
+    offload_block_factor: int = 1
+    offload_prompt_only: bool = True
+    offload_eviction: str = "lru"
 
     def __post_init__(self):
         _one_of("cache.eviction", self.eviction, ("lru", "lfu"))
-        _one_of("cache.offload", self.offload, ("watermark", "write-through"))
+        _one_of("cache.offload", self.offload, ("watermark", "write-through", "vllm"))
+        _one_of("cache.offload_eviction", self.offload_eviction, ("lru", "arc"))
+
+    @property
+    def connects(self):
+        """Whether there is a CPU tier as vLLM's connector has it."""
+        return self.cpu_blocks > 0 and self.offload == "vllm"
 
 
 @dataclass(frozen=True)
@@ -147,11 +156,15 @@ class Scenario:
     @classmethod
     def of(cls, engine=None, cache=None, cluster=None, latency=None, workload=None):
         """Make a scenario from the tables of a trace, and of the workload its concurrency."""
-        if (engine or {}).get("async_scheduling") and (cache or {}).get("cpu_blocks"):
-            raise ValueError("engine.async_scheduling: no rule for the CPU tier")
+        made = Engine(**(engine or {})), Cache(**(cache or {}))
+        if made[0].async_scheduling and made[1].cpu_blocks and not made[1].connects:
+            raise ValueError("engine.async_scheduling: no rule for this CPU tier")
+        if made[1].connects and made[1].block_size * made[1].offload_block_factor == 1:
+            raise ValueError("cache.offload: chunks of one token are loaded for ever")
+        if made[0].preempt_for_urgent and made[1].connects:
+            raise ValueError("cache.offload: no rule for urgent preemption")
         return cls(
-            Engine(**(engine or {})),
-            Cache(**(cache or {})),
+            *made,
             Cluster(**(cluster or {})),
             Latency(**(latency or {})),
             **(workload or {}),

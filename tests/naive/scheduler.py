@@ -79,6 +79,16 @@ class Scheduler:
         self.keys.extend(request.keys, request.known)
         self.waiting.add(request)
 
+    @property
+    def waits(self):
+        """Requests that have no seat."""
+        return len(self.waiting)
+
+    @property
+    def busy(self):
+        """Whether there is anything to schedule."""
+        return bool(self.running or self.waits)
+
     def urgency(self, request):
         """Return what the priority scheduler orders by: the priority, smaller is more urgent.
 
@@ -94,7 +104,7 @@ class Scheduler:
 
         Requests whose clients have given up still count as waiting here.
         """
-        alone = len(self.running) + len(self.waiting) <= 1
+        alone = len(self.running) + self.waits <= 1
         threshold = 0 if alone else self.engine.long_prefill_token_threshold
         decision = Decision(now, self.engine.max_num_batched_tokens, threshold)
         self._schedule_running(decision)
@@ -114,6 +124,8 @@ class Scheduler:
             n = min(decision.capped(request.uncomputed), decision.budget)
             while not self._allocate(request, n, decision.now):
                 index = choose_victim(self, request)
+                if not self._may_preempt(self.running[index]):
+                    return
                 victim = self.running.pop(index)
                 if index < k:
                     k -= 1
@@ -123,6 +135,10 @@ class Scheduler:
             else:
                 decision.give(request, n)
                 k += 1
+
+    def _may_preempt(self, victim):
+        """Whether the next victim can be preempted; else nobody is, and the walk ends."""
+        return True
 
     def _preempt(self, victim, decision):
         """Take the blocks away; outputs are kept, what was published stays published.

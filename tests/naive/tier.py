@@ -31,7 +31,7 @@ class CpuTier:
 
     def __init__(self, cache):
         self.cache = cache
-        if cache.cpu_blocks > 0 and not (self.moves or self.copies):
+        if cache.cpu_blocks > 0 and not (self.moves or self.copies or cache.connects):
             raise ValueError(f"cache.offload: {cache.offload!r} has no way into the tier")
         self.came_us = OrderedDict()
         self.offloads = 0

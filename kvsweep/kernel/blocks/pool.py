@@ -21,6 +21,7 @@ it, and frees them later, so a chain is evicted from its end.
 from ..._jit import leaf
 from ...policies import Eviction
 from ..memory import extent_at
+from ..offload.pins import note_evicted
 from . import eviction, lru, split
 
 
@@ -45,6 +46,8 @@ def _evict(ws, inst, count):
     """Evict up to `count` of the cached blocks that are next; return how many."""
     node = _next_to_evict(inst)
     if node < inst["node_lo"]:
+        if inst["serial"] > 0:
+            note_evicted(ws, inst, node)
         split.uncache_block(ws, inst, node)
         count = 1
     else:

@@ -19,7 +19,7 @@ from . import pool
 def begin_tier(ws, lane, inst):
     """Empty the tier of an instance."""
     end = inst["tier_lo"]
-    if lane["cpu_blocks"] > 0:
+    if lane["cpu_blocks"] > 0 and not lane["connects"]:
         ws.tier[end]["prev"] = end
         ws.tier[end]["next"] = end
 

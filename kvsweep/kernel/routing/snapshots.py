@@ -18,7 +18,7 @@ def _see_loads(ws, lane):
         inst = ws.instances[index]
         load = inst["load"]
         if not lane["count_pending"]:
-            load = inst["waiting"] + inst["running"]
+            load = inst["waiting"] + inst["held"] + inst["running"]
         ws.snapshots[index]["load"] = load
 
 

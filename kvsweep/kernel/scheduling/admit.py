@@ -14,7 +14,7 @@ from .running import chunk_of, is_alone, schedule_chunk
 
 
 @leaf
-def _count_query(lane, tally, request, progress, hits, loads, measured):
+def count_query(lane, tally, request, progress, hits, loads, measured):
     """Count the look-up as vLLM does: only at a successful admission, first ones apart."""
     if measured and lane["prefix_caching"]:
         tally["blocks_reused"] += hits
@@ -25,28 +25,51 @@ def _count_query(lane, tally, request, progress, hits, loads, measured):
 
 
 @leaf
-def _look_up(inp, ws, lane, inst, r):
-    """Find the cached prefix of a waiting request; one known token stays uncomputed (rule R5.8).
+def _most_hits(inp, ws, lane, r):
+    """Return how many blocks a look-up of a waiting request may find (rule R5.8).
 
-    A request that was never admitted can only hit what another request cached too. Where the
-    blocks of the GPU end, those of the CPU tier may go on.
+    One known token stays uncomputed. A request that was never admitted can only hit what another
+    request cached too.
+    """
+    progress = ws.progress[r]
+    request = inp.requests[lane["request_lo"] + r]
+    limit = full_blocks(lane, known_tokens(request, progress) - 1)
+    if progress["preemptions"] == 0:
+        limit = min(limit, request["reusable"])
+    return limit
+
+
+@leaf
+def find_hits(inp, ws, lane, inst, r):
+    """Find the cached prefix of a waiting request.
+
+    Returns
+    -------
+    hits, unused : int
+        Cached blocks; those of them without a user.
+    """
+    hits = 0
+    unused = 0
+    if lane["prefix_caching"]:
+        limit = _most_hits(inp, ws, lane, r)
+        hits, unused = pool.find_prefix(inp, ws, lane, inst, r, limit)
+    return hits, unused
+
+
+@leaf
+def _look_up(inp, ws, lane, inst, r):
+    """Find the cached prefix of a waiting request on the GPU, and what of its CPU tier goes on.
 
     Returns
     -------
     hits, unused, loads : int
         Cached blocks; those of them without a user; blocks to load from the CPU tier.
     """
-    hits = 0
-    unused = 0
+    hits, unused = find_hits(inp, ws, lane, inst, r)
     loads = 0
     if lane["prefix_caching"]:
-        progress = ws.progress[r]
         request = inp.requests[lane["request_lo"] + r]
-        known = known_tokens(request, progress)
-        limit = full_blocks(lane, known - 1)
-        if progress["preemptions"] == 0:
-            limit = min(limit, request["reusable"])
-        hits, unused = pool.find_prefix(inp, ws, lane, inst, r, limit)
+        limit = _most_hits(inp, ws, lane, r)
         loads = tier.count_loads(inp, ws, lane, inst, request, hits, limit)
     return hits, unused, loads
 
@@ -56,7 +79,7 @@ def _admit(inp, ws, out, lane, inst, tally, index, r, hits, loads, tokens):
     """Move the head of the waiting list to the running list and schedule `tokens` of it."""
     request = inp.requests[lane["request_lo"] + r]
     progress = ws.progress[r]
-    _count_query(lane, tally, request, progress, hits, loads, r >= lane["warmup"])
+    count_query(lane, tally, request, progress, hits, loads, r >= lane["warmup"])
     waiting.leave_waiting(inp, ws, lane, inst)
     cached = (hits + loads) * lane["block_size"]
     pool.touch(inp, ws, lane, inst, r, hits)
@@ -65,6 +88,14 @@ def _admit(inp, ws, out, lane, inst, tally, index, r, hits, loads, tokens):
     if loads > 0:
         tier.load(inp, ws, lane, inst, request, progress, loads)
     tier.touch(inp, ws, lane, inst, request, hits + loads)
+    run_request(inp, ws, out, lane, inst, tally, index, r, cached, tokens)
+
+
+@leaf
+def run_request(inp, ws, out, lane, inst, tally, index, r, cached, tokens):
+    """Append a request that has its blocks to the running list; schedule `tokens` of it."""
+    request = inp.requests[lane["request_lo"] + r]
+    progress = ws.progress[r]
     progress["computed"] = cached
     progress["found"] = cached
     if progress["scheduled"] == NONE:
@@ -94,7 +125,7 @@ def deadline(inp, ws, lane, inst):
 
 
 @leaf
-def _give_up(inp, ws, lane, inst, r):
+def give_up(inp, ws, lane, inst, r):
     """Drop the head of the waiting list, whose client has left."""
     waiting.leave_waiting(inp, ws, lane, inst)
     ws.progress[r]["status"] = RequestStatus.TIMED_OUT
@@ -147,7 +178,7 @@ def admit_waiting(inp, ws, out, lane, inst, tally, index):
     while inst["budget"] > 0 and may_admit(lane, inst):
         r = waiting.first_waiting(ws, lane, inst)
         if inst["clock"] > deadline(inp, ws, lane, inst):
-            _give_up(inp, ws, lane, inst, r)
+            give_up(inp, ws, lane, inst, r)
             continue
         request = inp.requests[lane["request_lo"] + r]
         known = known_tokens(request, ws.progress[r])

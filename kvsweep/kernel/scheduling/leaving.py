@@ -8,6 +8,7 @@ neither, waits, and leaves from there.
 from ..._jit import leaf, part
 from ...policies import RequestStatus, Scheduler
 from ...records import LEAVING
+from ..offload.connector import note_finish
 from ..tally import count_computed
 from ..time.decoding import drop_base, most_computed
 from . import waiting
@@ -16,13 +17,15 @@ from .running import free_request
 
 
 @leaf
-def _complete(ws, lane, inst, r):
+def _complete(inp, ws, lane, inst, r):
     """Note that the last token of a request was sampled at the clock."""
     progress = ws.progress[r]
     progress["finish"] = inst["clock"]
     progress["status"] = RequestStatus.COMPLETED
     inst["load"] -= 1
     inst["completed"] += r >= lane["warmup"]
+    if lane["connects"]:
+        note_finish(inp, ws, lane, inst, r)
 
 
 @leaf
@@ -32,7 +35,7 @@ def finish(inp, ws, lane, inst, tally, r):
     computed = most_computed(request)
     count_computed(ws, lane, tally, r, computed)
     free_request(inp, ws, lane, inst, tally, r, computed, computed)
-    _complete(ws, lane, inst, r)
+    _complete(inp, ws, lane, inst, r)
 
 
 @leaf
@@ -81,7 +84,7 @@ def _leave_waiting_list(inp, ws, lane, inst):
         r = _leaves_from_waiting(ws, lane, inst)
         waiting.stop_waiting(inp, ws, lane, inst, r)
         waiting.wake_head(inst)
-        _complete(ws, lane, inst, r)
+        _complete(inp, ws, lane, inst, r)
         inst["leaving_waiting"] -= 1
 
 

@@ -18,7 +18,7 @@ from ..time.decoding import (
     settled_tokens,
 )
 from .caching import cache_decode, cache_decodes
-from .preempt import find_victim, preempt, victim_is_last
+from .preempt import find_victim, is_fenced, preempt, victim_is_last
 from .running import charge_decodes, prefill_chunk, schedule_chunk
 
 
@@ -95,12 +95,18 @@ def schedule_one_by_one(inp, ws, out, lane, inst, tally, index):
         computed, tokens = _tokens_wanted(lane, inst, request, progress)
         need = blocks_for(lane, computed + tokens) - blocks_for(lane, computed)
         kept = True
+        fenced = False
         while need > inst["free"] and kept:
             victim = find_victim(inp, ws, lane, inst, position)
+            fenced = is_fenced(ws, lane, inst, victim)
+            if fenced:
+                break
             kept = victim != position
             preempt(inp, ws, out, lane, inst, tally, index, victim, victim < position)
             if victim < position:
                 position -= 1
+        if fenced:
+            break
         if kept:
             pool.allocate(ws, inst, need)
             _schedule_tokens(inp, ws, out, lane, inst, tally, index, position, tokens)

@@ -5,6 +5,7 @@ import numpy as np
 from ..._jit import leaf, part
 from ...policies import Scheduler, Victim
 from ...records import LEAVING, NEVER, NONE, Event
+from ..offload.pins import await_stores_of
 from ..tally import count_computed, log_event
 from ..time.calendar import leave_running
 from ..time.decoding import decoded_tokens, most_computed, outputs_sampled, settled_tokens
@@ -145,6 +146,16 @@ def _in_flight(lane, inst, progress):
 
 
 @leaf
+def is_fenced(ws, lane, inst, position):
+    """Return whether the request at `position` must keep its blocks (rule R11.6).
+
+    With a connector the step on its way may still write to them; then nobody is preempted.
+    """
+    r = ws.running[inst["run_lo"] + position]
+    return lane["connects"] and _in_flight(lane, inst, ws.progress[r]) == 1
+
+
+@leaf
 def preempt(inp, ws, out, lane, inst, tally, index, position, scheduled):
     """Preempt the running request at `position`: free its blocks, forget its progress, requeue.
 
@@ -165,6 +176,8 @@ def preempt(inp, ws, out, lane, inst, tally, index, position, scheduled):
     progress["computed"] = 0
     progress["preemptions"] += 1
     leave_running(ws, inst, position)
+    if lane["connects"]:
+        await_stores_of(ws, inst, victim)
     inst["preempted"] += 1
     inst["victims"] += 1
     inst["shortages"] += 1

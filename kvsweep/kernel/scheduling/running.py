@@ -50,7 +50,7 @@ def begin_decode(inp, ws, lane, inst, request, progress, position, step):
 @leaf
 def is_alone(inst):
     """Return whether there is just one request, running or waiting."""
-    return inst["running"] + inst["waiting"] <= 1
+    return inst["running"] + inst["waiting"] + inst["held"] <= 1
 
 
 @leaf

@@ -41,7 +41,7 @@ def accept(inp, ws, lane, inst, now):
 
 
 @leaf
-def _note_itl(ws, lane, inst, tally, duration):
+def note_itl(ws, lane, inst, tally, duration):
     """Note the latencies of the tokens that decoding requests sample at the end of the step."""
     tokens = inst["measured"]
     if inst["skipped"] > 0:
@@ -64,7 +64,7 @@ def _note_itl(ws, lane, inst, tally, duration):
 
 
 @leaf
-def _clear_step(lane, inst):
+def clear_step(lane, inst):
     """Begin to count what a step schedules."""
     inst["budget"] = lane["max_tokens"]
     inst["prefill_tokens"] = 0
@@ -80,7 +80,7 @@ def _schedule_step(inp, ws, out, lane, inst, tally, index):
     """Schedule one step at the clock, unless there is nothing to schedule."""
     waiting_before = inst["waiting"]
     evictions_before = inst["evictions"]
-    _clear_step(lane, inst)
+    clear_step(lane, inst)
     if inst["running"] > 0 and is_countable(inp, ws, lane, inst):
         schedule_by_counts(inp, ws, out, lane, inst, tally, index)
     elif inst["running"] > 0:
@@ -94,7 +94,7 @@ def _schedule_step(inp, ws, out, lane, inst, tally, index):
     if is_cold(lane, inst):
         compute += cold_time(lane, inst)
     duration = tier.add_transfer(lane, inst, compute)
-    _note_itl(ws, lane, inst, tally, duration)
+    note_itl(ws, lane, inst, tally, duration)
     if lane["log"]:
         log_step(out, lane, inst, tally, index, duration, waiting_before, evictions_before)
     if lane["closed_loop"] and inst["next_due"] == inst["step"]:

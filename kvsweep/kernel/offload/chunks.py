@@ -1,0 +1,107 @@
+"""The records of a CPU tier: four rings of chunks, and the table that finds a chunk by its key.
+
+A chunk is `LANE.factor` blocks of the GPU, with the key of the last of them. ``ONCE`` and ``AGAIN``
+are the lists of adaptive replacement (LRU has but the first), oldest first; the other two hold the
+ghosts of what was evicted from them. The first four records of an instance are the rings' ends.
+Nothing is cleared between lanes: a slot of the table counts only if the record that it names is in
+use and carries the key.
+"""
+
+import numpy as np
+
+from ..._jit import leaf
+from ...records import NONE
+
+ONCE, AGAIN, ONCE_GHOSTS, AGAIN_GHOSTS = 0, 1, 2, 3
+RINGS = 4
+BEING_WRITTEN = -1
+
+
+@leaf
+def begin_chunks(ws, off):
+    """Empty the tier of an instance."""
+    for ring in range(RINGS):
+        end = off["chunk_lo"] + ring
+        ws.chunks[end]["prev"] = end
+        ws.chunks[end]["next"] = end
+
+
+@leaf
+def unlink(ws, node):
+    """Take a record out of its ring."""
+    before = ws.chunks[node]["prev"]
+    after = ws.chunks[node]["next"]
+    ws.chunks[before]["next"] = after
+    ws.chunks[after]["prev"] = before
+
+
+@leaf
+def link_before(ws, node, after):
+    """Put a record into a ring in front of another one."""
+    before = ws.chunks[after]["prev"]
+    ws.chunks[node]["prev"] = before
+    ws.chunks[node]["next"] = after
+    ws.chunks[before]["next"] = node
+    ws.chunks[after]["prev"] = node
+
+
+@leaf
+def link_last(ws, off, ring, node):
+    """Make a record the youngest of a ring."""
+    ws.chunks[node]["ring"] = ring
+    link_before(ws, node, off["chunk_lo"] + ring)
+
+
+@leaf
+def find_record(ws, inst, off, key):
+    """Return the record, of a chunk or a ghost, that carries `key`, or NONE."""
+    node = np.int64(ws.tier_table[inst["prefix_lo"] + key])
+    lo = off["chunk_lo"] + RINGS
+    if node < lo or node >= lo + off["chunk_fresh"] or ws.chunks[node]["key"] != key:
+        node = NONE
+    return node
+
+
+@leaf
+def find_chunk(ws, inst, off, key):
+    """Return the record of the chunk with `key` if it is on the CPU, or NONE."""
+    node = find_record(ws, inst, off, key)
+    if node != NONE and ws.chunks[node]["ring"] > AGAIN:
+        node = NONE
+    return node
+
+
+@leaf
+def new_record(ws, inst, off, key):
+    """Return a record that carries `key` from now on; it is in no ring."""
+    node = off["chunk_spare"]
+    if node == NONE:
+        node = off["chunk_lo"] + RINGS + off["chunk_fresh"]
+        off["chunk_fresh"] += 1
+    else:
+        off["chunk_spare"] = ws.chunks[node]["next"]
+    ws.chunks[node]["key"] = key
+    ws.chunks[node]["offer"] = 0  # it may hold an earlier lane's
+    ws.tier_table[inst["prefix_lo"] + key] = node
+    return node
+
+
+@leaf
+def drop_record(ws, off, node):
+    """Forget a record that is in no ring."""
+    ws.chunks[node]["key"] = NONE
+    ws.chunks[node]["next"] = off["chunk_spare"]
+    off["chunk_spare"] = node
+
+
+@leaf
+def chunk_key(inp, lane, request, chunk):
+    """Return the key of a chunk of a request: that of its last block."""
+    return inp.keys[request["key_lo"] + (chunk + 1) * lane["factor"] - 1]
+
+
+@leaf
+def is_victim(ws, off, node):
+    """Return whether a chunk may make room: nobody reads or writes it, and it is not on offer."""
+    chunk = ws.chunks[node]
+    return chunk["readers"] == 0 and chunk["offer"] != off["offers"]

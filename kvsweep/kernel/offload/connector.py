@@ -1,0 +1,178 @@
+"""vLLM's OffloadingConnector, scheduler side: what is loaded and stored, what a step must await."""
+
+import numpy as np
+
+from ..._jit import leaf
+from ...policies import RequestStatus
+from ...records import NEVER, NONE, Event
+from ..scheduling import waiting
+from ..tally import log_event
+from ..time.decoding import known_tokens, most_computed
+from . import copies, manager
+from .chunks import BEING_WRITTEN, chunk_key, find_chunk
+
+LATER = -1
+
+
+@leaf
+def chunks_in(lane, tokens):
+    """Return the chunks that `tokens` tokens fill."""
+    return tokens // lane["chunk_tokens"]
+
+
+@leaf
+def match(inp, ws, lane, inst, off, r, local):
+    """Return the tokens that request `r` can load beyond `local` ones on the GPU, or LATER.
+
+    Later: its own copies are under way, or a chunk is still being written, or its blocks will be
+    on the GPU anyway, as another request loads them. This changes nothing but where offers begin.
+    """
+    ws.offers[r]["next"] = 0
+    if ws.offers[r]["jobs"] > 0:
+        return LATER
+    request = inp.requests[lane["request_lo"] + r]
+    size = lane["chunk_tokens"]
+    most = chunks_in(lane, known_tokens(request, ws.progress[r]))
+    first = chunks_in(lane, local)
+    chunk = first
+    written = False
+    read = False
+    while chunk < most and most * size - local >= size:
+        node = find_chunk(ws, inst, off, chunk_key(inp, lane, request, chunk))
+        if node == NONE:
+            break
+        written = written or ws.chunks[node]["readers"] == BEING_WRITTEN
+        read = read or ws.chunks[node]["readers"] > 0
+        chunk += 1
+    tokens = chunk * size - local if chunk > first else 0
+    if written:
+        tokens = LATER
+    elif tokens < size:
+        tokens = 0
+    elif read and lane["prefix_caching"]:
+        tokens = LATER
+    return tokens
+
+
+@leaf
+def load(inp, ws, lane, inst, off, r, local, tokens):
+    """Load `tokens` beyond `local` into blocks that request `r` has."""
+    request = inp.requests[lane["request_lo"] + r]
+    first = chunks_in(lane, local)
+    end = chunks_in(lane, local + tokens)
+    manager.read(inp, ws, lane, inst, off, request, r, first, end)
+    ws.offers[r]["next"] = end
+    job = copies.new_job(ws, off)
+    copies.fill_job(ws, job, r, first, end, tokens)
+    copies.append(ws, off, copies.NEW_LOADS, job)
+    _count(ws, inst, off, r)
+    off["loads"] += 1
+    off["loaded"] += tokens
+    inst["reloads"] += tokens // lane["block_size"]
+
+
+@leaf
+def _count(ws, inst, off, r):
+    """Count a copy that was created; who is told to ask later for it is passed by others."""
+    waiting.wake_head(inst)
+    ws.offers[r]["jobs"] += 1
+    off["unreported"] += 1
+
+
+@leaf
+def offer(inp, ws, out, lane, inst, tally, index, off, r, tokens):
+    """Store the chunks of the first `tokens` that request `r` has not offered yet, or none.
+
+    If they are refused they are offered again when it is scheduled again.
+    """
+    request = inp.requests[lane["request_lo"] + r]
+    if lane["prompt_only"]:
+        tokens = min(tokens, request["prompt"])
+    first = ws.offers[r]["next"]
+    end = chunks_in(lane, tokens)
+    if end <= first:
+        return
+    job = copies.new_job(ws, off)
+    new = manager.store(inp, ws, lane, inst, off, request, r, first, end, job)
+    if new > 0:
+        _store(inp, ws, out, lane, inst, tally, index, off, r, first, end, new, job)
+    else:
+        copies.drop_job(ws, off, job)
+    if new >= 0:
+        ws.offers[r]["next"] = end
+    else:
+        off["refused"] += 1
+        log_event(out, lane, inst, tally, index, Event.REFUSE, r, NONE)
+
+
+@leaf
+def next_offer(inp, ws, lane, r, tokens):
+    """Return in how many steps a scheduled request of so many `tokens` may have chunks to store.
+
+    It has offered all that these fill, unless it was refused; then the next step offers it again.
+    """
+    request = inp.requests[lane["request_lo"] + r]
+    end = (ws.offers[r]["next"] + 1) * lane["chunk_tokens"]
+    steps = max(1, end - tokens)
+    if lane["prompt_only"] and end > request["prompt"]:
+        steps = NEVER
+    return steps
+
+
+@leaf
+def _store(inp, ws, out, lane, inst, tally, index, off, r, first, end, new, job):
+    """Create the job that writes `new` of the chunks `first` to `end - 1` of a request."""
+    tokens = new * lane["chunk_tokens"]
+    copies.fill_job(ws, job, r, first, end, tokens)
+    copies.append(ws, off, copies.NEW_STORES, job)
+    _count(ws, inst, off, r)
+    off["stores"] += 1
+    off["stored"] += tokens
+    inst["offloads"] += new * lane["factor"]
+    finished = ws.progress[r]["status"] == RequestStatus.COMPLETED
+    ws.jobs[job]["pinned"] = 2 * inst["serial"]
+    if finished and copies.pin(inp, ws, lane, inst, off, job, 1):
+        ws.jobs[job]["flush"] = inst["serial"]
+        off["awaits"] = 1
+    log_event(out, lane, inst, tally, index, Event.STORE, r, tokens)
+
+
+@leaf
+def note_finish(inp, ws, lane, inst, r):
+    """Note that a request has finished: its blocks are free, but its stores still read them."""
+    off = ws.offload[inst["number"]]
+    ws.progress[r]["next"] = NONE
+    if off["finished_tail"] == NONE:
+        off["finished_head"] = r
+    else:
+        ws.progress[off["finished_tail"]]["next"] = r
+    off["finished_tail"] = r
+    if ws.offers[r]["jobs"] > 0:
+        for queue in (copies.WAITING_STORES, copies.STORES):
+            job = copies.head(ws, off, queue)
+            while job != NONE:
+                if ws.jobs[job]["request"] == r:
+                    ws.jobs[job]["pinned"] = 2 * inst["serial"] + 1
+                    copies.pin(inp, ws, lane, inst, off, job, 1)
+                job = np.int64(ws.jobs[job]["next"])
+
+
+@leaf
+def offer_finished(inp, ws, out, lane, inst, tally, index, off):
+    """Offer what the requests that finished since the last schedule have filled, then let them go.
+
+    All are offered before the recency of any is settled.
+    """
+    r = off["finished_head"]
+    while r != NONE:
+        tokens = most_computed(inp.requests[lane["request_lo"] + r])
+        offer(inp, ws, out, lane, inst, tally, index, off, r, tokens)
+        r = ws.progress[r]["next"]
+    r = off["finished_head"]
+    while r != NONE:
+        request = inp.requests[lane["request_lo"] + r]
+        chunks = chunks_in(lane, most_computed(request))
+        manager.finish(inp, ws, lane, inst, off, request, r, chunks)
+        r = ws.progress[r]["next"]
+    off["finished_head"] = NONE
+    off["finished_tail"] = NONE

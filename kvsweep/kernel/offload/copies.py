@@ -1,0 +1,277 @@
+"""Copies between the GPU and the CPU: one stream each way, each after the one before it.
+
+A job copies chunks of one request. Stores wait in a list until the next step begins, then stand in
+their stream, in order, until a step ends that they have ended by; then they are reported. Blocks of
+a finished request are free at once, though stores may still read them: they are *pinned*. Whoever
+takes or hits a pinned block makes its step await the copy.
+"""
+
+import math
+
+import numpy as np
+
+from ..._jit import leaf
+from ...policies import RequestStatus
+from ...records import NEVER, NONE
+from ..memory import QUEUES
+from ..scheduling import waiting
+from ..scheduling.holders import LOADED
+from .manager import was_read, was_written, written_by
+
+NEW_STORES, WAITING_STORES, STORES, NEW_LOADS, LOADS = range(QUEUES)
+"""Queues of jobs: created by the step being scheduled, by the one before it, and begun."""
+
+
+@leaf
+def begin_copies(ws, lane, inst, off):
+    """Let nothing be under way at an instance."""
+    for queue in range(off["queue_lo"], off["queue_lo"] + QUEUES):
+        ws.queues[queue]["head"] = NONE
+    lo = inst["block_lo"]
+    for block in range(lo, lo + lane["gpu_blocks"]):
+        ws.pins[block]["touched"] = 0
+        ws.pins[block]["evicted"] = 0
+        ws.pins[block]["evicted_before"] = 0
+        ws.pins[block]["stores"] = 0
+
+
+@leaf
+def new_job(ws, off):
+    """Return a job record that is not in use."""
+    job = off["job_spare"]
+    if job == NONE:
+        job = off["job_lo"] + off["job_fresh"]
+        off["job_fresh"] += 1
+    else:
+        off["job_spare"] = np.int64(ws.jobs[job]["next"])
+    return job
+
+
+@leaf
+def drop_job(ws, off, job):
+    """Let a job record be used again."""
+    ws.jobs[job]["next"] = off["job_spare"]
+    off["job_spare"] = job
+
+
+@leaf
+def head(ws, off, queue):
+    """Return the first job of a queue, or NONE."""
+    return np.int64(ws.queues[off["queue_lo"] + queue]["head"])
+
+
+@leaf
+def append(ws, off, queue, job):
+    """Put a job at the end of a queue."""
+    ends = ws.queues[off["queue_lo"] + queue]
+    ws.jobs[job]["next"] = NONE
+    if ends["head"] == NONE:
+        ends["head"] = job
+    else:
+        ws.jobs[ends["tail"]]["next"] = job
+    ends["tail"] = job
+
+
+@leaf
+def pop(ws, off, queue):
+    """Take the first job out of a queue, which must not be empty."""
+    ends = ws.queues[off["queue_lo"] + queue]
+    job = np.int64(ends["head"])
+    ends["head"] = ws.jobs[job]["next"]
+    return job
+
+
+@leaf
+def fill_job(ws, job, r, first, end, tokens):
+    """Set what a job copies: `tokens` of the chunks `first` to `end - 1` of a request."""
+    record = ws.jobs[job]
+    record["request"] = r
+    record["first"] = first
+    record["end"] = end
+    record["tokens"] = tokens
+    record["flush"] = 0
+    record["ends"] = NEVER
+    record["next"] = NONE
+
+
+@leaf
+def _begin(ws, out, lane, tally, index, off, queue, job, now, ready):
+    """Begin a copy at `now`, or when its stream is `ready`; return when it ends."""
+    record = ws.jobs[job]
+    start = max(now, ready)
+    ends = start + lane["transfer_base"] + math.ceil(record["tokens"] / lane["bandwidth"])
+    record["ends"] = ends
+    append(ws, off, queue, job)
+    if lane["log"]:
+        record["row"] = tally["log_transfers"]
+        tally["log_transfers"] += 1
+        if record["row"] < out.transfers.size:
+            row = out.transfers[record["row"]]
+            row["instance"] = index
+            row["load"] = queue == LOADS
+            row["request"] = record["request"]
+            row["tokens"] = record["tokens"]
+            row["submitted_us"] = now
+            row["start_us"] = start
+            row["end_us"] = ends
+            row["reported_us"] = NONE
+    return ends
+
+
+@leaf
+def begin_stores(ws, out, lane, inst, tally, index, off):
+    """Begin the stores of the step before and those that this step must await; return its stall."""
+    now = inst["clock"] + inst["device"]
+    while head(ws, off, WAITING_STORES) != NONE:
+        job = pop(ws, off, WAITING_STORES)
+        ready = off["store_ready"]
+        off["store_ready"] = _begin(ws, out, lane, tally, index, off, STORES, job, now, ready)
+    while head(ws, off, NEW_STORES) != NONE:
+        job = pop(ws, off, NEW_STORES)
+        if ws.jobs[job]["flush"] == inst["serial"]:
+            ready = off["store_ready"]
+            off["store_ready"] = _begin(ws, out, lane, tally, index, off, STORES, job, now, ready)
+        else:
+            append(ws, off, WAITING_STORES, job)
+    until = now
+    off["awaited"] = 0
+    job = head(ws, off, STORES) if off["awaits"] else NONE
+    while job != NONE:
+        if ws.jobs[job]["flush"] == inst["serial"]:
+            off["awaited"] += 1
+            until = max(until, ws.jobs[job]["ends"])
+        job = np.int64(ws.jobs[job]["next"])
+    off["awaits"] = 0
+    return until - now
+
+
+@leaf
+def begin_loads(ws, out, lane, tally, index, off, now):
+    """Begin the loads of a step at its end."""
+    while head(ws, off, NEW_LOADS) != NONE:
+        job = pop(ws, off, NEW_LOADS)
+        ready = off["load_ready"]
+        off["load_ready"] = _begin(ws, out, lane, tally, index, off, LOADS, job, now, ready)
+
+
+@leaf
+def next_end(ws, off):
+    """Return when the next of the copies under way ends."""
+    time = NEVER
+    for queue in (STORES, LOADS):
+        job = head(ws, off, queue)
+        if job != NONE:
+            time = min(time, ws.jobs[job]["ends"])
+    return time
+
+
+@leaf
+def _blocks_of(inp, ws, lane, inst, off, job, request, chunk):
+    """Return the table slots of the blocks of a chunk that a store reads; none: an empty range."""
+    first = request["key_lo"] + chunk * lane["factor"]
+    end = first
+    if written_by(inp, ws, lane, inst, off, request, chunk, job) != NONE:
+        end = first + lane["factor"]
+    return first, end
+
+
+@leaf
+def pin(inp, ws, lane, inst, off, job, count):
+    """Pin the blocks that a store of a finished request reads (`count` 1), or unpin them (-1).
+
+    A block that was evicted since, or by the schedule that pins it, is filled anew already: its id
+    may be that of another block. Return whether the step being scheduled has touched one of them.
+    """
+    pinned = ws.jobs[job]["pinned"]
+    r = ws.jobs[job]["request"]
+    request = inp.requests[lane["request_lo"] + r]
+    touched = False
+    for chunk in range(ws.jobs[job]["first"], ws.jobs[job]["end"]):
+        first, end = _blocks_of(inp, ws, lane, inst, off, job, request, chunk)
+        for slot in range(first, end):
+            pins = ws.pins[ws.table[slot]]
+            valid = pins["evicted"] < pinned
+            pins["stores"] += count * valid
+            now = pins["evicted"] == 2 * inst["serial"] and pins["evicted_before"] < pinned
+            touched = touched or ((valid or now) and pins["touched"] == inst["serial"])
+    return touched
+
+
+@leaf
+def is_awaited(inp, ws, lane, inst, off, job):
+    """Return whether the step being scheduled must await a store that began before it.
+
+    It is of a request that the step preempts, or reads a block that the step touches though the
+    request has finished.
+    """
+    r = ws.jobs[job]["request"]
+    awaited = ws.offers[r]["flush"] == inst["serial"]
+    if ws.progress[r]["status"] == RequestStatus.COMPLETED:
+        awaited = pin(inp, ws, lane, inst, off, job, 0)
+    return awaited
+
+
+@leaf
+def find_awaited(inp, ws, lane, inst, off):
+    """Mark the stores of earlier steps that the step being scheduled must await."""
+    if inst["flushes"]:
+        for queue in (WAITING_STORES, STORES):
+            job = head(ws, off, queue)
+            while job != NONE:
+                if is_awaited(inp, ws, lane, inst, off, job):
+                    ws.jobs[job]["flush"] = inst["serial"]
+                    off["awaits"] = 1
+                job = np.int64(ws.jobs[job]["next"])
+    inst["flushes"] = 0
+
+
+@leaf
+def _drop(ws, out, lane, off, job, now):
+    """Forget a job that is reported; its record can be used again."""
+    if lane["log"] and ws.jobs[job]["row"] < out.transfers.size:
+        out.transfers[ws.jobs[job]["row"]]["reported_us"] = now
+    ws.offers[ws.jobs[job]["request"]]["jobs"] -= 1
+    off["unreported"] -= 1
+    ws.jobs[job]["next"] = off["job_spare"]
+    off["job_spare"] = job
+
+
+@leaf
+def _end_store(inp, ws, lane, inst, off, job):
+    """Let the chunks be read that a store has written."""
+    r = ws.jobs[job]["request"]
+    request = inp.requests[lane["request_lo"] + r]
+    if ws.progress[r]["status"] == RequestStatus.COMPLETED:
+        pin(inp, ws, lane, inst, off, job, -1)
+    for chunk in range(ws.jobs[job]["first"], ws.jobs[job]["end"]):
+        node = written_by(inp, ws, lane, inst, off, request, chunk, job)
+        if node != NONE:
+            was_written(ws, off, node)
+
+
+@leaf
+def _end_load(inp, ws, lane, inst, off, job):
+    """Unpin the chunks that a load has read, and let its request go on."""
+    r = ws.jobs[job]["request"]
+    request = inp.requests[lane["request_lo"] + r]
+    was_read(inp, ws, lane, inst, off, request, ws.jobs[job]["first"], ws.jobs[job]["end"])
+    ws.progress[r]["loading"] = LOADED
+
+
+@leaf
+def report(inp, ws, out, lane, inst, off, now):
+    """Report the copies that have ended by `now`; return how many."""
+    count = 0
+    while head(ws, off, STORES) != NONE and ws.jobs[head(ws, off, STORES)]["ends"] <= now:
+        job = pop(ws, off, STORES)
+        _end_store(inp, ws, lane, inst, off, job)
+        _drop(ws, out, lane, off, job, now)
+        count += 1
+    while head(ws, off, LOADS) != NONE and ws.jobs[head(ws, off, LOADS)]["ends"] <= now:
+        job = pop(ws, off, LOADS)
+        _end_load(inp, ws, lane, inst, off, job)
+        _drop(ws, out, lane, off, job, now)
+        count += 1
+    if count > 0:
+        waiting.wake_head(inst)
+    return count

@@ -1,0 +1,292 @@
+"""One instance with a connector: steps that may be empty or stall, and sleep between them.
+
+An engine goes on making steps while there is something to schedule, to tell the connector or to be
+reported. A step that schedules nothing takes no time, but for a stall. When steps change nothing
+the engine sleeps until a copy ends or a request enters.
+
+Steps that are scheduled and not processed are a queue of one, or asynchronously of two. The clock
+is the engine's: it moves to the end of the oldest when no other can be scheduled before.
+"""
+
+from ..._jit import leaf, part
+from ...records import LEAVING, NEVER, NONE, LaneStatus
+from ..blocks.sizes import blocks_for
+from ..scheduling.by_counts import is_countable, schedule_by_counts
+from ..scheduling.leaving import leave_first
+from ..scheduling.one_by_one import schedule_one_by_one
+from ..scheduling.outputs import process_outputs
+from ..tally import log_step
+from ..time.arrivals import announce
+from ..time.decode_run import decode, only_decodes
+from ..time.decoding import next_phase, settled_tokens
+from ..time.instance import accept, clear_step, note_itl
+from ..time.step_time import step_time
+from . import copies
+from .admit import admit_or_load
+from .connector import next_offer, offer, offer_finished
+
+
+@leaf
+def is_busy(ws, inst):
+    """Return whether there is anything to schedule, to tell the connector or to be reported."""
+    off = ws.offload[inst["number"]]
+    told = off["finished_head"] == NONE and off["unreported"] == 0
+    return not told or inst["running"] + inst["waiting"] + inst["held"] > 0
+
+
+@leaf
+def _offer_scheduled(inp, ws, out, lane, inst, tally, index, off, before):
+    """Offer what each request of the step will have computed at its end, in scheduling order.
+
+    The first `scheduled` of the `before` requests that ran before it, and those admitted in it.
+    Asynchronously a token that is being sampled is not known yet, nor is the block that it fills.
+    """
+    step = inst["step"]
+    inst["next_offer"] = NEVER
+    for position in range(inst["running"]):
+        r = ws.running[inst["run_lo"] + position]
+        progress = ws.progress[r]
+        leaves = progress["decoding"] == LEAVING
+        if (position < inst["scheduled"] or position >= before) and not leaves:
+            tokens = progress["computed"]
+            if progress["decoding"]:
+                request = inp.requests[lane["request_lo"] + r]
+                tokens = settled_tokens(lane, request, progress, step + 1, step - 1)
+            offer(inp, ws, out, lane, inst, tally, index, off, r, tokens)
+            due = next_offer(inp, ws, lane, r, tokens)
+            inst["next_offer"] = min(inst["next_offer"], step + due)
+
+
+@leaf
+def _is_countable(inp, ws, lane, inst):
+    """Return whether the running requests can be scheduled by counts, which knows no fence."""
+    need = ws.phases[inst["phase_lo"] + inst["phase"]]
+    if inst["prefilling"] > 0:
+        need += blocks_for(lane, lane["max_tokens"]) + 1
+    ample = not lane["async_scheduling"] or need <= inst["free"]
+    return ample and is_countable(inp, ws, lane, inst)
+
+
+@leaf
+def _schedule(inp, ws, out, lane, inst, tally, index):
+    """Schedule a step and begin its stores; return how long it computes and how long it stalls."""
+    off = ws.offload[index]
+    inst["serial"] += 1
+    inst["gave_up"] = 0
+    clear_step(lane, inst)
+    inst["device"] = max(0, off["device_end"] - inst["clock"])
+    if inst["running"] > 0 and _is_countable(inp, ws, lane, inst):
+        schedule_by_counts(inp, ws, out, lane, inst, tally, index)
+    elif inst["running"] > 0:
+        schedule_one_by_one(inp, ws, out, lane, inst, tally, index)
+    before = inst["running"]
+    if inst["preempted"] == 0 and inst["waiting"] + inst["held"] > 0:
+        admit_or_load(inp, ws, out, lane, inst, tally, index)
+    copies.find_awaited(inp, ws, lane, inst, off)
+    _offer_scheduled(inp, ws, out, lane, inst, tally, index, off, before)
+    offer_finished(inp, ws, out, lane, inst, tally, index, off)
+    stall = copies.begin_stores(ws, out, lane, inst, tally, index, off)
+    compute = 0
+    if inst["prefill_tokens"] + inst["decode_tokens"] > 0:
+        compute = step_time(lane, inst)
+    return compute, stall
+
+
+@leaf
+def _changes(ws, inst, off, stored):
+    """Return whether the step just scheduled changes anything, or lets the next one do so.
+
+    `stored` tokens had been stored before it.
+    """
+    made = copies.head(ws, off, copies.NEW_LOADS) != NONE or off["stored"] != stored
+    made = made or copies.head(ws, off, copies.WAITING_STORES) != NONE
+    return made or inst["preempted"] > 0 or inst["gave_up"] != 0
+
+
+@leaf
+def _log_copies(out, inst, tally, off):
+    """Add what the connector did to the row just logged."""
+    row = tally["log_steps"] - 1
+    if row < out.steps.size:
+        out.steps[row]["stall_us"] = inst["transfer"]
+        out.steps[row]["tier_blocks"] = off["chunks"]
+        out.steps[row]["awaited"] = off["awaited"]
+
+
+@leaf
+def _enqueue(inst, off, end, changes):
+    """Hand the step just scheduled to the device; `changes` whether it changes anything."""
+    if off["queued"] == 0:
+        off["end"] = end
+        off["changes"] = changes
+        off["stall"] = inst["transfer"]
+    else:
+        off["next_end"] = end
+        off["next_changes"] = changes
+        off["next_stall"] = inst["transfer"]
+    off["queued"] += 1
+    off["device_end"] = end
+    inst["in_flight"] = 1
+
+
+@leaf
+def _step(inp, ws, out, lane, inst, tally, index):
+    """Schedule a step and hand it to the device."""
+    off = ws.offload[index]
+    waits = inst["waiting"] + inst["held"]
+    evictions = inst["evictions"]
+    stored = off["stored"]
+    compute, stall = _schedule(inp, ws, out, lane, inst, tally, index)
+    inst["transfer"] = stall
+    duration = compute + stall
+    end = inst["clock"] + inst["device"] + duration
+    changes = duration > 0 or _changes(ws, inst, off, stored)
+    inst["transfer_time"] += stall
+    inst["peak"] = max(inst["peak"], lane["gpu_blocks"] - inst["free"])
+    if compute > 0:
+        note_itl(ws, lane, inst, tally, duration)
+        inst["end"] = end
+    if lane["log"] and duration > 0:
+        log_step(out, lane, inst, tally, index, duration, waits, evictions)
+        _log_copies(out, inst, tally, off)
+    copies.begin_loads(ws, out, lane, tally, index, off, end)
+    if lane["closed_loop"] and inst["next_due"] == inst["step"]:
+        announce(inp, ws, lane, inst, tally, end)
+    _enqueue(inst, off, end, changes)
+    off["sampling"] = 1
+    inst["transfer"] = off["stall"]
+
+
+@leaf
+def _move_clock(lane, inst, time):
+    """Move the engine's clock on to `time`, if that is later."""
+    if time > inst["clock"]:
+        used = lane["gpu_blocks"] - inst["free"]
+        inst["used_time"] += used * (time - inst["clock"])
+        inst["clock"] = time
+
+
+@leaf
+def _sample(inp, ws, out, lane, inst, tally, index):
+    """Process the outputs of the last step scheduled, if that was not done, and go on to the next.
+
+    Asynchronously they are still to come, but certain; and who has its last token with the step
+    before, which ends at the clock, leaves.
+    """
+    off = ws.offload[index]
+    if off["sampling"]:
+        inst["device"] = off["device_end"] - inst["clock"]
+        if lane["async_scheduling"]:
+            leave_first(inp, ws, lane, inst)
+        process_outputs(inp, ws, out, lane, inst, tally, index)
+        inst["step"] += 1
+        inst["phase"] = next_phase(lane, inst["phase"])
+        off["sampling"] = 0
+
+
+@leaf
+def _process_oldest(inp, ws, out, lane, inst, tally, index):
+    """Process the outputs of the oldest step at its end, then the reports of copies."""
+    off = ws.offload[index]
+    _move_clock(lane, inst, off["end"])
+    _sample(inp, ws, out, lane, inst, tally, index)
+    reported = copies.report(inp, ws, out, lane, inst, off, off["end"])
+    idle = off["changes"] == 0 and reported == 0
+    off["queued"] -= 1
+    off["end"] = off["next_end"]
+    off["changes"] = off["next_changes"]
+    off["stall"] = off["next_stall"]
+    if off["queued"] > 0:
+        idle = idle and off["changes"] == 0 and copies.next_end(ws, off) > off["end"]
+    unsent = copies.head(ws, off, copies.WAITING_STORES) != NONE
+    inst["asleep"] = idle and not unsent and is_busy(ws, inst)
+    inst["in_flight"] = off["queued"] > 0
+    inst["transfer"] = off["stall"] if off["queued"] > 0 else 0
+
+
+@leaf
+def _waits(ws, lane, inst):
+    """Return whether nothing can be scheduled before the oldest step is processed."""
+    queued = ws.offload[inst["number"]]["queued"]
+    return queued == 1 + lane["async_scheduling"] or (queued > 0 and not is_busy(ws, inst))
+
+
+@leaf
+def next_time(ws, lane, inst):
+    """Return when an instance does something next."""
+    off = ws.offload[inst["number"]]
+    entry = NEVER
+    if inst["inbox_head"] != NONE:
+        entry = ws.progress[inst["inbox_head"]]["queued"]
+    time = entry
+    if inst["asleep"]:
+        time = min(copies.next_end(ws, off), entry)
+    elif _waits(ws, lane, inst):
+        time = off["end"]
+    elif is_busy(ws, inst):
+        time = inst["clock"]
+    return max(time, inst["clock"])
+
+
+@leaf
+def _may_run(inp, ws, lane, inst, off):
+    """Return whether the next steps may be run by counts: nothing is being copied, or could be.
+
+    Asynchronously the step on the device must be the one before them.
+    """
+    quiet = off["unreported"] == 0 and off["finished_head"] == NONE and inst["held"] == 0
+    quiet = quiet and off["queued"] == lane["async_scheduling"]
+    return quiet and inst["next_offer"] > inst["step"] and only_decodes(inp, ws, lane, inst)
+
+
+@leaf
+def _run_decodes(inp, ws, out, lane, inst, tally, index, until):
+    """Run steps by counts (`decode_run`); return whether there was one.
+
+    Their clock begins with what is left of the step on the device, and stands where the last one
+    of them begins, or synchronously ends.
+    """
+    off = ws.offload[index]
+    if not _may_run(inp, ws, lane, inst, off):
+        return False
+    inst["in_flight"] = 0
+    inst["device"] = off["end"] - inst["clock"] if lane["async_scheduling"] else 0
+    ran = decode(inp, ws, out, lane, inst, tally, index, until)
+    if ran:
+        off["awaited"] = 0
+        if lane["log"]:
+            _log_copies(out, inst, tally, off)
+        off["end"] = inst["clock"] + inst["device"]
+        off["sampling"] = inst["in_flight"]
+        off["changes"] = 1
+        off["stall"] = 0
+        off["queued"] = max(inst["in_flight"], lane["async_scheduling"])
+        off["device_end"] = off["end"]
+        inst["end"] = off["end"]
+        inst["transfer"] = 0
+    inst["device"] = 0
+    inst["in_flight"] = off["queued"] > 0
+    return ran
+
+
+@part
+def advance(inp, ws, out, lane, inst, tally, index, until):
+    """Advance an instance through everything that happens before `until` (`instance.advance`)."""
+    inst["announced"] = 0
+    while tally["status"] == LaneStatus.OK and not inst["announced"]:
+        time = next_time(ws, lane, inst)
+        if time >= until:
+            accept(inp, ws, lane, inst, until - 1)
+            break
+        if not inst["asleep"] and _waits(ws, lane, inst):
+            _process_oldest(inp, ws, out, lane, inst, tally, index)
+            continue
+        _move_clock(lane, inst, time)
+        inst["asleep"] = 0
+        accept(inp, ws, lane, inst, inst["clock"])
+        if inst["step"] > lane["step_limit"]:
+            tally["status"] = LaneStatus.STEP_LIMIT
+        elif is_busy(ws, inst):
+            _sample(inp, ws, out, lane, inst, tally, index)
+            if not _run_decodes(inp, ws, out, lane, inst, tally, index, until):
+                _step(inp, ws, out, lane, inst, tally, index)

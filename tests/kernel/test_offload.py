@@ -1,0 +1,82 @@
+"""CPU offload as vLLM does it: the kernel against the recordings and against the naive twin."""
+
+import random
+from collections import Counter
+from types import SimpleNamespace
+
+import naive
+import pytest
+import strategies
+import twin
+from goldens import load, vllm_cases
+from hypothesis import given
+
+OFFLOAD = "vllm2/offload"
+
+
+@pytest.mark.parametrize("name", vllm_cases(OFFLOAD))
+def test_kernel_repeats_vllm(name):
+    case = load(name, OFFLOAD)
+    expected = case["expected"]
+    single = twin.run_kernel(case)
+    columns = expected["steps"]
+    steps = [
+        SimpleNamespace(**dict(zip(columns, row, strict=True)))
+        for row in zip(*columns.values(), strict=True)
+    ]
+    for column, mine in twin.STEP_COLUMNS.items():
+        if column in columns:
+            assert single.outputs.steps[mine].tolist() == columns[column], column
+    if "sched" in columns:
+        assert list(twin.schedules(single, 0)) == columns["sched"]
+    assert list(twin.copy_differences(single, 0, steps, expected["transfers"])) == []
+    progress = single.outputs.progress
+    for number, row in enumerate(expected["requests"]):
+        for field, want in (("first_token", "first_token_us"), ("finish", "finish_us")):
+            assert progress[number][field] == (-1 if row[want] is None else row[want])
+        assert progress[number]["preemptions"] == row["preemptions"]
+    tally = single.outputs.tallies[0]
+    for mine, theirs in twin.COPY_TOTALS.items():
+        assert tally[mine] == expected["totals"][theirs], mine
+    assert tally["evictions"] == expected["totals"]["evictions"]
+
+
+@given(strategies.traces(max_requests=20, closed_loop=True, asynchronous=True, offload=True))
+def test_kernel_equals_twin(trace):
+    assert list(twin.differences(trace)) == []
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_kernel_equals_twin_on_longer_traces(seed):
+    rng = random.Random(f"offload/{seed}")
+    for _ in range(10):
+        trace = strategies.random_trace(
+            rng, max_requests=60, closed_loop=True, asynchronous=True, offload=True
+        )
+        assert list(twin.differences(trace)) == []
+
+
+def test_random_traces_provoke_what_they_are_for():
+    seen = Counter()
+    for seed in range(300):
+        trace = strategies.random_trace(
+            random.Random(seed), closed_loop=True, asynchronous=True, offload=True
+        )
+        try:
+            result = naive.simulate(trace)
+        except naive.StepLimit:
+            continue
+        for instance in result.instances:
+            seen.update({name for name, total in instance.totals.items() if total})
+            for name in ("later", "nostore", "stall"):
+                seen[name] += any(getattr(step, name) for step in instance.steps)
+            seen["came back by a load"] += any(
+                kind == "load" and result.requests[r].preemptions
+                for kind, r, *_ in instance.streams.log
+            )
+            seen["ghosts"] += bool(
+                getattr(instance.scheduler.connector.manager.policy, "target", 0)
+            )
+    wanted = ("loads", "stores", "cpu_evictions", "later", "nostore", "stall", "preemptions")
+    wanted += ("came back by a load", "ghosts")
+    assert {name: seen[name] for name in wanted if seen[name] < 5} == {}
