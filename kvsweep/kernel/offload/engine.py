@@ -10,8 +10,6 @@ is the engine's: it moves to the end of the oldest when no other can be schedule
 
 from ..._jit import leaf, part
 from ...records import LEAVING, NEVER, NONE, LaneStatus
-from ..blocks.sizes import blocks_for
-from ..scheduling.by_counts import is_countable, schedule_by_counts
 from ..scheduling.leaving import leave_first
 from ..scheduling.one_by_one import schedule_one_by_one
 from ..scheduling.outputs import process_outputs
@@ -58,16 +56,6 @@ def _offer_scheduled(inp, ws, out, lane, inst, tally, index, off, before):
 
 
 @leaf
-def _is_countable(inp, ws, lane, inst):
-    """Return whether the running requests can be scheduled by counts, which knows no fence."""
-    need = ws.phases[inst["phase_lo"] + inst["phase"]]
-    if inst["prefilling"] > 0:
-        need += blocks_for(lane, lane["max_tokens"]) + 1
-    ample = not lane["async_scheduling"] or need <= inst["free"]
-    return ample and is_countable(inp, ws, lane, inst)
-
-
-@leaf
 def _schedule(inp, ws, out, lane, inst, tally, index):
     """Schedule a step and begin its stores; return how long it computes and how long it stalls."""
     off = ws.offload[index]
@@ -75,9 +63,7 @@ def _schedule(inp, ws, out, lane, inst, tally, index):
     inst["gave_up"] = 0
     clear_step(lane, inst)
     inst["device"] = max(0, off["device_end"] - inst["clock"])
-    if inst["running"] > 0 and _is_countable(inp, ws, lane, inst):
-        schedule_by_counts(inp, ws, out, lane, inst, tally, index)
-    elif inst["running"] > 0:
+    if inst["running"] > 0:
         schedule_one_by_one(inp, ws, out, lane, inst, tally, index)
     before = inst["running"]
     if inst["preempted"] == 0 and inst["waiting"] + inst["held"] > 0:
