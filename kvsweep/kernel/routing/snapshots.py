@@ -46,7 +46,10 @@ def _see_blocks(inp, ws, lane, r):
     limit = min(request["reusable"], full_blocks(lane, request["prompt"]))
     for index in range(lane["instances"]):
         inst = ws.instances[index]
-        cache_decodes_for(inp, ws, lane, inst, request, inst["step"] + inst["in_flight"])
+        begun = inst["step"] + inst["in_flight"]
+        if lane["connects"]:
+            begun = inst["step"] + ws.offload[index]["sampling"]
+        cache_decodes_for(inp, ws, lane, inst, request, begun)
         hits, _ = pool.find_prefix(inp, ws, lane, inst, r, limit)
         ws.snapshots[index]["held"] = hits
 
