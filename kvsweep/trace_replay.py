@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .arguments import checked
-from .config import NO_LATENCY, Scenario, parse_scenario
-from .config.bounds import check_times
-from .errors import InputError
-from .metrics import RUN_VARIABLES
-from .metrics.request_columns import kernel_columns, replica_columns
-from .policies import RULES, Status
-from .records import STEP_FIELDS
-from .workload.traces import Trace, load_trace
+from kvsweep.arguments import checked
+from kvsweep.config import NO_LATENCY, Scenario, parse_scenario
+from kvsweep.config.bounds import check_times
+from kvsweep.errors import InputError
+from kvsweep.metrics import RUN_VARIABLES
+from kvsweep.metrics.request_columns import kernel_columns, replica_columns
+from kvsweep.policies import RULES, Status
+from kvsweep.records import STEP_FIELDS
+from kvsweep.workload.traces import Trace, load_trace
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -136,8 +136,8 @@ def run_replay(
 
 
 def _run_kernel(scenario: Scenario, trace: Trace, notify: Callable[[str], None] | None) -> Replay:
-    from .simulate import warm_up
-    from .simulate.logged import run_single
+    from kvsweep.simulate import warm_up
+    from kvsweep.simulate.logged import run_single
 
     warm_up(notify)
     single = run_single(scenario, trace.requests)
@@ -148,8 +148,8 @@ def _run_kernel(scenario: Scenario, trace: Trace, notify: Callable[[str], None] 
 
 
 def _run_replica(scenario: Scenario, trace: Trace) -> Replay:
-    from .replica import run
-    from .workload.native import to_trace_dict
+    from kvsweep.replica import run
+    from kvsweep.workload.native import to_trace_dict
 
     settings = scenario.to_trace()
     settings.setdefault("engine", {})["rules"] = "blis"
