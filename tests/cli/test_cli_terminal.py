@@ -147,13 +147,14 @@ def test_a_bug_says_that_it_is_one(run, monkeypatch, store, error):
 
 
 HELD_UP = """
-import signal, sys
+import signal, sys, time
 signal.signal(signal.SIGINT, signal.default_int_handler)
 sys.argv = ["kvsweep", "grid", "small.toml", "--processes"]
 
 def hold(*args, **options):
     print("held up", flush=True)
-    signal.pause()
+    while True:  # signal.pause() would miss a signal that comes just before it
+        time.sleep(0.05)
 
 import {module}
 {module}.{name} = hold
