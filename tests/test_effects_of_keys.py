@@ -72,7 +72,7 @@ CONTEXTS = {
         "workload.sessions": TURNS,
     },
     "tier, as vLLM has it": {
-        "cache.cpu_blocks": 20,
+        "cache.cpu_blocks": 30,
         "cache.offload": "vllm",
         "cache.transfer_bandwidth": 0.05,
         "workload.sessions": TURNS,

@@ -158,7 +158,7 @@ class Lane:
 def ways(segments):
     """Return how each step is scheduled when nobody stops the kernel between steps."""
     found = []
-    decode, clear_step = kernel.decode, kernel._clear_step
+    decode, clear_step = kernel.decode, kernel.clear_step
 
     def noted_decode(inp, ws, out, lane, inst, *rest):
         first = int(inst["step"])
@@ -168,13 +168,13 @@ def ways(segments):
         found.extend([f"{first}-{last}" if steps > 1 else f"{first}"] * steps)
         return done
 
-    def noted_clear_step(*arguments):
+    def notedclear_step(*arguments):
         found.append("alone")
         clear_step(*arguments)
 
     with (
         patch.object(kernel, "decode", noted_decode),
-        patch.object(kernel, "_clear_step", noted_clear_step),
+        patch.object(kernel, "clear_step", notedclear_step),
     ):
         Lane(segments).advance(NEVER)
     return found
