@@ -14,6 +14,8 @@ from sweeping import start_python
 from kvsweep import _cache, _entry_cache
 from kvsweep._jit import kernel
 
+pytestmark = pytest.mark.slow
+
 SOURCE = """
 def twice(x):
     return 2 * x

@@ -229,6 +229,7 @@ def traces(monkeypatch):
     return {name: watched.trace(segments) for name, segments in watched.RUNS.items()}
 
 
+@pytest.mark.slow
 def test_the_page_is_as_the_kernel_draws_it(tmp_path):
     """The table is what the kernel does now; the figure is drawn."""
     search = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])

@@ -9,6 +9,8 @@ import pytest
 
 import kvsweep
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[1]
 GOLDENS = [
     f"tests/kernel/test_vllm_goldens.py::test_kernel_equals_recording[{name}]"

@@ -10,6 +10,8 @@ from sweeping import BASE, CLIFF, write_sweep
 
 import kvsweep
 
+pytestmark = pytest.mark.slow
+
 GRID = """
 [grid]
 policy = ["round-robin", "least-loaded"]

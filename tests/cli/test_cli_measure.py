@@ -8,6 +8,8 @@ from fake_runtime import FakeRuntime
 from kvsweep.cli import progress
 from kvsweep.llama import llama_load
 
+pytestmark = pytest.mark.slow
+
 SMALL = ("measure", "prefix", "--model", "m.gguf", "--sizes", "8:4,6:6", "--trials", "3",
          "--query-tokens", "2")  # fmt: skip
 STORE = "results/prefix-m.zarr"

@@ -14,6 +14,8 @@ import kvsweep
 from kvsweep.cli import terminal
 from kvsweep.errors import InputError, printable
 
+pytestmark = pytest.mark.slow
+
 CLI = Path(kvsweep.__file__).parent / "cli"
 HOSTILE = "\x1b]0;pwned\x07\x1b[31m \u202etxt\x9b1m\x7f"
 ESCAPED = r"\x1b]0;pwned\x07\x1b[31m \u202etxt\x9b1m\x7f"

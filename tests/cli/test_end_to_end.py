@@ -11,6 +11,8 @@ from sweeping import BASE, tree, write_sweep
 import kvsweep
 from kvsweep.simulate import kernel_cells
 
+pytestmark = pytest.mark.slow
+
 GRID = """
 [grid]
 policy = ["round-robin", "least-loaded"]

@@ -19,6 +19,8 @@ from kvsweep.grid import plan
 from kvsweep.policies import RequestStatus, Status
 from kvsweep.simulate import simulate_batch
 
+pytestmark = pytest.mark.slow
+
 INPUTS = int(os.environ.get("KVSWEEP_FUZZ", "300"))
 FIRST = int(os.environ.get("KVSWEEP_FUZZ_FIRST", "0"))
 LONGEST_MESSAGE = 3000

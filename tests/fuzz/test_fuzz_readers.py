@@ -30,6 +30,8 @@ from kvsweep.errors import InputError
 from kvsweep.trace_replay import run_replay
 from kvsweep.workload.traces import load_trace
 
+pytestmark = pytest.mark.slow
+
 COUNT = int(os.environ.get("KVSWEEP_FUZZ", "60"))
 REPLAYED = max(2, COUNT // 30)
 LONGEST = 1000  # characters of a message besides the file's name, twice

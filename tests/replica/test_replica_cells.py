@@ -14,6 +14,8 @@ from kvsweep.policies import Status
 from kvsweep.replica.switches import describe
 from kvsweep.simulate import simulate_batch
 
+pytestmark = pytest.mark.slow
+
 SWEEPS = Path(__file__).parents[2] / "sweeps" / "published"
 P99 = QUANTILES.index(0.99)
 

@@ -13,6 +13,8 @@ from kvsweep import grid
 from kvsweep.errors import InputError
 from kvsweep.simulate import warm_up
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(autouse=True)
 def compiled():
