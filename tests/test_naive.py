@@ -121,6 +121,7 @@ def check_history(request, row):
     assert row["arrival_us"] <= request.queued_us <= request.scheduled_us < request.first_token_us
 
 
+@pytest.mark.slow
 def test_random_traces_provoke_what_they_are_for():
     seen = Counter()
     for seed in range(300):

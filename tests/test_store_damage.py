@@ -16,6 +16,8 @@ import kvsweep
 from kvsweep import grid
 from kvsweep.errors import InputError
 
+pytestmark = pytest.mark.slow
+
 TRIALS = int(os.environ.get("KVSWEEP_FUZZ", "20"))
 
 

@@ -91,6 +91,7 @@ def test_the_kernel_is_ready_before_progress_starts(sweep, tmp_path, monkeypatch
     assert told.count("compiling") == 1
 
 
+@pytest.mark.slow
 def test_a_sweep_of_the_replica_compiles_nothing(tmp_path, monkeypatch):
     monkeypatch.delattr("kvsweep.simulate.warm_up")
     sweep = make_sweep(tmp_path, BASE + '[engine]\nrules = "blis"\n' + GRID)
@@ -170,6 +171,7 @@ def counting_batch(variants, seeds, **options):
     return fake_batch(variants, seeds, **options)
 
 
+@pytest.mark.slow
 def test_few_tasks_are_in_flight(sweep, tmp_path, monkeypatch):
     """Results that wait for the writer are bounded by the workers, not by the sweep."""
     monkeypatch.setattr(grid, "CHUNK_SECONDS", (2e-5, 2e-5))
@@ -233,6 +235,7 @@ kvsweep.run(kvsweep.load_sweep({file!r}), out={out!r}, workers=1)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("chunks_done", [1, 4])
 def test_a_killed_run_goes_on_to_the_same_bytes(sweep, tmp_path, whole, chunks_done):
     file = write_sweep(tmp_path, BASE + GRID)
@@ -264,6 +267,7 @@ print(type(chunked.data).__module__, (chunked.compute() == rate).all().item())
 """
 
 
+@pytest.mark.slow
 def test_a_small_sweep_loads_neither_dask_nor_scipy_but_its_results_may(tmp_path):
     file = write_sweep(tmp_path, BASE + GRID)
     with start_python(SMALL.format(file=str(file), out=str(tmp_path / "a.zarr"))) as process:

@@ -56,6 +56,7 @@ def test_kernel_equals_twin_on_longer_traces(seed):
         assert list(twin.differences(trace)) == []
 
 
+@pytest.mark.slow
 def test_random_traces_provoke_what_they_are_for():
     seen = Counter()
     for seed in range(300):

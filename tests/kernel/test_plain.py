@@ -42,6 +42,7 @@ def test_plain_loop_equals_asynchronous_recordings(name, plain):
     )
 
 
+@pytest.mark.slow
 def test_plain_loop_equals_the_twin(plain):
     for seed in range(150):
         trace = strategies.random_trace(random.Random(seed), max_requests=40, asynchronous=True)

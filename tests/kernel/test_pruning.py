@@ -66,6 +66,7 @@ def test_nothing_is_copied_with_a_watermark():
     assert not run(variants({"watermark": 0.1}), True)["pruned"].any()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "policy",
     [*Scorer, *(routing for routing in Routing if "vllm" in routing.rules)],

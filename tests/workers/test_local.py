@@ -14,6 +14,8 @@ from kvsweep.simulate import warm_up
 from kvsweep.workers import cluster, running
 from kvsweep.workers.job import RETRIES
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def sweep(tmp_path, monkeypatch):
