@@ -14,7 +14,7 @@ from .._jit import leaf
 from ..policies import Scheduler
 
 QUEUES = 5
-"""Queues of copies of an instance: offload/copies.py names them."""
+"""Queues of copies of an instance: offload/jobs.py names them."""
 
 WORD = 64
 """Instances in one word of `holders`."""
@@ -36,6 +36,7 @@ def workspace_sizes(lanes: NDArray[Any]) -> dict[str, NDArray[np.int64]]:
     blocks = count * lanes["gpu_blocks"]
     extents = (count - 1) * lanes["n_shared"] + lanes["n_extents"]
     keys = count * lanes["n_keys"]
+    connected = count * (lanes["connects"] != 0)
     return {
         "progress": requests,
         "instances": count,
@@ -44,7 +45,14 @@ def workspace_sizes(lanes: NDArray[Any]) -> dict[str, NDArray[np.int64]]:
         "lru": blocks + extents,
         "prefix": keys,
         "tier": count * (lanes["cpu_blocks"] * (lanes["connects"] == 0) + 1),
-        **_offload_sizes(lanes),
+        # Of CPU tiers as vLLM has them: `place_tier`, `rank_mark`.
+        "offload": connected,
+        "offers": requests * (lanes["connects"] != 0),
+        "chunks": connected * lanes["chunk_records"] + requests * (lanes["connects"] != 0),
+        "jobs": connected * lanes["jobs"],
+        "queues": connected * QUEUES,
+        "pins": connected * lanes["gpu_blocks"],
+        "hold": connected * lanes["hold_places"],
         "tier_table": keys * (lanes["cpu_blocks"] > 0),
         "running": count * lanes["places"],
         "due": count * lanes["places"],
@@ -56,20 +64,6 @@ def workspace_sizes(lanes: NDArray[Any]) -> dict[str, NDArray[np.int64]]:
         "nodes": ((count - 1) * shared + lanes["n_prompt"]) * lanes["indexes"],
         "known": shared,
         "holders": shared * -(-count // WORD),
-    }
-
-
-def _offload_sizes(lanes: NDArray[Any]) -> dict[str, NDArray[np.int64]]:
-    """Return the sizes of the arrays of CPU tiers as vLLM has them (`place_tier`, `rank_mark`)."""
-    count = lanes["instances"] * (lanes["connects"] != 0)
-    return {
-        "offload": count,
-        "offers": lanes["requests"] * (lanes["connects"] != 0),
-        "chunks": count * lanes["chunk_records"] + lanes["requests"] * (lanes["connects"] != 0),
-        "jobs": count * lanes["jobs"],
-        "queues": count * QUEUES,
-        "pins": count * lanes["gpu_blocks"],
-        "hold": count * lanes["hold_places"],
     }
 
 

@@ -8,7 +8,7 @@ from ...records import NEVER, NONE, Event
 from ..scheduling import waiting
 from ..tally import log_event
 from ..time.decoding import known_tokens, most_computed
-from . import copies, manager
+from . import copies, jobs, manager
 from .chunks import BEING_WRITTEN, chunk_key, find_chunk
 
 LATER = -1
@@ -62,9 +62,9 @@ def load(inp, ws, lane, inst, off, r, local, tokens):
     end = chunks_in(lane, local + tokens)
     manager.read(inp, ws, lane, inst, off, request, r, first, end)
     ws.offers[r]["next"] = end
-    job = copies.new_job(ws, off)
-    copies.fill_job(ws, job, r, first, end, tokens)
-    copies.append(ws, off, copies.NEW_LOADS, job)
+    job = jobs.new_job(ws, off)
+    jobs.fill_job(ws, job, r, first, end, tokens)
+    jobs.append(ws, off, jobs.NEW_LOADS, job)
     _count(ws, inst, off, r)
     off["loads"] += 1
     off["loaded"] += tokens
@@ -92,12 +92,12 @@ def offer(inp, ws, out, lane, inst, tally, index, off, r, tokens):
     end = chunks_in(lane, tokens)
     if end <= first:
         return
-    job = copies.new_job(ws, off)
+    job = jobs.new_job(ws, off)
     new = manager.store(inp, ws, lane, inst, off, request, r, first, end, job)
     if new > 0:
         _store(inp, ws, out, lane, inst, tally, index, off, r, first, end, new, job)
     else:
-        copies.drop_job(ws, off, job)
+        jobs.drop_job(ws, off, job)
     if new >= 0:
         ws.offers[r]["next"] = end
     else:
@@ -123,8 +123,8 @@ def next_offer(inp, ws, lane, r, tokens):
 def _store(inp, ws, out, lane, inst, tally, index, off, r, first, end, new, job):
     """Create the job that writes `new` of the chunks `first` to `end - 1` of a request."""
     tokens = new * lane["chunk_tokens"]
-    copies.fill_job(ws, job, r, first, end, tokens)
-    copies.append(ws, off, copies.NEW_STORES, job)
+    jobs.fill_job(ws, job, r, first, end, tokens)
+    jobs.append(ws, off, jobs.NEW_STORES, job)
     _count(ws, inst, off, r)
     off["stores"] += 1
     off["stored"] += tokens
@@ -148,8 +148,8 @@ def note_finish(inp, ws, lane, inst, r):
         ws.progress[off["finished_tail"]]["next"] = r
     off["finished_tail"] = r
     if ws.offers[r]["jobs"] > 0:
-        for queue in (copies.WAITING_STORES, copies.STORES):
-            job = copies.head(ws, off, queue)
+        for queue in (jobs.WAITING_STORES, jobs.STORES):
+            job = jobs.head(ws, off, queue)
             while job != NONE:
                 if ws.jobs[job]["request"] == r:
                     ws.jobs[job]["pinned"] = 2 * inst["serial"] + 1

@@ -9,19 +9,16 @@ is the engine's: it moves to the end of the oldest when no other can be schedule
 """
 
 from ..._jit import leaf, part
-from ...records import LEAVING, NEVER, NONE, LaneStatus
+from ...records import NEVER, NONE, LaneStatus
 from ..scheduling.leaving import leave_first
-from ..scheduling.one_by_one import schedule_one_by_one
 from ..scheduling.outputs import process_outputs
 from ..tally import log_step
 from ..time.arrivals import announce
 from ..time.decode_run import decode, only_decodes
-from ..time.decoding import next_phase, settled_tokens
-from ..time.instance import accept, clear_step, note_itl
-from ..time.step_time import step_time
-from . import copies
-from .admit import admit_or_load
-from .connector import next_offer, offer, offer_finished
+from ..time.decoding import next_phase
+from ..time.instance import accept, note_itl
+from . import copies, jobs
+from .schedule import schedule_step
 
 
 @leaf
@@ -33,59 +30,13 @@ def is_busy(ws, inst):
 
 
 @leaf
-def _offer_scheduled(inp, ws, out, lane, inst, tally, index, off, before):
-    """Offer what each request of the step will have computed at its end, in scheduling order.
-
-    The first `scheduled` of the `before` requests that ran before it, and those admitted in it.
-    Asynchronously a token that is being sampled is not known yet, nor is the block that it fills.
-    """
-    step = inst["step"]
-    inst["next_offer"] = NEVER
-    for position in range(inst["running"]):
-        r = ws.running[inst["run_lo"] + position]
-        progress = ws.progress[r]
-        leaves = progress["decoding"] == LEAVING
-        if (position < inst["scheduled"] or position >= before) and not leaves:
-            tokens = progress["computed"]
-            if progress["decoding"]:
-                request = inp.requests[lane["request_lo"] + r]
-                tokens = settled_tokens(lane, request, progress, step + 1, step - 1)
-            offer(inp, ws, out, lane, inst, tally, index, off, r, tokens)
-            due = next_offer(inp, ws, lane, r, tokens)
-            inst["next_offer"] = min(inst["next_offer"], step + due)
-
-
-@leaf
-def _schedule(inp, ws, out, lane, inst, tally, index):
-    """Schedule a step and begin its stores; return how long it computes and how long it stalls."""
-    off = ws.offload[index]
-    inst["serial"] += 1
-    inst["gave_up"] = 0
-    clear_step(lane, inst)
-    inst["device"] = max(0, off["device_end"] - inst["clock"])
-    if inst["running"] > 0:
-        schedule_one_by_one(inp, ws, out, lane, inst, tally, index)
-    before = inst["running"]
-    if inst["preempted"] == 0 and inst["waiting"] + inst["held"] > 0:
-        admit_or_load(inp, ws, out, lane, inst, tally, index)
-    copies.find_awaited(inp, ws, lane, inst, off)
-    _offer_scheduled(inp, ws, out, lane, inst, tally, index, off, before)
-    offer_finished(inp, ws, out, lane, inst, tally, index, off)
-    stall = copies.begin_stores(ws, out, lane, inst, tally, index, off)
-    compute = 0
-    if inst["prefill_tokens"] + inst["decode_tokens"] > 0:
-        compute = step_time(lane, inst)
-    return compute, stall
-
-
-@leaf
 def _changes(ws, inst, off, stored):
     """Return whether the step just scheduled changes anything, or lets the next one do so.
 
     `stored` tokens had been stored before it.
     """
-    made = copies.head(ws, off, copies.NEW_LOADS) != NONE or off["stored"] != stored
-    made = made or copies.head(ws, off, copies.WAITING_STORES) != NONE
+    made = jobs.head(ws, off, jobs.NEW_LOADS) != NONE or off["stored"] != stored
+    made = made or jobs.head(ws, off, jobs.WAITING_STORES) != NONE
     return made or inst["preempted"] > 0 or inst["gave_up"] != 0
 
 
@@ -122,7 +73,7 @@ def _step(inp, ws, out, lane, inst, tally, index):
     waits = inst["waiting"] + inst["held"]
     evictions = inst["evictions"]
     stored = off["stored"]
-    compute, stall = _schedule(inp, ws, out, lane, inst, tally, index)
+    compute, stall = schedule_step(inp, ws, out, lane, inst, tally, index)
     inst["transfer"] = stall
     duration = compute + stall
     end = inst["clock"] + inst["device"] + duration
@@ -184,7 +135,7 @@ def _process_oldest(inp, ws, out, lane, inst, tally, index):
     off["stall"] = off["next_stall"]
     if off["queued"] > 0:
         idle = idle and off["changes"] == 0 and copies.next_end(ws, off) > off["end"]
-    unsent = copies.head(ws, off, copies.WAITING_STORES) != NONE
+    unsent = jobs.head(ws, off, jobs.WAITING_STORES) != NONE
     inst["asleep"] = idle and not unsent and is_busy(ws, inst)
     inst["in_flight"] = off["queued"] > 0
     inst["transfer"] = off["stall"] if off["queued"] > 0 else 0

@@ -6,7 +6,7 @@ from ..blocks.sizes import full_blocks
 from ..memory import place_tier
 from ..time.decoding import most_computed
 from .chunks import begin_chunks
-from .copies import begin_copies
+from .jobs import begin_copies
 
 
 @part
