@@ -24,7 +24,7 @@ _log = logging.getLogger("kvsweep")
 folder: Path | None = None
 """Where compiled kernels are kept; None if nowhere. Set by `_jit`, on import."""
 
-seconds = 30
+seconds = 60
 """What compiling the kernel takes, for messages. `_jit` sets more if it must do without tricks."""
 
 

@@ -33,6 +33,7 @@ find what decides:
 `blocks.lru`               the list of them
 `blocks.sizes`             the blocks that tokens fill or need
 `blocks.tier`              the CPU tier: move or copy blocks there, load them, transfer times
+`offload`                  CPU offload as vLLM does it: engine, schedule, jobs, copies, manager
 `time.instance`            one instance's clock: queue entries, steps
 `time.device`              the step on the device, and the one scheduled meanwhile
 `time.decode_run`          runs of steps in which all running requests decode, taken at once

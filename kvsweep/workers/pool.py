@@ -226,7 +226,7 @@ class Pool:
         if any(worker.asked for worker in used):
             # How a worker compiles is its own affair: by numba's public means it takes longer.
             return (
-                f"{len(used)} workers load or compile the kernel (first run there: about 30 s, or "
+                f"{len(used)} workers load or compile the kernel (first run there: about 60 s, or "
                 f"{_plain.SECONDS} s by numba's public means)"
             )
         return f"waiting for {len(used)} workers to answer"
