@@ -84,7 +84,6 @@ def grid(
     asks for is printed, stored, and drawn beside the store, and warnings tell what misleads.
     """
     from kvsweep.config import load_sweep
-
     from kvsweep.config.service_levels import goodput_overrides
 
     sweep = load_sweep(file, [*settings, *goodput_overrides(goodput)], seeds=seeds)
