@@ -239,6 +239,7 @@ SHIPPED = {
     "reasoning-kv gpu_blocks=[2000,5000]": [],
     "reasoning-kv gpu_blocks=[100,5000]": ["unservable", "queue-growth"],
     "reasoning-kv-caching gpu_blocks=[600,2000]": [],
+    'slo rate=[4,16] policy=["budget-1024"]': [],
     "reasoning-kv-rate rate=[2,16] gpu_blocks=[5000]": [],
 }
 """A sweep and what of it is run: which warnings it gives."""
@@ -247,6 +248,7 @@ KEYS = {
     "rate": "workload.rate",
     "gpu_blocks": "cache.gpu_blocks",
     "transfer_bandwidth": "cache.transfer_bandwidth",
+    "policy": "policy",
 }
 
 

@@ -42,10 +42,7 @@ class Command(click.Command):
 
 
 class Several(click.Option):
-    """An option that takes every NAME:VALUE that follows it, as those of vLLM's commands do."""
-
-    def __init__(self, *args: Any, **options: Any) -> None:
-        super().__init__(*args, multiple=True, **options)
+    """An option of several values that takes each NAME:VALUE after it, as vLLM's commands do."""
 
     def add_to_parser(self, parser: Any, ctx: click.Context) -> None:
         """Let the parser take the words that follow the first one."""

@@ -53,6 +53,7 @@ NAMED = 10
 @click.option(
     "--goodput",
     cls=Several,
+    multiple=True,
     metavar="NAME:MS ...",
     help="Service levels, as vllm bench serve has them: of ttft, tpot, e2el.",
 )

@@ -24,6 +24,8 @@ HEADLINES = (
     "tpot_p99_ms",
     "e2e_p99_ms",
     "throughput_rps",
+    "goodput_rps",
+    "slo_attainment",
     "prefix_hit_rate",
     "cpu_hit_rate",
     "fairness_instances",

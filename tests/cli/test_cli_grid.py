@@ -385,3 +385,30 @@ def test_speed_counts_the_cells_since_the_start():
 )  # fmt: skip
 def test_durations_in_words(seconds, text):
     assert span(seconds) == text
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("small.toml", "--goodput", "ttft:2000", "tpot:50"),
+        ("--goodput", "ttft:2000", "tpot:50", "small.toml"),
+        ("--goodput=ttft:2000", "small.toml", "--goodput", "tpot:50", "--seeds", "1"),
+    ],
+)
+def test_service_levels_are_given_as_to_vllm_bench_serve(run, file, words):
+    code, _, _ = run("grid", *words)
+    assert code == 0
+    scenario = json.loads(kvsweep.open_results("results/small.zarr").attrs["sweep"])["scenario"]
+    assert scenario["slo"] == {
+        "ttft_ms": 2000.0,
+        "tpot_ms": 50.0,
+        "e2e_ms": None,
+        "classes": {},
+    }
+
+
+def test_a_wrong_service_level_is_told_in_a_line(run, file):
+    code, out, err = run("grid", file, "--goodput", "ttft:2000", "tpt:50")
+    assert (code, out) == (2, "")
+    told = "--goodput tpt:50: unknown level; allowed: ttft, tpot, e2el; did you mean 'tpot'?"
+    assert err == f"kvsweep: {told}\n"
