@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from kvsweep.asked import check_analysis, check_levels
 from kvsweep.config.axes import POLICY, SEED, Axis
-from kvsweep.config.service_levels import levels_given
+from kvsweep.config.service_levels import levels_given, same_but_levels
 from kvsweep.limits import MAX_TASKS
 from kvsweep.metrics import VARIABLES, Variable, coordinates
 from kvsweep.policies import RULES, Routing
@@ -204,7 +204,9 @@ def plan(sweep: Sweep, *, keep_requests: bool = False) -> Plan:
     check_analysis(sweep, extra, levels)
     distinct = {(id(found), policy): found for found, policy in zip(lists, policies, strict=True)}
     drawn = sum(found.requests for found in distinct.values())
-    seconds = drawn * SECONDS_TO_DRAW + sum(map(_nominal_seconds, variants, lists))
+    runs = sorted(set(same_but_levels(variants)))
+    costs = (_nominal_seconds(variants[v], lists[v]) for v in runs)
+    seconds = drawn * SECONDS_TO_DRAW + sum(costs)
     chunks = _chunk_shape(axes, seconds / len(variants), _bytes_per_cell(extra, levels))
     _check_tasks(sweep, chunks)
     return Plan(axes, variants, policies, seeds, chunks, extra, len(seeds) * seconds)

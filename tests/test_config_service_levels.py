@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from sweeping import BASE, make_sweep
 
-from kvsweep import grid, run
+from kvsweep import grid, run, verify
 from kvsweep.analysis.variables import HIGHER_IS_BETTER
 from kvsweep.config import Scenario, load_sweep, parse_scenario
 from kvsweep.config.axes import about, dimension_names
@@ -134,6 +134,8 @@ def test_levels_are_axes_and_more_time_is_never_worse(tmp_path):
     assert (share[-1] == 1).all()
     assert (share[0] < 1).all()
     assert (ds["goodput_rps"] <= ds["throughput_rps"]).all()
+    once = grid.plan(make_sweep(tmp_path, BASE + "\n[grid]\nseed = { count = 2 }\n"))
+    assert grid.plan(make_sweep(tmp_path, BASE + axis)).seconds == once.seconds
 
 
 def test_a_store_is_not_continued_with_other_levels(tmp_path):
@@ -205,3 +207,12 @@ def test_a_policy_may_set_levels(tmp_path):
     found = ds["slo_attainment"].values.tolist()
     assert found[:2] == [0.0, 1.0]
     assert np.isnan(found[2])
+
+
+def test_cells_with_and_without_levels_are_found_as_they_were(tmp_path):
+    text = BASE + '[policies.strict]\nslo.ttft_ms = 1\n[grid]\npolicy = ["strict", "round-robin"]\n'
+    ds = run(make_sweep(tmp_path, text), out=tmp_path / "s.zarr", keep_requests=True)
+    assert np.isfinite(ds["request_tpot_us"]).all()
+    found = verify(tmp_path / "s.zarr", folder=tmp_path)
+    assert len(found.simulated) == 2
+    assert found.ok

@@ -16,6 +16,7 @@ from kvsweep.metrics.per_request import Known, RequestVariable
 from kvsweep.policies import BOTH, RULES, VLLM
 from kvsweep.simulate.replica_cells import replicate
 from kvsweep.simulate.request_lists import RequestLists
+from kvsweep.simulate.shared_runs import shared_runs
 from kvsweep.store import layout
 from kvsweep.trace_replay import REQUEST_COLUMNS, run_replay
 
@@ -39,7 +40,11 @@ def cells(rules):
     """Return what an engine gives, before what is missing is filled in."""
     lists = RequestLists(DEFAULT_ENTROPY, None)
     lists.load([scenario(rules)], [0], [None])
-    return simulate._engine(rules, True)([scenario(rules)], [0], 1, lists, True)
+    shared = shared_runs((scenario(rules),))
+    levels = shared.levels(lists.slo_classes)
+    return shared.spread(
+        simulate._engine(rules, True)([scenario(rules)], [0], 1, lists, True, levels)
+    )
 
 
 @pytest.mark.parametrize("rules", RULES)

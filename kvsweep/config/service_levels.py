@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated, Self
 
@@ -87,6 +87,23 @@ def levels_given(scenarios: Iterable[Scenario]) -> tuple[str, ...]:
     tables: list[ServiceLevels] = [item.slo for item in scenarios if item.slo is not None]
     found = {name for slo in tables for each in (slo, *slo.classes.values()) for name in each.given}
     return tuple(name for name in LEVELS if name in found)
+
+
+def same_but_levels(scenarios: Sequence[Scenario]) -> list[int]:
+    """Return for each scenario the position of the first that differs in its levels alone.
+
+    Such have the same runs. Traces that depend on the policy, which a scenario does not know, are
+    taken for different ones.
+    """
+    if not levels_given(scenarios):
+        return list(range(len(scenarios)))
+    found: dict[str, int] = {}
+    first = []
+    for number, scenario in enumerate(scenarios):
+        of_policy = scenario.workload is not None and "{policy}" in (scenario.workload.trace or "")
+        text = scenario.model_dump_json(exclude={"slo"}) + (str(number) if of_policy else "")
+        first.append(found.setdefault(text, number))
+    return first
 
 
 def goodput_overrides(texts: Iterable[str]) -> Iterator[str]:

@@ -19,6 +19,7 @@ from ..metrics import VARIABLES, Variable, coordinates, mask_failed
 from ..policies import RULES, Status
 from .kernel_cells import run_kernel_cells, warm_up
 from .request_lists import RequestLists
+from .shared_runs import shared_runs
 
 __all__ = ["simulate_batch", "source_hash", "warm_up"]
 
@@ -79,7 +80,8 @@ def simulate_batch(
     )
     sizes = {dim: len(values) for dim, values in along.items()}
     levels = levels_given(variants)
-    possible = [item for item in VARIABLES.values() if item.has_levels(levels)]
+    # The columns of requests are those of any batch.
+    possible = [v for v in VARIABLES.values() if v.has_levels(levels) or "request" in v.dims]
     wanted = [item for item in possible if all(sizes[dim] for dim in item.dims)]
     results = {item.name: _blank(item, shape, sizes) for item in wanted}
     results["status"] = np.full(shape, Status.PENDING, np.int8)
@@ -88,11 +90,17 @@ def simulate_batch(
     for rules in RULES:
         chosen = [v for v, item in enumerate(variants) if item.engine.rules == rules]
         if chosen:
-            run = _engine(rules, prune)
-            found = run([variants[v] for v in chosen], chosen, len(seeds), lists, keep_requests)
-            for name, values in found.items():
-                if name not in results:  # the columns of requests are always there
-                    continue
+            shared = shared_runs(tuple(variants[v] for v in chosen))
+            runs = [chosen[i] for i in shared.first]
+            found = _engine(rules, prune)(
+                [variants[v] for v in runs],
+                runs,
+                len(seeds),
+                lists,
+                keep_requests,
+                shared.levels(lists.slo_classes),
+            )
+            for name, values in shared.spread(found).items():
                 # A batch may have fewer instances, or requests, than another of this call.
                 place: tuple[Any, ...] = (chosen, slice(None), *map(slice, values.shape[2:]))
                 results[name][place] = values

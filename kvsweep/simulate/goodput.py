@@ -14,9 +14,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..config import Scenario
-from ..config.service_levels import levels_given
-from ..dimensions import LEVELS
 from ..metrics import attainment_name, goodput_name, ratio
 from ..policies import RequestStatus
 from .reduce_groups import Columns, Grouping, group_totals
@@ -30,8 +27,9 @@ class LevelTable:
     ----------
     names : tuple of str
         The levels that any cell has, of `LEVELS`.
-    ms : float64 (cells, classes + 1, names)
+    ms : float64 (cells, choices, classes + 1, names)
         Milliseconds, NaN where there is no such level; last those of requests without a class.
+        A cell may be judged by several choices of levels.
     """
 
     names: tuple[str, ...]
@@ -40,20 +38,6 @@ class LevelTable:
     def of(self, cells: NDArray[np.intp]) -> LevelTable:
         """Return the levels of some of the cells, by position."""
         return replace(self, ms=self.ms[cells])
-
-
-def level_table(scenarios: Sequence[Scenario], slo_classes: Sequence[str]) -> LevelTable | None:
-    """Return the levels of scenarios, each a cell; None if there are none."""
-    names = levels_given(scenarios)
-    if not names:
-        return None
-    wanted = [LEVELS.index(name) for name in names]
-    ms = np.full((len(scenarios), len(slo_classes) + 1, len(LEVELS)), np.nan)
-    for row, slo in zip(ms, (scenario.slo for scenario in scenarios), strict=True):
-        if slo is not None:
-            # No class is called "": its levels are those of all.
-            row[:] = [slo.of_class(name) for name in (*slo_classes, "")]
-    return LevelTable(names, ms[..., wanted])
 
 
 def measure_levels(
@@ -78,18 +62,33 @@ def measure_levels(
 
     Returns
     -------
-    dict of str to float64 (cells, ...)
-        By variable of `kvsweep.metrics.LEVEL_VARIABLES`; NaN in cells without levels.
+    dict of str to float64 (cells, choices, ...)
+        By variable of `kvsweep.metrics.LEVEL_VARIABLES`; NaN for choices without levels.
     """
+    each = [
+        _measure(columns, table.names, table.ms[:, choice], measured_us, groups)
+        for choice in range(table.ms.shape[1])
+    ]
+    return {name: np.stack([found[name] for found in each], axis=1) for name in each[0]}
+
+
+def _measure(
+    columns: Columns,
+    names: Sequence[str],
+    ms: NDArray[np.float64],
+    measured_us: NDArray[Any],
+    groups: Sequence[tuple[Grouping, NDArray[np.int64]]],
+) -> dict[str, NDArray[Any]]:
+    """Return what one choice of levels, (cells, classes + 1, names), makes of requests."""
     classes = next((codes for grouping, codes in groups if grouping.name == "class"), None)
-    cells = np.arange(len(table.ms))[:, None]
-    limits = table.ms[cells, -1 if classes is None else classes]
+    cells = np.arange(len(ms))[:, None]
+    limits = ms[cells, -1 if classes is None else classes]
     times = {"ttft": columns.ttft, "tpot": columns.tpot, "e2e": columns.e2e}
     arrived = columns.status != RequestStatus.NOT_ARRIVED
     completed = columns.status == RequestStatus.COMPLETED
     good = completed.copy()
     shares = {}
-    for i, name in enumerate(table.names):
+    for i, name in enumerate(names):
         limit = limits[..., i]
         has = ~np.isnan(limit)
         # In milliseconds, as then 1,001 us are just the 1.001 of a file. One of one token is -1.
@@ -98,7 +97,7 @@ def measure_levels(
         good &= keeps | ~has
     shares[""] = good, arrived
     # Cells without any level have no numbers.
-    seconds = np.where(np.isnan(table.ms).all(axis=(1, 2)), np.nan, measured_us / 1e6)[:, None]
+    seconds = np.where(np.isnan(ms).all(axis=(1, 2)), np.nan, measured_us / 1e6)[:, None]
     whole = _of_groups("", 1, np.zeros(good.shape, np.int64), shares, seconds)
     values = {name: each[:, 0] for name, each in whole.items()}
     for grouping, codes in groups:

@@ -22,7 +22,7 @@ from ..metrics import VARIABLES
 from ..metrics.request_columns import kernel_columns
 from ..records import Inputs, LaneStatus, Outputs
 from .batch import build_inputs
-from .goodput import level_table
+from .goodput import LevelTable
 from .pruning import smallest_first
 from .reduce_groups import groupings
 from .reduce_lanes import reduce_lanes
@@ -129,6 +129,8 @@ def run_kernel_cells(
     n_seeds: int,
     lists: RequestLists,
     keep_requests: bool,
+    levels: LevelTable | None = None,
+    *,
     prune: bool = True,
 ) -> dict[str, NDArray[Any]]:
     """Simulate every variant with every seed on the kernel.
@@ -145,19 +147,21 @@ def run_kernel_cells(
         Where their requests are.
     keep_requests : bool
         Return the per-request variables too.
+    levels : LevelTable, optional
+        What the variants are judged by.
     prune : bool
         Copy cells that are proved equal to one with fewer blocks.
 
     Returns
     -------
     dict of str to array (len(variants), n_seeds, ...)
-        As `simulate_batch`.
+        As `simulate_batch`; of `levels`, (len(variants), n_seeds, choices, ...).
     """
     order = smallest_first(variants)
     ordered = [variants[v] for v in order]
-    found = _run_in_order(
-        ordered, [positions[v] for v in order], n_seeds, lists, keep_requests, prune
-    )
+    places = [positions[v] for v in order]
+    sorted_levels = levels and levels.of(order)
+    found = _run_in_order(ordered, places, n_seeds, lists, keep_requests, sorted_levels, prune)
     back = np.argsort(order)
     return {name: values[back] for name, values in found.items()}
 
@@ -168,6 +172,7 @@ def _run_in_order(
     n_seeds: int,
     lists: RequestLists,
     keep_requests: bool,
+    levels: LevelTable | None,
     prune: bool,
 ) -> dict[str, NDArray[Any]]:
     """Simulate cells in this order, so that a larger pool may repeat the run of a smaller one."""
@@ -182,12 +187,11 @@ def _run_in_order(
     inputs = build_inputs(variants, prepared, which, prune=prune)
     groups = groupings([item.requests for item in prepared], lists.rounds, lists.slo_classes)
     ranked = any(item.ranked for item in prepared)
-    levels = level_table(variants, lists.slo_classes)
     needed = keep_requests or bool(groups) or ranked or levels is not None
     outputs = allocate_outputs(inputs, keep_requests=needed)
     run_lanes(inputs, outputs)
-    table = levels and levels.of(np.tile(np.arange(len(variants)), n_seeds))
-    flat = reduce_lanes(inputs, outputs, groups, ranked=ranked, levels=table)
+    tiled = levels and levels.of(np.tile(np.arange(len(variants)), n_seeds))
+    flat = reduce_lanes(inputs, outputs, groups, ranked=ranked, levels=tiled)
     if keep_requests:
         owners = [lists.requests(p, s) for s in range(n_seeds) for p in positions]
         flat |= _padded(inputs, kernel_columns(outputs, owners))

@@ -29,7 +29,9 @@ def smaller_pools(scenarios: Sequence[Scenario]) -> NDArray[np.int64]:
     like = np.full(len(scenarios), NONE)
     latest: dict[str, int] = {}
     for number, scenario in enumerate(scenarios):
-        family = scenario.model_dump_json(exclude={"cache": {"gpu_blocks", "gpu_tokens"}})
+        family = scenario.model_dump_json(
+            exclude={"cache": {"gpu_blocks", "gpu_tokens"}, "slo": True}
+        )
         before = latest.get(family)
         shares = scenario.engine.watermark > 0 or CACHE in reads_of(scenario.cluster)
         if before is not None and not shares and scenario.cache.cpu_blocks == 0:

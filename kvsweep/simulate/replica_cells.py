@@ -14,7 +14,7 @@ from ..policies import RequestStatus
 from ..replica import Replication, run
 from ..workload.native import to_trace_dict
 from ..workload.requests import Requests
-from .goodput import LevelTable, level_table, measure_levels
+from .goodput import LevelTable, measure_levels
 from .reduce_groups import Columns, Grouping, groupings, measure_groups
 from .reduce_replica import cell_values, measured_us, or_missing, times_per_token
 from .request_lists import RequestLists
@@ -26,6 +26,7 @@ def run_replica_cells(
     n_seeds: int,
     lists: RequestLists,
     keep_requests: bool,
+    levels: LevelTable | None = None,
 ) -> dict[str, NDArray[Any]]:
     """Simulate every variant with every seed on the replica, one run after the other.
 
@@ -41,14 +42,15 @@ def run_replica_cells(
         Where their requests are.
     keep_requests : bool
         Return the per-request variables too.
+    levels : LevelTable, optional
+        What the variants are judged by.
 
     Returns
     -------
     dict of str to array (len(variants), n_seeds, ...)
-        As `simulate_batch`.
+        As `simulate_batch`; of `levels`, (len(variants), n_seeds, choices, ...).
     """
     cells = []
-    levels = level_table(variants, lists.slo_classes)
     for number, (position, scenario) in enumerate(zip(positions, variants, strict=True)):
         table = levels and levels.of(np.array([number]))
         for seed in range(n_seeds):

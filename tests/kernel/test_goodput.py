@@ -8,10 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kvsweep.config import DEFAULT_ENTROPY
+from kvsweep.config import DEFAULT_ENTROPY, Workload
+from kvsweep.config.service_levels import same_but_levels
 from kvsweep.metrics import LEVEL_VARIABLES
 from kvsweep.policies import Status
-from kvsweep.simulate import simulate_batch
+from kvsweep.simulate import kernel_cells, replica_cells, simulate_batch
 
 CLIENTS = [
     {"id": "chat", "rate_fraction": 3, "slo_class": "critical"},
@@ -216,7 +217,7 @@ def test_without_service_levels_there_is_nothing_new():
     change = {"workload": {"requests": 30, "clients": CLIENTS}}
     plain = simulate(batches.scenario(change), seeds=2)
     judged = simulate(batches.scenario(change, {"slo": {"ttft_ms": 50.0}}), seeds=2)
-    new = {variable.name for variable in LEVEL_VARIABLES} | {"request_tpot_us"}
+    new = {variable.name for variable in LEVEL_VARIABLES}
     assert not new & plain.keys()
     assert judged.keys() - plain.keys() <= new
     for name, values in plain.items():
@@ -262,3 +263,44 @@ def test_requests_that_do_not_complete_are_not_good():
     assert values["rejected"] == 60
     assert values["slo_attainment"] == 0
     assert values["slo_ttft_attainment"] == 0
+
+
+@pytest.mark.parametrize("workload", ["of classes", "replica"])
+def test_scenarios_that_differ_in_levels_alone_are_simulated_once(workload, monkeypatch):
+    change = WORKLOADS[workload]
+    slos = [{"ttft_ms": 30.0}, {"tpot_ms": 8.0}, None, {"classes": {"batch": {"e2e_ms": 400.0}}}]
+    variants = [
+        batches.scenario(
+            change, {"cache": {"gpu_blocks": blocks}}, *([{"slo": slo}] if slo else [])
+        )
+        for slo in slos
+        for blocks in (1500, 2500)
+    ]
+    alone = [simulate(variant, seeds=2) for variant in variants]
+    runs = []
+    for module, name in ((kernel_cells, "_run_in_order"), (replica_cells, "replicate")):
+        monkeypatch.setattr(module, name, counting(getattr(module, name), runs))
+    together = simulate(*variants, seeds=2)
+    assert sum(runs) == (2 if workload == "of classes" else 4)
+    for number, found in enumerate(alone):
+        for name, values in found.items():
+            if name != "pruned":
+                np.testing.assert_array_equal(together[name][number], values[0], name)
+        for name in together.keys() - found.keys():
+            assert np.isnan(together[name][number].astype(float)).all(), name
+
+
+def counting(function, runs):
+    def count(first, *rest):
+        runs.append(len(first) if isinstance(first, list) else 1)
+        return function(first, *rest)
+
+    return count
+
+
+def test_traces_of_policies_are_not_taken_for_one():
+    slo = {"slo": {"ttft_ms": 30.0}}
+    plain = batches.scenario(slo)
+    traced = plain.model_copy(update={"workload": Workload(trace="{policy}.json")})
+    assert same_but_levels([plain, plain, traced, traced]) == [0, 0, 2, 3]
+    assert same_but_levels([batches.scenario(), batches.scenario()]) == [0, 1]  # nothing to share
