@@ -1,6 +1,8 @@
 """Figures: what is in them, nothing clipped or on top of each other, the same bytes each time."""
 
 import itertools
+import json
+import re
 import subprocess
 import sys
 
@@ -83,6 +85,12 @@ def test_the_cliff_figure_says_what_a_reader_needs():
     assert "cliff [95% interval, 20 seeds]; ticks: single seeds" in texts
     value = cliff.groups[0].mean_curve.value
     assert any(text.startswith(f"round-robin: {value:,.0f} [") for text in texts)
+
+
+def test_a_question_of_wide_letters_is_not_cut_off():
+    question = "Which max_num_batched_tokens serves the highest rate with 99 % of requests within?"
+    ds = h8(20).assign_attrs(question=question)
+    check_layout(plot.plot_cliff(ds, find_cliff(ds)))
 
 
 def test_the_close_up_holds_the_cliffs_and_their_intervals():
@@ -413,3 +421,34 @@ def test_figures_never_load_pyplot():
 )
 def test_labels_are_spread_within_the_limits(positions, expected):
     assert spread(positions, 1.0, 0.0, 10.0) == pytest.approx(expected)
+
+
+def test_blocks_have_their_memory_below_them_where_it_is_known():
+    """A sweep with a `[model]` knows the bytes of a token: 1,024 blocks are 2 GiB here."""
+    sweep = {
+        "grid": {"cache.gpu_blocks": [1], "policy": ["a"], "seed": [0]},
+        "policies": {},
+        "scenario": {"cache": {"kv_bytes_per_token": 131_072.0, "block_size": 16}},
+    }
+    ds = h8().assign_attrs(sweep=json.dumps(sweep))
+    cliff = find_cliff(ds, "preemption_rate", "gpu_blocks", 0.05)
+    rates = at_rates(ds, [1.0, 2.0])
+    rate_cliff = find_cliff(rates, "preemption_rate", "gpu_blocks", 0.05)
+    figures = (
+        plot.plot_cliff(ds, cliff),
+        plot.plot_curve(ds, "preemption_rate", "gpu_blocks"),
+        plot.plot_cliff(rates, rate_cliff),
+        plot.plot_cliff_trend(rates, rate_cliff, "rate"),
+    )
+    for figure in figures:
+        texts = check_layout(figure)
+        assert any("below: GiB on each GPU" in text for text in texts)
+        pairs = [text.replace(",", "").split("\n") for text in texts if re.match(r"[\d,]+\n", text)]
+        assert len(pairs) >= 3
+        for blocks, gib in pairs:
+            assert float(gib) == round(int(blocks) / 512, 2)
+    plain = check_layout(
+        plot.plot_cliff(h8(), find_cliff(h8(), "preemption_rate", "gpu_blocks", 0.05))
+    )
+    assert not any("GiB" in text for text in plain)
+    assert "2,000" in plain

@@ -30,10 +30,10 @@ def _variables(dims: tuple[str, ...] = (), by: str = "") -> Iterator[Variable]:
     words = f" by {by}" if by else ""
     rate = f"throughput of requests that keep all their service levels{words}"
     yield Variable(goodput_name(by), dims, "float64", "request/s", rate, levels=LEVELS)
-    share = f"good requests / requests that arrived, good: all service levels kept{words}"
+    share = f"share of requests that keep all their service levels{words}"
     yield Variable(attainment_name(by=by), dims, "float64", "1", share, levels=LEVELS)
     for level in LEVELS:
-        share = f"requests that keep their level of {_TIMES[level]} / those that have one{words}"
+        share = f"share of requests with a level of {_TIMES[level]} that keep it{words}"
         yield Variable(attainment_name(level, by), dims, "float64", "1", share, levels=(level,))
 
 

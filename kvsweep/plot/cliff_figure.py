@@ -10,6 +10,7 @@ from matplotlib.lines import Line2D
 
 from kvsweep.analysis import variables
 from kvsweep.analysis.cliff_records import Cliff, GroupCliff
+from kvsweep.analysis.gib import unit_gib
 from kvsweep.analysis.wording import interval_ends, label, number
 from kvsweep.arguments import checked
 from kvsweep.errors import InputError
@@ -116,7 +117,10 @@ def _one(ds: xr.Dataset, cliff: Cliff) -> Figure:
         close.plot([place, place], [y_limits[0], cliff.threshold], lw=0.7, color=style.colour(i))
     _draw_rows(forest, cliff, x_limits)
     close.tick_params(labelbottom=False)
-    forest.set_xlabel(style.axis_label(array[cliff.along]))
+    gib = unit_gib(ds, cliff.along)
+    for axes in (whole, forest):
+        style.group_thousands(axes, "x", gib)
+    forest.set_xlabel(style.memory_label(array[cliff.along], gib))
     _frame_close_up(whole, x_limits, y_limits)
     _key(whole, cliff, [label(group.labels) for group in cliff.groups])
     return figure
@@ -128,7 +132,7 @@ def _many(ds: xr.Dataset, cliff: Cliff, panels: dict[str, list[GroupCliff]]) -> 
     figure = style.new_figure(height=0.5 + 2.2 * rows, width=2.0 * style.COLUMN_WIDTH)
     grid = figure.subplots(rows, 2, sharex=True, sharey=True, squeeze=False)
     style.title(figure, ds, fallback=f"{cliff.metric} along {cliff.along}")
-    array = _measure(ds, cliff)
+    array, gib = _measure(ds, cliff), unit_gib(ds, cliff.along)
     for axes, (name, groups) in zip(grid.flat, panels.items(), strict=False):
         _draw_curves(axes, array, cliff, groups)
         axes.set_title(name, loc="left", fontsize=7.5)
@@ -138,10 +142,11 @@ def _many(ds: xr.Dataset, cliff: Cliff, panels: dict[str, list[GroupCliff]]) -> 
         first = [dict(list(group.labels.items())[:1]) for group in groups]
         texts = [row_text(group, only) for group, only in zip(groups, first, strict=True)]
         _key(axes, cliff, texts, fontsize=6.5)
+        style.group_thousands(axes, "x", gib)
     if len(panels) % 2:
         grid[-1, 1].set_visible(False)
         grid[-2, 1].tick_params(labelbottom=True)
-    figure.supxlabel(style.axis_label(array[cliff.along]), fontsize=7.5)
+    figure.supxlabel(style.memory_label(array[cliff.along], gib), fontsize=7.5)
     figure.supylabel(style.axis_label(array), fontsize=7.5)
     return figure
 
@@ -280,7 +285,6 @@ def _draw_rows(axes: Axes, cliff: Cliff, x_limits: tuple[float, float]) -> None:
     axes.set_ylim(-len(cliff.groups) + 0.55, 0.95)
     axes.set_yticks([])
     axes.spines["left"].set_visible(False)
-    style.group_thousands(axes, "x")
 
 
 def _rows_title(cliff: Cliff) -> str:

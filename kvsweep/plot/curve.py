@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kvsweep.analysis import statistics, variables
+from kvsweep.analysis.gib import unit_gib
 from kvsweep.analysis.statistics import Floats
 from kvsweep.analysis.wording import label
 from kvsweep.arguments import checked
@@ -79,8 +80,9 @@ def plot_curve(
         for panel, array in zip(panels, arrays, strict=True):
             ends = _draw(panel, array, along, confidence, resamples)
             label_ends(panel, ends, PANEL_HEIGHT)
-        panels[-1].set_xlabel(style.axis_label(axis))
-        style.group_thousands(panels[-1], "x")
+        gib = unit_gib(ds, along)
+        panels[-1].set_xlabel(style.memory_label(axis, gib))
+        style.group_thousands(panels[-1], "x", gib)
     return figure
 
 

@@ -174,7 +174,7 @@ def dash(index: int) -> Any:
 
 def title(figure: Figure, ds: xr.Dataset, fallback: str = "") -> None:
     """Head the figure with the dataset's title and, below, its question; room is made for both."""
-    characters = int(figure.get_figwidth() / 0.056)
+    characters = int(figure.get_figwidth() / 0.059)
     heading = textwrap.wrap(printable(ds.attrs.get("title") or fallback), int(characters * 0.9))
     question = textwrap.wrap(printable(ds.attrs.get("question", "")), characters)
     top = 1.0 - 0.05 / figure.get_figheight()
@@ -204,9 +204,24 @@ def with_unit(name: str, units: str) -> str:
     return textwrap.fill(text, LABEL_CHARACTERS)
 
 
-def group_thousands(axis: Axes, which: str) -> None:
-    """Write the tick labels of the ``x`` or ``y`` axis with thousands separated."""
+def group_thousands(axis: Axes, which: str, each_gib: float | None = None) -> None:
+    """Write the tick labels of the ``x`` or ``y`` axis with thousands separated.
+
+    Under each of them stands its memory, if `each_gib` says how much GiB a unit of the axis is;
+    `memory_label` tells so.
+    """
     target = axis.xaxis if which == "x" else axis.yaxis
     if which == "x":
         target.set_major_locator(MaxNLocator(6, steps=[1, 2, 2.5, 5, 10]))
-    target.set_major_formatter(FuncFormatter(lambda value, _: number(float(value))))
+
+    def written(value: float, place: int | None) -> str:
+        memory = "" if each_gib is None else f"\n{number(round(value * each_gib, 2))}"
+        return number(float(value)) + memory
+
+    target.set_major_formatter(FuncFormatter(written))
+
+
+def memory_label(array: xr.DataArray, each_gib: float | None) -> str:
+    """Return the label of an axis whose numbers may have their memory below them."""
+    below = "" if each_gib is None else "\nbelow: GiB on each GPU"
+    return axis_label(array) + below

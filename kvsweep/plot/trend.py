@@ -9,6 +9,7 @@ import numpy as np
 from kvsweep.analysis import variables
 from kvsweep.analysis.cliff_records import Cliff, GroupCliff
 from kvsweep.analysis.crossing import Outcome
+from kvsweep.analysis.gib import unit_gib
 from kvsweep.analysis.statistics import Floats
 from kvsweep.analysis.wording import label
 from kvsweep.arguments import checked
@@ -76,11 +77,12 @@ def plot_cliff_trend(ds: xr.Dataset, cliff: Cliff, over: str) -> Figure:
             aside = step * (i - 0.5 * (len(lines) - 1))
             x = np.array([group.labels[over] + aside for group in groups])
             ends.append((name, _draw_trend(axes, cliff, groups, x, i)))
-        axes.set_xlabel(style.axis_label(ds[over]))
-        axes.set_ylabel(f"cliff: {style.axis_label(ds[cliff.along])}")
+        x_gib, y_gib = unit_gib(ds, over), unit_gib(ds, cliff.along)
+        axes.set_xlabel(style.memory_label(ds[over], x_gib))
+        axes.set_ylabel(f"cliff: {style.memory_label(ds[cliff.along], y_gib)}")
         axes.grid(axis="y", color=style.GRID, linewidth=0.6)
-        style.group_thousands(axes, "x")
-        style.group_thousands(axes, "y")
+        style.group_thousands(axes, "x", x_gib)
+        style.group_thousands(axes, "y", y_gib)
         label_ends(axes, ends, panel_height=2.0)
     return figure
 

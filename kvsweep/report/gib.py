@@ -2,57 +2,12 @@
 
 from __future__ import annotations
 
-import json
-from typing import Any
-
 import xarray as xr
 
 from kvsweep.analysis.cliff_records import Cliff
 from kvsweep.analysis.crossing import Outcome
+from kvsweep.analysis.gib import unit_gib
 from kvsweep.analysis.wording import label, number
-
-GIB = 2**30
-
-DECIDING = ("cache.block_size", "cache.kv_bytes_per_token", "latency.model", "model.")
-"""Keys, or how they begin, that change the bytes of a block from cell to cell."""
-
-
-def unit_gib(ds: xr.Dataset, axis: str) -> float | None:
-    """Return the GiB on each GPU of a unit of an axis of blocks or tokens.
-
-    Parameters
-    ----------
-    ds : xr.Dataset
-        Results of a sweep.
-    axis : str
-        Name of a dimension.
-
-    Returns
-    -------
-    float or None
-        None for other axes, or if the bytes of a token are not known or not the same everywhere.
-    """
-    sweep = _sweep(ds)
-    keys = [key for key in sweep.get("grid", {}) if key.rpartition(".")[2] == axis]
-    if keys not in (["cache.gpu_blocks"], ["cache.gpu_tokens"]):
-        return None
-    varied = [*sweep["grid"], *(key for policy in sweep["policies"].values() for key in policy)]
-    if any(key.startswith(DECIDING) for key in varied):
-        return None
-    cache = sweep["scenario"]["cache"]
-    token, size = cache.get("kv_bytes_per_token"), cache.get("block_size")
-    if token is None or size is None:
-        return None
-    return float(token * (size if axis == "gpu_blocks" else 1) / GIB)
-
-
-def _sweep(ds: xr.Dataset) -> dict[str, Any]:
-    try:
-        found = json.loads(ds.attrs.get("sweep", "{}"))
-    except (TypeError, ValueError):
-        return {}
-    complete = isinstance(found, dict) and {"grid", "policies", "scenario"} <= found.keys()
-    return found if complete else {}
 
 
 def cliff_memory(ds: xr.Dataset, cliff: Cliff) -> str:
