@@ -11,7 +11,7 @@ from kvsweep.metrics import VARIABLES, quantile_names
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from kvsweep.config import Sweep
+    from kvsweep.config import Scenario, Sweep
 
 # What a sweep must have for measures with a dimension.
 _NEEDED = {
@@ -21,16 +21,29 @@ _NEEDED = {
 }
 
 
-def check_analysis(sweep: Sweep, extra: Mapping[str, Sequence[Any]]) -> None:
+def check_levels(
+    sweep: Sweep, variants: Sequence[Scenario], extra: Mapping[str, Sequence[Any]]
+) -> None:
+    """Refuse service levels of a class that no request has."""
+    known = [str(name) for name in extra.get("slo_class", ())]
+    named = (name for item in variants if item.slo is not None for name in item.slo.classes)
+    for name in dict.fromkeys(named):
+        if name not in known:
+            there = f"there are: {', '.join(known)}" if known else "no request has a class"
+            message = f"no request is of this class; {there}{did_you_mean(name, known)}"
+            raise sweep.source.error(("slo", "classes", name), message)
+
+
+def check_analysis(sweep: Sweep, extra: Mapping[str, Sequence[Any]], levels: Sequence[str]) -> None:
     """Refuse an analysis of what this sweep will not have before anything is simulated."""
     if sweep.cliff:
-        _check_measure(sweep, ("cliff", "metric"), sweep.cliff.metric, extra)
+        _check_measure(sweep, ("cliff", "metric"), sweep.cliff.metric, extra, levels)
         _check_scanned(sweep, sweep.cliff.along)
     if sweep.pareto:
         asked = [objective.partition(":")[0] for objective in sweep.pareto.objectives]
         for i, metric in enumerate(asked):
             key = ("pareto", "objectives", i)
-            _check_measure(sweep, key, metric, extra)
+            _check_measure(sweep, key, metric, extra, levels)
             if metric in asked[:i]:
                 raise sweep.source.error(key, f"{metric!r} is an objective twice")
         if POLICY not in (axis.key for axis in sweep.axes):
@@ -38,7 +51,11 @@ def check_analysis(sweep: Sweep, extra: Mapping[str, Sequence[Any]]) -> None:
 
 
 def _check_measure(
-    sweep: Sweep, key: tuple[str | int, ...], metric: str, extra: Mapping[str, Sequence[Any]]
+    sweep: Sweep,
+    key: tuple[str | int, ...],
+    metric: str,
+    extra: Mapping[str, Sequence[Any]],
+    levels: Sequence[str],
 ) -> None:
     """Refuse a measure that there is not, is not a number, or not one of this sweep."""
     named = {name: [name] for name in VARIABLES}
@@ -48,13 +65,15 @@ def _check_measure(
     variables = {alias: VARIABLES[name] for name, aliases in named.items() for alias in aliases}
     of_numbers = {name: v for name, v in variables.items() if v.dtype != "str"}
     rules = sweep.rules.split(",")
-    known = [name for name, variable in of_numbers.items() if variable.is_in(extra, rules)]
+    known = [name for name, variable in of_numbers.items() if variable.is_in(extra, rules, levels)]
     if metric in known:
         return
     hint = did_you_mean(metric, known) or f"; one of: {', '.join(known)}"
     if metric in of_numbers:
         variable = of_numbers[metric]
         needed = [_NEEDED[dim] for dim in variable.dims if dim not in extra]
+        if not variable.has_levels(levels):
+            needed = [" or ".join(f"slo.{name}_ms" for name in variable.levels)]
         wanted = needed or [f"cells with engine.rules = {' or '.join(map(repr, variable.rules))}"]
         raise sweep.source.error(key, f"{metric!r} needs {wanted[0]}")
     if metric in variables or metric in ("status", "status_detail"):

@@ -16,11 +16,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kvsweep.asked import check_analysis
+from kvsweep.asked import check_analysis, check_levels
 from kvsweep.config.axes import POLICY, SEED, Axis
+from kvsweep.config.service_levels import levels_given
 from kvsweep.limits import MAX_TASKS
 from kvsweep.metrics import VARIABLES, Variable, coordinates
-from kvsweep.policies import Routing
+from kvsweep.policies import RULES, Routing
 from kvsweep.survey import Lists, survey
 from kvsweep.workload.requests import ordered_classes
 
@@ -112,14 +113,15 @@ class Plan:
 
     @cached_property
     def variables(self) -> tuple[Variable, ...]:
-        """The variables of a cell: those whose dimensions and rule books the sweep has."""
+        """The variables of a cell: those whose dimensions, rule books and levels the sweep has."""
         rules = {variant.engine.rules for variant in self.variants}
-        return tuple(v for v in VARIABLES.values() if v.is_in(self.extra, rules))
+        levels = levels_given(self.variants)
+        return tuple(v for v in VARIABLES.values() if v.is_in(self.extra, rules, levels))
 
     @property
     def bytes(self) -> int:
         """Size of all cells in memory, names of cells and requests left out."""
-        return self.cells * _bytes_per_cell(self.extra)
+        return self.cells * _bytes_per_cell(self.extra, levels_given(self.variants))
 
     @cached_property
     def tasks(self) -> tuple[Task, ...]:
@@ -152,7 +154,7 @@ class Plan:
         """Give results of `task`, shape (variants, seeds, ...), the dimensions of the grid."""
         extra = values.shape[2:]
         if SEED not in self.dims:
-            return values.reshape(*self.block_shape(task), *extra)
+            return values.reshape((*self.block_shape(task), *extra))  # perhaps no axis at all
         at = self.dims.index(SEED)
         others = [n for i, n in enumerate(self.block_shape(task)) if i != at]
         values = values.reshape(*others, values.shape[1], *extra)
@@ -197,11 +199,13 @@ def plan(sweep: Sweep, *, keep_requests: bool = False) -> Plan:
         requests=max(found.requests for found in lists) if keep_requests else 0,
     )
     extra = {name: values for name, values in extra.items() if values}
-    check_analysis(sweep, extra)
+    levels = levels_given(variants)
+    check_levels(sweep, variants, extra)
+    check_analysis(sweep, extra, levels)
     distinct = {(id(found), policy): found for found, policy in zip(lists, policies, strict=True)}
     drawn = sum(found.requests for found in distinct.values())
     seconds = drawn * SECONDS_TO_DRAW + sum(map(_nominal_seconds, variants, lists))
-    chunks = _chunk_shape(axes, seconds / len(variants), _bytes_per_cell(extra))
+    chunks = _chunk_shape(axes, seconds / len(variants), _bytes_per_cell(extra, levels))
     _check_tasks(sweep, chunks)
     return Plan(axes, variants, policies, seeds, chunks, extra, len(seeds) * seconds)
 
@@ -230,8 +234,8 @@ def _check_tasks(sweep: Sweep, chunks: Sequence[int]) -> None:
         )
 
 
-def _bytes_per_cell(extra: Mapping[str, Sequence[Any]]) -> int:
-    chosen = (v for v in VARIABLES.values() if set(v.dims) <= set(extra))
+def _bytes_per_cell(extra: Mapping[str, Sequence[Any]], levels: Sequence[str]) -> int:
+    chosen = (v for v in VARIABLES.values() if v.is_in(extra, RULES, levels))
     return sum(8 * math.prod(len(extra[d]) for d in v.dims) for v in chosen)
 
 

@@ -20,6 +20,12 @@ MAX_TIME_US = 10**14
 MAX_SECONDS = MAX_TIME_US / 10**6
 """The same in seconds."""
 
+MAX_LEVEL_MS = MAX_TIME_US / 10**3
+"""A service level, milliseconds."""
+
+MIN_LEVEL_MS = 1e-3
+"""One microsecond, in which times are counted."""
+
 MAX_BLOCKS = 2**28
 """Blocks of one instance's cache, or of its CPU tier: 4 billion tokens at 16 tokens a block."""
 

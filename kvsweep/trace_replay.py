@@ -24,11 +24,14 @@ if TYPE_CHECKING:
     import xarray as xr
 
 REQUEST_COLUMNS = {
-    v.name.removeprefix("request_"): v for v in RUN_VARIABLES if set(v.rules) == set(RULES)
+    v.name.removeprefix("request_"): v
+    for v in RUN_VARIABLES
+    if set(v.rules) == set(RULES) and not v.levels
 }
 """Per-request columns and what they are; -1 (or an empty CSV field) where there is no value.
 
-Those that every rule book gives: files of replays have the same columns whatever the rules.
+Those that every rule book gives, and that need no service levels: files of replays have the same
+columns whatever the rules.
 """
 
 STEP_COLUMNS = tuple(field.name for field in STEP_FIELDS if field.name != "evicted")

@@ -123,6 +123,7 @@ def test_an_empty_scenario_has_the_documented_defaults():
             "first_steps_us": (),
         },
         "model": None,
+        "slo": None,
     }
 
 

@@ -250,6 +250,10 @@ ELSEWHERE = {
         "decide keys of the cache and of latencies: test_config_served_model",
     ),
     **dict.fromkeys(
+        (key for key in leaf_keys(Scenario) if key.startswith("slo.")),
+        "judge what was simulated: test_config_service_levels",
+    ),
+    **dict.fromkeys(
         (
             f"{owner}.{key}"
             for owner in ("workload.prompt", "workload.output")

@@ -43,6 +43,14 @@ def seconds(tmp_path, **scenario):
     return grid.plan(make_sweep(tmp_path, f"{BASE}[grid]\n{values}")).seconds
 
 
+def test_without_any_axis_there_is_one_cell(tmp_path):
+    plan = grid.plan(make_sweep(tmp_path, BASE))
+    (task,) = plan.tasks
+    assert plan.cells == 1
+    assert plan.arrange(task, np.array([[7.0]])).tolist() == 7.0
+    assert plan.arrange(task, np.array([[[1, 2]]])).tolist() == [1, 2]
+
+
 def test_what_costs_more_is_estimated_to_take_longer(tmp_path):
     blocks = {"cache.gpu_blocks": 100}
     plain = seconds(tmp_path, **blocks)

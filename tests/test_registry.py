@@ -31,7 +31,8 @@ OF_BLIS = '\n[engine]\nrules = "blis"\n[grid]\n"cache.gpu_blocks" = [2000, 3000]
 
 def scenario(rules):
     settings = {"engine": {"rules": rules}, "latency": {"beta": [1000, 10, 5]}}
-    return Scenario.model_validate(settings | {"workload": WORKLOAD})
+    levels = {"ttft_ms": 50, "tpot_ms": 2.5, "classes": {"batch": {"e2e_ms": 900}}}
+    return Scenario.model_validate(settings | {"workload": WORKLOAD, "slo": levels})
 
 
 def cells(rules):
@@ -120,7 +121,7 @@ def test_a_column_that_the_replica_lacks_has_no_values_there(monkeypatch):
 def test_times_of_the_replica_are_from_time_zero():
     """Its records count some from the arrival, and some with what the client sees later."""
     columns = {variable.name: variable for variable in RUN_VARIABLES}
-    known = Known(arrival_us=1000, overhead_us=7, block_size=16)
+    known = Known(arrival_us=1000, overhead_us=7, block_size=16, output_tokens=5)
 
     class Record:
         ttft_us, finish_us, admissions, cached_blocks_rle = 57, 90, 1, [[3, 1]]
@@ -128,9 +129,13 @@ def test_times_of_the_replica_are_from_time_zero():
     assert columns["request_first_token_us"].replica(Record, known) == 1050
     assert columns["request_finish_us"].replica(Record, known) == 1090
     assert columns["request_cached_tokens"].replica(Record, known) == 48
+    assert columns["request_tpot_us"].replica(Record, known) == (90 + 7 - 57) / 4
+    assert columns["request_tpot_us"].replica(Record, known._replace(output_tokens=1)) is None
     Record.ttft_us = Record.finish_us = None
     Record.admissions = 0
-    for name in ("request_first_token_us", "request_finish_us", "request_cached_tokens"):
+    for name in (
+        f"request_{x}" for x in ("first_token_us", "finish_us", "cached_tokens", "tpot_us")
+    ):
         assert columns[name].replica(Record, known) is None
 
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from kvsweep.dimensions import DIMENSIONS
 from kvsweep.errors import InputError, did_you_mean
-from kvsweep.metrics import quantile_name
+from kvsweep.metrics import LEVEL_VARIABLES, quantile_name
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -27,6 +27,7 @@ HIGHER_IS_BETTER = frozenset(
         "completed",
         "fairness_classes",
         "fairness_instances",
+        *(variable.name for variable in LEVEL_VARIABLES),
     }
 )
 

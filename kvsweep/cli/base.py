@@ -8,8 +8,9 @@ import glob
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,26 @@ class Command(click.Command):
         with formatter.section("Examples"):
             for example in self.examples:
                 formatter.write(f"  {example}\n")
+
+
+class Several(click.Option):
+    """An option that takes every NAME:VALUE that follows it, as those of vLLM's commands do."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, multiple=True, **options)
+
+    def add_to_parser(self, parser: Any, ctx: click.Context) -> None:
+        """Let the parser take the words that follow the first one."""
+        super().add_to_parser(parser, ctx)
+        for name in self.opts:
+            option = parser._long_opt[name]
+            option.process = partial(_process_all, option.process)
+
+
+def _process_all(process: Callable[[Any, Any], None], value: Any, state: Any) -> None:
+    process(value, state)
+    while state.rargs and re.fullmatch(r"\w+:[^/\\]*", state.rargs[0]):
+        process(state.rargs.pop(0), state)
 
 
 class Group(click.Group):

@@ -11,7 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kvsweep.cli.base import Command, check_outputs, json_option, named_files, print_json, warn
+from kvsweep.cli.base import (
+    Command,
+    Several,
+    check_outputs,
+    json_option,
+    named_files,
+    print_json,
+    warn,
+)
 from kvsweep.cli.outputs import OutputPath, draw_beside
 from kvsweep.cli.progress import Display, span
 from kvsweep.cli.quick_xarray import leave_dask
@@ -34,6 +42,7 @@ NAMED = 10
         "kvsweep grid sweeps/h8.toml",
         "kvsweep grid sweeps/h8.toml --seeds 10 --out results/quick.zarr",
         "kvsweep grid sweeps/h8.toml --set engine.max_num_seqs=64 --out results/h8-64.zarr",
+        "kvsweep grid sweeps/h8.toml --goodput ttft:2000 tpot:50 --out results/h8-slo.zarr",
         "kvsweep grid sweeps/h8.toml --dry-run",
         "kvsweep grid sweeps/h8.toml --scheduler tcp://10.0.0.1:8786",
     ),
@@ -41,6 +50,12 @@ NAMED = 10
 @click.argument("file", metavar="SWEEP.toml", type=click.Path(path_type=Path))
 @click.option("--out", type=OutputPath(), help="Store [results/<SWEEP>.zarr].")
 @click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="Change a key.")
+@click.option(
+    "--goodput",
+    cls=Several,
+    metavar="NAME:MS ...",
+    help="Service levels, as vllm bench serve has them: of ttft, tpot, e2el.",
+)
 @click.option("--seeds", type=int, metavar="N", help="Use the seeds 0 to N-1.")
 @click.option("--dry-run", is_flag=True, help="Print the size of the sweep and write nothing.")
 @click.option("--overwrite", is_flag=True, help="Start again instead of continuing the store.")
@@ -55,6 +70,7 @@ def grid(
     file: Path,
     out: Path | None,
     settings: tuple[str, ...],
+    goodput: tuple[str, ...],
     seeds: int | None,
     dry_run: bool,
     requests: bool,
@@ -68,8 +84,9 @@ def grid(
     asks for is printed, stored, and drawn beside the store, and warnings tell what misleads.
     """
     from kvsweep.config import load_sweep
+    from kvsweep.config.service_levels import goodput_overrides
 
-    sweep = load_sweep(file, settings, seeds=seeds)
+    sweep = load_sweep(file, [*settings, *goodput_overrides(goodput)], seeds=seeds)
     from kvsweep.store import default_path  # Zarr and NumPy (0.2 s), which no mistake waits for
 
     path = out or default_path(sweep)

@@ -12,7 +12,7 @@ from kvsweep.config.base import Key
 from kvsweep.config.explain import shown
 from kvsweep.config.scenario import Scenario
 from kvsweep.config.schema import DIGITS, KeyPath, key_at, types_at
-from kvsweep.dimensions import DIMENSIONS
+from kvsweep.dimensions import TAKEN
 from kvsweep.errors import did_you_mean
 from kvsweep.limits import MAX_AXIS_VALUES, MAX_SEED
 
@@ -55,7 +55,7 @@ def dimension_names(keys: Sequence[str]) -> dict[str, str]:
         clashing = [
             key
             for key, name in names.items()
-            if (taken[name] > 1 or name in DIMENSIONS) and lengths[key] < key.count(".") + 1
+            if (taken[name] > 1 or name in TAKEN) and lengths[key] < key.count(".") + 1
         ]
         if not clashing:
             return names

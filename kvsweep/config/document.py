@@ -59,6 +59,7 @@ class Document(Section):
     cache: Table = Field(default={})
     latency: Table = Field(default={})
     model: Table = Field(default={})
+    slo: Table = Field(default={})
     policies: dict[str, Table] = Field(default={})
     grid: Table = Field(default={})
     cliff: AskedCliff | None = None

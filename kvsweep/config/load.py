@@ -139,7 +139,7 @@ def parse_scenario(
     """
     given = Source(where, "", dict(mapping), {}, {(key,): f"scenario.{key}" for key in mapping})
     source = with_overrides(given, overrides, None)
-    known = [section for section in SECTIONS if section not in ("workload", "model")]
+    known = [section for section in SECTIONS if section not in ("workload", "model", "slo")]
     for key in source.values:
         if key not in known:
             message = f"unknown key; a trace's scenario has: {', '.join(known)}"

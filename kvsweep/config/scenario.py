@@ -24,6 +24,7 @@ from kvsweep.config.bounds import check_products
 from kvsweep.config.latency import Latency
 from kvsweep.config.rules import check_rules
 from kvsweep.config.served_model import ServedModel, from_model, times_of_model
+from kvsweep.config.service_levels import ServiceLevels
 from kvsweep.config.transfer import SPEED_KEYS, settle
 from kvsweep.config.workload import Workload
 from kvsweep.errors import did_you_mean
@@ -419,6 +420,8 @@ class Scenario(Section):
         The other sections, with their defaults.
     model : ServedModel or None
         What is served: where it says the memory, it decides the blocks of the cache unless given.
+    slo : ServiceLevels or None
+        How long a request may take to count as a good one; it changes no simulation.
     """
 
     workload: Workload | None = None
@@ -427,6 +430,7 @@ class Scenario(Section):
     cache: Cache = Cache()
     latency: Latency = Latency()
     model: ServedModel | None = None
+    slo: ServiceLevels | None = None
 
     @model_validator(mode="after")
     def _fits_rules(self, info: ValidationInfo) -> Self:
@@ -456,6 +460,7 @@ class Scenario(Section):
             exclude={
                 "workload": True,
                 "model": True,
+                "slo": True,
                 "latency": {"model"},
                 "cache": self._unwritten(),
             },

@@ -181,8 +181,9 @@ class Sweep:
         keys that are axes; tokens of the cache stand for its blocks.
         """
         scenario = next(self.probes()).model_dump(mode="json")
-        if scenario["model"] is None:
-            del scenario["model"]
+        for section in ("model", "slo"):
+            if scenario[section] is None:
+                del scenario[section]
         if scenario["cache"]["gpu_tokens"] is not None:
             del scenario["cache"]["gpu_blocks"]
         for axis in self.axes:

@@ -15,6 +15,7 @@ from kvsweep.metrics.arithmetic import (
 )
 from kvsweep.metrics.per_cell import CELL_VARIABLES, GROUP_VARIABLES
 from kvsweep.metrics.per_request import REQUEST_VARIABLES, RUN_VARIABLES, RequestVariable
+from kvsweep.metrics.service_levels import LEVEL_VARIABLES, attainment_name, goodput_name
 from kvsweep.metrics.variable import (
     NO_COUNT,
     Variable,
@@ -28,6 +29,7 @@ from kvsweep.records import QUANTILES
 __all__ = [
     "CELL_VARIABLES",
     "GROUP_VARIABLES",
+    "LEVEL_VARIABLES",
     "NO_COUNT",
     "QUANTILES",
     "REQUEST_VARIABLES",
@@ -35,7 +37,9 @@ __all__ = [
     "VARIABLES",
     "RequestVariable",
     "Variable",
+    "attainment_name",
     "coordinates",
+    "goodput_name",
     "jain_index",
     "latency_quantiles",
     "mask_failed",
@@ -47,7 +51,8 @@ __all__ = [
 ]
 
 VARIABLES: Mapping[str, Variable] = {
-    variable.name: variable for variable in (*CELL_VARIABLES, *GROUP_VARIABLES, *REQUEST_VARIABLES)
+    variable.name: variable
+    for variable in (*CELL_VARIABLES, *GROUP_VARIABLES, *LEVEL_VARIABLES, *REQUEST_VARIABLES)
 }
 """Every variable of a store but ``status`` and ``status_detail``."""
 

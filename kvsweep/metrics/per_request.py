@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from kvsweep.dimensions import LEVELS
 from kvsweep.metrics.variable import Variable
 from kvsweep.policies import BOTH, VLLM, RequestStatus
 from kvsweep.records import NONE
@@ -35,11 +36,14 @@ class Known(NamedTuple):
         What the client sees later than the step's end, ``latency.alpha[2]``.
     block_size : int
         Tokens of a block.
+    output_tokens : int
+        Tokens of its output.
     """
 
     arrival_us: int
     overhead_us: int
     block_size: int
+    output_tokens: int
 
 
 @dataclass(frozen=True)
@@ -50,7 +54,7 @@ class RequestVariable(Variable):
     ----------
     kernel : callable (Outputs) -> (slots,), optional
         Reads it from what a batch leaves that keeps its requests.
-    replica : callable (RequestRecord, Known) -> int, str or None, optional
+    replica : callable (RequestRecord, Known) -> int, float, str or None, optional
         Reads it from the replica's record of a request; None if it has no value.
     listed : callable (Requests) -> (n,), optional
         Reads it from a request list; the others are not given then.
@@ -58,7 +62,7 @@ class RequestVariable(Variable):
 
     _: KW_ONLY
     kernel: Callable[[Outputs], NDArray[Any]] | None = None
-    replica: Callable[[RequestRecord, Known], int | str | None] | None = None
+    replica: Callable[[RequestRecord, Known], float | str | None] | None = None
     listed: Callable[[Requests], NDArray[Any]] | None = None
 
     def __reduce__(self) -> tuple[Callable[[str], RequestVariable], tuple[str]]:
@@ -77,8 +81,9 @@ def _found(
     meaning: str,
     *,
     kernel: Callable[[Outputs], NDArray[Any]],
-    replica: Callable[[RequestRecord, Known], int | str | None] | None,
+    replica: Callable[[RequestRecord, Known], float | str | None] | None,
     dtype: str = "int64",
+    levels: tuple[str, ...] = (),
 ) -> RequestVariable:
     """Return a variable that comes about in a run; None if the replica's records lack it."""
     rules = BOTH if replica else VLLM
@@ -89,6 +94,7 @@ def _found(
         units,
         meaning,
         rules,
+        levels,
         kernel=kernel,
         replica=replica,
     )
@@ -128,6 +134,13 @@ def _first_token(record: RequestRecord, known: Known) -> int | None:
 def _finish(record: RequestRecord, known: Known) -> int | None:
     lasted = record.finish_us
     return None if lasted is None else known.arrival_us + lasted
+
+
+def _tpot(record: RequestRecord, known: Known) -> float | None:
+    # The last token comes at the simulated completion, whatever the reference reports as e2e.
+    if record.finish_us is None or record.ttft_us is None or known.output_tokens < 2:
+        return None
+    return (record.finish_us + known.overhead_us - record.ttft_us) / (known.output_tokens - 1)
 
 
 def _cached(record: RequestRecord, known: Known) -> int | None:
@@ -183,6 +196,15 @@ REQUEST_VARIABLES = (
         "last token seen by the client, after arrival",
         kernel=lambda out: out.e2e,
         replica=lambda record, known: record.e2e_us,
+    ),
+    _found(
+        "tpot_us",
+        "us",
+        "time per output token after the first, of several",
+        kernel=lambda out: np.where(out.tpot < 0, np.nan, out.tpot),
+        replica=_tpot,
+        dtype="float64",
+        levels=LEVELS,
     ),
     _listed("prompt_tokens", "token", "prompt, or all of its context", lambda r: r.prompt_tokens),
     _listed("output_tokens", "token", "output asked for", lambda r: r.output_tokens),

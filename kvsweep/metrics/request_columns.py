@@ -47,8 +47,10 @@ def replica_columns(
     """Return the per-request variables of a run of the replica, (n,) each, by name."""
     overhead = int(scenario.latency.alpha[2])
     known = [
-        Known(arrival, overhead, scenario.cache.block_size)
-        for arrival in requests.arrival_us.tolist()
+        Known(arrival, overhead, scenario.cache.block_size, tokens)
+        for arrival, tokens in zip(
+            requests.arrival_us.tolist(), requests.output_tokens.tolist(), strict=True
+        )
     ]
     pairs = list(zip(replication.requests, known, strict=True))
     columns = {}

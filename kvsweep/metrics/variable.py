@@ -54,6 +54,8 @@ class Variable:
     rules : tuple of str
         Rule books whose cells have it; in a cell under others it is `missing`, and a sweep without
         a cell under these does not have it.
+    levels : tuple of str
+        Service levels, of `LEVELS`, one of which a sweep must give to have it; none: no such need.
     """
 
     name: str
@@ -62,10 +64,16 @@ class Variable:
     units: str
     long_name: str
     rules: tuple[str, ...] = BOTH
+    levels: tuple[str, ...] = ()
 
-    def is_in(self, dims: Iterable[str], rules: Iterable[str]) -> bool:
-        """Return whether a sweep with these dimensions and rule books has the variable."""
-        return set(self.dims) <= set(dims) and not set(self.rules).isdisjoint(rules)
+    def is_in(self, dims: Iterable[str], rules: Iterable[str], levels: Iterable[str]) -> bool:
+        """Return whether a sweep with these dimensions, rule books and levels has the variable."""
+        known = self.has_levels(levels) and not set(self.rules).isdisjoint(rules)
+        return known and set(self.dims) <= set(dims)
+
+    def has_levels(self, levels: Iterable[str]) -> bool:
+        """Return whether these service levels, of `LEVELS`, suffice for the variable."""
+        return not self.levels or not set(self.levels).isdisjoint(levels)
 
     @property
     def missing(self) -> float | int | str:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from .._jit import source_hash
 from ..config import Scenario
+from ..config.service_levels import levels_given
 from ..metrics import VARIABLES, Variable, coordinates, mask_failed
 from ..policies import RULES, Status
 from .kernel_cells import run_kernel_cells, warm_up
@@ -77,7 +78,9 @@ def simulate_batch(
         requests=max(lists.sizes()) if keep_requests else 0,
     )
     sizes = {dim: len(values) for dim, values in along.items()}
-    wanted = [item for item in VARIABLES.values() if all(sizes[dim] for dim in item.dims)]
+    levels = levels_given(variants)
+    possible = [item for item in VARIABLES.values() if item.has_levels(levels)]
+    wanted = [item for item in possible if all(sizes[dim] for dim in item.dims)]
     results = {item.name: _blank(item, shape, sizes) for item in wanted}
     results["status"] = np.full(shape, Status.PENDING, np.int8)
     results["status_detail"] = np.full(shape, "", object)
@@ -88,6 +91,8 @@ def simulate_batch(
             run = _engine(rules, prune)
             found = run([variants[v] for v in chosen], chosen, len(seeds), lists, keep_requests)
             for name, values in found.items():
+                if name not in results:  # the columns of requests are always there
+                    continue
                 # A batch may have fewer instances, or requests, than another of this call.
                 place: tuple[Any, ...] = (chosen, slice(None), *map(slice, values.shape[2:]))
                 results[name][place] = values

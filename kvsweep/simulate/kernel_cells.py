@@ -22,6 +22,7 @@ from ..metrics import VARIABLES
 from ..metrics.request_columns import kernel_columns
 from ..records import Inputs, LaneStatus, Outputs
 from .batch import build_inputs
+from .goodput import level_table
 from .pruning import smallest_first
 from .reduce_groups import groupings
 from .reduce_lanes import reduce_lanes
@@ -181,9 +182,12 @@ def _run_in_order(
     inputs = build_inputs(variants, prepared, which, prune=prune)
     groups = groupings([item.requests for item in prepared], lists.rounds, lists.slo_classes)
     ranked = any(item.ranked for item in prepared)
-    outputs = allocate_outputs(inputs, keep_requests=keep_requests or bool(groups) or ranked)
+    levels = level_table(variants, lists.slo_classes)
+    needed = keep_requests or bool(groups) or ranked or levels is not None
+    outputs = allocate_outputs(inputs, keep_requests=needed)
     run_lanes(inputs, outputs)
-    flat = reduce_lanes(inputs, outputs, groups, ranked=ranked)
+    table = levels and levels.of(np.tile(np.arange(len(variants)), n_seeds))
+    flat = reduce_lanes(inputs, outputs, groups, ranked=ranked, levels=table)
     if keep_requests:
         owners = [lists.requests(p, s) for s in range(n_seeds) for p in positions]
         flat |= _padded(inputs, kernel_columns(outputs, owners))

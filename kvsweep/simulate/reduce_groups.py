@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -98,6 +99,36 @@ def groupings(
     return tuple(found)
 
 
+def group_totals(
+    codes: NDArray[np.int64],
+    count: int,
+    chosen: NDArray[np.bool_],
+    weights: NDArray[Any] | None = None,
+) -> NDArray[Any]:
+    """Count the chosen requests of each group, or sum their weights.
+
+    Parameters
+    ----------
+    codes : int64 (cells, requests)
+        Group of each request, or -1.
+    count : int
+        Number of groups.
+    chosen : bool (cells, requests)
+        Which requests count.
+    weights : (cells, requests), optional
+        What to sum instead of 1.
+
+    Returns
+    -------
+    int64, or float64 of weights, (cells, count)
+    """
+    cells = len(codes)
+    where = chosen & (codes >= 0)
+    bins = (np.arange(cells)[:, None] * count + codes)[where]
+    sums = np.bincount(bins, None if weights is None else weights[where], minlength=cells * count)
+    return sums.reshape(cells, count)
+
+
 def measure_groups(
     grouping: Grouping, codes: NDArray[np.int64], columns: Columns
 ) -> dict[str, NDArray[Any]]:
@@ -119,15 +150,8 @@ def measure_groups(
         speed of a class, whose fairness is measured over classes, is the mean over its completed
         requests of output tokens per end-to-end time: 0 if it completes nothing.
     """
-    cells, by = len(codes), f"by_{grouping.name}"
-    bins = np.arange(cells)[:, None] * grouping.count + codes
-
-    def total(chosen: NDArray[np.bool_], weights: NDArray[Any] | None = None) -> NDArray[Any]:
-        where = chosen & (codes >= 0)
-        drawn = None if weights is None else weights[where]
-        sums = np.bincount(bins[where], drawn, minlength=cells * grouping.count)
-        return sums.reshape(cells, grouping.count)
-
+    by = f"by_{grouping.name}"
+    total = partial(group_totals, codes, grouping.count)
     everywhere = np.ones(codes.shape, np.bool_)
     counts = {
         "injected": total(columns.status != RequestStatus.NOT_ARRIVED),

@@ -11,6 +11,7 @@ from ..metrics import jain_index, latency_quantiles, mean_latency, ratio
 from ..policies import RequestStatus
 from ..records import NEVER, NONE, QUANTILES, Inputs, Outputs
 from .backlog import backlog
+from .goodput import LevelTable, measure_levels
 from .inversions import find_inversions
 from .lane_ends import lane_ends
 from .measured_lanes import Measured, alike
@@ -18,7 +19,12 @@ from .reduce_groups import Grouping, measure_groups
 
 
 def reduce_lanes(
-    inputs: Inputs, outputs: Outputs, groups: Sequence[Grouping], *, ranked: bool = False
+    inputs: Inputs,
+    outputs: Outputs,
+    groups: Sequence[Grouping],
+    *,
+    ranked: bool = False,
+    levels: LevelTable | None = None,
 ) -> dict[str, NDArray[Any]]:
     """Reduce the lanes of a batch to one number, or row of numbers, each.
 
@@ -31,6 +37,8 @@ def reduce_lanes(
     ranked : bool
         Whether some requests are more urgent than others, so that priorities can be inverted;
         needs `Outputs.progress`.
+    levels : LevelTable, optional
+        Service levels of the lanes; needs `Outputs.progress`.
 
     Returns
     -------
@@ -44,9 +52,13 @@ def reduce_lanes(
         found["priority_inversions"] = (
             _inversions(measured) if ranked else np.zeros_like(measured.lanes)
         )
-        for grouping in groups:
-            codes = grouping.codes[measured.slots]
+        coded = [(grouping, grouping.codes[measured.slots]) for grouping in groups]
+        for grouping, codes in coded:
             found |= measure_groups(grouping, codes, measured.group_columns)
+        if levels is not None:
+            lasted = _measured_us(inputs, outputs)[measured.lanes]
+            table = levels.of(measured.lanes)
+            found |= measure_levels(measured.group_columns, table, lasted, coded)
         for name, part in found.items():
             if name not in values:
                 values[name] = np.zeros((len(inputs.lanes), *part.shape[1:]), part.dtype)
@@ -180,14 +192,21 @@ def _add_rates(inputs: Inputs, outputs: Outputs, values: dict[str, NDArray[Any]]
     sees after the last step, alpha2, is no part of them.
     """
     lanes, tallies = inputs.lanes, outputs.tallies
+    microseconds = _measured_us(inputs, outputs)
     values["preemption_rate"] = ratio(values["preemptions"], values["completed"])
     values["priority_inversion_rate"] = ratio(values["priority_inversions"], tallies["admissions"])
-    arrival = inputs.requests["arrival"][lanes["request_lo"] + lanes["warmup"]]
-    arrival = np.where(lanes["concurrency"] > 0, tallies["first_arrival"], arrival)
-    microseconds = tallies["makespan"] - np.where(lanes["warmup"] > 0, arrival, 0)
     values["throughput_rps"] = ratio(values["completed"], microseconds / 1e6)
     values["output_tokens_per_s"] = ratio(tallies["output_tokens"], microseconds / 1e6)
     total = microseconds * lanes["instances"]
     after = values["completed"] * lanes["alpha2"].astype(np.int64)
     values["mean_running"] = ratio(tallies["service_sum"] - after, total)
     values["mean_waiting"] = ratio(tallies["delay_sum"], total)
+
+
+def _measured_us(inputs: Inputs, outputs: Outputs) -> NDArray[Any]:
+    """Return how long each lane is measured, from zero or the first measured arrival on."""
+    lanes, tallies = inputs.lanes, outputs.tallies
+    arrival = inputs.requests["arrival"][lanes["request_lo"] + lanes["warmup"]]
+    arrival = np.where(lanes["concurrency"] > 0, tallies["first_arrival"], arrival)
+    lasted: NDArray[Any] = tallies["makespan"] - np.where(lanes["warmup"] > 0, arrival, 0)
+    return lasted

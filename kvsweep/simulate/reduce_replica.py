@@ -44,11 +44,10 @@ def cell_values(
     """
     warmup = scenario.workload.warmup if scenario.workload else 0
     measured = replication.requests[warmup:]
-    per_token = times_per_token(scenario, requests, replication)
-    values = _latencies(measured, per_token[warmup:])
+    columns = replica_columns(scenario, requests, replication)
+    values = _latencies(measured, times_per_token(columns)[warmup:])
     values |= _counts(measured) | _blocks(scenario, requests, replication)
-    since = int(requests.arrival_us[warmup]) if warmup else 0
-    lasted = replication.totals.sim_end - since
+    lasted = measured_us(scenario, requests, replication)
     seconds = np.array(lasted / 1e6)
     done = np.array([r.status == "completed" for r in replication.requests])
     done[:warmup] = False
@@ -60,7 +59,6 @@ def cell_values(
     )
     values["status"] = np.array(STATUSES[replication.status], np.int8)
     values["status_detail"] = np.array(_detail(scenario, replication), object)
-    columns = replica_columns(scenario, requests, replication)
     values |= _backlog(requests, replication)
     return values | _fairness(requests, replication, columns, warmup) | columns
 
@@ -139,20 +137,16 @@ def _preemption_rate(scenario: Scenario, values: dict[str, NDArray[Any]]) -> NDA
     return rate if scenario.engine.blis.get("pooled_rates") else np.nan_to_num(rate)
 
 
-def times_per_token(
-    scenario: Scenario, requests: Requests, replication: Replication
-) -> NDArray[np.float64]:
-    """Return the time per output token after the first, microseconds, or -1; (requests,).
+def measured_us(scenario: Scenario, requests: Requests, replication: Replication) -> int:
+    """Return how long a run is measured, from zero or the first measured arrival on."""
+    warmup = scenario.workload.warmup if scenario.workload else 0
+    since = int(requests.arrival_us[warmup]) if warmup else 0
+    return replication.totals.sim_end - since
 
-    The last token comes at the simulated completion, whatever the reference reports as end-to-end
-    latency.
-    """
-    overhead = int(scenario.latency.alpha[2])
-    times = np.full(len(requests), -1.0)
-    for i, record in enumerate(replication.requests):
-        tokens = int(requests.output_tokens[i])
-        if record.finish_us is not None and record.ttft_us is not None and tokens > 1:
-            times[i] = (record.finish_us + overhead - record.ttft_us) / (tokens - 1)
+
+def times_per_token(columns: dict[str, NDArray[Any]]) -> NDArray[np.float64]:
+    """Return the time per output token after the first, microseconds, or -1; (requests,)."""
+    times: NDArray[np.float64] = np.nan_to_num(columns["request_tpot_us"], nan=-1.0)
     return times
 
 

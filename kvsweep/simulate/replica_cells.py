@@ -14,8 +14,9 @@ from ..policies import RequestStatus
 from ..replica import Replication, run
 from ..workload.native import to_trace_dict
 from ..workload.requests import Requests
+from .goodput import LevelTable, level_table, measure_levels
 from .reduce_groups import Columns, Grouping, groupings, measure_groups
-from .reduce_replica import cell_values, or_missing, times_per_token
+from .reduce_replica import cell_values, measured_us, or_missing, times_per_token
 from .request_lists import RequestLists
 
 
@@ -47,13 +48,15 @@ def run_replica_cells(
         As `simulate_batch`.
     """
     cells = []
-    for position, scenario in zip(positions, variants, strict=True):
+    levels = level_table(variants, lists.slo_classes)
+    for number, (position, scenario) in enumerate(zip(positions, variants, strict=True)):
+        table = levels and levels.of(np.array([number]))
         for seed in range(n_seeds):
             requests = lists.requests(position, seed)
             replication = replicate(scenario, requests)
             values = cell_values(scenario, requests, replication)
-            for grouping in groupings([requests], lists.rounds, lists.slo_classes):
-                values |= _by_group(scenario, requests, replication, grouping, values)
+            divided = groupings([requests], lists.rounds, lists.slo_classes)
+            values |= _by_group(scenario, requests, replication, divided, table, values)
             if not keep_requests:
                 values = {k: v for k, v in values.items() if not k.startswith("request_")}
             cells.append(values)
@@ -71,12 +74,13 @@ def _by_group(
     scenario: Scenario,
     requests: Requests,
     replication: Replication,
-    grouping: Grouping,
+    groups: Sequence[Grouping],
+    table: LevelTable | None,
     values: dict[str, NDArray[Any]],
 ) -> dict[str, NDArray[Any]]:
-    """Return the measures by round or class of a cell, from its request columns."""
+    """Return the measures by round or class, and of service levels, from a cell's columns."""
     warmup = scenario.workload.warmup if scenario.workload else 0
-    codes = {member.label: member for member in RequestStatus}
+    statuses = {member.label: member for member in RequestStatus}
 
     def row(column: NDArray[Any]) -> NDArray[Any]:
         return column[None, warmup:]
@@ -85,14 +89,20 @@ def _by_group(
         ttft=row(values["request_ttft_us"]),
         e2e=row(values["request_e2e_us"]),
         delay=row(np.array([or_missing(r.sched_delay_us) for r in replication.requests])),
-        tpot=row(times_per_token(scenario, requests, replication)),
+        tpot=row(times_per_token(values)),
         preemptions=row(values["request_preemptions"]),
-        status=row(np.array([codes[name] for name in values["request_status"]], np.int8)),
+        status=row(np.array([statuses[name] for name in values["request_status"]], np.int8)),
         prompt=row(requests.prompt_tokens),
         cached=row(values["request_cached_tokens"]),
         output=row(requests.output_tokens),
     )
-    found = measure_groups(grouping, row(grouping.codes), columns)
+    coded = [(grouping, row(grouping.codes)) for grouping in groups]
+    found: dict[str, NDArray[Any]] = {}
+    for grouping, codes in coded:
+        found |= measure_groups(grouping, codes, columns)
+    if table is not None:
+        lasted = np.array([measured_us(scenario, requests, replication)])
+        found |= measure_levels(columns, table, lasted, coded)
     return {name: cells[0] for name, cells in found.items()}
 
 
