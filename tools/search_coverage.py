@@ -27,7 +27,7 @@ from kvsweep.search.running import Job, run, simulated
 from kvsweep.search.targets import Target
 
 ROOT = Path(__file__).resolve().parents[1]
-RESAMPLES = 1000
+RESAMPLES = 500
 APART = 10_000  # seeds between the first ones of two studies
 
 

@@ -24,6 +24,7 @@ from kvsweep.cli.plot import plot
 from kvsweep.cli.replay import replay
 from kvsweep.cli.replicate import replicate
 from kvsweep.cli.results import cliff, effects, pareto, show
+from kvsweep.cli.search import size
 from kvsweep.cli.terminal import (
     OutputLostError,
     drop_output,
@@ -73,6 +74,7 @@ for command in (
         measure,
         calibrate,
         blocks,
+        size,
     ),
 ):
     commands.add_command(command)

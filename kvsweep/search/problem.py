@@ -81,9 +81,7 @@ def find_axis(sweep: Sweep, name: str, where: str) -> Axis:
         hint = did_you_mean(name, list(axes)) or f"; one of: {', '.join(axes) or 'none'}"
         raise InputError(f"{sweep.source.label}: {where}: no axis {name!r} to search along{hint}")
     if not all(type(value) in (int, float) for value in axis.values):
-        raise InputError(
-            f"{sweep.source.label}: {where}: {name!r} has values that are no numbers"
-        )
+        raise InputError(f"{sweep.source.label}: {where}: {name!r} has values that are no numbers")
     return axis
 
 

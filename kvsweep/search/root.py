@@ -17,7 +17,7 @@ from math import ceil, inf, isfinite, isnan, nan, sqrt
 import numpy as np
 
 from kvsweep.analysis import ranks
-from kvsweep.analysis.crossing import Outcome
+from kvsweep.search.finding import found_of
 from kvsweep.search.placing import around, lacking
 from kvsweep.search.records import Aim, Ask, Enough, Found, Given
 from kvsweep.search.samples import Reading, Samples
@@ -67,7 +67,7 @@ class Search:
             stopped = "tolerance"
         except Enough as reason:
             stopped = str(reason)
-        return self._found(stopped)
+        return found_of(self.samples, self.aim, self._answer, stopped)
 
     def _search(self) -> Steps:
         first = min(FIRST_SEEDS, self.aim.max_seeds)
@@ -140,12 +140,24 @@ class Search:
         while (middle := self.space.between(good, bad)) is not None:
             yield from self._ensure([middle], seeds)
             if not self.samples.agree(middle):
+                good = yield from self._closer(good, middle, seeds)
+                bad = yield from self._closer(bad, middle, seeds)
                 return [good, middle, bad]
             if self.samples.is_past(middle):
                 bad = middle
             else:
                 good = middle
         return [good, bad]
+
+    def _closer(self, side: float, middle: float, seeds: int) -> Generator[Ask, Given, float]:
+        """Halve the way to where the seeds do not agree while they do; return the nearest side."""
+        past = self.samples.is_past(side)
+        while (value := self.space.between(side, middle)) is not None:
+            yield from self._ensure([value], seeds)
+            if not self.samples.agree(value) or self.samples.is_past(value) != past:
+                break
+            side = value
+        return side
 
     def _refine(self, points: list[float]) -> Steps:
         """Add seeds at the values around the crossing until the interval is narrow enough."""
@@ -156,9 +168,11 @@ class Search:
             if self.aim.shown:
                 yield from self._show(reading, seeds)
                 reading = self._read(seeds)
-            if self._is_narrow(reading, seeds):
-                return
-            if seeds >= self.aim.max_seeds:
+            narrow = self._is_narrow(reading, seeds)
+            if narrow or seeds >= self.aim.max_seeds:
+                yield from self._show(reading, seeds)
+                if narrow:
+                    return
                 raise Enough("seeds")
             more = self._more_seeds(reading, seeds)
             points = around(self.samples, reading, sqrt(seeds / more)) or points
@@ -187,10 +201,13 @@ class Search:
         if isnan(self._answer):
             return False
         inner = self.space.next_inward(self._answer)
-        if self.samples.seeds(inner) >= seeds:
-            if self.samples.is_surely_past(inner, seeds, self.aim.t(seeds)):
-                return True
+        if self._is_surely_past(inner, seeds):
+            return True
         return abs(self.space.depth(self._answer) - reading.crossing) <= self._goal(reading)
+
+    def _is_surely_past(self, value: float, seeds: int) -> bool:
+        known = self.samples.seeds(value) >= seeds
+        return known and self.samples.is_surely_past(value, seeds, self.aim.t(seeds))
 
     def _goal(self, reading: Reading) -> float:
         return self.aim.tolerance * abs(self.space.at(reading.crossing))
@@ -220,50 +237,3 @@ class Search:
                 return
             away = abs(self.space.depth(value) - reading.crossing)
             value = self.space.next_outward(value, 0.5 * away if isfinite(away) else 0.0)
-
-    def _found(self, stopped: str) -> Found:
-        """Return what is known so far."""
-        reading, seeds = self._best_reading()
-        answer = self._answer
-        if not self.aim.shown and isfinite(reading.low):
-            answer = self.space.outward(self.space.at(reading.low))
-        ends = (self.space.at(reading.low), self.space.at(reading.high))
-        return Found(
-            samples=self.samples,
-            outcome=_outcome(reading),
-            crossing=self.space.at(reading.crossing),
-            low=min(ends),
-            high=max(ends),
-            seeds=seeds,
-            t=self.aim.t(seeds),
-            answer=answer,
-            stopped=stopped,
-            back=self._back(reading),
-        )
-
-    def _best_reading(self) -> tuple[Reading, int]:
-        """Read with the most seeds that tell where the crossing is."""
-        counts = {self.samples.seeds(value) for value in self.samples.excess}
-        reading, seeds = Reading(nan, nan, nan, (nan, nan)), 0
-        for seeds in sorted(counts, reverse=True):
-            reading = self._read(seeds)
-            if not np.isinf(reading.crossing):
-                break
-        return reading, seeds
-
-    def _back(self, reading: Reading) -> tuple[float, ...]:
-        """Return values where all seeds say the opposite of what a monotone curve would."""
-        found = []
-        for value in filter(self.samples.agree, self.samples.excess):
-            depth, past = self.space.depth(value), self.samples.is_past(value)
-            if (past and depth < reading.low) or (not past and depth > reading.high):
-                found.append(value)
-        return tuple(sorted(found))
-
-
-def _outcome(reading: Reading) -> Outcome:
-    if isnan(reading.crossing):
-        return Outcome.MISSING
-    if isfinite(reading.crossing):
-        return Outcome.CROSSES
-    return Outcome.NEVER if reading.crossing > 0 else Outcome.ALREADY

@@ -6,6 +6,8 @@ import os
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
+from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -50,6 +52,7 @@ def run(
     *,
     workers: int | None = None,
     progress: Callable[[int, int], None] | None = None,
+    notify: Callable[[str], None] | None = None,
 ) -> tuple[list[Found], bool]:
     """Search in every group.
 
@@ -61,6 +64,8 @@ def run(
         Threads; as many as processors if not given.
     progress : callable (done, total), optional
         Called with the simulations done and those asked for so far.
+    notify : callable (str), optional
+        Called with a line for the user before something that takes long.
 
     Returns
     -------
@@ -69,7 +74,12 @@ def run(
     bool
         Whether it was interrupted; searches under way then tell what is known.
     """
-    driver = _Driver(problem, workers or os.cpu_count() or 1, progress or (lambda done, total: None))
+    ends = (problem.scenario(group, problem.space.low) for group in problem.groups)
+    if any(scenario.engine.rules == "vllm" for scenario in ends):
+        simulate.warm_up(notify)
+    driver = _Driver(
+        problem, workers or os.cpu_count() or 1, progress or (lambda done, total: None)
+    )
     return driver.run()
 
 
@@ -97,7 +107,7 @@ class _Driver:
         except KeyboardInterrupt:
             interrupted = True
             for number, running in self._running.items():
-                self._step(number, lambda r=running: r.steps.throw(Enough("interrupted")))
+                self._step(number, partial(running.steps.throw, Enough("interrupted")))
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
         return [self._found[number] for number in sorted(self._found)], interrupted
@@ -107,7 +117,7 @@ class _Driver:
         for number in range(len(problem.groups)):
             search = Search(problem.space, problem.aim, oriented=problem.oriented)
             self._running[number] = running = _Running(search.run(), {})
-            ask = self._step(number, lambda r=running: next(r.steps))
+            ask = self._step(number, partial(next, running.steps))
             self._send(pool, number, ask)
 
     def _step(self, number: int, step: Callable[[], Ask]) -> Ask:
@@ -139,7 +149,7 @@ class _Driver:
                 value: np.concatenate([p for _, p in sorted(parts, key=lambda p: p[0])], axis=1)
                 for value, parts in running.parts.items()
             }
-            ask = self._step(job.group, lambda: running.steps.send(given))
+            ask = self._step(job.group, partial(running.steps.send, given))
             self._send(pool, job.group, ask)
 
     def _simulate(self, job: Job) -> Floats:
@@ -176,5 +186,5 @@ def jobs_of(group: int, ask: Ask, shares: int) -> Iterator[Job]:
                 if chosen := tuple(values[part::shares]):
                     yield Job(group, chosen, first, last)
             continue
-        for begin, end in zip(cuts, cuts[1:], strict=False):
+        for begin, end in pairwise(cuts):
             yield Job(group, tuple(values), begin, end)

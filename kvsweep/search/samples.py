@@ -7,6 +7,7 @@ measures, each with its own limit, are looked at together: a point is past if an
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from math import sqrt
 
 import numpy as np
 from numpy.typing import NDArray
@@ -117,9 +118,11 @@ class Samples:
             return Reading(np.nan, np.nan, np.nan, (-np.inf, float(depths[0])))
         place, fine = _fine(depths[:end], curves[..., :end])
         mean, sure = fine.mean(axis=1), scores(fine)
-        crossing = _first_past(place, mean, mean.max(axis=0) > 0.0, 0.0)
-        low = _first_past(place, sure, (sure >= -t).any(axis=0) if t else mean.max(axis=0) > 0.0, -t)
-        high = _first_past(place, sure, (sure > t).any(axis=0), t)
+        past = np.asarray(mean.max(axis=0) > 0.0)
+        unsure = np.asarray((sure >= -t).any(axis=0)) if t else past
+        crossing = _first_past(place, mean, past, 0.0)
+        low = _first_past(place, sure, unsure, -t)
+        high = _first_past(place, sure, np.asarray((sure > t).any(axis=0)), t)
         if end < len(points):
             crossing = np.nan if np.isposinf(crossing) else crossing
             high = min(high, float(depths[end]))
@@ -154,6 +157,38 @@ def scores(excess: Floats) -> Floats:
     certain = np.where(np.isnan(mean), np.nan, np.where(mean > 0.0, np.inf, -np.inf))
     found: Floats = np.where(equal | np.isnan(mean), certain, np.sqrt(seeds) * bent)
     return found
+
+
+def mean_interval(values: Floats, t: float) -> tuple[float, float] | None:
+    """Return the interval of the mean of some seeds that agrees with `scores`.
+
+    Parameters
+    ----------
+    values : float64 (seeds,)
+    t : float
+        Student's t; 0, as of one seed, has no interval.
+
+    Returns
+    -------
+    tuple of float or None
+        None where all seeds are equal or one has no value.
+    """
+    seeds, mean = len(values), float(values.mean())
+    away = values - mean
+    spread = sqrt(float((away**2).sum()) / max(1, seeds - 1))
+    if not t or not spread > 1e-12 * abs(mean):
+        return None
+    skew = float((away**3).mean()) / spread**3
+    low, high = (mean - spread * _bent_back(skew, seeds, sign * t) for sign in (1.0, -1.0))
+    return low, high
+
+
+def _bent_back(skew: float, seeds: int, score: float) -> float:
+    """Return the ratio of mean and standard deviation that has a score: the inverse of `scores`."""
+    plain = score / sqrt(seeds)
+    if abs(skew) < 1e-6:
+        return plain
+    return float(3.0 / skew * (np.cbrt(1.0 + skew * (plain - skew / (6.0 * seeds))) - 1.0))
 
 
 def t_of(seeds: int, confidence: float) -> float:

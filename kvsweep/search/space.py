@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import ceil, floor, log10, sqrt
 
@@ -94,9 +95,9 @@ class Space:
             return float(self.low * (self.high / self.low) ** share)
         return self.low + share * (self.high - self.low)
 
-    def _snapped(self, value: float, rounding: object) -> float:
+    def _snapped(self, value: float, rounding: Callable[[float], int]) -> float:
         step = self.step(value)
         # Of 2.0000000001 steps nothing is left over.
-        count = rounding(round(value / step, 9))  # type: ignore[operator]
-        found = round(count * step, max(0, -floor(log10(step))))
+        count = rounding(round(value / step, 9))
+        found = float(round(count * step, max(0, -floor(log10(step)))))
         return min(max(found, self.low), self.high)

@@ -45,6 +45,11 @@ class Target:
         """Units of the measure."""
         return VARIABLES[_place(self.metric)[0]].units
 
+    @property
+    def levels(self) -> tuple[str, ...]:
+        """Service levels of which a scenario needs one for the measure; mostly none."""
+        return VARIABLES[_place(self.metric)[0]].levels
+
     def __str__(self) -> str:
         return f"{self.metric} {'<=' if self.at_most else '>='} {self.limit:,.15g}"
 
@@ -116,7 +121,9 @@ def parse_target(text: str, rules: Sequence[str]) -> Target:
         better, sign = ("higher", ">=") if at_most else ("lower", "<=")
         known = match["name"] in HIGHER_IS_BETTER or match["name"].endswith("_ms")
         if known:
-            raise InputError(f"{where}: {better} is better of {match['name']}; did you mean {sign}?")
+            raise InputError(
+                f"{where}: {better} is better of {match['name']}; did you mean {sign}?"
+            )
     return Target(match["name"], limit, at_most)
 
 
