@@ -120,9 +120,9 @@ class Samples:
         mean, sure = fine.mean(axis=1), scores(fine)
         past = np.asarray(mean.max(axis=0) > 0.0)
         unsure = np.asarray((sure >= -t).any(axis=0)) if t else past
-        crossing = _first_past(place, mean, past, 0.0)
-        low = _first_past(place, sure, unsure, -t)
-        high = _first_past(place, sure, np.asarray((sure > t).any(axis=0)), t)
+        crossing = _first_past(place, mean, past, 0.0, np.inf)
+        low = _first_past(place, sure, unsure, -t, crossing)
+        high = _first_past(place, sure, np.asarray((sure > t).any(axis=0)), t, crossing)
         if end < len(points):
             crossing = np.nan if np.isposinf(crossing) else crossing
             high = min(high, float(depths[end]))
@@ -208,10 +208,13 @@ def _fine(depths: Floats, curves: Floats) -> tuple[Floats, Floats]:
     return joined(depths), joined(curves)
 
 
-def _first_past(place: Floats, levels: Floats, past: NDArray[np.bool_], limit: float) -> float:
-    """Return the first place that is past, between it and the one before where that can be told.
+def _first_past(
+    place: Floats, levels: Floats, past: NDArray[np.bool_], limit: float, crossing: float
+) -> float:
+    """Return the first place that is past, between it and the one before by a straight line.
 
-    `levels` (targets, places) pass `limit` there.
+    `levels` (targets, places) pass `limit` there. Where equal seeds leave no line, it is the
+    crossing of the mean.
     """
     if not past.any():
         return float("inf")
@@ -219,7 +222,9 @@ def _first_past(place: Floats, levels: Floats, past: NDArray[np.bool_], limit: f
     if at == 0:
         return float("-inf")
     before, after = levels[:, at - 1].max() - limit, levels[:, at].max() - limit
-    share = -before / (after - before) if np.isfinite([before, after]).all() else 1.0
+    if not np.isfinite([before, after]).all():
+        return float(min(max(crossing, place[at - 1]), place[at]))
+    share = -before / (after - before)
     return float(place[at - 1] + share * (place[at] - place[at - 1]))
 
 
