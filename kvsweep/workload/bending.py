@@ -46,7 +46,7 @@ def bend(requests: Requests, how: Bends, seed: int, entropy: int, where: str) ->
     if how.slice is not None:
         requests = slice_requests(requests, how.slice, where)
     if how.clip is not None:
-        requests = clip(requests, how.clip)
+        requests = clip_lengths(requests, how.clip)
     passes = how.loop
     if how.limit is not None:  # no more than it lets through
         passes = min(passes, -(-how.limit // (how.repeat * len(requests))))
@@ -81,7 +81,7 @@ def slice_requests(requests: Requests, window: Slice, where: str) -> Requests:
     return replace(part, arrival_us=part.arrival_us - low)
 
 
-def clip(requests: Requests, most: Clip) -> Requests:
+def clip_lengths(requests: Requests, most: Clip) -> Requests:
     """Return the requests with prompts and outputs that are no longer than asked for."""
     if most.output is not None:
         requests = replace(requests, output_tokens=np.minimum(requests.output_tokens, most.output))
@@ -142,9 +142,9 @@ def _check_times(requests: Requests, where: str) -> None:
     last, pauses = int(requests.arrival_us[-1]), int(requests.think_us.sum())
     if last > MAX_TIME_US:
         raise InputError(
-            f"workload.scale: requests of {where} as they are bent arrive up to {last / 1e6:.3g} s, "
-            f"at most {MAX_TIME_US / 1e6:.3g} s (three years): a larger scale, a smaller loop, a "
-            "limit or a slice makes it less"
+            f"workload.scale: bent, requests of {where} arrive up to {last / 1e6:.3g} s, at most "
+            f"{MAX_TIME_US / 1e6:.3g} s (three years) are possible: a larger scale, a smaller loop "
+            "or a limit makes it less"
         )
     if last + pauses > MAX_TOTAL_US:
         raise InputError(

@@ -24,7 +24,7 @@ from kvsweep.config.sessions import Sessions
 from kvsweep.config.workload import DEFAULT_ENTROPY, Client, Workload
 from kvsweep.errors import InputError, clip, shown
 from kvsweep.records import NONE
-from kvsweep.workload.bending import bend, clip, slice_requests
+from kvsweep.workload.bending import bend, clip_lengths, slice_requests
 from kvsweep.workload.content import lay_out, previous_round
 from kvsweep.workload.draws import Draws, draw_requests, sessions_of
 from kvsweep.workload.kept_traces import requests_of_file
@@ -153,7 +153,7 @@ def _pairs(workload: Workload, folder: Path) -> Pairs | None:
     if workload.slice is not None:
         requests = slice_requests(requests, workload.slice, name)
     if workload.clip is not None:
-        requests = clip(requests, workload.clip)
+        requests = clip_lengths(requests, workload.clip)
     return Pairs(requests.prompt_tokens, requests.output_tokens)
 
 

@@ -58,7 +58,7 @@ def take(requests: Requests, rows: NDArray[np.intp]) -> Requests:
     )
 
 
-def _sums(counts: NDArray[np.int64]) -> NDArray[np.int64]:
+def _sums(counts: NDArray[np.int64] | NDArray[np.bool_]) -> NDArray[np.int64]:
     """Return where each of so many begins, and the end of all."""
     offsets = np.zeros(len(counts) + 1, np.int64)
     np.cumsum(counts, out=offsets[1:])

@@ -1,6 +1,7 @@
 """Small request lists with all that a trace may have: chains, sessions, shared content, names."""
 
 from dataclasses import fields
+from itertools import pairwise
 
 import numpy as np
 from hypothesis import strategies as st
@@ -24,7 +25,7 @@ def prompts(requests):
     """Return each prompt as a list of (segment, tokens)."""
     pairs = list(zip(requests.segment_ids.tolist(), requests.segment_tokens.tolist(), strict=True))
     bounds = requests.segment_offsets.tolist()
-    return [pairs[low:high] for low, high in zip(bounds[:-1], bounds[1:], strict=True)]
+    return [pairs[low:high] for low, high in pairwise(bounds)]
 
 
 @st.composite

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from workload.lists import TRACE, prompts, request_lists, same
 
 from kvsweep import grid
 from kvsweep.config import Workload, load_sweep
@@ -18,6 +17,7 @@ from kvsweep.workload.bending import bend
 from kvsweep.workload.blocks import resolve_blocks
 from kvsweep.workload.generate import requests_for
 from kvsweep.workload.native import read_native, to_trace_dict
+from workload.lists import TRACE, prompts, request_lists, same
 
 WINDOWS = st.tuples(st.floats(0, 8), st.floats(0.5, 9)).map(
     lambda pair: {"from_s": pair[0], "length_s": pair[1]}
@@ -211,7 +211,7 @@ def test_numbers_of_content_fit_a_file_however_many_copies():
     [
         ({"loop": 2**24}, "workload.loop: 16,777,216 copies of the 2 requests"),
         ({"repeat": 2**24}, "workload.repeat: 16,777,216 copies"),
-        ({"scale": 1e-9}, "workload.scale: requests of t as they are bent arrive up to"),
+        ({"scale": 1e-9}, "workload.scale: bent, requests of t arrive up to"),
     ],
 )
 def test_what_becomes_too_much_is_refused(how, message):
