@@ -44,7 +44,7 @@ def plot_trace(name: str, requests: Requests, hits: Hits) -> Figure:
     with style.style():
         figure = style.new_figure(HEIGHT, WIDTH)
         panels = figure.subplots(2, 2).ravel()
-        _head(figure, f"{name}: {len(requests):,} requests")
+        style.head(figure, name, f"{len(requests):,} requests")
         _draw_rate(panels[0], requests.arrival_us)
         _draw_lengths(panels[1], requests)
         _draw_ages(panels[2], *hits.reuse(requests.arrival_us))
@@ -62,25 +62,16 @@ def plot_hits(
     with style.style():
         figure = style.new_figure(2.5)
         panel = figure.subplots()
-        _head(figure, f"{name}: hits by size of the cache")
+        style.head(figure, name, "What a cache of so many blocks finds, one request at a time")
         blocks = columns["blocks"]
         _draw_hits(panel, blocks, columns["lru_hit_rate"], columns["best_hit_rate"], ceiling)
         panel.set_xlabel(f"blocks of {block_size} tokens")
-        if "gib" in columns:
+        if "gib" in columns and ceiling:
             each = columns["gib"][0] / blocks[0]
             top = panel.secondary_xaxis("top", functions=(lambda x: x * each, lambda x: x / each))
             top.set_xlabel("GiB on each GPU")
             _log_ticks(top.xaxis)
     return figure
-
-
-def _head(figure: Figure, text: str) -> None:
-    top = 1.0 - 0.05 / figure.get_figheight()
-    figure.text(0.015, top, text, va="top", fontsize=7.5, fontweight="bold", color=style.INK)
-    engine = figure.get_layout_engine()
-    if engine is not None:
-        room = top - 0.17 / figure.get_figheight()
-        engine.set(rect=(0.0, 0.0, 1.0, room))  # type: ignore[call-arg]
 
 
 def _draw_rate(panel: Axes, arrival_us: NDArray[np.int64]) -> None:
@@ -101,17 +92,9 @@ def _draw_rate(panel: Axes, arrival_us: NDArray[np.int64]) -> None:
 def _draw_lengths(panel: Axes, requests: Requests) -> None:
     lines = (("prompts", requests.prompt_tokens), ("outputs", requests.output_tokens))
     for i, (label, tokens) in enumerate(lines):
-        _draw_shares(panel, tokens, np.ones(len(tokens)), i)
-        middle = float(np.median(tokens))
-        panel.annotate(
-            f"{label}, median {number(middle)}",
-            (middle, 0.5),
-            xytext=(4, -2 if i else -2),
-            textcoords="offset points",
-            va="top",
-            fontsize=7,
-            color=style.colour(i),
-        )
+        name = f"{label}, median {number(float(np.median(tokens)))}"
+        _draw_shares(panel, tokens, np.ones(len(tokens)), i, name)
+    panel.legend(loc="best", handlelength=1.8)
     panel.set_title("Lengths, share of requests up to", loc="left", fontsize=7.5)
     panel.set_xlabel("tokens")
 
@@ -119,13 +102,24 @@ def _draw_lengths(panel: Axes, requests: Requests) -> None:
 def _draw_ages(panel: Axes, tokens: NDArray[np.int64], age_us: NDArray[np.int64]) -> None:
     panel.set_title("Age of what is found again, share of tokens up to", loc="left", fontsize=7.5)
     if len(tokens):
-        _draw_shares(panel, np.maximum(age_us / 1e6, 1e-3), tokens.astype(np.float64), 2)
+        # What arrived at the same time has no place on the axis: it is below its left end.
+        later = age_us[age_us > 0]
+        least = int(later.min()) if later.size else 10**6
+        _draw_shares(panel, np.maximum(age_us, least) / 1e6, tokens.astype(np.float64), 2)
+        panel.set_xlabel("seconds since it was used last")
     else:
-        panel.text(0.5, 0.5, "nothing is", transform=panel.transAxes, ha="center")
-    panel.set_xlabel("seconds since it was used last")
+        _leave_empty(panel)
 
 
-def _draw_shares(panel: Axes, values: Any, weights: NDArray[np.float64], index: int) -> None:
+def _leave_empty(panel: Axes) -> None:
+    panel.set_axis_off()
+    text = "no request begins\nas an earlier one does"
+    panel.text(0.5, 0.5, text, transform=panel.transAxes, ha="center", color=style.FAINT_INK)
+
+
+def _draw_shares(
+    panel: Axes, values: Any, weights: NDArray[np.float64], index: int, name: str = ""
+) -> None:
     order = np.argsort(values)
     shares = np.cumsum(weights[order]) / weights.sum()
     # So many steps are no wider than a pixel.
@@ -133,6 +127,7 @@ def _draw_shares(panel: Axes, values: Any, weights: NDArray[np.float64], index: 
     panel.plot(
         np.asarray(values)[order][kept],
         shares[kept],
+        label=name,
         drawstyle="steps-post",
         color=style.colour(index),
         linestyle=style.dash(index if index < 2 else 0),
@@ -147,6 +142,9 @@ def _draw_shares(panel: Axes, values: Any, weights: NDArray[np.float64], index: 
 def _draw_hits(
     panel: Axes, blocks: Sequence[int], lru: Sequence[float], best: Sequence[float], ceiling: float
 ) -> None:
+    if not ceiling:
+        _leave_empty(panel)
+        return
     # Where both meet they are still two lines.
     for i, (values, width) in enumerate(((best, 2.2), (lru, 1.3))):
         colour = style.colour(1 - i)
@@ -178,7 +176,7 @@ def _draw_hits(
     _log_ticks(panel.xaxis)
     panel.set_xlabel("blocks")
     panel.set_ylim(0, max(0.01, 1.15 * ceiling))
-    panel.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=None))
+    panel.yaxis.set_major_formatter(FuncFormatter(lambda share, _: f"{number(100 * share)}%"))
     panel.set_ylabel("prompt tokens found")
     _grid(panel)
 

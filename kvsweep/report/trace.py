@@ -74,11 +74,11 @@ def _session_lines(found: Mapping[str, Any]) -> list[str]:
     if found["waiting_for_answers"]:
         think = found["think_s"]
         lines.append(
-            f"          {found['waiting_for_answers']:,} requests wait for an answer, then think "
+            f"          waiting for an answer first: {found['waiting_for_answers']:,}, which think "
             f"{number(think['mean'])} s on average; their arrivals are the earliest possible"
         )
     if found["impatient"]:
-        lines.append(f"          {found['impatient']:,} requests are given up after a time")
+        lines.append(f"          given up after a time: {found['impatient']:,}")
     return lines
 
 

@@ -41,7 +41,7 @@ class Bent:
     changed: bool
 
 
-def read_bent(path: Path, settings: Sequence[str], seed: int = 0) -> Bent:
+def read_bent(path: Path, settings: Sequence[str], seed: int | None = None) -> Bent:
     """Read a trace and bend it.
 
     Parameters
@@ -50,8 +50,8 @@ def read_bent(path: Path, settings: Sequence[str], seed: int = 0) -> Bent:
         The file.
     settings : sequence of str
         ``KEY=VALUE`` each, keys of ``[workload]`` with or without its name: ``scale=2``.
-    seed : int
-        Of what `repeat` draws.
+    seed : int or None
+        Of what `repeat` draws; None: 0.
 
     Raises
     ------
@@ -64,9 +64,11 @@ def read_bent(path: Path, settings: Sequence[str], seed: int = 0) -> Bent:
     check_options(scenario, source)
     workload = scenario.workload
     assert workload is not None  # it has a trace
+    if seed is not None and workload.repeat == 1:
+        raise InputError("--seed: has no effect without --set repeat=N of more than 1")
     trace = load_trace(path)
     try:
-        requests = bend(trace.requests, workload, seed, DEFAULT_ENTROPY, path.name)
+        requests = bend(trace.requests, workload, seed or 0, DEFAULT_ENTROPY, path.name)
     except InputError as error:
         raise InputError(f"{path}: {error}") from None
     return Bent(trace, requests, bool(workload.model_fields_set & OF_TRACE))

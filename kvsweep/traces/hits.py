@@ -63,6 +63,8 @@ class Hits:
             If the largest request does not fit.
         """
         self._check(blocks)
+        if blocks >= self.largest:
+            return self.ceiling
         if self.exact_below is None or blocks < self.exact_below:
             return int(self.curve[min(blocks, len(self.curve) - 1)]) * self.block_size
         return self._list.in_pool(blocks) * self.block_size
