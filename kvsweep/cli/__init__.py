@@ -24,6 +24,7 @@ from kvsweep.cli.plot import plot
 from kvsweep.cli.replay import replay
 from kvsweep.cli.replicate import replicate
 from kvsweep.cli.results import cliff, effects, pareto, show
+from kvsweep.cli.search import size
 from kvsweep.cli.terminal import (
     OutputLostError,
     drop_output,
@@ -32,6 +33,7 @@ from kvsweep.cli.terminal import (
     open_streams,
     signals_end_orderly,
 )
+from kvsweep.cli.trace import trace
 from kvsweep.cli.verify import verify
 from kvsweep.errors import InputError
 
@@ -69,10 +71,12 @@ for command in (
         plot,
         verify,
         replay,
+        trace,
         replicate,
         measure,
         calibrate,
         blocks,
+        size,
     ),
 ):
     commands.add_command(command)

@@ -20,10 +20,14 @@ LINE_EVERY = 10.0
 
 
 class Meter:
-    """Speed and time left, from the cells done since the first report, when the kernel is ready."""
+    """Speed and time left, from the cells done since the first report, when the kernel is ready.
 
-    def __init__(self, unit: str = "cells") -> None:
+    Of work without a known end there is no time left.
+    """
+
+    def __init__(self, unit: str = "cells", *, known_end: bool = True) -> None:
         self._unit = unit
+        self._known_end = known_end
         self._start: tuple[float, int] | None = None
 
     def describe(self, done: int, total: int, now: float) -> str:
@@ -34,8 +38,8 @@ class Meter:
         if not cells or seconds <= 0:
             return ""
         speed = cells / seconds
-        left = span((total - done) / speed)
-        return f"{speed:,.{0 if speed >= 10 else 1}f} {self._unit}/s, {left} left"
+        told = f"{speed:,.{0 if speed >= 10 else 1}f} {self._unit}/s"
+        return f"{told}, {span((total - done) / speed)} left" if self._known_end else told
 
 
 class Display:
@@ -48,12 +52,15 @@ class Display:
     steady : bool
         Draw the bar ten times a second, in a thread of its own; else when called, as what is timed
         must have the processor to itself.
+    known_end : bool
+        Whether the total is known; of a search it is what was asked for so far.
     """
 
-    def __init__(self, unit: str = "cells", *, steady: bool = True) -> None:
+    def __init__(self, unit: str = "cells", *, steady: bool = True, known_end: bool = True) -> None:
         self._unit = unit
         self._steady = steady
-        self._meter = Meter(unit)
+        self._known_end = known_end
+        self._meter = Meter(unit, known_end=known_end)
         self._bar: Progress | None = None
         self._last_line: float | None = None
         self._work: ExitStack | None = None
@@ -105,9 +112,13 @@ class Display:
                 self._bar.refresh()
         elif self._last_line is None:
             self._last_line = now
-        elif speed and (now - self._last_line >= LINE_EVERY or done == total):
+        elif speed and (now - self._last_line >= LINE_EVERY or self._is_end(done, total)):
             self._last_line = now
-            echo(f"{done:,} of {total:,} {self._unit}, {speed}", err=True)
+            of_all = f" of {total:,}" if self._known_end else ""
+            echo(f"{done:,}{of_all} {self._unit}, {speed}", err=True)
+
+    def _is_end(self, done: int, total: int) -> bool:
+        return self._known_end and done == total
 
 
 def span(seconds: float) -> str:

@@ -12,7 +12,9 @@ import click
 from kvsweep.cli.base import Command, json_option, print_json, warn
 from kvsweep.cli.measure import open_prefix, print_prefix
 from kvsweep.cli.quick_xarray import leave_dask
+from kvsweep.cli.search import search_cliff, search_options
 from kvsweep.cli.terminal import echo
+from kvsweep.errors import InputError
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -87,14 +89,29 @@ def show(store: Path, as_json: bool) -> None:
         "kvsweep cliff results/h8.zarr",
         "kvsweep cliff results/h8.zarr --threshold 0.01 --confidence 0.99",
         "kvsweep cliff results/h8.zarr --metric ttft_p99_ms --along gpu_blocks --threshold 500",
+        "kvsweep cliff sweeps/h8.toml --search",
+        "kvsweep cliff sweeps/h8.toml --search --tolerance 0.003 --set policy=least-loaded",
     ),
 )
-@store_argument
+@click.argument("store", metavar="STORE|SWEEP.toml", type=click.Path(path_type=Path))
+@click.option("--search", is_flag=True, help="Search in a sweep file; no store is needed.")
+@search_options
+@click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="Change the sweep.")
 @at_option
 @cliff_options
 @json_option
-def cliff(store: Path, at: tuple[str, ...], as_json: bool, **given: Any) -> None:
-    """Find where a measure passes a threshold along an axis, with an interval."""
+def cliff(
+    store: Path, search: bool, at: tuple[str, ...], as_json: bool, **given: Any
+) -> int | None:
+    """Find where a measure passes a threshold along an axis, with an interval.
+
+    In the results of a grid, or with --search in a sweep file, from far fewer simulations.
+    """
+    if search:
+        if at:
+            raise InputError("--at: not with --search; --set narrows the sweep")
+        return search_cliff(store, given, as_json)
+    given = _without_search(store, given)
     from kvsweep import report
     from kvsweep.analysis.questions import cliff_of
 
@@ -108,6 +125,19 @@ def cliff(store: Path, at: tuple[str, ...], as_json: bool, **given: Any) -> None
         if memory := report.cliff_memory(ds, found):
             echo(memory)
     warn(warnings)
+    return None
+
+
+def _without_search(store: Path, given: dict[str, Any]) -> dict[str, Any]:
+    """Return the options of a cliff in a store; refuse those of a search."""
+    known = ("metric", "along", "threshold", "confidence")
+    for key, value in given.items():
+        if key not in known and value not in (None, ()):
+            option = "--set" if key == "settings" else f"--{key.replace('_', '-')}"
+            raise InputError(f"{option}: only with --search, in a sweep file")
+    if store.suffix == ".toml":
+        raise InputError(f"{store}: is a sweep, not a store; --search looks for its cliff")
+    return {key: given[key] for key in known}
 
 
 @click.command(

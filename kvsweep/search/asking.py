@@ -1,0 +1,234 @@
+"""Searches as they are asked for: by options, and else by the sweep."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from kvsweep.analysis.variables import HIGHER_IS_BETTER
+from kvsweep.config.axes import about
+from kvsweep.errors import InputError, clip
+from kvsweep.metrics import attainment_name
+from kvsweep.search.problem import Problem, find_axis, is_whole, make_problem, with_axis
+from kvsweep.search.records import Aim
+from kvsweep.search.targets import Target, check_metric, parse_target
+
+if TYPE_CHECKING:
+    from kvsweep.config import Sweep
+
+FACTOR = 16
+"""Without an axis it is looked so many times below and above what the sweep has."""
+
+INSTANCES = (1, 64)
+
+COMPLIANCE = 0.99
+"""Share of the requests that are to keep their service levels, if none is asked for."""
+
+Values = tuple[int | float, int | float]
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What can be found: keys of the scenario, of which the first that fits is taken."""
+
+    goal: str
+    keys: tuple[str, ...]
+    generous_high: bool
+
+
+KINDS = {
+    "blocks": Kind("smallest", ("cache.gpu_blocks",), generous_high=True),
+    "instances": Kind("smallest", ("cluster.instances",), generous_high=True),
+    "rate": Kind("highest", ("workload.rate", "workload.scale"), generous_high=False),
+}
+
+
+def check_aim(aim: Aim) -> Aim:
+    """Refuse a search that can never end, or never begin.
+
+    Raises
+    ------
+    InputError
+        Naming the option.
+    """
+    least = 0.5 if aim.shown else 0.0
+    if not least < aim.confidence < 1.0:
+        raise InputError(
+            f"--confidence: {aim.confidence!r} is not between {least:g} and 1 (0.95 is usual)"
+        )
+    if not 0.0 < aim.tolerance < 1.0:
+        raise InputError(f"--tolerance: {aim.tolerance!r} is not between 0 and 1 (0.01 is usual)")
+    for name, value in (("--max-seeds", aim.max_seeds), ("--budget", aim.budget)):
+        if value < 1:
+            raise InputError(f"{name}: {value} is no positive number")
+    if aim.max_seeds > 100_000:
+        raise InputError(f"--max-seeds: {aim.max_seeds:,}; at most 100,000 are possible")
+    return aim
+
+
+def cliff_problem(sweep: Sweep, given: Mapping[str, Any], aim: Aim) -> Problem:
+    """Return the search for the cliff that options ask for and, where they are silent, the sweep.
+
+    Parameters
+    ----------
+    sweep : Sweep
+        The sweep.
+    given : mapping
+        ``metric``, ``along``, ``threshold``; None is what was not given.
+    aim : Aim
+        How far.
+
+    Raises
+    ------
+    InputError
+        If something is missing or not there.
+    """
+    asked = sweep.cliff.model_dump() if sweep.cliff else {}
+    asked |= {key: value for key, value in given.items() if value is not None}
+    for key in ("metric", "along", "threshold"):
+        if key not in asked:
+            raise InputError(f"--{key}: missing; {sweep.source.label} has no [cliff]")
+    check_metric(asked["metric"], sweep.rules.split(","), "--metric")
+    at_most = asked["metric"] not in HIGHER_IS_BETTER
+    target = Target(asked["metric"], float(asked["threshold"]), at_most)
+    axis = find_axis(sweep, asked["along"], "--along")
+    _check_levels(sweep, [target], "--metric")
+    return make_problem(sweep, axis, [target], check_aim(aim), generous_high=None, whole=False)
+
+
+def size_problem(
+    sweep: Sweep,
+    find: str,
+    conditions: Sequence[str],
+    between: str | None,
+    compliance: float | None,
+    aim: Aim,
+) -> Problem:
+    """Return the search for the least that keeps what is to be kept.
+
+    Parameters
+    ----------
+    sweep : Sweep
+        The sweep; an axis of what is searched gives its range.
+    find : str
+        One of `KINDS`.
+    conditions : sequence of str
+        ``ttft_p99_ms<=2000`` each; empty: the sweep's service levels.
+    between : str or None
+        ``LOW:HIGH``, the range.
+    compliance : float or None
+        Share of the requests that are to keep their service levels.
+    aim : Aim
+        How far.
+
+    Raises
+    ------
+    InputError
+        If something is missing or not there.
+    """
+    kind = KINDS[find]
+    targets = _targets(sweep, conditions, compliance)
+    key = _key(sweep, kind, find)
+    values = _range(sweep, key, between)
+    searched, axis = with_axis(sweep, key, values)
+    return make_problem(
+        searched,
+        axis,
+        targets,
+        check_aim(aim),
+        generous_high=kind.generous_high,
+        whole=True,
+    )
+
+
+def units_of(problem: Problem) -> str:
+    """Return the unit of the axis of a search."""
+    return about(problem.axis.key).unit
+
+
+def _targets(sweep: Sweep, conditions: Sequence[str], compliance: float | None) -> list[Target]:
+    rules = sweep.rules.split(",")
+    targets = [parse_target(text, rules) for text in conditions]
+    metrics = [target.metric for target in targets]
+    for metric in metrics:
+        if metrics.count(metric) > 1:
+            raise InputError(f"--target {metric}: given twice")
+    has_levels = any(scenario.slo is not None for scenario in sweep.probes())
+    if compliance is not None and not 0.0 < compliance <= 1.0:
+        raise InputError(f"--attainment: {compliance!r} is not above 0 and at most 1")
+    if compliance is not None or (has_levels and not targets):
+        if not has_levels:
+            raise InputError("--attainment: needs service levels: [slo], or --goodput ttft:2000")
+        share = COMPLIANCE if compliance is None else compliance
+        targets.append(Target(attainment_name(), share, at_most=False))
+    if not targets:
+        raise InputError(
+            "--target: missing; give what is to be kept, as in --target 'ttft_p99_ms<=2000' or "
+            "--goodput ttft:2000 tpot:50 (or [slo] in the sweep)"
+        )
+    _check_levels(sweep, targets, "--target")
+    return targets
+
+
+def _check_levels(sweep: Sweep, targets: Sequence[Target], where: str) -> None:
+    """Refuse measures of service levels that a scenario does not have."""
+    for target in targets:
+        levels = target.levels
+        for scenario in sweep.probes() if levels else ():
+            slo = scenario.slo
+            if slo is None or (len(levels) == 1 and levels[0] not in slo.given):
+                wanted = " or ".join(f"slo.{name}_ms" for name in levels)
+                raise InputError(f"{where}: {target.metric!r} needs {wanted}")
+
+
+def _key(sweep: Sweep, kind: Kind, find: str) -> str:
+    """Return the key that is searched; of a trace the rate is a factor."""
+    for key in kind.keys:
+        if any(axis.key == key for axis in sweep.axes):
+            return key
+    workloads = [scenario.workload for scenario in sweep.probes()]
+    of_trace = [bool(workload and workload.trace) for workload in workloads]
+    if find != "rate" or not any(of_trace):
+        if find == "rate" and any(w is None or w.rate is None for w in workloads):
+            raise InputError(
+                f"{sweep.source.label}: --find rate: the workload has no rate, but a concurrency"
+            )
+        return kind.keys[0]
+    if not all(of_trace):
+        raise InputError(
+            f"{sweep.source.label}: --find rate: some workloads are traces, others are drawn; "
+            "search them apart (--set policy=...)"
+        )
+    return kind.keys[1]
+
+
+def _range(sweep: Sweep, key: str, between: str | None) -> Values:
+    whole = is_whole(key)
+    if between is not None:
+        return _parse_range(between, whole)
+    axis = next((a for a in sweep.axes if a.key == key), None)
+    if axis is not None:
+        return min(axis.values), max(axis.values)
+    if key == "cluster.instances":
+        return INSTANCES
+    section, name = key.split(".")
+    own = [getattr(getattr(scenario, section), name) for scenario in sweep.probes()]
+    low, high = min(own) / FACTOR, max(own) * FACTOR
+    return (max(1, round(low)), round(high)) if whole else (float(low), float(high))
+
+
+def _parse_range(text: str, whole: bool) -> Values:
+    low, colon, high = text.partition(":")
+    kind = int if whole else float
+    try:
+        values = kind(low), kind(high)
+    except ValueError:
+        values = (0, 0)
+    largest = 2.0**53
+    if not colon or not 0 < values[0] < values[1] < largest:
+        numbers = "whole numbers" if whole else "numbers"
+        raise InputError(
+            f"--between {clip(text)}: expected LOW:HIGH, two {numbers} above 0, as in 1:64"
+        )
+    return values

@@ -1,0 +1,66 @@
+"""What a search has found, read off its samples, at its end or wherever it was stopped."""
+
+from __future__ import annotations
+
+from math import isfinite, isinf, isnan, nan
+
+from kvsweep.analysis.crossing import Outcome
+from kvsweep.search.records import Aim, Found
+from kvsweep.search.samples import Reading, Samples
+
+
+def found_of(samples: Samples, aim: Aim, answer: float, stopped: str) -> Found:
+    """Return what samples tell.
+
+    Parameters
+    ----------
+    samples, aim
+        Of the search.
+    answer : float
+        The value that was shown, or NaN.
+    stopped : str
+        Why the search ended.
+    """
+    reading, seeds = _best_reading(samples, aim)
+    ends = (samples.space.at(reading.low), samples.space.at(reading.high))
+    return Found(
+        samples=samples,
+        outcome=_outcome(reading),
+        crossing=samples.space.at(reading.crossing),
+        low=min(ends),
+        high=max(ends),
+        seeds=seeds,
+        t=aim.t(seeds),
+        answer=answer,
+        stopped=stopped,
+        back=_back(samples, reading),
+    )
+
+
+def _best_reading(samples: Samples, aim: Aim) -> tuple[Reading, int]:
+    """Read with the most seeds that tell where the crossing is."""
+    counts = {samples.seeds(value) for value in samples.excess}
+    reading, seeds = Reading(nan, nan, nan, (nan, nan)), 0
+    for seeds in sorted(counts, reverse=True):
+        reading = samples.read(seeds, aim.t(seeds))
+        if not isinf(reading.crossing):
+            break
+    return reading, seeds
+
+
+def _back(samples: Samples, reading: Reading) -> tuple[float, ...]:
+    """Return values where all seeds say the opposite of what a monotone curve would."""
+    found = []
+    for value in filter(samples.agree, samples.excess):
+        depth, past = samples.space.depth(value), samples.is_past(value)
+        if (past and depth < reading.low) or (not past and depth > reading.high):
+            found.append(value)
+    return tuple(sorted(found))
+
+
+def _outcome(reading: Reading) -> Outcome:
+    if isnan(reading.crossing):
+        return Outcome.MISSING
+    if isfinite(reading.crossing):
+        return Outcome.CROSSES
+    return Outcome.NEVER if reading.crossing > 0 else Outcome.ALREADY

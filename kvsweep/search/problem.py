@@ -1,0 +1,163 @@
+"""A search over the cells of a sweep: the axis, the groups, and what is to be kept."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+from typing import TYPE_CHECKING, Any
+
+from kvsweep.config.axes import POLICY, SEED, Axis, dimension_names
+from kvsweep.config.scenario import Scenario
+from kvsweep.config.schema import types_at
+from kvsweep.errors import InputError, did_you_mean
+from kvsweep.search.records import Aim
+from kvsweep.search.space import Space
+from kvsweep.search.targets import Target
+from kvsweep.survey import survey
+
+if TYPE_CHECKING:
+    from kvsweep.config import Sweep
+
+Labels = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What is searched for: for each combination of the other axes, a value of one axis.
+
+    Attributes
+    ----------
+    sweep : Sweep
+        With `axis` among its axes.
+    axis : Axis
+        What is searched along; its values are the ends of the range.
+    groups : tuple of dict
+        Combinations of the other axes but the seed.
+    targets : tuple of Target
+        What is to be kept.
+    space : Space
+        The range.
+    oriented : bool
+        Whether its generous end is known.
+    aim : Aim
+        When it is done.
+    seeds : tuple of int
+        As many as may be needed: those of the sweep, and further ones.
+    whole : bool
+        Whether cells that drop requests count as past: those would be left out of the measures.
+    """
+
+    sweep: Sweep
+    axis: Axis
+    groups: tuple[Labels, ...]
+    targets: tuple[Target, ...]
+    space: Space
+    oriented: bool
+    aim: Aim
+    seeds: tuple[int, ...]
+    whole: bool
+
+    def scenario(self, group: Labels, value: float) -> Scenario:
+        """Return the scenario of a group at a value."""
+        return self.sweep.scenario({**group, self.axis.name: self.typed(value)})
+
+    def typed(self, value: float) -> int | float:
+        """Return a value as the axis has it."""
+        return int(value) if self.space.integer else float(value)
+
+
+def find_axis(sweep: Sweep, name: str, where: str) -> Axis:
+    """Return the numeric axis of a name or key.
+
+    Raises
+    ------
+    InputError
+        If the sweep has none; `where` names the option or key.
+    """
+    axes = {axis.name: axis for axis in sweep.axes if axis.key not in (POLICY, SEED)}
+    axis = axes.get(name) or next((a for a in axes.values() if a.key == name), None)
+    if axis is None:
+        hint = did_you_mean(name, list(axes)) or f"; one of: {', '.join(axes) or 'none'}"
+        raise InputError(f"{sweep.source.label}: {where}: no axis {name!r} to search along{hint}")
+    if not all(type(value) in (int, float) for value in axis.values):
+        raise InputError(f"{sweep.source.label}: {where}: {name!r} has values that are no numbers")
+    return axis
+
+
+def with_axis(sweep: Sweep, key: str, values: tuple[int | float, ...]) -> tuple[Sweep, Axis]:
+    """Return a sweep with an axis of these values, and the axis; it may have it already."""
+    others = [axis for axis in sweep.axes if axis.key != key]
+    name = dimension_names([*(axis.key for axis in others), key])[key]
+    axis = Axis(key, name, values)
+    return replace(sweep, axes=(*others, axis)), axis
+
+
+def is_whole(key: str) -> bool:
+    """Whether the values of a key are whole numbers."""
+    kinds = set(types_at(Scenario, tuple(key.split(".")))) - {type(None)}
+    return kinds == {int}
+
+
+def make_problem(
+    sweep: Sweep,
+    axis: Axis,
+    targets: Sequence[Target],
+    aim: Aim,
+    *,
+    generous_high: bool | None,
+    whole: bool,
+) -> Problem:
+    """Lay out a search; the scenarios at both ends of each group are built, and so checked.
+
+    Parameters
+    ----------
+    sweep, axis
+        The axis is one of the sweep's.
+    targets, aim
+        What is to be kept, and how sure.
+    generous_high : bool or None
+        Which end keeps the limits; None if the measure is to tell.
+    whole : bool
+        Whether no request may be dropped.
+
+    Raises
+    ------
+    InputError
+        If a scenario or its request list is not valid.
+    """
+    low, high = float(min(axis.values)), float(max(axis.values))
+    if low == high:
+        raise InputError(
+            f"{sweep.source.label}: grid.{axis.key}: one value, {low:g}; a search needs a range, "
+            "its first value and its last"
+        )
+    others = [a for a in sweep.axes if a.key != SEED and a.name != axis.name]
+    combinations = product(*(a.values for a in others))
+    groups = tuple(dict(zip([a.name for a in others], c, strict=True)) for c in combinations)
+    varies = _varies(sweep, groups)
+    aim = aim if varies else replace(aim, max_seeds=1)
+    known = next((a.values for a in sweep.axes if a.key == SEED), (0,))
+    seeds = (*known, *range(max(known) + 1, max(known) + 1 + aim.max_seeds))[: aim.max_seeds]
+    space = Space(low, high, is_whole(axis.key), generous_high is not False)
+    problem = Problem(
+        sweep=sweep,
+        axis=axis,
+        groups=groups,
+        targets=tuple(targets),
+        space=space,
+        oriented=generous_high is not None,
+        aim=aim,
+        seeds=seeds,
+        whole=whole,
+    )
+    ends = [(g, problem.scenario(g, end)) for g in groups for end in space.ends]
+    policies = [g.get(POLICY) for g, _ in ends]
+    survey(sweep, [scenario for _, scenario in ends], policies, seeds[:1])
+    return problem
+
+
+def _varies(sweep: Sweep, groups: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether another seed is another list of requests: a trace is the same for all."""
+    workloads = (sweep.scenario(group).workload for group in groups)
+    return any(not w.trace or "{seed}" in w.trace for w in workloads if w)

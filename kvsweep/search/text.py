@@ -1,0 +1,150 @@
+"""The answer of a search as text: a sentence, what was tried, the recommendation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from kvsweep.analysis.statistics import Interval
+from kvsweep.analysis.wording import MISSING, label, number
+from kvsweep.report.table import interval_text, plural, table
+from kvsweep.search.answer import Candidate, GroupAnswer, Margin, SearchAnswer
+
+SHOWN = 12
+"""Values that were tried and are listed: those nearest to the answer."""
+
+_STOPPED = {
+    "seeds": "the most seeds allowed were used (--max-seeds); more would tell more",
+    "budget": "the most simulations allowed were used (--budget)",
+    "interrupted": "interrupted: this is what was known by then",
+}
+
+
+def search_text(answer: SearchAnswer) -> str:
+    """Write what a search found, group by group."""
+    parts = []
+    for group in answer.groups:
+        parts += [_sentence(answer, group), "", *_tried(group), ""]
+        parts += [*_recommended(answer, group), ""]
+    axis = f"{answer.range[0]:,g} to {answer.range[1]:,g} {_unit(answer)}"
+    limits = ", ".join(answer.targets)
+    parts.append(
+        f"{answer.simulations:,} simulations; {answer.along} {axis}, limits: {limits}. Values are "
+        "means over seeds (docs/sizing.md)."
+    )
+    return "\n".join(parts)
+
+
+def _unit(answer: SearchAnswer) -> str:
+    return "" if answer.units == "1" else plural(answer.units)
+
+
+def _sentence(answer: SearchAnswer, group: GroupAnswer) -> str:
+    name = f"{label(group.labels)}: " if group.labels else ""
+    if answer.goal == "crossing":
+        return name + _cliff_sentence(answer, group)
+    return name + _size_sentence(answer, group)
+
+
+def _cliff_sentence(answer: SearchAnswer, group: GroupAnswer) -> str:
+    limit = answer.targets[0]
+    if group.crossing is None:
+        return _without_crossing(answer, group, limit)
+    sure = _support(answer, group)
+    return f"{limit} ends at {number(group.crossing)} {_unit(answer) or answer.along}{sure}"
+
+
+def _support(answer: SearchAnswer, group: GroupAnswer) -> str:
+    if group.low is None and group.high is None:
+        return " (one seed: no interval)" if group.seeds < 2 else ""
+    ends = [number(end) if end is not None else "outside" for end in (group.low, group.high)]
+    percent = f"{100 * answer.confidence:g}"
+    return f" ({percent}% CI {ends[0]} to {ends[1]}; {group.seeds} seeds)"
+
+
+def _without_crossing(answer: SearchAnswer, group: GroupAnswer, what: str) -> str:
+    low, high = (f"{end:,g}" for end in answer.range)
+    where = f"{low} to {high} {_unit(answer) or answer.along}".strip()
+    sure = "" if group.stopped == "tolerance" else ", as far as these simulations tell"
+    if group.outcome == "never":
+        return f"{what} holds everywhere from {where}{sure}: the limit, if any, lies beyond"
+    if group.outcome == "already":
+        return f"{what} holds nowhere from {where}{sure}"
+    if group.candidates:
+        return f"{what} ends next to values at which simulations have no result"
+    return "nothing is known yet"
+
+
+def _size_sentence(answer: SearchAnswer, group: GroupAnswer) -> str:
+    limits = " and ".join(answer.targets)
+    if group.answer is None:
+        if group.outcome in ("already", "never"):
+            return _without_crossing(answer, group, limits)
+        return f"no value is shown to keep {limits} with these simulations"
+    best = f"{answer.goal} {answer.along} that keeps {limits}: {group.answer:,g}"
+    if group.outcome == "never":
+        return f"{best}, the end of the range: it is kept everywhere, {_beyond(answer)} may do"
+    if group.seeds < 2:
+        return f"{best} (one request list: no interval)"
+    return f"{best} (shown with {100 * answer.confidence:g} % confidence; {group.seeds} seeds)"
+
+
+def _beyond(answer: SearchAnswer) -> str:
+    return "more" if answer.goal == "highest" else "less"
+
+
+def _tried(group: GroupAnswer) -> Iterator[str]:
+    """List the values that were tried, those nearest to the answer or crossing."""
+    near = group.answer if group.answer is not None else group.crossing
+    chosen = group.candidates
+    if near is not None and len(chosen) > SHOWN:
+        nearest = sorted(chosen, key=lambda c: abs(c.value - near))[:SHOWN]
+        chosen = tuple(c for c in chosen if c in nearest)
+    if not chosen:
+        return
+    metrics = [m.metric for m in chosen[0].measures]
+    header = ("tried", *(h for m in metrics for h in (m, "interval")), "seeds", "")
+    yield table(header, [_row(candidate, group) for candidate in chosen])
+    left = len(group.candidates) - len(chosen)
+    if left:
+        yield f"and {left} further away"
+
+
+def _row(candidate: Candidate, group: GroupAnswer) -> tuple[str, ...]:
+    cells = []
+    for measure in candidate.measures:
+        ends = None
+        if measure.low is not None and measure.high is not None:
+            ends = Interval(measure.low, measure.high, 0.0)
+        cells += [number(measure.mean), interval_text(ends) if ends else MISSING]
+    mark = " <- answer" if candidate.value == group.answer else ""
+    return (f"{candidate.value:,g}", *cells, str(candidate.seeds), candidate.verdict + mark)
+
+
+def _recommended(answer: SearchAnswer, group: GroupAnswer) -> Iterator[str]:
+    """Write the recommendation: flags, margin, what breaks first, what to beware of."""
+    if group.served is not None:
+        at = f"{answer.along} {group.answer:,g}"
+        yield f"Recommended, at {at}:"
+        yield f"  {group.served.command}"
+        yield from (f"  {note}" for note in group.served.notes)
+        if group.margins:
+            yield f"  margin: {'; '.join(map(_margin_text, group.margins))}"
+        if group.first is not None:
+            tighter = ""
+            if group.tighter is not None:
+                tighter = f", {100 * group.tighter:.2g} % from here"
+            where = f" at about {number(group.crossing)}" if group.crossing is not None else ""
+            yield f"  breaks first: {group.first}{where}{tighter}"
+    if group.back:
+        listed = ", ".join(f"{value:,g}" for value in group.back[:5])
+        yield (
+            f"  not a curve that only gets worse: at {listed} it is the other way round; the limit "
+            "may be passed more than once"
+        )
+    if group.stopped in _STOPPED:
+        yield f"  {_STOPPED[group.stopped]}"
+
+
+def _margin_text(margin: Margin) -> str:
+    left = "" if margin.room is None else f" ({100 * margin.room:.2g} % left)"
+    return f"{margin.metric} {number(margin.mean)} of {number(margin.limit)}{left}"

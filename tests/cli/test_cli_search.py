@@ -1,0 +1,100 @@
+"""``kvsweep size`` and ``kvsweep cliff --search`` as a user meets them."""
+
+import json
+
+import pytest
+from sweeping import CLIFF, write_sweep
+
+SWEEP = """
+[workload]
+requests = 60
+rate = 500.0
+
+[cluster]
+instances = 2
+
+[latency]
+model = "llama-3.1-8b/h100/tp2"
+
+[grid]
+"cache.gpu_blocks" = { start = 600, stop = 1800, step = 50 }
+seed = { count = 4 }
+"""
+
+TARGET = ("--target", "preemption_rate<=0.05")
+
+
+@pytest.fixture
+def sweep(tmp_path):
+    return str(write_sweep(tmp_path, SWEEP + CLIFF.replace("0.5", "0.05")))
+
+
+def test_size_tells_the_answer_what_was_tried_and_the_flags(run, sweep):
+    code, out, _ = run("size", sweep, "--find", "blocks", *TARGET)
+    assert code == 0
+    assert "smallest gpu_blocks that keeps preemption_rate <= 0.05: " in out
+    assert "within <- answer" in out
+    assert "vllm serve llama-3.1-8b --tensor-parallel-size 2" in out
+    assert "margin: preemption_rate" in out
+    assert "breaks first: preemption_rate at about" in out
+
+
+def test_size_as_json_has_the_documented_fields(run, sweep):
+    code, out, _ = run("size", sweep, "--find", "blocks", *TARGET, "--json")
+    found = json.loads(out)
+    assert code == 0
+    assert found["goal"] == "smallest"
+    assert (found["along"], found["units"], found["range"]) == ("gpu_blocks", "block", [600, 1800])
+    assert found["targets"] == ["preemption_rate <= 0.05"]
+    (group,) = found["groups"]
+    assert group["outcome"] == "crosses"
+    assert group["low"] <= group["crossing"] <= group["high"]
+    assert isinstance(group["answer"], int)
+    assert sum(c["seeds"] for c in group["candidates"]) == group["simulations"]
+    assert set(group["served"]) == {"command", "instances", "notes"}
+
+
+def test_cliff_search_takes_what_the_sweep_asks_for(run, sweep):
+    code, out, _ = run("cliff", sweep, "--search")
+    assert code == 0
+    assert "preemption_rate <= 0.05 ends at 1,2" in out
+    assert "95% CI" in out
+    assert "Recommended, at gpu_blocks 1,2" in out
+
+
+def test_what_is_never_met_and_met_everywhere_is_said(run, sweep):
+    code, out, _ = run("size", sweep, "--find", "blocks", "--target", "ttft_p99_ms<=1")
+    assert code == 0
+    assert "ttft_p99_ms <= 1 holds nowhere from 600 to 1,800 blocks" in out
+    assert "vllm serve" not in out
+    _, out, _ = run("size", sweep, "--find", "blocks", "--target", "ttft_p99_ms<=100000")
+    assert "600, the end of the range: it is kept everywhere, less may do" in out
+
+
+def test_a_budget_that_is_used_up_is_said(run, sweep):
+    _, out, _ = run("cliff", sweep, "--search", "--tolerance", "0.001", "--budget", "60")
+    assert "the most simulations allowed were used (--budget)" in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("size", "no.toml", "--find", "blocks", *TARGET), "no.toml"),
+        (("size", "SWEEP", *TARGET), "Missing option '--find'"),
+        (("size", "SWEEP", "--find", "block", *TARGET), "'block' is not one of"),
+        (("size", "SWEEP", "--find", "blocks"), "--target: missing"),
+        (("size", "SWEEP", "--find", "blocks", "--attainment", "0.9"), "needs service levels"),
+        (("size", "SWEEP", "--find", "blocks", *TARGET, "--workers", "0"), "workers"),
+        (("cliff", "SWEEP"), "is a sweep, not a store; --search looks for its cliff"),
+        (("cliff", "SWEEP", "--search", "--at", "policy=x"), "--at: not with --search"),
+        (("cliff", "x.zarr", "--tolerance", "0.1"), "--tolerance: only with --search"),
+        (("cliff", "SWEEP", "--search", "--metric", "ttft"), "--metric: no measure 'ttft'"),
+        (("cliff", "SWEEP", "--search", "--along", "rate"), "no axis 'rate' to search along"),
+    ],
+)
+def test_mistakes_are_told_in_one_line(run, sweep, arguments, message):
+    code, out, err = run(*(sweep if word == "SWEEP" else word for word in arguments))
+    assert code == 2
+    assert out == ""
+    assert message in err
+    assert len(err.splitlines()) == 1

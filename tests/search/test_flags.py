@@ -1,0 +1,69 @@
+"""The command that starts the servers of a scenario."""
+
+import pytest
+from sweeping import make_sweep
+
+from kvsweep.search.flags import served
+
+BASE = """
+[workload]
+requests = 20
+"""
+
+
+def served_by(tmp_path, text):
+    sweep = make_sweep(tmp_path, BASE + text)
+    return served(sweep.scenario({}), tmp_path)
+
+
+def test_a_model_on_a_gpu_needs_no_override_of_its_blocks(tmp_path):
+    found = served_by(
+        tmp_path,
+        '[model]\npreset = "llama-3.1-8b"\ngpu = "h100"\ntp = 2\nutilization = 0.9\n'
+        "[engine]\nasync_scheduling = true\nmax_num_seqs = 64\n",
+    )
+    assert found.command == (
+        "vllm serve llama-3.1-8b --tensor-parallel-size 2 --block-size 16 "
+        "--gpu-memory-utilization 0.9 --max-num-seqs 64 --max-num-batched-tokens 2048 "
+        "--async-scheduling"
+    )
+    assert found.instances == 1
+    assert found.notes == ()
+
+
+def test_given_blocks_count_vllms_null_block_and_are_compared_with_the_gpu(tmp_path):
+    found = served_by(
+        tmp_path,
+        '[model]\npreset = "llama-3.1-8b"\ngpu = "h100"\n[cache]\ngpu_blocks = 40000\n',
+    )
+    assert "--num-gpu-blocks-override 40001" in found.command
+    assert any(note.startswith("h100 has only about 2") for note in found.notes)
+
+
+@pytest.mark.parametrize(
+    ("text", "flag"),
+    [
+        ("[engine]\nenable_prefix_caching = false\n", "--no-enable-prefix-caching"),
+        ("[engine]\nenable_chunked_prefill = false\n", "--no-enable-chunked-prefill"),
+        ("[engine]\nscheduler = 'priority'\n", "--scheduling-policy priority"),
+        ("[engine]\nreserve_full_prompt = false\n", "--no-scheduler-reserve-full-isl"),
+        ("[engine]\nlong_prefill_token_threshold = 512\n", "--long-prefill-token-threshold 512"),
+        ("[cache]\nblock_size = 32\n", "--block-size 32"),
+    ],
+)  # fmt: skip
+def test_what_is_not_vllms_default_has_its_flag(tmp_path, text, flag):
+    latency = '[latency]\nmodel = "llama-3.1-8b/h100/tp2"\n'
+    assert flag in served_by(tmp_path, latency + text).command
+
+
+def test_what_no_flag_says_is_noted(tmp_path):
+    found = served_by(
+        tmp_path,
+        "[latency]\nbeta = [1000, 10, 5]\n[cluster]\ninstances = 3\n[engine]\nscheduler = 'sjf'\n"
+        "victim = 'random'\n",
+    )
+    told = "\n".join(found.notes)
+    assert found.command.startswith("vllm serve MODEL ")
+    assert found.instances == 3
+    for word in ("MODEL: the sweep does not name", "--data-parallel-size 3", "'sjf'", "'random'"):
+        assert word in told

@@ -1,0 +1,205 @@
+"""Searches over the cells of a sweep: the same as its grid, whoever simulates, however shared."""
+
+import numpy as np
+import pytest
+from sweeping import CLIFF, make_sweep
+
+from kvsweep.analysis.cliff import find_cliff
+from kvsweep.errors import InputError
+from kvsweep.search import running
+from kvsweep.search.answer import answer_of
+from kvsweep.search.asking import cliff_problem, size_problem
+from kvsweep.search.records import Aim
+from kvsweep.search.running import jobs_of, run
+from kvsweep.sweep import run as run_grid
+
+SMALL = """
+[workload]
+requests = 60
+rate = 500.0
+
+[cluster]
+instances = 2
+
+[latency]
+model = "llama-3.1-8b/h100/tp2"
+
+[grid]
+policy = ["round-robin", "least-loaded"]
+"cache.gpu_blocks" = { start = 600, stop = 1800, step = 50 }
+seed = { count = 40 }
+"""
+
+NO_GRID = SMALL.partition("[grid]")[0]
+
+
+def sized(tmp_path, text=SMALL, find="blocks", conditions=("preemption_rate<=0.05",), **options):
+    aim = Aim(shown=True, **options)
+    return size_problem(make_sweep(tmp_path, text), find, conditions, None, None, aim)
+
+
+def test_a_search_finds_the_cliff_of_the_grid(tmp_path):
+    sweep = make_sweep(tmp_path, SMALL + CLIFF.replace("0.5", "0.05"))
+    cliff = find_cliff(run_grid(sweep, out=tmp_path / "grid.zarr"), threshold=0.05)
+    problem = cliff_problem(sweep, {}, Aim())
+    found, interrupted = run(problem)
+    assert not interrupted
+    assert len(found) == len(cliff.groups) == 2
+    for each, group in zip(found, cliff.groups, strict=True):
+        assert each.low <= group.mean_curve.value <= each.high
+        assert each.samples.simulations < 0.35 * 25 * 40
+
+
+def test_what_is_found_does_not_depend_on_the_threads(tmp_path):
+    problem = sized(tmp_path)
+    one, three = (run(problem, workers=n)[0] for n in (1, 3))
+    assert [f.samples.simulations for f in one] == [f.samples.simulations for f in three]
+    assert [(f.crossing, f.low, f.high, f.answer) for f in one] == [
+        (f.crossing, f.low, f.high, f.answer) for f in three
+    ]
+
+
+@pytest.mark.parametrize("shares", [1, 2, 3, 8])
+def test_what_is_asked_for_is_simulated_once(shares):
+    ask = {100.0: (0, 16), 200.0: (0, 16), 300.0: (3, 5), 400.0: (7, 8)}
+    done = [
+        (value, seed)
+        for job in jobs_of(0, ask, shares)
+        for value in job.values
+        for seed in range(job.first, job.last)
+    ]
+    assert sorted(done) == [(v, s) for v, (a, b) in ask.items() for s in range(a, b)]
+
+
+def test_the_answer_was_simulated_and_keeps_every_limit(tmp_path):
+    conditions = ("preemption_rate<=0.05", "e2e_p99_ms<=6000")
+    problem = sized(tmp_path, conditions=conditions)
+    answer = answer_of(problem, "smallest", "block", *run(problem))
+    for group in answer.groups:
+        best = next(c for c in group.candidates if c.value == group.answer)
+        assert best.verdict == "within"
+        assert all(m.mean <= m.limit for m in best.measures)
+        assert group.served.command.startswith("vllm serve llama-3.1-8b ")
+        assert f"--num-gpu-blocks-override {group.answer + 1} " in group.served.command
+        assert group.first in ("preemption_rate", "e2e_p99_ms")
+        assert all(margin.room > 0.0 for margin in group.margins)
+
+
+def test_blocks_that_drop_requests_are_never_an_answer(tmp_path):
+    """Dropped requests leave no preemptions: of few enough blocks every measure looks fine."""
+    text = NO_GRID + '\n[grid]\n"cache.gpu_blocks" = [8, 2000]\n'
+    problem = sized(tmp_path, text)
+    (found,), _ = run(problem)
+    assert found.answer > 500
+    group = answer_of(problem, "smallest", "block", [found], False).groups[0]
+    assert group.candidates[0].verdict == "no value"
+
+
+def test_instances_and_rates_have_a_range_of_their_own(tmp_path):
+    problem = sized(tmp_path, NO_GRID, "instances", ("ttft_p99_ms<=400",))
+    (found,), _ = run(problem)
+    assert (problem.space.low, problem.space.high) == (1.0, 64.0)
+    assert found.answer == int(found.answer)
+    problem = sized(tmp_path, NO_GRID, "rate", ("ttft_p99_ms<=400",))
+    assert (problem.space.low, problem.space.high) == (500.0 / 16, 500.0 * 16)
+    assert not problem.space.generous_high
+
+
+def test_a_trace_that_is_the_same_for_every_seed_needs_one(tmp_path):
+    rows = ["TIMESTAMP,ContextTokens,GeneratedTokens"]
+    rows += [f"2023-11-16 18:00:{i / 20:010.7f},{400 + 37 * i % 300},60" for i in range(80)]
+    (tmp_path / "azure.csv").write_text("\n".join(rows) + "\n")
+    workload = '[workload]\ntrace = "azure.csv"\n\n[latency]\nmodel = "llama-3.1-8b/h100/tp2"\n'
+    problem = sized(tmp_path, workload, "blocks", ("preemption_rate<=0",))
+    (found,), _ = run(problem)
+    assert problem.aim.max_seeds == 1
+    assert found.crossing <= found.answer
+    group = answer_of(problem, "smallest", "block", [found], False).groups[0]
+    assert group.low is None
+    assert group.high is None
+
+
+def test_an_interrupt_leaves_what_is_known(tmp_path, monkeypatch):
+    problem = sized(tmp_path)
+    real, calls = running.simulated, []
+
+    def counting(*arguments):
+        calls.append(arguments)
+        return real(*arguments)
+
+    def interrupting(futures, *arguments):
+        if len(calls) > 6:
+            raise KeyboardInterrupt
+        return waiting(futures, *arguments)
+
+    waiting = running.wait
+    monkeypatch.setattr(running, "simulated", counting)
+    monkeypatch.setattr(running, "wait", interrupting)
+    found, interrupted = run(problem, workers=1)
+    assert interrupted
+    assert {each.stopped for each in found} == {"interrupted"}
+    answer = answer_of(problem, "smallest", "block", found, interrupted)
+    assert any(group.candidates for group in answer.groups)
+
+
+def test_service_levels_are_kept_by_the_share_of_requests_asked_for(tmp_path):
+    sweep = make_sweep(tmp_path, NO_GRID + "\n[slo]\nttft_ms = 300\n")
+    problem = size_problem(sweep, "instances", (), None, 0.9, Aim(shown=True))
+    (found,), _ = run(problem)
+    (target,) = problem.targets
+    assert str(target) == "slo_attainment >= 0.9"
+    assert float(target.value(found.samples.excess[found.answer]).mean()) >= 0.9
+
+
+@pytest.mark.parametrize(
+    ("find", "conditions", "between", "message"),
+    [
+        ("blocks", (), None, "--target: missing; give what is to be kept"),
+        ("blocks", ("ttft_p99<=3",), None, "no measure 'ttft_p99' of a cell; did you mean 'ttft_"),
+        ("blocks", ("ttft_p99_ms",), None, "expected MEASURE<=LIMIT"),
+        ("blocks", ("ttft_p99_ms<=nan",), None, "not a finite number"),
+        ("blocks", ("ttft_p99_ms>=3",), None, "did you mean <=?"),
+        ("blocks", ("throughput_rps<=3",), None, "did you mean >=?"),
+        ("blocks", ("ttft_p99_ms<=3", "ttft_p99_ms<=4"), None, "given twice"),
+        ("blocks", ("slo_attainment>=0.9",), None, "needs slo.ttft_ms or"),
+        ("blocks", ("ttft_p99_ms<=3",), "5", "expected LOW:HIGH, two whole numbers"),
+        ("blocks", ("ttft_p99_ms<=3",), "7:3", "expected LOW:HIGH"),
+        ("instances", ("ttft_p99_ms<=3",), "1:1e9", "expected LOW:HIGH"),
+        ("rate", ("ttft_p99_ms<=3",), "-1:5", "two numbers above 0"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(tmp_path, find, conditions, between, message):
+    sweep = make_sweep(tmp_path, SMALL)
+    with pytest.raises(InputError) as error:
+        size_problem(sweep, find, conditions, between, None, Aim(shown=True))
+    assert message in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("aim", "message"),
+    [
+        (Aim(shown=True, confidence=0.4), "--confidence: 0.4 is not between 0.5 and 1"),
+        (Aim(confidence=1.0), "--confidence: 1.0"),
+        (Aim(tolerance=0.0), "--tolerance: 0.0"),
+        (Aim(tolerance=np.nan), "--tolerance: nan"),
+        (Aim(max_seeds=0), "--max-seeds: 0"),
+        (Aim(budget=-1), "--budget: -1"),
+    ],
+)
+def test_a_search_that_cannot_end_is_refused(tmp_path, aim, message):
+    sweep = make_sweep(tmp_path, SMALL + CLIFF)
+    with pytest.raises(InputError) as error:
+        cliff_problem(sweep, {}, aim)
+    assert message in str(error.value)
+
+
+def test_a_cliff_needs_an_axis_of_numbers_with_a_range(tmp_path):
+    sweep = make_sweep(tmp_path, SMALL)
+    asked = {"metric": "preemption_rate", "threshold": 0.05}
+    with pytest.raises(InputError, match="--along: missing"):
+        cliff_problem(sweep, asked, Aim())
+    with pytest.raises(InputError, match="no axis 'blocks' to search along; did you mean"):
+        cliff_problem(sweep, {**asked, "along": "blocks"}, Aim())
+    one = make_sweep(tmp_path, SMALL, overrides=["cache.gpu_blocks=1000"])
+    with pytest.raises(InputError, match="one value, 1000; a search needs a range"):
+        cliff_problem(one, {**asked, "along": "gpu_blocks"}, Aim())
