@@ -31,7 +31,16 @@ def check_levels(
         if name not in known:
             there = f"there are: {', '.join(known)}" if known else "no request has a class"
             message = f"no request is of this class; {there}{did_you_mean(name, known)}"
-            raise sweep.source.error(("slo", "classes", name), message)
+            raise sweep.source.error(_place_of_class(sweep, name), message)
+
+
+def _place_of_class(sweep: Sweep, name: str) -> tuple[str | int, ...]:
+    """Return the key that gives a class its levels: an option's, an axis', or the file's."""
+    place = ("slo", "classes", name)
+    options = (path for path in sweep.source.labels if path[: len(place)] == place)
+    prefix = f"{'.'.join(place)}."
+    axes = (("grid", axis.key) for axis in sweep.axes if axis.key.startswith(prefix))
+    return next(options, None) or next(axes, place)
 
 
 def check_analysis(sweep: Sweep, extra: Mapping[str, Sequence[Any]], levels: Sequence[str]) -> None:

@@ -81,6 +81,14 @@ def test_what_is_no_level_is_refused(tmp_path, slo, message):
     assert message in refused(tmp_path, f"{BASE}{CLIENTS}\n[slo]\n{slo}\n")
 
 
+def test_a_class_that_there_is_not_is_told_where_it_is_named(tmp_path):
+    text = BASE + CLIENTS
+    option = refused(tmp_path, text, "slo.classes.chat.ttft_ms=5")
+    assert "small.toml: --set slo.classes.chat.ttft_ms: no request is of this class" in option
+    axis = refused(tmp_path, text + '[grid]\n"slo.classes.chat.ttft_ms" = [5, 6]\n')
+    assert axis.startswith("small.toml:21: grid.slo.classes.chat.ttft_ms: no request is of")
+
+
 def test_levels_of_classes_need_requests_of_classes(tmp_path):
     text = BASE + "\n[slo.classes.batch]\nttft_ms = 5\n"
     assert "of this class; no request has a class" in refused(tmp_path, text)
