@@ -75,11 +75,18 @@ class Entry:
         """LANE without the fields that are absent."""
         return without(LANE, self.absent)
 
+    @cached_property
+    def _bytes(self) -> NDArray[np.int64]:
+        """Where in a LANE record the fields are that are absent."""
+        fields = (LANE.fields or {}).items()
+        places = [range(f[1], f[1] + f[0].itemsize) for name, f in fields if name in self.absent]
+        return np.array([place for each in places for place in each], np.int64)
+
     def covers(self, lanes: NDArray[Any]) -> NDArray[np.bool_]:
-        """Return which lanes it can run."""
-        found = np.ones(len(lanes), bool)
-        for field in self.absent:
-            found &= lanes[field] == 0
+        """Return which lanes it can run: all that is absent is 0."""
+        # All bytes at once: field by field it took 2 % of a simulation in batches of 30.
+        content = lanes.view(np.uint8).reshape(len(lanes), LANE.itemsize)
+        found: NDArray[np.bool_] = np.logical_not(content[:, self._bytes].any(axis=1))
         return found
 
     def __call__(
@@ -146,7 +153,8 @@ def run(inputs: Inputs, workspace: Workspace, outputs: Outputs, numbers: NDArray
     What is needed and not there is compiled.
     """
     lanes = inputs.lanes[numbers]
-    wanted = needed_for(lanes)
+    usual = ENTRIES[0]
+    wanted = [usual] if usual.loaded and usual.covers(lanes).all() else needed_for(lanes)
     left = np.ones(len(lanes), bool)
     for entry in ENTRIES:
         if entry.loaded or entry in wanted:
@@ -156,3 +164,5 @@ def run(inputs: Inputs, workspace: Workspace, outputs: Outputs, numbers: NDArray
                 if not (entry.loaded or entry.cached):
                     _cache.tell(entry.message)  # nobody warmed it up
                 entry(inputs, workspace, outputs, numbers[own])
+        if not left.any():
+            break

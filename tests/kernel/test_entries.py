@@ -181,6 +181,7 @@ def _read(record):
 def test_code_of_an_absent_field_is_not_even_typed(small, monkeypatch):
     """A field that is absent is 0, what is set there is dropped, and the branch with it."""
     monkeypatch.setattr(_cache, "folder", None)
+    _jit.may_lack("extra")
     values, narrow = small
 
     def run(values):
