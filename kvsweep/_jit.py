@@ -105,3 +105,9 @@ leaf: Callable[[Callable[..., Any]], Any] = _how.leaf
 
 pass_whole: Callable[..., None] = _how.pass_whole
 """Let compiled functions get the values of these named tuples of arrays as one."""
+
+may_lack: Callable[..., None] = _how.may_lack
+"""Let records that compiled functions get lack fields of these names: those are 0 then."""
+
+prunes: bool = _how is not _plain and not numba.config.DISABLE_JIT
+"""Whether records may lack them; else each must have all."""

@@ -17,6 +17,7 @@ class Sample(NamedTuple):
 
 get: Any
 add: Any
+count: Any
 
 
 def _get(sample, at):
@@ -24,9 +25,14 @@ def _get(sample, at):
 
 
 def _add(sample, at, by):
-    record = sample.records[at]
-    record["sum"] += get(sample, at) + by
-    return record["sum"]
+    count(sample.records[at], get(sample, at) + by)
+    return sample.records[at]["sum"]
+
+
+def _count(record, by):
+    if record["absent"]:
+        by = nobody_has_this_name  # type: ignore[name-defined]  # noqa: F821
+    record["sum"] += by
 
 
 def _run(sample):
@@ -41,9 +47,10 @@ def try_out(how: ModuleType) -> None:
     Exception
         Of whatever kind, if that does not work.
     """
-    global get, add
+    global get, add, count
     how.pass_whole(Sample)
-    get, add = how.leaf(_get), how.part(_add)
+    how.may_lack("absent")
+    get, add, count = how.leaf(_get), how.part(_add), how.leaf(_count)
     for _ in range(2 if _cache.folder else 1):
         sample = Sample(np.arange(3), np.zeros(2, [("sum", "i8")]))
         if how.kernel(_run)(sample) != 7:

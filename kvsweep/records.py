@@ -4,6 +4,7 @@ Units are ``us`` (microseconds), ``token``, ``block``, ``request``, ``step``; ``
 or a code, ``index`` a position in another array (-1: none).
 """
 
+from collections.abc import Sequence
 from enum import IntEnum
 from typing import Any, NamedTuple
 
@@ -57,6 +58,18 @@ class Event(IntEnum):
 
 def _dtype(fields: tuple[Field, ...]) -> np.dtype[Any]:
     return np.dtype([(field.name, field.dtype) for field in fields], align=True)
+
+
+def without(dtype: np.dtype[Any], names: Sequence[str]) -> np.dtype[Any]:
+    """Return a dtype for the same records that lacks fields; what is left is where it was."""
+    kept = {name: field for name, field in (dtype.fields or {}).items() if name not in names}
+    described = {
+        "names": list(kept),
+        "formats": [field[0] for field in kept.values()],
+        "offsets": [field[1] for field in kept.values()],
+        "itemsize": dtype.itemsize,
+    }
+    return np.dtype(described, align=True)  # type: ignore[call-overload, no-any-return]
 
 
 # One integer type wherever code may meet it: functions compile once (and no slower: measured).
@@ -165,6 +178,8 @@ LANE_FIELDS = (
     Field("hold_places", _i64, "1", "requests that may wait for a load at one instance"),
     Field("offload_eviction", _i64, "1", "code of policies.TierEviction"),
     Field("connects", _u8, "1", "1 if there is a CPU tier as vLLM has it"),
+    Field("unconnected", _u8, "1", "1 if there is none"),
+    Field("tiered", _u8, "1", "1 if there is a CPU tier of kvsweep's own"),
     Field("prompt_only", _u8, "1", "1 if such a tier stores no output"),
     Field("all_split", _u8, "1", "1 if every cached block has a record: all extents are split"),
     Field("cache_each_step", _u8, "1", "1 if a decode block is cached in the step that fills it"),
@@ -185,6 +200,21 @@ LANE_FIELDS = (
     ),
     Field("log", _u8, "1", "1 if steps and events are logged"),
 )
+
+ASYNC = ("async_scheduling",)
+RARE = (
+    "tiered",
+    "cache_each_step",
+    "victim",
+    "eviction",
+    "first_steps",
+    "concurrency",
+    "preempt_for_urgent",
+)
+CONNECTOR = ("connects",)
+NO_CONNECTOR = ("unconnected",)
+FEATURES = (*ASYNC, *RARE, *CONNECTOR, *NO_CONNECTOR)
+"""Fields of LANE that are 0 without a feature; entries for lanes without it lack them."""
 
 INSTANCE_FIELDS = (
     Field("clock", _i64, "us", "end of the last step begun; the next starts here or later"),

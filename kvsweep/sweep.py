@@ -133,9 +133,9 @@ def run(
         if target.damaged and notify:
             count = sum(map(cells.size, todo))
             notify(f"{path}: {_damage(target.damaged)} made anew, {count:,} cells simulated")
-        if todo and job.compiled and using is None:
+        if todo and job.entries and using is None:
             # Compiled once, here: processes then load it instead of compiling all at once.
-            simulate.warm_up(notify)
+            simulate.warm_up(notify, job.entries)
         with found.holding(job) as running:
             _fill(target, todo, _finished(running, todo), progress or _silent)
         target.finish()

@@ -139,10 +139,10 @@ def run_replay(
 
 
 def _run_kernel(scenario: Scenario, trace: Trace, notify: Callable[[str], None] | None) -> Replay:
-    from kvsweep.simulate import warm_up
+    from kvsweep.simulate import kernel_entries, warm_up
     from kvsweep.simulate.logged import run_single
 
-    warm_up(notify)
+    warm_up(notify, kernel_entries([scenario]))
     single = run_single(scenario, trace.requests)
     requests = _columns(kernel_columns(single.outputs, [trace.requests]))
     order = np.argsort(single.outputs.steps["instance"], kind="stable")

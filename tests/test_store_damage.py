@@ -28,7 +28,7 @@ def whole(tmp_path_factory):
     sweep = make_sweep(folder, BASE + GRID + CLIFF)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("kvsweep.simulate.simulate_batch", fake_batch)
-        patch.setattr("kvsweep.simulate.warm_up", lambda notify=None: None)
+        patch.setattr("kvsweep.simulate.warm_up", lambda *_: None)
         patch.setattr(grid, "CHUNK_SECONDS", (4e-4, 4e-4))
         ds = kvsweep.run(sweep, out=folder / "a.zarr", workers=1).load()
         assert len(grid.plan(sweep).tasks) > 4

@@ -20,7 +20,7 @@ from kvsweep.store import lock
 def quick(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("kvsweep.simulate.simulate_batch", fake_batch)
-    monkeypatch.setattr("kvsweep.simulate.warm_up", lambda notify=None: None)
+    monkeypatch.setattr("kvsweep.simulate.warm_up", lambda *_: None)
     monkeypatch.setattr(grid, "CHUNK_SECONDS", (4e-4, 4e-4))
 
 

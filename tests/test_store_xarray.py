@@ -31,7 +31,7 @@ def batch(variants, seeds, **options):
 def path(tmp_path_factory):
     folder = tmp_path_factory.mktemp("xarray")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("kvsweep.simulate.warm_up", lambda notify=None: None)
+        patch.setattr("kvsweep.simulate.warm_up", lambda *_: None)
         patch.setattr(grid, "CHUNK_SECONDS", (4e-4, 4e-4))
         for name, policy, simulate in (("a", "round-robin", batch), ("b", "weighted", fake_batch)):
             patch.setattr("kvsweep.simulate.simulate_batch", simulate)

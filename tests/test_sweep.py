@@ -16,7 +16,7 @@ def quick(request, monkeypatch):
     if request.param == "dask":
         monkeypatch.setattr("kvsweep.workers.choosing.SMALL", 0.0)
     monkeypatch.setattr("kvsweep.simulate.simulate_batch", fake_batch)
-    monkeypatch.setattr("kvsweep.simulate.warm_up", lambda notify=None: None)
+    monkeypatch.setattr("kvsweep.simulate.warm_up", lambda *_: None)
     monkeypatch.setattr(grid, "CHUNK_SECONDS", (2e-4, 2e-4))
 
 
@@ -75,7 +75,7 @@ def test_progress_counts_cells_up_to_all(sweep, tmp_path):
 
 
 def test_the_kernel_is_ready_before_progress_starts(sweep, tmp_path, monkeypatch):
-    def compiles(notify=None):
+    def compiles(notify, names):
         if notify:
             notify("compiling")
 
@@ -229,7 +229,7 @@ def slow(*args, **options):
     return sweeping.fake_batch(*args, **options)
 
 kvsweep.simulate.simulate_batch = slow
-kvsweep.simulate.warm_up = lambda notify=None: None
+kvsweep.simulate.warm_up = lambda *_: None
 grid.CHUNK_SECONDS = (2e-4, 2e-4)
 kvsweep.run(kvsweep.load_sweep({file!r}), out={out!r}, workers=1)
 """
@@ -257,7 +257,7 @@ from kvsweep.cli.quick_xarray import leave_dask
 
 leave_dask()  # as a command does
 kvsweep.simulate.simulate_batch = sweeping.fake_batch
-kvsweep.simulate.warm_up = lambda notify=None: None
+kvsweep.simulate.warm_up = lambda *_: None
 ds = kvsweep.run(kvsweep.load_sweep({file!r}), out={out!r})
 kvsweep.find_cliff(ds, threshold=0.5)
 print(*{{"dask", "scipy.linalg", "scipy.optimize", "scipy.stats"}} & set(sys.modules))

@@ -74,11 +74,9 @@ def calibrate(
     from kvsweep.calibrate.prefix_trials import is_prefix
     from kvsweep.calibrate.presets import write_preset
     from kvsweep.calibrate.wording import prefix_json, prefix_text, served_json, served_text
-    from kvsweep.simulate import warm_up
 
     check_outputs(_inputs(measurements, start), _outputs(out, stem))
     names = {"model": model or "", "hardware": hardware or ""}
-    warm_up(partial(echo, err=True))
     found: PrefixResult | ServedResult
     if is_prefix(measurements):
         _refuse_for_prefix(start, settings)
@@ -125,7 +123,9 @@ def _refuse_for_prefix(start: str | None, settings: tuple[str, ...]) -> None:
 def _prefix(path: Path, names: dict[str, str], stem: Path | None) -> PrefixResult:
     from kvsweep.calibrate.prefix_results import calibrate_prefix
     from kvsweep.calibrate.prefix_trials import read_prefix
+    from kvsweep.simulate import warm_up
 
+    warm_up(partial(echo, err=True))
     found = calibrate_prefix(path, read_prefix(path), names)
     if stem:
         from kvsweep.calibrate.figures import draw_prefix
@@ -145,9 +145,11 @@ def _served(
     from kvsweep.calibrate.families import family_of
     from kvsweep.calibrate.results import calibrate_served
     from kvsweep.calibrate.served import read_served
+    from kvsweep.simulate import kernel_entries, warm_up
 
     preset = _preset(start) if start else None
     served = read_served(path, settings)
+    warm_up(partial(echo, err=True), kernel_entries([served.scenario]))
     found = calibrate_served(path, served, family_of(preset), split, names, preset)
     if stem:
         from kvsweep.calibrate.figures import draw_served

@@ -50,7 +50,8 @@ list), ``request`` (REQUEST) and ``progress`` (PROGRESS) of it, ``position`` (in
 Nothing is allocated and nothing raised; a lane that cannot go on sets ``tally["status"]``.
 """
 
-from .._jit import pass_whole
-from ..records import Inputs, Outputs, Workspace
+from .._jit import may_lack, pass_whole
+from ..records import FEATURES, Inputs, Outputs, Workspace
 
 pass_whole(Inputs, Workspace, Outputs)
+may_lack(*FEATURES)

@@ -48,9 +48,10 @@ def _earliest(ws, lane):
     first = NEVER
     second = NEVER
     for candidate in range(lane["instances"]):
+        time = NEVER
         if lane["connects"]:
             time = offload.next_time(ws, lane, ws.instances[candidate])
-        else:
+        if lane["unconnected"]:
             time = next_event(ws, ws.instances[candidate])
         if time < first:
             second = first
@@ -112,7 +113,7 @@ def _run(inp, ws, out, lane, tally):
         for index in range(first, end):
             if lane["connects"]:
                 offload.advance(inp, ws, out, lane, ws.instances[index], tally, index, until)
-            else:
+            if lane["unconnected"]:
                 advance(inp, ws, out, lane, ws.instances[index], tally, index, until)
         if lane["closed_loop"] and first < end:
             continue
@@ -130,10 +131,11 @@ def _repeats(out, lane):
     return tally["status"] == LaneStatus.OK and tally["shortages"] == 0 and tally["steps"] > 0
 
 
-@kernel
-def run_batch(inp, ws, out, first, last):
-    """Run lanes `first` to `last - 1`, each to its end."""
-    for number in range(first, last):
+@leaf
+def _run_lanes(inp, ws, out, numbers):
+    """Run the lanes of these numbers, each to its end."""
+    for place in range(numbers.size):
+        number = numbers[place]
         lane = inp.lanes[number]
         tally = out.tallies[number]
         if _repeats(out, lane):
@@ -143,3 +145,27 @@ def run_batch(inp, ws, out, first, last):
         begin_lane(inp, ws, lane, tally)
         _run(inp, ws, out, lane, tally)
         end_lane(inp, ws, out, lane, tally, number)
+
+
+@kernel
+def run_batch(inp, ws, out, numbers):
+    """Run lanes without any of the features that have an entry of their own."""
+    _run_lanes(inp, ws, out, numbers)
+
+
+@kernel
+def run_async(inp, ws, out, numbers):
+    """Run lanes some of which are scheduled asynchronously."""
+    _run_lanes(inp, ws, out, numbers)
+
+
+@kernel
+def run_rare(inp, ws, out, numbers):
+    """Run lanes with any features but a connector."""
+    _run_lanes(inp, ws, out, numbers)
+
+
+@kernel
+def run_connected(inp, ws, out, numbers):
+    """Run lanes that all have a connector."""
+    _run_lanes(inp, ws, out, numbers)

@@ -62,7 +62,8 @@ def begin_lane(inp, ws, lane, tally):
         place_instance(lane, inst, index)
         inst["free"] = lane["gpu_blocks"]
         inst["on_device"] = 1 - lane["async_scheduling"]
-        begin_tier(ws, lane, inst)
+        if lane["tiered"]:
+            begin_tier(ws, lane, inst)
     _begin_router(ws, lane)
     ws.due[: lane["instances"] * lane["places"]] = IDLE
     ws.phases[: lane["instances"] * lane["block_size"]] = 0

@@ -17,11 +17,11 @@ from ..config import Scenario
 from ..config.service_levels import levels_given
 from ..metrics import VARIABLES, Variable, coordinates, mask_failed
 from ..policies import RULES, Status
-from .kernel_cells import run_kernel_cells, warm_up
+from .kernel_cells import kernel_entries, run_kernel_cells, warm_up
 from .request_lists import RequestLists
 from .shared_runs import shared_runs
 
-__all__ = ["simulate_batch", "source_hash", "warm_up"]
+__all__ = ["kernel_entries", "simulate_batch", "source_hash", "warm_up"]
 
 
 def simulate_batch(

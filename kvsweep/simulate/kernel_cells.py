@@ -1,10 +1,9 @@
 """Cells under vLLM's rules: lay out lanes, run the kernel, reduce what it leaves to numbers."""
 
 import gc
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from pathlib import Path
 from queue import SimpleQueue
 from threading import Thread
 from typing import Any
@@ -13,14 +12,13 @@ import numpy as np
 from numba.core.errors import NumbaError
 from numpy.typing import NDArray
 
-from .. import _cache
 from ..config import Scenario
 from ..errors import InputError
-from ..kernel.engine import run_batch
 from ..kernel.tally import MAX_ITL_ENTRIES
 from ..metrics import VARIABLES
 from ..metrics.request_columns import kernel_columns
 from ..records import Inputs, LaneStatus, Outputs
+from . import entries
 from .batch import build_inputs
 from .goodput import LevelTable
 from .pruning import smallest_first
@@ -34,33 +32,46 @@ ITL_ENTRIES = 1 << 12
 fit is run again with more."""
 
 
-COMPILING = f"compiling the kernel (first run only, about {_cache.seconds} s)"
-
 WAY_OUT = "KVSWEEP_PLAIN_NUMBA=1 in the environment lets it do so by its public means alone"
 
 
-def warm_up(notify: Callable[[str], None] | None = None) -> None:
-    """Compile the kernel, or load it from the cache: an empty batch runs through it.
+def kernel_entries(scenarios: Iterable[Scenario]) -> tuple[str, ...]:
+    """Return the names of the kernel's entries that scenarios need, for `warm_up`; maybe none."""
+    return tuple(entry.name for entry in entries.needed(scenarios))
+
+
+def warm_up(
+    notify: Callable[[str], None] | None = None, names: Sequence[str] = (entries.USUAL.name,)
+) -> None:
+    """Compile entries of the kernel, or load them from the cache: an empty batch runs through them.
 
     Parameters
     ----------
     notify : callable (str), optional
-        Called with a line for the user if the cache has no kernel, so that this takes long.
+        Called with a line for the user for each that the cache does not have, as this takes long.
+    names : sequence of str
+        Their names, as `kernel_entries` gives them; by default the one of usual scenarios.
 
     Raises
     ------
     InputError
-        If this numba cannot compile it.
+        If this numba cannot compile them.
     """
+    for entry in entries.ENTRIES:
+        if entry.name in names:
+            _warm_up(entry, notify)
+
+
+def _warm_up(entry: entries.Entry, notify: Callable[[str], None] | None) -> None:
+    if notify and not entry.cached:
+        notify(entry.message)
     from .workspace import EMPTY
 
-    cached = run_batch.stats.cache_path  # None where nothing can be cached
-    if notify and not (cached and any(Path(cached).glob("engine.run_batch-*.nbc"))):
-        notify(COMPILING)
-    outputs = allocate_outputs(EMPTY)
+    nobody = np.zeros(0, np.int64)
+    workspace, outputs = allocate_workspace(EMPTY, 1), allocate_outputs(EMPTY)
     with _uncollected():
         try:
-            _aside(partial(run_batch, EMPTY, allocate_workspace(EMPTY, 1), outputs, 0, 0))
+            _aside(partial(entry, EMPTY, workspace, outputs, nobody))
         except NumbaError as error:
             reason = (str(error).splitlines() or [""])[0]
             raise InputError(f"numba cannot compile the kernel ({reason}); {WAY_OUT}") from error
@@ -97,18 +108,16 @@ def _uncollected() -> Iterator[None]:
 
 def run_lanes(inputs: Inputs, outputs: Outputs) -> None:
     """Run all lanes; those whose inter-token latencies did not fit run again with more room."""
-    entries = max(ITL_ENTRIES, 2 * int(inputs.lanes["requests"].max()), _entries_of_decodes(inputs))
-    run_batch(inputs, allocate_workspace(inputs, entries), outputs, 0, len(inputs.lanes))
-    entries *= 8
-    while entries <= MAX_ITL_ENTRIES:
+    room = max(ITL_ENTRIES, 2 * int(inputs.lanes["requests"].max()), _entries_of_decodes(inputs))
+    entries.run(inputs, allocate_workspace(inputs, room), outputs, np.arange(len(inputs.lanes)))
+    room *= 8
+    while room <= MAX_ITL_ENTRIES:
         again = np.flatnonzero(outputs.tallies["status"] == LaneStatus.WORKSPACE_FULL)
         if not again.size:
             break
-        workspace = allocate_workspace(inputs, entries)
-        for lane in again:
-            outputs.tallies[lane] = 0
-            run_batch(inputs, workspace, outputs, lane, lane + 1)
-        entries *= 8
+        outputs.tallies[again] = 0
+        entries.run(inputs, allocate_workspace(inputs, room), outputs, again)
+        room *= 8
 
 
 def _entries_of_decodes(inputs: Inputs) -> int:

@@ -130,6 +130,8 @@ def _set_cache(lane: NDArray[Any], cache: Cache) -> None:
     lane["offload_eviction"] = TierEviction.from_name(cache.offload_eviction)
     lane["prompt_only"] = cache.offload_prompt_only
     lane["connects"] = cache.cpu_blocks > 0 and lane["offload"] == Offload.VLLM
+    lane["unconnected"] = not lane["connects"]
+    lane["tiered"] = cache.cpu_blocks > 0 and not lane["connects"]
     # Ghosts of adaptive replacement are two more for each chunk.
     lists = 3 if lane["offload_eviction"] == TierEviction.ARC else 1
     lane["chunk_records"] = cache.cpu_blocks * lists + RINGS if lane["connects"] else 0

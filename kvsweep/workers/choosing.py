@@ -77,6 +77,6 @@ def found_workers(
     if scheduler is None:
         of_them = cluster.local(count, processes)
     else:
-        of_them = cluster.existing(scheduler, compiled=job.compiled, notify=notify, wait=wait)
+        of_them = cluster.existing(scheduler, entries=job.entries, notify=notify, wait=wait)
     with of_them as found:
         yield found

@@ -74,7 +74,7 @@ class OwnPool(Pool):
     """
 
     def __init__(self, client: Client, revive: Callable[[], object], count: int) -> None:
-        super().__init__(client, "workers of this machine", compiled=False, wait=DEAD_AFTER)
+        super().__init__(client, "workers of this machine", entries=(), wait=DEAD_AFTER)
         self._revive = revive
         self._count = count
 
@@ -177,7 +177,7 @@ def _silenced(name: str) -> Iterator[None]:
 def existing(
     scheduler: Any,
     *,
-    compiled: bool,
+    entries: tuple[str, ...],
     notify: Callable[[str], None] | None = None,
     wait: float | None = None,
 ) -> Iterator[ClusterWorkers]:
@@ -187,7 +187,7 @@ def existing(
     ----------
     scheduler : Scheduler
         A client or cluster stays open.
-    compiled, notify, wait
+    entries, notify, wait
         As for `Pool`.
 
     Raises
@@ -197,7 +197,7 @@ def existing(
     """
     with _client(scheduler) as client:
         where = f"--scheduler {client.scheduler.address}" if client.scheduler else "client"
-        pool = Pool(client, where, compiled=compiled, notify=notify, wait=wait)
+        pool = Pool(client, where, entries=entries, notify=notify, wait=wait)
         pool.wait()
         yield ClusterWorkers(pool)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -48,10 +49,10 @@ class Job:
     keep_requests: bool
     prune: bool
 
-    @property
-    def compiled(self) -> bool:
-        """Whether any cell runs on the compiled kernel."""
-        return any(variant.engine.rules == "vllm" for variant in self.cells.variants)
+    @cached_property
+    def entries(self) -> tuple[str, ...]:
+        """Names of the entries of the compiled kernel that the cells need; none need no kernel."""
+        return simulate.kernel_entries(self.cells.variants)
 
     def simulate(self, task: Task) -> Results:
         """Return arrays (variants, seeds, ...) by variable."""

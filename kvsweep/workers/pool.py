@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from kvsweep import _plain, simulate
+from kvsweep import _cache, _plain, simulate
 from kvsweep.errors import InputError
 from kvsweep.workers.handshake import QUESTION, own_answer, why_not
 
@@ -58,8 +58,8 @@ class Pool:
         A client of a scheduler.
     where : str
         What to call it in messages: ``--scheduler tcp://10.0.0.1:8786``.
-    compiled : bool
-        Whether the workers need the kernel.
+    entries : tuple of str
+        Entries of the kernel that the workers need, as `simulate.kernel_entries` names them.
     notify : callable (str), optional
         Called with a line for the user: workers that are not used, what is waited for. Without
         it, lines are logged.
@@ -74,14 +74,14 @@ class Pool:
         client: Client,
         where: str,
         *,
-        compiled: bool,
+        entries: tuple[str, ...],
         notify: Callable[[str], None] | None = None,
         wait: float | None = None,
     ) -> None:
         self.client = client
         self.where = where
         self.tell = notify or logging.getLogger("kvsweep").warning
-        self._compiled = compiled
+        self._entries = entries
         self._wait = wait
         self._wanted = own_answer()
         self.workers: dict[str, Worker] = {}
@@ -179,8 +179,9 @@ class Pool:
             worker.answer = None
             if worker.refused:
                 refused[worker.refused].append(address)
-            elif self._compiled and not worker.asked:
-                worker.answer = self._submit(address, "kernel", simulate.warm_up)
+            elif self._entries and not worker.asked:
+                warm_up = simulate.warm_up
+                worker.answer = self._submit(address, "kernel", warm_up, None, self._entries)
             worker.asked = True
         for reason, addresses in refused.items():
             more = f" and {len(addresses) - NAMED} more" if len(addresses) > NAMED else ""
@@ -226,8 +227,8 @@ class Pool:
         if any(worker.asked for worker in used):
             # How a worker compiles is its own affair: by numba's public means it takes longer.
             return (
-                f"{len(used)} workers load or compile the kernel (first run there: about 60 s, or "
-                f"{_plain.SECONDS} s by numba's public means)"
+                f"{len(used)} workers load or compile the kernel (first run there: "
+                f"about {_cache.SECONDS} s, or {_plain.SECONDS} s by numba's public means)"
             )
         return f"waiting for {len(used)} workers to answer"
 

@@ -17,7 +17,7 @@ from kvsweep.policies import Status
 def quick(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("kvsweep.simulate.simulate_batch", fake_batch)
-    monkeypatch.setattr("kvsweep.simulate.warm_up", lambda notify=None: None)
+    monkeypatch.setattr("kvsweep.simulate.warm_up", lambda *_: None)
     monkeypatch.setattr(grid, "CHUNK_SECONDS", (2e-4, 2e-4))
 
 
@@ -347,7 +347,7 @@ def slow(*args, **options):
     return sweeping.fake_batch(*args, **options)
 
 kvsweep.simulate.simulate_batch = slow
-kvsweep.simulate.warm_up = lambda notify=None: None
+kvsweep.simulate.warm_up = lambda *_: None
 grid.CHUNK_SECONDS = (2e-5, 2e-5)
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job ignores it
 signal.signal(signal.SIGTERM, signal.SIG_DFL)

@@ -15,7 +15,7 @@ PARETO = '[pareto]\nobjectives = ["preemption_rate:min", "throughput_rps:max"]\n
 def quick(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("kvsweep.simulate.simulate_batch", fake_batch)
-    monkeypatch.setattr("kvsweep.simulate.warm_up", lambda notify=None: None)
+    monkeypatch.setattr("kvsweep.simulate.warm_up", lambda *_: None)
 
 
 @pytest.fixture

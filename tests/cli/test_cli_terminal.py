@@ -25,7 +25,7 @@ ESCAPED = r"\x1b]0;pwned\x07\x1b[31m \u202etxt\x9b1m\x7f"
 def quick(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("kvsweep.simulate.simulate_batch", fake_batch)
-    monkeypatch.setattr("kvsweep.simulate.warm_up", lambda notify=None: None)
+    monkeypatch.setattr("kvsweep.simulate.warm_up", lambda *_: None)
 
 
 @pytest.fixture

@@ -1,5 +1,6 @@
 """One sweep through the whole program, kernel included."""
 
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from unittest.mock import Mock
@@ -9,7 +10,8 @@ import pytest
 from sweeping import BASE, tree, write_sweep
 
 import kvsweep
-from kvsweep.simulate import kernel_cells
+from kvsweep import _cache
+from kvsweep.simulate import entries, kernel_cells
 
 pytestmark = pytest.mark.slow
 
@@ -52,10 +54,11 @@ def test_compiling_is_told_when_there_is_nothing_compiled_yet(tmp_path, monkeypa
     kernel_cells.warm_up()
     kernel_cells.warm_up(told.append)
     assert told == []
-    empty = SimpleNamespace(cache_path=str(tmp_path / "none"))
-    monkeypatch.setattr(kernel_cells, "run_batch", Mock(stats=empty))
+    nowhere = SimpleNamespace(cache_path=str(tmp_path / "none"))
+    run = Mock(stats=nowhere, __name__="run_batch")
+    monkeypatch.setattr(entries, "ENTRIES", (replace(entries.USUAL, run=run),))
     kernel_cells.warm_up(told.append)
-    assert told == [kernel_cells.COMPILING]
+    assert told == [f"compiling the kernel (first run only, about {_cache.seconds} s)"]
 
 
 def test_processes_give_the_same_bytes_as_threads(run, file):

@@ -67,7 +67,7 @@ def _look_up(inp, ws, lane, inst, r):
     """
     hits, unused = find_hits(inp, ws, lane, inst, r)
     loads = 0
-    if lane["prefix_caching"]:
+    if lane["tiered"] and lane["prefix_caching"]:
         request = inp.requests[lane["request_lo"] + r]
         limit = _most_hits(inp, ws, lane, r)
         loads = tier.count_loads(inp, ws, lane, inst, request, hits, limit)
@@ -85,9 +85,10 @@ def _admit(inp, ws, out, lane, inst, tally, index, r, hits, loads, tokens):
     pool.touch(inp, ws, lane, inst, r, hits)
     pool.allocate(ws, inst, loads + blocks_for(lane, tokens))
     progress["reused"] = hits
-    if loads > 0:
-        tier.load(inp, ws, lane, inst, request, progress, loads)
-    tier.touch(inp, ws, lane, inst, request, hits + loads)
+    if lane["tiered"]:
+        if loads > 0:
+            tier.load(inp, ws, lane, inst, request, progress, loads)
+        tier.touch(inp, ws, lane, inst, request, hits + loads)
     run_request(inp, ws, out, lane, inst, tally, index, r, cached, tokens)
 
 

@@ -141,7 +141,8 @@ def free_request(inp, ws, lane, inst, tally, r, computed, settled):
         pool.cache_blocks(inp, ws, lane, inst, request, progress, full)
     held = blocks_for(lane, computed)
     pool.free_blocks(inp, ws, lane, inst, r, held)
-    tier.relieve(ws, lane, inst)
+    if lane["tiered"]:
+        tier.relieve(ws, lane, inst)
     tally["blocks_taken"] += (held - progress["reused"]) * measured
     if progress["decoding"] == 1:
         drop_base(ws, inst, progress)

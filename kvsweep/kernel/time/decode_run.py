@@ -29,7 +29,9 @@ def only_decodes(inp, ws, lane, inst):
 @leaf
 def _decode_bounds(inp, ws, lane, inst, until):
     """Return when a run of decode steps ends, and the last step that it may include."""
-    last = min(inst["next_due"], inst["next_offer"] - 1)
+    last = inst["next_due"]
+    if lane["connects"]:
+        last = min(last, inst["next_offer"] - 1)
     if lane["any_duplicates"]:
         last -= 1  # who is due may cache, which is part of scheduling
     if inst["inbox_head"] != NONE:

@@ -1,0 +1,168 @@
+"""Entries of the kernel: each is compiled for lanes that lack some features, without their code.
+
+What a feature costs others, to compile and to run, is nothing: an entry gets LANE records that lack
+the fields of the features that none of its lanes has, and the compiler takes a field that is not
+there as 0 (`_compiler`). An entry is compiled when first asked for.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .. import _cache, _jit
+from ..config import Scenario
+from ..kernel import engine
+from ..records import (
+    ASYNC,
+    CONNECTOR,
+    LANE,
+    NO_CONNECTOR,
+    RARE,
+    Inputs,
+    Outputs,
+    Workspace,
+    without,
+)
+from .lane_records import lane_record
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One entry of the kernel.
+
+    Attributes
+    ----------
+    run : callable (Inputs, Workspace, Outputs, int64 (n,))
+        It runs the lanes of these numbers.
+    absent : tuple of str
+        Fields of LANE that are 0 in all lanes that it can run.
+    first : str
+        Which run is the first to need it, for a message.
+    """
+
+    run: Callable[..., None]
+    absent: tuple[str, ...]
+    first: str
+
+    @property
+    def name(self) -> str:
+        """Name of the entry."""
+        return self.run.__name__
+
+    @property
+    def loaded(self) -> bool:
+        """Whether this process has its code."""
+        return bool(getattr(self.run, "signatures", True))
+
+    @property
+    def cached(self) -> bool:
+        """Whether its code is in the cache folder."""
+        folder = self.run.stats.cache_path  # type: ignore[attr-defined]
+        return bool(folder and any(Path(folder).glob(f"engine.{self.name}-*.nbc")))
+
+    @property
+    def message(self) -> str:
+        """What a user is told who waits for it."""
+        return f"compiling the kernel ({self.first} only, about {_cache.seconds} s)"
+
+    @cached_property
+    def lane(self) -> np.dtype[Any]:
+        """LANE without the fields that are absent."""
+        return without(LANE, self.absent)
+
+    @cached_property
+    def _bytes(self) -> NDArray[np.int64]:
+        """Where in a LANE record the fields are that are absent."""
+        fields = (LANE.fields or {}).items()
+        places = [range(f[1], f[1] + f[0].itemsize) for name, f in fields if name in self.absent]
+        return np.array([place for each in places for place in each], np.int64)
+
+    def covers(self, lanes: NDArray[Any]) -> NDArray[np.bool_]:
+        """Return which lanes it can run: all that is absent is 0."""
+        # All bytes at once: field by field it took 2 % of a simulation in batches of 30.
+        content = lanes.view(np.uint8).reshape(len(lanes), LANE.itemsize)
+        found: NDArray[np.bool_] = np.logical_not(content[:, self._bytes].any(axis=1))
+        return found
+
+    def __call__(
+        self, inputs: Inputs, workspace: Workspace, outputs: Outputs, numbers: NDArray[np.int64]
+    ) -> None:
+        """Run the lanes of these numbers, in their order."""
+        self.run(inputs._replace(lanes=inputs.lanes.view(self.lane)), workspace, outputs, numbers)
+
+
+USUAL = Entry(engine.run_batch, (*ASYNC, *RARE, *CONNECTOR), "first run")
+# From few features to many: a lane goes to the first that covers it.
+ENTRIES: tuple[Entry, ...] = (
+    USUAL,
+    Entry(engine.run_async, (*RARE, *CONNECTOR), "first run with async_scheduling"),
+    Entry(engine.run_rare, CONNECTOR, "first run with rarer features"),
+    Entry(
+        engine.run_connected,
+        (*NO_CONNECTOR, "tiered", "cache_each_step"),
+        'first run with offload = "vllm"',
+    ),
+)
+if not _jit.prunes:  # each would be compiled with all features
+    USUAL = Entry(engine.run_batch, (), "first run")
+    ENTRIES = (USUAL,)
+
+
+def needed(scenarios: Iterable[Scenario]) -> list[Entry]:
+    """Return the fewest entries that run all of some scenarios under vLLM's rules."""
+    # A LANE record takes 70 us to fill, and a sweep may have many scenarios but few kinds of them.
+    kinds = {_kind(item): item for item in scenarios if item.engine.rules == "vllm"}
+    return needed_for(np.array([lane_record(item) for item in kinds.values()], LANE))
+
+
+def _kind(scenario: Scenario) -> tuple[object, ...]:
+    """Return all of a scenario that decides which fields of its LANE record are 0."""
+    cache, engine = scenario.cache, scenario.engine
+    return (
+        *(cache.cpu_blocks > 0, cache.offload, cache.eviction),
+        *(engine.async_scheduling, engine.victim, engine.scheduler, engine.preempt_for_urgent),
+        bool(scenario.latency.first_steps_us),
+        bool(scenario.workload and scenario.workload.concurrency),
+    )
+
+
+def needed_for(lanes: NDArray[Any]) -> list[Entry]:
+    """Return the fewest entries that run all of some lanes.
+
+    Who runs some of them runs those of fewer features too, hardly slower than their own entry.
+    """
+    left = np.ones(len(lanes), bool)
+    found: list[Entry] = []
+    for entry in ENTRIES:
+        own = left & entry.covers(lanes)
+        left &= ~own
+        if own.any():
+            found = [other for other in found if not set(entry.absent) < set(other.absent)]
+            found.append(entry)
+    return found
+
+
+def run(inputs: Inputs, workspace: Workspace, outputs: Outputs, numbers: NDArray[np.int64]) -> None:
+    """Run the lanes of these numbers, each by the entry of the fewest features that is there.
+
+    What is needed and not there is compiled.
+    """
+    lanes = inputs.lanes[numbers]
+    usual = ENTRIES[0]
+    wanted = [usual] if usual.loaded and usual.covers(lanes).all() else needed_for(lanes)
+    left = np.ones(len(lanes), bool)
+    for entry in ENTRIES:
+        if entry.loaded or entry in wanted:
+            own = left & entry.covers(lanes)
+            left &= ~own
+            if own.any():
+                if not (entry.loaded or entry.cached):
+                    _cache.tell(entry.message)  # nobody warmed it up
+                entry(inputs, workspace, outputs, numbers[own])
+        if not left.any():
+            break

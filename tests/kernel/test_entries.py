@@ -1,0 +1,208 @@
+"""Entries of the kernel: which lanes each runs, and that it lacks the code of other features.
+
+That each entry decides as the twin does is seen wherever kernel and twin are compared: a trace runs
+by the entry of its own features.
+"""
+
+import itertools
+import random
+
+import batches
+import numba
+import numpy as np
+import pytest
+import strategies
+from numba.core.errors import NumbaError
+
+from kvsweep import _cache, _jit
+from kvsweep.config import Workload, parse_scenario
+from kvsweep.records import LANE, without
+from kvsweep.simulate import entries, kernel_entries
+from kvsweep.simulate.lane_records import lane_record
+from kvsweep.workload.traces import load_trace
+
+CONNECTED = {"cache": {"cpu_blocks": 50, "offload": "vllm", "transfer_bandwidth": 1.0}}
+ASYNC = {"engine": {"async_scheduling": True}}
+TIERED = {"cache": {"cpu_blocks": 50, "transfer_bandwidth": 1.0}}
+FEATURES = {
+    "none": ({}, "run_batch"),
+    "another router and order": (
+        {"cluster": {"routing": "least-loaded"}, "engine": {"scheduler": "sjf"}},
+        "run_batch",
+    ),
+    "asynchronous": (ASYNC, "run_async"),
+    "a tier": (TIERED, "run_rare"),
+    "another victim": ({"engine": {"victim": "random"}}, "run_rare"),
+    "another eviction": ({"cache": {"eviction": "lfu"}}, "run_rare"),
+    "slow first steps": ({"latency": {"first_steps_us": [2500]}}, "run_rare"),
+    "few under way": ({"workload": {"concurrency": 3}}, "run_rare"),
+    "urgent heads": (
+        {"engine": {"scheduler": "priority", "preempt_for_urgent": True}},
+        "run_rare",
+    ),
+    "asynchronous, and another victim": (
+        {"engine": {"async_scheduling": True, "victim": "random"}},
+        "run_rare",
+    ),
+    "a connector": (CONNECTED, "run_connected"),
+    "a connector, asynchronous": ({**CONNECTED, **ASYNC}, "run_connected"),
+}
+
+
+@pytest.mark.parametrize("feature", FEATURES)
+def test_each_feature_has_its_entry(feature):
+    changes, name = FEATURES[feature]
+    assert kernel_entries([batches.scenario(changes)]) == (name,)
+
+
+@pytest.mark.parametrize(
+    ("features", "names"),
+    [
+        (("none", "asynchronous"), ("run_async",)),
+        (("none", "a tier"), ("run_rare",)),
+        (("asynchronous", "a tier"), ("run_rare",)),
+        (("none", "a connector"), ("run_batch", "run_connected")),
+        (("a connector", "a tier", "none"), ("run_rare", "run_connected")),
+    ],
+)
+def test_a_sweep_compiles_the_fewest_entries(features, names):
+    """Who has fewer features runs by the entry that the others need."""
+    assert kernel_entries([batches.scenario(FEATURES[name][0]) for name in features]) == names
+
+
+def test_the_replica_needs_none():
+    assert kernel_entries([batches.scenario({"engine": {"rules": "blis"}})]) == ()
+
+
+def test_scenarios_need_what_their_lanes_need():
+    """Many are told apart by a few of their keys: all those that decide are among them."""
+    scenarios = []
+    for seed in range(300):
+        trace = strategies.random_trace(
+            random.Random(seed), 3, asynchronous=True, beyond=True, offload=seed % 4 == 0
+        )
+        settings = load_trace(trace).scenario
+        workload = settings.pop("workload", None)
+        scenario = parse_scenario(settings, "trace")
+        if workload:
+            scenario = scenario.model_copy(update={"workload": Workload(**workload)})
+        scenarios.append(scenario)
+    kinds = {}
+    for item in scenarios:
+        found = [entry.name for entry in entries.needed_for(np.array([lane_record(item)], LANE))]
+        assert kinds.setdefault(entries._kind(item), found) == found
+    assert {name for found in kinds.values() for name in found} == {
+        entry.name for entry in entries.ENTRIES
+    }
+
+
+def test_a_batch_of_all_features_is_as_each_alone():
+    """Lanes of one batch run by several entries."""
+    traces = [
+        strategies.random_trace(
+            random.Random(seed), 20, asynchronous=True, beyond=False, offload=seed % 3 == 0
+        )
+        for seed in range(24)
+    ]
+    inputs, outputs = batches.run(traces)
+    used = {entries.needed_for(inputs.lanes[k : k + 1])[0].name for k in range(len(traces))}
+    assert len(used) >= 3
+    for lane, trace in enumerate(traces):
+        alone = batches.lane_results(*batches.run([trace]), 0)
+        assert batches.differing(batches.lane_results(inputs, outputs, lane), alone) == []
+
+
+def test_an_entry_of_more_features_decides_alike(monkeypatch):
+    """The usual lanes, run by each of the entries that cover them."""
+    traces = [
+        t for t in batches.random_traces(range(60)) if not t["scenario"]["cache"].get("cpu_blocks")
+    ]
+    found = []
+    for entry in entries.ENTRIES[:3]:
+        monkeypatch.setattr(entries, "ENTRIES", (entry,))
+        chosen = [t for t in traces if entries.ENTRIES[0].covers(batches.inputs_of([t]).lanes)[0]]
+        found.append({id(t): batches.lane_results(*batches.run([t]), 0) for t in chosen})
+    usual, late, rare = found
+    assert usual.keys() < late.keys() < rare.keys()
+    for key, results in usual.items():
+        assert batches.differing(results, late[key]) == []
+        assert batches.differing(results, rare[key]) == []
+
+
+def test_compiling_unannounced_is_told(monkeypatch, caplog):
+    """Where nobody knew beforehand which entries would be needed."""
+    ran = []
+
+    class Absent:
+        loaded = cached = False
+        absent = ()
+        message = "compiling the kernel"
+
+        def covers(self, lanes):
+            return np.ones(len(lanes), bool)
+
+        def __call__(self, *args):
+            ran.append(args)
+
+    monkeypatch.setattr(entries, "ENTRIES", (Absent(),))
+    inputs = batches.inputs_of(batches.random_traces([1]))
+    entries.run(inputs, None, None, np.arange(1))
+    assert caplog.messages == ["compiling the kernel"]
+    assert len(ran) == 1
+
+
+def test_messages_say_what_is_compiled():
+    said = [entry.message for entry in entries.ENTRIES]
+    assert len(set(said)) == len(said)
+    assert all(f"about {_cache.seconds} s" in line for line in said)
+
+
+@pytest.fixture
+def small():
+    """A record of two fields, as an array of it with both, and without the first."""
+    kind = np.dtype([("extra", "i8"), ("kept", "i8")], align=True)
+    values = np.array([(3, 7)], kind)
+    return values, values.view(without(kind, ["extra"]))
+
+
+@_jit.leaf
+def _missing(record):
+    return record["no field of it"]
+
+
+@_jit.leaf
+def _read(record):
+    if record["extra"] > 0:
+        return _missing(record)
+    record["extra"] = 5
+    return record["kept"] + record["extra"]
+
+
+def test_code_of_an_absent_field_is_not_even_typed(small, monkeypatch):
+    """A field that is absent is 0, what is set there is dropped, and the branch with it."""
+    monkeypatch.setattr(_cache, "folder", None)
+    _jit.may_lack("extra")
+    values, narrow = small
+
+    def run(values):
+        return _read(values[0])
+
+    assert _jit.kernel(run)(narrow) == 7
+    assert values.tolist() == [(3, 7)], "nothing is set"
+    with pytest.raises(NumbaError):
+        _jit.kernel(run)(values)
+
+
+def test_no_entry_takes_the_lanes_of_another_for_its_own():
+    """To numba a record is of the kind of one that lacks its last fields, and of no other."""
+    kinds = [numba.from_dtype(entry.lane) for entry in entries.ENTRIES]
+    for one, other in itertools.permutations(kinds, 2):
+        assert one.can_convert_to(None, other) is None
+
+
+def test_fields_that_are_left_stay_where_they_are(small):
+    values, narrow = small
+    assert narrow.dtype.names == ("kept",)
+    assert narrow.dtype.itemsize == values.dtype.itemsize
+    narrow["kept"] = 8
+    assert values["kept"] == [8]
