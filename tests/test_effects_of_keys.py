@@ -239,6 +239,10 @@ VALUES = {
 # What the base and its contexts do not show, and why.
 ELSEWHERE = {
     "workload.trace": "a trace brings all its requests: test_traces",
+    **dict.fromkeys(
+        (key for key in leaf_keys(Scenario) if key.startswith("workload.read.")),
+        "how a trace is read: test_formats and its siblings",
+    ),
     "workload.clients": "its keys are walked",
     "workload.clients.id": "a name, of the request columns",
     "cache.gpu_tokens": "stands for gpu_blocks: test_config_memory",

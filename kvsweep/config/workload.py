@@ -18,6 +18,7 @@ from kvsweep.config.base import (
 )
 from kvsweep.config.bounds import check_draws
 from kvsweep.config.lengths import Gaussian, Lengths
+from kvsweep.config.reading import Reading
 from kvsweep.config.sessions import Sessions
 from kvsweep.limits import MAX_REQUESTS
 
@@ -95,6 +96,8 @@ class Workload(Section):
         Several senders; empty: one.
     trace : str or None
         File to read instead, relative to the sweep file; ``{seed}`` and ``{policy}`` are filled in.
+    read : Reading or None
+        How to read it; None: as its content says.
     warmup : int
         First requests that are simulated but left out of the metrics.
     concurrency : int or None
@@ -120,6 +123,7 @@ class Workload(Section):
     sessions: Sessions | None = None
     clients: Annotated[tuple[Client, ...], Key("1", "client")] = ()
     trace: Annotated[Name | None, Key("1", "file of the requests")] = None
+    read: Reading | None = None
     warmup: Annotated[
         Whole, Field(le=MAX_REQUESTS), Key("request", "first requests left out of the measures")
     ] = 0
@@ -138,6 +142,8 @@ class Workload(Section):
             raise KeyProblem(("rate",), "missing; without it concurrency is needed")
         if self.trace is not None:
             self._check_trace()
+        elif self.read is not None:
+            raise KeyProblem(("read",), "says how a trace is read: needs trace")
         elif self.warmup >= self.requests:
             raise KeyProblem(
                 ("warmup",), f"{self.warmup} leaves none of {self.requests} requests to measure"
@@ -156,7 +162,7 @@ class Workload(Section):
             )
 
     def _check_trace(self) -> None:
-        for key in sorted(self.model_fields_set - {"trace", "warmup", "concurrency"}):
+        for key in sorted(self.model_fields_set - {"trace", "read", "warmup", "concurrency"}):
             raise KeyProblem((key,), "a trace brings its own requests: leave out this key or trace")
 
     def _check_clients(self) -> None:

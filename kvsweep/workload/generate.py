@@ -121,7 +121,7 @@ def requests_for(
         return fields[field[1]]
 
     name = re.sub(r"\{(\w*)\}", fill, workload.trace)
-    requests = load_trace((base_dir or Path()) / name).requests
+    requests = load_trace((base_dir or Path()) / name, workload.read).requests
     if workload.warmup >= len(requests):
         raise InputError(
             f"workload.warmup: {workload.warmup} leaves none of the {len(requests)} requests of "

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from kvsweep.config.reading import Reading
 from kvsweep.errors import InputError, dotted, shown
 from kvsweep.limits import MAX_INPUT_BYTES
 from kvsweep.parsing import first_excess
@@ -45,13 +46,15 @@ class Trace:
     where: str = "trace"
 
 
-def load_trace(source: str | Path | Mapping[str, Any]) -> Trace:
-    """Read a trace; its content tells the format.
+def load_trace(source: str | Path | Mapping[str, Any], read: Reading | None = None) -> Trace:
+    """Read a trace; its content tells the format, or `read`.
 
     Parameters
     ----------
     source : path or dict
         A file, or the content of a kvsweep-trace/1.
+    read : Reading or None
+        How to read a file; None: by its content alone.
 
     Returns
     -------
