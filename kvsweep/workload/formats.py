@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 from kvsweep.config.reading import Reading
-from kvsweep.errors import InputError, clip
+from kvsweep.errors import InputError, clip, shown
 from kvsweep.parsing import parse_json
 from kvsweep.workload import azure, bench_results, burstgpt, column_roles, mooncake, weka
 from kvsweep.workload.native import FORMAT
@@ -77,7 +77,7 @@ def recognise(text: str, where: str, read: Reading) -> tuple[str, Any]:
         return asked, None
     document, item = _json_of(text, first, found.end(), where)
     if asked is not None:
-        return asked, document
+        return asked, _as_asked(asked, document, text, where)
     if item is None:
         return _table(first, read, where), None
     kinds = _kinds(item)
@@ -87,16 +87,25 @@ def recognise(text: str, where: str, read: Reading) -> tuple[str, Any]:
         )
     if kinds:
         return kinds[0], document
-    if isinstance(item, list) or (document is None and "format" not in item):
+    if isinstance(item, list):
+        refuse(where, "it is a list of something else")
+    if document is None and "format" not in item:
         keys = f"other keys than Mooncake's: {clip(', '.join(item))}"
-        is_list = isinstance(item, list)
-        refuse(
-            where,
-            "it is a list of something else"
-            if is_list
-            else f"its lines are JSON objects of {keys}",
-        )
+        refuse(where, f"its lines are JSON objects of {keys}")
     return "kvsweep", parse_json(text, where) if document is None else document
+
+
+def _as_asked(asked: str, document: Any, text: str, where: str) -> Any:
+    """Return the document of a format that was given, which is a list or an object in some."""
+    if asked not in ("inference-perf", "kvsweep"):
+        return document
+    found = parse_json(text, where) if document is None else document
+    wanted, words = (
+        (list, "a list of requests") if asked == "inference-perf" else (dict, "an object")
+    )
+    if not isinstance(found, wanted):
+        raise InputError(f"{where}: expected {words}, got {shown(found)}")
+    return found
 
 
 def _json_of(text: str, first: str, end: int, where: str) -> tuple[Any, Any]:
