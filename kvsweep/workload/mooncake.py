@@ -75,6 +75,8 @@ def read_mooncake(text: str, where: str, kind: str, read: Reading) -> Requests:
         if line and not line.isspace():
             item = parse_json(line, where, number)
             try:
+                if kind == "mooncake" and read.format is None:
+                    _check_one_kind(item)
                 row = _row(item, layout)
             except Malformed as problem:
                 raise InputError(f"{where}:{number}: {problem}") from None
@@ -121,6 +123,16 @@ def _row(item: Any, layout: _Layout) -> tuple[int, list[int], int, int]:
 def _ids(tokens: int, block: int, with_id: bool) -> int:
     """Return how many ids a prompt has."""
     return -(-tokens // block) if with_id else tokens // block
+
+
+def _check_one_kind(item: Any) -> None:
+    """Refuse a line of Qwen-Bailian's, which counts seconds, after one of Mooncake's."""
+    for key in QWEN_KEYS if isinstance(item, dict) else ():
+        if key in item:
+            raise Malformed(
+                f"{key}: a key of Qwen-Bailian's lines, of which the first is none: read.format = "
+                "'mooncake' or 'qwen-bailian' says which they are"
+            )
 
 
 def _check_keys(item: dict[str, Any]) -> None:

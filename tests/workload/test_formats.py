@@ -5,8 +5,6 @@ import json
 
 import numpy as np
 import pytest
-from workload import exports
-from workload.exports import rows_of
 
 from kvsweep.config.read_options import parse_reading
 from kvsweep.errors import InputError
@@ -14,6 +12,8 @@ from kvsweep.limits import MAX_TIME_US, MAX_TOKENS
 from kvsweep.workload import columns, csv_columns
 from kvsweep.workload.blocks import resolve_blocks
 from kvsweep.workload.traces import load_trace
+from workload import exports
+from workload.exports import rows_of
 
 ROWS = rows_of()
 MEASURED = {

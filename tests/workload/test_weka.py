@@ -5,13 +5,13 @@ import random
 
 import numpy as np
 import pytest
-from workload.exports import agent, call, session, sessions
 
 from kvsweep.config.read_options import parse_reading
 from kvsweep.errors import InputError
 from kvsweep.trace_replay import run_replay
 from kvsweep.workload.blocks import resolve_blocks
 from kvsweep.workload.traces import load_trace
+from workload.exports import agent, call, session, sessions
 
 
 def write(tmp_path, *lines):
