@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from kvsweep.config.compose import parse_override, set_at
 from kvsweep.config.explain import first_problem
-from kvsweep.config.reading import Reading
+from kvsweep.config.trace_reading import Reading
 from kvsweep.errors import InputError, dotted
 
 

@@ -18,8 +18,8 @@ from kvsweep.config.base import (
 )
 from kvsweep.config.bounds import check_draws
 from kvsweep.config.lengths import Gaussian, Lengths
-from kvsweep.config.reading import Reading
 from kvsweep.config.sessions import Sessions
+from kvsweep.config.trace_reading import Reading
 from kvsweep.limits import MAX_REQUESTS
 
 DEFAULT_ENTROPY = 0x6B767377

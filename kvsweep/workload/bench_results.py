@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from kvsweep.config.reading import Reading
+from kvsweep.config.trace_reading import Reading
 from kvsweep.errors import InputError, shown
 from kvsweep.limits import MAX_RATE, MAX_SECONDS, MIN_RATE
 from kvsweep.parsing import parse_json

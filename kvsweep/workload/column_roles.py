@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from kvsweep.config.reading import Columns, Reading
+from kvsweep.config.trace_reading import Columns, Reading
 from kvsweep.errors import InputError, clip, did_you_mean, shown
 from kvsweep.workload.measured import PER_SECOND
 

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from kvsweep.config.reading import Reading
+from kvsweep.config.trace_reading import Reading
 from kvsweep.errors import InputError, clip, shown
 from kvsweep.parsing import parse_json
 from kvsweep.workload import azure, bench_results, burstgpt, column_roles, mooncake, weka

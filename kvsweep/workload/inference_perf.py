@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from kvsweep.config.reading import Reading
+from kvsweep.config.trace_reading import Reading
 from kvsweep.errors import shown
 from kvsweep.limits import MAX_SECONDS
 from kvsweep.workload.checks import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain
 
-from kvsweep.config.reading import Reading
+from kvsweep.config.trace_reading import Reading
 from kvsweep.errors import InputError
 from kvsweep.workload.cells import date_cells, is_date, is_zoned, time_cells, token_cells
 from kvsweep.workload.column_roles import LENGTHS, NAMES, TIMES, find_roles, unit_of

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from kvsweep.config.reading import AS_FOUND, Reading
+from kvsweep.config.trace_reading import AS_FOUND, Reading
 from kvsweep.errors import InputError, dotted, shown
 from kvsweep.limits import MAX_INPUT_BYTES
 from kvsweep.parsing import first_excess

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kvsweep.config.reading import Reading
+from kvsweep.config.trace_reading import Reading
 from kvsweep.errors import shown
 from kvsweep.limits import MAX_BLOCK_TOKENS, MAX_SECONDS, MAX_TOKENS
 from kvsweep.parsing import parse_json

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
-from kvsweep.config.reading import Reading
+from kvsweep.config.trace_reading import Reading
 from kvsweep.errors import InputError
 from kvsweep.limits import MAX_ROUNDS
 from kvsweep.workload.weka import Agent, Call, Session

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kvsweep.config.reading import Reading
+from kvsweep.config.trace_reading import Reading
 from kvsweep.errors import InputError
 from kvsweep.limits import MAX_REQUESTS, MAX_TIME_US, MAX_TOTAL_US
 from kvsweep.workload.columns import RequestColumns, check_count

@@ -29,8 +29,8 @@ from fuzz.samples import (
 from kvsweep.calibrate.prefix_trials import read_prefix
 from kvsweep.calibrate.served import read_served
 from kvsweep.config import parse_scenario
-from kvsweep.config.reading import Reading
 from kvsweep.config.source import read_source
+from kvsweep.config.trace_reading import Reading
 from kvsweep.errors import InputError
 from kvsweep.trace_replay import run_replay
 from kvsweep.workload.traces import load_trace

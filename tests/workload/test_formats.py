@@ -340,6 +340,13 @@ def test_malformed_files_are_refused_by_place_and_key(tmp_path, name, old, new, 
     assert refused(path).startswith(message)
 
 
+def test_lines_of_both_kinds_with_these_keys_are_asked_about(tmp_path):
+    path = write(tmp_path, MOONCAKE.replace(", 2]", "]") + OTHERS["qwen-bailian"])
+    assert refused(path).startswith(
+        ":2: chat_id: a key of Qwen-Bailian's lines, of which the first"
+    )
+
+
 AMBIGUOUS = {
     "Azure's or BurstGPT's": "TIMESTAMP,ContextTokens,Request tokens\n1,2,3\n",
     "Mooncake's or aiperf's": '{"timestamp": 1, "input_length": 5, "metadata": {}, "metrics": {}}',

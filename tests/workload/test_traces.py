@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kvsweep.config import parse_scenario
-from kvsweep.config.reading import Reading
+from kvsweep.config.trace_reading import Reading
 from kvsweep.errors import InputError
 from kvsweep.limits import MAX_REQUEST_TOKENS, MAX_ROUNDS, MAX_TIME_US, MAX_TOKENS
 from kvsweep.workload import columns, native
