@@ -6,9 +6,11 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from kvsweep.config.trace_reading import Reading
-from kvsweep.errors import InputError, did_you_mean, dotted, shown
+from kvsweep.errors import InputError, clip, dotted, shown
 from kvsweep.limits import MAX_TOKENS
 
+_OTHERS = frozenset(("total_tokens", "request_end_ns", "request_ack_ns", "scheduled_time"))
+_ALIKE = 0.85  # of difflib's ratio: a letter of six
 # Of a clock of any origin: beyond, doubles do not tell microseconds of seconds apart.
 _LARGEST = 2.0**63
 
@@ -28,11 +30,16 @@ def check_spelling(item: Mapping[str, Any], used: Collection[str]) -> None:
     """Refuse a key that is not used and looks like a misspelling of one that is, but absent.
 
     Files of other tools hold much that a simulation has no use for, and more with every release.
+    `_OTHERS` are like keys that are used and yet right.
     """
+    from difflib import get_close_matches
+
     missing = [key for key in used if key not in item]
     for key in item if missing else ():
-        if key not in used and (hint := did_you_mean(key, missing)):
-            raise Malformed(f"{dotted((key,))}: unknown key{hint}")
+        if key in used or key in _OTHERS:
+            continue
+        if close := get_close_matches(clip(key), missing, n=1, cutoff=_ALIKE):
+            raise Malformed(f"{dotted((key,))}: unknown key; did you mean {close[0]!r}?")
 
 
 def token_count(value: Any, key: str) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 
 from kvsweep.config.trace_reading import Reading
 from kvsweep.errors import InputError, shown
-from kvsweep.limits import MAX_REQUESTS, MAX_TOKENS
+from kvsweep.limits import MAX_INPUT_BYTES, MAX_REQUESTS, MAX_TOKENS
 from kvsweep.reading import open_regular
 from kvsweep.workload.column_roles import LENGTHS, NAMES, TIMES, find_roles, unit_of
 from kvsweep.workload.measured import Rows
@@ -50,6 +51,8 @@ def read_parquet(path: Path, read: Reading) -> Rows:
         ) from None
     try:
         with open_regular(path) as source, parquet.ParquetFile(source) as file:
+            if os.fstat(source.fileno()).st_size > MAX_INPUT_BYTES:
+                raise InputError(f"{where}: more than {MAX_INPUT_BYTES:,} bytes")
             if file.metadata.num_rows > MAX_REQUESTS:
                 raise InputError(f"{where}: more than {MAX_REQUESTS} requests")
             schema = file.schema_arrow

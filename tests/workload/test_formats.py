@@ -194,6 +194,17 @@ def test_without_streaming_there_is_nothing_to_calibrate_to(tmp_path):
     assert trace.unmeasured.startswith("request [1] has no output_token_times")
 
 
+def test_what_aiperf_writes_besides_is_no_misspelling(tmp_path):
+    lines = [exports.aiperf_line(i, row) for i, row in enumerate(ROWS)]
+    for line in lines:
+        for key in ("x_request_id", "benchmark_phase", "was_cancelled"):
+            del line["metadata"][key]
+        line["metrics"]["time_to_second_token"] = line["metrics"].pop("time_to_first_token")
+        del line["metrics"]["output_sequence_length"]
+    requests = load(write(tmp_path, "\n".join(map(json.dumps, lines)))).requests
+    assert requests.output_tokens.tolist() == [row["output"] for row in ROWS]
+
+
 def test_counts_of_the_server_go_before_those_of_the_client(tmp_path):
     entries = json.loads(MEASURED["inference-perf"])
     usage = {"prompt_tokens": 777, "completion_tokens": 55}

@@ -7,6 +7,7 @@ import pytest
 
 from kvsweep.config.read_options import parse_reading
 from kvsweep.errors import InputError
+from kvsweep.workload import parquet
 from kvsweep.workload.traces import load_trace
 
 NAMES = ("arrival_ms", "prompt_tokens", "output_tokens")
@@ -84,6 +85,14 @@ def test_a_damaged_file_is_refused(tmp_path):
         assert refused(path)
     path.write_text("arrival_ms,prompt_tokens,output_tokens\n1,2,3\n")
     assert refused(path, "format=parquet").startswith("damaged or unreadable Parquet file: ")
+
+
+def test_a_file_beyond_the_limits_is_refused(tmp_path, monkeypatch):
+    path = write(tmp_path, table())
+    monkeypatch.setattr(parquet, "MAX_REQUESTS", 2)
+    assert refused(path) == "more than 2 requests"
+    monkeypatch.setattr(parquet, "MAX_INPUT_BYTES", 50)
+    assert refused(path) == "more than 50 bytes"
 
 
 def test_without_pyarrow_a_line_says_what_to_install(tmp_path, monkeypatch):
