@@ -121,8 +121,8 @@ def _requests(sweep: Sweep, workload: Workload, seed: int, policy: str | None) -
     try:
         return requests_for(workload, seed, sweep.entropy, policy, sweep.base_dir)
     except InputError as error:
-        if workload.trace:
-            raise
+        if workload.trace and not str(error).startswith("workload."):
+            raise  # it names the trace's file
         raise InputError(f"{sweep.path}: {error}") from None
 
 

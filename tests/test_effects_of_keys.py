@@ -243,6 +243,15 @@ ELSEWHERE = {
         (key for key in leaf_keys(Scenario) if key.startswith("workload.read.")),
         "how a trace is read: test_formats and its siblings",
     ),
+    **dict.fromkeys(
+        (
+            *("workload.slice.from_s", "workload.slice.to_s", "workload.slice.length_s"),
+            *("workload.clip.prompt", "workload.clip.output", "workload.repeat"),
+            *("workload.repeat_spread_s", "workload.loop", "workload.copies", "workload.scale"),
+            *("workload.limit", "workload.lengths_from"),
+        ),
+        "of traces: test_bending",
+    ),
     "workload.clients": "its keys are walked",
     "workload.clients.id": "a name, of the request columns",
     "cache.gpu_tokens": "stands for gpu_blocks: test_config_memory",

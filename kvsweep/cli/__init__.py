@@ -32,6 +32,7 @@ from kvsweep.cli.terminal import (
     open_streams,
     signals_end_orderly,
 )
+from kvsweep.cli.trace import trace
 from kvsweep.cli.verify import verify
 from kvsweep.errors import InputError
 
@@ -69,6 +70,7 @@ for command in (
         plot,
         verify,
         replay,
+        trace,
         replicate,
         measure,
         calibrate,

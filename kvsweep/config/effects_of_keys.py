@@ -181,6 +181,16 @@ def _length_rules(prefix: str, key: str) -> Iterator[tuple[str, Rule]]:
         yield f"{prefix}.{key}.{bound}", Rule(_clamps(key, bound), needs)
 
 
+def _copies(scenario: Scenario, client: int | None) -> bool:
+    """Return whether a trace's requests are copied."""
+    workload = scenario.workload
+    return workload is not None and (workload.repeat > 1 or workload.loop > 1)
+
+
+def _repeats(scenario: Scenario, client: int | None) -> bool:
+    return scenario.workload is not None and scenario.workload.repeat > 1
+
+
 _TIER = Rule(_has_tier, "cache.cpu_blocks of more than 0")
 _GPU = Rule(_on_gpu, "model.gpu")
 _CONNECTOR = Rule(_connects, "cache.cpu_blocks of more than 0 and offload 'vllm'")
@@ -204,6 +214,8 @@ RULES: dict[str, Rule] = {
     ),
     "workload.clients.cv": Rule(_has_cv, f"arrivals 'gamma' or 'weibull', and {_SPREAD}"),
     "workload.clients.rate_fraction": Rule(lambda s, c: len(_clients(s)) > 1, "several clients"),
+    "workload.copies": Rule(_copies, "workload.repeat or workload.loop of more than 1"),
+    "workload.repeat_spread_s": Rule(_repeats, "workload.repeat of more than 1"),
     **dict(_session_rules("workload.sessions")),
     **dict(_session_rules("workload.clients.sessions")),
     **{

@@ -16,6 +16,7 @@ from kvsweep.config.base import (
     Variation,
     Whole,
 )
+from kvsweep.config.bending import OF_LENGTHS, OF_TRACE, Bends
 from kvsweep.config.bounds import check_draws
 from kvsweep.config.lengths import Gaussian, Lengths
 from kvsweep.config.sessions import Sessions
@@ -72,8 +73,8 @@ class Client(Section):
         return self
 
 
-class Workload(Section):
-    """Requests drawn from distributions, or read from a trace.
+class Workload(Bends):
+    """Requests drawn from distributions, or read from a trace and bent (`Bends`).
 
     Attributes
     ----------
@@ -142,15 +143,14 @@ class Workload(Section):
             raise KeyProblem(("rate",), "missing; without it concurrency is needed")
         if self.trace is not None:
             self._check_trace()
-        elif self.read is not None:
-            raise KeyProblem(("read",), "says how a trace is read: needs trace")
-        elif self.warmup >= self.requests:
+            return self
+        self._check_lengths()
+        if self.warmup >= self.requests:
             raise KeyProblem(
                 ("warmup",), f"{self.warmup} leaves none of {self.requests} requests to measure"
             )
-        else:
-            self._check_clients()
-            check_draws(self)
+        self._check_clients()
+        check_draws(self)
         return self
 
     def _check_concurrency(self) -> None:
@@ -162,8 +162,29 @@ class Workload(Section):
             )
 
     def _check_trace(self) -> None:
-        for key in sorted(self.model_fields_set - {"trace", "read", "warmup", "concurrency"}):
+        for key in sorted(
+            self.model_fields_set - {"trace", "read", "warmup", "concurrency", *OF_TRACE}
+        ):
             raise KeyProblem((key,), "a trace brings its own requests: leave out this key or trace")
+
+    def _check_lengths(self) -> None:
+        """Refuse what bends a trace where there is none, and lengths from two sources."""
+        given = self.model_fields_set & (OF_TRACE | OF_LENGTHS)
+        if self.lengths_from is None:
+            if self.read is not None:
+                raise KeyProblem(("read",), "says how a trace is read: needs trace")
+            for key in sorted(given):
+                raise KeyProblem((key,), "says what becomes of a trace's requests: needs trace")
+            return
+        for key in sorted(given - OF_LENGTHS):
+            raise KeyProblem((key,), "needs trace; with lengths_from, slice and clip are possible")
+        for key in sorted(self.model_fields_set & {"prompt", "output"}):
+            raise KeyProblem(
+                (key,), "lengths_from gives prompts and outputs: leave out one of them"
+            )
+        for i, client in enumerate(self.clients):
+            for key in sorted(client.model_fields_set & {"prompt", "output"}):
+                raise KeyProblem(("clients", i, key), "lengths_from gives prompts and outputs")
 
     def _check_clients(self) -> None:
         if not self.clients:

@@ -174,9 +174,14 @@ def dash(index: int) -> Any:
 
 def title(figure: Figure, ds: xr.Dataset, fallback: str = "") -> None:
     """Head the figure with the dataset's title and, below, its question; room is made for both."""
+    head(figure, ds.attrs.get("title") or fallback, ds.attrs.get("question", ""))
+
+
+def head(figure: Figure, name: str, text: str) -> None:
+    """Head the figure with a name and, below, a sentence; room is made for both."""
     characters = int(figure.get_figwidth() / 0.056)
-    heading = textwrap.wrap(printable(ds.attrs.get("title") or fallback), int(characters * 0.9))
-    question = textwrap.wrap(printable(ds.attrs.get("question", "")), characters)
+    heading = textwrap.wrap(printable(name), int(characters * 0.9))
+    question = textwrap.wrap(printable(text), characters)
     top = 1.0 - 0.05 / figure.get_figheight()
     for lines, weight, ink in ((heading, "bold", INK), (question, "normal", FAINT_INK)):
         for line in lines:

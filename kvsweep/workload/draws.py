@@ -15,7 +15,7 @@ from kvsweep.config.workload import Client, Workload
 from kvsweep.errors import InputError
 from kvsweep.limits import MAX_RATE, MAX_TIME_US
 from kvsweep.workload.arrivals import unit_gaps
-from kvsweep.workload.lengths import draw_lengths
+from kvsweep.workload.lengths import Pairs, draw_lengths
 
 ARRIVALS, PROMPTS, OUTPUTS, THINKING = range(4)
 
@@ -70,8 +70,10 @@ def sessions_of(workload: Workload, index: int) -> Sessions | None:
     return (client.sessions if client else None) or workload.sessions
 
 
-def draw_requests(workload: Workload, seed: int, entropy: int) -> Draws:
+def draw_requests(workload: Workload, seed: int, entropy: int, pairs: Pairs | None = None) -> Draws:
     """Draw what all clients send, in order of arrival and cut to ``workload.requests``.
+
+    Lengths are drawn from `pairs` if there are any.
 
     Raises
     ------
@@ -84,7 +86,7 @@ def draw_requests(workload: Workload, seed: int, entropy: int) -> Draws:
         first = 0 if not parts else int(parts[-1].session[-1]) + 1
         # Without a rate all are ready at once, in the order that they would have at any rate.
         rate = (workload.rate or MAX_RATE) * share / sum(shares)
-        parts.append(_draw_client(workload, index, rate, first, (entropy, seed)))
+        parts.append(_draw_client(workload, index, rate, first, (entropy, seed), pairs))
     if len(parts) == 1 and (sessions_of(workload, 0) or SINGLE).rounds == 1:
         drawn = parts[0]  # as many as wanted, and in order
     else:
@@ -94,7 +96,12 @@ def draw_requests(workload: Workload, seed: int, entropy: int) -> Draws:
 
 
 def _draw_client(
-    workload: Workload, index: int, rate: float, first: int, root: tuple[int, int]
+    workload: Workload,
+    index: int,
+    rate: float,
+    first: int,
+    root: tuple[int, int],
+    pairs: Pairs | None,
 ) -> Draws:
     """Draw the sessions of one client, one after the other, numbered from `first`."""
     entropy, seed = root
@@ -109,8 +116,11 @@ def _draw_client(
     n = count * sessions.rounds
     process, cv = own.arrivals or workload.arrivals, own.cv or workload.cv
     start = np.cumsum(unit_gaps(process, cv, count, stream(ARRIVALS))) * (1e6 / rate)
-    prompt = draw_lengths(own.prompt or workload.prompt, n, stream(PROMPTS), f"{where}.prompt")
-    output = draw_lengths(own.output or workload.output, n, stream(OUTPUTS), f"{where}.output")
+    if pairs is not None:
+        prompt, output = pairs.draw(n, stream(PROMPTS))
+    else:
+        prompt = draw_lengths(own.prompt or workload.prompt, n, stream(PROMPTS), f"{where}.prompt")
+        output = draw_lengths(own.output or workload.output, n, stream(OUTPUTS), f"{where}.output")
     think = np.zeros((count, 1), np.int64)
     offset = np.zeros((count, 1))
     if sessions.rounds > 1:

@@ -24,13 +24,17 @@ from kvsweep.config.sessions import Sessions
 from kvsweep.config.workload import DEFAULT_ENTROPY, Client, Workload
 from kvsweep.errors import InputError, clip, shown
 from kvsweep.records import NONE
+from kvsweep.workload.bending import bend, clip_lengths, slice_requests
 from kvsweep.workload.content import lay_out, previous_round
 from kvsweep.workload.draws import Draws, draw_requests, sessions_of
+from kvsweep.workload.kept_traces import requests_of_file
+from kvsweep.workload.lengths import Pairs
 from kvsweep.workload.requests import Requests
-from kvsweep.workload.traces import load_trace
 
 
-def generate(workload: Workload, seed: int, entropy: int = DEFAULT_ENTROPY) -> Requests:
+def generate(
+    workload: Workload, seed: int, entropy: int = DEFAULT_ENTROPY, pairs: Pairs | None = None
+) -> Requests:
     """Draw the requests of a seed.
 
     Each client draws as many requests as the workload has, or enough sessions; they are merged by
@@ -45,6 +49,8 @@ def generate(workload: Workload, seed: int, entropy: int = DEFAULT_ENTROPY) -> R
         From 0.
     entropy : int
         Common to all seeds of a sweep.
+    pairs : Pairs or None
+        Where lengths are drawn from instead of the workload's distributions.
 
     Returns
     -------
@@ -56,7 +62,7 @@ def generate(workload: Workload, seed: int, entropy: int = DEFAULT_ENTROPY) -> R
     InputError
         If the rate is so small that time overflows, or a length is absurd.
     """
-    drawn = draw_requests(workload, seed, entropy)
+    drawn = draw_requests(workload, seed, entropy, pairs)
     sessions = [sessions_of(workload, i) for i in range(max(1, len(workload.clients)))]
     n = len(drawn.arrival)
     prefix_group, prefix = _prefixes(workload.clients, drawn.client)
@@ -88,7 +94,7 @@ def requests_for(
     policy: str | None = None,
     base_dir: Path | None = None,
 ) -> Requests:
-    """Return the requests of a seed, drawn or read from the workload's trace.
+    """Return the requests of a seed, drawn or read from the workload's trace and bent.
 
     Parameters
     ----------
@@ -104,11 +110,12 @@ def requests_for(
     Raises
     ------
     InputError
-        As `generate`; or the trace's name asks for something unknown; or as `load_trace`; or the
-        warm-up leaves nothing of the trace.
+        As `generate`; or the trace's name asks for something unknown; or as `load_trace` or `bend`;
+        or the warm-up leaves nothing of the trace.
     """
+    folder = base_dir or Path()
     if workload.trace is None:
-        return generate(workload, seed, entropy)
+        return generate(workload, seed, entropy, _pairs(workload, folder))
     fields = {"seed": str(seed)} if policy is None else {"seed": str(seed), "policy": policy}
 
     def fill(field: re.Match[str]) -> str:
@@ -121,7 +128,7 @@ def requests_for(
         return fields[field[1]]
 
     name = re.sub(r"\{(\w*)\}", fill, workload.trace)
-    requests = load_trace((base_dir or Path()) / name, workload.read).requests
+    requests = bend(requests_of_file(folder / name, workload.read), workload, seed, entropy, name)
     if workload.warmup >= len(requests):
         raise InputError(
             f"workload.warmup: {workload.warmup} leaves none of the {len(requests)} requests of "
@@ -135,6 +142,19 @@ def requests_for(
     if workload.concurrency is not None and (requests.patience_us != NONE).any():
         raise InputError(f"workload.concurrency: not with impatient clients, as {name} has")
     return requests
+
+
+def _pairs(workload: Workload, folder: Path) -> Pairs | None:
+    """Return the lengths that the workload takes from a trace, None if it has its own."""
+    name = workload.lengths_from
+    if name is None:
+        return None
+    requests = requests_of_file(folder / name, workload.read)
+    if workload.slice is not None:
+        requests = slice_requests(requests, workload.slice, name)
+    if workload.clip is not None:
+        requests = clip_lengths(requests, workload.clip)
+    return Pairs(requests.prompt_tokens, requests.output_tokens)
 
 
 def _session_columns(

@@ -1,5 +1,7 @@
 """Lengths of prompts and outputs, drawn from the distributions of the configuration."""
 
+from dataclasses import dataclass
+
 import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
@@ -15,6 +17,25 @@ from kvsweep.config.lengths import (
 )
 from kvsweep.errors import InputError
 from kvsweep.limits import MAX_TOKENS
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """Lengths of the requests of a trace, prompt and output of one together.
+
+    Attributes
+    ----------
+    prompt, output : int64 (m,)
+        Tokens.
+    """
+
+    prompt: NDArray[np.int64]
+    output: NDArray[np.int64]
+
+    def draw(self, n: int, rng: Generator) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Draw prompts and outputs of `n` requests, each pair as likely, with replacement."""
+        chosen = (rng.random(n) * len(self.prompt)).astype(np.int64)
+        return self.prompt[chosen], self.output[chosen]
 
 
 def draw_lengths(lengths: Lengths, n: int, rng: Generator, where: str) -> NDArray[np.int64]:

@@ -31,8 +31,10 @@ def longest_tokens(workload: Workload) -> tuple[int, int] | None:
     -------
     (int, int) or None
         Tokens of a request, context and output together, and of its prompt. None if only drawing
-        tells whether the requests can be drawn: if lengths or times may be beyond their limits.
+        tells: if lengths are a trace's, or if lengths or times may be beyond their limits.
     """
+    if workload.lengths_from is not None:
+        return None
     bounds = [_longest_of_client(workload, i) for i in range(max(1, len(workload.clients)))]
     known = [bound for bound in bounds if bound is not None]
     if len(known) < len(bounds):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from itertools import pairwise
 from typing import Any
 
 from kvsweep.errors import InputError, did_you_mean, dotted, shown
@@ -97,35 +98,47 @@ def to_trace_dict(requests: Requests, scenario: Mapping[str, Any]) -> dict[str, 
     scenario : dict
         Its ``scenario``, as from `kvsweep.config.Scenario.to_trace`.
     """
-    bounds = requests.segment_offsets.tolist()
-    prompts = list(
-        zip(requests.segment_ids.tolist(), requests.segment_tokens.tolist(), strict=True)
-    )
-    outputs = zip(requests.output_segment.tolist(), requests.output_tokens.tolist(), strict=True)
-    entries: list[dict[str, Any]] = [
-        {"id": i, "arrival_us": arrival, "prompt": [list(p) for p in prompts[low:high]]}
-        | {"output": list(output)}
-        for i, (arrival, low, high, output) in enumerate(
-            zip(requests.arrival_us.tolist(), bounds[:-1], bounds[1:], outputs, strict=True)
-        )
-    ]
-    for i, entry in enumerate(entries):
-        if requests.has_priority[i]:
-            entry["priority"] = int(requests.priority[i])
-        if requests.slo_class[i] != NONE:
-            entry["slo_class"] = requests.slo_names[requests.slo_class[i]]
-        if requests.client[i] != NONE:
-            entry["client"] = requests.client_names[requests.client[i]]
-        if requests.session[i] != NONE:
-            entry["session"] = int(requests.session[i])
-        if requests.round[i] != NONE:
-            entry["round"] = int(requests.round[i])
-        if requests.after[i] != NONE:
-            entry["after"] = int(requests.after[i])
-            entry["think_us"] = int(requests.think_us[i])
-        if requests.patience_us[i] != NONE:
-            entry["patience_us"] = int(requests.patience_us[i])
+    entries = list(trace_entries(requests))
     return {"format": FORMAT, "scenario": dict(scenario), "requests": entries}
+
+
+def trace_entries(requests: Requests) -> Iterator[dict[str, Any]]:
+    """Yield the requests as they stand in a trace."""
+    bounds = requests.segment_offsets.tolist()
+    parts = zip(requests.segment_ids.tolist(), requests.segment_tokens.tolist(), strict=True)
+    prompts = [list(part) for part in parts]
+    outputs = zip(requests.output_segment.tolist(), requests.output_tokens.tolist(), strict=True)
+    for i, (arrival, (low, high), output) in enumerate(
+        zip(requests.arrival_us.tolist(), pairwise(bounds), outputs, strict=True)
+    ):
+        yield {
+            "id": i,
+            "arrival_us": arrival,
+            "prompt": prompts[low:high],
+            "output": list(output),
+            **_options(requests, i),
+        }
+
+
+def _options(requests: Requests, i: int) -> dict[str, Any]:
+    """Return what a request has beyond the necessary."""
+    entry: dict[str, Any] = {}
+    if requests.has_priority[i]:
+        entry["priority"] = int(requests.priority[i])
+    if requests.slo_class[i] != NONE:
+        entry["slo_class"] = requests.slo_names[requests.slo_class[i]]
+    if requests.client[i] != NONE:
+        entry["client"] = requests.client_names[requests.client[i]]
+    if requests.session[i] != NONE:
+        entry["session"] = int(requests.session[i])
+    if requests.round[i] != NONE:
+        entry["round"] = int(requests.round[i])
+    if requests.after[i] != NONE:
+        entry["after"] = int(requests.after[i])
+        entry["think_us"] = int(requests.think_us[i])
+    if requests.patience_us[i] != NONE:
+        entry["patience_us"] = int(requests.patience_us[i])
+    return entry
 
 
 class _Malformed(ValueError):

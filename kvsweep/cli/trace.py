@@ -1,0 +1,171 @@
+"""``kvsweep trace``: look at a trace, bend it, write a part of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from kvsweep.cli.base import Command, Group, json_option, print_json, read_option
+from kvsweep.cli.outputs import OutputPath
+from kvsweep.cli.terminal import echo
+from kvsweep.cli.trace_hits import hits
+from kvsweep.cli.trace_options import (
+    bend_options,
+    check_new,
+    file_argument,
+    of_file,
+    overwrite_option,
+    plot_option,
+    positive,
+    save,
+    seconds,
+    size_option,
+)
+from kvsweep.errors import InputError
+
+
+@click.group(cls=Group)
+def trace() -> None:
+    """Look at a trace, write a part of it, and see what caches of all sizes find of it.
+
+    FILE is in any format that a sweep's `workload.trace` takes (docs/traces.md).
+    """
+
+
+@trace.command(
+    cls=Command,
+    examples=(
+        "kvsweep trace info mooncake.jsonl.gz",
+        "kvsweep trace info mooncake.jsonl.gz --plot mooncake.png --block-size 512",
+        "kvsweep trace info azure.csv --set slice.from_s=600 --set slice.length_s=300 --json",
+    ),
+)
+@file_argument
+@read_option
+@bend_options
+@size_option
+@plot_option
+@overwrite_option
+@json_option
+def info(
+    file: Path,
+    read: tuple[str, ...],
+    settings: tuple[str, ...],
+    seed: int | None,
+    block_size: int,
+    figure: Path | None,
+    overwrite: bool,
+    as_json: bool,
+) -> None:
+    """Tell what is in a trace: lengths, rate over time, bursts, reuse, sessions."""
+    from kvsweep.traces.asking import read_bent
+    from kvsweep.traces.hits import find_hits
+    from kvsweep.traces.info import describe
+
+    check_new([file], {"--plot": figure}, overwrite)
+    requests = read_bent(file, settings, seed, read).requests
+    hits = of_file(file, lambda: find_hits(requests, block_size))
+    found = describe(requests, hits)
+    if as_json:
+        print_json(found)
+    else:
+        from kvsweep.report.trace import info_text
+
+        echo(info_text(file.name, found))
+    if figure is not None:
+        from kvsweep.plot.trace_figure import plot_trace
+
+        save(plot_trace(file.name, requests, hits), figure, as_json)
+
+
+@trace.command(
+    cls=Command,
+    examples=(
+        "kvsweep trace convert azure.csv.gz -o azure.json.gz",
+        "kvsweep trace convert mooncake.jsonl -o twice.json.gz --set scale=2 --set loop=3",
+    ),
+)
+@file_argument
+@read_option
+@bend_options
+@click.option("-o", "--out", type=OutputPath(dir_okay=False), required=True, metavar="FILE.json")
+@overwrite_option
+def convert(
+    file: Path,
+    read: tuple[str, ...],
+    settings: tuple[str, ...],
+    seed: int | None,
+    out: Path,
+    overwrite: bool,
+) -> None:
+    """Write a trace as a kvsweep-trace/1 (JSON), gzipped if the name ends in .gz.
+
+    What is read from it again is the same. Recorded results (`expected`) go along unless the
+    requests are bent.
+    """
+    _write_bent(file, settings, seed, read, out, overwrite)
+
+
+@trace.command(
+    "slice",
+    cls=Command,
+    examples=(
+        "kvsweep trace slice mooncake.jsonl.gz --from 600 --to 900 -o part.json.gz",
+        "kvsweep trace slice azure.csv --limit 1000 -o first.json",
+    ),
+)
+@file_argument
+@read_option
+@click.option("--from", "begin", type=seconds, metavar="S", help="Begin, seconds [0].")
+@click.option("--to", "end", type=seconds, metavar="S", help="End, seconds [that of the trace].")
+@click.option("--limit", type=positive, metavar="N", help="Requests at most.")
+@click.option("-o", "--out", type=OutputPath(dir_okay=False), required=True, metavar="FILE.json")
+@overwrite_option
+def cut(
+    file: Path,
+    read: tuple[str, ...],
+    begin: float | None,
+    end: float | None,
+    limit: int | None,
+    out: Path,
+    overwrite: bool,
+) -> None:
+    """Write a part of a trace as a kvsweep-trace/1; its time begins with the part."""
+    given = {"slice.from_s": begin, "slice.to_s": end, "limit": limit}
+    settings = tuple(f"{key}={value}" for key, value in given.items() if value is not None)
+    if not settings:
+        raise InputError("--from, --to, --limit: missing; give one of them")
+    _write_bent(file, settings, None, read, out, overwrite)
+
+
+def _write_bent(
+    file: Path,
+    settings: tuple[str, ...],
+    seed: int | None,
+    read: tuple[str, ...],
+    out: Path,
+    overwrite: bool,
+) -> None:
+    from kvsweep.traces.asking import read_bent
+    from kvsweep.traces.writing import write_trace
+
+    if out.name.removesuffix(".gz").rpartition(".")[2] != "json":
+        raise InputError(f"--out {out}: a trace is written as .json or .json.gz")
+    check_new([file], {"--out": out}, overwrite)
+    found = read_bent(file, settings, seed, read)
+    more = {
+        key: value
+        for key, value in (("about", found.trace.about), ("scenario", found.trace.scenario))
+        if value
+    }
+    if found.trace.expected is not None:
+        if found.changed:
+            echo("expected: left out, as the requests are others", err=True)
+        else:
+            more["expected"] = found.trace.expected
+    write_trace(out, found.requests, more)
+    echo(f"{out}: {len(found.requests):,} requests")
+
+
+trace.add_command(hits)

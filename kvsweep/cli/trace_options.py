@@ -1,0 +1,83 @@
+"""What the commands of ``kvsweep trace`` share: options, and how they meet files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kvsweep.cli.base import check_outputs
+from kvsweep.cli.outputs import OutputPath
+from kvsweep.cli.terminal import echo
+from kvsweep.errors import InputError
+from kvsweep.files import is_special
+from kvsweep.limits import MAX_BLOCK_TOKENS, MAX_SEED
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+positive = click.IntRange(min=1)
+seconds = click.FloatRange(min=0)
+file_argument = click.argument("file", metavar="FILE", type=click.Path(path_type=Path))
+overwrite_option = click.option("--overwrite", is_flag=True, help="Replace files that are there.")
+plot_option = click.option(
+    "--plot",
+    "figure",
+    type=OutputPath(dir_okay=False),
+    metavar="FILE.png",
+    help="Draw a figure, .png, .svg or .pdf.",
+)
+size_option = click.option(
+    "--block-size",
+    type=click.IntRange(1, MAX_BLOCK_TOKENS),
+    default=16,
+    metavar="N",
+    help="Tokens of a block [16].",
+)
+
+
+def bend_options(command: Any) -> Any:
+    """Add the options that say what becomes of the trace's requests first."""
+    for option in (
+        click.option(
+            "--seed",
+            type=click.IntRange(0, MAX_SEED),
+            metavar="N",
+            help="Of the delays that repeat draws [0].",
+        ),
+        click.option(
+            "--set",
+            "settings",
+            multiple=True,
+            metavar="KEY=VALUE",
+            help="Bend it: a key of [workload], as scale=2 or slice.from_s=600.",
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+def check_new(inputs: list[Path], outputs: dict[str, Path | None], overwrite: bool) -> None:
+    """Refuse to replace inputs, and other files unless that was asked for."""
+    check_outputs(inputs, outputs)
+    for option, path in outputs.items():
+        if path is not None and path.exists() and not overwrite and not is_special(path):
+            raise InputError(f"{option} {path}: is there already; --overwrite replaces it")
+
+
+def of_file(file: Path, ask: Callable[[], Any]) -> Any:
+    """Return what is asked; a complaint begins with the file's name."""
+    try:
+        return ask()
+    except InputError as error:
+        raise InputError(f"{file}: {error}") from None
+
+
+def save(figure: Figure, path: Path, as_json: bool) -> None:
+    """Write a figure and tell where, beside the JSON if there is any."""
+    from kvsweep.plot import save
+
+    save(figure, path)
+    echo(path, err=as_json)

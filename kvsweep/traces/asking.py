@@ -1,0 +1,89 @@
+"""A trace as a command is given it: a file, and how its requests are bent."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from kvsweep.config.bending import OF_TRACE
+from kvsweep.config.compose import build
+from kvsweep.config.overrides import with_overrides
+from kvsweep.config.read_options import parse_reading
+from kvsweep.config.source import Source
+from kvsweep.config.workload import DEFAULT_ENTROPY
+from kvsweep.config.written import check_options
+from kvsweep.errors import InputError, did_you_mean
+from kvsweep.workload.bending import bend
+from kvsweep.workload.requests import Requests
+from kvsweep.workload.traces import Trace, load_trace
+
+SECTION = "workload."
+ALLOWED = sorted(OF_TRACE)
+"""Keys of a workload that say what becomes of a trace."""
+
+
+@dataclass(frozen=True)
+class Bent:
+    """A trace, and its requests as they were asked for.
+
+    Attributes
+    ----------
+    trace : Trace
+        As the file has it.
+    requests : Requests
+        Bent.
+    changed : bool
+        Whether anything was asked of them.
+    """
+
+    trace: Trace
+    requests: Requests
+    changed: bool
+
+
+def read_bent(
+    path: Path, settings: Sequence[str], seed: int | None = None, read: Sequence[str] = ()
+) -> Bent:
+    """Read a trace and bend it.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+    settings : sequence of str
+        ``KEY=VALUE`` each, keys of ``[workload]`` with or without its name: ``scale=2``.
+    seed : int or None
+        Of what `repeat` draws; None: 0.
+    read : sequence of str
+        ``KEY=VALUE`` each, of `Reading`: ``time_unit=ms``.
+
+    Raises
+    ------
+    InputError
+        If the trace cannot be read, or a setting is no good or has no effect.
+    """
+    given = Source(str(path), "", {"workload": {"trace": path.name}}, {})
+    source = with_overrides(given, map(_with_section, settings), None)
+    scenario = build(source, source.values, (), path.parent)
+    check_options(scenario, source)
+    workload = scenario.workload
+    assert workload is not None  # it has a trace
+    if seed is not None and workload.repeat == 1:
+        raise InputError("--seed: has no effect without --set repeat=N of more than 1")
+    trace = load_trace(path, parse_reading(read))
+    try:
+        requests = bend(trace.requests, workload, seed or 0, DEFAULT_ENTROPY, path.name)
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from None
+    return Bent(trace, requests, bool(workload.model_fields_set & OF_TRACE))
+
+
+def _with_section(setting: str) -> str:
+    """Return a setting with the name of the section, if it is one of a trace."""
+    key = setting.partition("=")[0].strip().removeprefix(SECTION)
+    first = key.split(".")[0]
+    if first not in ALLOWED:
+        hint = did_you_mean(first, ALLOWED) or f"; allowed: {', '.join(ALLOWED)}"
+        raise InputError(f"--set {key[:60]}: no key of a trace{hint}")
+    return f"{SECTION}{setting.strip().removeprefix(SECTION)}"

@@ -1,0 +1,79 @@
+"""Traces that were read not long ago: plans and tasks of one process ask for the same ones."""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from dataclasses import fields
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+from kvsweep.config.trace_reading import Reading
+from kvsweep.workload.requests import Requests
+from kvsweep.workload.traces import load_trace
+
+MOST_KEPT = 8
+"""Traces that are remembered; of a sweep over ``{seed}`` each task takes a few."""
+
+MOST_BYTES = 2**30
+"""Memory of all of them together; a trace of a million requests has some 0.2 GB."""
+
+_SETTLED_NS = 2 * 10**9
+"""Age from which a file's time tells a later change; some file systems count in seconds."""
+
+_known: OrderedDict[Any, Requests] = OrderedDict()
+_lock = Lock()
+
+
+def requests_of_file(path: Path, read: Reading | None = None) -> Requests:
+    """Return the requests of a trace, read again only if the file has changed.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+    read : Reading or None
+        How to read it, as for `load_trace`.
+
+    Raises
+    ------
+    InputError
+        As `load_trace`.
+    """
+    with _lock:  # others that want the same one wait for it
+        key = _identity(path, read)
+        found = None if key is None else _known.get(key)
+        if found is None:
+            found = load_trace(path, read).requests
+            if key is not None and key == _identity(path, read):
+                _keep(key, found)
+        elif key is not None:
+            _known.move_to_end(key)
+        return found
+
+
+def _keep(key: Any, requests: Requests) -> None:
+    _known[key] = requests
+    while len(_known) > 1 and (
+        len(_known) > MOST_KEPT or sum(map(_bytes, _known.values())) > MOST_BYTES
+    ):
+        _known.popitem(last=False)
+    if _bytes(requests) > MOST_BYTES:
+        del _known[key]
+
+
+def _identity(path: Path, read: Reading | None) -> Any:
+    """Return what tells the requests of a file from others; None if nothing does for sure."""
+    try:
+        about = path.stat()
+    except (OSError, ValueError):
+        return None  # `load_trace` will complain
+    if time.time_ns() - about.st_mtime_ns < _SETTLED_NS:
+        return None
+    return str(path.absolute()), about.st_ino, about.st_size, about.st_mtime_ns, read
+
+
+def _bytes(requests: Requests) -> int:
+    columns = (getattr(requests, field.name) for field in fields(Requests))
+    return sum(column.nbytes for column in columns if not isinstance(column, tuple))

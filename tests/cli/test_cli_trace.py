@@ -1,0 +1,211 @@
+"""``kvsweep trace``: what is in a trace, parts of it as files, hits of all capacities."""
+
+import gzip
+import json
+
+import numpy as np
+import pytest
+import xarray as xr
+from workload.lists import TRACE, same
+
+from kvsweep.workload.traces import load_trace
+
+NATIVE = {
+    "format": "kvsweep-trace/1",
+    "about": {"made": "here"},
+    "scenario": {"latency": {"beta": [1000, 10, 5]}},
+    "requests": [
+        {"id": 0, "arrival_us": 0, "prompt": [[0, 40]], "output": [1, 9], "session": 4, "round": 0},
+        {"id": 1, "arrival_us": 1_000_000, "prompt": [[7, 3]], "output": [2, 1], "slo_class": "a"},
+        {
+            "id": 2,
+            "arrival_us": 2_000_000,
+            "prompt": [[0, 40], [1, 9], [3, 8]],
+            "output": [4, 5],
+            "session": 4,
+            "round": 1,
+            "after": 0,
+            "think_us": 500_000,
+            "client": "c",
+        },
+    ],
+    "expected": {"total": 3},
+}
+AZURE = """\
+TIMESTAMP,ContextTokens,GeneratedTokens
+2023-11-16 18:17:03.9799609,4808,10
+2023-11-16 18:17:05.0319600,3180,8
+"""
+
+
+@pytest.fixture
+def files(tmp_path):
+    (tmp_path / "mooncake.jsonl").write_text(TRACE)
+    (tmp_path / "azure.csv").write_text(AZURE)
+    (tmp_path / "native.json").write_text(json.dumps(NATIVE))
+    return tmp_path
+
+
+@pytest.mark.parametrize("name", ["mooncake.jsonl", "azure.csv", "native.json"])
+@pytest.mark.parametrize("suffix", ["json", "json.gz"])
+def test_what_is_converted_is_read_as_the_same(run, files, name, suffix):
+    out = files / f"out.{suffix}"
+    assert run("trace", "convert", str(files / name), "-o", str(out))[0] == 0
+    before, after = load_trace(files / name), load_trace(out)
+    assert same(before.requests, after.requests)
+    assert (before.scenario, before.about) == (after.scenario, after.about)
+    assert before.expected == after.expected
+    again = files / f"again.{suffix}"
+    run("trace", "convert", str(out), "-o", str(again))
+    assert again.read_bytes() == out.read_bytes()
+
+
+def test_results_of_other_requests_are_left_out_and_that_is_said(run, files):
+    out = files / "out.json"
+    code, told, err = run(
+        "trace", "convert", str(files / "native.json"), "-o", str(out), "--set", "loop=2"
+    )
+    assert (code, told) == (0, f"{out}: 6 requests\n")
+    assert "expected: left out" in err
+    assert "expected" not in json.loads(out.read_text())
+
+
+def test_a_slice_is_a_trace_of_its_own(run, files):
+    out = files / "part.json.gz"
+    code, _, _ = run(
+        *("trace", "slice", str(files / "mooncake.jsonl"), "-o", str(out)),
+        *("--from", "1", "--to", "6", "--limit", "2"),
+    )
+    assert code == 0
+    rows = json.loads(gzip.decompress(out.read_bytes()))["requests"]
+    assert [row["arrival_us"] for row in rows] == [500_000, 500_000]
+    assert [sum(tokens for _, tokens in row["prompt"]) for row in rows] == [600, 1100]
+
+
+@pytest.mark.parametrize("command", ["convert", "slice", "info", "hits"])
+def test_no_file_is_replaced_without_being_asked(run, files, command):
+    out = files / "there.json" if command in ("convert", "slice") else files / "there.png"
+    out.write_text("precious")
+    option = "-o" if command in ("convert", "slice") else "--plot"
+    more = ("--limit", "1") if command == "slice" else ()
+    line = ("trace", command, str(files / "mooncake.jsonl"), option, str(out), *more)
+    code, _, err = run(*line)
+    assert code == 2
+    assert "is there already; --overwrite replaces it" in err
+    assert out.read_text() == "precious"
+    assert run(*line, "--overwrite")[0] == 0
+    assert b"precious" not in out.read_bytes()
+
+
+def test_a_trace_is_not_replaced_by_its_own_slice(run, files):
+    path = str(files / "native.json")
+    code, _, err = run("trace", "slice", path, "--limit", "1", "-o", path, "--overwrite")
+    assert code == 2
+    assert "would replace" in err
+    assert len(json.loads((files / "native.json").read_text())["requests"]) == 3
+
+
+def test_info_tells_what_is_in_a_trace(run, files):
+    code, out, err = run("trace", "info", str(files / "mooncake.jsonl"), "--block-size", "512")
+    assert (code, err) == (0, "")
+    assert "mooncake.jsonl: 4 requests in 6 s, 0.5 each second" in out
+    assert "reuse     50.79% of prompt tokens are found by a cache without end" in out
+    code, out, _ = run("trace", "info", str(files / "native.json"), "--json", "--block-size", "8")
+    found = json.loads(out)
+    assert found["requests"] == 3
+    assert found["prompt_tokens"]["max"] == 57
+    assert found["output_tokens"]["sum"] == 15
+    assert found["arrivals"]["bin_requests"] == [1, 1, 1]
+    assert found["arrivals"]["gap_cv"] == 0
+    assert found["reuse"]["hit_tokens"] == 48  # of 40 + 9 - 1 tokens that are stored
+    assert found["reuse"]["age_s"]["p50"] == 2
+    assert found["sessions"]["waiting_for_answers"] == 1
+    assert found["sessions"]["think_s"]["mean"] == 0.5
+    assert (found["slo_classes"], found["clients"]) == ({"a": 1}, {"c": 1})
+    text = run("trace", "info", str(files / "native.json"))[1]
+    assert "waiting for an answer first: 1, which think 0.5 s on average" in text
+
+
+def test_info_is_of_the_bent_trace(run, files):
+    code, out, _ = run(
+        *("trace", "info", str(files / "mooncake.jsonl"), "--json"),
+        *("--set", "workload.scale=2", "--set", "clip.prompt=512", "--set", "slice.to_s=2"),
+    )
+    found = json.loads(out)
+    assert code == 0
+    assert found["requests"] == 3
+    assert found["arrivals"]["last_s"] == 0.75
+    assert found["prompt_tokens"]["max"] == 512
+
+
+def test_hits_as_a_table_a_file_and_json(run, files):
+    path, table = str(files / "mooncake.jsonl"), files / "hits.csv"
+    line = ("trace", "hits", path, "--block-size", "512", "--blocks", "3,4,5,9")
+    code, out, _ = run(*line, "-o", str(table))
+    assert code == 0
+    assert "A cache without end finds 50.79%; the largest request takes 3 blocks." in out
+    assert table.read_text().splitlines()[0] == "blocks,tokens,lru_hit_rate,best_hit_rate"
+    found = json.loads(run(*line, "--json")[1])
+    rates = found["capacities"]["lru_hit_rate"]
+    assert found["capacities"]["blocks"] == [3, 4, 5, 9]
+    assert rates == sorted(rates)
+    assert rates[-1] == found["ceiling"] == 1536 / 3024
+    netcdf = files / "hits.nc"
+    run(*line, "-o", str(netcdf), "--model", "llama-3.1-8b")
+    with xr.open_dataset(netcdf) as ds:
+        assert np.array_equal(ds["lru_hit_rate"], rates)
+        assert ds["gib"].attrs["units"] == "GiB"
+        assert ds["gib"].values[0] == 3 * 512 * 128 / 2**20
+        assert ds.attrs["ceiling"] == found["ceiling"]
+
+
+def test_figures_are_drawn_with_and_without_reuse(run, files):
+    for name in ("mooncake.jsonl", "azure.csv"):
+        for command in ("info", "hits"):
+            figure = files / f"{name}-{command}.svg"
+            code, out, _ = run("trace", command, str(files / name), "--plot", str(figure))
+            assert code == 0
+            assert out.splitlines()[-1] == str(figure)
+            assert figure.read_text().startswith("<?xml")
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (("info", "{}/none.json"), "none.json: cannot read: No such file"),
+        (("inof", "{}/azure.csv"), "no command 'inof'; did you mean 'info'?"),
+        (("info", "{}/azure.csv", "--set", "scal=2"), "no key of a trace; did you mean 'scale'?"),
+        (("info", "{}/azure.csv", "--set", "rate=2"), "--set rate: no key of a trace"),
+        (("info", "{}/azure.csv", "--set", "scale=x"), "expected a number, got 'x'"),
+        (("info", "{}/azure.csv", "--set", "scale"), "expected KEY=VALUE"),
+        (("info", "{}/azure.csv", "--set", "copies=same"), "has no effect: needs"),
+        (("info", "{}/azure.csv", "--seed", "3"), "--seed: has no effect without --set repeat"),
+        (("info", "{}/azure.csv", "--set", "slice.from_s=99"), "azure.csv: workload.slice: no req"),
+        (("info", "{}/azure.csv", "--block-size", "0"), "0 is not in the range"),
+        (("slice", "{}/azure.csv", "-o", "{}/x.json"), "--from, --to, --limit: missing"),
+        (("slice", "{}/azure.csv", "--limit", "1", "-o", "{}/x.csv"), "written as .json"),
+        (("convert", "{}/azure.csv", "-o", "{}/none/x.json"), "x.json: cannot be written"),
+        (("hits", "{}/azure.csv", "--blocks", "7,x"), "expected numbers as in 1000,2000, got 'x'"),
+        (("hits", "{}/azure.csv", "--blocks", "7"), "the largest request takes 302 blocks"),
+        (("hits", "{}/azure.csv", "--blocks", "7", "--points", "3"), "--points: has no effect"),
+        (("hits", "{}/azure.csv", "--tp", "2"), "--tp: has no effect without --model"),
+        (("hits", "{}/azure.csv", "--model", "llama"), "llama"),
+        (("hits", "{}/azure.csv", "--model", "gpt-oss-20b"), "several kinds of layers"),
+        (("hits", "{}/azure.csv", "-o", "{}/x.txt"), "written as .csv or .nc"),
+    ],
+)
+def test_what_cannot_be_is_told_in_one_line(run, files, line, message):
+    code, out, err = run("trace", *(word.format(files) for word in line))
+    assert (code, out) == (2, "")
+    assert len(err.splitlines()) == 1
+    assert message in err
+
+
+def test_requests_shorter_than_a_block_have_nothing_to_find(run, files):
+    code, out, _ = run("trace", "hits", str(files / "native.json"), "--block-size", "4096")
+    assert code == 0
+    assert "there is nothing to find" in out
+    code, out, _ = run(
+        "trace", "info", str(files / "native.json"), "--block-size", "4096", "--json"
+    )
+    assert json.loads(out)["reuse"]["full_blocks"] == 0
