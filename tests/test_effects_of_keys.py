@@ -240,6 +240,10 @@ VALUES = {
 ELSEWHERE = {
     "workload.trace": "a trace brings all its requests: test_traces",
     **dict.fromkeys(
+        (key for key in leaf_keys(Scenario) if key.startswith("workload.read.")),
+        "how a trace is read: test_formats and its siblings",
+    ),
+    **dict.fromkeys(
         (
             *("workload.slice.from_s", "workload.slice.to_s", "workload.slice.length_s"),
             *("workload.clip.prompt", "workload.clip.output", "workload.repeat"),

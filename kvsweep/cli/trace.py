@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from kvsweep.cli.base import Command, Group, json_option, print_json
+from kvsweep.cli.base import Command, Group, json_option, print_json, read_option
 from kvsweep.cli.outputs import OutputPath
 from kvsweep.cli.terminal import echo
 from kvsweep.cli.trace_hits import hits
@@ -42,6 +42,7 @@ def trace() -> None:
     ),
 )
 @file_argument
+@read_option
 @bend_options
 @size_option
 @plot_option
@@ -49,6 +50,7 @@ def trace() -> None:
 @json_option
 def info(
     file: Path,
+    read: tuple[str, ...],
     settings: tuple[str, ...],
     seed: int | None,
     block_size: int,
@@ -62,7 +64,7 @@ def info(
     from kvsweep.traces.info import describe
 
     check_new([file], {"--plot": figure}, overwrite)
-    requests = read_bent(file, settings, seed).requests
+    requests = read_bent(file, settings, seed, read).requests
     hits = of_file(file, lambda: find_hits(requests, block_size))
     found = describe(requests, hits)
     if as_json:
@@ -85,18 +87,24 @@ def info(
     ),
 )
 @file_argument
+@read_option
 @bend_options
 @click.option("-o", "--out", type=OutputPath(dir_okay=False), required=True, metavar="FILE.json")
 @overwrite_option
 def convert(
-    file: Path, settings: tuple[str, ...], seed: int | None, out: Path, overwrite: bool
+    file: Path,
+    read: tuple[str, ...],
+    settings: tuple[str, ...],
+    seed: int | None,
+    out: Path,
+    overwrite: bool,
 ) -> None:
     """Write a trace as a kvsweep-trace/1 (JSON), gzipped if the name ends in .gz.
 
     What is read from it again is the same. Recorded results (`expected`) go along unless the
     requests are bent.
     """
-    _write_bent(file, settings, seed, out, overwrite)
+    _write_bent(file, settings, seed, read, out, overwrite)
 
 
 @trace.command(
@@ -108,6 +116,7 @@ def convert(
     ),
 )
 @file_argument
+@read_option
 @click.option("--from", "begin", type=seconds, metavar="S", help="Begin, seconds [0].")
 @click.option("--to", "end", type=seconds, metavar="S", help="End, seconds [that of the trace].")
 @click.option("--limit", type=positive, metavar="N", help="Requests at most.")
@@ -115,6 +124,7 @@ def convert(
 @overwrite_option
 def cut(
     file: Path,
+    read: tuple[str, ...],
     begin: float | None,
     end: float | None,
     limit: int | None,
@@ -126,11 +136,16 @@ def cut(
     settings = tuple(f"{key}={value}" for key, value in given.items() if value is not None)
     if not settings:
         raise InputError("--from, --to, --limit: missing; give one of them")
-    _write_bent(file, settings, None, out, overwrite)
+    _write_bent(file, settings, None, read, out, overwrite)
 
 
 def _write_bent(
-    file: Path, settings: tuple[str, ...], seed: int | None, out: Path, overwrite: bool
+    file: Path,
+    settings: tuple[str, ...],
+    seed: int | None,
+    read: tuple[str, ...],
+    out: Path,
+    overwrite: bool,
 ) -> None:
     from kvsweep.traces.asking import read_bent
     from kvsweep.traces.writing import write_trace
@@ -138,7 +153,7 @@ def _write_bent(
     if out.name.removesuffix(".gz").rpartition(".")[2] != "json":
         raise InputError(f"--out {out}: a trace is written as .json or .json.gz")
     check_new([file], {"--out": out}, overwrite)
-    found = read_bent(file, settings, seed)
+    found = read_bent(file, settings, seed, read)
     more = {
         key: value
         for key, value in (("about", found.trace.about), ("scenario", found.trace.scenario))

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from kvsweep.cli.base import Command, json_option, print_json
+from kvsweep.cli.base import Command, json_option, print_json, read_option
 from kvsweep.cli.outputs import OutputPath
 from kvsweep.cli.terminal import echo
 from kvsweep.cli.trace_options import (
@@ -35,6 +35,7 @@ from kvsweep.errors import InputError
     ),
 )
 @file_argument
+@read_option
 @bend_options
 @size_option
 @click.option("--points", type=click.IntRange(2, 10_000), help="Numbers of blocks shown [12].")
@@ -50,6 +51,7 @@ from kvsweep.errors import InputError
 @json_option
 def hits(
     file: Path,
+    read: tuple[str, ...],
     settings: tuple[str, ...],
     seed: int | None,
     block_size: int,
@@ -77,7 +79,7 @@ def hits(
         raise InputError("--points: has no effect with --blocks")
     wanted = numbers_of(blocks)
     memory = _memory(block_size, served, memory_of)
-    requests = read_bent(file, settings, seed).requests
+    requests = read_bent(file, settings, seed, read).requests
     found = of_file(file, lambda: find_hits(requests, block_size))
     table = columns(found, wanted or found.points(points or 12), memory)
     total = summary(found, memory)

@@ -40,20 +40,21 @@ def _arrival_lines(arrivals: Mapping[str, Any]) -> list[str]:
     lines = [f"arrivals  {peak}, {number(min(counts) / arrivals['bin_s'])} in the calmest"]
     cv, spread = arrivals["gap_cv"], arrivals["dispersion"]
     if cv is not None:
-        per = ", ".join(f"{key} {_or_dash(value)}" for key, value in spread.items())
-        lines.append(
-            f"          gaps vary by {number(cv)} (standard deviation / mean; Poisson: 1), counts "
-            f"by {per} (variance / mean; Poisson: 1)"
-        )
+        widths = ", ".join(key.removesuffix("s") for key in spread)
+        values = ", ".join(map(_or_dash, spread.values()))
+        lines += [
+            f"          gaps vary by {number(cv)} (standard deviation / mean; Poisson: 1)",
+            f"          counts in {widths} s vary by {values} (variance / mean; Poisson: 1)",
+        ]
     return lines
 
 
 def _reuse_lines(found: Mapping[str, Any]) -> list[str]:
     reuse = found["reuse"]
     lines = [
-        f"reuse     {_percent(reuse['ceiling'])} of prompt tokens in a cache without end, blocks "
-        f"of {reuse['block_size']} tokens; {_percent(reuse['requests_with_hits'])} of requests "
-        "find something",
+        f"reuse     {_percent(reuse['ceiling'])} of prompt tokens are found by a cache without end "
+        f"of blocks of {reuse['block_size']}",
+        f"          {_percent(reuse['requests_with_hits'])} of requests find something",
         f"          {reuse['full_blocks']:,} full blocks, {reuse['distinct_blocks']:,} different "
         f"ones, {reuse['reused_blocks']:,} of these in several requests",
     ]

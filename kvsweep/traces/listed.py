@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from kvsweep.traces.pool import count_in_pool
+from kvsweep.traces.free_blocks import count_in_pool
 from kvsweep.traces.stack import NOTHING, count_optimum, find_next_uses
 from kvsweep.workload.blocks import (
     BlockKeys,

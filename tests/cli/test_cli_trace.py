@@ -109,7 +109,7 @@ def test_info_tells_what_is_in_a_trace(run, files):
     code, out, err = run("trace", "info", str(files / "mooncake.jsonl"), "--block-size", "512")
     assert (code, err) == (0, "")
     assert "mooncake.jsonl: 4 requests in 6 s, 0.5 each second" in out
-    assert "reuse     50.79% of prompt tokens" in out
+    assert "reuse     50.79% of prompt tokens are found by a cache without end" in out
     code, out, _ = run("trace", "info", str(files / "native.json"), "--json", "--block-size", "8")
     found = json.loads(out)
     assert found["requests"] == 3

@@ -144,9 +144,9 @@ def drawn(monkeypatch):
     count = Counter()
     draw = generate.draw_requests
 
-    def counted(workload, seed, entropy):
+    def counted(workload, seed, *more):
         count[workload.rate, seed] += 1
-        return draw(workload, seed, entropy)
+        return draw(workload, seed, *more)
 
     monkeypatch.setattr(generate, "draw_requests", counted)
     return count

@@ -4,38 +4,11 @@ Each request is alone. Unlike `stack`, it has several blocks of the same content
 vLLM does. This file is compiled by itself: it takes nothing of other files but the decorators.
 """
 
-from typing import NamedTuple
-
 import numpy as np
-from numpy.typing import NDArray
 
 from kvsweep._jit import kernel, leaf
 
 NOTHING = np.int64(-1)
-
-
-class Pool(NamedTuple):
-    """Free blocks in the order in which they are taken, and the blocks of each key by age.
-
-    Attributes
-    ----------
-    after, before : int64 (capacity + 1,)
-        Neighbours among the free blocks; the last entry is both ends.
-    key : int64 (capacity,)
-        Key of a block, or -1.
-    newer, older : int64 (capacity,)
-        Neighbours among the blocks of one key, or -1.
-    oldest, newest : int64 (keys,)
-        Blocks of each key, or -1.
-    """
-
-    after: NDArray[np.int64]
-    before: NDArray[np.int64]
-    key: NDArray[np.int64]
-    newer: NDArray[np.int64]
-    older: NDArray[np.int64]
-    oldest: NDArray[np.int64]
-    newest: NDArray[np.int64]
 
 
 @leaf
@@ -95,8 +68,15 @@ def count_in_pool(
         Blocks that a request may take from the cache.
     partial : bool (n,)
         Whether it has a last block that does not become full.
-    after, before, key, newer, older, oldest, newest : int64
-        A `Pool`, all blocks free and without content.
+    after, before : int64 (capacity + 1,)
+        Neighbours among the free blocks, which are all, in the order in which they are taken; the
+        last entry is both ends.
+    key : int64 (capacity,)
+        Content of each block: -1.
+    newer, older : int64 (capacity,)
+        Neighbours among the blocks of one content: -1.
+    oldest, newest : int64 (keys,)
+        Blocks of each content: -1.
     table : int64 (capacity,)
         Room for the blocks of a request.
     """
