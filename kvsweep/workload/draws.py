@@ -80,6 +80,7 @@ def draw_requests(workload: Workload, seed: int, entropy: int, pairs: Pairs | No
     InputError
         If the rate is so small that time overflows, or a length is absurd.
     """
+    assert (pairs is None) == (workload.lengths_from is None), "pairs are what lengths_from names"
     shares = [client.rate_fraction for client in workload.clients] or [1.0]
     parts: list[Draws] = []
     for index, share in enumerate(shares):
