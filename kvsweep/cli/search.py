@@ -79,12 +79,11 @@ def size(
     For every combination of the sweep's other axes it is searched with few simulations, more where
     it is close. The answer was simulated and is shown to keep every limit, in the mean over seeds.
     """
-    from kvsweep.config import load_sweep
     from kvsweep.config.service_levels import goodput_overrides
+    from kvsweep.search.asking import load_for_size, size_problem
+    from kvsweep.search.ranges import KINDS
 
-    sweep = load_sweep(file, [*settings, *goodput_overrides(goodput)])
-    from kvsweep.search.asking import KINDS, size_problem
-
+    sweep = load_for_size(file, [*settings, *goodput_overrides(goodput)], find)
     workers = given.pop("workers")
     aim = _aim(given, shown=True)
     problem = size_problem(sweep, find, targets, between, attainment, aim)
