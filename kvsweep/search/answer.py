@@ -27,8 +27,8 @@ from kvsweep.workload.generate import requests_for
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from kvsweep.search.aims import Found
     from kvsweep.search.problem import Labels, Problem
-    from kvsweep.search.records import Found
     from kvsweep.search.targets import Target
 
 

@@ -12,9 +12,9 @@ from kvsweep.config.axes import about
 from kvsweep.config.source import read_source
 from kvsweep.errors import InputError
 from kvsweep.metrics import attainment_name
+from kvsweep.search.aims import Aim
 from kvsweep.search.problem import Problem, find_axis, make_problem, with_axis
 from kvsweep.search.ranges import KINDS, find_key, find_range
-from kvsweep.search.records import Aim
 from kvsweep.search.targets import Target, check_metric, parse_target
 
 if TYPE_CHECKING:
