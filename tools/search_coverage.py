@@ -20,10 +20,10 @@ from kvsweep import simulate
 from kvsweep.analysis import statistics
 from kvsweep.analysis.cliff_scan import Scan, scan_group
 from kvsweep.analysis.statistics import Floats
+from kvsweep.search.aims import Aim, Found
 from kvsweep.search.problem import Problem, find_axis, make_problem
-from kvsweep.search.records import Aim, Found
 from kvsweep.search.root import SEEDS
-from kvsweep.search.running import Job, run, simulated
+from kvsweep.search.sharing import Job, run, simulated
 from kvsweep.search.targets import Target
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -79,12 +79,11 @@ def size(
     For every combination of the sweep's other axes it is searched with few simulations, more where
     it is close. The answer was simulated and is shown to keep every limit, in the mean over seeds.
     """
-    from kvsweep.config import load_sweep
     from kvsweep.config.service_levels import goodput_overrides
+    from kvsweep.search.ranges import KINDS
+    from kvsweep.search.wanted import load_for_size, size_problem
 
-    sweep = load_sweep(file, [*settings, *goodput_overrides(goodput)])
-    from kvsweep.search.asking import KINDS, size_problem
-
+    sweep = load_for_size(file, [*settings, *goodput_overrides(goodput)], find)
     workers = given.pop("workers")
     aim = _aim(given, shown=True)
     problem = size_problem(sweep, find, targets, between, attainment, aim)
@@ -96,7 +95,7 @@ def search_cliff(file: Path, given: dict[str, Any], as_json: bool) -> int:
     from kvsweep.config import load_sweep
 
     sweep = load_sweep(file, given.pop("settings"))
-    from kvsweep.search.asking import cliff_problem
+    from kvsweep.search.wanted import cliff_problem
 
     asked = {key: given.pop(key) for key in ("metric", "along", "threshold")}
     workers = given.pop("workers")
@@ -105,16 +104,16 @@ def search_cliff(file: Path, given: dict[str, Any], as_json: bool) -> int:
 
 
 def _aim(given: dict[str, Any], *, shown: bool) -> Any:
-    from kvsweep.search.records import Aim
+    from kvsweep.search.aims import Aim
 
     return Aim(shown=shown, **{key: value for key, value in given.items() if value is not None})
 
 
 def _answer(problem: Problem, goal: str, workers: int | None, as_json: bool) -> int:
     from kvsweep.search.answer import answer_of
-    from kvsweep.search.asking import units_of
-    from kvsweep.search.running import run
+    from kvsweep.search.sharing import run
     from kvsweep.search.text import search_text
+    from kvsweep.search.wanted import units_of
     from kvsweep.workers.choosing import check_workers
 
     check_workers(workers, False, None)

@@ -1,148 +1,35 @@
-"""What a search hands on: the values that were tried, the answer, its margin, the server."""
+"""From what was found to what is handed on: what was tried, the answer, its margin, the server."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import isfinite, isnan
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from kvsweep.analysis.crossing import Outcome
-from kvsweep.analysis.jsonable import jsonable
-from kvsweep.search.flags import Served, served
+from kvsweep.config.axes import POLICY
+from kvsweep.search.answer_records import (
+    NO_VALUE,
+    OPEN,
+    PAST,
+    WITHIN,
+    Candidate,
+    GroupAnswer,
+    Margin,
+    Measured,
+    SearchAnswer,
+)
+from kvsweep.search.flags import served
 from kvsweep.search.samples import mean_interval
+from kvsweep.workload.generate import requests_for
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from kvsweep.search.aims import Found
     from kvsweep.search.problem import Labels, Problem
-    from kvsweep.search.records import Found
     from kvsweep.search.targets import Target
-
-WITHIN, PAST, OPEN, NO_VALUE = "within", "past", "open", "no value"
-
-
-@dataclass(frozen=True)
-class Measured:
-    """A measure at one value of the axis: mean over the seeds, its interval, the limit.
-
-    `low` and `high` are None where seeds do not tell: there is one, or they are all equal.
-    """
-
-    metric: str
-    mean: float
-    low: float | None
-    high: float | None
-    limit: float
-
-
-@dataclass(frozen=True)
-class Candidate:
-    """A value that was tried; `verdict` is ``within``, ``past``, ``open`` or ``no value``."""
-
-    value: int | float
-    seeds: int
-    verdict: str
-    measures: tuple[Measured, ...]
-
-
-@dataclass(frozen=True)
-class Margin:
-    """How far a measure is from its limit at the answer.
-
-    Attributes
-    ----------
-    metric : str
-        The measure.
-    mean, limit : float
-        Its mean over the seeds, and the limit.
-    room : float or None
-        Share of the limit that is left; None for a limit of 0.
-    """
-
-    metric: str
-    mean: float
-    limit: float
-    room: float | None
-
-
-@dataclass(frozen=True)
-class GroupAnswer:
-    """The answer of one combination of the other axes.
-
-    Attributes
-    ----------
-    labels : dict
-        The combination.
-    outcome : str
-        ``crosses``, ``never`` (no limit is passed in the range), ``already`` (one is everywhere)
-        or ``missing`` (where it is passed cells have no value).
-    crossing : float or None
-        Where the mean over the seeds passes a limit.
-    low, high : float or None
-        Its interval; None where it lies outside the range, or there is one seed.
-    answer : int, float or None
-        The tightest value that is shown to be within all limits; None if none is.
-    tighter : float or None
-        How much tighter than the answer the crossing is, as a share of the answer.
-    margins : tuple of Margin
-        At the answer.
-    first : str or None
-        The measure that passes its limit first when the axis gets tighter.
-    seeds, simulations : int
-        Seeds at the values near the crossing, and simulations in all.
-    stopped : str
-        ``tolerance``, ``seeds``, ``budget`` or ``interrupted``: why no more was simulated.
-    back : tuple of float
-        Values that contradict a curve that only gets worse.
-    candidates : tuple of Candidate
-        All that was tried, in the order of the axis.
-    served : Served or None
-        The server's flags at the answer.
-    """
-
-    labels: Labels
-    outcome: str
-    crossing: float | None
-    low: float | None
-    high: float | None
-    answer: int | float | None
-    tighter: float | None
-    margins: tuple[Margin, ...]
-    first: str | None
-    seeds: int
-    simulations: int
-    stopped: str
-    back: tuple[float, ...]
-    candidates: tuple[Candidate, ...]
-    served: Served | None
-
-
-@dataclass(frozen=True)
-class SearchAnswer:
-    """The answers of a search; docs/sizing.md describes its JSON.
-
-    `goal` is ``crossing`` (a cliff), ``smallest`` or ``highest``; `along` and `units` are the axis
-    and its unit, `range` its ends, `generous` the end at which limits are kept.
-    """
-
-    sweep: str
-    goal: str
-    along: str
-    units: str
-    range: tuple[int | float, int | float]
-    generous: str
-    targets: tuple[str, ...]
-    confidence: float
-    simulations: int
-    interrupted: bool
-    groups: tuple[GroupAnswer, ...]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain Python values for JSON."""
-        plain: dict[str, Any] = jsonable(self)
-        return plain
 
 
 def answer_of(
@@ -172,6 +59,7 @@ def _group(problem: Problem, labels: Labels, found: Found) -> GroupAnswer:
     values = sorted(found.samples.excess)
     candidates = tuple(_candidate(problem, found, value) for value in values)
     known = next((c for c in candidates if c.value == answer), None)
+    first, first_at = _first(problem, found)
     has_interval = found.t > 0.0
     return GroupAnswer(
         labels=labels,
@@ -180,11 +68,12 @@ def _group(problem: Problem, labels: Labels, found: Found) -> GroupAnswer:
         low=_finite(found.low) if has_interval else None,
         high=_finite(found.high) if has_interval else None,
         answer=answer,
-        tighter=_tighter(found) if answer is not None else None,
+        requests_per_s=_requests_per_s(problem, labels, answer),
         margins=tuple(_margin(t, m) for t, m in zip(problem.targets, known.measures, strict=True))
         if known
         else (),
-        first=_first(problem, found),
+        first=first,
+        first_at=first_at,
         seeds=found.seeds,
         simulations=found.samples.simulations,
         stopped=found.stopped,
@@ -194,6 +83,20 @@ def _group(problem: Problem, labels: Labels, found: Found) -> GroupAnswer:
         if answer is None
         else served(problem.scenario(labels, answer), problem.sweep.base_dir),
     )
+
+
+def _requests_per_s(problem: Problem, labels: Labels, answer: float | None) -> float | None:
+    """Return the mean rate of a trace at the answer."""
+    if answer is None or problem.axis.key != "workload.scale":
+        return None
+    sweep, workload = problem.sweep, problem.scenario(labels, answer).workload
+    assert workload is not None  # a sweep has one
+    requests = requests_for(
+        workload, problem.seeds[0], sweep.entropy, labels.get(POLICY), sweep.base_dir
+    )
+    arrivals = requests.arrival_us
+    span = float(arrivals[-1] - arrivals[0]) / 1e6
+    return (len(arrivals) - 1) / span if span > 0.0 else None
 
 
 def _candidate(problem: Problem, found: Found, value: float) -> Candidate:
@@ -221,25 +124,19 @@ def _margin(target: Target, measured: Measured) -> Margin:
     return Margin(measured.metric, measured.mean, measured.limit, room)
 
 
-def _tighter(found: Found) -> float | None:
-    if not isfinite(found.crossing) or not found.answer:
-        return None
-    return abs(found.answer - found.crossing) / abs(found.answer)
-
-
-def _first(problem: Problem, found: Found) -> str | None:
-    """Return the measure that is furthest past its limit at the nearest value past it."""
+def _first(problem: Problem, found: Found) -> tuple[str | None, int | float | None]:
+    """Return the measure that is furthest past its limit at the nearest value past it, and that."""
     if found.outcome is not Outcome.CROSSES:
-        return None
-    space = found.samples.space
-    past = [v for v in found.samples.points(found.seeds) if found.samples.is_past(v)]
-    past = [v for v in past if space.depth(v) >= space.depth(found.crossing)]
-    known = [v for v in past if not np.isnan(found.samples.means(v)).any()]
+        return None, None
+    samples = found.samples
+    past = [v for v in samples.points(found.seeds) if samples.is_past(v)]
+    past = [v for v in past if samples.space.depth(v) >= samples.space.depth(found.crossing)]
+    known = [v for v in past if not np.isnan(samples.means(v)).any()]
     if not known:
-        return None
-    means = found.samples.means(known[0], found.seeds)
+        return None, None
+    means = samples.means(known[0], found.seeds)
     scale = np.array([abs(target.limit) or 1.0 for target in problem.targets])
-    return problem.targets[int(np.argmax(means / scale))].metric
+    return problem.targets[int(np.argmax(means / scale))].metric, problem.typed(known[0])
 
 
 def _finite(value: float) -> float | None:

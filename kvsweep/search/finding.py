@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import isfinite, isinf, isnan, nan
 
 from kvsweep.analysis.crossing import Outcome
-from kvsweep.search.records import Aim, Found
+from kvsweep.search.aims import Aim, Found
 from kvsweep.search.samples import Reading, Samples
 
 

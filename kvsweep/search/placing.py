@@ -26,6 +26,9 @@ def lacking(samples: Samples, reading: Reading, seeds: int, turn: int) -> float 
     """
     space, points = samples.space, samples.points(seeds)
     generous, tight = space.ends
+    tooth = _tooth(samples, reading, seeds)
+    if tooth is not None:
+        return tooth
     if reading.low == -inf and points[0] != generous:
         return _outside(samples, points[0], points[-1], generous)
     if reading.high == inf and points[-1] != tight:
@@ -40,6 +43,19 @@ def lacking(samples: Samples, reading: Reading, seeds: int, turn: int) -> float 
         if b - a > max(CHORD * width, 1.001 * space.step(space.at(b))):
             value = space.nearest(space.at(place))
             return _halved(space, a, b) if turn % 2 or value in points else value
+    return None
+
+
+def _tooth(samples: Samples, reading: Reading, seeds: int) -> float | None:
+    """Return a value further out than the crossing at which all of its few seeds are past.
+
+    A curve may have teeth; wanted is the first crossing from the generous end.
+    """
+    for value in samples.points(1):
+        if samples.space.depth(value) >= reading.low:
+            break
+        if samples.seeds(value) < seeds and samples.is_past(value) and samples.agree(value):
+            return value
     return None
 
 

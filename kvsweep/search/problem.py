@@ -11,7 +11,7 @@ from kvsweep.config.axes import POLICY, SEED, Axis, dimension_names
 from kvsweep.config.scenario import Scenario
 from kvsweep.config.schema import types_at
 from kvsweep.errors import InputError, did_you_mean
-from kvsweep.search.records import Aim
+from kvsweep.search.aims import Aim
 from kvsweep.search.space import Space
 from kvsweep.search.targets import Target
 from kvsweep.survey import survey

@@ -17,9 +17,9 @@ from math import ceil, inf, isfinite, isnan, nan, sqrt
 import numpy as np
 
 from kvsweep.analysis import ranks
+from kvsweep.search.aims import Aim, Ask, Enough, Found, Given
 from kvsweep.search.finding import found_of
 from kvsweep.search.placing import around, lacking
-from kvsweep.search.records import Aim, Ask, Enough, Found, Given
 from kvsweep.search.samples import Reading, Samples
 from kvsweep.search.space import Space
 

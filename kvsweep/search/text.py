@@ -7,7 +7,13 @@ from collections.abc import Iterator
 from kvsweep.analysis.statistics import Interval
 from kvsweep.analysis.wording import MISSING, label, number
 from kvsweep.report.table import interval_text, plural, table
-from kvsweep.search.answer import Candidate, GroupAnswer, Margin, SearchAnswer
+from kvsweep.search.answer_records import (
+    NO_VALUE,
+    Candidate,
+    GroupAnswer,
+    Margin,
+    SearchAnswer,
+)
 
 SHOWN = 12
 """Values that were tried and are listed: those nearest to the answer."""
@@ -68,10 +74,22 @@ def _without_crossing(answer: SearchAnswer, group: GroupAnswer, what: str) -> st
     if group.outcome == "never":
         return f"{what} holds everywhere from {where}{sure}: the limit, if any, lies beyond"
     if group.outcome == "already":
-        return f"{what} holds nowhere from {where}{sure}"
+        return f"{what} holds nowhere from {where}{sure}{_at_best(answer, group)}"
     if group.candidates:
         return f"{what} ends next to values at which simulations have no result"
     return "nothing is known yet"
+
+
+def _at_best(answer: SearchAnswer, group: GroupAnswer) -> str:
+    """Tell the measures at the generous end, where they come closest."""
+    end = answer.range[1] if answer.generous == "high" else answer.range[0]
+    best = next((c for c in group.candidates if c.value == end), None)
+    if best is None:
+        return ""
+    if best.verdict == NO_VALUE:
+        return f"; at {end:,g} requests are dropped or simulations have no result"
+    told = ", ".join(f"{m.metric} {number(m.mean)}" for m in best.measures)
+    return f"; at {end:,g}: {told}"
 
 
 def _size_sentence(answer: SearchAnswer, group: GroupAnswer) -> str:
@@ -81,6 +99,10 @@ def _size_sentence(answer: SearchAnswer, group: GroupAnswer) -> str:
             return _without_crossing(answer, group, limits)
         return f"no value is shown to keep {limits} with these simulations"
     best = f"{answer.goal} {answer.along} that keeps {limits}: {group.answer:,g}"
+    if group.requests_per_s is not None:
+        best += f", {number(group.requests_per_s)} requests/s"
+    if group.outcome == "never" and group.answer == 1 and answer.goal == "smallest":
+        return f"{best}, the least there is"
     if group.outcome == "never":
         return f"{best}, the end of the range: it is kept everywhere, {_beyond(answer)} may do"
     if group.seeds < 2:
@@ -129,17 +151,17 @@ def _recommended(answer: SearchAnswer, group: GroupAnswer) -> Iterator[str]:
         yield from (f"  {note}" for note in group.served.notes)
         if group.margins:
             yield f"  margin: {'; '.join(map(_margin_text, group.margins))}"
-        if group.first is not None:
-            tighter = ""
-            if group.tighter is not None:
-                tighter = f", {100 * group.tighter:.2g} % from here"
-            where = f" at about {number(group.crossing)}" if group.crossing is not None else ""
-            yield f"  breaks first: {group.first}{where}{tighter}"
+        if group.first is not None and group.first_at is not None and group.answer:
+            tighter = 100.0 * abs(group.first_at - group.answer) / group.answer
+            yield (
+                f"  breaks first: {group.first}, past its limit at {group.first_at:,g}, "
+                f"{tighter:.2g} % from here"
+            )
     if group.back:
         listed = ", ".join(f"{value:,g}" for value in group.back[:5])
         yield (
-            f"  not a curve that only gets worse: at {listed} it is the other way round; the limit "
-            "may be passed more than once"
+            f"  not a curve that only gets worse: at {listed} it is the other way round, so that "
+            "the limit is passed more than once"
         )
     if group.stopped in _STOPPED:
         yield f"  {_STOPPED[group.stopped]}"

@@ -36,7 +36,7 @@ def test_size_tells_the_answer_what_was_tried_and_the_flags(run, sweep):
     assert "within <- answer" in out
     assert "vllm serve llama-3.1-8b --tensor-parallel-size 2" in out
     assert "margin: preemption_rate" in out
-    assert "breaks first: preemption_rate at about" in out
+    assert "breaks first: preemption_rate, past its limit at 1,2" in out
 
 
 def test_size_as_json_has_the_documented_fields(run, sweep):

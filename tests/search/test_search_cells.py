@@ -6,11 +6,11 @@ from sweeping import CLIFF, make_sweep
 
 from kvsweep.analysis.cliff import find_cliff
 from kvsweep.errors import InputError
-from kvsweep.search import running
+from kvsweep.search import sharing
+from kvsweep.search.aims import Aim
 from kvsweep.search.answer import answer_of
-from kvsweep.search.asking import cliff_problem, size_problem
-from kvsweep.search.records import Aim
-from kvsweep.search.running import jobs_of, run
+from kvsweep.search.sharing import jobs_of, run
+from kvsweep.search.wanted import cliff_problem, size_problem
 from kvsweep.sweep import run as run_grid
 
 SMALL = """
@@ -121,7 +121,7 @@ def test_a_trace_that_is_the_same_for_every_seed_needs_one(tmp_path):
 
 def test_an_interrupt_leaves_what_is_known(tmp_path, monkeypatch):
     problem = sized(tmp_path)
-    real, calls = running.simulated, []
+    real, calls = sharing.simulated, []
 
     def counting(*arguments):
         calls.append(arguments)
@@ -132,9 +132,9 @@ def test_an_interrupt_leaves_what_is_known(tmp_path, monkeypatch):
             raise KeyboardInterrupt
         return waiting(futures, *arguments)
 
-    waiting = running.wait
-    monkeypatch.setattr(running, "simulated", counting)
-    monkeypatch.setattr(running, "wait", interrupting)
+    waiting = sharing.wait
+    monkeypatch.setattr(sharing, "simulated", counting)
+    monkeypatch.setattr(sharing, "wait", interrupting)
     found, interrupted = run(problem, workers=1)
     assert interrupted
     assert {each.stopped for each in found} == {"interrupted"}

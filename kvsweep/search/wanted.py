@@ -3,45 +3,46 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kvsweep.analysis.variables import HIGHER_IS_BETTER
+from kvsweep.config import load_sweep
 from kvsweep.config.axes import about
-from kvsweep.errors import InputError, clip
+from kvsweep.config.source import read_source
+from kvsweep.errors import InputError
 from kvsweep.metrics import attainment_name
-from kvsweep.search.problem import Problem, find_axis, is_whole, make_problem, with_axis
-from kvsweep.search.records import Aim
+from kvsweep.search.aims import Aim
+from kvsweep.search.problem import Problem, find_axis, make_problem, with_axis
+from kvsweep.search.ranges import KINDS, find_key, find_range
 from kvsweep.search.targets import Target, check_metric, parse_target
 
 if TYPE_CHECKING:
     from kvsweep.config import Sweep
 
-FACTOR = 16
-"""Without an axis it is looked so many times below and above what the sweep has."""
-
-INSTANCES = (1, 64)
+SEVERAL = 2
+"""Instances of a sweep that does not have them as an axis, while it is read."""
 
 COMPLIANCE = 0.99
 """Share of the requests that are to keep their service levels, if none is asked for."""
 
-Values = tuple[int | float, int | float]
 
+def load_for_size(file: Path, settings: Sequence[str], find: str) -> Sweep:
+    """Read the sweep of a search; what only several instances read has an effect in one of them.
 
-@dataclass(frozen=True)
-class Kind:
-    """What can be found: keys of the scenario, of which the first that fits is taken."""
-
-    goal: str
-    keys: tuple[str, ...]
-    generous_high: bool
-
-
-KINDS = {
-    "blocks": Kind("smallest", ("cache.gpu_blocks",), generous_high=True),
-    "instances": Kind("smallest", ("cluster.instances",), generous_high=True),
-    "rate": Kind("highest", ("workload.rate", "workload.scale"), generous_high=False),
-}
+    Parameters
+    ----------
+    file, settings
+        As for `load_sweep`.
+    find : str
+        One of `KINDS`.
+    """
+    (key, *_) = KINDS[find].keys
+    if find == "instances" and not any(text.partition("=")[0] == key for text in settings):
+        grid = read_source(file).values.get("grid", {})
+        if not isinstance(grid, dict) or key not in grid:
+            settings = [*settings, f"{key}={SEVERAL}"]
+    return load_sweep(file, settings)
 
 
 def check_aim(aim: Aim) -> Aim:
@@ -129,8 +130,8 @@ def size_problem(
     """
     kind = KINDS[find]
     targets = _targets(sweep, conditions, compliance)
-    key = _key(sweep, kind, find)
-    values = _range(sweep, key, between)
+    key = find_key(sweep, kind, find)
+    values = find_range(sweep, key, between)
     searched, axis = with_axis(sweep, key, values)
     return make_problem(
         searched,
@@ -180,55 +181,3 @@ def _check_levels(sweep: Sweep, targets: Sequence[Target], where: str) -> None:
             if slo is None or (len(levels) == 1 and levels[0] not in slo.given):
                 wanted = " or ".join(f"slo.{name}_ms" for name in levels)
                 raise InputError(f"{where}: {target.metric!r} needs {wanted}")
-
-
-def _key(sweep: Sweep, kind: Kind, find: str) -> str:
-    """Return the key that is searched; of a trace the rate is a factor."""
-    for key in kind.keys:
-        if any(axis.key == key for axis in sweep.axes):
-            return key
-    workloads = [scenario.workload for scenario in sweep.probes()]
-    of_trace = [bool(workload and workload.trace) for workload in workloads]
-    if find != "rate" or not any(of_trace):
-        if find == "rate" and any(w is None or w.rate is None for w in workloads):
-            raise InputError(
-                f"{sweep.source.label}: --find rate: the workload has no rate, but a concurrency"
-            )
-        return kind.keys[0]
-    if not all(of_trace):
-        raise InputError(
-            f"{sweep.source.label}: --find rate: some workloads are traces, others are drawn; "
-            "search them apart (--set policy=...)"
-        )
-    return kind.keys[1]
-
-
-def _range(sweep: Sweep, key: str, between: str | None) -> Values:
-    whole = is_whole(key)
-    if between is not None:
-        return _parse_range(between, whole)
-    axis = next((a for a in sweep.axes if a.key == key), None)
-    if axis is not None:
-        return min(axis.values), max(axis.values)
-    if key == "cluster.instances":
-        return INSTANCES
-    section, name = key.split(".")
-    own = [getattr(getattr(scenario, section), name) for scenario in sweep.probes()]
-    low, high = min(own) / FACTOR, max(own) * FACTOR
-    return (max(1, round(low)), round(high)) if whole else (float(low), float(high))
-
-
-def _parse_range(text: str, whole: bool) -> Values:
-    low, colon, high = text.partition(":")
-    kind = int if whole else float
-    try:
-        values = kind(low), kind(high)
-    except ValueError:
-        values = (0, 0)
-    largest = 2.0**53
-    if not colon or not 0 < values[0] < values[1] < largest:
-        numbers = "whole numbers" if whole else "numbers"
-        raise InputError(
-            f"--between {clip(text)}: expected LOW:HIGH, two {numbers} above 0, as in 1:64"
-        )
-    return values

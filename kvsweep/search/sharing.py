@@ -14,8 +14,8 @@ import numpy as np
 
 from kvsweep import simulate
 from kvsweep.config.axes import POLICY
+from kvsweep.search.aims import Ask, Enough, Found, Given
 from kvsweep.search.problem import Labels, Problem
-from kvsweep.search.records import Ask, Enough, Found, Given
 from kvsweep.search.root import Search
 from kvsweep.search.samples import Floats
 
