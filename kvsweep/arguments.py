@@ -90,7 +90,7 @@ ARGUMENTS: dict[str, Kind] = {
     "designs": Kind("a list of lists", lambda v: _is_list(v, lambda one: _is_list(one, ANY.fits))),
     **dict.fromkeys(("path", "out", "store"), PATH),
     **dict.fromkeys(("metric", "along", "over", "x", "y"), TEXT),
-    **dict.fromkeys(("overrides", "factors", "objectives"), TEXTS),
+    **dict.fromkeys(("overrides", "read", "factors", "objectives"), TEXTS),
     **dict.fromkeys(("seeds", "workers", "sample", "order", "resamples"), WHOLE),
     **dict.fromkeys(("confidence", "threshold", "wait"), NUMBER),
     **dict.fromkeys(("verify", "processes", "overwrite", "keep_requests", "prune"), SWITCH),

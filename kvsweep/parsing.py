@@ -211,14 +211,26 @@ def parse_csv(text: str, where: str) -> tuple[list[str], Iterator[tuple[int, lis
     return header, _even(rows, len(header), where)
 
 
-def _rows(text: str, where: str) -> Iterator[tuple[int, list[str]]]:
+def csv_rows(text: str, where: str, width: int, before: int) -> Iterator[tuple[int, list[str]]]:
+    """Return an iterator over rows of `width` fields with their lines, as `parse_csv` does.
+
+    Parameters
+    ----------
+    before : int
+        Lines of the file before `text`.
+    """
+    return _even(_rows(text, where, before), width, where)
+
+
+def _rows(text: str, where: str, before: int = 0) -> Iterator[tuple[int, list[str]]]:
     reader = csv.reader(io.StringIO(text), strict=True)
     try:
         for row in reader:
             if len(row) > 1 or "".join(row).strip():
-                yield reader.line_num, row
+                yield before + reader.line_num, row
     except csv.Error as problem:
-        raise InputError(f"{where}:{reader.line_num}: malformed CSV: {problem}") from None
+        line = before + reader.line_num
+        raise InputError(f"{where}:{line}: malformed CSV: {problem}") from None
 
 
 def _even(

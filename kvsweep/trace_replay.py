@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from kvsweep.arguments import checked
 from kvsweep.config import NO_LATENCY, Scenario, parse_scenario
 from kvsweep.config.bounds import check_times
+from kvsweep.config.read_options import parse_reading
 from kvsweep.errors import InputError
 from kvsweep.metrics import RUN_VARIABLES
 from kvsweep.metrics.request_columns import kernel_columns, replica_columns
@@ -77,15 +78,21 @@ class Replay:
 
 
 @checked
-def replay(source: str | Path | Mapping[str, Any], overrides: Sequence[str] = ()) -> xr.Dataset:
+def replay(
+    source: str | Path | Mapping[str, Any],
+    overrides: Sequence[str] = (),
+    read: Sequence[str] = (),
+) -> xr.Dataset:
     """Replay a trace under its own scenario.
 
     Parameters
     ----------
     source : path or dict
-        A trace: kvsweep-trace/1, Mooncake's or Azure's.
+        A trace: kvsweep-trace/1, or of another format of docs/traces.md.
     overrides : sequence of str
         Changes of the scenario, ``KEY=VALUE`` each, as ``cache.gpu_blocks=2000``.
+    read : sequence of str
+        How to read a file, ``KEY=VALUE`` each, as ``time_unit=ms`` or ``columns.arrival=ts``.
 
     Returns
     -------
@@ -112,16 +119,17 @@ def replay(source: str | Path | Mapping[str, Any], overrides: Sequence[str] = ()
     >>> ds["ttft_us"].values.tolist(), ds["cached_tokens"].values.tolist()
     ([7708, 14352], [0, 32])
     """
-    return run_replay(source, overrides).to_dataset()
+    return run_replay(source, overrides, read).to_dataset()
 
 
 def run_replay(
     source: str | Path | Mapping[str, Any],
     overrides: Sequence[str] = (),
+    read: Sequence[str] = (),
     notify: Callable[[str], None] | None = None,
 ) -> Replay:
     """Replay a trace as `replay` does; keep the steps too, and tell `notify` what takes long."""
-    trace = load_trace(source)
+    trace = load_trace(source, parse_reading(read))
     scenario = parse_scenario(trace.scenario, trace.where, overrides)
     if not scenario.latency.model_fields_set:
         raise InputError(f"{trace.where}: latency: {NO_LATENCY}, with --set")

@@ -248,6 +248,10 @@ ELSEWHERE = {
         ),
         "of traces: test_bending",
     ),
+    **dict.fromkeys(
+        (key for key in leaf_keys(Scenario) if key.startswith("workload.read.")),
+        "how a trace is read: test_formats and its siblings",
+    ),
     "workload.clients": "its keys are walked",
     "workload.clients.id": "a name, of the request columns",
     "cache.gpu_tokens": "stands for gpu_blocks: test_config_memory",

@@ -17,10 +17,11 @@ from kvsweep.errors import InputError, did_you_mean, shown
 from kvsweep.limits import MAX_INPUT_BYTES, MAX_TIME_US, MAX_TOKENS
 from kvsweep.llama.design import CONDITIONS
 from kvsweep.parsing import parse_csv
-from kvsweep.reading import read_text
+from kvsweep.reading import open_regular, read_text
 
 _NAME = re.compile(r"_a([0-9]+)_b([0-9]+)\.csv$")
 _COLUMNS = ("condition", "ttft_ms")
+_LONGEST_HEADER = 2**16
 _MAX_MS = MAX_TIME_US / 1000
 
 _DIMS = ("size", "condition", "trial")
@@ -99,8 +100,17 @@ class Measured:
 
 
 def is_prefix(path: Path) -> bool:
-    """Return whether `path` looks like such a measurement: a folder, or a CSV file."""
-    return path.is_dir() or path.suffix == ".csv"
+    """Return whether `path` looks like such a measurement: a folder, or a CSV file of trials.
+
+    Other CSV files are logs of requests.
+    """
+    if path.is_dir() or path.suffix != ".csv":
+        return path.is_dir()
+    if _NAME.search(path.name):
+        return True
+    with open_regular(path) as file:
+        header = file.readline(_LONGEST_HEADER).decode("utf-8-sig", "replace")
+    return _COLUMNS[0] in header.strip().split(",")
 
 
 def read_prefix(path: Path) -> Measured:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from kvsweep.calibrate.needed import check_told
 from kvsweep.config import Scenario, parse_scenario
+from kvsweep.config.read_options import parse_reading
 from kvsweep.errors import InputError, escaped, shown
 from kvsweep.limits import MAX_SECONDS, MAX_TIME_US
 from kvsweep.workload.requests import Requests
@@ -64,8 +65,10 @@ def per_token(first: Floats, last: Floats, tokens: NDArray[np.int64]) -> Floats:
     return share
 
 
-def read_served(path: Path, overrides: tuple[str, ...]) -> Served:
+def read_served(path: Path, overrides: tuple[str, ...], read: tuple[str, ...] = ()) -> Served:
     """Read a trace whose ``expected`` has ``measured_us``: ``first_token_ts``, ``last_token_ts``.
+
+    Results of other tools have them as well, and no scenario: `overrides` give what is needed.
 
     Both list a time per request, microseconds on the clock of the arrivals: the first token after
     the arrival, the last not before the first. ``timeseries`` may hold lists ``t`` (seconds,
@@ -76,10 +79,12 @@ def read_served(path: Path, overrides: tuple[str, ...]) -> Served:
     InputError
         If something is missing or malformed.
     """
-    trace = load_trace(path)
+    trace = load_trace(path, parse_reading(read))
     scenario = parse_scenario(trace.scenario, trace.where, overrides)
     if scenario.engine.rules != "vllm":
         raise InputError(f"{path}: engine.rules is {scenario.engine.rules!r}: only 'vllm' is timed")
+    if trace.unmeasured:
+        raise InputError(f"{path}: nothing to calibrate to: {trace.unmeasured}")
     check_told(scenario, path)
     expected = trace.expected if isinstance(trace.expected, dict) else {}
     measured = expected.get("measured_us")

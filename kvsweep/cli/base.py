@@ -23,6 +23,12 @@ from kvsweep.files import is_special
 WHILE_LOADING = 2_000_000
 USUAL = gc.get_threshold()
 
+read_option = click.option(
+    "--read",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="How to read a trace, as format=csv, time_unit=ms or columns.arrival=ts: docs/traces.md.",
+)
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kvsweep.cli.base import Command, check_outputs, json_option, print_json
+from kvsweep.cli.base import Command, check_outputs, json_option, print_json, read_option
 from kvsweep.cli.outputs import OutputPath
 from kvsweep.cli.terminal import echo
 from kvsweep.errors import InputError
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         "kvsweep calibrate results/prefix.zarr --out my-laptop.toml",
         "kvsweep calibrate served.json.gz --out my-server.toml",
         "kvsweep calibrate served.json.gz --from llama-3.1-8b/rtx4090/tp1-roofline",
+        "kvsweep calibrate bench.json --set cache.gpu_blocks=2588 --set engine.max_num_seqs=256",
         "kvsweep calibrate served.json.gz --split 0.3 --validate docs/validation-my-server",
     ),
 )
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 @click.option("--model", help="Name of the model, for the preset.")
 @click.option("--hardware", help="Name of the hardware, for the preset.")
 @click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="Change a trace's key.")
+@read_option
 @click.option(
     "--validate",
     "stem",
@@ -57,6 +59,7 @@ def calibrate(
     model: str | None,
     hardware: str | None,
     settings: tuple[str, ...],
+    read: tuple[str, ...],
     stem: Path | None,
     as_json: bool,
 ) -> int:
@@ -64,8 +67,11 @@ def calibrate(
 
     MEASUREMENTS is a store of `kvsweep measure prefix`, CSV files like its (`*_aA_bB.csv`, or a
     folder of them), or a trace whose `expected.measured_us` lists when a real server gave the
-    first and the last token of every request. A server's step times are not known: they are found
-    by simulating its requests.
+    first and the last token of every request. So do results of `vllm bench serve --save-detailed`,
+    aiperf's profile_export.jsonl, inference-perf's per_request_lifecycle_metrics.json, and CSV and
+    Parquet with columns for those times: docs/traces.md. They do not know the server's settings:
+    give those with --set. A server's step times are not known: they are found by simulating its
+    requests.
 
     The preset is used at once, in any sweep: `latency.model = "FILE.toml"`. A bad fit (a mean off
     by more than 5 %, fitted or held out) is written too, but says so in its `fit`, and the exit
@@ -81,11 +87,11 @@ def calibrate(
     warm_up(partial(echo, err=True))
     found: PrefixResult | ServedResult
     if is_prefix(measurements):
-        _refuse_for_prefix(start, settings)
+        _refuse_for_prefix(start, settings, read)
         found = _prefix(measurements, names, stem)
         document, text = prefix_json(found), prefix_text(found)
     else:
-        found = _served(measurements, start, split, names, settings, stem)
+        found = _served(measurements, start, split, names, (settings, read), stem)
         document, text = served_json(found), served_text(found)
     if out:
         write_preset(found.preset, out)
@@ -116,8 +122,8 @@ def _outputs(out: Path | None, stem: Path | None) -> dict[str, Path | None]:
     return outputs
 
 
-def _refuse_for_prefix(start: str | None, settings: tuple[str, ...]) -> None:
-    for option, given in (("--from", start), ("--set", settings)):
+def _refuse_for_prefix(start: str | None, settings: tuple[str, ...], read: tuple[str, ...]) -> None:
+    for option, given in (("--from", start), ("--set", settings), ("--read", read)):
         if given:
             raise InputError(f"{option}: only for a trace of a server; these are fitted directly")
 
@@ -139,7 +145,7 @@ def _served(
     start: str | None,
     split: float,
     names: dict[str, str],
-    settings: tuple[str, ...],
+    options: tuple[tuple[str, ...], tuple[str, ...]],
     stem: Path | None,
 ) -> ServedResult:
     from kvsweep.calibrate.families import family_of
@@ -147,7 +153,7 @@ def _served(
     from kvsweep.calibrate.served import read_served
 
     preset = _preset(start) if start else None
-    served = read_served(path, settings)
+    served = read_served(path, *options)
     found = calibrate_served(path, served, family_of(preset), split, names, preset)
     if stem:
         from kvsweep.calibrate.figures import draw_served

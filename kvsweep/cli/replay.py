@@ -12,7 +12,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kvsweep.cli.base import Command, check_outputs, json_option, named_files, print_json, warn
+from kvsweep.cli.base import (
+    Command,
+    check_outputs,
+    json_option,
+    named_files,
+    print_json,
+    read_option,
+    warn,
+)
 from kvsweep.cli.outputs import OutputPath
 from kvsweep.cli.terminal import echo
 from kvsweep.files import written
@@ -32,26 +40,30 @@ csv_file = OutputPath(dir_okay=False)
         "kvsweep replay trace.json.gz --requests requests.csv --steps steps.csv",
         "kvsweep replay trace.json --set cache.gpu_blocks=1500 --json",
         "kvsweep replay mooncake.jsonl.gz --set latency.model=llama-3.1-8b/h100/tp2",
+        "kvsweep replay log.csv --read columns.arrival=ts --read time_unit=ms --set ...",
     ),
 )
 @click.argument("file", metavar="TRACE", type=click.Path(path_type=Path))
 @click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="Change a key.")
+@read_option
 @click.option("--requests", type=csv_file, metavar="FILE.csv", help="Write a row per request.")
 @click.option("--steps", type=csv_file, metavar="FILE.csv", help="Write a row per engine step.")
 @json_option
 def replay(
     file: Path,
     settings: tuple[str, ...],
+    read: tuple[str, ...],
     requests: Path | None,
     steps: Path | None,
     as_json: bool,
 ) -> int:
     """Replay a recorded request list under its own scenario.
 
-    TRACE is a kvsweep-trace/1 (JSON), one of Mooncake's (JSON lines with timestamp, input_length,
-    output_length and hash_ids) or one of Azure's (CSV with TIMESTAMP, ContextTokens and
-    GeneratedTokens), plain or gzipped. Those of Mooncake and Azure have no scenario: give
-    latency.model, cache.gpu_blocks and whatever else differs with --set.
+    TRACE is a kvsweep-trace/1 (JSON), plain or gzipped, or of another tool: Mooncake's or
+    Qwen-Bailian's JSON lines, Weka's sessions, Azure's or BurstGPT's CSV, results of vllm bench
+    serve, aiperf or inference-perf, or CSV or Parquet of any columns. Its content tells which, or
+    --read; docs/traces.md says what is read of each. Only a kvsweep-trace/1 has a scenario: with
+    others give latency.model, cache.gpu_blocks and whatever else differs with --set.
     """
     from kvsweep.analysis.replayed import cell_of_replay
     from kvsweep.analysis.warnings import find_warnings
@@ -59,7 +71,7 @@ def replay(
 
     outputs = {"--requests": requests, "--steps": steps}
     check_outputs([file], outputs)
-    found = run_replay(file, settings, notify=partial(echo, err=True))
+    found = run_replay(file, settings, read, notify=partial(echo, err=True))
     check_outputs(named_files(found.scenario.latency.model, file.parent), outputs)
     if requests:
         positions = range(len(found.requests["status"]))

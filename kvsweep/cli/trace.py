@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from kvsweep.cli.base import Command, Group, json_option, print_json
+from kvsweep.cli.base import Command, Group, json_option, print_json, read_option
 from kvsweep.cli.outputs import OutputPath
 from kvsweep.cli.terminal import echo
 from kvsweep.cli.trace_hits import hits
@@ -51,6 +51,7 @@ def info(
     file: Path,
     settings: tuple[str, ...],
     seed: int | None,
+    read: tuple[str, ...],
     block_size: int,
     figure: Path | None,
     overwrite: bool,
@@ -62,7 +63,7 @@ def info(
     from kvsweep.traces.info import describe
 
     check_new([file], {"--plot": figure}, overwrite)
-    requests = read_bent(file, settings, seed).requests
+    requests = read_bent(file, settings, seed, read).requests
     hits = of_file(file, lambda: find_hits(requests, block_size))
     found = describe(requests, hits)
     if as_json:
@@ -89,14 +90,19 @@ def info(
 @click.option("-o", "--out", type=OutputPath(dir_okay=False), required=True, metavar="FILE.json")
 @overwrite_option
 def convert(
-    file: Path, settings: tuple[str, ...], seed: int | None, out: Path, overwrite: bool
+    file: Path,
+    settings: tuple[str, ...],
+    seed: int | None,
+    read: tuple[str, ...],
+    out: Path,
+    overwrite: bool,
 ) -> None:
     """Write a trace as a kvsweep-trace/1 (JSON), gzipped if the name ends in .gz.
 
     What is read from it again is the same. Recorded results (`expected`) go along unless the
     requests are bent.
     """
-    _write_bent(file, settings, seed, out, overwrite)
+    _write_bent(file, settings, seed, read, out, overwrite)
 
 
 @trace.command(
@@ -111,6 +117,7 @@ def convert(
 @click.option("--from", "begin", type=seconds, metavar="S", help="Begin, seconds [0].")
 @click.option("--to", "end", type=seconds, metavar="S", help="End, seconds [that of the trace].")
 @click.option("--limit", type=positive, metavar="N", help="Requests at most.")
+@read_option
 @click.option("-o", "--out", type=OutputPath(dir_okay=False), required=True, metavar="FILE.json")
 @overwrite_option
 def cut(
@@ -118,6 +125,7 @@ def cut(
     begin: float | None,
     end: float | None,
     limit: int | None,
+    read: tuple[str, ...],
     out: Path,
     overwrite: bool,
 ) -> None:
@@ -126,11 +134,16 @@ def cut(
     settings = tuple(f"{key}={value}" for key, value in given.items() if value is not None)
     if not settings:
         raise InputError("--from, --to, --limit: missing; give one of them")
-    _write_bent(file, settings, None, out, overwrite)
+    _write_bent(file, settings, None, read, out, overwrite)
 
 
 def _write_bent(
-    file: Path, settings: tuple[str, ...], seed: int | None, out: Path, overwrite: bool
+    file: Path,
+    settings: tuple[str, ...],
+    seed: int | None,
+    read: tuple[str, ...],
+    out: Path,
+    overwrite: bool,
 ) -> None:
     from kvsweep.traces.asking import read_bent
     from kvsweep.traces.writing import write_trace
@@ -138,7 +151,7 @@ def _write_bent(
     if out.name.removesuffix(".gz").rpartition(".")[2] != "json":
         raise InputError(f"--out {out}: a trace is written as .json or .json.gz")
     check_new([file], {"--out": out}, overwrite)
-    found = read_bent(file, settings, seed)
+    found = read_bent(file, settings, seed, read)
     more = {
         key: value
         for key, value in (("about", found.trace.about), ("scenario", found.trace.scenario))

@@ -52,6 +52,7 @@ def hits(
     file: Path,
     settings: tuple[str, ...],
     seed: int | None,
+    read: tuple[str, ...],
     block_size: int,
     points: int | None,
     blocks: str | None,
@@ -77,7 +78,7 @@ def hits(
         raise InputError("--points: has no effect with --blocks")
     wanted = numbers_of(blocks)
     memory = _memory(block_size, served, memory_of)
-    requests = read_bent(file, settings, seed).requests
+    requests = read_bent(file, settings, seed, read).requests
     found = of_file(file, lambda: find_hits(requests, block_size))
     table = columns(found, wanted or found.points(points or 12), memory)
     total = summary(found, memory)

@@ -138,26 +138,27 @@ def set_at(data: dict[str, Any], path: KeyPath, value: Any) -> None:
         table = inner
 
 
-def parse_override(text: str) -> tuple[str, Any]:
-    """Split ``KEY=VALUE``; a value that is not TOML is a string.
+def parse_override(text: str, option: str = "--set") -> tuple[str, Any]:
+    """Split ``KEY=VALUE`` of an option; a value that is not TOML is a string.
 
     Raises
     ------
     InputError
         If there is no key or no ``=``, or the value is not to be read.
     """
+    example = "cache.gpu_blocks=2000" if option == "--set" else "format=csv"
     key, equals, value = text.partition("=")
     key = key.strip()
     if not key or not equals:
-        raise InputError(f"--set {cut(text)}: expected KEY=VALUE, as in cache.gpu_blocks=2000")
+        raise InputError(f"{option} {cut(text)}: expected KEY=VALUE, as in {example}")
     if key.count(".") > _DEEPEST or "" in key.split("."):
-        raise InputError(f"--set {cut(key)}: unknown key; expected one as in cache.gpu_blocks=2000")
+        raise InputError(f"{option} {cut(key)}: unknown key; expected one as in {example}")
     try:
         return key, _toml_value(value.strip())
     except RecursionError:
-        raise InputError(f"--set {cut(key)}: the value is nested too deeply") from None
+        raise InputError(f"{option} {cut(key)}: the value is nested too deeply") from None
     except ValueError:
-        raise InputError(f"--set {cut(key)}: a number of thousands of digits") from None
+        raise InputError(f"{option} {cut(key)}: a number of thousands of digits") from None
 
 
 def parts_of(key: str, table: Any = None) -> KeyPath:

@@ -20,6 +20,7 @@ from kvsweep.config.bending import OF_LENGTHS, OF_TRACE, Bends
 from kvsweep.config.bounds import check_draws
 from kvsweep.config.lengths import Gaussian, Lengths
 from kvsweep.config.sessions import Sessions
+from kvsweep.config.trace_reading import Reading
 from kvsweep.limits import MAX_REQUESTS
 
 DEFAULT_ENTROPY = 0x6B767377
@@ -96,6 +97,8 @@ class Workload(Bends):
         Several senders; empty: one.
     trace : str or None
         File to read instead, relative to the sweep file; ``{seed}`` and ``{policy}`` are filled in.
+    read : Reading or None
+        How to read it; None: as its content says.
     warmup : int
         First requests that are simulated but left out of the metrics.
     concurrency : int or None
@@ -121,6 +124,7 @@ class Workload(Bends):
     sessions: Sessions | None = None
     clients: Annotated[tuple[Client, ...], Key("1", "client")] = ()
     trace: Annotated[Name | None, Key("1", "file of the requests")] = None
+    read: Reading | None = None
     warmup: Annotated[
         Whole, Field(le=MAX_REQUESTS), Key("request", "first requests left out of the measures")
     ] = 0
@@ -141,6 +145,8 @@ class Workload(Bends):
             self._check_trace()
             return self
         self._check_lengths()
+        if self.read is not None and self.lengths_from is None:
+            raise KeyProblem(("read",), "says how a trace is read: needs trace")
         if self.warmup >= self.requests:
             raise KeyProblem(
                 ("warmup",), f"{self.warmup} leaves none of {self.requests} requests to measure"
@@ -158,7 +164,8 @@ class Workload(Bends):
             )
 
     def _check_trace(self) -> None:
-        for key in sorted(self.model_fields_set - {"trace", "warmup", "concurrency", *OF_TRACE}):
+        known = {"trace", "read", "warmup", "concurrency", *OF_TRACE}
+        for key in sorted(self.model_fields_set - known):
             raise KeyProblem((key,), "a trace brings its own requests: leave out this key or trace")
 
     def _check_lengths(self) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from kvsweep.config.bending import OF_TRACE
 from kvsweep.config.compose import build
 from kvsweep.config.overrides import with_overrides
+from kvsweep.config.read_options import parse_reading
 from kvsweep.config.source import Source
 from kvsweep.config.workload import DEFAULT_ENTROPY
 from kvsweep.config.written import check_options
@@ -41,7 +42,9 @@ class Bent:
     changed: bool
 
 
-def read_bent(path: Path, settings: Sequence[str], seed: int | None = None) -> Bent:
+def read_bent(
+    path: Path, settings: Sequence[str], seed: int | None = None, read: Sequence[str] = ()
+) -> Bent:
     """Read a trace and bend it.
 
     Parameters
@@ -52,6 +55,8 @@ def read_bent(path: Path, settings: Sequence[str], seed: int | None = None) -> B
         ``KEY=VALUE`` each, keys of ``[workload]`` with or without its name: ``scale=2``.
     seed : int or None
         Of what `repeat` draws; None: 0.
+    read : sequence of str
+        How to read the file, ``KEY=VALUE`` each.
 
     Raises
     ------
@@ -66,7 +71,7 @@ def read_bent(path: Path, settings: Sequence[str], seed: int | None = None) -> B
     assert workload is not None  # it has a trace
     if seed is not None and workload.repeat == 1:
         raise InputError("--seed: has no effect without --set repeat=N of more than 1")
-    trace = load_trace(path)
+    trace = load_trace(path, parse_reading(read))
     try:
         requests = bend(trace.requests, workload, seed or 0, DEFAULT_ENTROPY, path.name)
     except InputError as error:

@@ -1,5 +1,8 @@
 """Request columns built up request by request, as trace readers need it."""
 
+from __future__ import annotations
+
+from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -26,8 +29,9 @@ class RequestColumns:
 
     arrival_us: list[int] = field(default_factory=list)
     bounds: list[int] = field(default_factory=lambda: [0])
-    segments: list[int] = field(default_factory=list)
-    tokens: list[int] = field(default_factory=list)
+    # Traces with an id for every 16 tokens have a hundred entries per request: 8 bytes for each.
+    segments: array[int] = field(default_factory=lambda: array("q"))
+    tokens: array[int] = field(default_factory=lambda: array("q"))
     output_segment: list[int] = field(default_factory=list)
     output_tokens: list[int] = field(default_factory=list)
     priority: list[int | None] = field(default_factory=list)
@@ -57,8 +61,8 @@ class RequestColumns:
     ) -> None:
         """Append a request; its prompt is `segments` with `tokens`, `output` (segment, tokens)."""
         self.arrival_us.append(arrival_us)
-        self.segments += segments
-        self.tokens += tokens
+        self.segments.extend(segments)
+        self.tokens.extend(tokens)
         self.bounds.append(len(self.segments))
         self.output_segment.append(output[0])
         self.output_tokens.append(output[1])
@@ -98,7 +102,7 @@ class RequestColumns:
         )
 
 
-def _whole(values: list[int]) -> NDArray[np.int64]:
+def _whole(values: list[int] | array[int]) -> NDArray[np.int64]:
     return np.array(values, np.int64)
 
 

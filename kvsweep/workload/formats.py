@@ -1,68 +1,194 @@
-"""Which format a trace has, by its first line; near misses are told what they lack."""
+"""Which format a trace has, by its first line or its whole; near misses are told what they lack."""
 
 from __future__ import annotations
 
 import csv
 import json
 import re
+from collections.abc import Callable
 from typing import Any, NoReturn
 
-from kvsweep.errors import InputError, clip
+from kvsweep.config.trace_reading import Reading
+from kvsweep.errors import InputError, clip, shown
 from kvsweep.parsing import parse_json
-from kvsweep.workload import azure, mooncake
+from kvsweep.workload import azure, bench_results, burstgpt, column_roles, mooncake, weka
 from kvsweep.workload.native import FORMAT
 
-NATIVE, MOONCAKE, AZURE = "native", "mooncake", "azure"
-
 _FIRST_LINE = re.compile(r"\S[^\n]*")
-_BURSTGPT = "Request tokens"
-# Of Mooncake's keys. Fewer, and hash_ids not among them, may be any log.
+# Of Mooncake's keys, or of the lists of a result. Fewer may be any log.
 _ENOUGH = 2
 
+_BENCH = ("request_throughput", "total_input_tokens", *bench_results.KEYS)
+_TIMED = ("start_time", "end_time", "info")
 
-def recognise(text: str, where: str) -> tuple[str, Any]:
-    """Return the format of a trace: `NATIVE`, with its parsed document, `MOONCAKE` or `AZURE`.
+USED = {
+    "kvsweep": (),
+    "mooncake": ("block_size", "partial_block", "time_unit"),
+    "qwen-bailian": ("block_size", "partial_block", "time_unit"),
+    "weka": (
+        "failed", "lanes", "sessions_per_s", "subagents", "subagent_ids", "subagent_times",
+        "think_cap_s",
+    ),
+    "azure": (),
+    "burstgpt": ("failed", "arrivals", "shared_prefix"),
+    "vllm-bench": ("failed", "arrivals", "shared_prefix", "run"),
+    "aiperf": ("failed", "arrivals", "shared_prefix"),
+    "inference-perf": ("failed", "arrivals", "shared_prefix"),
+    "csv": ("columns", "time_unit", "failed", "arrivals", "shared_prefix"),
+    "parquet": ("columns", "time_unit", "failed", "arrivals", "shared_prefix"),
+}  # fmt: skip
+"""Keys of `Reading` that each format reads, besides `format`."""
+
+
+def check_used(kind: str, read: Reading, where: str) -> None:
+    """Refuse what is asked of a format that has no such thing.
 
     Raises
     ------
     InputError
-        If it is none of them, or JSON that is malformed.
+        If a key that the format does not read has another value than by default.
+    """
+    default = Reading()
+    for key in Reading.model_fields:
+        if key in ("format", *USED[kind]) or getattr(read, key) == getattr(default, key):
+            continue
+        allowed = ", ".join(USED[kind]) or "none"
+        raise InputError(f"{where}: read.{key}: not for the format {kind!r}; allowed: {allowed}")
+    if read.arrivals == "even" and kind != "vllm-bench":
+        raise InputError(
+            f"{where}: read.arrivals: 'even' is for 'vllm-bench', which tells its rate"
+        )
+
+
+def recognise(text: str, where: str, read: Reading) -> tuple[str, Any]:
+    """Return the format of a text and its parsed document, if it is a single JSON value.
+
+    Raises
+    ------
+    InputError
+        If it is none of them, could be several, or is JSON that is malformed.
     """
     found = _FIRST_LINE.search(text)
     if found is None:
         raise InputError(f"{where}: not a trace: it is empty")
     first = found[0].rstrip()
-    if not first.startswith("{"):
-        return _recognise_table(first, where)
-    if _FIRST_LINE.search(text, found.end()) is None:
-        document = parse_json(text, where)
-        return (MOONCAKE if _is_mooncake(document) else NATIVE), document
-    line = _object_in(first)
-    if _is_mooncake(line):
-        return MOONCAKE, None
-    if line is not None and "format" not in line:
-        keys = clip(", ".join(line))
-        _refuse(where, f"its lines are JSON objects of other keys than Mooncake's: {keys}")
-    return NATIVE, parse_json(text, where)
+    asked = read.format
+    if asked in ("azure", "burstgpt", "csv"):
+        return asked, None
+    document, item = _json_of(text, first, found.end(), where)
+    if asked is not None:
+        return asked, _as_asked(asked, document, text, where)
+    if item is None:
+        return _table(first, read, where), None
+    kinds = _kinds(item)
+    if len(kinds) > 1:
+        raise InputError(
+            f"{where}: could be {' or '.join(kinds)}: read.format says which, as {kinds[0]!r}"
+        )
+    if kinds:
+        return kinds[0], document
+    if isinstance(item, list):
+        refuse(where, "it is a list of something else")
+    if document is None and "format" not in item:
+        keys = f"other keys than Mooncake's: {clip(', '.join(item))}"
+        refuse(where, f"its lines are JSON objects of {keys}")
+    return "kvsweep", parse_json(text, where) if document is None else document
 
 
-def _recognise_table(first: str, where: str) -> tuple[str, Any]:
+def _as_asked(asked: str, document: Any, text: str, where: str) -> Any:
+    """Return the document of a format that was given, which is a list or an object in some."""
+    if asked not in ("inference-perf", "kvsweep"):
+        return document
+    found = parse_json(text, where) if document is None else document
+    wanted, words = (
+        (list, "a list of requests") if asked == "inference-perf" else (dict, "an object")
+    )
+    if not isinstance(found, wanted):
+        raise InputError(f"{where}: expected {words}, got {shown(found)}")
+    return found
+
+
+def _json_of(text: str, first: str, end: int, where: str) -> tuple[Any, Any]:
+    """Return the document, None if there are several; and it, or else the first, if JSON at all."""
+    if not first.startswith(("{", "[")):
+        return None, None
+    if _FIRST_LINE.search(text, end) is not None:
+        line = _object_in(first)
+        if line is not None:
+            return None, line
+    if first.startswith("[") and not re.match(r"\[\s*(\{|\]|\[|$)", first):
+        return None, None  # a section of settings, or a broken table
+    document = parse_json(text, where)
+    return document, document
+
+
+def _kinds(item: Any) -> list[str]:
+    """Return the formats that an object, the first of a file, looks like."""
+    if isinstance(item, list):
+        objects = [entry for entry in item[:1] if isinstance(entry, dict)]
+        timed = any(sum(key in entry for key in _TIMED) >= _ENOUGH for entry in objects)
+        return ["inference-perf"] if timed else []
+    if not isinstance(item, dict) or "format" in item:
+        return []
+    looks: dict[str, Callable[[dict[str, Any]], bool]] = {
+        "weka": lambda found: "requests" in found and all(key in found for key in weka.KEYS[:2]),
+        "aiperf": lambda found: "metadata" in found and "metrics" in found,
+        "vllm-bench": lambda found: sum(key in found for key in _BENCH) >= _ENOUGH,
+        "mooncake": _is_mooncake,
+    }
+    kinds = [kind for kind, looks_so in looks.items() if looks_so(item)]
+    if "mooncake" in kinds and any(key in item for key in mooncake.QWEN_KEYS):
+        kinds[kinds.index("mooncake")] = "qwen-bailian"
+    return kinds
+
+
+def _is_mooncake(found: dict[str, Any]) -> bool:
+    """Whether this looks like one of Mooncake's lines, perhaps one that lacks a key."""
+    return "hash_ids" in found or sum(key in found for key in mooncake.KEYS) >= _ENOUGH
+
+
+def _table(first: str, read: Reading, where: str) -> str:
+    """Return the format of a table by its header."""
     try:
         header = next(csv.reader([first]))
     except csv.Error:
         header = first.split(",")
-    if any(name in header for name in azure.HEADER):
-        return AZURE, None
-    if _BURSTGPT in header:
-        _refuse(where, "BurstGPT's CSV is not read yet")
+    kinds = [
+        kind
+        for kind, names in (("azure", azure.HEADER), ("burstgpt", burstgpt.HEADER[1:]))
+        if any(name in header for name in names)
+    ]
+    if read.columns is not None or (not kinds and _is_named(header, read, where)):
+        kinds.append("csv")
+    if len(kinds) > 1:
+        raise InputError(
+            f"{where}: its columns could be those of {' or '.join(kinds)}: read.format says which, "
+            f"as {kinds[0]!r}"
+        )
+    if kinds:
+        return kinds[0]
     if len(header) > 1 and not first.startswith("["):
         columns = f"{', '.join(azure.HEADER)}; its first line is {clip(first)}"
-        _refuse(where, f"a CSV trace needs the columns {columns}")
-    _refuse(where, None)
+        refuse(
+            where,
+            f"a CSV trace needs the columns {columns}; others are named by read.columns.arrival, "
+            "prompt and output",
+        )
+    refuse(where, None)
 
 
-def _refuse(where: str, reason: str | None) -> NoReturn:
-    expected = f"expected {FORMAT} (JSON), Mooncake's JSON lines or Azure's CSV"
+def _is_named(header: list[str], read: Reading, where: str) -> bool:
+    """Return whether columns have names that tell what they are."""
+    lengths = [name for name in column_roles.LENGTHS.values() if name in header]
+    return len(lengths) == len(column_roles.LENGTHS)
+
+
+def refuse(where: str, reason: str | None) -> NoReturn:
+    """Say what a trace may be."""
+    expected = (
+        f"expected {FORMAT} (JSON), Mooncake's JSON lines, Azure's CSV or another format of "
+        "docs/traces.md"
+    )
     raise InputError(f"{where}: not a trace: {f'{reason}; ' if reason else ''}{expected}")
 
 
@@ -75,10 +201,3 @@ def _object_in(line: str) -> dict[str, Any] | None:
     except (ValueError, RecursionError):
         return None
     return found if isinstance(found, dict) else None
-
-
-def _is_mooncake(found: Any) -> bool:
-    """Whether this looks like one of Mooncake's lines, perhaps one that lacks a key."""
-    if not isinstance(found, dict) or "format" in found:
-        return False
-    return "hash_ids" in found or sum(key in found for key in mooncake.KEYS) >= _ENOUGH

@@ -128,7 +128,7 @@ def requests_for(
         return fields[field[1]]
 
     name = re.sub(r"\{(\w*)\}", fill, workload.trace)
-    requests = bend(requests_of_file(folder / name), workload, seed, entropy, name)
+    requests = bend(requests_of_file(folder / name, workload.read), workload, seed, entropy, name)
     if workload.warmup >= len(requests):
         raise InputError(
             f"workload.warmup: {workload.warmup} leaves none of the {len(requests)} requests of "
@@ -149,7 +149,7 @@ def _pairs(workload: Workload, folder: Path) -> Pairs | None:
     name = workload.lengths_from
     if name is None:
         return None
-    requests = requests_of_file(folder / name)
+    requests = requests_of_file(folder / name, workload.read)
     if workload.slice is not None:
         requests = slice_requests(requests, workload.slice, name)
     if workload.clip is not None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
+from kvsweep.config.trace_reading import Reading
 from kvsweep.workload.requests import Requests
 from kvsweep.workload.traces import load_trace
 
@@ -25,8 +26,15 @@ _known: OrderedDict[Any, Requests] = OrderedDict()
 _lock = Lock()
 
 
-def requests_of_file(path: Path) -> Requests:
+def requests_of_file(path: Path, read: Reading | None = None) -> Requests:
     """Return the requests of a trace, read again only if the file has changed.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+    read : Reading or None
+        How to read it.
 
     Raises
     ------
@@ -34,11 +42,11 @@ def requests_of_file(path: Path) -> Requests:
         As `load_trace`.
     """
     with _lock:  # others that want the same one wait for it
-        key = _identity(path)
+        key = _identity(path, read)
         found = None if key is None else _known.get(key)
         if found is None:
-            found = load_trace(path).requests
-            if key is not None and key == _identity(path):
+            found = load_trace(path, read).requests
+            if key is not None and key == _identity(path, read):
                 _keep(key, found)
         elif key is not None:
             _known.move_to_end(key)
@@ -55,7 +63,7 @@ def _keep(key: Any, requests: Requests) -> None:
         del _known[key]
 
 
-def _identity(path: Path) -> Any:
+def _identity(path: Path, read: Reading | None) -> Any:
     """Return what tells the content of a file from others; None if nothing does for sure."""
     try:
         about = path.stat()
@@ -63,7 +71,7 @@ def _identity(path: Path) -> Any:
         return None  # `load_trace` will complain
     if time.time_ns() - about.st_mtime_ns < _SETTLED_NS:
         return None
-    return str(path.absolute()), about.st_ino, about.st_size, about.st_mtime_ns
+    return str(path.absolute()), read, about.st_ino, about.st_size, about.st_mtime_ns
 
 
 def _bytes(requests: Requests) -> int:

@@ -1,77 +1,110 @@
 """Mooncake's traces: JSON lines with ``timestamp, input_length, output_length, hash_ids``.
 
-A hash id stands for a block of 512 tokens together with all tokens before it, the last block of a
-prompt being shorter (kvcache-ai/Mooncake, FAST'25 release). Outputs have no ids: each is content of
-its own. What Qwen-Bailian's lines have besides (``chat_id, parent_chat_id, turn, type``) is allowed
-and not used.
+A hash id stands for a block of tokens together with all tokens before it, the last block of a
+prompt being shorter. Outputs have no ids: each is content of its own. Two releases have these keys:
+
+- Mooncake's (kvcache-ai/Mooncake, FAST'25 release): milliseconds, blocks of 512 tokens.
+- Qwen-Bailian's (alibaba-edu/qwen-bailian-usagetraces-anon, 2025): seconds, blocks of 16 tokens.
+  What its lines have besides (``chat_id, parent_chat_id, turn, type``) is allowed and not used.
+
+Others write the same keys with other units and blocks: `Reading.time_unit`, `Reading.block_size`.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
+from kvsweep.config.trace_reading import Reading
 from kvsweep.errors import InputError, did_you_mean, shown
 from kvsweep.limits import MAX_TIME_US, MAX_TOKENS
 from kvsweep.parsing import parse_json
+from kvsweep.workload.checks import Malformed, check_object
 from kvsweep.workload.columns import RequestColumns, check_count
+from kvsweep.workload.measured import PER_SECOND
 from kvsweep.workload.requests import Requests
 
-BLOCK_TOKENS = 512
+BLOCK_TOKENS = {"mooncake": 512, "qwen-bailian": 16}
+TIME_UNIT = {"mooncake": "ms", "qwen-bailian": "s"}
 
 KEYS = ("timestamp", "input_length", "output_length", "hash_ids")
-_UNUSED = ("chat_id", "parent_chat_id", "turn", "type")
-_KNOWN = frozenset(KEYS + _UNUSED)
+QWEN_KEYS = ("chat_id", "parent_chat_id", "turn", "type")
+_KNOWN = frozenset(KEYS + QWEN_KEYS)
 
 # Largest integer that JSON readers of other languages keep, too.
 _LARGEST = 2**53
-_MAX_TIME_MS = MAX_TIME_US // 1000
-_QWEN_BLOCK_TOKENS = 16
+_USUAL_BLOCKS = (16, 32, 64, 128, 256, 512, 1024)
+_WORDS = {"s": "seconds", "ms": "milliseconds", "us": "microseconds", "ns": "nanoseconds"}
 
 
-def read_mooncake(text: str, where: str) -> Requests:
+@dataclass(frozen=True)
+class _Layout:
+    """Tokens of a block, the unit of times, and whether a partial block has an id."""
+
+    block: int
+    unit: str
+    with_id: bool
+
+    @property
+    def most(self) -> int:
+        """The latest timestamp."""
+        return MAX_TIME_US * PER_SECOND[self.unit] // 10**6
+
+
+def read_mooncake(text: str, where: str, kind: str, read: Reading) -> Requests:
     """Return the requests in order of arrival, counted from time 0 of the trace.
+
+    Parameters
+    ----------
+    kind : str
+        ``mooncake`` or ``qwen-bailian``.
 
     Raises
     ------
     InputError
         If a line is malformed, has an unknown key, or more tokens or time than is believed.
     """
+    layout = _Layout(
+        read.block_size or BLOCK_TOKENS[kind],
+        read.time_unit or TIME_UNIT[kind],
+        read.partial_block == "with-id",
+    )
     rows = []
     unused = 0
     for number, line in enumerate(text.split("\n"), 1):
         if line and not line.isspace():
             item = parse_json(line, where, number)
             try:
-                row = _row(item)
-            except _Malformed as problem:
+                if kind == "mooncake" and read.format is None:
+                    _check_one_kind(item)
+                row = _row(item, layout)
+            except Malformed as problem:
                 raise InputError(f"{where}:{number}: {problem}") from None
             rows.append(row)
-            unused = max(unused, 1 + max(row[1]))
+            unused = max(unused, 1 + max(row[1], default=-1))
     check_count(len(rows), where)
     rows.sort(key=lambda row: row[0])
     columns = RequestColumns()
     for i, (arrival_us, hashes, tokens, output_tokens) in enumerate(rows):
-        sizes = [BLOCK_TOKENS] * len(hashes)
-        sizes[-1] = tokens - BLOCK_TOKENS * (len(hashes) - 1)
+        if layout.block * len(hashes) < tokens:  # what has no id is content of its own
+            hashes.append(unused + len(rows) + i)
+        sizes = [layout.block] * len(hashes)
+        sizes[-1] = tokens - layout.block * (len(hashes) - 1)
         columns.add(arrival_us, hashes, sizes, (unused + i, output_tokens))
     return columns.build()
 
 
-class _Malformed(ValueError):
-    """What is wrong with a line."""
-
-
-def _row(item: Any) -> tuple[int, list[int], int, int]:
+def _row(item: Any, layout: _Layout) -> tuple[int, list[int], int, int]:
     """Return arrival (us), hash ids, prompt tokens and output tokens of one line."""
-    if not isinstance(item, dict):
-        raise _Malformed(f"expected an object, got {shown(item)}")
+    check_object(item)
     _check_keys(item)
     timestamp = item["timestamp"]
+    words = _WORDS[layout.unit]
     if type(timestamp) is not int and type(timestamp) is not float:
-        raise _Malformed(f"timestamp: expected milliseconds, got {shown(timestamp)}")
-    if not 0 <= timestamp <= _MAX_TIME_MS:
-        raise _Malformed(
-            f"timestamp: expected milliseconds from 0 to {_MAX_TIME_MS}, got {shown(timestamp)}"
+        raise Malformed(f"timestamp: expected {words}, got {shown(timestamp)}")
+    if not 0 <= timestamp <= layout.most:
+        raise Malformed(
+            f"timestamp: expected {words} from 0 to {layout.most}, got {shown(timestamp)}"
         )
     tokens = _count(item, "input_length")
     hashes = item["hash_ids"]
@@ -80,35 +113,57 @@ def _row(item: Any) -> tuple[int, list[int], int, int]:
         or not set(map(type, hashes)) <= {int}
         or (hashes and not 0 <= min(hashes) <= max(hashes) < _LARGEST)
     ):
-        raise _Malformed(f"hash_ids: expected a list of integers from 0 to {_LARGEST - 1}")
-    if len(hashes) != -(-tokens // BLOCK_TOKENS):
-        raise _Malformed(_wrong_number(len(hashes), tokens))
-    return round(timestamp * 1000), hashes, tokens, _count(item, "output_length")
+        raise Malformed(f"hash_ids: expected a list of integers from 0 to {_LARGEST - 1}")
+    if len(hashes) != _ids(tokens, layout.block, layout.with_id):
+        raise Malformed(_wrong_number(len(hashes), tokens, layout))
+    arrival_us = round(timestamp * (10**6 / PER_SECOND[layout.unit]))
+    return arrival_us, hashes, tokens, _count(item, "output_length")
+
+
+def _ids(tokens: int, block: int, with_id: bool) -> int:
+    """Return how many ids a prompt has."""
+    return -(-tokens // block) if with_id else tokens // block
+
+
+def _check_one_kind(item: Any) -> None:
+    """Refuse a line of Qwen-Bailian's, which counts seconds, after one of Mooncake's."""
+    for key in QWEN_KEYS if isinstance(item, dict) else ():
+        if key in item:
+            raise Malformed(
+                f"{key}: a key of Qwen-Bailian's lines, of which the first is none: read.format = "
+                "'mooncake' or 'qwen-bailian' says which they are"
+            )
 
 
 def _check_keys(item: dict[str, Any]) -> None:
     if not item.keys() <= _KNOWN:
         key = next(key for key in item if key not in _KNOWN)
-        hint = did_you_mean(key, [*KEYS, *_UNUSED]) or f"; allowed: {', '.join(KEYS)}"
-        raise _Malformed(f"unknown key {shown(key)}{hint}")
+        hint = did_you_mean(key, [*KEYS, *QWEN_KEYS]) or f"; allowed: {', '.join(KEYS)}"
+        raise Malformed(f"unknown key {shown(key)}{hint}")
     for key in KEYS:
         if key not in item:
             meaning = ", the ids of the prompt's blocks" if key == "hash_ids" else ""
-            raise _Malformed(f"missing {key!r}{meaning}: Mooncake's lines have {', '.join(KEYS)}")
+            raise Malformed(f"missing {key!r}{meaning}: Mooncake's lines have {', '.join(KEYS)}")
 
 
-def _wrong_number(ids: int, tokens: int) -> str:
+def _wrong_number(ids: int, tokens: int, layout: _Layout) -> str:
+    kind = "block" if layout.with_id else "full block"
+    expected = _ids(tokens, layout.block, layout.with_id)
     message = (
-        f"hash_ids: {ids} ids for {tokens} tokens, expected {-(-tokens // BLOCK_TOKENS)}, one for "
-        f"each block of {BLOCK_TOKENS} tokens"
+        f"hash_ids: {ids} ids for {tokens} tokens, expected {expected}, one for each {kind} of "
+        f"{layout.block} tokens"
     )
-    if ids in (tokens // _QWEN_BLOCK_TOKENS, -(-tokens // _QWEN_BLOCK_TOKENS)):
-        message += f"; blocks of {_QWEN_BLOCK_TOKENS} tokens, as Qwen-Bailian's, are not read"
+    if ids == _ids(tokens, layout.block, not layout.with_id):
+        other = "without-id" if layout.with_id else "with-id"
+        return f"{message}; read.partial_block = {other!r} fits"
+    for block in _USUAL_BLOCKS:
+        if ids == _ids(tokens, block, layout.with_id):
+            return f"{message}; read.block_size = {block} fits"
     return message
 
 
 def _count(item: dict[str, Any], key: str) -> int:
     value = item[key]
     if type(value) is not int or not 1 <= value <= MAX_TOKENS:
-        raise _Malformed(f"{key}: expected an integer from 1 to {MAX_TOKENS}, got {shown(value)}")
+        raise Malformed(f"{key}: expected an integer from 1 to {MAX_TOKENS}, got {shown(value)}")
     return value

@@ -1,4 +1,7 @@
-"""Recorded request lists: kvsweep-trace/1, Mooncake's JSON lines, Azure's CSV; plain or gzipped."""
+"""Recorded request lists: kvsweep-trace/1 and the formats of others, plain or gzipped.
+
+`kvsweep.workload.formats` recognises them; docs/traces.md says what is read of each.
+"""
 
 from __future__ import annotations
 
@@ -7,17 +10,29 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from kvsweep.config.trace_reading import AS_FOUND, Reading
 from kvsweep.errors import InputError, dotted, shown
 from kvsweep.limits import MAX_INPUT_BYTES
 from kvsweep.parsing import first_excess
 from kvsweep.reading import read_text
+from kvsweep.workload.aiperf import read_aiperf
 from kvsweep.workload.azure import read_azure
-from kvsweep.workload.formats import AZURE, MOONCAKE, recognise
-from kvsweep.workload.mooncake import read_mooncake
+from kvsweep.workload.bench_results import read_bench
+from kvsweep.workload.burstgpt import read_burstgpt
+from kvsweep.workload.formats import check_used, recognise
+from kvsweep.workload.inference_perf import read_inference_perf
+from kvsweep.workload.measured import Rows, build_requests
+from kvsweep.workload.mooncake import BLOCK_TOKENS, read_mooncake
 from kvsweep.workload.native import FORMAT, read_native, to_trace_dict
+from kvsweep.workload.parquet import is_parquet, read_parquet
 from kvsweep.workload.requests import Requests
+from kvsweep.workload.tabular import read_csv
+from kvsweep.workload.weka_requests import read_weka
 
 __all__ = ["FORMAT", "Trace", "load_trace", "to_trace_dict"]
+
+
+_NO_TIMES = "the format has no times of tokens"
 
 
 @dataclass(frozen=True)
@@ -36,6 +51,8 @@ class Trace:
         Where the trace comes from, or None.
     where : str
         The file's name, for messages.
+    unmeasured : str
+        Of files of other tools: why `expected` is None.
     """
 
     requests: Requests
@@ -43,20 +60,23 @@ class Trace:
     expected: Any = None
     about: Any = None
     where: str = "trace"
+    unmeasured: str = ""
 
 
-def load_trace(source: str | Path | Mapping[str, Any]) -> Trace:
-    """Read a trace; its content tells the format.
+def load_trace(source: str | Path | Mapping[str, Any], read: Reading | None = None) -> Trace:
+    """Read a trace; its content tells the format, or `read`.
 
     Parameters
     ----------
     source : path or dict
         A file, or the content of a kvsweep-trace/1.
+    read : Reading or None
+        How to read a file; None: by its content alone.
 
     Returns
     -------
     Trace
-        Mooncake's and Azure's traces have no scenario; their requests are sorted by arrival.
+        Files of other tools have no scenario; their requests are sorted by arrival.
 
     Raises
     ------
@@ -67,20 +87,46 @@ def load_trace(source: str | Path | Mapping[str, Any]) -> Trace:
     if isinstance(source, Mapping):
         return _native(source, "trace")
     where = str(source)
-    text = read_text(Path(source), MAX_INPUT_BYTES, packed=True)
+    read = read or AS_FOUND
     try:
-        return _parse(text, where)
+        if read.format == "parquet" or (read.format is None and is_parquet(Path(source))):
+            check_used("parquet", read, where)
+            return _measured(read_parquet(Path(source), read), read, where)
+        text = read_text(Path(source), MAX_INPUT_BYTES, packed=True)
+        return _parse(text, where, read)
     except MemoryError:
         raise InputError(f"{where}: does not fit into memory") from None
 
 
-def _parse(text: str, where: str) -> Trace:
-    kind, document = recognise(text, where)
-    if kind == AZURE:
-        return Trace(read_azure(text, where), where=where)
-    if kind == MOONCAKE:
-        return Trace(read_mooncake(text, where), where=where)
+def _parse(text: str, where: str, read: Reading) -> Trace:
+    kind, document = recognise(text, where, read)
+    check_used(kind, read, where)
+    if kind == "azure":
+        return Trace(read_azure(text, where), where=where, unmeasured=_NO_TIMES)
+    if kind in BLOCK_TOKENS:
+        requests = read_mooncake(text, where, kind, read)
+        return Trace(requests, where=where, unmeasured=_NO_TIMES)
+    if kind == "weka":
+        requests = read_weka(text, document, where, read)
+        return Trace(requests, where=where, unmeasured=_NO_TIMES)
+    if kind == "burstgpt":
+        return _measured(read_burstgpt(text, where, read), read, where)
+    if kind == "csv":
+        return _measured(read_csv(text, where, read), read, where)
+    if kind == "vllm-bench":
+        return _measured(read_bench(text, document, where, read), read, where)
+    if kind == "aiperf":
+        return _measured(read_aiperf(text, where, read), read, where)
+    if kind == "inference-perf":
+        return _measured(read_inference_perf(document, where, read), read, where)
+    if not isinstance(document, dict):
+        raise InputError(f"{where}: expected an object with {FORMAT!r} as format")
     return _native(document, where)
+
+
+def _measured(rows: Rows, read: Reading, where: str) -> Trace:
+    requests, expected, unmeasured = build_requests(rows, read, where)
+    return Trace(requests, expected=expected, where=where, unmeasured=unmeasured)
 
 
 def _native(document: Mapping[str, Any], where: str) -> Trace:

@@ -1,10 +1,13 @@
 """Small valid files of every format that is read, and what must hold of what comes out."""
 
 import gzip
+import io
 import json
 import random
 
 import numpy as np
+import pytest
+from workload import exports
 
 from kvsweep import limits
 
@@ -35,8 +38,6 @@ def mooncake_lines(rng):
         tokens = rng.randint(1, 1600)
         line = {"timestamp": rng.choice((30 * i, 30.5 * i)), "input_length": tokens}
         line |= {"output_length": rng.randint(1, 40), "hash_ids": list(range(-(-tokens // 512)))}
-        if rng.random() < 0.2:
-            line |= {"chat_id": i, "parent_chat_id": -1, "type": "text", "turn": 1}
         lines.append(json.dumps(line))
     return "\n".join(lines).encode()
 
@@ -50,6 +51,27 @@ def azure_rows(rng):
         for i in range(rng.randint(1, 8))
     ]
     return "\n".join(["TIMESTAMP,ContextTokens,GeneratedTokens", *rows]).encode()
+
+
+def made(write):
+    """Return a maker of the file of another tool, of up to eight rows."""
+    return lambda rng: write(exports.rows_of(rng, rng.randint(1, 8))).encode()
+
+
+def weka_lines(rng):
+    """Return sessions of coding agents."""
+    return exports.sessions(rng).encode()
+
+
+def parquet_rows(rng):
+    """Return a Parquet file."""
+    pa, parquet = (pytest.importorskip(name) for name in ("pyarrow", "pyarrow.parquet"))
+    rows = exports.rows_of(rng, rng.randint(1, 8))
+    names = {"arrival_s": "arrival", "prompt_tokens": "prompt", "output_tokens": "output"}
+    columns = {name: [row[key] for row in rows] for name, key in names.items()}
+    file = io.BytesIO()
+    parquet.write_table(pa.table(columns), file)
+    return file.getvalue()
 
 
 def served_run(rng):

@@ -8,24 +8,29 @@ import os
 
 import numpy as np
 import pytest
+from workload import exports
 
 from fuzz.mutations import mutate
 from fuzz.samples import (
     azure_rows,
     check_requests,
+    made,
     mooncake_lines,
     own_trace,
     packed,
+    parquet_rows,
     prefix_trials,
     preset,
     seeded,
     served_run,
     sweep,
+    weka_lines,
 )
 from kvsweep.calibrate.prefix_trials import read_prefix
 from kvsweep.calibrate.served import read_served
 from kvsweep.config import parse_scenario
 from kvsweep.config.source import read_source
+from kvsweep.config.trace_reading import Reading
 from kvsweep.errors import InputError
 from kvsweep.trace_replay import run_replay
 from kvsweep.workload.traces import load_trace
@@ -52,6 +57,21 @@ def served(path):
     for values in found.series.values():
         assert len(values) == len(found.series["t"])
         assert np.isfinite(values).all()
+    return found
+
+
+def sessions(path):
+    found = load_trace(path, Reading(lanes=2, subagents="in-turn"))
+    check_requests(found.requests)
+    return found
+
+
+def timed(path):
+    found = read_served(path, ("cache.gpu_blocks=900", "engine.max_num_seqs=64"))
+    check_requests(found.requests)
+    assert (found.first > found.arrival).all()
+    assert (found.last >= found.first).all()
+    assert np.isfinite(found.last).all()
     return found
 
 
@@ -86,6 +106,19 @@ READERS = {
     "Mooncake's, packed": (packed(mooncake_lines), trace, "f.jsonl.gz"),
     "Azure's": (azure_rows, trace, "f.csv"),
     "Azure's, packed": (packed(azure_rows), trace, "f.csv.gz"),
+    "Qwen-Bailian's": (made(exports.qwen), trace, "f.jsonl"),
+    "BurstGPT's": (made(exports.burstgpt), trace, "f.csv"),
+    "BurstGPT's, packed": (packed(made(exports.burstgpt)), trace, "f.csv.gz"),
+    "Weka's": (weka_lines, sessions, "f.jsonl"),
+    "vllm bench": (made(exports.bench), trace, "f.json"),
+    "vllm bench, timed": (made(exports.bench), timed, "f.json"),
+    "aiperf": (made(exports.aiperf), trace, "f.jsonl"),
+    "aiperf, timed": (made(exports.aiperf), timed, "f.jsonl"),
+    "inference-perf": (made(exports.inference_perf), trace, "f.json"),
+    "inference-perf, timed": (made(exports.inference_perf), timed, "f.json"),
+    "table": (made(exports.table), trace, "f.csv"),
+    "table, timed": (made(exports.table), timed, "f.csv"),
+    "Parquet": (parquet_rows, trace, "f.parquet"),
     "served": (served_run, served, "f.json"),
     "prefix": (prefix_trials, prefix, "f_a40_b20.csv"),
     "preset": (preset, latencies, "f.toml"),

@@ -308,7 +308,9 @@ def test_lengths_are_those_of_the_slice_and_clipped(tmp_path):
 def test_a_trace_is_read_once_until_it_changes(tmp_path, monkeypatch):
     reads = []
     load = kept_traces.load_trace
-    monkeypatch.setattr(kept_traces, "load_trace", lambda path: reads.append(path) or load(path))
+    monkeypatch.setattr(
+        kept_traces, "load_trace", lambda path, read: reads.append(path) or load(path, read)
+    )
     file = tmp_path / "t.jsonl"
     file.write_text(TRACE)
     os.utime(file, (0, 0))

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kvsweep.config import parse_scenario
+from kvsweep.config.trace_reading import Reading
 from kvsweep.errors import InputError
 from kvsweep.limits import MAX_REQUEST_TOKENS, MAX_ROUNDS, MAX_TIME_US, MAX_TOKENS
 from kvsweep.workload import columns, native
@@ -388,11 +389,14 @@ def test_any_trace_survives_reading_and_writing(rows, gaps):
     assert to_trace_dict(load_trace(trace).requests, {})["requests"] == entries
 
 
-def test_lines_as_qwen_bailians_are_read_if_their_blocks_are_mooncakes(tmp_path):
+def test_lines_as_qwen_bailians_are_mooncakes_if_the_sweep_says_so(tmp_path):
     extra = '"chat_id": 1, "parent_chat_id": -1, "type": "te\\u2028xt", "turn": 1, "timestamp"'
-    text = MOONCAKE.replace('"timestamp"', extra)
-    plain = load_trace(write(tmp_path, MOONCAKE)).requests
-    assert same(load_trace(write(tmp_path, text)).requests, plain)
+    path = write(tmp_path, MOONCAKE.replace('"timestamp"', extra))
+    read = Reading(format="mooncake")
+    plain = load_trace(write(tmp_path, MOONCAKE, "plain.jsonl")).requests
+    assert same(load_trace(path, read).requests, plain)
+    with pytest.raises(InputError, match=r":1: hash_ids: 2 ids .* read.block_size = 512 fits$"):
+        load_trace(path)
 
 
 def test_a_byte_order_mark_and_other_line_ends_change_nothing(tmp_path):
@@ -419,14 +423,10 @@ def test_columns_of_azures_csv_may_be_more_and_in_any_order(tmp_path):
 NEAR_MISSES = {
     "empty": ("", "not a trace: it is empty"),
     "blank": (" \r\n\n\t", "not a trace: it is empty"),
-    "BurstGPT": (
-        "Timestamp,Model,Request tokens,Response tokens,Total tokens,Log Type\n5,GPT-4,1,2,3,x\n",
-        "not a trace: BurstGPT's CSV is not read yet",
-    ),
     "another CSV": (
         "time,prompt,output\n1,2,3\n",
         "not a trace: a CSV trace needs the columns TIMESTAMP, ContextTokens, GeneratedTokens; its "
-        "first line is time,prompt,output; expected kvsweep-trace/1 (JSON), Mooncake's JSON lines",
+        "first line is time,prompt,output; others are named by read.columns.arrival, prompt and",
     ),
     "lines without ids": (
         MOONCAKE.replace(', "hash_ids": [0, 1]', "").replace(', "hash_ids": [0, 2]', ""),

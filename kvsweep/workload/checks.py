@@ -1,0 +1,80 @@
+"""What readers of other tools' files check of a row: keys, counts, times; and of the whole."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from kvsweep.config.trace_reading import Reading
+from kvsweep.errors import InputError, did_you_mean, dotted, shown
+from kvsweep.limits import MAX_TOKENS
+
+# Of a clock of any origin: beyond, doubles do not tell microseconds of seconds apart.
+_LARGEST = 2.0**63
+
+
+class Malformed(ValueError):
+    """What is wrong with a row, from its key on; whoever knows the row adds its place."""
+
+
+def check_object(item: Any) -> dict[str, Any]:
+    """Return `item`, an object."""
+    if not isinstance(item, dict):
+        raise Malformed(f"expected an object, got {shown(item)}")
+    return item
+
+
+def check_spelling(item: Mapping[str, Any], used: Collection[str]) -> None:
+    """Refuse a key that is not used and looks like a misspelling of one that is, but absent.
+
+    Files of other tools hold much that a simulation has no use for, and more with every release.
+    """
+    missing = [key for key in used if key not in item]
+    for key in item if missing else ():
+        if key not in used and (hint := did_you_mean(key, missing)):
+            raise Malformed(f"{dotted((key,))}: unknown key{hint}")
+
+
+def token_count(value: Any, key: str) -> int:
+    """Return a count of tokens, at least 1."""
+    if type(value) is not int or not 1 <= value <= MAX_TOKENS:
+        raise Malformed(f"{key}: expected an integer from 1 to {MAX_TOKENS}, got {shown(value)}")
+    return value
+
+
+def clock(value: Any, key: str, unit: str) -> float | int:
+    """Return a time on a clock of any origin."""
+    if type(value) not in (int, float) or not 0 <= value < _LARGEST:
+        raise Malformed(f"{key}: expected a time in {unit}, at least 0, got {shown(value)}")
+    found: float | int = value
+    return found
+
+
+def duration(value: Any, key: str, unit: str, most: float) -> float:
+    """Return a duration, at most `most`."""
+    if type(value) not in (int, float) or not 0 <= value <= most:
+        raise Malformed(f"{key}: expected {unit} from 0 to {most:.12g}, got {shown(value)}")
+    return float(value)
+
+
+def check_left_out(read: Reading, what: str) -> None:
+    """Refuse a request that failed, unless those are to be left out.
+
+    Raises
+    ------
+    Malformed
+        If they are not: `what` says how the request failed.
+    """
+    if read.failed != "leave-out":
+        raise Malformed(f"{what}: read.failed = 'leave-out' leaves such requests out")
+
+
+def refuse_twice(seen: dict[str, str], name: str, place: str, key: str) -> None:
+    """Refuse an identifier that `seen` has already, of another place; enter it there."""
+    if seen.setdefault(name, place) != place:
+        raise Malformed(f"{key}: {shown(name)} is that of {seen[name]}, too")
+
+
+def at(where: str, place: str, problem: object) -> InputError:
+    """Return the error that names file and place."""
+    return InputError(f"{where}{place}: {problem}")

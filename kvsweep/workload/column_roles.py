@@ -1,0 +1,86 @@
+"""Which column of a table holds what: as the sweep says, or by its name; and its unit."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from kvsweep.config.trace_reading import Columns, Reading
+from kvsweep.errors import InputError, clip, did_you_mean, shown
+from kvsweep.workload.measured import PER_SECOND
+
+LENGTHS = {"prompt": "prompt_tokens", "output": "output_tokens"}
+"""Roles of counts of tokens, and the columns that hold them unless others are named."""
+
+TIMES = ("arrival", "first_token", "last_token", "ttft", "latency")
+NAMES = ("client", "slo_class")
+REQUIRED = ("arrival", "prompt", "output")
+
+_UNIT_AT_END = re.compile(r"_(s|ms|us|ns)$")
+
+
+def find_roles(header: Sequence[str], read: Reading, where: str) -> dict[str, str]:
+    """Return the column of each role that the file has: as `read` says, or by its name.
+
+    Raises
+    ------
+    InputError
+        If a column is missing, two could be meant, or one is named that is not there.
+    """
+    given = read.columns or Columns()
+    found: dict[str, str] = {}
+    for role in (*TIMES, *LENGTHS, *NAMES):
+        name = getattr(given, role)
+        if name is None:
+            name = _by_name(header, role, where)
+        elif name not in header:
+            hint = did_you_mean(name, list(header)) or f"; the file has {clip(', '.join(header))}"
+            raise InputError(f"{where}: read.columns.{role}: no column {shown(name)}{hint}")
+        if name is not None:
+            found[role] = name
+    for role in REQUIRED:
+        if role not in found:
+            raise InputError(
+                f"{where}: no column {LENGTHS.get(role, role)}: read.columns.{role} = 'NAME' says "
+                f"which it is; the file has {clip(', '.join(header))}"
+            )
+    for pair in (("first_token", "ttft"), ("last_token", "latency")):
+        if all(role in found for role in pair):
+            found.pop(_other_of(pair, given, found, where))
+    return found
+
+
+def _by_name(header: Sequence[str], role: str, where: str) -> str | None:
+    names = [LENGTHS.get(role, role)]
+    if role in TIMES:
+        names += [f"{role}_{unit}" for unit in PER_SECOND]
+    alike = [name for name in names if name in header]
+    if len(alike) > 1:
+        raise InputError(
+            f"{where}: columns {' and '.join(alike)}: read.columns.{role} = 'NAME' says which one"
+        )
+    return alike[0] if alike else None
+
+
+def _other_of(pair: tuple[str, str], given: Columns, found: dict[str, str], where: str) -> str:
+    """Return which of two roles that say the same is not to be used."""
+    named = [role for role in pair if getattr(given, role) is not None]
+    if len(named) != 1:
+        names = " and ".join(found[role] for role in pair)
+        raise InputError(
+            f"{where}: columns {names} say the same: give one of "
+            f"read.columns.{pair[0]} and read.columns.{pair[1]}"
+        )
+    return pair[1] if named[0] == pair[0] else pair[0]
+
+
+def unit_of(role: str, name: str, read: Reading, where: str) -> str:
+    """Return the unit of a column of numbers: as its name ends, or as `read` says."""
+    ending = _UNIT_AT_END.search(name)
+    unit = ending[1] if ending else read.time_unit
+    if unit is None:
+        raise InputError(
+            f"{where}: column {shown(name)}: unit unknown: read.time_unit = 's', 'ms', 'us' or "
+            "'ns' says it"
+        )
+    return unit

@@ -1,0 +1,130 @@
+"""Parquet files of any columns, by pyarrow, which the extra ``parquet`` installs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kvsweep.config.trace_reading import Reading
+from kvsweep.errors import InputError, shown
+from kvsweep.limits import MAX_REQUESTS, MAX_TOKENS
+from kvsweep.reading import open_regular
+from kvsweep.workload.column_roles import LENGTHS, NAMES, TIMES, find_roles, unit_of
+from kvsweep.workload.measured import Rows
+from kvsweep.workload.row_chunks import DATE, Chunk, Numbered, collect
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+MAGIC = b"PAR1"
+
+_CHUNK = 2**16
+
+
+def is_parquet(path: Path) -> bool:
+    """Return whether a file begins as Parquet files do."""
+    with open_regular(path) as file:
+        return file.read(len(MAGIC)) == MAGIC
+
+
+def read_parquet(path: Path, read: Reading) -> Rows:
+    """Return the requests of a Parquet file.
+
+    Raises
+    ------
+    InputError
+        If pyarrow is not installed, the file is damaged, the columns are not told, or a row is
+        malformed.
+    """
+    where = str(path)
+    try:
+        import pyarrow as pa
+        from pyarrow import parquet
+    except ImportError:
+        raise InputError(
+            f"{where}: is a Parquet file, which needs pyarrow: pip install 'kvsweep[parquet]'"
+        ) from None
+    try:
+        with open_regular(path) as source, parquet.ParquetFile(source) as file:
+            if file.metadata.num_rows > MAX_REQUESTS:
+                raise InputError(f"{where}: more than {MAX_REQUESTS} requests")
+            schema = file.schema_arrow
+            roles = find_roles(schema.names, read, where)
+            kinds = {role: schema.field(name).type for role, name in roles.items()}
+            units = {
+                role: _unit(role, roles[role], kinds[role], read, where)
+                for role in TIMES
+                if role in roles
+            }
+            batches = file.iter_batches(_CHUNK, columns=sorted(set(roles.values())))
+            return collect(_chunks(batches, roles, where), units, where, read, "row ")
+    except (pa.ArrowException, OSError, ValueError, KeyError, OverflowError) as problem:
+        if isinstance(problem, InputError):
+            raise
+        raise InputError(f"{where}: damaged or unreadable Parquet file: {problem}") from None
+
+
+def _unit(role: str, name: str, kind: Any, read: Reading, where: str) -> str:
+    """Return the unit of times: that of the type if it has one, as dates become microseconds."""
+    import pyarrow as pa
+
+    if pa.types.is_timestamp(kind):
+        return DATE
+    return unit_of(role, name, read, where)
+
+
+def _chunks(
+    batches: Any, roles: dict[str, str], where: str
+) -> Iterator[tuple[Chunk, Sequence[int]]]:
+    """Yield the values of a batch by role, and the numbers of its rows, from 0."""
+    start = 0
+    for batch in batches:
+        numbers = range(start, start + batch.num_rows)
+        place = Numbered(np.array(numbers, np.int64), "row ")
+        found: Chunk = {}
+        for role, name in roles.items():
+            at = f"{name}: "
+            found[role] = _values(
+                batch.column(batch.schema.names.index(name)), role, at, place, where
+            )
+        yield found, numbers
+        start += batch.num_rows
+
+
+def _values(column: pa.Array, role: str, name: str, place: Numbered, where: str) -> Any:
+    import pyarrow as pa
+
+    kind = column.type
+    if role in NAMES:
+        return ["" if value is None else str(value) for value in column.to_pylist()]
+    if column.null_count:
+        first = column.is_null().to_pylist().index(True)
+        raise InputError(f"{where}{place[first]}: {name}no value")
+    if pa.types.is_timestamp(kind):
+        return _microseconds(column)
+    if not (pa.types.is_integer(kind) or (pa.types.is_floating(kind) and role not in LENGTHS)):
+        wanted = "integers" if role in LENGTHS else "numbers or timestamps"
+        raise InputError(f"{where}: {name}expected a column of {wanted}, got {shown(str(kind))}")
+    values = column.to_numpy(zero_copy_only=False)
+    most = MAX_TOKENS if role in LENGTHS else 2.0**63
+    bad = np.flatnonzero(~((values >= 0) & (values <= most if role in LENGTHS else values < most)))
+    if bad.size:
+        raise InputError(
+            f"{where}{place[int(bad[0])]}: {name}expected a number from 0 to {most:.12g}, got "
+            f"{shown(values[bad[0]].item())}"
+        )
+    return values.astype(np.int64 if pa.types.is_integer(kind) else np.float64)
+
+
+def _microseconds(column: pa.Array) -> NDArray[np.int64]:
+    """Return timestamps as microseconds since 1970."""
+    import pyarrow as pa
+
+    zone = column.type.tz
+    cast = column.cast(pa.timestamp("us", zone), safe=False)
+    found: NDArray[np.int64] = cast.cast(pa.int64()).to_numpy(zero_copy_only=False)
+    return found

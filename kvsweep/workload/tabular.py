@@ -1,0 +1,71 @@
+"""CSV files of any columns: which holds what is given, or told by their names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import chain
+
+from kvsweep.config.trace_reading import Reading
+from kvsweep.errors import InputError
+from kvsweep.workload.cells import date_cells, is_date, is_zoned, time_cells, token_cells
+from kvsweep.workload.column_roles import LENGTHS, NAMES, TIMES, find_roles, unit_of
+from kvsweep.workload.csv_columns import read_columns, read_header
+from kvsweep.workload.measured import Rows
+from kvsweep.workload.row_chunks import DATE, Chunk, collect
+
+_ON_CLOCK = ("arrival", "first_token", "last_token")
+
+
+def read_csv(text: str, where: str, read: Reading) -> Rows:
+    """Return the requests of a CSV file.
+
+    Raises
+    ------
+    InputError
+        If the columns are not told, or a line is malformed.
+    """
+    header = read_header(text, where)
+    roles = find_roles(header, read, where)
+    stretches = read_columns(text, where, header, [header.index(name) for name in roles.values()])
+    first = next(stretches, None)
+    if first is None:
+        raise InputError(f"{where}: no requests")
+    arrival = first[1][list(roles).index("arrival")][0]
+    dated = is_date(arrival)
+    units = {
+        role: DATE if dated and role in _ON_CLOCK else unit_of(role, roles[role], read, where)
+        for role in TIMES
+        if role in roles
+    }
+    zoned = dated and is_zoned(arrival)
+
+    def chunks() -> Iterator[tuple[Chunk, Sequence[int]]]:
+        for lines, cells in chain([first], stretches):
+            columns = dict(zip(roles, cells, strict=True))
+            yield _parsed(columns, roles, units, zoned, _places(where, lines)), lines
+
+    return collect(chunks(), units, where, read, "")
+
+
+def _places(where: str, lines: Sequence[int]) -> Callable[[int], str]:
+    return lambda i: f"{where}:{lines[i]}"
+
+
+def _parsed(
+    cells: Mapping[str, list[str]],
+    roles: Mapping[str, str],
+    units: Mapping[str, str],
+    zoned: bool,
+    place: Callable[[int], str],
+) -> Chunk:
+    found: Chunk = {}
+    for role, column in cells.items():
+        if role in LENGTHS:
+            found[role] = token_cells(column, roles[role], place)
+        elif role in NAMES:
+            found[role] = column
+        elif units[role] == DATE:
+            found[role] = date_cells(column, roles[role], place, zoned)
+        else:
+            found[role] = time_cells(column, roles[role], place)
+    return found

@@ -1,0 +1,438 @@
+"""Files of other tools: what is read of them, how they are told apart, what is refused and how."""
+
+import gzip
+import json
+
+import numpy as np
+import pytest
+
+from kvsweep.config.read_options import parse_reading
+from kvsweep.errors import InputError
+from kvsweep.limits import MAX_TIME_US, MAX_TOKENS
+from kvsweep.workload import columns, csv_columns
+from kvsweep.workload.blocks import resolve_blocks
+from kvsweep.workload.traces import load_trace
+from workload import exports
+from workload.exports import rows_of
+
+ROWS = rows_of()
+MEASURED = {
+    "vllm-bench": exports.bench(ROWS),
+    "aiperf": exports.aiperf(ROWS),
+    "inference-perf": exports.inference_perf(ROWS),
+    "inference-perf, early": exports.inference_perf(ROWS, early=True),
+    "csv": exports.table(ROWS),
+}
+OTHERS = {"burstgpt": exports.burstgpt(ROWS), "qwen-bailian": exports.qwen(ROWS)}
+
+
+def write(tmp_path, content, name="t.txt"):
+    path = tmp_path / name
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return path
+
+
+def load(path, *read):
+    return load_trace(path, parse_reading(read))
+
+
+def refused(path, *read):
+    """Return what the reader says against a file, without the file's name."""
+    with pytest.raises(InputError) as caught:
+        load(path, *read)
+    told = str(caught.value)
+    assert told.startswith(str(path))
+    assert told.isprintable()
+    return told.removeprefix(str(path))
+
+
+def check_measured(trace):
+    requests = trace.requests
+    start = ROWS[0]["arrival"]
+    expected = [round(1e6 * (row["arrival"] - start)) for row in ROWS]
+    assert requests.arrival_us.tolist() == expected
+    assert requests.prompt_tokens.tolist() == [row["prompt"] for row in ROWS]
+    assert requests.output_tokens.tolist() == [row["output"] for row in ROWS]
+    assert not resolve_blocks(requests, 16).reusable.any()
+    times = trace.expected["measured_us"]
+    for key, token in (("first_token_ts", "first"), ("last_token_ts", "last")):
+        real = [1e6 * (row["arrival"] - start + row[token]) for row in ROWS]
+        np.testing.assert_allclose(times[key], real, atol=0.01)
+
+
+@pytest.mark.parametrize("name", MEASURED)
+def test_results_become_requests_with_their_measured_times(tmp_path, name):
+    check_measured(load(write(tmp_path, MEASURED[name])))
+
+
+@pytest.mark.parametrize("name", MEASURED)
+def test_the_format_may_be_said(tmp_path, name):
+    check_measured(load(write(tmp_path, MEASURED[name]), f"format={name.split(',')[0]}"))
+
+
+@pytest.mark.parametrize("name", [*MEASURED, *OTHERS])
+def test_marks_line_ends_blank_lines_and_gzip_change_nothing(tmp_path, name):
+    text = (MEASURED | OTHERS)[name]
+    plain = load(write(tmp_path, text)).requests
+    crlf = text.replace("\n", "\r\n")
+    for other in ("\ufeff" + text, crlf, text + "\n\n", "\n" + text, gzip.compress(text.encode())):
+        found = load(write(tmp_path, other)).requests
+        assert found.arrival_us.tolist() == plain.arrival_us.tolist()
+        assert found.segment_tokens.tolist() == plain.segment_tokens.tolist()
+
+
+def test_burstgpt_counts_seconds_and_names_models(tmp_path):
+    trace = load(write(tmp_path, OTHERS["burstgpt"]))
+    seconds = [round(row["arrival"]) for row in ROWS]
+    assert trace.requests.arrival_us.tolist() == [10**6 * (s - seconds[0]) for s in seconds]
+    assert trace.requests.client_names == ("ChatGPT", "GPT-4")
+    assert trace.requests.client.tolist() == [0, 1] * 4
+    assert trace.expected is None
+    assert "no times" in trace.unmeasured
+
+
+def test_qwen_bailians_lines_count_seconds_and_blocks_of_16_tokens(tmp_path):
+    requests = load(write(tmp_path, OTHERS["qwen-bailian"])).requests
+    assert requests.arrival_us.tolist() == [round(1e6 * row["arrival"]) for row in ROWS]
+    assert requests.prompt_tokens.tolist() == [row["prompt"] for row in ROWS]
+    longest = max(row["prompt"] for row in ROWS)
+    shared = resolve_blocks(requests, 16).reusable
+    # All prompts begin alike, so the longest one shares what the second longest has.
+    assert shared.max() == sorted(row["prompt"] for row in ROWS)[-2] // 16
+    assert requests.segment_tokens.max() == 16
+    assert requests.segment_ids.max() == -(-longest // 16) - 1
+
+
+MOONCAKE = '{"timestamp": 5, "input_length": 600, "output_length": 9, "hash_ids": [0, 1, 2]}\n'
+
+
+def test_mooncakes_keys_may_have_other_blocks_and_units(tmp_path):
+    path = write(tmp_path, MOONCAKE)
+    told = "3 ids for 600 tokens, expected 2, one for each block of 512 tokens"
+    assert refused(path) == f":1: hash_ids: {told}; read.block_size = 256 fits"
+    requests = load(path, "block_size=256", "time_unit=s").requests
+    assert requests.segment_tokens.tolist() == [256, 256, 88]
+    assert requests.arrival_us.tolist() == [5_000_000]
+
+
+def test_ids_of_full_blocks_only_leave_the_rest_of_a_prompt_its_own(tmp_path):
+    path = write(tmp_path, MOONCAKE.replace("[0, 1, 2]", "[7]") + MOONCAKE.replace("0, 1, 2", "7"))
+    assert refused(path).endswith("; read.partial_block = 'without-id' fits")
+    requests = load(path, "partial_block=without-id").requests
+    assert requests.segment_tokens.tolist() == [512, 88, 512, 88]
+    assert resolve_blocks(requests, 8).reusable.tolist() == [64, 64]
+    none = MOONCAKE.replace("600", "100").replace("[0, 1, 2]", "[]")
+    alone = load(write(tmp_path, none), "partial_block=without-id").requests
+    assert alone.segment_tokens.tolist() == [100]
+
+
+def test_a_shared_prefix_is_cached(tmp_path):
+    path = write(tmp_path, MEASURED["aiperf"])
+    requests = load(path, "shared_prefix=16").requests
+    assert requests.prompt_tokens.tolist() == [row["prompt"] for row in ROWS]
+    assert (resolve_blocks(requests, 16).reusable == 1).all()
+    least = min(row["prompt"] for row in ROWS)
+    assert f"a prompt of {least} tokens cannot begin" in refused(path, f"shared_prefix={least}")
+
+
+def test_requests_at_once_have_no_measured_times(tmp_path):
+    trace = load(write(tmp_path, MEASURED["csv"]), "arrivals=at-once")
+    assert not trace.requests.arrival_us.any()
+    assert trace.expected is None
+    assert "at-once" in trace.unmeasured
+
+
+FAILED = {
+    "vllm-bench": exports.bench(
+        ROWS, output_lens=[0, *(row["output"] for row in ROWS[1:])], errors=["gone"] + [""] * 7
+    ),
+    "vllm-bench, without text": exports.bench(
+        ROWS, output_lens=[0, *(row["output"] for row in ROWS[1:])], errors="absent"
+    ),
+    "aiperf": MEASURED["aiperf"].replace('"error": null', '"error": {"code": 499}', 1),
+    "aiperf, cancelled": MEASURED["aiperf"].replace(
+        '"was_cancelled": false', '"was_cancelled": true', 1
+    ),
+    "inference-perf": MEASURED["inference-perf"].replace(
+        '"error": null', '"error": {"error_type": "x", "error_msg": "y"}', 1
+    ),
+    "csv": MEASURED["csv"].replace(f",{ROWS[0]['output']},", ",0,", 1),
+    "burstgpt": exports.burstgpt(ROWS).replace(f",{ROWS[0]['output']},", ",0,", 1),
+}
+
+
+@pytest.mark.parametrize("name", FAILED)
+def test_failed_requests_are_refused_or_left_out_but_not_lost(tmp_path, name):
+    path = write(tmp_path, FAILED[name])
+    assert refused(path).endswith("read.failed = 'leave-out' leaves such requests out")
+    requests = load(path, "failed=leave-out").requests
+    assert requests.prompt_tokens.tolist() == [row["prompt"] for row in ROWS[1:]]
+
+
+def test_aiperfs_warmup_is_left_out(tmp_path):
+    warm = exports.aiperf(ROWS, clock=5, phase="warmup")
+    check_measured(load(write(tmp_path, f"{warm}\n{MEASURED['aiperf']}")))
+
+
+def test_units_of_aiperf_are_read_not_assumed(tmp_path):
+    lines = [exports.aiperf_line(i, row) for i, row in enumerate(ROWS)]
+    for line in lines:
+        ttft = line["metrics"]["time_to_first_token"]
+        ttft |= {"value": 1000 * ttft["value"], "unit": "us"}
+    check_measured(load(write(tmp_path, "\n".join(map(json.dumps, lines)))))
+
+
+def test_without_streaming_there_is_nothing_to_calibrate_to(tmp_path):
+    lines = [exports.aiperf_line(i, row) for i, row in enumerate(ROWS)]
+    del lines[2]["metrics"]["time_to_first_token"]
+    trace = load(write(tmp_path, "\n".join(map(json.dumps, lines))))
+    assert trace.expected is None
+    assert trace.unmeasured.startswith("line 3 has no time_to_first_token")
+    entries = json.loads(MEASURED["inference-perf"])
+    entries[1]["info"]["response_metrics"] = {"output_tokens": 4}
+    trace = load(write(tmp_path, json.dumps(entries)))
+    assert trace.unmeasured.startswith("request [1] has no output_token_times")
+
+
+def test_counts_of_the_server_go_before_those_of_the_client(tmp_path):
+    entries = json.loads(MEASURED["inference-perf"])
+    usage = {"prompt_tokens": 777, "completion_tokens": 55}
+    entries[0]["info"]["response_metrics"]["server_usage"] = usage
+    requests = load(write(tmp_path, json.dumps(entries))).requests
+    assert (requests.prompt_tokens[0], requests.output_tokens[0]) == (777, 55)
+
+
+def test_results_without_times_of_sending_ask_what_to_assume(tmp_path):
+    path = write(tmp_path, exports.bench(ROWS, start_times="absent"))
+    assert refused(path).startswith(": missing 'start_times', which older releases do not save")
+    even = load(path, "arrivals=even")
+    assert even.requests.arrival_us.tolist() == [250_000 * i for i in range(8)]
+    assert even.expected is None
+    assert not load(path, "arrivals=at-once").requests.arrival_us.any()
+    path = write(tmp_path, exports.bench(ROWS, start_times="absent", request_rate="inf"))
+    assert "needs a number of requests per second, got 'inf'" in refused(path, "arrivals=even")
+
+
+def test_of_several_runs_one_is_asked_for(tmp_path):
+    path = write(tmp_path, f"{exports.bench(ROWS[:3])}\n{MEASURED['vllm-bench']}\n")
+    assert refused(path) == ": holds 2 runs: read.run = 0 to 1"
+    check_measured(load(path, "run=1"))
+    assert len(load(path, "run=0").requests) == 3
+    assert refused(path, "run=2") == ": read.run: 2, of 2 runs, counted from 0"
+
+
+def columns_of(**changes):
+    text = MEASURED["csv"]
+    for old, new in changes.items():
+        text = text.replace(old, new, 1)
+    return text
+
+
+def test_columns_of_any_names_are_named(tmp_path):
+    text = columns_of(arrival_s="ts", prompt_tokens="in", output_tokens="out", ttft_ms="t1")
+    path = write(tmp_path, text.replace("latency_ms", "t2"))
+    told = (
+        "not a trace: a CSV trace needs the columns TIMESTAMP, ContextTokens, GeneratedTokens; its"
+    )
+    assert refused(path).startswith(f": {told}")
+    names = ["columns.arrival=ts", "columns.prompt=in", "columns.output=out"]
+    assert refused(path, *names) == (
+        ": column 'ts': unit unknown: read.time_unit = 's', 'ms', 'us' or 'ns' says it"
+    )
+    times = ["columns.ttft=t1", "columns.latency=t2"]
+    trace = load(path, *names, *times, "time_unit=ms")
+    assert trace.requests.output_tokens.tolist() == [row["output"] for row in ROWS]
+    last = 1000 * (ROWS[-1]["arrival"] - ROWS[0]["arrival"])
+    assert trace.requests.arrival_us[-1] == round(last)
+    assert load(path, *names, "time_unit=ms").unmeasured.startswith("no column for first_token or")
+
+
+def test_times_on_the_clock_and_dates_are_read(tmp_path):
+    lines = ["arrival,prompt_tokens,output_tokens,first_token,last_token,client,slo_class"]
+    for second in (7, 3):
+        clock = f"2026-04-01T00:00:{second:02}"
+        lines.append(f"{clock},5,2,{clock}.25,{clock}.750000,a,batch")
+    trace = load(write(tmp_path, "\n".join(lines)))
+    assert trace.requests.arrival_us.tolist() == [0, 4_000_000]
+    assert trace.expected["measured_us"]["first_token_ts"] == [250_000, 4_250_000]
+    assert trace.expected["measured_us"]["last_token_ts"] == [750_000, 4_750_000]
+    assert (trace.requests.client_names, trace.requests.slo_names) == (("a",), ("batch",))
+
+
+def test_nanoseconds_since_1970_keep_their_microseconds(tmp_path):
+    start = 1_759_813_207_532_900_363
+    text = f"arrival_ns,prompt_tokens,output_tokens\n{start},5,2\n{start + 1_000_001_600},5,2\n"
+    assert load(write(tmp_path, text)).requests.arrival_us.tolist() == [0, 1_000_002]
+
+
+MALFORMED = [
+    ("vllm-bench", '"ttfts": [', '"ttfts": [1.0, ', ": ttfts: expected a list of 8 values, as in"),
+    ("vllm-bench", '"ttfts": [', '"ttfts": 3, "x": [', ": ttfts: expected a list of 8 values, as"),
+    ("vllm-bench", '"itls": [[', '"itls": [5, [', ": itls: expected a list of 8 values, as input"),
+    ("vllm-bench", '"itls": [[', '"itls": [[NaN, ', ": itls[0][0]: NaN is no number of JSON"),
+    ("vllm-bench", '"itls": [[', '"itls": [[-1, ', ": itls[0][0]: expected seconds from 0 to 1000"),
+    (
+        "vllm-bench",
+        '"itls": [[',
+        '"itls": [[true, ',
+        ": itls[0][0]: expected seconds from 0 to 100",
+    ),
+    (
+        "vllm-bench",
+        "[98766.328125",
+        "[-1",
+        ": start_times[0]: expected a time in seconds, at least 0",
+    ),
+    (
+        "vllm-bench",
+        "[98766.328125",
+        '["x"',
+        ": start_times[0]: expected a time in seconds, at least 0",
+    ),
+    ("vllm-bench", '"ttfts"', '"ttft"', ": missing 'ttfts': run `vllm bench serve` with --save-r"),
+    ("vllm-bench", '"errors": [""', '"errors": [5', ": errors[0]: expected text, got 5"),
+    ("aiperf", '"request_start_ns": 1', '"request_start_ns": 1.5, "x": 1', ":1: metadata.request"),
+    ("aiperf", '"request_start_ns"', '"request_start"', ":1: request_start: unknown key; did you"),
+    (
+        "aiperf",
+        '"benchmark_phase": "pro',
+        '"benchmark_phase": "',
+        ":1: metadata.benchmark_phase: '",
+    ),
+    ("aiperf", '"unit": "ms"', '"unit": "min"', ":1: metrics.time_to_first_token.unit: expected o"),
+    ("aiperf", "request-1759813207532900363-1", "request-1759813207532900363-0", ":2: metadata.x"),
+    ("aiperf", '"was_cancelled": false', '"was_cancelled": 0', ":1: metadata.was_cancelled: expe"),
+    ("aiperf", '"error": null}\n', '"error": null}\n{"met\n', ":2: truncated or malformed JSON: U"),
+    ("inference-perf", '"start_time"', '"start_tim"', ": [0]: start_tim: unknown key; did you me"),
+    ("inference-perf", '"end_time": ', '"end_time": 0, "x": ', ": [0]: end_time: 0 is not after s"),
+    ("inference-perf", '"output_token_times": [', '"output_token_times": [1, ', ": [0]: info.outp"),
+    ("inference-perf", '"input_tokens": ', '"input_tokens": -', ": [0]: info.input_tokens: expect"),
+    ("inference-perf", '"info": {', '"info": 5, "x": {', ": [0]: expected an object, got 5"),
+    ("inference-perf", "[{", "[5, {", ": not a trace: expected kvsweep-trace/1 (JSON), Moo"),
+    ("inference-perf", "[{", "[{}, {", ": not a trace: it is a list of something else; expected"),
+    ("inference-perf", "}]", "}", ":1: truncated or malformed JSON: Expecting"),
+    ("csv", "\n1.07", "\nnan", ":2: arrival_s: expected a time, at least 0, got 'nan8125'"),
+    ("csv", "\n1.07", "\n1e999", ":2: arrival_s: expected a time, at least 0, got '1e9998125'"),
+    ("csv", f",{ROWS[0]['prompt']},", ",-5,", ":2: prompt_tokens: expected an integer from 0 to 1"),
+    ("csv", f",{ROWS[0]['prompt']},", ",1_0,", ":2: prompt_tokens: expected an integer from 0 to"),
+    ("csv", f",{ROWS[0]['prompt']},", ",0,", ":2: 0 prompt tokens, at least 1 is needed"),
+    ("csv", f",{ROWS[0]['prompt']},", f",{MAX_TOKENS + 1},", ":2: prompt_tokens: expected an int"),
+    ("csv", f",{ROWS[0]['prompt']},", f",{'9' * 5000},", ":2: prompt_tokens: expected an integer"),
+    ("csv", f",{ROWS[0]['prompt']},", ",,", ":2: prompt_tokens: expected an integer from 0 to 167"),
+    ("csv", f",{ROWS[0]['prompt']},", ",", ":2: 4 fields, expected 5 as in the header"),
+    ("csv", "ttft_ms", "x,ttft_ms", ":2: 5 fields, expected 6 as in the header"),
+    ("csv", "ttft_ms", "ttft_ms,ttft_ms", ":1: duplicate column 'ttft_ms'"),
+    ("csv", "latency_ms", "ttft_s", ": columns ttft_s and ttft_ms: read.columns.ttft = 'NAME' s"),
+    ("csv", "latency_ms", "first_token_ms", ": columns first_token_ms and ttft_ms say the same: g"),
+    ("csv", "arrival_s", "start_s", ": no column arrival: read.columns.arrival = 'NAME' says whi"),
+    ("burstgpt", "\n6", "\n-6", ":2: Timestamp: expected a time, at least 0, got '-"),
+    ("burstgpt", "\n6", "\n1e15", ":2: arrives more than 100000000000000 us after the fir"),
+    ("burstgpt", "Response tokens", "Response", ":1: missing column Response tokens; did you mean"),
+    ("burstgpt", ",GPT-4,", ",", ":3: 5 fields, expected 6 as in the header"),
+]
+
+
+@pytest.mark.parametrize(("name", "old", "new", "message"), MALFORMED)
+def test_malformed_files_are_refused_by_place_and_key(tmp_path, name, old, new, message):
+    text = (MEASURED | OTHERS)[name]
+    assert old in text
+    path = write(tmp_path, text.replace(old, new, 1))
+    assert refused(path).startswith(message)
+
+
+def test_lines_of_both_kinds_with_these_keys_are_asked_about(tmp_path):
+    path = write(tmp_path, MOONCAKE.replace(", 2]", "]") + OTHERS["qwen-bailian"])
+    assert refused(path).startswith(
+        ":2: chat_id: a key of Qwen-Bailian's lines, of which the first"
+    )
+
+
+AMBIGUOUS = {
+    "Azure's or BurstGPT's": "TIMESTAMP,ContextTokens,Request tokens\n1,2,3\n",
+    "Mooncake's or aiperf's": '{"timestamp": 1, "input_length": 5, "metadata": {}, "metrics": {}}',
+    "a result or a session": '{"ttfts": [], "itls": [], "id": "x", "block_size": 1, "requests": 1}',
+}
+
+
+@pytest.mark.parametrize("name", AMBIGUOUS)
+def test_what_could_be_two_formats_is_asked_about(tmp_path, name):
+    told = refused(write(tmp_path, AMBIGUOUS[name]))
+    assert " or " in told
+    assert "read.format says which, as " in told
+
+
+def test_a_key_that_the_format_does_not_use_is_refused(tmp_path):
+    path = write(tmp_path, OTHERS["burstgpt"])
+    told = ": read.block_size: not for the format 'burstgpt'; allowed: failed, arrivals, shared_p"
+    assert refused(path, "block_size=16").startswith(told)
+    told = ": read.arrivals: 'even' is for 'vllm-bench', which tells its rate"
+    assert refused(path, "arrivals=even") == told
+    azure = write(tmp_path, "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:17:04,3,8\n")
+    assert refused(azure, "failed=leave-out").endswith("allowed: none")
+
+
+@pytest.mark.parametrize("name", ["aiperf", "inference-perf", "vllm-bench", "weka", "mooncake"])
+def test_a_wrong_format_is_refused_in_one_line(tmp_path, name):
+    more = ["lanes=1"] if name == "weka" else []
+    for text in (MEASURED["csv"], MEASURED["aiperf"], MEASURED["inference-perf"], "[]", "5"):
+        if MEASURED.get(name) != text:
+            refused(write(tmp_path, text), f"format={name}", *more)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("formt=csv",), "--read formt: unknown key; did you mean 'format'?"),
+        (("format=excel",), "--read format: unknown value 'excel'; allowed: kvsweep, mooncake"),
+        (("lanes=0",), "--read lanes: must be at least 1"),
+        (("lanes",), "--read lanes: expected KEY=VALUE, as in format=csv"),
+        (("lanes=1", "lanes=2"), "--read lanes: given twice; the last one would win"),
+        (("columns.arival=x",), "--read columns.arival: unknown key; did you mean 'arrival'?"),
+        (("run=1", "run.x=2"), "--read run.x: given twice; the last one would win"),
+    ],
+)
+def test_options_of_reading_are_checked(options, message):
+    with pytest.raises(InputError) as caught:
+        parse_reading(options)
+    assert str(caught.value).startswith(message)
+
+
+@pytest.mark.parametrize("name", [*MEASURED, *OTHERS])
+def test_more_requests_than_are_believed_are_refused(tmp_path, monkeypatch, name):
+    monkeypatch.setattr(columns, "MAX_REQUESTS", 7)
+    assert refused(write(tmp_path, (MEASURED | OTHERS)[name])).endswith("more than 7")
+
+
+@pytest.mark.parametrize("name", ["csv", "burstgpt"])
+@pytest.mark.parametrize("size", [1, 60, 10**6])
+def test_tables_are_the_same_in_stretches_of_any_length(tmp_path, monkeypatch, name, size):
+    text = (MEASURED | OTHERS)[name]
+    plain = load(write(tmp_path, text)).requests
+    monkeypatch.setattr(csv_columns, "_CHARACTERS", size)
+    monkeypatch.setattr(csv_columns, "_ROWS", 2)
+    first, second, *rest = text.splitlines()
+    quoted = "\n".join([first, ",".join(f'"{cell}"' for cell in second.split(",")), *rest])
+    spaced = "\n".join([first, "", second, *rest])
+    for other in (text, text.rstrip("\n"), quoted, text + "\n", spaced):
+        found = load(write(tmp_path, other)).requests
+        assert found.arrival_us.tolist() == plain.arrival_us.tolist()
+        assert found.client.tolist() == plain.client.tolist()
+
+
+def test_a_bad_cell_is_told_by_its_line_after_blank_lines_and_many_rows(tmp_path, monkeypatch):
+    monkeypatch.setattr(csv_columns, "_CHARACTERS", 20)
+    head = "arrival_s,prompt_tokens,output_tokens"
+    text = "\n".join([head, "1,2,3", "2,2,3", "", "3,2,3", "4,2,x"])
+    assert refused(write(tmp_path, text)).startswith(":6: output_tokens: expected an integer")
+    assert refused(write(tmp_path, text.replace("x", "3,3"))).startswith(":6: 4 fields, expected 3")
+    # A field too many and one too few are as many as there should be.
+    even = text.replace("1,2,3", "1,2,3,3").replace("2,2,3", "2,2", 1)
+    assert refused(write(tmp_path, even)).startswith(":2: 4 fields, expected 3")
+
+
+def test_times_too_far_apart_name_both_requests(tmp_path):
+    text = f"arrival_us,prompt_tokens,output_tokens\n{MAX_TIME_US + 8},1,1\n7,1,1\n"
+    path = write(tmp_path, text)
+    assert refused(path) == (
+        f":2: arrives more than {MAX_TIME_US} us after the first request, {path}:3"
+    )

@@ -1,0 +1,94 @@
+"""Parquet files of named columns; without pyarrow, one line says what to install."""
+
+import sys
+from datetime import UTC, datetime
+
+import pytest
+
+from kvsweep.config.read_options import parse_reading
+from kvsweep.errors import InputError
+from kvsweep.workload.traces import load_trace
+
+NAMES = ("arrival_ms", "prompt_tokens", "output_tokens")
+
+
+def refused(path, *read):
+    with pytest.raises(InputError) as caught:
+        load_trace(path, parse_reading(read))
+    told = str(caught.value)
+    assert told.startswith(f"{path}: ")
+    assert told.isprintable()
+    return told.removeprefix(f"{path}: ")
+
+
+def write(tmp_path, columns, **options):
+    pa = pytest.importorskip("pyarrow")
+    path = tmp_path / "log.parquet"
+    pytest.importorskip("pyarrow.parquet").write_table(pa.table(columns), path, **options)
+    return path
+
+
+def table(**changes):
+    columns = {"arrival_ms": [1500.0, 1000.25, 1500.0], "prompt_tokens": [5, 7, 9]}
+    return columns | {"output_tokens": [1, 2, 3]} | changes
+
+
+def test_columns_become_requests_with_their_times(tmp_path):
+    more = {"ttft_ms": [5.5, 6.5, 7.5], "latency_ms": [5.5, 8.5, 9.5], "client": ["a", None, "b"]}
+    trace = load_trace(write(tmp_path, table(**more), row_group_size=2))
+    assert trace.requests.arrival_us.tolist() == [0, 499_750, 499_750]
+    assert trace.requests.prompt_tokens.tolist() == [7, 5, 9]
+    assert trace.requests.client.tolist() == [-1, 0, 1]
+    assert trace.expected["measured_us"]["first_token_ts"] == [6500, 505_250, 507_250]
+
+
+def test_columns_are_named_and_dates_have_their_unit(tmp_path):
+    times = [datetime(2026, 4, 1, 0, 0, second, tzinfo=UTC) for second in (3, 1, 2)]
+    path = write(tmp_path, {"ts": times, "in": [5, 7, 9], "out": [1, 2, 3]})
+    assert refused(path).startswith("no column arrival: read.columns.arrival = 'NAME' says which")
+    names = ["columns.arrival=ts", "columns.prompt=in", "columns.output=out"]
+    trace = load_trace(path, parse_reading(names))
+    assert trace.requests.arrival_us.tolist() == [0, 1_000_000, 2_000_000]
+    assert trace.requests.prompt_tokens.tolist() == [7, 9, 5]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"prompt_tokens": [5, None, 9]}, "row 1: prompt_tokens: no value"),
+        ({"prompt_tokens": [5, -7, 9]}, "row 1: prompt_tokens: expected a number from 0 to 16777"),
+        ({"prompt_tokens": [5, 0, 9]}, "row 1: 0 prompt tokens, at least 1 is needed"),
+        ({"prompt_tokens": [5.0, 7.0, 9.0]}, "prompt_tokens: expected a column of integers, got"),
+        ({"prompt_tokens": [True, True, True]}, "prompt_tokens: expected a column of integers, g"),
+        ({"arrival_ms": ["1", "2", "3"]}, "arrival_ms: expected a column of numbers or timestamps"),
+        ({"arrival_ms": [1.0, float("nan"), 2.0]}, "row 1: arrival_ms: expected a number from 0"),
+        ({"arrival_ms": [1.0, float("inf"), 2.0]}, "row 1: arrival_ms: expected a number from 0"),
+        ({"output_tokens": [1, 0, 3]}, "row 1: 0 output tokens, the request failed: read.failed"),
+        ({"ttft_ms": [1.0, 0.0, 3.0]}, "row 1: ttft: 0 s after the arrival, expected more than 0"),
+    ],
+)
+def test_malformed_columns_are_refused_by_row(tmp_path, changes, message):
+    assert refused(write(tmp_path, table(**changes))).startswith(message)
+
+
+def test_a_damaged_file_is_refused(tmp_path):
+    path = write(tmp_path, table())
+    content = path.read_bytes()
+    for damaged in (
+        content[:-7],
+        content[:20],
+        b"PAR1",
+        content[:40] + b"\xff" * 40 + content[80:],
+    ):
+        path.write_bytes(damaged)
+        assert refused(path)
+    path.write_text("arrival_ms,prompt_tokens,output_tokens\n1,2,3\n")
+    assert refused(path, "format=parquet").startswith("damaged or unreadable Parquet file: ")
+
+
+def test_without_pyarrow_a_line_says_what_to_install(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    path = tmp_path / "log.parquet"
+    path.write_bytes(b"PAR1 and more")
+    told = "is a Parquet file, which needs pyarrow: pip install 'kvsweep[parquet]'"
+    assert refused(path) == told
