@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
-from numpy.random import Generator, Philox, SeedSequence
+from numpy.random import Generator
 from numpy.typing import NDArray
 
 from kvsweep.config.sessions import Sessions
@@ -16,8 +16,9 @@ from kvsweep.errors import InputError
 from kvsweep.limits import MAX_RATE, MAX_TIME_US
 from kvsweep.workload.arrivals import unit_gaps
 from kvsweep.workload.lengths import draw_lengths
+from kvsweep.workload.streams import QUANTITIES, Stream
 
-ARRIVALS, PROMPTS, OUTPUTS, THINKING = range(4)
+ARRIVALS, PROMPTS, OUTPUTS, THINKING = range(QUANTITIES)
 
 SINGLE = Sessions(rounds=1, think_time_s=0.0)
 """What a client without sessions sends, one request each."""
@@ -98,29 +99,26 @@ def _draw_client(
 ) -> Draws:
     """Draw the sessions of one client, one after the other, numbered from `first`."""
     entropy, seed = root
-
-    def stream(quantity: int) -> Generator:
-        return Generator(Philox(SeedSequence(entropy, spawn_key=(seed, index, quantity))))
-
+    streams = [Stream(entropy, seed, index, quantity) for quantity in range(QUANTITIES)]
     where = f"workload.clients[{index}]" if workload.clients else "workload"
     own: Any = client_of(workload, index) or workload
     sessions = sessions_of(workload, index) or SINGLE
     count = session_count(workload, sessions)
     n = count * sessions.rounds
     process, cv = own.arrivals or workload.arrivals, own.cv or workload.cv
-    start = np.cumsum(unit_gaps(process, cv, count, stream(ARRIVALS))) * (1e6 / rate)
-    prompt = draw_lengths(own.prompt or workload.prompt, n, stream(PROMPTS), f"{where}.prompt")
-    output = draw_lengths(own.output or workload.output, n, stream(OUTPUTS), f"{where}.output")
-    think = np.zeros((count, 1), np.int64)
-    offset = np.zeros((count, 1))
-    if sessions.rounds > 1:
-        think = _think_times(sessions, count, stream(THINKING))
-        offset = _offsets(sessions, output.reshape(count, -1), think)
-    if not start[-1] + offset[:, -1].max() <= MAX_TIME_US:
-        raise InputError(
-            f"{where}: the rate is too small, or the think time too long: {n:,} requests take more "
-            f"than {MAX_TIME_US:.3g} us (three years)"
-        )
+    start = unit_gaps(process, cv, count, streams[ARRIVALS].generator()).cumsum()
+    start *= 1e6 / rate
+    prompt = draw_lengths(own.prompt or workload.prompt, n, streams[PROMPTS], f"{where}.prompt")
+    output = draw_lengths(own.output or workload.output, n, streams[OUTPUTS], f"{where}.output")
+    if sessions.rounds == 1:
+        _check_end(start[-1], n, where)
+        arrival = start.astype(np.int64)
+        fraction = start - arrival
+        numbers, none = np.arange(first, first + n), np.zeros(n, np.int64)
+        return Draws(arrival, fraction, np.full(n, index), numbers, none, prompt, output, none)
+    think = _think_times(sessions, count, streams[THINKING].generator())
+    offset = _offsets(sessions, output.reshape(count, -1), think)
+    _check_end(start[-1] + offset[:, -1].max(), n, where)
     whole = start.astype(np.int64)
     return Draws(
         arrival=(whole[:, None] + offset.astype(np.int64)).ravel(),
@@ -132,6 +130,14 @@ def _draw_client(
         output=output,
         think=think.ravel(),
     )
+
+
+def _check_end(last: float, n: int, where: str) -> None:
+    if not last <= MAX_TIME_US:
+        raise InputError(
+            f"{where}: the rate is too small, or the think time too long: {n:,} requests take more "
+            f"than {MAX_TIME_US:.3g} us (three years)"
+        )
 
 
 def session_count(workload: Workload, sessions: Sessions) -> int:
