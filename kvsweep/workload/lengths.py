@@ -1,5 +1,7 @@
 """Lengths of prompts and outputs, drawn from the distributions of the configuration."""
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -14,11 +16,13 @@ from kvsweep.config.lengths import (
 )
 from kvsweep.errors import InputError
 from kvsweep.limits import MAX_TOKENS
-from kvsweep.workload.streams import Stream
+from kvsweep.workload.streams import Stream, fill
 
 
-def draw_lengths(lengths: Lengths, n: int, stream: Stream, where: str) -> NDArray[np.int64]:
-    """Draw `n` lengths: clamped to the distribution's limits, then rounded, at least 1.
+def draw_lengths(
+    lengths: Lengths, n: int, streams: Sequence[Stream], where: str
+) -> NDArray[np.int64]:
+    """Draw `n` lengths of each stream: clamped to the distribution's limits, rounded, at least 1.
 
     Parameters
     ----------
@@ -26,14 +30,14 @@ def draw_lengths(lengths: Lengths, n: int, stream: Stream, where: str) -> NDArra
         A distribution.
     n : int
         How many.
-    stream : Stream
-        Source of the draws; the first lengths are the same for any `n`.
+    streams : sequence of Stream
+        Sources of the draws; the first lengths are the same for any `n`.
     where : str
         The configuration key, for the error message.
 
     Returns
     -------
-    int64 (n,)
+    int64 (streams, n)
         Tokens.
 
     Raises
@@ -41,8 +45,8 @@ def draw_lengths(lengths: Lengths, n: int, stream: Stream, where: str) -> NDArra
     InputError
         If a length is more than `MAX_TOKENS`.
     """
-    tokens = _draw(lengths, n, stream)
-    # In place, and rounded first, which whole limits allow: with copies it took three times as long.
+    tokens = _draw(lengths, n, streams)
+    # In place, and rounded first, which whole limits allow: copies took three times as long.
     np.rint(tokens, out=tokens)
     np.maximum(tokens, lengths.min or 1, out=tokens)
     if lengths.max is not None:
@@ -54,43 +58,45 @@ def draw_lengths(lengths: Lengths, n: int, stream: Stream, where: str) -> NDArra
     return tokens.astype(np.int64)
 
 
-def _draw(lengths: Lengths, n: int, stream: Stream) -> NDArray[np.float64]:
+def _draw(lengths: Lengths, n: int, streams: Sequence[Stream]) -> NDArray[np.float64]:
     match lengths:
         case Gaussian():
-            drawn = stream.generator().standard_normal(n)
+            drawn = fill(streams, n, "standard_normal")
             drawn *= lengths.std
             drawn += lengths.mean
             return drawn
         case Constant():
-            return np.full(n, float(lengths.value))
+            return np.full((len(streams), n), float(lengths.value))
         case Uniform():
-            drawn = stream.generator().random(n)
+            drawn = fill(streams, n, "random")
             return lengths.min + np.floor(drawn * (lengths.max - lengths.min + 1))
         case Exponential():
-            return lengths.mean * stream.generator().standard_exponential(n)
+            return lengths.mean * fill(streams, n, "standard_exponential")
         case ParetoLognormal():
-            return _pareto_lognormal(lengths, n, stream)
+            return _pareto_lognormal(lengths, n, streams)
         case Empirical():
-            return _empirical(lengths, n, stream)
+            return _empirical(lengths, n, streams)
 
 
-def _pareto_lognormal(lengths: ParetoLognormal, n: int, stream: Stream) -> NDArray[np.float64]:
+def _pareto_lognormal(
+    lengths: ParetoLognormal, n: int, streams: Sequence[Stream]
+) -> NDArray[np.float64]:
     """Draw from the mixture; one stream for each part, so that a draw takes one of each."""
-    choice, tail, body = stream.parts(3)
-    is_tail = choice.generator().random(n) < lengths.mix_weight
+    choice, tail, body = ([stream.of_part(part) for stream in streams] for part in range(3))
+    is_tail = fill(choice, n, "random") < lengths.mix_weight
     # log(Pareto / xm) is exponential with mean 1 / alpha.
-    log_pareto = tail.generator().standard_exponential(n) / lengths.alpha
-    log_body = lengths.mu + lengths.sigma * body.generator().standard_normal(n)
+    log_pareto = fill(tail, n, "standard_exponential") / lengths.alpha
+    log_body = lengths.mu + lengths.sigma * fill(body, n, "standard_normal")
     with np.errstate(over="ignore"):
         return np.where(is_tail, lengths.xm * np.exp(log_pareto), np.exp(log_body))
 
 
-def _empirical(lengths: Empirical, n: int, stream: Stream) -> NDArray[np.float64]:
+def _empirical(lengths: Empirical, n: int, streams: Sequence[Stream]) -> NDArray[np.float64]:
     values = np.array(lengths.values, np.float64)
     weights = np.array(lengths.weights) if lengths.weights else np.ones(len(values))
     cumulative = np.cumsum(weights)
     # side="right" never picks a value of weight 0.
     drawn: NDArray[np.float64] = values[
-        np.searchsorted(cumulative, stream.generator().random(n) * cumulative[-1], side="right")
+        np.searchsorted(cumulative, fill(streams, n, "random") * cumulative[-1], side="right")
     ]
     return drawn

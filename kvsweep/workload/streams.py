@@ -7,6 +7,7 @@ So the keys of many streams are made at once, by NumPy's own published arithmeti
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 from threading import local
 from typing import Any, NamedTuple
@@ -59,25 +60,35 @@ class Stream(NamedTuple):
         generator: Generator = mine["generator"]
         return generator
 
-    def parts(self, count: int) -> list[Stream]:
-        """Return streams of their own, as ``Generator.spawn`` gives them."""
-        return [self._replace(part=part) for part in range(count)]
+    def of_part(self, part: int) -> Stream:
+        """Return a stream of its own, the one of this number that ``Generator.spawn`` gives."""
+        return self._replace(part=part)
 
     def _key(self) -> list[int]:
         entropy, seed, client, quantity, part = self
         if seed >= _SEEDS or client >= _CLIENTS:
             path = (seed, client, quantity) if part is None else (seed, client, quantity, part)
-            alone: list[int] = SeedSequence(entropy, spawn_key=path).generate_state(2, "u8").tolist()
+            alone: list[int] = (
+                SeedSequence(entropy, spawn_key=path).generate_state(2, "u8").tolist()
+            )
             return alone
         row, place = divmod(seed, TOGETHER)
         return _keys(entropy, row, client, part)[place][quantity]
+
+
+def fill(streams: Sequence[Stream], n: int, method: str, *arguments: float) -> NDArray[np.float64]:
+    """Draw `n` numbers of each stream by a method of NumPy's Generator; (streams, n)."""
+    drawn = np.empty((len(streams), n))
+    for stream, row in zip(streams, drawn, strict=True):
+        getattr(stream.generator(), method)(*arguments, out=row)
+    return drawn
 
 
 _mine: Any = local()
 
 
 def _new_state() -> dict[str, Any]:
-    """Return the state of a new generator, but for its key; of tuples, which are set the fastest."""
+    """Return the state of a new generator but for its key; of tuples, which are set fastest."""
     none = (0, 0, 0, 0)
     return {
         "bit_generator": "Philox",
@@ -123,10 +134,12 @@ def _word(value: int) -> Words:
 def _hash(word: Words, first: int, factor: int, calls: int) -> Words:
     """Hash words as the call of this number does; each has another constant."""
     constant = first * pow(factor, calls, 2**32) & _LAST
-    hashed = (word ^ np.uint32(constant)) * np.uint32(constant * factor & _LAST)
-    return hashed ^ (hashed >> _SHIFT)
+    hashed: Words = (word ^ np.uint32(constant)) * np.uint32(constant * factor & _LAST)
+    hashed ^= hashed >> _SHIFT
+    return hashed
 
 
 def _mix(state: Words, word: Words) -> Words:
-    mixed = state * _MIX_L - word * _MIX_R
-    return mixed ^ (mixed >> _SHIFT)
+    mixed: Words = state * _MIX_L - word * _MIX_R
+    mixed ^= mixed >> _SHIFT
+    return mixed

@@ -14,7 +14,8 @@ from pydantic import TypeAdapter
 from kvsweep.config import DEFAULT_ENTROPY, Workload
 from kvsweep.simulate.list_records import prepare
 from kvsweep.workload.blocks import resolve_blocks
-from kvsweep.workload.generate import generate
+from kvsweep.workload.generate import TOGETHER, generate, generate_all
+from kvsweep.workload.requests import Requests
 
 SIZE = {"requests": 150}
 HEAVY = {"dist": "pareto-lognormal", "alpha": 2.5, "xm": 90, "mu": 5.0, "sigma": 0.5}
@@ -84,9 +85,13 @@ GOLDEN = {
 }
 
 
+def workload_of(name):
+    return TypeAdapter(Workload).validate_json(as_json(SIZE | WORKLOADS[name]))
+
+
 def drawn(name):
     """Return a digest of all columns, block keys and kernel records of some lists of a workload."""
-    workload = TypeAdapter(Workload).validate_json(as_json(SIZE | WORKLOADS[name]))
+    workload = workload_of(name)
     digest = hashlib.sha256()
     for seed, entropy in ROOTS:
         requests = generate(workload, seed, entropy)
@@ -118,3 +123,15 @@ def add(digest, record):
 @pytest.mark.parametrize("name", WORKLOADS)
 def test_a_list_is_byte_for_byte_what_it_was(name):
     assert drawn(name) == GOLDEN[name]
+
+
+@pytest.mark.parametrize("name", WORKLOADS)
+def test_lists_drawn_together_are_those_drawn_one_by_one(name):
+    workload = workload_of(name)
+    seeds = [*range(TOGETHER // workload.requests + 2), 2**32 - 1, 2**32, 255, 256]
+    together = generate_all(workload, seeds)
+    assert len(together) == len(seeds)
+    for seed, requests in zip(seeds, together, strict=True):
+        alone = generate(workload, seed)
+        for field in fields(Requests):
+            assert np.array_equal(getattr(requests, field.name), getattr(alone, field.name))

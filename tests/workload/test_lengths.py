@@ -37,7 +37,7 @@ KINDS = [
 
 def draw(n=N, seed=0, **table):
     lengths = TypeAdapter(Lengths).validate_python(table | _tuples(table))
-    return draw_lengths(lengths, n, Stream(0, seed, 0, 0), "workload.prompt")
+    return draw_lengths(lengths, n, [Stream(0, seed, 0, 0)], "workload.prompt")[0]
 
 
 def _tuples(table):
