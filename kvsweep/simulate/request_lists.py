@@ -31,6 +31,8 @@ class RequestLists:
         Entropy of all random streams.
     base_dir : Path or None
         Folder that paths of traces are relative to.
+    most : int, optional
+        Requests that are kept of each list, its first ones; all if not given.
 
     Attributes
     ----------
@@ -40,7 +42,8 @@ class RequestLists:
         Classes of the requests of all lists, in order.
     """
 
-    def __init__(self, entropy: int, base_dir: Path | None) -> None:
+    def __init__(self, entropy: int, base_dir: Path | None, most: int | None = None) -> None:
+        self._most = most
         self.rounds = 0
         self.slo_classes: tuple[str, ...] = ()
         self._entropy = entropy
@@ -71,6 +74,9 @@ class RequestLists:
                 self._lists[name, seed] = requests_for(
                     workload, seed, self._entropy, policy=policy, base_dir=self._base_dir
                 )
+        if self._most is not None:
+            for place, requests in self._lists.items():
+                self._lists[place] = requests.first(self._most)
         found = self._lists.values()
         self.rounds = max(int(requests.round.max()) + 1 for requests in found)
         self.slo_classes = ordered_classes(n for r in found for n in r.slo_names)
