@@ -7,13 +7,13 @@ import os
 import time
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import count
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from kvsweep import _cache, simulate
 from kvsweep.config.axes import SEED
+from kvsweep.scatter import in_rows, scattered
 from kvsweep.simulate.request_lists import RequestLists
 
 if TYPE_CHECKING:
@@ -41,6 +41,8 @@ FIGURE_S = 1.0
 # How far off a forecast may be even where all cells that were tried were alike.
 DOUBT = 1.3
 NOMINAL_DOUBT = 5.0
+# Batches that say too little of how they differ.
+FEW, FEW_DOUBT = 4, 4.0
 
 
 @dataclass(frozen=True)
@@ -96,8 +98,8 @@ class _Sample:
         """Return the seconds of a cell, and by which factor they may be off."""
         cells, seconds = np.array(self.cells), np.array(self.seconds)
         mean = seconds.sum() / cells.sum()
-        if len(cells) < 2:
-            return float(mean), 3.0
+        if len(cells) < FEW:
+            return float(mean), FEW_DOUBT
         # Of a ratio of sums: batches differ by the cells that they have.
         spread = np.sqrt(((seconds - mean * cells) ** 2).sum() / (len(cells) - 1))
         error = spread * math.sqrt(len(cells)) / seconds.sum()
@@ -172,8 +174,8 @@ def _try_out(sweep: Sweep, plan: Plan, prune: bool) -> _Sample:
     """Simulate batches of cells, in an order that spreads them over the grid."""
     begun, worked = time.perf_counter(), time.thread_time()
     sizes = [len(axis.values) for axis in plan.axes if axis.name != SEED] or [1]
-    scattered, in_rows = _scattered(sizes), _in_rows(sizes)
-    first = [next(scattered)]
+    single, rows = scattered(sizes), in_rows(sizes)
+    first = [next(single)]
     sample = _Sample(_list_seconds(sweep, plan, first[0]))
 
     def simulated(chosen: Sequence[int], seeds: int, limit: int | None) -> float:
@@ -184,7 +186,7 @@ def _try_out(sweep: Sweep, plan: Plan, prune: bool) -> _Sample:
     limit, scale, cost = _longest_lists(plan, partial(simulated, first, 1))
     while time.thread_time() < worked + BUDGET_S and time.perf_counter() < begun + PATIENCE_S:
         wanted = max(1, int(BATCH_S / max(cost, 1e-5)))
-        order = scattered if wanted < sizes[-1] else in_rows
+        order = single if wanted < sizes[-1] else rows
         chosen = [next(order) for _ in range(min(wanted, len(plan.variants)))]
         seeds = min(max(1, wanted // len(chosen)), len(plan.seeds))
         took = simulated(chosen, seeds, limit)
@@ -254,48 +256,3 @@ def _seconds(
         first_requests=limit,
     )
     return time.thread_time() - begun
-
-
-def _scattered(sizes: Sequence[int]) -> Iterator[int]:
-    """Yield positions in a grid without end, any number in a row as evenly spread as can be.
-
-    Halton's sequence: chosen at random, a handful often lies in one corner.
-    """
-    for number in count(1):
-        place = 0
-        for size, base in zip(sizes, _primes(len(sizes)), strict=True):
-            place = place * size + int(size * _mirrored(number, base))
-        yield place
-
-
-def _in_rows(sizes: Sequence[int]) -> Iterator[int]:
-    """Yield positions in a grid without end, row by row of its last axis.
-
-    Pools of one row are run once for all that are large enough, which single cells do not show.
-    Rows are in a random order that is always the same.
-    """
-    *others, row = sizes
-    rng = np.random.default_rng(0)
-    while True:
-        for start in rng.permutation(math.prod(others)):
-            yield from range(int(start) * row, int(start + 1) * row)
-
-
-def _primes(number: int) -> list[int]:
-    found: list[int] = []
-    for candidate in count(2):
-        if len(found) == number:
-            break
-        if all(candidate % prime for prime in found):
-            found.append(candidate)
-    return found
-
-
-def _mirrored(number: int, base: int) -> float:
-    """Return the digits of a number in a base, mirrored at the point: 6 = 0b110 is 0.011 in 2."""
-    share, place = 0.0, 1.0
-    while number:
-        number, digit = divmod(number, base)
-        place /= base
-        share += digit * place
-    return share

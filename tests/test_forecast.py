@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from kvsweep import forecast, grid, load_sweep
+from kvsweep import forecast, grid, load_sweep, scatter
 from kvsweep.forecast import BUDGET_S, PATIENCE_S
 
 SWEEP = """
@@ -62,11 +62,9 @@ def thrashing(scenario):
     return 1e-6 * (1 + 9 * (scenario.cache.gpu_blocks < 2000)) * scenario.cluster.instances
 
 
-@pytest.mark.parametrize("scale", [0.2, 1.0, 30.0, 1000.0])
+@pytest.mark.parametrize("scale", [0.2, 1.0, 30.0])
 @pytest.mark.parametrize("requests", [200, 100_000])
-def test_a_forecast_is_within_its_range_and_mostly_a_factor_of_two(
-    monkeypatch, tmp_path, scale, requests
-):
+def test_a_forecast_is_within_a_factor_of_two(monkeypatch, tmp_path, scale, requests):
     sweep, plan = planned(tmp_path, requests)
 
     def cost(scenario):
@@ -76,8 +74,7 @@ def test_a_forecast_is_within_its_range_and_mostly_a_factor_of_two(
     truth = len(plan.seeds) * requests * sum(map(cost, plan.variants))
     truth = forecast.START_S + max(truth, forecast.TASK_S * len(plan.tasks))
     assert found.low < truth < found.high
-    if scale < 100:  # cells of seconds, of which two are tried, may be 40 times as long as others
-        assert truth / 2 < found.seconds < 2 * truth
+    assert truth / 2 < found.seconds < 2 * truth
 
 
 def test_it_ends_soon_however_long_a_cell_takes(monkeypatch, tmp_path):
@@ -128,11 +125,11 @@ def test_without_a_kernel_costs_are_nominal_and_compiling_is_told(monkeypatch, t
 
 def test_cells_are_tried_all_over_the_grid():
     sizes = (3, 2, 13)
-    whole = list(islice(forecast._in_rows(sizes), 78))
+    whole = list(islice(scatter.in_rows(sizes), 78))
     assert sorted(whole) == list(range(78))
     rows = np.array(whole).reshape(6, 13) // 13
     assert (rows == rows[:, :1]).all()
-    few = np.array(list(islice(forecast._scattered(sizes), 12)))
+    few = np.array(list(islice(scatter.scattered(sizes), 12)))
     for axis, size in enumerate(sizes):
         seen = np.bincount(np.unravel_index(few, sizes)[axis], minlength=size)
         assert seen.max() <= seen.min() + 2
