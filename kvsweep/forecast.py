@@ -17,7 +17,7 @@ from kvsweep.scatter import in_rows, scattered
 from kvsweep.simulate.request_lists import RequestLists
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from kvsweep.config import Sweep
     from kvsweep.grid import Plan
