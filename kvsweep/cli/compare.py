@@ -45,7 +45,7 @@ def compare(
     sweeps is told first, then what only one of them has.
     """
     from kvsweep.analysis.compare import compare as compared
-    from kvsweep.report.compare import compare_text
+    from kvsweep.report.comparison import compare_text
 
     first, second = read(a, (*at, *at_a)), read(b, (*at, *at_b))
     found = compared(first, second, metric or _asked(first), confidence)

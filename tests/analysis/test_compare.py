@@ -10,7 +10,7 @@ from analysis.synthetic import dataset
 from kvsweep.analysis.compare import compare
 from kvsweep.analysis.effect_records import Verdict
 from kvsweep.errors import InputError
-from kvsweep.report.compare import compare_text
+from kvsweep.report.comparison import compare_text
 
 BLOCKS = [1000, 1500, 2000]
 SCENARIO = {"engine": {"max_num_seqs": 256}, "workload": {"rate": 20.0}}
