@@ -53,8 +53,7 @@ def warm_up(notify: Callable[[str], None] | None = None) -> None:
     """
     from .workspace import EMPTY
 
-    cached = run_batch.stats.cache_path  # None where nothing can be cached
-    if notify and not (cached and any(Path(cached).glob("engine.run_batch-*.nbc"))):
+    if notify and not is_compiled():
         notify(COMPILING)
     outputs = allocate_outputs(EMPTY)
     with _uncollected():
@@ -63,6 +62,12 @@ def warm_up(notify: Callable[[str], None] | None = None) -> None:
         except NumbaError as error:
             reason = (str(error).splitlines() or [""])[0]
             raise InputError(f"numba cannot compile the kernel ({reason}); {WAY_OUT}") from error
+
+
+def is_compiled() -> bool:
+    """Whether the cache has the kernel."""
+    cached = run_batch.stats.cache_path  # None where nothing can be cached
+    return bool(cached) and any(Path(cached).glob("engine.run_batch-*.nbc"))
 
 
 def _aside(work: Callable[[], object]) -> None:
