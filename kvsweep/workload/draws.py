@@ -86,6 +86,7 @@ def draw_requests(
     InputError
         If the rate is so small that time overflows, or a length is absurd.
     """
+    assert (pairs is None) == (workload.lengths_from is None), "pairs are what lengths_from names"
     shares = [client.rate_fraction for client in workload.clients] or [1.0]
     parts: list[list[Draws]] = []
     first = 0

@@ -179,7 +179,7 @@ def requests_for(
     """
     folder = base_dir or Path()
     if workload.trace is None:
-        return generate(workload, seed, entropy, _pairs(workload, folder))
+        return generate(workload, seed, entropy, pairs_of(workload, folder))
     fields = {"seed": str(seed)} if policy is None else {"seed": str(seed), "policy": policy}
 
     def fill(field: re.Match[str]) -> str:
@@ -208,8 +208,14 @@ def requests_for(
     return requests
 
 
-def _pairs(workload: Workload, folder: Path) -> Pairs | None:
-    """Return the lengths that the workload takes from a trace, None if it has its own."""
+def pairs_of(workload: Workload, folder: Path) -> Pairs | None:
+    """Return the lengths that the workload takes from a trace, None if it has its own.
+
+    Raises
+    ------
+    InputError
+        As `load_trace`, or if the workload's slice has none of its requests.
+    """
     name = workload.lengths_from
     if name is None:
         return None
