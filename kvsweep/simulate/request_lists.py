@@ -5,7 +5,7 @@ from pathlib import Path
 
 from ..config import Scenario
 from ..workload.blocks import resolve_blocks
-from ..workload.generate import generate_all, requests_for
+from ..workload.generate import generate_all, pairs_of, requests_for
 from ..workload.requests import Requests, ordered_classes
 from .kept import kept
 from .list_records import Prepared, prepare
@@ -67,7 +67,8 @@ class RequestLists:
             self._names.append(name)
             missing = [seed for seed in self._seeds if (name, seed) not in self._lists]
             if missing and workload.trace is None:
-                drawn = generate_all(workload, missing, self._entropy)
+                pairs = pairs_of(workload, self._base_dir or Path())
+                drawn = generate_all(workload, missing, self._entropy, pairs)
                 self._lists.update(zip(((name, seed) for seed in missing), drawn, strict=True))
                 continue
             for seed in missing:
