@@ -12,6 +12,7 @@ from kvsweep._version import __version__ as __version__
 if TYPE_CHECKING:
     from kvsweep import plot as plot
     from kvsweep.analysis.cliff import find_cliff as find_cliff
+    from kvsweep.analysis.compare import compare as compare
     from kvsweep.analysis.effects import factorial_effects as factorial_effects
     from kvsweep.analysis.effects import joint_effects as joint_effects
     from kvsweep.analysis.pareto import pareto_front as pareto_front
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "InputError": "kvsweep.errors",
+    "compare": "kvsweep.analysis.compare",
     "factorial_effects": "kvsweep.analysis.effects",
     "find_cliff": "kvsweep.analysis.cliff",
     "joint_effects": "kvsweep.analysis.effects",

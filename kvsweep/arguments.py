@@ -72,6 +72,9 @@ ANY = Kind("anything", lambda value: True)
 
 ARGUMENTS: dict[str, Kind] = {
     "ds": Kind("a dataset, as of open_results(path)", _made_by("xarray", "Dataset")),
+    **dict.fromkeys(
+        "ab", Kind("a dataset, as of open_results(path)", _made_by("xarray", "Dataset"))
+    ),
     "sweep": Kind("what load_sweep(path) returns", _made_by("kvsweep.config.sweep", "Sweep")),
     "cliff": Kind("what find_cliff returns", _made_by("kvsweep.analysis.cliff_records", "Cliff")),
     "front": Kind("what pareto_front returns", _made_by("kvsweep.analysis.pareto", "Front")),

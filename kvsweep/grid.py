@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
     from kvsweep.config import Scenario, Sweep
 
-# Nominal seconds of one simulated request on one core: they size the chunks and make the estimate
-# of a dry run. The kernel's is that of H8 at its cliff, the replica hashes blocks in plain Python.
+# Nominal seconds of one simulated request on one core: they size the chunks. The kernel's is that
+# of H8 at its cliff, the replica hashes blocks in plain Python.
 SECONDS_PER_REQUEST = {"vllm": 5e-7, "blis": 1e-3}
 # What more a request costs on the kernel: to be drawn, once for all variants with the same ones;
 # by its history; by weighted routing, and each score of an instance; by the CPU tier.
@@ -85,7 +85,10 @@ class Plan:
     extra : dict of str to tuple
         Coordinates of the dimensions that variables have beyond the grid's own.
     seconds : float
-        Estimated processor seconds of the whole sweep, from nominal costs.
+        Processor seconds of the whole sweep by nominal costs, which decide `chunks`; a forecast is
+        another thing (`kvsweep.forecast`).
+    requests : int
+        The longest request list.
     """
 
     axes: tuple[Axis, ...]
@@ -95,6 +98,7 @@ class Plan:
     chunks: tuple[int, ...]
     extra: dict[str, tuple[Any, ...]]
     seconds: float
+    requests: int
 
     @property
     def dims(self) -> tuple[str, ...]:
@@ -209,7 +213,8 @@ def plan(sweep: Sweep, *, keep_requests: bool = False) -> Plan:
     seconds = drawn * SECONDS_TO_DRAW + sum(costs)
     chunks = _chunk_shape(axes, seconds / len(variants), _bytes_per_cell(extra, levels))
     _check_tasks(sweep, chunks)
-    return Plan(axes, variants, policies, seeds, chunks, extra, len(seeds) * seconds)
+    longest = max(found.requests for found in lists)
+    return Plan(axes, variants, policies, seeds, chunks, extra, len(seeds) * seconds, longest)
 
 
 def _nominal_seconds(variant: Scenario, lists: Lists) -> float:

@@ -61,6 +61,7 @@ def fake_batch(
     keep_requests=False,
     slo_classes=(),
     prune=True,
+    first_requests=None,
 ):
     """Numbers that depend on scenario and seed alone, as `kvsweep.simulate.simulate_batch` has."""
     along = coordinates(

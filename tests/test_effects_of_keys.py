@@ -240,10 +240,6 @@ VALUES = {
 ELSEWHERE = {
     "workload.trace": "a trace brings all its requests: test_traces",
     **dict.fromkeys(
-        (key for key in leaf_keys(Scenario) if key.startswith("workload.read.")),
-        "how a trace is read: test_formats and its siblings",
-    ),
-    **dict.fromkeys(
         (
             *("workload.slice.from_s", "workload.slice.to_s", "workload.slice.length_s"),
             *("workload.clip.prompt", "workload.clip.output", "workload.repeat"),
@@ -251,6 +247,10 @@ ELSEWHERE = {
             *("workload.limit", "workload.lengths_from"),
         ),
         "of traces: test_bending",
+    ),
+    **dict.fromkeys(
+        (key for key in leaf_keys(Scenario) if key.startswith("workload.read.")),
+        "how a trace is read: test_formats and its siblings",
     ),
     "workload.clients": "its keys are walked",
     "workload.clients.id": "a name, of the request columns",

@@ -18,6 +18,7 @@ from kvsweep._version import __version__
 from kvsweep.cli.base import Ended, Program, fail, loading
 from kvsweep.cli.blocks import blocks
 from kvsweep.cli.calibrate import calibrate
+from kvsweep.cli.compare import compare
 from kvsweep.cli.grid import grid
 from kvsweep.cli.measure import measure
 from kvsweep.cli.plot import plot
@@ -68,6 +69,7 @@ for command in (
         cliff,
         pareto,
         effects,
+        compare,
         plot,
         verify,
         replay,

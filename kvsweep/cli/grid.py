@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
+from time import thread_time
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
 
 # Cells that did not complete are named one by one up to this number.
 NAMED = 10
+# How often as long as alone a simulation takes from which on a dry run tells that.
+BUSY = 1.5
 
 
 @click.command(
@@ -58,7 +61,7 @@ NAMED = 10
     help="Service levels, as vllm bench serve has them: of ttft, tpot, e2el.",
 )
 @click.option("--seeds", type=int, metavar="N", help="Use the seeds 0 to N-1.")
-@click.option("--dry-run", is_flag=True, help="Print the size of the sweep and write nothing.")
+@click.option("--dry-run", is_flag=True, help="Print size and time of the sweep and write nothing.")
 @click.option("--overwrite", is_flag=True, help="Start again instead of continuing the store.")
 @click.option("--workers", type=int, metavar="N", help="Threads or processes [all processors].")
 @click.option("--processes", is_flag=True, help="Use local processes instead of threads.")
@@ -122,9 +125,13 @@ def grid(
 
 
 def _size(sweep: Sweep, path: Path, options: dict[str, Any]) -> dict[str, Any]:
-    """Return what a run would take: cells, simulations still to do, bytes, seconds."""
+    """Return what a run would take: cells, simulations still to do, bytes, seconds.
+
+    Some cells are simulated to tell the seconds; nothing is written.
+    """
     from kvsweep.config.served_text import defaults_text, model_text
     from kvsweep.config.transfer import transfer_text
+    from kvsweep.forecast import forecast
     from kvsweep.grid import plan
     from kvsweep.simulate import source_hash
     from kvsweep.store import pending
@@ -132,14 +139,25 @@ def _size(sweep: Sweep, path: Path, options: dict[str, Any]) -> dict[str, Any]:
 
     check_workers(*(options[key] for key in ("workers", "processes", "scheduler")))
     stored = {key: options[key] for key in ("keep_requests", "prune")}
+    begun = thread_time()
     cells = plan(sweep, keep_requests=options["keep_requests"])
+    planning = thread_time() - begun
     todo = cells.tasks
     if path.exists() and not options["overwrite"]:
         todo = tuple(pending(path, sweep, cells, source_hash(), **stored))
     simulations = sum(map(cells.size, todo))
     # Those of a scheduler come and go; it is not asked.
     workers = None if options["scheduler"] else options["workers"] or os.cpu_count() or 1
-    at_once = min(workers or 1, max(1, len(todo)))
+    expected = forecast(
+        sweep,
+        cells,
+        simulations=simulations,
+        tasks=len(todo),
+        workers=workers or 1,
+        processes=options["processes"],
+        prune=options["prune"],
+        planning=planning,
+    )
     tiers = (variant.cache for variant in cells.variants if variant.cache.cpu_blocks > 0)
     return {
         "store": str(path),
@@ -152,7 +170,12 @@ def _size(sweep: Sweep, path: Path, options: dict[str, Any]) -> dict[str, Any]:
         "models": _told(model_text, sweep),
         "defaults": _told(defaults_text, sweep),
         "workers": workers,
-        "seconds": cells.seconds * simulations / cells.cells / at_once,
+        "seconds": expected.seconds,
+        "seconds_low": expected.low,
+        "seconds_high": expected.high,
+        "cells_tried": expected.tried,
+        "compile_seconds": expected.compiling,
+        "busy": expected.busy,
     }
 
 
@@ -180,7 +203,16 @@ def _print_size(size: dict[str, Any], as_json: bool) -> None:
     for text in size["defaults"][:NAMED]:
         echo(f"             {text}")
     on = "one worker of the scheduler" if size["workers"] is None else f"{size['workers']} workers"
-    echo(f"time         about {span(size['seconds'])} on {on}")
+    ends = f"{span(size['seconds_low'])} to {span(size['seconds_high'])}"
+    echo(f"time         about {span(size['seconds'])} ({ends}) on {on}")
+    if size["busy"] >= BUSY:
+        idle = span(size["seconds"] / size["busy"])
+        echo(f"             the machine is busy now: were it idle, about {idle}")
+    if size["compile_seconds"]:
+        echo(
+            f"             {span(size['compile_seconds'])} of it to compile the kernel, which the "
+            "first run does; after it a dry run tells more, as it simulates some cells"
+        )
 
 
 def _run(sweep: Sweep, path: Path, options: dict[str, Any]) -> xr.Dataset:

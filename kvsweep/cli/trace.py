@@ -42,7 +42,6 @@ def trace() -> None:
     ),
 )
 @file_argument
-@read_option
 @bend_options
 @size_option
 @plot_option
@@ -50,9 +49,9 @@ def trace() -> None:
 @json_option
 def info(
     file: Path,
-    read: tuple[str, ...],
     settings: tuple[str, ...],
     seed: int | None,
+    read: tuple[str, ...],
     block_size: int,
     figure: Path | None,
     overwrite: bool,
@@ -87,15 +86,14 @@ def info(
     ),
 )
 @file_argument
-@read_option
 @bend_options
 @click.option("-o", "--out", type=OutputPath(dir_okay=False), required=True, metavar="FILE.json")
 @overwrite_option
 def convert(
     file: Path,
-    read: tuple[str, ...],
     settings: tuple[str, ...],
     seed: int | None,
+    read: tuple[str, ...],
     out: Path,
     overwrite: bool,
 ) -> None:
@@ -116,18 +114,18 @@ def convert(
     ),
 )
 @file_argument
-@read_option
 @click.option("--from", "begin", type=seconds, metavar="S", help="Begin, seconds [0].")
 @click.option("--to", "end", type=seconds, metavar="S", help="End, seconds [that of the trace].")
 @click.option("--limit", type=positive, metavar="N", help="Requests at most.")
+@read_option
 @click.option("-o", "--out", type=OutputPath(dir_okay=False), required=True, metavar="FILE.json")
 @overwrite_option
 def cut(
     file: Path,
-    read: tuple[str, ...],
     begin: float | None,
     end: float | None,
     limit: int | None,
+    read: tuple[str, ...],
     out: Path,
     overwrite: bool,
 ) -> None:

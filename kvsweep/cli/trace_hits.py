@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from kvsweep.cli.base import Command, json_option, print_json, read_option
+from kvsweep.cli.base import Command, json_option, print_json
 from kvsweep.cli.outputs import OutputPath
 from kvsweep.cli.terminal import echo
 from kvsweep.cli.trace_options import (
@@ -35,7 +35,6 @@ from kvsweep.errors import InputError
     ),
 )
 @file_argument
-@read_option
 @bend_options
 @size_option
 @click.option("--points", type=click.IntRange(2, 10_000), help="Numbers of blocks shown [12].")
@@ -51,9 +50,9 @@ from kvsweep.errors import InputError
 @json_option
 def hits(
     file: Path,
-    read: tuple[str, ...],
     settings: tuple[str, ...],
     seed: int | None,
+    read: tuple[str, ...],
     block_size: int,
     points: int | None,
     blocks: str | None,

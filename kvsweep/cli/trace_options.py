@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kvsweep.cli.base import check_outputs
+from kvsweep.cli.base import check_outputs, read_option
 from kvsweep.cli.outputs import OutputPath
 from kvsweep.cli.terminal import echo
 from kvsweep.errors import InputError
@@ -54,6 +54,7 @@ def bend_options(command: Any) -> Any:
             metavar="KEY=VALUE",
             help="Bend it: a key of [workload], as scale=2 or slice.from_s=600.",
         ),
+        read_option,
     ):
         command = option(command)
     return command

@@ -124,13 +124,8 @@ class Bends(Section):
     ] = None
     lengths_from: Annotated[Name | None, Key("1", "trace that lengths are drawn from")] = None
 
-    def bent(self) -> bool:
-        """Return whether requests of a trace would not stay as they are."""
-        return any(getattr(self, key) != field.default for key, field in _FIELDS.items())
 
-
-_FIELDS = Bends.model_fields
-OF_TRACE = frozenset(_FIELDS) - {"lengths_from"}
+OF_TRACE = frozenset(Bends.model_fields) - {"lengths_from"}
 """Keys that bend the requests of a trace."""
 
 OF_LENGTHS = frozenset({"slice", "clip", "lengths_from"})

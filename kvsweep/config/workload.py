@@ -145,6 +145,8 @@ class Workload(Bends):
             self._check_trace()
             return self
         self._check_lengths()
+        if self.read is not None and self.lengths_from is None:
+            raise KeyProblem(("read",), "says how a trace is read: needs trace")
         if self.warmup >= self.requests:
             raise KeyProblem(
                 ("warmup",), f"{self.warmup} leaves none of {self.requests} requests to measure"
@@ -162,9 +164,8 @@ class Workload(Bends):
             )
 
     def _check_trace(self) -> None:
-        for key in sorted(
-            self.model_fields_set - {"trace", "read", "warmup", "concurrency", *OF_TRACE}
-        ):
+        known = {"trace", "read", "warmup", "concurrency", *OF_TRACE}
+        for key in sorted(self.model_fields_set - known):
             raise KeyProblem((key,), "a trace brings its own requests: leave out this key or trace")
 
     def _check_lengths(self) -> None:

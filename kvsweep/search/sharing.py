@@ -75,8 +75,7 @@ def run(
         Whether it was interrupted; searches under way then tell what is known.
     """
     ends = (problem.scenario(group, problem.space.low) for group in problem.groups)
-    if any(scenario.engine.rules == "vllm" for scenario in ends):
-        simulate.warm_up(notify)
+    simulate.warm_up(notify, simulate.kernel_entries(ends))
     driver = _Driver(
         problem, workers or os.cpu_count() or 1, progress or (lambda done, total: None)
     )

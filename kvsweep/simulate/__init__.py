@@ -17,11 +17,11 @@ from ..config import Scenario
 from ..config.service_levels import levels_given
 from ..metrics import VARIABLES, Variable, coordinates, mask_failed
 from ..policies import RULES, Status
-from .kernel_cells import kernel_entries, run_kernel_cells, warm_up
+from .kernel_cells import is_compiled, kernel_entries, run_kernel_cells, warm_up
 from .request_lists import RequestLists
 from .shared_runs import shared_runs
 
-__all__ = ["kernel_entries", "simulate_batch", "source_hash", "warm_up"]
+__all__ = ["is_compiled", "kernel_entries", "simulate_batch", "source_hash", "warm_up"]
 
 
 def simulate_batch(
@@ -34,6 +34,7 @@ def simulate_batch(
     keep_requests: bool = False,
     slo_classes: Sequence[str] | None = None,
     prune: bool = True,
+    first_requests: int | None = None,
 ) -> dict[str, NDArray[Any]]:
     """Simulate every variant with every seed.
 
@@ -55,6 +56,8 @@ def simulate_batch(
         Classes along the dimension ``slo_class``; those of the requests if not given.
     prune : bool
         Copy cells that are proved equal to one with fewer blocks, and mark them as ``pruned``.
+    first_requests : int, optional
+        Simulate so many requests of each list only, to see how long it takes.
 
     Returns
     -------
@@ -67,7 +70,7 @@ def simulate_batch(
     InputError
         If a trace cannot be read.
     """
-    lists = RequestLists(entropy, base_dir)
+    lists = RequestLists(entropy, base_dir, first_requests)
     lists.load(variants, seeds, policies)
     if slo_classes is not None:
         lists.slo_classes = tuple(slo_classes)

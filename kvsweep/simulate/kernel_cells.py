@@ -77,6 +77,11 @@ def _warm_up(entry: entries.Entry, notify: Callable[[str], None] | None) -> None
             raise InputError(f"numba cannot compile the kernel ({reason}); {WAY_OUT}") from error
 
 
+def is_compiled(names: Sequence[str]) -> bool:
+    """Whether the cache has these entries of the kernel (`kernel_entries`)."""
+    return all(entry.cached for entry in entries.ENTRIES if entry.name in names)
+
+
 def _aside(work: Callable[[], object]) -> None:
     """Do work in another thread, so that Ctrl-C does not wait: LLVM takes 6 s in one call."""
     ended: SimpleQueue[BaseException | None] = SimpleQueue()

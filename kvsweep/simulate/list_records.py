@@ -60,22 +60,24 @@ def prepare(requests: Requests, resolved: BlockKeys) -> Prepared:
         If a request is too long for the kernel to count its blocks, or a time too long to add.
     """
     _check_lengths(requests)
-    if resolved.reusable.any():
+    in_common = bool(resolved.reusable.any())
+    if in_common:
         extents = find_extents(resolved.offsets[:-1], resolved.offsets[1:], resolved.keys)
     else:
         extents = whole_requests(resolved.offsets)
     records = _request_records(requests)
     records["key_lo"] = resolved.offsets[:-1]
     records["chain_lo"] = extents.offsets[:-1]
-    records["reusable"] = resolved.reusable
-    records["shared"] = resolved.shared
-    records["duplicate"] = resolved.twin
+    if in_common:
+        records["reusable"] = resolved.reusable
+        records["shared"] = resolved.shared
+        records["duplicate"] = resolved.twin
     return Prepared(
         requests=requests,
         records=records,
         keys=resolved.keys,
         n_keys=int(resolved.n_keys),
-        ranked=bool((records["class_priority"] != records["class_priority"][:1]).any()),
+        ranked=_is_ranked(requests, records),
         chain=chain_records(extents),
         n_extents=extents.count,
         n_shared=extents.shared,
@@ -90,15 +92,26 @@ def _request_records(requests: Requests) -> NDArray[Any]:
     records["output"] = requests.output_tokens
     records["think"] = requests.think_us
     records["patience"] = requests.patience_us
-    waits = np.flatnonzero(requests.after != NONE)
-    records["awaits"][waits] = 1
     records["follower"] = NONE
-    records["follower"][requests.after[waits]] = waits
-    by_class = class_levels(requests)
-    records["priority"] = np.where(requests.has_priority, requests.priority, 0)
-    records["class_priority"] = np.where(requests.has_priority, requests.priority, by_class)
+    waits = np.flatnonzero(requests.after != NONE)
+    if waits.size:
+        records["awaits"][waits] = 1
+        records["follower"][requests.after[waits]] = waits
+    records["class_priority"] = class_levels(requests)
+    if requests.has_priority.any():
+        given = requests.has_priority
+        records["priority"] = np.where(given, requests.priority, 0)
+        records["class_priority"] = np.where(given, requests.priority, records["class_priority"])
     records["slo_class"] = _slo_codes(requests)
     return records
+
+
+def _is_ranked(requests: Requests, records: NDArray[Any]) -> bool:
+    """Whether priorities or classes differ, where there are any."""
+    if not requests.slo_names and not requests.has_priority.any():
+        return False
+    levels = records["class_priority"]
+    return bool((levels != levels[:1]).any())
 
 
 def _check_lengths(requests: Requests) -> None:
@@ -128,12 +141,16 @@ def chain_records(extents: Extents) -> NDArray[Any]:
 def class_levels(requests: Requests) -> NDArray[np.int64]:
     """Return the priority that each request has by its class."""
     standard = SLO_PRIORITY["standard"]
+    if not requests.slo_names:
+        return np.full(len(requests), standard)
     by_name = [SLO_PRIORITY.get(name, standard) for name in requests.slo_names] + [standard]
     levels: NDArray[np.int64] = np.array(by_name, np.int64)[requests.slo_class]
     return levels
 
 
-def _slo_codes(requests: Requests) -> NDArray[np.uint8]:
+def _slo_codes(requests: Requests) -> NDArray[np.uint8] | int:
     """Return the SLO class of each request as a code of `SloClass`; standard is the rest."""
+    if not requests.slo_names:
+        return SloClass.STANDARD
     known = [_SLO_CODES.get(name, SloClass.STANDARD) for name in requests.slo_names]
     return np.array([*known, SloClass.STANDARD], np.uint8)[requests.slo_class]

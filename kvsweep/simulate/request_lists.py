@@ -5,7 +5,7 @@ from pathlib import Path
 
 from ..config import Scenario
 from ..workload.blocks import resolve_blocks
-from ..workload.generate import requests_for
+from ..workload.generate import generate_all, pairs_of, requests_for
 from ..workload.requests import Requests, ordered_classes
 from .kept import kept
 from .list_records import Prepared, prepare
@@ -31,6 +31,8 @@ class RequestLists:
         Entropy of all random streams.
     base_dir : Path or None
         Folder that paths of traces are relative to.
+    most : int, optional
+        Requests that are kept of each list, its first ones; all if not given.
 
     Attributes
     ----------
@@ -40,7 +42,8 @@ class RequestLists:
         Classes of the requests of all lists, in order.
     """
 
-    def __init__(self, entropy: int, base_dir: Path | None) -> None:
+    def __init__(self, entropy: int, base_dir: Path | None, most: int | None = None) -> None:
+        self._most = most
         self.rounds = 0
         self.slo_classes: tuple[str, ...] = ()
         self._entropy = entropy
@@ -62,11 +65,19 @@ class RequestLists:
             if workload.trace and "{policy}" in workload.trace:
                 name += f" {policy}"
             self._names.append(name)
-            for seed in self._seeds:
-                if (name, seed) not in self._lists:
-                    self._lists[name, seed] = requests_for(
-                        workload, seed, self._entropy, policy=policy, base_dir=self._base_dir
-                    )
+            missing = [seed for seed in self._seeds if (name, seed) not in self._lists]
+            if missing and workload.trace is None:
+                pairs = pairs_of(workload, self._base_dir or Path())
+                drawn = generate_all(workload, missing, self._entropy, pairs)
+                self._lists.update(zip(((name, seed) for seed in missing), drawn, strict=True))
+                continue
+            for seed in missing:
+                self._lists[name, seed] = requests_for(
+                    workload, seed, self._entropy, policy=policy, base_dir=self._base_dir
+                )
+        if self._most is not None:
+            for place, requests in self._lists.items():
+                self._lists[place] = requests.first(self._most)
         found = self._lists.values()
         self.rounds = max(int(requests.round.max()) + 1 for requests in found)
         self.slo_classes = ordered_classes(n for r in found for n in r.slo_names)

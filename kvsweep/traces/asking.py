@@ -56,7 +56,7 @@ def read_bent(
     seed : int or None
         Of what `repeat` draws; None: 0.
     read : sequence of str
-        ``KEY=VALUE`` each, of `Reading`: ``time_unit=ms``.
+        How to read the file, ``KEY=VALUE`` each.
 
     Raises
     ------

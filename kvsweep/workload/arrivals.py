@@ -1,19 +1,20 @@
 """Arrival processes: gaps between arrivals, with mean 1."""
 
 import math
+from collections.abc import Sequence
 from functools import cache
 
 import numpy as np
-from numpy.random import Generator
 from numpy.typing import NDArray
 
 from kvsweep.config.workload import ArrivalProcess
+from kvsweep.workload.streams import Stream, fill
 
 
 def unit_gaps(
-    process: ArrivalProcess, cv: float | None, n: int, rng: Generator
+    process: ArrivalProcess, cv: float | None, n: int, streams: Sequence[Stream]
 ) -> NDArray[np.float64]:
-    """Draw `n` gaps with mean 1.
+    """Draw `n` gaps with mean 1 of each stream.
 
     Parameters
     ----------
@@ -23,24 +24,25 @@ def unit_gaps(
         Standard deviation over mean of the gaps, for gamma and weibull.
     n : int
         Number of gaps.
-    rng : Generator
-        Source of the draws; the first gaps are the same for any `n`.
+    streams : sequence of Stream
+        Sources of the draws; the first gaps are the same for any `n`.
 
     Returns
     -------
-    float64 (n,)
+    float64 (streams, n)
         Gaps in units of their mean.
     """
     if process == "constant":
-        return np.ones(n)
+        return np.ones((len(streams), n))
     if process == "poisson":
-        return rng.standard_exponential(n)
+        return fill(streams, n, "standard_exponential")
     assert cv is not None, "the configuration requires cv for gamma and weibull"
     if process == "gamma":
         shape = cv**-2
-        return rng.standard_gamma(shape, n) / shape
+        return fill(streams, n, "standard_gamma", shape) / shape
     shape = weibull_shape(cv)
-    return rng.standard_exponential(n) ** (1 / shape) / math.gamma(1 + 1 / shape)
+    exponential = fill(streams, n, "standard_exponential")
+    return exponential ** (1 / shape) / math.gamma(1 + 1 / shape)
 
 
 @cache

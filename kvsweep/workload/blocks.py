@@ -24,6 +24,9 @@ from kvsweep.workload.numbering import (
 )
 from kvsweep.workload.requests import Requests
 
+MOST_COUNTED = 1 << 20
+"""Numbers in a row that are kept for the keys of lists whose blocks are all different."""
+
 
 @dataclass(frozen=True)
 class BlockKeys:
@@ -78,27 +81,50 @@ def resolve_blocks(requests: Requests, block_size: int) -> BlockKeys:
     """
     stored = requests.prompt_tokens + requests.output_tokens - 1
     offsets = np.zeros(len(requests) + 1, np.int64)
-    np.cumsum(stored // block_size, out=offsets[1:])
-    if offsets[-1] > MAX_KEYS:
+    (stored // block_size).cumsum(out=offsets[1:])
+    blocks = int(offsets[-1])
+    if blocks > MAX_KEYS:
         raise InputError(
-            f"cache.block_size: the request list fills {offsets[-1]:,} blocks of {block_size} "
+            f"cache.block_size: the request list fills {blocks:,} blocks of {block_size} "
             f"tokens, at most {MAX_KEYS:,} can be told apart: give fewer requests or larger blocks"
         )
-    first_segments = requests.segment_ids[requests.segment_offsets[:-1]]
-    ordered = np.sort(first_segments)
-    if (ordered[1:] != ordered[:-1]).all():
-        # No two requests begin alike, so no two prefixes are equal.
+    if _begin_apart(requests):
+        # No two prefixes are equal.
         n = len(requests)
-        keys = np.arange(offsets[-1], dtype=np.int32)
         none = np.zeros(n, np.bool_)
-        return BlockKeys(offsets, keys, len(keys), np.zeros(n, np.int32), none, none)
-    keys, count = _number(requests, block_size, int(offsets[-1]))
+        return BlockKeys(offsets, _counted(blocks), blocks, np.zeros(n, np.int32), none, none)
+    keys, count = _number(requests, block_size, blocks)
     reusable = np.zeros(len(requests), np.int32)
     shared, twin = np.zeros((2, len(requests)), np.bool_)
     uses, decoded = np.zeros((2, count), np.int32)
     prompt_blocks = requests.prompt_tokens // block_size
     compare_requests(offsets, prompt_blocks, keys, uses, decoded, reusable, shared, twin)
     return BlockKeys(offsets, keys, count, reusable, shared, twin)
+
+
+def _begin_apart(requests: Requests) -> bool:
+    """Whether no two requests begin with the same segment."""
+    first = requests.segment_ids[requests.segment_offsets[:-1]]
+    if bool((first[1:] > first[:-1]).all()):
+        return True  # drawn ones are numbered in order
+    first.sort()
+    return bool((first[1:] != first[:-1]).all())
+
+
+_counting = np.arange(0, dtype=np.int32)
+
+
+def _counted(n: int) -> NDArray[np.int32]:
+    """Return the numbers 0 to n - 1, which cannot be written to: the beginning of those kept."""
+    global _counting
+    kept = _counting
+    if len(kept) < n:
+        if n > MOST_COUNTED:
+            return np.arange(n, dtype=np.int32)
+        kept = np.arange(min(2 * n, MOST_COUNTED), dtype=np.int32)
+        kept.flags.writeable = False
+        _counting = kept
+    return kept[:n]
 
 
 def _number(requests: Requests, block_size: int, blocks: int) -> tuple[NDArray[np.int32], int]:
@@ -181,9 +207,11 @@ def find_extents(
 def whole_requests(offsets: NDArray[np.int64]) -> Extents:
     """Return the extents of requests that share no key: all blocks of a request are one."""
     blocks = offsets[1:] - offsets[:-1]
-    some = blocks > 0
-    bounds = np.zeros(len(offsets), np.int64)
-    np.cumsum(some, out=bounds[1:])
-    count = int(bounds[-1])
-    none = np.zeros(count, np.int64)
-    return Extents(bounds, np.arange(count), none, blocks[some], count, 0)
+    if not blocks.all():
+        some = blocks > 0
+        bounds = np.concatenate([[0], np.cumsum(some)])
+        blocks = blocks[some]
+    else:
+        bounds = np.arange(len(offsets))
+    count = len(blocks)
+    return Extents(bounds, np.arange(count), np.zeros(count, np.int64), blocks, count, 0)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
-from numpy.random import Generator, Philox, SeedSequence
 from numpy.typing import NDArray
 
 from kvsweep.config.sessions import Sessions
@@ -16,8 +16,7 @@ from kvsweep.errors import InputError
 from kvsweep.limits import MAX_RATE, MAX_TIME_US
 from kvsweep.workload.arrivals import unit_gaps
 from kvsweep.workload.lengths import Pairs, draw_lengths
-
-ARRIVALS, PROMPTS, OUTPUTS, THINKING = range(4)
+from kvsweep.workload.streams import QUANTITIES, Stream, fill
 
 SINGLE = Sessions(rounds=1, think_time_s=0.0)
 """What a client without sessions sends, one request each."""
@@ -70,10 +69,17 @@ def sessions_of(workload: Workload, index: int) -> Sessions | None:
     return (client.sessions if client else None) or workload.sessions
 
 
-def draw_requests(workload: Workload, seed: int, entropy: int, pairs: Pairs | None = None) -> Draws:
+def draw_requests(
+    workload: Workload, seeds: Sequence[int], entropy: int, pairs: Pairs | None = None
+) -> list[Draws]:
     """Draw what all clients send, in order of arrival and cut to ``workload.requests``.
 
     Lengths are drawn from `pairs` if there are any.
+
+    Returns
+    -------
+    list of Draws
+        By seed.
 
     Raises
     ------
@@ -82,18 +88,25 @@ def draw_requests(workload: Workload, seed: int, entropy: int, pairs: Pairs | No
     """
     assert (pairs is None) == (workload.lengths_from is None), "pairs are what lengths_from names"
     shares = [client.rate_fraction for client in workload.clients] or [1.0]
-    parts: list[Draws] = []
+    parts: list[list[Draws]] = []
+    first = 0
     for index, share in enumerate(shares):
-        first = 0 if not parts else int(parts[-1].session[-1]) + 1
         # Without a rate all are ready at once, in the order that they would have at any rate.
         rate = (workload.rate or MAX_RATE) * share / sum(shares)
-        parts.append(_draw_client(workload, index, rate, first, (entropy, seed), pairs))
+        parts.append(_draw_client(workload, index, rate, first, (entropy, seeds), pairs))
+        first = int(parts[-1][0].session[-1]) + 1
     if len(parts) == 1 and (sessions_of(workload, 0) or SINGLE).rounds == 1:
         drawn = parts[0]  # as many as wanted, and in order
     else:
-        columns = (np.concatenate([getattr(p, f.name) for p in parts]) for f in fields(Draws))
-        drawn = _cut(workload, Draws(*columns))
-    return replace(drawn, arrival=0 * drawn.arrival) if workload.rate is None else drawn
+        drawn = [_cut(workload, _joined(own)) for own in zip(*parts, strict=True)]
+    if workload.rate is None:
+        return [replace(draws, arrival=0 * draws.arrival) for draws in drawn]
+    return drawn
+
+
+def _joined(parts: Sequence[Draws]) -> Draws:
+    columns = (np.concatenate([getattr(p, f.name) for p in parts]) for f in fields(Draws))
+    return Draws(*columns)
 
 
 def _draw_client(
@@ -101,48 +114,58 @@ def _draw_client(
     index: int,
     rate: float,
     first: int,
-    root: tuple[int, int],
+    root: tuple[int, Sequence[int]],
     pairs: Pairs | None,
-) -> Draws:
-    """Draw the sessions of one client, one after the other, numbered from `first`."""
-    entropy, seed = root
+) -> list[Draws]:
+    """Draw the sessions of one client, one after the other, numbered from `first`; by seed.
 
-    def stream(quantity: int) -> Generator:
-        return Generator(Philox(SeedSequence(entropy, spawn_key=(seed, index, quantity))))
-
+    The numbers of all seeds are worked on together, (seeds, n): a call of NumPy takes longer than
+    what it does to the 200 numbers of one.
+    """
+    entropy, seeds = root
+    arrivals, prompts, outputs, thinking = (
+        [Stream(entropy, seed, index, quantity) for seed in seeds] for quantity in range(QUANTITIES)
+    )
     where = f"workload.clients[{index}]" if workload.clients else "workload"
     own: Any = client_of(workload, index) or workload
     sessions = sessions_of(workload, index) or SINGLE
     count = session_count(workload, sessions)
     n = count * sessions.rounds
     process, cv = own.arrivals or workload.arrivals, own.cv or workload.cv
-    start = np.cumsum(unit_gaps(process, cv, count, stream(ARRIVALS))) * (1e6 / rate)
+    start = unit_gaps(process, cv, count, arrivals).cumsum(axis=1)
+    start *= 1e6 / rate
     if pairs is not None:
-        prompt, output = pairs.draw(n, stream(PROMPTS))
+        prompt, output = pairs.draw(n, prompts)
     else:
-        prompt = draw_lengths(own.prompt or workload.prompt, n, stream(PROMPTS), f"{where}.prompt")
-        output = draw_lengths(own.output or workload.output, n, stream(OUTPUTS), f"{where}.output")
-    think = np.zeros((count, 1), np.int64)
-    offset = np.zeros((count, 1))
-    if sessions.rounds > 1:
-        think = _think_times(sessions, count, stream(THINKING))
-        offset = _offsets(sessions, output.reshape(count, -1), think)
-    if not start[-1] + offset[:, -1].max() <= MAX_TIME_US:
+        prompt = draw_lengths(own.prompt or workload.prompt, n, prompts, f"{where}.prompt")
+        output = draw_lengths(own.output or workload.output, n, outputs, f"{where}.output")
+    client, none = np.full(n, index), np.zeros(n, np.int64)
+    if sessions.rounds == 1:
+        _check_end(start[:, -1], n, where)
+        whole = start.astype(np.int64)
+        numbers = np.arange(first, first + n)
+        return [
+            Draws(a, f, client, numbers, none, p, o, none)
+            for a, f, p, o in zip(whole, start - whole, prompt, output, strict=True)
+        ]
+    think = _think_times(sessions, count, thinking)
+    offset = _offsets(sessions, output.reshape(think.shape), think)
+    _check_end(start[:, -1] + offset[..., -1].max(axis=1), n, where)
+    whole = start.astype(np.int64)
+    arrival = (whole[..., None] + offset.astype(np.int64)).reshape(len(seeds), n)
+    fraction = np.repeat(start - whole, sessions.rounds, axis=1)
+    numbers = first + np.repeat(np.arange(count), sessions.rounds)
+    turn = np.arange(n) % sessions.rounds
+    rows = zip(arrival, fraction, prompt, output, think.reshape(len(seeds), n), strict=True)
+    return [Draws(a, f, client, numbers, turn, p, o, t) for a, f, p, o, t in rows]
+
+
+def _check_end(last: NDArray[np.float64], n: int, where: str) -> None:
+    if not last.max() <= MAX_TIME_US:
         raise InputError(
             f"{where}: the rate is too small, or the think time too long: {n:,} requests take more "
             f"than {MAX_TIME_US:.3g} us (three years)"
         )
-    whole = start.astype(np.int64)
-    return Draws(
-        arrival=(whole[:, None] + offset.astype(np.int64)).ravel(),
-        fraction=np.repeat(start - whole, sessions.rounds),
-        client=np.full(n, index),
-        session=first + np.repeat(np.arange(count), sessions.rounds),
-        round=np.arange(n) % sessions.rounds,
-        prompt=prompt,
-        output=output,
-        think=think.ravel(),
-    )
 
 
 def session_count(workload: Workload, sessions: Sessions) -> int:
@@ -153,12 +176,14 @@ def session_count(workload: Workload, sessions: Sessions) -> int:
     return math.ceil(wanted / sessions.rounds)
 
 
-def _think_times(sessions: Sessions, count: int, rng: Generator) -> NDArray[np.int64]:
-    """Return microseconds before each round, (count, rounds); 0 before the first."""
-    later = (count, sessions.rounds - 1)
-    unit = np.ones(later) if sessions.think_time == "constant" else rng.standard_exponential(later)
-    think = np.zeros((count, sessions.rounds))
-    think[:, 1:] = unit * (1e6 * sessions.think_time_s)
+def _think_times(sessions: Sessions, count: int, streams: Sequence[Stream]) -> NDArray[np.int64]:
+    """Return microseconds before each round, (streams, count, rounds); 0 before the first."""
+    later = sessions.rounds - 1
+    think = np.zeros((len(streams), count, sessions.rounds))
+    think[..., 1:] = 1e6 * sessions.think_time_s
+    if sessions.think_time == "exponential":
+        unit = fill(streams, count * later, "standard_exponential")
+        think[..., 1:] *= unit.reshape(-1, count, later)
     # Beyond the limit the sum is refused later; until then it must fit an integer.
     return np.minimum(think, 2 * MAX_TIME_US).astype(np.int64)
 
@@ -166,11 +191,11 @@ def _think_times(sessions: Sessions, count: int, rng: Generator) -> NDArray[np.i
 def _offsets(
     sessions: Sessions, output: NDArray[np.int64], think: NDArray[np.int64]
 ) -> NDArray[np.float64]:
-    """Return the arrival of each round after the session's first, (count, rounds)."""
+    """Return the arrival of each round after the session's first, (streams, count, rounds)."""
     gaps = think.astype(np.float64)
     if sessions.arrivals == "fixed":
-        gaps[:, 1:] += output[:, :-1]
-    return np.cumsum(gaps, axis=1)
+        gaps[..., 1:] += output[..., :-1]
+    return np.cumsum(gaps, axis=-1)
 
 
 def _cut(workload: Workload, drawn: Draws) -> Draws:

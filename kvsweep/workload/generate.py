@@ -15,7 +15,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +32,9 @@ from kvsweep.workload.draws import Draws, draw_requests, sessions_of
 from kvsweep.workload.kept_traces import requests_of_file
 from kvsweep.workload.lengths import Pairs
 from kvsweep.workload.requests import Requests
+
+TOGETHER = 1 << 14
+"""Requests that are drawn at once, whose columns stay in the processor's cache."""
 
 
 def generate(
@@ -62,7 +67,42 @@ def generate(
     InputError
         If the rate is so small that time overflows, or a length is absurd.
     """
-    drawn = draw_requests(workload, seed, entropy, pairs)
+    return generate_all(workload, [seed], entropy, pairs)[0]
+
+
+def generate_all(
+    workload: Workload,
+    seeds: Sequence[int],
+    entropy: int = DEFAULT_ENTROPY,
+    pairs: Pairs | None = None,
+) -> list[Requests]:
+    """Draw the requests of several seeds, as `generate` does those of each.
+
+    Of the default workload 100 lists take 20 us each, and one alone 35.
+
+    Raises
+    ------
+    InputError
+        If the rate is so small that time overflows, or a length is absurd.
+    """
+    at_once = max(1, TOGETHER // workload.requests)
+    return [
+        _laid_out(workload, drawn)
+        for lo in range(0, len(seeds), at_once)
+        for drawn in draw_requests(workload, seeds[lo : lo + at_once], entropy, pairs)
+    ]
+
+
+def _laid_out(workload: Workload, drawn: Draws) -> Requests:
+    """Give requests their content, and the columns that follow from their clients."""
+    if not workload.clients and workload.sessions is None:
+        return Requests(
+            arrival_us=drawn.arrival,
+            prompt_tokens=drawn.prompt,
+            output_tokens=drawn.output,
+            segment_tokens=drawn.prompt,
+            **_alike(len(drawn.arrival)),
+        )
     sessions = [sessions_of(workload, i) for i in range(max(1, len(workload.clients)))]
     n = len(drawn.arrival)
     prefix_group, prefix = _prefixes(workload.clients, drawn.client)
@@ -85,6 +125,30 @@ def generate(
         slo_names=slo_names,
         client_names=client_names,
     )
+
+
+@lru_cache(maxsize=16)
+def _alike(n: int) -> dict[str, Any]:
+    """Return the columns that all lists of `n` single requests of one sender have in common.
+
+    They cannot be written to. To make them anew took a third of the time of a list.
+    """
+    none, zeros = np.full(n, NONE, np.int64), np.zeros(n, np.int64)
+    nobody = np.full(n, NONE, np.int16)
+    columns: dict[str, NDArray[Any]] = {
+        "segment_offsets": np.arange(n + 1),
+        "segment_ids": 2 * np.arange(n),
+        "output_segment": 2 * np.arange(n) + 1,
+        "priority": zeros,
+        "has_priority": np.zeros(n, np.bool_),
+        "slo_class": nobody,
+        "client": nobody,
+        **dict.fromkeys(("session", "round", "after", "patience_us"), none),
+        "think_us": zeros,
+    }
+    for values in columns.values():
+        values.flags.writeable = False
+    return columns
 
 
 def requests_for(

@@ -34,7 +34,7 @@ def requests_of_file(path: Path, read: Reading | None = None) -> Requests:
     path : Path
         The file.
     read : Reading or None
-        How to read it, as for `load_trace`.
+        How to read it.
 
     Raises
     ------
@@ -64,14 +64,14 @@ def _keep(key: Any, requests: Requests) -> None:
 
 
 def _identity(path: Path, read: Reading | None) -> Any:
-    """Return what tells the requests of a file from others; None if nothing does for sure."""
+    """Return what tells the content of a file from others; None if nothing does for sure."""
     try:
         about = path.stat()
     except (OSError, ValueError):
         return None  # `load_trace` will complain
     if time.time_ns() - about.st_mtime_ns < _SETTLED_NS:
         return None
-    return str(path.absolute()), about.st_ino, about.st_size, about.st_mtime_ns, read
+    return str(path.absolute()), read, about.st_ino, about.st_size, about.st_mtime_ns
 
 
 def _bytes(requests: Requests) -> int:

@@ -1,7 +1,9 @@
 """Requests as columns: what every workload source produces and every engine consumes."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -78,6 +80,16 @@ class Requests:
     def __len__(self) -> int:
         """Return the number of requests."""
         return len(self.arrival_us)
+
+    def first(self, count: int) -> Requests:
+        """Return the first `count` requests; none of them waits for a later one."""
+        if count >= len(self):
+            return self
+        entries = int(self.segment_offsets[count])
+        ends = {"segment_offsets": count + 1, "segment_ids": entries, "segment_tokens": entries}
+        columns = (f.name for f in fields(self) if not f.name.endswith("_names"))
+        cut = {name: getattr(self, name)[: ends.get(name, count)] for name in columns}
+        return replace(self, **cut)
 
 
 def ordered_classes(names: Iterable[str]) -> tuple[str, ...]:

@@ -91,8 +91,8 @@ def test_dry_run_prints_the_size_and_writes_nothing(run, file):
     assert re.search(r"cells +84\n", out)
     assert re.search(r"simulations +84 to do", out)
     assert re.search(r"bytes +[\d,]+ ", out)
-    assert re.search(r"time +about [\d.]+ s on 2 workers\n", run("grid", file, "--dry-run",
-                     "--workers", "2")[1])  # fmt: skip
+    _, out, _ = run("grid", file, "--dry-run", "--workers", "2")
+    assert re.search(r"time +about [\d.]+ s \([\d.]+ s to [\d.]+ s\) on 2 workers\n", out)
     assert not Path("results").exists()
 
 
@@ -100,9 +100,8 @@ def test_dry_run_on_a_scheduler_counts_no_cores_of_this_machine(run, file):
     """It is not asked: how many workers it has then, nobody knows now."""
     where = ("--scheduler", "tcp://127.0.0.1:1")
     size = json.loads(run("grid", file, "--dry-run", "--json", *where)[1])
-    alone = json.loads(run("grid", file, "--dry-run", "--json", "--workers", "1")[1])
     assert size["workers"] is None
-    assert size["seconds"] == alone["seconds"]
+    assert size["seconds_low"] < size["seconds"] < size["seconds_high"]
     assert "on one worker of the scheduler\n" in run("grid", file, "--dry-run", *where)[1]
 
 

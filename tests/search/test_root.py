@@ -138,7 +138,7 @@ def test_answers_keep_the_limit_as_often_as_they_say():
 
 
 def test_of_several_teeth_the_one_nearest_to_the_generous_end_is_found():
-    """Blocks in which whole requests fit make a saw of a curve: it is past at 450, within at 420."""
+    """Blocks in which whole requests fit make a saw of a curve: it is past at 450, not at 420."""
     curve = exact(lambda blocks: 1.0 if blocks < 404 or 430 < blocks < 465 else -1.0)
     found = drive(Search(Space(100, 5000, integer=True), Aim(shown=True)), curve)
     assert found.answer in (404, 465)

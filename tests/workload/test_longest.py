@@ -144,9 +144,9 @@ def drawn(monkeypatch):
     count = Counter()
     draw = generate.draw_requests
 
-    def counted(workload, seed, *more):
-        count[workload.rate, seed] += 1
-        return draw(workload, seed, *more)
+    def counted(workload, seeds, *more):
+        count.update((workload.rate, seed) for seed in seeds)
+        return draw(workload, seeds, *more)
 
     monkeypatch.setattr(generate, "draw_requests", counted)
     return count

@@ -1,0 +1,174 @@
+"""Two stores compared: the difference of a measure, cell by cell, with intervals.
+
+Where both have the same seeds, differences are taken within seeds, which draw from the same random
+streams whatever else differs: what a seed has in common cancels, and the interval is Student's t of
+what is left. Where they have not, it is Welch's (B. L. Welch, The generalization of "Student's"
+problem when several different population variances are involved, Biometrika 34, 1947).
+"""
+
+from __future__ import annotations
+
+import math
+from itertools import product
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from kvsweep.analysis import statistics, student, variables
+from kvsweep.analysis.aligned import SEED, aligned, differing, sweep_of
+from kvsweep.analysis.compare_records import Comparison, Difference
+from kvsweep.analysis.effect_records import Verdict
+from kvsweep.analysis.jsonable import jsonable
+from kvsweep.analysis.statistics import Floats, Interval
+from kvsweep.arguments import checked
+from kvsweep.errors import InputError
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+
+@checked
+def compare(a: xr.Dataset, b: xr.Dataset, metric: str, confidence: float = 0.95) -> Comparison:
+    """Find how a measure differs between two stores.
+
+    Parameters
+    ----------
+    a, b : xr.Dataset
+        Results of two sweeps, or parts of them (``ds.sel``, with names of axes).
+    metric : str
+        A measure of both, or a quantile of one (``ttft_p99_ms``).
+    confidence : float
+        Of the intervals, each for itself, between 0 and 1.
+
+    Returns
+    -------
+    Comparison
+        A `Difference` for each combination of axis values that both have, B minus A; and what
+        differs between the sweeps. ``to_dict`` gives plain values.
+
+    Raises
+    ------
+    InputError
+        If the measure is not in both in the same units, an axis with several values is in one
+        only, or an axis has no value in common.
+
+    Examples
+    --------
+    >>> import kvsweep
+    >>> ds = kvsweep.open_results("results/small.zarr")
+    >>> found = kvsweep.compare(ds.sel(policy="base"), ds.sel(policy="both"), "e2e_mean_ms")
+    >>> found.paired, found.same_requests, len(found.differences)
+    (True, True, 14)
+    """
+    statistics.check_confidence(confidence)
+    first, second = (_measure(ds, metric, name) for ds, name in ((a, "A"), (b, "B")))
+    if (units := [x.attrs.get("units", "1") for x in (first, second)])[0] != units[1]:
+        raise InputError(f"metric: {metric!r} is in {units[0]} in A and in {units[1]} in B")
+    first, second, unmatched = aligned(_with_seeds(first), _with_seeds(second))
+    same_streams = sweep_of(a).get("entropy") == sweep_of(b).get("entropy")
+    paired = same_streams and bool(np.isin(first[SEED].values, second[SEED].values).any())
+    differences = tuple(_differences(first, second, paired, confidence))
+    found = tuple(differing(a, b))
+    return Comparison(
+        a=_name(a, "A"),
+        b=_name(b, "B"),
+        metric=metric,
+        units=units[0],
+        long_name=str(first.attrs.get("long_name", metric)),
+        confidence=confidence,
+        paired=paired,
+        same_requests=paired and not any(item.key.startswith("workload") for item in found),
+        seeds_note=statistics.seeds_note(min((d.seeds for d in differences), default=0)),
+        differing=found,
+        unmatched=tuple(unmatched if paired else (u for u in unmatched if u.axis != SEED)),
+        differences=differences,
+    )
+
+
+def _measure(ds: xr.Dataset, metric: str, name: str) -> xr.DataArray:
+    try:
+        return variables.get(ds, metric)
+    except InputError as error:
+        raise InputError(f"{error} (store {name})") from None
+
+
+def _name(ds: xr.Dataset, otherwise: str) -> str:
+    return str(ds.encoding.get("source", otherwise))
+
+
+def _with_seeds(array: xr.DataArray) -> xr.DataArray:
+    """Give an array a dimension of seeds: of the chosen one, or of 0, which a sweep without has."""
+    if SEED in array.dims:
+        return array
+    seed = array.coords[SEED].values.item() if SEED in array.coords else 0
+    return array.drop_vars(SEED, errors="ignore").expand_dims({SEED: [seed]})
+
+
+def _differences(
+    first: xr.DataArray, second: xr.DataArray, paired: bool, confidence: float
+) -> list[Difference]:
+    """Compare all cells; the arrays have the same axes, but perhaps other seeds."""
+    if paired:
+        common = first[SEED].values[np.isin(first[SEED].values, second[SEED].values)]
+        first, second = first.sel({SEED: common}), second.sel({SEED: common})
+    dims = [str(dim) for dim in first.dims if dim != SEED]
+    rows = [_rows(array, dims) for array in (first, second)]
+    places = product(*(np.asarray(first[dim].values).tolist() for dim in dims))
+    return [
+        _difference(dict(zip(dims, place, strict=True)), x, y, paired, confidence)
+        for place, x, y in zip(places, *rows, strict=True)
+    ]
+
+
+def _rows(array: xr.DataArray, dims: list[str]) -> Floats:
+    """Return (cells, seeds)."""
+    values = array.transpose(*dims, SEED).values
+    return np.asarray(values, np.float64).reshape(-1, values.shape[-1])
+
+
+def _difference(
+    labels: dict[str, Any], x: Floats, y: Floats, paired: bool, confidence: float
+) -> Difference:
+    seeds = min(len(x), len(y))
+    if paired:
+        both = ~np.isnan(x) & ~np.isnan(y)
+        x, y = x[both], y[both]
+    else:
+        x, y = x[~np.isnan(x)], y[~np.isnan(y)]
+    count = min(len(x), len(y))
+    mean_a, mean_b = (float(v.mean()) if len(v) else math.nan for v in (x, y))
+    if paired:
+        mean, half = (float(v[0]) for v in statistics.mean_and_t((y - x)[None], confidence))
+    else:
+        mean, half = mean_b - mean_a, _welch(x, y, confidence)
+    known = math.isfinite(half)
+    return Difference(
+        labels=jsonable(labels),
+        mean_a=mean_a,
+        mean_b=mean_b,
+        difference=mean,
+        interval=Interval(mean - half, mean + half, confidence) if known else None,
+        relative=mean / mean_a if mean_a and count else None,
+        verdict=_verdict(mean, half) if known else None,
+        seeds=count,
+        dropped=seeds - count,
+    )
+
+
+def _verdict(mean: float, half: float) -> Verdict:
+    if abs(mean) <= half:
+        return Verdict.NOT_SHOWN
+    return Verdict.RAISES if mean > 0 else Verdict.LOWERS
+
+
+def _welch(x: Floats, y: Floats, confidence: float) -> float:
+    """Return the half width of the interval of a difference of means; NaN below two values each."""
+    if min(len(x), len(y)) < 2:
+        return math.nan
+    parts = [float(v.var(ddof=1)) / len(v) for v in (x, y)]
+    total = sum(parts)
+    if total == 0.0:
+        return 0.0
+    each = sum(p * p / (len(v) - 1) for p, v in zip(parts, (x, y), strict=True))
+    degrees = max(1, math.floor(total * total / each))  # whole, and so a little too wide
+    return student.quantile(degrees, confidence) * math.sqrt(total)

@@ -1,0 +1,129 @@
+"""A comparison of two stores as text: what differs, what follows, and what was left out."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from kvsweep.analysis.compare_records import Comparison, Difference, Unmatched
+from kvsweep.analysis.effect_records import Verdict
+from kvsweep.analysis.wording import MISSING, level, number
+from kvsweep.report.table import interval_text, plural, seeds_note, table, with_space
+
+MAX_ROWS = 40  # --json has all
+MAX_KEYS = 12
+MAX_VALUES = 4
+
+
+def compare_text(found: Comparison) -> str:
+    """Write what the stores differ in, the differences of all cells, and notes."""
+    unit = "" if found.units in ("1", "") else f" ({plural(found.units)})"
+    parts = [f"{found.metric}{unit}: B minus A", f"A  {found.a}", f"B  {found.b}", ""]
+    parts += [*_differing(found), "", _verdicts(found), ""]
+    axes = list(found.differences[0].labels) if found.differences else []
+    header = (*axes, "A", "B", "B - A", "interval", "", "seeds", "verdict")
+    rows = [_row(item) for item in found.differences[:MAX_ROWS]]
+    parts.append(table(header, rows))
+    more = len(found.differences) - MAX_ROWS
+    parts += [f"... and {more:,} more; --json has all"] if more > 0 else []
+    return "\n".join([*parts, "", *_notes(found)]).rstrip()
+
+
+def _differing(found: Comparison) -> list[str]:
+    if not found.differing:
+        return ["The sweeps have the same settings."]
+    rows = [(item.key, _value(item.a), _value(item.b)) for item in found.differing[:MAX_KEYS]]
+    lines = ["What differs:", table(("", "A", "B"), rows)]
+    more = len(found.differing) - MAX_KEYS
+    return [*lines, f"... and {more:,} more keys; --json has all"] if more > 0 else lines
+
+
+def _value(value: Any) -> str:
+    if value is None:
+        return MISSING
+    text = level(value) if isinstance(value, str | bool | int | float) else str(value)
+    return text if len(text) <= 40 else f"{text[:37]}..."
+
+
+def _verdicts(found: Comparison) -> str:
+    """Count what is shown: the cells in which B is higher, lower, neither."""
+    counted = Counter(item.verdict for item in found.differences)
+    cells = "1 cell" if len(found.differences) == 1 else f"{len(found.differences):,} cells"
+    words = ((Verdict.RAISES, "higher in B"), (Verdict.LOWERS, "lower in B"),
+             (Verdict.NOT_SHOWN, "no difference shown"), (None, "no interval"))  # fmt: skip
+    told = [f"{counted[verdict]:,} {word}" for verdict, word in words if counted[verdict]]
+    text = f"{cells}: {', '.join(told)}"
+    equal = sum(d.interval is not None and d.difference == 0 == d.interval.low
+                for d in found.differences)  # fmt: skip
+    text += f", {equal:,} of which are equal in every seed" if equal else ""
+    shown = [d for d in found.differences if d.verdict in (Verdict.RAISES, Verdict.LOWERS)]
+    if shown:
+        most = max(shown, key=lambda d: abs(d.difference))
+        where = ", ".join(f"{name} {level(value)}" for name, value in most.labels.items())
+        text += f"; most {_signed(most.difference)}{with_space(found.units)}"
+        text += f" at {where}" if where else ""
+    return text
+
+
+def _row(item: Difference) -> tuple[str, ...]:
+    relative = "" if item.relative is None else f"{100 * item.relative:+.1f} %"
+    return (
+        *(level(value) for value in item.labels.values()),
+        number(item.mean_a),
+        number(item.mean_b),
+        _signed(item.difference),
+        interval_text(item.interval),
+        relative,
+        str(item.seeds),
+        _WORDS[item.verdict],
+    )
+
+
+_WORDS = {
+    Verdict.RAISES: "higher",
+    Verdict.LOWERS: "lower",
+    Verdict.NOT_SHOWN: "not shown",
+    None: MISSING,
+}
+
+
+def _signed(value: float) -> str:
+    return f"+{number(value)}" if value > 0 else number(value)
+
+
+def _notes(found: Comparison) -> list[str]:
+    notes = [_pairing(found), *seeds_note(found.seeds_note)]
+    judged = sum(item.verdict is not None for item in found.differences)
+    if judged > 1:
+        chance = number(round(judged * (1.0 - found.confidence), 2))
+        notes.append(
+            f"Each {100 * found.confidence:g}% interval stands for itself: of {judged:,} cells, "
+            f"{chance} are shown by chance where there is no difference."
+        )
+    notes += [_left_out(item) for item in found.unmatched]
+    dropped = sum(item.dropped > 0 for item in found.differences)
+    if dropped:
+        notes.append(f"{dropped:,} cells lack some seeds, in which one store has no value.")
+    return notes
+
+
+def _pairing(found: Comparison) -> str:
+    if found.same_requests:
+        return "Differences within seeds: equal seeds are equal request lists."
+    if found.paired:
+        return (
+            "Differences within seeds, which draw from the same random streams; the request lists "
+            "differ, as the workloads do."
+        )
+    return "Not paired: the stores have no seeds of the same random streams in common."
+
+
+def _left_out(item: Unmatched) -> str:
+    only = [f"{_values(values)} only in {name}"
+            for name, values in (("A", item.only_a), ("B", item.only_b)) if values]  # fmt: skip
+    return f"{item.axis}: {'; '.join(only)}: left out."
+
+
+def _values(values: tuple[Any, ...]) -> str:
+    shown = ", ".join(level(value) for value in values[:MAX_VALUES])
+    return shown if len(values) <= MAX_VALUES else f"{shown} and {len(values) - MAX_VALUES:,} more"

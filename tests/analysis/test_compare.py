@@ -1,0 +1,152 @@
+"""Differences of two stores against made-up answers."""
+
+import json
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from analysis.synthetic import dataset
+from kvsweep.analysis.compare import compare
+from kvsweep.analysis.effect_records import Verdict
+from kvsweep.errors import InputError
+from kvsweep.report.comparison import compare_text
+
+BLOCKS = [1000, 1500, 2000]
+SCENARIO = {"engine": {"max_num_seqs": 256}, "workload": {"rate": 20.0}}
+
+
+def made(values, *, blocks=BLOCKS, seeds=None, entropy=7, scenario=SCENARIO, **others):
+    """A dataset (policy, gpu_blocks, seed) or less, with the sweep that it is of."""
+    shape = np.shape(values)
+    ds = dataset(values, blocks=blocks, seeds=np.arange(shape[-1]) if seeds is None else seeds,
+                 **others)  # fmt: skip
+    grid = {"cache.gpu_blocks": list(blocks), "seed": list(range(shape[-1]))}
+    if "policies" in others:
+        grid["policy"] = others["policies"]
+    sweep = {"scenario": scenario, "grid": grid, "policies": {}, "entropy": entropy}
+    ds.attrs["sweep"] = json.dumps(sweep)
+    return ds
+
+
+def noise(seeds=12, seed=0):
+    return np.random.default_rng(seed).normal(5.0, 2.0, (3, seeds))
+
+
+def test_a_shift_within_seeds_is_found_however_seeds_differ():
+    values = noise()
+    extra = np.random.default_rng(9).normal(0.1, 0.01, values.shape)
+    found = compare(made(values), made(values + extra), "preemption_rate")
+    assert found.paired
+    assert found.same_requests
+    for row, item in zip(extra, found.differences, strict=True):
+        wanted = stats.ttest_1samp(row, 0.0).confidence_interval(0.95)
+        assert (item.interval.low, item.interval.high) == pytest.approx(tuple(wanted))
+        assert item.difference == pytest.approx(row.mean())
+        assert item.verdict is Verdict.RAISES
+        assert item.relative == pytest.approx(row.mean() / item.mean_a)
+    assert [item.labels for item in found.differences] == [{"gpu_blocks": n} for n in BLOCKS]
+
+
+@pytest.mark.parametrize("other", [{"entropy": 8}, {"seeds": np.arange(50, 62)}])
+def test_other_random_streams_are_not_paired(other):
+    x, y = noise(), noise(seed=1)
+    found = compare(made(x), made(y, **other), "preemption_rate")
+    assert not found.paired
+    for a, b, item in zip(x, y, found.differences, strict=True):
+        wanted = stats.ttest_ind(b, a, equal_var=False).confidence_interval(0.95)
+        assert item.interval.low == pytest.approx(wanted.low, abs=0.02)
+        assert item.interval.low <= wanted.low + 1e-12  # whole degrees of freedom: a little wider
+        assert item.interval.high >= wanted.high - 1e-12
+
+
+def test_common_seeds_are_paired_and_others_told():
+    values = noise()
+    few = made(values[:, 3:8] + 1.0, seeds=[3, 4, 5, 6, 7])
+    found = compare(made(values), few, "preemption_rate")
+    assert [item.seeds for item in found.differences] == [5, 5, 5]
+    assert [item.difference for item in found.differences] == pytest.approx([1.0] * 3)
+    assert found.unmatched[0].axis == "seed"
+    assert found.unmatched[0].only_a == (0, 1, 2, 8, 9, 10, 11)
+
+
+def test_values_in_any_order_are_aligned_and_others_left_out():
+    values = noise()
+    other = made((values + 1.0)[[2, 0]], blocks=[2000, 1000])
+    found = compare(made(values), other, "preemption_rate")
+    assert [item.labels["gpu_blocks"] for item in found.differences] == [1000, 2000]
+    assert [item.difference for item in found.differences] == pytest.approx([1.0, 1.0])
+    assert found.unmatched[0].only_a == (1500,)
+
+
+def test_what_differs_between_the_sweeps_is_named():
+    other = {"engine": {"max_num_seqs": 64}, "workload": {"rate": 30.0}}
+    found = compare(made(noise()), made(noise(), scenario=other), "preemption_rate")
+    assert [(d.key, d.a, d.b) for d in found.differing] == [
+        ("engine.max_num_seqs", 256, 64),
+        ("workload.rate", 20.0, 30.0),
+    ]
+    assert found.paired
+    assert not found.same_requests
+    text = compare_text(found)
+    assert "engine.max_num_seqs  256" in text
+    assert "the request lists differ" in text
+
+
+def test_members_of_one_axis_can_be_compared():
+    values = np.stack([noise(), noise() + 2.0])
+    ds = made(values, policies=["one", "two"])
+    found = compare(ds.isel(policy=0), ds.isel(policy=1), "preemption_rate")
+    assert [(d.key, d.a, d.b) for d in found.differing] == [("policy", "one", "two")]
+    assert [item.difference for item in found.differences] == pytest.approx([2.0] * 3)
+
+
+def test_cells_without_a_value_are_counted():
+    values = noise()
+    holes = values.copy()
+    holes[0, :11], holes[1, 0] = np.nan, np.nan
+    found = compare(made(values), made(holes + 1.0), "preemption_rate")
+    assert [(d.seeds, d.dropped) for d in found.differences] == [(1, 11), (11, 1), (12, 0)]
+    assert found.differences[0].interval is None
+    json.dumps(found.to_dict(), allow_nan=False)
+    assert "2 cells lack some seeds" in compare_text(found)
+
+
+def test_one_seed_gives_differences_without_intervals():
+    found = compare(made(noise(1)), made(noise(1) + 1), "preemption_rate")
+    assert {item.verdict for item in found.differences} == {None}
+    assert "one seed: no intervals" in found.seeds_note
+
+
+def refusal(a, b, metric="preemption_rate", **options):
+    with pytest.raises(InputError) as error:
+        compare(a, b, metric, **options)
+    assert "\n" not in str(error.value)
+    return str(error.value)
+
+
+def test_what_cannot_be_compared_is_refused():
+    base = made(noise())
+    assert "no value is in both" in refusal(base, made(noise(), blocks=[1, 2, 3]))
+    several = made(np.stack([noise(), noise()]), policies=["one", "two"])
+    assert "choose one, --at-b policy=VALUE" in refusal(base, several)
+    assert "choose one, --at-a policy=VALUE" in refusal(several, base)
+    assert "(store B)" in refusal(base, base.rename(preemption_rate="other"))
+    assert "did you mean 'preemption_rate'" in refusal(base, base, "preemption_rat")
+    in_ms = base.copy()
+    in_ms["preemption_rate"] = in_ms["preemption_rate"].assign_attrs(units="ms")
+    assert "is in 1 in A and in ms in B" in refusal(base, in_ms)
+    assert "confidence" in refusal(base, base, confidence=1.0)
+
+
+def test_intervals_hold_as_often_as_they_say():
+    rng = np.random.default_rng(5)
+    held = {True: 0, False: 0}
+    for paired in held:
+        for _ in range(400):
+            x = rng.normal(0, 3, (3, 6))
+            y = rng.normal(1, 1, (3, 6)) + (x if paired else 0)
+            found = compare(made(x), made(y, entropy=7 if paired else 8), "preemption_rate")
+            held[paired] += sum(d.interval.low <= 1 <= d.interval.high for d in found.differences)
+    for count in held.values():
+        assert 0.93 < count / 1200 < 0.975
