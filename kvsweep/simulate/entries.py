@@ -43,11 +43,14 @@ class Entry:
         Fields of LANE that are 0 in all lanes that it can run.
     first : str
         Which run is the first to need it, for a message.
+    more : int
+        Seconds that it takes longer to compile than others do.
     """
 
     run: Callable[..., None]
     absent: tuple[str, ...]
     first: str
+    more: int = 0
 
     @property
     def name(self) -> str:
@@ -68,7 +71,7 @@ class Entry:
     @property
     def message(self) -> str:
         """What a user is told who waits for it."""
-        return f"compiling the kernel ({self.first} only, about {_cache.seconds} s)"
+        return f"compiling the kernel ({self.first} only, about {_cache.seconds + self.more} s)"
 
     @cached_property
     def lane(self) -> np.dtype[Any]:
@@ -106,6 +109,7 @@ ENTRIES: tuple[Entry, ...] = (
         engine.run_connected,
         (*NO_CONNECTOR, "tiered", "cache_each_step"),
         'first run with offload = "vllm"',
+        more=10,
     ),
 )
 if not _jit.prunes:  # each would be compiled with all features
