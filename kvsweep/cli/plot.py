@@ -90,6 +90,7 @@ def _draw_prefix(store: Path) -> Figure:
 
 def _draw(ds: xr.Dataset, kind: str, options: dict[str, Any]) -> Figure:
     from kvsweep import plot as figures
+    from kvsweep.analysis.effect_records import Effects
     from kvsweep.analysis.questions import cliff_of, effects_of, front_of
 
     over, objectives = options.pop("over"), options.pop("objectives")
@@ -98,7 +99,12 @@ def _draw(ds: xr.Dataset, kind: str, options: dict[str, Any]) -> Figure:
         return figures.plot_pareto(ds, front_of(ds, objectives))
     if kind == "effects":
         factorial["confidence"] = options["confidence"]
-        return figures.plot_effects(ds, effects_of(ds, _needed(options, "metric"), factorial))
+        effects = effects_of(ds, _needed(options, "metric"), factorial)
+        if not isinstance(effects, Effects):
+            raise InputError(
+                "effects: there is no figure of sensitivity indices; `kvsweep effects` prints them"
+            )
+        return figures.plot_effects(ds, effects)
     if kind == "curve":
         metric, along = _needed(options, "metric"), _needed(options, "along")
         return figures.plot_curve(ds, metric, along)

@@ -61,5 +61,6 @@ class Document(Section):
     model: Table = Field(default={})
     policies: dict[str, Table] = Field(default={})
     grid: Table = Field(default={})
+    design: Table = Field(default={})
     cliff: AskedCliff | None = None
     pareto: Pareto | None = None
