@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kvsweep.cli.base import Command, check_outputs
+from kvsweep.cli.base import Command, check_outputs, json_option, print_json
 from kvsweep.cli.measure import open_prefix
 from kvsweep.cli.outputs import OutputPath
 from kvsweep.cli.results import (
@@ -57,7 +57,15 @@ KINDS = ("cliff", "trend", "curve", "heatmap", "pareto", "effects", "prefix")
 @objectives_option
 @effects_options
 @cliff_options
-def plot(store: Path, kind: str, out: Path | None, at: tuple[str, ...], **options: Any) -> None:
+@json_option
+def plot(
+    store: Path,
+    kind: str,
+    out: Path | None,
+    at: tuple[str, ...],
+    as_json: bool,
+    **options: Any,
+) -> None:
     """Draw a figure of a store.
 
     KIND: cliff (curves and where they cross), trend (the cliff along a second axis, --over), curve
@@ -77,7 +85,10 @@ def plot(store: Path, kind: str, out: Path | None, at: tuple[str, ...], **option
         )
     figure = _draw_prefix(store) if kind == "prefix" else _draw(read(store, at), kind, options)
     save(figure, target)
-    echo(target)
+    if as_json:
+        print_json({"store": str(store), "kind": kind, "figure": str(target)})
+    else:
+        echo(target)
 
 
 def _draw_prefix(store: Path) -> Figure:
