@@ -101,3 +101,7 @@ def test_a_design_from_file_to_indices(tmp_path, monkeypatch):
     assert not verified.different
     with pytest.raises(InputError, match="points of a design"):
         kvsweep.find_cliff(ds, "steps", "sample", 10.0)
+    with pytest.raises(InputError, match="sensitivity indices"):
+        kvsweep.factorial_effects(ds, "steps")
+    over_points = kvsweep.factorial_effects(ds, "steps", factors=["policy"])
+    assert over_points.averaged == ("sample",)
