@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from kvsweep.analysis.effects import factorial_effects as factorial_effects
     from kvsweep.analysis.effects import joint_effects as joint_effects
     from kvsweep.analysis.pareto import pareto_front as pareto_front
+    from kvsweep.analysis.sensitivity import sensitivity_indices as sensitivity_indices
     from kvsweep.analysis.warnings import warnings_of as warnings_of
     from kvsweep.config import load_sweep as load_sweep
     from kvsweep.errors import InputError as InputError
@@ -35,6 +36,7 @@ _HOMES = {
     "pareto_front": "kvsweep.analysis.pareto",
     "replay": "kvsweep.trace_replay",
     "run": "kvsweep.sweep",
+    "sensitivity_indices": "kvsweep.analysis.sensitivity",
     "verify": "kvsweep.verifying",
     "warnings_of": "kvsweep.analysis.warnings",
 }

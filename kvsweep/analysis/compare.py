@@ -21,6 +21,7 @@ from kvsweep.analysis.effect_records import Verdict
 from kvsweep.analysis.jsonable import jsonable
 from kvsweep.analysis.statistics import Floats, Interval
 from kvsweep.arguments import checked
+from kvsweep.config.axes import SAMPLE
 from kvsweep.errors import InputError
 
 if TYPE_CHECKING:
@@ -64,6 +65,7 @@ def compare(a: xr.Dataset, b: xr.Dataset, metric: str, confidence: float = 0.95)
     first, second = (_measure(ds, metric, name) for ds, name in ((a, "A"), (b, "B")))
     if (units := [x.attrs.get("units", "1") for x in (first, second)])[0] != units[1]:
         raise InputError(f"metric: {metric!r} is in {units[0]} in A and in {units[1]} in B")
+    _check_designs(a, b)
     first, second, unmatched = aligned(_with_seeds(first), _with_seeds(second))
     same_streams = sweep_of(a).get("entropy") == sweep_of(b).get("entropy")
     paired = same_streams and bool(np.isin(first[SEED].values, second[SEED].values).any())
@@ -90,6 +92,16 @@ def _measure(ds: xr.Dataset, metric: str, name: str) -> xr.DataArray:
         return variables.get(ds, metric)
     except InputError as error:
         raise InputError(f"{error} (store {name})") from None
+
+
+def _check_designs(a: xr.Dataset, b: xr.Dataset) -> None:
+    """Refuse to align points of different designs by their numbers."""
+    designs = [sweep_of(ds).get("design") for ds in (a, b)]
+    if SAMPLE in a.dims and SAMPLE in b.dims and designs[0] != designs[1]:
+        raise InputError(
+            "sample: the two designs have other points, so that a number means another point in "
+            "each; choose one of each, --at-a sample=N --at-b sample=N"
+        )
 
 
 def _name(ds: xr.Dataset, otherwise: str) -> str:

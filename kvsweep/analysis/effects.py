@@ -22,6 +22,7 @@ from kvsweep.analysis.contrasts import DIFFERENCE, RATIO, estimates
 from kvsweep.analysis.effect_records import Change, Effect, EffectGroup, Effects
 from kvsweep.analysis.statistics import Floats
 from kvsweep.arguments import checked
+from kvsweep.config.axes import SAMPLE
 from kvsweep.errors import InputError, did_you_mean
 
 if TYPE_CHECKING:
@@ -85,6 +86,10 @@ def factorial_effects(
     named = axes if factors is None else [_known_axis(name, axes) for name in factors]
     if len(set(named)) < len(named):
         raise InputError("factors: name each axis once")
+    if SAMPLE in named:
+        raise InputError(
+            "factors: 'sample' holds points of a design, whose parameters have sensitivity indices"
+        )
     chosen = [name for name in named if array.sizes[name] > 1]
     if not chosen:
         raise InputError(f"factors: none of {', '.join(named) or 'no axes'} has two levels")

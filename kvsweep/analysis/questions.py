@@ -14,6 +14,8 @@ from kvsweep.analysis.cliff_records import Cliff
 from kvsweep.analysis.effect_records import Effects
 from kvsweep.analysis.effects import factorial_effects, joint_effects
 from kvsweep.analysis.pareto import Front, pareto_front
+from kvsweep.analysis.sensitivity import Sensitivity, sensitivity_indices
+from kvsweep.config.axes import SAMPLE
 from kvsweep.errors import InputError, did_you_mean
 
 if TYPE_CHECKING:
@@ -102,8 +104,10 @@ def front_of(ds: xr.Dataset, objectives: str | None) -> Front:
     return pareto_front(ds, asked["objectives"]) if asked else pareto_front(ds)
 
 
-def effects_of(ds: xr.Dataset, metric: str, given: Mapping[str, Any]) -> Effects:
-    """Find the effects asked for: those of factors, or of the designs named by ``--joint``.
+def effects_of(ds: xr.Dataset, metric: str, given: Mapping[str, Any]) -> Effects | Sensitivity:
+    """Find the effects asked for: of factors, of designs named by ``--joint``, of parameters.
+
+    A sweep with points of a ``[design]`` has sensitivity indices instead of effects.
 
     Parameters
     ----------
@@ -121,6 +125,14 @@ def effects_of(ds: xr.Dataset, metric: str, given: Mapping[str, Any]) -> Effects
         If ``--joint`` comes with options of a factorial analysis, or names several axes.
     """
     asked = {key: value for key, value in given.items() if value not in (None, ())}
+    if SAMPLE in ds.dims:
+        for key in ("joint", "factors", "order"):
+            if key in asked:
+                raise InputError(
+                    f"--{key}: not with a [design], whose parameters have sensitivity indices; "
+                    f"--at {SAMPLE}=N looks at one of its points"
+                )
+        return sensitivity_indices(ds, metric, **asked)
     if "joint" not in asked:
         if "factors" in asked:
             asked["factors"] = asked["factors"].split(",")

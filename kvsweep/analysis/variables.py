@@ -88,6 +88,11 @@ def axis(ds: xr.Dataset, name: str, *, numeric: bool = True) -> xr.DataArray:
         ``seed``, over which means are taken.
     """
     dims = [str(d) for d in ds.dims if d != "seed"]
+    if name == "sample":
+        raise InputError(
+            "axis: 'sample' holds points of a design, in no order; an axis of [grid] is needed, or "
+            "`kvsweep effects` for what each parameter does"
+        )
     if name == "seed":
         raise InputError(f"axis: 'seed' holds repetitions; one of: {', '.join(dims)}")
     if name not in dims:

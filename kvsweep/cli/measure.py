@@ -194,7 +194,8 @@ def _run(runtime: Runtime, design: Design, path: Path) -> xr.Dataset:
     "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of weights."
 )
 @click.option("--overwrite", is_flag=True, help="Replace the file.")
-def make_model(file: Path, seed: int, overwrite: bool, **shape: int) -> None:
+@json_option
+def make_model(file: Path, seed: int, overwrite: bool, as_json: bool, **shape: int) -> None:
     """Write a model of random weights in the shape of GPT-2, with a working tokenizer.
 
     It answers nonsense, at the speed of a real model of its size. The same options give the same
@@ -205,4 +206,8 @@ def make_model(file: Path, seed: int, overwrite: bool, **shape: int) -> None:
     if file.exists() and not overwrite:
         raise InputError(f"{file}: exists; --overwrite replaces it")
     make_model(file, ModelShape(**shape), seed=seed)
-    echo(f"{file}: {file.stat().st_size:,} bytes")
+    size = file.stat().st_size
+    if as_json:
+        print_json({"file": str(file), "bytes": size, "seed": seed, **shape})
+    else:
+        echo(f"{file}: {size:,} bytes")

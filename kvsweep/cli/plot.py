@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kvsweep.cli.base import Command, check_outputs
+from kvsweep.cli.base import Command, check_outputs, json_option, print_json
 from kvsweep.cli.measure import open_prefix
 from kvsweep.cli.outputs import OutputPath
 from kvsweep.cli.results import (
@@ -57,7 +57,15 @@ KINDS = ("cliff", "trend", "curve", "heatmap", "pareto", "effects", "prefix")
 @objectives_option
 @effects_options
 @cliff_options
-def plot(store: Path, kind: str, out: Path | None, at: tuple[str, ...], **options: Any) -> None:
+@json_option
+def plot(
+    store: Path,
+    kind: str,
+    out: Path | None,
+    at: tuple[str, ...],
+    as_json: bool,
+    **options: Any,
+) -> None:
     """Draw a figure of a store.
 
     KIND: cliff (curves and where they cross), trend (the cliff along a second axis, --over), curve
@@ -77,7 +85,10 @@ def plot(store: Path, kind: str, out: Path | None, at: tuple[str, ...], **option
         )
     figure = _draw_prefix(store) if kind == "prefix" else _draw(read(store, at), kind, options)
     save(figure, target)
-    echo(target)
+    if as_json:
+        print_json({"store": str(store), "kind": kind, "figure": str(target)})
+    else:
+        echo(target)
 
 
 def _draw_prefix(store: Path) -> Figure:
@@ -90,6 +101,7 @@ def _draw_prefix(store: Path) -> Figure:
 
 def _draw(ds: xr.Dataset, kind: str, options: dict[str, Any]) -> Figure:
     from kvsweep import plot as figures
+    from kvsweep.analysis.effect_records import Effects
     from kvsweep.analysis.questions import cliff_of, effects_of, front_of
 
     over, objectives = options.pop("over"), options.pop("objectives")
@@ -98,7 +110,12 @@ def _draw(ds: xr.Dataset, kind: str, options: dict[str, Any]) -> Figure:
         return figures.plot_pareto(ds, front_of(ds, objectives))
     if kind == "effects":
         factorial["confidence"] = options["confidence"]
-        return figures.plot_effects(ds, effects_of(ds, _needed(options, "metric"), factorial))
+        effects = effects_of(ds, _needed(options, "metric"), factorial)
+        if not isinstance(effects, Effects):
+            raise InputError(
+                "effects: there is no figure of sensitivity indices; `kvsweep effects` prints them"
+            )
+        return figures.plot_effects(ds, effects)
     if kind == "curve":
         metric, along = _needed(options, "metric"), _needed(options, "along")
         return figures.plot_curve(ds, metric, along)

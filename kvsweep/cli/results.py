@@ -187,18 +187,23 @@ def effects(store: Path, metric: str, at: tuple[str, ...], as_json: bool, **give
     """Find what each factor does to a measure, and what they do together beyond that.
 
     Every axis is a factor, its first level the reference. Differences and ratios are taken within
-    seeds, so intervals are those of paired samples.
+    seeds, so intervals are those of paired samples. Of a sweep with a [design] of method "saltelli"
+    the parameters' sensitivity indices are found instead.
     """
     from kvsweep import report
+    from kvsweep.analysis.effect_records import Effects
     from kvsweep.analysis.questions import effects_of
+    from kvsweep.report.sensitivity import sensitivity_text
 
     ds = read(store, at)
     found = effects_of(ds, metric, given)
     warnings = _found_in(ds)
     if as_json:
         print_json(found.to_dict() | {"warnings": [asdict(warning) for warning in warnings]})
-    else:
+    elif isinstance(found, Effects):
         echo(report.effects_text(found).rstrip())
+    else:
+        echo(sensitivity_text(found))
     warn(warnings)
 
 

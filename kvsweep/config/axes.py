@@ -18,6 +18,7 @@ from kvsweep.limits import MAX_AXIS_VALUES, MAX_SEED
 
 POLICY = "policy"
 SEED = "seed"
+SAMPLE = "sample"
 
 _LARGEST = 2.0**63
 
@@ -69,6 +70,8 @@ def about(key: str) -> Key:
         return Key("1", "policy")
     if key == SEED:
         return Key("1", "seed of the request list")
+    if key == SAMPLE:
+        return Key("1", "point of the design")
     return key_at(Scenario, _path(key))
 
 
@@ -89,7 +92,7 @@ def axis_values(key: str, spec: Any) -> tuple[Any, ...]:
     AxisProblem
         If it is none of these, empty, or has a value twice.
     """
-    kind = _kind(key)
+    kind = number_kind(key)
     entries = spec if isinstance(spec, list) else [spec]
     values: list[Any] = []
     for entry in entries:
@@ -111,12 +114,17 @@ def axis_values(key: str, spec: Any) -> tuple[Any, ...]:
     return tuple(values)
 
 
-def _kind(key: str) -> type | None:
+def number_kind(key: str) -> type | None:
     """Return the type of number that the key holds, if any."""
     if key == SEED:
         return int
     kinds = set(types_at(Scenario, _path(key))) - {type(None)}
     return kinds.pop() if len(kinds) == 1 else None
+
+
+def is_known(key: str) -> bool:
+    """Whether a scenario has such a key."""
+    return bool(types_at(Scenario, _path(key)))
 
 
 def _path(key: str) -> KeyPath:

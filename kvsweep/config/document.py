@@ -62,5 +62,6 @@ class Document(Section):
     slo: Table = Field(default={})
     policies: dict[str, Table] = Field(default={})
     grid: Table = Field(default={})
+    design: Table = Field(default={})
     cliff: AskedCliff | None = None
     pareto: Pareto | None = None

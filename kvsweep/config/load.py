@@ -12,13 +12,16 @@ from pydantic import ValidationError
 from kvsweep.arguments import checked
 from kvsweep.config.axes import (
     POLICY,
+    SAMPLE,
     SEED,
     Axis,
     AxisProblem,
     axis_values,
     dimension_names,
+    is_known,
 )
 from kvsweep.config.compose import SECTIONS, build, check_alone
+from kvsweep.config.design import OPTIONS, Design, DesignProblem, read_design
 from kvsweep.config.document import Document
 from kvsweep.config.explain import first_problem, shown
 from kvsweep.config.overrides import suggestion, with_overrides
@@ -101,6 +104,9 @@ def _parse(source: Source, path: Path) -> Sweep:
         raise source.error(*first_problem(error, Document, source.values)) from None
     policies = {name: _flat(source, name, table) for name, table in document.policies.items()}
     axes = _axes(source, document.grid, policies)
+    design = _design(source, document.design, document.grid, policies)
+    if design:
+        axes = (Axis(SAMPLE, SAMPLE, tuple(range(design.size))), *axes)
     sweep = Sweep(
         path=path,
         title=document.title or Path(path).stem,
@@ -112,6 +118,7 @@ def _parse(source: Source, path: Path) -> Sweep:
         cliff=document.cliff,
         pareto=document.pareto,
         source=source,
+        design=design,
     )
     check_alone(source, sweep.base, sweep.base_dir)
     return sweep
@@ -185,15 +192,47 @@ def _axes(
     return tuple(axes)
 
 
-def _check_axis_key(source: Source, key: str, spec: Any) -> None:
+def _design(
+    source: Source,
+    table: dict[str, Any],
+    grid: dict[str, Any],
+    policies: dict[str, dict[str, Any]],
+) -> Design | None:
+    """Return the design that a file asks for, None if it has none."""
+    if not table:
+        return None
+    for key, spec in table.items():
+        if key in OPTIONS:
+            continue
+        _check_axis_key(source, key, spec, "design")
+        if key in (POLICY, SEED):
+            raise source.error(("design", key), "is an axis of [grid]")
+        if not is_known(key):
+            raise source.error(("design", key), f"unknown key{suggestion(key)}")
+        for other, name in (*((k, "grid") for k in grid), *_keys_of_policies(policies)):
+            if f"{other}.".startswith(f"{key}.") or f"{key}.".startswith(f"{other}."):
+                raise source.error(("design", key), f"{name} sets this key too")
+    try:
+        return read_design(table)
+    except DesignProblem as problem:
+        place = ("design", problem.key) if problem.key else ("design",)
+        raise source.error(place, str(problem)) from None
+
+
+def _keys_of_policies(policies: dict[str, dict[str, Any]]) -> Iterator[tuple[str, str]]:
+    for name, table in policies.items():
+        yield from ((key, f"policy {name!r}") for key in table)
+
+
+def _check_axis_key(source: Source, key: str, spec: Any, table: str = "grid") -> None:
     section = key.split(".")[0]
     if key in (POLICY, SEED):
         return
     if key in SECTIONS and isinstance(spec, dict):
         message = f'write a dotted key in quotes, as in "{key}.{next(iter(spec), "key")}"'
-        raise source.error(("grid", key), message)
+        raise source.error((table, key), message)
     if section not in SECTIONS or key == section:
-        raise source.error(("grid", key), f"unknown key{suggestion(key)}")
+        raise source.error((table, key), f"unknown key{suggestion(key)}")
 
 
 def _check_policies(
@@ -248,8 +287,11 @@ def _check_cliff(sweep: Sweep) -> None:
         raise sweep.source.error(("pareto",), message)
     if sweep.cliff is None:
         return
-    known = [axis.name for axis in sweep.axes if axis.key not in (POLICY, SEED)]
+    known = [axis.name for axis in sweep.axes if axis.key not in (POLICY, SEED, SAMPLE)]
     along = sweep.cliff.along
+    if sweep.design and along in {key.rpartition(".")[2] for key in sweep.design.ranges}:
+        message = f"{along!r} is drawn by [design]; a cliff is scanned along an axis of [grid]"
+        raise sweep.source.error(("cliff", "along"), message)
     if along not in known:
         message = f"{along!r} is no axis to scan; allowed: {', '.join(known) or 'none'}"
         raise sweep.source.error(("cliff", "along"), message + did_you_mean(along, known))

@@ -35,6 +35,8 @@ def _origin(sweep: Sweep) -> KeyPath | None:
     keys = [axis.key for axis in sweep.axes]
     if BLOCK_SIZE in keys:
         return "grid", BLOCK_SIZE
+    if sweep.design and BLOCK_SIZE in sweep.design.ranges:
+        return "design", BLOCK_SIZE
     base = sweep.base.get("cache", {}).get("block_size", Cache().block_size)
     changes = any(policy.get(BLOCK_SIZE, base) != base for policy in sweep.policies.values())
     return ("grid", POLICY) if changes and POLICY in keys else None
@@ -45,6 +47,7 @@ def _says_capacity(sweep: Sweep) -> bool:
         yield from (f"model.{key}" for key in sweep.base.get("model", {}))
         yield from (f"cache.{key}" for key in sweep.base.get("cache", {}))
         yield from (axis.key for axis in sweep.axes)
+        yield from sweep.design.ranges if sweep.design else ()
         for policy in sweep.policies.values():
             yield from policy
 

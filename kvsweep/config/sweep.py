@@ -10,8 +10,9 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
-from kvsweep.config.axes import POLICY, SEED, Axis
+from kvsweep.config.axes import POLICY, SAMPLE, SEED, Axis
 from kvsweep.config.compose import Override, build
+from kvsweep.config.design import Design
 from kvsweep.config.document import AskedCliff, Pareto
 from kvsweep.config.latency import NO_LATENCY
 from kvsweep.config.memory import equal_memory
@@ -46,6 +47,8 @@ class Sweep:
         What to trade off.
     entropy : int
         Entropy of the random streams.
+    design : Design or None
+        Points along the axis ``sample``.
     source : Source
         The parsed file, for messages with lines.
     """
@@ -61,6 +64,7 @@ class Sweep:
     pareto: Pareto | None
     source: Source = field(repr=False, compare=False)
     entropy: int = DEFAULT_ENTROPY
+    design: Design | None = None
     _scenarios: dict[tuple[Any, ...], Scenario] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
@@ -186,12 +190,15 @@ class Sweep:
                 del scenario[section]
         if scenario["cache"]["gpu_tokens"] is not None:
             del scenario["cache"]["gpu_blocks"]
-        for axis in self.axes:
-            _forget(scenario, axis.key.split("."))
+        drawn = tuple(self.design.ranges) if self.design else ()
+        for key in (*(axis.key for axis in self.axes), *drawn):
+            _forget(scenario, key.split("."))
+        design = {"design": self.design.to_dict()} if self.design else {}
         return {
             "title": self.title,
             "question": self.question,
             "grid": {axis.key: list(axis.values) for axis in self.axes},
+            **design,
             "policies": self.policies,
             "scenario": scenario,
             "cliff": self.cliff.model_dump() if self.cliff else None,
@@ -209,7 +216,10 @@ class Sweep:
         if POLICY in point:
             yield from self.policy(point[POLICY])
         for key, value in point.items():
-            if key != POLICY:
+            if key == SAMPLE and self.design:
+                drawn = zip(self.design.ranges, self.design.points[value], strict=True)
+                yield from (Override(name, one, ("design", name)) for name, one in drawn)
+            elif key != POLICY:
                 yield Override(key, value, ("grid", key))
 
     def policy(self, name: str) -> Iterator[Override]:

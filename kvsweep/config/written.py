@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from kvsweep.config.axes import POLICY, SEED
+from kvsweep.config.axes import POLICY, SAMPLE, SEED
 from kvsweep.config.compose import parts_of
 from kvsweep.config.effects_of_keys import Rule, unread
 from kvsweep.config.scenario import Scenario
@@ -125,8 +125,10 @@ def _written(sweep: Sweep) -> Iterator[_Written]:
             named = axis.values
             if any(name not in sweep.policies for name in named):
                 yield _Written(("cluster", "routing"), ("grid", POLICY), outside=new)
-        elif axis.key != SEED:
+        elif axis.key not in (SEED, SAMPLE):
             yield _Written(parts_of(axis.key, sweep.base), ("grid", axis.key), outside=new)
+    for key in sweep.design.ranges if sweep.design else ():
+        yield _Written(parts_of(key, sweep.base), ("design", key))
     for name in named:
         for override in sweep.policy(name) if name in sweep.policies else ():
             at = parts_of(override.key, sweep.base)
@@ -164,6 +166,9 @@ def _overruled(sweep: Sweep, key: _Written) -> str:
         by = _names(parts_of(axis.key))
         if names[: len(by)] == by:
             return f"reaches no cell: the axis {axis.key!r} sets it; use --set {axis.key}=VALUE"
+    for drawn in sweep.design.ranges if sweep.design else ():
+        if names[: len(by := _names(parts_of(drawn)))] == by:
+            return "reaches no cell: [design] draws it"
     policies = next((axis.values for axis in sweep.axes if axis.key == POLICY), ())
     return (
         f"reaches no cell: every policy ({', '.join(map(str, policies))}) sets it; "

@@ -129,6 +129,7 @@ def restored_sweep(attributes: Mapping[str, Any], store: Path, folder: Path) -> 
     """
     from kvsweep.config import Sweep
     from kvsweep.config.axes import Axis, dimension_names
+    from kvsweep.config.design import Design
     from kvsweep.config.source import Source
 
     told = json.loads(attributes["sweep"])
@@ -145,6 +146,7 @@ def restored_sweep(attributes: Mapping[str, Any], store: Path, folder: Path) -> 
         pareto=None,
         source=Source(str(store), attributes["toml"], {}, {}),
         entropy=told["entropy"],
+        design=Design(**told["design"]) if "design" in told else None,
     )
 
 

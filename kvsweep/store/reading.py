@@ -12,6 +12,7 @@ from kvsweep.errors import InputError, did_you_mean
 from kvsweep.metrics import QUANTILES, VARIABLES, quantile_names
 from kvsweep.store.checking import Check, check
 from kvsweep.store.metadata import ROOT, Root, read_root
+from kvsweep.store.points import with_points
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -72,6 +73,7 @@ def open_results(path: str | Path, *, verify: bool = True) -> xr.Dataset:
     except Exception as error:
         raise unreadable(path, error) from error
     ds.attrs = root.attributes
+    ds = with_points(ds)
     ds.encoding["source"] = str(path)  # as it was given, for messages
     return ds
 

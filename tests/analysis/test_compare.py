@@ -139,6 +139,17 @@ def test_what_cannot_be_compared_is_refused():
     assert "confidence" in refusal(base, base, confidence=1.0)
 
 
+def test_points_of_different_designs_are_not_taken_for_the_same():
+    values = noise()
+    stores = []
+    for seed in (0, 1):
+        ds = made(values).rename(gpu_blocks="sample")
+        told = json.loads(ds.attrs["sweep"]) | {"design": {"seed": seed}}
+        stores.append(ds.assign_attrs(sweep=json.dumps(told)))
+    assert "the two designs have other points" in refusal(*stores)
+    assert len(compare(stores[0], stores[0], "preemption_rate").differences) == 3
+
+
 def test_intervals_hold_as_often_as_they_say():
     rng = np.random.default_rng(5)
     held = {True: 0, False: 0}

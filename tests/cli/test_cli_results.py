@@ -119,6 +119,11 @@ def test_plot_writes_a_figure_beside_the_store(run, results, kind, options):
     assert Path(f"a-{kind}.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_plot_tells_in_json_what_it_wrote(run, results):
+    told = json.loads(run("plot", results, "cliff", "--json")[1])
+    assert told == {"store": "a.zarr", "kind": "cliff", "figure": "a-cliff.png"}
+
+
 def test_plot_draws_how_the_cliff_moves(run, tmp_path):
     text = BASE + GRID.replace("seed = {", '"engine.max_num_seqs" = [8, 16]\nseed = {') + CLIFF
     kvsweep.run(make_sweep(tmp_path, text), out="b.zarr", workers=1)

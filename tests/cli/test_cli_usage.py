@@ -26,6 +26,11 @@ def test_every_command_has_help_with_examples(run, names, command):
 
 
 @pytest.mark.parametrize(("names", "command"), list(leaves(commands)))
+def test_every_command_can_print_json(names, command):
+    assert any("--json" in option.opts for option in command.params)
+
+
+@pytest.mark.parametrize(("names", "command"), list(leaves(commands)))
 def test_examples_use_options_that_exist(names, command):
     known = {flag for option in command.params for flag in option.opts}
     for example in command.examples:
