@@ -100,13 +100,16 @@ def test_a_search_that_is_interrupted_tells_what_is_known():
     steps = search.run()
     excess = noisy(0)
     ask = next(steps)
-    for _ in range(3):
+    for _ in range(12):
         ask = steps.send({v: excess(v, np.arange(*span)) for v, span in ask.items()})
     with pytest.raises(StopIteration) as ended:
         steps.throw(Enough("interrupted"))
     found = ended.value.value
     assert found.stopped == "interrupted"
     assert abs(found.crossing - 1734.3) < 60
+    # what was shown by then is an answer, if not the best
+    t = search.aim.t(search.samples.seeds(found.answer))
+    assert search.samples.is_surely_within(found.answer, 16, t)
 
 
 def test_more_seeds_are_taken_where_it_is_close():
