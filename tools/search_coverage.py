@@ -21,8 +21,8 @@ from kvsweep.analysis import statistics
 from kvsweep.analysis.cliff_scan import Scan, scan_group
 from kvsweep.analysis.statistics import Floats
 from kvsweep.search.aims import Aim, Found
+from kvsweep.search.finding import SEEDS
 from kvsweep.search.problem import Problem, find_axis, make_problem
-from kvsweep.search.root import SEEDS
 from kvsweep.search.sharing import Job, run, simulated
 from kvsweep.search.targets import Target
 

@@ -8,6 +8,9 @@ from kvsweep.analysis.crossing import Outcome
 from kvsweep.search.aims import Aim, Found
 from kvsweep.search.samples import Reading, Samples
 
+SEEDS = 16
+"""Seeds of a first interval: of fewer, skewed measures are seen too little of."""
+
 
 def found_of(samples: Samples, aim: Aim, answer: float, stopped: str) -> Found:
     """Return what samples tell.
@@ -17,7 +20,7 @@ def found_of(samples: Samples, aim: Aim, answer: float, stopped: str) -> Found:
     samples, aim
         Of the search.
     answer : float
-        The value that was shown, or NaN.
+        The value that was shown; NaN if the search did not get to that.
     stopped : str
         Why the search ended.
     """
@@ -31,7 +34,7 @@ def found_of(samples: Samples, aim: Aim, answer: float, stopped: str) -> Found:
         high=max(ends),
         seeds=seeds,
         t=aim.t(seeds),
-        answer=answer,
+        answer=_shown(samples, aim, reading) if isnan(answer) else answer,
         stopped=stopped,
         back=_back(samples, reading),
     )
@@ -46,6 +49,18 @@ def _best_reading(samples: Samples, aim: Aim) -> tuple[Reading, int]:
         if not isinf(reading.crossing):
             break
     return reading, seeds
+
+
+def _shown(samples: Samples, aim: Aim, reading: Reading) -> float:
+    """Return the tightest value that is shown within all limits, of a search that did not end."""
+    least = min(SEEDS, aim.max_seeds)
+    found = nan
+    for value in samples.points(least):
+        seeds = samples.seeds(value)
+        before = not samples.space.depth(value) > reading.crossing
+        if before and samples.is_surely_within(value, seeds, aim.t(seeds)):
+            found = value
+    return found
 
 
 def _back(samples: Samples, reading: Reading) -> tuple[float, ...]:

@@ -18,7 +18,7 @@ import numpy as np
 
 from kvsweep.analysis import ranks
 from kvsweep.search.aims import Aim, Ask, Enough, Found, Given
-from kvsweep.search.finding import found_of
+from kvsweep.search.finding import SEEDS, found_of
 from kvsweep.search.placing import around, lacking
 from kvsweep.search.samples import Reading, Samples
 from kvsweep.search.space import Space
@@ -28,8 +28,8 @@ Steps = Generator[Ask, Given, None]
 FIRST_SEEDS = 3
 """Seeds while it is looked where to look."""
 
-SEEDS = 16
-"""Seeds of a first interval: of fewer, skewed measures are seen too little of."""
+MOST_CLOSER = 3
+"""Halvings of a side where the seeds agree, towards where they do not."""
 
 MOST_POINTS = 60
 """Values that are looked at with one number of seeds; halving takes some 30 for any range."""
@@ -152,7 +152,10 @@ class Search:
     def _closer(self, side: float, middle: float, seeds: int) -> Generator[Ask, Given, float]:
         """Halve the way to where the seeds do not agree while they do; return the nearest side."""
         past = self.samples.is_past(side)
-        while (value := self.space.between(side, middle)) is not None:
+        for _ in range(MOST_CLOSER):
+            value = self.space.between(side, middle)
+            if value is None:
+                break
             yield from self._ensure([value], seeds)
             if not self.samples.agree(value) or self.samples.is_past(value) != past:
                 break
