@@ -54,6 +54,7 @@ def search_options(command: Any) -> Any:
 @click.option(
     "--goodput",
     cls=Several,
+    multiple=True,
     metavar="NAME:MS ...",
     help="Service levels, as vllm bench serve has them: of ttft, tpot, e2el.",
 )

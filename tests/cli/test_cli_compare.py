@@ -10,7 +10,7 @@ import kvsweep
 def quick(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("kvsweep.simulate.simulate_batch", fake_batch)
-    monkeypatch.setattr("kvsweep.simulate.warm_up", lambda notify=None: None)
+    monkeypatch.setattr("kvsweep.simulate.warm_up", lambda *_: None)
 
 
 @pytest.fixture

@@ -41,7 +41,7 @@ def test_examples_use_options_that_exist(names, command):
 
 def test_the_help_of_replay_names_the_formats_that_are_read(run):
     told = " ".join(run("replay", "--help")[1].split())
-    for word in ("kvsweep-trace/1", "Mooncake", "hash_ids", "Azure", "ContextTokens", "gzipped"):
+    for word in ("kvsweep-trace/1", "Mooncake", "Azure", "BurstGPT", "docs/traces.md", "gzipped"):
         assert word in told
 
 
