@@ -22,10 +22,10 @@ found, too, and simulated again.
 """
 
 from kvsweep.store.datasets import check_replaceable, open_dataset, save_dataset
+from kvsweep.store.delivery import Delivery
 from kvsweep.store.filling import Store
 from kvsweep.store.identity import difference_of_makers, restored_sweep
 from kvsweep.store.lock import locked
-from kvsweep.store.delivery import Delivery
 from kvsweep.store.reading import check_store, load, open_results, stored_format
 from kvsweep.store.refusals import FORMAT
 from kvsweep.store.writing import default_path, pending, prepare, real_path, update_attributes

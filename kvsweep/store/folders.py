@@ -173,7 +173,7 @@ def _is_own(place: str) -> bool:
     """Whether a file at `place` of a store is one that kvsweep writes."""
     if place in (ROOT, f"{ROOT}.partial"):
         return True
-    array, _, rest = place.removeprefix(f"{GROUP}/").partition("/")
+    rest = place.removeprefix(f"{GROUP}/").partition("/")[2]
     if place.startswith("status/") and _OF_STATUS.fullmatch(rest):
         return True
     return bool(_OF_ARRAY.fullmatch(rest)) or place == f"{GROUP}/{ROOT}"

@@ -31,7 +31,7 @@ FOLDER = "status/parts"
 TOKEN = f"{FOLDER}/token"
 """A file with a random text: a worker that finds it sees the store, and that of this run."""
 OWN = re.compile(r"\d+(\.[0-9a-f]{8}\.partial)?|token(\.partial)?")
-"""Names of files in the folder: parts, which several workers may be writing at once, and the token."""
+"""Names of files in the folder: the token, and parts, which several workers may write at once."""
 DETAIL_BYTES = 200
 """Kept of a detail: most are a short line, but a worker's error may be a page."""
 
@@ -173,9 +173,7 @@ def _sum(line: bytes, body: bytes) -> str:
     return found.hexdigest()
 
 
-def _details(
-    plan: Plan, task: Task, status: NDArray[Any], details: NDArray[Any] | None
-) -> Details:
+def _details(plan: Plan, task: Task, status: NDArray[Any], details: NDArray[Any] | None) -> Details:
     """Return what is to be said of a task's cells, with their places in the whole grid."""
     told = status != Status.OK
     if details is not None:

@@ -9,7 +9,7 @@ from kvsweep.arguments import checked
 from kvsweep.errors import InputError, did_you_mean
 from kvsweep.metrics import QUANTILES, VARIABLES, quantile_names
 from kvsweep.store.arrays import from_document
-from kvsweep.store.checking import Check, Shards, check
+from kvsweep.store.checking import IDENTITY, Check, Shards, check
 from kvsweep.store.folder import Folder
 from kvsweep.store.metadata import Root, read_root
 from kvsweep.store.records import record_name
@@ -176,7 +176,7 @@ def _finished(path: Path, root: Root, open_it: Callable[[], xr.Dataset]) -> xr.D
         raise
     except Exception as error:
         raise unreadable(path, error) from error
-    ds.attrs = root.attributes
+    ds.attrs = {name: value for name, value in root.attributes.items() if name != IDENTITY}
     ds.encoding["source"] = str(path)  # as it was given, for messages
     return ds
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from kvsweep.store.sharding import Place
 
 
-class VerifiedStore(WrapperStore[LocalStore]):
+class VerifiedStore(WrapperStore[LocalStore]):  # type: ignore[misc]
     """A store of results for reading.
 
     Parameters
