@@ -113,7 +113,8 @@ def check_store(path: Path) -> tuple[Root, Check]:
         If there is no store at `path`, or it has no checksums.
     """
     root = read_root(path, MAKER)
-    if not str(root.attributes.get("format")).startswith("kvsweep-"):
+    form = str(root.attributes.get("format"))
+    if form == FORMAT_1 or not form.startswith("kvsweep-"):
         read_store(path)  # which says so
     refuse_unsealed(path, root, f"{MAKER} --overwrite")
     return root, check(Folder(path), root)
@@ -192,4 +193,5 @@ def _in_order(ds: xr.Dataset) -> xr.Dataset:
                 views[alias] = ds[name].isel(quantile=i, drop=True)
                 views[alias].attrs["long_name"] = f"{QUANTILES[i]:g} {ds[name].attrs['long_name']}"
             names += quantile_names(name)
-    return ds.assign(views)[[*names, "status", "status_detail"]]
+    said = [name for name in ("status", "status_detail") if name in ds]
+    return ds.assign(views)[[*names, *said]]
