@@ -460,7 +460,7 @@ def test_a_store_of_version_1_is_told_with_the_way_on(sweep, path):
         lambda: store.check_store(path),
         lambda: store.update_attributes(path, {"title": "x"}),
     ):
-        with pytest.raises(InputError, match="version 1, .* --overwrite` makes it anew") as caught:
+        with pytest.raises(InputError, match=r"version 1, .* --overwrite` makes it anew") as caught:
             action()
         assert "\n" not in str(caught.value)
     assert tree(path) == before

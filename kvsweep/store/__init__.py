@@ -10,18 +10,19 @@ simulated again. `docs/stores.md` tells what is where.
 
 - `layout`: arrays and coordinates of a store; `details`: its table of cells that did not end well.
 - `sharding`: which tasks share files.
-- `arrays`: an array's metadata, and the bytes of its chunks and shards; `fast`, `by_zarr`: how these
-  are made.
+- `arrays`: an array's metadata, and the bytes of its chunks and shards; `fast`, `by_zarr`: how
+  these are made.
 - `metadata`: the root of a store, with the checksums of all that does not change.
-- `parts`: what a task leaves; `delivery`: who writes it; `packing`: what becomes of it; `records`:
-  what the files of a shard must be.
+- `parts`: what a task leaves; `delivery`: who writes it; `packing`: what becomes of it;
+  `shard_records`: what the files of a shard must be.
 - `checking`: comparing all of a store with its checksums.
 - `identity`: what must agree before a store is continued.
-- `folder`: where bytes are put and read; `folders`: making, replacing and deleting whole stores, and
-  nothing else.
+- `folder`: where bytes are put and read; `folders`: making, replacing and deleting whole stores,
+  and nothing else.
 - `lock`: one run at a time.
 - `writing`: creating or continuing a store; `filling`: filling it.
-- `reading`: opening a store for analysis; `verified`: what Zarr reads then; `named`: names for codes.
+- `reading`: opening a store for analysis; `verified`: what Zarr reads then; `named`: names for
+  codes.
 - `refusals`: stores that are not read or continued.
 - `datasets`: measurements, which are small and written whole.
 """

@@ -12,7 +12,6 @@ from kvsweep.store.arrays import from_document
 from kvsweep.store.checking import IDENTITY, Check, Shards, check
 from kvsweep.store.folder import Folder
 from kvsweep.store.metadata import Root, read_root
-from kvsweep.store.records import record_name
 from kvsweep.store.refusals import (
     FORMAT_1,
     MAKER,
@@ -21,13 +20,14 @@ from kvsweep.store.refusals import (
     refuse_unsealed,
     unreadable,
 )
+from kvsweep.store.shard_records import record_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     import xarray as xr
 
-    from kvsweep.store.records import Record
+    from kvsweep.store.shard_records import Record
     from kvsweep.store.sharding import Place
 
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from kvsweep.store.arrays import Array
     from kvsweep.store.parts import Head
-    from kvsweep.store.records import Record
+    from kvsweep.store.shard_records import Record
     from kvsweep.store.sharding import Place
 
 
