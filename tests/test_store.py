@@ -162,8 +162,9 @@ def test_a_kill_at_any_moment_is_repaired(tmp_path, monkeypatch):
             dying(patch, after)
             with pytest.raises(KeyboardInterrupt):
                 fill(path, sweep, chunks=(1, 1))
-        (path / "steps" / "c" / "0").mkdir(parents=True, exist_ok=True)
-        (path / "steps" / "c" / "0" / "0.partial").write_bytes(b"half a file")
+        for half in ("steps/c/0/0", "status/parts/1", "status/parts/1.0123abcd"):
+            (path / half).parent.mkdir(parents=True, exist_ok=True)
+            (path / f"{half}.partial").write_bytes(b"half a file")
         kvsweep.open_results(path).load()
         fill(path, sweep, chunks=(1, 1))
         assert tree(path) == whole, after
