@@ -307,6 +307,16 @@ def test_a_store_of_one_cell(tmp_path, path):
     assert kvsweep.open_results(path)["seed"].values.tolist() == [7]
 
 
+@pytest.mark.parametrize("keep_requests", [False, True])
+def test_a_store_of_a_sweep_without_axes(tmp_path, path, keep_requests):
+    fill(path, make_sweep(tmp_path, BASE), chunks=(), keep_requests=keep_requests)
+    ds = kvsweep.open_results(path).load()
+    assert (ds["status"].dims, ds["status"].item()) == ((), "ok")
+    assert ds["status_detail"].item() == ""
+    assert ("request_status" in ds) == keep_requests
+    assert xr.open_zarr(path)["status"].load().item() == Status.OK
+
+
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
