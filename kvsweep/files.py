@@ -24,6 +24,9 @@ _NEW |= getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 _LONGEST = 200  # characters of a path in a message
 _NAME_BYTES = 255  # of a file or folder, on every common file system
 
+PARTIAL = ".partial"
+"""How the name of a file ends that is being written."""
+
 # Tests put a disk here that takes half of what it is given, or nothing.
 _write = os.write
 
@@ -79,15 +82,24 @@ def unwritable(path: str | Path, error: Exception, more: str = "") -> InputError
     return InputError(f"{_shown(os.fspath(path))}: cannot be written: {reason}{more}")
 
 
-def replace_file(path: str, data: bytes) -> None:
+def replace_file(path: str, data: bytes, *, shared: bool = False) -> None:
     """Give a file its content in one step: it is there whole, or as it was before.
+
+    Parameters
+    ----------
+    path : str
+        The file.
+    data : bytes
+        Its content.
+    shared : bool
+        Others may write the same file at the same time.
 
     Raises
     ------
     OSError
         If not all of it could be written: a disk that fills takes what fits, and no error.
     """
-    partial = f"{path}.partial"
+    partial = f"{path}.{token_hex(4)}{PARTIAL}" if shared else f"{path}{PARTIAL}"
     try:
         file = os.open(partial, _NEW, 0o666)
         try:

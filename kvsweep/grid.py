@@ -42,10 +42,14 @@ SECONDS_PER_SCORE = 1e-8
 SECONDS_OF_TIER = 3e-6
 
 # A chunk is a 32nd of the sweep, so that many workers share the work evenly, within limits: under
-# 0.1 s the fixed cost of a task and of its files (about 10 ms) shows; over 1 s progress stutters
-# and a killed run loses more. 16 MiB bounds what a worker sends and what the client holds.
+# 0.1 s the fixed cost of a task and of its file (about 10 ms) shows; over 1 s progress stutters
+# and a killed run loses more. But the scheduler and this process need some 5 ms for a task, so from
+# 10,000 of them on they grow, to a minute, which is what a lost worker costs then. 16 MiB bounds
+# what a worker holds.
 CHUNKS_WANTED = 32
 CHUNK_SECONDS = (0.1, 1.0)
+TASKS_WANTED = 10_000
+LONGEST_SECONDS = 60.0
 CHUNK_BYTES = 16 * 2**20
 
 
@@ -260,6 +264,7 @@ def _chunk_shape(
     """
     total = seconds_per_cell * math.prod(len(axis.values) for axis in axes)
     seconds = np.clip(total / CHUNKS_WANTED, *CHUNK_SECONDS)
+    seconds = max(seconds, min(total / TASKS_WANTED, LONGEST_SECONDS))
     cells = max(1, int(min(seconds / seconds_per_cell, CHUNK_BYTES / bytes_per_cell)))
     sizes = {axis.name: len(axis.values) for axis in axes}
     order = [a.name for a in axes if a.name == SEED] + [a.name for a in axes if a.name != SEED]

@@ -7,7 +7,7 @@ import gzip
 import os
 import stat
 import zlib
-from io import BufferedReader
+from io import BufferedReader, FileIO
 from pathlib import Path
 
 from kvsweep.errors import InputError
@@ -81,14 +81,26 @@ def regular_bytes(path: str | Path) -> bytes:
         At once, if it is no regular file, such as a pipe, has more bytes than are believed, or
         cannot be read.
     """
-    file = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
-    with open(file, "rb", buffering=0) as stream:
-        about = os.fstat(file)
-        if not stat.S_ISREG(about.st_mode):
-            raise OSError(errno.EINVAL, "is no regular file")
-        if about.st_size > MAX_INPUT_BYTES:
+    with open_own(path) as stream:
+        if os.fstat(stream.fileno()).st_size > MAX_INPUT_BYTES:
             raise OSError(errno.EFBIG, os.strerror(errno.EFBIG))
         return stream.read()
+
+
+def open_own(path: str | Path) -> FileIO:
+    """Open a file that a store should have for reading.
+
+    Raises
+    ------
+    OSError
+        At once, if it is no regular file, such as a pipe, or cannot be opened.
+    """
+    file = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
+    stream = FileIO(file, "rb")
+    if not stat.S_ISREG(os.fstat(file).st_mode):
+        stream.close()
+        raise OSError(errno.EINVAL, "is no regular file")
+    return stream
 
 
 def read_text(path: Path, most: int, *, packed: bool = False) -> str:

@@ -1,9 +1,10 @@
-"""Running a sweep: tasks fan out over workers, one writer fills the store."""
+"""Running a sweep: tasks fan out over workers, which write them; here their parts are packed."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from kvsweep import simulate
 from kvsweep.analysis.planned import cells_of_sweep
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     import xarray as xr
 
     from kvsweep.workers.cluster import Client, Scheduler
-    from kvsweep.workers.job import Results, Running
+    from kvsweep.workers.job import Running
 
 
 class Progress(Protocol):
@@ -136,13 +137,15 @@ def run(
         if todo and job.entries and using is None:
             # Compiled once, here: processes then load it instead of compiling all at once.
             simulate.warm_up(notify, job.entries)
+        if todo:
+            job = replace(job, deliver=target.writer())
         with found.holding(job) as running:
             _fill(target, todo, _finished(running, todo), progress or _silent)
         target.finish()
     return _warned(path, sweep, cells)
 
 
-def _finished(running: Running, todo: list[Task]) -> Iterator[tuple[Task, Results | Exception]]:
+def _finished(running: Running, todo: list[Task]) -> Iterator[tuple[Task, Any]]:
     """Yield tasks as they finish."""
     running.begin(todo)
     # `open_results` loads it at the end. Here its half second passes while the workers work.
@@ -154,10 +157,10 @@ def _finished(running: Running, todo: list[Task]) -> Iterator[tuple[Task, Result
 def _fill(
     store: Store,
     todo: list[Task],
-    finished: Iterable[tuple[Task, Results | Exception]],
+    finished: Iterable[tuple[Task, Any]],
     progress: Progress,
 ) -> None:
-    """Write the tasks `todo` to `store` as they come, whatever their order."""
+    """Take the tasks `todo` into `store` as they come, whatever their order."""
     cells = store.plan
     done = cells.cells - sum(map(cells.size, todo))
     progress(done, cells.cells)
@@ -167,7 +170,7 @@ def _fill(
         if isinstance(outcome, Exception):
             store.write_failure(task, f"{type(outcome).__name__}: {outcome}")
         else:
-            store.write(task, outcome)
+            store.accept(task, outcome)
         done += cells.size(task)
         progress(done, cells.cells)
 

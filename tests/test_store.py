@@ -1,4 +1,5 @@
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -10,7 +11,10 @@ import kvsweep
 from kvsweep import grid, store
 from kvsweep.errors import InputError
 from kvsweep.metrics import VARIABLES
+from kvsweep.policies import Status
 from kvsweep.simulate import source_hash
+from kvsweep.store import by_zarr, fast
+from kvsweep.store.folder import Folder
 
 
 def cut(cells, chunks):
@@ -38,6 +42,8 @@ def fill(path, sweep, *, chunks=(2, 3, 4), keep_requests=False, order=1, upto=No
     target = store.prepare(path, sweep, cells, source_hash(), keep_requests=keep_requests)
     for task in target.pending()[::order][:upto]:
         target.write(task, results_of(cells, task, sweep, keep_requests=keep_requests))
+    if upto is None:
+        target.finish()
     return target
 
 
@@ -66,7 +72,7 @@ def test_plain_xarray_opens_a_store_without_warnings(sweep, path):
     fill(path, sweep)
     with xr.open_dataset(path, engine="zarr", consolidated=False) as ds:
         assert ds["policy"].values.tolist() == ["round-robin", "least-loaded"]
-        assert (ds["status"].values == "ok").all()
+        assert (ds["status"].values == Status.OK).all()
         assert ds["steps"].dtype == np.int64
 
 
@@ -124,27 +130,60 @@ def test_order_and_interruption_leave_no_trace(sweep, tmp_path, keep_requests):
     assert tree(whole) == tree(pieces)
 
 
-def test_a_kill_in_the_middle_of_a_task_is_repaired(sweep, path, tmp_path, monkeypatch):
+def dying(monkeypatch, after):
+    """Let the process end after so many changes of files; return what counts them."""
+    changes = []
+
+    def counted(change):
+        def call(*args, **options):
+            if len(changes) == after:
+                raise KeyboardInterrupt
+            changes.append(args[1:2])
+            return change(*args, **options)
+
+        return call
+
+    for name in ("put", "delete", "delete_folder", "make"):
+        monkeypatch.setattr(Folder, name, counted(getattr(Folder, name)))
+    return changes
+
+
+def test_a_kill_at_any_moment_is_repaired(tmp_path, monkeypatch):
+    """Within a task, between two, while a shard is packed, while the store is completed."""
+    sweep = make_sweep(tmp_path, BASE + '[grid]\npolicy = ["round-robin"]\nseed = [0, 1, 2]\n')
+    with monkeypatch.context() as patch:
+        changes = dying(patch, None)
+        fill(tmp_path / "whole.zarr", sweep, chunks=(1, 1))
+    whole = tree(tmp_path / "whole.zarr")
+    assert len(changes) > len(whole) / 2
+    for after in range(0, len(changes), 5):
+        path = tmp_path / f"{after}.zarr"
+        with monkeypatch.context() as patch:
+            dying(patch, after)
+            with pytest.raises(KeyboardInterrupt):
+                fill(path, sweep, chunks=(1, 1))
+        for half in ("steps/c/0/0", "status/parts/1", "status/parts/1.0123abcd"):
+            (path / half).parent.mkdir(parents=True, exist_ok=True)
+            (path / f"{half}.partial").write_bytes(b"half a file")
+        kvsweep.open_results(path).load()
+        fill(path, sweep, chunks=(1, 1))
+        assert tree(path) == whole, after
+
+
+def test_a_kill_while_damage_is_mended_is_repaired(sweep, tmp_path, monkeypatch):
     fill(tmp_path / "whole.zarr", sweep)
-    target = fill(path, sweep, upto=1)
-    put, calls = store.Store._put, []
-
-    def dies(self, name, task, values):
-        calls.append(name)
-        if len(calls) == 12:
-            raise KeyboardInterrupt
-        put(self, name, task, values)
-
-    monkeypatch.setattr(store.Store, "_put", dies)
-    task = target.pending()[0]
-    with pytest.raises(KeyboardInterrupt):
-        target.write(task, results_of(target.plan, task, sweep))
-    (path / "steps" / "c" / "0" / "0" / "0.partial").parent.mkdir(parents=True, exist_ok=True)
-    (path / "steps" / "c" / "0" / "0" / "0.partial").write_bytes(b"half a chunk")
-    monkeypatch.setattr(store.Store, "_put", put)
-    assert task in fill(path, sweep, upto=0).pending()
-    fill(path, sweep)
-    assert tree(path) == tree(tmp_path / "whole.zarr")
+    whole = tree(tmp_path / "whole.zarr")
+    for after in range(0, 40, 3):
+        path = tmp_path / f"{after}.zarr"
+        shutil.copytree(tmp_path / "whole.zarr", path)
+        file = path / "steps" / "c" / "0" / "0" / "0"
+        file.write_bytes(b"\0" + file.read_bytes()[1:])
+        with monkeypatch.context() as patch:
+            dying(patch, after)
+            with pytest.raises(KeyboardInterrupt):
+                fill(path, sweep)
+        fill(path, sweep)
+        assert tree(path) == whole, after
 
 
 @pytest.mark.parametrize("keep_requests", [False, True])
@@ -155,9 +194,40 @@ def test_the_files_are_those_that_zarr_writes(sweep, path, tmp_path, keep_reques
     ours, theirs = zarr.open_group(path), zarr.open_group(tmp_path / "zarr.zarr")
     for name, array in ours.arrays():
         theirs[name][...] = array[...]
-    written = {k: v for k, v in tree(path).items() if not k.startswith("status/checksums/")}
-    assert written == tree(tmp_path / "zarr.zarr")
-    assert not list(path.rglob("status_detail/c"))
+    aside = ("zarr.json", "status/checksums/", "status/parts/")
+    written, by_zarr = (
+        {k: v for k, v in tree(store).items() if not k.startswith(aside)}
+        for store in (path, tmp_path / "zarr.zarr")
+    )
+    assert written == by_zarr
+
+
+@pytest.mark.parametrize("without", ["AVAILABLE", "agrees"])
+def test_zarr_itself_writes_where_it_must(sweep, path, tmp_path, monkeypatch, without):
+    """No library of ours for chunks, or one that gives other bytes: the store is the same."""
+    fill(tmp_path / "whole.zarr", sweep)
+    monkeypatch.setattr(fast, without, False if without == "AVAILABLE" else lambda: False)
+    calls = []
+    encoded = by_zarr.encoded
+    monkeypatch.setattr(by_zarr, "encoded", lambda *args: calls.append(0) or encoded(*args))
+    fast.agrees.cache_clear() if without == "AVAILABLE" else None
+    fill(path, sweep)
+    assert calls
+    assert tree(path) == tree(tmp_path / "whole.zarr")
+
+
+@pytest.fixture(autouse=True)
+def asked_again():
+    yield
+    fast.agrees.cache_clear()
+
+
+def test_what_is_written_without_zarr_is_compared_with_zarr(monkeypatch):
+    fast.agrees.cache_clear()
+    assert fast.agrees()
+    fast.agrees.cache_clear()
+    monkeypatch.setattr(fast, "morton", lambda place: 0)  # another order of the chunks
+    assert not fast.agrees()
 
 
 @pytest.mark.filterwarnings("ignore:.*does not have a Zarr V3 specification")  # text
@@ -166,7 +236,8 @@ def test_the_metadata_are_those_that_zarr_writes(sweep, path, tmp_path):
     for name, array in zarr.open_group(path).arrays():
         zarr.create_array(
             tmp_path / "zarr.zarr" / name, shape=array.shape, chunks=array.chunks,
-            dtype=array.dtype, compressors=array.compressors, fill_value=array.fill_value,
+            shards=array.shards, dtype=array.dtype, compressors=array.compressors,
+            fill_value=array.fill_value,
             dimension_names=array.metadata.dimension_names, attributes=dict(array.attrs),
         )  # fmt: skip
         theirs = json.loads((tmp_path / "zarr.zarr" / name / "zarr.json").read_text())
@@ -176,11 +247,10 @@ def test_the_metadata_are_those_that_zarr_writes(sweep, path, tmp_path):
 def test_a_chunk_without_values_takes_the_place_of_one_with_values(sweep, path):
     target = fill(path, sweep)
     task = target.plan.tasks[0]
-    files = list((path / "steps" / "c").rglob("0"))
-    assert any(file.is_file() for file in files)
     target.write_failure(task, "lost")
-    assert not (path / "steps" / "c" / "0" / "0" / "0").exists()
-    assert (kvsweep.open_results(path)["steps"].values[task.region] == -1).all()
+    steps = kvsweep.open_results(path)["steps"].values
+    assert (steps[task.region] == -1).all()
+    assert (steps >= 0).sum() == steps.size - target.plan.size(task)
 
 
 def test_a_kill_while_a_store_is_created_leaves_none(sweep, path, monkeypatch):
@@ -188,7 +258,7 @@ def test_a_kill_while_a_store_is_created_leaves_none(sweep, path, monkeypatch):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("kvsweep.store.layout.replace_file", dies)
+        patch.setattr("kvsweep.store.writing.replace_file", dies)
         with pytest.raises(KeyboardInterrupt):
             fill(path, sweep)
     assert not path.exists()
@@ -235,6 +305,16 @@ def test_a_store_of_one_cell(tmp_path, path):
     sweep = make_sweep(tmp_path, BASE + "[grid]\nseed = [7]\n")
     fill(path, sweep, chunks=(1,))
     assert kvsweep.open_results(path)["seed"].values.tolist() == [7]
+
+
+@pytest.mark.parametrize("keep_requests", [False, True])
+def test_a_store_of_a_sweep_without_axes(tmp_path, path, keep_requests):
+    fill(path, make_sweep(tmp_path, BASE), chunks=(), keep_requests=keep_requests)
+    ds = kvsweep.open_results(path).load()
+    assert (ds["status"].dims, ds["status"].item()) == ((), "ok")
+    assert ds["status_detail"].item() == ""
+    assert ("request_status" in ds) == keep_requests
+    assert xr.open_zarr(path)["status"].load().item() == Status.OK
 
 
 @pytest.mark.parametrize(
@@ -336,7 +416,7 @@ def break_array(path):
 
 
 def break_chunk(path):
-    chunk = next(f for f in sorted((path / "status" / "c").rglob("*")) if f.is_file())
+    chunk = path / "status" / "c" / "0" / "0" / "0"
     chunk.write_bytes(chunk.read_bytes()[:-7])
 
 
@@ -368,7 +448,7 @@ def test_a_damaged_store_is_told_in_one_line_and_repaired(sweep, path, damage):
 
 def test_a_damaged_variable_is_told_when_it_is_read(sweep, path):
     fill(path, sweep)
-    chunk = next(f for f in sorted((path / "steps" / "c").rglob("*")) if f.is_file())
+    chunk = path / "steps" / "c" / "0" / "0" / "0"
     chunk.write_bytes(chunk.read_bytes()[:-7])
     ds = kvsweep.open_results(path, verify=False)
     assert store.load(ds, "preemption_rate")["preemption_rate"].notnull().all()
@@ -379,6 +459,26 @@ def test_a_damaged_variable_is_told_when_it_is_read(sweep, path):
 def test_no_store_is_told_with_what_makes_one(tmp_path):
     with pytest.raises(InputError, match=r"none\.zarr: no such store; `kvsweep grid"):
         kvsweep.open_results(tmp_path / "none.zarr")
+
+
+def test_a_store_of_version_1_is_told_with_the_way_on(sweep, path):
+    fill(path, sweep)
+    store.update_attributes(path, {"format": "kvsweep-store/1"})
+    before = tree(path)
+    for action in (
+        lambda: kvsweep.open_results(path),
+        lambda: fill(path, sweep),
+        lambda: store.check_store(path),
+        lambda: store.update_attributes(path, {"title": "x"}),
+    ):
+        with pytest.raises(InputError, match=r"version 1, .* --overwrite` makes it anew") as caught:
+            action()
+        assert "\n" not in str(caught.value)
+    assert tree(path) == before
+    steps = kvsweep.open_results(path, verify=False)["steps"]
+    assert (steps >= 0).all()
+    store.prepare(path, sweep, grid.plan(sweep), source_hash(), overwrite=True)
+    assert (kvsweep.open_results(path)["status"] == "pending").all()
 
 
 def test_an_unwritable_place_is_told_in_one_line(sweep, tmp_path):

@@ -3,10 +3,14 @@
 Every warning is an error here (pyproject.toml).
 """
 
+import re
+import shutil
+
 import numpy as np
 import pytest
 import xarray as xr
 from sweeping import BASE, CLIFF, GRID, fake_batch, make_sweep
+from zarr.storage import LocalStore
 
 import kvsweep
 from kvsweep import grid, store
@@ -54,37 +58,97 @@ def ds(opener, path):
     return opener(path)
 
 
+def code(ds, name):
+    """Plain xarray sees codes, kvsweep names."""
+    return name if ds["status"].dtype.kind == "U" else Status.labels().index(name)
+
+
 def test_without_consolidated_metadata_it_is_the_same(path):
     with xr.open_zarr(path, consolidated=False) as one, xr.open_zarr(path) as other:
         assert one.identical(other)
 
 
 def test_cells_are_masked_by_their_status(ds):
-    good = ds.where(ds.status == "ok")
+    ok = code(ds, "ok")
+    good = ds.where(ds.status == ok)
     assert int(good["steps"].isnull().sum()) == 1
-    assert ds[["preemption_rate"]].where(ds.status == "ok")["preemption_rate"].isnull().sum() == 1
-    assert (ds.where((ds.status == "ok").compute(), drop=True)["status"] == "ok").sum() == 83
+    assert ds[["preemption_rate"]].where(ds.status == ok)["preemption_rate"].isnull().sum() == 1
+    assert (ds.where((ds.status == ok).compute(), drop=True)["status"] == ok).sum() == 83
 
 
-def test_status_is_text(ds):
-    assert ds["status"].dtype.kind == "U"
-    assert set(np.unique(ds["status"].astype(str))) == {"ok", "livelock"}
-    assert ds["status"].isin(["livelock"]).sum() == 1
-    other = (ds["status"] != "ok").compute()
-    details = ds["status_detail"].where(other, drop=True).values.ravel()
-    assert details.tolist() == ["repeats every 7 steps, \\xe9"]
+def test_statuses_are_flags_to_xarray_and_names_to_kvsweep(ds, path):
+    about = xr.open_zarr(path)["status"].attrs
+    assert tuple(about["flag_meanings"].split()) == Status.labels()
+    assert about["flag_values"] == [status.value for status in Status]
+    names = ds["status"].values
+    if names.dtype != "U10":
+        assert names.dtype == np.int8
+        names = np.array(about["flag_meanings"].split())[names]
+    assert set(np.unique(names)) == {"ok", "livelock"}
+    assert ds["status"].isin([code(ds, "livelock")]).sum() == 1
+
+
+def test_booleans_are_flags_of_numbers(ds, path):
+    about = xr.open_zarr(path)["pruned"].attrs
+    assert ds["pruned"].dtype == np.int8
+    assert about["flag_meanings"] == "simulated copied"
+    assert about["flag_values"] == [0, 1]
+    assert set(np.unique(ds["pruned"])) <= {-1, 0, 1}
+
+
+def test_cells_that_did_not_end_well_are_a_table(path):
+    table = xr.open_zarr(path, group="details").load()
+    row = table.to_dataframe().reset_index().iloc[0].to_dict()
+    assert table.sizes == {"cell": 1}
+    assert row["status"] == Status.LIVELOCK
+    assert row["status_detail"] == "repeats every 7 steps, \\xe9"
+    ds = kvsweep.open_results(path)
+    cell = ds.sel(policy=row["policy"], gpu_blocks=row["gpu_blocks"], seed=row["seed"])
+    assert cell["status"] == "livelock"
+    assert cell["status_detail"] == "repeats every 7 steps, \\xe9"
+    assert (ds["status_detail"] != "").sum() == 1
+    assert ds["status_detail"].isel(seed=[0, 2], policy=0).shape == (7, 2)
+
+
+def test_where_all_is_well_there_is_no_table_of_details(path):
+    other = path.with_name("b.zarr")
+    assert not (other / "details").exists()
+    assert (kvsweep.open_results(other)["status_detail"] == "").all()
+
+
+def test_ten_million_cells_are_opened_without_reading_one(path, monkeypatch):
+    """Nor its lazy variables: names and details come when they are looked at."""
+    read = []
+    get = LocalStore.get
+
+    async def noted(self, key, *args, **options):
+        read.append(key)
+        return await get(self, key, *args, **options)
+
+    monkeypatch.setattr(LocalStore, "get", noted)
+    ds = kvsweep.open_results(path)
+    cells = re.compile(r"(\w+)/c/")
+    found = [match[1] for key in read if (match := cells.match(key))]
+    assert set(found) <= {str(name) for name in ds.coords}
+    assert int((ds["status"] == "ok").sum()) == 83
+    assert any(key.startswith("status/c/") for key in read)
 
 
 def test_cells_are_grouped_by_status_and_policy(ds):
-    counts = ds["steps"].load().groupby(ds["status"].load()).count()
-    assert counts.sel(status="livelock") == 1
+    ds.load()
+    counts = ds["steps"].groupby(ds["status"]).count()
+    assert set(ds[["steps", "ttft_ms"]].groupby(ds["status"]).mean(...)["status"].values) == {
+        code(ds, "livelock"), code(ds, "ok")
+    }  # fmt: skip
+    assert counts.sel(status=code(ds, "livelock")) == 1
+    assert set(ds.groupby("status").groups) == {code(ds, "livelock"), code(ds, "ok")}
     assert ds.groupby("policy").mean().sizes["policy"] == 2
     assert ds.load().groupby("status").mean(...)["steps"].sizes["status"] == 2
 
 
 def test_stores_are_merged_and_concatenated(ds, opener, path):
     other = opener(path.with_name("b.zarr"))
-    names = ["steps", "status", "status_detail"]
+    names = ["steps", "status"]
     merged = xr.merge(
         [ds[names], other[names]], join="outer", compat="no_conflicts", combine_attrs="drop"
     )
@@ -92,20 +156,33 @@ def test_stores_are_merged_and_concatenated(ds, opener, path):
     late = ds[names].assign_coords(seed=ds["seed"] + 6)
     both = xr.concat([ds[names], late], dim="seed")
     assert both.sizes["seed"] == 12
-    assert both["status"].dtype.kind == "U"
+    assert both["status"].dtype == ds["status"].dtype
+    assert xr.concat([ds, ds.assign_coords(seed=ds["seed"] + 6)], dim="seed").sizes["seed"] == 12
+
+
+@pytest.mark.filterwarnings("ignore:.*does not have a Zarr V3 specification")  # text
+@pytest.mark.filterwarnings("ignore:Consolidated metadata is currently not part")
+def test_seeds_are_appended_by_xarray(path, tmp_path):
+    shutil.copytree(path, tmp_path / "a.zarr")
+    late = xr.open_zarr(path).assign_coords(seed=range(6, 12)).load()
+    late.to_zarr(tmp_path / "a.zarr", append_dim="seed")
+    with xr.open_zarr(tmp_path / "a.zarr") as both, xr.open_zarr(path) as first:
+        assert both["seed"].values.tolist() == list(range(12))
+        assert both.isel(seed=slice(6)).drop_attrs().equals(first.drop_attrs())
+        assert np.array_equal(both["steps"].isel(seed=slice(6, 12)), late["steps"])
 
 
 def test_gaps_are_filled_by_reindexing(ds):
-    wider = ds[["steps", "status", "status_detail", "ttft_ms"]].reindex(seed=range(8))
+    wider = ds[["steps", "status", "ttft_ms"]].reindex(seed=range(8))
     assert wider["steps"].isel(seed=7).isnull().all()
     assert wider["status"].isel(seed=7).isnull().all()
-    assert (wider["status"].isel(seed=1) == "ok").all()
+    assert (wider["status"].isel(seed=1) == code(ds, "ok")).all()
 
 
 def test_cells_are_chosen_by_label(ds):
     cell = ds.sel(policy="least-loaded", seed=3).sel(gpu_blocks=133, method="nearest")
     assert cell["gpu_blocks"] == 130
-    assert cell["status"] == "ok"
+    assert cell["status"] == code(ds, "ok")
     assert ds.stack(cell=("policy", "seed")).unstack("cell")["steps"].equals(ds["steps"].transpose(
         "gpu_blocks", "policy", "seed"))  # fmt: skip
 
@@ -113,7 +190,7 @@ def test_cells_are_chosen_by_label(ds):
 def test_a_table_has_a_row_per_cell(ds):
     table = ds[["preemption_rate", "status"]].to_dataframe()
     assert len(table) == 84
-    assert (table["status"] == "ok").sum() == 83
+    assert (table["status"] == code(ds, "ok")).sum() == 83
     assert len(ds.to_dataframe()) == 84 * 4 * 2  # quantiles and instances too
 
 

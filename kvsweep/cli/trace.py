@@ -89,6 +89,7 @@ def info(
 @bend_options
 @click.option("-o", "--out", type=OutputPath(dir_okay=False), required=True, metavar="FILE.json")
 @overwrite_option
+@json_option
 def convert(
     file: Path,
     settings: tuple[str, ...],
@@ -96,13 +97,14 @@ def convert(
     read: tuple[str, ...],
     out: Path,
     overwrite: bool,
+    as_json: bool,
 ) -> None:
     """Write a trace as a kvsweep-trace/1 (JSON), gzipped if the name ends in .gz.
 
     What is read from it again is the same. Recorded results (`expected`) go along unless the
     requests are bent.
     """
-    _write_bent(file, settings, seed, read, out, overwrite)
+    _write_bent(file, settings, seed, read, out, overwrite, as_json)
 
 
 @trace.command(
@@ -120,6 +122,7 @@ def convert(
 @read_option
 @click.option("-o", "--out", type=OutputPath(dir_okay=False), required=True, metavar="FILE.json")
 @overwrite_option
+@json_option
 def cut(
     file: Path,
     begin: float | None,
@@ -128,13 +131,14 @@ def cut(
     read: tuple[str, ...],
     out: Path,
     overwrite: bool,
+    as_json: bool,
 ) -> None:
     """Write a part of a trace as a kvsweep-trace/1; its time begins with the part."""
     given = {"slice.from_s": begin, "slice.to_s": end, "limit": limit}
     settings = tuple(f"{key}={value}" for key, value in given.items() if value is not None)
     if not settings:
         raise InputError("--from, --to, --limit: missing; give one of them")
-    _write_bent(file, settings, None, read, out, overwrite)
+    _write_bent(file, settings, None, read, out, overwrite, as_json)
 
 
 def _write_bent(
@@ -144,6 +148,7 @@ def _write_bent(
     read: tuple[str, ...],
     out: Path,
     overwrite: bool,
+    as_json: bool,
 ) -> None:
     from kvsweep.traces.asking import read_bent
     from kvsweep.traces.writing import write_trace
@@ -163,7 +168,10 @@ def _write_bent(
         else:
             more["expected"] = found.trace.expected
     write_trace(out, found.requests, more)
-    echo(f"{out}: {len(found.requests):,} requests")
+    if as_json:
+        print_json({"out": str(out), "requests": len(found.requests)})
+    else:
+        echo(f"{out}: {len(found.requests):,} requests")
 
 
 trace.add_command(hits)

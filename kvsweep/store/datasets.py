@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from kvsweep.store.folders import clear_parts, made_beside, move_in, recognise
 from kvsweep.store.lock import locked
 from kvsweep.store.metadata import ROOT, Root, summed
-from kvsweep.store.reading import damage, read_store, refuse_unsealed, unreadable
+from kvsweep.store.refusals import damage, read_store, refuse_unsealed, unreadable
 from kvsweep.store.writing import real_path
 
 if TYPE_CHECKING:

@@ -3,30 +3,37 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
+from functools import cached_property
+from secrets import token_hex
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from kvsweep.errors import InputError
-from kvsweep.files import replace_file, unwritable
+from kvsweep.files import unwritable
 from kvsweep.policies import Status
-from kvsweep.store import checking
-from kvsweep.store.checking import COMPLETE
-from kvsweep.store.chunks import Chunks, Place
+from kvsweep.store import checking, details, parts
+from kvsweep.store.checking import COMPLETE, IDENTITY
+from kvsweep.store.delivery import Delivery, PartWriter
+from kvsweep.store.folder import Folder
 from kvsweep.store.layout import STATUS, STATUS_DETAIL
 from kvsweep.store.metadata import Root
+from kvsweep.store.packing import Packer
+from kvsweep.store.sharding import Place, Sharding
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from numpy.typing import NDArray
 
     from kvsweep.grid import Plan, Task
+    from kvsweep.store.arrays import Array
+    from kvsweep.store.shard_records import Record
 
-_LABELS = np.array(Status.labels())
-_TO_DO = (Status.PENDING.label, Status.FAILED.label)
 _KEPT = "; all that was done is kept, and the same command goes on with it"
 
 
@@ -36,38 +43,94 @@ class Store:
 
     Attributes
     ----------
-    path : Path
-        Its directory.
+    folder : Folder
+        Where it is.
     plan : Plan
         The cells it holds.
     attributes : dict
         Its attributes while cells are pending.
     root : Root
         Its root as it is on disk.
-    chunks : dict of str to Chunks
-        Of every array that tasks write.
-    found : os.stat_result
-        The directory when it was opened.
+    arrays : sequence of Array
+        What tasks write.
     repaired : list of str
         Damaged files of the metadata and coordinates, which are written anew.
     damaged : list of str
         These, and files of cells that `pending` found damaged: they are pending.
     """
 
-    path: Path
+    folder: Folder
     plan: Plan
     attributes: Mapping[str, Any]
     root: Root
-    chunks: Mapping[str, Chunks]
-    found: os.stat_result
+    arrays: Sequence[Array]
     repaired: list[str] = field(default_factory=list)
     damaged: list[str] = field(default_factory=list)
+    _packed: dict[Place, Record] = field(default_factory=dict)
+    _todo: dict[Place, set[int]] = field(default_factory=lambda: defaultdict(set))
+    _broken: set[Place] = field(default_factory=set)
+    _writer: PartWriter | None = None
+
+    @property
+    def path(self) -> Path:
+        """Its directory."""
+        return self.folder.path
+
+    @cached_property
+    def sharding(self) -> Sharding:
+        """How its tasks share files."""
+        return Sharding.of_plan(self.plan)
 
     def pending(self) -> list[Task]:
         """Return the tasks with cells not simulated yet, damaged, or whose worker failed."""
-        found = checking.check(self.path, self.root)
+        found = checking.check(self.folder, self.root)
         self.damaged = list(dict.fromkeys([*self.repaired, *found.files]))
-        return [task for task in self.plan.tasks if self._is_pending(task, found)]
+        self._packed, self._broken = found.packed, found.broken
+        done = {task for task, head in found.done.items() if not head.again}
+        todo = [task for task in self.plan.tasks if task.index not in done]
+        self._todo = defaultdict(set)
+        for task in todo:
+            self._todo[self.sharding.shard_of(task.index)].add(task.index)
+        return todo
+
+    def writer(self) -> PartWriter:
+        """Return what writes the parts of tasks, here or on a worker; the store is opened for it.
+
+        Raises
+        ------
+        InputError
+            If it cannot be written.
+        """
+        if self._writer is None:
+            token = token_hex(16)
+            with self._writing():
+                self._begin()
+                self.folder.put(parts.TOKEN, token.encode())
+            identity = str(self.attributes[IDENTITY])
+            folder = Folder(self.path.resolve())
+            self._writer = PartWriter(folder, token, identity, self.plan, tuple(self.arrays))
+        return self._writer
+
+    def accept(self, task: Task, delivery: Delivery) -> None:
+        """Take what became of `task` on a worker: its part, or word that it is there.
+
+        Raises
+        ------
+        InputError
+            If not all of it can be written: the cells are pending then.
+        """
+        shard = self.sharding.shard_of(task.index)
+        with self._writing():
+            if delivery.data is not None:
+                self.folder.put(parts.name_of(task.index), delivery.data)
+            todo = self._todo[shard]
+            if shard in self._packed:  # with cells that are damaged, or failed
+                self._packer.unpack(shard, self._packed.pop(shard), todo | {task.index})
+                self._broken.discard(shard)
+            self.folder.look()
+            todo.discard(task.index)
+            if not todo:
+                self._packed[shard] = self._packer.pack(shard)
 
     def write(self, task: Task, results: Mapping[str, NDArray[Any]]) -> None:
         """Write the cells of `task`.
@@ -77,86 +140,65 @@ class Store:
         task : Task
             The block of cells.
         results : mapping of str to array (variants, seeds, ...)
-            What `kvsweep.simulate.simulate_batch` returned for it; it has no measures by round,
-            say, if no request of the task has a round.
+            What `kvsweep.simulate.simulate_batch` returned for it.
 
         Raises
         ------
         InputError
             If not all of it can be written: the cells are pending then.
         """
-        self._write(task, {**results, STATUS.name: _LABELS[results[STATUS.name]]})
+        self.accept(task, Delivery(self.writer().part(task, results)))
 
     def write_failure(self, task: Task, detail: str) -> None:
         """Mark every cell of `task` as failed, for the reason `detail`."""
         cells = len(self.plan.variant_indices(task)), len(self.plan.seeds_of(task))
-        details = np.full(cells, detail, object)
-        self._write(
-            task,
-            {STATUS_DETAIL.name: details, STATUS.name: np.full(cells, Status.FAILED.label)},
-        )
+        failed = np.full(cells, Status.FAILED.value, np.int8)
+        texts = np.full(cells, detail, object)
+        self.write(task, {STATUS.name: failed, STATUS_DETAIL.name: texts})
 
     def finish(self) -> None:
         """Say that every task was written: what is missing from now on is damage."""
-        if not self.root.attributes[COMPLETE]:
-            with self._writing():
-                self._set_attributes({**self.root.attributes, COMPLETE: 1})
-
-    def _is_pending(self, task: Task, found: checking.Check) -> bool:
-        data = found.done.get(self._place(task))
-        if data is None:
-            return True
-        status = self.chunks[STATUS.name].array.decode(data)
-        cells = tuple(map(slice, self.plan.block_shape(task)))
-        return bool(np.isin(status[cells], _TO_DO).any())
-
-    def _write(self, task: Task, values: Mapping[str, NDArray[Any]]) -> None:
-        """Write all chunks of a task, then their record, and the status last."""
-        place = self._place(task)
-        status = self.chunks[STATUS.name]
-        last = status.array.encode(self.plan.arrange(task, values[STATUS.name]))
-        sums = {STATUS.name: checking.sum_of(last)}
-        record = f"{self.path}/{checking.record_name(place)}"
+        if self.root.attributes[COMPLETE] and not self._broken:
+            return
         with self._writing():
-            self._begin(status.path(place), record)
-            for name in self.chunks:
-                if name != STATUS.name:
-                    sums[name] = self._put(name, task, values.get(name))
-            with suppress(FileExistsError):
-                os.mkdir(os.path.dirname(record))
-            replace_file(record, checking.record(place, sums))
-            self._look()
-            status.put(place, last)
+            self._mend()
+            for shard in self.sharding.shards:
+                if shard not in self._packed:  # a run that was killed had all of its parts
+                    self._packed[shard] = self._packer.pack(shard)
+            parts.clear(self.folder)
+            self._writer = None
+            root = Root({**self.root.attributes, COMPLETE: 1}, *self._plain())
+            records = [self._packed[shard] for shard in self.sharding.shards]
+            told = [head.details for record in records for head in record.heads]
+            self._set_root(details.added(self.folder, root, self.plan, told))
 
-    def _begin(self, status: str, record: str) -> None:
-        """Say that the cells are pending before anything of them changes."""
-        self._look()
+    def _begin(self) -> None:
+        """Say that cells are pending before anything of them changes."""
+        self.folder.look()
         if self.root.attributes != self.attributes:
-            self._set_attributes(self.attributes)
-        for file in (status, record):
-            with suppress(FileNotFoundError):
-                os.unlink(file)
+            self._set_root(Root(dict(self.attributes), *self._plain()))
+            details.remove(self.folder)
+        self.folder.make(parts.FOLDER)
 
-    def _put(self, name: str, task: Task, values: NDArray[Any] | None) -> int | None:
-        """Write one whole chunk; a batch may have fewer instances or requests than the sweep."""
-        chunks = self.chunks[name]
-        if values is None:
-            return chunks.put(self._place(task), None)
-        return chunks.write(self._place(task), self.plan.arrange(task, values))
+    def _mend(self) -> None:
+        """Pack shards again whose files are damaged in what no chunk of theirs needs."""
+        for shard in self._broken & self._packed.keys():
+            self._begin()
+            self._packer.unpack(shard, self._packed.pop(shard), set())
+        self._broken = set()
 
-    def _place(self, task: Task) -> Place:
-        cuts = zip(task.region, self.plan.chunks, strict=True)
-        return tuple(cut.start // size for cut, size in cuts)
+    def _plain(self) -> details.Plain:
+        """Return what the root has of the arrays, without those of the details."""
+        return details.without(self.root)
 
-    def _set_attributes(self, attributes: Mapping[str, Any]) -> None:
-        root = self.root
-        self.root = Root(dict(attributes), root.arrays, root.files)
-        self.root.write(self.path)
+    @cached_property
+    def _packer(self) -> Packer:
+        identity = str(self.attributes[IDENTITY])
+        return Packer(self.folder, identity, self.sharding, self.arrays)
 
-    def _look(self) -> None:
-        """See that the store is still where it was: else a new one would begin to grow there."""
-        if not os.path.samestat(os.stat(self.path), self.found):
-            raise FileNotFoundError
+    def _set_root(self, root: Root) -> None:
+        self.root = root
+        root.write(self.path)
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
@@ -170,3 +212,8 @@ class Store:
             ) from None
         except OSError as error:
             raise unwritable(self.path, error, _KEPT) from None
+
+
+def opened(path: Path) -> Folder:
+    """Return the folder of a store for writing: that very one, and no other of its name."""
+    return Folder(path, os.stat(path))

@@ -20,14 +20,18 @@ from kvsweep.errors import InputError
 from kvsweep.files import unwritable
 from kvsweep.metrics import VARIABLES
 from kvsweep.reading import regular_bytes
-from kvsweep.store.checking import FOLDER, STATUS
+from kvsweep.store import parts, shard_records
+from kvsweep.store.details import GROUP
 from kvsweep.store.metadata import ROOT, Root, read_root
 
 _LONG = 200  # bytes of a name from which on a hash stands for it: with more it were too long
 _PART = re.compile(r"[0-9a-f]{8}\.part")
 # A file of an array, and one whose writing was cut short.
 _OF_ARRAY = re.compile(rf"({re.escape(ROOT)}|c(/\d+)*)(\.partial)?")
-_OF_STATUS = re.compile(r"checksums/(all|[\d.]+)(\.partial)?")
+_OF_STATUS = re.compile(rf"checksums/(all|[\d.]+)(\.partial)?|parts/({parts.OWN.pattern})")
+_FOLDERS = (shard_records.FOLDER, parts.FOLDER)
+# Forms of stores that this version does not read, but knows for kvsweep's own.
+_OLDER = {"kvsweep-store/2": ("kvsweep-store/1",)}
 
 
 def hidden(path: Path, ending: str) -> Path:
@@ -88,7 +92,7 @@ def recognise(path: Path, form: str) -> None:
         root = read_root(path, "")
     except InputError as error:
         raise InputError(f"{error}; so it is not overwritten: delete it yourself") from None
-    if root.attributes.get("format") != form:
+    if root.attributes.get("format") not in (form, *_OLDER.get(form, ())):
         raise InputError(f"{path}: is no store of kvsweep and is not overwritten")
     foreign = next(_foreign(path, root), None)
     if foreign is not None:
@@ -143,7 +147,7 @@ def _is_leftover(folder: Path, form: str) -> bool:
 
 def _foreign(path: Path, root: Root) -> Iterator[str]:
     """Yield the files and folders of a store that are not its own."""
-    arrays = set(root.arrays) if root.intact else _known_arrays(path)
+    arrays = {GROUP, *root.arrays} if root.intact else _known_arrays(path)
     for folder, subfolders, files in os.walk(path):
         inside = os.path.relpath(folder, path).replace(os.sep, "/")
         for name in (*files, *subfolders):
@@ -158,21 +162,23 @@ def _foreign(path: Path, root: Root) -> Iterator[str]:
 def _known_arrays(path: Path) -> set[str]:
     """Return the arrays that a store without checksums may have."""
     try:
-        dims = json.loads(regular_bytes(path / STATUS / ROOT))["dimension_names"]
+        dims = json.loads(regular_bytes(path / "status" / ROOT))["dimension_names"]
     except (OSError, ValueError, TypeError, KeyError):
         dims = []
     further = {dim for variable in VARIABLES.values() for dim in variable.dims}
-    return {*VARIABLES, STATUS, f"{STATUS}_detail", *further, *dims}
+    return {*VARIABLES, "status", "status_detail", GROUP, *further, *dims}
 
 
 def _is_own(place: str) -> bool:
     """Whether a file at `place` of a store is one that kvsweep writes."""
     if place in (ROOT, f"{ROOT}.partial"):
         return True
-    array, _, rest = place.partition("/")
-    return bool(_OF_ARRAY.fullmatch(rest)) or (array == STATUS and bool(_OF_STATUS.fullmatch(rest)))
+    rest = place.removeprefix(f"{GROUP}/").partition("/")[2]
+    if place.startswith("status/") and _OF_STATUS.fullmatch(rest):
+        return True
+    return bool(_OF_ARRAY.fullmatch(rest)) or place == f"{GROUP}/{ROOT}"
 
 
 def _is_folder(place: str) -> bool:
-    rest = place.partition("/")[2]
-    return not rest or place == FOLDER or bool(re.fullmatch(r"c(/\d+)*", rest))
+    rest = place.removeprefix(f"{GROUP}/").partition("/")[2]
+    return not rest or place in _FOLDERS or bool(re.fullmatch(r"c(/\d+)*", rest))

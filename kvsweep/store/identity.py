@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping
 from importlib.metadata import version
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from kvsweep._version import __version__
 from kvsweep.errors import InputError
-from kvsweep.store.reading import FORMAT
+from kvsweep.store.refusals import FORMAT
 
 if TYPE_CHECKING:
     from kvsweep.config import Sweep
@@ -55,6 +56,21 @@ def describe(
         "pruned": int(prune),
         **_makers(source_hash),
     }
+
+
+def identity(attributes: Mapping[str, Any], arrays: Mapping[str, Any]) -> str:
+    """Return what parts of the same cells have in common, in 16 hexadecimal digits.
+
+    Parameters
+    ----------
+    attributes : mapping
+        Of the store, from `describe`.
+    arrays : mapping
+        Metadata of its arrays.
+    """
+    decides = {key: attributes[key] for key in (*OPTIONS, *DECIDING)}
+    said = json.dumps([_cells_only(attributes), decides, arrays], sort_keys=True)
+    return hashlib.sha256(said.encode()).hexdigest()[:16]
 
 
 def recorded(attributes: Mapping[str, Any]) -> dict[str, Any]:

@@ -51,11 +51,15 @@ class Root:
 
     def document(self) -> Document:
         """Return the content of the file."""
-        arrays = {"kind": "inline", "must_understand": False, "metadata": self.arrays}
         said = json.dumps([self.attributes, self.arrays, self.files], sort_keys=True)
         sums = {ROOT: hashlib.sha256(said.encode()).hexdigest(), **self.files}
+        return self.group() | {"attributes": {**self.attributes, CHECKSUMS: json.dumps(sums)}}
+
+    def group(self) -> Document:
+        """Return the metadata of the group without checksums, as Zarr has them."""
+        arrays = {"kind": "inline", "must_understand": False, "metadata": self.arrays}
         return {
-            "attributes": {**self.attributes, CHECKSUMS: json.dumps(sums)},
+            "attributes": self.attributes,
             "zarr_format": 3,
             "consolidated_metadata": arrays,
             "node_type": "group",
@@ -109,6 +113,11 @@ def _parse(document: Document) -> Root:
     files.pop(ROOT, None)
     intact = Root(attributes, arrays, files).document() == document
     return Root(attributes, arrays, files, intact)
+
+
+def sums_of(files: Mapping[str, bytes | None]) -> dict[str, str | None]:
+    """Return the checksums of files by name, None of one that is absent."""
+    return {n: None if data is None else hexadecimal(crc32(data)) for n, data in files.items()}
 
 
 def summed(path: Path, names: Iterable[str]) -> dict[str, str | None]:

@@ -5,20 +5,31 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from kvsweep.arguments import checked
 from kvsweep.errors import InputError, did_you_mean
 from kvsweep.metrics import QUANTILES, VARIABLES, quantile_names
-from kvsweep.store.checking import Check, check
-from kvsweep.store.metadata import ROOT, Root, read_root
+from kvsweep.store.arrays import from_document
+from kvsweep.store.checking import IDENTITY, Check, Shards, check
+from kvsweep.store.folder import Folder
+from kvsweep.store.metadata import Root, read_root
 from kvsweep.store.points import with_points
+from kvsweep.store.refusals import (
+    FORMAT_1,
+    MAKER,
+    damage,
+    read_store,
+    refuse_unsealed,
+    unreadable,
+)
+from kvsweep.store.shard_records import record_name
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
     import xarray as xr
 
-FORMAT = "kvsweep-store/1"
-MAKER = "kvsweep grid SWEEP.toml"
+    from kvsweep.store.shard_records import Record
+    from kvsweep.store.sharding import Place
 
 
 @checked
@@ -33,8 +44,8 @@ def open_results(path: str | Path, *, verify: bool = True) -> xr.Dataset:
     path : path
         Directory of the store.
     verify : bool
-        Compare all files with their checksums first. It takes 20 ms for 13,400 cells and 0.2 s for
-        a million; without, damage may be read as numbers.
+        Compare each file with its checksum when something is read of it: opening reads no cell,
+        and finds what is missing or cut short. Without, damage may be read as numbers.
 
     Returns
     -------
@@ -46,7 +57,8 @@ def open_results(path: str | Path, *, verify: bool = True) -> xr.Dataset:
     Raises
     ------
     InputError
-        If there is no store at `path`, it is damaged, or it cannot be read.
+        If there is no store at `path`, it is damaged, or it cannot be read. Damage that only the
+        content shows is raised when that is read.
 
     Examples
     --------
@@ -55,27 +67,15 @@ def open_results(path: str | Path, *, verify: bool = True) -> xr.Dataset:
     >>> ds["ttft_p99_ms"].dims, ds["ttft_p99_ms"].attrs["units"]
     (('policy', 'rate', 'gpu_blocks', 'seed'), 'ms')
     """
-    import xarray as xr
-
     path = Path(path)
-    root = read_store(path)
+    root = read_root(path, MAKER)
+    if not verify and root.attributes.get("format") == FORMAT_1:
+        return _finished(path, root, lambda: _opened(path))
+    read_store(path)  # which refuses another
     if verify:
         refuse_unsealed(path, root, f"{MAKER} --overwrite")
-        found = check(path, root)
-        if found.files:
-            raise damage(path, found.files)
-    try:
-        ds = xr.open_dataset(path, engine="zarr", consolidated=bool(root.arrays))
-        if not (path / "status_detail" / "c").exists():  # nothing went wrong: nothing to decode
-            status, about = ds["status"], ds["status_detail"].attrs
-            ds["status_detail"] = (status.dims, np.full(status.shape, "", object), about)
-        ds = _in_order(ds)
-    except Exception as error:
-        raise unreadable(path, error) from error
-    ds.attrs = root.attributes
-    ds = with_points(ds)
-    ds.encoding["source"] = str(path)  # as it was given, for messages
-    return ds
+        _refuse_damaged(path, root.damaged(path))
+    return _finished(path, root, lambda: _results(path, root, verify))
 
 
 def load(ds: xr.Dataset, *names: str) -> xr.Dataset:
@@ -93,6 +93,8 @@ def load(ds: xr.Dataset, *names: str) -> xr.Dataset:
             )
         try:
             ds[name].load()
+        except InputError:
+            raise
         except Exception as error:
             raise unreadable(Path(ds.encoding["source"]), error) from error
     return ds
@@ -112,64 +114,11 @@ def check_store(path: Path) -> tuple[Root, Check]:
         If there is no store at `path`, or it has no checksums.
     """
     root = read_root(path, MAKER)
-    if not str(root.attributes.get("format")).startswith("kvsweep-"):
+    form = str(root.attributes.get("format"))
+    if form == FORMAT_1 or not form.startswith("kvsweep-"):
         read_store(path)  # which says so
     refuse_unsealed(path, root, f"{MAKER} --overwrite")
-    return root, check(path, root)
-
-
-def refuse_unsealed(path: Path, root: Root, maker: str) -> None:
-    """Refuse a store without checksums: to read it were to print numbers that nobody vouches for.
-
-    Raises
-    ------
-    InputError
-        If it has none.
-    """
-    if not root.sealed:
-        raise InputError(
-            f"{path}: has no checksums: an older kvsweep made it, or another program changed it, "
-            f"so that damage would not be seen; `{maker}` makes it anew, xarray.open_zarr reads it "
-            "as it is"
-        )
-
-
-def damage(path: Path, files: list[str], remedy: str = "") -> InputError:
-    """Return the error of a store whose `files` are not what was written, naming the first."""
-    more = f" and {len(files) - 1:,} more" if len(files) > 1 else ""
-    remedy = remedy or f"`{MAKER} --out {path}` runs these cells again"
-    return InputError(
-        f"{path}: damaged: {files[0]}{more} changed since written; {remedy}, "
-        f"`kvsweep verify {path}` lists all"
-    )
-
-
-def read_store(path: Path, form: str = FORMAT, maker: str = MAKER) -> Root:
-    """Read the root of a store.
-
-    Parameters
-    ----------
-    path : Path
-        Its directory.
-    form : str
-        What its attribute ``format`` must be.
-    maker : str
-        The command that makes such stores, for messages.
-
-    Raises
-    ------
-    InputError
-        If there is no store at `path`, it cannot be read, or it is something else.
-    """
-    root = read_root(path, maker)
-    if root.attributes.get("format") != form:
-        made = "" if form == FORMAT else f", as `{maker}` makes it"
-        if root.sealed and not root.intact:
-            raise damage(path, [ROOT])
-        raise InputError(
-            f"{path}: is no store of kvsweep{made} (attribute `format` is not {form!r})"
-        )
-    return root
+    return root, check(Folder(path), root)
 
 
 def stored_format(path: Path, maker: str = MAKER) -> object:
@@ -183,10 +132,56 @@ def stored_format(path: Path, maker: str = MAKER) -> object:
     return read_root(path, maker).attributes.get("format")
 
 
-def unreadable(path: Path, error: Exception) -> InputError:
-    """Return the error that a broken store raises; what Zarr raises then is of any type."""
-    reason = (str(error).splitlines() or [""])[0] or type(error).__name__
-    return InputError(f"{path}: cannot be read as a Zarr store: {reason}")
+def _results(path: Path, root: Root, verify: bool) -> xr.Dataset:
+    """Open a store, of whose files only the records are read, and sizes looked at."""
+    from kvsweep.store.named import named
+    from kvsweep.store.verified import VerifiedStore
+
+    shards = Shards.of(Folder(path), root)
+    records = {shard: shards.record(shard) for shard in shards.sharding.shards}
+    if verify:
+        _refuse_damaged(path, list(_lost(shards, records)))
+    arrays = {name: from_document(name, root.arrays[name]) for name in shards.arrays}
+    store = VerifiedStore(shards, arrays, records, compare=verify)
+    return named(_opened(store), store.details)
+
+
+def _lost(shards: Shards, records: Mapping[Place, Record | None]) -> Iterator[str]:
+    """Yield the files of results that are not there, or have another size."""
+    for shard, record in records.items():
+        if record is None:
+            name = record_name(shard)
+            if shards.complete or shards.folder.size(name) is not None:
+                yield name
+            continue
+        for name, file in shards.files(shard).items():
+            there = record.files.get(name)
+            if shards.folder.size(file) != (there and there[0]):
+                yield file
+
+
+def _refuse_damaged(path: Path, files: list[str]) -> None:
+    if files:
+        raise damage(path, files)
+
+
+def _opened(store: Any) -> xr.Dataset:
+    import xarray as xr
+
+    return xr.open_dataset(store, engine="zarr", consolidated=True)
+
+
+def _finished(path: Path, root: Root, open_it: Callable[[], xr.Dataset]) -> xr.Dataset:
+    try:
+        ds = _in_order(open_it())
+    except InputError:
+        raise
+    except Exception as error:
+        raise unreadable(path, error) from error
+    ds.attrs = {name: value for name, value in root.attributes.items() if name != IDENTITY}
+    ds = with_points(ds)
+    ds.encoding["source"] = str(path)  # as it was given, for messages
+    return ds
 
 
 def _in_order(ds: xr.Dataset) -> xr.Dataset:
@@ -200,4 +195,5 @@ def _in_order(ds: xr.Dataset) -> xr.Dataset:
                 views[alias] = ds[name].isel(quantile=i, drop=True)
                 views[alias].attrs["long_name"] = f"{QUANTILES[i]:g} {ds[name].attrs['long_name']}"
             names += quantile_names(name)
-    return ds.assign(views)[[*names, "status", "status_detail"]]
+    said = [name for name in ("status", "status_detail") if name in ds]
+    return ds.assign(views)[[*names, *said]]

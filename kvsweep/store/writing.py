@@ -9,15 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 from kvsweep.errors import InputError
 from kvsweep.files import output_path, replace_file, unwritable
-from kvsweep.store.checking import COMPLETE
-from kvsweep.store.chunks import Chunks
-from kvsweep.store.filling import Store
-from kvsweep.store.folders import clear_half_files, clear_parts, recognise
-from kvsweep.store.identity import WAYS_OUT, check_same, describe, recorded
-from kvsweep.store.layout import arrays, contents, create, names
+from kvsweep.store import details, parts
+from kvsweep.store.checking import COMPLETE, IDENTITY
+from kvsweep.store.filling import Store, opened
+from kvsweep.store.folder import Folder
+from kvsweep.store.folders import clear_half_files, clear_parts, made_beside, move_in, recognise
+from kvsweep.store.identity import WAYS_OUT, check_same, describe, identity, recorded
+from kvsweep.store.layout import arrays, contents, names
 from kvsweep.store.lock import locked
 from kvsweep.store.metadata import ROOT, Root
-from kvsweep.store.reading import FORMAT, damage, read_store
+from kvsweep.store.refusals import FORMAT, damage, read_store
 
 if TYPE_CHECKING:
     from kvsweep.config import Sweep
@@ -58,12 +59,12 @@ def prepare(
         or numpy, or cannot be read or written.
     """
     path = real_path(path)
-    attributes = _attributes(sweep, source_hash, keep_requests, prune)
+    attributes = _attributes(sweep, plan, source_hash, keep_requests, prune)
     clear_parts(path, FORMAT)
     if overwrite or not path.exists():
         if path.exists():
             recognise(path, FORMAT)
-        create(path, plan, attributes)
+        _create(path, plan, attributes)
     return _open(path, plan, attributes, repair=True)
 
 
@@ -83,7 +84,7 @@ def pending(
     InputError
         As `prepare`.
     """
-    attributes = _attributes(sweep, source_hash, keep_requests, prune)
+    attributes = _attributes(sweep, plan, source_hash, keep_requests, prune)
     return _open(real_path(path), plan, attributes, repair=False).pending()
 
 
@@ -130,10 +131,13 @@ def _with(path: Path, attributes: Mapping[str, Any]) -> Root:
     return Root({**root.attributes, **attributes}, root.arrays, root.files)
 
 
-def _attributes(sweep: Sweep, source_hash: str, keep_requests: bool, prune: bool) -> dict[str, Any]:
+def _attributes(
+    sweep: Sweep, plan: Plan, source_hash: str, keep_requests: bool, prune: bool
+) -> dict[str, Any]:
     """Return the attributes of a store that is being filled."""
     described = describe(sweep, source_hash, keep_requests=keep_requests, prune=prune)
-    return {**described, COMPLETE: 0}
+    documents = {name: array.document() for name, array in arrays(plan).items()}
+    return {**described, IDENTITY: identity(described, documents), COMPLETE: 0}
 
 
 def _open(path: Path, plan: Plan, attributes: dict[str, Any], *, repair: bool) -> Store:
@@ -143,22 +147,46 @@ def _open(path: Path, plan: Plan, attributes: dict[str, Any], *, repair: bool) -
     if root.intact:
         attributes = attributes | recorded(root.attributes)
     wanted, files = contents(plan, attributes)
-    if root.intact and root.arrays != wanted.arrays:
+    if root.intact and details.without(root)[0] != wanted.arrays:
         raise InputError(f"{path}: laid out by another version of kvsweep; {WAYS_OUT}")
-    complete = root.attributes.get(COMPLETE, 0) if root.intact else 0
-    now = {**attributes, COMPLETE: complete}
-    if root.intact and now.items() <= root.attributes.items():
-        now = root.attributes  # and what was found since, such as the cliff
-    wanted = Root(now, wanted.arrays, wanted.files)
     lost = root.damaged(path)
+    # Damage of the table of details, or of a root that may have told of one: it is made again.
+    complete = root.attributes.get(COMPLETE, 0) if root.intact else 0
+    if any(name not in files for name in lost):
+        complete = 0
+    now = {**attributes, COMPLETE: complete}
+    before = {key: value for key, value in now.items() if key != COMPLETE}
+    if root.intact and before.items() <= root.attributes.items():
+        now = {**root.attributes, COMPLETE: complete}  # and what was found since, as the cliff
+    wanted = Root(now, *((root.arrays, root.files) if complete else (wanted.arrays, wanted.files)))
     if repair:
         try:
             _repair(path, root, wanted, files)
         except OSError as error:
             raise unwritable(path, error) from None
     made = arrays(plan)
-    chunks = {name: Chunks(path, made[name]) for name in names(plan)}
-    return Store(path, plan, attributes, wanted, chunks, os.stat(path), lost)
+    measured = [made[name] for name in names(plan)]
+    return Store(opened(path), plan, attributes, wanted, measured, lost)
+
+
+def _create(path: Path, plan: Plan, attributes: Mapping[str, Any]) -> None:
+    """Write all metadata of a new store beside `path`, then give it its name in one step.
+
+    A store that is there is deleted then; `folders.recognise` tells before whether it may be.
+
+    Raises
+    ------
+    InputError
+        If nothing can be written there.
+    """
+    with made_beside(path) as new:
+        root, files = contents(plan, attributes)
+        root.write(new)  # first, so that what a kill leaves is known for a store
+        for name, data in files.items():
+            if data is not None:
+                (new / name).parent.mkdir(parents=True, exist_ok=True)
+                replace_file(f"{new}/{name}", data)
+        move_in(new, path)
 
 
 def _check_same(path: Path, root: Root, attributes: Mapping[str, Any]) -> None:
@@ -179,7 +207,7 @@ def _repair(path: Path, root: Root, wanted: Root, files: Mapping[str, bytes | No
     """Write what is not as it must be of everything but the results."""
     clear_half_files(path)
     for name in wanted.damaged(path):
-        data = files[name]
+        data = files.get(name)
         if data is None:
             (path / name).unlink()
         else:
@@ -187,3 +215,7 @@ def _repair(path: Path, root: Root, wanted: Root, files: Mapping[str, bytes | No
             replace_file(f"{path}/{name}", data)
     if not root.intact or root != wanted:
         wanted.write(path)
+    if wanted.attributes[COMPLETE]:
+        parts.clear(Folder(path))  # of a worker that was late
+    else:
+        details.remove(Folder(path))

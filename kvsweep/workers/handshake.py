@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from importlib.metadata import version
 from typing import Any
 
 import numba
@@ -17,7 +18,7 @@ def ask():
     import sys
     found = {"python": "%d.%d" % sys.version_info[:2]}
     try:
-        for name in ("numpy", "numba", "kvsweep"):
+        for name in ("numpy", "numba", "numcodecs", "kvsweep"):
             found[name] = __import__(name).__version__
         from kvsweep.simulate import source_hash
         found["sources"] = source_hash()
@@ -37,6 +38,7 @@ def own_answer() -> Answer:
         "python": "{}.{}".format(*sys.version_info[:2]),
         "numpy": np.__version__,
         "numba": numba.__version__,
+        "numcodecs": version("numcodecs"),
         "kvsweep": __version__,
         "sources": simulate.source_hash(),
     }
@@ -45,7 +47,8 @@ def own_answer() -> Answer:
 def why_not(answer: Any, wanted: Answer) -> str:
     """Say why a worker with this answer is not used; empty if it is.
 
-    What decides numbers must be the same. Of Python's version that is not known, and not refused.
+    What decides numbers must be the same, and numcodecs, which compresses what workers write: of
+    equal sweeps the stores are equal. Of Python's version neither is known, and it is not refused.
     """
     if not isinstance(answer, dict):
         return f"answers {answer!r}"
@@ -53,7 +56,7 @@ def why_not(answer: Any, wanted: Answer) -> str:
         return f"cannot import kvsweep ({answer['problem']})"
     reasons = [
         f"{name} {answer.get(name)}, not {wanted[name]}"
-        for name in ("kvsweep", "numba", "numpy")
+        for name in ("kvsweep", "numba", "numpy", "numcodecs")
         if answer.get(name) != wanted[name]
     ]
     if answer.get("sources") != wanted["sources"]:

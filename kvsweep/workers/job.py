@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from kvsweep import simulate
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from contextlib import AbstractContextManager
 
     from numpy.typing import NDArray
@@ -40,6 +40,8 @@ class Job:
         Folder that paths of traces are relative to.
     keep_requests, prune : bool
         As for `kvsweep.run`.
+    deliver : callable (task, results), optional
+        Called on the worker; what it returns goes back instead of the results.
     """
 
     name: str
@@ -48,11 +50,17 @@ class Job:
     base_dir: Path
     keep_requests: bool
     prune: bool
+    deliver: Callable[[Task, Results], Any] | None = None
 
     @cached_property
     def entries(self) -> tuple[str, ...]:
         """Names of the entries of the compiled kernel that the cells need; none need no kernel."""
         return simulate.kernel_entries(self.cells.variants)
+
+    def run(self, task: Task) -> Any:
+        """Simulate a task, and return what goes back of it."""
+        results = self.simulate(task)
+        return results if self.deliver is None else self.deliver(task, results)
 
     def simulate(self, task: Task) -> Results:
         """Return arrays (variants, seeds, ...) by variable."""
@@ -78,8 +86,11 @@ class Running(Protocol):
         Few enough are begun at a time to bound the memory of results that wait for the writer.
         """
 
-    def __iter__(self) -> Iterator[tuple[Task, Results | Exception]]:
-        """Yield tasks as they finish, until none is left, with the error of the last try if any."""
+    def __iter__(self) -> Iterator[tuple[Task, Any]]:
+        """Yield tasks as they finish, until none is left, with what `Job.run` returned.
+
+        Or with the error of the last try.
+        """
 
 
 class Workers(Protocol):

@@ -7,7 +7,7 @@ from collections import deque
 from contextlib import suppress
 from functools import cache
 from queue import Empty, SimpleQueue
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from distributed import KilledWorker, get_worker
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from kvsweep.grid import Task
     from kvsweep.workers.handshake import Answer
-    from kvsweep.workers.job import Job, Results
+    from kvsweep.workers.job import Job
     from kvsweep.workers.pool import Pool
 
 # Seconds that a result may take from the worker that has it, in tries between which that may be
@@ -59,7 +59,7 @@ class ClusterRun:
         self._todo.extend(tasks)
         self._send()
 
-    def __iter__(self) -> Iterator[tuple[Task, Results | Exception]]:
+    def __iter__(self) -> Iterator[tuple[Task, Any]]:
         while True:
             self._pool.look()
             self._send_again()
@@ -138,7 +138,7 @@ class ClusterRun:
             )
         return self._job
 
-    def _outcome(self, future: Future, task: Task, on: set[str]) -> Results | Exception | None:
+    def _outcome(self, future: Future, task: Task, on: set[str]) -> Any:
         """Return what became of a task; None if that is not known yet, as it was sent again."""
         if future.status == "finished":
             results = self._fetch(future, on)
@@ -157,12 +157,11 @@ class ClusterRun:
         self._todo.appendleft(task)
         return None
 
-    def _fetch(self, future: Future, on: set[str]) -> Results | None:
-        """Return the results of a finished task; None if those that had them left first."""
+    def _fetch(self, future: Future, on: set[str]) -> Any:
+        """Return what a finished task gave; None if those that had it left first."""
         for timeout in FETCH_TIMEOUTS:
             with suppress(Exception):
-                results: Results = future.result(timeout=timeout)
-                return results
+                return future.result(timeout=timeout)
             if self._pool.client.status != "running":
                 break
             self._pool.look()
@@ -175,12 +174,12 @@ class WrongWorkerError(Exception):
     """A task came to a worker that took the address of one that may simulate: address, reason."""
 
 
-def _simulate(job: Job, task: Task, wanted: Answer) -> Results:
+def _simulate(job: Job, task: Task, wanted: Answer) -> Any:
     """Simulate a task of the job."""
     reason = why_not(_own_answer(), wanted)
     if reason:
         raise WrongWorkerError(get_worker().address, reason)
-    return job.simulate(task)
+    return job.run(task)
 
 
 _own_answer = cache(own_answer)

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from itertools import islice
 from queue import SimpleQueue
 from threading import Thread
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kvsweep.workers.job import RETRIES, Job
 
@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from kvsweep.grid import Task
-    from kvsweep.workers.job import Results
 
 
 class Threads:
@@ -52,14 +51,14 @@ class _Running:
         self._open = True
         self._unfinished = 0
         self._todo: SimpleQueue[Task | None] = SimpleQueue()
-        self._done: SimpleQueue[tuple[Task, Results | Exception]] = SimpleQueue()
+        self._done: SimpleQueue[tuple[Task, Any]] = SimpleQueue()
 
     def begin(self, tasks: Iterable[Task]) -> None:
         """Begin with the first of `tasks`; the others follow as those finish."""
         self._waiting = iter(tasks)
         self._add(2 * self._threads + 1)
 
-    def __iter__(self) -> Iterator[tuple[Task, Results | Exception]]:
+    def __iter__(self) -> Iterator[tuple[Task, Any]]:
         while self._unfinished:
             yield self._done.get()
             self._unfinished -= 1
@@ -81,12 +80,12 @@ class _Running:
             self._unfinished += 1
             self._todo.put(task)
 
-    def _outcome(self, task: Task) -> Results | Exception:
-        """Return the results of a task, or the error of the last try."""
+    def _outcome(self, task: Task) -> Any:
+        """Return what a task gives, or the error of the last try."""
         failure: Exception
         for _ in range(1 + RETRIES):
             try:
-                return self._job.simulate(task)
+                return self._job.run(task)
             except Exception as error:
                 failure = error
         return failure

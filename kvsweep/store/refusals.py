@@ -1,0 +1,83 @@
+"""Stores that are not read or continued, and what is said of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from kvsweep.errors import InputError
+from kvsweep.store.metadata import ROOT, Root, read_root
+
+FORMAT = "kvsweep-store/2"
+FORMAT_1 = "kvsweep-store/1"
+MAKER = "kvsweep grid SWEEP.toml"
+
+
+def read_store(path: Path, form: str = FORMAT, maker: str = MAKER) -> Root:
+    """Read the root of a store.
+
+    Parameters
+    ----------
+    path : Path
+        Its directory.
+    form : str
+        What its attribute ``format`` must be.
+    maker : str
+        The command that makes such stores, for messages.
+
+    Raises
+    ------
+    InputError
+        If there is no store at `path`, it cannot be read, or it is something else.
+    """
+    root = read_root(path, maker)
+    if root.attributes.get("format") != form:
+        if root.attributes.get("format") == FORMAT_1 and form == FORMAT:
+            raise older(path)
+        made = "" if form == FORMAT else f", as `{maker}` makes it"
+        if root.sealed and not root.intact:
+            raise damage(path, [ROOT])
+        raise InputError(
+            f"{path}: is no store of kvsweep{made} (attribute `format` is not {form!r})"
+        )
+    return root
+
+
+def older(path: Path) -> InputError:
+    """Return the error of a store of version 1."""
+    return InputError(
+        f"{path}: a store of version 1, of an older kvsweep: it is neither continued nor checked "
+        f"for damage; `{MAKER} --overwrite` makes it anew, --out makes another; xarray.open_zarr "
+        "and kvsweep.open_results(..., verify=False) read it as it is"
+    )
+
+
+def refuse_unsealed(path: Path, root: Root, maker: str) -> None:
+    """Refuse a store without checksums: to read it were to print numbers that nobody vouches for.
+
+    Raises
+    ------
+    InputError
+        If it has none.
+    """
+    if not root.sealed:
+        raise InputError(
+            f"{path}: has no checksums: an older kvsweep made it, or another program changed it, "
+            f"so that damage would not be seen; `{maker}` makes it anew, xarray.open_zarr reads it "
+            "as it is"
+        )
+
+
+def damage(path: Path, files: list[str], remedy: str = "") -> InputError:
+    """Return the error of a store whose `files` are not what was written, naming the first."""
+    more = f" and {len(files) - 1:,} more" if len(files) > 1 else ""
+    remedy = remedy or f"`{MAKER} --out {path}` runs these cells again"
+    return InputError(
+        f"{path}: damaged: {files[0]}{more} changed since written; {remedy}, "
+        f"`kvsweep verify {path}` lists all"
+    )
+
+
+def unreadable(path: Path, error: Exception) -> InputError:
+    """Return the error that a broken store raises; what Zarr raises then is of any type."""
+    reason = (str(error).splitlines() or [""])[0] or type(error).__name__
+    return InputError(f"{path}: cannot be read as a Zarr store: {reason}")
