@@ -32,7 +32,13 @@ from kvsweep.store.delivery import Delivery
 from kvsweep.store.filling import Store
 from kvsweep.store.identity import difference_of_makers, restored_sweep
 from kvsweep.store.lock import locked
-from kvsweep.store.reading import check_store, load, open_results, stored_format
+from kvsweep.store.reading import (
+    check_store,
+    load,
+    open_results,
+    refuse_damaged,
+    stored_format,
+)
 from kvsweep.store.refusals import FORMAT
 from kvsweep.store.writing import default_path, pending, prepare, real_path, update_attributes
 
@@ -51,6 +57,7 @@ __all__ = [
     "pending",
     "prepare",
     "real_path",
+    "refuse_damaged",
     "restored_sweep",
     "save_dataset",
     "stored_format",
