@@ -116,8 +116,11 @@ def _tell_holders(inp, ws, lane, inst, key_slot, first, size):
 
     It begins after `first` blocks in every request that has it, with the key of slot `key_slot`.
     """
-    for place in range(inst["run_lo"], inst["run_lo"] + inst["running"]):
-        r = ws.running[place]
+    for place in range(inst["running"] + inst["held"]):
+        if place < inst["running"]:
+            r = ws.running[inst["run_lo"] + place]
+        else:
+            r = ws.hold[inst["hold_lo"] + place - inst["running"]]
         slot = inp.requests[lane["request_lo"] + r]["key_lo"] + first
         if ws.progress[r]["cached_blocks"] > first and inp.keys[slot] == inp.keys[key_slot]:
             for offset in range(size):
