@@ -81,7 +81,7 @@ class Preset(Section):
 
     @model_validator(mode="after")
     def _complete(self) -> Self:
-        shape = "shape" if self.shape_of is None else "shape_of"
+        shape = "shape" if self.shape_of is None or self.shape is not None else "shape_of"
         needed = {"linear": ("beta",), "roofline": (shape, "device")}
         for kind, keys in needed.items():
             for key in keys:

@@ -100,7 +100,7 @@ def _norm(values: Floats) -> Normalize:
 def _draw(
     panel: Axes, table: xr.DataArray, norm: Normalize, gib: dict[str, float | None]
 ) -> AxesImage:
-    """Draw one table (y, x) as equal cells, ticks at the values, with GiB of a unit of each axis."""
+    """Draw one table (y, x) as equal cells, ticks at the values; `gib`: of a unit of an axis."""
     y, x = (str(d) for d in table.dims)
     panel.set_facecolor("#f2f2f2")
     panel.patch.set_hatch("////")
