@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -17,8 +19,12 @@ from kvsweep.errors import InputError
 from kvsweep.files import output_path
 from kvsweep.grid import Plan, Task, plan
 from kvsweep.store import (
+    Share,
     Store,
+    completed,
     default_path,
+    joined,
+    load,
     locked,
     open_results,
     prepare,
@@ -54,6 +60,7 @@ def run(
     scheduler: Scheduler | None = None,
     client: Client | None = None,
     wait: float | None = None,
+    shard: str | None = None,
     overwrite: bool = False,
     keep_requests: bool = False,
     prune: bool = True,
@@ -81,6 +88,10 @@ def run(
     wait : float, optional
         Seconds to wait for a first worker of the scheduler, and for another when all are gone;
         without limit if not given.
+    shard : str, optional
+        ``K/N``: simulate only the K-th of N shares of the cells. Runs of the others may fill the
+        same store at the same time, or stores of their own for `kvsweep.merge`; the last run that
+        ends in a store with all cells completes it.
     overwrite : bool
         Discard an existing store instead of continuing it.
     keep_requests : bool
@@ -117,19 +128,25 @@ def run(
     path = output_path(out if out is not None else default_path(sweep))
     place = real_path(path)
     check_workers(workers, processes, scheduler, client, wait)
+    share = checked_share(shard, overwrite)
     cells = plan(sweep, keep_requests=keep_requests)
+    if share is not None:
+        share.check(len(cells.tasks))
     job = Job(sweep.name, cells, sweep.entropy, sweep.base_dir.resolve(), keep_requests, prune)
     using = scheduler if client is None else client
-    with found_workers(job, workers, processes, using, wait, notify) as found, locked(place):
-        target = prepare(
-            place,
-            sweep,
-            cells,
-            simulate.source_hash(),
-            overwrite=overwrite,
-            keep_requests=keep_requests,
-            prune=prune,
-        )
+    prepared = partial(
+        prepare,
+        place,
+        sweep,
+        cells,
+        simulate.source_hash(),
+        keep_requests=keep_requests,
+        prune=prune,
+    )
+    with (
+        found_workers(job, workers, processes, using, wait, notify) as found,
+        _opened(place, share, partial(prepared, overwrite=overwrite)) as target,
+    ):
         todo = target.pending()
         if target.damaged and notify:
             count = sum(map(cells.size, todo))
@@ -141,8 +158,42 @@ def run(
             job = replace(job, deliver=target.writer())
         with found.holding(job) as running:
             _fill(target, todo, _finished(running, todo), progress or _silent)
-        target.finish()
+        if share is None:
+            target.finish()
+        else:
+            ds = load(open_results(path), "status", "status_detail")  # before another packs them
+    if share is not None and not completed(place, prepared):
+        return ds
     return _warned(path, sweep, cells)
+
+
+def checked_share(shard: str | None, overwrite: bool) -> Share | None:
+    """Return the share that is asked for.
+
+    Raises
+    ------
+    InputError
+        If it is none, or what others did for the store would be lost.
+    """
+    if shard is None:
+        return None
+    if overwrite:
+        raise InputError(
+            "--shard: cannot be used with --overwrite, by which each would delete what others did; "
+            "delete the store first"
+        )
+    return Share.read(shard)
+
+
+@contextmanager
+def _opened(place: Path, share: Share | None, prepared: Callable[..., Store]) -> Iterator[Store]:
+    """Open the store for one run alone, or for one of several."""
+    if share is None:
+        with locked(place):
+            yield prepared()
+    else:
+        with joined(place, share, prepared) as store:
+            yield store
 
 
 def _finished(running: Running, todo: list[Task]) -> Iterator[tuple[Task, Any]]:
@@ -162,8 +213,10 @@ def _fill(
 ) -> None:
     """Take the tasks `todo` into `store` as they come, whatever their order."""
     cells = store.plan
-    done = cells.cells - sum(map(cells.size, todo))
-    progress(done, cells.cells)
+    share = store.share
+    total = sum(cells.size(t) for t in cells.tasks if share is None or share.has(t.index))
+    done = total - sum(map(cells.size, todo))
+    progress(done, total)
     for task, outcome in finished:
         if isinstance(outcome, InputError):
             raise outcome
@@ -172,7 +225,7 @@ def _fill(
         else:
             store.accept(task, outcome)
         done += cells.size(task)
-        progress(done, cells.cells)
+        progress(done, total)
 
 
 def _warned(path: Path, sweep: Sweep, cells: Plan) -> xr.Dataset:

@@ -36,6 +36,7 @@ NAMED = 10
         "kvsweep grid sweeps/h8.toml --set engine.max_num_seqs=64 --out results/h8-64.zarr",
         "kvsweep grid sweeps/h8.toml --dry-run",
         "kvsweep grid sweeps/h8.toml --scheduler tcp://10.0.0.1:8786",
+        "kvsweep grid sweeps/h8.toml --shard $SLURM_ARRAY_TASK_ID/40",
     ),
 )
 @click.argument("file", metavar="SWEEP.toml", type=click.Path(path_type=Path))
@@ -43,6 +44,7 @@ NAMED = 10
 @click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="Change a key.")
 @click.option("--seeds", type=int, metavar="N", help="Use the seeds 0 to N-1.")
 @click.option("--dry-run", is_flag=True, help="Print the size of the sweep and write nothing.")
+@click.option("--shard", metavar="K/N", help="Simulate the K-th of N shares of the cells.")
 @click.option("--overwrite", is_flag=True, help="Start again instead of continuing the store.")
 @click.option("--workers", type=int, metavar="N", help="Threads or processes [all processors].")
 @click.option("--processes", is_flag=True, help="Use local processes instead of threads.")
@@ -66,6 +68,10 @@ def grid(
 
     A store that an earlier run left half done is continued. At the end the cliff that the sweep
     asks for is printed, stored, and drawn beside the store, and warnings tell what misleads.
+
+    Of N runs with --shard 1/N to N/N, at once and in any order, each simulates its share, and the
+    last one does all that a run does at its end. On machines that see no common folder each fills
+    a store of its own, and `kvsweep merge` puts them together.
     """
     from kvsweep.config import load_sweep
 
@@ -82,7 +88,13 @@ def grid(
     if dry_run:
         _print_size(_size(sweep, path, options), as_json)
         return 0
-    ds = _run(sweep, path, options)
+    return tell(sweep, path, _run(sweep, path, options), options["shard"], as_json)
+
+
+def tell(sweep: Sweep, path: Path, ds: xr.Dataset, shard: str | None, as_json: bool) -> int:
+    """Print what came out, and return the exit code."""
+    if not ds.attrs["complete"]:
+        return _tell_shard(path, ds, str(shard), as_json)
     from kvsweep.analysis.warnings import warnings_of
     from kvsweep.report import outcome
 
@@ -103,6 +115,21 @@ def grid(
     return 1 if result["incomplete"] else 0
 
 
+def _tell_shard(path: Path, ds: xr.Dataset, shard: str, as_json: bool) -> int:
+    """Print how far a store is that others fill too, and return the exit code."""
+    from kvsweep.report import outcome
+
+    result = {"store": str(path), "shard": shard, **outcome(ds)}
+    result["incomplete"] = [cell for cell in result["incomplete"] if cell["status"] != "pending"]
+    if as_json:
+        print_json(result)
+    else:
+        _print_outcome(result, None, "")
+        echo(f"shard {shard} is done; the last of the others in this store completes it, or")
+        echo("`kvsweep merge` puts it together with the stores of the others")
+    return 1 if result["incomplete"] else 0
+
+
 def _size(sweep: Sweep, path: Path, options: dict[str, Any]) -> dict[str, Any]:
     """Return what a run would take: cells, simulations still to do, bytes, seconds."""
     from kvsweep.config.served_text import defaults_text, model_text
@@ -110,14 +137,19 @@ def _size(sweep: Sweep, path: Path, options: dict[str, Any]) -> dict[str, Any]:
     from kvsweep.grid import plan
     from kvsweep.simulate import source_hash
     from kvsweep.store import pending
+    from kvsweep.sweep import checked_share
     from kvsweep.workers.choosing import check_workers
 
     check_workers(*(options[key] for key in ("workers", "processes", "scheduler")))
+    share = checked_share(options["shard"], options["overwrite"])
     stored = {key: options[key] for key in ("keep_requests", "prune")}
     cells = plan(sweep, keep_requests=options["keep_requests"])
     todo = cells.tasks
     if path.exists() and not options["overwrite"]:
         todo = tuple(pending(path, sweep, cells, source_hash(), **stored))
+    if share is not None:
+        share.check(len(cells.tasks))
+        todo = tuple(task for task in todo if share.has(task.index))
     simulations = sum(map(cells.size, todo))
     # Those of a scheduler come and go; it is not asked.
     workers = None if options["scheduler"] else options["workers"] or os.cpu_count() or 1

@@ -28,16 +28,21 @@ from kvsweep.store.lock import locked
 from kvsweep.store.delivery import Delivery
 from kvsweep.store.reading import check_store, load, open_results, stored_format
 from kvsweep.store.refusals import FORMAT
+from kvsweep.store.share import Share
+from kvsweep.store.sharing import completed, joined
 from kvsweep.store.writing import default_path, pending, prepare, real_path, update_attributes
 
 __all__ = [
     "FORMAT",
     "Delivery",
+    "Share",
     "Store",
     "check_replaceable",
     "check_store",
+    "completed",
     "default_path",
     "difference_of_makers",
+    "joined",
     "load",
     "locked",
     "open_dataset",
