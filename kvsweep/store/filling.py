@@ -114,9 +114,7 @@ class Store:
             return
         with self._writing():
             self._begin()
-            for shard in self._packed.keys() & {
-                shard for shard, todo in self._todo.items() if todo
-            }:
+            for shard in self._packed.keys() & self._todo.keys():
                 self._packer.unpack(shard, self._packed.pop(shard), self._todo[shard])
 
     def has_all(self) -> bool:
