@@ -96,7 +96,7 @@ def open_own(path: str | Path) -> FileIO:
         At once, if it is no regular file, such as a pipe, or cannot be opened.
     """
     file = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
-    stream = open(file, "rb", buffering=0)
+    stream = FileIO(file, "rb")
     if not stat.S_ISREG(os.fstat(file).st_mode):
         stream.close()
         raise OSError(errno.EINVAL, "is no regular file")

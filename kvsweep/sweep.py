@@ -1,4 +1,4 @@
-"""Running a sweep: tasks fan out over workers, which write what they can; the store is packed here."""
+"""Running a sweep: tasks fan out over workers, which write them; here their parts are packed."""
 
 from __future__ import annotations
 

@@ -107,7 +107,9 @@ def test_chunks_fit_the_axes_and_bound_time_and_memory(lengths, seconds, size):
     chunks = grid._chunk_shape(axes, seconds, size)
     assert all(1 <= c <= n for c, n in zip(chunks, lengths, strict=True))
     cells = math.prod(chunks)
-    assert cells == 1 or cells * seconds <= grid.CHUNK_SECONDS[1] * (1 + 1e-9)
+    total = seconds * math.prod(lengths)
+    longest = max(grid.CHUNK_SECONDS[1], min(total / grid.TASKS_WANTED, grid.LONGEST_SECONDS))
+    assert cells == 1 or cells * seconds <= longest * (1 + 1e-9)
     assert cells == 1 or cells * size <= grid.CHUNK_BYTES
 
 
@@ -127,6 +129,16 @@ def test_large_sweeps_have_enough_tasks_for_many_workers(tmp_path):
         "count = 6", "count = 2000"
     )
     assert len(grid.plan(make_sweep(tmp_path, text)).tasks) >= 16
+
+
+def test_tasks_of_dear_sweeps_grow_up_to_a_minute():
+    """An hour on 1,600 cores is 96,000 tasks of a minute, which one process can follow."""
+    axes = [grid_axis(1, 134), grid_axis(0, 100_000)]
+    sizes = {seconds: math.prod(grid._chunk_shape(axes, seconds, 8)) for seconds in (1e-4, 0.01, 1)}
+    lasting = {seconds: seconds * size for seconds, size in sizes.items()}
+    assert 0.9 < lasting[1e-4] <= 1
+    assert 12 < lasting[0.01] < 13.5
+    assert 30 < lasting[1] <= 60
 
 
 def test_the_largest_cluster_sets_the_length_of_instance(tmp_path):

@@ -235,7 +235,8 @@ def test_the_metadata_are_those_that_zarr_writes(sweep, path, tmp_path):
     for name, array in zarr.open_group(path).arrays():
         zarr.create_array(
             tmp_path / "zarr.zarr" / name, shape=array.shape, chunks=array.chunks,
-            shards=array.shards, dtype=array.dtype, compressors=array.compressors, fill_value=array.fill_value,
+            shards=array.shards, dtype=array.dtype, compressors=array.compressors,
+            fill_value=array.fill_value,
             dimension_names=array.metadata.dimension_names, attributes=dict(array.attrs),
         )  # fmt: skip
         theirs = json.loads((tmp_path / "zarr.zarr" / name / "zarr.json").read_text())
@@ -447,6 +448,26 @@ def test_a_damaged_variable_is_told_when_it_is_read(sweep, path):
 def test_no_store_is_told_with_what_makes_one(tmp_path):
     with pytest.raises(InputError, match=r"none\.zarr: no such store; `kvsweep grid"):
         kvsweep.open_results(tmp_path / "none.zarr")
+
+
+def test_a_store_of_version_1_is_told_with_the_way_on(sweep, path):
+    fill(path, sweep)
+    store.update_attributes(path, {"format": "kvsweep-store/1"})
+    before = tree(path)
+    for action in (
+        lambda: kvsweep.open_results(path),
+        lambda: fill(path, sweep),
+        lambda: store.check_store(path),
+        lambda: store.update_attributes(path, {"title": "x"}),
+    ):
+        with pytest.raises(InputError, match=r"version 1, .* --overwrite` makes it anew") as caught:
+            action()
+        assert "\n" not in str(caught.value)
+    assert tree(path) == before
+    steps = kvsweep.open_results(path, verify=False)["steps"]
+    assert (steps >= 0).all()
+    store.prepare(path, sweep, grid.plan(sweep), source_hash(), overwrite=True)
+    assert (kvsweep.open_results(path)["status"] == "pending").all()
 
 
 def test_an_unwritable_place_is_told_in_one_line(sweep, tmp_path):

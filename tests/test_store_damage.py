@@ -30,8 +30,12 @@ def whole(tmp_path_factory):
         patch.setattr("kvsweep.simulate.simulate_batch", fake_batch)
         patch.setattr("kvsweep.simulate.warm_up", lambda notify=None: None)
         patch.setattr(grid, "CHUNK_SECONDS", (4e-4, 4e-4))
+        cells = grid.plan(sweep)
+        assert len(cells.tasks) > 4
+        bytes_of_task = cells.bytes / len(cells.tasks)
+        patch.setattr("kvsweep.store.sharding.SHARD_BYTES", 2.5 * bytes_of_task)
         ds = kvsweep.run(sweep, out=folder / "a.zarr", workers=1).load()
-        assert len(grid.plan(sweep).tasks) > 4
+        assert len(files_of(folder / "a.zarr" / "status" / "checksums")) > 2
         yield sweep, folder / "a.zarr", ds
 
 

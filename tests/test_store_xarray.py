@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 import xarray as xr
 from sweeping import BASE, CLIFF, GRID, fake_batch, make_sweep
+from zarr.storage import LocalStore
 
 import kvsweep
 from kvsweep import grid, store
 from kvsweep.policies import Status
-from zarr.storage import LocalStore
 
 # Of pandas about xarray, where an array of Dask is an index.
 pytestmark = pytest.mark.filterwarnings("ignore:Treating an array-like object")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -122,7 +121,13 @@ def missing(ds: xr.Dataset, array: xr.DataArray) -> dict[str, int]:
 
 def count_names(values: NDArray[Any]) -> dict[str, int]:
     """Count equal names in an array of strings, in alphabetical order."""
-    return dict(sorted(Counter(map(str, values.ravel().tolist())).items()))
+    rest = values.ravel()
+    counts = {}
+    while rest.size:  # few names, many values: a million strings of Python were 60 MB
+        same = rest == rest[0]
+        counts[str(rest[0])] = int(same.sum())
+        rest = rest[~same]
+    return dict(sorted(counts.items()))
 
 
 def _per_cell(ds: xr.Dataset, array: xr.DataArray) -> bool:

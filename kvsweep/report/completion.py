@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from kvsweep.analysis.jsonable import jsonable
+from kvsweep.analysis.variables import count_names
 from kvsweep.policies import Status
 
 if TYPE_CHECKING:
@@ -24,13 +24,14 @@ def outcome(ds: xr.Dataset) -> dict[str, Any]:
         (``cell``), ``status`` and ``detail``.
     """
     status = ds["status"]
-    names = list(status.values.flat)
+    names = status.values.ravel()
     incomplete = []
-    for i in (i for i, name in enumerate(names) if name != Status.OK.label):
+    others = np.flatnonzero(names != Status.OK.label)
+    details = ds["status_detail"].values.ravel() if others.size else names
+    for i in map(int, others):
         at = np.unravel_index(i, status.shape)
         places = zip(map(str, status.dims), map(int, at), strict=True)
         labels = {dim: ds[dim].values[j] for dim, j in places}
-        detail = ds["status_detail"].values[at]
-        incomplete.append({"cell": jsonable(labels), "status": names[i], "detail": detail})
-    counts = dict(sorted(Counter(names).items()))
-    return {"cells": len(names), "status": counts, "incomplete": incomplete}
+        told = {"status": str(names[i]), "detail": str(details[i])}
+        incomplete.append({"cell": jsonable(labels), **told})
+    return {"cells": names.size, "status": count_names(names), "incomplete": incomplete}

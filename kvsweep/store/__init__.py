@@ -1,31 +1,37 @@
 """Results on disk: a Zarr v3 group that plain xarray opens. Zarr is imported nowhere else.
 
-One process writes, whole chunks only, under a lock. A chunk's file is replaced in one rename; then
-comes a record of the checksums of a task's chunks, last its chunk of ``status``; and a new store
-appears under its name complete with all metadata. So after a kill at any moment each task is either
-done or pending. What was half written is written again, to the same bytes, and what changed since
-it was written is found before it is read. Nothing is synced to disk: what a dying machine loses is
-found, too, and simulated again.
+A task leaves one file, its part, written by whoever simulates it, if that sees the store. One
+process, under a lock, packs the parts of a shard into one file of each array, then writes a record
+of their checksums. Every file is replaced in one rename, and a new store appears under its name
+complete with all metadata. So after a kill at any moment each task is either done or pending. What
+was half written is written again, to the same bytes, and what changed since it was written is found
+before it is read. Nothing is synced to disk: what a dying machine loses is found, too, and
+simulated again. `docs/stores.md` tells what is where.
 
-- `arrays`: an array's metadata and the bytes of its chunks.
-- `axes`: meanings and units of coordinates.
-- `layout`: arrays, coordinates and attributes of a store, and its creation.
+- `layout`: arrays and coordinates of a store; `details`: its table of cells that did not end well.
+- `sharding`: which tasks share files.
+- `arrays`: an array's metadata, and the bytes of its chunks and shards; `fast`, `by_zarr`: how
+  these are made.
 - `metadata`: the root of a store, with the checksums of all that does not change.
-- `checking`: the records of the chunks' checksums.
+- `parts`: what a task leaves; `delivery`: who writes it; `packing`: what becomes of it;
+  `shard_records`: what the files of a shard must be.
+- `checking`: comparing all of a store with its checksums.
 - `identity`: what must agree before a store is continued.
-- `folders`: making, replacing and deleting stores, and nothing else.
+- `folder`: where bytes are put and read; `folders`: making, replacing and deleting whole stores,
+  and nothing else.
 - `lock`: one run at a time.
-- `chunks`: the files of chunks.
 - `writing`: creating or continuing a store; `filling`: filling it.
-- `reading`: opening a store for analysis.
+- `reading`: opening a store for analysis; `verified`: what Zarr reads then; `named`: names for
+  codes.
+- `refusals`: stores that are not read or continued.
 - `datasets`: measurements, which are small and written whole.
 """
 
 from kvsweep.store.datasets import check_replaceable, open_dataset, save_dataset
+from kvsweep.store.delivery import Delivery
 from kvsweep.store.filling import Store
 from kvsweep.store.identity import difference_of_makers, restored_sweep
 from kvsweep.store.lock import locked
-from kvsweep.store.delivery import Delivery
 from kvsweep.store.reading import check_store, load, open_results, stored_format
 from kvsweep.store.refusals import FORMAT
 from kvsweep.store.share import Share

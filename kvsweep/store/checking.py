@@ -14,7 +14,7 @@ from kvsweep.store.folder import Folder
 from kvsweep.store.layout import STATUS, chunk_name
 from kvsweep.store.metadata import Document, Root
 from kvsweep.store.parts import Head, name_of, read
-from kvsweep.store.records import Record, bodies, parse, record_name
+from kvsweep.store.shard_records import Record, bodies, parse, record_name
 from kvsweep.store.sharding import Place, Sharding
 
 COMPLETE = "complete"

@@ -80,7 +80,9 @@ def remove(folder: Folder) -> None:
 
 def rows(found: Iterable[Details]) -> tuple[NDArray[np.int64], NDArray[np.int8], list[str]]:
     """Return cells, in order, with their status and their text."""
-    entries = sorted((cell, code, text) for part in found for text, code, cells in part for cell in cells)
+    entries = sorted(
+        (cell, code, text) for part in found for text, code, cells in part for cell in cells
+    )
     cells = np.array([cell for cell, _, _ in entries], np.int64)
     codes = np.array([code for _, code, _ in entries], np.int8)
     return cells, codes, [text for _, _, text in entries]

@@ -68,7 +68,7 @@ def agrees() -> bool:
     array = Array("x", (6, 6), chunks, dtype, np.nan, ("a", "b"), {}, shards=each)
     values = np.arange(prod(each) * prod(chunks), dtype=dtype).reshape(6, 6)
     values[3:, :2] = np.nan
-    pieces = {}
+    pieces: dict[tuple[int, ...], bytes] = {}
     for i, j in np.ndindex(each):
         data = array.encode(values[3 * i : 3 * i + 3, 2 * j : 2 * j + 2])
         if data is not None:
@@ -79,4 +79,3 @@ def agrees() -> bool:
         return shard(pieces, each) == by_zarr.encoded(array.document(), values)
     except Exception:  # whatever another Zarr says of it: it shall write itself then
         return False
-

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from kvsweep.grid import Plan, Task
     from kvsweep.store.arrays import Array
-    from kvsweep.store.records import Record
+    from kvsweep.store.shard_records import Record
     from kvsweep.store.share import Share
 
 _KEPT = "; all that was done is kept, and the same command goes on with it"

@@ -20,7 +20,7 @@ from kvsweep.errors import InputError
 from kvsweep.files import unwritable
 from kvsweep.metrics import VARIABLES
 from kvsweep.reading import regular_bytes
-from kvsweep.store import parts, records
+from kvsweep.store import parts, shard_records
 from kvsweep.store.details import GROUP
 from kvsweep.store.metadata import ROOT, Root, read_root
 
@@ -29,7 +29,7 @@ _PART = re.compile(r"[0-9a-f]{8}\.part")
 # A file of an array, and one whose writing was cut short.
 _OF_ARRAY = re.compile(rf"({re.escape(ROOT)}|c(/\d+)*)(\.partial)?")
 _OF_STATUS = re.compile(rf"checksums/(all|[\d.]+)(\.partial)?|parts/({parts.OWN.pattern})")
-_FOLDERS = (records.FOLDER, parts.FOLDER)
+_FOLDERS = (shard_records.FOLDER, parts.FOLDER)
 # Forms of stores that this version does not read, but knows for kvsweep's own.
 _OLDER = {"kvsweep-store/2": ("kvsweep-store/1",)}
 
@@ -173,7 +173,7 @@ def _is_own(place: str) -> bool:
     """Whether a file at `place` of a store is one that kvsweep writes."""
     if place in (ROOT, f"{ROOT}.partial"):
         return True
-    array, _, rest = place.removeprefix(f"{GROUP}/").partition("/")
+    rest = place.removeprefix(f"{GROUP}/").partition("/")[2]
     if place.startswith("status/") and _OF_STATUS.fullmatch(rest):
         return True
     return bool(_OF_ARRAY.fullmatch(rest)) or place == f"{GROUP}/{ROOT}"

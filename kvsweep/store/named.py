@@ -47,7 +47,7 @@ def named(ds: xr.Dataset, details: Details) -> xr.Dataset:
     return ds
 
 
-class _Names(BackendArray):  # type: ignore[misc]
+class _Names(BackendArray):
     """Names of codes that are not read yet; of -1, none."""
 
     def __init__(self, codes: xr.Variable, names: tuple[str, ...]) -> None:
@@ -61,10 +61,10 @@ class _Names(BackendArray):  # type: ignore[misc]
         return indexing.explicit_indexing_adapter(key, self.shape, how, self._get)
 
     def _get(self, key: Any) -> NDArray[Any]:
-        return self._names[self._codes[key].values]
+        return np.asarray(self._names[self._codes[key].values])
 
 
-class _Texts(BackendArray):  # type: ignore[misc]
+class _Texts(BackendArray):
     """An array of empty texts but for a few cells."""
 
     def __init__(self, shape: tuple[int, ...], details: Details) -> None:

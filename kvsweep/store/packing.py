@@ -15,10 +15,10 @@ from kvsweep.store.arrays import Array
 from kvsweep.store.folder import Folder
 from kvsweep.store.layout import chunk_name
 from kvsweep.store.parts import Head, name_of, read
-from kvsweep.store.records import Record, bodies, record_name
+from kvsweep.store.shard_records import Record, bodies, record_name
 from kvsweep.store.sharding import Place, Sharding
 
-# Seconds after which a part that a worker wrote is given up: a network file system may show it late.
+# Seconds after which a part that a worker wrote is given up: a network file system shows it late.
 VISIBLE_AFTER = 60.0
 
 

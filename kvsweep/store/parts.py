@@ -175,9 +175,7 @@ def _sum(line: bytes, body: bytes) -> str:
     return found.hexdigest()
 
 
-def _details(
-    plan: Plan, task: Task, status: NDArray[Any], details: NDArray[Any] | None
-) -> Details:
+def _details(plan: Plan, task: Task, status: NDArray[Any], details: NDArray[Any] | None) -> Details:
     """Return what is to be said of a task's cells, with their places in the whole grid."""
     told = status != Status.OK
     if details is not None:

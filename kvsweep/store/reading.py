@@ -9,10 +9,9 @@ from kvsweep.arguments import checked
 from kvsweep.errors import InputError, did_you_mean
 from kvsweep.metrics import QUANTILES, VARIABLES, quantile_names
 from kvsweep.store.arrays import from_document
-from kvsweep.store.checking import Check, Shards, check
+from kvsweep.store.checking import IDENTITY, Check, Shards, check
 from kvsweep.store.folder import Folder
 from kvsweep.store.metadata import Root, read_root
-from kvsweep.store.records import record_name
 from kvsweep.store.refusals import (
     FORMAT_1,
     MAKER,
@@ -21,13 +20,14 @@ from kvsweep.store.refusals import (
     refuse_unsealed,
     unreadable,
 )
+from kvsweep.store.shard_records import record_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     import xarray as xr
 
-    from kvsweep.store.records import Record
+    from kvsweep.store.shard_records import Record
     from kvsweep.store.sharding import Place
 
 
@@ -113,7 +113,8 @@ def check_store(path: Path) -> tuple[Root, Check]:
         If there is no store at `path`, or it has no checksums.
     """
     root = read_root(path, MAKER)
-    if not str(root.attributes.get("format")).startswith("kvsweep-"):
+    form = str(root.attributes.get("format"))
+    if form == FORMAT_1 or not form.startswith("kvsweep-"):
         read_store(path)  # which says so
     refuse_unsealed(path, root, f"{MAKER} --overwrite")
     return root, check(Folder(path), root)
@@ -176,7 +177,7 @@ def _finished(path: Path, root: Root, open_it: Callable[[], xr.Dataset]) -> xr.D
         raise
     except Exception as error:
         raise unreadable(path, error) from error
-    ds.attrs = root.attributes
+    ds.attrs = {name: value for name, value in root.attributes.items() if name != IDENTITY}
     ds.encoding["source"] = str(path)  # as it was given, for messages
     return ds
 
@@ -192,4 +193,5 @@ def _in_order(ds: xr.Dataset) -> xr.Dataset:
                 views[alias] = ds[name].isel(quantile=i, drop=True)
                 views[alias].attrs["long_name"] = f"{QUANTILES[i]:g} {ds[name].attrs['long_name']}"
             names += quantile_names(name)
-    return ds.assign(views)[[*names, "status", "status_detail"]]
+    said = [name for name in ("status", "status_detail") if name in ds]
+    return ds.assign(views)[[*names, *said]]

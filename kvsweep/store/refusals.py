@@ -45,9 +45,9 @@ def read_store(path: Path, form: str = FORMAT, maker: str = MAKER) -> Root:
 def older(path: Path) -> InputError:
     """Return the error of a store of version 1."""
     return InputError(
-        f"{path}: a store of version 1, of an older kvsweep: it is neither continued nor checked for "
-        f"damage; `{MAKER} --overwrite` makes it anew, --out makes another; xarray.open_zarr and "
-        "kvsweep.open_results(..., verify=False) read it as it is"
+        f"{path}: a store of version 1, of an older kvsweep: it is neither continued nor checked "
+        f"for damage; `{MAKER} --overwrite` makes it anew, --out makes another; xarray.open_zarr "
+        "and kvsweep.open_results(..., verify=False) read it as it is"
     )
 
 

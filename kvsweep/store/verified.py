@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 
     from kvsweep.store.arrays import Array
     from kvsweep.store.parts import Head
-    from kvsweep.store.records import Record
+    from kvsweep.store.shard_records import Record
     from kvsweep.store.sharding import Place
 
 
-class VerifiedStore(WrapperStore[LocalStore]):
+class VerifiedStore(WrapperStore[LocalStore]):  # type: ignore[misc]
     """A store of results for reading.
 
     Parameters

@@ -160,7 +160,8 @@ def _open(path: Path, plan: Plan, attributes: dict[str, Any], *, repair: bool) -
     if any(name not in files for name in lost):
         complete = 0
     now = {**attributes, COMPLETE: complete}
-    if root.intact and {**now, COMPLETE: root.attributes[COMPLETE]}.items() <= root.attributes.items():
+    before = {key: value for key, value in now.items() if key != COMPLETE}
+    if root.intact and before.items() <= root.attributes.items():
         now = {**root.attributes, COMPLETE: complete}  # and what was found since, as the cliff
     wanted = Root(now, *((root.arrays, root.files) if complete else (wanted.arrays, wanted.files)))
     if repair:

@@ -9,7 +9,8 @@ from pathlib import Path
 
 HEAD = """# Benchmarks
 
-Written by `KVSWEEP_BENCH=write pytest tests/bench`; do not edit.
+Written by `KVSWEEP_BENCH=write pytest tests/bench`; do not edit. The comparison with Dynamo needs
+`KVSWEEP_DYNAMO` and `KVSWEEP_MOONCAKE` (tests/bench/test_against_dynamo.py), and is left out without.
 
 Times are processor time of one thread, the least of several runs, unless a table says otherwise: on
 a machine with other work to do wall clock varies by a factor, these minima by a few percent. Every

@@ -189,7 +189,7 @@ def test_a_store_of_something_else_is_refused(run, results):
     store.update_attributes(Path(results), {"format": "other"})
     assert run("show", results)[::2] == (
         2,
-        "kvsweep: a.zarr: is no store of kvsweep (attribute `format` is not 'kvsweep-store/1')\n",
+        "kvsweep: a.zarr: is no store of kvsweep (attribute `format` is not 'kvsweep-store/2')\n",
     )
 
 

@@ -9,9 +9,11 @@ from remote_cluster import Remote, until
 from sweeping import BASE, GRID, make_sweep, tree
 
 import kvsweep
-from kvsweep import grid
+from kvsweep import grid, store
 from kvsweep.errors import InputError
 from kvsweep.simulate import warm_up
+from kvsweep.store.delivery import PartWriter
+from kvsweep.store.folder import Folder
 
 pytestmark = pytest.mark.slow
 
@@ -165,3 +167,27 @@ def test_what_is_no_scheduler_is_refused(sweep, tmp_path, options, message):
         kvsweep.run(sweep, out=tmp_path / "b.zarr", **options)
     assert not (tmp_path / "b.zarr").exists()
     assert threading.active_count() < 50
+
+
+@pytest.mark.parametrize("seen", [True, False])
+def test_workers_write_what_they_simulate_if_they_see_the_store(
+    remote, sweep, tmp_path, whole, monkeypatch, seen
+):
+    """If they do not, it comes over the wire; in neither case does it decide what is stored."""
+    remote.worker()
+    sent = []
+    accept = store.Store.accept
+
+    def noted(self, task, delivery):
+        sent.append(delivery.data)
+        accept(self, task, delivery)
+
+    def elsewhere(folder, *others):
+        return PartWriter(folder if seen else Folder(tmp_path / "nowhere"), *others)
+
+    monkeypatch.setattr(store.Store, "accept", noted)
+    monkeypatch.setattr("kvsweep.store.filling.PartWriter", elsewhere)
+    kvsweep.run(sweep, out=tmp_path / "b.zarr", scheduler=remote.address)
+    assert len(sent) > 4
+    assert all((data is None) == seen for data in sent)
+    assert tree(tmp_path / "b.zarr") == whole
