@@ -164,7 +164,7 @@ def run(
             ds = load(open_results(path), "status", "status_detail")  # before another packs them
     if share is not None and not completed(place, prepared):
         return ds
-    return _warned(path, sweep, cells)
+    return warned(path, sweep, cells)
 
 
 def checked_share(shard: str | None, overwrite: bool) -> Share | None:
@@ -228,7 +228,7 @@ def _fill(
         progress(done, total)
 
 
-def _warned(path: Path, sweep: Sweep, cells: Plan) -> xr.Dataset:
+def warned(path: Path, sweep: Sweep, cells: Plan) -> xr.Dataset:
     """Open the results, and store with them what in them misleads."""
     ds = open_results(path)
     found = find_warnings(cells_of_sweep(ds, sweep, cells))

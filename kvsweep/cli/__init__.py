@@ -20,6 +20,7 @@ from kvsweep.cli.blocks import blocks
 from kvsweep.cli.calibrate import calibrate
 from kvsweep.cli.grid import grid
 from kvsweep.cli.measure import measure
+from kvsweep.cli.merge import merge
 from kvsweep.cli.plot import plot
 from kvsweep.cli.replay import replay
 from kvsweep.cli.replicate import replicate
@@ -62,6 +63,7 @@ def commands() -> None:
 for command in (
     *(
         grid,
+        merge,
         show,
         cliff,
         pareto,

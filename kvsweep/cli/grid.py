@@ -83,7 +83,7 @@ def grid(
         file,
         *named_files([sweep.base, sweep.policies, [a.values for a in sweep.axes]], sweep.base_dir),
     ]
-    check_outputs(read, {"--out": path, "figure": _figure(path)})
+    check_outputs(read, {"--out": path, "figure": figure_of(path)})
     options |= {"keep_requests": requests, "prune": not no_prune}
     if dry_run:
         _print_size(_size(sweep, path, options), as_json)
@@ -237,10 +237,11 @@ def _draw(path: Path, ds: xr.Dataset, cliff: Cliff) -> dict[str, str | None]:
 
         return plot_cliff(ds, cliff)
 
-    return draw_beside(make, _figure(path))
+    return draw_beside(make, figure_of(path))
 
 
-def _figure(path: Path) -> Path:
+def figure_of(path: Path) -> Path:
+    """Return where the figure of a store is drawn."""
     return path.with_name(f"{path.stem}-cliff.png")
 
 

@@ -19,7 +19,8 @@ simulated again. `docs/stores.md` tells what is where.
 - `identity`: what must agree before a store is continued.
 - `folder`: where bytes are put and read; `folders`: making, replacing and deleting whole stores,
   and nothing else.
-- `lock`: one run at a time.
+- `lock`: one run at a time; `share`, `sharing`: or several, each with its tasks; `sources`: stores
+  of such runs, to be put together.
 - `writing`: creating or continuing a store; `filling`: filling it.
 - `reading`: opening a store for analysis; `verified`: what Zarr reads then; `named`: names for
   codes.
@@ -36,15 +37,19 @@ from kvsweep.store.reading import check_store, load, open_results, stored_format
 from kvsweep.store.refusals import FORMAT
 from kvsweep.store.share import Share
 from kvsweep.store.sharing import completed, joined
+from kvsweep.store.sources import Source, check_alike, chosen
 from kvsweep.store.writing import default_path, pending, prepare, real_path, update_attributes
 
 __all__ = [
     "FORMAT",
     "Delivery",
     "Share",
+    "Source",
     "Store",
+    "check_alike",
     "check_replaceable",
     "check_store",
+    "chosen",
     "completed",
     "default_path",
     "difference_of_makers",
