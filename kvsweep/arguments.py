@@ -94,7 +94,8 @@ ARGUMENTS: dict[str, Kind] = {
     **dict.fromkeys(("overrides", "factors", "objectives"), TEXTS),
     **dict.fromkeys(("seeds", "workers", "sample", "order", "resamples"), WHOLE),
     **dict.fromkeys(("confidence", "threshold", "wait"), NUMBER),
-    **dict.fromkeys(("verify", "processes", "overwrite", "keep_requests", "prune"), SWITCH),
+    **dict.fromkeys(("verify", "processes", "overwrite", "extend"), SWITCH),
+    **dict.fromkeys(("keep_requests", "prune"), SWITCH),
     **dict.fromkeys(("progress", "notify"), CALLED),
     # Dask's objects, which are known where Dask is loaded.
     **dict.fromkeys(("scheduler", "client"), ANY),

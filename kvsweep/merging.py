@@ -88,8 +88,8 @@ def merge(
     sweep, cells = planned(sources[0], folder)
     found = chosen(sources, len(cells.tasks))
     _check_all(sources, found, cells)
-    for source in sources if notify else ():
-        if source.found.files:
+    for source in sources:
+        if notify and source.found.files:
             notify(f"{source.path}: damaged: {source.found.files[0]}; taken from the others")
     place = real_path(path)
     first = sources[0].attributes
@@ -143,7 +143,7 @@ def _check_all(sources: Sequence[Source], found: dict[int, Source], cells: Plan)
     count = sum(map(cells.size, missing))
     many = "task" if len(numbers) == 1 else "tasks"
     raise InputError(
-        f"{len(numbers):,} of {len(cells.tasks):,} tasks are in none of the stores ({many} {named}; "
+        f"{len(numbers):,} of {len(cells.tasks):,} tasks are in none of the stores ({many} {named}: "
         f"{count:,} cells): {'; '.join(_commands(sources, numbers))}"
     )
 

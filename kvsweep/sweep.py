@@ -15,6 +15,7 @@ from kvsweep.analysis.warnings import find_warnings, stored
 from kvsweep.arguments import checked
 from kvsweep.config import Sweep
 from kvsweep.config.memory import memory_varies
+from kvsweep.enlarging import extension, filled_place
 from kvsweep.errors import InputError
 from kvsweep.files import output_path
 from kvsweep.grid import Plan, Task, plan
@@ -62,6 +63,7 @@ def run(
     wait: float | None = None,
     shard: str | None = None,
     overwrite: bool = False,
+    extend: bool = False,
     keep_requests: bool = False,
     prune: bool = True,
     progress: Progress | None = None,
@@ -94,6 +96,9 @@ def run(
         ends in a store with all cells completes it.
     overwrite : bool
         Discard an existing store instead of continuing it.
+    extend : bool
+        Take over the cells of an existing store of a smaller sweep, all of whose cells this one
+        has. The larger store replaces it when it is whole.
     keep_requests : bool
         Store the columns of every request too.
     prune : bool
@@ -128,24 +133,21 @@ def run(
     path = output_path(out if out is not None else default_path(sweep))
     place = real_path(path)
     check_workers(workers, processes, scheduler, client, wait)
-    share = checked_share(shard, overwrite)
+    share = checked_share(shard, overwrite=overwrite, extend=extend)
     cells = plan(sweep, keep_requests=keep_requests)
     if share is not None:
         share.check(len(cells.tasks))
+    stored_too = {"keep_requests": keep_requests, "prune": prune}
+    known = extension(place, sweep, cells, **stored_too) if extend else None
     job = Job(sweep.name, cells, sweep.entropy, sweep.base_dir.resolve(), keep_requests, prune)
+    job = replace(job, known=known)
     using = scheduler if client is None else client
-    prepared = partial(
-        prepare,
-        place,
-        sweep,
-        cells,
-        simulate.source_hash(),
-        keep_requests=keep_requests,
-        prune=prune,
-    )
+    make = partial(prepare, sweep=sweep, plan=cells, source_hash=simulate.source_hash())
+    make = partial(make, **stored_too)
     with (
         found_workers(job, workers, processes, using, wait, notify) as found,
-        _opened(place, share, partial(prepared, overwrite=overwrite)) as target,
+        filled_place(place, known) as filled,
+        _opened(filled, share, partial(make, filled, overwrite=overwrite)) as target,
     ):
         todo = target.pending()
         if target.damaged and notify:
@@ -162,12 +164,12 @@ def run(
             target.finish()
         else:
             ds = load(open_results(path), "status", "status_detail")  # before another packs them
-    if share is not None and not completed(place, prepared):
+    if share is not None and not completed(place, partial(make, place)):
         return ds
     return warned(path, sweep, cells)
 
 
-def checked_share(shard: str | None, overwrite: bool) -> Share | None:
+def checked_share(shard: str | None, *, overwrite: bool, extend: bool) -> Share | None:
     """Return the share that is asked for.
 
     Raises
@@ -175,8 +177,12 @@ def checked_share(shard: str | None, overwrite: bool) -> Share | None:
     InputError
         If it is none, or what others did for the store would be lost.
     """
+    if overwrite and extend:
+        raise InputError("--extend: cannot be used with --overwrite")
     if shard is None:
         return None
+    if extend:
+        raise InputError("--shard: cannot be used with --extend, which one run does alone")
     if overwrite:
         raise InputError(
             "--shard: cannot be used with --overwrite, by which each would delete what others did; "

@@ -36,6 +36,7 @@ NAMED = 10
         "kvsweep grid sweeps/h8.toml --set engine.max_num_seqs=64 --out results/h8-64.zarr",
         "kvsweep grid sweeps/h8.toml --dry-run",
         "kvsweep grid sweeps/h8.toml --scheduler tcp://10.0.0.1:8786",
+        "kvsweep grid sweeps/h8.toml --seeds 200 --extend",
         "kvsweep grid sweeps/h8.toml --shard $SLURM_ARRAY_TASK_ID/40",
     ),
 )
@@ -46,6 +47,7 @@ NAMED = 10
 @click.option("--dry-run", is_flag=True, help="Print the size of the sweep and write nothing.")
 @click.option("--shard", metavar="K/N", help="Simulate the K-th of N shares of the cells.")
 @click.option("--overwrite", is_flag=True, help="Start again instead of continuing the store.")
+@click.option("--extend", is_flag=True, help="Keep the cells of a store of a smaller sweep.")
 @click.option("--workers", type=int, metavar="N", help="Threads or processes [all processors].")
 @click.option("--processes", is_flag=True, help="Use local processes instead of threads.")
 @click.option("--scheduler", metavar="ADDRESS", help="Use a running Dask scheduler.")
@@ -72,6 +74,9 @@ def grid(
     Of N runs with --shard 1/N to N/N, at once and in any order, each simulates its share, and the
     last one does all that a run does at its end. On machines that see no common folder each fills
     a store of its own, and `kvsweep merge` puts them together.
+
+    With --extend a store goes on with more seeds or values: cells that it has are kept, and it is
+    replaced by the larger store when that is whole.
     """
     from kvsweep.config import load_sweep
 
@@ -134,6 +139,7 @@ def _size(sweep: Sweep, path: Path, options: dict[str, Any]) -> dict[str, Any]:
     """Return what a run would take: cells, simulations still to do, bytes, seconds."""
     from kvsweep.config.served_text import defaults_text, model_text
     from kvsweep.config.transfer import transfer_text
+    from kvsweep.enlarging import extension
     from kvsweep.grid import plan
     from kvsweep.simulate import source_hash
     from kvsweep.store import pending
@@ -141,16 +147,19 @@ def _size(sweep: Sweep, path: Path, options: dict[str, Any]) -> dict[str, Any]:
     from kvsweep.workers.choosing import check_workers
 
     check_workers(*(options[key] for key in ("workers", "processes", "scheduler")))
-    share = checked_share(options["shard"], options["overwrite"])
+    share = checked_share(
+        options["shard"], overwrite=options["overwrite"], extend=options["extend"]
+    )
     stored = {key: options[key] for key in ("keep_requests", "prune")}
     cells = plan(sweep, keep_requests=options["keep_requests"])
     todo = cells.tasks
-    if path.exists() and not options["overwrite"]:
+    known = extension(path, sweep, cells, **stored) if options["extend"] else None
+    if known is None and path.exists() and not options["overwrite"]:
         todo = tuple(pending(path, sweep, cells, source_hash(), **stored))
     if share is not None:
         share.check(len(cells.tasks))
         todo = tuple(task for task in todo if share.has(task.index))
-    simulations = sum(map(cells.size, todo))
+    simulations = sum(map(cells.size if known is None else known.simulations, todo))
     # Those of a scheduler come and go; it is not asked.
     workers = None if options["scheduler"] else options["workers"] or os.cpu_count() or 1
     at_once = min(workers or 1, max(1, len(todo)))

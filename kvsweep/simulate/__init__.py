@@ -17,9 +17,10 @@ from ..config import Scenario
 from ..metrics import VARIABLES, Variable, coordinates, mask_failed
 from ..policies import RULES, Status
 from .kernel_cells import run_kernel_cells, warm_up
+from .pruning import smaller_of
 from .request_lists import RequestLists
 
-__all__ = ["simulate_batch", "source_hash", "warm_up"]
+__all__ = ["simulate_batch", "smaller_of", "source_hash", "warm_up"]
 
 
 def simulate_batch(

@@ -28,20 +28,30 @@ simulated again. `docs/stores.md` tells what is where.
 - `datasets`: measurements, which are small and written whole.
 """
 
+from kvsweep.store.arrays import Array
 from kvsweep.store.datasets import check_replaceable, open_dataset, save_dataset
 from kvsweep.store.delivery import Delivery
 from kvsweep.store.filling import Store
-from kvsweep.store.identity import difference_of_makers, restored_sweep
+from kvsweep.store.growing import growing, larger_store
+from kvsweep.store.identity import (
+    describe,
+    difference_of_makers,
+    difference_of_runs,
+    difference_of_sweeps,
+    restored_sweep,
+)
+from kvsweep.store.layout import measured
 from kvsweep.store.lock import locked
-from kvsweep.store.reading import check_store, load, open_results, stored_format
+from kvsweep.store.reading import check_store, load, open_results, stored_attributes, stored_format
 from kvsweep.store.refusals import FORMAT
 from kvsweep.store.share import Share
 from kvsweep.store.sharing import completed, joined
-from kvsweep.store.sources import Source, check_alike, chosen
+from kvsweep.store.sources import Source, check_alike, chosen, unlike
 from kvsweep.store.writing import default_path, pending, prepare, real_path, update_attributes
 
 __all__ = [
     "FORMAT",
+    "Array",
     "Delivery",
     "Share",
     "Source",
@@ -52,10 +62,16 @@ __all__ = [
     "chosen",
     "completed",
     "default_path",
+    "describe",
     "difference_of_makers",
+    "difference_of_runs",
+    "difference_of_sweeps",
+    "growing",
     "joined",
+    "larger_store",
     "load",
     "locked",
+    "measured",
     "open_dataset",
     "open_results",
     "pending",
@@ -63,6 +79,8 @@ __all__ = [
     "real_path",
     "restored_sweep",
     "save_dataset",
+    "stored_attributes",
     "stored_format",
+    "unlike",
     "update_attributes",
 ]

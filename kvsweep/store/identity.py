@@ -23,6 +23,7 @@ RECORDED = ("kvsweep", "xarray", "zarr")
 # Parts of a sweep that decide what is made of the results, not the results.
 PRESENTATION = ("title", "question", "cliff", "pareto")
 WAYS_OUT = "--overwrite starts again, --out names another store"
+_OF_THE_GRID = "made from another sweep: grid."
 NAMES = ("the store", "the sweep")
 # Attributes set by options of a run, and the options.
 OPTIONS = {"per_request": "--requests", "pruned": "pruning (--no-prune runs every cell)"}
@@ -97,7 +98,8 @@ def check_same(path: Path, there: Mapping[str, Any], wanted: Mapping[str, Any]) 
     """
     made = difference_of_sweeps(there, wanted) or difference_of_runs(there, wanted)
     if made:
-        raise InputError(f"{path}: {made}; {WAYS_OUT}")
+        extends = "--extend keeps its cells, " if made.startswith(_OF_THE_GRID) else ""
+        raise InputError(f"{path}: {made}; {extends}{WAYS_OUT}")
 
 
 def difference_of_sweeps(

@@ -5,18 +5,27 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kvsweep.errors import InputError
+from kvsweep.store import details
+from kvsweep.store.arrays import from_document
 from kvsweep.store.checking import Check, Shards, check
 from kvsweep.store.folder import Folder
-from kvsweep.store.identity import difference_of_runs, difference_of_sweeps
+from kvsweep.store.identity import describe, difference_of_runs, difference_of_sweeps
+from kvsweep.store.layout import arrays
 from kvsweep.store.metadata import Root
-from kvsweep.store.parts import FOLDER
+from kvsweep.store.parts import FOLDER, name_of, read
 from kvsweep.store.refusals import damage, read_store, refuse_unsealed
 from kvsweep.store.shard_records import bodies
-from kvsweep.store.share import Share
 from kvsweep.store.sharding import Place
+from kvsweep.store.share import Share
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from kvsweep.config import Sweep
+    from kvsweep.grid import Plan
 
 
 @dataclass
@@ -72,13 +81,31 @@ class Source:
     def part(self, task: int) -> bytes:
         """Return the part of a task that is there; those of a shard are read together."""
         shard = self.shards.sharding.shard_of(task)
-        if self._last is None or self._last[0] != shard:
-            self._last = shard, dict(self._parts(shard))
-        if task not in self._last[1]:
+        last = self._last  # threads may take turns
+        if last is None or last[0] != shard:
+            self._last = last = shard, dict(self._parts(shard))
+        if task not in last[1]:
             raise InputError(
                 f"{self.path}: changes while it is read; try again when no run fills it"
             )
-        return self._last[1][task]
+        return last[1][task]
+
+    def values(self, task: int) -> Iterator[tuple[str, NDArray[Any]]]:
+        """Yield the arrays of a task, by name: whole chunks, as they are stored."""
+        found = read(self.part(task), self.shards.sweep, task)
+        if found is None:
+            raise damage(self.path, [name_of(task)])
+        for name, chunk in found[0].chunks(list(self.shards.arrays), found[1]):
+            yield name, from_document(name, self.root.arrays[name]).decode(chunk)
+
+    def texts(self, task: int) -> dict[int, str]:
+        """Return what is to be said of cells of a task, by their place in the grid."""
+        told = self.found.done[task].details
+        return {cell: text for text, _, cells in told for cell in cells}
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what other processes need."""
+        return self.__dict__ | {"_last": None}
 
     def _parts(self, shard: Place) -> Iterator[tuple[int, bytes]]:
         record = self.found.packed.get(shard)
@@ -135,3 +162,17 @@ def chosen(sources: Sequence[Source], tasks: int) -> dict[int, Source]:
         if having:
             found[task] = having[0]
     return found
+
+
+def unlike(source: Source, sweep: Sweep, plan: Plan) -> str:
+    """Say why this is not the sweep of a store, though restored from it; empty if it is.
+
+    Presets that it names may be others now, or kvsweep may lay out the cells in another way.
+    """
+    described = describe(sweep, str(source.attributes["source_hash"]))
+    reason = difference_of_sweeps(source.attributes, described)
+    if not reason and details.without(source.root)[0] != {
+        name: array.document() for name, array in arrays(plan).items()
+    }:
+        reason = "it was laid out by another version of kvsweep"
+    return reason

@@ -15,7 +15,7 @@ from kvsweep.store.filling import Store, opened
 from kvsweep.store.folder import Folder
 from kvsweep.store.folders import clear_half_files, clear_parts, made_beside, move_in, recognise
 from kvsweep.store.identity import WAYS_OUT, check_same, describe, identity, recorded
-from kvsweep.store.layout import arrays, contents, names
+from kvsweep.store.layout import arrays, contents, measured
 from kvsweep.store.lock import PATIENCE, locked
 from kvsweep.store.metadata import ROOT, Root
 from kvsweep.store.refusals import FORMAT, damage, read_store
@@ -169,9 +169,7 @@ def _open(path: Path, plan: Plan, attributes: dict[str, Any], *, repair: bool) -
             _repair(path, root, wanted, files)
         except OSError as error:
             raise unwritable(path, error) from None
-    made = arrays(plan)
-    measured = [made[name] for name in names(plan)]
-    return Store(opened(path), plan, attributes, wanted, measured, lost)
+    return Store(opened(path), plan, attributes, wanted, measured(plan), lost)
 
 
 def _create(path: Path, plan: Plan, attributes: Mapping[str, Any]) -> None:
