@@ -156,7 +156,7 @@ class Plan:
         """Give results of `task`, shape (variants, seeds, ...), the dimensions of the grid."""
         extra = values.shape[2:]
         if SEED not in self.dims:
-            return values.reshape(*self.block_shape(task), *extra)
+            return values.reshape((*self.block_shape(task), *extra))
         at = self.dims.index(SEED)
         others = [n for i, n in enumerate(self.block_shape(task)) if i != at]
         values = values.reshape(*others, values.shape[1], *extra)

@@ -162,8 +162,9 @@ def test_a_kill_at_any_moment_is_repaired(tmp_path, monkeypatch):
             dying(patch, after)
             with pytest.raises(KeyboardInterrupt):
                 fill(path, sweep, chunks=(1, 1))
-        (path / "steps" / "c" / "0").mkdir(parents=True, exist_ok=True)
-        (path / "steps" / "c" / "0" / "0.partial").write_bytes(b"half a file")
+        for half in ("steps/c/0/0", "status/parts/1", "status/parts/1.0123abcd"):
+            (path / half).parent.mkdir(parents=True, exist_ok=True)
+            (path / f"{half}.partial").write_bytes(b"half a file")
         kvsweep.open_results(path).load()
         fill(path, sweep, chunks=(1, 1))
         assert tree(path) == whole, after
@@ -304,6 +305,16 @@ def test_a_store_of_one_cell(tmp_path, path):
     sweep = make_sweep(tmp_path, BASE + "[grid]\nseed = [7]\n")
     fill(path, sweep, chunks=(1,))
     assert kvsweep.open_results(path)["seed"].values.tolist() == [7]
+
+
+@pytest.mark.parametrize("keep_requests", [False, True])
+def test_a_store_of_a_sweep_without_axes(tmp_path, path, keep_requests):
+    fill(path, make_sweep(tmp_path, BASE), chunks=(), keep_requests=keep_requests)
+    ds = kvsweep.open_results(path).load()
+    assert (ds["status"].dims, ds["status"].item()) == ((), "ok")
+    assert ds["status_detail"].item() == ""
+    assert ("request_status" in ds) == keep_requests
+    assert xr.open_zarr(path)["status"].load().item() == Status.OK
 
 
 @pytest.mark.parametrize(

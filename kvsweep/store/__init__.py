@@ -42,7 +42,14 @@ from kvsweep.store.identity import (
 )
 from kvsweep.store.layout import measured
 from kvsweep.store.lock import locked
-from kvsweep.store.reading import check_store, load, open_results, stored_attributes, stored_format
+from kvsweep.store.reading import (
+    check_store,
+    load,
+    open_results,
+    refuse_damaged,
+    stored_attributes,
+    stored_format,
+)
 from kvsweep.store.refusals import FORMAT
 from kvsweep.store.share import Share
 from kvsweep.store.sharing import completed, joined
@@ -77,6 +84,7 @@ __all__ = [
     "pending",
     "prepare",
     "real_path",
+    "refuse_damaged",
     "restored_sweep",
     "save_dataset",
     "stored_attributes",

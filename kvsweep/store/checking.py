@@ -110,7 +110,8 @@ def check(folder: Folder, root: Root) -> Check:
 
     With a damaged root there is nothing to compare with.
     """
-    found = Check(root.damaged(folder.path), compared=1 + len(root.files))
+    there = sum(value is not None for value in root.files.values())
+    found = Check(root.damaged(folder.path), compared=1 + there)
     if not root.intact or STATUS.name not in root.arrays:
         return found  # nothing of it can be trusted; or a measurement, whose root has all sums
     shards = Shards.of(folder, root)
