@@ -141,10 +141,10 @@ def _check_all(sources: Sequence[Source], found: dict[int, Source], cells: Plan)
     numbers = [task.index for task in missing]
     named = ", ".join(map(str, numbers[:NAMED])) + (", ..." if len(numbers) > NAMED else "")
     count = sum(map(cells.size, missing))
-    many = "task" if len(numbers) == 1 else "tasks"
+    which = f"{'task' if len(numbers) == 1 else 'tasks'} {named}; {count:,} cells"
     raise InputError(
-        f"{len(numbers):,} of {len(cells.tasks):,} tasks are in none of the stores ({many} {named}: "
-        f"{count:,} cells): {'; '.join(_commands(sources, numbers))}"
+        f"{len(numbers):,} of {len(cells.tasks):,} tasks are in none of the stores ({which}): "
+        f"{'; '.join(_commands(sources, numbers))}"
     )
 
 

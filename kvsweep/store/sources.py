@@ -157,7 +157,7 @@ def chosen(sources: Sequence[Source], tasks: int) -> dict[int, Source]:
             if other.found.done[task].sum != having[0].found.done[task].sum:
                 raise InputError(
                     f"{other.path}: task {task} is another than in {having[0].path}, though both "
-                    "are whole and of one sweep; `kvsweep verify` tells which one a simulation gives"
+                    "are whole; `kvsweep verify` tells which one a simulation gives"
                 )
         if having:
             found[task] = having[0]
