@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -24,10 +23,9 @@ from kvsweep.store import (
     Store,
     completed,
     default_path,
-    joined,
     load,
-    locked,
     open_results,
+    opened,
     prepare,
     real_path,
     update_attributes,
@@ -133,7 +131,7 @@ def run(
     path = output_path(out if out is not None else default_path(sweep))
     place = real_path(path)
     check_workers(workers, processes, scheduler, client, wait)
-    share = checked_share(shard, overwrite=overwrite, extend=extend)
+    share = Share.asked(shard, overwrite=overwrite, extend=extend)
     cells = plan(sweep, keep_requests=keep_requests)
     if share is not None:
         share.check(len(cells.tasks))
@@ -147,7 +145,7 @@ def run(
     with (
         found_workers(job, workers, processes, using, wait, notify) as found,
         filled_place(place, known) as filled,
-        _opened(filled, share, partial(make, filled, overwrite=overwrite)) as target,
+        opened(filled, share, partial(make, filled, overwrite=overwrite)) as target,
     ):
         todo = target.pending()
         if target.damaged and notify:
@@ -167,39 +165,6 @@ def run(
     if share is not None and not completed(place, partial(make, place)):
         return ds
     return warned(path, sweep, cells)
-
-
-def checked_share(shard: str | None, *, overwrite: bool, extend: bool) -> Share | None:
-    """Return the share that is asked for.
-
-    Raises
-    ------
-    InputError
-        If it is none, or what others did for the store would be lost.
-    """
-    if overwrite and extend:
-        raise InputError("--extend: cannot be used with --overwrite")
-    if shard is None:
-        return None
-    if extend:
-        raise InputError("--shard: cannot be used with --extend, which one run does alone")
-    if overwrite:
-        raise InputError(
-            "--shard: cannot be used with --overwrite, by which each would delete what others did; "
-            "delete the store first"
-        )
-    return Share.read(shard)
-
-
-@contextmanager
-def _opened(place: Path, share: Share | None, prepared: Callable[..., Store]) -> Iterator[Store]:
-    """Open the store for one run alone, or for one of several."""
-    if share is None:
-        with locked(place):
-            yield prepared()
-    else:
-        with joined(place, share, prepared) as store:
-            yield store
 
 
 def _finished(running: Running, todo: list[Task]) -> Iterator[tuple[Task, Any]]:

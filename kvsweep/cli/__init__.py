@@ -63,13 +63,13 @@ def commands() -> None:
 for command in (
     *(
         grid,
-        merge,
         show,
         cliff,
         pareto,
         effects,
         plot,
         verify,
+        merge,
         replay,
         replicate,
         measure,

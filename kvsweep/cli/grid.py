@@ -142,14 +142,11 @@ def _size(sweep: Sweep, path: Path, options: dict[str, Any]) -> dict[str, Any]:
     from kvsweep.enlarging import extension
     from kvsweep.grid import plan
     from kvsweep.simulate import source_hash
-    from kvsweep.store import pending
-    from kvsweep.sweep import checked_share
+    from kvsweep.store import Share, pending
     from kvsweep.workers.choosing import check_workers
 
     check_workers(*(options[key] for key in ("workers", "processes", "scheduler")))
-    share = checked_share(
-        options["shard"], overwrite=options["overwrite"], extend=options["extend"]
-    )
+    share = Share.asked(options["shard"], overwrite=options["overwrite"], extend=options["extend"])
     stored = {key: options[key] for key in ("keep_requests", "prune")}
     cells = plan(sweep, keep_requests=options["keep_requests"])
     todo = cells.tasks

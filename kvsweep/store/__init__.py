@@ -52,7 +52,7 @@ from kvsweep.store.reading import (
 )
 from kvsweep.store.refusals import FORMAT
 from kvsweep.store.share import Share
-from kvsweep.store.sharing import completed, joined
+from kvsweep.store.sharing import completed, opened
 from kvsweep.store.sources import Source, check_alike, chosen, unlike
 from kvsweep.store.writing import default_path, pending, prepare, real_path, update_attributes
 
@@ -74,13 +74,13 @@ __all__ = [
     "difference_of_runs",
     "difference_of_sweeps",
     "growing",
-    "joined",
     "larger_store",
     "load",
     "locked",
     "measured",
     "open_dataset",
     "open_results",
+    "opened",
     "pending",
     "prepare",
     "real_path",

@@ -135,11 +135,9 @@ class Store:
             with self._writing():
                 self._begin()
                 self.folder.put(told_in, token.encode())
-            identity = str(self.attributes[IDENTITY])
-            folder = Folder(self.path.resolve())
-            self._writer = PartWriter(
-                folder, token, told_in, identity, self.plan, tuple(self.arrays)
-            )
+            sweep, folder = str(self.attributes[IDENTITY]), Folder(self.path.resolve())
+            arrays = tuple(self.arrays)
+            self._writer = PartWriter(folder, token, told_in, sweep, self.plan, arrays)
         return self._writer
 
     def accept(self, task: Task, delivery: Delivery) -> None:
@@ -153,8 +151,8 @@ class Store:
         shard = self.sharding.shard_of(task.index)
         with self._writing():
             if delivery.data is not None:
-                name, several = parts.name_of(task.index), self.share is not None
-                self.folder.put(name, delivery.data, shared=several)
+                name = parts.name_of(task.index)
+                self.folder.put(name, delivery.data, shared=self.share is not None)
             if self.share is not None:
                 return  # whoever comes last packs
             todo = self._todo[shard]

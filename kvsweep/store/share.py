@@ -60,6 +60,28 @@ class Share:
             raise InputError(f"--shard: {self}: the sweep has {many} at most {tasks:,} shards")
 
     @classmethod
+    def asked(cls, text: str | None, *, overwrite: bool, extend: bool) -> Share | None:
+        """Return the share that a run is asked for.
+
+        Raises
+        ------
+        InputError
+            If it is none, or what others did for the store would be lost.
+        """
+        if overwrite and extend:
+            raise InputError("--extend: cannot be used with --overwrite")
+        if text is None:
+            return None
+        if extend:
+            raise InputError("--shard: cannot be used with --extend, which one run does alone")
+        if overwrite:
+            raise InputError(
+                "--shard: cannot be used with --overwrite, by which each would delete what others "
+                "did; delete the store first"
+            )
+        return cls.read(text)
+
+    @classmethod
     def read(cls, text: str) -> Share:
         """Read a share as it is given.
 

@@ -22,7 +22,42 @@ Prepare = Callable[..., Store]
 
 
 @contextmanager
-def joined(path: Path, share: Share, prepare: Prepare) -> Iterator[Store]:
+def opened(path: Path, share: Share | None, prepare: Prepare) -> Iterator[Store]:
+    """Open a store for one run alone, or for one of several, and hold its locks meanwhile.
+
+    Raises
+    ------
+    InputError
+        As `writing.prepare`, or if another run writes it.
+    """
+    if share is not None:
+        with _joined(path, share, prepare) as store:
+            yield store
+        return
+    with locked(path):
+        yield prepare()
+
+
+def completed(path: Path, prepare: Prepare) -> bool:
+    """Pack a store and complete it if no task is missing; return whether it is complete.
+
+    If others fill it still, or another run is at it, that is theirs.
+
+    Raises
+    ------
+    InputError
+        If it cannot be written.
+    """
+    with suppress(BusyError), locked(path):
+        store = prepare()
+        if store.has_all():
+            store.finish()
+            return True
+    return False
+
+
+@contextmanager
+def _joined(path: Path, share: Share, prepare: Prepare) -> Iterator[Store]:
     """Open a store for one of several runs that fill it, and make it if it is not there.
 
     Raises
@@ -46,21 +81,3 @@ def joined(path: Path, share: Share, prepare: Prepare) -> Iterator[Store]:
         store = prepare(alone=False)
         store.share = share
         yield store
-
-
-def completed(path: Path, prepare: Prepare) -> bool:
-    """Pack a store and complete it if no task is missing; return whether it is complete.
-
-    If others fill it still, or another run is at it, that is theirs.
-
-    Raises
-    ------
-    InputError
-        If it cannot be written.
-    """
-    with suppress(BusyError), locked(path):
-        store = prepare()
-        if store.has_all():
-            store.finish()
-            return True
-    return False
