@@ -143,6 +143,17 @@ def stored_format(path: Path, maker: str = MAKER) -> object:
     return read_root(path, maker).attributes.get("format")
 
 
+def stored_attributes(path: Path) -> dict[str, Any]:
+    """Return the attributes of a store of results.
+
+    Raises
+    ------
+    InputError
+        If there is none at `path`.
+    """
+    return read_store(path).attributes
+
+
 def _results(path: Path, root: Root, verify: bool) -> xr.Dataset:
     """Open a store, of whose files only the records are read, and sizes looked at."""
     from kvsweep.store.named import named

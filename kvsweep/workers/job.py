@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 from kvsweep import simulate
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from contextlib import AbstractContextManager
 
     from numpy.typing import NDArray
 
+    from kvsweep.extending import Extension
     from kvsweep.grid import Plan, Task
 
     Results = dict[str, NDArray[Any]]
@@ -42,6 +43,8 @@ class Job:
         As for `kvsweep.run`.
     deliver : callable (task, results), optional
         Called on the worker; what it returns goes back instead of the results.
+    known : Extension, optional
+        Cells of another store, which are not simulated.
     """
 
     name: str
@@ -51,6 +54,7 @@ class Job:
     keep_requests: bool
     prune: bool
     deliver: Callable[[Task, Results], Any] | None = None
+    known: Extension | None = None
 
     @cached_property
     def entries(self) -> tuple[str, ...]:
@@ -64,10 +68,20 @@ class Job:
 
     def simulate(self, task: Task) -> Results:
         """Return arrays (variants, seeds, ...) by variable."""
-        chosen = self.cells.variant_indices(task)
+        seeds = self.cells.seeds_of(task)
+        chosen = list(map(int, self.cells.variant_indices(task)))
+        if self.known is None:
+            return self._simulate(chosen, seeds)
+
+        def some(variants: Sequence[int], places: Sequence[int]) -> Results:
+            return self._simulate([chosen[v] for v in variants], [seeds[s] for s in places])
+
+        return self.known.results(task, some)
+
+    def _simulate(self, chosen: Sequence[int], seeds: Sequence[int]) -> Results:
         return simulate.simulate_batch(
             [self.cells.variants[i] for i in chosen],
-            self.cells.seeds_of(task),
+            seeds,
             entropy=self.entropy,
             policies=[self.cells.policies[i] for i in chosen],
             base_dir=self.base_dir,
