@@ -23,12 +23,7 @@ from ...policies import Eviction
 from ..memory import extent_at
 from ..offload.pins import note_evicted
 from . import eviction, lru, split
-
-
-@leaf
-def is_split(lane, extent):
-    """Return whether the blocks of an extent have records of their own."""
-    return extent["split"] or lane["all_split"]
+from .split import is_split
 
 
 @leaf
@@ -219,26 +214,6 @@ def _free_part(ws, lane, inst, request, link, end):
             inst["whole_blocks"] += end - first
             inst["evictable"] += end - first
             inst["free"] += end - first
-
-
-@leaf
-def common_blocks(inp, ws, lane, inst, r):
-    """Return how many of the blocks that request `r` holds another request holds too."""
-    request = inp.requests[lane["request_lo"] + r]
-    end = ws.progress[r]["cached_blocks"]
-    slot = ws.progress[r]["link"]
-    count = 0
-    while end > 0:
-        link = inp.chain[slot]
-        extent = ws.extents[extent_at(lane, inst, link["extent"])]
-        if is_split(lane, extent):
-            lo = request["key_lo"]
-            count += split.common_split(ws, lo + link["first"], lo + end)
-        elif extent["ref_count"] > 1:
-            count += end - link["first"]
-        end = link["first"]
-        slot -= 1
-    return count
 
 
 @leaf

@@ -50,12 +50,10 @@ def match(inp, ws, lane, inst, off, r, local):
         read = read or ws.chunks[node]["readers"] > 0
         chunk += 1
     tokens = chunk * size - local if chunk > first else 0
-    if written:
+    if written or (tokens >= size and read and lane["prefix_caching"]):
         tokens = LATER
     elif tokens < size:
         tokens = 0
-    elif read and lane["prefix_caching"]:
-        tokens = LATER
     return tokens
 
 

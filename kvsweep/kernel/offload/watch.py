@@ -2,8 +2,7 @@
 
 from ..._jit import leaf
 from ...records import NONE
-from ..blocks.pool import is_split
-from ..blocks.split import find_split, split_extent
+from ..blocks.split import find_split, is_split, split_extent
 from ..memory import extent_at
 from .pins import note_hit
 
