@@ -79,7 +79,7 @@ def test_the_answer_was_simulated_and_keeps_every_limit(tmp_path):
         best = next(c for c in group.candidates if c.value == group.answer)
         assert best.verdict == "within"
         assert all(m.mean <= m.limit for m in best.measures)
-        assert group.served.command.startswith("vllm serve llama-3.1-8b ")
+        assert group.served.command.startswith("vllm serve meta-llama/Llama-3.1-8B ")
         assert f"--num-gpu-blocks-override {group.answer + 1} " in group.served.command
         assert group.first in ("preemption_rate", "e2e_p99_ms")
         assert all(margin.room > 0.0 for margin in group.margins)
