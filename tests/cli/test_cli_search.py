@@ -118,6 +118,10 @@ def test_fewest_instances_are_called_so(run, tmp_path):
             ("size", "SWEEP", "--find", "blocks", *TARGET, "--set", "cache.gpu_tokens=32000"),
             "--set cache.gpu_tokens: ",
         ),
+        (
+            ("size", "SWEEP", "--find", "blocks", "--set", "slo.classes.batch.ttft_ms=9"),
+            "no request is of this class",
+        ),
         (("cliff", "SWEEP", "--search", "--along", "rate"), "no axis 'rate' to search along"),
     ],
 )
