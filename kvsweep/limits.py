@@ -110,6 +110,9 @@ MAX_BANDWIDTH = 1e12
 MAX_BUCKET = 1e15
 """Tokens of a bucket, or tokens per second that flow into it."""
 
+MAX_LIMIT = 1e18
+"""Of a measure, in its unit: more than any can be, the largest of which are times in us."""
+
 MAX_SEED = 2**63 - 1
 """A seed; random streams take any integer, stores hold 64 bits with a sign."""
 

@@ -15,10 +15,12 @@ from kvsweep.policies import Routing, Scorer
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
+GETTING_STARTED = (ROOT / "docs" / "getting-started.md").read_text()
+LINE = {"timestamp": 5, "input_length": 600, "output_length": 9, "hash_ids": [1, 2]}
 
 
-def blocks(language):
-    return re.findall(rf"^```{language}\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
+def blocks(language, text=README):
+    return re.findall(rf"^```{language}\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
 
 
 def test_the_sweep_shown_is_valid(tmp_path):
@@ -42,9 +44,8 @@ def test_the_policies_shown_are_valid_in_it(policies, tmp_path):
 def test_the_trace_shown_is_read_by_a_sweep(tmp_path):
     (text,) = TRACES
     assert len(blocks("toml")) == 1 + len(POLICIES) + len(TRACES)
-    line = {"timestamp": 5, "input_length": 600, "output_length": 9, "hash_ids": [1, 2]}
     (name,) = re.findall('trace = "(.*)"', text)
-    (tmp_path / name).write_bytes(gzip.compress(json.dumps(line).encode()))
+    (tmp_path / name).write_bytes(gzip.compress(json.dumps(LINE).encode()))
     (tmp_path / "shown.toml").write_text(text + "[latency]\nbeta = [1000, 10, 5]\n")
     assert plan(load_sweep(tmp_path / "shown.toml")).cells == 3
 
@@ -84,6 +85,23 @@ def test_there_are_two_commands_of_one_line_each():
 @pytest.mark.parametrize("path", sorted(ROOT.glob("sweeps/*.toml")), ids=lambda path: path.stem)
 def test_the_sweeps_that_come_with_it_are_valid(path):
     assert plan(load_sweep(path)).cells > 0
+
+
+def test_the_first_session_has_five_commands_and_a_sweep_that_is_valid(tmp_path):
+    lines = re.findall(r"^\$ kvsweep (.*)", GETTING_STARTED, re.MULTILINE)
+    assert len(lines) == 5
+    for line in lines:
+        name, *words = line.split()
+        commands.commands[name].make_context(name, words, resilient_parsing=False)
+    (text,) = blocks("toml", GETTING_STARTED)
+    (tmp_path / "mooncake.jsonl.gz").write_bytes(gzip.compress(json.dumps(LINE).encode()))
+    (tmp_path / "chat.toml").write_text(text)
+    assert plan(load_sweep(tmp_path / "chat.toml")).cells == 1
+
+
+def test_every_page_is_named():
+    pages = {f"docs/{path.name}" for path in ROOT.glob("docs/*.md")}
+    assert pages <= set(re.findall(r"\]\(([^)#]+)\)", README.partition("## More")[2]))
 
 
 @pytest.mark.parametrize("file", ["README.md", "CONTRIBUTING.md", "CHANGELOG.md"])

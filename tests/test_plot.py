@@ -175,6 +175,13 @@ def test_the_trend_needs_an_axis_of_the_groups():
         plot.plot_cliff_trend(ds, find_cliff(ds), "quantile")
 
 
+def test_an_axis_of_whole_numbers_has_no_ticks_between_them():
+    ds = h8(2).isel(gpu_blocks=slice(0, 3)).assign_coords(gpu_blocks=[4, 5, 6])
+    figure = plot.plot_curve(ds, "preemption_rate", "gpu_blocks")
+    ticks = figure.axes[0].get_xticks()
+    assert all(float(tick).is_integer() for tick in ticks)
+
+
 def test_curves_are_labelled_at_their_ends():
     ds = h8(6)
     figure = plot.plot_curve(ds, ["preemption_rate", "ttft_p99_ms"], "gpu_blocks")

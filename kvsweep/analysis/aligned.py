@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from typing import TYPE_CHECKING, Any
 
 from kvsweep.analysis.compare_records import Differing, Unmatched
 from kvsweep.analysis.jsonable import jsonable
 from kvsweep.analysis.wording import level
+from kvsweep.config.axes import POLICY
 from kvsweep.errors import InputError
 
 if TYPE_CHECKING:
@@ -79,25 +80,37 @@ def differing(a: xr.Dataset, b: xr.Dataset) -> Iterator[Differing]:
     for key in _MAKERS:
         if a.attrs.get(key) != b.attrs.get(key):
             yield Differing(key, a.attrs.get(key), b.attrs.get(key))
-    first, second = _settings(a), _settings(b)
+    common = set(map(str, a.dims)) & set(map(str, b.dims))
+    first, second = _settings(a, common), _settings(b, common)
     for key in dict.fromkeys([*first, *second]):
         if first.get(key) != second.get(key):
             yield Differing(key, jsonable(first.get(key)), jsonable(second.get(key)))
 
 
-def _settings(ds: xr.Dataset) -> dict[str, Any]:
-    """Return every key of the scenario that is no axis, and the value of each axis that has one."""
+def changes_requests(key: str) -> bool:
+    """Whether a key of `differing` says what is requested, by itself or in a policy."""
+    return key.startswith("workload") or (key.startswith("policies.") and ".workload" in key)
+
+
+def _settings(ds: xr.Dataset, common: Set[str]) -> dict[str, Any]:
+    """Return every key of the scenario, of chosen policies, points and axis values too.
+
+    Axes in `common` are compared value by value: they make no difference.
+    """
     sweep = sweep_of(ds)
+    policies = sweep.get("policies", {})
     found = dict(_leaves(sweep.get("scenario", {})))
-    found |= dict(_leaves(sweep.get("policies", {}), ("policies",)))
+    found |= dict(_leaves(policies, ("policies",)))
     if "entropy" in sweep:
         found["entropy"] = sweep["entropy"]
-    for key in sweep.get("grid", {}):
+    keys = [*sweep.get("grid", {}), *(sweep.get("design") or {}).get("ranges", {})]
+    for key in keys:
         name = next((n for n in _tails(key) if n in ds.coords), None)
-        if name is not None and not ds[name].dims and name != SEED:
-            found[key] = ds[name].values.item()
-        elif name is not None and ds[name].size == 1:
-            found[key] = ds[name].values.tolist()[0]
+        if name is None or ds[name].size != 1 or common & set(map(str, ds[name].dims)):
+            continue
+        found[key] = ds[name].values.reshape(-1).tolist()[0]
+        if key == POLICY:
+            found |= dict(_leaves(policies.get(found[key], {})))
     return found
 
 

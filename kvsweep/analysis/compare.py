@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from kvsweep.analysis import statistics, student, variables
-from kvsweep.analysis.aligned import SEED, aligned, differing, sweep_of
+from kvsweep.analysis.aligned import SEED, aligned, changes_requests, differing, sweep_of
 from kvsweep.analysis.compare_records import Comparison, Difference
 from kvsweep.analysis.effect_records import Verdict
 from kvsweep.analysis.jsonable import jsonable
@@ -79,7 +79,7 @@ def compare(a: xr.Dataset, b: xr.Dataset, metric: str, confidence: float = 0.95)
         long_name=str(first.attrs.get("long_name", metric)),
         confidence=confidence,
         paired=paired,
-        same_requests=paired and not any(item.key.startswith("workload") for item in found),
+        same_requests=paired and not any(changes_requests(item.key) for item in found),
         seeds_note=statistics.seeds_note(min((d.seeds for d in differences), default=0)),
         differing=found,
         unmatched=tuple(unmatched if paired else (u for u in unmatched if u.axis != SEED)),

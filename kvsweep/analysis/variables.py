@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from kvsweep.config.axes import SAMPLE
 from kvsweep.dimensions import DIMENSIONS
 from kvsweep.errors import InputError, did_you_mean
 from kvsweep.metrics import LEVEL_VARIABLES, quantile_name
@@ -87,10 +88,10 @@ def axis(ds: xr.Dataset, name: str, *, numeric: bool = True) -> xr.DataArray:
         ``seed``, over which means are taken.
     """
     dims = [str(d) for d in ds.dims if d != "seed"]
-    if name == "sample":
+    if name == SAMPLE or (name in ds.coords and ds[name].dims == (SAMPLE,)):
         raise InputError(
-            "axis: 'sample' holds points of a design, in no order; an axis of [grid] is needed, or "
-            "`kvsweep effects` for what each parameter does"
+            f"axis: {name!r} holds points of a design, in no order; an axis of [grid] is needed, "
+            "or `kvsweep effects` for what each parameter does"
         )
     if name == "seed":
         raise InputError(f"axis: 'seed' holds repetitions; one of: {', '.join(dims)}")

@@ -28,6 +28,17 @@ def number(value: float) -> str:
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
+def counted(count: int, noun: str) -> str:
+    """Return ``1 request``, ``12,031 requests``.
+
+    Examples
+    --------
+    >>> counted(1, "request"), counted(12_031, "request")
+    ('1 request', '12,031 requests')
+    """
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
 def interval_ends(interval: Interval) -> tuple[str, str]:
     """Write both ends to two digits of the half width; an infinite one lies outside the range."""
     half = 0.5 * (interval.high - interval.low)

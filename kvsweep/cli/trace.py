@@ -138,7 +138,17 @@ def cut(
     settings = tuple(f"{key}={value}" for key, value in given.items() if value is not None)
     if not settings:
         raise InputError("--from, --to, --limit: missing; give one of them")
-    _write_bent(file, settings, None, read, out, overwrite, as_json)
+    try:
+        _write_bent(file, settings, None, read, out, overwrite, as_json)
+    except InputError as error:
+        raise InputError(_by_option(str(error))) from None
+
+
+def _by_option(message: str) -> str:
+    """Name the options of `slice` where a message names the keys that they stand for."""
+    for option, key in (("--from", "slice.from_s"), ("--to", "slice.to_s"), ("--limit", "limit")):
+        message = message.replace(f"--set workload.{key}", option)
+    return message
 
 
 def _write_bent(
@@ -150,6 +160,7 @@ def _write_bent(
     overwrite: bool,
     as_json: bool,
 ) -> None:
+    from kvsweep.analysis.wording import counted
     from kvsweep.traces.asking import read_bent
     from kvsweep.traces.writing import write_trace
 
@@ -171,7 +182,7 @@ def _write_bent(
     if as_json:
         print_json({"out": str(out), "requests": len(found.requests)})
     else:
-        echo(f"{out}: {len(found.requests):,} requests")
+        echo(f"{out}: {counted(len(found.requests), 'request')}")
 
 
 trace.add_command(hits)

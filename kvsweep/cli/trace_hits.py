@@ -90,6 +90,7 @@ def hits(
         echo(hits_text(file.name, table, total))
     if out is not None:
         write_table(out, table, total)
+        echo(out, err=as_json)
     if figure is not None:
         from kvsweep.plot.trace_figure import POINTS, plot_hits
 

@@ -18,6 +18,7 @@ from kvsweep.limits import MAX_BLOCK_TOKENS, MAX_SEED
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+FIGURES = (".png", ".svg", ".pdf")
 positive = click.IntRange(min=1)
 seconds = click.FloatRange(min=0)
 file_argument = click.argument("file", metavar="FILE", type=click.Path(path_type=Path))
@@ -61,11 +62,22 @@ def bend_options(command: Any) -> Any:
 
 
 def check_new(inputs: list[Path], outputs: dict[str, Path | None], overwrite: bool) -> None:
-    """Refuse to replace inputs, and other files unless that was asked for."""
+    """Refuse outputs that cannot be written, before anything is read.
+
+    Inputs are never replaced, other files if that was asked for.
+    """
     check_outputs(inputs, outputs)
     for option, path in outputs.items():
-        if path is not None and path.exists() and not overwrite and not is_special(path):
+        if path is None or is_special(path):
+            continue
+        if path.exists() and not overwrite:
             raise InputError(f"{option} {path}: is there already; --overwrite replaces it")
+        if not path.parent.is_dir():
+            raise InputError(
+                f"{option} {path}: cannot be written: there is no folder {str(path.parent)!r}"
+            )
+        if option == "--plot" and path.suffix.lower() not in FIGURES:
+            raise InputError(f"{option} {path}: figures are written as .png, .svg or .pdf")
 
 
 def of_file(file: Path, ask: Callable[[], Any]) -> Any:

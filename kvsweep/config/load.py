@@ -204,6 +204,8 @@ def _design(
     for key, spec in table.items():
         if key in OPTIONS:
             continue
+        if hint := did_you_mean(key, list(OPTIONS)):
+            raise source.error(("design", key), f"unknown key{hint}")
         _check_axis_key(source, key, spec, "design")
         if key in (POLICY, SEED):
             raise source.error(("design", key), "is an axis of [grid]")

@@ -83,6 +83,8 @@ def plot_curve(
         gib = unit_gib(ds, along)
         panels[-1].set_xlabel(style.memory_label(axis, gib))
         style.group_thousands(panels[-1], "x", gib)
+        if axis.dtype.kind in "iu" and gib is None:
+            panels[-1].locator_params("x", integer=True)  # there are no 4.5 instances
     return figure
 
 

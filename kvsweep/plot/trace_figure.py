@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, PercentFormatter
 
-from kvsweep.analysis.wording import number
+from kvsweep.analysis.wording import counted, number
 from kvsweep.plot import style
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def plot_trace(name: str, requests: Requests, hits: Hits) -> Figure:
     with style.style():
         figure = style.new_figure(HEIGHT, WIDTH)
         panels = figure.subplots(2, 2).ravel()
-        style.head(figure, name, f"{len(requests):,} requests")
+        style.head(figure, name, counted(len(requests), "request"))
         _draw_rate(panels[0], requests.arrival_us)
         _draw_lengths(panels[1], requests)
         _draw_ages(panels[2], *hits.reuse(requests.arrival_us))

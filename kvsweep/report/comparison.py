@@ -7,7 +7,7 @@ from typing import Any
 
 from kvsweep.analysis.compare_records import Comparison, Difference, Unmatched
 from kvsweep.analysis.effect_records import Verdict
-from kvsweep.analysis.wording import MISSING, level, number
+from kvsweep.analysis.wording import MISSING, counted, level, number
 from kvsweep.report.table import interval_text, plural, seeds_note, table, with_space
 
 MAX_ROWS = 40  # --json has all
@@ -21,7 +21,7 @@ def compare_text(found: Comparison) -> str:
     parts = [f"{found.metric}{unit}: B minus A", f"A  {found.a}", f"B  {found.b}", ""]
     parts += [*_differing(found), "", _verdicts(found), ""]
     axes = list(found.differences[0].labels) if found.differences else []
-    header = (*axes, "A", "B", "B - A", "interval", "", "seeds", "verdict")
+    header = (*axes, "A", "B", "B - A", "interval", "of A", "seeds", "verdict")
     rows = [_row(item) for item in found.differences[:MAX_ROWS]]
     parts.append(table(header, rows))
     more = len(found.differences) - MAX_ROWS
@@ -47,11 +47,11 @@ def _value(value: Any) -> str:
 
 def _verdicts(found: Comparison) -> str:
     """Count what is shown: the cells in which B is higher, lower, neither."""
-    counted = Counter(item.verdict for item in found.differences)
-    cells = "1 cell" if len(found.differences) == 1 else f"{len(found.differences):,} cells"
+    verdicts = Counter(item.verdict for item in found.differences)
+    cells = counted(len(found.differences), "cell")
     words = ((Verdict.RAISES, "higher in B"), (Verdict.LOWERS, "lower in B"),
              (Verdict.NOT_SHOWN, "no difference shown"), (None, "no interval"))  # fmt: skip
-    told = [f"{counted[verdict]:,} {word}" for verdict, word in words if counted[verdict]]
+    told = [f"{verdicts[verdict]:,} {word}" for verdict, word in words if verdicts[verdict]]
     text = f"{cells}: {', '.join(told)}"
     equal = sum(d.interval is not None and d.difference == 0 == d.interval.low
                 for d in found.differences)  # fmt: skip

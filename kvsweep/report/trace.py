@@ -5,16 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from kvsweep.analysis.wording import MISSING, number
+from kvsweep.analysis.wording import MISSING, counted, number
 from kvsweep.report.table import table
 
+NOTHING_SHARED = (
+    "There is nothing to find: no request begins with a full block of an earlier one, or the file "
+    "does not tell, as those without hash ids (docs/traces.md)."
+)
 _COLUMNS = ("min", "mean", "p50", "p90", "p95", "p99", "max")
 
 
 def info_text(name: str, found: Mapping[str, Any]) -> str:
     """Write what `kvsweep.traces.info.describe` found."""
     arrivals = found["arrivals"]
-    head = f"{name}: {found['requests']:,} requests"
+    head = f"{name}: {counted(found['requests'], 'request')}"
     if arrivals["rate_rps"]:
         head += f" in {number(arrivals['span_s'])} s, {number(arrivals['rate_rps'])} each second"
     lines = [head, "", _lengths(found), "", *_arrival_lines(arrivals), *_reuse_lines(found)]
@@ -61,6 +65,8 @@ def _reuse_lines(found: Mapping[str, Any]) -> list[str]:
     if reuse["age_s"]["p50"] is not None:
         ages = ", ".join(f"{key} {number(value)} s" for key, value in reuse["age_s"].items())
         lines.append(f"          found again after {ages}")
+    if not reuse["hit_tokens"]:
+        lines.append(f"          {NOTHING_SHARED}")
     return lines
 
 
@@ -87,7 +93,7 @@ def hits_text(name: str, columns: Mapping[str, Sequence[Any]], found: Mapping[st
     """Write what caches find at some capacities, and how many blocks shares of it take."""
     size, ceiling = found["block_size"], found["ceiling"]
     lines = [
-        f"{name}: {found['prompt_tokens']:,} prompt tokens, blocks of {size} tokens",
+        f"{name}: {found['prompt_tokens']:,} prompt tokens, blocks of {counted(size, 'token')}",
         f"A cache without end finds {_percent(ceiling)}; the largest request takes "
         f"{found['smallest_blocks']:,} blocks.",
     ]
@@ -113,7 +119,7 @@ def hits_text(name: str, columns: Mapping[str, Sequence[Any]], found: Mapping[st
             f"{_percent(row['hit_rate'])})"
         )
     if not found["shares_of_ceiling"]:
-        lines.append("No request begins as an earlier one does: there is nothing to find.")
+        lines.append(NOTHING_SHARED)
     return "\n".join(lines)
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from kvsweep.config.latency import load_preset
 from kvsweep.config.served_model import CAPACITIES, sized
 from kvsweep.policies import Offload
+from kvsweep.sizing.shapes import published_name
 from kvsweep.sizing.sizes import GIB
 
 if TYPE_CHECKING:
@@ -61,9 +62,13 @@ def served(scenario: Scenario, folder: Path) -> Served:
 def _model(scenario: Scenario) -> str:
     model = scenario.model
     if model is not None:
-        return model.preset or str(Path(str(model.config)).parent)
+        if model.preset is None:
+            return str(Path(str(model.config)).parent)
+        return published_name(model.preset)
     named = scenario.latency.model
-    return PLACEHOLDER if named is None or named.endswith(".toml") else named.split("/")[0]
+    if named is None or named.endswith(".toml"):
+        return PLACEHOLDER
+    return published_name(named.split("/")[0])
 
 
 def _parallel(scenario: Scenario, folder: Path) -> Iterator[Flag]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
+from kvsweep.asked import check_levels
 from kvsweep.config.axes import POLICY, SEED, Axis, dimension_names
 from kvsweep.config.scenario import Scenario
 from kvsweep.config.schema import types_at
@@ -153,11 +154,14 @@ def make_problem(
     )
     ends = [(g, problem.scenario(g, end)) for g in groups for end in space.ends]
     policies = [g.get(POLICY) for g, _ in ends]
-    survey(sweep, [scenario for _, scenario in ends], policies, seeds[:1])
+    scenarios = [scenario for _, scenario in ends]
+    lists = survey(sweep, scenarios, policies, seeds[:1])
+    classes = sorted({name for found in lists for name in found.slo_classes})
+    check_levels(sweep, scenarios, {"slo_class": classes})
     return problem
 
 
 def _varies(sweep: Sweep, groups: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether another seed is another list of requests: a trace is the same for all."""
+    """Whether another seed is another list of requests: a trace is not, unless it is repeated."""
     workloads = (sweep.scenario(group).workload for group in groups)
-    return any(not w.trace or "{seed}" in w.trace for w in workloads if w)
+    return any(not w.trace or "{seed}" in w.trace or w.repeat > 1 for w in workloads if w)

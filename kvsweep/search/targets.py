@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from kvsweep.analysis.variables import HIGHER_IS_BETTER
 from kvsweep.errors import InputError, clip, did_you_mean
+from kvsweep.limits import MAX_LIMIT
 from kvsweep.metrics import VARIABLES, quantile_names
 from kvsweep.policies import Status
 from kvsweep.records import QUANTILES
@@ -97,6 +98,20 @@ def check_metric(metric: str, rules: Sequence[str], where: str) -> None:
         raise InputError(f"{where}: no measure {clip(metric)!r} of a cell{hint}")
 
 
+def check_limit(limit: float, where: str, form: str = "") -> None:
+    """Refuse a limit that no measure can be compared with.
+
+    Raises
+    ------
+    InputError
+        If it is not finite, or beyond `MAX_LIMIT`, where sums over the seeds lose all digits.
+    """
+    if not math.isfinite(limit):
+        raise InputError(f"{where}: the limit is not a finite number{form}")
+    if abs(limit) > MAX_LIMIT:
+        raise InputError(f"{where}: the limit must be from {-MAX_LIMIT:g} to {MAX_LIMIT:g}{form}")
+
+
 def parse_target(text: str, rules: Sequence[str]) -> Target:
     """Read ``MEASURE<=LIMIT`` or ``MEASURE>=LIMIT``; ``<`` and ``>`` mean the same.
 
@@ -113,8 +128,7 @@ def parse_target(text: str, rules: Sequence[str]) -> Target:
         limit = float(match["limit"])
     except ValueError:
         limit = math.nan
-    if not math.isfinite(limit):
-        raise InputError(f"{where}: the limit is not a finite number; {_FORM}")
+    check_limit(limit, where, f"; {_FORM}")
     check_metric(match["name"], rules, where)
     at_most = match["sign"].startswith("<")
     if at_most == (match["name"] in HIGHER_IS_BETTER):

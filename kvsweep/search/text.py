@@ -30,8 +30,9 @@ def search_text(answer: SearchAnswer) -> str:
     parts = []
     for group in answer.groups:
         parts += [_sentence(answer, group), "", *_tried(group), ""]
-        parts += [*_recommended(answer, group), ""]
-    axis = f"{answer.range[0]:,g} to {answer.range[1]:,g} {_unit(answer)}"
+        if advice := list(_recommended(answer, group)):
+            parts += [*advice, ""]
+    axis = f"{answer.range[0]:,g} to {answer.range[1]:,g} {_unit(answer)}".strip()
     limits = ", ".join(answer.targets)
     parts.append(
         f"{answer.simulations:,} simulations; {answer.along} {axis}, limits: {limits}. Values are "
@@ -98,7 +99,10 @@ def _size_sentence(answer: SearchAnswer, group: GroupAnswer) -> str:
         if group.outcome in ("already", "never"):
             return _without_crossing(answer, group, limits)
         return f"no value is shown to keep {limits} with these simulations"
-    best = f"{answer.goal} {answer.along} that keeps {limits}: {group.answer:,g}"
+    what = f"{answer.goal} {answer.along} that keeps"
+    if answer.along == "instances":
+        what = "fewest instances that keep"
+    best = f"{what} {limits}: {group.answer:,g}"
     if group.requests_per_s is not None:
         best += f", {number(group.requests_per_s)} requests/s"
     if group.outcome == "never" and group.answer == 1 and answer.goal == "smallest":

@@ -15,7 +15,7 @@ from kvsweep.metrics import attainment_name
 from kvsweep.search.aims import Aim
 from kvsweep.search.problem import Problem, find_axis, make_problem, with_axis
 from kvsweep.search.ranges import KINDS, find_key, find_range
-from kvsweep.search.targets import Target, check_metric, parse_target
+from kvsweep.search.targets import Target, check_limit, check_metric, parse_target
 
 if TYPE_CHECKING:
     from kvsweep.config import Sweep
@@ -91,6 +91,7 @@ def cliff_problem(sweep: Sweep, given: Mapping[str, Any], aim: Aim) -> Problem:
         if key not in asked:
             raise InputError(f"--{key}: missing; {sweep.source.label} has no [cliff]")
     check_metric(asked["metric"], sweep.rules.split(","), "--metric")
+    check_limit(float(asked["threshold"]), "--threshold")
     at_most = asked["metric"] not in HIGHER_IS_BETTER
     target = Target(asked["metric"], float(asked["threshold"]), at_most)
     axis = find_axis(sweep, asked["along"], "--along")
@@ -131,6 +132,7 @@ def size_problem(
     kind = KINDS[find]
     targets = _targets(sweep, conditions, compliance)
     key = find_key(sweep, kind, find)
+    _check_capacity(sweep, key)
     values = find_range(sweep, key, between)
     searched, axis = with_axis(sweep, key, values)
     return make_problem(
@@ -146,6 +148,15 @@ def size_problem(
 def units_of(problem: Problem) -> str:
     """Return the unit of the axis of a search."""
     return about(problem.axis.key).unit
+
+
+def _check_capacity(sweep: Sweep, key: str) -> None:
+    """Refuse to search blocks that follow from tokens, of the sweep or of its block sizes."""
+    if key == "cache.gpu_blocks" and any(s.cache.gpu_tokens is not None for s in sweep.probes()):
+        raise InputError(
+            f"{sweep.source.label}: --find blocks: cache.gpu_tokens decides the blocks here, also "
+            "where cache.block_size is an axis; give cache.gpu_blocks instead"
+        )
 
 
 def _targets(sweep: Sweep, conditions: Sequence[str], compliance: float | None) -> list[Target]:

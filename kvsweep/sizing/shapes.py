@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from dataclasses import replace
 from functools import cache
@@ -58,7 +59,7 @@ def load_model(name: str, folder: Path | None = None) -> Model:
     """
     path = (folder or Path()) / name
     # Hugging Face's name of a model, as Qwen/Qwen3-8B, unless it is a folder.
-    known_as = name if path.exists() else name.lower().rpartition("/")[2].removesuffix("-instruct")
+    known_as = name if path.exists() else _shipped_name(name)
     for found in (name, known_as):
         if found in _tables():
             return _shipped(found)
@@ -75,6 +76,26 @@ def load_model(name: str, folder: Path | None = None) -> Model:
     if not isinstance(table, dict):
         raise InputError(f"{path}: is no config.json: it must be an object, is {shown(table)}")
     return model_from_config(table, str(path))
+
+
+def published_name(name: str) -> str:
+    """Return the name of a shipped model on Hugging Face, which `vllm serve` takes; others as is.
+
+    Examples
+    --------
+    >>> published_name("llama-3.1-8b")
+    'meta-llama/Llama-3.1-8B'
+    """
+    table = _tables().get(name)
+    return name if table is None else re.split("[,:]", table["source"])[0]
+
+
+def _shipped_name(name: str) -> str:
+    """Return what a name on Hugging Face is called here, as far as can be told."""
+    for shipped in _tables():
+        if published_name(shipped).lower() == name.lower():
+            return shipped
+    return name.lower().rpartition("/")[2].removesuffix("-instruct")
 
 
 def _shipped(name: str) -> Model:

@@ -81,6 +81,8 @@ def read_bent(
 
 def _with_section(setting: str) -> str:
     """Return a setting with the name of the section, if it is one of a trace."""
+    if "=" not in setting:
+        raise InputError(f"--set {setting[:60]}: expected KEY=VALUE, as in scale=2")
     key = setting.partition("=")[0].strip().removeprefix(SECTION)
     first = key.split(".")[0]
     if first not in ALLOWED:

@@ -101,6 +101,43 @@ def test_members_of_one_axis_can_be_compared():
     assert [item.difference for item in found.differences] == pytest.approx([2.0] * 3)
 
 
+def test_requests_are_not_the_same_where_policies_ask_for_others():
+    ds = made(np.stack([noise(), noise() + 2.0]), policies=["slow", "fast"])
+    policies = {"slow": {"workload.rate": 5.0}, "fast": {"workload.rate": 50.0}}
+    told = json.loads(ds.attrs["sweep"]) | {"policies": policies}
+    ds = ds.assign_attrs(sweep=json.dumps(told))
+    found = compare(ds.isel(policy=0), ds.isel(policy=1), "preemption_rate")
+    assert found.paired
+    assert not found.same_requests
+    assert ("workload.rate", 5.0, 50.0) in [(d.key, d.a, d.b) for d in found.differing]
+    assert compare(ds, ds, "preemption_rate").same_requests
+
+
+def test_requests_are_not_the_same_at_points_of_other_rates():
+    ds = made(noise()).rename(gpu_blocks="sample").assign_coords(rate=("sample", [1.0, 2.0, 3.0]))
+    told = json.loads(ds.attrs["sweep"])
+    told["grid"] = {"sample": [0, 1, 2], "seed": told["grid"]["seed"]}
+    told["design"] = {"ranges": {"workload.rate": {"from": 1.0, "to": 3.0}}}
+    ds = ds.assign_attrs(sweep=json.dumps(told))
+    found = compare(ds.isel(sample=0), ds.isel(sample=2), "preemption_rate")
+    assert not found.same_requests
+    assert ("workload.rate", 1.0, 3.0) in [(d.key, d.a, d.b) for d in found.differing]
+
+
+def test_an_axis_that_both_have_is_no_difference_though_one_has_more_of_it():
+    values = noise()
+    found = compare(made(values), made(values[:1], blocks=[1000]), "preemption_rate")
+    assert found.differing == ()
+    assert found.unmatched[0].only_a == (1500, 2000)
+
+
+def test_one_seed_of_each_can_be_chosen():
+    ds = made(noise())
+    found = compare(ds.sel(seed=0), ds.sel(seed=0), "preemption_rate")
+    assert (found.paired, found.differing) == (True, ())
+    assert [item.difference for item in found.differences] == [0.0] * 3
+
+
 def test_cells_without_a_value_are_counted():
     values = noise()
     holes = values.copy()

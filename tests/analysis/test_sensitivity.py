@@ -99,8 +99,9 @@ def test_a_design_from_file_to_indices(tmp_path, monkeypatch):
     assert len(verified.simulated) == 4
     assert not verified.damaged
     assert not verified.different
-    with pytest.raises(InputError, match="points of a design"):
-        kvsweep.find_cliff(ds, "steps", "sample", 10.0)
+    for along in ("sample", "gpu_blocks"):
+        with pytest.raises(InputError, match=f"{along}' holds points of a design"):
+            kvsweep.find_cliff(ds, "steps", along, 10.0)
     with pytest.raises(InputError, match="sensitivity indices"):
         kvsweep.factorial_effects(ds, "steps")
     over_points = kvsweep.factorial_effects(ds, "steps", factors=["policy"])

@@ -42,6 +42,12 @@ def test_members_of_an_axis_of_one_store_are_compared(run, stores):
     assert "7 cells:" in out
 
 
+def test_one_seed_is_compared_with_itself(run, stores):
+    code, out, err = run("compare", *stores, "--at", "seed=0")
+    assert (code, err) == (0, "")
+    assert "no interval" in out
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [

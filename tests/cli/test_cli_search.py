@@ -34,7 +34,7 @@ def test_size_tells_the_answer_what_was_tried_and_the_flags(run, sweep):
     assert code == 0
     assert "smallest gpu_blocks that keeps preemption_rate <= 0.05: " in out
     assert "within <- answer" in out
-    assert "vllm serve llama-3.1-8b --tensor-parallel-size 2" in out
+    assert "vllm serve meta-llama/Llama-3.1-8B --tensor-parallel-size 2" in out
     assert "margin: preemption_rate" in out
     assert "breaks first: preemption_rate, past its limit at 1,2" in out
 
@@ -67,6 +67,7 @@ def test_what_is_never_met_and_met_everywhere_is_said(run, sweep):
     assert code == 0
     assert "ttft_p99_ms <= 1 holds nowhere from 600 to 1,800 blocks" in out
     assert "vllm serve" not in out
+    assert "\n\n\n" not in out
     _, out, _ = run("size", sweep, "--find", "blocks", "--target", "ttft_p99_ms<=100000")
     assert "600, the end of the range: it is kept everywhere, less may do" in out
 
@@ -74,6 +75,27 @@ def test_what_is_never_met_and_met_everywhere_is_said(run, sweep):
 def test_a_budget_that_is_used_up_is_said(run, sweep):
     _, out, _ = run("cliff", sweep, "--search", "--tolerance", "0.001", "--budget", "60")
     assert "the most simulations allowed were used (--budget)" in out
+
+
+@pytest.mark.parametrize("memory", ["[cache]\ngpu_tokens = 32000", ""])
+def test_blocks_that_follow_from_tokens_are_not_searched(run, tmp_path, memory):
+    text = SWEEP.replace("[grid]", f"{memory}\n[grid]")
+    axis = '"cache.gpu_blocks" = { start = 600, stop = 1800, step = 50 }'
+    other = '"engine.max_num_seqs" = [16, 32]' if memory else '"cache.block_size" = [16, 32]'
+    sweep = str(write_sweep(tmp_path, text.replace(axis, other)))
+    code, out, err = run("size", sweep, "--find", "blocks", *TARGET)
+    assert (code, out) == (2, "")
+    assert "give cache.gpu_blocks instead" in err
+    assert len(err.splitlines()) == 1
+
+
+def test_fewest_instances_are_called_so(run, tmp_path):
+    axis = '"cache.gpu_blocks" = { start = 600, stop = 1800, step = 50 }'
+    sweep = str(write_sweep(tmp_path, SWEEP.replace(axis, '"cache.gpu_blocks" = [1600]')))
+    wanted = ("--find", "instances", "--target", "preemption_rate<=0.05", "--between", "1:8")
+    _, out, _ = run("size", sweep, *wanted)
+    assert "fewest instances that keep preemption_rate <= 0.05: " in out
+    assert "instances 1 to 8, limits" in out
 
 
 @pytest.mark.parametrize(
@@ -89,6 +111,17 @@ def test_a_budget_that_is_used_up_is_said(run, sweep):
         (("cliff", "SWEEP", "--search", "--at", "policy=x"), "--at: not with --search"),
         (("cliff", "x.zarr", "--tolerance", "0.1"), "--tolerance: only with --search"),
         (("cliff", "SWEEP", "--search", "--metric", "ttft"), "--metric: no measure 'ttft'"),
+        (("cliff", "SWEEP", "--search", "--threshold", "nan"), "the limit is not a finite"),
+        (("cliff", "SWEEP", "--search", "--threshold", "1e308"), "must be from -1e+18 to 1e+18"),
+        (("size", "SWEEP", "--find", "blocks", "--target", "steps<=1e300"), "to 1e+18"),
+        (
+            ("size", "SWEEP", "--find", "blocks", *TARGET, "--set", "cache.gpu_tokens=32000"),
+            "--set cache.gpu_tokens: ",
+        ),
+        (
+            ("size", "SWEEP", "--find", "blocks", "--set", "slo.classes.batch.ttft_ms=9"),
+            "no request is of this class",
+        ),
         (("cliff", "SWEEP", "--search", "--along", "rate"), "no axis 'rate' to search along"),
     ],
 )

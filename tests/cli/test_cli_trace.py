@@ -192,6 +192,11 @@ def test_figures_are_drawn_with_and_without_reuse(run, files):
         (("hits", "{}/azure.csv", "--model", "llama"), "llama"),
         (("hits", "{}/azure.csv", "--model", "gpt-oss-20b"), "several kinds of layers"),
         (("hits", "{}/azure.csv", "-o", "{}/x.txt"), "written as .csv or .nc"),
+        (("hits", "{}/none.json", "-o", "{}/none/x.csv"), "cannot be written: there is no folder"),
+        (("info", "{}/none.json", "--plot", "{}/x.bmp"), "written as .png, .svg or .pdf"),
+        (("info", "{}/azure.csv", "--set", "scale"), "as in scale=2"),
+        (("slice", "{}/azure.csv", "--from", "9", "--to", "2", "-o", "{}/x.json"), "--to: 2 is"),
+        (("slice", "{}/azure.csv", "--from", "nan", "-o", "{}/x.json"), "--from: must be a fin"),
     ],
 )
 def test_what_cannot_be_is_told_in_one_line(run, files, line, message):
@@ -201,10 +206,23 @@ def test_what_cannot_be_is_told_in_one_line(run, files, line, message):
     assert message in err
 
 
+@pytest.mark.parametrize("command", ["info", "hits"])
+def test_a_file_that_does_not_tell_contents_is_not_said_to_share_none(run, files, command):
+    _, out, _ = run("trace", command, str(files / "azure.csv"))
+    assert "or the file does not tell, as those without hash ids" in out
+    _, out, _ = run("trace", command, str(files / "mooncake.jsonl"))
+    assert "the file does not tell" not in out
+
+
+def test_one_request_is_one(run, files):
+    _, out, _ = run("trace", "info", str(files / "native.json"), "--set", "limit=1")
+    assert out.startswith("native.json: 1 request\n")
+
+
 def test_requests_shorter_than_a_block_have_nothing_to_find(run, files):
     code, out, _ = run("trace", "hits", str(files / "native.json"), "--block-size", "4096")
     assert code == 0
-    assert "there is nothing to find" in out
+    assert "There is nothing to find" in out
     code, out, _ = run(
         "trace", "info", str(files / "native.json"), "--block-size", "4096", "--json"
     )

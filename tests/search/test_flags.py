@@ -4,6 +4,7 @@ import pytest
 from sweeping import make_sweep
 
 from kvsweep.search.flags import served
+from kvsweep.sizing.shapes import load_model, model_names, published_name
 
 BASE = """
 [workload]
@@ -23,12 +24,20 @@ def test_a_model_on_a_gpu_needs_no_override_of_its_blocks(tmp_path):
         "[engine]\nasync_scheduling = true\nmax_num_seqs = 64\n",
     )
     assert found.command == (
-        "vllm serve llama-3.1-8b --tensor-parallel-size 2 --block-size 16 "
+        "vllm serve meta-llama/Llama-3.1-8B --tensor-parallel-size 2 --block-size 16 "
         "--gpu-memory-utilization 0.9 --max-num-seqs 64 --max-num-batched-tokens 2048 "
         "--async-scheduling"
     )
     assert found.instances == 1
     assert found.notes == ()
+
+
+def test_the_server_is_told_the_name_that_hugging_face_knows(tmp_path):
+    preset = served_by(tmp_path, '[latency]\nmodel = "qwen3-32b/h100/tp2-roofline"\n')
+    assert preset.command.startswith("vllm serve Qwen/Qwen3-32B ")
+    for name in model_names():
+        assert published_name(name).count("/") == 1
+        assert load_model(published_name(name)).name == name
 
 
 def test_given_blocks_count_vllms_null_block_and_are_compared_with_the_gpu(tmp_path):

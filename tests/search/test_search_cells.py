@@ -79,7 +79,7 @@ def test_the_answer_was_simulated_and_keeps_every_limit(tmp_path):
         best = next(c for c in group.candidates if c.value == group.answer)
         assert best.verdict == "within"
         assert all(m.mean <= m.limit for m in best.measures)
-        assert group.served.command.startswith("vllm serve llama-3.1-8b ")
+        assert group.served.command.startswith("vllm serve meta-llama/Llama-3.1-8B ")
         assert f"--num-gpu-blocks-override {group.answer + 1} " in group.served.command
         assert group.first in ("preemption_rate", "e2e_p99_ms")
         assert all(margin.room > 0.0 for margin in group.margins)
@@ -117,6 +117,17 @@ def test_a_trace_that_is_the_same_for_every_seed_needs_one(tmp_path):
     group = answer_of(problem, "smallest", "block", [found], False).groups[0]
     assert group.low is None
     assert group.high is None
+
+
+def test_a_trace_whose_copies_are_drawn_is_searched_with_several_seeds(tmp_path):
+    rows = "".join(f"2023-11-16 18:17:{i:02}.0,500,20\n" for i in range(20))
+    (tmp_path / "azure.csv").write_text("TIMESTAMP,ContextTokens,GeneratedTokens\n" + rows)
+    latency = '[latency]\nmodel = "llama-3.1-8b/h100/tp2"\n'
+    for repeat, seeds in ((1, 1), (2, 128)):
+        workload = f'[workload]\ntrace = "azure.csv"\nrepeat = {repeat}\n\n{latency}'
+        text = workload + '[grid]\n"cache.gpu_blocks" = [100, 900]\nseed = [0]\n'
+        problem = sized(tmp_path, text.replace("repeat = 1\n", ""))
+        assert len(problem.seeds) == problem.aim.max_seeds == seeds
 
 
 def test_an_interrupt_leaves_what_is_known(tmp_path, monkeypatch):
