@@ -91,7 +91,7 @@ ARGUMENTS: dict[str, Kind] = {
     "folder": Kind("a path", lambda v: _is_path(v) and "\0" not in os.fspath(v)),
     "metrics": Kind("a string or a list of them", lambda v: _is_text(v) or _is_list(v, _is_text)),
     "designs": Kind("a list of lists", lambda v: _is_list(v, lambda one: _is_list(one, ANY.fits))),
-    **dict.fromkeys(("path", "out", "store"), PATH),
+    **dict.fromkeys(("path", "out", "store", "scheduler_file"), PATH),
     **dict.fromkeys(("metric", "along", "over", "x", "y"), TEXT),
     **dict.fromkeys(("overrides", "read", "factors", "objectives"), TEXTS),
     **dict.fromkeys(("seeds", "workers", "sample", "order", "resamples"), WHOLE),

@@ -52,6 +52,7 @@ def run(
     workers: int | None = None,
     processes: bool = False,
     scheduler: Scheduler | None = None,
+    scheduler_file: str | Path | None = None,
     client: Client | None = None,
     wait: float | None = None,
     overwrite: bool = False,
@@ -76,11 +77,14 @@ def run(
         Running Dask scheduler to use: its address (``tcp://host:8786``), or Dask's own objects.
         Workers that would give other numbers (other sources of kvsweep, another numba or numpy)
         are told by name and not used.
+    scheduler_file : path, optional
+        The file that a Dask scheduler wrote (``dask scheduler --scheduler-file``), instead of its
+        address; it is waited for.
     client : Client, optional
-        The same; it stays open.
+        A client of Dask's, with its own `Security`; it stays open.
     wait : float, optional
-        Seconds to wait for a first worker of the scheduler, and for another when all are gone;
-        without limit if not given.
+        Seconds to wait for the file and for a first worker of the scheduler, and for another when
+        all are gone; without limit if not given.
     overwrite : bool
         Discard an existing store instead of continuing it.
     keep_requests : bool
@@ -116,10 +120,11 @@ def run(
     """
     path = output_path(out if out is not None else default_path(sweep))
     place = real_path(path)
-    check_workers(workers, processes, scheduler, client, wait)
+    check_workers(workers, processes, scheduler, scheduler_file, client, wait)
     cells = plan(sweep, keep_requests=keep_requests)
     job = Job(sweep.name, cells, sweep.entropy, sweep.base_dir.resolve(), keep_requests, prune)
-    using = scheduler if client is None else client
+    file = None if scheduler_file is None else Path(scheduler_file)
+    using = next((given for given in (scheduler, file, client) if given is not None), None)
     with found_workers(job, workers, processes, using, wait, notify) as found, locked(place):
         target = prepare(
             place,

@@ -48,6 +48,7 @@ BUSY = 1.5
         "kvsweep grid sweeps/h8.toml --goodput ttft:2000 tpot:50 --out results/h8-slo.zarr",
         "kvsweep grid sweeps/h8.toml --dry-run",
         "kvsweep grid sweeps/h8.toml --scheduler tcp://10.0.0.1:8786",
+        "kvsweep grid sweeps/h8.toml --scheduler-file scheduler.json --wait 3600",
     ),
 )
 @click.argument("file", metavar="SWEEP.toml", type=click.Path(path_type=Path))
@@ -66,6 +67,9 @@ BUSY = 1.5
 @click.option("--workers", type=int, metavar="N", help="Threads or processes [all processors].")
 @click.option("--processes", is_flag=True, help="Use local processes instead of threads.")
 @click.option("--scheduler", metavar="ADDRESS", help="Use a running Dask scheduler.")
+@click.option(
+    "--scheduler-file", type=click.Path(path_type=Path), help="The same, by the file it wrote."
+)
 @click.option("--wait", type=float, metavar="SECONDS", help="For its workers to come [no limit].")
 @click.option("--requests", is_flag=True, help="Store the times of every request too.")
 @click.option("--no-prune", is_flag=True, help="Run cells too that are proved equal to another.")
@@ -137,7 +141,9 @@ def _size(sweep: Sweep, path: Path, options: dict[str, Any]) -> dict[str, Any]:
     from kvsweep.store import pending
     from kvsweep.workers.choosing import check_workers
 
-    check_workers(*(options[key] for key in ("workers", "processes", "scheduler")))
+    check_workers(
+        *(options[key] for key in ("workers", "processes", "scheduler", "scheduler_file"))
+    )
     stored = {key: options[key] for key in ("keep_requests", "prune")}
     begun = thread_time()
     cells = plan(sweep, keep_requests=options["keep_requests"])
@@ -147,7 +153,8 @@ def _size(sweep: Sweep, path: Path, options: dict[str, Any]) -> dict[str, Any]:
         todo = tuple(pending(path, sweep, cells, source_hash(), **stored))
     simulations = sum(map(cells.size, todo))
     # Those of a scheduler come and go; it is not asked.
-    workers = None if options["scheduler"] else options["workers"] or os.cpu_count() or 1
+    remote = options["scheduler"] or options["scheduler_file"]
+    workers = None if remote else options["workers"] or os.cpu_count() or 1
     expected = forecast(
         sweep,
         cells,
