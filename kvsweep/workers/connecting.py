@@ -7,7 +7,7 @@ import logging
 import ssl
 import time
 import warnings
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -71,8 +71,11 @@ def connected(
             f"got {type(scheduler).__name__}"
         )
     # What Dask has to say of versions, and of lost connections, is said here by name.
-    with silenced("distributed"), _client(address, where) as client:
-        yield client, where
+    with ExitStack() as quiet:
+        for name in ("distributed", "distributed.client", "asyncio"):
+            quiet.enter_context(silenced(name))
+        with _client(address, where) as client:
+            yield client, where
 
 
 def _address_in(file: Path, wait: float | None, notify: Callable[[str], None] | None) -> str:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from kvsweep import simulate
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from contextlib import AbstractContextManager
 
     from numpy.typing import NDArray
@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
     Results = dict[str, NDArray[Any]]
 
-# Times a task is tried again after an error before its cells are marked as failed. Of tasks whose
+# Times a task is tried again after an error before it is simulated by halves, so that only cells
+# that it is about are marked as failed. Of tasks whose
 # worker died Dask itself keeps count (``distributed.scheduler.allowed-failures``).
 RETRIES = 2
 
@@ -62,12 +63,34 @@ class Job:
         results = self.simulate(task)
         return results if self.deliver is None else self.deliver(task, results)
 
+    def run_by_halves(self, task: Task, *, apart: bool = False) -> Any:
+        """Simulate a task that failed: cells that cannot be simulated are marked, the others not.
+
+        Parameters
+        ----------
+        task : Task
+            The task.
+        apart : bool
+            Some cell may end the process: they are simulated in another.
+        """
+        from kvsweep.workers.halving import Halves, simulate_apart
+
+        simulate = replace(self, deliver=None).simulate_cells
+        halves = Halves(partial(simulate_apart, simulate) if apart else simulate)
+        chosen = self.cells.variant_indices(task).tolist()
+        results = halves.results(chosen, self.cells.seeds_of(task))
+        return results if self.deliver is None else self.deliver(task, results)
+
     def simulate(self, task: Task) -> Results:
         """Return arrays (variants, seeds, ...) by variable."""
-        chosen = self.cells.variant_indices(task)
+        return self.simulate_cells(self.cells.variant_indices(task), self.cells.seeds_of(task))
+
+    def simulate_cells(self, variants: Iterable[int], seeds: Sequence[int]) -> Results:
+        """Return arrays (variants, seeds, ...) by variable; variants by their position."""
+        chosen = list(variants)
         return simulate.simulate_batch(
             [self.cells.variants[i] for i in chosen],
-            self.cells.seeds_of(task),
+            seeds,
             entropy=self.entropy,
             policies=[self.cells.policies[i] for i in chosen],
             base_dir=self.base_dir,
