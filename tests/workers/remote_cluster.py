@@ -54,7 +54,14 @@ class Remote:
         self._settings = settings or {}
         self.file = folder / "scheduler.json"
         self.scheduler = self._start(
-            "scheduler", *scheduler_options, "--port", "0", "--scheduler-file", str(self.file)
+            "scheduler",
+            *scheduler_options,
+            "--port",
+            "0",
+            "--dashboard-address",
+            "127.0.0.1:0",
+            "--scheduler-file",
+            str(self.file),
         )
         until(lambda: self.file.exists() and self.file.read_text().endswith("}"))
         self.address = json.loads(self.file.read_text())["address"]
