@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from kvsweep.analysis.warnings import warnings_of as warnings_of
     from kvsweep.config import load_sweep as load_sweep
     from kvsweep.errors import InputError as InputError
+    from kvsweep.merging import merge as merge
     from kvsweep.store import open_results as open_results
     from kvsweep.sweep import run as run
     from kvsweep.trace_replay import replay as replay
@@ -32,6 +33,7 @@ _HOMES = {
     "find_cliff": "kvsweep.analysis.cliff",
     "joint_effects": "kvsweep.analysis.effects",
     "load_sweep": "kvsweep.config",
+    "merge": "kvsweep.merging",
     "open_results": "kvsweep.store",
     "pareto_front": "kvsweep.analysis.pareto",
     "replay": "kvsweep.trace_replay",

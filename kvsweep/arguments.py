@@ -89,14 +89,16 @@ ARGUMENTS: dict[str, Kind] = {
     "source": Kind("a path or a dict", lambda v: _is_path(v) or isinstance(v, Mapping)),
     # Where nothing is, nothing is found; but no system call takes a zero byte.
     "folder": Kind("a path", lambda v: _is_path(v) and "\0" not in os.fspath(v)),
+    "stores": Kind("a list of paths", lambda value: _is_list(value, _is_path)),
     "metrics": Kind("a string or a list of them", lambda v: _is_text(v) or _is_list(v, _is_text)),
     "designs": Kind("a list of lists", lambda v: _is_list(v, lambda one: _is_list(one, ANY.fits))),
     **dict.fromkeys(("path", "out", "store", "scheduler_file"), PATH),
-    **dict.fromkeys(("metric", "along", "over", "x", "y"), TEXT),
+    **dict.fromkeys(("metric", "along", "over", "x", "y", "shard"), TEXT),
     **dict.fromkeys(("overrides", "read", "factors", "objectives"), TEXTS),
     **dict.fromkeys(("seeds", "workers", "sample", "order", "resamples"), WHOLE),
     **dict.fromkeys(("confidence", "threshold", "wait"), NUMBER),
-    **dict.fromkeys(("verify", "processes", "overwrite", "keep_requests", "prune"), SWITCH),
+    **dict.fromkeys(("verify", "processes", "overwrite", "extend"), SWITCH),
+    **dict.fromkeys(("keep_requests", "prune"), SWITCH),
     **dict.fromkeys(("progress", "notify"), CALLED),
     # Dask's objects, which are known where Dask is loaded.
     **dict.fromkeys(("scheduler", "client"), ANY),

@@ -182,9 +182,9 @@ LANE_FIELDS = (
     Field("tiered", _u8, "1", "1 if there is a CPU tier of kvsweep's own"),
     Field("prompt_only", _u8, "1", "1 if such a tier stores no output"),
     Field("all_split", _u8, "1", "1 if every cached block has a record: all extents are split"),
-    Field("cache_each_step", _u8, "1", "1 if a decode block is cached in the step that fills it"),
+    Field("copies_each_step", _u8, "1", "1 if the CPU gets a block in the step that fills it"),
     Field("any_shared", _u8, "1", "1 if any request is `shared`"),
-    Field("any_duplicates", _u8, "1", "1 if any is `duplicate`, or `cache_each_step`"),
+    Field("any_duplicates", _u8, "1", "1 if any request is `duplicate`"),
     Field("closed_loop", _u8, "1", "1 if completions make any request arrive"),
     Field("impatient", _u8, "1", "1 if any request has a patience"),
     Field("context", _u8, "1", "1 if the step time depends on more than token counts"),
@@ -204,7 +204,7 @@ LANE_FIELDS = (
 ASYNC = ("async_scheduling",)
 RARE = (
     "tiered",
-    "cache_each_step",
+    "copies_each_step",
     "victim",
     "eviction",
     "first_steps",
@@ -280,6 +280,9 @@ INSTANCE_FIELDS = (
     Field("hold_lo", _i64, "index", "first slot of this instance's list of them"),
     Field("serial", _i64, "1", "schedules made so far, with a tier as vLLM has it"),
     Field("next_offer", _i64, "step", "next at which a running request may have chunks to store"),
+    Field("replaced", _i64, "index", "blocks evicted while stores may read them: the last one"),
+    Field("replaced_before", _i64, "index", "the same of the schedule before"),
+    Field("watches", _u8, "1", "1 if stores may read blocks of requests that have finished"),
     Field("flushes", _u8, "1", "1 if the step may have to await stores of earlier ones"),
     Field("gave_up", _u8, "1", "1 if a client gave up in the step being scheduled"),
     Field("asleep", _u8, "1", "1 if no step is made until a copy ends or a request enters"),
@@ -356,6 +359,7 @@ EXTENT_FIELDS = (
     Field("ref_count", _i32, "request", "of a whole extent: running requests that hold its blocks"),
     Field("fillers", _i32, "request", "decoding requests whose `fills` it is"),
     Field("split", _i32, "1", "1 if its blocks have records of their own"),
+    Field("key_lo", _i32, "index", "of a whole extent: slot of its first block in the key list"),
 )
 
 BLOCK_FIELDS = (
@@ -393,6 +397,7 @@ OFFLOAD_FIELDS = (
     Field("store_ready", _i64, "us", "end of the last store begun"),
     Field("load_ready", _i64, "us", "end of the last load begun"),
     Field("unreported", _i64, "1", "copies created and not reported"),
+    Field("pinned", _i64, "1", "of them, stores of requests that have finished"),
     Field("awaits", _i64, "1", "1 if the step being scheduled awaits a store"),
     Field("awaited", _i64, "1", "stores that the last step scheduled awaits"),
     Field("queued", _i64, "step", "steps scheduled and not processed"),
@@ -418,6 +423,7 @@ OFFLOAD_FIELDS = (
 OFFER_FIELDS = (
     Field("rank", _i64, "1", "LRU: rank of the chunks that this request is using, 0: none"),
     Field("flush", _i64, "1", "schedule that awaits its stores, as it preempts it"),
+    Field("due", _i64, "step", "while decoding: next at which it may have chunks to offer, else 0"),
     Field("next", _i32, "block", "first chunk that it has not offered"),
     Field("jobs", _i32, "1", "its copies that are not reported"),
 )
@@ -456,6 +462,11 @@ PIN_FIELDS = (
     Field("evicted", _i64, "1", "twice the last schedule that evicted the block of this id"),
     Field("evicted_before", _i64, "1", "the same before the last schedule"),
     Field("stores", _i64, "1", "stores of finished requests that still read it"),
+    Field("order", _i64, "block", "evictions before that of the block of this id"),
+    Field("heir", _i64, "index", "request that got the block evicted last, or -1"),
+    Field("place", _i64, "block", "which of its blocks that is"),
+    Field("again", _i64, "1", "schedule that hit it there, though the last one has evicted it"),
+    Field("next", _i64, "index", "block evicted before it in the same schedule, or -1"),
 )
 
 LRU_FIELDS = (
@@ -641,7 +652,7 @@ class Workspace(NamedTuple):
     offers: NDArray[Any]
     """OFFER (requests of the largest lane with such tiers,)."""
     seen: NDArray[Any]
-    """uint8, flags of kernel.offload.manager per (request, chunk j); in the slot of its block j."""
+    """uint8, flags of kernel.offload.chunks per (request, chunk j); in the slot of its block j."""
     chunks: NDArray[Any]
     """CHUNK (instances x records + requests,): chunks and ghosts, then a mark of each request."""
     jobs: NDArray[Any]

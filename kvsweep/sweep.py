@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -13,14 +14,18 @@ from kvsweep.analysis.warnings import find_warnings, stored
 from kvsweep.arguments import checked
 from kvsweep.config import Sweep
 from kvsweep.config.memory import memory_varies
+from kvsweep.enlarging import extension, filled_place
 from kvsweep.errors import InputError
 from kvsweep.files import output_path
 from kvsweep.grid import Plan, Task, plan
 from kvsweep.store import (
+    Share,
     Store,
+    completed,
     default_path,
-    locked,
+    load,
     open_results,
+    opened,
     prepare,
     real_path,
     update_attributes,
@@ -55,7 +60,9 @@ def run(
     scheduler_file: str | Path | None = None,
     client: Client | None = None,
     wait: float | None = None,
+    shard: str | None = None,
     overwrite: bool = False,
+    extend: bool = False,
     keep_requests: bool = False,
     prune: bool = True,
     progress: Progress | None = None,
@@ -85,8 +92,15 @@ def run(
     wait : float, optional
         Seconds to wait for the file and for a first worker of the scheduler, and for another when
         all are gone; without limit if not given.
+    shard : str, optional
+        ``K/N``: simulate only the K-th of N shares of the cells. Runs of the others may fill the
+        same store at the same time, or stores of their own for `kvsweep.merge`; the last run that
+        ends in a store with all cells completes it.
     overwrite : bool
         Discard an existing store instead of continuing it.
+    extend : bool
+        Take over the cells of an existing store of a smaller sweep, all of whose cells this one
+        has. The larger store replaces it when it is whole.
     keep_requests : bool
         Store the columns of every request too.
     prune : bool
@@ -121,20 +135,23 @@ def run(
     path = output_path(out if out is not None else default_path(sweep))
     place = real_path(path)
     check_workers(workers, processes, scheduler, scheduler_file, client, wait)
+    share = Share.asked(shard, overwrite=overwrite, extend=extend)
     cells = plan(sweep, keep_requests=keep_requests)
+    if share is not None:
+        share.check(len(cells.tasks))
+    stored_too = {"keep_requests": keep_requests, "prune": prune}
+    known = extension(place, sweep, cells, **stored_too) if extend else None
     job = Job(sweep.name, cells, sweep.entropy, sweep.base_dir.resolve(), keep_requests, prune)
+    job = replace(job, known=known)
     file = None if scheduler_file is None else Path(scheduler_file)
     using = next((given for given in (scheduler, file, client) if given is not None), None)
-    with found_workers(job, workers, processes, using, wait, notify) as found, locked(place):
-        target = prepare(
-            place,
-            sweep,
-            cells,
-            simulate.source_hash(),
-            overwrite=overwrite,
-            keep_requests=keep_requests,
-            prune=prune,
-        )
+    make = partial(prepare, sweep=sweep, plan=cells, source_hash=simulate.source_hash())
+    make = partial(make, **stored_too)
+    with (
+        found_workers(job, workers, processes, using, wait, notify) as found,
+        filled_place(place, known) as filled,
+        opened(filled, share, partial(make, filled, overwrite=overwrite)) as target,
+    ):
         todo = target.pending()
         if target.damaged and notify:
             count = sum(map(cells.size, todo))
@@ -146,8 +163,13 @@ def run(
             job = replace(job, deliver=target.writer())
         with found.holding(job) as running:
             _fill(target, todo, _finished(running, todo), progress or _silent)
-        target.finish()
-    return _warned(path, sweep, cells)
+        if share is None:
+            target.finish()
+        else:
+            ds = load(open_results(path), "status", "status_detail")  # before another packs them
+    if share is not None and not completed(place, partial(make, place)):
+        return ds
+    return warned(path, sweep, cells)
 
 
 def _finished(running: Running, todo: list[Task]) -> Iterator[tuple[Task, Any]]:
@@ -167,8 +189,10 @@ def _fill(
 ) -> None:
     """Take the tasks `todo` into `store` as they come, whatever their order."""
     cells = store.plan
-    done = cells.cells - sum(map(cells.size, todo))
-    progress(done, cells.cells)
+    share = store.share
+    total = sum(cells.size(t) for t in cells.tasks if share is None or share.has(t.index))
+    done = total - sum(map(cells.size, todo))
+    progress(done, total)
     for task, outcome in finished:
         if isinstance(outcome, InputError):
             raise outcome
@@ -177,10 +201,10 @@ def _fill(
         else:
             store.accept(task, outcome)
         done += cells.size(task)
-        progress(done, cells.cells)
+        progress(done, total)
 
 
-def _warned(path: Path, sweep: Sweep, cells: Plan) -> xr.Dataset:
+def warned(path: Path, sweep: Sweep, cells: Plan) -> xr.Dataset:
     """Open the results, and store with them what in them misleads."""
     ds = open_results(path)
     found = find_warnings(cells_of_sweep(ds, sweep, cells))

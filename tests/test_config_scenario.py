@@ -208,7 +208,7 @@ def test_every_preset_loads_and_says_where_it_comes_from():
         ),
         (
             {"latency": {"model": "llama-3.1-8b/h100/tp4"}},
-            "unknown preset 'llama-3.1-8b/h100/tp4'; allowed: llama-3.1-70b/b200/tp2-",
+            "unknown preset 'llama-3.1-8b/h100/tp4'; allowed: deepseek-v3/b200/tp8-",
         ),
         (
             {"latency": {"model": "none.toml"}},
@@ -512,3 +512,68 @@ def test_a_roofline_is_complete_and_nothing_else(tmp_path, change, message):
     with pytest.raises(InputError) as caught:
         parse_scenario({"latency": {"model": "r.toml"}}, str(tmp_path / "t.json"))
     assert message in str(caught.value)
+
+
+NAMED = """
+model = "m"
+hardware = "h"
+kind = "roofline"
+shape_of = "gpt-oss-120b"
+source = "s"
+fit = "f"
+[device]
+flops = 1e12
+bandwidth = 1e12
+tp = 2
+"""
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (("120b", "120"), "r.toml:5: shape_of: unknown model 'gpt-oss-120'; allowed: "),
+        (("120b", "120"), "did you mean 'gpt-oss-120b'?"),
+        (('"gpt-oss-120b"', '"gemma-4-26b"'), "shape_of: step times are not computed of gemma-4"),
+        (("gpt-oss-120b", "deepseek-v3.2"), "shape_of: step times are not computed of deepseek"),
+        (("tp = 2", "tp = 3"), "device.tp: 3; vLLM wants the 64 attention heads"),
+        (("tp = 2", "flops_8bit = 2e12"), "device.flops_8bit: has no effect: gpt-oss-120b is not"),
+        (("fit =", "step_tokens = 0\nfit ="), "step_tokens: must be at least 1"),
+        (("fit =", "step_tokens = 2.5\nfit ="), "step_tokens: "),
+        (('"gpt-oss-120b"', '"llama-3.1-8b"\nstep_tokens = 8'), "step_tokens: has no effect: lla"),
+        (('"roofline"', '"linear"\nbeta = [1]'), "kind: 'linear' has no 'shape_of'"),
+        (
+            (
+                "[device]",
+                "[shape]\nlayers = 1\nhidden = 8\nheads = 1\nkv_heads = 1\nffn = 8\n"
+                "vocab = 9\n[device]",
+            ),
+            "shape_of: give either shape or shape_of",
+        ),
+    ],
+)
+def test_a_roofline_of_a_named_shape_has_no_key_that_does_nothing(tmp_path, change, message):
+    (tmp_path / "r.toml").write_text(NAMED.replace(*change))
+    with pytest.raises(InputError) as caught:
+        parse_scenario({"latency": {"model": "r.toml"}}, str(tmp_path / "t.json"))
+    assert message in str(caught.value)
+
+
+def test_keys_of_a_named_shape_are_refused_beside_a_shape_of_ones_own(tmp_path):
+    for change, key in (
+        (("fit =", "step_tokens = 8\nfit ="), "step_tokens: has no effect without shape_of"),
+        (("tp = 2", "flops_8bit = 2e9"), "device.flops_8bit: has no effect without shape_of"),
+    ):
+        (tmp_path / "r.toml").write_text(ROOFLINE.replace(*change))
+        with pytest.raises(InputError, match=key):
+            parse_scenario({"latency": {"model": "r.toml"}}, str(tmp_path / "t.json"))
+
+
+def test_step_tokens_shorten_the_steps_of_experts(tmp_path):
+    (tmp_path / "r.toml").write_text(NAMED)
+    (tmp_path / "few.toml").write_text(NAMED.replace("fit =", "step_tokens = 8\nfit ="))
+    every, few = (
+        parse_scenario({"latency": {"model": name}}, str(tmp_path / "t.json")).latency
+        for name in ("r.toml", "few.toml")
+    )
+    assert few.beta == every.beta
+    assert few.memory[0] < 0.3 * every.memory[0]

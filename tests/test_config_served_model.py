@@ -107,6 +107,31 @@ def test_step_times_are_computed_where_none_are_given(load, tmp_path):
     assert scenarios(given)[0].latency.model == "llama-3.1-8b/h100/tp2"
 
 
+def test_that_all_experts_are_read_is_told_of_a_mixture_of_experts_only(load):
+    words = "computed, not measured, all experts read by each step"
+    assert words in told(load(ON_H100, "model.preset=qwen3-30b-a3b"))[0]
+    assert "experts" not in told(load(ON_H100))[0]
+
+
+def test_a_hybrid_on_a_gpu_has_step_times_but_its_blocks_are_to_be_given(load, tmp_path):
+    text = '[model]\npreset = "gpt-oss-120b"\ngpu = "h200"\n'
+    (scenario,) = scenarios(load(text, "cache.gpu_blocks=20000"))
+    assert scenario.cache.gpu_blocks == 20_000
+    like = load_preset("gpt-oss-120b/h200/tp1-roofline", tmp_path).coefficients()
+    assert scenario.latency.memory == pytest.approx(like["memory"])
+    with pytest.raises(InputError, match=r"sliding windows.*give cache.gpu_tokens"):
+        scenarios(load(text))
+
+
+def test_latent_attention_in_8_bits_decides_blocks_and_step_times(load, tmp_path):
+    text = '[model]\npreset = "deepseek-v3"\ngpu = "h200"\ntp = 8\n'
+    (scenario,) = scenarios(load(text))
+    assert scenario.cache.gpu_blocks > 40_000
+    assert scenario.cache.kv_bytes_per_token == 70_272
+    like = load_preset("deepseek-v3/h200/tp8-roofline", tmp_path).coefficients()
+    assert scenario.latency.beta == pytest.approx(like["beta"])
+
+
 @pytest.mark.parametrize("name", ["qwen3-32b/h100/tp2-roofline", "llama-3.1-70b/l40s/tp8-roofline"])
 def test_presets_have_the_times_that_are_computed_of_their_model(load, tmp_path, name):
     model, gpu, tp = name.split("/")
@@ -135,6 +160,7 @@ def test_a_token_meets_the_experts_that_it_is_sent_to_and_a_step_reads_all(load)
     ("text", "override", "message"),
     [
         (ON_H100, "model.gpu=80GiB", "latency: missing, and not known of a GPU given by its mem"),
+        (ON_H100, "model.preset=deepseek-v3.2", "no memory is left"),
         (ON_H100, "model.pp=2", "latency: missing, and not known of a pipeline"),
         (OF_GIB, "model.tp=2", "latency: missing; give a model"),
         (ON_H100, "model.gpu=h1000", "--set model.gpu: 'h1000' is neither a GPU"),

@@ -91,3 +91,11 @@ def test_links_lead_somewhere(file):
     for target in re.findall(r"\]\(([^)#]+)\)", (ROOT / file).read_text()):
         if "://" not in target:
             assert (ROOT / target).exists(), target
+
+
+def test_the_tests_that_the_table_of_faults_names_exist():
+    text = (ROOT / "docs" / "reliability.md").read_text()
+    named = re.findall(r"`(tests/[\w/]+\.py)(?:::(\w+))?`", text)
+    assert len(named) == text.count("`tests/") > 20
+    for file, test in named:
+        assert f"def {test}" in (ROOT / file).read_text(), test

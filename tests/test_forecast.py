@@ -52,7 +52,7 @@ def planned(tmp_path, requests=200, seeds=50, warmup=0):
 def forecasted(monkeypatch, clock, sweep, plan, **options):
     monkeypatch.setattr(forecast, "time", clock)
     monkeypatch.setattr(forecast.simulate, "simulate_batch", clock.simulate_batch)
-    monkeypatch.setattr(forecast.simulate, "is_compiled", lambda: True)
+    monkeypatch.setattr(forecast.simulate, "is_compiled", lambda _: True)
     given = {"simulations": plan.cells, "tasks": len(plan.tasks), "workers": 1} | options
     return forecast.forecast(sweep, plan, **given)
 
@@ -116,7 +116,7 @@ def test_without_a_kernel_costs_are_nominal_and_compiling_is_told(monkeypatch, t
     clock = Clock(thrashing)
     monkeypatch.setattr(forecast, "time", clock)
     monkeypatch.setattr(forecast.simulate, "simulate_batch", clock.simulate_batch)
-    monkeypatch.setattr(forecast.simulate, "is_compiled", lambda: False)
+    monkeypatch.setattr(forecast.simulate, "is_compiled", lambda _: False)
     found = forecast.forecast(sweep, plan, simulations=plan.cells, tasks=4, workers=2)
     assert clock.calls == []
     assert found.compiling > 0

@@ -439,6 +439,8 @@ def test_blocks_have_their_memory_below_them_where_it_is_known():
         plot.plot_curve(ds, "preemption_rate", "gpu_blocks"),
         plot.plot_cliff(rates, rate_cliff),
         plot.plot_cliff_trend(rates, rate_cliff, "rate"),
+        plot.plot_heatmap(rates, "preemption_rate", "gpu_blocks", "rate"),
+        plot.plot_heatmap(rates, "preemption_rate", "rate", "gpu_blocks"),
     )
     for figure in figures:
         texts = check_layout(figure)

@@ -21,7 +21,7 @@ from kvsweep.store.sharding import Sharding
 @pytest.fixture(autouse=True)
 def several_tasks(monkeypatch):
     monkeypatch.setattr("kvsweep.simulate.simulate_batch", fake_batch)
-    monkeypatch.setattr("kvsweep.simulate.warm_up", lambda notify=None: None)
+    monkeypatch.setattr("kvsweep.simulate.warm_up", lambda *_: None)
     monkeypatch.setattr(grid, "CHUNK_SECONDS", (2e-4, 2e-4))
 
 

@@ -172,13 +172,8 @@ def _copy_differences(twin, single):
     """Compare what CPU tiers as vLLM has them did."""
     instances = [i for i in twin.instances if isinstance(i, naive.offload.OffloadInstance)]
     for number, instance in enumerate(instances):
-        columns = dict(COPY_COLUMNS)
-        if instance.scheduler.engine.async_scheduling:
-            # The kernel may leave out a copy that the step before awaited too: it has ended, and
-            # costs no time (5 of 4,000 random traces; in the recordings it is never so).
-            del columns["flush"]
         log = instance.streams.log
-        yield from copy_differences(single, number, instance.steps, log, columns)
+        yield from copy_differences(single, number, instance.steps, log)
     if instances:
         tally = single.outputs.tallies[0]
         for name, theirs in COPY_TOTALS.items():
@@ -187,13 +182,13 @@ def _copy_differences(twin, single):
                 yield f"{name}: {tally[name]} not {want}"
 
 
-def copy_differences(single, number, steps, log, columns=COPY_COLUMNS):
+def copy_differences(single, number, steps, log):
     """Compare the copies of one instance with `steps` of the twin's kind and a log of copies."""
     mine = single.outputs.steps[single.outputs.steps["instance"] == number]
     events = events_by_step(single, number)
     for row, want in zip(mine, steps, strict=False):
         found = events[int(row["step"])]
-        pairs = {c: (int(row[m]), getattr(want, c)) for c, m in columns.items()}
+        pairs = {c: (int(row[m]), getattr(want, c)) for c, m in COPY_COLUMNS.items()}
         for column, kind in COPY_EVENTS.items():
             told = kind in (Event.LATER, Event.REFUSE)
             rows = [r if told else [r, value] for r, value in found[kind]]

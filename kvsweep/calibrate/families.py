@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from kvsweep.calibrate.holding import Reference
 from kvsweep.config.latency import Preset
-from kvsweep.config.roofline import Device, Shape, roofline_terms
+from kvsweep.config.roofline import Device
 
 Floats = NDArray[np.float64]
 
@@ -137,12 +137,15 @@ class Roofline(Family):
 
     Attributes
     ----------
-    shape : Shape
+    preset : Preset
+        The roofline that it starts from.
     device : Device
+        That of the preset.
     source : str
+        Where its figures come from.
     """
 
-    shape: Shape
+    preset: Preset
     device: Device
     source: str = ""
 
@@ -166,15 +169,14 @@ class Roofline(Family):
 
     def terms(self, points: Floats) -> Terms:
         """Evaluate the roofline at each point."""
-        rows = [roofline_terms(self.shape, self._used(point)) for point in points]
+        rows = [self.preset.roofline(self._used(point)) for point in points]
         return Terms(np.array([row[0] for row in rows]), np.array([row[1] for row in rows]))
 
     def tables(self, point: Floats) -> dict[str, Any]:
-        """Return the tables ``shape`` and ``device``."""
-        return {
-            "shape": self.shape.model_dump(exclude_none=True),
-            "device": self._used(point).model_dump(),
-        }
+        """Return the shape, and the table ``device``."""
+        keys = {"shape", "shape_of", "step_tokens"}
+        shape = self.preset.model_dump(exclude_none=True, include=keys)
+        return shape | {"device": self._used(point).model_dump(exclude_none=True)}
 
     def _used(self, point: Floats) -> Device:
         return self.device.model_copy(update=dict(zip(self.names, point.tolist(), strict=True)))
@@ -184,8 +186,8 @@ def family_of(preset: Preset | None) -> Family:
     """Return what to fit, starting from a preset: its kind decides. None: linear, from anywhere."""
     if preset is None:
         return Linear()
-    if preset.shape is not None and preset.device is not None:
-        return Roofline(preset.shape, preset.device, preset.source)
+    if preset.device is not None:
+        return Roofline(preset, preset.device, preset.source)
     beta = preset.beta or ()
     origin = f"as the preset of {preset.model} on {preset.hardware} has it"
     return Linear((*beta, *(0.0,) * TERMS)[:TERMS], origin)

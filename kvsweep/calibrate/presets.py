@@ -11,7 +11,6 @@ import numpy as np
 
 from kvsweep.calibrate.holding import Reference
 from kvsweep.config.latency import Preset, load_preset, preset_names
-from kvsweep.config.roofline import roofline_terms
 from kvsweep.files import written
 
 CONTEXT = 3
@@ -31,9 +30,9 @@ def peak_reference(model: str, hardware: str) -> Reference | None:
         preset = load_preset(name, Path())
         known = preset.model.casefold() in model.casefold()
         known = known and preset.hardware.casefold() in hardware.casefold()
-        if known and preset.shape is not None and preset.device is not None:
+        if known and preset.device is not None:
             peak = {"bandwidth_efficiency": 1.0, "compute_efficiency": 1.0}
-            _, memory = roofline_terms(preset.shape, preset.device.model_copy(update=peak))
+            _, memory = preset.roofline(preset.device.model_copy(update=peak))
             values = np.full(len(memory), np.nan)
             values[CONTEXT] = memory[CONTEXT]
             told = f"what reading a token's keys and values takes at the peak of {preset.hardware}"

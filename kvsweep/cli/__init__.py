@@ -21,6 +21,7 @@ from kvsweep.cli.calibrate import calibrate
 from kvsweep.cli.compare import compare
 from kvsweep.cli.grid import grid
 from kvsweep.cli.measure import measure
+from kvsweep.cli.merge import merge
 from kvsweep.cli.plot import plot
 from kvsweep.cli.replay import replay
 from kvsweep.cli.replicate import replicate
@@ -72,6 +73,7 @@ for command in (
         compare,
         plot,
         verify,
+        merge,
         replay,
         trace,
         replicate,

@@ -49,6 +49,8 @@ BUSY = 1.5
         "kvsweep grid sweeps/h8.toml --dry-run",
         "kvsweep grid sweeps/h8.toml --scheduler tcp://10.0.0.1:8786",
         "kvsweep grid sweeps/h8.toml --scheduler-file scheduler.json --wait 3600",
+        "kvsweep grid sweeps/h8.toml --seeds 200 --extend",
+        "kvsweep grid sweeps/h8.toml --shard $SLURM_ARRAY_TASK_ID/40",
     ),
 )
 @click.argument("file", metavar="SWEEP.toml", type=click.Path(path_type=Path))
@@ -63,7 +65,9 @@ BUSY = 1.5
 )
 @click.option("--seeds", type=int, metavar="N", help="Use the seeds 0 to N-1.")
 @click.option("--dry-run", is_flag=True, help="Print size and time of the sweep and write nothing.")
+@click.option("--shard", metavar="K/N", help="Simulate the K-th of N shares of the cells.")
 @click.option("--overwrite", is_flag=True, help="Start again instead of continuing the store.")
+@click.option("--extend", is_flag=True, help="Keep the cells of a store of a smaller sweep.")
 @click.option("--workers", type=int, metavar="N", help="Threads or processes [all processors].")
 @click.option("--processes", is_flag=True, help="Use local processes instead of threads.")
 @click.option("--scheduler", metavar="ADDRESS", help="Use a running Dask scheduler.")
@@ -90,6 +94,13 @@ def grid(
 
     A store that an earlier run left half done is continued. At the end the cliff that the sweep
     asks for is printed, stored, and drawn beside the store, and warnings tell what misleads.
+
+    Of N runs with --shard 1/N to N/N, at once and in any order, each simulates its share, and the
+    last one does all that a run does at its end. On machines that see no common folder each fills
+    a store of its own, and `kvsweep merge` puts them together.
+
+    With --extend a store goes on with more seeds or values: cells that it has are kept, and it is
+    replaced by the larger store when that is whole.
     """
     from kvsweep.config import load_sweep
     from kvsweep.config.service_levels import goodput_overrides
@@ -102,12 +113,18 @@ def grid(
         file,
         *named_files([sweep.base, sweep.policies, [a.values for a in sweep.axes]], sweep.base_dir),
     ]
-    check_outputs(read, {"--out": path, "figure": _figure(path)})
+    check_outputs(read, {"--out": path, "figure": figure_of(path)})
     options |= {"keep_requests": requests, "prune": not no_prune}
     if dry_run:
         _print_size(_size(sweep, path, options), as_json)
         return 0
-    ds = _run(sweep, path, options)
+    return tell(sweep, path, _run(sweep, path, options), options["shard"], as_json)
+
+
+def tell(sweep: Sweep, path: Path, ds: xr.Dataset, shard: str | None, as_json: bool) -> int:
+    """Print what came out, and return the exit code."""
+    if not ds.attrs["complete"]:
+        return _tell_shard(path, ds, str(shard), as_json)
     from kvsweep.analysis.warnings import warnings_of
     from kvsweep.report import outcome
 
@@ -128,6 +145,21 @@ def grid(
     return 1 if result["incomplete"] else 0
 
 
+def _tell_shard(path: Path, ds: xr.Dataset, shard: str, as_json: bool) -> int:
+    """Print how far a store is that others fill too, and return the exit code."""
+    from kvsweep.report import outcome
+
+    result = {"store": str(path), "shard": shard, **outcome(ds)}
+    result["incomplete"] = [cell for cell in result["incomplete"] if cell["status"] != "pending"]
+    if as_json:
+        print_json(result)
+    else:
+        _print_outcome(result, None, "")
+        echo(f"shard {shard} is done; the last of the others in this store completes it, or")
+        echo("`kvsweep merge` puts it together with the stores of the others")
+    return 1 if result["incomplete"] else 0
+
+
 def _size(sweep: Sweep, path: Path, options: dict[str, Any]) -> dict[str, Any]:
     """Return what a run would take: cells, simulations still to do, bytes, seconds.
 
@@ -135,23 +167,29 @@ def _size(sweep: Sweep, path: Path, options: dict[str, Any]) -> dict[str, Any]:
     """
     from kvsweep.config.served_text import defaults_text, model_text
     from kvsweep.config.transfer import transfer_text
+    from kvsweep.enlarging import extension
     from kvsweep.forecast import forecast
     from kvsweep.grid import plan
     from kvsweep.simulate import source_hash
-    from kvsweep.store import pending
+    from kvsweep.store import Share, pending
     from kvsweep.workers.choosing import check_workers
 
     check_workers(
         *(options[key] for key in ("workers", "processes", "scheduler", "scheduler_file"))
     )
+    share = Share.asked(options["shard"], overwrite=options["overwrite"], extend=options["extend"])
     stored = {key: options[key] for key in ("keep_requests", "prune")}
     begun = thread_time()
     cells = plan(sweep, keep_requests=options["keep_requests"])
     planning = thread_time() - begun
     todo = cells.tasks
-    if path.exists() and not options["overwrite"]:
+    known = extension(path, sweep, cells, **stored) if options["extend"] else None
+    if known is None and path.exists() and not options["overwrite"]:
         todo = tuple(pending(path, sweep, cells, source_hash(), **stored))
-    simulations = sum(map(cells.size, todo))
+    if share is not None:
+        share.check(len(cells.tasks))
+        todo = tuple(task for task in todo if share.has(task.index))
+    simulations = sum(map(cells.size if known is None else known.simulations, todo))
     # Those of a scheduler come and go; it is not asked.
     remote = options["scheduler"] or options["scheduler_file"]
     workers = None if remote else options["workers"] or os.cpu_count() or 1
@@ -262,10 +300,11 @@ def _draw(path: Path, ds: xr.Dataset, cliff: Cliff) -> dict[str, str | None]:
 
         return plot_cliff(ds, cliff)
 
-    return draw_beside(make, _figure(path))
+    return draw_beside(make, figure_of(path))
 
 
-def _figure(path: Path) -> Path:
+def figure_of(path: Path) -> Path:
+    """Return where the figure of a store is drawn."""
     return path.with_name(f"{path.stem}-cliff.png")
 
 

@@ -69,11 +69,12 @@ def show(store: Path, as_json: bool) -> None:
     from kvsweep import report
     from kvsweep.analysis.warnings import warnings_of
     from kvsweep.llama.dataset import FORMAT
-    from kvsweep.store import stored_format
+    from kvsweep.store import refuse_damaged, stored_format
 
     if stored_format(store) == FORMAT:
         print_prefix(open_prefix(store), {}, as_json)
         return
+    refuse_damaged(store)
     ds = read(store)
     warnings = warnings_of(ds)
     if as_json:
@@ -216,7 +217,7 @@ def _found_in(ds: xr.Dataset, *, cliff: bool = False) -> list[ResultWarning]:
 
 
 def read(store: Path, at: Sequence[str] = ()) -> xr.Dataset:
-    """Open a store, or the part of it named by ``--at``, with all but the per-request columns.
+    """Open a store, or the part of it named by ``--at``; what is used of it is read then.
 
     Raises
     ------
@@ -224,7 +225,7 @@ def read(store: Path, at: Sequence[str] = ()) -> xr.Dataset:
         If there is no such store, axis or value.
     """
     from kvsweep.analysis.questions import select
-    from kvsweep.store import load, open_results
+    from kvsweep.store import open_results
 
     leave_dask()
-    return select(load(open_results(store)), at)
+    return select(open_results(store), at)

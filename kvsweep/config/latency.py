@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, ValidationError, ValidationInfo, field_validator, model_validator
 
+from kvsweep.config import named_shape
 from kvsweep.config.base import (
     Coefficient,
     Count,
@@ -18,7 +19,7 @@ from kvsweep.config.base import (
     Section,
 )
 from kvsweep.config.explain import first_problem
-from kvsweep.config.roofline import Device, Shape, roofline_terms
+from kvsweep.config.roofline import Device, Shape, StepTerms, roofline_terms
 from kvsweep.config.source import read_source
 from kvsweep.errors import InputError, clip, did_you_mean
 from kvsweep.limits import MAX_FIRST_STEPS
@@ -42,11 +43,17 @@ class Preset(Section):
     model, hardware : str
         What was measured.
     kind : str
-        ``linear``: `beta` is given. ``roofline``: `shape` and `device` are.
+        ``linear``: `beta` is given. ``roofline``: `device` is, and `shape` or `shape_of`.
     alpha, beta : tuple of float
         As in `Latency`.
     shape, device : Shape, Device
         As in `kvsweep.config.roofline`.
+    shape_of : str or None
+        Instead of `shape`: a model that comes with the package (`kvsweep.sizing.shapes`), a mixture
+        of experts or one with multi-head latent attention among them.
+    step_tokens : int or None
+        Tokens of a step, with `shape_of` a mixture of experts: each step reads as many experts as
+        one of so many tokens does; None: all.
     kv_bytes_per_token : float or None
         Bytes of a token's keys and values, all layers and devices; a roofline has a shape instead.
     tp : int or None
@@ -64,6 +71,8 @@ class Preset(Section):
     beta: Betas | None = None
     shape: Shape | None = None
     device: Device | None = None
+    shape_of: Name | None = None
+    step_tokens: Count | None = None
     kv_bytes_per_token: Positive | None = None
     tp: Count | None = None
     link: Name | None = None
@@ -72,7 +81,8 @@ class Preset(Section):
 
     @model_validator(mode="after")
     def _complete(self) -> Self:
-        needed = {"linear": ("beta",), "roofline": ("shape", "device")}
+        shape = "shape" if self.shape_of is None or self.shape is not None else "shape_of"
+        needed = {"linear": ("beta",), "roofline": (shape, "device")}
         for kind, keys in needed.items():
             for key in keys:
                 if (getattr(self, key) is not None) != (kind == self.kind):
@@ -81,12 +91,27 @@ class Preset(Section):
         for key in ("kv_bytes_per_token", "tp"):
             if self.kind == "roofline" and getattr(self, key) is not None:
                 raise KeyProblem((key,), "kind 'roofline' has none: shape and device tell")
+        self._check_shape()
         return self
+
+    def _check_shape(self) -> None:
+        """Refuse what has no effect beside a shape, or is no shape."""
+        if self.shape_of is not None and self.device is not None:
+            if self.shape is not None:
+                raise KeyProblem(("shape_of",), "give either shape or shape_of")
+            named_shape.check(self.shape_of, self.device, self.step_tokens)
+        elif self.step_tokens is not None:
+            raise KeyProblem(("step_tokens",), "has no effect without shape_of")
+        elif self.device is not None and self.device.flops_8bit is not None:
+            raise KeyProblem(("device", "flops_8bit"), "has no effect without shape_of")
 
     @property
     def gpu_token_bytes(self) -> float | None:
         """Bytes of a token's keys and values on one device, None if it is not known."""
-        if self.shape is not None and self.device is not None:
+        if self.device is not None:
+            if self.shape_of is not None:
+                return named_shape.token_bytes(self.shape_of, self.device)
+            assert self.shape is not None
             return self.shape.kv_token_bytes / self.device.tp
         if self.kv_bytes_per_token is None:
             return None
@@ -94,10 +119,17 @@ class Preset(Section):
 
     def coefficients(self) -> dict[str, Any]:
         """Return the settings of the latency section that the preset stands for."""
-        if self.shape is None or self.device is None:
+        if self.device is None:
             return {"alpha": self.alpha, "beta": self.beta}
-        beta, memory = roofline_terms(self.shape, self.device)
+        beta, memory = self.roofline(self.device)
         return {"alpha": self.alpha, "beta": beta, "memory": memory}
+
+    def roofline(self, device: Device) -> StepTerms:
+        """Return `Latency.beta` and `Latency.memory` of a roofline's shape on a device."""
+        if self.shape_of is not None:
+            return named_shape.terms_of(self.shape_of, device, self.step_tokens)
+        assert self.shape is not None
+        return roofline_terms(self.shape, device)
 
 
 class Latency(Section):

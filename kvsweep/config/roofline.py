@@ -19,6 +19,10 @@ from kvsweep.config.base import Count, Positive, Real, Section
 
 MICROSECONDS = 1e6
 
+Five = tuple[float, float, float, float, float]
+StepTerms = tuple[Five, Five]
+"""`Latency.beta` and `Latency.memory`."""
+
 Peak = Annotated[float, Field(strict=True, ge=1.0, allow_inf_nan=False)]
 """Operations or bytes per second: so many that times per one are finite."""
 
@@ -92,6 +96,9 @@ class Device(Section):
         Time of a step that is neither, microseconds.
     tp : int
         Devices that share the model (tensor parallel); their exchange is left out.
+    flops_8bit : float or None
+        Peak of dense matrix products of 8 bits, FLOP/s, for a model whose weights have them
+        (`kvsweep.sizing.served_steps`); None: they are computed at `flops`.
     """
 
     flops: Peak
@@ -100,11 +107,10 @@ class Device(Section):
     bandwidth_efficiency: Efficiency = 1.0
     overhead_us: Real = 0.0
     tp: Count = 1
+    flops_8bit: Peak | None = None
 
 
-def roofline_terms(
-    shape: Shape, device: Device
-) -> tuple[tuple[float, float, float, float, float], tuple[float, float, float, float, float]]:
+def roofline_terms(shape: Shape, device: Device) -> StepTerms:
     """Return `Latency.beta` and `Latency.memory` of a model on a device, microseconds.
 
     Examples

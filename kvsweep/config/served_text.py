@@ -29,7 +29,8 @@ def model_text(scenario: Scenario, folder: Path) -> str | None:
         text = f"{name} on {where}: {told.blocks - 1:,} usable blocks, {size:.2f} GiB"
     else:
         text = f"{name}: {told.layout.token_bytes:,} bytes a token on each GPU"
-    return "; ".join(filter(None, (text, _who_wins(scenario, told), _times(scenario, folder))))
+    times = _times(scenario, folder, experts=told.served.model.experts)
+    return "; ".join(filter(None, (text, _who_wins(scenario, told), times)))
 
 
 def _who_wins(scenario: Scenario, told: Answer) -> str | None:
@@ -43,13 +44,16 @@ def _who_wins(scenario: Scenario, told: Answer) -> str | None:
     return None
 
 
-def _times(scenario: Scenario, folder: Path) -> str | None:
+def _times(scenario: Scenario, folder: Path, *, experts: bool) -> str | None:
     """Say that step times are computed, or are those of another number of GPUs."""
     latency, model = scenario.latency, scenario.model
     assert model is not None
     if latency.model is None:
         computed = "latency" not in scenario.model_fields_set and latency.model_fields_set
-        return "step times computed, not measured" if computed else None
+        if not computed:
+            return None
+        told = "step times computed, not measured"
+        return f"{told}, all experts read by each step" if experts else told
     preset = load_preset(latency.model, folder)
     tp = preset.device.tp if preset.device is not None else preset.tp
     if tp is None or tp == model.tp:

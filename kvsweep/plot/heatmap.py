@@ -8,8 +8,8 @@ import numpy as np
 from matplotlib.colors import LogNorm, Normalize
 
 from kvsweep.analysis import variables
+from kvsweep.analysis.gib import unit_gib
 from kvsweep.analysis.statistics import Floats
-from kvsweep.analysis.wording import number
 from kvsweep.arguments import checked
 from kvsweep.errors import InputError
 from kvsweep.plot import style
@@ -30,7 +30,8 @@ MAX_PANELS = 6
 def plot_heatmap(ds: xr.Dataset, metric: str, x: str, y: str) -> Figure:
     """Draw the mean over seeds of `metric` over axes `x` and `y`.
 
-    Axes of names and uneven numeric axes are drawn as equal cells with their values. At most one
+    Axes of names and uneven numeric axes are drawn as equal cells with their values; blocks have
+    their GiB below them where the bytes of a token are known. At most one
     more dimension may be left: one panel per value of it. Cells without a result are hatched.
 
     Parameters
@@ -77,9 +78,9 @@ def plot_heatmap(ds: xr.Dataset, metric: str, x: str, y: str) -> Figure:
         figure = style.new_figure(height=0.7 + 2.1 * panels)
         axes = figure.subplots(panels, 1, squeeze=False)[:, 0]
         style.title(figure, ds)
-        norm = _norm(mean.values)
+        norm, gib = _norm(mean.values), {name: unit_gib(ds, name) for name in (x, y)}
         for i, panel in enumerate(axes):
-            image = _draw(panel, mean.isel({rest[0]: i}) if rest else mean, norm)
+            image = _draw(panel, mean.isel({rest[0]: i}) if rest else mean, norm, gib)
             name = f"\n{rest[0]}: {mean[rest[0]].values[i]}" if rest else ""
             panel.set_title(f"{style.axis_label(array)}{name}", loc="left", fontsize=7.5)
         bar = figure.colorbar(image, ax=list(axes), shrink=0.9, pad=0.02, aspect=25)
@@ -96,8 +97,10 @@ def _norm(values: Floats) -> Normalize:
     return LogNorm(low, high) if 0.0 < low * LOG_FACTOR < high else Normalize(low, high)
 
 
-def _draw(panel: Axes, table: xr.DataArray, norm: Normalize) -> AxesImage:
-    """Draw one table (y, x) as equal cells, ticks at the values."""
+def _draw(
+    panel: Axes, table: xr.DataArray, norm: Normalize, gib: dict[str, float | None]
+) -> AxesImage:
+    """Draw one table (y, x) as equal cells, ticks at the values; `gib`: of a unit of an axis."""
     y, x = (str(d) for d in table.dims)
     panel.set_facecolor("#f2f2f2")
     panel.patch.set_hatch("////")
@@ -109,9 +112,12 @@ def _draw(panel: Axes, table: xr.DataArray, norm: Normalize) -> AxesImage:
         values = table[name].values
         step = max(1, int(np.ceil(len(values) / 6)))
         places = np.arange(0, len(values), step)
-        texts = [v if isinstance(v, str) else number(float(v)) for v in values[places]]
+        texts = [
+            v if isinstance(v, str) else style.with_memory(float(v), gib[name])
+            for v in values[places]
+        ]
         which.set_ticks(places, labels=texts)
-    panel.set_xlabel(style.axis_label(table[x]))
-    panel.set_ylabel(style.axis_label(table[y]))
+    panel.set_xlabel(style.memory_label(table[x], gib[x]))
+    panel.set_ylabel(style.memory_label(table[y], gib[y]))
     panel.spines[:].set_visible(False)
     return image

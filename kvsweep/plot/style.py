@@ -219,11 +219,13 @@ def group_thousands(axis: Axes, which: str, each_gib: float | None = None) -> No
     if which == "x":
         target.set_major_locator(MaxNLocator(6, steps=[1, 2, 2.5, 5, 10]))
 
-    def written(value: float, place: int | None) -> str:
-        memory = "" if each_gib is None else f"\n{number(round(value * each_gib, 2))}"
-        return number(float(value)) + memory
+    target.set_major_formatter(FuncFormatter(lambda value, _: with_memory(float(value), each_gib)))
 
-    target.set_major_formatter(FuncFormatter(written))
+
+def with_memory(value: float, each_gib: float | None) -> str:
+    """Write a number of an axis, and below it its memory if `each_gib` is known."""
+    memory = "" if each_gib is None else f"\n{number(round(value * each_gib, 2))}"
+    return number(value) + memory
 
 
 def memory_label(array: xr.DataArray, each_gib: float | None) -> str:

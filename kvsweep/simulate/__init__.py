@@ -18,10 +18,18 @@ from ..config.service_levels import levels_given
 from ..metrics import VARIABLES, Variable, coordinates, mask_failed
 from ..policies import RULES, Status
 from .kernel_cells import is_compiled, kernel_entries, run_kernel_cells, warm_up
+from .pruning import smaller_of
 from .request_lists import RequestLists
 from .shared_runs import shared_runs
 
-__all__ = ["is_compiled", "kernel_entries", "simulate_batch", "source_hash", "warm_up"]
+__all__ = [
+    "is_compiled",
+    "kernel_entries",
+    "simulate_batch",
+    "smaller_of",
+    "source_hash",
+    "warm_up",
+]
 
 
 def simulate_batch(

@@ -107,7 +107,7 @@ ENTRIES: tuple[Entry, ...] = (
     Entry(engine.run_rare, CONNECTOR, "first run with rarer features"),
     Entry(
         engine.run_connected,
-        (*NO_CONNECTOR, "tiered", "cache_each_step"),
+        (*NO_CONNECTOR, "tiered", "copies_each_step"),
         'first run with offload = "vllm"',
         more=10,
     ),

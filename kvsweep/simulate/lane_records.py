@@ -136,8 +136,8 @@ def _set_cache(lane: NDArray[Any], cache: Cache) -> None:
     lists = 3 if lane["offload_eviction"] == TierEviction.ARC else 1
     lane["chunk_records"] = cache.cpu_blocks * lists + RINGS if lane["connects"] else 0
     # An extent in one piece is evicted from its end, whatever its blocks are.
-    lane["all_split"] = cache.cpu_blocks > 0 or lane["eviction"] != Eviction.LRU
-    lane["cache_each_step"] = cache.cpu_blocks > 0 and lane["offload"] == Offload.WRITE_THROUGH
+    lane["all_split"] = lane["eviction"] != Eviction.LRU
+    lane["copies_each_step"] = cache.cpu_blocks > 0 and lane["offload"] == Offload.WRITE_THROUGH
 
 
 def _set_cluster(lane: NDArray[Any], cluster: Cluster) -> None:
@@ -220,7 +220,6 @@ def set_request_lists(
         ("closed_loop", "awaits"),
     ):
         lanes[flag] = largest(requests[field])
-    lanes["any_duplicates"] |= lanes["cache_each_step"]
     lanes["closed_loop"] |= lanes["concurrency"] > 0
     lanes["impatient"] = largest(requests["patience"]) >= 0
     # Every urgent request may make others begin anew.

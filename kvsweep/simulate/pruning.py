@@ -39,3 +39,10 @@ def smaller_pools(scenarios: Sequence[Scenario]) -> NDArray[np.int64]:
             like[number] = before if fewer else NONE
         latest[family] = number
     return like
+
+
+def smaller_of(scenarios: Sequence[Scenario]) -> dict[int, int]:
+    """Return for scenarios of a batch the one that they may be copied from, by position."""
+    order = list(map(int, smallest_first(scenarios)))
+    like = smaller_pools([scenarios[i] for i in order])
+    return {order[i]: order[at] for i, at in enumerate(like) if at != NONE}

@@ -73,12 +73,15 @@ class LayerWeights:
         Key-value heads; 0 if there are no such projections.
     copied : float
         On every GPU.
+    experts : float
+        Of the experts that tokens choose among, part of `shared`.
     """
 
     shared: float
     kv: float = 0.0
     kv_heads: int = 0
     copied: float = 0.0
+    experts: float = 0.0
 
     def on_gpu(self, tp: int) -> float:
         """Return the bytes on one GPU of `tp`."""
@@ -102,8 +105,6 @@ class Weights:
         Number of weights.
     text : str
         How they are stored, for messages.
-    plain : bool
-        Whether all of them have 16 bits.
     """
 
     layers: tuple[LayerWeights, ...]
@@ -112,7 +113,6 @@ class Weights:
     tied: bool
     parameters: int
     text: str
-    plain: bool = True
 
     def on_gpu(self, tp: int, stage: range) -> float:
         """Return the bytes on one GPU of a stage of a pipeline.
@@ -142,16 +142,27 @@ class Work:
     Attributes
     ----------
     active : int
-        Weights of all layers that one token meets: not those of experts that it is not sent to.
+        Weights of all layers that one token meets, divided among GPUs: not those of experts that it
+        is not sent to.
     output : int
         Weights of the output layer.
-    channels : int
-        Channels of all query heads of a layer.
+    prefill, decode : int
+        FLOPs of attention in a layer, of a token and one token of its context.
+    copied : int
+        Weights that one token meets on every GPU.
+    eight_bit : bool
+        Whether products with `active` and `copied` are of 8 bits.
+    chosen : float
+        Share of the experts of a layer that a token is sent to.
     """
 
     active: int
     output: int
-    channels: int
+    prefill: int
+    decode: int
+    copied: int = 0
+    eight_bit: bool = False
+    chosen: float = 1.0
 
 
 @dataclass(frozen=True)

@@ -1,9 +1,18 @@
 """Step times of a served model from first principles, where nothing better is known: a roofline.
 
 `kvsweep.config.roofline` has the idea, and `Latency` the form: of computing ``beta``, of moving
-data ``memory``. Here weights are those that are counted of any model, experts among them: a token
-is computed by the experts that it is sent to, and a step reads all of them, which is too much where
-few requests run. What GPUs exchange with each other is left out.
+data ``memory``. Here it is counted of every model whose weights are:
+
+- Mixtures of experts: a token is computed by the experts that it is sent to. How many a step reads
+  is no sum over its tokens (`experts_read`), so that one share is taken for all steps: all experts,
+  unless the tokens of a step are given for which it is to be right.
+- Multi-head latent attention: a prefill computes with keys and values of all heads, a decode with
+  the latent vector, which every GPU reads whole. That a later chunk of a prefill makes keys and
+  values of its context again is left out.
+- Sliding windows: a token attends to a full one. While a context is shorter, that is too much.
+
+Weights of 8 bits are computed at the peak of 8 bits, if the GPU has one; those in MXFP4 at that of
+16. What GPUs exchange with each other is left out.
 """
 
 from __future__ import annotations
@@ -12,6 +21,7 @@ from typing import NamedTuple
 
 from kvsweep.errors import InputError
 from kvsweep.sizing.gpus import figures
+from kvsweep.sizing.model import Model, Work
 from kvsweep.sizing.settings import Served
 
 MICROSECONDS = 1e6
@@ -22,6 +32,25 @@ class Terms(NamedTuple):
 
     beta: tuple[float, float, float, float, float]
     memory: tuple[float, float, float, float, float]
+
+
+class Peaks(NamedTuple):
+    """What one GPU reaches.
+
+    Attributes
+    ----------
+    flops, flops_8bit : float
+        Matrix products of 16 and of 8 bits, FLOP/s.
+    bandwidth : float
+        Of its memory, bytes/s.
+    overhead_us : float
+        Time of a step that is neither, microseconds.
+    """
+
+    flops: float
+    flops_8bit: float
+    bandwidth: float
+    overhead_us: float
 
 
 def step_terms(served: Served, gpu: str) -> Terms:
@@ -39,37 +68,101 @@ def step_terms(served: Served, gpu: str) -> Terms:
     InputError
         If they do not follow from the shape and the peaks of the GPU.
     """
-    model, tp = served.model, served.asked.tp
-    peaks = figures()["gpus"].get(gpu, {})
-    problem = _unknown(served, "flops" in peaks, gpu)
-    if problem:
-        raise InputError(f"latency: missing, and not known of {problem}; give latency.model")
-    work, weights, used = model.work, model.weights, figures()["efficiency"]
-    assert work is not None
-    assert weights is not None
-    flop = MICROSECONDS / (peaks["flops"] * used["compute"] * tp)
-    byte = MICROSECONDS / (peaks["bandwidth"] * used["bandwidth"])
-    token, output = 2 * work.active * flop, 2 * work.output * flop
-    context = 4 * model.layers * work.channels * flop
-    layers = sum(layer.on_gpu(tp) for layer in weights.layers)
-    read = (layers + weights.output / tp) * byte
-    kv = sum(cache.token_bytes for cache in model.caches(tp, served.dtype)) * byte
-    overhead = used["overhead_us"]
-    return Terms(
-        (overhead, token, token + output, context, context),
-        (read, kv, kv, kv, 0.0),
+    peaks, used = figures()["gpus"].get(gpu, {}), figures()["efficiency"]
+    if "flops" not in peaks:
+        raise _missing(f"a GPU given by its memory ({gpu})")
+    return terms(
+        served,
+        Peaks(
+            peaks["flops"] * used["compute"],
+            peaks.get("flops_8bit", peaks["flops"]) * used["compute"],
+            peaks["bandwidth"] * used["bandwidth"],
+            used["overhead_us"],
+        ),
     )
 
 
-def _unknown(served: Served, has_peaks: bool, gpu: str) -> str | None:
-    """Return what step times do not follow from, None if they do."""
-    model = served.model
-    if not has_peaks:
-        return f"a GPU given by its memory ({gpu})"
+def terms(served: Served, peaks: Peaks, step_tokens: int | None = None) -> Terms:
+    """Return the step times of a served model.
+
+    Parameters
+    ----------
+    served : Served
+        The model and its settings.
+    peaks : Peaks
+        What a GPU reaches.
+    step_tokens : int or None
+        Tokens of a step that reads as many experts as each step is taken to; None: all experts.
+
+    Raises
+    ------
+    InputError
+        If they do not follow from the shape.
+    """
     if served.asked.pp > 1:
-        return "a pipeline"
+        raise _missing("a pipeline")
+    model, tp = served.model, served.asked.tp
     if model.work is None or model.weights is None:
-        return f"{model.architecture}"
-    if not model.weights.plain:
-        return f"weights of {model.weights.text}"
-    return None
+        raise _missing(model.architecture)
+    weights = model.weights
+    read = sum(layer.on_gpu(tp) for layer in weights.layers) + weights.output / tp
+    if step_tokens is not None:
+        experts = sum(layer.experts for layer in weights.layers)
+        read -= experts / tp * (1 - experts_read(model.work.chosen, step_tokens))
+    byte = MICROSECONDS / peaks.bandwidth
+    kv, lasting, windows = _kept(served)
+    moved = (read * byte, kv * byte, (kv + windows) * byte, lasting * byte, 0.0)
+    return Terms(_computed(model, model.work, tp, peaks), moved)
+
+
+def experts_read(chosen: float, tokens: float) -> float:
+    """Return the share of the experts of a layer that a step reads, if tokens choose at random.
+
+    Parameters
+    ----------
+    chosen : float
+        Share that one token is sent to.
+    tokens : float
+        Tokens of the step, of prompts and of decoding requests.
+
+    Examples
+    --------
+    Of 128 experts, 4 of them for each token:
+
+    >>> [round(experts_read(4 / 128, tokens), 3) for tokens in (1, 32, 256)]
+    [0.031, 0.638, 1.0]
+    """
+    return float(1 - (1 - chosen) ** tokens)
+
+
+def _computed(
+    model: Model, work: Work, tp: int, peaks: Peaks
+) -> tuple[float, float, float, float, float]:
+    """Return the coefficients of computing."""
+    flop = MICROSECONDS / (peaks.flops * tp)
+    product = MICROSECONDS / (peaks.flops_8bit * tp) if work.eight_bit else flop
+    full = sum(shape.window is None for shape in model.attention)
+    inside = sum(shape.window - 1 for shape in model.attention if shape.window is not None)
+    token, output = 2 * (work.active + work.copied * tp) * product, 2 * work.output * flop
+    return (
+        peaks.overhead_us,
+        token + inside * work.prefill * flop,
+        token + output + inside * work.decode * flop,
+        full * work.decode * flop,
+        full * work.prefill * flop,
+    )
+
+
+def _kept(served: Served) -> tuple[int, int, int]:
+    """Return bytes on a GPU: of a token, of it beyond all windows, and of the rest of all windows.
+
+    A window has the token itself, so that it holds one less of its context.
+    """
+    caches = served.model.caches(served.asked.tp, served.dtype)
+    full = sum(cache.token_bytes for cache in caches if cache.window is None)
+    inside = sum(cache.token_bytes * (cache.window - 1) for cache in caches if cache.window)
+    return sum(cache.token_bytes for cache in caches), full, inside
+
+
+def _missing(problem: str) -> InputError:
+    return InputError(f"latency: missing, and not known of {problem}; give latency.model")

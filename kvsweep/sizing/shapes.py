@@ -112,7 +112,8 @@ def model_from_config(table: dict[str, Any], name: str, source: str | None = Non
     about = architecture(names[0], name)
     text = whole.section("text_config") or whole
     dtype = _dtype(text) or _dtype(whole) or "bfloat16"
-    weights, unknown = _weights(whole, text, about, dtype)
+    kept = store(whole if "quantization_config" in whole.table else text, dtype)
+    weights, unknown = _weights(text, about, kept)
     return Model(
         name=name,
         architecture=names[0],
@@ -125,7 +126,7 @@ def model_from_config(table: dict[str, Any], name: str, source: str | None = Non
         weights_unknown=unknown,
         experts=bool(expert_count(text)),
         source=source or name,
-        work=count_work(text, about) if weights is not None else None,
+        work=count_work(text, about, kept) if weights and isinstance(kept, Store) else None,
     )
 
 
@@ -138,11 +139,8 @@ def _dtype(values: Values) -> str | None:
     return name
 
 
-def _weights(
-    whole: Values, text: Values, about: Architecture, dtype: str
-) -> tuple[Weights | None, str]:
+def _weights(text: Values, about: Architecture, kept: Store | str) -> tuple[Weights | None, str]:
     """Return the weights, or None and why they cannot be counted."""
-    kept = store(whole if "quantization_config" in whole.table else text, dtype)
     if isinstance(kept, str):
         return None, kept
     if not about.weights:
@@ -150,7 +148,6 @@ def _weights(
     sparse = text.table.get("decoder_sparse_step"), text.table.get("moe_layer_freq")
     if text.table.get("mlp_only_layers") or any(step not in (None, 1) for step in sparse):
         return None, "of experts in some layers only, which are not counted"
-    assert isinstance(kept, Store)
     return count_weights(text, about, kept), ""
 
 

@@ -25,6 +25,7 @@ class Store(NamedTuple):
     expert: float
     other: float
     text: str
+    eight_bit: bool = False
 
 
 def store(config: Values, dtype: str) -> Store | str:
@@ -45,7 +46,7 @@ def store(config: Values, dtype: str) -> Store | str:
     method = about.word("quant_method", "")
     if method == "fp8":
         each = 1 + 4 / FP8_BLOCK
-        return Store(each, each, 2, f"8-bit linear layers, {shown} otherwise")
+        return Store(each, each, 2, f"8-bit linear layers, {shown} otherwise", eight_bit=True)
     if method == "mxfp4":
         return Store(2, MXFP4_BYTES, 2, f"MXFP4 experts, {shown} otherwise")
     return f"quantized by {method or 'a method that is not named'}"
@@ -77,22 +78,48 @@ def count_weights(config: Values, about: Architecture, kept: Store) -> Weights:
         tied=tied,
         parameters=parameters,
         text=kept.text,
-        plain=kept[:3] == (2, 2, 2),
     )
 
 
-def count_work(config: Values, about: Architecture) -> Work | None:
-    """Return what a token is computed with; None for MLA, whose products are others."""
-    if about.mla:
+def count_work(config: Values, about: Architecture, kept: Store) -> Work | None:
+    """Return what a token is computed with.
+
+    None for sparse MLA, which reads parts of a context, and for experts of which nothing tells how
+    many a token is sent to.
+    """
+    experts, active, copied = expert_count(config), 0, 0
+    chosen = config.number("num_experts_per_tok")
+    if config.table.get("index_topk") is not None or (experts and not 1 <= chosen <= experts):
         return None
-    experts, active = expert_count(config), 0
     for layer in range(config.count("num_hidden_layers", most=MAX_LAYERS)):
         count = _layer(config, about, layer)
-        chosen = config.count("num_experts_per_tok", experts) if count["expert"] else 0
         met = count["expert"] * chosen // experts if experts else 0
         active += count["linear"] + count["kv"] + met
-    output = config.count("hidden_size") * config.count("vocab_size")
-    return Work(active, output, query_heads(config) * head_dim(config))
+        copied += count["copied"]
+    prefill, decode = _pairs(config, about)
+    return Work(
+        active,
+        config.count("hidden_size") * config.count("vocab_size"),
+        prefill,
+        decode,
+        copied,
+        kept.eight_bit,
+        chosen / experts if experts else 1.0,
+    )
+
+
+def _pairs(config: Values, about: Architecture) -> tuple[int, int]:
+    """Return the FLOPs of attention of a token and one of its context: of a prefill, of a decode.
+
+    vLLM prefills MLA with keys and values of all heads, and decodes on the latent vector: a query
+    has its channels and the rotary ones, a value those of the vector.
+    """
+    heads = query_heads(config)
+    if not about.mla:
+        return (4 * heads * head_dim(config),) * 2
+    rotary, rank = config.count("qk_rope_head_dim"), config.count("kv_lora_rank")
+    keys_and_values = config.count("qk_nope_head_dim") + rotary + config.count("v_head_dim")
+    return 2 * heads * keys_and_values, 2 * heads * (2 * rank + rotary)
 
 
 def _bytes(count: Mapping[str, int], kept: Store, heads: int) -> LayerWeights:
@@ -101,6 +128,7 @@ def _bytes(count: Mapping[str, int], kept: Store, heads: int) -> LayerWeights:
         kv=count["kv"] * kept.linear,
         kv_heads=heads,
         copied=count["copied"] * kept.linear + count["other"] * kept.other,
+        experts=count["expert"] * kept.expert,
     )
 
 

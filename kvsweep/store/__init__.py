@@ -19,7 +19,8 @@ simulated again. `docs/stores.md` tells what is where.
 - `identity`: what must agree before a store is continued.
 - `folder`: where bytes are put and read; `folders`: making, replacing and deleting whole stores,
   and nothing else.
-- `lock`: one run at a time.
+- `lock`: one run at a time; `share`, `sharing`: or several, each with its tasks; `sources`: stores
+  of such runs, to be put together.
 - `writing`: creating or continuing a store; `filling`: filling it.
 - `reading`: opening a store for analysis; `verified`: what Zarr reads then; `named`: names for
   codes.
@@ -27,32 +28,67 @@ simulated again. `docs/stores.md` tells what is where.
 - `datasets`: measurements, which are small and written whole.
 """
 
+from kvsweep.store.arrays import Array
 from kvsweep.store.datasets import check_replaceable, open_dataset, save_dataset
 from kvsweep.store.delivery import Delivery
 from kvsweep.store.filling import Store
-from kvsweep.store.identity import difference_of_makers, restored_sweep
+from kvsweep.store.growing import growing, larger_store
+from kvsweep.store.identity import (
+    describe,
+    difference_of_makers,
+    difference_of_runs,
+    difference_of_sweeps,
+    restored_sweep,
+)
+from kvsweep.store.layout import measured
 from kvsweep.store.lock import locked
-from kvsweep.store.reading import check_store, load, open_results, stored_format
+from kvsweep.store.reading import (
+    check_store,
+    load,
+    open_results,
+    refuse_damaged,
+    stored_attributes,
+    stored_format,
+)
 from kvsweep.store.refusals import FORMAT
+from kvsweep.store.share import Share
+from kvsweep.store.sharing import completed, opened
+from kvsweep.store.sources import Source, check_alike, chosen, unlike
 from kvsweep.store.writing import default_path, pending, prepare, real_path, update_attributes
 
 __all__ = [
     "FORMAT",
+    "Array",
     "Delivery",
+    "Share",
+    "Source",
     "Store",
+    "check_alike",
     "check_replaceable",
     "check_store",
+    "chosen",
+    "completed",
     "default_path",
+    "describe",
     "difference_of_makers",
+    "difference_of_runs",
+    "difference_of_sweeps",
+    "growing",
+    "larger_store",
     "load",
     "locked",
+    "measured",
     "open_dataset",
     "open_results",
+    "opened",
     "pending",
     "prepare",
     "real_path",
+    "refuse_damaged",
     "restored_sweep",
     "save_dataset",
+    "stored_attributes",
     "stored_format",
+    "unlike",
     "update_attributes",
 ]

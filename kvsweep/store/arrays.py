@@ -74,7 +74,7 @@ class Array:
         ValueError
             If a text is too long.
         """
-        block = self._cells(values)
+        block = self.stored(values)
         if block.shape != self.chunks:
             whole = np.full(self.chunks, self.fill_value, self.dtype)
             whole[tuple(map(slice, block.shape))] = block
@@ -157,7 +157,8 @@ class Array:
         }
         return [{"name": "sharding_indexed", "configuration": configuration}]
 
-    def _cells(self, values: NDArray[Any]) -> NDArray[Any]:
+    def stored(self, values: NDArray[Any]) -> NDArray[Any]:
+        """Return values as they are stored: names as their codes, text as wide as all of it."""
         if self.flags and values.dtype.kind in "OU":
             codes = np.full(values.shape, self.fill_value, self.dtype)
             for code, name in enumerate(self.flags):

@@ -39,6 +39,8 @@ class PartWriter:
         The store.
     token : str
         What the token file of this run says.
+    told_in : str
+        The token file.
     sweep : str
         Identity of its sweep.
     plan : Plan
@@ -49,6 +51,7 @@ class PartWriter:
 
     folder: Folder
     token: str
+    told_in: str
     sweep: str
     plan: Plan
     arrays: tuple[Array, ...]
@@ -60,7 +63,7 @@ class PartWriter:
         """
         data = self.part(task, results)
         try:
-            if self.folder.get(parts.TOKEN) != self.token.encode():
+            if self.folder.get(self.told_in) != self.token.encode():
                 return Delivery(data)
             self.folder.put(parts.name_of(task.index), data, shared=True)
         except OSError:

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from kvsweep.grid import Plan, Task
     from kvsweep.store.arrays import Array
     from kvsweep.store.shard_records import Record
+    from kvsweep.store.share import Share
 
 _KEPT = "; all that was done is kept, and the same command goes on with it"
 
@@ -57,6 +58,8 @@ class Store:
         Damaged files of the metadata and coordinates, which are written anew.
     damaged : list of str
         These, and files of cells that `pending` found damaged: they are pending.
+    share : Share or None
+        The tasks that are this run's, if others fill the store too: nothing is packed then.
     """
 
     folder: Folder
@@ -66,10 +69,12 @@ class Store:
     arrays: Sequence[Array]
     repaired: list[str] = field(default_factory=list)
     damaged: list[str] = field(default_factory=list)
+    share: Share | None = None
     _packed: dict[Place, Record] = field(default_factory=dict)
     _todo: dict[Place, set[int]] = field(default_factory=lambda: defaultdict(set))
     _broken: set[Place] = field(default_factory=set)
     _writer: PartWriter | None = None
+    _there: int = 0
 
     @property
     def path(self) -> Path:
@@ -82,16 +87,40 @@ class Store:
         return Sharding.of_plan(self.plan)
 
     def pending(self) -> list[Task]:
-        """Return the tasks with cells not simulated yet, damaged, or whose worker failed."""
+        """Return the tasks with cells not simulated yet, damaged, or whose worker failed.
+
+        Of a share, those of the share.
+        """
         found = checking.check(self.folder, self.root)
         self.damaged = list(dict.fromkeys([*self.repaired, *found.files]))
         self._packed, self._broken = found.packed, found.broken
+        self._there = len(found.done)
         done = {task for task, head in found.done.items() if not head.again}
         todo = [task for task in self.plan.tasks if task.index not in done]
         self._todo = defaultdict(set)
         for task in todo:
             self._todo[self.sharding.shard_of(task.index)].add(task.index)
-        return todo
+        return [task for task in todo if self.share is None or self.share.has(task.index)]
+
+    def unpack(self) -> None:
+        """Make it a store that several runs can fill, each its share, without packed tasks to do.
+
+        Raises
+        ------
+        InputError
+            If it cannot be written.
+        """
+        if not self.pending():
+            return
+        with self._writing():
+            self._begin()
+            for shard in self._packed.keys() & self._todo.keys():
+                self._packer.unpack(shard, self._packed.pop(shard), self._todo[shard])
+
+    def has_all(self) -> bool:
+        """Whether every task was written, by this run or others."""
+        self.pending()
+        return self._there == len(self.plan.tasks)
 
     def writer(self) -> PartWriter:
         """Return what writes the parts of tasks, here or on a worker; the store is opened for it.
@@ -102,13 +131,13 @@ class Store:
             If it cannot be written.
         """
         if self._writer is None:
-            token = token_hex(16)
+            token, told_in = token_hex(16), self.share.token if self.share else parts.TOKEN
             with self._writing():
                 self._begin()
-                self.folder.put(parts.TOKEN, token.encode())
-            identity = str(self.attributes[IDENTITY])
-            folder = Folder(self.path.resolve())
-            self._writer = PartWriter(folder, token, identity, self.plan, tuple(self.arrays))
+                self.folder.put(told_in, token.encode())
+            sweep, folder = str(self.attributes[IDENTITY]), Folder(self.path.resolve())
+            arrays = tuple(self.arrays)
+            self._writer = PartWriter(folder, token, told_in, sweep, self.plan, arrays)
         return self._writer
 
     def accept(self, task: Task, delivery: Delivery) -> None:
@@ -122,7 +151,10 @@ class Store:
         shard = self.sharding.shard_of(task.index)
         with self._writing():
             if delivery.data is not None:
-                self.folder.put(parts.name_of(task.index), delivery.data)
+                name = parts.name_of(task.index)
+                self.folder.put(name, delivery.data, shared=self.share is not None)
+            if self.share is not None:
+                return  # whoever comes last packs
             todo = self._todo[shard]
             if shard in self._packed:  # with cells that are damaged, or failed
                 self._packer.unpack(shard, self._packed.pop(shard), todo | {task.index})

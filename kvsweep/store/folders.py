@@ -136,8 +136,8 @@ def _is_leftover(folder: Path, form: str) -> bool:
     """Whether a folder with such a name has nothing in it, or is a store of ours."""
     if folder.is_symlink() or not folder.is_dir():
         return False
-    if not any(folder.iterdir()):
-        return True
+    if {entry.name for entry in folder.iterdir()} <= {f"{ROOT}.partial"}:
+        return True  # killed before the first file of it was written
     try:
         recognise(folder, form)
     except InputError:

@@ -23,6 +23,8 @@ RECORDED = ("kvsweep", "xarray", "zarr")
 # Parts of a sweep that decide what is made of the results, not the results.
 PRESENTATION = ("title", "question", "cliff", "pareto")
 WAYS_OUT = "--overwrite starts again, --out names another store"
+_OF_THE_GRID = "made from another sweep: grid."
+NAMES = ("the store", "the sweep")
 # Attributes set by options of a run, and the options.
 OPTIONS = {"per_request": "--requests", "pruned": "pruning (--no-prune runs every cell)"}
 
@@ -94,17 +96,38 @@ def check_same(path: Path, there: Mapping[str, Any], wanted: Mapping[str, Any]) 
         If the store was made from another sweep (the message names the first key that differs),
         by other sources, or another numba or numpy.
     """
-    difference = _difference(_cells_only(there), _cells_only(wanted))
-    if difference:
-        raise InputError(f"{path}: made from another sweep: {difference}; {WAYS_OUT}")
+    made = difference_of_sweeps(there, wanted) or difference_of_runs(there, wanted)
+    if made:
+        extends = "--extend keeps its cells, " if made.startswith(_OF_THE_GRID) else ""
+        raise InputError(f"{path}: {made}; {extends}{WAYS_OUT}")
+
+
+def difference_of_sweeps(
+    there: Mapping[str, Any], wanted: Mapping[str, Any], names: tuple[str, str] = NAMES
+) -> str:
+    """Say what was another in the sweep of a store; empty if nothing was.
+
+    Parameters
+    ----------
+    there, wanted : mapping
+        Attributes of the store, and those that are wanted.
+    names : (str, str)
+        What messages call what these are of.
+    """
+    difference = _difference(_cells_only(there), _cells_only(wanted), names)
+    return difference and f"made from another sweep: {difference}"
+
+
+def difference_of_runs(there: Mapping[str, Any], wanted: Mapping[str, Any]) -> str:
+    """Say what else was another when a store was made: options, sources, libraries."""
     for key, option in OPTIONS.items():
         if there.get(key) != wanted[key]:
             how = "with" if there.get(key) else "without"
-            raise InputError(f"{path}: made {how} {option}; {WAYS_OUT}")
+            return f"made {how} {option}"
     for key in DECIDING:
         if there.get(key) != wanted[key]:
-            other = f"{_maker(key)} {there.get(key)}"
-            raise InputError(f"{path}: made by {other}, not {wanted[key]}; {WAYS_OUT}")
+            return f"made by {_maker(key)} {there.get(key)}, not {wanted[key]}"
+    return ""
 
 
 def difference_of_makers(attributes: Mapping[str, Any], source_hash: str) -> str:
@@ -146,6 +169,7 @@ def restored_sweep(attributes: Mapping[str, Any], store: Path, folder: Path) -> 
     from kvsweep.config import Sweep
     from kvsweep.config.axes import Axis, dimension_names
     from kvsweep.config.design import Design
+    from kvsweep.config.document import AskedCliff, Pareto
     from kvsweep.config.source import Source
 
     told = json.loads(attributes["sweep"])
@@ -158,8 +182,8 @@ def restored_sweep(attributes: Mapping[str, Any], store: Path, folder: Path) -> 
         base=json.loads(attributes["base"]),
         policies=told["policies"],
         axes=tuple(Axis(key, names[key], tuple(v)) for key, v in told["grid"].items()),
-        cliff=None,
-        pareto=None,
+        cliff=told["cliff"] and AskedCliff.model_validate(told["cliff"]),
+        pareto=told["pareto"] and Pareto.model_validate(told["pareto"]),
         source=Source(str(store), attributes["toml"], {}, {}),
         entropy=told["entropy"],
         design=Design(**told["design"]) if "design" in told else None,
@@ -179,17 +203,17 @@ def _cells_only(attributes: Mapping[str, Any]) -> dict[str, Any]:
         return {}
 
 
-def _difference(there: Any, here: Any, key: str = "") -> str:
+def _difference(there: Any, here: Any, called: tuple[str, str], key: str = "") -> str:
     """Name the first key in which two sweeps differ and its values; empty if they are equal."""
     if isinstance(there, dict) and isinstance(here, dict):
         names = list(dict.fromkeys([*there, *here]))
         pairs = [(f"{key}.{n}" if key else n, there.get(n), here.get(n)) for n in names]
     elif isinstance(there, list) and isinstance(here, list):
         if len(there) != len(here):
-            return f"{key} has {len(there)} values in the store, {len(here)} in the sweep"
+            return f"{key} has {len(there)} values in {called[0]}, {len(here)} in {called[1]}"
         both = enumerate(zip(there, here, strict=True))
         pairs = [(f"{key}[{i}]", a, b) for i, (a, b) in both]
     else:
         same = there == here
-        return "" if same else f"{key} is {there!r} in the store, {here!r} in the sweep"
-    return next(filter(None, (_difference(a, b, name) for name, a, b in pairs)), "")
+        return "" if same else f"{key} is {there!r} in {called[0]}, {here!r} in {called[1]}"
+    return next(filter(None, (_difference(a, b, called, name) for name, a, b in pairs)), "")

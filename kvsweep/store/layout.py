@@ -45,6 +45,12 @@ def arrays(plan: Plan) -> dict[str, Array]:
     return {array.name: array for array in (*coordinates, *variables)}
 
 
+def measured(plan: Plan) -> list[Array]:
+    """Return the arrays that tasks write, in the order of `names`."""
+    made = arrays(plan)
+    return [made[name] for name in names(plan)]
+
+
 def contents(plan: Plan, attributes: Mapping[str, Any]) -> tuple[Root, dict[str, bytes | None]]:
     """Return the root of a new store, and its other files by name: None for one that is absent."""
     made = arrays(plan)

@@ -12,6 +12,7 @@ import os
 import re
 import socket
 import stat
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -31,37 +32,75 @@ _OPEN = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_N
 _OWNER = re.compile(rb"(\d+ \S*)?")
 
 
+PATIENCE = 10.0
+"""Seconds to wait for runs that only look what is there, or set up what others will fill."""
+
+
+class BusyError(InputError):
+    """Another process has the lock."""
+
+
 @contextmanager
-def locked(path: Path) -> Iterator[None]:
+def locked(
+    path: Path, ending: str = "lock", *, shared: bool = False, patience: float = 0.0
+) -> Iterator[None]:
     """Keep other runs from writing the store at `path` for the length of the block.
+
+    Parameters
+    ----------
+    path : Path
+        The store.
+    ending : str
+        What the name of the lock ends with.
+    shared : bool
+        Others that share the lock may have it too. Where the file system has no locks they may not.
+    patience : float
+        Seconds to wait for another process.
 
     Raises
     ------
+    BusyError
+        If another run writes it, which is named.
     InputError
-        If another run writes it, which is named, or no lock can be made beside it.
+        If no lock can be made beside it.
     """
-    file = hidden(path, "lock")
+    last = time.monotonic() + patience
+    while True:
+        try:
+            file, descriptor, kept = _taken(path, ending, shared)
+            break
+        except BusyError:
+            if time.monotonic() >= last:
+                raise
+        time.sleep(0.05)
+    try:
+        yield
+    finally:
+        if not kept:
+            with suppress(OSError):
+                file.unlink()
+        os.close(descriptor)
+
+
+def _taken(path: Path, ending: str, shared: bool) -> tuple[Path, int, bool]:
+    """Return a lock, open, and whether its file stays for others that may have it too."""
+    file = hidden(path, ending)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor = _lock(file)
-        if descriptor is None:
-            file = hidden(path, "pid")
-            descriptor = _claim(file)
+        descriptor = _lock(file, shared)
+        if descriptor is not None:
+            return file, descriptor, shared
+        file = hidden(path, "pid" if ending == "lock" else f"{ending}.pid")
+        return file, _claim(file), False
     except BlockingIOError as error:
-        raise InputError(
+        raise BusyError(
             f"{path}: {error.strerror} is writing it; wait for its end, or name another store"
         ) from None
     except OSError as error:
         raise unwritable(path, error) from None
-    try:
-        yield
-    finally:
-        with suppress(OSError):
-            file.unlink()
-        os.close(descriptor)
 
 
-def _lock(file: Path) -> int | None:
+def _lock(file: Path, shared: bool) -> int | None:
     """Return the open file with the system's lock on it, None where there are no such locks.
 
     Raises
@@ -75,7 +114,7 @@ def _lock(file: Path) -> int | None:
         descriptor = os.open(file, _OPEN, _MODE)
         try:
             _check_own(file, descriptor)
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
             if _is_still(file, descriptor):
                 os.ftruncate(descriptor, 0)
                 os.write(descriptor, _me().encode())

@@ -30,8 +30,8 @@ FORMAT = "kvsweep-part/1"
 FOLDER = "status/parts"
 TOKEN = f"{FOLDER}/token"
 """A file with a random text: a worker that finds it sees the store, and that of this run."""
-OWN = re.compile(r"\d+((\.[0-9a-f]{8})?\.partial)?|token(\.partial)?")
-"""Names of files in the folder: the token, and parts, which several workers may write at once."""
+OWN = re.compile(r"\d+((\.[0-9a-f]{8})?\.partial)?|(token|share-\d+-of-\d+)(\.partial)?")
+"""Names of files in the folder: parts, which several may be writing at once, and tokens."""
 DETAIL_BYTES = 200
 """Kept of a detail: most are a short line, but a worker's error may be a page."""
 

@@ -74,7 +74,7 @@ def open_results(path: str | Path, *, verify: bool = True) -> xr.Dataset:
     read_store(path)  # which refuses another
     if verify:
         refuse_unsealed(path, root, f"{MAKER} --overwrite")
-        _refuse_damaged(path, root.damaged(path))
+        _refuse(path, root.damaged(path))
     return _finished(path, root, lambda: _results(path, root, verify))
 
 
@@ -121,6 +121,17 @@ def check_store(path: Path) -> tuple[Root, Check]:
     return root, check(Folder(path), root)
 
 
+def refuse_damaged(path: Path) -> None:
+    """Compare all files of a store with their checksums.
+
+    Raises
+    ------
+    InputError
+        As `check_store`, or naming the first file that is not what was written.
+    """
+    _refuse(path, check_store(path)[1].files)
+
+
 def stored_format(path: Path, maker: str = MAKER) -> object:
     """Return the attribute ``format`` of a Zarr group, None if it has none.
 
@@ -132,6 +143,17 @@ def stored_format(path: Path, maker: str = MAKER) -> object:
     return read_root(path, maker).attributes.get("format")
 
 
+def stored_attributes(path: Path) -> dict[str, Any]:
+    """Return the attributes of a store of results.
+
+    Raises
+    ------
+    InputError
+        If there is none at `path`.
+    """
+    return read_store(path).attributes
+
+
 def _results(path: Path, root: Root, verify: bool) -> xr.Dataset:
     """Open a store, of whose files only the records are read, and sizes looked at."""
     from kvsweep.store.named import named
@@ -140,7 +162,7 @@ def _results(path: Path, root: Root, verify: bool) -> xr.Dataset:
     shards = Shards.of(Folder(path), root)
     records = {shard: shards.record(shard) for shard in shards.sharding.shards}
     if verify:
-        _refuse_damaged(path, list(_lost(shards, records)))
+        _refuse(path, list(_lost(shards, records)))
     arrays = {name: from_document(name, root.arrays[name]) for name in shards.arrays}
     store = VerifiedStore(shards, arrays, records, compare=verify)
     return named(_opened(store), store.details)
@@ -160,7 +182,7 @@ def _lost(shards: Shards, records: Mapping[Place, Record | None]) -> Iterator[st
                 yield file
 
 
-def _refuse_damaged(path: Path, files: list[str]) -> None:
+def _refuse(path: Path, files: list[str]) -> None:
     if files:
         raise damage(path, files)
 

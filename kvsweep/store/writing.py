@@ -15,8 +15,8 @@ from kvsweep.store.filling import Store, opened
 from kvsweep.store.folder import Folder
 from kvsweep.store.folders import clear_half_files, clear_parts, made_beside, move_in, recognise
 from kvsweep.store.identity import WAYS_OUT, check_same, describe, identity, recorded
-from kvsweep.store.layout import arrays, contents, names
-from kvsweep.store.lock import locked
+from kvsweep.store.layout import arrays, contents, measured
+from kvsweep.store.lock import PATIENCE, locked
 from kvsweep.store.metadata import ROOT, Root
 from kvsweep.store.refusals import FORMAT, damage, read_store
 
@@ -34,6 +34,7 @@ def prepare(
     overwrite: bool = False,
     keep_requests: bool = False,
     prune: bool = True,
+    alone: bool = True,
 ) -> Store:
     """Create the store of `sweep`, or open it where an interrupted run left it.
 
@@ -51,6 +52,8 @@ def prepare(
         Replace a store that exists.
     keep_requests, prune : bool
         As for `kvsweep.run`.
+    alone : bool
+        Nobody else writes the store. Else it is there, and opened as it is.
 
     Raises
     ------
@@ -60,6 +63,8 @@ def prepare(
     """
     path = real_path(path)
     attributes = _attributes(sweep, plan, source_hash, keep_requests, prune)
+    if not alone:
+        return _open(path, plan, attributes, repair=False)
     clear_parts(path, FORMAT)
     if overwrite or not path.exists():
         if path.exists():
@@ -116,7 +121,7 @@ def update_attributes(path: str | Path, attributes: Mapping[str, Any]) -> None:
     path = real_path(path)
     if _with(path, attributes).attributes == read_store(path).attributes:
         return
-    with locked(path):
+    with locked(path, patience=PATIENCE):
         try:
             _with(path, attributes).write(path)
         except OSError as error:
@@ -164,9 +169,7 @@ def _open(path: Path, plan: Plan, attributes: dict[str, Any], *, repair: bool) -
             _repair(path, root, wanted, files)
         except OSError as error:
             raise unwritable(path, error) from None
-    made = arrays(plan)
-    measured = [made[name] for name in names(plan)]
-    return Store(opened(path), plan, attributes, wanted, measured, lost)
+    return Store(opened(path), plan, attributes, wanted, measured(plan), lost)
 
 
 def _create(path: Path, plan: Plan, attributes: Mapping[str, Any]) -> None:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from kvsweep.extending import Extension
     from kvsweep.grid import Plan, Task
 
     Results = dict[str, NDArray[Any]]
@@ -43,6 +44,8 @@ class Job:
         As for `kvsweep.run`.
     deliver : callable (task, results), optional
         Called on the worker; what it returns goes back instead of the results.
+    known : Extension, optional
+        Cells of another store, which are not simulated.
     """
 
     name: str
@@ -52,6 +55,7 @@ class Job:
     keep_requests: bool
     prune: bool
     deliver: Callable[[Task, Results], Any] | None = None
+    known: Extension | None = None
 
     @cached_property
     def entries(self) -> tuple[str, ...]:
@@ -75,7 +79,7 @@ class Job:
         """
         from kvsweep.workers.halving import Halves, simulate_apart
 
-        simulate = replace(self, deliver=None).simulate_cells
+        simulate = replace(self, deliver=None, known=None).simulate_cells
         halves = Halves(partial(simulate_apart, simulate) if apart else simulate)
         chosen = self.cells.variant_indices(task).tolist()
         results = halves.results(chosen, self.cells.seeds_of(task))
@@ -83,11 +87,18 @@ class Job:
 
     def simulate(self, task: Task) -> Results:
         """Return arrays (variants, seeds, ...) by variable."""
-        return self.simulate_cells(self.cells.variant_indices(task), self.cells.seeds_of(task))
+        seeds = self.cells.seeds_of(task)
+        chosen = list(map(int, self.cells.variant_indices(task)))
+        if self.known is None:
+            return self.simulate_cells(chosen, seeds)
 
-    def simulate_cells(self, variants: Iterable[int], seeds: Sequence[int]) -> Results:
-        """Return arrays (variants, seeds, ...) by variable; variants by their position."""
-        chosen = list(variants)
+        def some(variants: Sequence[int], places: Sequence[int]) -> Results:
+            return self.simulate_cells([chosen[v] for v in variants], [seeds[s] for s in places])
+
+        return self.known.results(task, some)
+
+    def simulate_cells(self, chosen: Sequence[int], seeds: Sequence[int]) -> Results:
+        """Return arrays (variants, seeds, ...) by variable; `chosen` are positions of variants."""
         return simulate.simulate_batch(
             [self.cells.variants[i] for i in chosen],
             seeds,

@@ -11,12 +11,12 @@ from kvsweep.calibrate.comparison import ALL, FITTED, HELD_OUT, series_errors, s
 from kvsweep.calibrate.families import Linear, Roofline, family_of
 from kvsweep.calibrate.load import measured_load, unseen
 from kvsweep.calibrate.needed import assumed
-from kvsweep.calibrate.presets import kept, kept_words, peak_reference
+from kvsweep.calibrate.presets import kept, kept_words, peak_reference, write_preset
 from kvsweep.calibrate.results import calibrate_served
 from kvsweep.calibrate.served import read_served
 from kvsweep.calibrate.wording import served_json, served_text
 from kvsweep.config import Latency, parse_scenario
-from kvsweep.config.latency import load_preset
+from kvsweep.config.latency import Preset, load_preset
 from kvsweep.errors import InputError
 
 ROOFLINE = "llama-3.1-8b/h100/tp1-roofline"
@@ -205,6 +205,28 @@ def test_efficiencies_of_a_roofline_are_found_again(tmp_path):
     assert found.preset.model == "M"
     assert preset.source in found.preset.source
     assert found.preset.device.bandwidth == preset.device.bandwidth
+
+
+def test_a_roofline_of_a_named_model_is_fitted_and_written_as_one(tmp_path):
+    """Its shape is a name: the fit must not lose it, nor the tokens of a step that it is for."""
+    start = load_preset("deepseek-v3/h200/tp8-roofline", Path())
+    start = start.model_copy(update={"step_tokens": 40})
+    family = family_of(start)
+    assert isinstance(family, Roofline)
+    terms = family.terms(np.array([[0.65, 0.72], [0.65, 0.36]]))
+    assert terms.memory[0].tolist() == pytest.approx(start.coefficients()["memory"])
+    assert terms.memory[1] == pytest.approx(2 * terms.memory[0])
+    about = start.model_dump(include={"model", "hardware", "kind", "source", "fit"})
+    write_preset(Preset(**about, **family.tables(np.array([0.5, 0.6]))), tmp_path / "p.toml")
+    found = load_preset("p.toml", tmp_path)
+    assert (found.shape_of, found.step_tokens) == ("deepseek-v3", 40)
+    assert found.device.flops_8bit == start.device.flops_8bit
+    assert found.coefficients()["beta"][1] == pytest.approx(
+        start.coefficients()["beta"][1] * 0.65 / 0.5
+    )
+    assert peak_reference("gpt-oss-120b", "H200 SXM, one device").values[3] == pytest.approx(
+        18 * 2 * 8 * 64 * 2 / 4.8e6
+    )
 
 
 def test_a_fit_keeps_what_times_do_not_tell_of_the_preset_it_starts_from():

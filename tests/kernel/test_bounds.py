@@ -203,6 +203,6 @@ def test_too_many_cells_or_tasks_are_refused(tmp_path):
     seeds = "seed = { count = 1_000_000 }"
     with pytest.raises(InputError, match="200,000,000 cells, at most 100,000,000 make a sweep"):
         sweep(tmp_path, rest=axes + seeds)
-    many = sweep(tmp_path, "workload.requests=100_000", rest=axes + "seed = { count = 400_000 }")
+    many = sweep(tmp_path, "workload.requests=10_000_000", rest=axes + "seed = { count = 400_000 }")
     with pytest.raises(InputError, match=r"80,000,000 cells in .* tasks, at most 1,000,000"):
         plan(many)

@@ -56,6 +56,20 @@ def test_kernel_equals_twin_on_longer_traces(seed):
         assert list(twin.differences(trace)) == []
 
 
+# 65: asynchronously a step hits a block that the step before filled and had to await a store for;
+# 125: a request with its load caches what another one fills by decoding, in the order of vLLM.
+@pytest.mark.parametrize("seed", [65, 125])
+def test_kernel_equals_twin_where_it_did_not(seed):
+    trace = strategies.random_trace(
+        random.Random(f"tier/{seed}"),
+        max_requests=20,
+        closed_loop=True,
+        asynchronous=True,
+        offload=True,
+    )
+    assert list(twin.differences(trace)) == []
+
+
 @pytest.mark.slow
 def test_random_traces_provoke_what_they_are_for():
     seen = Counter()

@@ -11,7 +11,7 @@ extent holds all that are present of it; then they are freed, hit and evicted li
 that eviction takes the last block first. One record stands for such a *whole* extent: it has its
 first `size` blocks, and is full, or empty, or has at most one user, who adds to it. What does not
 fit that description makes it *split* (split.py): a hit of a part, two who compute the same, a
-block computed though it is cached; and always a CPU tier, which moves blocks one by one. (H8, 5000
+block computed though it is cached; a copy that reads a block whose request is gone. (H8, 5000
 blocks: 120 us a simulation with all extents split, 45 us whole; conversations: 500 and 150 us.)
 
 Under eviction ``lru`` cached content has no holes: whoever holds a block holds those in front of
@@ -23,12 +23,7 @@ from ...policies import Eviction
 from ..memory import extent_at
 from ..offload.pins import note_evicted
 from . import eviction, lru, split
-
-
-@leaf
-def _is_split(lane, extent):
-    """Return whether the blocks of an extent have records of their own."""
-    return extent["split"] or lane["all_split"]
+from .split import is_split
 
 
 @leaf
@@ -42,32 +37,43 @@ def _next_to_evict(inst):
 
 
 @leaf
+def _shrink(ws, inst, node, count):
+    """Take the keys from the last `count` blocks of a whole extent that nobody uses."""
+    extent = ws.extents[node - inst["node_lo"]]
+    extent["size"] -= count
+    inst["whole_blocks"] -= count
+    if extent["size"] == 0:
+        lru.unlink(ws, inst, node)
+
+
+@leaf
 def _evict(ws, inst, count):
     """Evict up to `count` of the cached blocks that are next; return how many."""
     node = _next_to_evict(inst)
     if node < inst["node_lo"]:
-        if inst["serial"] > 0:
+        if inst["watches"]:
             note_evicted(ws, inst, node)
         split.uncache_block(ws, inst, node)
         count = 1
     else:
-        extent = ws.extents[node - inst["node_lo"]]
-        count = min(count, extent["size"])
-        extent["size"] -= count
-        inst["whole_blocks"] -= count
-        if extent["size"] == 0:
-            lru.unlink(ws, inst, node)
+        count = min(count, ws.extents[node - inst["node_lo"]]["size"])
+        _shrink(ws, inst, node, count)
     inst["evictable"] -= count
     inst["evictions"] += count
     return count
 
 
 @leaf
-def uncache_first(ws, inst):
-    """Take the key from the cached block that is evicted next and has an id; return the key."""
-    block = _next_to_evict(inst)
-    key = ws.blocks[block]["key"]
-    split.uncache_block(ws, inst, block)
+def uncache_first(inp, ws, inst):
+    """Take the key from the cached block that is evicted next; return the key."""
+    node = _next_to_evict(inst)
+    if node < inst["node_lo"]:
+        key = ws.blocks[node]["key"]
+        split.uncache_block(ws, inst, node)
+    else:
+        _shrink(ws, inst, node, 1)
+        extent = ws.extents[node - inst["node_lo"]]
+        key = inp.keys[extent["key_lo"] + extent["size"]]
     inst["evictable"] -= 1
     return key
 
@@ -87,11 +93,13 @@ def _cache_part(inp, ws, lane, inst, request, link, first, end):
     index = extent_at(lane, inst, link["extent"])
     extent = ws.extents[index]
     lo = request["key_lo"]
-    if not _is_split(lane, extent) and first == link["first"] and extent["size"] > 0:
+    if not is_split(lane, extent) and first == link["first"] and extent["size"] > 0:
         split.split_extent(inp, ws, lane, inst, index, lo + first, first)
-    if _is_split(lane, extent):
+    if is_split(lane, extent):
         split.cache_split(inp, ws, inst, index, lo + first, lo + end)
     else:
+        if extent["size"] == 0:
+            extent["key_lo"] = lo + first
         extent["size"] += end - first
         extent["ref_count"] = 1
 
@@ -135,7 +143,7 @@ def find_prefix(inp, ws, lane, inst, r, limit):
         link = inp.chain[slot]
         end = min(limit, link["end"])
         extent = ws.extents[extent_at(lane, inst, link["extent"])]
-        if _is_split(lane, extent):
+        if is_split(lane, extent):
             lo = request["key_lo"]
             found, idle = split.find_split(inp, ws, inst, lo + hits, lo + end)
         else:
@@ -156,10 +164,10 @@ def _touch_part(inp, ws, lane, inst, request, link, end):
     alone = extent["ref_count"] == 0
     lo = request["key_lo"]
     joins = end < link["end"] and not alone
-    if not _is_split(lane, extent) and (end - first < extent["size"] or joins):
+    if not is_split(lane, extent) and (end - first < extent["size"] or joins):
         split.split_extent(inp, ws, lane, inst, index, lo + first, first)
         split.find_split(inp, ws, inst, lo + first, lo + end)
-    if _is_split(lane, extent):
+    if is_split(lane, extent):
         split.touch_split(ws, inst, lo + first, lo + end)
         if lane["eviction"] != Eviction.LRU:
             eviction.count_hits(ws, lo + first, lo + end)
@@ -197,7 +205,7 @@ def _free_part(ws, lane, inst, request, link, end):
     lo = request["key_lo"]
     if lane["eviction"] != Eviction.LRU:
         eviction.free_ranked(ws, lane, inst, lo + first, lo + end)
-    elif _is_split(lane, extent):
+    elif is_split(lane, extent):
         split.free_split(ws, inst, lo + first, lo + end)
     else:
         extent["ref_count"] -= 1
@@ -206,26 +214,6 @@ def _free_part(ws, lane, inst, request, link, end):
             inst["whole_blocks"] += end - first
             inst["evictable"] += end - first
             inst["free"] += end - first
-
-
-@leaf
-def common_blocks(inp, ws, lane, inst, r):
-    """Return how many of the blocks that request `r` holds another request holds too."""
-    request = inp.requests[lane["request_lo"] + r]
-    end = ws.progress[r]["cached_blocks"]
-    slot = ws.progress[r]["link"]
-    count = 0
-    while end > 0:
-        link = inp.chain[slot]
-        extent = ws.extents[extent_at(lane, inst, link["extent"])]
-        if _is_split(lane, extent):
-            lo = request["key_lo"]
-            count += split.common_split(ws, lo + link["first"], lo + end)
-        elif extent["ref_count"] > 1:
-            count += end - link["first"]
-        end = link["first"]
-        slot -= 1
-    return count
 
 
 @leaf

@@ -5,6 +5,7 @@ Blocks with the same key form a ring, the oldest in the table (vLLM keeps duplic
 
 from ..._jit import leaf
 from ...records import NONE
+from ..offload.pins import clear_pins
 
 
 @leaf
@@ -46,6 +47,8 @@ def _new_id(ws, inst):
         block = inst["block_lo"] + inst["fresh"]
         inst["fresh"] += 1
         ws.blocks[block]["key"] = NONE  # it may hold an earlier lane's
+        if inst["serial"] > 0:
+            clear_pins(ws, block)
     else:
         inst["spare"] = ws.lru[block]["next"]
     return block

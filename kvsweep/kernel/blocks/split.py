@@ -8,7 +8,14 @@ import numpy as np
 
 from ..._jit import leaf, part
 from ...records import NONE
+from ..memory import extent_at
 from . import lru, prefix_table
+
+
+@leaf
+def is_split(lane, extent):
+    """Return whether the blocks of an extent have records of their own."""
+    return extent["split"] or lane["all_split"]
 
 
 @leaf
@@ -116,8 +123,11 @@ def _tell_holders(inp, ws, lane, inst, key_slot, first, size):
 
     It begins after `first` blocks in every request that has it, with the key of slot `key_slot`.
     """
-    for place in range(inst["run_lo"], inst["run_lo"] + inst["running"]):
-        r = ws.running[place]
+    for place in range(inst["running"] + inst["held"]):
+        if place < inst["running"]:
+            r = ws.running[inst["run_lo"] + place]
+        else:
+            r = ws.hold[inst["hold_lo"] + place - inst["running"]]
         slot = inp.requests[lane["request_lo"] + r]["key_lo"] + first
         if ws.progress[r]["cached_blocks"] > first and inp.keys[slot] == inp.keys[key_slot]:
             for offset in range(size):
@@ -146,3 +156,23 @@ def split_extent(inp, ws, lane, inst, extent, key_slot, first):
         inst["whole_blocks"] -= record["size"]
     else:
         _tell_holders(inp, ws, lane, inst, key_slot, first, record["size"])
+
+
+@leaf
+def common_blocks(inp, ws, lane, inst, r):
+    """Return how many of the blocks that request `r` holds another request holds too."""
+    request = inp.requests[lane["request_lo"] + r]
+    end = ws.progress[r]["cached_blocks"]
+    slot = ws.progress[r]["link"]
+    count = 0
+    while end > 0:
+        link = inp.chain[slot]
+        extent = ws.extents[extent_at(lane, inst, link["extent"])]
+        if is_split(lane, extent):
+            lo = request["key_lo"]
+            count += common_split(ws, lo + link["first"], lo + end)
+        elif extent["ref_count"] > 1:
+            count += end - link["first"]
+        end = link["first"]
+        slot -= 1
+    return count

@@ -22,6 +22,7 @@ def begin_tier(ws, lane, inst):
     if lane["cpu_blocks"] > 0 and not lane["connects"]:
         ws.tier[end]["prev"] = end
         ws.tier[end]["next"] = end
+        ws.tier[end]["key"] = NONE
 
 
 @leaf
@@ -54,6 +55,22 @@ def _link_last(ws, inst, node):
 
 
 @leaf
+def _move_last(ws, inst, first, last):
+    """Make the records from `first` to `last`, side by side, the most recently used; or NONE."""
+    if first != NONE:
+        before = ws.tier[first]["prev"]
+        after = ws.tier[last]["next"]
+        ws.tier[before]["next"] = after
+        ws.tier[after]["prev"] = before
+        end = inst["tier_lo"]
+        before = ws.tier[end]["prev"]
+        ws.tier[first]["prev"] = before
+        ws.tier[last]["next"] = end
+        ws.tier[before]["next"] = first
+        ws.tier[end]["prev"] = last
+
+
+@leaf
 def _new_record(ws, lane, inst):
     """Return a record without a block: a spare one, a fresh one, or the least recently used."""
     node = inst["tier_spare"]
@@ -69,13 +86,13 @@ def _new_record(ws, lane, inst):
 
 
 @leaf
-def _store(ws, lane, inst, key):
+def _store(ws, lane, inst, key, now):
     """Copy a block to the CPU; if it is there already it counts as used."""
     node = _find(ws, inst, key)
     if node == NONE:
         node = _new_record(ws, lane, inst)
         ws.tier[node]["key"] = key
-        ws.tier[node]["came"] = inst["clock"]
+        ws.tier[node]["came"] = now
         ws.tier_table[inst["prefix_lo"] + key] = node
         inst["offloads"] += 1
     else:
@@ -84,20 +101,20 @@ def _store(ws, lane, inst, key):
 
 
 @leaf
-def copy(inp, ws, lane, inst, request, first, end):
-    """Copy the blocks `first` to `end - 1` of a request, which are being cached."""
+def copy(inp, ws, lane, inst, request, first, end, now):
+    """Copy the blocks `first` to `end - 1` of a request, which a step scheduled at `now` fills."""
     for slot in range(request["key_lo"] + first, request["key_lo"] + end):
-        _store(ws, lane, inst, inp.keys[slot])
+        _store(ws, lane, inst, inp.keys[slot], now)
 
 
 @leaf
-def relieve(ws, lane, inst):
+def relieve(inp, ws, lane, inst):
     """Move the cached free blocks of a crowded pool to the CPU (watermark)."""
     used = lane["gpu_blocks"] - inst["free"]
     moves = lane["cpu_blocks"] > 0 and lane["offload"] == Offload.WATERMARK
     if moves and used / lane["gpu_blocks"] > lane["offload_threshold"]:
         while inst["evictable"] > 0:
-            _store(ws, lane, inst, pool.uncache_first(ws, inst))
+            _store(ws, lane, inst, pool.uncache_first(inp, ws, inst), inst["clock"])
 
 
 @leaf
@@ -139,14 +156,23 @@ def load(inp, ws, lane, inst, request, progress, count):
 
 @leaf
 def touch(inp, ws, lane, inst, request, count):
-    """Count the copies of the first `count` blocks of a request as used, the first one last."""
+    """Count the copies of the first `count` blocks of a request as used, the first one last.
+
+    They stand side by side where they were touched together before; so they move in runs.
+    """
     if lane["cpu_blocks"] > 0 and lane["offload"] == Offload.WRITE_THROUGH:
         lo = request["key_lo"]
+        first = NONE
+        last = NONE
         for slot in range(lo + count - 1, lo - 1, -1):
-            node = _find(ws, inst, inp.keys[slot])
-            if node != NONE:
-                _unlink(ws, node)
-                _link_last(ws, inst, node)
+            key = inp.keys[slot]
+            if last != NONE and ws.tier[ws.tier[last]["next"]]["key"] == key:
+                last = np.int64(ws.tier[last]["next"])
+            else:
+                _move_last(ws, inst, first, last)
+                first = _find(ws, inst, key)
+                last = first
+        _move_last(ws, inst, first, last)
 
 
 @leaf

@@ -21,7 +21,8 @@ from ..scheduling.running import chunk_of, is_alone
 from ..tally import log_event
 from ..time.decoding import known_tokens
 from . import connector
-from .pins import note_hit
+from .pins import note_taken
+from .watch import touch_held
 
 
 @leaf
@@ -50,14 +51,6 @@ def _fits(inp, ws, lane, inst, r, held, need, room, kept):
 
 
 @leaf
-def _touch_held(inp, ws, lane, inst, r):
-    """Note that the step takes up the published blocks of a request."""
-    lo = inp.requests[lane["request_lo"] + r]["key_lo"]
-    for slot in range(lo, lo + ws.progress[r]["cached_blocks"]):
-        note_hit(ws, inst, ws.table[slot])
-
-
-@leaf
 def _admit_holder(inp, ws, out, lane, inst, tally, index, position, alone):
     """Admit the request at `position` of the holders, if it has its load and there is room.
 
@@ -71,6 +64,7 @@ def _admit_holder(inp, ws, out, lane, inst, tally, index, position, alone):
     if progress["loading"] == LOADING:
         return True, False
     request = inp.requests[lane["request_lo"] + r]
+    cache_decodes_for(inp, ws, lane, inst, request, inst["step"] + 1)
     cache_load(inp, ws, lane, inst, request, progress)
     known = known_tokens(request, progress)
     cached = loaded_tokens(request, progress)
@@ -81,8 +75,9 @@ def _admit_holder(inp, ws, out, lane, inst, tally, index, position, alone):
     if tokens == 0 or not _fits(inp, ws, lane, inst, r, held, need, _room(lane, inst), 0):
         return False, False
     leave(ws, inst, position)
-    _touch_held(inp, ws, lane, inst, r)
+    touch_held(inp, ws, lane, inst, r)
     pool.allocate(ws, inst, need)
+    note_taken(ws, inst, r, held + need)
     run_request(inp, ws, out, lane, inst, tally, index, r, cached, tokens)
     return True, True
 
@@ -103,8 +98,9 @@ def _load(inp, ws, out, lane, inst, tally, index, off, r, hits, unused, tokens):
     count_query(lane, tally, request, progress, hits, loads, measured)
     waiting.leave_waiting(inp, ws, lane, inst)
     pool.touch(inp, ws, lane, inst, r, hits)
-    _touch_held(inp, ws, lane, inst, r)
+    touch_held(inp, ws, lane, inst, r)
     pool.allocate(ws, inst, need)
+    note_taken(ws, inst, r, hits + need)
     progress["reused"] = hits
     progress["computed"] = local + tokens
     connector.load(inp, ws, lane, inst, off, r, local, tokens)
@@ -129,8 +125,9 @@ def _admit_head(inp, ws, out, lane, inst, tally, index, r, hits, unused, alone):
     count_query(lane, tally, request, progress, hits, 0, r >= lane["warmup"])
     waiting.leave_waiting(inp, ws, lane, inst)
     pool.touch(inp, ws, lane, inst, r, hits)
-    _touch_held(inp, ws, lane, inst, r)
+    touch_held(inp, ws, lane, inst, r)
     pool.allocate(ws, inst, need)
+    note_taken(ws, inst, r, hits + need)
     progress["reused"] = hits
     run_request(inp, ws, out, lane, inst, tally, index, r, cached, tokens)
     return True

@@ -15,6 +15,8 @@ from ...records import NONE
 ONCE, AGAIN, ONCE_GHOSTS, AGAIN_GHOSTS = 0, 1, 2, 3
 RINGS = 4
 BEING_WRITTEN = -1
+SEEN, INSERTED, REUSED, MISSED = 1, 2, 4, 8
+"""What a request has done with its chunk j: flags of `Workspace.seen`, in the slot of block j."""
 
 
 @leaf
@@ -24,6 +26,7 @@ def begin_chunks(ws, off):
         end = off["chunk_lo"] + ring
         ws.chunks[end]["prev"] = end
         ws.chunks[end]["next"] = end
+        ws.chunks[end]["key"] = NONE
 
 
 @leaf
@@ -43,6 +46,20 @@ def link_before(ws, node, after):
     ws.chunks[node]["next"] = after
     ws.chunks[before]["next"] = node
     ws.chunks[after]["prev"] = node
+
+
+@leaf
+def move_run(ws, first, last, after):
+    """Move the records from `first` to `last`, side by side, in front of another one."""
+    before = ws.chunks[first]["prev"]
+    behind = ws.chunks[last]["next"]
+    ws.chunks[before]["next"] = behind
+    ws.chunks[behind]["prev"] = before
+    before = ws.chunks[after]["prev"]
+    ws.chunks[first]["prev"] = before
+    ws.chunks[last]["next"] = after
+    ws.chunks[before]["next"] = first
+    ws.chunks[after]["prev"] = last
 
 
 @leaf
@@ -68,6 +85,19 @@ def find_chunk(ws, inst, off, key):
     node = find_record(ws, inst, off, key)
     if node != NONE and ws.chunks[node]["ring"] > AGAIN:
         node = NONE
+    return node
+
+
+@leaf
+def follow(ws, inst, off, node, key):
+    """Return the record of the chunk with `key`, or NONE; mostly it stands before `node`.
+
+    `node` is that of the chunk before it in a request, or NONE.
+    """
+    if node != NONE and ws.chunks[ws.chunks[node]["prev"]]["key"] == key:
+        node = np.int64(ws.chunks[node]["prev"])
+    else:
+        node = find_chunk(ws, inst, off, key)
     return node
 
 

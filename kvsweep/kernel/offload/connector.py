@@ -2,14 +2,16 @@
 
 import numpy as np
 
-from ..._jit import leaf
+from ..._jit import leaf, part
 from ...policies import RequestStatus
 from ...records import NEVER, NONE, Event
+from ..blocks.sizes import full_blocks
 from ..scheduling import waiting
 from ..tally import log_event
 from ..time.decoding import known_tokens, most_computed
 from . import copies, jobs, manager
-from .chunks import BEING_WRITTEN, chunk_key, find_chunk
+from .chunks import BEING_WRITTEN, chunk_key, follow
+from .watch import give_ids
 
 LATER = -1
 
@@ -17,7 +19,8 @@ LATER = -1
 @leaf
 def chunks_in(lane, tokens):
     """Return the chunks that `tokens` tokens fill."""
-    return tokens // lane["chunk_tokens"]
+    blocks = full_blocks(lane, tokens)
+    return blocks if lane["factor"] == 1 else blocks // lane["factor"]
 
 
 @leaf
@@ -28,6 +31,7 @@ def match(inp, ws, lane, inst, off, r, local):
     on the GPU anyway, as another request loads them. This changes nothing but where offers begin.
     """
     ws.offers[r]["next"] = 0
+    ws.offers[r]["due"] = 0
     if ws.offers[r]["jobs"] > 0:
         return LATER
     request = inp.requests[lane["request_lo"] + r]
@@ -35,22 +39,21 @@ def match(inp, ws, lane, inst, off, r, local):
     most = chunks_in(lane, known_tokens(request, ws.progress[r]))
     first = chunks_in(lane, local)
     chunk = first
+    node = NONE
     written = False
     read = False
     while chunk < most and most * size - local >= size:
-        node = find_chunk(ws, inst, off, chunk_key(inp, lane, request, chunk))
+        node = follow(ws, inst, off, node, chunk_key(inp, lane, request, chunk))
         if node == NONE:
             break
         written = written or ws.chunks[node]["readers"] == BEING_WRITTEN
         read = read or ws.chunks[node]["readers"] > 0
         chunk += 1
     tokens = chunk * size - local if chunk > first else 0
-    if written:
+    if written or (tokens >= size and read and lane["prefix_caching"]):
         tokens = LATER
     elif tokens < size:
         tokens = 0
-    elif read and lane["prefix_caching"]:
-        tokens = LATER
     return tokens
 
 
@@ -80,16 +83,22 @@ def _count(ws, inst, off, r):
 
 
 @leaf
+def _offered_tokens(lane, request, tokens):
+    """Return how many of the first `tokens` of a request may be stored."""
+    if lane["prompt_only"]:
+        tokens = min(tokens, request["prompt"])
+    return tokens
+
+
+@leaf
 def offer(inp, ws, out, lane, inst, tally, index, off, r, tokens):
     """Store the chunks of the first `tokens` that request `r` has not offered yet, or none.
 
     If they are refused they are offered again when it is scheduled again.
     """
     request = inp.requests[lane["request_lo"] + r]
-    if lane["prompt_only"]:
-        tokens = min(tokens, request["prompt"])
     first = ws.offers[r]["next"]
-    end = chunks_in(lane, tokens)
+    end = chunks_in(lane, _offered_tokens(lane, request, tokens))
     if end <= first:
         return
     job = jobs.new_job(ws, off)
@@ -131,10 +140,32 @@ def _store(inp, ws, out, lane, inst, tally, index, off, r, first, end, new, job)
     inst["offloads"] += new * lane["factor"]
     finished = ws.progress[r]["status"] == RequestStatus.COMPLETED
     ws.jobs[job]["pinned"] = 2 * inst["serial"]
-    if finished and copies.pin(inp, ws, lane, inst, off, job, 1):
-        ws.jobs[job]["flush"] = inst["serial"]
-        off["awaits"] = 1
+    if finished:
+        off["pinned"] += 1
+        if copies.pin(inp, ws, lane, inst, off, job, 1):
+            ws.jobs[job]["flush"] = inst["serial"]
+            off["awaits"] = 1
     log_event(out, lane, inst, tally, index, Event.STORE, r, tokens)
+
+
+@part
+def _pin_stores(inp, ws, lane, inst, off, r):
+    """Pin the blocks that the stores of a request still read, which has just finished."""
+    request = inp.requests[lane["request_lo"] + r]
+    factor = lane["factor"]
+    for queue in (jobs.WAITING_STORES, jobs.STORES):
+        job = jobs.head(ws, off, queue)
+        while job != NONE:
+            record = ws.jobs[job]
+            if record["request"] == r:
+                give_ids(
+                    inp, ws, lane, inst, request, record["first"] * factor, record["end"] * factor
+                )
+                record["pinned"] = 2 * inst["serial"] + 1
+                copies.pin(inp, ws, lane, inst, off, job, 1)
+                off["pinned"] += 1
+                inst["watches"] = 1
+            job = np.int64(record["next"])
 
 
 @leaf
@@ -148,13 +179,14 @@ def note_finish(inp, ws, lane, inst, r):
         ws.progress[off["finished_tail"]]["next"] = r
     off["finished_tail"] = r
     if ws.offers[r]["jobs"] > 0:
-        for queue in (jobs.WAITING_STORES, jobs.STORES):
-            job = jobs.head(ws, off, queue)
-            while job != NONE:
-                if ws.jobs[job]["request"] == r:
-                    ws.jobs[job]["pinned"] = 2 * inst["serial"] + 1
-                    copies.pin(inp, ws, lane, inst, off, job, 1)
-                job = np.int64(ws.jobs[job]["next"])
+        _pin_stores(inp, ws, lane, inst, off, r)
+    request = inp.requests[lane["request_lo"] + r]
+    first = ws.offers[r]["next"]
+    end = chunks_in(lane, _offered_tokens(lane, request, most_computed(request)))
+    if end > first:
+        inst["watches"] = 1
+        factor = lane["factor"]
+        give_ids(inp, ws, lane, inst, request, first * factor, end * factor)
 
 
 @leaf
@@ -168,6 +200,12 @@ def offer_finished(inp, ws, out, lane, inst, tally, index, off):
         tokens = most_computed(inp.requests[lane["request_lo"] + r])
         offer(inp, ws, out, lane, inst, tally, index, off, r, tokens)
         r = ws.progress[r]["next"]
+    settle_finished(inp, ws, lane, inst, off)
+
+
+@leaf
+def settle_finished(inp, ws, lane, inst, off):
+    """Settle the recency of what the requests used that finished since the last schedule."""
     r = off["finished_head"]
     while r != NONE:
         request = inp.requests[lane["request_lo"] + r]

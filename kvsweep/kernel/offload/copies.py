@@ -3,7 +3,8 @@
 A job copies chunks of one request. Stores wait in a list until the next step begins, then stand in
 their stream, in order, until a step ends that they have ended by; then they are reported. Blocks of
 a finished request are free at once, though stores may still read them: they are *pinned*. Whoever
-takes or hits a pinned block makes its step await the copy.
+takes or hits a pinned block makes its step await the copy; the next one too, asynchronously, if
+that takes up what the block was filled with, as the copy is not reported yet.
 """
 
 import math
@@ -117,8 +118,10 @@ def pin(inp, ws, lane, inst, off, job, count):
             pins = ws.pins[ws.table[slot]]
             valid = pins["evicted"] < pinned
             pins["stores"] += count * valid
-            now = pins["evicted"] == 2 * inst["serial"] and pins["evicted_before"] < pinned
+            once = not valid and pins["evicted_before"] < pinned  # evicted once since it is pinned
+            now = once and pins["evicted"] == 2 * inst["serial"]
             touched = touched or ((valid or now) and pins["touched"] == inst["serial"])
+            touched = touched or (once and pins["again"] == inst["serial"])
     return touched
 
 
@@ -168,6 +171,7 @@ def _end_store(inp, ws, lane, inst, off, job):
     request = inp.requests[lane["request_lo"] + r]
     if ws.progress[r]["status"] == RequestStatus.COMPLETED:
         pin(inp, ws, lane, inst, off, job, -1)
+        off["pinned"] -= 1
     for chunk in range(ws.jobs[job]["first"], ws.jobs[job]["end"]):
         node = written_by(inp, ws, lane, inst, off, request, chunk, job)
         if node != NONE:

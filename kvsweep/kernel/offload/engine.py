@@ -18,6 +18,7 @@ from ..time.decode_run import decode, only_decodes
 from ..time.decoding import next_phase
 from ..time.instance import accept, note_itl
 from . import copies, jobs
+from .connector import settle_finished
 from .schedule import schedule_step
 
 
@@ -171,7 +172,7 @@ def _may_run(inp, ws, lane, inst, off):
 
     Asynchronously the step on the device must be the one before them.
     """
-    quiet = off["unreported"] == 0 and off["finished_head"] == NONE and inst["held"] == 0
+    quiet = off["unreported"] == 0 and inst["watches"] == 0 and inst["held"] == 0
     quiet = quiet and off["queued"] == lane["async_scheduling"]
     return quiet and inst["next_offer"] > inst["step"] and only_decodes(inp, ws, lane, inst)
 
@@ -190,6 +191,7 @@ def _run_decodes(inp, ws, out, lane, inst, tally, index, until):
     inst["device"] = off["end"] - inst["clock"] if lane["async_scheduling"] else 0
     ran = decode(inp, ws, out, lane, inst, tally, index, until)
     if ran:
+        settle_finished(inp, ws, lane, inst, off)  # they have nothing to offer
         off["awaited"] = 0
         if lane["log"]:
             _log_copies(out, inst, tally, off)

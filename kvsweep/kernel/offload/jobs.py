@@ -11,16 +11,10 @@ NEW_STORES, WAITING_STORES, STORES, NEW_LOADS, LOADS = range(QUEUES)
 
 
 @leaf
-def begin_copies(ws, lane, inst, off):
+def begin_copies(ws, off):
     """Let nothing be under way at an instance."""
     for queue in range(off["queue_lo"], off["queue_lo"] + QUEUES):
         ws.queues[queue]["head"] = NONE
-    lo = inst["block_lo"]
-    for block in range(lo, lo + lane["gpu_blocks"]):
-        ws.pins[block]["touched"] = 0
-        ws.pins[block]["evicted"] = 0
-        ws.pins[block]["evicted_before"] = 0
-        ws.pins[block]["stores"] = 0
 
 
 @leaf

@@ -16,7 +16,7 @@ def begin_offload(inp, ws, lane):
         ws.offload[index] = ws.blank_offload[0]
         place_tier(lane, ws.instances[index], ws.offload[index])
         begin_chunks(ws, ws.offload[index])
-        begin_copies(ws, lane, ws.instances[index], ws.offload[index])
+        begin_copies(ws, ws.offload[index])
     for r in range(lane["requests"]):
         ws.offers[r] = ws.blank_offer[0]
         request = inp.requests[lane["request_lo"] + r]

@@ -10,7 +10,7 @@ from ..blocks import pool
 from ..blocks.sizes import blocks_for
 from ..tally import log_event
 from ..time.decoding import all_decoded_tokens, fills_block
-from .caching import cache_decode, cache_decodes_for, caches_at_once
+from .caching import cache_decode, cache_decodes_for, caches_at_once, copy_fills
 from .preempt import last_running, preempt, victim_is_last
 from .running import charge_decodes, prefill_chunk, schedule_chunk
 
@@ -46,6 +46,8 @@ def _allocate_for_decodes(inp, ws, out, lane, inst, tally, index):
     pool.allocate(ws, inst, ws.phases[slot] - allocated)
     if inst["next_due"] == inst["step"]:
         _cache_due(inp, ws, lane, inst)
+    if lane["copies_each_step"]:
+        copy_fills(inp, ws, lane, inst, 1, inst["clock"], 0)
     decoding = inst["running"] - inst["prefilling"]
     charge_decodes(inst, decoding, all_decoded_tokens(inst, decoding, inst["step"]))
 
@@ -76,7 +78,7 @@ def _continue_prefill(inp, ws, out, lane, inst, tally, index):
 def is_countable(inp, ws, lane, inst):
     """Return whether the running requests can be scheduled by counts in this step.
 
-    Where a victim may stand anywhere in the list, blocks must not run short. The
+    Where a victim may stand anywhere in the list, or be fenced, blocks must not run short. The
     budget cannot: config/rules.py, _check_batch_limits, refuses one below max_num_seqs, each decode
     takes one token of it and has a seat, and the request that prefills has a seat too.
     """
@@ -88,7 +90,7 @@ def is_countable(inp, ws, lane, inst):
         request = inp.requests[lane["request_lo"] + last]
         chunk = prefill_chunk(lane, inst, request, ws.progress[last], lane["max_tokens"])
         need += blocks_for(lane, chunk) + 1
-    ample = victim_is_last(lane) or need <= inst["free"]
+    ample = need <= inst["free"] or (victim_is_last(lane) and not lane["connects"])
     alike = inst["skipped"] == 0 and (prefills == 0 or one_prefill)
     return alike and ample and not lane["visit_all"]
 

@@ -1,11 +1,13 @@
 """When the blocks of running requests are cached, and when a decoding request is due for it.
 
 Blocks that decoding fills are cached late: when they are freed, or before anything is looked up or
-cached that could tell. Two kinds of requests cache each block as soon as they may, and are due
-then: *duplicates*, whose decode blocks may carry the same key, as the first to be cached is found;
-and all if a CPU tier copies what is cached (`LANE.cache_each_step`), as the order of copies decides
-what it forgets. A request may in the step that fills the block; asynchronously in the next one, as
-the token is known then (rule R10.4).
+cached that could tell. *Duplicates*, whose decode blocks may carry the same key, cache each block
+as soon as they may, and are due then, as the first to be cached is found. They may in the step that
+fills the block; asynchronously in the next one, as the token is known then (rule R10.4).
+
+A write-through tier gets each block in the step that fills it (`LANE.copies_each_step`), as the
+order of copies decides what it forgets. Nobody can tell during a run of steps, so the copies of all
+of them are made at its end, in that order (`copy_fills`).
 """
 
 from ..._jit import leaf
@@ -13,13 +15,19 @@ from ...records import NEVER
 from ..blocks import pool, tier
 from ..blocks.sizes import full_blocks
 from ..memory import extent_at
-from ..time.decoding import last_decode, next_fill, settled_tokens
+from ..time.decoding import (
+    decoded_tokens,
+    last_decode,
+    next_fill,
+    next_phase,
+    settled_tokens,
+)
 
 
 @leaf
 def caches_at_once(lane, request):
     """Return whether a request caches each decode block in the step that fills it."""
-    return lane["cache_each_step"] or (request["duplicate"] and lane["prefix_caching"])
+    return request["duplicate"] and lane["prefix_caching"]
 
 
 @leaf
@@ -33,10 +41,40 @@ def next_due(lane, request, progress, step):
 
 @leaf
 def cache(inp, ws, lane, inst, request, progress, count):
-    """Cache the first `count` blocks of a request; a write-through tier copies the new ones."""
-    if lane["cache_each_step"]:
-        tier.copy(inp, ws, lane, inst, request, progress["cached_blocks"], count)
+    """Cache the first `count` blocks of a prefill; a write-through tier copies the new ones."""
+    if lane["copies_each_step"]:
+        now = inst["clock"]
+        tier.copy(inp, ws, lane, inst, request, progress["cached_blocks"], count, now)
     pool.cache_blocks(inp, ws, lane, inst, request, progress, count)
+
+
+@leaf
+def copy_fill(inp, ws, lane, inst, request, progress, step, now):
+    """Copy the block that a decoding request fills in a step, scheduled at `now`, to the CPU."""
+    end = full_blocks(lane, decoded_tokens(progress, step + 1))
+    tier.copy(inp, ws, lane, inst, request, end - 1, end, now)
+
+
+@leaf
+def copy_fills(inp, ws, lane, inst, steps, now, duration):
+    """Copy what decoding requests fill in the next `steps` steps, step by step in running order.
+
+    The first of them is scheduled at `now`, each takes `duration`, and all get their tokens.
+    """
+    phase = inst["phase"]
+    for step in range(inst["step"], inst["step"] + steps):
+        phase = next_phase(lane, phase)  # who takes a block in the next step fills one in this
+        left = ws.phases[inst["phase_lo"] + phase]
+        place = inst["run_lo"]
+        while left > 0:
+            r = ws.running[place]
+            progress = ws.progress[r]
+            if progress["decoding"] and progress["phase"] == phase:
+                request = inp.requests[lane["request_lo"] + r]
+                copy_fill(inp, ws, lane, inst, request, progress, step, now)
+                left -= 1
+            place += 1
+        now += duration
 
 
 @leaf
@@ -44,7 +82,7 @@ def cache_decode(inp, ws, lane, inst, request, progress, position):
     """Cache what a decoding request has filled, this step's token included, and set its due."""
     step = inst["step"]
     full = full_blocks(lane, settled_tokens(lane, request, progress, step + 1, step - 1))
-    cache(inp, ws, lane, inst, request, progress, full)
+    pool.cache_blocks(inp, ws, lane, inst, request, progress, full)
     if caches_at_once(lane, request) and last_decode(request, progress) > step:
         after = step + 1 - lane["async_scheduling"]
         ws.due[inst["run_lo"] + position] = next_due(lane, request, progress, after)

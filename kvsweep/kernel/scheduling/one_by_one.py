@@ -8,6 +8,7 @@ from ..._jit import leaf, part
 from ...records import LEAVING, NONE, Event
 from ..blocks import pool
 from ..blocks.sizes import blocks_for, tokens_beyond
+from ..offload.pins import note_taken
 from ..tally import log_event
 from ..time.calendar import nearest_due
 from ..time.decoding import (
@@ -17,7 +18,7 @@ from ..time.decoding import (
     miss_step,
     settled_tokens,
 )
-from .caching import cache_decode, cache_decodes
+from .caching import cache_decode, cache_decodes, copy_fill
 from .preempt import find_victim, is_fenced, preempt, victim_is_last
 from .running import charge_decodes, prefill_chunk, schedule_chunk
 
@@ -59,7 +60,9 @@ def _schedule_tokens(inp, ws, out, lane, inst, tally, index, position, tokens):
     request = inp.requests[lane["request_lo"] + r]
     if progress["decoding"]:
         charge_decodes(inst, tokens, decoded_tokens(progress, inst["step"]))
-        tells = lane["cache_each_step"] or (request["shared"] and lane["prefix_caching"])
+        tells = request["shared"] and lane["prefix_caching"]
+        if lane["copies_each_step"] and fills_block(lane, progress, inst["step"]):
+            copy_fill(inp, ws, lane, inst, request, progress, inst["step"], inst["clock"])
         if tells and _has_filled(ws, lane, inst, request, progress, position):
             cache_decode(inp, ws, lane, inst, request, progress, position)
     else:
@@ -109,6 +112,8 @@ def schedule_one_by_one(inp, ws, out, lane, inst, tally, index):
             break
         if kept:
             pool.allocate(ws, inst, need)
+            if lane["connects"]:
+                note_taken(ws, inst, r, blocks_for(lane, computed + tokens))
             _schedule_tokens(inp, ws, out, lane, inst, tally, index, position, tokens)
             position += 1
         elif victim_is_last(lane):

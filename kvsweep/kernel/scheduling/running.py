@@ -142,7 +142,7 @@ def free_request(inp, ws, lane, inst, tally, r, computed, settled):
     held = blocks_for(lane, computed)
     pool.free_blocks(inp, ws, lane, inst, r, held)
     if lane["tiered"]:
-        tier.relieve(ws, lane, inst)
+        tier.relieve(inp, ws, lane, inst)
     tally["blocks_taken"] += (held - progress["reused"]) * measured
     if progress["decoding"] == 1:
         drop_base(ws, inst, progress)

@@ -9,7 +9,7 @@ import numpy as np
 from ..._jit import leaf
 from ...policies import Victim
 from ...records import LEAVING
-from ..blocks import pool
+from ..blocks import split
 from ..blocks.sizes import blocks_for
 from ..time.decoding import computed_tokens, most_computed, outputs_sampled, settled_tokens
 
@@ -67,7 +67,7 @@ def _gain(inp, ws, lane, inst, r, request, progress, scheduled):
     computed = _computed(inst, request, progress)
     if progress["decoding"] == 1:
         computed += scheduled  # a chunk is counted as computed at once
-    own = blocks_for(lane, computed) - pool.common_blocks(inp, ws, lane, inst, r)
+    own = blocks_for(lane, computed) - split.common_blocks(inp, ws, lane, inst, r)
     return own / (request["prompt"] + outputs) * (1 - outputs / request["output"])
 
 

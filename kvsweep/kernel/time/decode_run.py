@@ -7,6 +7,7 @@ from ..._jit import leaf
 from ...records import NONE
 from ..blocks import pool
 from ..scheduling.admit import deadline, may_admit
+from ..scheduling.caching import copy_fills
 from ..tally import add_gap, log_step
 from .arrivals import announce
 from .decoding import all_decoded_tokens, next_phase, previous_phase
@@ -34,6 +35,8 @@ def _decode_bounds(inp, ws, lane, inst, until):
         last = min(last, inst["next_offer"] - 1)
     if lane["any_duplicates"]:
         last -= 1  # who is due may cache, which is part of scheduling
+    if lane["context"] and lane["copies_each_step"]:
+        last = min(last, inst["step"])  # each copy has its own time
     if inst["inbox_head"] != NONE:
         until = min(until, ws.progress[inst["inbox_head"]]["queued"])
     if may_admit(lane, inst):
@@ -99,6 +102,8 @@ def _decode_alike(inp, ws, out, lane, inst, tally, index, until, last):
     steps = step - inst["step"]
     if steps > 0:
         inst["used_time"] += used_steps * duration + late
+        if lane["copies_each_step"]:
+            copy_fills(inp, ws, lane, inst, steps, inst["clock"], duration)
         inst["phase"] = phase
         ws.itl_by_batch[batch] += steps * inst["measured"]
         _end_run(inp, ws, out, lane, inst, tally, index, steps, used, clock, duration)
@@ -114,6 +119,7 @@ def _decode_longer(inp, ws, out, lane, inst, tally, index, until, last):
     clock = inst["clock"]
     step = inst["step"]
     used = lane["gpu_blocks"] - inst["free"]
+    phase = inst["phase"]
     duration = inst["device"]
     while step <= last and clock < until:
         need = ws.phases[inst["phase_lo"] + inst["phase"]]
@@ -130,6 +136,10 @@ def _decode_longer(inp, ws, out, lane, inst, tally, index, until, last):
         step += 1
         inst["phase"] = next_phase(lane, inst["phase"])
     steps = step - inst["step"]
+    if steps > 0 and lane["copies_each_step"]:
+        inst["phase"] = phase
+        copy_fills(inp, ws, lane, inst, 1, inst["clock"], 0)
+        inst["phase"] = next_phase(lane, phase)
     if steps > 0:
         _end_run(inp, ws, out, lane, inst, tally, index, steps, used, clock, duration)
     return steps

@@ -1,0 +1,88 @@
+"""Which store a run fills that is to extend one, and what it takes over from that."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kvsweep import simulate
+from kvsweep.errors import InputError
+from kvsweep.extending import Extension, Layout
+from kvsweep.grid import plan
+from kvsweep.store import (
+    Source,
+    describe,
+    difference_of_runs,
+    difference_of_sweeps,
+    growing,
+    larger_store,
+    restored_sweep,
+    stored_attributes,
+    unlike,
+)
+
+if TYPE_CHECKING:
+    from kvsweep.config import Sweep
+    from kvsweep.grid import Plan
+
+_WAYS_OUT = "--overwrite starts again, --out names another store"
+
+
+def extension(
+    place: Path, sweep: Sweep, cells: Plan, *, keep_requests: bool, prune: bool
+) -> Extension | None:
+    """Return the cells of a store within those of a larger sweep.
+
+    Returns
+    -------
+    Extension or None
+        None if there is no store, or it is that of this very sweep.
+
+    Raises
+    ------
+    InputError
+        If the store has cells that the sweep has not, or was made by other sources or libraries.
+    """
+    wanted = describe(sweep, simulate.source_hash(), keep_requests=keep_requests, prune=prune)
+    if not place.exists():
+        return None
+    if not difference_of_sweeps(stored_attributes(place), wanted):
+        return None
+    source = Source.open(place)
+    reason = difference_of_runs(source.attributes, wanted)
+    if reason:
+        raise InputError(f"{place}: {reason}, so it cannot be extended; {_WAYS_OUT}")
+    before = restored_sweep(source.attributes, place, sweep.base_dir)
+    smaller = plan(before, keep_requests=keep_requests)
+    found = Extension(source, Layout(smaller, prune), Layout(cells, prune))
+    reason = unlike(source, before, smaller)
+    if not reason and not found.contains_all():
+        told = difference_of_sweeps(source.attributes, wanted)
+        reason = f"{told}; the sweep must have all cells of the store, and may have more"
+    if not reason and smaller.extra.get("slo_class") not in (None, cells.extra.get("slo_class")):
+        reason = "the SLO classes are others"
+    if reason:
+        raise InputError(f"{place}: cannot be extended: {reason}; {_WAYS_OUT}")
+    _check_leftover(larger_store(place), wanted)
+    return found
+
+
+@contextmanager
+def filled_place(place: Path, known: Extension | None) -> Iterator[Path]:
+    """Yield where the store is filled: in its place, or beside it until it is whole."""
+    if known is None:
+        yield place
+        return
+    with growing(place) as larger:
+        yield larger
+
+
+def _check_leftover(larger: Path, wanted: dict[str, object]) -> None:
+    """See that a run that was cut short, if there is one, was to extend to the same sweep."""
+    if larger.exists() and difference_of_sweeps(stored_attributes(larger), wanted):
+        raise InputError(
+            f"{larger}: left by a run with --extend that was cut short, of another sweep; run that "
+            "one again, or delete what it left"
+        )

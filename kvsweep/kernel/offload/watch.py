@@ -1,0 +1,81 @@
+"""Which blocks a step takes up that a store of a finished request may still read (rule R11.5)."""
+
+from ..._jit import leaf
+from ...records import NONE
+from ..blocks.split import find_split, is_split, split_extent
+from ..memory import extent_at
+from .pins import note_hit
+
+
+@leaf
+def give_ids(inp, ws, lane, inst, request, first, end):
+    """Split the extents of blocks `first` to `end - 1` of a request, which has just freed them."""
+    lo = request["key_lo"]
+    slot = request["chain_lo"]
+    done = 0
+    while done < end:
+        link = inp.chain[slot]
+        index = extent_at(lane, inst, link["extent"])
+        extent = ws.extents[index]
+        begin = link["first"]
+        if link["end"] > first and extent["size"] > 0 and not is_split(lane, extent):
+            size = extent["size"]
+            split_extent(inp, ws, lane, inst, index, lo + begin, begin)
+            find_split(inp, ws, inst, lo + begin, lo + begin + size)
+        done = link["end"]
+        slot += 1
+
+
+@leaf
+def _touch_split(inp, ws, lane, inst, request, end):
+    """Note the first `end` blocks of a request as far as they have ids; others nobody reads."""
+    lo = request["key_lo"]
+    slot = request["chain_lo"]
+    done = 0
+    while done < end:
+        link = inp.chain[slot]
+        done = min(end, link["end"])
+        if is_split(lane, ws.extents[extent_at(lane, inst, link["extent"])]):
+            for place in range(lo + link["first"], lo + done):
+                note_hit(ws, inst, ws.table[place])
+        slot += 1
+
+
+@leaf
+def _is_same(inp, ws, lane, inst, request, other, block):
+    """Return whether two requests hold the same block there, given that it has the same key."""
+    slot = request["chain_lo"]
+    while inp.chain[slot]["end"] <= block:
+        slot += 1
+    same = not is_split(lane, ws.extents[extent_at(lane, inst, inp.chain[slot]["extent"])])
+    return same or ws.table[request["key_lo"] + block] == ws.table[other["key_lo"] + block]
+
+
+@leaf
+def _touch_replaced(inp, ws, lane, inst, request, end):
+    """Note those of them that took the place of one that a store reads a schedule ago.
+
+    Asynchronously such a store is not reported yet, so this step awaits it too.
+    """
+    block = inst["replaced_before"]
+    while block != NONE:
+        pins = ws.pins[block]
+        heir = pins["heir"]
+        place = pins["place"]
+        if heir != NONE and place < end and place < ws.progress[heir]["cached_blocks"]:
+            other = inp.requests[lane["request_lo"] + heir]
+            alike = inp.keys[request["key_lo"] + place] == inp.keys[other["key_lo"] + place]
+            if alike and _is_same(inp, ws, lane, inst, request, other, place):
+                pins["again"] = inst["serial"]
+                inst["flushes"] = 1
+        block = pins["next"]
+
+
+@leaf
+def touch_held(inp, ws, lane, inst, r):
+    """Note that the step takes up the published blocks of a request."""
+    if inst["watches"]:
+        request = inp.requests[lane["request_lo"] + r]
+        end = ws.progress[r]["cached_blocks"]
+        _touch_split(inp, ws, lane, inst, request, end)
+        _touch_replaced(inp, ws, lane, inst, request, end)

@@ -1,0 +1,83 @@
+"""Several runs that fill one store, each its share: none waits for another, and the last one packs.
+
+Each holds two locks: one of its share, and the store's, which it shares with the others. To make or
+mend the store, and to pack it, a run must have the store's lock alone: at its beginning, if it is
+the first, and at its end, if it is the last. So a run without shares, which packs as it goes, is
+kept from the store meanwhile, and the other way round.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+
+from kvsweep.store.filling import Store
+from kvsweep.store.lock import PATIENCE, BusyError, locked
+from kvsweep.store.share import Share
+
+Prepare = Callable[..., Store]
+"""`writing.prepare` with all arguments but `alone`."""
+
+
+@contextmanager
+def opened(path: Path, share: Share | None, prepare: Prepare) -> Iterator[Store]:
+    """Open a store for one run alone, or for one of several, and hold its locks meanwhile.
+
+    Raises
+    ------
+    InputError
+        As `writing.prepare`, or if another run writes it.
+    """
+    if share is not None:
+        with _joined(path, share, prepare) as store:
+            yield store
+        return
+    with locked(path):
+        yield prepare()
+
+
+def completed(path: Path, prepare: Prepare) -> bool:
+    """Pack a store and complete it if no task is missing; return whether it is complete.
+
+    If others fill it still, or another run is at it, that is theirs.
+
+    Raises
+    ------
+    InputError
+        If it cannot be written.
+    """
+    with suppress(BusyError), locked(path):
+        store = prepare()
+        if store.has_all():
+            store.finish()
+            return True
+    return False
+
+
+@contextmanager
+def _joined(path: Path, share: Share, prepare: Prepare) -> Iterator[Store]:
+    """Open a store for one of several runs that fill it, and make it if it is not there.
+
+    Raises
+    ------
+    InputError
+        If the same share is being run, a run without shares writes the store, or the store is not
+        that of the sweep.
+    """
+    with locked(path, share.lock), ExitStack() as held:
+        last = time.monotonic() + PATIENCE
+        while True:
+            with suppress(BusyError), locked(path):
+                prepare().unpack()
+            try:
+                held.enter_context(locked(path, shared=True))
+                break
+            except BusyError:
+                if time.monotonic() > last:
+                    raise
+                time.sleep(0.05)
+        store = prepare(alone=False)
+        store.share = share
+        yield store

@@ -1,0 +1,179 @@
+"""Step times that are computed: experts, latent attention, sliding windows, 8 bits; by hand."""
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from kvsweep.config.latency import load_preset, preset_names
+from kvsweep.errors import InputError
+from kvsweep.sizing.gpus import figures
+from kvsweep.sizing.served_steps import Peaks, experts_read, step_terms, terms
+from kvsweep.sizing.settings import Asked, serve
+from kvsweep.sizing.shapes import load_model, model_from_config
+
+DOC = (Path(__file__).parents[2] / "docs" / "presets.md").read_text(encoding="utf-8")
+PLAIN = Peaks(flops=1e12, flops_8bit=2e12, bandwidth=1e12, overhead_us=7.0)
+"""A microsecond has a million FLOPs of 16 bits, two of 8, and moves a million bytes."""
+
+OF_MODEL = [name for name in preset_names() if name.startswith(("gpt-oss", "deepseek"))]
+
+
+def of(name, tp=1, step_tokens=None, peaks=PLAIN):
+    return terms(serve(load_model(name), Asked(tp=tp), None), peaks, step_tokens)
+
+
+def test_latent_attention_prefills_by_heads_and_decodes_on_the_vector():
+    beta, memory = of("deepseek-v3", tp=8)
+    heads = 128 // 8
+    assert beta[4] == pytest.approx(61 * 2 * heads * (128 + 64 + 128) / 1e6)
+    assert beta[3] == pytest.approx(61 * 2 * heads * (512 + 64 + 512) / 1e6)
+    latent = 61 * (512 + 64) * 2 / 1e6  # on every GPU the whole vector
+    assert memory[1:] == pytest.approx((latent, latent, latent, 0))
+    assert of("deepseek-v3", tp=1)[1][1:] == memory[1:]
+
+
+def test_a_token_of_deepseek_meets_37_billion_weights_most_of_them_in_8_bits():
+    shared = 1536 * 128 * 192 + 512 * 128 * 256 + 128 * 128 * 7168
+    expert = 3 * 7168 * 2048
+    divided = 61 * shared + 3 * 3 * 7168 * 18432 + 58 * (8 + 1) * expert
+    copied, output = 61 * 7168 * (1536 + 512 + 64), 7168 * 129280
+    assert (divided + copied + output) / 1e9 == pytest.approx(37, abs=0.5)
+    beta, _ = of("deepseek-v3", tp=8)
+    assert beta[1] == pytest.approx(2 * (divided / 8 + copied) / 2e6)
+    assert beta[2] - beta[1] == pytest.approx(2 * output / 8 / 1e6)
+
+
+def test_a_step_of_deepseek_reads_its_weights_once_but_not_the_embedding():
+    embedding = 2 * 7168 * 129280
+    read = load_model("deepseek-v3").weights.total - embedding
+    assert of("deepseek-v3")[1][0] == pytest.approx(read / 1e6)
+
+
+def test_windows_bound_the_context_that_is_attended_to_and_read():
+    beta, memory = of("gpt-oss-120b")
+    pair, token = 4 * 64 * 64, 2 * 8 * 64 * 2  # FLOPs and bytes in a layer
+    full, sliding, inside = 18, 18, 128 - 1
+    assert beta[3:] == pytest.approx((full * pair / 1e6,) * 2)
+    layer = 2 * 2880 * (64 + 8) * 64 + 4 * 3 * 2880 * 2880
+    products = 2 * 36 * layer
+    assert beta[1] == pytest.approx((products + sliding * inside * pair) / 1e6)
+    assert memory[1] == pytest.approx(36 * token / 1e6)
+    assert memory[2] - memory[1] == pytest.approx(sliding * inside * token / 1e6)
+    assert memory[3] == pytest.approx(full * token / 1e6)
+
+
+def test_experts_in_mxfp4_are_computed_in_16_bits():
+    slower = of("gpt-oss-120b", peaks=PLAIN._replace(flops_8bit=1e12))
+    assert slower == of("gpt-oss-120b")
+
+
+def test_experts_read_are_those_that_tokens_touch_at_random():
+    assert experts_read(4 / 128, 1) == pytest.approx(4 / 128)
+    rng = np.random.default_rng(0)
+    tokens, experts, chosen = 20, 128, 4
+    touched = [
+        len({e for _ in range(tokens) for e in rng.choice(experts, chosen, replace=False)})
+        for _ in range(300)
+    ]
+    assert experts_read(chosen / experts, tokens) == pytest.approx(
+        np.mean(touched) / experts, abs=0.01
+    )
+
+
+@pytest.mark.parametrize("name", ["gpt-oss-120b", "deepseek-v3", "qwen3-30b-a3b"])
+def test_step_tokens_read_some_experts_and_change_nothing_else(name):
+    beta, whole = of(name)
+    for tokens in (1, 8, 64):
+        other, some = of(name, step_tokens=tokens)
+        assert other == beta
+        assert some[1:] == whole[1:]
+        experts = sum(layer.experts for layer in load_model(name).weights.layers)
+        left = (1 - experts_read(load_model(name).work.chosen, tokens)) * experts / 1e6
+        assert whole[0] - some[0] == pytest.approx(left)
+    assert of(name, step_tokens=10_000)[1] == pytest.approx(whole)
+
+
+def decode(latency, requests, context=1_000):
+    """Return the time of a step of so many decoding requests, microseconds."""
+    beta, memory = latency["beta"], latency["memory"]
+    sums = (0, requests, requests * context)
+    computed, moved = (
+        first + sum(a * b for a, b in zip(row[1:4], sums, strict=True))
+        for first, row in ((0, beta), (memory[0], memory))
+    )
+    return beta[0] + max(computed, moved)
+
+
+def errors(name, requests):
+    """Return the exact time of a step, ms, and how far all experts and those of 32 tokens err."""
+    preset = load_preset(name, Path())
+
+    def taken(step_tokens):
+        given = preset.model_copy(update={"step_tokens": step_tokens})
+        return decode(given.coefficients(), requests)
+
+    exact = taken(requests)
+    return exact / 1000, taken(None) / exact - 1, taken(32) / exact - 1
+
+
+def test_the_errors_of_reading_all_experts_are_those_of_the_docs():
+    names = ("gpt-oss-120b/h100/tp1-roofline", "deepseek-v3/h200/tp8-roofline")
+    rows = re.findall(r"^\| (\d+) \|(.*)\|$", DOC, re.MULTILINE)
+    assert [int(row[0]) for row in rows] == [1, 2, 4, 8, 16, 32, 64, 128, 256, 512]
+    for requests, cells in rows:
+        share, *told = (float(cell.strip(" %")) for cell in cells.split("|"))
+        assert share == round(100 * experts_read(1 / 32, int(requests)), 1)
+        found = [errors(name, int(requests)) for name in names]
+        expected = [x for ms, every, some in found for x in (ms, 100 * every, 100 * some)]
+        assert told == pytest.approx(expected, abs=0.51)
+
+
+@pytest.mark.parametrize("name", OF_MODEL)
+def test_a_preset_has_the_figures_and_times_of_its_gpu(name):
+    model, gpu, times = name.split("/")
+    tp = int(times.removeprefix("tp").removesuffix("-roofline"))
+    found = load_preset(name, Path()).coefficients()
+    expected = step_terms(serve(load_model(model), Asked(tp=tp), None), gpu)
+    assert found["beta"] == pytest.approx(expected.beta, rel=1e-12)
+    assert found["memory"] == pytest.approx(expected.memory, rel=1e-12)
+
+
+@pytest.mark.parametrize("name", OF_MODEL)
+def test_a_preset_fits_its_gpus(name):
+    from kvsweep.sizing.asking import answer
+    from kvsweep.sizing.question import Question
+
+    model, gpu, times = name.split("/")
+    tp = int(times.removeprefix("tp").removesuffix("-roofline"))
+    assert answer(Question(model=model, gpu=gpu, tp=tp)).blocks > 1_000
+
+
+def test_products_of_8_bits_are_not_faster_on_a_gpu_without_them():
+    assert "flops_8bit" not in figures()["gpus"]["a100"]
+    served = serve(load_model("deepseek-v3"), Asked(tp=16), None)
+    slow, fast = step_terms(served, "a100"), step_terms(served, "h100")
+    ratio = (1978.9 / 312.0, 989.4 / 312.0)
+    assert slow.beta[1] / fast.beta[1] == pytest.approx(ratio[0])
+    assert slow.beta[3] / fast.beta[3] == pytest.approx(ratio[1])
+
+
+def test_experts_without_a_number_for_each_token_have_no_step_times():
+    config = {
+        "architectures": ["MixtralForCausalLM"],
+        "num_hidden_layers": 2,
+        "num_attention_heads": 2,
+        "hidden_size": 64,
+        "intermediate_size": 64,
+        "num_local_experts": 8,
+        "vocab_size": 100,
+        "max_position_embeddings": 1024,
+    }
+    served = serve(model_from_config(config, "c.json"), Asked(), None)
+    with pytest.raises(InputError, match="not known of MixtralForCausalLM"):
+        terms(served, PLAIN)
+    config["num_experts_per_tok"] = 2
+    served = serve(model_from_config(config, "c.json"), Asked(), None)
+    layer = 4 * 64 * 64 + 2 * 3 * 64 * 64
+    assert terms(served, PLAIN).beta[1] == pytest.approx(2 * 2 * layer / 1e6)
