@@ -92,7 +92,7 @@ ARGUMENTS: dict[str, Kind] = {
     "stores": Kind("a list of paths", lambda value: _is_list(value, _is_path)),
     "metrics": Kind("a string or a list of them", lambda v: _is_text(v) or _is_list(v, _is_text)),
     "designs": Kind("a list of lists", lambda v: _is_list(v, lambda one: _is_list(one, ANY.fits))),
-    **dict.fromkeys(("path", "out", "store"), PATH),
+    **dict.fromkeys(("path", "out", "store", "scheduler_file"), PATH),
     **dict.fromkeys(("metric", "along", "over", "x", "y", "shard"), TEXT),
     **dict.fromkeys(("overrides", "read", "factors", "objectives"), TEXTS),
     **dict.fromkeys(("seeds", "workers", "sample", "order", "resamples"), WHOLE),

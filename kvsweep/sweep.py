@@ -57,6 +57,7 @@ def run(
     workers: int | None = None,
     processes: bool = False,
     scheduler: Scheduler | None = None,
+    scheduler_file: str | Path | None = None,
     client: Client | None = None,
     wait: float | None = None,
     shard: str | None = None,
@@ -83,11 +84,14 @@ def run(
         Running Dask scheduler to use: its address (``tcp://host:8786``), or Dask's own objects.
         Workers that would give other numbers (other sources of kvsweep, another numba or numpy)
         are told by name and not used.
+    scheduler_file : path, optional
+        The file that a Dask scheduler wrote (``dask scheduler --scheduler-file``), instead of its
+        address; it is waited for.
     client : Client, optional
-        The same; it stays open.
+        A client of Dask's, with its own `Security`; it stays open.
     wait : float, optional
-        Seconds to wait for a first worker of the scheduler, and for another when all are gone;
-        without limit if not given.
+        Seconds to wait for the file and for a first worker of the scheduler, and for another when
+        all are gone; without limit if not given.
     shard : str, optional
         ``K/N``: simulate only the K-th of N shares of the cells. Runs of the others may fill the
         same store at the same time, or stores of their own for `kvsweep.merge`; the last run that
@@ -130,7 +134,7 @@ def run(
     """
     path = output_path(out if out is not None else default_path(sweep))
     place = real_path(path)
-    check_workers(workers, processes, scheduler, client, wait)
+    check_workers(workers, processes, scheduler, scheduler_file, client, wait)
     share = Share.asked(shard, overwrite=overwrite, extend=extend)
     cells = plan(sweep, keep_requests=keep_requests)
     if share is not None:
@@ -139,7 +143,8 @@ def run(
     known = extension(place, sweep, cells, **stored_too) if extend else None
     job = Job(sweep.name, cells, sweep.entropy, sweep.base_dir.resolve(), keep_requests, prune)
     job = replace(job, known=known)
-    using = scheduler if client is None else client
+    file = None if scheduler_file is None else Path(scheduler_file)
+    using = next((given for given in (scheduler, file, client) if given is not None), None)
     make = partial(prepare, sweep=sweep, plan=cells, source_hash=simulate.source_hash())
     make = partial(make, **stored_too)
     with (

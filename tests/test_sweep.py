@@ -52,7 +52,11 @@ def test_stores_are_equal_whatever_the_workers(sweep, tmp_path, whole, workers):
 
 def test_an_existing_scheduler_gives_the_same_store(sweep, tmp_path, whole):
     with LocalCluster(
-        n_workers=2, threads_per_worker=1, processes=False, dashboard_address=None, protocol="tcp"
+        n_workers=2,
+        threads_per_worker=1,
+        processes=False,
+        dashboard_address="127.0.0.1:0",  # without, Dask's server has a port that may be taken
+        protocol="tcp",
     ) as cluster:
         kvsweep.run(sweep, out=tmp_path / "b.zarr", scheduler=cluster.scheduler_address)
     assert tree(tmp_path / "b.zarr") == whole

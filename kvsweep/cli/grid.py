@@ -48,6 +48,7 @@ BUSY = 1.5
         "kvsweep grid sweeps/h8.toml --goodput ttft:2000 tpot:50 --out results/h8-slo.zarr",
         "kvsweep grid sweeps/h8.toml --dry-run",
         "kvsweep grid sweeps/h8.toml --scheduler tcp://10.0.0.1:8786",
+        "kvsweep grid sweeps/h8.toml --scheduler-file scheduler.json --wait 3600",
         "kvsweep grid sweeps/h8.toml --seeds 200 --extend",
         "kvsweep grid sweeps/h8.toml --shard $SLURM_ARRAY_TASK_ID/40",
     ),
@@ -70,6 +71,9 @@ BUSY = 1.5
 @click.option("--workers", type=int, metavar="N", help="Threads or processes [all processors].")
 @click.option("--processes", is_flag=True, help="Use local processes instead of threads.")
 @click.option("--scheduler", metavar="ADDRESS", help="Use a running Dask scheduler.")
+@click.option(
+    "--scheduler-file", type=click.Path(path_type=Path), help="The same, by the file it wrote."
+)
 @click.option("--wait", type=float, metavar="SECONDS", help="For its workers to come [no limit].")
 @click.option("--requests", is_flag=True, help="Store the times of every request too.")
 @click.option("--no-prune", is_flag=True, help="Run cells too that are proved equal to another.")
@@ -170,7 +174,9 @@ def _size(sweep: Sweep, path: Path, options: dict[str, Any]) -> dict[str, Any]:
     from kvsweep.store import Share, pending
     from kvsweep.workers.choosing import check_workers
 
-    check_workers(*(options[key] for key in ("workers", "processes", "scheduler")))
+    check_workers(
+        *(options[key] for key in ("workers", "processes", "scheduler", "scheduler_file"))
+    )
     share = Share.asked(options["shard"], overwrite=options["overwrite"], extend=options["extend"])
     stored = {key: options[key] for key in ("keep_requests", "prune")}
     begun = thread_time()
@@ -185,7 +191,8 @@ def _size(sweep: Sweep, path: Path, options: dict[str, Any]) -> dict[str, Any]:
         todo = tuple(task for task in todo if share.has(task.index))
     simulations = sum(map(cells.size if known is None else known.simulations, todo))
     # Those of a scheduler come and go; it is not asked.
-    workers = None if options["scheduler"] else options["workers"] or os.cpu_count() or 1
+    remote = options["scheduler"] or options["scheduler_file"]
+    workers = None if remote else options["workers"] or os.cpu_count() or 1
     expected = forecast(
         sweep,
         cells,

@@ -13,6 +13,7 @@ from kvsweep.workers.threads import Threads
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
     from kvsweep.workers.cluster import Scheduler
     from kvsweep.workers.job import Job, Workers
@@ -26,6 +27,7 @@ def check_workers(
     count: int | None,
     processes: bool,
     scheduler: object,
+    scheduler_file: object = None,
     client: object = None,
     wait: float | None = None,
 ) -> None:
@@ -33,8 +35,8 @@ def check_workers(
 
     Parameters
     ----------
-    count, processes, scheduler, client, wait
-        As `workers`, `processes`, `scheduler`, `client` and `wait` of `kvsweep.run`.
+    count, processes, scheduler, scheduler_file, client, wait
+        As `workers` and the others of `kvsweep.run`.
 
     Raises
     ------
@@ -42,10 +44,12 @@ def check_workers(
         Naming the option.
     """
     local = count is not None or processes
-    if scheduler is not None and client is not None:
-        raise InputError("client: cannot be used with scheduler")
-    if local and not (scheduler is None and client is None):
-        raise InputError("--scheduler: cannot be used with --workers or --processes")
+    remote = {"--scheduler": scheduler, "--scheduler-file": scheduler_file, "client": client}
+    given = [name for name, value in remote.items() if value is not None]
+    if len(given) > 1:
+        raise InputError(f"{given[1]}: cannot be used with {given[0].removeprefix('--')}")
+    if local and given:
+        raise InputError(f"{given[0]}: cannot be used with --workers or --processes")
     if count is not None and (isinstance(count, bool) or not isinstance(count, Integral)):
         raise InputError(f"--workers: expected an integer, got {shown(count)}")
     if count is not None and count < 1:
@@ -54,8 +58,8 @@ def check_workers(
         raise InputError(f"--workers: must be at most {MAX_WORKERS:,}, not {count}")
     if wait is not None and not 0 <= wait <= MAX_SECONDS:
         raise InputError(f"--wait: must be from 0 to {MAX_SECONDS:,.0f} seconds, not {wait}")
-    if wait is not None and scheduler is None and client is None:
-        raise InputError("--wait: needs --scheduler")
+    if wait is not None and not given:
+        raise InputError("--wait: needs --scheduler or --scheduler-file")
 
 
 @contextmanager
@@ -63,11 +67,14 @@ def found_workers(
     job: Job,
     count: int | None,
     processes: bool,
-    scheduler: Scheduler | None,
+    scheduler: Scheduler | Path | None,
     wait: float | None,
     notify: Callable[[str], None] | None,
 ) -> Iterator[Workers]:
-    """Find workers: of an existing scheduler, or of this machine, which end with the block."""
+    """Find workers: of an existing scheduler, or of this machine, which end with the block.
+
+    A path is that of a scheduler's file.
+    """
     cells = job.cells
     if not processes and scheduler is None and cells.seconds < SMALL:
         yield Threads(min(count or os.cpu_count() or 1, len(cells.tasks)))

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import logging
 import signal
-import warnings
 from contextlib import contextmanager
 from functools import partial
 from multiprocessing import resource_tracker
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import dask
 from distributed import Client as Client
 from distributed import LocalCluster, Status
-from distributed.deploy import Cluster as DaskCluster
-from distributed.versions import VersionMismatchWarning
 
 from kvsweep.errors import InputError
+from kvsweep.workers.connecting import Scheduler as Scheduler
+from kvsweep.workers.connecting import connected, silenced
 from kvsweep.workers.pool import Pool, Worker
 from kvsweep.workers.running import ClusterRun
 
@@ -25,17 +24,12 @@ if TYPE_CHECKING:
 
     from kvsweep.workers.job import Job
 
-# Seconds to wait for the answer of an existing scheduler.
-CONNECT_TIMEOUT = 10.0
 LOOPBACK = "127.0.0.1:0"
 # Dask looks at its threads 100 times a second for a profile that nobody asks for, and at its own
 # responsiveness 50 times: 4 % of a core, in turns with the threads that simulate.
 QUIET = {"distributed.worker.profile.enabled": False, "distributed.admin.tick.interval": "200ms"}
 # Seconds after which workers of this machine that died, again and again, are given up.
 DEAD_AFTER = 60.0
-
-Scheduler: TypeAlias = "str | Client | DaskCluster"
-"""What names a scheduler: an address, or Dask's own objects."""
 
 
 class ClusterWorkers:
@@ -122,7 +116,7 @@ def local(workers: int | None, processes: bool) -> Iterator[ClusterWorkers]:
     size = count if processes else 1
     with (
         dask.config.set(QUIET),
-        _silenced("tornado.application"),
+        silenced("tornado.application"),
         LocalCluster(
             n_workers=0,
             threads_per_worker=1 if processes else count,
@@ -162,18 +156,6 @@ def _revive(cluster: LocalCluster, size: int) -> None:
 
 
 @contextmanager
-def _silenced(name: str) -> Iterator[None]:
-    """Let a logger say nothing during the block."""
-    logger = logging.getLogger(name)
-    before = logger.level
-    logger.setLevel(logging.CRITICAL + 1)
-    try:
-        yield
-    finally:
-        logger.setLevel(before)
-
-
-@contextmanager
 def existing(
     scheduler: Any,
     *,
@@ -185,8 +167,8 @@ def existing(
 
     Parameters
     ----------
-    scheduler : Scheduler
-        A client or cluster stays open.
+    scheduler : Scheduler or Path
+        As for `connected`.
     entries, notify, wait
         As for `Pool`.
 
@@ -195,41 +177,7 @@ def existing(
     InputError
         If none answers, or none of its workers gives the numbers of this process.
     """
-    with _client(scheduler) as client:
-        where = f"--scheduler {client.scheduler.address}" if client.scheduler else "client"
+    with connected(scheduler, wait, notify) as (client, where):
         pool = Pool(client, where, entries=entries, notify=notify, wait=wait)
         pool.wait()
         yield ClusterWorkers(pool)
-
-
-@contextmanager
-def _client(scheduler: Any) -> Iterator[Client]:
-    """Return the user's own client, or one that is closed with the block."""
-    if isinstance(scheduler, Client):
-        if scheduler.asynchronous:
-            raise InputError("client: is asynchronous; kvsweep needs a Client(asynchronous=False)")
-        if scheduler.status != "running":
-            raise InputError(f"client: is {scheduler.status}, not connected to a scheduler")
-        yield scheduler
-        return
-    if not isinstance(scheduler, str | DaskCluster):
-        raise InputError(
-            f"scheduler: expected an address as 'tcp://host:8786', a Client or a Cluster of Dask, "
-            f"got {type(scheduler).__name__}"
-        )
-    with _connected(scheduler) as client:
-        yield client
-
-
-@contextmanager
-def _connected(scheduler: str | DaskCluster) -> Iterator[Client]:
-    # What Dask has to say of versions, and of lost connections, is said here by name.
-    with _silenced("distributed"):
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", VersionMismatchWarning)
-                client = Client(scheduler, timeout=CONNECT_TIMEOUT, set_as_default=False)
-        except (OSError, ValueError, TimeoutError) as error:
-            raise InputError(f"--scheduler {scheduler}: no scheduler answers") from error
-        with client:
-            yield client

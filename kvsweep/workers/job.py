@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
     Results = dict[str, NDArray[Any]]
 
-# Times a task is tried again after an error before its cells are marked as failed. Of tasks whose
+# Times a task is tried again after an error before it is simulated by halves, so that only cells
+# that it is about are marked as failed. Of tasks whose
 # worker died Dask itself keeps count (``distributed.scheduler.allowed-failures``).
 RETRIES = 2
 
@@ -66,19 +67,38 @@ class Job:
         results = self.simulate(task)
         return results if self.deliver is None else self.deliver(task, results)
 
+    def run_by_halves(self, task: Task, *, apart: bool = False) -> Any:
+        """Simulate a task that failed: cells that cannot be simulated are marked, the others not.
+
+        Parameters
+        ----------
+        task : Task
+            The task.
+        apart : bool
+            Some cell may end the process: they are simulated in another.
+        """
+        from kvsweep.workers.halving import Halves, simulate_apart
+
+        simulate = replace(self, deliver=None, known=None).simulate_cells
+        halves = Halves(partial(simulate_apart, simulate) if apart else simulate)
+        chosen = self.cells.variant_indices(task).tolist()
+        results = halves.results(chosen, self.cells.seeds_of(task))
+        return results if self.deliver is None else self.deliver(task, results)
+
     def simulate(self, task: Task) -> Results:
         """Return arrays (variants, seeds, ...) by variable."""
         seeds = self.cells.seeds_of(task)
         chosen = list(map(int, self.cells.variant_indices(task)))
         if self.known is None:
-            return self._simulate(chosen, seeds)
+            return self.simulate_cells(chosen, seeds)
 
         def some(variants: Sequence[int], places: Sequence[int]) -> Results:
-            return self._simulate([chosen[v] for v in variants], [seeds[s] for s in places])
+            return self.simulate_cells([chosen[v] for v in variants], [seeds[s] for s in places])
 
         return self.known.results(task, some)
 
-    def _simulate(self, chosen: Sequence[int], seeds: Sequence[int]) -> Results:
+    def simulate_cells(self, chosen: Sequence[int], seeds: Sequence[int]) -> Results:
+        """Return arrays (variants, seeds, ...) by variable; `chosen` are positions of variants."""
         return simulate.simulate_batch(
             [self.cells.variants[i] for i in chosen],
             seeds,

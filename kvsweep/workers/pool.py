@@ -87,7 +87,7 @@ class Pool:
         self.workers: dict[str, Worker] = {}
         self._looked = 0.0
         self._idle_since: float | None = None
-        self._told = False
+        self._told = ""
 
     @property
     def usable(self) -> dict[str, int]:
@@ -206,18 +206,19 @@ class Pool:
         )
 
     def _note_idleness(self, now: float) -> None:
-        """Tell the user, once each time, what is waited for; give up in the end."""
+        """Tell the user what is waited for, each thing once; give up in the end."""
         if self.usable:
-            self._idle_since, self._told = None, False
+            self._idle_since, self._told = None, ""
             return
         if self._idle_since is None:
             self._idle_since = now
         waited = now - self._idle_since
         if not self.workers and self._wait is not None and waited >= self._wait:
             raise InputError(f"{self.where}: no worker for {self._wait:g} s")
-        if waited >= self.patience and not self._told:
-            self._told = True
-            self.tell(f"{self.where}: {self.what_is_awaited()}")
+        awaited = self.what_is_awaited()
+        if waited >= self.patience and awaited != self._told:
+            self._told = awaited
+            self.tell(f"{self.where}: {awaited}")
 
     def what_is_awaited(self) -> str:
         """Say what is waited for while no worker can be used."""
@@ -227,10 +228,10 @@ class Pool:
         if any(worker.asked for worker in used):
             # How a worker compiles is its own affair: by numba's public means it takes longer.
             return (
-                f"{len(used)} workers load or compile the kernel (first run there: "
+                "workers load or compile the kernel (once for all that share a cache folder: "
                 f"about {_cache.SECONDS} s, or {_plain.SECONDS} s by numba's public means)"
             )
-        return f"waiting for {len(used)} workers to answer"
+        return "waiting for workers to answer"
 
 
 def _named(refused: dict[str, str]) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from collections import deque
+from collections import Counter, deque
 from contextlib import suppress
 from functools import cache
 from queue import Empty, SimpleQueue
@@ -12,12 +12,14 @@ from uuid import uuid4
 
 from distributed import KilledWorker, get_worker
 
+from kvsweep.errors import InputError
+from kvsweep.workers.halving import DiedError
 from kvsweep.workers.handshake import own_answer, why_not
 from kvsweep.workers.job import RETRIES
 from kvsweep.workers.pool import LOOK_EVERY
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from distributed import Future
 
@@ -29,6 +31,8 @@ if TYPE_CHECKING:
 # Seconds that a result may take from the worker that has it, in tries between which that may be
 # found gone; then the task is sent again.
 FETCH_TIMEOUTS = (5.0, 10.0, 20.0, 40.0)
+# Workers that a task is lost with before it is simulated apart; with twice as many, it fails.
+DEATHS = 3
 
 
 class ClusterRun:
@@ -48,6 +52,9 @@ class ClusterRun:
         self._wanted = own_answer()
         self._todo: deque[Task] = deque()
         self._suspects: list[Task] = []
+        self._ways: dict[int, Callable[[Job, Task, Answer], Any]] = {}  # of those that failed
+        self._given_up: list[tuple[Task, Exception]] = []
+        self._losses: Counter[int] = Counter()  # by task
         self._alone = False
         self._tasks: dict[Future, tuple[Task, set[str]]] = {}
         self._done: SimpleQueue[Future] = SimpleQueue()
@@ -63,6 +70,8 @@ class ClusterRun:
         while True:
             self._pool.look()
             self._send_again()
+            while self._given_up:
+                yield self._given_up.pop()
             if not self._todo and not self._tasks:
                 if not self._suspects:
                     return
@@ -90,7 +99,8 @@ class ClusterRun:
     def _send(self) -> None:
         """Send as many tasks as the workers of the moment need, few enough to bound the memory.
 
-        Those that workers died of come last, one at a time: so the one that kills shows.
+        Those that workers died of come last, one at a time, in processes of their own, which die
+        instead of the workers.
         """
         threads = sum(self._pool.usable.values())
         limit = 0 if not threads else 1 if self._alone else 2 * threads + 1
@@ -108,13 +118,28 @@ class ClusterRun:
         for future in lost:
             task, _ = self._tasks.pop(future)
             future.release()
-            self._submit(task)
+            self._lose(task)
+
+    def _lose(self, task: Task) -> None:
+        """Do a task again that was lost with its worker; one that may have killed it, at the end.
+
+        Dask counts deaths only of tasks that others than the dead worker may do.
+        """
+        self._losses[task.index] += 1
+        deaths = self._losses[task.index]
+        if deaths < DEATHS:
+            self._todo.appendleft(task)
+        elif deaths < 2 * DEATHS:
+            self._ways[task.index] = _simulate_apart
+            self._suspects.append(task)
+        else:
+            self._given_up.append((task, DiedError(f"workers died of it {deaths} times")))
 
     def _submit(self, task: Task) -> None:
         restriction = self._pool.restriction
         key = f"{self._name}-{task.index}-{self._token}-{uuid4().hex[:8]}"
         future = self._pool.client.submit(
-            _simulate,
+            self._ways.get(task.index, _simulate),
             self._job_on(restriction),
             task,
             self._wanted,
@@ -147,14 +172,21 @@ class ClusterRun:
         elif future.status == "error":
             error: Exception = future.exception()
             if isinstance(error, KilledWorker) and not self._alone:
+                self._ways[task.index] = _simulate_apart
                 self._suspects.append(task)  # it, or one that shared its worker
                 return None
-            if not isinstance(error, WrongWorkerError):
+            if isinstance(error, WrongWorkerError):
+                self._pool.refuse(*error.args)
+                self._todo.appendleft(task)
+                return None
+            if isinstance(error, InputError) or task.index in self._ways:
                 return error
-            self._pool.refuse(*error.args)
+            self._ways[task.index] = _simulate_by_halves
+            self._todo.appendleft(task)
+            return None
         if self._pool.client.status != "running":
             raise self._pool.gone()
-        self._todo.appendleft(task)
+        self._lose(task)
         return None
 
     def _fetch(self, future: Future, on: set[str]) -> Any:
@@ -176,10 +208,26 @@ class WrongWorkerError(Exception):
 
 def _simulate(job: Job, task: Task, wanted: Answer) -> Any:
     """Simulate a task of the job."""
+    _check(wanted)
+    return job.run(task)
+
+
+def _simulate_by_halves(job: Job, task: Task, wanted: Answer) -> Any:
+    """Simulate a task that raised an error."""
+    _check(wanted)
+    return job.run_by_halves(task)
+
+
+def _simulate_apart(job: Job, task: Task, wanted: Answer) -> Any:
+    """Simulate a task, of which the worker may have died, in other processes."""
+    _check(wanted)
+    return job.run_by_halves(task, apart=True)
+
+
+def _check(wanted: Answer) -> None:
     reason = why_not(_own_answer(), wanted)
     if reason:
         raise WrongWorkerError(get_worker().address, reason)
-    return job.run(task)
 
 
 _own_answer = cache(own_answer)

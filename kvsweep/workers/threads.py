@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import islice
 from queue import SimpleQueue
 from threading import Thread
@@ -81,11 +81,11 @@ class _Running:
             self._todo.put(task)
 
     def _outcome(self, task: Task) -> Any:
-        """Return what a task gives, or the error of the last try."""
-        failure: Exception
+        """Return what a task gives, if need be by halves, or the error of the last try."""
         for _ in range(1 + RETRIES):
-            try:
+            with suppress(Exception):
                 return self._job.run(task)
-            except Exception as error:
-                failure = error
-        return failure
+        try:
+            return self._job.run_by_halves(task)
+        except Exception as error:
+            return error

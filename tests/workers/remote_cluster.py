@@ -3,10 +3,11 @@
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import kvsweep
@@ -27,22 +28,54 @@ QUIET = {"DASK_DISTRIBUTED__LOGGING__DISTRIBUTED": "error"}
 
 
 class Remote:
-    """A scheduler at `address`, and workers that come when they are called."""
+    """A scheduler at `address`, in `file`, and workers that come when they are called.
 
-    def __init__(self, folder: Path, ends: ExitStack) -> None:
+    Parameters
+    ----------
+    folder : Path
+        Where they work.
+    ends : ExitStack
+        Ends them.
+    settings : dict of str to str, optional
+        Environment variables of theirs.
+    scheduler_options : str
+        Of the scheduler's command.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        ends: ExitStack,
+        settings: dict[str, str] | None = None,
+        scheduler_options: tuple[str, ...] = ("--host", "127.0.0.1"),
+    ) -> None:
         self._folder = folder
         self._ends = ends
-        file = folder / "scheduler.json"
+        self._settings = settings or {}
+        self.file = folder / "scheduler.json"
         self.scheduler = self._start(
-            "scheduler", "--host", "127.0.0.1", "--port", "0", "--scheduler-file", str(file)
+            "scheduler",
+            *scheduler_options,
+            "--port",
+            "0",
+            "--dashboard-address",
+            "127.0.0.1:0",
+            "--scheduler-file",
+            str(self.file),
         )
-        until(lambda: file.exists() and file.read_text().endswith("}"))
-        self.address = json.loads(file.read_text())["address"]
+        until(lambda: self.file.exists() and self.file.read_text().endswith("}"))
+        self.address = json.loads(self.file.read_text())["address"]
 
-    def worker(self, *options: str, path: Path | None = None) -> subprocess.Popen[bytes]:
-        """Start a worker with one thread that finds kvsweep in `path`, if that is given."""
+    def worker(
+        self, *options: str, path: Path | None = None, nanny: bool = False
+    ) -> subprocess.Popen[bytes]:
+        """Start a worker with one thread that finds kvsweep in `path`, if that is given.
+
+        A nanny starts it again when it dies.
+        """
         options = ("--nthreads", "1", *options)
-        return self._start("worker", self.address, "--no-nanny", *options, path=path)
+        kind = "--nanny" if nanny else "--no-nanny"
+        return self._start("worker", self.address, kind, *options, path=path)
 
     def other_sources(self) -> Path:
         """Return where a kvsweep is whose milliseconds are others."""
@@ -66,16 +99,19 @@ class Remote:
         process = subprocess.Popen(
             [sys.executable, "-P", "-m", "dask", *arguments, "--no-dashboard"],
             cwd=self._folder,
-            env=os.environ | QUIET | {"PYTHONPATH": os.pathsep.join(search)},
+            env=os.environ | QUIET | self._settings | {"PYTHONPATH": os.pathsep.join(search)},
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
+            start_new_session=True,
         )
         self._ends.callback(end, process)
         return process
 
 
 def end(process: subprocess.Popen[bytes]) -> None:
-    process.kill()
+    """End a process, and what it started."""
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
     process.wait()
 
 

@@ -1,18 +1,14 @@
 """Worker processes of this machine that die: others take their place, and the results are equal."""
 
-from collections import Counter
-from types import SimpleNamespace
-
 import pytest
-from distributed import KilledWorker, Nanny
-from sweeping import BASE, GRID, fake_batch, make_sweep, tree
+from distributed import Nanny
+from sweeping import BASE, GRID, make_sweep, tree
 
 import kvsweep
 from kvsweep import grid
 from kvsweep.errors import InputError
 from kvsweep.simulate import warm_up
 from kvsweep.workers import cluster, running
-from kvsweep.workers.job import RETRIES
 
 pytestmark = pytest.mark.slow
 
@@ -69,24 +65,6 @@ def test_a_run_without_workers_ends(sweep, tmp_path, monkeypatch):
     monkeypatch.setattr(cluster.LocalCluster, "scale", lambda self, n: None)
     with pytest.raises(InputError, match=r"workers of this machine: no worker for 0\.2 s"):
         kvsweep.run(sweep, out=tmp_path / "b.zarr", processes=True, workers=1)
-
-
-def test_tasks_that_shared_a_worker_with_a_deadly_one_are_not_failed(sweep, tmp_path, monkeypatch):
-    """Those whose worker died too often come once more, alone: only the deadly one dies again."""
-    tries = Counter()
-
-    def kills(variants, seeds, **options):
-        task = seeds, variants[0].model_dump_json()
-        tries[task] += 1
-        if 3 in seeds or (2 in seeds and tries[task] <= 1 + RETRIES):
-            raise KilledWorker("a task", SimpleNamespace(address="tcp://127.0.0.1:1"), 3)
-        return fake_batch(variants, seeds, **options)
-
-    monkeypatch.setattr("kvsweep.workers.choosing.SMALL", 0.0)
-    monkeypatch.setattr("kvsweep.simulate.simulate_batch", kills)
-    ds = kvsweep.run(sweep, out=tmp_path / "b.zarr", workers=2)
-    assert (ds.sel(seed=3)["status"] == "failed").all()
-    assert (ds.sel(seed=[0, 1, 2, 4, 5])["status"] == "ok").all()
 
 
 def test_a_kvsweep_that_changed_meanwhile_ends_the_run(sweep, tmp_path, monkeypatch):

@@ -1,0 +1,152 @@
+"""How a running scheduler is reached: by its address, its file, or what the user has of Dask's."""
+
+from __future__ import annotations
+
+import json
+import logging
+import ssl
+import time
+import warnings
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from distributed import Client as Client
+from distributed.deploy import Cluster as DaskCluster
+from distributed.versions import VersionMismatchWarning
+
+from kvsweep.errors import InputError, shown
+from kvsweep.workers.pool import LOOK_EVERY, TELL_AFTER
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+# Seconds to wait for the answer of an existing scheduler.
+CONNECT_TIMEOUT = 10.0
+CERTIFICATES = (
+    "Dask's configuration names them: DASK_DISTRIBUTED__COMM__TLS__CA_FILE, ...__CLIENT__CERT, "
+    "...__CLIENT__KEY"
+)
+
+Scheduler: TypeAlias = "str | Client | DaskCluster"
+"""What names a scheduler: an address, or Dask's own objects."""
+
+
+@contextmanager
+def connected(
+    scheduler: Any, wait: float | None, notify: Callable[[str], None] | None
+) -> Iterator[tuple[Client, str]]:
+    """Return a client, closed with the block unless it is the user's, and what to call it.
+
+    Parameters
+    ----------
+    scheduler : Scheduler or Path
+        A path is that of a scheduler's file. A client or cluster stays open.
+    wait : float, optional
+        Seconds to wait for the file; without limit if not given.
+    notify : callable (str), optional
+        Called with a line when it is waited for.
+
+    Raises
+    ------
+    InputError
+        If it is none of these, or nothing answers there.
+    """
+    if isinstance(scheduler, Client):
+        if scheduler.asynchronous:
+            raise InputError("client: is asynchronous; kvsweep needs a Client(asynchronous=False)")
+        if scheduler.status != "running":
+            raise InputError(f"client: is {scheduler.status}, not connected to a scheduler")
+        yield scheduler, "client"
+        return
+    if isinstance(scheduler, Path):
+        address = _address_in(scheduler, wait, notify)
+        where = f"--scheduler-file {scheduler}: {address}"
+    elif isinstance(scheduler, str | DaskCluster):
+        address = scheduler
+        where = f"--scheduler {getattr(scheduler, 'scheduler_address', scheduler)}"
+    else:
+        raise InputError(
+            f"scheduler: expected an address as 'tcp://host:8786', a Client or a Cluster of Dask, "
+            f"got {type(scheduler).__name__}"
+        )
+    # What Dask has to say of versions, and of lost connections, is said here by name.
+    with ExitStack() as quiet:
+        for name in ("distributed", "distributed.client", "asyncio"):
+            quiet.enter_context(silenced(name))
+        with _client(address, where) as client:
+            yield client, where
+
+
+def _address_in(file: Path, wait: float | None, notify: Callable[[str], None] | None) -> str:
+    """Return the address that a scheduler wrote into a file, once it is there."""
+    began, told = time.monotonic(), False
+    while not file.exists():
+        waited = time.monotonic() - began
+        if wait is not None and waited >= wait:
+            raise InputError(f"--scheduler-file {file}: no such file for {wait:g} s")
+        if waited >= TELL_AFTER and not told:
+            told = True
+            line = f"--scheduler-file {file}: no such file; waiting for it (Ctrl-C ends)"
+            (notify or logging.getLogger("kvsweep").warning)(line)
+        time.sleep(LOOK_EVERY)
+    found = _json_in(file)
+    address = found.get("address") if isinstance(found, dict) else None
+    if not isinstance(address, str):
+        raise InputError(
+            f"--scheduler-file {file}: address: expected that of a scheduler, got {shown(address)}"
+        )
+    return address
+
+
+def _json_in(file: Path) -> Any:
+    """Return what a scheduler wrote; it may be at it."""
+    until = time.monotonic() + TELL_AFTER
+    while True:
+        try:
+            return json.loads(file.read_text())
+        except OSError as error:
+            raise InputError(f"--scheduler-file {file}: {error.strerror or error}") from error
+        except (ValueError, RecursionError) as error:
+            if time.monotonic() > until:
+                raise InputError(f"--scheduler-file {file}: is no JSON of a scheduler") from error
+            time.sleep(LOOK_EVERY)
+
+
+@contextmanager
+def _client(scheduler: str | DaskCluster, where: str) -> Iterator[Client]:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", VersionMismatchWarning)
+            client = Client(scheduler, timeout=CONNECT_TIMEOUT, set_as_default=False)
+    except Exception as error:  # of many types, by what of the address or the network is no good
+        raise InputError(f"{where}: {_why_unreachable(scheduler, error)}") from error
+    with client:
+        yield client
+
+
+def _why_unreachable(scheduler: str | DaskCluster, error: Exception) -> str:
+    """Say why a scheduler could not be reached, as far as that is known."""
+    if isinstance(scheduler, str) and scheduler.startswith("tls://"):
+        if isinstance(error, FileNotFoundError):
+            return f"a file of certificates does not exist; {CERTIFICATES}"
+        if isinstance(error, TypeError):
+            return f"tls:// needs certificates; {CERTIFICATES}"
+        if isinstance(error, ssl.SSLError):
+            return f"a certificate is no good ({error.reason or error}); {CERTIFICATES}"
+        return f"no scheduler answers, or not to these certificates; {CERTIFICATES}"
+    if isinstance(error, OSError | ValueError | TimeoutError):
+        return "no scheduler answers"
+    return f"no scheduler can be reached so ({type(error).__name__})"
+
+
+@contextmanager
+def silenced(name: str) -> Iterator[None]:
+    """Let a logger say nothing during the block."""
+    logger = logging.getLogger(name)
+    before = logger.level
+    logger.setLevel(logging.CRITICAL + 1)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)

@@ -1,0 +1,180 @@
+"""How a scheduler is reached: by its file, with certificates; what is said where none is."""
+
+import shutil
+import subprocess
+import threading
+from contextlib import ExitStack
+
+import dask
+import pytest
+from distributed import Client
+from distributed.security import Security
+from remote_cluster import Remote
+from sweeping import BASE, GRID, make_sweep, tree
+
+import kvsweep
+from kvsweep.errors import InputError
+from kvsweep.simulate import warm_up
+
+TLS = "DASK_DISTRIBUTED__COMM__TLS__"
+
+
+@pytest.fixture
+def sweep(tmp_path):
+    return make_sweep(tmp_path, BASE + GRID)
+
+
+@pytest.fixture
+def whole(sweep, tmp_path):
+    warm_up()
+    kvsweep.run(sweep, out=tmp_path / "whole.zarr", workers=1)
+    return tree(tmp_path / "whole.zarr")
+
+
+@pytest.fixture
+def certificates(tmp_path):
+    """Settings of Dask: a certificate of its own authority, and the key to it."""
+    if shutil.which("openssl") is None:
+        pytest.skip("openssl makes the certificate")
+    certificate, key = tmp_path / "certificate.pem", tmp_path / "key.pem"
+    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=kvsweep"]
+    subprocess.run([*command, "-keyout", key, "-out", certificate], check=True, capture_output=True)
+    settings = {
+        f"{TLS}CA_FILE": str(certificate),
+        "DASK_DISTRIBUTED__COMM__REQUIRE_ENCRYPTION": "1",
+    }
+    for role in ("SCHEDULER", "WORKER", "CLIENT"):
+        settings |= {f"{TLS}{role}__CERT": str(certificate), f"{TLS}{role}__KEY": str(key)}
+    return settings
+
+
+def configured(settings):
+    """Return Dask's configuration with environment variables, as a new process has it."""
+    return dask.config.set(dask.config.merge(dask.config.config, dask.config.collect_env(settings)))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_the_file_of_a_scheduler_is_waited_for(sweep, tmp_path, whole):
+    """In a queue a scheduler may begin later than the sweep; its file is not there before."""
+    told = []
+    with ExitStack() as ends:
+
+        def tell(line):
+            told.append(line)
+            if "no such file" in line:
+                threading.Thread(target=lambda: Remote(tmp_path, ends).worker()).start()
+
+        kvsweep.run(
+            sweep, out=tmp_path / "b.zarr", scheduler_file=tmp_path / "scheduler.json", notify=tell
+        )
+    assert told[0].endswith("scheduler.json: no such file; waiting for it (Ctrl-C ends)")
+    assert tree(tmp_path / "b.zarr") == whole
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (None, r"--scheduler-file .*scheduler\.json: no such file for 0 s"),
+        ("{", r"scheduler\.json: is no JSON of a scheduler"),
+        ("[]", r"address: expected that of a scheduler, got null"),
+        ('{"address": 8786}', r"address: expected that of a scheduler, got 8786"),
+        ('{"address": "tcp://127.0.0.1:1"}', r"json: tcp://127\.0\.0\.1:1: no scheduler answers"),
+    ],
+)
+def test_a_file_of_no_scheduler_is_refused(sweep, tmp_path, monkeypatch, content, message):
+    monkeypatch.setattr("kvsweep.workers.connecting.CONNECT_TIMEOUT", 0.2)
+    monkeypatch.setattr("kvsweep.workers.connecting.TELL_AFTER", 0.1)
+    file = tmp_path / "scheduler.json"
+    if content is not None:
+        file.write_text(content)
+    with pytest.raises(InputError, match=message):
+        kvsweep.run(sweep, out=tmp_path / "b.zarr", scheduler_file=file, wait=0)
+    assert not (tmp_path / "b.zarr").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"scheduler": "a:1", "scheduler_file": "b"}, "--scheduler-file: cannot be used with sch"),
+        (
+            {"scheduler_file": "b", "processes": True},
+            "--scheduler-file: cannot be used with --work",
+        ),
+        ({"scheduler_file": "b", "client": 1}, "client: cannot be used with scheduler-file"),
+    ],
+)
+def test_one_scheduler_is_named_in_one_way(sweep, tmp_path, options, message):
+    with pytest.raises(InputError, match=message):
+        kvsweep.run(sweep, out=tmp_path / "b.zarr", **options)
+
+
+@pytest.mark.parametrize(
+    ("address", "message"),
+    [
+        ("tcp://127.0.0.1:1", "no scheduler answers"),
+        ("http://127.0.0.1:1", "no scheduler answers"),
+        ("tls://127.0.0.1:1", "needs certificates; Dask's configuration names them: DASK_DISTR"),
+        ("", "no scheduler answers"),
+    ],
+)
+def test_an_address_without_a_scheduler_is_refused_in_a_line(
+    sweep, tmp_path, monkeypatch, address, message
+):
+    monkeypatch.setattr("kvsweep.workers.connecting.CONNECT_TIMEOUT", 0.2)
+    with pytest.raises(InputError, match=message) as refused:
+        kvsweep.run(sweep, out=tmp_path / "b.zarr", scheduler=address)
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_certificates_of_dasks_configuration_are_used(
+    sweep, tmp_path, whole, certificates, monkeypatch
+):
+    """And without them, or with others than the scheduler's, nobody gets in."""
+    monkeypatch.setattr("kvsweep.workers.connecting.CONNECT_TIMEOUT", 2.0)
+    with ExitStack() as ends:
+        remote = Remote(tmp_path, ends, certificates, ("--host", "127.0.0.1", "--protocol", "tls"))
+        assert remote.address.startswith("tls://")
+        remote.worker()
+        with configured(certificates):
+            kvsweep.run(sweep, out=tmp_path / "b.zarr", scheduler=remote.address)
+        assert tree(tmp_path / "b.zarr") == whole
+        with pytest.raises(InputError, match="tls:// needs certificates"):
+            kvsweep.run(sweep, out=tmp_path / "c.zarr", scheduler=remote.address)
+        plain = remote.address.replace("tls", "tcp")
+        with pytest.raises(InputError, match="no scheduler answers"):
+            kvsweep.run(sweep, out=tmp_path / "c.zarr", scheduler=plain)
+        gone = {**certificates, f"{TLS}CA_FILE": str(tmp_path / "gone.pem")}
+        with (
+            configured(gone),
+            pytest.raises(InputError, match="a file of certificates does not exist"),
+        ):
+            kvsweep.run(sweep, out=tmp_path / "c.zarr", scheduler=remote.address)
+        assert not (tmp_path / "c.zarr").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_a_client_with_security_of_its_own_is_used(sweep, tmp_path, whole, certificates):
+    with ExitStack() as ends:
+        remote = Remote(tmp_path, ends, certificates, ("--host", "127.0.0.1", "--protocol", "tls"))
+        remote.worker()
+        security = Security(
+            tls_ca_file=certificates[f"{TLS}CA_FILE"],
+            tls_client_cert=certificates[f"{TLS}CLIENT__CERT"],
+            tls_client_key=certificates[f"{TLS}CLIENT__KEY"],
+            require_encryption=True,
+        )
+        with Client(remote.address, security=security) as client:
+            kvsweep.run(sweep, out=tmp_path / "b.zarr", client=client)
+    assert tree(tmp_path / "b.zarr") == whole
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_local_processes_are_encrypted_where_dask_requires_it(sweep, tmp_path, whole, certificates):
+    with configured(certificates):
+        kvsweep.run(sweep, out=tmp_path / "b.zarr", processes=True, workers=1)
+    assert tree(tmp_path / "b.zarr") == whole
