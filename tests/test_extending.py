@@ -37,7 +37,7 @@ def simulator(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     simulator = Simulator()
     monkeypatch.setattr("kvsweep.simulate.simulate_batch", simulator)
-    monkeypatch.setattr("kvsweep.simulate.warm_up", lambda notify=None: None)
+    monkeypatch.setattr("kvsweep.simulate.warm_up", lambda *_: None)
     monkeypatch.setattr(grid, "CHUNK_SECONDS", (2e-4, 2e-4))
     return simulator
 

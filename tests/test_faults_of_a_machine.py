@@ -178,7 +178,7 @@ def test_two_runs_at_once(whole):
 
 def test_a_part_of_another_sweep_or_a_damaged_one(whole, tmp_path, monkeypatch):
     monkeypatch.setattr("kvsweep.simulate.simulate_batch", fake_batch)
-    monkeypatch.setattr("kvsweep.simulate.warm_up", lambda notify=None: None)
+    monkeypatch.setattr("kvsweep.simulate.warm_up", lambda *_: None)
     monkeypatch.setattr(grid, "CHUNK_SECONDS", (2e-4, 2e-4))
     sweep = make_sweep(tmp_path, TEXT)
     other = make_sweep(tmp_path, TEXT.replace("requests = 20", "requests = 21"))
