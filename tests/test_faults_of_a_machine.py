@@ -26,7 +26,7 @@ from kvsweep.store.folder import Folder
 from kvsweep.store.packing import Packer
 
 kvsweep.simulate.simulate_batch = sweeping.fake_batch
-kvsweep.simulate.warm_up = lambda notify=None: None
+kvsweep.simulate.warm_up = lambda *_: None
 grid.CHUNK_SECONDS = (2e-4, 2e-4)
 {fault}
 cli.main(["grid", "small.toml", "--out", {out!r}, "--workers", "1", *{more!r}])

@@ -21,7 +21,7 @@ PARETO = '[pareto]\nobjectives = ["steps:min", "preemption_rate:min"]\n'
 def quick(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("kvsweep.simulate.simulate_batch", fake_batch)
-    monkeypatch.setattr("kvsweep.simulate.warm_up", lambda notify=None: None)
+    monkeypatch.setattr("kvsweep.simulate.warm_up", lambda *_: None)
     monkeypatch.setattr(grid, "CHUNK_SECONDS", (2e-4, 2e-4))
 
 
@@ -227,7 +227,7 @@ def slow(*args, **options):
     return sweeping.fake_batch(*args, **options)
 
 kvsweep.simulate.simulate_batch = slow
-kvsweep.simulate.warm_up = lambda notify=None: None
+kvsweep.simulate.warm_up = lambda *_: None
 grid.CHUNK_SECONDS = (2e-4, 2e-4)
 cli.main({arguments})
 """

@@ -86,12 +86,3 @@ def test_the_specification_of_kubernetes_is_made():
     assert worker["args"][0] == "dask-worker"
     assert worker["args"][-2:] == ["--nthreads", "4"]
     assert worker["env"] == [{"name": "KVSWEEP_CACHE_DIR", "value": "/tmp/kvsweep"}]
-
-
-def test_the_tests_of_reliability_exist():
-    """Every test that its table names is there."""
-    rows = re.findall(r"`(test_\w+)\.py(?:::(test_\w+))?`", (DOCS / "reliability.md").read_text())
-    assert len(rows) > 10
-    tests = {file.stem: file.read_text() for file in DOCS.parent.glob("tests/**/test_*.py")}
-    for file, name in rows:
-        assert name in tests[file]
