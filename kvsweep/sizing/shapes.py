@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import tomllib
 from dataclasses import replace
@@ -58,19 +59,20 @@ def load_model(name: str, folder: Path | None = None) -> Model:
     8030261248
     """
     path = (folder or Path()) / name
+    exists = os.path.exists(path)  # unlike Path.exists it says no to a name that is too long
     # Hugging Face's name of a model, as Qwen/Qwen3-8B, unless it is a folder.
-    known_as = name if path.exists() else _shipped_name(name)
+    known_as = name if exists else _shipped_name(name)
     for found in (name, known_as):
         if found in _tables():
             return _shipped(found)
-    if not (name.endswith(".json") or path.exists()):
+    if not (name.endswith(".json") or exists):
         known = model_names()
         hint = did_you_mean(name.lower().rpartition("/")[2], known)
         raise InputError(
             f"--model: {clip(name)!r} is neither a file nor a model that is known: "
             f"{', '.join(known)}{hint}; any other by its config.json"
         )
-    if path.is_dir():
+    if os.path.isdir(path):
         path /= "config.json"
     table = parse_json(read_text(path, MAX_SETTINGS_BYTES), str(path))
     if not isinstance(table, dict):

@@ -159,7 +159,7 @@ def test_bad_options_are_told_in_one_line(run, load, options, message):
 def test_stores_of_the_two_kinds_are_not_confused(run, load):
     load()
     run(*SMALL)
-    assert "attribute `format` is not 'kvsweep-store/1'" in run("plot", STORE)[2]
+    assert "attribute `format` is not 'kvsweep-store/2'" in run("plot", STORE)[2]
     err = run("plot", "none.zarr", "prefix")[2]
     assert err == "kvsweep: none.zarr: no such store; `kvsweep measure prefix` makes one\n"
 
