@@ -112,7 +112,7 @@ def test_public_means_can_be_demanded(tmp_path):
 
 @pytest.mark.skipif(
     not os.environ.get("KVSWEEP_TEST_PLAIN"),
-    reason="compiling by public means takes four minutes: KVSWEEP_TEST_PLAIN=1, as .ci/run sets it",
+    reason="compiling by public means takes five minutes: KVSWEEP_TEST_PLAIN=1, as .ci/run sets it",
 )
 @pytest.mark.timeout(1800)
 def test_public_means_give_the_same_results():
