@@ -9,7 +9,7 @@ from threading import Thread
 from typing import Any
 
 import numpy as np
-from numba.core.errors import NumbaError
+from numba import errors
 from numpy.typing import NDArray
 
 from ..config import Scenario
@@ -72,7 +72,7 @@ def _warm_up(entry: entries.Entry, notify: Callable[[str], None] | None) -> None
     with _uncollected():
         try:
             _aside(partial(entry, EMPTY, workspace, outputs, nobody))
-        except NumbaError as error:
+        except errors.NumbaError as error:
             reason = (str(error).splitlines() or [""])[0]
             raise InputError(f"numba cannot compile the kernel ({reason}); {WAY_OUT}") from error
 

@@ -1,4 +1,7 @@
-"""Codes as names, and texts in their cells, when they are looked at: opening reads no cell."""
+"""Codes as names, and texts in their cells, when they are looked at: opening reads no cell.
+
+Lazily indexed arrays and their adapter are what xarray's guide for backends asks backends to use.
+"""
 
 from __future__ import annotations
 

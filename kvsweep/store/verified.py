@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
     import numpy as np
     from numpy.typing import NDArray
+    from zarr.abc.buffer import Buffer, BufferPrototype
     from zarr.abc.store import ByteRequest
-    from zarr.core.buffer import Buffer, BufferPrototype
 
     from kvsweep.store.arrays import Array
     from kvsweep.store.parts import Head
