@@ -57,6 +57,14 @@ def counted(self, shard):
 Packer.pack = counted
 """
 
+WAITING = """
+def waits(*args, **options):
+    while not os.path.exists("go on"):
+        time.sleep(0.01)
+    return sweeping.fake_batch(*args, **options)
+kvsweep.simulate.simulate_batch = waits
+"""
+
 FILE_SIZE = "resource.setrlimit(resource.RLIMIT_FSIZE, ({number}, resource.RLIM_INFINITY))"
 
 
@@ -174,9 +182,7 @@ def test_a_folder_that_may_not_be_written(whole):
 
 
 def test_two_runs_at_once(whole):
-    waits = "def waits(*a, **o):\n    while not os.path.exists('go on'):\n        time.sleep(0.01)\n"
-    waits += "    return sweeping.fake_batch(*a, **o)\nkvsweep.simulate.simulate_batch = waits"
-    with start(waits) as first:
+    with start(WAITING) as first:
         while not Path("a.zarr").exists():
             assert first.poll() is None, "ended before the other began"
             time.sleep(0.005)
