@@ -256,8 +256,9 @@ INSTANCE_FIELDS = (
     Field("completed", _i64, "request", "measured requests completed so far"),
     Field("evictions", _i64, "block", "cached blocks evicted so far"),
     Field("tier_lo", _i64, "index", "first record of the CPU tier, the end of its ring"),
-    Field("tier_fresh", _i64, "block", "records of the CPU tier handed out at least once"),
-    Field("tier_spare", _i64, "index", "stack of records of the CPU tier without a block"),
+    Field("tier_fresh", _i64, "1", "records of the CPU tier handed out at least once"),
+    Field("tier_spare", _i64, "index", "stack of records of the CPU tier that are no run"),
+    Field("tier_used", _i64, "block", "blocks in a CPU tier of kvsweep's own"),
     Field("offloads", _i64, "block", "blocks copied to the CPU tier so far"),
     Field("reloads", _i64, "block", "blocks copied back from the CPU tier so far"),
     Field("thrashed", _i64, "block", "of those, blocks that came back within the window"),
@@ -371,11 +372,19 @@ BLOCK_FIELDS = (
     Field("duplicate_next", _i32, "index", "ring of blocks with the same key, oldest first"),
 )
 
-TIER_FIELDS = (
-    Field("came", _i64, "us", "when the block was copied to the CPU"),
-    Field("key", _i32, "index", "content key, or -1"),
+RUN_FIELDS = (
+    Field("rank", _i64, "1", "tier as vLLM has it: a smaller one makes room first"),
+    Field("offer", _i64, "1", "likewise: the last offer that it is part of"),
+    Field("extent", _i32, "index", "extent record whose places these are, or -1: no run"),
+    Field("first", _i32, "1", "its first place: a key, or the chunk of a tier as vLLM has it"),
+    Field("end", _i32, "1", "the place behind its last one"),
+    Field("falls", _i32, "1", "1 if its last place makes room first, 0 if its first one does"),
     Field("prev", _i32, "index", "neighbour in the ring, less recently used"),
     Field("next", _i32, "index", "neighbour in the ring, or in the stack of spare records"),
+    Field("left", _i32, "index", "run of the extent before it, of the lowest: the highest"),
+    Field("right", _i32, "index", "run of the extent behind it, of the highest: the lowest"),
+    Field("readers", _i32, "1", "tier as vLLM has it: loads that read it; -1: being written"),
+    Field("job", _i32, "index", "likewise: the store that writes it"),
 )
 
 OFFLOAD_FIELDS = (
@@ -425,16 +434,16 @@ OFFER_FIELDS = (
     Field("flush", _i64, "1", "schedule that awaits its stores, as it preempts it"),
     Field("due", _i64, "step", "while decoding: next at which it may have chunks to offer, else 0"),
     Field("next", _i32, "block", "first chunk that it has not offered"),
+    Field("seen_first", _i32, "block", "LRU: first of the chunks that it has offered or reused"),
+    Field("seen_end", _i32, "block", "the one behind the last, 0: none; -1: they have flags"),
     Field("jobs", _i32, "1", "its copies that are not reported"),
 )
 
 CHUNK_FIELDS = (
-    Field("rank", _i64, "1", "LRU: a smaller one is evicted first"),
     Field("offer", _i64, "1", "the last offer that it is part of"),
     Field("key", _i32, "index", "content key of its last block, or -1"),
     Field("prev", _i32, "index", "older neighbour in its ring"),
     Field("next", _i32, "index", "younger neighbour in its ring, or in the stack of spare ones"),
-    Field("position", _i32, "token", "LRU: end of the chunk in the request of its rank"),
     Field("readers", _i32, "1", "loads that read it; -1: being written"),
     Field("job", _i32, "index", "the store that writes it"),
     Field("ring", _i32, "1", "which ring it is in (kernel.offload.chunks)"),
@@ -583,7 +592,7 @@ SCORER = _dtype(SCORER_FIELDS)
 PROGRESS = _dtype(PROGRESS_FIELDS)
 EXTENT = _dtype(EXTENT_FIELDS)
 BLOCK = _dtype(BLOCK_FIELDS)
-TIER = _dtype(TIER_FIELDS)
+RUN = _dtype(RUN_FIELDS)
 LRU = _dtype(LRU_FIELDS)
 OFFLOAD = _dtype(OFFLOAD_FIELDS)
 OFFER = _dtype(OFFER_FIELDS)
@@ -640,9 +649,13 @@ class Workspace(NamedTuple):
     prefix: NDArray[Any]
     """int32 (instances x keys,): oldest block with a key; valid only if that block carries it."""
     tier: NDArray[Any]
-    """TIER (instances x (CPU blocks + 1),): the CPU tiers."""
+    """RUN (instances x (CPU blocks + 1) + requests,): CPU tiers, then a mark of each request."""
+    tier_heads: NDArray[Any]
+    """int32, beside `extents`: the lowest run of an extent, or -1."""
+    tier_came: NDArray[Any]
+    """int64, us, (instances x keys,): when the block with a key was copied to the CPU."""
     tier_table: NDArray[Any]
-    """int32 (instances x keys,): record with a key; valid only if that record carries it."""
+    """int32 (instances x keys,): chunk with a key; valid only if that record carries it."""
     blank_offload: NDArray[Any]
     """OFFLOAD (1,): what every instance with a tier as vLLM has it starts from."""
     blank_offer: NDArray[Any]
@@ -652,9 +665,10 @@ class Workspace(NamedTuple):
     offers: NDArray[Any]
     """OFFER (requests of the largest lane with such tiers,)."""
     seen: NDArray[Any]
-    """uint8, flags of kernel.offload.chunks per (request, chunk j); in the slot of its block j."""
+    """uint8 per (request, chunk j), in the slot of its block j: flags of kernel.offload.chunks, or
+    of kernel.offload.seen."""
     chunks: NDArray[Any]
-    """CHUNK (instances x records + requests,): chunks and ghosts, then a mark of each request."""
+    """CHUNK (instances x records,): chunks and ghosts of tiers with adaptive replacement."""
     jobs: NDArray[Any]
     """JOB (instances x copies under way,)."""
     queues: NDArray[Any]

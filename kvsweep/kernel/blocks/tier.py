@@ -1,8 +1,7 @@
 """The CPU tier of an instance: blocks that left the GPU (watermark) or copies (write-through).
 
-Its blocks are records in a ring, least recently used first; the record at `tier_lo` is the ring's
-end and holds no block. A slot of the tier's table counts only if the record it names carries the
-key, as in the prefix table, so nothing is cleared between lanes.
+Its blocks are runs (runs.py), least recently used first; the place of a block is its key, as the
+keys of an extent are numbered one after the other.
 """
 
 import math
@@ -12,99 +11,112 @@ import numpy as np
 from ..._jit import leaf
 from ...policies import Offload
 from ...records import NONE
-from . import pool
+from ..memory import extent_at
+from . import pool, runs
 
 
 @leaf
-def begin_tier(ws, lane, inst):
-    """Empty the tier of an instance."""
-    end = inst["tier_lo"]
-    if lane["cpu_blocks"] > 0 and not lane["connects"]:
-        ws.tier[end]["prev"] = end
-        ws.tier[end]["next"] = end
-        ws.tier[end]["key"] = NONE
+def _follows(ws, node, extent, first, end, falls):
+    """Return whether the places `first` to `end - 1` go on where a run ends, in its direction."""
+    run = ws.tier[node]
+    found = False
+    if run["extent"] == extent:
+        single = run["end"] - run["first"] == 1
+        if falls:
+            found = run["first"] == end and (run["falls"] != 0 or single)
+        else:
+            found = run["end"] == first and (run["falls"] == 0 or single)
+    return found
 
 
 @leaf
-def _find(ws, inst, key):
-    """Return the record that carries `key`, or NONE."""
-    node = np.int64(ws.tier_table[inst["prefix_lo"] + key])
-    lo = inst["tier_lo"]
-    if node <= lo or node > lo + inst["tier_fresh"] or ws.tier[node]["key"] != key:
-        node = NONE
-    return node
-
-
-@leaf
-def _unlink(ws, node):
-    before = ws.tier[node]["prev"]
-    after = ws.tier[node]["next"]
-    ws.tier[before]["next"] = after
-    ws.tier[after]["prev"] = before
-
-
-@leaf
-def _link_last(ws, inst, node):
-    """Make a record the most recently used one."""
-    end = inst["tier_lo"]
-    before = ws.tier[end]["prev"]
-    ws.tier[node]["prev"] = before
-    ws.tier[node]["next"] = end
-    ws.tier[before]["next"] = node
-    ws.tier[end]["prev"] = node
-
-
-@leaf
-def _move_last(ws, inst, first, last):
-    """Make the records from `first` to `last`, side by side, the most recently used; or NONE."""
-    if first != NONE:
-        before = ws.tier[first]["prev"]
-        after = ws.tier[last]["next"]
-        ws.tier[before]["next"] = after
-        ws.tier[after]["prev"] = before
-        end = inst["tier_lo"]
-        before = ws.tier[end]["prev"]
-        ws.tier[first]["prev"] = before
-        ws.tier[last]["next"] = end
-        ws.tier[before]["next"] = first
-        ws.tier[end]["prev"] = last
-
-
-@leaf
-def _new_record(ws, lane, inst):
-    """Return a record without a block: a spare one, a fresh one, or the least recently used."""
-    node = inst["tier_spare"]
-    if node != NONE:
-        inst["tier_spare"] = ws.tier[node]["next"]
-    elif inst["tier_fresh"] < lane["cpu_blocks"]:
-        inst["tier_fresh"] += 1
-        node = inst["tier_lo"] + inst["tier_fresh"]
+def _append(ws, inst, extent, first, end, falls):
+    """Let the tier have the places `first` to `end - 1`, as the most recently used ones."""
+    node = ws.tier[inst["tier_lo"]]["prev"]
+    if _follows(ws, node, extent, first, end, falls):
+        run = ws.tier[node]
+        run["falls"] = falls
+        if falls:
+            run["first"] = first
+        else:
+            run["end"] = end
     else:
-        node = np.int64(ws.tier[inst["tier_lo"]]["next"])
-        _unlink(ws, node)
-    return node
+        node = runs.new_run(ws, inst, extent, first, end, falls)
+        runs.link_before(ws, node, inst["tier_lo"])
 
 
 @leaf
-def _store(ws, lane, inst, key, now):
-    """Copy a block to the CPU; if it is there already it counts as used."""
-    node = _find(ws, inst, key)
-    if node == NONE:
-        node = _new_record(ws, lane, inst)
-        ws.tier[node]["key"] = key
-        ws.tier[node]["came"] = now
-        ws.tier_table[inst["prefix_lo"] + key] = node
-        inst["offloads"] += 1
+def _store_new(ws, lane, inst, extent, first, end, falls, now):
+    """Copy blocks that are not on the CPU as far as there is room; return how many: at least one.
+
+    If there is none the run makes room that was used the longest ago.
+    """
+    room = lane["cpu_blocks"] - inst["tier_used"]
+    if room == 0:
+        room = runs.take_first(ws, inst, ws.tier[inst["tier_lo"]]["next"], end - first)
+        inst["tier_used"] -= room
+    count = min(room, end - first)
+    if falls:
+        first = end - count
     else:
-        _unlink(ws, node)
-    _link_last(ws, inst, node)
+        end = first + count
+    inst["tier_used"] += count
+    inst["offloads"] += count
+    for key in range(first, end):
+        ws.tier_came[inst["prefix_lo"] + key] = now
+    _append(ws, inst, extent, first, end, falls)
+    return count
 
 
 @leaf
-def copy(inp, ws, lane, inst, request, first, end, now):
-    """Copy the blocks `first` to `end - 1` of a request, which a step scheduled at `now` fills."""
-    for slot in range(request["key_lo"] + first, request["key_lo"] + end):
-        _store(ws, lane, inst, inp.keys[slot], now)
+def _store_up(ws, lane, inst, extent, first, end, now):
+    """Copy the blocks `first` to `end - 1` of an extent in order; what is there counts as used."""
+    while first < end:
+        node = runs.find_run(ws, extent, first)
+        upto = end
+        if node != NONE and ws.tier[node]["first"] <= first:
+            upto = min(end, ws.tier[node]["end"])
+            runs.drop_run(ws, inst, runs.cut(ws, inst, node, first, upto))
+            _append(ws, inst, extent, first, upto, 0)
+        else:
+            if node != NONE:
+                upto = min(end, ws.tier[node]["first"])
+            upto = first + _store_new(ws, lane, inst, extent, first, upto, 0, now)
+        first = upto
+
+
+@leaf
+def _store_down(ws, lane, inst, extent, first, end, now):
+    """Copy the blocks `end - 1` down to `first` of an extent, likewise."""
+    while first < end:
+        node = runs.find_below(ws, extent, end)
+        downto = first
+        if node != NONE and ws.tier[node]["end"] >= end:
+            downto = max(first, ws.tier[node]["first"])
+            runs.drop_run(ws, inst, runs.cut(ws, inst, node, downto, end))
+            _append(ws, inst, extent, downto, end, 1)
+        else:
+            if node != NONE:
+                downto = max(first, ws.tier[node]["end"])
+            downto = end - _store_new(ws, lane, inst, extent, downto, end, 1, now)
+        end = downto
+
+
+@leaf
+def copy(inp, ws, lane, inst, request, slot, first, end, now):
+    """Copy the blocks `first` to `end - 1` of a request, which a step scheduled at `now` fills.
+
+    They belong to the extent at `slot` in the chain list, or to later ones.
+    """
+    lo = request["key_lo"]
+    while first < end:
+        slot = pool.link_with(inp, slot, first)
+        link = inp.chain[slot]
+        upto = min(end, link["end"])
+        key = inp.keys[lo + first]
+        extent = extent_at(lane, inst, link["extent"])
+        _store_up(ws, lane, inst, extent, key, key + upto - first, now)
+        first = upto
 
 
 @leaf
@@ -114,26 +126,36 @@ def relieve(inp, ws, lane, inst):
     moves = lane["cpu_blocks"] > 0 and lane["offload"] == Offload.WATERMARK
     if moves and used / lane["gpu_blocks"] > lane["offload_threshold"]:
         while inst["evictable"] > 0:
-            _store(ws, lane, inst, pool.uncache_first(inp, ws, inst), inst["clock"])
+            extent, first, end = pool.uncache_first(inp, ws, inst)
+            _store_down(ws, lane, inst, extent, first, end, inst["clock"])
 
 
 @leaf
 def count_loads(inp, ws, lane, inst, request, first, limit):
     """Return how many keys of a request from `first` on, and before `limit`, are on the CPU."""
-    slot = first
-    if lane["cpu_blocks"] > 0:
-        while slot < limit and _find(ws, inst, inp.keys[request["key_lo"] + slot]) != NONE:
-            slot += 1
-    return slot - first
+    block = first
+    goes_on = lane["cpu_blocks"] > 0
+    slot = request["chain_lo"]
+    while goes_on and block < limit:
+        slot = pool.link_with(inp, slot, block)
+        link = inp.chain[slot]
+        key = inp.keys[request["key_lo"] + block]
+        node = runs.find_run(ws, extent_at(lane, inst, link["extent"]), key)
+        goes_on = node != NONE and ws.tier[node]["first"] <= key
+        if goes_on:
+            block = min(limit, link["end"], block + ws.tier[node]["end"] - key)
+    return block - first
 
 
 @leaf
-def _leave(ws, inst, node):
-    """Take a block off the CPU."""
-    _unlink(ws, node)
-    ws.tier[node]["key"] = NONE
-    ws.tier[node]["next"] = inst["tier_spare"]
-    inst["tier_spare"] = node
+def _leave(ws, inst, extent, first, end):
+    """Take the blocks `first` to `end - 1` of an extent, all of them there, off the CPU."""
+    inst["tier_used"] -= end - first
+    while first < end:
+        node = runs.find_run(ws, extent, first)
+        upto = min(end, ws.tier[node]["end"])
+        runs.drop_run(ws, inst, runs.cut(ws, inst, node, first, upto))
+        first = upto
 
 
 @leaf
@@ -142,12 +164,22 @@ def load(inp, ws, lane, inst, request, progress, count):
 
     The transfer takes its base latency and the tokens over the bandwidth.
     """
-    first = request["key_lo"] + progress["cached_blocks"]
-    for slot in range(first, first + count):
-        node = _find(ws, inst, inp.keys[slot])
-        inst["thrashed"] += inst["clock"] - ws.tier[node]["came"] < lane["thrashing_window"]
+    lo = request["key_lo"]
+    slot = progress["link"]
+    block = progress["cached_blocks"]
+    end = block + count
+    while block < end:
+        slot = pool.link_with(inp, slot, block)
+        link = inp.chain[slot]
+        upto = min(end, link["end"])
+        first = inp.keys[lo + block]
+        last = first + upto - block
+        for key in range(first, last):
+            came = ws.tier_came[inst["prefix_lo"] + key]
+            inst["thrashed"] += inst["clock"] - came < lane["thrashing_window"]
         if lane["offload"] == Offload.WATERMARK:
-            _leave(ws, inst, node)
+            _leave(ws, inst, extent_at(lane, inst, link["extent"]), first, last)
+        block = upto
     tokens = count * lane["block_size"]
     inst["reloads"] += count
     inst["transfer"] += lane["transfer_base"] + math.ceil(tokens / lane["bandwidth"])
@@ -155,24 +187,31 @@ def load(inp, ws, lane, inst, request, progress, count):
 
 
 @leaf
-def touch(inp, ws, lane, inst, request, count):
-    """Count the copies of the first `count` blocks of a request as used, the first one last.
+def _use(ws, inst, extent, first, end):
+    """Count those of the blocks `end - 1` down to `first` that are on the CPU as used."""
+    while first < end:
+        node = runs.find_below(ws, extent, end)
+        if node == NONE or ws.tier[node]["end"] <= first:
+            break
+        downto = max(first, ws.tier[node]["first"])
+        end = min(end, ws.tier[node]["end"])
+        runs.drop_run(ws, inst, runs.cut(ws, inst, node, downto, end))
+        _append(ws, inst, extent, downto, end, 1)
+        end = downto
 
-    They stand side by side where they were touched together before; so they move in runs.
-    """
-    if lane["cpu_blocks"] > 0 and lane["offload"] == Offload.WRITE_THROUGH:
-        lo = request["key_lo"]
-        first = NONE
-        last = NONE
-        for slot in range(lo + count - 1, lo - 1, -1):
-            key = inp.keys[slot]
-            if last != NONE and ws.tier[ws.tier[last]["next"]]["key"] == key:
-                last = np.int64(ws.tier[last]["next"])
-            else:
-                _move_last(ws, inst, first, last)
-                first = _find(ws, inst, key)
-                last = first
-        _move_last(ws, inst, first, last)
+
+@leaf
+def touch(inp, ws, lane, inst, request, count):
+    """Count the copies of the first `count` blocks of a request as used, the first one last."""
+    if lane["cpu_blocks"] > 0 and lane["offload"] == Offload.WRITE_THROUGH and count > 0:
+        slot = pool.link_with(inp, request["chain_lo"], count - 1)
+        while count > 0:
+            link = inp.chain[slot]
+            first = inp.keys[request["key_lo"] + link["first"]]
+            extent = extent_at(lane, inst, link["extent"])
+            _use(ws, inst, extent, first, first + count - link["first"])
+            count = np.int64(link["first"])
+            slot -= 1
 
 
 @leaf

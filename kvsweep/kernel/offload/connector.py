@@ -10,7 +10,6 @@ from ..scheduling import waiting
 from ..tally import log_event
 from ..time.decoding import known_tokens, most_computed
 from . import copies, jobs, manager
-from .chunks import BEING_WRITTEN, chunk_key, follow
 from .watch import give_ids
 
 LATER = -1
@@ -38,17 +37,9 @@ def match(inp, ws, lane, inst, off, r, local):
     size = lane["chunk_tokens"]
     most = chunks_in(lane, known_tokens(request, ws.progress[r]))
     first = chunks_in(lane, local)
-    chunk = first
-    node = NONE
-    written = False
-    read = False
-    while chunk < most and most * size - local >= size:
-        node = follow(ws, inst, off, node, chunk_key(inp, lane, request, chunk))
-        if node == NONE:
-            break
-        written = written or ws.chunks[node]["readers"] == BEING_WRITTEN
-        read = read or ws.chunks[node]["readers"] > 0
-        chunk += 1
+    if most * size - local < size:
+        most = first
+    chunk, written, read = manager.find(inp, ws, lane, inst, off, request, first, most)
     tokens = chunk * size - local if chunk > first else 0
     if written or (tokens >= size and read and lane["prefix_caching"]):
         tokens = LATER

@@ -44,7 +44,8 @@ def cache(inp, ws, lane, inst, request, progress, count):
     """Cache the first `count` blocks of a prefill; a write-through tier copies the new ones."""
     if lane["copies_each_step"]:
         now = inst["clock"]
-        tier.copy(inp, ws, lane, inst, request, progress["cached_blocks"], count, now)
+        slot = progress["link"]
+        tier.copy(inp, ws, lane, inst, request, slot, progress["cached_blocks"], count, now)
     pool.cache_blocks(inp, ws, lane, inst, request, progress, count)
 
 
@@ -52,7 +53,7 @@ def cache(inp, ws, lane, inst, request, progress, count):
 def copy_fill(inp, ws, lane, inst, request, progress, step, now):
     """Copy the block that a decoding request fills in a step, scheduled at `now`, to the CPU."""
     end = full_blocks(lane, decoded_tokens(progress, step + 1))
-    tier.copy(inp, ws, lane, inst, request, end - 1, end, now)
+    tier.copy(inp, ws, lane, inst, request, progress["link"], end - 1, end, now)
 
 
 @leaf
