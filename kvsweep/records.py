@@ -258,7 +258,8 @@ INSTANCE_FIELDS = (
     Field("tier_lo", _i64, "index", "first record of the CPU tier, the end of its ring"),
     Field("tier_fresh", _i64, "1", "records of the CPU tier handed out at least once"),
     Field("tier_spare", _i64, "index", "stack of records of the CPU tier that are no run"),
-    Field("tier_used", _i64, "block", "blocks in a CPU tier of kvsweep's own"),
+    Field("tier_blocks", _i64, "block", "blocks in a CPU tier of kvsweep's own"),
+    Field("tier_uses", _i64, "1", "times that something was used in it, counted so far"),
     Field("offloads", _i64, "block", "blocks copied to the CPU tier so far"),
     Field("reloads", _i64, "block", "blocks copied back from the CPU tier so far"),
     Field("thrashed", _i64, "block", "of those, blocks that came back within the window"),
@@ -373,12 +374,12 @@ BLOCK_FIELDS = (
 )
 
 RUN_FIELDS = (
-    Field("rank", _i64, "1", "tier as vLLM has it: a smaller one makes room first"),
-    Field("offer", _i64, "1", "likewise: the last offer that it is part of"),
+    Field("rank", _i64, "1", "the run with a smaller one makes room first"),
+    Field("offer", _i64, "1", "tier as vLLM has it: the last offer that it is part of"),
     Field("extent", _i32, "index", "extent record whose places these are, or -1: no run"),
     Field("first", _i32, "1", "its first place: a key, or the chunk of a tier as vLLM has it"),
     Field("end", _i32, "1", "the place behind its last one"),
-    Field("falls", _i32, "1", "1 if its last place makes room first, 0 if its first one does"),
+    Field("falls", _i32, "1", "which of its places makes room first (kernel.blocks.runs)"),
     Field("prev", _i32, "index", "neighbour in the ring, less recently used"),
     Field("next", _i32, "index", "neighbour in the ring, or in the stack of spare records"),
     Field("left", _i32, "index", "run of the extent before it, of the lowest: the highest"),
@@ -654,6 +655,8 @@ class Workspace(NamedTuple):
     """int32, beside `extents`: the lowest run of an extent, or -1."""
     tier_came: NDArray[Any]
     """int64, us, (instances x keys,): when the block with a key was copied to the CPU."""
+    tier_used: NDArray[Any]
+    """int64 (instances x keys,): when it was used, as `RUN.rank`, if it is part of a loose run."""
     tier_table: NDArray[Any]
     """int32 (instances x keys,): chunk with a key; valid only if that record carries it."""
     blank_offload: NDArray[Any]

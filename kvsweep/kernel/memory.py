@@ -49,6 +49,7 @@ def workspace_sizes(lanes: NDArray[Any]) -> dict[str, NDArray[np.int64]]:
         "tier": count * (lanes["cpu_blocks"] * runs + 1) + requests * (lanes["connects"] != 0),
         "tier_heads": extents * runs,
         "tier_came": keys * (lanes["tiered"] != 0),
+        "tier_used": keys * (lanes["copies_each_step"] != 0),
         # Of CPU tiers as vLLM has them: `place_tier`.
         "offload": connected,
         "offers": requests * (lanes["connects"] != 0),

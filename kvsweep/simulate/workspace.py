@@ -87,6 +87,7 @@ def allocate_workspace(inputs: Inputs, itl_entries: int) -> Workspace:
         tier=np.empty(sizes["tier"], RUN),
         tier_heads=np.empty(sizes["tier_heads"], np.int32),
         tier_came=np.empty(sizes["tier_came"], np.int64),
+        tier_used=np.empty(sizes["tier_used"], np.int64),
         tier_table=np.empty(sizes["tier_table"], np.int32),
         blank_offload=_blank_offload(),
         blank_offer=np.zeros(1, OFFER),

@@ -8,14 +8,19 @@ A place is a number that goes up by one from block to block, or from chunk to ch
 for everybody who has the extent. The runs of an extent are a ring in order of place
 (`Workspace.tier_heads` has the lowest). All runs of an instance are another one in the order in
 which they make room, and the places of a run stand in it one after the other, from its end if it
-`falls`. The record at `tier_lo` is the end of that ring.
+`falls`. (Those of a ``LOOSE`` one do not, see tier.py.) The record at `tier_lo` is the end of that
+ring.
 """
 
 import numpy as np
 
 from ..._jit import leaf
-from ...records import NONE
+from ...records import NEVER, NONE
 from ..memory import count_extents
+
+RISES, FALLS, LOOSE = 0, 1, 2
+"""`RUN.falls`: its first place makes room first, or its last one; LOOSE: its first one, and each of
+the others in its own time."""
 
 
 @leaf
@@ -25,6 +30,7 @@ def begin_runs(ws, inst):
     ws.tier[end]["prev"] = end
     ws.tier[end]["next"] = end
     ws.tier[end]["extent"] = NONE
+    ws.tier[end]["rank"] = NEVER
 
 
 @leaf
@@ -147,7 +153,8 @@ def _split(ws, inst, node, place):
     ws.tier[upper]["first"] = place
     ws.tier[node]["end"] = place
     _link_after(ws, upper, node)
-    link_before(ws, upper, node if ws.tier[node]["falls"] else ws.tier[node]["next"])
+    falls = ws.tier[node]["falls"] == FALLS
+    link_before(ws, upper, node if falls else ws.tier[node]["next"])
     return upper
 
 
@@ -178,7 +185,7 @@ def take_first(ws, inst, node, count):
     if count >= size:
         drop_run(ws, inst, node)
         count = size
-    elif run["falls"]:
+    elif run["falls"] == FALLS:
         run["end"] -= count
     else:
         run["first"] += count

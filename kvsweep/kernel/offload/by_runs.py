@@ -93,7 +93,7 @@ def _note_offer(inp, ws, lane, inst, off, request, r, first, end):
 def _insert(ws, lane, inst, off, r, extent, first, end, job):
     """Add chunks of an extent that are being written by `job`."""
     lru.take_rank(ws, lane, inst, off, r)
-    node = runs.new_run(ws, inst, extent, first, end, 1)
+    node = runs.new_run(ws, inst, extent, first, end, runs.FALLS)
     ws.tier[node]["readers"] = BEING_WRITTEN
     ws.tier[node]["offer"] = 0  # it may hold an earlier one's
     ws.tier[node]["job"] = job

@@ -52,8 +52,8 @@ def cache(inp, ws, lane, inst, request, progress, count):
 @leaf
 def copy_fill(inp, ws, lane, inst, request, progress, step, now):
     """Copy the block that a decoding request fills in a step, scheduled at `now`, to the CPU."""
-    end = full_blocks(lane, decoded_tokens(progress, step + 1))
-    tier.copy(inp, ws, lane, inst, request, progress["link"], end - 1, end, now)
+    block = full_blocks(lane, decoded_tokens(progress, step + 1)) - 1
+    tier.copy_fill(inp, ws, lane, inst, request, progress["link"], block, now)
 
 
 @leaf
