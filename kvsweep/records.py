@@ -258,8 +258,10 @@ INSTANCE_FIELDS = (
     Field("tier_lo", _i64, "index", "first record of the CPU tier, the end of its ring"),
     Field("tier_fresh", _i64, "1", "records of the CPU tier handed out at least once"),
     Field("tier_spare", _i64, "index", "stack of records of the CPU tier that are no run"),
-    Field("tier_blocks", _i64, "block", "blocks in a CPU tier of kvsweep's own"),
+    Field("tier_used", _i64, "block", "blocks in a CPU tier of kvsweep's own"),
     Field("tier_uses", _i64, "1", "times that something was used in it, counted so far"),
+    Field("line_head", _i64, "1", "key of its block that decoding filled first, or -1"),
+    Field("line_tail", _i64, "1", "key of the one that decoding filled last, or -1"),
     Field("offloads", _i64, "block", "blocks copied to the CPU tier so far"),
     Field("reloads", _i64, "block", "blocks copied back from the CPU tier so far"),
     Field("thrashed", _i64, "block", "of those, blocks that came back within the window"),
@@ -388,6 +390,14 @@ RUN_FIELDS = (
     Field("job", _i32, "index", "likewise: the store that writes it"),
 )
 
+TIER_FIELDS = (
+    Field("came", _i64, "us", "when the block was copied to the CPU"),
+    Field("used", _i64, "1", "in a loose run: when it was used, as `RUN.rank`"),
+    Field("extent", _i32, "index", "likewise: extent record"),
+    Field("prev", _i32, "1", "likewise: key of the block in line before it, or -1"),
+    Field("next", _i32, "1", "likewise: key of the block in line behind it, or -1"),
+)
+
 OFFLOAD_FIELDS = (
     Field("chunk_lo", _i64, "index", "first record of this instance's chunks"),
     Field("chunk_fresh", _i64, "1", "records of chunks handed out at least once"),
@@ -408,6 +418,7 @@ OFFLOAD_FIELDS = (
     Field("load_ready", _i64, "us", "end of the last load begun"),
     Field("unreported", _i64, "1", "copies created and not reported"),
     Field("pinned", _i64, "1", "of them, stores of requests that have finished"),
+    Field("lags", _i64, "1", "1 if a running request must offer again what was refused"),
     Field("awaits", _i64, "1", "1 if the step being scheduled awaits a store"),
     Field("awaited", _i64, "1", "stores that the last step scheduled awaits"),
     Field("queued", _i64, "step", "steps scheduled and not processed"),
@@ -594,6 +605,7 @@ PROGRESS = _dtype(PROGRESS_FIELDS)
 EXTENT = _dtype(EXTENT_FIELDS)
 BLOCK = _dtype(BLOCK_FIELDS)
 RUN = _dtype(RUN_FIELDS)
+TIER = _dtype(TIER_FIELDS)
 LRU = _dtype(LRU_FIELDS)
 OFFLOAD = _dtype(OFFLOAD_FIELDS)
 OFFER = _dtype(OFFER_FIELDS)
@@ -653,10 +665,8 @@ class Workspace(NamedTuple):
     """RUN (instances x (CPU blocks + 1) + requests,): CPU tiers, then a mark of each request."""
     tier_heads: NDArray[Any]
     """int32, beside `extents`: the lowest run of an extent, or -1."""
-    tier_came: NDArray[Any]
-    """int64, us, (instances x keys,): when the block with a key was copied to the CPU."""
-    tier_used: NDArray[Any]
-    """int64 (instances x keys,): when it was used, as `RUN.rank`, if it is part of a loose run."""
+    tier_blocks: NDArray[Any]
+    """TIER (instances x keys,): the block with a key; valid only if a run has it."""
     tier_table: NDArray[Any]
     """int32 (instances x keys,): chunk with a key; valid only if that record carries it."""
     blank_offload: NDArray[Any]

@@ -48,8 +48,7 @@ def workspace_sizes(lanes: NDArray[Any]) -> dict[str, NDArray[np.int64]]:
         # Of CPU tiers; with a connector there is a mark of each request: `rank_mark`.
         "tier": count * (lanes["cpu_blocks"] * runs + 1) + requests * (lanes["connects"] != 0),
         "tier_heads": extents * runs,
-        "tier_came": keys * (lanes["tiered"] != 0),
-        "tier_used": keys * (lanes["copies_each_step"] != 0),
+        "tier_blocks": keys * (lanes["tiered"] != 0),
         # Of CPU tiers as vLLM has them: `place_tier`.
         "offload": connected,
         "offers": requests * (lanes["connects"] != 0),

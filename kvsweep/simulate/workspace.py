@@ -30,6 +30,7 @@ from ..records import (
     SCORER,
     STEP,
     TALLY,
+    TIER,
     TRANSFER,
     Inputs,
     Outputs,
@@ -42,7 +43,8 @@ from .routers import router_memory
 def _blank_instance() -> NDArray[Any]:
     blank = np.zeros(1, INSTANCE)
     lists = ("lru_head", "lru_tail", "wait_head", "wait_tail", "inbox_head", "inbox_tail")
-    for name in (*lists, "spare", "tier_spare", "replaced", "replaced_before"):
+    stacks = ("spare", "tier_spare", "line_head", "line_tail", "replaced", "replaced_before")
+    for name in (*lists, *stacks):
         blank[name] = NONE
     for name in ("next_due", "next_offer", "try_head_at"):
         blank[name] = NEVER
@@ -86,8 +88,7 @@ def allocate_workspace(inputs: Inputs, itl_entries: int) -> Workspace:
         prefix=np.empty(sizes["prefix"], np.int32),
         tier=np.empty(sizes["tier"], RUN),
         tier_heads=np.empty(sizes["tier_heads"], np.int32),
-        tier_came=np.empty(sizes["tier_came"], np.int64),
-        tier_used=np.empty(sizes["tier_used"], np.int64),
+        tier_blocks=np.empty(sizes["tier_blocks"], TIER),
         tier_table=np.empty(sizes["tier_table"], np.int32),
         blank_offload=_blank_offload(),
         blank_offer=np.zeros(1, OFFER),

@@ -3,8 +3,8 @@
 Its blocks are runs (runs.py), least recently used first; the place of a block is its key, as the
 keys of an extent are numbered one after the other. All of a run was used at once, and `RUN.rank`
 tells when, as a number that goes up. But what a request fills by decoding is a loose run: it grows
-block by block, each used in its own time (`Workspace.tier_used`), and stands where its first one
-does. (One run for each such block: write-through took 2.6 times as long as no tier, not 1.6.)
+block by block, each used in its own time. So it is not in the order of runs; its blocks stand in a
+line of their own, with those of other loose runs (`Workspace.tier_blocks`).
 """
 
 import math
@@ -55,44 +55,60 @@ def _append(ws, inst, extent, first, end, falls):
 
 
 @leaf
-def _put_back(ws, inst, node):
-    """Give a loose run, which has lost its first places, its place in the order of use."""
-    run = ws.tier[node]
-    run["rank"] = ws.tier_used[inst["prefix_lo"] + run["first"]]
-    after = np.int64(run["next"])
-    if ws.tier[after]["rank"] < run["rank"]:
-        while ws.tier[after]["rank"] < run["rank"]:
-            after = np.int64(ws.tier[after]["next"])
-        runs.unlink(ws, node)
-        runs.link_before(ws, node, after)
+def _leave_line(ws, inst, key):
+    """Take a block out of the line of those that decoding has filled."""
+    lo = inst["prefix_lo"]
+    before = ws.tier_blocks[lo + key]["prev"]
+    after = ws.tier_blocks[lo + key]["next"]
+    if before == NONE:
+        inst["line_head"] = after
+    else:
+        ws.tier_blocks[lo + before]["next"] = after
+    if after == NONE:
+        inst["line_tail"] = before
+    else:
+        ws.tier_blocks[lo + after]["prev"] = before
+
+
+@leaf
+def _join_line(ws, inst, extent, key):
+    """Put a block of an extent, used now, at the end of that line."""
+    inst["tier_uses"] += 1
+    lo = inst["prefix_lo"]
+    block = ws.tier_blocks[lo + key]
+    block["used"] = inst["tier_uses"]
+    block["extent"] = extent
+    block["prev"] = inst["line_tail"]
+    block["next"] = NONE
+    if inst["line_tail"] == NONE:
+        inst["line_head"] = key
+    else:
+        ws.tier_blocks[lo + inst["line_tail"]]["next"] = key
+    inst["line_tail"] = key
 
 
 @leaf
 def _take_out(ws, inst, node, first, end):
     """Take the places `first` to `end - 1` out of a run."""
-    loose = ws.tier[node]["falls"] == LOOSE and ws.tier[node]["end"] > end
     node = runs.cut(ws, inst, node, first, end)
-    if loose:
-        _put_back(ws, inst, np.int64(ws.tier[node]["right"]))
+    if ws.tier[node]["falls"] == LOOSE:
+        for key in range(first, end):
+            _leave_line(ws, inst, key)
     runs.drop_run(ws, inst, node)
 
 
 @leaf
-def _take_loose(ws, inst, node, count):
-    """Take up to `count` places out of the loose run that was used the longest ago."""
-    run = ws.tier[node]
-    until = ws.tier[run["next"]]["rank"]
-    first = np.int64(run["first"])
-    end = min(np.int64(run["end"]), first + count)
-    place = first
-    while place < end and ws.tier_used[inst["prefix_lo"] + place] < until:
-        place += 1
-    run["first"] = place
-    if place == run["end"]:
-        runs.drop_run(ws, inst, node)
+def _evict(ws, inst, count):
+    """Let up to `count` blocks make room that were used the longest ago; return how many."""
+    node = np.int64(ws.tier[inst["tier_lo"]]["next"])
+    key = np.int64(inst["line_head"])
+    if key != NONE and ws.tier_blocks[inst["prefix_lo"] + key]["used"] < ws.tier[node]["rank"]:
+        node = runs.find_run(ws, np.int64(ws.tier_blocks[inst["prefix_lo"] + key]["extent"]), key)
+        _take_out(ws, inst, node, key, key + 1)
+        count = 1
     else:
-        _put_back(ws, inst, node)
-    return place - first
+        count = runs.take_first(ws, inst, node, count)
+    return count
 
 
 @leaf
@@ -101,24 +117,20 @@ def _find_room(ws, lane, inst, count):
 
     If there is none what was used the longest ago makes room.
     """
-    room = lane["cpu_blocks"] - inst["tier_blocks"]
+    room = lane["cpu_blocks"] - inst["tier_used"]
     if room == 0:
-        node = np.int64(ws.tier[inst["tier_lo"]]["next"])
-        if ws.tier[node]["falls"] == LOOSE:
-            room = _take_loose(ws, inst, node, count)
-        else:
-            room = runs.take_first(ws, inst, node, count)
-        inst["tier_blocks"] -= room
+        room = _evict(ws, inst, count)
+        inst["tier_used"] -= room
     return min(room, count)
 
 
 @leaf
 def _count_new(ws, inst, first, end, now):
     """Count blocks that are copied to the CPU."""
-    inst["tier_blocks"] += end - first
+    inst["tier_used"] += end - first
     inst["offloads"] += end - first
     for key in range(inst["prefix_lo"] + first, inst["prefix_lo"] + end):
-        ws.tier_came[key] = now
+        ws.tier_blocks[key]["came"] = now
 
 
 @leaf
@@ -161,7 +173,7 @@ def _store_down(ws, lane, inst, extent, first, end, now):
 def copy_fill(inp, ws, lane, inst, request, slot, block, now):
     """Copy a block that decoding has filled; `slot` as for `copy`.
 
-    Those of a request are a loose run: each is used later than what others fill meanwhile.
+    Those of a request are a loose run: between two of them others are used.
     """
     slot = pool.link_with(inp, slot, block)
     extent = extent_at(lane, inst, inp.chain[slot]["extent"])
@@ -171,18 +183,17 @@ def copy_fill(inp, ws, lane, inst, request, slot, block, now):
         _take_out(ws, inst, node, key, key + 1)
         node = NONE
     else:
-        if inst["tier_blocks"] == lane["cpu_blocks"]:
+        if inst["tier_used"] == lane["cpu_blocks"]:
             _find_room(ws, lane, inst, 1)
             node = runs.find_below(ws, extent, key)
         _count_new(ws, inst, key, key + 1, now)
-    inst["tier_uses"] += 1
-    ws.tier_used[inst["prefix_lo"] + key] = inst["tier_uses"]
+    _join_line(ws, inst, extent, key)
     if node != NONE and ws.tier[node]["end"] == key and ws.tier[node]["falls"] == LOOSE:
         ws.tier[node]["end"] += 1
     else:
         node = runs.new_run(ws, inst, extent, key, key + 1, LOOSE)
-        ws.tier[node]["rank"] = inst["tier_uses"]
-        runs.link_before(ws, node, inst["tier_lo"])
+        ws.tier[node]["prev"] = node
+        ws.tier[node]["next"] = node
 
 
 @leaf
@@ -233,7 +244,7 @@ def count_loads(inp, ws, lane, inst, request, first, limit):
 @leaf
 def _leave(ws, inst, extent, first, end):
     """Take the blocks `first` to `end - 1` of an extent, all of them there, off the CPU."""
-    inst["tier_blocks"] -= end - first
+    inst["tier_used"] -= end - first
     while first < end:
         node = runs.find_run(ws, extent, first)
         upto = min(end, np.int64(ws.tier[node]["end"]))
@@ -258,7 +269,7 @@ def load(inp, ws, lane, inst, request, progress, count):
         first = inp.keys[lo + block]
         last = first + upto - block
         for key in range(first, last):
-            came = ws.tier_came[inst["prefix_lo"] + key]
+            came = ws.tier_blocks[inst["prefix_lo"] + key]["came"]
             inst["thrashed"] += inst["clock"] - came < lane["thrashing_window"]
         if lane["offload"] == Offload.WATERMARK:
             _leave(ws, inst, extent_at(lane, inst, link["extent"]), first, last)

@@ -8,6 +8,7 @@ from ..blocks import runs
 from ..memory import extent_at
 from . import lru
 from .room import BEING_WRITTEN, count_evicted, lacking
+from .seen import see
 
 
 @leaf
@@ -66,11 +67,13 @@ def _note_offer(inp, ws, lane, inst, off, request, r, first, end):
 
     Returns
     -------
-    new, spare : int
-        How many are not here; how many of the others could make room if they were not on offer.
+    new, spare, gap : int
+        How many are not here; how many of the others could make room if they were not on offer;
+        the first that is not here.
     """
     new = 0
     spare = 0
+    gap = end
     off["offers"] += 1
     slot = request["chain_lo"]
     while first < end:
@@ -78,6 +81,7 @@ def _note_offer(inp, ws, lane, inst, off, request, r, first, end):
         readers = np.int64(0)
         if node == NONE:
             new += upto - first
+            gap = min(gap, first)
         else:
             node = runs.cut(ws, inst, node, first, upto)
             readers = np.int64(ws.tier[node]["readers"])
@@ -86,7 +90,7 @@ def _note_offer(inp, ws, lane, inst, off, request, r, first, end):
         if readers != BEING_WRITTEN:
             lru.use(ws, lane, inst, off, request, r, node, first, upto)
         first = upto
-    return new, spare
+    return new, spare, gap
 
 
 @leaf
@@ -104,22 +108,23 @@ def _insert(ws, lane, inst, off, r, extent, first, end, job):
 @leaf
 def store(inp, ws, lane, inst, off, request, r, first, end, job):
     """Offer the chunks `first` to `end - 1` of a request (`manager.store`)."""
-    new, spare = _note_offer(inp, ws, lane, inst, off, request, r, first, end)
+    new, spare, gap = _note_offer(inp, ws, lane, inst, off, request, r, first, end)
     excess = lacking(lane, off, new)
     if new > 0 and excess > off["idle"] - spare and excess > 0:
-        return -1
+        return -1, gap
     if new > 0 and excess > 0:
         lru.evict(ws, inst, off, excess)
         count_evicted(off, excess)
     slot = request["chain_lo"]
     left = new
+    first = gap
     while left > 0:
         slot, extent, node, upto = _next_part(inp, ws, lane, inst, slot, first, end)
         if node == NONE:
             _insert(ws, lane, inst, off, r, extent, first, upto, job)
             left -= upto - first
         first = upto
-    return new
+    return new, gap
 
 
 @leaf
@@ -181,6 +186,44 @@ def was_written(inp, ws, lane, inst, off, request, first, end, job):
             ws.tier[node]["readers"] = 0
             off["idle"] += upto - first
             lru.join(ws, inst, node)
+        first = upto
+
+
+@leaf
+def is_absent(inp, ws, lane, inst, request, first, end):
+    """Return whether none of the chunks `first` to `end - 1` of a request is on the CPU."""
+    slot = request["chain_lo"]
+    absent = True
+    while first < end and absent:
+        slot, _, node, first = _next_part(inp, ws, lane, inst, slot, first, end)
+        absent = node == NONE
+    return absent
+
+
+@leaf
+def fill_absent(inp, ws, lane, inst, off, request, r, first, end):
+    """Let the CPU have the chunks `first` to `end - 1`, none of which it has, all written already.
+
+    They go on where the request's own chunks end, mostly; what counts them is left to the caller.
+    """
+    see(ws, lane, request, r, first, end)
+    lru.take_rank(ws, lane, inst, off, r)
+    slot = request["chain_lo"]
+    while first < end:
+        slot, extent, _, upto = _next_part(inp, ws, lane, inst, slot, first, end)
+        node = runs.find_below(ws, extent, first)
+        grows = False
+        if node != NONE:
+            run = ws.tier[node]
+            grows = run["end"] == first and run["rank"] == ws.offers[r]["rank"]
+            grows = grows and run["readers"] == 0
+        if grows:
+            ws.tier[node]["end"] = upto
+        else:
+            node = runs.new_run(ws, inst, extent, first, upto, runs.FALLS)
+            ws.tier[node]["readers"] = 0
+            ws.tier[node]["offer"] = 0  # it may hold an earlier one's
+            lru.put_in_order(ws, lane, r, node)
         first = upto
 
 

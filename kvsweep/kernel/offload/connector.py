@@ -93,15 +93,16 @@ def offer(inp, ws, out, lane, inst, tally, index, off, r, tokens):
     if end <= first:
         return
     job = jobs.new_job(ws, off)
-    new = manager.store(inp, ws, lane, inst, off, request, r, first, end, job)
+    new, gap = manager.store(inp, ws, lane, inst, off, request, r, first, end, job)
     if new > 0:
-        _store(inp, ws, out, lane, inst, tally, index, off, r, first, end, new, job)
+        _store(inp, ws, out, lane, inst, tally, index, off, r, gap, end, new, job)
     else:
         jobs.drop_job(ws, off, job)
     if new >= 0:
         ws.offers[r]["next"] = end
     else:
         off["refused"] += 1
+        off["lags"] = 1
         log_event(out, lane, inst, tally, index, Event.REFUSE, r, NONE)
 
 

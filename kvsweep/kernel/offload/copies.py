@@ -45,13 +45,26 @@ def _begin(ws, out, lane, tally, index, off, queue, job, now, ready):
 
 
 @leaf
-def begin_stores(ws, out, lane, inst, tally, index, off):
-    """Begin the stores of the step before and those that this step must await; return its stall."""
-    now = inst["clock"] + inst["device"]
+def begin_waiting(ws, out, lane, tally, index, off, now):
+    """Begin the stores of the step before the one that begins at `now`."""
     while head(ws, off, WAITING_STORES) != NONE:
         job = pop(ws, off, WAITING_STORES)
         ready = off["store_ready"]
         off["store_ready"] = _begin(ws, out, lane, tally, index, off, STORES, job, now, ready)
+
+
+@leaf
+def keep_waiting(ws, off):
+    """Let the stores that a step has created, none of which it awaits, wait for the next step."""
+    while head(ws, off, NEW_STORES) != NONE:
+        append(ws, off, WAITING_STORES, pop(ws, off, NEW_STORES))
+
+
+@leaf
+def begin_stores(ws, out, lane, inst, tally, index, off):
+    """Begin the stores of the step before and those that this step must await; return its stall."""
+    now = inst["clock"] + inst["device"]
+    begin_waiting(ws, out, lane, tally, index, off, now)
     while head(ws, off, NEW_STORES) != NONE:
         job = pop(ws, off, NEW_STORES)
         if ws.jobs[job]["flush"] == inst["serial"]:

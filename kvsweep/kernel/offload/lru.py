@@ -151,3 +151,16 @@ def evict(ws, inst, off, count):
         if run["readers"] == 0 and run["offer"] != off["offers"]:
             count -= runs.take_first(ws, inst, node, count)
         node = after
+
+
+@leaf
+def idle_in_front(ws, inst, count):
+    """Return whether `count` idle chunks make room first, whatever running requests do meanwhile.
+
+    All of them stand in front of the first mark, and so does nothing else.
+    """
+    node = np.int64(ws.tier[inst["tier_lo"]]["next"])
+    while count > 0 and ws.tier[node]["extent"] != NONE and ws.tier[node]["readers"] == 0:
+        count -= ws.tier[node]["end"] - ws.tier[node]["first"]
+        node = np.int64(ws.tier[node]["next"])
+    return count <= 0

@@ -40,12 +40,15 @@ def store(inp, ws, lane, inst, off, request, r, first, end, job):
     -------
     new : int
         How many of them are written; -1: refused, for lack of room.
+    gap : int
+        None of those before this chunk is written.
     """
+    gap = first
     if is_arc(lane):
         new = by_chunks.store(inp, ws, lane, inst, off, request, first, end, job)
     else:
-        new = by_runs.store(inp, ws, lane, inst, off, request, r, first, end, job)
-    return new
+        new, gap = by_runs.store(inp, ws, lane, inst, off, request, r, first, end, job)
+    return new, gap
 
 
 @leaf
