@@ -72,18 +72,19 @@ def _offered(lane, request, progress, step):
 
 
 @leaf
-def _all_absent(inp, ws, lane, inst, step):
-    """Return whether nothing of what is stored before `step` is on the CPU already."""
-    absent = True
-    if lane["any_shared"]:
-        for place in range(inst["run_lo"], inst["run_lo"] + inst["running"]):
-            r = ws.running[place]
+def _count_absent(inp, ws, lane, inst, step):
+    """Return how many chunks running requests fill and offer before `step`; -1: some are there."""
+    count = 0
+    for place in range(inst["run_lo"], inst["run_lo"] + inst["running"]):
+        r = ws.running[place]
+        if ws.progress[r]["decoding"] == 1:
             request = inp.requests[lane["request_lo"] + r]
-            if request["shared"] and ws.progress[r]["decoding"] == 1:
-                end = _offered(lane, request, ws.progress[r], step)
-                first = np.int64(ws.offers[r]["next"])
-                absent = absent and is_absent(inp, ws, lane, inst, request, first, end)
-    return absent
+            first = np.int64(ws.offers[r]["next"])
+            end = _offered(lane, request, ws.progress[r], step)
+            count += max(0, end - first)
+            if request["shared"] and not is_absent(inp, ws, lane, inst, request, first, end):
+                return -1
+    return count
 
 
 @leaf
@@ -116,7 +117,8 @@ def _store_at_once(inp, ws, out, lane, inst, off, first, phase, begins, duration
     step, count, ready = _count_stored(
         ws, lane, inst, off, first, phase, begins, duration, last, until
     )
-    if count == 0 or not _all_absent(inp, ws, lane, inst, step):
+    # Who began to decode in the first step may have offered its chunk before.
+    if count == 0 or count != _count_absent(inp, ws, lane, inst, step):
         return first
     excess = lacking(lane, off, count)
     if excess > 0 and not idle_in_front(ws, inst, excess):
