@@ -35,34 +35,35 @@ def _filling_phase(lane, phase):
 
 @leaf
 def _count_stored(ws, lane, inst, off, first, phase, begins, duration, last, until):
-    """Count the stores of the steps `first` to `last` that are over at `until`.
+    """Count the stores of the steps `first` to `last`, and those of them that are over at `until`.
 
     Returns
     -------
-    step : int
+    left : int
         The first step whose stores are not all over then.
-    count : int
-        The stores of those before it.
+    count, more : int
+        The stores of those before it; those of the others.
     ready : int
-        When the last one of these ends.
+        When the last one of the former ends.
     """
     takes = lane["transfer_base"] + math.ceil(lane["chunk_tokens"] / lane["bandwidth"])
     ready = off["store_ready"]
+    left = first
     count = 0
-    step = first
-    while step <= last:
-        phase_of = _filling_phase(lane, phase)
-        stores = ws.phases[inst["phase_lo"] + phase_of]
+    more = 0
+    for step in range(first, last + 1):
+        stores = ws.phases[inst["phase_lo"] + _filling_phase(lane, phase)]
         begins += duration
-        if stores > 0:
-            ends = max(ready, begins) + stores * takes
-            if ends > until:
-                break
+        ends = max(ready, begins) + stores * takes
+        if stores > 0 and (more > 0 or ends > until):
+            more += stores
+        elif stores > 0:
             ready = ends
             count += stores
+        if more == 0:
+            left = step + 1
         phase = next_phase(lane, phase)
-        step += 1
-    return step, count, ready
+    return left, count, more, ready
 
 
 @leaf
@@ -114,28 +115,29 @@ def _store_at_once(inp, ws, out, lane, inst, off, first, phase, begins, duration
     """
     if is_arc(lane) or off["lags"] or lane["log"] or lane["factor"] > 1:
         return first
-    step, count, ready = _count_stored(
+    left, count, more, ready = _count_stored(
         ws, lane, inst, off, first, phase, begins, duration, last, until
     )
     # Who began to decode in the first step may have offered its chunk before.
-    if count == 0 or count != _count_absent(inp, ws, lane, inst, step):
+    if count == 0 or count != _count_absent(inp, ws, lane, inst, left):
+        return first
+    # Those that are left must not take the room of what is over only at the end.
+    if not idle_in_front(ws, inst, lacking(lane, off, count + more)):
         return first
     excess = lacking(lane, off, count)
-    if excess > 0 and not idle_in_front(ws, inst, excess):
-        return first
     copies.report(inp, ws, out, lane, inst, off, until)
     if excess > 0:
         off["offers"] += 1
         evict(ws, inst, off, excess)
         count_evicted(off, excess)
-    _store_all(inp, ws, lane, inst, off, step)
+    _store_all(inp, ws, lane, inst, off, left)
     off["store_ready"] = ready
     off["chunks"] += count
     off["idle"] += count
     off["stores"] += count
     off["stored"] += count * lane["chunk_tokens"]
     inst["offloads"] += count
-    return step
+    return left
 
 
 @leaf
