@@ -177,6 +177,7 @@ LANE_FIELDS = (
     Field("jobs", _i64, "1", "copies that one instance may have under way"),
     Field("hold_places", _i64, "1", "requests that may wait for a load at one instance"),
     Field("offload_eviction", _i64, "1", "code of policies.TierEviction"),
+    Field("line_places", _i64, "1", "places in line of one instance's blocks that decoding filled"),
     Field("connects", _u8, "1", "1 if there is a CPU tier as vLLM has it"),
     Field("unconnected", _u8, "1", "1 if there is none"),
     Field("tiered", _u8, "1", "1 if there is a CPU tier of kvsweep's own"),
@@ -260,8 +261,8 @@ INSTANCE_FIELDS = (
     Field("tier_spare", _i64, "index", "stack of records of the CPU tier that are no run"),
     Field("tier_used", _i64, "block", "blocks in a CPU tier of kvsweep's own"),
     Field("tier_uses", _i64, "1", "times that something was used in it, counted so far"),
-    Field("line_head", _i64, "1", "key of its block that decoding filled first, or -1"),
-    Field("line_tail", _i64, "1", "key of the one that decoding filled last, or -1"),
+    Field("line_head", _i64, "1", "place in line of its block that decoding filled first"),
+    Field("line_tail", _i64, "1", "place behind the one that decoding filled last"),
     Field("offloads", _i64, "block", "blocks copied to the CPU tier so far"),
     Field("reloads", _i64, "block", "blocks copied back from the CPU tier so far"),
     Field("thrashed", _i64, "block", "of those, blocks that came back within the window"),
@@ -392,10 +393,13 @@ RUN_FIELDS = (
 
 TIER_FIELDS = (
     Field("came", _i64, "us", "when the block was copied to the CPU"),
-    Field("used", _i64, "1", "in a loose run: when it was used, as `RUN.rank`"),
-    Field("extent", _i32, "index", "likewise: extent record"),
-    Field("prev", _i32, "1", "likewise: key of the block in line before it, or -1"),
-    Field("next", _i32, "1", "likewise: key of the block in line behind it, or -1"),
+    Field("used", _i64, "1", "when decoding last filled it, as `RUN.rank`"),
+)
+
+LINE_FIELDS = (
+    Field("used", _i64, "1", "when decoding filled the block, as `RUN.rank`"),
+    Field("key", _i32, "index", "its content key"),
+    Field("extent", _i32, "index", "extent record that it belongs to"),
 )
 
 OFFLOAD_FIELDS = (
@@ -606,6 +610,7 @@ EXTENT = _dtype(EXTENT_FIELDS)
 BLOCK = _dtype(BLOCK_FIELDS)
 RUN = _dtype(RUN_FIELDS)
 TIER = _dtype(TIER_FIELDS)
+LINE = _dtype(LINE_FIELDS)
 LRU = _dtype(LRU_FIELDS)
 OFFLOAD = _dtype(OFFLOAD_FIELDS)
 OFFER = _dtype(OFFER_FIELDS)
@@ -667,6 +672,12 @@ class Workspace(NamedTuple):
     """int32, beside `extents`: the lowest run of an extent, or -1."""
     tier_blocks: NDArray[Any]
     """TIER (instances x keys,): the block with a key; valid only if a run has it."""
+    tier_line: NDArray[Any]
+    """LINE (instances x places,): blocks of CPU tiers that decoding filled, in this order."""
+    fill_heads: NDArray[Any]
+    """int64 (largest block_size,): first place of the running list that has a phase, or -1."""
+    fills: NDArray[Any]
+    """int64, beside one running list: the next place of the same phase; or any places."""
     tier_table: NDArray[Any]
     """int32 (instances x keys,): chunk with a key; valid only if that record carries it."""
     blank_offload: NDArray[Any]

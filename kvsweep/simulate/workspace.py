@@ -17,6 +17,7 @@ from ..records import (
     INSTANCE,
     JOB,
     LANE,
+    LINE,
     LRU,
     NEVER,
     NONE,
@@ -43,8 +44,7 @@ from .routers import router_memory
 def _blank_instance() -> NDArray[Any]:
     blank = np.zeros(1, INSTANCE)
     lists = ("lru_head", "lru_tail", "wait_head", "wait_tail", "inbox_head", "inbox_tail")
-    stacks = ("spare", "tier_spare", "line_head", "line_tail", "replaced", "replaced_before")
-    for name in (*lists, *stacks):
+    for name in (*lists, "spare", "tier_spare", "replaced", "replaced_before"):
         blank[name] = NONE
     for name in ("next_due", "next_offer", "try_head_at"):
         blank[name] = NEVER
@@ -89,6 +89,9 @@ def allocate_workspace(inputs: Inputs, itl_entries: int) -> Workspace:
         tier=np.empty(sizes["tier"], RUN),
         tier_heads=np.empty(sizes["tier_heads"], np.int32),
         tier_blocks=np.empty(sizes["tier_blocks"], TIER),
+        tier_line=np.empty(sizes["tier_line"], LINE),
+        fill_heads=np.empty(sizes["fill_heads"], np.int64),
+        fills=np.empty(sizes["fills"], np.int64),
         tier_table=np.empty(sizes["tier_table"], np.int32),
         blank_offload=_blank_offload(),
         blank_offer=np.zeros(1, OFFER),

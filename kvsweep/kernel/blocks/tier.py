@@ -4,14 +4,15 @@ Its blocks are runs (runs.py), least recently used first; the place of a block i
 keys of an extent are numbered one after the other. All of a run was used at once, and `RUN.rank`
 tells when, as a number that goes up. But what a request fills by decoding is a loose run: it grows
 block by block, each used in its own time. So it is not in the order of runs; its blocks stand in a
-line of their own, with those of other loose runs (`Workspace.tier_blocks`).
+line of their own, with those of other loose runs (`Workspace.tier_line`). Who is used again stays
+there, and is passed over.
 """
 
 import math
 
 import numpy as np
 
-from ..._jit import leaf
+from ..._jit import leaf, part
 from ...policies import Offload
 from ...records import NONE
 from ..memory import extent_at
@@ -55,60 +56,67 @@ def _append(ws, inst, extent, first, end, falls):
 
 
 @leaf
-def _leave_line(ws, inst, key):
-    """Take a block out of the line of those that decoding has filled."""
-    lo = inst["prefix_lo"]
-    before = ws.tier_blocks[lo + key]["prev"]
-    after = ws.tier_blocks[lo + key]["next"]
-    if before == NONE:
-        inst["line_head"] = after
-    else:
-        ws.tier_blocks[lo + before]["next"] = after
-    if after == NONE:
-        inst["line_tail"] = before
-    else:
-        ws.tier_blocks[lo + after]["prev"] = before
+def _in_line(ws, inst, place):
+    """Return the loose run that has the block at a place of the line; NONE: it was used again."""
+    entry = ws.tier_line[place]
+    key = np.int64(entry["key"])
+    node = NONE
+    if ws.tier_blocks[inst["prefix_lo"] + key]["used"] == entry["used"]:
+        node = runs.find_run(ws, np.int64(entry["extent"]), key)
+        if node != NONE and (ws.tier[node]["falls"] != LOOSE or ws.tier[node]["first"] > key):
+            node = NONE
+    return node
+
+
+@part
+def _close_up(ws, lane, inst):
+    """Let only those stand in line that were not used again, from its begin on."""
+    lo = inst["number"] * lane["line_places"]
+    kept = lo
+    for place in range(lo + inst["line_head"], lo + inst["line_tail"]):
+        if _in_line(ws, inst, place) != NONE:
+            ws.tier_line[kept] = ws.tier_line[place]
+            kept += 1
+    inst["line_head"] = 0
+    inst["line_tail"] = kept - lo
 
 
 @leaf
-def _join_line(ws, inst, extent, key):
-    """Put a block of an extent, used now, at the end of that line."""
+def _join_line(ws, lane, inst, extent, key):
+    """Put a block of an extent, used now, at the end of the line."""
+    if inst["line_tail"] == lane["line_places"]:
+        _close_up(ws, lane, inst)
     inst["tier_uses"] += 1
-    lo = inst["prefix_lo"]
-    block = ws.tier_blocks[lo + key]
-    block["used"] = inst["tier_uses"]
-    block["extent"] = extent
-    block["prev"] = inst["line_tail"]
-    block["next"] = NONE
-    if inst["line_tail"] == NONE:
-        inst["line_head"] = key
-    else:
-        ws.tier_blocks[lo + inst["line_tail"]]["next"] = key
-    inst["line_tail"] = key
+    ws.tier_blocks[inst["prefix_lo"] + key]["used"] = inst["tier_uses"]
+    entry = ws.tier_line[inst["number"] * lane["line_places"] + inst["line_tail"]]
+    entry["used"] = inst["tier_uses"]
+    entry["extent"] = extent
+    entry["key"] = key
+    inst["line_tail"] += 1
 
 
 @leaf
 def _take_out(ws, inst, node, first, end):
     """Take the places `first` to `end - 1` out of a run."""
-    node = runs.cut(ws, inst, node, first, end)
-    if ws.tier[node]["falls"] == LOOSE:
-        for key in range(first, end):
-            _leave_line(ws, inst, key)
-    runs.drop_run(ws, inst, node)
+    runs.drop_run(ws, inst, runs.cut(ws, inst, node, first, end))
 
 
 @leaf
-def _evict(ws, inst, count):
+def _evict(ws, lane, inst, count):
     """Let up to `count` blocks make room that were used the longest ago; return how many."""
     node = np.int64(ws.tier[inst["tier_lo"]]["next"])
-    key = np.int64(inst["line_head"])
-    if key != NONE and ws.tier_blocks[inst["prefix_lo"] + key]["used"] < ws.tier[node]["rank"]:
-        node = runs.find_run(ws, np.int64(ws.tier_blocks[inst["prefix_lo"] + key]["extent"]), key)
-        _take_out(ws, inst, node, key, key + 1)
-        count = 1
-    else:
-        count = runs.take_first(ws, inst, node, count)
-    return count
+    lo = inst["number"] * lane["line_places"]
+    while inst["line_head"] < inst["line_tail"]:
+        place = lo + inst["line_head"]
+        if ws.tier_line[place]["used"] > ws.tier[node]["rank"]:
+            break
+        inst["line_head"] += 1
+        loose = _in_line(ws, inst, place)
+        if loose != NONE:
+            key = np.int64(ws.tier_line[place]["key"])
+            _take_out(ws, inst, loose, key, key + 1)
+            return np.int64(1)
+    return runs.take_first(ws, inst, node, count)
 
 
 @leaf
@@ -119,7 +127,7 @@ def _find_room(ws, lane, inst, count):
     """
     room = lane["cpu_blocks"] - inst["tier_used"]
     if room == 0:
-        room = _evict(ws, inst, count)
+        room = _evict(ws, lane, inst, count)
         inst["tier_used"] -= room
     return min(room, count)
 
@@ -187,7 +195,7 @@ def copy_fill(inp, ws, lane, inst, request, slot, block, now):
             _find_room(ws, lane, inst, 1)
             node = runs.find_below(ws, extent, key)
         _count_new(ws, inst, key, key + 1, now)
-    _join_line(ws, inst, extent, key)
+    _join_line(ws, lane, inst, extent, key)
     if node != NONE and ws.tier[node]["end"] == key and ws.tier[node]["falls"] == LOOSE:
         ws.tier[node]["end"] += 1
     else:

@@ -73,37 +73,46 @@ def _offered(lane, request, progress, step):
 
 
 @leaf
-def _count_absent(inp, ws, lane, inst, step):
-    """Return how many chunks running requests fill and offer before `step`; -1: some are there."""
+def _find_fills(inp, ws, lane, inst, step):
+    """Find which running requests fill chunks and offer them before `step`.
+
+    Returns
+    -------
+    found : int
+        How many, at the first places of `Workspace.fills`.
+    count : int
+        The chunks; -1: some of them are on the CPU already.
+    """
+    found = 0
     count = 0
     for place in range(inst["run_lo"], inst["run_lo"] + inst["running"]):
         r = ws.running[place]
-        if ws.progress[r]["decoding"] == 1:
+        if ws.offers[r]["due"] < step and ws.progress[r]["decoding"] == 1:
             request = inp.requests[lane["request_lo"] + r]
             first = np.int64(ws.offers[r]["next"])
             end = _offered(lane, request, ws.progress[r], step)
-            count += max(0, end - first)
             if request["shared"] and not is_absent(inp, ws, lane, inst, request, first, end):
-                return -1
-    return count
+                return found, -1
+            if end > first:
+                count += end - first
+                ws.fills[found] = r
+                found += 1
+    return found, count
 
 
 @leaf
-def _store_all(inp, ws, lane, inst, off, step):
-    """Let the CPU have all that running requests fill and offer before `step`."""
-    for place in range(inst["run_lo"], inst["run_lo"] + inst["running"]):
-        r = ws.running[place]
+def _store_all(inp, ws, lane, inst, off, step, found):
+    """Let the CPU have all that the `found` requests fill and offer before `step`."""
+    for place in range(found):
+        r = ws.fills[place]
         progress = ws.progress[r]
-        if progress["decoding"] == 1:
-            request = inp.requests[lane["request_lo"] + r]
-            end = _offered(lane, request, progress, step)
-            offers = ws.offers[r]
-            if end > offers["next"]:
-                first = np.int64(offers["next"])
-                fill_absent(inp, ws, lane, inst, off, request, r, first, end)
-                offers["next"] = end
-                fills = progress["base"] + (end + 1) * lane["chunk_tokens"] - 1
-                offers["due"] = fills + lane["async_scheduling"]
+        request = inp.requests[lane["request_lo"] + r]
+        end = _offered(lane, request, progress, step)
+        offers = ws.offers[r]
+        fill_absent(inp, ws, lane, inst, off, request, r, np.int64(offers["next"]), end)
+        offers["next"] = end
+        fills = progress["base"] + (end + 1) * lane["chunk_tokens"] - 1
+        offers["due"] = fills + lane["async_scheduling"]
 
 
 @leaf
@@ -119,7 +128,11 @@ def _store_at_once(inp, ws, out, lane, inst, off, first, phase, begins, duration
         ws, lane, inst, off, first, phase, begins, duration, last, until
     )
     # Who began to decode in the first step may have offered its chunk before.
-    if count == 0 or count != _count_absent(inp, ws, lane, inst, left):
+    found = 0
+    filled = -1
+    if count > 0:
+        found, filled = _find_fills(inp, ws, lane, inst, left)
+    if filled != count:
         return first
     # Those that are left must not take the room of what is over only at the end.
     if not idle_in_front(ws, inst, lacking(lane, off, count + more)):
@@ -130,7 +143,7 @@ def _store_at_once(inp, ws, out, lane, inst, off, first, phase, begins, duration
         off["offers"] += 1
         evict(ws, inst, off, excess)
         count_evicted(off, excess)
-    _store_all(inp, ws, lane, inst, off, left)
+    _store_all(inp, ws, lane, inst, off, left, found)
     off["store_ready"] = ready
     off["chunks"] += count
     off["idle"] += count
