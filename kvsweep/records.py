@@ -177,6 +177,7 @@ LANE_FIELDS = (
     Field("jobs", _i64, "1", "copies that one instance may have under way"),
     Field("hold_places", _i64, "1", "requests that may wait for a load at one instance"),
     Field("offload_eviction", _i64, "1", "code of policies.TierEviction"),
+    Field("line_places", _i64, "1", "places in line of one instance's blocks that decoding filled"),
     Field("connects", _u8, "1", "1 if there is a CPU tier as vLLM has it"),
     Field("unconnected", _u8, "1", "1 if there is none"),
     Field("tiered", _u8, "1", "1 if there is a CPU tier of kvsweep's own"),
@@ -256,8 +257,12 @@ INSTANCE_FIELDS = (
     Field("completed", _i64, "request", "measured requests completed so far"),
     Field("evictions", _i64, "block", "cached blocks evicted so far"),
     Field("tier_lo", _i64, "index", "first record of the CPU tier, the end of its ring"),
-    Field("tier_fresh", _i64, "block", "records of the CPU tier handed out at least once"),
-    Field("tier_spare", _i64, "index", "stack of records of the CPU tier without a block"),
+    Field("tier_fresh", _i64, "1", "records of the CPU tier handed out at least once"),
+    Field("tier_spare", _i64, "index", "stack of records of the CPU tier that are no run"),
+    Field("tier_used", _i64, "block", "blocks in a CPU tier of kvsweep's own"),
+    Field("tier_uses", _i64, "1", "times that something was used in it, counted so far"),
+    Field("line_head", _i64, "1", "place in line of its block that decoding filled first"),
+    Field("line_tail", _i64, "1", "place behind the one that decoding filled last"),
     Field("offloads", _i64, "block", "blocks copied to the CPU tier so far"),
     Field("reloads", _i64, "block", "blocks copied back from the CPU tier so far"),
     Field("thrashed", _i64, "block", "of those, blocks that came back within the window"),
@@ -371,11 +376,30 @@ BLOCK_FIELDS = (
     Field("duplicate_next", _i32, "index", "ring of blocks with the same key, oldest first"),
 )
 
-TIER_FIELDS = (
-    Field("came", _i64, "us", "when the block was copied to the CPU"),
-    Field("key", _i32, "index", "content key, or -1"),
+RUN_FIELDS = (
+    Field("rank", _i64, "1", "the run with a smaller one makes room first"),
+    Field("offer", _i64, "1", "tier as vLLM has it: the last offer that it is part of"),
+    Field("extent", _i32, "index", "extent record whose places these are, or -1: no run"),
+    Field("first", _i32, "1", "its first place: a key, or the chunk of a tier as vLLM has it"),
+    Field("end", _i32, "1", "the place behind its last one"),
+    Field("falls", _i32, "1", "which of its places makes room first (kernel.blocks.runs)"),
     Field("prev", _i32, "index", "neighbour in the ring, less recently used"),
     Field("next", _i32, "index", "neighbour in the ring, or in the stack of spare records"),
+    Field("left", _i32, "index", "run of the extent before it, of the lowest: the highest"),
+    Field("right", _i32, "index", "run of the extent behind it, of the highest: the lowest"),
+    Field("readers", _i32, "1", "tier as vLLM has it: loads that read it; -1: being written"),
+    Field("job", _i32, "index", "likewise: the store that writes it"),
+)
+
+TIER_FIELDS = (
+    Field("came", _i64, "us", "when the block was copied to the CPU"),
+    Field("used", _i64, "1", "when decoding last filled it, as `RUN.rank`"),
+)
+
+LINE_FIELDS = (
+    Field("used", _i64, "1", "when decoding filled the block, as `RUN.rank`"),
+    Field("key", _i32, "index", "its content key"),
+    Field("extent", _i32, "index", "extent record that it belongs to"),
 )
 
 OFFLOAD_FIELDS = (
@@ -398,6 +422,7 @@ OFFLOAD_FIELDS = (
     Field("load_ready", _i64, "us", "end of the last load begun"),
     Field("unreported", _i64, "1", "copies created and not reported"),
     Field("pinned", _i64, "1", "of them, stores of requests that have finished"),
+    Field("lags", _i64, "1", "1 if a running request must offer again what was refused"),
     Field("awaits", _i64, "1", "1 if the step being scheduled awaits a store"),
     Field("awaited", _i64, "1", "stores that the last step scheduled awaits"),
     Field("queued", _i64, "step", "steps scheduled and not processed"),
@@ -425,16 +450,16 @@ OFFER_FIELDS = (
     Field("flush", _i64, "1", "schedule that awaits its stores, as it preempts it"),
     Field("due", _i64, "step", "while decoding: next at which it may have chunks to offer, else 0"),
     Field("next", _i32, "block", "first chunk that it has not offered"),
+    Field("seen_first", _i32, "block", "LRU: first of the chunks that it has offered or reused"),
+    Field("seen_end", _i32, "block", "the one behind the last, 0: none; -1: they have flags"),
     Field("jobs", _i32, "1", "its copies that are not reported"),
 )
 
 CHUNK_FIELDS = (
-    Field("rank", _i64, "1", "LRU: a smaller one is evicted first"),
     Field("offer", _i64, "1", "the last offer that it is part of"),
     Field("key", _i32, "index", "content key of its last block, or -1"),
     Field("prev", _i32, "index", "older neighbour in its ring"),
     Field("next", _i32, "index", "younger neighbour in its ring, or in the stack of spare ones"),
-    Field("position", _i32, "token", "LRU: end of the chunk in the request of its rank"),
     Field("readers", _i32, "1", "loads that read it; -1: being written"),
     Field("job", _i32, "index", "the store that writes it"),
     Field("ring", _i32, "1", "which ring it is in (kernel.offload.chunks)"),
@@ -583,7 +608,9 @@ SCORER = _dtype(SCORER_FIELDS)
 PROGRESS = _dtype(PROGRESS_FIELDS)
 EXTENT = _dtype(EXTENT_FIELDS)
 BLOCK = _dtype(BLOCK_FIELDS)
+RUN = _dtype(RUN_FIELDS)
 TIER = _dtype(TIER_FIELDS)
+LINE = _dtype(LINE_FIELDS)
 LRU = _dtype(LRU_FIELDS)
 OFFLOAD = _dtype(OFFLOAD_FIELDS)
 OFFER = _dtype(OFFER_FIELDS)
@@ -640,9 +667,19 @@ class Workspace(NamedTuple):
     prefix: NDArray[Any]
     """int32 (instances x keys,): oldest block with a key; valid only if that block carries it."""
     tier: NDArray[Any]
-    """TIER (instances x (CPU blocks + 1),): the CPU tiers."""
+    """RUN (instances x (CPU blocks + 1) + requests,): CPU tiers, then a mark of each request."""
+    tier_heads: NDArray[Any]
+    """int32, beside `extents`: the lowest run of an extent, or -1."""
+    tier_blocks: NDArray[Any]
+    """TIER (instances x keys,): the block with a key; valid only if a run has it."""
+    tier_line: NDArray[Any]
+    """LINE (instances x places,): blocks of CPU tiers that decoding filled, in this order."""
+    fill_heads: NDArray[Any]
+    """int64 (largest block_size,): first place of the running list that has a phase, or -1."""
+    fills: NDArray[Any]
+    """int64, beside one running list: the next place of the same phase; or any places."""
     tier_table: NDArray[Any]
-    """int32 (instances x keys,): record with a key; valid only if that record carries it."""
+    """int32 (instances x keys,): chunk with a key; valid only if that record carries it."""
     blank_offload: NDArray[Any]
     """OFFLOAD (1,): what every instance with a tier as vLLM has it starts from."""
     blank_offer: NDArray[Any]
@@ -652,9 +689,10 @@ class Workspace(NamedTuple):
     offers: NDArray[Any]
     """OFFER (requests of the largest lane with such tiers,)."""
     seen: NDArray[Any]
-    """uint8, flags of kernel.offload.chunks per (request, chunk j); in the slot of its block j."""
+    """uint8 per (request, chunk j), in the slot of its block j: flags of kernel.offload.chunks, or
+    of kernel.offload.seen."""
     chunks: NDArray[Any]
-    """CHUNK (instances x records + requests,): chunks and ghosts, then a mark of each request."""
+    """CHUNK (instances x records,): chunks and ghosts of tiers with adaptive replacement."""
     jobs: NDArray[Any]
     """JOB (instances x copies under way,)."""
     queues: NDArray[Any]

@@ -37,6 +37,7 @@ def workspace_sizes(lanes: NDArray[Any]) -> dict[str, NDArray[np.int64]]:
     extents = (count - 1) * lanes["n_shared"] + lanes["n_extents"]
     keys = count * lanes["n_keys"]
     connected = count * (lanes["connects"] != 0)
+    runs = (lanes["cpu_blocks"] > 0) & (lanes["chunk_records"] == 0)
     return {
         "progress": requests,
         "instances": count,
@@ -44,16 +45,22 @@ def workspace_sizes(lanes: NDArray[Any]) -> dict[str, NDArray[np.int64]]:
         "extents": extents,
         "lru": blocks + extents,
         "prefix": keys,
-        "tier": count * (lanes["cpu_blocks"] * (lanes["connects"] == 0) + 1),
-        # Of CPU tiers as vLLM has them: `place_tier`, `rank_mark`.
+        # Of CPU tiers; with a connector there is a mark of each request: `rank_mark`.
+        "tier": count * (lanes["cpu_blocks"] * runs + 1) + requests * (lanes["connects"] != 0),
+        "tier_heads": extents * runs,
+        "tier_blocks": keys * (lanes["tiered"] != 0),
+        "tier_line": count * lanes["line_places"],
+        "fill_heads": lanes["block_size"] * (lanes["copies_each_step"] != 0),
+        "fills": lanes["places"] * (lanes["cpu_blocks"] > 0),
+        # Of CPU tiers as vLLM has them: `place_tier`.
         "offload": connected,
         "offers": requests * (lanes["connects"] != 0),
-        "chunks": connected * lanes["chunk_records"] + requests * (lanes["connects"] != 0),
+        "chunks": connected * lanes["chunk_records"],
         "jobs": connected * lanes["jobs"],
         "queues": connected * QUEUES,
         "pins": connected * lanes["gpu_blocks"],
         "hold": connected * lanes["hold_places"],
-        "tier_table": keys * (lanes["cpu_blocks"] > 0),
+        "tier_table": keys * (lanes["chunk_records"] > 0),
         "running": count * lanes["places"],
         "due": count * lanes["places"],
         "phases": count * lanes["block_size"],
@@ -77,8 +84,8 @@ def place_tier(lane, inst, off):
 
 @leaf
 def rank_mark(lane, r):
-    """Return the record of a request among the chunks: it marks its rank (offload/lru.py)."""
-    return lane["instances"] * lane["chunk_records"] + r
+    """Return the record of a request among the runs: it marks its rank (offload/lru.py)."""
+    return lane["instances"] * (lane["cpu_blocks"] + 1) + r
 
 
 @leaf

@@ -3,7 +3,7 @@
 from .._jit import leaf, part
 from ..policies import Eviction, Offload, Priority, Scheduler, TierEviction, Victim
 from ..records import NONE, QUANTILES, LaneStatus
-from .blocks.tier import begin_tier
+from .blocks.runs import begin_runs, clear_heads
 from .memory import count_extents, place_instance
 from .offload.setup import begin_offload, end_offload
 from .summary import copy_requests, end_requests
@@ -63,13 +63,15 @@ def begin_lane(inp, ws, lane, tally):
         inst["free"] = lane["gpu_blocks"]
         inst["on_device"] = 1 - lane["async_scheduling"]
         if lane["tiered"]:
-            begin_tier(ws, lane, inst)
+            begin_runs(ws, inst)
     _begin_router(ws, lane)
     ws.due[: lane["instances"] * lane["places"]] = IDLE
     ws.phases[: lane["instances"] * lane["block_size"]] = 0
     ws.itl_by_batch[: lane["max_num_seqs"] + 1] = 0
     for extent in range(count_extents(lane)):
         ws.extents[extent] = ws.blank_extent[0]
+    if lane["tiered"]:
+        clear_heads(ws, lane)
     for r in range(lane["requests"]):
         ws.progress[r] = ws.blank_progress[0]
         ws.progress[r]["arrival"] = inp.requests[lane["request_lo"] + r]["arrival"]

@@ -15,7 +15,7 @@ from ..config.bounds import complain, last_clock, longest_step
 from ..errors import InputError
 from ..limits import MAX_WORKSPACE_BYTES
 from ..policies import Priority, Scheduler
-from ..records import BLOCK, EXTENT, LRU, NODE, PROGRESS, TIER
+from ..records import BLOCK, EXTENT, LRU, NODE, PROGRESS, RUN
 
 GIB = 2**30
 _MAX_INDEX = 2**31 - 1
@@ -100,7 +100,7 @@ def check_workspace(sizes: Mapping[str, int]) -> None:
     """
     entries = {
         "cache.gpu_blocks": ("blocks", BLOCK.itemsize + LRU.itemsize),
-        "cache.cpu_blocks": ("tier", TIER.itemsize),
+        "cache.cpu_blocks": ("tier", RUN.itemsize),
         "contents in the cache": ("extents", EXTENT.itemsize + LRU.itemsize),
         "blocks of content on each instance": ("prefix", 8),
         "contents in the router's index": ("nodes", NODE.itemsize),

@@ -133,11 +133,13 @@ def _set_cache(lane: NDArray[Any], cache: Cache) -> None:
     lane["unconnected"] = not lane["connects"]
     lane["tiered"] = cache.cpu_blocks > 0 and not lane["connects"]
     # Ghosts of adaptive replacement are two more for each chunk.
-    lists = 3 if lane["offload_eviction"] == TierEviction.ARC else 1
-    lane["chunk_records"] = cache.cpu_blocks * lists + RINGS if lane["connects"] else 0
+    single = lane["connects"] and lane["offload_eviction"] == TierEviction.ARC
+    lane["chunk_records"] = 3 * cache.cpu_blocks + RINGS if single else 0
     # An extent in one piece is evicted from its end, whatever its blocks are.
     lane["all_split"] = lane["eviction"] != Eviction.LRU
     lane["copies_each_step"] = cache.cpu_blocks > 0 and lane["offload"] == Offload.WRITE_THROUGH
+    # As many again as there are blocks: so who closes up has passed as many that were used again.
+    lane["line_places"] = 2 * cache.cpu_blocks if lane["copies_each_step"] else 0
 
 
 def _set_cluster(lane: NDArray[Any], cluster: Cluster) -> None:

@@ -4,12 +4,15 @@ import random
 from collections import Counter
 from types import SimpleNamespace
 
+import batches
 import naive
 import pytest
 import strategies
 import twin
 from goldens import load, vllm_cases
 from hypothesis import given
+
+from kvsweep.records import LaneStatus
 
 OFFLOAD = "vllm2/offload"
 
@@ -68,6 +71,40 @@ def test_kernel_equals_twin_where_it_did_not(seed):
         offload=True,
     )
     assert list(twin.differences(trace)) == []
+
+
+def decoding_trace(rng):
+    """Return a trace in which outputs are stored while many steps are run at once."""
+    trace = strategies.random_trace(
+        rng, max_requests=40, closed_loop=True, asynchronous=True, offload=True
+    )
+    scenario = trace["scenario"]
+    scenario["cache"] |= {
+        "block_size": max(2, scenario["cache"]["block_size"]),
+        "cpu_blocks": rng.choice((1, 20, 100, 400)),
+        "offload_prompt_only": False,
+        "offload_block_factor": 1,
+        "offload_eviction": rng.choice(("lru", "lru", "arc")),
+        "transfer_bandwidth": rng.choice((0.3, 1.0, 7.0)),
+    }
+    scenario["latency"]["beta"] = scenario["latency"]["beta"][:3]  # steps of one duration
+    scenario["latency"].pop("memory", None)
+    return trace
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_stores_of_many_steps_at_once_are_those_of_single_steps(seed):
+    """A lane with logs runs step by step."""
+    rng = random.Random(f"runs of steps/{seed}")
+    traces = [decoding_trace(rng) for _ in range(40)]
+    inputs, outputs = batches.run(traces)
+    logs = {"tally log_steps", "tally log_events", "tally log_transfers"}
+    for lane, trace in enumerate(traces):
+        among = batches.lane_results(inputs, outputs, lane)
+        if among["tally status"] == LaneStatus.OK:
+            single = twin.run_kernel(trace)
+            logged = batches.lane_results(batches.inputs_of([trace]), single.outputs, 0)
+            assert set(batches.differing(logged, among)) <= logs, lane
 
 
 @pytest.mark.slow

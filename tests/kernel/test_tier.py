@@ -1,6 +1,7 @@
 """The CPU tier: what it holds, what it costs, and where it makes no difference."""
 
 import contextlib
+import random
 
 import batches
 import naive
@@ -106,3 +107,18 @@ def test_the_twin_keeps_its_tier_in_order(trace):
     scenario = trace["scenario"] | {"engine": engine, "cache": cache}
     with contextlib.suppress(naive.StepLimit):
         naive.simulate(trace | {"scenario": scenario}, check=True)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_kernel_equals_twin_where_each_block_is_copied(seed):
+    """Small tiers, so that what decoding filled makes room between what prompts did."""
+    rng = random.Random(f"write-through/{seed}")
+    for _ in range(15):
+        trace = strategies.random_trace(rng, max_requests=40, closed_loop=True)
+        trace["scenario"]["engine"]["enable_prefix_caching"] = True
+        trace["scenario"]["cache"] |= {
+            "offload": "write-through",
+            "cpu_blocks": rng.choice((1, 3, 10, 30, 100)),
+            "transfer_bandwidth": 1.0,
+        }
+        assert list(twin.differences(trace)) == []

@@ -64,6 +64,7 @@ def check_extents(offsets, keys):
         for number, a, b in zip(numbers, first, end, strict=True):
             assert extents.setdefault(number, own[a:b]) == own[a:b]
             assert all(owners[key] == owners[own[a]] for key in own[a:b])
+            assert own[a:b] == list(range(own[a], own[a] + b - a))  # as CPU tiers rely on
             assert b == len(own) or owners[own[b]] != owners[own[a]]
     assert sorted(extents) == list(range(found.count))
     shared = [number for number, own in extents.items() if len(owners[own[0]]) > 1]

@@ -18,6 +18,8 @@ Under eviction ``lru`` cached content has no holes: whoever holds a block holds 
 it, and frees them later, so a chain is evicted from its end.
 """
 
+import numpy as np
+
 from ..._jit import leaf
 from ...policies import Eviction
 from ..memory import extent_at
@@ -65,17 +67,26 @@ def _evict(ws, inst, count):
 
 @leaf
 def uncache_first(inp, ws, inst):
-    """Take the key from the cached block that is evicted next; return the key."""
+    """Take the keys from the cached block that is evicted next, or from all of a whole extent.
+
+    Returns
+    -------
+    extent, first, end : int
+        The extent, and the keys `first` to `end - 1` of it; the last of them went first.
+    """
     node = _next_to_evict(inst)
+    count = 1
     if node < inst["node_lo"]:
-        key = ws.blocks[node]["key"]
+        index = np.int64(ws.blocks[node]["extent"])
+        first = np.int64(ws.blocks[node]["key"])
         split.uncache_block(ws, inst, node)
     else:
-        _shrink(ws, inst, node, 1)
-        extent = ws.extents[node - inst["node_lo"]]
-        key = inp.keys[extent["key_lo"] + extent["size"]]
-    inst["evictable"] -= 1
-    return key
+        index = node - inst["node_lo"]
+        count = np.int64(ws.extents[index]["size"])
+        first = np.int64(inp.keys[ws.extents[index]["key_lo"]])
+        _shrink(ws, inst, node, count)
+    inst["evictable"] -= count
+    return index, first, first + count
 
 
 @leaf
@@ -108,6 +119,14 @@ def _cache_part(inp, ws, lane, inst, request, link, first, end):
 def link_of(inp, slot, block):
     """Return the slot in the chain list of `block`: `slot`, or the next if that ends before it."""
     if block == inp.chain[slot]["end"]:
+        slot += 1
+    return slot
+
+
+@leaf
+def link_with(inp, slot, block):
+    """Return the slot in the chain list of `block`: `slot`, or a later one of the request."""
+    while inp.chain[slot]["end"] <= block:
         slot += 1
     return slot
 

@@ -1,110 +1,224 @@
 """The CPU tier of an instance: blocks that left the GPU (watermark) or copies (write-through).
 
-Its blocks are records in a ring, least recently used first; the record at `tier_lo` is the ring's
-end and holds no block. A slot of the tier's table counts only if the record it names carries the
-key, as in the prefix table, so nothing is cleared between lanes.
+Its blocks are runs (runs.py), least recently used first; the place of a block is its key, as the
+keys of an extent are numbered one after the other. All of a run was used at once, and `RUN.rank`
+tells when, as a number that goes up. But what a request fills by decoding is a loose run: it grows
+block by block, each used in its own time. So it is not in the order of runs; its blocks stand in a
+line of their own, with those of other loose runs (`Workspace.tier_line`). Who is used again stays
+there, and is passed over.
 """
 
 import math
 
 import numpy as np
 
-from ..._jit import leaf
+from ..._jit import leaf, part
 from ...policies import Offload
 from ...records import NONE
-from . import pool
+from ..memory import extent_at
+from . import pool, runs
+from .runs import FALLS, LOOSE, RISES
 
 
 @leaf
-def begin_tier(ws, lane, inst):
-    """Empty the tier of an instance."""
-    end = inst["tier_lo"]
-    if lane["cpu_blocks"] > 0 and not lane["connects"]:
-        ws.tier[end]["prev"] = end
-        ws.tier[end]["next"] = end
-        ws.tier[end]["key"] = NONE
+def _follows(ws, inst, node, extent, first, end, falls):
+    """Return whether the places `first` to `end - 1` go on where a run ends, in its direction.
+
+    It must be what was used just before.
+    """
+    run = ws.tier[node]
+    found = False
+    if run["extent"] == extent and run["rank"] == inst["tier_uses"] and run["falls"] != LOOSE:
+        single = run["end"] - run["first"] == 1
+        if falls == FALLS:
+            found = run["first"] == end and (run["falls"] == FALLS or single)
+        else:
+            found = run["end"] == first and (run["falls"] == RISES or single)
+    return found
 
 
 @leaf
-def _find(ws, inst, key):
-    """Return the record that carries `key`, or NONE."""
-    node = np.int64(ws.tier_table[inst["prefix_lo"] + key])
-    lo = inst["tier_lo"]
-    if node <= lo or node > lo + inst["tier_fresh"] or ws.tier[node]["key"] != key:
+def _append(ws, inst, extent, first, end, falls):
+    """Let the tier have the places `first` to `end - 1`, as the most recently used ones."""
+    node = np.int64(ws.tier[inst["tier_lo"]]["prev"])
+    if _follows(ws, inst, node, extent, first, end, falls):
+        run = ws.tier[node]
+        run["falls"] = falls
+        if falls == FALLS:
+            run["first"] = first
+        else:
+            run["end"] = end
+    else:
+        node = runs.new_run(ws, inst, extent, first, end, falls)
+        inst["tier_uses"] += 1
+        ws.tier[node]["rank"] = inst["tier_uses"]
+        runs.link_before(ws, node, inst["tier_lo"])
+
+
+@leaf
+def _in_line(ws, inst, place):
+    """Return the loose run that has the block at a place of the line; NONE: it was used again."""
+    entry = ws.tier_line[place]
+    key = np.int64(entry["key"])
+    node = NONE
+    if ws.tier_blocks[inst["prefix_lo"] + key]["used"] == entry["used"]:
+        node = runs.find_run(ws, np.int64(entry["extent"]), key)
+        if node != NONE and (ws.tier[node]["falls"] != LOOSE or ws.tier[node]["first"] > key):
+            node = NONE
+    return node
+
+
+@part
+def _close_up(ws, lane, inst):
+    """Let only those stand in line that were not used again, from its begin on."""
+    lo = inst["number"] * lane["line_places"]
+    kept = lo
+    for place in range(lo + inst["line_head"], lo + inst["line_tail"]):
+        if _in_line(ws, inst, place) != NONE:
+            ws.tier_line[kept] = ws.tier_line[place]
+            kept += 1
+    inst["line_head"] = 0
+    inst["line_tail"] = kept - lo
+
+
+@leaf
+def _join_line(ws, lane, inst, extent, key):
+    """Put a block of an extent, used now, at the end of the line."""
+    if inst["line_tail"] == lane["line_places"]:
+        _close_up(ws, lane, inst)
+    inst["tier_uses"] += 1
+    ws.tier_blocks[inst["prefix_lo"] + key]["used"] = inst["tier_uses"]
+    entry = ws.tier_line[inst["number"] * lane["line_places"] + inst["line_tail"]]
+    entry["used"] = inst["tier_uses"]
+    entry["extent"] = extent
+    entry["key"] = key
+    inst["line_tail"] += 1
+
+
+@leaf
+def _take_out(ws, inst, node, first, end):
+    """Take the places `first` to `end - 1` out of a run."""
+    runs.drop_run(ws, inst, runs.cut(ws, inst, node, first, end))
+
+
+@leaf
+def _evict(ws, lane, inst, count):
+    """Let up to `count` blocks make room that were used the longest ago; return how many."""
+    node = np.int64(ws.tier[inst["tier_lo"]]["next"])
+    lo = inst["number"] * lane["line_places"]
+    while inst["line_head"] < inst["line_tail"]:
+        place = lo + inst["line_head"]
+        if ws.tier_line[place]["used"] > ws.tier[node]["rank"]:
+            break
+        inst["line_head"] += 1
+        loose = _in_line(ws, inst, place)
+        if loose != NONE:
+            key = np.int64(ws.tier_line[place]["key"])
+            _take_out(ws, inst, loose, key, key + 1)
+            return np.int64(1)
+    return runs.take_first(ws, inst, node, count)
+
+
+@leaf
+def _find_room(ws, lane, inst, count):
+    """Return for how many of `count` blocks there is room: at least one.
+
+    If there is none what was used the longest ago makes room.
+    """
+    room = lane["cpu_blocks"] - inst["tier_used"]
+    if room == 0:
+        room = _evict(ws, lane, inst, count)
+        inst["tier_used"] -= room
+    return min(room, count)
+
+
+@leaf
+def _count_new(ws, inst, first, end, now):
+    """Count blocks that are copied to the CPU."""
+    inst["tier_used"] += end - first
+    inst["offloads"] += end - first
+    for key in range(inst["prefix_lo"] + first, inst["prefix_lo"] + end):
+        ws.tier_blocks[key]["came"] = now
+
+
+@leaf
+def _store_up(ws, lane, inst, extent, first, end, now):
+    """Copy the blocks `first` to `end - 1` of an extent in order; what is there counts as used."""
+    while first < end:
+        node = runs.find_run(ws, extent, first)
+        upto = end
+        if node != NONE and ws.tier[node]["first"] <= first:
+            upto = min(end, np.int64(ws.tier[node]["end"]))
+            _take_out(ws, inst, node, first, upto)
+        else:
+            if node != NONE:
+                upto = min(end, np.int64(ws.tier[node]["first"]))
+            upto = first + _find_room(ws, lane, inst, upto - first)
+            _count_new(ws, inst, first, upto, now)
+        _append(ws, inst, extent, first, upto, RISES)
+        first = upto
+
+
+@leaf
+def _store_down(ws, lane, inst, extent, first, end, now):
+    """Copy the blocks `end - 1` down to `first` of an extent, likewise."""
+    while first < end:
+        node = runs.find_below(ws, extent, end)
+        downto = first
+        if node != NONE and ws.tier[node]["end"] >= end:
+            downto = max(first, np.int64(ws.tier[node]["first"]))
+            _take_out(ws, inst, node, downto, end)
+        else:
+            if node != NONE:
+                downto = max(first, np.int64(ws.tier[node]["end"]))
+            downto = end - _find_room(ws, lane, inst, end - downto)
+            _count_new(ws, inst, downto, end, now)
+        _append(ws, inst, extent, downto, end, FALLS)
+        end = downto
+
+
+@leaf
+def copy_fill(inp, ws, lane, inst, request, slot, block, now):
+    """Copy a block that decoding has filled; `slot` as for `copy`.
+
+    Those of a request are a loose run: between two of them others are used.
+    """
+    slot = pool.link_with(inp, slot, block)
+    extent = extent_at(lane, inst, inp.chain[slot]["extent"])
+    key = np.int64(inp.keys[request["key_lo"] + block])
+    node = runs.find_below(ws, extent, key + 1)
+    if node != NONE and ws.tier[node]["end"] > key:
+        _take_out(ws, inst, node, key, key + 1)
         node = NONE
-    return node
-
-
-@leaf
-def _unlink(ws, node):
-    before = ws.tier[node]["prev"]
-    after = ws.tier[node]["next"]
-    ws.tier[before]["next"] = after
-    ws.tier[after]["prev"] = before
-
-
-@leaf
-def _link_last(ws, inst, node):
-    """Make a record the most recently used one."""
-    end = inst["tier_lo"]
-    before = ws.tier[end]["prev"]
-    ws.tier[node]["prev"] = before
-    ws.tier[node]["next"] = end
-    ws.tier[before]["next"] = node
-    ws.tier[end]["prev"] = node
-
-
-@leaf
-def _move_last(ws, inst, first, last):
-    """Make the records from `first` to `last`, side by side, the most recently used; or NONE."""
-    if first != NONE:
-        before = ws.tier[first]["prev"]
-        after = ws.tier[last]["next"]
-        ws.tier[before]["next"] = after
-        ws.tier[after]["prev"] = before
-        end = inst["tier_lo"]
-        before = ws.tier[end]["prev"]
-        ws.tier[first]["prev"] = before
-        ws.tier[last]["next"] = end
-        ws.tier[before]["next"] = first
-        ws.tier[end]["prev"] = last
-
-
-@leaf
-def _new_record(ws, lane, inst):
-    """Return a record without a block: a spare one, a fresh one, or the least recently used."""
-    node = inst["tier_spare"]
-    if node != NONE:
-        inst["tier_spare"] = ws.tier[node]["next"]
-    elif inst["tier_fresh"] < lane["cpu_blocks"]:
-        inst["tier_fresh"] += 1
-        node = inst["tier_lo"] + inst["tier_fresh"]
     else:
-        node = np.int64(ws.tier[inst["tier_lo"]]["next"])
-        _unlink(ws, node)
-    return node
-
-
-@leaf
-def _store(ws, lane, inst, key, now):
-    """Copy a block to the CPU; if it is there already it counts as used."""
-    node = _find(ws, inst, key)
-    if node == NONE:
-        node = _new_record(ws, lane, inst)
-        ws.tier[node]["key"] = key
-        ws.tier[node]["came"] = now
-        ws.tier_table[inst["prefix_lo"] + key] = node
-        inst["offloads"] += 1
+        if inst["tier_used"] == lane["cpu_blocks"]:
+            _find_room(ws, lane, inst, 1)
+            node = runs.find_below(ws, extent, key)
+        _count_new(ws, inst, key, key + 1, now)
+    _join_line(ws, lane, inst, extent, key)
+    if node != NONE and ws.tier[node]["end"] == key and ws.tier[node]["falls"] == LOOSE:
+        ws.tier[node]["end"] += 1
     else:
-        _unlink(ws, node)
-    _link_last(ws, inst, node)
+        node = runs.new_run(ws, inst, extent, key, key + 1, LOOSE)
+        ws.tier[node]["prev"] = node
+        ws.tier[node]["next"] = node
 
 
 @leaf
-def copy(inp, ws, lane, inst, request, first, end, now):
-    """Copy the blocks `first` to `end - 1` of a request, which a step scheduled at `now` fills."""
-    for slot in range(request["key_lo"] + first, request["key_lo"] + end):
-        _store(ws, lane, inst, inp.keys[slot], now)
+def copy(inp, ws, lane, inst, request, slot, first, end, now):
+    """Copy the blocks `first` to `end - 1` of a request, which a step scheduled at `now` fills.
+
+    They belong to the extent at `slot` in the chain list, or to later ones.
+    """
+    lo = request["key_lo"]
+    while first < end:
+        slot = pool.link_with(inp, slot, first)
+        link = inp.chain[slot]
+        upto = min(end, link["end"])
+        key = np.int64(inp.keys[lo + first])
+        extent = extent_at(lane, inst, link["extent"])
+        _store_up(ws, lane, inst, extent, key, key + upto - first, now)
+        first = upto
 
 
 @leaf
@@ -114,26 +228,36 @@ def relieve(inp, ws, lane, inst):
     moves = lane["cpu_blocks"] > 0 and lane["offload"] == Offload.WATERMARK
     if moves and used / lane["gpu_blocks"] > lane["offload_threshold"]:
         while inst["evictable"] > 0:
-            _store(ws, lane, inst, pool.uncache_first(inp, ws, inst), inst["clock"])
+            extent, first, end = pool.uncache_first(inp, ws, inst)
+            _store_down(ws, lane, inst, extent, first, end, inst["clock"])
 
 
 @leaf
 def count_loads(inp, ws, lane, inst, request, first, limit):
     """Return how many keys of a request from `first` on, and before `limit`, are on the CPU."""
-    slot = first
-    if lane["cpu_blocks"] > 0:
-        while slot < limit and _find(ws, inst, inp.keys[request["key_lo"] + slot]) != NONE:
-            slot += 1
-    return slot - first
+    block = first
+    goes_on = lane["cpu_blocks"] > 0
+    slot = request["chain_lo"]
+    while goes_on and block < limit:
+        slot = pool.link_with(inp, slot, block)
+        link = inp.chain[slot]
+        key = inp.keys[request["key_lo"] + block]
+        node = runs.find_run(ws, extent_at(lane, inst, link["extent"]), key)
+        goes_on = node != NONE and ws.tier[node]["first"] <= key
+        if goes_on:
+            block = min(limit, link["end"], block + ws.tier[node]["end"] - key)
+    return block - first
 
 
 @leaf
-def _leave(ws, inst, node):
-    """Take a block off the CPU."""
-    _unlink(ws, node)
-    ws.tier[node]["key"] = NONE
-    ws.tier[node]["next"] = inst["tier_spare"]
-    inst["tier_spare"] = node
+def _leave(ws, inst, extent, first, end):
+    """Take the blocks `first` to `end - 1` of an extent, all of them there, off the CPU."""
+    inst["tier_used"] -= end - first
+    while first < end:
+        node = runs.find_run(ws, extent, first)
+        upto = min(end, np.int64(ws.tier[node]["end"]))
+        _take_out(ws, inst, node, first, upto)
+        first = upto
 
 
 @leaf
@@ -142,12 +266,22 @@ def load(inp, ws, lane, inst, request, progress, count):
 
     The transfer takes its base latency and the tokens over the bandwidth.
     """
-    first = request["key_lo"] + progress["cached_blocks"]
-    for slot in range(first, first + count):
-        node = _find(ws, inst, inp.keys[slot])
-        inst["thrashed"] += inst["clock"] - ws.tier[node]["came"] < lane["thrashing_window"]
+    lo = request["key_lo"]
+    slot = progress["link"]
+    block = progress["cached_blocks"]
+    end = block + count
+    while block < end:
+        slot = pool.link_with(inp, slot, block)
+        link = inp.chain[slot]
+        upto = min(end, link["end"])
+        first = inp.keys[lo + block]
+        last = first + upto - block
+        for key in range(first, last):
+            came = ws.tier_blocks[inst["prefix_lo"] + key]["came"]
+            inst["thrashed"] += inst["clock"] - came < lane["thrashing_window"]
         if lane["offload"] == Offload.WATERMARK:
-            _leave(ws, inst, node)
+            _leave(ws, inst, extent_at(lane, inst, link["extent"]), first, last)
+        block = upto
     tokens = count * lane["block_size"]
     inst["reloads"] += count
     inst["transfer"] += lane["transfer_base"] + math.ceil(tokens / lane["bandwidth"])
@@ -155,24 +289,31 @@ def load(inp, ws, lane, inst, request, progress, count):
 
 
 @leaf
-def touch(inp, ws, lane, inst, request, count):
-    """Count the copies of the first `count` blocks of a request as used, the first one last.
+def _use(ws, inst, extent, first, end):
+    """Count those of the blocks `end - 1` down to `first` that are on the CPU as used."""
+    while first < end:
+        node = runs.find_below(ws, extent, end)
+        if node == NONE or ws.tier[node]["end"] <= first:
+            break
+        downto = max(first, np.int64(ws.tier[node]["first"]))
+        end = min(end, np.int64(ws.tier[node]["end"]))
+        _take_out(ws, inst, node, downto, end)
+        _append(ws, inst, extent, downto, end, FALLS)
+        end = downto
 
-    They stand side by side where they were touched together before; so they move in runs.
-    """
-    if lane["cpu_blocks"] > 0 and lane["offload"] == Offload.WRITE_THROUGH:
-        lo = request["key_lo"]
-        first = NONE
-        last = NONE
-        for slot in range(lo + count - 1, lo - 1, -1):
-            key = inp.keys[slot]
-            if last != NONE and ws.tier[ws.tier[last]["next"]]["key"] == key:
-                last = np.int64(ws.tier[last]["next"])
-            else:
-                _move_last(ws, inst, first, last)
-                first = _find(ws, inst, key)
-                last = first
-        _move_last(ws, inst, first, last)
+
+@leaf
+def touch(inp, ws, lane, inst, request, count):
+    """Count the copies of the first `count` blocks of a request as used, the first one last."""
+    if lane["cpu_blocks"] > 0 and lane["offload"] == Offload.WRITE_THROUGH and count > 0:
+        slot = pool.link_with(inp, request["chain_lo"], count - 1)
+        while count > 0:
+            link = inp.chain[slot]
+            first = inp.keys[request["key_lo"] + link["first"]]
+            extent = extent_at(lane, inst, link["extent"])
+            _use(ws, inst, extent, first, first + count - link["first"])
+            count = np.int64(link["first"])
+            slot -= 1
 
 
 @leaf

@@ -1,10 +1,10 @@
-"""The records of a CPU tier: four rings of chunks, and the table that finds a chunk by its key.
+"""The records of a CPU tier with adaptive replacement: rings of chunks, found by their keys.
 
 A chunk is `LANE.factor` blocks of the GPU, with the key of the last of them. ``ONCE`` and ``AGAIN``
-are the lists of adaptive replacement (LRU has but the first), oldest first; the other two hold the
-ghosts of what was evicted from them. The first four records of an instance are the rings' ends.
-Nothing is cleared between lanes: a slot of the table counts only if the record that it names is in
-use and carries the key.
+are the lists of adaptive replacement, oldest first; the other two hold the ghosts of what was
+evicted from them. The first four records of an instance are the rings' ends. Nothing is cleared
+between lanes: a slot of the table counts only if the record that it names is in use and carries
+the key.
 """
 
 import numpy as np
@@ -14,7 +14,6 @@ from ...records import NONE
 
 ONCE, AGAIN, ONCE_GHOSTS, AGAIN_GHOSTS = 0, 1, 2, 3
 RINGS = 4
-BEING_WRITTEN = -1
 SEEN, INSERTED, REUSED, MISSED = 1, 2, 4, 8
 """What a request has done with its chunk j: flags of `Workspace.seen`, in the slot of block j."""
 
@@ -49,20 +48,6 @@ def link_before(ws, node, after):
 
 
 @leaf
-def move_run(ws, first, last, after):
-    """Move the records from `first` to `last`, side by side, in front of another one."""
-    before = ws.chunks[first]["prev"]
-    behind = ws.chunks[last]["next"]
-    ws.chunks[before]["next"] = behind
-    ws.chunks[behind]["prev"] = before
-    before = ws.chunks[after]["prev"]
-    ws.chunks[first]["prev"] = before
-    ws.chunks[last]["next"] = after
-    ws.chunks[before]["next"] = first
-    ws.chunks[after]["prev"] = last
-
-
-@leaf
 def link_last(ws, off, ring, node):
     """Make a record the youngest of a ring."""
     ws.chunks[node]["ring"] = ring
@@ -92,7 +77,7 @@ def find_chunk(ws, inst, off, key):
 def follow(ws, inst, off, node, key):
     """Return the record of the chunk with `key`, or NONE; mostly it stands before `node`.
 
-    `node` is that of the chunk before it in a request, or NONE.
+    `node` is that of the chunk before it in a request, or NONE; who finished renewed both.
     """
     if node != NONE and ws.chunks[ws.chunks[node]["prev"]]["key"] == key:
         node = np.int64(ws.chunks[node]["prev"])

@@ -10,7 +10,6 @@ from ..scheduling import waiting
 from ..tally import log_event
 from ..time.decoding import known_tokens, most_computed
 from . import copies, jobs, manager
-from .chunks import BEING_WRITTEN, chunk_key, follow
 from .watch import give_ids
 
 LATER = -1
@@ -38,17 +37,9 @@ def match(inp, ws, lane, inst, off, r, local):
     size = lane["chunk_tokens"]
     most = chunks_in(lane, known_tokens(request, ws.progress[r]))
     first = chunks_in(lane, local)
-    chunk = first
-    node = NONE
-    written = False
-    read = False
-    while chunk < most and most * size - local >= size:
-        node = follow(ws, inst, off, node, chunk_key(inp, lane, request, chunk))
-        if node == NONE:
-            break
-        written = written or ws.chunks[node]["readers"] == BEING_WRITTEN
-        read = read or ws.chunks[node]["readers"] > 0
-        chunk += 1
+    if most * size - local < size:
+        most = first
+    chunk, written, read = manager.find(inp, ws, lane, inst, off, request, first, most)
     tokens = chunk * size - local if chunk > first else 0
     if written or (tokens >= size and read and lane["prefix_caching"]):
         tokens = LATER
@@ -102,15 +93,16 @@ def offer(inp, ws, out, lane, inst, tally, index, off, r, tokens):
     if end <= first:
         return
     job = jobs.new_job(ws, off)
-    new = manager.store(inp, ws, lane, inst, off, request, r, first, end, job)
+    new, gap = manager.store(inp, ws, lane, inst, off, request, r, first, end, job)
     if new > 0:
-        _store(inp, ws, out, lane, inst, tally, index, off, r, first, end, new, job)
+        _store(inp, ws, out, lane, inst, tally, index, off, r, gap, end, new, job)
     else:
         jobs.drop_job(ws, off, job)
     if new >= 0:
         ws.offers[r]["next"] = end
     else:
         off["refused"] += 1
+        off["lags"] = 1
         log_event(out, lane, inst, tally, index, Event.REFUSE, r, NONE)
 
 

@@ -17,7 +17,7 @@ from ...records import NEVER, NONE
 from ..scheduling import waiting
 from ..scheduling.holders import LOADED
 from .jobs import LOADS, NEW_LOADS, NEW_STORES, STORES, WAITING_STORES, append, head, pop
-from .manager import was_read, was_written, written_by
+from .manager import was_read, was_written, written_part
 
 
 @leaf
@@ -45,13 +45,26 @@ def _begin(ws, out, lane, tally, index, off, queue, job, now, ready):
 
 
 @leaf
-def begin_stores(ws, out, lane, inst, tally, index, off):
-    """Begin the stores of the step before and those that this step must await; return its stall."""
-    now = inst["clock"] + inst["device"]
+def begin_waiting(ws, out, lane, tally, index, off, now):
+    """Begin the stores of the step before the one that begins at `now`."""
     while head(ws, off, WAITING_STORES) != NONE:
         job = pop(ws, off, WAITING_STORES)
         ready = off["store_ready"]
         off["store_ready"] = _begin(ws, out, lane, tally, index, off, STORES, job, now, ready)
+
+
+@leaf
+def keep_waiting(ws, off):
+    """Let the stores that a step has created, none of which it awaits, wait for the next step."""
+    while head(ws, off, NEW_STORES) != NONE:
+        append(ws, off, WAITING_STORES, pop(ws, off, NEW_STORES))
+
+
+@leaf
+def begin_stores(ws, out, lane, inst, tally, index, off):
+    """Begin the stores of the step before and those that this step must await; return its stall."""
+    now = inst["clock"] + inst["device"]
+    begin_waiting(ws, out, lane, tally, index, off, now)
     while head(ws, off, NEW_STORES) != NONE:
         job = pop(ws, off, NEW_STORES)
         if ws.jobs[job]["flush"] == inst["serial"]:
@@ -92,16 +105,6 @@ def next_end(ws, off):
 
 
 @leaf
-def _blocks_of(inp, ws, lane, inst, off, job, request, chunk):
-    """Return the table slots of the blocks of a chunk that a store reads; none: an empty range."""
-    first = request["key_lo"] + chunk * lane["factor"]
-    end = first
-    if written_by(inp, ws, lane, inst, off, request, chunk, job) != NONE:
-        end = first + lane["factor"]
-    return first, end
-
-
-@leaf
 def pin(inp, ws, lane, inst, off, job, count):
     """Pin the blocks that a store of a finished request reads (`count` 1), or unpin them (-1).
 
@@ -112,9 +115,11 @@ def pin(inp, ws, lane, inst, off, job, count):
     r = ws.jobs[job]["request"]
     request = inp.requests[lane["request_lo"] + r]
     touched = False
-    for chunk in range(ws.jobs[job]["first"], ws.jobs[job]["end"]):
-        first, end = _blocks_of(inp, ws, lane, inst, off, job, request, chunk)
-        for slot in range(first, end):
+    stop, last = np.int64(ws.jobs[job]["first"]), np.int64(ws.jobs[job]["end"])
+    while stop < last:
+        first, stop = written_part(inp, ws, lane, inst, off, request, stop, last, job)
+        lo = request["key_lo"]
+        for slot in range(lo + first * lane["factor"], lo + stop * lane["factor"]):
             pins = ws.pins[ws.table[slot]]
             valid = pins["evicted"] < pinned
             pins["stores"] += count * valid
@@ -172,10 +177,8 @@ def _end_store(inp, ws, lane, inst, off, job):
     if ws.progress[r]["status"] == RequestStatus.COMPLETED:
         pin(inp, ws, lane, inst, off, job, -1)
         off["pinned"] -= 1
-    for chunk in range(ws.jobs[job]["first"], ws.jobs[job]["end"]):
-        node = written_by(inp, ws, lane, inst, off, request, chunk, job)
-        if node != NONE:
-            was_written(ws, off, node)
+    first, end = np.int64(ws.jobs[job]["first"]), np.int64(ws.jobs[job]["end"])
+    was_written(inp, ws, lane, inst, off, request, first, end, job)
 
 
 @leaf
@@ -183,7 +186,8 @@ def _end_load(inp, ws, lane, inst, off, job):
     """Unpin the chunks that a load has read, and let its request go on."""
     r = ws.jobs[job]["request"]
     request = inp.requests[lane["request_lo"] + r]
-    was_read(inp, ws, lane, inst, off, request, ws.jobs[job]["first"], ws.jobs[job]["end"])
+    first, end = np.int64(ws.jobs[job]["first"]), np.int64(ws.jobs[job]["end"])
+    was_read(inp, ws, lane, inst, off, request, first, end)
     ws.progress[r]["loading"] = LOADED
 
 

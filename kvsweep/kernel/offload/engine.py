@@ -10,6 +10,7 @@ is the engine's: it moves to the end of the oldest when no other can be schedule
 
 from ..._jit import leaf, part
 from ...records import NEVER, NONE, LaneStatus
+from ..scheduling.admit import may_admit
 from ..scheduling.leaving import leave_first
 from ..scheduling.outputs import process_outputs
 from ..tally import log_step
@@ -18,8 +19,9 @@ from ..time.decode_run import decode, only_decodes
 from ..time.decoding import next_phase
 from ..time.instance import accept, note_itl
 from . import copies, jobs
-from .connector import settle_finished
+from .replay import catch_up
 from .schedule import schedule_step
+from .when import stores_meanwhile
 
 
 @leaf
@@ -168,13 +170,14 @@ def next_time(ws, lane, inst):
 
 @leaf
 def _may_run(inp, ws, lane, inst, off):
-    """Return whether the next steps may be run by counts: nothing is being copied, or could be.
+    """Return whether the next steps may be run by counts: nobody can tell what copies do meanwhile.
 
     Asynchronously the step on the device must be the one before them.
     """
-    quiet = off["unreported"] == 0 and inst["watches"] == 0 and inst["held"] == 0
-    quiet = quiet and off["queued"] == lane["async_scheduling"]
-    return quiet and inst["next_offer"] > inst["step"] and only_decodes(inp, ws, lane, inst)
+    quiet = inst["watches"] == 0 and inst["held"] == 0 and off["queued"] == lane["async_scheduling"]
+    quiet = quiet and (off["unreported"] == 0 or not may_admit(lane, inst))
+    told = inst["next_offer"] > inst["step"] or stores_meanwhile(lane, inst)
+    return quiet and told and only_decodes(inp, ws, lane, inst)
 
 
 @leaf
@@ -189,9 +192,12 @@ def _run_decodes(inp, ws, out, lane, inst, tally, index, until):
         return False
     inst["in_flight"] = 0
     inst["device"] = off["end"] - inst["clock"] if lane["async_scheduling"] else 0
+    step = inst["step"]
+    phase = inst["phase"]
+    begins = inst["clock"] + inst["device"]
     ran = decode(inp, ws, out, lane, inst, tally, index, until)
     if ran:
-        settle_finished(inp, ws, lane, inst, off)  # they have nothing to offer
+        catch_up(inp, ws, out, lane, inst, tally, index, off, step, phase, begins)
         off["awaited"] = 0
         if lane["log"]:
             _log_copies(out, inst, tally, off)

@@ -1,4 +1,4 @@
-"""Eviction of what was used the longest ago: the ring ONCE, in order of ranks.
+"""Eviction of what was used the longest ago: runs of chunks, in order of ranks.
 
 A request has a rank from the first time that it offers or reuses a chunk, the next number then. All
 chunks of a rank stand behind a mark of the request, its end first. When the request finishes its
@@ -9,125 +9,158 @@ import numpy as np
 
 from ..._jit import leaf
 from ...records import NONE
-from ..memory import rank_mark
-from .chunks import (
-    ONCE,
-    SEEN,
-    chunk_key,
-    drop_record,
-    find_chunk,
-    is_victim,
-    link_before,
-    link_last,
-    move_run,
-    unlink,
-)
+from ..blocks import pool, runs
+from ..memory import extent_at, rank_mark
+from .seen import first_unseen, last_seen, see
 
 
 @leaf
-def take_rank(ws, lane, off, r):
+def chunks_of(lane, blocks):
+    """Return the whole chunks of the first `blocks` blocks of a request."""
+    return blocks if lane["factor"] == 1 else blocks // lane["factor"]
+
+
+@leaf
+def slot_with(inp, lane, slot, chunk):
+    """Return the slot in the chain list of the last block of a chunk: `slot`, or a later one."""
+    return pool.link_with(inp, slot, (chunk + 1) * lane["factor"] - 1)
+
+
+@leaf
+def take_rank(ws, lane, inst, off, r):
     """Give a request its rank, if it has none."""
     if ws.offers[r]["rank"] == 0:
         off["ranks"] += 1
         ws.offers[r]["rank"] = off["ranks"]
         mark = rank_mark(lane, r)
-        ws.chunks[mark]["rank"] = off["ranks"]
-        ws.chunks[mark]["readers"] = 1  # never a victim
-        ws.chunks[mark]["key"] = NONE
-        link_last(ws, off, ONCE, mark)
+        ws.tier[mark]["rank"] = off["ranks"]
+        ws.tier[mark]["readers"] = 1  # never makes room
+        ws.tier[mark]["extent"] = NONE
+        runs.link_before(ws, mark, inst["tier_lo"])
 
 
 @leaf
-def _place_of(ws, lane, off, r, position):
-    """Return behind whom a chunk stands among those of its request's rank: the end goes first."""
+def put_in_order(ws, lane, r, node):
+    """Put a run in no order behind those of its request's rank that come later in the request."""
     rank = ws.offers[r]["rank"]
-    after = ws.chunks[rank_mark(lane, r)]["next"]
-    end = off["chunk_lo"] + ONCE
+    run = ws.tier[node]
+    run["rank"] = rank
+    after = np.int64(ws.tier[rank_mark(lane, r)]["next"])
     while (
-        after != end
-        and ws.chunks[after]["rank"] == rank
-        and (ws.chunks[after]["position"] > position)
+        ws.tier[after]["extent"] != NONE
+        and ws.tier[after]["rank"] == rank
+        and ws.tier[after]["first"] > run["first"]
     ):
-        after = ws.chunks[after]["next"]
-    return after
+        after = np.int64(ws.tier[after]["next"])
+    runs.link_before(ws, node, after)
 
 
 @leaf
-def insert(ws, lane, off, node, r, position):
-    """Rank a new chunk."""
-    take_rank(ws, lane, off, r)
-    ws.chunks[node]["rank"] = ws.offers[r]["rank"]
-    ws.chunks[node]["position"] = position
-    ws.chunks[node]["ring"] = ONCE
-    link_before(ws, node, _place_of(ws, lane, off, r, position))
+def use(ws, lane, inst, off, request, r, node, first, end):
+    """Rank the chunks `first` to `end - 1` as used by a request, if it sees them the first time.
 
-
-@leaf
-def access(ws, off, node, r, position):
-    """Rank a chunk that a request with a rank offers or reuses for the first time.
-
-    Return whether it must move (`move`): it has the rank already, but not yet the place.
+    They are those of the run `node`, or on their way to the CPU or not there if that is NONE. Who
+    was ranked by a later request stays.
     """
-    moves = ws.chunks[node]["rank"] < ws.offers[r]["rank"]
-    if moves:
-        ws.chunks[node]["rank"] = ws.offers[r]["rank"]
-        ws.chunks[node]["position"] = position
-    return moves
+    first, stop = first_unseen(ws, request, r, first, end)
+    while first < stop:
+        take_rank(ws, lane, inst, off, r)
+        see(ws, lane, request, r, first, stop)
+        if node != NONE and ws.tier[node]["rank"] < ws.offers[r]["rank"]:
+            node = runs.cut(ws, inst, node, first, stop)
+            runs.unlink(ws, node)
+            put_in_order(ws, lane, r, node)
+            node = np.int64(ws.tier[node]["right"])
+        first, stop = first_unseen(ws, request, r, stop, end)
 
 
 @leaf
-def move(ws, lane, off, r, first, last):
-    """Move chunks that stand side by side, and follow each other in a request, to their place."""
-    if first != NONE:
-        move_run(ws, first, last, _place_of(ws, lane, off, r, ws.chunks[first]["position"]))
+def _join(ws, inst, lower, upper):
+    """Make one of two runs side by side of an extent, if they are alike and idle."""
+    low = ws.tier[lower]
+    high = ws.tier[upper]
+    alike = low["end"] == high["first"] and low["rank"] == high["rank"]
+    if alike and low["readers"] == 0 and high["readers"] == 0 and low["prev"] == upper:
+        low["end"] = high["end"]
+        runs.drop_run(ws, inst, upper)
 
 
 @leaf
-def renew(inp, ws, lane, inst, off, request, chunks):
-    """Count what a request of `chunks` chunks has seen as used just now, its end first.
+def join(ws, inst, node):
+    """Make one of a run that has become idle and its neighbours, as far as they are alike."""
+    _join(ws, inst, node, np.int64(ws.tier[node]["right"]))
+    _join(ws, inst, np.int64(ws.tier[node]["left"]), node)
 
-    Chunks stand side by side where they were renewed together before; so they move in runs.
-    """
+
+@leaf
+def _renew(ws, inst, off, extent, first, end):
+    """Count the chunks `end - 1` down to `first` of an extent as used just now."""
+    above = NONE
+    while first < end:
+        node = runs.find_below(ws, extent, end)
+        if node == NONE or ws.tier[node]["end"] <= first:
+            break
+        end = min(end, np.int64(ws.tier[node]["end"]))
+        node = runs.cut(ws, inst, node, max(first, np.int64(ws.tier[node]["first"])), end)
+        end = np.int64(ws.tier[node]["first"])
+        runs.unlink(ws, node)
+        runs.link_before(ws, node, inst["tier_lo"])
+        ws.tier[node]["rank"] = off["ranks"]
+        if above != NONE:
+            _join(ws, inst, node, above)
+        above = node
+
+
+@leaf
+def renew(inp, ws, lane, inst, off, request, r, chunks):
+    """Count what a request of `chunks` chunks has seen as used just now, its end first."""
     off["ranks"] += 1
-    end = off["chunk_lo"] + ONCE
-    first = NONE
-    last = NONE
-    for chunk in range(chunks - 1, -1, -1):
-        if not ws.seen[request["key_lo"] + chunk] & SEEN:
-            continue
-        key = chunk_key(inp, lane, request, chunk)
-        node = NONE
-        if last != NONE and ws.chunks[ws.chunks[last]["next"]]["key"] == key:
-            node = np.int64(ws.chunks[last]["next"])
-        else:
-            if first != NONE:
-                move_run(ws, first, last, end)
-            node = find_chunk(ws, inst, off, key)
-            first = node
-        last = node
-        if node != NONE:
-            ws.chunks[node]["rank"] = off["ranks"]
-            ws.chunks[node]["position"] = 0
-    if first != NONE:
-        move_run(ws, first, last, end)
+    first, end = last_seen(ws, request, r, chunks)
+    slot = request["chain_lo"]
+    if first < end:
+        slot = slot_with(inp, lane, slot, end - 1)
+    while first < end:
+        link = inp.chain[slot]
+        below = chunks_of(lane, np.int64(link["first"]))
+        extent = extent_at(lane, inst, link["extent"])
+        if below < end:
+            _renew(ws, inst, off, extent, max(first, below), end)
+            end = max(first, below)
+        slot -= 1
+        if first == end:
+            first, end = last_seen(ws, request, r, end)
+            if first < end:
+                slot = slot_with(inp, lane, request["chain_lo"], end - 1)
 
 
 @leaf
 def drop_rank(ws, lane, r):
     """Forget the rank of a request that has finished."""
     if ws.offers[r]["rank"] != 0:
-        unlink(ws, rank_mark(lane, r))
+        runs.unlink(ws, rank_mark(lane, r))
         ws.offers[r]["rank"] = 0
 
 
 @leaf
-def evict(ws, off, count):
-    """Let `count` chunks make room; so many there are."""
-    node = ws.chunks[off["chunk_lo"] + ONCE]["next"]
+def evict(ws, inst, off, count):
+    """Let `count` chunks make room that nobody reads or writes and are not on offer."""
+    node = np.int64(ws.tier[inst["tier_lo"]]["next"])
     while count > 0:
-        after = ws.chunks[node]["next"]
-        if is_victim(ws, off, node):
-            unlink(ws, node)
-            drop_record(ws, off, node)
-            count -= 1
+        after = np.int64(ws.tier[node]["next"])
+        run = ws.tier[node]
+        if run["readers"] == 0 and run["offer"] != off["offers"]:
+            count -= runs.take_first(ws, inst, node, count)
         node = after
+
+
+@leaf
+def idle_in_front(ws, inst, count):
+    """Return whether `count` idle chunks make room first, whatever running requests do meanwhile.
+
+    All of them stand in front of the first mark, and so does nothing else.
+    """
+    node = np.int64(ws.tier[inst["tier_lo"]]["next"])
+    while count > 0 and ws.tier[node]["extent"] != NONE and ws.tier[node]["readers"] == 0:
+        count -= ws.tier[node]["end"] - ws.tier[node]["first"]
+        node = np.int64(ws.tier[node]["next"])
+    return count <= 0

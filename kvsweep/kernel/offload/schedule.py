@@ -27,16 +27,17 @@ def _first_offer(ws, inst, before, counted):
 
 
 @leaf
-def _offer_scheduled(inp, ws, out, lane, inst, tally, index, off, before, counted):
+def offer_scheduled(inp, ws, out, lane, inst, tally, index, off, before, first):
     """Offer what each request of the step will have computed at its end, in scheduling order.
 
-    The first `scheduled` of the `before` requests that ran before it, and those admitted in it.
-    Asynchronously a token that is being sampled is not known yet, nor is the block that it fills.
+    The first `scheduled` of the `before` requests that ran before it, and those admitted in it; all
+    before position `first` have nothing to offer. Asynchronously a token that is being sampled is
+    not known yet, nor is the block that it fills.
     """
     step = inst["step"]
-    first = _first_offer(ws, inst, before, counted)
     if first == 0:
         inst["next_offer"] = NEVER
+        off["lags"] = 0
     for position in range(first, inst["running"]):
         r = ws.running[inst["run_lo"] + position]
         if ws.offers[r]["due"] > step:
@@ -76,7 +77,8 @@ def schedule_step(inp, ws, out, lane, inst, tally, index):
     if inst["preempted"] == 0 and inst["waiting"] + inst["held"] > 0:
         admit_or_load(inp, ws, out, lane, inst, tally, index)
     copies.find_awaited(inp, ws, lane, inst, off)
-    _offer_scheduled(inp, ws, out, lane, inst, tally, index, off, before, counted)
+    first = _first_offer(ws, inst, before, counted)
+    offer_scheduled(inp, ws, out, lane, inst, tally, index, off, before, first)
     offer_finished(inp, ws, out, lane, inst, tally, index, off)
     inst["watches"] = off["pinned"] > 0
     stall = copies.begin_stores(ws, out, lane, inst, tally, index, off)

@@ -6,6 +6,7 @@ Each step takes the blocks of its phase, and the context of its tokens grows by 
 from ..._jit import leaf
 from ...records import NONE
 from ..blocks import pool
+from ..offload.when import stores_meanwhile
 from ..scheduling.admit import deadline, may_admit
 from ..scheduling.caching import copy_fills
 from ..tally import add_gap, log_step
@@ -31,7 +32,7 @@ def only_decodes(inp, ws, lane, inst):
 def _decode_bounds(inp, ws, lane, inst, until):
     """Return when a run of decode steps ends, and the last step that it may include."""
     last = inst["next_due"]
-    if lane["connects"]:
+    if lane["connects"] and not stores_meanwhile(lane, inst):
         last = min(last, inst["next_offer"] - 1)
     if lane["any_duplicates"]:
         last -= 1  # who is due may cache, which is part of scheduling
