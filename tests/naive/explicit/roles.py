@@ -38,6 +38,7 @@ class RoleInstance(ExplicitInstance):
         self.pulling = []
         self.reported = []
         self.prefilled = []
+        self.gave_up = []
 
     def turn(self):
         """Return time and kind of its next action."""
@@ -58,6 +59,7 @@ class RoleInstance(ExplicitInstance):
         """Process an output, or schedule."""
         now, kind = self.turn()
         self.finishing, self.pulling, self.reported, self.prefilled = [], [], [], []
+        self.gave_up = []
         self._note_usage(now)
         self.clock = now
         if kind == OUTPUT:
@@ -74,6 +76,7 @@ class RoleInstance(ExplicitInstance):
             self.asleep, self.waits_for_output = not self.queue, bool(self.queue)
             return
         batch = self._schedule(now)
+        self.gave_up = batch.decision.timed_out
         self.pulling = [(r, tokens, batch.start) for r, tokens in batch.decision.pulls]
         self.queue.append(batch)
         more = batch.step is not None or self._has_work()
@@ -155,9 +158,8 @@ class RoleCluster(Cluster):
         self.keys.extend(request.keys, request.known)
         chosen = self.of_role("prefill")[self.router.choose(request, self.of_role("prefill"), now)]
         entry_us = now + self.latency.queueing_us(request.prompt_tokens)
-        request.decode_instance = self.of_role("decode")[
-            (self.router.turn - 1) % len(self.of_role("decode"))
-        ]
+        decoders = self.of_role("decode")
+        request.decode_instance = decoders[request.id % len(decoders)]
         decode = request.decode_instance.scheduler
         if chosen.scheduler.servable(prefill) and decode.servable(request):
             prefill.arrival_us = request.arrival_us
@@ -178,8 +180,11 @@ class RoleCluster(Cluster):
             instance.inbox.append((end, request))
             prefill = self.prefills[request.id]
             self.instances[prefill.instance].inbox.append((end, prefill))
+        for prefill in instance.gave_up:
+            self.requests[prefill.id].status = prefill.status
         for prefill in instance.prefilled:
             request = self.requests[prefill.id]
+            request.patience_us = None  # its first step has begun
             entry_us = instance.clock + self.cluster.pd_handoff_us
             heapq.heappush(request.decode_instance.arriving, (entry_us, self.handed, request))
             self.handed += 1
