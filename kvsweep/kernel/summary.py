@@ -8,6 +8,7 @@ them takes here (200 requests: 0.8 and 1.9 us per column).
 from .._jit import leaf
 from ..policies import RequestStatus
 from ..records import NONE
+from .explicit.setup import keep_handoff
 
 
 @leaf
@@ -80,6 +81,8 @@ def end_requests(inp, ws, out, lane, tally, number):
         preemptions = ws.progress[r]["preemptions"]
         tokens = inp.requests[lane["request_lo"] + r]["output"]
         _write_times(ws, out, slot, r, overhead, tokens)
+        if lane["explicit"]:
+            keep_handoff(ws, out, lane, r)
         tally["shortages"] += status == RequestStatus.DROPPED_UNSERVABLE
         if r >= lane["warmup"]:
             out.outcomes[number, status] += 1
@@ -108,3 +111,5 @@ def copy_requests(out, lane, origin, number):
             out.preemptions[slot] = out.preemptions[source]
             out.request_status[slot] = out.request_status[source]
             out.progress[slot] = out.progress[source]
+        if out.handoffs.size > 0:
+            out.handoffs[slot] = out.handoffs[source]

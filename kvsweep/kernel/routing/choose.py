@@ -14,7 +14,7 @@ from .scorers import score_instances
 @leaf
 def _round_robin(ws, lane):
     turn = ws.router[0]["turn"]
-    ws.router[0]["turn"] = turn + 1 if turn + 1 < lane["instances"] else 0
+    ws.router[0]["turn"] = turn + 1 if turn + 1 < lane["routed"] else 0
     return turn
 
 
@@ -22,7 +22,7 @@ def _round_robin(ws, lane):
 def _least_loaded(ws, lane):
     """Return the first instance with the fewest requests routed to it and not yet gone."""
     best = 0
-    for index in range(1, lane["instances"]):
+    for index in range(1, lane["routed"]):
         if ws.snapshots[index]["load"] < ws.snapshots[best]["load"]:
             best = index
     return best
@@ -32,7 +32,7 @@ def _least_loaded(ws, lane):
 def _always_busiest(ws, lane):
     """Return the first instance with the most requests routed to it and not yet gone."""
     best = 0
-    for index in range(1, lane["instances"]):
+    for index in range(1, lane["routed"]):
         if ws.snapshots[index]["load"] > ws.snapshots[best]["load"]:
             best = index
     return best
@@ -59,7 +59,7 @@ def _prompt_affinity(inp, ws, lane, r):
 @leaf
 def _highest_score(ws, lane):
     best = 0
-    for index in range(1, lane["instances"]):
+    for index in range(1, lane["routed"]):
         if ws.snapshots[index]["score"] > ws.snapshots[best]["score"]:
             best = index
     return best

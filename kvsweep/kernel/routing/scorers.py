@@ -18,7 +18,7 @@ def _add(snapshot, weight, score):
 def _prefix_affinity(ws, lane, weight, blocks):
     """Score the share of the prompt's full blocks that the router's index has."""
     if blocks > 0:
-        for index in range(lane["instances"]):
+        for index in range(lane["routed"]):
             snapshot = ws.snapshots[index]
             _add(snapshot, weight, snapshot["matched"] / blocks)
 
@@ -27,7 +27,7 @@ def _prefix_affinity(ws, lane, weight, blocks):
 def _precise_prefix(ws, lane, weight, blocks):
     """Score the share of the prompt's full blocks that the instance's cache holds."""
     if blocks > 0:
-        for index in range(lane["instances"]):
+        for index in range(lane["routed"]):
             snapshot = ws.snapshots[index]
             _add(snapshot, weight, snapshot["held"] / blocks)
 
@@ -37,10 +37,10 @@ def _queue_depth(ws, lane, weight):
     """Score the smallest load 1, the largest 0, linear between; all 1 if they are equal."""
     low = ws.snapshots[0]["load"]
     high = low
-    for index in range(1, lane["instances"]):
+    for index in range(1, lane["routed"]):
         low = min(low, ws.snapshots[index]["load"])
         high = max(high, ws.snapshots[index]["load"])
-    for index in range(lane["instances"]):
+    for index in range(lane["routed"]):
         score = 1.0
         if high > low:
             score = (high - ws.snapshots[index]["load"]) / (high - low)
@@ -50,21 +50,21 @@ def _queue_depth(ws, lane, weight):
 @leaf
 def _load_balance(ws, lane, weight):
     """Score the inverse of the load."""
-    for index in range(lane["instances"]):
+    for index in range(lane["routed"]):
         _add(ws.snapshots[index], weight, 1.0 / (1.0 + ws.snapshots[index]["load"]))
 
 
 @leaf
 def _kv_utilization(ws, lane, weight):
     """Score the share of the blocks that nobody uses; cached ones may be among them."""
-    for index in range(lane["instances"]):
+    for index in range(lane["routed"]):
         _add(ws.snapshots[index], weight, 1.0 - ws.snapshots[index]["utilization"])
 
 
 @leaf
 def _kv_pressure(ws, lane, weight, transfer_weight):
     """Score as `_kv_utilization`, with penalties for transfers and thrashing."""
-    for index in range(lane["instances"]):
+    for index in range(lane["routed"]):
         snapshot = ws.snapshots[index]
         score = 1.0 - snapshot["utilization"]
         if snapshot["transfer"] > 0:
@@ -112,7 +112,7 @@ def score_instances(inp, ws, lane, tally, request, blocks):
 
     The prompt has so many full `blocks`: divided once, as a division costs more than a score.
     """
-    for index in range(lane["instances"]):
+    for index in range(lane["routed"]):
         ws.snapshots[index]["score"] = 0.0
     for place in range(lane["scorer_lo"], lane["scorer_lo"] + lane["scorers"]):
         scorer = inp.scorers[place]
