@@ -257,7 +257,7 @@ RARE = (
 )
 CONNECTOR = ("connects",)
 NO_CONNECTOR = ("unconnected",)
-EXPLICIT = ("explicit",)
+EXPLICIT = ("explicit", "disaggregated")
 NO_EXPLICIT = ("unconnected", "by_extents")
 FEATURES = (*ASYNC, *RARE, *CONNECTOR, *EXPLICIT, *NO_EXPLICIT)
 """Fields of LANE that are 0 without a feature; entries for lanes without it lack them."""
@@ -534,10 +534,12 @@ STATE_FIELDS = (
     Field("published", _i32, "block", "leading blocks that it has cached or hit"),
     Field("publish_at", _i32, "token", "tokens that fill the next one"),
     Field("release_at", _i32, "token", "processed tokens with which a window leaves a block"),
+    Field("frontier", _i32, "token", "most tokens that were computed at a preemption"),
     Field("entry", _i32, "index", "its place in the batch being scheduled, or -1"),
     Field("split", _u8, "1", "1 if its last schedule left tokens of its prefill"),
     Field("prefilling", _u8, "1", "1 if it runs, and its prefill is not all scheduled"),
     Field("runs", _u8, "1", "1 if it is in the running list"),
+    Field("preempted", _u8, "1", "1 if it was preempted at this instance"),
     Field("done", _u8, "1", "1 if it has all its tokens"),
 )
 

@@ -8,7 +8,7 @@ them takes here (200 requests: 0.8 and 1.9 us per column).
 from .._jit import leaf
 from ..policies import RequestStatus
 from ..records import NONE
-from .explicit.setup import keep_handoff
+from .explicit.setup import end_handoff
 
 
 @leaf
@@ -80,9 +80,9 @@ def end_requests(inp, ws, out, lane, tally, number):
         status = ws.progress[r]["status"]
         preemptions = ws.progress[r]["preemptions"]
         tokens = inp.requests[lane["request_lo"] + r]["output"]
+        if lane["disaggregated"]:
+            end_handoff(ws, out, lane, r)
         _write_times(ws, out, slot, r, overhead, tokens)
-        if lane["explicit"]:
-            keep_handoff(ws, out, lane, r)
         tally["shortages"] += status == RequestStatus.DROPPED_UNSERVABLE
         if r >= lane["warmup"]:
             out.outcomes[number, status] += 1

@@ -10,20 +10,10 @@ from ..scheduling.admit import deadline, give_up
 from ..scheduling.holders import LOADED, leave
 from ..scheduling.running import chunk_of
 from ..tally import log_event
-from .handoff import pull
+from .handoff import count_query, pull
 from .lookup import find_hits, touch_hits
 from .running import schedule
 from .tables import cache_known, capped, grow
-
-
-@leaf
-def _count_query(lane, tally, request, progress, state, hits, blocks, measured):
-    """Count the look-up as `scheduling.admit.count_query` does; one request has `blocks` hits."""
-    if measured and lane["prefix_caching"]:
-        tally["blocks_reused"] += blocks
-        if progress["preemptions"] == 0 and lane["role"] != DECODE:
-            tally["query_tokens"] += request["prompt"]
-            tally["hit_tokens"] += hits * lane["block_size"]
 
 
 @leaf
@@ -90,7 +80,7 @@ def _run(inp, ws, out, lane, inst, tally, index, engine, r, computed, tokens, pa
     state["prefilling"] = 1
     drafts = lane["drafts"] if padded else np.int64(0)
     state["drafts"] = 0
-    schedule(ws, lane, inst, engine, state, s, tokens, drafts, padded)
+    schedule(ws, lane, inst, tally, engine, state, s, tokens, drafts, padded)
 
 
 @leaf
@@ -128,6 +118,8 @@ def _admit_holder(inp, ws, out, lane, inst, tally, index, engine, position, alon
     if room_for(inp, lane, inst, state, end, np.int64(state["blocks"]), 0) < 0:
         inst["shortages"] += 1
         return False, False
+    if computed == 0:  # of a prompt of one token; then vLLM looks it up and counts it once more
+        count_query(lane, tally, state, 0, 0, r >= lane["warmup"])
     leave(ws, inst, position)
     _give_blocks(inp, ws, lane, inst, tally, r, state, s, computed, tokens)
     _run(inp, ws, out, lane, inst, tally, index, engine, r, computed, tokens, padded)
@@ -147,9 +139,8 @@ def _admit_head(inp, ws, out, lane, inst, tally, index, engine, r, hits, unused,
     if room_for(inp, lane, inst, state, end, hits, unused) < 0:
         inst["shortages"] += 1
         return False
-    request = inp.requests[lane["request_lo"] + r]
     blocks = unused + used
-    _count_query(lane, tally, request, ws.progress[r], state, hits, blocks, r >= lane["warmup"])
+    count_query(lane, tally, state, hits, blocks, r >= lane["warmup"])
     waiting.leave_waiting(inp, ws, lane, inst)
     touch_hits(inp, ws, lane, inst, state, s, hits)
     _give_blocks(inp, ws, lane, inst, tally, r, state, s, computed, tokens)
@@ -167,7 +158,7 @@ def _try_head(inp, ws, out, lane, inst, tally, index, engine, alone):
         return True
     state = ws.states[engine["state_lo"] + r]
     request = inp.requests[lane["request_lo"] + r]
-    hits, unused, used = find_hits(inp, ws, lane, inst, request, ws.progress[r], state)
+    hits, unused, used = find_hits(inp, ws, lane, inst, request, state)
     if lane["role"] == DECODE and not ws.handoffs[r]["loading"]:
         return pull(inp, ws, out, lane, inst, tally, index, engine, r, hits, unused, used)
     return _admit_head(inp, ws, out, lane, inst, tally, index, engine, r, hits, unused, used, alone)

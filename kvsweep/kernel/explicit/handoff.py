@@ -28,11 +28,8 @@ def hand_over(ws, lane, inst, engine, r):
     handoff["requeued"] = inst["clock"] + lane["handoff"]
     handoff["source"] = inst["number"]
     engine["kept"] += 1
-    inst["load"] -= 1
     other = ws.instances[index]
     other["load"] += 1
-    progress["instance"] = index
-    progress["frontier"] = 0
     _enter(ws, other, r, handoff["requeued"])
 
 
@@ -64,6 +61,16 @@ def _reserved(ws, lane, inst, engine):
 
 
 @leaf
+def count_query(lane, tally, state, hits, blocks, measured):
+    """Count the look-up of an admission as vLLM does (rule R6.1); in all groups it hit `blocks`."""
+    if measured and lane["prefix_caching"]:
+        tally["blocks_reused"] += blocks
+        if not state["preempted"]:
+            tally["query_tokens"] += state["prompt"]
+            tally["hit_tokens"] += hits * lane["block_size"]
+
+
+@leaf
 def pull(inp, ws, out, lane, inst, tally, index, engine, r, hits, unused, used):
     """Take blocks for the prompt of the head and begin to pull; return whether there is room."""
     s = engine["state_lo"] + r
@@ -77,7 +84,7 @@ def pull(inp, ws, out, lane, inst, tally, index, engine, r, hits, unused, used):
         inst["shortages"] += 1
         return False
     measured = r >= lane["warmup"]
-    tally["blocks_reused"] += (unused + used) * (measured and lane["prefix_caching"])
+    count_query(lane, tally, state, hits, unused + used, measured)
     waiting.leave_waiting(inp, ws, lane, inst)
     touch_hits(inp, ws, lane, inst, state, s, hits)
     grow(ws, lane, inst, tally, state, hits + blocks, measured)

@@ -77,7 +77,7 @@ def find_prefix(inp, ws, lane, inst, request, state, limit):
 
 
 @leaf
-def find_hits(inp, ws, lane, inst, request, progress, state):
+def find_hits(inp, ws, lane, inst, request, state):
     """Find the cached prefix of a waiting request (rule R5.8).
 
     Returns
@@ -88,7 +88,7 @@ def find_hits(inp, ws, lane, inst, request, progress, state):
     hits = np.int64(0)
     if lane["prefix_caching"]:
         limit = full_blocks(lane, state["known"] - 1)
-        if progress["preemptions"] == 0:
+        if not state["preempted"]:
             limit = min(limit, request["reusable"])
         hits = find_prefix(inp, ws, lane, inst, request, state, limit)
     unused = np.int64(0)

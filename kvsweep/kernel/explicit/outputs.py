@@ -6,7 +6,7 @@ from ..._jit import leaf
 from ...policies import RequestStatus
 from ...records import NONE, PREFILL, Event
 from ..scheduling import waiting
-from ..tally import add_gap, count_computed
+from ..tally import add_gap
 from .batch import entry_at
 from .handoff import hand_over
 from .log import note
@@ -80,17 +80,16 @@ def _finish(inp, ws, lane, inst, tally, engine, r, now):
     state = ws.states[s]
     engine["finished"] = 1
     inst["end"] = now
-    count_computed(ws, lane, tally, r, np.int64(state["limit"]) - 1)
     if not state["runs"]:
         waiting.stop_waiting(inp, ws, lane, inst, r)
+    inst["load"] -= 1
+    inst["completed"] += r >= lane["warmup"]
     if lane["role"] == PREFILL:
         hand_over(ws, lane, inst, engine, r)
         return
     progress = ws.progress[r]
     progress["finish"] = now
     progress["status"] = RequestStatus.COMPLETED
-    inst["load"] -= 1
-    inst["completed"] += r >= lane["warmup"]
     release_all(ws, lane, inst, state, s)
 
 

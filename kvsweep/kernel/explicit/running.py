@@ -7,7 +7,7 @@ from ...records import DECODE, NONE, Event
 from ..scheduling import waiting
 from ..scheduling.preempt import find_victim, victim_is_last
 from ..scheduling.running import chunk_of
-from ..tally import count_computed, log_event
+from ..tally import log_event
 from .batch import entry_at, scheduled_batch
 from .tables import allocate, release_all
 
@@ -27,9 +27,23 @@ def _charge(inst, state, tokens, sign):
 
 
 @leaf
-def schedule(ws, lane, inst, engine, state, s, tokens, drafts, padded):
+def _count(ws, lane, tally, engine, state, s, tokens, sign):
+    """Count computed tokens, drafts too, and those computed again (rule R6.4); or take back."""
+    r = s - engine["state_lo"]
+    again = min(np.int64(state["computed"]) + tokens, np.int64(state["frontier"]))
+    again = sign * max(again - state["computed"], 0)
+    if again != 0:
+        ws.progress[r]["recomputed"] += again
+    if r >= lane["warmup"]:
+        tally["computed_tokens"] += sign * tokens
+        tally["recomputed_tokens"] += again
+
+
+@leaf
+def schedule(ws, lane, inst, tally, engine, state, s, tokens, drafts, padded):
     """Compute `tokens` of a request in this step, the last `drafts` of them guesses."""
     _charge(inst, state, tokens, 1)
+    _count(ws, lane, tally, engine, state, s, tokens, 1)
     inst["budget"] -= tokens
     engine["input"] -= tokens + lane["slot"]
     known = state["known"] + state["placeholders"]
@@ -54,7 +68,7 @@ def schedule(ws, lane, inst, engine, state, s, tokens, drafts, padded):
 
 
 @leaf
-def _unschedule(ws, lane, inst, engine, state, place):
+def _unschedule(ws, lane, inst, tally, engine, state, s, place):
     """Give back to the step what it has scheduled of a request: its entry at `place`."""
     entry = ws.entries[place]
     tokens = np.int64(entry["tokens"])
@@ -63,6 +77,7 @@ def _unschedule(ws, lane, inst, engine, state, place):
     state["computed"] -= tokens
     state["flight"] -= tokens
     _charge(inst, state, tokens, -1)
+    _count(ws, lane, tally, engine, state, s, tokens, -1)
     inst["budget"] += tokens
     engine["input"] += tokens + lane["slot"]
     entry["state"] = NONE
@@ -107,13 +122,11 @@ def _preempt(inp, ws, out, lane, inst, tally, index, engine, position):
     r = ws.running[inst["run_lo"] + position]
     s = engine["state_lo"] + r
     state = ws.states[s]
-    progress = ws.progress[r]
     entry = _entry_of(ws, lane, engine, state, s)
     if entry != NONE:
-        _unschedule(ws, lane, inst, engine, state, entry)
-    computed = min(np.int64(state["computed"]), np.int64(state["known"]))
-    count_computed(ws, lane, tally, r, computed)
-    progress["frontier"] = max(progress["frontier"], computed)
+        _unschedule(ws, lane, inst, tally, engine, state, s, entry)
+    state["frontier"] = max(state["frontier"], min(state["computed"], state["known"]))
+    state["preempted"] = 1
     release_all(ws, lane, inst, state, s)
     state["computed"] = 0
     state["drafts"] = 0
@@ -121,7 +134,7 @@ def _preempt(inp, ws, out, lane, inst, tally, index, engine, position):
     state["prefilling"] = 0
     state["runs"] = 0
     state["stale"] = state["flight"]
-    progress["preemptions"] += 1
+    ws.progress[r]["preemptions"] += 1
     _leave_running(ws, inst, position)
     inst["preempted"] += 1
     inst["victims"] += 1
@@ -193,5 +206,5 @@ def schedule_running(inp, ws, out, lane, inst, tally, index, engine, alone):
             guesses = tokens + state["computed"] - known
             drafts = max(min(np.int64(state["drafts"]), guesses), 0)
             state["drafts"] = 0
-            schedule(ws, lane, inst, engine, state, s, tokens, drafts, 0)
+            schedule(ws, lane, inst, tally, engine, state, s, tokens, drafts, 0)
             position += 1

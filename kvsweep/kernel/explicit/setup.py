@@ -1,7 +1,7 @@
 """Begin and end a lane whose blocks and requests are explicit."""
 
 from ..._jit import leaf
-from ...records import DECODE
+from ...records import DECODE, NONE
 from ..blocks.sizes import full_blocks
 from ..memory import place_engine
 from .tables import clear
@@ -97,7 +97,10 @@ def end_explicit(ws, inst, tally):
 
 
 @leaf
-def keep_handoff(ws, out, lane, r):
-    """Write how a request went from prefill to decode to its column."""
-    if lane["disaggregated"] and out.handoffs.size > 0:
-        out.handoffs[lane["out_lo"] + r] = ws.handoffs[r]
+def end_handoff(ws, out, lane, r):
+    """Write how a request went from prefill to decode; it entered the cluster by its prefill."""
+    handoff = ws.handoffs[r]
+    if handoff["queued"] != NONE:
+        ws.progress[r]["queued"] = handoff["queued"]
+    if out.handoffs.size > 0:
+        out.handoffs[lane["out_lo"] + r] = handoff

@@ -151,5 +151,7 @@ def can_never_fit(inp, lane, request):
     total = np.int64(0)
     for group in range(lane["groups"]):
         total += capped(inp, lane, group, blocks)
-    too_long = most > lane["max_tokens"] and not lane["chunked_prefill"]
+    # With windows or drafts the recorder counts the last token too, which is never computed.
+    longest = most + (lane["drafts"] > 0 or lane["groups"] > 1 or window_of(inp, lane, 0) > 0)
+    too_long = longest > lane["max_tokens"] and not lane["chunked_prefill"]
     return total > lane["gpu_blocks"] or too_long

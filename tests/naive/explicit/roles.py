@@ -166,6 +166,7 @@ class RoleCluster(Cluster):
             chosen.expect(prefill, entry_us)
             return
         request.status, request.queued_us = "dropped_unservable", entry_us
+        request.instance = chosen.index
         chosen.dropped += 1
         self._over(entry_us)
 
