@@ -33,6 +33,10 @@ def check_explicit(scenario: Scenario) -> None:
         raise KeyProblem(("cache", "gpu_tokens"), message)
     if has_roles(scenario.cluster):
         _check_roles(scenario)
+    by_length = any(pool.max_model_len is not None for pool in scenario.cluster.pools)
+    if by_length and scenario.cluster.routing == Routing.PROMPT_AFFINITY.label:
+        message = "'prompt-affinity' keeps a prompt's instance: not with pools of a max_model_len"
+        raise KeyProblem(("cluster", "routing"), message)
     _check_batches(scenario)
 
 
