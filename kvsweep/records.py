@@ -13,6 +13,8 @@ from numpy.typing import DTypeLike, NDArray
 
 NONE = np.int64(-1)
 """No index, no value."""
+ANY_LENGTH = np.int64(2**62)
+"""Longest request of an instance that serves all."""
 NEVER = np.int64(2**62)
 """A time or step that does not come."""
 WHOLE, PREFILL, DECODE = 0, 1, 2
@@ -118,7 +120,7 @@ POOL_FIELDS = (
     Field("max_tokens", _i64, "token", "token budget of a step"),
     *(Field(f"beta{term}", _f64, "us", f"step time, as LANE.beta{term}") for term in range(5)),
     *(Field(f"memory{term}", _f64, "us", f"roofline, as LANE.memory{term}") for term in range(5)),
-    Field("longest", _i64, "token", "longest request that is routed here by length"),
+    Field("longest", _i64, "token", "longest request that is routed here, output included"),
     Field("context", _u8, "1", "1 if the step time depends on more than token counts"),
     Field("roofline", _u8, "1", "1 if it is the larger of two sums"),
 )
@@ -215,6 +217,7 @@ LANE_FIELDS = (
     Field("slot", _i64, "token", "what a request takes of a step's input beside its tokens"),
     Field("ahead", _i64, "token", "tokens behind a block that its key covers too"),
     Field("role", _i64, "1", "what the instance does of a request: WHOLE, PREFILL or DECODE"),
+    Field("longest", _i64, "token", "longest request that an instance serves, output included"),
     Field("routed", _i64, "1", "leading instances, those that requests are routed to"),
     Field("pools", _i64, "1", "pools of instances that are not all alike, 0: they are"),
     Field("pool_lo", _i64, "index", "first of these pools"),
@@ -340,7 +343,8 @@ INSTANCE_FIELDS = (
 
 ROUTER_FIELDS = (
     Field("serial", _i64, "1", "number of the lane in this workspace, from 1"),
-    Field("turn", _i64, "index", "round-robin: instance that gets the next request"),
+    Field("first", _i64, "index", "first instance that may get the request being routed"),
+    Field("end", _i64, "index", "the one behind the last of them"),
     Field("refreshed", _i64, "us", "when the snapshots were last taken"),
     Field("refilled", _i64, "us", "when the token bucket was last refilled"),
     Field("tokens", _f64, "token", "what the token bucket holds"),
@@ -354,6 +358,7 @@ SNAPSHOT_FIELDS = (
     Field("held", _i64, "block", "leading blocks of the prompt that the cache holds"),
     Field("matched", _i64, "block", "leading blocks of the prompt that the router's index has"),
     Field("score", _f64, "1", "weighted sum of scores of the request being routed"),
+    Field("turn", _i64, "index", "round-robin: of the instances from here on, the next one"),
     Field("oldest", _i64, "index", "router's index: node that is forgotten next"),
     Field("newest", _i64, "index", "router's index: node recorded last"),
     Field("indexed", _i64, "block", "router's index: blocks"),

@@ -86,6 +86,16 @@ def _add_roles(source, scenario):
     }
 
 
+def _add_lengths(source, pools):
+    """Let each pool serve longer requests than the one before it, the last maybe any."""
+    longest = 0
+    for pool in pools:
+        longest += source.integer(1, 60)
+        pool["max_model_len"] = longest
+    if source.chance(50):
+        del pools[-1]["max_model_len"]
+
+
 def _add_pools(source, scenario):
     cluster = scenario["cluster"]
     engine = scenario["engine"]
@@ -103,3 +113,5 @@ def _add_pools(source, scenario):
         if source.chance(60):
             pool["latency"] = {"beta": list(source.pick(((10, 10, 10), (7, 0, 0), (25, 1, 3))))}
         cluster["pools"].append(pool)
+    if cluster["routing"] != "prompt-affinity" and source.chance(50):
+        _add_lengths(source, cluster["pools"])

@@ -10,7 +10,7 @@ from ..records import NEVER, NONE, LaneStatus
 from .explicit import engine as explicit
 from .offload import engine as offload
 from .routing.admission import is_admitted
-from .routing.choose import choose_instance
+from .routing.choose import choose_instance, find_candidates
 from .routing.snapshots import look
 from .scheduling import waiting
 from .setup import begin_lane, copy_lane, end_lane
@@ -24,6 +24,8 @@ def _route(inp, ws, lane, tally, r, now):
     """Send a request to an instance, where it enters the waiting list a little later."""
     if lane["reads_state"]:
         look(inp, ws, lane, r, now)
+    if lane["explicit"] and lane["pools"] > 0:
+        find_candidates(inp, ws, lane, inp.requests[lane["request_lo"] + r])
     index = choose_instance(inp, ws, lane, tally, r)
     ws.snapshots[index]["load"] += lane["count_pending"]
     inst = ws.instances[index]

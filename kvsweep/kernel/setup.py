@@ -21,7 +21,8 @@ def _begin_router(ws, lane):
     """Let the router know nothing; the tables of its index count only with this lane's serial."""
     router = ws.router[0]
     router["serial"] += 1
-    router["turn"] = 0
+    router["first"] = 0
+    router["end"] = lane["routed"]
     router["refreshed"] = 0
     router["refilled"] = 0
     router["tokens"] = lane["bucket_capacity"]

@@ -87,7 +87,8 @@ def _lay_out_prompts(
         users = readers & (chosen == number)
         first = lanes[users][0]
         item = lists[number]
-        extents = find_prompt_extents(item.records, item.keys, int(first["block_size"]))
+        size, ahead = int(first["block_size"]), int(first["ahead"])
+        extents = find_prompt_extents(item.records, item.keys, size, ahead)
         set_prompt_extents(lanes, users, extents)
         lo = first["request_lo"]
         requests["prompt_lo"][lo : lo + len(item.records)] = placed + extents.offsets[:-1]

@@ -8,11 +8,9 @@ from numpy.typing import NDArray
 
 from ..config import Scenario
 from ..config.fleet import InstancePool, fleet, has_pools, is_explicit
-from ..records import DECODE, GROUP, POOL, PREFILL, WHOLE
+from ..records import ANY_LENGTH, DECODE, GROUP, POOL, PREFILL, WHOLE
 
 ROLES = {"both": WHOLE, "prefill": PREFILL, "decode": DECODE}
-ANY_LENGTH = 2**62
-"""Longest request of a pool that takes all."""
 
 
 def set_explicit(lane: NDArray[Any], scenario: Scenario) -> None:
@@ -27,6 +25,7 @@ def set_explicit(lane: NDArray[Any], scenario: Scenario) -> None:
     lane["slot"] = lane["drafts"] > 0 and speculative is not None and speculative.method == "draft"
     # In flight a decode may be three times its drafts beyond what is known.
     lane["more_places"] = 3 + -(-3 * scenario.engine.drafts // scenario.cache.block_size)
+    lane["longest"] = ANY_LENGTH
     lane["routed"] = scenario.cluster.instances
     if has_pools(scenario):
         _set_pools(lane, scenario)

@@ -34,6 +34,7 @@ class Engine:
     preempt_for_urgent: bool = False
     async_scheduling: bool = False
     speculative: dict | None = None
+    max_model_len: int | None = None
 
     def __post_init__(self):
         _one_of("engine.rules", self.rules, ("vllm",))
@@ -218,6 +219,8 @@ class Scenario:
         """Return the settings of a pool's instances, which has its own or takes the common ones."""
         own = {key: value for key, value in pool.items() if value is not None}
         engine = {k: own[k] for k in ("max_num_seqs", "max_num_batched_tokens") if k in own}
+        if "max_model_len" in own:
+            engine["max_model_len"] = own["max_model_len"]
         cache = {"gpu_blocks": own["gpu_blocks"]} if "gpu_blocks" in own else {}
         return replace(
             self,

@@ -14,6 +14,7 @@ def _apply_pool(own, pool):
     own["gpu_blocks"] = pool["gpu_blocks"]
     own["watermark"] = pool["watermark"]
     own["max_num_seqs"] = pool["max_num_seqs"]
+    own["longest"] = pool["longest"]
     own["max_tokens"] = pool["max_tokens"]
     own["beta0"] = pool["beta0"]
     own["beta1"] = pool["beta1"]

@@ -154,4 +154,5 @@ def can_never_fit(inp, lane, request):
     # With windows or drafts the recorder counts the last token too, which is never computed.
     longest = most + (lane["drafts"] > 0 or lane["groups"] > 1 or window_of(inp, lane, 0) > 0)
     too_long = longest > lane["max_tokens"] and not lane["chunked_prefill"]
+    too_long = too_long or most + 1 > lane["longest"]
     return total > lane["gpu_blocks"] or too_long

@@ -47,7 +47,7 @@ def _see_blocks(inp, ws, lane, r):
     steps begun so far may not be cached yet (running.py).
     """
     request = inp.requests[lane["request_lo"] + r]
-    limit = min(request["reusable"], full_blocks(lane, request["prompt"]))
+    limit = min(request["reusable"], full_blocks(lane, request["prompt"] - lane["ahead"]))
     for index in range(lane["routed"]):
         inst = ws.instances[index]
         hits = 0

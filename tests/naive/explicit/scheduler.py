@@ -2,11 +2,13 @@
 
 from dataclasses import dataclass, field
 from enum import Enum
+from math import inf
 
 from ..scheduler import Decision, Scheduler
 from ..victims import choose_victim
 from ..waiting import waiting_queue
 from .tables import Tables
+from .windows import find_hits
 
 
 @dataclass
@@ -107,9 +109,17 @@ class ExplicitScheduler(Scheduler):
         groups = range(len(self.tables.windows))
         if sum(self.tables.most(group, tokens) for group in groups) > self.pool.usable:
             return False
+        if request.longest + 1 > (self.engine.max_model_len or inf):
+            return False
         explicit = self.engine.drafts or self.tables.windows != [None]
         longest = request.longest + bool(explicit)
         return self.engine.enable_chunked_prefill or longest <= self.engine.max_num_batched_tokens
+
+    def held_blocks(self, keys):
+        """Return how many of `keys` a request that begins with them would hit, in all groups."""
+        tables, most = self.tables, len(keys) * self.block_size
+        _, tokens = find_hits(self.pool, tables.windows, keys, most, self.block_size)
+        return tokens // self.block_size
 
     def enqueue(self, request):
         self.tables.clear(request)
