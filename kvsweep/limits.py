@@ -166,3 +166,12 @@ MAX_MEMORY_BYTES = 2**50
 
 MAX_LAYERS = 2**12
 """Layers of a model, heads, and GPUs that share one: DeepSeek-V3 has 61 and 128."""
+
+MAX_GROUPS = 16
+"""Groups of layers of a hybrid cache: Gemma 3 and 4 have 6 and 7."""
+
+MAX_DRAFTS = 64
+"""Draft tokens of a decode; servers have 1 to 8."""
+
+MAX_POOLS = 64
+"""Pools of unequal instances of a cluster."""

@@ -13,8 +13,12 @@ from numpy.typing import DTypeLike, NDArray
 
 NONE = np.int64(-1)
 """No index, no value."""
+ANY_LENGTH = np.int64(2**62)
+"""Longest request of an instance that serves all."""
 NEVER = np.int64(2**62)
 """A time or step that does not come."""
+WHOLE, PREFILL, DECODE = 0, 1, 2
+"""`LANE.role`: what an instance does of a request."""
 LEAVING = np.uint8(2)
 """`PROGRESS.decoding` of a request whose last token is on its way (asynchronous scheduling)."""
 QUANTILES = (0.5, 0.9, 0.95, 0.99)
@@ -54,6 +58,8 @@ class Event(IntEnum):
     LOAD = 7
     STORE = 8
     REFUSE = 9
+    VERIFY = 10
+    PULL = 11
 
 
 def _dtype(fields: tuple[Field, ...]) -> np.dtype[Any]:
@@ -92,8 +98,31 @@ REQUEST_FIELDS = (
     Field(
         "duplicate", _u8, "1", "1 if one of these keys is also of another request's decode block"
     ),
+    Field("accepted_lo", _i64, "index", "first of the drafts that its verifications accept"),
+    Field("accepted_len", _i64, "1", "how many of these there are, used in a circle; 0: none"),
     Field("awaits", _u8, "1", "1 if it arrives after another request's completion"),
     Field("slo_class", _u8, "1", "code of policies.SloClass; a class of another name: standard"),
+)
+
+GROUP_FIELDS = (
+    Field("window", _i64, "token", "sliding window of this group of layers, 0: full attention"),
+    Field("member", _i64, "index", "the group that is looked up at this place of the order"),
+    Field("member_window", _i64, "token", "its window"),
+    Field("class_end", _i64, "index", "place behind the groups that are looked up with it"),
+)
+
+POOL_FIELDS = (
+    Field("instances", _i64, "1", "engine instances of this pool"),
+    Field("role", _i64, "1", "WHOLE, PREFILL or DECODE"),
+    Field("gpu_blocks", _i64, "block", "usable blocks of one instance"),
+    Field("watermark", _i64, "block", "blocks kept free at admissions"),
+    Field("max_num_seqs", _i64, "request", "cap on the running list"),
+    Field("max_tokens", _i64, "token", "token budget of a step"),
+    *(Field(f"beta{term}", _f64, "us", f"step time, as LANE.beta{term}") for term in range(5)),
+    *(Field(f"memory{term}", _f64, "us", f"roofline, as LANE.memory{term}") for term in range(5)),
+    Field("longest", _i64, "token", "longest request that is routed here, output included"),
+    Field("context", _u8, "1", "1 if the step time depends on more than token counts"),
+    Field("roofline", _u8, "1", "1 if it is the larger of two sums"),
 )
 
 CHAIN_FIELDS = (
@@ -179,7 +208,25 @@ LANE_FIELDS = (
     Field("offload_eviction", _i64, "1", "code of policies.TierEviction"),
     Field("line_places", _i64, "1", "places in line of one instance's blocks that decoding filled"),
     Field("connects", _u8, "1", "1 if there is a CPU tier as vLLM has it"),
-    Field("unconnected", _u8, "1", "1 if there is none"),
+    Field("unconnected", _u8, "1", "1 if there is none, and extents stand for blocks"),
+    Field("explicit", _u8, "1", "1 if each block has a record and each request its tokens"),
+    Field("by_extents", _u8, "1", "1 if extents stand for blocks"),
+    Field("disaggregated", _u8, "1", "1 if some instances prefill and others decode"),
+    Field("groups", _i64, "1", "groups of layers, each with a table of blocks per request"),
+    Field("group_lo", _i64, "index", "first of these groups"),
+    Field("drafts", _i64, "token", "draft tokens that a decode verifies"),
+    Field("slot", _i64, "token", "what a request takes of a step's input beside its tokens"),
+    Field("ahead", _i64, "token", "tokens behind a block that its key covers too"),
+    Field("role", _i64, "1", "what the instance does of a request: WHOLE, PREFILL or DECODE"),
+    Field("longest", _i64, "token", "longest request that an instance serves, output included"),
+    Field("routed", _i64, "1", "leading instances, those that requests are routed to"),
+    Field("pools", _i64, "1", "pools of instances that are not all alike, 0: they are"),
+    Field("pool_lo", _i64, "index", "first of these pools"),
+    Field("key_slots", _i64, "index", "slots of the request list in the key list"),
+    Field("more_places", _i64, "block", "places of a block table beyond the keys of its request"),
+    Field("pull_base", _i64, "us", "fixed part of a transfer from prefill to decode"),
+    Field("pull_bandwidth", _f64, "token/us", "bandwidth of such transfers"),
+    Field("handoff", _i64, "us", "end of a prefill to the entry into the queue of its decode"),
     Field("tiered", _u8, "1", "1 if there is a CPU tier of kvsweep's own"),
     Field("prompt_only", _u8, "1", "1 if such a tier stores no output"),
     Field("all_split", _u8, "1", "1 if every cached block has a record: all extents are split"),
@@ -214,7 +261,9 @@ RARE = (
 )
 CONNECTOR = ("connects",)
 NO_CONNECTOR = ("unconnected",)
-FEATURES = (*ASYNC, *RARE, *CONNECTOR, *NO_CONNECTOR)
+EXPLICIT = ("explicit", "disaggregated")
+NO_EXPLICIT = ("unconnected", "by_extents")
+FEATURES = (*ASYNC, *RARE, *CONNECTOR, *EXPLICIT, *NO_EXPLICIT)
 """Fields of LANE that are 0 without a feature; entries for lanes without it lack them."""
 
 INSTANCE_FIELDS = (
@@ -299,7 +348,8 @@ INSTANCE_FIELDS = (
 
 ROUTER_FIELDS = (
     Field("serial", _i64, "1", "number of the lane in this workspace, from 1"),
-    Field("turn", _i64, "index", "round-robin: instance that gets the next request"),
+    Field("first", _i64, "index", "first instance that may get the request being routed"),
+    Field("end", _i64, "index", "the one behind the last of them"),
     Field("refreshed", _i64, "us", "when the snapshots were last taken"),
     Field("refilled", _i64, "us", "when the token bucket was last refilled"),
     Field("tokens", _f64, "token", "what the token bucket holds"),
@@ -313,6 +363,7 @@ SNAPSHOT_FIELDS = (
     Field("held", _i64, "block", "leading blocks of the prompt that the cache holds"),
     Field("matched", _i64, "block", "leading blocks of the prompt that the router's index has"),
     Field("score", _f64, "1", "weighted sum of scores of the request being routed"),
+    Field("turn", _i64, "index", "round-robin: of the instances from here on, the next one"),
     Field("oldest", _i64, "index", "router's index: node that is forgotten next"),
     Field("newest", _i64, "index", "router's index: node recorded last"),
     Field("indexed", _i64, "block", "router's index: blocks"),
@@ -494,6 +545,98 @@ PIN_FIELDS = (
     Field("next", _i64, "index", "block evicted before it in the same schedule, or -1"),
 )
 
+STATE_FIELDS = (
+    Field("last_token", _i64, "us", "end of the step that sampled its latest token, or -1"),
+    Field("table_lo", _i64, "index", "first slot of its block tables"),
+    Field("places", _i32, "block", "slots of each of its tables"),
+    Field("prompt", _i32, "token", "prompt length"),
+    Field("known", _i32, "token", "prompt and sampled tokens"),
+    Field("limit", _i32, "token", "known tokens at its end"),
+    Field("sure", _i32, "token", "known tokens once the steps on their way have ended"),
+    Field("computed", _i32, "token", "computed tokens, those on their way and drafts included"),
+    Field("placeholders", _i32, "token", "output tokens that are being computed, not known yet"),
+    Field("flight", _i32, "token", "scheduled tokens whose step is not processed"),
+    Field("stale", _i32, "token", "of these, scheduled before the latest preemption"),
+    Field("drafts", _i32, "token", "drafts to be verified in the next step"),
+    Field("verified", _i32, "1", "verifications scheduled so far"),
+    Field("blocks", _i32, "block", "length of each of its tables"),
+    Field("room", _i32, "token", "tokens that these have room for"),
+    Field("published", _i32, "block", "leading blocks that it has cached or hit"),
+    Field("publish_at", _i32, "token", "tokens that fill the next one"),
+    Field("release_at", _i32, "token", "processed tokens with which a window leaves a block"),
+    Field("frontier", _i32, "token", "most tokens that were computed at a preemption"),
+    Field("entry", _i32, "index", "its place in the batch being scheduled, or -1"),
+    Field("split", _u8, "1", "1 if its last schedule left tokens of its prefill"),
+    Field("prefilling", _u8, "1", "1 if it runs, and its prefill is not all scheduled"),
+    Field("runs", _u8, "1", "1 if it is in the running list"),
+    Field("preempted", _u8, "1", "1 if it was preempted at this instance"),
+    Field("done", _u8, "1", "1 if it has all its tokens"),
+)
+
+ENTRY_FIELDS = (
+    Field("state", _i32, "index", "the request, as its state"),
+    Field("tokens", _i32, "token", "scheduled tokens, drafts included"),
+    Field("drafts", _i32, "token", "of these, drafts to verify"),
+    Field("accepted", _i32, "token", "of these, those that will be accepted"),
+    Field("samples", _u8, "1", "1 if it samples at the end of the step"),
+    Field("padded", _u8, "1", "1 if its drafts only fill up the batch: all are rejected"),
+)
+
+BATCH_FIELDS = (
+    Field("end", _i64, "us", "when it ends on the device"),
+    Field("step", _i64, "step", "its index, if it has tokens"),
+    Field("row", _i64, "index", "its row in the log, or -1"),
+    Field("size", _i64, "request", "scheduled requests"),
+    Field("changes", _i64, "1", "1 if it changes anything"),
+)
+
+ENGINE_FIELDS = (
+    Field("state_lo", _i64, "index", "state of the first request at this instance"),
+    Field("entry_lo", _i64, "index", "first entry of its first batch"),
+    Field("batch_lo", _i64, "index", "its first batch"),
+    Field("queued", _i64, "step", "batches scheduled and not processed"),
+    Field("oldest", _i64, "index", "which of the two batches is the oldest of them"),
+    Field("device_end", _i64, "us", "end of the last of them"),
+    Field("last_end", _i64, "us", "end of the last batch with tokens that was processed"),
+    Field("size", _i64, "request", "entries of the batch being scheduled"),
+    Field("taken_back", _i64, "request", "entries whose request was preempted again"),
+    Field("walked", _i64, "request", "running requests that this schedule serves"),
+    Field("waited", _i64, "request", "length of the waiting list before this schedule"),
+    Field("evicted", _i64, "block", "evictions before this schedule"),
+    Field("freed_before", _i64, "block", "`window_freed` before this schedule"),
+    Field("even", _i64, "token", "tokens of this batch whose last one came with the step before"),
+    Field("at_once", _i64, "token", "tokens of this batch that come with one before them"),
+    Field("input", _i64, "token", "tokens and slots that the step may still take as input"),
+    Field("schedules", _i64, "1", "schedules made so far, empty ones included"),
+    Field("window_freed", _i64, "block", "blocks that left their window so far"),
+    Field("drafts", _i64, "token", "drafts verified so far"),
+    Field("accepted", _i64, "token", "drafts accepted so far"),
+    Field("pulls", _i64, "1", "transfers begun by the batch being scheduled"),
+    Field("link_ready", _i64, "us", "end of the last transfer to this instance"),
+    Field("kept", _i64, "request", "finished requests whose blocks are kept for a transfer"),
+    Field("transfer_head", _i64, "index", "request whose transfer is reported next"),
+    Field("transfer_tail", _i64, "index", "request whose transfer is reported last"),
+    Field("splits", _u8, "1", "1 if a running request of this batch had its prefill split"),
+    Field("finished", _u8, "1", "1 if a request has finished since the last schedule"),
+    Field("settles", _u8, "1", "1 if the oldest batch is processed before the next schedule"),
+    Field("asleep", _u8, "1", "1 if no step is made until a transfer ends or a request enters"),
+)
+
+HANDOFF_FIELDS = (
+    Field("queued", _i64, "us", "entry into the waiting list of the prefill instance"),
+    Field("prefilled", _i64, "us", "end of the prefill"),
+    Field("requeued", _i64, "us", "entry into the waiting list of the decode instance"),
+    Field("arrives", _i64, "us", "end of the transfer of its blocks"),
+    Field("pulled", _i64, "us", "end of the step of the decode instance that reported it"),
+    Field("released", _i64, "us", "end of the step of the prefill instance that reported it"),
+    Field("tokens", _i64, "token", "tokens that were transferred"),
+    Field("source", _i64, "index", "prefill instance"),
+    Field("next_arrival", _i64, "index", "request whose transfer ends next at its instance"),
+    Field("next_release", _i64, "index", "request that its prefill instance releases next"),
+    Field("row", _i64, "index", "row of the transfer in the log"),
+    Field("loading", _u8, "1", "1 once its blocks were asked for"),
+)
+
 LRU_FIELDS = (
     Field("prev", _i32, "index", "neighbour that is evicted before, or -1"),
     Field("next", _i32, "index", "neighbour that is evicted after, or -1"),
@@ -525,6 +668,14 @@ TALLY_FIELDS = (
     Field("tier_evictions", _i64, "block", "chunks of such a tier that made room"),
     Field("refused", _i64, "1", "offers refused for lack of room in such a tier"),
     Field("later", _i64, "1", "times that a request was told to ask for its load again"),
+    Field("window_freed", _i64, "block", "blocks given back as they left their window"),
+    Field("draft_tokens", _i64, "token", "drafts verified"),
+    Field("accepted_tokens", _i64, "token", "drafts accepted"),
+    Field("pulls", _i64, "1", "transfers from prefill to decode instances"),
+    Field("pulled_tokens", _i64, "token", "tokens that these moved"),
+    Field("pull_time", _i64, "us", "time that these took, all links, waiting for the link apart"),
+    Field("pull_wait", _i64, "us", "from the end of prefills to the report of their transfers"),
+    Field("kept_time", _i64, "us", "time that finished prefills kept their blocks"),
     Field("blocks_taken", _i64, "block", "blocks newly taken by measured requests"),
     Field("blocks_reused", _i64, "block", "blocks hit by measured requests at admissions"),
     Field("query_tokens", _i64, "token", "tokens looked up at first admissions, measured"),
@@ -570,6 +721,9 @@ STEP_FIELDS = (
     Field("stall_us", _i64, "us", "waited for copies, part of the duration"),
     Field("tier_blocks", _i64, "block", "chunks on the CPU after scheduling"),
     Field("awaited", _i64, "1", "copies that it waited for"),
+    Field("window_freed", _i64, "block", "blocks given back as they left their window"),
+    Field("kept", _i64, "request", "finished requests that keep their blocks for a transfer"),
+    Field("free_after", _i64, "block", "free blocks once its outputs are processed, if explicit"),
 )
 
 TRANSFER_FIELDS = (
@@ -618,6 +772,13 @@ CHUNK = _dtype(CHUNK_FIELDS)
 JOB = _dtype(JOB_FIELDS)
 QUEUE = _dtype(QUEUE_FIELDS)
 PIN = _dtype(PIN_FIELDS)
+GROUP = _dtype(GROUP_FIELDS)
+POOL = _dtype(POOL_FIELDS)
+STATE = _dtype(STATE_FIELDS)
+ENTRY = _dtype(ENTRY_FIELDS)
+BATCH = _dtype(BATCH_FIELDS)
+ENGINE = _dtype(ENGINE_FIELDS)
+HANDOFF = _dtype(HANDOFF_FIELDS)
 TALLY = _dtype(TALLY_FIELDS)
 STEP = _dtype(STEP_FIELDS)
 EVENT = _dtype(EVENT_FIELDS)
@@ -639,6 +800,12 @@ class Inputs(NamedTuple):
     """LANE (n_lanes,)."""
     scorers: NDArray[Any]
     """SCORER (scorers of all lanes,), in the order in which scores are added up."""
+    groups: NDArray[Any]
+    """GROUP (groups of layers of all scenarios,)."""
+    pools: NDArray[Any]
+    """POOL (pools of all scenarios,)."""
+    accepted: NDArray[np.uint8]
+    """Drafts that the verifications of each request accept, request by request."""
 
 
 class Workspace(NamedTuple):
@@ -701,6 +868,28 @@ class Workspace(NamedTuple):
     """PIN (instances x blocks,): what copies still read of each block."""
     hold: NDArray[Any]
     """int64 (instances x places,): requests that wait for a load, or have it, in waiting order."""
+    blank_state: NDArray[Any]
+    """STATE (1,): what every request starts from at an instance."""
+    blank_engine: NDArray[Any]
+    """ENGINE (1,): what every instance that is explicit starts from."""
+    blank_handoff: NDArray[Any]
+    """HANDOFF (1,): what every request starts from where prefill and decode are apart."""
+    own: NDArray[Any]
+    """LANE (most instances that are explicit,): the lane as each instance has it, by its pool."""
+    engines: NDArray[Any]
+    """ENGINE (most instances that are explicit,)."""
+    batches: NDArray[Any]
+    """BATCH (instances x 2,): the steps on their way."""
+    entries: NDArray[Any]
+    """ENTRY (instances x 2 x places,): their requests, in the order of scheduling."""
+    states: NDArray[Any]
+    """STATE (requests, again where instances decode only,): requests as their instance has them."""
+    tables: NDArray[Any]
+    """int32, block ids: the tables of each state, group after group."""
+    gone: NDArray[Any]
+    """int32 (states x groups,): leading slots of each table whose blocks left the window."""
+    handoffs: NDArray[Any]
+    """HANDOFF (requests where prefill and decode are apart,)."""
     running: NDArray[Any]
     """int64 (instances x places,): running list in order of admission."""
     due: NDArray[Any]
@@ -759,6 +948,8 @@ class Outputs(NamedTuple):
     """int8 (slots,): code of policies.RequestStatus (empty if `progress` is)."""
     progress: NDArray[Any]
     """PROGRESS (slots,), the requests' final state (empty if off)."""
+    handoffs: NDArray[Any]
+    """HANDOFF (slots,), where prefill and decode are apart (empty if off)."""
     steps: NDArray[Any]
     """STEP log (empty if off)."""
     events: NDArray[Any]

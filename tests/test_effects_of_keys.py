@@ -149,6 +149,12 @@ CONTEXTS = {
         "workload.sessions": TURNS,
     },
 }
+# Of an engine of its own, which these small runs leave alone.
+POOLS = {
+    "cluster.pools": [
+        {"instances": 1, "gpu_blocks": 90, "max_num_seqs": 3, "max_num_batched_tokens": 32}
+    ],
+}
 VALUES = {
     "workload.requests": (61,),
     "workload.rate": (100.0,),
@@ -255,6 +261,16 @@ ELSEWHERE = {
     "workload.clients": "its keys are walked",
     "workload.clients.id": "a name, of the request columns",
     "cache.gpu_tokens": "stands for gpu_blocks: test_config_memory",
+    **dict.fromkeys(
+        (
+            key
+            for key in leaf_keys(Scenario)
+            if key.startswith(("cluster.pools", "cluster.prefill", "cluster.decode"))
+            or key.startswith(("cluster.kv_transfer", "cluster.pd_", "engine.speculative"))
+            or key == "cache.groups"
+        ),
+        "of the explicit engine: test_config_explicit",
+    ),
     "engine.blis": "switches of the replica: test_defects",
     "engine.horizon_us": "refused but for the replica: test_replica_cells",
     "latency.model": "stands for the others: test_config_scenario",
@@ -315,6 +331,8 @@ def scenario_of(changes):
         for key, value in table.items():
             set_at(data, (section, key), value)
     data = _copied(data)
+    if "cluster.pools" in changes:
+        del data["cluster"]["instances"]
     for key, value in changes.items():
         try:
             set_at(data, parts_of(key, data), _copied(value))
@@ -401,7 +419,7 @@ def test_every_key_of_a_scenario_is_walked_somewhere():
 @pytest.mark.parametrize("key", [key for key in VALUES if key.replace(".0", "") in RULES])
 def test_every_rule_of_the_table_says_no_in_one_context_and_yes_in_another(key):
     said = set()
-    for changes, value in product(CONTEXTS.values(), VALUES[key]):
+    for changes, value in product((*CONTEXTS.values(), POOLS), VALUES[key]):
         scenario = scenario_of({**changes, key: value})
         if scenario:
             said.add(unread(scenario, parts_of(key, scenario.model_dump(mode="json"))) is None)

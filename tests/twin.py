@@ -62,7 +62,15 @@ def schedules(single, instance):
     running = []
     decoding = set()
     events = events_by_step(single, instance)
-    listed = single.outputs.steps["step"][single.outputs.steps["instance"] == instance]
+    steps = single.outputs.steps[single.outputs.steps["instance"] == instance]
+    listed = steps["step"]
+    every = [[list(pair) for pair in events[int(step)][Event.CHUNK]] for step in listed]
+    if all(
+        sum(n for _, n in chunks) == row["prefill_tokens"] + row["decode_tokens"]
+        for chunks, row in zip(every, steps, strict=True)
+    ):
+        yield from every  # explicit lanes log all of it
+        return
     for step in range(listed.max(initial=-1) + 1):
         found = events[step]
         chunks = dict(found[Event.CHUNK])

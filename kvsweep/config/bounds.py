@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from kvsweep.config.base import KeyProblem
+from kvsweep.config.fleet import InstancePool, fleet
 from kvsweep.errors import InputError
 from kvsweep.limits import (
     MAX_CELL_TOKENS,
@@ -41,9 +42,10 @@ def check_products(scenario: Scenario) -> None:
         Naming the key of the instance's part, and both numbers.
     """
     instances, cache = scenario.cluster.instances, scenario.cache
+    most_blocks = max(pool.gpu_blocks for pool in fleet(scenario))
     products = (
         ("block_size", cache.block_size, MAX_CELL_TOKENS, "tokens"),
-        ("gpu_blocks", cache.gpu_blocks, MAX_CLUSTER_BLOCKS, "blocks"),
+        ("gpu_blocks", most_blocks, MAX_CLUSTER_BLOCKS, "blocks"),
         ("cpu_blocks", cache.cpu_blocks, MAX_CLUSTER_BLOCKS, "blocks"),
     )
     for key, each, most, what in products:
@@ -142,14 +144,19 @@ def check_shortest(scenario: Scenario) -> None:
     InputError
         At ``latency``.
     """
-    of = _lane_numbers(scenario)
-    moving = of["memory0"] + min(of["memory1"], of["memory2"])
-    least = of["beta0"] + max(min(of["beta1"], of["beta2"]), moving)
+    least = min(_shortest(_lane_numbers(scenario, pool)) for pool in fleet(scenario))
     if least < 1 and scenario.engine.rules == "vllm":
         raise InputError(
             f"latency: a step may take {least:.3g} us, of which the whole microseconds count; at "
             "least 1 us is simulated: are beta and memory microseconds?"
         )
+
+
+def _shortest(of: Mapping[str, Any]) -> float:
+    """Return the microseconds of a step of one token without context."""
+    moving = of["memory0"] + min(of["memory1"], of["memory2"])
+    least: float = of["beta0"] + max(min(of["beta1"], of["beta2"]), moving)
+    return least
 
 
 def last_clock(of: Mapping[str, Any] | Any, requests: Any, longest: Any, smaller: Any) -> Any:
@@ -192,13 +199,14 @@ def check_times(scenario: Scenario, requests: int, longest: int, prompt: int) ->
         At ``latency``, or at the keys of the transfers.
     """
     check_shortest(scenario)
-    of = _lane_numbers(scenario)
-    complain(
-        longest_step(of, requests, longest, min),
-        of["alpha0"] + of["alpha1"] * prompt,
-        of["alpha2"],
-        last_clock(of, requests, longest, min),
-    )
+    for pool in fleet(scenario):
+        of = _lane_numbers(scenario, pool)
+        complain(
+            longest_step(of, requests, longest, min),
+            of["alpha0"] + of["alpha1"] * prompt,
+            of["alpha2"],
+            last_clock(of, requests, longest, min),
+        )
 
 
 def complain(step: float, delay: float, overhead: float, clock: float) -> None:
@@ -221,27 +229,34 @@ def complain(step: float, delay: float, overhead: float, clock: float) -> None:
         )
 
 
-def _lane_numbers(scenario: Scenario) -> dict[str, Any]:
-    """Return what the bounds need of a scenario by the names of the LANE record."""
-    engine, cache, latency = scenario.engine, scenario.cache, scenario.latency
+def _lane_numbers(scenario: Scenario, pool: InstancePool) -> dict[str, Any]:
+    """Return what the bounds need of the instances of a pool by the names of the LANE record.
+
+    With drafts each decode is as many tokens as it verifies.
+    """
+    cache, latency = scenario.cache, scenario.latency
+    terms = {"alpha": latency.alpha, "beta": pool.beta, "memory": pool.memory}
     numbers: dict[str, Any] = {
         f"{kind}{term}": coefficient
         for kind, count in (("alpha", 3), ("beta", 5), ("memory", 5))
-        for term, coefficient in enumerate((*getattr(latency, kind), *(0.0,) * count)[:count])
+        for term, coefficient in enumerate((*terms[kind], *(0.0,) * count)[:count])
     }
+    for kind in ("beta", "memory"):
+        for term in (2, 3):
+            numbers[f"{kind}{term}"] *= 1 + scenario.engine.drafts
     for step, extra in enumerate(
         (*latency.first_steps_us, *(0,) * MAX_FIRST_STEPS)[:MAX_FIRST_STEPS]
     ):
         numbers[f"first_step{step}"] = extra
     return numbers | {
-        "max_num_seqs": engine.max_num_seqs,
-        "max_tokens": engine.max_num_batched_tokens,
+        "max_num_seqs": pool.max_num_seqs,
+        "max_tokens": pool.max_num_batched_tokens,
         "transfer_base": cache.transfer_base_latency_us,
         "bandwidth": cache.transfer_bandwidth or 1.0,  # None only where nothing is moved
         "cpu_blocks": cache.cpu_blocks,
         "connects": cache.cpu_blocks > 0 and cache.offload == Offload.VLLM.label,
         "chunk_tokens": cache.block_size * cache.offload_block_factor,
-        "gpu_blocks": cache.gpu_blocks,
+        "gpu_blocks": pool.gpu_blocks,
         "block_size": cache.block_size,
         "instances": scenario.cluster.instances,
     }

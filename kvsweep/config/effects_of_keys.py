@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kvsweep.config.lengths import Constant, Empirical
+from kvsweep.config.pools import pools_of
 from kvsweep.config.schema import KeyPath
 from kvsweep.policies import CACHE, INDEX, LOAD, Offload, Priority, Routing, Scheduler, Scorer
 
@@ -34,7 +35,8 @@ class Rule(NamedTuple):
 
 def unread(scenario: Scenario, path: KeyPath) -> Rule | None:
     """Return the rule by which a scenario does not read a key, or None if it does."""
-    client = next((part for part in path if isinstance(part, int)), None)
+    numbers = (part for part in path if isinstance(part, int))
+    client = next(numbers, None) if "clients" in path else None
     names = [str(part) for part in path if not isinstance(part, int)]
     if client is not None and client >= len(_clients(scenario)):
         return None  # a cell with other clients
@@ -191,6 +193,18 @@ def _repeats(scenario: Scenario, client: int | None) -> bool:
     return scenario.workload is not None and scenario.workload.repeat > 1
 
 
+def _takes_from(key: str) -> Reads:
+    """Return whether some pool takes a key from the section that holds for all."""
+
+    def reads(scenario: Scenario, client: int | None) -> bool:
+        return any(getattr(pool, key) is None for _, pool in pools_of(scenario.cluster))
+
+    return reads
+
+
+_DRAFTS = Rule(lambda s, c: s.engine.drafts > 0, "engine.speculative.tokens of more than 0")
+_OWN_POOL = "a pool without its own"
+
 _TIER = Rule(_has_tier, "cache.cpu_blocks of more than 0")
 _GPU = Rule(_on_gpu, "model.gpu")
 _CONNECTOR = Rule(_connects, "cache.cpu_blocks of more than 0 and offload 'vllm'")
@@ -254,6 +268,17 @@ RULES: dict[str, Rule] = {
     "cluster.token_bucket_refill_rate": Rule(
         lambda s, c: s.cluster.admission == "token-bucket", "admission 'token-bucket'"
     ),
+    "engine.speculative.method": _DRAFTS,
+    "engine.speculative.acceptance": _DRAFTS,
+    "engine.speculative.draft_us": _DRAFTS,
+    **{
+        f"{section}.{key}": Rule(_takes_from(key), _OWN_POOL)
+        for section, key in (
+            ("cache", "gpu_blocks"),
+            ("engine", "max_num_seqs"),
+            ("engine", "max_num_batched_tokens"),
+        )
+    },
     "engine.long_prefill_token_threshold": Rule(
         lambda s, c: s.engine.long_prefill_token_threshold < s.engine.max_num_batched_tokens,
         "a max_num_batched_tokens that is larger",

@@ -189,12 +189,24 @@ class Latency(Section):
     @classmethod
     def _pad_beta(cls, beta: tuple[float, ...]) -> tuple[float, ...]:
         """Return one form for each meaning: context terms appear only if there are any."""
-        return _padded(beta, _BETAS if any(beta[_TOKEN_TERMS:]) else _TOKEN_TERMS)
+        return padded_beta(beta)
 
     @field_validator("memory")
     @classmethod
     def _pad_memory(cls, memory: tuple[float, ...]) -> tuple[float, ...]:
-        return _padded(memory, _BETAS) if any(memory) else ()
+        return padded_memory(memory)
+
+
+def padded_beta(beta: tuple[float, ...]) -> tuple[float, ...]:
+    """Return coefficients of a step in one form; none stay none."""
+    if not beta:
+        return beta
+    return _padded(beta, _BETAS if any(beta[_TOKEN_TERMS:]) else _TOKEN_TERMS)
+
+
+def padded_memory(memory: tuple[float, ...]) -> tuple[float, ...]:
+    """Return coefficients of moving data in one form."""
+    return _padded(memory, _BETAS) if any(memory) else ()
 
 
 def _padded(values: tuple[float, ...], count: int) -> tuple[float, ...]:

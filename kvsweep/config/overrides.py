@@ -62,8 +62,11 @@ def suggestion(key: str) -> str:
     """Return the known keys that `key` may stand for, or the sections, as the end of a message."""
     known = [POLICY, SEED, *leaf_keys(Scenario)]
     last = key.rpartition(".")[2]
-    alike = [name for name in known if name.rpartition(".")[2] == last][:3]
+    alike = [name for name in known if name.rpartition(".")[2] == last]
     if alike:
+        # Pools have some keys of the sections again, one level below.
+        fewest = min(name.count(".") for name in alike)
+        alike = [name for name in alike if name.count(".") == fewest][:3]
         return f"; did you mean {' or '.join(map(repr, alike))}?"
     tails = {name.rpartition(".")[2]: name for name in reversed(known)}
     close = did_you_mean(key, known)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kvsweep.config.base import KeyProblem
+from kvsweep.config.explicit_rules import check_explicit
+from kvsweep.config.fleet import has_pools
 from kvsweep.policies import (
     Admission,
     Eviction,
@@ -52,6 +54,13 @@ _FIXED: dict[str, tuple[tuple[str, str, Any, str], ...]] = {
             TierEviction.LRU.label,
             "eviction of the least recently used",
         ),
+        ("cache", "groups", (), "one group with full attention"),
+        ("engine", "speculative", None, "no drafts"),
+        ("cluster", "pools", (), "equal instances only"),
+        ("cluster", "prefill", None, "equal instances only"),
+        ("cluster", "decode", None, "equal instances only"),
+        ("cluster", "prefill_instances", None, "equal instances only"),
+        ("cluster", "decode_instances", None, "equal instances only"),
         ("engine", "async_scheduling", False, "synchronous scheduling only"),
         ("engine", "enable_prefix_caching", True, "prefix caching always on"),
         ("engine", "enable_chunked_prefill", True, "chunked prefill always on"),
@@ -116,6 +125,7 @@ def check_rules(scenario: Scenario) -> None:
         _check_batch_limits(scenario)
         _check_tier(scenario)
         _check_async(scenario)
+        check_explicit(scenario)
         return
     _check_token_times(scenario)
     if scenario.workload:
@@ -191,7 +201,7 @@ def _check_batch_limits(scenario: Scenario) -> None:
     The kernel relies on it: by_counts.is_countable never looks at the budget.
     """
     engine = scenario.engine
-    if engine.max_num_batched_tokens >= engine.max_num_seqs:
+    if engine.max_num_batched_tokens >= engine.max_num_seqs or has_pools(scenario):
         return
     given = engine.model_fields_set
     key = "max_num_batched_tokens" if "max_num_batched_tokens" in given else "max_num_seqs"

@@ -21,10 +21,13 @@ from kvsweep.config.base import (
     not_below,
 )
 from kvsweep.config.bounds import check_products
+from kvsweep.config.groups import CacheGroup
 from kvsweep.config.latency import Latency
+from kvsweep.config.pools import Pool, UnequalPool, check_pools, has_roles, in_four_keys, pools_of
 from kvsweep.config.rules import check_rules
 from kvsweep.config.served_model import ServedModel, from_model, times_of_model
 from kvsweep.config.service_levels import ServiceLevels
+from kvsweep.config.speculative import Speculative
 from kvsweep.config.transfer import SPEED_KEYS, settle
 from kvsweep.config.workload import Workload
 from kvsweep.errors import did_you_mean
@@ -36,7 +39,9 @@ from kvsweep.limits import (
     MAX_BLOCKS,
     MAX_BUCKET,
     MAX_GB_PER_S,
+    MAX_GROUPS,
     MAX_INSTANCES,
+    MAX_POOLS,
     MAX_SEQS,
     MAX_TIME_US,
     MAX_TOKEN_BYTES,
@@ -155,6 +160,18 @@ class Cluster(Section):
     ----------
     instances : int
         Engines, all alike.
+    pools : tuple of UnequalPool
+        Instead of `instances`: pools of instances that differ; they are numbered in this order.
+    prefill, decode : Pool or None
+        Instead of `instances`: those that only prefill, and those that pull the blocks of a prompt
+        from them and decode (vLLM's NixlConnector).
+    prefill_instances, decode_instances, prefill_gpu_blocks, decode_gpu_blocks : int or None
+        The same in four keys, as traces have them.
+    kv_transfer_base_us, kv_transfer_bandwidth : int, float or None
+        A pull takes this plus its tokens over the bandwidth, tokens per microsecond; each decode
+        instance has one link.
+    pd_handoff_us : int
+        From the end of a prefill to the entry into the queue of a decode instance.
     routing : str
         One of `kvsweep.policies.Routing`.
     scorers : dict
@@ -207,9 +224,37 @@ class Cluster(Section):
     snapshot_load: Annotated[
         Switch, Key("1", "whether the router's figures of the load age too")
     ] = False
+    pools: Annotated[tuple[UnequalPool, ...], Field(max_length=MAX_POOLS), Key("1", "pool")] = ()
+    prefill: Annotated[Pool | None, Key("1", "prefill pool")] = None
+    decode: Annotated[Pool | None, Key("1", "decode pool")] = None
+    prefill_instances: Annotated[
+        Annotated[Count, Field(le=MAX_INSTANCES)] | None, Key("1", "instances that only prefill")
+    ] = None
+    decode_instances: Annotated[
+        Annotated[Count, Field(le=MAX_INSTANCES)] | None, Key("1", "instances that only decode")
+    ] = None
+    prefill_gpu_blocks: Annotated[
+        Annotated[Count, Field(le=MAX_BLOCKS)] | None,
+        Key("block", "usable KV blocks per prefill instance"),
+    ] = None
+    decode_gpu_blocks: Annotated[
+        Annotated[Count, Field(le=MAX_BLOCKS)] | None,
+        Key("block", "usable KV blocks per decode instance"),
+    ] = None
+    kv_transfer_base_us: Annotated[
+        Microseconds, Key("us", "fixed part of a transfer from prefill to decode")
+    ] = 100
+    kv_transfer_bandwidth: Annotated[
+        Bandwidth | None, Key("token/us", "tokens moved from prefill to decode")
+    ] = None
+    pd_handoff_us: Annotated[
+        Microseconds, Key("us", "end of a prefill to the queue of its decode instance")
+    ] = 0
 
     @model_validator(mode="after")
     def _complete(self) -> Self:
+        check_pools(self)
+        _fill(self, instances=sum(pool.instances for _, pool in pools_of(self)))
         if self.admission == "token-bucket":
             for key in ("token_bucket_capacity", "token_bucket_refill_rate"):
                 if getattr(self, key) is None:
@@ -245,6 +290,8 @@ class Engine(Section):
     async_scheduling : bool
         As in vLLM, where it is on by default: schedule a step while the one before is computed,
         without the tokens that it will sample.
+    speculative : Speculative or None
+        Drafts that each decode verifies; None: none.
     enable_prefix_caching, enable_chunked_prefill : bool
         As in vLLM.
     reserve_full_prompt : bool
@@ -283,6 +330,7 @@ class Engine(Section):
     async_scheduling: Annotated[
         Switch, Key("1", "whether a step is scheduled while the one before is computed")
     ] = False
+    speculative: Annotated[Speculative | None, Key("1", "speculative decoding")] = None
     enable_prefix_caching: Annotated[
         Switch, Key("1", "whether full blocks are cached for other requests")
     ] = True
@@ -304,6 +352,16 @@ class Engine(Section):
         Annotated[Count, Field(le=MAX_TIME_US)] | None, Key("us", "end of the simulation")
     ] = None
 
+    @property
+    def drafts(self) -> int:
+        """Draft tokens that each decode verifies, 0 without speculation."""
+        return self.speculative.tokens if self.speculative else 0
+
+    @property
+    def drafting_us(self) -> float:
+        """What drafting makes each step longer, microseconds."""
+        return self.drafts * self.speculative.draft_us if self.speculative else 0.0
+
 
 class Cache(Section):
     """The KV cache of each instance.
@@ -316,6 +374,8 @@ class Cache(Section):
         Usable blocks; vLLM's ``num_gpu_blocks`` counts one more, its null block.
     gpu_tokens : int or None
         Instead of `gpu_blocks`: tokens that fit, in as many whole blocks as they make.
+    groups : tuple of CacheGroup
+        Groups of layers with a table of blocks each, of one pool; none: one with full attention.
     eviction : str
         Which cached block that nobody uses is evicted first: one of `kvsweep.policies.Eviction`.
     cpu_blocks : int
@@ -359,6 +419,9 @@ class Cache(Section):
     gpu_tokens: Annotated[
         Count | None, Key("token", "tokens that fit into the KV cache of an instance")
     ] = None
+    groups: Annotated[
+        tuple[CacheGroup, ...], Field(max_length=MAX_GROUPS), Key("1", "group of the cache")
+    ] = ()
     eviction: Annotated[
         str, _member(Eviction), Key("1", "which cached block that nobody uses is evicted first")
     ] = "lru"
@@ -463,11 +526,18 @@ class Scenario(Section):
                 "slo": True,
                 "latency": {"model"},
                 "cache": self._unwritten(),
+                "cluster": self._unwritten_of_cluster(),
             },
             exclude_defaults=True,
         )
         if not dumped.get("cache", True):
             del dumped["cache"]
+        if self.engine.speculative and self.engine.drafts == 0:
+            del dumped["engine"]["speculative"]
+        dumped["cluster"] = in_four_keys(dumped.get("cluster", {}))
+        for section in ("engine", "cluster"):
+            if not dumped.get(section, True):
+                del dumped[section]
         if self.latency.model_fields_set:  # latencies of zero are told apart from none
             times = {"alpha": list(self.latency.alpha), "beta": list(self.latency.beta)}
             dumped["latency"] = times | dumped.get("latency", {})
@@ -482,6 +552,10 @@ class Scenario(Section):
         if self.cache.cpu_blocks == 0:
             keys |= {"offload", "transfer_bandwidth"} - self.cache.model_fields_set
         return keys
+
+    def _unwritten_of_cluster(self) -> set[str]:
+        """Return the keys of the cluster that its pools stand for."""
+        return {"instances"} if self.cluster.pools or has_roles(self.cluster) else set()
 
 
 def validate(data: Any, base_dir: Path) -> Scenario:

@@ -16,6 +16,7 @@ from kvsweep.config.design import Design
 from kvsweep.config.document import AskedCliff, Pareto
 from kvsweep.config.latency import NO_LATENCY
 from kvsweep.config.memory import equal_memory
+from kvsweep.config.pools import has_roles
 from kvsweep.config.scenario import Scenario
 from kvsweep.config.source import Source
 from kvsweep.config.workload import DEFAULT_ENTROPY
@@ -190,6 +191,8 @@ class Sweep:
                 del scenario[section]
         if scenario["cache"]["gpu_tokens"] is not None:
             del scenario["cache"]["gpu_blocks"]
+        if scenario["cluster"]["pools"] or has_roles(next(self.probes()).cluster):
+            del scenario["cluster"]["instances"]
         drawn = tuple(self.design.ranges) if self.design else ()
         for key in (*(axis.key for axis in self.axes), *drawn):
             _forget(scenario, key.split("."))

@@ -7,9 +7,10 @@ routing time. Where completions make arrivals (closed loop), the lane goes from 
 from .._jit import kernel, leaf
 from ..policies import RequestStatus
 from ..records import NEVER, NONE, LaneStatus
+from .explicit import engine as explicit
 from .offload import engine as offload
 from .routing.admission import is_admitted
-from .routing.choose import choose_instance
+from .routing.choose import choose_instance, find_candidates
 from .routing.snapshots import look
 from .scheduling import waiting
 from .setup import begin_lane, copy_lane, end_lane
@@ -23,6 +24,8 @@ def _route(inp, ws, lane, tally, r, now):
     """Send a request to an instance, where it enters the waiting list a little later."""
     if lane["reads_state"]:
         look(inp, ws, lane, r, now)
+    if lane["explicit"] and lane["pools"] > 0:
+        find_candidates(inp, ws, lane, inp.requests[lane["request_lo"] + r])
     index = choose_instance(inp, ws, lane, tally, r)
     ws.snapshots[index]["load"] += lane["count_pending"]
     inst = ws.instances[index]
@@ -31,8 +34,14 @@ def _route(inp, ws, lane, tally, r, now):
     request = inp.requests[lane["request_lo"] + r]
     entry = now + queueing_delay(lane, request["prompt"])
     waiting.enter_inbox(ws, inst, r, entry)
-    if lane["concurrency"] > 0 and can_never_fit(lane, request):
-        let_send(inp, ws, lane, tally, entry)  # when it will be dropped
+    if lane["concurrency"] > 0:
+        misfit = False
+        if lane["explicit"]:
+            misfit = explicit.fits_nowhere(inp, ws, ws.own[index], r)
+        if lane["by_extents"]:
+            misfit = can_never_fit(lane, request)
+        if misfit:
+            let_send(inp, ws, lane, tally, entry)  # when it will be dropped
 
 
 @leaf
@@ -47,16 +56,23 @@ def _earliest(ws, lane):
     index = 0
     first = NEVER
     second = NEVER
+    what = 0
+    kind = 0
+    earlier = False
     for candidate in range(lane["instances"]):
         time = NEVER
         if lane["connects"]:
             time = offload.next_time(ws, lane, ws.instances[candidate])
         if lane["unconnected"]:
             time = next_event(ws, ws.instances[candidate])
-        if time < first:
+        if lane["explicit"]:
+            time, kind = explicit.next_time(ws, ws.own[candidate], ws.instances[candidate])
+            earlier = time == first and kind < what
+        if time < first or earlier:
             second = first
             first = time
             index = candidate
+            what = kind
         else:
             second = min(second, time)
     return index, first, second
@@ -83,7 +99,10 @@ def _arrive(inp, ws, lane, tally, r, now):
     if lane["closed_loop"]:
         for index in range(lane["instances"]):
             # Who can never fit is dropped during the step under way, before a router looks.
-            accept(inp, ws, lane, ws.instances[index], now - 1)
+            if lane["explicit"]:
+                explicit.accept(inp, ws, ws.own[index], ws.instances[index], now - 1)
+            if lane["by_extents"]:
+                accept(inp, ws, lane, ws.instances[index], now - 1)
     remove_arrival(inp, ws, lane, tally, r)
     if is_admitted(inp, ws, lane, tally, r):
         _route(inp, ws, lane, tally, r, now)
@@ -113,6 +132,8 @@ def _run(inp, ws, out, lane, tally):
         for index in range(first, end):
             if lane["connects"]:
                 offload.advance(inp, ws, out, lane, ws.instances[index], tally, index, until)
+            if lane["explicit"]:
+                explicit.advance(inp, ws, out, lane, ws.instances[index], tally, index, until)
             if lane["unconnected"]:
                 advance(inp, ws, out, lane, ws.instances[index], tally, index, until)
         if lane["closed_loop"] and first < end:
@@ -162,6 +183,12 @@ def run_async(inp, ws, out, numbers):
 @kernel
 def run_rare(inp, ws, out, numbers):
     """Run lanes with any features but a connector."""
+    _run_lanes(inp, ws, out, numbers)
+
+
+@kernel
+def run_explicit(inp, ws, out, numbers):
+    """Run lanes that are all explicit."""
     _run_lanes(inp, ws, out, numbers)
 
 

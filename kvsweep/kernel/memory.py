@@ -16,6 +16,9 @@ from ..policies import Scheduler
 QUEUES = 5
 """Queues of copies of an instance: offload/jobs.py names them."""
 
+DEPTH = 2
+"""Batches of an instance on their way, at most."""
+
 WORD = 64
 """Instances in one word of `holders`."""
 
@@ -34,17 +37,23 @@ def workspace_sizes(lanes: NDArray[Any]) -> dict[str, NDArray[np.int64]]:
     """
     count, requests, shared = lanes["instances"], lanes["requests"], lanes["prompt_shared"]
     blocks = count * lanes["gpu_blocks"]
-    extents = (count - 1) * lanes["n_shared"] + lanes["n_extents"]
+    extents = ((count - 1) * lanes["n_shared"] + lanes["n_extents"]) * (lanes["by_extents"] != 0)
     keys = count * lanes["n_keys"]
     connected = count * (lanes["connects"] != 0)
     runs = (lanes["cpu_blocks"] > 0) & (lanes["chunk_records"] == 0)
+    explicit = lanes["explicit"] != 0
+    engines = count * explicit
+    apart = lanes["disaggregated"] != 0
+    states = requests * explicit * (1 + apart)
+    held = engines * apart + connected
+    table = lanes["key_slots"] + requests * lanes["more_places"]
     return {
         "progress": requests,
         "instances": count,
         "blocks": blocks,
         "extents": extents,
         "lru": blocks + extents,
-        "prefix": keys,
+        "prefix": keys * np.where(explicit, lanes["groups"], 1),
         # Of CPU tiers; with a connector there is a mark of each request: `rank_mark`.
         "tier": count * (lanes["cpu_blocks"] * runs + 1) + requests * (lanes["connects"] != 0),
         "tier_heads": extents * runs,
@@ -59,8 +68,17 @@ def workspace_sizes(lanes: NDArray[Any]) -> dict[str, NDArray[np.int64]]:
         "jobs": connected * lanes["jobs"],
         "queues": connected * QUEUES,
         "pins": connected * lanes["gpu_blocks"],
-        "hold": connected * lanes["hold_places"],
         "tier_table": keys * (lanes["chunk_records"] > 0),
+        "hold": held * lanes["hold_places"],
+        # Where blocks and requests are explicit: `place_engine`, explicit/setup.py.
+        "own": engines,
+        "engines": engines,
+        "batches": engines * DEPTH,
+        "entries": engines * DEPTH * lanes["places"],
+        "states": states,
+        "tables": table * lanes["groups"] * explicit * (1 + apart),
+        "gone": states * lanes["groups"],
+        "handoffs": requests * apart,
         "running": count * lanes["places"],
         "due": count * lanes["places"],
         "phases": count * lanes["block_size"],
@@ -72,6 +90,14 @@ def workspace_sizes(lanes: NDArray[Any]) -> dict[str, NDArray[np.int64]]:
         "known": shared,
         "holders": shared * -(-count // WORD),
     }
+
+
+@leaf
+def place_engine(lane, inst, engine):
+    """Set where the parts of an instance begin whose blocks and requests are explicit."""
+    engine["batch_lo"] = inst["number"] * DEPTH
+    engine["entry_lo"] = inst["number"] * DEPTH * lane["places"]
+    inst["prefix_lo"] = inst["number"] * lane["n_keys"] * lane["groups"]
 
 
 @leaf

@@ -4,6 +4,7 @@ from .._jit import leaf, part
 from ..policies import Eviction, Offload, Priority, Scheduler, TierEviction, Victim
 from ..records import NONE, QUANTILES, LaneStatus
 from .blocks.runs import begin_runs, clear_heads
+from .explicit.setup import begin_explicit, end_explicit
 from .memory import count_extents, place_instance
 from .offload.setup import begin_offload, end_offload
 from .summary import copy_requests, end_requests
@@ -20,7 +21,8 @@ def _begin_router(ws, lane):
     """Let the router know nothing; the tables of its index count only with this lane's serial."""
     router = ws.router[0]
     router["serial"] += 1
-    router["turn"] = 0
+    router["first"] = 0
+    router["end"] = lane["routed"]
     router["refreshed"] = 0
     router["refilled"] = 0
     router["tokens"] = lane["bucket_capacity"]
@@ -68,8 +70,9 @@ def begin_lane(inp, ws, lane, tally):
     ws.due[: lane["instances"] * lane["places"]] = IDLE
     ws.phases[: lane["instances"] * lane["block_size"]] = 0
     ws.itl_by_batch[: lane["max_num_seqs"] + 1] = 0
-    for extent in range(count_extents(lane)):
-        ws.extents[extent] = ws.blank_extent[0]
+    if lane["by_extents"]:
+        for extent in range(count_extents(lane)):
+            ws.extents[extent] = ws.blank_extent[0]
     if lane["tiered"]:
         clear_heads(ws, lane)
     for r in range(lane["requests"]):
@@ -80,22 +83,24 @@ def begin_lane(inp, ws, lane, tally):
         tally["sendable"] = min(lane["requests"], lane["concurrency"])
     if lane["connects"]:
         begin_offload(inp, ws, lane)
+    if lane["explicit"]:
+        begin_explicit(inp, ws, lane)
     tally["status"] = LaneStatus.OK
     if not _has_branches(lane):
         tally["status"] = LaneStatus.UNKNOWN_POLICY
 
 
 @leaf
-def _how_it_ended(lane, inst):
-    """Return the code of Lane of an instance that nothing stopped.
+def _how_it_ended(lane, inst, blocks, kept):
+    """Return the code of Lane of an instance with so many blocks that nothing stopped.
 
     All blocks free, and all ids with a key in the LRU list: every reference count is zero.
     Instances are advanced to the last time that a lane may reach: who is there then came too late.
     """
     unused = inst["evictable"] - inst["whole_blocks"]
-    leaked = inst["free"] != lane["gpu_blocks"] or inst["keyed"] != unused
+    leaked = inst["free"] != blocks or inst["keyed"] != unused
     late = inst["clock"] >= lane["last_clock"] or inst["inbox_head"] != NONE
-    leaked = leaked or inst["held"] != 0
+    leaked = leaked or inst["held"] != 0 or kept != 0
     status = LaneStatus.OK
     if inst["load"] != 0 and late:
         status = LaneStatus.TIME_LIMIT
@@ -122,8 +127,13 @@ def end_lane(inp, ws, out, lane, tally, number):
         tally["shortages"] += inst["shortages"] + inst["evictions"]
         out.peak_blocks[number, index] = inst["peak"]
         out.completed[number, index] = inst["completed"]
+        blocks = lane["gpu_blocks"]
+        kept = 0
+        if lane["explicit"]:
+            blocks = ws.own[index]["gpu_blocks"]
+            kept = end_explicit(ws, inst, tally)
         if tally["status"] == LaneStatus.OK:
-            tally["status"] = _how_it_ended(lane, inst)
+            tally["status"] = _how_it_ended(lane, inst, blocks, kept)
         if lane["connects"]:
             end_offload(ws, inst, tally)
     fold_itl(ws, lane, tally, token_time, _Q0, _Q1, _Q2, _Q3)

@@ -8,6 +8,7 @@ them takes here (200 requests: 0.8 and 1.9 us per column).
 from .._jit import leaf
 from ..policies import RequestStatus
 from ..records import NONE
+from .explicit.setup import end_handoff
 
 
 @leaf
@@ -79,6 +80,8 @@ def end_requests(inp, ws, out, lane, tally, number):
         status = ws.progress[r]["status"]
         preemptions = ws.progress[r]["preemptions"]
         tokens = inp.requests[lane["request_lo"] + r]["output"]
+        if lane["disaggregated"]:
+            end_handoff(ws, out, lane, r)
         _write_times(ws, out, slot, r, overhead, tokens)
         tally["shortages"] += status == RequestStatus.DROPPED_UNSERVABLE
         if r >= lane["warmup"]:
@@ -108,3 +111,5 @@ def copy_requests(out, lane, origin, number):
             out.preemptions[slot] = out.preemptions[source]
             out.request_status[slot] = out.request_status[source]
             out.progress[slot] = out.progress[source]
+        if out.handoffs.size > 0:
+            out.handoffs[slot] = out.handoffs[source]

@@ -44,7 +44,10 @@ def build_inputs(
     prompts = _lay_out_prompts(requests, lanes, lists, chosen)
     keys = np.concatenate([item.keys for item in lists])
     chain = _join([item.chain for item in lists])
-    return Inputs(requests, keys, chain, prompts, lanes, laid.scorers)
+    accepted = np.concatenate([item.accepted for item in lists])
+    return Inputs(
+        requests, keys, chain, prompts, lanes, laid.scorers, laid.groups, laid.pools, accepted
+    )
 
 
 def _join_requests(lists: Sequence[Prepared]) -> tuple[NDArray[Any], NDArray[np.int64]]:
@@ -52,6 +55,7 @@ def _join_requests(lists: Sequence[Prepared]) -> tuple[NDArray[Any], NDArray[np.
     sizes = np.array([len(item.records) for item in lists])
     requests = _join([item.records for item in lists])
     requests["key_lo"] += np.repeat(_starts([len(item.keys) for item in lists]), sizes)
+    requests["accepted_lo"] += np.repeat(_starts([len(item.accepted) for item in lists]), sizes)
     requests["chain_lo"] += np.repeat(_starts([len(item.chain) for item in lists]), sizes)
     return requests, _starts(sizes)
 
@@ -83,7 +87,8 @@ def _lay_out_prompts(
         users = readers & (chosen == number)
         first = lanes[users][0]
         item = lists[number]
-        extents = find_prompt_extents(item.records, item.keys, int(first["block_size"]))
+        size, ahead = int(first["block_size"]), int(first["ahead"])
+        extents = find_prompt_extents(item.records, item.keys, size, ahead)
         set_prompt_extents(lanes, users, extents)
         lo = first["request_lo"]
         requests["prompt_lo"][lo : lo + len(item.records)] = placed + extents.offsets[:-1]

@@ -16,12 +16,15 @@ from numpy.typing import NDArray
 
 from .. import _cache, _jit
 from ..config import Scenario
+from ..config.fleet import is_explicit
 from ..kernel import engine
 from ..records import (
     ASYNC,
     CONNECTOR,
+    EXPLICIT,
     LANE,
     NO_CONNECTOR,
+    NO_EXPLICIT,
     RARE,
     Inputs,
     Outputs,
@@ -96,20 +99,27 @@ class Entry:
         self, inputs: Inputs, workspace: Workspace, outputs: Outputs, numbers: NDArray[np.int64]
     ) -> None:
         """Run the lanes of these numbers, in their order."""
-        self.run(inputs._replace(lanes=inputs.lanes.view(self.lane)), workspace, outputs, numbers)
+        inputs = inputs._replace(lanes=inputs.lanes.view(self.lane))
+        workspace = workspace._replace(own=workspace.own.view(self.lane))
+        self.run(inputs, workspace, outputs, numbers)
 
 
-USUAL = Entry(engine.run_batch, (*ASYNC, *RARE, *CONNECTOR), "first run")
+USUAL = Entry(engine.run_batch, (*ASYNC, *RARE, *CONNECTOR, *EXPLICIT), "first run")
 # From few features to many: a lane goes to the first that covers it.
 ENTRIES: tuple[Entry, ...] = (
     USUAL,
-    Entry(engine.run_async, (*RARE, *CONNECTOR), "first run with async_scheduling"),
-    Entry(engine.run_rare, CONNECTOR, "first run with rarer features"),
+    Entry(engine.run_async, (*RARE, *CONNECTOR, *EXPLICIT), "first run with async_scheduling"),
+    Entry(engine.run_rare, (*CONNECTOR, *EXPLICIT), "first run with rarer features"),
     Entry(
         engine.run_connected,
-        (*NO_CONNECTOR, "tiered", "copies_each_step"),
+        (*NO_CONNECTOR, *EXPLICIT, "tiered", "copies_each_step"),
         'first run with offload = "vllm"',
         more=10,
+    ),
+    Entry(
+        engine.run_explicit,
+        (*NO_EXPLICIT, *CONNECTOR, *(name for name in RARE if name != "concurrency")),
+        "first run with groups, drafts or pools",
     ),
 )
 if not _jit.prunes:  # each would be compiled with all features
@@ -129,6 +139,7 @@ def _kind(scenario: Scenario) -> tuple[object, ...]:
     cache, engine = scenario.cache, scenario.engine
     return (
         *(cache.cpu_blocks > 0, cache.offload, cache.eviction),
+        is_explicit(scenario),
         *(engine.async_scheduling, engine.victim, engine.scheduler, engine.preempt_for_urgent),
         bool(scenario.latency.first_steps_us),
         bool(scenario.workload and scenario.workload.concurrency),

@@ -129,8 +129,9 @@ def _entries_of_decodes(inputs: Inputs) -> int:
     """Return the most steps of one lane that decode and have a time of their own.
 
     Each samples a token; where only the batch size tells times apart, no such step needs an entry.
+    Explicit lanes note every step.
     """
-    lanes = inputs.lanes[inputs.lanes["context"] != 0]
+    lanes = inputs.lanes[(inputs.lanes["context"] != 0) | (inputs.lanes["explicit"] != 0)]
     tokens = np.concatenate([[0], np.cumsum(inputs.requests["output"], dtype=np.int64)])
     ends = lanes["request_lo"] + lanes["requests"]
     most = int((tokens[ends] - tokens[lanes["request_lo"]]).max(initial=0))
@@ -191,7 +192,7 @@ def _run_in_order(
 ) -> dict[str, NDArray[Any]]:
     """Simulate cells in this order, so that a larger pool may repeat the run of a smaller one."""
     kinds = [
-        lists.kind(position, scenario.cache.block_size)
+        lists.kind(position, scenario)
         for position, scenario in zip(positions, variants, strict=True)
     ]
     numbers = {kind: number for number, kind in enumerate(dict.fromkeys(kinds))}

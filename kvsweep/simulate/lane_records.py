@@ -32,6 +32,7 @@ from ..policies import (
 from ..records import LANE, NONE
 from ..workload.blocks import Extents
 from .bounding import check_ages, last_clocks, step_limits
+from .explicit_records import group_table, pool_table, set_explicit
 from .kept import kept
 from .list_records import Prepared
 from .pruning import smaller_pools
@@ -53,11 +54,17 @@ class Layout:
         The nearest earlier scenario that only has fewer blocks, or -1.
     scorers : SCORER
         Scorers of all scenarios.
+    groups : GROUP
+        Groups of layers of all scenarios.
+    pools : POOL
+        Pools of all scenarios that have any.
     """
 
     lanes: NDArray[Any]
     like: NDArray[np.int64]
     scorers: NDArray[Any]
+    groups: NDArray[Any]
+    pools: NDArray[Any]
 
 
 @kept
@@ -65,7 +72,10 @@ def lay_out(scenarios: tuple[Scenario, ...]) -> Layout:
     """Lay out scenarios; what is returned must not be changed."""
     lanes = np.array([lane_record(item) for item in scenarios], LANE)
     lanes["scorer_lo"] = np.cumsum(lanes["scorers"]) - lanes["scorers"]
-    return Layout(lanes, smaller_pools(scenarios), scorer_table(scenarios))
+    lanes["group_lo"] = np.cumsum(lanes["groups"]) - lanes["groups"]
+    lanes["pool_lo"] = np.cumsum(lanes["pools"]) - lanes["pools"]
+    like, scorers = smaller_pools(scenarios), scorer_table(scenarios)
+    return Layout(lanes, like, scorers, group_table(scenarios), pool_table(scenarios))
 
 
 def lane_record(scenario: Scenario) -> NDArray[Any]:
@@ -79,6 +89,7 @@ def lane_record(scenario: Scenario) -> NDArray[Any]:
     # vLLM: int(watermark * num_gpu_blocks), which counts the null block too.
     lane["watermark"] = int(scenario.engine.watermark * (scenario.cache.gpu_blocks + 1))
     _set_cluster(lane, scenario.cluster)
+    set_explicit(lane, scenario)
     return lane
 
 
@@ -130,7 +141,6 @@ def _set_cache(lane: NDArray[Any], cache: Cache) -> None:
     lane["offload_eviction"] = TierEviction.from_name(cache.offload_eviction)
     lane["prompt_only"] = cache.offload_prompt_only
     lane["connects"] = cache.cpu_blocks > 0 and lane["offload"] == Offload.VLLM
-    lane["unconnected"] = not lane["connects"]
     lane["tiered"] = cache.cpu_blocks > 0 and not lane["connects"]
     # Ghosts of adaptive replacement are two more for each chunk.
     single = lane["connects"] and lane["offload_eviction"] == TierEviction.ARC
@@ -210,7 +220,9 @@ def set_request_lists(
     lanes["request_lo"] = first[chosen]
     lanes["requests"] = sizes
     lanes["out_lo"] = np.concatenate([[0], np.cumsum(sizes)[:-1]])
-    lanes["hold_places"] = lanes["connects"] * np.minimum(sizes, lanes["gpu_blocks"])
+    held = (lanes["connects"] != 0) | (lanes["disaggregated"] != 0)
+    lanes["hold_places"] = held * np.minimum(sizes, lanes["gpu_blocks"])
+    lanes["key_slots"] = np.array([len(item.keys) for item in lists])[chosen]
     # A store writes a chunk at least, and one more is being offered.
     lanes["jobs"] = lanes["connects"] * (lanes["cpu_blocks"] + 1) + lanes["hold_places"]
     lanes["places"] = _places_for(np.minimum(lanes["max_num_seqs"], sizes))
@@ -222,7 +234,8 @@ def set_request_lists(
         ("closed_loop", "awaits"),
     ):
         lanes[flag] = largest(requests[field])
-    lanes["closed_loop"] |= lanes["concurrency"] > 0
+    # Whoever hands requests over makes them enter elsewhere: from event to event.
+    lanes["closed_loop"] |= (lanes["concurrency"] > 0) | (lanes["disaggregated"] != 0)
     lanes["impatient"] = largest(requests["patience"]) >= 0
     # Every urgent request may make others begin anew.
     again = 1 + sizes * lanes["preempt_for_urgent"] + 3 * lanes["connects"]

@@ -16,6 +16,9 @@ from ..workload.requests import Requests
 SLO_PRIORITY = {"critical": 0, "standard": 5, "batch": 10, "background": 15}
 """Priority of a class under ``engine.priority = "slo-class"``; unknown or missing: standard."""
 
+NONE_ACCEPTED = np.zeros(1, np.uint8)
+"""Of a list whose requests do not say which drafts are accepted."""
+
 _SLO_CODES = {item.label: item for item in SloClass}
 
 
@@ -39,6 +42,8 @@ class Prepared:
         The extents of each request, in order; ``chain_lo`` counts from the list's own first.
     n_extents, n_shared : int
         Number of extents, and of those that several requests have.
+    accepted : uint8 (total,)
+        Drafts that the verifications of each request accept; ``accepted_lo`` is the first.
     """
 
     requests: Requests
@@ -49,6 +54,7 @@ class Prepared:
     chain: NDArray[Any]
     n_extents: int
     n_shared: int
+    accepted: NDArray[np.uint8]
 
 
 def prepare(requests: Requests, resolved: BlockKeys) -> Prepared:
@@ -81,6 +87,7 @@ def prepare(requests: Requests, resolved: BlockKeys) -> Prepared:
         chain=chain_records(extents),
         n_extents=extents.count,
         n_shared=extents.shared,
+        accepted=NONE_ACCEPTED if requests.accepted is None else requests.accepted.counts,
     )
 
 
@@ -103,6 +110,10 @@ def _request_records(requests: Requests) -> NDArray[Any]:
         records["priority"] = np.where(given, requests.priority, 0)
         records["class_priority"] = np.where(given, requests.priority, records["class_priority"])
     records["slo_class"] = _slo_codes(requests)
+    if requests.accepted is not None:
+        offsets = requests.accepted.offsets
+        records["accepted_lo"] = offsets[:-1]
+        records["accepted_len"] = offsets[1:] - offsets[:-1]
     return records
 
 

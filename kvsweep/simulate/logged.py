@@ -7,9 +7,11 @@ import numpy as np
 from ..config import Scenario
 from ..policies import Status
 from ..records import LaneStatus, Outputs
+from ..workload.acceptance import with_acceptance
 from ..workload.blocks import resolve_blocks
 from ..workload.requests import Requests
 from .batch import build_inputs
+from .explicit_records import looks_ahead
 from .kernel_cells import run_lanes
 from .lane_ends import STATUS_OF_LANE, details
 from .lane_records import keep_logs
@@ -41,7 +43,9 @@ def run_single(scenario: Scenario, requests: Requests) -> Single:
 
     It runs twice: the first run counts the rows of the logs.
     """
-    prepared = prepare(requests, resolve_blocks(requests, scenario.cache.block_size))
+    requests = with_acceptance(requests, scenario.engine.speculative, 0)
+    keys = resolve_blocks(requests, scenario.cache.block_size, looks_ahead(scenario))
+    prepared = prepare(requests, keys)
     inputs = build_inputs([scenario], [prepared], np.zeros((1, 1), np.int64))
     keep_logs(inputs.lanes)
     counts = allocate_outputs(inputs)

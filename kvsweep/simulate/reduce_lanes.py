@@ -139,7 +139,7 @@ def _tallied(inputs: Inputs, outputs: Outputs) -> dict[str, NDArray[Any]]:
         "peak_blocks": outputs.peak_blocks.astype(np.int64),
         "fairness_instances": jain_index(
             outputs.completed,
-            np.arange(outputs.completed.shape[1]) < lanes["instances"][:, None],
+            _completing(lanes, outputs.completed.shape[1]),
         ),
         "mean_blocks": ratio(tallies["used_time"], block_time),
         "evictions": tallies["evictions"].copy(),
@@ -154,10 +154,34 @@ def _tallied(inputs: Inputs, outputs: Outputs) -> dict[str, NDArray[Any]]:
         "tier_evictions": tallies["tier_evictions"].copy(),
         "tier_refused": tallies["refused"].copy(),
         "tier_deferred": tallies["later"].copy(),
+        **{
+            name: tallies[name].copy()
+            for name in (
+                "window_freed",
+                "draft_tokens",
+                "accepted_tokens",
+                "pulls",
+                "pulled_tokens",
+            )
+        },
+        "draft_acceptance": ratio(tallies["accepted_tokens"], tallies["draft_tokens"]),
+        "pull_wait_mean_ms": ratio(
+            tallies["pull_wait"], outputs.completed.sum(axis=1) * (tallies["pulls"] > 0)
+        )
+        / 1000,
+        "kept_mean_ms": ratio(tallies["kept_time"], tallies["pulls"]) / 1000,
         "steps": tallies["steps"].copy(),
         "pruned": tallies["pruned"].copy(),
         "makespan_s": tallies["makespan"] / 1e6,
     }
+
+
+def _completing(lanes: NDArray[Any], most: int) -> NDArray[np.bool_]:
+    """Return which instances complete requests, (lanes, most): not those that only prefill."""
+    first = np.where(lanes["disaggregated"], lanes["routed"], 0)
+    index = np.arange(most)
+    found: NDArray[np.bool_] = (first[:, None] <= index) & (index < lanes["instances"][:, None])
+    return found
 
 
 def _totals(inputs: Inputs, outputs: Outputs) -> dict[str, NDArray[Any]]:

@@ -2,11 +2,15 @@
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from ..config import Scenario
+from ..config.speculative import Speculative
+from ..workload.acceptance import with_acceptance
 from ..workload.blocks import resolve_blocks
 from ..workload.generate import generate_all, pairs_of, requests_for
 from ..workload.requests import Requests, ordered_classes
+from .explicit_records import looks_ahead
 from .kept import kept
 from .list_records import Prepared, prepare
 
@@ -17,6 +21,25 @@ def _workload_names(scenarios: tuple[Scenario, ...]) -> list[str]:
     names = [item.workload.model_dump_json() if item.workload else "" for item in scenarios]
     once = dict(zip(names, names, strict=True))
     return [once[name] for name in names]  # mostly the same one, kept once
+
+
+class Kind(NamedTuple):
+    """What decides a request list as the kernel sees it, but for the seed.
+
+    Attributes
+    ----------
+    name : str
+        What tells its workload from others.
+    block_size, ahead : int
+        Tokens of a block, and tokens behind it that its key covers too.
+    drafts : Speculative or None
+        How many drafts are accepted; None: there are none.
+    """
+
+    name: str
+    block_size: int
+    ahead: int
+    drafts: Speculative | None
 
 
 class RequestLists:
@@ -49,7 +72,7 @@ class RequestLists:
         self._entropy = entropy
         self._base_dir = base_dir
         self._lists: dict[tuple[str, int], Requests] = {}
-        self._prepared: dict[tuple[str, int, int], Prepared] = {}
+        self._prepared: dict[tuple[Kind, int], Prepared] = {}
         self._names: list[str] = []
         self._seeds: tuple[int, ...] = ()
 
@@ -90,15 +113,21 @@ class RequestLists:
         """Return the requests of the variant and the seed at these positions."""
         return self._lists[self._names[variant], self._seeds[seed]]
 
-    def kind(self, variant: int, block_size: int) -> tuple[str, int]:
+    def kind(self, variant: int, scenario: Scenario) -> Kind:
         """Return what identifies the variant's lists as the kernel sees them, but for the seed."""
-        return self._names[variant], block_size
+        drafts = scenario.engine.speculative if scenario.engine.drafts else None
+        return Kind(self._names[variant], scenario.cache.block_size, looks_ahead(scenario), drafts)
 
-    def prepared(self, kind: tuple[str, int], seed: int) -> Prepared:
+    def prepared(self, kind: Kind, seed: int) -> Prepared:
         """Return a list with its block keys, by `kind` and the position of the seed."""
-        key = (*kind, self._seeds[seed])
+        key = kind, self._seeds[seed]
         if key not in self._prepared:
-            name, block_size = kind
-            requests = self._lists[name, self._seeds[seed]]
-            self._prepared[key] = prepare(requests, resolve_blocks(requests, block_size))
+            requests = with_acceptance(
+                self._lists[kind.name, self._seeds[seed]],
+                kind.drafts,
+                self._seeds[seed],
+                self._entropy,
+            )
+            keys = resolve_blocks(requests, kind.block_size, kind.ahead)
+            self._prepared[key] = prepare(requests, keys)
         return self._prepared[key]

@@ -50,18 +50,20 @@ def reads_prompts(lanes: NDArray[Any]) -> NDArray[np.bool_]:
     return reads
 
 
-def find_prompt_extents(records: NDArray[Any], keys: NDArray[np.int32], block_size: int) -> Extents:
+def find_prompt_extents(
+    records: NDArray[Any], keys: NDArray[np.int32], block_size: int, ahead: int = 0
+) -> Extents:
     """Divide the full blocks of each prompt into extents.
 
     Parameters
     ----------
     records, keys : REQUEST (n,), int32 (slots,)
         A request list, as of `list_records.Prepared`.
-    block_size : int
-        Tokens per block.
+    block_size, ahead : int
+        Tokens per block, and tokens behind it that its key covers too.
     """
     begins = np.ascontiguousarray(records["key_lo"])
-    return find_extents(begins, begins + records["prompt"] // block_size, keys)
+    return find_extents(begins, begins + (records["prompt"] - ahead) // block_size, keys)
 
 
 def router_memory(sizes: Mapping[str, int]) -> dict[str, NDArray[Any]]:

@@ -9,11 +9,16 @@ from ..kernel.memory import workspace_sizes
 from ..kernel.tally import DIGITS
 from ..policies import RequestStatus
 from ..records import (
+    BATCH,
     BLOCK,
     CHAIN,
     CHUNK,
+    ENGINE,
+    ENTRY,
     EVENT,
     EXTENT,
+    GROUP,
+    HANDOFF,
     INSTANCE,
     JOB,
     LANE,
@@ -24,11 +29,13 @@ from ..records import (
     OFFER,
     OFFLOAD,
     PIN,
+    POOL,
     PROGRESS,
     QUEUE,
     REQUEST,
     RUN,
     SCORER,
+    STATE,
     STEP,
     TALLY,
     TIER,
@@ -69,6 +76,28 @@ def _blank_offload() -> NDArray[Any]:
     return blank
 
 
+def _blank_state() -> NDArray[Any]:
+    blank = np.zeros(1, STATE)
+    blank["last_token"] = NONE
+    return blank
+
+
+def _blank_engine() -> NDArray[Any]:
+    blank = np.zeros(1, ENGINE)
+    blank["transfer_head"] = NONE
+    blank["transfer_tail"] = NONE
+    return blank
+
+
+def _blank_handoff() -> NDArray[Any]:
+    blank = np.zeros(1, HANDOFF)
+    for name, (kind, *_) in (HANDOFF.fields or {}).items():
+        if kind == np.int64:
+            blank[name] = NONE
+    blank["tokens"] = 0
+    return blank
+
+
 def allocate_workspace(inputs: Inputs, itl_entries: int) -> Workspace:
     """Allocate memory for the largest lane; untouched pages of it cost nothing."""
     needs = {name: int(each.max()) for name, each in workspace_sizes(inputs.lanes).items()}
@@ -103,6 +132,17 @@ def allocate_workspace(inputs: Inputs, itl_entries: int) -> Workspace:
         queues=np.empty(sizes["queues"], QUEUE),
         pins=np.empty(sizes["pins"], PIN),
         hold=np.empty(sizes["hold"], np.int64),
+        blank_state=_blank_state(),
+        blank_engine=_blank_engine(),
+        blank_handoff=_blank_handoff(),
+        own=np.empty(sizes["own"], LANE),
+        engines=np.empty(sizes["engines"], ENGINE),
+        batches=np.empty(sizes["batches"], BATCH),
+        entries=np.empty(sizes["entries"], ENTRY),
+        states=np.empty(sizes["states"], STATE),
+        tables=np.empty(sizes["tables"], np.int32),
+        gone=np.empty(sizes["gone"], np.int32),
+        handoffs=np.empty(sizes["handoffs"], HANDOFF),
         running=np.empty(sizes["running"], np.int64),
         due=np.empty(sizes["due"], np.int32),
         phases=np.empty(sizes["phases"], np.int64),
@@ -140,6 +180,7 @@ def allocate_outputs(
         preemptions=np.empty(kept, np.int32),
         request_status=np.empty(kept, np.int8),
         progress=np.empty(kept, PROGRESS),
+        handoffs=np.empty(kept if lanes["disaggregated"].any() else 0, HANDOFF),
         steps=np.zeros(steps, STEP),
         events=np.empty(events, EVENT),
         transfers=np.empty(transfers, TRANSFER),
@@ -153,5 +194,8 @@ EMPTY = Inputs(
     prompts=np.zeros(1, CHAIN),
     lanes=np.zeros(1, LANE),
     scorers=np.zeros(1, SCORER),
+    groups=np.zeros(1, GROUP),
+    pools=np.zeros(1, POOL),
+    accepted=np.zeros(1, np.uint8),
 )
 """Inputs of the kernel's types whose lanes are not meant to run: for compiling."""

@@ -59,7 +59,7 @@ class BlockKeys:
     twin: NDArray[np.bool_]
 
 
-def resolve_blocks(requests: Requests, block_size: int) -> BlockKeys:
+def resolve_blocks(requests: Requests, block_size: int, ahead: int = 0) -> BlockKeys:
     """Give a key to the content of every full block.
 
     Parameters
@@ -68,6 +68,9 @@ def resolve_blocks(requests: Requests, block_size: int) -> BlockKeys:
         A request list.
     block_size : int
         Tokens per block, at least 1.
+    ahead : int
+        Tokens of the next block that are part of a key: 1 with EAGLE, whose layers look at them.
+        The key exists once they are known, so a block with the last stored token may have one.
 
     Returns
     -------
@@ -93,11 +96,11 @@ def resolve_blocks(requests: Requests, block_size: int) -> BlockKeys:
         n = len(requests)
         none = np.zeros(n, np.bool_)
         return BlockKeys(offsets, _counted(blocks), blocks, np.zeros(n, np.int32), none, none)
-    keys, count = _number(requests, block_size, blocks)
+    keys, count = _number(requests, block_size, blocks, ahead)
     reusable = np.zeros(len(requests), np.int32)
     shared, twin = np.zeros((2, len(requests)), np.bool_)
     uses, decoded = np.zeros((2, count), np.int32)
-    prompt_blocks = requests.prompt_tokens // block_size
+    prompt_blocks = (requests.prompt_tokens - ahead) // block_size
     compare_requests(offsets, prompt_blocks, keys, uses, decoded, reusable, shared, twin)
     return BlockKeys(offsets, keys, count, reusable, shared, twin)
 
@@ -127,22 +130,25 @@ def _counted(n: int) -> NDArray[np.int32]:
     return kept[:n]
 
 
-def _number(requests: Requests, block_size: int, blocks: int) -> tuple[NDArray[np.int32], int]:
+def _number(
+    requests: Requests, block_size: int, blocks: int, ahead: int
+) -> tuple[NDArray[np.int32], int]:
     """Return the key of each of the `blocks` full blocks of all requests, and their number."""
-    # The output is the last entry; its last token is never stored.
+    # The output is the last entry; its last token is never stored, but may be looked ahead at.
     ends = requests.segment_offsets[1:]
     bounds = requests.segment_offsets + np.arange(len(requests) + 1)
     segments = np.insert(requests.segment_ids, ends, requests.output_segment)
-    tokens = np.insert(requests.segment_tokens, ends, requests.output_tokens - 1)
+    tokens = np.insert(requests.segment_tokens, ends, requests.output_tokens - 1 + ahead)
     entries = len(segments)
     trie = np.full((1 << (4 * entries).bit_length(), 3), NONE)
     branches = np.empty(entries, np.int64)
     longest = np.zeros(2 * entries + 1, np.int64)
-    find_branches(bounds, segments, tokens, block_size, trie, branches, longest)
+    find_branches(bounds, segments, tokens, block_size, ahead, trie, branches, longest)
     lowest = np.cumsum(longest) - longest
     numbers = np.full(int(longest.sum()), NONE)
     keys = np.empty(blocks, np.int32)
-    return keys, number_blocks(bounds, tokens, block_size, branches, lowest, numbers, keys)
+    count = number_blocks(bounds, tokens, block_size, ahead, branches, lowest, numbers, keys)
+    return keys, count
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from kvsweep.errors import InputError
 from kvsweep.limits import MAX_REQUESTS
 from kvsweep.records import NONE
-from kvsweep.workload.requests import Requests
+from kvsweep.workload.requests import Accepted, Requests
 
 
 def check_count(requests: int, where: str) -> None:
@@ -42,6 +42,7 @@ class RequestColumns:
     after: list[int | None] = field(default_factory=list)
     think_us: list[int | None] = field(default_factory=list)
     patience_us: list[int | None] = field(default_factory=list)
+    accepted: list[Sequence[int] | None] = field(default_factory=list)
 
     def add(
         self,
@@ -58,6 +59,7 @@ class RequestColumns:
         after: int | None = None,
         think_us: int | None = None,
         patience_us: int | None = None,
+        accepted: Sequence[int] | None = None,
     ) -> None:
         """Append a request; its prompt is `segments` with `tokens`, `output` (segment, tokens)."""
         self.arrival_us.append(arrival_us)
@@ -74,6 +76,7 @@ class RequestColumns:
         self.after.append(after)
         self.think_us.append(think_us)
         self.patience_us.append(patience_us)
+        self.accepted.append(accepted)
 
     def build(self) -> Requests:
         """Return the columns as arrays."""
@@ -99,7 +102,17 @@ class RequestColumns:
             patience_us=_filled(self.patience_us, NONE),
             slo_names=slo_names,
             client_names=client_names,
+            accepted=_accepted(self.accepted),
         )
+
+
+def _accepted(lists: list[Sequence[int] | None]) -> Accepted | None:
+    """Return what verifications accept, if any request says it; who does not accepts nothing."""
+    if all(one is None for one in lists):
+        return None
+    lengths = [0 if one is None else len(one) for one in lists]
+    counts = np.fromiter((n for one in lists for n in one or ()), np.uint8, sum(lengths))
+    return Accepted(np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64), counts)
 
 
 def _whole(values: list[int] | array[int]) -> NDArray[np.int64]:

@@ -124,6 +124,7 @@ def _laid_out(workload: Workload, drawn: Draws) -> Requests:
         **_session_columns(drawn, sessions),
         slo_names=slo_names,
         client_names=client_names,
+        accepted=None,
     )
 
 

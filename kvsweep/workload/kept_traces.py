@@ -9,6 +9,8 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
+import numpy as np
+
 from kvsweep.config.trace_reading import Reading
 from kvsweep.workload.requests import Requests
 from kvsweep.workload.traces import load_trace
@@ -76,4 +78,5 @@ def _identity(path: Path, read: Reading | None) -> Any:
 
 def _bytes(requests: Requests) -> int:
     columns = (getattr(requests, field.name) for field in fields(Requests))
-    return sum(column.nbytes for column in columns if not isinstance(column, tuple))
+    own = sum(column.nbytes for column in columns if isinstance(column, np.ndarray))
+    return own + sum(column.nbytes for column in requests.accepted or ())

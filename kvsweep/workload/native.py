@@ -8,6 +8,7 @@ from typing import Any
 
 from kvsweep.errors import InputError, did_you_mean, dotted, shown
 from kvsweep.limits import (
+    MAX_DRAFTS,
     MAX_NAME,
     MAX_REQUEST_TOKENS,
     MAX_REQUESTS,
@@ -32,6 +33,7 @@ _OPTIONAL = (
     "after",
     "think_us",
     "patience_us",
+    "accepted",
 )
 _KEYS = [*_REQUIRED, *_OPTIONAL]
 _TOP_KEYS = ["format", "about", "scenario", "requests", "expected"]
@@ -138,6 +140,9 @@ def _options(requests: Requests, i: int) -> dict[str, Any]:
         entry["think_us"] = int(requests.think_us[i])
     if requests.patience_us[i] != NONE:
         entry["patience_us"] = int(requests.patience_us[i])
+    if requests.accepted is not None:
+        low, high = requests.accepted.offsets[i : i + 2]
+        entry["accepted"] = requests.accepted.counts[low:high].tolist()
     return entry
 
 
@@ -182,6 +187,7 @@ def _add(columns: RequestColumns, i: int, entry: Any, last: int, followers: dict
         after=_after(i, entry, followers),
         think_us=_optional(entry, "think_us", 0, MAX_TIME_US),
         patience_us=_optional(entry, "patience_us", 0, MAX_TIME_US),
+        accepted=_accepted(entry),
     )
     return arrival
 
@@ -198,6 +204,20 @@ def _after(i: int, entry: dict[str, Any], followers: dict[int, int]) -> int | No
     if followers.setdefault(after, i) != i:
         raise _Malformed(f".after: request {followers[after]} comes after {after} already")
     return after
+
+
+def _accepted(entry: dict[str, Any]) -> list[int] | None:
+    """Return how many drafts the verifications of a request accept."""
+    counts = entry.get("accepted")
+    if counts is None:
+        return None
+    if not isinstance(counts, list) or len(counts) > MAX_REQUEST_TOKENS:
+        raise _Malformed(f".accepted: expected a list of drafts accepted, got {shown(counts)}")
+    for k, value in enumerate(counts):
+        if type(value) is not int or not 0 <= value <= MAX_DRAFTS:
+            message = f"expected an integer from 0 to {MAX_DRAFTS}, got {shown(value)}"
+            raise _Malformed(f".accepted[{k}]: {message}")
+    return counts
 
 
 def _prompt(entries: Any) -> tuple[list[int], list[int]]:

@@ -36,11 +36,18 @@ def _follow(trie, state, label, count):
     return trie[slot, 2]
 
 
+@leaf
+def _keys_of(tokens, block_size, ahead):
+    """Return the keys that end within the first `tokens` of a sequence."""
+    return max(tokens - ahead, 0) // block_size
+
+
 @kernel
-def find_branches(bounds, segments, tokens, block_size, trie, branches, longest):
-    """Find the branch of each entry and the most blocks that end in each branch.
+def find_branches(bounds, segments, tokens, block_size, ahead, trie, branches, longest):
+    """Find the branch of each entry and the most blocks whose keys end in each branch.
 
     The entries of request ``r`` are ``bounds[r]`` to ``bounds[r + 1] - 1``, its output the last.
+    A key ends `ahead` tokens behind its block.
     """
     count = ROOT + 1
     for r in range(bounds.size - 1):
@@ -50,7 +57,7 @@ def find_branches(bounds, segments, tokens, block_size, trie, branches, longest)
             branch = _follow(trie, state, segments[entry], count)
             count = max(count, branch + 1)
             end = position + tokens[entry]
-            blocks = end // block_size - position // block_size
+            blocks = _keys_of(end, block_size, ahead) - _keys_of(position, block_size, ahead)
             longest[branch] = max(longest[branch], blocks)
             branches[entry] = branch
             state = _follow(trie, branch, tokens[entry], count)
@@ -59,7 +66,7 @@ def find_branches(bounds, segments, tokens, block_size, trie, branches, longest)
 
 
 @kernel
-def number_blocks(bounds, tokens, block_size, branches, lowest, numbers, keys):
+def number_blocks(bounds, tokens, block_size, ahead, branches, lowest, numbers, keys):
     """Write the key of each block, in order of occurrence; return how many there are.
 
     Block ``j`` that ends in a branch has its number at ``lowest[branch] + j``.
@@ -71,7 +78,8 @@ def number_blocks(bounds, tokens, block_size, branches, lowest, numbers, keys):
         for entry in range(bounds[r], bounds[r + 1]):
             end = position + tokens[entry]
             first = lowest[branches[entry]]
-            for place in range(first, first + end // block_size - position // block_size):
+            blocks = _keys_of(end, block_size, ahead) - _keys_of(position, block_size, ahead)
+            for place in range(first, first + blocks):
                 if numbers[place] == NONE:
                     numbers[place] = count
                     count += 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +13,33 @@ from kvsweep.policies import SloClass
 
 SLO_CLASSES = SloClass.labels()
 """Classes with a meaning of their own, the most urgent first."""
+
+
+class Accepted(NamedTuple):
+    """How many drafts the verifications of each request accept, at most.
+
+    Those of request ``i`` are ``counts[a:b]`` with ``a, b = offsets[i:i+2]``, again and again if
+    there are more; none: no draft is accepted.
+
+    Attributes
+    ----------
+    offsets : int64 (n + 1,)
+        Where those of each request start.
+    counts : uint8 (total,)
+        Accepted drafts of a verification.
+    """
+
+    offsets: NDArray[np.int64]
+    counts: NDArray[np.uint8]
+
+    def of(self, rows: NDArray[np.intp]) -> Accepted:
+        """Return those of these requests."""
+        begins = self.offsets[:-1][rows]
+        lengths = self.offsets[1:][rows] - begins
+        offsets = np.zeros(len(rows) + 1, np.int64)
+        np.cumsum(lengths, out=offsets[1:])
+        places = np.repeat(begins - offsets[:-1], lengths) + np.arange(offsets[-1])
+        return Accepted(offsets, self.counts[places])
 
 
 @dataclass(frozen=True)
@@ -56,6 +84,8 @@ class Requests:
         microseconds, or -1 for ever.
     slo_names, client_names : tuple of str
         Names behind the codes.
+    accepted : Accepted or None
+        How many drafts are accepted (`kvsweep.workload.acceptance`); None: nobody says.
     """
 
     arrival_us: NDArray[np.int64]
@@ -76,6 +106,7 @@ class Requests:
     patience_us: NDArray[np.int64]
     slo_names: tuple[str, ...] = ()
     client_names: tuple[str, ...] = ()
+    accepted: Accepted | None = None
 
     def __len__(self) -> int:
         """Return the number of requests."""
@@ -87,9 +118,11 @@ class Requests:
             return self
         entries = int(self.segment_offsets[count])
         ends = {"segment_offsets": count + 1, "segment_ids": entries, "segment_tokens": entries}
-        columns = (f.name for f in fields(self) if not f.name.endswith("_names"))
+        others = ("slo_names", "client_names", "accepted")
+        columns = (f.name for f in fields(self) if f.name not in others)
         cut = {name: getattr(self, name)[: ends.get(name, count)] for name in columns}
-        return replace(self, **cut)
+        accepted = self.accepted and self.accepted.of(np.arange(count))
+        return replace(self, **cut, accepted=accepted)
 
 
 def ordered_classes(names: Iterable[str]) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kvsweep.records import NONE
-from kvsweep.workload.requests import Requests
+from kvsweep.workload.requests import Accepted, Requests
 
 _BY_ROW = (
     *("arrival_us", "prompt_tokens", "output_tokens", "output_segment", "priority"),
@@ -55,6 +55,7 @@ def take(requests: Requests, rows: NDArray[np.intp]) -> Requests:
         client=client,
         slo_names=slo_names,
         client_names=client_names,
+        accepted=requests.accepted and requests.accepted.of(rows),
     )
 
 
@@ -139,7 +140,17 @@ def joined(lists: Sequence[Requests], *, new_content: bool) -> Requests:
         segment_tokens=np.concatenate([one.segment_tokens for one in lists]),
         slo_names=lists[0].slo_names,
         client_names=lists[0].client_names,
+        accepted=_joined_accepted([one.accepted for one in lists]),
     )
+
+
+def _joined_accepted(parts: Sequence[Accepted | None]) -> Accepted | None:
+    """Return what copies of one list accept: all of them say, or none."""
+    told = [part for part in parts if part is not None]
+    if not told:
+        return None
+    counts = np.concatenate([np.diff(part.offsets) for part in told])
+    return Accepted(_sums(counts), np.concatenate([part.counts for part in told]))
 
 
 _MOST = 2**53  # a segment's number in a file

@@ -14,11 +14,15 @@ purpose.
 - `admission`: who is let in at all.
 - `routing`: what the router sees, remembers and chooses.
 - `cluster`: the order of all events, over several instances.
+- `run`: the run of a trace.
 - `scenario`: the settings with their defaults.
 - `checks`: invariants asserted after every step.
+- `offload`, `explicit`: packages for a CPU tier as vLLM has it; for hybrid caches, drafts, and
+  prefill and decode apart.
 """
 
-from .cluster import Result, simulate
+from .cluster import Result
 from .instance import StepLimit
+from .run import simulate
 
 __all__ = ["Result", "StepLimit", "simulate"]

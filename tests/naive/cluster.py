@@ -25,54 +25,30 @@ that would have nothing else to do does not take place.
 """
 
 import heapq
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from math import inf
 
 from .admission import admission
+from .explicit.instance import ExplicitInstance
+from .explicit.request import KeysAhead
 from .instance import Instance
 from .offload import OffloadInstance
-from .request import BlockKeys, Request
+from .request import BlockKeys
 from .routing import Router
-from .scenario import Scenario
 
 ADMISSION, ROUTING = 0, 1
 
 
 @dataclass
 class Result:
-    """Requests in trace order, instances in the order of their indices."""
+    """Requests in trace order, instances in the order of their indices.
+
+    `transfers` from prefill to decode instances are [id, tokens, submitted, start, end].
+    """
 
     requests: list
     instances: list
-
-
-def simulate(trace, check=False):
-    """Run a trace (``kvsweep-trace/1``) under the rules of vLLM.
-
-    Parameters
-    ----------
-    trace : dict
-        Only ``scenario`` and ``requests`` are read.
-    check : bool
-        Assert the invariants of `checks` after every step of every instance.
-
-    Returns
-    -------
-    Result
-        Lists of `request.Request` and `instance.Instance`; times in integer microseconds.
-
-    Raises
-    ------
-    StepLimit
-        The rules allow a livelock: under the priority scheduler, requests with equal priority and
-        arrival preempt the one that has got furthest, in turns. It needs prefills over several
-        steps, and blocks that neither the reservation nor the cache protects.
-    """
-    scenario = Scenario.of(**trace.get("scenario", {}))
-    requests = [
-        Request.of(i, row, scenario.engine.priority) for i, row in enumerate(trace["requests"])
-    ]
-    return Cluster(requests, scenario, check).run()
+    transfers: list = field(default_factory=list)
 
 
 class Cluster:
@@ -85,24 +61,40 @@ class Cluster:
     """
 
     def __init__(self, requests, scenario, check):
-        self.keys = BlockKeys(scenario.cache.block_size)
+        ahead = scenario.engine.looks_ahead
+        self.keys = (KeysAhead if ahead else BlockKeys)(scenario.cache.block_size)
         # Runs that end take about one step per token at most; where urgent requests make others
         # begin anew, a few (the kernel's limit is wider there, for long lists).
         max_steps = 20 * sum(r.longest for r in requests) + 1000
         self.cluster, self.latency = scenario.cluster, scenario.latency
         self.requests = requests
         self.followers = {r.after: r for r in requests if r.after is not None}
-        engine = OffloadInstance if scenario.cache.connects else Instance
-        self.instances = [
-            engine(i, scenario, self.keys, max_steps, check) for i in range(self.cluster.instances)
-        ]
+        self.max_steps, self.check = max_steps, check
+        self.instances = self._instances(scenario)
         self.admission = admission(self.cluster)
-        self.router = Router(self.cluster, scenario.cache.block_size)
+        self.router = Router(self._routed(), scenario.cache.block_size)
         self.calendar = []
         # Times at which a request may be sent: places among those under way that are, or get, free.
         self.places = [0] * (scenario.concurrency or len(requests))
         self.limited = scenario.concurrency is not None
         self.unsent = [r for r in requests if r.after is None]
+
+    def _instances(self, scenario):
+        engine = OffloadInstance if scenario.cache.connects else Instance
+        if scenario.has_groups_or_drafts:
+            engine = ExplicitInstance
+        settings = [
+            scenario.of_pool(pool)
+            for pool in self.cluster.pools or [{"instances": self.cluster.instances}]
+            for _ in range(pool["instances"])
+        ]
+        return [
+            engine(i, one, self.keys, self.max_steps, self.check) for i, one in enumerate(settings)
+        ]
+
+    def _routed(self):
+        """Return the settings of the cluster with the instances among which a router chooses."""
+        return replace(self.cluster, instances=len(self.instances))
 
     def _send(self):
         """Let those requests arrive that are sent before anything else happens, in their order."""
@@ -121,7 +113,7 @@ class Cluster:
 
     def _next(self):
         """Return the instance that does something next, and the time of the next decision."""
-        instance = min(self.instances, key=lambda each: each.next_event())
+        instance = min(self.instances, key=lambda each: each.turn())
         return instance, self.calendar[0][0] if self.calendar else inf
 
     def run(self):
@@ -139,6 +131,7 @@ class Cluster:
                     self._route(request, now)
                 continue
             instance.proceed()
+            self._after(instance)
             for finish_us, request in instance.finishing:
                 self._answer(request, finish_us)
         for request in self.requests:
@@ -146,6 +139,9 @@ class Cluster:
                 request.status = "not_arrived"
         assert all(request.status for request in self.requests)
         return Result(self.requests, self.instances)
+
+    def _after(self, instance):
+        """Let what an instance has just done reach other instances: here nothing does."""
 
     def _arrive(self, request, arrival_us):
         request.arrival_us = arrival_us

@@ -100,6 +100,8 @@ class Instance:
         Requests that the latest schedules finish, and when their batches end.
     """
 
+    step_type = Step
+
     def __init__(self, index, scenario, keys, max_steps, check):
         self.index = index
         self.max_steps = max_steps
@@ -146,6 +148,10 @@ class Instance:
         entry = self.arriving[0][0] if self.arriving else inf
         return min(entry, self.queue[0].end if self.queue else inf)
 
+    def turn(self):
+        """Return what events of the instances are ordered by."""
+        return self.next_event()
+
     def _has_work(self):
         return self.scheduler.busy
 
@@ -184,7 +190,7 @@ class Instance:
             # All who wait gave up or were refused; all who run have their last token on its way.
             return Batch(decision, None, start)
         columns = self._columns(decision, wait, pool.evictions - evictions)
-        step = Step(s=now, t=start, d=self._duration(decision), **columns)
+        step = self.step_type(s=now, t=start, d=self._duration(decision), **columns)
         self._list(step, decision)
         self.device_us = start + step.d
         self._note_finishing(decision)

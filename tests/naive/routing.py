@@ -8,8 +8,9 @@ still on their way into the queue only with ``count_pending``; a load as old as 
 by one for each request routed there since.
 """
 
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from dataclasses import dataclass
+from math import inf
 
 TRANSFER_WEIGHT = {"critical": 5.0, "batch": 0.2, "background": 0.1}
 
@@ -53,8 +54,8 @@ class Router:
 
     Attributes
     ----------
-    turn : int
-        Requests routed so far.
+    turns : Counter
+        Requests routed so far, by the first of the instances that they could go to.
     homes : dict
         prompt-affinity: key of a prompt's last full block -> the instance that had it.
     """
@@ -62,7 +63,7 @@ class Router:
     def __init__(self, cluster, block_size):
         self.cluster = cluster
         self.block_size = block_size
-        self.turn = 0
+        self.turns = Counter()
         self.refreshed_us = 0
         self.views = [View() for _ in range(cluster.instances)]
         self.homes = {}
@@ -87,8 +88,9 @@ class Router:
             "prompt-affinity": self._prompt_affinity,
             "weighted": self._weighted,
         }
-        chosen = policy[self.cluster.routing](request, keys, instances)
-        self.turn += 1
+        candidates = self._candidates(request)
+        chosen = policy[self.cluster.routing](request, keys, instances, candidates)
+        self.turns[candidates[0]] += 1
         self.indices[chosen].record(keys)
         if self.cluster.count_pending:
             self.views[chosen].load += 1
@@ -109,38 +111,53 @@ class Router:
                 view.transfer_us = instance.in_flight.transfer_us if instance.in_flight else 0
                 view.thrashing = tier.thrashed / tier.offloads if tier.offloads else 0.0
 
-    def _round_robin(self, request, keys, instances):
-        return self.turn % len(instances)
+    def _candidates(self, request):
+        """Return the instances of the first pool that serves requests as long as this one.
+
+        Without such lengths these are all instances; if all are too short, those of the last pool.
+        """
+        pools = [pool for pool in self.cluster.pools if "max_model_len" in pool]
+        if not pools:
+            return range(self.cluster.instances)
+        end = 0
+        for pool in self.cluster.pools:
+            first, end = end, end + pool["instances"]
+            if request.prompt_tokens + request.output_tokens <= pool.get("max_model_len", inf):
+                break
+        return range(first, end)
+
+    def _round_robin(self, request, keys, instances, candidates):
+        return candidates[self.turns[candidates[0]] % len(candidates)]
 
     # min() and max() return the first of equals.
 
-    def _least_loaded(self, request, keys, instances):
-        return min(range(len(instances)), key=lambda i: self.views[i].load)
+    def _least_loaded(self, request, keys, instances, candidates):
+        return min(candidates, key=lambda i: self.views[i].load)
 
-    def _always_busiest(self, request, keys, instances):
-        return max(range(len(instances)), key=lambda i: self.views[i].load)
+    def _always_busiest(self, request, keys, instances, candidates):
+        return max(candidates, key=lambda i: self.views[i].load)
 
-    def _prompt_affinity(self, request, keys, instances):
-        least = self._least_loaded(request, keys, instances)
+    def _prompt_affinity(self, request, keys, instances, candidates):
+        least = self._least_loaded(request, keys, instances, candidates)
         # A prompt shorter than a block has no key.
         return self.homes.setdefault(keys[-1], least) if keys else least
 
-    def _weighted(self, request, keys, instances):
+    def _weighted(self, request, keys, instances, candidates):
         scores = [0.0] * len(instances)
         for scorer, weight in self.weights.items():
             for i, instance in enumerate(instances):
-                score = self._score(scorer, request, keys, i, instance)
+                score = self._score(scorer, request, keys, i, instance, candidates)
                 scores[i] += min(max(score, 0.0), 1.0) * weight
-        return max(range(len(instances)), key=lambda i: scores[i])
+        return max(candidates, key=lambda i: scores[i])
 
-    def _score(self, scorer, request, keys, i, instance):
+    def _score(self, scorer, request, keys, i, instance, candidates):
         view = self.views[i]
         if scorer == "prefix-affinity":
             return self.indices[i].matched(keys) / len(keys) if keys else 0.0
         if scorer == "precise-prefix":
-            return held(instance.scheduler.pool, keys) / len(keys) if keys else 0.0
+            return instance.scheduler.held_blocks(keys) / len(keys) if keys else 0.0
         if scorer == "queue-depth":
-            loads = [v.load for v in self.views]
+            loads = [self.views[c].load for c in candidates]
             low, high = min(loads), max(loads)
             return (high - view.load) / (high - low) if high > low else 1.0
         if scorer == "load-balance":
@@ -153,11 +170,3 @@ class Router:
         if view.transfer_us > 0:
             score -= weight * view.transfer_us / 10_000.0
         return score - 2.0 * view.thrashing
-
-
-def held(pool, keys):
-    """Return how many of `keys` the cache holds before the first that it does not."""
-    count = 0
-    while count < len(keys) and pool.lookup(keys[count]) is not None:
-        count += 1
-    return count

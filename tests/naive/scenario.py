@@ -1,6 +1,6 @@
 """The settings of a trace's scenario, with their defaults; an unknown key is a TypeError."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from .victims import SCORES
 
@@ -33,6 +33,8 @@ class Engine:
     priority_age_ms: float = 1000.0
     preempt_for_urgent: bool = False
     async_scheduling: bool = False
+    speculative: dict | None = None
+    max_model_len: int | None = None
 
     def __post_init__(self):
         _one_of("engine.rules", self.rules, ("vllm",))
@@ -45,6 +47,32 @@ class Engine:
             raise ValueError("engine.async_scheduling: no rule for urgent preemption")
         if self.max_num_batched_tokens < self.max_num_seqs:
             raise ValueError("engine.max_num_batched_tokens is less than engine.max_num_seqs")
+
+    @property
+    def depth(self):
+        """Batches on their way at once."""
+        return 2 if self.async_scheduling else 1
+
+    @property
+    def drafts(self):
+        """Draft tokens of a decode."""
+        return self.speculative["tokens"] if self.speculative else 0
+
+    @property
+    def drafting_us(self):
+        """What drafting makes a step longer."""
+        return self.drafts * self.speculative.get("draft_us", 0.0) if self.drafts else 0.0
+
+    @property
+    def draft_slot(self):
+        """Input slots that a request takes beside those of its tokens: a draft model's."""
+        return int(self.drafts > 0 and self.speculative["method"] == "draft")
+
+    @property
+    def looks_ahead(self):
+        """Whether keys of blocks have a token of the next block in them."""
+        eagle = self.drafts > 0 and self.speculative["method"] == "eagle"
+        return eagle and self.enable_prefix_caching
 
     @property
     def age_us(self):
@@ -66,11 +94,17 @@ class Cache:
     offload_block_factor: int = 1
     offload_prompt_only: bool = True
     offload_eviction: str = "lru"
+    groups: tuple = ()
 
     def __post_init__(self):
         _one_of("cache.eviction", self.eviction, ("lru", "lfu"))
         _one_of("cache.offload", self.offload, ("watermark", "write-through", "vllm"))
         _one_of("cache.offload_eviction", self.offload_eviction, ("lru", "arc"))
+
+    @property
+    def windows(self):
+        """Per group its window, None for full attention."""
+        return [group.get("window") for group in self.groups or ({"kind": "full"},)]
 
     @property
     def connects(self):
@@ -94,12 +128,29 @@ class Cluster:
     token_bucket_refill_rate: float | None = None
     admission_latency_us: int = 0
     routing_latency_us: int = 0
+    pools: tuple = ()
+    prefill: dict | None = None
+    decode: dict | None = None
+    prefill_instances: int | None = None
+    decode_instances: int | None = None
+    prefill_gpu_blocks: int | None = None
+    decode_gpu_blocks: int | None = None
+    kv_transfer_base_us: int = 100
+    kv_transfer_bandwidth: float = 1.0
+    pd_handoff_us: int = 0
 
     def __post_init__(self):
         _one_of("cluster.routing", self.routing, ROUTINGS)
         _one_of("cluster.admission", self.admission, ("always", "token-bucket", "reject-all"))
         for scorer in self.scorers:
             _one_of("cluster.scorers", scorer, SCORERS)
+
+    def of_role(self, role):
+        """Return the pool of instances that prefill, or that decode; None if there is none."""
+        instances = getattr(self, f"{role}_instances")
+        if instances is None:
+            return getattr(self, role)
+        return {"instances": instances, "gpu_blocks": getattr(self, f"{role}_gpu_blocks")}
 
 
 @dataclass(frozen=True)
@@ -124,6 +175,10 @@ class Latency:
     def queueing_us(self, prompt_tokens):
         a0, a1, _ = _padded(self.alpha, 3)
         return int(a0 + a1 * prompt_tokens)
+
+    def drafting(self, more_us):
+        """Return the same with steps that are so much longer."""
+        return replace(self, beta=[_padded(self.beta, 1)[0] + more_us, *self.beta[1:]])
 
     @property
     def overhead_us(self):
@@ -166,9 +221,32 @@ class Scenario:
         return cls(
             *made,
             Cluster(**(cluster or {})),
-            Latency(**(latency or {})),
+            Latency(**(latency or {})).drafting(made[0].drafting_us),
             **(workload or {}),
         )
+
+    def of_pool(self, pool):
+        """Return the settings of a pool's instances, which has its own or takes the common ones."""
+        own = {key: value for key, value in pool.items() if value is not None}
+        engine = {k: own[k] for k in ("max_num_seqs", "max_num_batched_tokens") if k in own}
+        if "max_model_len" in own:
+            engine["max_model_len"] = own["max_model_len"]
+        cache = {"gpu_blocks": own["gpu_blocks"]} if "gpu_blocks" in own else {}
+        return replace(
+            self,
+            engine=replace(self.engine, **engine),
+            cache=replace(self.cache, **cache),
+            latency=replace(self.latency, memory=[], **own["latency"]).drafting(
+                self.engine.drafting_us
+            )
+            if "latency" in own
+            else self.latency,
+        )
+
+    @property
+    def has_groups_or_drafts(self):
+        """Whether the rules of several tables, windows or drafts are needed."""
+        return self.cache.windows != [None] or self.engine.drafts > 0
 
 
 def _padded(coefficients, count):

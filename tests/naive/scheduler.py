@@ -1,6 +1,7 @@
 """One engine's scheduler: which requests compute how many tokens in the next step."""
 
 from dataclasses import dataclass, field
+from math import inf
 
 from .pool import BlockPool
 from .tier import CpuTier
@@ -72,8 +73,17 @@ class Scheduler:
         """Whether the request can ever finish on this engine, alone."""
         if self.blocks_for(request.longest) > self.pool.usable:
             return False
+        if request.longest + 1 > (self.engine.max_model_len or inf):
+            return False
         chunked = self.engine.enable_chunked_prefill
         return chunked or request.longest <= self.engine.max_num_batched_tokens
+
+    def held_blocks(self, keys):
+        """Return how many of `keys` the cache holds before the first that it does not."""
+        count = 0
+        while count < len(keys) and self.pool.lookup(keys[count]) is not None:
+            count += 1
+        return count
 
     def enqueue(self, request):
         self.keys.extend(request.keys, request.known)

@@ -20,19 +20,19 @@ def requests_of(rows):
     return load_trace({"format": "kvsweep-trace/1", "requests": entries}).requests
 
 
-def naive(rows, block_size):
-    """Return per request the stored token prefixes that end at its full blocks."""
+def naive(rows, block_size, ahead=0):
+    """Return per request the token prefixes that the keys of its full stored blocks stand for."""
     prefixes = []
     for prompt, output in rows:
-        tokens = [(s, k) for s, n in [*prompt, output] for k in range(n)][:-1]
-        ends = range(block_size, len(tokens) + 1, block_size)
-        prefixes.append([tuple(tokens[:end]) for end in ends])
+        tokens = [(s, k) for s, n in [*prompt, output] for k in range(n)]
+        ends = range(block_size, len(tokens), block_size)
+        prefixes.append([tuple(tokens[: end + ahead]) for end in ends])
     return prefixes
 
 
-def check(rows, block_size):
-    resolved = resolve_blocks(requests_of(rows), block_size)
-    prefixes = naive(rows, block_size)
+def check(rows, block_size, ahead=0):
+    resolved = resolve_blocks(requests_of(rows), block_size, ahead)
+    prefixes = naive(rows, block_size, ahead)
     numbers = {}
     keys = [[numbers.setdefault(p, len(numbers)) for p in own] for own in prefixes]
     assert np.diff(resolved.offsets).tolist() == [len(own) for own in keys]
@@ -75,14 +75,22 @@ ENTRY = st.tuples(st.integers(0, 3), st.integers(1, 9)).map(list)
 ROW = st.tuples(st.lists(ENTRY, min_size=1, max_size=4), ENTRY)
 
 
-@given(rows=st.lists(ROW, min_size=1, max_size=8), block_size=st.integers(1, 5))
-@example(rows=[([[0, 8]], [1, 1]), ([[0, 4], [0, 4]], [1, 5])], block_size=4)
-@example(
-    rows=[([[0, 4], [1, 3]], [2, 9]), ([[0, 4], [1, 3], [2, 9], [3, 1]], [1, 1])], block_size=2
+@given(
+    rows=st.lists(ROW, min_size=1, max_size=8),
+    block_size=st.integers(1, 5),
+    ahead=st.integers(0, 1),
 )
-@example(rows=[([[0, 1]], [1, 1])] * 2, block_size=4)
-def test_keys_are_equal_exactly_where_prefixes_are(rows, block_size):
-    check(rows, block_size)
+@example(rows=[([[0, 8]], [1, 1]), ([[0, 4], [0, 4]], [1, 5])], block_size=4, ahead=0)
+@example(
+    rows=[([[0, 4], [1, 3]], [2, 9]), ([[0, 4], [1, 3], [2, 9], [3, 1]], [1, 1])],
+    block_size=2,
+    ahead=0,
+)
+@example(rows=[([[0, 1]], [1, 1])] * 2, block_size=4, ahead=0)
+@example(rows=[([[0, 4]], [1, 2]), ([[0, 4]], [2, 2])], block_size=4, ahead=1)
+def test_keys_are_equal_exactly_where_prefixes_are(rows, block_size, ahead):
+    """With EAGLE's tokens ahead, the same block before different tokens has different keys."""
+    check(rows, block_size, ahead)
 
 
 def test_private_keys_of_a_request_are_consecutive():

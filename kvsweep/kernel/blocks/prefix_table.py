@@ -55,9 +55,8 @@ def _new_id(ws, inst):
 
 
 @leaf
-def cache_block(ws, inst, key, extent, users):
-    """Give an id to a block with `key`, as the youngest of its duplicates, and return it."""
-    block = _new_id(ws, inst)
+def add_key(ws, inst, block, key):
+    """Let a block be found by `key`, as the youngest of its duplicates."""
     oldest = find(ws, inst, key)
     if oldest == NONE:
         ws.prefix[inst["prefix_lo"] + key] = block
@@ -70,8 +69,15 @@ def cache_block(ws, inst, key, extent, users):
         ws.blocks[youngest]["duplicate_next"] = block
         ws.blocks[oldest]["duplicate_prev"] = block
     ws.blocks[block]["key"] = key
+    inst["keyed"] += 1
+
+
+@leaf
+def cache_block(ws, inst, key, extent, users):
+    """Give an id to a block with `key`, as the youngest of its duplicates, and return it."""
+    block = _new_id(ws, inst)
+    add_key(ws, inst, block, key)
     ws.blocks[block]["ref_count"] = users
     ws.blocks[block]["extent"] = extent
     ws.blocks[block]["hits"] = 0
-    inst["keyed"] += 1
     return block

@@ -5,34 +5,36 @@ All but round-robin read snapshots, which must be up to date (`snapshots.look`).
 
 from ..._jit import leaf
 from ...policies import Routing
-from ...records import NONE, LaneStatus
+from ...records import ANY_LENGTH, NONE, LaneStatus
 from ..blocks.sizes import full_blocks
 from . import router_index
 from .scorers import score_instances
 
 
 @leaf
-def _round_robin(ws, lane):
-    turn = ws.router[0]["turn"]
-    ws.router[0]["turn"] = turn + 1 if turn + 1 < lane["instances"] else 0
-    return turn
+def _round_robin(ws):
+    router = ws.router[0]
+    snapshot = ws.snapshots[router["first"]]
+    chosen = router["first"] + snapshot["turn"]
+    snapshot["turn"] = snapshot["turn"] + 1 if chosen + 1 < router["end"] else 0
+    return chosen
 
 
 @leaf
-def _least_loaded(ws, lane):
+def _least_loaded(ws):
     """Return the first instance with the fewest requests routed to it and not yet gone."""
-    best = 0
-    for index in range(1, lane["instances"]):
+    best = ws.router[0]["first"]
+    for index in range(best + 1, ws.router[0]["end"]):
         if ws.snapshots[index]["load"] < ws.snapshots[best]["load"]:
             best = index
     return best
 
 
 @leaf
-def _always_busiest(ws, lane):
+def _always_busiest(ws):
     """Return the first instance with the most requests routed to it and not yet gone."""
-    best = 0
-    for index in range(1, lane["instances"]):
+    best = ws.router[0]["first"]
+    for index in range(best + 1, ws.router[0]["end"]):
         if ws.snapshots[index]["load"] > ws.snapshots[best]["load"]:
             best = index
     return best
@@ -45,8 +47,8 @@ def _prompt_affinity(inp, ws, lane, r):
     A prompt shorter than a block has none, and one that no other prompt has needs no home.
     """
     request = inp.requests[lane["request_lo"] + r]
-    blocks = full_blocks(lane, request["prompt"])
-    chosen = _least_loaded(ws, lane)
+    blocks = full_blocks(lane, request["prompt"] - lane["ahead"])
+    chosen = _least_loaded(ws)
     extent = router_index.last_extent(inp, request, blocks)
     if extent != NONE and extent < lane["prompt_shared"]:
         if ws.known[extent] == ws.router[0]["serial"]:
@@ -57,9 +59,9 @@ def _prompt_affinity(inp, ws, lane, r):
 
 
 @leaf
-def _highest_score(ws, lane):
-    best = 0
-    for index in range(1, lane["instances"]):
+def _highest_score(ws):
+    best = ws.router[0]["first"]
+    for index in range(best + 1, ws.router[0]["end"]):
         if ws.snapshots[index]["score"] > ws.snapshots[best]["score"]:
             best = index
     return best
@@ -69,14 +71,32 @@ def _highest_score(ws, lane):
 def _weighted(inp, ws, lane, tally, r):
     """Return the first instance with the highest score; record the prompt as routed there."""
     request = inp.requests[lane["request_lo"] + r]
-    blocks = full_blocks(lane, request["prompt"])
+    blocks = full_blocks(lane, request["prompt"] - lane["ahead"])
     if lane["indexes"]:
         router_index.match(inp, ws, lane, request, blocks)
     score_instances(inp, ws, lane, tally, request, blocks)
-    best = _highest_score(ws, lane)
+    best = _highest_score(ws)
     if lane["indexes"]:
         router_index.record(inp, ws, lane, best, request, blocks)
     return best
+
+
+@leaf
+def find_candidates(inp, ws, lane, request):
+    """Let the router choose from the first pool that serves requests as long as this one.
+
+    All pools are candidates if none has a longest request; the last is if all are too short.
+    """
+    router = ws.router[0]
+    last = lane["pool_lo"] + lane["pools"] - 1
+    pool = lane["pool_lo"]
+    if inp.pools[pool]["longest"] < ANY_LENGTH:
+        first = 0
+        while pool < last and request["prompt"] + request["output"] > inp.pools[pool]["longest"]:
+            first += inp.pools[pool]["instances"]
+            pool += 1
+        router["first"] = first
+        router["end"] = first + inp.pools[pool]["instances"]
 
 
 @leaf
@@ -84,11 +104,11 @@ def choose_instance(inp, ws, lane, tally, r):
     """Choose the instance of request `r`."""
     chosen = 0
     if lane["routing"] == Routing.ROUND_ROBIN:
-        chosen = _round_robin(ws, lane)
+        chosen = _round_robin(ws)
     elif lane["routing"] == Routing.LEAST_LOADED:
-        chosen = _least_loaded(ws, lane)
+        chosen = _least_loaded(ws)
     elif lane["routing"] == Routing.ALWAYS_BUSIEST:
-        chosen = _always_busiest(ws, lane)
+        chosen = _always_busiest(ws)
     elif lane["routing"] == Routing.PROMPT_AFFINITY:
         chosen = _prompt_affinity(inp, ws, lane, r)
     elif lane["routing"] == Routing.WEIGHTED:

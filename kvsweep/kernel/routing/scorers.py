@@ -15,32 +15,32 @@ def _add(snapshot, weight, score):
 
 
 @leaf
-def _prefix_affinity(ws, lane, weight, blocks):
+def _prefix_affinity(ws, weight, blocks):
     """Score the share of the prompt's full blocks that the router's index has."""
     if blocks > 0:
-        for index in range(lane["instances"]):
+        for index in range(ws.router[0]["first"], ws.router[0]["end"]):
             snapshot = ws.snapshots[index]
             _add(snapshot, weight, snapshot["matched"] / blocks)
 
 
 @leaf
-def _precise_prefix(ws, lane, weight, blocks):
+def _precise_prefix(ws, weight, blocks):
     """Score the share of the prompt's full blocks that the instance's cache holds."""
     if blocks > 0:
-        for index in range(lane["instances"]):
+        for index in range(ws.router[0]["first"], ws.router[0]["end"]):
             snapshot = ws.snapshots[index]
             _add(snapshot, weight, snapshot["held"] / blocks)
 
 
 @leaf
-def _queue_depth(ws, lane, weight):
+def _queue_depth(ws, weight):
     """Score the smallest load 1, the largest 0, linear between; all 1 if they are equal."""
-    low = ws.snapshots[0]["load"]
+    low = ws.snapshots[ws.router[0]["first"]]["load"]
     high = low
-    for index in range(1, lane["instances"]):
+    for index in range(ws.router[0]["first"] + 1, ws.router[0]["end"]):
         low = min(low, ws.snapshots[index]["load"])
         high = max(high, ws.snapshots[index]["load"])
-    for index in range(lane["instances"]):
+    for index in range(ws.router[0]["first"], ws.router[0]["end"]):
         score = 1.0
         if high > low:
             score = (high - ws.snapshots[index]["load"]) / (high - low)
@@ -48,23 +48,23 @@ def _queue_depth(ws, lane, weight):
 
 
 @leaf
-def _load_balance(ws, lane, weight):
+def _load_balance(ws, weight):
     """Score the inverse of the load."""
-    for index in range(lane["instances"]):
+    for index in range(ws.router[0]["first"], ws.router[0]["end"]):
         _add(ws.snapshots[index], weight, 1.0 / (1.0 + ws.snapshots[index]["load"]))
 
 
 @leaf
-def _kv_utilization(ws, lane, weight):
+def _kv_utilization(ws, weight):
     """Score the share of the blocks that nobody uses; cached ones may be among them."""
-    for index in range(lane["instances"]):
+    for index in range(ws.router[0]["first"], ws.router[0]["end"]):
         _add(ws.snapshots[index], weight, 1.0 - ws.snapshots[index]["utilization"])
 
 
 @leaf
-def _kv_pressure(ws, lane, weight, transfer_weight):
+def _kv_pressure(ws, weight, transfer_weight):
     """Score as `_kv_utilization`, with penalties for transfers and thrashing."""
-    for index in range(lane["instances"]):
+    for index in range(ws.router[0]["first"], ws.router[0]["end"]):
         snapshot = ws.snapshots[index]
         score = 1.0 - snapshot["utilization"]
         if snapshot["transfer"] > 0:
@@ -86,22 +86,22 @@ def _transfer_weight(request):
 
 
 @leaf
-def _apply(ws, lane, tally, request, blocks, code, weight):
+def _apply(ws, tally, request, blocks, code, weight):
     """Let one scorer score all instances."""
     if code == Scorer.PREFIX_AFFINITY:
-        _prefix_affinity(ws, lane, weight, blocks)
+        _prefix_affinity(ws, weight, blocks)
     elif code == Scorer.PRECISE_PREFIX:
-        _precise_prefix(ws, lane, weight, blocks)
+        _precise_prefix(ws, weight, blocks)
     elif code == Scorer.QUEUE_DEPTH:
-        _queue_depth(ws, lane, weight)
+        _queue_depth(ws, weight)
     elif code == Scorer.LOAD_BALANCE:
-        _load_balance(ws, lane, weight)
+        _load_balance(ws, weight)
     elif code == Scorer.KV_UTILIZATION:
-        _kv_utilization(ws, lane, weight)
+        _kv_utilization(ws, weight)
     elif code == Scorer.KV_PRESSURE:
-        _kv_pressure(ws, lane, weight, 1.0)
+        _kv_pressure(ws, weight, 1.0)
     elif code == Scorer.KV_PRESSURE_SLO:
-        _kv_pressure(ws, lane, weight, _transfer_weight(request))
+        _kv_pressure(ws, weight, _transfer_weight(request))
     else:
         tally["status"] = LaneStatus.UNKNOWN_POLICY
 
@@ -112,8 +112,8 @@ def score_instances(inp, ws, lane, tally, request, blocks):
 
     The prompt has so many full `blocks`: divided once, as a division costs more than a score.
     """
-    for index in range(lane["instances"]):
+    for index in range(ws.router[0]["first"], ws.router[0]["end"]):
         ws.snapshots[index]["score"] = 0.0
     for place in range(lane["scorer_lo"], lane["scorer_lo"] + lane["scorers"]):
         scorer = inp.scorers[place]
-        _apply(ws, lane, tally, request, blocks, scorer["code"], scorer["weight"])
+        _apply(ws, tally, request, blocks, scorer["code"], scorer["weight"])

@@ -8,13 +8,14 @@ listen to the events of the caches.
 from ..._jit import leaf
 from ..blocks import pool
 from ..blocks.sizes import full_blocks
+from ..explicit import lookup
 from ..scheduling.caching import cache_decodes_for
 
 
 @leaf
 def _see_loads(ws, lane):
     """Note the requests at each instance, those on their way into its queue only if they count."""
-    for index in range(lane["instances"]):
+    for index in range(lane["routed"]):
         inst = ws.instances[index]
         load = inst["load"]
         if not lane["count_pending"]:
@@ -25,10 +26,13 @@ def _see_loads(ws, lane):
 @leaf
 def _see_caches(ws, lane):
     """Note how the caches fare: blocks in use, transfers under way, thrashing."""
-    for index in range(lane["instances"]):
+    for index in range(lane["routed"]):
         inst = ws.instances[index]
         snapshot = ws.snapshots[index]
-        snapshot["utilization"] = (lane["gpu_blocks"] - inst["free"]) / lane["gpu_blocks"]
+        blocks = lane["gpu_blocks"]
+        if lane["explicit"]:
+            blocks = ws.own[index]["gpu_blocks"]
+        snapshot["utilization"] = (blocks - inst["free"]) / blocks
         snapshot["transfer"] = inst["transfer"]
         snapshot["thrashing"] = 0.0
         if inst["offloads"] > 0:
@@ -43,14 +47,18 @@ def _see_blocks(inp, ws, lane, r):
     steps begun so far may not be cached yet (running.py).
     """
     request = inp.requests[lane["request_lo"] + r]
-    limit = min(request["reusable"], full_blocks(lane, request["prompt"]))
-    for index in range(lane["instances"]):
+    limit = min(request["reusable"], full_blocks(lane, request["prompt"] - lane["ahead"]))
+    for index in range(lane["routed"]):
         inst = ws.instances[index]
-        begun = inst["step"] + inst["in_flight"]
-        if lane["connects"]:
-            begun = inst["step"] + ws.offload[index]["sampling"]
-        cache_decodes_for(inp, ws, lane, inst, request, begun)
-        hits, _ = pool.find_prefix(inp, ws, lane, inst, r, limit)
+        hits = 0
+        if lane["by_extents"]:
+            begun = inst["step"] + inst["in_flight"]
+            if lane["connects"]:
+                begun = inst["step"] + ws.offload[index]["sampling"]
+            cache_decodes_for(inp, ws, lane, inst, request, begun)
+            hits, _ = pool.find_prefix(inp, ws, lane, inst, r, limit)
+        if lane["explicit"]:
+            hits = lookup.find_prefix(inp, ws, lane, inst, request, ws.states[r], limit)
         ws.snapshots[index]["held"] = hits
 
 

@@ -116,23 +116,30 @@ def let_send(inp, ws, lane, tally, time):
 
 
 @leaf
+def tell_end(inp, ws, lane, inst, tally, r, seen):
+    """Make the arrival that follows from the end of a request, whose client sees it at `seen`."""
+    follower = inp.requests[lane["request_lo"] + r]["follower"]
+    if lane["concurrency"] > 0:
+        inst["announced"] = 1
+        let_send(inp, ws, lane, tally, seen)
+    elif follower != NONE:
+        inst["announced"] = 1
+        think = inp.requests[lane["request_lo"] + follower]["think"]
+        ws.progress[follower]["arrival"] = seen + think
+        _push(ws, tally, follower)
+
+
+@leaf
 def announce(inp, ws, lane, inst, tally, end):
     """Make the arrivals that follow from the requests which this step finishes at its `end`."""
     seen = end + int(lane["alpha2"])
     for place in range(inst["run_lo"], inst["run_lo"] + inst["running"]):
         r = ws.running[place]
-        request = inp.requests[lane["request_lo"] + r]
-        follower = request["follower"]
-        if ws.due[place] == inst["step"] and (follower != NONE or lane["concurrency"] > 0):
+        if ws.due[place] == inst["step"]:
             progress = ws.progress[r]
+            request = inp.requests[lane["request_lo"] + r]
             if progress["decoding"] == 1 or progress["outputs"] + 1 == request["output"]:
-                inst["announced"] = 1
-                if lane["concurrency"] > 0:
-                    let_send(inp, ws, lane, tally, seen)
-                else:
-                    think = inp.requests[lane["request_lo"] + follower]["think"]
-                    ws.progress[follower]["arrival"] = seen + think
-                    _push(ws, tally, follower)
+                tell_end(inp, ws, lane, inst, tally, r, seen)
 
 
 @leaf

@@ -35,7 +35,7 @@ def start_device(lane, inst, duration):
 
 
 @leaf
-def _mark_empty(out, inst, tally):
+def mark_empty(out, inst, tally):
     """Tell the victims of a step that computes nothing from those of the next one, in the log."""
     for row in range(tally["log_events"] - inst["preempted"], tally["log_events"]):
         if row < out.events.size and out.events[row]["kind"] == Event.PREEMPT:
@@ -50,7 +50,7 @@ def stop_device(out, lane, inst, tally):
     that run have their last token on its way.
     """
     if lane["log"]:
-        _mark_empty(out, inst, tally)
+        mark_empty(out, inst, tally)
     if lane["async_scheduling"] and inst["on_device"]:
         move_clock(lane, inst, inst["device"])
         inst["on_device"] = 0

@@ -1,0 +1,136 @@
+"""What hybrid caches, drafts, roles and unequal pools cannot be combined with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from kvsweep.config.base import KeyProblem
+from kvsweep.config.fleet import fleet, has_pools, is_explicit
+from kvsweep.config.groups import is_hybrid
+from kvsweep.config.pools import has_roles
+from kvsweep.policies import Eviction, Routing, Victim
+
+if TYPE_CHECKING:
+    from kvsweep.config.scenario import Scenario
+
+
+def check_explicit(scenario: Scenario) -> None:
+    """Refuse what the recorded rules of these features do not have, and what vLLM refuses.
+
+    Raises
+    ------
+    KeyProblem
+        Naming the first key of such a combination, and what it needs.
+    """
+    if not is_explicit(scenario):
+        return
+    what = ", ".join(_features(scenario))
+    _check_common(scenario, what)
+    _check_drafts(scenario)
+    if is_hybrid(scenario.cache.groups) and scenario.cache.gpu_tokens is not None:
+        message = "with several groups tokens do not say how many blocks there are: give gpu_blocks"
+        raise KeyProblem(("cache", "gpu_tokens"), message)
+    if has_roles(scenario.cluster):
+        _check_roles(scenario)
+    by_length = any(pool.max_model_len is not None for pool in scenario.cluster.pools)
+    if by_length and scenario.cluster.routing == Routing.PROMPT_AFFINITY.label:
+        message = "'prompt-affinity' keeps a prompt's instance: not with pools of a max_model_len"
+        raise KeyProblem(("cluster", "routing"), message)
+    _check_batches(scenario)
+
+
+def _features(scenario: Scenario) -> Iterator[str]:
+    """Yield the keys that ask for these rules."""
+    if is_hybrid(scenario.cache.groups):
+        yield "the groups of this model" if _of_model(scenario) else "cache.groups"
+    if scenario.engine.drafts:
+        yield "engine.speculative"
+    if has_roles(scenario.cluster):
+        yield "prefill and decode apart"
+    if scenario.cluster.pools:
+        yield "cluster.pools"
+
+
+def _of_model(scenario: Scenario) -> bool:
+    """Return whether the groups of the cache follow from the model that is served."""
+    cache = scenario.cache
+    return is_hybrid(cache.groups) and "groups" not in cache.model_fields_set
+
+
+def _check_common(scenario: Scenario, what: str) -> None:
+    cache, engine = scenario.cache, scenario.engine
+    refused = (
+        ("cache", "cpu_blocks", cache.cpu_blocks > 0, "cpu_blocks = 0"),
+        ("cache", "eviction", cache.eviction != Eviction.LRU.label, "eviction 'lru'"),
+        ("engine", "victim", engine.victim != Victim.LAST.label, "victim 'last'"),
+        ("engine", "preempt_for_urgent", engine.preempt_for_urgent, "preempt_for_urgent = false"),
+        (
+            "latency",
+            "first_steps_us",
+            bool(scenario.latency.first_steps_us),
+            "no slow first steps",
+        ),
+    )
+    for section, key, asked, only in refused:
+        if asked:
+            message = f"with {what} there is only {only}"
+            if _of_model(scenario):
+                message += "; cache.groups = [{ kind = 'full' }] takes it for full attention"
+            raise KeyProblem((section, key), message)
+
+
+def _check_drafts(scenario: Scenario) -> None:
+    """Refuse drafts that a step has no room for: their requests would wait for ever."""
+    engine = scenario.engine
+    drafts = engine.drafts
+    if not drafts:
+        return
+    assert engine.speculative is not None
+    drawn = scenario.workload is not None and scenario.workload.trace is None
+    if drawn and engine.speculative.acceptance is None:
+        raise KeyProblem(
+            ("engine", "speculative", "acceptance"),
+            "missing; a number, or the share of verifications that accept the draft, by position",
+        )
+    if 0 < engine.long_prefill_token_threshold <= drafts:
+        raise KeyProblem(
+            ("engine", "long_prefill_token_threshold"),
+            f"{engine.long_prefill_token_threshold} cuts a decode with {drafts} drafts, which vLLM "
+            f"refuses: at least {drafts + 1}, or 0 for none",
+        )
+    slot = 1 if engine.speculative.method == "draft" else 0
+    for pool in fleet(scenario):
+        if pool.max_num_batched_tokens < 1 + drafts + slot:
+            raise KeyProblem(
+                ("engine", "speculative", "tokens"),
+                f"a decode with {drafts} drafts takes {1 + drafts + slot} tokens of a step, and "
+                f"max_num_batched_tokens is {pool.max_num_batched_tokens}",
+            )
+
+
+def _check_roles(scenario: Scenario) -> None:
+    """Refuse what was never recorded of prefill and decode apart."""
+    cluster = scenario.cluster
+    apart = "prefill and decode apart"
+    if is_hybrid(scenario.cache.groups):
+        raise KeyProblem(("cache", "groups"), f"not with {apart}: no rule was recorded")
+    if scenario.engine.drafts:
+        raise KeyProblem(("engine", "speculative"), f"not with {apart}: no rule was recorded")
+    if cluster.routing != Routing.ROUND_ROBIN.label:
+        message = f"{apart} take requests in turn: there is only 'round-robin'"
+        raise KeyProblem(("cluster", "routing"), message)
+
+
+def _check_batches(scenario: Scenario) -> None:
+    """Refuse a pool that vLLM would not start: a step must be able to decode a full batch."""
+    if not has_pools(scenario):
+        return
+    for number, pool in enumerate(fleet(scenario)):
+        if pool.max_num_batched_tokens < pool.max_num_seqs:
+            pools: tuple[str | int, ...] = ("pools", number)
+            raise KeyProblem(
+                ("cluster", *(pools if pool.role == "both" else (pool.role,))),
+                f"max_num_batched_tokens ({pool.max_num_batched_tokens}) must be at least "
+                f"max_num_seqs ({pool.max_num_seqs}), as in vLLM",
+            )

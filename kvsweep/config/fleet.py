@@ -1,0 +1,82 @@
+"""What each pool of instances of a scenario has, with all that it takes from the sections."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from kvsweep.config.groups import is_hybrid
+from kvsweep.config.pools import BOTH_ROLES, UnequalPool, pools_of
+
+if TYPE_CHECKING:
+    from kvsweep.config.scenario import Scenario
+
+
+@dataclass(frozen=True)
+class InstancePool:
+    """Instances that are alike; `kvsweep.config.pools.Pool` with nothing left out.
+
+    Attributes
+    ----------
+    role : str
+        ``both``, ``prefill`` or ``decode``.
+    instances : int
+        How many; they are numbered through all pools, in order.
+    gpu_blocks, max_num_seqs, max_num_batched_tokens : int
+        Of each: usable blocks, requests in a batch, tokens in a step.
+    beta, memory : tuple of float
+        Step times, as in `kvsweep.config.latency.Latency`; the time of drafting is in the first.
+    max_model_len : int or None
+        For routing by length: the longest request, tokens; None: any.
+    """
+
+    role: str
+    instances: int
+    gpu_blocks: int
+    max_num_seqs: int
+    max_num_batched_tokens: int
+    beta: tuple[float, ...]
+    memory: tuple[float, ...]
+    max_model_len: int | None = None
+
+
+def fleet(scenario: Scenario) -> tuple[InstancePool, ...]:
+    """Return the pools of a scenario, those that prefill before those that decode."""
+    engine, cache = scenario.engine, scenario.cache
+    found = []
+    for role, pool in pools_of(scenario.cluster):
+        times = pool.latency or scenario.latency
+        found.append(
+            InstancePool(
+                role=role,
+                instances=pool.instances,
+                gpu_blocks=pool.gpu_blocks or cache.gpu_blocks,
+                max_num_seqs=pool.max_num_seqs or engine.max_num_seqs,
+                max_num_batched_tokens=(
+                    pool.max_num_batched_tokens or engine.max_num_batched_tokens
+                ),
+                beta=(times.beta[0] + engine.drafting_us, *times.beta[1:]),
+                memory=times.memory,
+                max_model_len=pool.max_model_len if isinstance(pool, UnequalPool) else None,
+            )
+        )
+    return tuple(found)
+
+
+def instances_of(scenario: Scenario) -> int:
+    """Return the number of instances of a cluster, in all pools."""
+    return sum(pool.instances for pool in fleet(scenario))
+
+
+def has_pools(scenario: Scenario) -> bool:
+    """Return whether the instances of a cluster are not all alike, or do not all do the same."""
+    return bool(scenario.cluster.pools) or fleet(scenario)[0].role != BOTH_ROLES
+
+
+def is_explicit(scenario: Scenario) -> bool:
+    """Return whether only the explicit engine has the rules of a scenario.
+
+    That is with several or sliding groups of the cache, with drafts, with roles, and with pools.
+    """
+    hybrid = is_hybrid(scenario.cache.groups)
+    return hybrid or scenario.engine.drafts > 0 or has_pools(scenario)

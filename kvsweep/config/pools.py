@@ -1,0 +1,204 @@
+"""Clusters of several kinds of instances: prefill and decode apart, or unequal pools."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Self
+
+from pydantic import Field, ValidationInfo, field_validator, model_validator
+
+from kvsweep.config.base import Count, Key, KeyProblem, Name, Section, Tokens
+from kvsweep.config.latency import Betas, load_preset, padded_beta, padded_memory
+from kvsweep.limits import MAX_BATCHED_TOKENS, MAX_BLOCKS, MAX_INSTANCES, MAX_SEQS
+
+if TYPE_CHECKING:
+    from kvsweep.config.scenario import Cluster
+
+Instances = Annotated[Count, Field(le=MAX_INSTANCES)]
+PoolBlocks = Annotated[Count, Field(le=MAX_BLOCKS)]
+
+ROLES = ("prefill", "decode")
+BOTH_ROLES = "both"
+
+
+class StepTimes(Section):
+    """Step times of a pool, as in ``[latency]``; queueing and overhead are those of ``[latency]``.
+
+    Attributes
+    ----------
+    model : str or None
+        Preset or TOML file that the coefficients come from.
+    beta, memory : tuple of float
+        As in `kvsweep.config.latency.Latency`.
+    """
+
+    model: Annotated[Name | None, Key("1", "preset of the step times")] = None
+    beta: Annotated[Betas, Key("us", "coefficient of the step time")] = ()
+    memory: Annotated[Betas, Key("us", "coefficient of moving data in a step")] = ()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_preset(cls, given: Any, info: ValidationInfo) -> Any:
+        if not isinstance(given, dict) or not isinstance(given.get("model"), str):
+            return given
+        for key in ("beta", "memory"):
+            if key in given:
+                raise KeyProblem((key,), "give either model or beta")
+        folder = (info.context or {}).get("base_dir", Path())
+        found = load_preset(given["model"], folder).coefficients()
+        return given | {key: found[key] for key in ("beta", "memory") if key in found}
+
+    @field_validator("beta")
+    @classmethod
+    def _pad_beta(cls, beta: tuple[float, ...]) -> tuple[float, ...]:
+        return padded_beta(beta)
+
+    @field_validator("memory")
+    @classmethod
+    def _pad_memory(cls, memory: tuple[float, ...]) -> tuple[float, ...]:
+        return padded_memory(memory)
+
+    @model_validator(mode="after")
+    def _complete(self) -> Self:
+        if not self.beta:
+            raise KeyProblem(("beta",), "missing; give beta or model")
+        return self
+
+
+class Pool(Section):
+    """Instances that are alike; what a pool leaves out it takes from the scenario's sections.
+
+    Attributes
+    ----------
+    instances : int
+        How many.
+    gpu_blocks, max_num_seqs, max_num_batched_tokens : int or None
+        As in ``[cache]`` and ``[engine]``.
+    latency : StepTimes or None
+        How long their steps take.
+    """
+
+    instances: Annotated[Instances, Key("1", "instances of a pool")]
+    gpu_blocks: Annotated[PoolBlocks | None, Key("block", "usable KV blocks per instance")] = None
+    max_num_seqs: Annotated[
+        Annotated[Count, Field(le=MAX_SEQS)] | None, Key("request", "largest batch")
+    ] = None
+    max_num_batched_tokens: Annotated[
+        Annotated[Count, Field(le=MAX_BATCHED_TOKENS)] | None,
+        Key("token", "token budget of a step"),
+    ] = None
+    latency: StepTimes | None = None
+
+
+class UnequalPool(Pool):
+    """One of several pools that all serve whole requests.
+
+    Attributes
+    ----------
+    max_model_len : int or None
+        The longest request, prompt and output, that the pool serves; None: any. A router chooses
+        among the instances of the first pool that serves requests as long as the one in question.
+    """
+
+    max_model_len: Annotated[Tokens | None, Key("token", "longest request of a pool")] = None
+
+
+def check_pools(cluster: Cluster) -> None:
+    """Check that the pools of a cluster are of one kind, and all there.
+
+    Raises
+    ------
+    KeyProblem
+        Naming the key that is too much or missing.
+    """
+    _check_roles(cluster)
+    given = cluster.model_fields_set
+    if cluster.pools and has_roles(cluster):
+        raise KeyProblem(("pools",), "give either pools or prefill and decode")
+    if (cluster.pools or has_roles(cluster)) and "instances" in given:
+        where = "pools" if cluster.pools else "prefill and decode"
+        raise KeyProblem(("instances",), f"has no effect: {where} have their own instances")
+    _check_lengths(cluster.pools)
+    count = sum(pool.instances for _, pool in pools_of(cluster))
+    if count > MAX_INSTANCES:
+        raise KeyProblem(
+            ("pools",) if cluster.pools else ("prefill",),
+            f"{count:,} instances in all pools together, at most {MAX_INSTANCES:,}",
+        )
+
+
+def _check_roles(cluster: Cluster) -> None:
+    for role in ROLES:
+        table = getattr(cluster, role)
+        for key in ("instances", "gpu_blocks"):
+            flat = f"{role}_{key}"
+            if table is not None and getattr(cluster, flat) is not None:
+                raise KeyProblem((flat,), f"give either {flat} or {role} = {{ {key} = ... }}")
+    there = {role: _role(cluster, role) is not None for role in ROLES}
+    if any(there.values()) and not all(there.values()):
+        (lacking,) = (role for role in ROLES if not there[role])
+        message = (
+            f"missing; prefill and decode apart need {lacking}_instances or {lacking} = {{...}}"
+        )
+        raise KeyProblem((lacking,), message)
+    for role in ROLES:
+        if not there[role] and getattr(cluster, f"{role}_gpu_blocks") is not None:
+            raise KeyProblem((f"{role}_gpu_blocks",), f"needs {role}_instances")
+    for key in ("kv_transfer_base_us", "kv_transfer_bandwidth", "pd_handoff_us"):
+        if key in cluster.model_fields_set and not any(there.values()):
+            raise KeyProblem((key,), "has no effect: needs prefill and decode apart")
+    if all(there.values()) and cluster.kv_transfer_bandwidth is None:
+        message = "missing; tokens per microsecond from prefill to decode instances"
+        raise KeyProblem(("kv_transfer_bandwidth",), message)
+
+
+def _check_lengths(pools: tuple[UnequalPool, ...]) -> None:
+    lengths = [pool.max_model_len for pool in pools]
+    if all(length is None for length in lengths):
+        return
+    for i, (length, longer) in enumerate(pairwise(lengths)):
+        if length is None:
+            raise KeyProblem(("pools", i, "max_model_len"), "missing; only the last may have none")
+        if longer is not None and longer <= length:
+            raise KeyProblem(
+                ("pools", i + 1, "max_model_len"), f"{longer} is not more than {length} before it"
+            )
+
+
+def has_roles(cluster: Cluster) -> bool:
+    """Return whether some instances only prefill and others only decode."""
+    return any(_role(cluster, role) is not None for role in ROLES)
+
+
+def _role(cluster: Cluster, role: str) -> Pool | None:
+    """Return the pool of a role, however it was spelled."""
+    instances = getattr(cluster, f"{role}_instances")
+    if instances is None:
+        pool: Pool | None = getattr(cluster, role)
+        return pool
+    return Pool(instances=instances, gpu_blocks=getattr(cluster, f"{role}_gpu_blocks"))
+
+
+def in_four_keys(dumped: dict[str, Any]) -> dict[str, Any]:
+    """Return a dumped cluster as traces have it if its roles differ in nothing but their blocks."""
+    plain = {"instances", "gpu_blocks"}
+    if not all(set(dumped.get(role, {})) <= plain for role in ROLES):
+        return dumped
+    flat = {key: value for key, value in dumped.items() if key not in ROLES}
+    for role in ROLES:
+        flat |= {f"{role}_{key}": value for key, value in dumped.get(role, {}).items()}
+    return flat
+
+
+def pools_of(cluster: Cluster) -> tuple[tuple[str, Pool], ...]:
+    """Return the pools of a cluster with their roles, those that prefill first.
+
+    A cluster of equal instances is one pool, of role ``both``.
+    """
+    if has_roles(cluster):
+        found = [(role, _role(cluster, role)) for role in ROLES]
+        return tuple((role, pool) for role, pool in found if pool is not None)
+    if cluster.pools:
+        return tuple((BOTH_ROLES, pool) for pool in cluster.pools)
+    return ((BOTH_ROLES, Pool(instances=cluster.instances)),)

@@ -1,0 +1,179 @@
+"""Admissions: who holds blocks, then who waits (rules R5.2, R12.5 and R13.3)."""
+
+import numpy as np
+
+from ..._jit import leaf
+from ...records import DECODE, NONE, Event
+from ..blocks.sizes import blocks_for
+from ..scheduling import waiting
+from ..scheduling.admit import deadline, give_up
+from ..scheduling.holders import LOADED, leave
+from ..scheduling.running import chunk_of
+from ..tally import log_event
+from .handoff import count_query, pull
+from .lookup import find_hits, touch_hits
+from .running import schedule
+from .tables import cache_known, capped, grow
+
+
+@leaf
+def room_for(inp, lane, inst, state, tokens, had, unused):
+    """Return the blocks that are left of the free ones by an admission, negative if it must wait.
+
+    Its tables will have room for `tokens`; they have `had` blocks each, of which nobody uses
+    `unused`. With the reservation there must be room for all that it knows too.
+    """
+    room = inst["free"] - unused
+    if inst["running"] > 0:
+        room -= lane["watermark"]
+    need = max(blocks_for(lane, tokens) - had, 0) * lane["groups"]
+    if lane["reserve_full_prompt"]:
+        known = blocks_for(lane, np.int64(state["known"]))
+        reserved = np.int64(0)
+        for group in range(lane["groups"]):
+            reserved += max(capped(inp, lane, group, known) - had, 0)
+        need = max(need, reserved)
+    return room - need
+
+
+@leaf
+def _may_go_on(lane, inst, engine):
+    """Return whether the step has budget, room in its input and a seat for one more."""
+    budget = inst["budget"] > 0 and engine["input"] > lane["slot"]
+    return budget and inst["running"] < lane["max_num_seqs"]
+
+
+@leaf
+def _tokens_of(lane, inst, engine, state, computed, alone):
+    """Return the tokens that an admission schedules, and whether some only pad it (R13.3).
+
+    0 if it has to wait for another step.
+    """
+    tokens = state["known"] - computed
+    room = min(inst["budget"], engine["input"] - lane["slot"])
+    padded = False
+    if lane["drafts"] > 0 and tokens == 1 and not engine["splits"]:
+        padded = engine["walked"] > 0 or computed > 0
+    if padded:
+        tokens += lane["drafts"]
+        if tokens > room:
+            tokens = np.int64(0)
+    splits = lane["chunked_prefill"] != 0
+    return chunk_of(lane, tokens, room, alone, splits), padded
+
+
+@leaf
+def _run(inp, ws, out, lane, inst, tally, index, engine, r, computed, tokens, padded):
+    """Append a request that has its blocks to the running list; schedule `tokens` of it."""
+    progress = ws.progress[r]
+    s = engine["state_lo"] + r
+    state = ws.states[s]
+    state["computed"] = computed
+    progress["found"] = computed
+    if progress["scheduled"] == NONE:
+        progress["scheduled"] = inst["clock"]
+        progress["cached_tokens"] = computed
+    log_event(out, lane, inst, tally, index, Event.ADMIT, r, computed)
+    ws.running[inst["run_lo"] + inst["running"]] = r
+    inst["running"] += 1
+    state["runs"] = 1
+    state["prefilling"] = 1
+    drafts = lane["drafts"] if padded else np.int64(0)
+    state["drafts"] = 0
+    schedule(ws, lane, inst, tally, engine, state, s, tokens, drafts, padded)
+
+
+@leaf
+def _give_blocks(inp, ws, lane, inst, tally, r, state, s, computed, tokens):
+    """Let an admitted request have the blocks of this step; cache those that it fills."""
+    request = inp.requests[lane["request_lo"] + r]
+    blocks = blocks_for(lane, computed + tokens + lane["drafts"])
+    if blocks > state["blocks"]:
+        grow(ws, lane, inst, tally, state, blocks, r >= lane["warmup"])
+    cache_known(inp, ws, lane, inst, request, state, s, computed + tokens)
+
+
+@leaf
+def _admit_holder(inp, ws, out, lane, inst, tally, index, engine, position, alone):
+    """Admit the request at `position` of the holders, if it has its load and there is room.
+
+    Returns
+    -------
+    goes_on, left : bool
+        Whether the next is tried; whether this one left the list.
+    """
+    r = ws.hold[inst["hold_lo"] + position]
+    if ws.progress[r]["loading"] != LOADED:
+        return True, False
+    s = engine["state_lo"] + r
+    state = ws.states[s]
+    request = inp.requests[lane["request_lo"] + r]
+    cache_known(inp, ws, lane, inst, request, state, s, np.int64(state["computed"]))
+    computed = min(np.int64(state["computed"]), np.int64(state["known"]) - 1)
+    state["computed"] = computed
+    tokens, padded = _tokens_of(lane, inst, engine, state, computed, alone)
+    end = computed + tokens + lane["drafts"]
+    if tokens == 0:
+        return False, False
+    if room_for(inp, lane, inst, state, end, np.int64(state["blocks"]), 0) < 0:
+        inst["shortages"] += 1
+        return False, False
+    if computed == 0:  # of a prompt of one token; then vLLM looks it up and counts it once more
+        count_query(lane, tally, state, 0, 0, r >= lane["warmup"])
+    leave(ws, inst, position)
+    _give_blocks(inp, ws, lane, inst, tally, r, state, s, computed, tokens)
+    _run(inp, ws, out, lane, inst, tally, index, engine, r, computed, tokens, padded)
+    return True, True
+
+
+@leaf
+def _admit_head(inp, ws, out, lane, inst, tally, index, engine, r, hits, unused, used, alone):
+    """Admit the head of the waiting list, which loads nothing; return whether it could be."""
+    s = engine["state_lo"] + r
+    state = ws.states[s]
+    computed = hits * lane["block_size"]
+    tokens, padded = _tokens_of(lane, inst, engine, state, computed, alone)
+    if tokens == 0:
+        return False
+    end = computed + tokens + lane["drafts"]
+    if room_for(inp, lane, inst, state, end, hits, unused) < 0:
+        inst["shortages"] += 1
+        return False
+    blocks = unused + used
+    count_query(lane, tally, state, hits, blocks, r >= lane["warmup"])
+    waiting.leave_waiting(inp, ws, lane, inst)
+    touch_hits(inp, ws, lane, inst, state, s, hits)
+    _give_blocks(inp, ws, lane, inst, tally, r, state, s, computed, tokens)
+    _run(inp, ws, out, lane, inst, tally, index, engine, r, computed, tokens, padded)
+    return True
+
+
+@leaf
+def _try_head(inp, ws, out, lane, inst, tally, index, engine, alone):
+    """Try the head of the waiting list; return whether the next one is tried too."""
+    r = waiting.first_waiting(ws, lane, inst)
+    if inst["clock"] > deadline(inp, ws, lane, inst):
+        give_up(inp, ws, lane, inst, r)
+        inst["gave_up"] = 1
+        return True
+    state = ws.states[engine["state_lo"] + r]
+    request = inp.requests[lane["request_lo"] + r]
+    hits, unused, used = find_hits(inp, ws, lane, inst, request, state)
+    if lane["role"] == DECODE and not ws.handoffs[r]["loading"]:
+        return pull(inp, ws, out, lane, inst, tally, index, engine, r, hits, unused, used)
+    return _admit_head(inp, ws, out, lane, inst, tally, index, engine, r, hits, unused, used, alone)
+
+
+@leaf
+def admit(inp, ws, out, lane, inst, tally, index, engine, alone):
+    """Admit from the holders, then from the head of the waiting list, until one has to wait."""
+    position = np.int64(0)
+    goes_on = True
+    while goes_on and position < inst["held"] and _may_go_on(lane, inst, engine):
+        goes_on, left = _admit_holder(
+            inp, ws, out, lane, inst, tally, index, engine, position, alone
+        )
+        position += not left
+    goes_on = goes_on and position == inst["held"]
+    while goes_on and inst["waiting"] > 0 and _may_go_on(lane, inst, engine):
+        goes_on = _try_head(inp, ws, out, lane, inst, tally, index, engine, alone)

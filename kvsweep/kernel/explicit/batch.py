@@ -1,0 +1,80 @@
+"""The batches of an instance on their way, one or two, and their entries in order of scheduling."""
+
+import numpy as np
+
+from ..._jit import leaf
+from ...records import NONE
+from ..time.arrivals import tell_end
+
+
+@leaf
+def entry_at(lane, engine, batch, place):
+    """Return the index of an entry of a batch, 0 or 1, of an instance."""
+    return engine["entry_lo"] + batch * lane["places"] + place
+
+
+@leaf
+def scheduled_batch(engine):
+    """Return which of the two batches is being scheduled, 0 or 1."""
+    return (engine["oldest"] + engine["queued"]) & 1
+
+
+@leaf
+def close_gaps(ws, lane, engine):
+    """Take the entries of requests that were preempted again out of the batch."""
+    first = entry_at(lane, engine, scheduled_batch(engine), 0)
+    kept = first
+    for place in range(first, first + engine["size"]):
+        if ws.entries[place]["state"] != NONE:
+            if kept < place:
+                ws.entries[kept] = ws.entries[place]
+            kept += 1
+    engine["size"] = kept - first
+    engine["taken_back"] = 0
+
+
+@leaf
+def draw(inp, ws, lane, engine):
+    """Settle how many drafts of the batch will be accepted: that is drawn before the run."""
+    first = entry_at(lane, engine, scheduled_batch(engine), 0)
+    for place in range(first, first + engine["size"]):
+        entry = ws.entries[place]
+        if entry["drafts"] > 0 and not entry["padded"]:
+            state = ws.states[entry["state"]]
+            r = entry["state"] - engine["state_lo"]
+            request = inp.requests[lane["request_lo"] + r]
+            accepted = np.int64(0)
+            if request["accepted_len"] > 0:
+                turn = state["verified"] % request["accepted_len"]
+                accepted = np.int64(inp.accepted[request["accepted_lo"] + turn])
+            entry["accepted"] = min(accepted, np.int64(entry["drafts"]))
+            state["verified"] += 1
+
+
+@leaf
+def announce(inp, ws, lane, inst, tally, engine, end):
+    """Tell of the requests that will have all their tokens with this batch, at its `end`."""
+    first = entry_at(lane, engine, scheduled_batch(engine), 0)
+    for place in range(first, first + engine["size"]):
+        entry = ws.entries[place]
+        state = ws.states[entry["state"]]
+        if entry["samples"] and state["sure"] < state["limit"]:
+            state["sure"] += 1 + entry["accepted"]
+            if state["sure"] >= state["limit"]:
+                r = entry["state"] - engine["state_lo"]
+                tell_end(inp, ws, lane, inst, tally, r, end + int(lane["alpha2"]))
+
+
+@leaf
+def enqueue(ws, inst, engine, end, row, changes):
+    """Hand the batch just scheduled to the device, until `end`."""
+    batch = ws.batches[engine["batch_lo"] + scheduled_batch(engine)]
+    batch["end"] = end
+    batch["step"] = inst["step"]
+    batch["row"] = row
+    batch["size"] = engine["size"]
+    batch["changes"] = changes
+    engine["queued"] += 1
+    engine["device_end"] = end
+    inst["step"] += engine["size"] > 0
+    inst["in_flight"] = 1

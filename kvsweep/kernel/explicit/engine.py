@@ -1,0 +1,203 @@
+"""One instance step by step: schedule a batch, hand it to the device, process its outputs.
+
+Batches on their way are a queue of one, or asynchronously of two (R10.1). The clock is the
+engine's: it moves to the end of the oldest when no other can be scheduled before. A batch may be
+empty; it takes no time. When batches change nothing the engine sleeps until a transfer ends or a
+request enters.
+"""
+
+from ..._jit import leaf, part
+from ...policies import RequestStatus
+from ...records import DECODE, NEVER, NONE, PREFILL, LaneStatus
+from ..scheduling import waiting
+from ..scheduling.running import is_alone
+from ..time.device import mark_empty
+from ..time.instance import clear_step
+from ..time.step_time import step_time
+from .admit import admit
+from .batch import announce, close_gaps, draw, enqueue, entry_at, scheduled_batch
+from .handoff import next_transfer, release_sent, report_arrivals
+from .log import log_outputs, log_schedule, mark_pulls
+from .outputs import process_outputs
+from .running import schedule_running
+from .tables import can_never_fit
+
+OUTPUTS, SCHEDULE = 0, 1
+"""What an instance does next; at equal times outputs come first."""
+
+
+@leaf
+def fits_nowhere(inp, ws, lane, r):
+    """Return whether a request can never be served by the instance it is at, or will be at."""
+    request = inp.requests[lane["request_lo"] + r]
+    if lane["role"] == PREFILL:
+        last = ws.own[lane["instances"] - 1]
+        blocks = -(-request["prompt"] // lane["block_size"])
+        return blocks > lane["gpu_blocks"] or can_never_fit(inp, last, request)
+    return can_never_fit(inp, lane, request)
+
+
+@leaf
+def accept(inp, ws, lane, inst, now):
+    """Let requests whose queueing delay is over at `now` enter the waiting list, or drop them."""
+    while inst["inbox_head"] != NONE and ws.progress[inst["inbox_head"]]["queued"] <= now:
+        r = waiting.leave_inbox(ws, inst)
+        if lane["role"] != DECODE and fits_nowhere(inp, ws, lane, r):
+            ws.progress[r]["status"] = RequestStatus.DROPPED_UNSERVABLE
+            inst["load"] -= 1
+        else:
+            waiting.wait_last(inp, ws, lane, inst, r)
+
+
+@leaf
+def _is_busy(inst, engine):
+    """Return whether there is anything to schedule, to be told or to be released."""
+    requests = inst["running"] + inst["waiting"] + inst["held"] + engine["kept"]
+    return requests > 0 or engine["finished"] != 0
+
+
+@leaf
+def _waits(lane, inst, engine):
+    """Return whether nothing can be scheduled before the oldest batch is processed."""
+    full = engine["queued"] == 1 + lane["async_scheduling"]
+    done = full or engine["settles"] != 0 or not _is_busy(inst, engine)
+    return engine["queued"] > 0 and done
+
+
+@leaf
+def next_time(ws, lane, inst):
+    """Return when an instance does something next, and what: OUTPUTS or SCHEDULE."""
+    engine = ws.engines[inst["number"]]
+    if _waits(lane, inst, engine):
+        end = ws.batches[engine["batch_lo"] + engine["oldest"]]["end"]
+        return max(inst["clock"], end), OUTPUTS
+    time = inst["clock"]
+    if engine["asleep"] or (engine["queued"] == 0 and not _is_busy(inst, engine)):
+        time = NEVER
+        if inst["inbox_head"] != NONE:
+            time = ws.progress[inst["inbox_head"]]["queued"]
+        if engine["transfer_head"] != NONE:
+            time = min(time, next_transfer(ws, engine))
+    return max(inst["clock"], time), SCHEDULE
+
+
+@leaf
+def _move_clock(lane, inst, time):
+    """Move the engine's clock on to `time`, with the blocks in use now."""
+    if time > inst["clock"]:
+        inst["used_time"] += (lane["gpu_blocks"] - inst["free"]) * (time - inst["clock"])
+        inst["clock"] = time
+
+
+@leaf
+def _begin_schedule(lane, inst, engine):
+    """Begin to count what a schedule does."""
+    clear_step(lane, inst)
+    inst["gave_up"] = 0
+    inst["device"] = max(0, engine["device_end"] - inst["clock"])
+    engine["input"] = lane["max_tokens"]
+    engine["size"] = 0
+    engine["taken_back"] = 0
+    engine["splits"] = 0
+    engine["pulls"] = 0
+    engine["finished"] = 0
+    engine["schedules"] += 1
+    engine["waited"] = inst["waiting"] + inst["held"]
+    engine["evicted"] = inst["evictions"]
+    engine["freed_before"] = engine["window_freed"]
+
+
+@leaf
+def _close_schedule(inp, ws, out, lane, inst, tally, index, engine):
+    """Hand the batch that has been scheduled to the device; it may be empty."""
+    if engine["taken_back"] > 0:
+        close_gaps(ws, lane, engine)
+    if lane["drafts"] > 0:
+        draw(inp, ws, lane, engine)
+    first = entry_at(lane, engine, scheduled_batch(engine), 0)
+    row = NONE
+    duration = 0
+    if engine["size"] > 0:
+        duration = step_time(lane, inst)
+        if lane["log"]:
+            row = log_schedule(
+                ws, out, lane, inst, tally, index, engine, duration, first, engine["size"]
+            )
+    elif lane["log"]:
+        mark_empty(out, inst, tally)
+        mark_pulls(out, tally, engine["pulls"])
+    end = inst["clock"] + inst["device"] + duration
+    if lane["closed_loop"] and lane["role"] != PREFILL:
+        announce(inp, ws, lane, inst, tally, engine, end)
+    changes = engine["size"] + inst["preempted"] + engine["pulls"] + inst["gave_up"] > 0
+    inst["peak"] = max(inst["peak"], lane["gpu_blocks"] - inst["free"])
+    enqueue(ws, inst, engine, end, row, changes)
+
+
+@leaf
+def _schedule(inp, ws, out, lane, inst, tally, index):
+    """Schedule at the clock, if there is anything to do."""
+    engine = ws.engines[index]
+    engine["asleep"] = 0
+    accept(inp, ws, lane, inst, inst["clock"])
+    if not _is_busy(inst, engine):
+        engine["asleep"] = engine["queued"] == 0
+        engine["settles"] = engine["queued"] > 0
+        return
+    _begin_schedule(lane, inst, engine)
+    alone = is_alone(inst)
+    schedule_running(inp, ws, out, lane, inst, tally, index, engine, alone)
+    engine["walked"] = engine["size"] - engine["taken_back"]
+    if inst["preempted"] == 0 and inst["waiting"] + inst["held"] > 0:
+        admit(inp, ws, out, lane, inst, tally, index, engine, alone)
+    _close_schedule(inp, ws, out, lane, inst, tally, index, engine)
+    more = engine["size"] > 0 or _is_busy(inst, engine)
+    engine["settles"] = not (engine["queued"] < 1 + lane["async_scheduling"] and more)
+
+
+@leaf
+def _settle(inp, ws, out, lane, inst, tally, index):
+    """Process the outputs of the oldest batch at its end, then what else it reports."""
+    engine = ws.engines[index]
+    batch = ws.batches[engine["batch_lo"] + engine["oldest"]]
+    engine["settles"] = 0
+    process_outputs(inp, ws, out, lane, inst, tally, index, engine)
+    told = 0
+    if lane["role"] == DECODE:
+        told = report_arrivals(ws, out, lane, tally, engine, batch["end"])
+    elif lane["role"] == PREFILL:
+        told = release_sent(ws, lane, inst, tally, engine, batch["end"])
+    if lane["log"]:
+        log_outputs(out, inst, batch["row"])
+    engine["oldest"] = 1 - engine["oldest"]
+    engine["queued"] -= 1
+    inst["in_flight"] = engine["queued"] > 0
+    still = batch["changes"] == 0 and told == 0
+    if engine["queued"] > 0:
+        still = still and ws.batches[engine["batch_lo"] + engine["oldest"]]["changes"] == 0
+    if still:
+        engine["asleep"] = 1
+
+
+@part
+def advance(inp, ws, out, lane, inst, tally, index, until):
+    """Advance an instance through everything that happens before `until` (`instance.advance`).
+
+    Where prefill and decode are apart it is the first thing alone: it may concern another one.
+    """
+    own = ws.own[index]
+    inst["announced"] = 0
+    while tally["status"] == LaneStatus.OK and not inst["announced"]:
+        time, what = next_time(ws, own, inst)
+        if time >= until:
+            accept(inp, ws, own, inst, until - 1)
+            break
+        _move_clock(own, inst, time)
+        if what == OUTPUTS:
+            _settle(inp, ws, out, own, inst, tally, index)
+        elif ws.engines[index]["schedules"] > 2 * own["step_limit"]:
+            tally["status"] = LaneStatus.STEP_LIMIT
+        else:
+            _schedule(inp, ws, out, own, inst, tally, index)
+        if own["disaggregated"]:
+            break

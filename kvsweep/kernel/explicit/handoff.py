@@ -1,0 +1,194 @@
+"""From a prefill instance to a decode instance: rule R14.
+
+A finished prefill keeps its blocks. Its request enters the waiting list of a decode instance, which
+takes blocks for it and pulls what it does not have over its link, one transfer after the other.
+Each side learns of the end of a transfer with its own next step that ends then or later.
+"""
+
+import numpy as np
+
+from ..._jit import leaf
+from ...records import NONE, Event
+from ..blocks.sizes import blocks_for
+from ..scheduling import waiting
+from ..scheduling.holders import LOADED, hold
+from ..tally import log_event
+from .lookup import touch_hits
+from .tables import grow, release_all
+
+
+@leaf
+def hand_over(ws, lane, inst, engine, r):
+    """Send a request whose prefill has ended at the clock on to its decode instance."""
+    handoff = ws.handoffs[r]
+    progress = ws.progress[r]
+    index = lane["routed"] + r % (lane["instances"] - lane["routed"])
+    handoff["queued"] = progress["queued"]
+    handoff["prefilled"] = inst["clock"]
+    handoff["requeued"] = inst["clock"] + lane["handoff"]
+    handoff["source"] = inst["number"]
+    engine["kept"] += 1
+    other = ws.instances[index]
+    other["load"] += 1
+    _enter(ws, other, r, handoff["requeued"])
+
+
+@leaf
+def _enter(ws, inst, r, time):
+    """Append a request to the inbox: all are handed over after the same delay, so in order."""
+    progress = ws.progress[r]
+    last = inst["inbox_tail"]
+    progress["queued"] = time
+    progress["prev"] = last
+    progress["next"] = NONE
+    if last == NONE:
+        inst["inbox_head"] = r
+    else:
+        ws.progress[last]["next"] = r
+    inst["inbox_tail"] = r
+
+
+@leaf
+def _reserved(ws, lane, inst, engine):
+    """Return the blocks that unfinished prefills still need: no transfer takes them (R11.3)."""
+    count = np.int64(0)
+    for place in range(inst["run_lo"], inst["run_lo"] + inst["running"]):
+        state = ws.states[engine["state_lo"] + ws.running[place]]
+        if state["prefilling"]:
+            lacks = blocks_for(lane, np.int64(state["known"])) - state["blocks"]
+            count += max(lacks, 0)
+    return count
+
+
+@leaf
+def count_query(lane, tally, state, hits, blocks, measured):
+    """Count the look-up of an admission as vLLM does (rule R6.1); in all groups it hit `blocks`."""
+    if measured and lane["prefix_caching"]:
+        tally["blocks_reused"] += blocks
+        if not state["preempted"]:
+            tally["query_tokens"] += state["prompt"]
+            tally["hit_tokens"] += hits * lane["block_size"]
+
+
+@leaf
+def pull(inp, ws, out, lane, inst, tally, index, engine, r, hits, unused, used):
+    """Take blocks for the prompt of the head and begin to pull; return whether there is room."""
+    s = engine["state_lo"] + r
+    state = ws.states[s]
+    prompt = np.int64(state["prompt"])
+    blocks = blocks_for(lane, prompt) - hits
+    room = inst["free"] - unused - blocks
+    if inst["running"] > 0:
+        room -= lane["watermark"]
+    if room < _reserved(ws, lane, inst, engine):
+        inst["shortages"] += 1
+        return False
+    measured = r >= lane["warmup"]
+    count_query(lane, tally, state, hits, unused + used, measured)
+    waiting.leave_waiting(inp, ws, lane, inst)
+    touch_hits(inp, ws, lane, inst, state, s, hits)
+    grow(ws, lane, inst, tally, state, hits + blocks, measured)
+    state["computed"] = prompt
+    hold(inp, ws, lane, inst, r)
+    _transfer(ws, out, lane, inst, tally, index, engine, r, blocks * lane["block_size"])
+    return True
+
+
+@leaf
+def _transfer(ws, out, lane, inst, tally, index, engine, r, tokens):
+    """Submit the transfer of so many tokens at the start of the step being scheduled."""
+    handoff = ws.handoffs[r]
+    submitted = max(inst["clock"], engine["device_end"])
+    start = max(submitted, engine["link_ready"])
+    end = start + lane["pull_base"] + np.int64(np.ceil(tokens / lane["pull_bandwidth"]))
+    engine["link_ready"] = end
+    engine["pulls"] += 1
+    handoff["loading"] = 1
+    handoff["arrives"] = end
+    handoff["tokens"] = tokens
+    tally["pulls"] += 1
+    tally["pulled_tokens"] += tokens
+    tally["pull_time"] += end - start
+    handoff["next_arrival"] = NONE
+    if engine["transfer_head"] == NONE:
+        engine["transfer_head"] = r
+    else:
+        ws.handoffs[engine["transfer_tail"]]["next_arrival"] = r
+    engine["transfer_tail"] = r
+    _await_release(ws, ws.engines[handoff["source"]], r, end)
+    log_event(out, lane, inst, tally, index, Event.PULL, r, tokens)
+    if lane["log"]:
+        _log(out, tally, index, handoff, r, submitted, start)
+
+
+@leaf
+def _log(out, tally, index, handoff, r, submitted, start):
+    """Append a transfer to its log."""
+    handoff["row"] = tally["log_transfers"]
+    tally["log_transfers"] += 1
+    if handoff["row"] < out.transfers.size:
+        row = out.transfers[handoff["row"]]
+        row["instance"] = index
+        row["load"] = 1
+        row["request"] = r
+        row["tokens"] = handoff["tokens"]
+        row["submitted_us"] = submitted
+        row["start_us"] = start
+        row["end_us"] = handoff["arrives"]
+        row["reported_us"] = NONE
+
+
+@leaf
+def _await_release(ws, engine, r, end):
+    """Let a prefill instance release the blocks of `r` after `end`, in the order of these times."""
+    before = NONE
+    after = engine["transfer_head"]
+    while after != NONE and ws.handoffs[after]["arrives"] <= end:
+        before = after
+        after = ws.handoffs[after]["next_release"]
+    ws.handoffs[r]["next_release"] = after
+    if before == NONE:
+        engine["transfer_head"] = r
+    else:
+        ws.handoffs[before]["next_release"] = r
+
+
+@leaf
+def next_transfer(ws, engine):
+    """Return the end of the transfer that an instance is told of next; there must be one."""
+    return ws.handoffs[engine["transfer_head"]]["arrives"]
+
+
+@leaf
+def report_arrivals(ws, out, lane, tally, engine, now):
+    """Tell a decode instance of the transfers that have ended by `now`; return how many."""
+    count = 0
+    while engine["transfer_head"] != NONE and next_transfer(ws, engine) <= now:
+        r = engine["transfer_head"]
+        handoff = ws.handoffs[r]
+        engine["transfer_head"] = handoff["next_arrival"]
+        ws.progress[r]["loading"] = LOADED
+        handoff["pulled"] = now
+        if r >= lane["warmup"]:
+            tally["pull_wait"] += now - handoff["prefilled"]
+        if lane["log"] and handoff["row"] < out.transfers.size:
+            out.transfers[handoff["row"]]["reported_us"] = now
+        count += 1
+    return count
+
+
+@leaf
+def release_sent(ws, lane, inst, tally, engine, now):
+    """Free what a prefill instance kept for transfers that have ended by `now`; return how many."""
+    count = 0
+    while engine["transfer_head"] != NONE and next_transfer(ws, engine) <= now:
+        r = engine["transfer_head"]
+        handoff = ws.handoffs[r]
+        engine["transfer_head"] = handoff["next_release"]
+        s = engine["state_lo"] + r
+        release_all(ws, lane, inst, ws.states[s], s)
+        handoff["released"] = now
+        engine["kept"] -= 1
+        tally["kept_time"] += now - handoff["prefilled"]
+        count += 1
+    return count

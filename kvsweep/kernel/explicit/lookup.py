@@ -1,0 +1,122 @@
+"""What the cache holds of a waiting request, in all groups of layers (rules R12.3 and R12.4).
+
+What is found is noted in the request's tables, which are empty until it is admitted.
+"""
+
+import numpy as np
+
+from ..._jit import leaf
+from ...records import NONE
+from ..blocks.prefix_table import find
+from ..blocks.sizes import blocks_for, full_blocks
+from . import pool
+from .tables import clear, left_by, slot_of, watch_windows, window_of
+
+
+@leaf
+def _find_block(inp, ws, lane, inst, request, state, first, end, block):
+    """Note where all groups of a class have a block; return whether they do."""
+    key = np.int64(inp.keys[request["key_lo"] + block])
+    for place in range(first, end):
+        group = inp.groups[lane["group_lo"] + place]["member"]
+        found = np.int64(find(ws, inst, key + group * lane["n_keys"]))
+        if found == NONE:
+            return False
+        ws.tables[slot_of(state, group, block)] = found
+    return True
+
+
+@leaf
+def _find_full(inp, ws, lane, inst, request, state, first, end, limit):
+    """Return how many leading blocks, `limit` at most, the full groups have."""
+    block = np.int64(0)
+    while block < limit and _find_block(inp, ws, lane, inst, request, state, first, end, block):
+        block += 1
+    return block
+
+
+@leaf
+def _find_window(inp, ws, lane, inst, request, state, first, end, limit, window):
+    """Return where the last run of blocks ends that a window needs, or the run from the first."""
+    need = blocks_for(lane, window - 1)
+    run = np.int64(0)
+    block = np.int64(limit) - 1
+    while block >= 0 and run < need:
+        if _find_block(inp, ws, lane, inst, request, state, first, end, block):
+            run += 1
+        else:
+            run = np.int64(0)
+        block -= 1
+    return block + 1 + run
+
+
+@leaf
+def find_prefix(inp, ws, lane, inst, request, state, limit):
+    """Return how many leading blocks, `limit` at most, all groups agree on.
+
+    Full groups are asked once, windows until no class shortens what the others have.
+    """
+    hits = np.int64(limit)
+    longest = np.int64(NONE)
+    while hits > 0:
+        before = hits
+        first = np.int64(0)
+        while first < lane["groups"]:
+            record = inp.groups[lane["group_lo"] + first]
+            end = record["class_end"]
+            window = record["member_window"]
+            if window > 0:
+                hits = _find_window(inp, ws, lane, inst, request, state, first, end, hits, window)
+            elif longest == NONE:
+                longest = _find_full(inp, ws, lane, inst, request, state, first, end, hits)
+                hits = longest
+            first = end
+        if hits == before:
+            break
+    return hits
+
+
+@leaf
+def find_hits(inp, ws, lane, inst, request, state):
+    """Find the cached prefix of a waiting request (rule R5.8).
+
+    Returns
+    -------
+    hits, unused, used : int
+        Leading blocks of each group; real blocks among them without a user, and with one.
+    """
+    hits = np.int64(0)
+    if lane["prefix_caching"]:
+        limit = full_blocks(lane, state["known"] - 1)
+        if not state["preempted"]:
+            limit = min(limit, request["reusable"])
+        hits = find_prefix(inp, ws, lane, inst, request, state, limit)
+    unused = np.int64(0)
+    used = np.int64(0)
+    for group in range(lane["groups"]):
+        gone = left_by(lane, window_of(inp, lane, group), hits * lane["block_size"])
+        for block in range(gone, hits):
+            users = ws.blocks[ws.tables[slot_of(state, group, block)]]["ref_count"]
+            unused += users == 0
+            used += users > 0
+    return hits, unused, used
+
+
+@leaf
+def touch_hits(inp, ws, lane, inst, state, s, hits):
+    """Let a request have the blocks that were found, and no others."""
+    clear(ws, lane, state, s)
+    if hits == 0:
+        watch_windows(inp, ws, lane, state, s)
+        return
+    for group in range(lane["groups"]):
+        gone = left_by(lane, window_of(inp, lane, group), hits * lane["block_size"])
+        ws.gone[s * lane["groups"] + group] = gone
+        for block in range(gone, hits):
+            pool.touch(ws, inst, np.int64(ws.tables[slot_of(state, group, block)]))
+    state["blocks"] = hits
+    state["room"] = hits * lane["block_size"]
+    if lane["prefix_caching"]:
+        state["published"] = hits
+        state["publish_at"] = (hits + 1) * lane["block_size"]
+    watch_windows(inp, ws, lane, state, s)

@@ -1,0 +1,107 @@
+"""Begin and end a lane whose blocks and requests are explicit."""
+
+from ..._jit import leaf
+from ...records import DECODE, NONE
+from ..blocks.sizes import full_blocks
+from ..memory import place_engine
+from .tables import clear
+
+
+@leaf
+def _apply_pool(own, pool):
+    """Let the LANE record of an instance have what its pool has of its own."""
+    own["role"] = pool["role"]
+    own["gpu_blocks"] = pool["gpu_blocks"]
+    own["watermark"] = pool["watermark"]
+    own["max_num_seqs"] = pool["max_num_seqs"]
+    own["longest"] = pool["longest"]
+    own["max_tokens"] = pool["max_tokens"]
+    own["beta0"] = pool["beta0"]
+    own["beta1"] = pool["beta1"]
+    own["beta2"] = pool["beta2"]
+    own["beta3"] = pool["beta3"]
+    own["beta4"] = pool["beta4"]
+    own["memory0"] = pool["memory0"]
+    own["memory1"] = pool["memory1"]
+    own["memory2"] = pool["memory2"]
+    own["memory3"] = pool["memory3"]
+    own["memory4"] = pool["memory4"]
+    own["context"] = pool["context"]
+    own["roofline"] = pool["roofline"]
+
+
+@leaf
+def _begin_state(ws, lane, s, request, table_lo, output):
+    """Let a request know its prompt, and have nothing of it computed at this instance."""
+    state = ws.states[s]
+    ws.states[s] = ws.blank_state[0]
+    state["table_lo"] = table_lo
+    state["places"] = full_blocks(lane, request["prompt"] + request["output"] - 1)
+    state["places"] += lane["more_places"]
+    state["prompt"] = request["prompt"]
+    state["known"] = request["prompt"]
+    state["sure"] = request["prompt"]
+    state["limit"] = request["prompt"] + output
+    clear(ws, lane, state, s)
+
+
+@leaf
+def _begin_states(inp, ws, lane):
+    """Begin all requests; where prefill and decode are apart each has a state for either."""
+    slots = lane["key_slots"] + lane["requests"] * lane["more_places"]
+    first = inp.requests[lane["request_lo"]]["key_lo"]
+    for r in range(lane["requests"]):
+        request = inp.requests[lane["request_lo"] + r]
+        place = request["key_lo"] - first + r * lane["more_places"]
+        if lane["disaggregated"]:
+            _begin_state(ws, lane, r, request, place, 1)
+            other = lane["requests"] + r
+            _begin_state(ws, lane, other, request, slots + place, request["output"])
+            ws.handoffs[r] = ws.blank_handoff[0]
+        else:
+            table_lo = place * lane["groups"]
+            _begin_state(ws, lane, r, request, table_lo, request["output"])
+
+
+@leaf
+def begin_explicit(inp, ws, lane):
+    """Begin the instances and requests of a lane."""
+    pool = lane["pool_lo"]
+    left = inp.pools[pool]["instances"]
+    for index in range(lane["instances"]):
+        inst = ws.instances[index]
+        ws.own[index] = lane
+        own = ws.own[index]
+        if lane["pools"] > 0:
+            if left == 0:
+                pool += 1
+                left = inp.pools[pool]["instances"]
+            left -= 1
+            _apply_pool(own, inp.pools[pool])
+        inst["free"] = own["gpu_blocks"]
+        ws.engines[index] = ws.blank_engine[0]
+        engine = ws.engines[index]
+        place_engine(lane, inst, engine)
+        if own["role"] == DECODE:
+            engine["state_lo"] = lane["requests"]
+    _begin_states(inp, ws, lane)
+
+
+@leaf
+def end_explicit(ws, inst, tally):
+    """Add what an instance counted to the totals of its lane; return the requests left behind."""
+    engine = ws.engines[inst["number"]]
+    tally["window_freed"] += engine["window_freed"]
+    tally["draft_tokens"] += engine["drafts"]
+    tally["accepted_tokens"] += engine["accepted"]
+    return engine["kept"]
+
+
+@leaf
+def end_handoff(ws, out, lane, r):
+    """Write how a request went from prefill to decode; it entered the cluster by its prefill."""
+    handoff = ws.handoffs[r]
+    if handoff["queued"] != NONE:
+        ws.progress[r]["queued"] = handoff["queued"]
+    if out.handoffs.size > 0:
+        out.handoffs[lane["out_lo"] + r] = handoff

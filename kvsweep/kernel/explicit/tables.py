@@ -1,0 +1,158 @@
+"""The block tables of a request, one for each group of layers, and what they take from the pool.
+
+All tables of a request have the same length. The leading slots of a group with a window may be
+*gone*: the window has left their blocks, and the pool has them back (rule R12.2).
+"""
+
+import numpy as np
+
+from ..._jit import leaf
+from ..blocks.sizes import blocks_for, full_blocks
+from . import pool
+
+FAR = np.int64(2**31 - 2)
+"""Tokens that no request has."""
+
+
+@leaf
+def slot_of(state, group, block):
+    """Return the slot of a block of a request in the table of a group."""
+    return state["table_lo"] + group * state["places"] + block
+
+
+@leaf
+def window_of(inp, lane, group):
+    """Return the sliding window of a group in tokens, 0 for full attention."""
+    return inp.groups[lane["group_lo"] + group]["window"]
+
+
+@leaf
+def left_by(lane, window, tokens):
+    """Return the leading blocks that a window has left once `tokens` are computed."""
+    left = np.int64(0)
+    if window > 0:
+        left = full_blocks(lane, max(tokens - window + 1, 0))
+    return left
+
+
+@leaf
+def watch_windows(inp, ws, lane, state, s):
+    """Note when the next window will leave a block."""
+    nearest = FAR
+    for group in range(lane["groups"]):
+        window = window_of(inp, lane, group)
+        if window > 0:
+            gone = ws.gone[s * lane["groups"] + group]
+            nearest = min(nearest, (gone + 1) * lane["block_size"] + window - 1)
+    state["release_at"] = nearest
+
+
+@leaf
+def release_left(inp, ws, lane, inst, engine, state, s):
+    """Give back the blocks that the windows have left, of processed tokens (rule R12.2)."""
+    tokens = state["computed"] - state["flight"]
+    for group in range(lane["groups"]):
+        place = s * lane["groups"] + group
+        gone = np.int64(ws.gone[place])
+        left = min(left_by(lane, window_of(inp, lane, group), tokens), state["blocks"])
+        for block in range(left - 1, gone - 1, -1):
+            pool.release(ws, inst, ws.tables[slot_of(state, group, block)])
+        if left > gone:
+            ws.gone[place] = left
+            engine["window_freed"] += left - gone
+    watch_windows(inp, ws, lane, state, s)
+
+
+@leaf
+def grow(ws, lane, inst, tally, state, blocks, measured):
+    """Let all tables of a request have so many blocks; they must be free."""
+    had = np.int64(state["blocks"])
+    for group in range(lane["groups"]):
+        for block in range(had, blocks):
+            ws.tables[slot_of(state, group, block)] = pool.take(ws, inst)
+    state["blocks"] = blocks
+    state["room"] = blocks * lane["block_size"]
+    tally["blocks_taken"] += (blocks - had) * lane["groups"] * measured
+
+
+@leaf
+def cache(inp, ws, lane, inst, request, state, s, tokens):
+    """Cache the blocks that the first `tokens` of the known tokens fill; raise what is cached."""
+    full = full_blocks(lane, min(tokens, state["known"] - lane["ahead"]))
+    for group in range(lane["groups"]):
+        first = max(np.int64(state["published"]), np.int64(ws.gone[s * lane["groups"] + group]))
+        for block in range(first, full):
+            key = np.int64(inp.keys[request["key_lo"] + block]) + group * lane["n_keys"]
+            pool.cache(ws, inst, np.int64(ws.tables[slot_of(state, group, block)]), key)
+    state["published"] = full
+    state["publish_at"] = (full + 1) * lane["block_size"]
+
+
+@leaf
+def cache_known(inp, ws, lane, inst, request, state, s, tokens):
+    """Cache what `tokens` computed tokens fill, if there is anything new among it."""
+    if min(tokens, state["known"] - lane["ahead"]) >= state["publish_at"]:
+        cache(inp, ws, lane, inst, request, state, s, tokens)
+
+
+@leaf
+def allocate(inp, ws, lane, inst, tally, engine, request, state, s, tokens, measured):
+    """Give a running request the blocks of `tokens` more tokens; return whether there are any."""
+    if state["computed"] - state["flight"] >= state["release_at"]:
+        release_left(inp, ws, lane, inst, engine, state, s)
+    end = state["computed"] + tokens
+    if end + lane["drafts"] > state["room"]:
+        blocks = blocks_for(lane, end + lane["drafts"])
+        if (blocks - state["blocks"]) * lane["groups"] > inst["free"]:
+            return False
+        grow(ws, lane, inst, tally, state, blocks, measured)
+    cache_known(inp, ws, lane, inst, request, state, s, end)
+    return True
+
+
+@leaf
+def clear(ws, lane, state, s):
+    """Let a request have no blocks."""
+    state["blocks"] = 0
+    state["room"] = 0
+    state["published"] = 0
+    state["publish_at"] = lane["block_size"] if lane["prefix_caching"] else FAR
+    state["release_at"] = FAR
+    for group in range(lane["groups"]):
+        ws.gone[s * lane["groups"] + group] = 0
+
+
+@leaf
+def release_all(ws, lane, inst, state, s):
+    """Free the blocks of a request, group by group, each from the last to the first."""
+    for group in range(lane["groups"]):
+        gone = np.int64(ws.gone[s * lane["groups"] + group])
+        for block in range(np.int64(state["blocks"]) - 1, gone - 1, -1):
+            pool.release(ws, inst, np.int64(ws.tables[slot_of(state, group, block)]))
+    clear(ws, lane, state, s)
+
+
+@leaf
+def capped(inp, lane, group, blocks):
+    """Return how many of `blocks` blocks a group has at a time, with windows released."""
+    window = window_of(inp, lane, group)
+    if window > 0:
+        depth = 1 + lane["async_scheduling"]
+        most = blocks_for(lane, window - 1 + depth * lane["max_tokens"]) + 1
+        blocks = min(blocks, most)
+    return blocks
+
+
+@leaf
+def can_never_fit(inp, lane, request):
+    """Return whether a request needs more blocks, or a larger step, than an instance has (R1.3)."""
+    most = request["prompt"] + request["output"] - 1
+    blocks = blocks_for(lane, most + 2 * lane["drafts"])
+    total = np.int64(0)
+    for group in range(lane["groups"]):
+        total += capped(inp, lane, group, blocks)
+    # With windows or drafts the recorder counts the last token too, which is never computed.
+    longest = most + (lane["drafts"] > 0 or lane["groups"] > 1 or window_of(inp, lane, 0) > 0)
+    too_long = longest > lane["max_tokens"] and not lane["chunked_prefill"]
+    too_long = too_long or most + 1 > lane["longest"]
+    return total > lane["gpu_blocks"] or too_long

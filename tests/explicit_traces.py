@@ -1,0 +1,119 @@
+"""Traces of hybrid caches, drafts, roles and unequal pools, made to provoke trouble.
+
+They are `strategies` with what these features have, and without what they are not combined with.
+"""
+
+from hypothesis import strategies as st
+from strategies import _Drawn, _Random, _trace
+
+FEATURES = ("groups", "drafts", "groups and drafts", "roles", "pools")
+WINDOWS = (2, 3, 5, 8, 9, 16, 17, 40)
+
+
+@st.composite
+def traces(draw, features=FEATURES, max_requests=12, closed_loop=False):
+    """Traces (``kvsweep-trace/1``) of one of some features."""
+    return _explicit(_Drawn(draw), features, max_requests, closed_loop)
+
+
+def random_trace(rng, features=FEATURES, max_requests=30, closed_loop=False):
+    """Return a trace of the same family as `traces`, drawn from a `random.Random`."""
+    return _explicit(_Random(rng), features, max_requests, closed_loop)
+
+
+def _explicit(source, features, max_requests, closed_loop):
+    feature = source.pick(features)
+    trace = _trace(source, max_requests, closed_loop, True, False, False)
+    scenario = trace["scenario"]
+    scenario["engine"]["preempt_for_urgent"] = False
+    block_size, gpu_blocks = (scenario["cache"][key] for key in ("block_size", "gpu_blocks"))
+    scenario["cache"] = {"block_size": block_size, "gpu_blocks": gpu_blocks}
+    if "groups" in feature:
+        _add_groups(source, scenario["cache"])
+    if "drafts" in feature:
+        _add_drafts(source, trace)
+    if feature == "roles":
+        _add_roles(source, scenario)
+    if feature == "pools":
+        _add_pools(source, scenario)
+    return trace
+
+
+def _add_groups(source, cache):
+    """One or several groups, windows from two tokens to more than any prompt; pools to match."""
+    kinds = source.pick(("fs", "s", "fss", "sf", "ffs", "sfs", "ss"))
+    same = source.pick(WINDOWS)
+    alike = source.chance(40)
+    cache["groups"] = [
+        {"kind": "full"}
+        if kind == "f"
+        else {"kind": "sliding", "window": same if alike else source.pick(WINDOWS)}
+        for kind in kinds
+    ]
+    cache["gpu_blocks"] *= source.pick((len(kinds), 1))
+
+
+def _add_drafts(source, trace):
+    engine = trace["scenario"]["engine"]
+    tokens = source.pick((1, 2, 3, 5))
+    engine["speculative"] = {"tokens": tokens, "method": source.pick(("draft", "eagle"))}
+    if source.chance(30):
+        engine["speculative"]["draft_us"] = source.pick((1.0, 2.5, 30.0))
+    # A request must have room for its drafts and as many more.
+    size = trace["scenario"]["cache"]["block_size"]
+    trace["scenario"]["cache"]["gpu_blocks"] += source.pick((-(-2 * tokens // size), 0))
+    engine["max_num_batched_tokens"] = max(engine["max_num_batched_tokens"], tokens + 2)
+    if 0 < engine["long_prefill_token_threshold"] <= tokens:
+        engine["long_prefill_token_threshold"] = tokens + source.pick((1, 2))
+    for row in trace["requests"]:
+        most = source.pick((tokens, tokens, 0, 1))
+        row["accepted"] = [source.integer(0, most) for _ in range(source.integer(1, 5))]
+
+
+def _add_roles(source, scenario):
+    del scenario["cluster"]["instances"]
+    for key in ("routing", "scorers", "router_index_blocks", "count_pending"):
+        del scenario["cluster"][key]
+    for key in ("snapshot_refresh_us", "snapshot_load"):
+        del scenario["cluster"][key]
+    step_us = int(scenario["latency"]["beta"][0])
+    blocks = scenario["cache"]["gpu_blocks"]
+    scenario["cluster"] |= {
+        "prefill_instances": source.pick((1, 1, 2)),
+        "decode_instances": source.pick((1, 1, 2, 3)),
+        "prefill_gpu_blocks": source.pick((blocks, 2 * blocks, blocks // 2 + 1)),
+        "kv_transfer_base_us": source.pick((0, 1, step_us, 10 * step_us)),
+        "kv_transfer_bandwidth": source.pick((1.0, 0.1, 7.0, 1000.0)),
+        "pd_handoff_us": source.pick((0, 0, step_us, 3)),
+    }
+
+
+def _add_lengths(source, pools):
+    """Let each pool serve longer requests than the one before it, the last maybe any."""
+    longest = 0
+    for pool in pools:
+        longest += source.integer(1, 60)
+        pool["max_model_len"] = longest
+    if source.chance(50):
+        del pools[-1]["max_model_len"]
+
+
+def _add_pools(source, scenario):
+    cluster = scenario["cluster"]
+    engine = scenario["engine"]
+    cluster["pools"] = []
+    del cluster["instances"]
+    for _ in range(source.pick((1, 2, 3))):
+        pool = {"instances": source.pick((1, 2))}
+        if source.chance(70):
+            pool["gpu_blocks"] = source.integer(2, 2 * scenario["cache"]["gpu_blocks"])
+        if source.chance(50):
+            pool["max_num_seqs"] = source.integer(1, engine["max_num_seqs"])
+        if source.chance(50):
+            more = source.pick((0, 1, 7, 60))
+            pool["max_num_batched_tokens"] = engine["max_num_batched_tokens"] + more
+        if source.chance(60):
+            pool["latency"] = {"beta": list(source.pick(((10, 10, 10), (7, 0, 0), (25, 1, 3))))}
+        cluster["pools"].append(pool)
+    if cluster["routing"] != "prompt-affinity" and source.chance(50):
+        _add_lengths(source, cluster["pools"])

@@ -1,0 +1,48 @@
+"""Invariants of an engine with several tables or drafts, between two steps."""
+
+from collections import Counter
+
+from ..checks import check_pool
+
+
+def check_step(scheduler, decision):
+    """Assert that the pool, the tables and the batch just processed agree with each other."""
+    check_pool(scheduler.pool)
+    check_tables(scheduler)
+    check_requests(scheduler)
+    engine = scheduler.engine
+    tokens = sum(decision.scheduled.values())
+    assert tokens <= engine.max_num_batched_tokens
+    slots = engine.draft_slot * len(decision.scheduled)
+    assert tokens + slots <= engine.max_num_batched_tokens
+    assert all(n >= 1 for n in decision.scheduled.values())
+    assert not (decision.preempted and decision.admitted)
+
+
+def check_tables(scheduler):
+    """Free, used, held and pulled blocks make up the pool; who only waits has none."""
+    pool = scheduler.pool
+    held = Counter()
+    for request in (*scheduler.running, *scheduler.hold, *scheduler.held):
+        blocks = [block for table in request.tables for block in table if block is not None]
+        assert len(set(blocks)) == len(blocks)
+        held.update(blocks)
+    assert all(pool.ref[b] == held[b] for b in range(1, pool.usable + 1))
+    assert len(pool.free) + len(held) == pool.usable
+    assert not any(any(r.tables) or r.computed for r in scheduler.waiting)
+    assert scheduler.loading | scheduler.loaded <= set(scheduler.hold)
+
+
+def check_requests(scheduler):
+    """What windows still look at is there; published blocks carry their keys."""
+    size, tables = scheduler.block_size, scheduler.tables
+    for request in scheduler.running:
+        assert len(request.known) + request.placeholders + request.drafts >= request.computed
+        for group, window in enumerate(tables.windows):
+            table, published = request.tables[group], request.published_of[group]
+            assert len(table) * size >= request.computed
+            first = max(0, request.computed - request.in_flight - (window or 2**62) + 1)
+            assert all(block is not None for block in table[first // size :])
+            for block, key in zip(table[:published], request.keys, strict=False):
+                assert block is None or scheduler.pool.key[block] == (group, key)
+    assert len(scheduler.running) <= scheduler.engine.max_num_seqs

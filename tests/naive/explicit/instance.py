@@ -1,0 +1,79 @@
+"""An engine with several tables or drafts on the clock."""
+
+from dataclasses import dataclass, field
+
+from ..instance import Instance, Step
+from .checks import check_step
+from .scheduler import ExplicitScheduler
+
+
+@dataclass
+class ExplicitStep(Step):
+    """A step with what it verified, and with what windows gave back.
+
+    Attributes
+    ----------
+    win : int
+        Blocks given back because their windows had left them.
+    acc : list of [id, drafts, accepted]
+        Verifications, once its output is processed.
+    pull : list of [id, tokens]
+        Prompts that it began to pull.
+    held : int
+        Finished requests that hold blocks after scheduling.
+    """
+
+    win: int = 0
+    acc: list = field(default_factory=list)
+    pull: list = field(default_factory=list)
+    held: int = 0
+
+
+class ExplicitInstance(Instance):
+    """An engine that schedules under the rules of hybrid caches and drafts."""
+
+    step_type = ExplicitStep
+    role = "both"
+
+    def __init__(self, index, scenario, keys, max_steps, check):
+        super().__init__(index, scenario, keys, max_steps, check)
+        self.drafts = scenario.engine.drafts
+        self.scheduler = ExplicitScheduler(scenario.engine, scenario.cache, keys, self.role)
+        self.check = False
+        self.checks = check
+        self.window_freed = 0
+        self.draft_tokens = self.accepted_tokens = 0
+
+    def _columns(self, decision, wait, evicted):
+        freed = self.scheduler.tables.window_freed - self.window_freed
+        return super()._columns(decision, wait, evicted) | {
+            "win": freed,
+            "pull": [[request.id, tokens] for request, tokens in decision.pulls],
+            "held": len(self.scheduler.held),
+        }
+
+    def _schedule(self, now):
+        self.window_freed = self.scheduler.tables.window_freed
+        return super()._schedule(now)
+
+    def _process_oldest(self, now):
+        batch = self.queue[0]
+        super()._process_oldest(now)
+        verified = batch.decision.verified
+        self.draft_tokens += sum(drafts for _, drafts, _ in verified)
+        self.accepted_tokens += sum(accepted for _, _, accepted in verified)
+        if batch.step:
+            batch.step.acc = verified
+        if self.checks:
+            check_step(self.scheduler, batch.decision)
+
+    @property
+    def totals(self):
+        ends = [step.t + step.d for step in self.steps if step.fin]
+        found = super().totals | {"end_us": max(ends, default=0)}
+        if self.drafts:
+            found["draft_tokens"] = self.draft_tokens
+            found["accepted_tokens"] = self.accepted_tokens
+        if self.scheduler.tables.window_freed:
+            found["window_freed"] = self.scheduler.tables.window_freed
+        return found

@@ -1,0 +1,433 @@
+"""A scheduler of requests with several tables, drafts, and prompts that come from elsewhere."""
+
+from dataclasses import dataclass, field
+from enum import Enum
+from math import inf
+
+from ..scheduler import Decision, Scheduler
+from ..victims import choose_victim
+from ..waiting import waiting_queue
+from .tables import Tables
+from .windows import find_hits
+
+
+@dataclass
+class ExplicitDecision(Decision):
+    """What one call of `schedule` decided.
+
+    Attributes
+    ----------
+    inputs : int
+        Input slots left: of each request its tokens, and with a draft model one more.
+    slot : int
+        That one.
+    drafts, returns : dict
+        Per scheduled request with any: drafts to verify; per sampling one: tokens it will get.
+    padded : set
+        Requests with dummy drafts, none of which is accepted.
+    prefills_go_on : bool
+        Whether a running request was scheduled in the middle of its prefill.
+    pulls : list of (request, tokens)
+        Whose prompt's blocks are pulled, and how many tokens of new blocks.
+    verified : list of [id, drafts, accepted]
+        Once its output is processed.
+    """
+
+    inputs: int = 0
+    slot: int = 0
+    drafts: dict = field(default_factory=dict)
+    returns: dict = field(default_factory=dict)
+    padded: set = field(default_factory=set)
+    prefills_go_on: bool = False
+    pulls: list = field(default_factory=list)
+    verified: list = field(default_factory=list)
+
+    @property
+    def room(self):
+        """Tokens that the next request may have, at most."""
+        return min(self.budget, self.inputs - self.slot)
+
+    def give(self, request, n):
+        super().give(request, n)
+        self.inputs -= n + self.slot
+
+    def take_back(self, request):
+        if request in self.scheduled:
+            self.inputs += self.scheduled[request] + self.slot
+            self.drafts.pop(request, None)
+        super().take_back(request)
+
+
+class Tried(Enum):
+    """What became of the head of a queue."""
+
+    ADMITTED = 0
+    PASSED = 1
+    ENDS = 2
+
+
+class ExplicitScheduler(Scheduler):
+    """Running and waiting requests, and on decode instances those whose prompts come.
+
+    Attributes
+    ----------
+    role : str
+        ``both``, ``prefill`` or ``decode``.
+    hold : queue
+        Requests that hold blocks without running; it goes before `waiting`.
+    loading, loaded : set
+        Those whose blocks are on their way, and those of them whose blocks have come.
+    prefills : list
+        Requests that load, or have loaded or run and not computed all that they know.
+    held : dict
+        On prefill instances: finished requests whose blocks are not pulled yet.
+    finished : bool
+        Whether somebody has finished since the last schedule.
+    """
+
+    def __init__(self, engine, cache, keys, role="both"):
+        super().__init__(engine, cache, keys)
+        self.role = role
+        self.tables = Tables(self.pool, engine, cache)
+        self.hold = waiting_queue(engine.scheduler, self.urgency)
+        self.loading, self.loaded = set(), set()
+        self.prefills = []
+        self.held = {}
+        self.finished = False
+
+    @property
+    def waits(self):
+        return len(self.waiting) + len(self.hold)
+
+    @property
+    def busy(self):
+        return bool(self.running or self.waits or self.held or self.finished)
+
+    def servable(self, request):
+        """Whether the request can ever finish here, alone."""
+        tokens = request.longest + 2 * self.engine.drafts
+        groups = range(len(self.tables.windows))
+        if sum(self.tables.most(group, tokens) for group in groups) > self.pool.usable:
+            return False
+        if request.longest + 1 > (self.engine.max_model_len or inf):
+            return False
+        explicit = self.engine.drafts or self.tables.windows != [None]
+        longest = request.longest + bool(explicit)
+        return self.engine.enable_chunked_prefill or longest <= self.engine.max_num_batched_tokens
+
+    def held_blocks(self, keys):
+        """Return how many of `keys` a request that begins with them would hit, in all groups."""
+        tables, most = self.tables, len(keys) * self.block_size
+        _, tokens = find_hits(self.pool, tables.windows, keys, most, self.block_size)
+        return tokens // self.block_size
+
+    def enqueue(self, request):
+        self.tables.clear(request)
+        super().enqueue(request)
+
+    def schedule(self, now):
+        alone = len(self.running) + self.waits <= 1
+        threshold = 0 if alone else self.engine.long_prefill_token_threshold
+        budget = self.engine.max_num_batched_tokens
+        decision = ExplicitDecision(now, budget, threshold)
+        decision.inputs, decision.slot = budget, self.engine.draft_slot
+        self._schedule_running(decision)
+        if not decision.preempted:
+            self._schedule_waiting(decision)
+        self._account(decision)
+        self.finished = False
+        return decision
+
+    def _schedule_running(self, decision):
+        k = 0
+        while k < len(self.running) and decision.room > 0:
+            request = self.running[k]
+            n = min(decision.capped(request.uncomputed + request.drafts), decision.room)
+            if request.last_token_in_flight or n == 0:
+                k += 1
+                continue
+            while not self._allocate(request, n, decision.now):
+                index = choose_victim(self, request)
+                if not self._may_preempt(self.running[index]):
+                    return
+                victim = self.running.pop(index)
+                k -= index < k
+                self._preempt(victim, decision)
+                if victim is request:
+                    break
+            else:
+                self._give(request, n, decision)
+                k += 1
+
+    def _give(self, request, n, decision):
+        """Schedule a running request; what exceeds the tokens to compute are drafts."""
+        decision.prefills_go_on |= request.unfinished_prefill
+        drafts = n - request.uncomputed
+        if request.drafts and drafts > 0:
+            decision.drafts[request] = min(request.drafts, drafts)
+        request.drafts = 0
+        decision.give(request, n)
+
+    def _may_preempt(self, victim):
+        """On decode instances blocks that a batch on its way writes to stay."""
+        return self.role != "decode" or not victim.in_flight
+
+    def _preempt(self, victim, decision):
+        known = len(victim.known)
+        done_before = max(victim.done_before, min(victim.computed, known))
+        super()._preempt(victim, decision)
+        victim.done_before = done_before
+        victim.drafts = 0
+        self._end_prefill(victim)
+
+    def _end_prefill(self, request):
+        if request in self.prefills:
+            self.prefills.remove(request)
+
+    def _schedule_waiting(self, decision):
+        """Try the heads of `hold`, then of `waiting`; who must wait is passed by others."""
+        passed = []
+        while decision.room > 0 and self._has_seat():
+            queue = self.hold if len(self.hold) else self.waiting
+            if not len(queue):
+                break
+            request = queue.head()
+            if not any(request.tables) and request.impatient(decision.now):
+                decision.timed_out.append(queue.pop())
+                continue
+            tried = self._try(request, queue, decision)
+            if tried is Tried.ENDS:
+                break
+            if tried is Tried.PASSED:
+                passed.append(queue.pop())
+        for request in reversed(passed):
+            (self.hold if request.computed or request in self.loading else self.waiting).put_back(
+                request
+            )
+
+    def _try(self, request, queue, decision):
+        """Admit the head of a queue, or begin to pull for it."""
+        if request in self.loading:
+            return Tried.PASSED
+        self._use_load(request)
+        looks = request.computed == 0
+        hits, local = self.tables.hits(request) if looks else ([[] for _ in request.tables], 0)
+        pulls = looks and self.role == "decode" and not request.pulled
+        if pulls:
+            return self._pull(request, hits, local, decision)
+        n = len(request.known) - request.computed - local
+        padded = self._is_padded(request, n, local, decision)
+        if padded:
+            n = 1 + self.engine.drafts
+            if n > decision.room:
+                return Tried.ENDS
+        n = decision.capped(n)
+        if not self.engine.enable_chunked_prefill and n > decision.room:
+            return Tried.ENDS
+        n = min(n, decision.room)
+        total = request.computed + local
+        if not self._seat(request, total + n + self.engine.drafts, hits, total):
+            return Tried.ENDS
+        self.tables.publish(request, min(total + n, len(request.known)))
+        if looks:
+            self._count_hits(request, local)
+        self.running.append(queue.pop())
+        request.computed = total
+        decision.admitted.append((request, total))
+        decision.give(request, n)
+        if padded:
+            decision.drafts[request] = self.engine.drafts
+            decision.padded.add(request)
+        if n < len(request.known) - total and request not in self.prefills:
+            self.prefills.append(request)
+        return Tried.ADMITTED
+
+    def _is_padded(self, request, n, local, decision):
+        """Whether a request with one token left gets dummy drafts, as the others of the batch.
+
+        Not beside a prefill that goes on, nor alone if nothing of it was computed before.
+        """
+        if not self.engine.drafts or n != 1 or decision.prefills_go_on:
+            return False
+        running = len(decision.scheduled) > len(decision.admitted)
+        return running or request.computed + local > 0
+
+    def _use_load(self, request):
+        """Publish what was pulled; the last known token is computed in any case."""
+        if request in self.loaded:
+            self.loaded.remove(request)
+            self.tables.publish(request, request.computed)
+            request.computed -= request.computed == len(request.known)
+
+    def _pull(self, request, hits, local, decision):
+        """Take blocks for the rest of the prompt, which a prefill instance has."""
+        total = request.prompt_tokens
+        if not self._seat(request, total, hits, total, self._reserved()):
+            return Tried.ENDS
+        self._count_hits(request, local)
+        new = len(request.tables[0]) - len(hits[0])
+        decision.pulls.append((request, new * self.block_size))
+        request.pulled = True
+        request.computed = total
+        self.loading.add(request)
+        self.prefills.append(request)
+        return Tried.PASSED
+
+    def _reserved(self):
+        """Return the blocks that unfinished prefills will still need, which no pull may take."""
+        return sum(
+            max(self.blocks_for(len(r.known)) - len(table), 0)
+            for r in self.prefills
+            for table in r.tables
+        )
+
+    def _seat(self, request, tokens, hits, total, reserved=0):
+        """Give a waiting request its hits and blocks for `tokens`; or nothing, and return False."""
+        tables, free = self.tables, len(self.pool.free)
+        keep = self.watermark_blocks if self.running else 0
+        whole = tables.need(request, len(request.known), hits, total, capped=True)
+        if self.engine.reserve_full_prompt and whole + keep > free:
+            return False
+        tables.release_left(request, max(0, total - request.in_flight))
+        need = tables.need(request, tokens, hits, total, capped=False)
+        if need + keep > len(self.pool.free) - reserved:
+            return False
+        if any(map(len, hits)) or (self.role == "decode" and not request.pulled):
+            self.blocks_reused += tables.use(request, hits, total)
+        tables.extend(request, tokens)
+        return True
+
+    def _count_hits(self, request, local):
+        if self.engine.enable_prefix_caching:
+            prefix = "preempted_" if request.preemptions else ""
+            self.prefix_stats[prefix + "requests"] += 1
+            self.prefix_stats[prefix + "queries"] += len(request.known)
+            self.prefix_stats[prefix + "hits"] += local
+
+    def _allocate(self, request, n, now):
+        tables = self.tables
+        tables.release_left(request, max(0, request.computed - request.in_flight))
+        end = request.computed + n
+        none = [[] for _ in request.tables]
+        total = request.computed
+        need = tables.need(request, end + self.engine.drafts, none, total, capped=False)
+        if need > len(self.pool.free):
+            return False
+        tables.extend(request, end + self.engine.drafts)
+        tables.publish(request, min(end, len(request.known)))
+        return True
+
+    def _publish(self, request, end, now):
+        self.tables.publish(request, end)
+
+    def _release(self, request, now):
+        self.tables.release(request)
+
+    def _account(self, decision):
+        """Count tokens, mark them as computed, and settle what the batch will return.
+
+        All tokens of a decode count as such, its drafts too.
+        """
+        for request, n in decision.scheduled.items():
+            context = sum(range(request.computed, request.computed + n))
+            if request.outputs + request.placeholders >= 1 and request.uncomputed == 1:
+                decision.decode_tokens += n
+                decision.decode_context += context
+            else:
+                decision.prefill_tokens += n
+                decision.prefill_context += context
+            for position in range(request.computed, request.computed + n):
+                request.executed += 1
+                request.recomputed += position < request.done_before
+            known = len(request.known) + request.placeholders
+            request.computed += n
+            request.in_flight += n
+            request.unfinished_prefill = request.computed < known
+            if not request.unfinished_prefill:
+                self._will_sample(request, decision)
+
+    def _will_sample(self, request, decision):
+        self._end_prefill(request)
+        decision.sampling.add(request)
+        drafts = decision.drafts.get(request, 0)
+        accepted = 0
+        if drafts and request not in decision.padded:
+            accepted = request.verify(drafts)
+        decision.returns[request] = 1 + accepted
+        request.coming += 1 + accepted
+        if self.engine.async_scheduling:
+            request.placeholders += 1 + drafts
+            request.drafts = self.engine.drafts
+
+    def last_batch(self, request, decision):
+        """Whether the batch just scheduled returns the request's last token."""
+        if request not in decision.sampling:
+            return False
+        before = request.outputs + request.coming - decision.returns[request]
+        return before < request.output_tokens <= request.outputs + request.coming
+
+    def process(self, decision, now):
+        """Process a batch's output; return (requests, once per new token; those that are done)."""
+        sampled, finished = [], []
+        for request, n in decision.scheduled.items():
+            returned = decision.returns.get(request, 0)
+            drafts = decision.drafts.get(request, 0)
+            if returned and drafts:
+                decision.verified.append([request.id, drafts, returned - 1])
+            request.in_flight -= n
+            request.coming -= returned
+            stale = request.stale > 0
+            request.stale -= n if stale else 0
+            if request.done or not returned:
+                continue
+            if stale and self.role == "prefill":
+                continue  # a prefill is of use only with its blocks
+            new = self._append(request, returned, drafts, stale=stale)
+            sampled += [request] * new
+            if request.done:
+                finished.append(request)
+                self._finish(request, now)
+        if not self.engine.async_scheduling:
+            for request in decision.scheduled:
+                request.drafts = 0 if request.unfinished_prefill else self.engine.drafts
+        return sampled, finished
+
+    def _append(self, request, returned, drafts, *, stale):
+        """Append tokens up to the last; correct what was expected of rejected drafts."""
+        new = min(returned, request.output_tokens - request.outputs)
+        for _ in range(new):
+            request.sample()
+            self.keys.extend(request.keys, request.known)
+        if stale:
+            return new
+        expected = request.placeholders > 0
+        rejected = drafts - (returned - 1)
+        request.computed -= rejected + returned - new
+        if expected:
+            request.placeholders -= rejected + returned
+        if request in self.running and (expected or self.engine.drafts):
+            self.tables.publish(request, request.computed - request.in_flight)
+        return new
+
+    def _finish(self, request, now):
+        """Let a request go; a prefilled one keeps its blocks until they are pulled."""
+        self._end_prefill(request)
+        self.finished = True
+        if request not in self.running:
+            self.waiting.remove(request)
+            return
+        self.running.remove(request)
+        if self.role == "prefill":
+            self.held[request] = None
+        else:
+            self._release(request, now)
+
+    def let_go(self, request):
+        """Release the blocks of a prompt that was pulled."""
+        del self.held[request]
+        self._release(request, None)
+
+    def came(self, request):
+        """Take note that the blocks of a prompt have come."""
+        self.loading.remove(request)
+        self.loaded.add(request)

@@ -1,0 +1,115 @@
+"""Blocks of requests with one table for each group; all groups share one pool."""
+
+from .windows import blocks_left, find_hits
+
+
+class Tables:
+    """The blocks of an engine's requests.
+
+    Attributes
+    ----------
+    windows : list of int or None
+        Per group; None: full attention.
+    in_flight_tokens : int
+        Tokens that batches on their way may hold at once.
+    window_freed : int
+        Blocks given back because their window had left them.
+    """
+
+    def __init__(self, pool, engine, cache):
+        self.pool = pool
+        self.block_size = cache.block_size
+        self.caching = engine.enable_prefix_caching
+        self.windows = cache.windows
+        self.in_flight_tokens = engine.depth * engine.max_num_batched_tokens
+        self.window_freed = 0
+
+    def blocks_for(self, tokens):
+        return -(-tokens // self.block_size)
+
+    def most(self, group, tokens):
+        """Return the most blocks that a group plans for a request of so many tokens."""
+        window = self.windows[group]
+        need = self.blocks_for(tokens)
+        if window is None:
+            return need
+        return min(need, self.blocks_for(window - 1 + self.in_flight_tokens) + 1)
+
+    def hits(self, request):
+        """Return the cached blocks that a request may use, per group, and their tokens."""
+        if not self.caching:
+            return [[] for _ in self.windows], 0
+        most = len(request.known) - 1
+        return find_hits(self.pool, self.windows, request.keys, most, self.block_size)
+
+    def need(self, request, tokens, hits, total, *, capped):
+        """Return the free blocks that a request takes to hold `tokens`, of which `total` are there.
+
+        Hits that nobody uses are free until then, and so are among them.
+        """
+        needed = 0
+        for group, table in enumerate(request.tables):
+            want = self.most(group, tokens) if capped else self.blocks_for(tokens)
+            if table:
+                needed += max(want - len(table), 0)
+                continue
+            left = blocks_left(self.windows[group], total, self.block_size)
+            needed += max(want - max(left, len(hits[group])), 0)
+            used = [block for block in hits[group][left:] if block is not None]
+            needed += sum(self.pool.ref[block] == 0 for block in used)
+        return needed
+
+    def release_left(self, request, tokens):
+        """Give back the blocks that windows have left once `tokens` are computed."""
+        for group, table in enumerate(request.tables):
+            left = min(blocks_left(self.windows[group], tokens, self.block_size), len(table))
+            gone = []
+            while left > 0 and table[left - 1] is not None:
+                left -= 1
+                gone.append(table[left])
+                table[left] = None
+            self.pool.release(gone[::-1])
+            self.window_freed += len(gone)
+
+    def use(self, request, hits, total):
+        """Begin the tables of a request with cached blocks; return how many it uses."""
+        used = 0
+        for group, found in enumerate(hits):
+            left = blocks_left(self.windows[group], total, self.block_size)
+            there = [block for block in found[left:] if block is not None]
+            self.pool.touch(there)
+            used += len(there)
+            request.tables[group] = [None] * left + found[left:]
+            request.published_of[group] = len(request.tables[group])
+        return used
+
+    def extend(self, request, tokens):
+        """Take blocks until each table holds `tokens`; return how many."""
+        taken = 0
+        for table in request.tables:
+            more = max(self.blocks_for(tokens) - len(table), 0)
+            table.extend(self.pool.take(more))
+            taken += more
+        return taken
+
+    def publish(self, request, tokens):
+        """Make the full blocks of the first `tokens` findable that have a key."""
+        if not self.caching:
+            return
+        full = min(tokens // self.block_size, len(request.keys))
+        for group, table in enumerate(request.tables):
+            for j in range(request.published_of[group], full):
+                if table[j] is not None:
+                    self.pool.publish(table[j], (group, request.keys[j]))
+            request.published_of[group] = max(request.published_of[group], full)
+
+    def release(self, request):
+        """Give all blocks of a request back, group by group."""
+        for table in request.tables:
+            self.pool.release([block for block in table if block is not None])
+        self.clear(request)
+
+    def clear(self, request):
+        """Let a request begin without blocks."""
+        request.tables = [[] for _ in self.windows]
+        request.published_of = [0 for _ in self.windows]

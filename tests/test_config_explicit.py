@@ -1,0 +1,266 @@
+"""Keys of hybrid caches, speculative decoding, prefill and decode apart, and unequal pools."""
+
+import pytest
+from goldens import load, vllm_cases
+
+from kvsweep.config import load_sweep, parse_scenario
+from kvsweep.config.fleet import fleet, instances_of, is_explicit
+from kvsweep.errors import InputError
+
+LATENCY = {"beta": [7000, 17, 2]}
+GROUPS = [{"kind": "full"}, {"kind": "sliding", "window": 128}]
+APART = {"prefill_instances": 1, "decode_instances": 2, "kv_transfer_bandwidth": 1.5}
+EAGLE = {"tokens": 3, "method": "eagle"}
+
+
+def scenario(**sections):
+    return parse_scenario({"latency": LATENCY, **sections}, "t.json")
+
+
+def refused(**sections):
+    with pytest.raises(InputError) as caught:
+        scenario(**sections)
+    message = str(caught.value)
+    assert "\n" not in message
+    return message.removeprefix("t.json: scenario.")
+
+
+def test_groups_are_kept_in_order_and_written_as_they_were():
+    groups = [GROUPS[1], GROUPS[0], {"kind": "sliding", "window": 5}]
+    made = scenario(cache={"groups": groups})
+    assert [group.window for group in made.cache.groups] == [128, None, 5]
+    assert made.to_trace()["cache"] == {"groups": groups}
+
+
+@pytest.mark.parametrize(
+    ("groups", "message"),
+    [
+        (
+            [{"kind": "slidng", "window": 8}],
+            "groups[0].kind: unknown value 'slidng'; allowed: full",
+        ),
+        ([{"kind": "sliding", "windw": 8}], "groups[0].windw: unknown key; did you mean 'window'?"),
+        ([GROUPS[0], {"kind": "sliding"}], "groups[1].window: missing; kind 'sliding' needs it"),
+        ([{"kind": "sliding", "window": 1}], "groups[0].window: must be at least 2, got 1"),
+        ([{"kind": "full", "window": 8}], "groups[0].window: kind 'full' has none; did you mean"),
+        ([{"kind": "sliding", "window": 8.0}], "groups[0].window: expected an integer, got 8.0"),
+        ("full", "groups: expected a list, got 'full'"),
+        (GROUPS * 9, "groups: at most 16 values, got 18"),
+    ],
+)
+def test_a_wrong_group_is_refused_by_its_key(groups, message):
+    assert refused(cache={"groups": groups}).startswith(f"cache.{message}")
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        ({"tokens": 3}, "method: missing"),
+        (
+            {"tokens": 3, "method": "egle"},
+            "method: unknown value 'egle'; allowed: draft, eagle; di",
+        ),
+        ({"tokens": 65, "method": "eagle"}, "tokens: must be at most 64, got 65"),
+        (EAGLE | {"acceptance": 1.5}, "acceptance: expected a number from 0 to 1, got 1.5"),
+        (EAGLE | {"acceptance": True}, "acceptance: expected a number from 0 to 1, got true"),
+        (EAGLE | {"acceptance": [0.9, "x"]}, "acceptance[1]: expected a number from 0 to 1, got"),
+        (EAGLE | {"acceptance": [0.5, 0.6]}, "acceptance[1]: 0.6 is more than 0.5 before it"),
+        (EAGLE | {"acceptance": []}, "acceptance: expected 1 to 64 shares, by position, got 0"),
+        (EAGLE | {"acceptnce": 1}, "acceptnce: unknown key; did you mean 'acceptance'?"),
+    ],
+)
+def test_wrong_drafts_are_refused_by_their_key(table, message):
+    found = refused(engine={"speculative": table})
+    assert found.startswith(f"engine.speculative.{message}")
+
+
+def test_acceptance_by_position_or_by_the_chance_of_each_next_draft():
+    def reached(tokens, acceptance):
+        table = EAGLE | {"tokens": tokens, "acceptance": acceptance}
+        return scenario(engine={"speculative": table}).engine.speculative.reached()
+
+    assert reached(3, 0.5) == (0.5, 0.25, 0.125)
+    assert reached(2, [0.8, 0.6, 0.3]) == (0.8, 0.6)
+    assert reached(3, [0.8]) == (0.8, 0.0, 0.0)
+
+
+def test_no_drafted_tokens_are_no_speculation():
+    """An axis of drafts may begin with none."""
+    made = scenario(engine={"speculative": EAGLE | {"tokens": 0}})
+    assert not is_explicit(made)
+    assert "engine" not in made.to_trace()
+
+
+def test_roles_are_the_same_in_tables_and_in_four_keys():
+    tables = {
+        "prefill": {"instances": 1, "gpu_blocks": 70},
+        "decode": {"instances": 2},
+        "kv_transfer_bandwidth": 1.5,
+    }
+    made = scenario(cluster=tables, cache={"gpu_blocks": 50})
+    keys = scenario(cluster=APART | {"prefill_gpu_blocks": 70}, cache={"gpu_blocks": 50})
+    assert fleet(made) == fleet(keys)
+    assert (
+        made.to_trace()["cluster"]
+        == keys.to_trace()["cluster"]
+        == APART | {"prefill_gpu_blocks": 70}
+    )
+    assert [(pool.role, pool.instances, pool.gpu_blocks) for pool in fleet(made)] == [
+        ("prefill", 1, 70),
+        ("decode", 2, 50),
+    ]
+    assert instances_of(made) == made.cluster.instances == 3
+
+
+def test_a_pool_takes_from_the_sections_what_it_leaves_out():
+    own = {"instances": 2, "max_num_seqs": 8, "latency": {"beta": [100, 1, 1]}}
+    made = scenario(cluster={"pools": [own, {"instances": 1, "gpu_blocks": 9}]})
+    first, second = fleet(made)
+    assert (first.max_num_seqs, first.gpu_blocks, first.beta) == (8, 2200, (100, 1, 1))
+    assert (second.max_num_seqs, second.gpu_blocks, second.beta) == (256, 9, (7000, 17, 2))
+    assert "instances" not in made.to_trace()["cluster"]
+
+
+@pytest.mark.parametrize(
+    ("cluster", "message"),
+    [
+        (
+            {"prefill_instances": 1},
+            "decode: missing; prefill and decode apart need decode_instances",
+        ),
+        (APART | {"prefill": {"instances": 1}}, "prefill_instances: give either prefill_instances"),
+        (APART | {"instances": 3}, "instances: has no effect: prefill and decode have their own"),
+        (APART | {"routing": "least-loaded"}, "routing: prefill and decode apart take requests in"),
+        ({"prefill_instances": 1, "decode_instances": 1}, "kv_transfer_bandwidth: missing; tokens"),
+        ({"pd_handoff_us": 3}, "pd_handoff_us: has no effect: needs prefill and decode apart"),
+        ({"decode_gpu_blocks": 3}, "decode_gpu_blocks: needs decode_instances"),
+        (
+            APART | {"prefil_gpu_blocks": 3},
+            "prefil_gpu_blocks: unknown key; did you mean 'prefill_",
+        ),
+        (APART | {"pools": [{"instances": 1}]}, "pools: give either pools or prefill and decode"),
+        ({"pools": [{"gpu_blocks": 1}]}, "pools[0].instances: missing"),
+        ({"pools": [{"instances": 1, "max_num_seqs": 4096}]}, "pools[0]: max_num_batched_tokens ("),
+        (
+            {"pools": [{"instances": 1, "max_model_len": 9}] * 2},
+            "pools[1].max_model_len: 9 is not more than 9 before it",
+        ),
+        (
+            {"pools": [{"instances": 1}, {"instances": 1, "max_model_len": 9}]},
+            "pools[0].max_model_len: missing; only the last may have none",
+        ),
+        (
+            {"pools": [{"instances": 1, "max_model_len": 9}] * 1, "routing": "prompt-affinity"},
+            "routing: 'prompt-affinity' keeps a prompt's instance: not with pools of a max_model",
+        ),
+        ({"pools": [{"instances": 1, "latency": {}}]}, "pools[0].latency.beta: missing; give beta"),
+        (
+            {"pools": [{"instances": 1, "latency": {"model": "llama-3.1-8b/h100/tp1"}}]},
+            "pools[0].latency.model: unknown preset 'llama-3.1-8b/h100/tp1'; allowed: ",
+        ),
+    ],
+)
+def test_wrong_pools_are_refused_by_their_key(cluster, message):
+    assert refused(cluster=cluster).startswith(f"cluster.{message}")
+
+
+@pytest.mark.parametrize(
+    ("sections", "message"),
+    [
+        (
+            {"cache": {"groups": GROUPS, "cpu_blocks": 9, "transfer_bandwidth": 1.0}},
+            "cache.cpu_blocks: with cache.groups there is only cpu_blocks = 0",
+        ),
+        (
+            {
+                "engine": {"speculative": EAGLE},
+                "cache": {"cpu_blocks": 9, "transfer_bandwidth": 1.0, "offload": "vllm"},
+            },
+            "cache.cpu_blocks: with engine.speculative there is only cpu_blocks = 0",
+        ),
+        (
+            {"cluster": APART, "engine": {"speculative": EAGLE}},
+            "engine.speculative: not with prefill and decode apart: no rule was recorded",
+        ),
+        ({"cluster": APART, "cache": {"groups": GROUPS}}, "cache.groups: not with prefill and"),
+        (
+            {"cache": {"groups": GROUPS, "gpu_tokens": 9000}},
+            "cache.gpu_tokens: with several groups",
+        ),
+        ({"cache": {"groups": GROUPS}, "engine": {"rules": "blis"}}, "cache.groups: rules 'blis'"),
+        (
+            {"engine": {"speculative": EAGLE, "rules": "blis"}},
+            "engine.speculative: rules 'blis' has no drafts",
+        ),
+        (
+            {"engine": {"speculative": EAGLE, "long_prefill_token_threshold": 3}},
+            "engine.long_prefill_token_threshold: 3 cuts a decode with 3 drafts, which",
+        ),
+        (
+            {
+                "engine": {
+                    "speculative": {"tokens": 4, "method": "draft"},
+                    "max_num_batched_tokens": 5,
+                    "max_num_seqs": 5,
+                }
+            },
+            "engine.speculative.tokens: a decode with 4 drafts takes 6 tokens of a step",
+        ),
+    ],
+)
+def test_combinations_without_rules_are_refused(sections, message):
+    assert refused(**sections).startswith(message)
+
+
+def sweep_of(tmp_path, grid, sections=""):
+    text = (
+        "[workload]\nrequests = 10\nrate = 5.0\n[latency]\nbeta = [7000, 17, 2]\n"
+        f"{sections}\n[grid]\n{grid}\n"
+    )
+    path = tmp_path / "s.toml"
+    path.write_text(text)
+    return path
+
+
+def test_they_are_axes_of_a_grid(tmp_path):
+    sections = (
+        '[engine]\nspeculative = { tokens = 3, method = "eagle", acceptance = 0.7 }\n'
+        '[cache]\ngroups = [{ kind = "full" }, { kind = "sliding", window = 64 }]'
+    )
+    grid = (
+        '"engine.speculative.tokens" = [0, 2]\n"engine.speculative.acceptance" = [0.5, 0.9]\n'
+        '"cache.groups.1.window" = [32, 128]'
+    )
+    sweep = load_sweep(sweep_of(tmp_path, grid, sections))
+    assert [axis.name for axis in sweep.axes] == ["tokens", "acceptance", "window"]
+    made = sweep.scenario({"tokens": 2, "acceptance": 0.9, "window": 32})
+    assert made.engine.drafts == 2
+    assert made.cache.groups[1].window == 32
+    apart = (
+        "[cluster]\nprefill = { instances = 1 }\ndecode = { instances = 1, gpu_blocks = 500 }\n"
+        "kv_transfer_bandwidth = 2.0"
+    )
+    grid = '"cluster.prefill.instances" = [1, 2]\n"cluster.decode.gpu_blocks" = [100, 200]'
+    sweep = load_sweep(sweep_of(tmp_path, grid, apart))
+    found = sweep.scenario({"instances": 2, "gpu_blocks": 100})
+    assert [(pool.instances, pool.gpu_blocks) for pool in fleet(found)] == [(2, 2200), (1, 100)]
+
+
+def test_drafts_of_a_sweep_need_an_acceptance_and_it_needs_drafts(tmp_path):
+    drafts = '[engine]\nspeculative = { tokens = 3, method = "eagle" }'
+    with pytest.raises(InputError, match=r"engine\.speculative\.acceptance: missing; a number"):
+        load_sweep(sweep_of(tmp_path, "seed = [1]", drafts))
+    none = '[engine]\nspeculative = { tokens = 0, method = "eagle", acceptance = 0.5 }'
+    with pytest.raises(InputError, match=r"acceptance: has no effect: needs engine\.speculative"):
+        load_sweep(sweep_of(tmp_path, '"engine.speculative.acceptance" = [0.5, 0.6]', none))
+
+
+@pytest.mark.parametrize("group", ["hybrid", "spec", "mix", "pd"])
+def test_recorded_scenarios_are_read_and_written_as_they_are(group):
+    for name in vllm_cases(f"vllm2/{group}"):
+        given = load(name, f"vllm2/{group}")["scenario"]
+        made = parse_scenario(given, name)
+        assert is_explicit(made)
+        again = parse_scenario(made.to_trace(), name)
+        assert (again.engine, again.cache) == (made.engine, made.cache)
+        assert fleet(again) == fleet(made)
