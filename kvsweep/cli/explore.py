@@ -105,7 +105,8 @@ class _Opened:
             return
         page = self._folder / "open.html"
         page.write_text(
-            f'<!doctype html><meta charset="utf-8"><meta http-equiv="refresh" content="0; url={url}">'
+            '<!doctype html><meta charset="utf-8">'
+            f'<meta http-equiv="refresh" content="0; url={url}">'
             f'<a href="{url}">kvsweep explore</a>\n',
             encoding="utf-8",
         )

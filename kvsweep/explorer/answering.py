@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from kvsweep.analysis.gib import unit_gib
 from kvsweep.explorer import answers
-from kvsweep.explorer.asking import Show, check_measures
+from kvsweep.explorer.messages import Show, check_measures
 from kvsweep.explorer.stages import NARROW, Stage
 from kvsweep.metrics import VARIABLES
 
@@ -48,7 +48,7 @@ class Shown:
 
 
 def answer_of(
-    subject: Subject, show: Show, parts: Sequence[Part], stage: Stage, last: bool
+    subject: Subject, show: Show, parts: Sequence[Part], stage: Stage, last: Stage
 ) -> tuple[Shown, dict[str, Any]]:
     """Return what is shown of a request after a stage, as objects and for the page.
 
@@ -58,8 +58,8 @@ def answer_of(
         What is explored, what was asked for, and what there is of each scenario.
     stage : Stage
         What was simulated last.
-    last : bool
-        Whether no stage follows.
+    last : Stage
+        The last one that there can be.
 
     Raises
     ------
@@ -79,7 +79,8 @@ def answer_of(
         "runs": sum(int(ds["status"].size) for ds in results),
         "notes": [],
     }
-    answer["done"] = last or answers.is_narrow(answer, NARROW)
+    whole = stage.points == last.points
+    answer["done"] = stage == last or (whole and answers.is_narrow(answer, NARROW))
     answer["notes"] = _notes(show, parts, results, stage, len(known), answer["done"])
     return Shown(show, results, tuple(known) or (0,)), answer
 
@@ -88,9 +89,7 @@ def _cliff(show: Show, results: Sequence[xr.Dataset]) -> dict[str, Any] | None:
     axis = results[0][show.along]
     if show.threshold is None or axis.size < 2:
         return None
-    found = answers.cliff_of(
-        answers.joined(results), show.measures[0], show.along, show.threshold
-    )
+    found = answers.cliff_of(answers.joined(results), show.measures[0], show.along, show.threshold)
     return answers.cliff_answer(found, [unit_gib(ds, show.along) for ds in results])
 
 

@@ -126,9 +126,10 @@ def _group(cliff: Cliff, group: GroupCliff, gib: float | None) -> dict[str, Any]
 
 
 def is_narrow(answer: Mapping[str, Any], narrow: float) -> bool:
-    """Whether all cliffs have intervals of a half width of so much of them, or, without, all curves.
+    """Whether the interval of each cliff is narrow or, if there is none, those of the curves.
 
-    A curve counts by its widest interval, relative to its largest value.
+    A cliff's by its half width, relative to the cliff; a curve's by the widest half width, relative
+    to its largest value.
     """
     if answer["cliff"] and all(g["outcome"] == "crosses" for g in answer["cliff"]["groups"]):
         return all(_half(g) <= narrow * abs(g["value"]) for g in answer["cliff"]["groups"])
@@ -148,7 +149,9 @@ def _widest(curve: Mapping[str, Any]) -> float:
     if not largest:
         return 0.0  # equal, and 0, everywhere
     wide = high - low
-    return float(np.inf if np.isnan(wide[~np.isnan(mean)]).any() else 0.5 * np.nanmax(wide) / largest)
+    if np.isnan(wide[~np.isnan(mean)]).any():
+        return float("inf")
+    return float(0.5 * np.nanmax(wide) / largest)
 
 
 def notes_of(ds: xr.Dataset, measure: str, seeds: int | None) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kvsweep.explorer.asking import Show
+from kvsweep.explorer.messages import Show
 
 if TYPE_CHECKING:
     from kvsweep.explorer.subject import Subject

@@ -12,9 +12,9 @@ from kvsweep.analysis.aligned import sweep_of
 from kvsweep.analysis.warnings import warnings_of
 from kvsweep.config.axes import SAMPLE, SEED
 from kvsweep.errors import InputError
-from kvsweep.explorer.asking import Settings, check_settings
 from kvsweep.explorer.commands import cliff_command
 from kvsweep.explorer.controls import AXES, Control
+from kvsweep.explorer.messages import Settings, check_settings
 from kvsweep.explorer.of_sweep import told
 from kvsweep.explorer.stages import Stage
 from kvsweep.metrics import quantile_names
@@ -38,6 +38,10 @@ class StoredPart:
 
     results: xr.Dataset
     entries: tuple[str, ...] = ()
+
+    def stages(self, cost: float | None) -> Iterator[Stage]:
+        """Yield the whole at once."""
+        yield Stage((), len(self.seeds))
 
     def lacking(self, points: Sequence[int], seeds: int) -> list[tuple[list[int], int, int]]:
         """Return what is to be simulated: nothing."""
@@ -91,6 +95,8 @@ class OfStore:
         self._asked: dict[str, Any] = asked if isinstance(asked, dict) else {}
         self._axes = self._numeric()
         self.measures = self._measures()
+        if not self.measures:
+            raise InputError(f"{name}: no measure of a cell to draw")
 
     def _numeric(self) -> list[str]:
         ds = self._ds
@@ -118,14 +124,15 @@ class OfStore:
     @property
     def measure(self) -> str:
         """The measure that is looked at first."""
-        names = [item["name"] for item in self.measures]
-        asked = self._asked.get("metric", "preemption_rate")
+        names = [str(item["name"]) for item in self.measures]
+        asked = str(self._asked.get("metric", "preemption_rate"))
         return asked if asked in names else names[0]
 
     @property
     def threshold(self) -> float | None:
         """The threshold that is looked at first."""
-        return self._asked.get("threshold")
+        asked = self._asked.get("threshold")
+        return float(asked) if isinstance(asked, int | float) else None
 
     @property
     def alongs(self) -> list[dict[str, str]]:
@@ -157,10 +164,6 @@ class OfStore:
         chosen = {key: control.value for key, control in controls.items()} | settings
         places = {dim: controls[dim].choices.index(value) for dim, value in chosen.items()}
         return StoredPart(self._ds.isel(places, drop=True).sortby(along))
-
-    def stages(self, part: StoredPart, cost: float | None) -> Iterator[Stage]:
-        """Yield the whole at once."""
-        yield Stage((), len(part.seeds))
 
     def command(self, settings: Settings, along: str, seen: Seen) -> str:
         """Return the command that tells the same cliff."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterator
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
@@ -12,11 +11,11 @@ from kvsweep.analysis.statistics import USUAL_SEEDS
 from kvsweep.config.axes import POLICY, SAMPLE, SEED, Axis, about
 from kvsweep.config.load import changed
 from kvsweep.errors import InputError
-from kvsweep.explorer.asking import Settings, check_settings
-from kvsweep.explorer.controls import Control, controls_of
-from kvsweep.explorer.samples import Samples
 from kvsweep.explorer.commands import grid_command, sweep_toml
-from kvsweep.explorer.stages import MOST_POINTS, MOST_SEEDS, Stage, spread, stages
+from kvsweep.explorer.controls import Control, controls_of
+from kvsweep.explorer.messages import Settings, check_settings
+from kvsweep.explorer.samples import Samples
+from kvsweep.explorer.stages import MOST_POINTS, MOST_SEEDS, spread
 from kvsweep.explorer.toml_text import option
 from kvsweep.metrics import VARIABLES, quantile_names
 from kvsweep.search.problem import varies
@@ -135,11 +134,6 @@ class OfSweep:
                 self._kept.popitem(last=False)
         self._kept.move_to_end(place)
         return self._kept[place]
-
-
-    def stages(self, part: Samples, cost: float | None) -> Iterator[Stage]:
-        """Yield what to simulate, first little, then more."""
-        return stages(len(part.along.values), len(part.seeds), cost)
 
     def command(self, settings: Settings, along: str, seen: Seen) -> str:
         """Return the commands that give the same numbers."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +14,7 @@ from kvsweep import simulate
 from kvsweep.analysis.cells import cells_of
 from kvsweep.analysis.warnings import find_warnings
 from kvsweep.config.axes import POLICY, SEED, Axis, about
+from kvsweep.explorer.stages import Stage, stages
 from kvsweep.metrics import QUANTILES, VARIABLES
 from kvsweep.policies import Status
 from kvsweep.workload.generate import requests_for
@@ -96,6 +97,10 @@ class Samples:
                 self.values[name] = np.full(full, variable.missing, variable.dtype)
             self.values[name][place] = values
         self.known[list(points)] = last
+
+    def stages(self, cost: float | None) -> Iterator[Stage]:
+        """Yield what to simulate, first little, then more."""
+        return stages(len(self.along.values), len(self.seeds), cost)
 
     def lacking(self, points: Sequence[int], seeds: int) -> list[tuple[list[int], int, int]]:
         """Return what is to be simulated until some points have so many seeds.

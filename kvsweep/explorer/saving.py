@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from kvsweep.explorer import answers
 from kvsweep.explorer.answering import Shown
-from kvsweep.explorer.asking import Save
+from kvsweep.explorer.messages import Save
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -29,7 +29,7 @@ def saved(subject: Subject, shown: Shown, save: Save) -> dict[str, Any]:
     """
     stem = Path(subject.name).stem
     if save.what in ("svg", "png"):
-        content = base64.b64encode(_drawn(figure_of(shown), save.what)).decode()
+        content = base64.b64encode(_drawn(figure_of(subject, shown), save.what)).decode()
         name = f"{stem}-{shown.measure}.{save.what}"
         return {"what": save.what, "name": name, "type": TYPES[save.what], "base64": content}
     settings = shown.show.scenarios[min(save.scenario, len(shown.show.scenarios) - 1)]
@@ -40,28 +40,31 @@ def saved(subject: Subject, shown: Shown, save: Save) -> dict[str, Any]:
     return {"what": "command", "text": subject.command(settings, shown.show.along, shown)}
 
 
-def figure_of(shown: Shown) -> Figure:
+def figure_of(subject: Subject, shown: Shown) -> Figure:
     """Return the figure of a cliff, or of curves where none is looked for."""
     from kvsweep.plot import plot_cliff, plot_curve
 
     ds = answers.joined(shown.results)
     along = shown.show.along
     if len(shown.results) == 2:
-        ds = ds.assign_coords({answers.SCENARIO: _names(shown)})
+        ds = ds.assign_coords({answers.SCENARIO: _names(subject, shown)})
     if shown.threshold is None or ds.sizes[along] < 2:
         return plot_curve(ds, list(shown.show.measures), along)
     return plot_cliff(ds, answers.cliff_of(ds, shown.measure, along, shown.threshold))
 
 
-def _names(shown: Shown) -> list[str]:
+def _names(subject: Subject, shown: Shown) -> list[str]:
     """Name two scenarios by the setting in which they differ, or by letters if by several."""
-    first, second = shown.show.scenarios
-    keys = [key for key in {**first, **second} if first.get(key) != second.get(key)]
+    usual = {control.key: control.value for control in subject.controls(shown.show.along)}
+    first, second = (usual | settings for settings in shown.show.scenarios)
+    keys = [key for key, value in first.items() if value != second[key]]
     if len(keys) != 1:
         return list(answers.SCENARIOS)
-    values = [each.get(keys[0], "as in the file") for each in (first, second)]
-    name = keys[0].rpartition(".")[2]
-    return [f"{letter}: {name} {value}" for letter, value in zip("AB", values, strict=True)]
+    name = ".".join(keys[0].split(".")[1:][-2:]) or keys[0]
+    values = (each[keys[0]] for each in (first, second))
+    return [
+        f"{letter}: {name} {value}" for letter, value in zip(answers.SCENARIOS, values, strict=True)
+    ]
 
 
 def _drawn(figure: Figure, ending: str) -> bytes:

@@ -23,8 +23,8 @@ from tornado.websocket import WebSocketClosedError, WebSocketHandler
 
 from kvsweep.errors import InputError
 from kvsweep.explorer import pages
-from kvsweep.explorer.asking import MAX_MESSAGE, parse_message
 from kvsweep.explorer.hello import first_request, hello
+from kvsweep.explorer.messages import MAX_MESSAGE, parse_message
 from kvsweep.explorer.worker import Worker
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ if TYPE_CHECKING:
 
     import xarray as xr
 
-    from kvsweep.explorer.asking import Settings
     from kvsweep.explorer.controls import Control
+    from kvsweep.explorer.messages import Settings
     from kvsweep.explorer.stages import Stage
 
 
@@ -21,6 +21,9 @@ class Part(Protocol):
     @property
     def entries(self) -> tuple[str, ...]:
         """Entries of the kernel that simulate it (`kvsweep.simulate.kernel_entries`)."""
+
+    def stages(self, cost: float | None) -> Iterator[Stage]:
+        """Yield what to look at, first little, then more; `cost` is seconds of a simulation."""
 
     def lacking(self, points: Sequence[int], seeds: int) -> list[tuple[list[int], int, int]]:
         """Return what is to be simulated until some points have so many seeds."""
@@ -83,9 +86,6 @@ class Subject(Protocol):
         InputError
             If a setting is not valid.
         """
-
-    def stages(self, part: Part, cost: float | None) -> Iterator[Stage]:
-        """Yield what to look at, first little, then more; `cost` is seconds of a simulation."""
 
     def command(self, settings: Settings, along: str, seen: Seen) -> str:
         """Return the command that gives the same numbers."""

@@ -16,8 +16,8 @@ def literal(value: Any) -> str:
 
     Examples
     --------
-    >>> literal(True), literal(2.0), literal("a \\"b\\""), literal({"dist": "constant", "value": 3})
-    ('true', '2.0', '"a \\\\"b\\\\""', '{ dist = "constant", value = 3 }')
+    >>> literal(True), literal(2.0), literal({"dist": "constant", "value": 3})
+    ('true', '2.0', '{ dist = "constant", value = 3 }')
     """
     if isinstance(value, Mapping):
         inside = ", ".join(f"{_key(key)} = {literal(inner)}" for key, inner in value.items())

@@ -19,7 +19,7 @@ from typing import Any
 from kvsweep import simulate
 from kvsweep.errors import InputError
 from kvsweep.explorer.answering import Shown, answer_of
-from kvsweep.explorer.asking import Save, Show
+from kvsweep.explorer.messages import Save, Show
 from kvsweep.explorer.saving import saved
 from kvsweep.explorer.stages import Stage
 from kvsweep.explorer.subject import Part, Subject
@@ -124,13 +124,12 @@ class Worker:
         with self._subject.lock:
             parts = [self._subject.part(each, show.along) for each in show.scenarios]
         self._load(show, parts)
-        todo = list(self._subject.stages(parts[0], self._cost))
+        todo = list(parts[0].stages(self._cost))
         todo = todo[self._known(parts, todo) :]
         for number, stage in enumerate(todo):
             self._simulate(show, parts, stage, began if number == 0 else None)
-            last = number == len(todo) - 1
             with self._subject.lock:
-                self._shown, answer = answer_of(self._subject, show, parts, stage, last)
+                self._shown, answer = answer_of(self._subject, show, parts, stage, todo[-1])
             self._send("curves", show, milliseconds=1e3 * (time.monotonic() - began), **answer)
             if answer["done"]:
                 break
@@ -152,10 +151,13 @@ class Worker:
     ) -> None:
         """Simulate what a stage lacks; `began` is when a first answer was, None for later ones."""
         told = time.monotonic()
-        done, total = 0, sum(
-            len(points) * (last - first)
-            for part in parts
-            for points, first, last in part.lacking(stage.points, stage.seeds)
+        done, total = (
+            0,
+            sum(
+                len(points) * (last - first)
+                for part in parts
+                for points, first, last in part.lacking(stage.points, stage.seeds)
+            ),
         )
         for part in parts:
             while True:

@@ -4,7 +4,7 @@ import { element, number, range, shape, unit } from "./format.js";
 import { extent, linear, logarithmic, powers, ticks } from "./scale.js";
 
 const LEFT = 58;
-const RIGHT = 12;
+const RIGHT = 26;
 const TOP = 10;
 
 let charts = 0;
@@ -13,6 +13,7 @@ export class Chart {
   // `shared` holds what all charts have in common: the zoom, and the point under the pointer.
   constructor(shared, height) {
     this.shared = shared;
+    this.usual = height;
     this.height = height;
     this.clip = `kvsweep-clip-${(charts += 1)}`;
     this.svg = shape("svg", { class: "chart", height, role: "img" });
@@ -29,6 +30,7 @@ export class Chart {
       const width = Math.round(entry.contentRect.width);
       if (width !== this.width) {
         this.width = width;
+        this.height = width < 500 ? Math.min(this.usual, 220) : this.usual;
         this.draw();
       }
     }).observe(this.node);
@@ -56,6 +58,7 @@ export class Chart {
     this.y = scale(ends.low, ends.high, this.height - bottom, TOP);
     this.svg.setAttribute("viewBox", `0 0 ${this.width} ${this.height}`);
     this.svg.setAttribute("width", this.width);
+    this.svg.setAttribute("height", this.height);
     this.svg.setAttribute("aria-label", this.data.label);
     const frame = this.frame(bottom);
     const lines = shape("g", { "clip-path": `url(#${this.clip})` });
@@ -172,7 +175,7 @@ export class Chart {
     this.hair.setAttribute("x2", x);
     const gib = axis.gib ? ` · ${number(Number((value * axis.gib).toPrecision(3)))} GiB` : "";
     const rows = curves.map(({ mean, low, high, kind, name }) => {
-      const interval = low[place] === null ? "" : ` (${range(low[place], high[place])})`;
+      const interval = low[place] === null || this.width < 420 ? "" : ` (${range(low[place], high[place])})`;
       const told = mean[place] === null ? "no value" : number(mean[place]) + unit(units, mean[place]);
       return element("div", { class: `row ${kind}` }, `${name ? `${name} ` : ""}${told}`, element("span", { class: "faint" }, interval));
     });

@@ -46,20 +46,19 @@ function shownUnit(units) {
   return units === "1" ? "" : units;
 }
 
-// A row of one control; `moved` is called with a new value.
+// A row of one control, its inputs below its name; `moved` is called with a new value.
 function row(state, control, moved) {
   const value = state.value(control);
   const id = `kvsweep-${control.key}`;
   const input = { number: numberInput, switch: switchInput, choice: choiceInput }[control.kind];
-  const { box, below } = input(control, value, id, (next) => moved(control, next));
+  const parts = input(control, value, id, (next) => moved(control, next));
   const reset = element("button", {
     class: "reset", type: "button", title: `Back to ${control.value ?? "not set"}, as in the file`,
     "aria-label": `reset ${control.key}`, hidden: !state.isChanged(control), onclick: () => moved(control, control.value),
   }, "↺");
-  const name = element("label", { for: id, title: control.key }, sentence(control.meaning || control.key), element("code", {}, control.key));
+  const name = element("label", { for: id }, sentence(control.meaning || control.key), element("code", {}, control.key));
   const classes = ["control", state.isChanged(control) ? "changed" : "", state.differs(control) ? "differs" : ""];
-  const made = element("div", { class: classes.join(" ").trim() }, element("div", { class: "top" }, name, reset, box));
-  if (below) made.append(below);
+  const made = element("div", { class: classes.join(" ").trim() }, element("div", { class: "top" }, name, reset), element("div", { class: "inputs" }, ...parts));
   made.dataset.key = control.key;
   return made;
 }
@@ -67,7 +66,11 @@ function row(state, control, moved) {
 function numberInput(control, value, id, moved) {
   const box = element("input", {
     type: "text", inputmode: "decimal", id, value: value === null ? "" : String(value), placeholder: "not set", autocomplete: "off",
-    onchange: () => moved(box.value.trim() === "" ? control.value : typed(box.value)),
+    onchange: () => {
+      const next = box.value.trim() === "" ? control.value : typed(box.value);
+      if (typeof next === "number") slider.value = String(toPlace(control, next));
+      moved(next);
+    },
   });
   const slider = element("input", {
     type: "range", min: "0", max: String(STEPS), value: String(value === null ? 0 : toPlace(control, value)), "aria-label": control.key,
@@ -77,13 +80,12 @@ function numberInput(control, value, id, moved) {
       moved(next);
     },
   });
-  const units = shownUnit(control.unit);
-  return { box: element("span", { class: "box" }, box, element("span", { class: "unit" }, units)), below: slider };
+  return [slider, box, element("span", { class: "unit" }, shownUnit(control.unit))];
 }
 
 function switchInput(control, value, id, moved) {
   const box = element("input", { type: "checkbox", id, checked: value === true, onchange: () => moved(box.checked) });
-  return { box: element("span", { class: "box" }, box), below: null };
+  return [box];
 }
 
 function choiceInput(control, value, id, moved) {
@@ -92,12 +94,12 @@ function choiceInput(control, value, id, moved) {
   const options = control.choices.map((choice, place) => element("option", { value: String(place), selected: choice === value }, String(choice)));
   if (value === null) options.unshift(element("option", { value: "", selected: true }, "not set"));
   const box = element("select", { id, onchange: () => moved(box.value === "" ? null : control.choices[Number(box.value)]) }, ...options);
-  return { box: null, below: box };
+  return [box];
 }
 
 // A slider over the values that there are, as those of a store's axis.
 function placeInput(control, value, id, moved) {
-  const shown = element("output", { for: id, class: "box" }, `${number(value)} ${shownUnit(control.unit)}`);
+  const shown = element("output", { for: id, class: "chosen" }, `${number(value)} ${shownUnit(control.unit)}`);
   const slider = element("input", {
     type: "range", id, min: "0", max: String(control.choices.length - 1), value: String(control.choices.indexOf(value)),
     oninput: () => {
@@ -106,7 +108,7 @@ function placeInput(control, value, id, moved) {
       moved(next);
     },
   });
-  return { box: shown, below: slider };
+  return [slider, shown];
 }
 
 // All rows, by group; and a field to add a key that the file does not have.

@@ -6,8 +6,13 @@ function card(kind, heading, big, ...rest) {
   return element("div", { class: `card ${kind}` }, element("h2", {}, heading), element("p", { class: "big" }, big), ...rest);
 }
 
-function small(text) {
-  return element("p", { class: "faint" }, text);
+function small(...content) {
+  return element("p", { class: "faint" }, ...content);
+}
+
+// Words that a narrow page leaves out.
+function wide(text) {
+  return element("span", { class: "wide" }, text);
 }
 
 function cliffCard(group, kind, heading, axis, seeds) {
@@ -15,12 +20,10 @@ function cliffCard(group, kind, heading, axis, seeds) {
     const [, told] = group.sentence.split(/^(?:[AB]: )?/);
     return card(kind, heading, "none here", small(told));
   }
-  const gib = group.gib ? ` · ${number(Number((group.value * group.gib).toPrecision(3)))} GiB on each GPU` : "";
-  const interval = group.has_interval
-    ? `95% interval ${range(group.low, group.high)}`
-    : "one seed: no interval";
-  const big = `${number(Math.round(group.value * 10) / 10)}${unit(axis.units, group.value)}`;
-  const made = card(kind, heading, big, small(`${interval}${gib}`));
+  const interval = group.has_interval ? [wide("95% interval "), range(group.low, group.high)] : ["one seed: no interval"];
+  const gib = group.gib ? [` · ${number(Number((group.value * group.gib).toPrecision(3)))} GiB`, wide(" on each GPU")] : [];
+  const big = `${number(group.value)}${unit(axis.units, group.value)}`;
+  const made = card(kind, heading, big, small(...interval, ...gib));
   made.title = `${group.sentence}; ${seeds} seeds`;
   return made;
 }
@@ -31,9 +34,9 @@ function ratioCard(cliff, axis) {
   if (!cliff.ratio) return card("both", heading, "–", small("needs a cliff in both"));
   const { value, low, high } = cliff.ratio;
   const apart = b.value - a.value;
-  const interval = low === null && high === null ? "no interval" : `95% interval ${range(low, high)}, paired by seed`;
+  const interval = low === null && high === null ? ["no interval"] : [wide("95% interval "), range(low, high), wide(", paired by seed")];
   const sign = apart > 0 ? "+" : "";
-  return card("both", heading, `× ${number(value)}`, small(`${sign}${number(Math.round(apart))}${unit(axis.units, apart)} · ${interval}`));
+  return card("both", heading, `× ${number(value)}`, small(`${sign}${number(apart)}${unit(axis.units, apart)} · `, ...interval));
 }
 
 export function headline(answer) {

@@ -11,9 +11,10 @@ export class Saving {
   constructor(ask, isSweep) {
     const button = (text, what, title) => element("button", { type: "button", title, onclick: () => ask(what) }, text);
     this.text = element("pre", { tabindex: 0 });
+    this.heading = element("h2");
     this.told = element("span", { class: "faint", role: "status" });
     this.dialog = element("dialog", { "aria-label": "Command" },
-      element("h2", {}, "The same numbers by the command line"), this.text,
+      this.heading, this.text,
       element("p", { class: "ends" }, this.told,
         element("button", { type: "button", onclick: () => this.copy() }, "Copy"),
         element("button", { type: "button", onclick: () => this.dialog.close() }, "Close")));
@@ -24,12 +25,14 @@ export class Saving {
       this.dialog);
   }
 
-  take(answer) {
+  // `whose` names the scenario of a command, if there are two.
+  take(answer, whose) {
     if (answer.what !== "command") {
       download(answer.name, answer.type, answer.base64 ? bytes(answer.base64) : answer.text);
       return;
     }
     this.text.textContent = answer.text;
+    this.heading.textContent = `The numbers${whose} by the command line`;
     this.dialog.showModal();
     this.copy();
   }

@@ -47,7 +47,7 @@ export function extent(values, wanted = []) {
   let low = Math.min(...known);
   let high = Math.max(...known);
   if (low > 0 && high / low > 200) return { low: low / 1.2, high: high * 1.2, isLogarithmic: true };
-  if (low >= 0 && low < 0.6 * high) low = 0;
+  if (low > -0.03 * high && low < 0.6 * high) low = 0; // an interval may end just below
   if (low === high) return low ? { low: low - 0.1 * Math.abs(low), high: high + 0.1 * Math.abs(high) } : { low: 0, high: 1 };
   const room = 0.06 * (high - low);
   return { low: low === 0 ? 0 : low - room, high: high + room, isLogarithmic: false };

@@ -40,7 +40,7 @@ export class View {
     panels[0].querySelector("figcaption").append(element("span", { class: "right" }, this.close, this.whole));
     this.xLabel = element("p", { class: "x-label" });
     const settings = element("aside", { "aria-label": "Settings" }, this.tabs, this.controls.node);
-    const top = element("div", { class: "first" }, this.alert, this.cards, panels[0], this.xLabel);
+    const top = element("div", { class: "first" }, element("div", { class: "heading" }, this.cards, this.alert), panels[0], this.xLabel);
     const rest = element("div", { class: "rest" }, this.apart, element("div", { class: "beside" }, ...panels.slice(1)), this.notes);
     const question = hello.question ? [element("p", { class: "question" }, hello.question)] : [];
     const title = element("div", {}, element("h1", {}, hello.title), ...question);
@@ -97,12 +97,12 @@ export class View {
     const tab = (place) => element("button", { type: "button", class: `tab ${"ab"[place]}`, "aria-pressed": String(state.active === place), onclick: () => {
       state.active = place;
       this.redraw();
-    } }, `Scenario ${"AB"[place]}`);
-    const compare = element("button", { type: "button", onclick: () => {
+    } }, "AB"[place]);
+    const compare = element("button", { type: "button", title: "A second scenario beside this one, with the same seeds", onclick: () => {
       state.compare(!isPair);
       this.redraw();
       this.ask();
-    } }, isPair ? "End comparison" : "Compare with a second");
+    } }, isPair ? "End comparison" : "Compare");
     const reset = element("button", { type: "button", title: "All settings as in the file", onclick: () => {
       state.reset();
       this.redraw();
@@ -126,13 +126,13 @@ export class View {
   ask() {
     if (this.waiting) return;
     this.waiting = true;
+    this.root.dataset.state = "asked";
     requestAnimationFrame(() => {
       this.waiting = false;
       this.generation += 1;
       this.sent.set(this.generation, performance.now());
       this.channel.send(this.state.request(this.generation));
       this.channel.keep(this.state.keep());
-      this.root.dataset.asked = this.generation;
       this.say("asking …", true);
     });
   }
@@ -143,7 +143,7 @@ export class View {
 
   take(answer) {
     if (answer.kind === "curves") this.show(answer);
-    else if (answer.kind === "saved") this.saving.take(answer);
+    else if (answer.kind === "saved") this.saving.take(answer, this.state.scenarios.length > 1 ? ` of ${"AB"[this.state.active]}` : "");
     else if (answer.kind === "refused") this.refuse(answer);
     else if (answer.generation === this.generation) this.say(`${answer.text} …`, true);
   }
@@ -154,8 +154,8 @@ export class View {
     this.alert.hidden = false;
     this.controls.refuse([this.lastKey], true);
     this.root.classList.add("stale");
-    this.root.dataset.refused = answer.generation;
-    this.say("refused: the curves are those of the last settings that were valid", false);
+    this.root.dataset.state = "refused";
+    this.say("refused: the curves are those of the last valid settings", false);
   }
 
   show(answer) {
@@ -182,11 +182,13 @@ export class View {
       this.root.dataset.latency = String(Math.round(performance.now() - began));
     }
     for (const known of this.sent.keys()) if (known < answer.generation) this.sent.delete(known);
-    Object.assign(this.root.dataset, { shown: answer.generation, done: answer.done });
+    this.root.dataset.shown = answer.generation;
     const seeds = answer.seeds === 1 ? "1 seed" : `${answer.seeds} seeds`;
     const runs = `${answer.runs.toLocaleString("en-US")} runs`;
     const told = `${seeds} at ${answer.axis.values.length} sizes, ${runs}`;
-    if (answer.generation === this.generation) this.say(answer.done ? told : `${told}; refining …`, !answer.done);
+    if (answer.generation !== this.generation || this.waiting) return;
+    this.root.dataset.state = answer.done ? "done" : "refining";
+    this.say(answer.done ? told : `${told}; refining …`, !answer.done);
   }
 
   say(text, isBusy) {
@@ -239,6 +241,7 @@ export class View {
     this.alert.textContent = text;
     this.alert.hidden = false;
     this.root.classList.add("stale");
+    this.root.dataset.state = "ended";
     this.say("ended", false);
   }
 }
