@@ -188,16 +188,16 @@ def _is_list(path: KeyPath) -> bool:
 
 def _is_of_another_kind(tables: Any, path: KeyPath) -> bool:
     """Whether a key belongs to another distribution than the one that is there."""
-    table = _at(tables, path[:-1])
+    table = value_at(tables, path[:-1])
     return isinstance(table, Mapping) and "dist" in table and path[-1] not in table
 
 
 def _value(tables: Any, path: KeyPath) -> Any:
-    value = _at(tables, path)
+    value = value_at(tables, path)
     return value if isinstance(value, bool | int | float | str) else None
 
 
-def _at(table: Any, path: KeyPath) -> Any:
+def value_at(table: Any, path: KeyPath) -> Any:
     """Return what is at a key of nested tables and lists, None if nothing is."""
     for part in path:
         inside = isinstance(table, Mapping) and part in table

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 from kvsweep.analysis import variables
 from kvsweep.analysis.statistics import USUAL_SEEDS
 from kvsweep.config.axes import POLICY, SAMPLE, SEED, Axis, about
+from kvsweep.config.compose import parts_of
 from kvsweep.config.load import changed
 from kvsweep.errors import InputError
 from kvsweep.explorer.commands import grid_command, sweep_toml
-from kvsweep.explorer.controls import Control, controls_of
+from kvsweep.explorer.controls import Control, controls_of, value_at
 from kvsweep.explorer.messages import Settings, check_settings
 from kvsweep.explorer.samples import Samples
 from kvsweep.explorer.stages import MOST_POINTS, MOST_SEEDS, spread
@@ -100,7 +101,7 @@ class OfSweep:
         check_settings(settings, controls)
         axis = self.axis(along)
         others = [a for a in self.sweep.axes if a.key not in (SEED, axis.key)]
-        values = {a.key: a.values[0] for a in others} | settings
+        values = {a.key: a.values[0] for a in others} | _with_whole_tables(self.sweep, settings)
         if len(axis.values) > MOST_POINTS:
             values[axis.key] = [axis.values[i] for i in spread(len(axis.values), MOST_POINTS)]
         return [f"{key}={option(value)}" for key, value in values.items()]
@@ -143,6 +144,23 @@ class OfSweep:
         """Return the scenario as a sweep file."""
         overrides = self.overrides(settings, along)
         return sweep_toml(changed(self.sweep, overrides), self.name, overrides)
+
+
+def _with_whole_tables(sweep: Sweep, settings: Settings) -> Settings:
+    """Return settings, of a distribution that the file leaves to its default all that it has.
+
+    Its mean alone would be a table without a kind.
+    """
+    found = dict(settings)
+    usual = next(sweep.probes()).model_dump(mode="json")
+    for key in settings:
+        path = parts_of(key, sweep.base)
+        table = value_at(usual, path[:-1])
+        if isinstance(table, dict) and "dist" in table and not value_at(sweep.base, path[:-1]):
+            name = ".".join(map(str, path[:-1]))
+            found.setdefault(name, {k: v for k, v in table.items() if v is not None})
+            found[name][str(path[-1])] = found.pop(key)
+    return found
 
 
 def _numeric_axes(sweep: Sweep) -> tuple[Axis, ...]:

@@ -11,13 +11,13 @@ import errno
 import hmac
 import json
 import secrets
+import socket
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from tornado.httpserver import HTTPServer
 from tornado.ioloop import IOLoop
-from tornado.netutil import bind_sockets
 from tornado.web import Application, HTTPError, RequestHandler
 from tornado.websocket import WebSocketClosedError, WebSocketHandler
 
@@ -69,10 +69,11 @@ class Server:
         self.token = secrets.token_urlsafe(24)
         self.workers: set[Worker] = set()
         try:
-            sockets = bind_sockets(port, ADDRESS)
+            listening = socket.create_server((ADDRESS, port))
         except OSError as error:
             raise InputError(f"--port {port}: {_why(error)}") from None
-        self.port: int = sockets[0].getsockname()[1]
+        listening.setblocking(False)
+        self.port: int = listening.getsockname()[1]
         names = {f"{name}:{self.port}" for name in (ADDRESS, "localhost")}
         options = {"server": self, "hosts": names}
         self._http = HTTPServer(
@@ -91,7 +92,7 @@ class Server:
             max_header_size=2**14,
             max_body_size=0,
         )
-        self._http.add_sockets(sockets)
+        self._http.add_socket(listening)
 
     @property
     def url(self) -> str:
