@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kvsweep.cli.base import Command
+from kvsweep.cli.base import Command, json_option, print_json
 from kvsweep.cli.terminal import echo
 from kvsweep.errors import InputError
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from kvsweep.explorer.server import Server
     from kvsweep.explorer.subject import Subject
 
-MISSING = "kvsweep explore: tornado is not installed: pip install 'kvsweep[explore]'"
+MISSING = "explore: tornado is not installed: pip install 'kvsweep[explore]'"
 
 
 @click.command(
@@ -40,8 +40,11 @@ MISSING = "kvsweep explore: tornado is not installed: pip install 'kvsweep[explo
     metavar="N",
     help="Of the page, on 127.0.0.1 [any that is free].",
 )
-@click.option("--browser/--no-browser", default=True, help="Open the page in a browser, or not.")
-def explore(path: Path, settings: tuple[str, ...], port: int, browser: bool) -> None:
+@click.option("--no-browser", is_flag=True, help="Print the address only.")
+@json_option
+def explore(
+    path: Path, settings: tuple[str, ...], port: int, no_browser: bool, as_json: bool
+) -> None:
     """Open a page on this machine: sliders for all settings of a sweep, and curves that follow.
 
     With a STORE its own axes are the settings, and nothing is simulated. The page is for whoever
@@ -57,9 +60,13 @@ def explore(path: Path, settings: tuple[str, ...], port: int, browser: bool) -> 
     with _opened_page() as opened:
 
         def ready(server: Server) -> None:
-            echo(server.url)
+            if as_json:
+                print_json({"url": server.url, "port": server.port, "explored": str(path)})
+            else:
+                echo(server.url)
+            sys.stdout.flush()
             echo("Ctrl-C ends the explorer.", err=True)
-            if browser:
+            if not no_browser:
                 opened(server.url)
 
         serve(subject, port, ready)
