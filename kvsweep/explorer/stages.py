@@ -13,7 +13,7 @@ COARSE = 20
 FIRST_SEEDS = 10
 """Seeds of the first answer."""
 
-QUICK = (7, 2)
+QUICK = (7, 3)
 """Points and seeds of an answer before that, where `FIRST_SEEDS` take longer than `SOON`."""
 
 SOON = 0.12

@@ -1,9 +1,12 @@
 """`kvsweep explore`: what it opens, refuses, and how it ends."""
 
 import json
+import os
 import signal
 import sys
 import urllib.request
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from sweeping import BASE, CLIFF, GRID, start_python, write_sweep
@@ -18,6 +21,9 @@ sys.argv = ["kvsweep", "explore", "small.toml", "--no-browser", "--json"]
 import kvsweep.__main__
 kvsweep.__main__.main()
 """
+
+
+SERVED = SimpleNamespace(url="http://127.0.0.1:1/?token=secret", port=1)
 
 
 @pytest.fixture(autouse=True)
@@ -63,8 +69,6 @@ def test_what_cannot_be_explored_is_told_in_one_line(run, tmp_path, arguments, m
 
 
 def test_a_pipe_is_not_waited_for(run, tmp_path):
-    import os
-
     os.mkfifo(tmp_path / "fifo.toml")
     code, _, err = run("explore", "fifo.toml", "--no-browser")
     assert code == 2
@@ -82,39 +86,33 @@ def test_without_tornado_the_line_says_what_to_install(run, monkeypatch):
     assert "explore: tornado is not installed: pip install 'kvsweep[explore]'" in err
 
 
-def test_the_address_is_shown_to_no_list_of_processes(run, monkeypatch, tmp_path):
+@pytest.fixture
+def serves_at_once(monkeypatch):
+    monkeypatch.setattr(server, "serve", lambda subject, port, ready: ready(SERVED))
+
+
+def test_the_address_is_shown_to_no_list_of_processes(run, monkeypatch, serves_at_once):
     """The browser is given a file that only this user can read, and which is gone at the end."""
     found = {}
 
-    class Served:
-        url, port = "http://127.0.0.1:1/?token=secret", 1
-
-    def serve(subject, port, ready):
-        ready(Served)
-
     def opened(address):
-        path = urllib.request.url2pathname(address.removeprefix("file://"))
-        found[address] = open(path).read()  # noqa: SIM115
+        path = Path(urllib.request.url2pathname(address.removeprefix("file://")))
+        found[address] = (path.read_text(), path.parent.stat().st_mode & 0o777)
         return True
 
     monkeypatch.setenv("DISPLAY", ":0")
-    monkeypatch.setattr(server, "serve", serve)
     monkeypatch.setattr("webbrowser.open", opened)
     code, out, _ = run("explore", "small.toml")
-    ((address, content),) = found.items()
-    assert code == 0
-    assert out == Served.url + "\n"
+    ((address, (content, mode)),) = found.items()
+    assert (code, out, mode) == (0, SERVED.url + "\n", 0o700)
     assert "secret" not in address
-    assert Served.url in content
+    assert SERVED.url in content
 
 
-def test_without_a_screen_no_browser_takes_the_terminal(run, monkeypatch):
+def test_without_a_screen_no_browser_takes_the_terminal(run, monkeypatch, serves_at_once):
     monkeypatch.setattr(sys, "platform", "linux")
     monkeypatch.delenv("DISPLAY", raising=False)
     monkeypatch.delenv("WAYLAND_DISPLAY", raising=False)
-    monkeypatch.setattr(
-        server, "serve", lambda subject, port, ready: ready(type("S", (), {"url": "u"}))
-    )
     monkeypatch.setattr("webbrowser.open", pytest.fail)
     _, _, err = run("explore", "small.toml")
     assert "There is no screen to open a browser on" in err

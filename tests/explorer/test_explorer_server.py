@@ -13,8 +13,9 @@ from tornado.websocket import websocket_connect
 
 import kvsweep
 from kvsweep.explorer import pages
+from kvsweep.explorer.handlers import MAX_PAGES
 from kvsweep.explorer.of_sweep import OfSweep
-from kvsweep.explorer.server import MAX_PAGES, Server
+from kvsweep.explorer.server import Server
 
 
 @pytest.fixture(scope="module")

@@ -185,7 +185,7 @@ export class View {
     this.root.dataset.shown = answer.generation;
     const seeds = answer.seeds === 1 ? "1 seed" : `${answer.seeds} seeds`;
     const runs = `${answer.runs.toLocaleString("en-US")} runs`;
-    const told = `${seeds} at ${answer.axis.values.length} sizes, ${runs}`;
+    const told = `${seeds} at ${answer.axis.values.length} points, ${runs}`;
     if (answer.generation !== this.generation || this.waiting) return;
     this.root.dataset.state = answer.done ? "done" : "refining";
     this.say(answer.done ? told : `${told}; refining …`, !answer.done);
