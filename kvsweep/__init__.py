@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from kvsweep.analysis.warnings import warnings_of as warnings_of
     from kvsweep.config import load_sweep as load_sweep
     from kvsweep.errors import InputError as InputError
+    from kvsweep.explorer.notebook import explore as explore
     from kvsweep.merging import merge as merge
     from kvsweep.store import open_results as open_results
     from kvsweep.sweep import run as run
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "InputError": "kvsweep.errors",
     "compare": "kvsweep.analysis.compare",
+    "explore": "kvsweep.explorer.notebook",
     "factorial_effects": "kvsweep.analysis.effects",
     "find_cliff": "kvsweep.analysis.cliff",
     "joint_effects": "kvsweep.analysis.effects",

@@ -61,6 +61,10 @@ def _made_by(module: str, name: str) -> Callable[[Any], bool]:
     return fits
 
 
+def _is_explored(value: Any) -> bool:
+    return ARGUMENTS["sweep"].fits(value) or ARGUMENTS["ds"].fits(value)
+
+
 TEXT = Kind("a string", _is_text)
 TEXTS = Kind("a list of strings", lambda value: _is_list(value, _is_text))
 PATH = Kind("a path", _is_path)
@@ -87,6 +91,7 @@ ARGUMENTS: dict[str, Kind] = {
     ),
     "figure": Kind("a figure of a plot_ function", _made_by("matplotlib.figure", "Figure")),
     "source": Kind("a path or a dict", lambda v: _is_path(v) or isinstance(v, Mapping)),
+    "explored": Kind("what load_sweep(path) or open_results(path) returns", _is_explored),
     # Where nothing is, nothing is found; but no system call takes a zero byte.
     "folder": Kind("a path", lambda v: _is_path(v) and "\0" not in os.fspath(v)),
     "stores": Kind("a list of paths", lambda value: _is_list(value, _is_path)),

@@ -19,8 +19,8 @@ ROOT = Path(__file__).parents[1]
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 # The conda packages without what kvsweep does not use (Qt, bokeh).
 CONDA_NAMES = {"dask": "dask-core", "matplotlib": "matplotlib-base"}
-# Compiled from source by pip, which the file's comment tells; not for everyone.
-PIP_EXTRAS = {"llama"}
+# Installed by pip, as the file's comments tell; not for everyone.
+PIP_EXTRAS = {"llama", "browser"}
 HEAVY = (
     *("dask", "matplotlib", "numba", "pydantic", "scipy", "xarray", "zarr", "numpy", "rich"),
     *("llama_cpp", "gguf"),
@@ -109,6 +109,8 @@ def test_unknown_name_is_an_attribute_error():
         ("numcodecs", {"store"}),
         ("llama_cpp", {"llama"}),
         ("gguf", {"llama"}),
+        ("tornado", {"explorer"}),
+        ("anywidget", {"explorer"}),
     ],
 )
 def test_library_is_imported_in_one_place(library, home):

@@ -19,6 +19,7 @@ from kvsweep.cli.base import Ended, Program, fail, loading
 from kvsweep.cli.blocks import blocks
 from kvsweep.cli.calibrate import calibrate
 from kvsweep.cli.compare import compare
+from kvsweep.cli.explore import explore
 from kvsweep.cli.grid import grid
 from kvsweep.cli.measure import measure
 from kvsweep.cli.merge import merge
@@ -72,6 +73,7 @@ for command in (
         effects,
         compare,
         plot,
+        explore,
         verify,
         merge,
         replay,

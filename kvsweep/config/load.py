@@ -80,19 +80,33 @@ def load_sweep(path: str | Path, overrides: Sequence[str] = (), seeds: int | Non
     {'policy': 4, 'rate': 2, 'gpu_blocks': 7, 'seed': 2}
     """
     with said_in_one_line(str(path)):
-        given = read_source(Path(path))
-        source = with_overrides(given, overrides, seeds)
-        sweep = _parse(source, Path(path))
-        sweep.check()
-        _check_cliff(sweep)
-        _check_policies_run(sweep, given)
-        try:
-            check_effects(sweep)
-        except Idle as problem:
-            # What the file alone would be right to write an option may make idle.
-            if problem.outside or source == given:
-                raise source.error(problem.origin, str(problem)) from None
-            load_sweep(path)
+        return _checked(read_source(Path(path)), Path(path), overrides, seeds)
+
+
+def changed(sweep: Sweep, overrides: Sequence[str], seeds: int | None = None) -> Sweep:
+    """Return a sweep with further overrides; its file is not read again.
+
+    Parameters, errors
+        As of `load_sweep`.
+    """
+    with said_in_one_line(str(sweep.path)):
+        return _checked(sweep.source, sweep.path, overrides, seeds)
+
+
+def _checked(given: Source, path: Path, overrides: Sequence[str], seeds: int | None) -> Sweep:
+    """Return the sweep in a source with overrides, all of it checked."""
+    source = with_overrides(given, overrides, seeds)
+    sweep = _parse(source, path)
+    sweep.check()
+    _check_cliff(sweep)
+    _check_policies_run(sweep, given)
+    try:
+        check_effects(sweep)
+    except Idle as problem:
+        # What the file alone would be right to write an option may make idle.
+        if problem.outside or source == given:
+            raise source.error(problem.origin, str(problem)) from None
+        _checked(given, path, (), None)
     return sweep
 
 

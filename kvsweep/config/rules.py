@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from kvsweep.config.sessions import Sessions
     from kvsweep.config.workload import Workload
 
-_FAMILIES = (
+FAMILIES = (
     ("cluster", "routing", Routing),
     ("cluster", "admission", Admission),
     ("engine", "scheduler", Scheduler),
@@ -103,7 +103,7 @@ def check_rules(scenario: Scenario) -> None:
         Naming the first key that asks for more, and what the rules have.
     """
     rules = scenario.engine.rules
-    for section, key, family in _FAMILIES:
+    for section, key, family in FAMILIES:
         chosen = getattr(getattr(scenario, section), key)
         allowed = family.labels_of(rules)
         if chosen not in allowed:

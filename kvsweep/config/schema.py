@@ -7,6 +7,7 @@ from types import UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from pydantic import BaseModel
+from pydantic.fields import FieldInfo
 
 from kvsweep.config.base import Key
 from kvsweep.errors import dotted as dotted
@@ -56,14 +57,19 @@ def key_at(model: type[BaseModel], path: KeyPath) -> Key:
     """
     unit, words = "1", ""
     for n, part in enumerate(path):
-        models = [kind for kind in types_at(model, path[:n]) if _is_model(kind)]
-        fields = [m.model_fields[str(part)] for m in models if str(part) in m.model_fields]
+        fields = fields_at(model, path[: n + 1])
         if not fields:
             words += f" {part}" if isinstance(part, int) else f": {part}"
         for key in (item for field in fields[:1] for item in field.metadata):
             if isinstance(key, Key):
                 unit, words = key.unit, f"{words}: {key.meaning}" if words else key.meaning
     return Key(unit, words)
+
+
+def fields_at(model: type[BaseModel], path: KeyPath) -> list[FieldInfo]:
+    """Return the fields that the key at `path` below `model` may be: of each table it may be in."""
+    models = [kind for kind in types_at(model, path[:-1]) if _is_model(kind)]
+    return [m.model_fields[str(path[-1])] for m in models if str(path[-1]) in m.model_fields]
 
 
 def leaf_keys(model: type[BaseModel], prefix: str = "") -> Iterator[str]:

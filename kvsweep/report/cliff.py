@@ -27,7 +27,7 @@ _OUTCOMES = {
 
 def cliff_text(cliff: Cliff) -> str:
     """Write a cliff analysis: one sentence per group, a table of the estimates, paired ratios."""
-    parts = ["\n".join(_cliff_sentence(cliff, group) for group in cliff.groups), ""]
+    parts = ["\n".join(group_sentence(cliff, group) for group in cliff.groups), ""]
     parts.append(table(_CLIFF_HEADER, [_cliff_row(group) for group in cliff.groups]))
     if cliff.ratios:
         parts += ["", "Ratios of cliffs (paired by seed)"]
@@ -41,7 +41,7 @@ _CLIFF_HEADER = ("", "cliff", "interval", "seeds: mean ± sd", "no crossing", "i
 _RATIO_HEADER = ("", "mean curves", "interval", "seeds: mean ± sd", "pairs", "lost")
 
 
-def _cliff_sentence(cliff: Cliff, group: GroupCliff) -> str:
+def group_sentence(cliff: Cliff, group: GroupCliff) -> str:
     """State one group's cliff, or on which side of the swept range it lies."""
     name = f"{label(group.labels)}: " if group.labels else ""
     unit = plural(cliff.along_units) or cliff.along

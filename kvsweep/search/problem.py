@@ -136,8 +136,7 @@ def make_problem(
     others = [a for a in sweep.axes if a.key != SEED and a.name != axis.name]
     combinations = product(*(a.values for a in others))
     groups = tuple(dict(zip([a.name for a in others], c, strict=True)) for c in combinations)
-    varies = _varies(sweep, groups)
-    aim = aim if varies else replace(aim, max_seeds=1)
+    aim = aim if varies(sweep, groups) else replace(aim, max_seeds=1)
     known = next((a.values for a in sweep.axes if a.key == SEED), (0,))
     seeds = (*known, *range(max(known) + 1, max(known) + 1 + aim.max_seeds))[: aim.max_seeds]
     space = Space(low, high, is_whole(axis.key), generous_high is not False)
@@ -161,7 +160,7 @@ def make_problem(
     return problem
 
 
-def _varies(sweep: Sweep, groups: Sequence[Mapping[str, Any]]) -> bool:
+def varies(sweep: Sweep, groups: Sequence[Mapping[str, Any]]) -> bool:
     """Whether another seed is another list of requests: a trace is not, unless it is repeated."""
     workloads = (sweep.scenario(group).workload for group in groups)
     return any(not w.trace or "{seed}" in w.trace or w.repeat > 1 for w in workloads if w)

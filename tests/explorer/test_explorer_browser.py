@@ -1,0 +1,225 @@
+"""The page in a real Chromium: what it shows is what a run gives, and it ends with its window.
+
+Needs Playwright (the extra `browser`) and an installed Chromium, `KVSWEEP_CHROMIUM` or one by a
+usual name; `.ci/run` installs both. Latencies are printed, not asserted.
+"""
+
+import base64
+import json
+import os
+import shutil
+import statistics
+from pathlib import Path
+
+import numpy as np
+import pytest
+from exploring import LONG, served
+
+import kvsweep
+from kvsweep.config import load_sweep
+from kvsweep.explorer.of_sweep import OfSweep
+
+try:
+    from playwright.sync_api import sync_playwright
+except ModuleNotFoundError:
+    pytest.skip("Playwright is not installed: pip install '.[browser]'", allow_module_level=True)
+
+ROOT = Path(__file__).parents[2]
+NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
+CHROMIUM = os.environ.get("KVSWEEP_CHROMIUM") or next(filter(None, map(shutil.which, NAMES)), None)
+if CHROMIUM is None:
+    pytest.skip("no Chromium is installed: apt-get install chromium", allow_module_level=True)
+
+SIZES = list(range(1400, 2400, 50))  # 20 of them, about the cliff
+SWEEP = ROOT / "sweeps" / "h8.toml"
+GIVEN = [f"cache.gpu_blocks={SIZES}"]
+DONE = '.kvsweep[data-state="done"]'
+ANSWERED = '.kvsweep:is([data-state="refining"], [data-state="done"])'
+MS = 1000 * LONG
+
+
+@pytest.fixture(scope="module")
+def chromium():
+    with sync_playwright() as playwright:
+        # Containers let no user but root start it, whom it would leave without its sandbox.
+        options = ["--no-sandbox"] if os.geteuid() == 0 else []
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=options)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="module")
+def server():
+    with served(OfSweep(load_sweep(SWEEP, GIVEN))) as running:
+        yield running
+
+
+@pytest.fixture
+def page(chromium, server):
+    found = []
+    context = chromium.new_context(viewport={"width": 1300, "height": 900})
+    page = context.new_page()
+    page.on("pageerror", lambda error: found.append(str(error)))
+    page.on("console", lambda said: found.append(said.text) if said.type == "error" else None)
+    page.set_default_timeout(MS)
+    page.goto(server.url)
+    page.wait_for_selector(DONE)
+    yield page
+    context.close()
+    assert found == []
+
+
+def answer_of(page):
+    return page.evaluate("document.querySelector('.kvsweep').answer")
+
+
+def latency_of(page):
+    return float(page.get_attribute(".kvsweep", "data-latency"))
+
+
+def typed(page, key, value):
+    field = page.locator(f'[data-key="{key}"] input[type=text]')
+    field.fill(str(value))
+    field.press("Enter")
+
+
+def slid(page, key, place):
+    """Hold the slider of a key and move it: one event of input."""
+    page.evaluate(
+        """([key, place]) => {
+            const slider = document.querySelector(`[data-key="${key}"] input[type=range]`);
+            slider.value = String(place);
+            slider.dispatchEvent(new Event("input", { bubbles: true }));
+        }""",
+        [key, place],
+    )
+
+
+def run(tmp_path, seeds, *overrides):
+    sweep = load_sweep(SWEEP, [*GIVEN, "policy=round-robin", *overrides], seeds)
+    return kvsweep.run(sweep, out=tmp_path / "run.zarr").squeeze("policy", drop=True)
+
+
+def test_a_page_opens_a_slider_moves_and_the_curve_is_that_of_a_run(page, tmp_path, capsys):
+    slid(page, "workload.rate", 60)
+    page.wait_for_selector(DONE)
+    value = page.input_value('[data-key="workload.rate"] input[type=text]')
+    answer = answer_of(page)
+    ds = run(tmp_path, answer["seeds"], f"workload.rate={value}")
+    assert answer["axis"]["values"] == SIZES
+    mean = ds["preemption_rate"].mean("seed").values
+    assert np.array(answer["measures"][0]["curves"][0]["mean"]) == pytest.approx(mean, rel=1e-12)
+    (group,) = kvsweep.find_cliff(ds).groups
+    told = answer["cliff"]["groups"][0]
+    assert told["value"] == pytest.approx(group.mean_curve.value, rel=1e-12)
+    assert (told["low"], told["high"]) == (group.interval.low, group.interval.high)
+    assert page.inner_text(".card.a .big") == f"{group.mean_curve.value:,.0f} blocks"
+    assert page.locator(".main path.line.a").count() == 1
+
+
+def test_latencies_are_printed(page, capsys):
+    moves = []
+    for place in range(100, 109):
+        slid(page, "workload.rate", place)
+        page.wait_for_selector(ANSWERED)
+        moves.append(latency_of(page))
+    page.reload()
+    page.wait_for_selector(ANSWERED)
+    drawn = page.evaluate("performance.getEntriesByName('first-contentful-paint')[0]?.startTime")
+    with capsys.disabled():
+        print(f"\npage after {drawn or 0:.0f} ms, first curve {latency_of(page):.0f} ms later;")
+        print(f"a slider moved, 20 sizes x 10 seeds: median {statistics.median(moves):.0f} ms")
+    assert len(moves) == 9
+
+
+def test_of_two_quick_moves_the_last_one_stays(page):
+    key = "workload.output.mean"
+    for place in (140, 90, 150, 100):
+        slid(page, key, place)
+    page.wait_for_selector(DONE)
+    field = page.input_value(f'[data-key="{key}"] input[type=text]')
+    asked = json.loads(page.evaluate("decodeURIComponent(location.hash.slice(1))"))
+    assert asked["scenarios"] == [{key: float(field)}]
+    last = answer_of(page)
+    page.reload()
+    page.wait_for_selector(DONE)
+    again = answer_of(page)
+    assert again["measures"] == last["measures"]
+    assert page.input_value(f'[data-key="{key}"] input[type=text]') == field
+
+
+def test_bad_values_are_refused_with_the_line_of_the_schema(page):
+    before = answer_of(page)
+    typed(page, "workload.rate", "-5")
+    page.wait_for_selector('.kvsweep[data-state="refused"]')
+    told = page.inner_text(".alert")
+    assert told == f"{SWEEP}: --set workload.rate: must be more than 0, got -5"
+    assert answer_of(page)["measures"] == before["measures"]
+    typed(page, "workload.rate", "<b>fast</b>")
+    page.wait_for_selector(".alert:has-text('fast')")
+    assert page.inner_text(".alert").endswith("expected a number, got '<b>fast</b>'")
+    assert page.locator(".alert b").count() == 0
+    page.click('[data-key="workload.rate"] .reset')
+    page.wait_for_selector(DONE)
+    assert page.locator(".alert:visible").count() == 0
+
+
+def test_two_scenarios_are_compared_by_the_same_seeds(page, tmp_path):
+    page.click("text=Compare")
+    page.select_option('[data-key="policy"] select', label="least-loaded")
+    typed(page, "workload.output.mean", "250")
+    page.wait_for_selector(".card.both .big:has-text('\N{MULTIPLICATION SIGN}')")
+    page.wait_for_selector(DONE)
+    answer = answer_of(page)
+    assert [len(measure["curves"]) for measure in answer["measures"]] == [2, 2, 2, 2]
+    assert page.locator(".main path.line.b").count() == 1
+    a, b = (group["value"] for group in answer["cliff"]["groups"])
+    assert answer["cliff"]["ratio"]["value"] == pytest.approx(b / a)
+
+
+def test_files_of_what_is_shown_are_saved(page, tmp_path):
+    typed(page, "workload.rate", "1500")
+    page.wait_for_selector(DONE)
+    found = {}
+    for label in ("SVG", "PNG", "Save as TOML"):
+        with page.expect_download() as waiting:
+            page.click(f"text={label}")
+        file = tmp_path / waiting.value.suggested_filename
+        waiting.value.save_as(file)
+        found[file.suffix] = file
+    assert found[".svg"].read_bytes().startswith(b"<?xml")
+    assert found[".png"].read_bytes().startswith(base64.b64decode("iVBORw0KGgo="))
+    assert load_sweep(found[".toml"]).scenario({}).workload.rate == 1500
+    page.click("text=Copy the command")
+    text = page.inner_text("dialog pre")
+    assert "--set workload.rate=1500 --seeds " in text
+    page.click("dialog >> text=Close")
+
+
+def test_closing_the_page_ends_its_work(chromium, server):
+    page = chromium.new_page()
+    page.goto(server.url)
+    page.wait_for_selector(DONE, timeout=MS)
+    before = set(server.workers)
+    assert before
+    typed(page, "workload.requests", "200000")  # minutes of simulations
+    page.wait_for_selector('.status.busy:has-text("simulating")', timeout=MS)
+    page.close()
+    assert all(worker.join(LONG) for worker in before)
+    assert not server.workers & before
+
+
+def test_another_token_and_another_site_get_nothing(chromium, server):
+    page = chromium.new_page()
+    page.goto(server.url.replace("token=", "token=x"))
+    assert "refused" in page.inner_text("body")
+    # Another site opens a socket here, with the right token.
+    code = """url => new Promise(done => {
+        const socket = new WebSocket(url);
+        socket.onopen = () => done("opened");
+        socket.onerror = () => done("refused");
+    })"""
+    page.goto("data:text/html,another site")
+    url = f"ws://127.0.0.1:{server.port}/socket?token={server.token}"
+    assert page.evaluate(code, url) == "refused"
+    page.close()

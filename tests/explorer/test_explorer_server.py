@@ -1,0 +1,173 @@
+"""The page's server: loopback, a token, an origin, and nothing that is not a request."""
+
+import asyncio
+import json
+import re
+import socket
+
+import pytest
+from exploring import LONG, served
+from sweeping import BASE, CLIFF, GRID, make_sweep
+from tornado.httpclient import AsyncHTTPClient, HTTPClientError, HTTPRequest
+from tornado.websocket import websocket_connect
+
+import kvsweep
+from kvsweep.explorer import pages
+from kvsweep.explorer.handlers import MAX_PAGES
+from kvsweep.explorer.of_sweep import OfSweep
+from kvsweep.explorer.server import Server
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    subject = OfSweep(make_sweep(tmp_path_factory.mktemp("served"), BASE + GRID + CLIFF))
+    with served(subject) as running:
+        yield running
+
+
+def fetched(url, **headers):
+    """Return (status, headers, body) of a request."""
+
+    async def fetch():
+        return await AsyncHTTPClient(force_instance=True).fetch(
+            HTTPRequest(url, headers=headers), raise_error=False
+        )
+
+    answer = asyncio.run(fetch())
+    return answer.code, answer.headers, answer.body.decode()
+
+
+def connected(server, messages, token=None, **headers):
+    """Open a socket, send messages, and return an answer to each but the first, the hello's."""
+
+    async def talk():
+        url = (
+            f"ws://127.0.0.1:{server.port}/socket?token={server.token if token is None else token}"
+        )
+        page = await websocket_connect(HTTPRequest(url, headers=headers))
+        found = [json.loads(await asyncio.wait_for(page.read_message(), LONG))]
+        for message in messages:
+            await page.write_message(message, binary=isinstance(message, bytes))
+            answer = await asyncio.wait_for(page.read_message(), LONG)
+            found.append(json.loads(answer) if answer else None)
+        page.close()
+        return found
+
+    return asyncio.run(talk())
+
+
+def test_it_listens_on_loopback_only(server):
+    found = [s.getsockname()[0] for s in server._http._sockets.values()]
+    assert found == ["127.0.0.1"]
+    assert server.url.startswith(f"http://127.0.0.1:{server.port}/?token=")
+    assert len(server.token) >= 32
+
+
+@pytest.mark.parametrize("token", ["", "?token=", "?token=wrong", "?token=%C3%A9", "?other=1"])
+def test_without_the_token_there_is_no_page(server, token):
+    code, _, body = fetched(f"http://127.0.0.1:{server.port}/{token}")
+    assert code == 403
+    assert server.token not in body
+    assert "Traceback" not in body
+
+
+def test_with_the_token_there_is_one_that_loads_nothing_from_elsewhere(server):
+    code, headers, body = fetched(server.url)
+    assert code == 200
+    assert "default-src 'none'" in headers["Content-Security-Policy"]
+    assert headers["Referrer-Policy"] == "no-referrer"
+    assert "Server" not in headers
+    assert 'src="/explore.js"' in body
+    for name, kind in (("explore.js", "text/javascript"), ("style.css", "text/css")):
+        code, headers, body = fetched(f"http://127.0.0.1:{server.port}/{name}")
+        assert (code, headers["Content-Type"]) == (200, f"{kind}; charset=utf-8")
+        assert "http" not in body.replace("http://www.w3.org/2000/svg", "")
+
+
+def test_another_name_for_this_machine_leads_nowhere(server):
+    assert fetched(server.url, Host=f"evil.example:{server.port}")[0] == 403
+    assert fetched(server.url, Host=f"localhost:{server.port}")[0] == 200
+
+
+@pytest.mark.parametrize("path", ["/none", "/../server.py", "/page/view.js", "/socket/x"])
+def test_there_is_nothing_else(server, path):
+    assert fetched(f"http://127.0.0.1:{server.port}{path}")[0] in (403, 404)
+
+
+@pytest.mark.parametrize(
+    ("token", "origin"),
+    [
+        ("wrong", "http://127.0.0.1:{port}"),
+        (None, "http://evil.example"),
+        (None, "http://127.0.0.1:{other}"),
+        (None, "https://127.0.0.1:{port}"),
+        (None, "null"),
+        (None, None),
+    ],
+)
+def test_sockets_from_elsewhere_are_refused(server, token, origin):
+    headers = (
+        {} if origin is None else {"Origin": origin.format(port=server.port, other=server.port + 1)}
+    )
+    with pytest.raises(HTTPClientError) as refused:
+        connected(server, [], token, **headers)
+    assert refused.value.code == 403
+
+
+def test_what_is_no_request_is_told_and_the_page_goes_on(server):
+    messages = [
+        "import os",
+        b"bytes",
+        "{}",
+        '{"kind": "eval", "generation": 1}',
+        '{"kind": "save", "generation": 1, "what": "/etc/passwd"}',
+        '{"kind": "save", "generation": NaN, "what": "svg"}',
+        '{"kind": "show", "generation": 1, "along": "x", "measures": [], "scenarios": []}',
+        "[" * 10_000,
+    ]
+    hello, *answers = connected(server, messages, Origin=f"http://127.0.0.1:{server.port}")
+    assert hello["kind"] == "hello"
+    assert [answer["kind"] for answer in answers] == ["refused"] * len(messages)
+    assert all(answer["text"].startswith("page") for answer in answers)
+    assert "eval" in answers[3]["text"]
+
+
+def test_a_message_that_is_too_long_ends_the_page(server):
+    found = connected(server, ["x" * 100_000], Origin=f"http://127.0.0.1:{server.port}")
+    assert found[-1] is None
+
+
+def test_more_pages_than_anybody_has_open_are_refused(server):
+    async def many():
+        url = f"ws://127.0.0.1:{server.port}/socket?token={server.token}"
+        request = HTTPRequest(url, headers={"Origin": f"http://127.0.0.1:{server.port}"})
+        pages = []
+        try:
+            for _ in range(MAX_PAGES + 1):
+                pages.append(await websocket_connect(request))
+        finally:
+            for page in pages:
+                page.close()
+
+    with pytest.raises(HTTPClientError, match="503"):
+        asyncio.run(many())
+
+
+def test_a_port_that_is_in_use_is_told(server, tmp_path):
+    subject = server.subject
+    with pytest.raises(kvsweep.InputError, match=f"--port {server.port}: is in use"):
+        Server(subject, server.port)
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        with pytest.raises(kvsweep.InputError, match="is in use"):
+            Server(subject, other.getsockname()[1])
+
+
+def test_the_script_joins_its_modules_without_a_name_twice():
+    text = pages.script()
+    assert "import {" not in text
+    names = re.findall(
+        r"^(?:export )?(?:async )?(?:function|class|const|let) (\w+)", text, re.MULTILINE
+    )
+    assert sorted(names) == sorted(set(names))
+    assert text.count("export default") == 1

@@ -1,0 +1,86 @@
+"""A store that is explored: its axes are chosen, nothing is simulated, the numbers are its own."""
+
+import numpy as np
+import pytest
+from exploring import listening, save, show
+from sweeping import BASE, CLIFF, GRID, fake_batch, make_sweep
+
+import kvsweep
+from kvsweep import simulate
+from kvsweep.explorer.hello import hello
+from kvsweep.explorer.of_store import OfStore
+
+
+@pytest.fixture
+def ds(tmp_path, monkeypatch):
+    monkeypatch.setattr(simulate, "simulate_batch", fake_batch)
+    sweep = make_sweep(tmp_path, BASE + GRID + CLIFF)
+    path = tmp_path / "small.zarr"
+    kvsweep.run(sweep, out=path, workers=1)
+    monkeypatch.undo()
+    return kvsweep.open_results(path)
+
+
+def test_curves_and_cliffs_are_those_of_the_store(ds):
+    with listening(OfStore(ds, "small.zarr")) as page:
+        page.ask(show(1, {"policy": "least-loaded"}, measures=["preemption_rate", "ttft_p99_ms"]))
+        (answer,) = page.until("curves", 1)
+    chosen = ds.sel(policy="least-loaded")
+    (group,) = kvsweep.find_cliff(chosen, threshold=0.5).groups
+    assert answer["done"]
+    assert answer["seeds"] == 6
+    assert answer["cliff"]["groups"][0]["value"] == pytest.approx(group.mean_curve.value)
+    late = chosen["ttft_ms"].sel(quantile=0.99).mean("seed").values
+    assert np.array(answer["measures"][1]["curves"][0]["mean"]) == pytest.approx(late)
+
+
+def test_two_values_of_an_axis_are_compared(ds):
+    with listening(OfStore(ds, "small.zarr")) as page:
+        page.ask(show(1, {}, {"policy": "least-loaded"}, measures=["ttft_mean_ms"], threshold=None))
+        answer = page.until("curves", 1)[-1]
+    found = kvsweep.compare(
+        ds.sel(policy="round-robin"), ds.sel(policy="least-loaded"), "ttft_mean_ms"
+    )
+    told = answer["measures"][0]["difference"]["mean"]
+    assert told == pytest.approx([each.difference for each in found.differences])
+
+
+def test_controls_are_the_other_axes_with_their_values(ds):
+    told = hello(OfStore(ds, "small.zarr"))
+    assert told["source"] == "store"
+    assert (told["shown"][0], told["threshold"]) == ("preemption_rate", 0.5)
+    (control,) = told["controls"]["gpu_blocks"]
+    assert (control["key"], control["choices"]) == ("policy", ("round-robin", "least-loaded"))
+    names = {measure["name"] for measure in told["measures"]}
+    assert {"ttft_p99_ms", "block_hit_rate"} <= names
+    assert "peak_blocks" not in names  # of each instance
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ({"policy": "weighted"}, "page: policy: 'weighted' cannot be chosen; one of: round-robin"),
+        ({"seed": 1}, "page: seed: cannot be set here"),
+    ],
+)
+def test_values_that_the_store_does_not_have_are_refused(ds, settings, told):
+    with pytest.raises(kvsweep.InputError, match=told):
+        OfStore(ds, "small.zarr").part(settings, "gpu_blocks")
+
+
+def test_a_store_without_a_numeric_axis_is_refused(ds):
+    with pytest.raises(kvsweep.InputError, match=r"small.zarr: no numeric axis .* it has: policy"):
+        OfStore(ds.isel(gpu_blocks=0, drop=True), "small.zarr")
+
+
+def test_the_command_tells_the_same_cliff_and_there_is_no_sweep_to_save(ds):
+    with listening(OfStore(ds, "small.zarr")) as page:
+        page.ask(show(1))
+        page.until("curves", 1)
+        page.ask(save("command"))
+        command = page.until("saved", 0)[-1]["text"]
+        page.ask(save("toml"))
+        refused = page.until("refused", 0)[-1]["text"]
+    wanted = "--at policy=round-robin --metric preemption_rate --along gpu_blocks --threshold 0.5"
+    assert command == f"kvsweep cliff small.zarr {wanted}"
+    assert refused.startswith("small.zarr: a store has no settings to save")
