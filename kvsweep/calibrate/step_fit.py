@@ -1,0 +1,201 @@
+"""Fitting step times that were measured part by part: the linear model, and the roofline.
+
+Both are fitted to the medians of the batches to fit to, by relative errors, and judged on the
+others. Intervals are bootstrap percentiles: batches are drawn again, and the trials of each, so
+that they tell how the coefficients depend on what was laid out as well as on the clock's scatter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import least_squares
+
+from kvsweep.calibrate.robust import OUTLIER, Floats, robust_nnls
+from kvsweep.gpu.batches import Batch
+from kvsweep.gpu.step_store import BATCHES
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+DRAWS = 200
+"""Draws of the bootstrap."""
+
+INTERVAL = (2.5, 97.5)
+"""Percentiles of an interval of 95 %."""
+
+_NOTHING = 1e-6
+"""What the search leaves of a coefficient that is zero, in units of where it begins."""
+
+LINEAR, ROOFLINE = "linear", "roofline"
+
+NAMES = {
+    LINEAR: ("beta[0]", "beta[1]", "beta[2]", "beta[3]", "beta[4]"),
+    ROOFLINE: ("overhead, us", "computing, TFLOP/s", "moving, GB/s"),
+}
+"""What is fitted, of each kind."""
+
+
+@dataclass(frozen=True)
+class StepTimes:
+    """A measurement as far as fitting goes.
+
+    Attributes
+    ----------
+    sums : array of shape (batches, 5)
+        What `Latency.beta` weights.
+    trials : array of shape (parts, batches, trials)
+        Times, microseconds, of all layers of a kind.
+    held_out : array of shape (batches,)
+        Which batches are not fitted to.
+    flops, moved : array of shape (5,)
+        Of a step and of each unit of its sums: FLOPs, and bytes.
+    """
+
+    sums: Floats
+    trials: Floats
+    held_out: NDArray[np.bool_]
+    flops: Floats
+    moved: Floats
+
+    @property
+    def medians(self) -> Floats:
+        """Times of whole steps, microseconds, shape (batches,)."""
+        times: Floats = np.median(self.trials, axis=2).sum(axis=0)
+        return times
+
+
+@dataclass(frozen=True)
+class StepFit:
+    """A model of step times.
+
+    Attributes
+    ----------
+    kind : str
+        ``linear`` or ``roofline``.
+    beta, memory : tuple of float
+        As of `Latency`; `memory` is empty of a linear one.
+    values, low, high : tuple of float
+        What was fitted (`NAMES`), and the ends of its intervals.
+    errors : array
+        Predicted over measured time - 1, of the batches held out.
+    """
+
+    kind: str
+    beta: tuple[float, ...]
+    memory: tuple[float, ...]
+    values: tuple[float, ...]
+    low: tuple[float, ...]
+    high: tuple[float, ...]
+    errors: Floats
+
+    @property
+    def error(self) -> float:
+        """Median size of the errors."""
+        return float(np.median(np.abs(self.errors)))
+
+
+def step_times(ds: xr.Dataset) -> StepTimes:
+    """Return the times of a complete measurement (`kvsweep.gpu.step_store`)."""
+    columns = (ds[variable.name].values.tolist() for variable in BATCHES)
+    batches = [Batch(*row) for row in zip(*columns, strict=True)]
+    return StepTimes(
+        np.array([batch.sums for batch in batches]),
+        ds["time_us"].values * ds["layers"].values[:, None, None],
+        ds["held_out"].values > 0,
+        np.array(ds.attrs["step_flops"]),
+        np.array(ds.attrs["step_bytes"]),
+    )
+
+
+def fit_steps(times: StepTimes, kind: str, draws: int = DRAWS) -> StepFit:
+    """Fit one model, with intervals, and predict what was held out."""
+    solve = {LINEAR: _linear, ROOFLINE: _roofline}[kind]
+    rows = np.flatnonzero(~times.held_out)
+    values = solve(times, rows, times.medians[rows])
+    drawn = _bootstrap(times, solve, rows, draws)
+    low, high = np.percentile(drawn, INTERVAL, axis=0)
+    beta, memory = _terms(times, kind, values)
+    held = times.held_out
+    predicted = predict(beta, memory, times.sums[held])
+    point, *ends = (_named(kind, terms) for terms in (values, low, high))
+    return StepFit(
+        kind,
+        tuple(beta.tolist()),
+        tuple(memory.tolist()),
+        values=tuple(point.tolist()),
+        low=tuple(np.minimum(*ends).tolist()),  # of rates, the ends change places
+        high=tuple(np.maximum(*ends).tolist()),
+        errors=predicted / times.medians[held] - 1,
+    )
+
+
+def predict(beta: Floats, memory: Floats, sums: Floats) -> Floats:
+    """Return the times of steps by `Latency`'s formulas, not truncated, microseconds."""
+    if not len(memory):
+        linear: Floats = sums @ beta
+        return linear
+    times: Floats = beta[0] + np.maximum(sums[:, 1:] @ beta[1:], sums @ memory)
+    return times
+
+
+Solver = Callable[[StepTimes, NDArray[np.intp], Floats], Floats]
+
+
+def _bootstrap(times: StepTimes, solve: Solver, rows: NDArray[np.intp], draws: int) -> Floats:
+    rng = np.random.default_rng(0)
+    trials = times.trials[:, rows]
+    found = []
+    for _ in range(draws):
+        picked = rng.integers(trials.shape[2], size=trials.shape)
+        medians = np.median(np.take_along_axis(trials, picked, axis=2), axis=2).sum(axis=0)
+        batches = rng.integers(len(rows), size=len(rows))
+        found.append(solve(times, rows[batches], medians[batches]))
+    return np.array(found)
+
+
+def _linear(times: StepTimes, rows: NDArray[np.intp], medians: Floats) -> Floats:
+    return robust_nnls(times.sums[rows] / medians[:, None])
+
+
+def _roofline(times: StepTimes, rows: NDArray[np.intp], medians: Floats) -> Floats:
+    """Return overhead, us a FLOP and us a byte."""
+    computed, moved = (times.sums[rows] @ counts for counts in (times.flops, times.moved))
+    # No step is faster than either: their shares of the fastest are where the search begins.
+    scale = np.array(
+        [medians.min(), *(np.quantile(medians / part, 0.1) for part in (computed, moved))]
+    )
+
+    def misses(x: Floats) -> Floats:
+        overhead, flop, byte = x * scale
+        return (overhead + np.maximum(flop * computed, byte * moved)) / medians - 1
+
+    ends = [
+        least_squares(misses, start, bounds=(0.0, np.inf), loss="soft_l1", f_scale=OUTLIER)
+        for start in ([1e-3, 1.0, 1.0], [0.5, 0.5, 1.0], [0.5, 1.0, 0.5])
+    ]
+    best = min(ends, key=lambda end: float(end.cost))
+    found: Floats = np.where(best.x > _NOTHING, best.x, 0.0) * scale
+    return found
+
+
+def _terms(times: StepTimes, kind: str, values: Floats) -> tuple[Floats, Floats]:
+    """Return `Latency.beta` and `Latency.memory`."""
+    if kind == LINEAR:
+        return values, np.array([])
+    overhead, flop, byte = values
+    beta = times.flops * flop
+    beta[0] = overhead
+    return beta, times.moved * byte
+
+
+def _named(kind: str, values: Floats) -> Floats:
+    """Return what was fitted in the units of `NAMES`."""
+    if kind == LINEAR:
+        return values
+    rates = [1e6 / max(value, 1e-30) for value in values[1:]]
+    return np.array([values[0], rates[0] / 1e12, rates[1] / 1e9])
