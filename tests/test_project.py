@@ -19,11 +19,11 @@ ROOT = Path(__file__).parents[1]
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 # The conda packages without what kvsweep does not use (Qt, bokeh).
 CONDA_NAMES = {"dask": "dask-core", "matplotlib": "matplotlib-base"}
-# Compiled from source by pip, which the file's comment tells; not for everyone.
-PIP_EXTRAS = {"llama"}
+# Compiled from source, or gigabytes, by pip, which the file's comment tells; not for everyone.
+PIP_EXTRAS = {"llama", "torch"}
 HEAVY = (
     *("dask", "matplotlib", "numba", "pydantic", "scipy", "xarray", "zarr", "numpy", "rich"),
-    *("llama_cpp", "gguf"),
+    *("llama_cpp", "gguf", "torch"),
 )
 
 
@@ -109,6 +109,7 @@ def test_unknown_name_is_an_attribute_error():
         ("numcodecs", {"store"}),
         ("llama_cpp", {"llama"}),
         ("gguf", {"llama"}),
+        ("torch", {"gpu"}),
     ],
 )
 def test_library_is_imported_in_one_place(library, home):

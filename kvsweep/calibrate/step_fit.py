@@ -116,8 +116,8 @@ def fit_steps(times: StepTimes, kind: str, draws: int = DRAWS) -> StepFit:
     """Fit one model, with intervals, and predict what was held out."""
     solve = {LINEAR: _linear, ROOFLINE: _roofline}[kind]
     rows = np.flatnonzero(~times.held_out)
-    values = solve(times, rows, times.medians[rows])
-    drawn = _bootstrap(times, solve, rows, draws)
+    values = solve(times, rows, times.medians[rows], None)
+    drawn = _bootstrap(times, solve, rows, values, draws)
     low, high = np.percentile(drawn, INTERVAL, axis=0)
     beta, memory = _terms(times, kind, values)
     held = times.held_out
@@ -143,10 +143,13 @@ def predict(beta: Floats, memory: Floats, sums: Floats) -> Floats:
     return times
 
 
-Solver = Callable[[StepTimes, NDArray[np.intp], Floats], Floats]
+Solver = Callable[[StepTimes, NDArray[np.intp], Floats, Floats | None], Floats]
+"""From rows of batches, their times, and what is known to be near, to what is fitted."""
 
 
-def _bootstrap(times: StepTimes, solve: Solver, rows: NDArray[np.intp], draws: int) -> Floats:
+def _bootstrap(
+    times: StepTimes, solve: Solver, rows: NDArray[np.intp], near: Floats, draws: int
+) -> Floats:
     rng = np.random.default_rng(0)
     trials = times.trials[:, rows]
     found = []
@@ -154,15 +157,19 @@ def _bootstrap(times: StepTimes, solve: Solver, rows: NDArray[np.intp], draws: i
         picked = rng.integers(trials.shape[2], size=trials.shape)
         medians = np.median(np.take_along_axis(trials, picked, axis=2), axis=2).sum(axis=0)
         batches = rng.integers(len(rows), size=len(rows))
-        found.append(solve(times, rows[batches], medians[batches]))
+        found.append(solve(times, rows[batches], medians[batches], near))
     return np.array(found)
 
 
-def _linear(times: StepTimes, rows: NDArray[np.intp], medians: Floats) -> Floats:
+def _linear(
+    times: StepTimes, rows: NDArray[np.intp], medians: Floats, near: Floats | None
+) -> Floats:
     return robust_nnls(times.sums[rows] / medians[:, None])
 
 
-def _roofline(times: StepTimes, rows: NDArray[np.intp], medians: Floats) -> Floats:
+def _roofline(
+    times: StepTimes, rows: NDArray[np.intp], medians: Floats, near: Floats | None
+) -> Floats:
     """Return overhead, us a FLOP and us a byte."""
     computed, moved = (times.sums[rows] @ counts for counts in (times.flops, times.moved))
     # No step is faster than either: their shares of the fastest are where the search begins.
@@ -172,11 +179,15 @@ def _roofline(times: StepTimes, rows: NDArray[np.intp], medians: Floats) -> Floa
 
     def misses(x: Floats) -> Floats:
         overhead, flop, byte = x * scale
-        return (overhead + np.maximum(flop * computed, byte * moved)) / medians - 1
+        ratios: Floats = (overhead + np.maximum(flop * computed, byte * moved)) / medians
+        return ratios - 1
 
+    starts = np.array([[1e-3, 1.0, 1.0], [0.5, 0.5, 1.0], [0.5, 1.0, 0.5]])
+    if near is not None:
+        starts = np.maximum(near / scale, 1e-3)[None]
     ends = [
         least_squares(misses, start, bounds=(0.0, np.inf), loss="soft_l1", f_scale=OUTLIER)
-        for start in ([1e-3, 1.0, 1.0], [0.5, 0.5, 1.0], [0.5, 1.0, 0.5])
+        for start in starts
     ]
     best = min(ends, key=lambda end: float(end.cost))
     found: Floats = np.where(best.x > _NOTHING, best.x, 0.0) * scale

@@ -94,7 +94,7 @@ def spread(trials: Floats) -> float:
 
 
 def result_of(
-    ds: xr.Dataset, terms: Terms, kind: str | None = None, draws: int = DRAWS
+    ds: xr.Dataset, terms: Terms, kind: str | None = None, draws: int | None = None
 ) -> StepResult:
     """Fit both models to a complete measurement and make a preset of one.
 
@@ -106,8 +106,8 @@ def result_of(
         What is added.
     kind : str or None
         Which model the preset has; None: the one that predicts better.
-    draws : int
-        Of the bootstrap.
+    draws : int or None
+        Of the bootstrap; None: `DRAWS`.
 
     Raises
     ------
@@ -119,7 +119,7 @@ def result_of(
             f"{missing} of {ds['position'].size} timings are missing; the same command goes on"
         )
     times = step_times(ds)
-    fits = {name: fit_steps(times, name, draws) for name in (LINEAR, ROOFLINE)}
+    fits = {name: fit_steps(times, name, draws or DRAWS) for name in (LINEAR, ROOFLINE)}
     chosen = kind or min(fits, key=lambda name: fits[name].error)
     fit = fits[chosen]
     problems: tuple[str, ...] = ()
@@ -150,6 +150,7 @@ def _preset(
         model=about["model"],
         hardware=hardware(about),
         kind=fit.kind,
+        alpha=(0.0, 0.0, 0.0),
         beta=tuple(map(rounded, fit.beta)),
         memory=tuple(map(rounded, fit.memory)) or None,
         added=Added(
