@@ -28,7 +28,7 @@ DRAWS = 200
 INTERVAL = (2.5, 97.5)
 """Percentiles of an interval of 95 %."""
 
-_NOTHING = 1e-6
+_NOTHING = 1e-4
 """What the search leaves of a coefficient that is zero, in units of where it begins."""
 
 LINEAR, ROOFLINE = "linear", "roofline"

@@ -13,6 +13,7 @@ from kvsweep.cli.outputs import OutputPath
 from kvsweep.cli.progress import Display
 from kvsweep.cli.terminal import Interrupted, echo
 from kvsweep.errors import InputError
+from kvsweep.limits import MAX_ADDED_US, MAX_GB_PER_S, MAX_SEED, MAX_TRIALS, MIN_GB_PER_S
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from kvsweep.gpu.torch_load import Machine
 
 positive = click.IntRange(min=1)
-amount = click.FloatRange(min=0)
+microseconds = click.FloatRange(min=0, max=MAX_ADDED_US)
 
 
 def range_options(command: Any) -> Any:
@@ -41,13 +42,23 @@ def range_options(command: Any) -> Any:
 
 def added_options(command: Any) -> Any:
     """Add the options of terms that are not measured."""
-    for name, what in (
-        ("--allreduce-gb-s", "Bandwidth of an all-reduce of --tp GPUs [0.75 of their links]."),
-        ("--allreduce-us", "Latency of an all-reduce [10]."),
-        ("--host-overhead-us", "What the host takes a step [500]."),
+    speed = click.FloatRange(MIN_GB_PER_S, MAX_GB_PER_S)
+    for name, kind, what in (
+        ("--allreduce-gb-s", speed, "Bandwidth of an all-reduce of --tp GPUs [0.75 of links]."),
+        ("--allreduce-us", microseconds, "Latency of an all-reduce [10]."),
+        ("--host-overhead-us", microseconds, "What the host takes a step [500]."),
     ):
-        command = click.option(name, type=amount, metavar="X", help=what)(command)
+        command = click.option(name, type=kind, metavar="X", callback=_refuse_nan, help=what)(
+            command
+        )
     return command
+
+
+def _refuse_nan(ctx: click.Context, option: click.Parameter, value: float | None) -> float | None:
+    """Refuse what is in no range and out of none."""
+    if value is not None and value != value:
+        raise click.BadParameter("expected a number, got nan", ctx, option)
+    return value
 
 
 @click.command(
@@ -61,7 +72,9 @@ def added_options(command: Any) -> Any:
     ),
 )
 @click.option("--model", required=True, metavar="NAME|config.json", help="As of `kvsweep blocks`.")
-@click.option("--tp", type=positive, default=1, show_default=True, help="GPUs that share it.")
+@click.option(
+    "--tp", type=positive, metavar="N", default=1, show_default=True, help="GPUs that share it."
+)
 @click.option(
     "--dtype",
     type=click.Choice(["bf16", "fp8"]),
@@ -77,12 +90,30 @@ def added_options(command: Any) -> Any:
     help="Of the preset [the one that predicts better].",
 )
 @click.option("--quick", is_flag=True, help="Fewer batches and trials, in smaller ranges.")
-@click.option("--trials", type=positive, metavar="N", help="Of each batch [7; quick: 3].")
+@click.option(
+    "--trials",
+    type=click.IntRange(1, MAX_TRIALS),
+    metavar="N",
+    help="Of each batch [7; quick: 3].",
+)
 @range_options
 @added_options
-@click.option("--device", default="auto", show_default=True, help="cuda, cuda:1, cpu or auto.")
+@click.option(
+    "--device",
+    metavar="NAME",
+    default="auto",
+    show_default=True,
+    help="cuda, cuda:1, cpu or auto.",
+)
 @click.option("--threads", type=positive, metavar="N", help="Of a processor [PyTorch's].")
-@click.option("--seed", type=int, default=0, show_default=True, help="Of draws and order.")
+@click.option(
+    "--seed",
+    type=click.IntRange(0, MAX_SEED),
+    metavar="N",
+    default=0,
+    show_default=True,
+    help="Of draws and order.",
+)
 @click.option("--overwrite", is_flag=True, help="Replace the store.")
 @json_option
 def measure_gpu(

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from fake_steps import HEAD_US, LAYER, LAYERS, FakeSteps
 
+from kvsweep.calibrate.families import family_of
 from kvsweep.calibrate.step_fit import LINEAR, ROOFLINE, fit_steps, step_times
 from kvsweep.calibrate.step_results import Terms, preset_text, result_of
 from kvsweep.config import Latency
@@ -105,6 +106,15 @@ def test_an_added_term_is_edited_in_the_file(linear, tmp_path):
         (tmp_path / f"{name}.toml").write_text(changed)
     a, b = (load_preset(f"{name}.toml", tmp_path).coefficients()["beta"][0] for name in ("a", "b"))
     assert b - a == pytest.approx(1500.0)
+
+
+def test_a_measured_preset_is_where_a_calibration_begins_or_says_why_not(linear):
+    terms = Terms(400.0, ONE_GPU)
+    line, roofline = (result_of(linear, terms, kind, draws=2) for kind in (LINEAR, ROOFLINE))
+    (start,) = family_of(line.preset).starts(10_000, 1000)
+    assert start[0] == pytest.approx(line.fits[LINEAR].beta[0] + 400.0, rel=1e-4)
+    with pytest.raises(InputError, match="--from: a roofline of measured sums; start from"):
+        family_of(roofline.preset)
 
 
 def test_steps_that_are_badly_predicted_are_called_a_bad_fit(linear):
