@@ -39,15 +39,20 @@ class FakeSteps:
         Standard deviation of a timing's logarithm.
     rates : tuple of 3 float or None
         Overhead of a step in us, FLOP/us and bytes/us; then a layer has an equal share.
+    attention : float
+        How much longer than by those rates attention takes.
     fail_at : int or None
         Timing, from 0, that raises `failure`.
     """
 
     parts = (Part("full", LAYERS), Part(HEAD, 1))
 
-    def __init__(self, noise=0.02, rates=None, fail_at=None, failure=KeyboardInterrupt):
+    def __init__(
+        self, noise=0.02, rates=None, attention=1.0, fail_at=None, failure=KeyboardInterrupt
+    ):
         self.attributes = dict(ATTRIBUTES)
         self.noise, self.rates = noise, rates
+        self.slower = np.array([1.0, 1.0, 1.0, attention, attention])
         self.rng = np.random.default_rng(1)
         self.timed = []
         self.fail_at, self.failure = fail_at, failure
@@ -61,7 +66,9 @@ class FakeSteps:
             us = float((LAYER, HEAD_US)[part] @ sums)
         else:
             overhead, flops, moved = self.rates
-            step = overhead + max(FLOPS @ sums / flops, MOVED @ sums / moved)
+            step = overhead + max(
+                (FLOPS * self.slower) @ sums / flops, (MOVED * self.slower) @ sums / moved
+            )
             us = float(step / LAYERS) if part == 0 else 1e-9
         us *= float(np.exp(self.noise * self.rng.standard_normal()))
         return Timing(us / 1e6, calls=3, graphed=True, clock_mhz=1980.0)

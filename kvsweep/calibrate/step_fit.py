@@ -1,8 +1,10 @@
-"""Fitting step times that were measured part by part: the linear model, and the roofline.
+"""Fitting step times that were measured part by part: a line, a roofline, and two free sums.
 
-Both are fitted to the medians of the batches to fit to, by relative errors, and judged on the
-others. Intervals are bootstrap percentiles: batches are drawn again, and the trials of each, so
-that they tell how the coefficients depend on what was laid out as well as on the clock's scatter.
+All are fitted to the medians of the batches to fit to, by relative errors, and judged on the
+others. The roofline has the FLOPs and bytes of the shape and three numbers; where attention reaches
+other rates than matrix products do, `TWO_SUMS` has its form with all coefficients free. Intervals
+are bootstrap percentiles: batches are drawn again, and the trials of each, so that they tell how
+the coefficients depend on what was laid out as well as on the clock's scatter.
 """
 
 from __future__ import annotations
@@ -31,11 +33,18 @@ INTERVAL = (2.5, 97.5)
 _NOTHING = 1e-4
 """What the search leaves of a coefficient that is zero, in units of where it begins."""
 
-LINEAR, ROOFLINE = "linear", "roofline"
+_TELLING = 3
+"""Batches in which a sum is the larger one, for its coefficients to mean something."""
+
+LINEAR, ROOFLINE, TWO_SUMS = "linear", "roofline", "two-sums"
 
 NAMES = {
     LINEAR: ("beta[0]", "beta[1]", "beta[2]", "beta[3]", "beta[4]"),
     ROOFLINE: ("overhead, us", "computing, TFLOP/s", "moving, GB/s"),
+    TWO_SUMS: (
+        *(f"beta[{place}]" for place in range(5)),
+        *(f"memory[{place}]" for place in range(5)),
+    ),
 }
 """What is fitted, of each kind."""
 
@@ -76,13 +85,15 @@ class StepFit:
     Attributes
     ----------
     kind : str
-        ``linear`` or ``roofline``.
+        ``linear``, ``roofline`` or ``two-sums``.
     beta, memory : tuple of float
         As of `Latency`; `memory` is empty of a linear one.
     values, low, high : tuple of float
         What was fitted (`NAMES`), and the ends of its intervals.
     errors : array
         Predicted over measured time - 1, of the batches held out.
+    note : str
+        What the measurement does not tell of it, if anything.
     """
 
     kind: str
@@ -92,6 +103,7 @@ class StepFit:
     low: tuple[float, ...]
     high: tuple[float, ...]
     errors: Floats
+    note: str = ""
 
     @property
     def error(self) -> float:
@@ -114,7 +126,7 @@ def step_times(ds: xr.Dataset) -> StepTimes:
 
 def fit_steps(times: StepTimes, kind: str, draws: int = DRAWS) -> StepFit:
     """Fit one model, with intervals, and predict what was held out."""
-    solve = {LINEAR: _linear, ROOFLINE: _roofline}[kind]
+    solve = {LINEAR: _linear, ROOFLINE: _roofline, TWO_SUMS: _two_sums}[kind]
     rows = np.flatnonzero(~times.held_out)
     values = solve(times, rows, times.medians[rows], None)
     drawn = _bootstrap(times, solve, rows, values, draws)
@@ -131,6 +143,7 @@ def fit_steps(times: StepTimes, kind: str, draws: int = DRAWS) -> StepFit:
         low=tuple(np.minimum(*ends).tolist()),  # of rates, the ends change places
         high=tuple(np.maximum(*ends).tolist()),
         errors=predicted / times.medians[held] - 1,
+        note=_note(beta, memory, times.sums[rows]),
     )
 
 
@@ -141,6 +154,17 @@ def predict(beta: Floats, memory: Floats, sums: Floats) -> Floats:
         return linear
     times: Floats = beta[0] + np.maximum(sums[:, 1:] @ beta[1:], sums @ memory)
     return times
+
+
+def _note(beta: Floats, memory: Floats, sums: Floats) -> str:
+    """Tell if one of two sums is hardly ever the larger one: it might be less as well."""
+    if not len(memory):
+        return ""
+    computing = int((sums[:, 1:] @ beta[1:] >= sums @ memory).sum())
+    for what, count in (("moving data", len(sums) - computing), ("computing", computing)):
+        if count < _TELLING:
+            return f"{what} takes longer in {count} of {len(sums)} batches: its rate is not told"
+    return ""
 
 
 Solver = Callable[[StepTimes, NDArray[np.intp], Floats, Floats | None], Floats]
@@ -194,10 +218,54 @@ def _roofline(
     return found
 
 
+def _two_sums(
+    times: StepTimes, rows: NDArray[np.intp], medians: Floats, near: Floats | None
+) -> Floats:
+    """Return ten coefficients: of the one sum with the overhead, and of the other."""
+    sums = times.sums[rows]
+    if near is None:
+        linear = _linear(times, rows, medians, None)
+        beta, memory = _terms(times, ROOFLINE, _roofline(times, rows, medians, None))
+        starts = [np.concatenate((linear, 0.5 * linear)), np.concatenate((beta, memory))]
+    else:
+        starts = [near]
+    scale = np.tile(medians.mean() / np.maximum(sums.mean(axis=0), 1e-9), 2)
+
+    def misses(x: Floats) -> Floats:
+        terms = x * scale
+        ratios: Floats = predict(terms[:5], terms[5:], sums) / medians
+        return ratios - 1
+
+    def slopes(x: Floats) -> Floats:
+        terms = x * scale
+        first = (sums[:, 1:] @ terms[1:5] >= sums @ terms[5:])[:, None]
+        beta, memory = np.where(first, sums, 0.0), np.where(first, 0.0, sums)
+        beta[:, 0] = 1.0  # the overhead is added to the larger one
+        found: Floats = np.hstack((beta, memory)) * scale / medians[:, None]
+        return found
+
+    ends = [
+        least_squares(
+            misses,
+            np.maximum(start / scale, 1e-6),
+            slopes,
+            bounds=(0.0, np.inf),
+            loss="soft_l1",
+            f_scale=OUTLIER,
+        )
+        for start in starts
+    ]
+    best = min(ends, key=lambda end: float(end.cost))
+    found: Floats = np.where(best.x > _NOTHING, best.x, 0.0) * scale
+    return found
+
+
 def _terms(times: StepTimes, kind: str, values: Floats) -> tuple[Floats, Floats]:
     """Return `Latency.beta` and `Latency.memory`."""
     if kind == LINEAR:
         return values, np.array([])
+    if kind == TWO_SUMS:
+        return values[:5], values[5:]
     overhead, flop, byte = values
     beta = times.flops * flop
     beta[0] = overhead
@@ -206,7 +274,7 @@ def _terms(times: StepTimes, kind: str, values: Floats) -> tuple[Floats, Floats]
 
 def _named(kind: str, values: Floats) -> Floats:
     """Return what was fitted in the units of `NAMES`."""
-    if kind == LINEAR:
+    if kind != ROOFLINE:
         return values
     rates = [1e6 / max(value, 1e-30) for value in values[1:]]
     return np.array([values[0], rates[0] / 1e12, rates[1] / 1e9])

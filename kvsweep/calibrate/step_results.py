@@ -15,6 +15,7 @@ from kvsweep.calibrate.step_fit import (
     LINEAR,
     NAMES,
     ROOFLINE,
+    TWO_SUMS,
     StepFit,
     StepTimes,
     fit_steps,
@@ -65,7 +66,7 @@ class StepResult:
     times : StepTimes
         Its times by batch.
     fits : dict of str to StepFit
-        ``linear`` and ``roofline``.
+        ``linear``, ``roofline`` and ``two-sums``.
     chosen : str
         Which of them the preset has.
     preset : Preset
@@ -96,7 +97,7 @@ def spread(trials: Floats) -> float:
 def result_of(
     ds: xr.Dataset, terms: Terms, kind: str | None = None, draws: int | None = None
 ) -> StepResult:
-    """Fit both models to a complete measurement and make a preset of one.
+    """Fit all models to a complete measurement and make a preset of one.
 
     Parameters
     ----------
@@ -119,7 +120,7 @@ def result_of(
             f"{missing} of {ds['position'].size} timings are missing; the same command goes on"
         )
     times = step_times(ds)
-    fits = {name: fit_steps(times, name, draws or DRAWS) for name in (LINEAR, ROOFLINE)}
+    fits = {name: fit_steps(times, name, draws or DRAWS) for name in (LINEAR, ROOFLINE, TWO_SUMS)}
     chosen = kind or min(fits, key=lambda name: fits[name].error)
     fit = fits[chosen]
     problems: tuple[str, ...] = ()
@@ -145,11 +146,13 @@ def _preset(
     ]
     if exchange.source:
         sources.append(f"allreduce_*: {exchange.source}, not measured here")
-    other = next(name for name in fits if name != fit.kind)
+    others = ", ".join(
+        f"{name} {100 * other.error:.1f} %" for name, other in fits.items() if other is not fit
+    )
     return Preset(
         model=about["model"],
         hardware=hardware(about),
-        kind=fit.kind,
+        kind="linear" if fit.kind == LINEAR else "roofline",
         alpha=(0.0, 0.0, 0.0),
         beta=tuple(map(rounded, fit.beta)),
         memory=tuple(map(rounded, fit.memory)) or None,
@@ -162,8 +165,8 @@ def _preset(
         tp=int(about["tp"]),
         source="; ".join(sources),
         fit=marked(
-            f"{errors_text(fit)}; {intervals_text(fit)}; a {other} fit to the same: "
-            f"{100 * fits[other].error:.1f} %; trials scatter by "
+            f"{fit.kind}: {errors_text(fit)}; {intervals_text(fit)}; others: {others}; "
+            f"{fit.note}{'; ' if fit.note else ''}trials scatter by "
             f"{100 * spread(step_times(ds).trials):.1f} %",
             problems,
         ),

@@ -15,7 +15,7 @@ from kvsweep.report.table import table
 
 
 def step_text(found: StepResult) -> str:
-    """Write what was measured, both fits, and every batch that was held out."""
+    """Write what was measured, all fits, and every batch that was held out."""
     about, times = found.ds.attrs, found.times
     sizes = found.ds.sizes
     lines = [
@@ -26,7 +26,7 @@ def step_text(found: StepResult) -> str:
     ]
     for name, fit in found.fits.items():
         chosen = ", in the preset" if name == found.chosen else ""
-        lines += [f"{name}{chosen}: {errors_text(fit)}"]
+        lines += [f"{name}{chosen}: {errors_text(fit)}{'; ' if fit.note else ''}{fit.note}"]
     rows = [row for fit in found.fits.values() for row in _fitted(fit)]
     lines += ["", table(("fit", "coefficient", "value", "95 % interval"), rows)]
     lines += ["", _held_out(found)]
@@ -94,5 +94,6 @@ def _fit_json(times: StepTimes, fit: StepFit) -> dict[str, Any]:
         "fitted": {name: {"value": v, "low": lo, "high": hi} for name, v, lo, hi in named},
         "held_out_error_median": fit.error,
         "held_out_errors": fit.errors.tolist(),
+        "note": fit.note,
         "fitted_error_median": float(np.median(np.abs(misses))),
     }

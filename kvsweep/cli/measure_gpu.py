@@ -86,8 +86,8 @@ def _refuse_nan(ctx: click.Context, option: click.Parameter, value: float | None
 @click.option("--store", type=OutputPath(), help="Store [results/steps-<MODEL>.zarr].")
 @click.option(
     "--kind",
-    type=click.Choice(["linear", "roofline"]),
-    help="Of the preset [the one that predicts better].",
+    type=click.Choice(["linear", "roofline", "two-sums"]),
+    help="Of the preset [the one that predicts best].",
 )
 @click.option("--quick", is_flag=True, help="Fewer batches and trials, in smaller ranges.")
 @click.option(
@@ -131,11 +131,11 @@ def measure_gpu(
 
     Times one decoder layer of each kind that the model has and its output layer, with random
     weights and a paged KV cache: chunks of prompts, decoding requests, and both at once. No weights
-    are downloaded, no server is needed. Fits the linear model and the roofline, predicts batches
-    that were held out, and writes the better one as a preset, used as `latency.model =
-    "FILE.toml"`. Every timing is in a store; a run that was interrupted goes on when started
-    again. Needs the extra kvsweep[torch]; without a GPU the processor is measured, in small
-    ranges. docs/measuring-gpu.md says what is and what is not in the times.
+    are downloaded, no server is needed. Fits the linear model, a roofline, and one with all
+    coefficients free, predicts batches that were held out, and writes the best one as a preset,
+    used as `latency.model = "FILE.toml"`. Every timing is in a store; a run that was interrupted
+    goes on when started again. Needs the extra kvsweep[torch]; without a GPU the processor is
+    measured, in small ranges. docs/measuring-gpu.md says what is and what is not in the times.
     """
     from kvsweep.calibrate.step_results import Terms, preset_text, result_of
     from kvsweep.calibrate.step_wording import step_json, step_text

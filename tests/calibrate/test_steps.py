@@ -1,11 +1,13 @@
 """Fits to step times of a device whose coefficients are known."""
 
+import re
+
 import numpy as np
 import pytest
-from fake_steps import HEAD_US, LAYER, LAYERS, FakeSteps
+from fake_steps import FLOPS, HEAD_US, LAYER, LAYERS, MOVED, FakeSteps
 
 from kvsweep.calibrate.families import family_of
-from kvsweep.calibrate.step_fit import LINEAR, ROOFLINE, fit_steps, step_times
+from kvsweep.calibrate.step_fit import LINEAR, ROOFLINE, TWO_SUMS, fit_steps, step_times
 from kvsweep.calibrate.step_results import Terms, preset_text, result_of
 from kvsweep.config import Latency
 from kvsweep.config.latency import load_preset
@@ -53,9 +55,26 @@ def test_a_known_roofline_is_recovered_and_predicts_better_than_a_line():
     assert moving == pytest.approx(2500.0, rel=0.1)  # GB/s
     ends = zip(fit.low, fit.values, fit.high, strict=True)
     assert all(low <= value <= high for low, value, high in ends)
+    assert fit.error < 0.02 < fit_steps(step_times(ds), LINEAR, draws=2).error
+
+
+def test_rates_of_attention_that_are_others_than_those_of_products_are_found_by_two_free_sums():
+    ds = measure_steps(FakeSteps(noise=0.02, rates=RATES, attention=2.0), PLAN)
     found = result_of(ds, Terms(None, ONE_GPU), draws=5)
-    assert found.chosen == ROOFLINE
-    assert found.fits[ROOFLINE].error < 0.02 < found.fits[LINEAR].error
+    assert found.chosen == TWO_SUMS
+    assert found.preset.kind == "roofline"
+    assert found.fits[TWO_SUMS].error < 0.02
+    assert found.fits[ROOFLINE].error > 2 * found.fits[TWO_SUMS].error
+    free = found.fits[TWO_SUMS]
+    assert free.beta[1] == pytest.approx(FLOPS[1] / RATES[1], rel=0.05)
+    assert free.beta[4] == pytest.approx(2 * FLOPS[4] / RATES[1], rel=0.1)
+    assert free.memory[3] == pytest.approx(2 * MOVED[3] / RATES[2], rel=0.1)
+
+
+def test_a_sum_that_is_never_the_larger_one_is_said_not_to_be_told():
+    fast = measure_steps(FakeSteps(noise=0.0, rates=(300.0, 6e8, 1e12)), PLAN)
+    fit = fit_steps(step_times(fast), ROOFLINE, draws=2)
+    assert re.fullmatch(r"moving data takes longer in \d of \d+ batches: its .* told", fit.note)
 
 
 def test_nothing_is_fitted_to_what_is_held_out(linear):
@@ -75,12 +94,12 @@ def test_a_preset_says_measured_on_what_and_how_well_it_predicts(linear):
     assert "PyTorch 9.9" in preset.source
     assert "host_overhead_us: inference-sim's TOverheadMicros, not measured" in preset.source
     held_out = int(linear["held_out"].sum())
-    assert preset.fit.startswith(f"{held_out} held-out batches are predicted to ")
+    assert preset.fit.startswith(f"linear: {held_out} held-out batches are predicted to ")
     assert "95 % intervals: beta[0] " in preset.fit
     assert preset.gpu_token_bytes == 131072 / 2
 
 
-@pytest.mark.parametrize("kind", [LINEAR, ROOFLINE])
+@pytest.mark.parametrize("kind", [LINEAR, ROOFLINE, TWO_SUMS])
 def test_a_preset_loads_as_others_do_with_its_added_terms(linear, kind, tmp_path):
     terms = Terms(400.0, Exchange(30.0, 0.25, "given"))
     found = result_of(linear, terms, kind, draws=2)
@@ -91,7 +110,7 @@ def test_a_preset_loads_as_others_do_with_its_added_terms(linear, kind, tmp_path
     fit = found.fits[kind]
     added = np.array([430.0, 0.25, 0.25, 0.0, 0.0])
     np.testing.assert_allclose(latency.beta, np.array(fit.beta) + added, rtol=1e-4)
-    if kind == ROOFLINE:
+    if kind != LINEAR:
         added[0] = 0.0  # what a step waits for beside both sums is in the first
         np.testing.assert_allclose(latency.memory, np.array(fit.memory) + added, rtol=1e-4)
     else:

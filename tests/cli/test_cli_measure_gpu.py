@@ -67,7 +67,7 @@ def test_a_measurement_is_fitted_printed_stored_and_used_in_a_sweep(run, gpu):
     assert (code, err) == (0, "")
 
 
-def test_json_has_both_fits_and_the_preset(run, gpu):
+def test_json_has_all_fits_and_the_preset(run, gpu):
     gpu()
     code, out, _ = run(*SMALL, "--json", "--store", "mine.zarr", "--host-overhead-us", "80")
     found = json.loads(out)
@@ -75,7 +75,7 @@ def test_json_has_both_fits_and_the_preset(run, gpu):
     assert found["store"] == "mine.zarr"
     assert found["preset"]["added"]["host_overhead_us"] == 80
     assert found["fits"]["linear"]["held_out_error_median"] < 0.05
-    assert set(found["fits"]) == {"linear", "roofline"}
+    assert set(found["fits"]) == {"linear", "roofline", "two-sums"}
     assert found["good"] is True
 
 
