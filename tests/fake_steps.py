@@ -30,6 +30,29 @@ ATTRIBUTES = {
 }
 
 
+class PresetSteps:
+    """Takes exactly as long as a preset says, all of it in one layer.
+
+    Parameters
+    ----------
+    preset : Preset
+        The times.
+    flops, moved : sequence of 5 float
+        What a step computes and moves.
+    """
+
+    parts = (Part("full", 1),)
+
+    def __init__(self, preset, flops, moved):
+        self.attributes = ATTRIBUTES | {"step_flops": list(flops), "step_bytes": list(moved)}
+        self.terms = preset.coefficients()
+
+    def time(self, part, batch):
+        sums, (overhead, *computing) = np.array(batch.sums), self.terms["beta"]
+        us = overhead + max(sums[1:] @ computing, sums @ self.terms["memory"])
+        return Timing(us / 1e6, calls=1, graphed=True, clock_mhz=float("nan"))
+
+
 class FakeSteps:
     """Times by coefficients, or by a roofline where `rates` are given.
 

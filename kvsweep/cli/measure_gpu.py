@@ -211,9 +211,11 @@ def _shard(model: str, tp: int) -> tuple[str, Shard]:
 
 
 def _check_preset(out: Path | None) -> None:
-    """Refuse to replace a file that is no preset of this command."""
+    """Refuse, before anything is measured, to write where nothing can be, or over other files."""
     from kvsweep.calibrate.step_results import HEADER
 
+    if out is not None and not out.parent.is_dir():
+        raise InputError(f"--out {out}: there is no folder {out.parent}")
     if out is None or not out.is_file():
         return
     with out.open("rb") as file:

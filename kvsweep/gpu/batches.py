@@ -199,10 +199,11 @@ def _drawn(ranges: Ranges, fitted: Sequence[Batch], seed: int) -> tuple[Batch, .
         size: float = least * (max(most, least) / least) ** rng.random()
         return round(size)
 
+    longest = min(ranges.max_num_batched_tokens, ranges.max_model_len)
     found: dict[Batch, None] = {}
     while len(found) < max(5, 2 * len(fitted) // 5):
         kind = len(found) % 5
-        chunk = drawn(SHORTEST, ranges.max_num_batched_tokens) if kind != 2 and kind != 4 else 0
+        chunk = drawn(SHORTEST, longest) if kind != 2 and kind != 4 else 0
         count = drawn(1, ranges.max_num_seqs) if kind in (2, 3, 4) else 0
         batch = Batch(
             chunk,

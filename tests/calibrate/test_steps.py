@@ -1,10 +1,11 @@
 """Fits to step times of a device whose coefficients are known."""
 
 import re
+from pathlib import Path
 
 import numpy as np
 import pytest
-from fake_steps import FLOPS, HEAD_US, LAYER, LAYERS, MOVED, FakeSteps
+from fake_steps import FLOPS, HEAD_US, LAYER, LAYERS, MOVED, FakeSteps, PresetSteps
 
 from kvsweep.calibrate.families import family_of
 from kvsweep.calibrate.step_fit import LINEAR, ROOFLINE, TWO_SUMS, fit_steps, step_times
@@ -13,8 +14,11 @@ from kvsweep.config import Latency
 from kvsweep.config.latency import load_preset
 from kvsweep.errors import InputError
 from kvsweep.gpu.batches import Ranges, plan
+from kvsweep.gpu.counts import step_counts
 from kvsweep.gpu.exchange import Exchange
 from kvsweep.gpu.measuring import measure_steps
+from kvsweep.gpu.shard import shard_of
+from kvsweep.sizing.shapes import load_config
 
 PLAN = plan(Ranges(2048, 256, 8192, 100_000), trials=5, rungs=5, seed=0)
 TRUE = LAYERS * LAYER + HEAD_US
@@ -69,6 +73,21 @@ def test_rates_of_attention_that_are_others_than_those_of_products_are_found_by_
     assert free.beta[1] == pytest.approx(FLOPS[1] / RATES[1], rel=0.05)
     assert free.beta[4] == pytest.approx(2 * FLOPS[4] / RATES[1], rel=0.1)
     assert free.memory[3] == pytest.approx(2 * MOVED[3] / RATES[2], rel=0.1)
+
+
+def test_a_card_that_behaves_as_its_roofline_preset_gives_its_efficiencies_back():
+    """As docs/measuring-gpu.md tells: the fit counts FLOPs and bytes as the preset does."""
+    preset = load_preset("llama-3.1-8b/rtx4090/tp1-roofline", Path())
+    config, where, _ = load_config("llama-3.1-8b")
+    card = PresetSteps(preset, *step_counts(shard_of(config, where, 1), weight_bytes=2.0))
+    ranges = Ranges(2048, 256, 8192, 41392)
+    times = step_times(measure_steps(card, plan(ranges, trials=1, rungs=6, seed=0)))
+    fit = fit_steps(times, ROOFLINE, draws=2)
+    _, computing, moving = fit.values
+    assert computing / 165.2 == pytest.approx(preset.device.compute_efficiency, rel=1e-3)
+    assert moving / 1008 == pytest.approx(preset.device.bandwidth_efficiency, rel=1e-3)
+    assert fit.error < 1e-3
+    assert 0.05 < fit_steps(times, LINEAR, draws=2).error < 0.08  # what the form of a line costs
 
 
 def test_a_sum_that_is_never_the_larger_one_is_said_not_to_be_told():
@@ -149,3 +168,14 @@ def test_missing_timings_are_told(linear):
     part["position"].values[0, 0, 0] = -1
     with pytest.raises(InputError, match=r"1 of \d+ timings are missing; the same command goes on"):
         result_of(part, Terms(None, ONE_GPU))
+
+
+def test_the_preset_measured_on_a_processor_predicts_to_within_a_tenth():
+    """Kept in docs/measurements: a measurement of step times, not one that a test could repeat."""
+    folder = Path(__file__).parents[2] / "docs" / "measurements" / "epyc-steps"
+    preset = load_preset("preset.toml", folder)
+    error = float(re.search(r"are predicted to ([\d.]+) % \(median", preset.fit)[1])
+    assert error < 10
+    summary = (folder / "summary.txt").read_text()
+    assert f"linear, in the preset: 16 held-out batches are predicted to {error:g} %" in summary
+    assert all(f"{value:.4g}" in summary for value in preset.beta)

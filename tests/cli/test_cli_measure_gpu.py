@@ -161,6 +161,7 @@ def test_progress_is_told(run, gpu, monkeypatch):
         (("--host-overhead-us", "nan"), "'--host-overhead-us': expected a number, got nan"),
         (("--host-overhead-us", "inf"), "'--host-overhead-us'"),
         (("--max-num-seqs", "1"), "--max-num-seqs: 1; allowed: 2 to"),
+        (("--out", "no/where.toml"), "--out no/where.toml: there is no folder no"),
         (("--out", "small.json"), "would replace small.json, which is read"),
         (("--store", "x", "--out", "x"), "is the same file as"),
     ],
