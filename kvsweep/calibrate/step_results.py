@@ -10,17 +10,8 @@ import numpy as np
 from kvsweep.calibrate.judging import marked
 from kvsweep.calibrate.presets import rounded, to_toml
 from kvsweep.calibrate.robust import Floats
-from kvsweep.calibrate.step_fit import (
-    DRAWS,
-    LINEAR,
-    NAMES,
-    ROOFLINE,
-    TWO_SUMS,
-    StepFit,
-    StepTimes,
-    fit_steps,
-    step_times,
-)
+from kvsweep.calibrate.step_fit import DRAWS, StepFit, fit_steps
+from kvsweep.calibrate.step_models import LINEAR, NAMES, SOLVERS, StepTimes, step_times
 from kvsweep.config.added_terms import Added
 from kvsweep.config.latency import Preset
 from kvsweep.errors import InputError
@@ -120,7 +111,7 @@ def result_of(
             f"{missing} of {ds['position'].size} timings are missing; the same command goes on"
         )
     times = step_times(ds)
-    fits = {name: fit_steps(times, name, draws or DRAWS) for name in (LINEAR, ROOFLINE, TWO_SUMS)}
+    fits = {name: fit_steps(times, name, draws or DRAWS) for name in SOLVERS}
     chosen = kind or min(fits, key=lambda name: fits[name].error)
     fit = fits[chosen]
     problems: tuple[str, ...] = ()

@@ -8,7 +8,8 @@ import numpy as np
 
 from kvsweep.analysis.wording import number
 from kvsweep.calibrate.robust import Floats
-from kvsweep.calibrate.step_fit import NAMES, StepFit, StepTimes, predict
+from kvsweep.calibrate.step_fit import StepFit
+from kvsweep.calibrate.step_models import NAMES, StepTimes, predict
 from kvsweep.calibrate.step_results import StepResult, errors_text, hardware, versions
 from kvsweep.gpu.step_store import BATCHES
 from kvsweep.report.table import table

@@ -9,56 +9,21 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kvsweep.cli.base import Command, check_outputs, json_option, print_json
+from kvsweep.cli.gpu_options import added_options, positive, range_options
 from kvsweep.cli.outputs import OutputPath
 from kvsweep.cli.progress import Display
 from kvsweep.cli.terminal import Interrupted, echo
 from kvsweep.errors import InputError
-from kvsweep.limits import MAX_ADDED_US, MAX_GB_PER_S, MAX_SEED, MAX_TRIALS, MIN_GB_PER_S
+from kvsweep.limits import MAX_SEED, MAX_TRIALS
 
 if TYPE_CHECKING:
     import xarray as xr
 
     from kvsweep.calibrate.step_results import StepResult
     from kvsweep.gpu.batches import Plan
+    from kvsweep.gpu.machine import Machine
     from kvsweep.gpu.shard import Shard
     from kvsweep.gpu.step_device import StepDevice
-    from kvsweep.gpu.torch_load import Machine
-
-positive = click.IntRange(min=1)
-microseconds = click.FloatRange(min=0, max=MAX_ADDED_US)
-
-
-def range_options(command: Any) -> Any:
-    """Add the options that say how large batches get."""
-    for name, what in (
-        ("--pool-tokens", "Tokens of the KV cache [what the GPU has room for; 16384]."),
-        ("--max-model-len", "Tokens of a request [the model's, at most 32768; 2048]."),
-        ("--max-num-seqs", "Requests of a step [vLLM's default on this GPU; 32]."),
-        ("--max-num-batched-tokens", "Tokens of a step [vLLM's default on this GPU; 512]."),
-    ):
-        command = click.option(name, type=positive, metavar="N", help=what)(command)
-    return command
-
-
-def added_options(command: Any) -> Any:
-    """Add the options of terms that are not measured."""
-    speed = click.FloatRange(MIN_GB_PER_S, MAX_GB_PER_S)
-    for name, kind, what in (
-        ("--allreduce-gb-s", speed, "Bandwidth of an all-reduce of --tp GPUs [0.75 of links]."),
-        ("--allreduce-us", microseconds, "Latency of an all-reduce [10]."),
-        ("--host-overhead-us", microseconds, "What the host takes a step [500]."),
-    ):
-        command = click.option(name, type=kind, metavar="X", callback=_refuse_nan, help=what)(
-            command
-        )
-    return command
-
-
-def _refuse_nan(ctx: click.Context, option: click.Parameter, value: float | None) -> float | None:
-    """Refuse what is in no range and out of none."""
-    if value is not None and value != value:
-        raise click.BadParameter("expected a number, got nan", ctx, option)
-    return value
 
 
 @click.command(
@@ -141,7 +106,8 @@ def measure_gpu(
     from kvsweep.calibrate.step_wording import step_json, step_text
     from kvsweep.files import written
     from kvsweep.gpu.exchange import exchange_terms
-    from kvsweep.gpu.torch_load import check_fp8, find_machine, load_device
+    from kvsweep.gpu.machine import check_fp8, find_machine
+    from kvsweep.gpu.torch_load import load_device
 
     name, shard = _shard(model, tp)
     path = store or Path("results") / f"steps-{name}.zarr"

@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from kvsweep.errors import InputError
 from kvsweep.gpu.batches import Ranges
 from kvsweep.gpu.counts import KV_BYTES
+from kvsweep.gpu.machine import Machine
 from kvsweep.gpu.shard import Shard
-from kvsweep.gpu.torch_load import Machine, layer_bytes
+from kvsweep.gpu.torch_load import layer_bytes
 from kvsweep.limits import MAX_BATCHED_TOKENS
 from kvsweep.sizing.defaults import UTILIZATION
 from kvsweep.sizing.gpus import Gpu

@@ -8,7 +8,8 @@ import pytest
 from fake_steps import FLOPS, HEAD_US, LAYER, LAYERS, MOVED, FakeSteps, PresetSteps
 
 from kvsweep.calibrate.families import family_of
-from kvsweep.calibrate.step_fit import LINEAR, ROOFLINE, TWO_SUMS, fit_steps, step_times
+from kvsweep.calibrate.step_fit import fit_steps
+from kvsweep.calibrate.step_models import LINEAR, ROOFLINE, TWO_SUMS, step_times
 from kvsweep.calibrate.step_results import Terms, preset_text, result_of
 from kvsweep.config import Latency
 from kvsweep.config.latency import load_preset

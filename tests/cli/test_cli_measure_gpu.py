@@ -10,8 +10,8 @@ from gpu_models import DENSE
 
 from kvsweep.calibrate import step_results
 from kvsweep.cli import progress
-from kvsweep.gpu import torch_load
-from kvsweep.gpu.torch_load import Machine
+from kvsweep.gpu import machine, torch_load
+from kvsweep.gpu.machine import Machine
 from kvsweep.sizing.sizes import GIB
 
 SMALL = ("measure", "gpu", "--model", "small.json", "--quick")
@@ -42,9 +42,9 @@ def gpu(monkeypatch):
 
     def install(**options):
         cuda = SimpleNamespace(type="cuda")
-        machine = Machine(cuda, "Fake GPU", "h100", 80 * GIB, 79 * GIB, 0, 0)
+        found = Machine(cuda, "Fake GPU", "h100", 80 * GIB, 79 * GIB, 0, 0)
         device = FakeSteps(**options)
-        monkeypatch.setattr(torch_load, "find_machine", lambda *asked: machine)
+        monkeypatch.setattr(machine, "find_machine", lambda *asked: found)
         monkeypatch.setattr(torch_load, "load_device", lambda *asked: device)
         return device
 
