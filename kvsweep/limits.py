@@ -143,6 +143,12 @@ MIN_GB_PER_S, MAX_GB_PER_S = 0.01, 1e6
 MAX_TOKEN_BYTES = 1e7
 """Bytes of a token's keys and values on one GPU, at least 1; OPT-175B's are 4.7 million."""
 
+MAX_ADDED_US = 1e6
+"""What is added to a measured step, microseconds: a second."""
+
+MAX_TRIALS = 1000
+"""Times that a batch is timed on a device."""
+
 MAX_STEP_US = 2**32
 """The longest step that a latency model may give any batch of its scenario: 71 minutes."""
 

@@ -502,6 +502,9 @@ def test_a_roofline_counts_flops_and_bytes(tmp_path):
         (("vocab", "words"), "r.toml:13: shape.words: unknown key; allowed: layers, hidden, "),
         (('kind = "roofline"', 'kind = "linear"'), "kind: 'linear' needs 'beta'"),
         (("fit =", "beta = [1]\nfit ="), "kind: 'roofline' has no 'beta'"),
+        (("fit =", "memory = [1]\nfit ="), "kind: 'roofline' needs 'beta'"),
+        (("fit =", "beta = [1]\nmemory = [1]\nfit ="), "kind: 'roofline' has no 'shape'"),
+        (("fit =", "added.host_us = 1\nfit ="), "added.host_us: unknown key; "),
         (("compute_efficiency = 0.5", "compute_efficiency = 1.5"), "device.compute_efficiency: "),
         (
             ("compute_efficiency = 0.5", "compute_efficiency = 0.0"),

@@ -20,10 +20,10 @@ PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 # The conda packages without what kvsweep does not use (Qt, bokeh).
 CONDA_NAMES = {"dask": "dask-core", "matplotlib": "matplotlib-base"}
 # Installed by pip, as the file's comments tell; not for everyone.
-PIP_EXTRAS = {"llama", "browser"}
+PIP_EXTRAS = {"llama", "browser", "torch"}
 HEAVY = (
     *("dask", "matplotlib", "numba", "pydantic", "scipy", "xarray", "zarr", "numpy", "rich"),
-    *("llama_cpp", "gguf"),
+    *("llama_cpp", "gguf", "torch"),
 )
 
 
@@ -111,6 +111,7 @@ def test_unknown_name_is_an_attribute_error():
         ("gguf", {"llama"}),
         ("tornado", {"explorer"}),
         ("anywidget", {"explorer"}),
+        ("torch", {"gpu"}),
     ],
 )
 def test_library_is_imported_in_one_place(library, home):

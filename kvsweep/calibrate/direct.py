@@ -5,19 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy.optimize import least_squares, nnls
 
 from kvsweep.calibrate.prefix_trials import Trial
+from kvsweep.calibrate.robust import robust_nnls
 from kvsweep.config import Latency, Scenario
 from kvsweep.config.scenario import Cache, Engine
 from kvsweep.simulate.logged import run_single
 from kvsweep.workload.traces import FORMAT, load_trace
-
-Floats = NDArray[np.float64]
-
-OUTLIER = 0.05
-"""Relative errors beyond this weigh linearly: a pause of the machine during a trial."""
 
 _LATER_US = 10**10
 """When the query comes: long after the warm-up, which must be over."""
@@ -39,19 +33,7 @@ def fit_prefix(trials: Sequence[Trial]) -> Latency:
     design = np.array(rows) / np.array(times)[:, None]
     if not decodes:
         design[:, 0] = 0.0
-    norms = np.linalg.norm(design, axis=0)
-    scale = np.where(norms > 0, norms, 1.0)
-    start, _ = nnls(design / scale, np.ones(len(times)))
-    end = least_squares(
-        lambda x: (design / scale) @ x - 1,
-        start + 1e-9,
-        bounds=(0.0, np.inf),
-        loss="soft_l1",
-        f_scale=OUTLIER,
-    )
-    # What the search leaves within a millionth of a column is zero, kept inside the bounds.
-    values = np.where(norms > 0, end.x * (end.x > 1e-6 * end.x.max()), 0.0) / scale
-    delay, constant, token, context, before = values.tolist()
+    delay, constant, token, context, before = robust_nnls(design).tolist()
     return Latency(alpha=(delay,), beta=(constant, token, 0.0, context, before))
 
 

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from kvsweep.calibrate.holding import Reference
 from kvsweep.config.latency import Preset
 from kvsweep.config.roofline import Device
+from kvsweep.errors import InputError
 
 Floats = NDArray[np.float64]
 
@@ -183,11 +184,22 @@ class Roofline(Family):
 
 
 def family_of(preset: Preset | None) -> Family:
-    """Return what to fit, starting from a preset: its kind decides. None: linear, from anywhere."""
+    """Return what to fit, starting from a preset: its kind decides. None: linear, from anywhere.
+
+    Raises
+    ------
+    InputError
+        If it is a roofline of sums that were measured, which has no efficiencies to fit.
+    """
     if preset is None:
         return Linear()
     if preset.device is not None:
         return Roofline(preset, preset.device, preset.source)
-    beta = preset.beta or ()
+    if preset.memory is not None:
+        raise InputError(
+            "--from: a roofline of measured sums; start from one with a device, or from a linear "
+            "preset (`kvsweep measure gpu --kind linear`)"
+        )
+    beta = preset.coefficients()["beta"]
     origin = f"as the preset of {preset.model} on {preset.hardware} has it"
     return Linear((*beta, *(0.0,) * TERMS)[:TERMS], origin)

@@ -1,4 +1,4 @@
-"""``kvsweep measure``: measure a real runtime, and make a model for it."""
+"""``kvsweep measure``: measure a real runtime, make a model for it, and measure a GPU."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kvsweep.cli.base import Command, Group, check_outputs, json_option, print_json
+from kvsweep.cli.measure_gpu import measure_gpu
 from kvsweep.cli.outputs import OutputPath, draw_beside
 from kvsweep.cli.progress import Display
 from kvsweep.cli.terminal import Interrupted, echo
@@ -27,7 +28,7 @@ positive = click.IntRange(min=1)
 
 @click.group(cls=Group)
 def measure() -> None:
-    """Measure a real runtime, llama.cpp, on this machine (extra kvsweep[llama])."""
+    """Measure this machine: a real runtime (extra kvsweep[llama]), a GPU (extra kvsweep[torch])."""
 
 
 @measure.command(
@@ -172,6 +173,9 @@ def _run(runtime: Runtime, design: Design, path: Path) -> xr.Dataset:
     except KeyboardInterrupt:
         kept = f"{done} of {design.count} trials are in {path}" if done else "no trial was done"
         raise Interrupted(f"interrupted; {kept}") from None
+
+
+measure.add_command(measure_gpu)
 
 
 @measure.command(

@@ -11,6 +11,7 @@ import click
 
 from kvsweep.cli.base import Command, json_option, print_json, warn
 from kvsweep.cli.measure import open_prefix, print_prefix
+from kvsweep.cli.measure_gpu import print_steps
 from kvsweep.cli.quick_xarray import leave_dask
 from kvsweep.cli.search import search_cliff, search_options
 from kvsweep.cli.terminal import echo
@@ -64,16 +65,20 @@ def cliff_options(command: Any) -> Any:
 )
 @store_argument
 @json_option
-def show(store: Path, as_json: bool) -> None:
+def show(store: Path, as_json: bool) -> int | None:
     """Summarise a store: axes, status of cells, headline measures; findings of a measurement."""
     from kvsweep import report
     from kvsweep.analysis.warnings import warnings_of
+    from kvsweep.gpu.step_store import FORMAT as STEPS
     from kvsweep.llama.dataset import FORMAT
     from kvsweep.store import refuse_damaged, stored_format
 
-    if stored_format(store) == FORMAT:
+    form = stored_format(store)
+    if form == STEPS:
+        return print_steps(store, as_json)
+    if form == FORMAT:
         print_prefix(open_prefix(store), {}, as_json)
-        return
+        return None
     refuse_damaged(store)
     ds = read(store)
     warnings = warnings_of(ds)
@@ -82,6 +87,7 @@ def show(store: Path, as_json: bool) -> None:
     else:
         echo(report.summary_text(ds).rstrip())
     warn(warnings)
+    return None
 
 
 @click.command(

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, ValidationError, ValidationInfo, field_validator, model_validator
 
 from kvsweep.config import named_shape
+from kvsweep.config.added_terms import Added
 from kvsweep.config.base import (
     Coefficient,
     Count,
@@ -30,6 +31,7 @@ NO_LATENCY = "missing; give a model, as in model = 'llama-3.1-8b/h100/tp2', or a
 _ALPHAS = 3
 _BETAS = 5
 _TOKEN_TERMS = 3
+_SUMS = ("beta", "memory")
 
 Alphas = Annotated[tuple[Coefficient, ...], Field(max_length=_ALPHAS)]
 Betas = Annotated[tuple[Coefficient, ...], Field(max_length=_BETAS)]
@@ -43,9 +45,12 @@ class Preset(Section):
     model, hardware : str
         What was measured.
     kind : str
-        ``linear``: `beta` is given. ``roofline``: `device` is, and `shape` or `shape_of`.
-    alpha, beta : tuple of float
+        ``linear``: `beta` is given. ``roofline``: `device` is, and `shape` or `shape_of`; or `beta`
+        and `memory`.
+    alpha, beta, memory : tuple of float
         As in `Latency`.
+    added : Added or None
+        Terms beside what was measured, by their names.
     shape, device : Shape, Device
         As in `kvsweep.config.roofline`.
     shape_of : str or None
@@ -69,6 +74,8 @@ class Preset(Section):
     kind: Literal["linear", "roofline"]
     alpha: Alphas = ()
     beta: Betas | None = None
+    memory: Betas | None = None
+    added: Added | None = None
     shape: Shape | None = None
     device: Device | None = None
     shape_of: Name | None = None
@@ -82,14 +89,14 @@ class Preset(Section):
     @model_validator(mode="after")
     def _complete(self) -> Self:
         shape = "shape" if self.shape_of is None or self.shape is not None else "shape_of"
-        needed = {"linear": ("beta",), "roofline": (shape, "device")}
-        for kind, keys in needed.items():
-            for key in keys:
-                if (getattr(self, key) is not None) != (kind == self.kind):
-                    word = "needs" if kind == self.kind else "has no"
-                    raise KeyProblem(("kind",), f"{self.kind!r} {word} {key!r}")
+        counted = self.memory is None
+        needed = {"linear": ("beta",), "roofline": (shape, "device") if counted else _SUMS}
+        for key in (*_SUMS, shape, "device"):
+            if (getattr(self, key) is not None) != (key in needed[self.kind]):
+                word = "needs" if key in needed[self.kind] else "has no"
+                raise KeyProblem(("kind",), f"{self.kind!r} {word} {key!r}")
         for key in ("kv_bytes_per_token", "tp"):
-            if self.kind == "roofline" and getattr(self, key) is not None:
+            if self.device is not None and getattr(self, key) is not None:
                 raise KeyProblem((key,), "kind 'roofline' has none: shape and device tell")
         self._check_shape()
         return self
@@ -119,10 +126,12 @@ class Preset(Section):
 
     def coefficients(self) -> dict[str, Any]:
         """Return the settings of the latency section that the preset stands for."""
-        if self.device is None:
-            return {"alpha": self.alpha, "beta": self.beta}
-        beta, memory = self.roofline(self.device)
-        return {"alpha": self.alpha, "beta": beta, "memory": memory}
+        beta, memory = self.beta or (), self.memory or ()
+        if self.device is not None:
+            beta, memory = self.roofline(self.device)
+        if self.added is not None:
+            beta, memory = self.added.to(_padded(beta, _BETAS), memory)
+        return {"alpha": self.alpha, "beta": beta, **({"memory": memory} if memory else {})}
 
     def roofline(self, device: Device) -> StepTerms:
         """Return `Latency.beta` and `Latency.memory` of a roofline's shape on a device."""

@@ -58,13 +58,38 @@ def load_model(name: str, folder: Path | None = None) -> Model:
     >>> load_model("llama-3.1-8b").weights.parameters
     8030261248
     """
+    config, where, source = load_config(name, folder)
+    model = model_from_config(config, where, source=source)
+    table = _tables().get(where, {})
+    return replace(model, published=table["parameters"]) if _only_told(model, table) else model
+
+
+def load_config(name: str, folder: Path | None = None) -> tuple[dict[str, Any], str, str | None]:
+    """Return the values of a model's ``config.json``, as `load_model` finds it.
+
+    Returns
+    -------
+    config : dict
+        The values.
+    where : str
+        The name of the model that comes with the package, or the file.
+    source : str or None
+        Where the values come from, if they come with the package.
+
+    Raises
+    ------
+    InputError
+        If there is no such model or file.
+    """
     path = (folder or Path()) / name
     exists = os.path.exists(path)  # unlike Path.exists it says no to a name that is too long
     # Hugging Face's name of a model, as Qwen/Qwen3-8B, unless it is a folder.
     known_as = name if exists else _shipped_name(name)
     for found in (name, known_as):
         if found in _tables():
-            return _shipped(found)
+            table = _tables()[found]
+            config = {key: table[key] for key in table if key not in ("source", "parameters")}
+            return config, found, table["source"]
     if not (name.endswith(".json") or exists):
         known = model_names()
         hint = did_you_mean(name.lower().rpartition("/")[2], known)
@@ -77,7 +102,7 @@ def load_model(name: str, folder: Path | None = None) -> Model:
     table = parse_json(read_text(path, MAX_SETTINGS_BYTES), str(path))
     if not isinstance(table, dict):
         raise InputError(f"{path}: is no config.json: it must be an object, is {shown(table)}")
-    return model_from_config(table, str(path))
+    return table, str(path), None
 
 
 def published_name(name: str) -> str:
@@ -98,13 +123,6 @@ def _shipped_name(name: str) -> str:
         if published_name(shipped).lower() == name.lower():
             return shipped
     return name.lower().rpartition("/")[2].removesuffix("-instruct")
-
-
-def _shipped(name: str) -> Model:
-    table = _tables()[name]
-    config = {key: value for key, value in table.items() if key not in ("source", "parameters")}
-    model = model_from_config(config, name, source=table["source"])
-    return replace(model, published=table["parameters"]) if _only_told(model, table) else model
 
 
 def _only_told(model: Model, table: dict[str, Any]) -> bool:

@@ -1,0 +1,205 @@
+"""The models of step times: what each computes, and the search for its coefficients.
+
+The roofline has the FLOPs and bytes of the shape and three numbers; where attention reaches other
+rates than matrix products do, `TWO_SUMS` has its form with all coefficients free.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import least_squares
+
+from kvsweep.calibrate.robust import OUTLIER, Floats, robust_nnls
+from kvsweep.gpu.batches import Batch
+from kvsweep.gpu.step_store import BATCHES
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+_NOTHING = 1e-4
+"""What the search leaves of a coefficient that is zero, in units of where it begins."""
+
+_TELLING = 3
+"""Batches in which a sum is the larger one, for its coefficients to mean something."""
+
+LINEAR, ROOFLINE, TWO_SUMS = "linear", "roofline", "two-sums"
+
+NAMES = {
+    LINEAR: ("beta[0]", "beta[1]", "beta[2]", "beta[3]", "beta[4]"),
+    ROOFLINE: ("overhead, us", "computing, TFLOP/s", "moving, GB/s"),
+    TWO_SUMS: (
+        *(f"beta[{place}]" for place in range(5)),
+        *(f"memory[{place}]" for place in range(5)),
+    ),
+}
+"""What is fitted, of each kind."""
+
+
+@dataclass(frozen=True)
+class StepTimes:
+    """A measurement as far as fitting goes.
+
+    Attributes
+    ----------
+    sums : array of shape (batches, 5)
+        What `Latency.beta` weights.
+    trials : array of shape (parts, batches, trials)
+        Times, microseconds, of all layers of a kind.
+    held_out : array of shape (batches,)
+        Which batches are not fitted to.
+    flops, moved : array of shape (5,)
+        Of a step and of each unit of its sums: FLOPs, and bytes.
+    """
+
+    sums: Floats
+    trials: Floats
+    held_out: NDArray[np.bool_]
+    flops: Floats
+    moved: Floats
+
+    @property
+    def medians(self) -> Floats:
+        """Times of whole steps, microseconds, shape (batches,)."""
+        times: Floats = np.median(self.trials, axis=2).sum(axis=0)
+        return times
+
+
+def step_times(ds: xr.Dataset) -> StepTimes:
+    """Return the times of a complete measurement (`kvsweep.gpu.step_store`)."""
+    columns = (ds[variable.name].values.tolist() for variable in BATCHES)
+    batches = [Batch(*row) for row in zip(*columns, strict=True)]
+    return StepTimes(
+        np.array([batch.sums for batch in batches]),
+        ds["time_us"].values * ds["layers"].values[:, None, None],
+        ds["held_out"].values > 0,
+        np.array(ds.attrs["step_flops"]),
+        np.array(ds.attrs["step_bytes"]),
+    )
+
+
+def predict(beta: Floats, memory: Floats, sums: Floats) -> Floats:
+    """Return the times of steps by `Latency`'s formulas, not truncated, microseconds."""
+    if not len(memory):
+        linear: Floats = sums @ beta
+        return linear
+    times: Floats = beta[0] + np.maximum(sums[:, 1:] @ beta[1:], sums @ memory)
+    return times
+
+
+def note_of(beta: Floats, memory: Floats, sums: Floats) -> str:
+    """Tell if one of two sums is hardly ever the larger one: it might be less as well."""
+    if not len(memory):
+        return ""
+    computing = int((sums[:, 1:] @ beta[1:] >= sums @ memory).sum())
+    for what, count in (("moving data", len(sums) - computing), ("computing", computing)):
+        if count < _TELLING:
+            return f"{what} takes longer in {count} of {len(sums)} batches: its rate is not told"
+    return ""
+
+
+Solver = Callable[[StepTimes, NDArray[np.intp], Floats, Floats | None], Floats]
+"""From rows of batches, their times, and what is known to be near, to what is fitted."""
+
+
+def _linear(
+    times: StepTimes, rows: NDArray[np.intp], medians: Floats, near: Floats | None
+) -> Floats:
+    return robust_nnls(times.sums[rows] / medians[:, None])
+
+
+def _roofline(
+    times: StepTimes, rows: NDArray[np.intp], medians: Floats, near: Floats | None
+) -> Floats:
+    """Return overhead, us a FLOP and us a byte."""
+    computed, moved = (times.sums[rows] @ counts for counts in (times.flops, times.moved))
+    # No step is faster than either: their shares of the fastest are where the search begins.
+    scale = np.array(
+        [medians.min(), *(np.quantile(medians / part, 0.1) for part in (computed, moved))]
+    )
+
+    def misses(x: Floats) -> Floats:
+        overhead, flop, byte = x * scale
+        ratios: Floats = (overhead + np.maximum(flop * computed, byte * moved)) / medians
+        return ratios - 1
+
+    starts = np.array([[1e-3, 1.0, 1.0], [0.5, 0.5, 1.0], [0.5, 1.0, 0.5]])
+    if near is not None:
+        starts = np.maximum(near / scale, 1e-3)[None]
+    ends = [
+        least_squares(misses, start, bounds=(0.0, np.inf), loss="soft_l1", f_scale=OUTLIER)
+        for start in starts
+    ]
+    best = min(ends, key=lambda end: float(end.cost))
+    found: Floats = np.where(best.x > _NOTHING, best.x, 0.0) * scale
+    return found
+
+
+def _two_sums(
+    times: StepTimes, rows: NDArray[np.intp], medians: Floats, near: Floats | None
+) -> Floats:
+    """Return ten coefficients: of the one sum with the overhead, and of the other."""
+    sums = times.sums[rows]
+    if near is None:
+        linear = _linear(times, rows, medians, None)
+        beta, memory = terms_of(times, ROOFLINE, _roofline(times, rows, medians, None))
+        starts = [np.concatenate((linear, 0.5 * linear)), np.concatenate((beta, memory))]
+    else:
+        starts = [near]
+    scale = np.tile(medians.mean() / np.maximum(sums.mean(axis=0), 1e-9), 2)
+
+    def misses(x: Floats) -> Floats:
+        terms = x * scale
+        ratios: Floats = predict(terms[:5], terms[5:], sums) / medians
+        return ratios - 1
+
+    def slopes(x: Floats) -> Floats:
+        terms = x * scale
+        first = (sums[:, 1:] @ terms[1:5] >= sums @ terms[5:])[:, None]
+        beta, memory = np.where(first, sums, 0.0), np.where(first, 0.0, sums)
+        beta[:, 0] = 1.0  # the overhead is added to the larger one
+        found: Floats = np.hstack((beta, memory)) * scale / medians[:, None]
+        return found
+
+    ends = [
+        least_squares(
+            misses,
+            np.maximum(start / scale, 1e-6),
+            slopes,
+            bounds=(0.0, np.inf),
+            loss="soft_l1",
+            f_scale=OUTLIER,
+        )
+        for start in starts
+    ]
+    best = min(ends, key=lambda end: float(end.cost))
+    found: Floats = np.where(best.x > _NOTHING, best.x, 0.0) * scale
+    return found
+
+
+def terms_of(times: StepTimes, kind: str, values: Floats) -> tuple[Floats, Floats]:
+    """Return `Latency.beta` and `Latency.memory`."""
+    if kind == LINEAR:
+        return values, np.array([])
+    if kind == TWO_SUMS:
+        return values[:5], values[5:]
+    overhead, flop, byte = values
+    beta = times.flops * flop
+    beta[0] = overhead
+    return beta, times.moved * byte
+
+
+def in_units(kind: str, values: Floats) -> Floats:
+    """Return what was fitted in the units of `NAMES`."""
+    if kind != ROOFLINE:
+        return values
+    rates = [1e6 / max(value, 1e-30) for value in values[1:]]
+    return np.array([values[0], rates[0] / 1e12, rates[1] / 1e9])
+
+
+SOLVERS: dict[str, Solver] = {LINEAR: _linear, ROOFLINE: _roofline, TWO_SUMS: _two_sums}
+"""What fits each kind."""

@@ -1,0 +1,45 @@
+"""Options of ``kvsweep measure gpu``: how large batches get, and what is added to the times."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from kvsweep.limits import MAX_ADDED_US, MAX_GB_PER_S, MIN_GB_PER_S
+
+positive = click.IntRange(min=1)
+microseconds = click.FloatRange(min=0, max=MAX_ADDED_US)
+
+
+def range_options(command: Any) -> Any:
+    """Add the options that say how large batches get."""
+    for name, what in (
+        ("--pool-tokens", "Tokens of the KV cache [what the GPU has room for; 16384]."),
+        ("--max-model-len", "Tokens of a request [the model's, at most 32768; 2048]."),
+        ("--max-num-seqs", "Requests of a step [vLLM's default on this GPU; 32]."),
+        ("--max-num-batched-tokens", "Tokens of a step [vLLM's default on this GPU; 512]."),
+    ):
+        command = click.option(name, type=positive, metavar="N", help=what)(command)
+    return command
+
+
+def added_options(command: Any) -> Any:
+    """Add the options of terms that are not measured."""
+    speed = click.FloatRange(MIN_GB_PER_S, MAX_GB_PER_S)
+    for name, kind, what in (
+        ("--allreduce-gb-s", speed, "Bandwidth of an all-reduce of --tp GPUs [0.75 of links]."),
+        ("--allreduce-us", microseconds, "Latency of an all-reduce [10]."),
+        ("--host-overhead-us", microseconds, "What the host takes a step [500]."),
+    ):
+        command = click.option(name, type=kind, metavar="X", callback=_refuse_nan, help=what)(
+            command
+        )
+    return command
+
+
+def _refuse_nan(ctx: click.Context, option: click.Parameter, value: float | None) -> float | None:
+    """Refuse what is in no range and out of none."""
+    if value is not None and value != value:
+        raise click.BadParameter("expected a number, got nan", ctx, option)
+    return value

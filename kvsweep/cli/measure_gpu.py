@@ -1,0 +1,257 @@
+"""``kvsweep measure gpu``: measure step times of a model's layers on the GPU at hand."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kvsweep.cli.base import Command, check_outputs, json_option, print_json
+from kvsweep.cli.gpu_options import added_options, positive, range_options
+from kvsweep.cli.outputs import OutputPath
+from kvsweep.cli.progress import Display
+from kvsweep.cli.terminal import Interrupted, echo
+from kvsweep.errors import InputError
+from kvsweep.limits import MAX_SEED, MAX_TRIALS
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+    from kvsweep.calibrate.step_results import StepResult
+    from kvsweep.gpu.batches import Plan
+    from kvsweep.gpu.machine import Machine
+    from kvsweep.gpu.shard import Shard
+    from kvsweep.gpu.step_device import StepDevice
+
+
+@click.command(
+    "gpu",
+    cls=Command,
+    examples=(
+        "kvsweep measure gpu --model llama-3.1-8b --out llama-here.toml",
+        "kvsweep measure gpu --model llama-3.1-70b --tp 4 --dtype fp8 --out llama-70b-tp4.toml",
+        "kvsweep measure gpu --model config.json --max-num-seqs 256 --max-model-len 16384",
+        "kvsweep measure gpu --model config.json --device cpu --threads 1 --quick --json",
+    ),
+)
+@click.option("--model", required=True, metavar="NAME|config.json", help="As of `kvsweep blocks`.")
+@click.option(
+    "--tp", type=positive, metavar="N", default=1, show_default=True, help="GPUs that share it."
+)
+@click.option(
+    "--dtype",
+    type=click.Choice(["bf16", "fp8"]),
+    default="bf16",
+    show_default=True,
+    help="Of the layers' weights and their products; attention and output layer are bf16.",
+)
+@click.option("--out", type=OutputPath(dir_okay=False), help="Write the preset.")
+@click.option("--store", type=OutputPath(), help="Store [results/steps-<MODEL>.zarr].")
+@click.option(
+    "--kind",
+    type=click.Choice(["linear", "roofline", "two-sums"]),
+    help="Of the preset [the one that predicts best].",
+)
+@click.option("--quick", is_flag=True, help="Fewer batches and trials, in smaller ranges.")
+@click.option(
+    "--trials",
+    type=click.IntRange(1, MAX_TRIALS),
+    metavar="N",
+    help="Of each batch [7; quick: 3].",
+)
+@range_options
+@added_options
+@click.option(
+    "--device",
+    metavar="NAME",
+    default="auto",
+    show_default=True,
+    help="cuda, cuda:1, cpu or auto.",
+)
+@click.option("--threads", type=positive, metavar="N", help="Of a processor [PyTorch's].")
+@click.option(
+    "--seed",
+    type=click.IntRange(0, MAX_SEED),
+    metavar="N",
+    default=0,
+    show_default=True,
+    help="Of draws and order.",
+)
+@click.option("--overwrite", is_flag=True, help="Replace the store.")
+@json_option
+def measure_gpu(
+    model: str,
+    tp: int,
+    dtype: str,
+    out: Path | None,
+    store: Path | None,
+    kind: str | None,
+    overwrite: bool,
+    as_json: bool,
+    **options: Any,
+) -> int:
+    """Measure how long the steps of a model take on the GPU at hand.
+
+    Times one decoder layer of each kind that the model has and its output layer, with random
+    weights and a paged KV cache: chunks of prompts, decoding requests, and both at once. No weights
+    are downloaded, no server is needed. Fits the linear model, a roofline, and one with all
+    coefficients free, predicts batches that were held out, and writes the best one as a preset,
+    used as `latency.model = "FILE.toml"`. Every timing is in a store; a run that was interrupted
+    goes on when started again. Needs the extra kvsweep[torch]; without a GPU the processor is
+    measured, in small ranges. docs/measuring-gpu.md says what is and what is not in the times.
+    """
+    from kvsweep.calibrate.step_results import Terms, preset_text, result_of
+    from kvsweep.calibrate.step_wording import step_json, step_text
+    from kvsweep.files import written
+    from kvsweep.gpu.exchange import exchange_terms
+    from kvsweep.gpu.machine import check_fp8, find_machine
+    from kvsweep.gpu.torch_load import load_device
+
+    name, shard = _shard(model, tp)
+    path = store or Path("results") / f"steps-{name}.zarr"
+    check_outputs([Path(model)], {"--store": path, "--out": out})
+    _check_preset(out)
+    machine = find_machine(options["device"], options["threads"])
+    exchange = exchange_terms(
+        shard, machine.gpu or machine.name, options["allreduce_us"], options["allreduce_gb_s"]
+    )
+    if dtype == "fp8":
+        check_fp8(machine)
+    laid_out = _plan(shard, model, machine, dtype == "fp8", options)
+    stored = _stored(path, overwrite)
+    device = load_device(machine, shard, laid_out, dtype == "fp8")
+    device.attributes = {**device.attributes, **_about(name, shard, dtype)}
+    ds = _run(device, laid_out, path, stored)
+    found = result_of(ds, Terms(options["host_overhead_us"], exchange), kind)
+    if out:
+        with written(out) as file:
+            file.write(preset_text(found.preset))
+    if as_json:
+        print_json({"store": str(path), "preset_file": out and str(out), **step_json(found)})
+    else:
+        echo(step_text(found))
+        echo(f"\nstore: {path}")
+        if out:
+            echo(f'written: {out}; use it as latency.model = "{out}"')
+    return _judged(found)
+
+
+def print_steps(store: Path, as_json: bool) -> int:
+    """Print the fits to a stored measurement."""
+    from kvsweep.calibrate.step_results import Terms, result_of
+    from kvsweep.calibrate.step_wording import step_json, step_text
+    from kvsweep.gpu.exchange import Exchange
+    from kvsweep.gpu.step_store import FORMAT, MAKER
+    from kvsweep.store import open_dataset
+
+    found = result_of(open_dataset(store, FORMAT, MAKER), Terms(None, Exchange(0.0, 0.0, "")))
+    if as_json:
+        document = step_json(found)
+        document["preset"].pop("added")
+        print_json(document)
+    else:
+        found = replace(found, preset=found.preset.model_copy(update={"added": None}))
+        echo(step_text(found))
+    return _judged(found)
+
+
+def _judged(found: StepResult) -> int:
+    for problem in found.problems:
+        echo(f"kvsweep: bad fit: {problem}", err=True)
+    return 1 if found.problems else 0
+
+
+def _shard(model: str, tp: int) -> tuple[str, Shard]:
+    """Return a short name of the model, and one GPU's part of it."""
+    from kvsweep.gpu.shard import shard_of
+    from kvsweep.sizing.shapes import load_config
+
+    config, where, source = load_config(model)
+    name = where
+    if source is None:
+        path = Path(where).resolve()
+        name = path.parent.name if path.name == "config.json" else path.stem
+    return name or "model", shard_of(config, where, tp)
+
+
+def _check_preset(out: Path | None) -> None:
+    """Refuse, before anything is measured, to write where nothing can be, or over other files."""
+    from kvsweep.calibrate.step_results import HEADER
+
+    if out is not None and not out.parent.is_dir():
+        raise InputError(f"--out {out}: there is no folder {out.parent}")
+    if out is None or not out.is_file():
+        return
+    with out.open("rb") as file:
+        if file.read(len(HEADER)) != HEADER.encode():
+            raise InputError(
+                f"--out {out}: is there and was not written by `kvsweep measure gpu`: it is kept"
+            )
+
+
+def _plan(shard: Shard, model: str, machine: Machine, fp8: bool, options: dict[str, Any]) -> Plan:
+    from kvsweep.gpu.batches import plan
+    from kvsweep.gpu.ranges import usual_ranges
+    from kvsweep.sizing.shapes import load_model
+
+    quick = options["quick"]
+    keys = ("max_num_batched_tokens", "max_num_seqs", "max_model_len", "pool_tokens")
+    given = {key: options[key] for key in keys if options[key] is not None}
+    longest = load_model(model).max_model_len
+    ranges = usual_ranges(shard, machine, longest, fp8=fp8, quick=quick, given=given)
+    trials = options["trials"] or (3 if quick else 7)
+    return plan(ranges, trials=trials, rungs=4 if quick else 6, seed=options["seed"])
+
+
+def _stored(path: Path, overwrite: bool) -> xr.Dataset | None:
+    """Return the measurement that is there to go on with."""
+    from kvsweep.gpu.step_store import FORMAT, MAKER
+    from kvsweep.store import check_replaceable, open_dataset
+
+    check_replaceable(path, FORMAT)
+    return open_dataset(path, FORMAT, MAKER) if path.exists() and not overwrite else None
+
+
+def _about(name: str, shard: Shard, dtype: str) -> dict[str, Any]:
+    """Return what a store says of the model."""
+    from kvsweep.gpu.counts import KV_BYTES, step_counts
+
+    counts = step_counts(shard, 1.0 if dtype == "fp8" else 2.0)
+    return {
+        "model": name,
+        "model_layers": shard.layers,
+        "tp": shard.tp,
+        "dtype": dtype,
+        "kv_bytes_per_token": shard.layers * shard.token_channels * KV_BYTES * shard.tp,
+        "step_flops": [float(value) for value in counts.flops],
+        "step_bytes": [float(value) for value in counts.bytes],
+    }
+
+
+def _run(device: StepDevice, laid_out: Plan, path: Path, stored: xr.Dataset | None) -> xr.Dataset:
+    """Make the timings; when interrupted, tell how many are kept."""
+    from kvsweep.gpu.measuring import measure_steps
+    from kvsweep.store import save_dataset
+
+    done, total = 0, 0
+
+    def progress(so_far: int, all_of_them: int) -> None:
+        nonlocal done, total
+        done, total = so_far, all_of_them
+        display(so_far, all_of_them)
+
+    try:
+        with Display(unit="timings", steady=False) as display:
+            return measure_steps(
+                device,
+                laid_out,
+                stored=stored,
+                where=str(path),
+                keep=lambda ds: save_dataset(path, ds),
+                progress=progress,
+            )
+    except KeyboardInterrupt:
+        kept = f"{done} of {total} timings are in {path}; the same command goes on"
+        raise Interrupted(f"interrupted; {kept if done else 'no timing was made'}") from None

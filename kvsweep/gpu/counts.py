@@ -1,0 +1,90 @@
+"""What a step of a shard computes and moves: the two sums of a roofline, before any peak.
+
+Counted as `kvsweep.config.roofline` counts, of each kind of layer and of what one GPU holds. Each
+count is linear in the sums of a step that `kvsweep.config.latency.Latency` knows.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from kvsweep.gpu.shard import LayerKind, Shard
+
+KV_BYTES = 2
+"""Bytes of an element of the KV cache and of the output head, bfloat16."""
+
+Five = tuple[float, float, float, float, float]
+
+
+class Counts(NamedTuple):
+    """FLOPs and bytes of a step: of itself, and of each unit of its four sums.
+
+    Attributes
+    ----------
+    flops, bytes : tuple of 5 float
+        A step; a prefill token; a decoding request; a token of the context of these, and of those.
+    """
+
+    flops: Five
+    bytes: Five
+
+
+def step_counts(shard: Shard, weight_bytes: float) -> Counts:
+    """Return the counts of all layers and the output head on one GPU.
+
+    Parameters
+    ----------
+    shard : Shard
+        One GPU's part of a model.
+    weight_bytes : float
+        Bytes of a weight of the layers; those of the head have two.
+    """
+    flops, moved = [0.0] * 5, [0.0] * 5
+    for kind in shard.kinds:
+        met, read = layer_weights(shard, kind)
+        prefill, decode = pair_flops(shard)
+        inside = 0 if kind.window is None else kind.window - 1
+        kept = shard.token_channels * KV_BYTES
+        flops[1] += kind.layers * (2 * met + inside * prefill)
+        flops[2] += kind.layers * (2 * met + inside * decode)
+        moved[0] += kind.layers * read * weight_bytes
+        moved[1] += kind.layers * kept
+        moved[2] += kind.layers * kept * (1 + inside)
+        if kind.window is None:
+            flops[3] += kind.layers * decode
+            flops[4] += kind.layers * prefill
+            moved[3] += kind.layers * kept
+    head = shard.hidden * shard.vocab
+    flops[2] += 2 * head
+    moved[0] += head * KV_BYTES
+    return Counts((*flops,), (*moved,))  # type: ignore[arg-type]
+
+
+def layer_weights(shard: Shard, kind: LayerKind) -> tuple[int, int]:
+    """Return the weights that a token meets in a layer, and all of them, on one GPU."""
+    attention = attention_weights(shard)
+    if not kind.experts or shard.experts is None:
+        dense = 3 * shard.hidden * shard.ffn
+        return attention + dense, attention + dense
+    one = 3 * shard.hidden * shard.experts.inner
+    always = attention + 3 * shard.hidden * shard.experts.shared
+    return always + shard.experts.chosen * one, always + shard.experts.count * one
+
+
+def attention_weights(shard: Shard) -> int:
+    """Return the weights of the projections of a layer's attention on one GPU."""
+    latent, hidden, heads = shard.latent, shard.hidden, shard.heads
+    if latent is None:
+        return 2 * hidden * shard.head_dim * (heads + shard.kv_heads)
+    into = (latent.query_rank or hidden) * heads * (latent.plain + latent.rotary)
+    out = heads * (latent.rank * (latent.plain + latent.value) + latent.value * hidden)
+    return into + out + hidden * (latent.query_rank + latent.rank + latent.rotary)
+
+
+def pair_flops(shard: Shard) -> tuple[int, int]:
+    """Return the FLOPs of attention of a token and one of its context: of a prefill, a decode."""
+    latent, heads = shard.latent, shard.heads
+    if latent is None:
+        return (4 * heads * shard.head_dim,) * 2
+    keys_and_values = latent.plain + latent.rotary + latent.value
+    return 2 * heads * keys_and_values, 2 * heads * (2 * latent.rank + latent.rotary)

@@ -1,0 +1,91 @@
+"""How large batches get unless told: as vLLM would have them on this GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from kvsweep.errors import InputError
+from kvsweep.gpu.batches import Ranges
+from kvsweep.gpu.counts import KV_BYTES
+from kvsweep.gpu.machine import Machine
+from kvsweep.gpu.shard import Shard
+from kvsweep.gpu.torch_load import layer_bytes
+from kvsweep.limits import MAX_BATCHED_TOKENS
+from kvsweep.sizing.defaults import UTILIZATION
+from kvsweep.sizing.gpus import Gpu
+from kvsweep.sizing.sizes import GIB
+
+LONGEST = 32768
+"""Tokens of a request at most; longer ones are extrapolated unless asked for."""
+
+OF_PROCESSOR = Ranges(512, 32, 2048, 16384)
+"""On a processor, which is measured to try this out."""
+
+QUICK = Ranges(2048, 256, 8192, 131072)
+"""At most, where it is to be quick."""
+
+
+def usual_ranges(
+    shard: Shard,
+    machine: Machine,
+    longest: int,
+    *,
+    fp8: bool,
+    quick: bool,
+    given: Mapping[str, int],
+) -> Ranges:
+    """Return the ranges.
+
+    Parameters
+    ----------
+    shard : Shard
+        One GPU's part of a model.
+    machine : Machine
+        What is measured.
+    longest : int
+        Tokens of the longest request of the model.
+    fp8 : bool
+        Whether weights have 8 bits.
+    quick : bool
+        Whether they are to be small.
+    given : mapping of str to int
+        Of `Ranges`, what the user says.
+
+    Raises
+    ------
+    InputError
+        If the model does not fit on its GPUs, or what is given is out of range.
+    """
+    if machine.device.type == "cuda":
+        usual = Gpu(machine.name, machine.memory, 0, 0, "", a100=machine.gpu.startswith("a100"))
+        defaults = usual.defaults()
+        found = {
+            "max_num_batched_tokens": defaults.max_num_batched_tokens,
+            "max_num_seqs": defaults.max_num_seqs,
+            "max_model_len": min(longest, LONGEST),
+        }
+        if "pool_tokens" not in given:
+            found["pool_tokens"] = _pool(shard, machine, fp8)
+    else:
+        found = {**vars(OF_PROCESSOR), "max_model_len": min(longest, OF_PROCESSOR.max_model_len)}
+    if quick:
+        found = {key: min(value, getattr(QUICK, key)) for key, value in found.items()}
+    ranges = {**found, **given}
+    if "pool_tokens" not in given:  # the longest request must fit
+        ranges["max_model_len"] = min(ranges["max_model_len"], ranges["pool_tokens"])
+    return Ranges(**ranges)
+
+
+def _pool(shard: Shard, machine: Machine, fp8: bool) -> int:
+    """Return the tokens that one GPU's cache holds beside its weights."""
+    weights = sum(kind.layers * layer_bytes(shard, kind, fp8) for kind in shard.kinds)
+    weights += 2 * shard.hidden * shard.vocab * KV_BYTES
+    room = UTILIZATION * machine.memory - weights
+    tokens = int(room / (shard.layers * shard.token_channels * KV_BYTES))
+    if tokens < 1024:
+        raise InputError(
+            f"{machine.name}: one GPU's part of {shard.model} at --tp {shard.tp} has "
+            f"{weights / GIB:.1f} GiB of weights, which leave no room for a KV cache in "
+            f"{machine.memory / GIB:.1f} GiB; more --tp, or --pool-tokens to measure it anyway"
+        )
+    return min(tokens, MAX_BATCHED_TOKENS)

@@ -1,0 +1,181 @@
+"""Grouped-query attention on a paged KV cache, by the fastest kernel that PyTorch ships.
+
+In the order in which they are tried, on the device itself:
+
+- ``paged``: `torch.nn.attention.varlen.varlen_attn` with a block table, all sequences of a step in
+  one call, as vLLM has it. PyTorch 2.15 has it on Hopper and Blackwell (cuDNN 9.24).
+- ``packed``: the same function without a block table, keys and values of each sequence in one
+  piece: FlashAttention-2, on every other GPU. What block tables cost is left out.
+- ``gathered``: `scaled_dot_product_attention` on copies of the blocks; what a processor has. The
+  copies are part of the time.
+
+`flex_attention` is not among them: it takes block tables too, but is compiled, in seconds, and its
+authors state 90 % of FlashAttention-2's speed ("FlexAttention", PyTorch's blog, August 2024).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.nn import functional
+
+from kvsweep.gpu.batches import Batch
+from kvsweep.gpu.shard import LayerKind, Shard
+from kvsweep.gpu.torch_kit import Kit, angles
+from kvsweep.gpu.torch_layout import Layout, blocks_needed, lay_out
+from kvsweep.gpu.torch_linear import Linear
+from kvsweep.sizing.defaults import BLOCK_SIZE
+
+EPSILON = 1e-5
+
+Kernel = Callable[[Any, Any, Any, Layout, int | None], Any]
+"""From queries, both caches (slots, heads, channels), the layout and a window to the output."""
+
+
+def paged(q: Any, keys: Any, values: Any, layout: Layout, window: int | None) -> Any:
+    """Attend through the block table."""
+    from torch.nn.attention.varlen import varlen_attn
+
+    blocks = [cache.view(-1, BLOCK_SIZE, *cache.shape[1:]) for cache in (keys, values)]
+    return varlen_attn(
+        q,
+        *blocks,
+        layout.starts_q,
+        None,
+        layout.most_q,
+        layout.most_k,
+        window_size=(-1 if window is None else window - 1, 0),
+        enable_gqa=q.shape[1] != keys.shape[1],
+        seqused_k=layout.used,
+        block_table=layout.tables,
+    )
+
+
+def packed(q: Any, keys: Any, values: Any, layout: Layout, window: int | None) -> Any:
+    """Attend to sequences that lie one after the other."""
+    from torch.nn.attention.varlen import varlen_attn
+
+    total = layout.batch.held
+    return varlen_attn(
+        q,
+        keys[:total],
+        values[:total],
+        layout.starts_q,
+        layout.starts_k,
+        layout.most_q,
+        layout.most_k,
+        window_size=(-1 if window is None else window - 1, 0),
+        enable_gqa=q.shape[1] != keys.shape[1],
+    )
+
+
+def gathered(q: Any, keys: Any, values: Any, layout: Layout, window: int | None) -> Any:
+    """Attend to copies: the prompt by itself, then all decoding requests."""
+    chunk, outputs = layout.batch.prefill, []
+    if chunk:
+        k, v = (cache[layout.prompt].transpose(0, 1)[None] for cache in (keys, values))
+        mask = causal_mask(chunk, k.shape[2], window, q.device)
+        made = functional.scaled_dot_product_attention(
+            q[:chunk].transpose(0, 1)[None],
+            k,
+            v,
+            attn_mask=mask,
+            is_causal=mask is None,
+            enable_gqa=True,
+        )
+        outputs.append(made[0].transpose(0, 1))
+    if layout.batch.decode:
+        slots = layout.requests if window is None else layout.requests[:, -window:]
+        k, v = (cache[slots].transpose(1, 2) for cache in (keys, values))
+        made = functional.scaled_dot_product_attention(q[chunk:, :, None], k, v, enable_gqa=True)
+        outputs.append(made[:, :, 0])
+    return torch.cat(outputs)
+
+
+def causal_mask(chunk: int, length: int, window: int | None, device: Any) -> Any:
+    """Return which tokens those of a chunk attend to; None: all before them, from the first on."""
+    if chunk == length and window is None:
+        return None
+    ends = torch.arange(length - chunk, length, device=device)[:, None]
+    places = torch.arange(length, device=device)
+    mask = places <= ends
+    return mask if window is None else mask & (places > ends - window)
+
+
+KERNELS: dict[str, Kernel] = {"paged": paged, "packed": packed, "gathered": gathered}
+
+
+def find_kernel(shard: Shard, device: Any) -> tuple[str, str]:
+    """Return the first kernel that works for a shard on a device, and why none before it does."""
+    refused = []
+    batch = Batch(32, 32, 4, 63)
+    tried = KERNELS if device.type == "cuda" else {"gathered": gathered}
+    for name, kernel in tried.items():
+        layout = lay_out(batch, device, scattered=name != "packed")
+        shape = blocks_needed([batch]) * BLOCK_SIZE, shard.kv_heads, shard.head_dim
+        cache = torch.zeros(*shape, dtype=torch.bfloat16, device=device)
+        q = torch.zeros(
+            batch.tokens, shard.heads, shard.head_dim, dtype=torch.bfloat16, device=device
+        )
+        try:
+            for window in dict.fromkeys(kind.window for kind in shard.kinds):
+                kernel(q, cache, cache, layout, window)
+            if device.type == "cuda":
+                torch.cuda.synchronize()
+        except (RuntimeError, NotImplementedError, TypeError, ValueError, ImportError) as error:
+            if name == "gathered":
+                raise
+            refused.append(f"{name}: {' '.join(str(error).split())[:100]}")
+            continue
+        return name, "; ".join(refused)
+    raise AssertionError("the last kernel is tried")
+
+
+class Attention:
+    """Attention of one layer, with its cache.
+
+    Parameters
+    ----------
+    shard : Shard
+        One GPU's part of a model.
+    kind : LayerKind
+        The layer's.
+    kit : Kit
+        How it is built.
+    blocks : int
+        Of the KV cache.
+    kernel : str
+        A name of `KERNELS`.
+    """
+
+    def __init__(self, shard: Shard, kind: LayerKind, kit: Kit, blocks: int, kernel: str) -> None:
+        heads, kv_heads, channels = shard.heads, shard.kv_heads, shard.head_dim
+        self._into = Linear(shard.hidden, (heads + 2 * kv_heads) * channels, **kit.products)
+        self._back = Linear(heads * channels, shard.hidden, **kit.products)
+        self._split = [heads, kv_heads, kv_heads]
+        self._window, self._norms, self._rotate = kind.window, shard.qk_norm, kit.rotate
+        self._kernel, self._channels = KERNELS[kernel], channels
+        self._keys, self._values = (
+            torch.empty(
+                blocks * BLOCK_SIZE, kv_heads, channels, dtype=torch.bfloat16, device=kit.device
+            ).normal_()
+            for _ in range(2)
+        )
+
+    def angles(self, layout: Layout) -> tuple[Any, Any]:
+        """Return the rotary embeddings of a batch, which are the same in all layers."""
+        return angles(layout.positions, self._channels)
+
+    def __call__(self, x: Any, layout: Layout, turned: tuple[Any, Any]) -> Any:
+        """Return what is added to the residual stream; keys and values go to the cache."""
+        made = self._into(x).view(len(x), -1, self._channels)
+        q, k, v = made.split(self._split, dim=1)
+        if self._norms:
+            q, k = (functional.rms_norm(part, part.shape[-1:], eps=EPSILON) for part in (q, k))
+        q, k = (self._rotate(part, *turned) for part in (q, k))
+        self._keys[layout.slots] = k
+        self._values[layout.slots] = v
+        out = self._kernel(q, self._keys, self._values, layout, self._window)
+        return self._back(out.reshape(len(x), -1))

@@ -1,0 +1,77 @@
+"""What all parts of a layer share: the device, the data type, and small functions made fast."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.nn import functional
+
+from kvsweep.gpu.torch_linear import to_fp8
+
+
+@dataclass(frozen=True)
+class Kit:
+    """How a layer is built.
+
+    Attributes
+    ----------
+    device : torch.device
+        Where it is.
+    fp8 : bool
+        Whether its products are of 8 bits.
+    gate, rotate, quantize : callable
+        `silu_gate`, `rotated` and `to_fp8`, or the same compiled to one kernel each, as serving
+        engines have them.
+    compiled : bool
+        Whether they are.
+    """
+
+    device: Any
+    fp8: bool
+    gate: Callable[..., Any]
+    rotate: Callable[..., Any]
+    quantize: Callable[..., Any]
+    compiled: bool
+
+    @property
+    def products(self) -> dict[str, Any]:
+        """Arguments of `kvsweep.gpu.torch_linear.Linear`."""
+        return {"fp8": self.fp8, "device": self.device, "quantize": self.quantize}
+
+
+def build_kit(device: Any, fp8: bool) -> Kit:
+    """Return the kit for a device: functions are compiled on CUDA, if that works there."""
+    functions = (silu_gate, rotated, to_fp8)
+    if device.type == "cuda":
+        try:
+            made = [torch.compile(function, dynamic=True) for function in functions]
+            rows = torch.zeros(4, 2, 64, dtype=torch.bfloat16, device=device)
+            made[0](rows), made[1](rows, *angles(torch.arange(4, device=device), 64)), made[2](rows)
+            return Kit(device, fp8, made[0], made[1], made[2], compiled=True)
+        except torch.OutOfMemoryError:
+            raise
+        except Exception:  # without a compiler of Triton's it can be anything, and all works
+            torch.cuda.synchronize()
+    return Kit(device, fp8, silu_gate, rotated, to_fp8, compiled=False)
+
+
+def silu_gate(x: Any) -> Any:
+    """Return the second half of the channels, gated by the first."""
+    gate, up = x.chunk(2, dim=-1)
+    return functional.silu(gate) * up
+
+
+def rotated(x: Any, cosine: Any, sine: Any) -> Any:
+    """Return queries or keys, of shape (tokens, heads, channels), with rotary embeddings."""
+    first, second = x.chunk(2, dim=-1)
+    return torch.cat((first * cosine - second * sine, second * cosine + first * sine), dim=-1)
+
+
+def angles(positions: Any, channels: int) -> tuple[Any, Any]:
+    """Return cosine and sine of the rotary embeddings of `positions`, for `rotated`."""
+    powers = torch.arange(0, channels, 2, device=positions.device) / channels
+    angle = positions[:, None, None] * 10000.0**-powers
+    return angle.cos().to(torch.bfloat16), angle.sin().to(torch.bfloat16)

@@ -1,0 +1,111 @@
+"""A decoder layer of a kind, and the output head, with random weights."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.nn import functional
+
+from kvsweep.gpu.batches import Batch
+from kvsweep.gpu.shard import LayerKind, Shard
+from kvsweep.gpu.torch_attention import EPSILON, Attention
+from kvsweep.gpu.torch_experts import ExpertMlp, GatedMlp
+from kvsweep.gpu.torch_kit import Kit
+from kvsweep.gpu.torch_latent import LatentAttention
+from kvsweep.gpu.torch_layout import lay_out
+from kvsweep.gpu.torch_linear import matrix
+
+
+class Layer:
+    """Norm, attention, norm, feed-forward part, each added to the residual stream."""
+
+    def __init__(self, shard: Shard, kind: LayerKind, kit: Kit, blocks: int, kernel: str) -> None:
+        self.attention = (
+            LatentAttention(shard, kit, blocks)
+            if shard.latent
+            else Attention(shard, kind, kit, blocks, kernel)
+        )
+        experts = shard.experts if kind.experts else None
+        self._mlp = (
+            ExpertMlp(shard.hidden, experts, kit)
+            if experts
+            else GatedMlp(shard.hidden, shard.ffn, kit)
+        )
+
+    def __call__(self, x: Any, layout: Any, turned: tuple[Any, Any]) -> Any:
+        """Return the residual stream after the layer."""
+        size = x.shape[-1:]
+        x = x + self.attention(functional.rms_norm(x, size, eps=EPSILON), layout, turned)
+        return x + self._mlp(functional.rms_norm(x, size, eps=EPSILON))
+
+
+class LayerStack:
+    """Several layers of one kind one after the other, each with weights and a cache of its own.
+
+    A layer alone would find its weights in the processor's or the GPU's cache, where a model with
+    many layers does not.
+
+    Parameters
+    ----------
+    shard : Shard
+        One GPU's part of a model.
+    kind : LayerKind
+        Of the layers.
+    kit : Kit
+        How they are built.
+    copies : int
+        How many there are.
+    blocks : int
+        Of each KV cache.
+    kernel : str
+        Of attention.
+    """
+
+    def __init__(
+        self, shard: Shard, kind: LayerKind, kit: Kit, *, copies: int, blocks: int, kernel: str
+    ) -> None:
+        self.copies = copies
+        self._layers = [Layer(shard, kind, kit, blocks, kernel) for _ in range(copies)]
+        self._kit, self._hidden = kit, shard.hidden
+        self._scattered = not shard.latent and kernel != "packed"
+
+    def prepare(self, batch: Batch) -> Callable[[], Any]:
+        """Return a function that runs all copies on a batch once."""
+        device = self._kit.device
+        layout = lay_out(batch, device, scattered=self._scattered)
+        turned = self._layers[0].attention.angles(layout)
+        start = torch.randn(batch.tokens, self._hidden, dtype=torch.bfloat16, device=device)
+
+        def run() -> Any:
+            x = start
+            for layer in self._layers:
+                x = layer(x, layout, turned)
+            return x
+
+        return run
+
+
+class HeadStack:
+    """The norm after the last layer and the output layer, as often as the cache demands."""
+
+    def __init__(self, shard: Shard, kit: Kit, copies: int) -> None:
+        self.copies = copies
+        self._weights = [
+            matrix(shard.vocab, shard.hidden, device=kit.device) for _ in range(copies)
+        ]
+        self._device = kit.device
+
+    def prepare(self, batch: Batch) -> Callable[[], Any]:
+        """Return a function that computes the logits of a batch once with each copy."""
+        hidden = self._weights[0].shape[-1]
+        x = torch.randn(batch.sampled, hidden, dtype=torch.bfloat16, device=self._device)
+
+        def run() -> list[Any]:
+            return [
+                functional.linear(functional.rms_norm(x, (hidden,), eps=EPSILON), weights)
+                for weights in self._weights
+            ]
+
+        return run

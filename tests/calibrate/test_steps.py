@@ -1,0 +1,182 @@
+"""Fits to step times of a device whose coefficients are known."""
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from fake_steps import FLOPS, HEAD_US, LAYER, LAYERS, MOVED, FakeSteps, PresetSteps
+
+from kvsweep.calibrate.families import family_of
+from kvsweep.calibrate.step_fit import fit_steps
+from kvsweep.calibrate.step_models import LINEAR, ROOFLINE, TWO_SUMS, step_times
+from kvsweep.calibrate.step_results import Terms, preset_text, result_of
+from kvsweep.config import Latency
+from kvsweep.config.latency import load_preset
+from kvsweep.errors import InputError
+from kvsweep.gpu.batches import Ranges, plan
+from kvsweep.gpu.counts import step_counts
+from kvsweep.gpu.exchange import Exchange
+from kvsweep.gpu.measuring import measure_steps
+from kvsweep.gpu.shard import shard_of
+from kvsweep.sizing.shapes import load_config
+
+PLAN = plan(Ranges(2048, 256, 8192, 100_000), trials=5, rungs=5, seed=0)
+TRUE = LAYERS * LAYER + HEAD_US
+RATES = (300.0, 6e8, 2.5e6)  # overhead in us, FLOP/us, bytes/us
+ONE_GPU = Exchange(0.0, 0.0, "")
+
+
+@pytest.fixture(scope="module")
+def linear():
+    return measure_steps(FakeSteps(noise=0.02), PLAN)
+
+
+def test_known_coefficients_are_recovered(linear):
+    fit = fit_steps(step_times(linear), LINEAR, draws=50)
+    np.testing.assert_allclose(fit.beta, TRUE, rtol=0.05)
+    low, high = np.array(fit.low), np.array(fit.high)
+    assert (low <= fit.beta).all()
+    assert (high >= fit.beta).all()
+    assert ((low <= TRUE) & (high >= TRUE)).sum() >= 4  # 95 % each, of five
+    assert (high - low < 0.2 * TRUE).all()
+    assert fit.error < 0.02
+
+
+def test_a_pause_of_the_machine_does_not_move_them(linear):
+    disturbed = linear.copy(deep=True)
+    disturbed["time_us"].values[0, ::4, 0] *= 5  # one trial of five of every fourth batch
+    disturbed["time_us"].values[0, 3] *= 3  # all of one batch
+    fit = fit_steps(step_times(disturbed), LINEAR, draws=10)
+    np.testing.assert_allclose(fit.beta, TRUE, rtol=0.1)
+
+
+def test_a_known_roofline_is_recovered_and_predicts_better_than_a_line():
+    ds = measure_steps(FakeSteps(noise=0.02, rates=RATES), PLAN)
+    fit = fit_steps(step_times(ds), ROOFLINE, draws=50)
+    overhead, computing, moving = fit.values
+    assert overhead == pytest.approx(300.0, rel=0.2)
+    assert computing == pytest.approx(600.0, rel=0.03)  # TFLOP/s
+    assert moving == pytest.approx(2500.0, rel=0.1)  # GB/s
+    ends = zip(fit.low, fit.values, fit.high, strict=True)
+    assert all(low <= value <= high for low, value, high in ends)
+    assert fit.error < 0.02 < fit_steps(step_times(ds), LINEAR, draws=2).error
+
+
+def test_rates_of_attention_that_are_others_than_those_of_products_are_found_by_two_free_sums():
+    ds = measure_steps(FakeSteps(noise=0.02, rates=RATES, attention=2.0), PLAN)
+    found = result_of(ds, Terms(None, ONE_GPU), draws=5)
+    assert found.chosen == TWO_SUMS
+    assert found.preset.kind == "roofline"
+    assert found.fits[TWO_SUMS].error < 0.02
+    assert found.fits[ROOFLINE].error > 2 * found.fits[TWO_SUMS].error
+    free = found.fits[TWO_SUMS]
+    assert free.beta[1] == pytest.approx(FLOPS[1] / RATES[1], rel=0.05)
+    assert free.beta[4] == pytest.approx(2 * FLOPS[4] / RATES[1], rel=0.1)
+    assert free.memory[3] == pytest.approx(2 * MOVED[3] / RATES[2], rel=0.1)
+
+
+def test_a_card_that_behaves_as_its_roofline_preset_gives_its_efficiencies_back():
+    """As docs/measuring-gpu.md tells: the fit counts FLOPs and bytes as the preset does."""
+    preset = load_preset("llama-3.1-8b/rtx4090/tp1-roofline", Path())
+    config, where, _ = load_config("llama-3.1-8b")
+    card = PresetSteps(preset, *step_counts(shard_of(config, where, 1), weight_bytes=2.0))
+    ranges = Ranges(2048, 256, 8192, 41392)
+    times = step_times(measure_steps(card, plan(ranges, trials=1, rungs=6, seed=0)))
+    fit = fit_steps(times, ROOFLINE, draws=2)
+    _, computing, moving = fit.values
+    assert computing / 165.2 == pytest.approx(preset.device.compute_efficiency, rel=1e-3)
+    assert moving / 1008 == pytest.approx(preset.device.bandwidth_efficiency, rel=1e-3)
+    assert fit.error < 1e-3
+    assert 0.05 < fit_steps(times, LINEAR, draws=2).error < 0.08  # what the form of a line costs
+
+
+def test_a_sum_that_is_never_the_larger_one_is_said_not_to_be_told():
+    fast = measure_steps(FakeSteps(noise=0.0, rates=(300.0, 6e8, 1e12)), PLAN)
+    fit = fit_steps(step_times(fast), ROOFLINE, draws=2)
+    assert re.fullmatch(r"moving data takes longer in \d of \d+ batches: its .* told", fit.note)
+
+
+def test_nothing_is_fitted_to_what_is_held_out(linear):
+    other = linear.copy(deep=True)
+    other["time_us"].values[:, other["held_out"].values > 0] *= 7
+    one, two = (fit_steps(step_times(ds), LINEAR, draws=2) for ds in (linear, other))
+    assert one.beta == two.beta
+    assert two.error == pytest.approx(6 / 7, abs=0.02)
+
+
+def test_a_preset_says_measured_on_what_and_how_well_it_predicts(linear):
+    preset = result_of(linear, Terms(None, ONE_GPU), LINEAR, draws=5).preset
+    assert (preset.kind, preset.model, preset.tp) == ("linear", "fake", 2)
+    assert preset.hardware == "Fake GPU, tensor parallel 2"
+    assert preset.source.startswith("measured: `kvsweep measure gpu` at 20")
+    assert "on Fake GPU" in preset.source
+    assert "PyTorch 9.9" in preset.source
+    assert "host_overhead_us: inference-sim's TOverheadMicros, not measured" in preset.source
+    held_out = int(linear["held_out"].sum())
+    assert preset.fit.startswith(f"linear: {held_out} held-out batches are predicted to ")
+    assert "95 % intervals: beta[0] " in preset.fit
+    assert preset.gpu_token_bytes == 131072 / 2
+
+
+@pytest.mark.parametrize("kind", [LINEAR, ROOFLINE, TWO_SUMS])
+def test_a_preset_loads_as_others_do_with_its_added_terms(linear, kind, tmp_path):
+    terms = Terms(400.0, Exchange(30.0, 0.25, "given"))
+    found = result_of(linear, terms, kind, draws=2)
+    path = tmp_path / "here.toml"
+    path.write_text(preset_text(found.preset))
+    assert load_preset("here.toml", tmp_path) == found.preset
+    latency = Latency.model_validate({"model": "here.toml"}, context={"base_dir": tmp_path})
+    fit = found.fits[kind]
+    added = np.array([430.0, 0.25, 0.25, 0.0, 0.0])
+    np.testing.assert_allclose(latency.beta, np.array(fit.beta) + added, rtol=1e-4)
+    if kind != LINEAR:
+        added[0] = 0.0  # what a step waits for beside both sums is in the first
+        np.testing.assert_allclose(latency.memory, np.array(fit.memory) + added, rtol=1e-4)
+    else:
+        assert latency.memory == ()
+
+
+def test_an_added_term_is_edited_in_the_file(linear, tmp_path):
+    text = preset_text(result_of(linear, Terms(None, ONE_GPU), LINEAR, draws=2).preset)
+    assert "host_overhead_us = 500.0\n" in text
+    for name, value in (("a", 500.0), ("b", 2000.0)):
+        changed = text.replace("host_overhead_us = 500.0", f"host_overhead_us = {value}")
+        (tmp_path / f"{name}.toml").write_text(changed)
+    a, b = (load_preset(f"{name}.toml", tmp_path).coefficients()["beta"][0] for name in ("a", "b"))
+    assert b - a == pytest.approx(1500.0)
+
+
+def test_a_measured_preset_is_where_a_calibration_begins_or_says_why_not(linear):
+    terms = Terms(400.0, ONE_GPU)
+    line, roofline = (result_of(linear, terms, kind, draws=2) for kind in (LINEAR, ROOFLINE))
+    (start,) = family_of(line.preset).starts(10_000, 1000)
+    assert start[0] == pytest.approx(line.fits[LINEAR].beta[0] + 400.0, rel=1e-4)
+    with pytest.raises(InputError, match="--from: a roofline of measured sums; start from"):
+        family_of(roofline.preset)
+
+
+def test_steps_that_are_badly_predicted_are_called_a_bad_fit(linear):
+    other = linear.copy(deep=True)
+    other["time_us"].values[:, other["held_out"].values > 0] *= 2
+    found = result_of(other, Terms(None, ONE_GPU), draws=2)
+    assert found.problems[0].startswith("held-out steps are off by 5")
+    assert found.preset.fit.startswith("BAD FIT (held-out steps are off by 5")
+
+
+def test_missing_timings_are_told(linear):
+    part = linear.copy(deep=True)
+    part["position"].values[0, 0, 0] = -1
+    with pytest.raises(InputError, match=r"1 of \d+ timings are missing; the same command goes on"):
+        result_of(part, Terms(None, ONE_GPU))
+
+
+def test_the_preset_measured_on_a_processor_predicts_to_within_a_tenth():
+    """Kept in docs/measurements: a measurement of step times, not one that a test could repeat."""
+    folder = Path(__file__).parents[2] / "docs" / "measurements" / "epyc-steps"
+    preset = load_preset("preset.toml", folder)
+    error = float(re.search(r"are predicted to ([\d.]+) % \(median", preset.fit)[1])
+    assert error < 10
+    summary = (folder / "summary.txt").read_text()
+    assert f"linear, in the preset: 16 held-out batches are predicted to {error:g} %" in summary
+    assert all(f"{value:.4g}" in summary for value in preset.beta)

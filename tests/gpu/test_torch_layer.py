@@ -1,0 +1,178 @@
+"""Layers in PyTorch: on the processor for what they compute, on tensors without data for CUDA."""
+
+from dataclasses import fields, replace
+
+import pytest
+from gpu_models import DENSE, LATENT, MODELS, WINDOWS
+
+from kvsweep.gpu.batches import Batch, Ranges, plan
+from kvsweep.gpu.shard import shard_of
+
+torch = pytest.importorskip("torch", reason="needs PyTorch: pip install 'kvsweep[torch]'")
+
+from kvsweep.gpu import torch_layer  # noqa: E402
+from kvsweep.gpu.torch_attention import Attention, gathered  # noqa: E402
+from kvsweep.gpu.torch_experts import ExpertMlp  # noqa: E402
+from kvsweep.gpu.torch_kit import Kit, build_kit, rotated, silu_gate  # noqa: E402
+from kvsweep.gpu.torch_latent import LatentAttention  # noqa: E402
+from kvsweep.gpu.torch_layer import HeadStack, LayerStack  # noqa: E402
+from kvsweep.gpu.torch_layout import blocks_needed, lay_out  # noqa: E402
+from kvsweep.gpu.torch_linear import to_fp8  # noqa: E402
+
+CPU = torch.device("cpu")
+BATCHES = (Batch(12, 0, 0, 0), Batch(7, 20, 0, 0), Batch(0, 0, 3, 33), Batch(9, 18, 2, 20))
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    with torch.inference_mode():
+        yield
+    torch.set_num_threads(before)
+
+
+def attended(q, keys, values, window):
+    """Attention of each token by the formula, in double precision."""
+    tokens, heads, channels = q.shape
+    first, group = len(keys) - tokens, heads // keys.shape[1]
+    rows = []
+    for t in range(tokens):
+        begin = 0 if window is None else max(0, first + t - window + 1)
+        k, v = (part[begin : first + t + 1].double() for part in (keys, values))
+        heads_of_token = []
+        for head in range(heads):
+            scores = k[:, head // group] @ q[t, head].double() / channels**0.5
+            heads_of_token.append(scores.softmax(0) @ v[:, head // group])
+        rows.append(torch.stack(heads_of_token))
+    return torch.stack(rows)
+
+
+@pytest.mark.parametrize("window", [None, 8])
+@pytest.mark.parametrize("batch", BATCHES)
+def test_attention_reads_the_blocks_of_each_sequence_and_no_others(batch, window):
+    layout = lay_out(batch, CPU, scattered=True, seed=3)
+    slots = 16 * blocks_needed([batch])
+    keys, values = (torch.full((slots, 2, 16), torch.nan) for _ in range(2))
+    q = torch.randn(batch.tokens, 4, 16)
+    row, expected = 0, []
+    sequences = ([layout.prompt] if batch.prefill else []) + list(
+        layout.requests if batch.decode else []
+    )
+    for i, places in enumerate(sequences):
+        new = batch.prefill if i == 0 and batch.prefill else 1
+        keys[places], values[places] = torch.randn(2, len(places), 2, 16)
+        expected.append(attended(q[row : row + new], keys[places], values[places], window))
+        row += new
+    assert len(torch.cat(sequences).unique()) == batch.held
+    out = gathered(q, keys, values, layout, window)
+    torch.testing.assert_close(out.double(), torch.cat(expected), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("scattered", [True, False])
+@pytest.mark.parametrize("batch", BATCHES)
+def test_a_layout_is_the_same_told_by_tables_and_by_slots(batch, scattered):
+    layout = lay_out(batch, CPU, scattered=scattered)
+    for row, (new, used) in enumerate(
+        zip(layout.starts_q.diff().tolist(), layout.used.tolist(), strict=True)
+    ):
+        places = torch.arange(used)
+        if scattered:
+            slots = layout.tables[row, places // 16].long() * 16 + places % 16
+        else:
+            slots = layout.starts_k[row] + places
+        begin = int(layout.starts_q[row])
+        assert torch.equal(layout.slots[begin : begin + new], slots[used - new :].long())
+        assert torch.equal(layout.positions[begin : begin + new], places[used - new :])
+    assert int(layout.slots.max()) < 16 * blocks_needed([batch])
+
+
+def test_a_chunk_gives_what_the_whole_prompt_gives():
+    for config, make in ((DENSE, Attention), (WINDOWS, Attention), (LATENT, LatentAttention)):
+        shard = shard_of(config, "m", 1)
+        kit = build_kit(CPU, fp8=False)
+        extra = (shard.kinds[0], kit, 2, "gathered") if make is Attention else (kit, 2)
+        attention = make(shard, *extra)
+        x = torch.randn(20, 64, dtype=torch.bfloat16)
+
+        def run(batch, part, attention=attention):
+            layout = lay_out(batch, CPU, scattered=False)
+            return attention(part, layout, attention.angles(layout))
+
+        whole = run(Batch(20, 0, 0, 0), x)
+        torch.testing.assert_close(
+            run(Batch(8, 12, 0, 0), x[12:]), whole[12:], rtol=0.05, atol=0.05
+        )
+
+
+def test_experts_compute_what_each_token_is_sent_to():
+    shard = shard_of(WINDOWS, "m", 1)
+    mlp = ExpertMlp(64, shard.experts, build_kit(CPU, fp8=False))
+    x = torch.randn(11, 64, dtype=torch.bfloat16)
+    scores, chosen = (x @ mlp._router.t()).topk(2, dim=-1)
+    expected = torch.zeros(11, 64)
+    for token in range(11):
+        for weight, expert in zip(scores[token].softmax(-1), chosen[token], strict=True):
+            inner = silu_gate(mlp._into._weights[expert] @ x[token])
+            expected[token] += weight * (mlp._back._weights[expert] @ inner)
+    torch.testing.assert_close(mlp(x).float(), expected, rtol=0.05, atol=0.05)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_layers_and_head_run_on_every_batch_that_is_laid_out(name):
+    shard = shard_of(MODELS[name], name, 1)
+    batches = plan(Ranges(64, 4, 128, 512), trials=1, rungs=3, seed=0).batches
+    kit = build_kit(CPU, fp8=False)
+    for kind in shard.kinds:
+        stack = LayerStack(
+            shard, kind, kit, copies=2, blocks=blocks_needed(batches), kernel="gathered"
+        )
+        for batch in batches[::3]:
+            out = stack.prepare(batch)()
+            assert out.shape == (batch.tokens, 64)
+            assert torch.isfinite(out).all()
+    logits = HeadStack(shard, kit, 2).prepare(batches[-1])()
+    assert [part.shape for part in logits] == [(batches[-1].sampled, 256)] * 2
+
+
+def test_eight_bits_keep_a_row_to_a_few_percent():
+    values = torch.randn(5, 64) * torch.logspace(-3, 3, 5)[:, None]
+    made, scale = to_fp8(values)
+    assert made.dtype == torch.float8_e4m3fn
+    error = (made.float() * scale - values).norm(dim=1) / values.norm(dim=1)
+    assert (error < 0.05).all()
+
+
+@pytest.mark.parametrize("kernel", ["paged", "packed"])
+@pytest.mark.parametrize("fp8", [False, True])
+@pytest.mark.parametrize("name", MODELS)
+def test_calls_of_cuda_have_the_shapes_that_pytorch_wants(name, fp8, kernel, monkeypatch):
+    """Tensors without data take the GPU's path where there is none; PyTorch checks each call."""
+    from torch._subclasses.fake_tensor import FakeTensorMode, unset_fake_temporarily
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+
+    def without_data(batch, device, **options):
+        with unset_fake_temporarily():
+            layout = lay_out(batch, CPU, **options)
+        made = {field.name: getattr(layout, field.name) for field in fields(layout)}
+        tensors = {key: value for key, value in made.items() if isinstance(value, torch.Tensor)}
+        empty = {
+            key: torch.empty(value.shape, dtype=value.dtype, device=device)
+            for key, value in tensors.items()
+        }
+        return replace(layout, **empty)
+
+    monkeypatch.setattr(torch_layer, "lay_out", without_data)
+    shard = shard_of(MODELS[name], name, 2)
+    # To choose between cuDNN and FlashAttention it would ask the driver.
+    with FakeTensorMode(), sdpa_kernel([SDPBackend.FLASH_ATTENTION]):
+        gpu = torch.device("cuda", 0)
+        kit = Kit(gpu, fp8, silu_gate, rotated, to_fp8, compiled=False)
+        for kind in shard.kinds:
+            blocks = blocks_needed(BATCHES)
+            stack = LayerStack(shard, kind, kit, copies=2, blocks=blocks, kernel=kernel)
+            for batch in BATCHES:
+                out = stack.prepare(batch)()
+                assert (out.shape, out.dtype) == ((batch.tokens, 64), torch.bfloat16)
+                assert out.device.type == "cuda"

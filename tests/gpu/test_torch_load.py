@@ -1,0 +1,134 @@
+"""A machine without what a measurement needs gets one line; one with it, its layers."""
+
+import sys
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+from gpu_models import DENSE, EXPERTS
+
+from kvsweep.errors import InputError
+from kvsweep.gpu.batches import Ranges, plan
+from kvsweep.gpu.machine import Machine, check_fp8, find_machine
+from kvsweep.gpu.ranges import usual_ranges
+from kvsweep.gpu.shard import shard_of
+from kvsweep.gpu.torch_load import check_memory, load_device
+from kvsweep.sizing.shapes import load_config
+from kvsweep.sizing.sizes import GIB
+
+PLAN = plan(Ranges(64, 4, 128, 512), trials=1, rungs=3, seed=0)
+H100 = Machine(
+    SimpleNamespace(type="cuda"), "NVIDIA H100 80GB HBM3", "h100", 79 * GIB, 78 * GIB, 50 << 20, 0
+)
+
+
+def shard(model, tp=1):
+    config, where, _ = load_config(model)
+    return shard_of(config, where, tp)
+
+
+def test_without_the_extra_the_command_that_installs_it_is_told(monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch", None)
+    monkeypatch.setattr("importlib.metadata.version", _not_there)
+    with pytest.raises(InputError, match=r"needs PyTorch: pip install 'kvsweep\[torch\]'"):
+        find_machine("auto", None)
+
+
+def _not_there(name):
+    import importlib.metadata
+
+    raise importlib.metadata.PackageNotFoundError(name)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "told"),
+    [
+        ("cuda", "--device: cuda: PyTorch 9.9 sees no GPU"),
+        ("gpu", "--device: 'gpu'; allowed: auto, cuda, cuda:N, cpu"),
+    ],
+)
+def test_a_device_that_is_not_there_is_told(wanted, told, monkeypatch):
+    cuda = SimpleNamespace(is_available=lambda: False)
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=cuda, __version__="9.9"))
+    with pytest.raises(InputError, match=told):
+        find_machine(wanted, None)
+
+
+def test_a_gpu_that_is_there_is_told_by_name_memory_and_cache(monkeypatch):
+    about = SimpleNamespace(name="NVIDIA H200", L2_cache_size=60 << 20)
+    cuda = SimpleNamespace(
+        is_available=lambda: True,
+        device_count=lambda: 2,
+        set_device=lambda device: None,
+        get_device_properties=lambda device: about,
+        mem_get_info=lambda device: (130 * GIB, 139 * GIB),
+    )
+    fake = SimpleNamespace(cuda=cuda, device=lambda *where: where, __version__="9.9")
+    monkeypatch.setitem(sys.modules, "torch", fake)
+    found = find_machine("cuda:1", None)
+    assert found == Machine(("cuda", 1), "NVIDIA H200", "h200", 139 * GIB, 130 * GIB, 60 << 20, 0)
+    for wanted, threads, told in (
+        ("cuda:2", None, "there are 2 GPUs, from 0"),
+        ("auto", 4, "--threads: has no effect on a GPU"),
+    ):
+        with pytest.raises(InputError, match=told):
+            find_machine(wanted, threads)
+
+
+def test_eight_bits_without_a_gpu_that_has_them_are_told(monkeypatch):
+    cuda = SimpleNamespace(get_device_capability=lambda device: (8, 0))
+    fake = SimpleNamespace(cuda=cuda, version=SimpleNamespace(hip=None))
+    monkeypatch.setitem(sys.modules, "torch", fake)
+    processor = replace(H100, device=SimpleNamespace(type="cpu"))
+    with pytest.raises(InputError, match="--dtype: fp8 needs a GPU"):
+        check_fp8(processor)
+    with pytest.raises(InputError, match=r"capability 8.9 or later; NVIDIA H100 80GB HBM3 has 8.0"):
+        check_fp8(H100)
+    cuda.get_device_capability = lambda device: (9, 0)
+    check_fp8(H100)
+
+
+def test_too_little_memory_is_told_before_anything_is_made():
+    model = shard("llama-3.1-8b")
+    copies = dict.fromkeys(model.kinds, 1)
+    check_memory(H100, model, PLAN, False, copies)
+    with pytest.raises(InputError, match=r"1\.4 GiB are needed .*, 1\.0 of 79\.0 GiB are free"):
+        check_memory(replace(H100, free=GIB), model, PLAN, False, copies)
+
+
+def test_ranges_are_those_of_a_server_on_this_gpu():
+    found = usual_ranges(shard("llama-3.1-8b"), H100, 131072, fp8=False, quick=False, given={})
+    assert (found.max_num_batched_tokens, found.max_num_seqs) == (8192, 1024)
+    assert found.max_model_len == 32768
+    # 0.92 of 79 GiB less 15 of weights, at 128 KiB a token.
+    assert found.pool_tokens == pytest.approx((0.92 * 79 - 14.96) * 8192, rel=0.01)
+    given = {"max_num_seqs": 100, "pool_tokens": 50_000}
+    quick = usual_ranges(shard("llama-3.1-8b"), H100, 4096, fp8=False, quick=True, given=given)
+    assert quick == Ranges(2048, 100, 4096, 50_000)
+
+
+def test_a_model_that_leaves_no_room_for_a_cache_is_told():
+    with pytest.raises(InputError, match=r"at --tp 1 has 131\.\d GiB of weights.* more --tp"):
+        usual_ranges(shard("llama-3.1-70b"), H100, 131072, fp8=False, quick=False, given={})
+    usual_ranges(shard("llama-3.1-70b", 4), H100, 131072, fp8=False, quick=False, given={})
+    usual_ranges(shard("llama-3.1-70b"), H100, 8192, fp8=False, quick=False,
+                 given={"pool_tokens": 9000})  # fmt: skip
+
+
+@pytest.mark.parametrize("config", [DENSE, EXPERTS])
+def test_a_processor_times_every_part(config):
+    torch = pytest.importorskip("torch", reason="needs PyTorch: pip install 'kvsweep[torch]'")
+    before = torch.get_num_threads()
+    try:
+        machine = replace(find_machine("cpu", 1), cache=0)
+        device = load_device(machine, shard_of(config, "m", 1), PLAN, fp8=False)
+        for part in range(len(device.parts)):
+            timing = device.time(part, PLAN.batches[0])
+            assert timing.seconds > 0
+            assert timing.calls >= 1
+            assert not timing.graphed
+    finally:
+        torch.set_num_threads(before)
+    assert device.attributes["attention_kernel"] == "gathered"
+    assert device.attributes["clock"] == "processor time"
+    assert device.attributes["torch"] == torch.__version__
