@@ -14,6 +14,7 @@ from kvsweep.errors import InputError
 from kvsweep.store.refusals import FORMAT
 
 if TYPE_CHECKING:
+    from kvsweep.addresses import Where
     from kvsweep.config import Sweep
 
 # What decides the numbers: a store goes on with the same only, or its cells would be of two kinds.
@@ -80,7 +81,7 @@ def recorded(attributes: Mapping[str, Any]) -> dict[str, Any]:
     return {key: attributes[key] for key in RECORDED if key in attributes}
 
 
-def check_same(path: Path, there: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
+def check_same(path: Where, there: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
     """Refuse a store whose cells an uninterrupted run of this sweep, here and now, would not give.
 
     Parameters
@@ -154,7 +155,7 @@ def _makers(source_hash: str) -> dict[str, str]:
     return made | {name: version(name) for name in libraries}
 
 
-def restored_sweep(attributes: Mapping[str, Any], store: Path, folder: Path) -> Sweep:
+def restored_sweep(attributes: Mapping[str, Any], store: Where, folder: Path) -> Sweep:
     """Return the sweep that a store was made from.
 
     Parameters

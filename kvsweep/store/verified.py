@@ -6,11 +6,14 @@ are read from their parts.
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from typing import TYPE_CHECKING, Any
+from zlib import crc32
 
 from zarr.abc.store import OffsetByteRequest, RangeByteRequest, SuffixByteRequest
-from zarr.storage import LocalStore, WrapperStore
+from zarr.storage import FsspecStore, LocalStore, WrapperStore
 
+from kvsweep.addresses import Address
 from kvsweep.store.checking import Shards
 from kvsweep.store.details import rows
 from kvsweep.store.packing import assembled
@@ -24,13 +27,18 @@ if TYPE_CHECKING:
     from zarr.abc.buffer import Buffer, BufferPrototype
     from zarr.abc.store import ByteRequest
 
+    from kvsweep.addresses import Where
     from kvsweep.store.arrays import Array
     from kvsweep.store.parts import Head
     from kvsweep.store.shard_records import Record
     from kvsweep.store.sharding import Place
 
 
-class VerifiedStore(WrapperStore[LocalStore]):  # type: ignore[misc]
+# Bytes of files of a bucket that are kept: of each several chunks are read, one after the other.
+KEPT_BYTES = 256 * 2**20
+
+
+class VerifiedStore(WrapperStore[LocalStore | FsspecStore]):  # type: ignore[misc]
     """A store of results for reading.
 
     Parameters
@@ -53,7 +61,7 @@ class VerifiedStore(WrapperStore[LocalStore]):  # type: ignore[misc]
         *,
         compare: bool,
     ) -> None:
-        super().__init__(LocalStore(shards.folder.path, read_only=True))
+        super().__init__(_of_zarr(shards.folder.path))
         self._shards = shards
         self._arrays = arrays
         self._records = records
@@ -61,10 +69,12 @@ class VerifiedStore(WrapperStore[LocalStore]):  # type: ignore[misc]
         self._seen: set[str] = set()
         self._parts: dict[Place, dict[Place, tuple[Head, bytes]]] = {}
         self._last: tuple[str, bytes | None] = "", None
+        self._kept: OrderedDict[str, bytes] = OrderedDict()
 
     def __getstate__(self) -> dict[str, Any]:
         """Return what other processes need: they read what is there then."""
-        return self.__dict__ | {"_seen": set(), "_parts": {}, "_last": ("", None)}
+        anew = {"_seen": set(), "_parts": {}, "_last": ("", None), "_kept": OrderedDict()}
+        return self.__dict__ | anew
 
     async def get(
         self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None = None
@@ -85,8 +95,11 @@ class VerifiedStore(WrapperStore[LocalStore]):  # type: ignore[misc]
         if record is None:
             data = self._assembled(key, array, shard)
             return None if data is None else prototype.buffer.from_bytes(_cut(data, byte_range))
-        if record.files[array] is None:
+        there = record.files[array]
+        if there is None:
             return None
+        if self._comparing and isinstance(self._shards.folder.path, Address):
+            return prototype.buffer.from_bytes(_cut(self._fetched(key, there), byte_range))
         self._compare(key, record.files[array])
         return await super().get(key, prototype, byte_range)
 
@@ -102,6 +115,19 @@ class VerifiedStore(WrapperStore[LocalStore]):  # type: ignore[misc]
         if self._shards.folder.sums(key) != there:
             raise damage(self._shards.folder.path, [key])
         self._seen.add(key)
+
+    def _fetched(self, key: str, there: list[int]) -> bytes:
+        """Return a whole file of a bucket: to compare it, and then read of it, is one transfer."""
+        if key in self._kept:
+            self._kept.move_to_end(key)
+            return self._kept[key]
+        data = self._shards.folder.get(key) or b""
+        if [len(data), crc32(data)] != there:
+            raise damage(self._shards.folder.path, [key])
+        self._kept[key] = data
+        while len(self._kept) > 1 and sum(map(len, self._kept.values())) > KEPT_BYTES:
+            self._kept.popitem(last=False)
+        return data
 
     def _assembled(self, key: str, array: str, shard: Place) -> bytes | None:
         """Return the file of a shard that is not packed, of the parts that are there."""
@@ -125,6 +151,13 @@ class VerifiedStore(WrapperStore[LocalStore]):  # type: ignore[misc]
             heads += record.heads if record else (head for head, _ in parts)
         cells, _, texts = rows(head.details for head in heads)
         return cells, texts
+
+
+def _of_zarr(where: Where) -> LocalStore | FsspecStore:
+    """Return the store of Zarr's at a path or address."""
+    if isinstance(where, Address):
+        return FsspecStore.from_url(str(where), read_only=True)
+    return LocalStore(where, read_only=True)
 
 
 def _cut(data: bytes, wanted: ByteRequest | None) -> bytes:
