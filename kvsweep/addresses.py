@@ -72,6 +72,8 @@ def located(place: str | os.PathLike[str] | Address) -> Where:
     if isinstance(place, Address):
         return place
     text = os.fspath(place)
+    if "::" in text and "://" in text:
+        raise InputError(f"{text}: a chain of addresses; one such as s3://bucket/h8.zarr is taken")
     found = _ADDRESS.fullmatch(text)
     if found is None or "\0" in text:
         return Path(text)
@@ -84,8 +86,6 @@ def located(place: str | os.PathLike[str] | Address) -> Where:
         )
     if protocol in _LOCAL:
         return Path(f"/{path}")
-    if "::" in text or "://" in path:
-        raise InputError(f"{text}: a chain of addresses; one such as s3://bucket/h8.zarr is taken")
     parts = path.split("/")
     if not path or (len(parts) < 2 and protocol != "memory"):
         raise InputError(

@@ -6,7 +6,7 @@ import shutil
 
 import numpy as np
 import pytest
-from sweeping import BASE, GRID, fake_batch, make_sweep, tree
+from sweeping import BASE, GRID, fake_batch, make_sweep, stand_in, tree
 
 import kvsweep
 from kvsweep import grid, store
@@ -20,9 +20,7 @@ from kvsweep.store.sharding import Sharding
 
 @pytest.fixture(autouse=True)
 def several_tasks(monkeypatch):
-    monkeypatch.setattr("kvsweep.simulate.simulate_batch", fake_batch)
-    monkeypatch.setattr("kvsweep.simulate.warm_up", lambda *_: None)
-    monkeypatch.setattr(grid, "CHUNK_SECONDS", (2e-4, 2e-4))
+    stand_in(monkeypatch)
 
 
 @pytest.fixture

@@ -43,7 +43,7 @@ from kvsweep.store.identity import (
 )
 from kvsweep.store.layout import measured
 from kvsweep.store.lock import locked
-from kvsweep.store.places import exists
+from kvsweep.store.places import exists, storage
 from kvsweep.store.reading import (
     check_store,
     load,
@@ -91,6 +91,7 @@ __all__ = [
     "refuse_damaged",
     "restored_sweep",
     "save_dataset",
+    "storage",
     "stored_attributes",
     "stored_format",
     "unlike",

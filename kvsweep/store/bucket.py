@@ -29,6 +29,7 @@ LOOK_EVERY = 5.0
 BATCH = 32
 # What to install for a protocol, where that is not in the extra `remote`.
 _PACKAGES = {"gs": "gcsfs", "gcs": "gcsfs"} | dict.fromkeys(("az", "abfs", "abfss", "adl"), "adlfs")
+_S3 = ("s3", "s3a")
 # What asking again would not mend.
 _FINAL = (PermissionError, NotImplementedError, ValueError, TypeError, AttributeError, ImportError)
 _NO_KEYS = ("NoCredentialsError", "PartialCredentialsError", "ProfileNotFound", "TokenRetrieval")
@@ -312,10 +313,13 @@ def filesystem(address: Address) -> tuple[Any, str]:
     if protocol in ("http", "https"):
         raise RemoteError(f"{address}: nothing is written or listed by {protocol}; copy it first")
     try:
-        fs, path = fsspec.core.url_to_fs(str(address), use_listings_cache=False)
+        # s3fs asks for the size of an object before it fetches it, to do so in pieces: twice the
+        # requests, for files of a few MB at most.
+        options = {"max_concurrency": 1} if protocol in _S3 else {}
+        fs, path = fsspec.core.url_to_fs(str(address), use_listings_cache=False, **options)
     except ImportError as error:
         package = _PACKAGES.get(protocol)
-        if protocol in ("s3", "s3a"):
+        if protocol in _S3:
             package = "'kvsweep[remote]'"
         how = f"`pip install {package}`" if package else _line(error)
         raise RemoteError(f"{address}: needs a package that is not installed: {how}") from error
