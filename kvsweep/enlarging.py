@@ -23,6 +23,7 @@ from kvsweep.store import (
     stored_attributes,
     unlike,
 )
+from kvsweep.workload.trace_sums import trace_sums
 
 if TYPE_CHECKING:
     from kvsweep.addresses import Where
@@ -47,9 +48,15 @@ def extension(
     InputError
         If the store has cells that the sweep has not, or was made by other sources or libraries.
     """
-    wanted = describe(sweep, simulate.source_hash(), keep_requests=keep_requests, prune=prune)
     if not exists(place):
         return None
+    wanted = describe(
+        sweep,
+        simulate.source_hash(),
+        keep_requests=keep_requests,
+        prune=prune,
+        traces=trace_sums(cells.variants, cells.policies, cells.seeds, sweep.base_dir),
+    )
     if not difference_of_sweeps(stored_attributes(place), wanted):
         return None
     source = Source.open(place)

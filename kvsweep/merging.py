@@ -19,6 +19,7 @@ from kvsweep.store import (
     check_alike,
     chosen,
     difference_of_makers,
+    difference_of_runs,
     locked,
     prepare,
     real_path,
@@ -103,6 +104,8 @@ def merge(
             keep_requests=bool(first["per_request"]),
             prune=bool(first["pruned"]),
         )
+        if reason := difference_of_runs(first, target.attributes):
+            raise InputError(f"{sources[0].path}: {reason}; merge with the traces it was made from")
         for task in target.pending():
             target.writer()
             target.accept(task, Delivery(found[task.index].part(task.index)))

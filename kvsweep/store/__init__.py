@@ -31,7 +31,7 @@ simulated again. `docs/stores.md` tells what is where.
 
 from kvsweep.store.arrays import Array
 from kvsweep.store.datasets import check_replaceable, open_dataset, save_dataset
-from kvsweep.store.delivery import Delivery
+from kvsweep.store.delivery import Delivery, PartWriter
 from kvsweep.store.filling import Store
 from kvsweep.store.growing import finish_growing, growing, larger_store
 from kvsweep.store.identity import (
@@ -62,6 +62,7 @@ __all__ = [
     "FORMAT",
     "Array",
     "Delivery",
+    "PartWriter",
     "Share",
     "Source",
     "Store",

@@ -189,7 +189,8 @@ class Bucket:
         try:
             return bool(self._try(lambda fs: fs.ls(self._at(""), detail=False)))
         except FileNotFoundError as error:
-            if "bucket" in str(error).lower():
+            said = str(error).lower().replace(self._at("").lower(), "")
+            if "bucket" in said or "container" in said:
                 raise self._gone(error) from None
             return False
 

@@ -20,6 +20,7 @@ from kvsweep.store.lock import PATIENCE, locked
 from kvsweep.store.metadata import ROOT, Root, encoded
 from kvsweep.store.places import filled, storage
 from kvsweep.store.refusals import FORMAT, damage, read_store
+from kvsweep.workload.trace_sums import trace_sums
 
 if TYPE_CHECKING:
     from kvsweep.config import Sweep
@@ -147,7 +148,10 @@ def _attributes(
     sweep: Sweep, plan: Plan, source_hash: str, keep_requests: bool, prune: bool
 ) -> dict[str, Any]:
     """Return the attributes of a store that is being filled."""
-    described = describe(sweep, source_hash, keep_requests=keep_requests, prune=prune)
+    traces = trace_sums(plan.variants, plan.policies, plan.seeds, sweep.base_dir)
+    described = describe(
+        sweep, source_hash, keep_requests=keep_requests, prune=prune, traces=traces
+    )
     documents = {name: array.document() for name, array in arrays(plan).items()}
     return {**described, IDENTITY: identity(described, documents), COMPLETE: 0}
 
