@@ -10,8 +10,8 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
-from zarr.abc.store import OffsetByteRequest, RangeByteRequest, SuffixByteRequest
-from zarr.storage import FsspecStore, LocalStore, WrapperStore
+from zarr.abc.store import OffsetByteRequest, RangeByteRequest, Store, SuffixByteRequest
+from zarr.storage import FsspecStore, LocalStore
 
 from kvsweep.addresses import Address
 from kvsweep.store.checking import Shards
@@ -20,7 +20,7 @@ from kvsweep.store.packing import assembled
 from kvsweep.store.refusals import damage
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import AsyncIterator, Mapping
 
     import numpy as np
     from numpy.typing import NDArray
@@ -38,8 +38,11 @@ if TYPE_CHECKING:
 KEPT_BYTES = 256 * 2**20
 
 
-class VerifiedStore(WrapperStore[LocalStore | FsspecStore]):  # type: ignore[misc]
+class VerifiedStore(Store):  # type: ignore[misc]
     """A store of results for reading.
+
+    All bytes go through `get`: it is no `WrapperStore`, as that hands on whatever else reads (since
+    Zarr 3.4 ``get_sync`` and ``get_ranges``, for parts of a shard) to the store that it wraps.
 
     Parameters
     ----------
@@ -61,15 +64,26 @@ class VerifiedStore(WrapperStore[LocalStore | FsspecStore]):  # type: ignore[mis
         *,
         compare: bool,
     ) -> None:
-        super().__init__(_of_zarr(shards.folder.path))
+        super().__init__(read_only=True)
+        self._files = _of_zarr(shards.folder.path)
         self._shards = shards
         self._arrays = arrays
-        self._records = records
+        self._records = dict(records)
         self._comparing = compare
         self._seen: set[str] = set()
         self._parts: dict[Place, dict[Place, tuple[Head, bytes]]] = {}
         self._last: tuple[str, bytes | None] = "", None
         self._kept: OrderedDict[str, bytes] = OrderedDict()
+
+    supports_writes = False
+    supports_deletes = False
+    supports_listing = True
+
+    def __eq__(self, other: object) -> bool:
+        """Two that are opened read what was there at different times."""
+        return self is other
+
+    __hash__ = object.__hash__
 
     def __getstate__(self) -> dict[str, Any]:
         """Return what other processes need: they read what is there then."""
@@ -88,10 +102,10 @@ class VerifiedStore(WrapperStore[LocalStore | FsspecStore]):  # type: ignore[mis
         """
         array, middle, place = key.partition("/c")
         if not middle or array not in self._arrays:
-            return await super().get(key, prototype, byte_range)
+            return await self._files.get(key, prototype, byte_range)
         dims = len(self._shards.sharding.tasks)
         shard = tuple(map(int, place.split("/")[1 : 1 + dims]))
-        record = self._records.get(shard)
+        record = self._record(shard)
         if record is None:
             data = self._assembled(key, array, shard)
             return None if data is None else prototype.buffer.from_bytes(_cut(data, byte_range))
@@ -101,13 +115,25 @@ class VerifiedStore(WrapperStore[LocalStore | FsspecStore]):  # type: ignore[mis
         if self._comparing and isinstance(self._shards.folder.path, Address):
             return prototype.buffer.from_bytes(_cut(self._fetched(key, there), byte_range))
         self._compare(key, record.files[array])
-        return await super().get(key, prototype, byte_range)
+        return await self._files.get(key, prototype, byte_range)
 
     async def get_partial_values(
         self, prototype: BufferPrototype, key_ranges: Any
     ) -> list[Buffer | None]:
         """Return bytes of several files, as `get`."""
         return [await self.get(key, prototype, wanted) for key, wanted in key_ranges]
+
+    async def exists(self, key: str) -> bool:
+        """Return whether there is such a file."""
+        return bool(await self._files.exists(key))
+
+    async def set(self, key: str, value: Buffer) -> None:
+        """Refuse, as it is for reading."""
+        self._check_writable()
+
+    async def delete(self, key: str) -> None:
+        """Refuse, as it is for reading."""
+        self._check_writable()
 
     def _compare(self, key: str, there: list[int] | None) -> None:
         if key in self._seen or not self._comparing:
@@ -135,6 +161,14 @@ class VerifiedStore(WrapperStore[LocalStore | FsspecStore]):  # type: ignore[mis
             self._last = key, assembled(self._arrays, array, self._unpacked(shard))
         return self._last[1]
 
+    def _record(self, shard: Place) -> Record | None:
+        """Return the record of a shard, which may have been packed since the store was opened."""
+        if self._records.get(shard) is None and shard not in self._parts:
+            there = len(self._unpacked(shard))
+            if there < len(list(self._shards.sharding.tasks_of(shard))):
+                self._records[shard] = self._shards.record(shard)
+        return self._records.get(shard)
+
     def _unpacked(self, shard: Place) -> dict[Place, tuple[Head, bytes]]:
         """Return the parts of a shard, by place in it; one that is damaged is as if not there."""
         if shard not in self._parts:
@@ -146,11 +180,27 @@ class VerifiedStore(WrapperStore[LocalStore | FsspecStore]):  # type: ignore[mis
     def details(self) -> tuple[NDArray[np.int64], list[str]]:
         """Return the cells of which there is more to say, in order, and what that is."""
         heads: list[Head] = []
-        for shard, record in self._records.items():
+        for shard in list(self._records):
+            record = self._record(shard)
             parts = () if record else self._unpacked(shard).values()
             heads += record.heads if record else (head for head, _ in parts)
         cells, _, texts = rows(head.details for head in heads)
         return cells, texts
+
+    async def list(self) -> AsyncIterator[str]:
+        """Yield the names of all files."""
+        async for name in self._files.list():
+            yield name
+
+    async def list_prefix(self, prefix: str) -> AsyncIterator[str]:
+        """Yield the names that begin with `prefix`."""
+        async for name in self._files.list_prefix(prefix):
+            yield name
+
+    async def list_dir(self, prefix: str) -> AsyncIterator[str]:
+        """Yield the names in a folder."""
+        async for name in self._files.list_dir(prefix):
+            yield name
 
 
 def _of_zarr(where: Where) -> LocalStore | FsspecStore:
