@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kvsweep import simulate
@@ -16,14 +15,18 @@ from kvsweep.store import (
     describe,
     difference_of_runs,
     difference_of_sweeps,
+    exists,
+    finish_growing,
     growing,
     larger_store,
     restored_sweep,
     stored_attributes,
     unlike,
 )
+from kvsweep.workload.trace_sums import trace_sums
 
 if TYPE_CHECKING:
+    from kvsweep.addresses import Where
     from kvsweep.config import Sweep
     from kvsweep.grid import Plan
 
@@ -31,7 +34,7 @@ _WAYS_OUT = "--overwrite starts again, --out names another store"
 
 
 def extension(
-    place: Path, sweep: Sweep, cells: Plan, *, keep_requests: bool, prune: bool
+    place: Where, sweep: Sweep, cells: Plan, *, keep_requests: bool, prune: bool
 ) -> Extension | None:
     """Return the cells of a store within those of a larger sweep.
 
@@ -45,9 +48,15 @@ def extension(
     InputError
         If the store has cells that the sweep has not, or was made by other sources or libraries.
     """
-    wanted = describe(sweep, simulate.source_hash(), keep_requests=keep_requests, prune=prune)
-    if not place.exists():
+    if not exists(place):
         return None
+    wanted = describe(
+        sweep,
+        simulate.source_hash(),
+        keep_requests=keep_requests,
+        prune=prune,
+        traces=trace_sums(cells.variants, cells.policies, cells.seeds, sweep.base_dir),
+    )
     if not difference_of_sweeps(stored_attributes(place), wanted):
         return None
     source = Source.open(place)
@@ -70,18 +79,19 @@ def extension(
 
 
 @contextmanager
-def filled_place(place: Path, known: Extension | None) -> Iterator[Path]:
+def filled_place(place: Where, known: Extension | None) -> Iterator[Where]:
     """Yield where the store is filled: in its place, or beside it until it is whole."""
     if known is None:
+        finish_growing(place)
         yield place
         return
     with growing(place) as larger:
         yield larger
 
 
-def _check_leftover(larger: Path, wanted: dict[str, object]) -> None:
+def _check_leftover(larger: Where, wanted: dict[str, object]) -> None:
     """See that a run that was cut short, if there is one, was to extend to the same sweep."""
-    if larger.exists() and difference_of_sweeps(stored_attributes(larger), wanted):
+    if exists(larger) and difference_of_sweeps(stored_attributes(larger), wanted):
         raise InputError(
             f"{larger}: left by a run with --extend that was cut short, of another sweep; run that "
             "one again, or delete what it left"

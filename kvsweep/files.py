@@ -76,10 +76,10 @@ def _store_around(path: Path) -> Path | None:
     return None
 
 
-def unwritable(path: str | Path, error: Exception, more: str = "") -> InputError:
+def unwritable(path: object, error: Exception, more: str = "") -> InputError:
     """Return the error of a path that cannot be written, in one line."""
     reason = error.strerror if isinstance(error, OSError) and error.strerror else error
-    return InputError(f"{_shown(os.fspath(path))}: cannot be written: {reason}{more}")
+    return InputError(f"{_shown(str(path))}: cannot be written: {reason}{more}")
 
 
 def replace_file(path: str, data: bytes, *, shared: bool = False) -> None:

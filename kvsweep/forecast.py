@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from kvsweep.config import Sweep
-    from kvsweep.grid import Plan
+    from kvsweep.grid import Block, Plan
 
 BUDGET_S = 1.0
 """Processor seconds after which no further cells are simulated; what is begun is not broken off.
@@ -169,7 +169,14 @@ def forecast(
 
 def _lists_of_tasks(plan: Plan) -> int:
     """Return how many request lists all tasks make: each has those that its cells need."""
-    return sum(_lists(plan, plan.variant_indices(t)) * len(plan.seeds_of(t)) for t in plan.tasks)
+    of_block: dict[Block, int] = {}  # of 10,000 tasks most have the variants of others
+    total = 0
+    for task in plan.tasks:
+        block = plan.variant_block(task)
+        if block not in of_block:
+            of_block[block] = _lists(plan, plan.variant_indices(task))
+        total += of_block[block] * len(plan.seeds_of(task))
+    return total
 
 
 def _try_out(sweep: Sweep, plan: Plan, prune: bool) -> _Sample:

@@ -8,10 +8,10 @@ store, so that tasks can be written in any order, and again, without touching ea
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import product
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from kvsweep.config import Scenario, Sweep
+
+Block: TypeAlias = tuple[tuple[int, int], ...]
+"""Start and stop of the variants of a task along each axis but the seed."""
 
 # Nominal seconds of one simulated request on one core: they size the chunks. The kernel's is that
 # of H8 at its cliff, the replica hashes blocks in plain Python.
@@ -145,12 +148,31 @@ class Plan:
         """Return the number of cells of `task`."""
         return math.prod(self.block_shape(task))
 
+    def variant_block(self, task: Task) -> Block:
+        """Return which variants a task has, to compare: the start and stop along each axis."""
+        cuts = zip(task.region, self.axes, strict=True)
+        return tuple((cut.start, cut.stop) for cut, axis in cuts if axis.name != SEED)
+
     def variant_indices(self, task: Task) -> NDArray[np.intp]:
         """Return the positions in `variants` of the scenarios of `task`, in block order."""
         shape = [n for n, axis in zip(self.shape, self.axes, strict=True) if axis.name != SEED]
-        cuts = [c for c, axis in zip(task.region, self.axes, strict=True) if axis.name != SEED]
+        cuts = [slice(*cut) for cut in self.variant_block(task)]
         positions = np.arange(len(self.variants)).reshape(shape)
         return positions[tuple(cuts)].ravel()
+
+    def only(self, task: Task) -> Plan:
+        """Return the plan for tasks with the variants of `task`, without all others.
+
+        Of 154,722 variants the whole plan takes 104 MB to send, and 1.6 GB where it arrives.
+        """
+        kept = set(self.variant_indices(task).tolist())
+        if len(kept) == len(self.variants):
+            return self
+        found = (v if i in kept else None for i, v in enumerate(self.variants))
+        variants = cast("tuple[Scenario, ...]", tuple(found))
+        named = enumerate(self.policies)
+        policies = tuple(policy if i in kept else None for i, policy in named)
+        return replace(self, variants=variants, policies=policies)
 
     def seeds_of(self, task: Task) -> tuple[int, ...]:
         """Return the seeds of `task`."""

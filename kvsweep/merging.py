@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kvsweep import simulate
+from kvsweep.addresses import located, store_place
 from kvsweep.arguments import checked
 from kvsweep.errors import InputError
-from kvsweep.files import output_path
 from kvsweep.grid import plan
 from kvsweep.store import (
     Delivery,
@@ -19,6 +19,7 @@ from kvsweep.store import (
     check_alike,
     chosen,
     difference_of_makers,
+    difference_of_runs,
     locked,
     prepare,
     real_path,
@@ -52,7 +53,7 @@ def merge(
     stores : list of paths
         Stores that `run` filled with ``shard=``, or cut short, in any order. They are only read.
     out : path
-        The store to make, or one that a merge left half done.
+        The store to make, also by its address, or one that a merge left half done.
     folder : path, optional
         Folder of the sweep file, to which names of traces are relative; the current one, or
         ``sweeps`` in it, if not given.
@@ -80,10 +81,10 @@ def merge(
     >>> kvsweep.merge(["part.zarr"], out="merged.zarr").identical(ds)
     True
     """
-    path = output_path(out)
+    path = store_place(out)
     if not stores:
         raise InputError("stores: at least one store")
-    sources = [Source.open(Path(store)) for store in stores]
+    sources = [Source.open(located(store)) for store in stores]
     check_alike(sources)
     sweep, cells = planned(sources[0], folder)
     found = chosen(sources, len(cells.tasks))
@@ -103,6 +104,8 @@ def merge(
             keep_requests=bool(first["per_request"]),
             prune=bool(first["pruned"]),
         )
+        if reason := difference_of_runs(first, target.attributes):
+            raise InputError(f"{sources[0].path}: {reason}; merge with the traces it was made from")
         for task in target.pending():
             target.writer()
             target.accept(task, Delivery(found[task.index].part(task.index)))

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from kvsweep import simulate
+from kvsweep.addresses import Where, store_place
 from kvsweep.analysis.planned import cells_of_sweep
 from kvsweep.analysis.warning_records import ResultWarning
 from kvsweep.analysis.warnings import find_warnings, stored
@@ -16,7 +17,6 @@ from kvsweep.config import Sweep
 from kvsweep.config.memory import memory_varies
 from kvsweep.enlarging import extension, filled_place
 from kvsweep.errors import InputError
-from kvsweep.files import output_path
 from kvsweep.grid import Plan, Task, plan
 from kvsweep.store import (
     Share,
@@ -53,7 +53,7 @@ class Progress(Protocol):
 def run(
     sweep: Sweep,
     *,
-    out: str | Path | None = None,
+    out: str | Where | None = None,
     workers: int | None = None,
     processes: bool = False,
     scheduler: Scheduler | None = None,
@@ -75,7 +75,8 @@ def run(
     sweep : Sweep
         What to simulate, from `kvsweep.load_sweep`.
     out : path, optional
-        The store; ``results/<name of the TOML>.zarr`` if not given.
+        The store, or its address, as ``s3://bucket/h8.zarr`` (``pip install 'kvsweep[remote]'``);
+        ``results/<name of the TOML>.zarr`` if not given.
     workers : int, optional
         Number of threads, or processes; as many as processors if not given.
     processes : bool
@@ -132,7 +133,7 @@ def run(
     >>> ds["preemption_rate"].sel(policy="base", rate=200.0).mean("seed").values.round(2)
     array([0.41, 0.35, 0.29, 0.32, 0.12, 0.  , 0.  ])
     """
-    path = output_path(out if out is not None else default_path(sweep))
+    path = store_place(out if out is not None else default_path(sweep))
     place = real_path(path)
     check_workers(workers, processes, scheduler, scheduler_file, client, wait)
     share = Share.asked(shard, overwrite=overwrite, extend=extend)
@@ -166,7 +167,9 @@ def run(
         if share is None:
             target.finish()
         else:
-            ds = load(open_results(path), "status", "status_detail")  # before another packs them
+            ds = load(
+                open_results(str(path)), "status", "status_detail"
+            )  # before another packs them
     if share is not None and not completed(place, partial(make, place)):
         return ds
     return warned(path, sweep, cells)
@@ -204,9 +207,9 @@ def _fill(
         progress(done, total)
 
 
-def warned(path: Path, sweep: Sweep, cells: Plan) -> xr.Dataset:
+def warned(path: Where, sweep: Sweep, cells: Plan) -> xr.Dataset:
     """Open the results, and store with them what in them misleads."""
-    ds = open_results(path)
+    ds = open_results(str(path))
     found = find_warnings(cells_of_sweep(ds, sweep, cells))
     if text := memory_varies(sweep):
         found.append(ResultWarning("unequal-memory", text, cells.cells, cells.cells, {}))

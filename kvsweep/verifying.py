@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from kvsweep import simulate
+from kvsweep.addresses import located
 from kvsweep.arguments import checked
 from kvsweep.config.axes import POLICY, SEED
 from kvsweep.errors import InputError
@@ -86,7 +87,8 @@ def verify(
     Parameters
     ----------
     store : path
-        A store of `kvsweep.run`, or of ``kvsweep measure``, which cannot be simulated.
+        A store of `kvsweep.run`, also by its address, or of ``kvsweep measure``, which cannot be
+        simulated.
     sample : int
         Cells to simulate again, spread over the grid; always the same ones.
     folder : path, optional
@@ -114,14 +116,14 @@ def verify(
     """
     if sample < 0:
         raise InputError(f"sample: must be at least 0, got {sample}")
-    path = Path(store)
+    path = located(store)
     root, found = check_store(path)
     report = Verification(str(path), found.compared, tuple(found.files))
     if root.attributes["format"] != FORMAT:
         return replace(report, not_simulated="a measurement cannot be simulated")
     if found.files:
         return replace(report, not_simulated="damaged files come first")
-    ds = open_results(path, verify=False)
+    ds = open_results(str(path), verify=False)
     pending = int((ds["status"].values == Status.PENDING.label).sum())
     folders = [Path(folder)] if folder is not None else [Path(), Path("sweeps")]
     chosen = _chosen(ds, sample)
@@ -169,7 +171,7 @@ def _simulate_again(
     """
     for folder in folders:
         try:
-            sweep = restored_sweep(ds.attrs, Path(ds.encoding["source"]), folder)
+            sweep = restored_sweep(ds.attrs, located(ds.encoding["source"]), folder)
             labels = {a.name: a.values[i] for a, i in zip(sweep.axes, place, strict=True)}
             results = _results(sweep, labels, ds)
         except InputError as error:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from kvsweep import grid
 from kvsweep.config import load_sweep
 from kvsweep.metrics import VARIABLES, coordinates
 from kvsweep.policies import RequestStatus, Status
@@ -39,6 +40,13 @@ metric = "preemption_rate"
 along = "gpu_blocks"
 threshold = 0.5
 """
+
+
+def stand_in(monkeypatch, seconds: float = 2e-4) -> None:
+    """Simulate by `fake_batch`, in tasks of so many nominal seconds: small sweeps have several."""
+    monkeypatch.setattr("kvsweep.simulate.simulate_batch", fake_batch)
+    monkeypatch.setattr("kvsweep.simulate.warm_up", lambda *_: None)
+    monkeypatch.setattr(grid, "CHUNK_SECONDS", (seconds, seconds))
 
 
 def write_sweep(folder: Path, text: str = BASE + GRID, name: str = "small.toml") -> Path:

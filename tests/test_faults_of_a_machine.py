@@ -10,10 +10,9 @@ import time
 from pathlib import Path
 
 import pytest
-from sweeping import BASE, GRID, fake_batch, make_sweep, start_python, tree, write_sweep
+from sweeping import BASE, GRID, make_sweep, stand_in, start_python, tree, write_sweep
 
 import kvsweep
-from kvsweep import grid
 
 pytestmark = pytest.mark.slow
 TEXT = BASE + GRID  # without a cliff, whose figure takes a second of each command
@@ -193,9 +192,7 @@ def test_two_runs_at_once(whole):
 
 
 def test_a_part_of_another_sweep_or_a_damaged_one(whole, tmp_path, monkeypatch):
-    monkeypatch.setattr("kvsweep.simulate.simulate_batch", fake_batch)
-    monkeypatch.setattr("kvsweep.simulate.warm_up", lambda *_: None)
-    monkeypatch.setattr(grid, "CHUNK_SECONDS", (2e-4, 2e-4))
+    stand_in(monkeypatch)
     sweep = make_sweep(tmp_path, TEXT)
     other = make_sweep(tmp_path, TEXT.replace("requests = 20", "requests = 21"))
     make_sweep(tmp_path, TEXT)

@@ -6,7 +6,17 @@ import time
 from pathlib import Path
 
 import pytest
-from sweeping import BASE, CLIFF, GRID, fake_batch, make_sweep, start_python, tree, write_sweep
+from sweeping import (
+    BASE,
+    CLIFF,
+    GRID,
+    fake_batch,
+    make_sweep,
+    stand_in,
+    start_python,
+    tree,
+    write_sweep,
+)
 
 import kvsweep
 from kvsweep import grid
@@ -20,9 +30,7 @@ PARETO = '[pareto]\nobjectives = ["steps:min", "preemption_rate:min"]\n'
 @pytest.fixture(autouse=True)
 def quick(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("kvsweep.simulate.simulate_batch", fake_batch)
-    monkeypatch.setattr("kvsweep.simulate.warm_up", lambda *_: None)
-    monkeypatch.setattr(grid, "CHUNK_SECONDS", (2e-4, 2e-4))
+    stand_in(monkeypatch)
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import shutil
 
 import numpy as np
 import pytest
-from sweeping import BASE, GRID, fake_batch, make_sweep, tree
+from sweeping import BASE, GRID, fake_batch, make_sweep, stand_in, tree
 
 import kvsweep
 from kvsweep import grid, store
@@ -20,9 +20,7 @@ from kvsweep.store.sharding import Sharding
 
 @pytest.fixture(autouse=True)
 def several_tasks(monkeypatch):
-    monkeypatch.setattr("kvsweep.simulate.simulate_batch", fake_batch)
-    monkeypatch.setattr("kvsweep.simulate.warm_up", lambda *_: None)
-    monkeypatch.setattr(grid, "CHUNK_SECONDS", (2e-4, 2e-4))
+    stand_in(monkeypatch)
 
 
 @pytest.fixture
@@ -230,3 +228,17 @@ def test_a_part_counts_its_cells(sweep, tmp_path):
     assert head.status[Status.OK] == target.plan.size(todo[0])
     assert head.lines() + body == data
     assert parts.read(data, target.attributes["identity"], todo[1].index) is None
+
+
+def test_a_store_that_is_opened_while_it_is_filled_reads_what_was_packed_since(
+    sweep, tmp_path, whole
+):
+    """Opened with parts only, and read when they are gone."""
+    target, todo = opened(tmp_path / "a.zarr", sweep)
+    for task in todo[:-1]:
+        target.write(task, results_of(target, task, sweep))
+    ds = kvsweep.open_results(tmp_path / "a.zarr")
+    target.write(todo[-1], results_of(target, todo[-1], sweep))
+    target.finish()
+    assert (ds["status"] == "ok").all()
+    assert ds["steps"].equals(kvsweep.open_results(tmp_path / "whole.zarr")["steps"])

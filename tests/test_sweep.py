@@ -3,7 +3,7 @@ import time
 import psutil
 import pytest
 from distributed import LocalCluster
-from sweeping import BASE, GRID, fake_batch, make_sweep, start_python, tree, write_sweep
+from sweeping import BASE, GRID, fake_batch, make_sweep, stand_in, start_python, tree, write_sweep
 
 import kvsweep
 from kvsweep import grid
@@ -15,9 +15,7 @@ def quick(request, monkeypatch):
     """Replace the simulator, and cut even small sweeps into several tasks, done by either."""
     if request.param == "dask":
         monkeypatch.setattr("kvsweep.workers.choosing.SMALL", 0.0)
-    monkeypatch.setattr("kvsweep.simulate.simulate_batch", fake_batch)
-    monkeypatch.setattr("kvsweep.simulate.warm_up", lambda *_: None)
-    monkeypatch.setattr(grid, "CHUNK_SECONDS", (2e-4, 2e-4))
+    stand_in(monkeypatch)
 
 
 @pytest.fixture

@@ -16,6 +16,7 @@ from typing import Any
 
 import click
 
+from kvsweep.addresses import Address, Where
 from kvsweep.cli.terminal import echo, one_line
 from kvsweep.errors import InputError, did_you_mean
 from kvsweep.files import is_special
@@ -115,7 +116,7 @@ def print_json(value: dict[str, Any]) -> None:
     echo(json.dumps(value, indent=2, allow_nan=False).replace("\x7f", "\\u007f"))
 
 
-def check_outputs(inputs: Iterable[Path], outputs: Mapping[str, Path | None]) -> None:
+def check_outputs(inputs: Iterable[Where], outputs: Mapping[str, Where | None]) -> None:
     """Refuse outputs that would replace what is read, or each other.
 
     Paths are compared as the files they lead to, through links of both kinds. A store is a folder
@@ -134,7 +135,7 @@ def check_outputs(inputs: Iterable[Path], outputs: Mapping[str, Path | None]) ->
         Naming the first such option.
     """
     read = list(inputs)
-    before: dict[str, Path] = {}
+    before: dict[str, Where] = {}
     for option, path in outputs.items():
         if path is None:
             continue
@@ -157,7 +158,9 @@ def named_files(values: object, folder: Path) -> Iterator[Path]:
             yield from named_files(value, folder)
 
 
-def _is_same(path: Path, other: Path) -> bool:
+def _is_same(path: Where, other: Where) -> bool:
+    if isinstance(path, Address) or isinstance(other, Address):
+        return path == other
     real = os.path.realpath(path)
     if is_special(Path(real)):
         return False
@@ -167,7 +170,9 @@ def _is_same(path: Path, other: Path) -> bool:
     return real == os.path.realpath(other)
 
 
-def _is_in_store(path: Path, store: Path) -> bool:
+def _is_in_store(path: Where, store: Where) -> bool:
+    if isinstance(path, Address) or isinstance(store, Address):
+        return str(path).startswith(f"{store}/")
     root = Path(os.path.realpath(store))
     inside = Path(os.path.realpath(path)).is_relative_to(root)
     return inside and (root / "zarr.json").is_file()

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from kvsweep.cli.base import Command, json_option, print_json
+from kvsweep.cli.outputs import StorePath
 from kvsweep.cli.results import read
 from kvsweep.cli.terminal import echo
 from kvsweep.errors import InputError
+
+if TYPE_CHECKING:
+    from kvsweep.addresses import Where
 
 
 @click.command(
@@ -21,8 +25,8 @@ from kvsweep.errors import InputError
         "policy=least-loaded",
     ),
 )
-@click.argument("a", metavar="A", type=click.Path(path_type=Path))
-@click.argument("b", metavar="B", type=click.Path(path_type=Path))
+@click.argument("a", metavar="A", type=StorePath())
+@click.argument("b", metavar="B", type=StorePath())
 @click.option("--metric", metavar="M", help="Measure, as ttft_p99_ms [of A's cliff or pareto].")
 @click.option("--confidence", type=float, default=0.95, metavar="P", help="Of intervals [0.95].")
 @click.option("--at", multiple=True, metavar="AXIS=VALUE", help="Look at this value in both.")
@@ -30,8 +34,8 @@ from kvsweep.errors import InputError
 @click.option("--at-b", multiple=True, metavar="AXIS=VALUE", help="Look at this value in B.")
 @json_option
 def compare(
-    a: Path,
-    b: Path,
+    a: Where,
+    b: Where,
     metric: str | None,
     confidence: float,
     at: tuple[str, ...],

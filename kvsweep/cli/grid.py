@@ -21,7 +21,7 @@ from kvsweep.cli.base import (
     print_json,
     warn,
 )
-from kvsweep.cli.outputs import OutputPath, draw_beside
+from kvsweep.cli.outputs import StorePath, draw_beside, figure_beside
 from kvsweep.cli.progress import Display, span
 from kvsweep.cli.quick_xarray import leave_dask
 from kvsweep.cli.terminal import Interrupted, echo
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     import xarray as xr
     from matplotlib.figure import Figure
 
+    from kvsweep.addresses import Where
     from kvsweep.analysis.cliff_records import Cliff
     from kvsweep.config import Scenario, Sweep
 
@@ -50,11 +51,17 @@ BUSY = 1.5
         "kvsweep grid sweeps/h8.toml --scheduler tcp://10.0.0.1:8786",
         "kvsweep grid sweeps/h8.toml --scheduler-file scheduler.json --wait 3600",
         "kvsweep grid sweeps/h8.toml --seeds 200 --extend",
+        "kvsweep grid sweeps/h8.toml --out s3://bucket/h8.zarr",
         "kvsweep grid sweeps/h8.toml --shard $SLURM_ARRAY_TASK_ID/40",
     ),
 )
 @click.argument("file", metavar="SWEEP.toml", type=click.Path(path_type=Path))
-@click.option("--out", type=OutputPath(), help="Store [results/<SWEEP>.zarr].")
+@click.option(
+    "--out",
+    type=StorePath(write=True),
+    metavar="STORE",
+    help="A folder, or as s3://bucket/h8.zarr [results/<SWEEP>.zarr].",
+)
 @click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="Change a key.")
 @click.option(
     "--goodput",
@@ -80,7 +87,7 @@ BUSY = 1.5
 @json_option
 def grid(
     file: Path,
-    out: Path | None,
+    out: Where | None,
     settings: tuple[str, ...],
     goodput: tuple[str, ...],
     seeds: int | None,
@@ -121,7 +128,7 @@ def grid(
     return tell(sweep, path, _run(sweep, path, options), options["shard"], as_json)
 
 
-def tell(sweep: Sweep, path: Path, ds: xr.Dataset, shard: str | None, as_json: bool) -> int:
+def tell(sweep: Sweep, path: Where, ds: xr.Dataset, shard: str | None, as_json: bool) -> int:
     """Print what came out, and return the exit code."""
     if not ds.attrs["complete"]:
         return _tell_shard(path, ds, str(shard), as_json)
@@ -145,7 +152,7 @@ def tell(sweep: Sweep, path: Path, ds: xr.Dataset, shard: str | None, as_json: b
     return 1 if result["incomplete"] else 0
 
 
-def _tell_shard(path: Path, ds: xr.Dataset, shard: str, as_json: bool) -> int:
+def _tell_shard(path: Where, ds: xr.Dataset, shard: str, as_json: bool) -> int:
     """Print how far a store is that others fill too, and return the exit code."""
     from kvsweep.report import outcome
 
@@ -160,7 +167,7 @@ def _tell_shard(path: Path, ds: xr.Dataset, shard: str, as_json: bool) -> int:
     return 1 if result["incomplete"] else 0
 
 
-def _size(sweep: Sweep, path: Path, options: dict[str, Any]) -> dict[str, Any]:
+def _size(sweep: Sweep, path: Where, options: dict[str, Any]) -> dict[str, Any]:
     """Return what a run would take: cells, simulations still to do, bytes, seconds.
 
     Some cells are simulated to tell the seconds; nothing is written.
@@ -171,7 +178,7 @@ def _size(sweep: Sweep, path: Path, options: dict[str, Any]) -> dict[str, Any]:
     from kvsweep.forecast import forecast
     from kvsweep.grid import plan
     from kvsweep.simulate import source_hash
-    from kvsweep.store import Share, pending
+    from kvsweep.store import Share, exists, pending
     from kvsweep.workers.choosing import check_workers
 
     check_workers(
@@ -184,7 +191,7 @@ def _size(sweep: Sweep, path: Path, options: dict[str, Any]) -> dict[str, Any]:
     planning = thread_time() - begun
     todo = cells.tasks
     known = extension(path, sweep, cells, **stored) if options["extend"] else None
-    if known is None and path.exists() and not options["overwrite"]:
+    if known is None and exists(path) and not options["overwrite"]:
         todo = tuple(pending(path, sweep, cells, source_hash(), **stored))
     if share is not None:
         share.check(len(cells.tasks))
@@ -260,7 +267,7 @@ def _print_size(size: dict[str, Any], as_json: bool) -> None:
         )
 
 
-def _run(sweep: Sweep, path: Path, options: dict[str, Any]) -> xr.Dataset:
+def _run(sweep: Sweep, path: Where, options: dict[str, Any]) -> xr.Dataset:
     from kvsweep.config.served_text import model_text
     from kvsweep.sweep import run
 
@@ -276,12 +283,12 @@ def _run(sweep: Sweep, path: Path, options: dict[str, Any]) -> xr.Dataset:
 
     try:
         with display:
-            return run(sweep, out=path, progress=progress, notify=display.notify, **options)
+            return run(sweep, out=str(path), progress=progress, notify=display.notify, **options)
     except KeyboardInterrupt:
         raise Interrupted(f"interrupted; the same command goes on with {path}") from None
 
 
-def _analyse(sweep: Sweep, path: Path, ds: xr.Dataset) -> Cliff | None:
+def _analyse(sweep: Sweep, path: Where, ds: xr.Dataset) -> Cliff | None:
     """Find the cliff that the sweep asks for, and store it with the results."""
     if sweep.cliff is None:
         return None
@@ -294,7 +301,7 @@ def _analyse(sweep: Sweep, path: Path, ds: xr.Dataset) -> Cliff | None:
     return cliff
 
 
-def _draw(path: Path, ds: xr.Dataset, cliff: Cliff) -> dict[str, str | None]:
+def _draw(path: Where, ds: xr.Dataset, cliff: Cliff) -> dict[str, str | None]:
     def make() -> Figure:
         from kvsweep.plot import plot_cliff
 
@@ -303,9 +310,9 @@ def _draw(path: Path, ds: xr.Dataset, cliff: Cliff) -> dict[str, str | None]:
     return draw_beside(make, figure_of(path))
 
 
-def figure_of(path: Path) -> Path:
+def figure_of(path: Where) -> Path:
     """Return where the figure of a store is drawn."""
-    return path.with_name(f"{path.stem}-cliff.png")
+    return figure_beside(path, "cliff")
 
 
 def _print_outcome(result: dict[str, Any], cliff: Cliff | None, memory: str) -> None:

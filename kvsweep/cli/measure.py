@@ -17,6 +17,7 @@ from kvsweep.errors import InputError
 if TYPE_CHECKING:
     import xarray as xr
 
+    from kvsweep.addresses import Where
     from kvsweep.llama.design import Design
     from kvsweep.llama.runtime import Runtime
 
@@ -103,7 +104,7 @@ def prefix(
     print_prefix(ds, files, as_json)
 
 
-def open_prefix(store: Path) -> xr.Dataset:
+def open_prefix(store: Where) -> xr.Dataset:
     """Open what `kvsweep measure prefix` stored."""
     from kvsweep.llama.dataset import FORMAT
     from kvsweep.store import open_dataset

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from kvsweep.cli.base import Command, check_outputs, json_option
 from kvsweep.cli.grid import figure_of, tell
-from kvsweep.cli.outputs import OutputPath
+from kvsweep.cli.outputs import StorePath
 from kvsweep.cli.quick_xarray import leave_dask
 from kvsweep.cli.terminal import Interrupted, echo
+
+if TYPE_CHECKING:
+    from kvsweep.addresses import Where
 
 
 @click.command(
@@ -22,10 +26,15 @@ from kvsweep.cli.terminal import Interrupted, echo
         "kvsweep merge parts/*.zarr -o results/traces.zarr --folder sweeps/traces",
     ),
 )
-@click.argument(
-    "stores", metavar="STORE...", nargs=-1, required=True, type=click.Path(path_type=Path)
+@click.argument("stores", metavar="STORE...", nargs=-1, required=True, type=StorePath())
+@click.option(
+    "-o",
+    "--out",
+    type=StorePath(write=True),
+    metavar="STORE",
+    required=True,
+    help="Store to make: a folder, or as s3://bucket/h8.zarr.",
 )
-@click.option("-o", "--out", type=OutputPath(), required=True, help="Store to make.")
 @click.option("--overwrite", is_flag=True, help="Replace a store that is there.")
 @click.option(
     "--folder",
@@ -34,7 +43,7 @@ from kvsweep.cli.terminal import Interrupted, echo
 )
 @json_option
 def merge(
-    stores: tuple[Path, ...], out: Path, overwrite: bool, folder: Path | None, as_json: bool
+    stores: tuple[Where, ...], out: Where, overwrite: bool, folder: Path | None, as_json: bool
 ) -> int:
     """Put stores together that `kvsweep grid --shard` filled: to the byte what one run gives.
 
@@ -49,7 +58,11 @@ def merge(
     check_outputs(stores, {"--out": out, "figure": figure_of(out)})
     try:
         ds = run(
-            stores, out=out, folder=folder, overwrite=overwrite, notify=partial(echo, err=True)
+            list(map(str, stores)),
+            out=str(out),
+            folder=folder,
+            overwrite=overwrite,
+            notify=partial(echo, err=True),
         )
     except KeyboardInterrupt:
         raise Interrupted(f"interrupted; the same command goes on with {out}") from None

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from kvsweep.addresses import Address, Where, located, store_place
 from kvsweep.errors import InputError
 from kvsweep.files import output_path
 
@@ -30,6 +31,33 @@ class OutputPath(click.Path):
             If nothing can be written there, as far as its name goes.
         """
         return super().convert(output_path(value), param, ctx)
+
+
+class StorePath(click.ParamType):  # type: ignore[type-arg]
+    """A store: a path, or an address such as ``s3://bucket/h8.zarr``."""
+
+    name = "path"
+
+    def __init__(self, *, write: bool = False) -> None:
+        self._write = write
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> Where:
+        """Return the path or address.
+
+        Raises
+        ------
+        InputError
+            If it cannot be that of a store, or, if it is to be written, nothing can be written.
+        """
+        return store_place(value) if self._write else located(value)
+
+
+def figure_beside(store: Where, kind: str) -> Path:
+    """Return where a figure of a store is drawn: beside it, or here if it is at an address."""
+    name = f"{store.stem}-{kind}.png"
+    return Path(name) if isinstance(store, Address) else output_path(store).with_name(name)
 
 
 def draw_beside(make: Callable[[], Figure], path: Path) -> dict[str, str | None]:

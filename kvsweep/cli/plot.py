@@ -9,7 +9,7 @@ import click
 
 from kvsweep.cli.base import Command, check_outputs, json_option, print_json
 from kvsweep.cli.measure import open_prefix
-from kvsweep.cli.outputs import OutputPath
+from kvsweep.cli.outputs import OutputPath, figure_beside
 from kvsweep.cli.results import (
     at_option,
     cliff_options,
@@ -20,11 +20,12 @@ from kvsweep.cli.results import (
 )
 from kvsweep.cli.terminal import echo
 from kvsweep.errors import InputError
-from kvsweep.files import output_path
 
 if TYPE_CHECKING:
     import xarray as xr
     from matplotlib.figure import Figure
+
+    from kvsweep.addresses import Where
 
 KINDS = ("cliff", "trend", "curve", "heatmap", "pareto", "effects", "prefix")
 
@@ -59,7 +60,7 @@ KINDS = ("cliff", "trend", "curve", "heatmap", "pareto", "effects", "prefix")
 @cliff_options
 @json_option
 def plot(
-    store: Path,
+    store: Where,
     kind: str,
     out: Path | None,
     at: tuple[str, ...],
@@ -76,8 +77,7 @@ def plot(
     from kvsweep.plot import save
     from kvsweep.plot.style import is_own
 
-    place = output_path(store)
-    target = out or place.with_name(f"{place.stem}-{kind}.png")
+    target = out or figure_beside(store, kind)
     check_outputs([store], {"--out": target})
     if out is None and target.exists() and not is_own(target):
         raise InputError(
@@ -91,7 +91,7 @@ def plot(
         echo(target)
 
 
-def _draw_prefix(store: Path) -> Figure:
+def _draw_prefix(store: Where) -> Figure:
     from kvsweep.analysis.prefix_cost import prefix_cost
     from kvsweep.plot import plot_prefix
 

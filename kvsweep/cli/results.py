@@ -12,6 +12,7 @@ import click
 from kvsweep.cli.base import Command, json_option, print_json, warn
 from kvsweep.cli.measure import open_prefix, print_prefix
 from kvsweep.cli.measure_gpu import print_steps
+from kvsweep.cli.outputs import StorePath
 from kvsweep.cli.quick_xarray import leave_dask
 from kvsweep.cli.search import search_cliff, search_options
 from kvsweep.cli.terminal import echo
@@ -20,9 +21,10 @@ from kvsweep.errors import InputError
 if TYPE_CHECKING:
     import xarray as xr
 
+    from kvsweep.addresses import Where
     from kvsweep.analysis.warning_records import ResultWarning
 
-store_argument = click.argument("store", metavar="STORE", type=click.Path(path_type=Path))
+store_argument = click.argument("store", metavar="STORE", type=StorePath())
 at_option = click.option(
     "--at", multiple=True, metavar="AXIS=VALUE", help="Look at this value of an axis only."
 )
@@ -65,7 +67,7 @@ def cliff_options(command: Any) -> Any:
 )
 @store_argument
 @json_option
-def show(store: Path, as_json: bool) -> int | None:
+def show(store: Where, as_json: bool) -> int | None:
     """Summarise a store: axes, status of cells, headline measures; findings of a measurement."""
     from kvsweep import report
     from kvsweep.analysis.warnings import warnings_of
@@ -100,7 +102,7 @@ def show(store: Path, as_json: bool) -> int | None:
         "kvsweep cliff sweeps/h8.toml --search --tolerance 0.003 --set policy=least-loaded",
     ),
 )
-@click.argument("store", metavar="STORE|SWEEP.toml", type=click.Path(path_type=Path))
+@click.argument("store", metavar="STORE|SWEEP.toml", type=StorePath())
 @click.option("--search", is_flag=True, help="Search in a sweep file; no store is needed.")
 @search_options
 @click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="Change the sweep.")
@@ -108,7 +110,7 @@ def show(store: Path, as_json: bool) -> int | None:
 @cliff_options
 @json_option
 def cliff(
-    store: Path, search: bool, at: tuple[str, ...], as_json: bool, **given: Any
+    store: Where, search: bool, at: tuple[str, ...], as_json: bool, **given: Any
 ) -> int | None:
     """Find where a measure passes a threshold along an axis, with an interval.
 
@@ -117,7 +119,7 @@ def cliff(
     if search:
         if at:
             raise InputError("--at: not with --search; --set narrows the sweep")
-        return search_cliff(store, given, as_json)
+        return search_cliff(Path(str(store)), given, as_json)
     given = _without_search(store, given)
     from kvsweep import report
     from kvsweep.analysis.questions import cliff_of
@@ -135,7 +137,7 @@ def cliff(
     return None
 
 
-def _without_search(store: Path, given: dict[str, Any]) -> dict[str, Any]:
+def _without_search(store: Where, given: dict[str, Any]) -> dict[str, Any]:
     """Return the options of a cliff in a store; refuse those of a search."""
     known = ("metric", "along", "threshold", "confidence")
     for key, value in given.items():
@@ -159,7 +161,7 @@ def _without_search(store: Path, given: dict[str, Any]) -> dict[str, Any]:
 @at_option
 @objectives_option
 @json_option
-def pareto(store: Path, at: tuple[str, ...], objectives: str | None, as_json: bool) -> None:
+def pareto(store: Where, at: tuple[str, ...], objectives: str | None, as_json: bool) -> None:
     """Find the policies that no other policy beats in every objective."""
     from kvsweep import report
     from kvsweep.analysis.questions import front_of
@@ -190,7 +192,7 @@ def pareto(store: Path, at: tuple[str, ...], objectives: str | None, as_json: bo
 @click.option("--confidence", type=float, metavar="P", help="Of the intervals [0.95].")
 @at_option
 @json_option
-def effects(store: Path, metric: str, at: tuple[str, ...], as_json: bool, **given: Any) -> None:
+def effects(store: Where, metric: str, at: tuple[str, ...], as_json: bool, **given: Any) -> None:
     """Find what each factor does to a measure, and what they do together beyond that.
 
     Every axis is a factor, its first level the reference. Differences and ratios are taken within
@@ -222,7 +224,7 @@ def _found_in(ds: xr.Dataset, *, cliff: bool = False) -> list[ResultWarning]:
     return find_warnings(cells_of(ds, cliff=cliff))
 
 
-def read(store: Path, at: Sequence[str] = ()) -> xr.Dataset:
+def read(store: Where, at: Sequence[str] = ()) -> xr.Dataset:
     """Open a store, or the part of it named by ``--at``; what is used of it is read then.
 
     Raises
@@ -234,4 +236,4 @@ def read(store: Path, at: Sequence[str] = ()) -> xr.Dataset:
     from kvsweep.store import open_results
 
     leave_dask()
-    return select(open_results(store), at)
+    return select(open_results(str(store)), at)

@@ -14,6 +14,7 @@ from kvsweep.cli.results import store_argument
 from kvsweep.cli.terminal import echo
 
 if TYPE_CHECKING:
+    from kvsweep.addresses import Where
     from kvsweep.verifying import Verification
 
 # Damaged files are named one by one up to this number.
@@ -43,7 +44,7 @@ NAMED = 20
     help="Folder of the sweep file, for its traces [., then sweeps].",
 )
 @json_option
-def verify(store: Path, sample: int, folder: Path | None, as_json: bool) -> int:
+def verify(store: Where, sample: int, folder: Path | None, as_json: bool) -> int:
     """Compare every file of a store with its checksum, and some cells with a simulation.
 
     Exits with 0 if all is well, 1 if a file is not what was written or a cell comes out
@@ -52,7 +53,7 @@ def verify(store: Path, sample: int, folder: Path | None, as_json: bool) -> int:
     from kvsweep.verifying import verify as run
 
     leave_dask()
-    found = run(store, sample=sample, folder=folder, notify=partial(echo, err=True))
+    found = run(str(store), sample=sample, folder=folder, notify=partial(echo, err=True))
     if as_json:
         print_json(found.to_dict())
     else:

@@ -18,7 +18,8 @@ simulated again. `docs/stores.md` tells what is where.
 - `checking`: comparing all of a store with its checksums.
 - `identity`: what must agree before a store is continued.
 - `folder`: where bytes are put and read; `folders`: making, replacing and deleting whole stores,
-  and nothing else.
+  and nothing else. `bucket`, `objects`, `leases`: the same, and locks, at an address; `places`:
+  which of the two.
 - `lock`: one run at a time; `share`, `sharing`: or several, each with its tasks; `sources`: stores
   of such runs, to be put together.
 - `writing`: creating or continuing a store; `filling`: filling it.
@@ -30,9 +31,9 @@ simulated again. `docs/stores.md` tells what is where.
 
 from kvsweep.store.arrays import Array
 from kvsweep.store.datasets import check_replaceable, open_dataset, save_dataset
-from kvsweep.store.delivery import Delivery
+from kvsweep.store.delivery import Delivery, PartWriter
 from kvsweep.store.filling import Store
-from kvsweep.store.growing import growing, larger_store
+from kvsweep.store.growing import finish_growing, growing, larger_store
 from kvsweep.store.identity import (
     describe,
     difference_of_makers,
@@ -42,6 +43,7 @@ from kvsweep.store.identity import (
 )
 from kvsweep.store.layout import measured
 from kvsweep.store.lock import locked
+from kvsweep.store.places import exists, storage
 from kvsweep.store.reading import (
     check_store,
     load,
@@ -60,6 +62,7 @@ __all__ = [
     "FORMAT",
     "Array",
     "Delivery",
+    "PartWriter",
     "Share",
     "Source",
     "Store",
@@ -73,6 +76,8 @@ __all__ = [
     "difference_of_makers",
     "difference_of_runs",
     "difference_of_sweeps",
+    "exists",
+    "finish_growing",
     "growing",
     "larger_store",
     "load",
@@ -87,6 +92,7 @@ __all__ = [
     "refuse_damaged",
     "restored_sweep",
     "save_dataset",
+    "storage",
     "stored_attributes",
     "stored_format",
     "unlike",

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from kvsweep.store.folder import Folder
 from kvsweep.store.layout import STATUS, chunk_name
 from kvsweep.store.metadata import Document, Root
 from kvsweep.store.parts import Head, name_of, read
 from kvsweep.store.shard_records import Record, bodies, parse, record_name
 from kvsweep.store.sharding import Place, Sharding
+
+if TYPE_CHECKING:
+    from kvsweep.store.places import Storage
 
 COMPLETE = "complete"
 IDENTITY = "identity"
@@ -60,7 +62,7 @@ class Shards:
 
     Attributes
     ----------
-    folder : Folder
+    folder : Storage
         The store.
     sweep : str
         Identity of its sweep.
@@ -72,14 +74,14 @@ class Shards:
         The shards.
     """
 
-    folder: Folder
+    folder: Storage
     sweep: str
     complete: bool
     arrays: Mapping[str, int]
     sharding: Sharding
 
     @classmethod
-    def of(cls, folder: Folder, root: Root) -> Shards:
+    def of(cls, folder: Storage, root: Root) -> Shards:
         """Return the shards of a store with this root."""
         status = root.arrays[STATUS.name]
         sharding = Sharding.of_array(status)
@@ -93,25 +95,35 @@ class Shards:
         tasks = list(self.sharding.tasks_of(shard))
         return None if data is None else parse(data, shard, self.sweep, tasks)
 
+    def records(self) -> dict[Place, Record | None]:
+        """Read the records of all shards."""
+        named = {record_name(shard): shard for shard in self.sharding.shards}
+        found: dict[Place, Record | None] = {}
+        for name, data in self.folder.get_all(named):
+            shard = named[name]
+            tasks = list(self.sharding.tasks_of(shard))
+            found[shard] = None if data is None else parse(data, shard, self.sweep, tasks)
+        return found
+
     def files(self, shard: Place) -> dict[str, str]:
         """Return the files of a shard, by array."""
         return {name: chunk_name(name, shard, dims) for name, dims in self.arrays.items()}
 
     def parts(self, shard: Place) -> Iterator[tuple[int, tuple[Head, bytes] | None]]:
         """Yield the tasks of a shard that have a part, None for one that is damaged."""
-        for task in self.sharding.tasks_of(shard):
-            data = self.folder.get(name_of(task))
+        named = {name_of(task): task for task in self.sharding.tasks_of(shard)}
+        for name, data in self.folder.get_all(named):
             if data is not None:
-                yield task, read(data, self.sweep, task)
+                yield named[name], read(data, self.sweep, named[name])
 
 
-def check(folder: Folder, root: Root) -> Check:
+def check(folder: Storage, root: Root) -> Check:
     """Compare every file of a store with its checksum; each is read once.
 
     With a damaged root there is nothing to compare with.
     """
     there = sum(value is not None for value in root.files.values())
-    found = Check(root.damaged(folder.path), compared=1 + there)
+    found = Check(root.damaged(folder), compared=1 + there)
     if not root.intact or STATUS.name not in root.arrays:
         return found  # nothing of it can be trusted; or a measurement, whose root has all sums
     shards = Shards.of(folder, root)

@@ -7,9 +7,12 @@ import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kvsweep.addresses import Address, Where
+from kvsweep.errors import InputError
 from kvsweep.store.folders import clear_parts, made_beside, move_in, recognise
 from kvsweep.store.lock import locked
 from kvsweep.store.metadata import ROOT, Root, summed
+from kvsweep.store.places import storage
 from kvsweep.store.refusals import damage, read_store, refuse_unsealed, unreadable
 from kvsweep.store.writing import real_path
 
@@ -25,7 +28,7 @@ def save_dataset(path: Path, ds: xr.Dataset) -> None:
     InputError
         If nothing can be written there, or something is there that is no store of this kind.
     """
-    path = real_path(path)
+    path = _folder(path)
     form = ds.attrs["format"]
     with locked(path):
         clear_parts(path, form)
@@ -43,18 +46,18 @@ def check_replaceable(path: Path, form: str) -> None:
     InputError
         If `save_dataset` would refuse it.
     """
-    path = real_path(path)
+    path = _folder(path)
     if path.exists():
         recognise(path, form)
 
 
-def open_dataset(path: Path, form: str, maker: str) -> xr.Dataset:
+def open_dataset(path: Where, form: str, maker: str) -> xr.Dataset:
     """Read the whole dataset at `path` into memory.
 
     Parameters
     ----------
-    path : Path
-        Its directory.
+    path : Where
+        Its directory, or address.
     form : str
         What its attribute ``format`` must be.
     maker : str
@@ -69,14 +72,22 @@ def open_dataset(path: Path, form: str, maker: str) -> xr.Dataset:
 
     root = read_store(path, form, maker)
     refuse_unsealed(path, root, maker)
-    if files := root.damaged(path):
+    if files := root.damaged(storage(path)):
         raise damage(path, files, f"`{maker}` measures it again")
     try:
-        ds = xr.open_dataset(path, engine="zarr", consolidated=True).load()
+        ds = xr.open_dataset(str(path), engine="zarr", consolidated=True).load()
     except Exception as error:
         raise unreadable(path, error) from error
     ds.attrs = root.attributes
     return ds
+
+
+def _folder(path: Path) -> Path:
+    """Return what `path` leads to."""
+    where = real_path(path)
+    if isinstance(where, Address):
+        raise InputError(f"{where}: measurements are written into folders of this machine only")
+    return where
 
 
 def _write(path: Path, ds: xr.Dataset) -> None:
@@ -100,4 +111,5 @@ def _write(path: Path, ds: xr.Dataset) -> None:
         file.parent.name: json.loads(file.read_bytes()) for file in files if file.name == ROOT
     }
     names = [file.relative_to(path).as_posix() for file in files]
-    Root(attributes, arrays, summed(path, names)).write(path)
+    folder = storage(path)
+    Root(attributes, arrays, summed(folder, names)).write(folder)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from kvsweep.grid import Plan, Task
     from kvsweep.store.arrays import Array
-    from kvsweep.store.folder import Folder
+    from kvsweep.store.places import Storage
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class PartWriter:
 
     Attributes
     ----------
-    folder : Folder
+    folder : Storage
         The store.
     token : str
         What the token file of this run says.
@@ -49,7 +49,7 @@ class PartWriter:
         What tasks write, in the order of `layout.names`.
     """
 
-    folder: Folder
+    folder: Storage
     token: str
     told_in: str
     sweep: str

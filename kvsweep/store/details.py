@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from kvsweep.grid import Plan
-    from kvsweep.store.folder import Folder
     from kvsweep.store.parts import Details
+    from kvsweep.store.places import Storage
 
 GROUP = "details"
 CELL = "cell"
@@ -31,7 +31,7 @@ CELL = "cell"
 Plain = tuple[dict[str, Document], dict[str, str | None]]
 
 
-def added(folder: Folder, root: Root, plan: Plan, found: Iterable[Details]) -> Root:
+def added(folder: Storage, root: Root, plan: Plan, found: Iterable[Details]) -> Root:
     """Write the group of a store whose tasks left these details, and return the root with it.
 
     Raises
@@ -67,7 +67,7 @@ def without(root: Root) -> Plain:
     return arrays, {n: s for n, s in root.files.items() if not n.startswith(outside[1])}
 
 
-def remove(folder: Folder) -> None:
+def remove(folder: Storage) -> None:
     """Remove the files of the group, if there is one."""
     for name in folder.names(GROUP):
         folder.delete(f"{GROUP}/{chunk_name(name, (0,), 1)}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -19,19 +18,18 @@ from kvsweep.policies import Status
 from kvsweep.store import checking, details, parts
 from kvsweep.store.checking import COMPLETE, IDENTITY
 from kvsweep.store.delivery import Delivery, PartWriter
-from kvsweep.store.folder import Folder
 from kvsweep.store.layout import STATUS, STATUS_DETAIL
 from kvsweep.store.metadata import Root
 from kvsweep.store.packing import Packer
 from kvsweep.store.sharding import Place, Sharding
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from numpy.typing import NDArray
 
+    from kvsweep.addresses import Where
     from kvsweep.grid import Plan, Task
     from kvsweep.store.arrays import Array
+    from kvsweep.store.places import Storage
     from kvsweep.store.shard_records import Record
     from kvsweep.store.share import Share
 
@@ -44,7 +42,7 @@ class Store:
 
     Attributes
     ----------
-    folder : Folder
+    folder : Storage
         Where it is.
     plan : Plan
         The cells it holds.
@@ -62,7 +60,7 @@ class Store:
         The tasks that are this run's, if others fill the store too: nothing is packed then.
     """
 
-    folder: Folder
+    folder: Storage
     plan: Plan
     attributes: Mapping[str, Any]
     root: Root
@@ -77,8 +75,8 @@ class Store:
     _there: int = 0
 
     @property
-    def path(self) -> Path:
-        """Its directory."""
+    def path(self) -> Where:
+        """Its directory, or address."""
         return self.folder.path
 
     @cached_property
@@ -135,7 +133,7 @@ class Store:
             with self._writing():
                 self._begin()
                 self.folder.put(told_in, token.encode())
-            sweep, folder = str(self.attributes[IDENTITY]), Folder(self.path.resolve())
+            sweep, folder = str(self.attributes[IDENTITY]), self.folder.for_workers()
             arrays = tuple(self.arrays)
             self._writer = PartWriter(folder, token, told_in, sweep, self.plan, arrays)
         return self._writer
@@ -230,7 +228,7 @@ class Store:
 
     def _set_root(self, root: Root) -> None:
         self.root = root
-        root.write(self.path)
+        root.write(self.folder)
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
@@ -243,9 +241,5 @@ class Store:
                 "kept where it is now, and can be continued under its old name"
             ) from None
         except OSError as error:
-            raise unwritable(self.path, error, _KEPT) from None
-
-
-def opened(path: Path) -> Folder:
-    """Return the folder of a store for writing: that very one, and no other of its name."""
-    return Folder(path, os.stat(path))
+            kept = "" if getattr(error, "lost", False) else _KEPT
+            raise unwritable(self.path, error, kept) from None

@@ -1,12 +1,13 @@
 """Where a store is kept: bytes under names, which appear whole or not at all.
 
-Whatever holds stores is asked for no more than this, so that another (a bucket, say) needs no more:
-nothing is appended to, changed in place, locked or renamed.
+Whatever holds stores is asked for no more than this, so that another (`bucket.Bucket`) needs no
+more: nothing is appended to, changed in place, locked or renamed.
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -52,14 +53,37 @@ class Folder:
             self._make_folders(name)
             replace_file(f"{self.path}/{name}", data)
 
+    def for_workers(self) -> Folder:
+        """Return it as workers name it, which may work elsewhere."""
+        return Folder(self.path.resolve())
+
+    def exists(self) -> bool:
+        """Whether there is anything under its name."""
+        return self.path.exists()
+
+    def read(self, name: str) -> bytes:
+        """Return a file.
+
+        Raises
+        ------
+        OSError
+            If there is none, or it cannot be read.
+        """
+        return regular_bytes(f"{self.path}/{name}")
+
     def get(self, name: str) -> bytes | None:
         """Return a file, None if there is none; what cannot be read is as if empty."""
         try:
-            return regular_bytes(f"{self.path}/{name}")
+            return self.read(name)
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError:
             return b""
+
+    def get_all(self, names: Iterable[str]) -> Iterator[tuple[str, bytes | None]]:
+        """Yield files by name, as `get`."""
+        for name in names:
+            yield name, self.get(name)
 
     def sums(self, name: str) -> list[int] | None:
         """Return size and CRC-32 of a file, None if there is none, a size of -1 if unreadable."""
@@ -81,6 +105,10 @@ class Folder:
         except (FileNotFoundError, NotADirectoryError):
             return None
 
+    def sizes(self, names: Iterable[str]) -> dict[str, int | None]:
+        """Return the sizes of files, None where there is none."""
+        return {name: self.size(name) for name in names}
+
     def names(self, folder: str) -> list[str]:
         """Return the names in `folder`, of files that are being written too."""
         with suppress(FileNotFoundError, NotADirectoryError):
@@ -91,6 +119,11 @@ class Folder:
         """Remove a file, if there is one."""
         with suppress(FileNotFoundError, NotADirectoryError):
             os.unlink(f"{self.path}/{name}")
+
+    def delete_all(self, names: Iterable[str]) -> None:
+        """Remove files."""
+        for name in names:
+            self.delete(name)
 
     def delete_folder(self, folder: str) -> bool:
         """Remove a folder with nothing in it; files put there by others who share it then fail.

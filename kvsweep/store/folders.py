@@ -12,17 +12,24 @@ import os
 import re
 import secrets
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
 
 from kvsweep.errors import InputError
 from kvsweep.files import unwritable
 from kvsweep.metrics import VARIABLES
-from kvsweep.reading import regular_bytes
 from kvsweep.store import parts, shard_records
 from kvsweep.store.details import GROUP
 from kvsweep.store.metadata import ROOT, Root, read_root
+from kvsweep.store.places import storage
+
+if TYPE_CHECKING:
+    from kvsweep.addresses import Address, Where
+    from kvsweep.store.places import Storage
+
+    AnyPlace = TypeVar("AnyPlace", Path, Address, Path | Address)
 
 _LONG = 200  # bytes of a name from which on a hash stands for it: with more it were too long
 _PART = re.compile(r"[0-9a-f]{8}\.part")
@@ -34,7 +41,7 @@ _FOLDERS = (shard_records.FOLDER, parts.FOLDER)
 _OLDER = {"kvsweep-store/2": ("kvsweep-store/1",)}
 
 
-def hidden(path: Path, ending: str) -> Path:
+def hidden(path: AnyPlace, ending: str) -> AnyPlace:
     """Return the name beside `path` of something that belongs to it."""
     name = path.name
     if len(os.fsencode(name)) > _LONG:
@@ -86,7 +93,23 @@ def recognise(path: Path, form: str) -> None:
     InputError
         If `path` is something else, or something is in it that kvsweep did not make.
     """
-    if not (path / ROOT).is_file():
+    foreign = next(_foreign(path, recognised(path, form)), None)
+    if foreign is not None:
+        raise InputError(
+            f"{path}: has {foreign!r} in it, which kvsweep did not make, and is not overwritten; "
+            "move that elsewhere, or name another store"
+        )
+
+
+def recognised(path: Where, form: str) -> Root:
+    """Return the root of a store of the format `form`.
+
+    Raises
+    ------
+    InputError
+        If something else is at `path`.
+    """
+    if storage(path).size(ROOT) is None:
         raise InputError(f"{path}: is no store of kvsweep and is not overwritten")
     try:
         root = read_root(path, "")
@@ -94,12 +117,13 @@ def recognise(path: Path, form: str) -> None:
         raise InputError(f"{error}; so it is not overwritten: delete it yourself") from None
     if root.attributes.get("format") not in (form, *_OLDER.get(form, ())):
         raise InputError(f"{path}: is no store of kvsweep and is not overwritten")
-    foreign = next(_foreign(path, root), None)
-    if foreign is not None:
-        raise InputError(
-            f"{path}: has {foreign!r} in it, which kvsweep did not make, and is not overwritten; "
-            "move that elsewhere, or name another store"
-        )
+    return root
+
+
+def owned(root: Root, folder: Storage) -> Callable[[str], bool]:
+    """Return what tells whether a file of a store with this root is one that kvsweep makes."""
+    arrays = _arrays(root, folder)
+    return lambda place: _is_own(place) and (place.split("/")[0] in arrays or "/" not in place)
 
 
 def clear_parts(path: Path, form: str) -> None:
@@ -147,7 +171,7 @@ def _is_leftover(folder: Path, form: str) -> bool:
 
 def _foreign(path: Path, root: Root) -> Iterator[str]:
     """Yield the files and folders of a store that are not its own."""
-    arrays = {GROUP, *root.arrays} if root.intact else _known_arrays(path)
+    arrays = _arrays(root, storage(path))
     for folder, subfolders, files in os.walk(path):
         inside = os.path.relpath(folder, path).replace(os.sep, "/")
         for name in (*files, *subfolders):
@@ -159,10 +183,12 @@ def _foreign(path: Path, root: Root) -> Iterator[str]:
                 yield place
 
 
-def _known_arrays(path: Path) -> set[str]:
-    """Return the arrays that a store without checksums may have."""
+def _arrays(root: Root, folder: Storage) -> set[str]:
+    """Return the arrays that a store with this root has; one without checksums may have any."""
+    if root.intact:
+        return {GROUP, *root.arrays}
     try:
-        dims = json.loads(regular_bytes(path / "status" / ROOT))["dimension_names"]
+        dims = json.loads(folder.read(f"status/{ROOT}"))["dimension_names"]
     except (OSError, ValueError, TypeError, KeyError):
         dims = []
     further = {dim for variable in VARIABLES.values() for dim in variable.dims}

@@ -6,19 +6,21 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from kvsweep.addresses import Address, Where
 from kvsweep.files import unwritable
 from kvsweep.store.folders import clear_parts, hidden, move_in, recognise
 from kvsweep.store.lock import locked
+from kvsweep.store.places import storage
 from kvsweep.store.refusals import FORMAT
 
 
-def larger_store(path: Path) -> Path:
+def larger_store(path: Where) -> Where:
     """Return the name of the store that is to replace the one at `path`."""
     return hidden(path, "larger")
 
 
 @contextmanager
-def growing(path: Path) -> Iterator[Path]:
+def growing(path: Where) -> Iterator[Where]:
     """Yield the name of the larger store, hidden beside the one at `path`, which it then replaces.
 
     If the block fails both are kept, and the next one goes on with the larger one.
@@ -29,12 +31,38 @@ def growing(path: Path) -> Iterator[Path]:
         If something else than a store is at `path`, or a run writes it.
     """
     with locked(path):
+        larger = larger_store(path)
+        if isinstance(path, Address) and isinstance(larger, Address):
+            from kvsweep.store import objects
+
+            if storage(path).exists():
+                objects.recognise(path, FORMAT)
+            yield larger
+            objects.move(larger, path)
+            return
+        assert isinstance(path, Path)
+        assert isinstance(larger, Path)
         if path.exists():
             recognise(path, FORMAT)
-        larger = larger_store(path)
         yield larger
         try:
             move_in(larger, path)
         except OSError as error:
             raise unwritable(path, error) from None
         clear_parts(path, FORMAT)
+
+
+def finish_growing(path: Where) -> None:
+    """Go on with the last step of `growing` where that can be cut short: at an address.
+
+    Raises
+    ------
+    InputError
+        If it cannot be written.
+    """
+    larger = larger_store(path)
+    if isinstance(path, Address) and isinstance(larger, Address):
+        from kvsweep.store import objects
+
+        with locked(path):
+            objects.go_on_with_move(larger, path)

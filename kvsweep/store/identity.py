@@ -14,6 +14,7 @@ from kvsweep.errors import InputError
 from kvsweep.store.refusals import FORMAT
 
 if TYPE_CHECKING:
+    from kvsweep.addresses import Where
     from kvsweep.config import Sweep
 
 # What decides the numbers: a store goes on with the same only, or its cells would be of two kinds.
@@ -22,6 +23,8 @@ DECIDING = ("source_hash", "numba", "numpy")
 RECORDED = ("kvsweep", "xarray", "zarr")
 # Parts of a sweep that decide what is made of the results, not the results.
 PRESENTATION = ("title", "question", "cliff", "pareto")
+# The SHA-256 of each trace, by its name; of a sweep without any there is no such attribute.
+TRACES = "traces"
 WAYS_OUT = "--overwrite starts again, --out names another store"
 _OF_THE_GRID = "made from another sweep: grid."
 NAMES = ("the store", "the sweep")
@@ -30,7 +33,12 @@ OPTIONS = {"per_request": "--requests", "pruned": "pruning (--no-prune runs ever
 
 
 def describe(
-    sweep: Sweep, source_hash: str, *, keep_requests: bool = False, prune: bool = True
+    sweep: Sweep,
+    source_hash: str,
+    *,
+    keep_requests: bool = False,
+    prune: bool = True,
+    traces: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
     """Return the attributes of a store of `sweep`: what it is and what made it.
 
@@ -43,6 +51,8 @@ def describe(
         Of the sources of the simulator, of which a store knows nothing else.
     keep_requests, prune : bool
         As for `kvsweep.run`.
+    traces : mapping of str to str, optional
+        SHA-256 of each trace that it reads, by name.
     """
     return {
         "format": FORMAT,
@@ -57,6 +67,7 @@ def describe(
         "per_request": int(keep_requests),
         "pruned": int(prune),
         **_makers(source_hash),
+        **({TRACES: json.dumps(traces)} if traces else {}),
     }
 
 
@@ -71,6 +82,7 @@ def identity(attributes: Mapping[str, Any], arrays: Mapping[str, Any]) -> str:
         Metadata of its arrays.
     """
     decides = {key: attributes[key] for key in (*OPTIONS, *DECIDING)}
+    decides |= {key: attributes[key] for key in (TRACES,) if key in attributes}
     said = json.dumps([_cells_only(attributes), decides, arrays], sort_keys=True)
     return hashlib.sha256(said.encode()).hexdigest()[:16]
 
@@ -80,7 +92,7 @@ def recorded(attributes: Mapping[str, Any]) -> dict[str, Any]:
     return {key: attributes[key] for key in RECORDED if key in attributes}
 
 
-def check_same(path: Path, there: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
+def check_same(path: Where, there: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
     """Refuse a store whose cells an uninterrupted run of this sweep, here and now, would not give.
 
     Parameters
@@ -127,7 +139,17 @@ def difference_of_runs(there: Mapping[str, Any], wanted: Mapping[str, Any]) -> s
     for key in DECIDING:
         if there.get(key) != wanted[key]:
             return f"made by {_maker(key)} {there.get(key)}, not {wanted[key]}"
-    return ""
+    return _difference_of_traces(there, wanted)
+
+
+def _difference_of_traces(there: Mapping[str, Any], wanted: Mapping[str, Any]) -> str:
+    """Say which trace was another when a store was made; a larger sweep may have more of them."""
+    now = json.loads(wanted.get(TRACES, "{}"))
+    before = json.loads(there.get(TRACES, "{}"))
+    changed = next((name for name, told in before.items() if now.get(name, told) != told), None)
+    if changed is not None:
+        return f"made from another {changed}: that trace was changed or replaced since"
+    return "made by a kvsweep that did not note its traces" if now and not before else ""
 
 
 def difference_of_makers(attributes: Mapping[str, Any], source_hash: str) -> str:
@@ -154,7 +176,7 @@ def _makers(source_hash: str) -> dict[str, str]:
     return made | {name: version(name) for name in libraries}
 
 
-def restored_sweep(attributes: Mapping[str, Any], store: Path, folder: Path) -> Sweep:
+def restored_sweep(attributes: Mapping[str, Any], store: Where, folder: Path) -> Sweep:
     """Return the sweep that a store was made from.
 
     Parameters

@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from kvsweep.addresses import Address, Where
 from kvsweep.errors import InputError, clip
 from kvsweep.files import unwritable
 from kvsweep.store.folders import hidden
@@ -42,14 +43,14 @@ class BusyError(InputError):
 
 @contextmanager
 def locked(
-    path: Path, ending: str = "lock", *, shared: bool = False, patience: float = 0.0
+    path: Where, ending: str = "lock", *, shared: bool = False, patience: float = 0.0
 ) -> Iterator[None]:
     """Keep other runs from writing the store at `path` for the length of the block.
 
     Parameters
     ----------
-    path : Path
-        The store.
+    path : Where
+        The store. In a bucket there are no locks, and leases stand in.
     ending : str
         What the name of the lock ends with.
     shared : bool
@@ -64,6 +65,12 @@ def locked(
     InputError
         If no lock can be made beside it.
     """
+    if isinstance(path, Address):
+        from kvsweep.store.leases import held
+
+        with held(path, ending, shared=shared, patience=patience):
+            yield
+        return
     last = time.monotonic() + patience
     while True:
         try:

@@ -11,13 +11,15 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
 from kvsweep.errors import InputError
-from kvsweep.files import replace_file
-from kvsweep.reading import regular_bytes
+from kvsweep.store.places import storage
+
+if TYPE_CHECKING:
+    from kvsweep.addresses import Where
+    from kvsweep.store.places import Storage
 
 ROOT = "zarr.json"
 CHECKSUMS = "checksums"
@@ -65,23 +67,24 @@ class Root:
             "node_type": "group",
         }
 
-    def write(self, path: Path) -> None:
-        """Write the root of the store at `path`, in one step.
+    def write(self, folder: Storage) -> None:
+        """Write the root of a store, in one step.
 
         Raises
         ------
         OSError
             If it cannot be written.
         """
-        replace_file(f"{path}/{ROOT}", encoded(self.document()))
+        folder.put(ROOT, encoded(self.document()))
 
-    def damaged(self, path: Path) -> list[str]:
+    def damaged(self, folder: Storage) -> list[str]:
         """Return the files that are not what they were: the root, and those it has sums of."""
-        changed = [name for name, there in self.files.items() if checksum(path / name) != there]
+        now = summed(folder, self.files)
+        changed = [name for name, there in self.files.items() if now[name] != there]
         return [*([] if self.intact else [ROOT]), *changed]
 
 
-def read_root(path: Path, maker: str) -> Root:
+def read_root(path: Where, maker: str) -> Root:
     """Read the root of a Zarr group.
 
     Raises
@@ -89,11 +92,14 @@ def read_root(path: Path, maker: str) -> Root:
     InputError
         If there is no group at `path`, or its root is not readable.
     """
+    folder = storage(path)
     try:
-        document = json.loads(regular_bytes(path / ROOT))
+        document = json.loads(folder.read(ROOT))
         return _parse(document)
+    except InputError:
+        raise
     except (FileNotFoundError, NotADirectoryError) as error:
-        if not path.exists():
+        if not folder.exists():
             raise InputError(f"{path}: no such store; `{maker}` makes one") from error
         raise InputError(f"{path}: is no store of kvsweep: there is no {ROOT} in it") from error
     except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
@@ -120,19 +126,9 @@ def sums_of(files: Mapping[str, bytes | None]) -> dict[str, str | None]:
     return {n: None if data is None else hexadecimal(crc32(data)) for n, data in files.items()}
 
 
-def summed(path: Path, names: Iterable[str]) -> dict[str, str | None]:
-    """Return the checksums of files of a store, by name."""
-    return {name: checksum(path / name) for name in names}
-
-
-def checksum(path: Path) -> str | None:
-    """Return the CRC-32 of a file, None if there is none; a file that cannot be read is damaged."""
-    try:
-        return hexadecimal(crc32(regular_bytes(path)))
-    except FileNotFoundError:
-        return None
-    except OSError:
-        return "unreadable"
+def summed(folder: Storage, names: Iterable[str]) -> dict[str, str | None]:
+    """Return the checksums of files of a store, by name; one that cannot be read is as if empty."""
+    return sums_of(dict(folder.get_all(names)))
 
 
 def hexadecimal(value: int) -> str:

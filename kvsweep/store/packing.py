@@ -7,16 +7,19 @@ parts are there, so that at any time either is.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 from zlib import crc32
 
 from kvsweep.store.arrays import Array
-from kvsweep.store.folder import Folder
 from kvsweep.store.layout import chunk_name
 from kvsweep.store.parts import Head, name_of, read
 from kvsweep.store.shard_records import Record, bodies, record_name
 from kvsweep.store.sharding import Place, Sharding
+
+if TYPE_CHECKING:
+    from kvsweep.store.places import Storage
 
 # Seconds after which a part that a worker wrote is given up: a network file system shows it late.
 VISIBLE_AFTER = 60.0
@@ -28,7 +31,7 @@ class Packer:
 
     Attributes
     ----------
-    folder : Folder
+    folder : Storage
         The store.
     sweep : str
         Identity of its sweep.
@@ -38,7 +41,7 @@ class Packer:
         What tasks write, in the order of `layout.names`.
     """
 
-    folder: Folder
+    folder: Storage
     sweep: str
     sharding: Sharding
     arrays: Sequence[Array]
@@ -63,8 +66,7 @@ class Packer:
             files[array.name] = None if data is None else [len(data), crc32(data)]
         record = Record(files, heads)
         self.folder.put(record_name(shard), record.encoded(shard))
-        for head in heads:
-            self.folder.delete(name_of(head.task))
+        self.folder.delete_all([name_of(head.task) for head in heads])
         return record
 
     def unpack(self, shard: Place, record: Record, without: set[int]) -> None:
@@ -93,17 +95,21 @@ class Packer:
         names = [array.name for array in self.arrays]
         chunks: dict[str, dict[Place, bytes]] = {name: {} for name in names}
         heads = []
-        for task in self.sharding.tasks_of(shard):
-            head, body = self._read(task)
+        tasks = list(self.sharding.tasks_of(shard))
+        for task, data in zip(tasks, self._data(tasks), strict=True):
+            head, body = self._read(task, data)
             heads.append(head)
             for name, chunk in head.chunks(names, body):
                 chunks[name][self.sharding.inside(task)] = chunk
         return tuple(heads), chunks
 
-    def _read(self, task: int) -> tuple[Head, bytes]:
+    def _data(self, tasks: Sequence[int]) -> Iterator[bytes | None]:
+        for _, data in self.folder.get_all(map(name_of, tasks)):
+            yield data
+
+    def _read(self, task: int, data: bytes | None) -> tuple[Head, bytes]:
         last = time.monotonic() + VISIBLE_AFTER
         while True:
-            data = self.folder.get(name_of(task))
             found = read(data, self.sweep, task) if data else None
             if found is not None:
                 return found
@@ -111,6 +117,7 @@ class Packer:
             if time.monotonic() > last:
                 raise OSError(f"{name_of(task)} is damaged, or was written and cannot be seen here")
             time.sleep(0.1)
+            data = self.folder.get(name_of(task))
 
 
 def assembled(

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from kvsweep.grid import Plan, Task
     from kvsweep.store.arrays import Array
-    from kvsweep.store.folder import Folder
+    from kvsweep.store.places import Storage
 
 FORMAT = "kvsweep-part/1"
 FOLDER = "status/parts"
@@ -93,11 +93,10 @@ def name_of(task: int) -> str:
     return f"{FOLDER}/{task}"
 
 
-def clear(folder: Folder) -> None:
+def clear(folder: Storage) -> None:
     """Remove the parts of a store whose shards are all packed, and their folder."""
     while names := [name for name in folder.names(FOLDER) if OWN.fullmatch(name)]:
-        for name in names:
-            folder.delete(f"{FOLDER}/{name}")
+        folder.delete_all([f"{FOLDER}/{name}" for name in names])
     folder.delete_folder(FOLDER)
 
 

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from kvsweep.addresses import Where, located
 from kvsweep.arguments import checked
 from kvsweep.errors import InputError, did_you_mean
 from kvsweep.metrics import QUANTILES, VARIABLES, quantile_names
 from kvsweep.store.arrays import from_document
 from kvsweep.store.checking import IDENTITY, Check, Shards, check
-from kvsweep.store.folder import Folder
 from kvsweep.store.metadata import Root, read_root
+from kvsweep.store.places import storage
 from kvsweep.store.points import with_points
 from kvsweep.store.refusals import (
     FORMAT_1,
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 @checked
-def open_results(path: str | Path, *, verify: bool = True) -> xr.Dataset:
+def open_results(path: str | Where, *, verify: bool = True) -> xr.Dataset:
     """Open a store for reading.
 
     Quantiles are added under their own names: ``ttft_p99_ms`` is ``ttft_ms`` at quantile 0.99.
@@ -42,7 +42,7 @@ def open_results(path: str | Path, *, verify: bool = True) -> xr.Dataset:
     Parameters
     ----------
     path : path
-        Directory of the store.
+        Directory of the store, or its address, as ``s3://bucket/h8.zarr``.
     verify : bool
         Compare each file with its checksum when something is read of it: opening reads no cell,
         and finds what is missing or cut short. Without, damage may be read as numbers.
@@ -67,14 +67,14 @@ def open_results(path: str | Path, *, verify: bool = True) -> xr.Dataset:
     >>> ds["ttft_p99_ms"].dims, ds["ttft_p99_ms"].attrs["units"]
     (('policy', 'rate', 'gpu_blocks', 'seed'), 'ms')
     """
-    path = Path(path)
+    path = located(path)
     root = read_root(path, MAKER)
     if not verify and root.attributes.get("format") == FORMAT_1:
-        return _finished(path, root, lambda: _opened(path))
+        return _finished(path, root, lambda: _opened(str(path)))
     read_store(path)  # which refuses another
     if verify:
         refuse_unsealed(path, root, f"{MAKER} --overwrite")
-        _refuse(path, root.damaged(path))
+        _refuse(path, root.damaged(storage(path)))
     return _finished(path, root, lambda: _results(path, root, verify))
 
 
@@ -96,11 +96,11 @@ def load(ds: xr.Dataset, *names: str) -> xr.Dataset:
         except InputError:
             raise
         except Exception as error:
-            raise unreadable(Path(ds.encoding["source"]), error) from error
+            raise unreadable(ds.encoding["source"], error) from error
     return ds
 
 
-def check_store(path: Path) -> tuple[Root, Check]:
+def check_store(path: Where) -> tuple[Root, Check]:
     """Compare all files of a store, of results or of measurements, with their checksums.
 
     Returns
@@ -118,10 +118,10 @@ def check_store(path: Path) -> tuple[Root, Check]:
     if form == FORMAT_1 or not form.startswith("kvsweep-"):
         read_store(path)  # which says so
     refuse_unsealed(path, root, f"{MAKER} --overwrite")
-    return root, check(Folder(path), root)
+    return root, check(storage(path), root)
 
 
-def refuse_damaged(path: Path) -> None:
+def refuse_damaged(path: Where) -> None:
     """Compare all files of a store with their checksums.
 
     Raises
@@ -132,7 +132,7 @@ def refuse_damaged(path: Path) -> None:
     _refuse(path, check_store(path)[1].files)
 
 
-def stored_format(path: Path, maker: str = MAKER) -> object:
+def stored_format(path: Where, maker: str = MAKER) -> object:
     """Return the attribute ``format`` of a Zarr group, None if it has none.
 
     Raises
@@ -143,7 +143,7 @@ def stored_format(path: Path, maker: str = MAKER) -> object:
     return read_root(path, maker).attributes.get("format")
 
 
-def stored_attributes(path: Path) -> dict[str, Any]:
+def stored_attributes(path: Where) -> dict[str, Any]:
     """Return the attributes of a store of results.
 
     Raises
@@ -154,13 +154,13 @@ def stored_attributes(path: Path) -> dict[str, Any]:
     return read_store(path).attributes
 
 
-def _results(path: Path, root: Root, verify: bool) -> xr.Dataset:
+def _results(path: Where, root: Root, verify: bool) -> xr.Dataset:
     """Open a store, of whose files only the records are read, and sizes looked at."""
     from kvsweep.store.named import named
     from kvsweep.store.verified import VerifiedStore
 
-    shards = Shards.of(Folder(path), root)
-    records = {shard: shards.record(shard) for shard in shards.sharding.shards}
+    shards = Shards.of(storage(path), root)
+    records = shards.records()
     if verify:
         _refuse(path, list(_lost(shards, records)))
     arrays = {name: from_document(name, root.arrays[name]) for name in shards.arrays}
@@ -170,19 +170,18 @@ def _results(path: Path, root: Root, verify: bool) -> xr.Dataset:
 
 def _lost(shards: Shards, records: Mapping[Place, Record | None]) -> Iterator[str]:
     """Yield the files of results that are not there, or have another size."""
+    unpacked = [record_name(shard) for shard, record in records.items() if record is None]
+    wanted: dict[str, int | None] = {}
     for shard, record in records.items():
-        if record is None:
-            name = record_name(shard)
-            if shards.complete or shards.folder.size(name) is not None:
-                yield name
-            continue
-        for name, file in shards.files(shard).items():
-            there = record.files.get(name)
-            if shards.folder.size(file) != (there and there[0]):
-                yield file
+        for name, file in shards.files(shard).items() if record else ():
+            there = record.files.get(name) if record else None
+            wanted[file] = there[0] if there else None
+    sizes = shards.folder.sizes([*unpacked, *wanted])
+    yield from (name for name in unpacked if shards.complete or sizes[name] is not None)
+    yield from (file for file, size in wanted.items() if sizes[file] != size)
 
 
-def _refuse(path: Path, files: list[str]) -> None:
+def _refuse(path: Where, files: list[str]) -> None:
     if files:
         raise damage(path, files)
 
@@ -193,7 +192,7 @@ def _opened(store: Any) -> xr.Dataset:
     return xr.open_dataset(store, engine="zarr", consolidated=True)
 
 
-def _finished(path: Path, root: Root, open_it: Callable[[], xr.Dataset]) -> xr.Dataset:
+def _finished(path: Where, root: Root, open_it: Callable[[], xr.Dataset]) -> xr.Dataset:
     try:
         ds = _in_order(open_it())
     except InputError:

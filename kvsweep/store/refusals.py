@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from kvsweep.errors import InputError
 from kvsweep.store.metadata import ROOT, Root, read_root
+
+if TYPE_CHECKING:
+    from kvsweep.addresses import Where
 
 FORMAT = "kvsweep-store/2"
 FORMAT_1 = "kvsweep-store/1"
 MAKER = "kvsweep grid SWEEP.toml"
 
 
-def read_store(path: Path, form: str = FORMAT, maker: str = MAKER) -> Root:
+def read_store(path: Where, form: str = FORMAT, maker: str = MAKER) -> Root:
     """Read the root of a store.
 
     Parameters
     ----------
-    path : Path
-        Its directory.
+    path : Where
+        Its directory, or address.
     form : str
         What its attribute ``format`` must be.
     maker : str
@@ -42,7 +45,7 @@ def read_store(path: Path, form: str = FORMAT, maker: str = MAKER) -> Root:
     return root
 
 
-def older(path: Path) -> InputError:
+def older(path: Where) -> InputError:
     """Return the error of a store of version 1."""
     return InputError(
         f"{path}: a store of version 1, of an older kvsweep: it is neither continued nor checked "
@@ -51,7 +54,7 @@ def older(path: Path) -> InputError:
     )
 
 
-def refuse_unsealed(path: Path, root: Root, maker: str) -> None:
+def refuse_unsealed(path: Where, root: Root, maker: str) -> None:
     """Refuse a store without checksums: to read it were to print numbers that nobody vouches for.
 
     Raises
@@ -67,7 +70,7 @@ def refuse_unsealed(path: Path, root: Root, maker: str) -> None:
         )
 
 
-def damage(path: Path, files: list[str], remedy: str = "") -> InputError:
+def damage(path: Where, files: list[str], remedy: str = "") -> InputError:
     """Return the error of a store whose `files` are not what was written, naming the first."""
     more = f" and {len(files) - 1:,} more" if len(files) > 1 else ""
     remedy = remedy or f"`{MAKER} --out {path}` runs these cells again"
@@ -77,7 +80,7 @@ def damage(path: Path, files: list[str], remedy: str = "") -> InputError:
     )
 
 
-def unreadable(path: Path, error: Exception) -> InputError:
+def unreadable(path: object, error: Exception) -> InputError:
     """Return the error that a broken store raises; what Zarr raises then is of any type."""
     reason = (str(error).splitlines() or [""])[0] or type(error).__name__
     return InputError(f"{path}: cannot be read as a Zarr store: {reason}")

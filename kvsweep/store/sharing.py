@@ -11,18 +11,21 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from kvsweep.store.filling import Store
 from kvsweep.store.lock import PATIENCE, BusyError, locked
 from kvsweep.store.share import Share
+
+if TYPE_CHECKING:
+    from kvsweep.addresses import Where
 
 Prepare = Callable[..., Store]
 """`writing.prepare` with all arguments but `alone`."""
 
 
 @contextmanager
-def opened(path: Path, share: Share | None, prepare: Prepare) -> Iterator[Store]:
+def opened(path: Where, share: Share | None, prepare: Prepare) -> Iterator[Store]:
     """Open a store for one run alone, or for one of several, and hold its locks meanwhile.
 
     Raises
@@ -38,7 +41,7 @@ def opened(path: Path, share: Share | None, prepare: Prepare) -> Iterator[Store]
         yield prepare()
 
 
-def completed(path: Path, prepare: Prepare) -> bool:
+def completed(path: Where, prepare: Prepare) -> bool:
     """Pack a store and complete it if no task is missing; return whether it is complete.
 
     If others fill it still, or another run is at it, that is theirs.
@@ -57,7 +60,7 @@ def completed(path: Path, prepare: Prepare) -> bool:
 
 
 @contextmanager
-def _joined(path: Path, share: Share, prepare: Prepare) -> Iterator[Store]:
+def _joined(path: Where, share: Share, prepare: Prepare) -> Iterator[Store]:
     """Open a store for one of several runs that fill it, and make it if it is not there.
 
     Raises

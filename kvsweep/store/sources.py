@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kvsweep.errors import InputError
 from kvsweep.store import details
 from kvsweep.store.arrays import from_document
 from kvsweep.store.checking import Check, Shards, check
-from kvsweep.store.folder import Folder
 from kvsweep.store.identity import describe, difference_of_runs, difference_of_sweeps
 from kvsweep.store.layout import arrays
 from kvsweep.store.metadata import Root
 from kvsweep.store.parts import FOLDER, name_of, read
+from kvsweep.store.places import storage
 from kvsweep.store.refusals import damage, read_store, refuse_unsealed
 from kvsweep.store.shard_records import bodies
 from kvsweep.store.sharding import Place
@@ -24,6 +23,7 @@ from kvsweep.store.share import Share
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from kvsweep.addresses import Where
     from kvsweep.config import Sweep
     from kvsweep.grid import Plan
 
@@ -34,8 +34,8 @@ class Source:
 
     Attributes
     ----------
-    path : Path
-        Its directory.
+    path : Where
+        Its directory, or address.
     root : Root
         What its root says.
     shards : Shards
@@ -44,14 +44,14 @@ class Source:
         Which tasks are there, whole.
     """
 
-    path: Path
+    path: Where
     root: Root
     shards: Shards
     found: Check
     _last: tuple[Place, dict[int, bytes]] | None = field(default=None, repr=False)
 
     @classmethod
-    def open(cls, path: Path) -> Source:
+    def open(cls, path: Where) -> Source:
         """Open a store, and compare all of it with its checksums.
 
         Raises
@@ -62,7 +62,7 @@ class Source:
         """
         root = read_store(path)
         refuse_unsealed(path, root, "kvsweep grid SWEEP.toml --overwrite")
-        folder = Folder(path)
+        folder = storage(path)
         found = check(folder, root)
         if found.metadata:
             raise damage(path, found.metadata)
@@ -115,7 +115,8 @@ class Source:
                     yield task, part[0].lines() + part[1]
             return
         files = self.shards.files(shard)
-        data = {name: self.shards.folder.get(file) for name, file in files.items()}
+        of_file = dict(self.shards.folder.get_all(files.values()))
+        data = {name: of_file[file] for name, file in files.items()}
         for head, body in bodies(record, list(files), data, self.shards.sharding.order(shard)):
             yield head.task, head.lines() + body
 

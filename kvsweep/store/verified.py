@@ -6,11 +6,14 @@ are read from their parts.
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from typing import TYPE_CHECKING, Any
+from zlib import crc32
 
 from zarr.abc.store import OffsetByteRequest, RangeByteRequest, Store, SuffixByteRequest
-from zarr.storage import LocalStore
+from zarr.storage import FsspecStore, LocalStore
 
+from kvsweep.addresses import Address
 from kvsweep.store.checking import Shards
 from kvsweep.store.details import rows
 from kvsweep.store.packing import assembled
@@ -24,10 +27,15 @@ if TYPE_CHECKING:
     from zarr.abc.buffer import Buffer, BufferPrototype
     from zarr.abc.store import ByteRequest
 
+    from kvsweep.addresses import Where
     from kvsweep.store.arrays import Array
     from kvsweep.store.parts import Head
     from kvsweep.store.shard_records import Record
     from kvsweep.store.sharding import Place
+
+
+# Bytes of files of a bucket that are kept: of each several chunks are read, one after the other.
+KEPT_BYTES = 256 * 2**20
 
 
 class VerifiedStore(Store):  # type: ignore[misc]
@@ -57,14 +65,15 @@ class VerifiedStore(Store):  # type: ignore[misc]
         compare: bool,
     ) -> None:
         super().__init__(read_only=True)
-        self._files = LocalStore(shards.folder.path, read_only=True)
+        self._files = _of_zarr(shards.folder.path)
         self._shards = shards
         self._arrays = arrays
-        self._records = records
+        self._records = dict(records)
         self._comparing = compare
         self._seen: set[str] = set()
         self._parts: dict[Place, dict[Place, tuple[Head, bytes]]] = {}
         self._last: tuple[str, bytes | None] = "", None
+        self._kept: OrderedDict[str, bytes] = OrderedDict()
 
     supports_writes = False
     supports_deletes = False
@@ -78,7 +87,8 @@ class VerifiedStore(Store):  # type: ignore[misc]
 
     def __getstate__(self) -> dict[str, Any]:
         """Return what other processes need: they read what is there then."""
-        return self.__dict__ | {"_seen": set(), "_parts": {}, "_last": ("", None)}
+        anew = {"_seen": set(), "_parts": {}, "_last": ("", None), "_kept": OrderedDict()}
+        return self.__dict__ | anew
 
     async def get(
         self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None = None
@@ -95,12 +105,15 @@ class VerifiedStore(Store):  # type: ignore[misc]
             return await self._files.get(key, prototype, byte_range)
         dims = len(self._shards.sharding.tasks)
         shard = tuple(map(int, place.split("/")[1 : 1 + dims]))
-        record = self._records.get(shard)
+        record = self._record(shard)
         if record is None:
             data = self._assembled(key, array, shard)
             return None if data is None else prototype.buffer.from_bytes(_cut(data, byte_range))
-        if record.files[array] is None:
+        there = record.files[array]
+        if there is None:
             return None
+        if self._comparing and isinstance(self._shards.folder.path, Address):
+            return prototype.buffer.from_bytes(_cut(self._fetched(key, there), byte_range))
         self._compare(key, record.files[array])
         return await self._files.get(key, prototype, byte_range)
 
@@ -129,11 +142,32 @@ class VerifiedStore(Store):  # type: ignore[misc]
             raise damage(self._shards.folder.path, [key])
         self._seen.add(key)
 
+    def _fetched(self, key: str, there: list[int]) -> bytes:
+        """Return a whole file of a bucket: to compare it, and then read of it, is one transfer."""
+        if key in self._kept:
+            self._kept.move_to_end(key)
+            return self._kept[key]
+        data = self._shards.folder.get(key) or b""
+        if [len(data), crc32(data)] != there:
+            raise damage(self._shards.folder.path, [key])
+        self._kept[key] = data
+        while len(self._kept) > 1 and sum(map(len, self._kept.values())) > KEPT_BYTES:
+            self._kept.popitem(last=False)
+        return data
+
     def _assembled(self, key: str, array: str, shard: Place) -> bytes | None:
         """Return the file of a shard that is not packed, of the parts that are there."""
         if self._last[0] != key:
             self._last = key, assembled(self._arrays, array, self._unpacked(shard))
         return self._last[1]
+
+    def _record(self, shard: Place) -> Record | None:
+        """Return the record of a shard, which may have been packed since the store was opened."""
+        if self._records.get(shard) is None and shard not in self._parts:
+            there = len(self._unpacked(shard))
+            if there < len(list(self._shards.sharding.tasks_of(shard))):
+                self._records[shard] = self._shards.record(shard)
+        return self._records.get(shard)
 
     def _unpacked(self, shard: Place) -> dict[Place, tuple[Head, bytes]]:
         """Return the parts of a shard, by place in it; one that is damaged is as if not there."""
@@ -146,7 +180,8 @@ class VerifiedStore(Store):  # type: ignore[misc]
     def details(self) -> tuple[NDArray[np.int64], list[str]]:
         """Return the cells of which there is more to say, in order, and what that is."""
         heads: list[Head] = []
-        for shard, record in self._records.items():
+        for shard in list(self._records):
+            record = self._record(shard)
             parts = () if record else self._unpacked(shard).values()
             heads += record.heads if record else (head for head, _ in parts)
         cells, _, texts = rows(head.details for head in heads)
@@ -166,6 +201,13 @@ class VerifiedStore(Store):  # type: ignore[misc]
         """Yield the names in a folder."""
         async for name in self._files.list_dir(prefix):
             yield name
+
+
+def _of_zarr(where: Where) -> LocalStore | FsspecStore:
+    """Return the store of Zarr's at a path or address."""
+    if isinstance(where, Address):
+        return FsspecStore.from_url(str(where), read_only=True)
+    return LocalStore(where, read_only=True)
 
 
 def _cut(data: bytes, wanted: ByteRequest | None) -> bytes:

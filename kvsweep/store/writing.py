@@ -7,26 +7,29 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from kvsweep.addresses import Address, Where, store_place
 from kvsweep.errors import InputError
-from kvsweep.files import output_path, replace_file, unwritable
+from kvsweep.files import replace_file, unwritable
 from kvsweep.store import details, parts
 from kvsweep.store.checking import COMPLETE, IDENTITY
-from kvsweep.store.filling import Store, opened
-from kvsweep.store.folder import Folder
+from kvsweep.store.filling import Store
 from kvsweep.store.folders import clear_half_files, clear_parts, made_beside, move_in, recognise
 from kvsweep.store.identity import WAYS_OUT, check_same, describe, identity, recorded
 from kvsweep.store.layout import arrays, contents, measured
 from kvsweep.store.lock import PATIENCE, locked
-from kvsweep.store.metadata import ROOT, Root
+from kvsweep.store.metadata import ROOT, Root, encoded
+from kvsweep.store.places import filled, storage
 from kvsweep.store.refusals import FORMAT, damage, read_store
+from kvsweep.workload.trace_sums import trace_sums
 
 if TYPE_CHECKING:
     from kvsweep.config import Sweep
     from kvsweep.grid import Plan, Task
+    from kvsweep.store.places import Storage
 
 
 def prepare(
-    path: str | Path,
+    path: str | Where,
     sweep: Sweep,
     plan: Plan,
     source_hash: str,
@@ -43,7 +46,7 @@ def prepare(
     Parameters
     ----------
     path : path
-        Directory of the store.
+        Directory of the store, or its address.
     sweep, plan : Sweep, Plan
         What it is to hold.
     source_hash : str
@@ -65,6 +68,9 @@ def prepare(
     attributes = _attributes(sweep, plan, source_hash, keep_requests, prune)
     if not alone:
         return _open(path, plan, attributes, repair=False)
+    if isinstance(path, Address):
+        _place_objects(path, plan, attributes, overwrite=overwrite)
+        return _open(path, plan, attributes, repair=True)
     clear_parts(path, FORMAT)
     if overwrite or not path.exists():
         if path.exists():
@@ -74,7 +80,7 @@ def prepare(
 
 
 def pending(
-    path: Path,
+    path: Where,
     sweep: Sweep,
     plan: Plan,
     source_hash: str,
@@ -93,7 +99,7 @@ def pending(
     return _open(real_path(path), plan, attributes, repair=False).pending()
 
 
-def real_path(path: str | Path) -> Path:
+def real_path(path: str | Where) -> Where:
     """Return what `path` leads to: a link to a store stays one when the store is replaced.
 
     Raises
@@ -101,7 +107,9 @@ def real_path(path: str | Path) -> Path:
     InputError
         If nothing can be written there, as far as its name goes.
     """
-    path = output_path(path)
+    path = store_place(path)
+    if isinstance(path, Address):
+        return path
     return Path(os.path.realpath(path)) if path.is_symlink() else path
 
 
@@ -110,7 +118,7 @@ def default_path(sweep: Sweep) -> Path:
     return Path("results") / f"{sweep.name}.zarr"
 
 
-def update_attributes(path: str | Path, attributes: Mapping[str, Any]) -> None:
+def update_attributes(path: str | Where, attributes: Mapping[str, Any]) -> None:
     """Set attributes of a whole store, and renew its checksums.
 
     Raises
@@ -123,12 +131,12 @@ def update_attributes(path: str | Path, attributes: Mapping[str, Any]) -> None:
         return
     with locked(path, patience=PATIENCE):
         try:
-            _with(path, attributes).write(path)
+            _with(path, attributes).write(filled(path))
         except OSError as error:
             raise unwritable(path, error) from None
 
 
-def _with(path: Path, attributes: Mapping[str, Any]) -> Root:
+def _with(path: Where, attributes: Mapping[str, Any]) -> Root:
     """Return the root of a store with further attributes."""
     root = read_store(path)
     if not root.intact:
@@ -140,12 +148,15 @@ def _attributes(
     sweep: Sweep, plan: Plan, source_hash: str, keep_requests: bool, prune: bool
 ) -> dict[str, Any]:
     """Return the attributes of a store that is being filled."""
-    described = describe(sweep, source_hash, keep_requests=keep_requests, prune=prune)
+    traces = trace_sums(plan.variants, plan.policies, plan.seeds, sweep.base_dir)
+    described = describe(
+        sweep, source_hash, keep_requests=keep_requests, prune=prune, traces=traces
+    )
     documents = {name: array.document() for name, array in arrays(plan).items()}
     return {**described, IDENTITY: identity(described, documents), COMPLETE: 0}
 
 
-def _open(path: Path, plan: Plan, attributes: dict[str, Any], *, repair: bool) -> Store:
+def _open(path: Where, plan: Plan, attributes: dict[str, Any], *, repair: bool) -> Store:
     """Open a store of these attributes; its metadata are made what they must be, or taken so."""
     root = read_store(path)
     _check_same(path, root, attributes)
@@ -154,7 +165,8 @@ def _open(path: Path, plan: Plan, attributes: dict[str, Any], *, repair: bool) -
     wanted, files = contents(plan, attributes)
     if root.intact and details.without(root)[0] != wanted.arrays:
         raise InputError(f"{path}: laid out by another version of kvsweep; {WAYS_OUT}")
-    lost = root.damaged(path)
+    folder = filled(path)
+    lost = root.damaged(folder)
     # Damage of the table of details, or of a root that may have told of one: it is made again.
     complete = root.attributes.get(COMPLETE, 0) if root.intact else 0
     if any(name not in files for name in lost):
@@ -166,10 +178,10 @@ def _open(path: Path, plan: Plan, attributes: dict[str, Any], *, repair: bool) -
     wanted = Root(now, *((root.arrays, root.files) if complete else (wanted.arrays, wanted.files)))
     if repair:
         try:
-            _repair(path, root, wanted, files)
+            _repair(folder, root, wanted, files)
         except OSError as error:
             raise unwritable(path, error) from None
-    return Store(opened(path), plan, attributes, wanted, measured(plan), lost)
+    return Store(folder, plan, attributes, wanted, measured(plan), lost)
 
 
 def _create(path: Path, plan: Plan, attributes: Mapping[str, Any]) -> None:
@@ -184,15 +196,29 @@ def _create(path: Path, plan: Plan, attributes: Mapping[str, Any]) -> None:
     """
     with made_beside(path) as new:
         root, files = contents(plan, attributes)
-        root.write(new)  # first, so that what a kill leaves is known for a store
-        for name, data in files.items():
+        first = {ROOT: encoded(root.document())}  # so that what a kill leaves is known for a store
+        for name, data in (first | files).items():
             if data is not None:
                 (new / name).parent.mkdir(parents=True, exist_ok=True)
                 replace_file(f"{new}/{name}", data)
         move_in(new, path)
 
 
-def _check_same(path: Path, root: Root, attributes: Mapping[str, Any]) -> None:
+def _place_objects(
+    address: Address, plan: Plan, attributes: Mapping[str, Any], *, overwrite: bool
+) -> None:
+    """See that there is a store at an address: a new one, or to go on with."""
+    from kvsweep.store import objects
+
+    there = storage(address).exists()
+    if there and overwrite:
+        objects.recognise(address, FORMAT)
+        objects.remove(address)
+    if overwrite or not there:
+        objects.create(address, *contents(plan, attributes))
+
+
+def _check_same(path: Where, root: Root, attributes: Mapping[str, Any]) -> None:
     """Refuse a store of something else; a damaged root may be why it seems to be."""
     try:
         check_same(path, root.attributes, attributes)
@@ -206,19 +232,19 @@ def _check_same(path: Path, root: Root, attributes: Mapping[str, Any]) -> None:
         ) from None
 
 
-def _repair(path: Path, root: Root, wanted: Root, files: Mapping[str, bytes | None]) -> None:
+def _repair(folder: Storage, root: Root, wanted: Root, files: Mapping[str, bytes | None]) -> None:
     """Write what is not as it must be of everything but the results."""
-    clear_half_files(path)
-    for name in wanted.damaged(path):
+    if isinstance(folder.path, Path):
+        clear_half_files(folder.path)
+    for name in wanted.damaged(folder):
         data = files.get(name)
         if data is None:
-            (path / name).unlink()
+            folder.delete(name)
         else:
-            (path / name).parent.mkdir(parents=True, exist_ok=True)
-            replace_file(f"{path}/{name}", data)
+            folder.put(name, data)
     if not root.intact or root != wanted:
-        wanted.write(path)
+        wanted.write(folder)
     if wanted.attributes[COMPLETE]:
-        parts.clear(Folder(path))  # of a worker that was late
+        parts.clear(folder)  # of a worker that was late
     else:
-        details.remove(Folder(path))
+        details.remove(folder)

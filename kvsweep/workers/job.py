@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from kvsweep import simulate
+from kvsweep.store import PartWriter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -61,6 +62,18 @@ class Job:
     def entries(self) -> tuple[str, ...]:
         """Names of the entries of the compiled kernel that the cells need; none need no kernel."""
         return simulate.kernel_entries(self.cells.variants)
+
+    def only(self, task: Task) -> Job:
+        """Return the job of tasks with the variants of `task`, to be sent: without all others."""
+        if self.known is not None:  # which has the cells of two sweeps
+            return self
+        cells = self.cells.only(task)
+        if cells is self.cells:
+            return self
+        deliver = self.deliver
+        if isinstance(deliver, PartWriter):
+            deliver = replace(deliver, plan=cells)
+        return replace(self, cells=cells, deliver=deliver)
 
     def run(self, task: Task) -> Any:
         """Simulate a task, and return what goes back of it."""

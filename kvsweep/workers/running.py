@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pickle
-from collections import Counter, deque
+import time
+from collections import Counter, OrderedDict, deque
 from contextlib import suppress
 from functools import cache
 from queue import Empty, SimpleQueue
@@ -16,14 +17,14 @@ from kvsweep.errors import InputError
 from kvsweep.workers.halving import DiedError
 from kvsweep.workers.handshake import own_answer, why_not
 from kvsweep.workers.job import RETRIES
-from kvsweep.workers.pool import LOOK_EVERY
+from kvsweep.workers.pool import LOOK_EVERY, STALLED_AFTER
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from distributed import Future
 
-    from kvsweep.grid import Task
+    from kvsweep.grid import Block, Task
     from kvsweep.workers.handshake import Answer
     from kvsweep.workers.job import Job
     from kvsweep.workers.pool import Pool
@@ -31,6 +32,9 @@ if TYPE_CHECKING:
 # Seconds that a result may take from the worker that has it, in tries between which that may be
 # found gone; then the task is sent again.
 FETCH_TIMEOUTS = (5.0, 10.0, 20.0, 40.0)
+# Jobs that are held for tasks to come: each has the variants of some tasks, and tasks with the same
+# ones follow each other.
+JOBS = 8
 # Workers that a task is lost with before it is simulated apart; with twice as many, it fails.
 DEATHS = 3
 
@@ -38,8 +42,9 @@ DEATHS = 3
 class ClusterRun:
     """Tasks that are being simulated: so many at a time, iterated over as they finish.
 
-    The job is a task too, on which all others depend: workers hand it on to each other, and when
-    this process is gone the scheduler forgets it. A task is then a few numbers. With its scenarios
+    The job is a task too, on which all others depend that have the same variants: workers hand it
+    on to each other, and when this process is gone the scheduler forgets it. A task is then a few
+    numbers. With its scenarios
     sent along, Dask pickled, unpickled twice and kept 0.3 MB per task of 500 variants: a third of
     the time and 1 GB at a million cells.
     """
@@ -48,7 +53,7 @@ class ClusterRun:
         self._pool = pool
         self._name = f"kvsweep-{job.name}"
         self._token = uuid4().hex[:8]  # several runs may share a scheduler
-        self._pickled = pickle.dumps(job)
+        self._whole = job
         self._wanted = own_answer()
         self._todo: deque[Task] = deque()
         self._suspects: list[Task] = []
@@ -58,8 +63,8 @@ class ClusterRun:
         self._alone = False
         self._tasks: dict[Future, tuple[Task, set[str]]] = {}
         self._done: SimpleQueue[Future] = SimpleQueue()
-        self._job: Future | None = None
-        self._holders: set[str] = set()
+        self._holders: dict[int, set[str]] = {}  # of the job of a task: who may have it
+        self._jobs: OrderedDict[Block, tuple[Future, set[str]]] = OrderedDict()
 
     def begin(self, tasks: Iterable[Task]) -> None:
         """Send the first of `tasks`; the others follow as those finish."""
@@ -67,8 +72,11 @@ class ClusterRun:
         self._send()
 
     def __iter__(self) -> Iterator[tuple[Task, Any]]:
+        heard = time.monotonic()
         while True:
             self._pool.look()
+            if self._tasks and time.monotonic() - heard >= STALLED_AFTER:
+                self._pool.look_for_silent()
             self._send_again()
             while self._given_up:
                 yield self._given_up.pop()
@@ -82,6 +90,7 @@ class ClusterRun:
                 future = self._done.get(timeout=LOOK_EVERY)
             except Empty:
                 continue
+            heard = time.monotonic()
             if future in self._tasks:
                 task, on = self._tasks.pop(future)
                 outcome = self._outcome(future, task, on)
@@ -90,11 +99,11 @@ class ClusterRun:
 
     def close(self) -> None:
         """Let the workers leave what is not done."""
-        for future in (*self._tasks, self._job):
-            if future is not None:
-                with suppress(Exception):  # the scheduler may be gone
-                    future.release()
+        for future in (*self._tasks, *(job for job, _ in self._jobs.values())):
+            with suppress(Exception):  # the scheduler may be gone
+                future.release()
         self._tasks.clear()
+        self._jobs.clear()
 
     def _send(self) -> None:
         """Send as many tasks as the workers of the moment need, few enough to bound the memory.
@@ -112,9 +121,13 @@ class ClusterRun:
         usable = set(self._pool.usable)
         if self._pool.restriction is None or not usable:
             return
-        if self._holders and not self._holders & usable:
-            self._job = None
-        lost = [f for f, (_, on) in self._tasks.items() if self._job is None or not on & usable]
+        for block in [b for b, (_, on) in self._jobs.items() if not on & usable]:
+            del self._jobs[block]
+        lost = [
+            future
+            for future, (task, on) in self._tasks.items()
+            if not on & usable or not self._holders[task.index] & usable
+        ]
         for future in lost:
             task, _ = self._tasks.pop(future)
             future.release()
@@ -140,7 +153,7 @@ class ClusterRun:
         key = f"{self._name}-{task.index}-{self._token}-{uuid4().hex[:8]}"
         future = self._pool.client.submit(
             self._ways.get(task.index, _simulate),
-            self._job_on(restriction),
+            self._job_of(task, restriction),
             task,
             self._wanted,
             key=key,
@@ -149,19 +162,24 @@ class ClusterRun:
             retries=RETRIES,
         )
         self._tasks[future] = task, set(restriction or ())
+        self._holders[task.index] = self._jobs[self._whole.cells.variant_block(task)][1]
         future.add_done_callback(self._done.put)
 
-    def _job_on(self, restriction: list[str] | None) -> Future:
-        if self._job is None:
-            self._holders = set(restriction or ())
-            self._job = self._pool.client.submit(
+    def _job_of(self, task: Task, restriction: list[str] | None) -> Future:
+        block = self._whole.cells.variant_block(task)
+        if block not in self._jobs:
+            job = self._pool.client.submit(
                 pickle.loads,
-                self._pickled,
+                pickle.dumps(self._whole.only(task)),
                 key=f"{self._name}-job-{self._token}-{uuid4().hex[:8]}",
                 workers=restriction,
                 pure=False,
             )
-        return self._job
+            self._jobs[block] = job, set(restriction or ())
+            while len(self._jobs) > JOBS:
+                self._jobs.popitem(last=False)  # what is under way keeps it on the scheduler
+        self._jobs.move_to_end(block)
+        return self._jobs[block][0]
 
     def _outcome(self, future: Future, task: Task, on: set[str]) -> Any:
         """Return what became of a task; None if that is not known yet, as it was sent again."""

@@ -5,10 +5,9 @@ import time
 from pathlib import Path
 
 import pytest
-from sweeping import BASE, CLIFF, GRID, fake_batch, start_python, tree, write_sweep
+from sweeping import BASE, CLIFF, GRID, fake_batch, stand_in, start_python, tree, write_sweep
 
 import kvsweep
-from kvsweep import grid
 from kvsweep.cli.progress import Meter, span
 from kvsweep.policies import Status
 
@@ -16,9 +15,7 @@ from kvsweep.policies import Status
 @pytest.fixture(autouse=True)
 def quick(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("kvsweep.simulate.simulate_batch", fake_batch)
-    monkeypatch.setattr("kvsweep.simulate.warm_up", lambda *_: None)
-    monkeypatch.setattr(grid, "CHUNK_SECONDS", (2e-4, 2e-4))
+    stand_in(monkeypatch)
 
 
 @pytest.fixture

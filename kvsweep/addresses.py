@@ -1,0 +1,110 @@
+"""Addresses of stores that are not on a file system: ``s3://bucket/h8.zarr``, by fsspec's names."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeAlias
+
+from kvsweep.errors import InputError
+from kvsweep.files import output_path
+
+# pathlib keeps one slash of two. One letter is a drive of Windows.
+_ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/+(.*)", re.DOTALL)
+_LOCAL = ("file", "local")
+_CREDENTIALS = re.compile(r"(?<=:)[^/@]*(?=@)|(?<=\?).*", re.DOTALL)
+_PATTERN = re.compile(r"[*?\[\]]")  # which fsspec takes for many names
+
+
+@dataclass(frozen=True)
+class Address:
+    """Where a store is, in words of fsspec. It has no credentials in it, and may be printed.
+
+    Attributes
+    ----------
+    protocol : str
+        As ``s3``.
+    path : str
+        What comes after the slashes: bucket and name.
+    """
+
+    protocol: str
+    path: str
+
+    def __str__(self) -> str:
+        return f"{self.protocol}://{self.path}"
+
+    @property
+    def name(self) -> str:
+        """What is behind the last slash."""
+        return self.path.rpartition("/")[2]
+
+    @property
+    def stem(self) -> str:
+        """The name without its ending."""
+        return Path(self.name).stem
+
+    @property
+    def suffix(self) -> str:
+        """The ending of the name."""
+        return Path(self.name).suffix
+
+    def with_name(self, name: str) -> Address:
+        """Return the address of something beside it."""
+        folder, slash, _ = self.path.rpartition("/")
+        return Address(self.protocol, f"{folder}{slash}{name}")
+
+
+Where: TypeAlias = "Path | Address"
+"""Where a store is."""
+
+
+def located(place: str | os.PathLike[str] | Address) -> Where:
+    """Return the path or address that is meant; ``file://`` is a path.
+
+    Raises
+    ------
+    InputError
+        If it is an address that cannot be that of a store, or has a password in it.
+    """
+    if isinstance(place, Address):
+        return place
+    text = os.fspath(place)
+    if "::" in text and "://" in text:
+        raise InputError(f"{text}: a chain of addresses; one such as s3://bucket/h8.zarr is taken")
+    found = _ADDRESS.fullmatch(text)
+    if found is None or "\0" in text:
+        return Path(text)
+    protocol, path = found[1].lower(), found[2].rstrip("/")
+    masked = _CREDENTIALS.sub("***", text)
+    if masked != text:
+        raise InputError(
+            f"{masked}: has a password or key in it, which process lists and logs would show; give "
+            "the address without, and the rest by environment variables or fsspec's configuration"
+        )
+    if protocol in _LOCAL:
+        return Path(f"/{path}")
+    parts = path.split("/")
+    if not path or (len(parts) < 2 and protocol != "memory"):
+        raise InputError(
+            f"{text}: names no store; expected {protocol}://BUCKET/NAME.zarr, in a bucket or folder"
+        )
+    if {"", ".", ".."} & set(parts) or _PATTERN.search(path):
+        raise InputError(
+            f"{text}: expected names between single slashes, without '*', '?', '[' and '..'"
+        )
+    return Address(protocol, path)
+
+
+def store_place(place: str | os.PathLike[str] | Address) -> Where:
+    """Return where a store is to be written: an address, or what `output_path` returns.
+
+    Raises
+    ------
+    InputError
+        If nothing can be written there, as far as its name goes.
+    """
+    where = located(place)
+    return where if isinstance(where, Address) else output_path(where)

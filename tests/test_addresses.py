@@ -1,0 +1,316 @@
+"""Stores at addresses: what is taken for one, and equal to the byte in a bucket in memory."""
+
+import logging
+import time
+from pathlib import Path
+from threading import current_thread, main_thread
+
+import fsspec
+import pytest
+import xarray as xr
+from sweeping import BASE, CLIFF, GRID, make_sweep, stand_in, tree
+
+import kvsweep
+from kvsweep.addresses import Address, located
+from kvsweep.errors import InputError
+from kvsweep.store import bucket, leases, objects, storage
+from kvsweep.store.bucket import Bucket
+
+TEXT = BASE + GRID + CLIFF
+MORE = TEXT.replace("count = 6", "count = 9")
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    stand_in(monkeypatch, 4e-4)
+    for name in ("RENEW_EVERY", "WATCH_EVERY"):
+        monkeypatch.setattr(leases, name, 0.05)
+    monkeypatch.setattr(leases, "DEAD_AFTER", 0.5)
+    yield
+    fsspec.filesystem("memory").rm("/", recursive=True)
+
+
+@pytest.fixture
+def sweep(tmp_path):
+    return make_sweep(tmp_path, TEXT)
+
+
+@pytest.fixture
+def whole(sweep):
+    kvsweep.run(sweep, out="whole.zarr", workers=1)
+    return tree(Path("whole.zarr"))
+
+
+def run(sweep, out="memory://kept/a.zarr", **options):
+    return kvsweep.run(sweep, out=out, workers=1, **options)
+
+
+def there(url="memory://kept/a.zarr"):
+    """Return every object of a store with its content."""
+    fs, path = fsspec.core.url_to_fs(url)
+    return {name[len(path) + 1 :]: fs.cat_file(name) for name in fs.find(path)}
+
+
+def hidden():
+    found = fsspec.filesystem("memory").find("/")
+    return [name for name in found if "/." in name]
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ("s3://bucket", "names no store"),
+        ("s3://", "names no store"),
+        ("s3://bucket/a//b.zarr", "expected names between single slashes"),
+        ("s3://bucket/../b.zarr", "expected names between single slashes"),
+        ("s3://bucket/*.zarr", "expected names between single slashes"),
+        ("simplecache::s3://bucket/a.zarr", "a chain of addresses"),
+        ("ftp://me:hush@host/a.zarr", r"ftp://me:\*\*\*@host/a.zarr: has a password"),
+        ("az://box/a.zarr?sig=hush", r"az://box/a.zarr\?\*\*\*: has a password"),
+    ],
+)
+def test_what_cannot_be_the_address_of_a_store_is_refused_in_one_line(sweep, given, message):
+    for use in (lambda: run(sweep, given), lambda: kvsweep.open_results(given)):
+        with pytest.raises(InputError, match=message) as told:
+            use()
+        assert "\n" not in str(told.value)
+        assert "hush" not in str(told.value)
+    assert sorted(p.name for p in Path().iterdir()) == ["small.toml"]
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ("s4://bucket/a.zarr", "no protocol 's4'"),
+        ("https://host/a.zarr", "nothing is written or listed by https"),
+    ],
+)
+def test_protocols_that_cannot_be_used_are_told(sweep, given, message):
+    with pytest.raises(InputError, match=message):
+        run(sweep, given)
+
+
+def test_a_missing_package_is_told_with_the_command_that_installs_it(sweep, monkeypatch):
+    def missing(*_, **__):
+        raise ImportError("Install s3fs to access S3")
+
+    monkeypatch.setattr("fsspec.core.url_to_fs", missing)
+    with pytest.raises(InputError, match=r"`pip install 'kvsweep\[remote\]'`"):
+        run(sweep, "s3://nowhere/a.zarr")
+    with pytest.raises(InputError, match="`pip install gcsfs`"):
+        run(sweep, "gs://nowhere/a.zarr")
+
+
+def test_a_path_that_lost_a_slash_is_an_address_and_file_a_path():
+    assert located(Path("s3://bucket/a.zarr")) == Address("s3", "bucket/a.zarr")
+    assert located("file:///tmp/a.zarr") == Path("/tmp/a.zarr")
+    assert located("./s3:/a.zarr") == Path("./s3:/a.zarr")
+
+
+def test_a_store_at_an_address_is_that_of_a_folder_to_the_byte(sweep, whole):
+    ds = run(sweep)
+    assert there() == whole
+    assert hidden() == []
+    assert ds.identical(kvsweep.open_results("memory://kept/a.zarr"))
+    assert ds.load().identical(kvsweep.open_results("whole.zarr").load())
+    assert int(xr.open_zarr("memory://kept/a.zarr").status.sum()) == ds.status.size
+    assert kvsweep.verify("memory://kept/a.zarr", sample=1).ok
+    assert not any("memory:" in text.decode(errors="replace") for text in there().values())
+
+
+def test_a_run_that_is_cut_short_goes_on(sweep, whole):
+    def stops(done, total):
+        if done > total / 3:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run(sweep, progress=stops)
+    partly = kvsweep.open_results("memory://kept/a.zarr")
+    assert 0 < int((partly.status == "ok").sum()) < partly.status.size
+    run(sweep)
+    assert there() == whole
+
+
+@pytest.mark.parametrize("after", range(0, 120, 23))
+def test_a_kill_at_any_moment_is_repaired(sweep, whole, monkeypatch, after):
+    calls = []
+    real = Bucket._try
+
+    def dies(self, action):
+        if current_thread() is main_thread():  # whose end is that of all others
+            if len(calls) == after:
+                raise KeyboardInterrupt
+            calls.append(0)
+        return real(self, action)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Bucket, "_try", dies)
+        with pytest.raises(KeyboardInterrupt):
+            run(sweep)
+    run(sweep)
+    assert there() == whole
+    assert hidden() == []
+
+
+def test_shares_and_merging_and_more_seeds_give_the_same_store(sweep, whole, tmp_path):
+    for k in (2, 1):
+        run(sweep, "memory://kept/shared.zarr", shard=f"{k}/2")
+        run(sweep, f"memory://kept/{k}.zarr", shard=f"{k}/2")
+    assert there("memory://kept/shared.zarr") == whole
+    kvsweep.merge(["memory://kept/1.zarr", "memory://kept/2.zarr"], out="memory://kept/m.zarr")
+    assert there("memory://kept/m.zarr") == whole
+    more = make_sweep(tmp_path, MORE)
+    run(more, "memory://kept/m.zarr", extend=True)
+    kvsweep.run(more, out="more.zarr", workers=1)
+    assert there("memory://kept/m.zarr") == tree(Path("more.zarr"))
+    assert hidden() == []
+
+
+def test_a_larger_store_whose_move_was_cut_short_takes_its_place(sweep, tmp_path, monkeypatch):
+    run(sweep)
+    more = make_sweep(tmp_path, MORE)
+    kvsweep.run(more, out="more.zarr", workers=1)
+    copies = []
+    real = Bucket.copy
+
+    def dies(self, name, other):
+        if len(copies) == 5:
+            raise KeyboardInterrupt
+        copies.append(name)
+        real(self, name, other)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Bucket, "copy", dies)
+        with pytest.raises(KeyboardInterrupt):
+            run(more, extend=True)
+    simulated = []
+    monkeypatch.setattr("kvsweep.simulate.simulate_batch", lambda *a, **k: simulated.append(a))
+    run(more, extend=True)
+    assert there() == tree(Path("more.zarr"))
+    assert simulated == []
+    assert hidden() == []
+
+
+def test_overwriting_deletes_a_store_and_nothing_else(sweep, whole):
+    run(sweep, keep_requests=True)
+    fsspec.filesystem("memory").pipe_file("/kept/a.zarr/mine.txt", b"x")
+    with pytest.raises(InputError, match=r"'mine\.txt' in it, which kvsweep did not make"):
+        run(sweep, overwrite=True)
+    fsspec.filesystem("memory").rm_file("/kept/a.zarr/mine.txt")
+    run(sweep, overwrite=True)
+    assert there() == whole
+
+
+def test_nothing_is_written_where_something_else_is(sweep):
+    fsspec.filesystem("memory").pipe_file("/kept/data/mine.txt", b"x")
+    with pytest.raises(InputError, match="is no store of kvsweep"):
+        run(sweep, "memory://kept/data")
+    assert there("memory://kept/data") == {"mine.txt": b"x"}
+
+
+def test_damage_is_never_read_and_is_mended(sweep, whole):
+    run(sweep)
+    name = next(name for name in whole if name.startswith("steps/c/"))
+    data = bytearray(whole[name])
+    data[5] ^= 1
+    fsspec.filesystem("memory").pipe_file(f"/kept/a.zarr/{name}", bytes(data))
+    with pytest.raises(InputError, match="changed since written"):
+        kvsweep.open_results("memory://kept/a.zarr").steps.load()
+    run(sweep)
+    assert there() == whole
+    fsspec.filesystem("memory").rm_file(f"/kept/a.zarr/{name}")
+    with pytest.raises(InputError, match="changed since written"):
+        kvsweep.open_results("memory://kept/a.zarr")
+
+
+def test_a_store_that_goes_away_is_told_and_does_not_begin_again(sweep, monkeypatch):
+    monkeypatch.setattr(bucket, "LOOK_EVERY", 0.0)
+
+    def goes(done, total):
+        if done and there():
+            fsspec.filesystem("memory").rm("/kept/a.zarr", recursive=True)
+
+    with pytest.raises(InputError, match=r"there is no zarr\.json in it any more") as told:
+        run(sweep, progress=goes)
+    assert "is kept" not in str(told.value)
+    assert there() == {}
+
+
+def test_a_second_run_is_refused_while_the_first_lives(sweep, whole):
+    def another(done, total):
+        if done == total:
+            with pytest.raises(InputError, match=r"process \d+ on \S+ is writing it; wait"):
+                run(sweep)
+
+    run(sweep, progress=another)
+    assert there() == whole
+
+
+def test_the_lease_of_a_run_that_died_elsewhere_is_taken_over(sweep, whole):
+    lease = storage(located("memory://kept/.a.zarr.leases"))
+    lease.put("store", b"77 elsewhere/01234567 abc 1")
+    run(sweep)
+    assert there() == whole
+    assert hidden() == []
+
+
+def test_a_run_that_was_taken_for_dead_ends_when_it_finds_out(sweep, monkeypatch):
+    monkeypatch.setattr(bucket, "LOOK_EVERY", 0.0)
+    lease = storage(located("memory://kept/.a.zarr.leases"))
+    address = located("memory://kept/a.zarr")
+
+    def taken(done, total):
+        if done and not leases._held[address].lost:
+            lease.put("store", b"77 elsewhere/01234567 abc 1")
+            while not leases._held[address].lost:
+                time.sleep(0.01)
+
+    with pytest.raises(InputError, match="process 77 on elsewhere writes it now"):
+        run(sweep, progress=taken)
+
+
+def test_a_bucket_without_conditional_writes_is_told(sweep, caplog, monkeypatch):
+    memory = type(fsspec.filesystem("memory"))
+    real = memory.pipe_file
+    monkeypatch.setattr(memory, "pipe_file", lambda self, path, data, **_: real(self, path, data))
+    with caplog.at_level(logging.WARNING, "kvsweep"):
+        run(sweep)
+    assert "has no conditional writes" in caplog.text
+
+
+def test_what_may_pass_is_tried_again_and_what_may_not_is_told_at_once(monkeypatch):
+    monkeypatch.setattr(bucket, "PAUSE", 0.01)
+    place = Bucket(Address("memory", "kept/a.zarr"))
+    memory = type(fsspec.filesystem("memory"))
+    real, tries = memory.pipe_file, []
+
+    def ill(self, path, data, **options):
+        tries.append(path)
+        if len(tries) < 4:
+            raise ConnectionError("no route to host")
+        real(self, path, data, **options)
+
+    monkeypatch.setattr(memory, "pipe_file", ill)
+    place.put("x", b"data")
+    assert place.get("x") == b"data"
+
+    def denied(*_, **__):
+        tries.append("")
+        raise PermissionError("wrong key")
+
+    monkeypatch.setattr(memory, "pipe_file", denied)
+    tries.clear()
+    with pytest.raises(InputError, match=r"memory://kept/a\.zarr: access denied: wrong key"):
+        place.put("x", b"data")
+    assert len(tries) == 1
+
+
+def test_a_deletion_that_is_cut_short_leaves_what_is_known_for_a_store(sweep, monkeypatch):
+    run(sweep)
+    with monkeypatch.context() as patch:
+        patch.setattr(Bucket, "delete", lambda *_: None)
+        objects.remove(located("memory://kept/a.zarr"))
+    assert list(there()) == ["zarr.json"]
+    run(sweep, overwrite=True)
+    assert kvsweep.open_results("memory://kept/a.zarr").attrs["complete"]

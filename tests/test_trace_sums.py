@@ -1,0 +1,75 @@
+"""A trace that is replaced between two runs: the store is not continued with another."""
+
+import json
+
+import pytest
+from sweeping import make_sweep, stand_in, tree
+
+import kvsweep
+from kvsweep.errors import InputError
+
+TEXT = """
+title = "trace"
+question = "what if?"
+workload.trace = "{seed}.csv"
+workload.read = { time_unit = "s" }
+cluster.instances = 2
+latency.beta = [1000, 10, 5]
+[grid]
+"cache.gpu_blocks" = [100, 110]
+seed = { count = 2 }
+"""
+TRACE = "arrival,prompt_tokens,output_tokens\n0,100,10\n1,50,5\n"
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    stand_in(monkeypatch, 1e-9)
+    for seed in range(3):
+        (tmp_path / f"{seed}.csv").write_text(TRACE)
+
+
+@pytest.fixture
+def sweep(tmp_path):
+    return make_sweep(tmp_path, TEXT)
+
+
+def run(sweep, **options):
+    return kvsweep.run(sweep, out="a.zarr", workers=1, **options)
+
+
+def test_a_store_notes_its_traces_and_is_continued_with_the_same_ones_only(sweep, tmp_path):
+    def stops(done, total):
+        if done:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run(sweep, progress=stops)
+    before = tree(tmp_path / "a.zarr")
+    (tmp_path / "1.csv").write_text(TRACE.replace("50,5", "50,6"))
+    for options in ({}, {"extend": True}):
+        with pytest.raises(InputError, match=r"a\.zarr: made from another 1\.csv: that trace was"):
+            run(sweep, **options)
+    assert tree(tmp_path / "a.zarr") == before
+    (tmp_path / "1.csv").write_text(TRACE)
+    noted = json.loads(run(sweep).attrs["traces"])
+    assert list(noted) == ["0.csv", "1.csv"]
+
+
+def test_a_larger_sweep_may_have_more_traces_and_none_that_was_replaced(sweep, tmp_path):
+    run(sweep)
+    more = make_sweep(tmp_path, TEXT.replace("count = 2", "count = 3"))
+    (tmp_path / "0.csv").write_text(TRACE.replace("50,5", "50,6"))
+    with pytest.raises(InputError, match=r"made from another 0\.csv"):
+        run(more, extend=True)
+    (tmp_path / "0.csv").write_text(TRACE)
+    assert list(json.loads(run(more, extend=True).attrs["traces"])) == ["0.csv", "1.csv", "2.csv"]
+
+
+def test_stores_of_other_traces_are_not_merged(sweep, tmp_path):
+    for k in (1, 2):
+        kvsweep.run(sweep, out=f"{k}.zarr", shard=f"{k}/2", workers=1)
+    (tmp_path / "0.csv").write_text(TRACE.replace("50,5", "50,6"))
+    with pytest.raises(InputError, match=r"made from another 0\.csv"):
+        kvsweep.merge(["1.zarr", "2.zarr"], out="m.zarr")
