@@ -29,11 +29,13 @@ class Meter:
         self._unit = unit
         self._known_end = known_end
         self._start: tuple[float, int] | None = None
+        self._last = 0
 
     def describe(self, done: int, total: int, now: float) -> str:
         """Return ``9,800 cells/s, 12 s left``; empty before there is a speed."""
-        if self._start is None:
+        if self._start is None or done < self._last:  # a run in several goes begins again
             self._start = (now, done)
+        self._last = done
         seconds, cells = now - self._start[0], done - self._start[1]
         if not cells or seconds <= 0:
             return ""
