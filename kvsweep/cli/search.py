@@ -100,6 +100,10 @@ def search_cliff(file: Path, given: dict[str, Any], as_json: bool) -> int:
 
     asked = {key: given.pop(key) for key in ("metric", "along", "threshold")}
     workers = given.pop("workers")
+    if given["tolerance"] is None and given["max_seeds"] is None:
+        from kvsweep.search.wanted import seeds_like_the_grid
+
+        given["max_seeds"] = seeds_like_the_grid(sweep)
     problem = cliff_problem(sweep, asked, _aim(given, shown=False))
     return _answer(problem, "crossing", workers, as_json)
 

@@ -15,11 +15,13 @@ from kvsweep.search.answer_records import (
     SearchAnswer,
 )
 
+ONE_LIST = " (one request list, which no seed changes: exact for it, and no interval for others)"
+
 SHOWN = 12
 """Values that were tried and are listed: those nearest to the answer."""
 
 _STOPPED = {
-    "seeds": "the most seeds allowed were used (--max-seeds); more would tell more",
+    "seeds": "as many seeds as allowed, or as the grid has, were used (--max-seeds); more tell more",
     "budget": "the most simulations allowed were used (--budget)",
     "interrupted": "interrupted: this is what was known by then",
 }
@@ -62,7 +64,7 @@ def _cliff_sentence(answer: SearchAnswer, group: GroupAnswer) -> str:
 
 def _support(answer: SearchAnswer, group: GroupAnswer) -> str:
     if group.low is None and group.high is None:
-        return " (one seed: no interval)" if group.seeds < 2 else ""
+        return ONE_LIST if group.seeds < 2 else ""
     ends = [number(end) if end is not None else "outside" for end in (group.low, group.high)]
     percent = f"{100 * answer.confidence:g}"
     return f" ({percent}% CI {ends[0]} to {ends[1]}; {group.seeds} seeds)"

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from kvsweep.analysis.variables import HIGHER_IS_BETTER
 from kvsweep.config import load_sweep
-from kvsweep.config.axes import about
+from kvsweep.config.axes import SEED, about
 from kvsweep.config.source import read_source
 from kvsweep.errors import InputError
 from kvsweep.metrics import attainment_name
 from kvsweep.search.aims import Aim
+from kvsweep.search.finding import SEEDS
 from kvsweep.search.problem import Problem, find_axis, make_problem, with_axis
 from kvsweep.search.ranges import KINDS, find_key, find_range
 from kvsweep.search.targets import Target, check_limit, check_metric, parse_target
@@ -66,6 +67,15 @@ def check_aim(aim: Aim) -> Aim:
     if aim.max_seeds > 100_000:
         raise InputError(f"--max-seeds: {aim.max_seeds:,}; at most 100,000 are possible")
     return aim
+
+
+def seeds_like_the_grid(sweep: Sweep) -> int:
+    """Return the most seeds of a search of which neither seeds nor tolerance are given.
+
+    More than the grid has tell what its interval cannot, and cost more than a search saves.
+    """
+    there = next((len(axis.values) for axis in sweep.axes if axis.key == SEED), 1)
+    return min(max(there, SEEDS), Aim.max_seeds)
 
 
 def cliff_problem(sweep: Sweep, given: Mapping[str, Any], aim: Aim) -> Problem:
