@@ -218,7 +218,7 @@ class Search:
         return self.aim.tolerance * abs(self.space.at(reading.crossing))
 
     def _more_seeds(self, reading: Reading, seeds: int) -> int:
-        """Return how many seeds should make the interval narrow enough: half as many more at least."""
+        """Return how many seeds should make the interval narrow, half as many more at least."""
         half = 0.5 * (reading.high - reading.low)
         wanted = 4 * seeds
         if isfinite(half):
