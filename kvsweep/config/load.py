@@ -122,6 +122,7 @@ def _parse(source: Source, path: Path) -> Sweep:
         source=source,
         design=design,
         until=until,
+        size=document.size,
     )
     check_alone(source, sweep.base, sweep.base_dir)
     return sweep

@@ -13,7 +13,7 @@ from typing import Any
 from kvsweep.config.axes import POLICY, SAMPLE, SEED, Axis
 from kvsweep.config.compose import Override, build
 from kvsweep.config.design import Design
-from kvsweep.config.document import AskedCliff, Pareto
+from kvsweep.config.document import AskedCliff, AskedSize, Pareto
 from kvsweep.config.latency import NO_LATENCY
 from kvsweep.config.memory import equal_memory
 from kvsweep.config.scenario import Scenario
@@ -52,6 +52,8 @@ class Sweep:
         Points along the axis ``sample``.
     until : Until or None
         How narrow an interval seeds are added for; the axis then has the first ones.
+    size : AskedSize or None
+        What `kvsweep size` is to find.
     source : Source
         The parsed file, for messages with lines.
     """
@@ -69,6 +71,7 @@ class Sweep:
     entropy: int = DEFAULT_ENTROPY
     design: Design | None = None
     until: Until | None = None
+    size: AskedSize | None = None
     _scenarios: dict[tuple[Any, ...], Scenario] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
@@ -211,6 +214,7 @@ class Sweep:
             "pareto": self.pareto.model_dump(mode="json") if self.pareto else None,
             "entropy": self.entropy,
             **({"until": self.until.model_dump()} if self.until else {}),
+            **({"size": self.size.model_dump(mode="json")} if self.size else {}),
         }
 
     def with_seeds(self, count: int) -> Sweep:

@@ -21,7 +21,7 @@ DECIDING = ("source_hash", "numba", "numpy")
 # Recorded too, of the run that made the store. They may differ: they move numbers about unchanged.
 RECORDED = ("kvsweep", "xarray", "zarr")
 # Parts of a sweep that decide what is made of the results, not the results.
-PRESENTATION = ("title", "question", "cliff", "pareto", "until")
+PRESENTATION = ("title", "question", "cliff", "pareto", "until", "size")
 WAYS_OUT = "--overwrite starts again, --out names another store"
 _OF_THE_GRID = "made from another sweep: grid."
 NAMES = ("the store", "the sweep")
@@ -169,7 +169,7 @@ def restored_sweep(attributes: Mapping[str, Any], store: Path, folder: Path) -> 
     from kvsweep.config import Sweep
     from kvsweep.config.axes import Axis, dimension_names
     from kvsweep.config.design import Design
-    from kvsweep.config.document import AskedCliff, Pareto
+    from kvsweep.config.document import AskedCliff, AskedSize, Pareto
     from kvsweep.config.source import Source
     from kvsweep.config.until import Until
 
@@ -189,6 +189,7 @@ def restored_sweep(attributes: Mapping[str, Any], store: Path, folder: Path) -> 
         entropy=told["entropy"],
         design=Design(**told["design"]) if "design" in told else None,
         until=Until.model_validate(told["until"]) if "until" in told else None,
+        size=AskedSize.model_validate(told["size"]) if "size" in told else None,
     )
 
 
