@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import sys
 import time
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from threading import Event, Thread
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
@@ -17,6 +19,8 @@ if TYPE_CHECKING:
 
 # Seconds between two lines where there is no terminal.
 LINE_EVERY = 10.0
+# Seconds for which nobody asks what is going on.
+SILENT = 2.0
 
 
 class Meter:
@@ -121,6 +125,27 @@ class Display:
 
     def _is_end(self, done: int, total: int) -> bool:
         return self._known_end and done == total
+
+
+@contextmanager
+def waiting(what: str) -> Iterator[None]:
+    """Say on stderr what takes so long, if the block does, and then how long it took so far."""
+    done, begun = Event(), time.monotonic()
+
+    def tell() -> None:
+        if done.wait(SILENT):
+            return
+        echo(f"{what} ...", err=True)
+        while not done.wait(LINE_EVERY):
+            echo(f"{what}: {span(time.monotonic() - begun)} so far", err=True)
+
+    thread = Thread(target=tell, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
 
 
 def span(seconds: float) -> str:
