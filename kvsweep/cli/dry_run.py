@@ -105,6 +105,7 @@ def size_of(sweep: Sweep, path: Path, options: dict[str, Any]) -> dict[str, Any]
         "cells_tried": expected.tried,
         "compile_seconds": expected.compiling,
         "busy": expected.busy,
+        "processor_seconds": expected.processor,
     }
 
 
