@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kvsweep.config.axes import POLICY
+from kvsweep.config.axes import POLICY, SEED
 from kvsweep.errors import did_you_mean
 from kvsweep.metrics import VARIABLES, quantile_names
 
@@ -48,6 +48,10 @@ def check_analysis(sweep: Sweep, extra: Mapping[str, Sequence[Any]], levels: Seq
     if sweep.cliff:
         _check_measure(sweep, ("cliff", "metric"), sweep.cliff.metric, extra, levels)
         _check_scanned(sweep, sweep.cliff.along)
+    if sweep.until:
+        where = ("grid", SEED, "until", "metric")
+        _check_measure(sweep, where, sweep.until.metric, extra, levels)
+        _check_single(sweep, where, sweep.until.metric)
     if sweep.pareto:
         asked = [objective.partition(":")[0] for objective in sweep.pareto.objectives]
         for i, metric in enumerate(asked):
@@ -88,6 +92,16 @@ def _check_measure(
     if metric in variables or metric in ("status", "status_detail"):
         raise sweep.source.error(key, f"{metric!r} holds names, not numbers{hint}")
     raise sweep.source.error(key, f"unknown measure {metric!r}{hint}")
+
+
+def _check_single(sweep: Sweep, key: tuple[str | int, ...], metric: str) -> None:
+    """Refuse a measure of which a cell has several values."""
+    dims = VARIABLES[metric].dims if metric in VARIABLES else ()
+    if dims == ("quantile",):
+        raise sweep.source.error(key, f"one quantile, please: {', '.join(quantile_names(metric))}")
+    if dims:
+        by = " and ".join(dims)
+        raise sweep.source.error(key, f"{metric!r} has several values in a cell, by {by}")
 
 
 def _check_scanned(sweep: Sweep, along: str) -> None:

@@ -33,8 +33,10 @@ BATCH_S = 0.1
 # Requests of the first lists, and how much longer the next ones are, until they are whole.
 SHORT, LONGER = 500, 8
 
-# What a run does beside simulating: to begin (libraries, workers), a task's files (the writer is
-# one thread), and the figure of a cliff. Measured on an idle machine.
+# What a run does beside simulating, processor seconds: to begin and end (libraries, workers,
+# opening and packing the store), a task's files (the writer is one thread), and the figure of a
+# cliff. Rough values of one machine, not measured here and now: what they are of a run that
+# simulates for long does not matter, and of a short one a second is what is promised.
 START_S = 1.2
 TASK_S = 0.012
 FIGURE_S = 1.0
@@ -63,6 +65,8 @@ class Forecast:
     busy : float
         How often as long as its processor time a simulation took now, as others use the processors
         too; at least 1, and so much is in `seconds`.
+    processor : float
+        Processor seconds of all threads together, whatever else the machine does.
     """
 
     seconds: float
@@ -71,6 +75,7 @@ class Forecast:
     tried: int
     compiling: float = 0.0
     busy: float = 1.0
+    processor: float = 0.0
 
 
 @dataclass
@@ -139,7 +144,7 @@ def forecast(
     """
     begun = planning + START_S + (FIGURE_S if sweep.cliff else 0.0)
     if not simulations:
-        return Forecast(begun, begun / DOUBT, begun * DOUBT, 0)
+        return Forecast(begun, begun / DOUBT, begun * DOUBT, 0, processor=begun)
     # The replica is Python, of which threads run one at a time.
     replica = sum(variant.engine.rules != "vllm" for variant in plan.variants) / len(plan.variants)
     entries = simulate.kernel_entries(plan.variants)
@@ -164,6 +169,7 @@ def forecast(
         tried=tried,
         compiling=compiling,
         busy=busy,
+        processor=begun + each * simulations + TASK_S * tasks,
     )
 
 

@@ -18,6 +18,7 @@ from kvsweep.config.memory import memory_varies
 from kvsweep.enlarging import extension, filled_place
 from kvsweep.errors import InputError
 from kvsweep.grid import Plan, Task, plan
+from kvsweep.seeding import refuse_shard, run_until
 from kvsweep.store import (
     Share,
     Store,
@@ -134,8 +135,46 @@ def run(
     array([0.41, 0.35, 0.29, 0.32, 0.12, 0.  , 0.  ])
     """
     path = store_place(out if out is not None else default_path(sweep))
-    place = real_path(path)
     check_workers(workers, processes, scheduler, scheduler_file, client, wait)
+    file = None if scheduler_file is None else Path(scheduler_file)
+    using = next((given for given in (scheduler, file, client) if given is not None), None)
+    run_once = partial(
+        _run,
+        path=path,
+        workers=workers,
+        processes=processes,
+        using=using,
+        wait=wait,
+        shard=shard,
+        keep_requests=keep_requests,
+        prune=prune,
+        progress=progress or _silent,
+        notify=notify,
+    )
+    if sweep.until is None:
+        return run_once(sweep, overwrite=overwrite, extend=extend)
+    refuse_shard(shard)
+    return run_until(sweep, path, run_once, overwrite=overwrite, extend=extend, notify=notify)
+
+
+def _run(
+    sweep: Sweep,
+    *,
+    path: Where,
+    workers: int | None,
+    processes: bool,
+    using: Any,
+    wait: float | None,
+    shard: str | None,
+    overwrite: bool,
+    extend: bool,
+    keep_requests: bool,
+    prune: bool,
+    progress: Progress,
+    notify: Callable[[str], None] | None,
+) -> xr.Dataset:
+    """Run a sweep of given seeds."""
+    place = real_path(path)
     share = Share.asked(shard, overwrite=overwrite, extend=extend)
     cells = plan(sweep, keep_requests=keep_requests)
     if share is not None:
@@ -144,8 +183,6 @@ def run(
     known = extension(place, sweep, cells, **stored_too) if extend else None
     job = Job(sweep.name, cells, sweep.entropy, sweep.base_dir.resolve(), keep_requests, prune)
     job = replace(job, known=known)
-    file = None if scheduler_file is None else Path(scheduler_file)
-    using = next((given for given in (scheduler, file, client) if given is not None), None)
     make = partial(prepare, sweep=sweep, plan=cells, source_hash=simulate.source_hash())
     make = partial(make, **stored_too)
     with (
@@ -163,7 +200,7 @@ def run(
         if todo:
             job = replace(job, deliver=target.writer())
         with found.holding(job) as running:
-            _fill(target, todo, _finished(running, todo), progress or _silent)
+            _fill(target, todo, _finished(running, todo), progress)
         if share is None:
             target.finish()
         else:

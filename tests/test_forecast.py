@@ -91,6 +91,7 @@ def test_on_a_busy_machine_it_takes_longer_and_says_so(monkeypatch, tmp_path):
     busy = forecasted(monkeypatch, clock, sweep, plan)
     assert (idle.busy, busy.busy) == (1.0, pytest.approx(8.0))
     assert busy.seconds == pytest.approx(8 * idle.seconds, rel=0.3)
+    assert busy.processor == pytest.approx(idle.processor, rel=0.3)
     assert clock.perf_counter() < PATIENCE_S + 8 * BUDGET_S / 4
 
 

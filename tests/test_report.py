@@ -288,3 +288,16 @@ def test_a_tier_and_unequal_instances_are_told_where_there_are_any():
     assert not {"cpu_hit_rate", "fairness_instances"} & set(summary_text(ds).split())
     used = ds.assign(offloads=plain + 5, fairness_instances=plain + 0.3)
     assert {"cpu_hit_rate", "fairness_instances", "0.3"} <= set(summary_text(used).split())
+
+
+def test_a_summary_of_a_design_has_its_parameters():
+    points = {"gpu_blocks": [400, 900, 1600], "scheduler": ["sjf", "fcfs", "sjf"]}
+    coords = {"sample": [0, 1, 2], **{name: ("sample", values) for name, values in points.items()}}
+    ds = xr.Dataset({"preemption_rate": ("sample", [0.5, 0.2, 0.0])}, coords)
+    ds["status"] = ("sample", np.full(3, "ok"))
+    lines = summary_text(ds).splitlines()
+    assert lines[3].split() == ["parameter", "of", "the", "design", "points", "from", "to"]
+    assert lines[4].split() == ["gpu_blocks", "3", "400", "1,600"]
+    assert lines[5].split() == ["scheduler", "3", "sjf,", "fcfs"]
+    assert lines[-1].split() == ["2", "1,600", "sjf", "0"]
+    assert [p["name"] for p in summary(ds)["parameters"]] == list(points)

@@ -159,6 +159,22 @@ def test_one_instance_that_gets_most_is_told_with_the_scorers(warned):
     )
 
 
+def test_a_router_that_forgets_what_is_cached_is_told_with_the_blocks_it_needs(warned):
+    cluster = 'instances = 4\nrouting = "weighted"\nrouter_index_blocks = {}\n'
+    cluster += "scorers = {{ prefix-affinity = 1.0, queue-depth = 1.0 }}"
+    found = warned(cluster=cluster.format(50))["short-memory"]
+    assert "remembers 50 blocks of an instance that caches up to 200" in found.text
+    assert "cluster.router_index_blocks to 200" in found.text
+    assert "short-memory" not in warned(cluster=cluster.format(200))
+    precise = cluster.replace("prefix-affinity = 1.0, ", "").replace("router_index_blocks = {}", "")
+    assert "short-memory" not in warned(cluster=precise.format())
+
+
+def test_a_short_memory_is_enough_for_caches_that_never_fill(warned):
+    cluster = 'instances = 4\nrouting = "weighted"\nrouter_index_blocks = 150'
+    assert "short-memory" not in warned(cluster=cluster, cache="gpu_blocks = 100000")
+
+
 def test_routing_to_the_busiest_does_what_it_is_for(warned):
     busy = workload(rate=80.0)
     assert "one-instance" not in warned(

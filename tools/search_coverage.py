@@ -52,6 +52,14 @@ _H8 = _steps(1600, 2600, 25)
 _TALK = _steps(1000, 2600, 50)
 _TALKING = ('grid.policy=["reasoning-closed"]',)
 _BURST = ('grid.policy=["round-robin"]',)
+# A fourth of the requests, so that a thousand studies are an hour.
+_SHORT = ("workload.requests=1000", "workload.warmup=250")
+
+
+def _ratios(start: float, stop: float, count: int) -> tuple[float, ...]:
+    return tuple(map(float, np.geomspace(start, stop, count).round().tolist()))
+
+
 CASES = (
     Case("H8", "h8", _BURST, "preemption_rate", 0.05, _H8),
     Case("H8", "h8", _BURST, "preemption_rate", 0.2, _H8),
@@ -61,7 +69,15 @@ CASES = (
     Case("conversations", "reasoning-kv", _TALKING, "ttft_p99_ms", 3000.0, _TALK, 0.03),
     Case(
         "steady", "h8-steady", (*_BURST, "workload.rate=[120]"), "preemption_rate", 0.05,
-        tuple(map(float, np.geomspace(2400, 5400, 13).round().tolist())), 0.01,
+        _ratios(2400, 5400, 13),
+    ),
+    Case(
+        "steady, short", "h8-steady", (*_BURST, *_SHORT, "workload.rate=[80]"),
+        "preemption_rate", 0.05, _ratios(1400, 3000, 12), 0.02,
+    ),
+    Case(
+        "conversations, short", "reasoning-kv", (*_TALKING, "workload.requests=250"),
+        "preemption_rate", 0.05, _ratios(900, 2600, 12), 0.03,
     ),
 )  # fmt: skip
 
@@ -142,12 +158,12 @@ def study(case: Case, studies: int, truth_seeds: int) -> str:
 @click.command()
 @click.option("--studies", default=1000, show_default=True, help="Of each case.")
 @click.option("--truth", default=2000, show_default=True, help="Seeds taken for the truth.")
-@click.option("--only", help="Cases of one sweep.")
+@click.option("--only", help="Cases of one name.")
 def main(studies: int, truth: int, only: str | None) -> None:
     """Print a row for each case."""
     simulate.warm_up(click.echo)
     for case in CASES:
-        if only in (None, case.sweep):
+        if only in (None, case.name):
             click.echo(study(case, studies, truth))
 
 

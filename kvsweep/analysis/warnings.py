@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from kvsweep.analysis.cells import Cells, cells_of
 from kvsweep.analysis.losses import horizon, rejected, timed_out, unservable, without_numbers
 from kvsweep.analysis.no_effect import equal_seeds, idle_tier, never_full
+from kvsweep.analysis.router_memory import short_memory
 from kvsweep.analysis.warning_records import ResultWarning, Seen, seen
 from kvsweep.analysis.wording import number
 from kvsweep.arguments import checked
@@ -137,6 +138,7 @@ CHECKS = (
     queue_growth,
     burst,
     one_instance,
+    short_memory,
     never_full,
     equal_seeds,
     idle_tier,

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
-from time import thread_time
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -22,7 +19,7 @@ from kvsweep.cli.base import (
     warn,
 )
 from kvsweep.cli.outputs import StorePath, draw_beside, figure_beside
-from kvsweep.cli.progress import Display, span
+from kvsweep.cli.progress import Display
 from kvsweep.cli.quick_xarray import leave_dask
 from kvsweep.cli.terminal import Interrupted, echo
 
@@ -32,12 +29,10 @@ if TYPE_CHECKING:
 
     from kvsweep.addresses import Where
     from kvsweep.analysis.cliff_records import Cliff
-    from kvsweep.config import Scenario, Sweep
+    from kvsweep.config import Sweep
 
 # Cells that did not complete are named one by one up to this number.
 NAMED = 10
-# How often as long as alone a simulation takes from which on a dry run tells that.
-BUSY = 1.5
 
 
 @click.command(
@@ -107,7 +102,8 @@ def grid(
     a store of its own, and `kvsweep merge` puts them together.
 
     With --extend a store goes on with more seeds or values: cells that it has are kept, and it is
-    replaced by the larger store when that is whole.
+    replaced by the larger store when that is whole. Of a sweep with `seed = { until = ... }` the
+    store grows by itself, until the intervals of a measure are narrow enough: docs/design.md.
     """
     from kvsweep.config import load_sweep
     from kvsweep.config.service_levels import goodput_overrides
@@ -123,7 +119,9 @@ def grid(
     check_outputs(read, {"--out": path, "figure": figure_of(path)})
     options |= {"keep_requests": requests, "prune": not no_prune}
     if dry_run:
-        _print_size(_size(sweep, path, options), as_json)
+        from kvsweep.cli.dry_run import print_size, sizes_of
+
+        print_size(sizes_of(sweep, path, options), as_json)
         return 0
     return tell(sweep, path, _run(sweep, path, options), options["shard"], as_json)
 
@@ -139,6 +137,8 @@ def tell(sweep: Sweep, path: Where, ds: xr.Dataset, shard: str | None, as_json: 
     found = warnings_of(ds)
     result = {"store": str(path), **outcome(ds)}
     result |= {"warnings": [asdict(warning) for warning in found]}
+    if "until" in ds.attrs:
+        result["until"] = json.loads(ds.attrs["until"])
     if cliff:
         from kvsweep.report import cliff_memory
 
@@ -167,111 +167,12 @@ def _tell_shard(path: Where, ds: xr.Dataset, shard: str, as_json: bool) -> int:
     return 1 if result["incomplete"] else 0
 
 
-def _size(sweep: Sweep, path: Where, options: dict[str, Any]) -> dict[str, Any]:
-    """Return what a run would take: cells, simulations still to do, bytes, seconds.
-
-    Some cells are simulated to tell the seconds; nothing is written.
-    """
-    from kvsweep.config.served_text import defaults_text, model_text
-    from kvsweep.config.transfer import transfer_text
-    from kvsweep.enlarging import extension
-    from kvsweep.forecast import forecast
-    from kvsweep.grid import plan
-    from kvsweep.simulate import source_hash
-    from kvsweep.store import Share, exists, pending
-    from kvsweep.workers.choosing import check_workers
-
-    check_workers(
-        *(options[key] for key in ("workers", "processes", "scheduler", "scheduler_file"))
-    )
-    share = Share.asked(options["shard"], overwrite=options["overwrite"], extend=options["extend"])
-    stored = {key: options[key] for key in ("keep_requests", "prune")}
-    begun = thread_time()
-    cells = plan(sweep, keep_requests=options["keep_requests"])
-    planning = thread_time() - begun
-    todo = cells.tasks
-    known = extension(path, sweep, cells, **stored) if options["extend"] else None
-    if known is None and exists(path) and not options["overwrite"]:
-        todo = tuple(pending(path, sweep, cells, source_hash(), **stored))
-    if share is not None:
-        share.check(len(cells.tasks))
-        todo = tuple(task for task in todo if share.has(task.index))
-    simulations = sum(map(cells.size if known is None else known.simulations, todo))
-    # Those of a scheduler come and go; it is not asked.
-    remote = options["scheduler"] or options["scheduler_file"]
-    workers = None if remote else options["workers"] or os.cpu_count() or 1
-    expected = forecast(
-        sweep,
-        cells,
-        simulations=simulations,
-        tasks=len(todo),
-        workers=workers or 1,
-        processes=options["processes"],
-        prune=options["prune"],
-        planning=planning,
-    )
-    tiers = (variant.cache for variant in cells.variants if variant.cache.cpu_blocks > 0)
-    return {
-        "store": str(path),
-        "dims": dict(zip(cells.dims, cells.shape, strict=True)),
-        "cells": cells.cells,
-        "simulations": simulations,
-        "tasks": len(todo),
-        "bytes": cells.bytes,
-        "transfers": list(dict.fromkeys(map(transfer_text, tiers))),
-        "models": _told(model_text, sweep),
-        "defaults": _told(defaults_text, sweep),
-        "workers": workers,
-        "seconds": expected.seconds,
-        "seconds_low": expected.low,
-        "seconds_high": expected.high,
-        "cells_tried": expected.tried,
-        "compile_seconds": expected.compiling,
-        "busy": expected.busy,
-    }
-
-
-def _told(write: Callable[[Scenario, Path], str | None], sweep: Sweep) -> list[str]:
-    """Return what is to be said of a sweep's scenarios, each text once."""
-    texts = (write(scenario, sweep.base_dir) for scenario in sweep.probes())
-    return list(dict.fromkeys(text for text in texts if text))
-
-
-def _print_size(size: dict[str, Any], as_json: bool) -> None:
-    if as_json:
-        print_json(size)
-        return
-    dims = " x ".join(f"{name} {n:,}" for name, n in size["dims"].items())
-    tasks = "1 task" if size["tasks"] == 1 else f"{size['tasks']:,} tasks"
-    echo(f"store        {size['store']}")
-    echo(f"dimensions   {dims}")
-    echo(f"cells        {size['cells']:,}")
-    echo(f"simulations  {size['simulations']:,} to do, in {tasks}")
-    echo(f"bytes        {size['bytes']:,} before compression")
-    for text in size["transfers"][:NAMED]:
-        echo(f"transfers    {text}")
-    for text in size["models"][:NAMED]:
-        echo(f"model        {text}")
-    for text in size["defaults"][:NAMED]:
-        echo(f"             {text}")
-    on = "one worker of the scheduler" if size["workers"] is None else f"{size['workers']} workers"
-    ends = f"{span(size['seconds_low'])} to {span(size['seconds_high'])}"
-    echo(f"time         about {span(size['seconds'])} ({ends}) on {on}")
-    if size["busy"] >= BUSY:
-        idle = span(size["seconds"] / size["busy"])
-        echo(f"             the machine is busy now: were it idle, about {idle}")
-    if size["compile_seconds"]:
-        echo(
-            f"             {span(size['compile_seconds'])} of it to compile the kernel, which the "
-            "first run does; after it a dry run tells more, as it simulates some cells"
-        )
-
-
 def _run(sweep: Sweep, path: Where, options: dict[str, Any]) -> xr.Dataset:
+    from kvsweep.cli.dry_run import told
     from kvsweep.config.served_text import model_text
     from kvsweep.sweep import run
 
-    for text in _told(model_text, sweep)[:NAMED]:
+    for text in told(model_text, sweep)[:NAMED]:
         echo(f"model: {text}", err=True)
 
     display = Display()
@@ -323,6 +224,10 @@ def _print_outcome(result: dict[str, Any], cliff: Cliff | None, memory: str) -> 
         echo(f"  {labels}: {cell['status']} {cell['detail']}".rstrip())
     if len(result["incomplete"]) > NAMED:
         echo(f"  and {len(result['incomplete']) - NAMED:,} more")
+    if "until" in result:
+        from kvsweep.report import seeds_text
+
+        echo(seeds_text(result["until"]))
     if cliff:
         from kvsweep.report import cliff_text
 

@@ -19,6 +19,7 @@ from kvsweep.limits import MAX_SEED, MAX_TRIALS
 if TYPE_CHECKING:
     import xarray as xr
 
+    from kvsweep.addresses import Where
     from kvsweep.calibrate.step_results import StepResult
     from kvsweep.gpu.batches import Plan
     from kvsweep.gpu.machine import Machine
@@ -138,7 +139,7 @@ def measure_gpu(
     return _judged(found)
 
 
-def print_steps(store: Path, as_json: bool) -> int:
+def print_steps(store: Where, as_json: bool) -> int:
     """Print the fits to a stored measurement."""
     from kvsweep.calibrate.step_results import Terms, result_of
     from kvsweep.calibrate.step_wording import step_json, step_text

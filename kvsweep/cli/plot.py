@@ -71,7 +71,8 @@ def plot(
 
     KIND: cliff (curves and where they cross), trend (the cliff along a second axis, --over), curve
     (one measure along an axis), heatmap (a measure over two axes), pareto (the front of policies),
-    effects (of the axes on a measure, alone and together), prefix (a store of `kvsweep measure
+    effects (of the axes on a measure, alone and together; of a [design] the sensitivity to
+    its parameters), prefix (a store of `kvsweep measure
     prefix`).
     """
     from kvsweep.plot import save
@@ -112,9 +113,7 @@ def _draw(ds: xr.Dataset, kind: str, options: dict[str, Any]) -> Figure:
         factorial["confidence"] = options["confidence"]
         effects = effects_of(ds, _needed(options, "metric"), factorial)
         if not isinstance(effects, Effects):
-            raise InputError(
-                "effects: there is no figure of sensitivity indices; `kvsweep effects` prints them"
-            )
+            return figures.plot_sensitivity(ds, effects)
         return figures.plot_effects(ds, effects)
     if kind == "curve":
         metric, along = _needed(options, "metric"), _needed(options, "along")

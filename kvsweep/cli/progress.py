@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import sys
 import time
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from threading import Event, Thread
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
@@ -17,6 +19,8 @@ if TYPE_CHECKING:
 
 # Seconds between two lines where there is no terminal.
 LINE_EVERY = 10.0
+# Seconds for which nobody asks what is going on.
+SILENT = 2.0
 
 
 class Meter:
@@ -29,11 +33,13 @@ class Meter:
         self._unit = unit
         self._known_end = known_end
         self._start: tuple[float, int] | None = None
+        self._last = 0
 
     def describe(self, done: int, total: int, now: float) -> str:
         """Return ``9,800 cells/s, 12 s left``; empty before there is a speed."""
-        if self._start is None:
+        if self._start is None or done < self._last:  # a run in several goes begins again
             self._start = (now, done)
+        self._last = done
         seconds, cells = now - self._start[0], done - self._start[1]
         if not cells or seconds <= 0:
             return ""
@@ -119,6 +125,27 @@ class Display:
 
     def _is_end(self, done: int, total: int) -> bool:
         return self._known_end and done == total
+
+
+@contextmanager
+def waiting(what: str) -> Iterator[None]:
+    """Say on stderr what takes so long, if the block does, and then how long it took so far."""
+    done, begun = Event(), time.monotonic()
+
+    def tell() -> None:
+        if done.wait(SILENT):
+            return
+        echo(f"{what} ...", err=True)
+        while not done.wait(LINE_EVERY):
+            echo(f"{what}: {span(time.monotonic() - begun)} so far", err=True)
+
+    thread = Thread(target=tell, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
 
 
 def span(seconds: float) -> str:

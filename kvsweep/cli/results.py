@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     import xarray as xr
 
     from kvsweep.addresses import Where
+    from kvsweep.analysis.cliff_records import Cliff
     from kvsweep.analysis.warning_records import ResultWarning
+    from kvsweep.search.answer_records import SearchAnswer
 
 store_argument = click.argument("store", metavar="STORE", type=StorePath())
 at_option = click.option(
@@ -114,7 +116,8 @@ def cliff(
 ) -> int | None:
     """Find where a measure passes a threshold along an axis, with an interval.
 
-    In the results of a grid, or with --search in a sweep file, from far fewer simulations.
+    It ends with the cells around the cliff, the flags of `vllm serve` and the margin. In the
+    results of a grid, or with --search in a sweep file, from far fewer simulations.
     """
     if search:
         if at:
@@ -123,18 +126,34 @@ def cliff(
     given = _without_search(store, given)
     from kvsweep import report
     from kvsweep.analysis.questions import cliff_of
+    from kvsweep.search.text import recommendation_text
 
     ds = read(store, at)
     found = cliff_of(ds, given)
     warnings = _found_in(ds, cliff=True)
+    advice, why_not = _recommended(ds, found, store)
     if as_json:
-        print_json(found.to_dict() | {"warnings": [asdict(warning) for warning in warnings]})
+        told = advice.to_dict() if advice else None
+        result = found.to_dict() | {"recommendation": told}
+        print_json(result | {"warnings": [asdict(warning) for warning in warnings]})
     else:
         echo(report.cliff_text(found).rstrip())
         if memory := report.cliff_memory(ds, found):
             echo(memory)
+        if text := recommendation_text(advice) if advice else why_not:
+            echo(f"\n{text}")
     warn(warnings)
     return None
+
+
+def _recommended(ds: xr.Dataset, found: Cliff, store: Where) -> tuple[SearchAnswer | None, str]:
+    """Return what the cells around a cliff recommend, or else why nothing can be said."""
+    from kvsweep.search.of_store import answer_from
+
+    try:
+        return answer_from(ds, found, store), ""
+    except InputError as error:
+        return None, f"No recommendation: {error} (looked for from here and in sweeps/)"
 
 
 def _without_search(store: Where, given: dict[str, Any]) -> dict[str, Any]:

@@ -36,6 +36,7 @@ def search_options(command: Any) -> Any:
     cls=Command,
     examples=(
         "kvsweep size sweeps/h8.toml --find blocks --target 'ttft_p99_ms<=1500'",
+        "kvsweep size chat.toml",
         "kvsweep size sweeps/h8.toml --find instances --goodput ttft:1000 tpot:50",
         "kvsweep size sweeps/h8-steady.toml --find rate --between 20:400 --set grid.rate=[100] "
         "--target 'ttft_p99_ms<=2000' --target 'tpot_p99_ms<=50' --json",
@@ -45,8 +46,7 @@ def search_options(command: Any) -> Any:
 @click.option(
     "--find",
     type=click.Choice(["blocks", "instances", "rate"]),
-    required=True,
-    help="The smallest cache, the fewest instances, or the highest rate.",
+    help="The smallest cache, the fewest instances, or the highest rate [that of [size]].",
 )
 @click.option(
     "--target", "targets", multiple=True, metavar="M<=X", help="What is to be kept [the levels]."
@@ -60,13 +60,13 @@ def search_options(command: Any) -> Any:
 )
 @click.option("--attainment", type=float, metavar="P", help="Requests that keep them [0.99].")
 @click.option("--between", metavar="LOW:HIGH", help="Range [that of the axis, or wide].")
-@click.option("--confidence", type=float, default=0.95, metavar="P", help="Of the answer [0.95].")
+@click.option("--confidence", type=float, metavar="P", help="Of the answer [0.95].")
 @search_options
 @click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="Change a key.")
 @json_option
 def size(
     file: Path,
-    find: str,
+    find: str | None,
     targets: tuple[str, ...],
     goodput: tuple[str, ...],
     attainment: float | None,
@@ -79,15 +79,20 @@ def size(
 
     For every combination of the sweep's other axes it is searched with few simulations, more where
     it is close. The answer was simulated and is shown to keep every limit, in the mean over seeds.
+    What is asked for may stand in the sweep's [size] table; options come first.
     """
     from kvsweep.config.service_levels import goodput_overrides
     from kvsweep.search.ranges import KINDS
-    from kvsweep.search.wanted import load_for_size, size_problem
+    from kvsweep.search.wanted import load_for_size, size_problem, told_by_table, with_size_table
 
-    sweep = load_for_size(file, [*settings, *goodput_overrides(goodput)], find)
+    sweep, find = load_for_size(file, [*settings, *goodput_overrides(goodput)], find)
     workers = given.pop("workers")
-    aim = _aim(given, shown=True)
-    problem = size_problem(sweep, find, targets, between, attainment, aim)
+    given |= {"targets": targets, "between": between, "attainment": attainment}
+    asked = with_size_table(sweep, find, given)
+    targets, between, attainment = (asked.pop(k) for k in ("targets", "between", "attainment"))
+    with told_by_table(sweep, given):
+        aim = _aim(asked, shown=True)
+        problem = size_problem(sweep, find, targets, between, attainment, aim)
     return _answer(problem, KINDS[find].goal, workers, as_json)
 
 
@@ -100,6 +105,10 @@ def search_cliff(file: Path, given: dict[str, Any], as_json: bool) -> int:
 
     asked = {key: given.pop(key) for key in ("metric", "along", "threshold")}
     workers = given.pop("workers")
+    if given["tolerance"] is None and given["max_seeds"] is None:
+        from kvsweep.search.wanted import seeds_like_the_grid
+
+        given["max_seeds"] = seeds_like_the_grid(sweep)
     problem = cliff_problem(sweep, asked, _aim(given, shown=False))
     return _answer(problem, "crossing", workers, as_json)
 

@@ -14,13 +14,13 @@ from kvsweep.cli.trace_options import (
     bend_options,
     check_new,
     file_argument,
-    of_file,
+    look_options,
     overwrite_option,
-    plot_option,
     positive,
+    read_and_find,
+    read_requests,
     save,
     seconds,
-    size_option,
 )
 from kvsweep.errors import InputError
 
@@ -41,12 +41,7 @@ def trace() -> None:
         "kvsweep trace info azure.csv --set slice.from_s=600 --set slice.length_s=300 --json",
     ),
 )
-@file_argument
-@bend_options
-@size_option
-@plot_option
-@overwrite_option
-@json_option
+@look_options
 def info(
     file: Path,
     settings: tuple[str, ...],
@@ -58,13 +53,10 @@ def info(
     as_json: bool,
 ) -> None:
     """Tell what is in a trace: lengths, rate over time, bursts, reuse, sessions."""
-    from kvsweep.traces.asking import read_bent
-    from kvsweep.traces.hits import find_hits
     from kvsweep.traces.info import describe
 
     check_new([file], {"--plot": figure}, overwrite)
-    requests = read_bent(file, settings, seed, read).requests
-    hits = of_file(file, lambda: find_hits(requests, block_size))
+    requests, hits = read_and_find(file, settings, seed, read, block_size)
     found = describe(requests, hits)
     if as_json:
         print_json(found)
@@ -161,13 +153,12 @@ def _write_bent(
     as_json: bool,
 ) -> None:
     from kvsweep.analysis.wording import counted
-    from kvsweep.traces.asking import read_bent
     from kvsweep.traces.writing import write_trace
 
     if out.name.removesuffix(".gz").rpartition(".")[2] != "json":
         raise InputError(f"--out {out}: a trace is written as .json or .json.gz")
     check_new([file], {"--out": out}, overwrite)
-    found = read_bent(file, settings, seed, read)
+    found = read_requests(file, settings, seed, read)
     more = {
         key: value
         for key, value in (("about", found.trace.about), ("scenario", found.trace.scenario))

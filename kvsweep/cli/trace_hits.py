@@ -8,19 +8,15 @@ from typing import Any
 
 import click
 
-from kvsweep.cli.base import Command, json_option, print_json
+from kvsweep.cli.base import Command, print_json
 from kvsweep.cli.outputs import OutputPath
 from kvsweep.cli.terminal import echo
 from kvsweep.cli.trace_options import (
-    bend_options,
     check_new,
-    file_argument,
-    of_file,
-    overwrite_option,
-    plot_option,
+    look_options,
     positive,
+    read_and_find,
     save,
-    size_option,
 )
 from kvsweep.errors import InputError
 
@@ -34,9 +30,6 @@ from kvsweep.errors import InputError
         "kvsweep trace hits chat.json --points 100 --json",
     ),
 )
-@file_argument
-@bend_options
-@size_option
 @click.option("--points", type=click.IntRange(2, 10_000), help="Numbers of blocks shown [12].")
 @click.option("--blocks", metavar="N,...", help="These numbers of blocks instead.")
 @click.option("--model", metavar="NAME|FILE", help="GiB of this model beside blocks.")
@@ -45,9 +38,7 @@ from kvsweep.errors import InputError
 @click.option(
     "-o", "--out", type=OutputPath(dir_okay=False), metavar="FILE.csv|.nc", help="Write a table."
 )
-@plot_option
-@overwrite_option
-@json_option
+@look_options
 def hits(
     file: Path,
     settings: tuple[str, ...],
@@ -67,9 +58,7 @@ def hits(
     As one instance of vLLM has it that evicts by least recent use, with one request at a time;
     beside it what no policy of eviction exceeds (Belady's optimum).
     """
-    from kvsweep.traces.asking import read_bent
     from kvsweep.traces.capacities import columns, memory_of, summary
-    from kvsweep.traces.hits import find_hits
     from kvsweep.traces.tables import check_table, numbers_of, write_table
 
     check_new([file], {"--out": out, "--plot": figure}, overwrite)
@@ -78,8 +67,7 @@ def hits(
         raise InputError("--points: has no effect with --blocks")
     wanted = numbers_of(blocks)
     memory = _memory(block_size, served, memory_of)
-    requests = read_bent(file, settings, seed, read).requests
-    found = of_file(file, lambda: find_hits(requests, block_size))
+    _, found = read_and_find(file, settings, seed, read, block_size)
     table = columns(found, wanted or found.points(points or 12), memory)
     total = summary(found, memory)
     if as_json:

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kvsweep.cli.base import check_outputs, read_option
+from kvsweep.cli.base import check_outputs, json_option, read_option
 from kvsweep.cli.outputs import OutputPath
+from kvsweep.cli.progress import waiting
 from kvsweep.cli.terminal import echo
 from kvsweep.errors import InputError
 from kvsweep.files import is_special
@@ -17,6 +18,10 @@ from kvsweep.limits import MAX_BLOCK_TOKENS, MAX_SEED
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+    from kvsweep.traces.asking import Bent
+    from kvsweep.traces.hits import Hits
+    from kvsweep.workload.requests import Requests
 
 FIGURES = (".png", ".svg", ".pdf")
 positive = click.IntRange(min=1)
@@ -61,6 +66,14 @@ def bend_options(command: Any) -> Any:
     return command
 
 
+def look_options(command: Any) -> Any:
+    """Add what looking at a trace takes: the file, how it is bent, blocks, a figure, JSON."""
+    options = (json_option, overwrite_option, plot_option, size_option, bend_options, file_argument)
+    for option in options:
+        command = option(command)
+    return command
+
+
 def check_new(inputs: list[Path], outputs: dict[str, Path | None], overwrite: bool) -> None:
     """Refuse outputs that cannot be written, before anything is read.
 
@@ -78,6 +91,31 @@ def check_new(inputs: list[Path], outputs: dict[str, Path | None], overwrite: bo
             )
         if option == "--plot" and path.suffix.lower() not in FIGURES:
             raise InputError(f"{option} {path}: figures are written as .png, .svg or .pdf")
+
+
+def read_requests(
+    file: Path, settings: tuple[str, ...], seed: int | None, read: tuple[str, ...]
+) -> Bent:
+    """Read a trace and bend it; what takes long is told."""
+    from kvsweep.traces.asking import read_bent
+
+    with waiting(f"reading {file.name}" + (" and bending it" if settings else "")):
+        return read_bent(file, settings, seed, read)
+
+
+def read_and_find(
+    file: Path,
+    settings: tuple[str, ...],
+    seed: int | None,
+    read: tuple[str, ...],
+    block_size: int,
+) -> tuple[Requests, Hits]:
+    """Return the requests of a trace as they are bent, and what caches of all sizes find."""
+    from kvsweep.traces.hits import find_hits
+
+    requests = read_requests(file, settings, seed, read).requests
+    with waiting(f"looking for reuse in {len(requests):,} requests"):
+        return requests, of_file(file, lambda: find_hits(requests, block_size))
 
 
 def of_file(file: Path, ask: Callable[[], Any]) -> Any:

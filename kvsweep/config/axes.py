@@ -163,12 +163,13 @@ _FORMS = (
 
 def _range(entry: dict[str, Any], kind: type | None) -> list[Any]:
     if set(entry) not in _FORMS:
-        known = ["count", "start", "stop", "step", "num", "scale"]
+        known = ["count", "until", "start", "stop", "step", "num", "scale"]
         unknown = next((key for key in entry if key not in known), None)
         if unknown is not None:
             raise AxisProblem(f"unknown key {unknown!r} of a range{did_you_mean(unknown, known)}")
         raise AxisProblem(
-            "a range is {start, stop, step}, {start, stop, num} with or without scale, or {count}"
+            "a range is {start, stop, step}, {start, stop, num} with or without scale, {count}, or "
+            "for seeds {until}"
         )
     for key, value in entry.items():
         if key != "scale":

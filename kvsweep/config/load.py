@@ -28,6 +28,7 @@ from kvsweep.config.overrides import suggestion, with_overrides
 from kvsweep.config.scenario import Scenario
 from kvsweep.config.source import Source, read_source
 from kvsweep.config.sweep import Sweep
+from kvsweep.config.until import Until, UntilProblem, read_until
 from kvsweep.config.written import Idle, check_effects, check_options
 from kvsweep.errors import InputError, did_you_mean
 from kvsweep.policies import Routing
@@ -117,7 +118,8 @@ def _parse(source: Source, path: Path) -> Sweep:
     except ValidationError as error:
         raise source.error(*first_problem(error, Document, source.values)) from None
     policies = {name: _flat(source, name, table) for name, table in document.policies.items()}
-    axes = _axes(source, document.grid, policies)
+    until = _until(source, document.grid.get(SEED))
+    axes = _axes(source, document.grid, policies, until)
     design = _design(source, document.design, document.grid, policies)
     if design:
         axes = (Axis(SAMPLE, SAMPLE, tuple(range(design.size))), *axes)
@@ -133,6 +135,8 @@ def _parse(source: Source, path: Path) -> Sweep:
         pareto=document.pareto,
         source=source,
         design=design,
+        until=until,
+        size=document.size,
     )
     check_alone(source, sweep.base, sweep.base_dir)
     return sweep
@@ -189,13 +193,29 @@ def _flat(source: Source, name: str, table: dict[str, Any]) -> dict[str, Any]:
     return flat
 
 
+def _until(source: Source, spec: Any) -> Until | None:
+    """Return how narrow an interval seeds are added for, None if they are given."""
+    if not isinstance(spec, dict) or "until" not in spec:
+        return None
+    try:
+        return read_until(spec)
+    except UntilProblem as problem:
+        raise source.error(("grid", SEED, *problem.path), str(problem)) from None
+
+
 def _axes(
-    source: Source, grid: dict[str, Any], policies: dict[str, dict[str, Any]]
+    source: Source,
+    grid: dict[str, Any],
+    policies: dict[str, dict[str, Any]],
+    until: Until | None,
 ) -> tuple[Axis, ...]:
     names = dimension_names(list(grid))
     axes = []
     for key, spec in grid.items():
         _check_axis_key(source, key, spec)
+        if key == SEED and until:
+            axes.append(Axis(key, names[key], tuple(range(until.least))))
+            continue
         try:
             values = axis_values(key, spec)
         except AxisProblem as problem:

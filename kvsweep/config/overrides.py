@@ -51,7 +51,7 @@ def with_overrides(source: Source, overrides: Iterable[str], seeds: int | None) 
         labels[path] = f"--set {key}"
         done.append(path)
     if seeds is not None:
-        if ("grid", SEED) in done:
+        if any(path[:2] == ("grid", SEED) for path in done):
             raise InputError("--seeds: --set seed gives the seeds too")
         _set(values, ("grid", SEED), {"count": seeds}, f"{source.label}: --seeds")
         labels["grid", SEED] = "--seeds"
@@ -86,6 +86,8 @@ def _path(key: str, values: dict[str, Any]) -> KeyPath:
     grid = values.get("grid", {})
     if key in (POLICY, SEED) or (isinstance(grid, dict) and key in grid):
         return ("grid", key)
+    if key.startswith(f"{SEED}."):
+        return ("grid", *key.split("."))
     if key.split(".")[0] not in Document.model_fields:
         raise InputError(f"--set {cut(key)}: unknown key{suggestion(key)}")
     return parts_of(key, values)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import product
 from math import prod
@@ -13,12 +13,13 @@ from typing import Any
 from kvsweep.config.axes import POLICY, SAMPLE, SEED, Axis
 from kvsweep.config.compose import Override, build
 from kvsweep.config.design import Design
-from kvsweep.config.document import AskedCliff, Pareto
+from kvsweep.config.document import AskedCliff, AskedSize, Pareto
 from kvsweep.config.latency import NO_LATENCY
 from kvsweep.config.memory import equal_memory
 from kvsweep.config.pools import has_roles
 from kvsweep.config.scenario import Scenario
 from kvsweep.config.source import Source
+from kvsweep.config.until import Until
 from kvsweep.config.workload import DEFAULT_ENTROPY
 from kvsweep.errors import InputError, did_you_mean
 from kvsweep.limits import MAX_CELLS, MAX_VARIANTS
@@ -50,6 +51,10 @@ class Sweep:
         Entropy of the random streams.
     design : Design or None
         Points along the axis ``sample``.
+    until : Until or None
+        How narrow an interval seeds are added for; the axis then has the first ones.
+    size : AskedSize or None
+        What `kvsweep size` is to find.
     source : Source
         The parsed file, for messages with lines.
     """
@@ -66,6 +71,8 @@ class Sweep:
     source: Source = field(repr=False, compare=False)
     entropy: int = DEFAULT_ENTROPY
     design: Design | None = None
+    until: Until | None = None
+    size: AskedSize | None = None
     _scenarios: dict[tuple[Any, ...], Scenario] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
@@ -165,6 +172,8 @@ class Sweep:
 
     def _check_size(self) -> None:
         sizes = {axis.key: len(axis.values) for axis in self.axes}
+        if self.until:
+            sizes[SEED] = self.until.most
         cells = prod(sizes.values())
         scenarios = cells // sizes.get(SEED, 1)
         advice = "use fewer axes or values, or several sweeps"
@@ -175,9 +184,9 @@ class Sweep:
                 f"sweep; {advice}",
             )
         if cells > MAX_CELLS:
-            raise self.source.error(
-                ("grid",), f"{cells:,} cells, at most {MAX_CELLS:,} make a sweep; {advice}"
-            )
+            place = ("grid", SEED, "until", "most") if self.until else ("grid",)
+            message = f"{cells:,} cells, at most {MAX_CELLS:,} make a sweep; {advice}"
+            raise self.source.error(place, message)
 
     def to_dict(self) -> dict[str, Any]:
         """Return what defines the results, in plain types: equal sweeps have equal dicts.
@@ -207,7 +216,15 @@ class Sweep:
             "cliff": self.cliff.model_dump() if self.cliff else None,
             "pareto": self.pareto.model_dump(mode="json") if self.pareto else None,
             "entropy": self.entropy,
+            **({"until": self.until.model_dump()} if self.until else {}),
+            **({"size": self.size.model_dump(mode="json")} if self.size else {}),
         }
+
+    def with_seeds(self, count: int) -> Sweep:
+        """Return the sweep with the seeds 0 to `count` - 1."""
+        seeds = tuple(range(count))
+        axes = (replace(axis, values=seeds) if axis.key == SEED else axis for axis in self.axes)
+        return replace(self, axes=tuple(axes))
 
     def setters(self, point: Mapping[str, Any]) -> list[str]:
         """Return the keys that a policy or an axis sets at a point, given by axis key."""

@@ -10,6 +10,7 @@ from kvsweep.plot.effects_figure import plot_effects
 from kvsweep.plot.heatmap import plot_heatmap
 from kvsweep.plot.pareto_figure import plot_pareto
 from kvsweep.plot.prefix_figure import plot_prefix
+from kvsweep.plot.sensitivity_figure import plot_sensitivity
 from kvsweep.plot.style import save
 from kvsweep.plot.trend import plot_cliff_trend
 
@@ -21,5 +22,6 @@ __all__ = [
     "plot_heatmap",
     "plot_pareto",
     "plot_prefix",
+    "plot_sensitivity",
     "save",
 ]

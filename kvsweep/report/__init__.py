@@ -6,6 +6,7 @@ from kvsweep.report.effects import effects_text
 from kvsweep.report.gib import cliff_memory
 from kvsweep.report.pareto import pareto_text
 from kvsweep.report.prefix import prefix_text, prefix_warnings
+from kvsweep.report.seeds import seeds_text
 from kvsweep.report.summary import summary, summary_text
 
 __all__ = [
@@ -16,6 +17,7 @@ __all__ = [
     "pareto_text",
     "prefix_text",
     "prefix_warnings",
+    "seeds_text",
     "summary",
     "summary_text",
 ]

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from kvsweep.analysis import variables
 from kvsweep.analysis.jsonable import jsonable
 from kvsweep.analysis.wording import label, number
+from kvsweep.config.axes import SAMPLE
 from kvsweep.report.gib import axis_memory
 from kvsweep.report.table import plural, table, with_space
 
@@ -48,6 +49,7 @@ def summary(ds: xr.Dataset) -> dict[str, Any]:
         "title": ds.attrs.get("title", ""),
         "question": ds.attrs.get("question", ""),
         "axes": [_axis_summary(ds, name) for name in swept],
+        "parameters": [_axis_summary(ds, name) for name in _parameters(ds)],
         "cells": int(np.prod([ds.sizes[name] for name in swept], dtype=np.int64)),
         "status": variables.count_names(ds["status"].values) if "status" in ds else {},
         "main_axis": main,
@@ -61,6 +63,11 @@ def _main_axis(ds: xr.Dataset, swept: list[str]) -> str | None:
     """Return the longest numeric axis, None if there is none."""
     numeric = [d for d in swept if d != "seed" and ds[d].dtype.kind in "fiu"]
     return max(numeric, key=lambda d: ds.sizes[d]) if numeric else None
+
+
+def _parameters(ds: xr.Dataset) -> list[str]:
+    """Return the parameters of a design: what has a value at each of its points."""
+    return [str(name) for name in ds.coords if ds[name].dims == (SAMPLE,) and name != SAMPLE]
 
 
 def _axis_summary(ds: xr.Dataset, name: str) -> dict[str, Any]:
@@ -115,6 +122,9 @@ def summary_text(ds: xr.Dataset) -> str:
     if parts:
         parts.append("")
     parts.append(table(("axis", "values", "from", "to"), [_axis_row(a) for a in found["axes"]]))
+    if found["parameters"]:
+        rows = [_axis_row(parameter) for parameter in found["parameters"]]
+        parts += ["", table(("parameter of the design", "points", "from", "to"), rows)]
     memory = (axis_memory(ds, axis["name"]) for axis in found["axes"])
     parts += [f"KV cache  {text}" for text in memory if text]
     parts += ["", _cells_sentence(found)]
@@ -129,7 +139,7 @@ def _axis_row(axis: dict[str, Any]) -> tuple[str, ...]:
     """Return the row of one axis: its range, or its names."""
     values = axis["values"]
     if all(isinstance(value, str) for value in values):
-        return (axis["name"], str(len(values)), ", ".join(values), "")
+        return (axis["name"], str(len(values)), ", ".join(dict.fromkeys(values)), "")
     unit = with_space(plural(axis["units"]))
     return (
         axis["name"],
@@ -154,17 +164,23 @@ def _headline_tables(ds: xr.Dataset, found: dict[str, Any]) -> list[str]:
     names = list(rows[0]["means"])
     points = len({row["labels"][main] for row in rows}) if main else 1
     shown = rows[: HEADLINE_GROUPS * (points if main else HEADLINE_POINTS)]
-    header = ("", main or "", *(f"{n}{_in_brackets(ds, n)}" for n in names))
+    drawn = _parameters(ds) if main == SAMPLE else []
+    header = ("", main or "", *drawn, *(f"{n}{_in_brackets(ds, n)}" for n in names))
     body = [
         (
             label({k: v for k, v in row["labels"].items() if k != main}) if i % points == 0 else "",
             number(float(row["labels"][main])) if main else "",
+            *(_value(ds[name].sel({SAMPLE: row["labels"][SAMPLE]}).item()) for name in drawn),
             *(number(np.nan if v is None else v) for v in row["means"].values()),
         )
         for i, row in enumerate(shown)
     ]
     left = (len(rows) - len(shown)) // points
     return [table(header, body), *([f"... and {left:,} more combinations"] if left else [])]
+
+
+def _value(value: float | str) -> str:
+    return value if isinstance(value, str) else number(float(value))
 
 
 def _in_brackets(ds: xr.Dataset, name: str) -> str:

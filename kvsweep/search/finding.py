@@ -34,7 +34,7 @@ def found_of(samples: Samples, aim: Aim, answer: float, stopped: str) -> Found:
         high=max(ends),
         seeds=seeds,
         t=aim.t(seeds),
-        answer=_shown(samples, aim, reading) if isnan(answer) else answer,
+        answer=shown(samples, aim, reading) if isnan(answer) else answer,
         stopped=stopped,
         back=_back(samples, reading),
     )
@@ -51,8 +51,8 @@ def _best_reading(samples: Samples, aim: Aim) -> tuple[Reading, int]:
     return reading, seeds
 
 
-def _shown(samples: Samples, aim: Aim, reading: Reading) -> float:
-    """Return the tightest value that is shown within all limits, of a search that did not end."""
+def shown(samples: Samples, aim: Aim, reading: Reading) -> float:
+    """Return the tightest known value before the crossing that is shown within all limits."""
     least = min(SEEDS, aim.max_seeds)
     found = nan
     for value in samples.points(least):

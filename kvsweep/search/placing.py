@@ -12,6 +12,12 @@ from kvsweep.search.space import Space
 CHORD = 1.5
 """Between two points a curve is taken to be straight over so many widths of the interval."""
 
+AROUND = 1.6
+"""Arms of the interval that is expected, so far from the crossing more seeds are taken.
+
+The crossing moves with further seeds by a third of an arm or so; and the chord is to be short.
+"""
+
 
 def lacking(samples: Samples, reading: Reading, seeds: int, turn: int) -> float | None:
     """Return a value that is to be looked at too; None if the interval lies between the points.
@@ -60,19 +66,18 @@ def _tooth(samples: Samples, reading: Reading, seeds: int) -> float | None:
 
 
 def around(samples: Samples, reading: Reading, shrinks: float) -> list[float] | None:
-    """Return three values for more seeds; None if the interval has no width.
+    """Return two values for more seeds, around the interval; None if the interval has no width.
 
     Parameters
     ----------
     shrinks : float
         By which factor the interval is expected to shrink.
     """
-    space, width = samples.space, reading.high - reading.low
-    if not isfinite(width):
+    space, middle = samples.space, reading.crossing
+    if not isfinite(reading.high - reading.low):
         return None
-    apart = 0.25 * shrinks * width
     ends = [space.depth(end) for end in space.ends]
-    places = (reading.low - apart, reading.crossing, reading.high + apart)
+    places = [middle + AROUND * shrinks * (end - middle) for end in (reading.low, reading.high)]
     return [space.nearest(space.at(min(max(place, ends[0]), ends[1]))) for place in places]
 
 

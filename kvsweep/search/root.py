@@ -28,9 +28,6 @@ Steps = Generator[Ask, Given, None]
 FIRST_SEEDS = 3
 """Seeds while it is looked where to look."""
 
-MOST_CLOSER = 3
-"""Halvings of a side where the seeds agree, towards where they do not."""
-
 MOST_POINTS = 60
 """Values that are looked at with one number of seeds; halving takes some 30 for any range."""
 
@@ -72,11 +69,11 @@ class Search:
     def _search(self) -> Steps:
         first = min(FIRST_SEEDS, self.aim.max_seeds)
         ladder = self.space.ladder()
-        yield from self._ensure(ladder, first)
+        yield from self._ensure(ladder, 1)
         if not self._oriented:
             self._orient(ladder)
             ladder = self.space.ladder()
-        bracket = self._bracket(ladder)
+        bracket = yield from self._sure_bracket(ladder, first)
         if bracket is None:
             bracket = yield from self._look_at_end(ladder)
         if bracket is not None:
@@ -108,6 +105,16 @@ class Search:
                 return good, bad
         return None
 
+    def _sure_bracket(
+        self, ladder: tuple[float, ...], seeds: int
+    ) -> Generator[Ask, Given, tuple[float, float] | None]:
+        """Return the first such neighbours of which so many seeds say so."""
+        while (found := self._bracket(ladder)) is not None:
+            if min(map(self.samples.seeds, found)) >= seeds:
+                break
+            yield from self._ensure(found, seeds)
+        return found
+
     def _look_at_end(
         self, ladder: tuple[float, ...]
     ) -> Generator[Ask, Given, tuple[float, float] | None]:
@@ -136,31 +143,25 @@ class Search:
         yield self.aim.max_seeds
 
     def _halve(self, good: float, bad: float, seeds: int) -> Generator[Ask, Given, list[float]]:
-        """Halve while the seeds agree; return the values around, and where they do not."""
+        """Halve while the seeds agree; return two values around the interval that is to be."""
         while (middle := self.space.between(good, bad)) is not None:
             yield from self._ensure([middle], seeds)
             if not self.samples.agree(middle):
-                good = yield from self._closer(good, middle, seeds)
-                bad = yield from self._closer(bad, middle, seeds)
-                return [good, middle, bad]
+                return (yield from self._expected(seeds)) or [good, middle, bad]
             if self.samples.is_past(middle):
                 bad = middle
             else:
                 good = middle
         return [good, bad]
 
-    def _closer(self, side: float, middle: float, seeds: int) -> Generator[Ask, Given, float]:
-        """Halve the way to where the seeds do not agree while they do; return the nearest side."""
-        past = self.samples.is_past(side)
-        for _ in range(MOST_CLOSER):
-            value = self.space.between(side, middle)
-            if value is None:
-                break
-            yield from self._ensure([value], seeds)
-            if not self.samples.agree(value) or self.samples.is_past(value) != past:
-                break
-            side = value
-        return side
+    def _expected(self, seeds: int) -> Generator[Ask, Given, list[float] | None]:
+        """Return two values around the interval of `SEEDS` seeds, as the first ones foretell it."""
+        more = min(SEEDS, self.aim.max_seeds)
+        t = self.aim.t(more) * sqrt(seeds / more)
+        middle = self.samples.read(seeds, t).crossing
+        if isfinite(middle):
+            yield from self._ensure([self.space.nearest(self.space.at(middle))], seeds)
+        return around(self.samples, self.samples.read(seeds, t), 1.0)
 
     def _refine(self, points: list[float]) -> Steps:
         """Add seeds at the values around the crossing until the interval is narrow enough."""
@@ -173,7 +174,8 @@ class Search:
                 reading = self._read(seeds)
             narrow = self._is_narrow(reading, seeds)
             if narrow or seeds >= self.aim.max_seeds:
-                yield from self._show(reading, seeds)
+                if self.aim.shown:
+                    yield from self._show(reading, seeds)
                 if narrow:
                     return
                 raise Enough("seeds")
@@ -216,12 +218,12 @@ class Search:
         return self.aim.tolerance * abs(self.space.at(reading.crossing))
 
     def _more_seeds(self, reading: Reading, seeds: int) -> int:
-        """Return how many seeds should make the interval narrow enough, at least twice as many."""
+        """Return how many seeds should make the interval narrow, half as many more at least."""
         half = 0.5 * (reading.high - reading.low)
         wanted = 4 * seeds
         if isfinite(half):
             wanted = ceil(min(16.0, 1.1 * (half / self._goal(reading)) ** 2) * seeds)
-        return min(self.aim.max_seeds, max(2 * seeds, wanted))
+        return min(self.aim.max_seeds, max(ceil(1.5 * seeds), wanted))
 
     def _show(self, reading: Reading, seeds: int) -> Steps:
         """Find the tightest value whose own simulations show it within all limits."""

@@ -15,11 +15,16 @@ from kvsweep.search.answer_records import (
     SearchAnswer,
 )
 
+ONE_LIST = " (one request list, which no seed changes: exact for it, and no interval for others)"
+
 SHOWN = 12
 """Values that were tried and are listed: those nearest to the answer."""
 
+NEAREST = 4
+"""Of the cells of a grid fewer: there may be many groups."""
+
 _STOPPED = {
-    "seeds": "the most seeds allowed were used (--max-seeds); more would tell more",
+    "seeds": "as many seeds as allowed (--max-seeds), or as the grid has, were used",
     "budget": "the most simulations allowed were used (--budget)",
     "interrupted": "interrupted: this is what was known by then",
 }
@@ -45,6 +50,18 @@ def _unit(answer: SearchAnswer) -> str:
     return "" if answer.units == "1" else plural(answer.units)
 
 
+def recommendation_text(answer: SearchAnswer) -> str:
+    """Write what the cells of a grid recommend: the nearest candidates and the server."""
+    parts = []
+    for group in answer.groups:
+        if group.answer is None:
+            continue
+        if group.labels:
+            parts.append(f"{label(group.labels)}:")
+        parts += [*_tried(group, NEAREST), "", *_recommended(answer, group), ""]
+    return "\n".join(parts).rstrip()
+
+
 def _sentence(answer: SearchAnswer, group: GroupAnswer) -> str:
     name = f"{label(group.labels)}: " if group.labels else ""
     if answer.goal == "crossing":
@@ -62,7 +79,7 @@ def _cliff_sentence(answer: SearchAnswer, group: GroupAnswer) -> str:
 
 def _support(answer: SearchAnswer, group: GroupAnswer) -> str:
     if group.low is None and group.high is None:
-        return " (one seed: no interval)" if group.seeds < 2 else ""
+        return ONE_LIST if group.seeds < 2 else ""
     ends = [number(end) if end is not None else "outside" for end in (group.low, group.high)]
     percent = f"{100 * answer.confidence:g}"
     return f" ({percent}% CI {ends[0]} to {ends[1]}; {group.seeds} seeds)"
@@ -118,12 +135,12 @@ def _beyond(answer: SearchAnswer) -> str:
     return "more" if answer.goal == "highest" else "less"
 
 
-def _tried(group: GroupAnswer) -> Iterator[str]:
+def _tried(group: GroupAnswer, most: int = SHOWN) -> Iterator[str]:
     """List the values that were tried, those nearest to the answer or crossing."""
     near = group.answer if group.answer is not None else group.crossing
     chosen = group.candidates
-    if near is not None and len(chosen) > SHOWN:
-        nearest = sorted(chosen, key=lambda c: abs(c.value - near))[:SHOWN]
+    if near is not None and len(chosen) > most:
+        nearest = sorted(chosen, key=lambda c: abs(c.value - near))[:most]
         chosen = tuple(c for c in chosen if c in nearest)
     if not chosen:
         return
@@ -172,5 +189,5 @@ def _recommended(answer: SearchAnswer, group: GroupAnswer) -> Iterator[str]:
 
 
 def _margin_text(margin: Margin) -> str:
-    left = "" if margin.room is None else f" ({100 * margin.room:.2g} % left)"
+    left = "" if margin.room is None else f" ({100 * margin.room:.0f} % left)"
     return f"{margin.metric} {number(margin.mean)} of {number(margin.limit)}{left}"

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kvsweep.analysis.variables import HIGHER_IS_BETTER
 from kvsweep.config import load_sweep
-from kvsweep.config.axes import about
+from kvsweep.config.axes import SEED, about
+from kvsweep.config.overrides import with_overrides
 from kvsweep.config.source import read_source
 from kvsweep.errors import InputError
 from kvsweep.metrics import attainment_name
 from kvsweep.search.aims import Aim
+from kvsweep.search.finding import SEEDS
 from kvsweep.search.problem import Problem, find_axis, make_problem, with_axis
 from kvsweep.search.ranges import KINDS, find_key, find_range
 from kvsweep.search.targets import Target, check_limit, check_metric, parse_target
@@ -27,22 +30,82 @@ COMPLIANCE = 0.99
 """Share of the requests that are to keep their service levels, if none is asked for."""
 
 
-def load_for_size(file: Path, settings: Sequence[str], find: str) -> Sweep:
+def load_for_size(file: Path, settings: Sequence[str], find: str | None) -> tuple[Sweep, str]:
     """Read the sweep of a search; what only several instances read has an effect in one of them.
 
     Parameters
     ----------
     file, settings
         As for `load_sweep`.
-    find : str
-        One of `KINDS`.
+    find : str or None
+        One of `KINDS`; None if the sweep's ``[size]`` is to say it.
+
+    Returns
+    -------
+    Sweep, str
+        And what is to be found.
     """
-    (key, *_) = KINDS[find].keys
+    values = with_overrides(read_source(file), settings, None).values
+    if find is None:
+        table = values.get("size")
+        find = table.get("find") if isinstance(table, dict) else None
+    (key, *_) = KINDS["instances"].keys
     if find == "instances" and not any(text.partition("=")[0] == key for text in settings):
-        grid = read_source(file).values.get("grid", {})
+        grid = values.get("grid", {})
         if not isinstance(grid, dict) or key not in grid:
             settings = [*settings, f"{key}={SEVERAL}"]
-    return load_sweep(file, settings)
+    sweep = load_sweep(file, settings)
+    if find is None:
+        raise InputError(
+            f"--find: missing; give it, or [size] with find in {sweep.source.label}: one of "
+            f"{', '.join(KINDS)}"
+        )
+    return sweep, find
+
+
+def with_size_table(sweep: Sweep, find: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what is asked for: options that are given, and else the sweep's ``[size]``.
+
+    Parameters
+    ----------
+    sweep : Sweep
+        The sweep.
+    find : str
+        What is to be found; a range in the table is of what the table finds.
+    given : mapping
+        Options by the table's keys; None or empty is what was not given.
+    """
+    table = sweep.size.model_dump() if sweep.size else {}
+    if table.get("find") not in (None, find):
+        table["between"] = None
+    if table.get("between"):
+        table["between"] = ":".join(f"{end:.15g}" for end in table["between"])
+    return {key: table.get(key, value) if value in (None, ()) else value
+            for key, value in given.items()}  # fmt: skip
+
+
+@contextmanager
+def told_by_table(sweep: Sweep, given: Mapping[str, Any]) -> Iterator[None]:
+    """Name keys of ``[size]`` where a message names options that were not given."""
+    try:
+        yield
+    except InputError as error:
+        message = str(error)
+        for option, key in _OPTIONS.items():
+            has_key = sweep.size and getattr(sweep.size, key) not in (None, ())
+            if message.startswith(option) and has_key and given.get(key) in (None, ()):
+                message = message.removeprefix(option).removeprefix(":").strip()
+                raise sweep.source.error(("size", key), message) from None
+        raise
+
+
+_OPTIONS = {
+    "--target": "targets",
+    "--attainment": "attainment",
+    "--between": "between",
+    "--find": "find",
+}
+"""What options are called in the table."""
 
 
 def check_aim(aim: Aim) -> Aim:
@@ -66,6 +129,15 @@ def check_aim(aim: Aim) -> Aim:
     if aim.max_seeds > 100_000:
         raise InputError(f"--max-seeds: {aim.max_seeds:,}; at most 100,000 are possible")
     return aim
+
+
+def seeds_like_the_grid(sweep: Sweep) -> int:
+    """Return the most seeds of a search of which neither seeds nor tolerance are given.
+
+    More than the grid has tell what its interval cannot, and cost more than a search saves.
+    """
+    there = next((len(axis.values) for axis in sweep.axes if axis.key == SEED), 1)
+    return min(max(there, SEEDS), Aim.max_seeds)
 
 
 def cliff_problem(sweep: Sweep, given: Mapping[str, Any], aim: Aim) -> Problem:

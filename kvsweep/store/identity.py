@@ -22,7 +22,7 @@ DECIDING = ("source_hash", "numba", "numpy")
 # Recorded too, of the run that made the store. They may differ: they move numbers about unchanged.
 RECORDED = ("kvsweep", "xarray", "zarr")
 # Parts of a sweep that decide what is made of the results, not the results.
-PRESENTATION = ("title", "question", "cliff", "pareto")
+PRESENTATION = ("title", "question", "cliff", "pareto", "until", "size")
 # The SHA-256 of each trace, by its name; of a sweep without any there is no such attribute.
 TRACES = "traces"
 WAYS_OUT = "--overwrite starts again, --out names another store"
@@ -191,8 +191,9 @@ def restored_sweep(attributes: Mapping[str, Any], store: Where, folder: Path) ->
     from kvsweep.config import Sweep
     from kvsweep.config.axes import Axis, dimension_names
     from kvsweep.config.design import Design
-    from kvsweep.config.document import AskedCliff, Pareto
+    from kvsweep.config.document import AskedCliff, AskedSize, Pareto
     from kvsweep.config.source import Source
+    from kvsweep.config.until import Until
 
     told = json.loads(attributes["sweep"])
     names = dimension_names(list(told["grid"]))
@@ -209,6 +210,8 @@ def restored_sweep(attributes: Mapping[str, Any], store: Where, folder: Path) ->
         source=Source(str(store), attributes["toml"], {}, {}),
         entropy=told["entropy"],
         design=Design(**told["design"]) if "design" in told else None,
+        until=Until.model_validate(told["until"]) if "until" in told else None,
+        size=AskedSize.model_validate(told["size"]) if "size" in told else None,
     )
 
 

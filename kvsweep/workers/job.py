@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from kvsweep import simulate
-from kvsweep.store import PartWriter
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from contextlib import AbstractContextManager
 
     from numpy.typing import NDArray
@@ -25,6 +24,16 @@ if TYPE_CHECKING:
 # that it is about are marked as failed. Of tasks whose
 # worker died Dask itself keeps count (``distributed.scheduler.allowed-failures``).
 RETRIES = 2
+
+
+class Deliver(Protocol):
+    """What takes the results of a task where a worker is."""
+
+    def __call__(self, task: Task, results: Results) -> Any:
+        """Take them; what it returns goes back."""
+
+    def only(self, cells: Plan) -> Deliver:
+        """Return one for tasks with these cells alone."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +64,7 @@ class Job:
     base_dir: Path
     keep_requests: bool
     prune: bool
-    deliver: Callable[[Task, Results], Any] | None = None
+    deliver: Deliver | None = None
     known: Extension | None = None
 
     @cached_property
@@ -70,10 +79,7 @@ class Job:
         cells = self.cells.only(task)
         if cells is self.cells:
             return self
-        deliver = self.deliver
-        if isinstance(deliver, PartWriter):
-            deliver = replace(deliver, plan=cells)
-        return replace(self, cells=cells, deliver=deliver)
+        return replace(self, cells=cells, deliver=self.deliver and self.deliver.only(cells))
 
     def run(self, task: Task) -> Any:
         """Simulate a task, and return what goes back of it."""

@@ -10,6 +10,7 @@ import kvsweep
 from kvsweep.analysis.sensitivity import sensitivity_indices
 from kvsweep.config.design import Design
 from kvsweep.errors import InputError
+from kvsweep.plot import plot_sensitivity, save
 from kvsweep.report.sensitivity import sensitivity_text
 
 KEYS = ("workload.rate", "engine.watermark", "cache.offload_threshold")
@@ -106,3 +107,18 @@ def test_a_design_from_file_to_indices(tmp_path, monkeypatch):
         kvsweep.factorial_effects(ds, "steps")
     over_points = kvsweep.factorial_effects(ds, "steps", factors=["policy"])
     assert over_points.averaged == ("sample",)
+
+
+def test_the_figure_has_a_row_for_each_parameter_the_most_influential_first(tmp_path):
+    figure = plot_sensitivity(ds := ishigami(64), sensitivity_indices(ds, "steps"))
+    (axes,) = figure.axes
+    assert [text.get_text() for text in axes.get_yticklabels()][-1] == "offload_threshold"
+    assert len([line for line in axes.lines if line.get_marker() == "o"]) == 6
+    save(figure, tmp_path / "s.png")
+
+
+def test_no_figure_is_drawn_of_what_does_not_vary():
+    ds = ishigami(8)
+    ds["steps"] = ds["steps"] * 0 + 3.0
+    with pytest.raises(InputError, match="steps does not vary"):
+        plot_sensitivity(ds, sensitivity_indices(ds, "steps"))

@@ -46,6 +46,53 @@ def test_cliff_options_come_before_the_sweep(run, results):
     assert found["groups"][0]["mean_curve"]["value"] == pytest.approx(122.5)
 
 
+def test_cliff_ends_with_what_to_start_and_what_breaks_first(run, results):
+    out = run("cliff", results)[1]
+    found = json.loads(run("cliff", results, "--json")[1])
+    group = found["recommendation"]["groups"][0]
+    assert group["labels"] == {"policy": "round-robin"}
+    assert group["crossing"] == found["groups"][0]["mean_curve"]["value"] == pytest.approx(132.5)
+    verdicts = {c["value"]: c["verdict"] for c in group["candidates"]}
+    assert verdicts[140] == "within" == verdicts[group["answer"]]
+    assert verdicts[130] != "within"
+    assert (group["answer"], group["first"], group["first_at"]) == (140, "preemption_rate", 130)
+    assert group["served"]["command"].startswith("vllm serve")
+    assert "--num-gpu-blocks-override 141" in group["served"]["command"]
+    assert out.count("Recommended, at gpu_blocks 140:") == 2
+    assert "breaks first: preemption_rate, past its limit at 130" in out
+
+
+def test_a_part_of_a_store_has_the_recommendation_of_its_own_cells(run, results):
+    found = json.loads(run("cliff", results, "--at", "policy=least-loaded", "--json")[1])
+    (group,) = found["recommendation"]["groups"]
+    assert group["labels"] == {"policy": "least-loaded"}
+    assert "least-loaded" in " ".join(group["served"]["notes"])
+
+
+def test_where_nothing_is_within_the_threshold_nothing_is_recommended(run, results):
+    never = ("--metric", "e2e_mean_ms", "--threshold", "-1")
+    code, out, _ = run("cliff", results, *never)
+    found = json.loads(run("cliff", results, *never, "--json")[1])
+    assert code == 0
+    assert all(group["answer"] is None for group in found["recommendation"]["groups"])
+    assert "vllm serve" not in out
+
+
+def test_a_recommendation_says_which_file_is_missing(run, tmp_path):
+    folder = tmp_path / "elsewhere"
+    folder.mkdir()
+    shipped = Path(kvsweep.__file__).parent / "presets/llama-3.1-8b/h100/tp2.toml"
+    (folder / "own.toml").write_text(shipped.read_text())
+    text = (BASE + GRID + CLIFF).replace("beta = [1000, 10, 5]", 'model = "own.toml"')
+    kvsweep.run(make_sweep(folder, text), out="c.zarr", workers=1)
+    code, out, _ = run("cliff", "c.zarr")
+    assert code == 0
+    assert "passes 0.5 at" in out
+    assert "No recommendation: " in out
+    assert "own.toml" in out
+    assert json.loads(run("cliff", "c.zarr", "--json")[1])["recommendation"] is None
+
+
 def test_cliff_of_a_sweep_that_asks_for_none_needs_options(run, tmp_path):
     kvsweep.run(make_sweep(tmp_path, BASE + GRID), out="b.zarr", workers=1)
     code, _, err = run("cliff", "b.zarr", "--metric", "steps", "--along", "gpu_blocks")

@@ -39,6 +39,56 @@ def test_size_tells_the_answer_what_was_tried_and_the_flags(run, sweep):
     assert "breaks first: preemption_rate, past its limit at 1,2" in out
 
 
+SIZE = """
+[size]
+find = "blocks"
+targets = ["preemption_rate<=0.05"]
+between = [700, 1700]
+tolerance = 0.03
+"""
+
+
+def test_size_takes_what_the_sweep_file_asks_for(run, tmp_path):
+    sweep = str(write_sweep(tmp_path, SWEEP + SIZE))
+    found = json.loads(run("size", sweep, "--json")[1])
+    options = ("--find", "blocks", *TARGET, "--between", "700:1700", "--tolerance", "0.03")
+    plain = str(write_sweep(tmp_path, SWEEP, "plain.toml"))
+    assert found["groups"] == json.loads(run("size", plain, *options, "--json")[1])["groups"]
+    assert found["range"] == [700, 1700]
+
+
+def test_options_of_size_come_before_the_table(run, tmp_path):
+    sweep = str(write_sweep(tmp_path, SWEEP + SIZE))
+    out = run("size", sweep, "--target", "preemption_rate<=0.1", "--between", "800:1600")[1]
+    assert "preemption_rate <= 0.1: " in out
+    assert "gpu_blocks 800 to 1,600" in out
+    # a range of blocks is none of instances
+    narrow = ("--set", "cache.gpu_blocks=[1700]", "--budget", "40", "--json")
+    assert json.loads(run("size", sweep, "--find", "instances", *narrow)[1])["range"] == [1, 64]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ("size.find=block", "allowed: blocks, instances, rate"),
+        ("size.between=[5]", "size.between: expected two numbers"),
+        ("size.between=[9,5]", "size.between: expected two numbers"),
+        ("size.between=[5.5,9]", "size.between: 5.5:9: expected LOW:HIGH, two whole numbers"),
+        ("size.targets=['preemption_rat<=1']", "size.targets: preemption_rat<=1: no measure"),
+        ("size.targets=[]", "--target: missing"),
+        ("size.tolerance=2", "size.tolerance: must be less than 1"),
+        ("size.fnd=1", "did you mean 'find'"),
+        ("size.attainment=0.9", "size.attainment: needs service levels"),
+    ],
+)
+def test_mistakes_in_the_table_are_told_at_its_keys(run, tmp_path, change, message):
+    sweep = str(write_sweep(tmp_path, SWEEP + SIZE))
+    code, out, err = run("size", sweep, "--set", change)
+    assert (code, out) == (2, "")
+    assert message in err
+    assert len(err.splitlines()) == 1
+
+
 def test_size_as_json_has_the_documented_fields(run, sweep):
     code, out, _ = run("size", sweep, "--find", "blocks", *TARGET, "--json")
     found = json.loads(out)
@@ -102,7 +152,7 @@ def test_fewest_instances_are_called_so(run, tmp_path):
     ("arguments", "message"),
     [
         (("size", "no.toml", "--find", "blocks", *TARGET), "no.toml"),
-        (("size", "SWEEP", *TARGET), "Missing option '--find'"),
+        (("size", "SWEEP", *TARGET), "--find: missing; give it, or [size]"),
         (("size", "SWEEP", "--find", "block", *TARGET), "'block' is not one of"),
         (("size", "SWEEP", "--find", "blocks"), "--target: missing"),
         (("size", "SWEEP", "--find", "blocks", "--attainment", "0.9"), "needs service levels"),

@@ -2,12 +2,14 @@
 
 import gzip
 import json
+from time import sleep
 
 import numpy as np
 import pytest
 import xarray as xr
 from workload.lists import TRACE, same
 
+from kvsweep.cli import progress
 from kvsweep.workload.traces import load_trace
 
 NATIVE = {
@@ -227,3 +229,18 @@ def test_requests_shorter_than_a_block_have_nothing_to_find(run, files):
         "trace", "info", str(files / "native.json"), "--block-size", "4096", "--json"
     )
     assert json.loads(out)["reuse"]["full_blocks"] == 0
+
+
+def test_what_takes_long_is_told_and_what_does_not_is_not(monkeypatch):
+    lines = []
+    monkeypatch.setattr(progress, "echo", lambda line, err: lines.append(line))
+    with progress.waiting("counting"):
+        pass
+    assert lines == []
+    monkeypatch.setattr(progress, "SILENT", 0.0)
+    monkeypatch.setattr(progress, "LINE_EVERY", 0.0)
+    with progress.waiting("counting"):
+        while len(lines) < 2:
+            sleep(0.001)
+    assert lines[0] == "counting ..."
+    assert lines[1] == "counting: 0.0 s so far"

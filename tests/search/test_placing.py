@@ -52,5 +52,7 @@ def test_long_straight_lines_are_cut():
 def test_values_for_more_seeds_hold_the_interval():
     found = samples({2010: -0.5, 1990: 0.5})
     reading = found.read(16, T)
-    low, crossing, high = around(found, reading, 0.5)
-    assert low > found.space.at(reading.low) >= crossing >= found.space.at(reading.high) > high
+    low, high = around(found, reading, 1.0)
+    assert low > found.space.at(reading.low) > found.space.at(reading.high) > high
+    nearer = around(found, reading, 0.5)
+    assert low > nearer[0] > found.space.at(reading.crossing) > nearer[1] > high

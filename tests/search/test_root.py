@@ -115,9 +115,17 @@ def test_a_search_that_is_interrupted_tells_what_is_known():
 def test_more_seeds_are_taken_where_it_is_close():
     found = drive(Search(BLOCKS, Aim(tolerance=0.0015)), noisy(1))
     samples = found.samples
-    assert samples.seeds(5000.0) == 3
+    assert samples.seeds(5000.0) == 1
     assert found.seeds > 16
     assert found.high - found.low <= 2 * 0.0015 * found.crossing
+
+
+def test_a_search_takes_four_values_or_so_with_all_of_its_seeds():
+    """Far away one seed each is enough, and two values around the interval with one between."""
+    found = [drive(Search(BLOCKS, Aim(max_seeds=16)), noisy(study)) for study in range(20)]
+    full = [sum(s.samples.seeds(value) == 16 for value in s.samples.excess) for s in found]
+    assert np.mean(full) < 4.5
+    assert np.mean([s.samples.simulations for s in found]) < 100
 
 
 @pytest.mark.slow

@@ -1,0 +1,158 @@
+"""``kvsweep grid --dry-run``: what a run would take, of which nothing is written."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from time import thread_time
+from typing import TYPE_CHECKING, Any
+
+from kvsweep.cli.base import print_json
+from kvsweep.cli.progress import span
+from kvsweep.cli.terminal import echo
+
+if TYPE_CHECKING:
+    from kvsweep.addresses import Where
+    from kvsweep.config import Scenario, Sweep
+
+# Lines of one kind, at most.
+NAMED = 10
+# How often as long as alone a simulation takes from which on a dry run tells that.
+BUSY = 1.5
+
+
+def sizes_of(sweep: Sweep, path: Where, options: dict[str, Any]) -> dict[str, Any]:
+    """Return what a run would take, as `size_of`; of seeds ``until`` an interval is narrow, twice.
+
+    Then ``until`` has what is asked for, and what it takes if all of the seeds are needed.
+    """
+    asked = sweep.until
+    if asked is None:
+        return size_of(sweep, path, options)
+    from kvsweep.seeding import refuse_shard, seeds_there
+    from kvsweep.store import exists, real_path
+
+    refuse_shard(options["shard"])
+    first = asked.least if options["overwrite"] else seeds_there(real_path(path), asked)
+    grows = exists(path) and not options["overwrite"]
+    most = max(first, asked.most)
+    size = size_of(sweep.with_seeds(first), path, options)
+    whole = size_of(sweep.with_seeds(most), path, options | {"extend": grows})
+    wanted = ("simulations", "seconds", "seconds_low", "seconds_high")
+    size["until"] = {"asked": str(asked), "seeds": first, "most": most}
+    size["until"] |= {key: whole[key] for key in wanted}
+    return size
+
+
+def size_of(sweep: Sweep, path: Where, options: dict[str, Any]) -> dict[str, Any]:
+    """Return what a run would take: cells, simulations still to do, bytes, seconds.
+
+    Some cells are simulated to tell the seconds; nothing is written.
+    """
+    from kvsweep.config.served_text import defaults_text, model_text
+    from kvsweep.config.transfer import transfer_text
+    from kvsweep.enlarging import extension
+    from kvsweep.forecast import forecast
+    from kvsweep.grid import plan
+    from kvsweep.simulate import source_hash
+    from kvsweep.store import Share, exists, pending
+    from kvsweep.workers.choosing import check_workers
+
+    check_workers(
+        *(options[key] for key in ("workers", "processes", "scheduler", "scheduler_file"))
+    )
+    share = Share.asked(options["shard"], overwrite=options["overwrite"], extend=options["extend"])
+    stored = {key: options[key] for key in ("keep_requests", "prune")}
+    begun = thread_time()
+    cells = plan(sweep, keep_requests=options["keep_requests"])
+    planning = thread_time() - begun
+    todo = cells.tasks
+    known = extension(path, sweep, cells, **stored) if options["extend"] else None
+    if known is None and exists(path) and not options["overwrite"]:
+        todo = tuple(pending(path, sweep, cells, source_hash(), **stored))
+    if share is not None:
+        share.check(len(cells.tasks))
+        todo = tuple(task for task in todo if share.has(task.index))
+    simulations = sum(map(cells.size if known is None else known.simulations, todo))
+    # Those of a scheduler come and go; it is not asked.
+    remote = options["scheduler"] or options["scheduler_file"]
+    workers = None if remote else options["workers"] or os.cpu_count() or 1
+    expected = forecast(
+        sweep,
+        cells,
+        simulations=simulations,
+        tasks=len(todo),
+        workers=workers or 1,
+        processes=options["processes"],
+        prune=options["prune"],
+        planning=planning,
+    )
+    tiers = (variant.cache for variant in cells.variants if variant.cache.cpu_blocks > 0)
+    return {
+        "store": str(path),
+        "dims": dict(zip(cells.dims, cells.shape, strict=True)),
+        "cells": cells.cells,
+        "simulations": simulations,
+        "tasks": len(todo),
+        "bytes": cells.bytes,
+        "transfers": list(dict.fromkeys(map(transfer_text, tiers))),
+        "models": told(model_text, sweep),
+        "defaults": told(defaults_text, sweep),
+        "workers": workers,
+        "seconds": expected.seconds,
+        "seconds_low": expected.low,
+        "seconds_high": expected.high,
+        "cells_tried": expected.tried,
+        "compile_seconds": expected.compiling,
+        "busy": expected.busy,
+        "processor_seconds": expected.processor,
+    }
+
+
+def told(write: Callable[[Scenario, Path], str | None], sweep: Sweep) -> list[str]:
+    """Return what is to be said of a sweep's scenarios, each text once."""
+    texts = (write(scenario, sweep.base_dir) for scenario in sweep.probes())
+    return list(dict.fromkeys(text for text in texts if text))
+
+
+def print_size(size: dict[str, Any], as_json: bool) -> None:
+    """Print what a run would take."""
+    if as_json:
+        print_json(size)
+        return
+    dims = " x ".join(f"{name} {n:,}" for name, n in size["dims"].items())
+    tasks = "1 task" if size["tasks"] == 1 else f"{size['tasks']:,} tasks"
+    echo(f"store        {size['store']}")
+    echo(f"dimensions   {dims}")
+    echo(f"cells        {size['cells']:,}")
+    echo(f"simulations  {size['simulations']:,} to do, in {tasks}")
+    echo(f"bytes        {size['bytes']:,} before compression")
+    for text in size["transfers"][:NAMED]:
+        echo(f"transfers    {text}")
+    for text in size["models"][:NAMED]:
+        echo(f"model        {text}")
+    for text in size["defaults"][:NAMED]:
+        echo(f"             {text}")
+    on = "one worker of the scheduler" if size["workers"] is None else f"{size['workers']} workers"
+    ends = f"{span(size['seconds_low'])} to {span(size['seconds_high'])}"
+    echo(f"time         about {span(size['seconds'])} ({ends}) on {on}")
+    if "until" in size:
+        _print_until(size["until"])
+    if size["busy"] >= BUSY:
+        idle = span(size["seconds"] / size["busy"])
+        echo(f"             the machine is busy now: were it idle, about {idle}")
+    if size["compile_seconds"]:
+        echo(
+            f"             {span(size['compile_seconds'])} of it to compile the kernel, which the "
+            "first run does; after it a dry run tells more, as it simulates some cells"
+        )
+
+
+def _print_until(until: dict[str, Any]) -> None:
+    echo(f"seeds        {until['seeds']:,}, and more until {until['asked']} is known in all cells")
+    ends = f"{span(until['seconds_low'])} to {span(until['seconds_high'])}"
+    echo(
+        f"             with {until['most']:,}, the most: {until['simulations']:,} simulations, "
+        f"about {span(until['seconds'])} ({ends})"
+    )

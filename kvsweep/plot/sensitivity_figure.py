@@ -1,0 +1,111 @@
+"""The forest of sensitivity indices: what each parameter of a design explains of a measure."""
+
+from __future__ import annotations
+
+import textwrap
+from typing import TYPE_CHECKING
+
+from kvsweep.analysis.sensitivity import Index, IndexGroup, Sensitivity
+from kvsweep.analysis.wording import label
+from kvsweep.errors import InputError
+from kvsweep.plot import style
+
+if TYPE_CHECKING:
+    import xarray as xr
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from kvsweep.analysis.statistics import Interval
+
+MAX_ROWS = 40
+ROW_HEIGHT = 0.26  # inches
+APART = 0.16  # of a row, between the two indices of a parameter
+CHARACTERS = 80
+
+
+def plot_sensitivity(ds: xr.Dataset, found: Sensitivity) -> Figure:
+    """Draw the indices of every parameter with their intervals, the most influential first.
+
+    Filled points are of total order (with all interactions), hollow ones of first order (the
+    parameter alone): a gap between the two is what interactions do.
+
+    Parameters
+    ----------
+    ds : xr.Dataset
+        The dataset that `found` was found in.
+    found : Sensitivity
+        Of `kvsweep.analysis.sensitivity.sensitivity_indices`.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        For `save`; it belongs to no global state.
+
+    Raises
+    ------
+    InputError
+        If the measure does not vary, or there are more than `MAX_ROWS` indices.
+    """
+    groups = [group for group in found.groups if any(i.total is not None for i in group.indices)]
+    rows = [row for group in groups for row in _rows(group)]
+    if not rows:
+        raise InputError(f"effects figure: {found.metric} does not vary over the design")
+    if len(rows) > MAX_ROWS:
+        raise InputError(
+            f"effects figure: {len(rows):,} rows do not fit, at most {MAX_ROWS}; narrow it by --at"
+        )
+    with style.style():
+        figure = style.new_figure(height=1.2 + ROW_HEIGHT * len(rows), width=style.COLUMN_WIDTH)
+        axes = figure.subplots()
+        style.title(figure, ds, fallback=f"What moves {found.metric}")
+        _draw(axes, rows)
+        _explain(figure, found, groups)
+    return figure
+
+
+def _rows(group: IndexGroup) -> list[tuple[str, Index | None]]:
+    """List a group's heading, if it has a name, and its parameters."""
+    heading = [(label(group.labels), None)] if group.labels else []
+    ordered = sorted(group.indices, key=lambda index: -(index.total or 0.0))
+    return [*heading, *((index.key.rpartition(".")[2], index) for index in ordered)]
+
+
+def _draw(axes: Axes, rows: list[tuple[str, Index | None]]) -> None:
+    axes.grid(axis="x", color=style.GRID, linewidth=0.6)
+    axes.axvline(0.0, color=style.FAINT_INK, linewidth=0.8, zorder=1)
+    for place, (_, index) in enumerate(rows):
+        if index is not None:
+            _point(axes, index.total, index.total_interval, place - APART, filled=True)
+            _point(axes, index.first, index.first_interval, place + APART, filled=False)
+    axes.set_yticks(range(len(rows)), [text for text, _ in rows])
+    for text, (_, index) in zip(axes.get_yticklabels(), rows, strict=True):
+        if index is None:
+            text.set_fontweight("bold")
+    axes.set_ylim(len(rows) - 0.4, -0.6)
+    axes.margins(x=0.05)
+    axes.set_xlabel("share of the variance")
+    axes.tick_params(axis="y", length=0)
+    axes.spines["left"].set_visible(False)
+
+
+def _point(
+    axes: Axes, value: float | None, interval: Interval | None, place: float, *, filled: bool
+) -> None:
+    colour = style.colour(0 if filled else 1)
+    if interval is not None:
+        axes.plot([interval.low, interval.high], [place, place], color=colour, linewidth=1.2)
+    if value is not None:
+        face = colour if filled else "white"
+        axes.plot(value, place, "o", color=colour, mfc=face, mew=1.0, ms=3.4)
+
+
+def _explain(figure: Figure, found: Sensitivity, groups: list[IndexGroup]) -> None:
+    """Say below what the points are."""
+    points = ", ".join(sorted({f"{group.points:,}" for group in groups}))
+    told = (
+        f"{found.metric}; filled: total order, with all interactions; hollow: first order, the "
+        f"parameter alone; bars: {100 * found.confidence:g}% intervals over {points} points of "
+        "each sample"
+    )
+    text = "\n".join(textwrap.wrap(told, CHARACTERS))
+    figure.supxlabel(text, x=0.015, ha="left", fontsize=6.5, color=style.FAINT_INK)

@@ -1,0 +1,53 @@
+"""What the seeds of ``seed = { until = ... }`` reached, as text."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kvsweep.analysis.wording import label, number
+from kvsweep.config.until import Until
+from kvsweep.report.table import mean_and_sd, table
+
+NAMED = 10
+"""Cells that are named, at most."""
+
+
+def seeds_text(reached: dict[str, Any]) -> str:
+    """Write what came out: in how many cells the measure is known well enough, and in which not.
+
+    Parameters
+    ----------
+    reached : dict
+        As of `kvsweep.seeding.Reached.to_dict`.
+    """
+    asked, cells, left = reached["asked"], reached["cells"], reached["open"]
+    where = (
+        f"in all {cells:,} cells" if not left else f"in {reached['narrow']:,} of {cells:,} cells"
+    )
+    most = ", the most" if left and reached["seeds"] >= asked["most"] else ""
+    lines = [f"{reached['seeds']:,} seeds{most}: {Until.model_validate(asked)} {where}"]
+    if reached["equal"]:
+        share = 3.0 / reached["seeds"]  # what all of n are without is not as frequent as 3 / n
+        lines.append(
+            f"  in {reached['equal']:,} of these all seeds have one value; what less than "
+            f"{share:.2g} of all seeds show may be unseen"
+        )
+    if left:
+        header = ["not in", asked["metric"], "of the mean", "seeds without"]
+        rows = [_row(cell) for cell in left[:NAMED]]
+        lines += [f"  {line}" for line in table(header, rows).splitlines()]
+    if len(left) > NAMED:
+        lines.append(f"  and {len(left) - NAMED:,} more")
+    return "\n".join(lines)
+
+
+def _row(cell: dict[str, Any]) -> list[str]:
+    mean, half = cell["mean"], cell["half"]
+    if mean is None:
+        known, share = "no value", ""
+    elif half is None:
+        known, share = number(mean), ""
+    else:
+        known, share = mean_and_sd(mean, half), f"± {100 * half / abs(mean):.2g} %" if mean else ""
+    missing = f"{cell['missing']:,}" if cell["missing"] else ""
+    return [label(cell["cell"]) or "the one cell", known, share, missing]
