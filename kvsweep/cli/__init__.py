@@ -26,6 +26,7 @@ from kvsweep.cli.plot import plot
 from kvsweep.cli.replay import replay
 from kvsweep.cli.replicate import replicate
 from kvsweep.cli.results import cliff, effects, pareto, show
+from kvsweep.cli.schema import schema
 from kvsweep.cli.search import size
 from kvsweep.cli.terminal import (
     OutputLostError,
@@ -81,6 +82,7 @@ for command in (
         calibrate,
         blocks,
         size,
+        schema,
     ),
 ):
     commands.add_command(command)
