@@ -21,6 +21,7 @@ from kvsweep.analysis.effects import factorial_effects
 from kvsweep.analysis.pareto import pareto_front
 from kvsweep.analysis.prefix_cost import prefix_cost
 from kvsweep.errors import InputError
+from kvsweep.plot import style
 from kvsweep.plot.labels import spread
 
 
@@ -258,7 +259,7 @@ def test_the_pareto_figure_names_ties_and_fills_the_front():
     assert "load-only =\nkv-heavy (0%)" in texts
     assert "TTFT p99 (ms)\nless is better" in texts
     points = [line for line in figure.axes[0].lines if line.get_marker() == "o"]
-    hollow = [line.get_markerfacecolor() == "white" for line in points]
+    hollow = [line.get_markerfacecolor() == style.PAPER for line in points]
     assert sorted(hollow) == [False, False, False, True, True]
 
 
@@ -318,7 +319,7 @@ def test_effects_are_a_forest_of_differences_and_ratios():
     assert (left.get_xscale(), right.get_xscale()) == ("linear", "log")
     points = [line for line in right.lines if line.get_marker() == "o"]
     shown = [e.ratio.verdict is not Verdict.NOT_SHOWN for e in found.groups[0].effects]
-    assert [point.get_markerfacecolor() != "white" for point in points] == shown
+    assert [point.get_markerfacecolor() != style.PAPER for point in points] == shown
     assert set(shown) == {True, False}
 
 

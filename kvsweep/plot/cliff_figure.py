@@ -270,7 +270,7 @@ def _draw_rows(axes: Axes, cliff: Cliff, x_limits: tuple[float, float]) -> None:
         if group.interval is not None:
             ends = np.clip([group.interval.low, group.interval.high], *x_limits)
             axes.plot(ends, [y, y], color=colour, linewidth=2.4, solid_capstyle="butt")
-        axes.plot(group.mean_curve.value, y, "o", color=colour, ms=3.5, mec="white", mew=0.6)
+        axes.plot(group.mean_curve.value, y, "o", color=colour, ms=3.5, mec=style.PAPER, mew=0.6)
         axes.annotate(
             row_text(group, group.labels),
             (0.005, y),

@@ -153,7 +153,7 @@ def _draw_estimate(axes: Axes, found: Estimate, place: int, colour: str) -> None
     if found.interval is not None:
         ends = [found.interval.low, found.interval.high]
         axes.plot(ends, [place, place], color=colour, linewidth=1.2)
-    face = colour if _is_shown(found) else "white"
+    face = colour if _is_shown(found) else style.PAPER
     axes.plot(found.effect, place, "o", color=colour, mfc=face, mew=1.0, ms=3.4)
 
 
@@ -177,7 +177,7 @@ def _name_verdict(axes: Axes, found: Estimate, place: int) -> None:
         va="center",
         fontsize=6.5,
         color=style.INK,
-        path_effects=[withStroke(linewidth=2.0, foreground="white")],
+        path_effects=[withStroke(linewidth=2.0, foreground=style.PAPER)],
     )
 
 

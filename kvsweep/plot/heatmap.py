@@ -13,6 +13,7 @@ from kvsweep.analysis.statistics import Floats
 from kvsweep.arguments import checked
 from kvsweep.errors import InputError
 from kvsweep.plot import style
+from kvsweep.plot.medium import current
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -102,9 +103,9 @@ def _draw(
 ) -> AxesImage:
     """Draw one table (y, x) as equal cells, ticks at the values; `gib`: of a unit of an axis."""
     y, x = (str(d) for d in table.dims)
-    panel.set_facecolor("#f2f2f2")
+    panel.set_facecolor(current().theme.empty)
     panel.patch.set_hatch("////")
-    panel.patch.set_edgecolor("#c8c8c8")
+    panel.patch.set_edgecolor(current().theme.hatch)
     image = panel.imshow(
         table.values, origin="lower", aspect="auto", cmap="cividis", norm=norm, interpolation="none"
     )
