@@ -25,6 +25,7 @@ from kvsweep.cli.merge import merge
 from kvsweep.cli.plot import plot
 from kvsweep.cli.replay import replay
 from kvsweep.cli.replicate import replicate
+from kvsweep.cli.report import report
 from kvsweep.cli.results import cliff, effects, pareto, show
 from kvsweep.cli.schema import schema
 from kvsweep.cli.search import size
@@ -73,6 +74,7 @@ for command in (
         effects,
         compare,
         plot,
+        report,
         verify,
         merge,
         replay,

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 MAX_ROWS = 40
 
+WIDE = 100.0  # of a range of ratios: from here on only powers of ten have room
+
 ROW_HEIGHT = 0.16  # inches
 CHARACTERS = 125  # of a line below the panels
 
@@ -140,7 +142,7 @@ def _scale_ratios(axes: Axes) -> None:
     ticks = (
         MaxNLocator(6, steps=[1, 2, 5, 10])
         if narrow
-        else LogLocator(subs=(1.0, 2.0, 5.0), numticks=7)
+        else LogLocator(subs=(1.0, 2.0, 5.0) if high / low < WIDE else (1.0,), numticks=7)
     )
     axes.xaxis.set_major_locator(ticks)
     axes.xaxis.set_minor_locator(NullLocator())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -186,6 +186,11 @@ def _settled(figure: Figure) -> Iterator[None]:
         yield
     finally:
         figure.set_layout_engine(engine)
+
+
+def lowest(panels: Sequence[Axes]) -> Sequence[Axes]:
+    """Return the panels of `panels` that no other stands below."""
+    return panels if current().is_slide else panels[-1:]
 
 
 def colour(index: int) -> str:

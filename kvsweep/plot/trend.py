@@ -15,7 +15,7 @@ from kvsweep.analysis.wording import label
 from kvsweep.arguments import checked
 from kvsweep.errors import InputError
 from kvsweep.plot import style
-from kvsweep.plot.labels import label_ends
+from kvsweep.plot.labels import name_lines, room_below
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -67,7 +67,7 @@ def plot_cliff_trend(ds: xr.Dataset, cliff: Cliff, over: str) -> Figure:
     if len(lines) > MAX_LINES:
         raise InputError(f"cliff figure: {len(lines)} lines do not fit, at most {MAX_LINES}")
     with style.style():
-        figure = style.new_figure(height=2.9)
+        figure = style.new_figure(height=2.9 + room_below(list(lines), style.COLUMN_WIDTH))
         axes = figure.subplots()
         style.title(figure, ds, fallback=f"{cliff.metric} along {cliff.along}")
         ends = []
@@ -83,7 +83,7 @@ def plot_cliff_trend(ds: xr.Dataset, cliff: Cliff, over: str) -> Figure:
         axes.grid(axis="y", color=style.GRID, linewidth=0.6)
         style.group_thousands(axes, "x", x_gib)
         style.group_thousands(axes, "y", y_gib)
-        label_ends(axes, ends, panel_height=2.0)
+        name_lines(figure, [(axes, ends)], panel_height=2.0)
     return figure
 
 
