@@ -39,8 +39,7 @@ KINDS = ("cliff", "trend", "curve", "heatmap", "pareto", "effects", "prefix")
         "kvsweep plot results/h8.zarr heatmap --metric preemption_rate --along gpu_blocks "
         "--over policy",
         "kvsweep plot results/h8-steady.zarr trend --over rate",
-        "kvsweep plot results/h8.zarr curve --metric throughput_rps --along gpu_blocks --style slide "
-        "--dark",
+        "kvsweep plot results/h8.zarr cliff --style slide --dark -o slide.png",
         "kvsweep plot results/h8.zarr pareto --at gpu_blocks=2000",
         "kvsweep plot results/joint-kv-factors.zarr effects --metric ttft_p99_ms",
         "kvsweep plot results/prefix-tiny.zarr prefix",

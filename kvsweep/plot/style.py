@@ -5,6 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -157,6 +158,14 @@ def save(figure: Figure, path: str | Path) -> None:
     kind = path.suffix.lower()
     with look_of(figure), style(), _settled(figure), written(path, binary=True) as file:
         figure.savefig(file, format=kind[1:], metadata=metadata[kind])
+
+
+def as_svg(figure: Figure) -> str:
+    """Return what `save` writes of a figure as SVG."""
+    file = BytesIO()
+    with look_of(figure), style(), _settled(figure):
+        figure.savefig(file, format="svg", metadata={"Date": None, "Creator": None})
+    return file.getvalue().decode()
 
 
 def is_own(path: Path) -> bool:

@@ -5,14 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 from html import escape
-from io import StringIO
 from typing import TYPE_CHECKING
-
-import matplotlib as mpl
 
 from kvsweep.errors import InputError, printable
 from kvsweep.plot.medium import LIGHT
-from kvsweep.plot.style import COLUMN_WIDTH, style
+from kvsweep.plot.style import COLUMN_WIDTH, as_svg
 from kvsweep.report.table import Table, is_number
 
 if TYPE_CHECKING:
@@ -114,10 +111,7 @@ def drawn(make: Callable[[], Figure], caption: str, name: str) -> str:
 
 
 def _svg(figure: Figure, name: str) -> str:
-    written = StringIO()
-    with style(), mpl.rc_context({"svg.hashsalt": name}):
-        figure.savefig(written, format="svg", metadata={"Date": None, "Creator": None})
-    svg = written.getvalue()
+    svg = as_svg(figure)
     svg = svg[svg.index("<svg") :]
     svg = re.sub(r"<!--.*?-->|<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
     svg = re.sub(r'\bid="', f'id="{name}-', svg)
