@@ -1,10 +1,10 @@
-"""Sphinx's configuration of the documentation site, which `python tools/site.py` builds."""
+"""Sphinx's configuration of the documentation site, which `python tools/build_site.py` builds."""
 
 from kvsweep import __version__
 
 project = "kvsweep"
 author = "kvsweep maintainers"
-copyright = author  # noqa: A001
+copyright = author
 version = release = __version__
 extensions = ["myst_nb", "sphinx.ext.autodoc", "numpydoc"]
 root_doc = "index"
@@ -32,7 +32,7 @@ html_copy_source = False
 html_theme_options = {
     "navigation_with_keys": False,
     "show_toc_level": 2,
-    "secondary_sidebar_items": ["page-toc"],
+    "secondary_sidebar_items": {"reference/keys": [], "reference/variables": []},
     "header_links_before_dropdown": 6,
     "footer_start": ["copyright"],
     "footer_end": ["theme-version"],
