@@ -88,9 +88,7 @@ def plot_curve(
         ]
         gib = unit_gib(ds, along)
         for panel in panels:
-            style.group_thousands(panel, "x", gib)
-            if axis.dtype.kind in "iu" and gib is None:
-                panel.locator_params("x", integer=True)  # there are no 4.5 instances
+            style.number_axis(panel, axis, gib)
         for panel in style.lowest(panels):
             panel.set_xlabel(style.memory_label(axis, gib))
         name_lines(figure, list(zip(panels, ends, strict=True)), PANEL_HEIGHT)

@@ -10,6 +10,8 @@ from matplotlib.colors import LogNorm, Normalize
 from kvsweep.analysis import variables
 from kvsweep.analysis.gib import unit_gib
 from kvsweep.analysis.statistics import Floats
+from kvsweep.analysis.variables import HIGHER_IS_BETTER
+from kvsweep.analysis.wording import label
 from kvsweep.arguments import checked
 from kvsweep.errors import InputError
 from kvsweep.plot import style
@@ -77,15 +79,18 @@ def plot_heatmap(ds: xr.Dataset, metric: str, x: str, y: str) -> Figure:
     mean = mean.transpose(*rest, y, x)
     with style.style():
         figure = style.new_figure(height=0.7 + 2.1 * panels)
-        axes = figure.subplots(panels, 1, squeeze=False)[:, 0]
+        axes = style.panels(figure, panels)
         style.title(figure, ds)
         norm, gib = _norm(mean.values), {name: unit_gib(ds, name) for name in (x, y)}
         for i, panel in enumerate(axes):
             image = _draw(panel, mean.isel({rest[0]: i}) if rest else mean, norm, gib)
-            name = f"\n{rest[0]}: {mean[rest[0]].values[i]}" if rest else ""
-            panel.set_title(f"{style.axis_label(array)}{name}", loc="left", fontsize=7.5)
+            if rest:
+                name = label({rest[0]: mean[rest[0]].values[i]})
+                panel.set_title(name, loc="left", fontsize=7.5)
         bar = figure.colorbar(image, ax=list(axes), shrink=0.9, pad=0.02, aspect=25)
         bar.outline.set_visible(False)
+        better = "more" if metric in HIGHER_IS_BETTER else "less"
+        bar.set_label(f"{style.axis_label(array)}: {better} is better", fontsize=7.5)
     return figure
 
 
