@@ -98,11 +98,11 @@ ARGUMENTS: dict[str, Kind] = {
     "metrics": Kind("a string or a list of them", lambda v: _is_text(v) or _is_list(v, _is_text)),
     "designs": Kind("a list of lists", lambda v: _is_list(v, lambda one: _is_list(one, ANY.fits))),
     **dict.fromkeys(("path", "out", "store", "scheduler_file"), PATH),
-    **dict.fromkeys(("metric", "along", "over", "x", "y", "shard"), TEXT),
+    **dict.fromkeys(("metric", "along", "over", "x", "y", "shard", "style"), TEXT),
     **dict.fromkeys(("overrides", "read", "factors", "objectives"), TEXTS),
     **dict.fromkeys(("seeds", "workers", "sample", "order", "resamples"), WHOLE),
     **dict.fromkeys(("confidence", "threshold", "wait"), NUMBER),
-    **dict.fromkeys(("verify", "processes", "overwrite", "extend"), SWITCH),
+    **dict.fromkeys(("verify", "processes", "overwrite", "extend", "dark"), SWITCH),
     **dict.fromkeys(("keep_requests", "prune"), SWITCH),
     **dict.fromkeys(("progress", "notify"), CALLED),
     # Dask's objects, which are known where Dask is loaded.

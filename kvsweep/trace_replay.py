@@ -11,14 +11,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kvsweep.arguments import checked
-from kvsweep.config import NO_LATENCY, Scenario, parse_scenario
+from kvsweep.config import NO_LATENCY, Scenario, load_sweep, parse_scenario
+from kvsweep.config.axes import POLICY, SEED
 from kvsweep.config.bounds import check_times
+from kvsweep.config.explain import shown
 from kvsweep.config.read_options import parse_reading
 from kvsweep.errors import InputError
 from kvsweep.metrics import RUN_VARIABLES
 from kvsweep.metrics.request_columns import kernel_columns, replica_columns
 from kvsweep.policies import RULES, Status
-from kvsweep.records import STEP_FIELDS
+from kvsweep.records import EVENT_FIELDS, STEP_FIELDS
+from kvsweep.workload.generate import requests_for
 from kvsweep.workload.traces import Trace, load_trace
 
 if TYPE_CHECKING:
@@ -36,6 +39,7 @@ columns whatever the rules.
 """
 
 STEP_COLUMNS = tuple(field.name for field in STEP_FIELDS if field.name != "evicted")
+EVENT_COLUMNS = tuple(field.name for field in EVENT_FIELDS)
 
 
 @dataclass(frozen=True)
@@ -50,6 +54,9 @@ class Replay:
         `REQUEST_COLUMNS`, in the order of the trace.
     steps : dict of str to int64 array
         `STEP_COLUMNS`, per instance in order of time, instances one after the other.
+    events : dict of str to array
+        The kernel's decisions, by the columns of `kvsweep.records.EVENT`, in the order in which
+        each instance took them; under the replica's rules none.
     status, status_detail : str
         How the simulation ended, and why it did not end well.
     trace : Trace
@@ -59,6 +66,7 @@ class Replay:
     scenario: Scenario
     requests: dict[str, NDArray[Any]]
     steps: dict[str, NDArray[np.int64]]
+    events: dict[str, NDArray[Any]]
     status: str
     status_detail: str
     trace: Trace
@@ -86,12 +94,13 @@ def replay(
     overrides: Sequence[str] = (),
     read: Sequence[str] = (),
 ) -> xr.Dataset:
-    """Replay a trace under its own scenario.
+    """Replay a trace under its own scenario, or simulate one cell of a sweep.
 
     Parameters
     ----------
     source : path or dict
-        A trace: kvsweep-trace/1, or of another format of docs/traces.md.
+        A trace: kvsweep-trace/1, or of another format of docs/traces.md. Or a sweep file (its name
+        ends in ``.toml``) of which `overrides` leave one value of each axis.
     overrides : sequence of str
         Changes of the scenario, ``KEY=VALUE`` each, as ``cache.gpu_blocks=2000``.
     read : sequence of str
@@ -105,7 +114,8 @@ def replay(
     Raises
     ------
     InputError
-        If the trace or an override is not valid, or neither says how long steps take.
+        If the trace or an override is not valid, or neither says how long steps take; or a sweep
+        has several cells.
 
     Examples
     --------
@@ -132,10 +142,7 @@ def run_replay(
     notify: Callable[[str], None] | None = None,
 ) -> Replay:
     """Replay a trace as `replay` does; keep the steps too, and tell `notify` what takes long."""
-    trace = load_trace(source, parse_reading(read))
-    scenario = parse_scenario(trace.scenario, trace.where, overrides)
-    if not scenario.latency.model_fields_set:
-        raise InputError(f"{trace.where}: latency: {NO_LATENCY}, with --set")
+    scenario, trace = _load(source, overrides, read)
     prompts, outputs = trace.requests.prompt_tokens, trace.requests.output_tokens
     try:
         check_times(scenario, len(prompts), int((prompts + outputs).max()), int(prompts.max()))
@@ -144,6 +151,40 @@ def run_replay(
         return _run_kernel(scenario, trace, notify)
     except InputError as error:
         raise InputError(f"{trace.where}: {error}") from None
+
+
+def _load(
+    source: str | Path | Mapping[str, Any], overrides: Sequence[str], read: Sequence[str]
+) -> tuple[Scenario, Trace]:
+    if not isinstance(source, Mapping) and Path(source).suffix == ".toml":
+        if read:
+            raise InputError("--read: says how a trace is read, which a sweep does itself")
+        return _load_cell(Path(source), overrides)
+    trace = load_trace(source, parse_reading(read))
+    scenario = parse_scenario(trace.scenario, trace.where, overrides)
+    if not scenario.latency.model_fields_set:
+        raise InputError(f"{trace.where}: latency: {NO_LATENCY}, with --set")
+    return scenario, trace
+
+
+def _load_cell(path: Path, overrides: Sequence[str]) -> tuple[Scenario, Trace]:
+    """Return scenario and requests of a sweep that has one cell."""
+    sweep = load_sweep(path, overrides)
+    if sweep.design:
+        raise InputError(f"{path}: has a [design], whose points are not replayed one by one")
+    many = [axis for axis in sweep.axes if len(axis.values) > 1]
+    if many:
+        firsts = ((axis.key, shown(axis.values[0], quote=False)) for axis in many)
+        options = " ".join(f"--set {key}={value}" for key, value in firsts)
+        raise InputError(f"{path}: has more than one cell; choose one, as by {options}")
+    point = {axis.key: axis.values[0] for axis in sweep.axes}
+    seed = point.pop(SEED, 0)
+    scenario = sweep.scenario(point)
+    assert scenario.workload is not None  # a sweep's scenario has one
+    requests = requests_for(
+        scenario.workload, seed, sweep.entropy, point.get(POLICY), sweep.base_dir
+    )
+    return scenario, Trace(requests, where=str(path))
 
 
 def _run_kernel(scenario: Scenario, trace: Trace, notify: Callable[[str], None] | None) -> Replay:
@@ -155,7 +196,8 @@ def _run_kernel(scenario: Scenario, trace: Trace, notify: Callable[[str], None] 
     requests = _columns(kernel_columns(single.outputs, [trace.requests]))
     order = np.argsort(single.outputs.steps["instance"], kind="stable")
     steps = {name: single.outputs.steps[name][order] for name in STEP_COLUMNS}
-    return Replay(scenario, requests, steps, single.status.label, single.detail, trace)
+    events = {name: single.outputs.events[name] for name in EVENT_COLUMNS}
+    return Replay(scenario, requests, steps, events, single.status.label, single.detail, trace)
 
 
 def _run_replica(scenario: Scenario, trace: Trace) -> Replay:
@@ -168,7 +210,9 @@ def _run_replica(scenario: Scenario, trace: Trace) -> Replay:
     found = run(settings, entries, steps=True)
     requests = _columns(replica_columns(scenario, trace.requests, found))
     steps_taken = _replica_steps(scenario, found)
-    return Replay(scenario, requests, steps_taken, found.status, found.status_detail, trace)
+    none = {name: np.zeros(0, np.int64) for name in EVENT_COLUMNS}
+    status, detail = found.status, found.status_detail
+    return Replay(scenario, requests, steps_taken, none, status, detail, trace)
 
 
 def _columns(found: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:

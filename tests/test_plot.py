@@ -12,6 +12,7 @@ import pytest
 import xarray as xr
 from analysis.synthetic import dataset, h8, prefix_trials, status
 from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.colors import to_hex, to_rgb
 from matplotlib.text import Text
 
 from kvsweep import plot
@@ -21,7 +22,9 @@ from kvsweep.analysis.effects import factorial_effects
 from kvsweep.analysis.pareto import pareto_front
 from kvsweep.analysis.prefix_cost import prefix_cost
 from kvsweep.errors import InputError
+from kvsweep.plot import style
 from kvsweep.plot.labels import spread
+from kvsweep.plot.medium import DARK, LIGHT
 
 
 def in_use(axes):
@@ -164,6 +167,7 @@ def test_the_trend_marks_cliffs_beyond_the_swept_range():
     figure = plot.plot_cliff_trend(ds, cliff, "rate")
     markers = [line.get_marker() for line in figure.axes[0].lines]
     assert markers.count("v") == 2
+    assert "beyond the swept range" in check_layout(figure)
     assert {"round-robin", "least-loaded", "arrival rate (request/s)"} <= set(check_layout(figure))
 
 
@@ -203,8 +207,8 @@ def test_a_heatmap_shows_means_over_seeds_in_panels():
     ds = at_rates(h8(4), [500.0, 2000.0])
     figure = plot.plot_heatmap(ds, "preemption_rate", "gpu_blocks", "rate")
     texts = check_layout(figure)
-    rate = "preemptions per completed request"
-    assert {f"{rate}\npolicy: round-robin", f"{rate}\npolicy: least-loaded"} <= set(texts)
+    assert {"round-robin", "least-loaded"} <= set(texts)
+    assert "preemptions per completed request: less is better" in texts
     (image,) = figure.axes[0].images
     expected = ds["preemption_rate"].isel(policy=0).mean("seed").transpose("rate", "gpu_blocks")
     np.testing.assert_allclose(image.get_array(), expected)
@@ -258,7 +262,7 @@ def test_the_pareto_figure_names_ties_and_fills_the_front():
     assert "load-only =\nkv-heavy (0%)" in texts
     assert "TTFT p99 (ms)\nless is better" in texts
     points = [line for line in figure.axes[0].lines if line.get_marker() == "o"]
-    hollow = [line.get_markerfacecolor() == "white" for line in points]
+    hollow = [line.get_markerfacecolor() == style.PAPER for line in points]
     assert sorted(hollow) == [False, False, False, True, True]
 
 
@@ -318,7 +322,7 @@ def test_effects_are_a_forest_of_differences_and_ratios():
     assert (left.get_xscale(), right.get_xscale()) == ("linear", "log")
     points = [line for line in right.lines if line.get_marker() == "o"]
     shown = [e.ratio.verdict is not Verdict.NOT_SHOWN for e in found.groups[0].effects]
-    assert [point.get_markerfacecolor() != "white" for point in points] == shown
+    assert [point.get_markerfacecolor() != style.PAPER for point in points] == shown
     assert set(shown) == {True, False}
 
 
@@ -461,3 +465,96 @@ def test_blocks_have_their_memory_below_them_where_it_is_known():
     )
     assert not any("GiB" in text for text in plain)
     assert "2,000" in plain
+
+
+KINDS = {
+    "cliff": lambda: (ds := h8(4), plot.plot_cliff(ds, find_cliff(ds)))[1],
+    "panels": lambda: (ds := at_rates(h8(3), RATES), plot.plot_cliff(ds, find_cliff(ds)))[1],
+    "trend": lambda: (
+        ds := at_rates(h8(3), RATES),
+        plot.plot_cliff_trend(ds, find_cliff(ds), "rate"),
+    )[1],
+    "curve": lambda: plot.plot_curve(h8(3), ["preemption_rate", "ttft_p99_ms"], "gpu_blocks"),
+    "many": lambda: plot.plot_curve(at_rates(h8(3), RATES), "preemption_rate", "gpu_blocks"),
+    "heatmap": lambda: plot.plot_heatmap(
+        at_rates(h8(2), RATES), "preemption_rate", "gpu_blocks", "rate"
+    ),
+    "pareto": lambda: (ds := routing_study(), plot.plot_pareto(ds, pareto_front(ds)))[1],
+    "effects": lambda: (
+        ds := factorial(),
+        plot.plot_effects(ds, factorial_effects(ds, "ttft_mean_ms")),
+    )[1],
+    "prefix": lambda: (ds := prefix_trials(), plot.plot_prefix(ds, prefix_cost(ds)))[1],
+}
+RATES = [500.0, 1000.0, 2000.0]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("style", "dark"), [("column", True), ("slide", False), ("slide", True)])
+def test_every_kind_of_figure_is_laid_out_for_slides_and_dark_ground(kind, style, dark):
+    with plot.look(style, dark=dark):
+        figure = KINDS[kind]()
+    ground = {True: DARK, False: LIGHT}[dark]
+    assert to_hex(figure.get_facecolor()) == ground.paper
+    if style == "slide":
+        assert figure.get_figwidth() / figure.get_figheight() == pytest.approx(16 / 9, rel=0.01)
+    check_layout(figure)
+    other = {DARK.ink, DARK.faint} if not dark else {LIGHT.ink, LIGHT.faint}
+    assert not {to_hex(text.get_color()) for text in figure.findobj(Text)} & other
+
+
+def luminance(colour):
+    """Return the relative luminance of WCAG 2."""
+    parts = [c / 12.92 if c <= 0.03928 else ((c + 0.055) / 1.055) ** 2.4 for c in to_rgb(colour)]
+    return 0.2126 * parts[0] + 0.7152 * parts[1] + 0.0722 * parts[2]
+
+
+@pytest.mark.parametrize(("theme", "least"), [(LIGHT, 2.2), (DARK, 5.0)])
+def test_colours_stand_out_from_their_ground(theme, least):
+    def contrast(colour):
+        light, dark = sorted((luminance(colour), luminance(theme.paper)), reverse=True)
+        return (light + 0.05) / (dark + 0.05)
+
+    assert min(map(contrast, theme.colours)) >= least
+    assert contrast(theme.ink) > 10
+    assert contrast(theme.faint) > 4.5
+
+
+def test_an_unknown_style_is_refused():
+    with pytest.raises(InputError, match=r"style: unknown 'slides'.*did you mean 'slide'"):
+        plot.look("slides").__enter__()
+
+
+def test_long_and_many_names_stand_below_the_panels():
+    """They took most of the width, so that the ticks ran together."""
+    ds = at_rates(h8(2), [500.0, 1000.0, 1500.0, 2000.0, 2500.0])
+    figure = plot.plot_curve(ds, "preemption_rate", "gpu_blocks")
+    texts = check_layout(figure)
+    assert "least-loaded, rate 2,500" in texts
+    (panel,) = figure.axes
+    assert panel.get_position().width > 0.8
+    looks = {(line.get_color(), str(line._unscaled_dash_pattern)) for line in panel.lines}
+    assert len(looks) == 10
+
+
+def test_a_curve_of_many_orders_of_magnitude_is_logarithmic():
+    ds = h8(2)
+    ds["ttft_ms"] = ds["ttft_ms"] * 0 + 10.0 ** (6 - ds["gpu_blocks"] / 1000)
+    ds["ttft_ms"].attrs["units"] = "ms"
+    figure = plot.plot_curve(ds, "ttft_p99_ms", "gpu_blocks")
+    assert figure.axes[0].get_yscale() == "log"
+    check_layout(figure)
+
+
+def test_a_trend_over_values_that_double_is_logarithmic_with_these_ticks():
+    """Points set apart sideways looked like other values, and the first ones like one."""
+    ds = at_rates(h8(3), [500.0, 2000.0, 8000.0])
+    figure = plot.plot_cliff_trend(ds, find_cliff(ds), "rate")
+    assert figure.axes[0].get_xscale() == "log"
+    assert {"500", "2,000", "8,000"} <= set(check_layout(figure))
+
+
+def test_a_cliff_along_whole_numbers_has_no_ticks_between_them():
+    ds = h8(2).isel(gpu_blocks=slice(0, 6)).assign_coords(gpu_blocks=range(1, 7))
+    for axes in plot.plot_cliff(ds, find_cliff(ds)).axes[::2]:
+        assert all(float(tick).is_integer() for tick in axes.get_xticks())

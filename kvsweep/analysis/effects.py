@@ -56,13 +56,9 @@ def factorial_effects(
     Returns
     -------
     Effects
-        Per group one `Effect` for each change and each set of up to `order` changes: as difference,
-        in the unit of the measure, and as ratio. ``to_dict`` gives plain values.
-
-    Returns
-    -------
-    Effects
-        Differences in the units of `metric`, and ratios, with intervals over the paired seeds.
+        Per group one `Effect` for each change and each set of up to `order` changes: differences in
+        the units of `metric`, and ratios, with intervals over the paired seeds. ``to_dict`` gives
+        plain values.
 
     Raises
     ------
@@ -132,11 +128,6 @@ def joint_effects(
         The axis; the others are averaged over.
     confidence : float
         Of the intervals, each for itself, between 0 and 1.
-
-    Returns
-    -------
-    Effects
-        Per group and design the effect of either change, then their interaction.
 
     Returns
     -------

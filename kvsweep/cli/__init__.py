@@ -26,7 +26,9 @@ from kvsweep.cli.merge import merge
 from kvsweep.cli.plot import plot
 from kvsweep.cli.replay import replay
 from kvsweep.cli.replicate import replicate
+from kvsweep.cli.report import report
 from kvsweep.cli.results import cliff, effects, pareto, show
+from kvsweep.cli.schema import schema
 from kvsweep.cli.search import size
 from kvsweep.cli.terminal import (
     OutputLostError,
@@ -74,6 +76,7 @@ for command in (
         compare,
         plot,
         explore,
+        report,
         verify,
         merge,
         replay,
@@ -83,6 +86,7 @@ for command in (
         calibrate,
         blocks,
         size,
+        schema,
     ),
 ):
     commands.add_command(command)

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from kvsweep.addresses import Where
 
+STYLES = ("column", "slide")  # of `kvsweep.plot.look`, which is not loaded for the help
 KINDS = ("cliff", "trend", "curve", "heatmap", "pareto", "effects", "prefix")
 
 
@@ -39,6 +40,7 @@ KINDS = ("cliff", "trend", "curve", "heatmap", "pareto", "effects", "prefix")
         "kvsweep plot results/h8.zarr heatmap --metric preemption_rate --along gpu_blocks "
         "--over policy",
         "kvsweep plot results/h8-steady.zarr trend --over rate",
+        "kvsweep plot results/h8.zarr cliff --style slide --dark -o slide.png",
         "kvsweep plot results/h8.zarr pareto --at gpu_blocks=2000",
         "kvsweep plot results/joint-kv-factors.zarr effects --metric ttft_p99_ms",
         "kvsweep plot results/prefix-tiny.zarr prefix",
@@ -53,6 +55,13 @@ KINDS = ("cliff", "trend", "curve", "heatmap", "pareto", "effects", "prefix")
     metavar="FILE",
     help="File to write, .png, .svg or .pdf [<STORE>-<KIND>.png].",
 )
+@click.option(
+    "--style",
+    type=click.Choice(STYLES),
+    default="column",
+    help="For a column of a paper or a slide [column].",
+)
+@click.option("--dark", is_flag=True, help="On dark ground.")
 @click.option("--over", metavar="AXIS", help="Second axis of a heatmap or trend.")
 @at_option
 @objectives_option
@@ -63,6 +72,8 @@ def plot(
     store: Where,
     kind: str,
     out: Path | None,
+    style: str,
+    dark: bool,
     at: tuple[str, ...],
     as_json: bool,
     **options: Any,
@@ -75,7 +86,7 @@ def plot(
     its parameters), prefix (a store of `kvsweep measure
     prefix`).
     """
-    from kvsweep.plot import save
+    from kvsweep.plot import look, save
     from kvsweep.plot.style import is_own
 
     target = out or figure_beside(store, kind)
@@ -84,7 +95,8 @@ def plot(
         raise InputError(
             f"{target}: was not drawn by kvsweep and is not replaced; -o FILE names another"
         )
-    figure = _draw_prefix(store) if kind == "prefix" else _draw(read(store, at), kind, options)
+    with look(style, dark):
+        figure = _draw_prefix(store) if kind == "prefix" else _draw(read(store, at), kind, options)
     save(figure, target)
     if as_json:
         print_json({"store": str(store), "kind": kind, "figure": str(target)})

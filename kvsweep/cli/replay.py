@@ -23,6 +23,8 @@ from kvsweep.cli.base import (
 )
 from kvsweep.cli.outputs import OutputPath
 from kvsweep.cli.terminal import echo
+from kvsweep.cli.trace_options import FIGURES, check_new
+from kvsweep.errors import InputError
 from kvsweep.files import written
 
 if TYPE_CHECKING:
@@ -39,15 +41,26 @@ csv_file = OutputPath(dir_okay=False)
         "kvsweep replay trace.json",
         "kvsweep replay trace.json.gz --requests requests.csv --steps steps.csv",
         "kvsweep replay trace.json --set cache.gpu_blocks=1500 --json",
+        "kvsweep replay trace.json --timeline life.html",
+        "kvsweep replay sweeps/h8.toml --set cache.gpu_blocks=1200 --set policy=round-robin "
+        "--set seed=0 --timeline life.png",
         "kvsweep replay mooncake.jsonl.gz --set latency.model=llama-3.1-8b/h100/tp2",
         "kvsweep replay log.csv --read columns.arrival=ts --read time_unit=ms --set ...",
     ),
 )
-@click.argument("file", metavar="TRACE", type=click.Path(path_type=Path))
+@click.argument("file", metavar="TRACE|SWEEP.toml", type=click.Path(path_type=Path))
 @click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="Change a key.")
 @read_option
 @click.option("--requests", type=csv_file, metavar="FILE.csv", help="Write a row per request.")
 @click.option("--steps", type=csv_file, metavar="FILE.csv", help="Write a row per engine step.")
+@click.option(
+    "--timeline",
+    type=csv_file,
+    metavar="FILE.html",
+    help="Draw the life of every request, .html to zoom into, .png, .svg or .pdf.",
+)
+@click.option("--dark", is_flag=True, help="Draw on dark ground; a page follows the browser.")
+@click.option("--overwrite", is_flag=True, help="Replace a timeline that is there.")
 @json_option
 def replay(
     file: Path,
@@ -55,6 +68,9 @@ def replay(
     read: tuple[str, ...],
     requests: Path | None,
     steps: Path | None,
+    timeline: Path | None,
+    dark: bool,
+    overwrite: bool,
     as_json: bool,
 ) -> int:
     """Replay a recorded request list under its own scenario.
@@ -64,13 +80,16 @@ def replay(
     serve, aiperf or inference-perf, or CSV or Parquet of any columns. Its content tells which, or
     --read; docs/traces.md says what is read of each. Only a kvsweep-trace/1 has a scenario: with
     others give latency.model, cache.gpu_blocks and whatever else differs with --set.
+
+    Of a sweep one cell is simulated: --set gives one value to each of its axes.
     """
     from kvsweep.analysis.replayed import cell_of_replay
     from kvsweep.analysis.warnings import find_warnings
     from kvsweep.trace_replay import is_ok, run_replay
 
-    outputs = {"--requests": requests, "--steps": steps}
+    outputs = {"--requests": requests, "--steps": steps, "--timeline": timeline}
     check_outputs([file], outputs)
+    _check_timeline(file, timeline, dark, overwrite)
     found = run_replay(file, settings, read, notify=partial(echo, err=True))
     check_outputs(named_files(found.scenario.latency.model, file.parent), outputs)
     if requests:
@@ -78,6 +97,8 @@ def replay(
         _write_csv(requests, {"id": positions, **found.requests})
     if steps:
         _write_csv(steps, found.steps)
+    if timeline:
+        _draw_timeline(timeline, found, dark)
     warnings = find_warnings(cell_of_replay(found))
     summary = _summary(found) | {"warnings": [asdict(warning) for warning in warnings]}
     if as_json:
@@ -86,6 +107,32 @@ def replay(
         _print(summary)
     warn(warnings)
     return 0 if is_ok(found) else 1
+
+
+def _check_timeline(file: Path, timeline: Path | None, dark: bool, overwrite: bool) -> None:
+    """Refuse, before anything runs, a timeline that cannot be written or is there."""
+    if timeline is None:
+        for option in [n for n, given in (("--dark", dark), ("--overwrite", overwrite)) if given]:
+            raise InputError(f"{option}: has no effect without --timeline")
+        return
+    if timeline.suffix.lower() not in (".html", *FIGURES):
+        raise InputError(f"--timeline {timeline}: is written as .html, .png, .svg or .pdf")
+    check_new([file], {"--timeline": timeline}, overwrite)
+
+
+def _draw_timeline(path: Path, found: Replay, dark: bool) -> None:
+    from kvsweep.analysis.timeline import timeline_of
+    from kvsweep.plot import look, save
+    from kvsweep.plot.timeline_figure import draw_timeline
+    from kvsweep.plot.timeline_page import draw_page
+
+    lives = timeline_of(found)
+    if path.suffix.lower() == ".html":
+        with written(path) as file:
+            file.write(draw_page(lives))
+        return
+    with look(dark=dark):
+        save(draw_timeline(lives), path)
 
 
 def _write_csv(path: Path, columns: Mapping[str, Sequence[Any] | NDArray[Any]]) -> None:

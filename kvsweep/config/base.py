@@ -1,8 +1,10 @@
 """What all sections of a scenario share: strictness, number types, an error that names a key."""
 
-from typing import Annotated, NamedTuple
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, Any, NamedTuple
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, GetJsonSchemaHandler
 
 from kvsweep.limits import (
     MAX_COEFFICIENT,
@@ -41,6 +43,32 @@ class Key(NamedTuple):
     unit: str
     meaning: str
 
+    def __get_pydantic_json_schema__(
+        self, schema: Any, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
+        """Put both into the JSON Schema of the field."""
+        unit = {} if self.unit == "1" else {"x-unit": self.unit}
+        return {**handler(schema), "description": self.meaning, **unit}
+
+
+@dataclass(frozen=True)
+class Check(AfterValidator):
+    """A check of a value, and what a JSON Schema says of it.
+
+    Attributes
+    ----------
+    keywords : callable () -> dict
+        Of the schema; called when one is made.
+    """
+
+    keywords: Callable[[], dict[str, Any]]
+
+    def __get_pydantic_json_schema__(
+        self, schema: Any, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
+        """Add the keywords to those of the type."""
+        return {**handler(schema), **self.keywords()}
+
 
 class KeyProblem(ValueError):
     """A wrong value at a key that the raising model only knows by its name.
@@ -56,7 +84,7 @@ class KeyProblem(ValueError):
         self.path = path
 
 
-def not_below(least: float) -> AfterValidator:
+def not_below(least: float) -> Check:
     """Return a check of the smallest of the numbers above 0 that are of any use."""
 
     def check(value: float) -> float:
@@ -64,7 +92,7 @@ def not_below(least: float) -> AfterValidator:
             raise ValueError(f"must be at least {least:g}, got {value!r}")
         return value
 
-    return AfterValidator(check)
+    return Check(check, lambda: {"minimum": least})
 
 
 # Strict numbers: TOML and JSON tell integers, floats and booleans apart, so no conversion is needed

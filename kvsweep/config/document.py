@@ -3,15 +3,17 @@
 import re
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field
+from pydantic import Field
 
-from kvsweep.config.base import Count, Name, Positive, Real, Section
+from kvsweep.config.base import Check, Count, Key, Name, Positive, Real, Section
 
 Table = dict[str, Any]
 
+_OBJECTIVE = r"^[^:\s]+:(min|max)$"
+
 
 def _objective(text: str) -> str:
-    if not re.fullmatch(r"[^:\s]+:(min|max)", text):
+    if not re.fullmatch(_OBJECTIVE, text):
         raise ValueError(f"{text!r} is not of the form 'measure:min' or 'measure:max'")
     return text
 
@@ -35,9 +37,9 @@ class AskedCliff(Section):
         The largest value still on the safe side.
     """
 
-    metric: Name
-    along: Name
-    threshold: Real
+    metric: Annotated[Name, Key("1", "result variable, as ttft_p99_ms")]
+    along: Annotated[Name, Key("1", "dimension that is scanned, as gpu_blocks")]
+    threshold: Annotated[Real, Key("1", "largest value of the metric on the safe side")]
 
 
 class Pareto(Section):
@@ -50,7 +52,9 @@ class Pareto(Section):
     """
 
     objectives: Annotated[
-        tuple[Annotated[str, AfterValidator(_objective)], ...], Field(min_length=1)
+        tuple[Annotated[str, Check(_objective, lambda: {"pattern": _OBJECTIVE})], ...],
+        Field(min_length=1),
+        Key("1", "measures and their goals, as ttft_p99_ms:min"),
     ]
 
 
@@ -75,31 +79,57 @@ class AskedSize(Section):
         Most seeds of a value, and most simulations of a group.
     """
 
-    find: Literal["blocks", "instances", "rate"] | None = None
-    targets: tuple[Name, ...] = ()
-    attainment: Annotated[float, Field(strict=True, gt=0.0, le=1.0)] | None = None
-    between: Annotated[tuple[Positive, ...], AfterValidator(_ends)] | None = None
-    confidence: Annotated[float, Field(strict=True, gt=0.5, lt=1.0)] | None = None
-    tolerance: Annotated[float, Field(strict=True, gt=0.0, lt=1.0)] | None = None
-    max_seeds: Annotated[Count, Field(le=100_000)] | None = None
-    budget: Count | None = None
+    find: Annotated[
+        Literal["blocks", "instances", "rate"] | None,
+        Key("1", "smallest number of blocks or instances, or highest rate"),
+    ] = None
+    targets: Annotated[
+        tuple[Name, ...], Key("1", "limits of measures, as ttft_p99_ms<=2000; none: those of [slo]")
+    ] = ()
+    attainment: Annotated[
+        Annotated[float, Field(strict=True, gt=0.0, le=1.0)] | None,
+        Key("1", "share of the requests that keep the service levels"),
+    ] = None
+    between: Annotated[
+        Annotated[tuple[Positive, ...], Check(_ends, lambda: {"minItems": 2, "maxItems": 2})]
+        | None,
+        Key("1", "range that is searched, in the units of the axis"),
+    ] = None
+    confidence: Annotated[
+        Annotated[float, Field(strict=True, gt=0.5, lt=1.0)] | None,
+        Key("1", "confidence of the answer"),
+    ] = None
+    tolerance: Annotated[
+        Annotated[float, Field(strict=True, gt=0.0, lt=1.0)] | None,
+        Key("1", "how near the answer is to be to the crossing, relative to it"),
+    ] = None
+    max_seeds: Annotated[
+        Annotated[Count, Field(le=100_000)] | None, Key("1", "most seeds of a value")
+    ] = None
+    budget: Annotated[Count | None, Key("1", "most simulations of a group")] = None
 
 
 class Document(Section):
     """A sweep file before its scenario is composed."""
 
-    title: str = ""
-    question: str = ""
-    workload: Table = Field(default={})
-    cluster: Table = Field(default={})
-    engine: Table = Field(default={})
-    cache: Table = Field(default={})
-    latency: Table = Field(default={})
-    model: Table = Field(default={})
-    slo: Table = Field(default={})
-    policies: dict[str, Table] = Field(default={})
-    grid: Table = Field(default={})
-    design: Table = Field(default={})
-    cliff: AskedCliff | None = None
-    pareto: Pareto | None = None
-    size: AskedSize | None = None
+    title: Annotated[str, Key("1", "headline of summaries and figures")] = ""
+    question: Annotated[str, Key("1", "what the sweep is to answer")] = ""
+    workload: Annotated[Table, Key("1", "who sends what, when")] = Field(default={})
+    cluster: Annotated[Table, Key("1", "instances, and what stands in front of them")] = Field(
+        default={}
+    )
+    engine: Annotated[Table, Key("1", "how an instance schedules")] = Field(default={})
+    cache: Annotated[Table, Key("1", "the KV cache of each instance")] = Field(default={})
+    latency: Annotated[Table, Key("1", "how long steps take")] = Field(default={})
+    model: Annotated[Table, Key("1", "what is served, on which GPU")] = Field(default={})
+    slo: Annotated[Table, Key("1", "service levels: how long a request may take")] = Field(
+        default={}
+    )
+    policies: Annotated[dict[str, Table], Key("1", "bundles of keys, by name")] = Field(default={})
+    grid: Annotated[Table, Key("1", "the axes: what varies, by dotted key")] = Field(default={})
+    design: Annotated[Table, Key("1", "points drawn from ranges, by dotted key")] = Field(
+        default={}
+    )
+    cliff: Annotated[AskedCliff | None, Key("1", "where a metric crosses a threshold")] = None
+    pareto: Annotated[Pareto | None, Key("1", "what policies are traded off by")] = None
+    size: Annotated[AskedSize | None, Key("1", "what `kvsweep size` is to find")] = None

@@ -3,9 +3,10 @@
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, Field, ValidationInfo, model_validator
+from pydantic import Field, ValidationInfo, model_validator
 
 from kvsweep.config.base import (
+    Check,
     Count,
     Key,
     KeyProblem,
@@ -109,7 +110,7 @@ def _known(keys: tuple[str, ...], what: str, family: type[Scorer] | None = None)
                 raise KeyProblem((key,), f"unknown {what}; allowed: {', '.join(listed)}{hint}")
         return table
 
-    return AfterValidator(check)
+    return Check(check, lambda: {"propertyNames": {"enum": list(keys)}})
 
 
 def _member(
@@ -120,7 +121,7 @@ def _member(
     def check(name: str, info: ValidationInfo) -> str:
         return family.from_name(name, _of_rules(family, info)).label
 
-    return AfterValidator(check)
+    return Check(check, lambda: {"enum": list(family.labels())})
 
 
 def _of_rules(

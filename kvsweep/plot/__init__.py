@@ -8,13 +8,17 @@ from kvsweep.plot.cliff_figure import plot_cliff
 from kvsweep.plot.curve import plot_curve
 from kvsweep.plot.effects_figure import plot_effects
 from kvsweep.plot.heatmap import plot_heatmap
+from kvsweep.plot.medium import look
 from kvsweep.plot.pareto_figure import plot_pareto
 from kvsweep.plot.prefix_figure import plot_prefix
 from kvsweep.plot.sensitivity_figure import plot_sensitivity
 from kvsweep.plot.style import save
+from kvsweep.plot.timeline_figure import plot_timeline
+from kvsweep.plot.timeline_page import timeline_page
 from kvsweep.plot.trend import plot_cliff_trend
 
 __all__ = [
+    "look",
     "plot_cliff",
     "plot_cliff_trend",
     "plot_curve",
@@ -23,5 +27,7 @@ __all__ = [
     "plot_pareto",
     "plot_prefix",
     "plot_sensitivity",
+    "plot_timeline",
     "save",
+    "timeline_page",
 ]

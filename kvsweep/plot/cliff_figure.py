@@ -16,6 +16,7 @@ from kvsweep.arguments import checked
 from kvsweep.errors import InputError
 from kvsweep.plot import style
 from kvsweep.plot.extent import near_threshold, until_flat
+from kvsweep.plot.medium import current
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -99,7 +100,7 @@ def _one(ds: xr.Dataset, cliff: Cliff) -> Figure:
     """Draw whole curves, close-up and cliff rows, one column wide."""
     rows = 0.12 + 0.27 * len(cliff.groups)
     figure = style.new_figure(height=4.1 + rows)
-    whole, close, forest = figure.subplots(3, 1, height_ratios=[1.75, 1.55, rows])
+    whole, close, forest = _places(figure, rows)
     style.title(figure, ds, fallback=f"{cliff.metric} along {cliff.along}")
     array = _measure(ds, cliff)
     _draw_curves(whole, array, cliff, list(cliff.groups))
@@ -119,11 +120,20 @@ def _one(ds: xr.Dataset, cliff: Cliff) -> Figure:
     close.tick_params(labelbottom=False)
     gib = unit_gib(ds, cliff.along)
     for axes in (whole, forest):
-        style.group_thousands(axes, "x", gib)
-    forest.set_xlabel(style.memory_label(array[cliff.along], gib))
+        style.number_axis(axes, array[cliff.along], gib)
+    for axes in (whole, forest) if current().is_slide else (forest,):
+        axes.set_xlabel(style.memory_label(array[cliff.along], gib))
     _frame_close_up(whole, x_limits, y_limits)
     _key(whole, cliff, [label(group.labels) for group in cliff.groups])
     return figure
+
+
+def _places(figure: Figure, rows: float) -> list[Axes]:
+    """Return the panels of `_one`: below each other, on a slide the first beside the others."""
+    if not current().is_slide:
+        return list(figure.subplots(3, 1, height_ratios=[1.75, 1.55, rows]))
+    parts = figure.subplot_mosaic([["a", "b"], ["a", "c"]], height_ratios=[2.2, rows])
+    return [parts[name] for name in "abc"]
 
 
 def _many(ds: xr.Dataset, cliff: Cliff, panels: dict[str, list[GroupCliff]]) -> Figure:
@@ -142,7 +152,7 @@ def _many(ds: xr.Dataset, cliff: Cliff, panels: dict[str, list[GroupCliff]]) -> 
         first = [dict(list(group.labels.items())[:1]) for group in groups]
         texts = [row_text(group, only) for group, only in zip(groups, first, strict=True)]
         _key(axes, cliff, texts, fontsize=6.5)
-        style.group_thousands(axes, "x", gib)
+        style.number_axis(axes, array[cliff.along], gib)
     if len(panels) % 2:
         grid[-1, 1].set_visible(False)
         grid[-2, 1].tick_params(labelbottom=True)
@@ -270,7 +280,7 @@ def _draw_rows(axes: Axes, cliff: Cliff, x_limits: tuple[float, float]) -> None:
         if group.interval is not None:
             ends = np.clip([group.interval.low, group.interval.high], *x_limits)
             axes.plot(ends, [y, y], color=colour, linewidth=2.4, solid_capstyle="butt")
-        axes.plot(group.mean_curve.value, y, "o", color=colour, ms=3.5, mec="white", mew=0.6)
+        axes.plot(group.mean_curve.value, y, "o", color=colour, ms=3.5, mec=style.PAPER, mew=0.6)
         axes.annotate(
             row_text(group, group.labels),
             (0.005, y),

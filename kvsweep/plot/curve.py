@@ -15,7 +15,7 @@ from kvsweep.analysis.wording import label
 from kvsweep.arguments import checked
 from kvsweep.errors import InputError
 from kvsweep.plot import style
-from kvsweep.plot.labels import label_ends
+from kvsweep.plot.labels import name_lines, room_below
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 MAX_LINES = 12
+
+# A positive measure whose means span more than this factor has a logarithmic axis.
+LOG_FACTOR = 200.0
 
 PANEL_HEIGHT = 1.4  # inches inside the axes
 
@@ -74,17 +77,21 @@ def plot_curve(
     axis = variables.axis(ds, along).sortby(along)
     arrays = [_along(variables.get(ds, name), along) for name in names]
     with style.style():
-        figure = style.new_figure(height=0.55 + (PANEL_HEIGHT + 0.35) * len(names))
-        panels = figure.subplots(len(names), 1, sharex=True, squeeze=False)[:, 0]
+        labels = [name for name, _ in split_lines(arrays[0], along)]
+        below = room_below(labels, style.COLUMN_WIDTH)
+        figure = style.new_figure(height=0.55 + (PANEL_HEIGHT + 0.35) * len(names) + below)
+        panels = style.panels(figure, len(names), sharex=True)
         style.title(figure, ds)
-        for panel, array in zip(panels, arrays, strict=True):
-            ends = _draw(panel, array, along, confidence, resamples)
-            label_ends(panel, ends, PANEL_HEIGHT)
+        ends = [
+            _draw(panel, array, along, confidence, resamples)
+            for panel, array in zip(panels, arrays, strict=True)
+        ]
         gib = unit_gib(ds, along)
-        panels[-1].set_xlabel(style.memory_label(axis, gib))
-        style.group_thousands(panels[-1], "x", gib)
-        if axis.dtype.kind in "iu" and gib is None:
-            panels[-1].locator_params("x", integer=True)  # there are no 4.5 instances
+        for panel in panels:
+            style.number_axis(panel, axis, gib)
+        for panel in style.lowest(panels):
+            panel.set_xlabel(style.memory_label(axis, gib))
+        name_lines(figure, list(zip(panels, ends, strict=True)), PANEL_HEIGHT)
     return figure
 
 
@@ -117,9 +124,18 @@ def _draw(
         ends.append((name, float(mean[known[-1]]) if known.size else np.nan))
     panel.grid(axis="y", color=style.GRID, linewidth=0.6)
     panel.set_title(style.axis_label(array), loc="left", fontsize=7.5)
+    _scale(panel)
     style.group_thousands(panel, "y")
     panel.margins(x=0.01)
     return ends
+
+
+def _scale(panel: Axes) -> None:
+    """Draw means of many orders of magnitude by their logarithm."""
+    means = np.concatenate([np.asarray(line.get_ydata(), np.float64) for line in panel.lines])
+    known = means[np.isfinite(means)]
+    if known.size and 0.0 < known.min() * LOG_FACTOR < known.max():
+        panel.set_yscale("log")
 
 
 def split_lines(array: xr.DataArray, along: str) -> list[tuple[str, Floats]]:

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 MAX_ROWS = 40
 
+WIDE = 100.0  # of a range of ratios: from here on only powers of ten have room
+
 ROW_HEIGHT = 0.16  # inches
 CHARACTERS = 125  # of a line below the panels
 
@@ -140,7 +142,7 @@ def _scale_ratios(axes: Axes) -> None:
     ticks = (
         MaxNLocator(6, steps=[1, 2, 5, 10])
         if narrow
-        else LogLocator(subs=(1.0, 2.0, 5.0), numticks=7)
+        else LogLocator(subs=(1.0, 2.0, 5.0) if high / low < WIDE else (1.0,), numticks=7)
     )
     axes.xaxis.set_major_locator(ticks)
     axes.xaxis.set_minor_locator(NullLocator())
@@ -153,7 +155,7 @@ def _draw_estimate(axes: Axes, found: Estimate, place: int, colour: str) -> None
     if found.interval is not None:
         ends = [found.interval.low, found.interval.high]
         axes.plot(ends, [place, place], color=colour, linewidth=1.2)
-    face = colour if _is_shown(found) else "white"
+    face = colour if _is_shown(found) else style.PAPER
     axes.plot(found.effect, place, "o", color=colour, mfc=face, mew=1.0, ms=3.4)
 
 
@@ -177,7 +179,7 @@ def _name_verdict(axes: Axes, found: Estimate, place: int) -> None:
         va="center",
         fontsize=6.5,
         color=style.INK,
-        path_effects=[withStroke(linewidth=2.0, foreground="white")],
+        path_effects=[withStroke(linewidth=2.0, foreground=style.PAPER)],
     )
 
 

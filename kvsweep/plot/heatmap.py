@@ -10,9 +10,12 @@ from matplotlib.colors import LogNorm, Normalize
 from kvsweep.analysis import variables
 from kvsweep.analysis.gib import unit_gib
 from kvsweep.analysis.statistics import Floats
+from kvsweep.analysis.variables import HIGHER_IS_BETTER
+from kvsweep.analysis.wording import label
 from kvsweep.arguments import checked
 from kvsweep.errors import InputError
 from kvsweep.plot import style
+from kvsweep.plot.medium import current
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -76,15 +79,18 @@ def plot_heatmap(ds: xr.Dataset, metric: str, x: str, y: str) -> Figure:
     mean = mean.transpose(*rest, y, x)
     with style.style():
         figure = style.new_figure(height=0.7 + 2.1 * panels)
-        axes = figure.subplots(panels, 1, squeeze=False)[:, 0]
+        axes = style.panels(figure, panels)
         style.title(figure, ds)
         norm, gib = _norm(mean.values), {name: unit_gib(ds, name) for name in (x, y)}
         for i, panel in enumerate(axes):
             image = _draw(panel, mean.isel({rest[0]: i}) if rest else mean, norm, gib)
-            name = f"\n{rest[0]}: {mean[rest[0]].values[i]}" if rest else ""
-            panel.set_title(f"{style.axis_label(array)}{name}", loc="left", fontsize=7.5)
+            if rest:
+                name = label({rest[0]: mean[rest[0]].values[i]})
+                panel.set_title(name, loc="left", fontsize=7.5)
         bar = figure.colorbar(image, ax=list(axes), shrink=0.9, pad=0.02, aspect=25)
         bar.outline.set_visible(False)
+        better = "more" if metric in HIGHER_IS_BETTER else "less"
+        bar.set_label(f"{style.axis_label(array)}: {better} is better", fontsize=7.5)
     return figure
 
 
@@ -102,9 +108,9 @@ def _draw(
 ) -> AxesImage:
     """Draw one table (y, x) as equal cells, ticks at the values; `gib`: of a unit of an axis."""
     y, x = (str(d) for d in table.dims)
-    panel.set_facecolor("#f2f2f2")
+    panel.set_facecolor(current().theme.empty)
     panel.patch.set_hatch("////")
-    panel.patch.set_edgecolor("#c8c8c8")
+    panel.patch.set_edgecolor(current().theme.hatch)
     image = panel.imshow(
         table.values, origin="lower", aspect="auto", cmap="cividis", norm=norm, interpolation="none"
     )

@@ -2,18 +2,75 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
+from matplotlib.lines import Line2D
 
 from kvsweep.plot import style
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 
 # Of the names, in inches.
 LINE_HEIGHT = 0.125
+LETTER = 0.056
+
+# Longer names, or more of them, stand below the panels: beside lines they would take their room.
+LONGEST = 18
+MOST = 6
+
+
+def room_below(names: Sequence[str], width: float) -> float:
+    """Return the inches that `name_lines` needs below the panels of a figure of `width` inches."""
+    if _fit_beside(names):
+        return 0.0
+    return 0.1 + LINE_HEIGHT * -(-len(names) // _columns(names, width))
+
+
+def name_lines(
+    figure: Figure, panels: Sequence[tuple[Axes, list[tuple[str, float]]]], panel_height: float
+) -> None:
+    """Name the lines of panels that have the same ones: at their ends, or below the panels.
+
+    Parameters
+    ----------
+    figure : Figure
+        Of the panels.
+    panels : sequence of (Axes, list of (str, float))
+        Name and last value of each line, in the order of the colours.
+    panel_height : float
+        Inches, roughly.
+    """
+    names = [name for name, _ in panels[0][1]]
+    if _fit_beside(names):
+        for panel, ends in panels:
+            label_ends(panel, ends, panel_height)
+        return
+    lines = [
+        Line2D([], [], color=style.colour(i), linestyle=style.dash(i)) for i in range(len(names))
+    ]
+    figure.legend(
+        lines,
+        names,
+        loc="outside lower center",
+        ncols=_columns(names, figure.get_figwidth()),
+        handlelength=2.4,
+        columnspacing=1.2,
+        labelspacing=0.3,
+    )
+
+
+def _fit_beside(names: Sequence[str]) -> bool:
+    return len(names) <= MOST and max(map(len, names), default=0) <= LONGEST
+
+
+def _columns(names: Sequence[str], width: float) -> int:
+    """Return how many columns of names with their lines fit below each other."""
+    return max(1, min(int(width / (LETTER * max(map(len, names)) + 0.5)), len(names)))
 
 
 def label_ends(panel: Axes, ends: list[tuple[str, float]], panel_height: float) -> None:
@@ -21,15 +78,16 @@ def label_ends(panel: Axes, ends: list[tuple[str, float]], panel_height: float) 
 
     Call it last: it reads the limits of the panel. `panel_height` is in inches, roughly.
     """
-    low, high = panel.get_ylim()
+    panel.get_ylim()  # sets the limits that the transforms below work with
+    to_share = panel.transData + panel.transAxes.inverted()
     named = [(i, text, y) for i, (text, y) in enumerate(ends) if text and not np.isnan(y)]
-    gap = (high - low) * LINE_HEIGHT / panel_height
-    places = spread([y for _, _, y in named], gap, low, high)
+    shares = [float(to_share.transform((1.0, y))[1]) for _, _, y in named]
+    places = spread(shares, LINE_HEIGHT / panel_height, 0.0, 1.0)
     for (i, text, _), y in zip(named, places, strict=True):
         panel.annotate(
             text,
             (1.0, y),
-            xycoords=("axes fraction", "data"),
+            xycoords="axes fraction",
             xytext=(3, 0),
             textcoords="offset points",
             va="center",

@@ -113,7 +113,7 @@ def _draw_member(axes: Axes, member: Member, colour: str) -> None:
             ends = [interval.low, interval.high]
             places = ([x, x], ends) if vertical else (ends, [y, y])
             axes.plot(*places, color=colour, linewidth=1.0, alpha=0.6)
-    face = colour if member.on_front else "white"
+    face = colour if member.on_front else style.PAPER
     axes.plot(x, y, "o", color=colour, mfc=face, mec=colour, mew=1.1, ms=5, zorder=3)
 
 
@@ -140,7 +140,7 @@ def _name_members(axes: Axes, group: FrontGroup) -> None:
                 va="bottom" if member.tied_with else "center",
                 fontsize=7,
                 color=style.colour(i),
-                path_effects=[withStroke(linewidth=2.0, foreground="white")],
+                path_effects=[withStroke(linewidth=2.0, foreground=style.PAPER)],
             )
 
 

@@ -109,5 +109,5 @@ def _tell_fit(panel: Axes, fit: Line) -> None:
         va="top",
         fontsize=7,
         color=style.colour(CONDITIONS.index("miss")),
-        path_effects=[withStroke(linewidth=2.0, foreground="white")],
+        path_effects=[withStroke(linewidth=2.0, foreground=style.PAPER)],
     )

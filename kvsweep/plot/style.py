@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ from kvsweep.analysis.wording import number
 from kvsweep.arguments import checked
 from kvsweep.errors import InputError, printable
 from kvsweep.files import written
+from kvsweep.plot.medium import current, look_of, remember
 from kvsweep.reading import open_regular
 
 if TYPE_CHECKING:
@@ -29,35 +31,37 @@ _HEAD = 4096
 # One column of a two-column paper, in inches; fonts are at their final size.
 COLUMN_WIDTH = 3.5
 
-# M. Okabe and K. Ito, Color Universal Design (2008), in the order of contrast on white, without the
-# yellow that a thin line loses on paper.
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+SLIDE_WIDTH, SLIDE_HEIGHT = 7.0, 3.94
 
 # Colour is never the only difference: lines that lie on each other stay both visible.
 DASHES: tuple[Any, ...] = ("-", (0, (4, 1.6)), (0, (1, 1.2)), (0, (6, 1.5, 1, 1.5)))
 
 LABEL_CHARACTERS = 48  # of a line of an axis label
 
-INK = "#222222"
-FAINT_INK = "#6b6b6b"
-GRID = "#e4e4e4"
+# Colours of the theme that figures are made in, by `__getattr__`.
+INK: str
+FAINT_INK: str
+GRID: str
+PAPER: str
+_THEMED = {"INK": "ink", "FAINT_INK": "faint", "GRID": "grid", "PAPER": "paper"}
+
+
+def __getattr__(name: str) -> str:
+    if name not in _THEMED:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    colour: str = getattr(current().theme, _THEMED[name])
+    return colour
+
 
 _STYLE: dict[str, Any] = {
     "font.family": "DejaVu Sans",
     "font.size": 7.5,
-    "text.color": INK,
-    "axes.edgecolor": FAINT_INK,
-    "axes.labelcolor": INK,
     "axes.labelsize": 7.5,
     "axes.linewidth": 0.6,
     "axes.spines.right": False,
     "axes.spines.top": False,
     "axes.axisbelow": True,
     "axes.unicode_minus": True,
-    "xtick.color": FAINT_INK,
-    "ytick.color": FAINT_INK,
-    "xtick.labelcolor": INK,
-    "ytick.labelcolor": INK,
     "xtick.labelsize": 7,
     "ytick.labelsize": 7,
     "xtick.major.width": 0.6,
@@ -76,23 +80,46 @@ _STYLE: dict[str, Any] = {
 }
 
 
+def _colours() -> dict[str, str]:
+    """Return the settings that follow from the theme."""
+    theme = current().theme
+    inked = ("text.color", "axes.labelcolor", "xtick.labelcolor", "ytick.labelcolor")
+    return {
+        **dict.fromkeys(inked, theme.ink),
+        **dict.fromkeys(("axes.edgecolor", "xtick.color", "ytick.color"), theme.faint),
+        **dict.fromkeys(("figure.facecolor", "axes.facecolor", "savefig.facecolor"), theme.paper),
+    }
+
+
 @contextmanager
 def style() -> Iterator[None]:
     """Apply the look while a figure is made; the caller's own settings come back afterwards."""
     defaults: dict[Any, Any] = {
         key: value for key, value in mpl.rcParamsDefault.items() if not key.startswith("backend")
     }
-    with mpl.rc_context(defaults | _STYLE):
+    with mpl.rc_context(defaults | _STYLE | _colours()):
         yield
 
 
 def new_figure(height: float, width: float = COLUMN_WIDTH) -> Figure:
-    """Return an empty figure, `width` by `height` inches, outside pyplot's list of figures."""
+    """Return an empty figure, `width` by `height` inches, outside pyplot's list of figures.
+
+    For slides all have the shape of a slide, but for those that are much taller.
+    """
+    if current().is_slide:
+        width = SLIDE_WIDTH
+        height = SLIDE_HEIGHT if height < 2 * SLIDE_HEIGHT else height
     figure = Figure(figsize=(width, height), layout="constrained")
     engine = figure.get_layout_engine()
     if engine is not None:
         engine.set(w_pad=0.03, h_pad=0.03, hspace=0.04, wspace=0.04)  # type: ignore[call-arg]
-    return figure
+    return remember(figure)
+
+
+def panels(figure: Figure, count: int, **shared: Any) -> list[Axes]:
+    """Return `count` panels, one below the other in a column, side by side on a slide."""
+    rows, columns = (1, count) if current().is_slide else (count, 1)
+    return list(figure.subplots(rows, columns, squeeze=False, **shared).ravel())
 
 
 @checked
@@ -104,7 +131,7 @@ def save(figure: Figure, path: str | Path) -> None:
     figure : matplotlib.figure.Figure
         Of a function of this package.
     path : path
-        Its suffix is ``.png`` or ``.svg``; a file that is there is replaced.
+        Its suffix is ``.png``, ``.svg`` or ``.pdf``; a file that is there is replaced.
 
     Raises
     ------
@@ -129,8 +156,16 @@ def save(figure: Figure, path: str | Path) -> None:
     if not path.parent.is_dir():
         raise InputError(f"{path}: there is no folder {str(path.parent)!r}")
     kind = path.suffix.lower()
-    with style(), _settled(figure), written(path, binary=True) as file:
+    with look_of(figure), style(), _settled(figure), written(path, binary=True) as file:
         figure.savefig(file, format=kind[1:], metadata=metadata[kind])
+
+
+def as_svg(figure: Figure) -> str:
+    """Return what `save` writes of a figure as SVG."""
+    file = BytesIO()
+    with look_of(figure), style(), _settled(figure):
+        figure.savefig(file, format="svg", metadata={"Date": None, "Creator": None})
+    return file.getvalue().decode()
 
 
 def is_own(path: Path) -> bool:
@@ -162,9 +197,15 @@ def _settled(figure: Figure) -> Iterator[None]:
         figure.set_layout_engine(engine)
 
 
+def lowest(panels: Sequence[Axes]) -> Sequence[Axes]:
+    """Return the panels of `panels` that no other stands below."""
+    return panels if current().is_slide else panels[-1:]
+
+
 def colour(index: int) -> str:
     """Colour of the `index`-th member; they repeat after the seventh."""
-    return COLOURS[index % len(COLOURS)]
+    colours = current().theme.colours
+    return colours[index % len(colours)]
 
 
 def dash(index: int) -> Any:
@@ -183,7 +224,8 @@ def head(figure: Figure, name: str, text: str) -> None:
     heading = textwrap.wrap(printable(name), int(characters * 0.9))
     question = textwrap.wrap(printable(text), characters)
     top = 1.0 - 0.05 / figure.get_figheight()
-    for lines, weight, ink in ((heading, "bold", INK), (question, "normal", FAINT_INK)):
+    theme = current().theme
+    for lines, weight, ink in ((heading, "bold", theme.ink), (question, "normal", theme.faint)):
         for line in lines:
             figure.text(0.015, top, line, va="top", fontsize=7.5, fontweight=weight, color=ink)
             top -= 0.145 / figure.get_figheight()
@@ -220,6 +262,16 @@ def group_thousands(axis: Axes, which: str, each_gib: float | None = None) -> No
         target.set_major_locator(MaxNLocator(6, steps=[1, 2, 2.5, 5, 10]))
 
     target.set_major_formatter(FuncFormatter(lambda value, _: with_memory(float(value), each_gib)))
+
+
+def number_axis(panel: Axes, axis: xr.DataArray, each_gib: float | None) -> None:
+    """Write the x axis of a panel as `group_thousands` does; whole numbers have no others between.
+
+    There are no 4.5 instances. GiB stand below numbers of blocks whatever these are.
+    """
+    group_thousands(panel, "x", each_gib)
+    if axis.dtype.kind in "iu" and each_gib is None:
+        panel.locator_params("x", integer=True)
 
 
 def with_memory(value: float, each_gib: float | None) -> str:

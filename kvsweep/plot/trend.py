@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
+from matplotlib.lines import Line2D
 
 from kvsweep.analysis import variables
 from kvsweep.analysis.cliff_records import Cliff, GroupCliff
@@ -15,7 +16,7 @@ from kvsweep.analysis.wording import label
 from kvsweep.arguments import checked
 from kvsweep.errors import InputError
 from kvsweep.plot import style
-from kvsweep.plot.labels import label_ends
+from kvsweep.plot.labels import name_lines, room_below
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 MAX_LINES = 7  # as many as there are colours
+MAX_TICKS = 7
 
 
 @checked
@@ -67,24 +69,45 @@ def plot_cliff_trend(ds: xr.Dataset, cliff: Cliff, over: str) -> Figure:
     if len(lines) > MAX_LINES:
         raise InputError(f"cliff figure: {len(lines)} lines do not fit, at most {MAX_LINES}")
     with style.style():
-        figure = style.new_figure(height=2.9)
+        figure = style.new_figure(height=2.9 + room_below(list(lines), style.COLUMN_WIDTH))
         axes = figure.subplots()
         style.title(figure, ds, fallback=f"{cliff.metric} along {cliff.along}")
         ends = []
-        step = 0.012 * float(np.ptp(ds[over].values))
+        wide = _is_wide(ds[over].values)
+        step = 0.02 if wide else 0.012 * float(np.ptp(ds[over].values))
         for i, (name, groups) in enumerate(lines.items()):
             groups.sort(key=lambda g: g.labels[over])
             aside = step * (i - 0.5 * (len(lines) - 1))
-            x = np.array([group.labels[over] + aside for group in groups])
+            x = np.array([group.labels[over] for group in groups], np.float64)
+            x = x * (1.0 + aside) if wide else x + aside
             ends.append((name, _draw_trend(axes, cliff, groups, x, i)))
         x_gib, y_gib = unit_gib(ds, over), unit_gib(ds, cliff.along)
         axes.set_xlabel(style.memory_label(ds[over], x_gib))
         axes.set_ylabel(f"cliff: {style.memory_label(ds[cliff.along], y_gib)}")
         axes.grid(axis="y", color=style.GRID, linewidth=0.6)
-        style.group_thousands(axes, "x", x_gib)
+        if wide:
+            axes.set_xscale("log")
+            texts = [style.with_memory(float(value), x_gib) for value in ds[over].values]
+            axes.set_xticks(ds[over].values, texts)
+            axes.minorticks_off()
+        else:
+            style.number_axis(axes, ds[over], x_gib)
         style.group_thousands(axes, "y", y_gib)
-        label_ends(axes, ends, panel_height=2.0)
+        _explain_triangles(axes)
+        name_lines(figure, [(axes, ends)], panel_height=2.0)
     return figure
+
+
+def _is_wide(values: Floats) -> bool:
+    """Whether an axis is of few values, each several times the one before."""
+    few = 2 < len(values) <= MAX_TICKS and float(np.min(values)) > 0.0
+    return few and bool((np.diff(np.log(np.sort(values))) > np.log(1.9)).all())
+
+
+def _explain_triangles(axes: Axes) -> None:
+    if any(line.get_marker() in ("v", "^") for line in axes.lines):
+        key = Line2D([], [], linestyle="none", marker="^", ms=4, color=style.FAINT_INK)
+        axes.legend([key], ["beyond the swept range"], labelcolor=style.FAINT_INK)
 
 
 def _draw_trend(axes: Axes, cliff: Cliff, groups: list[GroupCliff], x: Floats, index: int) -> float:

@@ -27,13 +27,22 @@ _OUTCOMES = {
 
 def cliff_text(cliff: Cliff) -> str:
     """Write a cliff analysis: one sentence per group, a table of the estimates, paired ratios."""
-    parts = ["\n".join(group_sentence(cliff, group) for group in cliff.groups), ""]
+    return "\n".join(cliff_parts(cliff)).rstrip()
+
+
+def cliff_sentences(cliff: Cliff) -> list[str]:
+    """Return where the cliff of each group is, a sentence each."""
+    return [group_sentence(cliff, group) for group in cliff.groups]
+
+
+def cliff_parts(cliff: Cliff) -> list[str]:
+    """Return the lines of `cliff_text`, tables whole."""
+    parts = [*cliff_sentences(cliff), ""]
     parts.append(table(_CLIFF_HEADER, [_cliff_row(group) for group in cliff.groups]))
     if cliff.ratios:
         parts += ["", "Ratios of cliffs (paired by seed)"]
         parts.append(table(_RATIO_HEADER, [_ratio_row(ratio) for ratio in cliff.ratios]))
-    parts += ["", *_cliff_notes(cliff)]
-    return "\n".join(parts).rstrip()
+    return [*parts, "", *_cliff_notes(cliff)]
 
 
 _CLIFF_HEADER = ("", "cliff", "interval", "seeds: mean ± sd", "no crossing", "isotonic", "Spearman",

@@ -17,6 +17,11 @@ MAX_VALUES = 4
 
 def compare_text(found: Comparison) -> str:
     """Write what the stores differ in, the differences of all cells, and notes."""
+    return "\n".join(compare_parts(found)).rstrip()
+
+
+def compare_parts(found: Comparison) -> list[str]:
+    """Return the lines of `compare_text`, tables whole."""
     unit = "" if found.units in ("1", "") else f" ({plural(found.units)})"
     parts = [f"{found.metric}{unit}: B minus A", f"A  {found.a}", f"B  {found.b}", ""]
     parts += [*_differing(found), "", _verdicts(found), ""]
@@ -26,7 +31,7 @@ def compare_text(found: Comparison) -> str:
     parts.append(table(header, rows))
     more = len(found.differences) - MAX_ROWS
     parts += [f"... and {more:,} more; --json has all"] if more > 0 else []
-    return "\n".join([*parts, "", *_notes(found)]).rstrip()
+    return [*parts, "", *_notes(found)]
 
 
 def _differing(found: Comparison) -> list[str]:

@@ -19,6 +19,11 @@ _TITLES = {False: "Single changes", True: "Interactions: beyond the changes apar
 
 def effects_text(effects: Effects) -> str:
     """Write the effects of every group: what is shown in sentences, then tables of all."""
+    return "\n".join(effects_parts(effects)).rstrip()
+
+
+def effects_parts(effects: Effects) -> list[str]:
+    """Return the lines of `effects_text`, tables whole."""
     parts = [_subject(effects)]
     for group in effects.groups:
         parts += _sentences(effects, group)
@@ -29,7 +34,7 @@ def effects_text(effects: Effects) -> str:
             title = ["ratios"] if ratios else ["differences"]
             title += [label(group.labels)] if group.labels else []
             parts += ["", f"{_TITLES[several]} ({', '.join(title)})", *_cut_table(header, rows)]
-    return "\n".join([*parts, "", *_notes(effects)]).rstrip()
+    return [*parts, "", *_notes(effects)]
 
 
 def _subject(effects: Effects) -> str:
@@ -109,7 +114,7 @@ def _signed(value: float) -> str:
 def _cut_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
     """Write the first rows as a table and count the rest."""
     more = len(rows) - MAX_ROWS
-    lines = [table(header, rows[:MAX_ROWS])]
+    lines: list[str] = [table(header, rows[:MAX_ROWS])]
     return [*lines, f"... and {more:,} more; --json has all"] if more > 0 else lines
 
 

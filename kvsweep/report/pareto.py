@@ -9,14 +9,18 @@ from kvsweep.report.table import interval_text, missing_note, seeds_note, table
 
 def pareto_text(front: Front) -> str:
     """Write Pareto fronts: for each group who is on it in a sentence, then all members."""
-    parts = []
+    return "\n".join(pareto_parts(front)).rstrip()
+
+
+def pareto_parts(front: Front) -> list[str]:
+    """Return the lines of `pareto_text`, tables whole."""
+    parts: list[str] = []
     for group in front.groups:
         parts += [_front_sentence(front, group), ""]
         header = ("", *(f"{o.metric} ({o.goal})" for o in front.objectives), "front", "seeds",
                   "resamples", "tied with", "dominated by")  # fmt: skip
         parts += [table(header, [_member_row(member) for member in group.members]), ""]
-    parts += seeds_note(front.seeds_note) + missing_note(front.missing)
-    return "\n".join(parts).rstrip()
+    return parts + seeds_note(front.seeds_note) + missing_note(front.missing)
 
 
 def _front_sentence(front: Front, group: FrontGroup) -> str:

@@ -117,11 +117,15 @@ def _seed_mean(array: xr.DataArray) -> xr.DataArray:
 
 def summary_text(ds: xr.Dataset) -> str:
     """Write the summary of a store: title, axes, cells by status, headline means."""
+    head = [str(ds.attrs[key]) for key in ("title", "question") if ds.attrs.get(key)]
+    return "\n".join([*head, *([""] if head else []), *summary_parts(ds)]).rstrip()
+
+
+def summary_parts(ds: xr.Dataset) -> list[str]:
+    """Return the lines of `summary_text` after title and question, tables whole."""
     found = summary(ds)
-    parts = [line for line in (found["title"], found["question"]) if line]
-    if parts:
-        parts.append("")
-    parts.append(table(("axis", "values", "from", "to"), [_axis_row(a) for a in found["axes"]]))
+    axes = [_axis_row(axis) for axis in found["axes"]]
+    parts: list[str] = [table(("axis", "values", "from", "to"), axes)]
     if found["parameters"]:
         rows = [_axis_row(parameter) for parameter in found["parameters"]]
         parts += ["", table(("parameter of the design", "points", "from", "to"), rows)]
@@ -132,7 +136,7 @@ def summary_text(ds: xr.Dataset) -> str:
         several = ds.sizes.get("seed", 1) > 1
         seeds = f"Means over {ds.sizes['seed']} seeds" if several else "Values"
         parts += ["", seeds, *_headline_tables(ds, found)]
-    return "\n".join(parts).rstrip()
+    return parts
 
 
 def _axis_row(axis: dict[str, Any]) -> tuple[str, ...]:

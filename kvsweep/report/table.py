@@ -12,16 +12,37 @@ from kvsweep.analysis.wording import MISSING, decimals, interval_ends, number
 _NUMERIC = frozenset("0123456789.,-+±%[] e")
 
 
-def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+class Table(str):
+    """Aligned columns, and what they were made of, for pages that align by themselves.
+
+    Attributes
+    ----------
+    header, rows : tuple of str, list of tuple of str
+        Without the columns that are all empty.
+    """
+
+    header: tuple[str, ...]
+    rows: list[tuple[str, ...]]
+
+
+def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
     """Align columns: numbers to the right, words to the left; columns that are all empty go."""
     kept = [c for c in range(len(header)) if header[c] or any(row[c] for row in rows)]
     columns = [[header[c], *(row[c] for row in rows)] for c in kept]
     aligned = []
     for column in columns:
         width = max(map(len, column))
-        right = all(set(cell) <= _NUMERIC for cell in column[1:])
+        right = all(map(is_number, column[1:]))
         aligned.append([cell.rjust(width) if right else cell.ljust(width) for cell in column])
-    return "\n".join("  ".join(line).rstrip() for line in zip(*aligned, strict=True))
+    made = Table("\n".join("  ".join(line).rstrip() for line in zip(*aligned, strict=True)))
+    made.header = tuple(header[c] for c in kept)
+    made.rows = [tuple(row[c] for c in kept) for row in rows]
+    return made
+
+
+def is_number(cell: str) -> bool:
+    """Whether a cell is one of those that columns are aligned to the right by."""
+    return set(cell) <= _NUMERIC
 
 
 def interval_text(interval: Interval | None) -> str:

@@ -1,0 +1,276 @@
+"""The life of every request of a replay: what it did when, and the blocks in use meanwhile."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+from heapq import heappop, heappush
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kvsweep.errors import InputError
+from kvsweep.records import Event
+
+if TYPE_CHECKING:
+    from kvsweep.trace_replay import Replay
+
+GIB = 2**30
+
+ROWS = 300
+"""Rows that are told apart in a figure."""
+
+
+class Phase(IntEnum):
+    """What a request does at a time."""
+
+    WAITING = 0
+    LOADING = 1
+    PREFILL = 2
+    DECODE = 3
+    PREEMPTED = 4
+    AGAIN = 5
+
+    @property
+    def meaning(self) -> str:
+        """A few words."""
+        return MEANINGS[self]
+
+
+MEANINGS = {
+    Phase.WAITING: "waiting",
+    Phase.LOADING: "loading from the CPU",
+    Phase.PREFILL: "prefill",
+    Phase.DECODE: "decode",
+    Phase.PREEMPTED: "preempted, waiting",
+    Phase.AGAIN: "prefill again",
+}
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """What every request did when.
+
+    Times are microseconds since the first arrival.
+
+    Attributes
+    ----------
+    name : str
+        Where the requests are from.
+    rows : int64 (n,)
+        The requests, by their position in the list, in the order in which they are drawn: by
+        instance, then as listed; those that were never routed come last.
+    instance : int64 (n,)
+        Of each row; -1: none.
+    lane : int64 (n,)
+        Of each row: where it is drawn if a request may follow another that has ended.
+    row, phase : int64 (m,)
+        Of each segment: its row, counted from 0, and its `Phase`.
+    start_us, end_us : int64 (m,)
+        Its begin and end.
+    lost : int64 (k,)
+        Rows of requests that did not complete.
+    used : list of (int64 (s,), int64 (s,))
+        Of each instance: times, and blocks in use from each of them on.
+    blocks : int
+        Blocks of an instance.
+    block_gib : float or None
+        GiB of a block on each GPU, if the bytes of a token are known.
+    preemptions : int
+        Of all requests.
+    last_us : int
+        When all is done.
+    """
+
+    name: str
+    rows: NDArray[np.int64]
+    instance: NDArray[np.int64]
+    lane: NDArray[np.int64]
+    row: NDArray[np.int64]
+    phase: NDArray[np.int64]
+    start_us: NDArray[np.int64]
+    end_us: NDArray[np.int64]
+    lost: NDArray[np.int64]
+    used: list[tuple[NDArray[np.int64], NDArray[np.int64]]]
+    blocks: int
+    block_gib: float | None
+    preemptions: int
+    last_us: int
+
+    @property
+    def is_long(self) -> bool:
+        """Whether so many requests come one after the other that rows of their own are thin."""
+        return len(self.rows) > ROWS and int(self.lane.max()) < len(self.rows) // 3
+
+
+def timeline_of(found: Replay) -> Timeline:
+    """Return the timeline of a replay.
+
+    Raises
+    ------
+    InputError
+        Under the replica's rules, which log no decisions, or if nothing was simulated.
+    """
+    if found.scenario.engine.rules == "blis":
+        raise InputError(
+            "timeline: rules 'blis' log no decisions; --set engine.rules=vllm replays it by vLLM's"
+        )
+    columns = found.requests
+    arrival = columns["arrival_us"]
+    known = arrival[arrival >= 0]
+    origin = int(known.min()) if known.size else 0
+    order, instance = _order(columns["instance"])
+    ends = found.steps["start_us"] + found.steps["duration_us"]
+    last = max(int(ends.max(initial=origin)), int(columns["finish_us"].max(initial=0)))
+    segments = _Lives(found, last).segments()
+    place = np.empty(len(order), np.int64)
+    place[order] = np.arange(len(order))
+    request, phase, start, end = np.array(segments, np.int64).reshape(-1, 4).T
+    token, cache = found.scenario.cache.kv_bytes_per_token, found.scenario.cache
+    completed = columns["status"] == "completed"
+    return Timeline(
+        name=found.trace.where,
+        rows=order,
+        instance=instance,
+        lane=_lanes(instance, place[request], start, end),
+        row=place[request],
+        phase=phase,
+        start_us=start - origin,
+        end_us=end - origin,
+        lost=np.sort(place[np.flatnonzero(~completed)]),
+        used=[_used(found, i, origin) for i in range(found.scenario.cluster.instances)],
+        blocks=cache.gpu_blocks,
+        block_gib=None if token is None else float(token) * cache.block_size / GIB,
+        preemptions=int(columns["preemptions"].clip(min=0).sum()),
+        last_us=last - origin,
+    )
+
+
+def _order(instance: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the requests by instance, as listed within one, and the instance of each."""
+    routed = np.where(instance < 0, _NEVER, instance)
+    order = np.argsort(routed, kind="stable")
+    return order, instance[order]
+
+
+def _lanes(
+    instance: NDArray[np.int64],
+    row: NDArray[np.int64],
+    start: NDArray[np.int64],
+    end: NDArray[np.int64],
+) -> NDArray[np.int64]:
+    """Return the first lane of its instance that is free while a row has segments."""
+    rows = len(instance)
+    begins, ends = np.full(rows, _NEVER), np.full(rows, -1)
+    np.minimum.at(begins, row, start)
+    np.maximum.at(ends, row, end)
+    lane, first = np.zeros(rows, np.int64), 0
+    for name in np.unique(instance)[np.argsort(np.unique(instance) < 0, kind="stable")]:
+        own = np.flatnonzero((instance == name) & (ends >= 0))
+        busy: list[tuple[int, int]] = []
+        free: list[int] = []
+        made = 0
+        for r in own[np.argsort(begins[own], kind="stable")].tolist():
+            while busy and busy[0][0] <= begins[r]:
+                heappush(free, heappop(busy)[1])
+            if not free:
+                heappush(free, made)
+                made += 1
+            lane[r] = first + free[0]
+            heappush(busy, (int(ends[r]), heappop(free)))
+        lane[(instance == name) & (ends < 0)] = first
+        first += max(made, 1)
+    return lane
+
+
+_NEVER = np.iinfo(np.int64).max
+
+_CHANGES = (Event.ADMIT, Event.LOAD, Event.SAMPLE, Event.PREEMPT)
+
+
+class _Lives:
+    """Goes through the events of a replay once.
+
+    A request waits until the step that admits it, prefills to the end of the step that samples
+    (one event for each admission), and decodes from there on. A step that nothing was scheduled
+    in is not logged: what it decided counts from the next one on.
+    """
+
+    def __init__(self, found: Replay, last: int) -> None:
+        columns = found.requests
+        self._found, self._last = found, last
+        self._since = columns["arrival_us"].tolist()
+        self._phase = [Phase.WAITING] * len(self._since)
+        self._ran = [False] * len(self._since)
+        self._done: list[tuple[int, int, int, int]] = []
+
+    def segments(self) -> list[tuple[int, int, int, int]]:
+        """Return request, phase, begin and end of all segments."""
+        kept = np.isin(self._found.events["kind"], _CHANGES)
+        events = {name: column[kept] for name, column in self._found.events.items()}
+        starts, ends = self._times(events["instance"], events["step"])
+        kinds, requests = events["kind"].tolist(), events["request"].tolist()
+        for kind, r, start, end in zip(kinds, requests, starts, ends, strict=True):
+            if kind == Event.ADMIT:
+                self._change(r, Phase.AGAIN if self._ran[r] else Phase.PREFILL, start)
+            elif kind == Event.LOAD:
+                self._change(r, Phase.LOADING, start)
+            elif kind == Event.SAMPLE:
+                self._change(r, Phase.DECODE, end)
+            elif kind == Event.PREEMPT:
+                self._ran[r] = True
+                self._change(r, Phase.PREEMPTED, start)
+        self._finish()
+        return self._done
+
+    def _change(self, r: int, phase: Phase, time: int) -> None:
+        if time > self._since[r]:
+            self._done.append((r, self._phase[r], self._since[r], time))
+        self._since[r] = max(time, self._since[r])
+        self._phase[r] = phase
+
+    def _finish(self) -> None:
+        """End all lives: at the last token, when patience ends, or with the simulation."""
+        columns = self._found.requests
+        patience = self._found.trace.requests.patience_us
+        for r, finish in enumerate(columns["finish_us"].tolist()):
+            status = columns["status"][r]
+            if finish >= 0:
+                end = finish
+            elif status in ("queued", "running"):
+                end = self._last
+            elif status == "timed_out" and patience[r] >= 0:
+                end = self._since[r] + int(patience[r])
+            else:  # it was never let in
+                continue
+            if columns["arrival_us"][r] >= 0:
+                self._change(r, self._phase[r], end)
+
+    def _times(
+        self, instance: NDArray[np.int32], step: NDArray[np.int64]
+    ) -> tuple[list[int], list[int]]:
+        """Return begin and end of the steps of events."""
+        steps = self._found.steps
+        begin, end = (np.empty(len(step), np.int64) for _ in range(2))
+        for i in np.unique(instance):
+            own, of = steps["instance"] == i, instance == i
+            number = np.append(steps["step"][own], _NEVER)
+            start = np.append(steps["start_us"][own], self._last)
+            duration = np.append(steps["duration_us"][own], 0)
+            place = np.searchsorted(number, step[of])
+            begin[of], end[of] = start[place], start[place] + duration[place]
+        return begin.tolist(), end.tolist()
+
+
+def _used(found: Replay, instance: int, origin: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return times and blocks in use of an instance; none between two of its busy times."""
+    own = found.steps["instance"] == instance
+    start = found.steps["start_us"][own]
+    end = start + found.steps["duration_us"][own]
+    used = found.scenario.cache.gpu_blocks - found.steps["free_blocks"][own]
+    rests = np.append(end[:-1] < start[1:], True) if len(start) else np.zeros(0, bool)
+    times = np.concatenate([[origin], start, end[rests]])
+    values = np.concatenate([[0], used, np.zeros(int(rests.sum()), np.int64)])
+    order = np.argsort(times, kind="stable")
+    return times[order] - origin, values[order]

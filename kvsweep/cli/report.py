@@ -1,0 +1,70 @@
+"""``kvsweep report``: stores as a page of HTML."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from kvsweep.cli.base import Command
+from kvsweep.cli.outputs import OutputPath
+from kvsweep.cli.results import at_option, read
+from kvsweep.cli.terminal import echo
+from kvsweep.cli.trace_options import check_new, overwrite_option
+from kvsweep.errors import InputError
+from kvsweep.files import output_path, written
+
+
+@click.command(
+    cls=Command,
+    examples=(
+        "kvsweep report results/h8.zarr",
+        "kvsweep report results/h8.zarr results/h8-steady.zarr -o report.html",
+        "kvsweep report results/h8.zarr results/h8-64.zarr --compare -o compared.html",
+        "kvsweep report results/h8-steady.zarr --at rate=20 --overwrite",
+    ),
+)
+@click.argument("stores", metavar="STORE...", nargs=-1, type=click.Path(path_type=Path))
+@click.option(
+    "-o",
+    "--out",
+    type=OutputPath(dir_okay=False),
+    metavar="FILE.html",
+    help="File to write [<STORE>-report.html].",
+)
+@click.option("--compare", "compared", is_flag=True, help="Tell how the second store differs.")
+@click.option("--metric", metavar="M", help="Measure to compare [that of the sweep's cliff].")
+@at_option
+@overwrite_option
+def report(
+    stores: tuple[Path, ...],
+    out: Path | None,
+    compared: bool,
+    metric: str | None,
+    at: tuple[str, ...],
+    overwrite: bool,
+) -> None:
+    """Write a report of stores: one page of HTML that needs neither server nor network.
+
+    Question, answer with interval, warnings, figures, tables, effects, and where it all comes from,
+    with the sweep's file. With --compare, of two stores, what differs and what follows from it.
+    """
+    if not stores:
+        raise InputError("report: missing a store, as results/h8.zarr")
+    if compared and len(stores) != 2:
+        raise InputError(f"--compare: needs two stores, got {len(stores)}")
+    if metric and not compared:
+        raise InputError("--metric: has no effect without --compare")
+    first = output_path(stores[0])
+    target = out or first.with_name(f"{first.stem}-report.html")
+    if target.suffix.lower() != ".html":
+        raise InputError(f"--out {target}: is written as .html")
+    check_new(list(stores), {"--out": target}, overwrite)
+    from kvsweep.webpage import report_page
+
+    page = report_page(
+        [(store, read(store, at)) for store in stores], compared=compared, metric=metric
+    )
+    with written(target) as file:
+        file.write(page)
+    echo(target)

@@ -1,0 +1,47 @@
+"""``kvsweep schema``: the JSON Schema of the sweep file, for editors."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+from kvsweep.cli.base import Command
+from kvsweep.cli.outputs import OutputPath
+from kvsweep.cli.terminal import echo
+from kvsweep.cli.trace_options import check_new, overwrite_option
+from kvsweep.files import written
+
+
+@click.command(
+    cls=Command,
+    examples=(
+        "kvsweep schema > sweep.schema.json",
+        "kvsweep schema --out sweep.schema.json --overwrite",
+    ),
+)
+@click.option(
+    "-o",
+    "--out",
+    type=OutputPath(dir_okay=False),
+    metavar="FILE.json",
+    help="File to write [standard output].",
+)
+@overwrite_option
+def schema(out: Path | None, overwrite: bool) -> None:
+    """Print the JSON Schema of the sweep file: every key with default, unit, range and meaning.
+
+    Editors that know TOML complete and check by it: begin a sweep file with the line "#:schema
+    ./sweep.schema.json" (Taplo; Even Better TOML in VS Code). docs/editors.md says how.
+    """
+    from kvsweep.config.json_schema import sweep_schema
+
+    check_new([], {"--out": out}, overwrite)
+    text = json.dumps(sweep_schema(), indent=2)
+    if out is None:
+        echo(text)
+        return
+    with written(out) as file:
+        file.write(f"{text}\n")
+    echo(out)

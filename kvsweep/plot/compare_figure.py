@@ -1,0 +1,83 @@
+"""Two stores: the difference of a measure along an axis."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from kvsweep.analysis.compare_records import Comparison, Difference
+from kvsweep.analysis.wording import label
+from kvsweep.errors import InputError
+from kvsweep.plot import style
+from kvsweep.plot.labels import name_lines, room_below
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+MAX_LINES = 7  # as many as there are colours
+
+
+def plot_comparison(found: Comparison) -> Figure:
+    """Draw the difference of a measure between two stores along their longest numeric axis.
+
+    Parameters
+    ----------
+    found : Comparison
+        What `kvsweep.compare` returns.
+
+    Raises
+    ------
+    InputError
+        Without such an axis of two values or more, or with more than `MAX_LINES` lines.
+    """
+    along = _along(found)
+    lines: dict[str, list[Difference]] = {}
+    for item in found.differences:
+        rest = {key: value for key, value in item.labels.items() if key != along}
+        lines.setdefault(label(rest), []).append(item)
+    if len(lines) > MAX_LINES:
+        raise InputError(f"comparison figure: {len(lines)} lines do not fit, at most {MAX_LINES}")
+    with style.style():
+        figure = style.new_figure(2.6 + room_below(list(lines), style.COLUMN_WIDTH))
+        panel = figure.subplots()
+        style.head(figure, f"{found.metric}: B minus A", "")
+        ends = [
+            (name, _draw(panel, items, along, i)) for i, (name, items) in enumerate(lines.items())
+        ]
+        panel.axhline(0.0, color=style.INK, linewidth=0.7)
+        panel.set_xlabel(along)
+        panel.set_title(style.with_unit(found.long_name, found.units), loc="left", fontsize=7.5)
+        panel.grid(axis="y", color=style.GRID, linewidth=0.6)
+        style.group_thousands(panel, "x")
+        style.group_thousands(panel, "y")
+        name_lines(figure, [(panel, ends)], 1.6)
+    return figure
+
+
+def _along(found: Comparison) -> str:
+    values: dict[str, set[float]] = {}
+    for item in found.differences:
+        for key, value in item.labels.items():
+            if isinstance(value, int | float) and not isinstance(value, bool):
+                values.setdefault(key, set()).add(value)
+    axes = [key for key, known in values.items() if len(known) > 1]
+    if not axes:
+        raise InputError("comparison figure: the stores share no axis of several numbers")
+    return max(axes, key=lambda key: len(values[key]))
+
+
+def _draw(panel: Axes, items: list[Difference], along: str, index: int) -> float:
+    """Draw one line with its intervals; return its last value."""
+    items = sorted(items, key=lambda item: item.labels[along])
+    x = np.array([item.labels[along] for item in items], np.float64)
+    y = np.array([item.difference for item in items])
+    colour = style.colour(index)
+    known = [(place, item.interval) for place, item in zip(x, items, strict=True) if item.interval]
+    if known:
+        low, high = ([getattr(i, end) for _, i in known] for end in ("low", "high"))
+        panel.fill_between([p for p, _ in known], low, high, color=colour, alpha=0.2, linewidth=0)
+    panel.plot(x, y, color=colour, linestyle=style.dash(index))
+    finite = y[np.isfinite(y)]
+    return float(finite[-1]) if finite.size else np.nan

@@ -1,0 +1,129 @@
+"""Elements of HTML, made of plain text: nothing that is shown is taken for markup."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from html import escape
+from typing import TYPE_CHECKING
+
+from kvsweep.errors import InputError, printable
+from kvsweep.plot.medium import LIGHT
+from kvsweep.plot.style import COLUMN_WIDTH, as_svg
+from kvsweep.report.table import Table, is_number
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+MOST_ROWS = 30  # of a table that is shown without being asked for
+
+# What the page has by another name: dark where the browser is.
+_VARIABLES = {
+    LIGHT.paper: "paper",
+    LIGHT.ink: "ink",
+    LIGHT.faint: "faint",
+    LIGHT.grid: "line",
+    LIGHT.empty: "panel",
+    LIGHT.hatch: "hatch",
+    **{colour.lower(): f"c{i}" for i, colour in enumerate(LIGHT.colours)},
+}
+
+
+def text(words: object) -> str:
+    """Return plain text as HTML."""
+    return escape(printable(words))
+
+
+def heading(words: object, level: int = 2) -> str:
+    """Return a heading."""
+    return f"<h{level}>{text(words)}</h{level}>"
+
+
+def paragraphs(parts: Iterable[str]) -> str:
+    """Return lines of a text report: tables as such, what stands between empty lines together."""
+    made: list[str] = []
+    lines: list[str] = []
+
+    def close() -> None:
+        if lines:
+            made.append(f"<p>{'<br>'.join(lines)}</p>")
+            lines.clear()
+
+    for part in parts:
+        if isinstance(part, Table):
+            close()
+            made.append(table(part))
+        elif part.strip():
+            lines.append(text(part))
+        else:
+            close()
+    close()
+    return "\n".join(made)
+
+
+def table(found: Table) -> str:
+    """Return a table, numbers to the right."""
+    right = [all(is_number(row[c]) for row in found.rows) for c in range(len(found.header))]
+    sides = [' class="n"' if side else "" for side in right]
+    head = "".join(f"<th{s}>{text(c)}</th>" for s, c in zip(sides, found.header, strict=True))
+    body = "\n".join(
+        f"<tr>{''.join(f'<td{s}>{text(c)}</td>' for s, c in zip(sides, row, strict=True))}</tr>"
+        for row in found.rows
+    )
+    made = (
+        f'<div class="wide"><table>\n<thead><tr>{head}</tr></thead>\n'
+        f"<tbody>\n{body}\n</tbody>\n</table></div>"
+    )
+    return made if len(found.rows) <= MOST_ROWS else folded(f"{len(found.rows)} rows", made)
+
+
+def listing(lines: str) -> str:
+    """Return text with its lines as they are."""
+    return f"<pre>{text(lines)}</pre>"
+
+
+def folded(title: str, content: str) -> str:
+    """Return what is shown when asked for."""
+    return f"<details><summary>{text(title)}</summary>\n{content}\n</details>"
+
+
+def drawn(make: Callable[[], Figure], caption: str, name: str) -> str:
+    """Return a figure as SVG within the page, or why there is none.
+
+    Parameters
+    ----------
+    make : callable () -> Figure
+        Draws it, on light ground.
+    caption : str
+        What it shows.
+    name : str
+        Of this figure alone: begins the names within it, which are those of the whole page.
+    """
+    try:
+        figure = make()
+        svg = _svg(figure, name)
+    except InputError as problem:
+        return f'<p class="note">{text(caption)}: not drawn. {text(problem)}</p>'
+    label = escape(printable(caption), quote=True)
+    svg = svg.replace("<svg ", f'<svg role="img" aria-label="{label}" ', 1)
+    broad = ' class="broad"' if figure.get_figwidth() > COLUMN_WIDTH else ""
+    return f"<figure{broad}>\n{svg}\n<figcaption>{text(caption)}</figcaption>\n</figure>"
+
+
+def _svg(figure: Figure, name: str) -> str:
+    svg = as_svg(figure)
+    svg = svg[svg.index("<svg") :]
+    svg = re.sub(r"<!--.*?-->|<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
+    svg = re.sub(r'\bid="', f'id="{name}-', svg)
+    svg = re.sub(r'href="#', f'href="#{name}-', svg)
+    svg = svg.replace("url(#", f"url(#{name}-")
+    return re.sub(
+        r"#[0-9a-fA-F]{6}\b",
+        lambda found: _variable(found[0]),
+        svg,
+    )
+
+
+def _variable(colour: str) -> str:
+    name = _VARIABLES.get(colour.lower())
+    return f"var(--{name})" if name else colour

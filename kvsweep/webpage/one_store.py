@@ -1,0 +1,218 @@
+"""The report of one store: answer, figures, tables, effects, and where it all comes from."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from functools import cached_property, partial
+from itertools import takewhile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from kvsweep.analysis import variables
+from kvsweep.analysis.effects import factorial_effects
+from kvsweep.analysis.pareto import pareto_front
+from kvsweep.analysis.questions import cliff_of
+from kvsweep.analysis.warnings import warnings_of
+from kvsweep.analysis.wording import level
+from kvsweep.config.axes import SAMPLE
+from kvsweep.errors import InputError
+from kvsweep.plot.cliff_figure import plot_cliff
+from kvsweep.plot.curve import plot_curve
+from kvsweep.plot.effects_figure import plot_effects
+from kvsweep.plot.pareto_figure import plot_pareto
+from kvsweep.plot.trend import plot_cliff_trend
+from kvsweep.report.cliff import cliff_parts, cliff_sentences
+from kvsweep.report.effects import effects_parts
+from kvsweep.report.gib import cliff_memory
+from kvsweep.report.pareto import pareto_parts
+from kvsweep.report.summary import summary_parts
+from kvsweep.report.table import table
+from kvsweep.webpage.elements import drawn, folded, heading, listing, paragraphs, text
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+    from kvsweep.analysis.cliff_records import Cliff
+    from kvsweep.analysis.effect_records import Effects
+
+CURVES = ("ttft_p99_ms", "throughput_rps", "prefix_hit_rate")
+
+MEASURE = "ttft_p99_ms"  # of effects, where a sweep does not say what it is about
+
+MAX_LEVELS = 8  # of the axes whose effects are told, all in all
+
+# Attributes of a store that tell how it was made, and what they are.
+_MADE_BY = {
+    "rules": "rules",
+    "kvsweep": "kvsweep",
+    "source_hash": "source of the simulator, hash",
+    "seed_entropy": "entropy of the seeds",
+    "numba": "Numba",
+    "numpy": "NumPy",
+    "xarray": "xarray",
+    "zarr": "Zarr",
+    "format": "format of the store",
+}
+
+
+class StoreReport:
+    """The parts of a report on a store.
+
+    Parameters
+    ----------
+    path : Path
+        The store.
+    ds : xr.Dataset
+        Its results.
+    name : str
+        Begins the names of its figures.
+    """
+
+    def __init__(self, path: Path, ds: xr.Dataset, name: str) -> None:
+        self.path, self.ds, self.name = path, ds, name
+        self.sweep: dict[str, Any] = json.loads(ds.attrs["sweep"])
+        self.cliff: Cliff | None = cliff_of(ds, {}) if self.sweep.get("cliff") else None
+
+    @property
+    def title(self) -> str:
+        """What the sweep is called."""
+        return str(self.ds.attrs.get("title") or self.path.stem)
+
+    def sections(self) -> Iterator[str]:
+        """Yield the report, below the title."""
+        question = self.ds.attrs.get("question")
+        yield f'<p class="lead">{text(question)}</p>' if question else ""
+        yield self.answer()
+        yield self._warnings()
+        yield self.figures()
+        yield heading("What was simulated") + paragraphs(summary_parts(self.ds))
+        yield self._details()
+        yield self._effects_section()
+        yield self.provenance()
+
+    def answer(self) -> str:
+        """Return where the cliff is, a sentence for each group; or who is on the front."""
+        if self.cliff is not None:
+            lines = [*cliff_sentences(self.cliff), cliff_memory(self.ds, self.cliff)]
+        elif self.sweep.get("pareto"):
+            lines = [str(part) for part in pareto_parts(self._front()) if part.startswith("front")]
+        else:
+            lines = self._effect_lines()
+        if not any(lines):
+            return ""
+        return f'<div class="answer">{paragraphs(line for line in lines if line)}</div>'
+
+    def _warnings(self) -> str:
+        found = warnings_of(self.ds)
+        items = "".join(f"<li>{text(' '.join(str(item).split()))}</li>" for item in found)
+        return f"{heading('Warnings')}<ul>{items}</ul>" if items else ""
+
+    def _front(self) -> Any:
+        asked = self.sweep.get("pareto")
+        return pareto_front(self.ds, asked["objectives"]) if asked else pareto_front(self.ds)
+
+    def figures(self) -> str:
+        """Return the figures that fit the sweep."""
+        made = []
+        if self.cliff is not None:
+            caption = f"{self.cliff.metric} and its cliff"
+            made.append(self._drawn("cliff", caption, self._draw_cliff))
+        made += [
+            self._drawn(f"curve-{metric}", f"{metric} along {along}", plot)
+            for metric, along, plot in self._curves()
+        ]
+        if self.sweep.get("pareto"):
+            made.append(self._drawn("pareto", "Policies and their front", self._draw_front))
+        return heading("Figures") + f'<div class="figures">{"".join(made)}</div>' if made else ""
+
+    def _drawn(self, kind: str, caption: str, make: Any) -> str:
+        return drawn(make, caption, f"{self.name}-{kind}")
+
+    def _draw_cliff(self) -> Any:
+        assert self.cliff is not None
+        try:
+            return plot_cliff(self.ds, self.cliff)
+        except InputError:
+            over = [
+                key
+                for key in self.cliff.groups[0].labels
+                if self.ds[key].dtype.kind in "iuf" and self.ds.sizes[key] > 1
+            ]
+            if not over:
+                raise
+            return plot_cliff_trend(
+                self.ds, self.cliff, max(over, key=lambda key: self.ds.sizes[key])
+            )
+
+    def _draw_front(self) -> Any:
+        return plot_pareto(self.ds, self._front())
+
+    def _curves(self) -> Iterator[tuple[str, str, Any]]:
+        """Yield measure, axis and a function that draws, for the headlines of the sweep."""
+        along = self.cliff.along if self.cliff is not None else None
+        if along is None:
+            sizes = {d: self.ds.sizes[d] for d in variables.swept(self.ds) if d != "seed"}
+            numeric = [d for d in sizes if self.ds[d].dtype.kind in "iuf" and sizes[d] > 2]
+            along = max(numeric, key=lambda d: sizes[d], default=None)
+        if along is None:
+            return
+        known = set(variables.names(self.ds))
+        asked = None if self.cliff is None else self.cliff.metric
+        for metric in CURVES:
+            if metric in known and metric != asked and _varies(variables.get(self.ds, metric)):
+                yield metric, along, partial(plot_curve, self.ds, metric, along)
+
+    def _details(self) -> str:
+        parts = []
+        if self.cliff is not None:
+            parts.append(heading("The cliff in numbers") + paragraphs(cliff_parts(self.cliff)))
+        if self.sweep.get("pareto"):
+            parts.append(heading("Pareto front") + paragraphs(pareto_parts(self._front())))
+        return "".join(parts)
+
+    @cached_property
+    def _effects(self) -> Effects | None:
+        """Effects of the axes that are factors: of few levels, and not the cliff's own."""
+        metric = MEASURE if self.cliff is None else self.cliff.metric
+        along = None if self.cliff is None else self.cliff.along
+        if SAMPLE in self.ds.dims or metric not in variables.names(self.ds):
+            return None
+        axes = [d for d in variables.swept(self.ds) if d not in ("seed", along)]
+        factors = [d for d in axes if 1 < self.ds.sizes[d] <= MAX_LEVELS]
+        if not factors or sum(self.ds.sizes[d] for d in factors) > 2 * MAX_LEVELS:
+            return None
+        return factorial_effects(self.ds, metric, factors)
+
+    def _effect_lines(self) -> list[str]:
+        """Return what the effects say, in sentences."""
+        if self._effects is None:
+            return []
+        return [*takewhile(bool, effects_parts(self._effects))]
+
+    def _effects_section(self) -> str:
+        if self._effects is None:
+            return ""
+        draw = partial(plot_effects, self.ds, self._effects)
+        figure = self._drawn("effects", "Effects", draw)
+        return heading("Effects") + figure + paragraphs(effects_parts(self._effects))
+
+    def provenance(self) -> str:
+        """Return what the results follow from: versions, and the sweep's file."""
+        attributes = self.ds.attrs
+        rows = [("store", str(self.path))]
+        known = [(key, name) for key, name in _MADE_BY.items() if key in attributes]
+        rows += [(name, level(attributes[key])) for key, name in known]
+        parts = [heading("Provenance"), paragraphs([table(("", ""), rows)])]
+        if attributes.get("toml"):
+            parts.append(folded("The sweep's file", listing(str(attributes["toml"]))))
+        settings = json.dumps(self.sweep, indent=2)
+        parts.append(folded("All settings that the results follow from", listing(settings)))
+        return "".join(parts)
+
+
+def _varies(array: xr.DataArray) -> bool:
+    values = array.values[np.isfinite(array.values)]
+    return bool(values.size and (values != values.flat[0]).any())

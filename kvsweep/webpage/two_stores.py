@@ -1,0 +1,34 @@
+"""The report of two stores: what differs, and what follows from it."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from kvsweep.analysis.compare import compare
+from kvsweep.plot.compare_figure import plot_comparison
+from kvsweep.report.comparison import compare_parts
+from kvsweep.webpage.elements import drawn, heading, paragraphs, text
+from kvsweep.webpage.one_store import StoreReport
+
+
+def comparison(a: StoreReport, b: StoreReport, metrics: list[str]) -> str:
+    """Return the report of two stores.
+
+    Raises
+    ------
+    InputError
+        If they have no cell in common.
+    """
+    parts = [f'<p class="lead">A: {text(a.path)}<br>B: {text(b.path)}</p>']
+    for letter, store in (("A", a), ("B", b)):
+        if answer := store.answer():
+            parts.append(heading(f"{letter}: {store.title}") + answer)
+    for metric in metrics:
+        found = compare(a.ds, b.ds, metric)
+        parts.append(heading(f"Difference of {metric}"))
+        caption = f"{metric}, B minus A"
+        parts.append(drawn(partial(plot_comparison, found), caption, f"ab-{metric}"))
+        parts.append(paragraphs(compare_parts(found)))
+    for letter, store in (("A", a), ("B", b)):
+        parts.append(heading(f"{letter}: {store.path}") + store.figures() + store.provenance())
+    return "\n".join(parts)

@@ -1,0 +1,138 @@
+"""`kvsweep report`: a page that is whole, in which nothing of a sweep is taken for markup."""
+
+import re
+from html.parser import HTMLParser
+
+import pytest
+from sweeping import BASE, CLIFF, GRID, fake_batch, make_sweep
+
+import kvsweep
+
+EVIL = "<script>alert(1)</script>"
+SWEEP = BASE.replace('title = "small"', f'title = "{EVIL}"')
+POLICIES = f"""
+[policies.'{EVIL}']
+cluster.routing = "least-loaded"
+[policies.'a --> "b" & $x_1']
+cluster.routing = "round-robin"
+"""
+NAMED = GRID.replace(
+    '["round-robin", "least-loaded"]', f"""['{EVIL}', 'a --> "b" & $x_1']"""
+)  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("kvsweep.simulate.simulate_batch", fake_batch)
+    monkeypatch.setattr("kvsweep.simulate.warm_up", lambda *_: None)
+
+
+@pytest.fixture
+def store(tmp_path):
+    text = SWEEP + POLICIES + NAMED + CLIFF
+    kvsweep.run(make_sweep(tmp_path, text), out="a.zarr", workers=1)
+    return "a.zarr"
+
+
+class Elements(HTMLParser):
+    """Counts elements, and looks for what would be loaded."""
+
+    def __init__(self, page):
+        super().__init__()
+        self.found, self.ids, self.loaded, self.text = [], [], [], []
+        self.feed(page)
+
+    def handle_starttag(self, tag, attrs):
+        self.found.append(tag)
+        attributes = dict(attrs)
+        self.ids.append(attributes.get("id"))
+        self.loaded += [
+            value
+            for name, value in attrs
+            if name in ("src", "href", "xlink:href") and not value.startswith("#")
+        ]
+
+    def handle_data(self, data):
+        self.text.append(data)
+
+
+def page_of(path):
+    return Elements(path.read_text())
+
+
+def test_a_report_has_question_answer_figures_tables_and_the_file(run, store, tmp_path):
+    code, out, err = run("report", store)
+    assert (code, out, err) == (0, "a-report.html\n", "")
+    page = page_of(tmp_path / "a-report.html")
+    words = " ".join(page.text)
+    assert "what if?" in words
+    assert "preemption_rate passes 0.5 at 132.5 blocks (95% CI" in words
+    assert 'along = "gpu_blocks"' in words
+    assert page.found.count("svg") >= 2
+    assert {"table", "figcaption", "details"} <= set(page.found)
+
+
+def test_what_a_sweep_is_called_is_text_and_nothing_is_loaded(run, store, tmp_path):
+    run("report", store, "-o", "page.html")
+    text = (tmp_path / "page.html").read_text()
+    page = Elements(text)
+    assert "script" not in page.found
+    assert EVIL in "".join(page.text)
+    assert page.loaded == []
+    assert not re.findall(r"@import|url\((?!#)", text)
+    assert "var(--c0)" in text
+    names = [name for name in page.ids if name]
+    assert len(names) == len(set(names))
+    used = re.findall(r'href="#([^"]+)"|url\(#([^)]+)\)', text)
+    assert {one or other for one, other in used} <= set(names)
+
+
+def test_a_report_is_the_same_each_time_and_replaces_nothing_unasked(run, store, tmp_path):
+    file = tmp_path / "page.html"
+    run("report", store, "-o", file.name)
+    first = file.read_bytes()
+    code, _, err = run("report", store, "-o", file.name)
+    assert code == 2
+    assert err == "kvsweep: --out page.html: is there already; --overwrite replaces it\n"
+    assert run("report", store, "-o", file.name, "--overwrite")[0] == 0
+    assert file.read_bytes() == first
+
+
+def test_two_stores_are_compared(run, store, tmp_path):
+    other = SWEEP.replace("instances = 2", "instances = 3") + POLICIES + NAMED + CLIFF
+    kvsweep.run(make_sweep(tmp_path, other), out="b.zarr", workers=1)
+    assert run("report", store, "b.zarr", "--compare", "-o", "two.html")[0] == 0
+    page = page_of(tmp_path / "two.html")
+    words = " ".join(page.text)
+    assert "Difference of preemption_rate" in words
+    assert "cluster.instances" in words
+    assert "script" not in page.found
+    assert run("report", store, "b.zarr", "-o", "both.html")[0] == 0
+    assert page_of(tmp_path / "both.html").found.count("h1") == 2
+
+
+def test_a_sweep_without_a_question_has_a_report_too(run, tmp_path):
+    kvsweep.run(make_sweep(tmp_path, BASE + '[grid]\n"cache.gpu_blocks" = [100]\n'), out="c.zarr")
+    assert run("report", "c.zarr")[0] == 0
+    assert "What was simulated" in " ".join(page_of(tmp_path / "c-report.html").text)
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ([], "missing a store"),
+        (["a.zarr", "--compare"], "--compare: needs two stores, got 1"),
+        (["a.zarr", "--metric", "ttft_p99_ms"], "--metric: has no effect without --compare"),
+        (["a.zarr", "-o", "page.pdf"], "is written as .html"),
+        (["a.zarr", "-o", "nowhere/page.html"], "there is no folder 'nowhere'"),
+        (["b.zarr"], "b.zarr"),
+        (["a.zarr", "--at", "gpu_block=100"], "did you mean 'gpu_blocks'"),
+    ],
+)
+def test_what_is_wrong_is_told_in_a_line(run, store, tmp_path, words, told):
+    code, _, err = run("report", *words)
+    assert code == 2
+    (line,) = err.splitlines()
+    assert told in line
+    assert not list(tmp_path.glob("*.html"))

@@ -1,0 +1,215 @@
+"""Timelines: a request does one thing at a time, as its columns say; their figure and page."""
+
+import json
+import re
+import shutil
+import subprocess
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sweeping import BASE
+from test_plot import check_layout
+
+from kvsweep import plot
+from kvsweep.analysis.timeline import Phase, timeline_of
+from kvsweep.cli import main
+from kvsweep.errors import InputError
+from kvsweep.plot.timeline_figure import draw_timeline
+from kvsweep.plot.timeline_page import draw_page
+from kvsweep.trace_replay import run_replay
+
+GOLDENS = Path(__file__).parent / "goldens"
+KINDS = (
+    "vllm/fuzz_00",
+    "vllm/h8_s42_b1500",
+    "vllm2/async/fuzz_1031",
+    "vllm2/async/real_1002_starving",
+    "vllm2/offload/mix_1043",
+    "vllm2/offload/real_1001_starving",
+)
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def replayed(request):
+    found = run_replay(GOLDENS / f"{request.param}.json.gz")
+    return found, timeline_of(found)
+
+
+def lives(found, timeline):
+    """Yield the position of each request in the list with its segments in order of time."""
+    for row, request in enumerate(timeline.rows):
+        own = np.flatnonzero(timeline.row == row)
+        yield request, own[np.argsort(timeline.start_us[own], kind="stable")]
+
+
+def test_a_request_does_one_thing_at_a_time_from_arrival_to_end(replayed):
+    found, timeline = replayed
+    origin = found.requests["arrival_us"].min()
+    for request, own in lives(found, timeline):
+        start, end = timeline.start_us[own], timeline.end_us[own]
+        assert (start < end).all()
+        assert (start[1:] == end[:-1]).all()
+        if found.requests["finish_us"][request] >= 0:
+            assert start[0] + origin == found.requests["arrival_us"][request]
+            assert end[-1] + origin == found.requests["finish_us"][request]
+
+
+def test_phases_are_what_the_columns_of_requests_say(replayed):
+    found, timeline = replayed
+    origin = found.requests["arrival_us"].min()
+    for request, own in lives(found, timeline):
+        phase = timeline.phase[own]
+        if found.requests["status"][request] == "completed":
+            preempted = (phase == Phase.PREEMPTED).sum()
+            assert preempted == found.requests["preemptions"][request]
+            prefills = own[np.isin(phase, (Phase.PREFILL, Phase.AGAIN))]
+            first = found.requests["first_token_us"][request] - origin
+            assert first in timeline.end_us[prefills]
+        after = {b for a, b in pairwise(phase) if a == Phase.PREEMPTED}
+        assert after <= {Phase.AGAIN, Phase.LOADING}
+    assert timeline.preemptions == found.requests["preemptions"].sum()
+
+
+def test_no_instance_uses_more_blocks_than_it_has(replayed):
+    found, timeline = replayed
+    assert len(timeline.used) == found.scenario.cluster.instances
+    for times, used in timeline.used:
+        assert (np.diff(times) >= 0).all()
+        assert (used >= 0).all()
+        assert used.max() <= timeline.blocks
+        assert used[-1] == 0
+
+
+def test_requests_that_share_a_lane_follow_each_other(replayed):
+    _, timeline = replayed
+    for lane in np.unique(timeline.lane):
+        rows = np.flatnonzero(timeline.lane == lane)
+        assert len(np.unique(timeline.instance[rows])) == 1
+        own = np.isin(timeline.row, rows)
+        order = np.argsort(timeline.start_us[own], kind="stable")
+        assert (timeline.start_us[own][order][1:] >= timeline.end_us[own][order][:-1]).all()
+
+
+def test_loads_of_a_cpu_tier_are_phases_of_their_own():
+    timeline = timeline_of(run_replay(GOLDENS / "vllm2/offload/real_1001_starving.json.gz"))
+    assert Phase.LOADING in timeline.phase
+
+
+CELL = ["cache.gpu_blocks=60", "seed=0"]
+GRID = '[grid]\n"cache.gpu_blocks" = [60, 90]\nseed = { count = 2 }\n'
+
+
+@pytest.fixture
+def sweep(tmp_path):
+    (tmp_path / "small.toml").write_text(BASE + GRID)
+    return tmp_path / "small.toml"
+
+
+def test_a_cell_of_a_sweep_is_replayed_and_several_are_refused(sweep):
+    assert len(timeline_of(run_replay(sweep, CELL)).rows) == 20
+    with pytest.raises(InputError, match=r"by --set cache.gpu_blocks=60 --set seed=0$"):
+        run_replay(sweep)
+    with pytest.raises(InputError, match="which a sweep does itself"):
+        run_replay(sweep, CELL, ["format=csv"])
+
+
+def test_rules_without_a_log_of_decisions_are_refused(sweep):
+    with pytest.raises(InputError, match="rules 'blis' log no decisions"):
+        plot.plot_timeline(sweep, [*CELL, "engine.rules=blis"])
+
+
+@pytest.mark.parametrize("dark", [False, True])
+@pytest.mark.parametrize("style", ["column", "slide"])
+@pytest.mark.parametrize("more", [[], ["cluster.instances=1"], ["cluster.instances=6"]])
+def test_the_figure_names_what_is_in_it(sweep, more, style, dark):
+    with plot.look(style, dark=dark):
+        texts = check_layout(plot.plot_timeline(sweep, [*CELL, *more]))
+    assert "Life of the requests of small.toml" in texts
+    assert {"time (s)", "all 60", "decode"} <= set(texts)
+    several = more != ["cluster.instances=1"]
+    assert ("instance 1" in texts) == several
+
+
+def test_a_long_list_is_packed_into_rows_and_drawn(sweep):
+    more = ["workload.requests=400", "workload.rate=20.0", "cache.gpu_blocks=200", "seed=0"]
+    timeline = timeline_of(run_replay(sweep, more))
+    assert timeline.is_long
+    assert timeline.lane.max() < 60
+    check_layout(draw_timeline(timeline))
+
+
+def test_requests_that_never_end_are_marked(sweep):
+    timeline = timeline_of(run_replay(sweep, ["cache.gpu_blocks=30", "seed=0"]))
+    assert len(timeline.lost) > 0
+    marks = [line for line in draw_timeline(timeline).axes[0].lines if line.get_marker() == "x"]
+    assert len(marks[0].get_xdata()) == len(timeline.lost)
+
+
+def test_the_page_is_whole_and_shows_text_as_text(tmp_path):
+    name = "<script>alert(1)<!--.toml"
+    (tmp_path / name).write_text(BASE + GRID)
+    page = draw_page(timeline_of(run_replay(tmp_path / name, CELL)))
+    assert "&lt;script&gt;alert(1)" in page
+    assert "<script>alert" not in page
+    assert page.count("<script") == page.count("</script>") == 2
+    assert not re.findall(r"(?:src|href)=|url\(|@import", page)
+    assert [url for url in re.findall(r"https?://[^\"'\s]+", page) if "w3.org" not in url] == []
+    data = json.loads(re.search(r'id="data">(.*?)</script>', page)[1])
+    assert len(data["ids"]) == 20
+    assert "srcdoc" in page._repr_html_()
+
+
+CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed")
+def test_a_browser_draws_the_page_without_an_error(sweep, tmp_path):
+    (tmp_path / "life.html").write_text(plot.timeline_page(sweep, CELL))
+    options = ["--headless", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=2000"]
+    found = subprocess.run(
+        [CHROMIUM, *options, f"--user-data-dir={tmp_path}", "--dump-dom", "life.html"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    ).stdout
+    assert {"p0", "p2", "p3"} <= set(re.findall(r'class="phase (p\d)"', found))
+    assert found.count('class="used') == 2
+    assert ">instance 1</text>" in found
+    assert "Point at a bar to ask." in found
+
+
+def run(*arguments):
+    with pytest.raises(SystemExit) as ended:
+        main([str(argument) for argument in arguments])
+    return ended.value.code or 0
+
+
+@pytest.mark.parametrize("suffix", ["html", "png", "svg"])
+def test_the_command_writes_a_timeline_and_keeps_what_is_there(sweep, tmp_path, capsys, suffix):
+    out = tmp_path / f"life.{suffix}"
+    cell = [word for setting in CELL for word in ("--set", setting)]
+    assert run("replay", sweep, *cell, "--timeline", out) == 0
+    before = out.read_bytes()
+    assert run("replay", sweep, *cell, "--timeline", out) == 2
+    assert "is there already; --overwrite replaces it" in capsys.readouterr().err
+    assert run("replay", sweep, *cell, "--timeline", out, "--overwrite") == 0
+    assert out.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (["--timeline", "life.gif"], "is written as .html, .png, .svg or .pdf"),
+        (["--timeline", "nowhere/life.png"], "there is no folder 'nowhere'"),
+        (["--dark"], "--dark: has no effect without --timeline"),
+        (["--overwrite"], "--overwrite: has no effect without --timeline"),
+    ],
+)
+def test_a_timeline_that_cannot_be_is_told_before_anything_runs(sweep, capsys, options, told):
+    assert run("replay", sweep, *options) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert told in line
