@@ -67,6 +67,7 @@ def exchange_terms(
     """
     if shard.tp == 1:
         return Exchange(0.0, 0.0, "")
+    told = SOURCE if latency_us is None or gb_s is None else "given"
     if gb_s is None:
         if gpu not in LINKS_GB_S:
             raise InputError(
@@ -77,8 +78,6 @@ def exchange_terms(
     latency = LATENCY_US if latency_us is None else latency_us
     count = 2 * shard.layers + 1
     moved = 2 * (shard.tp - 1) / shard.tp * shard.hidden * 2
-    given = latency_us is not None, gb_s is not None
-    told = "given" if all(given) and latency_us is not None else SOURCE
     return Exchange(
         count * latency,
         count * moved / (gb_s * 1e3),

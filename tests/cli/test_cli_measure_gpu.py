@@ -14,6 +14,8 @@ from kvsweep.gpu import machine, torch_load
 from kvsweep.gpu.machine import Machine
 from kvsweep.sizing.sizes import GIB
 
+pytestmark = pytest.mark.slow
+
 SMALL = ("measure", "gpu", "--model", "small.json", "--quick")
 STORE = "results/steps-small.zarr"
 SWEEP = """
@@ -182,7 +184,6 @@ def test_without_pytorch_one_line_tells_how_to_get_it(run, monkeypatch):
     assert err.count("\n") == 1
 
 
-@pytest.mark.slow
 def test_a_processor_is_measured_from_end_to_end(run):
     pytest.importorskip("torch", reason="needs PyTorch: pip install 'kvsweep[torch]'")
     small = ("--max-num-batched-tokens", "64", "--max-num-seqs", "2", "--max-model-len", "128",

@@ -84,6 +84,7 @@ def test_an_exchange_is_a_latency_and_a_share_of_the_link_for_each_all_reduce():
     assert "vllm-project/vllm#24111" in found.source
     assert exchange_terms(shard, "h100").token_us == pytest.approx(9 * 128 / (0.75 * 450e3))
     assert "given" in exchange_terms(shard, "", latency_us=0.0, gb_s=1.0).source
+    assert "vllm-project/vllm#24111" in exchange_terms(shard, "h100", latency_us=0.0).source
     assert exchange_terms(shard_of(DENSE, "m", 1), "")[:2] == (0.0, 0.0)
 
 
