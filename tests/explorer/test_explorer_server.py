@@ -53,13 +53,6 @@ def handshake(server, token=None, **headers):
     return connection.getresponse().status, connection
 
 
-async def closed(page):
-    """Close a socket, and wait until it is: its end is an answer of None."""
-    page.close()
-    while await asyncio.wait_for(page.read_message(), LONG) is not None:
-        pass
-
-
 def connected(server, messages, **headers):
     """Open a socket, send messages, and return an answer to each but the first, the hello's."""
 
@@ -71,8 +64,9 @@ def connected(server, messages, **headers):
             await page.write_message(message, binary=isinstance(message, bytes))
             answer = await asyncio.wait_for(page.read_message(), LONG)
             found.append(json.loads(answer) if answer else None)
-        if found[-1] is not None:
-            await closed(page)
+        page.close()
+        while found[-1] is not None and await asyncio.wait_for(page.read_message(), LONG):
+            pass  # until it is closed, whose answer is None
         return found
 
     return asyncio.run(talk())
