@@ -63,6 +63,11 @@ class Guarded(RequestHandler):
         """Whether the token is needed: style and script are the same for all, and published."""
         return True
 
+    def log_exception(self, *error: Any) -> None:
+        """Be silent about what is refused: the line would have the token that was given."""
+        if not isinstance(error[1], HTTPError):
+            super().log_exception(*error)
+
     def write_error(self, status_code: int, **kwargs: Any) -> None:
         """Answer in a line, without a traceback."""
         self.set_header("Content-Type", "text/plain; charset=utf-8")

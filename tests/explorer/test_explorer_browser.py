@@ -191,7 +191,7 @@ def test_files_of_what_is_shown_are_saved(page, tmp_path):
     assert found[".png"].read_bytes().startswith(base64.b64decode("iVBORw0KGgo="))
     assert load_sweep(found[".toml"]).scenario({}).workload.rate == 1500
     page.click("text=Copy the command")
-    text = page.inner_text("dialog pre")
+    text = page.inner_text("dialog[open] pre")
     assert "--set workload.rate=1500 --seeds " in text
     page.click("dialog >> text=Close")
 
