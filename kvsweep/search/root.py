@@ -28,6 +28,12 @@ Steps = Generator[Ask, Given, None]
 FIRST_SEEDS = 3
 """Seeds while it is looked where to look."""
 
+CLEAR = 0.8
+"""Rank correlation from which one seed tells the generous end.
+
+With small pools a curve may turn (one request at a time is never preempted), and then does not.
+"""
+
 MOST_POINTS = 60
 """Values that are looked at with one number of seeds; halving takes some 30 for any range."""
 
@@ -71,6 +77,8 @@ class Search:
         ladder = self.space.ladder()
         yield from self._ensure(ladder, 1)
         if not self._oriented:
+            if abs(self._slope(ladder)) < CLEAR:
+                yield from self._ensure(ladder, first)
             self._orient(ladder)
             ladder = self.space.ladder()
         bracket = yield from self._sure_bracket(ladder, first)
@@ -92,11 +100,16 @@ class Search:
             for value, excess in given.items():
                 self.samples.add(value, excess)
 
-    def _orient(self, ladder: tuple[float, ...]) -> None:
-        """Find the end towards which the measure gets better; what has no value is worst."""
+    def _slope(self, ladder: tuple[float, ...]) -> float:
+        """Return the rank correlation of measure and axis; what has no value is worst."""
         means = np.array([self.samples.means(value).max() for value in ladder])
         rho = float(ranks.spearman(np.array(ladder), np.where(np.isnan(means), np.inf, means)))
-        self.samples.space = replace(self.space, generous_high=isnan(rho) or rho <= 0.0)
+        return 0.0 if isnan(rho) else rho
+
+    def _orient(self, ladder: tuple[float, ...]) -> None:
+        """Find the end towards which the measure gets better."""
+        rho = self._slope(ladder)
+        self.samples.space = replace(self.space, generous_high=rho <= 0.0)
 
     def _bracket(self, ladder: tuple[float, ...]) -> tuple[float, float] | None:
         """Return the first neighbours of which one is within the limits, the next past them."""
@@ -147,6 +160,12 @@ class Search:
         while (middle := self.space.between(good, bad)) is not None:
             yield from self._ensure([middle], seeds)
             if not self.samples.agree(middle):
+                outer = self.space.between(good, middle)
+                if outer is not None:
+                    yield from self._ensure([outer], seeds)
+                    if self.samples.is_past(outer):  # a tooth of the curve is further out
+                        bad = outer
+                        continue
                 return (yield from self._expected(seeds)) or [good, middle, bad]
             if self.samples.is_past(middle):
                 bad = middle

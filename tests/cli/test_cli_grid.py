@@ -408,3 +408,19 @@ def test_a_wrong_service_level_is_told_in_a_line(run, file):
     assert (code, out) == (2, "")
     told = "--goodput tpt:50: unknown level; allowed: ttft, tpot, e2el; did you mean 'tpot'?"
     assert err == f"kvsweep: {told}\n"
+
+
+def test_seeds_until_an_interval_is_narrow_are_told_before_and_after(run, tmp_path):
+    wanted = 'seed = { until = { metric = "e2e_p99_ms", relative = 1e-9, least = 3, most = 4 } }'
+    sweep = str(write_sweep(tmp_path, (BASE + GRID).replace("seed = { count = 6 }", wanted)))
+    size = json.loads(run("grid", sweep, "--dry-run", "--json")[1])
+    assert (size["simulations"], size["until"]["simulations"]) == (42, 56)
+    assert "with 4, the most: 56 simulations" in run("grid", sweep, "--dry-run")[1]
+    code, out, err = run("grid", sweep, "--out", "u.zarr")
+    assert code == 0
+    assert "3 seeds: 0 of 14 cells narrow enough; on to 4" in err
+    assert "4 seeds, the most: e2e_p99_ms to ± 1e-07 % (95 % confidence) in 0 of 14 cells" in out
+    assert "and 4 more" in out
+    assert "warning: e2e_p99_ms to ± 1e-07 %" in err
+    found = json.loads(run("grid", sweep, "--out", "u.zarr", "--json")[1])
+    assert (found["until"]["seeds"], len(found["until"]["open"])) == (4, 14)

@@ -128,6 +128,33 @@ def test_a_search_takes_four_values_or_so_with_all_of_its_seeds():
     assert np.mean([s.samples.simulations for s in found]) < 100
 
 
+def test_the_generous_end_is_not_told_by_one_seed_where_a_curve_turns():
+    """At both ends nothing is past; seed 0 alone would have it that the low one is generous."""
+    level = {5000.0: -0.05, 4000.0: -0.05, 3000.0: 0.02, 2000.0: 0.1, 1000.0: -0.05}
+
+    def excess(value, seeds):
+        mean = np.interp(value, sorted(level), [level[key] for key in sorted(level)])
+        swing = np.where(seeds == 0, 0.2, -0.1) * (abs(value - 4000.0) < 600)
+        return (mean + swing)[None]
+
+    found = drive(Search(BLOCKS, Aim(tolerance=0.05), oriented=False), excess)
+    assert found.samples.space.generous_high
+    assert found.crossing > 2000
+
+
+def test_a_tooth_next_to_where_seeds_differ_is_looked_for():
+    """Halving comes to 2000, where seeds differ; the curve is past its limit at 2500 before."""
+
+    def excess(value, seeds):
+        if 2300 <= value <= 2600:
+            return np.full((1, len(seeds)), 0.3)
+        noise = np.random.default_rng(int(value)).normal(0, 0.5, 1000)[seeds]
+        return np.where(abs(value - 2000) < 200, noise, 1.0 if value < 2000 else -1.0)[None]
+
+    found = drive(Search(BLOCKS, Aim(tolerance=0.02)), excess)
+    assert 2590 <= found.crossing <= 2610
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(("spread", "tolerance"), [(0.25, 0.01), (1.0, 0.02)])
 def test_intervals_hold_the_crossing_as_often_as_they_say(spread, tolerance):
