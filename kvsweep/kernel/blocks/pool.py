@@ -75,7 +75,7 @@ def uncache_first(inp, ws, inst):
         The extent, and the keys `first` to `end - 1` of it; the last of them went first.
     """
     node = _next_to_evict(inst)
-    count = 1
+    count = np.int64(1)
     if node < inst["node_lo"]:
         index = np.int64(ws.blocks[node]["extent"])
         first = np.int64(ws.blocks[node]["key"])
