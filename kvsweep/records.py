@@ -841,10 +841,8 @@ class Workspace(NamedTuple):
     """TIER (instances x keys,): the block with a key; valid only if a run has it."""
     tier_line: NDArray[Any]
     """LINE (instances x places,): blocks of CPU tiers that decoding filled, in this order."""
-    fill_heads: NDArray[Any]
-    """int64 (largest block_size,): first place of the running list that has a phase, or -1."""
     fills: NDArray[Any]
-    """int64, beside one running list: the next place of the same phase; or any places."""
+    """int64 (places,): requests of one running list that fill chunks during a run of steps."""
     tier_table: NDArray[Any]
     """int32 (instances x keys,): chunk with a key; valid only if that record carries it."""
     blank_offload: NDArray[Any]

@@ -59,8 +59,7 @@ def workspace_sizes(lanes: NDArray[Any]) -> dict[str, NDArray[np.int64]]:
         "tier_heads": extents * runs,
         "tier_blocks": keys * (lanes["tiered"] != 0),
         "tier_line": count * lanes["line_places"],
-        "fill_heads": lanes["block_size"] * (lanes["copies_each_step"] != 0),
-        "fills": lanes["places"] * (lanes["cpu_blocks"] > 0),
+        "fills": lanes["places"] * (lanes["connects"] != 0),
         # Of CPU tiers as vLLM has them: `place_tier`.
         "offload": connected,
         "offers": requests * (lanes["connects"] != 0),

@@ -119,7 +119,6 @@ def allocate_workspace(inputs: Inputs, itl_entries: int) -> Workspace:
         tier_heads=np.empty(sizes["tier_heads"], np.int32),
         tier_blocks=np.empty(sizes["tier_blocks"], TIER),
         tier_line=np.empty(sizes["tier_line"], LINE),
-        fill_heads=np.empty(sizes["fill_heads"], np.int64),
         fills=np.empty(sizes["fills"], np.int64),
         tier_table=np.empty(sizes["tier_table"], np.int32),
         blank_offload=_blank_offload(),

@@ -12,7 +12,7 @@ import numpy as np
 
 from ..._jit import leaf
 from ...records import NEVER, NONE
-from ..time.decoding import next_phase, settled_tokens
+from ..time.decoding import next_fill, next_phase, settled_tokens
 from ..time.step_time import token_time
 from . import copies
 from .by_runs import fill_absent, is_absent
@@ -111,8 +111,8 @@ def _store_all(inp, ws, lane, inst, off, step, found):
         offers = ws.offers[r]
         fill_absent(inp, ws, lane, inst, off, request, r, np.int64(offers["next"]), end)
         offers["next"] = end
-        fills = progress["base"] + (end + 1) * lane["chunk_tokens"] - 1
-        offers["due"] = fills + lane["async_scheduling"]
+        late = np.int64(lane["async_scheduling"])
+        offers["due"] = next_fill(lane, progress, step - late) + late
 
 
 @leaf

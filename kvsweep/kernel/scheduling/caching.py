@@ -11,7 +11,7 @@ of them are made at its end, in that order (`copy_fills`).
 """
 
 from ..._jit import leaf
-from ...records import NEVER, NONE
+from ...records import NEVER
 from ..blocks import pool, tier
 from ..blocks.sizes import full_blocks
 from ..memory import extent_at
@@ -57,33 +57,24 @@ def copy_fill(inp, ws, lane, inst, request, progress, step, now):
 
 
 @leaf
-def _list_by_phase(ws, lane, inst):
-    """List the places of the decoding requests by phase, in running order."""
-    for phase in range(lane["block_size"]):
-        ws.fill_heads[phase] = NONE
-    for position in range(inst["running"] - 1, -1, -1):
-        progress = ws.progress[ws.running[inst["run_lo"] + position]]
-        if progress["decoding"]:
-            ws.fills[position] = ws.fill_heads[progress["phase"]]
-            ws.fill_heads[progress["phase"]] = position
-
-
-@leaf
 def copy_fills(inp, ws, lane, inst, steps, now, duration):
     """Copy what decoding requests fill in the next `steps` steps, step by step in running order.
 
     The first of them is scheduled at `now`, each takes `duration`, and all get their tokens.
     """
-    _list_by_phase(ws, lane, inst)
     phase = inst["phase"]
     for step in range(inst["step"], inst["step"] + steps):
         phase = next_phase(lane, phase)  # who takes a block in the next step fills one in this
-        position = ws.fill_heads[phase]
-        while position != NONE:
-            r = ws.running[inst["run_lo"] + position]
-            request = inp.requests[lane["request_lo"] + r]
-            copy_fill(inp, ws, lane, inst, request, ws.progress[r], step, now)
-            position = ws.fills[position]
+        left = ws.phases[inst["phase_lo"] + phase]
+        place = inst["run_lo"]
+        while left > 0:
+            r = ws.running[place]
+            progress = ws.progress[r]
+            if progress["decoding"] and progress["phase"] == phase:
+                request = inp.requests[lane["request_lo"] + r]
+                copy_fill(inp, ws, lane, inst, request, progress, step, now)
+                left -= 1
+            place += 1
         now += duration
 
 
