@@ -305,6 +305,7 @@ def filesystem(address: Address) -> tuple[Any, str]:
         If there is no such protocol, or its package is not installed.
     """
     import fsspec
+    import fsspec.asyn
 
     protocol = address.protocol
     if protocol not in fsspec.available_protocols():
@@ -326,7 +327,22 @@ def filesystem(address: Address) -> tuple[Any, str]:
         raise RemoteError(f"{address}: needs a package that is not installed: {how}") from error
     except Exception as error:
         raise RemoteError(f"{address}: {_line(error)}") from error
+    if getattr(fs, "async_impl", False):
+        _hush(fsspec.asyn.get_loop())
     return fs, str(path).rstrip("/")
+
+
+def _hush(loop: Any) -> None:
+    """Print no traceback of half a request that nobody waits for any more.
+
+    When a connection breaks, what is told is the request, which fails and is tried again.
+    """
+
+    def note(_: object, context: dict[str, Any]) -> None:
+        logging.getLogger("kvsweep").debug("fsspec: %s", context.get("message"))
+
+    if loop.get_exception_handler() is None:
+        loop.set_exception_handler(note)
 
 
 def _line(error: Exception) -> str:
