@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from kvsweep.store import parts
@@ -69,6 +69,10 @@ class PartWriter:
         except OSError:
             return Delivery(data)
         return Delivery()
+
+    def with_plan(self, plan: Plan) -> PartWriter:
+        """Return the same for some cells of the plan."""
+        return replace(self, plan=plan)
 
     def part(self, task: Task, results: Mapping[str, NDArray[Any]]) -> bytes:
         """Return the part of a task."""

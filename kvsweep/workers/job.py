@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from kvsweep import simulate
-from kvsweep.store import PartWriter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -70,10 +69,8 @@ class Job:
         cells = self.cells.only(task)
         if cells is self.cells:
             return self
-        deliver = self.deliver
-        if isinstance(deliver, PartWriter):
-            deliver = replace(deliver, plan=cells)
-        return replace(self, cells=cells, deliver=deliver)
+        with_plan = getattr(self.deliver, "with_plan", None)
+        return replace(self, cells=cells, deliver=with_plan(cells) if with_plan else self.deliver)
 
     def run(self, task: Task) -> Any:
         """Simulate a task, and return what goes back of it."""
