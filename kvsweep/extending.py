@@ -196,10 +196,11 @@ class Extension:
         """Yield positions of variants and seeds in a task that are simulated together."""
         chosen = list(map(int, self.new.cells.variant_indices(task)))
         chains = self.new.chains(chosen)
+        position = {number: v for v, number in enumerate(chosen)}
         groups: dict[tuple[int, ...], list[int]] = defaultdict(list)
         for s in range(known.shape[1]):
-            wanted = {v for v in range(len(chosen)) if known[v, s] < 0}
-            wanted |= {chosen.index(i) for v in tuple(wanted) for i in chains[v]}
+            wanted = set(np.flatnonzero(known[:, s] < 0).tolist())
+            wanted |= {position[i] for v in tuple(wanted) for i in chains[v]}
             if wanted:
                 groups[tuple(sorted(wanted))].append(s)
         for variants, seeds in groups.items():
@@ -213,9 +214,10 @@ class Extension:
             return
         at = known[tuple(places.T)]
         grid = np.array(np.unravel_index(at, cells.shape)).T if cells.shape else at[:, None][:, :0]
-        tasks = [self._task_of(place) for place in grid]
-        for task in sorted(set(tasks)):
-            here = [i for i, other in enumerate(tasks) if other == task]
+        tasks = self._tasks_of(grid)
+        order = np.argsort(tasks, kind="stable")
+        found, firsts = np.unique(tasks[order], return_index=True)
+        for task, here in zip(found.tolist(), np.split(order, firsts[1:]), strict=True):
             into = tuple(places[here].T)
             starts = [cut.start for cut in cells.tasks[task].region]
             inside = tuple((grid[here] - starts).T) if cells.shape else ()
@@ -226,8 +228,9 @@ class Extension:
             texts = self.source.texts(task)
             results[STATUS_DETAIL][into] = [texts.get(int(cell), "") for cell in at[here]]
 
-    def _task_of(self, place: NDArray[np.int64]) -> int:
-        if not len(place):
-            return 0
-        inside = [int(at) // n for at, n in zip(place, self.old.cells.chunks, strict=True)]
-        return int(np.ravel_multi_index(inside, self.source.shards.sharding.tasks))
+    def _tasks_of(self, grid: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the tasks of the store in which cells are, by their places in the grid."""
+        if not grid.shape[1]:
+            return np.zeros(len(grid), np.int64)
+        inside = tuple((grid // self.old.cells.chunks).T)
+        return np.asarray(np.ravel_multi_index(inside, self.source.shards.sharding.tasks))

@@ -131,7 +131,7 @@ def answer(there: socket.socket, inner: int, mode: str, number: int) -> None:
                 b"Content-Length: %d\r\nConnection: close\r\n\r\n" % len(DENIED) + DENIED
             )
             return
-        if mode == "ill" and number % 3 == 0:
+        if mode == "ill" and number % 15 == 0:
             there.recv(100_000)
             there.sendall(
                 b"HTTP/1.1 500 Internal Server Error\r\nContent-Length: 0\r\n"

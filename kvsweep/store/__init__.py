@@ -18,8 +18,8 @@ simulated again. `docs/stores.md` tells what is where.
 - `checking`: comparing all of a store with its checksums.
 - `identity`: what must agree before a store is continued.
 - `folder`: where bytes are put and read; `folders`: making, replacing and deleting whole stores,
-  and nothing else. `bucket`, `objects`, `leases`: the same, and locks, at an address; `places`:
-  which of the two.
+  and nothing else. `bucket`, `objects`, `leases`: the same, and locks, at an address;
+  `connection`: how that is reached; `places`: which of the two.
 - `lock`: one run at a time; `share`, `sharing`: or several, each with its tasks; `sources`: stores
   of such runs, to be put together.
 - `writing`: creating or continuing a store; `filling`: filling it.
@@ -31,7 +31,7 @@ simulated again. `docs/stores.md` tells what is where.
 
 from kvsweep.store.arrays import Array
 from kvsweep.store.datasets import check_replaceable, open_dataset, save_dataset
-from kvsweep.store.delivery import Delivery, PartWriter
+from kvsweep.store.delivery import Delivery
 from kvsweep.store.filling import Store
 from kvsweep.store.growing import finish_growing, growing, larger_store
 from kvsweep.store.identity import (
@@ -62,7 +62,6 @@ __all__ = [
     "FORMAT",
     "Array",
     "Delivery",
-    "PartWriter",
     "Share",
     "Source",
     "Store",

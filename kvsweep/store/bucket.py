@@ -9,12 +9,13 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any, TypeVar
 from zlib import crc32
 
 from kvsweep.addresses import Address
-from kvsweep.errors import InputError, did_you_mean
+from kvsweep.errors import InputError
+from kvsweep.store.connection import GoneError, RemoteError, filesystem, is_final, line_of
 from kvsweep.store.metadata import ROOT
 
 T = TypeVar("T")
@@ -27,35 +28,6 @@ PAUSE = 0.5
 LOOK_EVERY = 5.0
 # Objects that are fetched at once.
 BATCH = 32
-# What to install for a protocol, where that is not in the extra `remote`.
-_PACKAGES = {"gs": "gcsfs", "gcs": "gcsfs"} | dict.fromkeys(("az", "abfs", "abfss", "adl"), "adlfs")
-_S3 = ("s3", "s3a")
-# What asking again would not mend.
-_FINAL = (PermissionError, NotImplementedError, ValueError, TypeError, AttributeError, ImportError)
-_NO_KEYS = ("NoCredentialsError", "PartialCredentialsError", "ProfileNotFound", "TokenRetrieval")
-_WRONG = ("ParamValidation", "InvalidRegion", "InvalidEndpoint")
-
-
-class RemoteError(InputError, OSError):
-    """What a remote store, or the way to it, had to say; a subclass of both for its callers.
-
-    Parameters
-    ----------
-    message : str
-        The whole line.
-    reason : str, optional
-        What of it is to be told after the name of the store.
-    """
-
-    def __init__(self, message: str, reason: str = "") -> None:
-        super().__init__(message)
-        self.strerror = reason or None
-
-
-class GoneError(RemoteError):
-    """The bucket is not there, or the store is not there any more, nor what was done."""
-
-    lost = True
 
 
 class Bucket:
@@ -248,7 +220,7 @@ class Bucket:
         return f"{path}/{name}" if name else path
 
     def _gone(self, error: Exception) -> GoneError:
-        reason = _line(error)
+        reason = line_of(error)
         return GoneError(f"{self.path}: {reason}", reason)
 
     def _cat(self, names: Sequence[str], fs: Any) -> list[bytes | None]:
@@ -280,58 +252,13 @@ class Bucket:
             except (FileNotFoundError, FileExistsError, InputError):
                 raise
             except Exception as error:  # of many types, as there are libraries
-                kind = type(error).__name__
-                final = isinstance(error, _FINAL) or kind.startswith(_NO_KEYS + _WRONG)
+                final = is_final(error)
                 left = last - time.monotonic()
                 if final or left <= 0:
-                    reason = _line(error)
+                    reason = line_of(error)
                     raise RemoteError(f"{self.path}: {reason}", reason) from error
                 if pause == PAUSE:
                     tell = logging.getLogger("kvsweep").warning
-                    tell("%s: %s; tried again for %.0f s", self.path, _line(error), left)
+                    tell("%s: %s; tried again for %.0f s", self.path, line_of(error), left)
             time.sleep(min(pause, max(left, 0.0)))
             pause *= 2
-
-
-@lru_cache(maxsize=64)
-def filesystem(address: Address) -> tuple[Any, str]:
-    """Return fsspec's file system of an address, and what it calls it.
-
-    Credentials and endpoints are its own affair: environment variables, fsspec's configuration.
-
-    Raises
-    ------
-    RemoteError
-        If there is no such protocol, or its package is not installed.
-    """
-    import fsspec
-
-    protocol = address.protocol
-    if protocol not in fsspec.available_protocols():
-        known = ["s3", "gs", "az", "memory", "file"]
-        hint = did_you_mean(protocol, fsspec.available_protocols())
-        raise RemoteError(f"{address}: no protocol {protocol!r}; such as {', '.join(known)}{hint}")
-    if protocol in ("http", "https"):
-        raise RemoteError(f"{address}: nothing is written or listed by {protocol}; copy it first")
-    try:
-        # s3fs asks for the size of an object before it fetches it, to do so in pieces: twice the
-        # requests, for files of a few MB at most.
-        options = {"max_concurrency": 1} if protocol in _S3 else {}
-        fs, path = fsspec.core.url_to_fs(str(address), use_listings_cache=False, **options)
-    except ImportError as error:
-        package = _PACKAGES.get(protocol)
-        if protocol in _S3:
-            package = "'kvsweep[remote]'"
-        how = f"`pip install {package}`" if package else _line(error)
-        raise RemoteError(f"{address}: needs a package that is not installed: {how}") from error
-    except Exception as error:
-        raise RemoteError(f"{address}: {_line(error)}") from error
-    return fs, str(path).rstrip("/")
-
-
-def _line(error: Exception) -> str:
-    """Return the first line of what a library says, and what kind of error it is if it is mute."""
-    text = (str(error).splitlines() or [""])[0].strip()
-    if type(error).__name__.startswith(_NO_KEYS) or isinstance(error, PermissionError):
-        return f"access denied: {text or type(error).__name__}"
-    return text or type(error).__name__

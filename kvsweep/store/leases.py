@@ -23,7 +23,8 @@ from threading import Event, Thread
 
 from kvsweep.addresses import Address
 from kvsweep.errors import InputError
-from kvsweep.store.bucket import Bucket, RemoteError
+from kvsweep.store.bucket import Bucket
+from kvsweep.store.connection import RemoteError
 from kvsweep.store.folders import hidden
 from kvsweep.store.lock import BusyError
 

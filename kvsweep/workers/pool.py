@@ -23,10 +23,6 @@ if TYPE_CHECKING:
 LOOK_EVERY = 0.5
 WAIT_EVERY = 0.02
 TELL_AFTER = 2.0
-# Seconds without a finished task after which workers that are silent are looked for, and of silence
-# after which one is named. They are heard of at least every other second, whatever they compute.
-STALLED_AFTER = 5.0
-SILENT_AFTER = 10.0
 # Workers named in one line, of those that are not used for the same reason.
 NAMED = 5
 
@@ -92,8 +88,6 @@ class Pool:
         self._looked = 0.0
         self._idle_since: float | None = None
         self._told = ""
-        self._heard: dict[str, tuple[Any, float]] = {}  # what was last seen of a worker, and since
-        self._silent: set[str] = set()
 
     @property
     def usable(self) -> dict[str, int]:
@@ -124,38 +118,6 @@ class Pool:
         self.meet(self.present())
         self._hear()
         self._note_idleness(now)
-
-    def look_for_silent(self) -> None:
-        """Name workers that are not heard of any more, each once: frozen, or cut off."""
-        now = time.monotonic()
-        last = self._last_seen()
-        self._heard = {
-            address: self._heard[address]
-            if self._heard.get(address, (None,))[0] == seen
-            else (seen, now)
-            for address, seen in last.items()
-        }
-        silent = {a for a, (_, since) in self._heard.items() if now - since >= SILENT_AFTER}
-        if silent - self._silent:
-            named = _few(sorted(silent))
-            is_are = "worker {} is" if len(silent) == 1 else "workers {} are"
-            self.tell(
-                f"{is_are.format(named)} not heard of for {SILENT_AFTER:.0f} s (frozen, or cut "
-                "off?); what they were to simulate is waited for until they are back, or Dask "
-                "gives them up (distributed.scheduler.worker-ttl)"
-            )
-        self._silent = silent
-
-    def _last_seen(self) -> dict[str, Any]:
-        """Return when the scheduler heard of each worker, by its own clock."""
-        try:
-            try:
-                found = self.client.scheduler_info(n_workers=-1)
-            except TypeError:  # of a Dask that tells of all workers anyway
-                found = self.client.scheduler_info()
-        except Exception as error:
-            raise self.gone() from error
-        return {address: about.get("last_seen") for address, about in found["workers"].items()}
 
     def present(self) -> dict[str, int]:
         """Ask the scheduler for its workers, with their threads.
@@ -223,7 +185,7 @@ class Pool:
             worker.asked = True
         for reason, addresses in refused.items():
             are = "worker {} is" if len(addresses) == 1 else "workers {} are"
-            self.tell(f"{are.format(_few(addresses))} not used: {reason}")
+            self.tell(f"{are.format(few(addresses))} not used: {reason}")
 
     def _judge(self, answer: Future, *, asked: bool) -> str:
         """Say why the worker that gave this answer is not used; empty if it is."""
@@ -270,7 +232,8 @@ class Pool:
         return "waiting for workers to answer"
 
 
-def _few(addresses: list[str]) -> str:
+def few(addresses: list[str]) -> str:
+    """Return some addresses, and how many more there are."""
     more = f" and {len(addresses) - NAMED} more" if len(addresses) > NAMED else ""
     return ", ".join(addresses[:NAMED]) + more
 

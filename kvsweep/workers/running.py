@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-import time
 from collections import Counter, OrderedDict, deque
 from contextlib import suppress
 from functools import cache
@@ -17,7 +16,8 @@ from kvsweep.errors import InputError
 from kvsweep.workers.halving import DiedError
 from kvsweep.workers.handshake import own_answer, why_not
 from kvsweep.workers.job import RETRIES
-from kvsweep.workers.pool import LOOK_EVERY, STALLED_AFTER
+from kvsweep.workers.pool import LOOK_EVERY
+from kvsweep.workers.silence import Silence
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -72,11 +72,11 @@ class ClusterRun:
         self._send()
 
     def __iter__(self) -> Iterator[tuple[Task, Any]]:
-        heard = time.monotonic()
+        silence = Silence(self._pool)
         while True:
             self._pool.look()
-            if self._tasks and time.monotonic() - heard >= STALLED_AFTER:
-                self._pool.look_for_silent()
+            if self._tasks:
+                silence.look()
             self._send_again()
             while self._given_up:
                 yield self._given_up.pop()
@@ -90,7 +90,7 @@ class ClusterRun:
                 future = self._done.get(timeout=LOOK_EVERY)
             except Empty:
                 continue
-            heard = time.monotonic()
+            silence.heard()
             if future in self._tasks:
                 task, on = self._tasks.pop(future)
                 outcome = self._outcome(future, task, on)

@@ -179,8 +179,8 @@ def test_the_scheduler_is_killed(remote, sweep, tmp_path, whole, patched, comman
 
 def test_a_worker_that_freezes_is_named_and_thaws(remote, sweep, tmp_path, whole, monkeypatch):
     """Its tasks are waited for, while others do the rest; it thaws when a line has named it."""
-    monkeypatch.setattr("kvsweep.workers.running.STALLED_AFTER", 0.5)
-    monkeypatch.setattr("kvsweep.workers.pool.SILENT_AFTER", 3.0)
+    monkeypatch.setattr("kvsweep.workers.silence.STALLED_AFTER", 0.5)
+    monkeypatch.setattr("kvsweep.workers.silence.SILENT_AFTER", 3.0)
     frozen, other = remote.worker(), remote.worker()
     with Client(remote.address) as client:
         until(lambda: len(client.nthreads()) == 2)

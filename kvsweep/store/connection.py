@@ -1,0 +1,105 @@
+"""How a remote store is reached, by fsspec: its file system, and what may be said of its errors."""
+
+from __future__ import annotations
+
+import logging
+from functools import lru_cache
+from typing import Any
+
+from kvsweep.addresses import Address
+from kvsweep.errors import InputError, did_you_mean
+
+# What to install for a protocol, where that is not in the extra `remote`.
+_PACKAGES = {"gs": "gcsfs", "gcs": "gcsfs"} | dict.fromkeys(("az", "abfs", "abfss", "adl"), "adlfs")
+_S3 = ("s3", "s3a")
+# What asking again would not mend.
+_FINAL = (PermissionError, NotImplementedError, ValueError, TypeError, AttributeError, ImportError)
+_NO_KEYS = ("NoCredentialsError", "PartialCredentialsError", "ProfileNotFound", "TokenRetrieval")
+_WRONG = ("ParamValidation", "InvalidRegion", "InvalidEndpoint")
+
+
+class RemoteError(InputError, OSError):
+    """What a remote store, or the way to it, had to say; a subclass of both for its callers.
+
+    Parameters
+    ----------
+    message : str
+        The whole line.
+    reason : str, optional
+        What of it is to be told after the name of the store.
+    """
+
+    def __init__(self, message: str, reason: str = "") -> None:
+        super().__init__(message)
+        self.strerror = reason or None
+
+
+class GoneError(RemoteError):
+    """The bucket is not there, or the store is not there any more, nor what was done."""
+
+    lost = True
+
+
+@lru_cache(maxsize=64)
+def filesystem(address: Address) -> tuple[Any, str]:
+    """Return fsspec's file system of an address, and what it calls it.
+
+    Credentials and endpoints are its own affair: environment variables, fsspec's configuration.
+
+    Raises
+    ------
+    RemoteError
+        If there is no such protocol, or its package is not installed.
+    """
+    import fsspec
+    import fsspec.asyn
+
+    protocol = address.protocol
+    if protocol not in fsspec.available_protocols():
+        known = ["s3", "gs", "az", "memory", "file"]
+        hint = did_you_mean(protocol, fsspec.available_protocols())
+        raise RemoteError(f"{address}: no protocol {protocol!r}; such as {', '.join(known)}{hint}")
+    if protocol in ("http", "https"):
+        raise RemoteError(f"{address}: nothing is written or listed by {protocol}; copy it first")
+    try:
+        # s3fs asks for the size of an object before it fetches it, to do so in pieces: twice the
+        # requests, for files of a few MB at most.
+        options = {"max_concurrency": 1} if protocol in _S3 else {}
+        fs, path = fsspec.core.url_to_fs(str(address), use_listings_cache=False, **options)
+    except ImportError as error:
+        package = _PACKAGES.get(protocol)
+        if protocol in _S3:
+            package = "'kvsweep[remote]'"
+        how = f"`pip install {package}`" if package else line_of(error)
+        raise RemoteError(f"{address}: needs a package that is not installed: {how}") from error
+    except Exception as error:
+        raise RemoteError(f"{address}: {line_of(error)}") from error
+    if getattr(fs, "async_impl", False):
+        _hush(fsspec.asyn.get_loop())
+    return fs, str(path).rstrip("/")
+
+
+def _hush(loop: Any) -> None:
+    """Print no traceback of half a request that nobody waits for any more.
+
+    When a connection breaks, what is told is the request, which fails and is tried again.
+    """
+
+    def note(_: object, context: dict[str, Any]) -> None:
+        logging.getLogger("kvsweep").debug("fsspec: %s", context.get("message"))
+
+    if loop.get_exception_handler() is None:
+        loop.set_exception_handler(note)
+
+
+def line_of(error: Exception) -> str:
+    """Return the first line of what a library says, and what kind of error it is if it is mute."""
+    text = (str(error).splitlines() or [""])[0].strip()
+    if type(error).__name__.startswith(_NO_KEYS) or isinstance(error, PermissionError):
+        return f"access denied: {text or type(error).__name__}"
+    return text or type(error).__name__
+
+
+def is_final(error: Exception) -> bool:
+    """Whether to ask again would not mend it."""
+    return isinstance(error, _FINAL) or type(error).__name__.startswith(_NO_KEYS + _WRONG)

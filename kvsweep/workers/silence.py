@@ -1,0 +1,68 @@
+"""Workers that are not heard of any more: frozen, or cut off from the scheduler."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+from kvsweep.workers.pool import few
+
+if TYPE_CHECKING:
+    from kvsweep.workers.pool import Pool
+
+# Seconds without a finished task after which workers that are silent are looked for, and of silence
+# after which one is named. They are heard of at least every other second, whatever they compute.
+STALLED_AFTER = 5.0
+SILENT_AFTER = 10.0
+
+
+class Silence:
+    """What names the workers of a pool that are silent, each once.
+
+    Parameters
+    ----------
+    pool : Pool
+        The workers.
+    """
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+        self._heard: dict[str, tuple[Any, float]] = {}  # what was last seen of a worker, and since
+        self._silent: set[str] = set()
+        self.heard()
+
+    def heard(self) -> None:
+        """Note that a task has finished."""
+        self._last = time.monotonic()
+
+    def look(self) -> None:
+        """Look for silent workers, if no task has finished for a while."""
+        now = time.monotonic()
+        if now - self._last < STALLED_AFTER:
+            return
+        before = self._heard
+        self._heard = {}
+        for address, seen in self._last_seen().items():
+            known = before.get(address)
+            self._heard[address] = known if known and known[0] == seen else (seen, now)
+        silent = {a for a, (_, since) in self._heard.items() if now - since >= SILENT_AFTER}
+        if silent - self._silent:
+            are = "worker {} is" if len(silent) == 1 else "workers {} are"
+            self._pool.tell(
+                f"{are.format(few(sorted(silent)))} not heard of for {SILENT_AFTER:.0f} s (frozen, "
+                "or cut off?); what they were to simulate is waited for until they are back, or "
+                "Dask gives them up (distributed.scheduler.worker-ttl)"
+            )
+        self._silent = silent
+
+    def _last_seen(self) -> dict[str, Any]:
+        """Return when the scheduler heard of each worker, by its own clock."""
+        client = self._pool.client
+        try:
+            try:
+                found = client.scheduler_info(n_workers=-1)
+            except TypeError:  # of a Dask that tells of all workers anyway
+                found = client.scheduler_info()
+        except Exception as error:
+            raise self._pool.gone() from error
+        return {address: about.get("last_seen") for address, about in found["workers"].items()}
