@@ -56,6 +56,7 @@ def _earliest(ws, lane):
     index = 0
     first = NEVER
     second = NEVER
+    handed = NEVER
     what = 0
     kind = 0
     earlier = False
@@ -68,6 +69,8 @@ def _earliest(ws, lane):
         if lane["explicit"]:
             time, kind = explicit.next_time(ws, ws.own[candidate], ws.instances[candidate])
             earlier = time == first and kind < what
+            if candidate < lane["routed"]:
+                handed = min(handed, time + lane["handoff"])
         if time < first or earlier:
             second = first
             first = time
@@ -75,6 +78,8 @@ def _earliest(ws, lane):
             what = kind
         else:
             second = min(second, time)
+    if lane["disaggregated"] and index >= lane["routed"] and not lane["follow_ups"]:
+        second = handed  # nothing else concerns an instance that decodes
     return index, first, second
 
 

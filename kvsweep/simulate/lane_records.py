@@ -234,8 +234,9 @@ def set_request_lists(
         ("closed_loop", "awaits"),
     ):
         lanes[flag] = largest(requests[field])
-    # Whoever hands requests over makes them enter elsewhere: from event to event.
-    lanes["closed_loop"] |= (lanes["concurrency"] > 0) | (lanes["disaggregated"] != 0)
+    lanes["follow_ups"] = (lanes["closed_loop"] != 0) | (lanes["concurrency"] > 0)
+    # Whoever hands requests over makes them enter elsewhere: from event to event too.
+    lanes["closed_loop"] = lanes["follow_ups"] | lanes["disaggregated"]
     lanes["impatient"] = largest(requests["patience"]) >= 0
     # Every urgent request may make others begin anew.
     again = 1 + sizes * lanes["preempt_for_urgent"] + 3 * lanes["connects"]

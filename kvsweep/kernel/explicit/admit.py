@@ -10,7 +10,7 @@ from ..scheduling.admit import deadline, give_up
 from ..scheduling.holders import LOADED, leave
 from ..scheduling.running import chunk_of
 from ..tally import log_event
-from .handoff import count_query, pull
+from .handoff import count_query, pull, refuse
 from .lookup import find_hits, touch_hits
 from .running import schedule
 from .tables import cache_known, capped, grow
@@ -136,8 +136,9 @@ def _admit_head(inp, ws, out, lane, inst, tally, index, engine, r, hits, unused,
     if tokens == 0:
         return False
     end = computed + tokens + lane["drafts"]
-    if room_for(inp, lane, inst, state, end, hits, unused) < 0:
-        inst["shortages"] += 1
+    room = room_for(inp, lane, inst, state, end, hits, unused)
+    if room < 0:
+        refuse(lane, inst, engine, -room)
         return False
     blocks = unused + used
     count_query(lane, tally, state, hits, blocks, r >= lane["warmup"])

@@ -16,8 +16,9 @@ from ..time.instance import clear_step
 from ..time.step_time import step_time
 from .admit import admit
 from .batch import announce, close_gaps, draw, enqueue, entry_at, scheduled_batch
+from .decode_run import run_decodes
 from .handoff import next_transfer, release_sent, report_arrivals
-from .log import log_outputs, log_schedule, mark_pulls
+from .log import log_outputs, log_schedule, mark_pulls, note_before
 from .outputs import process_outputs
 from .running import schedule_running
 from .tables import can_never_fit
@@ -47,6 +48,7 @@ def accept(inp, ws, lane, inst, now):
             inst["load"] -= 1
         else:
             waiting.wait_last(inp, ws, lane, inst, r)
+            ws.engines[inst["number"]]["refused"] = 0
 
 
 @leaf
@@ -102,9 +104,9 @@ def _begin_schedule(lane, inst, engine):
     engine["pulls"] = 0
     engine["finished"] = 0
     engine["schedules"] += 1
-    engine["waited"] = inst["waiting"] + inst["held"]
-    engine["evicted"] = inst["evictions"]
-    engine["freed_before"] = engine["window_freed"]
+    engine["refused"] = 0
+    note_before(inst, engine)
+    engine["begun"] = 0
 
 
 @leaf
@@ -138,8 +140,6 @@ def _close_schedule(inp, ws, out, lane, inst, tally, index, engine):
 def _schedule(inp, ws, out, lane, inst, tally, index):
     """Schedule at the clock, if there is anything to do."""
     engine = ws.engines[index]
-    engine["asleep"] = 0
-    accept(inp, ws, lane, inst, inst["clock"])
     if not _is_busy(inst, engine):
         engine["asleep"] = engine["queued"] == 0
         engine["settles"] = engine["queued"] > 0
@@ -198,6 +198,9 @@ def advance(inp, ws, out, lane, inst, tally, index, until):
         elif ws.engines[index]["schedules"] > 2 * own["step_limit"]:
             tally["status"] = LaneStatus.STEP_LIMIT
         else:
-            _schedule(inp, ws, out, own, inst, tally, index)
+            ws.engines[index]["asleep"] = 0
+            accept(inp, ws, own, inst, time)
+            if not run_decodes(inp, ws, out, own, inst, tally, index, until):
+                _schedule(inp, ws, out, own, inst, tally, index)
         if own["disaggregated"]:
             break

@@ -71,6 +71,17 @@ def count_query(lane, tally, state, hits, blocks, measured):
 
 
 @leaf
+def refuse(lane, inst, engine, lacks):
+    """Note that the head lacks so many blocks: without as many more free it is refused again.
+
+    Evictions only make it worse. But if decodes fill blocks that others have too it may hit more.
+    """
+    inst["shortages"] += 1
+    engine["refused"] = not lane["any_shared"]
+    engine["free_wanted"] = inst["free"] + lacks
+
+
+@leaf
 def pull(inp, ws, out, lane, inst, tally, index, engine, r, hits, unused, used):
     """Take blocks for the prompt of the head and begin to pull; return whether there is room."""
     s = engine["state_lo"] + r
@@ -80,8 +91,9 @@ def pull(inp, ws, out, lane, inst, tally, index, engine, r, hits, unused, used):
     room = inst["free"] - unused - blocks
     if inst["running"] > 0:
         room -= lane["watermark"]
-    if room < _reserved(ws, lane, inst, engine):
-        inst["shortages"] += 1
+    reserved = _reserved(ws, lane, inst, engine)
+    if room < reserved:
+        refuse(lane, inst, engine, reserved - room)
         return False
     measured = r >= lane["warmup"]
     count_query(lane, tally, state, hits, unused + used, measured)

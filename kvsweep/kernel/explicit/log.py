@@ -21,16 +21,46 @@ def note(out, lane, tally, index, step, kind, r, value):
 
 
 @leaf
-def log_schedule(ws, out, lane, inst, tally, index, engine, duration, first, size):
-    """Log the step that has just been scheduled: its row, and what each request got.
+def note_before(inst, engine):
+    """Note what was counted before a schedule, or before the run of decodes that began with it."""
+    if not engine["begun"]:
+        engine["waited"] = inst["waiting"] + inst["held"]
+        engine["evicted"] = inst["evictions"]
+        engine["freed_before"] = engine["window_freed"]
+    engine["begun"] = 1
 
-    Its entries are `size` from `first` on. Return the row.
-    """
+
+@leaf
+def log_decodes(ws, out, lane, inst, tally, index, engine, duration):
+    """Log a step of a run of decodes, but nobody who has its last token already; return its row."""
+    row = log_row(out, lane, inst, tally, index, engine, duration)
+    for place in range(inst["run_lo"], inst["run_lo"] + inst["running"]):
+        r = ws.running[place]
+        state = ws.states[engine["state_lo"] + r]
+        ends = ws.due[place] == inst["step"] and state["known"] + 1 >= state["limit"]
+        if not (ends and lane["async_scheduling"]):
+            log_event(out, lane, inst, tally, index, Event.CHUNK, r, 1)
+    return row
+
+
+@leaf
+def log_row(out, lane, inst, tally, index, engine, duration):
+    """Append the row of the step that has just been scheduled to the log; return it."""
     row = tally["log_steps"]
     log_step(out, lane, inst, tally, index, duration, engine["waited"], engine["evicted"])
     if row < out.steps.size:
         out.steps[row]["window_freed"] = engine["window_freed"] - engine["freed_before"]
         out.steps[row]["kept"] = engine["kept"]
+    return row
+
+
+@leaf
+def log_schedule(ws, out, lane, inst, tally, index, engine, duration, first, size):
+    """Log the step that has just been scheduled: its row, and what each request got.
+
+    Its entries are `size` from `first` on. Return the row.
+    """
+    row = log_row(out, lane, inst, tally, index, engine, duration)
     for place in range(first, first + size):
         entry = ws.entries[place]
         r = entry["state"] - engine["state_lo"]

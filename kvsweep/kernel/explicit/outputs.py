@@ -74,7 +74,7 @@ def _note_latencies(ws, tally, engine, now):
 
 
 @leaf
-def _finish(inp, ws, lane, inst, tally, engine, r, now):
+def finish(inp, ws, lane, inst, tally, engine, r, now):
     """End a request at this instance: it has all its tokens."""
     s = engine["state_lo"] + r
     state = ws.states[s]
@@ -110,7 +110,7 @@ def _sample(inp, ws, out, lane, inst, tally, index, engine, r, state, entry, sta
         _note_latency(ws, tally, engine, ws.progress[r], state, taken, now, measured)
     if state["done"]:
         note(out, lane, tally, index, step, Event.FINISH, r, NONE)
-        _finish(inp, ws, lane, inst, tally, engine, r, now)
+        finish(inp, ws, lane, inst, tally, engine, r, now)
     return state["done"]
 
 

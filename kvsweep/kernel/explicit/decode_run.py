@@ -1,0 +1,316 @@
+"""Runs of steps in which every running request decodes one token: few of them are looked at.
+
+Between two steps of a run all that changes of a request is that it has one more token, known and
+computed. So its state is left as it was at step `since`, and brought up to date when it is *due*:
+it needs a block, a window leaves one, one is filled, or it has its last token (`time.calendar`).
+
+Asynchronously each step of a run schedules a batch and processes the one before it, on the device,
+which has the same requests. Who has its last token there is in the new batch no more.
+"""
+
+import numpy as np
+
+from ..._jit import leaf
+from ...records import NONE, PREFILL, Event
+from ..scheduling.admit import deadline
+from ..scheduling.holders import LOADING
+from ..tally import add_gap
+from ..time.calendar import IDLE, find_due, leave_running, whole_rows
+from ..time.step_time import step_time, token_time
+from .batch import entry_at
+from .handoff import next_transfer
+from .log import log_decodes, log_outputs, note, note_before
+from .outputs import finish
+from .tables import allocate, cache_known
+
+
+@leaf
+def _catch_up(state, step):
+    """Bring a request up to date: each step since it was has given it a token."""
+    steps = step - state["since"]
+    state["computed"] += steps
+    state["known"] += steps
+    state["sure"] += steps
+    state["since"] = step
+
+
+@leaf
+def _makes_arrival(lane, request):
+    """Return whether another request arrives once this one has its last token."""
+    return lane["concurrency"] > 0 or request["follower"] != NONE
+
+
+@leaf
+def _last_step(lane, request, state):
+    """Return in how many steps a request has its last token, or is told to have it soon.
+
+    A schedule tells of it; asynchronously that is one step before.
+    """
+    steps = np.int64(state["limit"]) - 1 - state["known"]
+    if lane["async_scheduling"] and _makes_arrival(lane, request):
+        steps -= 1
+    return steps
+
+
+@leaf
+def _next_due(lane, request, state, step):
+    """Return the next step at which a request, up to date at `step`, needs attention."""
+    computed = np.int64(state["computed"])
+    steps = np.int64(state["room"]) - computed
+    steps = min(steps, state["release_at"] - computed + state["flight"])
+    steps = min(steps, state["publish_at"] - min(computed + 1, np.int64(state["known"])))
+    steps = min(steps, _last_step(lane, request, state))
+    return step + max(steps, 0)
+
+
+@leaf
+def _tries(inp, ws, lane, inst, engine):
+    """Return whether a schedule would try somebody who waits, and might admit it."""
+    seats = inst["running"] < lane["max_num_seqs"]
+    tries = False
+    if seats and inst["held"] > 0:
+        for place in range(inst["hold_lo"], inst["hold_lo"] + inst["held"]):
+            tries = tries or ws.progress[ws.hold[place]]["loading"] != LOADING
+    if seats and inst["waiting"] > 0:
+        tries = tries or engine["refused"] == 0 or inst["free"] >= engine["free_wanted"]
+        if lane["impatient"]:
+            tries = tries or inst["clock"] > deadline(inp, ws, lane, inst)
+    return tries
+
+
+@leaf
+def _decodes(lane, engine, state):
+    """Return whether a request got a token in the last step and wants one in this."""
+    waits = np.int64(lane["async_scheduling"])
+    alike = state["placeholders"] == waits and state["flight"] == waits
+    alike = alike and state["last_token"] == engine["last_end"]
+    return alike and state["known"] + state["placeholders"] - state["computed"] == 1
+
+
+@leaf
+def _may_run(inp, ws, lane, inst, engine):
+    """Return whether the next steps may be a run."""
+    if lane["drafts"] > 0 or lane["role"] == PREFILL or inst["running"] == 0:
+        return False
+    if engine["queued"] != lane["async_scheduling"] or _tries(inp, ws, lane, inst, engine):
+        return False
+    if lane["async_scheduling"]:
+        batch = ws.batches[engine["batch_lo"] + engine["oldest"]]
+        if batch["size"] != inst["running"] or engine["settles"]:
+            return False
+    for place in range(inst["run_lo"], inst["run_lo"] + inst["running"]):
+        if not _decodes(lane, engine, ws.states[engine["state_lo"] + ws.running[place]]):
+            return False
+    return True
+
+
+@leaf
+def _begin(inp, ws, lane, inst, engine):
+    """Find when each running request is due, and what they have in common."""
+    engine["context"] = 0
+    engine["measured"] = 0
+    lo = inst["run_lo"]
+    for place in range(lo, lo + inst["running"]):
+        r = ws.running[place]
+        state = ws.states[engine["state_lo"] + r]
+        request = inp.requests[lane["request_lo"] + r]
+        state["since"] = inst["step"]
+        engine["context"] += state["computed"]
+        engine["measured"] += r >= lane["warmup"]
+        ws.due[place] = _next_due(lane, request, state, inst["step"])
+    for place in range(lo + inst["running"], lo + whole_rows(inst["running"])):
+        ws.due[place] = IDLE
+
+
+@leaf
+def _serve_due(inp, ws, lane, inst, tally, engine, first, last):
+    """Give those who are due their blocks; return how many have their last token, NONE: stop.
+
+    What was given stays given: the step that is scheduled instead begins with the same.
+    """
+    ending = np.int64(0)
+    for position in range(first, last + 1):
+        place = inst["run_lo"] + position
+        if ws.due[place] == inst["step"]:
+            r = ws.running[place]
+            s = engine["state_lo"] + r
+            state = ws.states[s]
+            _catch_up(state, inst["step"])
+            request = inp.requests[lane["request_lo"] + r]
+            ends = state["known"] + 1 >= state["limit"]
+            if _makes_arrival(lane, request) and _last_step(lane, request, state) <= 0:
+                return NONE
+            if not (ends and lane["async_scheduling"]):
+                measured = r >= lane["warmup"]
+                if not allocate(inp, ws, lane, inst, tally, engine, request, state, s, 1, measured):
+                    return NONE
+            ending += ends
+            if not ends:
+                ws.due[place] = _next_due(lane, request, state, inst["step"])
+    return ending
+
+
+@leaf
+def _note_tokens(ws, lane, inst, tally, engine, end):
+    """Note the latency of the token that each running request gets at `end`."""
+    gap = end - engine["last_end"]
+    alike = not lane["context"] and lane["pools"] == 0
+    if alike and gap == token_time(lane, 0, inst["running"]):
+        ws.itl_by_batch[inst["running"]] += engine["measured"]
+    elif engine["measured"] > 0:
+        add_gap(ws, tally, gap, engine["measured"])
+    engine["last_end"] = end
+
+
+@leaf
+def _end_some(inp, ws, out, lane, inst, tally, index, engine, first, last, step):
+    """Finish those who have their last token with the batch of `step`."""
+    position = first
+    while position <= last:
+        place = inst["run_lo"] + position
+        r = ws.running[place]
+        state = ws.states[engine["state_lo"] + r]
+        if ws.due[place] == inst["step"] and state["known"] + 1 >= state["limit"]:
+            engine["context"] -= state["computed"]
+            engine["measured"] -= r >= lane["warmup"]
+            state["computed"] += 1 - lane["async_scheduling"]
+            state["known"] += 1
+            state["flight"] = 0
+            state["placeholders"] = 0
+            state["done"] = 1
+            state["last_token"] = inst["clock"]
+            note(out, lane, tally, index, step, Event.FINISH, r, NONE)
+            leave_running(ws, inst, position)
+            if lane["async_scheduling"]:
+                request = inp.requests[lane["request_lo"] + r]
+                s, known = engine["state_lo"] + r, np.int64(state["computed"])
+                cache_known(inp, ws, lane, inst, request, state, s, known)
+            finish(inp, ws, lane, inst, tally, engine, r, inst["clock"])
+            last -= 1
+        else:
+            position += 1
+
+
+@leaf
+def _duration(ws, lane, inst, engine, ending):
+    """Return how long the step takes, and note its tokens; 0 if it would have none."""
+    count = inst["running"]
+    context = engine["context"]
+    if lane["async_scheduling"] and ending > 0:
+        count -= ending
+        for place in range(inst["run_lo"], inst["run_lo"] + inst["running"]):
+            state = ws.states[engine["state_lo"] + ws.running[place]]
+            if ws.due[place] == inst["step"] and state["known"] + 1 >= state["limit"]:
+                context -= state["computed"]
+    inst["prefill_tokens"] = 0
+    inst["prefill_context"] = 0
+    inst["preempted"] = 0
+    inst["decode_tokens"] = count
+    inst["decode_context"] = context
+    return step_time(lane, inst) if count > 0 else 0
+
+
+@leaf
+def _ends_at(ws, inst, engine, duration):
+    """Return when the outputs of this step of the run are processed, and when its batch ends."""
+    settled = inst["clock"] + duration
+    ends = settled
+    if engine["queued"] > 0:
+        settled = ws.batches[engine["batch_lo"] + engine["oldest"]]["end"]
+        ends = settled + duration
+    return settled, ends
+
+
+@leaf
+def _take_step(inp, ws, out, lane, inst, tally, index, engine, until):
+    """Take one step of the run; return whether it could be."""
+    first, last, _ = find_due(ws, inst)
+    note_before(inst, engine)
+    ending = _serve_due(inp, ws, lane, inst, tally, engine, first, last)
+    if ending == NONE:
+        return False
+    duration = _duration(ws, lane, inst, engine, ending)
+    settled, ends = _ends_at(ws, inst, engine, duration)
+    late = settled >= until or duration == 0 or _tries(inp, ws, lane, inst, engine)
+    if engine["transfer_head"] != NONE:
+        late = late or settled >= next_transfer(ws, engine)
+    if late:
+        return False
+    batch = ws.batches[engine["batch_lo"] + engine["oldest"]]
+    row = NONE
+    if lane["log"]:
+        inst["device"] = ends - duration - inst["clock"]
+        row = log_decodes(ws, out, lane, inst, tally, index, engine, duration)
+    step = inst["step"] - lane["async_scheduling"]
+    used = lane["gpu_blocks"] - inst["free"]
+    inst["used_time"] += used * (settled - inst["clock"])
+    inst["peak"] = max(inst["peak"], used)
+    inst["clock"] = settled
+    engine["begun"] = 0
+    _note_tokens(ws, lane, inst, tally, engine, settled)
+    computed = engine["measured"]
+    if ending > 0:
+        _end_some(inp, ws, out, lane, inst, tally, index, engine, first, last, step)
+    # Asynchronously the new batch is without those that have just got their last token.
+    tally["computed_tokens"] += engine["measured"] if lane["async_scheduling"] else computed
+    engine["context"] += inst["running"]
+    if lane["log"]:
+        log_outputs(out, inst, batch["row"] if lane["async_scheduling"] else row)
+    _pass_on(inst, engine, batch, ends, row)
+    return True
+
+
+@leaf
+def _pass_on(inst, engine, batch, ends, row):
+    """Let the batch just scheduled be the one on the device, if there still is one."""
+    batch["end"] = ends
+    batch["step"] = inst["step"]
+    batch["row"] = row
+    batch["changes"] = 1
+    batch["size"] = inst["running"]
+    engine["device_end"] = ends
+    engine["schedules"] += 1
+    inst["step"] += 1
+
+
+@leaf
+def _end(ws, lane, inst, engine):
+    """Bring all running requests up to date, and write the batch that is on the device."""
+    first = entry_at(lane, engine, engine["oldest"], 0)
+    for position in range(inst["running"]):
+        s = engine["state_lo"] + ws.running[inst["run_lo"] + position]
+        state = ws.states[s]
+        _catch_up(state, inst["step"])
+        state["last_token"] = engine["last_end"]
+        if lane["async_scheduling"]:
+            entry = ws.entries[first + position]
+            entry["state"] = s
+            entry["tokens"] = 1
+            entry["drafts"] = 0
+            entry["accepted"] = 0
+            entry["samples"] = 1
+            entry["padded"] = 0
+
+
+@leaf
+def run_decodes(inp, ws, out, lane, inst, tally, index, until):
+    """Take steps that only decode, as many as follow one another before `until`.
+
+    Return whether there was one; if not, nothing has changed that a schedule would not do.
+    """
+    engine = ws.engines[index]
+    if not _may_run(inp, ws, lane, inst, engine):
+        return False
+    _begin(inp, ws, lane, inst, engine)
+    begun = inst["step"]
+    goes_on = True
+    while goes_on:
+        goes_on = _take_step(inp, ws, out, lane, inst, tally, index, engine, until)
+        entered = False
+        if inst["inbox_head"] != NONE:
+            entered = ws.progress[inst["inbox_head"]]["queued"] <= inst["clock"]
+        goes_on = goes_on and inst["running"] > 0 and not entered
+        goes_on = goes_on and engine["schedules"] < lane["step_limit"]
+        goes_on = goes_on and not _tries(inp, ws, lane, inst, engine)
+    _end(ws, lane, inst, engine)
+    return inst["step"] > begun
