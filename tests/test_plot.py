@@ -5,6 +5,7 @@ import json
 import re
 import subprocess
 import sys
+from dataclasses import replace
 
 import matplotlib as mpl
 import numpy as np
@@ -17,12 +18,15 @@ from matplotlib.text import Text
 
 from kvsweep import plot
 from kvsweep.analysis.cliff import find_cliff
+from kvsweep.analysis.compare_records import Comparison, Difference
 from kvsweep.analysis.effect_records import Verdict
 from kvsweep.analysis.effects import factorial_effects
 from kvsweep.analysis.pareto import pareto_front
 from kvsweep.analysis.prefix_cost import prefix_cost
+from kvsweep.analysis.statistics import Interval
 from kvsweep.errors import InputError
 from kvsweep.plot import style
+from kvsweep.plot.compare_figure import plot_comparison
 from kvsweep.plot.labels import spread
 from kvsweep.plot.medium import DARK, LIGHT
 
@@ -208,7 +212,7 @@ def test_a_heatmap_shows_means_over_seeds_in_panels():
     figure = plot.plot_heatmap(ds, "preemption_rate", "gpu_blocks", "rate")
     texts = check_layout(figure)
     assert {"round-robin", "least-loaded"} <= set(texts)
-    assert "preemptions per completed request: less is better" in texts
+    assert "preemptions per completed request\nless is better" in texts
     (image,) = figure.axes[0].images
     expected = ds["preemption_rate"].isel(policy=0).mean("seed").transpose("rate", "gpu_blocks")
     np.testing.assert_allclose(image.get_array(), expected)
@@ -558,3 +562,34 @@ def test_a_cliff_along_whole_numbers_has_no_ticks_between_them():
     ds = h8(2).isel(gpu_blocks=slice(0, 6)).assign_coords(gpu_blocks=range(1, 7))
     for axes in plot.plot_cliff(ds, find_cliff(ds)).axes[::2]:
         assert all(float(tick).is_integer() for tick in axes.get_xticks())
+
+
+def test_a_heatmap_has_a_line_where_a_threshold_is_passed():
+    ds = at_rates(h8(2), [500.0, 2000.0]).isel(policy=[0])
+    figure = plot.plot_heatmap(ds, "preemption_rate", "gpu_blocks", "rate", threshold=0.05)
+    assert any(text.endswith("less is better; line: 0.05") for text in check_layout(figure))
+    values = ds["preemption_rate"].mean("seed").squeeze("policy").transpose("rate", "gpu_blocks")
+    past = values.values > 0.05
+    crossings = (past[:, 1:] != past[:, :-1]).sum() + (past[1:] != past[:-1]).sum()
+    lines, over = figure.axes[0].collections
+    assert len(lines.get_segments()) == len(over.get_segments()) == crossings > 2
+
+
+def test_the_difference_of_two_stores_is_drawn_along_their_longest_axis():
+    def around(d):
+        return Interval(d - 1.0, d + 1.0, 0.95)
+
+    cells = [
+        Difference({"policy": p, "gpu_blocks": b}, 1.0, 1.0 + d, d, around(d), d, None, 5, 0)
+        for p, d in (("round-robin", 0.5), ("least-loaded", 0.0))
+        for b in (1000, 2000, 3000)
+    ]
+    about = ("a", "b", "preemption_rate", "1", "preemptions", 0.95, True, True, "", (), ())
+    found = Comparison(*about, tuple(cells))
+    figure = plot_comparison(found)
+    texts = check_layout(figure)
+    assert {"preemption_rate: B minus A", "gpu_blocks", "round-robin"} <= set(texts)
+    assert figure.axes[0].lines[0].get_ydata().tolist() == [0.5, 0.5, 0.5]
+    names = [replace(item, labels={"policy": "a"}) for item in found.differences]
+    with pytest.raises(InputError, match="share no axis of several numbers"):
+        plot_comparison(replace(found, differences=tuple(names)))

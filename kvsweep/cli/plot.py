@@ -132,7 +132,8 @@ def _draw(ds: xr.Dataset, kind: str, options: dict[str, Any]) -> Figure:
         return figures.plot_curve(ds, metric, along)
     if kind == "heatmap":
         metric, along = _needed(options, "metric"), _needed(options, "along")
-        return figures.plot_heatmap(ds, metric, along, _needed({"over": over}, "over"))
+        second = _needed({"over": over}, "over")
+        return figures.plot_heatmap(ds, metric, along, second, options["threshold"])
     found = cliff_of(ds, options)
     if kind == "trend":
         return figures.plot_cliff_trend(ds, found, _needed({"over": over}, "over"))

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import textwrap
 from typing import TYPE_CHECKING
 
 import numpy as np
+from matplotlib.collections import LineCollection
 from matplotlib.colors import LogNorm, Normalize
 
 from kvsweep.analysis import variables
 from kvsweep.analysis.gib import unit_gib
 from kvsweep.analysis.statistics import Floats
 from kvsweep.analysis.variables import HIGHER_IS_BETTER
-from kvsweep.analysis.wording import label
+from kvsweep.analysis.wording import label, number
 from kvsweep.arguments import checked
 from kvsweep.errors import InputError
 from kvsweep.plot import style
@@ -30,7 +32,9 @@ MAX_PANELS = 6
 
 
 @checked
-def plot_heatmap(ds: xr.Dataset, metric: str, x: str, y: str) -> Figure:
+def plot_heatmap(
+    ds: xr.Dataset, metric: str, x: str, y: str, threshold: float | None = None
+) -> Figure:
     """Draw the mean over seeds of `metric` over axes `x` and `y`.
 
     Axes of names and uneven numeric axes are drawn as equal cells with their values; blocks have
@@ -45,6 +49,8 @@ def plot_heatmap(ds: xr.Dataset, metric: str, x: str, y: str) -> Figure:
         A measure, or a quantile of one (``ttft_p99_ms``).
     x, y : str
         Two axes, of numbers or names.
+    threshold : float, optional
+        Where the measure passes it a line is drawn.
 
     Returns
     -------
@@ -84,14 +90,39 @@ def plot_heatmap(ds: xr.Dataset, metric: str, x: str, y: str) -> Figure:
         norm, gib = _norm(mean.values), {name: unit_gib(ds, name) for name in (x, y)}
         for i, panel in enumerate(axes):
             image = _draw(panel, mean.isel({rest[0]: i}) if rest else mean, norm, gib)
+            if threshold is not None:
+                _draw_threshold(panel, mean.isel({rest[0]: i}) if rest else mean, threshold)
             if rest:
                 name = label({rest[0]: mean[rest[0]].values[i]})
                 panel.set_title(name, loc="left", fontsize=7.5)
         bar = figure.colorbar(image, ax=list(axes), shrink=0.9, pad=0.02, aspect=25)
         bar.outline.set_visible(False)
-        better = "more" if metric in HIGHER_IS_BETTER else "less"
-        bar.set_label(f"{style.axis_label(array)}: {better} is better", fontsize=7.5)
+        long = panels > 1 and not current().is_slide
+        bar.set_label(_told(array, metric, threshold, 48 if long else 28), fontsize=7.5)
     return figure
+
+
+def _told(array: xr.DataArray, metric: str, threshold: float | None, characters: int) -> str:
+    """Return what the colours are of, in lines that a colour bar is as long as."""
+    better = "more" if metric in HIGHER_IS_BETTER else "less"
+    line = "" if threshold is None else f"; line: {number(threshold)}"
+    name = textwrap.fill(" ".join(style.axis_label(array).split()), characters)
+    return f"{name}\n{better} is better{line}"
+
+
+def _draw_threshold(panel: Axes, table: xr.DataArray, threshold: float) -> None:
+    """Draw the line between cells on either side of a threshold, along their edges."""
+    past = table.values > threshold
+    known = ~np.isnan(table.values)
+    lines = []
+    for row, column in zip(*np.nonzero(past[:, 1:] != past[:, :-1]), strict=True):
+        if known[row, column] and known[row, column + 1]:
+            lines.append([(column + 0.5, row - 0.5), (column + 0.5, row + 0.5)])
+    for row, column in zip(*np.nonzero(past[1:] != past[:-1]), strict=True):
+        if known[row, column] and known[row + 1, column]:
+            lines.append([(column - 0.5, row + 0.5), (column + 0.5, row + 0.5)])
+    for colour, width in (("#000000", 2.2), ("#ffffff", 1.0)):  # seen on any cell
+        panel.add_collection(LineCollection(lines, colors=colour, linewidths=width))
 
 
 def _norm(values: Floats) -> Normalize:
