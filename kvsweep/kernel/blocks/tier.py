@@ -12,169 +12,13 @@ import math
 
 import numpy as np
 
-from ..._jit import leaf, part
+from ..._jit import leaf
 from ...policies import Offload
 from ...records import NONE
 from ..memory import extent_at
 from . import pool, runs
-from .runs import FALLS, LOOSE, RISES
-
-
-@leaf
-def _follows(ws, inst, node, extent, first, end, falls):
-    """Return whether the places `first` to `end - 1` go on where a run ends, in its direction.
-
-    It must be what was used just before.
-    """
-    run = ws.tier[node]
-    found = False
-    if run["extent"] == extent and run["rank"] == inst["tier_uses"] and run["falls"] != LOOSE:
-        single = run["end"] - run["first"] == 1
-        if falls == FALLS:
-            found = run["first"] == end and (run["falls"] == FALLS or single)
-        else:
-            found = run["end"] == first and (run["falls"] == RISES or single)
-    return found
-
-
-@leaf
-def _append(ws, inst, extent, first, end, falls):
-    """Let the tier have the places `first` to `end - 1`, as the most recently used ones."""
-    node = np.int64(ws.tier[inst["tier_lo"]]["prev"])
-    if _follows(ws, inst, node, extent, first, end, falls):
-        run = ws.tier[node]
-        run["falls"] = falls
-        if falls == FALLS:
-            run["first"] = first
-        else:
-            run["end"] = end
-    else:
-        node = runs.new_run(ws, inst, extent, first, end, falls)
-        inst["tier_uses"] += 1
-        ws.tier[node]["rank"] = inst["tier_uses"]
-        runs.link_before(ws, node, inst["tier_lo"])
-
-
-@leaf
-def _in_line(ws, inst, place):
-    """Return the loose run that has the block at a place of the line; NONE: it was used again."""
-    entry = ws.tier_line[place]
-    key = np.int64(entry["key"])
-    node = NONE
-    if ws.tier_blocks[inst["prefix_lo"] + key]["used"] == entry["used"]:
-        node = runs.find_run(ws, np.int64(entry["extent"]), key)
-        if node != NONE and (ws.tier[node]["falls"] != LOOSE or ws.tier[node]["first"] > key):
-            node = NONE
-    return node
-
-
-@part
-def _close_up(ws, lane, inst):
-    """Let only those stand in line that were not used again, from its begin on."""
-    lo = inst["number"] * lane["line_places"]
-    kept = lo
-    for place in range(lo + inst["line_head"], lo + inst["line_tail"]):
-        if _in_line(ws, inst, place) != NONE:
-            ws.tier_line[kept] = ws.tier_line[place]
-            kept += 1
-    inst["line_head"] = 0
-    inst["line_tail"] = kept - lo
-
-
-@leaf
-def _join_line(ws, lane, inst, extent, key):
-    """Put a block of an extent, used now, at the end of the line."""
-    if inst["line_tail"] == lane["line_places"]:
-        _close_up(ws, lane, inst)
-    inst["tier_uses"] += 1
-    ws.tier_blocks[inst["prefix_lo"] + key]["used"] = inst["tier_uses"]
-    entry = ws.tier_line[inst["number"] * lane["line_places"] + inst["line_tail"]]
-    entry["used"] = inst["tier_uses"]
-    entry["extent"] = extent
-    entry["key"] = key
-    inst["line_tail"] += 1
-
-
-@leaf
-def _take_out(ws, inst, node, first, end):
-    """Take the places `first` to `end - 1` out of a run."""
-    runs.drop_run(ws, inst, runs.cut(ws, inst, node, first, end))
-
-
-@leaf
-def _evict(ws, lane, inst, count):
-    """Let up to `count` blocks make room that were used the longest ago; return how many."""
-    node = np.int64(ws.tier[inst["tier_lo"]]["next"])
-    lo = inst["number"] * lane["line_places"]
-    while inst["line_head"] < inst["line_tail"]:
-        place = lo + inst["line_head"]
-        if ws.tier_line[place]["used"] > ws.tier[node]["rank"]:
-            break
-        inst["line_head"] += 1
-        loose = _in_line(ws, inst, place)
-        if loose != NONE:
-            key = np.int64(ws.tier_line[place]["key"])
-            _take_out(ws, inst, loose, key, key + 1)
-            return np.int64(1)
-    return runs.take_first(ws, inst, node, count)
-
-
-@leaf
-def _find_room(ws, lane, inst, count):
-    """Return for how many of `count` blocks there is room: at least one.
-
-    If there is none what was used the longest ago makes room.
-    """
-    room = lane["cpu_blocks"] - inst["tier_used"]
-    if room == 0:
-        room = _evict(ws, lane, inst, count)
-        inst["tier_used"] -= room
-    return min(room, count)
-
-
-@leaf
-def _count_new(ws, inst, first, end, now):
-    """Count blocks that are copied to the CPU."""
-    inst["tier_used"] += end - first
-    inst["offloads"] += end - first
-    for key in range(inst["prefix_lo"] + first, inst["prefix_lo"] + end):
-        ws.tier_blocks[key]["came"] = now
-
-
-@leaf
-def _store_up(ws, lane, inst, extent, first, end, now):
-    """Copy the blocks `first` to `end - 1` of an extent in order; what is there counts as used."""
-    while first < end:
-        node = runs.find_run(ws, extent, first)
-        upto = end
-        if node != NONE and ws.tier[node]["first"] <= first:
-            upto = min(end, np.int64(ws.tier[node]["end"]))
-            _take_out(ws, inst, node, first, upto)
-        else:
-            if node != NONE:
-                upto = min(end, np.int64(ws.tier[node]["first"]))
-            upto = first + _find_room(ws, lane, inst, upto - first)
-            _count_new(ws, inst, first, upto, now)
-        _append(ws, inst, extent, first, upto, RISES)
-        first = upto
-
-
-@leaf
-def _store_down(ws, lane, inst, extent, first, end, now):
-    """Copy the blocks `end - 1` down to `first` of an extent, likewise."""
-    while first < end:
-        node = runs.find_below(ws, extent, end)
-        downto = first
-        if node != NONE and ws.tier[node]["end"] >= end:
-            downto = max(first, np.int64(ws.tier[node]["first"]))
-            _take_out(ws, inst, node, downto, end)
-        else:
-            if node != NONE:
-                downto = max(first, np.int64(ws.tier[node]["end"]))
-            downto = end - _find_room(ws, lane, inst, end - downto)
-            _count_new(ws, inst, downto, end, now)
-        _append(ws, inst, extent, downto, end, FALLS)
-        end = downto
+from .runs import FALLS, LOOSE
+from .tier_order import append, count_new, find_room, join_line, store_down, store_up, take_out
 
 
 @leaf
@@ -188,14 +32,14 @@ def copy_fill(inp, ws, lane, inst, request, slot, block, now):
     key = np.int64(inp.keys[request["key_lo"] + block])
     node = runs.find_below(ws, extent, key + 1)
     if node != NONE and ws.tier[node]["end"] > key:
-        _take_out(ws, inst, node, key, key + 1)
+        take_out(ws, inst, node, key, key + 1)
         node = NONE
     else:
         if inst["tier_used"] == lane["cpu_blocks"]:
-            _find_room(ws, lane, inst, 1)
+            find_room(ws, lane, inst, 1)
             node = runs.find_below(ws, extent, key)
-        _count_new(ws, inst, key, key + 1, now)
-    _join_line(ws, lane, inst, extent, key)
+        count_new(ws, inst, key, key + 1, now)
+    join_line(ws, lane, inst, extent, key)
     if node != NONE and ws.tier[node]["end"] == key and ws.tier[node]["falls"] == LOOSE:
         ws.tier[node]["end"] += 1
     else:
@@ -217,7 +61,7 @@ def copy(inp, ws, lane, inst, request, slot, first, end, now):
         upto = min(end, link["end"])
         key = np.int64(inp.keys[lo + first])
         extent = extent_at(lane, inst, link["extent"])
-        _store_up(ws, lane, inst, extent, key, key + upto - first, now)
+        store_up(ws, lane, inst, extent, key, key + upto - first, now)
         first = upto
 
 
@@ -229,7 +73,7 @@ def relieve(inp, ws, lane, inst):
     if moves and used / lane["gpu_blocks"] > lane["offload_threshold"]:
         while inst["evictable"] > 0:
             extent, first, end = pool.uncache_first(inp, ws, inst)
-            _store_down(ws, lane, inst, extent, first, end, inst["clock"])
+            store_down(ws, lane, inst, extent, first, end, inst["clock"])
 
 
 @leaf
@@ -256,7 +100,7 @@ def _leave(ws, inst, extent, first, end):
     while first < end:
         node = runs.find_run(ws, extent, first)
         upto = min(end, np.int64(ws.tier[node]["end"]))
-        _take_out(ws, inst, node, first, upto)
+        take_out(ws, inst, node, first, upto)
         first = upto
 
 
@@ -297,8 +141,8 @@ def _use(ws, inst, extent, first, end):
             break
         downto = max(first, np.int64(ws.tier[node]["first"]))
         end = min(end, np.int64(ws.tier[node]["end"]))
-        _take_out(ws, inst, node, downto, end)
-        _append(ws, inst, extent, downto, end, FALLS)
+        take_out(ws, inst, node, downto, end)
+        append(ws, inst, extent, downto, end, FALLS)
         end = downto
 
 
