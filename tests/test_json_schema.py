@@ -123,6 +123,9 @@ def test_the_command_prints_it_and_keeps_files(tmp_path):
     file = tmp_path / "sweep.schema.json"
     CliRunner().invoke(commands, ["schema", "-o", str(file)], catch_exceptions=False)
     assert json.loads(file.read_text()) == SCHEMA
+    words = ["schema", "-o", str(file), "--overwrite", "--json"]
+    told = CliRunner().invoke(commands, words, catch_exceptions=False)
+    assert json.loads(told.output) == {"schema": str(file)}
     file.write_text("mine")
     with pytest.raises(InputError, match="is there already; --overwrite replaces it"):
         CliRunner().invoke(commands, ["schema", "-o", str(file)], catch_exceptions=False)

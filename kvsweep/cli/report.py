@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from kvsweep.cli.base import Command
+from kvsweep.cli.base import Command, json_option, print_json
 from kvsweep.cli.outputs import OutputPath
 from kvsweep.cli.results import at_option, read
 from kvsweep.cli.terminal import echo
@@ -36,6 +36,7 @@ from kvsweep.files import output_path, written
 @click.option("--metric", metavar="M", help="Measure to compare [that of the sweep's cliff].")
 @at_option
 @overwrite_option
+@json_option
 def report(
     stores: tuple[Path, ...],
     out: Path | None,
@@ -43,6 +44,7 @@ def report(
     metric: str | None,
     at: tuple[str, ...],
     overwrite: bool,
+    as_json: bool,
 ) -> None:
     """Write a report of stores: one page of HTML that needs neither server nor network.
 
@@ -67,4 +69,7 @@ def report(
     )
     with written(target) as file:
         file.write(page)
-    echo(target)
+    if as_json:
+        print_json({"stores": [str(store) for store in stores], "report": str(target)})
+    else:
+        echo(target)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from kvsweep.cli.base import Command
+from kvsweep.cli.base import Command, json_option, print_json
 from kvsweep.cli.outputs import OutputPath
 from kvsweep.cli.terminal import echo
 from kvsweep.cli.trace_options import check_new, overwrite_option
@@ -29,7 +29,8 @@ from kvsweep.files import written
     help="File to write [standard output].",
 )
 @overwrite_option
-def schema(out: Path | None, overwrite: bool) -> None:
+@json_option
+def schema(out: Path | None, overwrite: bool, as_json: bool) -> None:
     """Print the JSON Schema of the sweep file: every key with default, unit, range and meaning.
 
     Editors that know TOML complete and check by it: begin a sweep file with the line "#:schema
@@ -44,4 +45,7 @@ def schema(out: Path | None, overwrite: bool) -> None:
         return
     with written(out) as file:
         file.write(f"{text}\n")
-    echo(out)
+    if as_json:
+        print_json({"schema": str(out)})
+    else:
+        echo(out)

@@ -1,5 +1,6 @@
 """`kvsweep report`: a page that is whole, in which nothing of a sweep is taken for markup."""
 
+import json
 import re
 from html.parser import HTMLParser
 
@@ -95,7 +96,8 @@ def test_a_report_is_the_same_each_time_and_replaces_nothing_unasked(run, store,
     code, _, err = run("report", store, "-o", file.name)
     assert code == 2
     assert err == "kvsweep: --out page.html: is there already; --overwrite replaces it\n"
-    assert run("report", store, "-o", file.name, "--overwrite")[0] == 0
+    _, out, _ = run("report", store, "-o", file.name, "--overwrite", "--json")
+    assert json.loads(out) == {"stores": [store], "report": file.name}
     assert file.read_bytes() == first
 
 
