@@ -16,7 +16,7 @@ import kvsweep
 
 pytest.importorskip("s3fs")
 pytest.importorskip("moto")
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.long]  # processes, and waits for leases
 
 TEXT = BASE + '[grid]\npolicy = ["round-robin"]\nseed = { count = 6 }\n'
 # The command, by the stand-in for the simulator: all tasks but the first two take a while.
