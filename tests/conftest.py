@@ -1,5 +1,9 @@
-"""Hypothesis profiles: ``dev`` (few examples), ``ci`` (the same ones each run), ``thorough``.
+"""Which tests run, and how many examples hypothesis tries.
 
+Tests marked ``long`` take a minute each, or repeat on large goldens what small ones test: they run
+with ``KVSWEEP_TEST_LONG=1``, as in ``.ci/run``.
+
+Profiles of hypothesis: ``dev`` (few examples), ``ci`` (the same ones each run), ``thorough``.
 Choose one by the environment variable ``HYPOTHESIS_PROFILE``; ``ci`` if there is none.
 """
 
@@ -18,3 +22,11 @@ settings.register_profile(
     "thorough", max_examples=3000, deadline=None, suppress_health_check=SLOW_DRAWS
 )
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
+
+
+def pytest_collection_modifyitems(config, items):
+    if os.environ.get("KVSWEEP_TEST_LONG"):
+        return
+    left_out = [item for item in items if item.get_closest_marker("long")]
+    config.hook.pytest_deselected(items=left_out)
+    items[:] = [item for item in items if item not in left_out]

@@ -57,6 +57,8 @@ def _add_drafts(source, trace):
     engine = trace["scenario"]["engine"]
     tokens = source.pick((1, 2, 3, 5))
     engine["speculative"] = {"tokens": tokens, "method": source.pick(("draft", "eagle"))}
+    if source.chance(30):
+        engine["speculative"]["draft_us"] = source.pick((1.0, 2.5, 30.0))
     # A request must have room for its drafts and as many more.
     size = trace["scenario"]["cache"]["block_size"]
     trace["scenario"]["cache"]["gpu_blocks"] += source.pick((-(-2 * tokens // size), 0))

@@ -149,6 +149,10 @@ def test_a_pool_takes_from_the_sections_what_it_leaves_out():
             {"pools": [{"instances": 1}, {"instances": 1, "max_model_len": 9}]},
             "pools[0].max_model_len: missing; only the last may have none",
         ),
+        (
+            {"pools": [{"instances": 1, "max_model_len": 9}] * 1, "routing": "prompt-affinity"},
+            "routing: 'prompt-affinity' keeps a prompt's instance: not with pools of a max_model",
+        ),
         ({"pools": [{"instances": 1, "latency": {}}]}, "pools[0].latency.beta: missing; give beta"),
         (
             {"pools": [{"instances": 1, "latency": {"model": "llama-3.1-8b/h100/tp1"}}]},

@@ -113,14 +113,44 @@ def test_that_all_experts_are_read_is_told_of_a_mixture_of_experts_only(load):
     assert "experts" not in told(load(ON_H100))[0]
 
 
-def test_a_hybrid_on_a_gpu_has_step_times_but_its_blocks_are_to_be_given(load, tmp_path):
+def windows(scenario):
+    return [group.window for group in scenario.cache.groups]
+
+
+def test_a_hybrid_decides_its_groups_its_blocks_and_its_step_times(load, tmp_path):
     text = '[model]\npreset = "gpt-oss-120b"\ngpu = "h200"\n'
-    (scenario,) = scenarios(load(text, "cache.gpu_blocks=20000"))
-    assert scenario.cache.gpu_blocks == 20_000
+    (scenario,) = scenarios(load(text))
+    assert windows(scenario) == [128, None]
+    assert scenario.cache.gpu_blocks > 100_000
     like = load_preset("gpt-oss-120b/h200/tp1-roofline", tmp_path).coefficients()
     assert scenario.latency.memory == pytest.approx(like["memory"])
-    with pytest.raises(InputError, match=r"sliding windows.*give cache.gpu_tokens"):
-        scenarios(load(text))
+    (given,) = scenarios(load(text, "cache.gpu_blocks=20000"))
+    assert (given.cache.gpu_blocks, windows(given)) == (20_000, [128, None])
+
+
+def test_a_hybrid_of_gib_has_the_blocks_that_vllm_gives_it(load):
+    """5.38 GiB are 9,793 blocks, the null block among them; Gemma 3 has seven groups."""
+    text = '[model]\npreset = "gpt-oss-120b"\nkv_gib = 5.38\n' + LATENCY
+    (scenario,) = scenarios(load(text))
+    assert (scenario.cache.gpu_blocks, windows(scenario)) == (9_792, [128, None])
+    (gemma,) = scenarios(load(text, "model.preset=gemma-3-27b"))
+    assert windows(gemma) == [1024] * 6 + [None]
+
+
+def test_a_hybrid_may_be_taken_for_a_model_with_full_attention(load):
+    """By tokens, which say what fits, or by groups of its own; a CPU tier asks for one of them."""
+    text = '[model]\npreset = "gpt-oss-120b"\nkv_gib = 5.38\n' + LATENCY + "[cache]\n"
+    (tokens,) = scenarios(load(text + "gpu_tokens = 160000"))
+    assert (tokens.cache.gpu_blocks, windows(tokens)) == (10_000, [])
+    assert (
+        "cache.gpu_tokens wins: 10,000 blocks of full attention"
+        in told(load(text + "gpu_tokens = 160000"))[0]
+    )
+    full = 'groups = [{ kind = "full" }]\n'
+    (own,) = scenarios(load(text + full + "cpu_blocks = 10\ntransfer_bandwidth = 1.0"))
+    assert own.cache.gpu_blocks == 9_792
+    with pytest.raises(InputError, match=r"with the groups of this model.*kind = 'full'"):
+        load(text + "cpu_blocks = 10\ntransfer_bandwidth = 1.0")
 
 
 def test_latent_attention_in_8_bits_decides_blocks_and_step_times(load, tmp_path):
@@ -172,7 +202,7 @@ def test_a_token_meets_the_experts_that_it_is_sent_to_and_a_step_reads_all(load)
         (ON_H100, "model.utilisation=0.9", "did you mean"),
         (ON_H100, "model.utilization=1.5", "--set model.utilization: must be at most 1"),
         (ON_H100, "model.preset=llama-3.1-70b", "model.gpu: no memory is left"),
-        (ON_H100, "model.preset=gemma-3-27b", "its layers have sliding windows"),
+        (OF_GIB + LATENCY, "model.preset=gemma-4-26b", "blocks of 16 and 32 tokens, which is not"),
         (OF_GIB + LATENCY, "model.utilization=0.9", "--set model.utilization: has no effect"),
     ],
 )
@@ -182,7 +212,7 @@ def test_models_that_cannot_be_are_refused_by_key(load, text, override, message)
     assert message in str(refused.value)
 
 
-def test_a_hybrid_model_with_blocks_given_has_its_bytes(load):
+def test_a_hybrid_model_with_blocks_given_has_the_bytes_of_its_tokens(load):
     text = '[model]\npreset = "gpt-oss-20b"\n' + LATENCY + "[cache]\ngpu_blocks = 100\n"
     assert scenarios(load(text))[0].cache.kv_bytes_per_token == 49_152
 

@@ -10,13 +10,13 @@ import time
 from pathlib import Path
 
 import pytest
-from sweeping import BASE, CLIFF, GRID, fake_batch, make_sweep, start_python, tree, write_sweep
+from sweeping import BASE, GRID, fake_batch, make_sweep, start_python, tree, write_sweep
 
 import kvsweep
 from kvsweep import grid
 
 pytestmark = pytest.mark.slow
-TEXT = BASE + GRID + CLIFF
+TEXT = BASE + GRID  # without a cliff, whose figure takes a second of each command
 
 COMMAND = """
 import os, resource, signal, sys, time
@@ -57,6 +57,14 @@ def counted(self, shard):
 Packer.pack = counted
 """
 
+WAITING = """
+def waits(*args, **options):
+    while not os.path.exists("go on"):
+        time.sleep(0.01)
+    return sweeping.fake_batch(*args, **options)
+kvsweep.simulate.simulate_batch = waits
+"""
+
 FILE_SIZE = "resource.setrlimit(resource.RLIMIT_FSIZE, ({number}, resource.RLIM_INFINITY))"
 
 
@@ -71,13 +79,22 @@ def run(*args, **options):
     return process.returncode, out, err
 
 
-@pytest.fixture
-def whole(tmp_path, monkeypatch):
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
     """The store of a command that nothing disturbed."""
+    folder = tmp_path_factory.mktemp("whole")
+    write_sweep(folder, TEXT)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        assert run(out="whole.zarr")[0] == 0
+    return tree(folder / "whole.zarr")
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path, monkeypatch):
+    """The sweep's file, in the working directory of the commands."""
     monkeypatch.chdir(tmp_path)
     write_sweep(tmp_path, TEXT)
-    assert run(out="whole.zarr")[0] == 0
-    return tree(Path("whole.zarr"))
 
 
 def goes_on(whole, out="a.zarr"):
@@ -130,7 +147,7 @@ def mount(path, *options):
 
 
 @pytest.fixture
-def disk(whole):
+def disk(here):
     mount("disk", "-o", "size=600k")
     yield
     subprocess.run(["umount", "-l", "disk"], check=True)
@@ -165,13 +182,12 @@ def test_a_folder_that_may_not_be_written(whole):
 
 
 def test_two_runs_at_once(whole):
-    slow = "def slow(*a, **o):\n    time.sleep(0.1)\n    return sweeping.fake_batch(*a, **o)\n"
-    slow += "kvsweep.simulate.simulate_batch = slow"
-    with start(slow) as first:
-        while not list(Path("a.zarr/status/parts").glob("[0-9]*")):
+    with start(WAITING) as first:
+        while not Path("a.zarr").exists():
             assert first.poll() is None, "ended before the other began"
             time.sleep(0.005)
         assert told_in_a_line(run(), f"a.zarr: process {first.pid} on ")
+        Path("go on").touch()
         first.communicate(timeout=120)
     assert tree(Path("a.zarr")) == whole
 

@@ -110,10 +110,7 @@ def test_public_means_can_be_demanded(tmp_path):
     assert folder.stat().st_mode & 0o022 == 0
 
 
-@pytest.mark.skipif(
-    not os.environ.get("KVSWEEP_TEST_PLAIN"),
-    reason="compiling by public means takes five minutes: KVSWEEP_TEST_PLAIN=1, as .ci/run sets it",
-)
+@pytest.mark.long  # five minutes of compiling
 @pytest.mark.timeout(1800)
 def test_public_means_give_the_same_results():
     done = python(

@@ -37,6 +37,8 @@ def test_tokens_too():
         {"grid": SWEEP["grid"] | {"cache.block_size": [16, 32]}},
         {"grid": SWEEP["grid"] | {"model.tp": [1, 2]}},
         {"policies": {"large": {"cache.block_size": 32}}},
+        {"policies": {"hybrid": {"cache.groups": [{"kind": "full"}] * 2}}},
+        {"scenario": {"cache": SWEEP["scenario"]["cache"] | {"groups": [{"kind": "full"}] * 2}}},
         {"scenario": {"cache": {"kv_bytes_per_token": None, "block_size": 16}}},
     ],
 )

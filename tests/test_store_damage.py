@@ -82,6 +82,18 @@ def test_damage_is_never_read_as_numbers(whole, kind):
     assert refused >= 0.6 * TRIALS
 
 
+def test_damage_is_never_read_as_numbers_of_a_few_cells(whole, tmp_path):
+    """Zarr reads parts of a file by other means than the whole."""
+    sound, damaged = whole[1], tmp_path / "a.zarr"
+    shutil.copytree(sound, damaged)
+    for file in files_of(damaged / "steps" / "c"):
+        KINDS["flip_a_bit"](file, random.Random(0))
+    for at in ({"seed": 0}, {"seed": 5, "gpu_blocks": 2, "policy": 1}):
+        kvsweep.open_results(sound)["steps"].isel(at).load()
+        with pytest.raises(InputError):
+            kvsweep.open_results(damaged)["steps"].isel(at).load()
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_damaged_files_are_named_and_their_cells_run_again(whole, kind):
     sweep, path, ds = whole

@@ -10,7 +10,10 @@ if TYPE_CHECKING:
 
 GIB = 2**30
 
-DECIDING = ("cache.block_size", "cache.kv_bytes_per_token", "latency.model", "model.")
+DECIDING = (
+    *("cache.block_size", "cache.groups", "cache.kv_bytes_per_token", "latency.model", "model."),
+    *("cluster.pools", "cluster.prefill", "cluster.decode"),
+)
 """Keys, or how they begin, that change the bytes of a block from cell to cell."""
 
 
@@ -38,8 +41,8 @@ def unit_gib(ds: xr.Dataset, axis: str) -> float | None:
         return None
     cache = sweep["scenario"]["cache"]
     token, size = cache.get("kv_bytes_per_token"), cache.get("block_size")
-    if token is None or size is None:
-        return None
+    if token is None or size is None or len(cache.get("groups", ())) > 1:
+        return None  # a block of one of several groups has the bytes of its layers only
     return float(token * (size if axis == "gpu_blocks" else 1) / GIB)
 
 

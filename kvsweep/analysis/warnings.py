@@ -19,6 +19,7 @@ from kvsweep.analysis.no_effect import equal_seeds, idle_tier, never_full
 from kvsweep.analysis.warning_records import ResultWarning, Seen, seen
 from kvsweep.analysis.wording import number
 from kvsweep.arguments import checked
+from kvsweep.config.pools import BOTH_ROLES, pools_of
 from kvsweep.errors import InputError
 
 if TYPE_CHECKING:
@@ -107,6 +108,8 @@ def one_instance(cells: Cells) -> ResultWarning | None:
         where &= (cells.number("mean_running") + cells.number("mean_waiting")) * n > n
         where &= cells.number("completed") >= ENOUGH * n
         where &= cells.settings(lambda scenario: scenario.cluster.routing) != "always-busiest"
+        # Of prefill and decode instances, each serves a part of every request.
+        where &= cells.settings(lambda scenario: pools_of(scenario.cluster)[0][0]) == BOTH_ROLES
     found = seen(cells, where, shares)
     if found is None:
         return None

@@ -270,6 +270,7 @@ RULES: dict[str, Rule] = {
     ),
     "engine.speculative.method": _DRAFTS,
     "engine.speculative.acceptance": _DRAFTS,
+    "engine.speculative.draft_us": _DRAFTS,
     **{
         f"{section}.{key}": Rule(_takes_from(key), _OWN_POOL)
         for section, key in (

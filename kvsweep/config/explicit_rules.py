@@ -33,19 +33,29 @@ def check_explicit(scenario: Scenario) -> None:
         raise KeyProblem(("cache", "gpu_tokens"), message)
     if has_roles(scenario.cluster):
         _check_roles(scenario)
+    by_length = any(pool.max_model_len is not None for pool in scenario.cluster.pools)
+    if by_length and scenario.cluster.routing == Routing.PROMPT_AFFINITY.label:
+        message = "'prompt-affinity' keeps a prompt's instance: not with pools of a max_model_len"
+        raise KeyProblem(("cluster", "routing"), message)
     _check_batches(scenario)
 
 
 def _features(scenario: Scenario) -> Iterator[str]:
     """Yield the keys that ask for these rules."""
     if is_hybrid(scenario.cache.groups):
-        yield "cache.groups"
+        yield "the groups of this model" if _of_model(scenario) else "cache.groups"
     if scenario.engine.drafts:
         yield "engine.speculative"
     if has_roles(scenario.cluster):
         yield "prefill and decode apart"
     if scenario.cluster.pools:
         yield "cluster.pools"
+
+
+def _of_model(scenario: Scenario) -> bool:
+    """Return whether the groups of the cache follow from the model that is served."""
+    cache = scenario.cache
+    return is_hybrid(cache.groups) and "groups" not in cache.model_fields_set
 
 
 def _check_common(scenario: Scenario, what: str) -> None:
@@ -64,7 +74,10 @@ def _check_common(scenario: Scenario, what: str) -> None:
     )
     for section, key, asked, only in refused:
         if asked:
-            raise KeyProblem((section, key), f"with {what} there is only {only}")
+            message = f"with {what} there is only {only}"
+            if _of_model(scenario):
+                message += "; cache.groups = [{ kind = 'full' }] takes it for full attention"
+            raise KeyProblem((section, key), message)
 
 
 def _check_drafts(scenario: Scenario) -> None:

@@ -25,7 +25,7 @@ class InstancePool:
     gpu_blocks, max_num_seqs, max_num_batched_tokens : int
         Of each: usable blocks, requests in a batch, tokens in a step.
     beta, memory : tuple of float
-        Step times, as in `kvsweep.config.latency.Latency`.
+        Step times, as in `kvsweep.config.latency.Latency`; the time of drafting is in the first.
     max_model_len : int or None
         For routing by length: the longest request, tokens; None: any.
     """
@@ -55,7 +55,7 @@ def fleet(scenario: Scenario) -> tuple[InstancePool, ...]:
                 max_num_batched_tokens=(
                     pool.max_num_batched_tokens or engine.max_num_batched_tokens
                 ),
-                beta=times.beta,
+                beta=(times.beta[0] + engine.drafting_us, *times.beta[1:]),
                 memory=times.memory,
                 max_model_len=pool.max_model_len if isinstance(pool, UnequalPool) else None,
             )

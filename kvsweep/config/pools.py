@@ -97,7 +97,8 @@ class UnequalPool(Pool):
     Attributes
     ----------
     max_model_len : int or None
-        For routing by length: the longest request, prompt and output, that is sent here.
+        The longest request, prompt and output, that the pool serves; None: any. A router chooses
+        among the instances of the first pool that serves requests as long as the one in question.
     """
 
     max_model_len: Annotated[Tokens | None, Key("token", "longest request of a pool")] = None

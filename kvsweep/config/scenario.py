@@ -357,6 +357,11 @@ class Engine(Section):
         """Draft tokens that each decode verifies, 0 without speculation."""
         return self.speculative.tokens if self.speculative else 0
 
+    @property
+    def drafting_us(self) -> float:
+        """What drafting makes each step longer, microseconds."""
+        return self.drafts * self.speculative.draft_us if self.speculative else 0.0
+
 
 class Cache(Section):
     """The KV cache of each instance.

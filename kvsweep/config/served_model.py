@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Self
 from pydantic import Field, model_validator
 
 from kvsweep.config.base import Count, Key, KeyProblem, Name, Positive, Section
+from kvsweep.config.groups import CacheGroup
 from kvsweep.errors import InputError
-from kvsweep.limits import MAX_BLOCKS, MAX_LAYERS, MAX_MEMORY_BYTES
+from kvsweep.limits import MAX_BLOCKS, MAX_GROUPS, MAX_LAYERS, MAX_MEMORY_BYTES
 from kvsweep.sizing.defaults import UTILIZATION
 from kvsweep.sizing.sizes import GIB
 
@@ -76,7 +77,10 @@ class ServedModel(Section):
 
 
 def from_model(scenario: Scenario, folder: Path) -> dict[str, Any]:
-    """Return what a scenario's model decides of its cache, by key: blocks, and bytes of a token.
+    """Return what a scenario's model decides of its cache, by key: groups, blocks, token bytes.
+
+    A hybrid model has its groups of layers, unless groups are given or tokens, which say what fits
+    if it had full attention only.
 
     Raises
     ------
@@ -90,19 +94,36 @@ def from_model(scenario: Scenario, folder: Path) -> dict[str, Any]:
     found: dict[str, Any] = {}
     if "kv_bytes_per_token" not in given:
         found["kv_bytes_per_token"] = float(told.layout.token_bytes)
+    if not told.layout.plain and not {"groups", "gpu_tokens"} & given:
+        found["groups"] = _groups(told, scenario.cache.block_size)
     if model.decides and not any(key in given for key in CAPACITIES):
-        if not told.layout.plain:
-            raise KeyProblem(
-                ("model",),
-                "its layers have sliding windows, which are not simulated, so that its blocks are "
-                f"not those of a simulation; give cache.gpu_tokens: {told.tokens} hold as many of "
-                "the longest requests",
-            )
         blocks = told.blocks - 1  # without vLLM's null block
         if not 1 <= blocks <= MAX_BLOCKS:
             raise KeyProblem(("model",), f"{blocks:,} usable blocks; allowed: 1 to {MAX_BLOCKS:,}")
         found["gpu_blocks"] = blocks
     return found
+
+
+def _groups(told: Answer, block_size: int) -> tuple[CacheGroup, ...]:
+    """Return the groups of a hybrid model's layers, in vLLM's order."""
+    assert told.layout is not None
+    sizes = sorted({group.block_size for group in told.layout.groups})
+    if sizes != [block_size]:
+        raise KeyProblem(
+            ("model",),
+            f"its groups of layers have blocks of {' and '.join(map(str, sizes))} tokens, which is "
+            f"not simulated; give cache.gpu_tokens: {told.tokens} hold as many of the longest "
+            "requests",
+        )
+    if len(told.layout.groups) > MAX_GROUPS:
+        raise KeyProblem(
+            ("model",), f"{len(told.layout.groups)} groups of layers, at most {MAX_GROUPS}"
+        )
+    return tuple(_group(group.pages[0].layer.window) for group in told.layout.groups)
+
+
+def _group(window: int | None) -> CacheGroup:
+    return CacheGroup(kind="full" if window is None else "sliding", window=window)
 
 
 def times_of_model(scenario: Scenario, folder: Path) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kvsweep.config.groups import is_hybrid
 from kvsweep.config.latency import load_preset
 from kvsweep.config.served_model import CAPACITIES, sized
 from kvsweep.sizing.sizes import GIB
@@ -38,7 +39,10 @@ def _who_wins(scenario: Scenario, told: Answer) -> str | None:
     if scenario.model is None or not scenario.model.decides:
         return None
     if given is not None:
-        return f"cache.{given} wins: {scenario.cache.gpu_blocks:,} blocks"
+        assert told.layout is not None
+        full = not told.layout.plain and not is_hybrid(scenario.cache.groups)
+        kind = " of full attention" if full else ""
+        return f"cache.{given} wins: {scenario.cache.gpu_blocks:,} blocks{kind}"
     if told.margin is not None and told.margin[0] != told.margin[1]:
         return f"estimated, {told.margin[0]:,} to {told.margin[1]:,}"
     return None

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator
 
-from kvsweep.config.base import Key, KeyProblem, Section, Whole
+from kvsweep.config.base import Coefficient, Key, KeyProblem, Section, Whole
 from kvsweep.config.explain import shown
 from kvsweep.limits import MAX_DRAFTS
 
@@ -26,6 +26,8 @@ class Speculative(Section):
         position, the share of all verifications that accept the draft there (vLLM's log:
         ``Per-position acceptance rate``), not increasing, 0 beyond the list. None: the requests of
         a trace have their own ``accepted``.
+    draft_us : float
+        What each draft token makes a step longer: the drafts' own forward passes.
     """
 
     tokens: Annotated[Whole, Field(le=MAX_DRAFTS), Key("token", "draft tokens of a decode")]
@@ -33,6 +35,7 @@ class Speculative(Section):
     acceptance: Annotated[
         float | tuple[float, ...] | None, Key("1", "share of drafts accepted")
     ] = None
+    draft_us: Annotated[Coefficient, Key("us", "time of drafting a token")] = 0.0
 
     @field_validator("acceptance", mode="before")
     @classmethod

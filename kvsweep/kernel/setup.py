@@ -102,6 +102,9 @@ def _how_it_ended(lane, inst, blocks, kept):
     status = LaneStatus.OK
     if inst["load"] != 0 and late:
         status = LaneStatus.TIME_LIMIT
+    elif lane["explicit"] and inst["waiting"] > 0:
+        # With drafts beside windows a head may ask for more than the pool that it was let in for.
+        status = LaneStatus.STEP_LIMIT
     elif inst["load"] != 0 or leaked:
         status = LaneStatus.NOT_CONSERVED
     return status

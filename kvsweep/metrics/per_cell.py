@@ -83,6 +83,17 @@ CELL_VARIABLES = (
         ("tier_evictions", "block", "blocks of it that made room"),
         ("tier_refused", "1", "times that blocks were not stored for lack of room in it"),
         ("tier_deferred", "1", "times that a request had to ask for its load again"),
+        ("window_freed", "block", "blocks given back as they left their sliding window"),
+        ("draft_tokens", "token", "drafts verified, warm-up included"),
+        ("accepted_tokens", "token", "drafts accepted"),
+        ("pulls", "1", "prompts pulled from prefill to decode instances, warm-up included"),
+        ("pulled_tokens", "token", "tokens that these moved"),
+        rules=VLLM,
+    ),
+    *_reals(
+        ("draft_acceptance", "1", "drafts accepted / verified"),
+        ("pull_wait_mean_ms", "ms", "mean time from the end of a prefill to its blocks' arrival"),
+        ("kept_mean_ms", "ms", "mean time that a prefill kept its blocks after its end"),
         rules=VLLM,
     ),
     *_counts(

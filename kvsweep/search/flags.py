@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kvsweep.config.fleet import fleet, has_pools
 from kvsweep.config.latency import load_preset
 from kvsweep.config.served_model import CAPACITIES, sized
 from kvsweep.policies import Offload
@@ -129,19 +131,29 @@ def _scheduling(scenario: Scenario) -> Iterator[Flag]:
     if not engine.reserve_full_prompt:
         yield "--no-scheduler-reserve-full-isl", None
     yield ("--async-scheduling" if engine.async_scheduling else "--no-async-scheduling"), None
+    if engine.speculative is not None and engine.drafts:
+        speculative: dict[str, object] = {"num_speculative_tokens": engine.drafts}
+        if engine.speculative.method == "eagle":
+            speculative = {"method": "eagle", **speculative}
+        yield "--speculative-config", json.dumps(speculative)
 
 
 def _notes(scenario: Scenario, folder: Path) -> Iterator[str]:
     cluster, engine, cache = scenario.cluster, scenario.engine, scenario.cache
     if _model(scenario) == PLACEHOLDER:
         yield f"{PLACEHOLDER}: the sweep does not name what it serves"
-    if cluster.instances > 1:
+    if cluster.instances > 1 and not has_pools(scenario):
         yield (
             f"{cluster.instances} such servers behind a router (here {cluster.routing}); one "
             f"command with --data-parallel-size {cluster.instances} balances as vLLM does"
         )
     if _gpus(scenario, folder)[0] is None:
         yield "nothing tells the number of GPUs of a server: --tensor-parallel-size is left out"
+    if has_pools(scenario):
+        roles = " and ".join(f"{pool.instances} of role {pool.role}" for pool in fleet(scenario))
+        yield f"{roles}: the command has the settings that all have in common, not those of a pool"
+    if engine.drafts:
+        yield "--speculative-config: add the draft model, under 'model'"
     if engine.scheduler not in ("fcfs", "priority"):
         yield f"engine.scheduler = {engine.scheduler!r}: vLLM has no such policy"
     if engine.victim != "last":

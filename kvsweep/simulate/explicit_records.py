@@ -20,6 +20,7 @@ def set_explicit(lane: NDArray[Any], scenario: Scenario) -> None:
     lane["unconnected"] = lane["by_extents"] and not lane["connects"]
     lane["groups"] = max(1, len(scenario.cache.groups))
     lane["drafts"] = scenario.engine.drafts
+    lane["beta0"] += scenario.engine.drafting_us
     lane["ahead"] = looks_ahead(scenario)
     speculative = scenario.engine.speculative
     lane["slot"] = lane["drafts"] > 0 and speculative is not None and speculative.method == "draft"

@@ -128,6 +128,8 @@ def _tallied(inputs: Inputs, outputs: Outputs) -> dict[str, NDArray[Any]]:
     """Return what the kernel counted itself."""
     tallies, lanes = outputs.tallies, inputs.lanes
     block_time = tallies["makespan"] * lanes["instances"]
+    completing = _completing(lanes, outputs.completed.shape[1])
+    pulled = np.where(completing, outputs.completed, 0).sum(axis=1) * (tallies["pulls"] > 0)
     return {
         "itl_mean_ms": ratio(tallies["itl_sum"], tallies["itl_count"]) / 1000,
         "itl_ms": np.stack([tallies[f"itl_q{i}"] for i in range(len(QUANTILES))], axis=1) / 1000,
@@ -137,10 +139,7 @@ def _tallied(inputs: Inputs, outputs: Outputs) -> dict[str, NDArray[Any]]:
         "prefix_hit_rate": ratio(tallies["hit_tokens"], tallies["query_tokens"]),
         "cpu_hit_rate": ratio(tallies["loaded_tokens"], tallies["query_tokens"]),
         "peak_blocks": outputs.peak_blocks.astype(np.int64),
-        "fairness_instances": jain_index(
-            outputs.completed,
-            np.arange(outputs.completed.shape[1]) < lanes["instances"][:, None],
-        ),
+        "fairness_instances": jain_index(outputs.completed, completing),
         "mean_blocks": ratio(tallies["used_time"], block_time),
         "evictions": tallies["evictions"].copy(),
         "offloads": tallies["offloads"].copy(),
@@ -154,10 +153,31 @@ def _tallied(inputs: Inputs, outputs: Outputs) -> dict[str, NDArray[Any]]:
         "tier_evictions": tallies["tier_evictions"].copy(),
         "tier_refused": tallies["refused"].copy(),
         "tier_deferred": tallies["later"].copy(),
+        **{
+            name: tallies[name].copy()
+            for name in (
+                "window_freed",
+                "draft_tokens",
+                "accepted_tokens",
+                "pulls",
+                "pulled_tokens",
+            )
+        },
+        "draft_acceptance": ratio(tallies["accepted_tokens"], tallies["draft_tokens"]),
+        "pull_wait_mean_ms": ratio(tallies["pull_wait"], pulled) / 1000,
+        "kept_mean_ms": ratio(tallies["kept_time"], tallies["pulls"]) / 1000,
         "steps": tallies["steps"].copy(),
         "pruned": tallies["pruned"].copy(),
         "makespan_s": tallies["makespan"] / 1e6,
     }
+
+
+def _completing(lanes: NDArray[Any], most: int) -> NDArray[np.bool_]:
+    """Return which instances complete requests, (lanes, most): not those that only prefill."""
+    first = np.where(lanes["disaggregated"], lanes["routed"], 0)
+    index = np.arange(most)
+    found: NDArray[np.bool_] = (first[:, None] <= index) & (index < lanes["instances"][:, None])
+    return found
 
 
 def _totals(inputs: Inputs, outputs: Outputs) -> dict[str, NDArray[Any]]:

@@ -9,6 +9,7 @@ from kvsweep.sizing.capacity import Layout
 from kvsweep.sizing.defaults import BLOCK_SIZE
 from kvsweep.sizing.estimate import Budget, Part
 from kvsweep.sizing.gpus import Gpu
+from kvsweep.sizing.groups import Group
 from kvsweep.sizing.settings import Served
 from kvsweep.sizing.sizes import gib
 
@@ -141,17 +142,28 @@ def _next(found: Answer) -> list[str]:
             f"vllm serve on this GPU, unless told: max_num_seqs {usual.max_num_seqs:,}, "
             f"max_num_batched_tokens {usual.max_num_batched_tokens:,}"
         )
-    if found.layout is not None and not found.layout.plain:
+    layout = found.layout
+    if layout is not None and len({group.block_size for group in layout.groups}) > 1:
         lines.append(
-            "in a sweep, which has no windows, as many of the longest requests fit with "
-            f"cache.gpu_tokens = {found.tokens}"
+            "in a sweep, whose groups have blocks of one size, as many of the longest requests fit "
+            f"with cache.gpu_tokens = {found.tokens}"
         )
     elif found.blocks > 1:
         size = f", cache.block_size = {found.block_size}" * (found.block_size != BLOCK_SIZE)
         lines.append(f"in a sweep: cache.gpu_blocks = {found.blocks - 1}{size}")
+        if layout is not None and not layout.plain:
+            lines.append(f"            cache.groups = [{', '.join(map(_group, layout.groups))}]")
     if found.source == "estimate":
         lines.append("what the server really has: kvsweep blocks --log FILE, the log of its start")
     return lines
+
+
+def _group(group: Group) -> str:
+    """Write a group as a sweep has it."""
+    window = group.pages[0].layer.window
+    kind = "full" if window is None else "sliding"
+    size = "" if window is None else f", window = {window}"
+    return f'{{ kind = "{kind}"{size} }}'
 
 
 def _table(rows: list[Row]) -> list[str]:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from zarr.abc.store import OffsetByteRequest, RangeByteRequest, SuffixByteRequest
-from zarr.storage import LocalStore, WrapperStore
+from zarr.abc.store import OffsetByteRequest, RangeByteRequest, Store, SuffixByteRequest
+from zarr.storage import LocalStore
 
 from kvsweep.store.checking import Shards
 from kvsweep.store.details import rows
@@ -17,7 +17,7 @@ from kvsweep.store.packing import assembled
 from kvsweep.store.refusals import damage
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import AsyncIterator, Mapping
 
     import numpy as np
     from numpy.typing import NDArray
@@ -30,8 +30,11 @@ if TYPE_CHECKING:
     from kvsweep.store.sharding import Place
 
 
-class VerifiedStore(WrapperStore[LocalStore]):  # type: ignore[misc]
+class VerifiedStore(Store):  # type: ignore[misc]
     """A store of results for reading.
+
+    All bytes go through `get`: it is no `WrapperStore`, as that hands on whatever else reads (since
+    Zarr 3.4 ``get_sync`` and ``get_ranges``, for parts of a shard) to the store that it wraps.
 
     Parameters
     ----------
@@ -53,7 +56,8 @@ class VerifiedStore(WrapperStore[LocalStore]):  # type: ignore[misc]
         *,
         compare: bool,
     ) -> None:
-        super().__init__(LocalStore(shards.folder.path, read_only=True))
+        super().__init__(read_only=True)
+        self._files = LocalStore(shards.folder.path, read_only=True)
         self._shards = shards
         self._arrays = arrays
         self._records = records
@@ -61,6 +65,16 @@ class VerifiedStore(WrapperStore[LocalStore]):  # type: ignore[misc]
         self._seen: set[str] = set()
         self._parts: dict[Place, dict[Place, tuple[Head, bytes]]] = {}
         self._last: tuple[str, bytes | None] = "", None
+
+    supports_writes = False
+    supports_deletes = False
+    supports_listing = True
+
+    def __eq__(self, other: object) -> bool:
+        """Two that are opened read what was there at different times."""
+        return self is other
+
+    __hash__ = object.__hash__
 
     def __getstate__(self) -> dict[str, Any]:
         """Return what other processes need: they read what is there then."""
@@ -78,7 +92,7 @@ class VerifiedStore(WrapperStore[LocalStore]):  # type: ignore[misc]
         """
         array, middle, place = key.partition("/c")
         if not middle or array not in self._arrays:
-            return await super().get(key, prototype, byte_range)
+            return await self._files.get(key, prototype, byte_range)
         dims = len(self._shards.sharding.tasks)
         shard = tuple(map(int, place.split("/")[1 : 1 + dims]))
         record = self._records.get(shard)
@@ -88,13 +102,25 @@ class VerifiedStore(WrapperStore[LocalStore]):  # type: ignore[misc]
         if record.files[array] is None:
             return None
         self._compare(key, record.files[array])
-        return await super().get(key, prototype, byte_range)
+        return await self._files.get(key, prototype, byte_range)
 
     async def get_partial_values(
         self, prototype: BufferPrototype, key_ranges: Any
     ) -> list[Buffer | None]:
         """Return bytes of several files, as `get`."""
         return [await self.get(key, prototype, wanted) for key, wanted in key_ranges]
+
+    async def exists(self, key: str) -> bool:
+        """Return whether there is such a file."""
+        return bool(await self._files.exists(key))
+
+    async def set(self, key: str, value: Buffer) -> None:
+        """Refuse, as it is for reading."""
+        self._check_writable()
+
+    async def delete(self, key: str) -> None:
+        """Refuse, as it is for reading."""
+        self._check_writable()
 
     def _compare(self, key: str, there: list[int] | None) -> None:
         if key in self._seen or not self._comparing:
@@ -125,6 +151,21 @@ class VerifiedStore(WrapperStore[LocalStore]):  # type: ignore[misc]
             heads += record.heads if record else (head for head, _ in parts)
         cells, _, texts = rows(head.details for head in heads)
         return cells, texts
+
+    async def list(self) -> AsyncIterator[str]:
+        """Yield the names of all files."""
+        async for name in self._files.list():
+            yield name
+
+    async def list_prefix(self, prefix: str) -> AsyncIterator[str]:
+        """Yield the names that begin with `prefix`."""
+        async for name in self._files.list_prefix(prefix):
+            yield name
+
+    async def list_dir(self, prefix: str) -> AsyncIterator[str]:
+        """Yield the names in a folder."""
+        async for name in self._files.list_dir(prefix):
+            yield name
 
 
 def _cut(data: bytes, wanted: ByteRequest | None) -> bytes:

@@ -31,7 +31,7 @@ from math import inf
 from .admission import admission
 from .explicit.instance import ExplicitInstance
 from .explicit.request import KeysAhead
-from .instance import Instance
+from .instance import Instance, StepLimit
 from .offload import OffloadInstance
 from .request import BlockKeys
 from .routing import Router
@@ -137,6 +137,8 @@ class Cluster:
         for request in self.requests:
             if request.arrival_us is None:
                 request.status = "not_arrived"
+            elif request.status is None:
+                raise StepLimit(f"request {request.id} waits for ever")
         assert all(request.status for request in self.requests)
         return Result(self.requests, self.instances)
 

@@ -59,6 +59,11 @@ class Engine:
         return self.speculative["tokens"] if self.speculative else 0
 
     @property
+    def drafting_us(self):
+        """What drafting makes a step longer."""
+        return self.drafts * self.speculative.get("draft_us", 0.0) if self.drafts else 0.0
+
+    @property
     def draft_slot(self):
         """Input slots that a request takes beside those of its tokens: a draft model's."""
         return int(self.drafts > 0 and self.speculative["method"] == "draft")
@@ -66,7 +71,8 @@ class Engine:
     @property
     def looks_ahead(self):
         """Whether keys of blocks have a token of the next block in them."""
-        return self.drafts > 0 and self.speculative["method"] == "eagle"
+        eagle = self.drafts > 0 and self.speculative["method"] == "eagle"
+        return eagle and self.enable_prefix_caching
 
     @property
     def age_us(self):
@@ -170,6 +176,10 @@ class Latency:
         a0, a1, _ = _padded(self.alpha, 3)
         return int(a0 + a1 * prompt_tokens)
 
+    def drafting(self, more_us):
+        """Return the same with steps that are so much longer."""
+        return replace(self, beta=[_padded(self.beta, 1)[0] + more_us, *self.beta[1:]])
+
     @property
     def overhead_us(self):
         return int(_padded(self.alpha, 3)[2])
@@ -211,7 +221,7 @@ class Scenario:
         return cls(
             *made,
             Cluster(**(cluster or {})),
-            Latency(**(latency or {})),
+            Latency(**(latency or {})).drafting(made[0].drafting_us),
             **(workload or {}),
         )
 
@@ -226,7 +236,9 @@ class Scenario:
             self,
             engine=replace(self.engine, **engine),
             cache=replace(self.cache, **cache),
-            latency=replace(self.latency, memory=[], **own["latency"])
+            latency=replace(self.latency, memory=[], **own["latency"]).drafting(
+                self.engine.drafting_us
+            )
             if "latency" in own
             else self.latency,
         )

@@ -7,13 +7,25 @@ from kvsweep.replica import run
 
 CASES = sorted(path.name.removesuffix(".json.gz") for path in (FOLDER / "blis").glob("*.gz"))
 
+LARGE = (
+    "ideas-A-cfg1",
+    "ideas-A-cfg2",
+    "ideas-A-cfg6",
+    "hrkv-stdtput-b600-",
+    "hrkv-stdtput-b5000",
+)  # seconds each
+
+
+def marked(name):
+    return pytest.param(name, marks=pytest.mark.long if name.startswith(LARGE) else ())
+
 
 def columns(records, names):
     return {name: [getattr(record, name) for record in records] for name in names}
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", [marked(name) for name in CASES])
 def test_equals_the_reference(name):
     golden = load(name, "blis")
     expected = golden["expected"]

@@ -76,3 +76,15 @@ def test_what_no_flag_says_is_noted(tmp_path):
     assert found.instances == 3
     for word in ("MODEL: the sweep does not name", "--data-parallel-size 3", "'sjf'", "'random'"):
         assert word in told
+
+
+def test_drafts_have_their_flag_and_pools_are_noted(tmp_path):
+    drafts = 'speculative = { tokens = 3, method = "eagle", acceptance = 0.5 }'
+    pools = "[cluster]\npools = [{ instances = 3 }, { instances = 1, gpu_blocks = 9000 }]\n"
+    latency = '[latency]\nmodel = "llama-3.1-8b/h100/tp2"\n'
+    found = served_by(tmp_path, f"{latency}[engine]\n{drafts}\n{pools}")
+    config = '{"method": "eagle", "num_speculative_tokens": 3}'
+    assert f"--speculative-config '{config}'" in found.command
+    told = "\n".join(found.notes)
+    assert "3 of role both and 1 of role both: the command has the settings that all" in told
+    assert "add the draft model" in told

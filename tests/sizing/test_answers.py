@@ -47,6 +47,16 @@ def test_hybrid_gpt_oss():
     assert (small.layout.request_blocks, small.tokens) == (8_329, 154_110)
 
 
+def test_a_hybrid_tells_its_groups_as_a_sweep_has_them():
+    lines = answer_text(ask(model="gpt-oss-120b", kv_memory="5.38GiB"))
+    assert "in a sweep: cache.gpu_blocks = 9792" in lines
+    groups = '[{ kind = "sliding", window = 128 }, { kind = "full" }]'
+    assert f"cache.groups = {groups}" in lines
+    gemma = answer_text(ask(model="gemma-4-26b", kv_memory="20GiB"))
+    assert "whose groups have blocks of one size" in gemma
+    assert "cache.gpu_tokens = " in gemma
+
+
 def test_two_steps_under_way_hold_more_of_a_sliding_window():
     """vLLM 0.33 schedules the next step during one: ``max_in_flight_tokens`` is of both."""
     found = ask(model="gpt-oss-120b", kv_memory="5.38GiB", max_num_batched_tokens=8192)
@@ -230,7 +240,7 @@ def test_the_text_has_the_figures_and_says_what_is_estimated():
         "2 steps under way at a time",
         "max_num_seqs 1,024, max_num_batched_tokens 8,192",
         "llm-d-planner",
-        "as many of the longest requests fit with cache.gpu_tokens = ",
+        "in a sweep: cache.gpu_blocks = ",
     ):
         assert words in text
     assert max(map(len, text.splitlines())) <= 110

@@ -264,6 +264,7 @@ _entry_cache.EntryCache.save_overload = save_overload
 """
 
 
+@pytest.mark.long
 def test_workers_that_share_a_cache_compile_once(sweep, tmp_path, whole):
     """Off their event loop; and the user is told what they do."""
     (tmp_path / "patched").mkdir()

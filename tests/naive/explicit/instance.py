@@ -56,6 +56,30 @@ class ExplicitInstance(Instance):
         self.window_freed = self.scheduler.tables.window_freed
         return super()._schedule(now)
 
+    def proceed(self):
+        """Do what happens at the time of the next event, as long as it changes anything.
+
+        A head may need more than the whole pool: with drafts beside windows admissions plan with
+        less than it asks for then. It is tried again when another request enters.
+        """
+        now = self.next_event()
+        self.finishing = []
+        self._note_usage(now)
+        if self.queue and self.queue[0].end == now:
+            self._process_oldest(now)
+        self._enter_queue(now)
+        stuck = False
+        while not stuck and (self._has_work() or self.queue):
+            if self._has_work() and len(self.queue) < self.depth:
+                self.queue.append(self._schedule(now))
+            elif self.queue[0].step:
+                break
+            else:
+                decision = self.queue[0].decision
+                self._process_oldest(now)
+                changed = decision.preempted or decision.timed_out or self.scheduler.running
+                stuck = not changed and not self.queue
+
     def _process_oldest(self, now):
         batch = self.queue[0]
         super()._process_oldest(now)
