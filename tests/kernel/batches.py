@@ -46,6 +46,7 @@ def scenario(*changes):
     for change in changes:
         for name, section in change.items():
             merged[name] = merged.get(name, {}) | section
+            merged[name] = {key: value for key, value in merged[name].items() if value is not None}
     return validate(merged, Path())
 
 

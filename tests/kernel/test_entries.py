@@ -46,6 +46,8 @@ FEATURES = {
     ),
     "a connector": (CONNECTED, "run_connected"),
     "a connector, asynchronous": ({**CONNECTED, **ASYNC}, "run_connected"),
+    "a window": ({"cache": {"groups": [{"kind": "sliding", "window": 64}]}}, "run_explicit"),
+    "pools": ({"cluster": {"instances": None, "pools": [{"instances": 2}]}}, "run_explicit"),
 }
 
 
@@ -87,6 +89,7 @@ def test_scenarios_need_what_their_lanes_need():
         if workload:
             scenario = scenario.model_copy(update={"workload": Workload(**workload)})
         scenarios.append(scenario)
+    scenarios += [batches.scenario(FEATURES[name][0]) for name in ("a window", "pools")]
     kinds = {}
     for item in scenarios:
         found = [entry.name for entry in entries.needed_for(np.array([lane_record(item)], LANE))]
@@ -155,7 +158,7 @@ def test_messages_say_what_is_compiled():
     said = [entry.message for entry in entries.ENTRIES]
     assert len(set(said)) == len(said)
     assert f"(first run only, about {_cache.seconds} s)" in said[0]
-    assert f"about {_cache.seconds + 10} s" in said[-1], "CPU offload has the most code"
+    assert f"about {_cache.seconds + 10} s" in said[3], "CPU offload has the most code"
 
 
 @pytest.fixture
