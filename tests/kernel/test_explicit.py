@@ -211,7 +211,7 @@ def test_without_its_logs_it_is_the_same():
     traces = [
         explicit_traces.random_trace(random.Random(f"log/{i}"), ("groups",)) for i in range(6)
     ]
-    inputs, outputs = batches.run(traces)
+    _, outputs = batches.run(traces)
     for lane, trace in enumerate(traces):
         single = twin.run_kernel(trace)
         assert outputs.tallies["status"][lane] in (LaneStatus.OK, LaneStatus.STEP_LIMIT)
@@ -224,3 +224,25 @@ def test_the_twin_ends():
     """What the tests above compare with is not a run that stopped."""
     trace = explicit_traces.random_trace(random.Random(0), ("roles",), closed_loop=True)
     assert naive.simulate(trace).transfers
+
+
+def test_a_head_that_asks_for_more_than_the_pool_ends_the_run():
+    """With drafts beside windows admission plans with less than a padded decode asks for then.
+
+    Request 1 hits all but the last token of its prompt: its drafts need more blocks than are left.
+    """
+    rows = [
+        {"id": i, "arrival_us": 100_000 * i, "prompt": [[0, 16]], "output": [10 + i, 1]}
+        for i in range(2)
+    ]
+    drafts = {"tokens": 5, "method": "eagle", "acceptance": 0.0}
+    engine = {"max_num_seqs": 2, "max_num_batched_tokens": 7, "reserve_full_prompt": False}
+    groups = [{"kind": "full"}, {"kind": "sliding", "window": 3}]
+    scenario = {
+        "engine": engine | {"speculative": drafts},
+        "cache": {"block_size": 5, "gpu_blocks": 9, "groups": groups},
+        "latency": {"beta": [100]},
+    }
+    trace = {"format": "kvsweep-trace/1", "scenario": scenario, "requests": rows}
+    assert list(twin.differences(trace)) == []
+    assert twin.run_kernel(trace).status.label == "step_limit"
