@@ -1,13 +1,12 @@
-"""The explicit engine on usual lanes, where it must decide as the usual one, and with its logs off.
-
-What only it has is compared with recordings and with the twin in test_explicit_twin.py.
-"""
+"""Groups of layers, drafts, roles and pools: the kernel against recordings, the twin and itself."""
 
 import random
+from collections import defaultdict
 
 import batches
 import explicit_traces
 import goldens
+import naive
 import pytest
 import strategies
 import twin
@@ -15,6 +14,20 @@ from hypothesis import given, settings
 
 from kvsweep.records import Event, LaneStatus
 from kvsweep.simulate import logged
+
+GROUPS = ("vllm2/hybrid", "vllm2/spec", "vllm2/mix")
+CASES = [(group, name) for group in GROUPS for name in goldens.vllm_cases(group)]
+PD = "vllm2/pd"
+TOTALS = {
+    "steps": "steps",
+    "evictions": "evictions",
+    "queries": "query_tokens",
+    "hits": "hit_tokens",
+    "end_us": "makespan",
+    "draft_tokens": "draft_tokens",
+    "accepted_tokens": "accepted_tokens",
+    "window_freed": "window_freed",
+}
 
 
 def columns_of(single, index):
@@ -24,19 +37,110 @@ def columns_of(single, index):
     events = [table[i] for i in range(len(steps))]
     found = {name: steps[field].tolist() for name, field in twin.STEP_COLUMNS.items()}
     found["free_end"] = steps["free_after"].tolist()
+    found["win"] = steps["window_freed"].tolist()
+    found["held"] = steps["kept"].tolist()
     found["sched"] = [[list(pair) for pair in at[Event.CHUNK]] for at in events]
     found["adm"] = [[list(pair) for pair in at[Event.ADMIT]] for at in events]
     found["pre"] = [[r for r, _ in twin.victims_of(at)] for at in events]
     found["fin"] = [[r for r, _ in at[Event.FINISH]] for at in events]
+    found["acc"] = [[[r, n // 1000, n % 1000] for r, n in at[Event.VERIFY]] for at in events]
+    found["pull"] = [[[r, n] for r, n in at[Event.PULL] if n > 0] for at in events]
     return found
 
 
 def check_steps(single, index, expected):
     mine = columns_of(single, index)
-    for column in expected.keys() & mine.keys():
-        rows = expected[column]
+    for column, rows in expected.items():
         want = [[row[:2] for row in each] for each in rows] if column == "adm" else rows
         assert mine[column] == want, (index, column)
+
+
+def admissions(single):
+    """Return {(instance, request): [[step, computed], ...]}."""
+    found = defaultdict(list)
+    for row in single.outputs.events[single.outputs.events["kind"] == Event.ADMIT]:
+        found[int(row["instance"]), int(row["request"])].append(
+            [int(row["step"]), int(row["value"])]
+        )
+    return found
+
+
+def time_or_none(value):
+    return None if value == twin.NO_VALUE else int(value)
+
+
+@pytest.mark.parametrize(("group", "name"), CASES)
+def test_kernel_repeats_vllm(group, name):
+    case = goldens.load(name, group)
+    single = twin.run_kernel(case)
+    assert single.status.label == "ok"
+    check_steps(single, 0, case["expected"]["steps"])
+    admitted = admissions(single)
+    for number, want in enumerate(case["expected"]["requests"]):
+        got = single.outputs.progress[number]
+        assert got["queued"] == want["queue_us"]
+        assert time_or_none(got["first_token"]) == want["first_token_us"]
+        assert time_or_none(got["finish"]) == want["finish_us"]
+        assert got["preemptions"] == want["preemptions"]
+        assert admitted[0, number] == want["admissions"]
+        assert (single.outputs.request_status[number] == 3) == want["rejected"]
+    totals, tally = case["expected"]["totals"], single.outputs.tallies[0]
+    for name, field in TOTALS.items():
+        if name in totals:
+            assert tally[field] == totals[name], name
+    assert single.outputs.preemptions.sum() == totals["preemptions"]
+
+
+@pytest.mark.parametrize("name", goldens.vllm_cases(PD))
+def test_kernel_repeats_vllm_with_prefill_and_decode_apart(name):
+    case = goldens.load(name, PD)
+    expected = case["expected"]
+    single = twin.run_kernel(case)
+    assert single.status.label == "ok"
+    for index, engine in enumerate(expected["engines"]):
+        check_steps(single, index, engine["steps"])
+    fields = ("request", "tokens", "submitted_us", "start_us", "end_us")
+    rows = [[int(row[name]) for name in fields] for row in single.outputs.transfers]
+    assert rows == expected["transfers"]
+    prefills = sum(engine["role"] == "prefill" for engine in expected["engines"])
+    admitted = admissions(single)
+    for number, want in enumerate(expected["requests"]):
+        check_role_row(single, number, want)
+        decodes = len(expected["engines"]) - prefills
+        assert admitted[number % prefills, number] == want["prefill"]["admissions"]
+        assert admitted[prefills + number % decodes, number] == want["decode"]["admissions"]
+        preemptions = want["prefill"]["preemptions"] + want["decode"]["preemptions"]
+        assert single.outputs.preemptions[number] == preemptions
+
+
+def check_role_row(single, number, want):
+    progress, handoff = single.outputs.progress[number], single.outputs.handoffs[number]
+    times = {
+        "queue_us": progress["queued"],
+        "prefilled_us": handoff["prefilled"],
+        "decode_queue_us": handoff["requeued"],
+        "pulled_us": handoff["pulled"],
+        "released_us": handoff["released"],
+        "first_token_us": progress["first_token"],
+        "finish_us": progress["finish"],
+    }
+    for name, time in times.items():
+        assert time_or_none(time) == want[name], (number, name)
+    assert (single.outputs.request_status[number] == 3) == want["rejected"]
+
+
+@settings(max_examples=60)
+@given(explicit_traces.traces(closed_loop=True))
+def test_kernel_equals_twin(trace):
+    assert list(twin.differences(trace)) == []
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_kernel_equals_twin_on_longer_traces(seed):
+    rng = random.Random(f"explicit/{seed}")
+    for _ in range(8):
+        trace = explicit_traces.random_trace(rng, max_requests=40, closed_loop=True)
+        assert list(twin.differences(trace)) == []
 
 
 # 93: a decode instance must not run ahead of others whose requests make arrivals;
@@ -115,3 +219,31 @@ def test_without_its_logs_it_is_the_same():
         alone = single.outputs.tallies[0]
         for name in ("steps", "evictions", "window_freed", "used_time", "itl_sum", "makespan"):
             assert outputs.tallies[name][lane] == alone[name], name
+
+
+def test_the_twin_ends():
+    """What the tests above compare with is not a run that stopped."""
+    trace = explicit_traces.random_trace(random.Random(0), ("roles",), closed_loop=True)
+    assert naive.simulate(trace).transfers
+
+
+def test_a_head_that_asks_for_more_than_the_pool_ends_the_run():
+    """With drafts beside windows admission plans with less than a padded decode asks for then.
+
+    Request 1 hits all but the last token of its prompt: its drafts need more blocks than are left.
+    """
+    rows = [
+        {"id": i, "arrival_us": 100_000 * i, "prompt": [[0, 16]], "output": [10 + i, 1]}
+        for i in range(2)
+    ]
+    drafts = {"tokens": 5, "method": "eagle", "acceptance": 0.0}
+    engine = {"max_num_seqs": 2, "max_num_batched_tokens": 7, "reserve_full_prompt": False}
+    groups = [{"kind": "full"}, {"kind": "sliding", "window": 3}]
+    scenario = {
+        "engine": engine | {"speculative": drafts},
+        "cache": {"block_size": 5, "gpu_blocks": 9, "groups": groups},
+        "latency": {"beta": [100]},
+    }
+    trace = {"format": "kvsweep-trace/1", "scenario": scenario, "requests": rows}
+    assert list(twin.differences(trace)) == []
+    assert twin.run_kernel(trace).status.label == "step_limit"
