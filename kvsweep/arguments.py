@@ -86,6 +86,10 @@ ARGUMENTS: dict[str, Kind] = {
         "what factorial_effects or joint_effects returns",
         _made_by("kvsweep.analysis.effect_records", "Effects"),
     ),
+    "indices": Kind(
+        "what sensitivity_indices returns",
+        _made_by("kvsweep.analysis.sensitivity", "Sensitivity"),
+    ),
     "cost": Kind(
         "what prefix_cost returns", _made_by("kvsweep.analysis.prefix_cost", "PrefixCost")
     ),

@@ -242,6 +242,7 @@ def _replica_steps(scenario: Scenario, found: Any) -> dict[str, NDArray[np.int64
                     0,  # none is in flight
                     free,
                     *(0, 0, 0),  # no copies go on beside its steps
+                    *(0, 0, 0),  # nor has it windows, transfers or a log of what was free after
                 )
             )
     table = np.array(rows, np.int64).reshape(-1, len(STEP_COLUMNS))

@@ -165,7 +165,7 @@ def _lanes(
     begins, ends = np.full(rows, _NEVER), np.full(rows, -1)
     np.minimum.at(begins, row, start)
     np.maximum.at(ends, row, end)
-    lane, first = np.zeros(rows, np.int64), 0
+    track, first = np.zeros(rows, np.int64), 0
     for name in np.unique(instance)[np.argsort(np.unique(instance) < 0, kind="stable")]:
         own = np.flatnonzero((instance == name) & (ends >= 0))
         busy: list[tuple[int, int]] = []
@@ -177,11 +177,11 @@ def _lanes(
             if not free:
                 heappush(free, made)
                 made += 1
-            lane[r] = first + free[0]
+            track[r] = first + free[0]
             heappush(busy, (int(ends[r]), heappop(free)))
-        lane[(instance == name) & (ends < 0)] = first
+        track[(instance == name) & (ends < 0)] = first
         first += max(made, 1)
-    return lane
+    return track
 
 
 _NEVER = np.iinfo(np.int64).max

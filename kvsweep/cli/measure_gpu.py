@@ -193,8 +193,8 @@ def _check_preset(out: Path | None) -> None:
 
 
 def _plan(shard: Shard, model: str, machine: Machine, fp8: bool, options: dict[str, Any]) -> Plan:
+    from kvsweep.gpu.asked_ranges import usual_ranges
     from kvsweep.gpu.batches import plan
-    from kvsweep.gpu.ranges import usual_ranges
     from kvsweep.sizing.shapes import load_model
 
     quick = options["quick"]

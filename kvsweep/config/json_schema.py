@@ -17,6 +17,7 @@ from kvsweep.config.document import Document
 from kvsweep.config.latency import preset_names
 from kvsweep.config.scenario import Scenario
 from kvsweep.config.transfer import links
+from kvsweep.config.until import Until
 from kvsweep.limits import MAX_AXIS_VALUES, MAX_SEED
 from kvsweep.sizing.gpus import gpu_names
 from kvsweep.sizing.shapes import model_names
@@ -60,6 +61,15 @@ _FORMS: dict[str, Schema] = {
         "required": ["from", "to"],
         "additionalProperties": False,
     },
+    "Enough": {
+        "description": "seeds until the interval of a measure is narrow enough",
+        "type": "object",
+        "properties": {"until": {"$ref": "#/$defs/Until"}},
+        "required": ["until"],
+        "additionalProperties": False,
+    },
+    "Until": Until.model_json_schema()
+    | {"anyOf": [{"required": ["relative"]}, {"required": ["absolute"]}]},
 }
 
 _SCALARS = ("integer", "number", "string", "boolean")
@@ -99,9 +109,9 @@ def sweep_schema() -> Schema:
 
 def _name_what_comes_along(definitions: dict[str, Schema]) -> None:
     """Offer the names of what the package has where files or other names are possible too."""
-    latency = definitions["Latency"]["properties"]["model"]
     named = [{"enum": preset_names()}, {"type": "string", "pattern": r"\.toml$"}]
-    latency["anyOf"] = named
+    for table in ("Latency", "StepTimes"):
+        definitions[table]["properties"]["model"]["anyOf"] = named
     definitions["Cache"]["properties"]["link"]["enum"] = list(links())
     served = definitions["ServedModel"]["properties"]
     served["preset"]["examples"] = list(model_names())
@@ -112,8 +122,9 @@ def _fill_tables(made: Schema) -> None:
     """Say what `policies`, `grid` and `design` may have: each key of a scenario by its path."""
     tables = made["properties"]
     keys = dict(leaves(made))
-    single = {key: at for key, (at, leaf) in keys.items() if _kinds(leaf) <= set(_SCALARS)}
-    inside = {rf"^{re.escape(key)}\.": True for key in keys.keys() - single.keys()}
+    single = {key: value for key, (at, leaf) in keys.items() if (value := _scalar(at, leaf))}
+    listed = sorted(key for key, (_, leaf) in keys.items() if not _is_scalar(leaf))
+    inside = {rf"^{re.escape(key)}\.": True for key in listed}
     sections = {name: tables[name] for name in Scenario.model_fields}
     tables["policies"]["additionalProperties"] = {
         "type": "object",
@@ -122,12 +133,14 @@ def _fill_tables(made: Schema) -> None:
         "additionalProperties": False,
     }
     policy = {"type": "string", "minLength": 1}
-    drawn = {key: _range_of(at, keys[key][1]) for key, at in single.items()}
+    drawn = {key: _range_of(value, keys[key][1]) for key, value in single.items()}
+    seeds = _values(_SEED, "Seeds", "Range")
+    seeds["anyOf"].append({"$ref": "#/$defs/Enough"})
     tables["grid"] |= {
         "properties": {
             POLICY: {"description": "policies or routings", **_values(policy)},
-            SEED: {"description": "seeds of the request lists", **_values(_SEED, "Seeds", "Range")},
-            **{key: _axis_of(at, keys[key][1]) for key, at in single.items()},
+            SEED: {"description": "seeds of the request lists", **seeds},
+            **{key: _axis_of(value, keys[key][1]) for key, value in single.items()},
         },
         "patternProperties": inside,
         "additionalProperties": False,
@@ -187,14 +200,26 @@ def _kinds(schema: Schema) -> set[str]:
     return (kinds | named or {"string"}) - {"null"}
 
 
-def _axis_of(at: str, leaf: Schema) -> Schema:
-    numbers = _kinds(leaf) & {"integer", "number"}
-    return _about(leaf) | _values({"$ref": at}, *(("Range",) if numbers else ()))
+def _is_scalar(leaf: Schema) -> bool:
+    return _kinds(leaf) <= set(_SCALARS)
 
 
-def _range_of(at: str, leaf: Schema) -> Schema:
+def _scalar(at: str, leaf: Schema) -> Schema | None:
+    """Return the schema of one value of an axis, None if the key has only lists or tables."""
+    if _is_scalar(leaf):
+        return {"$ref": at}
+    members = [m for m in leaf.get("anyOf", ()) if _kinds(m) and _is_scalar(m)]
+    return {"anyOf": members} if members else None
+
+
+def _axis_of(value: Schema, leaf: Schema) -> Schema:
     numbers = _kinds(leaf) & {"integer", "number"}
-    listed = {"type": "array", "minItems": 1, "items": {"$ref": at}}
+    return _about(leaf) | _values(value, *(("Range",) if numbers else ()))
+
+
+def _range_of(value: Schema, leaf: Schema) -> Schema:
+    numbers = _kinds(leaf) & {"integer", "number"}
+    listed = {"type": "array", "minItems": 1, "items": value}
     return _about(leaf) | {"anyOf": [listed, *([{"$ref": "#/$defs/Interval"}] if numbers else [])]}
 
 

@@ -11,6 +11,9 @@ from kvsweep.config.explain import shown
 from kvsweep.limits import MAX_DRAFTS
 
 
+Share = Annotated[float, Field(ge=0.0, le=1.0)]
+
+
 class Speculative(Section):
     """Draft tokens that each decode verifies.
 
@@ -33,7 +36,7 @@ class Speculative(Section):
     tokens: Annotated[Whole, Field(le=MAX_DRAFTS), Key("token", "draft tokens of a decode")]
     method: Annotated[Literal["draft", "eagle"], Key("1", "what drafts tokens")]
     acceptance: Annotated[
-        float | tuple[float, ...] | None, Key("1", "share of drafts accepted")
+        Share | tuple[Share, ...] | None, Key("1", "share of drafts accepted")
     ] = None
     draft_us: Annotated[Coefficient, Key("us", "time of drafting a token")] = 0.0
 

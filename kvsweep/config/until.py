@@ -8,7 +8,7 @@ from typing import Annotated, Any, Self
 
 from pydantic import Field, ValidationError, model_validator
 
-from kvsweep.config.base import KeyProblem, Name, Positive, Section
+from kvsweep.config.base import Key, KeyProblem, Name, Positive, Section
 from kvsweep.config.explain import first_problem, shown
 from kvsweep.limits import MAX_AXIS_VALUES
 
@@ -39,12 +39,18 @@ class Until(Section):
         Seeds at the first look, and at the last.
     """
 
-    metric: Name
-    relative: Positive | None = None
-    absolute: Positive | None = None
-    confidence: Annotated[float, Field(strict=True, gt=0.0, lt=1.0)] = 0.95
-    least: Seeds = 20
-    most: Seeds = 1000
+    metric: Annotated[Name, Key("1", "measure of which a cell has one value")]
+    relative: Annotated[
+        Positive | None, Key("1", "half width of the interval, as a share of the mean")
+    ] = None
+    absolute: Annotated[
+        Positive | None, Key("1", "half width of the interval, in the unit of the measure")
+    ] = None
+    confidence: Annotated[
+        float, Field(strict=True, gt=0.0, lt=1.0), Key("1", "confidence of the interval")
+    ] = 0.95
+    least: Annotated[Seeds, Key("1", "seeds at the first look")] = 20
+    most: Annotated[Seeds, Key("1", "seeds at the last look")] = 1000
 
     @model_validator(mode="after")
     def _check(self) -> Self:

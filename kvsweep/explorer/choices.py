@@ -16,7 +16,6 @@ from kvsweep.sizing.shapes import model_names
 
 # No file is among them: what a page sends must not make kvsweep read one.
 _LISTED: dict[KeyPath, Callable[[], list[str]]] = {
-    ("latency", "model"): preset_names,
     ("cache", "link"): lambda: list(links()),
     ("cache", "offload_eviction"): lambda: list(TierEviction.labels()),
     ("model", "preset"): model_names,
@@ -37,6 +36,8 @@ def choices(path: KeyPath, rules: str) -> list[str]:
     for section, key, family in FAMILIES:
         if path == (section, key):
             return list(family.labels_of(rules))
+    if path[-2:] == ("latency", "model"):  # of the scenario, or of a pool
+        return preset_names()
     if path in _LISTED:
         return _LISTED[path]()
     if path[-1] == "dist":  # another distribution has other keys

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from types import UnionType
+from typing import TYPE_CHECKING, Annotated, Any, Union, get_args, get_origin
 
 from kvsweep.config.axes import POLICY, SEED, Axis, about
 from kvsweep.config.compose import SECTIONS, parts_of
@@ -183,7 +184,21 @@ def _leaves(table: Any, path: KeyPath) -> Iterator[KeyPath]:
 
 
 def _is_list(path: KeyPath) -> bool:
-    return any("tuple[" in str(field.annotation) for field in fields_at(Scenario, path))
+    """Whether a key holds a list, and may hold no scalar instead."""
+    kinds = {kind for field in fields_at(Scenario, path) for kind in _kinds(field.annotation)}
+    return tuple in kinds and not kinds & {bool, int, float, str}
+
+
+def _kinds(annotation: Any) -> Iterator[Any]:
+    """Yield the types that a value may have; a tuple whatever is in it."""
+    origin = get_origin(annotation)
+    if origin is Annotated:
+        yield from _kinds(get_args(annotation)[0])
+    elif origin in (Union, UnionType):
+        for argument in get_args(annotation):
+            yield from _kinds(argument)
+    else:
+        yield origin or annotation
 
 
 def _is_of_another_kind(tables: Any, path: KeyPath) -> bool:

@@ -7,7 +7,7 @@ routing time. Where completions make arrivals (closed loop), the lane goes from 
 from .._jit import kernel, leaf
 from ..policies import RequestStatus
 from ..records import NEVER, NONE, LaneStatus
-from .explicit import engine as explicit
+from .explicit import stepping as explicit
 from .offload import engine as offload
 from .routing.admission import is_admitted
 from .routing.choose import choose_instance, find_candidates

@@ -69,7 +69,7 @@ def workspace_sizes(lanes: NDArray[Any]) -> dict[str, NDArray[np.int64]]:
         "pins": connected * lanes["gpu_blocks"],
         "tier_table": keys * (lanes["chunk_records"] > 0),
         "hold": held * lanes["hold_places"],
-        # Where blocks and requests are explicit: `place_engine`, explicit/setup.py.
+        # Where blocks and requests are explicit: `place_engine`, explicit/beginning.py.
         "own": engines,
         "engines": engines,
         "batches": engines * DEPTH,

@@ -4,7 +4,7 @@ from .._jit import leaf, part
 from ..policies import Eviction, Offload, Priority, Scheduler, TierEviction, Victim
 from ..records import NONE, QUANTILES, LaneStatus
 from .blocks.runs import begin_runs, clear_heads
-from .explicit.setup import begin_explicit, end_explicit
+from .explicit.beginning import begin_explicit, end_explicit
 from .memory import count_extents, place_instance
 from .offload.setup import begin_offload, end_offload
 from .summary import copy_requests, end_requests

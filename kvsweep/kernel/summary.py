@@ -8,7 +8,7 @@ them takes here (200 requests: 0.8 and 1.9 us per column).
 from .._jit import leaf
 from ..policies import RequestStatus
 from ..records import NONE
-from .explicit.setup import end_handoff
+from .explicit.beginning import end_handoff
 
 
 @leaf

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from kvsweep.analysis.sensitivity import Index, IndexGroup, Sensitivity
 from kvsweep.analysis.wording import label
+from kvsweep.arguments import checked
 from kvsweep.errors import InputError
 from kvsweep.plot import style
 
@@ -23,7 +24,8 @@ APART = 0.16  # of a row, between the two indices of a parameter
 CHARACTERS = 80
 
 
-def plot_sensitivity(ds: xr.Dataset, found: Sensitivity) -> Figure:
+@checked
+def plot_sensitivity(ds: xr.Dataset, indices: Sensitivity) -> Figure:
     """Draw the indices of every parameter with their intervals, the most influential first.
 
     Filled points are of total order (with all interactions), hollow ones of first order (the
@@ -32,9 +34,9 @@ def plot_sensitivity(ds: xr.Dataset, found: Sensitivity) -> Figure:
     Parameters
     ----------
     ds : xr.Dataset
-        The dataset that `found` was found in.
-    found : Sensitivity
-        Of `kvsweep.analysis.sensitivity.sensitivity_indices`.
+        The dataset that `indices` were found in.
+    indices : Sensitivity
+        Of `kvsweep.sensitivity_indices`.
 
     Returns
     -------
@@ -45,11 +47,23 @@ def plot_sensitivity(ds: xr.Dataset, found: Sensitivity) -> Figure:
     ------
     InputError
         If the measure does not vary, or there are more than `MAX_ROWS` indices.
+
+    Examples
+    --------
+    >>> import kvsweep, kvsweep.plot
+    >>> from pathlib import Path
+    >>> text = Path("small.toml").read_text().split("[policies")[0]
+    >>> text += '[design]\nmethod = "saltelli"\nsamples = 4\n'
+    >>> text += '"workload.rate" = { from = 40.0, to = 200.0 }'
+    >>> _ = Path("design.toml").write_text(text)
+    >>> ds = kvsweep.run(kvsweep.load_sweep("design.toml"))
+    >>> indices = kvsweep.sensitivity_indices(ds, "ttft_mean_ms")
+    >>> kvsweep.plot.save(kvsweep.plot.plot_sensitivity(ds, indices), "sensitivity.png")
     """
-    groups = [group for group in found.groups if any(i.total is not None for i in group.indices)]
+    groups = [group for group in indices.groups if any(i.total is not None for i in group.indices)]
     rows = [row for group in groups for row in _rows(group)]
     if not rows:
-        raise InputError(f"effects figure: {found.metric} does not vary over the design")
+        raise InputError(f"effects figure: {indices.metric} does not vary over the design")
     if len(rows) > MAX_ROWS:
         raise InputError(
             f"effects figure: {len(rows):,} rows do not fit, at most {MAX_ROWS}; narrow it by --at"
@@ -57,9 +71,9 @@ def plot_sensitivity(ds: xr.Dataset, found: Sensitivity) -> Figure:
     with style.style():
         figure = style.new_figure(height=1.2 + ROW_HEIGHT * len(rows), width=style.COLUMN_WIDTH)
         axes = figure.subplots()
-        style.title(figure, ds, fallback=f"What moves {found.metric}")
+        style.title(figure, ds, fallback=f"What moves {indices.metric}")
         _draw(axes, rows)
-        _explain(figure, found, groups)
+        _explain(figure, indices, groups)
     return figure
 
 

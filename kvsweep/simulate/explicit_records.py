@@ -13,39 +13,55 @@ from ..records import ANY_LENGTH, DECODE, GROUP, POOL, PREFILL, WHOLE
 ROLES = {"both": WHOLE, "prefill": PREFILL, "decode": DECODE}
 
 
-def set_explicit(lane: NDArray[Any], scenario: Scenario) -> None:
-    """Set what the explicit engine reads of a lane; the others have one group and one pool."""
-    lane["explicit"] = is_explicit(scenario)
-    lane["by_extents"] = not lane["explicit"]
-    lane["unconnected"] = lane["by_extents"] and not lane["connects"]
-    lane["groups"] = max(1, len(scenario.cache.groups))
-    lane["drafts"] = scenario.engine.drafts
-    lane["beta0"] += scenario.engine.drafting_us
-    lane["ahead"] = looks_ahead(scenario)
-    speculative = scenario.engine.speculative
-    lane["slot"] = lane["drafts"] > 0 and speculative is not None and speculative.method == "draft"
-    # In flight a decode may be three times its drafts beyond what is known.
-    lane["more_places"] = 3 + -(-3 * scenario.engine.drafts // scenario.cache.block_size)
-    lane["longest"] = ANY_LENGTH
-    lane["routed"] = scenario.cluster.instances
+def explicit_fields(scenario: Scenario, connects: bool) -> dict[str, Any]:
+    """Return the fields of LANE that the explicit engine reads; others have one group and one pool.
+
+    Parameters
+    ----------
+    scenario : Scenario
+        What is simulated.
+    connects : bool
+        Whether its CPU tier is vLLM's connector.
+    """
+    explicit = is_explicit(scenario)
+    engine = scenario.engine
+    speculative = engine.speculative
+    fields: dict[str, Any] = {
+        "explicit": explicit,
+        "by_extents": not explicit,
+        "unconnected": not explicit and not connects,
+        "groups": max(1, len(scenario.cache.groups)),
+        "drafts": engine.drafts,
+        "ahead": looks_ahead(scenario),
+        "slot": engine.drafts > 0 and speculative is not None and speculative.method == "draft",
+        # In flight a decode may be three times its drafts beyond what is known.
+        "more_places": 3 + -(-3 * engine.drafts // scenario.cache.block_size),
+        "longest": ANY_LENGTH,
+        "routed": scenario.cluster.instances,
+        "beta0": (scenario.latency.beta or (0.0,))[0] + engine.drafting_us,
+    }
     if has_pools(scenario):
-        _set_pools(lane, scenario)
+        fields |= _pool_fields(scenario)
+    return fields
 
 
-def _set_pools(lane: NDArray[Any], scenario: Scenario) -> None:
-    """Set what decides sizes and bounds: the most of all pools."""
+def _pool_fields(scenario: Scenario) -> dict[str, Any]:
+    """Return what decides sizes and bounds: the most of all pools."""
     cluster = scenario.cluster
     pools = [pool_record(pool, scenario) for pool in fleet(scenario)]
-    lane["pools"] = len(pools)
     terms = (f"{name}{term}" for name in ("beta", "memory") for term in range(5))
-    for name in ("gpu_blocks", "max_num_seqs", "max_tokens", *terms):
-        lane[name] = max(pool[name] for pool in pools)
+    names = ("gpu_blocks", "max_num_seqs", "max_tokens", *terms)
+    fields: dict[str, Any] = {name: max(pool[name] for pool in pools) for name in names}
+    fields["pools"] = len(pools)
     if pools[0]["role"] == PREFILL:
-        lane["disaggregated"] = 1
-        lane["routed"] = pools[0]["instances"]
-        lane["pull_base"] = cluster.kv_transfer_base_us
-        lane["pull_bandwidth"] = cluster.kv_transfer_bandwidth
-        lane["handoff"] = cluster.pd_handoff_us
+        fields |= {
+            "disaggregated": 1,
+            "routed": pools[0]["instances"],
+            "pull_base": cluster.kv_transfer_base_us,
+            "pull_bandwidth": cluster.kv_transfer_bandwidth,
+            "handoff": cluster.pd_handoff_us,
+        }
+    return fields
 
 
 def looks_ahead(scenario: Scenario) -> int:

@@ -32,7 +32,7 @@ from ..policies import (
 from ..records import LANE, NONE
 from ..workload.blocks import Extents
 from .bounding import check_ages, last_clocks, step_limits
-from .explicit_records import group_table, pool_table, set_explicit
+from .explicit_records import explicit_fields, group_table, pool_table
 from .kept import kept
 from .list_records import Prepared
 from .pruning import smaller_pools
@@ -89,7 +89,8 @@ def lane_record(scenario: Scenario) -> NDArray[Any]:
     # vLLM: int(watermark * num_gpu_blocks), which counts the null block too.
     lane["watermark"] = int(scenario.engine.watermark * (scenario.cache.gpu_blocks + 1))
     _set_cluster(lane, scenario.cluster)
-    set_explicit(lane, scenario)
+    for explicit_field, value in explicit_fields(scenario, lane["connects"] != 0).items():
+        lane[explicit_field] = value
     return lane
 
 

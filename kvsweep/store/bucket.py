@@ -41,12 +41,20 @@ class Bucket:
         It is being filled: nothing is written when it is there no more.
     patience : float
         Seconds to try again for.
+    owner : Address
+        The store that this belongs to, which is what messages name; by default the store itself.
     """
 
     def __init__(
-        self, address: Address, *, watched: bool = False, patience: float | None = None
+        self,
+        address: Address,
+        *,
+        watched: bool = False,
+        patience: float | None = None,
+        owner: Address | None = None,
     ) -> None:
         self.path = address
+        self._told = owner or address
         self._watched = watched
         self._patience = PATIENCE if patience is None else patience
         self._looked = 0.0
@@ -216,12 +224,19 @@ class Bucket:
             raise self._gone(FileNotFoundError("there is no zarr.json in it any more"))
 
     def _at(self, name: str) -> str:
-        _, path = filesystem(self.path)
+        _, path = self._reach()
         return f"{path}/{name}" if name else path
 
     def _gone(self, error: Exception) -> GoneError:
         reason = line_of(error)
-        return GoneError(f"{self.path}: {reason}", reason)
+        return GoneError(f"{self._told}: {reason}", reason)
+
+    def _reach(self) -> tuple[Any, str]:
+        """Return what `filesystem` does; if there is none, the store is named that was given."""
+        try:
+            return filesystem(self.path)
+        except RemoteError as error:
+            raise RemoteError(f"{self._told}: {error.strerror}", error.strerror) from error
 
     def _cat(self, names: Sequence[str], fs: Any) -> list[bytes | None]:
         """Return objects; errors of any but that there is none are raised."""
@@ -244,7 +259,7 @@ class Bucket:
         RemoteError
             Of all else.
         """
-        fs, _ = filesystem(self.path)
+        fs, _ = self._reach()
         last, pause = time.monotonic() + self._patience, PAUSE
         while True:
             try:
@@ -256,9 +271,9 @@ class Bucket:
                 left = last - time.monotonic()
                 if final or left <= 0:
                     reason = line_of(error)
-                    raise RemoteError(f"{self.path}: {reason}", reason) from error
+                    raise RemoteError(f"{self._told}: {reason}", reason) from error
                 if pause == PAUSE:
                     tell = logging.getLogger("kvsweep").warning
-                    tell("%s: %s; tried again for %.0f s", self.path, line_of(error), left)
+                    tell("%s: %s; tried again for %.0f s", self._told, line_of(error), left)
             time.sleep(min(pause, max(left, 0.0)))
             pause *= 2

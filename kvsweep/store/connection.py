@@ -58,9 +58,9 @@ def filesystem(address: Address) -> tuple[Any, str]:
     if protocol not in fsspec.available_protocols():
         known = ["s3", "gs", "az", "memory", "file"]
         hint = did_you_mean(protocol, fsspec.available_protocols())
-        raise RemoteError(f"{address}: no protocol {protocol!r}; such as {', '.join(known)}{hint}")
+        raise _refusal(address, f"no protocol {protocol!r}; such as {', '.join(known)}{hint}")
     if protocol in ("http", "https"):
-        raise RemoteError(f"{address}: nothing is written or listed by {protocol}; copy it first")
+        raise _refusal(address, f"nothing is written or listed by {protocol}; copy it first")
     try:
         # s3fs asks for the size of an object before it fetches it, to do so in pieces: twice the
         # requests, for files of a few MB at most.
@@ -71,12 +71,16 @@ def filesystem(address: Address) -> tuple[Any, str]:
         if protocol in _S3:
             package = "'kvsweep[remote]'"
         how = f"`pip install {package}`" if package else line_of(error)
-        raise RemoteError(f"{address}: needs a package that is not installed: {how}") from error
+        raise _refusal(address, f"needs a package that is not installed: {how}") from error
     except Exception as error:
-        raise RemoteError(f"{address}: {line_of(error)}") from error
+        raise _refusal(address, line_of(error)) from error
     if getattr(fs, "async_impl", False):
         _hush(fsspec.asyn.get_loop())
     return fs, str(path).rstrip("/")
+
+
+def _refusal(address: Address, reason: str) -> RemoteError:
+    return RemoteError(f"{address}: {reason}", reason)
 
 
 def _hush(loop: Any) -> None:

@@ -120,7 +120,7 @@ class Lease:
     def __init__(self, address: Address, name: str) -> None:
         self._address = address
         self._name = name
-        self._leases = Bucket(hidden(address, "leases"))
+        self._leases = Bucket(hidden(address, "leases"), owner=address)
         self._mine = f"{os.getpid()} {_here()} {token_hex(8)}"
         self._number = 0
         self.lost = ""
@@ -152,13 +152,13 @@ class Lease:
         finally:
             ended.set()
             thread.join(RENEW_EVERY)
-            own = Bucket(self._leases.path, patience=0.0)
+            own = Bucket(self._leases.path, patience=0.0, owner=self._address)
             with suppress(InputError, OSError):
                 if self._is_mine(own.get(self._name)):
                     own.delete(self._name)
 
     def _renew(self, ended: Event) -> None:
-        own = Bucket(self._leases.path, patience=0.0)
+        own = Bucket(self._leases.path, patience=0.0, owner=self._address)
         while not ended.wait(RENEW_EVERY):
             with suppress(InputError, OSError):  # what cannot be reached now, perhaps later
                 there = own.get(self._name)

@@ -71,7 +71,7 @@ def move(larger: Address, address: Address) -> None:
     InputError
         If it cannot be written: nothing is lost, and the same command goes on.
     """
-    source, target = Bucket(larger), Bucket(address)
+    source, target = Bucket(larger, owner=address), Bucket(address)
     moved = source.all()
     if ROOT not in moved:
         return
@@ -92,9 +92,10 @@ def go_on_with_move(larger: Address, address: Address) -> None:
     InputError
         As `move`.
     """
-    left = Bucket(larger).all()
+    source = Bucket(larger, owner=address)
+    left = source.all()
     if left and ROOT not in left:
-        Bucket(larger).delete_all(list(left))
+        source.delete_all(list(left))
     if ROOT not in left:
         return
     there = _told(address)

@@ -8,9 +8,9 @@ import pytest
 from gpu_models import DENSE, EXPERTS
 
 from kvsweep.errors import InputError
+from kvsweep.gpu.asked_ranges import usual_ranges
 from kvsweep.gpu.batches import Ranges, plan
 from kvsweep.gpu.machine import Machine, check_fp8, find_machine
-from kvsweep.gpu.ranges import usual_ranges
 from kvsweep.gpu.shard import shard_of
 from kvsweep.gpu.torch_load import check_memory, load_device
 from kvsweep.sizing.shapes import load_config

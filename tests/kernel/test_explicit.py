@@ -51,6 +51,8 @@ def columns_of(single, index):
 def check_steps(single, index, expected):
     mine = columns_of(single, index)
     for column, rows in expected.items():
+        if column == "hashed":
+            continue  # how many blocks have a key is not logged
         want = [[row[:2] for row in each] for each in rows] if column == "adm" else rows
         assert mine[column] == want, (index, column)
 

@@ -13,6 +13,7 @@ from kvsweep.config import DEFAULT_ENTROPY, parse_scenario
 from kvsweep.errors import InputError
 from kvsweep.records import LANE
 from kvsweep.simulate import kept, lane_records, simulate_batch
+from kvsweep.simulate.explicit_records import explicit_fields
 
 
 def scenarios(*counts):
@@ -116,7 +117,15 @@ def fields_set(path):
 
 
 # What the names of fields stand for that a loop sets.
+ROLES = {
+    "prefill": {"instances": 1},
+    "decode": {"instances": 1},
+    "kv_transfer_bandwidth": 1.0,
+}
 LOOPED = {
+    "explicit_field": set(
+        explicit_fields(parse_scenario({"cluster": ROLES}, "here"), connects=False)
+    ),
     "field": {"n_keys", "n_extents", "n_shared"},
     "flag": {"any_shared", "any_duplicates", "closed_loop"},
 }
@@ -134,5 +143,6 @@ def test_every_field_of_a_lane_record_is_written_there():
     numbered = ("alpha", "beta", "memory", "first_step")
     coefficients = {name for name in LANE.names if name.startswith(numbered)}
     # `plain` is for benchmarks and tests alone.
-    assert found | coefficients | {"visit_all"} == set(LANE.names)
+    # and `role` is of an instance: kernel/explicit/beginning.py.
+    assert found | coefficients | {"visit_all", "role"} == set(LANE.names)
     assert unnamed == 3  # coefficients: of a scenario, its first steps, and of a fit

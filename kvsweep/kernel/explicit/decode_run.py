@@ -17,10 +17,10 @@ from ..scheduling.holders import LOADING
 from ..tally import add_gap
 from ..time.calendar import IDLE, find_due, leave_running, whole_rows
 from ..time.step_time import step_time, token_time
-from .batch import entry_at
+from .batches import entry_at
 from .handoff import next_transfer
 from .log import log_decodes, log_outputs, note, note_before
-from .outputs import finish
+from .settling import finish
 from .tables import allocate, cache_known
 
 

@@ -9,7 +9,7 @@ from ..._jit import leaf
 from ...records import NONE
 from ..blocks.prefix_table import find
 from ..blocks.sizes import blocks_for, full_blocks
-from . import pool
+from . import block_records
 from .tables import clear, left_by, slot_of, watch_windows, window_of
 
 
@@ -113,7 +113,7 @@ def touch_hits(inp, ws, lane, inst, state, s, hits):
         gone = left_by(lane, window_of(inp, lane, group), hits * lane["block_size"])
         ws.gone[s * lane["groups"] + group] = gone
         for block in range(gone, hits):
-            pool.touch(ws, inst, np.int64(ws.tables[slot_of(state, group, block)]))
+            block_records.touch(ws, inst, np.int64(ws.tables[slot_of(state, group, block)]))
     state["blocks"] = hits
     state["room"] = hits * lane["block_size"]
     if lane["prefix_caching"]:

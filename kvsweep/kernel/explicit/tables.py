@@ -8,7 +8,7 @@ import numpy as np
 
 from ..._jit import leaf
 from ..blocks.sizes import blocks_for, full_blocks
-from . import pool
+from . import block_records
 
 FAR = np.int64(2**31 - 2)
 """Tokens that no request has."""
@@ -56,7 +56,7 @@ def release_left(inp, ws, lane, inst, engine, state, s):
         gone = np.int64(ws.gone[place])
         left = min(left_by(lane, window_of(inp, lane, group), tokens), state["blocks"])
         for block in range(left - 1, gone - 1, -1):
-            pool.release(ws, inst, ws.tables[slot_of(state, group, block)])
+            block_records.release(ws, inst, ws.tables[slot_of(state, group, block)])
         if left > gone:
             ws.gone[place] = left
             engine["window_freed"] += left - gone
@@ -69,7 +69,7 @@ def grow(ws, lane, inst, tally, state, blocks, measured):
     had = np.int64(state["blocks"])
     for group in range(lane["groups"]):
         for block in range(had, blocks):
-            ws.tables[slot_of(state, group, block)] = pool.take(ws, inst)
+            ws.tables[slot_of(state, group, block)] = block_records.take(ws, inst)
     state["blocks"] = blocks
     state["room"] = blocks * lane["block_size"]
     tally["blocks_taken"] += (blocks - had) * lane["groups"] * measured
@@ -83,7 +83,7 @@ def cache(inp, ws, lane, inst, request, state, s, tokens):
         first = max(np.int64(state["published"]), np.int64(ws.gone[s * lane["groups"] + group]))
         for block in range(first, full):
             key = np.int64(inp.keys[request["key_lo"] + block]) + group * lane["n_keys"]
-            pool.cache(ws, inst, np.int64(ws.tables[slot_of(state, group, block)]), key)
+            block_records.cache(ws, inst, np.int64(ws.tables[slot_of(state, group, block)]), key)
     state["published"] = full
     state["publish_at"] = (full + 1) * lane["block_size"]
 
@@ -128,7 +128,7 @@ def release_all(ws, lane, inst, state, s):
     for group in range(lane["groups"]):
         gone = np.int64(ws.gone[s * lane["groups"] + group])
         for block in range(np.int64(state["blocks"]) - 1, gone - 1, -1):
-            pool.release(ws, inst, np.int64(ws.tables[slot_of(state, group, block)]))
+            block_records.release(ws, inst, np.int64(ws.tables[slot_of(state, group, block)]))
     clear(ws, lane, state, s)
 
 

@@ -12,8 +12,8 @@ from ..scheduling.running import chunk_of
 from ..tally import log_event
 from .handoff import count_query, pull, refuse
 from .lookup import find_hits, touch_hits
-from .running import schedule
 from .tables import cache_known, capped, grow
+from .walking import schedule
 
 
 @leaf

@@ -14,14 +14,14 @@ from ..scheduling.running import is_alone
 from ..time.device import mark_empty
 from ..time.instance import clear_step
 from ..time.step_time import step_time
-from .admit import admit
-from .batch import announce, close_gaps, draw, enqueue, entry_at, scheduled_batch
+from .admitting import admit
+from .batches import announce, close_gaps, draw, enqueue, entry_at, scheduled_batch
 from .decode_run import run_decodes
 from .handoff import next_transfer, release_sent, report_arrivals
 from .log import log_outputs, log_schedule, mark_pulls, note_before
-from .outputs import process_outputs
-from .running import schedule_running
+from .settling import process_outputs
 from .tables import can_never_fit
+from .walking import schedule_running
 
 OUTPUTS, SCHEDULE = 0, 1
 """What an instance does next; at equal times outputs come first."""

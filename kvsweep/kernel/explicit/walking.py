@@ -8,7 +8,7 @@ from ..scheduling import waiting
 from ..scheduling.preempt import find_victim, victim_is_last
 from ..scheduling.running import chunk_of
 from ..tally import log_event
-from .batch import entry_at, scheduled_batch
+from .batches import entry_at, scheduled_batch
 from .tables import allocate, release_all
 
 

@@ -7,7 +7,7 @@ from ...policies import RequestStatus
 from ...records import NONE, PREFILL, Event
 from ..scheduling import waiting
 from ..tally import add_gap
-from .batch import entry_at
+from .batches import entry_at
 from .handoff import hand_over
 from .log import note
 from .tables import cache_known, release_all
