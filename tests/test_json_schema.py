@@ -46,6 +46,10 @@ def test_it_takes_the_sweeps_that_come_with_the_package():
         '[policies.a]\ncluster.routing = "least-loaded"\n[policies.b]\n"engine.max_num_seqs" = 8\n'
         '[grid]\npolicy = ["a", "b", "round-robin"]\nseed = { count = 3 }',
         '[grid]\n"engine.enable_prefix_caching" = [true, false]\nseed = [1, { count = 1 }]',
+        '[grid]\n"cache.gpu_blocks" = [90]\n'
+        'seed = { until = { metric = "e2e_p99_ms", relative = 0.02, most = 99 } }',
+        '[engine]\nspeculative = { tokens = 2, method = "eagle", acceptance = [0.7, 0.5] }\n'
+        '[grid]\n"engine.speculative.acceptance" = [0.5, { start = 0.6, stop = 0.9, num = 2 }]',
         '[[workload.clients]]\nid = "a"\n[[workload.clients]]\nid = "b"\n'
         '[grid]\n"workload.clients.0.rate_fraction" = [0.5]',
         '[design]\nsamples = 2\n"workload.rate" = { from = 1, to = 9, log = true }\n'
@@ -74,6 +78,13 @@ def test_it_takes_what_is_read(rest, tmp_path):
         (f'{BASE}[grid]\n"cache.gpu_blocks" = {{ start = 1, stop = 5 }}\n',
          "$.grid['cache.gpu_blocks']"),
         (f"{BASE}{GRID}seed = [-1]\n", "$.grid.seed"),
+        (f'{BASE}{GRID}seed = {{ until = {{ metric = "e2e_p99_ms" }} }}\n', "$.grid.seed"),
+        (f"{BASE}{GRID}seed = {{ until = {{ relative = 0.1 }} }}\n", "$.grid.seed"),
+        (f'{BASE}{GRID}seed = [{{ until = {{ metric = "e2e_p99_ms", relative = 0.1 }} }}]\n',
+         "$.grid.seed"),
+        (f'{BASE}[engine]\nspeculative = {{ tokens = 2, method = "eagle", acceptance = 0.5 }}\n'
+         '[grid]\n"engine.speculative.acceptance" = [1.5]\n',
+         "$.grid['engine.speculative.acceptance']"),
         (f'{BASE}{GRID}[policies.a]\nrouting = "round-robin"\n', "$.policies.a"),
         (f'{BASE}{GRID}[cliff]\nmetric = "preemption_rate"\nthreshold = 1.0\n', "$.cliff"),
         (f'{BASE}[grid]\npolicy = ["round-robin"]\n[pareto]\nobjectives = ["ttft_p99_ms"]\n',

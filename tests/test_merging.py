@@ -283,7 +283,7 @@ def call(*arguments):
         (("merge", "none.zarr", "-o", "m.zarr"), "none.zarr: no such store"),
         (("merge", "small.toml", "-o", "m.zarr"), "small.toml: "),
         (("merge", "1.zarr", "-o", "1.zarr"), "--out 1.zarr: would replace 1.zarr, which is read"),
-        (("merge", "1.zarr", "-o", "s3://b/m.zarr"), "an address, not a path"),
+        (("merge", "1.zarr", "-o", "nope://b/m.zarr"), "kvsweep: nope://b/m.zarr: no protocol"),
     ],
 )
 def test_bad_usage_is_told_in_one_line(sweep, capsys, arguments, message):

@@ -56,7 +56,7 @@ def _own_table(name: str, table: Schema, schema: Schema) -> Iterator[str]:
     if name == "grid":
         yield "Any key of a scenario by its path, `policy` and `seed`. A value is a list, which may"
         yield "hold ranges, or a range: `{ start, stop, step }`, `{ start, stop, num }` with or"
-        yield 'without `scale = "log"`; for seeds also `{ count }`.\n'
+        yield 'without `scale = "log"`; for seeds also `{ count }` and `{ until = { ... } }`.\n'
         return
     yield "Any key of a scenario by its path, as a list or `{ from, to }` with or without `log`,"
     yield "and:\n"

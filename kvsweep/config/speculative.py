@@ -10,7 +10,6 @@ from kvsweep.config.base import Coefficient, Key, KeyProblem, Section, Whole
 from kvsweep.config.explain import shown
 from kvsweep.limits import MAX_DRAFTS
 
-
 Share = Annotated[float, Field(ge=0.0, le=1.0)]
 
 

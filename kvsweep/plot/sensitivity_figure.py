@@ -26,7 +26,7 @@ CHARACTERS = 80
 
 @checked
 def plot_sensitivity(ds: xr.Dataset, indices: Sensitivity) -> Figure:
-    """Draw the indices of every parameter with their intervals, the most influential first.
+    r"""Draw the indices of every parameter with their intervals, the most influential first.
 
     Filled points are of total order (with all interactions), hollow ones of first order (the
     parameter alone): a gap between the two is what interactions do.

@@ -236,7 +236,8 @@ class Bucket:
         try:
             return filesystem(self.path)
         except RemoteError as error:
-            raise RemoteError(f"{self._told}: {error.strerror}", error.strerror) from error
+            reason = error.strerror or line_of(error)
+            raise RemoteError(f"{self._told}: {reason}", reason) from error
 
     def _cat(self, names: Sequence[str], fs: Any) -> list[bytes | None]:
         """Return objects; errors of any but that there is none are raised."""

@@ -312,8 +312,6 @@ def test_a_run_that_has_nothing_to_do_writes_nothing(run, file):
 @pytest.mark.parametrize(
     "arguments",
     [
-        ("grid", "small.toml", "--out", "s3://bucket/a.zarr"),
-        ("grid", "small.toml", "--out", "s3://bucket/a.zarr", "--dry-run"),
         ("plot", "a.zarr", "-o", "s3://bucket/a.png"),
         ("replay", "t.json", "--requests", "gs://bucket/r.csv"),
         ("replay", "t.json", "--steps", "https://host/s.csv"),
@@ -324,11 +322,19 @@ def test_a_run_that_has_nothing_to_do_writes_nothing(run, file):
         ("measure", "make-model", "s3://bucket/m.gguf"),
     ],
 )
-def test_addresses_are_not_written_to(run, file, tmp_path, arguments):
+def test_what_is_no_store_of_a_sweep_is_not_written_to_an_address(run, file, tmp_path, arguments):
     code, out, err = run(*arguments)
     assert (code, out) == (2, "")
     assert "://" in err
     assert "an address, not a path" in err
+    assert [p.name for p in tmp_path.iterdir()] == ["small.toml"]
+
+
+@pytest.mark.parametrize("more", [(), ("--dry-run",)])
+def test_an_address_that_cannot_be_reached_is_told_in_one_line(run, file, tmp_path, more):
+    code, out, err = run("grid", "small.toml", "--out", "nope://bucket/a.zarr", *more)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert err.startswith("kvsweep: nope://bucket/a.zarr: no protocol 'nope'")
     assert [p.name for p in tmp_path.iterdir()] == ["small.toml"]
 
 
