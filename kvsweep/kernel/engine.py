@@ -51,6 +51,20 @@ def _routing_time(ws, lane, r):
 
 
 @leaf
+def _next_time(ws, lane, index):
+    """Return when an instance does something next, and which of things at one time: a kind."""
+    time = NEVER
+    kind = 0
+    if lane["connects"]:
+        time = offload.next_time(ws, lane, ws.instances[index])
+    if lane["unconnected"]:
+        time = next_event(ws, ws.instances[index])
+    if lane["explicit"]:
+        time, kind = explicit.next_time(ws, ws.own[index], ws.instances[index])
+    return time, kind
+
+
+@leaf
 def _earliest(ws, lane):
     """Return the instance that does something next, when, and when the first other one does."""
     index = 0
@@ -58,16 +72,10 @@ def _earliest(ws, lane):
     second = NEVER
     handed = NEVER
     what = 0
-    kind = 0
     earlier = False
     for candidate in range(lane["instances"]):
-        time = NEVER
-        if lane["connects"]:
-            time = offload.next_time(ws, lane, ws.instances[candidate])
-        if lane["unconnected"]:
-            time = next_event(ws, ws.instances[candidate])
+        time, kind = _next_time(ws, lane, candidate)
         if lane["explicit"]:
-            time, kind = explicit.next_time(ws, ws.own[candidate], ws.instances[candidate])
             earlier = time == first and kind < what
             if candidate < lane["routed"]:
                 handed = min(handed, time + lane["handoff"])

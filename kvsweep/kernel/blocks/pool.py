@@ -1,21 +1,18 @@
 """The block pool of one instance: allocate, cache, look up, touch, free, evict.
 
-A block without a key has no identity, so it needs no id: blocks being filled, and the free ones
-that are not cached, are only counted (``free - evictable``). Free blocks that carry a key wait for
-reuse in the LRU list. vLLM allocates uncached blocks first, as its free list has them in front
-(vLLM V1 0.33.0, BlockPool and FreeKVCacheBlockQueue; rules R3.1 to R3.6).
+A block without a key needs no id: those being filled, and free ones that are not cached, are only
+counted (``free - evictable``). Free blocks with a key wait in the LRU list. vLLM allocates uncached
+blocks first (0.33.0, BlockPool and FreeKVCacheBlockQueue; rules R3.1 to R3.6).
 
 Blocks with keys are accounted for by *extents*: stretches of content that every request has all or
 nothing of, in the same place (`kvsweep.workload.blocks`). Mostly, whoever holds a block of an
 extent holds all that are present of it; then they are freed, hit and evicted like one, except
 that eviction takes the last block first. One record stands for such a *whole* extent: it has its
 first `size` blocks, and is full, or empty, or has at most one user, who adds to it. What does not
-fit that description makes it *split* (split.py): a hit of a part, two who compute the same, a
-block computed though it is cached; a copy that reads a block whose request is gone. (H8, 5000
-blocks: 120 us a simulation with all extents split, 45 us whole; conversations: 500 and 150 us.)
+fit that makes it *split* (split.py): a hit of a part, two who compute the same, a block computed
+though cached; a copy that reads a block of nobody. (H8: 120 us with all split, 45 us whole.)
 
-Under eviction ``lru`` cached content has no holes: whoever holds a block holds those in front of
-it, and frees them later, so a chain is evicted from its end.
+Under ``lru`` cached content has no holes: whoever holds a block holds those in front of it.
 """
 
 import numpy as np
@@ -30,10 +27,9 @@ from .split import is_split
 
 @leaf
 def _next_to_evict(inst):
-    """Return the node, a block or a whole extent, that loses its key next (rule R3.1).
+    """Return the node, a block or a whole extent (its last block), that is next (rule R3.1).
 
-    Of a whole extent the last block goes first. Freeing makes the order (`_free_part`), by the
-    policy of eviction (eviction.py).
+    Freeing makes the order (`_free_part`), by the policy of eviction (eviction.py).
     """
     return inst["lru_head"]
 

@@ -11,56 +11,16 @@ which has the same requests. Who has its last token there is in the new batch no
 import numpy as np
 
 from ..._jit import leaf
-from ...records import NONE, PREFILL, Event
+from ...records import NONE, PREFILL
 from ..scheduling.admit import deadline
 from ..scheduling.holders import LOADING
 from ..tally import add_gap
-from ..time.calendar import IDLE, find_due, leave_running, whole_rows
+from ..time.calendar import IDLE, find_due, whole_rows
 from ..time.step_time import step_time, token_time
 from .batches import entry_at
+from .due import catch_up, end_some, next_due, serve_due
 from .handoff import next_transfer
-from .log import log_decodes, log_outputs, note, note_before
-from .settling import finish
-from .tables import allocate, cache_known
-
-
-@leaf
-def _catch_up(state, step):
-    """Bring a request up to date: each step since it was has given it a token."""
-    steps = step - state["since"]
-    state["computed"] += steps
-    state["known"] += steps
-    state["sure"] += steps
-    state["since"] = step
-
-
-@leaf
-def _makes_arrival(lane, request):
-    """Return whether another request arrives once this one has its last token."""
-    return lane["concurrency"] > 0 or request["follower"] != NONE
-
-
-@leaf
-def _last_step(lane, request, state):
-    """Return in how many steps a request has its last token, or is told to have it soon.
-
-    A schedule tells of it; asynchronously that is one step before.
-    """
-    steps = np.int64(state["limit"]) - 1 - state["known"]
-    if lane["async_scheduling"] and _makes_arrival(lane, request):
-        steps -= 1
-    return steps
-
-
-@leaf
-def _next_due(lane, request, state, step):
-    """Return the next step at which a request, up to date at `step`, needs attention."""
-    computed = np.int64(state["computed"])
-    steps = np.int64(state["room"]) - computed
-    steps = min(steps, state["release_at"] - computed + state["flight"])
-    steps = min(steps, state["publish_at"] - min(computed + 1, np.int64(state["known"])))
-    steps = min(steps, _last_step(lane, request, state))
-    return step + max(steps, 0)
+from .log import log_decodes, log_outputs, note_before
 
 
 @leaf
@@ -117,37 +77,9 @@ def _begin(inp, ws, lane, inst, engine):
         state["since"] = inst["step"]
         engine["context"] += state["computed"]
         engine["measured"] += r >= lane["warmup"]
-        ws.due[place] = _next_due(lane, request, state, inst["step"])
+        ws.due[place] = next_due(lane, request, state, inst["step"])
     for place in range(lo + inst["running"], lo + whole_rows(inst["running"])):
         ws.due[place] = IDLE
-
-
-@leaf
-def _serve_due(inp, ws, lane, inst, tally, engine, first, last):
-    """Give those who are due their blocks; return how many have their last token, NONE: stop.
-
-    What was given stays given: the step that is scheduled instead begins with the same.
-    """
-    ending = np.int64(0)
-    for position in range(first, last + 1):
-        place = inst["run_lo"] + position
-        if ws.due[place] == inst["step"]:
-            r = ws.running[place]
-            s = engine["state_lo"] + r
-            state = ws.states[s]
-            _catch_up(state, inst["step"])
-            request = inp.requests[lane["request_lo"] + r]
-            ends = state["known"] + 1 >= state["limit"]
-            if _makes_arrival(lane, request) and _last_step(lane, request, state) <= 0:
-                return NONE
-            if not (ends and lane["async_scheduling"]):
-                measured = r >= lane["warmup"]
-                if not allocate(inp, ws, lane, inst, tally, engine, request, state, s, 1, measured):
-                    return NONE
-            ending += ends
-            if not ends:
-                ws.due[place] = _next_due(lane, request, state, inst["step"])
-    return ending
 
 
 @leaf
@@ -160,35 +92,6 @@ def _note_tokens(ws, lane, inst, tally, engine, end):
     elif engine["measured"] > 0:
         add_gap(ws, tally, gap, engine["measured"])
     engine["last_end"] = end
-
-
-@leaf
-def _end_some(inp, ws, out, lane, inst, tally, index, engine, first, last, step):
-    """Finish those who have their last token with the batch of `step`."""
-    position = first
-    while position <= last:
-        place = inst["run_lo"] + position
-        r = ws.running[place]
-        state = ws.states[engine["state_lo"] + r]
-        if ws.due[place] == inst["step"] and state["known"] + 1 >= state["limit"]:
-            engine["context"] -= state["computed"]
-            engine["measured"] -= r >= lane["warmup"]
-            state["computed"] += 1 - lane["async_scheduling"]
-            state["known"] += 1
-            state["flight"] = 0
-            state["placeholders"] = 0
-            state["done"] = 1
-            state["last_token"] = inst["clock"]
-            note(out, lane, tally, index, step, Event.FINISH, r, NONE)
-            leave_running(ws, inst, position)
-            if lane["async_scheduling"]:
-                request = inp.requests[lane["request_lo"] + r]
-                s, known = engine["state_lo"] + r, np.int64(state["computed"])
-                cache_known(inp, ws, lane, inst, request, state, s, known)
-            finish(inp, ws, lane, inst, tally, engine, r, inst["clock"])
-            last -= 1
-        else:
-            position += 1
 
 
 @leaf
@@ -222,11 +125,29 @@ def _ends_at(ws, inst, engine, duration):
 
 
 @leaf
+def _settle(inp, ws, out, lane, inst, tally, index, engine, first, last, ending, settled):
+    """Process the outputs of a step at `settled`; `ending` requests have their last token then."""
+    step = inst["step"] - lane["async_scheduling"]
+    used = lane["gpu_blocks"] - inst["free"]
+    inst["used_time"] += used * (settled - inst["clock"])
+    inst["peak"] = max(inst["peak"], used)
+    inst["clock"] = settled
+    engine["begun"] = 0
+    _note_tokens(ws, lane, inst, tally, engine, settled)
+    computed = engine["measured"]
+    if ending > 0:
+        end_some(inp, ws, out, lane, inst, tally, index, engine, first, last, step)
+    # Asynchronously the new batch is without those that have just got their last token.
+    tally["computed_tokens"] += engine["measured"] if lane["async_scheduling"] else computed
+    engine["context"] += inst["running"]
+
+
+@leaf
 def _take_step(inp, ws, out, lane, inst, tally, index, engine, until):
     """Take one step of the run; return whether it could be."""
     first, last, _ = find_due(ws, inst)
     note_before(inst, engine)
-    ending = _serve_due(inp, ws, lane, inst, tally, engine, first, last)
+    ending = serve_due(inp, ws, lane, inst, tally, engine, first, last)
     if ending == NONE:
         return False
     duration = _duration(ws, lane, inst, engine, ending)
@@ -241,19 +162,7 @@ def _take_step(inp, ws, out, lane, inst, tally, index, engine, until):
     if lane["log"]:
         inst["device"] = ends - duration - inst["clock"]
         row = log_decodes(ws, out, lane, inst, tally, index, engine, duration)
-    step = inst["step"] - lane["async_scheduling"]
-    used = lane["gpu_blocks"] - inst["free"]
-    inst["used_time"] += used * (settled - inst["clock"])
-    inst["peak"] = max(inst["peak"], used)
-    inst["clock"] = settled
-    engine["begun"] = 0
-    _note_tokens(ws, lane, inst, tally, engine, settled)
-    computed = engine["measured"]
-    if ending > 0:
-        _end_some(inp, ws, out, lane, inst, tally, index, engine, first, last, step)
-    # Asynchronously the new batch is without those that have just got their last token.
-    tally["computed_tokens"] += engine["measured"] if lane["async_scheduling"] else computed
-    engine["context"] += inst["running"]
+    _settle(inp, ws, out, lane, inst, tally, index, engine, first, last, ending, settled)
     if lane["log"]:
         log_outputs(out, inst, batch["row"] if lane["async_scheduling"] else row)
     _pass_on(inst, engine, batch, ends, row)
@@ -280,7 +189,7 @@ def _end(ws, lane, inst, engine):
     for position in range(inst["running"]):
         s = engine["state_lo"] + ws.running[inst["run_lo"] + position]
         state = ws.states[s]
-        _catch_up(state, inst["step"])
+        catch_up(state, inst["step"])
         state["last_token"] = engine["last_end"]
         if lane["async_scheduling"]:
             entry = ws.entries[first + position]

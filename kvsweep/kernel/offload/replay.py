@@ -116,6 +116,16 @@ def _store_all(inp, ws, lane, inst, off, step, found):
 
 
 @leaf
+def _count_done(lane, inst, off, count):
+    """Count stores of a chunk each that are over."""
+    off["chunks"] += count
+    off["idle"] += count
+    off["stores"] += count
+    off["stored"] += count * lane["chunk_tokens"]
+    inst["offloads"] += count
+
+
+@leaf
 def _store_at_once(inp, ws, out, lane, inst, off, first, phase, begins, duration, last, until):
     """Do what the stores do that a run from step `first` to `last` creates and that are over then.
 
@@ -145,11 +155,7 @@ def _store_at_once(inp, ws, out, lane, inst, off, first, phase, begins, duration
         count_evicted(off, excess)
     _store_all(inp, ws, lane, inst, off, left, found)
     off["store_ready"] = ready
-    off["chunks"] += count
-    off["idle"] += count
-    off["stores"] += count
-    off["stored"] += count * lane["chunk_tokens"]
-    inst["offloads"] += count
+    _count_done(lane, inst, off, count)
     return left
 
 

@@ -67,11 +67,10 @@ def schedule_step(inp, ws, out, lane, inst, tally, index):
     inst["replaced"] = NONE
     clear_step(lane, inst)
     inst["device"] = max(0, off["device_end"] - inst["clock"])
-    running = inst["running"] > 0
-    counted = running and not inst["watches"] and is_countable(inp, ws, lane, inst)
+    counted = inst["running"] > 0 and not inst["watches"] and is_countable(inp, ws, lane, inst)
     if counted:
         schedule_by_counts(inp, ws, out, lane, inst, tally, index)
-    elif running:
+    elif inst["running"] > 0:
         schedule_one_by_one(inp, ws, out, lane, inst, tally, index)
     before = inst["running"]
     if inst["preempted"] == 0 and inst["waiting"] + inst["held"] > 0:
