@@ -147,12 +147,12 @@ def mount(path, *options):
 
 @pytest.fixture
 def disk(here):
-    mount("disk", "-o", "size=600k")
+    mount("disk", "-o", "size=900k")
     yield
     subprocess.run(["umount", "-l", "disk"], check=True)
 
 
-@pytest.mark.parametrize("filler", [100, 250, 350])
+@pytest.mark.parametrize("filler", [300, 500, 650])
 def test_a_disk_that_is_full(whole, disk, filler):
     Path("disk/filler").write_bytes(bytes(filler * 1024))
     ended = run(out="disk/a.zarr")

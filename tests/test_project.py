@@ -20,7 +20,7 @@ PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 # The conda packages without what kvsweep does not use (Qt, bokeh).
 CONDA_NAMES = {"dask": "dask-core", "matplotlib": "matplotlib-base"}
 # Installed by pip, as the file's comments tell; not for everyone.
-PIP_EXTRAS = {"llama", "browser", "torch"}
+PIP_EXTRAS = {"llama", "browser", "torch", "s3"}
 HEAVY = (
     *("dask", "matplotlib", "numba", "pydantic", "scipy", "xarray", "zarr", "numpy", "rich"),
     *("llama_cpp", "gguf", "torch"),
