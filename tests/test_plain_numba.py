@@ -110,11 +110,11 @@ def test_public_means_can_be_demanded(tmp_path):
     assert folder.stat().st_mode & 0o022 == 0
 
 
-@pytest.mark.long  # five minutes of compiling
-@pytest.mark.timeout(1800)
+@pytest.mark.long  # ten minutes of compiling, more on a busy machine
+@pytest.mark.timeout(3000)
 def test_public_means_give_the_same_results():
     done = python(
-        ["-m", "pytest", "-q", "-p", "no:cacheprovider", *GOLDENS, TWIN],
+        ["-m", "pytest", "-q", "--timeout=0", "-p", "no:cacheprovider", *GOLDENS, TWIN],
         ROOT,
         KVSWEEP_PLAIN_NUMBA="1",
     )
