@@ -27,7 +27,7 @@ _COMPILED = (
     "_jit.py",
     "_plain.py",
     "_sample.py",
-    "records.py",
+    "records",
     "policies.py",
     "kernel",
     "workload/numbering.py",

@@ -1,0 +1,130 @@
+"""Instances of the explicit engine: groups and pools, states, batches, handoffs."""
+
+from kvsweep.records.fields import Field, dtype_of, f64, i32, i64, u8
+
+GROUP_FIELDS = (
+    Field("window", i64, "token", "sliding window of this group of layers, 0: full attention"),
+    Field("member", i64, "index", "the group that is looked up at this place of the order"),
+    Field("member_window", i64, "token", "its window"),
+    Field("class_end", i64, "index", "place behind the groups that are looked up with it"),
+)
+
+POOL_FIELDS = (
+    Field("instances", i64, "1", "engine instances of this pool"),
+    Field("role", i64, "1", "WHOLE, PREFILL or DECODE"),
+    Field("gpu_blocks", i64, "block", "usable blocks of one instance"),
+    Field("watermark", i64, "block", "blocks kept free at admissions"),
+    Field("max_num_seqs", i64, "request", "cap on the running list"),
+    Field("max_tokens", i64, "token", "token budget of a step"),
+    *(Field(f"beta{term}", f64, "us", f"step time, as LANE.beta{term}") for term in range(5)),
+    *(Field(f"memory{term}", f64, "us", f"roofline, as LANE.memory{term}") for term in range(5)),
+    Field("longest", i64, "token", "longest request that is routed here, output included"),
+    Field("context", u8, "1", "1 if the step time depends on more than token counts"),
+    Field("roofline", u8, "1", "1 if it is the larger of two sums"),
+)
+
+STATE_FIELDS = (
+    Field("last_token", i64, "us", "end of the step that sampled its latest token, or -1"),
+    Field("table_lo", i64, "index", "first slot of its block tables"),
+    Field("places", i32, "block", "slots of each of its tables"),
+    Field("prompt", i32, "token", "prompt length"),
+    Field("known", i32, "token", "prompt and sampled tokens"),
+    Field("limit", i32, "token", "known tokens at its end"),
+    Field("sure", i32, "token", "known tokens once the steps on their way have ended"),
+    Field("computed", i32, "token", "computed tokens, those on their way and drafts included"),
+    Field("placeholders", i32, "token", "output tokens that are being computed, not known yet"),
+    Field("flight", i32, "token", "scheduled tokens whose step is not processed"),
+    Field("stale", i32, "token", "of these, scheduled before the latest preemption"),
+    Field("drafts", i32, "token", "drafts to be verified in the next step"),
+    Field("verified", i32, "1", "verifications scheduled so far"),
+    Field("blocks", i32, "block", "length of each of its tables"),
+    Field("room", i32, "token", "tokens that these have room for"),
+    Field("published", i32, "block", "leading blocks that it has cached or hit"),
+    Field("publish_at", i32, "token", "tokens that fill the next one"),
+    Field("release_at", i32, "token", "processed tokens with which a window leaves a block"),
+    Field("frontier", i32, "token", "most tokens that were computed at a preemption"),
+    Field("since", i32, "step", "in a run of decodes: the step that the state is of"),
+    Field("entry", i32, "index", "its place in the batch being scheduled, or -1"),
+    Field("split", u8, "1", "1 if its last schedule left tokens of its prefill"),
+    Field("prefilling", u8, "1", "1 if it runs, and its prefill is not all scheduled"),
+    Field("runs", u8, "1", "1 if it is in the running list"),
+    Field("preempted", u8, "1", "1 if it was preempted at this instance"),
+    Field("done", u8, "1", "1 if it has all its tokens"),
+)
+
+ENTRY_FIELDS = (
+    Field("state", i32, "index", "the request, as its state"),
+    Field("tokens", i32, "token", "scheduled tokens, drafts included"),
+    Field("drafts", i32, "token", "of these, drafts to verify"),
+    Field("accepted", i32, "token", "of these, those that will be accepted"),
+    Field("samples", u8, "1", "1 if it samples at the end of the step"),
+    Field("padded", u8, "1", "1 if its drafts only fill up the batch: all are rejected"),
+)
+
+BATCH_FIELDS = (
+    Field("end", i64, "us", "when it ends on the device"),
+    Field("step", i64, "step", "its index, if it has tokens"),
+    Field("row", i64, "index", "its row in the log, or -1"),
+    Field("size", i64, "request", "scheduled requests"),
+    Field("changes", i64, "1", "1 if it changes anything"),
+)
+
+ENGINE_FIELDS = (
+    Field("state_lo", i64, "index", "state of the first request at this instance"),
+    Field("entry_lo", i64, "index", "first entry of its first batch"),
+    Field("batch_lo", i64, "index", "its first batch"),
+    Field("queued", i64, "step", "batches scheduled and not processed"),
+    Field("oldest", i64, "index", "which of the two batches is the oldest of them"),
+    Field("device_end", i64, "us", "end of the last of them"),
+    Field("last_end", i64, "us", "end of the last batch with tokens that was processed"),
+    Field("size", i64, "request", "entries of the batch being scheduled"),
+    Field("taken_back", i64, "request", "entries whose request was preempted again"),
+    Field("walked", i64, "request", "running requests that this schedule serves"),
+    Field("waited", i64, "request", "length of the waiting list before this schedule"),
+    Field("evicted", i64, "block", "evictions before this schedule"),
+    Field("freed_before", i64, "block", "`window_freed` before this schedule"),
+    Field("context", i64, "token", "in a run of decodes: computed tokens of all who run"),
+    Field("measured", i64, "request", "in a run of decodes: those who count in the measures"),
+    Field("free_wanted", i64, "block", "free blocks that a refused head needs at least"),
+    Field("even", i64, "token", "tokens of this batch whose last one came with the step before"),
+    Field("at_once", i64, "token", "tokens of this batch that come with one before them"),
+    Field("input", i64, "token", "tokens and slots that the step may still take as input"),
+    Field("schedules", i64, "1", "schedules made so far, empty ones included"),
+    Field("window_freed", i64, "block", "blocks that left their window so far"),
+    Field("drafts", i64, "token", "drafts verified so far"),
+    Field("accepted", i64, "token", "drafts accepted so far"),
+    Field("pulls", i64, "1", "transfers begun by the batch being scheduled"),
+    Field("link_ready", i64, "us", "end of the last transfer to this instance"),
+    Field("kept", i64, "request", "finished requests whose blocks are kept for a transfer"),
+    Field("transfer_head", i64, "index", "request whose transfer is reported next"),
+    Field("transfer_tail", i64, "index", "request whose transfer is reported last"),
+    Field("splits", u8, "1", "1 if a running request of this batch had its prefill split"),
+    Field("refused", u8, "1", "1 if the last schedule refused a head for lack of blocks"),
+    Field("begun", u8, "1", "1 if a run of decodes ended with blocks given for its next step"),
+    Field("finished", u8, "1", "1 if a request has finished since the last schedule"),
+    Field("settles", u8, "1", "1 if the oldest batch is processed before the next schedule"),
+    Field("asleep", u8, "1", "1 if no step is made until a transfer ends or a request enters"),
+)
+
+HANDOFF_FIELDS = (
+    Field("queued", i64, "us", "entry into the waiting list of the prefill instance"),
+    Field("prefilled", i64, "us", "end of the prefill"),
+    Field("requeued", i64, "us", "entry into the waiting list of the decode instance"),
+    Field("arrives", i64, "us", "end of the transfer of its blocks"),
+    Field("pulled", i64, "us", "end of the step of the decode instance that reported it"),
+    Field("released", i64, "us", "end of the step of the prefill instance that reported it"),
+    Field("tokens", i64, "token", "tokens that were transferred"),
+    Field("source", i64, "index", "prefill instance"),
+    Field("next_arrival", i64, "index", "request whose transfer ends next at its instance"),
+    Field("next_release", i64, "index", "request that its prefill instance releases next"),
+    Field("row", i64, "index", "row of the transfer in the log"),
+    Field("loading", u8, "1", "1 once its blocks were asked for"),
+)
+
+GROUP = dtype_of(GROUP_FIELDS)
+POOL = dtype_of(POOL_FIELDS)
+STATE = dtype_of(STATE_FIELDS)
+ENTRY = dtype_of(ENTRY_FIELDS)
+BATCH = dtype_of(BATCH_FIELDS)
+ENGINE = dtype_of(ENGINE_FIELDS)
+HANDOFF = dtype_of(HANDOFF_FIELDS)

@@ -1,0 +1,108 @@
+"""Instances, their extents and blocks."""
+
+from kvsweep.records.fields import Field, dtype_of, i32, i64, u8
+
+INSTANCE_FIELDS = (
+    Field("clock", i64, "us", "end of the last step begun; the next starts here or later"),
+    Field("end", i64, "us", "end of the last step (the clock also moves to queue entries)"),
+    Field("device", i64, "us", "asynchronous: what the step takes that begins at `clock`, or 0"),
+    Field("step", i64, "step", "index of the next step"),
+    Field("phase", i64, "step", "step modulo the block size, kept to spare divisions"),
+    Field("next_due", i64, "step", "earliest step at which a running request needs attention"),
+    Field("try_head_at", i64, "step", "next at which a block may be filled that the head hits"),
+    Field("used_time", i64, "block us", "used blocks summed over time"),
+    Field("block_lo", i64, "index", "first block record of this instance"),
+    Field("node_lo", i64, "index", "LRU node of the first extent: all blocks come before"),
+    Field("extent_lo", i64, "index", "first record of this instance's shared extents"),
+    Field("run_lo", i64, "index", "first slot of this instance's running list"),
+    Field("phase_lo", i64, "index", "first of this instance's phase counts"),
+    Field("base_sum", i64, "step", "sum of `base` over the decoding requests"),
+    Field("heap_lo", i64, "index", "first slot of this instance's waiting heap"),
+    Field("prefix_lo", i64, "index", "first slot of this instance's prefix table"),
+    Field("free", i64, "block", "blocks without a user: uncached and evictable ones"),
+    Field("evictable", i64, "block", "free blocks that carry a key, all of them in the LRU list"),
+    Field("lru_head", i64, "index", "block or extent that is evicted next"),
+    Field("lru_tail", i64, "index", "block or extent freed last"),
+    Field("spare", i64, "index", "stack of block ids without a key (linked as the LRU list)"),
+    Field("fresh", i64, "block", "block ids handed out at least once"),
+    Field("keyed", i64, "block", "block ids that carry a key, used or free"),
+    Field("whole_blocks", i64, "block", "blocks of the whole extents in the LRU list"),
+    Field("peak", i64, "block", "largest number of used blocks"),
+    Field("running", i64, "request", "length of the running list"),
+    Field("prefilling", i64, "request", "running requests that do not decode, or no more"),
+    Field("leaving", i64, "request", "of these, those whose last token is on its way"),
+    Field("leaving_waiting", i64, "request", "waiting requests whose last token is on its way"),
+    Field("waiting", i64, "request", "length of the waiting list"),
+    Field("wait_head", i64, "index", "front of the waiting list (fcfs)"),
+    Field("wait_tail", i64, "index", "back of the waiting list (fcfs)"),
+    Field("inbox_head", i64, "index", "next request to enter the waiting list"),
+    Field("inbox_tail", i64, "index", "last request to enter the waiting list"),
+    Field("load", i64, "request", "requests routed here and not yet gone"),
+    Field("measured", i64, "request", "decoding requests that count in the measures"),
+    Field("completed", i64, "request", "measured requests completed so far"),
+    Field("evictions", i64, "block", "cached blocks evicted so far"),
+    Field("tier_lo", i64, "index", "first record of the CPU tier, the end of its ring"),
+    Field("tier_fresh", i64, "1", "records of the CPU tier handed out at least once"),
+    Field("tier_spare", i64, "index", "stack of records of the CPU tier that are no run"),
+    Field("tier_used", i64, "block", "blocks in a CPU tier of kvsweep's own"),
+    Field("tier_uses", i64, "1", "times that something was used in it, counted so far"),
+    Field("line_head", i64, "1", "place in line of its block that decoding filled first"),
+    Field("line_tail", i64, "1", "place behind the one that decoding filled last"),
+    Field("offloads", i64, "block", "blocks copied to the CPU tier so far"),
+    Field("reloads", i64, "block", "blocks copied back from the CPU tier so far"),
+    Field("thrashed", i64, "block", "of those, blocks that came back within the window"),
+    Field("transfer", i64, "us", "transfers of the step in flight, or of the one scheduled"),
+    Field("transfer_time", i64, "us", "transfers so far"),
+    Field("shortages", i64, "1", "times a request lacked blocks so far"),
+    Field("budget", i64, "token", "tokens that the step being scheduled may still take"),
+    Field("prefill_tokens", i64, "token", "prompt and recomputed tokens of this step"),
+    Field("decode_tokens", i64, "token", "decode tokens of this step"),
+    Field("prefill_context", i64, "token", "tokens before each prefill token, summed"),
+    Field("decode_context", i64, "token", "tokens before each decode token, summed"),
+    Field("preempted", i64, "request", "victims of this step"),
+    Field("victims", i64, "request", "victims so far"),
+    Field("scheduled", i64, "request", "leading running requests that this step schedules"),
+    Field("skipped", i64, "request", "decoding requests without a token since a step skipped them"),
+    Field("number", i64, "index", "this instance"),
+    Field("held", i64, "request", "requests that wait for a load, or have it and wait for a seat"),
+    Field("hold_lo", i64, "index", "first slot of this instance's list of them"),
+    Field("serial", i64, "1", "schedules made so far, with a tier as vLLM has it"),
+    Field("next_offer", i64, "step", "next at which a running request may have chunks to store"),
+    Field("replaced", i64, "index", "blocks evicted while stores may read them: the last one"),
+    Field("replaced_before", i64, "index", "the same of the schedule before"),
+    Field("watches", u8, "1", "1 if stores may read blocks of requests that have finished"),
+    Field("flushes", u8, "1", "1 if the step may have to await stores of earlier ones"),
+    Field("gave_up", u8, "1", "1 if a client gave up in the step being scheduled"),
+    Field("asleep", u8, "1", "1 if no step is made until a copy ends or a request enters"),
+    Field("on_device", u8, "1", "1 if a step begins at `clock`; synchronously always"),
+    Field("announced", u8, "1", "1 if the step just begun makes an arrival"),
+    Field("in_flight", u8, "1", "1 if a step with outputs to process ends at `clock`"),
+    Field("try_head", u8, "1", "1 if the head of the waiting list may be admissible now"),
+)
+
+EXTENT_FIELDS = (
+    Field("size", i32, "block", "present blocks: the leading ones if whole, all if split"),
+    Field("ref_count", i32, "request", "of a whole extent: running requests that hold its blocks"),
+    Field("fillers", i32, "request", "decoding requests whose `fills` it is"),
+    Field("split", i32, "1", "1 if its blocks have records of their own"),
+    Field("key_lo", i32, "index", "of a whole extent: slot of its first block in the key list"),
+)
+
+BLOCK_FIELDS = (
+    Field("key", i32, "index", "content key, or -1"),
+    Field("ref_count", i32, "request", "reference count"),
+    Field("extent", i32, "index", "extent record that it belongs to"),
+    Field("hits", i32, "1", "times found at an admission since it was cached, if eviction asks"),
+    Field("duplicate_prev", i32, "index", "ring of blocks with the same key, oldest first"),
+    Field("duplicate_next", i32, "index", "ring of blocks with the same key, oldest first"),
+)
+
+LRU_FIELDS = (
+    Field("prev", i32, "index", "neighbour that is evicted before, or -1"),
+    Field("next", i32, "index", "neighbour that is evicted after, or -1"),
+)
+
+INSTANCE = dtype_of(INSTANCE_FIELDS)
+EXTENT = dtype_of(EXTENT_FIELDS)
+BLOCK = dtype_of(BLOCK_FIELDS)
+LRU = dtype_of(LRU_FIELDS)

@@ -1,0 +1,131 @@
+"""CPU tiers, and vLLM's connector to them."""
+
+from kvsweep.records.fields import Field, dtype_of, f64, i32, i64
+
+RUN_FIELDS = (
+    Field("rank", i64, "1", "the run with a smaller one makes room first"),
+    Field("offer", i64, "1", "tier as vLLM has it: the last offer that it is part of"),
+    Field("extent", i32, "index", "extent record whose places these are, or -1: no run"),
+    Field("first", i32, "1", "its first place: a key, or the chunk of a tier as vLLM has it"),
+    Field("end", i32, "1", "the place behind its last one"),
+    Field("falls", i32, "1", "which of its places makes room first (kernel.blocks.runs)"),
+    Field("prev", i32, "index", "neighbour in the ring, less recently used"),
+    Field("next", i32, "index", "neighbour in the ring, or in the stack of spare records"),
+    Field("left", i32, "index", "run of the extent before it, of the lowest: the highest"),
+    Field("right", i32, "index", "run of the extent behind it, of the highest: the lowest"),
+    Field("readers", i32, "1", "tier as vLLM has it: loads that read it; -1: being written"),
+    Field("job", i32, "index", "likewise: the store that writes it"),
+)
+
+TIER_FIELDS = (
+    Field("came", i64, "us", "when the block was copied to the CPU"),
+    Field("used", i64, "1", "when decoding last filled it, as `RUN.rank`"),
+)
+
+LINE_FIELDS = (
+    Field("used", i64, "1", "when decoding filled the block, as `RUN.rank`"),
+    Field("key", i32, "index", "its content key"),
+    Field("extent", i32, "index", "extent record that it belongs to"),
+)
+
+OFFLOAD_FIELDS = (
+    Field("chunk_lo", i64, "index", "first record of this instance's chunks"),
+    Field("chunk_fresh", i64, "1", "records of chunks handed out at least once"),
+    Field("chunk_spare", i64, "index", "stack of records without a key"),
+    Field("chunks", i64, "block", "chunks on the CPU"),
+    Field("idle", i64, "block", "of them, those that nobody reads or writes"),
+    Field("offers", i64, "1", "offers made so far"),
+    Field("ranks", i64, "1", "LRU: numbers handed out so far"),
+    Field("target", f64, "block", "ARC: chunks used once that are kept at the others' cost"),
+    Field("once", i64, "block", "ARC: chunks used once"),
+    Field("once_ghosts", i64, "block", "ARC: ghosts of those"),
+    Field("again_ghosts", i64, "block", "ARC: ghosts of chunks used again"),
+    Field("job_lo", i64, "index", "first record of this instance's copies"),
+    Field("job_fresh", i64, "1", "records of copies handed out at least once"),
+    Field("job_spare", i64, "index", "stack of records of copies"),
+    Field("queue_lo", i64, "index", "first of this instance's queues of copies"),
+    Field("store_ready", i64, "us", "end of the last store begun"),
+    Field("load_ready", i64, "us", "end of the last load begun"),
+    Field("unreported", i64, "1", "copies created and not reported"),
+    Field("pinned", i64, "1", "of them, stores of requests that have finished"),
+    Field("lags", i64, "1", "1 if a running request must offer again what was refused"),
+    Field("awaits", i64, "1", "1 if the step being scheduled awaits a store"),
+    Field("awaited", i64, "1", "stores that the last step scheduled awaits"),
+    Field("queued", i64, "step", "steps scheduled and not processed"),
+    Field("device_end", i64, "us", "end of the last of them"),
+    Field("end", i64, "us", "the oldest of them: its end"),
+    Field("sampling", i64, "1", "1 if the outputs of the last of them are not processed"),
+    Field("stall", i64, "us", "the oldest of them: its stall"),
+    Field("changes", i64, "1", "the oldest of them: 1 if it changes anything"),
+    Field("next_end", i64, "us", "the one after that: its end"),
+    Field("next_stall", i64, "us", "the one after that: its stall"),
+    Field("next_changes", i64, "1", "the one after that: 1 if it changes anything"),
+    Field("finished_head", i64, "index", "first request that finished since the last schedule"),
+    Field("finished_tail", i64, "index", "last of them"),
+    Field("loads", i64, "1", "loads so far"),
+    Field("stores", i64, "1", "stores so far"),
+    Field("loaded", i64, "token", "loaded so far"),
+    Field("stored", i64, "token", "stored so far"),
+    Field("evictions", i64, "block", "chunks that made room so far"),
+    Field("refused", i64, "1", "offers refused for lack of room so far"),
+    Field("later", i64, "1", "times that a request was told to ask for its load again"),
+)
+
+OFFER_FIELDS = (
+    Field("rank", i64, "1", "LRU: rank of the chunks that this request is using, 0: none"),
+    Field("flush", i64, "1", "schedule that awaits its stores, as it preempts it"),
+    Field("due", i64, "step", "while decoding: next at which it may have chunks to offer, else 0"),
+    Field("next", i32, "block", "first chunk that it has not offered"),
+    Field("seen_first", i32, "block", "LRU: first of the chunks that it has offered or reused"),
+    Field("seen_end", i32, "block", "the one behind the last, 0: none; -1: they have flags"),
+    Field("jobs", i32, "1", "its copies that are not reported"),
+)
+
+CHUNK_FIELDS = (
+    Field("offer", i64, "1", "the last offer that it is part of"),
+    Field("key", i32, "index", "content key of its last block, or -1"),
+    Field("prev", i32, "index", "older neighbour in its ring"),
+    Field("next", i32, "index", "younger neighbour in its ring, or in the stack of spare ones"),
+    Field("readers", i32, "1", "loads that read it; -1: being written"),
+    Field("job", i32, "index", "the store that writes it"),
+    Field("ring", i32, "1", "which ring it is in (kernel.offload.chunks)"),
+)
+
+JOB_FIELDS = (
+    Field("ends", i64, "us", "when the copy ends, once it has begun"),
+    Field("flush", i64, "1", "schedule whose step awaits it"),
+    Field("tokens", i64, "token", "tokens that it copies"),
+    Field("pinned", i64, "1", "twice the schedule that pinned its blocks, 1 more if after it"),
+    Field("row", i64, "index", "its row in the log"),
+    Field("request", i32, "index", "request whose chunks it copies"),
+    Field("first", i32, "block", "the first of these chunks"),
+    Field("end", i32, "block", "the one behind the last"),
+    Field("next", i32, "index", "next in its queue, or in the stack of spare records"),
+)
+
+QUEUE_FIELDS = (
+    Field("head", i32, "index", "first copy, or -1"),
+    Field("tail", i32, "index", "last copy"),
+)
+
+PIN_FIELDS = (
+    Field("touched", i64, "1", "the last schedule that took or hit the block"),
+    Field("evicted", i64, "1", "twice the last schedule that evicted the block of this id"),
+    Field("evicted_before", i64, "1", "the same before the last schedule"),
+    Field("stores", i64, "1", "stores of finished requests that still read it"),
+    Field("order", i64, "block", "evictions before that of the block of this id"),
+    Field("heir", i64, "index", "request that got the block evicted last, or -1"),
+    Field("place", i64, "block", "which of its blocks that is"),
+    Field("again", i64, "1", "schedule that hit it there, though the last one has evicted it"),
+    Field("next", i64, "index", "block evicted before it in the same schedule, or -1"),
+)
+
+RUN = dtype_of(RUN_FIELDS)
+TIER = dtype_of(TIER_FIELDS)
+LINE = dtype_of(LINE_FIELDS)
+OFFLOAD = dtype_of(OFFLOAD_FIELDS)
+OFFER = dtype_of(OFFER_FIELDS)
+CHUNK = dtype_of(CHUNK_FIELDS)
+JOB = dtype_of(JOB_FIELDS)
+QUEUE = dtype_of(QUEUE_FIELDS)
+PIN = dtype_of(PIN_FIELDS)
