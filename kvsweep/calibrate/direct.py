@@ -9,7 +9,8 @@ import numpy as np
 from kvsweep.calibrate.prefix_trials import Trial
 from kvsweep.calibrate.robust import robust_nnls
 from kvsweep.config import Latency, Scenario
-from kvsweep.config.scenario import Cache, Engine
+from kvsweep.config.cache_section import Cache
+from kvsweep.config.engine_section import Engine
 from kvsweep.simulate.logged import run_single
 from kvsweep.workload.traces import FORMAT, load_trace
 

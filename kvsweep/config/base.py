@@ -7,6 +7,7 @@ from typing import Annotated, Any, NamedTuple
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, GetJsonSchemaHandler
 
 from kvsweep.limits import (
+    MAX_BANDWIDTH,
     MAX_COEFFICIENT,
     MAX_CV,
     MAX_RATE,
@@ -14,6 +15,7 @@ from kvsweep.limits import (
     MAX_TIME_US,
     MAX_TOKENS,
     MAX_WEIGHT,
+    MIN_BANDWIDTH,
     MIN_CV,
     MIN_RATE,
     MIN_WEIGHT,
@@ -84,6 +86,11 @@ class KeyProblem(ValueError):
         self.path = path
 
 
+def fill(section: Section, **values: Any) -> None:
+    """Set what follows from other keys; these do not count as given."""
+    section.__dict__.update(values)
+
+
 def not_below(least: float) -> Check:
     """Return a check of the smallest of the numbers above 0 that are of any use."""
 
@@ -123,6 +130,9 @@ Seconds = Annotated[Real, Field(le=MAX_SECONDS)]
 
 Rate = Annotated[Positive, Field(le=MAX_RATE), not_below(MIN_RATE)]
 """Events per second."""
+
+Bandwidth = Annotated[Positive, Field(le=MAX_BANDWIDTH), not_below(MIN_BANDWIDTH)]
+"""Tokens per microsecond."""
 
 Variation = Annotated[Positive, Field(le=MAX_CV), not_below(MIN_CV)]
 """A coefficient of variation: standard deviation over mean."""

@@ -16,7 +16,8 @@ from kvsweep.config.schema import KeyPath
 from kvsweep.policies import CACHE, INDEX, LOAD, Offload, Priority, Routing, Scheduler, Scorer
 
 if TYPE_CHECKING:
-    from kvsweep.config.scenario import Cluster, Scenario
+    from kvsweep.config.cluster_section import Cluster
+    from kvsweep.config.scenario import Scenario
     from kvsweep.config.sessions import Sessions
 
 _URGENT_FIRST = (Scheduler.PRIORITY, Scheduler.PRIORITY_FCFS, Scheduler.REVERSE_PRIORITY)

@@ -7,8 +7,8 @@ from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 from kvsweep.config.axes import POLICY, SEED
+from kvsweep.config.cache_section import DEFAULT_TOKENS, Cache
 from kvsweep.config.compose import Override
-from kvsweep.config.scenario import DEFAULT_TOKENS, Cache
 from kvsweep.config.schema import KeyPath
 
 if TYPE_CHECKING:

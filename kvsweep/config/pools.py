@@ -13,7 +13,7 @@ from kvsweep.config.latency import Betas, load_preset, padded_beta, padded_memor
 from kvsweep.limits import MAX_BATCHED_TOKENS, MAX_BLOCKS, MAX_INSTANCES, MAX_SEQS
 
 if TYPE_CHECKING:
-    from kvsweep.config.scenario import Cluster
+    from kvsweep.config.cluster_section import Cluster
 
 Instances = Annotated[Count, Field(le=MAX_INSTANCES)]
 PoolBlocks = Annotated[Count, Field(le=MAX_BLOCKS)]

@@ -14,7 +14,8 @@ from kvsweep.errors import did_you_mean
 from kvsweep.limits import MAX_TOKEN_BYTES
 
 if TYPE_CHECKING:
-    from kvsweep.config.scenario import Cache, Scenario
+    from kvsweep.config.cache_section import Cache
+    from kvsweep.config.scenario import Scenario
 
 OFFLOAD_OF_RULES = {"vllm": "write-through", "blis": "watermark"}
 """The default of ``cache.offload``: vLLM's own way, and the only one that the reference has."""

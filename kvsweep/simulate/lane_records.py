@@ -12,7 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..config import Latency, Scenario
-from ..config.scenario import Cache, Cluster, Engine
+from ..config.cache_section import Cache
+from ..config.cluster_section import Cluster
+from ..config.engine_section import Engine
 from ..kernel.blocks.sizes import QUOTIENT_BITS
 from ..kernel.offload.chunks import RINGS
 from ..kernel.time.calendar import MAX_STEPS, ROW

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..config import Scenario
-from ..config.scenario import Cluster
+from ..config.cluster_section import Cluster
 from ..policies import Routing, Scorer
 from ..records import NODE, NONE, ROUTER, SCORER, SNAPSHOT
 from ..workload.blocks import Extents, find_extents

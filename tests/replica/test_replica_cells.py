@@ -8,7 +8,7 @@ from goldens import load
 
 import kvsweep
 from kvsweep.config import load_sweep
-from kvsweep.config.scenario import BLIS_SWITCHES
+from kvsweep.config.engine_section import BLIS_SWITCHES
 from kvsweep.metrics import CELL_VARIABLES, QUANTILES, REQUEST_VARIABLES
 from kvsweep.policies import Status
 from kvsweep.replica.switches import describe
