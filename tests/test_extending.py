@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from longer import long_but
 from sweeping import BASE, CLIFF, GRID, fake_batch, make_sweep, start_python, tree, write_sweep
 
 import kvsweep
@@ -96,7 +97,7 @@ def test_only_new_seeds_are_simulated(tmp_path):
     assert both(tmp_path, MORE["seeds"])[2] == 14 * 3
 
 
-@pytest.mark.parametrize("case", MORE)
+@pytest.mark.parametrize("case", long_but(MORE, "everything"))
 def test_without_pruning_only_new_cells_are_simulated(tmp_path, case):
     extended, whole, cells, size = both(tmp_path, MORE[case], prune=False)
     assert extended == whole

@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
+from longer import long_but
 from sweeping import BASE, GRID, make_sweep, stand_in, start_python, tree, write_sweep
 
 import kvsweep
@@ -105,13 +106,13 @@ def goes_on(whole, out="a.zarr"):
     return tree(Path(out)) == whole and not list(Path(out).parent.glob(".*"))
 
 
-@pytest.mark.parametrize("number", [0, 40, 60, 75, 90])
+@pytest.mark.parametrize("number", long_but([0, 40, 60, 75, 90], 60))
 def test_a_kill_in_the_middle_of_a_file(whole, number):
     assert run(WRITING.format(number=number))[0] == -9
     assert goes_on(whole)
 
 
-@pytest.mark.parametrize("number", [0, 10, 50, 60, 66])
+@pytest.mark.parametrize("number", long_but([0, 10, 50, 60, 66], 50))
 def test_a_kill_while_a_shard_is_packed(whole, number):
     assert run(PACKING.format(number=number))[0] == -9
     assert goes_on(whole)
@@ -126,7 +127,7 @@ def told_in_a_line(ended, message):
     return True
 
 
-@pytest.mark.parametrize("number", [100, 4_000, 30_000])
+@pytest.mark.parametrize("number", long_but([100, 4_000, 30_000], 4_000))
 def test_a_limit_of_the_size_of_files(whole, number):
     """As of a quota: writing takes what fits, then fails."""
     assert told_in_a_line(run(FILE_SIZE.format(number=number)), "a.zarr: cannot be written: File")
@@ -152,7 +153,7 @@ def disk(here):
     subprocess.run(["umount", "-l", "disk"], check=True)
 
 
-@pytest.mark.parametrize("filler", [300, 500, 650])
+@pytest.mark.parametrize("filler", long_but([300, 500, 650], 500))
 def test_a_disk_that_is_full(whole, disk, filler):
     Path("disk/filler").write_bytes(bytes(filler * 1024))
     ended = run(out="disk/a.zarr")

@@ -246,6 +246,7 @@ def start(*arguments, pause=0.0):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_shares_of_processes_one_of_them_killed_are_merged_by_command(tmp_path):
     write_sweep(tmp_path, TEXT)
     with start("grid", "small.toml", "--out", "whole.zarr") as process:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from longer import long_but
 from sweeping import (
     BASE,
     CLIFF,
@@ -228,7 +229,7 @@ def by_command(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("shares", [2, 4])
+@pytest.mark.parametrize("shares", long_but([2, 4], 2))
 def test_processes_at_once_fill_one_store(by_command, shares):
     processes = [start("--shard", f"{k}/{shares}", pause=0.02) for k in range(1, shares + 1)]
     ended = [process.communicate(timeout=120) for process in processes]
@@ -239,7 +240,7 @@ def test_processes_at_once_fill_one_store(by_command, shares):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("parts_done", [1, 4])
+@pytest.mark.parametrize("parts_done", long_but([1, 4]))
 def test_a_share_that_is_killed_goes_on(by_command, parts_done):
     with start("--shard", "2/2", pause=0.05) as process:
         wait_for(process, lambda: len(parts()) >= parts_done)
@@ -255,6 +256,7 @@ def test_a_share_that_is_killed_goes_on(by_command, parts_done):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_shares_and_a_run_without_are_kept_apart_and_the_same_share_too(by_command, sweep):
     with start("--shard", "1/2", pause=0.1) as process:
         wait_for(process, parts)

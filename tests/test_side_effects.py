@@ -113,6 +113,7 @@ def test_a_library_changes_nothing_in_the_process_of_its_user(folder):
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
 
 
+@pytest.mark.long
 def test_a_change_would_be_seen(folder):
     change = "import xarray.namedarray.utils as u; u.is_dask_collection = lambda value: False\n"
     done = python(STATE + LIBRARY.replace("after = state", change + "after = state"), folder)

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 
 import pytest
 from damage import KINDS, files_of
+from longer import long_but
 from sweeping import BASE, CLIFF, GRID, fake_batch, make_sweep, tree
 
 import kvsweep
@@ -94,7 +95,7 @@ def test_damage_is_never_read_as_numbers_of_a_few_cells(whole, tmp_path):
             kvsweep.open_results(damaged)["steps"].isel(at).load()
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", long_but(KINDS, "delete"))
 def test_damaged_files_are_named_and_their_cells_run_again(whole, kind):
     sweep, path, ds = whole
     told = []

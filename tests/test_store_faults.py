@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from longer import long_but
 from sweeping import BASE, CLIFF, GRID, make_sweep, stand_in, start_python, tree
 
 import kvsweep
@@ -59,7 +60,7 @@ def test_a_disk_that_takes_a_little_at_a_time_loses_nothing(sweep, monkeypatch):
     assert tree(Path("a.zarr")) == tree(Path("whole.zarr"))
 
 
-@pytest.mark.parametrize("share", [0.1, 0.6, 0.8, 0.9, 0.95, 0.99])
+@pytest.mark.parametrize("share", long_but([0.1, 0.6, 0.8, 0.9, 0.95, 0.99], 0.1, 0.9))
 def test_a_full_disk_is_told_and_the_run_goes_on_with_space(sweep, monkeypatch, share):
     run(sweep, "whole.zarr")
     whole = tree(Path("whole.zarr"))
@@ -168,7 +169,12 @@ def test_only_stores_of_results_are_overwritten(sweep, make, overwrite):
 
 
 @pytest.mark.parametrize(
-    "name", ["notes.txt", "steps/notes.txt", "steps/c/notes", "mine/zarr.json", "mine/c/0", ".x"]
+    "name",
+    long_but(
+        ["notes.txt", "steps/notes.txt", "steps/c/notes", "mine/zarr.json", "mine/c/0", ".x"],
+        "notes.txt",
+        "steps/c/notes",
+    ),
 )
 def test_a_store_with_other_things_in_it_is_not_overwritten(sweep, name):
     run(sweep)

@@ -3,6 +3,7 @@ import time
 import psutil
 import pytest
 from distributed import LocalCluster
+from longer import long_but
 from sweeping import BASE, GRID, fake_batch, make_sweep, stand_in, start_python, tree, write_sweep
 
 import kvsweep
@@ -238,7 +239,8 @@ kvsweep.run(kvsweep.load_sweep({file!r}), out={out!r}, workers=1)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("parts_done", [1, 4])
+@pytest.mark.parametrize("quick", ["threads"], indirect=True)  # not seen by other processes
+@pytest.mark.parametrize("parts_done", long_but([1, 4], 4))
 def test_a_killed_run_goes_on_to_the_same_bytes(sweep, tmp_path, whole, parts_done):
     file = write_sweep(tmp_path, BASE + GRID)
     out = tmp_path / "b.zarr"
@@ -270,6 +272,7 @@ print(type(chunked.data).__module__, (chunked.compute() == rate).all().item())
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("quick", ["threads"], indirect=True)  # not seen by other processes
 def test_a_small_sweep_loads_neither_dask_nor_scipy_but_its_results_may(tmp_path):
     file = write_sweep(tmp_path, BASE + GRID)
     with start_python(SMALL.format(file=str(file), out=str(tmp_path / "a.zarr"))) as process:

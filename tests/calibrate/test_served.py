@@ -40,6 +40,7 @@ def test_known_coefficients_are_found_again(found):
         assert fit.point == pytest.approx(serving.BETA, rel=1e-3)
 
 
+@pytest.mark.long
 def test_a_server_that_schedules_ahead_and_starts_slowly_is_found_again(tmp_path):
     """Its settings are held, not fitted, and the preset names them: it lacks them itself."""
     cold = [150_000, 90_000]

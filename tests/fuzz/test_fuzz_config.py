@@ -10,6 +10,7 @@ import warnings
 
 import numpy as np
 import pytest
+from longer import long_but
 
 from fuzz.extremes import extreme
 from fuzz.sweeps import SEEDS, as_toml, mutated, option, smaller
@@ -62,7 +63,7 @@ def test_mutated_sweeps_and_options_run_or_are_refused_in_one_line(tmp_path, sta
     print(f"{accepted} accepted")
 
 
-@pytest.mark.parametrize("start", range(FIRST, FIRST + INPUTS, 50))
+@pytest.mark.parametrize("start", long_but(range(FIRST, FIRST + INPUTS, 50), FIRST))
 def test_extreme_scenarios_conserve_requests_and_stay_finite(tmp_path, start):
     ended = {}
     for number in range(start, min(start + 50, FIRST + INPUTS)):

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from longer import long_but
 
 from kvsweep.config import DEFAULT_ENTROPY, Workload
 from kvsweep.config.service_levels import same_but_levels
@@ -151,7 +152,9 @@ times = (
 levels = st.fixed_dictionaries({"ttft_ms": times, "tpot_ms": times, "e2e_ms": times})
 
 
-@pytest.mark.parametrize("workload", WORKLOADS)
+@pytest.mark.parametrize(
+    "workload", long_but(WORKLOADS, *(name for name in WORKLOADS if "replica" not in name))
+)
 @given(usual=levels, batch=levels)
 def test_every_number_is_that_of_the_requests(workload, usual, batch):
     slo = {name: value for name, value in usual.items() if value is not None}
@@ -265,7 +268,7 @@ def test_requests_that_do_not_complete_are_not_good():
     assert values["slo_ttft_attainment"] == 0
 
 
-@pytest.mark.parametrize("workload", ["of classes", "replica"])
+@pytest.mark.parametrize("workload", long_but(["of classes", "replica"], "of classes"))
 def test_scenarios_that_differ_in_levels_alone_are_simulated_once(workload, monkeypatch):
     change = WORKLOADS[workload]
     slos = [{"ttft_ms": 30.0}, {"tpot_ms": 8.0}, None, {"classes": {"batch": {"e2e_ms": 400.0}}}]

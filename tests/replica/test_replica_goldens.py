@@ -11,8 +11,11 @@ LARGE = (
     "ideas-A-cfg1",
     "ideas-A-cfg2",
     "ideas-A-cfg6",
-    "hrkv-stdtput-b600-",
-    "hrkv-stdtput-b5000",
+    "h377-load",
+    "hrkv-reasoning-b1",
+    "hrkv-reasoning-b2",
+    "hrkv-reasoning-b6",
+    "hrkv-stdtput",
 )  # seconds each
 
 

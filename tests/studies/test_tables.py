@@ -93,7 +93,10 @@ def test_cascades_end_with_the_repairs():
     assert run.leaked_blocks == 0
 
 
-@pytest.mark.parametrize(("rate", "policy"), [("high", "cache-heavy"), ("moderate", "load-only")])
+@pytest.mark.parametrize(
+    ("rate", "policy"),
+    [("high", "cache-heavy"), pytest.param("moderate", "load-only", marks=pytest.mark.long)],
+)
 def test_h377(rate, policy):
     runs = [simulate(case(f"h377-{rate}", s, policy=policy), AS_SHIPPED) for s in (42, 123, 456)]
 

@@ -44,6 +44,7 @@ def test_commands_and_options_shown_exist():
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(300)
 def test_the_example_of_one_machine_runs(tmp_path):
     (tmp_path / "sweeps").mkdir()

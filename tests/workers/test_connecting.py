@@ -54,6 +54,7 @@ def configured(settings):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(300)
 def test_the_file_of_a_scheduler_is_waited_for(sweep, tmp_path, whole):
     """In a queue a scheduler may begin later than the sweep; its file is not there before."""
@@ -156,6 +157,7 @@ def test_certificates_of_dasks_configuration_are_used(
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(300)
 def test_a_client_with_security_of_its_own_is_used(sweep, tmp_path, whole, certificates):
     with ExitStack() as ends:
@@ -173,6 +175,7 @@ def test_a_client_with_security_of_its_own_is_used(sweep, tmp_path, whole, certi
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(300)
 def test_local_processes_are_encrypted_where_dask_requires_it(sweep, tmp_path, whole, certificates):
     with configured(certificates):

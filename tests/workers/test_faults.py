@@ -124,6 +124,7 @@ def test_one_of_two_workers_is_killed(remote, sweep, tmp_path, whole):
     assert tree(tmp_path / "b.zarr") == whole
 
 
+@pytest.mark.long
 def test_the_command_is_killed_and_given_again(remote, sweep, tmp_path, whole, patched, command):
     """It leaves nothing on the scheduler, so that another finds the workers free."""
     remote.worker(path=patched(SLOWLY))
@@ -142,6 +143,7 @@ def test_the_command_is_killed_and_given_again(remote, sweep, tmp_path, whole, p
     assert tree(tmp_path / "b.zarr") == whole
 
 
+@pytest.mark.long
 def test_the_command_is_interrupted_and_given_again(
     remote, sweep, tmp_path, whole, patched, command
 ):
@@ -163,6 +165,7 @@ def test_the_command_is_interrupted_and_given_again(
     assert tree(tmp_path / "b.zarr") == whole
 
 
+@pytest.mark.long
 def test_the_scheduler_is_killed(remote, sweep, tmp_path, whole, patched, command):
     """One line, exit code 2, and what was simulated is there for the next."""
     remote.worker(path=patched(SLOWLY))
@@ -178,6 +181,7 @@ def test_the_scheduler_is_killed(remote, sweep, tmp_path, whole, patched, comman
     assert tree(tmp_path / "b.zarr") == whole
 
 
+@pytest.mark.long
 def test_a_worker_freezes_and_thaws(remote, sweep, tmp_path, whole):
     """Its tasks are waited for, while others do the rest."""
     frozen, other = remote.worker(), remote.worker()
@@ -197,6 +201,7 @@ def test_a_worker_freezes_and_thaws(remote, sweep, tmp_path, whole):
     assert tree(tmp_path / "b.zarr") == whole
 
 
+@pytest.mark.long
 def test_a_task_that_kills_its_worker_once_is_done_again(remote, sweep, tmp_path, whole, patched):
     once = tmp_path / "killed"
     kill = (
@@ -211,6 +216,7 @@ def test_a_task_that_kills_its_worker_once_is_done_again(remote, sweep, tmp_path
 ONE_CELL = "3 in seeds and any(v.cache.gpu_blocks == 120 for v in variants)"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("what", "detail"),
     [
@@ -240,6 +246,7 @@ def test_only_the_cells_fail_that_cannot_be_simulated(
     assert tree(tmp_path / "b.zarr") == whole
 
 
+@pytest.mark.long
 def test_two_runs_share_a_scheduler(remote, sweep, tmp_path, whole, patched, command):
     remote.worker("--nthreads", "2", path=patched(SLOWLY))
     other = command()

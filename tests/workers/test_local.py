@@ -34,6 +34,7 @@ def nannies():
     return [nanny for nanny in Nanny._instances if nanny.status.name == "running"]
 
 
+@pytest.mark.long
 def test_a_worker_that_dask_gave_up_is_started_again(sweep, tmp_path, whole):
     """Dask starts a worker that is killed again, but not one that is killed while it starts."""
     ended = []

@@ -42,6 +42,7 @@ def whole(sweep, tmp_path, monkeypatch):
     return tree(tmp_path / "whole.zarr")
 
 
+@pytest.mark.long
 def test_only_workers_that_give_our_numbers_are_used(remote, sweep, tmp_path, whole):
     """Not one with other sources, nor one without kvsweep; each is named, once."""
     remote.worker(path=remote.other_sources())
@@ -68,6 +69,7 @@ def test_only_workers_that_give_our_numbers_are_used(remote, sweep, tmp_path, wh
     assert tree(tmp_path / "b.zarr") == whole
 
 
+@pytest.mark.long
 def test_a_run_waits_for_its_first_worker(remote, sweep, tmp_path, whole):
     told = []
 
@@ -88,6 +90,7 @@ def test_waiting_ends_when_it_was_to(remote, sweep, tmp_path):
         kvsweep.run(sweep, out=tmp_path / "b.zarr", scheduler=remote.address, wait=0.1)
 
 
+@pytest.mark.long
 def test_workers_that_leave_and_come_are_followed(remote, sweep, tmp_path, whole):
     """The first dies with tasks in flight that only it could do; the next has more threads."""
     first = remote.worker()
@@ -111,6 +114,7 @@ def test_workers_that_leave_and_come_are_followed(remote, sweep, tmp_path, whole
     assert tree(tmp_path / "b.zarr") == whole
 
 
+@pytest.mark.long
 def test_a_scheduler_that_dies_ends_the_run_in_one_line(remote, sweep, tmp_path, whole):
     remote.worker()
 
@@ -140,6 +144,7 @@ def test_a_client_of_the_user_is_used_and_stays_open(remote, sweep, tmp_path, wh
         assert not keys, "nothing of a run is left behind"
 
 
+@pytest.mark.long
 def test_tasks_are_named_after_the_sweep(remote, sweep, tmp_path, monkeypatch):
     monkeypatch.setattr(grid, "CHUNK_SECONDS", (2e-4, 2e-4))
     remote.worker()
