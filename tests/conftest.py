@@ -1,7 +1,7 @@
 """Which tests run, and how many examples hypothesis tries.
 
-Tests marked ``long`` take a minute each, need clusters of processes, or repeat at length what others
-test: they run with ``KVSWEEP_TEST_LONG=1``, as in ``.ci/run``.
+Tests marked ``long`` take a minute each, need clusters of processes, or repeat at length what
+others test: they run with ``KVSWEEP_TEST_LONG=1``, as in ``.ci/run``.
 
 Profiles of hypothesis: ``dev`` (few examples), ``ci`` (the same ones each run), ``thorough``.
 Choose one by the environment variable ``HYPOTHESIS_PROFILE``; ``ci`` if there is none.
