@@ -73,12 +73,14 @@ def _earliest(ws, lane):
     handed = NEVER
     what = 0
     earlier = False
+    starved = False
     for candidate in range(lane["instances"]):
         time, kind = _next_time(ws, lane, candidate)
         if lane["explicit"]:
             earlier = time == first and kind < what
             if candidate < lane["routed"]:
                 handed = min(handed, time + lane["handoff"])
+                starved = starved or explicit.is_starved(ws, ws.instances[candidate])
         if time < first or earlier:
             second = first
             first = time
@@ -87,7 +89,8 @@ def _earliest(ws, lane):
         else:
             second = min(second, time)
     if lane["disaggregated"] and index >= lane["routed"] and not lane["follow_ups"]:
-        second = handed  # nothing else concerns an instance that decodes
+        # What concerns an instance that decodes: prefills that end; others if they let one begin.
+        second = min(handed, second + lane["pull_base"] + lane["handoff"] if starved else NEVER)
     return index, first, second
 
 

@@ -12,7 +12,7 @@ from ..scheduling.running import chunk_of
 from ..tally import log_event
 from .handoff import count_query, pull, refuse
 from .lookup import find_hits, touch_hits
-from .tables import cache_known, capped, grow
+from .tables import cache_known, capped, grow, window_of
 from .walking import schedule
 
 
@@ -138,7 +138,8 @@ def _admit_head(inp, ws, out, lane, inst, tally, index, engine, r, hits, unused,
     end = computed + tokens + lane["drafts"]
     room = room_for(inp, lane, inst, state, end, hits, unused)
     if room < 0:
-        refuse(lane, inst, engine, -room)
+        plain = lane["groups"] == 1 and window_of(inp, lane, 0) == 0
+        refuse(lane, inst, engine, -room, hits == 0 or (plain and lane["reserve_full_prompt"] != 0))
         return False
     blocks = unused + used
     count_query(lane, tally, state, hits, blocks, r >= lane["warmup"])

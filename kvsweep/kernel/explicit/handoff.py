@@ -71,13 +71,14 @@ def count_query(lane, tally, state, hits, blocks, measured):
 
 
 @leaf
-def refuse(lane, inst, engine, lacks):
+def refuse(lane, inst, engine, lacks, lasts):
     """Note that the head lacks so many blocks: without as many more free it is refused again.
 
-    Evictions only make it worse. But if decodes fill blocks that others have too it may hit more.
+    It may hit more if decodes fill blocks that others have too. And unless that `lasts` it may lack
+    fewer once what it hits is evicted: then its first chunk, maybe smaller, is all that it takes.
     """
     inst["shortages"] += 1
-    engine["refused"] = not lane["any_shared"]
+    engine["refused"] = lasts and not lane["any_shared"]
     engine["free_wanted"] = inst["free"] + lacks
 
 
@@ -93,7 +94,7 @@ def pull(inp, ws, out, lane, inst, tally, index, engine, r, hits, unused, used):
         room -= lane["watermark"]
     reserved = _reserved(ws, lane, inst, engine)
     if room < reserved:
-        refuse(lane, inst, engine, reserved - room)
+        refuse(lane, inst, engine, reserved - room, True)
         return False
     measured = r >= lane["warmup"]
     count_query(lane, tally, state, hits, unused + used, measured)

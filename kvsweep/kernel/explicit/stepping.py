@@ -84,6 +84,13 @@ def next_time(ws, lane, inst):
 
 
 @leaf
+def is_starved(ws, inst):
+    """Return whether an instance has requests but sleeps until blocks are released."""
+    requests = inst["running"] + inst["waiting"] + inst["held"]
+    return ws.engines[inst["number"]]["asleep"] != 0 and requests > 0
+
+
+@leaf
 def _move_clock(lane, inst, time):
     """Move the engine's clock on to `time`, with the blocks in use now."""
     if time > inst["clock"]:
