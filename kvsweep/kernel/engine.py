@@ -8,6 +8,7 @@ from .._jit import kernel, leaf
 from ..policies import RequestStatus
 from ..records import NEVER, NONE, LaneStatus
 from .explicit import stepping as explicit
+from .explicit.deciding import choose_roles, enter_routed
 from .offload import engine as offload
 from .routing.admission import is_admitted
 from .routing.choose import choose_instance, find_candidates
@@ -26,14 +27,20 @@ def _route(inp, ws, lane, tally, r, now):
         look(inp, ws, lane, r, now)
     if lane["explicit"] and lane["pools"] > 0:
         find_candidates(inp, ws, lane, inp.requests[lane["request_lo"] + r])
-    index = choose_instance(inp, ws, lane, tally, r)
+    if lane["disaggregated"]:
+        index = choose_roles(inp, ws, lane, tally, r)
+    else:
+        index = choose_instance(inp, ws, lane, tally, r)
     ws.snapshots[index]["load"] += lane["count_pending"]
     inst = ws.instances[index]
     ws.progress[r]["instance"] = index
     inst["load"] += 1
     request = inp.requests[lane["request_lo"] + r]
     entry = now + queueing_delay(lane, request["prompt"])
-    waiting.enter_inbox(ws, inst, r, entry)
+    if lane["disaggregated"]:
+        enter_routed(ws, inst, r, entry)
+    else:
+        waiting.enter_inbox(ws, inst, r, entry)
     if lane["concurrency"] > 0:
         misfit = False
         if lane["explicit"]:

@@ -137,6 +137,12 @@ def test_kernel_equals_twin(trace):
     assert list(twin.differences(trace)) == []
 
 
+@settings(max_examples=60)
+@given(explicit_traces.traces(features=("routed roles",), closed_loop=True))
+def test_kernel_equals_twin_whoever_routes_prefill_and_decode(trace):
+    assert list(twin.differences(trace)) == []
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_kernel_equals_twin_on_longer_traces(seed):
     rng = random.Random(f"explicit/{seed}")

@@ -3,13 +3,14 @@
 import numpy as np
 
 from ..._jit import leaf
-from ...records import DECODE, NONE, Event
+from ...records import DECODE, NONE, PREFILL, Event
 from ..blocks.sizes import blocks_for
 from ..scheduling import waiting
 from ..scheduling.admit import deadline, give_up
 from ..scheduling.holders import LOADED, leave
 from ..scheduling.running import chunk_of
 from ..tally import log_event
+from .deciding import call_off
 from .handoff import count_query, pull, refuse
 from .lookup import find_hits, touch_hits
 from .tables import cache_known, capped, grow, window_of
@@ -156,6 +157,8 @@ def _try_head(inp, ws, out, lane, inst, tally, index, engine, alone):
     r = waiting.first_waiting(ws, lane, inst)
     if inst["clock"] > deadline(inp, ws, lane, inst):
         give_up(inp, ws, lane, inst, r)
+        if lane["role"] == PREFILL:
+            call_off(ws, r)
         inst["gave_up"] = 1
         return True
     state = ws.states[engine["state_lo"] + r]

@@ -13,6 +13,7 @@ from ..blocks.sizes import blocks_for
 from ..scheduling import waiting
 from ..scheduling.holders import LOADED, hold
 from ..tally import log_event
+from .deciding import enter_handed
 from .lookup import touch_hits
 from .tables import grow, release_all
 
@@ -22,30 +23,12 @@ def hand_over(ws, lane, inst, engine, r):
     """Send a request whose prefill has ended at the clock on to its decode instance."""
     handoff = ws.handoffs[r]
     progress = ws.progress[r]
-    index = lane["routed"] + r % (lane["instances"] - lane["routed"])
     handoff["queued"] = progress["queued"]
     handoff["prefilled"] = inst["clock"]
     handoff["requeued"] = inst["clock"] + lane["handoff"]
     handoff["source"] = inst["number"]
     engine["kept"] += 1
-    other = ws.instances[index]
-    other["load"] += 1
-    _enter(ws, other, r, handoff["requeued"])
-
-
-@leaf
-def _enter(ws, inst, r, time):
-    """Append a request to the inbox: all are handed over after the same delay, so in order."""
-    progress = ws.progress[r]
-    last = inst["inbox_tail"]
-    progress["queued"] = time
-    progress["prev"] = last
-    progress["next"] = NONE
-    if last == NONE:
-        inst["inbox_head"] = r
-    else:
-        ws.progress[last]["next"] = r
-    inst["inbox_tail"] = r
+    enter_handed(ws, ws.instances[handoff["target"]], r, handoff["requeued"])
 
 
 @leaf

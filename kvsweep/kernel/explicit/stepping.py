@@ -16,6 +16,7 @@ from ..time.instance import clear_step
 from ..time.step_time import step_time
 from .admitting import admit
 from .batches import announce, close_gaps, draw, enqueue, entry_at, scheduled_batch
+from .deciding import call_off
 from .decode_run import run_decodes
 from .handoff import next_transfer, release_sent, report_arrivals
 from .log import log_outputs, log_schedule, mark_pulls, note_before
@@ -43,9 +44,11 @@ def accept(inp, ws, lane, inst, now):
     """Let requests whose queueing delay is over at `now` enter the waiting list, or drop them."""
     while inst["inbox_head"] != NONE and ws.progress[inst["inbox_head"]]["queued"] <= now:
         r = waiting.leave_inbox(ws, inst)
-        if lane["role"] != DECODE and fits_nowhere(inp, ws, lane, r):
+        if fits_nowhere(inp, ws, lane, r):
             ws.progress[r]["status"] = RequestStatus.DROPPED_UNSERVABLE
             inst["load"] -= 1
+            if lane["role"] == PREFILL:
+                call_off(ws, r)
         else:
             waiting.wait_last(inp, ws, lane, inst, r)
             ws.engines[inst["number"]]["refused"] = 0
