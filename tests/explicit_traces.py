@@ -8,6 +8,9 @@ from strategies import _Drawn, _Random, _trace
 
 FEATURES = ("groups", "drafts", "groups and drafts", "roles", "pools")
 WINDOWS = (2, 3, 5, 8, 9, 16, 17, 40)
+ROUTING = ("routing", "scorers", "router_index_blocks", "count_pending")
+POLICIES = ("round-robin", "least-loaded", "weighted", "prompt-affinity", "always-busiest")
+ROUTING += ("snapshot_refresh_us", "snapshot_load")
 
 
 @st.composite
@@ -34,6 +37,10 @@ def _explicit(source, features, max_requests, closed_loop):
         _add_drafts(source, trace)
     if feature == "roles":
         _add_roles(source, scenario)
+    if feature == "routed roles":
+        routing = {key: scenario["cluster"][key] for key in ROUTING}
+        _add_roles(source, scenario)
+        _add_routing(source, scenario["cluster"], routing)
     if feature == "pools":
         _add_pools(source, scenario)
     return trace
@@ -72,9 +79,7 @@ def _add_drafts(source, trace):
 
 def _add_roles(source, scenario):
     del scenario["cluster"]["instances"]
-    for key in ("routing", "scorers", "router_index_blocks", "count_pending"):
-        del scenario["cluster"][key]
-    for key in ("snapshot_refresh_us", "snapshot_load"):
+    for key in ROUTING:
         del scenario["cluster"][key]
     step_us = int(scenario["latency"]["beta"][0])
     blocks = scenario["cache"]["gpu_blocks"]
@@ -86,6 +91,24 @@ def _add_roles(source, scenario):
         "kv_transfer_bandwidth": source.pick((1.0, 0.1, 7.0, 1000.0)),
         "pd_handoff_us": source.pick((0, 0, step_us, 3)),
     }
+
+
+def _add_routing(source, cluster, routing):
+    """Routers that look, maybe other ones for each role, and a decider."""
+    cluster |= routing
+    for role in ("prefill", "decode"):
+        pool = {"instances": cluster.pop(f"{role}_instances") + source.pick((0, 0, 1))}
+        blocks = cluster.pop(f"{role}_gpu_blocks", None)
+        if blocks is not None:
+            pool["gpu_blocks"] = blocks
+        if source.chance(50):
+            pool["routing"] = source.pick(POLICIES)
+        if source.chance(30):
+            scorers = source.pick((("load-balance", 1), ("prefix-affinity", 2), ("queue-depth", 1)))
+            pool["scorers"] = {scorers[0]: scorers[1], "kv-utilization": 1}
+        cluster[role] = pool
+    if source.chance(60):
+        cluster["pd_uncached_token_threshold"] = source.integer(0, source.pick((8, 20, 60)))
 
 
 def _add_lengths(source, pools):
@@ -115,5 +138,5 @@ def _add_pools(source, scenario):
         if source.chance(60):
             pool["latency"] = {"beta": list(source.pick(((10, 10, 10), (7, 0, 0), (25, 1, 3))))}
         cluster["pools"].append(pool)
-    if cluster["routing"] != "prompt-affinity" and source.chance(50):
+    if source.chance(50):
         _add_lengths(source, cluster["pools"])

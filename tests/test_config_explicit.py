@@ -4,12 +4,18 @@ import pytest
 from goldens import load, vllm_cases
 
 from kvsweep.config import load_sweep, parse_scenario
+from kvsweep.config.choices import choices_of
 from kvsweep.config.fleet import fleet, instances_of, is_explicit
 from kvsweep.errors import InputError
 
 LATENCY = {"beta": [7000, 17, 2]}
 GROUPS = [{"kind": "full"}, {"kind": "sliding", "window": 128}]
 APART = {"prefill_instances": 1, "decode_instances": 2, "kv_transfer_bandwidth": 1.5}
+TABLES = {
+    "prefill": {"instances": 2},
+    "decode": {"instances": 2},
+    "kv_transfer_bandwidth": 1.5,
+}
 EAGLE = {"tokens": 3, "method": "eagle"}
 
 
@@ -112,6 +118,28 @@ def test_roles_are_the_same_in_tables_and_in_four_keys():
     assert instances_of(made) == made.cluster.instances == 3
 
 
+def test_a_role_takes_from_the_cluster_how_its_instances_are_chosen():
+    own = {"routing": "weighted", "scorers": {"queue-depth": 1.0}}
+    cluster = TABLES | {"routing": "least-loaded", "decode": {"instances": 2} | own}
+    made = scenario(cluster=cluster)
+    prefill, decode = choices_of(made.cluster)
+    assert (prefill.role, prefill.instances, prefill.routing) == ("prefill", 2, "least-loaded")
+    assert (decode.routing, decode.scorers) == ("weighted", {"queue-depth": 1.0})
+    assert decode.own == {"routing", "scorers"}
+    assert choices_of(parse_scenario(made.to_trace(), "t").cluster) == (prefill, decode)
+
+
+def test_a_routing_between_one_instance_has_no_effect(tmp_path):
+    apart = "prefill = { instances = 1, %s }\ndecode = { instances = 2 }"
+    for own, message in (
+        ('routing = "least-loaded"', r"cluster\.prefill\.routing: has no effect: needs several"),
+        ("scorers = { queue-depth = 1 }", r"prefill\.scorers: has no effect: needs routing 'weigh"),
+    ):
+        sections = f"[cluster]\nkv_transfer_bandwidth = 2.0\n{apart % own}"
+        with pytest.raises(InputError, match=message):
+            load_sweep(sweep_of(tmp_path, "seed = [1]", sections))
+
+
 def test_a_pool_takes_from_the_sections_what_it_leaves_out():
     own = {"instances": 2, "max_num_seqs": 8, "latency": {"beta": [100, 1, 1]}}
     made = scenario(cluster={"pools": [own, {"instances": 1, "gpu_blocks": 9}]})
@@ -130,7 +158,30 @@ def test_a_pool_takes_from_the_sections_what_it_leaves_out():
         ),
         (APART | {"prefill": {"instances": 1}}, "prefill_instances: give either prefill_instances"),
         (APART | {"instances": 3}, "instances: has no effect: prefill and decode have their own"),
-        (APART | {"routing": "least-loaded"}, "routing: prefill and decode apart take requests in"),
+        (
+            APART | {"routing": "nearest"},
+            "routing: unknown routing 'nearest'; allowed: round-robin",
+        ),
+        (
+            APART | {"routing": "weighted", "scorers": {}},
+            "scorers: routing 'weighted' needs a weig",
+        ),
+        (
+            TABLES | {"decode": {"instances": 2, "routing": "nearest"}},
+            "decode.routing: unknown routing 'nearest'; allowed: round-robin",
+        ),
+        (
+            TABLES | {"decode": {"instances": 2, "scorers": {"queue": 1}}},
+            "decode.scorers.queue: unknown scorer; allowed: prefix-affinity",
+        ),
+        (
+            TABLES | {"prefill": {"instances": 2, "routing": "weighted", "scorers": {}}},
+            "prefill.scorers: routing 'weighted' needs a weight above 0",
+        ),
+        (
+            {"pd_uncached_token_threshold": 3},
+            "pd_uncached_token_threshold: has no effect: needs pr",
+        ),
         ({"prefill_instances": 1, "decode_instances": 1}, "kv_transfer_bandwidth: missing; tokens"),
         ({"pd_handoff_us": 3}, "pd_handoff_us: has no effect: needs prefill and decode apart"),
         ({"decode_gpu_blocks": 3}, "decode_gpu_blocks: needs decode_instances"),
@@ -148,10 +199,6 @@ def test_a_pool_takes_from_the_sections_what_it_leaves_out():
         (
             {"pools": [{"instances": 1}, {"instances": 1, "max_model_len": 9}]},
             "pools[0].max_model_len: missing; only the last may have none",
-        ),
-        (
-            {"pools": [{"instances": 1, "max_model_len": 9}] * 1, "routing": "prompt-affinity"},
-            "routing: 'prompt-affinity' keeps a prompt's instance: not with pools of a max_model",
         ),
         ({"pools": [{"instances": 1, "latency": {}}]}, "pools[0].latency.beta: missing; give beta"),
         (

@@ -13,6 +13,7 @@ from goldens import load, vllm_cases
 from hypothesis import given, settings
 from test_naive import request_row
 
+THRESHOLD = "pd_uncached_token_threshold"
 ROWS = ("adm", "sched")
 GROUPS = ("vllm2/hybrid", "vllm2/spec", "vllm2/mix")
 PD = "vllm2/pd"
@@ -129,6 +130,74 @@ def test_blocks_are_held_on_both_sides_until_a_transfer_has_ended(trace):
         links[request.decode_instance.index] = end
     done = {request.id for request in result.requests if request.status == "completed"}
     assert done == set(pulled)
+
+
+@settings(max_examples=40)
+@given(explicit_traces.traces(features=("routed roles",), closed_loop=True))
+def test_blocks_are_conserved_wherever_a_prompt_is_prefilled(trace):
+    """Who is done was pulled once, or stayed where it is decoded and was never prefilled apart."""
+    try:
+        result = naive.simulate(trace, check=True)  # counts the blocks of every step
+    except naive.StepLimit:
+        return
+    for instance in result.instances:
+        assert len(instance.scheduler.pool.free) == instance.scheduler.pool.usable
+        assert not instance.scheduler.held
+    pulled = Counter(row[0] for row in result.transfers)
+    for request in result.requests:
+        if request.status == "completed":
+            stayed = request.prefill.queued_us is None
+            assert pulled[request.id] == (not stayed)
+            assert stayed <= (trace["scenario"]["cluster"].get(THRESHOLD) is not None)
+
+
+def asking(number, arrival_us, segment, tokens):
+    """Return a request with one segment of prompt and so many tokens of output."""
+    output = [100 + number, tokens]
+    return {"id": number, "arrival_us": arrival_us, "prompt": [segment], "output": output}
+
+
+def routed(requests, **cluster):
+    """Run requests on two instances of each role; return what was routed to which, and pulled."""
+    apart = {"prefill": {"instances": 2}, "decode": {"instances": 2}, "kv_transfer_base_us": 0}
+    latency = {"beta": [100]}
+    found = naive.simulate(
+        {"scenario": {"cluster": apart | cluster, "latency": latency}, "requests": requests}
+    )
+    where = [(r.prefill.instance, r.decode_instance.index) for r in found.requests]
+    return where, [row[0] for row in found.transfers]
+
+
+def test_a_prompt_goes_away_if_more_of_it_than_the_threshold_is_uncached():
+    rows = [
+        asking(0, 0, [1, 40], 1),
+        asking(1, 0, [2, 16], 1),
+        asking(2, 0, [3, 17], 1),
+        asking(3, 0, [4, 15], 1),
+        asking(4, 9000, [1, 40], 1),  # decode instance 2 has two blocks of it
+        asking(5, 9000, [1, 40], 1),  # decode instance 3 has none
+    ]
+    where, pulled = routed(rows, **{THRESHOLD: 16})
+    assert where == [(0, 2), (None, 3), (1, 2), (None, 3), (None, 2), (0, 3)]
+    assert pulled == [0, 2, 5]
+
+
+def test_the_load_of_a_decode_instance_counts_what_is_prefilled_for_it():
+    rows = [asking(i, i, [i, 100], 9) for i in range(4)]
+    least = {"routing": "least-loaded"}
+    assert routed(rows, **least)[0] == [(0, 2), (1, 3), (0, 2), (1, 3)]
+    unseen = least | {"count_pending": False}
+    assert routed(rows, **unseen)[0] == [(0, 2), (1, 2), (0, 2), (1, 2)]
+
+
+def test_each_role_has_a_routing_of_its_own():
+    rows = [asking(i, 9000 * i, [i % 2, 64], 2) for i in (0, 1, 2, 3)]
+    rows[3]["prompt"] = [[0, 64]]
+    affine = {"prefill": {"instances": 2, "routing": "prompt-affinity"}}
+    assert routed(rows, **affine)[0] == [(0, 2), (0, 3), (0, 2), (0, 3)]
+    pools = {"scorers": {"precise-prefix": 1}, "routing": "weighted"}
+    where = routed(rows, decode={"instances": 2} | pools, prefill={"instances": 2})[0]
+    assert where == [(0, 2), (1, 2), (0, 2), (1, 2)]
 
 
 @pytest.mark.slow

@@ -14,11 +14,13 @@ from kvsweep.config.base import (
     Section,
     Switch,
     Weight,
+    Whole,
     fill,
 )
+from kvsweep.config.choices import check_weights
 from kvsweep.config.members import known_keys, member
-from kvsweep.config.pools import Pool, UnequalPool, check_pools, pools_of
-from kvsweep.limits import MAX_BLOCKS, MAX_BUCKET, MAX_INSTANCES, MAX_POOLS, MIN_WEIGHT
+from kvsweep.config.pools import RolePool, UnequalPool, check_pools, pools_of
+from kvsweep.limits import MAX_BLOCKS, MAX_BUCKET, MAX_INSTANCES, MAX_POOLS, MAX_TOKENS
 from kvsweep.policies import Admission, Routing, Scorer
 
 Bucket = Annotated[Positive, Field(le=MAX_BUCKET)]
@@ -34,7 +36,7 @@ class Cluster(Section):
         Engines, all alike.
     pools : tuple of UnequalPool
         Instead of `instances`: pools of instances that differ; they are numbered in this order.
-    prefill, decode : Pool or None
+    prefill, decode : RolePool or None
         Instead of `instances`: those that only prefill, and those that pull the blocks of a prompt
         from them and decode (vLLM's NixlConnector).
     prefill_instances, decode_instances, prefill_gpu_blocks, decode_gpu_blocks : int or None
@@ -44,6 +46,9 @@ class Cluster(Section):
         instance has one link.
     pd_handoff_us : int
         From the end of a prefill to the entry into the queue of a decode instance.
+    pd_uncached_token_threshold : int or None
+        A prompt of which the cache of its decode instance lacks no more than so many tokens is
+        prefilled there; None: none is.
     routing : str
         One of `kvsweep.policies.Routing`.
     scorers : dict
@@ -97,8 +102,8 @@ class Cluster(Section):
         Switch, Key("1", "whether the router's figures of the load age too")
     ] = False
     pools: Annotated[tuple[UnequalPool, ...], Field(max_length=MAX_POOLS), Key("1", "pool")] = ()
-    prefill: Annotated[Pool | None, Key("1", "prefill pool")] = None
-    decode: Annotated[Pool | None, Key("1", "decode pool")] = None
+    prefill: Annotated[RolePool | None, Key("1", "prefill pool")] = None
+    decode: Annotated[RolePool | None, Key("1", "decode pool")] = None
     prefill_instances: Annotated[
         Annotated[Count, Field(le=MAX_INSTANCES)] | None, Key("1", "instances that only prefill")
     ] = None
@@ -122,6 +127,10 @@ class Cluster(Section):
     pd_handoff_us: Annotated[
         Microseconds, Key("us", "end of a prefill to the queue of its decode instance")
     ] = 0
+    pd_uncached_token_threshold: Annotated[
+        Annotated[Whole, Field(le=MAX_TOKENS)] | None,
+        Key("token", "uncached tokens up to which a prompt is prefilled where it is decoded"),
+    ] = None
 
     @model_validator(mode="after")
     def _complete(self) -> Self:
@@ -131,6 +140,5 @@ class Cluster(Section):
             for key in ("token_bucket_capacity", "token_bucket_refill_rate"):
                 if getattr(self, key) is None:
                     raise KeyProblem((key,), "missing; admission 'token-bucket' needs it")
-        if self.routing == "weighted" and max(self.scorers.values(), default=0.0) < MIN_WEIGHT:
-            raise KeyProblem(("scorers",), "routing 'weighted' needs a weight above 0")
+        check_weights(self)
         return self

@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from kvsweep.config.choices import Choice, choices_of
 from kvsweep.config.lengths import Constant, Empirical
-from kvsweep.config.pools import pools_of
+from kvsweep.config.pools import ROLES, pools_of
 from kvsweep.config.schema import KeyPath
 from kvsweep.policies import CACHE, INDEX, LOAD, Offload, Priority, Routing, Scheduler, Scorer
 
@@ -48,21 +49,45 @@ def unread(scenario: Scenario, path: KeyPath) -> Rule | None:
     return None
 
 
-def _routes(cluster: Cluster) -> bool:
-    return cluster.instances > 1
+def _choices(cluster: Cluster) -> Iterator[Choice]:
+    """Yield how an instance is chosen wherever there are several."""
+    return (choice for choice in choices_of(cluster) if choice.instances > 1)
+
+
+def _takes_routing(cluster: Cluster) -> bool:
+    """Return whether some choice is made by the routing of the cluster."""
+    return any("routing" not in choice.own for choice in _choices(cluster))
+
+
+def _takes_scorers(cluster: Cluster) -> bool:
+    """Return whether the scorers of the cluster decide somewhere."""
+    choices = _choices(cluster)
+    return any(choice.is_weighted and "scorers" not in choice.own for choice in choices)
+
+
+def _of_role(role: str, *, weighted: bool) -> Reads:
+    """Return whether there are several instances of a role, and whether scorers choose them."""
+
+    def reads(scenario: Scenario, client: int | None) -> bool:
+        choices = [choice for choice in _choices(scenario.cluster) if choice.role == role]
+        return any(choice.is_weighted or not weighted for choice in choices)
+
+    return reads
 
 
 def _reads(cluster: Cluster, what: str) -> bool:
     """Return whether routing, or a scorer that decides, reads such things."""
-    routing = Routing.from_name(cluster.routing)
-    chosen = (Scorer.from_name(name) for name, weight in cluster.scorers.items() if weight > 0)
-    scored = routing == Routing.WEIGHTED and any(what in scorer.reads for scorer in chosen)
-    return scored or what in routing.reads
+    return any(_choice_reads(choice, what) for choice in _choices(cluster))
+
+
+def _choice_reads(choice: Choice, what: str) -> bool:
+    scorers = (Scorer.from_name(name) for name, weight in choice.scorers.items() if weight > 0)
+    scored = choice.is_weighted and any(what in scorer.reads for scorer in scorers)
+    return scored or what in Routing.from_name(choice.routing).reads
 
 
 def _refreshes(cluster: Cluster) -> bool:
-    stale_load = cluster.snapshot_load and _reads(cluster, LOAD)
-    return _routes(cluster) and (stale_load or _reads(cluster, CACHE))
+    return (cluster.snapshot_load and _reads(cluster, LOAD)) or _reads(cluster, CACHE)
 
 
 def _is_urgent_first(scenario: Scenario) -> bool:
@@ -239,17 +264,24 @@ RULES: dict[str, Rule] = {
         for lengths in ("prompt", "output")
         for key, rule in _length_rules(prefix, lengths)
     },
-    "cluster.routing": Rule(lambda s, c: _routes(s.cluster), _SEVERAL),
+    "cluster.routing": Rule(lambda s, c: _takes_routing(s.cluster), _SEVERAL),
     "cluster.scorers": Rule(
-        lambda s, c: _routes(s.cluster) and s.cluster.routing == Routing.WEIGHTED.label,
-        f"routing 'weighted' and {_SEVERAL}",
+        lambda s, c: _takes_scorers(s.cluster), f"routing 'weighted' and {_SEVERAL}"
     ),
+    **{
+        f"cluster.{role}.{key}": Rule(
+            _of_role(role, weighted=weighted),
+            ("routing 'weighted' and " if weighted else "") + f"several {role} instances",
+        )
+        for role in ROLES
+        for key, weighted in (("routing", False), ("scorers", True))
+    },
     "cluster.router_index_blocks": Rule(
-        lambda s, c: _routes(s.cluster) and _reads(s.cluster, INDEX),
+        lambda s, c: _reads(s.cluster, INDEX),
         f"routing 'weighted' with scorer 'prefix-affinity' and {_SEVERAL}",
     ),
     "cluster.count_pending": Rule(
-        lambda s, c: _routes(s.cluster) and _reads(s.cluster, LOAD),
+        lambda s, c: _reads(s.cluster, LOAD),
         f"a routing that looks at the load and {_SEVERAL}",
     ),
     "cluster.snapshot_refresh_us": Rule(
@@ -258,9 +290,7 @@ RULES: dict[str, Rule] = {
         f"that looks at the load, and {_SEVERAL}",
     ),
     "cluster.snapshot_load": Rule(
-        lambda s, c: (
-            _routes(s.cluster) and s.cluster.snapshot_refresh_us > 0 and _reads(s.cluster, LOAD)
-        ),
+        lambda s, c: s.cluster.snapshot_refresh_us > 0 and _reads(s.cluster, LOAD),
         "snapshot_refresh_us of more than 0, a routing that looks at the load and " + _SEVERAL,
     ),
     "cluster.token_bucket_capacity": Rule(

@@ -9,7 +9,7 @@ from kvsweep.config.base import KeyProblem
 from kvsweep.config.fleet import fleet, has_pools, is_explicit
 from kvsweep.config.groups import is_hybrid
 from kvsweep.config.pools import has_roles
-from kvsweep.policies import Eviction, Routing, Victim
+from kvsweep.policies import Eviction, Victim
 
 if TYPE_CHECKING:
     from kvsweep.config.scenario import Scenario
@@ -33,10 +33,6 @@ def check_explicit(scenario: Scenario) -> None:
         raise KeyProblem(("cache", "gpu_tokens"), message)
     if has_roles(scenario.cluster):
         _check_roles(scenario)
-    by_length = any(pool.max_model_len is not None for pool in scenario.cluster.pools)
-    if by_length and scenario.cluster.routing == Routing.PROMPT_AFFINITY.label:
-        message = "'prompt-affinity' keeps a prompt's instance: not with pools of a max_model_len"
-        raise KeyProblem(("cluster", "routing"), message)
     _check_batches(scenario)
 
 
@@ -111,15 +107,11 @@ def _check_drafts(scenario: Scenario) -> None:
 
 def _check_roles(scenario: Scenario) -> None:
     """Refuse what was never recorded of prefill and decode apart."""
-    cluster = scenario.cluster
     apart = "prefill and decode apart"
     if is_hybrid(scenario.cache.groups):
         raise KeyProblem(("cache", "groups"), f"not with {apart}: no rule was recorded")
     if scenario.engine.drafts:
         raise KeyProblem(("engine", "speculative"), f"not with {apart}: no rule was recorded")
-    if cluster.routing != Routing.ROUND_ROBIN.label:
-        message = f"{apart} take requests in turn: there is only 'round-robin'"
-        raise KeyProblem(("cluster", "routing"), message)
 
 
 def _check_batches(scenario: Scenario) -> None:

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Self
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
-from kvsweep.config.base import Count, Key, KeyProblem, Name, Section, Tokens
+from kvsweep.config.base import Count, Key, KeyProblem, Name, Section, Tokens, Weight
 from kvsweep.config.latency import Betas, load_preset, padded_beta, padded_memory
+from kvsweep.config.members import known_keys, member
 from kvsweep.limits import MAX_BATCHED_TOKENS, MAX_BLOCKS, MAX_INSTANCES, MAX_SEQS
+from kvsweep.policies import Routing, Scorer
 
 if TYPE_CHECKING:
     from kvsweep.config.cluster_section import Cluster
@@ -19,6 +21,12 @@ Instances = Annotated[Count, Field(le=MAX_INSTANCES)]
 PoolBlocks = Annotated[Count, Field(le=MAX_BLOCKS)]
 
 ROLES = ("prefill", "decode")
+_APART = (
+    "kv_transfer_base_us",
+    "kv_transfer_bandwidth",
+    "pd_handoff_us",
+    "pd_uncached_token_threshold",
+)
 BOTH_ROLES = "both"
 
 
@@ -91,6 +99,25 @@ class Pool(Section):
     latency: StepTimes | None = None
 
 
+class RolePool(Pool):
+    """The instances that only prefill, or only decode.
+
+    Attributes
+    ----------
+    routing, scorers : str, dict or None
+        How one of them is chosen for a request, as in ``[cluster]``; None: as there.
+    """
+
+    routing: Annotated[
+        Annotated[str, member(Routing)] | None,
+        Key("1", "routing of requests to instances of a pool"),
+    ] = None
+    scorers: Annotated[
+        Annotated[dict[str, Weight], known_keys(Scorer.labels(), "scorer", Scorer)] | None,
+        Key("1", "weight in weighted routing to a pool"),
+    ] = None
+
+
 class UnequalPool(Pool):
     """One of several pools that all serve whole requests.
 
@@ -145,7 +172,7 @@ def _check_roles(cluster: Cluster) -> None:
     for role in ROLES:
         if not there[role] and getattr(cluster, f"{role}_gpu_blocks") is not None:
             raise KeyProblem((f"{role}_gpu_blocks",), f"needs {role}_instances")
-    for key in ("kv_transfer_base_us", "kv_transfer_bandwidth", "pd_handoff_us"):
+    for key in _APART:
         if key in cluster.model_fields_set and not any(there.values()):
             raise KeyProblem((key,), "has no effect: needs prefill and decode apart")
     if all(there.values()) and cluster.kv_transfer_bandwidth is None:
@@ -171,13 +198,13 @@ def has_roles(cluster: Cluster) -> bool:
     return any(_role(cluster, role) is not None for role in ROLES)
 
 
-def _role(cluster: Cluster, role: str) -> Pool | None:
+def _role(cluster: Cluster, role: str) -> RolePool | None:
     """Return the pool of a role, however it was spelled."""
     instances = getattr(cluster, f"{role}_instances")
     if instances is None:
-        pool: Pool | None = getattr(cluster, role)
+        pool: RolePool | None = getattr(cluster, role)
         return pool
-    return Pool(instances=instances, gpu_blocks=getattr(cluster, f"{role}_gpu_blocks"))
+    return RolePool(instances=instances, gpu_blocks=getattr(cluster, f"{role}_gpu_blocks"))
 
 
 def in_four_keys(dumped: dict[str, Any]) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from .._jit import kernel, leaf
 from ..policies import RequestStatus
 from ..records import NEVER, NONE, LaneStatus
 from .explicit import stepping as explicit
+from .explicit.deciding import choose_roles, enter_routed
 from .offload import engine as offload
 from .routing.admission import is_admitted
 from .routing.choose import choose_instance, find_candidates
@@ -26,14 +27,20 @@ def _route(inp, ws, lane, tally, r, now):
         look(inp, ws, lane, r, now)
     if lane["explicit"] and lane["pools"] > 0:
         find_candidates(inp, ws, lane, inp.requests[lane["request_lo"] + r])
-    index = choose_instance(inp, ws, lane, tally, r)
+    if lane["disaggregated"]:
+        index = choose_roles(inp, ws, lane, tally, r)
+    else:
+        index = choose_instance(inp, ws, lane, tally, r)
     ws.snapshots[index]["load"] += lane["count_pending"]
     inst = ws.instances[index]
     ws.progress[r]["instance"] = index
     inst["load"] += 1
     request = inp.requests[lane["request_lo"] + r]
     entry = now + queueing_delay(lane, request["prompt"])
-    waiting.enter_inbox(ws, inst, r, entry)
+    if lane["disaggregated"]:
+        enter_routed(ws, inst, r, entry)
+    else:
+        waiting.enter_inbox(ws, inst, r, entry)
     if lane["concurrency"] > 0:
         misfit = False
         if lane["explicit"]:
@@ -73,12 +80,14 @@ def _earliest(ws, lane):
     handed = NEVER
     what = 0
     earlier = False
+    starved = False
     for candidate in range(lane["instances"]):
         time, kind = _next_time(ws, lane, candidate)
         if lane["explicit"]:
             earlier = time == first and kind < what
             if candidate < lane["routed"]:
                 handed = min(handed, time + lane["handoff"])
+                starved = starved or explicit.is_starved(ws, ws.instances[candidate])
         if time < first or earlier:
             second = first
             first = time
@@ -87,7 +96,8 @@ def _earliest(ws, lane):
         else:
             second = min(second, time)
     if lane["disaggregated"] and index >= lane["routed"] and not lane["follow_ups"]:
-        second = handed  # nothing else concerns an instance that decodes
+        # What concerns an instance that decodes: prefills that end; others if they let one begin.
+        second = min(handed, second + lane["pull_base"] + lane["handoff"] if starved else NEVER)
     return index, first, second
 
 

@@ -85,9 +85,10 @@ def workspace_sizes(lanes: NDArray[Any]) -> dict[str, NDArray[np.int64]]:
         "coming": requests,
         "itl_by_batch": lanes["max_num_seqs"] + 1,
         "snapshots": count,
-        "nodes": ((count - 1) * shared + lanes["n_prompt"]) * lanes["indexes"],
+        "nodes": ((count - 1) * shared + lanes["n_prompt"] + apart * (lanes["n_prompt"] - shared))
+        * lanes["indexes"],
         "known": shared,
-        "holders": shared * -(-count // WORD),
+        "holders": shared * (-(-count // WORD) + lanes["homes"]),
     }
 
 
@@ -152,9 +153,15 @@ def extent_at(lane, inst, number):
 
 @leaf
 def node_at(lane, index, extent):
-    """Return the node of a prompt extent in the router's index of an instance, likewise."""
+    """Return the node of a prompt extent in the router's index of an instance, likewise.
+
+    Where prefill and decode are apart a request is at one instance of either.
+    """
     before = index if extent < lane["prompt_shared"] else lane["instances"] - 1
-    return before * lane["prompt_shared"] + extent
+    node = before * lane["prompt_shared"] + extent
+    if lane["disaggregated"] and extent >= lane["prompt_shared"] and index >= lane["routed"]:
+        node += lane["n_prompt"] - lane["prompt_shared"]
+    return node
 
 
 @leaf
@@ -173,3 +180,9 @@ def extent_of_node(lane, index, node):
 def count_words(lane):
     """Return the words that a shared prompt extent has in `holders`, side by side."""
     return (lane["instances"] + WORD - 1) // WORD
+
+
+@leaf
+def count_places(lane):
+    """Return the places of a shared prompt extent in `holders`: its words, then its homes."""
+    return count_words(lane) + lane["homes"]

@@ -23,6 +23,7 @@ def _begin_router(ws, lane):
     router["serial"] += 1
     router["first"] = 0
     router["end"] = lane["routed"]
+    router["home"] = 0
     router["refreshed"] = 0
     router["refilled"] = 0
     router["tokens"] = lane["bucket_capacity"]

@@ -19,8 +19,12 @@ POOL_FIELDS = (
     *(Field(f"beta{term}", f64, "us", f"step time, as LANE.beta{term}") for term in range(5)),
     *(Field(f"memory{term}", f64, "us", f"roofline, as LANE.memory{term}") for term in range(5)),
     Field("longest", i64, "token", "longest request that is routed here, output included"),
+    Field("routing", i64, "1", "code of policies.Routing: how one of its instances is chosen"),
+    Field("scorer_lo", i64, "index", "first scorer of this routing, of those of the lane"),
+    Field("scorers", i64, "1", "number of scorers"),
     Field("context", u8, "1", "1 if the step time depends on more than token counts"),
     Field("roofline", u8, "1", "1 if it is the larger of two sums"),
+    Field("indexes", u8, "1", "1 if a scorer reads the router's index"),
 )
 
 STATE_FIELDS = (
@@ -115,10 +119,11 @@ HANDOFF_FIELDS = (
     Field("released", i64, "us", "end of the step of the prefill instance that reported it"),
     Field("tokens", i64, "token", "tokens that were transferred"),
     Field("source", i64, "index", "prefill instance"),
+    Field("target", i64, "index", "decode instance"),
     Field("next_arrival", i64, "index", "request whose transfer ends next at its instance"),
     Field("next_release", i64, "index", "request that its prefill instance releases next"),
     Field("row", i64, "index", "row of the transfer in the log"),
-    Field("loading", u8, "1", "1 once its blocks were asked for"),
+    Field("loading", u8, "1", "1 once its blocks were asked for, or if it has none to pull"),
 )
 
 GROUP = dtype_of(GROUP_FIELDS)

@@ -6,6 +6,7 @@ ROUTER_FIELDS = (
     Field("serial", i64, "1", "number of the lane in this workspace, from 1"),
     Field("first", i64, "index", "first instance that may get the request being routed"),
     Field("end", i64, "index", "the one behind the last of them"),
+    Field("home", i64, "index", "which of the homes of its prompt is among them"),
     Field("refreshed", i64, "us", "when the snapshots were last taken"),
     Field("refilled", i64, "us", "when the token bucket was last refilled"),
     Field("tokens", f64, "token", "what the token bucket holds"),

@@ -7,8 +7,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..config import Scenario
+from ..config.choices import choices_of
 from ..config.fleet import InstancePool, fleet, has_pools, is_explicit
+from ..policies import INDEX, Routing
 from ..records import ANY_LENGTH, DECODE, GROUP, POOL, PREFILL, WHOLE
+from .routers import reads_of, scorers_of
 
 ROLES = {"both": WHOLE, "prefill": PREFILL, "decode": DECODE}
 
@@ -48,7 +51,8 @@ def explicit_fields(scenario: Scenario, connects: bool) -> dict[str, Any]:
 def _pool_fields(scenario: Scenario) -> dict[str, Any]:
     """Return what decides sizes and bounds: the most of all pools."""
     cluster = scenario.cluster
-    pools = [pool_record(pool, scenario) for pool in fleet(scenario)]
+    threshold = cluster.pd_uncached_token_threshold
+    pools = pool_records(scenario)
     terms = (f"{name}{term}" for name in ("beta", "memory") for term in range(5))
     names = ("gpu_blocks", "max_num_seqs", "max_tokens", *terms)
     fields: dict[str, Any] = {name: max(pool[name] for pool in pools) for name in names}
@@ -60,6 +64,7 @@ def _pool_fields(scenario: Scenario) -> dict[str, Any]:
             "pull_base": cluster.kv_transfer_base_us,
             "pull_bandwidth": cluster.kv_transfer_bandwidth,
             "handoff": cluster.pd_handoff_us,
+            "threshold": -1 if threshold is None else threshold,
         }
     return fields
 
@@ -72,8 +77,22 @@ def looks_ahead(scenario: Scenario) -> int:
     return int(engine.speculative.method == "eagle" and engine.enable_prefix_caching)
 
 
-def pool_record(pool: InstancePool, scenario: Scenario) -> NDArray[Any]:
-    """Return the POOL record of a pool."""
+def pool_records(scenario: Scenario) -> list[NDArray[Any]]:
+    """Return the POOL records of a scenario, each with how its instances are chosen."""
+    choices = choices_of(scenario.cluster)
+    records = [_pool_record(pool, scenario) for pool in fleet(scenario)]
+    scorers = 0
+    for number, record in enumerate(records):
+        choice = choices[min(number, len(choices) - 1)]
+        count = len(scorers_of(choice))
+        record["routing"] = Routing.from_name(choice.routing)
+        record["scorer_lo"], record["scorers"] = scorers, count
+        record["indexes"] = INDEX in reads_of(choice)
+        scorers += count if len(choices) > 1 else 0
+    return records
+
+
+def _pool_record(pool: InstancePool, scenario: Scenario) -> NDArray[Any]:
     record = np.zeros((), POOL)
     record["instances"] = pool.instances
     record["role"] = ROLES[pool.role]
@@ -93,10 +112,7 @@ def pool_record(pool: InstancePool, scenario: Scenario) -> NDArray[Any]:
 def pool_table(scenarios: Sequence[Scenario]) -> NDArray[Any]:
     """Return POOL records, those of each scenario together; one more, so that it is not empty."""
     rows = [
-        pool_record(pool, scenario)
-        for scenario in scenarios
-        if has_pools(scenario)
-        for pool in fleet(scenario)
+        record for scenario in scenarios if has_pools(scenario) for record in pool_records(scenario)
     ]
     return np.array([*rows, np.zeros((), POOL)], POOL)
 

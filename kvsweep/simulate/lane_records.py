@@ -19,14 +19,10 @@ from ..kernel.blocks.sizes import QUOTIENT_BITS
 from ..kernel.offload.chunks import RINGS
 from ..kernel.time.calendar import MAX_STEPS, ROW
 from ..policies import (
-    BLOCKS,
-    CACHE,
-    INDEX,
     Admission,
     Eviction,
     Offload,
     Priority,
-    Routing,
     Scheduler,
     TierEviction,
     Victim,
@@ -38,7 +34,7 @@ from .explicit_records import explicit_fields, group_table, pool_table
 from .kept import kept
 from .list_records import Prepared
 from .pruning import smaller_pools
-from .routers import reads_of, scorer_table, scorers_of
+from .routers import routing_fields, scorer_table
 
 MOST_ANEW = 20
 """With victims that had got far, work is done so often at most, or they preempt in a circle."""
@@ -156,22 +152,16 @@ def _set_cache(lane: NDArray[Any], cache: Cache) -> None:
 
 
 def _set_cluster(lane: NDArray[Any], cluster: Cluster) -> None:
-    scorers = scorers_of(cluster)
     lane["instances"] = cluster.instances
     lane["admission_latency"] = cluster.admission_latency_us
     lane["routing_latency"] = cluster.routing_latency_us
-    lane["routing"] = Routing.from_name(cluster.routing)
     lane["admission"] = Admission.from_name(cluster.admission)
-    lane["scorers"] = len(scorers)
     lane["index_blocks"] = cluster.router_index_blocks
     lane["snapshot_refresh"] = cluster.snapshot_refresh_us
     lane["bucket_capacity"] = cluster.token_bucket_capacity or 0.0
     lane["bucket_refill"] = cluster.token_bucket_refill_rate or 0.0
-    reads = reads_of(cluster)
-    lane["reads_state"] = len(reads - {INDEX}) > 0  # the router's own index needs no instance
-    lane["sees_cache"] = CACHE in reads
-    lane["sees_blocks"] = BLOCKS in reads
-    lane["indexes"] = INDEX in reads
+    for name, value in routing_fields(cluster).items():
+        lane[name] = value
     lane["count_pending"] = cluster.count_pending
     lane["snapshot_load"] = cluster.snapshot_load
 

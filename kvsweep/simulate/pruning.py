@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..config import Scenario
+from ..config.choices import choices_of
 from ..policies import CACHE
 from ..records import NONE
 from .routers import reads_of
@@ -33,7 +34,7 @@ def smaller_pools(scenarios: Sequence[Scenario]) -> NDArray[np.int64]:
             exclude={"cache": {"gpu_blocks", "gpu_tokens"}, "slo": True}
         )
         before = latest.get(family)
-        shares = scenario.engine.watermark > 0 or CACHE in reads_of(scenario.cluster)
+        shares = scenario.engine.watermark > 0 or CACHE in reads_of(*choices_of(scenario.cluster))
         if before is not None and not shares and scenario.cache.cpu_blocks == 0:
             fewer = scenarios[before].cache.gpu_blocks < scenario.cache.gpu_blocks
             like[number] = before if fewer else NONE

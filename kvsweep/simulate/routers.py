@@ -7,23 +7,43 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..config import Scenario
+from ..config.choices import Choice, choices_of
 from ..config.cluster_section import Cluster
-from ..policies import Routing, Scorer
+from ..policies import BLOCKS, CACHE, INDEX, Routing, Scorer
 from ..records import NODE, NONE, ROUTER, SCORER, SNAPSHOT
 from ..workload.blocks import Extents, find_extents
 
 
-def scorers_of(cluster: Cluster) -> tuple[Scorer, ...]:
+def scorers_of(choice: Choice) -> tuple[Scorer, ...]:
     """Return the scorers that decide, in order; none unless the routing is weighted."""
-    if cluster.routing != Routing.WEIGHTED.label:
+    if not choice.is_weighted:
         return ()
-    return tuple(Scorer.from_name(name) for name in cluster.scorers)
+    return tuple(Scorer.from_name(name) for name in choice.scorers)
 
 
-def reads_of(cluster: Cluster) -> frozenset[str]:
+def reads_of(*choices: Choice) -> frozenset[str]:
     """Return what routing reads, of `kvsweep.policies.Routing.reads`."""
-    scored = (scorer.reads for scorer in scorers_of(cluster))
-    return frozenset().union(Routing.from_name(cluster.routing).reads, *scored)
+    found: frozenset[str] = frozenset()
+    for choice in choices:
+        scored = (scorer.reads for scorer in scorers_of(choice))
+        found = found.union(Routing.from_name(choice.routing).reads, *scored)
+    return found
+
+
+def routing_fields(cluster: Cluster) -> dict[str, Any]:
+    """Return the fields of LANE that say what routers read and keep."""
+    choices = choices_of(cluster)
+    reads = reads_of(*choices)
+    keep = any(choice.routing == Routing.PROMPT_AFFINITY.label for choice in choices)
+    return {
+        "routing": Routing.from_name(cluster.routing),
+        "scorers": sum(len(scorers_of(choice)) for choice in choices),
+        "homes": keep * max(len(choices), len(cluster.pools)),
+        "reads_state": len(reads - {INDEX}) > 0,  # the router's own index needs no instance
+        "sees_cache": CACHE in reads,
+        "sees_blocks": BLOCKS in reads,
+        "indexes": INDEX in reads,
+    }
 
 
 def scorer_table(scenarios: Sequence[Scenario]) -> NDArray[Any]:
@@ -32,10 +52,10 @@ def scorer_table(scenarios: Sequence[Scenario]) -> NDArray[Any]:
     There is one more, so that the table is never empty.
     """
     rows: list[tuple[int, float]] = []
-    for scenario in scenarios:
-        scorers = scorers_of(scenario.cluster)
+    for choice in (each for item in scenarios for each in choices_of(item.cluster)):
+        scorers = scorers_of(choice)
         if scorers:
-            weights = np.array(list(scenario.cluster.scorers.values()))
+            weights = np.array(list(choice.scorers.values()))
             # Added up one by one, as inference-sim does.
             shares = weights / np.cumsum(weights)[-1]
             rows += zip(scorers, shares.tolist(), strict=True)
@@ -44,9 +64,7 @@ def scorer_table(scenarios: Sequence[Scenario]) -> NDArray[Any]:
 
 def reads_prompts(lanes: NDArray[Any]) -> NDArray[np.bool_]:
     """Return which lanes route by the content of prompts."""
-    reads: NDArray[np.bool_] = (lanes["routing"] == Routing.PROMPT_AFFINITY) | (
-        lanes["indexes"] != 0
-    )
+    reads: NDArray[np.bool_] = (lanes["homes"] > 0) | (lanes["indexes"] != 0)
     return reads
 
 

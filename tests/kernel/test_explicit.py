@@ -137,6 +137,12 @@ def test_kernel_equals_twin(trace):
     assert list(twin.differences(trace)) == []
 
 
+@settings(max_examples=60)
+@given(explicit_traces.traces(features=("routed roles",), closed_loop=True))
+def test_kernel_equals_twin_whoever_routes_prefill_and_decode(trace):
+    assert list(twin.differences(trace)) == []
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_kernel_equals_twin_on_longer_traces(seed):
     rng = random.Random(f"explicit/{seed}")
@@ -168,6 +174,15 @@ def test_blocks_are_conserved_on_both_sides_of_a_transfer(trace):
         if row["finish"] != twin.NO_VALUE:
             assert handoff["prefilled"] <= handoff["arrives"] <= handoff["pulled"]
             assert handoff["arrives"] <= handoff["released"]
+
+
+# 152: a decode instance must not run ahead of a prefill that another's pull lets begin;
+# 20: without a reservation a refused head lacks less once what it would hit is evicted.
+@pytest.mark.parametrize(("feature", "seed"), [("routed roles", 152), ("pools", 20)])
+def test_kernel_equals_twin_where_it_ran_ahead(feature, seed):
+    rng = random.Random(f"{feature}/{seed}")
+    trace = explicit_traces.random_trace(rng, (feature,), 14, closed_loop=True)
+    assert list(twin.differences(trace)) == []
 
 
 def make_explicit(inputs):

@@ -134,6 +134,7 @@ class Cluster:
             self._after(instance)
             for finish_us, request in instance.finishing:
                 self._answer(request, finish_us)
+        self._conclude()
         for request in self.requests:
             if request.arrival_us is None:
                 request.status = "not_arrived"
@@ -144,6 +145,9 @@ class Cluster:
 
     def _after(self, instance):
         """Let what an instance has just done reach other instances: here nothing does."""
+
+    def _conclude(self):
+        """Once nothing happens any more, settle what became of the requests: it is settled."""
 
     def _arrive(self, request, arrival_us):
         request.arrival_us = arrival_us

@@ -169,11 +169,20 @@ class Instance:
         while self.arriving and self.arriving[0][0] <= now:
             entry_us, _, request = heapq.heappop(self.arriving)
             request.queued_us = entry_us
-            if self.scheduler.servable(request):
+            if self.serves(request):
                 self.scheduler.enqueue(request)
             else:
                 request.status = "dropped_unservable"
                 self.dropped += 1
+
+    def serves(self, request):
+        """Whether the request can ever be served."""
+        return self.scheduler.servable(request)
+
+    @property
+    def pending(self):
+        """Requests routed here that are not waiting yet."""
+        return len(self.arriving)
 
     def _schedule(self, now):
         """Schedule a batch and hand it to the device."""

@@ -57,7 +57,8 @@ class Router:
     turns : Counter
         Requests routed so far, by the first of the instances that they could go to.
     homes : dict
-        prompt-affinity: key of a prompt's last full block -> the instance that had it.
+        prompt-affinity: first of the instances that a request could go to, and key of the last full
+        block of its prompt -> the instance that had it.
     """
 
     def __init__(self, cluster, block_size):
@@ -75,7 +76,7 @@ class Router:
 
     def choose(self, request, instances, now):
         """Return the index of the instance for a request that is routed at `now`."""
-        self._look(instances, now)
+        self.look(instances, now)
         return self.decide(request, instances)
 
     def decide(self, request, instances):
@@ -96,13 +97,14 @@ class Router:
             self.views[chosen].load += 1
         return chosen
 
-    def _look(self, instances, now):
+    def look(self, instances, now):
+        """See what there is to see of the instances at `now`."""
         refresh = now - self.refreshed_us >= self.cluster.snapshot_refresh_us
         if refresh:
             self.refreshed_us = now
         for view, instance in zip(self.views, instances, strict=True):
             if refresh or not self.cluster.snapshot_load:
-                pending = len(instance.arriving) if self.cluster.count_pending else 0
+                pending = instance.pending if self.cluster.count_pending else 0
                 scheduler = instance.scheduler
                 view.load = scheduler.waits + len(scheduler.running) + pending
             if refresh:
@@ -140,7 +142,7 @@ class Router:
     def _prompt_affinity(self, request, keys, instances, candidates):
         least = self._least_loaded(request, keys, instances, candidates)
         # A prompt shorter than a block has no key.
-        return self.homes.setdefault(keys[-1], least) if keys else least
+        return self.homes.setdefault((candidates[0], keys[-1]), least) if keys else least
 
     def _weighted(self, request, keys, instances, candidates):
         scores = [0.0] * len(instances)

@@ -138,6 +138,7 @@ class Cluster:
     kv_transfer_base_us: int = 100
     kv_transfer_bandwidth: float = 1.0
     pd_handoff_us: int = 0
+    pd_uncached_token_threshold: int | None = None
 
     def __post_init__(self):
         _one_of("cluster.routing", self.routing, ROUTINGS)
@@ -151,6 +152,12 @@ class Cluster:
         if instances is None:
             return getattr(self, role)
         return {"instances": instances, "gpu_blocks": getattr(self, f"{role}_gpu_blocks")}
+
+    def routed_to(self, role):
+        """Return the settings of a router that chooses among the instances of a role."""
+        pool = self.of_role(role)
+        own = {key: pool[key] for key in ("routing", "scorers") if pool.get(key) is not None}
+        return replace(self, instances=pool["instances"], **own)
 
 
 @dataclass(frozen=True)

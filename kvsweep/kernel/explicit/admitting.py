@@ -3,16 +3,17 @@
 import numpy as np
 
 from ..._jit import leaf
-from ...records import DECODE, NONE, Event
+from ...records import DECODE, NONE, PREFILL, Event
 from ..blocks.sizes import blocks_for
 from ..scheduling import waiting
 from ..scheduling.admit import deadline, give_up
 from ..scheduling.holders import LOADED, leave
 from ..scheduling.running import chunk_of
 from ..tally import log_event
+from .deciding import call_off
 from .handoff import count_query, pull, refuse
 from .lookup import find_hits, touch_hits
-from .tables import cache_known, capped, grow
+from .tables import cache_known, capped, grow, window_of
 from .walking import schedule
 
 
@@ -138,7 +139,8 @@ def _admit_head(inp, ws, out, lane, inst, tally, index, engine, r, hits, unused,
     end = computed + tokens + lane["drafts"]
     room = room_for(inp, lane, inst, state, end, hits, unused)
     if room < 0:
-        refuse(lane, inst, engine, -room)
+        plain = lane["groups"] == 1 and window_of(inp, lane, 0) == 0
+        refuse(lane, inst, engine, -room, hits == 0 or (plain and lane["reserve_full_prompt"] != 0))
         return False
     blocks = unused + used
     count_query(lane, tally, state, hits, blocks, r >= lane["warmup"])
@@ -155,6 +157,8 @@ def _try_head(inp, ws, out, lane, inst, tally, index, engine, alone):
     r = waiting.first_waiting(ws, lane, inst)
     if inst["clock"] > deadline(inp, ws, lane, inst):
         give_up(inp, ws, lane, inst, r)
+        if lane["role"] == PREFILL:
+            call_off(ws, r)
         inst["gave_up"] = 1
         return True
     state = ws.states[engine["state_lo"] + r]

@@ -28,6 +28,10 @@ def _apply_pool(own, pool):
     own["memory4"] = pool["memory4"]
     own["context"] = pool["context"]
     own["roofline"] = pool["roofline"]
+    own["routing"] = pool["routing"]
+    own["scorer_lo"] += pool["scorer_lo"]
+    own["scorers"] = pool["scorers"]
+    own["indexes"] = pool["indexes"]
 
 
 @leaf

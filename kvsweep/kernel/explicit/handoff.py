@@ -13,6 +13,7 @@ from ..blocks.sizes import blocks_for
 from ..scheduling import waiting
 from ..scheduling.holders import LOADED, hold
 from ..tally import log_event
+from .deciding import enter_handed
 from .lookup import touch_hits
 from .tables import grow, release_all
 
@@ -22,30 +23,12 @@ def hand_over(ws, lane, inst, engine, r):
     """Send a request whose prefill has ended at the clock on to its decode instance."""
     handoff = ws.handoffs[r]
     progress = ws.progress[r]
-    index = lane["routed"] + r % (lane["instances"] - lane["routed"])
     handoff["queued"] = progress["queued"]
     handoff["prefilled"] = inst["clock"]
     handoff["requeued"] = inst["clock"] + lane["handoff"]
     handoff["source"] = inst["number"]
     engine["kept"] += 1
-    other = ws.instances[index]
-    other["load"] += 1
-    _enter(ws, other, r, handoff["requeued"])
-
-
-@leaf
-def _enter(ws, inst, r, time):
-    """Append a request to the inbox: all are handed over after the same delay, so in order."""
-    progress = ws.progress[r]
-    last = inst["inbox_tail"]
-    progress["queued"] = time
-    progress["prev"] = last
-    progress["next"] = NONE
-    if last == NONE:
-        inst["inbox_head"] = r
-    else:
-        ws.progress[last]["next"] = r
-    inst["inbox_tail"] = r
+    enter_handed(ws, ws.instances[handoff["target"]], r, handoff["requeued"])
 
 
 @leaf
@@ -71,13 +54,14 @@ def count_query(lane, tally, state, hits, blocks, measured):
 
 
 @leaf
-def refuse(lane, inst, engine, lacks):
+def refuse(lane, inst, engine, lacks, lasts):
     """Note that the head lacks so many blocks: without as many more free it is refused again.
 
-    Evictions only make it worse. But if decodes fill blocks that others have too it may hit more.
+    It may hit more if decodes fill blocks that others have too. And unless that `lasts` it may lack
+    fewer once what it hits is evicted: then its first chunk, maybe smaller, is all that it takes.
     """
     inst["shortages"] += 1
-    engine["refused"] = not lane["any_shared"]
+    engine["refused"] = lasts and not lane["any_shared"]
     engine["free_wanted"] = inst["free"] + lacks
 
 
@@ -93,7 +77,7 @@ def pull(inp, ws, out, lane, inst, tally, index, engine, r, hits, unused, used):
         room -= lane["watermark"]
     reserved = _reserved(ws, lane, inst, engine)
     if room < reserved:
-        refuse(lane, inst, engine, reserved - room)
+        refuse(lane, inst, engine, reserved - room, True)
         return False
     measured = r >= lane["warmup"]
     count_query(lane, tally, state, hits, unused + used, measured)

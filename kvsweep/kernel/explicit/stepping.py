@@ -16,6 +16,7 @@ from ..time.instance import clear_step
 from ..time.step_time import step_time
 from .admitting import admit
 from .batches import announce, close_gaps, draw, enqueue, entry_at, scheduled_batch
+from .deciding import call_off
 from .decode_run import run_decodes
 from .handoff import next_transfer, release_sent, report_arrivals
 from .log import log_outputs, log_schedule, mark_pulls, note_before
@@ -43,9 +44,11 @@ def accept(inp, ws, lane, inst, now):
     """Let requests whose queueing delay is over at `now` enter the waiting list, or drop them."""
     while inst["inbox_head"] != NONE and ws.progress[inst["inbox_head"]]["queued"] <= now:
         r = waiting.leave_inbox(ws, inst)
-        if lane["role"] != DECODE and fits_nowhere(inp, ws, lane, r):
+        if fits_nowhere(inp, ws, lane, r):
             ws.progress[r]["status"] = RequestStatus.DROPPED_UNSERVABLE
             inst["load"] -= 1
+            if lane["role"] == PREFILL:
+                call_off(ws, r)
         else:
             waiting.wait_last(inp, ws, lane, inst, r)
             ws.engines[inst["number"]]["refused"] = 0
@@ -81,6 +84,13 @@ def next_time(ws, lane, inst):
         if engine["transfer_head"] != NONE:
             time = min(time, next_transfer(ws, engine))
     return max(inst["clock"], time), SCHEDULE
+
+
+@leaf
+def is_starved(ws, inst):
+    """Return whether an instance has requests but sleeps until blocks are released."""
+    requests = inst["running"] + inst["waiting"] + inst["held"]
+    return ws.engines[inst["number"]]["asleep"] != 0 and requests > 0
 
 
 @leaf

@@ -7,6 +7,7 @@ from ..._jit import leaf
 from ...policies import Routing
 from ...records import ANY_LENGTH, NONE, LaneStatus
 from ..blocks.sizes import full_blocks
+from ..memory import count_words
 from . import router_index
 from .scorers import score_instances
 
@@ -44,17 +45,19 @@ def _always_busiest(ws):
 def _prompt_affinity(inp, ws, lane, r):
     """Return where a prompt with the same last full block went first, else the least loaded.
 
-    A prompt shorter than a block has none, and one that no other prompt has needs no home.
+    A prompt shorter than a block has none, and one that no other prompt has needs no home. Where
+    requests go to different pools a prompt has a home in each; that is kept as 1 + its instance.
     """
     request = inp.requests[lane["request_lo"] + r]
     blocks = full_blocks(lane, request["prompt"] - lane["ahead"])
     chosen = _least_loaded(ws)
     extent = router_index.last_extent(inp, request, blocks)
     if extent != NONE and extent < lane["prompt_shared"]:
-        if ws.known[extent] == ws.router[0]["serial"]:
-            chosen = ws.holders[extent]
-        ws.known[extent] = ws.router[0]["serial"]
-        ws.holders[extent] = chosen
+        place = router_index.begin_places(ws, lane, extent) + count_words(lane)
+        place += ws.router[0]["home"]
+        if ws.holders[place] > 0:
+            chosen = ws.holders[place] - 1
+        ws.holders[place] = chosen + 1
     return chosen
 
 
@@ -97,6 +100,7 @@ def find_candidates(inp, ws, lane, request):
             pool += 1
         router["first"] = first
         router["end"] = first + inp.pools[pool]["instances"]
+        router["home"] = pool - lane["pool_lo"]
 
 
 @leaf

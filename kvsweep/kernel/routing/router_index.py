@@ -15,7 +15,7 @@ import numpy as np
 
 from ..._jit import leaf
 from ...records import NONE
-from ..memory import WORD, count_words, extent_of_node, is_shared_node, node_at
+from ..memory import WORD, count_places, count_words, extent_of_node, is_shared_node, node_at
 
 ALL = np.int64(-1)
 ONE = np.int64(1)
@@ -36,23 +36,29 @@ def last_extent(inp, request, blocks):
 
 
 @leaf
-def _holders(ws, lane, extent, words, word):
+def begin_places(ws, lane, extent):
+    """Return where the places of a shared extent begin; this lane has written them from now on."""
+    first = extent * count_places(lane)
+    if ws.known[extent] != ws.router[0]["serial"]:
+        ws.known[extent] = ws.router[0]["serial"]
+        for place in range(first, first + count_places(lane)):
+            ws.holders[place] = 0
+    return first
+
+
+@leaf
+def _holders(ws, lane, extent, word):
     """Return the instances of one word whose index has all of an extent, as bits."""
     holders = NOBODY
     if extent < lane["prompt_shared"] and ws.known[extent] == ws.router[0]["serial"]:
-        holders = ws.holders[extent * words + word]
+        holders = ws.holders[extent * count_places(lane) + word]
     return holders
 
 
 @leaf
 def _set_holder(ws, lane, index, extent, holds):
     """Note whether the index of an instance has all of a shared extent."""
-    words = count_words(lane)
-    if ws.known[extent] != ws.router[0]["serial"]:
-        ws.known[extent] = ws.router[0]["serial"]
-        for word in range(words):
-            ws.holders[extent * words + word] = 0
-    slot = extent * words + index // WORD
+    slot = begin_places(ws, lane, extent) + index // WORD
     bit = ONE << (index % WORD)
     ws.holders[slot] &= ~bit
     if holds:
@@ -78,7 +84,7 @@ def match(inp, ws, lane, request, blocks):
         matched = np.int64(0)
         while matching != 0 and matched < blocks:
             link = inp.prompts[slot]
-            having = _holders(ws, lane, link["extent"], words, word)
+            having = _holders(ws, lane, link["extent"], word)
             if matching & ~having:
                 _note_matched(ws, lane, word, matching & ~having, matched)
             matching &= having
@@ -137,7 +143,7 @@ def _record_extent(ws, lane, index, extent, size):
     """
     node = node_at(lane, index, extent)
     bit = ONE << (index % WORD)
-    if _holders(ws, lane, extent, count_words(lane), index // WORD) & bit:
+    if _holders(ws, lane, extent, index // WORD) & bit:
         _unlink(ws, index, node)
         _append(ws, index, node)
         return

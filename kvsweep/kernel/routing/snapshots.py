@@ -15,7 +15,7 @@ from ..scheduling.caching import cache_decodes_for
 @leaf
 def _see_loads(ws, lane):
     """Note the requests at each instance, those on their way into its queue only if they count."""
-    for index in range(lane["routed"]):
+    for index in range(lane["instances"]):
         inst = ws.instances[index]
         load = inst["load"]
         if not lane["count_pending"]:
@@ -26,7 +26,7 @@ def _see_loads(ws, lane):
 @leaf
 def _see_caches(ws, lane):
     """Note how the caches fare: blocks in use, transfers under way, thrashing."""
-    for index in range(lane["routed"]):
+    for index in range(lane["instances"]):
         inst = ws.instances[index]
         snapshot = ws.snapshots[index]
         blocks = lane["gpu_blocks"]
@@ -48,7 +48,7 @@ def _see_blocks(inp, ws, lane, r):
     """
     request = inp.requests[lane["request_lo"] + r]
     limit = min(request["reusable"], full_blocks(lane, request["prompt"] - lane["ahead"]))
-    for index in range(lane["routed"]):
+    for index in range(lane["instances"]):
         inst = ws.instances[index]
         hits = 0
         if lane["by_extents"]:
@@ -58,7 +58,8 @@ def _see_blocks(inp, ws, lane, r):
             cache_decodes_for(inp, ws, lane, inst, request, begun)
             hits, _ = pool.find_prefix(inp, ws, lane, inst, r, limit)
         if lane["explicit"]:
-            hits = lookup.find_prefix(inp, ws, lane, inst, request, ws.states[r], limit)
+            state = ws.states[ws.engines[index]["state_lo"] + r]
+            hits = lookup.find_prefix(inp, ws, lane, inst, request, state, limit)
         ws.snapshots[index]["held"] = hits
 
 

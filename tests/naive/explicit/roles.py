@@ -6,6 +6,7 @@ from dataclasses import replace
 from math import ceil, inf
 
 from ..cluster import Cluster
+from ..routing import Router
 from .instance import ExplicitInstance
 
 OUTPUT, SCHEDULE = 0, 1
@@ -26,6 +27,10 @@ class RoleInstance(ExplicitInstance):
         When the link to it is free.
     asleep, waits_for_output : bool
         Whether a schedule would change nothing; whether it comes after the next output.
+    bound : int
+        Requests that are to come here and are at a prefill instance, when a router looks.
+    misfits : set
+        Prefills of requests that their decode instance can never serve.
     """
 
     def __init__(self, index, scenario, keys, max_steps, check, role):
@@ -38,7 +43,28 @@ class RoleInstance(ExplicitInstance):
         self.pulling = []
         self.reported = []
         self.prefilled = []
-        self.gave_up = []
+        self.bound = 0
+        self.misfits = set()
+
+    @property
+    def pending(self):
+        return super().pending + self.bound
+
+    def expect(self, request, entry_us):
+        """Let a request that is routed here enter; at equal times after those handed over."""
+        request.instance = self.index
+        heapq.heappush(self.arriving, (entry_us, (1, request.id), request))
+
+    def expect_handed(self, request, entry_us, number):
+        """Let a request enter that is the `number`-th whose prefill has ended."""
+        heapq.heappush(self.arriving, (entry_us, (0, number), request))
+
+    def serves(self, request):
+        return super().serves(request) and request not in self.misfits
+
+    def catch_up(self, now):
+        """Let those enter whose time has come before `now`."""
+        self._enter_queue(now - 1)
 
     def turn(self):
         """Return time and kind of its next action."""
@@ -59,7 +85,6 @@ class RoleInstance(ExplicitInstance):
         """Process an output, or schedule."""
         now, kind = self.turn()
         self.finishing, self.pulling, self.reported, self.prefilled = [], [], [], []
-        self.gave_up = []
         self._note_usage(now)
         self.clock = now
         if kind == OUTPUT:
@@ -76,7 +101,6 @@ class RoleInstance(ExplicitInstance):
             self.asleep, self.waits_for_output = not self.queue, bool(self.queue)
             return
         batch = self._schedule(now)
-        self.gave_up = batch.decision.timed_out
         self.pulling = [(r, tokens, batch.start) for r, tokens in batch.decision.pulls]
         self.queue.append(batch)
         more = batch.step is not None or self._has_work()
@@ -132,6 +156,10 @@ class RoleCluster(Cluster):
 
     def __init__(self, requests, scenario, check):
         super().__init__(requests, scenario, check)
+        self.routers = {
+            role: Router(self.cluster.routed_to(role), scenario.cache.block_size)
+            for role in ("prefill", "decode")
+        }
         self.prefills = [replace(deepcopy(r), output_tokens=1) for r in requests]
         self.transfers = []
         self.handed = 0
@@ -149,26 +177,57 @@ class RoleCluster(Cluster):
     def of_role(self, role):
         return [instance for instance in self.instances if instance.role == role]
 
-    def _routed(self):
-        return replace(self.cluster, instances=len(self.of_role("prefill")))
-
     def _route(self, request, now):
-        """Let a request enter its prefill instance, if it fits there and where it goes later."""
-        prefill = self.prefills[request.id]
+        """Choose the decode instance, decide whether to prefill apart, then where."""
         self.keys.extend(request.keys, request.known)
-        chosen = self.of_role("prefill")[self.router.choose(request, self.of_role("prefill"), now)]
+        for instance in self.instances:
+            instance.catch_up(now)
+        away = [r for r in self.requests if self._is_at_prefill(r)]
+        for decoder in self.of_role("decode"):
+            decoder.bound = sum(request.decode_instance is decoder for request in away)
+        for role, router in self.routers.items():
+            router.look(self.of_role(role), now)
+        decoder = request.decode_instance = self._decoder(request)
         entry_us = now + self.latency.queueing_us(request.prompt_tokens)
-        decoders = self.of_role("decode")
-        request.decode_instance = decoders[request.id % len(decoders)]
-        decode = request.decode_instance.scheduler
-        if chosen.scheduler.servable(prefill) and decode.servable(request):
-            prefill.arrival_us = request.arrival_us
-            chosen.expect(prefill, entry_us)
-            return
-        request.status, request.queued_us = "dropped_unservable", entry_us
-        request.instance = chosen.index
-        chosen.dropped += 1
-        self._over(entry_us)
+        fits = decoder.scheduler.servable(request)
+        if self._stays(request, decoder):
+            request.pulled = True  # there is nothing to pull
+            decoder.expect(request, entry_us)
+        else:
+            fits = self._prefill_apart(request, entry_us) and fits
+        if not fits:
+            self._over(entry_us)
+
+    def _is_at_prefill(self, request):
+        prefill = self.prefills[request.id]
+        return prefill.instance is not None and prefill.status is None
+
+    def _decoder(self, request):
+        decoders, router = self.of_role("decode"), self.routers["decode"]
+        chosen = router.decide(request, decoders)
+        if router.cluster.routing == "round-robin":
+            chosen = request.id % len(decoders)
+        return decoders[chosen]
+
+    def _stays(self, request, decoder):
+        """Whether the prompt is prefilled where it is decoded."""
+        threshold = self.cluster.pd_uncached_token_threshold
+        if threshold is None:
+            return False
+        size = self.keys.block_size
+        held = decoder.scheduler.held_blocks(request.keys[: request.prompt_tokens // size])
+        return request.prompt_tokens - held * size <= threshold
+
+    def _prefill_apart(self, request, entry_us):
+        """Let a request enter a prefill instance; return whether it fits there."""
+        prefill, decoder = self.prefills[request.id], request.decode_instance
+        instances = self.of_role("prefill")
+        chosen = instances[self.routers["prefill"].decide(request, instances)]
+        prefill.arrival_us = request.arrival_us
+        chosen.expect(prefill, entry_us)
+        if not decoder.scheduler.servable(request):
+            chosen.misfits.add(prefill)
+        return chosen.scheduler.servable(prefill)
 
     def _after(self, instance):
         """Let what an instance has just done go to others."""
@@ -181,14 +240,17 @@ class RoleCluster(Cluster):
             instance.inbox.append((end, request))
             prefill = self.prefills[request.id]
             self.instances[prefill.instance].inbox.append((end, prefill))
-        for prefill in instance.gave_up:
-            self.requests[prefill.id].status = prefill.status
         for prefill in instance.prefilled:
             request = self.requests[prefill.id]
             request.patience_us = None  # its first step has begun
             entry_us = instance.clock + self.cluster.pd_handoff_us
-            heapq.heappush(request.decode_instance.arriving, (entry_us, self.handed, request))
+            request.decode_instance.expect_handed(request, entry_us, self.handed)
             self.handed += 1
+
+    def _conclude(self):
+        for request, prefill in zip(self.requests, self.prefills, strict=True):
+            if prefill.status in ("dropped_unservable", "timed_out"):
+                request.status = prefill.status
 
     def run(self):
         """Return the result; what was counted of a request on both sides is one."""
