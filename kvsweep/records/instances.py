@@ -68,6 +68,7 @@ INSTANCE_FIELDS = (
     Field("next_offer", i64, "step", "next at which a running request may have chunks to store"),
     Field("replaced", i64, "index", "blocks evicted while stores may read them: the last one"),
     Field("replaced_before", i64, "index", "the same of the schedule before"),
+    Field("told", u8, "1", "1 if the last schedule told a request to ask for its load later"),
     Field("watches", u8, "1", "1 if stores may read blocks of requests that have finished"),
     Field("flushes", u8, "1", "1 if the step may have to await stores of earlier ones"),
     Field("gave_up", u8, "1", "1 if a client gave up in the step being scheduled"),
