@@ -16,6 +16,9 @@ from ..policies import Scheduler
 QUEUES = 5
 """Queues of copies of an instance: offload/jobs.py names them."""
 
+TIER_RINGS = 3
+"""Rings of the runs of a CPU tier: blocks/tier_order.py names them."""
+
 DEPTH = 2
 """Batches of an instance on their way, at most."""
 
@@ -55,11 +58,11 @@ def workspace_sizes(lanes: NDArray[Any]) -> dict[str, NDArray[np.int64]]:
         "lru": blocks + extents,
         "prefix": keys * np.where(explicit, lanes["groups"], 1),
         # Of CPU tiers; with a connector there is a mark of each request: `rank_mark`.
-        "tier": count * (lanes["cpu_blocks"] * runs + 1) + requests * (lanes["connects"] != 0),
+        "tier": count * (lanes["cpu_blocks"] * runs + TIER_RINGS)
+        + requests * (lanes["connects"] != 0),
         "tier_heads": extents * runs,
         "tier_blocks": keys * (lanes["tiered"] != 0),
-        "tier_line": count * lanes["line_places"],
-        "fills": lanes["places"] * (lanes["connects"] != 0),
+        "fills": lanes["places"] * ((lanes["connects"] | lanes["copies_each_step"]) != 0),
         # Of CPU tiers as vLLM has them: `place_tier`.
         "offload": connected,
         "offers": requests * (lanes["connects"] != 0),
@@ -111,7 +114,7 @@ def place_tier(lane, inst, off):
 @leaf
 def rank_mark(lane, r):
     """Return the record of a request among the runs: it marks its rank (offload/lru.py)."""
-    return lane["instances"] * (lane["cpu_blocks"] + 1) + r
+    return lane["instances"] * (lane["cpu_blocks"] + TIER_RINGS) + r
 
 
 @leaf
@@ -125,7 +128,7 @@ def place_instance(lane, inst, index):
     inst["extent_lo"] = index * lane["n_shared"]
     inst["prefix_lo"] = index * lane["n_keys"]
     inst["number"] = index
-    inst["tier_lo"] = index * (lane["cpu_blocks"] + 1)
+    inst["tier_lo"] = index * (lane["cpu_blocks"] + TIER_RINGS)
     inst["hold_lo"] = index * lane["hold_places"]
     inst["run_lo"] = index * lane["places"]
     inst["phase_lo"] = index * lane["block_size"]

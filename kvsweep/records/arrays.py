@@ -55,15 +55,13 @@ class Workspace(NamedTuple):
     prefix: NDArray[Any]
     """int32 (instances x keys,): oldest block with a key; valid only if that block carries it."""
     tier: NDArray[Any]
-    """RUN (instances x (CPU blocks + 1) + requests,): CPU tiers, then a mark of each request."""
+    """RUN (instances x (CPU blocks + 3) + requests,): CPU tiers, then a mark of each request."""
     tier_heads: NDArray[Any]
     """int32, beside `extents`: the lowest run of an extent, or -1."""
     tier_blocks: NDArray[Any]
     """TIER (instances x keys,): the block with a key; valid only if a run has it."""
-    tier_line: NDArray[Any]
-    """LINE (instances x places,): blocks of CPU tiers that decoding filled, in this order."""
     fills: NDArray[Any]
-    """int64 (places,): requests of one running list that fill chunks during a run of steps."""
+    """int64 (places,): requests of one running list that fill blocks during a run of steps."""
     tier_table: NDArray[Any]
     """int32 (instances x keys,): chunk with a key; valid only if that record carries it."""
     blank_offload: NDArray[Any]

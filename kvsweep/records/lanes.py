@@ -78,7 +78,6 @@ LANE_FIELDS = (
     Field("jobs", i64, "1", "copies that one instance may have under way"),
     Field("hold_places", i64, "1", "requests that may wait for a load at one instance"),
     Field("offload_eviction", i64, "1", "code of policies.TierEviction"),
-    Field("line_places", i64, "1", "places in line of one instance's blocks that decoding filled"),
     Field("connects", u8, "1", "1 if there is a CPU tier as vLLM has it"),
     Field("unconnected", u8, "1", "1 if there is none, and extents stand for blocks"),
     Field("explicit", u8, "1", "1 if each block has a record and each request its tokens"),

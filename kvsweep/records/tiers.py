@@ -3,7 +3,7 @@
 from kvsweep.records.fields import Field, dtype_of, f64, i32, i64
 
 RUN_FIELDS = (
-    Field("rank", i64, "1", "the run with a smaller one makes room first"),
+    Field("rank", i64, "1", "when its first block was used: the smallest makes room first"),
     Field("offer", i64, "1", "tier as vLLM has it: the last offer that it is part of"),
     Field("extent", i32, "index", "extent record whose places these are, or -1: no run"),
     Field("first", i32, "1", "its first place: a key, or the chunk of a tier as vLLM has it"),
@@ -17,16 +17,7 @@ RUN_FIELDS = (
     Field("job", i32, "index", "likewise: the store that writes it"),
 )
 
-TIER_FIELDS = (
-    Field("came", i64, "us", "when the block was copied to the CPU"),
-    Field("used", i64, "1", "when decoding last filled it, as `RUN.rank`"),
-)
-
-LINE_FIELDS = (
-    Field("used", i64, "1", "when decoding filled the block, as `RUN.rank`"),
-    Field("key", i32, "index", "its content key"),
-    Field("extent", i32, "index", "extent record that it belongs to"),
-)
+TIER_FIELDS = (Field("came", i64, "us", "when the block was copied to the CPU"),)
 
 OFFLOAD_FIELDS = (
     Field("chunk_lo", i64, "index", "first record of this instance's chunks"),
@@ -122,7 +113,6 @@ PIN_FIELDS = (
 
 RUN = dtype_of(RUN_FIELDS)
 TIER = dtype_of(TIER_FIELDS)
-LINE = dtype_of(LINE_FIELDS)
 OFFLOAD = dtype_of(OFFLOAD_FIELDS)
 OFFER = dtype_of(OFFER_FIELDS)
 CHUNK = dtype_of(CHUNK_FIELDS)

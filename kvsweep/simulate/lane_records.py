@@ -147,8 +147,6 @@ def _set_cache(lane: NDArray[Any], cache: Cache) -> None:
     # An extent in one piece is evicted from its end, whatever its blocks are.
     lane["all_split"] = lane["eviction"] != Eviction.LRU
     lane["copies_each_step"] = cache.cpu_blocks > 0 and lane["offload"] == Offload.WRITE_THROUGH
-    # As many again as there are blocks: so who closes up has passed as many that were used again.
-    lane["line_places"] = 2 * cache.cpu_blocks if lane["copies_each_step"] else 0
 
 
 def _set_cluster(lane: NDArray[Any], cluster: Cluster) -> None:

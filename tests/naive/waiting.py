@@ -2,6 +2,15 @@
 
 import heapq
 from collections import deque
+from enum import Enum
+
+
+class Tried(Enum):
+    """What became of the head of a queue."""
+
+    ADMITTED = 0
+    PASSED = 1
+    ENDS = 2
 
 
 class FcfsQueue:

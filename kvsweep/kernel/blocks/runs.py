@@ -8,15 +8,16 @@ A place is a number that goes up by one from block to block, or from chunk to ch
 for everybody who has the extent. The runs of an extent are a ring in order of place
 (`Workspace.tier_heads` has the lowest). All runs of an instance are another one in the order in
 which they make room, and the places of a run stand in it one after the other, from its end if it
-`falls`. (Those of a ``LOOSE`` one do not, see tier.py.) The record at `tier_lo` is the end of that
-ring.
+`falls`. (``LOOSE`` runs stand in two rings of their own, see tier_order.py.) The records from
+`tier_lo` on are the ends of these rings.
 """
 
 import numpy as np
 
 from ..._jit import leaf
 from ...records import NEVER, NONE
-from ..memory import count_extents
+from ..memory import TIER_RINGS, count_extents
+from .ring import close_ring, link_before, unlink
 
 RISES, FALLS, LOOSE = 0, 1, 2
 """`RUN.falls`: its first place makes room first, or its last one; LOOSE: its first one, and each of
@@ -26,11 +27,10 @@ the others in its own time."""
 @leaf
 def begin_runs(ws, inst):
     """Empty the tier of an instance."""
-    end = inst["tier_lo"]
-    ws.tier[end]["prev"] = end
-    ws.tier[end]["next"] = end
-    ws.tier[end]["extent"] = NONE
-    ws.tier[end]["rank"] = NEVER
+    for end in range(inst["tier_lo"], inst["tier_lo"] + TIER_RINGS):
+        close_ring(ws.tier, end)
+        ws.tier[end]["extent"] = NONE
+        ws.tier[end]["rank"] = NEVER
 
 
 @leaf
@@ -41,30 +41,11 @@ def clear_heads(ws, lane):
 
 
 @leaf
-def unlink(ws, node):
-    """Take a record out of the ring of its instance."""
-    before = ws.tier[node]["prev"]
-    after = ws.tier[node]["next"]
-    ws.tier[before]["next"] = after
-    ws.tier[after]["prev"] = before
-
-
-@leaf
-def link_before(ws, node, after):
-    """Put a record into the ring of its instance, in front of another one."""
-    before = ws.tier[after]["prev"]
-    ws.tier[node]["prev"] = before
-    ws.tier[node]["next"] = after
-    ws.tier[before]["next"] = node
-    ws.tier[after]["prev"] = node
-
-
-@leaf
 def _new_record(ws, inst):
     node = inst["tier_spare"]
     if node == NONE:
+        node = inst["tier_lo"] + TIER_RINGS + inst["tier_fresh"]
         inst["tier_fresh"] += 1
-        node = inst["tier_lo"] + inst["tier_fresh"]
     else:
         inst["tier_spare"] = np.int64(ws.tier[node]["next"])
     return node
@@ -129,7 +110,7 @@ def new_run(ws, inst, extent, first, end, falls):
 
 @leaf
 def drop_run(ws, inst, node):
-    """Forget a run, which stands in both rings."""
+    """Forget a run, which stands in its rings."""
     left = ws.tier[node]["left"]
     right = ws.tier[node]["right"]
     extent = ws.tier[node]["extent"]
@@ -140,21 +121,21 @@ def drop_run(ws, inst, node):
         ws.tier[right]["left"] = left
         if ws.tier_heads[extent] == node:
             ws.tier_heads[extent] = right
-    unlink(ws, node)
+    unlink(ws.tier, node)
     ws.tier[node]["next"] = inst["tier_spare"]
     inst["tier_spare"] = node
 
 
 @leaf
-def _split(ws, inst, node, place):
-    """Make a run of its own of the places of a run from `place` on; return it."""
+def split(ws, inst, node, place):
+    """Make a run of its own of the places of a run from `place` on, next to it; return it."""
     upper = _new_record(ws, inst)
     ws.tier[upper] = ws.tier[node]
     ws.tier[upper]["first"] = place
     ws.tier[node]["end"] = place
     _link_after(ws, upper, node)
     falls = ws.tier[node]["falls"] == FALLS
-    link_before(ws, upper, node if falls else ws.tier[node]["next"])
+    link_before(ws.tier, upper, node if falls else ws.tier[node]["next"])
     return upper
 
 
@@ -162,9 +143,9 @@ def _split(ws, inst, node, place):
 def cut(ws, inst, node, first, end):
     """Return the run of the places `first` to `end - 1` of a run, split from the rest of it."""
     if ws.tier[node]["first"] < first:
-        node = _split(ws, inst, node, first)
+        node = split(ws, inst, node, first)
     if ws.tier[node]["end"] > end:
-        _split(ws, inst, node, end)
+        split(ws, inst, node, end)
     return node
 
 

@@ -1,11 +1,9 @@
 """The CPU tier of an instance: blocks that left the GPU (watermark) or copies (write-through).
 
-Its blocks are runs (runs.py), least recently used first; the place of a block is its key, as the
-keys of an extent are numbered one after the other. All of a run was used at once, and `RUN.rank`
-tells when, as a number that goes up. But what a request fills by decoding is a loose run: it grows
-block by block, each used in its own time. So it is not in the order of runs; its blocks stand in a
-line of their own, with those of other loose runs (`Workspace.tier_line`). Who is used again stays
-there, and is passed over.
+Its blocks are runs (runs.py), least recently used first (tier_order.py); the place of a block is
+its key, as the keys of an extent are numbered one after the other. All of a run was used at once,
+and `RUN.rank` tells when. But what a request fills by decoding is a loose run: it grows block by
+block, each used in its own time.
 """
 
 import math
@@ -17,51 +15,95 @@ from ...policies import Offload
 from ...records import NONE
 from ..memory import extent_at
 from . import pool, runs
-from .runs import FALLS, LOOSE
-from .tier_order import append, count_new, find_room, join_line, store_down, store_up, take_out
+from .runs import FALLS
+from .tier_order import (
+    append,
+    count_new,
+    find_room,
+    grow_loose,
+    rank_at,
+    store_down,
+    store_up,
+    take_out,
+)
 
 
 @leaf
-def copy_fill(inp, ws, lane, inst, request, slot, block, now):
-    """Copy a block that decoding has filled; `slot` as for `copy`.
+def take_turn(inst, progress):
+    """Give a request that is being admitted its place in the order of uses within a step."""
+    inst["turns"] += 1
+    progress["turn"] = inst["turns"]
 
-    Those of a request are a loose run: between two of them others are used.
-    """
-    slot = pool.link_with(inp, slot, block)
+
+@leaf
+def copy_fill(inp, ws, lane, inst, request, progress, block, step, now):
+    """Copy the block that a decoding request fills in a step, scheduled at `now`."""
+    slot = pool.link_with(inp, progress["link"], block)
     extent = extent_at(lane, inst, inp.chain[slot]["extent"])
     key = np.int64(inp.keys[request["key_lo"] + block])
-    node = runs.find_below(ws, extent, key + 1)
-    if node != NONE and ws.tier[node]["end"] > key:
-        take_out(ws, inst, node, key, key + 1)
-        node = NONE
+    node = runs.find_run(ws, extent, key)
+    if node != NONE and ws.tier[node]["first"] <= key:
+        take_out(ws, lane, inst, node, key, key + 1)
     else:
-        if inst["tier_used"] == lane["cpu_blocks"]:
-            find_room(ws, lane, inst, 1)
-            node = runs.find_below(ws, extent, key)
+        find_room(ws, lane, inst, 1)
         count_new(ws, inst, key, key + 1, now)
-    join_line(ws, lane, inst, extent, key)
-    if node != NONE and ws.tier[node]["end"] == key and ws.tier[node]["falls"] == LOOSE:
-        ws.tier[node]["end"] += 1
-    else:
-        node = runs.new_run(ws, inst, extent, key, key + 1, LOOSE)
-        ws.tier[node]["prev"] = node
-        ws.tier[node]["next"] = node
+    grow_loose(ws, lane, inst, extent, key, key + 1, rank_at(step, progress))
 
 
 @leaf
-def copy(inp, ws, lane, inst, request, slot, first, end, now):
-    """Copy the blocks `first` to `end - 1` of a request, which a step scheduled at `now` fills.
+def is_absent(inp, ws, lane, inst, request, slot, first, end):
+    """Return whether none of the blocks `first` to `end - 1` of a request is on the CPU."""
+    absent = True
+    while absent and first < end:
+        slot = pool.link_with(inp, slot, first)
+        link = inp.chain[slot]
+        upto = min(end, link["end"])
+        key = inp.keys[request["key_lo"] + first]
+        node = runs.find_run(ws, extent_at(lane, inst, link["extent"]), key)
+        absent = node == NONE or ws.tier[node]["first"] >= key + upto - first
+        first = upto
+    return absent
 
-    They belong to the extent at `slot` in the chain list, or to later ones.
+
+@leaf
+def fill_absent(inp, ws, lane, inst, request, progress, first, end, step, now, wait):
+    """Copy the blocks `first` to `end - 1` of a decoding request, all absent; there is room.
+
+    The first is filled in `step`, scheduled at `now`, each other one `wait` later.
     """
+    slot = progress["link"]
     lo = request["key_lo"]
+    inst["tier_used"] += end - first
+    inst["offloads"] += end - first
+    while first < end:
+        slot = pool.link_with(inp, slot, first)
+        link = inp.chain[slot]
+        upto = min(end, np.int64(link["end"]))
+        key = np.int64(inp.keys[lo + first])
+        extent = extent_at(lane, inst, link["extent"])
+        last = key + upto - first
+        grow_loose(ws, lane, inst, extent, key, last, rank_at(step, progress))
+        for place in range(inst["prefix_lo"] + key, inst["prefix_lo"] + last):
+            ws.tier_blocks[place]["came"] = now
+            now += wait
+        step += lane["block_size"] * (upto - first)
+        first = upto
+
+
+@leaf
+def copy(inp, ws, lane, inst, request, progress, end, now):
+    """Copy those of the first `end` blocks of a request that a step scheduled at `now` fills."""
+    lo = request["key_lo"]
+    slot = progress["link"]
+    first = progress["cached_blocks"]
+    rank = rank_at(inst["step"], progress)
     while first < end:
         slot = pool.link_with(inp, slot, first)
         link = inp.chain[slot]
         upto = min(end, link["end"])
         key = np.int64(inp.keys[lo + first])
         extent = extent_at(lane, inst, link["extent"])
-        store_up(ws, lane, inst, extent, key, key + upto - first, now)
+        store_up(ws, lane, inst, extent, key, key + upto - first, now, rank)
         first = upto
 
 
@@ -94,13 +136,13 @@ def count_loads(inp, ws, lane, inst, request, first, limit):
 
 
 @leaf
-def _leave(ws, inst, extent, first, end):
+def _leave(ws, lane, inst, extent, first, end):
     """Take the blocks `first` to `end - 1` of an extent, all of them there, off the CPU."""
     inst["tier_used"] -= end - first
     while first < end:
         node = runs.find_run(ws, extent, first)
         upto = min(end, np.int64(ws.tier[node]["end"]))
-        take_out(ws, inst, node, first, upto)
+        take_out(ws, lane, inst, node, first, upto)
         first = upto
 
 
@@ -124,7 +166,7 @@ def load(inp, ws, lane, inst, request, progress, count):
             came = ws.tier_blocks[inst["prefix_lo"] + key]["came"]
             inst["thrashed"] += inst["clock"] - came < lane["thrashing_window"]
         if lane["offload"] == Offload.WATERMARK:
-            _leave(ws, inst, extent_at(lane, inst, link["extent"]), first, last)
+            _leave(ws, lane, inst, extent_at(lane, inst, link["extent"]), first, last)
         block = upto
     tokens = count * lane["block_size"]
     inst["reloads"] += count
@@ -133,7 +175,7 @@ def load(inp, ws, lane, inst, request, progress, count):
 
 
 @leaf
-def _use(ws, inst, extent, first, end):
+def _use(ws, lane, inst, extent, first, end, rank):
     """Count those of the blocks `end - 1` down to `first` that are on the CPU as used."""
     while first < end:
         node = runs.find_below(ws, extent, end)
@@ -141,21 +183,22 @@ def _use(ws, inst, extent, first, end):
             break
         downto = max(first, np.int64(ws.tier[node]["first"]))
         end = min(end, np.int64(ws.tier[node]["end"]))
-        take_out(ws, inst, node, downto, end)
-        append(ws, inst, extent, downto, end, FALLS)
+        take_out(ws, lane, inst, node, downto, end)
+        append(ws, inst, extent, downto, end, FALLS, rank)
         end = downto
 
 
 @leaf
-def touch(inp, ws, lane, inst, request, count):
+def touch(inp, ws, lane, inst, request, progress, count):
     """Count the copies of the first `count` blocks of a request as used, the first one last."""
     if lane["cpu_blocks"] > 0 and lane["offload"] == Offload.WRITE_THROUGH and count > 0:
         slot = pool.link_with(inp, request["chain_lo"], count - 1)
+        rank = rank_at(inst["step"], progress)
         while count > 0:
             link = inp.chain[slot]
             first = inp.keys[request["key_lo"] + link["first"]]
             extent = extent_at(lane, inst, link["extent"])
-            _use(ws, inst, extent, first, first + count - link["first"])
+            _use(ws, lane, inst, extent, first, first + count - link["first"], rank)
             count = np.int64(link["first"])
             slot -= 1
 

@@ -1,25 +1,48 @@
 """The order in which the blocks of a CPU tier make room: what was used the longest ago goes first.
 
-Runs stand in the order of their ranks, what decoding filled in line (tier.py).
+A use has a rank: its step, then the turn of the request among those admitted, as the requests of
+a step are served in that order. Runs that were used at once stand in one ring, in the order of
+their ranks. What a request fills by decoding is a ``LOOSE`` run: its blocks are used one by one, a
+block's tokens of steps apart, so it has the rank of its first block, and that tells the others'.
+It stands in the ring ``GROWN`` while it has lost nothing from its front, then in ``TRIMMED``: both
+are in order by themselves, as what is trimmed last has the largest rank.
 """
 
 import numpy as np
 
-from ..._jit import leaf, part
+from ..._jit import leaf
 from ...records import NONE
 from . import runs
+from .ring import link_before, unlink
 from .runs import FALLS, LOOSE, RISES
+
+GROWN, TRIMMED = 1, 2
+"""Rings of loose runs, counted from `tier_lo`, the end of the ring of all others."""
+
+TURN_BITS = 31
 
 
 @leaf
-def _follows(ws, inst, node, extent, first, end, falls):
+def rank_at(step, progress):
+    """Return the rank of what a request uses in a step."""
+    return (step << TURN_BITS) + np.int64(progress["turn"])
+
+
+@leaf
+def _stride(lane):
+    """Return by how much the ranks of a loose run's neighbours differ."""
+    return lane["block_size"] << TURN_BITS
+
+
+@leaf
+def _follows(ws, node, extent, first, end, falls, rank):
     """Return whether the places `first` to `end - 1` go on where a run ends, in its direction.
 
-    It must be what was used just before.
+    It must have their rank.
     """
     run = ws.tier[node]
     found = False
-    if run["extent"] == extent and run["rank"] == inst["tier_uses"] and run["falls"] != LOOSE:
+    if run["extent"] == extent and run["rank"] == rank:
         single = run["end"] - run["first"] == 1
         if falls == FALLS:
             found = run["first"] == end and (run["falls"] == FALLS or single)
@@ -29,10 +52,10 @@ def _follows(ws, inst, node, extent, first, end, falls):
 
 
 @leaf
-def append(ws, inst, extent, first, end, falls):
+def append(ws, inst, extent, first, end, falls, rank):
     """Let the tier have the places `first` to `end - 1`, as the most recently used ones."""
     node = np.int64(ws.tier[inst["tier_lo"]]["prev"])
-    if _follows(ws, inst, node, extent, first, end, falls):
+    if _follows(ws, node, extent, first, end, falls, rank):
         run = ws.tier[node]
         run["falls"] = falls
         if falls == FALLS:
@@ -41,85 +64,99 @@ def append(ws, inst, extent, first, end, falls):
             run["end"] = end
     else:
         node = runs.new_run(ws, inst, extent, first, end, falls)
-        inst["tier_uses"] += 1
-        ws.tier[node]["rank"] = inst["tier_uses"]
-        runs.link_before(ws, node, inst["tier_lo"])
+        ws.tier[node]["rank"] = rank
+        link_before(ws.tier, node, inst["tier_lo"])
 
 
 @leaf
-def _in_line(ws, inst, place):
-    """Return the loose run that has the block at a place of the line; NONE: it was used again."""
-    entry = ws.tier_line[place]
-    key = np.int64(entry["key"])
-    node = NONE
-    if ws.tier_blocks[inst["prefix_lo"] + key]["used"] == entry["used"]:
-        node = runs.find_run(ws, np.int64(entry["extent"]), key)
-        if node != NONE and (ws.tier[node]["falls"] != LOOSE or ws.tier[node]["first"] > key):
-            node = NONE
-    return node
-
-
-@part
-def _close_up(ws, lane, inst):
-    """Let only those stand in line that were not used again, from its begin on."""
-    lo = inst["number"] * lane["line_places"]
-    kept = lo
-    for place in range(lo + inst["line_head"], lo + inst["line_tail"]):
-        if _in_line(ws, inst, place) != NONE:
-            ws.tier_line[kept] = ws.tier_line[place]
-            kept += 1
-    inst["line_head"] = 0
-    inst["line_tail"] = kept - lo
+def _put_in_order(ws, inst, node, ring):
+    """Put a loose run that is in no ring where its rank belongs, which is mostly the end."""
+    after = inst["tier_lo"] + ring
+    before = np.int64(ws.tier[after]["prev"])
+    while ws.tier[before]["extent"] != NONE and ws.tier[before]["rank"] > ws.tier[node]["rank"]:
+        after = before
+        before = np.int64(ws.tier[before]["prev"])
+    link_before(ws.tier, node, after)
 
 
 @leaf
-def join_line(ws, lane, inst, extent, key):
-    """Put a block of an extent, used now, at the end of the line."""
-    if inst["line_tail"] == lane["line_places"]:
-        _close_up(ws, lane, inst)
-    inst["tier_uses"] += 1
-    ws.tier_blocks[inst["prefix_lo"] + key]["used"] = inst["tier_uses"]
-    entry = ws.tier_line[inst["number"] * lane["line_places"] + inst["line_tail"]]
-    entry["used"] = inst["tier_uses"]
-    entry["extent"] = extent
-    entry["key"] = key
-    inst["line_tail"] += 1
+def _trim(ws, lane, inst, node, end):
+    """Take the places before `end`, but not all, out of a loose run."""
+    run = ws.tier[node]
+    run["rank"] += (end - run["first"]) * _stride(lane)
+    run["first"] = end
+    unlink(ws.tier, node)
+    _put_in_order(ws, inst, node, TRIMMED)
 
 
 @leaf
-def take_out(ws, inst, node, first, end):
+def _take_out_loose(ws, lane, inst, node, first, end):
+    """Take the places `first` to `end - 1` out of a loose run."""
+    if end < ws.tier[node]["end"]:
+        if first > ws.tier[node]["first"]:
+            upper = runs.split(ws, inst, node, first)
+            ws.tier[upper]["rank"] += (first - ws.tier[node]["first"]) * _stride(lane)
+            node = upper
+        _trim(ws, lane, inst, node, end)
+    elif first > ws.tier[node]["first"]:
+        ws.tier[node]["end"] = first
+    else:
+        runs.drop_run(ws, inst, node)
+
+
+@leaf
+def take_out(ws, lane, inst, node, first, end):
     """Take the places `first` to `end - 1` out of a run."""
-    runs.drop_run(ws, inst, runs.cut(ws, inst, node, first, end))
+    if ws.tier[node]["falls"] == LOOSE:
+        _take_out_loose(ws, lane, inst, node, first, end)
+    else:
+        runs.drop_run(ws, inst, runs.cut(ws, inst, node, first, end))
+
+
+@leaf
+def grow_loose(ws, lane, inst, extent, first, end, rank):
+    """Let the tier have the places `first` to `end - 1` by decoding; the first has this rank."""
+    node = runs.find_below(ws, extent, first)
+    grows = False
+    if node != NONE:
+        run = ws.tier[node]
+        goes_on = run["rank"] + (first - run["first"]) * _stride(lane) == rank
+        grows = run["end"] == first and run["falls"] == LOOSE and goes_on
+    if grows:
+        ws.tier[node]["end"] = end
+    else:
+        node = runs.new_run(ws, inst, extent, first, end, LOOSE)
+        ws.tier[node]["rank"] = rank
+        _put_in_order(ws, inst, node, GROWN)
 
 
 @leaf
 def _evict(ws, lane, inst, count):
     """Let up to `count` blocks make room that were used the longest ago; return how many."""
-    node = np.int64(ws.tier[inst["tier_lo"]]["next"])
-    lo = inst["number"] * lane["line_places"]
-    while inst["line_head"] < inst["line_tail"]:
-        place = lo + inst["line_head"]
-        if ws.tier_line[place]["used"] > ws.tier[node]["rank"]:
-            break
-        inst["line_head"] += 1
-        loose = _in_line(ws, inst, place)
-        if loose != NONE:
-            key = np.int64(ws.tier_line[place]["key"])
-            take_out(ws, inst, loose, key, key + 1)
-            return np.int64(1)
-    return runs.take_first(ws, inst, node, count)
+    lo = inst["tier_lo"]
+    node = np.int64(ws.tier[lo]["next"])
+    loose = np.int64(ws.tier[lo + GROWN]["next"])
+    trimmed = np.int64(ws.tier[lo + TRIMMED]["next"])
+    if ws.tier[trimmed]["rank"] < ws.tier[loose]["rank"]:
+        loose = trimmed
+    if ws.tier[loose]["rank"] > ws.tier[node]["rank"]:
+        return runs.take_first(ws, inst, node, count)
+    first = np.int64(ws.tier[loose]["first"])
+    _take_out_loose(ws, lane, inst, loose, first, first + 1)
+    return np.int64(1)
 
 
 @leaf
 def find_room(ws, lane, inst, count):
-    """Return for how many of `count` blocks there is room: at least one.
+    """Return for how many of `count` blocks there is room: for all, if the tier has so many.
 
-    If there is none what was used the longest ago makes room.
+    What was used the longest ago makes room.
     """
     room = lane["cpu_blocks"] - inst["tier_used"]
-    if room == 0:
-        room = _evict(ws, lane, inst, count)
-        inst["tier_used"] -= room
+    while room < count and inst["tier_used"] > 0:
+        gone = _evict(ws, lane, inst, count - room)
+        inst["tier_used"] -= gone
+        room += gone
     return min(room, count)
 
 
@@ -133,36 +170,36 @@ def count_new(ws, inst, first, end, now):
 
 
 @leaf
-def store_up(ws, lane, inst, extent, first, end, now):
+def store_up(ws, lane, inst, extent, first, end, now, rank):
     """Copy the blocks `first` to `end - 1` of an extent in order; what is there counts as used."""
     while first < end:
         node = runs.find_run(ws, extent, first)
         upto = end
         if node != NONE and ws.tier[node]["first"] <= first:
             upto = min(end, np.int64(ws.tier[node]["end"]))
-            take_out(ws, inst, node, first, upto)
+            take_out(ws, lane, inst, node, first, upto)
         else:
             if node != NONE:
                 upto = min(end, np.int64(ws.tier[node]["first"]))
             upto = first + find_room(ws, lane, inst, upto - first)
             count_new(ws, inst, first, upto, now)
-        append(ws, inst, extent, first, upto, RISES)
+        append(ws, inst, extent, first, upto, RISES, rank)
         first = upto
 
 
 @leaf
 def store_down(ws, lane, inst, extent, first, end, now):
-    """Copy the blocks `end - 1` down to `first` of an extent, likewise."""
+    """Copy the blocks `end - 1` down to `first` of an extent, likewise; nothing here is loose."""
     while first < end:
         node = runs.find_below(ws, extent, end)
         downto = first
         if node != NONE and ws.tier[node]["end"] >= end:
             downto = max(first, np.int64(ws.tier[node]["first"]))
-            take_out(ws, inst, node, downto, end)
+            take_out(ws, lane, inst, node, downto, end)
         else:
             if node != NONE:
                 downto = max(first, np.int64(ws.tier[node]["end"]))
             downto = end - find_room(ws, lane, inst, end - downto)
             count_new(ws, inst, downto, end, now)
-        append(ws, inst, extent, downto, end, FALLS)
+        append(ws, inst, extent, downto, end, FALLS, 0)
         end = downto

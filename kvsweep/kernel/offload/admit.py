@@ -156,6 +156,7 @@ def _try_head(inp, ws, out, lane, inst, tally, index, off, alone, passed):
     tokens = connector.match(inp, ws, lane, inst, off, r, local)
     if tokens == connector.LATER:
         off["later"] += 1
+        inst["told"] = 1
         log_event(out, lane, inst, tally, index, Event.LATER, r, NONE)
         return True, pass_by(inp, ws, lane, inst, passed)
     if tokens > 0:
@@ -186,6 +187,8 @@ def admit_or_load(inp, ws, out, lane, inst, tally, index):
     if position < inst["held"]:
         return
     passed = NONE
+    if _may_go_on(lane, inst):
+        inst["told"] = 0
     while goes_on and inst["waiting"] > 0 and _may_go_on(lane, inst):
         goes_on, passed = _try_head(inp, ws, out, lane, inst, tally, index, off, alone, passed)
     come_back(inp, ws, lane, inst, passed)

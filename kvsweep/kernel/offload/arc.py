@@ -2,6 +2,7 @@
 
 from ..._jit import leaf
 from ...records import NONE
+from ..blocks.ring import unlink
 from .chunks import (
     AGAIN,
     AGAIN_GHOSTS,
@@ -11,7 +12,6 @@ from .chunks import (
     find_record,
     is_victim,
     link_last,
-    unlink,
 )
 
 
@@ -27,14 +27,14 @@ def miss(ws, lane, inst, off, key):
         off["target"] = min(off["target"] + max(1.0, again / once), float(lane["cpu_blocks"]))
     else:
         off["target"] = max(off["target"] - max(1.0, once / again), 0.0)
-    unlink(ws, node)
+    unlink(ws.chunks, node)
     link_last(ws, off, ws.chunks[node]["ring"], node)
 
 
 @leaf
 def forget_ghost(ws, off, node):
     """Take the ghost of a chunk that is stored again out of its list."""
-    unlink(ws, node)
+    unlink(ws.chunks, node)
     if ws.chunks[node]["ring"] == ONCE_GHOSTS:
         off["once_ghosts"] -= 1
     else:
@@ -52,7 +52,7 @@ def insert(ws, off, node):
 def renew(ws, off, node, reused):
     """Note that a request has finished that brought a chunk, or `reused` one of others."""
     ring = ws.chunks[node]["ring"]
-    unlink(ws, node)
+    unlink(ws.chunks, node)
     if reused:
         off["once"] -= ring == ONCE
         ring = AGAIN
@@ -102,13 +102,13 @@ def _bury(ws, lane, off, ring, ghosts, count):
     while count > 0:
         after = ws.chunks[node]["next"]
         if is_victim(ws, off, node):
-            unlink(ws, node)
+            unlink(ws.chunks, node)
             link_last(ws, off, ghosts, node)
             count -= 1
             kept += 1
             if kept > lane["cpu_blocks"]:
                 oldest = ws.chunks[name]["next"]
-                unlink(ws, oldest)
+                unlink(ws.chunks, oldest)
                 drop_record(ws, off, oldest)
                 kept -= 1
         node = after

@@ -11,6 +11,7 @@ import numpy as np
 
 from ..._jit import leaf
 from ...records import NONE
+from ..blocks.ring import close_ring, link_before
 
 ONCE, AGAIN, ONCE_GHOSTS, AGAIN_GHOSTS = 0, 1, 2, 3
 RINGS = 4
@@ -21,37 +22,16 @@ SEEN, INSERTED, REUSED, MISSED = 1, 2, 4, 8
 @leaf
 def begin_chunks(ws, off):
     """Empty the tier of an instance."""
-    for ring in range(RINGS):
-        end = off["chunk_lo"] + ring
-        ws.chunks[end]["prev"] = end
-        ws.chunks[end]["next"] = end
+    for end in range(off["chunk_lo"], off["chunk_lo"] + RINGS):
+        close_ring(ws.chunks, end)
         ws.chunks[end]["key"] = NONE
-
-
-@leaf
-def unlink(ws, node):
-    """Take a record out of its ring."""
-    before = ws.chunks[node]["prev"]
-    after = ws.chunks[node]["next"]
-    ws.chunks[before]["next"] = after
-    ws.chunks[after]["prev"] = before
-
-
-@leaf
-def link_before(ws, node, after):
-    """Put a record into a ring in front of another one."""
-    before = ws.chunks[after]["prev"]
-    ws.chunks[node]["prev"] = before
-    ws.chunks[node]["next"] = after
-    ws.chunks[before]["next"] = node
-    ws.chunks[after]["prev"] = node
 
 
 @leaf
 def link_last(ws, off, ring, node):
     """Make a record the youngest of a ring."""
     ws.chunks[node]["ring"] = ring
-    link_before(ws, node, off["chunk_lo"] + ring)
+    link_before(ws.chunks, node, off["chunk_lo"] + ring)
 
 
 @leaf

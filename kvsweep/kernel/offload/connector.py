@@ -59,18 +59,34 @@ def load(inp, ws, lane, inst, off, r, local, tokens):
     job = jobs.new_job(ws, off)
     jobs.fill_job(ws, job, r, first, end, tokens)
     jobs.append(ws, off, jobs.NEW_LOADS, job)
-    _count(ws, inst, off, r)
+    _count(ws, off, r)
+    waiting.wake_head(inst)
     off["loads"] += 1
     off["loaded"] += tokens
     inst["reloads"] += tokens // lane["block_size"]
 
 
 @leaf
-def _count(ws, inst, off, r):
-    """Count a copy that was created; who is told to ask later for it is passed by others."""
-    waiting.wake_head(inst)
+def _count(ws, off, r):
+    """Count a copy that was created."""
     ws.offers[r]["jobs"] += 1
     off["unreported"] += 1
+
+
+@leaf
+def _concerns_head(inp, ws, lane, inst, request, chunk):
+    """Return whether a store of a request, from `chunk` on, may make the waiting list ask later.
+
+    That is, if the head has the chunk too: then it is passed by others. Keys stand for prefixes, so
+    it has none of those behind it else.
+    """
+    concerns = inst["told"] != 0
+    if inst["waiting"] > 0 and not concerns:
+        head = inp.requests[lane["request_lo"] + waiting.first_waiting(ws, lane, inst)]
+        block = (chunk + 1) * lane["factor"] - 1
+        if block < full_blocks(lane, most_computed(head)):
+            concerns = inp.keys[head["key_lo"] + block] == inp.keys[request["key_lo"] + block]
+    return concerns
 
 
 @leaf
@@ -126,7 +142,10 @@ def _store(inp, ws, out, lane, inst, tally, index, off, r, first, end, new, job)
     tokens = new * lane["chunk_tokens"]
     jobs.fill_job(ws, job, r, first, end, tokens)
     jobs.append(ws, off, jobs.NEW_STORES, job)
-    _count(ws, inst, off, r)
+    _count(ws, off, r)
+    request = inp.requests[lane["request_lo"] + r]
+    if _concerns_head(inp, ws, lane, inst, request, first):
+        waiting.wake_head(inst)
     off["stores"] += 1
     off["stored"] += tokens
     inst["offloads"] += new * lane["factor"]

@@ -205,6 +205,7 @@ def report(inp, ws, out, lane, inst, off, now):
         _end_load(inp, ws, lane, inst, off, job)
         _drop(ws, out, lane, off, job, now)
         count += 1
-    if count > 0:
+        waiting.wake_head(inst)
+    if count > 0 and inst["told"]:
         waiting.wake_head(inst)
     return count

@@ -10,7 +10,6 @@ is the engine's: it moves to the end of the oldest when no other can be schedule
 
 from ..._jit import leaf, part
 from ...records import NEVER, NONE, LaneStatus
-from ..scheduling.admit import may_admit
 from ..scheduling.leaving import leave_first
 from ..scheduling.outputs import process_outputs
 from ..tally import log_step
@@ -21,7 +20,7 @@ from ..time.instance import accept, note_itl
 from . import copies, jobs
 from .replay import catch_up
 from .schedule import schedule_step
-from .when import stores_meanwhile
+from .when import head_is_deaf, stores_meanwhile
 
 
 @leaf
@@ -175,7 +174,7 @@ def _may_run(inp, ws, lane, inst, off):
     Asynchronously the step on the device must be the one before them.
     """
     quiet = inst["watches"] == 0 and inst["held"] == 0 and off["queued"] == lane["async_scheduling"]
-    quiet = quiet and (off["unreported"] == 0 or not may_admit(lane, inst))
+    quiet = quiet and (off["unreported"] == 0 or head_is_deaf(lane, inst))
     told = inst["next_offer"] > inst["step"] or stores_meanwhile(lane, inst)
     return quiet and told and only_decodes(inp, ws, lane, inst)
 

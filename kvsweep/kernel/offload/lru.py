@@ -9,7 +9,7 @@ import numpy as np
 
 from ..._jit import leaf
 from ...records import NONE
-from ..blocks import pool, runs
+from ..blocks import pool, ring, runs
 from ..memory import extent_at, rank_mark
 from .seen import first_unseen, last_seen, see
 
@@ -36,7 +36,7 @@ def take_rank(ws, lane, inst, off, r):
         ws.tier[mark]["rank"] = off["ranks"]
         ws.tier[mark]["readers"] = 1  # never makes room
         ws.tier[mark]["extent"] = NONE
-        runs.link_before(ws, mark, inst["tier_lo"])
+        ring.link_before(ws.tier, mark, inst["tier_lo"])
 
 
 @leaf
@@ -52,7 +52,7 @@ def put_in_order(ws, lane, r, node):
         and ws.tier[after]["first"] > run["first"]
     ):
         after = np.int64(ws.tier[after]["next"])
-    runs.link_before(ws, node, after)
+    ring.link_before(ws.tier, node, after)
 
 
 @leaf
@@ -68,7 +68,7 @@ def use(ws, lane, inst, off, request, r, node, first, end):
         see(ws, lane, request, r, first, stop)
         if node != NONE and ws.tier[node]["rank"] < ws.offers[r]["rank"]:
             node = runs.cut(ws, inst, node, first, stop)
-            runs.unlink(ws, node)
+            ring.unlink(ws.tier, node)
             put_in_order(ws, lane, r, node)
             node = np.int64(ws.tier[node]["right"])
         first, stop = first_unseen(ws, request, r, stop, end)
@@ -103,8 +103,8 @@ def _renew(ws, inst, off, extent, first, end):
         end = min(end, np.int64(ws.tier[node]["end"]))
         node = runs.cut(ws, inst, node, max(first, np.int64(ws.tier[node]["first"])), end)
         end = np.int64(ws.tier[node]["first"])
-        runs.unlink(ws, node)
-        runs.link_before(ws, node, inst["tier_lo"])
+        ring.unlink(ws.tier, node)
+        ring.link_before(ws.tier, node, inst["tier_lo"])
         ws.tier[node]["rank"] = off["ranks"]
         if above != NONE:
             _join(ws, inst, node, above)
@@ -137,7 +137,7 @@ def renew(inp, ws, lane, inst, off, request, r, chunks):
 def drop_rank(ws, lane, r):
     """Forget the rank of a request that has finished."""
     if ws.offers[r]["rank"] != 0:
-        runs.unlink(ws, rank_mark(lane, r))
+        ring.unlink(ws.tier, rank_mark(lane, r))
         ws.offers[r]["rank"] = 0
 
 

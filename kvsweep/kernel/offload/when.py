@@ -1,14 +1,26 @@
-"""When steps that store what is decoded may be run by counts."""
+"""When steps may be run by counts though copies are under way, or created."""
 
 from ..._jit import leaf
+from ...records import NEVER
 from ..scheduling.admit import may_admit
+
+
+@leaf
+def head_is_deaf(lane, inst):
+    """Return whether reports of stores change nothing for the waiting list.
+
+    Only who was told to ask later hears of them. All others who lack blocks go on lacking them.
+    """
+    return not (may_admit(lane, inst) and inst["told"])
 
 
 @leaf
 def stores_meanwhile(lane, inst):
     """Return whether a run of decode steps may go on while requests store what they decode.
 
-    A copy wakes the head of the waiting list: so there must be none, or no seat for it. And the
-    begin of each step must be known, so that all take the same time.
+    A store of what the head of the waiting list could load makes it ask later: so there must be
+    none, or no seat for it, or it was refused and nobody fills what it has. And the begin of each
+    step must be known, so that all take the same time.
     """
-    return not (lane["prompt_only"] or lane["context"] or may_admit(lane, inst))
+    rests = inst["try_head"] == 0 and inst["try_head_at"] == NEVER and not inst["told"]
+    return not (lane["prompt_only"] or lane["context"]) and (rests or not may_admit(lane, inst))

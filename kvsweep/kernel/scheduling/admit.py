@@ -86,9 +86,10 @@ def _admit(inp, ws, out, lane, inst, tally, index, r, hits, loads, tokens):
     pool.allocate(ws, inst, loads + blocks_for(lane, tokens))
     progress["reused"] = hits
     if lane["tiered"]:
+        tier.take_turn(inst, progress)
         if loads > 0:
             tier.load(inp, ws, lane, inst, request, progress, loads)
-        tier.touch(inp, ws, lane, inst, request, hits + loads)
+        tier.touch(inp, ws, lane, inst, request, progress, hits + loads)
     run_request(inp, ws, out, lane, inst, tally, index, r, cached, tokens)
 
 

@@ -80,6 +80,12 @@ def next_fill(lane, progress, step):
 
 
 @leaf
+def filling_step(lane, progress, block):
+    """Return the step in which a decoding request fills a block of its own, by its number."""
+    return progress["base"] + (block + 1) * lane["block_size"] - 1
+
+
+@leaf
 def fills_block(lane, progress, step):
     """Return whether a decoding request fills a block in this step."""
     return tokens_beyond(lane, decoded_tokens(progress, step + 1)) == 0

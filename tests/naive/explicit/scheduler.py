@@ -1,12 +1,11 @@
 """A scheduler of requests with several tables, drafts, and prompts that come from elsewhere."""
 
 from dataclasses import dataclass, field
-from enum import Enum
 from math import inf
 
 from ..scheduler import Decision, Scheduler
 from ..victims import choose_victim
-from ..waiting import waiting_queue
+from ..waiting import Tried, waiting_queue
 from .tables import Tables
 from .windows import find_hits
 
@@ -56,14 +55,6 @@ class ExplicitDecision(Decision):
             self.inputs += self.scheduled[request] + self.slot
             self.drafts.pop(request, None)
         super().take_back(request)
-
-
-class Tried(Enum):
-    """What became of the head of a queue."""
-
-    ADMITTED = 0
-    PASSED = 1
-    ENDS = 2
 
 
 class ExplicitScheduler(Scheduler):

@@ -1,10 +1,9 @@
 """A scheduler whose requests may wait for a load: they hold blocks, but no seat."""
 
 from dataclasses import dataclass, field
-from enum import Enum
 
 from ..scheduler import Scheduler
-from ..waiting import waiting_queue
+from ..waiting import Tried, waiting_queue
 from .connector import Connector, Work
 
 
@@ -15,14 +14,6 @@ class Copies:
     work: Work = field(default_factory=Work)
     later: list = field(default_factory=list)
     refused: list = field(default_factory=list)
-
-
-class Tried(Enum):
-    """What became of the head of a queue."""
-
-    ADMITTED = 0
-    PASSED = 1
-    ENDS = 2
 
 
 class OffloadScheduler(Scheduler):
