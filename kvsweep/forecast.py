@@ -228,7 +228,7 @@ def _list_seconds(sweep: Sweep, plan: Plan, variant: int) -> float:
     lists = RequestLists(sweep.entropy, sweep.base_dir)
     lists.load([scenario], plan.seeds[:1], [plan.policies[variant]])
     if scenario.engine.rules == "vllm":
-        lists.prepared(lists.kind(0, scenario), 0)
+        lists.prepared([lists.kind(0, scenario)])
     return time.thread_time() - begun
 
 
