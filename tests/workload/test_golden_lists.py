@@ -153,7 +153,7 @@ def test_lists_drawn_together_are_those_drawn_one_by_one(name):
             assert np.array_equal(getattr(requests, field.name), getattr(alone, field.name))
 
 
-@pytest.mark.parametrize("block_size, ahead", [(16, 0), (100, 1)])
+@pytest.mark.parametrize(("block_size", "ahead"), [(16, 0), (100, 1)])
 def test_lists_prepared_together_are_those_prepared_one_by_one(block_size, ahead):
     lists = [*generate_all(workload_of("default"), range(3))]
     for name in WORKLOADS:
