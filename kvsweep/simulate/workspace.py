@@ -49,8 +49,8 @@ from .bounding import check_workspace
 from .routers import router_memory
 
 
-# What a lane begins with is copied by the kernel and never written: made once, as it took a sixth of
-# the 0.2 ms that the memory of a batch takes.
+# What a lane begins with is copied by the kernel and never written: made once, as it took a sixth
+# of the 0.2 ms that the memory of a batch takes.
 @cache
 def _blank_instance() -> NDArray[Any]:
     blank = np.zeros(1, INSTANCE)
