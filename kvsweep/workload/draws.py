@@ -53,7 +53,8 @@ class Draws(NamedTuple):
 
     def take(self, rows: NDArray[np.intp]) -> Draws:
         """Return these rows."""
-        return Draws(*(column[rows] for column in self))
+        columns: tuple[NDArray[Any], ...] = self
+        return Draws(*(column[rows] for column in columns))
 
 
 def client_of(workload: Workload, index: int) -> Client | None:

@@ -136,7 +136,7 @@ def _alike(n: int) -> Requests:
     """
     none, zeros = np.full(n, NONE, np.int64), np.zeros(n, np.int64)
     nobody = np.full(n, NONE, np.int16)
-    columns: dict[str, NDArray[Any]] = {
+    columns: dict[str, Any] = {
         "segment_offsets": np.arange(n + 1),
         "segment_ids": 2 * np.arange(n),
         "output_segment": 2 * np.arange(n) + 1,
@@ -145,12 +145,12 @@ def _alike(n: int) -> Requests:
         "slo_class": nobody,
         "client": nobody,
         **dict.fromkeys(("session", "round", "after", "patience_us"), none),
-        "think_us": zeros,
+        **dict.fromkeys(("think_us", "arrival_us"), zeros),
+        **dict.fromkeys(("prompt_tokens", "output_tokens", "segment_tokens"), zeros),
     }
     for values in columns.values():
         values.flags.writeable = False
-    unknown = ("arrival_us", "prompt_tokens", "output_tokens", "segment_tokens")
-    return Requests(**columns, **dict.fromkeys(unknown, zeros))
+    return Requests(**columns)
 
 
 def requests_for(
