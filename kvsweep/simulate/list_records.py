@@ -106,7 +106,8 @@ def _prepared(
     """
     _check_lengths(lists)
     columns = _columns(lists)
-    ranked = _in_each(lists, (columns["class_priority"] != columns["class_priority"][:, :1]))
+    levels = columns["class_priority"]
+    ranked: NDArray[np.bool_] = _in_each(lists, levels != levels[:, :1]).any(axis=1)
     offsets = rows(resolved, "offsets")
     columns["key_lo"] = offsets[:, :-1]
     blocks = _in_each(lists, offsets[:, 1:] - offsets[:, :-1])
@@ -119,7 +120,7 @@ def _prepared(
     else:
         extents = [_set_extents(own, keys) for own, keys in zip(records, resolved, strict=True)]
     _set_followers(records, rows(lists, "after"))
-    found = zip(lists, records, resolved, ranked.any(axis=1).tolist(), extents, strict=True)
+    found = zip(lists, records, resolved, map(bool, ranked), extents, strict=True)
     return [
         Prepared(
             requests=requests,
