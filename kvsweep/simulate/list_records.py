@@ -107,7 +107,7 @@ def _prepared(
     _check_lengths(lists)
     columns = _columns(lists)
     levels = columns["class_priority"]
-    ranked: NDArray[np.bool_] = _in_each(lists, levels != levels[:, :1]).any(axis=1)
+    ranked = np.asarray(_in_each(lists, levels != levels[:, :1]).any(axis=1), np.bool_)
     offsets = rows(resolved, "offsets")
     columns["key_lo"] = offsets[:, :-1]
     blocks = _in_each(lists, offsets[:, 1:] - offsets[:, :-1])
