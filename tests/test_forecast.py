@@ -77,6 +77,18 @@ def test_a_forecast_is_within_a_factor_of_two(monkeypatch, tmp_path, scale, requ
     assert truth / 2 < found.seconds < 2 * truth
 
 
+def test_what_a_cell_takes_to_begin_is_not_multiplied_by_its_requests(monkeypatch, tmp_path):
+    class Beginning(Clock):
+        def simulate_batch(self, variants, seeds, **others):
+            self.now += 0.07 * len(variants) * len(seeds)
+            super().simulate_batch(variants, seeds, **others)
+
+    sweep, plan = planned(tmp_path, requests=100_000)
+    found = forecasted(monkeypatch, Beginning(lambda scenario: 1e-6), sweep, plan)
+    truth = forecast.START_S + plan.cells * (0.07 + 1e-6 * 100_000)
+    assert truth / 1.2 < found.processor < 1.2 * truth
+
+
 def test_it_ends_soon_however_long_a_cell_takes(monkeypatch, tmp_path):
     sweep, plan = planned(tmp_path, requests=500_000)
     clock = Clock(lambda scenario: 1e-3)  # 8 min a cell

@@ -4,6 +4,7 @@ Processor time, as the clock tells more of what else the machine does than of th
 
     python tools/forecast_check.py --seeds 2            # all, a few minutes
     python tools/forecast_check.py --only h8 --only h377
+    python tools/forecast_check.py --only none --file mooncake.toml
 """
 
 from __future__ import annotations
@@ -35,14 +36,14 @@ def grid(sweep: Path, *options: str) -> tuple[str, float]:
 
 @click.command()
 @click.option("--seeds", type=int, help="Of each sweep [its own].")
-@click.option("--only", multiple=True, help="Names of sweeps [all].")
-def main(seeds: int | None, only: tuple[str, ...]) -> None:
+@click.option("--only", multiple=True, help="Names of shipped sweeps [all].")
+@click.option("--file", "files", multiple=True, type=Path, help="Other sweeps.")
+def main(seeds: int | None, only: tuple[str, ...], files: tuple[Path, ...]) -> None:
     """Print a row for each sweep."""
     click.echo("| sweep | simulations | promised, s | taken, s | promised / taken |")
     click.echo("|---|---|---|---|---|")
-    for sweep in sorted((ROOT / "sweeps").glob("*.toml")):
-        if only and sweep.stem not in only:
-            continue
+    shipped = sorted((ROOT / "sweeps").glob("*.toml"))
+    for sweep in [*(s for s in shipped if not only or s.stem in only), *files]:
         options = [] if seeds is None else ["--seeds", str(seeds)]
         with tempfile.TemporaryDirectory() as folder:
             options += ["--out", f"{folder}/{sweep.stem}.zarr"]

@@ -198,7 +198,7 @@ def _run_in_order(
     numbers = {kind: number for number, kind in enumerate(dict.fromkeys(kinds))}
     first = len(numbers) * np.arange(n_seeds)[:, None]
     which = first + np.array([numbers[kind] for kind in kinds])
-    prepared = [lists.prepared(kind, seed) for seed in range(n_seeds) for kind in numbers]
+    prepared = lists.prepared(numbers)
     inputs = build_inputs(variants, prepared, which, prune=prune)
     groups = groupings([item.requests for item in prepared], lists.rounds, lists.slo_classes)
     ranked = any(item.ranked for item in prepared)

@@ -98,7 +98,7 @@ def _fairness(
     scheduled = columns["request_scheduled_us"]
     waits = status != RequestStatus.DROPPED_UNSERVABLE.label
     rows = (
-        class_levels(requests),
+        class_levels(requests.slo_names, requests.slo_class),
         instance,
         np.where(waits, columns["request_queued_us"], NO_COUNT),
         scheduled,

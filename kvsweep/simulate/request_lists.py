@@ -1,18 +1,17 @@
 """Request lists of a batch: each is made once, and its block keys once per block size."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from ..config import Scenario
 from ..config.speculative import Speculative
 from ..workload.acceptance import with_acceptance
-from ..workload.blocks import resolve_blocks
 from ..workload.generate import generate_all, pairs_of, requests_for
 from ..workload.requests import Requests, ordered_classes
 from .explicit_records import looks_ahead
 from .kept import kept
-from .list_records import Prepared, prepare
+from .list_records import Prepared, prepare_all
 
 
 @kept
@@ -102,7 +101,9 @@ class RequestLists:
             for place, requests in self._lists.items():
                 self._lists[place] = requests.first(self._most)
         found = self._lists.values()
-        self.rounds = max(int(requests.round.max()) + 1 for requests in found)
+        # Lists that are drawn together have one column of rounds in common.
+        rounds = {id(requests.round): requests.round for requests in found}.values()
+        self.rounds = max(int(each.max()) + 1 for each in rounds)
         self.slo_classes = ordered_classes(n for r in found for n in r.slo_names)
 
     def sizes(self) -> Iterator[int]:
@@ -118,16 +119,15 @@ class RequestLists:
         drafts = scenario.engine.speculative if scenario.engine.drafts else None
         return Kind(self._names[variant], scenario.cache.block_size, looks_ahead(scenario), drafts)
 
-    def prepared(self, kind: Kind, seed: int) -> Prepared:
-        """Return a list with its block keys, by `kind` and the position of the seed."""
-        key = kind, self._seeds[seed]
-        if key not in self._prepared:
-            requests = with_acceptance(
-                self._lists[kind.name, self._seeds[seed]],
-                kind.drafts,
-                self._seeds[seed],
-                self._entropy,
+    def prepared(self, kinds: Iterable[Kind]) -> list[Prepared]:
+        """Return lists with their block keys: those of each seed in turn, by `kinds`."""
+        wanted = list(kinds)
+        for kind in wanted:
+            missing = [seed for seed in self._seeds if (kind, seed) not in self._prepared]
+            drawn = (
+                with_acceptance(self._lists[kind.name, seed], kind.drafts, seed, self._entropy)
+                for seed in missing
             )
-            keys = resolve_blocks(requests, kind.block_size, kind.ahead)
-            self._prepared[key] = prepare(requests, keys)
-        return self._prepared[key]
+            made = prepare_all(drawn, kind.block_size, kind.ahead)
+            self._prepared.update(zip(((kind, seed) for seed in missing), made, strict=True))
+        return [self._prepared[kind, seed] for seed in self._seeds for kind in wanted]

@@ -1,18 +1,17 @@
 """Arrival processes: gaps between arrivals, with mean 1."""
 
 import math
-from collections.abc import Sequence
 from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kvsweep.config.workload import ArrivalProcess
-from kvsweep.workload.streams import Stream, fill
+from kvsweep.workload.streams import Streams, fill
 
 
 def unit_gaps(
-    process: ArrivalProcess, cv: float | None, n: int, streams: Sequence[Stream]
+    process: ArrivalProcess, cv: float | None, n: int, streams: Streams
 ) -> NDArray[np.float64]:
     """Draw `n` gaps with mean 1 of each stream.
 
@@ -24,7 +23,7 @@ def unit_gaps(
         Standard deviation over mean of the gaps, for gamma and weibull.
     n : int
         Number of gaps.
-    streams : sequence of Stream
+    streams : Streams
         Sources of the draws; the first gaps are the same for any `n`.
 
     Returns
@@ -33,7 +32,7 @@ def unit_gaps(
         Gaps in units of their mean.
     """
     if process == "constant":
-        return np.ones((len(streams), n))
+        return np.ones((len(streams.seeds), n))
     if process == "poisson":
         return fill(streams, n, "standard_exponential")
     assert cv is not None, "the configuration requires cv for gamma and weibull"

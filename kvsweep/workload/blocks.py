@@ -8,6 +8,7 @@ same place in every request that takes it, so the blocks that end inside it can 
 consecutively, up to the longest entry that any request has there.
 """
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,7 +23,7 @@ from kvsweep.workload.numbering import (
     find_branches,
     number_blocks,
 )
-from kvsweep.workload.requests import Requests
+from kvsweep.workload.requests import Requests, rows
 
 MOST_COUNTED = 1 << 20
 """Numbers in a row that are kept for the keys of lists whose blocks are all different."""
@@ -82,21 +83,48 @@ def resolve_blocks(requests: Requests, block_size: int, ahead: int = 0) -> Block
     InputError
         If there are more than `MAX_KEYS` full blocks.
     """
-    stored = requests.prompt_tokens + requests.output_tokens - 1
-    offsets = np.zeros(len(requests) + 1, np.int64)
-    (stored // block_size).cumsum(out=offsets[1:])
-    blocks = int(offsets[-1])
-    if blocks > MAX_KEYS:
+    return resolve_all([requests], block_size, ahead)[0]
+
+
+def resolve_all(lists: Sequence[Requests], block_size: int, ahead: int = 0) -> list[BlockKeys]:
+    """Give keys to the blocks of lists of equally many requests, as `resolve_blocks` to each.
+
+    Of H8's lists 40 together take 3 us each, one alone 15.
+
+    Raises
+    ------
+    InputError
+        If there are more than `MAX_KEYS` full blocks in a list.
+    """
+    stored = rows(lists, "prompt_tokens") + rows(lists, "output_tokens")
+    stored -= 1
+    offsets = np.zeros((len(lists), stored.shape[1] + 1), np.int64)
+    (stored // block_size).cumsum(axis=1, out=offsets[: len(stored), 1:])
+    offsets[len(stored) :] = offsets[0]
+    counts = offsets[:, -1].tolist()
+    if max(counts) > MAX_KEYS:
         raise InputError(
-            f"cache.block_size: the request list fills {blocks:,} blocks of {block_size} "
+            f"cache.block_size: the request list fills {max(counts):,} blocks of {block_size} "
             f"tokens, at most {MAX_KEYS:,} can be told apart: give fewer requests or larger blocks"
         )
-    if _begin_apart(requests):
-        # No two prefixes are equal.
-        n = len(requests)
-        none = np.zeros(n, np.bool_)
-        return BlockKeys(offsets, _counted(blocks), blocks, np.zeros(n, np.int32), none, none)
-    keys, count = _number(requests, block_size, blocks, ahead)
+    # No two prefixes of these are equal.
+    unshared = np.zeros(stored.shape[1], np.int32)
+    none = np.zeros(stored.shape[1], np.bool_)
+    return [
+        BlockKeys(own, _counted(blocks), blocks, unshared, none, none)
+        if apart
+        else _compared(requests, block_size, ahead, own)
+        for requests, own, blocks, apart in zip(
+            lists, offsets, counts, _begin_apart(lists), strict=True
+        )
+    ]
+
+
+def _compared(
+    requests: Requests, block_size: int, ahead: int, offsets: NDArray[np.int64]
+) -> BlockKeys:
+    """Give keys to requests that may have blocks in common."""
+    keys, count = _number(requests, block_size, int(offsets[-1]), ahead)
     reusable = np.zeros(len(requests), np.int32)
     shared, twin = np.zeros((2, len(requests)), np.bool_)
     uses, decoded = np.zeros((2, count), np.int32)
@@ -105,13 +133,17 @@ def resolve_blocks(requests: Requests, block_size: int, ahead: int = 0) -> Block
     return BlockKeys(offsets, keys, count, reusable, shared, twin)
 
 
-def _begin_apart(requests: Requests) -> bool:
-    """Whether no two requests begin with the same segment."""
-    first = requests.segment_ids[requests.segment_offsets[:-1]]
-    if bool((first[1:] > first[:-1]).all()):
-        return True  # drawn ones are numbered in order
-    first.sort()
-    return bool((first[1:] != first[:-1]).all())
+def _begin_apart(lists: Sequence[Requests]) -> Iterator[bool]:
+    """Tell of each list whether no two requests begin with the same segment."""
+    known: dict[tuple[int, int], bool] = {}  # lists that are drawn together have the same ones
+    for requests in lists:
+        place = id(requests.segment_ids), id(requests.segment_offsets)
+        if place not in known:
+            first = requests.segment_ids[requests.segment_offsets[:-1]]
+            if not (first[1:] > first[:-1]).all():  # drawn ones are numbered in order
+                first.sort()
+            known[place] = bool((first[1:] != first[:-1]).all())
+        yield known[place]
 
 
 _counting = np.arange(0, dtype=np.int32)

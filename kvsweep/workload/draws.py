@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,14 +15,13 @@ from kvsweep.errors import InputError
 from kvsweep.limits import MAX_RATE, MAX_TIME_US
 from kvsweep.workload.arrivals import unit_gaps
 from kvsweep.workload.lengths import Pairs, draw_lengths
-from kvsweep.workload.streams import QUANTITIES, Stream, fill
+from kvsweep.workload.streams import QUANTITIES, Streams, fill
 
 SINGLE = Sessions(rounds=1, think_time_s=0.0)
 """What a client without sessions sends, one request each."""
 
 
-@dataclass(frozen=True)
-class Draws:
+class Draws(NamedTuple):
     """Requests before their content is laid out; all int64 (n,) but `fraction`.
 
     Attributes
@@ -55,7 +53,8 @@ class Draws:
 
     def take(self, rows: NDArray[np.intp]) -> Draws:
         """Return these rows."""
-        return Draws(*(getattr(self, f.name)[rows] for f in fields(self)))
+        columns: tuple[NDArray[Any], ...] = self
+        return Draws(*(column[rows] for column in columns))
 
 
 def client_of(workload: Workload, index: int) -> Client | None:
@@ -100,13 +99,12 @@ def draw_requests(
     else:
         drawn = [_cut(workload, _joined(own)) for own in zip(*parts, strict=True)]
     if workload.rate is None:
-        return [replace(draws, arrival=0 * draws.arrival) for draws in drawn]
+        return [draws._replace(arrival=0 * draws.arrival) for draws in drawn]
     return drawn
 
 
 def _joined(parts: Sequence[Draws]) -> Draws:
-    columns = (np.concatenate([getattr(p, f.name) for p in parts]) for f in fields(Draws))
-    return Draws(*columns)
+    return Draws(*map(np.concatenate, zip(*parts, strict=True)))
 
 
 def _draw_client(
@@ -124,7 +122,7 @@ def _draw_client(
     """
     entropy, seeds = root
     arrivals, prompts, outputs, thinking = (
-        [Stream(entropy, seed, index, quantity) for seed in seeds] for quantity in range(QUANTITIES)
+        Streams(entropy, seeds, index, quantity) for quantity in range(QUANTITIES)
     )
     where = f"workload.clients[{index}]" if workload.clients else "workload"
     own: Any = client_of(workload, index) or workload
@@ -176,10 +174,10 @@ def session_count(workload: Workload, sessions: Sessions) -> int:
     return math.ceil(wanted / sessions.rounds)
 
 
-def _think_times(sessions: Sessions, count: int, streams: Sequence[Stream]) -> NDArray[np.int64]:
+def _think_times(sessions: Sessions, count: int, streams: Streams) -> NDArray[np.int64]:
     """Return microseconds before each round, (streams, count, rounds); 0 before the first."""
     later = sessions.rounds - 1
-    think = np.zeros((len(streams), count, sessions.rounds))
+    think = np.zeros((len(streams.seeds), count, sessions.rounds))
     think[..., 1:] = 1e6 * sessions.think_time_s
     if sessions.think_time == "exponential":
         unit = fill(streams, count * later, "standard_exponential")

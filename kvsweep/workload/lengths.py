@@ -1,6 +1,5 @@
 """Lengths of prompts and outputs, drawn from the distributions of the configuration."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,7 +16,7 @@ from kvsweep.config.lengths import (
 )
 from kvsweep.errors import InputError
 from kvsweep.limits import MAX_TOKENS
-from kvsweep.workload.streams import Stream, fill
+from kvsweep.workload.streams import Streams, fill
 
 
 @dataclass(frozen=True)
@@ -33,17 +32,13 @@ class Pairs:
     prompt: NDArray[np.int64]
     output: NDArray[np.int64]
 
-    def draw(
-        self, n: int, streams: Sequence[Stream]
-    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def draw(self, n: int, streams: Streams) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Draw `n` prompts and outputs of each stream, each pair as likely, with replacement."""
         chosen = (fill(streams, n, "random") * len(self.prompt)).astype(np.int64)
         return self.prompt[chosen], self.output[chosen]
 
 
-def draw_lengths(
-    lengths: Lengths, n: int, streams: Sequence[Stream], where: str
-) -> NDArray[np.int64]:
+def draw_lengths(lengths: Lengths, n: int, streams: Streams, where: str) -> NDArray[np.int64]:
     """Draw `n` lengths of each stream: clamped to the distribution's limits, rounded, at least 1.
 
     Parameters
@@ -52,7 +47,7 @@ def draw_lengths(
         A distribution.
     n : int
         How many.
-    streams : sequence of Stream
+    streams : Streams
         Sources of the draws; the first lengths are the same for any `n`.
     where : str
         The configuration key, for the error message.
@@ -80,7 +75,7 @@ def draw_lengths(
     return tokens.astype(np.int64)
 
 
-def _draw(lengths: Lengths, n: int, streams: Sequence[Stream]) -> NDArray[np.float64]:
+def _draw(lengths: Lengths, n: int, streams: Streams) -> NDArray[np.float64]:
     match lengths:
         case Gaussian():
             drawn = fill(streams, n, "standard_normal")
@@ -88,7 +83,7 @@ def _draw(lengths: Lengths, n: int, streams: Sequence[Stream]) -> NDArray[np.flo
             drawn += lengths.mean
             return drawn
         case Constant():
-            return np.full((len(streams), n), float(lengths.value))
+            return np.full((len(streams.seeds), n), float(lengths.value))
         case Uniform():
             drawn = fill(streams, n, "random")
             return lengths.min + np.floor(drawn * (lengths.max - lengths.min + 1))
@@ -100,11 +95,9 @@ def _draw(lengths: Lengths, n: int, streams: Sequence[Stream]) -> NDArray[np.flo
             return _empirical(lengths, n, streams)
 
 
-def _pareto_lognormal(
-    lengths: ParetoLognormal, n: int, streams: Sequence[Stream]
-) -> NDArray[np.float64]:
+def _pareto_lognormal(lengths: ParetoLognormal, n: int, streams: Streams) -> NDArray[np.float64]:
     """Draw from the mixture; one stream for each part, so that a draw takes one of each."""
-    choice, tail, body = ([stream.of_part(part) for stream in streams] for part in range(3))
+    choice, tail, body = map(streams.of_part, range(3))
     is_tail = fill(choice, n, "random") < lengths.mix_weight
     # log(Pareto / xm) is exponential with mean 1 / alpha.
     log_pareto = fill(tail, n, "standard_exponential") / lengths.alpha
@@ -113,7 +106,7 @@ def _pareto_lognormal(
         return np.where(is_tail, lengths.xm * np.exp(log_pareto), np.exp(log_body))
 
 
-def _empirical(lengths: Empirical, n: int, streams: Sequence[Stream]) -> NDArray[np.float64]:
+def _empirical(lengths: Empirical, n: int, streams: Streams) -> NDArray[np.float64]:
     values = np.array(lengths.values, np.float64)
     weights = np.array(lengths.weights) if lengths.weights else np.ones(len(values))
     cumulative = np.cumsum(weights)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -112,6 +112,12 @@ class Requests:
         """Return the number of requests."""
         return len(self.arrival_us)
 
+    def with_columns(self, **columns: NDArray[Any]) -> Requests:
+        """Return the list with other columns, as `replace` does: in 1.3 us instead of 5."""
+        made = object.__new__(Requests)
+        made.__dict__.update(self.__dict__, **columns)
+        return made
+
     def first(self, count: int) -> Requests:
         """Return the first `count` requests; none of them waits for a later one."""
         if count >= len(self):
@@ -123,6 +129,19 @@ class Requests:
         cut = {name: getattr(self, name)[: ends.get(name, count)] for name in columns}
         accepted = self.accepted and self.accepted.of(np.arange(count))
         return replace(self, **cut, accepted=accepted)
+
+
+def rows(parts: Sequence[Any], name: str) -> NDArray[Any]:
+    """Return a column of parts that are equally long, a row each; one row if it is common to all.
+
+    Lists that are drawn together have most columns in common, the very same arrays: what is done
+    to those is then done once.
+    """
+    columns = [getattr(part, name) for part in parts]
+    first: NDArray[Any] = columns[0]
+    if all(column is first for column in columns):
+        return first[None]
+    return np.concatenate(columns).reshape(len(parts), len(first))
 
 
 def ordered_classes(names: Iterable[str]) -> tuple[str, ...]:

@@ -7,10 +7,11 @@ So the keys of many streams are made at once, by NumPy's own published arithmeti
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from threading import local
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.random import Generator, Philox, SeedSequence
@@ -33,54 +34,66 @@ _SHIFT = np.uint32(16)
 _POOL = 4
 
 
-class Stream(NamedTuple):
-    """One random stream: Philox seeded by ``SeedSequence(entropy, spawn_key=...)``.
+@dataclass(frozen=True)
+class Streams:
+    """Random streams of some seeds: Philox, seeded by ``SeedSequence(entropy, spawn_key=...)``.
 
     The spawn key is (seed, client, quantity), and `part` where a quantity takes several streams.
     """
 
     entropy: int
-    seed: int
+    seeds: Sequence[int]
     client: int
     quantity: int
     part: int | None = None
 
-    def generator(self) -> Generator:
-        """Return a generator at the beginning of the stream.
+    def generators(self) -> Iterator[Generator]:
+        """Yield a generator at the beginning of each stream in turn.
 
-        A thread has one, and moves it: it is of this stream until another is asked for.
+        A thread has one, and moves it: it is of a stream until the next is asked for, here or
+        elsewhere.
         """
         mine = _mine.__dict__
         if not mine:
             mine["philox"] = Philox(0)
             mine["generator"] = Generator(mine["philox"])
             mine["state"] = _new_state()
-        mine["state"]["state"]["key"] = self._key()
-        mine["philox"].state = mine["state"]
-        generator: Generator = mine["generator"]
-        return generator
+        generator, philox, state = mine["generator"], mine["philox"], mine["state"]
+        words = state["state"]
+        for key in self._keys():
+            words["key"] = key
+            philox.state = state
+            yield generator
 
-    def of_part(self, part: int) -> Stream:
-        """Return a stream of its own, the one of this number that ``Generator.spawn`` gives."""
-        return self._replace(part=part)
+    def of_part(self, part: int) -> Streams:
+        """Return streams of their own, those of this number that ``Generator.spawn`` gives."""
+        return replace(self, part=part)
 
-    def _key(self) -> list[int]:
-        entropy, seed, client, quantity, part = self
-        if seed >= _SEEDS or client >= _CLIENTS:
-            path = (seed, client, quantity) if part is None else (seed, client, quantity, part)
-            alone: list[int] = (
-                SeedSequence(entropy, spawn_key=path).generate_state(2, "u8").tolist()
-            )
-            return alone
-        row, place = divmod(seed, TOGETHER)
-        return _keys(entropy, row, client, part)[place][quantity]
+    def _keys(self) -> Iterator[list[int]]:
+        last, keys = -1, None
+        for seed in self.seeds:
+            row, place = divmod(seed, TOGETHER)
+            if seed >= _SEEDS or self.client >= _CLIENTS:
+                yield self._key(seed)
+                continue
+            if keys is None or row != last:
+                last, keys = row, _keys(self.entropy, row, self.client, self.part)
+            yield keys[place][self.quantity]
+
+    def _key(self, seed: int) -> list[int]:
+        path = [seed, self.client, self.quantity]
+        path += [] if self.part is None else [self.part]
+        alone: list[int] = (
+            SeedSequence(self.entropy, spawn_key=path).generate_state(2, "u8").tolist()
+        )
+        return alone
 
 
-def fill(streams: Sequence[Stream], n: int, method: str, *arguments: float) -> NDArray[np.float64]:
+def fill(streams: Streams, n: int, method: str, *arguments: float) -> NDArray[np.float64]:
     """Draw `n` numbers of each stream by a method of NumPy's Generator; (streams, n)."""
-    drawn = np.empty((len(streams), n))
-    for stream, row in zip(streams, drawn, strict=True):
-        getattr(stream.generator(), method)(*arguments, out=row)
+    drawn = np.empty((len(streams.seeds), n))
+    for generator, row in zip(streams.generators(), drawn, strict=True):
+        getattr(generator, method)(*arguments, out=row)
     return drawn
 
 

@@ -5,7 +5,7 @@ from measuring import least_time, time_lanes
 
 from kvsweep.config import DEFAULT_ENTROPY
 from kvsweep.simulate import simulate_batch
-from kvsweep.simulate.list_records import prepare
+from kvsweep.simulate.list_records import prepare, prepare_all
 from kvsweep.workload.blocks import resolve_blocks
 from kvsweep.workload.generate import generate, generate_all
 
@@ -23,7 +23,8 @@ def test_drawing_a_list(tables, smoke):
     drawing = {
         "drawn, many seeds together": lambda: generate_all(workload, seeds, entropy),
         "drawn, one by one": lambda: [generate(workload, seed, entropy) for seed in seeds],
-        "block keys and kernel records": lambda: [
+        "block keys and kernel records": lambda: prepare_all(lists, 16, 0),
+        "the same, one by one": lambda: [
             prepare(requests, resolve_blocks(requests, 16)) for requests in lists
         ],
         "whole cell: list, kernel, reductions": simulate,

@@ -13,7 +13,10 @@ from kvsweep.config import DEFAULT_ENTROPY, parse_scenario
 from kvsweep.errors import InputError
 from kvsweep.records import LANE
 from kvsweep.simulate import kept, lane_records, simulate_batch
+from kvsweep.simulate.batch import build_inputs
 from kvsweep.simulate.explicit_records import explicit_fields
+from kvsweep.simulate.list_records import prepare_all
+from kvsweep.workload.generate import generate_all
 
 
 def scenarios(*counts):
@@ -146,3 +149,20 @@ def test_every_field_of_a_lane_record_is_written_there():
     # and `role` is of an instance: kernel/explicit/beginning.py.
     assert found | coefficients | {"visit_all", "role"} == set(LANE.names)
     assert unnamed == 3  # coefficients: of a scenario, its first steps, and of a fit
+
+
+def test_lists_whose_keys_just_count_have_the_same_ones():
+    burst = batches.scenario()
+    talk = batches.scenario({"workload": {"sessions": {"rounds": 3, "think_time_s": 0.1}}})
+    counting = prepare_all(generate_all(burst.workload, range(2)), 16, 0)
+    others = prepare_all(generate_all(talk.workload, range(2)), 16, 0)
+    lists = [counting[0], others[0], others[1], counting[1]]
+    inputs = build_inputs([burst], lists, np.arange(4)[:, None])
+    longest = max(len(item.keys) for item in counting)
+    assert len(inputs.keys) == longest + sum(len(item.keys) for item in others)
+    for lane, item in zip(inputs.lanes, lists, strict=True):
+        last = lane["request_lo"] + lane["requests"]
+        begin = inputs.requests["key_lo"][lane["request_lo"]]
+        moved = inputs.requests["key_lo"][lane["request_lo"] : last] - item.records["key_lo"]
+        assert (moved == begin).all()
+        assert np.array_equal(inputs.keys[begin : begin + len(item.keys)], item.keys)

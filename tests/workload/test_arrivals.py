@@ -4,7 +4,7 @@ import pytest
 from scipy import special, stats
 
 from kvsweep.workload.arrivals import unit_gaps, weibull_shape
-from kvsweep.workload.streams import Stream
+from kvsweep.workload.streams import Streams
 
 N = 20_000
 CVS = [0.3, 1.0, 2.5]
@@ -12,7 +12,7 @@ PROCESSES = [("poisson", None), *(("gamma", cv) for cv in CVS), *(("weibull", cv
 
 
 def gaps(process, cv, n=N, seed=1):
-    return unit_gaps(process, cv, n, [Stream(0, seed, 0, 0)])[0]
+    return unit_gaps(process, cv, n, Streams(0, [seed], 0, 0))[0]
 
 
 def reference(process, cv):

@@ -12,7 +12,9 @@ import pytest
 from pydantic import TypeAdapter
 
 from kvsweep.config import DEFAULT_ENTROPY, Workload
-from kvsweep.simulate.list_records import prepare
+from kvsweep.config.speculative import Speculative
+from kvsweep.simulate.list_records import Prepared, prepare, prepare_all
+from kvsweep.workload.acceptance import with_acceptance
 from kvsweep.workload.blocks import resolve_blocks
 from kvsweep.workload.generate import TOGETHER, generate, generate_all
 from kvsweep.workload.requests import Requests
@@ -149,3 +151,20 @@ def test_lists_drawn_together_are_those_drawn_one_by_one(name):
         alone = generate(workload, seed)
         for field in fields(Requests):
             assert np.array_equal(getattr(requests, field.name), getattr(alone, field.name))
+
+
+@pytest.mark.parametrize(("block_size", "ahead"), [(16, 0), (100, 1)])
+def test_lists_prepared_together_are_those_prepared_one_by_one(block_size, ahead):
+    lists = [*generate_all(workload_of("default"), range(3))]
+    for name in WORKLOADS:
+        lists += generate_all(workload_of(name), range(2))
+    drafts = Speculative(method="draft", tokens=2, acceptance=0.5)
+    lists.insert(1, with_acceptance(lists[1], drafts, 0))
+    together = prepare_all(lists, block_size, ahead)
+    assert len(together) == len(lists)
+    for requests, found in zip(lists, together, strict=True):
+        alone = prepare(requests, resolve_blocks(requests, block_size, ahead))
+        assert found.requests is requests
+        for field in fields(Prepared)[1:]:
+            values = getattr(found, field.name), getattr(alone, field.name)
+            assert np.array_equal(*map(np.asarray, values)), field.name

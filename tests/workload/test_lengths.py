@@ -11,7 +11,7 @@ from kvsweep.config.lengths import Lengths
 from kvsweep.errors import InputError
 from kvsweep.limits import MAX_TOKENS
 from kvsweep.workload.lengths import draw_lengths
-from kvsweep.workload.streams import Stream
+from kvsweep.workload.streams import Streams
 
 N = 20_000
 KINDS = [
@@ -37,7 +37,7 @@ KINDS = [
 
 def draw(n=N, seed=0, **table):
     lengths = TypeAdapter(Lengths).validate_python(table | _tuples(table))
-    return draw_lengths(lengths, n, [Stream(0, seed, 0, 0)], "workload.prompt")[0]
+    return draw_lengths(lengths, n, Streams(0, [seed], 0, 0), "workload.prompt")[0]
 
 
 def _tuples(table):
