@@ -40,6 +40,7 @@ STATE_FIELDS = (
     Field("blocks", i32, "block", "length of each of its tables"),
     Field("room", i32, "token", "tokens that these have room for"),
     Field("published", i32, "block", "leading blocks that it has cached or hit"),
+    Field("private", i32, "block", "its first block whose key only it has; none once preempted"),
     Field("publish_at", i32, "token", "tokens that fill the next one"),
     Field("release_at", i32, "token", "processed tokens with which a window leaves a block"),
     Field("frontier", i32, "token", "most tokens that were computed at a preemption"),

@@ -42,6 +42,7 @@ def _begin_state(ws, lane, s, request, table_lo, output):
     state["known"] = request["prompt"]
     state["sure"] = request["prompt"]
     state["limit"] = request["prompt"] + output
+    state["private"] = request["reusable"]
     clear(ws, lane, state, s)
 
 

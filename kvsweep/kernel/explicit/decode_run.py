@@ -21,6 +21,7 @@ from .batches import entry_at
 from .due import catch_up, end_some, next_due, serve_due
 from .handoff import next_transfer
 from .log import log_decodes, log_outputs, note_before
+from .tables import cache_known
 
 
 @leaf
@@ -183,13 +184,16 @@ def _pass_on(inst, engine, batch, ends, row):
 
 
 @leaf
-def _end(ws, lane, inst, engine):
+def _end(inp, ws, lane, inst, engine):
     """Bring all running requests up to date, and write the batch that is on the device."""
     first = entry_at(lane, engine, engine["oldest"], 0)
     for position in range(inst["running"]):
-        s = engine["state_lo"] + ws.running[inst["run_lo"] + position]
+        r = ws.running[inst["run_lo"] + position]
+        s = engine["state_lo"] + r
         state = ws.states[s]
         catch_up(state, inst["step"])
+        request = inp.requests[lane["request_lo"] + r]
+        cache_known(inp, ws, lane, inst, request, state, s, np.int64(state["known"]) - 1)
         state["last_token"] = engine["last_end"]
         if lane["async_scheduling"]:
             entry = ws.entries[first + position]
@@ -221,5 +225,5 @@ def run_decodes(inp, ws, out, lane, inst, tally, index, until):
         goes_on = goes_on and inst["running"] > 0 and not entered
         goes_on = goes_on and engine["schedules"] < lane["step_limit"]
         goes_on = goes_on and not _tries(inp, ws, lane, inst, engine)
-    _end(ws, lane, inst, engine)
+    _end(inp, ws, lane, inst, engine)
     return inst["step"] > begun

@@ -44,7 +44,8 @@ def next_due(lane, request, state, step):
     computed = np.int64(state["computed"])
     steps = np.int64(state["room"]) - computed
     steps = min(steps, state["release_at"] - computed + state["flight"])
-    steps = min(steps, state["publish_at"] - min(computed + 1, np.int64(state["known"])))
+    if state["published"] < state["private"]:
+        steps = min(steps, state["publish_at"] - min(computed + 1, np.int64(state["known"])))
     steps = min(steps, _last_step(lane, request, state))
     return step + max(steps, 0)
 
@@ -96,10 +97,9 @@ def end_some(inp, ws, out, lane, inst, tally, index, engine, first, last, step):
             state["last_token"] = inst["clock"]
             note(out, lane, tally, index, step, Event.FINISH, r, NONE)
             leave_running(ws, inst, position)
-            if lane["async_scheduling"]:
-                request = inp.requests[lane["request_lo"] + r]
-                s, known = engine["state_lo"] + r, np.int64(state["computed"])
-                cache_known(inp, ws, lane, inst, request, state, s, known)
+            request = inp.requests[lane["request_lo"] + r]
+            s, known = engine["state_lo"] + r, np.int64(state["computed"])
+            cache_known(inp, ws, lane, inst, request, state, s, known)
             finish(inp, ws, lane, inst, tally, engine, r, inst["clock"])
             last -= 1
         else:
