@@ -19,6 +19,9 @@ QUEUES = 5
 DEPTH = 2
 """Batches of an instance on their way, at most."""
 
+HORIZON = 16
+"""Steps with drafts that are planned at a time."""
+
 WORD = 64
 """Instances in one word of `holders`."""
 
@@ -77,6 +80,9 @@ def workspace_sizes(lanes: NDArray[Any]) -> dict[str, NDArray[np.int64]]:
         "states": states,
         "tables": table * lanes["groups"] * explicit * (1 + apart),
         "gone": states * lanes["groups"],
+        "leavers": engines * lanes["block_size"],
+        "next_leaver": states * lanes["groups"],
+        "plans": engines * HORIZON * (lanes["drafts"] > 0),
         "handoffs": requests * apart,
         "running": count * lanes["places"],
         "due": count * lanes["places"],
@@ -97,6 +103,7 @@ def place_engine(lane, inst, engine):
     engine["batch_lo"] = inst["number"] * DEPTH
     engine["entry_lo"] = inst["number"] * DEPTH * lane["places"]
     inst["prefix_lo"] = inst["number"] * lane["n_keys"] * lane["groups"]
+    engine["plan_lo"] = inst["number"] * HORIZON
 
 
 @leaf

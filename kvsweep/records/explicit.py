@@ -40,7 +40,8 @@ STATE_FIELDS = (
     Field("blocks", i32, "block", "length of each of its tables"),
     Field("room", i32, "token", "tokens that these have room for"),
     Field("published", i32, "block", "leading blocks that it has cached or hit"),
-    Field("private", i32, "block", "its first block whose key only it has; none once preempted"),
+    Field("shared", i32, "block", "leading blocks whose keys other requests have too"),
+    Field("private", i32, "block", "its first block without a record; none while it is preempted"),
     Field("publish_at", i32, "token", "tokens that fill the next one"),
     Field("release_at", i32, "token", "processed tokens with which a window leaves a block"),
     Field("frontier", i32, "token", "most tokens that were computed at a preemption"),
@@ -70,6 +71,11 @@ BATCH_FIELDS = (
     Field("changes", i64, "1", "1 if it changes anything"),
 )
 
+PLAN_FIELDS = (
+    Field("blocks", i64, "block", "blocks that running requests take in this step, of one group"),
+    Field("tokens", i64, "token", "tokens that it gives to those whom it does not finish"),
+)
+
 ENGINE_FIELDS = (
     Field("state_lo", i64, "index", "state of the first request at this instance"),
     Field("entry_lo", i64, "index", "first entry of its first batch"),
@@ -86,6 +92,8 @@ ENGINE_FIELDS = (
     Field("freed_before", i64, "block", "`window_freed` before this schedule"),
     Field("context", i64, "token", "in a run of decodes: computed tokens of all who run"),
     Field("measured", i64, "request", "in a run of decodes: those who count in the measures"),
+    Field("planned", i64, "step", "in a run with drafts: first step that is not planned"),
+    Field("plan_lo", i64, "index", "the first of its planned steps"),
     Field("free_wanted", i64, "block", "free blocks that a refused head needs at least"),
     Field("even", i64, "token", "tokens of this batch whose last one came with the step before"),
     Field("at_once", i64, "token", "tokens of this batch that come with one before them"),
@@ -127,5 +135,6 @@ POOL = dtype_of(POOL_FIELDS)
 STATE = dtype_of(STATE_FIELDS)
 ENTRY = dtype_of(ENTRY_FIELDS)
 BATCH = dtype_of(BATCH_FIELDS)
+PLAN = dtype_of(PLAN_FIELDS)
 ENGINE = dtype_of(ENGINE_FIELDS)
 HANDOFF = dtype_of(HANDOFF_FIELDS)

@@ -104,6 +104,31 @@ def release_left(inp, ws, lane, inst, engine, request, state, s):
 
 
 @leaf
+def leave_one(inp, ws, lane, inst, engine, request, state, s, group):
+    """Give back the next block of a table, if the window has left it (rule R12.2)."""
+    place = s * lane["groups"] + group
+    gone = np.int64(ws.gone[place])
+    tokens = state["computed"] - state["flight"]
+    if tokens + 1 - window_of(inp, lane, group) >= (gone + 1) * lane["block_size"]:
+        cache_known(inp, ws, lane, inst, request, state, s, tokens)
+        stretch = _release(ws, lane, inst, state, s, group, gone, gone + 1)
+        if gone >= state["private"]:
+            ws.tables[slot_of(state, group, gone)] = stretch
+        ws.gone[place] = gone + 1
+        engine["window_freed"] += 1
+
+
+@leaf
+def fit(lane, tally, state, tokens, measured):
+    """Note the blocks that a request has taken since, for so many tokens."""
+    if tokens > state["room"]:
+        blocks = blocks_for(lane, tokens)
+        tally["blocks_taken"] += (blocks - state["blocks"]) * lane["groups"] * measured
+        state["blocks"] = blocks
+        state["room"] = blocks * lane["block_size"]
+
+
+@leaf
 def grow(ws, lane, inst, tally, state, blocks, measured):
     """Let all tables of a request have so many blocks; they must be free."""
     more = (blocks - state["blocks"]) * lane["groups"]
