@@ -19,8 +19,9 @@ QUEUES = 5
 DEPTH = 2
 """Batches of an instance on their way, at most."""
 
-HORIZON = 16
-"""Steps with drafts that are planned at a time."""
+HORIZON = 32
+"""Steps with drafts that are planned at a time: to begin costs more than ten of a request's steps,
+and what is planned and does not come to pass is planned in vain."""
 
 WORD = 64
 """Instances in one word of `holders`."""

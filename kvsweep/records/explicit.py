@@ -67,7 +67,8 @@ BATCH_FIELDS = (
     Field("end", i64, "us", "when it ends on the device"),
     Field("step", i64, "step", "its index, if it has tokens"),
     Field("row", i64, "index", "its row in the log, or -1"),
-    Field("size", i64, "request", "scheduled requests"),
+    Field("size", i64, "request", "scheduled requests, those without entries excepted"),
+    Field("plain", i64, "request", "those without entries"),
     Field("changes", i64, "1", "1 if it changes anything"),
 )
 
@@ -93,6 +94,7 @@ ENGINE_FIELDS = (
     Field("context", i64, "token", "in a run of decodes: computed tokens of all who run"),
     Field("measured", i64, "request", "in a run of decodes: those who count in the measures"),
     Field("planned", i64, "step", "in a run with drafts: first step that is not planned"),
+    Field("plain", i64, "request", "running requests that this batch has without entries"),
     Field("plan_lo", i64, "index", "the first of its planned steps"),
     Field("free_wanted", i64, "block", "free blocks that a refused head needs at least"),
     Field("even", i64, "token", "tokens of this batch whose last one came with the step before"),

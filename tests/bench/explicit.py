@@ -72,7 +72,9 @@ def ratios(name, blocks, more, lists, repeats):
 
 def main(seeds=60, repeats=15, part=""):
     lists = generated(h8_scenario(BLOCKS[0]), range(seeds))
-    print("feature            blocks   usual explicit  ratio  per step  steps  steps preemptions  blocks")
+    print(
+        "feature            blocks   usual explicit  ratio  per step  steps  steps preemptions  blocks"
+    )
     for name, more in FEATURES.items():
         for blocks in BLOCKS:
             if part in name:

@@ -62,6 +62,7 @@ def _decodes(lane, engine, state):
     alike = state["placeholders"] == waits and state["flight"] == waits
     alike = alike and state["last_token"] == engine["last_end"]
     alike = alike and state["known"] + state["placeholders"] - state["computed"] == 1
+    alike = alike and not state["prefilling"]
     if lane["drafts"] > 0:
         alike = alike and state["drafts"] == lane["drafts"] and state["release_at"] == FAR
         alike = alike and state["computed"] >= state["frontier"]

@@ -39,7 +39,9 @@ def catch_up(inp, ws, lane, inst, tally, engine, r):
 @leaf
 def phase_of(lane, inst, state):
     """Return the place of the phase at which a request takes blocks."""
-    return inst["phase_lo"] + tokens_beyond(lane, state["since"] + state["room"] - state["computed"])
+    return inst["phase_lo"] + tokens_beyond(
+        lane, state["since"] + state["room"] - state["computed"]
+    )
 
 
 @leaf

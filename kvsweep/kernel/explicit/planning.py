@@ -41,25 +41,29 @@ def verify(inp, lane, engine, request, state, steps):
 def _plan_one(inp, ws, lane, inst, engine, request, state):
     """Plan the next steps of a request that is up to date; return the step that finishes it."""
     length = np.int64(request["accepted_len"])
+    lo = np.int64(request["accepted_lo"])  # compilers do not know that plans are no part of these
+    most = np.int64(lane["drafts"])
+    limit = np.int64(state["limit"])
+    context = lane["context"]
+    place = engine["plan_lo"]
     known = np.int64(state["known"])
-    left = state["room"] - 2 * lane["drafts"]
+    left = state["room"] - 2 * most
     turn = state["verified"] % max(length, 1)
     gained = np.int64(1)
     for ahead in range(HORIZON):
-        plan = ws.plans[engine["plan_lo"] + ahead]
         if known > left:
             blocks = blocks_for(lane, known - left)
-            plan["blocks"] += blocks
+            ws.plans[place + ahead]["blocks"] += blocks
             left += blocks * lane["block_size"]
         if length > 0:
-            accepted = np.int64(inp.accepted[request["accepted_lo"] + turn])
-            gained = 1 + min(accepted, np.int64(lane["drafts"]))
+            accepted = np.int64(inp.accepted[lo + turn])
+            gained = 1 + min(accepted, most)
             turn = turn + 1 if turn + 1 < length else 0
         known += gained
-        if known >= state["limit"]:
+        if known >= limit:
             return inst["step"] + ahead
-        if lane["context"]:
-            plan["tokens"] += gained
+        if context:
+            ws.plans[place + ahead]["tokens"] += gained
     return np.int64(IDLE)
 
 
