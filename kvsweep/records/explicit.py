@@ -46,6 +46,8 @@ STATE_FIELDS = (
     Field("release_at", i32, "token", "processed tokens with which a window leaves a block"),
     Field("frontier", i32, "token", "most tokens that were computed at a preemption"),
     Field("since", i32, "step", "in a run of decodes: the step that the state is of"),
+    Field("gain", i32, "token", "in a run with drafts: what its planned verifications give"),
+    Field("last_gain", i32, "token", "of that, what the last of them gives"),
     Field("entry", i32, "index", "its place in the batch being scheduled, or -1"),
     Field("split", u8, "1", "1 if its last schedule left tokens of its prefill"),
     Field("prefilling", u8, "1", "1 if it runs, and its prefill is not all scheduled"),

@@ -55,8 +55,6 @@ def ratios(name, blocks, more, lists, repeats):
     }
     times = times_in_turns(batches, repeats)
     found = {key: 1e6 * each.min() / len(lists) for key, each in times.items()}
-    sums = {key: outputs.tallies.sum() for key, (_, outputs) in batches.items() if False}
-    del sums
     steps = {key: outputs.tallies["steps"].mean() for key, (_, outputs) in batches.items()}
     tallies = batches["explicit"][1].tallies
     assert (tallies["status"] == 0).all()
@@ -72,8 +70,9 @@ def ratios(name, blocks, more, lists, repeats):
 
 def main(seeds=60, repeats=15, part=""):
     lists = generated(h8_scenario(BLOCKS[0]), range(seeds))
+    print("                           us of a lane           ratio    steps of a lane")
     print(
-        "feature            blocks   usual explicit  ratio  per step  steps  steps preemptions  blocks"
+        "feature            blocks   usual explicit  lane  per step  usual  expl. preempted  taken"
     )
     for name, more in FEATURES.items():
         for blocks in BLOCKS:

@@ -78,7 +78,7 @@ def cache(ws, inst, key):
 
 @leaf
 def release_stretch(ws, inst, s, group, first, end):
-    """Free the blocks `first` to ``end - 1`` of a request, its own and cached; return the record."""
+    """Free the cached blocks `first` to ``end - 1`` of one request; return their record."""
     block = np.int64(new_id(ws, inst))
     record = ws.blocks[block]
     record["key"] = STRETCH

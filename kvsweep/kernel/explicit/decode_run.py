@@ -11,9 +11,7 @@ which has the same requests. Who has its last token there is in the new batch no
 import numpy as np
 
 from ..._jit import leaf
-from ...records import NONE, PREFILL
-from ..scheduling.admit import deadline
-from ..scheduling.holders import LOADING
+from ...records import NONE
 from ..tally import add_gap
 from ..time.calendar import IDLE, find_due
 from ..time.step_time import step_time, token_time
@@ -30,72 +28,11 @@ from .due import (
     phase_of,
 )
 from .handoff import next_transfer
-from .leavers import enlist, forget_lists
+from .leavers import enlist, forget_phases
 from .log import log_decodes, log_outputs, note_before
+from .may_run import may_run, tries
 from .planning import plan, planned
-from .tables import FAR, cache_known, watch_windows
-
-
-@leaf
-def _tries(inp, ws, lane, inst, engine, taken):
-    """Return whether a schedule that takes so many blocks would try to admit somebody who waits."""
-    seats = inst["running"] < lane["max_num_seqs"]
-    tries = False
-    if seats and inst["held"] > 0:
-        for place in range(inst["hold_lo"], inst["hold_lo"] + inst["held"]):
-            tries = tries or ws.progress[ws.hold[place]]["loading"] != LOADING
-    if seats and inst["waiting"] > 0:
-        tries = tries or engine["refused"] == 0 or inst["free"] - taken >= engine["free_wanted"]
-        if lane["impatient"]:
-            tries = tries or inst["clock"] > deadline(inp, ws, lane, inst)
-    return tries
-
-
-@leaf
-def _decodes(lane, engine, state):
-    """Return whether a request got a token in the last step and wants one in this.
-
-    It takes blocks as it goes, its windows have left what they have, and what it will fill is
-    looked up by itself alone, or with drafts at least not any more.
-    """
-    waits = np.int64(lane["async_scheduling"])
-    alike = state["placeholders"] == waits and state["flight"] == waits
-    alike = alike and state["last_token"] == engine["last_end"]
-    alike = alike and state["known"] + state["placeholders"] - state["computed"] == 1
-    alike = alike and not state["prefilling"]
-    if lane["drafts"] > 0:
-        alike = alike and state["drafts"] == lane["drafts"] and state["release_at"] == FAR
-        alike = alike and state["computed"] >= state["frontier"]
-        return alike and (state["published"] >= state["private"] or not lane["prefix_caching"])
-    alike = alike and state["room"] - state["computed"] < lane["block_size"]
-    return alike and state["computed"] - state["flight"] <= state["release_at"]
-
-
-@leaf
-def _may_verify(lane, inst):
-    """Return whether a step can verify the drafts of all who run, and need not log each."""
-    width = 1 + lane["drafts"] + lane["slot"]
-    fits = inst["running"] * width <= lane["max_tokens"]
-    return fits and not (lane["async_scheduling"] or lane["log"])
-
-
-@leaf
-def _may_run(inp, ws, lane, inst, engine):
-    """Return whether the next steps may be a run."""
-    if lane["role"] == PREFILL or inst["running"] == 0:
-        return False
-    if lane["drafts"] > 0 and not _may_verify(lane, inst):
-        return False
-    if engine["queued"] != lane["async_scheduling"] or _tries(inp, ws, lane, inst, engine, 0):
-        return False
-    if lane["async_scheduling"]:
-        batch = ws.batches[engine["batch_lo"] + engine["oldest"]]
-        if batch["size"] != inst["running"] or engine["settles"]:
-            return False
-    for place in range(inst["run_lo"], inst["run_lo"] + inst["running"]):
-        if not _decodes(lane, engine, ws.states[engine["state_lo"] + ws.running[place]]):
-            return False
-    return True
+from .tables import cache_known, watch_windows
 
 
 @leaf
@@ -231,7 +168,7 @@ def _take_step(inp, ws, out, lane, inst, tally, index, engine, until):
         return False
     duration = _duration(ws, lane, inst, engine, ending)
     settled, ends = _ends_at(ws, inst, engine, duration)
-    late = settled >= until or duration == 0 or _tries(inp, ws, lane, inst, engine, taken)
+    late = settled >= until or duration == 0 or tries(inp, ws, lane, inst, engine, taken)
     if engine["transfer_head"] != NONE:
         late = late or settled >= next_transfer(ws, engine)
     if late:
@@ -275,11 +212,8 @@ def _end(inp, ws, lane, inst, tally, engine):
         state["last_token"] = engine["last_end"]
         request = inp.requests[lane["request_lo"] + r]
         cache_known(inp, ws, lane, inst, request, state, s, np.int64(state["known"]) - 1)
-        if lane["drafts"] == 0:
-            ws.phases[phase_of(lane, inst, state)] = 0
-            if state["release_at"] < FAR:
-                forget_lists(inp, ws, lane, inst, state, s)
-                watch_windows(inp, ws, lane, state, s)
+        if state["computed"] - state["flight"] >= state["release_at"]:
+            watch_windows(inp, ws, lane, state, s)
         if lane["async_scheduling"]:
             entry = ws.entries[first + position]
             entry["state"] = s
@@ -288,6 +222,8 @@ def _end(inp, ws, lane, inst, tally, engine):
             entry["accepted"] = 0
             entry["samples"] = 1
             entry["padded"] = 0
+    if lane["drafts"] == 0:
+        forget_phases(ws, lane, inst)
     if engine["at_once"] > 0:
         add_gap(ws, tally, 0, engine["at_once"])
         engine["at_once"] = 0
@@ -300,7 +236,7 @@ def run_decodes(inp, ws, out, lane, inst, tally, index, until):
     Return whether there was one; if not, nothing has changed that a schedule would not do.
     """
     engine = ws.engines[index]
-    if not _may_run(inp, ws, lane, inst, engine):
+    if not may_run(inp, ws, lane, inst, engine):
         return False
     _begin(inp, ws, lane, inst, engine)
     begun = inst["step"]
@@ -312,6 +248,6 @@ def run_decodes(inp, ws, out, lane, inst, tally, index, until):
             entered = ws.progress[inst["inbox_head"]]["queued"] <= inst["clock"]
         goes_on = goes_on and inst["running"] > 0 and not entered
         goes_on = goes_on and engine["schedules"] < lane["step_limit"]
-        goes_on = goes_on and not _tries(inp, ws, lane, inst, engine, 0)
+        goes_on = goes_on and not tries(inp, ws, lane, inst, engine, 0)
     _end(inp, ws, lane, inst, tally, engine)
     return inst["step"] > begun

@@ -6,7 +6,7 @@ from ..._jit import leaf
 from ...limits import MAX_GROUPS
 from ...records import NONE, Event
 from ..blocks.sizes import tokens_beyond
-from ..time.calendar import IDLE, leave_running
+from ..time.calendar import leave_running
 from .leavers import discharge
 from .log import note
 from .planning import planned, verify

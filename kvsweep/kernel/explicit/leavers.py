@@ -11,7 +11,7 @@ from ..._jit import leaf
 from ...limits import MAX_GROUPS
 from ...records import NONE
 from ..blocks.sizes import tokens_beyond
-from .tables import FAR, leave_one, window_of
+from .tables import FAR, window_of
 
 _ROOM = np.int64(MAX_GROUPS)
 """A table is packed as its state times this, and its group."""
@@ -63,9 +63,8 @@ def discharge(inp, ws, lane, inst, state, s):
 
 
 @leaf
-def forget_lists(inp, ws, lane, inst, state, s):
-    """Empty the lists in which the tables of a request are."""
-    if state["release_at"] < FAR:
-        for group in range(lane["groups"]):
-            if window_of(inp, lane, group) > 0:
-                ws.leavers[_list_of(inp, ws, lane, inst, state, s, group)] = NONE
+def forget_phases(ws, lane, inst):
+    """Forget who takes and who leaves blocks at which phase."""
+    for place in range(inst["phase_lo"], inst["phase_lo"] + lane["block_size"]):
+        ws.phases[place] = 0
+        ws.leavers[place] = NONE

@@ -69,7 +69,7 @@ def _release(ws, lane, inst, state, s, group, first, end):
 
 @leaf
 def split(inp, ws, lane, inst, request, state, s):
-    """Give all cached blocks of a request records, before it is preempted: it may hit them again."""
+    """Give all cached blocks of a victim records, before they are freed: it may hit them again."""
     private, published = np.int64(state["private"]), np.int64(state["published"])
     for group in range(lane["groups"]):
         gone = np.int64(ws.gone[s * lane["groups"] + group])
