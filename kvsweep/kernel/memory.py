@@ -22,6 +22,10 @@ TIER_RINGS = 3
 DEPTH = 2
 """Batches of an instance on their way, at most."""
 
+HORIZON = 32
+"""Steps with drafts that are planned at a time: to begin costs more than ten of a request's steps,
+and what is planned and does not come to pass is planned in vain."""
+
 WORD = 64
 """Instances in one word of `holders`."""
 
@@ -80,6 +84,9 @@ def workspace_sizes(lanes: NDArray[Any]) -> dict[str, NDArray[np.int64]]:
         "states": states,
         "tables": table * lanes["groups"] * explicit * (1 + apart),
         "gone": states * lanes["groups"],
+        "leavers": engines * lanes["block_size"],
+        "next_leaver": states * lanes["groups"],
+        "plans": engines * HORIZON * (lanes["drafts"] > 0),
         "handoffs": requests * apart,
         "running": count * lanes["places"],
         "due": count * lanes["places"],
@@ -101,6 +108,7 @@ def place_engine(lane, inst, engine):
     engine["batch_lo"] = inst["number"] * DEPTH
     engine["entry_lo"] = inst["number"] * DEPTH * lane["places"]
     inst["prefix_lo"] = inst["number"] * lane["n_keys"] * lane["groups"]
+    engine["plan_lo"] = inst["number"] * HORIZON
 
 
 @leaf

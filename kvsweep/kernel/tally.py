@@ -103,7 +103,8 @@ def _fold_by_batch(ws, lane, tally, token_time):
     """Move the counts of pure decode steps into the list of latencies."""
     for batch in range(1, lane["max_num_seqs"] + 1):
         if ws.itl_by_batch[batch] > 0:
-            add_gap(ws, tally, token_time(lane, 0, batch), ws.itl_by_batch[batch])
+            time = token_time(lane, 0, batch * (1 + lane["drafts"]))
+            add_gap(ws, tally, time, ws.itl_by_batch[batch])
             ws.itl_by_batch[batch] = 0
 
 

@@ -105,6 +105,12 @@ class Workspace(NamedTuple):
     """int32, block ids: the tables of each state, group after group."""
     gone: NDArray[Any]
     """int32 (states x groups,): leading slots of each table whose blocks left the window."""
+    leavers: NDArray[Any]
+    """int64 (instances x block_size,): first table that a window may leave a block of, by phase."""
+    next_leaver: NDArray[Any]
+    """int64 (states x groups,): the table after it, as kernel.explicit.leaving packs it, or -1."""
+    plans: NDArray[Any]
+    """PLAN (instances x kernel.memory.HORIZON,): the next steps of runs with drafts."""
     handoffs: NDArray[Any]
     """HANDOFF (requests where prefill and decode are apart,)."""
     running: NDArray[Any]

@@ -44,10 +44,14 @@ STATE_FIELDS = (
     Field("blocks", i32, "block", "length of each of its tables"),
     Field("room", i32, "token", "tokens that these have room for"),
     Field("published", i32, "block", "leading blocks that it has cached or hit"),
+    Field("shared", i32, "block", "leading blocks whose keys other requests have too"),
+    Field("private", i32, "block", "its first block without a record; none while it is preempted"),
     Field("publish_at", i32, "token", "tokens that fill the next one"),
     Field("release_at", i32, "token", "processed tokens with which a window leaves a block"),
     Field("frontier", i32, "token", "most tokens that were computed at a preemption"),
     Field("since", i32, "step", "in a run of decodes: the step that the state is of"),
+    Field("gain", i32, "token", "in a run with drafts: what its planned verifications give"),
+    Field("last_gain", i32, "token", "of that, what the last of them gives"),
     Field("entry", i32, "index", "its place in the batch being scheduled, or -1"),
     Field("split", u8, "1", "1 if its last schedule left tokens of its prefill"),
     Field("prefilling", u8, "1", "1 if it runs, and its prefill is not all scheduled"),
@@ -69,8 +73,14 @@ BATCH_FIELDS = (
     Field("end", i64, "us", "when it ends on the device"),
     Field("step", i64, "step", "its index, if it has tokens"),
     Field("row", i64, "index", "its row in the log, or -1"),
-    Field("size", i64, "request", "scheduled requests"),
+    Field("size", i64, "request", "scheduled requests, those without entries excepted"),
+    Field("plain", i64, "request", "those without entries"),
     Field("changes", i64, "1", "1 if it changes anything"),
+)
+
+PLAN_FIELDS = (
+    Field("blocks", i64, "block", "blocks that running requests take in this step, of one group"),
+    Field("tokens", i64, "token", "tokens that it gives to those whom it does not finish"),
 )
 
 ENGINE_FIELDS = (
@@ -89,6 +99,9 @@ ENGINE_FIELDS = (
     Field("freed_before", i64, "block", "`window_freed` before this schedule"),
     Field("context", i64, "token", "in a run of decodes: computed tokens of all who run"),
     Field("measured", i64, "request", "in a run of decodes: those who count in the measures"),
+    Field("planned", i64, "step", "in a run with drafts: first step that is not planned"),
+    Field("plain", i64, "request", "running requests that this batch has without entries"),
+    Field("plan_lo", i64, "index", "the first of its planned steps"),
     Field("free_wanted", i64, "block", "free blocks that a refused head needs at least"),
     Field("even", i64, "token", "tokens of this batch whose last one came with the step before"),
     Field("at_once", i64, "token", "tokens of this batch that come with one before them"),
@@ -131,5 +144,6 @@ POOL = dtype_of(POOL_FIELDS)
 STATE = dtype_of(STATE_FIELDS)
 ENTRY = dtype_of(ENTRY_FIELDS)
 BATCH = dtype_of(BATCH_FIELDS)
+PLAN = dtype_of(PLAN_FIELDS)
 ENGINE = dtype_of(ENGINE_FIELDS)
 HANDOFF = dtype_of(HANDOFF_FIELDS)

@@ -9,6 +9,7 @@ import strategies
 from kvsweep.config import parse_scenario
 from kvsweep.config.scenario import validate
 from kvsweep.simulate.batch import build_inputs
+from kvsweep.simulate.explicit_records import looks_ahead
 from kvsweep.simulate.kernel_cells import run_lanes
 from kvsweep.simulate.list_records import prepare
 from kvsweep.simulate.workspace import allocate_outputs
@@ -63,7 +64,10 @@ def inputs_of(traces):
     loaded = [load_trace(trace) for trace in traces]
     scenarios = [parse_scenario(item.scenario, "trace") for item in loaded]
     prepared = [
-        prepare(item.requests, resolve_blocks(item.requests, made.cache.block_size))
+        prepare(
+            item.requests,
+            resolve_blocks(item.requests, made.cache.block_size, looks_ahead(made)),
+        )
         for item, made in zip(loaded, scenarios, strict=True)
     ]
     return build_inputs(scenarios, prepared, np.arange(len(traces))[None, :], prune=False)

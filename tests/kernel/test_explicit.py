@@ -14,6 +14,8 @@ from hypothesis import given, settings
 
 from kvsweep.records import Event, LaneStatus
 from kvsweep.simulate import logged
+from kvsweep.simulate.kernel_cells import run_lanes
+from kvsweep.simulate.workspace import allocate_outputs
 
 GROUPS = ("vllm2/hybrid", "vllm2/spec", "vllm2/mix")
 CASES = [(group, name) for group in GROUPS for name in goldens.vllm_cases(group)]
@@ -224,18 +226,61 @@ def test_one_group_without_anything_else_is_as_the_twin_has_it(explicit):
         assert list(twin.differences(trace)) == []
 
 
-def test_without_its_logs_it_is_the_same():
-    """Steps that only decode are taken alike whether each is logged or not."""
-    traces = [
-        explicit_traces.random_trace(random.Random(f"log/{i}"), ("groups",)) for i in range(6)
+LOGGED = {"tally log_steps", "tally log_events", "tally log_transfers", "tally itl_entries"}
+
+
+@pytest.mark.parametrize("feature", ["groups", "drafts", "groups and drafts", "roles"])
+def test_without_its_logs_it_is_the_same(feature):
+    """Steps that only decode are counted; those with drafts only where no log tells of each."""
+    rng = random.Random(f"logs/{feature}")
+    traces = [explicit_traces.random_trace(rng, (feature,), closed_loop=True) for _ in range(25)]
+    inputs, counted = batches.run(traces)
+    inputs.lanes["log"] = 1
+    logged_outputs = allocate_outputs(inputs, keep_requests=True)
+    run_lanes(inputs, logged_outputs)
+    fewer = 0
+    for lane in range(len(traces)):
+        assert counted.tallies["status"][lane] in (LaneStatus.OK, LaneStatus.STEP_LIMIT)
+        found = [batches.lane_results(inputs, each, lane) for each in (counted, logged_outputs)]
+        short, logged_short = (each.pop("tally shortages") for each in found)
+        assert (short > 0) == (logged_short > 0)  # each refused try is one
+        assert set(batches.differing(*found)) <= LOGGED
+        fewer += found[0]["tally itl_entries"] < found[1]["tally itl_entries"]
+    assert feature != "drafts" or fewer > 3  # who counts notes equal latencies together
+
+
+@pytest.mark.parametrize(
+    ("groups", "gpu_blocks"),
+    [([{"kind": "full"}, {"kind": "sliding", "window": 20}], 330), ([], 270)],
+)
+def test_many_run_at_a_time(groups, gpu_blocks):
+    """More than fit into a few vectors, which end at different steps, some preempted."""
+    rng = random.Random("many")
+    rows = [
+        {
+            "id": i,
+            "arrival_us": 50 * i,
+            "prompt": [[2 * i, rng.randint(4, 30)]],
+            "output": [2 * i + 1, rng.randint(1, 60)],
+            **({} if groups else {"accepted": [rng.randint(0, 2) for _ in range(7)]}),
+        }
+        for i in range(70)
     ]
-    _, outputs = batches.run(traces)
-    for lane, trace in enumerate(traces):
-        single = twin.run_kernel(trace)
-        assert outputs.tallies["status"][lane] in (LaneStatus.OK, LaneStatus.STEP_LIMIT)
-        alone = single.outputs.tallies[0]
-        for name in ("steps", "evictions", "window_freed", "used_time", "itl_sum", "makespan"):
-            assert outputs.tallies[name][lane] == alone[name], name
+    drafts = {} if groups else {"speculative": {"tokens": 2, "method": "eagle"}}
+    scenario = {
+        "engine": {"max_num_seqs": 64, "max_num_batched_tokens": 256} | drafts,
+        "cache": {"block_size": 8, "gpu_blocks": gpu_blocks}
+        | ({"groups": groups} if groups else {}),
+        "latency": {"beta": [1000, 1, 1]},
+    }
+    trace = {"format": "kvsweep-trace/1", "scenario": scenario, "requests": rows}
+    assert list(twin.differences(trace)) == []
+    _, outputs = batches.run([trace])
+    single = twin.run_kernel(trace)
+    for name in ("steps", "preemptions", "evictions", "used_time", "itl_sum", "itl_q3"):
+        assert outputs.tallies[name][0] == single.outputs.tallies[name][0], name
+    assert single.outputs.steps["running"].max() > 48
+    assert single.outputs.preemptions.sum() > 0
 
 
 def test_the_twin_ends():

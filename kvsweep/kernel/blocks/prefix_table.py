@@ -40,7 +40,7 @@ def forget(ws, inst, block):
 
 
 @leaf
-def _new_id(ws, inst):
+def new_id(ws, inst):
     """Return a block id that carries no key."""
     block = inst["spare"]
     if block == NONE:
@@ -75,7 +75,7 @@ def add_key(ws, inst, block, key):
 @leaf
 def cache_block(ws, inst, key, extent, users):
     """Give an id to a block with `key`, as the youngest of its duplicates, and return it."""
-    block = _new_id(ws, inst)
+    block = new_id(ws, inst)
     add_key(ws, inst, block, key)
     ws.blocks[block]["ref_count"] = users
     ws.blocks[block]["extent"] = extent

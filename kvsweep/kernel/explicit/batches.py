@@ -73,8 +73,9 @@ def enqueue(ws, inst, engine, end, row, changes):
     batch["step"] = inst["step"]
     batch["row"] = row
     batch["size"] = engine["size"]
+    batch["plain"] = engine["plain"]
     batch["changes"] = changes
     engine["queued"] += 1
     engine["device_end"] = end
-    inst["step"] += engine["size"] > 0
+    inst["step"] += engine["size"] + engine["plain"] > 0
     inst["in_flight"] = 1

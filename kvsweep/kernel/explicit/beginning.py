@@ -46,6 +46,8 @@ def _begin_state(ws, lane, s, request, table_lo, output):
     state["known"] = request["prompt"]
     state["sure"] = request["prompt"]
     state["limit"] = request["prompt"] + output
+    state["shared"] = request["reusable"]
+    state["private"] = request["reusable"]
     clear(ws, lane, state, s)
 
 
@@ -88,6 +90,7 @@ def begin_explicit(inp, ws, lane):
         place_engine(lane, inst, engine)
         if own["role"] == DECODE:
             engine["state_lo"] = lane["requests"]
+    ws.leavers[: lane["instances"] * lane["block_size"]] = NONE
     _begin_states(inp, ws, lane)
 
 

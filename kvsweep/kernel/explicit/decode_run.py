@@ -11,57 +11,28 @@ which has the same requests. Who has its last token there is in the new batch no
 import numpy as np
 
 from ..._jit import leaf
-from ...records import NONE, PREFILL
-from ..scheduling.admit import deadline
-from ..scheduling.holders import LOADING
+from ...records import NONE
 from ..tally import add_gap
-from ..time.calendar import IDLE, find_due, whole_rows
+from ..time.calendar import IDLE, find_due
 from ..time.step_time import step_time, token_time
 from .batches import entry_at
-from .due import catch_up, end_some, next_due, serve_due
+from .block_records import take
+from .due import (
+    blocks_needed,
+    cache_due,
+    catch_up,
+    count_ending,
+    end_some,
+    leave_windows,
+    next_due,
+    phase_of,
+)
 from .handoff import next_transfer
+from .leavers import enlist, forget_phases
 from .log import log_decodes, log_outputs, note_before
-
-
-@leaf
-def _tries(inp, ws, lane, inst, engine):
-    """Return whether a schedule would try somebody who waits, and might admit it."""
-    seats = inst["running"] < lane["max_num_seqs"]
-    tries = False
-    if seats and inst["held"] > 0:
-        for place in range(inst["hold_lo"], inst["hold_lo"] + inst["held"]):
-            tries = tries or ws.progress[ws.hold[place]]["loading"] != LOADING
-    if seats and inst["waiting"] > 0:
-        tries = tries or engine["refused"] == 0 or inst["free"] >= engine["free_wanted"]
-        if lane["impatient"]:
-            tries = tries or inst["clock"] > deadline(inp, ws, lane, inst)
-    return tries
-
-
-@leaf
-def _decodes(lane, engine, state):
-    """Return whether a request got a token in the last step and wants one in this."""
-    waits = np.int64(lane["async_scheduling"])
-    alike = state["placeholders"] == waits and state["flight"] == waits
-    alike = alike and state["last_token"] == engine["last_end"]
-    return alike and state["known"] + state["placeholders"] - state["computed"] == 1
-
-
-@leaf
-def _may_run(inp, ws, lane, inst, engine):
-    """Return whether the next steps may be a run."""
-    if lane["drafts"] > 0 or lane["role"] == PREFILL or inst["running"] == 0:
-        return False
-    if engine["queued"] != lane["async_scheduling"] or _tries(inp, ws, lane, inst, engine):
-        return False
-    if lane["async_scheduling"]:
-        batch = ws.batches[engine["batch_lo"] + engine["oldest"]]
-        if batch["size"] != inst["running"] or engine["settles"]:
-            return False
-    for place in range(inst["run_lo"], inst["run_lo"] + inst["running"]):
-        if not _decodes(lane, engine, ws.states[engine["state_lo"] + ws.running[place]]):
-            return False
-    return True
+from .may_run import may_run, tries
+from .planning import plan, planned
+from .tables import cache_known, watch_windows
 
 
 @leaf
@@ -69,17 +40,20 @@ def _begin(inp, ws, lane, inst, engine):
     """Find when each running request is due, and what they have in common."""
     engine["context"] = 0
     engine["measured"] = 0
+    engine["planned"] = inst["step"]
     lo = inst["run_lo"]
-    for place in range(lo, lo + inst["running"]):
+    for place in range(lo + inst["running"] - 1, lo - 1, -1):
         r = ws.running[place]
-        state = ws.states[engine["state_lo"] + r]
+        s = engine["state_lo"] + r
+        state = ws.states[s]
         request = inp.requests[lane["request_lo"] + r]
         state["since"] = inst["step"]
         engine["context"] += state["computed"]
         engine["measured"] += r >= lane["warmup"]
-        ws.due[place] = next_due(lane, request, state, inst["step"])
-    for place in range(lo + inst["running"], lo + whole_rows(inst["running"])):
-        ws.due[place] = IDLE
+        if lane["drafts"] == 0:
+            ws.due[place] = next_due(lane, request, state, inst["step"])
+            ws.phases[phase_of(lane, inst, state)] += 1
+            enlist(inp, ws, lane, inst, state, s)
 
 
 @leaf
@@ -87,7 +61,7 @@ def _note_tokens(ws, lane, inst, tally, engine, end):
     """Note the latency of the token that each running request gets at `end`."""
     gap = end - engine["last_end"]
     alike = not lane["context"] and lane["pools"] == 0
-    if alike and gap == token_time(lane, 0, inst["running"]):
+    if alike and gap == token_time(lane, 0, inst["running"] * (1 + lane["drafts"])):
         ws.itl_by_batch[inst["running"]] += engine["measured"]
     elif engine["measured"] > 0:
         add_gap(ws, tally, gap, engine["measured"])
@@ -108,8 +82,9 @@ def _duration(ws, lane, inst, engine, ending):
     inst["prefill_tokens"] = 0
     inst["prefill_context"] = 0
     inst["preempted"] = 0
-    inst["decode_tokens"] = count
-    inst["decode_context"] = context
+    inst["decode_tokens"] = count * (1 + lane["drafts"])
+    inst["decode_context"] = (1 + lane["drafts"]) * context
+    inst["decode_context"] += count * (lane["drafts"] * (1 + lane["drafts"]) // 2)
     return step_time(lane, inst) if count > 0 else 0
 
 
@@ -138,25 +113,67 @@ def _settle(inp, ws, out, lane, inst, tally, index, engine, first, last, ending,
     if ending > 0:
         end_some(inp, ws, out, lane, inst, tally, index, engine, first, last, step)
     # Asynchronously the new batch is without those that have just got their last token.
-    tally["computed_tokens"] += engine["measured"] if lane["async_scheduling"] else computed
-    engine["context"] += inst["running"]
+    count = engine["measured"] if lane["async_scheduling"] else computed
+    tally["computed_tokens"] += count * (1 + lane["drafts"])
+    if lane["drafts"] == 0:
+        engine["context"] += inst["running"]
+    elif lane["context"]:
+        engine["context"] += planned(ws, inst, engine)["tokens"]
+
+
+@leaf
+def _give_blocks(inp, ws, lane, inst, tally, engine, first, last):
+    """Let windows leave what they leave in this step, and find what running requests take.
+
+    What was given back stays so: the step that is scheduled instead begins with the same.
+
+    Returns
+    -------
+    ending : int
+        Who has the last token with this step, NONE: it must be scheduled.
+    taken : int
+        Blocks to take.
+    """
+    ending = np.int64(0)
+    spared = np.int64(0)
+    if last >= first:
+        ending, spared = count_ending(inp, ws, lane, inst, tally, engine, first, last)
+    taken = (blocks_needed(ws, lane, inst, engine) - spared) * lane["groups"]
+    if taken > inst["free"]:
+        ending = np.int64(NONE)
+    if ending != NONE and lane["drafts"] == 0:
+        if last >= first:
+            cache_due(inp, ws, lane, inst, engine, first, last)
+        leave_windows(inp, ws, lane, inst, tally, engine)
+    return ending, taken
+
+
+@leaf
+def _plan(inp, ws, lane, inst, tally, engine):
+    """Plan the next steps with drafts."""
+    for place in range(inst["run_lo"], inst["run_lo"] + inst["running"]):
+        catch_up(inp, ws, lane, inst, tally, engine, ws.running[place])
+    plan(inp, ws, lane, inst, engine)
 
 
 @leaf
 def _take_step(inp, ws, out, lane, inst, tally, index, engine, until):
     """Take one step of the run; return whether it could be."""
+    if lane["drafts"] > 0 and engine["planned"] == inst["step"]:
+        _plan(inp, ws, lane, inst, tally, engine)
     first, last, _ = find_due(ws, inst)
     note_before(inst, engine)
-    ending = serve_due(inp, ws, lane, inst, tally, engine, first, last)
+    ending, taken = _give_blocks(inp, ws, lane, inst, tally, engine, first, last)
     if ending == NONE:
         return False
     duration = _duration(ws, lane, inst, engine, ending)
     settled, ends = _ends_at(ws, inst, engine, duration)
-    late = settled >= until or duration == 0 or _tries(inp, ws, lane, inst, engine)
+    late = settled >= until or duration == 0 or tries(inp, ws, lane, inst, engine, taken)
     if engine["transfer_head"] != NONE:
         late = late or settled >= next_transfer(ws, engine)
     if late:
         return False
+    take(ws, inst, taken)
     batch = ws.batches[engine["batch_lo"] + engine["oldest"]]
     row = NONE
     if lane["log"]:
@@ -183,14 +200,20 @@ def _pass_on(inst, engine, batch, ends, row):
 
 
 @leaf
-def _end(ws, lane, inst, engine):
+def _end(inp, ws, lane, inst, tally, engine):
     """Bring all running requests up to date, and write the batch that is on the device."""
     first = entry_at(lane, engine, engine["oldest"], 0)
     for position in range(inst["running"]):
-        s = engine["state_lo"] + ws.running[inst["run_lo"] + position]
+        r = ws.running[inst["run_lo"] + position]
+        s = engine["state_lo"] + r
         state = ws.states[s]
-        catch_up(state, inst["step"])
+        catch_up(inp, ws, lane, inst, tally, engine, r)
+        ws.due[inst["run_lo"] + position] = IDLE
         state["last_token"] = engine["last_end"]
+        request = inp.requests[lane["request_lo"] + r]
+        cache_known(inp, ws, lane, inst, request, state, s, np.int64(state["known"]) - 1)
+        if state["computed"] - state["flight"] >= state["release_at"]:
+            watch_windows(inp, ws, lane, state, s)
         if lane["async_scheduling"]:
             entry = ws.entries[first + position]
             entry["state"] = s
@@ -199,6 +222,11 @@ def _end(ws, lane, inst, engine):
             entry["accepted"] = 0
             entry["samples"] = 1
             entry["padded"] = 0
+    if lane["drafts"] == 0:
+        forget_phases(ws, lane, inst)
+    if engine["at_once"] > 0:
+        add_gap(ws, tally, 0, engine["at_once"])
+        engine["at_once"] = 0
 
 
 @leaf
@@ -208,7 +236,7 @@ def run_decodes(inp, ws, out, lane, inst, tally, index, until):
     Return whether there was one; if not, nothing has changed that a schedule would not do.
     """
     engine = ws.engines[index]
-    if not _may_run(inp, ws, lane, inst, engine):
+    if not may_run(inp, ws, lane, inst, engine):
         return False
     _begin(inp, ws, lane, inst, engine)
     begun = inst["step"]
@@ -220,6 +248,6 @@ def run_decodes(inp, ws, out, lane, inst, tally, index, until):
             entered = ws.progress[inst["inbox_head"]]["queued"] <= inst["clock"]
         goes_on = goes_on and inst["running"] > 0 and not entered
         goes_on = goes_on and engine["schedules"] < lane["step_limit"]
-        goes_on = goes_on and not _tries(inp, ws, lane, inst, engine)
-    _end(ws, lane, inst, engine)
+        goes_on = goes_on and not tries(inp, ws, lane, inst, engine, 0)
+    _end(inp, ws, lane, inst, tally, engine)
     return inst["step"] > begun

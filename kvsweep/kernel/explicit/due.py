@@ -3,21 +3,45 @@
 import numpy as np
 
 from ..._jit import leaf
+from ...limits import MAX_GROUPS
 from ...records import NONE, Event
+from ..blocks.sizes import tokens_beyond
 from ..time.calendar import leave_running
+from .leavers import discharge
 from .log import note
+from .planning import planned, verify
 from .settling import finish
-from .tables import allocate, cache_known
+from .tables import cache_known, fit, leave_one
 
 
 @leaf
-def catch_up(state, step):
-    """Bring a request up to date: each step since it was has given it a token."""
-    steps = step - state["since"]
-    state["computed"] += steps
-    state["known"] += steps
-    state["sure"] += steps
-    state["since"] = step
+def catch_up(inp, ws, lane, inst, tally, engine, r):
+    """Bring a request up to date with the steps of the run since it was."""
+    state = ws.states[engine["state_lo"] + r]
+    steps = inst["step"] - state["since"]
+    if steps == 0:
+        return
+    measured = r >= lane["warmup"]
+    gained = np.int64(steps)
+    if lane["drafts"] > 0:
+        request = inp.requests[lane["request_lo"] + r]
+        gained, last = verify(inp, lane, engine, request, state, steps)
+        engine["at_once"] += (gained - steps) * measured
+        fit(lane, tally, state, state["known"] + gained - last + 2 * lane["drafts"], measured)
+    state["computed"] += gained
+    state["known"] += gained
+    state["sure"] += gained
+    state["since"] = inst["step"]
+    if lane["drafts"] == 0:
+        fit(lane, tally, state, state["computed"], measured)
+
+
+@leaf
+def phase_of(lane, inst, state):
+    """Return the place of the phase at which a request takes blocks."""
+    return inst["phase_lo"] + tokens_beyond(
+        lane, state["since"] + state["room"] - state["computed"]
+    )
 
 
 @leaf
@@ -40,41 +64,117 @@ def _last_step(lane, request, state):
 
 @leaf
 def next_due(lane, request, state, step):
-    """Return the next step at which a request, up to date at `step`, needs attention."""
-    computed = np.int64(state["computed"])
-    steps = np.int64(state["room"]) - computed
-    steps = min(steps, state["release_at"] - computed + state["flight"])
-    steps = min(steps, state["publish_at"] - min(computed + 1, np.int64(state["known"])))
-    steps = min(steps, _last_step(lane, request, state))
+    """Return the next step at which a request, up to date at `step`, has its last token.
+
+    Or fills a block that others look up; its other blocks are counted by phase.
+    """
+    steps = _last_step(lane, request, state)
+    if state["published"] < state["private"]:
+        filled = min(np.int64(state["computed"]) + 1, np.int64(state["known"]))
+        steps = min(steps, state["publish_at"] - filled)
     return step + max(steps, 0)
 
 
 @leaf
-def serve_due(inp, ws, lane, inst, tally, engine, first, last):
-    """Give those who are due their blocks; return how many have their last token, NONE: stop.
+def _is_last(lane, inst, state, due):
+    """Return whether a request that is due has its last token with this step of the run."""
+    return due == inst["step"] and (lane["drafts"] > 0 or state["known"] + 1 >= state["limit"])
 
-    What was given stays given: the step that is scheduled instead begins with the same.
+
+@leaf
+def count_ending(inp, ws, lane, inst, tally, engine, first, last):
+    """Find who has the last token with this step.
+
+    Returns
+    -------
+    ending, spared : int
+        How many have; how many of them would take a block in it, and do not. Or NONE: a schedule
+        is needed, to tell of one.
     """
     ending = np.int64(0)
-    for position in range(first, last + 1):
-        place = inst["run_lo"] + position
+    spared = np.int64(0)
+    for place in range(inst["run_lo"] + first, inst["run_lo"] + last + 1):
+        if ws.due[place] == inst["step"]:
+            r = ws.running[place]
+            catch_up(inp, ws, lane, inst, tally, engine, r)
+            state = ws.states[engine["state_lo"] + r]
+            request = inp.requests[lane["request_lo"] + r]
+            ends = _is_last(lane, inst, state, ws.due[place])
+            near = ends or _last_step(lane, request, state) <= 0
+            if near and _makes_arrival(lane, request):
+                return np.int64(NONE), spared
+            ending += ends
+            if ends and lane["async_scheduling"]:
+                spared += state["computed"] == state["room"]
+    return ending, spared
+
+
+@leaf
+def blocks_needed(ws, lane, inst, engine):
+    """Return how many blocks of each group the running requests take in this step of the run."""
+    if lane["drafts"] > 0:
+        needed = planned(ws, inst, engine)["blocks"]
+    else:
+        needed = ws.phases[inst["phase_lo"] + tokens_beyond(lane, inst["step"])]
+    return needed
+
+
+@leaf
+def cache_due(inp, ws, lane, inst, engine, first, last):
+    """Cache the blocks that are due as others look them up."""
+    for place in range(inst["run_lo"] + first, inst["run_lo"] + last + 1):
         if ws.due[place] == inst["step"]:
             r = ws.running[place]
             s = engine["state_lo"] + r
             state = ws.states[s]
-            catch_up(state, inst["step"])
-            request = inp.requests[lane["request_lo"] + r]
             ends = state["known"] + 1 >= state["limit"]
-            if _makes_arrival(lane, request) and _last_step(lane, request, state) <= 0:
-                return NONE
             if not (ends and lane["async_scheduling"]):
-                measured = r >= lane["warmup"]
-                if not allocate(inp, ws, lane, inst, tally, engine, request, state, s, 1, measured):
-                    return NONE
-            ending += ends
-            if not ends:
-                ws.due[place] = next_due(lane, request, state, inst["step"])
-    return ending
+                request = inp.requests[lane["request_lo"] + r]
+                tokens = np.int64(state["computed"]) + 1
+                cache_known(inp, ws, lane, inst, request, state, s, tokens)
+                if not ends:
+                    ws.due[place] = next_due(lane, request, state, inst["step"])
+
+
+@leaf
+def leave_windows(inp, ws, lane, inst, tally, engine):
+    """Give back the blocks that windows leave in this step of the run."""
+    table = ws.leavers[inst["phase_lo"] + tokens_beyond(lane, inst["step"])]
+    while table != NONE:
+        s = table // MAX_GROUPS
+        group = table % MAX_GROUPS
+        r = s - engine["state_lo"]
+        catch_up(inp, ws, lane, inst, tally, engine, r)
+        state = ws.states[s]
+        if not (lane["async_scheduling"] and state["known"] + 1 >= state["limit"]):
+            request = inp.requests[lane["request_lo"] + r]
+            leave_one(inp, ws, lane, inst, engine, request, state, s, group)
+        table = ws.next_leaver[s * lane["groups"] + group]
+
+
+@leaf
+def _end_one(inp, ws, lane, inst, tally, engine, r):
+    """Give a request, up to date until now, its last token."""
+    s = engine["state_lo"] + r
+    state = ws.states[s]
+    request = inp.requests[lane["request_lo"] + r]
+    measured = r >= lane["warmup"]
+    if lane["drafts"] > 0:
+        fit(lane, tally, state, state["known"] + 2 * lane["drafts"], measured)
+        verify(inp, lane, engine, request, state, 1)
+        engine["at_once"] += (state["limit"] - state["known"] - 1) * measured
+        state["computed"] = state["limit"] - 1
+    else:
+        ws.phases[phase_of(lane, inst, state)] -= 1
+        discharge(inp, ws, lane, inst, state, s)
+        state["computed"] += 1 - lane["async_scheduling"]
+        fit(lane, tally, state, state["computed"], measured)
+    state["known"] = state["limit"]
+    state["flight"] = 0
+    state["placeholders"] = 0
+    state["done"] = 1
+    state["last_token"] = inst["clock"]
+    cache_known(inp, ws, lane, inst, request, state, s, np.int64(state["computed"]))
 
 
 @leaf
@@ -85,21 +185,12 @@ def end_some(inp, ws, out, lane, inst, tally, index, engine, first, last, step):
         place = inst["run_lo"] + position
         r = ws.running[place]
         state = ws.states[engine["state_lo"] + r]
-        if ws.due[place] == inst["step"] and state["known"] + 1 >= state["limit"]:
+        if _is_last(lane, inst, state, ws.due[place]):
             engine["context"] -= state["computed"]
             engine["measured"] -= r >= lane["warmup"]
-            state["computed"] += 1 - lane["async_scheduling"]
-            state["known"] += 1
-            state["flight"] = 0
-            state["placeholders"] = 0
-            state["done"] = 1
-            state["last_token"] = inst["clock"]
+            _end_one(inp, ws, lane, inst, tally, engine, r)
             note(out, lane, tally, index, step, Event.FINISH, r, NONE)
             leave_running(ws, inst, position)
-            if lane["async_scheduling"]:
-                request = inp.requests[lane["request_lo"] + r]
-                s, known = engine["state_lo"] + r, np.int64(state["computed"])
-                cache_known(inp, ws, lane, inst, request, state, s, known)
             finish(inp, ws, lane, inst, tally, engine, r, inst["clock"])
             last -= 1
         else:

@@ -106,6 +106,7 @@ def find_hits(inp, ws, lane, inst, request, state):
 def touch_hits(inp, ws, lane, inst, state, s, hits):
     """Let a request have the blocks that were found, and no others."""
     clear(ws, lane, state, s)
+    state["private"] = max(np.int64(state["shared"]), hits)  # older ones of a victim keep records
     if hits == 0:
         watch_windows(inp, ws, lane, state, s)
         return

@@ -151,15 +151,14 @@ def _drop_done(ws, inst, engine):
 
 
 @leaf
-def process_outputs(inp, ws, out, lane, inst, tally, index, engine):
-    """Process the outputs of the oldest batch at the clock."""
+def process_outputs(inp, ws, out, lane, inst, tally, index, engine, finished):
+    """Process the entries of the oldest batch at the clock; before them some may have finished."""
     batch = ws.batches[engine["batch_lo"] + engine["oldest"]]
-    finished = False
     first = entry_at(lane, engine, engine["oldest"], 0)
     for place in range(first, first + batch["size"]):
         ended = _process(inp, ws, out, lane, inst, tally, index, engine, place, batch["step"])
         finished = finished or ended
-    if batch["size"] > 0:
+    if batch["size"] + batch["plain"] > 0:
         _note_latencies(ws, tally, engine, inst["clock"])
     if finished:
         _drop_done(ws, inst, engine)

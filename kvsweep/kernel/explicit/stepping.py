@@ -20,6 +20,7 @@ from .deciding import call_off
 from .decode_run import run_decodes
 from .handoff import next_transfer, release_sent, report_arrivals
 from .log import log_outputs, log_schedule, mark_pulls, note_before
+from .plain_decodes import announce_plain, process_plain, schedule_plain
 from .settling import process_outputs
 from .tables import can_never_fit
 from .walking import schedule_running
@@ -129,7 +130,7 @@ def _close_schedule(inp, ws, out, lane, inst, tally, index, engine):
     first = entry_at(lane, engine, scheduled_batch(engine), 0)
     row = NONE
     duration = 0
-    if engine["size"] > 0:
+    if engine["size"] + engine["plain"] > 0:
         duration = step_time(lane, inst)
         if lane["log"]:
             row = log_schedule(
@@ -140,8 +141,11 @@ def _close_schedule(inp, ws, out, lane, inst, tally, index, engine):
         mark_pulls(out, tally, engine["pulls"])
     end = inst["clock"] + inst["device"] + duration
     if lane["closed_loop"] and lane["role"] != PREFILL:
+        announce_plain(inp, ws, lane, inst, tally, engine, end)
         announce(inp, ws, lane, inst, tally, engine, end)
-    changes = engine["size"] + inst["preempted"] + engine["pulls"] + inst["gave_up"] > 0
+    changes = (
+        engine["size"] + engine["plain"] + inst["preempted"] + engine["pulls"] + inst["gave_up"] > 0
+    )
     inst["peak"] = max(inst["peak"], lane["gpu_blocks"] - inst["free"])
     enqueue(ws, inst, engine, end, row, changes)
 
@@ -156,12 +160,13 @@ def _schedule(inp, ws, out, lane, inst, tally, index):
         return
     _begin_schedule(lane, inst, engine)
     alone = is_alone(inst)
-    schedule_running(inp, ws, out, lane, inst, tally, index, engine, alone)
+    if not schedule_plain(inp, ws, lane, inst, tally, engine):
+        schedule_running(inp, ws, out, lane, inst, tally, index, engine, alone)
     engine["walked"] = engine["size"] - engine["taken_back"]
     if inst["preempted"] == 0 and inst["waiting"] + inst["held"] > 0:
         admit(inp, ws, out, lane, inst, tally, index, engine, alone)
     _close_schedule(inp, ws, out, lane, inst, tally, index, engine)
-    more = engine["size"] > 0 or _is_busy(inst, engine)
+    more = engine["size"] + engine["plain"] > 0 or _is_busy(inst, engine)
     engine["settles"] = not (engine["queued"] < 1 + lane["async_scheduling"] and more)
 
 
@@ -171,7 +176,8 @@ def _settle(inp, ws, out, lane, inst, tally, index):
     engine = ws.engines[index]
     batch = ws.batches[engine["batch_lo"] + engine["oldest"]]
     engine["settles"] = 0
-    process_outputs(inp, ws, out, lane, inst, tally, index, engine)
+    finished = process_plain(inp, ws, out, lane, inst, tally, index, engine, batch["step"])
+    process_outputs(inp, ws, out, lane, inst, tally, index, engine, finished)
     told = 0
     if lane["role"] == DECODE:
         told = report_arrivals(ws, out, lane, tally, engine, batch["end"])

@@ -1,12 +1,15 @@
 """The block tables of a request, one for each group of layers, and what they take from the pool.
 
 All tables of a request have the same length. The leading slots of a group with a window may be
-*gone*: the window has left their blocks, and the pool has them back (rule R12.2).
+*gone*: the window has left their blocks, and the pool has them back (rule R12.2). Only slots of
+cached blocks are read, and only of those that have records: from `state["private"]` on nobody else
+has the keys, and the blocks are counted until the request is preempted.
 """
 
 import numpy as np
 
 from ..._jit import leaf
+from ...records import NONE
 from ..blocks.sizes import blocks_for, full_blocks
 from . import block_records
 
@@ -48,42 +51,115 @@ def watch_windows(inp, ws, lane, state, s):
 
 
 @leaf
-def release_left(inp, ws, lane, inst, engine, state, s):
+def _release(ws, lane, inst, state, s, group, first, end):
+    """Free blocks `first` to ``end - 1`` of a table, the last one first.
+
+    Return the stretch of those that are cached and nobody else's, NONE if there are none.
+    """
+    cached = max(first, min(end, np.int64(state["published"])))
+    own = max(first, np.int64(state["private"]))
+    stretch = np.int64(NONE)
+    inst["free"] += end - cached
+    if own < cached:
+        stretch = block_records.release_stretch(ws, inst, s, group, own, cached)
+    for block in range(min(own, cached) - 1, first - 1, -1):
+        block_records.release(ws, inst, np.int64(ws.tables[slot_of(state, group, block)]))
+    return stretch
+
+
+@leaf
+def split(inp, ws, lane, inst, request, state, s):
+    """Give all cached blocks of a victim records, before they are freed: it may hit them again."""
+    private, published = np.int64(state["private"]), np.int64(state["published"])
+    for group in range(lane["groups"]):
+        gone = np.int64(ws.gone[s * lane["groups"] + group])
+        for block in range(min(gone, published) - 1, private - 1, -1):
+            slot = slot_of(state, group, block)
+            found = np.int64(ws.tables[slot])
+            if block_records.is_stretch_with(ws, inst, found, s, group, block):
+                key = key_of(inp, lane, request, group, block)
+                ws.tables[slot] = block_records.split_last(ws, inst, found, key)
+        for block in range(max(private, gone), published):
+            key = key_of(inp, lane, request, group, block)
+            ws.tables[slot_of(state, group, block)] = block_records.cache(ws, inst, key)
+    state["private"] = FAR
+
+
+@leaf
+def release_left(inp, ws, lane, inst, engine, request, state, s):
     """Give back the blocks that the windows have left, of processed tokens (rule R12.2)."""
     tokens = state["computed"] - state["flight"]
+    cache_known(inp, ws, lane, inst, request, state, s, tokens)
     for group in range(lane["groups"]):
         place = s * lane["groups"] + group
         gone = np.int64(ws.gone[place])
         left = min(left_by(lane, window_of(inp, lane, group), tokens), state["blocks"])
-        for block in range(left - 1, gone - 1, -1):
-            block_records.release(ws, inst, ws.tables[slot_of(state, group, block)])
         if left > gone:
+            stretch = _release(ws, lane, inst, state, s, group, gone, left)
+            for block in range(max(gone, np.int64(state["private"])), left):
+                ws.tables[slot_of(state, group, block)] = stretch
             ws.gone[place] = left
             engine["window_freed"] += left - gone
     watch_windows(inp, ws, lane, state, s)
 
 
 @leaf
+def leave_one(inp, ws, lane, inst, engine, request, state, s, group):
+    """Give back the next block of a table, if the window has left it (rule R12.2)."""
+    place = s * lane["groups"] + group
+    gone = np.int64(ws.gone[place])
+    tokens = state["computed"] - state["flight"]
+    if tokens + 1 - window_of(inp, lane, group) >= (gone + 1) * lane["block_size"]:
+        cache_known(inp, ws, lane, inst, request, state, s, tokens)
+        stretch = _release(ws, lane, inst, state, s, group, gone, gone + 1)
+        if gone >= state["private"]:
+            ws.tables[slot_of(state, group, gone)] = stretch
+        ws.gone[place] = gone + 1
+        engine["window_freed"] += 1
+
+
+@leaf
+def fit(lane, tally, state, tokens, measured):
+    """Note the blocks that a request has taken since, for so many tokens."""
+    if tokens > state["room"]:
+        blocks = blocks_for(lane, tokens)
+        tally["blocks_taken"] += (blocks - state["blocks"]) * lane["groups"] * measured
+        state["blocks"] = blocks
+        state["room"] = blocks * lane["block_size"]
+
+
+@leaf
 def grow(ws, lane, inst, tally, state, blocks, measured):
     """Let all tables of a request have so many blocks; they must be free."""
-    had = np.int64(state["blocks"])
-    for group in range(lane["groups"]):
-        for block in range(had, blocks):
-            ws.tables[slot_of(state, group, block)] = block_records.take(ws, inst)
+    more = (blocks - state["blocks"]) * lane["groups"]
+    block_records.take(ws, inst, more)
     state["blocks"] = blocks
     state["room"] = blocks * lane["block_size"]
-    tally["blocks_taken"] += (blocks - had) * lane["groups"] * measured
+    tally["blocks_taken"] += more * measured
+
+
+@leaf
+def key_of(inp, lane, request, group, block):
+    """Return the key of a block of a request in a group."""
+    return np.int64(inp.keys[request["key_lo"] + block]) + group * lane["n_keys"]
+
+
+@leaf
+def _record(inp, ws, lane, inst, request, state, s, end):
+    """Give the blocks before `end` that are not cached yet records, and cache them."""
+    for group in range(lane["groups"]):
+        first = max(np.int64(state["published"]), np.int64(ws.gone[s * lane["groups"] + group]))
+        for block in range(first, end):
+            key = key_of(inp, lane, request, group, block)
+            ws.tables[slot_of(state, group, block)] = block_records.cache(ws, inst, key)
 
 
 @leaf
 def cache(inp, ws, lane, inst, request, state, s, tokens):
     """Cache the blocks that the first `tokens` of the known tokens fill; raise what is cached."""
     full = full_blocks(lane, min(tokens, state["known"] - lane["ahead"]))
-    for group in range(lane["groups"]):
-        first = max(np.int64(state["published"]), np.int64(ws.gone[s * lane["groups"] + group]))
-        for block in range(first, full):
-            key = np.int64(inp.keys[request["key_lo"] + block]) + group * lane["n_keys"]
-            block_records.cache(ws, inst, np.int64(ws.tables[slot_of(state, group, block)]), key)
+    if state["published"] < state["private"]:
+        _record(inp, ws, lane, inst, request, state, s, min(full, np.int64(state["private"])))
     state["published"] = full
     state["publish_at"] = (full + 1) * lane["block_size"]
 
@@ -99,7 +175,7 @@ def cache_known(inp, ws, lane, inst, request, state, s, tokens):
 def allocate(inp, ws, lane, inst, tally, engine, request, state, s, tokens, measured):
     """Give a running request the blocks of `tokens` more tokens; return whether there are any."""
     if state["computed"] - state["flight"] >= state["release_at"]:
-        release_left(inp, ws, lane, inst, engine, state, s)
+        release_left(inp, ws, lane, inst, engine, request, state, s)
     end = state["computed"] + tokens
     if end + lane["drafts"] > state["room"]:
         blocks = blocks_for(lane, end + lane["drafts"])
@@ -127,8 +203,7 @@ def release_all(ws, lane, inst, state, s):
     """Free the blocks of a request, group by group, each from the last to the first."""
     for group in range(lane["groups"]):
         gone = np.int64(ws.gone[s * lane["groups"] + group])
-        for block in range(np.int64(state["blocks"]) - 1, gone - 1, -1):
-            block_records.release(ws, inst, np.int64(ws.tables[slot_of(state, group, block)]))
+        _release(ws, lane, inst, state, s, group, gone, np.int64(state["blocks"]))
     clear(ws, lane, state, s)
 
 

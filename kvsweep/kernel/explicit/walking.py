@@ -9,7 +9,7 @@ from ..scheduling.preempt import find_victim, victim_is_last
 from ..scheduling.running import chunk_of
 from ..tally import log_event
 from .batches import entry_at, scheduled_batch
-from .tables import allocate, release_all
+from .tables import allocate, release_all, split
 
 
 @leaf
@@ -127,6 +127,8 @@ def _preempt(inp, ws, out, lane, inst, tally, index, engine, position):
         _unschedule(ws, lane, inst, tally, engine, state, s, entry)
     state["frontier"] = max(state["frontier"], min(state["computed"], state["known"]))
     state["preempted"] = 1
+    request = inp.requests[lane["request_lo"] + r]
+    split(inp, ws, lane, inst, request, state, s)
     release_all(ws, lane, inst, state, s)
     state["computed"] = 0
     state["drafts"] = 0

@@ -1,0 +1,71 @@
+"""When steps may be a run of decodes (decode_run.py): who runs, who waits, what is on its way."""
+
+import numpy as np
+
+from ..._jit import leaf
+from ...records import PREFILL
+from ..scheduling.admit import deadline
+from ..scheduling.holders import LOADING
+from .tables import FAR
+
+
+@leaf
+def tries(inp, ws, lane, inst, engine, taken):
+    """Return whether a schedule that takes so many blocks would try to admit somebody who waits."""
+    seats = inst["running"] < lane["max_num_seqs"]
+    tries = False
+    if seats and inst["held"] > 0:
+        for place in range(inst["hold_lo"], inst["hold_lo"] + inst["held"]):
+            tries = tries or ws.progress[ws.hold[place]]["loading"] != LOADING
+    if seats and inst["waiting"] > 0:
+        tries = tries or engine["refused"] == 0 or inst["free"] - taken >= engine["free_wanted"]
+        if lane["impatient"]:
+            tries = tries or inst["clock"] > deadline(inp, ws, lane, inst)
+    return tries
+
+
+@leaf
+def _decodes(lane, engine, state):
+    """Return whether a request got a token in the last step and wants one in this.
+
+    It takes blocks as it goes, its windows have left what they have, and what it will fill is
+    looked up by itself alone, or with drafts at least not any more.
+    """
+    waits = np.int64(lane["async_scheduling"])
+    alike = state["placeholders"] == waits and state["flight"] == waits
+    alike = alike and state["last_token"] == engine["last_end"]
+    alike = alike and state["known"] + state["placeholders"] - state["computed"] == 1
+    alike = alike and not state["prefilling"]
+    if lane["drafts"] > 0:
+        alike = alike and state["drafts"] == lane["drafts"] and state["release_at"] == FAR
+        alike = alike and state["computed"] >= state["frontier"]
+        return alike and (state["published"] >= state["private"] or not lane["prefix_caching"])
+    alike = alike and state["room"] - state["computed"] < lane["block_size"]
+    return alike and state["computed"] - state["flight"] <= state["release_at"]
+
+
+@leaf
+def _may_verify(lane, inst):
+    """Return whether a step can verify the drafts of all who run, and need not log each."""
+    width = 1 + lane["drafts"] + lane["slot"]
+    fits = inst["running"] * width <= lane["max_tokens"]
+    return fits and not (lane["async_scheduling"] or lane["log"])
+
+
+@leaf
+def may_run(inp, ws, lane, inst, engine):
+    """Return whether the next steps may be a run."""
+    if lane["role"] == PREFILL or inst["running"] == 0:
+        return False
+    if lane["drafts"] > 0 and not _may_verify(lane, inst):
+        return False
+    if engine["queued"] != lane["async_scheduling"] or tries(inp, ws, lane, inst, engine, 0):
+        return False
+    if lane["async_scheduling"]:
+        batch = ws.batches[engine["batch_lo"] + engine["oldest"]]
+        if batch["size"] != inst["running"] or engine["settles"]:
+            return False
+    for place in range(inst["run_lo"], inst["run_lo"] + inst["running"]):
+        if not _decodes(lane, engine, ws.states[engine["state_lo"] + ws.running[place]]):
+            return False
+    return True

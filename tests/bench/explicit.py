@@ -1,0 +1,84 @@
+"""Explicit lanes beside usual ones with the same requests: ratios of times taken in turns.
+
+Usage: ``PYTHONPATH=. python tests/bench/explicit.py [seeds] [repeats] [part of a name]``
+"""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+from bench_cases import LATENCY, generated, h8_scenario, lanes
+from measuring import times_in_turns
+
+from kvsweep.config.scenario import validate
+from kvsweep.simulate.workspace import allocate_outputs
+from kvsweep.workload.acceptance import with_acceptance
+
+BLOCKS = (5000, 2100)
+GROUPS = [{"kind": "full"}, {"kind": "sliding", "window": 128}]
+DRAFTS = {"tokens": 3, "method": "draft", "acceptance": 0.7}
+APART = {"prefill_instances": 2, "decode_instances": 2, "kv_transfer_bandwidth": 380.0}
+FEATURES = {
+    "two groups": {"cache": {"groups": GROUPS}},
+    "two groups, async": {"cache": {"groups": GROUPS}, "engine": {"async_scheduling": True}},
+    "drafts": {"engine": {"speculative": DRAFTS}},
+    "EAGLE": {"engine": {"speculative": DRAFTS | {"method": "eagle"}}},
+    "apart": {"cluster": APART},
+}
+"""Keys of the scenario that make lanes explicit, by name."""
+
+
+def h8_with(blocks, more):
+    """Return H8's scenario with more keys."""
+    document = h8_scenario(blocks).model_dump(exclude_unset=True)
+    document["latency"] = LATENCY
+    for section, keys in more.items():
+        document[section] = document.get(section, {}) | keys
+    if "prefill_instances" in document["cluster"]:
+        del document["cluster"]["instances"], document["cluster"]["routing"]
+    return validate(document, Path())
+
+
+def batch_of(scenario, lists):
+    """Return inputs and outputs of one lane per request list."""
+    drafts = scenario.engine.speculative
+    inputs = lanes(scenario, [with_acceptance(each, drafts, 0) for each in lists])
+    return inputs, allocate_outputs(inputs)
+
+
+def ratios(name, blocks, more, lists, repeats):
+    """Print time, steps and counted work of a feature, and the ratio to lanes without it."""
+    # Scheduled as the lanes that it is compared with; only the feature differs.
+    batches = {
+        "usual": batch_of(h8_scenario(blocks), lists),
+        "explicit": batch_of(h8_with(blocks, more), lists),
+    }
+    times = times_in_turns(batches, repeats)
+    found = {key: 1e6 * each.min() / len(lists) for key, each in times.items()}
+    steps = {key: outputs.tallies["steps"].mean() for key, (_, outputs) in batches.items()}
+    tallies = batches["explicit"][1].tallies
+    assert (tallies["status"] == 0).all()
+    ratio = float(np.median(times["explicit"] / times["usual"]))
+    per_step = ratio * steps["usual"] / steps["explicit"]
+    print(
+        f"{name:18} {blocks:6} {found['usual']:7.1f} {found['explicit']:8.1f} {ratio:6.2f}"
+        f" {per_step:9.2f} {steps['usual']:6.0f} {steps['explicit']:6.0f}"
+        f" {tallies['preemptions'].mean():11.1f} {tallies['blocks_taken'].mean():7.0f}",
+        flush=True,
+    )
+
+
+def main(seeds=60, repeats=15, part=""):
+    lists = generated(h8_scenario(BLOCKS[0]), range(seeds))
+    print("                           us of a lane           ratio    steps of a lane")
+    print(
+        "feature            blocks   usual explicit  lane  per step  usual  expl. preempted  taken"
+    )
+    for name, more in FEATURES.items():
+        for blocks in BLOCKS:
+            if part in name:
+                ratios(name, blocks, more, lists, repeats)
+
+
+if __name__ == "__main__":
+    main(*map(int, sys.argv[1:3]), *sys.argv[3:])
