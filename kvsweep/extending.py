@@ -200,9 +200,13 @@ class Extension:
 
         Of those that a task with other variants has (`only`) the number is -1.
         """
-        keys, known = layout.keys, self.new.numbers
-        chains = layout.chains(chosen)
-        return [tuple(known.get(keys[i], -1) for i in chain) for chain in chains]
+        known = self.new.numbers
+
+        def number(i: int) -> int:
+            key = layout.keys[i]
+            return -1 if key is None else known.get(key, -1)
+
+        return [tuple(map(number, chain)) for chain in layout.chains(chosen)]
 
     def _to_simulate(
         self, task: Task, known: NDArray[np.int64]
