@@ -19,6 +19,7 @@ from kvsweep.store import (
     finish_growing,
     growing,
     larger_store,
+    measured,
     restored_sweep,
     stored_attributes,
     unlike,
@@ -65,7 +66,8 @@ def extension(
         raise InputError(f"{place}: {reason}, so it cannot be extended; {_WAYS_OUT}")
     before = restored_sweep(source.attributes, place, sweep.base_dir)
     smaller = plan(before, keep_requests=keep_requests)
-    found = Extension(source, Layout(smaller, prune), Layout(cells, prune))
+    layouts = Layout(smaller, prune), Layout(cells, prune)
+    found = Extension(source, *layouts, arrays=tuple(measured(cells)))
     reason = unlike(source, before, smaller)
     if not reason and not found.contains_all():
         told = difference_of_sweeps(source.attributes, wanted)

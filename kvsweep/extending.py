@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +18,7 @@ import numpy as np
 
 from kvsweep.config.axes import SEED
 from kvsweep.simulate import smaller_of
-from kvsweep.store import Array, Source, measured
+from kvsweep.store import Array, Source
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -51,10 +51,15 @@ class Layout:
     _chains: dict[tuple[int, ...], list[tuple[int, ...]]] = field(default_factory=dict)
 
     @cached_property
-    def keys(self) -> list[Key]:
-        """The key of each variant."""
+    def keys(self) -> list[Key | None]:
+        """The key of each variant; None of those that the plan is without (`Plan.only`)."""
         variants = zip(self.cells.variants, self.cells.policies, strict=True)
-        return [(variant.model_dump_json(), policy) for variant, policy in variants]
+        return [(v.model_dump_json(), policy) if v else None for v, policy in variants]
+
+    @cached_property
+    def numbers(self) -> dict[Key, int]:
+        """The position of each variant, by its key."""
+        return {key: number for number, key in enumerate(self.keys) if key is not None}
 
     def chains(self, chosen: Sequence[int]) -> list[tuple[int, ...]]:
         """Return for each variant of a task those that it may be copied from, nearest first."""
@@ -81,20 +86,14 @@ class Extension:
         The store.
     old, new : Layout
         Its cells, and those of the larger sweep.
+    arrays : tuple of Array
+        What tasks of the larger sweep write.
     """
 
     source: Source
     old: Layout
     new: Layout
-
-    @cached_property
-    def _variants(self) -> dict[Key, int]:
-        return {key: number for number, key in enumerate(self.old.keys)}
-
-    @cached_property
-    def _numbers(self) -> dict[Key, int]:
-        """A number for each variant, equal ones of both sweeps have the same."""
-        return {key: number for number, key in enumerate(self.new.keys)}
+    arrays: tuple[Array, ...]
 
     @cached_property
     def _old_chains(self) -> dict[tuple[int, int], tuple[int, ...]]:
@@ -104,13 +103,23 @@ class Extension:
     def _seeds(self) -> dict[int, int]:
         return {seed: number for number, seed in enumerate(self.old.cells.seeds)}
 
-    @cached_property
-    def _arrays(self) -> list[Array]:
-        return measured(self.new.cells)
+    def only(self, task: Task, cells: Plan) -> Extension:
+        """Return what tasks with the variants of `task` need: `cells` has these, and no others.
+
+        Of the store, the variants of all tasks in which it has one of these: they tell what a cell
+        was copied from.
+        """
+        if cells is self.new.cells:
+            return self
+        keys = (self.new.keys[i] for i in self.new.cells.variant_indices(task))
+        wanted = {self.old.numbers[key] for key in keys if key in self.old.numbers}
+        old = self.old.cells
+        old = old.with_variants(old.in_blocks_of(wanted))
+        return replace(self, old=Layout(old, self.old.prune), new=Layout(cells, self.new.prune))
 
     def contains_all(self) -> bool:
         """Whether the larger sweep has every cell of the store."""
-        return set(self.old.keys) <= set(self.new.keys) and self._seeds.keys() <= set(
+        return self.old.numbers.keys() <= self.new.numbers.keys() and self._seeds.keys() <= set(
             self.new.cells.seeds
         )
 
@@ -124,14 +133,14 @@ class Extension:
         shape = known.shape[:2]
         dims = len(self.new.cells.shape)
         results: Results = {
-            a.name: np.full(shape + a.chunks[dims:], a.fill_value, a.dtype) for a in self._arrays
+            a.name: np.full(shape + a.chunks[dims:], a.fill_value, a.dtype) for a in self.arrays
         }
         results[STATUS_DETAIL] = np.full(shape, "", object)
         self._take_over(known, results)
         for variants, seeds in self._to_simulate(task, known):
             found = simulate(variants, seeds)
             at = np.array(variants), np.array(seeds)
-            for array in self._arrays:
+            for array in self.arrays:
                 if array.name in found:
                     values = array.stored(found[array.name])
                     place = np.ix_(*at, *map(np.arange, values.shape[2:]))
@@ -146,7 +155,8 @@ class Extension:
         known = np.full((len(chosen), len(seeds)), -1)
         chains = self._numbered(self.new, chosen)
         for v, number in enumerate(chosen):
-            variant = self._variants.get(self.new.keys[number])
+            key = self.new.keys[number]
+            variant = self.old.numbers.get(key) if key else None
             for s, seed in enumerate(seeds if variant is not None else ()):
                 if seed in self._seeds and variant is not None:
                     known[v, s] = self._place(variant, self._seeds[seed], chains[v])
@@ -186,9 +196,17 @@ class Extension:
         return self._old_chains[variant, task]
 
     def _numbered(self, layout: Layout, chosen: Sequence[int]) -> list[tuple[int, ...]]:
-        numbers = self._numbers
-        chains = layout.chains(chosen)
-        return [tuple(numbers[layout.keys[i]] for i in chain) for chain in chains]
+        """Return the chains of a task in numbers that equal variants of both sweeps have.
+
+        Of those that a task with other variants has (`only`) the number is -1.
+        """
+        known = self.new.numbers
+
+        def number(i: int) -> int:
+            key = layout.keys[i]
+            return -1 if key is None else known.get(key, -1)
+
+        return [tuple(map(number, chain)) for chain in layout.chains(chosen)]
 
     def _to_simulate(
         self, task: Task, known: NDArray[np.int64]

@@ -246,12 +246,12 @@ def _fill(
 
 def warned(path: Where, sweep: Sweep, cells: Plan) -> xr.Dataset:
     """Open the results, and store with them what in them misleads."""
-    ds = open_results(str(path))
-    found = find_warnings(cells_of_sweep(ds, sweep, cells))
+    found = find_warnings(cells_of_sweep(open_results(str(path)), sweep, cells))
     if text := memory_varies(sweep):
         found.append(ResultWarning("unequal-memory", text, cells.cells, cells.cells, {}))
     update_attributes(path, stored(found))
-    return ds.assign_attrs(stored(found))
+    # Anew, as a dataset keeps what was read of it: 180 MB of a million cells.
+    return open_results(str(path))
 
 
 def _damage(files: list[str]) -> str:

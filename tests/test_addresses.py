@@ -13,8 +13,9 @@ from sweeping import BASE, CLIFF, GRID, make_sweep, stand_in, tree
 import kvsweep
 from kvsweep.addresses import Address, located
 from kvsweep.errors import InputError
-from kvsweep.store import bucket, leases, objects, storage
+from kvsweep.store import bucket, leases, objects, parts, storage
 from kvsweep.store.bucket import Bucket
+from kvsweep.store.lock import BusyError
 
 TEXT = BASE + GRID + CLIFF
 MORE = TEXT.replace("count = 6", "count = 9")
@@ -314,3 +315,69 @@ def test_a_deletion_that_is_cut_short_leaves_what_is_known_for_a_store(sweep, mo
     assert list(there()) == ["zarr.json"]
     run(sweep, overwrite=True)
     assert kvsweep.open_results("memory://kept/a.zarr").attrs["complete"]
+
+
+def test_who_could_not_be_heard_of_while_the_bucket_was_away_is_not_taken_for_dead(monkeypatch):
+    """Its next renewal is waited for, as if it had been seen first when the bucket came back."""
+    monkeypatch.setattr(leases, "_is_dead", lambda there: False)
+    address = located("memory://kept/a.zarr")
+    other = storage(located("memory://kept/.a.zarr.leases"))
+    other.put("store", b"1 elsewhere/ token 0")
+    get, calls = Bucket.get, []
+
+    def away(self, name):
+        calls.append(time.monotonic())
+        found = get(self, name)
+        if len(calls) == 3:
+            time.sleep(3 * leases.DEAD_AFTER)
+        if len(calls) == 6:  # a while after the bucket came back
+            other.put("store", b"1 elsewhere/ token 1")
+        return found
+
+    monkeypatch.setattr(Bucket, "get", away)
+    with (
+        pytest.raises(BusyError, match="process 1 on elsewhere is writing it"),
+        leases.held(address),
+    ):
+        pass
+    assert get(other, "store") == b"1 elsewhere/ token 1"
+
+
+def test_a_process_of_another_container_of_this_host_is_not_taken_for_dead(monkeypatch):
+    mine = leases._here()
+    monkeypatch.setattr("os.readlink", lambda _: "pid:[1]")
+    assert leases._here() != mine
+    nobody = 2**22 + 1  # more than Linux numbers processes to
+    assert not leases._is_dead(f"{nobody} {mine} token 0".encode())
+    assert leases._is_dead(f"{nobody} {leases._here()} token 0".encode())
+
+
+def test_what_a_bucket_keeps_that_was_to_be_deleted_is_told(sweep, monkeypatch):
+    """Of many objects s3fs does not tell which S3 refused to delete; of one it does."""
+    run(sweep)
+    store = Bucket(located("memory://kept/a.zarr"))
+    store.put(parts.name_of(0), b"late")
+    store.put(parts.name_of(1), b"late")
+    memory = type(fsspec.filesystem("memory"))
+
+    def refused(*_):
+        raise PermissionError("no DeleteObject")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(memory, "rm", lambda *_: [])
+        patch.setattr(memory, "rm_file", refused)
+        for delete in (lambda: parts.clear(store), lambda: objects.remove(store.path)):
+            with pytest.raises(InputError, match=r"a\.zarr: access denied: no DeleteObject"):
+                delete()
+    parts.clear(store)
+    assert store.names(parts.FOLDER) == []
+
+
+def test_what_may_be_a_bug_is_told_with_its_kind(monkeypatch):
+    def wrong(*_, **__):
+        raise TypeError("unexpected keyword 'mode'")
+
+    monkeypatch.setattr(type(fsspec.filesystem("memory")), "pipe_file", wrong)
+    with pytest.raises(InputError, match=r"a\.zarr: TypeError: unexpected keyword") as told:
+        Bucket(located("memory://kept/a.zarr")).put("x", b"data")
+    assert isinstance(told.value.__cause__, TypeError)

@@ -1,6 +1,7 @@
 """A store that goes on with more seeds or values: to the byte what one run of the larger gives."""
 
 import json
+import pickle
 import time
 from pathlib import Path
 
@@ -11,8 +12,10 @@ from sweeping import BASE, CLIFF, GRID, fake_batch, make_sweep, start_python, tr
 
 import kvsweep
 from kvsweep import grid, simulate
+from kvsweep.enlarging import extension
 from kvsweep.errors import InputError
 from kvsweep.policies import Status
+from kvsweep.workers.job import Job
 
 TEXT = BASE + GRID + CLIFF
 REAL = simulate.simulate_batch
@@ -160,6 +163,28 @@ def test_what_the_kernel_copies_from_smaller_pools_is_the_same(tmp_path, monkeyp
         ds = kvsweep.run(sweep, out=f"{number}.zarr", workers=1)
         assert tree(Path("a.zarr")) == tree(Path(f"{number}.zarr"))
         assert (ds["pruned"].values == 1).any()
+
+
+@pytest.mark.parametrize("case", ["everything", "values between"])
+def test_a_job_for_some_tasks_has_their_variants_alone_and_takes_over_the_same(
+    tmp_path, simulator, monkeypatch, case
+):
+    monkeypatch.setattr(grid, "CHUNK_SECONDS", (4e-5, 4e-5))
+    kvsweep.run(make_sweep(tmp_path, TEXT), out="a.zarr", workers=1)
+    sweep = make_sweep(tmp_path, text(*MORE[case]))
+    cells = grid.plan(sweep)
+    known = extension(Path("a.zarr"), sweep, cells, keep_requests=False, prune=True)
+    whole = Job("a", cells, sweep.entropy, tmp_path, False, True, known=known)
+    simulated = []
+    for task in cells.tasks:
+        some = pickle.loads(pickle.dumps(whole.only(task)))
+        simulator.cells = 0
+        found, expected = some.simulate(task), whole.simulate(task)
+        simulated.append(simulator.cells)
+        np.testing.assert_equal(found, expected)
+        for layout in (some.known.new, some.known.old):
+            assert None in layout.cells.variants
+    assert sum(simulated) < 2 * cells.cells
 
 
 def test_a_smaller_or_other_sweep_is_refused_and_the_store_kept(tmp_path):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from kvsweep.workload.requests import Requests
 
 SEED = "seed"
+AT_ONCE = 2**19  # values of instances that are read at once
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,8 @@ class Cells:
         The scenario of each cell; the seeds, which share them, may have one place.
     requests : callable (index of a cell) -> Requests, optional
         Its request list.
+    count_instances : callable -> int64 (grid), optional
+        Counts the instances of each cell, where the scenarios are not known.
     """
 
     axes: Mapping[str, Sequence[Any]]
@@ -52,6 +55,7 @@ class Cells:
     cliff: bool = False
     scenarios: NDArray[Any] | None = field(default=None, repr=False)
     requests: Callable[[tuple[int, ...]], Requests] | None = field(default=None, repr=False)
+    count_instances: Callable[[], NDArray[np.int64]] | None = field(default=None, repr=False)
 
     @cached_property
     def ok(self) -> NDArray[np.bool_]:
@@ -64,7 +68,8 @@ class Cells:
         """Instances of each cell; (grid)."""
         found = self.settings(lambda scenario: scenario.cluster.instances)
         if found is None:
-            found = (self.number("peak_blocks") >= 0).sum(axis=-1)
+            assert self.count_instances is not None
+            found = self.count_instances()
         return found.astype(np.int64)
 
     def number(self, name: str) -> NDArray[np.float64]:
@@ -117,15 +122,34 @@ def cells_of(
     from kvsweep.store import load
 
     known: dict[str, NDArray[np.float64] | None] = {}
+    status = ds["status"].load()  # its names are made of codes each time it is looked at
+    ok = variables.is_ok(ds)
 
     def read(name: str) -> NDArray[np.float64] | None:
         if name not in known:
-            known[name] = variables.get(load(ds, name), name).values if name in ds else None
+            known[name] = variables.get(load(ds, name), name, ok).values if name in ds else None
         return known[name]
 
-    status = ds["status"]
     axes = {str(dim): ds[dim].values.tolist() if dim in ds.coords else range(n)
             for dim, n in status.sizes.items()}  # fmt: skip
     names = [n for n in VARIABLES if n in ds and ds[n].dtype.kind in "fi"]
     names = [n for n in names if "request" not in ds[n].dims]
-    return Cells(axes, status.values, read, names, cliff, scenarios, requests)
+    count = partial(_instances, ds, ok)
+    return Cells(axes, status.values, read, names, cliff, scenarios, requests, count)
+
+
+def _instances(ds: xr.Dataset, ok: xr.DataArray) -> NDArray[np.int64]:
+    """Count the instances that each cell has a number of; (grid).
+
+    Some seeds at a time, and none are kept: of a million cells with four instances all are 32 MB.
+    """
+    array = ds["peak_blocks"]
+    found = np.zeros(ok.shape, np.int64)
+    dim = SEED if SEED in ok.dims else next(iter(ok.dims), None)
+    length = 1 if dim is None else ok.sizes[dim]
+    step = max(1, AT_ONCE * length // max(1, array.size))
+    for start in range(0, length, step):
+        part = {} if dim is None else {dim: slice(start, start + step)}
+        place = tuple(part.get(name, slice(None)) for name in ok.dims)
+        found[place] = (array.isel(part).values >= 0).sum(axis=-1)
+    return np.where(ok.values, found, 0)

@@ -67,9 +67,11 @@ class ScannedGroup:
 
 def scan_group(scan: Scan, values: Floats, labels: Labels) -> ScannedGroup:
     """Find the cliff of one group: `values` is (seeds, points) on the ascending axis."""
-    curve = Curve(*statistics.mean_band(values, scan.counts, scan.confidence))
+    means = None if scan.counts is None else statistics.resample_means(values, scan.counts)
+    spread = None if means is None else statistics.spread_as_student(values, means)
+    curve = Curve(*statistics.band_of(values, spread, scan.confidence))
     by_seed, seed_outcomes = scan.crossings(values)
-    by_resample, interval, tally = _bootstrap(scan, values, curve.mean)
+    by_resample, interval, tally = _bootstrap(scan, values, curve.mean, means, spread)
     rho = ranks.spearman(scan.axis, values)
     cliff = GroupCliff(
         labels=labels,
@@ -93,19 +95,21 @@ def _crossing(scan: Scan, curve: Floats) -> Crossing:
 
 
 def _bootstrap(
-    scan: Scan, values: Floats, mean: Floats
+    scan: Scan, values: Floats, mean: Floats, means: Floats | None, spread: Floats | None
 ) -> tuple[Floats, Interval | None, dict[Outcome, int]]:
     """Crossings of the mean curves of all resamples, the interval of the cliff, the outcomes.
+
+    `means` are the plain means of the resamples, `spread` the same spread as Student's.
 
     The interval is the wider of two at each end, which differ where a curve bends: percentiles of
     the crossings of Student's means, and stretched percentiles of those of plain means. Either
     alone fell to 91 % of studies of 3 seeds somewhere, both together held in 94 to 97 %.
     """
     seeds = int(np.count_nonzero(~np.isnan(values).all(axis=1)))
-    if scan.counts is None or seeds < 2:
+    if means is None or spread is None or seeds < 2:
         return np.empty(0), None, {}
-    by_resample, outcome = scan.ranked(statistics.student_means(values, scan.counts))
-    plain, _ = scan.ranked(statistics.resample_means(values, scan.counts))
+    by_resample, outcome = scan.ranked(spread)
+    plain, _ = scan.ranked(means)
     (estimate,), _ = scan.ranked(mean[None])
     if np.isnan(estimate):
         return by_resample, Interval(np.nan, np.nan, scan.confidence), _tally(outcome)

@@ -47,7 +47,7 @@ def names(ds: xr.Dataset) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def get(ds: xr.Dataset, name: str) -> xr.DataArray:
+def get(ds: xr.Dataset, name: str, ok: xr.DataArray | None = None) -> xr.DataArray:
     """Return measure `name` as float64, NaN in every cell whose status is not ``ok``.
 
     Parameters
@@ -57,6 +57,13 @@ def get(ds: xr.Dataset, name: str) -> xr.DataArray:
         values of a variable that lacks dimensions of the status.
     name : str
         A variable, or a quantile of one: ``ttft_p99_ms`` is ``ttft_ms`` at ``quantile=0.99``.
+    ok : xr.DataArray, optional
+        Where the status is ``ok``, if that was looked at already.
+
+    Returns
+    -------
+    xr.DataArray
+        Not to be written into: if there is nothing to mask it is the dataset's own array.
 
     Raises
     ------
@@ -72,10 +79,19 @@ def get(ds: xr.Dataset, name: str) -> xr.DataArray:
         raise InputError(f"metric: no variable {name!r} in the dataset{hint}")
     if array.dtype.kind not in "fiub":
         raise InputError(f"metric: {name!r} holds no numbers; one of: {', '.join(names(ds))}")
-    numbers = array.astype(np.float64)
-    if _per_cell(ds, array):
-        numbers = numbers.where(ds["status"] == "ok").transpose(*array.dims)
+    ok = (is_ok(ds) if ok is None else ok) if _per_cell(ds, array) else None
+    if ok is None or bool(ok.all()):  # of a million cells, a copy of a variable is 8 MB
+        values = array.values.astype(np.float64, copy=False).view()
+        values.flags.writeable = False
+        numbers = array.copy(data=values)
+    else:
+        numbers = array.astype(np.float64).where(ok).transpose(*array.dims)
     return numbers.rename(name).assign_attrs(array.attrs)
+
+
+def is_ok(ds: xr.Dataset) -> xr.DataArray:
+    """Return where the status is ``ok``."""
+    return ds["status"] == "ok"
 
 
 def axis(ds: xr.Dataset, name: str, *, numeric: bool = True) -> xr.DataArray:

@@ -12,11 +12,14 @@ from typing import TYPE_CHECKING
 
 import click
 
+from kvsweep.addresses import Address
 from kvsweep.cli.base import Command, json_option, print_json
+from kvsweep.cli.outputs import StorePath
 from kvsweep.cli.terminal import echo
 from kvsweep.errors import InputError
 
 if TYPE_CHECKING:
+    from kvsweep.addresses import Where
     from kvsweep.explorer.server import Server
     from kvsweep.explorer.subject import Subject
 
@@ -31,7 +34,7 @@ MISSING = "explore: tornado is not installed: pip install 'kvsweep[explore]'"
         "kvsweep explore results/h8.zarr --port 8765",
     ),
 )
-@click.argument("path", metavar="SWEEP.toml|STORE", type=click.Path(path_type=Path))
+@click.argument("path", metavar="SWEEP.toml|STORE", type=StorePath())
 @click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="Change a key.")
 @click.option(
     "--port",
@@ -43,7 +46,7 @@ MISSING = "explore: tornado is not installed: pip install 'kvsweep[explore]'"
 @click.option("--no-browser", is_flag=True, help="Print the address only.")
 @json_option
 def explore(
-    path: Path, settings: tuple[str, ...], port: int, no_browser: bool, as_json: bool
+    path: Where, settings: tuple[str, ...], port: int, no_browser: bool, as_json: bool
 ) -> None:
     """Open a page on this machine: sliders for all settings of a sweep, and curves that follow.
 
@@ -72,8 +75,8 @@ def explore(
         serve(subject, port, ready)
 
 
-def _subject(path: Path, settings: tuple[str, ...]) -> Subject:
-    if path.is_dir():
+def _subject(path: Where, settings: tuple[str, ...]) -> Subject:
+    if isinstance(path, Address) or path.is_dir():
         from kvsweep.cli.results import read
         from kvsweep.explorer.of_store import OfStore
 

@@ -18,7 +18,7 @@ from kvsweep.cli.base import (
     print_json,
     warn,
 )
-from kvsweep.cli.outputs import StorePath, draw_beside, figure_beside
+from kvsweep.cli.outputs import StorePath, draw_beside, file_beside
 from kvsweep.cli.progress import Display
 from kvsweep.cli.quick_xarray import leave_dask
 from kvsweep.cli.terminal import Interrupted, echo
@@ -213,7 +213,7 @@ def _draw(path: Where, ds: xr.Dataset, cliff: Cliff) -> dict[str, str | None]:
 
 def figure_of(path: Where) -> Path:
     """Return where the figure of a store is drawn."""
-    return figure_beside(path, "cliff")
+    return file_beside(path, "cliff.png")
 
 
 def _print_outcome(result: dict[str, Any], cliff: Cliff | None, memory: str) -> None:

@@ -54,9 +54,9 @@ class StorePath(click.ParamType):  # type: ignore[type-arg]
         return store_place(value) if self._write else located(value)
 
 
-def figure_beside(store: Where, kind: str) -> Path:
-    """Return where a figure of a store is drawn: beside it, or here if it is at an address."""
-    name = f"{store.stem}-{kind}.png"
+def file_beside(store: Where, ending: str) -> Path:
+    """Return where a file about a store is written: beside it, or here if it is at an address."""
+    name = f"{store.stem}-{ending}"
     return Path(name) if isinstance(store, Address) else output_path(store).with_name(name)
 
 

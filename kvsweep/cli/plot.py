@@ -9,7 +9,7 @@ import click
 
 from kvsweep.cli.base import Command, check_outputs, json_option, print_json
 from kvsweep.cli.measure import open_prefix
-from kvsweep.cli.outputs import OutputPath, figure_beside
+from kvsweep.cli.outputs import OutputPath, file_beside
 from kvsweep.cli.results import (
     at_option,
     cliff_options,
@@ -89,7 +89,7 @@ def plot(
     from kvsweep.plot import look, save
     from kvsweep.plot.style import is_own
 
-    target = out or figure_beside(store, kind)
+    target = out or file_beside(store, f"{kind}.png")
     check_outputs([store], {"--out": target})
     if out is None and target.exists() and not is_own(target):
         raise InputError(

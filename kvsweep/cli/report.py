@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from kvsweep.cli.base import Command, json_option, print_json
-from kvsweep.cli.outputs import OutputPath
+from kvsweep.cli.outputs import OutputPath, StorePath, file_beside
 from kvsweep.cli.results import at_option, read
 from kvsweep.cli.terminal import echo
 from kvsweep.cli.trace_options import check_new, overwrite_option
 from kvsweep.errors import InputError
-from kvsweep.files import output_path, written
+from kvsweep.files import written
+
+if TYPE_CHECKING:
+    from kvsweep.addresses import Where
 
 
 @click.command(
@@ -24,7 +28,7 @@ from kvsweep.files import output_path, written
         "kvsweep report results/h8-steady.zarr --at rate=20 --overwrite",
     ),
 )
-@click.argument("stores", metavar="STORE...", nargs=-1, type=click.Path(path_type=Path))
+@click.argument("stores", metavar="STORE...", nargs=-1, type=StorePath())
 @click.option(
     "-o",
     "--out",
@@ -38,7 +42,7 @@ from kvsweep.files import output_path, written
 @overwrite_option
 @json_option
 def report(
-    stores: tuple[Path, ...],
+    stores: tuple[Where, ...],
     out: Path | None,
     compared: bool,
     metric: str | None,
@@ -57,11 +61,10 @@ def report(
         raise InputError(f"--compare: needs two stores, got {len(stores)}")
     if metric and not compared:
         raise InputError("--metric: has no effect without --compare")
-    first = output_path(stores[0])
-    target = out or first.with_name(f"{first.stem}-report.html")
+    target = out or file_beside(stores[0], "report.html")
     if target.suffix.lower() != ".html":
         raise InputError(f"--out {target}: is written as .html")
-    check_new(list(stores), {"--out": target}, overwrite)
+    check_new([s for s in stores if isinstance(s, Path)], {"--out": target}, overwrite)
     from kvsweep.webpage import report_page
 
     page = report_page(

@@ -12,8 +12,12 @@ from kvsweep.errors import InputError, did_you_mean
 # What to install for a protocol, where that is not in the extra `remote`.
 _PACKAGES = {"gs": "gcsfs", "gcs": "gcsfs"} | dict.fromkeys(("az", "abfs", "abfss", "adl"), "adlfs")
 _S3 = ("s3", "s3a")
-# What asking again would not mend.
-_FINAL = (PermissionError, NotImplementedError, ValueError, TypeError, AttributeError, ImportError)
+# Of these types may be a bug of ours, or of a library: messages name the type, and the error is the
+# cause of what is raised.
+_BUGS = (TypeError, AttributeError)
+# What asking again would not mend. NotImplementedError is what fsspec's file systems raise that
+# cannot write, list or delete (a zip, a web server).
+_FINAL = (PermissionError, NotImplementedError, ValueError, ImportError, *_BUGS)
 _NO_KEYS = ("NoCredentialsError", "PartialCredentialsError", "ProfileNotFound", "TokenRetrieval")
 _WRONG = ("ParamValidation", "InvalidRegion", "InvalidEndpoint")
 
@@ -101,6 +105,8 @@ def line_of(error: Exception) -> str:
     text = (str(error).splitlines() or [""])[0].strip()
     if type(error).__name__.startswith(_NO_KEYS) or isinstance(error, PermissionError):
         return f"access denied: {text or type(error).__name__}"
+    if isinstance(error, _BUGS) and text:
+        return f"{type(error).__name__}: {text}"
     return text or type(error).__name__
 
 

@@ -179,7 +179,8 @@ class Lease:
 
     def _lives(self, names: list[str]) -> bool:
         """Whether one of these leases has a run that lives; those that have none are removed."""
-        began, told = time.monotonic(), False
+        began = looked = time.monotonic()
+        told = False
         seen: dict[str, bytes] = {}
         while True:
             for name in names:
@@ -192,7 +193,10 @@ class Lease:
                     self.other = there
                     return True
             names = list(seen)
-            waited = time.monotonic() - began
+            now = time.monotonic()
+            if now - looked > WATCH_EVERY + RENEW_EVERY:
+                began = now  # nobody could be heard of while the bucket did not answer
+            looked, waited = now, now - began
             if not names or waited >= DEAD_AFTER:
                 self._leases.delete_all([n for n in names if self._leases.get(n) == seen[n]])
                 return False
@@ -232,11 +236,16 @@ def _is_dead(there: bytes) -> bool:
 
 
 def _here() -> str:
-    """Return what tells this machine from others: hosts and containers may have equal names."""
-    boot = ""
+    """Return what tells those whose processes this one sees from others.
+
+    Hosts and containers may have equal names, and containers of one host, as those of a pod, have
+    numbers of their own for their processes.
+    """
+    boot = space = ""
     with suppress(OSError):
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()[:8]
-    return f"{socket.gethostname()}/{boot}"
+        space = os.readlink("/proc/self/ns/pid").removeprefix("pid:").strip("[]")
+    return f"{socket.gethostname()}/{boot}-{space}"
 
 
 def _words(there: bytes) -> str:

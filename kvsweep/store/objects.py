@@ -59,7 +59,7 @@ def recognise(address: Address, form: str) -> None:
 def remove(address: Address) -> None:
     """Delete a store, its root last: what is left of it, should this be cut short, is known."""
     bucket = Bucket(address)
-    bucket.delete_all([name for name in bucket.all() if name != ROOT])
+    _delete(bucket, [name for name in bucket.all() if name != ROOT])
     bucket.delete(ROOT)
 
 
@@ -79,9 +79,9 @@ def move(larger: Address, address: Address) -> None:
     for name in moved:
         if name != ROOT:
             source.copy(name, target)
-    target.delete_all([name for name in target.all() if name not in moved])
+    _delete(target, [name for name in target.all() if name not in moved])
     source.delete(ROOT)
-    source.delete_all([name for name in moved if name != ROOT])
+    _delete(source, [name for name in moved if name != ROOT])
 
 
 def go_on_with_move(larger: Address, address: Address) -> None:
@@ -95,13 +95,28 @@ def go_on_with_move(larger: Address, address: Address) -> None:
     source = Bucket(larger, owner=address)
     left = source.all()
     if left and ROOT not in left:
-        source.delete_all(list(left))
+        _delete(source, list(left))
     if ROOT not in left:
         return
     there = _told(address)
     told = _told(larger)
     if told.get(COMPLETE) and there.get(IDENTITY) == told.get(IDENTITY):
         move(larger, address)
+
+
+def _delete(bucket: Bucket, names: list[str]) -> None:
+    """Remove objects and see that they are gone: of many, s3fs does not tell which S3 kept.
+
+    Raises
+    ------
+    RemoteError
+        If one cannot be deleted.
+    """
+    bucket.delete_all(names)
+    there = bucket.all() if names else {}
+    for name in names:
+        if name in there:
+            bucket.delete(name)
 
 
 def _told(address: Address) -> Document:

@@ -94,9 +94,22 @@ def name_of(task: int) -> str:
 
 
 def clear(folder: Storage) -> None:
-    """Remove the parts of a store whose shards are all packed, and their folder."""
+    """Remove the parts of a store whose shards are all packed, and their folder.
+
+    Raises
+    ------
+    OSError
+        If one cannot be deleted.
+    """
+    before: list[str] = []
     while names := [name for name in folder.names(FOLDER) if OWN.fullmatch(name)]:
-        folder.delete_all([f"{FOLDER}/{name}" for name in names])
+        files = [f"{FOLDER}/{name}" for name in names]
+        if names != before:
+            folder.delete_all(files)
+        else:  # of many, s3fs does not tell which S3 kept, and why; of one it does
+            for file in files:
+                folder.delete(file)
+        before = names
     folder.delete_folder(FOLDER)
 
 

@@ -6,7 +6,6 @@ import json
 from collections.abc import Iterator
 from functools import cached_property, partial
 from itertools import takewhile
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -35,6 +34,7 @@ from kvsweep.webpage.elements import drawn, folded, heading, listing, paragraphs
 if TYPE_CHECKING:
     import xarray as xr
 
+    from kvsweep.addresses import Where
     from kvsweep.analysis.cliff_records import Cliff
     from kvsweep.analysis.effect_records import Effects
 
@@ -63,7 +63,7 @@ class StoreReport:
 
     Parameters
     ----------
-    path : Path
+    path : Path or Address
         The store.
     ds : xr.Dataset
         Its results.
@@ -71,7 +71,7 @@ class StoreReport:
         Begins the names of its figures.
     """
 
-    def __init__(self, path: Path, ds: xr.Dataset, name: str) -> None:
+    def __init__(self, path: Where, ds: xr.Dataset, name: str) -> None:
         self.path, self.ds, self.name = path, ds, name
         self.sweep: dict[str, Any] = json.loads(ds.attrs["sweep"])
         self.cliff: Cliff | None = cliff_of(ds, {}) if self.sweep.get("cliff") else None

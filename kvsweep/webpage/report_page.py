@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import xarray as xr
 
@@ -13,18 +13,21 @@ from kvsweep.webpage.elements import heading, text
 from kvsweep.webpage.one_store import StoreReport
 from kvsweep.webpage.two_stores import comparison
 
+if TYPE_CHECKING:
+    from kvsweep.addresses import Where
+
 # What two stores are compared by, where they have it, after what their sweeps ask.
 COMPARED = ("ttft_p99_ms", "throughput_rps")
 
 
 def report_page(
-    stores: Sequence[tuple[Path, xr.Dataset]], *, compared: bool, metric: str | None = None
+    stores: Sequence[tuple[Where, xr.Dataset]], *, compared: bool, metric: str | None = None
 ) -> Page:
     """Return the report of stores as a page.
 
     Parameters
     ----------
-    stores : sequence of (Path, xr.Dataset)
+    stores : sequence of (Path or Address, xr.Dataset)
         Stores with their results.
     compared : bool
         Two of them: tell the difference.

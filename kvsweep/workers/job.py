@@ -74,12 +74,12 @@ class Job:
 
     def only(self, task: Task) -> Job:
         """Return the job of tasks with the variants of `task`, to be sent: without all others."""
-        if self.known is not None:  # which has the cells of two sweeps
-            return self
         cells = self.cells.only(task)
-        if cells is self.cells:
+        known = self.known and self.known.only(task, cells)
+        if cells is self.cells and known is self.known:
             return self
-        return replace(self, cells=cells, deliver=self.deliver and self.deliver.only(cells))
+        deliver = self.deliver and self.deliver.only(cells)
+        return replace(self, cells=cells, deliver=deliver, known=known)
 
     def run(self, task: Task) -> Any:
         """Simulate a task, and return what goes back of it."""

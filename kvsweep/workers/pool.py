@@ -65,6 +65,13 @@ class Pool:
         it, lines are logged.
     wait : float, optional
         Seconds to wait while there is no worker; without limit if not given.
+
+    Attributes
+    ----------
+    workers : dict of str to Worker
+        All of the scheduler's, by address.
+    silent : set of str
+        Of these, the ones that are not heard of (`silence.Silence`).
     """
 
     patience = TELL_AFTER
@@ -85,18 +92,20 @@ class Pool:
         self._wait = wait
         self._wanted = own_answer()
         self.workers: dict[str, Worker] = {}
+        self.silent: set[str] = set()
         self._looked = 0.0
         self._idle_since: float | None = None
         self._told = ""
 
     @property
     def usable(self) -> dict[str, int]:
-        """Threads of each worker that may simulate, by address."""
-        return {
+        """Threads of each worker that may simulate, by address; of silent ones if all are so."""
+        found = {
             address: worker.threads
             for address, worker in self.workers.items()
             if worker.answer is None and not worker.refused
         }
+        return {a: n for a, n in found.items() if a not in self.silent} or found
 
     @property
     def restriction(self) -> list[str] | None:

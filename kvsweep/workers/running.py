@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
 import pickle
 from collections import Counter, OrderedDict, deque
 from contextlib import suppress
-from functools import cache
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from distributed import KilledWorker, get_worker
+from distributed import KilledWorker
 
 from kvsweep.errors import InputError
 from kvsweep.workers.halving import DiedError
-from kvsweep.workers.handshake import own_answer, why_not
+from kvsweep.workers.handshake import own_answer
 from kvsweep.workers.job import RETRIES
 from kvsweep.workers.pool import LOOK_EVERY
+from kvsweep.workers.remote_tasks import (
+    WrongWorkerError,
+    simulate,
+    simulate_apart,
+    simulate_by_halves,
+)
 from kvsweep.workers.silence import Silence
 
 if TYPE_CHECKING:
@@ -29,9 +35,8 @@ if TYPE_CHECKING:
     from kvsweep.workers.job import Job
     from kvsweep.workers.pool import Pool
 
-# Seconds that a result may take from the worker that has it, in tries between which that may be
-# found gone; then the task is sent again.
-FETCH_TIMEOUTS = (5.0, 10.0, 20.0, 40.0)
+# Seconds that a result may take from the worker that has it; then the task is sent again.
+FETCH_TIMEOUT = 75.0
 # Jobs that are held for tasks to come: each has the variants of some tasks, and tasks with the same
 # ones follow each other.
 JOBS = 8
@@ -62,7 +67,7 @@ class ClusterRun:
         self._losses: Counter[int] = Counter()  # by task
         self._alone = False
         self._tasks: dict[Future, tuple[Task, set[str]]] = {}
-        self._done: SimpleQueue[Future] = SimpleQueue()
+        self._done: SimpleQueue[tuple[Future, Any]] = SimpleQueue()
         self._holders: dict[int, set[str]] = {}  # of the job of a task: who may have it
         self._jobs: OrderedDict[Block, tuple[Future, set[str]]] = OrderedDict()
 
@@ -75,8 +80,8 @@ class ClusterRun:
         silence = Silence(self._pool)
         while True:
             self._pool.look()
-            if self._tasks:
-                silence.look()
+            if self._tasks and silence.look():
+                self._take_back()
             self._send_again()
             while self._given_up:
                 yield self._given_up.pop()
@@ -87,13 +92,13 @@ class ClusterRun:
                 self._todo.append(self._suspects.pop())
             self._send()
             try:
-                future = self._done.get(timeout=LOOK_EVERY)
+                future, results = self._done.get(timeout=LOOK_EVERY)
             except Empty:
                 continue
-            silence.heard()
             if future in self._tasks:
-                task, on = self._tasks.pop(future)
-                outcome = self._outcome(future, task, on)
+                silence.heard()
+                task, _ = self._tasks.pop(future)
+                outcome = self._outcome(future, task) if results is None else results
                 if outcome is not None:
                     yield task, outcome
 
@@ -123,12 +128,33 @@ class ClusterRun:
             return
         for block in [b for b, (_, on) in self._jobs.items() if not on & usable]:
             del self._jobs[block]
-        lost = [
+        self._lose_all(
             future
             for future, (task, on) in self._tasks.items()
             if not on & usable or not self._holders[task.index] & usable
-        ]
-        for future in lost:
+        )
+
+    def _take_back(self) -> None:
+        """Let others do what silent workers have: tasks, and results that are not fetched.
+
+        Dask would wait for them, until it gives them up. When they are back they do it too: the
+        part that they write is the same.
+        """
+        silent = self._pool.silent
+        if self._pool.restriction is None or silent & set(self._pool.usable):
+            return
+        client, names = self._pool.client, list(silent)
+        try:
+            there = {key for keys in client.processing(names).values() for key in keys}
+            there |= {key for keys in client.has_what(names).values() for key in keys}
+        except Exception as error:
+            raise self._pool.gone() from error
+        for block in [b for b, (job, _) in self._jobs.items() if job.key in there]:
+            del self._jobs[block]
+        self._lose_all(future for future in self._tasks if future.key in there)
+
+    def _lose_all(self, futures: Iterable[Future]) -> None:
+        for future in list(futures):
             task, _ = self._tasks.pop(future)
             future.release()
             self._lose(task)
@@ -143,7 +169,7 @@ class ClusterRun:
         if deaths < DEATHS:
             self._todo.appendleft(task)
         elif deaths < 2 * DEATHS:
-            self._ways[task.index] = _simulate_apart
+            self._ways[task.index] = simulate_apart
             self._suspects.append(task)
         else:
             self._given_up.append((task, DiedError(f"workers died of it {deaths} times")))
@@ -152,7 +178,7 @@ class ClusterRun:
         restriction = self._pool.restriction
         key = f"{self._name}-{task.index}-{self._token}-{uuid4().hex[:8]}"
         future = self._pool.client.submit(
-            self._ways.get(task.index, _simulate),
+            self._ways.get(task.index, simulate),
             self._job_of(task, restriction),
             task,
             self._wanted,
@@ -163,7 +189,7 @@ class ClusterRun:
         )
         self._tasks[future] = task, set(restriction or ())
         self._holders[task.index] = self._jobs[self._whole.cells.variant_block(task)][1]
-        future.add_done_callback(self._done.put)
+        future.add_done_callback(self._bring)
 
     def _job_of(self, task: Task, restriction: list[str] | None) -> Future:
         block = self._whole.cells.variant_block(task)
@@ -181,16 +207,27 @@ class ClusterRun:
         self._jobs.move_to_end(block)
         return self._jobs[block][0]
 
-    def _outcome(self, future: Future, task: Task, on: set[str]) -> Any:
-        """Return what became of a task; None if that is not known yet, as it was sent again."""
+    def _bring(self, future: Future) -> None:
+        """Fetch what a task gave, if it did; meanwhile whoever waits for another one goes on."""
         if future.status == "finished":
-            results = self._fetch(future, on)
-            if results is not None:
-                return results
-        elif future.status == "error":
+            self._pool.client.loop.add_callback(self._fetch, future)
+        else:
+            self._done.put((future, None))
+
+    async def _fetch(self, future: Future) -> None:
+        results = None
+        # Of many types, by what of the worker, the scheduler or the connection was lost first.
+        with suppress(Exception, asyncio.CancelledError):
+            found = self._pool.client.gather(future, asynchronous=True)
+            results = await asyncio.wait_for(found, FETCH_TIMEOUT)
+        self._done.put((future, results))
+
+    def _outcome(self, future: Future, task: Task) -> Exception | None:
+        """Return the error that a task without results ended with; None if it was sent again."""
+        if future.status == "error":
             error: Exception = future.exception()
             if isinstance(error, KilledWorker) and not self._alone:
-                self._ways[task.index] = _simulate_apart
+                self._ways[task.index] = simulate_apart
                 self._suspects.append(task)  # it, or one that shared its worker
                 return None
             if isinstance(error, WrongWorkerError):
@@ -199,53 +236,10 @@ class ClusterRun:
                 return None
             if isinstance(error, InputError) or task.index in self._ways:
                 return error
-            self._ways[task.index] = _simulate_by_halves
+            self._ways[task.index] = simulate_by_halves
             self._todo.appendleft(task)
             return None
         if self._pool.client.status != "running":
             raise self._pool.gone()
         self._lose(task)
         return None
-
-    def _fetch(self, future: Future, on: set[str]) -> Any:
-        """Return what a finished task gave; None if those that had it left first."""
-        for timeout in FETCH_TIMEOUTS:
-            with suppress(Exception):
-                return future.result(timeout=timeout)
-            if self._pool.client.status != "running":
-                break
-            self._pool.look()
-            if on and not on & set(self._pool.usable):
-                break
-        return None
-
-
-class WrongWorkerError(Exception):
-    """A task came to a worker that took the address of one that may simulate: address, reason."""
-
-
-def _simulate(job: Job, task: Task, wanted: Answer) -> Any:
-    """Simulate a task of the job."""
-    _check(wanted)
-    return job.run(task)
-
-
-def _simulate_by_halves(job: Job, task: Task, wanted: Answer) -> Any:
-    """Simulate a task that raised an error."""
-    _check(wanted)
-    return job.run_by_halves(task)
-
-
-def _simulate_apart(job: Job, task: Task, wanted: Answer) -> Any:
-    """Simulate a task, of which the worker may have died, in other processes."""
-    _check(wanted)
-    return job.run_by_halves(task, apart=True)
-
-
-def _check(wanted: Answer) -> None:
-    reason = why_not(_own_answer(), wanted)
-    if reason:
-        raise WrongWorkerError(get_worker().address, reason)
-
-
-_own_answer = cache(own_answer)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -10,14 +11,16 @@ from kvsweep.workers.pool import few
 if TYPE_CHECKING:
     from kvsweep.workers.pool import Pool
 
-# Seconds without a finished task after which workers that are silent are looked for, and of silence
-# after which one is named. They are heard of at least every other second, whatever they compute.
+# Seconds without a finished task after which workers that are silent are looked for, between two
+# looks, and of silence after which one is named. They are heard of at least every other second,
+# whatever they compute.
 STALLED_AFTER = 5.0
+LOOK_EVERY = 1.0
 SILENT_AFTER = 10.0
 
 
 class Silence:
-    """What names the workers of a pool that are silent, each once.
+    """What names the workers of a pool that are silent, each once, and keeps new tasks from them.
 
     Parameters
     ----------
@@ -28,32 +31,49 @@ class Silence:
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
         self._heard: dict[str, tuple[Any, float]] = {}  # what was last seen of a worker, and since
-        self._silent: set[str] = set()
+        self._looked = -math.inf
         self.heard()
 
     def heard(self) -> None:
         """Note that a task has finished."""
         self._last = time.monotonic()
 
-    def look(self) -> None:
-        """Look for silent workers, if no task has finished for a while."""
-        now = time.monotonic()
-        if now - self._last < STALLED_AFTER:
-            return
+    def look(self) -> bool:
+        """Look for silent workers, if no task has finished for a while or some were silent before.
+
+        Returns
+        -------
+        bool
+            Whether it looked, and there are some.
+        """
+        now, known = time.monotonic(), self._pool.silent
+        stalled = now - self._last >= STALLED_AFTER
+        if not (stalled or known) or now - self._looked < LOOK_EVERY:
+            return False
+        self._looked = now
         before = self._heard
         self._heard = {}
         for address, seen in self._last_seen().items():
-            known = before.get(address)
-            self._heard[address] = known if known and known[0] == seen else (seen, now)
+            earlier = before.get(address)
+            self._heard[address] = earlier if earlier and earlier[0] == seen else (seen, now)
         silent = {a for a, (_, since) in self._heard.items() if now - since >= SILENT_AFTER}
-        if silent - self._silent:
+        self._pool.silent = silent
+        if silent - known:
             are = "worker {} is" if len(silent) == 1 else "workers {} are"
             self._pool.tell(
                 f"{are.format(few(sorted(silent)))} not heard of for {SILENT_AFTER:.0f} s (frozen, "
-                "or cut off?); what they were to simulate is waited for until they are back, or "
-                "Dask gives them up (distributed.scheduler.worker-ttl)"
+                f"or cut off?); {self._what_follows()}"
             )
-        self._silent = silent
+        return bool(silent)
+
+    def _what_follows(self) -> str:
+        """Say what becomes of the tasks of the silent workers."""
+        if self._pool.restriction is not None and self._pool.usable.keys() - self._pool.silent:
+            return "others simulate what was to be done there"
+        return (
+            "what is to be done there is waited for until they are back, or Dask gives them up "
+            "(distributed.scheduler.worker-ttl)"
+        )
 
     def _last_seen(self) -> dict[str, Any]:
         """Return when the scheduler heard of each worker, by its own clock."""

@@ -18,6 +18,13 @@ def test_resamples_draw_every_seed_equally_often():
     assert counts.mean(axis=0) == pytest.approx(np.ones(20), abs=0.06)
 
 
+def test_resamples_are_those_that_are_drawn_all_at_once():
+    rng = np.random.default_rng(statistics.BOOTSTRAP_SEED)
+    drawn = rng.multinomial(7, np.full(7, 1 / 7), size=150)
+    assert statistics.DRAWN_AT_ONCE < 150
+    np.testing.assert_array_equal(statistics.resample_counts(7, 150), drawn)
+
+
 def test_resample_means_leave_missing_values_out():
     values = np.array([[1.0, np.nan], [3.0, np.nan], [np.nan, 5.0]])
     counts = np.array([[1.0, 1.0, 1.0], [2.0, 1.0, 0.0], [0.0, 0.0, 3.0]])

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from analysis.synthetic import dataset, h8, status
-from kvsweep.analysis import variables
+from kvsweep.analysis import cells, variables
 
 LONG_NAME = "95th percentile of time to first token seen by the client"
 
@@ -74,3 +74,23 @@ def test_an_axis_of_names_is_refused_where_numbers_are_needed():
     assert variables.axis(h8(2), "policy", numeric=False).size == 2
     with pytest.raises(ValueError, match="holds names"):
         variables.axis(h8(2), "policy")
+
+
+def test_what_has_nothing_to_mask_is_not_copied_and_not_to_be_written_into():
+    ds = dataset([[0.1, 0.2], [0.0, 0.0]], blocks=[1, 2], seeds=[0, 1])
+    ds["status"] = status(ds)
+    found = variables.get(ds, "preemption_rate").values
+    assert np.shares_memory(found, ds["preemption_rate"].values)
+    with pytest.raises(ValueError, match="read-only"):
+        found[0] = 1.0
+
+
+def test_instances_are_counted_some_seeds_at_a_time(monkeypatch):
+    ds = dataset([[0.1, 0.2, 0.1], [0.0, 0.0, 0.0]], blocks=[1, 2], seeds=[0, 1, 2])
+    ds["status"] = status(ds, failed={"gpu_blocks": 1, "seed": 2})
+    ds["peak_blocks"] = (*ds["status"].dims, "instance"), np.full((*ds["status"].shape, 3), 5)
+    ds["peak_blocks"].loc[{"gpu_blocks": 2, "instance": 2}] = -1
+    expected = np.where(ds["status"] == "ok", [[3], [2]], 0)
+    for at_once in (1, 6, 2**19):
+        monkeypatch.setattr(cells, "AT_ONCE", at_once)
+        np.testing.assert_array_equal(cells.cells_of(ds).instances, expected)

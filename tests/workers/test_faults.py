@@ -18,6 +18,7 @@ from sweeping import BASE, GRID, make_sweep, tree
 import kvsweep
 from kvsweep import grid
 from kvsweep.simulate import warm_up
+from kvsweep.workers import silence
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -199,6 +200,37 @@ def test_a_worker_freezes_and_thaws(remote, sweep, tmp_path, whole):
     timers[0].join()
     assert other.poll() is None
     assert tree(tmp_path / "b.zarr") == whole
+
+
+def test_a_worker_that_stays_frozen_is_named_and_others_do_its_tasks(
+    remote, sweep, tmp_path, whole, monkeypatch, caplog
+):
+    """Once it was silent for a while; until then nothing else waits for it."""
+    monkeypatch.setattr(silence, "STALLED_AFTER", 0.5)
+    monkeypatch.setattr(silence, "SILENT_AFTER", 4.0)
+    workers = [remote.worker(), remote.worker()]
+    with Client(remote.address) as client:
+        until(lambda: len(client.nthreads()) == 2)
+        pids = client.run(os.getpid)
+        stopped = []
+
+        def progress(done, total):
+            if done and not stopped:
+                until(lambda: any(client.has_what().values()) and not any(under_way(client)))
+                stopped.append(max(client.has_what().items(), key=lambda item: len(item[1]))[0])
+                os.kill(pids[stopped[0]], signal.SIGSTOP)
+
+        kvsweep.run(sweep, out=tmp_path / "b.zarr", scheduler=remote.address, progress=progress)
+    named = [line for line in caplog.messages if "not heard of" in line]
+    assert len(named) == 1
+    assert stopped[0] in named[0]
+    assert "others simulate what was to be done there" in named[0]
+    assert all(worker.poll() is None for worker in workers)
+    assert tree(tmp_path / "b.zarr") == whole
+
+
+def under_way(client):
+    return client.processing().values()
 
 
 @pytest.mark.long
