@@ -138,7 +138,8 @@ def find_kernel(
         except torch.OutOfMemoryError:  # a RuntimeError too, which says nothing of the kernel
             raise
         # RuntimeError: it has no code for this GPU, type or size of heads. ImportError: PyTorch has
-        # no `varlen_attn`. TypeError: it has other arguments, as before 2.12. ValueError: heads or
+        # RuntimeError: no code for this GPU, type or size of heads. ImportError: PyTorch has no
+        # `varlen_attn`. TypeError: it has other arguments, as before 2.12. ValueError: heads or
         # windows that it does not take, or other values.
         except (RuntimeError, ImportError, TypeError, ValueError) as error:
             refused.append(f"{name}: {' '.join(str(error).split())[:100]}")
