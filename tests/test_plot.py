@@ -200,6 +200,12 @@ def test_curves_are_labelled_at_their_ends():
     assert "99th percentile of time to first token seen by\nthe client (ms)" in texts
 
 
+def test_a_curve_has_a_line_at_a_threshold():
+    figure = plot.plot_curve(h8(3), "preemption_rate", "gpu_blocks", threshold=0.05)
+    assert "threshold 0.05" in check_layout(figure)
+    assert [0.05, 0.05] in [list(line.get_ydata()) for line in figure.axes[0].lines]
+
+
 def test_a_curve_needs_its_axis_and_room():
     ds = h8(3).assign(flat=xr.DataArray(1.0))
     with pytest.raises(InputError, match="does not vary along"):

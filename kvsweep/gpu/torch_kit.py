@@ -57,12 +57,13 @@ def build_kit(device: Any, fp8: bool) -> Kit:
             made = [torch.compile(function, dynamic=True) for function in functions]
             rows = torch.zeros(4, 2, 64, dtype=torch.bfloat16, device=device)
             made[0](rows), made[1](rows, *angles(torch.arange(4, device=device), 64)), made[2](rows)
-            return Kit(device, fp8, *made, compiled=True, fast_accum=fast)
+            gate, rotate, quantize = made
+            return Kit(device, fp8, gate, rotate, quantize, compiled=True, fast_accum=fast)
         except torch.OutOfMemoryError:
             raise
         except Exception:  # without a compiler of Triton's it can be anything, and all works
             torch.cuda.synchronize()
-    return Kit(device, fp8, *functions, compiled=False, fast_accum=fast)
+    return Kit(device, fp8, silu_gate, rotated, to_fp8, compiled=False, fast_accum=fast)
 
 
 def silu_gate(x: Any) -> Any:
