@@ -143,6 +143,13 @@ def run_replay(
 ) -> Replay:
     """Replay a trace as `replay` does; keep the steps too, and tell `notify` what takes long."""
     scenario, trace = _load(source, overrides, read)
+    return replay_requests(scenario, trace, notify)
+
+
+def replay_requests(
+    scenario: Scenario, trace: Trace, notify: Callable[[str], None] | None = None
+) -> Replay:
+    """Replay the requests of a trace under any scenario, as `run_replay` does."""
     prompts, outputs = trace.requests.prompt_tokens, trace.requests.output_tokens
     try:
         check_times(scenario, len(prompts), int((prompts + outputs).max()), int(prompts.max()))

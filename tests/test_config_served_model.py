@@ -7,7 +7,7 @@ import pytest
 import kvsweep
 from kvsweep import grid
 from kvsweep.config import load_sweep
-from kvsweep.config.latency import load_preset
+from kvsweep.config.preset import load_preset
 from kvsweep.config.served_text import defaults_text, model_text
 from kvsweep.errors import InputError
 

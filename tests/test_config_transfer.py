@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kvsweep.config import load_sweep, parse_scenario, preset_names
-from kvsweep.config.latency import load_preset
+from kvsweep.config.preset import load_preset
 from kvsweep.config.transfer import links, transfer_text
 from kvsweep.errors import InputError
 from kvsweep.simulate.lane_records import lane_record

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import xarray as xr
 from analysis.synthetic import dataset, h8, prefix_trials, status
+from analysis.test_sensitivity import ishigami
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_hex, to_rgb
 from matplotlib.text import Text
@@ -23,6 +24,7 @@ from kvsweep.analysis.effect_records import Verdict
 from kvsweep.analysis.effects import factorial_effects
 from kvsweep.analysis.pareto import pareto_front
 from kvsweep.analysis.prefix_cost import prefix_cost
+from kvsweep.analysis.sensitivity import sensitivity_indices
 from kvsweep.analysis.statistics import Interval
 from kvsweep.errors import InputError
 from kvsweep.plot import style
@@ -198,6 +200,12 @@ def test_curves_are_labelled_at_their_ends():
     assert "99th percentile of time to first token seen by\nthe client (ms)" in texts
 
 
+def test_a_curve_has_a_line_at_a_threshold():
+    figure = plot.plot_curve(h8(3), "preemption_rate", "gpu_blocks", threshold=0.05)
+    assert "threshold 0.05" in check_layout(figure)
+    assert [0.05, 0.05] in [list(line.get_ydata()) for line in figure.axes[0].lines]
+
+
 def test_a_curve_needs_its_axis_and_room():
     ds = h8(3).assign(flat=xr.DataArray(1.0))
     with pytest.raises(InputError, match="does not vary along"):
@@ -216,6 +224,55 @@ def test_a_heatmap_shows_means_over_seeds_in_panels():
     (image,) = figure.axes[0].images
     expected = ds["preemption_rate"].isel(policy=0).mean("seed").transpose("rate", "gpu_blocks")
     np.testing.assert_allclose(image.get_array(), expected)
+
+
+def test_more_than_two_heatmaps_stand_two_by_two():
+    ds = at_rates(h8(2), [500.0, 1000.0, 2000.0])
+    ds["preemption_rate"] = ds["preemption_rate"] * 1e5
+    figure = plot.plot_heatmap(ds, "preemption_rate", "gpu_blocks", "policy")
+    texts = check_layout(figure)
+    assert {"rate 500", "rate 1,000", "rate 2,000"} <= set(texts)
+    panels = [axes for axes in figure.axes if axes.images]
+    assert len({axes.get_position().x0 for axes in panels}) == 2
+    bar = figure.axes[-1]
+    assert any("," in text.get_text() for text in bar.get_yticklabels())
+
+
+def test_switches_are_named_as_a_sweep_file_has_them():
+    ds = at_rates(h8(2), [0.0, 1.0]).rename(rate="caching")
+    ds = ds.assign_coords(caching=[True, False])
+    figure = plot.plot_heatmap(ds, "preemption_rate", "gpu_blocks", "caching")
+    assert {"true", "false"} <= set(check_layout(figure))
+    figure = plot.plot_cliff(ds, find_cliff(ds, "preemption_rate", "gpu_blocks", 0.05))
+    assert any("caching true" in text for text in check_layout(figure))
+
+
+def test_names_of_curves_do_not_cross_them():
+    rates = np.arange(5.0, 45.0, 5.0)
+    late = 14_000 * np.maximum(0.01, 1 - np.exp((10.0 - rates) / 6.0))
+    late = late[:, None] + np.zeros((4, 2, 1, 3))
+    late[1:] /= 20.0
+    dims = ("seats", "budget", "rate", "seed")
+    ds = xr.Dataset(
+        {"ttft_ms": (dims, late, {"units": "ms"}), "status": (dims, np.full(late.shape, "ok"))},
+        coords={
+            "seats": [16, 64, 256, 512],
+            "budget": [512, 2048],
+            "rate": rates,
+            "seed": range(3),
+        },
+    )
+    figure = plot.plot_cliff(ds, find_cliff(ds, "ttft_ms", "rate", 2000.0))
+    check_layout(figure)
+    for axes in figure.axes[:2]:
+        key = axes.get_legend().get_window_extent()
+        curves = [line for line in axes.lines if len(line.get_xdata()) == len(rates)]
+        assert len(curves) == 4
+        for line in curves:
+            x = np.linspace(rates[0], rates[-1], 200)
+            y = np.interp(x, line.get_xdata(), line.get_ydata())
+            points = axes.transData.transform(np.column_stack([x, y]))
+            assert not any(key.contains(*point) for point in points)
 
 
 def test_a_heatmap_leaves_cells_without_a_value_open():
@@ -488,6 +545,11 @@ KINDS = {
         ds := factorial(),
         plot.plot_effects(ds, factorial_effects(ds, "ttft_mean_ms")),
     )[1],
+    "compare": lambda: plot_comparison(difference()),
+    "sensitivity": lambda: (
+        ds := ishigami(64),
+        plot.plot_sensitivity(ds, sensitivity_indices(ds, "steps")),
+    )[1],
     "prefix": lambda: (ds := prefix_trials(), plot.plot_prefix(ds, prefix_cost(ds)))[1],
 }
 RATES = [500.0, 1000.0, 2000.0]
@@ -575,7 +637,9 @@ def test_a_heatmap_has_a_line_where_a_threshold_is_passed():
     assert len(lines.get_segments()) == len(over.get_segments()) == crossings > 2
 
 
-def test_the_difference_of_two_stores_is_drawn_along_their_longest_axis():
+def difference():
+    """Two stores that differ in one of two policies."""
+
     def around(d):
         return Interval(d - 1.0, d + 1.0, 0.95)
 
@@ -585,8 +649,11 @@ def test_the_difference_of_two_stores_is_drawn_along_their_longest_axis():
         for b in (1000, 2000, 3000)
     ]
     about = ("a", "b", "preemption_rate", "1", "preemptions", 0.95, True, True, "", (), ())
-    found = Comparison(*about, tuple(cells))
-    figure = plot_comparison(found)
+    return Comparison(*about, tuple(cells))
+
+
+def test_the_difference_of_two_stores_is_drawn_along_their_longest_axis():
+    figure = plot_comparison(found := difference())
     texts = check_layout(figure)
     assert {"preemption_rate: B minus A", "gpu_blocks", "round-robin"} <= set(texts)
     assert figure.axes[0].lines[0].get_ydata().tolist() == [0.5, 0.5, 0.5]

@@ -43,6 +43,8 @@ def select(ds: xr.Dataset, at: Sequence[str]) -> xr.Dataset:
         if name not in axes:
             hint = did_you_mean(name, axes) or f"; one of: {', '.join(axes)}"
             raise InputError(f"--at {text}: no axis {name!r}{hint}")
+        if ds[name].dtype.kind == "b" and value in ("true", "false", "0", "1"):  # as elsewhere
+            value = str(value in ("true", "1"))
         known = [_plain(known) for known in ds[name].values]
         value = _plain(float(value)) if _is_number(value) else value
         if value not in known:

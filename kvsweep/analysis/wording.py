@@ -58,9 +58,12 @@ def decimals(spread: float) -> int:
 
 
 def label(labels: dict[str, Any]) -> str:
-    """Name a combination: names stand for themselves, numbers with their axis (``rate 200``)."""
+    """Name a combination: names stand for themselves, numbers with their axis (``rate 200``).
+
+    Switches are named as a sweep file has them, ``enable_prefix_caching true``.
+    """
     parts = [
-        value if isinstance(value, str) else f"{name} {number(float(value))}"
+        value if isinstance(value, str) else f"{name} {level(value)}"
         for name, value in labels.items()
     ]
     return ", ".join(parts)
@@ -68,7 +71,7 @@ def label(labels: dict[str, Any]) -> str:
 
 def level(value: Any) -> str:
     """Write one level of a factor: names as they are, numbers as `number` does."""
-    if isinstance(value, bool):
+    if isinstance(value, bool | np.bool_):
         return str(value).lower()
     return value if isinstance(value, str) else number(float(value))
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kvsweep.calibrate.holding import Reference
-from kvsweep.config.latency import Preset
+from kvsweep.config.preset import Preset
 from kvsweep.config.roofline import Device
 from kvsweep.errors import InputError
 

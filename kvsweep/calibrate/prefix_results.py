@@ -12,7 +12,7 @@ from kvsweep.calibrate.judging import judge_prefix, marked
 from kvsweep.calibrate.prefix_trials import Measured, Trial
 from kvsweep.calibrate.presets import rounded, source_of
 from kvsweep.config import Latency
-from kvsweep.config.latency import Preset
+from kvsweep.config.preset import Preset
 
 
 @dataclass(frozen=True)

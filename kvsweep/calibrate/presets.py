@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from kvsweep.calibrate.holding import Reference
-from kvsweep.config.latency import Preset, load_preset, preset_names
+from kvsweep.config.preset import Preset, load_preset, preset_names
 from kvsweep.files import written
 
 CONTEXT = 3

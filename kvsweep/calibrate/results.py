@@ -27,7 +27,7 @@ from kvsweep.calibrate.presets import kept, kept_words, peak_reference, rounded,
 from kvsweep.calibrate.served import Served
 from kvsweep.calibrate.simulated import Simulated, Simulator, fit_served
 from kvsweep.config import Latency, Scenario
-from kvsweep.config.latency import Preset
+from kvsweep.config.preset import Preset
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from kvsweep.calibrate.robust import Floats
 from kvsweep.calibrate.step_fit import DRAWS, StepFit, fit_steps
 from kvsweep.calibrate.step_models import LINEAR, NAMES, SOLVERS, StepTimes, step_times
 from kvsweep.config.added_terms import Added
-from kvsweep.config.latency import Preset
+from kvsweep.config.preset import Preset
 from kvsweep.errors import InputError
 from kvsweep.gpu.exchange import Exchange
 from kvsweep.gpu.step_store import is_done

@@ -16,7 +16,7 @@ from kvsweep.errors import InputError
 if TYPE_CHECKING:
     from kvsweep.calibrate.prefix_results import PrefixResult
     from kvsweep.calibrate.results import ServedResult
-    from kvsweep.config.latency import Preset
+    from kvsweep.config.preset import Preset
 
 
 @click.command(
@@ -166,7 +166,7 @@ def _served(
 
 def _preset(name: str) -> Preset:
     from kvsweep.config.base import KeyProblem
-    from kvsweep.config.latency import load_preset
+    from kvsweep.config.preset import load_preset
 
     try:
         return load_preset(name, Path())

@@ -10,10 +10,16 @@ import click
 
 from kvsweep.cli.base import Command, check_outputs, json_option, print_json
 from kvsweep.cli.gpu_options import added_options, positive, range_options
+from kvsweep.cli.gpu_setup import (
+    about_model,
+    asked_plan,
+    asked_shard,
+    check_preset,
+    stored_steps,
+)
 from kvsweep.cli.outputs import OutputPath
 from kvsweep.cli.progress import Display
 from kvsweep.cli.terminal import Interrupted, echo
-from kvsweep.errors import InputError
 from kvsweep.limits import MAX_SEED, MAX_TRIALS
 
 if TYPE_CHECKING:
@@ -22,8 +28,6 @@ if TYPE_CHECKING:
     from kvsweep.addresses import Where
     from kvsweep.calibrate.step_results import StepResult
     from kvsweep.gpu.batches import Plan
-    from kvsweep.gpu.machine import Machine
-    from kvsweep.gpu.shard import Shard
     from kvsweep.gpu.step_device import StepDevice
 
 
@@ -110,20 +114,20 @@ def measure_gpu(
     from kvsweep.gpu.machine import check_fp8, find_machine
     from kvsweep.gpu.torch_load import load_device
 
-    name, shard = _shard(model, tp)
+    name, shard = asked_shard(model, tp)
     path = store or Path("results") / f"steps-{name}.zarr"
     check_outputs([Path(model)], {"--store": path, "--out": out})
-    _check_preset(out)
+    check_preset(out)
     machine = find_machine(options["device"], options["threads"])
     exchange = exchange_terms(
         shard, machine.gpu or machine.name, options["allreduce_us"], options["allreduce_gb_s"]
     )
     if dtype == "fp8":
         check_fp8(machine)
-    laid_out = _plan(shard, model, machine, dtype == "fp8", options)
-    stored = _stored(path, overwrite)
+    laid_out = asked_plan(shard, model, machine, dtype == "fp8", options)
+    stored = stored_steps(path, overwrite)
     device = load_device(machine, shard, laid_out, dtype == "fp8")
-    device.attributes = {**device.attributes, **_about(name, shard, dtype)}
+    device.attributes = {**device.attributes, **about_model(name, shard, dtype)}
     ds = _run(device, laid_out, path, stored)
     found = result_of(ds, Terms(options["host_overhead_us"], exchange), kind)
     if out:
@@ -162,73 +166,6 @@ def _judged(found: StepResult) -> int:
     for problem in found.problems:
         echo(f"kvsweep: bad fit: {problem}", err=True)
     return 1 if found.problems else 0
-
-
-def _shard(model: str, tp: int) -> tuple[str, Shard]:
-    """Return a short name of the model, and one GPU's part of it."""
-    from kvsweep.gpu.shard import shard_of
-    from kvsweep.sizing.shapes import load_config
-
-    config, where, source = load_config(model)
-    name = where
-    if source is None:
-        path = Path(where).resolve()
-        name = path.parent.name if path.name == "config.json" else path.stem
-    return name or "model", shard_of(config, where, tp)
-
-
-def _check_preset(out: Path | None) -> None:
-    """Refuse, before anything is measured, to write where nothing can be, or over other files."""
-    from kvsweep.calibrate.step_results import HEADER
-
-    if out is not None and not out.parent.is_dir():
-        raise InputError(f"--out {out}: there is no folder {out.parent}")
-    if out is None or not out.is_file():
-        return
-    with out.open("rb") as file:
-        if file.read(len(HEADER)) != HEADER.encode():
-            raise InputError(
-                f"--out {out}: is there and was not written by `kvsweep measure gpu`: it is kept"
-            )
-
-
-def _plan(shard: Shard, model: str, machine: Machine, fp8: bool, options: dict[str, Any]) -> Plan:
-    from kvsweep.gpu.asked_ranges import usual_ranges
-    from kvsweep.gpu.batches import plan
-    from kvsweep.sizing.shapes import load_model
-
-    quick = options["quick"]
-    keys = ("max_num_batched_tokens", "max_num_seqs", "max_model_len", "pool_tokens")
-    given = {key: options[key] for key in keys if options[key] is not None}
-    longest = load_model(model).max_model_len
-    ranges = usual_ranges(shard, machine, longest, fp8=fp8, quick=quick, given=given)
-    trials = options["trials"] or (3 if quick else 7)
-    return plan(ranges, trials=trials, rungs=4 if quick else 6, seed=options["seed"])
-
-
-def _stored(path: Path, overwrite: bool) -> xr.Dataset | None:
-    """Return the measurement that is there to go on with."""
-    from kvsweep.gpu.step_store import FORMAT, MAKER
-    from kvsweep.store import check_replaceable, open_dataset
-
-    check_replaceable(path, FORMAT)
-    return open_dataset(path, FORMAT, MAKER) if path.exists() and not overwrite else None
-
-
-def _about(name: str, shard: Shard, dtype: str) -> dict[str, Any]:
-    """Return what a store says of the model."""
-    from kvsweep.gpu.counts import KV_BYTES, step_counts
-
-    counts = step_counts(shard, 1.0 if dtype == "fp8" else 2.0)
-    return {
-        "model": name,
-        "model_layers": shard.layers,
-        "tp": shard.tp,
-        "dtype": dtype,
-        "kv_bytes_per_token": shard.layers * shard.token_channels * KV_BYTES * shard.tp,
-        "step_flops": [float(value) for value in counts.flops],
-        "step_bytes": [float(value) for value in counts.bytes],
-    }
 
 
 def _run(device: StepDevice, laid_out: Plan, path: Path, stored: xr.Dataset | None) -> xr.Dataset:

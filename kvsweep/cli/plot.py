@@ -129,7 +129,7 @@ def _draw(ds: xr.Dataset, kind: str, options: dict[str, Any]) -> Figure:
         return figures.plot_effects(ds, effects)
     if kind == "curve":
         metric, along = _needed(options, "metric"), _needed(options, "along")
-        return figures.plot_curve(ds, metric, along)
+        return figures.plot_curve(ds, metric, along, threshold=options["threshold"])
     if kind == "heatmap":
         metric, along = _needed(options, "metric"), _needed(options, "along")
         second = _needed({"over": over}, "over")

@@ -23,7 +23,7 @@ from kvsweep.cli.base import (
 )
 from kvsweep.cli.outputs import OutputPath
 from kvsweep.cli.terminal import echo
-from kvsweep.cli.trace_options import FIGURES, check_new
+from kvsweep.cli.trace_options import FIGURES, check_new, overwrite_option
 from kvsweep.errors import InputError
 from kvsweep.files import written
 
@@ -60,7 +60,7 @@ csv_file = OutputPath(dir_okay=False)
     help="Draw the life of every request, .html to zoom into, .png, .svg or .pdf.",
 )
 @click.option("--dark", is_flag=True, help="Draw on dark ground; a page follows the browser.")
-@click.option("--overwrite", is_flag=True, help="Replace a timeline that is there.")
+@overwrite_option
 @json_option
 def replay(
     file: Path,
@@ -88,8 +88,8 @@ def replay(
     from kvsweep.trace_replay import is_ok, run_replay
 
     outputs = {"--requests": requests, "--steps": steps, "--timeline": timeline}
-    check_outputs([file], outputs)
-    _check_timeline(file, timeline, dark, overwrite)
+    _check_asked(timeline, dark, overwrite and not any(outputs.values()))
+    check_new([file], outputs, overwrite)
     found = run_replay(file, settings, read, notify=partial(echo, err=True))
     check_outputs(named_files(found.scenario.latency.model, file.parent), outputs)
     if requests:
@@ -109,15 +109,15 @@ def replay(
     return 0 if is_ok(found) else 1
 
 
-def _check_timeline(file: Path, timeline: Path | None, dark: bool, overwrite: bool) -> None:
-    """Refuse, before anything runs, a timeline that cannot be written or is there."""
+def _check_asked(timeline: Path | None, dark: bool, overwrites_nothing: bool) -> None:
+    """Refuse options without effect, and a timeline that cannot be drawn, before anything runs."""
+    if overwrites_nothing:
+        raise InputError("--overwrite: has no effect without --timeline, --requests or --steps")
     if timeline is None:
-        for option in [n for n, given in (("--dark", dark), ("--overwrite", overwrite)) if given]:
-            raise InputError(f"{option}: has no effect without --timeline")
-        return
-    if timeline.suffix.lower() not in (".html", *FIGURES):
+        if dark:
+            raise InputError("--dark: has no effect without --timeline")
+    elif timeline.suffix.lower() not in (".html", *FIGURES):
         raise InputError(f"--timeline {timeline}: is written as .html, .png, .svg or .pdf")
-    check_new([file], {"--timeline": timeline}, overwrite)
 
 
 def _draw_timeline(path: Path, found: Replay, dark: bool) -> None:

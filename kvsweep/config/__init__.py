@@ -13,9 +13,10 @@ from kvsweep.config.cache_section import Cache
 from kvsweep.config.cluster_section import Cluster
 from kvsweep.config.document import AskedCliff, Pareto
 from kvsweep.config.engine_section import BLIS_SWITCHES, Engine
-from kvsweep.config.latency import NO_LATENCY, Latency, preset_names
+from kvsweep.config.latency import NO_LATENCY, Latency
 from kvsweep.config.lengths import Lengths
 from kvsweep.config.load import load_sweep, parse_scenario
+from kvsweep.config.preset import preset_names
 from kvsweep.config.scenario import Scenario
 from kvsweep.config.sweep import Sweep
 from kvsweep.config.workload import DEFAULT_ENTROPY, Client, Workload

@@ -14,7 +14,7 @@ from typing import Any
 from kvsweep.config.axes import POLICY, SEED
 from kvsweep.config.design import METHODS, OPTIONS
 from kvsweep.config.document import Document
-from kvsweep.config.latency import preset_names
+from kvsweep.config.preset import preset_names
 from kvsweep.config.scenario import Scenario
 from kvsweep.config.transfer import links
 from kvsweep.config.until import Until

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Self
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from kvsweep.config.base import Count, Key, KeyProblem, Name, Section, Tokens, Weight
-from kvsweep.config.latency import Betas, load_preset, padded_beta, padded_memory
+from kvsweep.config.coefficients import Betas, padded_beta, padded_memory
 from kvsweep.config.members import known_keys, member
+from kvsweep.config.preset import load_preset
 from kvsweep.limits import MAX_BATCHED_TOKENS, MAX_BLOCKS, MAX_INSTANCES, MAX_SEQS
 from kvsweep.policies import Routing, Scorer
 

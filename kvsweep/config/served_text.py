@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kvsweep.config.groups import is_hybrid
-from kvsweep.config.latency import load_preset
+from kvsweep.config.preset import load_preset
 from kvsweep.config.served_model import CAPACITIES, sized
 from kvsweep.sizing.sizes import GIB
 

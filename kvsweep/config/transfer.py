@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kvsweep.config.base import KeyProblem, Name, Positive, Section
-from kvsweep.config.latency import Preset, load_preset
+from kvsweep.config.preset import Preset, load_preset
 from kvsweep.errors import did_you_mean
 from kvsweep.limits import MAX_TOKEN_BYTES
 

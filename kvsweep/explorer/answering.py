@@ -76,6 +76,7 @@ def answer_of(
         "measures": [answers.curves(results, m, show.along) for m in show.measures],
         "cliff": _cliff(show, results),
         "seeds": len(known),
+        "first_seed": known[0] if known else 0,
         "runs": sum(int(ds["status"].size) for ds in results),
         "notes": [],
     }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Annotated, Any, Literal, get_args, get_origin
 
-from kvsweep.config.latency import preset_names
+from kvsweep.config.preset import preset_names
 from kvsweep.config.rules import FAMILIES
 from kvsweep.config.scenario import Scenario
 from kvsweep.config.schema import KeyPath, fields_at

@@ -14,6 +14,7 @@ from kvsweep.errors import InputError
 from kvsweep.explorer import pages
 from kvsweep.explorer.hello import hello
 from kvsweep.explorer.messages import parse_message
+from kvsweep.explorer.subject import MAX_PAGES
 from kvsweep.explorer.worker import Worker
 
 if TYPE_CHECKING:
@@ -29,9 +30,6 @@ HEADERS = {
     "Referrer-Policy": "no-referrer",
     "X-Content-Type-Options": "nosniff",
 }
-
-MAX_PAGES = 8
-"""Pages that are open at once."""
 
 
 class Guarded(RequestHandler):
@@ -97,7 +95,8 @@ class PageFile(Guarded):
         """Send the file."""
         name = self._options["file"]
         self.set_header("Content-Type", f"{self._options['kind']}; charset=utf-8")
-        self.finish(pages.text(name) if name else pages.script())
+        made = {"style.css": pages.style, "explore.js": pages.script}
+        self.finish(made[name]() if name in made else pages.text(name))
 
 
 class Socket(Guarded, WebSocketHandler):

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, Strict, TypeAdapter, Validati
 
 from kvsweep.config.explain import shown
 from kvsweep.errors import InputError, did_you_mean, dotted
-from kvsweep.limits import MAX_LIMIT, MAX_NAME
+from kvsweep.limits import MAX_LIMIT, MAX_NAME, MAX_SEED
 from kvsweep.parsing import parse_json
 
 if TYPE_CHECKING:
@@ -77,6 +77,30 @@ class Show(_Message):
         return self.along, tuple(self.measures), self.threshold, settings
 
 
+class Life(_Message):
+    """The life of every request of one simulation.
+
+    Attributes
+    ----------
+    generation : int
+        Number of the request, among those of this kind.
+    along : str
+        Name of the axis.
+    settings : dict
+        Of the scenario.
+    value : int or float
+        Where on the axis.
+    seed : int
+        The seed.
+    """
+
+    kind: Literal["life"]
+    along: Name
+    settings: Annotated[dict[Name, Scalar], Field(max_length=MAX_SETTINGS)]
+    value: Annotated[int, Strict()] | Annotated[float, Strict(), Field(allow_inf_nan=False)]
+    seed: Annotated[int, Field(ge=0, le=MAX_SEED)]
+
+
 class Save(_Message):
     """A file of what is shown.
 
@@ -93,12 +117,12 @@ class Save(_Message):
     scenario: Annotated[int, Field(ge=0, le=1)] = 0
 
 
-_ADAPTER: TypeAdapter[Show | Save] = TypeAdapter(
-    Annotated[Show | Save, Field(discriminator="kind")]
-)
+Message = Show | Life | Save
+
+_ADAPTER: TypeAdapter[Message] = TypeAdapter(Annotated[Message, Field(discriminator="kind")])
 
 
-def parse_message(text: str) -> Show | Save:
+def parse_message(text: str) -> Message:
     """Return what a message of the page asks for.
 
     Raises
@@ -111,7 +135,7 @@ def parse_message(text: str) -> Show | Save:
     return read_message(parse_json(text, PAGE))
 
 
-def read_message(message: Any) -> Show | Save:
+def read_message(message: Any) -> Message:
     """Return what a parsed message asks for; errors as of `parse_message`."""
     try:
         return _ADAPTER.validate_python(message)

@@ -13,7 +13,9 @@ from kvsweep.explorer.hello import hello
 from kvsweep.explorer.messages import read_message
 from kvsweep.explorer.of_store import OfStore
 from kvsweep.explorer.of_sweep import OfSweep
+from kvsweep.explorer.subject import MAX_PAGES
 from kvsweep.explorer.worker import Worker
+from kvsweep.limits import MAX_NAME
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -68,37 +70,48 @@ def _widget() -> Any:
         """A page in the output of a cell; see `explore`."""
 
         _esm = pages.script()
-        _css = pages.text("style.css")
+        _css = pages.style()
 
         def __init__(self, subject: Subject) -> None:
             super().__init__()
             self._subject = subject
-            self._worker: Worker | None = None
+            self._workers: dict[str, Worker] = {}
             self.on_msg(self._take)
 
         def _take(self, _widget: Any, content: Any, _buffers: Any) -> None:
-            """Take a message of the page; one that is none is refused and told."""
-            kind = content.get("kind") if isinstance(content, dict) else None
-            if kind == "open":
-                self._end()
-                self._worker = Worker(self._subject, self.send)
-                self.send(hello(self._subject))
-            elif kind == "close":
-                self._end()
-            elif self._worker is not None:
-                try:
-                    self._worker.ask(read_message(content))
-                except InputError as error:
-                    self.send({"kind": "refused", "generation": -1, "text": str(error)})
+            """Take a message of a page; one that is none is refused and told."""
+            message = dict(content) if isinstance(content, dict) else {}
+            view, kind = message.pop("view", None), message.get("kind")
+            if not isinstance(view, str) or len(view) > MAX_NAME:
+                self.send({"kind": "refused", "generation": -1, "text": "page: which is it?"})
+                return
 
-        def _end(self) -> None:
-            if self._worker is not None:
-                self._worker.close()
-                self._worker = None
+            def tell(answer: dict[str, Any]) -> None:
+                self.send({**answer, "view": view})
+
+            if kind == "open":
+                self._end(view)
+                while len(self._workers) >= MAX_PAGES:  # those of pages that went without a word
+                    self._end(next(iter(self._workers)))
+                self._workers[view] = Worker(self._subject, tell)
+                tell(hello(self._subject))
+            elif kind == "close":
+                self._end(view)
+            elif view in self._workers:
+                try:
+                    self._workers[view].ask(read_message(message))
+                except InputError as error:
+                    tell({"kind": "refused", "generation": -1, "text": str(error)})
+
+        def _end(self, view: str) -> None:
+            worker = self._workers.pop(view, None)
+            if worker is not None:
+                worker.close()
 
         def close(self) -> None:
-            """End the work and take the page away."""
-            self._end()
+            """End the work and take the pages away."""
+            for view in list(self._workers):
+                self._end(view)
             super().close()
 
     return Explorer

@@ -51,6 +51,16 @@ class StoredPart:
         """Never called, as nothing is lacking."""
         raise AssertionError("nothing of a store is simulated")
 
+    def life(self, value: float, seed: int) -> dict[str, Any]:
+        """Refuse to simulate.
+
+        Raises
+        ------
+        InputError
+            Always.
+        """
+        raise InputError("page: of a store nothing is simulated; explore its sweep for lives")
+
     def dataset(self, points: Sequence[int], seeds: int, names: Sequence[str]) -> xr.Dataset:
         """Return some variables and the status, read from the disk."""
         return load(self.results[["status", *names]])

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from functools import cache
 from importlib import resources
+
+from kvsweep.scripts import joined
 
 MODULES = (
     "format.js",
@@ -13,14 +14,13 @@ MODULES = (
     "controls.js",
     "state.js",
     "headline.js",
+    "lives.js",
     "saving.js",
     "view.js",
     "main.js",
 )
 """In the order in which one uses another. A browser gets them as one module: a notebook's widget
 takes a single one, and what is tested on the page is what runs there."""
-
-_IMPORT = re.compile(r'^import \{[^}]*\} from "\./[a-z]+\.js";\n', re.MULTILINE)
 
 
 @cache
@@ -29,7 +29,19 @@ def text(name: str) -> str:
     return (resources.files("kvsweep.explorer") / "page" / name).read_text(encoding="utf-8")
 
 
+def _life(ending: str) -> str:
+    """Return a file of what draws the life of requests, here as on the page of a replay."""
+    folder = resources.files("kvsweep") / "plot" / "page"  # not imported: Matplotlib takes a second
+    return (folder / f"life.{ending}").read_text(encoding="utf-8")
+
+
 @cache
 def script() -> str:
-    """Return the script: its modules one after the other, without their imports of each other."""
-    return "\n".join(_IMPORT.sub("", text(name)) for name in MODULES)
+    """Return the script: its modules one after the other."""
+    return joined([_life("js"), *map(text, MODULES)])
+
+
+@cache
+def style() -> str:
+    """Return the style sheet."""
+    return text("style.css") + _life("css")

@@ -14,6 +14,7 @@ from kvsweep import simulate
 from kvsweep.analysis.cells import cells_of
 from kvsweep.analysis.warnings import find_warnings
 from kvsweep.config.axes import POLICY, SEED, Axis, about
+from kvsweep.errors import InputError
 from kvsweep.explorer.stages import Stage, stages
 from kvsweep.metrics import QUANTILES, VARIABLES
 from kvsweep.policies import Status
@@ -154,21 +155,39 @@ class Samples:
             },
         )
 
+    def requests(self, scenario: Scenario, seed: int) -> Requests:
+        """Return the requests of a scenario of these."""
+        assert scenario.workload is not None  # `Sweep.scenario` sees to it
+        return requests_for(
+            scenario.workload,
+            seed,
+            self.sweep.entropy,
+            self.point.get(POLICY),
+            self.sweep.base_dir,
+        )
+
+    def life(self, value: float, seed: int) -> dict[str, Any]:
+        """Return the life of every request at a value of the axis.
+
+        Raises
+        ------
+        InputError
+            If the axis has no such value, or as of `kvsweep.explorer.lives.life_of`.
+        """
+        from kvsweep.explorer.lives import life_of
+
+        if value not in self.along.values:
+            raise InputError(f"page: {self.along.name} has no value {value}")
+        scenario = self.scenario(self.along.values.index(value))
+        return life_of(scenario, self.requests(scenario, seed), self.sweep.source.label)
+
     def warnings(self, points: Sequence[int], seeds: int) -> list[str]:
         """Return what in these results misleads, as a finished run of the sweep would tell."""
         variants = [self.scenario(point) for point in points]
         scenarios = np.fromiter(variants, object, len(variants))[:, None]
 
         def requests(index: tuple[int, ...]) -> Requests:
-            workload = variants[index[0]].workload
-            assert workload is not None  # `Sweep.scenario` sees to it
-            return requests_for(
-                workload,
-                self.seeds[index[1]],
-                self.sweep.entropy,
-                self.point.get(POLICY),
-                self.sweep.base_dir,
-            )
+            return self.requests(variants[index[0]], self.seeds[index[1]])
 
         ds = self.dataset(points, seeds)
         cliff = self.sweep.cliff is not None

@@ -25,6 +25,8 @@ from kvsweep.explorer.worker import Worker
 if TYPE_CHECKING:
     from kvsweep.explorer.subject import Subject
 
+SCRIPT = "text/javascript"
+
 ADDRESS = "127.0.0.1"
 """The only address that is listened on."""
 
@@ -62,7 +64,7 @@ class Server:
                 [
                     ("/", PageFile, options | {"file": "index.html", "kind": "text/html"}),
                     ("/style.css", PageFile, options | {"file": "style.css", "kind": "text/css"}),
-                    ("/explore.js", PageFile, options | {"file": "", "kind": "text/javascript"}),
+                    ("/explore.js", PageFile, options | {"file": "explore.js", "kind": SCRIPT}),
                     ("/socket", Socket, options),
                 ],
                 default_handler_class=Nothing,

@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from kvsweep.explorer.messages import Settings
     from kvsweep.explorer.stages import Stage
 
+MAX_PAGES = 8
+"""Pages of one subject that are open at once."""
+
 
 class Part(Protocol):
     """The cells of one scenario along an axis."""
@@ -33,6 +36,15 @@ class Part(Protocol):
 
     def dataset(self, points: Sequence[int], seeds: int, names: Sequence[str]) -> xr.Dataset:
         """Return some variables at some points with the first seeds, and the status."""
+
+    def life(self, value: float, seed: int) -> dict[str, Any]:
+        """Return the life of every request at a value of the axis: told, present, data.
+
+        Raises
+        ------
+        InputError
+            If there is no such value, or nothing to draw.
+        """
 
     def warnings(self, points: Sequence[int], seeds: int) -> list[str]:
         """Return what in these results misleads."""

@@ -19,7 +19,7 @@ from typing import Any
 from kvsweep import simulate
 from kvsweep.errors import InputError
 from kvsweep.explorer.answering import Shown, answer_of
-from kvsweep.explorer.messages import Save, Show
+from kvsweep.explorer.messages import Life, Message, Save, Show
 from kvsweep.explorer.saving import saved
 from kvsweep.explorer.stages import Stage
 from kvsweep.explorer.subject import Part, Subject
@@ -35,6 +35,9 @@ PATIENCE = 0.15
 
 SAY_EVERY = 0.4
 """Seconds between two messages on how far a stage is."""
+
+MAX_SAVES = 8
+"""Files that are waited for at once."""
 
 Answer = dict[str, Any]
 
@@ -59,6 +62,7 @@ class Worker:
         self._deliver = deliver
         self._condition = Condition()
         self._latest: Show | None = None
+        self._life: Life | None = None
         self._saves: deque[Save] = deque()
         self._closed = False
         self._shown: Shown | None = None
@@ -66,11 +70,21 @@ class Worker:
         self._thread = Thread(target=self._run, name="kvsweep explorer", daemon=True)
         self._thread.start()
 
-    def ask(self, message: Show | Save) -> None:
-        """Take a request; one to show replaces an earlier one that has not begun."""
+    def ask(self, message: Message) -> None:
+        """Take a request; one to show replaces an earlier one of its kind that has not begun.
+
+        Raises
+        ------
+        InputError
+            If `MAX_SAVES` files are waited for.
+        """
         with self._condition:
             if isinstance(message, Save):
+                if len(self._saves) >= MAX_SAVES:
+                    raise InputError("page: too many files at once; wait for those asked for")
                 self._saves.append(message)
+            elif isinstance(message, Life):
+                self._life = message
             else:
                 self._latest = message
             self._condition.notify()
@@ -95,7 +109,9 @@ class Worker:
                 save = self._saves.popleft() if self._saves else None
                 show, self._latest = (None, self._latest) if save else (self._latest, None)
             message = save or show
-            assert message is not None  # as there is work
+            if message is None:
+                self._answer_life()
+                continue
             try:
                 self._save(save) if save else self._show(message)  # type: ignore[arg-type]
             except Overtaken:
@@ -113,9 +129,9 @@ class Worker:
             self._latest = self._latest or show
 
     def _has_work(self) -> bool:
-        return bool(self._closed or self._latest or self._saves)
+        return bool(self._closed or self._latest or self._saves or self._life)
 
-    def _send(self, kind: str, message: Show | Save, **content: Any) -> None:
+    def _send(self, kind: str, message: Message, **content: Any) -> None:
         if not self._closed:
             self._deliver({"kind": kind, "generation": message.generation, **content})
 
@@ -189,6 +205,27 @@ class Worker:
         patient = began is not None and time.monotonic() - began < PATIENCE
         if (self._latest or self._saves) and not patient:
             raise Overtaken
+        if began is None:
+            self._answer_life()
+
+    def _answer_life(self) -> None:
+        """Answer the last request for lives, if there is one; what is wrong with it is told there.
+
+        Between two calls of the refining, which goes on afterwards, but not before a first answer.
+        """
+        with self._condition:
+            life, self._life = self._life, None
+        if life is None:
+            return
+        try:
+            with self._subject.lock:
+                found = self._subject.part(life.settings, life.along).life(life.value, life.seed)
+        except InputError as error:
+            found = {"refused": str(error)}
+        except Exception as error:  # as in `_run`
+            traceback.print_exc(file=sys.stderr)
+            found = {"refused": f"internal error: {type(error).__name__}: {error}"}
+        self._send("life", life, value=life.value, seed=life.seed, **found)
 
     def _save(self, save: Save) -> None:
         if self._shown is None:

@@ -59,7 +59,7 @@ def find_machine(wanted: str, threads: int | None) -> Machine:
     Raises
     ------
     InputError
-        If PyTorch is not installed, or has no such device.
+        If PyTorch is not installed, or has no such device, or one that is a part of a GPU.
     """
     torch = _import()
     there = torch.cuda.is_available()
@@ -83,6 +83,11 @@ def find_machine(wanted: str, threads: int | None) -> Machine:
     device = torch.device("cuda", int(index))
     torch.cuda.set_device(device)
     about = torch.cuda.get_device_properties(device)
+    if " MIG " in about.name:
+        raise InputError(
+            f"--device: {about.name}: is a slice of a GPU (MIG), whose times are not the GPU's; "
+            "another --device, or the GPU undivided"
+        )
     free, memory = torch.cuda.mem_get_info(device)
     cache = getattr(about, "L2_cache_size", 0)
     return Machine(device, about.name, known_gpu(about.name), memory, free, cache, 0)

@@ -15,12 +15,13 @@ authors state 90 % of FlashAttention-2's speed ("FlexAttention", PyTorch's blog,
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
 from torch.nn import functional
 
+from kvsweep.errors import InputError
 from kvsweep.gpu.batches import Batch
 from kvsweep.gpu.shard import LayerKind, Shard
 from kvsweep.gpu.torch_kit import Kit, angles
@@ -107,30 +108,64 @@ def causal_mask(chunk: int, length: int, window: int | None, device: Any) -> Any
 KERNELS: dict[str, Kernel] = {"paged": paged, "packed": packed, "gathered": gathered}
 
 
-def find_kernel(shard: Shard, device: Any) -> tuple[str, str]:
-    """Return the first kernel that works for a shard on a device, and why none before it does."""
+def find_kernel(
+    shard: Shard, device: Any, kernels: Mapping[str, Kernel] | None = None
+) -> tuple[str, str]:
+    """Return the first kernel that works for a shard on a device, and why none before it does.
+
+    Parameters
+    ----------
+    shard : Shard
+        One GPU's part of a model.
+    device : torch.device
+        Where it is to run.
+    kernels : mapping of str to Kernel or None
+        In the order in which they are tried; None: `KERNELS`, of which a processor has the last.
+
+    Raises
+    ------
+    InputError
+        If none works.
+    torch.OutOfMemoryError
+        If there is no memory to try one.
+    """
+    if kernels is None:
+        kernels = KERNELS if device.type == "cuda" else {"gathered": gathered}
     refused = []
-    batch = Batch(32, 32, 4, 63)
-    tried = KERNELS if device.type == "cuda" else {"gathered": gathered}
-    for name, kernel in tried.items():
-        layout = lay_out(batch, device, scattered=name != "packed")
-        shape = blocks_needed([batch]) * BLOCK_SIZE, shard.kv_heads, shard.head_dim
-        cache = torch.zeros(*shape, dtype=torch.bfloat16, device=device)
-        q = torch.zeros(
-            batch.tokens, shard.heads, shard.head_dim, dtype=torch.bfloat16, device=device
-        )
+    for name, kernel in kernels.items():
         try:
-            for window in dict.fromkeys(kind.window for kind in shard.kinds):
-                kernel(q, cache, cache, layout, window)
-            if device.type == "cuda":
-                torch.cuda.synchronize()
-        except (RuntimeError, NotImplementedError, TypeError, ValueError, ImportError) as error:
-            if name == "gathered":
-                raise
+            _try(kernel, shard, device, scattered=name != "packed")
+        except torch.OutOfMemoryError:  # a RuntimeError too, which says nothing of the kernel
+            raise
+        # RuntimeError: it has no code for this GPU, type or size of heads. ImportError: PyTorch has
+        # RuntimeError: no code for this GPU, type or size of heads. ImportError: PyTorch has no
+        # `varlen_attn`. TypeError: it has other arguments, as before 2.12. ValueError: heads or
+        # windows that it does not take, or other values.
+        except (RuntimeError, ImportError, TypeError, ValueError) as error:
             refused.append(f"{name}: {' '.join(str(error).split())[:100]}")
             continue
         return name, "; ".join(refused)
-    raise AssertionError("the last kernel is tried")
+    told = "; ".join(refused)
+    raise InputError(f"{device}: no attention kernel of PyTorch's works there: {told}")
+
+
+def _try(kernel: Kernel, shard: Shard, device: Any, *, scattered: bool) -> None:
+    """Let a kernel attend to a chunk and four requests, and compare with `gathered`.
+
+    A kernel that takes an argument and ignores it would be fast, and wrong.
+    """
+    batch = Batch(32, 32, 4, 63)
+    layout = lay_out(batch, device, scattered=scattered)
+    shape = blocks_needed([batch]) * BLOCK_SIZE, shard.kv_heads, shard.head_dim
+    options = {"dtype": torch.bfloat16, "device": device}
+    keys, values = torch.randn(*shape, **options), torch.randn(*shape, **options)
+    q = torch.randn(batch.tokens, shard.heads, shard.head_dim, **options)
+    for window in dict.fromkeys(kind.window for kind in shard.kinds):
+        made = kernel(q, keys, values, layout, window)
+        # Of unit variance: bfloat16 is off by less than 0.01, a token too many by some 0.1.
+        apart = (made - gathered(q, keys, values, layout, window)).abs().max()
+        if not float(apart) < 0.05:
+            raise ValueError("other values than those of scaled_dot_product_attention")
 
 
 class Attention:

@@ -62,5 +62,6 @@ class TorchDevice:
                 "KV cache; --max-num-batched-tokens and --pool-tokens make it less"
             ) from None
         except RuntimeError as error:
-            raise InputError(f"PyTorch failed at {batch}: {error}") from error
+            told = " ".join(str(error).split())  # of CUDA it has several lines
+            raise InputError(f"PyTorch failed at {batch}: {told}") from error
         return Timing(seconds / stack.copies, calls, graphed, self._clock.mhz())

@@ -27,6 +27,9 @@ class Kit:
         engines have them.
     compiled : bool
         Whether they are.
+    fast_accum : bool
+        Whether sums of 8 bits are kept in the tensor cores' own precision, which Hopper alone has,
+        and vLLM's kernels for it take (`FP8FastAccum` in its `cutlass_scaled_mm`).
     """
 
     device: Any
@@ -35,27 +38,32 @@ class Kit:
     rotate: Callable[..., Any]
     quantize: Callable[..., Any]
     compiled: bool
+    fast_accum: bool = False
 
     @property
     def products(self) -> dict[str, Any]:
         """Arguments of `kvsweep.gpu.torch_linear.Linear`."""
-        return {"fp8": self.fp8, "device": self.device, "quantize": self.quantize}
+        names = ("fp8", "device", "quantize", "fast_accum")
+        return {name: getattr(self, name) for name in names}
 
 
 def build_kit(device: Any, fp8: bool) -> Kit:
     """Return the kit for a device: functions are compiled on CUDA, if that works there."""
     functions = (silu_gate, rotated, to_fp8)
+    fast = False
     if device.type == "cuda":
+        fast = torch.version.hip is None and torch.cuda.get_device_capability(device)[0] == 9
         try:
             made = [torch.compile(function, dynamic=True) for function in functions]
             rows = torch.zeros(4, 2, 64, dtype=torch.bfloat16, device=device)
             made[0](rows), made[1](rows, *angles(torch.arange(4, device=device), 64)), made[2](rows)
-            return Kit(device, fp8, made[0], made[1], made[2], compiled=True)
+            gate, rotate, quantize = made
+            return Kit(device, fp8, gate, rotate, quantize, compiled=True, fast_accum=fast)
         except torch.OutOfMemoryError:
             raise
         except Exception:  # without a compiler of Triton's it can be anything, and all works
             torch.cuda.synchronize()
-    return Kit(device, fp8, silu_gate, rotated, to_fp8, compiled=False)
+    return Kit(device, fp8, silu_gate, rotated, to_fp8, compiled=False, fast_accum=fast)
 
 
 def silu_gate(x: Any) -> Any:

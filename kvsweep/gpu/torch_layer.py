@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
@@ -41,6 +41,16 @@ class Layer:
         return x + self._mlp(functional.rms_norm(x, size, eps=EPSILON))
 
 
+def draw_inputs(shard: Shard, batches: Iterable[Batch], device: Any) -> Any:
+    """Return a residual stream that is long enough for all batches, of shape (tokens, hidden).
+
+    It is drawn once: a CUDA graph that cannot be captured leaves PyTorch's generator of the GPU in
+    a state in which it refuses to draw.
+    """
+    tokens = max(batch.tokens for batch in batches)
+    return torch.randn(tokens, shard.hidden, dtype=torch.bfloat16, device=device)
+
+
 class LayerStack:
     """Several layers of one kind one after the other, each with weights and a cache of its own.
 
@@ -61,22 +71,31 @@ class LayerStack:
         Of each KV cache.
     kernel : str
         Of attention.
+    inputs : tensor of shape (tokens, hidden)
+        The residual stream of as many tokens as any batch has (`draw_inputs`).
     """
 
     def __init__(
-        self, shard: Shard, kind: LayerKind, kit: Kit, *, copies: int, blocks: int, kernel: str
+        self,
+        shard: Shard,
+        kind: LayerKind,
+        kit: Kit,
+        *,
+        copies: int,
+        blocks: int,
+        kernel: str,
+        inputs: Any,
     ) -> None:
         self.copies = copies
         self._layers = [Layer(shard, kind, kit, blocks, kernel) for _ in range(copies)]
-        self._kit, self._hidden = kit, shard.hidden
+        self._device, self._inputs = kit.device, inputs
         self._scattered = not shard.latent and kernel != "packed"
 
     def prepare(self, batch: Batch) -> Callable[[], Any]:
         """Return a function that runs all copies on a batch once."""
-        device = self._kit.device
-        layout = lay_out(batch, device, scattered=self._scattered)
+        layout = lay_out(batch, self._device, scattered=self._scattered)
         turned = self._layers[0].attention.angles(layout)
-        start = torch.randn(batch.tokens, self._hidden, dtype=torch.bfloat16, device=device)
+        start = self._inputs[: batch.tokens]
 
         def run() -> Any:
             x = start
@@ -90,17 +109,17 @@ class LayerStack:
 class HeadStack:
     """The norm after the last layer and the output layer, as often as the cache demands."""
 
-    def __init__(self, shard: Shard, kit: Kit, copies: int) -> None:
+    def __init__(self, shard: Shard, kit: Kit, copies: int, inputs: Any) -> None:
         self.copies = copies
         self._weights = [
             matrix(shard.vocab, shard.hidden, device=kit.device) for _ in range(copies)
         ]
-        self._device = kit.device
+        self._inputs = inputs
 
     def prepare(self, batch: Batch) -> Callable[[], Any]:
         """Return a function that computes the logits of a batch once with each copy."""
         hidden = self._weights[0].shape[-1]
-        x = torch.randn(batch.sampled, hidden, dtype=torch.bfloat16, device=self._device)
+        x = self._inputs[: batch.sampled]
 
         def run() -> list[Any]:
             return [

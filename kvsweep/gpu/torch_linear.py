@@ -36,11 +36,22 @@ class Linear:
         Where it is.
     quantize : callable
         `to_fp8`, or the same compiled.
+    fast_accum : bool
+        As of `kvsweep.gpu.torch_kit.Kit`.
     """
 
-    def __init__(self, inputs: int, outputs: int, *, fp8: bool, device: Any, quantize: Any) -> None:
+    def __init__(
+        self,
+        inputs: int,
+        outputs: int,
+        *,
+        fp8: bool,
+        device: Any,
+        quantize: Any,
+        fast_accum: bool = False,
+    ) -> None:
         weights = matrix(outputs, inputs, device=device)
-        self._quantize = quantize if fp8 else None
+        self._quantize, self._fast = quantize if fp8 else None, fast_accum
         if fp8:
             self._weights, scale = to_fp8(weights)
             self._scale = scale.t().contiguous()
@@ -53,7 +64,16 @@ class Linear:
             return functional.linear(x, self._weights)
         values, scale = self._quantize(x)
         rows = functional.ScalingType.RowWise
-        return functional.scaled_mm(values, self._weights.t(), scale, rows, self._scale, rows)
+        # Both have their input channels side by side in memory, as 8 bits demand.
+        return functional.scaled_mm(
+            values,
+            self._weights.t(),
+            scale,
+            rows,
+            self._scale,
+            rows,
+            use_fast_accum=self._fast,
+        )
 
 
 class GroupedLinear:
@@ -63,15 +83,23 @@ class GroupedLinear:
     ----------
     experts, inputs, outputs : int
         Matrices, and channels of each.
-    fp8, device, quantize
+    fp8, device, quantize, fast_accum
         As of `Linear`.
     """
 
     def __init__(
-        self, experts: int, inputs: int, outputs: int, *, fp8: bool, device: Any, quantize: Any
+        self,
+        experts: int,
+        inputs: int,
+        outputs: int,
+        *,
+        fp8: bool,
+        device: Any,
+        quantize: Any,
+        fast_accum: bool = False,
     ) -> None:
         weights = matrix(experts, outputs, inputs, device=device)
-        self._quantize = quantize if fp8 else None
+        self._quantize, self._fast = quantize if fp8 else None, fast_accum
         if fp8:
             self._weights, scale = to_fp8(weights)
             self._scale = scale[..., 0].contiguous()
@@ -102,4 +130,5 @@ class GroupedLinear:
             rows,
             offs=ends,
             output_dtype=torch.bfloat16,
+            use_fast_accum=self._fast,
         )

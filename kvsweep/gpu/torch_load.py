@@ -42,7 +42,7 @@ def load_device(machine: Machine, shard: Shard, plan: Plan, fp8: bool) -> TorchD
     Raises
     ------
     InputError
-        If it cannot compute in 8 bits, or memory does not suffice.
+        If it cannot compute in 8 bits, memory does not suffice, or PyTorch fails.
     """
     import torch
 
@@ -50,7 +50,7 @@ def load_device(machine: Machine, shard: Shard, plan: Plan, fp8: bool) -> TorchD
     from kvsweep.gpu.torch_clock import CudaClock, HostClock
     from kvsweep.gpu.torch_device import TorchDevice
     from kvsweep.gpu.torch_kit import build_kit
-    from kvsweep.gpu.torch_layer import HeadStack, LayerStack
+    from kvsweep.gpu.torch_layer import HeadStack, LayerStack, draw_inputs
     from kvsweep.gpu.torch_layout import blocks_needed
 
     if fp8:
@@ -63,18 +63,28 @@ def load_device(machine: Machine, shard: Shard, plan: Plan, fp8: bool) -> TorchD
             kit = build_kit(machine.device, fp8)
             kernel, refused = ("latent", "") if shard.latent else find_kernel(shard, machine.device)
             blocks = blocks_needed(plan.batches)
+            inputs = draw_inputs(shard, plan.batches, machine.device)
             parts: dict[Part, LayerStack | HeadStack] = {
                 Part(kind.name, kind.layers): LayerStack(
-                    shard, kind, kit, copies=copies[kind], blocks=blocks, kernel=kernel
+                    shard,
+                    kind,
+                    kit,
+                    copies=copies[kind],
+                    blocks=blocks,
+                    kernel=kernel,
+                    inputs=inputs,
                 )
                 for kind in shard.kinds
             }
-            parts[Part(HEAD, 1)] = HeadStack(shard, kit, _copies(machine, head))
+            parts[Part(HEAD, 1)] = HeadStack(shard, kit, _copies(machine, head), inputs)
     except torch.OutOfMemoryError:
         raise InputError(
             f"{machine.name}: its memory does not suffice for the layers of {shard.model}; more "
             "--tp, or less --pool-tokens"
         ) from None
+    except RuntimeError as error:  # of the driver, or of a kernel that all layers need
+        told = " ".join(str(error).split())
+        raise InputError(f"{machine.name}: PyTorch failed to make the layers: {told}") from error
     on_gpu = machine.device.type == "cuda"
     clock = CudaClock(torch) if on_gpu else HostClock(machine.threads)
     attributes = {

@@ -32,6 +32,10 @@ MARK = 0.3  # height of a cliff's mark, as a share of its panel
 LOG_THRESHOLDS = 200.0
 
 
+# Of a panel of `_many`: the height of a line of names, and the width that they may take.
+LINE = 0.075
+KEY_WIDTH = 0.75
+
 # Corner that a cliff leaves empty: (generous end is high, bad is above the threshold).
 _CORNERS: dict[
     tuple[bool, bool], Literal["upper right", "upper left", "lower right", "lower left"]
@@ -152,6 +156,7 @@ def _many(ds: xr.Dataset, cliff: Cliff, panels: dict[str, list[GroupCliff]]) -> 
         first = [dict(list(group.labels.items())[:1]) for group in groups]
         texts = [row_text(group, only) for group, only in zip(groups, first, strict=True)]
         _key(axes, cliff, texts, fontsize=6.5)
+        _make_room(axes, cliff, groups)
         style.number_axis(axes, array[cliff.along], gib)
     if len(panels) % 2:
         grid[-1, 1].set_visible(False)
@@ -247,6 +252,20 @@ def _key(axes: Axes, cliff: Cliff, names: list[str], fontsize: float = 7.0) -> N
         fontsize=fontsize,
         borderaxespad=0.2,
     )
+
+
+def _make_room(axes: Axes, cliff: Cliff, groups: list[GroupCliff]) -> None:
+    """Put the names above curves that would cross them, if they stand at the top."""
+    if axes.get_yscale() != "linear" or cliff.past != "above":
+        return
+    low, high = axes.get_ylim()
+    share = min(LINE * (len(groups) + 1), 0.6)
+    left, right = axes.get_xlim()
+    place = (cliff.axis - left) / (right - left)
+    beside = place > 1.0 - KEY_WIDTH if cliff.generous == "high" else place < KEY_WIDTH
+    tops = np.concatenate([group.curve.high[beside] for group in groups])
+    if np.nanmax(tops, initial=low) > high - share * (high - low):
+        axes.set_ylim(low, low + (high - low) / (1.0 - share))
 
 
 def _mark(axes: Axes, group: GroupCliff, colour: str) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 from kvsweep.analysis import statistics, variables
 from kvsweep.analysis.gib import unit_gib
 from kvsweep.analysis.statistics import Floats
-from kvsweep.analysis.wording import label
+from kvsweep.analysis.wording import label, number
 from kvsweep.arguments import checked
 from kvsweep.errors import InputError
 from kvsweep.plot import style
@@ -37,6 +37,7 @@ def plot_curve(
     along: str,
     confidence: float = 0.95,
     resamples: int = 2000,
+    threshold: float | None = None,
 ) -> Figure:
     """Draw one panel per measure: its mean over seeds along an axis, one line per combination.
 
@@ -54,6 +55,8 @@ def plot_curve(
         Of the bands, between 0 and 1.
     resamples : int
         Bootstrap resamples of the seeds.
+    threshold : float, optional
+        Of the first measure: where a line is drawn.
 
     Returns
     -------
@@ -86,6 +89,8 @@ def plot_curve(
             _draw(panel, array, along, confidence, resamples)
             for panel, array in zip(panels, arrays, strict=True)
         ]
+        if threshold is not None:
+            _draw_threshold(panels[0], threshold)
         gib = unit_gib(ds, along)
         for panel in panels:
             style.number_axis(panel, axis, gib)
@@ -128,6 +133,20 @@ def _draw(
     style.group_thousands(panel, "y")
     panel.margins(x=0.01)
     return ends
+
+
+def _draw_threshold(panel: Axes, threshold: float) -> None:
+    """Draw a threshold and name it at the left end."""
+    panel.axhline(threshold, color=style.INK, linewidth=0.7, linestyle=(0, (1, 2)))
+    panel.annotate(
+        f"threshold {number(threshold)}",
+        (0.005, threshold),
+        xycoords=("axes fraction", "data"),
+        xytext=(0, 2.5),
+        textcoords="offset points",
+        fontsize=6.5,
+        color=style.INK,
+    )
 
 
 def _scale(panel: Axes) -> None:

@@ -92,6 +92,9 @@ def plot_effects(ds: xr.Dataset, effects: Effects) -> Figure:
             _draw(axes, effects, rows, scale)
         _name_rows(panels[0], rows)
         _explain(figure, effects)
+        engine = figure.get_layout_engine()
+        if engine is not None:
+            engine.set(w_pad=0.08)  # type: ignore[call-arg]  # names reach to the left edge
     return figure
 
 

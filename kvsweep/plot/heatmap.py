@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 from matplotlib.collections import LineCollection
 from matplotlib.colors import LogNorm, Normalize
+from matplotlib.ticker import FuncFormatter
 
 from kvsweep.analysis import variables
 from kvsweep.analysis.gib import unit_gib
 from kvsweep.analysis.statistics import Floats
 from kvsweep.analysis.variables import HIGHER_IS_BETTER
-from kvsweep.analysis.wording import label, number
+from kvsweep.analysis.wording import label, level, number
 from kvsweep.arguments import checked
 from kvsweep.errors import InputError
 from kvsweep.plot import style
@@ -84,8 +85,7 @@ def plot_heatmap(
     mean = array.mean("seed", keep_attrs=True) if "seed" in array.dims else array
     mean = mean.transpose(*rest, y, x)
     with style.style():
-        figure = style.new_figure(height=0.7 + 2.1 * panels)
-        axes = style.panels(figure, panels)
+        figure, axes = _panels(panels)
         style.title(figure, ds)
         norm, gib = _norm(mean.values), {name: unit_gib(ds, name) for name in (x, y)}
         for i, panel in enumerate(axes):
@@ -95,11 +95,28 @@ def plot_heatmap(
             if rest:
                 name = label({rest[0]: mean[rest[0]].values[i]})
                 panel.set_title(name, loc="left", fontsize=7.5)
-        bar = figure.colorbar(image, ax=list(axes), shrink=0.9, pad=0.02, aspect=25)
+        bar = figure.colorbar(image, ax=axes, shrink=0.9, pad=0.02, aspect=25)
         bar.outline.set_visible(False)
+        if isinstance(norm, LogNorm):
+            bar.formatter = FuncFormatter(lambda value, _: number(value))
+        else:
+            style.group_thousands(bar.ax, "y")
         long = panels > 1 and not current().is_slide
         bar.set_label(_told(array, metric, threshold, 48 if long else 28), fontsize=7.5)
     return figure
+
+
+def _panels(count: int) -> tuple[Figure, list[Axes]]:
+    """Return panels one below the other, but two beside each other if they are more than two."""
+    if count <= 2 or current().is_slide:
+        figure = style.new_figure(height=0.7 + 2.1 * count)
+        return figure, style.panels(figure, count)
+    rows = -(-count // 2)
+    figure = style.new_figure(height=0.7 + 2.1 * rows, width=2.0 * style.COLUMN_WIDTH)
+    axes = list(figure.subplots(rows, 2, squeeze=False).ravel())
+    for empty in axes[count:]:
+        empty.remove()
+    return figure, axes[:count]
 
 
 def _told(array: xr.DataArray, metric: str, threshold: float | None, characters: int) -> str:
@@ -150,7 +167,7 @@ def _draw(
         step = max(1, int(np.ceil(len(values) / 6)))
         places = np.arange(0, len(values), step)
         texts = [
-            v if isinstance(v, str) else style.with_memory(float(v), gib[name])
+            level(v) if isinstance(v, str | np.bool_) else style.with_memory(float(v), gib[name])
             for v in values[places]
         ]
         which.set_ticks(places, labels=texts)

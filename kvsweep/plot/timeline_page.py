@@ -68,17 +68,17 @@ def draw_page(found: Timeline) -> Page:
 <div class="bar">
 <button id="in">zoom in</button><button id="out">zoom out</button><button id="all">all</button>
 <label><input type="checkbox" id="packed"> several requests in a row</label>
-<span class="key">{names}</span>
+<span class="life-key">{names}</span>
 </div>
 <svg class="life" role="img" aria-label="{escape(told)}"></svg>
 <p id="tip"></p>
 <noscript><p>The figure is drawn by a script in this page, which your browser does not run.</p>
 </noscript>
-{embedded(_data(found))}"""
-    return page(title, body, ("timeline.css",), "timeline.js")
+{embedded(drawn_data(found) | {"hint": HINT})}"""
+    return page(title, body, ("life.css", "timeline.css"), ("life.js", "timeline.js"))
 
 
-def _data(found: Timeline) -> dict[str, Any]:
+def drawn_data(found: Timeline) -> dict[str, Any]:
     """Return what the script draws; times in milliseconds."""
     used = [(times, blocks) for times, blocks in found.used]
     if len(used) > MAX_LINES:
@@ -99,5 +99,4 @@ def _data(found: Timeline) -> dict[str, Any]:
         "phases": [phase.meaning for phase in Phase],
         "all": f"all {found.blocks:,}{memory(found, found.blocks)}",
         "used_label": used_label(found),
-        "hint": HINT,
     }

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kvsweep.config.fleet import fleet, has_pools
-from kvsweep.config.latency import load_preset
+from kvsweep.config.preset import load_preset
 from kvsweep.config.served_model import CAPACITIES, sized
 from kvsweep.policies import Offload
 from kvsweep.sizing.shapes import published_name

@@ -16,7 +16,7 @@ from kvsweep.calibrate.results import calibrate_served
 from kvsweep.calibrate.served import read_served
 from kvsweep.calibrate.wording import served_json, served_text
 from kvsweep.config import Latency, parse_scenario
-from kvsweep.config.latency import Preset, load_preset
+from kvsweep.config.preset import Preset, load_preset
 from kvsweep.errors import InputError
 
 ROOFLINE = "llama-3.1-8b/h100/tp1-roofline"

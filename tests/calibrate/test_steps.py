@@ -12,7 +12,7 @@ from kvsweep.calibrate.step_fit import fit_steps
 from kvsweep.calibrate.step_models import LINEAR, ROOFLINE, TWO_SUMS, step_times
 from kvsweep.calibrate.step_results import Terms, preset_text, result_of
 from kvsweep.config import Latency
-from kvsweep.config.latency import load_preset
+from kvsweep.config.preset import load_preset
 from kvsweep.errors import InputError
 from kvsweep.gpu.batches import Ranges, plan
 from kvsweep.gpu.counts import step_counts

@@ -73,7 +73,23 @@ def test_a_preset_is_not_replaced_by_a_replay_with_it(run, trace):
     shutil.copy(preset, "p.toml")
     text = json.dumps(TRACE | {"scenario": {"latency": {"model": "p.toml"}}})
     Path("t.json").write_text(text)
-    assert "p.toml, which is read" in refused(run, "replay", trace, "--requests", "p.toml")
+    assert "p.toml: is there already" in refused(run, "replay", trace, "--requests", "p.toml")
+    line = refused(run, "replay", trace, "--requests", "p.toml", "--overwrite")
+    assert "p.toml, which is read" in line
+
+
+@pytest.mark.parametrize("option", ["--requests", "--steps", "--timeline"])
+def test_a_file_that_is_there_is_replaced_by_a_replay_only_if_asked(run, trace, option):
+    file = Path("life.html" if option == "--timeline" else "r.csv")
+    file.write_text("mine")
+    line = refused(run, "replay", trace, option, file)
+    assert line == f"kvsweep: {option} {file}: is there already; --overwrite replaces it\n"
+    assert run("replay", trace, option, file, "--overwrite")[0] == 0
+    assert len(file.read_text()) > 20
+
+
+def test_overwriting_nothing_has_no_effect(run, trace):
+    assert "--overwrite: has no effect without" in refused(run, "replay", trace, "--overwrite")
 
 
 def test_devices_may_take_both_outputs(run, trace):

@@ -3,10 +3,12 @@ import json
 from pathlib import Path
 
 import pytest
+import xarray as xr
 from sweeping import BASE, CLIFF, GRID, fake_batch, make_sweep
 
 import kvsweep
 from kvsweep import store
+from kvsweep.analysis.questions import select
 
 PARETO = '[pareto]\nobjectives = ["preemption_rate:min", "throughput_rps:max"]\n'
 
@@ -210,6 +212,17 @@ def test_at_takes_a_number_as_people_write_it(run, tmp_path, value):
     code, out, _ = run("cliff", "c.zarr", "--at", f"rate={value}", "--at", "seed=2", "--json")
     assert code == 0
     assert "40.5" not in out
+
+
+@pytest.mark.parametrize("value", ["true", "True", "1"])
+def test_at_takes_a_switch_as_a_sweep_file_has_it(value):
+    ds = xr.Dataset(
+        {"status": (("caching", "seed"), [["a", "b"], ["c", "d"]])},
+        coords={"caching": [False, True], "seed": [0, 1]},
+    )
+    assert select(ds, [f"caching={value}"])["status"].values.tolist() == ["c", "d"]
+    with pytest.raises(kvsweep.InputError, match="the store has no such value"):
+        select(ds, ["caching=2"])
 
 
 @pytest.mark.parametrize(

@@ -26,6 +26,19 @@ def show(generation, *scenarios, along="gpu_blocks", measures=MEASURES, threshol
     )
 
 
+def life(generation, settings, value, seed=0, along="gpu_blocks"):
+    return read_message(
+        {
+            "kind": "life",
+            "generation": generation,
+            "along": along,
+            "settings": settings,
+            "value": value,
+            "seed": seed,
+        }
+    )
+
+
 def save(what, scenario=0, generation=0):
     return read_message(
         {"kind": "save", "generation": generation, "what": what, "scenario": scenario}

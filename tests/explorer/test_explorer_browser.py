@@ -16,8 +16,11 @@ import pytest
 from exploring import LONG, served
 
 import kvsweep
+from kvsweep.analysis.timeline import timeline_of
 from kvsweep.config import load_sweep
 from kvsweep.explorer.of_sweep import OfSweep
+from kvsweep.plot.timeline_figure import heading
+from kvsweep.trace_replay import run_replay
 
 try:
     from playwright.sync_api import sync_playwright
@@ -71,6 +74,10 @@ def page(chromium, server):
 
 def answer_of(page):
     return page.evaluate("document.querySelector('.kvsweep').answer")
+
+
+def life_of(page):
+    return page.evaluate("document.querySelector('.lives').answer")
 
 
 def latency_of(page):
@@ -175,6 +182,33 @@ def test_two_scenarios_are_compared_by_the_same_seeds(page, tmp_path):
     assert page.locator(".main path.line.b").count() == 1
     a, b = (group["value"] for group in answer["cliff"]["groups"])
     assert answer["cliff"]["ratio"]["value"] == pytest.approx(b / a)
+
+
+def test_the_lives_of_requests_follow_the_sliders_and_the_last_move_stays(page):
+    page.click("summary")
+    page.wait_for_selector('.lives[data-state="shown"]')
+    first = life_of(page)
+    assert first["value"] == pytest.approx(
+        0.9 * answer_of(page)["cliff"]["groups"][0]["value"], abs=50
+    )
+    assert "preempted, waiting" in page.inner_text(".lives .life-key")
+    assert page.locator("svg.life path.phase").count() == len(first["present"])
+    slider = "document.querySelector('.lives input[type=range]')"
+    for place in (1, 18, 3):  # quick moves: sizes about the cliff
+        page.evaluate(f"{slider}.value = {place}; {slider}.dispatchEvent(new Event('input'))")
+    page.wait_for_selector(f".lives .told:has-text('{SIZES[3]:,} blocks')")
+    before = life_of(page)
+    typed(page, "workload.requests", "20")
+    page.wait_for_selector(".lives .told:has-text('20 requests,')")
+    cell = ["policy=round-robin", "workload.requests=20", f"cache.gpu_blocks={SIZES[3]}", "seed=0"]
+    assert life_of(page)["told"] == heading(timeline_of(run_replay(SWEEP, cell)))[1]
+    assert before["told"] != life_of(page)["told"]
+    typed(page, "workload.requests", "2001")
+    page.wait_for_selector('.lives[data-state="refused"]')
+    assert "the lives of at most 2,000 are drawn here" in page.inner_text(".lives .told")
+    page.wait_for_selector(DONE)
+    page.reload()  # the address has kept it
+    page.wait_for_selector('.lives[open][data-state="refused"]')
 
 
 def test_files_of_what_is_shown_are_saved(page, tmp_path):

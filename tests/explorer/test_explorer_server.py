@@ -15,9 +15,9 @@ from tornado.websocket import websocket_connect
 
 import kvsweep
 from kvsweep.explorer import pages
-from kvsweep.explorer.handlers import MAX_PAGES
 from kvsweep.explorer.of_sweep import OfSweep
 from kvsweep.explorer.server import Server
+from kvsweep.explorer.subject import MAX_PAGES
 
 
 @pytest.fixture(scope="module")
@@ -139,6 +139,8 @@ def test_what_is_no_request_is_told_and_the_page_goes_on(server):
         '{"kind": "save", "generation": 1, "what": "/etc/passwd"}',
         '{"kind": "save", "generation": NaN, "what": "svg"}',
         '{"kind": "show", "generation": 1, "along": "x", "measures": [], "scenarios": []}',
+        '{"kind": "life", "generation": 1, "along": "x", "settings": {}, "value": "1", "seed": 0}',
+        '{"kind": "life", "generation": 1, "along": "x", "settings": {}, "value": 1, "seed": -1}',
         "[" * 10_000,
     ]
     hello, *answers = connected(server, messages, Origin=f"http://127.0.0.1:{server.port}")

@@ -7,19 +7,22 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from exploring import listening, save, show
+from exploring import life, listening, save, show
 from hypothesis import given
 from hypothesis import strategies as st
 from sweeping import BASE, CLIFF, GRID, make_sweep, write_sweep
 
 import kvsweep
+from kvsweep.analysis.timeline import timeline_of
 from kvsweep.config import load_sweep
 from kvsweep.config.scenario import Scenario
 from kvsweep.config.schema import leaf_keys, types_at
+from kvsweep.explorer import lives
 from kvsweep.explorer.hello import hello
 from kvsweep.explorer.of_sweep import OfSweep
 from kvsweep.explorer.stages import MOST_POINTS, spread, stages
 from kvsweep.explorer.toml_text import document, literal
+from kvsweep.trace_replay import run_replay
 
 H8 = BASE + GRID.replace("start = 100, stop = 160", "start = 60, stop = 120") + CLIFF
 
@@ -79,6 +82,47 @@ def test_bad_settings_are_refused_in_one_line_and_open_no_file(tmp_path, setting
     with pytest.raises(kvsweep.InputError) as refused:
         OfSweep(make_sweep(tmp_path, H8)).part(settings, "gpu_blocks")
     assert told.replace("\\\\", "\\") in str(refused.value)
+
+
+def test_a_life_is_that_of_a_replay_with_the_same_settings(tmp_path):
+    file = write_sweep(tmp_path, H8)
+    settings = {"policy": "least-loaded", "workload.rate": 1500}
+    with listening(OfSweep(load_sweep(file))) as page:
+        page.ask(life(1, settings, 80, seed=2))
+        told = page.until("life", 1)[-1]
+    cell = ["policy=least-loaded", "workload.rate=1500", "cache.gpu_blocks=80", "seed=2"]
+    found = timeline_of(run_replay(file, cell))
+    data = told["data"]
+    assert found.preemptions > 0
+    assert f"{found.preemptions} preemptions, 80 blocks" in told["told"]
+    assert data["row"] == found.row.tolist()
+    assert data["phase"] == found.phase.tolist()
+    assert [1000 * start for start in data["start"]] == pytest.approx(found.start_us)
+    assert [used for _, used in data["used"]] == [used.tolist() for _, used in found.used]
+    assert told["present"] == sorted(set(data["phase"]))
+    assert json.dumps(told, allow_nan=False)
+
+
+def test_lives_that_are_too_many_to_draw_are_refused(tmp_path, monkeypatch):
+    subject = OfSweep(load_sweep(write_sweep(tmp_path, H8)))
+    part = subject.part({}, "gpu_blocks")
+    with pytest.raises(kvsweep.InputError, match=r"page: gpu_blocks has no value 81\.5"):
+        part.life(81.5, 0)
+    monkeypatch.setattr(lives, "MOST_SEGMENTS", 3)
+    with pytest.raises(kvsweep.InputError, match="preemptions, too many to draw here"):
+        part.life(80, 0)
+    monkeypatch.setattr(lives, "MOST_REQUESTS", 3)
+    with pytest.raises(kvsweep.InputError, match="the lives of at most 3 are drawn here"):
+        part.life(80, 0)
+
+
+def test_of_many_steps_the_most_blocks_of_several_are_told(monkeypatch):
+    monkeypatch.setattr(lives, "MOST_POINTS", 4)
+    few = [0.0, 1.0], [3, 2]
+    assert lives.thinned(*few) == few
+    times, used = lives.thinned([float(n) for n in range(10)], [1, 5, 2, 2, 9, 0, 0, 1, 0, 0])
+    assert times == [0.0, 2.0, 5.0, 7.0]
+    assert used == [5, 9, 0, 1]
 
 
 def test_a_part_of_a_distribution_that_the_file_leaves_to_its_default_can_be_set(tmp_path):

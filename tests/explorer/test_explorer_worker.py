@@ -5,7 +5,7 @@ import threading
 import numpy as np
 import pytest
 import xarray as xr
-from exploring import LONG, listening, save, show
+from exploring import LONG, life, listening, save, show
 
 from kvsweep.errors import InputError
 from kvsweep.explorer import worker
@@ -49,6 +49,11 @@ class Part:
 
     def warnings(self, points, seeds):
         return []
+
+    def life(self, value, seed):
+        if value < 0:
+            raise InputError("fake.toml: no such value")
+        return {"told": f"x={self.value}"}
 
 
 class Subject:
@@ -163,6 +168,63 @@ def test_saving_a_file_does_not_end_the_refining():
         subject.permits.release(1000)
         found = page.until("curves", 1)
     assert [a["text"] for a in found if a["kind"] == "saved"] == ["x=1 seeds=2"]
+
+
+def test_only_so_many_files_are_waited_for():
+    subject = Subject(permits=0)
+    with listening(subject) as page:
+        page.ask(ask(1, 1))
+        assert subject.begun.acquire(timeout=LONG)
+        for _ in range(worker.MAX_SAVES):
+            page.ask(save("command"))
+        with pytest.raises(InputError, match="page: too many files at once"):
+            page.ask(save("command"))
+        page.worker.close()
+        subject.permits.release(1000)
+
+
+def test_a_life_comes_between_two_calls_of_the_refining_which_goes_on():
+    subject = Subject(permits=FIRST)
+    with listening(subject) as page:
+        page.ask(ask(1, 1))
+        page.until("curves", 1, done=False)
+        for _ in range(FIRST + 1):
+            assert subject.begun.acquire(timeout=LONG)
+        page.ask(life(1, {"x": 1}, 3, along="n"))
+        subject.permits.release(1)
+        told = page.until("life", 1)[-1]
+        subject.permits.release(1000)
+        page.until("curves", 1)
+    assert (told["told"], told["value"], told["seed"]) == ("x=1", 3, 0)
+    assert subject.calls == [1] * len(subject.calls)
+
+
+def test_a_life_waits_for_a_first_answer_and_of_several_the_last_is_told():
+    subject = Subject(permits=0)
+    with listening(subject) as page:
+        page.ask(ask(1, 1))
+        assert subject.begun.acquire(timeout=LONG)
+        for generation in range(1, 9):
+            page.ask(life(generation, {"x": generation}, 3, along="n"))
+        subject.permits.release(1000)
+        first, *others = page.until("life", 8)
+    assert first["kind"] == "curves"
+    assert [a["told"] for a in others if a["kind"] == "life"] == ["x=8"]
+
+
+def test_a_life_that_is_refused_is_told_and_curves_are_not(capsys):
+    subject = Subject()
+    subject.parts[1] = None
+    with listening(subject) as page:
+        page.ask(life(1, {"x": -1}, 3, along="n"))
+        assert page.until("life", 1)[-1]["refused"] == "fake.toml: x: must be at least 0"
+        page.ask(life(2, {}, -3, along="n"))
+        assert page.until("life", 2)[-1]["refused"] == "fake.toml: no such value"
+        page.ask(life(3, {"x": 1}, 3, along="n"))
+        assert page.until("life", 3)[-1]["refused"].startswith("internal error: AttributeError")
+        page.ask(ask(4, 2))
+        page.until("curves", 4)
+    assert "Traceback" in capsys.readouterr().err
 
 
 def test_what_is_simulated_already_is_shown_at_once():

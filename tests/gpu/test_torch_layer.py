@@ -5,19 +5,20 @@ from dataclasses import fields, replace
 import pytest
 from gpu_models import DENSE, LATENT, MODELS, WINDOWS
 
+from kvsweep.errors import InputError
 from kvsweep.gpu.batches import Batch, Ranges, plan
 from kvsweep.gpu.shard import shard_of
 
 torch = pytest.importorskip("torch", reason="needs PyTorch: pip install 'kvsweep[torch]'")
 
 from kvsweep.gpu import torch_layer  # noqa: E402
-from kvsweep.gpu.torch_attention import Attention, gathered  # noqa: E402
+from kvsweep.gpu.torch_attention import Attention, find_kernel, gathered  # noqa: E402
 from kvsweep.gpu.torch_experts import ExpertMlp  # noqa: E402
 from kvsweep.gpu.torch_kit import Kit, build_kit, rotated, silu_gate  # noqa: E402
 from kvsweep.gpu.torch_latent import LatentAttention  # noqa: E402
-from kvsweep.gpu.torch_layer import HeadStack, LayerStack  # noqa: E402
+from kvsweep.gpu.torch_layer import HeadStack, LayerStack, draw_inputs  # noqa: E402
 from kvsweep.gpu.torch_layout import blocks_needed, lay_out  # noqa: E402
-from kvsweep.gpu.torch_linear import to_fp8  # noqa: E402
+from kvsweep.gpu.torch_linear import Linear, to_fp8  # noqa: E402
 
 CPU = torch.device("cpu")
 BATCHES = (Batch(12, 0, 0, 0), Batch(7, 20, 0, 0), Batch(0, 0, 3, 33), Batch(9, 18, 2, 20))
@@ -68,6 +69,48 @@ def test_attention_reads_the_blocks_of_each_sequence_and_no_others(batch, window
     assert len(torch.cat(sequences).unique()) == batch.held
     out = gathered(q, keys, values, layout, window)
     torch.testing.assert_close(out.double(), torch.cat(expected), rtol=1e-4, atol=1e-4)
+
+
+def refusing(error):
+    def kernel(*arguments):
+        raise error
+
+    return kernel
+
+
+def blind(q, keys, values, layout, window):
+    """Attend to all tokens where only those of a window are to be seen."""
+    return gathered(q, keys, values, layout, None)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "told"),
+    [
+        (refusing(RuntimeError("no kernel\nimage")), "mine: no kernel image"),
+        (refusing(NotImplementedError("not for this type")), "mine: not for this type"),
+        (refusing(TypeError("no argument block_table")), "mine: no argument block_table"),
+        (refusing(ValueError("heads")), "mine: heads"),
+        (refusing(ImportError("no varlen")), "mine: no varlen"),
+        (blind, "mine: other values than those of scaled_dot_product_attention"),
+    ],
+)
+def test_the_next_kernel_is_taken_if_one_does_not_work_or_gives_other_values(kernel, told):
+    shard = shard_of(WINDOWS, "m", 1)
+    tried = {"mine": kernel, "gathered": gathered}
+    assert find_kernel(shard, CPU, tried) == ("gathered", told)
+    with pytest.raises(InputError, match=r"cpu: no attention kernel .* works there: mine: "):
+        find_kernel(shard, CPU, {"mine": kernel})
+
+
+def test_memory_that_runs_out_says_nothing_of_a_kernel():
+    tried = {"mine": refusing(torch.OutOfMemoryError("full")), "gathered": gathered}
+    with pytest.raises(torch.OutOfMemoryError, match="full"):
+        find_kernel(shard_of(DENSE, "m", 1), CPU, tried)
+
+
+@pytest.mark.parametrize("name", ["packed", "gathered"])
+def test_a_kernel_that_works_is_taken_as_it_is(name):
+    assert find_kernel(shard_of(WINDOWS, "m", 1), CPU, {name: gathered}) == (name, "")
 
 
 @pytest.mark.parametrize("scattered", [True, False])
@@ -124,15 +167,22 @@ def test_layers_and_head_run_on_every_batch_that_is_laid_out(name):
     shard = shard_of(MODELS[name], name, 1)
     batches = plan(Ranges(64, 4, 128, 512), trials=1, rungs=3, seed=0).batches
     kit = build_kit(CPU, fp8=False)
+    inputs = draw_inputs(shard, batches, CPU)
     for kind in shard.kinds:
         stack = LayerStack(
-            shard, kind, kit, copies=2, blocks=blocks_needed(batches), kernel="gathered"
+            shard,
+            kind,
+            kit,
+            copies=2,
+            blocks=blocks_needed(batches),
+            kernel="gathered",
+            inputs=inputs,
         )
         for batch in batches[::3]:
             out = stack.prepare(batch)()
             assert out.shape == (batch.tokens, 64)
             assert torch.isfinite(out).all()
-    logits = HeadStack(shard, kit, 2).prepare(batches[-1])()
+    logits = HeadStack(shard, kit, 2, inputs).prepare(batches[-1])()
     assert [part.shape for part in logits] == [(batches[-1].sampled, 256)] * 2
 
 
@@ -144,6 +194,17 @@ def test_eight_bits_keep_a_row_to_a_few_percent():
     assert (error < 0.05).all()
 
 
+@pytest.mark.parametrize("fast", [False, True])
+def test_products_of_eight_bits_are_those_of_the_weights_to_a_few_percent(fast):
+    product = Linear(64, 32, fp8=True, device=CPU, quantize=to_fp8, fast_accum=fast)
+    x = torch.randn(5, 64, dtype=torch.bfloat16)
+    expected = x.float() @ (product._weights.float() * product._scale.t()).t()
+    made = product(x)
+    assert made.dtype == torch.bfloat16
+    assert (made.float() - expected).norm() < 0.05 * expected.norm()
+
+
+@pytest.mark.skipif(not torch.backends.cuda.is_built(), reason="needs PyTorch built for CUDA")
 @pytest.mark.parametrize("kernel", ["paged", "packed"])
 @pytest.mark.parametrize("fp8", [False, True])
 @pytest.mark.parametrize("name", MODELS)
@@ -168,10 +229,13 @@ def test_calls_of_cuda_have_the_shapes_that_pytorch_wants(name, fp8, kernel, mon
     # To choose between cuDNN and FlashAttention it would ask the driver.
     with FakeTensorMode(), sdpa_kernel([SDPBackend.FLASH_ATTENTION]):
         gpu = torch.device("cuda", 0)
-        kit = Kit(gpu, fp8, silu_gate, rotated, to_fp8, compiled=False)
+        kit = Kit(gpu, fp8, silu_gate, rotated, to_fp8, compiled=False, fast_accum=fp8)
+        inputs = draw_inputs(shard, BATCHES, gpu)
         for kind in shard.kinds:
             blocks = blocks_needed(BATCHES)
-            stack = LayerStack(shard, kind, kit, copies=2, blocks=blocks, kernel=kernel)
+            stack = LayerStack(
+                shard, kind, kit, copies=2, blocks=blocks, kernel=kernel, inputs=inputs
+            )
             for batch in BATCHES:
                 out = stack.prepare(batch)()
                 assert (out.shape, out.dtype) == ((batch.tokens, 64), torch.bfloat16)

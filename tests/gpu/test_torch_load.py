@@ -75,6 +75,19 @@ def test_a_gpu_that_is_there_is_told_by_name_memory_and_cache(monkeypatch):
             find_machine(wanted, threads)
 
 
+def test_a_slice_of_a_gpu_is_not_taken_for_the_gpu(monkeypatch):
+    cuda = SimpleNamespace(
+        is_available=lambda: True,
+        device_count=lambda: 1,
+        set_device=lambda device: None,
+        get_device_properties=lambda device: SimpleNamespace(name="NVIDIA H100 MIG 1g.10gb"),
+    )
+    fake = SimpleNamespace(cuda=cuda, device=lambda *where: where, __version__="9.9")
+    monkeypatch.setitem(sys.modules, "torch", fake)
+    with pytest.raises(InputError, match=r"H100 MIG 1g\.10gb: is a slice of a GPU \(MIG\)"):
+        find_machine("auto", None)
+
+
 def test_eight_bits_without_a_gpu_that_has_them_are_told(monkeypatch):
     cuda = SimpleNamespace(get_device_capability=lambda device: (8, 0))
     fake = SimpleNamespace(cuda=cuda, version=SimpleNamespace(hip=None))

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from kvsweep.config.latency import load_preset, preset_names
+from kvsweep.config.preset import load_preset, preset_names
 from kvsweep.errors import InputError
 from kvsweep.sizing.gpus import figures
 from kvsweep.sizing.served_steps import Peaks, experts_read, step_terms, terms

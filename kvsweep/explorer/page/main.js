@@ -36,17 +36,25 @@ function openPage(root) {
 const found = document.getElementById("kvsweep-explorer");
 if (found) openPage(found);
 
-// A notebook's widget: the same page in a cell's output.
+// A notebook's widget: the same page in a cell's output. One that is shown twice is two pages, each of
+// which hears all answers.
 function render({ model, el }) {
   const root = document.createElement("div");
   el.append(root);
-  const page = mount(root, { send: (message) => model.send(message), keep: () => {}, kept: () => "" });
-  const take = (answer) => page.take(answer);
+  const view = `${Date.now()}-${Math.random()}`;
+  const send = (message) => model.send({ ...message, view });
+  const page = mount(root, { send, keep: () => {}, kept: () => "" });
+  const take = (answer) => answer.view === view && page.take(answer);
+  const lost = () => page.end("The notebook's kernel has ended or was restarted: run the cell again.");
   model.on("msg:custom", take);
-  model.send({ kind: "open" });
+  model.on("comm:close", lost);
+  model.on("comm_live_update", lost);
+  send({ kind: "open" });
   return () => {
     model.off("msg:custom", take);
-    model.send({ kind: "close" });
+    model.off("comm:close", lost);
+    model.off("comm_live_update", lost);
+    send({ kind: "close" });
   };
 }
 

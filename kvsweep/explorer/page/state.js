@@ -9,6 +9,7 @@ export class State {
     this.scenarios = [{}];
     this.active = 0;
     this.added = [];
+    this.lives = { open: false, value: null, seed: null };
     if (kept) this.restore(kept);
   }
 
@@ -49,6 +50,7 @@ export class State {
 
   moveAlong(name) {
     this.along = name;
+    this.lives.value = null;
     const known = new Set(this.controls.map((control) => control.key));
     for (const settings of this.scenarios) {
       for (const key of Object.keys(settings)) if (!known.has(key)) delete settings[key];
@@ -62,8 +64,8 @@ export class State {
 
   // In the address, so that a page that is opened again is as it was.
   keep() {
-    const { along, measures, threshold, scenarios, active, added } = this;
-    return JSON.stringify({ along, measures, threshold, scenarios, active, added });
+    const { along, measures, threshold, scenarios, active, added, lives } = this;
+    return JSON.stringify({ along, measures, threshold, scenarios, active, added, lives });
   }
 
   restore(text) {
@@ -78,6 +80,9 @@ export class State {
       if (whole.length) this.scenarios = whole;
       this.active = kept.active === 1 && whole.length === 2 ? 1 : 0;
       this.added = kept.added.filter((key) => keys.has(key));
+      const isPlace = (value) => value === null || (Number.isFinite(value) && value >= 0);
+      const { open, value, seed } = kept.lives;
+      if (isPlace(value) && isPlace(seed)) this.lives = { open: open === true, value, seed };
     } catch {
       // Somebody has changed the address: the page begins anew.
     }

@@ -4,6 +4,7 @@ import { Chart } from "./chart.js";
 import { Controls } from "./controls.js";
 import { element, sentence, withUnit } from "./format.js";
 import { headline } from "./headline.js";
+import { Lives } from "./lives.js";
 import { Saving } from "./saving.js";
 import { State } from "./state.js";
 
@@ -41,7 +42,9 @@ export class View {
     this.xLabel = element("p", { class: "x-label" });
     const settings = element("aside", { "aria-label": "Settings" }, this.tabs, this.controls.node);
     const top = element("div", { class: "first" }, element("div", { class: "heading" }, this.cards, this.alert), panels[0], this.xLabel);
-    const rest = element("div", { class: "rest" }, this.apart, element("div", { class: "beside" }, ...panels.slice(1)), this.notes);
+    this.lives = new Lives(state, (message) => this.sendLife(message));
+    this.lives.node.hidden = hello.source !== "sweep";
+    const rest = element("div", { class: "rest" }, this.apart, element("div", { class: "beside" }, ...panels.slice(1)), this.notes, this.lives.node);
     const question = hello.question ? [element("p", { class: "question" }, hello.question)] : [];
     const title = element("div", {}, element("h1", {}, hello.title), ...question);
     this.root.replaceChildren(
@@ -97,6 +100,7 @@ export class View {
     const tab = (place) => element("button", { type: "button", class: `tab ${"ab"[place]}`, "aria-pressed": String(state.active === place), onclick: () => {
       state.active = place;
       this.redraw();
+      if (this.answer) this.lives.follow(this.answer);
     } }, "AB"[place]);
     const compare = element("button", { type: "button", title: "A second scenario beside this one, with the same seeds", onclick: () => {
       state.compare(!isPair);
@@ -141,8 +145,14 @@ export class View {
     this.channel.send({ kind: "save", generation: this.generation, what, scenario: this.state.active });
   }
 
+  sendLife(message) {
+    this.channel.send(message);
+    this.channel.keep(this.state.keep());
+  }
+
   take(answer) {
     if (answer.kind === "curves") this.show(answer);
+    else if (answer.kind === "life") this.lives.take(answer);
     else if (answer.kind === "saved") this.saving.take(answer, this.state.scenarios.length > 1 ? ` of ${"AB"[this.state.active]}` : "");
     else if (answer.kind === "refused") this.refuse(answer);
     else if (answer.generation === this.generation) this.say(`${answer.text} …`, true);
@@ -174,6 +184,7 @@ export class View {
     this.xLabel.textContent = withUnit(sentence(answer.axis.label), answer.axis.units) + below;
     this.notes.replaceChildren(...answer.notes.map((note) => element("li", {}, note)));
     this.tell(answer);
+    if (answer.generation === this.generation) this.lives.follow(answer);
   }
 
   tell(answer) {

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+from functools import cache
 from html import escape
 from importlib.resources import files
 from typing import Any
+
+from kvsweep.scripts import joined
 
 # Nothing is loaded, whatever text the page shows: neither from the network nor from files.
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
@@ -19,7 +22,9 @@ class Page(str):
         return f'<iframe srcdoc="{escape(self)}" {frame}></iframe>'
 
 
-def page(title: str, body: str, styles: tuple[str, ...] = (), script: str = "") -> Page:
+def page(
+    title: str, body: str, styles: tuple[str, ...] = (), scripts: tuple[str, ...] = ()
+) -> Page:
     """Return a page.
 
     Parameters
@@ -30,11 +35,11 @@ def page(title: str, body: str, styles: tuple[str, ...] = (), script: str = "") 
         HTML, in which all text is escaped.
     styles : tuple of str
         Further files of this folder, after ``page.css``.
-    script : str
-        A file of this folder, or none.
+    scripts : tuple of str
+        Modules of this folder, in the order in which one uses another.
     """
-    looks = "".join(_read(name) for name in ("page.css", *styles))
-    code = f"<script>\n{_read(script)}</script>\n" if script else ""
+    looks = "".join(text(name) for name in ("page.css", *styles))
+    code = f'<script type="module">\n{joined(map(text, scripts))}</script>\n' if scripts else ""
     return Page(
         f"""<!DOCTYPE html>
 <html lang="en">
@@ -63,5 +68,7 @@ def embedded(data: dict[str, Any]) -> str:
     return f'<script type="application/json" id="data">{text}</script>'
 
 
-def _read(name: str) -> str:
+@cache
+def text(name: str) -> str:
+    """Return a file of this folder."""
     return (files("kvsweep.plot.page") / name).read_text("utf-8")
