@@ -9,11 +9,13 @@ from pathlib import Path
 
 sys.path.append(str(Path(__file__).parents[1]))
 
+import explicit_traces
 import numba
 import strategies
 import twin
 
 TRACES = 500
+EXPLICIT = 300
 
 
 def main():
@@ -24,7 +26,11 @@ def main():
             random.Random(seed), max_requests=60, closed_loop=True, asynchronous=True
         )
         twin.run_kernel(trace)
-    print(TRACES)
+    features = (*explicit_traces.FEATURES, "routed roles")
+    for seed in range(EXPLICIT):
+        rng = random.Random(seed)
+        twin.run_kernel(explicit_traces.random_trace(rng, features, 60, closed_loop=True))
+    print(TRACES + EXPLICIT)
 
 
 if __name__ == "__main__":

@@ -57,6 +57,8 @@ def may_run(inp, ws, lane, inst, engine):
     """Return whether the next steps may be a run."""
     if lane["role"] == PREFILL or inst["running"] == 0:
         return False
+    if lane["block_size"] == 1 and lane["prefix_caching"]:
+        return False  # a step of a run would cache what it takes only then: a record too many
     if lane["drafts"] > 0 and not _may_verify(lane, inst):
         return False
     if engine["queued"] != lane["async_scheduling"] or tries(inp, ws, lane, inst, engine, 0):
