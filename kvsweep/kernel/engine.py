@@ -21,16 +21,22 @@ from .time.step_time import queueing_delay
 
 
 @leaf
-def _route(inp, ws, lane, tally, r, now):
-    """Send a request to an instance, where it enters the waiting list a little later."""
-    if lane["reads_state"]:
-        look(inp, ws, lane, r, now)
+def _choose(inp, ws, lane, tally, r):
     if lane["explicit"] and lane["pools"] > 0:
         find_candidates(inp, ws, lane, inp.requests[lane["request_lo"] + r])
     if lane["disaggregated"]:
         index = choose_roles(inp, ws, lane, tally, r)
     else:
         index = choose_instance(inp, ws, lane, tally, r)
+    return index
+
+
+@leaf
+def _route(inp, ws, lane, tally, r, now):
+    """Send a request to an instance, where it enters the waiting list a little later."""
+    if lane["reads_state"]:
+        look(inp, ws, lane, r, now)
+    index = _choose(inp, ws, lane, tally, r)
     ws.snapshots[index]["load"] += lane["count_pending"]
     inst = ws.instances[index]
     ws.progress[r]["instance"] = index

@@ -79,3 +79,16 @@ def enqueue(ws, inst, engine, end, row, changes):
     engine["device_end"] = end
     inst["step"] += engine["size"] + engine["plain"] > 0
     inst["in_flight"] = 1
+
+
+@leaf
+def pass_on(inst, engine, batch, ends, row):
+    """Let the batch just scheduled be the one on the device, if there still is one."""
+    batch["end"] = ends
+    batch["step"] = inst["step"]
+    batch["row"] = row
+    batch["changes"] = 1
+    batch["size"] = inst["running"]
+    engine["device_end"] = ends
+    engine["schedules"] += 1
+    inst["step"] += 1

@@ -15,7 +15,7 @@ from ...records import NONE
 from ..tally import add_gap
 from ..time.calendar import IDLE, find_due
 from ..time.step_time import step_time, token_time
-from .batches import entry_at
+from .batches import entry_at, pass_on
 from .block_records import take
 from .due import (
     blocks_needed,
@@ -182,21 +182,8 @@ def _take_step(inp, ws, out, lane, inst, tally, index, engine, until):
     _settle(inp, ws, out, lane, inst, tally, index, engine, first, last, ending, settled)
     if lane["log"]:
         log_outputs(out, inst, batch["row"] if lane["async_scheduling"] else row)
-    _pass_on(inst, engine, batch, ends, row)
+    pass_on(inst, engine, batch, ends, row)
     return True
-
-
-@leaf
-def _pass_on(inst, engine, batch, ends, row):
-    """Let the batch just scheduled be the one on the device, if there still is one."""
-    batch["end"] = ends
-    batch["step"] = inst["step"]
-    batch["row"] = row
-    batch["changes"] = 1
-    batch["size"] = inst["running"]
-    engine["device_end"] = ends
-    engine["schedules"] += 1
-    inst["step"] += 1
 
 
 @leaf

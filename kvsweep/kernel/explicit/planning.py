@@ -46,8 +46,6 @@ def _plan_one(inp, ws, lane, inst, engine, request, state):
     length = np.int64(request["accepted_len"])
     lo = np.int64(request["accepted_lo"])  # compilers do not know that plans are no part of these
     most = np.int64(lane["drafts"])
-    limit = np.int64(state["limit"])
-    context = lane["context"]
     place = engine["plan_lo"]
     known = np.int64(state["known"])
     left = state["room"] - 2 * most
@@ -63,9 +61,9 @@ def _plan_one(inp, ws, lane, inst, engine, request, state):
             gained = 1 + min(accepted, most)
             turn = turn + 1 if turn + 1 < length else 0
         known += gained
-        if known >= limit:
+        if known >= state["limit"]:
             return inst["step"] + ahead
-        if context:
+        if lane["context"]:
             ws.plans[place + ahead]["tokens"] += gained
     state["gain"] = known - state["known"]
     state["last_gain"] = gained

@@ -65,6 +65,17 @@ def _fills(lane, progress, step, steps):
 
 
 @leaf
+def _are_absent(inp, ws, lane, inst, r, first, end):
+    """Return whether blocks that a request fills are surely not on the CPU."""
+    request = inp.requests[lane["request_lo"] + r]
+    absent = not request["duplicate"]  # else another one may fill them meanwhile
+    if absent and request["shared"]:
+        slot = ws.progress[r]["link"]
+        absent = tier.is_absent(inp, ws, lane, inst, request, slot, first, end)
+    return absent
+
+
+@leaf
 def _find_fillers(inp, ws, lane, inst, steps):
     """Find which decoding requests fill blocks in the next `steps` steps.
 
@@ -88,15 +99,10 @@ def _find_fillers(inp, ws, lane, inst, steps):
         progress = ws.progress[r]
         first, end = _fills(lane, progress, inst["step"], steps)
         if first < end and progress["decoding"]:
-            request = inp.requests[lane["request_lo"] + r]
             ws.fills[found] = r
             found += 1
             count += end - first
-            slot = progress["link"]
-            absent = not request["duplicate"]  # else another one may fill them meanwhile
-            if absent and request["shared"]:
-                absent = tier.is_absent(inp, ws, lane, inst, request, slot, first, end)
-            if not absent:
+            if not _are_absent(inp, ws, lane, inst, r, first, end):
                 count = NEVER
                 break
         place += 1
