@@ -82,6 +82,7 @@ def test_an_empty_scenario_has_the_documented_defaults():
             **dict.fromkeys(("prefill_gpu_blocks", "decode_gpu_blocks", "kv_transfer_bandwidth")),
             "kv_transfer_base_us": 100,
             "pd_handoff_us": 0,
+            "pd_uncached_token_threshold": None,
         },
         "engine": {
             "rules": "vllm",

@@ -1,6 +1,7 @@
 """A trace that is replaced between two runs: the store is not continued with another."""
 
 import json
+import threading
 
 import pytest
 from sweeping import make_sweep, stand_in, tree
@@ -46,6 +47,9 @@ def test_a_store_notes_its_traces_and_is_continued_with_the_same_ones_only(sweep
 
     with pytest.raises(KeyboardInterrupt):
         run(sweep, progress=stops)
+    for thread in threading.enumerate():  # an interrupt does not wait for what they are at
+        if thread.name.endswith("(work)"):
+            thread.join()
     before = tree(tmp_path / "a.zarr")
     (tmp_path / "1.csv").write_text(TRACE.replace("50,5", "50,6"))
     for options in ({}, {"extend": True}):

@@ -34,7 +34,7 @@ def choices(path: KeyPath, rules: str) -> list[str]:
         Rule book of the scenario.
     """
     for section, key, family in FAMILIES:
-        if path == (section, key):
+        if (path[0], path[-1]) == (section, key):  # of a pool of the cluster too
             return list(family.labels_of(rules))
     if path[-2:] == ("latency", "model"):  # of the scenario, or of a pool
         return preset_names()

@@ -158,8 +158,8 @@ def _set_cluster(lane: NDArray[Any], cluster: Cluster) -> None:
     lane["snapshot_refresh"] = cluster.snapshot_refresh_us
     lane["bucket_capacity"] = cluster.token_bucket_capacity or 0.0
     lane["bucket_refill"] = cluster.token_bucket_refill_rate or 0.0
-    for name, value in routing_fields(cluster).items():
-        lane[name] = value
+    for routing_field, value in routing_fields(cluster).items():
+        lane[routing_field] = value
     lane["count_pending"] = cluster.count_pending
     lane["snapshot_load"] = cluster.snapshot_load
 

@@ -9,13 +9,14 @@ import pytest
 import twin
 
 import kvsweep
-from kvsweep.config import DEFAULT_ENTROPY, parse_scenario
+from kvsweep.config import DEFAULT_ENTROPY, Cluster, parse_scenario
 from kvsweep.errors import InputError
 from kvsweep.records import LANE
 from kvsweep.simulate import kept, lane_records, simulate_batch
 from kvsweep.simulate.batch import build_inputs
 from kvsweep.simulate.explicit_records import explicit_fields
 from kvsweep.simulate.list_records import prepare_all
+from kvsweep.simulate.routers import routing_fields
 from kvsweep.workload.generate import generate_all
 
 
@@ -129,6 +130,7 @@ LOOPED = {
     "explicit_field": set(
         explicit_fields(parse_scenario({"cluster": ROLES}, "here"), connects=False)
     ),
+    "routing_field": set(routing_fields(Cluster())),
     "field": {"n_keys", "n_extents", "n_shared"},
     "flag": {"any_shared", "any_duplicates", "closed_loop"},
 }

@@ -11,7 +11,7 @@ import kvsweep
 from kvsweep import grid
 from kvsweep.errors import InputError
 from kvsweep.simulate import warm_up
-from kvsweep.workers import cluster, running
+from kvsweep.workers import cluster, remote_tasks
 from kvsweep.workers.job import Job
 
 pytestmark = pytest.mark.slow
@@ -75,8 +75,8 @@ def test_a_run_without_workers_ends(sweep, tmp_path, monkeypatch):
 def test_a_kvsweep_that_changed_meanwhile_ends_the_run(sweep, tmp_path, monkeypatch):
     """A worker that is started later loads what is there then."""
     monkeypatch.setattr("kvsweep.workers.choosing.SMALL", 0.0)
-    theirs = running.own_answer() | {"sources": "0123"}
-    monkeypatch.setattr(running, "_own_answer", lambda: theirs)
+    theirs = remote_tasks.own_answer() | {"sources": "0123"}
+    monkeypatch.setattr(remote_tasks, "_own_answer", lambda: theirs)
     with pytest.raises(InputError, match=r"other sources of kvsweep \(0123, not .*changed meanwh"):
         kvsweep.run(sweep, out=tmp_path / "b.zarr", workers=1)
 
