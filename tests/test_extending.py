@@ -88,7 +88,7 @@ def both(tmp_path, changes, **options):
     return tree(Path("a.zarr")), tree(Path("whole.zarr")), cells, ds["status"].size
 
 
-@pytest.mark.parametrize("case", MORE)
+@pytest.mark.parametrize("case", long_but(MORE, "everything", "values between", "title"))
 def test_an_extended_store_is_that_of_one_run_of_the_larger_sweep(tmp_path, case):
     extended, whole, cells, size = both(tmp_path, MORE[case])
     assert extended == whole

@@ -65,7 +65,7 @@ def arrays(store):
     return {name: data for name, data in tree(Path(store)).items() if name != "zarr.json"}
 
 
-@pytest.mark.parametrize("workers", [1, 3])
+@pytest.mark.parametrize("workers", long_but([1, 3], 3))
 def test_the_store_is_that_of_one_run_with_as_many_seeds(tmp_path, workers):
     lines = []
     ds = run(tmp_path, workers=workers, notify=lines.append)

@@ -229,7 +229,7 @@ def by_command(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("shares", long_but([2, 4], 2))
+@pytest.mark.parametrize("shares", long_but([2, 4]))
 def test_processes_at_once_fill_one_store(by_command, shares):
     processes = [start("--shard", f"{k}/{shares}", pause=0.02) for k in range(1, shares + 1)]
     ended = [process.communicate(timeout=120) for process in processes]

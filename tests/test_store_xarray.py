@@ -63,6 +63,7 @@ def code(ds, name):
     return name if ds["status"].dtype.kind == "U" else Status.labels().index(name)
 
 
+@pytest.mark.long
 def test_without_consolidated_metadata_it_is_the_same(path):
     with xr.open_zarr(path, consolidated=False) as one, xr.open_zarr(path) as other:
         assert one.identical(other)
@@ -160,6 +161,7 @@ def test_stores_are_merged_and_concatenated(ds, opener, path):
     assert xr.concat([ds, ds.assign_coords(seed=ds["seed"] + 6)], dim="seed").sizes["seed"] == 12
 
 
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore:.*does not have a Zarr V3 specification")  # text
 @pytest.mark.filterwarnings("ignore:Consolidated metadata is currently not part")
 def test_seeds_are_appended_by_xarray(path, tmp_path):

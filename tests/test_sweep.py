@@ -11,7 +11,7 @@ from kvsweep import grid
 from kvsweep.errors import InputError
 
 
-@pytest.fixture(autouse=True, params=["threads", "dask"])
+@pytest.fixture(autouse=True, params=long_but(["threads", "dask"], "threads"))
 def quick(request, monkeypatch):
     """Replace the simulator, and cut even small sweeps into several tasks, done by either."""
     if request.param == "dask":

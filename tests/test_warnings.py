@@ -268,7 +268,7 @@ KEYS = {
 }
 
 
-@pytest.mark.parametrize("case", SHIPPED)
+@pytest.mark.parametrize("case", [pytest.param(case, marks=pytest.mark.long) for case in SHIPPED])
 def test_shipped_sweeps_have_these_warnings(case, tmp_path):
     name, *changes = case.split()
     overrides = [f"{KEYS[key]}={value}" for key, value in (text.split("=") for text in changes)]

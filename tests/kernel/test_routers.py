@@ -108,7 +108,7 @@ def cases():
     """Return the names of the goldens whose router has a choice."""
     names = sorted(path.name.removesuffix(".json.gz") for path in FOLDER.glob("*.gz"))
     names = [name for name in names if name.split("-")[0] in ("feat", "h377", "ideas")]
-    large = ("ideas-A-cfg1", "ideas-A-cfg2", "ideas-A-cfg6", "ideas-C-cfg1", "h377-load", "h377-kv")
+    large = ("ideas-A-cfg1", "ideas-A-cfg2", "ideas-A-cfg6", "ideas-B", "ideas-C-cfg1", "h377")
     return [
         pytest.param(name, marks=pytest.mark.long if name.startswith(large) else ())
         for name in names

@@ -100,6 +100,7 @@ def test_time_per_output_token_is_measured_to_the_simulated_completion(h10):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_measures_by_round_and_class():
     cells = simulate("ideas-a", [{"policy": "rr-normal"}], (42,), (), True)
     cell = {name: values[0, 0] for name, values in cells.items()}

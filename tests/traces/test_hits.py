@@ -59,6 +59,7 @@ def lists(rows, outputs_apart=True):
     return alone(columns.build())
 
 
+@pytest.mark.long
 @settings(max_examples=25)
 @given(request_lists(largest=20), st.sampled_from((1, 4, 8)))
 def test_any_list_has_the_hits_of_the_kernel_in_a_cache_of_any_size(requests, block_size):

@@ -5,6 +5,7 @@ from contextlib import ExitStack
 
 import pytest
 from distributed import Client
+from longer import long_but
 from remote_cluster import Remote, until
 from sweeping import BASE, GRID, make_sweep, tree
 
@@ -174,7 +175,7 @@ def test_what_is_no_scheduler_is_refused(sweep, tmp_path, options, message):
     assert threading.active_count() < 50
 
 
-@pytest.mark.parametrize("seen", [True, False])
+@pytest.mark.parametrize("seen", long_but([True, False], True))
 def test_workers_write_what_they_simulate_if_they_see_the_store(
     remote, sweep, tmp_path, whole, monkeypatch, seen
 ):
