@@ -178,6 +178,15 @@ def test_blocks_are_conserved_on_both_sides_of_a_transfer(trace):
             assert handoff["arrives"] <= handoff["released"]
 
 
+def test_a_head_is_tried_again_when_an_evicted_hit_leaves_a_duplicate():
+    """Somebody else has that, so that the head needs a block less: one of 10,000 random traces."""
+    rng = random.Random(50667)
+    size, closed_loop = rng.choice((12, 30, 60)), rng.random() < 0.3
+    features = (*explicit_traces.FEATURES, "routed roles")
+    trace = explicit_traces.random_trace(rng, features, size, closed_loop=closed_loop)
+    assert list(twin.differences(trace)) == []
+
+
 # 152: a decode instance must not run ahead of a prefill that another's pull lets begin;
 # 20: without a reservation a refused head lacks less once what it would hit is evicted.
 @pytest.mark.parametrize(("feature", "seed"), [("routed roles", 152), ("pools", 20)])

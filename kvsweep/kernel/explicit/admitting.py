@@ -140,7 +140,8 @@ def _admit_head(inp, ws, out, lane, inst, tally, index, engine, r, hits, unused,
     room = room_for(inp, lane, inst, state, end, hits, unused)
     if room < 0:
         plain = lane["groups"] == 1 and window_of(inp, lane, 0) == 0
-        refuse(lane, inst, engine, -room, hits == 0 or (plain and lane["reserve_full_prompt"] != 0))
+        lasts = hits == 0 or (plain and lane["reserve_full_prompt"] != 0)
+        refuse(lane, inst, engine, -room - unused, lasts)
         return False
     blocks = unused + used
     count_query(lane, tally, state, hits, blocks, r >= lane["warmup"])

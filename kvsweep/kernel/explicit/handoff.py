@@ -59,6 +59,7 @@ def refuse(lane, inst, engine, lacks, lasts):
 
     It may hit more if decodes fill blocks that others have too. And unless that `lasts` it may lack
     fewer once what it hits is evicted: then its first chunk, maybe smaller, is all that it takes.
+    A hit that nobody uses is not to be counted: once it is evicted a duplicate that is used may do.
     """
     inst["shortages"] += 1
     engine["refused"] = lasts and not lane["any_shared"]
@@ -77,7 +78,7 @@ def pull(inp, ws, out, lane, inst, tally, index, engine, r, hits, unused, used):
         room -= lane["watermark"]
     reserved = _reserved(ws, lane, inst, engine)
     if room < reserved:
-        refuse(lane, inst, engine, reserved - room, True)
+        refuse(lane, inst, engine, reserved - room - unused, True)
         return False
     measured = r >= lane["warmup"]
     count_query(lane, tally, state, hits, unused + used, measured)
