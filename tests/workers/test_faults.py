@@ -25,7 +25,8 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 SMALL_TASKS = (2e-4, 2e-4)
 # The command, with the tasks of the tests, each of which takes a while.
 COMMAND = f"""
-import sys
+import signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job ignores it
 from kvsweep import grid
 grid.CHUNK_SECONDS = {SMALL_TASKS}
 from kvsweep.cli import main
