@@ -20,7 +20,7 @@ from kvsweep.store.packing import assembled
 from kvsweep.store.refusals import damage
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
+    from collections.abc import AsyncIterator, Iterable, Mapping
 
     import numpy as np
     from numpy.typing import NDArray
@@ -77,6 +77,7 @@ class VerifiedStore(Store):  # type: ignore[misc]
 
     supports_writes = False
     supports_deletes = False
+    supports_partial_writes = False  # asked for by Zarr 3.1.0, as the next method
     supports_listing = True
 
     def __eq__(self, other: object) -> bool:
@@ -128,6 +129,10 @@ class VerifiedStore(Store):  # type: ignore[misc]
         return bool(await self._files.exists(key))
 
     async def set(self, key: str, value: Buffer) -> None:
+        """Refuse, as it is for reading."""
+        self._check_writable()
+
+    async def set_partial_values(self, key_start_values: Iterable[tuple[str, int, Any]]) -> None:
         """Refuse, as it is for reading."""
         self._check_writable()
 
