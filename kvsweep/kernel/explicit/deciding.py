@@ -11,6 +11,7 @@ from ...policies import Routing
 from ...records import NONE
 from ..blocks.sizes import full_blocks
 from ..routing.choose import choose_instance
+from ..scheduling.waiting import insert
 from .lookup import find_prefix
 
 
@@ -67,23 +68,6 @@ def call_off(ws, r):
 
 
 @leaf
-def _insert(ws, inst, r, time, before):
-    """Put a request into an inbox, behind another; NONE: as the first."""
-    ws.progress[r]["queued"] = time
-    after = inst["inbox_head"] if before == NONE else ws.progress[before]["next"]
-    ws.progress[r]["prev"] = before
-    ws.progress[r]["next"] = after
-    if before == NONE:
-        inst["inbox_head"] = r
-    else:
-        ws.progress[before]["next"] = r
-    if after == NONE:
-        inst["inbox_tail"] = r
-    else:
-        ws.progress[after]["prev"] = r
-
-
-@leaf
 def enter_routed(ws, inst, r, time):
     """Let a request that is routed here enter at `time`."""
     before = np.int64(inst["inbox_tail"])
@@ -96,7 +80,7 @@ def enter_routed(ws, inst, r, time):
         )
     ):
         before = np.int64(ws.progress[before]["prev"])
-    _insert(ws, inst, r, time, before)
+    insert(ws, inst, r, time, before)
 
 
 @leaf
@@ -108,4 +92,4 @@ def enter_handed(ws, inst, r, time):
         or (ws.progress[before]["queued"] == time and ws.handoffs[before]["prefilled"] == NONE)
     ):
         before = np.int64(ws.progress[before]["prev"])
-    _insert(ws, inst, r, time, before)
+    insert(ws, inst, r, time, before)

@@ -10,18 +10,9 @@ from ...records import NONE
 
 
 @leaf
-def enter_inbox(ws, inst, r, time):
-    """Insert `r` by its entry time, after those of the same time with a smaller id.
-
-    Searched from the back: entries come nearly in order, only prompt lengths displace them.
-    """
+def insert(ws, inst, r, time, before):
+    """Put `r`, which enters at `time`, into the inbox behind `before`; NONE: as the first."""
     ws.progress[r]["queued"] = time
-    before = inst["inbox_tail"]
-    while before != NONE and (
-        ws.progress[before]["queued"] > time
-        or (ws.progress[before]["queued"] == time and before > r)
-    ):
-        before = ws.progress[before]["prev"]
     after = inst["inbox_head"] if before == NONE else ws.progress[before]["next"]
     ws.progress[r]["prev"] = before
     ws.progress[r]["next"] = after
@@ -33,6 +24,21 @@ def enter_inbox(ws, inst, r, time):
         inst["inbox_tail"] = r
     else:
         ws.progress[after]["prev"] = r
+
+
+@leaf
+def enter_inbox(ws, inst, r, time):
+    """Insert `r` by its entry time, after those of the same time with a smaller id.
+
+    Searched from the back: entries come nearly in order, only prompt lengths displace them.
+    """
+    before = inst["inbox_tail"]
+    while before != NONE and (
+        ws.progress[before]["queued"] > time
+        or (ws.progress[before]["queued"] == time and before > r)
+    ):
+        before = ws.progress[before]["prev"]
+    insert(ws, inst, r, time, before)
 
 
 @leaf
