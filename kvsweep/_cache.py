@@ -119,12 +119,12 @@ class Turn:
         self._file: IO[bytes] | None = None
 
     def wait(self, path: str) -> None:
-        """Take the turn to compile what is kept in the folder `path`."""
+        """Take the turn to compile what the file `path` is the lock of."""
         self.end()
         try:
             import fcntl
 
-            self._file = open(os.path.join(path, ".compiling"), "ab")  # noqa: SIM115
+            self._file = open(path, "ab")  # noqa: SIM115
         except (ImportError, OSError):
             return
         until = time.monotonic() + LOCK_TIMEOUT

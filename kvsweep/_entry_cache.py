@@ -122,13 +122,15 @@ class EntryCache(FunctionCache):  # type: ignore[misc]
         super().__init__(py_func)
         stamp = self._impl.locator.get_source_stamp()
         self._cache_file = SealedFile(self._cache_path, self._impl.filename_base, stamp)
+        # Of each function, as different ones can be compiled side by side.
+        self._lock = os.path.join(self._cache_path, f".{self._impl.filename_base}.compiling")
         self._turn = _cache.Turn()
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         """Load the code of a signature; what numba prepares (0.2 s) waits until it must compile."""
         found = self._load(sig, target_context)
         if found is None:
-            self._turn.wait(self._cache_path)
+            self._turn.wait(self._lock)
             found = self._load(sig, target_context)  # another process may have compiled it
             if found is None:
                 target_context.refresh()

@@ -14,6 +14,9 @@ from hypothesis import HealthCheck, settings
 # A trace is a large example: drawing one is slow next to what it tests.
 SLOW_DRAWS = (HealthCheck.too_slow, HealthCheck.data_too_large)
 
+# Tests from which a run is one of (nearly) all of them, which need each entry of the kernel.
+WHOLE = 5000
+
 settings.register_profile("dev", max_examples=10, deadline=None, suppress_health_check=SLOW_DRAWS)
 settings.register_profile(
     "ci", max_examples=100, deadline=None, derandomize=True, suppress_health_check=SLOW_DRAWS
@@ -30,3 +33,17 @@ def pytest_collection_modifyitems(config, items):
     left_out = [item for item in items if item.get_closest_marker("long")]
     config.hook.pytest_deselected(items=left_out)
     items[:] = [item for item in items if item not in left_out]
+
+
+def pytest_collection_finish(session):
+    """Compile the kernel's entries side by side, where all tests run on several workers.
+
+    Otherwise a worker waits for another that compiles what its own next test needs as well.
+    """
+    worker = getattr(session.config, "workerinput", None)
+    if worker is None or len(session.items) < WHOLE:
+        return
+    from kvsweep.simulate import entries, warm_up
+
+    own = entries.ENTRIES[int(worker["workerid"].removeprefix("gw")) :: worker["workercount"]]
+    warm_up(names=[entry.name for entry in own])

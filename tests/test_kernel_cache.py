@@ -199,3 +199,16 @@ def test_two_processes_compile_once(functions, root, tmp_path):
         process.stdin.flush()
     said = sorted(process.communicate(timeout=60)[0] for process in both)
     assert said == ["14 0\n", "14 1\n"]
+
+
+def test_another_function_is_compiled_without_waiting(functions, folder, monkeypatch):
+    twice, thrice = functions
+    compiling = kernel(twice)._cache
+    folder_of_code = Path(compiling.cache_path)
+    folder_of_code.mkdir(parents=True, exist_ok=True)
+    compiling._turn.wait(compiling._lock)
+    try:
+        monkeypatch.setattr(_cache.time, "sleep", lambda seconds: pytest.fail("it waits"))
+        assert run(thrice) == (21, False)
+    finally:
+        compiling._turn.end()
