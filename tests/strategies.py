@@ -112,8 +112,7 @@ def _trace(source, max_requests, closed_loop, asynchronous, beyond, offload):
     if asynchronous and source.chance(50):
         scenario["engine"] |= {"async_scheduling": True, "preempt_for_urgent": False}
     if offload:
-        caches = True
-        scenario["engine"] |= {"enable_prefix_caching": True, "preempt_for_urgent": False}
+        scenario["engine"]["preempt_for_urgent"] = False
         scenario["cache"] |= _connector(source)
         if scenario["cache"]["block_size"] == 1:
             scenario["cache"]["offload_block_factor"] = 3  # chunks of one token are refused

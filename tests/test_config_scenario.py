@@ -358,6 +358,15 @@ def test_what_has_no_rule_under_asynchronous_scheduling_is_refused(key, more):
     parse_scenario(more | {"engine": engine | {"async_scheduling": False}}, "t.json")
 
 
+def test_only_the_connector_keeps_what_the_gpu_does_not():
+    """vLLM's hashes blocks for a connector even where prefix caching is off."""
+    off = {"engine": {"enable_prefix_caching": False}}
+    parse_scenario(off | {"cache": CPU_TIER | {"offload": "vllm"}}, "t.json")
+    message = refused(off | {"cache": CPU_TIER | {"offload": "watermark"}})
+    assert "scenario.cache.cpu_blocks: offload 'watermark' needs" in message
+    assert "engine.enable_prefix_caching = true" in message
+
+
 @pytest.mark.parametrize("age", [0.0, 0.0005, 2e9, -1.0])
 def test_an_age_is_a_microsecond_to_eleven_days(age):
     engine = {"scheduler": "priority", "priority": "age", "priority_age_ms": age}

@@ -161,13 +161,17 @@ def _check_arrivals_known(workload: Workload) -> None:
 
 
 def _check_tier(scenario: Scenario) -> None:
-    """Refuse a CPU tier that nothing could be looked up in, and what vLLM's has no rule for."""
+    """Refuse a CPU tier that nothing could be looked up in, and what vLLM's has no rule for.
+
+    vLLM's keeps what it stores under keys of its own, whatever the GPU keeps.
+    """
     cache, engine = scenario.cache, scenario.engine
     if cache.cpu_blocks == 0:
         return
-    if not engine.enable_prefix_caching:
-        raise KeyProblem(("cache", "cpu_blocks"), "needs engine.enable_prefix_caching = true")
     if cache.offload != Offload.VLLM.label:
+        if not engine.enable_prefix_caching:
+            message = f"offload {cache.offload!r} needs engine.enable_prefix_caching = true"
+            raise KeyProblem(("cache", "cpu_blocks"), message)
         return
     if engine.preempt_for_urgent:
         message = "has no rule with cache.offload = 'vllm': vLLM does not do this"

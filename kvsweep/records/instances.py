@@ -67,6 +67,7 @@ INSTANCE_FIELDS = (
     Field("serial", i64, "1", "schedules made so far, with a tier as vLLM has it"),
     Field("next_offer", i64, "step", "next at which a running request may have chunks to store"),
     Field("replaced", i64, "index", "blocks evicted while stores may read them: the last one"),
+    Field("named", i64, "index", "blocks with ids though prefixes are not cached: the last one"),
     Field("replaced_before", i64, "index", "the same of the schedule before"),
     Field("told", u8, "1", "1 if the last schedule told a request to ask for its load later"),
     Field("watches", u8, "1", "1 if stores may read blocks of requests that have finished"),

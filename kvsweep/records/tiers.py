@@ -105,10 +105,10 @@ PIN_FIELDS = (
     Field("evicted_before", i64, "1", "the same before the last schedule"),
     Field("stores", i64, "1", "stores of finished requests that still read it"),
     Field("order", i64, "block", "evictions before that of the block of this id"),
-    Field("heir", i64, "index", "request that got the block evicted last, or -1"),
-    Field("place", i64, "block", "which of its blocks that is"),
+    Field("heir", i64, "index", "request that got the block evicted last, or a named one; or -1"),
+    Field("place", i64, "block", "which of its blocks that is; if free how many are below it"),
     Field("again", i64, "1", "schedule that hit it there, though the last one has evicted it"),
-    Field("next", i64, "index", "block evicted before it in the same schedule, or -1"),
+    Field("next", i64, "index", "block evicted before it in the same schedule, or named; or -1"),
 )
 
 RUN = dtype_of(RUN_FIELDS)

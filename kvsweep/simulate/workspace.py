@@ -55,7 +55,7 @@ from .routers import router_memory
 def _blank_instance() -> NDArray[Any]:
     blank = np.zeros(1, INSTANCE)
     lists = ("lru_head", "lru_tail", "wait_head", "wait_tail", "inbox_head", "inbox_tail")
-    for name in (*lists, "spare", "tier_spare", "replaced", "replaced_before"):
+    for name in (*lists, "spare", "tier_spare", "replaced", "replaced_before", "named"):
         blank[name] = NONE
     for name in ("next_due", "next_offer", "try_head_at"):
         blank[name] = NEVER

@@ -2,6 +2,10 @@
 
 They have ids: whoever leaves while its stores go on splits their extents. Nothing is noted of
 blocks but while there are such stores (`INSTANCE.watches`).
+
+Without prefix caching free blocks are a stack, from which those freed last are taken first. Then
+the ids are those of a list, `INSTANCE.named`, that tells where each is: on the stack (`PIN.heir`
+NONE), counted from its ground, or in the table of a request (`name_blocks`).
 """
 
 from ..._jit import leaf
@@ -43,7 +47,15 @@ def note_evicted(ws, inst, block):
 
 @leaf
 def note_taken(ws, inst, r, held):
-    """Note which blocks of a request, that has `held` now, those are that were evicted for it."""
+    """Note which blocks of a request, that has `held` now, those are that it has just taken."""
+    block = inst["named"]
+    while block != NONE:
+        pins = ws.pins[block]
+        if pins["heir"] == NONE and pins["place"] >= inst["free"]:
+            pins["heir"] = r
+            pins["place"] = held - 1 - (pins["place"] - inst["free"])
+            note_hit(ws, inst, block)
+        block = pins["next"]
     block = inst["replaced"]
     while block != NONE and ws.pins[block]["heir"] == NONE:
         ws.pins[block]["heir"] = r
@@ -57,3 +69,37 @@ def await_stores_of(ws, inst, r):
     if ws.offers[r]["jobs"] > 0:
         ws.offers[r]["flush"] = inst["serial"]
         inst["flushes"] = 1
+
+
+@leaf
+def note_held(ws, inst, r):
+    """Note that the step being scheduled takes up all that a request holds."""
+    block = inst["named"]
+    while block != NONE:
+        if ws.pins[block]["heir"] == r:
+            note_hit(ws, inst, block)
+        block = ws.pins[block]["next"]
+
+
+@leaf
+def note_freed(ws, inst, r, held):
+    """Note where the blocks are of a request that has just freed the `held` ones it had.
+
+    What the step being scheduled gave to a request that it preempts it has not taken up.
+    """
+    block = inst["named"]
+    while block != NONE:
+        pins = ws.pins[block]
+        if pins["heir"] == r:
+            pins["heir"] = NONE
+            pins["place"] += inst["free"] - held
+            pins["touched"] = 0
+        block = pins["next"]
+
+
+@leaf
+def forget_names(inst):
+    """Let no block be known without prefix caching: no store reads what nobody holds."""
+    if inst["named"] != NONE:
+        inst["named"] = NONE
+        inst["fresh"] = 0

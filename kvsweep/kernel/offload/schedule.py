@@ -10,6 +10,7 @@ from ..time.step_time import step_time
 from . import copies
 from .admit import admit_or_load
 from .connector import next_offer, offer, offer_finished
+from .pins import forget_names
 
 
 @leaf
@@ -80,6 +81,8 @@ def schedule_step(inp, ws, out, lane, inst, tally, index):
     offer_scheduled(inp, ws, out, lane, inst, tally, index, off, before, first)
     offer_finished(inp, ws, out, lane, inst, tally, index, off)
     inst["watches"] = off["pinned"] > 0
+    if not inst["watches"]:
+        forget_names(inst)
     stall = copies.begin_stores(ws, out, lane, inst, tally, index, off)
     compute = 0
     if inst["prefill_tokens"] + inst["decode_tokens"] > 0:

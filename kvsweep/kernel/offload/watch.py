@@ -2,14 +2,51 @@
 
 from ..._jit import leaf
 from ...records import NONE
+from ..blocks.prefix_table import new_id
+from ..blocks.sizes import blocks_for
 from ..blocks.split import find_split, is_split, split_extent
 from ..memory import extent_at
-from .pins import note_hit
+from ..time.decoding import most_computed
+from .pins import note_held, note_hit
+
+
+@leaf
+def _name_blocks(ws, lane, inst, request, first, end):
+    """Give ids to blocks `first` to `end - 1` of a request that is done, whose blocks lie on top.
+
+    Some may have ids: then a store of somebody before reads them too.
+    """
+    lo = request["key_lo"]
+    ground = inst["free"] - blocks_for(lane, most_computed(request))
+    ws.table[lo + first : lo + end] = NONE
+    block = inst["named"]
+    while block != NONE:
+        pins = ws.pins[block]
+        if pins["heir"] == NONE and first <= pins["place"] - ground < end:
+            ws.table[lo + pins["place"] - ground] = block
+        block = pins["next"]
+    for place in range(first, end):
+        if ws.table[lo + place] == NONE:
+            block = new_id(ws, inst)
+            ws.table[lo + place] = block
+            ws.pins[block]["heir"] = NONE
+            ws.pins[block]["place"] = ground + place
+            ws.pins[block]["next"] = inst["named"]
+            inst["named"] = block
 
 
 @leaf
 def give_ids(inp, ws, lane, inst, request, first, end):
-    """Split the extents of blocks `first` to `end - 1` of a request, which has just freed them."""
+    """Give ids to blocks `first` to `end - 1` of a request, which has just freed them."""
+    if lane["prefix_caching"]:
+        _split_extents(inp, ws, lane, inst, request, first, end)
+    else:
+        _name_blocks(ws, lane, inst, request, first, end)
+
+
+@leaf
+def _split_extents(inp, ws, lane, inst, request, first, end):
+    """Split the extents of those blocks."""
     lo = request["key_lo"]
     slot = request["chain_lo"]
     done = 0
@@ -73,9 +110,10 @@ def _touch_replaced(inp, ws, lane, inst, request, end):
 
 @leaf
 def touch_held(inp, ws, lane, inst, r):
-    """Note that the step takes up the published blocks of a request."""
+    """Note that the step takes up the blocks of a request, as far as copies may read them."""
     if inst["watches"]:
         request = inp.requests[lane["request_lo"] + r]
         end = ws.progress[r]["cached_blocks"]
         _touch_split(inp, ws, lane, inst, request, end)
         _touch_replaced(inp, ws, lane, inst, request, end)
+        note_held(ws, inst, r)

@@ -93,5 +93,5 @@ def leave_first(inp, ws, lane, inst):
     """Do what comes before the outputs of the step that ends at the clock."""
     if inst["leaving_waiting"] > 0:
         _leave_waiting_list(inp, ws, lane, inst)
-    if lane["any_duplicates"] and inst["skipped"] > 0:
+    if lane["any_duplicates"] and lane["prefix_caching"] and inst["skipped"] > 0:
         _catch_up(inp, ws, lane, inst)

@@ -11,6 +11,7 @@ from ...records import LEAVING, NONE
 from ..blocks import pool, tier
 from ..blocks.sizes import blocks_for, full_blocks
 from ..memory import extent_at
+from ..offload.pins import note_freed
 from ..time.calendar import IDLE
 from ..time.decoding import (
     drop_base,
@@ -141,6 +142,8 @@ def free_request(inp, ws, lane, inst, tally, r, computed, settled):
         pool.cache_blocks(inp, ws, lane, inst, request, progress, full)
     held = blocks_for(lane, computed)
     pool.free_blocks(inp, ws, lane, inst, r, held)
+    if lane["connects"]:
+        note_freed(ws, inst, r, held)
     if lane["tiered"]:
         tier.relieve(inp, ws, lane, inst)
     tally["blocks_taken"] += (held - progress["reused"]) * measured
