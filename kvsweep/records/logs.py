@@ -37,6 +37,8 @@ TALLY_FIELDS = (
     Field("pull_time", i64, "us", "time that these took, all links, waiting for the link apart"),
     Field("pull_wait", i64, "us", "from the end of prefills to the report of their transfers"),
     Field("kept_time", i64, "us", "time that finished prefills kept their blocks"),
+    Field("failed_pulls", i64, "1", "of these transfers, those that failed"),
+    Field("expired_leases", i64, "1", "leases that ended before the blocks were pulled"),
     Field("blocks_taken", i64, "block", "blocks newly taken by measured requests"),
     Field("blocks_reused", i64, "block", "blocks hit by measured requests at admissions"),
     Field("query_tokens", i64, "token", "tokens looked up at first admissions, measured"),

@@ -161,6 +161,8 @@ def _tallied(inputs: Inputs, outputs: Outputs) -> dict[str, NDArray[Any]]:
                 "accepted_tokens",
                 "pulls",
                 "pulled_tokens",
+                "failed_pulls",
+                "expired_leases",
             )
         },
         "draft_acceptance": ratio(tallies["accepted_tokens"], tallies["draft_tokens"]),
