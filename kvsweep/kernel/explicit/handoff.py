@@ -177,6 +177,7 @@ def report_arrivals(inp, ws, out, lane, inst, tally, engine, now):
         handoff["pulled"] = now
         if r >= lane["warmup"] and not handoff["failed"]:
             tally["pull_wait"] += now - handoff["prefilled"]
+            tally["pull_waits"] += 1
         if lane["log"] and handoff["row"] < out.transfers.size:
             out.transfers[handoff["row"]]["reported_us"] = now
         if lane["lease"]:
