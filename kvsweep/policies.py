@@ -95,6 +95,7 @@ class RequestStatus(_Named):
     REJECTED = 4, "Refused by admission control."
     TIMED_OUT = 5, "Given up by its client."
     NOT_ARRIVED = 6, "Arrives after the horizon, or waits for an answer that never came."
+    FAILED = 7, "The blocks of its prompt could not be pulled from its prefill instance."
 
 
 class _Policy(_Named):
@@ -228,6 +229,13 @@ class Offload(_Policy):
     WATERMARK = 0, "Cached free blocks move when many blocks are in use after a release.", BOTH
     WRITE_THROUGH = 1, "Full blocks are copied as soon as they are published.", VLLM
     VLLM = 2, "vLLM's connector: prompts are copied, and loaded, beside the computation.", VLLM
+
+
+class LoadFailure(_Policy):
+    """What becomes of a request whose blocks could not be pulled."""
+
+    FAIL = 0, "vLLM's default: it ends with an error.", VLLM
+    RECOMPUTE = 1, "Its decode instance computes the prompt.", VLLM
 
 
 class TierEviction(_Policy):

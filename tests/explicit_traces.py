@@ -35,12 +35,14 @@ def _explicit(source, features, max_requests, closed_loop):
         _add_groups(source, scenario["cache"])
     if "drafts" in feature:
         _add_drafts(source, trace)
-    if feature == "roles":
+    if feature in ("roles", "leases"):
         _add_roles(source, scenario)
     if feature == "routed roles":
         routing = {key: scenario["cluster"][key] for key in ROUTING}
         _add_roles(source, scenario)
         _add_routing(source, scenario["cluster"], routing)
+    if feature == "leases":
+        _add_leases(source, trace)
     if feature == "pools":
         _add_pools(source, scenario)
     return trace
@@ -91,6 +93,19 @@ def _add_roles(source, scenario):
         "kv_transfer_bandwidth": source.pick((1.0, 0.1, 7.0, 1000.0)),
         "pd_handoff_us": source.pick((0, 0, step_us, 3)),
     }
+
+
+def _add_leases(source, trace):
+    """Leases of some steps, or of many; pulls that fail; links that are often too slow for them."""
+    cluster, latency = trace["scenario"]["cluster"], trace["scenario"]["latency"]
+    step_us = max(1, int(latency["beta"][0]))
+    cluster["kv_lease_us"] = step_us * source.pick((1, 3, 10, 30, 100)) + source.pick((0, 1, 5))
+    cluster["kv_load_failure_policy"] = source.pick(("fail", "recompute"))
+    if source.chance(50):
+        cluster["kv_heartbeats"] = source.chance(50)
+    failing = source.pick((0, 20, 100))
+    for row in trace["requests"]:
+        row["pull_fails"] = source.chance(failing)
 
 
 def _add_routing(source, cluster, routing):

@@ -184,6 +184,18 @@ def test_a_pool_takes_from_the_sections_what_it_leaves_out():
         ),
         ({"prefill_instances": 1, "decode_instances": 1}, "kv_transfer_bandwidth: missing; tokens"),
         ({"pd_handoff_us": 3}, "pd_handoff_us: has no effect: needs prefill and decode apart"),
+        ({"kv_lease_us": 3}, "kv_lease_us: has no effect: needs prefill and decode apart"),
+        ({"kv_heartbeats": True}, "kv_heartbeats: has no effect: needs prefill and decode apart"),
+        (APART | {"kv_lease_us": 0}, "kv_lease_us: must be at least 1, got 0"),
+        (APART | {"kv_load_failure_rate": 0.1}, "kv_load_failure_rate: needs kv_lease_us: without"),
+        (
+            APART | {"kv_lease_us": 9, "kv_load_failure_rate": 1.1},
+            "kv_load_failure_rate: must be at most 1, got 1.1",
+        ),
+        (
+            APART | {"kv_load_failure_policy": "retry"},
+            "kv_load_failure_policy: unknown loadfailure 'retry'; allowed: fail, recompute",
+        ),
         ({"decode_gpu_blocks": 3}, "decode_gpu_blocks: needs decode_instances"),
         (
             APART | {"prefil_gpu_blocks": 3},
@@ -257,6 +269,14 @@ def test_wrong_pools_are_refused_by_their_key(cluster, message):
 )
 def test_combinations_without_rules_are_refused(sections, message):
     assert refused(**sections).startswith(message)
+
+
+def test_keys_of_leases_have_no_effect_without_a_lease(tmp_path):
+    apart = "[cluster]\nprefill_instances = 1\ndecode_instances = 1\nkv_transfer_bandwidth = 2.0\n"
+    for key in ("kv_heartbeats = false", 'kv_load_failure_policy = "recompute"'):
+        with pytest.raises(InputError, match=r"has no effect: needs cluster\.kv_lease_us"):
+            load_sweep(sweep_of(tmp_path, "seed = [1]", apart + key))
+    load_sweep(sweep_of(tmp_path, "seed = [1]", f"{apart}kv_lease_us = 9\n{key}"))
 
 
 def sweep_of(tmp_path, grid, sections=""):

@@ -104,6 +104,7 @@ def differences(trace):
         *_step_differences(twin, single),
         *_total_differences(twin, single, trace),
         *_copy_differences(twin, single),
+        *_handoff_differences(twin, single),
     ]
 
 
@@ -135,6 +136,18 @@ def _request_differences(twin, single):
         for name, (mine, theirs) in pairs.items():
             if mine != _number(theirs):
                 yield f"request {number} {name}: {mine} not {theirs}"
+
+
+def _handoff_differences(twin, single):
+    """Compare when both sides of a transfer learned of its end, or of that of the lease."""
+    for want, got in zip(twin.requests, single.outputs.handoffs, strict=False):
+        pairs = {
+            "pulled": (got["pulled"], want.reported_us),
+            "released": (got["released"], want.prefill.reported_us),
+        }
+        for name, (mine, theirs) in pairs.items():
+            if mine != _number(theirs):
+                yield f"request {want.id} {name}: {mine} not {theirs}"
 
 
 def _step_differences(twin, single):
@@ -234,6 +247,8 @@ def _total_differences(twin, single, trace):
         "computed_tokens": (tally["computed_tokens"], sum(r.executed for r in twin.requests)),
         "recomputed_tokens": (tally["recomputed_tokens"], sum(r.recomputed for r in twin.requests)),
         "used_time": (tally["used_time"], sum(i.block_us for i in twin.instances)),
+        "failed_pulls": (tally["failed_pulls"], twin.failed_pulls),
+        "expired_leases": (tally["expired_leases"], twin.expired_leases),
         "makespan": (tally["makespan"], max(i.totals["end_us"] for i in twin.instances)),
         "completed": (
             list(single.outputs.completed[0]),

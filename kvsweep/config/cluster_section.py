@@ -12,6 +12,7 @@ from kvsweep.config.base import (
     Microseconds,
     Positive,
     Section,
+    Share,
     Switch,
     Weight,
     Whole,
@@ -20,8 +21,15 @@ from kvsweep.config.base import (
 from kvsweep.config.choices import check_weights
 from kvsweep.config.members import known_keys, member
 from kvsweep.config.pools import RolePool, UnequalPool, check_pools, pools_of
-from kvsweep.limits import MAX_BLOCKS, MAX_BUCKET, MAX_INSTANCES, MAX_POOLS, MAX_TOKENS
-from kvsweep.policies import Admission, Routing, Scorer
+from kvsweep.limits import (
+    MAX_BLOCKS,
+    MAX_BUCKET,
+    MAX_INSTANCES,
+    MAX_POOLS,
+    MAX_TIME_US,
+    MAX_TOKENS,
+)
+from kvsweep.policies import Admission, LoadFailure, Routing, Scorer
 
 Bucket = Annotated[Positive, Field(le=MAX_BUCKET)]
 """Tokens of a bucket, or per second."""
@@ -49,6 +57,16 @@ class Cluster(Section):
     pd_uncached_token_threshold : int or None
         A prompt of which the cache of its decode instance lacks no more than so many tokens is
         prefilled there; None: none is.
+    kv_lease_us : int or None
+        How long a prefill instance keeps the blocks of a finished request for its decode instance
+        (vLLM's ``kv_lease_duration``, there 30 s); None: until they are pulled.
+    kv_heartbeats : bool
+        Let decode instances renew the leases of what they wait for (vLLM from 0.22 on); else a
+        lease is what ``VLLM_NIXL_ABORT_REQUEST_TIMEOUT`` was.
+    kv_load_failure_rate : float
+        Probability that a pull fails; drawn for each request beforehand.
+    kv_load_failure_policy : str
+        One of `kvsweep.policies.LoadFailure`, for pulls that fail or whose lease has ended.
     routing : str
         One of `kvsweep.policies.Routing`.
     scorers : dict
@@ -131,6 +149,17 @@ class Cluster(Section):
         Annotated[Whole, Field(le=MAX_TOKENS)] | None,
         Key("token", "uncached tokens up to which a prompt is prefilled where it is decoded"),
     ] = None
+    kv_lease_us: Annotated[
+        Annotated[Count, Field(le=MAX_TIME_US)] | None,
+        Key("us", "time that a prefill keeps its blocks for its decode instance"),
+    ] = None
+    kv_heartbeats: Annotated[
+        Switch, Key("1", "whether decode instances renew the leases of what they wait for")
+    ] = True
+    kv_load_failure_rate: Annotated[Share, Key("1", "probability that a pull fails")] = 0.0
+    kv_load_failure_policy: Annotated[
+        str, member(LoadFailure), Key("1", "what becomes of a request whose pull fails")
+    ] = "fail"
 
     @model_validator(mode="after")
     def _complete(self) -> Self:

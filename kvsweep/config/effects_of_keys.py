@@ -230,6 +230,7 @@ def _takes_from(key: str) -> Reads:
 
 _DRAFTS = Rule(lambda s, c: s.engine.drafts > 0, "engine.speculative.tokens of more than 0")
 _OWN_POOL = "a pool without its own"
+_LEASE = Rule(lambda s, c: s.cluster.kv_lease_us is not None, "cluster.kv_lease_us")
 
 _TIER = Rule(_has_tier, "cache.cpu_blocks of more than 0")
 _GPU = Rule(_on_gpu, "model.gpu")
@@ -299,6 +300,8 @@ RULES: dict[str, Rule] = {
     "cluster.token_bucket_refill_rate": Rule(
         lambda s, c: s.cluster.admission == "token-bucket", "admission 'token-bucket'"
     ),
+    "cluster.kv_heartbeats": _LEASE,
+    "cluster.kv_load_failure_policy": _LEASE,
     "engine.speculative.method": _DRAFTS,
     "engine.speculative.acceptance": _DRAFTS,
     "engine.speculative.draft_us": _DRAFTS,

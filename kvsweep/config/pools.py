@@ -27,6 +27,10 @@ _APART = (
     "kv_transfer_bandwidth",
     "pd_handoff_us",
     "pd_uncached_token_threshold",
+    "kv_lease_us",
+    "kv_heartbeats",
+    "kv_load_failure_rate",
+    "kv_load_failure_policy",
 )
 BOTH_ROLES = "both"
 
@@ -179,6 +183,9 @@ def _check_roles(cluster: Cluster) -> None:
     if all(there.values()) and cluster.kv_transfer_bandwidth is None:
         message = "missing; tokens per microsecond from prefill to decode instances"
         raise KeyProblem(("kv_transfer_bandwidth",), message)
+    if cluster.kv_load_failure_rate > 0 and cluster.kv_lease_us is None:
+        message = "needs kv_lease_us: without, the blocks of a pull that fails are kept for ever"
+        raise KeyProblem(("kv_load_failure_rate",), message)
 
 
 def _check_lengths(pools: tuple[UnequalPool, ...]) -> None:

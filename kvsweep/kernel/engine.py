@@ -78,6 +78,15 @@ def _next_time(ws, lane, index):
 
 
 @leaf
+def _runs_ahead(lane):
+    """Return whether an instance that decodes may pass what other instances do meanwhile.
+
+    Not if its answers make arrivals. And not with leases: it renews them, and pulls until they end.
+    """
+    return lane["follow_ups"] == 0 and lane["lease"] == 0
+
+
+@leaf
 def _earliest(ws, lane):
     """Return the instance that does something next, when, and when the first other one does."""
     index = 0
@@ -101,7 +110,7 @@ def _earliest(ws, lane):
             what = kind
         else:
             second = min(second, time)
-    if lane["disaggregated"] and index >= lane["routed"] and not lane["follow_ups"]:
+    if lane["disaggregated"] and index >= lane["routed"] and _runs_ahead(lane):
         # What concerns an instance that decodes: prefills that end; others if they let one begin.
         second = min(handed, second + lane["pull_base"] + lane["handoff"] if starved else NEVER)
     return index, first, second
@@ -218,6 +227,12 @@ def run_rare(inp, ws, out, numbers):
 @kernel
 def run_explicit(inp, ws, out, numbers):
     """Run lanes that are all explicit."""
+    _run_lanes(inp, ws, out, numbers)
+
+
+@kernel
+def run_leased(inp, ws, out, numbers):
+    """Run lanes that are all explicit, some of which have leases."""
     _run_lanes(inp, ws, out, numbers)
 
 

@@ -57,6 +57,10 @@ CELL_VARIABLES = (
         ("rejected", "request", "requests refused by admission control"),
         ("timed_out", "request", "requests given up by their client"),
     ),
+    *_counts(
+        ("failed", "request", "requests whose prompt could not be pulled from its prefill"),
+        rules=VLLM,
+    ),
     Variable("peak_blocks", ("instance",), "int64", "block", "most blocks in use at any time"),
     *_reals(
         ("mean_blocks", "block", "blocks in use per instance, mean over the makespan"),
@@ -88,6 +92,8 @@ CELL_VARIABLES = (
         ("accepted_tokens", "token", "drafts accepted"),
         ("pulls", "1", "prompts pulled from prefill to decode instances, warm-up included"),
         ("pulled_tokens", "token", "tokens that these moved"),
+        ("failed_pulls", "1", "of these pulls, those that failed"),
+        ("expired_leases", "1", "leases of prefills that ended before their blocks were pulled"),
         rules=VLLM,
     ),
     *_reals(

@@ -115,6 +115,11 @@ ENGINE_FIELDS = (
     Field("kept", i64, "request", "finished requests whose blocks are kept for a transfer"),
     Field("transfer_head", i64, "index", "request whose transfer is reported next"),
     Field("transfer_tail", i64, "index", "request whose transfer is reported last"),
+    Field("lease_head", i64, "index", "first of the requests that it keeps blocks of for a lease"),
+    Field("lease_tail", i64, "index", "last of them"),
+    Field("expires", i64, "us", "when the first of these leases ends"),
+    Field("next_beat", i64, "us", "from when on its schedule sends a heartbeat"),
+    Field("awaited", i64, "request", "requests here whose blocks were not pulled yet"),
     Field("splits", u8, "1", "1 if a running request of this batch had its prefill split"),
     Field("refused", u8, "1", "1 if the last schedule refused a head for lack of blocks"),
     Field("begun", u8, "1", "1 if a run of decodes ended with blocks given for its next step"),
@@ -136,7 +141,10 @@ HANDOFF_FIELDS = (
     Field("next_arrival", i64, "index", "request whose transfer ends next at its instance"),
     Field("next_release", i64, "index", "request that its prefill instance releases next"),
     Field("row", i64, "index", "row of the transfer in the log"),
+    Field("lease_end", i64, "us", "until when its prefill instance keeps its blocks"),
+    Field("next_lease", i64, "index", "request that was next to get a lease there"),
     Field("loading", u8, "1", "1 once its blocks were asked for, or if it has none to pull"),
+    Field("failed", u8, "1", "1 if its pull fails: as drawn, or as its lease ended before"),
 )
 
 GROUP = dtype_of(GROUP_FIELDS)

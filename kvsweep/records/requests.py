@@ -20,6 +20,7 @@ REQUEST_FIELDS = (
     Field("accepted_lo", i64, "index", "first of the drafts that its verifications accept"),
     Field("accepted_len", i64, "1", "how many of these there are, used in a circle; 0: none"),
     Field("awaits", u8, "1", "1 if it arrives after another request's completion"),
+    Field("fails", u8, "1", "1 if the pull of its blocks fails, where there are leases"),
     Field("slo_class", u8, "1", "code of policies.SloClass; a class of another name: standard"),
 )
 

@@ -105,6 +105,7 @@ class Entry:
 
 
 USUAL = Entry(engine.run_batch, (*ASYNC, *RARE, *CONNECTOR, *EXPLICIT), "first run")
+_EXPLICIT_RARE = ("concurrency", "lease")
 # From few features to many: a lane goes to the first that covers it.
 ENTRIES: tuple[Entry, ...] = (
     USUAL,
@@ -120,6 +121,11 @@ ENTRIES: tuple[Entry, ...] = (
         engine.run_explicit,
         (*NO_EXPLICIT, *CONNECTOR, *(name for name in RARE if name != "concurrency")),
         "first run with groups, drafts or pools",
+    ),
+    Entry(
+        engine.run_leased,
+        (*NO_EXPLICIT, *CONNECTOR, *(name for name in RARE if name not in _EXPLICIT_RARE)),
+        "first run with leases of prefills",
     ),
 )
 if not _jit.prunes:  # each would be compiled with all features
@@ -142,6 +148,7 @@ def _kind(scenario: Scenario) -> tuple[object, ...]:
         is_explicit(scenario),
         *(engine.async_scheduling, engine.victim, engine.scheduler, engine.preempt_for_urgent),
         bool(scenario.latency.first_steps_us),
+        scenario.cluster.kv_lease_us is None,
         bool(scenario.workload and scenario.workload.concurrency),
     )
 

@@ -8,8 +8,9 @@ from numpy.typing import NDArray
 
 from ..config import Scenario
 from ..config.choices import choices_of
+from ..config.cluster_section import Cluster
 from ..config.fleet import InstancePool, fleet, has_pools, is_explicit
-from ..policies import INDEX, Routing
+from ..policies import INDEX, LoadFailure, Routing
 from ..records import ANY_LENGTH, DECODE, GROUP, POOL, PREFILL, WHOLE
 from .routers import reads_of, scorers_of
 
@@ -65,8 +66,21 @@ def _pool_fields(scenario: Scenario) -> dict[str, Any]:
             "pull_bandwidth": cluster.kv_transfer_bandwidth,
             "handoff": cluster.pd_handoff_us,
             "threshold": -1 if threshold is None else threshold,
+            **_lease_fields(cluster),
         }
     return fields
+
+
+def _lease_fields(cluster: Cluster) -> dict[str, Any]:
+    """Return what a lease is, and the heartbeats that follow from it as in vLLM (rule R14.8)."""
+    lease = cluster.kv_lease_us or 0
+    beats = cluster.kv_heartbeats
+    return {
+        "lease": lease,
+        "beat_every": max(1, lease // 6) if beats else 0,
+        "beat_extends": lease * 2 // 3,
+        "load_failure": LoadFailure.from_name(cluster.kv_load_failure_policy),
+    }
 
 
 def looks_ahead(scenario: Scenario) -> int:

@@ -121,6 +121,9 @@ def _prepared(
         extents = [_set_extents(own, keys) for own, keys in zip(records, resolved, strict=True)]
     _set_followers(records, rows(lists, "after"))
     found = zip(lists, records, resolved, map(bool, ranked), extents, strict=True)
+    for own, each in zip(records, lists, strict=True):
+        if each.pull_fails is not None:
+            own["fails"] = each.pull_fails
     return [
         Prepared(
             requests=requests,

@@ -9,6 +9,7 @@ from ..policies import Status
 from ..records import LaneStatus, Outputs
 from ..workload.acceptance import with_acceptance
 from ..workload.blocks import resolve_blocks
+from ..workload.failures import with_failures
 from ..workload.requests import Requests
 from .batch import build_inputs
 from .explicit_records import looks_ahead
@@ -44,6 +45,7 @@ def run_single(scenario: Scenario, requests: Requests) -> Single:
     It runs twice: the first run counts the rows of the logs.
     """
     requests = with_acceptance(requests, scenario.engine.speculative, 0)
+    requests = with_failures(requests, scenario.cluster.kv_load_failure_rate, 0)
     keys = resolve_blocks(requests, scenario.cache.block_size, looks_ahead(scenario))
     prepared = prepare(requests, keys)
     inputs = build_inputs([scenario], [prepared], np.zeros((1, 1), np.int64))

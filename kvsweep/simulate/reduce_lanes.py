@@ -129,7 +129,6 @@ def _tallied(inputs: Inputs, outputs: Outputs) -> dict[str, NDArray[Any]]:
     tallies, lanes = outputs.tallies, inputs.lanes
     block_time = tallies["makespan"] * lanes["instances"]
     completing = _completing(lanes, outputs.completed.shape[1])
-    pulled = np.where(completing, outputs.completed, 0).sum(axis=1) * (tallies["pulls"] > 0)
     return {
         "itl_mean_ms": ratio(tallies["itl_sum"], tallies["itl_count"]) / 1000,
         "itl_ms": np.stack([tallies[f"itl_q{i}"] for i in range(len(QUANTILES))], axis=1) / 1000,
@@ -161,10 +160,12 @@ def _tallied(inputs: Inputs, outputs: Outputs) -> dict[str, NDArray[Any]]:
                 "accepted_tokens",
                 "pulls",
                 "pulled_tokens",
+                "failed_pulls",
+                "expired_leases",
             )
         },
         "draft_acceptance": ratio(tallies["accepted_tokens"], tallies["draft_tokens"]),
-        "pull_wait_mean_ms": ratio(tallies["pull_wait"], pulled) / 1000,
+        "pull_wait_mean_ms": ratio(tallies["pull_wait"], tallies["pull_waits"]) / 1000,
         "kept_mean_ms": ratio(tallies["kept_time"], tallies["pulls"]) / 1000,
         "steps": tallies["steps"].copy(),
         "pruned": tallies["pruned"].copy(),

@@ -7,6 +7,7 @@ from typing import NamedTuple
 from ..config import Scenario
 from ..config.speculative import Speculative
 from ..workload.acceptance import with_acceptance
+from ..workload.failures import with_failures
 from ..workload.generate import generate_all, pairs_of, requests_for
 from ..workload.requests import Requests, ordered_classes
 from .explicit_records import looks_ahead
@@ -33,12 +34,15 @@ class Kind(NamedTuple):
         Tokens of a block, and tokens behind it that its key covers too.
     drafts : Speculative or None
         How many drafts are accepted; None: there are none.
+    failures : float
+        Probability that a pull fails.
     """
 
     name: str
     block_size: int
     ahead: int
     drafts: Speculative | None
+    failures: float
 
 
 class RequestLists:
@@ -117,17 +121,25 @@ class RequestLists:
     def kind(self, variant: int, scenario: Scenario) -> Kind:
         """Return what identifies the variant's lists as the kernel sees them, but for the seed."""
         drafts = scenario.engine.speculative if scenario.engine.drafts else None
-        return Kind(self._names[variant], scenario.cache.block_size, looks_ahead(scenario), drafts)
+        return Kind(
+            self._names[variant],
+            scenario.cache.block_size,
+            looks_ahead(scenario),
+            drafts,
+            scenario.cluster.kv_load_failure_rate,
+        )
 
     def prepared(self, kinds: Iterable[Kind]) -> list[Prepared]:
         """Return lists with their block keys: those of each seed in turn, by `kinds`."""
         wanted = list(kinds)
         for kind in wanted:
             missing = [seed for seed in self._seeds if (kind, seed) not in self._prepared]
-            drawn = (
-                with_acceptance(self._lists[kind.name, seed], kind.drafts, seed, self._entropy)
-                for seed in missing
-            )
+            drawn = (self._drawn(kind, seed) for seed in missing)
             made = prepare_all(drawn, kind.block_size, kind.ahead)
             self._prepared.update(zip(((kind, seed) for seed in missing), made, strict=True))
         return [self._prepared[kind, seed] for seed in self._seeds for kind in wanted]
+
+    def _drawn(self, kind: Kind, seed: int) -> Requests:
+        """Return a list with what is drawn beforehand of each of its requests."""
+        found = with_acceptance(self._lists[kind.name, seed], kind.drafts, seed, self._entropy)
+        return with_failures(found, kind.failures, seed, self._entropy)

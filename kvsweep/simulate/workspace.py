@@ -94,6 +94,9 @@ def _blank_engine() -> NDArray[Any]:
     blank = np.zeros(1, ENGINE)
     blank["transfer_head"] = NONE
     blank["transfer_tail"] = NONE
+    blank["lease_head"] = NONE
+    blank["lease_tail"] = NONE
+    blank["expires"] = NEVER
     return blank
 
 

@@ -43,6 +43,7 @@ class RequestColumns:
     think_us: list[int | None] = field(default_factory=list)
     patience_us: list[int | None] = field(default_factory=list)
     accepted: list[Sequence[int] | None] = field(default_factory=list)
+    pull_fails: list[bool | None] = field(default_factory=list)
 
     def add(
         self,
@@ -60,6 +61,7 @@ class RequestColumns:
         think_us: int | None = None,
         patience_us: int | None = None,
         accepted: Sequence[int] | None = None,
+        pull_fails: bool | None = None,
     ) -> None:
         """Append a request; its prompt is `segments` with `tokens`, `output` (segment, tokens)."""
         self.arrival_us.append(arrival_us)
@@ -77,6 +79,7 @@ class RequestColumns:
         self.think_us.append(think_us)
         self.patience_us.append(patience_us)
         self.accepted.append(accepted)
+        self.pull_fails.append(pull_fails)
 
     def build(self) -> Requests:
         """Return the columns as arrays."""
@@ -103,7 +106,13 @@ class RequestColumns:
             slo_names=slo_names,
             client_names=client_names,
             accepted=_accepted(self.accepted),
+            pull_fails=_failing(self.pull_fails),
         )
+
+
+def _failing(told: list[bool | None]) -> NDArray[np.bool_] | None:
+    """Return whose pulls fail, if any request says it."""
+    return None if all(one is None for one in told) else np.array(told, np.bool_)
 
 
 def _accepted(lists: list[Sequence[int] | None]) -> Accepted | None:

@@ -124,6 +124,7 @@ def _laid_out(workload: Workload, drawn: Draws) -> Requests:
         slo_names=slo_names,
         client_names=client_names,
         accepted=None,
+        pull_fails=None,
     )
 
 

@@ -34,6 +34,7 @@ _OPTIONAL = (
     "think_us",
     "patience_us",
     "accepted",
+    "pull_fails",
 )
 _KEYS = [*_REQUIRED, *_OPTIONAL]
 _TOP_KEYS = ["format", "about", "scenario", "requests", "expected"]
@@ -143,6 +144,8 @@ def _options(requests: Requests, i: int) -> dict[str, Any]:
     if requests.accepted is not None:
         low, high = requests.accepted.offsets[i : i + 2]
         entry["accepted"] = requests.accepted.counts[low:high].tolist()
+    if requests.pull_fails is not None:
+        entry["pull_fails"] = bool(requests.pull_fails[i])
     return entry
 
 
@@ -188,6 +191,7 @@ def _add(columns: RequestColumns, i: int, entry: Any, last: int, followers: dict
         think_us=_optional(entry, "think_us", 0, MAX_TIME_US),
         patience_us=_optional(entry, "patience_us", 0, MAX_TIME_US),
         accepted=_accepted(entry),
+        pull_fails=_switch(entry, "pull_fails"),
     )
     return arrival
 
@@ -245,6 +249,13 @@ def _segment(item: Any, key: str) -> tuple[int, int]:
 
 def _optional(entry: dict[str, Any], key: str, least: int, most: int) -> int | None:
     return None if entry.get(key) is None else _integer(entry, key, least, most)
+
+
+def _switch(entry: dict[str, Any], key: str) -> bool | None:
+    value = entry.get(key)
+    if value is not None and not isinstance(value, bool):
+        raise _Malformed(f".{key}: expected true or false, got {shown(value)}")
+    return value
 
 
 def _integer(entry: dict[str, Any], key: str, least: int, most: int) -> int:

@@ -86,6 +86,8 @@ class Requests:
         Names behind the codes.
     accepted : Accepted or None
         How many drafts are accepted (`kvsweep.workload.acceptance`); None: nobody says.
+    pull_fails : bool (n,) or None
+        Whether the pull of its blocks fails (`kvsweep.workload.failures`); None: nobody says.
     """
 
     arrival_us: NDArray[np.int64]
@@ -107,6 +109,7 @@ class Requests:
     slo_names: tuple[str, ...] = ()
     client_names: tuple[str, ...] = ()
     accepted: Accepted | None = None
+    pull_fails: NDArray[np.bool_] | None = None
 
     def __len__(self) -> int:
         """Return the number of requests."""
@@ -124,11 +127,12 @@ class Requests:
             return self
         entries = int(self.segment_offsets[count])
         ends = {"segment_offsets": count + 1, "segment_ids": entries, "segment_tokens": entries}
-        others = ("slo_names", "client_names", "accepted")
+        others = ("slo_names", "client_names", "accepted", "pull_fails")
         columns = (f.name for f in fields(self) if f.name not in others)
         cut = {name: getattr(self, name)[: ends.get(name, count)] for name in columns}
         accepted = self.accepted and self.accepted.of(np.arange(count))
-        return replace(self, **cut, accepted=accepted)
+        fails = None if self.pull_fails is None else self.pull_fails[:count]
+        return replace(self, **cut, accepted=accepted, pull_fails=fails)
 
 
 def rows(parts: Sequence[Any], name: str) -> NDArray[Any]:

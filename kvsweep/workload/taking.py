@@ -56,6 +56,7 @@ def take(requests: Requests, rows: NDArray[np.intp]) -> Requests:
         slo_names=slo_names,
         client_names=client_names,
         accepted=requests.accepted and requests.accepted.of(rows),
+        pull_fails=None if requests.pull_fails is None else requests.pull_fails[rows],
     )
 
 
@@ -141,7 +142,14 @@ def joined(lists: Sequence[Requests], *, new_content: bool) -> Requests:
         slo_names=lists[0].slo_names,
         client_names=lists[0].client_names,
         accepted=_joined_accepted([one.accepted for one in lists]),
+        pull_fails=_joined_failing([one.pull_fails for one in lists]),
     )
+
+
+def _joined_failing(parts: Sequence[NDArray[np.bool_] | None]) -> NDArray[np.bool_] | None:
+    """Return whose pulls fail in copies of one list: all of them say, or none."""
+    told = [part for part in parts if part is not None]
+    return np.concatenate(told) if told else None
 
 
 def _joined_accepted(parts: Sequence[Accepted | None]) -> Accepted | None:

@@ -26,7 +26,7 @@ def main():
             random.Random(seed), max_requests=60, closed_loop=True, asynchronous=True
         )
         twin.run_kernel(trace)
-    features = (*explicit_traces.FEATURES, "routed roles")
+    features = (*explicit_traces.FEATURES, "routed roles", "leases")
     for seed in range(EXPLICIT):
         rng = random.Random(seed)
         twin.run_kernel(explicit_traces.random_trace(rng, features, 60, closed_loop=True))

@@ -24,6 +24,12 @@ from kvsweep.workload.traces import load_trace
 CONNECTED = {"cache": {"cpu_blocks": 50, "offload": "vllm", "transfer_bandwidth": 1.0}}
 ASYNC = {"engine": {"async_scheduling": True}}
 TIERED = {"cache": {"cpu_blocks": 50, "transfer_bandwidth": 1.0}}
+APART = {
+    "instances": None,
+    "prefill_instances": 1,
+    "decode_instances": 1,
+    "kv_transfer_bandwidth": 1.0,
+}
 FEATURES = {
     "none": ({}, "run_batch"),
     "another router and order": (
@@ -48,6 +54,8 @@ FEATURES = {
     "a connector, asynchronous": ({**CONNECTED, **ASYNC}, "run_connected"),
     "a window": ({"cache": {"groups": [{"kind": "sliding", "window": 64}]}}, "run_explicit"),
     "pools": ({"cluster": {"instances": None, "pools": [{"instances": 2}]}}, "run_explicit"),
+    "prefill and decode apart": ({"cluster": APART}, "run_explicit"),
+    "leases": ({"cluster": {**APART, "kv_lease_us": 30_000_000}}, "run_leased"),
 }
 
 
@@ -65,6 +73,7 @@ def test_each_feature_has_its_entry(feature):
         (("asynchronous", "a tier"), ("run_rare",)),
         (("none", "a connector"), ("run_batch", "run_connected")),
         (("a connector", "a tier", "none"), ("run_rare", "run_connected")),
+        (("a window", "leases", "none"), ("run_batch", "run_leased")),
     ],
 )
 def test_a_sweep_compiles_the_fewest_entries(features, names):
@@ -89,7 +98,7 @@ def test_scenarios_need_what_their_lanes_need():
         if workload:
             scenario = scenario.model_copy(update={"workload": Workload(**workload)})
         scenarios.append(scenario)
-    scenarios += [batches.scenario(FEATURES[name][0]) for name in ("a window", "pools")]
+    scenarios += [batches.scenario(FEATURES[name][0]) for name in ("a window", "pools", "leases")]
     kinds = {}
     for item in scenarios:
         found = [entry.name for entry in entries.needed_for(np.array([lane_record(item)], LANE))]

@@ -43,12 +43,15 @@ ADMISSION, ROUTING = 0, 1
 class Result:
     """Requests in trace order, instances in the order of their indices.
 
-    `transfers` from prefill to decode instances are [id, tokens, submitted, start, end].
+    `transfers` from prefill to decode instances are [id, tokens, submitted, start, end]; of these
+    `failed_pulls` failed, and `expired_leases` ended before their blocks were pulled.
     """
 
     requests: list
     instances: list
     transfers: list = field(default_factory=list)
+    expired_leases: int = 0
+    failed_pulls: int = 0
 
 
 class Cluster:

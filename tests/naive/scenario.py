@@ -6,6 +6,7 @@ from .victims import SCORES
 
 SLO_PRIORITY = {"critical": 0, "standard": 5, "batch": 10, "background": 15}
 ROUTINGS = ("round-robin", "least-loaded", "weighted", "prompt-affinity", "always-busiest")
+LOAD_FAILURES = ("fail", "recompute")
 SCORERS = (
     "prefix-affinity",
     "precise-prefix",
@@ -139,8 +140,12 @@ class Cluster:
     kv_transfer_bandwidth: float = 1.0
     pd_handoff_us: int = 0
     pd_uncached_token_threshold: int | None = None
+    kv_lease_us: int | None = None
+    kv_heartbeats: bool = True
+    kv_load_failure_policy: str = "fail"
 
     def __post_init__(self):
+        _one_of("cluster.kv_load_failure_policy", self.kv_load_failure_policy, LOAD_FAILURES)
         _one_of("cluster.routing", self.routing, ROUTINGS)
         _one_of("cluster.admission", self.admission, ("always", "token-bucket", "reject-all"))
         for scorer in self.scorers:

@@ -76,7 +76,37 @@ def test_hybrid_gemma_4():
     assert found.layout.request_blocks == 1_024 + 5 * 577 == 3_909
     assert found.layout.request_blocks * 655_360 / 2**30 == pytest.approx(2.386, abs=5e-4)
     longest = ask(**options, kv_memory="20GiB").layout.request_blocks
-    assert longest == 11_077
+    assert longest == 8_192 + 5 * 577 == 11_077
+    assert longest * 655_360 / 2**30 == pytest.approx(6.761, abs=5e-4)
+
+
+def bytes_of_16_tokens(model):
+    """Return the bytes of 16 tokens in a layer of each kind, before pages are made equal."""
+    groups = ask(model=model, kv_memory="20GiB").to_dict()["groups"]
+    return {g["kind"]: 16 * g["page_bytes"] // g["block_size"] for g in groups}
+
+
+def test_pages_of_gemma_4_are_made_equal_by_longer_blocks_of_its_full_layers():
+    """25 layers of 8 heads of 256, and 5 of 2 heads of 512: half the bytes, twice the tokens."""
+    assert bytes_of_16_tokens("gemma-4-26b") == {"sliding": 131_072, "full": 65_536}
+    groups = ask(model="gemma-4-26b", kv_memory="20GiB").to_dict()["groups"]
+    assert {group["page_bytes"] for group in groups} == {131_072}
+    assert {group["page_bytes"] * group["layers"] for group in groups} == {655_360}
+
+
+@pytest.mark.parametrize(("model", "half"), [("gpt-oss-120b", 36_864), ("gpt-oss-20b", 24_576)])
+def test_a_token_of_gpt_oss_takes_half_of_its_bytes_in_the_full_layers(model, half):
+    groups = ask(model=model, kv_memory="20GiB").to_dict()["groups"]
+    found = {g["kind"]: g["page_bytes"] * g["layers"] // g["block_size"] for g in groups}
+    assert found == {"sliding": half, "full": half}
+
+
+def test_the_estimate_of_llama_on_an_h100_is_near_the_one_by_hand():
+    """79.18 GiB x 0.92 - 14.96 - 4.8 - 0.15 = 52.9 GiB: 27,100 blocks of 2 MiB."""
+    found = ask(model="llama-3.1-8b", gpu="79.18GiB")
+    low, high = found.margin
+    assert low <= 27_100 <= high
+    assert found.blocks == pytest.approx(27_100, rel=0.03)
 
 
 def test_a_pipeline_has_the_blocks_of_its_fullest_stage():

@@ -25,6 +25,17 @@ def test_admissions_plan_as_many_blocks_as_vllm_does():
     assert planned(GPT_OSS, 131_072, 8192, asynchronous=True) == [1033, 8192]
     assert sum(planned(GPT_OSS, 131_072, 2048)) == 8_329
     assert planned(GEMMA, 32_768, 8192)[1:] == [577] * 5
+    assert planned(GEMMA, 262_144, 8192)[1:] == [577] * 5
+
+
+def test_a_simulated_gemma_4_has_a_full_group_of_twice_the_blocks():
+    """Its full layers have blocks of 32 tokens in vLLM; simulated groups have blocks of one size.
+
+    So `kvsweep blocks` says that it gives tokens for a sweep, and no groups.
+    """
+    for tokens, planned_by_vllm in ((32_768, 3_909), (262_144, 11_077)):
+        full, *windows = planned(GEMMA, tokens, 8192)
+        assert full // 2 + sum(windows) == planned_by_vllm
 
 
 @pytest.mark.parametrize("groups", [GPT_OSS, GEMMA])

@@ -13,7 +13,7 @@ from ..tally import log_event
 from .deciding import call_off
 from .handoff import count_query, pull, refuse
 from .lookup import find_hits, touch_hits
-from .tables import cache_known, capped, grow, window_of
+from .tables import cache_known, capped, grow, release_all, window_of
 from .walking import schedule
 
 
@@ -109,6 +109,8 @@ def _admit_holder(inp, ws, out, lane, inst, tally, index, engine, position, alon
     s = engine["state_lo"] + r
     state = ws.states[s]
     request = inp.requests[lane["request_lo"] + r]
+    if lane["lease"] and ws.handoffs[r]["failed"] and state["computed"] == 0:
+        return _admit_anew(inp, ws, out, lane, inst, tally, index, engine, position, alone)
     cache_known(inp, ws, lane, inst, request, state, s, np.int64(state["computed"]))
     computed = min(np.int64(state["computed"]), np.int64(state["known"]) - 1)
     state["computed"] = computed
@@ -128,8 +130,32 @@ def _admit_holder(inp, ws, out, lane, inst, tally, index, engine, position, alon
 
 
 @leaf
-def _admit_head(inp, ws, out, lane, inst, tally, index, engine, r, hits, unused, used, alone):
-    """Admit the head of the waiting list, which loads nothing; return whether it could be."""
+def _admit_anew(inp, ws, out, lane, inst, tally, index, engine, position, alone):
+    """Admit a holder nothing of which is computed as its pull failed; returns as `_admit_holder`.
+
+    It gives its blocks back first, and looks for what may be cached by now (R14.10).
+    """
+    r = ws.hold[inst["hold_lo"] + position]
+    s = engine["state_lo"] + r
+    state = ws.states[s]
+    if state["blocks"] > 0:
+        release_all(ws, lane, inst, state, s)
+    request = inp.requests[lane["request_lo"] + r]
+    hits, unused, used = find_hits(inp, ws, lane, inst, request, state)
+    admitted = _admit_head(
+        inp, ws, out, lane, inst, tally, index, engine, r, hits, unused, used, alone, position
+    )
+    return admitted, admitted
+
+
+@leaf
+def _admit_head(
+    inp, ws, out, lane, inst, tally, index, engine, r, hits, unused, used, alone, position
+):
+    """Admit a request that has no blocks and loads nothing; return whether it could be.
+
+    It is the head of the waiting list, or at `position` of the holders if that is not NONE.
+    """
     s = engine["state_lo"] + r
     state = ws.states[s]
     computed = hits * lane["block_size"]
@@ -145,7 +171,10 @@ def _admit_head(inp, ws, out, lane, inst, tally, index, engine, r, hits, unused,
         return False
     blocks = unused + used
     count_query(lane, tally, state, hits, blocks, r >= lane["warmup"])
-    waiting.leave_waiting(inp, ws, lane, inst)
+    if position == NONE:
+        waiting.leave_waiting(inp, ws, lane, inst)
+    else:
+        leave(ws, inst, position)
     touch_hits(inp, ws, lane, inst, state, s, hits)
     _give_blocks(inp, ws, lane, inst, tally, r, state, s, computed, tokens)
     _run(inp, ws, out, lane, inst, tally, index, engine, r, computed, tokens, padded)
@@ -167,7 +196,9 @@ def _try_head(inp, ws, out, lane, inst, tally, index, engine, alone):
     hits, unused, used = find_hits(inp, ws, lane, inst, request, state)
     if lane["role"] == DECODE and not ws.handoffs[r]["loading"]:
         return pull(inp, ws, out, lane, inst, tally, index, engine, r, hits, unused, used)
-    return _admit_head(inp, ws, out, lane, inst, tally, index, engine, r, hits, unused, used, alone)
+    return _admit_head(
+        inp, ws, out, lane, inst, tally, index, engine, r, hits, unused, used, alone, NONE
+    )
 
 
 @leaf

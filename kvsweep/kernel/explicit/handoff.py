@@ -3,6 +3,7 @@
 A finished prefill keeps its blocks. Its request enters the waiting list of a decode instance, which
 takes blocks for it and pulls what it does not have over its link, one transfer after the other.
 Each side learns of the end of a transfer with its own next step that ends then or later.
+What leases and failures add is in leases.py.
 """
 
 import numpy as np
@@ -14,6 +15,7 @@ from ..scheduling import waiting
 from ..scheduling.holders import LOADED, hold
 from ..tally import log_event
 from .deciding import enter_handed
+from .leases import fail_pull, grant, lacking
 from .lookup import touch_hits
 from .tables import grow, release_all
 
@@ -28,6 +30,8 @@ def hand_over(ws, lane, inst, engine, r):
     handoff["requeued"] = inst["clock"] + lane["handoff"]
     handoff["source"] = inst["number"]
     engine["kept"] += 1
+    if lane["lease"]:
+        grant(ws, lane, inst, engine, r)
     enter_handed(ws, ws.instances[handoff["target"]], r, handoff["requeued"])
 
 
@@ -40,6 +44,8 @@ def _reserved(ws, lane, inst, engine):
         if state["prefilling"]:
             lacks = blocks_for(lane, np.int64(state["known"])) - state["blocks"]
             count += max(lacks, 0)
+    if lane["lease"]:
+        count += lacking(ws, lane, inst, engine)
     return count
 
 
@@ -87,6 +93,8 @@ def pull(inp, ws, out, lane, inst, tally, index, engine, r, hits, unused, used):
     grow(ws, lane, inst, tally, state, hits + blocks, measured)
     state["computed"] = prompt
     hold(inp, ws, lane, inst, r)
+    if lane["lease"]:
+        ws.handoffs[r]["failed"] |= inp.requests[lane["request_lo"] + r]["fails"]
     _transfer(ws, out, lane, inst, tally, index, engine, r, blocks * lane["block_size"])
     return True
 
@@ -112,7 +120,8 @@ def _transfer(ws, out, lane, inst, tally, index, engine, r, tokens):
     else:
         ws.handoffs[engine["transfer_tail"]]["next_arrival"] = r
     engine["transfer_tail"] = r
-    _await_release(ws, ws.engines[handoff["source"]], r, end)
+    if not handoff["failed"]:
+        _await_release(ws, ws.engines[handoff["source"]], r, end)
     log_event(out, lane, inst, tally, index, Event.PULL, r, tokens)
     if lane["log"]:
         _log(out, tally, index, handoff, r, submitted, start)
@@ -157,7 +166,7 @@ def next_transfer(ws, engine):
 
 
 @leaf
-def report_arrivals(ws, out, lane, tally, engine, now):
+def report_arrivals(inp, ws, out, lane, inst, tally, engine, now):
     """Tell a decode instance of the transfers that have ended by `now`; return how many."""
     count = 0
     while engine["transfer_head"] != NONE and next_transfer(ws, engine) <= now:
@@ -166,10 +175,15 @@ def report_arrivals(ws, out, lane, tally, engine, now):
         engine["transfer_head"] = handoff["next_arrival"]
         ws.progress[r]["loading"] = LOADED
         handoff["pulled"] = now
-        if r >= lane["warmup"]:
+        if r >= lane["warmup"] and not handoff["failed"]:
             tally["pull_wait"] += now - handoff["prefilled"]
+            tally["pull_waits"] += 1
         if lane["log"] and handoff["row"] < out.transfers.size:
             out.transfers[handoff["row"]]["reported_us"] = now
+        if lane["lease"]:
+            engine["awaited"] -= 1
+            if handoff["failed"]:
+                fail_pull(inp, ws, lane, inst, tally, engine, r, now)
         count += 1
     return count
 

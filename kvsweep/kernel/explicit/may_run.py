@@ -6,12 +6,16 @@ from ..._jit import leaf
 from ...records import PREFILL
 from ..scheduling.admit import deadline
 from ..scheduling.holders import LOADING
+from .leases import beats
 from .tables import FAR
 
 
 @leaf
 def tries(inp, ws, lane, inst, engine, taken):
-    """Return whether a schedule that takes so many blocks would try to admit somebody who waits."""
+    """Return whether a schedule that takes so many blocks would try to admit somebody who waits.
+
+    Or do anything else than decode: send a heartbeat.
+    """
     seats = inst["running"] < lane["max_num_seqs"]
     tries = False
     if seats and inst["held"] > 0:
@@ -21,6 +25,8 @@ def tries(inp, ws, lane, inst, engine, taken):
         tries = tries or engine["refused"] == 0 or inst["free"] - taken >= engine["free_wanted"]
         if lane["impatient"]:
             tries = tries or inst["clock"] > deadline(inp, ws, lane, inst)
+    if lane["lease"]:
+        tries = tries or beats(lane, inst, engine)
     return tries
 
 

@@ -19,6 +19,7 @@ from .batches import announce, close_gaps, draw, enqueue, entry_at, scheduled_ba
 from .deciding import call_off
 from .decode_run import run_decodes
 from .handoff import next_transfer, release_sent, report_arrivals
+from .leases import await_blocks, beats, end_leases, next_lease_event, send_heartbeat
 from .log import log_outputs, log_schedule, mark_pulls, note_before
 from .plain_decodes import announce_plain, process_plain, schedule_plain
 from .settling import process_outputs
@@ -53,6 +54,8 @@ def accept(inp, ws, lane, inst, now):
         else:
             waiting.wait_last(inp, ws, lane, inst, r)
             ws.engines[inst["number"]]["refused"] = 0
+            if lane["lease"]:
+                await_blocks(ws, lane, inst, r)
 
 
 @leaf
@@ -84,6 +87,8 @@ def next_time(ws, lane, inst):
             time = ws.progress[inst["inbox_head"]]["queued"]
         if engine["transfer_head"] != NONE:
             time = min(time, next_transfer(ws, engine))
+        if lane["lease"]:
+            time = min(time, next_lease_event(lane, engine))
     return max(inst["clock"], time), SCHEDULE
 
 
@@ -165,6 +170,8 @@ def _schedule(inp, ws, out, lane, inst, tally, index):
     engine["walked"] = engine["size"] - engine["taken_back"]
     if inst["preempted"] == 0 and inst["waiting"] + inst["held"] > 0:
         admit(inp, ws, out, lane, inst, tally, index, engine, alone)
+    if lane["lease"] and beats(lane, inst, engine):
+        send_heartbeat(ws, lane, inst, engine)
     _close_schedule(inp, ws, out, lane, inst, tally, index, engine)
     more = engine["size"] + engine["plain"] > 0 or _is_busy(inst, engine)
     engine["settles"] = not (engine["queued"] < 1 + lane["async_scheduling"] and more)
@@ -180,9 +187,11 @@ def _settle(inp, ws, out, lane, inst, tally, index):
     process_outputs(inp, ws, out, lane, inst, tally, index, engine, finished)
     told = 0
     if lane["role"] == DECODE:
-        told = report_arrivals(ws, out, lane, tally, engine, batch["end"])
+        told = report_arrivals(inp, ws, out, lane, inst, tally, engine, batch["end"])
     elif lane["role"] == PREFILL:
         told = release_sent(ws, lane, inst, tally, engine, batch["end"])
+        if lane["lease"] and (told > 0 or batch["end"] >= engine["expires"]):
+            told += end_leases(ws, lane, inst, tally, engine, batch["end"])
     if lane["log"]:
         log_outputs(out, inst, batch["row"])
     engine["oldest"] = 1 - engine["oldest"]

@@ -6,5 +6,6 @@
 - `scheduler`: two budgets, drafts, padding, requests that pull a prompt's blocks.
 - `instance`: steps with what they verified, and with what windows gave back.
 - `roles`: instances that prefill or decode, their transfers, and the order of their events.
+- `leases`: how long blocks are kept for a transfer, and heartbeats that renew that.
 - `checks`: invariants asserted after every step.
 """

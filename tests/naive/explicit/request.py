@@ -40,6 +40,10 @@ class ExplicitRequest(Request):
         Whether the blocks of its prompt came, or come, from a prefill instance.
     reported_us : int or None
         When its instance took note of the end of its transfer.
+    found : int
+        Tokens that it had in the cache when its blocks were asked for.
+    pull_fails : bool
+        Whether its pull fails: as the trace has it, or as its lease ended before.
     """
 
     tables: list = field(default_factory=list)
@@ -51,12 +55,15 @@ class ExplicitRequest(Request):
     coming: int = 0
     pulled: bool = False
     reported_us: int | None = None
+    found: int = 0
+    pull_fails: bool = False
 
     @classmethod
     def of(cls, index, row, priority_rule):
         """Make a request from a row of the trace."""
         request = super().of(index, row, priority_rule)
         request.accepted = row.get("accepted") or [0]
+        request.pull_fails = bool(row.get("pull_fails"))
         return request
 
     @property

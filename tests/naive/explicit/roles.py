@@ -8,6 +8,7 @@ from math import ceil, inf
 from ..cluster import Cluster
 from ..routing import Router
 from .instance import ExplicitInstance
+from .leases import Heartbeats, Leases
 
 OUTPUT, SCHEDULE = 0, 1
 
@@ -31,6 +32,12 @@ class RoleInstance(ExplicitInstance):
         Requests that are to come here and are at a prefill instance, when a router looks.
     misfits : set
         Prefills of requests that their decode instance can never serve.
+    leases, heartbeats : Leases, Heartbeats
+        For what it keeps; for what it waits for.
+    renewed : list of request, int
+        Whose leases it has just renewed, and until when.
+    failed, expired : list of request
+        Those that it has just ended as their pull failed; whose lease it has just ended.
     """
 
     def __init__(self, index, scenario, keys, max_steps, check, role):
@@ -45,6 +52,10 @@ class RoleInstance(ExplicitInstance):
         self.prefilled = []
         self.bound = 0
         self.misfits = set()
+        self.leases = Leases(scenario.cluster)
+        self.heartbeats = Heartbeats(scenario.cluster)
+        self.recomputes = scenario.cluster.kv_load_failure_policy == "recompute"
+        self.renewed, self.failed, self.expired = ([], 0), [], []
 
     @property
     def pending(self):
@@ -58,6 +69,7 @@ class RoleInstance(ExplicitInstance):
     def expect_handed(self, request, entry_us, number):
         """Let a request enter that is the `number`-th whose prefill has ended."""
         heapq.heappush(self.arriving, (entry_us, (0, number), request))
+        self.heartbeats.handed.append(request)
 
     def serves(self, request):
         return super().serves(request) and request not in self.misfits
@@ -75,6 +87,7 @@ class RoleInstance(ExplicitInstance):
         if self.asleep or not active:
             times = [entry[0] for entry in self.arriving]
             times += [end for end, _ in self.inbox] if active else []
+            times += [self.leases.next_end, self.heartbeats.next_time]
             return max(self.clock, min(times, default=inf)), SCHEDULE
         return self.clock, SCHEDULE
 
@@ -85,6 +98,7 @@ class RoleInstance(ExplicitInstance):
         """Process an output, or schedule."""
         now, kind = self.turn()
         self.finishing, self.pulling, self.reported, self.prefilled = [], [], [], []
+        self.renewed, self.failed, self.expired = ([], 0), [], []
         self._note_usage(now)
         self.clock = now
         if kind == OUTPUT:
@@ -101,6 +115,7 @@ class RoleInstance(ExplicitInstance):
             self.asleep, self.waits_for_output = not self.queue, bool(self.queue)
             return
         batch = self._schedule(now)
+        self.renewed = self.heartbeats.send(now)
         self.pulling = [(r, tokens, batch.start) for r, tokens in batch.decision.pulls]
         self.queue.append(batch)
         more = batch.step is not None or self._has_work()
@@ -124,17 +139,32 @@ class RoleInstance(ExplicitInstance):
         for request in self.reported:
             request.reported_us = batch.end
             self._take_note(request)
+        for request in self.prefilled:
+            self.leases.grant(request, self.clock)
+        self.expired = self.leases.ended(batch.end)
+        for request in self.expired:
+            request.reported_us = batch.end
+            self.inbox = [x for x in self.inbox if x[1] is not request]
+            self._let_go(request)
         if batch.step:
             batch.step.free_end = len(self.scheduler.pool.free)
-        if not self.reported and all(map(_is_idle, (batch, *self.queue))):
+        if not (self.reported or self.expired) and all(map(_is_idle, (batch, *self.queue))):
             self.asleep = True
 
     def _take_note(self, request):
         """A transfer has ended."""
         if self.role == "prefill":
-            self.scheduler.let_go(request)
+            self._let_go(request)
+        elif request.pull_fails and not self.recomputes:
+            self.failed.append(request)
+            self.scheduler.fail(request)
+            request.status = "failed"
         else:
             self.scheduler.came(request)
+
+    def _let_go(self, request):
+        del self.leases.ends[request]
+        self.scheduler.let_go(request)
 
 
 def _is_idle(batch):
@@ -152,6 +182,8 @@ class RoleCluster(Cluster):
         A request as its prefill instance sees it: with one token to sample.
     transfers : list of [id, tokens, submitted, start, end]
         In order of submission.
+    expired_leases, failed_pulls : int
+        Of all instances.
     """
 
     def __init__(self, requests, scenario, check):
@@ -163,6 +195,7 @@ class RoleCluster(Cluster):
         self.prefills = [replace(deepcopy(r), output_tokens=1) for r in requests]
         self.transfers = []
         self.handed = 0
+        self.expired_leases = self.failed_pulls = 0
 
     def _instances(self, scenario):
         found = []
@@ -239,13 +272,29 @@ class RoleCluster(Cluster):
             self.transfers.append([request.id, tokens, at, start, end])
             instance.inbox.append((end, request))
             prefill = self.prefills[request.id]
-            self.instances[prefill.instance].inbox.append((end, prefill))
+            if not request.pull_fails:
+                self.instances[prefill.instance].inbox.append((end, prefill))
+        self._after_leases(instance)
         for prefill in instance.prefilled:
             request = self.requests[prefill.id]
             request.patience_us = None  # its first step has begun
             entry_us = instance.clock + self.cluster.pd_handoff_us
             request.decode_instance.expect_handed(request, entry_us, self.handed)
             self.handed += 1
+
+    def _after_leases(self, instance):
+        """Renew leases; let those whose leases have ended know that their pulls fail."""
+        awaited, until = instance.renewed
+        for request in awaited:
+            prefill = self.prefills[request.id]
+            self.instances[prefill.instance].leases.renew(prefill, until)
+        for prefill in instance.expired:
+            self.requests[prefill.id].pull_fails = True
+        self.expired_leases += len(instance.expired)
+        if instance.role == "decode":
+            self.failed_pulls += sum(request.pull_fails for request in instance.reported)
+        for _ in instance.failed:
+            self._over(instance.clock)
 
     def _conclude(self):
         for request, prefill in zip(self.requests, self.prefills, strict=True):
@@ -256,6 +305,7 @@ class RoleCluster(Cluster):
         """Return the result; what was counted of a request on both sides is one."""
         result = super().run()
         result.transfers = self.transfers
+        result.expired_leases, result.failed_pulls = self.expired_leases, self.failed_pulls
         for request, prefill in zip(self.requests, self.prefills, strict=True):
             request.prefill = prefill
             request.decode_admissions = request.admissions

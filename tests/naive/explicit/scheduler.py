@@ -249,6 +249,8 @@ class ExplicitScheduler(Scheduler):
             self.loaded.remove(request)
             self.tables.publish(request, request.computed)
             request.computed -= request.computed == len(request.known)
+            if request.pull_fails and not request.computed:
+                self._release(request, None)
 
     def _pull(self, request, hits, local, decision):
         """Take blocks for the rest of the prompt, which a prefill instance has."""
@@ -259,6 +261,7 @@ class ExplicitScheduler(Scheduler):
         new = len(request.tables[0]) - len(hits[0])
         decision.pulls.append((request, new * self.block_size))
         request.pulled = True
+        request.found = local
         request.computed = total
         self.loading.add(request)
         self.prefills.append(request)
@@ -419,6 +422,16 @@ class ExplicitScheduler(Scheduler):
         self._release(request, None)
 
     def came(self, request):
-        """Take note that the blocks of a prompt have come."""
+        """Take note that the blocks of a prompt have come; or that only what it hit is of use."""
         self.loading.remove(request)
         self.loaded.add(request)
+        if request.pull_fails:
+            request.computed = request.found
+
+    def fail(self, request):
+        """End a request whose blocks have not come."""
+        self.loading.remove(request)
+        self.hold.remove(request)
+        self._end_prefill(request)
+        self._release(request, None)
+        self.finished = True

@@ -1,0 +1,181 @@
+"""Leases of the blocks that prefill instances keep, and what becomes of a pull that fails (R14).
+
+A finished prefill gets a lease (R14.8), which heartbeats of its decode instance renew (R14.9). An
+instance has a list of those that it gave, in the order of the ends of the prefills; who was
+released is in it until it is swept.
+"""
+
+import numpy as np
+
+from ..._jit import leaf
+from ...policies import LoadFailure, RequestStatus
+from ...records import DECODE, NEVER, NONE, PREFILL
+from ..blocks.sizes import blocks_for
+from ..scheduling.holders import leave
+from ..time.arrivals import let_send
+from .tables import release_all
+
+
+@leaf
+def grant(ws, lane, inst, engine, r):
+    """Give a request whose prefill ends at the clock a lease."""
+    handoff = ws.handoffs[r]
+    handoff["lease_end"] = inst["clock"] + lane["lease"]
+    engine["expires"] = min(engine["expires"], handoff["lease_end"])
+    if engine["lease_head"] == NONE:
+        engine["lease_head"] = r
+    else:
+        ws.handoffs[engine["lease_tail"]]["next_lease"] = r
+    engine["lease_tail"] = r
+
+
+@leaf
+def await_blocks(ws, lane, inst, r):
+    """Note that a request has entered the waiting list; it may wait for blocks from elsewhere."""
+    if lane["role"] == DECODE and ws.handoffs[r]["prefilled"] != NONE:
+        ws.engines[inst["number"]]["awaited"] += 1
+
+
+@leaf
+def beats(lane, inst, engine):
+    """Return whether a schedule at the clock sends a heartbeat."""
+    due = lane["beat_every"] > 0 and inst["clock"] >= engine["next_beat"]
+    return due and engine["awaited"] > 0
+
+
+@leaf
+def next_lease_event(lane, engine):
+    """Return when an instance that sleeps ends a lease, or sends a heartbeat."""
+    if lane["role"] == PREFILL:
+        return np.int64(engine["expires"])
+    if lane["beat_every"] > 0 and engine["awaited"] > 0:
+        return np.int64(engine["next_beat"])
+    return np.int64(NEVER)
+
+
+@leaf
+def _is_awaited(inst, handoff):
+    """Return whether a decode instance waits at its clock for the blocks of a request."""
+    here = handoff["target"] == inst["number"] and handoff["requeued"] <= inst["clock"]
+    return here and handoff["pulled"] == NONE and handoff["released"] == NONE
+
+
+@leaf
+def send_heartbeat(ws, lane, inst, engine):
+    """Renew the leases of all that an instance waits for.
+
+    Its schedule does not count: the shorter leases are, the more are made for heartbeats alone.
+    """
+    engine["schedules"] -= 1
+    engine["next_beat"] = inst["clock"] + lane["beat_every"]
+    until = inst["clock"] + lane["beat_extends"]
+    for index in range(lane["routed"]):
+        prefill = ws.engines[index]
+        r = prefill["lease_head"]
+        expires = np.int64(NEVER)
+        while r != NONE:
+            handoff = ws.handoffs[r]
+            if _is_awaited(inst, handoff):
+                handoff["lease_end"] = max(handoff["lease_end"], until)
+            if handoff["released"] == NONE:
+                expires = min(expires, np.int64(handoff["lease_end"]))
+            r = handoff["next_lease"]
+        prefill["expires"] = expires
+
+
+@leaf
+def _withdraw(ws, engine, r):
+    """Let a prefill instance not be told of the end of a transfer."""
+    before = NONE
+    place = engine["transfer_head"]
+    while place != NONE and place != r:
+        before = place
+        place = ws.handoffs[place]["next_release"]
+    if place == r:
+        after = ws.handoffs[r]["next_release"]
+        if before == NONE:
+            engine["transfer_head"] = after
+        else:
+            ws.handoffs[before]["next_release"] = after
+
+
+@leaf
+def _expire(ws, lane, inst, tally, engine, r, now):
+    """Free the blocks of a request whose lease has ended; its pull fails."""
+    handoff = ws.handoffs[r]
+    s = engine["state_lo"] + r
+    release_all(ws, lane, inst, ws.states[s], s)
+    _withdraw(ws, engine, r)
+    handoff["released"] = now
+    handoff["failed"] = 1
+    engine["kept"] -= 1
+    tally["kept_time"] += now - handoff["prefilled"]
+    tally["expired_leases"] += 1
+
+
+@leaf
+def end_leases(ws, lane, inst, tally, engine, now):
+    """Free what was kept for leases that have ended by `now`; return for how many.
+
+    Sweep the list: vLLM looks at every lease too, as those that are renewed end out of order.
+    """
+    count = 0
+    expires = np.int64(NEVER)
+    before = NONE
+    r = engine["lease_head"]
+    while r != NONE:
+        handoff = ws.handoffs[r]
+        if handoff["released"] == NONE and handoff["lease_end"] <= now:
+            _expire(ws, lane, inst, tally, engine, r, now)
+            count += 1
+        if handoff["released"] == NONE:
+            before = r
+            expires = min(expires, np.int64(handoff["lease_end"]))
+        elif before == NONE:
+            engine["lease_head"] = handoff["next_lease"]
+        else:
+            ws.handoffs[before]["next_lease"] = handoff["next_lease"]
+        r = handoff["next_lease"]
+    engine["lease_tail"] = before
+    engine["expires"] = expires
+    return count
+
+
+@leaf
+def _drop_holder(ws, inst, r):
+    """Take a request out of those that hold blocks."""
+    position = np.int64(0)
+    while ws.hold[inst["hold_lo"] + position] != r:
+        position += 1
+    leave(ws, inst, position)
+
+
+@leaf
+def fail_pull(inp, ws, lane, inst, tally, engine, r, now):
+    """Let a request whose pull has failed end, or have computed what it hit alone (R14.10)."""
+    s = engine["state_lo"] + r
+    state = ws.states[s]
+    tally["failed_pulls"] += 1
+    if lane["load_failure"] == LoadFailure.RECOMPUTE:
+        blocks = blocks_for(lane, np.int64(state["prompt"]))
+        state["computed"] = blocks * lane["block_size"] - ws.handoffs[r]["tokens"]
+        return
+    _drop_holder(ws, inst, r)
+    release_all(ws, lane, inst, state, s)
+    ws.progress[r]["status"] = RequestStatus.FAILED
+    inst["load"] -= 1
+    engine["finished"] = 1
+    if lane["concurrency"] > 0:
+        inst["announced"] = 1
+        let_send(inp, ws, lane, tally, now)
+
+
+@leaf
+def lacking(ws, lane, inst, engine):
+    """Return the blocks that holders lack which gave theirs back, as nothing of them was valid."""
+    count = np.int64(0)
+    for place in range(inst["hold_lo"], inst["hold_lo"] + inst["held"]):
+        state = ws.states[engine["state_lo"] + ws.hold[place]]
+        if state["blocks"] == 0:
+            count += blocks_for(lane, np.int64(state["known"]))
+    return count

@@ -1,0 +1,139 @@
+"""Leases of prefills, heartbeats and failed pulls: the kernel against the twin (R14)."""
+
+import random
+
+import batches
+import explicit_traces
+import naive
+import pytest
+import twin
+from hypothesis import given, settings
+
+import kvsweep
+from kvsweep.policies import RequestStatus
+from kvsweep.records import LaneStatus
+from kvsweep.simulate import entries
+
+FEATURES = ("leases",)
+LEASED = next(entry for entry in entries.ENTRIES if entry.name == "run_leased")
+
+
+@settings(max_examples=80)
+@given(explicit_traces.traces(features=FEATURES, closed_loop=True))
+def test_kernel_equals_twin(trace):
+    assert list(twin.differences(trace)) == []
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_kernel_equals_twin_on_longer_traces(seed):
+    rng = random.Random(f"leases/{seed}")
+    for _ in range(8):
+        trace = explicit_traces.random_trace(rng, FEATURES, max_requests=40, closed_loop=True)
+        assert list(twin.differences(trace)) == []
+
+
+def test_many_heartbeats_are_no_livelock():
+    """One each microsecond, while transfers take hundreds: one of 3,000 random traces."""
+    rng = random.Random("fuzz/825")
+    size, closed_loop = rng.choice((8, 14, 30, 60)), rng.random() < 0.5
+    trace = explicit_traces.random_trace(rng, FEATURES, size, closed_loop=closed_loop)
+    assert trace["scenario"]["cluster"]["kv_lease_us"] == 11
+    assert list(twin.differences(trace)) == []
+
+
+@settings(max_examples=60)
+@given(explicit_traces.traces(features=FEATURES, closed_loop=True))
+def test_blocks_are_conserved_on_both_sides_of_a_transfer(trace):
+    """Whoever was prefilled has its blocks freed there, at the end of its transfer or of its lease.
+
+    In each step what is free and what the requests there have make up a pool: the twin, whose
+    numbers of free blocks the kernel has, asks for it in every step. At the end all are free.
+    """
+    single = twin.run_kernel(trace)
+    if single.status.label != "ok":
+        assert single.status.label == "step_limit"
+        return
+    assert (single.outputs.steps["free_blocks"] >= 0).all()
+    assert (single.outputs.steps["kept"] >= 0).all()
+    for row, handoff in zip(single.outputs.progress, single.outputs.handoffs, strict=True):
+        if handoff["prefilled"] == twin.NO_VALUE:
+            continue
+        assert handoff["prefilled"] <= handoff["arrives"] <= handoff["pulled"]
+        if handoff["failed"]:
+            assert handoff["released"] >= handoff["lease_end"]
+            assert row["status"] in (RequestStatus.FAILED, RequestStatus.COMPLETED)
+        else:
+            assert handoff["released"] >= handoff["arrives"]
+            assert row["status"] == RequestStatus.COMPLETED
+    naive.simulate(trace, check=True)
+
+
+def apart(seeds):
+    """Return random traces of prefill and decode apart."""
+    return [
+        explicit_traces.random_trace(random.Random(f"apart/{seed}"), ("roles",), closed_loop=True)
+        for seed in seeds
+    ]
+
+
+def test_leases_that_never_end_change_nothing():
+    """With heartbeats or without, by the entry of leases or the one of lanes that have none."""
+    traces = apart(range(25))
+    expected = batches.run(traces)
+    for heartbeats in (True, False):
+        for trace in traces:
+            lease = {"kv_lease_us": 10**13, "kv_heartbeats": heartbeats}
+            trace["scenario"]["cluster"] |= lease
+        found = batches.run(traces)
+        for lane in range(len(traces)):
+            assert found[1].tallies["status"][lane] == expected[1].tallies["status"][lane]
+            if found[1].tallies["status"][lane] == LaneStatus.OK:
+                pair = [batches.lane_results(*each, lane) for each in (expected, found)]
+                # Runs of steps are shorter: they end before a hand-over, and at a heartbeat.
+                assert set(batches.differing(*pair)) <= {"tally itl_entries", "tally shortages"}
+
+
+def test_lanes_without_leases_decide_alike_by_the_entry_of_leases(monkeypatch):
+    traces = apart(range(25, 40))
+    expected = batches.run(traces)
+    monkeypatch.setattr(entries, "ENTRIES", (LEASED,))
+    found = batches.run(traces)
+    for lane in range(len(traces)):
+        pair = [batches.lane_results(*each, lane) for each in (expected, found)]
+        assert batches.differing(*pair) == []
+
+
+def test_a_sweep_counts_what_fails(tmp_path):
+    """The higher the rate the more fails, and whoever fails at one rate does at the next."""
+    path = tmp_path / "leases.toml"
+    path.write_text(
+        """
+title = "leases"
+question = "what fails?"
+[workload]
+requests = 60
+rate = 50.0
+[latency]
+beta = [1000, 10, 5]
+[cluster]
+prefill_instances = 1
+decode_instances = 1
+kv_transfer_bandwidth = 1.0
+kv_lease_us = 30_000_000
+[grid]
+"cluster.kv_load_failure_policy" = ["fail", "recompute"]
+"cluster.kv_load_failure_rate" = [0.0, 0.1, 0.5]
+seed = { count = 3 }
+"""
+    )
+    found = kvsweep.run(kvsweep.load_sweep(path), out=tmp_path / "leases.zarr", workers=1)
+    assert (found.status == "ok").all()
+    failed = found.failed_pulls.transpose("seed", "kv_load_failure_policy", "kv_load_failure_rate")
+    assert (failed.values[:, 0] == failed.values[:, 1]).all()
+    assert (failed.values[..., 0] == 0).all()
+    assert (failed.values[..., 1] < failed.values[..., 2]).all()
+    assert (found.failed.sel(kv_load_failure_policy="recompute") == 0).all()
+    ended = found.sel(kv_load_failure_policy="fail")
+    assert (ended.failed == ended.failed_pulls).all()
+    assert (ended.completed + ended.failed == 60).all()
+    assert (found.expired_leases == found.failed_pulls).all()
