@@ -21,8 +21,9 @@ from kvsweep.config.axes import POLICY, SEED, Axis
 from kvsweep.config.service_levels import levels_given, same_but_levels
 from kvsweep.limits import MAX_TASKS
 from kvsweep.metrics import VARIABLES, Variable, coordinates
-from kvsweep.policies import RULES, Routing
-from kvsweep.survey import Lists, survey
+from kvsweep.nominal import SECONDS_TO_DRAW, seconds_of_variant
+from kvsweep.policies import RULES
+from kvsweep.survey import survey
 from kvsweep.workload.requests import ordered_classes
 
 if TYPE_CHECKING:
@@ -32,17 +33,6 @@ if TYPE_CHECKING:
 
 Block: TypeAlias = tuple[tuple[int, int], ...]
 """Start and stop of the variants of a task along each axis but the seed."""
-
-# Nominal seconds of one simulated request on one core: they size the chunks. The kernel's is that
-# of H8 at its cliff, the replica hashes blocks in plain Python.
-SECONDS_PER_REQUEST = {"vllm": 5e-7, "blis": 1e-3}
-# What more a request costs on the kernel: to be drawn, once for all variants with the same ones;
-# by its history; by weighted routing, and each score of an instance; by the CPU tier.
-SECONDS_TO_DRAW = 3e-6
-SECONDS_OF_ROUND = 1e-6
-SECONDS_TO_WEIGH = 3e-7
-SECONDS_PER_SCORE = 1e-8
-SECONDS_OF_TIER = 3e-6
 
 # A chunk is a 32nd of the sweep, so that many workers share the work evenly, within limits: under
 # 0.1 s the fixed cost of a task and of its file (about 10 ms) shows; over 1 s progress stutters
@@ -253,25 +243,12 @@ def plan(sweep: Sweep, *, keep_requests: bool = False) -> Plan:
     distinct = {(id(found), policy): found for found, policy in zip(lists, policies, strict=True)}
     drawn = sum(found.requests for found in distinct.values())
     runs = sorted(set(same_but_levels(variants)))
-    costs = (_nominal_seconds(variants[v], lists[v]) for v in runs)
+    costs = (seconds_of_variant(variants[v], lists[v]) for v in runs)
     seconds = drawn * SECONDS_TO_DRAW + sum(costs)
     chunks = _chunk_shape(axes, seconds / len(variants), _bytes_per_cell(extra, levels))
     _check_tasks(sweep, chunks)
     longest = max(found.requests for found in lists)
     return Plan(axes, variants, policies, seeds, chunks, extra, len(seeds) * seconds, longest)
-
-
-def _nominal_seconds(variant: Scenario, lists: Lists) -> float:
-    """Return the nominal cost of simulating a variant with one seed."""
-    each = SECONDS_PER_REQUEST[variant.engine.rules]
-    cluster = variant.cluster
-    if variant.engine.rules == "vllm":
-        each += SECONDS_OF_ROUND * (lists.rounds > 0)
-        each += SECONDS_OF_TIER * (variant.cache.cpu_blocks > 0)
-        if cluster.routing == Routing.WEIGHTED.label:
-            scores = cluster.instances * len(cluster.scorers)
-            each += SECONDS_TO_WEIGH + SECONDS_PER_SCORE * scores
-    return lists.requests * each
 
 
 def _check_tasks(sweep: Sweep, chunks: Sequence[int]) -> None:

@@ -517,3 +517,26 @@ id = "c"
 sessions = { rounds = 2, think_time_s = 1, truncate = false }
 [cluster]"""
     assert "clients[2].sessions.truncate: must be the same for all" in refused("[cluster]", clients)
+
+
+def test_scenarios_have_in_common_what_is_the_same(load):
+    """Each of 154,722 had all sections for itself, 8 kB."""
+    first, *others = plan(load()).variants
+    assert len(others) == 133
+    for name in ("workload", "engine", "latency"):
+        assert all(getattr(other, name) is getattr(first, name) for other in others)
+    assert len({id(variant.cluster) for variant in [first, *others]}) < 5
+    assert len({variant.cache.gpu_blocks for variant in [first, *others]}) == 67
+
+
+def test_what_is_equal_to_python_alone_is_not_the_same(load):
+    """What was given of a section tells what is asked of it; 1 and true are other settings."""
+    policies = """[policies.a]
+engine.max_num_seqs = 256
+[policies.b]
+engine.max_num_batched_tokens = 2048
+[grid]"""
+    sweep = load("[grid]", policies)
+    a, b = (sweep.scenario({"policy": name}) for name in "ab")
+    assert a.engine == b.engine
+    assert a.engine.model_fields_set != b.engine.model_fields_set

@@ -133,7 +133,7 @@ def _backlog(of: Mapping[str, Any] | Any, requests: Any, longest: Any, smaller: 
     return copies * (of["transfer_base"] + 1.0) + smaller(room, 2.0 * most) / of["bandwidth"]
 
 
-def check_shortest(scenario: Scenario) -> None:
+def _check_shortest(scenario: Scenario, pools: list[dict[str, Any]]) -> None:
     """Refuse latencies that let a step end when it begins.
 
     That would leave open what comes before what, and the kernel's order of such steps and of
@@ -144,7 +144,7 @@ def check_shortest(scenario: Scenario) -> None:
     InputError
         At ``latency``.
     """
-    least = min(_shortest(_lane_numbers(scenario, pool)) for pool in fleet(scenario))
+    least = min(map(_shortest, pools))
     if least < 1 and scenario.engine.rules == "vllm":
         raise InputError(
             f"latency: a step may take {least:.3g} us, of which the whole microseconds count; at "
@@ -198,9 +198,9 @@ def check_times(scenario: Scenario, requests: int, longest: int, prompt: int) ->
     InputError
         At ``latency``, or at the keys of the transfers.
     """
-    check_shortest(scenario)
-    for pool in fleet(scenario):
-        of = _lane_numbers(scenario, pool)
+    pools = [_lane_numbers(scenario, pool) for pool in fleet(scenario)]
+    _check_shortest(scenario, pools)
+    for of in pools:
         complain(
             longest_step(of, requests, longest, min),
             of["alpha0"] + of["alpha1"] * prompt,

@@ -82,7 +82,7 @@ def found_workers(
     from kvsweep.workers import cluster
 
     if scheduler is None:
-        of_them = cluster.local(count, processes)
+        of_them = cluster.local(count, processes, notify)
     else:
         of_them = cluster.existing(scheduler, entries=job.entries, notify=notify, wait=wait)
     with of_them as found:

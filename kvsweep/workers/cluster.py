@@ -5,13 +5,12 @@ from __future__ import annotations
 import logging
 import signal
 from contextlib import contextmanager
-from functools import partial
 from multiprocessing import resource_tracker
 from typing import TYPE_CHECKING, Any
 
 import dask
 from distributed import Client as Client
-from distributed import LocalCluster, Status
+from distributed import LocalCluster, Nanny, Status
 
 from kvsweep.errors import InputError
 from kvsweep.workers.connecting import Scheduler as Scheduler
@@ -30,6 +29,8 @@ LOOPBACK = "127.0.0.1:0"
 QUIET = {"distributed.worker.profile.enabled": False, "distributed.admin.tick.interval": "200ms"}
 # Seconds after which workers of this machine that died, again and again, are given up.
 DEAD_AFTER = 60.0
+# Seconds that a process which does not answer has to end by itself.
+KILL_AFTER = 1.0
 
 
 class ClusterWorkers:
@@ -61,15 +62,24 @@ class OwnPool(Pool):
     ----------
     client : Client
         Its client.
-    revive : callable
-        Called when there are fewer workers than `count`, to start the others again.
+    cluster : LocalCluster
+        The cluster.
     count : int
         Workers there should be.
+    notify : callable (str), optional
+        As for `Pool`.
     """
 
-    def __init__(self, client: Client, revive: Callable[[], object], count: int) -> None:
-        super().__init__(client, "workers of this machine", entries=(), wait=DEAD_AFTER)
-        self._revive = revive
+    def __init__(
+        self,
+        client: Client,
+        cluster: LocalCluster,
+        count: int,
+        notify: Callable[[str], None] | None = None,
+    ) -> None:
+        where = "workers of this machine"
+        super().__init__(client, where, entries=(), notify=notify, wait=DEAD_AFTER)
+        self._cluster = cluster
         self._count = count
 
     @property
@@ -102,9 +112,29 @@ class OwnPool(Pool):
         if len(present) < self._count:
             self._revive()
 
+    def leave(self, silent: set[str]) -> str:
+        """End processes that do not answer: Dask starts others, which do their tasks too."""
+        ended = [n for n in self._nannies() if n.worker_address in silent]
+        for nanny in ended:
+            nanny.loop.add_callback(nanny.kill, timeout=KILL_AFTER)
+        return "ended, and started again" if ended else super().leave(silent)
+
+    def _nannies(self) -> list[Nanny]:
+        """Return what looks after the worker processes; threads have no such."""
+        return [worker for worker in self._cluster.workers.values() if isinstance(worker, Nanny)]
+
+    def _revive(self) -> None:
+        """Start workers again that Dask gave up: one that dies while it starts stays dead."""
+        for name, worker in list(self._cluster.workers.items()):
+            if worker.status in (Status.failed, Status.closed):
+                self._cluster.workers.pop(name, None)
+        self._cluster.scale(self._count)
+
 
 @contextmanager
-def local(workers: int | None, processes: bool) -> Iterator[ClusterWorkers]:
+def local(
+    workers: int | None, processes: bool, notify: Callable[[str], None] | None = None
+) -> Iterator[ClusterWorkers]:
     """Start a cluster of threads of this process, or of processes, that ends with the block.
 
     Raises
@@ -132,7 +162,7 @@ def local(workers: int | None, processes: bool) -> Iterator[ClusterWorkers]:
     ):
         cluster.loop.add_callback(_block_interrupts)
         cluster.scale(size)
-        pool = OwnPool(client, partial(_revive, cluster, size), size)
+        pool = OwnPool(client, cluster, size, notify)
         pool.wait()
         yield ClusterWorkers(pool)
 
@@ -145,14 +175,6 @@ def _block_interrupts() -> None:
     if hasattr(signal, "pthread_sigmask"):
         resource_tracker.ensure_running()  # when that starts, it unblocks them
         signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
-
-
-def _revive(cluster: LocalCluster, size: int) -> None:
-    """Start workers again that Dask gave up: one that dies while it starts stays dead."""
-    for name, worker in list(cluster.workers.items()):
-        if worker.status in (Status.failed, Status.closed):
-            cluster.workers.pop(name, None)
-    cluster.scale(size)
 
 
 @contextmanager

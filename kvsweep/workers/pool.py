@@ -170,6 +170,15 @@ class Pool:
             self.workers[address].refused = reason
             self.tell(f"worker {address} is not used: {reason}")
 
+    def leave(self, silent: set[str]) -> str:
+        """Do what can be done about workers that have fallen silent, and say what that is."""
+        if self.usable.keys() - silent:
+            return "others simulate what was to be done there"
+        return (
+            "what is to be done there is waited for until they are back, or Dask gives them up "
+            "(distributed.scheduler.worker-ttl)"
+        )
+
     def meet(self, present: dict[str, int]) -> None:
         """Forget workers that left, ask those that came."""
         for address in self.workers.keys() - present.keys():

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 STALLED_AFTER = 5.0
 LOOK_EVERY = 1.0
 SILENT_AFTER = 10.0
+# Seconds between two calls after which nobody counts as silent yet: this process stood still itself
+# (Ctrl-Z, say), or was at something else, and has heard of nobody.
+PAUSE = 5.0
 
 
 class Silence:
@@ -32,6 +35,7 @@ class Silence:
         self._pool = pool
         self._heard: dict[str, tuple[Any, float]] = {}  # what was last seen of a worker, and since
         self._looked = -math.inf
+        self._called = time.monotonic()
         self.heard()
 
     def heard(self) -> None:
@@ -47,6 +51,10 @@ class Silence:
             Whether it looked, and there are some.
         """
         now, known = time.monotonic(), self._pool.silent
+        if now - self._called > PAUSE:
+            self._heard = {}
+            self.heard()
+        self._called = now
         stalled = now - self._last >= STALLED_AFTER
         if not (stalled or known) or now - self._looked < LOOK_EVERY:
             return False
@@ -62,18 +70,9 @@ class Silence:
             are = "worker {} is" if len(silent) == 1 else "workers {} are"
             self._pool.tell(
                 f"{are.format(few(sorted(silent)))} not heard of for {SILENT_AFTER:.0f} s (frozen, "
-                f"or cut off?); {self._what_follows()}"
+                f"or cut off?); {self._pool.leave(silent)}"
             )
         return bool(silent)
-
-    def _what_follows(self) -> str:
-        """Say what becomes of the tasks of the silent workers."""
-        if self._pool.restriction is not None and self._pool.usable.keys() - self._pool.silent:
-            return "others simulate what was to be done there"
-        return (
-            "what is to be done there is waited for until they are back, or Dask gives them up "
-            "(distributed.scheduler.worker-ttl)"
-        )
 
     def _last_seen(self) -> dict[str, Any]:
         """Return when the scheduler heard of each worker, by its own clock."""

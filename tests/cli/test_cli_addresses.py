@@ -1,35 +1,61 @@
-"""Commands that take a store, on one at an address: they say what they say of the same folder."""
+"""Commands that take a store, on one at an address: they say what they say of the same folder.
 
+In memory, and in a bucket of a real S3 server, a process of its own.
+"""
+
+import re
 from pathlib import Path
 
 import fsspec
 import pytest
-from sweeping import BASE, CLIFF, GRID, make_sweep, stand_in
+from s3_server import Server
+from sweeping import BASE, CLIFF, GRID, make_sweep, stand_in, tree, write_sweep
 
 import kvsweep
 from kvsweep.explorer import server
+from kvsweep.store import connection
 
-REMOTE = "memory://kept"
 METRIC = ("--metric", "ttft_p99_ms")
+SERVED = pytest.param("s3://kept/here", marks=[pytest.mark.slow, pytest.mark.long])
+
+
+@pytest.fixture(scope="module", params=["memory://kept", SERVED])
+def remote(request, tmp_path_factory):
+    """The address that stores of the module are at."""
+    if request.param.startswith("memory"):
+        fsspec.filesystem("memory").rm("/", recursive=True)
+        yield request.param
+        fsspec.filesystem("memory").rm("/", recursive=True)
+        return
+    fs = pytest.importorskip("s3fs").S3FileSystem
+    pytest.importorskip("moto")
+    served = Server(tmp_path_factory.mktemp("server"))
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in served.environment.items():
+            patch.setenv(name, value)
+        for forget in (fs.clear_instance_cache, connection.filesystem.cache_clear):
+            forget()
+        yield request.param
+    for forget in (fs.clear_instance_cache, connection.filesystem.cache_clear):
+        forget()
+    served.end()
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    """Make four stores in a folder and in a bucket: two whole ones, and one in two shares."""
+def folder(tmp_path_factory, remote):
+    """Make four stores in a folder and at the address: two whole ones, and one in two shares."""
     folder = tmp_path_factory.mktemp("stores")
-    fsspec.filesystem("memory").rm("/", recursive=True)
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         stand_in(patch)
-        small = make_sweep(folder, BASE + GRID + CLIFF)
         other = make_sweep(folder, (BASE + GRID + CLIFF).replace("requests = 20", "requests = 30"))
-        for root in ("results", REMOTE):
+        small = make_sweep(folder, BASE + GRID + CLIFF)
+        for root in ("results", remote):
             kvsweep.run(small, out=f"{root}/a.zarr", workers=1)
             kvsweep.run(other, out=f"{root}/b.zarr", workers=1)
             for k in (1, 2):
                 kvsweep.run(small, out=f"{root}/{k}.zarr", workers=1, shard=f"{k}/2")
-    yield folder
-    fsspec.filesystem("memory").rm("/", recursive=True)
+    return folder
 
 
 @pytest.fixture
@@ -44,41 +70,82 @@ def stores(folder, monkeypatch):
         ("show", "@/a.zarr"),
         ("show", "@/1.zarr"),
         ("show", "@/none.zarr"),
+        ("show", "@/a.zarr", "--json"),
         ("cliff", "@/a.zarr"),
+        ("cliff", "@/a.zarr", "--at", "policy=round-robin", "--json"),
         ("pareto", "@/a.zarr", "--at", "gpu_blocks=130"),
         ("effects", "@/a.zarr", *METRIC, "--factors", "policy"),
         ("compare", "@/a.zarr", "@/b.zarr", *METRIC),
         ("verify", "@/a.zarr", "--sample", "1"),
+        ("verify", "@/none.zarr"),
         ("merge", "@/1.zarr", "-o", "@/m.zarr"),
+        ("merge", "@/1.zarr", "@/b.zarr", "-o", "@/m.zarr"),
         ("plot", "@/a.zarr", "curve", *METRIC, "--along", "gpu_blocks", "-o", "curve.svg"),
+        ("plot", "@/a.zarr", "heatmap", *METRIC, "-o", "heatmap.png"),
         ("report", "@/a.zarr", "-o", "a.html", "--overwrite"),
+        ("report", "@/a.zarr", "@/b.zarr", "--compare", "-o", "ab.html", "--overwrite"),
         ("report", "@/none.zarr", "-o", "none.html"),
     ],
     ids=" ".join,
 )
-def test_commands_say_the_same_of_a_store_at_an_address(run, stores, arguments):
+def test_commands_say_the_same_of_a_store_at_an_address(run, stores, remote, arguments):
     def said(root):
         code, out, err = run(*(text.replace("@", root) for text in arguments))
         return code, out.replace(root, "@"), err.replace(root, "@")
 
-    assert said(REMOTE) == said("results")
+    assert said(remote) == said("results")
 
 
-def test_what_nobody_named_is_written_into_the_current_folder(run, stores):
-    assert run("report", f"{REMOTE}/a.zarr")[:2] == (0, "a-report.html\n")
-    assert f"{REMOTE}/a.zarr" in Path("a-report.html").read_text()
-    assert run("plot", f"{REMOTE}/a.zarr", "cliff")[:2] == (0, "a-cliff.png\n")
+SHARES = [("--shard", "2/2"), ("--shard", "1/2"), ()]
+RUNS = {
+    "shares": SHARES,
+    "no shares": [("--shard", "5/4"), ("--shard", "1/2", "--overwrite"), *SHARES[1:]],
+    "more seeds": [("--seeds", "3"), ("--seeds", "5"), ("--seeds", "5", "--extend"), ("--extend",)],
+    "fewer seeds": [(), ("--seeds", "4", "--extend"), ("--seeds", "4", "--overwrite")],
+    "again": [("--dry-run",), ("--json",), ("--dry-run",), ("--overwrite", "--requests"), ()],
+    "others": [("--set", "workload.requests=9"), ("--extend",), ("--overwrite", "--no-prune")],
+}
+
+
+@pytest.mark.parametrize("case", RUNS)
+def test_a_sweep_is_run_at_an_address_as_in_a_folder(run, stores, remote, tmp_path, case):
+    """In shares, with more seeds, again, over another: and the same objects are left."""
+    write_sweep(tmp_path, BASE + GRID)
+
+    def said(root, options):
+        out = f"{root}/{case.replace(' ', '')}.zarr"
+        code, told, err = run("grid", str(tmp_path / "small.toml"), "--out", out, *options)
+        told = re.sub(r"(about .*|\d+ cells tried.*)", "", told)  # of a dry run, the time
+        told, err = (text.replace(root, "@") for text in (told, err))
+        return code, told, [line for line in err.splitlines() if not line[0].isdigit()]
+
+    for options in RUNS[case]:
+        assert said(remote, options) == said("results", options), options
+    name = f"{case.replace(' ', '')}.zarr"
+    assert objects(f"{remote}/{name}") == tree(Path("results", name)) != {}
+
+
+def objects(url):
+    """Return every object of a store with its content."""
+    fs, path = fsspec.core.url_to_fs(url, use_listings_cache=False)
+    return {name[len(path) + 1 :]: fs.cat_file(name) for name in fs.find(path)}
+
+
+def test_what_nobody_named_is_written_into_the_current_folder(run, stores, remote):
+    assert run("report", f"{remote}/a.zarr")[:2] == (0, "a-report.html\n")
+    assert f"{remote}/a.zarr" in Path("a-report.html").read_text()
+    assert run("plot", f"{remote}/a.zarr", "cliff")[:2] == (0, "a-cliff.png\n")
     assert Path("a-cliff.png").exists()
-    merged = run("merge", f"{REMOTE}/1.zarr", f"{REMOTE}/2.zarr", "-o", f"{REMOTE}/m.zarr")
+    merged = run("merge", f"{remote}/1.zarr", f"{remote}/2.zarr", "-o", f"{remote}/m.zarr")
     assert merged[0] == 0
     assert "m-cliff.png" in merged[1]
 
 
-def test_a_store_at_an_address_is_explored(run, stores, monkeypatch):
+def test_a_store_at_an_address_is_explored(run, stores, remote, monkeypatch):
     found = []
     monkeypatch.setattr(server, "serve", lambda subject, port, ready: found.append(subject))
-    assert run("explore", f"{REMOTE}/a.zarr", "--no-browser")[0] == 0
-    assert (found[0].kind, found[0].name) == ("store", f"{REMOTE}/a.zarr")
-    code, _, err = run("explore", f"{REMOTE}/none.zarr", "--no-browser")
+    assert run("explore", f"{remote}/a.zarr", "--no-browser")[0] == 0
+    assert (found[0].kind, found[0].name) == ("store", f"{remote}/a.zarr")
+    code, _, err = run("explore", f"{remote}/none.zarr", "--no-browser")
     assert (code, err.count("\n")) == (2, 1)
-    assert f"{REMOTE}/none.zarr: no such store" in err
+    assert f"{remote}/none.zarr: no such store" in err

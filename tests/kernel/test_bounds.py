@@ -5,8 +5,9 @@ import pytest
 from kvsweep import replay
 from kvsweep.config import load_sweep, parse_scenario
 from kvsweep.errors import InputError
-from kvsweep.grid import SECONDS_PER_REQUEST, plan
+from kvsweep.grid import plan
 from kvsweep.limits import MAX_STEP_US, MAX_TIME_US
+from kvsweep.nominal import SECONDS_PER_REQUEST
 from kvsweep.policies import Status
 from kvsweep.records import LaneStatus
 from kvsweep.simulate.logged import run_single

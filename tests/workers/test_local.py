@@ -1,17 +1,21 @@
 """Worker processes of this machine that die: others take their place, and the results are equal."""
 
+import os
 import pickle
+import signal
 
 import numpy as np
+import psutil
 import pytest
-from distributed import Nanny
+from distributed import Nanny, default_client
+from remote_cluster import until
 from sweeping import BASE, GRID, make_sweep, stand_in, tree
 
 import kvsweep
 from kvsweep import grid
 from kvsweep.errors import InputError
 from kvsweep.simulate import warm_up
-from kvsweep.workers import cluster, remote_tasks
+from kvsweep.workers import cluster, remote_tasks, silence
 from kvsweep.workers.job import Job
 
 pytestmark = pytest.mark.slow
@@ -62,6 +66,42 @@ def test_a_killed_worker_costs_no_cell(sweep, tmp_path, whole):
     kvsweep.run(sweep, out=tmp_path / "b.zarr", processes=True, workers=1, progress=progress)
     assert killed
     assert tree(tmp_path / "b.zarr") == whole
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_frozen_worker_is_named_ended_and_replaced(sweep, tmp_path, monkeypatch, whole, workers):
+    """Dask would wait for it for five minutes."""
+    monkeypatch.setattr(silence, "STALLED_AFTER", 0.5)
+    monkeypatch.setattr(silence, "SILENT_AFTER", 4.0)
+    stopped, told = [], []
+
+    def progress(done, total):
+        if done and not stopped:
+            client = default_client()
+            until(lambda: any(client.has_what().values()) and not any(under_way(client)))
+            address = max(client.has_what().items(), key=lambda item: len(item[1]))[0]
+            stopped.extend(n for n in nannies() if n.worker_address == address)
+            stopped.append(stopped[0].pid)
+            os.kill(stopped[1], signal.SIGSTOP)
+
+    kvsweep.run(
+        sweep,
+        out=tmp_path / "b.zarr",
+        processes=True,
+        workers=workers,
+        progress=progress,
+        notify=told.append,
+    )
+    named = [line for line in told if "not heard of" in line]
+    assert len(named) == 1
+    assert named[0].endswith("(frozen, or cut off?); ended, and started again")
+    assert not psutil.pid_exists(stopped[1])
+    assert tree(tmp_path / "b.zarr") == whole
+
+
+def under_way(client):
+    return client.processing().values()
 
 
 def test_a_run_without_workers_ends(sweep, tmp_path, monkeypatch):

@@ -1,0 +1,72 @@
+"""Which workers count as silent, by a clock of the test's."""
+
+import pytest
+
+from kvsweep.workers import silence
+from kvsweep.workers.pool import Pool
+
+
+class Scheduler:
+    """What a client says of it: when it heard of each worker."""
+
+    def __init__(self, **heard):
+        self.heard = heard
+
+    def scheduler_info(self, n_workers):
+        return {"workers": {name: {"last_seen": at} for name, at in self.heard.items()}}
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    now = [1000.0]
+    monkeypatch.setattr(silence.time, "monotonic", lambda: now[0])
+    return now
+
+
+@pytest.fixture
+def scheduler():
+    return Scheduler(frozen=3.0, well=3.0)
+
+
+@pytest.fixture
+def told():
+    return []
+
+
+@pytest.fixture
+def looks(clock, scheduler, told):
+    """Return what looks every half second for so many, while one worker is heard of."""
+    pool = Pool(scheduler, "here", entries=(), notify=told.append)
+    looking = silence.Silence(pool)
+
+    def look(seconds):
+        for _ in range(int(2 * seconds)):
+            clock[0] += 0.5
+            scheduler.heard["well"] = clock[0]
+            looking.look()
+        return pool.silent
+
+    return look
+
+
+def test_a_worker_that_is_not_heard_of_is_told_once(looks, told):
+    assert looks(14) == set()
+    assert looks(4) == {"frozen"}
+    looks(60)
+    assert len(told) == 1
+    assert told[0].startswith("worker frozen is not heard of for 10 s (frozen, or cut off?); ")
+
+
+def test_one_that_is_back_is_used_again(looks, scheduler):
+    looks(18)
+    scheduler.heard["frozen"] = 4.0
+    assert looks(2) == set()
+
+
+@pytest.mark.parametrize("before", [2, 9, 13])
+def test_time_in_which_this_process_stood_still_does_not_count(looks, clock, told, before):
+    """As after Ctrl-Z and `fg`: nobody was heard of, as nobody listened."""
+    looks(before)
+    clock[0] += 3600
+    assert looks(14) == set()
+    assert told == []
