@@ -8,9 +8,8 @@ from pathlib import Path
 import click
 
 from kvsweep.cli.base import Command, json_option, print_json
-from kvsweep.cli.outputs import OutputPath
+from kvsweep.cli.outputs import OutputPath, check_new, overwrite_option
 from kvsweep.cli.terminal import echo
-from kvsweep.cli.trace_options import check_new, overwrite_option
 from kvsweep.files import written
 
 
