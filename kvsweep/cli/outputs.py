@@ -44,7 +44,7 @@ class StorePath(click.ParamType):  # type: ignore[type-arg]
     name = "path"
 
     def __init__(self, *, write: bool = False) -> None:
-        self._write = write
+        self.writes = write
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
@@ -56,7 +56,7 @@ class StorePath(click.ParamType):  # type: ignore[type-arg]
         InputError
             If it cannot be that of a store, or, if it is to be written, nothing can be written.
         """
-        return store_place(value) if self._write else located(value)
+        return store_place(value) if self.writes else located(value)
 
 
 def refuse_existing(option: str, path: Path, overwrite: bool) -> None:
