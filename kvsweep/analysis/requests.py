@@ -135,7 +135,7 @@ def _measured(ds: xr.Dataset) -> xr.DataArray:
     if "workload.warmup" in _varied(ds):
         raise InputError("requests: cells differ in workload.warmup; select one by .sel()")
     warmup = (sweep_of(ds).get("scenario", {}).get("workload") or {}).get("warmup", 0)
-    found = ~ds["request_status"].isin(["", RequestStatus.NOT_ARRIVED.label])
+    found: xr.DataArray = ~ds["request_status"].isin(["", RequestStatus.NOT_ARRIVED.label])
     if "status" in ds:
         found = found & variables.is_ok(ds)
     return found & (ds["request_status"]["request"] >= warmup)

@@ -28,7 +28,7 @@ model_file = click.Path(path_type=Path, dir_okay=False)
 positive = click.IntRange(min=1)
 
 
-@click.group(cls=Group)
+@click.group(cls=Group, short_help="Measure this machine: llama.cpp, a GPU, and make models.")
 def measure() -> None:
     """Measure this machine: a real runtime (extra kvsweep[llama]), a GPU (extra kvsweep[torch])."""
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 @click.command(
     cls=Command,
+    short_help="Write a report of stores as one page of HTML.",
     examples=(
         "kvsweep report results/h8.zarr",
         "kvsweep report results/h8.zarr results/h8-steady.zarr -o report.html",

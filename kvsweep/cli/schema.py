@@ -15,6 +15,7 @@ from kvsweep.files import written
 
 @click.command(
     cls=Command,
+    short_help="Print the JSON Schema of the sweep file, for editors.",
     examples=(
         "kvsweep schema > sweep.schema.json",
         "kvsweep schema --out sweep.schema.json --overwrite",

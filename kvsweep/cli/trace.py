@@ -23,7 +23,7 @@ from kvsweep.cli.trace_options import (
 from kvsweep.errors import InputError
 
 
-@click.group(cls=Group)
+@click.group(cls=Group, short_help="Look at a trace, write a part, see what caches find of it.")
 def trace() -> None:
     """Look at a trace, write a part of it, and see what caches of all sizes find of it.
 
