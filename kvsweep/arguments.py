@@ -65,6 +65,12 @@ def _is_explored(value: Any) -> bool:
     return ARGUMENTS["sweep"].fits(value) or ARGUMENTS["ds"].fits(value)
 
 
+def _is_mapping_of_numbers(value: Any) -> bool:
+    return isinstance(value, Mapping) and all(
+        _is_text(key) and _is_number(number) for key, number in value.items()
+    )
+
+
 TEXT = Kind("a string", _is_text)
 TEXTS = Kind("a list of strings", lambda value: _is_list(value, _is_text))
 PATH = Kind("a path", _is_path)
@@ -90,10 +96,19 @@ ARGUMENTS: dict[str, Kind] = {
         "what sensitivity_indices returns",
         _made_by("kvsweep.analysis.sensitivity", "Sensitivity"),
     ),
+    "comparison": Kind(
+        "what compare returns", _made_by("kvsweep.analysis.compare_records", "Comparison")
+    ),
     "cost": Kind(
         "what prefix_cost returns", _made_by("kvsweep.analysis.prefix_cost", "PrefixCost")
     ),
     "figure": Kind("a figure of a plot_ function", _made_by("matplotlib.figure", "Figure")),
+    "ax": Kind("a panel of Matplotlib's", _made_by("matplotlib.axes", "Axes")),
+    "size": Kind(
+        "two numbers, the width and height in inches",
+        lambda value: _is_list(value, _is_number) and len(value) == 2,
+    ),
+    "levels": Kind("a dict of numbers by name", _is_mapping_of_numbers),
     "source": Kind("a path or a dict", lambda v: _is_path(v) or isinstance(v, Mapping)),
     "explored": Kind("what load_sweep(path) or open_results(path) returns", _is_explored),
     # Where nothing is, nothing is found; but no system call takes a zero byte.
@@ -102,7 +117,7 @@ ARGUMENTS: dict[str, Kind] = {
     "metrics": Kind("a string or a list of them", lambda v: _is_text(v) or _is_list(v, _is_text)),
     "designs": Kind("a list of lists", lambda v: _is_list(v, lambda one: _is_list(one, ANY.fits))),
     **dict.fromkeys(("path", "out", "store", "scheduler_file"), PATH),
-    **dict.fromkeys(("metric", "along", "over", "x", "y", "shard", "style"), TEXT),
+    **dict.fromkeys(("metric", "along", "over", "x", "y", "shard", "style", "title"), TEXT),
     **dict.fromkeys(("overrides", "read", "factors", "objectives"), TEXTS),
     **dict.fromkeys(("seeds", "workers", "sample", "order", "resamples"), WHOLE),
     **dict.fromkeys(("confidence", "threshold", "wait"), NUMBER),

@@ -13,6 +13,7 @@ import pytest
 import xarray as xr
 from analysis.synthetic import dataset, h8, prefix_trials, status
 from analysis.test_sensitivity import ishigami
+from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_hex, to_rgb
 from matplotlib.text import Text
@@ -28,7 +29,6 @@ from kvsweep.analysis.sensitivity import sensitivity_indices
 from kvsweep.analysis.statistics import Interval
 from kvsweep.errors import InputError
 from kvsweep.plot import style
-from kvsweep.plot.compare_figure import plot_comparison
 from kvsweep.plot.labels import spread
 from kvsweep.plot.medium import DARK, LIGHT
 
@@ -41,7 +41,7 @@ def in_use(axes):
         *((label, tick.get_loc(), axes.get_ylim()) for tick in axes.yaxis.get_major_ticks()
           for label in (tick.label1, tick.label2)),
     ]  # fmt: skip
-    return {id(label): min(lim) <= loc <= max(lim) for label, loc, lim in ticks}
+    return {id(label): axes.axison and min(lim) <= loc <= max(lim) for label, loc, lim in ticks}
 
 
 def check_layout(figure):
@@ -49,7 +49,7 @@ def check_layout(figure):
     canvas = FigureCanvasAgg(figure)
     canvas.draw()
     renderer = canvas.get_renderer()
-    drawn = {k: v for axes in figure.axes for k, v in in_use(axes).items()}
+    drawn = {k: v for axes in figure.findobj(Axes) for k, v in in_use(axes).items()}
     boxes = [
         (text.get_text(), text.get_window_extent(renderer).shrunk(0.96, 0.8))
         for text in figure.findobj(Text)
@@ -90,7 +90,7 @@ def test_the_cliff_figure_says_what_a_reader_needs():
     assert "KV blocks per instance" in texts
     assert "preemptions per completed request" in texts
     assert "threshold 0.05" in texts
-    assert "flat up to 5,000" in texts
+    assert "flat up to 5,000 \N{RIGHTWARDS ARROW}" in texts
     assert "cliff [95% interval, 20 seeds]; ticks: single seeds" in texts
     value = cliff.groups[0].mean_curve.value
     assert any(text.startswith(f"round-robin: {value:,.0f} [") for text in texts)
@@ -142,7 +142,7 @@ def test_a_load_axis_is_cut_at_its_low_end():
     rates = np.clip(load - 70, 0, None)[:, None] / 50 * np.array([0.8, 1.0, 1.3])
     ds = dataset(rates, blocks=load, seeds=range(3)).rename(gpu_blocks="rate")
     figure = plot.plot_cliff(ds, find_cliff(ds, along="rate"))
-    assert "flat down to 10" in check_layout(figure)
+    assert "\N{LEFTWARDS ARROW} flat down to 10" in check_layout(figure)
 
 
 @pytest.mark.parametrize("rates", [[0.0, 0.0, 0.0], [0.4, 0.3, 0.2], [0.3, np.nan, 0.0]])
@@ -234,8 +234,8 @@ def test_more_than_two_heatmaps_stand_two_by_two():
     assert {"rate 500", "rate 1,000", "rate 2,000"} <= set(texts)
     panels = [axes for axes in figure.axes if axes.images]
     assert len({axes.get_position().x0 for axes in panels}) == 2
-    bar = figure.axes[-1]
-    assert any("," in text.get_text() for text in bar.get_yticklabels())
+    (bar,) = figure.axes[-1].child_axes
+    assert any("," in text.get_text() for text in bar.get_xticklabels())
 
 
 def test_switches_are_named_as_a_sweep_file_has_them():
@@ -545,7 +545,35 @@ KINDS = {
         ds := factorial(),
         plot.plot_effects(ds, factorial_effects(ds, "ttft_mean_ms")),
     )[1],
-    "compare": lambda: plot_comparison(difference()),
+    "compare": lambda: plot.plot_comparison(difference()),
+    "bars": lambda: plot.plot_bars(h8(3).isel(gpu_blocks=[0, 20, 40]), "ttft_p99_ms", "gpu_blocks"),
+    "bars by name": lambda: plot.plot_bars(
+        h8(3).sel(gpu_blocks=1500), "ttft_p99_ms", "policy", threshold=300
+    ),
+    "tradeoff": lambda: plot.plot_tradeoff(
+        loaded(), "throughput_rps", "ttft_p99_ms", "rate", threshold=500
+    ),
+    "cdf": lambda: plot.plot_cdf(with_requests(), "ttft_ms", threshold=300),
+    "attainment": lambda: plot.plot_attainment(with_requests(), {"ttft_ms": 300, "tpot_ms": 20}),
+    "levels": lambda: (
+        ds := routing_study(),
+        plot.plot_pareto(ds, pareto_front(ds), {"ttft_p99_ms": 120, "throughput_rps": 250}),
+    )[1],
+    "three fronts": lambda: (
+        ds := loaded().isel(rate=slice(3)),
+        plot.plot_pareto(ds, pareto_front(ds)),
+    )[1],
+    "four fronts": lambda: (
+        ds := loaded().isel(rate=slice(4)),
+        plot.plot_pareto(ds, pareto_front(ds)),
+    )[1],
+    "three heatmaps": lambda: plot.plot_heatmap(
+        at_rates(h8(2), RATES), "preemption_rate", "gpu_blocks", "policy"
+    ),
+    "four panels": lambda: (
+        ds := at_rates(h8(3), [*RATES, 4000.0]),
+        plot.plot_cliff(ds, find_cliff(ds)),
+    )[1],
     "sensitivity": lambda: (
         ds := ishigami(64),
         plot.plot_sensitivity(ds, sensitivity_indices(ds, "steps")),
@@ -553,6 +581,44 @@ KINDS = {
     "prefix": lambda: (ds := prefix_trials(), plot.plot_prefix(ds, prefix_cost(ds)))[1],
 }
 RATES = [500.0, 1000.0, 2000.0]
+
+
+def loaded():
+    """A small cache at five rates."""
+    ds = at_rates(h8(3), [500.0, 1000.0, 1500.0, 2000.0, 2500.0]).sel(gpu_blocks=1500)
+    ds["throughput_rps"] = (ds["preemption_rate"] * 100 + ds["rate"] / 50).assign_attrs(
+        units="request/s", long_name="throughput of requests"
+    )
+    ds["ttft_ms"] = (20.0 + 4000 * ds["preemption_rate"] ** 2 * ds["quantile"]).assign_attrs(
+        units="ms", long_name="quantile of time to first token seen by the client"
+    )
+    return ds
+
+
+LIST = 40  # requests
+
+
+def with_requests(warmup=0, **scenario):
+    """A sweep of two policies that kept its requests, of which the last ones did not arrive."""
+    ds = h8(3).sel(gpu_blocks=1500)
+    rng = np.random.default_rng(2)
+    dims = ("policy", "seed", "request")
+    shape = (2, 3, LIST)
+    ttft = rng.lognormal(5.5, 0.8, shape) * 1000.0
+    status = np.full(shape, "completed", dtype="U16")
+    status[..., 30:35], status[..., 35:] = "rejected", "not_arrived"
+    ends = status == "completed"
+    values = {
+        "ttft_us": np.where(ends, ttft, -1),
+        "tpot_us": np.where(ends, rng.lognormal(2.7, 0.3, shape) * 1000.0, np.nan),
+        "e2e_us": np.where(ends, 3 * ttft, -1),
+    }
+    for name, array in values.items():
+        ds[f"request_{name}"] = dims, array
+    ds["request_status"] = dims, status
+    ds["request_slo_class"] = "request", np.where(np.arange(LIST) % 2, "chat", "batch")
+    sweep = {"scenario": {"workload": {"warmup": warmup}, **scenario}}
+    return ds.assign_coords(request=np.arange(LIST)).assign_attrs(sweep=json.dumps(sweep))
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -653,10 +719,10 @@ def difference():
 
 
 def test_the_difference_of_two_stores_is_drawn_along_their_longest_axis():
-    figure = plot_comparison(found := difference())
+    figure = plot.plot_comparison(found := difference())
     texts = check_layout(figure)
     assert {"preemption_rate: B minus A", "gpu_blocks", "round-robin"} <= set(texts)
     assert figure.axes[0].lines[0].get_ydata().tolist() == [0.5, 0.5, 0.5]
     names = [replace(item, labels={"policy": "a"}) for item in found.differences]
     with pytest.raises(InputError, match="share no axis of several numbers"):
-        plot_comparison(replace(found, differences=tuple(names)))
+        plot.plot_comparison(replace(found, differences=tuple(names)))

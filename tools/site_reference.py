@@ -150,6 +150,7 @@ def _sentence(text: str) -> str:
 
 
 def _table(rows: list[list[str]]) -> Iterator[str]:
+    yield "{.keys}"
     yield "| key | default | unit | values | meaning |"
     yield "|---|---|---|---|---|"
     for row in rows:

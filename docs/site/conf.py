@@ -13,7 +13,7 @@ exclude_patterns: list[str] = []
 # Notebooks are shown as they are: `.ci/run` has just executed them.
 nb_execution_mode = "off"
 nb_merge_streams = True
-myst_enable_extensions = ["dollarmath", "colon_fence"]
+myst_enable_extensions = ["dollarmath", "colon_fence", "attrs_block"]
 myst_heading_anchors = 4
 # Words that a git host shows as they are; TOML's `#:schema` and prompts of consoles are known.
 highlight_language = "none"

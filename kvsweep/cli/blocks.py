@@ -38,6 +38,7 @@ def options(command: Any) -> Any:
 
 @click.command(
     cls=Command,
+    short_help="Tell how many KV cache blocks a model has on a GPU.",
     examples=(
         "kvsweep blocks --model llama-3.1-8b --gpu h100",
         "kvsweep blocks --model config.json --gpu 80GiB --tp 4 --dtype fp8",

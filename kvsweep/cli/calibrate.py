@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kvsweep.cli.base import Command, check_outputs, json_option, print_json, read_option
-from kvsweep.cli.outputs import OutputPath
+from kvsweep.cli.base import Command, json_option, print_json, read_option
+from kvsweep.cli.outputs import OutputPath, check_new, overwrite_option
 from kvsweep.cli.terminal import echo
 from kvsweep.errors import InputError
 
@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     type=OutputPath(),
     help="Draw measured against simulated: STEM-*.png.",
 )
+@overwrite_option
 @json_option
 def calibrate(
     measurements: Path,
@@ -61,6 +62,7 @@ def calibrate(
     settings: tuple[str, ...],
     read: tuple[str, ...],
     stem: Path | None,
+    overwrite: bool,
     as_json: bool,
 ) -> int:
     """Fit latency coefficients to MEASUREMENTS.
@@ -81,7 +83,7 @@ def calibrate(
     from kvsweep.calibrate.presets import write_preset
     from kvsweep.calibrate.wording import prefix_json, prefix_text, served_json, served_text
 
-    check_outputs(_inputs(measurements, start), _outputs(out, stem))
+    check_new(_inputs(measurements, start), _outputs(out, stem), overwrite)
     names = {"model": model or "", "hardware": hardware or ""}
     found: PrefixResult | ServedResult
     if is_prefix(measurements):

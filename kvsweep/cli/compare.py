@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 @click.command(
     cls=Command,
+    short_help="Compare two stores, cell by cell.",
     examples=(
         "kvsweep compare results/h8.zarr results/h8-64.zarr",
         "kvsweep compare before.zarr after.zarr --metric ttft_p99_ms --at gpu_blocks=2000",

@@ -28,6 +28,7 @@ MISSING = "explore: tornado is not installed: pip install 'kvsweep[explore]'"
 
 @click.command(
     cls=Command,
+    short_help="Open a page with sliders, and curves that follow.",
     examples=(
         "kvsweep explore sweeps/h8.toml",
         "kvsweep explore sweeps/h8.toml --set workload.requests=1000 --no-browser",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -9,7 +10,7 @@ import click
 
 from kvsweep.cli.base import Command, Group, check_outputs, json_option, print_json
 from kvsweep.cli.measure_gpu import measure_gpu
-from kvsweep.cli.outputs import OutputPath, draw_beside
+from kvsweep.cli.outputs import OutputPath, draw_beside, overwrite_option, refuse_existing
 from kvsweep.cli.progress import Display
 from kvsweep.cli.terminal import Interrupted, echo
 from kvsweep.errors import InputError
@@ -27,7 +28,7 @@ model_file = click.Path(path_type=Path, dir_okay=False)
 positive = click.IntRange(min=1)
 
 
-@click.group(cls=Group)
+@click.group(cls=Group, short_help="Measure this machine: llama.cpp, a GPU, and make models.")
 def measure() -> None:
     """Measure this machine: a real runtime (extra kvsweep[llama]), a GPU (extra kvsweep[torch])."""
 
@@ -53,7 +54,7 @@ def measure() -> None:
     "--query-tokens", type=positive, default=32, show_default=True, help="Tokens of the query Q."
 )
 @click.option("--out", type=OutputPath(), help="Store [results/prefix-<MODEL>.zarr].")
-@click.option("--overwrite", is_flag=True, help="Replace the store.")
+@click.option("--overwrite", is_flag=True, help="Replace the store, and files that are there.")
 @click.option("--csv", "folder", type=OutputPath(), help="Folder for CSV files.")
 @click.option("--threads", type=positive, metavar="N", help="Threads [the physical cores].")
 @click.option(
@@ -83,7 +84,7 @@ def prefix(
     figure beside the store. Takes less than two minutes with a model of `make-model`.
     """
     from kvsweep.analysis.prefix_cost import prefix_cost
-    from kvsweep.llama.csvfiles import write_csv
+    from kvsweep.llama.csvfiles import csv_files, write_csv
     from kvsweep.llama.dataset import FORMAT
     from kvsweep.plot import plot_prefix
     from kvsweep.store import check_replaceable
@@ -94,6 +95,9 @@ def prefix(
     check_outputs([model], {"--out": path, "figure": figure, "--csv": folder})
     if path.exists() and not options["overwrite"]:
         raise InputError(f"{path}: exists; --overwrite replaces it, --out names another store")
+    if folder:
+        for file in chain.from_iterable(csv_files(folder, *size) for size in design.sizes):
+            refuse_existing("--csv", file, options["overwrite"])
     check_replaceable(path, FORMAT)
     ds = _run(_load(model, design, options), design, path)
     drawn = draw_beside(lambda: plot_prefix(ds, prefix_cost(ds)), figure)
@@ -198,7 +202,7 @@ measure.add_command(measure_gpu)
 @click.option(
     "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of weights."
 )
-@click.option("--overwrite", is_flag=True, help="Replace the file.")
+@overwrite_option
 @json_option
 def make_model(file: Path, seed: int, overwrite: bool, as_json: bool, **shape: int) -> None:
     """Write a model of random weights in the shape of GPT-2, with a working tokenizer.
@@ -208,8 +212,7 @@ def make_model(file: Path, seed: int, overwrite: bool, as_json: bool, **shape: i
     """
     from kvsweep.llama.make_model import ModelShape, make_model
 
-    if file.exists() and not overwrite:
-        raise InputError(f"{file}: exists; --overwrite replaces it")
+    refuse_existing("FILE", file, overwrite)
     make_model(file, ModelShape(**shape), seed=seed)
     size = file.stat().st_size
     if as_json:

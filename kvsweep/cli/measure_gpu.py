@@ -118,6 +118,7 @@ def measure_gpu(
     path = store or Path("results") / f"steps-{name}.zarr"
     check_outputs([Path(model)], {"--store": path, "--out": out})
     check_preset(out)
+    stored = stored_steps(path, overwrite)
     machine = find_machine(options["device"], options["threads"])
     exchange = exchange_terms(
         shard, machine.gpu or machine.name, options["allreduce_us"], options["allreduce_gb_s"]
@@ -125,7 +126,6 @@ def measure_gpu(
     if dtype == "fp8":
         check_fp8(machine)
     laid_out = asked_plan(shard, model, machine, dtype == "fp8", options)
-    stored = stored_steps(path, overwrite)
     device = load_device(machine, shard, laid_out, dtype == "fp8")
     device.attributes = {**device.attributes, **about_model(name, shard, dtype)}
     ds = _run(device, laid_out, path, stored)

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 @click.command(
     cls=Command,
+    short_help="Put stores together that `grid --shard` filled.",
     examples=(
         "kvsweep merge node1/h8.zarr node2/h8.zarr -o results/h8.zarr",
         "kvsweep merge parts/*.zarr -o results/h8.zarr",

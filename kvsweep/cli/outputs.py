@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from kvsweep.addresses import Address, Where, located, store_place
+from kvsweep.cli.base import check_outputs
 from kvsweep.errors import InputError
-from kvsweep.files import output_path
+from kvsweep.files import is_special, output_path
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+
+FIGURES = (".png", ".svg", ".pdf")
+overwrite_option = click.option("--overwrite", is_flag=True, help="Replace files that are there.")
 
 
 class OutputPath(click.Path):
@@ -39,7 +44,7 @@ class StorePath(click.ParamType):  # type: ignore[type-arg]
     name = "path"
 
     def __init__(self, *, write: bool = False) -> None:
-        self._write = write
+        self.writes = write
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
@@ -51,7 +56,43 @@ class StorePath(click.ParamType):  # type: ignore[type-arg]
         InputError
             If it cannot be that of a store, or, if it is to be written, nothing can be written.
         """
-        return store_place(value) if self._write else located(value)
+        return store_place(value) if self.writes else located(value)
+
+
+def refuse_existing(option: str, path: Path, overwrite: bool) -> None:
+    """Refuse to replace a file unasked; devices and pipes are written to."""
+    if path.exists() and not overwrite and not is_special(path):
+        raise InputError(f"{option} {path}: is there already; --overwrite replaces it")
+
+
+def check_new(inputs: Iterable[Where], outputs: Mapping[str, Path | None], overwrite: bool) -> None:
+    """Refuse outputs that cannot be written, before anything is read.
+
+    Parameters
+    ----------
+    inputs : iterable of Path or Address
+        What is read, which is never replaced.
+    outputs : mapping of str to Path or None
+        Files to write, by the option that names each; None if it was not given.
+    overwrite : bool
+        Whether other files may be replaced.
+
+    Raises
+    ------
+    InputError
+        Naming the first such option.
+    """
+    check_outputs(inputs, outputs)
+    for option, path in outputs.items():
+        if path is None or is_special(path):
+            continue
+        refuse_existing(option, path, overwrite)
+        if not path.parent.is_dir():
+            raise InputError(
+                f"{option} {path}: cannot be written: there is no folder {str(path.parent)!r}"
+            )
+        if option == "--plot" and path.suffix.lower() not in FIGURES:
+            raise InputError(f"{option} {path}: figures are written as .png, .svg or .pdf")
 
 
 def file_beside(store: Where, ending: str) -> Path:

@@ -7,28 +7,23 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kvsweep.cli.base import Command, check_outputs, json_option, print_json
-from kvsweep.cli.measure import open_prefix
-from kvsweep.cli.outputs import OutputPath, file_beside
+from kvsweep.cli.base import Command, Several, json_option, print_json
+from kvsweep.cli.figures import KINDS, PREFIX, draw
+from kvsweep.cli.outputs import OutputPath, check_new, file_beside, overwrite_option
 from kvsweep.cli.results import (
     at_option,
     cliff_options,
     effects_options,
     objectives_option,
-    read,
     store_argument,
 )
 from kvsweep.cli.terminal import echo
 from kvsweep.errors import InputError
 
 if TYPE_CHECKING:
-    import xarray as xr
-    from matplotlib.figure import Figure
-
     from kvsweep.addresses import Where
 
 STYLES = ("column", "slide")  # of `kvsweep.plot.look`, which is not loaded for the help
-KINDS = ("cliff", "trend", "curve", "heatmap", "pareto", "effects", "prefix")
 
 
 @click.command(
@@ -41,13 +36,19 @@ KINDS = ("cliff", "trend", "curve", "heatmap", "pareto", "effects", "prefix")
         "--over policy",
         "kvsweep plot results/h8-steady.zarr trend --over rate",
         "kvsweep plot results/h8.zarr cliff --style slide --dark -o slide.png",
-        "kvsweep plot results/h8.zarr pareto --at gpu_blocks=2000",
+        "kvsweep plot results/h8.zarr bars --metric ttft_p99_ms --over policy --at gpu_blocks=2000",
+        "kvsweep plot results/h8-steady.zarr tradeoff --metric ttft_p99_ms --along rate --at "
+        "gpu_blocks=2000",
+        "kvsweep plot results/h8-each.zarr cdf --metric ttft_ms --at gpu_blocks=2000",
+        "kvsweep plot results/h8-each.zarr attainment --goodput ttft:2000 tpot:50 --at "
+        "gpu_blocks=2000",
+        "kvsweep plot results/h8.zarr pareto --at gpu_blocks=2000 --level ttft_p99_ms=2000",
         "kvsweep plot results/joint-kv-factors.zarr effects --metric ttft_p99_ms",
         "kvsweep plot results/prefix-tiny.zarr prefix",
     ),
 )
 @store_argument
-@click.argument("kind", type=click.Choice(KINDS), default="cliff")
+@click.argument("kind", type=click.Choice((*KINDS, PREFIX)), default="cliff")
 @click.option(
     "-o",
     "--out",
@@ -62,11 +63,23 @@ KINDS = ("cliff", "trend", "curve", "heatmap", "pareto", "effects", "prefix")
     help="For a column of a paper or a slide [column].",
 )
 @click.option("--dark", is_flag=True, help="On dark ground.")
-@click.option("--over", metavar="AXIS", help="Second axis of a heatmap or trend.")
+@click.option("--size", metavar="WxH", help="Inches, as 7x4 [as the kind needs].")
+@click.option("--title", metavar="TEXT", help="Heading instead of the sweep's; '' is none.")
+@click.option("--over", metavar="AXIS", help="Axis of bars, second axis of a heatmap or trend.")
+@click.option("--against", metavar="M", help="Across, of a tradeoff [throughput_rps].")
+@click.option(
+    "--goodput",
+    cls=Several,
+    multiple=True,
+    metavar="NAME:MS ...",
+    help="Levels of an attainment, of ttft, tpot, e2el [the sweep's].",
+)
+@click.option("--level", multiple=True, metavar="M=X", help="To be kept, a line in a pareto.")
 @at_option
 @objectives_option
 @effects_options
 @cliff_options
+@overwrite_option
 @json_option
 def plot(
     store: Where,
@@ -74,6 +87,9 @@ def plot(
     out: Path | None,
     style: str,
     dark: bool,
+    size: str | None,
+    title: str | None,
+    overwrite: bool,
     at: tuple[str, ...],
     as_json: bool,
     **options: Any,
@@ -81,22 +97,22 @@ def plot(
     """Draw a figure of a store.
 
     KIND: cliff (curves and where they cross), trend (the cliff along a second axis, --over), curve
-    (one measure along an axis), heatmap (a measure over two axes), pareto (the front of policies),
-    effects (of the axes on a measure, alone and together; of a [design] the sensitivity to
-    its parameters), prefix (a store of `kvsweep measure
+    (measures along an axis, with commas between), heatmap (a measure over two axes), bars (a
+    measure by the values of --over), tradeoff (latency over throughput, a point for each value of
+    --along), cdf (which share of the requests is served within a time, of a store with
+    --requests), attainment (which share keeps its service levels, were they multiplied; such a
+    store too), pareto (the front of policies), effects (of the axes on a measure, alone and
+    together; of a [design] the sensitivity to its parameters), prefix (a store of `kvsweep measure
     prefix`).
     """
     from kvsweep.plot import look, save
     from kvsweep.plot.style import is_own
 
     target = out or file_beside(store, f"{kind}.png")
-    check_outputs([store], {"--out": target})
-    if out is None and target.exists() and not is_own(target):
-        raise InputError(
-            f"{target}: was not drawn by kvsweep and is not replaced; -o FILE names another"
-        )
-    with look(style, dark):
-        figure = _draw_prefix(store) if kind == "prefix" else _draw(read(store, at), kind, options)
+    # Of those whose name was not given, the last one drawn is replaced.
+    check_new([store], {"--out": target}, overwrite or (out is None and is_own(target)))
+    with look(style, dark, size and _inches(size), title):
+        figure = draw(store, kind, at, options)
     save(figure, target)
     if as_json:
         print_json({"store": str(store), "kind": kind, "figure": str(target)})
@@ -104,44 +120,9 @@ def plot(
         echo(target)
 
 
-def _draw_prefix(store: Where) -> Figure:
-    from kvsweep.analysis.prefix_cost import prefix_cost
-    from kvsweep.plot import plot_prefix
-
-    ds = open_prefix(store)
-    return plot_prefix(ds, prefix_cost(ds))
-
-
-def _draw(ds: xr.Dataset, kind: str, options: dict[str, Any]) -> Figure:
-    from kvsweep import plot as figures
-    from kvsweep.analysis.effect_records import Effects
-    from kvsweep.analysis.questions import cliff_of, effects_of, front_of
-
-    over, objectives = options.pop("over"), options.pop("objectives")
-    factorial = {key: options.pop(key) for key in ("factors", "order", "joint")}
-    if kind == "pareto":
-        return figures.plot_pareto(ds, front_of(ds, objectives))
-    if kind == "effects":
-        factorial["confidence"] = options["confidence"]
-        effects = effects_of(ds, _needed(options, "metric"), factorial)
-        if not isinstance(effects, Effects):
-            return figures.plot_sensitivity(ds, effects)
-        return figures.plot_effects(ds, effects)
-    if kind == "curve":
-        metric, along = _needed(options, "metric"), _needed(options, "along")
-        return figures.plot_curve(ds, metric, along, threshold=options["threshold"])
-    if kind == "heatmap":
-        metric, along = _needed(options, "metric"), _needed(options, "along")
-        second = _needed({"over": over}, "over")
-        return figures.plot_heatmap(ds, metric, along, second, options["threshold"])
-    found = cliff_of(ds, options)
-    if kind == "trend":
-        return figures.plot_cliff_trend(ds, found, _needed({"over": over}, "over"))
-    return figures.plot_cliff(ds, found)
-
-
-def _needed(options: dict[str, Any], key: str) -> str:
-    value: str | None = options[key]
-    if value is None:
-        raise InputError(f"--{key}: missing; this kind of figure needs it")
-    return value
+def _inches(text: str) -> tuple[float, float]:
+    try:
+        width, height = map(float, text.lower().split("x"))
+    except ValueError:
+        raise InputError(f"--size {text}: expected WIDTHxHEIGHT in inches, as 7x4") from None
+    return width, height

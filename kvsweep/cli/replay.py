@@ -21,9 +21,8 @@ from kvsweep.cli.base import (
     read_option,
     warn,
 )
-from kvsweep.cli.outputs import OutputPath
+from kvsweep.cli.outputs import FIGURES, OutputPath, check_new, overwrite_option
 from kvsweep.cli.terminal import echo
-from kvsweep.cli.trace_options import FIGURES, check_new, overwrite_option
 from kvsweep.errors import InputError
 from kvsweep.files import written
 

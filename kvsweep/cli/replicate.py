@@ -13,6 +13,7 @@ from kvsweep.cli.terminal import echo
 
 @click.command(
     cls=Command,
+    short_help="Run a published design again, and take it apart.",
     examples=(
         "kvsweep replicate h8",
         "kvsweep replicate h10 --json",

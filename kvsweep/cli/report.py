@@ -8,10 +8,15 @@ from typing import TYPE_CHECKING
 import click
 
 from kvsweep.cli.base import Command, json_option, print_json
-from kvsweep.cli.outputs import OutputPath, StorePath, file_beside
+from kvsweep.cli.outputs import (
+    OutputPath,
+    StorePath,
+    check_new,
+    file_beside,
+    overwrite_option,
+)
 from kvsweep.cli.results import at_option, read
 from kvsweep.cli.terminal import echo
-from kvsweep.cli.trace_options import check_new, overwrite_option
 from kvsweep.errors import InputError
 from kvsweep.files import written
 
@@ -21,6 +26,7 @@ if TYPE_CHECKING:
 
 @click.command(
     cls=Command,
+    short_help="Write a report of stores as one page of HTML.",
     examples=(
         "kvsweep report results/h8.zarr",
         "kvsweep report results/h8.zarr results/h8-steady.zarr -o report.html",
@@ -64,7 +70,7 @@ def report(
     target = out or file_beside(stores[0], "report.html")
     if target.suffix.lower() != ".html":
         raise InputError(f"--out {target}: is written as .html")
-    check_new([s for s in stores if isinstance(s, Path)], {"--out": target}, overwrite)
+    check_new(stores, {"--out": target}, overwrite)
     from kvsweep.webpage import report_page
 
     page = report_page(

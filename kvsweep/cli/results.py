@@ -65,11 +65,17 @@ def cliff_options(command: Any) -> Any:
 
 @click.command(
     cls=Command,
-    examples=("kvsweep show results/h8.zarr", "kvsweep show results/h8.zarr --json"),
+    short_help="Summarise a store: axes, status, headline measures.",
+    examples=(
+        "kvsweep show results/h8.zarr",
+        "kvsweep show results/h8.zarr --at policy=least-loaded",
+        "kvsweep show results/h8.zarr --json",
+    ),
 )
 @store_argument
+@at_option
 @json_option
-def show(store: Where, as_json: bool) -> int | None:
+def show(store: Where, at: tuple[str, ...], as_json: bool) -> int | None:
     """Summarise a store: axes, status of cells, headline measures; findings of a measurement."""
     from kvsweep import report
     from kvsweep.analysis.warnings import warnings_of
@@ -78,13 +84,15 @@ def show(store: Where, as_json: bool) -> int | None:
     from kvsweep.store import refuse_damaged, stored_format
 
     form = stored_format(store)
+    if at and form in (STEPS, FORMAT):
+        raise InputError("--at: has no effect on a store of measurements")
     if form == STEPS:
         return print_steps(store, as_json)
     if form == FORMAT:
         print_prefix(open_prefix(store), {}, as_json)
         return None
     refuse_damaged(store)
-    ds = read(store)
+    ds = read(store, at)
     warnings = warnings_of(ds)
     if as_json:
         print_json(report.summary(ds) | {"warnings": [asdict(warning) for warning in warnings]})
@@ -96,6 +104,7 @@ def show(store: Where, as_json: bool) -> int | None:
 
 @click.command(
     cls=Command,
+    short_help="Find where a measure passes a threshold, with an interval.",
     examples=(
         "kvsweep cliff results/h8.zarr",
         "kvsweep cliff results/h8.zarr --threshold 0.01 --confidence 0.99",
@@ -170,6 +179,7 @@ def _without_search(store: Where, given: dict[str, Any]) -> dict[str, Any]:
 
 @click.command(
     cls=Command,
+    short_help="Find the policies that no other one beats in everything.",
     examples=(
         "kvsweep pareto results/h8.zarr",
         "kvsweep pareto results/h8.zarr --objectives e2e_p99_ms:min,throughput_rps:max",
@@ -197,6 +207,7 @@ def pareto(store: Where, at: tuple[str, ...], objectives: str | None, as_json: b
 
 @click.command(
     cls=Command,
+    short_help="Find what each factor does, and what they do together.",
     examples=(
         "kvsweep effects results/joint-kv-factors.zarr --metric ttft_p99_ms",
         "kvsweep effects results/h8.zarr --metric preemption_rate --factors policy --at "

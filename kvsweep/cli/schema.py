@@ -8,14 +8,14 @@ from pathlib import Path
 import click
 
 from kvsweep.cli.base import Command, json_option, print_json
-from kvsweep.cli.outputs import OutputPath
+from kvsweep.cli.outputs import OutputPath, check_new, overwrite_option
 from kvsweep.cli.terminal import echo
-from kvsweep.cli.trace_options import check_new, overwrite_option
 from kvsweep.files import written
 
 
 @click.command(
     cls=Command,
+    short_help="Print the JSON Schema of the sweep file, for editors.",
     examples=(
         "kvsweep schema > sweep.schema.json",
         "kvsweep schema --out sweep.schema.json --overwrite",

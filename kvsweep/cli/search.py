@@ -34,6 +34,7 @@ def search_options(command: Any) -> Any:
 
 @click.command(
     cls=Command,
+    short_help="Find the least blocks or instances, or the highest rate.",
     examples=(
         "kvsweep size sweeps/h8.toml --find blocks --target 'ttft_p99_ms<=1500'",
         "kvsweep size chat.toml",

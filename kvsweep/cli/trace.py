@@ -7,15 +7,13 @@ from pathlib import Path
 import click
 
 from kvsweep.cli.base import Command, Group, json_option, print_json, read_option
-from kvsweep.cli.outputs import OutputPath
+from kvsweep.cli.outputs import OutputPath, check_new, overwrite_option
 from kvsweep.cli.terminal import echo
 from kvsweep.cli.trace_hits import hits
 from kvsweep.cli.trace_options import (
     bend_options,
-    check_new,
     file_argument,
     look_options,
-    overwrite_option,
     positive,
     read_and_find,
     read_requests,
@@ -25,7 +23,7 @@ from kvsweep.cli.trace_options import (
 from kvsweep.errors import InputError
 
 
-@click.group(cls=Group)
+@click.group(cls=Group, short_help="Look at a trace, write a part, see what caches find of it.")
 def trace() -> None:
     """Look at a trace, write a part of it, and see what caches of all sizes find of it.
 

@@ -9,10 +9,9 @@ from typing import Any
 import click
 
 from kvsweep.cli.base import Command, print_json
-from kvsweep.cli.outputs import OutputPath
+from kvsweep.cli.outputs import OutputPath, check_new
 from kvsweep.cli.terminal import echo
 from kvsweep.cli.trace_options import (
-    check_new,
     look_options,
     positive,
     read_and_find,

@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kvsweep.cli.base import check_outputs, json_option, read_option
-from kvsweep.cli.outputs import OutputPath
+from kvsweep.cli.base import json_option, read_option
+from kvsweep.cli.outputs import OutputPath, overwrite_option
 from kvsweep.cli.progress import waiting
 from kvsweep.cli.terminal import echo
 from kvsweep.errors import InputError
-from kvsweep.files import is_special
 from kvsweep.limits import MAX_BLOCK_TOKENS, MAX_SEED
 
 if TYPE_CHECKING:
@@ -23,11 +22,9 @@ if TYPE_CHECKING:
     from kvsweep.traces.hits import Hits
     from kvsweep.workload.requests import Requests
 
-FIGURES = (".png", ".svg", ".pdf")
 positive = click.IntRange(min=1)
 seconds = click.FloatRange(min=0)
 file_argument = click.argument("file", metavar="FILE", type=click.Path(path_type=Path))
-overwrite_option = click.option("--overwrite", is_flag=True, help="Replace files that are there.")
 plot_option = click.option(
     "--plot",
     "figure",
@@ -72,25 +69,6 @@ def look_options(command: Any) -> Any:
     for option in options:
         command = option(command)
     return command
-
-
-def check_new(inputs: list[Path], outputs: dict[str, Path | None], overwrite: bool) -> None:
-    """Refuse outputs that cannot be written, before anything is read.
-
-    Inputs are never replaced, other files if that was asked for.
-    """
-    check_outputs(inputs, outputs)
-    for option, path in outputs.items():
-        if path is None or is_special(path):
-            continue
-        if path.exists() and not overwrite:
-            raise InputError(f"{option} {path}: is there already; --overwrite replaces it")
-        if not path.parent.is_dir():
-            raise InputError(
-                f"{option} {path}: cannot be written: there is no folder {str(path.parent)!r}"
-            )
-        if option == "--plot" and path.suffix.lower() not in FIGURES:
-            raise InputError(f"{option} {path}: figures are written as .png, .svg or .pdf")
 
 
 def read_requests(

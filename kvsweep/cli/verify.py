@@ -23,6 +23,7 @@ NAMED = 20
 
 @click.command(
     cls=Command,
+    short_help="Compare a store with its checksums and with simulations.",
     examples=(
         "kvsweep verify results/h8.zarr",
         "kvsweep verify results/h8.zarr --sample 100",

@@ -30,9 +30,14 @@ def write_csv(ds: xr.Dataset, folder: Path) -> None:
     """
     for i in range(ds.sizes["size"]):
         size = ds.isel(size=i)
-        tail = f"a{int(size['context_a'])}_b{int(size['context_b'])}.csv"
-        _write(folder / f"results_{tail}", RESULTS, _results(size))
-        _write(folder / f"prompts_{tail}", PROMPTS, _prompts(size))
+        results, prompts = csv_files(folder, int(size["context_a"]), int(size["context_b"]))
+        _write(results, RESULTS, _results(size))
+        _write(prompts, PROMPTS, _prompts(size))
+
+
+def csv_files(folder: Path, a: int, b: int) -> tuple[Path, Path]:
+    """Return the files of the trials and of the prompts of a size."""
+    return folder / f"results_a{a}_b{b}.csv", folder / f"prompts_a{a}_b{b}.csv"
 
 
 def _results(size: xr.Dataset) -> Iterator[list[Any]]:

@@ -5,12 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
+import xarray as xr
 
 from kvsweep.analysis.compare_records import Comparison, Difference
 from kvsweep.analysis.wording import label
+from kvsweep.arguments import checked
 from kvsweep.errors import InputError
 from kvsweep.plot import style
 from kvsweep.plot.labels import name_lines, room_below
+from kvsweep.plot.panel import figure_of, one_panel
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -19,19 +22,36 @@ if TYPE_CHECKING:
 MAX_LINES = 7  # as many as there are colours
 
 
-def plot_comparison(found: Comparison) -> Figure:
+@checked
+def plot_comparison(comparison: Comparison, ax: Axes | None = None) -> Figure:
     """Draw the difference of a measure between two stores along their longest numeric axis.
 
     Parameters
     ----------
-    found : Comparison
-        What `kvsweep.compare` returns.
+    comparison : Comparison
+        Of `kvsweep.compare`.
+    ax : matplotlib.axes.Axes, optional
+        Draw in this panel instead of a figure of its own.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        For `save`; it belongs to no global state.
 
     Raises
     ------
     InputError
         Without such an axis of two values or more, or with more than `MAX_LINES` lines.
+
+    Examples
+    --------
+    >>> import kvsweep, kvsweep.plot
+    >>> ds = kvsweep.open_results("results/small.zarr").sel(rate=200.0)
+    >>> a, b = ds.sel(policy="base"), ds.sel(policy="both")
+    >>> figure = kvsweep.plot.plot_comparison(kvsweep.compare(a, b, "ttft_p99_ms"))
+    >>> kvsweep.plot.save(figure, "difference.png")
     """
+    found = comparison
     along = _along(found)
     lines: dict[str, list[Difference]] = {}
     for item in found.differences:
@@ -40,9 +60,8 @@ def plot_comparison(found: Comparison) -> Figure:
     if len(lines) > MAX_LINES:
         raise InputError(f"comparison figure: {len(lines)} lines do not fit, at most {MAX_LINES}")
     with style.style():
-        figure = style.new_figure(2.6 + room_below(list(lines), style.COLUMN_WIDTH))
-        panel = figure.subplots()
-        style.head(figure, f"{found.metric}: B minus A", "")
+        height = 2.6 + room_below(list(lines), style.COLUMN_WIDTH)
+        panel = one_panel(ax, xr.Dataset(), height, f"{found.metric}: B minus A")
         ends = [
             (name, _draw(panel, items, along, i)) for i, (name, items) in enumerate(lines.items())
         ]
@@ -52,8 +71,8 @@ def plot_comparison(found: Comparison) -> Figure:
         panel.grid(axis="y", color=style.GRID, linewidth=0.6)
         style.group_thousands(panel, "x")
         style.group_thousands(panel, "y")
-        name_lines(figure, [(panel, ends)], 1.6)
-    return figure
+        name_lines([(panel, ends)], 1.6, whole=ax is None)
+    return figure_of(panel)
 
 
 def _along(found: Comparison) -> str:

@@ -16,6 +16,7 @@ from kvsweep.arguments import checked
 from kvsweep.errors import InputError
 from kvsweep.plot import style
 from kvsweep.plot.labels import name_lines, room_below
+from kvsweep.plot.panel import dressed, figure_of, refuse_panels
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -29,6 +30,8 @@ LOG_FACTOR = 200.0
 
 PANEL_HEIGHT = 1.4  # inches inside the axes
 
+NAMED = 0.3  # of the width, that the name of a threshold takes
+
 
 @checked
 def plot_curve(
@@ -38,6 +41,7 @@ def plot_curve(
     confidence: float = 0.95,
     resamples: int = 2000,
     threshold: float | None = None,
+    ax: Axes | None = None,
 ) -> Figure:
     """Draw one panel per measure: its mean over seeds along an axis, one line per combination.
 
@@ -57,6 +61,8 @@ def plot_curve(
         Bootstrap resamples of the seeds.
     threshold : float, optional
         Of the first measure: where a line is drawn.
+    ax : matplotlib.axes.Axes, optional
+        Draw in this panel instead of a figure of its own, of one measure.
 
     Returns
     -------
@@ -79,25 +85,32 @@ def plot_curve(
     names = [metrics] if isinstance(metrics, str) else list(metrics)
     axis = variables.axis(ds, along).sortby(along)
     arrays = [_along(variables.get(ds, name), along) for name in names]
+    refuse_panels(ax, len(names))
     with style.style():
-        labels = [name for name, _ in split_lines(arrays[0], along)]
-        below = room_below(labels, style.COLUMN_WIDTH)
-        figure = style.new_figure(height=0.55 + (PANEL_HEIGHT + 0.35) * len(names) + below)
-        panels = style.panels(figure, len(names), sharex=True)
-        style.title(figure, ds)
+        panels = _panels(ds, arrays, along) if ax is None else [dressed(ax)]
         ends = [
             _draw(panel, array, along, confidence, resamples)
             for panel, array in zip(panels, arrays, strict=True)
         ]
         if threshold is not None:
-            _draw_threshold(panels[0], threshold)
+            draw_threshold(panels[0], threshold)
         gib = unit_gib(ds, along)
         for panel in panels:
             style.number_axis(panel, axis, gib)
         for panel in style.lowest(panels):
             panel.set_xlabel(style.memory_label(axis, gib))
-        name_lines(figure, list(zip(panels, ends, strict=True)), PANEL_HEIGHT)
-    return figure
+        name_lines(list(zip(panels, ends, strict=True)), PANEL_HEIGHT, whole=ax is None)
+    return figure_of(panels[0])
+
+
+def _panels(ds: xr.Dataset, arrays: list[xr.DataArray], along: str) -> list[Axes]:
+    """Return a panel for each measure, of a new figure with the dataset's title."""
+    labels = [name for name, _ in split_lines(arrays[0], along)]
+    below = room_below(labels, style.COLUMN_WIDTH)
+    figure = style.new_figure(height=0.55 + (PANEL_HEIGHT + 0.35) * len(arrays) + below)
+    panels = style.panels(figure, len(arrays), sharex=True)
+    style.title(figure, ds)
+    return panels
 
 
 def _along(array: xr.DataArray, along: str) -> xr.DataArray:
@@ -129,27 +142,42 @@ def _draw(
         ends.append((name, float(mean[known[-1]]) if known.size else np.nan))
     panel.grid(axis="y", color=style.GRID, linewidth=0.6)
     panel.set_title(style.axis_label(array), loc="left", fontsize=7.5)
-    _scale(panel)
+    scale_by_means(panel)
     style.group_thousands(panel, "y")
     panel.margins(x=0.01)
     return ends
 
 
-def _draw_threshold(panel: Axes, threshold: float) -> None:
-    """Draw a threshold and name it at the left end."""
+def draw_threshold(panel: Axes, threshold: float) -> None:
+    """Draw a threshold and name it at the end that the curves are farther away from."""
+    panel.get_ylim()  # sets the limits that the transforms below work with
+    to_share = panel.transData - panel.transAxes
+    height = to_share.transform((panel.get_xlim()[0], threshold))[1]
+    lines = [to_share.transform(np.asarray(line.get_xydata())) for line in panel.lines]
+    steps = np.linspace(0.0, 1.0, 400)
+    x, y = np.concatenate(
+        [[np.interp(steps, np.linspace(0.0, 1.0, len(line)), c) for c in line.T] for line in lines],
+        axis=1,
+    )
+    gaps = [
+        np.min(np.abs(y[beside & ~np.isnan(y)] - height), initial=np.inf)
+        for beside in (x < NAMED, x > 1.0 - NAMED)
+    ]
+    at_right = bool(gaps[1] > gaps[0])
     panel.axhline(threshold, color=style.INK, linewidth=0.7, linestyle=(0, (1, 2)))
     panel.annotate(
         f"threshold {number(threshold)}",
-        (0.005, threshold),
+        (0.995 if at_right else 0.005, threshold),
         xycoords=("axes fraction", "data"),
         xytext=(0, 2.5),
         textcoords="offset points",
+        ha="right" if at_right else "left",
         fontsize=6.5,
         color=style.INK,
     )
 
 
-def _scale(panel: Axes) -> None:
+def scale_by_means(panel: Axes) -> None:
     """Draw means of many orders of magnitude by their logarithm."""
     means = np.concatenate([np.asarray(line.get_ydata(), np.float64) for line in panel.lines])
     known = means[np.isfinite(means)]

@@ -19,10 +19,12 @@ from kvsweep.arguments import checked
 from kvsweep.errors import InputError
 from kvsweep.plot import style
 from kvsweep.plot.medium import current
+from kvsweep.plot.panel import dressed, figure_of, refuse_panels
 
 if TYPE_CHECKING:
     import xarray as xr
     from matplotlib.axes import Axes
+    from matplotlib.colorbar import Colorbar
     from matplotlib.figure import Figure
     from matplotlib.image import AxesImage
 
@@ -31,10 +33,17 @@ LOG_FACTOR = 200.0
 
 MAX_PANELS = 6
 
+BESIDE = 26  # letters of a line beside a panel
+
 
 @checked
 def plot_heatmap(
-    ds: xr.Dataset, metric: str, x: str, y: str, threshold: float | None = None
+    ds: xr.Dataset,
+    metric: str,
+    x: str,
+    y: str,
+    threshold: float | None = None,
+    ax: Axes | None = None,
 ) -> Figure:
     """Draw the mean over seeds of `metric` over axes `x` and `y`.
 
@@ -52,6 +61,8 @@ def plot_heatmap(
         Two axes, of numbers or names.
     threshold : float, optional
         Where the measure passes it a line is drawn.
+    ax : matplotlib.axes.Axes, optional
+        Draw in this panel instead of a figure of its own, the colours beside it; of one table.
 
     Returns
     -------
@@ -84,39 +95,54 @@ def plot_heatmap(
         )
     mean = array.mean("seed", keep_attrs=True) if "seed" in array.dims else array
     mean = mean.transpose(*rest, y, x)
+    refuse_panels(ax, panels)
+    slide = current().is_slide
     with style.style():
-        figure, axes = _panels(panels)
-        style.title(figure, ds)
+        axes, rooms = _panels(ds, panels) if ax is None else ([dressed(ax)], [])
         norm, gib = _norm(mean.values), {name: unit_gib(ds, name) for name in (x, y)}
         for i, panel in enumerate(axes):
-            image = _draw(panel, mean.isel({rest[0]: i}) if rest else mean, norm, gib)
+            table, beside = mean.isel({rest[0]: i}) if rest else mean, panels > 1 and slide
+            image = _draw(panel, table, norm, gib, beside=beside)
             if threshold is not None:
-                _draw_threshold(panel, mean.isel({rest[0]: i}) if rest else mean, threshold)
+                _draw_threshold(panel, table, threshold)
             if rest:
                 name = label({rest[0]: mean[rest[0]].values[i]})
                 panel.set_title(name, loc="left", fontsize=7.5)
-        bar = figure.colorbar(image, ax=axes, shrink=0.9, pad=0.02, aspect=25)
-        bar.outline.set_visible(False)
-        if isinstance(norm, LogNorm):
-            bar.formatter = FuncFormatter(lambda value, _: number(value))
-        else:
-            style.group_thousands(bar.ax, "y")
-        long = panels > 1 and not current().is_slide
+        bar = _bar(image, axes, rooms)
+        long = panels > 1 and not slide
         bar.set_label(_told(array, metric, threshold, 48 if long else 28), fontsize=7.5)
-    return figure
+    return figure_of(axes[0])
 
 
-def _panels(count: int) -> tuple[Figure, list[Axes]]:
-    """Return panels one below the other, but two beside each other if they are more than two."""
-    if count <= 2 or current().is_slide:
-        figure = style.new_figure(height=0.7 + 2.1 * count)
-        return figure, style.panels(figure, count)
-    rows = -(-count // 2)
-    figure = style.new_figure(height=0.7 + 2.1 * rows, width=2.0 * style.COLUMN_WIDTH)
-    axes = list(figure.subplots(rows, 2, squeeze=False).ravel())
-    for empty in axes[count:]:
-        empty.remove()
-    return figure, axes[:count]
+def _panels(ds: xr.Dataset, count: int) -> tuple[list[Axes], list[Axes]]:
+    """Return the panels of a new figure, and those that are left over.
+
+    They stand one below the other, but two beside each other if they are more than two.
+    """
+    several = count > 2 and not current().is_slide
+    rows = -(-count // 2) if several else count
+    width = (2.0 if several else 1.0) * style.COLUMN_WIDTH
+    figure = style.new_figure(height=0.7 + 2.1 * rows, width=width)
+    grid = figure.subplots(rows, 2).ravel() if several else style.panels(figure, count)
+    style.title(figure, ds)
+    return list(grid[:count]), list(grid[count:])
+
+
+def _bar(image: AxesImage, axes: list[Axes], rooms: list[Axes]) -> Colorbar:
+    """Draw the colours: in the middle of a panel that is left over, or beside all panels."""
+    figure = figure_of(axes[0])
+    for room in rooms:
+        room.axis("off")
+        place = room.inset_axes((0.02, 0.6, 0.96, 0.07))
+        bar = figure.colorbar(image, cax=place, orientation="horizontal")
+    if not rooms:
+        bar = figure.colorbar(image, ax=axes, shrink=0.9, pad=0.02, aspect=25)
+    bar.outline.set_visible(False)
+    if isinstance(image.norm, LogNorm):
+        bar.formatter = FuncFormatter(lambda value, _: number(value))
+    else:
+        style.group_thousands(bar.ax, "x" if rooms else "y")
+    return bar
 
 
 def _told(array: xr.DataArray, metric: str, threshold: float | None, characters: int) -> str:
@@ -152,9 +178,17 @@ def _norm(values: Floats) -> Normalize:
 
 
 def _draw(
-    panel: Axes, table: xr.DataArray, norm: Normalize, gib: dict[str, float | None]
+    panel: Axes,
+    table: xr.DataArray,
+    norm: Normalize,
+    gib: dict[str, float | None],
+    *,
+    beside: bool,
 ) -> AxesImage:
-    """Draw one table (y, x) as equal cells, ticks at the values; `gib`: of a unit of an axis."""
+    """Draw one table (y, x) as equal cells, ticks at the values; `gib`: of a unit of an axis.
+
+    Panels `beside` each other on a slide have room for few ticks.
+    """
     y, x = (str(d) for d in table.dims)
     panel.set_facecolor(current().theme.empty)
     panel.patch.set_hatch("////")
@@ -164,7 +198,8 @@ def _draw(
     )
     for name, which in ((x, panel.xaxis), (y, panel.yaxis)):
         values = table[name].values
-        step = max(1, int(np.ceil(len(values) / 6)))
+        most = 3 if beside and which is panel.xaxis else 6
+        step = max(1, int(np.ceil(len(values) / most)))
         places = np.arange(0, len(values), step)
         texts = [
             level(v) if isinstance(v, str | np.bool_) else style.with_memory(float(v), gib[name])
@@ -172,6 +207,6 @@ def _draw(
         ]
         which.set_ticks(places, labels=texts)
     panel.set_xlabel(style.memory_label(table[x], gib[x]))
-    panel.set_ylabel(style.memory_label(table[y], gib[y]))
+    panel.set_ylabel(style.memory_label(table[y], gib[y], BESIDE))
     panel.spines[:].set_visible(False)
     return image

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+from matplotlib.patheffects import withStroke
 
 from kvsweep.plot import style
+from kvsweep.plot.panel import figure_of
 
 if TYPE_CHECKING:
+    from matplotlib.artist import Artist
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
@@ -19,49 +23,96 @@ if TYPE_CHECKING:
 LINE_HEIGHT = 0.125
 LETTER = 0.056
 
+BARS = 0.85  # opacity
+
 # Longer names, or more of them, stand below the panels: beside lines they would take their room.
 LONGEST = 18
 MOST = 6
 
 
-def room_below(names: Sequence[str], width: float) -> float:
+def room_below(names: Sequence[str], width: float, *, beside: bool = True) -> float:
     """Return the inches that `name_lines` needs below the panels of a figure of `width` inches."""
-    if _fit_beside(names):
+    if beside and _fit_beside(names):
         return 0.0
     return 0.1 + LINE_HEIGHT * -(-len(names) // _columns(names, width))
 
 
+def explain(figure: Figure, entries: Sequence[tuple[Artist, str]], room: Axes | None) -> None:
+    """Say what marks mean: in a panel that is left over, or else below all panels."""
+    handles, texts = zip(*entries, strict=True)
+    looks: dict[str, Any] = {"labelcolor": style.FAINT_INK, "handlelength": 1.8, "fontsize": 6.5}
+    if room is not None:
+        room.axis("off")
+        room.legend(handles, texts, loc="center left", **looks)
+        return
+    columns = _columns(texts, figure.get_figwidth() + 0.3)
+    figure.legend(handles, texts, loc="outside lower left", ncols=columns, **looks)
+
+
+def draw_limit(panel: Axes, place: float, text: str) -> None:
+    """Draw an upright line, named at its foot on the side that has more room."""
+    panel.axvline(place, color=style.INK, linewidth=0.7, linestyle=(0, (1, 2)))
+    panel.get_xlim()  # sets the limits that the transforms below work with
+    left = bool((panel.transData - panel.transAxes).transform((place, 0.0))[0] > 0.5)
+    panel.annotate(
+        text,
+        (place, 0.02),
+        xycoords=("data", "axes fraction"),
+        xytext=(-2 if left else 2, 0),
+        textcoords="offset points",
+        ha="right" if left else "left",
+        fontsize=6.5,
+        color=style.INK,
+        path_effects=[withStroke(linewidth=2.0, foreground=style.PAPER)],
+    )
+
+
 def name_lines(
-    figure: Figure, panels: Sequence[tuple[Axes, list[tuple[str, float]]]], panel_height: float
+    panels: Sequence[tuple[Axes, list[tuple[str, float]]]],
+    panel_height: float,
+    *,
+    whole: bool,
+    beside: bool = True,
+    bars: bool = False,
 ) -> None:
     """Name the lines of panels that have the same ones: at their ends, or below the panels.
 
     Parameters
     ----------
-    figure : Figure
-        Of the panels.
     panels : sequence of (Axes, list of (str, float))
         Name and last value of each line, in the order of the colours.
     panel_height : float
         Inches, roughly.
+    whole : bool
+        Whether the panels are all that their figure has; else names that do not fit at the ends
+        stand in the panel.
+    beside : bool
+        Whether they may stand at the ends.
+    bars : bool
+        Whether the lines are bars.
     """
     names = [name for name, _ in panels[0][1]]
-    if _fit_beside(names):
+    if beside and _fit_beside(names):
         for panel, ends in panels:
             label_ends(panel, ends, panel_height)
         return
-    lines = [
-        Line2D([], [], color=style.colour(i), linestyle=style.dash(i)) for i in range(len(names))
+    marks: list[Artist] = [
+        Patch(color=style.colour(i), alpha=BARS)
+        if bars
+        else Line2D([], [], color=style.colour(i), linestyle=style.dash(i))
+        for i in range(len(names))
     ]
-    figure.legend(
-        lines,
-        names,
-        loc="outside lower center",
-        ncols=_columns(names, figure.get_figwidth()),
-        handlelength=2.4,
-        columnspacing=1.2,
-        labelspacing=0.3,
-    )
+    looks: dict[str, Any] = {
+        "handlelength": 1.2 if bars else 2.4,
+        "columnspacing": 1.2,
+        "labelspacing": 0.3,
+    }
+    if not whole:
+        panels[0][0].legend(marks, names, loc="best", **looks)
+    elif any(names):
+        figure = figure_of(panels[0][0])
+        columns = _columns(names, figure.get_figwidth())
+        figure.legend(marks, names, loc="outside lower center", ncols=columns, **looks)
 
 
 def _fit_beside(names: Sequence[str]) -> bool:
@@ -78,6 +129,7 @@ def label_ends(panel: Axes, ends: list[tuple[str, float]], panel_height: float) 
 
     Call it last: it reads the limits of the panel. `panel_height` is in inches, roughly.
     """
+    panel_height = min(panel_height, panel.bbox.height / figure_of(panel).dpi)
     panel.get_ylim()  # sets the limits that the transforms below work with
     to_share = panel.transData + panel.transAxes.inverted()
     named = [(i, text, y) for i, (text, y) in enumerate(ends) if text and not np.isnan(y)]

@@ -14,6 +14,7 @@ from kvsweep.arguments import checked
 from kvsweep.errors import InputError, did_you_mean, shown
 
 STYLES = ("column", "slide")
+MOST_INCHES = 100
 
 
 @dataclass(frozen=True)
@@ -72,10 +73,16 @@ class Look:
         One of `STYLES`.
     theme : Theme
         Light or dark.
+    size : tuple of float, optional
+        Width and height in inches; None: as a kind of figure needs.
+    title : str, optional
+        Heading, none if empty; None: that of the dataset, and its question.
     """
 
     style: str = "column"
     theme: Theme = LIGHT
+    size: tuple[float, float] | None = None
+    title: str | None = None
 
     @property
     def is_slide(self) -> bool:
@@ -111,7 +118,12 @@ def look_of(figure: Figure) -> Iterator[None]:
 
 @checked
 @contextmanager
-def look(style: str = "column", dark: bool = False) -> Iterator[None]:
+def look(
+    style: str = "column",
+    dark: bool = False,
+    size: tuple[float, float] | None = None,
+    title: str | None = None,
+) -> Iterator[None]:
     """Draw the figures that are made in the block for another medium.
 
     Parameters
@@ -121,11 +133,15 @@ def look(style: str = "column", dark: bool = False) -> Iterator[None]:
         shape of a slide, 16 to 9, where letters are as large as on a slide when it fills it.
     dark : bool
         On dark ground.
+    size : tuple of float, optional
+        Width and height in inches; letters stay as large as they are.
+    title : str, optional
+        Heading instead of the dataset's title and question; empty: none.
 
     Raises
     ------
     InputError
-        For another style.
+        For another style, or a size of less than 1 or more than 100 inches.
 
     Examples
     --------
@@ -138,7 +154,9 @@ def look(style: str = "column", dark: bool = False) -> Iterator[None]:
     if style not in STYLES:
         hint = did_you_mean(str(style), list(STYLES))
         raise InputError(f"style: unknown {shown(style)}; allowed: {', '.join(STYLES)}{hint}")
-    token = _look.set(Look(style, DARK if dark else LIGHT))
+    if size is not None and not all(1 <= inches <= MOST_INCHES for inches in size):
+        raise InputError(f"size: {shown(size)} is not 1 to {MOST_INCHES} inches each way")
+    token = _look.set(Look(style, DARK if dark else LIGHT, size and (size[0], size[1]), title))
     try:
         yield
     finally:

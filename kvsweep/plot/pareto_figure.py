@@ -2,30 +2,43 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
 from matplotlib.patheffects import withStroke
 
 from kvsweep.analysis.pareto import Front, FrontGroup, Member, Objective
-from kvsweep.analysis.wording import label
+from kvsweep.analysis.wording import label, number
 from kvsweep.arguments import checked
-from kvsweep.errors import InputError
+from kvsweep.errors import InputError, did_you_mean
 from kvsweep.plot import style
-from kvsweep.plot.labels import LINE_HEIGHT, spread
+from kvsweep.plot.labels import LINE_HEIGHT, explain, spread
+from kvsweep.plot.medium import current
+from kvsweep.plot.panel import dressed, figure_of, refuse_panels
 
 if TYPE_CHECKING:
     import xarray as xr
+    from matplotlib.artist import Artist
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 MAX_PANELS = 6
+MAX_ON_SLIDE = 4
+COLUMNS = 2
 
-PANEL_HEIGHT = 1.9  # inches inside the axes
+SHARE = 0.8  # of a panel's height before labels take theirs
 
 
 @checked
-def plot_pareto(ds: xr.Dataset, front: Front) -> Figure:
+def plot_pareto(
+    ds: xr.Dataset,
+    front: Front,
+    levels: Mapping[str, float] | None = None,
+    ax: Axes | None = None,
+) -> Figure:
     """Draw the members in the plane of the first two objectives, one panel per group.
 
     Filled points are on the front (of all objectives), hollow ones are dominated; bars are the
@@ -38,6 +51,11 @@ def plot_pareto(ds: xr.Dataset, front: Front) -> Figure:
         The dataset that `front` was found in.
     front : Front
         Of `kvsweep.pareto_front`, with two objectives or more.
+    levels : mapping of str to float, optional
+        What is to be kept of the first two objectives, by measure: a line each, and what does not
+        keep it shaded.
+    ax : matplotlib.axes.Axes, optional
+        Draw in this panel instead of a figure of its own, of one group.
 
     Returns
     -------
@@ -47,7 +65,8 @@ def plot_pareto(ds: xr.Dataset, front: Front) -> Figure:
     Raises
     ------
     InputError
-        For a single objective, or more than `MAX_PANELS` groups.
+        For a single objective, more than `MAX_PANELS` groups (`MAX_ON_SLIDE` on a slide), or a
+        level of another measure.
 
     Examples
     --------
@@ -59,26 +78,71 @@ def plot_pareto(ds: xr.Dataset, front: Front) -> Figure:
     if len(front.objectives) < 2:
         raise InputError("pareto figure: two objectives are needed")
     panels = len(front.groups)
-    if panels > MAX_PANELS:
+    most = MAX_ON_SLIDE if current().is_slide else MAX_PANELS
+    if panels > most:
         raise InputError(
-            f"pareto figure: {panels} groups do not fit, at most {MAX_PANELS}; select some with "
-            ".sel()"
+            f"pareto figure: {panels} groups do not fit, at most {most}; select some with .sel()"
         )
-    columns = min(panels, 3)
-    rows = -(-panels // columns)
-    width = style.COLUMN_WIDTH if columns == 1 else 2.0 * style.COLUMN_WIDTH
+    refuse_panels(ax, panels)
+    _check_levels(front, levels or {})
     with style.style():
-        figure = style.new_figure(height=0.5 + 2.5 * rows, width=width)
-        grid = figure.subplots(rows, columns, squeeze=False)
-        style.title(figure, ds, fallback="Pareto front")
-        for axes, group in zip(grid.flat, front.groups, strict=False):
-            _draw(axes, front, group)
-        for axes in grid.flat[panels:]:
-            axes.set_visible(False)
-    return figure
+        grid = _panels(ds, panels) if ax is None else [dressed(ax)]
+        for axes, group in zip(grid, front.groups, strict=False):
+            _draw(axes, front, group, levels or {})
+        if ax is None:
+            _label_edges(grid[:panels])
+            entries = _entries(front, bool(levels))
+            explain(figure_of(grid[0]), entries, grid[-1] if len(grid) > panels else None)
+    return figure_of(grid[0])
 
 
-def _draw(axes: Axes, front: Front, group: FrontGroup) -> None:
+def _panels(ds: xr.Dataset, count: int) -> list[Axes]:
+    """Return the panels of a new figure, of which the last may be left over."""
+    columns = min(count, COLUMNS)
+    rows = -(-count // columns)
+    width = style.COLUMN_WIDTH if columns == 1 else 2.0 * style.COLUMN_WIDTH
+    figure = style.new_figure(height=0.7 + 2.5 * rows, width=width)
+    grid = figure.subplots(rows, columns, squeeze=False)
+    style.title(figure, ds, fallback="Pareto front")
+    return list(grid.flat)
+
+
+def _label_edges(panels: list[Axes]) -> None:
+    """Leave the names of the objectives to panels at the left and at the foot."""
+    columns = min(len(panels), COLUMNS)
+    for i, axes in enumerate(panels):
+        if i % columns:
+            axes.set_ylabel("")
+        if i + columns < len(panels):
+            axes.set_xlabel("")
+
+
+def _check_levels(front: Front, levels: Mapping[str, float]) -> None:
+    drawn = [objective.metric for objective in front.objectives[:2]]
+    for name in levels:
+        if name not in drawn:
+            hint = did_you_mean(name, drawn) or f"; one of: {', '.join(drawn)}"
+            raise InputError(f"levels: {name!r} is not drawn{hint}")
+
+
+def _entries(front: Front, levels: bool) -> list[tuple[Artist, str]]:
+    """Return what the marks mean."""
+    looks: dict[str, Any] = {"color": style.FAINT_INK, "linestyle": "none", "marker": "o", "ms": 4}
+    entries: list[tuple[Artist, str]] = [
+        (Line2D([], [], **looks), "on the front"),
+        (Line2D([], [], mfc=style.PAPER, **looks), "not on it"),
+    ]
+    member = front.groups[0].members[0]
+    if member.share_of_resamples is not None:
+        bar, none = (Line2D([], [], color=style.FAINT_INK, lw=lw) for lw in (1.0, 0.0))
+        entries.append((bar, f"{100 * front.confidence:g}% interval"))
+        entries.append((none, "(%): of resamples on it"))
+    if levels:
+        entries.append((Patch(color=style.GRID), "beyond the level"))
+    return entries
+
+
+def _draw(axes: Axes, front: Front, group: FrontGroup, levels: Mapping[str, float]) -> None:
     """Draw one group."""
     axes.grid(color=style.GRID, linewidth=0.6)
     axes.margins(0.14)
@@ -87,11 +151,14 @@ def _draw(axes: Axes, front: Front, group: FrontGroup) -> None:
     for i, member in reversed(list(enumerate(group.members))):
         if member in drawn:
             _draw_member(axes, member, style.colour(i))
+    for vertical, objective in enumerate(front.objectives[:2]):
+        if objective.metric in levels:
+            _draw_level(axes, objective, levels[objective.metric], vertical=bool(vertical))
     _name_members(axes, group)
     if len(front.objectives) == 2:
         _draw_front(axes, front, drawn)
-    axes.set_xlabel(_objective_label(front.objectives[0]))
-    axes.set_ylabel(_objective_label(front.objectives[1]))
+    axes.set_xlabel(_objective_label(front.objectives[0], 48))
+    axes.set_ylabel(_objective_label(front.objectives[1], 30))
     style.group_thousands(axes, "x")
     style.group_thousands(axes, "y")
     name = label(group.labels)
@@ -99,10 +166,35 @@ def _draw(axes: Axes, front: Front, group: FrontGroup) -> None:
         axes.set_title(name, loc="left", fontsize=7.5)
 
 
-def _objective_label(objective: Objective) -> str:
+def _draw_level(axes: Axes, objective: Objective, level: float, *, vertical: bool) -> None:
+    """Draw a level of the y axis, if `vertical`, or of the x axis; shade what does not keep it."""
+    line, span = (axes.axhline, axes.axhspan) if vertical else (axes.axvline, axes.axvspan)
+    get, put = (axes.get_ylim, axes.set_ylim) if vertical else (axes.get_xlim, axes.set_xlim)
+    line(level, color=style.INK, linewidth=0.7, linestyle=(0, (1, 2)), zorder=1)
+    low, high = get()
+    room = 0.08 * (max(high, level) - min(low, level))
+    low, high = min(low, level - room), max(high, level + room)
+    ends = (level, high) if objective.goal == "min" else (low, level)
+    span(*ends, color=style.GRID, alpha=0.6, linewidth=0, zorder=0)
+    put(low, high)
+    axes.annotate(  # beyond the edge, where no member's name is
+        f"level {number(level)}",
+        (1.0, level) if vertical else (level, 1.0),
+        xycoords=("axes fraction", "data") if vertical else ("data", "axes fraction"),
+        xytext=(2, 0) if vertical else (0, 2),
+        textcoords="offset points",
+        ha="left" if vertical else "center",
+        va="center" if vertical else "bottom",
+        rotation=270 if vertical else 0,
+        fontsize=6.5,
+        color=style.INK,
+    )
+
+
+def _objective_label(objective: Objective, letters: int) -> str:
     """Name, unit and direction of an objective."""
     better = {"min": "less", "max": "more"}[objective.goal]
-    return f"{style.with_unit(objective.long_name, objective.units)}\n{better} is better"
+    return f"{style.with_unit(objective.long_name, objective.units, letters)}\n{better} is better"
 
 
 def _draw_member(axes: Axes, member: Member, colour: str) -> None:
@@ -121,27 +213,27 @@ def _name_members(axes: Axes, group: FrontGroup) -> None:
     """Write names beside points, tied members together, on the side that faces the middle."""
     (low, high), (bottom, top) = axes.get_xlim(), axes.get_ylim()
     named: set[object] = set()
-    labelled: dict[bool, list[tuple[int, Member]]] = {True: [], False: []}
+    labelled: list[tuple[int, Member]] = []
     for i, member in enumerate(group.members):
         if member.name not in named and not np.isnan(member.values).any():
             named.update((member.name, *member.tied_with))
-            labelled[member.values[0] > 0.5 * (low + high)].append((i, member))
-    gap = (top - bottom) * LINE_HEIGHT / PANEL_HEIGHT
-    for left, side in labelled.items():
-        lift = 0.55 * gap
-        heights = [member.values[1] + lift for _, member in side]
-        for (i, member), y in zip(side, spread(heights, gap, bottom, top), strict=True):
-            axes.annotate(
-                _member_text(member),
-                (member.values[0], y),
-                xytext=(-4.5 if left else 4.5, 0),
-                textcoords="offset points",
-                ha="right" if left else "left",
-                va="bottom" if member.tied_with else "center",
-                fontsize=7,
-                color=style.colour(i),
-                path_effects=[withStroke(linewidth=2.0, foreground=style.PAPER)],
-            )
+            labelled.append((i, member))
+    inches = SHARE * axes.bbox.height / figure_of(axes).dpi
+    gap = (top - bottom) * LINE_HEIGHT / inches
+    heights = [member.values[1] + 0.55 * gap for _, member in labelled]
+    for (i, member), y in zip(labelled, spread(heights, gap, bottom, top), strict=True):
+        left = member.values[0] > 0.5 * (low + high)
+        axes.annotate(
+            _member_text(member),
+            (member.values[0], y),
+            xytext=(-4.5 if left else 4.5, 0),
+            textcoords="offset points",
+            ha="right" if left else "left",
+            va="bottom" if member.tied_with else "center",
+            fontsize=7,
+            color=style.colour(i),
+            path_effects=[withStroke(linewidth=2.0, foreground=style.PAPER)],
+        )
 
 
 def _member_text(member: Member) -> str:

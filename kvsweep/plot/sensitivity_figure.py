@@ -10,6 +10,7 @@ from kvsweep.analysis.wording import label
 from kvsweep.arguments import checked
 from kvsweep.errors import InputError
 from kvsweep.plot import style
+from kvsweep.plot.panel import figure_of, one_panel
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -25,7 +26,7 @@ CHARACTERS = 80
 
 
 @checked
-def plot_sensitivity(ds: xr.Dataset, indices: Sensitivity) -> Figure:
+def plot_sensitivity(ds: xr.Dataset, indices: Sensitivity, ax: Axes | None = None) -> Figure:
     r"""Draw the indices of every parameter with their intervals, the most influential first.
 
     Filled points are of total order (with all interactions), hollow ones of first order (the
@@ -37,6 +38,8 @@ def plot_sensitivity(ds: xr.Dataset, indices: Sensitivity) -> Figure:
         The dataset that `indices` were found in.
     indices : Sensitivity
         Of `kvsweep.sensitivity_indices`.
+    ax : matplotlib.axes.Axes, optional
+        Draw in this panel instead of a figure of its own.
 
     Returns
     -------
@@ -69,12 +72,12 @@ def plot_sensitivity(ds: xr.Dataset, indices: Sensitivity) -> Figure:
             f"effects figure: {len(rows):,} rows do not fit, at most {MAX_ROWS}; narrow it by --at"
         )
     with style.style():
-        figure = style.new_figure(height=1.2 + ROW_HEIGHT * len(rows), width=style.COLUMN_WIDTH)
-        axes = figure.subplots()
-        style.title(figure, ds, fallback=f"What moves {indices.metric}")
+        height = 1.2 + ROW_HEIGHT * len(rows)
+        axes = one_panel(ax, ds, height, f"What moves {indices.metric}")
         _draw(axes, rows)
-        _explain(figure, indices, groups)
-    return figure
+        if ax is None:
+            _explain(figure_of(axes), indices, groups)
+    return figure_of(axes)
 
 
 def _rows(group: IndexGroup) -> list[tuple[str, Index | None]]:
@@ -109,7 +112,7 @@ def _point(
     if interval is not None:
         axes.plot([interval.low, interval.high], [place, place], color=colour, linewidth=1.2)
     if value is not None:
-        face = colour if filled else "white"
+        face = colour if filled else style.PAPER
         axes.plot(value, place, "o", color=colour, mfc=face, mew=1.0, ms=3.4)
 
 

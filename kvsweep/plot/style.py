@@ -109,6 +109,7 @@ def new_figure(height: float, width: float = COLUMN_WIDTH) -> Figure:
     if current().is_slide:
         width = SLIDE_WIDTH
         height = SLIDE_HEIGHT if height < 2 * SLIDE_HEIGHT else height
+    width, height = current().size or (width, height)
     figure = Figure(figsize=(width, height), layout="constrained")
     engine = figure.get_layout_engine()
     if engine is not None:
@@ -219,7 +220,14 @@ def title(figure: Figure, ds: xr.Dataset, fallback: str = "") -> None:
 
 
 def head(figure: Figure, name: str, text: str) -> None:
-    """Head the figure with a name and, below, a sentence; room is made for both."""
+    """Head the figure with a name and, below, a sentence; room is made for both.
+
+    A title that was asked for takes the place of both; if it is empty there is no heading.
+    """
+    given = current().title
+    name, text = (name, text) if given is None else (given, "")
+    if not name and not text:
+        return
     characters = int(figure.get_figwidth() / 0.059)
     heading = textwrap.wrap(printable(name), int(characters * 0.9))
     question = textwrap.wrap(printable(text), characters)
@@ -234,21 +242,20 @@ def head(figure: Figure, name: str, text: str) -> None:
         engine.set(rect=(0.0, 0.0, 1.0, top))  # type: ignore[call-arg]
 
 
-def axis_label(array: xr.DataArray) -> str:
+def axis_label(array: xr.DataArray, letters: int = LABEL_CHARACTERS) -> str:
     """Label with the unit: ``time to first token (ms)``; none for pure numbers.
 
     A unit that the name says already (blocks counted in ``block``) is not repeated.
     """
-    return with_unit(
-        str(array.attrs.get("long_name") or array.name), str(array.attrs.get("units", "1"))
-    )
+    name = str(array.attrs.get("long_name") or array.name)
+    return with_unit(name, str(array.attrs.get("units", "1")), letters)
 
 
-def with_unit(name: str, units: str) -> str:
-    """Write a name with its unit, as `axis_label` does, in lines that fit beside one panel."""
+def with_unit(name: str, units: str, letters: int = LABEL_CHARACTERS) -> str:
+    """Write a name with its unit, as `axis_label` does, in lines of so many letters."""
     said = len(units) > 2 and any(word.startswith(units) for word in name.split())
     text = name if units in ("1", "") or said else f"{name} ({units})"
-    return textwrap.fill(text, LABEL_CHARACTERS)
+    return textwrap.fill(text, letters)
 
 
 def group_thousands(axis: Axes, which: str, each_gib: float | None = None) -> None:
@@ -280,7 +287,9 @@ def with_memory(value: float, each_gib: float | None) -> str:
     return number(value) + memory
 
 
-def memory_label(array: xr.DataArray, each_gib: float | None) -> str:
+def memory_label(
+    array: xr.DataArray, each_gib: float | None, letters: int = LABEL_CHARACTERS
+) -> str:
     """Return the label of an axis whose numbers may have their memory below them."""
     below = "" if each_gib is None else "\nbelow: GiB on each GPU"
-    return axis_label(array) + below
+    return axis_label(array, letters) + below

@@ -70,7 +70,7 @@ def plot_hits(
             each = columns["gib"][0] / blocks[0]
             top = panel.secondary_xaxis("top", functions=(lambda x: x * each, lambda x: x / each))
             top.set_xlabel("GiB on each GPU")
-            _log_ticks(top.xaxis)
+            log_ticks(top.xaxis)
     return figure
 
 
@@ -133,7 +133,7 @@ def _draw_shares(
         linestyle=style.dash(index if index < 2 else 0),
     )
     panel.set_xscale("log")
-    _log_ticks(panel.xaxis)
+    log_ticks(panel.xaxis)
     panel.set_ylim(0, 1.02)
     panel.yaxis.set_major_formatter(PercentFormatter(1.0))
     _grid(panel)
@@ -173,7 +173,7 @@ def _draw_hits(
             color=style.colour(i),
         )
     panel.set_xscale("log")
-    _log_ticks(panel.xaxis)
+    log_ticks(panel.xaxis)
     panel.set_xlabel("blocks")
     panel.set_ylim(0, max(0.01, 1.15 * ceiling))
     panel.yaxis.set_major_formatter(FuncFormatter(lambda share, _: f"{number(100 * share)}%"))
@@ -181,8 +181,9 @@ def _draw_hits(
     _grid(panel)
 
 
-def _log_ticks(axis: Any) -> None:
-    axis.set_major_locator(LogLocator(10.0, numticks=8))
+def log_ticks(axis: Any, *, each: bool = False) -> None:
+    """Write powers of ten as plain numbers, with `each` those between that begin with 2 and 5."""
+    axis.set_major_locator(LogLocator(10.0, subs=(1.0, 2.0, 5.0) if each else (1.0,), numticks=8))
     axis.set_major_formatter(FuncFormatter(lambda value, _: number(float(value))))
     axis.set_minor_formatter(NullFormatter())
 

@@ -17,6 +17,7 @@ from kvsweep.arguments import checked
 from kvsweep.errors import InputError
 from kvsweep.plot import style
 from kvsweep.plot.labels import name_lines, room_below
+from kvsweep.plot.panel import figure_of, one_panel
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -25,10 +26,11 @@ if TYPE_CHECKING:
 
 MAX_LINES = 7  # as many as there are colours
 MAX_TICKS = 7
+BESIDE = 36  # letters of a line beside the panel
 
 
 @checked
-def plot_cliff_trend(ds: xr.Dataset, cliff: Cliff, over: str) -> Figure:
+def plot_cliff_trend(ds: xr.Dataset, cliff: Cliff, over: str, ax: Axes | None = None) -> Figure:
     """Draw how the cliff moves along a further numeric axis: one line per member, with intervals.
 
     Lines are set a little apart sideways so that intervals do not hide each other. A cliff outside
@@ -41,6 +43,8 @@ def plot_cliff_trend(ds: xr.Dataset, cliff: Cliff, over: str) -> Figure:
     cliff : Cliff
     over : str
         A numeric axis among the labels of the groups.
+    ax : matplotlib.axes.Axes, optional
+        Draw in this panel instead of a figure of its own.
 
     Returns
     -------
@@ -69,9 +73,8 @@ def plot_cliff_trend(ds: xr.Dataset, cliff: Cliff, over: str) -> Figure:
     if len(lines) > MAX_LINES:
         raise InputError(f"cliff figure: {len(lines)} lines do not fit, at most {MAX_LINES}")
     with style.style():
-        figure = style.new_figure(height=2.9 + room_below(list(lines), style.COLUMN_WIDTH))
-        axes = figure.subplots()
-        style.title(figure, ds, fallback=f"{cliff.metric} along {cliff.along}")
+        height = 2.9 + room_below(list(lines), style.COLUMN_WIDTH)
+        axes = one_panel(ax, ds, height, f"{cliff.metric} along {cliff.along}")
         ends = []
         wide = _is_wide(ds[over].values)
         step = 0.02 if wide else 0.012 * float(np.ptp(ds[over].values))
@@ -83,7 +86,8 @@ def plot_cliff_trend(ds: xr.Dataset, cliff: Cliff, over: str) -> Figure:
             ends.append((name, _draw_trend(axes, cliff, groups, x, i)))
         x_gib, y_gib = unit_gib(ds, over), unit_gib(ds, cliff.along)
         axes.set_xlabel(style.memory_label(ds[over], x_gib))
-        axes.set_ylabel(f"cliff: {style.memory_label(ds[cliff.along], y_gib)}")
+        axes.set_title("cliff", loc="left", fontsize=7.5)
+        axes.set_ylabel(style.memory_label(ds[cliff.along], y_gib, BESIDE))
         axes.grid(axis="y", color=style.GRID, linewidth=0.6)
         if wide:
             axes.set_xscale("log")
@@ -94,8 +98,8 @@ def plot_cliff_trend(ds: xr.Dataset, cliff: Cliff, over: str) -> Figure:
             style.number_axis(axes, ds[over], x_gib)
         style.group_thousands(axes, "y", y_gib)
         _explain_triangles(axes)
-        name_lines(figure, [(axes, ends)], panel_height=2.0)
-    return figure
+        name_lines([(axes, ends)], panel_height=2.0, whole=ax is None)
+    return figure_of(axes)
 
 
 def _is_wide(values: Floats) -> bool:

@@ -23,8 +23,13 @@ def compare_text(found: Comparison) -> str:
 def compare_parts(found: Comparison) -> list[str]:
     """Return the lines of `compare_text`, tables whole."""
     unit = "" if found.units in ("1", "") else f" ({plural(found.units)})"
-    parts = [f"{found.metric}{unit}: B minus A", f"A  {found.a}", f"B  {found.b}", ""]
-    parts += [*_differing(found), "", _verdicts(found), ""]
+    head = [f"{found.metric}{unit}: B minus A", f"A  {found.a}", f"B  {found.b}", ""]
+    return [*head, *differing_parts(found), "", *difference_parts(found)]
+
+
+def difference_parts(found: Comparison) -> list[str]:
+    """Return what follows in the cells: a sentence, a table whole, notes."""
+    parts = [_verdicts(found), ""]
     axes = list(found.differences[0].labels) if found.differences else []
     header = (*axes, "A", "B", "B - A", "interval", "of A", "seeds", "verdict")
     rows = [_row(item) for item in found.differences[:MAX_ROWS]]
@@ -34,7 +39,8 @@ def compare_parts(found: Comparison) -> list[str]:
     return [*parts, "", *_notes(found)]
 
 
-def _differing(found: Comparison) -> list[str]:
+def differing_parts(found: Comparison) -> list[str]:
+    """Return what the sweeps differ in."""
     if not found.differing:
         return ["The sweeps have the same settings."]
     rows = [(item.key, _value(item.a), _value(item.b)) for item in found.differing[:MAX_KEYS]]

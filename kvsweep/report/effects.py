@@ -28,8 +28,9 @@ def effects_parts(effects: Effects) -> list[str]:
     for group in effects.groups:
         parts += _sentences(effects, group)
     for group, several, ratios in product(effects.groups, (False, True), (False, True)):
-        rows = [_row(e, ratios) for e in group.effects if (len(e.changes) > 1) == several]
-        if rows:
+        found = [e for e in group.effects if (len(e.changes) > 1) == several]
+        rows = [_row(e, ratios) for e in found]
+        if rows and not (ratios and all(np.isnan(e.ratio.effect) for e in found)):
             header = ("", "together" if several else "", "effect", "interval", "seeds", "verdict")
             title = ["ratios"] if ratios else ["differences"]
             title += [label(group.labels)] if group.labels else []

@@ -8,7 +8,7 @@ from html import escape
 from typing import TYPE_CHECKING
 
 from kvsweep.errors import InputError, printable
-from kvsweep.plot.medium import LIGHT
+from kvsweep.plot.medium import LIGHT, look
 from kvsweep.plot.style import COLUMN_WIDTH, as_svg
 from kvsweep.report.table import Table, is_number
 
@@ -100,7 +100,8 @@ def drawn(make: Callable[[], Figure], caption: str, name: str) -> str:
         Of this figure alone: begins the names within it, which are those of the whole page.
     """
     try:
-        figure = make()
+        with look(title=""):  # the page has it
+            figure = make()
         svg = _svg(figure, name)
     except InputError as problem:
         return f'<p class="note">{text(caption)}: not drawn. {text(problem)}</p>'

@@ -6,7 +6,7 @@ from functools import partial
 
 from kvsweep.analysis.compare import compare
 from kvsweep.plot.compare_figure import plot_comparison
-from kvsweep.report.comparison import compare_parts
+from kvsweep.report.comparison import difference_parts, differing_parts
 from kvsweep.webpage.elements import drawn, heading, paragraphs, text
 from kvsweep.webpage.one_store import StoreReport
 
@@ -23,12 +23,14 @@ def comparison(a: StoreReport, b: StoreReport, metrics: list[str]) -> str:
     for letter, store in (("A", a), ("B", b)):
         if answer := store.answer():
             parts.append(heading(f"{letter}: {store.title}") + answer)
-    for metric in metrics:
-        found = compare(a.ds, b.ds, metric)
+    compared = {metric: compare(a.ds, b.ds, metric) for metric in metrics}
+    for found in [*compared.values()][:1]:
+        parts.append(heading("Settings") + paragraphs(differing_parts(found)))
+    for metric, found in compared.items():
         parts.append(heading(f"Difference of {metric}"))
         caption = f"{metric}, B minus A"
         parts.append(drawn(partial(plot_comparison, found), caption, f"ab-{metric}"))
-        parts.append(paragraphs(compare_parts(found)))
+        parts.append(paragraphs(difference_parts(found)))
     for letter, store in (("A", a), ("B", b)):
         parts.append(heading(f"{letter}: {store.path}") + store.figures() + store.provenance())
     return "\n".join(parts)

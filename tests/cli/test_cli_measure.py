@@ -172,7 +172,10 @@ def test_make_model_writes_a_file_once(run):
     size = Path("m.gguf").stat().st_size
     assert (code, out, err) == (0, f"m.gguf: {size:,} bytes\n", "")
     first = Path("m.gguf").read_bytes()
-    assert run(*small)[::2] == (2, "kvsweep: m.gguf: exists; --overwrite replaces it\n")
+    assert run(*small)[::2] == (
+        2,
+        "kvsweep: FILE m.gguf: is there already; --overwrite replaces it\n",
+    )
     told = json.loads(run(*small, "--overwrite", "--seed", "1", "--json")[1])
     assert (told["file"], told["bytes"], told["seed"]) == ("m.gguf", size, 1)
     assert Path("m.gguf").read_bytes() != first

@@ -150,6 +150,7 @@ def test_wrong_effects_are_told_in_one_line(run, results, options, message):
 
 
 AXES = ("--metric", "preemption_rate", "--along", "gpu_blocks")
+AT = ("--at", "gpu_blocks=130")
 
 
 @pytest.mark.parametrize(
@@ -157,6 +158,9 @@ AXES = ("--metric", "preemption_rate", "--along", "gpu_blocks")
     [
         ("cliff", ()),
         ("curve", AXES),
+        ("curve", ("--metric", "preemption_rate,steps", *AXES[2:])),
+        ("bars", ("--metric", "steps", "--over", "policy", *AT)),
+        ("tradeoff", ("--metric", "ttft_p99_ms", "--along", "gpu_blocks", "--against", "steps")),
         ("heatmap", (*AXES, "--over", "policy")),
         ("effects", ("--metric", "steps", "--factors", "policy")),
         ("pareto", ("--objectives", "preemption_rate:min,steps:min", "--at", "gpu_blocks=130")),
@@ -166,6 +170,31 @@ def test_plot_writes_a_figure_beside_the_store(run, results, kind, options):
     code, out, _ = run("plot", results, kind, *options)
     assert (code, out) == (0, f"a-{kind}.png\n")
     assert Path(f"a-{kind}.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    ("kind", "options"),
+    [
+        ("cdf", ("--metric", "ttft_ms", "--threshold", "5")),
+        ("attainment", ("--goodput", "ttft:0.5", "tpot:0.1")),
+        ("attainment", ()),
+    ],
+)
+def test_plot_draws_shares_of_requests(run, tmp_path, kind, options):
+    text = BASE + GRID + "[slo]\nttft_ms = 0.5\n"
+    each = kvsweep.run(make_sweep(tmp_path, text), out="each.zarr", keep_requests=True, workers=1)
+    assert "request" in each.dims
+    words = ("--at", "gpu_blocks=100", "--size", "5x3", "--title", "Shares of requests")
+    assert run("plot", "each.zarr", kind, *options, *words, "-o", "s.svg") == (0, "s.svg\n", "")
+    text = Path("s.svg").read_text()
+    assert "<!-- Shares of requests -->" in text
+    assert 'width="360pt" height="216pt"' in text
+
+
+def test_plot_draws_a_level_in_a_pareto(run, results):
+    words = ("pareto", "--at", "gpu_blocks=100", "--level", "throughput_rps=1", "-o", "p.svg")
+    assert run("plot", results, *words)[0] == 0
+    assert "<!-- level 1 -->" in Path("p.svg").read_text()
 
 
 def test_plot_tells_in_json_what_it_wrote(run, results):
@@ -190,6 +219,15 @@ def test_plot_draws_how_the_cliff_moves(run, tmp_path):
         (("cliff", "-o", "figure.jpg"), "figure.jpg: figures are written as .png, .svg or .pdf"),
         (("cliff", "--metric", "stpes"), "did you mean 'steps'"),
         (("clif",), "'clif' is not one of"),
+        (("cdf", "--metric", "ttft_ms"), "`kvsweep grid --requests` stores"),
+        (("attainment",), "the sweep has no [slo]"),
+        (("pareto", "--threshold", "3"), "--threshold: has no effect on this kind of figure"),
+        (("cliff", "--over", "policy"), "--over: has no effect on this kind of figure, cliff"),
+        (("prefix", "--at", "policy=a"), "--at: has no effect on this kind of figure, prefix"),
+        (("pareto", *AT, "--level", "steps"), "expected MEASURE=NUMBER, as ttft_p99_ms=2000"),
+        (("pareto", *AT, "--level", "steps=3"), "levels: 'steps' is not drawn"),
+        (("cliff", "--size", "7"), "--size 7: expected WIDTHxHEIGHT in inches, as 7x4"),
+        (("cliff", "--size", "700x4"), "is not 1 to 100 inches each way"),
     ],
 )
 def test_wrong_figures_are_told_in_one_line(run, results, arguments, message):

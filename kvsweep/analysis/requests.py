@@ -1,0 +1,150 @@
+"""Times of single requests, of stores that keep them: of ``kvsweep grid --requests``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from kvsweep.analysis import variables
+from kvsweep.analysis.aligned import sweep_of
+from kvsweep.analysis.wording import number
+from kvsweep.config.service_levels import ServiceLevels
+from kvsweep.dimensions import LEVELS
+from kvsweep.errors import InputError, did_you_mean
+from kvsweep.policies import RequestStatus
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+TIMES = {f"{name}_ms": f"request_{name}_us" for name in LEVELS}
+"""Names of times, as service levels have them, and the variables of requests."""
+
+
+def times(ds: xr.Dataset, metric: str) -> xr.DataArray:
+    """Return a time of every measured request, milliseconds.
+
+    Parameters
+    ----------
+    ds : xr.Dataset
+        Results with a dimension ``request``.
+    metric : str
+        One of `TIMES`.
+
+    Returns
+    -------
+    xr.DataArray
+        Infinite where a request did not get so far, NaN where there is none to measure: in cells
+        that are not ``ok``, before the end of the warm-up, and a time per token of a single token.
+
+    Raises
+    ------
+    InputError
+        For another name, or results without requests.
+    """
+    _check_name("metric", metric)
+    name = TIMES[metric]
+    if name not in ds:
+        raise InputError(
+            f"metric: single requests are needed, which `kvsweep grid --requests` stores ({name})"
+        )
+    found = ds[name].astype(np.float64)
+    found = found.where(found >= 0, np.inf) / 1000.0
+    if metric == "tpot_ms":  # a single token has no time after the first
+        found = found.where((found < np.inf) | ~_completed(ds))
+    about = {"long_name": f"{_MEANINGS[metric]} of a request", "units": "ms"}
+    return found.where(_measured(ds)).rename(metric).assign_attrs(about)
+
+
+_MEANINGS = {
+    "ttft_ms": "time to first token",
+    "tpot_ms": "time per output token",
+    "e2e_ms": "time to last token",
+}
+
+
+def scales(ds: xr.Dataset, levels: Mapping[str, float] | None) -> tuple[xr.DataArray, str]:
+    """Return by what its service levels must be multiplied that a request just keeps them all.
+
+    Parameters
+    ----------
+    ds : xr.Dataset
+        Results with a dimension ``request``.
+    levels : mapping of str to float, or None
+        Milliseconds, by names of `TIMES`; None: those of the sweep.
+
+    Returns
+    -------
+    xr.DataArray
+        Infinite where no multiple is enough, NaN where there is no request to measure.
+    str
+        The levels in words.
+
+    Raises
+    ------
+    InputError
+        Without levels, or if the sweep has several choices of them.
+    """
+    slo = _levels(ds, levels)
+    classes = ds["request_slo_class"] if slo.classes and "request_slo_class" in ds else None
+    worst = ds["request_status"].notnull().astype(np.float64) * 0.0
+    for place, (name, level) in enumerate(zip(TIMES, LEVELS, strict=True)):
+        if not any(level in each.given for each in (slo, *slo.classes.values())):
+            continue
+        limit: Any = slo.of_class("")[place]
+        limit = worst * 0.0 + (np.nan if limit is None else limit)
+        for known in slo.classes if classes is not None else ():
+            own = slo.of_class(known)[place]
+            limit = limit.where(classes != known, np.nan if own is None else own)
+        worst = np.maximum(worst, (times(ds, name) / limit).fillna(0.0))
+    about = {"long_name": "multiple of the service levels", "units": "1"}
+    worst = worst.where(_completed(ds), np.inf).where(_measured(ds)).rename("scale")
+    told = ", ".join(f"{level} {number(getattr(slo, f'{level}_ms'))} ms" for level in slo.given)
+    return worst.assign_attrs(about), f"{told}{', others by class' if slo.classes else ''}"
+
+
+def _check_name(argument: str, name: str) -> None:
+    if name not in TIMES:
+        hint = did_you_mean(name, list(TIMES)) or ""
+        raise InputError(f"{argument}: {name!r} is none of {', '.join(TIMES)}{hint}")
+
+
+def _levels(ds: xr.Dataset, levels: Mapping[str, float] | None) -> ServiceLevels:
+    if levels is not None:
+        for name, value in levels.items():
+            _check_name("levels", name)
+            if not value > 0:
+                raise InputError(f"levels: {name} must be more than 0, got {value!r}")
+        if levels:
+            return ServiceLevels(**levels)
+    given = sweep_of(ds).get("scenario", {}).get("slo")
+    if not given or levels is not None:
+        raise InputError("levels: missing; the sweep has no [slo]")
+    if any(key.startswith("slo.") for key in _varied(ds)):
+        raise InputError("levels: missing; the sweep has several choices of [slo]")
+    return ServiceLevels(**given)
+
+
+def _completed(ds: xr.Dataset) -> xr.DataArray:
+    return ds["request_status"] == RequestStatus.COMPLETED.label
+
+
+def _measured(ds: xr.Dataset) -> xr.DataArray:
+    """Return where there is a request that counts."""
+    if "workload.warmup" in _varied(ds):
+        raise InputError("requests: cells differ in workload.warmup; select one by .sel()")
+    warmup = (sweep_of(ds).get("scenario", {}).get("workload") or {}).get("warmup", 0)
+    found: xr.DataArray = ~ds["request_status"].isin(["", RequestStatus.NOT_ARRIVED.label])
+    if "status" in ds:
+        found = found & variables.is_ok(ds)
+    return found & (ds["request_status"]["request"] >= warmup)
+
+
+def _varied(ds: xr.Dataset) -> Iterator[str]:
+    """Yield the keys of the scenario in which cells may differ."""
+    sweep = sweep_of(ds)
+    yield from sweep.get("grid", {})
+    for policy in sweep.get("policies", {}).values():
+        for section, keys in policy.items():
+            yield from (f"{section}.{key}" for key in keys)

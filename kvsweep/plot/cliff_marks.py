@@ -1,0 +1,235 @@
+"""What a cliff figure draws: curves, threshold, cliffs with intervals, names."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from matplotlib.collections import LineCollection
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+
+from kvsweep.analysis.cliff_records import Cliff, GroupCliff
+from kvsweep.analysis.wording import interval_ends, label, number
+from kvsweep.plot import style
+
+if TYPE_CHECKING:
+    import xarray as xr
+    from matplotlib.artist import Artist
+    from matplotlib.axes import Axes
+
+MARK = 0.3  # height of a cliff's mark, as a share of its panel
+
+# A curve that climbs beyond this many thresholds is drawn on a symmetric logarithmic scale; sooner
+# where no close-up stands beside it.
+LOG_THRESHOLDS = 200.0
+LOG_ALONE = 30.0
+
+# Of a panel of `_many`: the height of a line of names, and the width that they may take.
+LINE = 0.075
+KEY_WIDTH = 0.75
+
+# Corner that a cliff leaves empty: (generous end is high, bad is above the threshold).
+_CORNERS: dict[
+    tuple[bool, bool], Literal["upper right", "upper left", "lower right", "lower left"]
+] = {
+    (True, True): "upper right",
+    (False, True): "upper left",
+    (True, False): "lower right",
+    (False, False): "lower left",
+}
+
+
+def draw_curves(
+    axes: Axes,
+    array: xr.DataArray,
+    cliff: Cliff,
+    groups: list[GroupCliff],
+    log_from: float = LOG_ALONE,
+) -> None:
+    """Draw seeds, bands, means and the threshold of `groups` over the whole axis."""
+    alpha = float(np.clip(10.0 / ((cliff.seeds or 1) * len(groups)), 0.04, 0.35))
+    for i, group in enumerate(groups):
+        if cliff.seeds:
+            seeds = array.sel(group.labels).transpose("seed", cliff.along).values
+            lines = [np.column_stack([cliff.axis, values]) for values in seeds]
+            axes.add_collection(
+                LineCollection(lines, colors=style.colour(i), linewidths=0.5, alpha=alpha)
+            )
+    for i, group in enumerate(groups):
+        curve = group.curve
+        axes.fill_between(
+            cliff.axis, curve.low, curve.high, color=style.colour(i), alpha=0.25, linewidth=0
+        )
+        axes.plot(cliff.axis, curve.mean, color=style.colour(i), linestyle=style.dash(i))
+    axes.axhline(cliff.threshold, color=style.INK, linewidth=0.7, linestyle=(0, (1, 2)))
+    axes.grid(axis="y", color=style.GRID, linewidth=0.6)
+    _scale(axes, cliff, log_from)
+    style.group_thousands(axes, "x")
+    style.group_thousands(axes, "y")
+
+
+def _scale(axes: Axes, cliff: Cliff, log_from: float) -> None:
+    """Fit the y axis to the means: a few wild seeds must not flatten them."""
+    means = np.concatenate([[cliff.threshold], *(g.curve.mean for g in cliff.groups)])
+    highs = np.concatenate([means, *(g.curve.high for g in cliff.groups)])
+    low, high = float(np.nanmin(means)), float(np.nanmax(highs))
+    if low >= 0.0 and cliff.threshold > 0.0 and high > log_from * cliff.threshold:
+        decade = 10.0 ** np.floor(np.log10(cliff.threshold))
+        axes.set_yscale("symlog", linthresh=decade, linscale=0.5)
+        axes.set_ylim(-0.4 * decade, 2.0 * high)
+        return
+    margin = 0.06 * (high - low)
+    axes.set_ylim(low - margin, high + 2.0 * margin)
+
+
+def threshold_label(axes: Axes, cliff: Cliff) -> None:
+    """Write the threshold beside its line, at the tight end, on the side the curves have left."""
+    right, under = cliff.generous == "low", cliff.past == "above"
+    axes.annotate(
+        f"threshold {number(cliff.threshold)}",
+        (0.995 if right else 0.005, cliff.threshold),
+        xycoords=("axes fraction", "data"),
+        xytext=(0, -2.5 if under else 2.5),
+        textcoords="offset points",
+        ha="right" if right else "left",
+        va="top" if under else "bottom",
+        fontsize=6.5,
+        color=style.INK,
+    )
+
+
+def key(axes: Axes, cliff: Cliff, names: list[str], fontsize: float = 7.0) -> None:
+    """Name the curves, in their colours, in the corner that a cliff leaves empty."""
+    entries = [
+        (Line2D([], [], color=style.colour(i), linestyle=style.dash(i)), name, style.colour(i))
+        for i, name in enumerate(names)
+        if name
+    ]
+    if not entries:
+        return
+    handles, texts, colours = zip(*entries, strict=True)
+    high, above = cliff.generous == "high", cliff.past == "above"
+    axes.legend(
+        handles,
+        texts,
+        loc=_CORNERS[high, above],
+        labelcolor=list(colours),
+        handlelength=2.2,
+        fontsize=fontsize,
+        borderaxespad=0.2,
+    )
+
+
+def make_room(axes: Axes, cliff: Cliff, groups: list[GroupCliff]) -> None:
+    """Put the names above curves that would cross them, if they stand at the top."""
+    if cliff.past != "above":
+        return
+    scale = axes.yaxis.get_transform()
+    low, high = scale.transform(axes.get_ylim())
+    share = min(LINE * (len(groups) + 1), 0.6)
+    left, right = axes.get_xlim()
+    place = (cliff.axis - left) / (right - left)
+    beside = place > 1.0 - KEY_WIDTH if cliff.generous == "high" else place < KEY_WIDTH
+    tops = scale.transform(np.concatenate([group.curve.high[beside] for group in groups]))
+    if np.nanmax(tops, initial=low) > high - share * (high - low):
+        axes.set_ylim(*scale.inverted().transform([low, low + (high - low) / (1.0 - share)]))
+
+
+def flat_end(cliff: Cliff, limits: tuple[float, float]) -> str:
+    """Say how far the curves go on flat beyond the limits of the axis; empty if they do not."""
+    up = cliff.generous == "high"
+    end = float(cliff.axis[-1 if up else 0])
+    if limits[0] <= end <= limits[1]:
+        return ""
+    return (
+        f"flat up to {number(end)} \N{RIGHTWARDS ARROW}"
+        if up
+        else f"\N{LEFTWARDS ARROW} flat down to {number(end)}"
+    )
+
+
+def entries(cliff: Cliff) -> list[tuple[Artist, str]]:
+    """Return what the marks in a panel of whole curves mean."""
+    ink, seeds = style.FAINT_INK, cliff.seeds or 1
+    dotted = Line2D([], [], color=style.INK, linewidth=0.7, linestyle=(0, (1, 2)))
+    found: list[tuple[Artist, str]] = [(dotted, f"threshold {number(cliff.threshold)}")]
+    if seeds > 1:
+        level = f"{100 * cliff.confidence:g}% interval"
+        found += [
+            (Line2D([], [], color=ink), f"mean over {seeds} seeds, each of them faint"),
+            (
+                Patch(color=ink, alpha=0.25, linewidth=0),
+                f"{level} of the mean; at the foot, of the cliff",
+            ),
+        ]
+    return found
+
+
+def mark(axes: Axes, group: GroupCliff, colour: str) -> None:
+    """Mark a cliff at the foot of the curves: a short line, its interval shaded."""
+    interval = group.interval
+    if interval is not None and np.isfinite([interval.low, interval.high]).all():
+        axes.axvspan(
+            interval.low, interval.high, ymax=MARK, color=colour, alpha=0.15, linewidth=0, zorder=1
+        )
+    if np.isfinite(group.mean_curve.value):
+        axes.axvline(group.mean_curve.value, ymax=MARK, color=colour, linewidth=0.8, zorder=1.5)
+
+
+def frame_close_up(
+    axes: Axes, x_limits: tuple[float, float], y_limits: tuple[float, float]
+) -> None:
+    """Outline on the whole curves what the close-up below them shows."""
+    (x0, x1), (y0, y1) = x_limits, y_limits
+    axes.plot(
+        [x0, x1, x1, x0, x0], [y0, y0, y1, y1, y0], color=style.FAINT_INK, linewidth=0.6, zorder=1
+    )
+
+
+def draw_rows(axes: Axes, cliff: Cliff, x_limits: tuple[float, float]) -> None:
+    """Draw one row per group: its cliff and interval, single seeds as ticks, the numbers above."""
+    for i, group in enumerate(cliff.groups):
+        y, colour = -float(i), style.colour(i)
+        if group.per_seed is not None and cliff.seeds and cliff.seeds > 1:
+            ticks = group.per_seed.values
+            axes.plot(ticks, np.full(ticks.shape, y), "|", color=colour, alpha=0.3, ms=4, mew=0.6)
+        if group.interval is not None:
+            ends = np.clip([group.interval.low, group.interval.high], *x_limits)
+            axes.plot(ends, [y, y], color=colour, linewidth=2.4, solid_capstyle="butt")
+        axes.plot(group.mean_curve.value, y, "o", color=colour, ms=3.5, mec=style.PAPER, mew=0.6)
+        axes.annotate(
+            row_text(group, group.labels),
+            (0.005, y),
+            xycoords=("axes fraction", "data"),
+            xytext=(0, 4.5),
+            textcoords="offset points",
+            fontsize=7,
+            color=colour,
+        )
+    axes.set_title(_rows_title(cliff), loc="left", fontsize=7, color=style.FAINT_INK)
+    axes.set_xlim(*x_limits)
+    axes.set_ylim(-len(cliff.groups) + 0.55, 0.95)
+    axes.set_yticks([])
+    axes.spines["left"].set_visible(False)
+
+
+def _rows_title(cliff: Cliff) -> str:
+    """Say what the rows show."""
+    if not cliff.seeds or cliff.seeds < 2:
+        return "cliff"
+    few = ": few" if cliff.seeds_note else ""
+    level = f"{100 * cliff.confidence:g}% interval"
+    return f"cliff [{level}, {cliff.seeds} seeds{few}]; ticks: single seeds"
+
+
+def row_text(group: GroupCliff, labels: dict[str, Any]) -> str:
+    """Return ``round-robin: 2,143 [2,131, 2,158]``, or that there is no cliff."""
+    name = f"{label(labels)}: " if labels else ""
+    if np.isnan(group.mean_curve.value):
+        return f"{name}no cliff in the swept range"
+    text = f"{name}{number(group.mean_curve.value)}"
+    if group.interval is None:
+        return text
+    low, high = interval_ends(group.interval)
+    return f"{text} [{low}, {high}]"

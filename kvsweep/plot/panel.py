@@ -1,0 +1,76 @@
+"""The panel that a figure of one panel is drawn in: of a figure of its own, or the caller's."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+import matplotlib as mpl
+
+from kvsweep.errors import InputError
+from kvsweep.plot import style
+
+if TYPE_CHECKING:
+    import xarray as xr
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+
+def one_panel(
+    ax: Axes | None, ds: xr.Dataset, height: float, fallback: str = "", width: float | None = None
+) -> Axes:
+    """Return the caller's panel, or that of a new figure with the dataset's title.
+
+    Parameters
+    ----------
+    ax : Axes or None
+        The caller's.
+    ds : xr.Dataset
+        Has title and question.
+    height, width : float
+        Of a new figure, in inches.
+    fallback : str
+        Title of a dataset that has none.
+    """
+    if ax is not None:
+        return dressed(ax)
+    figure = style.new_figure(height, width or style.COLUMN_WIDTH)
+    panel = figure.subplots()
+    style.title(figure, ds, fallback)
+    return panel
+
+
+def dressed(ax: Axes) -> Axes:
+    """Give the caller's panel the look of the others, within `style.style`; return it."""
+    given = mpl.rcParams
+    for axis, name in ((ax.xaxis, "xtick"), (ax.yaxis, "ytick")):
+        axis.set_tick_params(
+            labelsize=given[f"{name}.labelsize"],
+            width=given[f"{name}.major.width"],
+            length=given[f"{name}.major.size"],
+            color=given[f"{name}.color"],
+            labelcolor=given[f"{name}.labelcolor"],
+        )
+        axis.label.set(fontsize=given["axes.labelsize"], color=given["axes.labelcolor"])
+    for name in ("top", "right"):
+        ax.spines[name].set_visible(False)
+    ax.spines[:].set(linewidth=given["axes.linewidth"], edgecolor=given["axes.edgecolor"])
+    ax.set_facecolor(given["axes.facecolor"])
+    ax.set_axisbelow(True)
+    return ax
+
+
+def refuse_panels(ax: Axes | None, count: int) -> None:
+    """Refuse to draw several panels in the caller's.
+
+    Raises
+    ------
+    InputError
+        If they do not fit.
+    """
+    if ax is not None and count > 1:
+        raise InputError(f"ax: is one panel, {count} are needed; select values with .sel()")
+
+
+def figure_of(panel: Axes) -> Figure:
+    """Return the figure of a panel, that of a part of a figure too."""
+    return cast("Figure", panel.figure.figure)

@@ -1,0 +1,127 @@
+"""One measure against another as the load, or another axis, moves both."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from kvsweep.analysis import statistics, variables
+from kvsweep.analysis.statistics import Floats
+from kvsweep.analysis.wording import number
+from kvsweep.arguments import checked
+from kvsweep.errors import InputError
+from kvsweep.plot import style
+from kvsweep.plot.curve import MAX_LINES, draw_threshold, scale_by_means, split_lines
+from kvsweep.plot.labels import name_lines, room_below
+from kvsweep.plot.panel import figure_of, one_panel
+
+if TYPE_CHECKING:
+    import xarray as xr
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+HEIGHT = 2.7  # inches
+
+
+@checked
+def plot_tradeoff(
+    ds: xr.Dataset,
+    x: str,
+    y: str,
+    along: str,
+    confidence: float = 0.95,
+    resamples: int = 2000,
+    threshold: float | None = None,
+    ax: Axes | None = None,
+) -> Figure:
+    """Draw one measure against another, a point for each value of an axis: latency and throughput.
+
+    One line for each combination of the other axes; points are means over seeds, bars their
+    intervals.
+
+    Parameters
+    ----------
+    ds : xr.Dataset
+        Results of a sweep; dimension ``seed`` (optional) holds paired repetitions.
+    x, y : str
+        Measures, or quantiles of them: ``throughput_rps`` and ``ttft_p99_ms``.
+    along : str
+        A numeric axis, whose values are joined in their order: ``rate``.
+    confidence : float
+        Of the intervals, between 0 and 1.
+    resamples : int
+        Bootstrap resamples of the seeds.
+    threshold : float, optional
+        Of `y`: where a line is drawn.
+    ax : matplotlib.axes.Axes, optional
+        Draw in this panel instead of a figure of its own.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        For `save`; it belongs to no global state.
+
+    Raises
+    ------
+    InputError
+        For an unknown measure or axis, or more than `MAX_LINES` lines.
+
+    Examples
+    --------
+    >>> import kvsweep, kvsweep.plot
+    >>> ds = kvsweep.open_results("results/small.zarr").sel(gpu_blocks=1000)
+    >>> figure = kvsweep.plot.plot_tradeoff(ds, "throughput_rps", "ttft_p99_ms", along="rate")
+    >>> kvsweep.plot.save(figure, "tradeoff.png")
+    """
+    statistics.check_bootstrap(confidence, resamples)
+    axis = variables.axis(ds, along).sortby(along)
+    arrays = [variables.get(ds, name) for name in (x, y)]
+    for name, array in zip((x, y), arrays, strict=True):
+        if along not in array.dims:
+            raise InputError(f"metric: {name!r} does not vary along {along!r}")
+    pairs = [split_lines(array.sortby(along), along) for array in arrays]
+    names = [name for name, _ in pairs[0]]
+    if len(names) > MAX_LINES or names != [name for name, _ in pairs[1]]:
+        raise InputError(
+            f"tradeoff: {x} and {y} have {len(names)} and {len(pairs[1])} lines, at most "
+            f"{MAX_LINES} of each fit, of the same axes; select some with .sel()"
+        )
+    with style.style():
+        below = room_below(names, style.COLUMN_WIDTH, beside=False)
+        panel = one_panel(ax, ds, HEIGHT + below)
+        for i, ((_, across), (_, up)) in enumerate(zip(*pairs, strict=True)):
+            _draw(panel, across, up, i, confidence, resamples)
+        scale_by_means(panel)
+        _label(panel, arrays[0], arrays[1], axis)
+        if threshold is not None:
+            draw_threshold(panel, threshold)
+        ends = [(name, np.nan) for name in names]
+        name_lines([(panel, ends)], 1.6, whole=ax is None, beside=False)
+    return figure_of(panel)
+
+
+def _draw(
+    panel: Axes, across: Floats, up: Floats, index: int, confidence: float, resamples: int
+) -> None:
+    """Draw one line: both are (seeds, points)."""
+    counts = statistics.resample_counts(len(up), resamples) if len(up) > 1 else None
+    (x, x_low, x_high), (y, y_low, y_high) = (
+        statistics.mean_band(values, counts, confidence) for values in (across, up)
+    )
+    colour = style.colour(index)
+    panel.plot(x, y, color=colour, linestyle=style.dash(index), marker="o", ms=3)
+    bars = {"color": colour, "alpha": 0.6, "linewidth": 1.0}
+    panel.hlines(y, x_low, x_high, **bars)
+    panel.vlines(x, y_low, y_high, **bars)
+
+
+def _label(panel: Axes, x: xr.DataArray, y: xr.DataArray, axis: xr.DataArray) -> None:
+    """Name both measures, and what the points are of."""
+    low, high = number(float(axis.values[0])), number(float(axis.values[-1]))
+    points = f"points: {style.axis_label(axis)} {low} to {high}"
+    panel.set_xlabel(f"{style.axis_label(x)}\n{points}")
+    panel.set_title(style.axis_label(y), loc="left", fontsize=7.5)
+    panel.grid(color=style.GRID, linewidth=0.6)
+    style.group_thousands(panel, "x")
+    style.group_thousands(panel, "y")

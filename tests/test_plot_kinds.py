@@ -1,0 +1,267 @@
+"""Kinds of figures beside curves and cliffs, and what is common to all: panels, sizes, titles."""
+
+import json
+
+import numpy as np
+import pytest
+from matplotlib.figure import Figure
+from test_plot import (
+    KINDS,
+    RATES,
+    at_rates,
+    check_layout,
+    difference,
+    h8,
+    loaded,
+    routing_study,
+    with_requests,
+)
+
+from kvsweep import plot
+from kvsweep.analysis.cliff import find_cliff
+from kvsweep.analysis.pareto import pareto_front
+from kvsweep.errors import InputError
+
+
+def lines_of(axes):
+    """Return the curves of a panel, by what they have of points."""
+    return [line for line in axes.lines if len(line.get_xdata()) > 2]
+
+
+def test_a_bar_is_as_long_as_the_mean_and_has_its_number():
+    ds = h8(4).sel(gpu_blocks=[1000, 1500])
+    (axes,) = plot.plot_bars(ds, "ttft_p99_ms", "gpu_blocks").axes
+    mean = ds["ttft_ms"].sel(quantile=0.99).mean("seed")
+    bars = {(round(bar.get_y() + bar.get_height() / 2, 2)): bar.get_width() for bar in axes.patches}
+    assert [bars[place] for place in (-0.2, 0.2, 0.8, 1.2)] == pytest.approx(
+        mean.transpose("gpu_blocks", "policy").values.ravel().tolist()
+    )
+    texts = check_layout(axes.figure)
+    assert {"1,000", "1,500", "KV blocks per instance", "round-robin", "least-loaded"} <= set(texts)
+    assert f"{mean.values[0, 1]:.0f}" in texts
+
+
+def test_bars_that_do_not_fit_are_refused():
+    with pytest.raises(InputError, match="134 bars in groups of 2 do not fit, at most 42"):
+        plot.plot_bars(h8(2), "preemption_rate", "gpu_blocks")
+    with pytest.raises(InputError, match="does not vary along"):
+        plot.plot_bars(h8(2).assign(flat=h8(2)["gpu_blocks"] * 1.0), "flat", "policy")
+
+
+def test_a_tradeoff_has_a_point_for_each_value_in_order():
+    ds = loaded()
+    axes = plot.plot_tradeoff(
+        ds.isel(rate=[2, 0, 4]), "throughput_rps", "ttft_p99_ms", "rate"
+    ).axes[0]
+    line = lines_of(axes)[0]
+    one = ds.isel(policy=0, rate=[0, 2, 4]).mean("seed")
+    assert line.get_xdata().tolist() == pytest.approx(one["throughput_rps"].values.tolist())
+    assert line.get_ydata() == pytest.approx(one["ttft_ms"].sel(quantile=0.99).values)
+    assert axes.get_xlabel().endswith("points: arrival rate (request/s) 500 to 2,500")
+
+
+def test_a_tradeoff_needs_measures_along_its_axis():
+    ds = loaded()
+    with pytest.raises(InputError, match="'flat' does not vary along 'rate'"):
+        plot.plot_tradeoff(ds.assign(flat=ds["policy"].size * 1.0), "flat", "ttft_p99_ms", "rate")
+    with pytest.raises(InputError, match="of the same axes"):
+        plot.plot_tradeoff(
+            ds.assign(sum=ds["throughput_rps"].sum("policy")), "sum", "ttft_p99_ms", "rate"
+        )
+
+
+def test_a_cdf_counts_requests_that_never_got_so_far():
+    ds = with_requests()
+    (axes,) = plot.plot_cdf(ds, "ttft_ms").axes
+    line = lines_of(axes)[0]
+    values = ds["request_ttft_us"].isel(policy=0).values[:, :35] / 1000  # arrived
+    for place in (0.2, 0.7):
+        x = line.get_xdata()[int(place * len(line.get_xdata()))]
+        share = np.mean([np.mean((seed >= 0) & (seed <= x)) for seed in values])
+        assert np.interp(x, *line.get_data()) == pytest.approx(share)
+    assert line.get_ydata()[-1] == pytest.approx(30 / 35)
+
+
+def test_a_cdf_leaves_out_the_warm_up_and_single_tokens():
+    (axes,) = plot.plot_cdf(with_requests(warmup=10), "ttft_ms").axes
+    assert lines_of(axes)[0].get_ydata()[-1] == pytest.approx(20 / 25)
+    ds = with_requests()
+    ds["request_tpot_us"][:, :, :10] = np.nan  # completed: of one token
+    (axes,) = plot.plot_cdf(ds, "tpot_ms").axes
+    assert lines_of(axes)[0].get_ydata()[-1] == pytest.approx(20 / 25)
+
+
+@pytest.mark.parametrize(
+    ("ds", "metric", "told"),
+    [
+        (h8(2), "ttft_ms", "`kvsweep grid --requests` stores"),
+        (with_requests(), "ttft_p99_ms", "did you mean 'ttft_ms'"),
+        (with_requests().isel(request=slice(30, 40)), "ttft_ms", "no request has a ttft_ms"),
+    ],
+)
+def test_a_cdf_needs_requests(ds, metric, told):
+    with pytest.raises(InputError, match=told):
+        plot.plot_cdf(ds, metric)
+
+
+def share_kept(ds, ttft, tpot):
+    """Return the share of a policy's requests that keep both levels, milliseconds."""
+    kept = (ds["request_status"] == "completed") & (ds["request_ttft_us"] <= 1000 * ttft)
+    kept &= ds["request_tpot_us"] <= 1000 * tpot
+    return float(kept.isel(request=slice(35)).mean())
+
+
+def test_an_attainment_at_one_is_that_of_the_levels():
+    ds = with_requests()
+    (axes,) = plot.plot_attainment(ds, {"ttft_ms": 300, "tpot_ms": 16}).axes
+    x, y = lines_of(axes)[1].get_data()
+    one = ds.isel(policy=1)
+    for scale in (0.5, 1.0, 2.0):
+        place = int(np.argmin(np.abs(x - scale)))
+        assert y[place] == pytest.approx(share_kept(one, 300 * x[place], 16 * x[place]), abs=0.02)
+    assert y[int(np.argmin(np.abs(x - 1.0)))] == pytest.approx(share_kept(one, 300, 16))
+    assert axes.get_xlabel().endswith("1: ttft 300 ms, tpot 16 ms")
+
+
+def test_an_attainment_takes_the_levels_of_the_sweep_and_its_classes():
+    ds = with_requests(slo={"ttft_ms": 300, "classes": {"batch": {"ttft_ms": 1e6}}})
+    (axes,) = plot.plot_attainment(ds).axes
+    x, y = lines_of(axes)[0].get_data()
+    one = ds.isel(policy=0, request=slice(35))
+    batch = (one["request_slo_class"] == "batch") & (one["request_status"] == "completed")
+    chat = (one["request_slo_class"] == "chat") & (one["request_status"] == "completed")
+    share = float((batch | (chat & (one["request_ttft_us"] <= 300_000))).mean())
+    assert y[int(np.argmin(np.abs(x - 1.0)))] == pytest.approx(share)
+    assert axes.get_xlabel().endswith("others by class")
+
+
+@pytest.mark.parametrize(
+    ("levels", "told"),
+    [
+        (None, "the sweep has no"),
+        ({}, "the sweep has no"),
+        ({"ttft": 3}, "did you mean 'ttft_ms'"),
+        ({"ttft_ms": 0}, "must be more than 0"),
+    ],
+)
+def test_an_attainment_needs_levels(levels, told):
+    with pytest.raises(InputError, match=told):
+        plot.plot_attainment(with_requests(), levels)
+
+
+def test_several_choices_of_levels_or_warm_ups_are_refused():
+    ds = with_requests(slo={"ttft_ms": 300})
+    sweep = json.loads(ds.attrs["sweep"])
+    ds.attrs["sweep"] = json.dumps(sweep | {"grid": {"slo.ttft_ms": [1, 2]}})
+    with pytest.raises(InputError, match="several choices"):
+        plot.plot_attainment(ds)
+    policies = {"a": {"workload": {"warmup": 3}}}
+    ds.attrs["sweep"] = json.dumps(sweep | {"policies": policies})
+    with pytest.raises(InputError, match=r"cells differ in workload\.warmup"):
+        plot.plot_cdf(ds, "ttft_ms")
+
+
+def test_a_level_is_drawn_where_it_is_and_what_breaks_it_is_shaded():
+    ds = routing_study()
+    figure = plot.plot_pareto(ds, pareto_front(ds), {"ttft_p99_ms": 120, "throughput_rps": 250})
+    axes = figure.axes[0]
+    assert {"level 120", "level 250", "beyond the level"} <= set(check_layout(figure))
+    right, low = axes.patches
+    assert right.get_x() == 120
+    assert right.get_x() + right.get_width() == pytest.approx(axes.get_xlim()[1])
+    assert low.get_y() + low.get_height() == 250
+    with pytest.raises(InputError, match=r"'ttft_p9_ms' is not drawn.*did you mean"):
+        plot.plot_pareto(ds, pareto_front(ds), {"ttft_p9_ms": 120})
+
+
+def test_a_panel_that_is_left_over_says_what_the_marks_mean():
+    ds = at_rates(h8(3), RATES)
+    figure = plot.plot_cliff(ds, find_cliff(ds))
+    assert "threshold 0.05" in check_layout(figure)
+    room = figure.axes[3]
+    assert [text.get_text() for text in room.get_legend().get_texts()] == [
+        "threshold 0.05",
+        "mean over 3 seeds, each of them faint",
+        "95% interval of the mean; at the foot, of the cliff",
+    ]
+    assert not figure.legends
+    figure = KINDS["four panels"]()
+    assert "threshold 0.05" in check_layout(figure)
+    assert figure.legends
+    figure = KINDS["three heatmaps"]()
+    assert [len(axes.images) for axes in figure.axes[:4]] == [1, 1, 1, 0]
+    assert figure.axes[3].child_axes  # the colours
+
+
+IN_PANELS = {
+    "cliff": lambda ax: (ds := h8(3), plot.plot_cliff(ds, find_cliff(ds), ax=ax))[1],
+    "trend": lambda ax: (
+        ds := at_rates(h8(3), RATES),
+        plot.plot_cliff_trend(ds, find_cliff(ds), "rate", ax=ax),
+    )[1],
+    "curve": lambda ax: plot.plot_curve(h8(3), "ttft_p99_ms", "gpu_blocks", ax=ax),
+    "heatmap": lambda ax: plot.plot_heatmap(
+        at_rates(h8(2), RATES).isel(policy=0), "preemption_rate", "gpu_blocks", "rate", ax=ax
+    ),
+    "bars": lambda ax: plot.plot_bars(
+        h8(3).isel(gpu_blocks=[0, 20]), "ttft_p99_ms", "gpu_blocks", ax=ax
+    ),
+    "tradeoff": lambda ax: plot.plot_tradeoff(
+        loaded(), "throughput_rps", "ttft_p99_ms", "rate", ax=ax
+    ),
+    "cdf": lambda ax: plot.plot_cdf(with_requests(), "ttft_ms", ax=ax),
+    "attainment": lambda ax: plot.plot_attainment(with_requests(), {"ttft_ms": 300}, ax=ax),
+    "pareto": lambda ax: (ds := routing_study(), plot.plot_pareto(ds, pareto_front(ds), ax=ax))[1],
+    "comparison": lambda ax: plot.plot_comparison(difference(), ax=ax),
+}
+
+
+@pytest.mark.parametrize("kind", IN_PANELS)
+def test_a_figure_is_drawn_in_a_panel_of_the_caller(kind):
+    mine = Figure(figsize=(9, 4), layout="constrained")
+    before, here, after = mine.subplots(1, 3)
+    before.plot([1, 2], [3, 4])
+    assert IN_PANELS[kind](here) is mine
+    assert here.lines or here.images or here.patches
+    assert here.get_xlabel()
+    assert not mine.texts
+    assert not mine.legends
+    assert not after.lines
+    assert len(before.lines) == 1
+    check_layout(mine)
+
+
+def test_a_panel_takes_one_panel():
+    ax = Figure().subplots()
+    with pytest.raises(InputError, match="ax: is one panel, 2 are needed"):
+        plot.plot_curve(h8(2), ["ttft_p99_ms", "throughput_rps"], "gpu_blocks", ax=ax)
+    ds = at_rates(h8(2), RATES)
+    with pytest.raises(InputError, match="ax: is one panel, 3 are needed"):
+        plot.plot_cliff(ds, find_cliff(ds), ax=ax)
+    with pytest.raises(InputError, match="ax: is one panel, 2 are needed"):
+        plot.plot_heatmap(ds, "preemption_rate", "gpu_blocks", "rate", ax=ax)
+    assert not ax.lines
+
+
+def test_a_size_and_a_title_are_those_asked_for():
+    with plot.look(size=(6.0, 4.0), title="Mine"):
+        figure = KINDS["curve"]()
+    assert figure.get_size_inches().tolist() == [6.0, 4.0]
+    texts = check_layout(figure)
+    assert "Mine" in texts
+    assert not {"H8: KV cache pressure", h8(2).attrs["question"]} & set(texts)
+    with plot.look("slide", size=(5.0, 3.0), title=""):
+        figure = KINDS["cliff"]()
+    assert figure.get_size_inches().tolist() == [5.0, 3.0]
+    assert not figure.texts
+    for size in ((0.5, 3.0), (3.0, 101.0)):
+        with pytest.raises(InputError, match=r"size: .* is not 1 to 100 inches"):
+            plot.look(size=size).__enter__()
+
+
+def test_a_cliff_far_above_its_threshold_is_logarithmic_where_no_close_up_stands_beside_it():
+    ds = at_rates(h8(3), RATES)
+    ds["preemption_rate"] = ds["preemption_rate"] * 10  # up to 200 times the threshold
+    assert {axes.get_yscale() for axes in plot.plot_cliff(ds, find_cliff(ds)).axes[:3]} == {
+        "symlog"
+    }
