@@ -11,10 +11,10 @@ which has the same requests. Who has its last token there is in the new batch no
 import numpy as np
 
 from ..._jit import leaf
-from ...records import NONE
+from ...records import NEVER, NONE
 from ..tally import add_gap
 from ..time.calendar import IDLE, find_due
-from ..time.step_time import step_time, token_time
+from ..time.step_time import token_time
 from .batches import entry_at, pass_on
 from .block_records import take
 from .due import (
@@ -32,6 +32,7 @@ from .leavers import enlist, forget_phases
 from .log import log_decodes, log_outputs, note_before
 from .may_run import may_run, tries
 from .planning import plan, planned
+from .quiet import decode_time, ends_at, quiet_until, take_quiet
 from .tables import cache_known, watch_windows
 
 
@@ -79,24 +80,7 @@ def _duration(ws, lane, inst, engine, ending):
             state = ws.states[engine["state_lo"] + ws.running[place]]
             if ws.due[place] == inst["step"] and state["known"] + 1 >= state["limit"]:
                 context -= state["computed"]
-    inst["prefill_tokens"] = 0
-    inst["prefill_context"] = 0
-    inst["preempted"] = 0
-    inst["decode_tokens"] = count * (1 + lane["drafts"])
-    inst["decode_context"] = (1 + lane["drafts"]) * context
-    inst["decode_context"] += count * (lane["drafts"] * (1 + lane["drafts"]) // 2)
-    return step_time(lane, inst) if count > 0 else 0
-
-
-@leaf
-def _ends_at(ws, inst, engine, duration):
-    """Return when the outputs of this step of the run are processed, and when its batch ends."""
-    settled = inst["clock"] + duration
-    ends = settled
-    if engine["queued"] > 0:
-        settled = ws.batches[engine["batch_lo"] + engine["oldest"]]["end"]
-        ends = settled + duration
-    return settled, ends
+    return decode_time(lane, inst, engine, count, context) if count > 0 else np.int64(0)
 
 
 @leaf
@@ -159,19 +143,14 @@ def _plan(inp, ws, lane, inst, tally, engine):
 @leaf
 def _take_step(inp, ws, out, lane, inst, tally, index, engine, until):
     """Take one step of the run; return whether it could be."""
-    if lane["drafts"] > 0 and engine["planned"] == inst["step"]:
-        _plan(inp, ws, lane, inst, tally, engine)
     first, last, _ = find_due(ws, inst)
     note_before(inst, engine)
     ending, taken = _give_blocks(inp, ws, lane, inst, tally, engine, first, last)
     if ending == NONE:
         return False
     duration = _duration(ws, lane, inst, engine, ending)
-    settled, ends = _ends_at(ws, inst, engine, duration)
-    late = settled >= until or duration == 0 or tries(inp, ws, lane, inst, engine, taken)
-    if engine["transfer_head"] != NONE:
-        late = late or settled >= next_transfer(ws, engine)
-    if late:
+    settled, ends = ends_at(ws, inst, engine, duration)
+    if settled >= until or duration == 0 or tries(inp, ws, lane, inst, engine, taken):
         return False
     take(ws, inst, taken)
     batch = ws.batches[engine["batch_lo"] + engine["oldest"]]
@@ -217,6 +196,17 @@ def _end(inp, ws, lane, inst, tally, engine):
 
 
 @leaf
+def _bounds(ws, lane, inst, engine, until):
+    """Return when a run must end at the latest, and when somebody enters: no step begins then."""
+    if engine["transfer_head"] != NONE:
+        until = min(until, next_transfer(ws, engine))
+    entry = NEVER
+    if inst["inbox_head"] != NONE:
+        entry = ws.progress[inst["inbox_head"]]["queued"]
+    return until, entry
+
+
+@leaf
 def run_decodes(inp, ws, out, lane, inst, tally, index, until):
     """Take steps that only decode, as many as follow one another before `until`.
 
@@ -226,15 +216,19 @@ def run_decodes(inp, ws, out, lane, inst, tally, index, until):
     if not may_run(inp, ws, lane, inst, engine):
         return False
     _begin(inp, ws, lane, inst, engine)
+    until, entry = _bounds(ws, lane, inst, engine, until)
     begun = inst["step"]
     goes_on = True
     while goes_on:
-        goes_on = _take_step(inp, ws, out, lane, inst, tally, index, engine, until)
-        entered = False
-        if inst["inbox_head"] != NONE:
-            entered = ws.progress[inst["inbox_head"]]["queued"] <= inst["clock"]
-        goes_on = goes_on and inst["running"] > 0 and not entered
+        if lane["drafts"] > 0 and engine["planned"] == inst["step"]:
+            _plan(inp, ws, lane, inst, tally, engine)
+        due = quiet_until(ws, lane, inst, engine)
+        if due > inst["step"]:
+            goes_on = take_quiet(inp, ws, lane, inst, tally, engine, until, entry, due)
+        else:
+            goes_on = _take_step(inp, ws, out, lane, inst, tally, index, engine, until)
+            goes_on = goes_on and inst["running"] > 0 and inst["clock"] < entry
+            goes_on = goes_on and not tries(inp, ws, lane, inst, engine, 0)
         goes_on = goes_on and engine["schedules"] < lane["step_limit"]
-        goes_on = goes_on and not tries(inp, ws, lane, inst, engine, 0)
     _end(inp, ws, lane, inst, tally, engine)
     return inst["step"] > begun
