@@ -13,10 +13,11 @@ import numpy as np
 from ..._jit import leaf
 from ...records import NEVER, NONE
 from ..tally import add_gap
-from ..time.calendar import IDLE, find_due
+from ..time.calendar import find_due
 from ..time.step_time import token_time
 from .batches import entry_at, pass_on
 from .block_records import take
+from .counted import join, stand_down, stands
 from .due import (
     blocks_needed,
     cache_due,
@@ -24,37 +25,12 @@ from .due import (
     count_ending,
     end_some,
     leave_windows,
-    next_due,
-    phase_of,
 )
 from .handoff import next_transfer
-from .leavers import enlist, forget_phases
 from .log import log_decodes, log_outputs, note_before
 from .may_run import may_run, tries
 from .planning import plan, planned
 from .quiet import decode_time, ends_at, quiet_until, take_quiet
-from .tables import cache_known, watch_windows
-
-
-@leaf
-def _begin(inp, ws, lane, inst, engine):
-    """Find when each running request is due, and what they have in common."""
-    engine["context"] = 0
-    engine["measured"] = 0
-    engine["planned"] = inst["step"]
-    lo = inst["run_lo"]
-    for place in range(lo + inst["running"] - 1, lo - 1, -1):
-        r = ws.running[place]
-        s = engine["state_lo"] + r
-        state = ws.states[s]
-        request = inp.requests[lane["request_lo"] + r]
-        state["since"] = inst["step"]
-        engine["context"] += state["computed"]
-        engine["measured"] += r >= lane["warmup"]
-        if lane["drafts"] == 0:
-            ws.due[place] = next_due(lane, request, state, inst["step"])
-            ws.phases[phase_of(lane, inst, state)] += 1
-            enlist(inp, ws, lane, inst, state, s)
 
 
 @leaf
@@ -127,7 +103,7 @@ def _give_blocks(inp, ws, lane, inst, tally, engine, first, last):
         ending = np.int64(NONE)
     if ending != NONE and lane["drafts"] == 0:
         if last >= first:
-            cache_due(inp, ws, lane, inst, engine, first, last)
+            cache_due(inp, ws, lane, inst, tally, engine, first, last)
         leave_windows(inp, ws, lane, inst, tally, engine)
     return ending, taken
 
@@ -166,30 +142,26 @@ def _take_step(inp, ws, out, lane, inst, tally, index, engine, until):
 
 
 @leaf
-def _end(inp, ws, lane, inst, tally, engine):
-    """Bring all running requests up to date, and write the batch that is on the device."""
+def _write_batch(ws, lane, inst, engine):
+    """Write the entries of the batch that is on the device."""
     first = entry_at(lane, engine, engine["oldest"], 0)
     for position in range(inst["running"]):
-        r = ws.running[inst["run_lo"] + position]
-        s = engine["state_lo"] + r
-        state = ws.states[s]
-        catch_up(inp, ws, lane, inst, tally, engine, r)
-        ws.due[inst["run_lo"] + position] = IDLE
-        state["last_token"] = engine["last_end"]
-        request = inp.requests[lane["request_lo"] + r]
-        cache_known(inp, ws, lane, inst, request, state, s, np.int64(state["known"]) - 1)
-        if state["computed"] - state["flight"] >= state["release_at"]:
-            watch_windows(inp, ws, lane, state, s)
-        if lane["async_scheduling"]:
-            entry = ws.entries[first + position]
-            entry["state"] = s
-            entry["tokens"] = 1
-            entry["drafts"] = 0
-            entry["accepted"] = 0
-            entry["samples"] = 1
-            entry["padded"] = 0
-    if lane["drafts"] == 0:
-        forget_phases(ws, lane, inst)
+        entry = ws.entries[first + position]
+        entry["state"] = engine["state_lo"] + ws.running[inst["run_lo"] + position]
+        entry["tokens"] = 1
+        entry["drafts"] = 0
+        entry["accepted"] = 0
+        entry["samples"] = 1
+        entry["padded"] = 0
+
+
+@leaf
+def _end(inp, ws, lane, inst, tally, engine):
+    """Leave all as steps need it that are no run."""
+    if not stands(lane):
+        stand_down(inp, ws, lane, inst, tally, engine)
+    if lane["async_scheduling"]:
+        _write_batch(ws, lane, inst, engine)
     if engine["at_once"] > 0:
         add_gap(ws, tally, 0, engine["at_once"])
         engine["at_once"] = 0
@@ -215,7 +187,7 @@ def run_decodes(inp, ws, out, lane, inst, tally, index, until):
     engine = ws.engines[index]
     if not may_run(inp, ws, lane, inst, engine):
         return False
-    _begin(inp, ws, lane, inst, engine)
+    join(inp, ws, lane, inst, engine)
     until, entry = _bounds(ws, lane, inst, engine, until)
     begun = inst["step"]
     goes_on = True
