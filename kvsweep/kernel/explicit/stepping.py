@@ -160,7 +160,7 @@ def _schedule(inp, ws, out, lane, inst, tally, index):
         return
     _begin_schedule(lane, inst, engine)
     alone = is_alone(inst)
-    schedule_counted(inp, ws, lane, inst, tally, engine)
+    schedule_counted(inp, ws, out, lane, inst, tally, index, engine)
     schedule_running(inp, ws, out, lane, inst, tally, index, engine, alone)
     engine["walked"] = engine["size"] - engine["taken_back"]
     if inst["preempted"] == 0 and inst["waiting"] + inst["held"] > 0:
