@@ -84,7 +84,7 @@ def workspace_sizes(lanes: NDArray[Any]) -> dict[str, NDArray[np.int64]]:
         "states": states,
         "tables": table * lanes["groups"] * explicit * (1 + apart),
         "gone": states * lanes["groups"],
-        "leavers": engines * lanes["block_size"],
+        "leavers": 2 * engines * lanes["block_size"],  # the first of each list, then the last
         "next_leaver": states * lanes["groups"],
         "plans": engines * HORIZON * (lanes["drafts"] > 0),
         "handoffs": requests * apart,

@@ -11,12 +11,13 @@ which has the same requests. Who has its last token there is in the new batch no
 import numpy as np
 
 from ..._jit import leaf
-from ...records import NONE
+from ...records import NEVER, NONE
 from ..tally import add_gap
-from ..time.calendar import IDLE, find_due
-from ..time.step_time import step_time, token_time
+from ..time.calendar import find_due
+from ..time.step_time import token_time
 from .batches import entry_at, pass_on
 from .block_records import take
+from .counted import join, stand_down, stands
 from .due import (
     blocks_needed,
     cache_due,
@@ -24,36 +25,12 @@ from .due import (
     count_ending,
     end_some,
     leave_windows,
-    next_due,
-    phase_of,
 )
 from .handoff import next_transfer
-from .leavers import enlist, forget_phases
 from .log import log_decodes, log_outputs, note_before
 from .may_run import may_run, tries
 from .planning import plan, planned
-from .tables import cache_known, watch_windows
-
-
-@leaf
-def _begin(inp, ws, lane, inst, engine):
-    """Find when each running request is due, and what they have in common."""
-    engine["context"] = 0
-    engine["measured"] = 0
-    engine["planned"] = inst["step"]
-    lo = inst["run_lo"]
-    for place in range(lo + inst["running"] - 1, lo - 1, -1):
-        r = ws.running[place]
-        s = engine["state_lo"] + r
-        state = ws.states[s]
-        request = inp.requests[lane["request_lo"] + r]
-        state["since"] = inst["step"]
-        engine["context"] += state["computed"]
-        engine["measured"] += r >= lane["warmup"]
-        if lane["drafts"] == 0:
-            ws.due[place] = next_due(lane, request, state, inst["step"])
-            ws.phases[phase_of(lane, inst, state)] += 1
-            enlist(inp, ws, lane, inst, state, s)
+from .quiet import decode_time, ends_at, quiet_until, take_quiet
 
 
 @leaf
@@ -79,24 +56,7 @@ def _duration(ws, lane, inst, engine, ending):
             state = ws.states[engine["state_lo"] + ws.running[place]]
             if ws.due[place] == inst["step"] and state["known"] + 1 >= state["limit"]:
                 context -= state["computed"]
-    inst["prefill_tokens"] = 0
-    inst["prefill_context"] = 0
-    inst["preempted"] = 0
-    inst["decode_tokens"] = count * (1 + lane["drafts"])
-    inst["decode_context"] = (1 + lane["drafts"]) * context
-    inst["decode_context"] += count * (lane["drafts"] * (1 + lane["drafts"]) // 2)
-    return step_time(lane, inst) if count > 0 else 0
-
-
-@leaf
-def _ends_at(ws, inst, engine, duration):
-    """Return when the outputs of this step of the run are processed, and when its batch ends."""
-    settled = inst["clock"] + duration
-    ends = settled
-    if engine["queued"] > 0:
-        settled = ws.batches[engine["batch_lo"] + engine["oldest"]]["end"]
-        ends = settled + duration
-    return settled, ends
+    return decode_time(lane, inst, engine, count, context) if count > 0 else np.int64(0)
 
 
 @leaf
@@ -143,7 +103,7 @@ def _give_blocks(inp, ws, lane, inst, tally, engine, first, last):
         ending = np.int64(NONE)
     if ending != NONE and lane["drafts"] == 0:
         if last >= first:
-            cache_due(inp, ws, lane, inst, engine, first, last)
+            cache_due(inp, ws, lane, inst, tally, engine, first, last)
         leave_windows(inp, ws, lane, inst, tally, engine)
     return ending, taken
 
@@ -159,19 +119,14 @@ def _plan(inp, ws, lane, inst, tally, engine):
 @leaf
 def _take_step(inp, ws, out, lane, inst, tally, index, engine, until):
     """Take one step of the run; return whether it could be."""
-    if lane["drafts"] > 0 and engine["planned"] == inst["step"]:
-        _plan(inp, ws, lane, inst, tally, engine)
     first, last, _ = find_due(ws, inst)
     note_before(inst, engine)
     ending, taken = _give_blocks(inp, ws, lane, inst, tally, engine, first, last)
     if ending == NONE:
         return False
     duration = _duration(ws, lane, inst, engine, ending)
-    settled, ends = _ends_at(ws, inst, engine, duration)
-    late = settled >= until or duration == 0 or tries(inp, ws, lane, inst, engine, taken)
-    if engine["transfer_head"] != NONE:
-        late = late or settled >= next_transfer(ws, engine)
-    if late:
+    settled, ends = ends_at(ws, inst, engine, duration)
+    if settled >= until or duration == 0 or tries(inp, ws, lane, inst, engine, taken):
         return False
     take(ws, inst, taken)
     batch = ws.batches[engine["batch_lo"] + engine["oldest"]]
@@ -187,33 +142,40 @@ def _take_step(inp, ws, out, lane, inst, tally, index, engine, until):
 
 
 @leaf
-def _end(inp, ws, lane, inst, tally, engine):
-    """Bring all running requests up to date, and write the batch that is on the device."""
+def _write_batch(ws, lane, inst, engine):
+    """Write the entries of the batch that is on the device."""
     first = entry_at(lane, engine, engine["oldest"], 0)
     for position in range(inst["running"]):
-        r = ws.running[inst["run_lo"] + position]
-        s = engine["state_lo"] + r
-        state = ws.states[s]
-        catch_up(inp, ws, lane, inst, tally, engine, r)
-        ws.due[inst["run_lo"] + position] = IDLE
-        state["last_token"] = engine["last_end"]
-        request = inp.requests[lane["request_lo"] + r]
-        cache_known(inp, ws, lane, inst, request, state, s, np.int64(state["known"]) - 1)
-        if state["computed"] - state["flight"] >= state["release_at"]:
-            watch_windows(inp, ws, lane, state, s)
-        if lane["async_scheduling"]:
-            entry = ws.entries[first + position]
-            entry["state"] = s
-            entry["tokens"] = 1
-            entry["drafts"] = 0
-            entry["accepted"] = 0
-            entry["samples"] = 1
-            entry["padded"] = 0
-    if lane["drafts"] == 0:
-        forget_phases(ws, lane, inst)
+        entry = ws.entries[first + position]
+        entry["state"] = engine["state_lo"] + ws.running[inst["run_lo"] + position]
+        entry["tokens"] = 1
+        entry["drafts"] = 0
+        entry["accepted"] = 0
+        entry["samples"] = 1
+        entry["padded"] = 0
+
+
+@leaf
+def _end(inp, ws, lane, inst, tally, engine):
+    """Leave all as steps need it that are no run."""
+    if not stands(lane):
+        stand_down(inp, ws, lane, inst, tally, engine)
+    if lane["async_scheduling"]:
+        _write_batch(ws, lane, inst, engine)
     if engine["at_once"] > 0:
         add_gap(ws, tally, 0, engine["at_once"])
         engine["at_once"] = 0
+
+
+@leaf
+def _bounds(ws, lane, inst, engine, until):
+    """Return when a run must end at the latest, and when somebody enters: no step begins then."""
+    if engine["transfer_head"] != NONE:
+        until = min(until, next_transfer(ws, engine))
+    entry = NEVER
+    if inst["inbox_head"] != NONE:
+        entry = ws.progress[inst["inbox_head"]]["queued"]
+    return until, entry
 
 
 @leaf
@@ -225,16 +187,20 @@ def run_decodes(inp, ws, out, lane, inst, tally, index, until):
     engine = ws.engines[index]
     if not may_run(inp, ws, lane, inst, engine):
         return False
-    _begin(inp, ws, lane, inst, engine)
+    join(inp, ws, lane, inst, engine)
+    until, entry = _bounds(ws, lane, inst, engine, until)
     begun = inst["step"]
     goes_on = True
     while goes_on:
-        goes_on = _take_step(inp, ws, out, lane, inst, tally, index, engine, until)
-        entered = False
-        if inst["inbox_head"] != NONE:
-            entered = ws.progress[inst["inbox_head"]]["queued"] <= inst["clock"]
-        goes_on = goes_on and inst["running"] > 0 and not entered
+        if lane["drafts"] > 0 and engine["planned"] == inst["step"]:
+            _plan(inp, ws, lane, inst, tally, engine)
+        due = quiet_until(ws, lane, inst, engine)
+        if due > inst["step"]:
+            goes_on = take_quiet(inp, ws, lane, inst, tally, engine, until, entry, due)
+        else:
+            goes_on = _take_step(inp, ws, out, lane, inst, tally, index, engine, until)
+            goes_on = goes_on and inst["running"] > 0 and inst["clock"] < entry
+            goes_on = goes_on and not tries(inp, ws, lane, inst, engine, 0)
         goes_on = goes_on and engine["schedules"] < lane["step_limit"]
-        goes_on = goes_on and not tries(inp, ws, lane, inst, engine, 0)
     _end(inp, ws, lane, inst, tally, engine)
     return inst["step"] > begun

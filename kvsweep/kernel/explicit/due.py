@@ -45,7 +45,7 @@ def phase_of(lane, inst, state):
 
 
 @leaf
-def _makes_arrival(lane, request):
+def makes_arrival(lane, request):
     """Return whether another request arrives once this one has its last token."""
     return lane["concurrency"] > 0 or request["follower"] != NONE
 
@@ -57,7 +57,7 @@ def _last_step(lane, request, state):
     A schedule tells of it; asynchronously that is one step before.
     """
     steps = np.int64(state["limit"]) - 1 - state["known"]
-    if lane["async_scheduling"] and _makes_arrival(lane, request):
+    if lane["async_scheduling"] and makes_arrival(lane, request):
         steps -= 1
     return steps
 
@@ -101,7 +101,7 @@ def count_ending(inp, ws, lane, inst, tally, engine, first, last):
             request = inp.requests[lane["request_lo"] + r]
             ends = _is_last(lane, inst, state, ws.due[place])
             near = ends or _last_step(lane, request, state) <= 0
-            if near and _makes_arrival(lane, request):
+            if near and makes_arrival(lane, request):
                 return np.int64(NONE), spared
             ending += ends
             if ends and lane["async_scheduling"]:
@@ -120,11 +120,12 @@ def blocks_needed(ws, lane, inst, engine):
 
 
 @leaf
-def cache_due(inp, ws, lane, inst, engine, first, last):
+def cache_due(inp, ws, lane, inst, tally, engine, first, last):
     """Cache the blocks that are due as others look them up."""
     for place in range(inst["run_lo"] + first, inst["run_lo"] + last + 1):
         if ws.due[place] == inst["step"]:
             r = ws.running[place]
+            catch_up(inp, ws, lane, inst, tally, engine, r)
             s = engine["state_lo"] + r
             state = ws.states[s]
             ends = state["known"] + 1 >= state["limit"]
@@ -191,6 +192,7 @@ def end_some(inp, ws, out, lane, inst, tally, index, engine, first, last, step):
             _end_one(inp, ws, lane, inst, tally, engine, r)
             note(out, lane, tally, index, step, Event.FINISH, r, NONE)
             leave_running(ws, inst, position)
+            engine["counted"] -= 1
             finish(inp, ws, lane, inst, tally, engine, r, inst["clock"])
             last -= 1
         else:

@@ -27,29 +27,43 @@ def _list_of(inp, ws, lane, inst, state, s, group):
 
 
 @leaf
+def _tail(lane, place):
+    """Return where the last table of the list at `place` is noted."""
+    return lane["instances"] * lane["block_size"] + place
+
+
+@leaf
 def enlist(inp, ws, lane, inst, state, s):
-    """Put the tables of a request with a window in front of their lists."""
+    """Put the tables of a request with a window at the end of their lists."""
     if state["release_at"] < FAR:
-        for group in range(lane["groups"] - 1, -1, -1):
+        for group in range(lane["groups"]):
             if window_of(inp, lane, group) > 0:
                 place = _list_of(inp, ws, lane, inst, state, s, group)
-                ws.next_leaver[s * lane["groups"] + group] = ws.leavers[place]
-                ws.leavers[place] = s * _ROOM + group
+                table = s * _ROOM + group
+                if ws.leavers[place] == NONE:
+                    ws.leavers[place] = table
+                else:
+                    last = ws.leavers[_tail(lane, place)]
+                    ws.next_leaver[(last // _ROOM) * lane["groups"] + last % _ROOM] = table
+                ws.leavers[_tail(lane, place)] = table
+                ws.next_leaver[s * lane["groups"] + group] = NONE
 
 
 @leaf
 def _take_out(ws, lane, place, table):
     """Take a table out of the list at `place`."""
     before = np.int64(NONE)
-    at = ws.leavers[place]
+    at = np.int64(ws.leavers[place])
     while at != table:
-        before = (at // _ROOM) * lane["groups"] + at % _ROOM
-        at = ws.next_leaver[before]
+        before = at
+        at = np.int64(ws.next_leaver[(at // _ROOM) * lane["groups"] + at % _ROOM])
     after = ws.next_leaver[(at // _ROOM) * lane["groups"] + at % _ROOM]
     if before == NONE:
         ws.leavers[place] = after
     else:
-        ws.next_leaver[before] = after
+        ws.next_leaver[(before // _ROOM) * lane["groups"] + before % _ROOM] = after
+    if after == NONE:
+        ws.leavers[_tail(lane, place)] = before
 
 
 @leaf

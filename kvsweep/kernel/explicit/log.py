@@ -61,6 +61,8 @@ def log_schedule(ws, out, lane, inst, tally, index, engine, duration, first, siz
     Its entries are `size` from `first` on. Return the row.
     """
     row = log_row(out, lane, inst, tally, index, engine, duration)
+    for place in range(inst["run_lo"], inst["run_lo"] + engine["plain"]):
+        log_event(out, lane, inst, tally, index, Event.CHUNK, ws.running[place], 1)
     for place in range(first, first + size):
         entry = ws.entries[place]
         r = entry["state"] - engine["state_lo"]

@@ -31,7 +31,7 @@ def tries(inp, ws, lane, inst, engine, taken):
 
 
 @leaf
-def _decodes(lane, engine, state):
+def decodes(lane, engine, state):
     """Return whether a request got a token in the last step and wants one in this.
 
     It takes blocks as it goes, its windows have left what they have, and what it will fill is
@@ -73,7 +73,7 @@ def may_run(inp, ws, lane, inst, engine):
         batch = ws.batches[engine["batch_lo"] + engine["oldest"]]
         if batch["size"] != inst["running"] or engine["settles"]:
             return False
-    for place in range(inst["run_lo"], inst["run_lo"] + inst["running"]):
-        if not _decodes(lane, engine, ws.states[engine["state_lo"] + ws.running[place]]):
+    for place in range(inst["run_lo"] + engine["counted"], inst["run_lo"] + inst["running"]):
+        if not decodes(lane, engine, ws.states[engine["state_lo"] + ws.running[place]]):
             return False
     return True

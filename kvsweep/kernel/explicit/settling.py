@@ -140,9 +140,9 @@ def _process(inp, ws, out, lane, inst, tally, index, engine, place, step):
 
 @leaf
 def _drop_done(ws, inst, engine):
-    """Take the requests that are done out of the running list."""
-    kept = inst["run_lo"]
-    for place in range(inst["run_lo"], inst["run_lo"] + inst["running"]):
+    """Take the requests that are done out of the running list, behind those who are counted."""
+    kept = inst["run_lo"] + engine["counted"]
+    for place in range(kept, inst["run_lo"] + inst["running"]):
         r = ws.running[place]
         if not ws.states[engine["state_lo"] + r]["done"]:
             ws.running[kept] = r
@@ -151,10 +151,11 @@ def _drop_done(ws, inst, engine):
 
 
 @leaf
-def process_outputs(inp, ws, out, lane, inst, tally, index, engine, finished):
-    """Process the entries of the oldest batch at the clock; before them some may have finished."""
+def process_outputs(inp, ws, out, lane, inst, tally, index, engine):
+    """Process the entries of the oldest batch at the clock."""
     batch = ws.batches[engine["batch_lo"] + engine["oldest"]]
     first = entry_at(lane, engine, engine["oldest"], 0)
+    finished = False
     for place in range(first, first + batch["size"]):
         ended = _process(inp, ws, out, lane, inst, tally, index, engine, place, batch["step"])
         finished = finished or ended

@@ -16,12 +16,12 @@ from ..time.instance import clear_step
 from ..time.step_time import step_time
 from .admitting import admit
 from .batches import announce, close_gaps, draw, enqueue, entry_at, scheduled_batch
+from .counted import announce_counted, process_counted, schedule_counted
 from .deciding import call_off
 from .decode_run import run_decodes
 from .handoff import next_transfer, release_sent, report_arrivals
 from .leases import await_blocks, beats, end_leases, next_lease_event, send_heartbeat
 from .log import log_outputs, log_schedule, mark_pulls, note_before
-from .plain_decodes import announce_plain, process_plain, schedule_plain
 from .settling import process_outputs
 from .tables import can_never_fit
 from .walking import schedule_running
@@ -146,7 +146,7 @@ def _close_schedule(inp, ws, out, lane, inst, tally, index, engine):
         mark_pulls(out, tally, engine["pulls"])
     end = inst["clock"] + inst["device"] + duration
     if lane["closed_loop"] and lane["role"] != PREFILL:
-        announce_plain(inp, ws, lane, inst, tally, engine, end)
+        announce_counted(inp, ws, lane, inst, tally, engine, end)
         announce(inp, ws, lane, inst, tally, engine, end)
     changes = (
         engine["size"] + engine["plain"] + inst["preempted"] + engine["pulls"] + inst["gave_up"] > 0
@@ -165,8 +165,8 @@ def _schedule(inp, ws, out, lane, inst, tally, index):
         return
     _begin_schedule(lane, inst, engine)
     alone = is_alone(inst)
-    if not schedule_plain(inp, ws, lane, inst, tally, engine):
-        schedule_running(inp, ws, out, lane, inst, tally, index, engine, alone)
+    schedule_counted(inp, ws, out, lane, inst, tally, index, engine)
+    schedule_running(inp, ws, out, lane, inst, tally, index, engine, alone)
     engine["walked"] = engine["size"] - engine["taken_back"]
     if inst["preempted"] == 0 and inst["waiting"] + inst["held"] > 0:
         admit(inp, ws, out, lane, inst, tally, index, engine, alone)
@@ -183,8 +183,8 @@ def _settle(inp, ws, out, lane, inst, tally, index):
     engine = ws.engines[index]
     batch = ws.batches[engine["batch_lo"] + engine["oldest"]]
     engine["settles"] = 0
-    finished = process_plain(inp, ws, out, lane, inst, tally, index, engine, batch["step"])
-    process_outputs(inp, ws, out, lane, inst, tally, index, engine, finished)
+    process_counted(inp, ws, out, lane, inst, tally, index, engine)
+    process_outputs(inp, ws, out, lane, inst, tally, index, engine)
     told = 0
     if lane["role"] == DECODE:
         told = report_arrivals(inp, ws, out, lane, inst, tally, engine, batch["end"])

@@ -30,6 +30,15 @@ def window_of(inp, lane, group):
 
 
 @leaf
+def has_windows(inp, lane):
+    """Return whether any group has a sliding window."""
+    found = False
+    for group in range(lane["groups"]):
+        found = found or window_of(inp, lane, group) > 0
+    return found
+
+
+@leaf
 def left_by(lane, window, tokens):
     """Return the leading blocks that a window has left once `tokens` are computed."""
     left = np.int64(0)

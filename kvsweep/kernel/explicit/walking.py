@@ -117,7 +117,7 @@ def _leave_running(ws, inst, position):
 
 
 @leaf
-def _preempt(inp, ws, out, lane, inst, tally, index, engine, position):
+def preempt(inp, ws, out, lane, inst, tally, index, engine, position):
     """Preempt the running request at `position` (rules R5.7 and R10.5)."""
     r = ws.running[inst["run_lo"] + position]
     s = engine["state_lo"] + r
@@ -178,7 +178,7 @@ def _make_room(inp, ws, out, lane, inst, tally, index, engine, r, tokens, positi
         victim = find_victim(inp, ws, lane, inst, position)
         if _is_fenced(ws, lane, engine, engine["state_lo"] + ws.running[inst["run_lo"] + victim]):
             return False, position, True
-        _preempt(inp, ws, out, lane, inst, tally, index, engine, victim)
+        preempt(inp, ws, out, lane, inst, tally, index, engine, victim)
         if victim == position:
             return False, position, victim_is_last(lane)
         position -= victim < position
@@ -187,8 +187,8 @@ def _make_room(inp, ws, out, lane, inst, tally, index, engine, r, tokens, positi
 
 @leaf
 def schedule_running(inp, ws, out, lane, inst, tally, index, engine, alone):
-    """Serve the running requests while the budget lasts."""
-    position = np.int64(0)
+    """Serve the running requests while the budget lasts, but those who are counted."""
+    position = np.int64(engine["plain"])
     while position < inst["running"] and inst["budget"] > 0 and engine["input"] > lane["slot"]:
         r = ws.running[inst["run_lo"] + position]
         s = engine["state_lo"] + r

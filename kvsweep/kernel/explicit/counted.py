@@ -1,0 +1,203 @@
+"""Who is *counted*: the leading running requests, as far as each decodes one token in each step.
+
+Between two steps all that changes of such a request is that it has one more token, known and
+computed. So its state is left as it was at step `since`, and brought up to date when it is *due*
+(due.py). That goes on beside admissions and chunks of those behind it, which have entries, until a
+step must look at each. Asynchronously, and with drafts, it lasts for a run of steps only.
+"""
+
+import numpy as np
+
+from ..._jit import leaf
+from ...records import PREFILL
+from ..scheduling.preempt import victim_is_last
+from ..time.arrivals import tell_end
+from ..time.calendar import IDLE, find_due
+from .block_records import take
+from .due import (
+    blocks_needed,
+    cache_due,
+    catch_up,
+    end_some,
+    leave_windows,
+    next_due,
+    phase_of,
+)
+from .leavers import discharge, enlist, forget_phases
+from .may_run import decodes
+from .tables import allocate, cache_known, has_windows, watch_windows
+from .walking import preempt
+
+
+@leaf
+def stands(lane):
+    """Return whether who is counted stays so beside steps that do not only decode."""
+    plain = lane["drafts"] == 0 and not lane["async_scheduling"] and lane["role"] != PREFILL
+    # A step of a run would cache blocks of one token only when it takes them: a record too many.
+    plain = plain and not (lane["block_size"] == 1 and lane["prefix_caching"])
+    return plain and victim_is_last(lane)
+
+
+@leaf
+def join(inp, ws, lane, inst, engine):
+    """Count those who decode from now on, behind those who are counted."""
+    if engine["counted"] == 0:
+        engine["context"] = 0
+        engine["measured"] = 0
+        engine["planned"] = inst["step"]
+    goes_on = True
+    while goes_on and engine["counted"] < inst["running"]:
+        place = inst["run_lo"] + engine["counted"]
+        r = ws.running[place]
+        s = engine["state_lo"] + r
+        state = ws.states[s]
+        goes_on = decodes(lane, engine, state)
+        if goes_on:
+            engine["counted"] += 1
+            state["since"] = inst["step"]
+            engine["context"] += state["computed"]
+            engine["measured"] += r >= lane["warmup"]
+            if lane["drafts"] == 0:
+                request = inp.requests[lane["request_lo"] + r]
+                ws.due[place] = next_due(lane, request, state, inst["step"])
+                ws.phases[phase_of(lane, inst, state)] += 1
+                enlist(inp, ws, lane, inst, state, s)
+
+
+@leaf
+def _bring_up(inp, ws, lane, inst, tally, engine, place):
+    """Bring a request that is counted up to date, as steps need it that look at each."""
+    r = ws.running[place]
+    s = engine["state_lo"] + r
+    state = ws.states[s]
+    catch_up(inp, ws, lane, inst, tally, engine, r)
+    state["last_token"] = engine["last_end"]
+    request = inp.requests[lane["request_lo"] + r]
+    cache_known(inp, ws, lane, inst, request, state, s, np.int64(state["known"]) - 1)
+    if state["computed"] - state["flight"] >= state["release_at"]:
+        watch_windows(inp, ws, lane, state, s)
+
+
+@leaf
+def stand_down(inp, ws, lane, inst, tally, engine):
+    """Bring all who are counted up to date, and count nobody."""
+    for place in range(inst["run_lo"], inst["run_lo"] + engine["counted"]):
+        _bring_up(inp, ws, lane, inst, tally, engine, place)
+        ws.due[place] = IDLE
+    if lane["drafts"] == 0:
+        forget_phases(ws, lane, inst)
+    engine["counted"] = 0
+
+
+@leaf
+def _preempt_last(inp, ws, out, lane, inst, tally, index, engine):
+    """Preempt the last of the running list, who may be counted."""
+    position = inst["running"] - 1
+    if position < engine["counted"]:
+        place = inst["run_lo"] + position
+        r = ws.running[place]
+        s = engine["state_lo"] + r
+        state = ws.states[s]
+        _bring_up(inp, ws, lane, inst, tally, engine, place)
+        ws.due[place] = IDLE
+        ws.phases[phase_of(lane, inst, state)] -= 1
+        discharge(inp, ws, lane, inst, state, s)
+        engine["counted"] -= 1
+        engine["context"] -= state["computed"]
+        engine["measured"] -= r >= lane["warmup"]
+    preempt(inp, ws, out, lane, inst, tally, index, engine, position)
+
+
+@leaf
+def _take_by_counts(inp, ws, out, lane, inst, tally, index, engine):
+    """Give blocks to those who are counted; preempt others from the end while blocks lack.
+
+    The first are served before the next victim is chosen, so a victim never was. What is free is
+    taken, and so evicted, before more is freed.
+    """
+    served = np.int64(0)
+    while (blocks_needed(ws, lane, inst, engine) - served) * lane["groups"] > inst["free"]:
+        more = inst["free"] // lane["groups"]
+        take(ws, inst, more * lane["groups"])
+        served += more
+        _preempt_last(inp, ws, out, lane, inst, tally, index, engine)
+    take(ws, inst, (blocks_needed(ws, lane, inst, engine) - served) * lane["groups"])
+
+
+@leaf
+def _take_one_by_one(inp, ws, out, lane, inst, tally, index, engine):
+    """Do the same where windows leave blocks meanwhile: each before it takes one."""
+    position = np.int64(0)
+    while position < engine["counted"]:
+        place = inst["run_lo"] + position
+        r = ws.running[place]
+        s = engine["state_lo"] + r
+        state = ws.states[s]
+        request = inp.requests[lane["request_lo"] + r]
+        measured = r >= lane["warmup"]
+        _bring_up(inp, ws, lane, inst, tally, engine, place)
+        while position < engine["counted"] and not allocate(
+            inp, ws, lane, inst, tally, engine, request, state, s, 1, measured
+        ):
+            _preempt_last(inp, ws, out, lane, inst, tally, index, engine)
+        position += 1
+
+
+@leaf
+def _give_blocks(inp, ws, out, lane, inst, tally, index, engine):
+    """Give those who are counted what they need in this step, or preempt some of them."""
+    taken = blocks_needed(ws, lane, inst, engine) * lane["groups"]
+    if taken <= inst["free"]:
+        leave_windows(inp, ws, lane, inst, tally, engine)
+        take(ws, inst, taken)
+    elif has_windows(inp, lane):
+        _take_one_by_one(inp, ws, out, lane, inst, tally, index, engine)
+    else:
+        _take_by_counts(inp, ws, out, lane, inst, tally, index, engine)
+    first, last, _ = find_due(ws, inst)
+    cache_due(inp, ws, lane, inst, tally, engine, first, last)
+
+
+@leaf
+def schedule_counted(inp, ws, out, lane, inst, tally, index, engine):
+    """Schedule those who are counted beside others, without entries; or count nobody any more."""
+    engine["plain"] = 0
+    if stands(lane):
+        join(inp, ws, lane, inst, engine)
+    if engine["counted"] == 0:
+        return
+    if engine["counted"] > min(inst["budget"], engine["input"]):
+        stand_down(inp, ws, lane, inst, tally, engine)
+        return
+    _give_blocks(inp, ws, out, lane, inst, tally, index, engine)
+    engine["plain"] = engine["counted"]
+    inst["decode_tokens"] += engine["counted"]
+    inst["decode_context"] += engine["context"]
+    inst["budget"] -= engine["counted"]
+    engine["input"] -= engine["counted"]
+    tally["computed_tokens"] += engine["measured"]
+    engine["even"] += engine["measured"]
+
+
+@leaf
+def announce_counted(inp, ws, lane, inst, tally, engine, end):
+    """Tell of those counted who will have all their tokens with this batch, at its `end`."""
+    if engine["plain"] > 0:
+        first, last, _ = find_due(ws, inst)
+        for place in range(inst["run_lo"] + first, inst["run_lo"] + last + 1):
+            r = ws.running[place]
+            state = ws.states[engine["state_lo"] + r]
+            if ws.due[place] == inst["step"] and state["known"] + 1 >= state["limit"]:
+                tell_end(inp, ws, lane, inst, tally, r, end + int(lane["alpha2"]))
+
+
+@leaf
+def process_counted(inp, ws, out, lane, inst, tally, index, engine):
+    """Give each who is counted its token of the batch that has just ended."""
+    if engine["plain"] > 0:
+        inst["step"] -= 1  # which is that of the next batch
+        first, last, _ = find_due(ws, inst)
+        end_some(inp, ws, out, lane, inst, tally, index, engine, first, last, inst["step"])
+        inst["step"] += 1
+        engine["context"] += engine["counted"]
+        engine["plain"] = 0

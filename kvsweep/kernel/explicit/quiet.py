@@ -1,0 +1,144 @@
+"""The quiet steps of a run of decodes, in which nobody is due: nothing but counts changes.
+
+Without a log they are taken in a loop of their own. Who is due has a step of its own
+(`decode_run._take_step`), and so has each step that a log tells of.
+"""
+
+import numpy as np
+
+from ..._jit import leaf
+from ...records import NEVER, NONE
+from ..scheduling.admit import deadline
+from ..tally import add_gap
+from ..time.calendar import nearest_due
+from ..time.step_time import step_time
+from .batches import pass_on
+from .block_records import take
+from .due import blocks_needed, leave_windows
+from .planning import planned
+from .tables import FAR
+
+
+@leaf
+def decode_time(lane, inst, engine, count, context):
+    """Return how long a step takes in which `count` requests decode, and note its tokens."""
+    inst["prefill_tokens"] = 0
+    inst["prefill_context"] = 0
+    inst["preempted"] = 0
+    inst["decode_tokens"] = count * (1 + lane["drafts"])
+    inst["decode_context"] = (1 + lane["drafts"]) * context
+    inst["decode_context"] += count * (lane["drafts"] * (1 + lane["drafts"]) // 2)
+    return np.int64(step_time(lane, inst))
+
+
+@leaf
+def _device_end(ws, inst, engine):
+    """Return when the device is done with what it has: now, if that is nothing."""
+    end = np.int64(inst["clock"])
+    if engine["queued"] > 0:
+        end = np.int64(ws.batches[engine["batch_lo"] + engine["oldest"]]["end"])
+    return end
+
+
+@leaf
+def ends_at(ws, inst, engine, duration):
+    """Return when the outputs of this step of the run are processed, and when its batch ends."""
+    before = _device_end(ws, inst, engine)
+    ends = before + duration
+    return before if engine["queued"] > 0 else ends, ends
+
+
+@leaf
+def quiet_until(ws, lane, inst, engine):
+    """Return the next step that is not quiet."""
+    due = np.int64(nearest_due(ws, inst))
+    if lane["drafts"] > 0:
+        due = min(due, engine["planned"])
+    due = min(due, inst["step"] + lane["step_limit"] - engine["schedules"])
+    return np.int64(inst["step"]) if lane["log"] else due
+
+
+@leaf
+def _wakes(inp, ws, lane, inst, engine):
+    """Return with how many free blocks, and after when, a schedule would try a head."""
+    wanted = np.int64(FAR)
+    latest = np.int64(NEVER)
+    if inst["waiting"] > 0 and inst["running"] < lane["max_num_seqs"]:
+        wanted = np.int64(engine["free_wanted"])
+        if lane["impatient"]:
+            latest = np.int64(deadline(inp, ws, lane, inst))
+    return wanted, latest
+
+
+@leaf
+def _advance(ws, lane, inst, tally, engine, settled, duration, usual):
+    """Move on to the end of a quiet step.
+
+    Return how long the next one takes, and whether this one had the `usual` latency.
+    """
+    used = lane["gpu_blocks"] - inst["free"]
+    inst["used_time"] += used * (settled - inst["clock"])
+    inst["peak"] = max(inst["peak"], used)
+    inst["clock"] = settled
+    gap = settled - engine["last_end"]
+    engine["last_end"] = settled
+    if gap != usual and engine["measured"] > 0:
+        add_gap(ws, tally, gap, engine["measured"])
+    if lane["drafts"] == 0:
+        engine["context"] += inst["running"]
+    elif lane["context"]:
+        engine["context"] += planned(ws, inst, engine)["tokens"]
+    inst["step"] += 1
+    if lane["context"]:
+        duration = decode_time(lane, inst, engine, inst["running"], engine["context"])
+    return duration, gap == usual
+
+
+@leaf
+def _note_steps(ws, lane, inst, tally, engine, steps, alike, usual):
+    """Count the tokens of quiet steps, `alike` of which have the `usual` latency."""
+    tally["computed_tokens"] += steps * engine["measured"] * (1 + lane["drafts"])
+    engine["schedules"] += steps - 1  # and that of `pass_on`
+    if not lane["context"] and lane["pools"] == 0:
+        ws.itl_by_batch[inst["running"]] += alike * engine["measured"]
+    elif alike * engine["measured"] > 0:
+        add_gap(ws, tally, usual, alike * engine["measured"])
+
+
+@leaf
+def take_quiet(inp, ws, lane, inst, tally, engine, until, entry, due):
+    """Take the steps before `due`; return whether the run goes on behind them.
+
+    It ends before one that ends at `until`, lacks blocks or would try a head, and with the first
+    that ends at `entry`, when somebody enters.
+    """
+    duration = decode_time(lane, inst, engine, inst["running"], engine["context"])
+    usual = duration if not lane["context"] else np.int64(NONE)
+    wanted, latest = _wakes(inp, ws, lane, inst, engine)
+    device = _device_end(ws, inst, engine)
+    begun = np.int64(inst["step"])
+    alike = np.int64(0)
+    goes_on = True
+    while goes_on and inst["step"] < due:
+        taken = blocks_needed(ws, lane, inst, engine) * lane["groups"]
+        if taken > inst["free"]:
+            goes_on = False
+            break
+        if lane["drafts"] == 0:
+            leave_windows(inp, ws, lane, inst, tally, engine)
+        ends = device + duration
+        settled = device if lane["async_scheduling"] else ends
+        goes_on = settled < until and inst["free"] - taken < wanted and inst["clock"] <= latest
+        if goes_on:
+            take(ws, inst, taken)
+            device = ends
+            duration, same = _advance(ws, lane, inst, tally, engine, settled, duration, usual)
+            alike += same
+            goes_on = inst["clock"] < entry
+    steps = inst["step"] - begun
+    if steps > 0:
+        _note_steps(ws, lane, inst, tally, engine, steps, alike, usual)
+        inst["step"] -= 1
+        batch = ws.batches[engine["batch_lo"] + engine["oldest"]]
+        pass_on(inst, engine, batch, device, NONE)
+    return goes_on
