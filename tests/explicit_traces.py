@@ -64,6 +64,7 @@ def _add_groups(source, cache):
 
 def _add_drafts(source, trace):
     engine = trace["scenario"]["engine"]
+    engine["enable_chunked_prefill"] = True  # else refused
     tokens = source.pick((1, 2, 3, 5))
     engine["speculative"] = {"tokens": tokens, "method": source.pick(("draft", "eagle"))}
     if source.chance(30):

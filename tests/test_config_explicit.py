@@ -238,6 +238,17 @@ def test_wrong_pools_are_refused_by_their_key(cluster, message):
             "cache.cpu_blocks: with engine.speculative there is only cpu_blocks = 0",
         ),
         (
+            {"engine": {"speculative": EAGLE, "enable_chunked_prefill": False}},
+            "engine.enable_chunked_prefill: false needs a max_model_len of at most",
+        ),
+        (
+            {
+                "cluster": {"pools": [{"instances": 1, "max_model_len": 90}, {"instances": 1}]},
+                "engine": {"speculative": EAGLE},
+            },
+            "cluster.pools[0].max_model_len: vLLM cuts the last drafts of a request",
+        ),
+        (
             {"cluster": APART, "engine": {"speculative": EAGLE}},
             "engine.speculative: not with prefill and decode apart: no rule was recorded",
         ),

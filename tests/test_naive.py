@@ -54,7 +54,7 @@ def request_row(request):
 
 def test_all_recorded_cases_are_here():
     assert len(vllm_cases()) == 51
-    assert len(vllm_cases(ASYNC)) == 18
+    assert len(vllm_cases(ASYNC)) == 20
 
 
 def test_worked_example():

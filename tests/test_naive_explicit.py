@@ -82,10 +82,10 @@ def role_row(request):
 
 def test_all_recorded_cases_are_here():
     assert {group: len(vllm_cases(group)) for group in (*GROUPS, PD)} == {
-        "vllm2/hybrid": 22,
-        "vllm2/spec": 18,
-        "vllm2/mix": 6,
-        "vllm2/pd": 14,
+        "vllm2/hybrid": 23,
+        "vllm2/spec": 20,
+        "vllm2/mix": 8,
+        "vllm2/pd": 17,
     }
 
 

@@ -46,6 +46,8 @@ class Engine:
             raise ValueError("engine.scheduler: aging and urgent preemption need 'priority'")
         if self.async_scheduling and self.preempt_for_urgent:
             raise ValueError("engine.async_scheduling: no rule for urgent preemption")
+        if self.drafts and not self.enable_chunked_prefill:
+            raise ValueError("engine.speculative: no rule where vLLM cuts drafts at its limit")
         if self.max_num_batched_tokens < self.max_num_seqs:
             raise ValueError("engine.max_num_batched_tokens is less than engine.max_num_seqs")
 

@@ -131,6 +131,14 @@ def test_a_window_keeps_few_blocks_of_a_long_request():
     assert not read_scenario(scenario(engine=slow, cache=cache), "x").can_ever_run(1000, 1000)
 
 
+def test_without_chunks_a_step_is_the_longest_request():
+    engine = {"max_num_seqs": 1, "max_num_batched_tokens": 20, "enable_chunked_prefill": False}
+    found = read_scenario(scenario(engine=engine), "x")
+    assert found.can_ever_run(15, 5)
+    assert not found.can_ever_run(15, 6)
+    assert not found.is_short_enough(15, 6)
+
+
 def test_tokens_stand_for_content():
     (first,) = read_requests(trace(request(prompt=[[1, 2], [0, 1]])), "x")
     assert first.prompt_ids() == [token_id(1, 0), token_id(1, 1), token_id(0, 0)]

@@ -58,6 +58,7 @@ class Cluster:
             tokens = request.prompt_tokens
             last = tokens + request.output_tokens - 1
             fits = ceil_div(tokens, size) <= self._layout.prefill_blocks
+            fits = fits and self._scenario.is_short_enough(tokens, request.output_tokens)
             if not (fits and ceil_div(last, size) <= self._layout.decode_blocks):
                 times["rejected"] = True
                 continue

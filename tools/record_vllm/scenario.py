@@ -105,13 +105,16 @@ class Scenario:
 
     def can_ever_run(self, prompt_tokens: int, output_tokens: int) -> bool:
         """Whether a request would fit into an empty engine; the others are refused on entry."""
-        if not self.enable_chunked_prefill and (
-            prompt_tokens + output_tokens > self.max_num_batched_tokens
-        ):
+        if not self.is_short_enough(prompt_tokens, output_tokens):
             return False
         tokens = prompt_tokens + output_tokens - 1 + 2 * self.drafts
         needed = sum(self._blocks_of(group, tokens) for group in self.groups)
         return needed <= self.gpu_blocks
+
+    def is_short_enough(self, prompt_tokens: int, output_tokens: int) -> bool:
+        """Whether a request is no longer than vLLM's limit: without chunks, a step."""
+        longest = self.max_num_batched_tokens
+        return self.enable_chunked_prefill or prompt_tokens + output_tokens <= longest
 
     def _blocks_of(self, group: Group, tokens: int) -> int:
         blocks = ceil_div(tokens, self.block_size)
