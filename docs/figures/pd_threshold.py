@@ -16,6 +16,8 @@ from kvsweep.plot import style
 ROOT = Path(__file__).resolve().parents[2]
 FIGURE = ROOT / "docs" / "findings" / "pd-threshold.png"
 KINDS = {"code": "code generation", "chat": "interactive chat"}
+LEGENDS = {"code": ("lower right", 0.002), "chat": ("upper left", 0.02)}
+"""Where each is, and where its axis begins."""
 THRESHOLD = "pd_uncached_token_threshold"
 LOCAL = 1_000_000  # longer than any prompt: none goes away
 
@@ -86,7 +88,10 @@ def draw(stores):
             panel.set_xlabel("sessions per second")
             panel.set_ylabel("TTFT, mean (s)")
             panel.set_title(KINDS[kind], fontsize=8)
-            panel.legend(frameon=False, fontsize=7, title="uncached tokens that go away")
+            place, least = LEGENDS[kind]
+            panel.set_ylim(bottom=least)
+            title = "uncached tokens that go away"
+            panel.legend(frameon=False, fontsize=7, title=title, title_fontsize=7, loc=place)
     return figure
 
 
