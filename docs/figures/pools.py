@@ -90,6 +90,18 @@ def tell_preemptions(ds):
                 print(blocks, one, "over", two, told(found, 2))
 
 
+def tell_split(ds):
+    """Print preemptions and latencies of one pool and of two of another split."""
+    for name, digits in (("preemption_rate", 4), ("ttft_p99_ms", 0)):
+        for policy in ds.policy.values:
+            cells = ds[name].sel(policy=policy).values[:, None]
+            print(name, policy, told(interval(cells), digits))
+    one = ds.preemption_rate.sel(policy="one-128").values
+    for two in ("two-128-128", "two-128-16"):
+        pair = np.stack([one, ds.preemption_rate.sel(policy=two).values], -1)
+        print("one-128 over", two, told(interval(pair, lambda a, b: a / b), 2))
+
+
 def draw_fleets(panel, one, two):
     """Draw the fewest instances of each kind of fleet, by trace and stretch."""
     level = LEVELS[-1]
@@ -164,4 +176,5 @@ if __name__ == "__main__":
     for policy in authors.policy.values:
         tell_fleets(f"{policy}, the authors' step times", authors.sel(policy=policy))
     tell_preemptions(preemptions)
+    tell_split(results("dual-pools-split"))
     style.save(draw(one, two, preemptions), FIGURE)

@@ -78,6 +78,17 @@ def timed_out(cells: Cells) -> ResultWarning | None:
     )
 
 
+def failed(cells: Cells) -> ResultWarning | None:
+    """Warn of requests that end as their blocks could not be pulled: nothing follows them."""
+    return _lost(
+        cells,
+        "failed",
+        "requests end with an error as their blocks could not be pulled",
+        "latencies are those of the others; see failed and expired_leases beside them, and "
+        "cluster.kv_load_failure_policy",
+    )
+
+
 def _lost(cells: Cells, name: str, what: str, so: str) -> ResultWarning | None:
     lost = _unserved(cells, name)
     found = seen(cells, lost > LOST * cells.number("injected"), lost)

@@ -14,7 +14,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kvsweep.analysis.cells import Cells, cells_of
-from kvsweep.analysis.losses import horizon, rejected, timed_out, unservable, without_numbers
+from kvsweep.analysis.losses import (
+    failed,
+    horizon,
+    rejected,
+    timed_out,
+    unservable,
+    without_numbers,
+)
 from kvsweep.analysis.no_effect import equal_seeds, idle_tier, never_full
 from kvsweep.analysis.router_memory import short_memory
 from kvsweep.analysis.warning_records import ResultWarning, Seen, seen
@@ -134,6 +141,7 @@ CHECKS = (
     unservable,
     rejected,
     timed_out,
+    failed,
     horizon,
     queue_growth,
     burst,

@@ -1,7 +1,15 @@
 """Begin a lane in a used workspace, and collect what it leaves behind."""
 
 from .._jit import leaf, part
-from ..policies import Eviction, Offload, Priority, Scheduler, TierEviction, Victim
+from ..policies import (
+    Eviction,
+    LoadFailure,
+    Offload,
+    Priority,
+    Scheduler,
+    TierEviction,
+    Victim,
+)
 from ..records import NONE, QUANTILES, LaneStatus
 from .blocks.runs import begin_runs, clear_heads
 from .explicit.beginning import begin_explicit, end_explicit
@@ -52,8 +60,10 @@ def _has_branches(lane):
     room = (
         lane["offload_eviction"] == TierEviction.LRU or lane["offload_eviction"] == TierEviction.ARC
     )
+    failure = lane["kv_load_failure_policy"]
+    ended = failure == LoadFailure.FAIL or failure == LoadFailure.RECOMPUTE
     chosen = lane["victim"] >= Victim.LAST and lane["victim"] <= Victim.FEWEST_REMAINING
-    return ordered and ranked and evicted and moved and room and chosen
+    return ordered and ranked and evicted and moved and room and ended and chosen
 
 
 @part

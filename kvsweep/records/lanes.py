@@ -102,7 +102,7 @@ LANE_FIELDS = (
     Field("lease", i64, "us", "for which a prefill keeps its blocks, 0: until they are pulled"),
     Field("beat_every", i64, "us", "time between heartbeats that renew leases, 0: none are sent"),
     Field("beat_extends", i64, "us", "for which such a heartbeat renews a lease"),
-    Field("load_failure", i64, "1", "code of policies.LoadFailure"),
+    Field("kv_load_failure_policy", i64, "1", "code of policies.LoadFailure"),
     Field("tiered", u8, "1", "1 if there is a CPU tier of kvsweep's own"),
     Field("prompt_only", u8, "1", "1 if such a tier stores no output"),
     Field("all_split", u8, "1", "1 if every cached block has a record: all extents are split"),

@@ -79,7 +79,7 @@ def _lease_fields(cluster: Cluster) -> dict[str, Any]:
         "lease": lease,
         "beat_every": max(1, lease // 6) if beats else 0,
         "beat_extends": lease * 2 // 3,
-        "load_failure": LoadFailure.from_name(cluster.kv_load_failure_policy),
+        "kv_load_failure_policy": LoadFailure.from_name(cluster.kv_load_failure_policy),
     }
 
 

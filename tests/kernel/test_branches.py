@@ -10,6 +10,7 @@ from kvsweep import policies
 from kvsweep.policies import (
     Admission,
     Eviction,
+    LoadFailure,
     Offload,
     Priority,
     Routing,
@@ -33,6 +34,7 @@ FAMILIES = {
     Victim: ("engine", "victim"),
     Offload: ("cache", "offload"),
     TierEviction: ("cache", "offload_eviction"),
+    LoadFailure: ("cluster", "kv_load_failure_policy"),
 }
 """Table and key of each family of policies."""
 
@@ -57,8 +59,31 @@ SCENARIO = {
 }
 
 
+APART = {
+    "engine": {"max_num_seqs": 2},
+    "cache": {"block_size": 4, "gpu_blocks": 16},
+    "cluster": {
+        "prefill_instances": 1,
+        "decode_instances": 1,
+        "kv_transfer_bandwidth": 1.0,
+        "kv_lease_us": 500,
+    },
+    "latency": {"beta": [50, 0, 0]},
+}
+
+
+def a_failing_trace(name):
+    """Return a trace some of whose pulls fail, with the policy `name` for these."""
+    scenario = copy.deepcopy(APART)
+    scenario["cluster"]["kv_load_failure_policy"] = name
+    rows = [row | {"pull_fails": row["id"] % 3 == 0} for row in ROWS]
+    return {"format": "kvsweep-trace/1", "scenario": scenario, "requests": rows}
+
+
 def a_trace(family, name):
     """Return a trace whose scenario has the policy `name` in place of its family's."""
+    if family is LoadFailure:
+        return a_failing_trace(name)
     table, key = FAMILIES[family]
     scenario = copy.deepcopy(SCENARIO)
     scenario[table][key] = {name: 1} if family is Scorer else name

@@ -156,7 +156,7 @@ def fail_pull(inp, ws, lane, inst, tally, engine, r, now):
     s = engine["state_lo"] + r
     state = ws.states[s]
     tally["failed_pulls"] += 1
-    if lane["load_failure"] == LoadFailure.RECOMPUTE:
+    if lane["kv_load_failure_policy"] == LoadFailure.RECOMPUTE:
         blocks = blocks_for(lane, np.int64(state["prompt"]))
         state["computed"] = blocks * lane["block_size"] - ws.handoffs[r]["tokens"]
         return

@@ -54,7 +54,8 @@ class RoleInstance(ExplicitInstance):
         self.misfits = set()
         self.leases = Leases(scenario.cluster)
         self.heartbeats = Heartbeats(scenario.cluster)
-        self.recomputes = scenario.cluster.kv_load_failure_policy == "recompute"
+        recomputes = {"fail": False, "recompute": True}
+        self.recomputes = recomputes[scenario.cluster.kv_load_failure_policy]
         self.renewed, self.failed, self.expired = ([], 0), [], []
 
     @property

@@ -1,0 +1,107 @@
+"""Write the figure of docs/findings/pd-threshold.md and print its tables, from stores.
+
+To renew both, after the commands of the page::
+
+    python docs/figures/pd_threshold.py
+"""
+
+from pathlib import Path
+
+import numpy as np
+
+import kvsweep
+from kvsweep.analysis import statistics
+from kvsweep.plot import style
+
+ROOT = Path(__file__).resolve().parents[2]
+FIGURE = ROOT / "docs" / "findings" / "pd-threshold.png"
+KINDS = {"code": "code generation", "chat": "interactive chat"}
+LEGENDS = {"code": ("lower right", 0.002), "chat": ("upper left", 0.02)}
+"""Where each is, and where its axis begins."""
+THRESHOLD = "pd_uncached_token_threshold"
+LOCAL = 1_000_000  # longer than any prompt: none goes away
+
+
+def results(kind):
+    """Open a store; its measures are (threshold, rate, seed)."""
+    found = kvsweep.open_results(ROOT / "results" / f"pd-threshold-{kind}.zarr")
+    assert (found.status == "ok").all()
+    return found.transpose(THRESHOLD, "rate", "seed", ...)
+
+
+def called(threshold):
+    """Return what a threshold is called."""
+    return "none goes away" if threshold == LOCAL else f"more than {threshold:,}"
+
+
+def table(name, found, scale=1.0, digits=2):
+    """Print means with 95 % intervals, a row for each threshold."""
+    thresholds, rates = found[THRESHOLD].values, found.rate.values
+    print(f"\n{name}\n| uncached tokens that go away |", *(f"{rate:g} |" for rate in rates))
+    print("|---|" + "--:|" * len(rates))
+    for threshold in thresholds:
+        mean, half = statistics.mean_and_t(scale * found.sel({THRESHOLD: threshold}).values, 0.95)
+        cells = (f"{m:.{digits}f} ± {h:.{digits}f} |" for m, h in zip(mean, half, strict=True))
+        print(f"| {called(threshold)} |", *cells)
+
+
+def ratio(found, one, other):
+    """Return ratios of means over the seeds by rate, with bootstrap intervals; (rates, 3)."""
+    rows = []
+    for rate in found.rate.values:
+        at = found.sel(rate=rate)
+        pair = np.stack([at.sel({THRESHOLD: each}).values for each in (one, other)], -1)
+        counts = statistics.resample_counts(len(pair), 2000)
+        samples = np.divide(*statistics.student_means(pair, counts).T)
+        low, high = np.quantile(samples, [0.025, 0.975])
+        first, second = pair.mean(0)
+        rows.append((first / second, low, high))
+    return np.array(rows)
+
+
+def tell(kind, ds):
+    """Print the tables of a workload."""
+    print(f"\n# {kind}: {dict(ds.sizes)}")
+    table("share that goes away, %", ds.pulls / ds.completed, 100, 1)
+    table("TTFT, mean, s", ds.ttft_mean_ms, 1e-3, 3)
+    table("TPOT, mean, ms", ds.tpot_mean_ms, 1, 1)
+    table("end to end, mean, s", ds.e2e_mean_ms, 1e-3, 1)
+    table("prefix hit rate", ds.prefix_hit_rate)
+    for threshold in ds[THRESHOLD].values[1:]:
+        rows = ratio(ds.ttft_mean_ms, 16, threshold)
+        print(
+            "TTFT, 16 over", called(threshold), *(f"{m:.2f} [{a:.2f}, {b:.2f}]" for m, a, b in rows)
+        )
+
+
+def draw(stores):
+    """Return the figure: the first token over the load, by threshold."""
+    with style.style():
+        figure = style.new_figure(2.8, width=2 * style.COLUMN_WIDTH)
+        for panel, (kind, ds) in zip(figure.subplots(1, 2), stores.items(), strict=True):
+            for i, threshold in enumerate(ds[THRESHOLD].values):
+                cells = ds.ttft_mean_ms.sel({THRESHOLD: threshold}).values / 1000
+                mean, half = statistics.mean_and_t(cells, 0.95)
+                look = {"color": style.colour(i), "ls": style.dash(i), "lw": 1.2}
+                panel.errorbar(ds.rate, mean, half, label=called(threshold), **look)
+            panel.set_yscale("log")
+            panel.set_xlabel("sessions per second")
+            panel.set_ylabel("TTFT, mean (s)")
+            panel.set_title(KINDS[kind], fontsize=8)
+            place, least = LEGENDS[kind]
+            panel.set_ylim(bottom=least)
+            title = "uncached tokens that go away"
+            panel.legend(frameon=False, fontsize=7, title=title, title_fontsize=7, loc=place)
+    return figure
+
+
+def main():
+    """Print the tables, and write the figure."""
+    stores = {kind: results(kind) for kind in KINDS}
+    for kind, ds in stores.items():
+        tell(kind, ds)
+    style.save(draw(stores), FIGURE)
+
+
+if __name__ == "__main__":
+    main()
