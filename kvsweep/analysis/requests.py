@@ -145,7 +145,8 @@ def _measured(ds: xr.Dataset) -> xr.DataArray:
     found: xr.DataArray = ~ds["request_status"].isin(["", RequestStatus.NOT_ARRIVED.label])
     if "status" in ds:
         found = found & variables.is_ok(ds)
-    return found & (ds["request_status"]["request"] >= warmup)
+    measured: xr.DataArray = found & (ds["request_status"]["request"] >= warmup)
+    return measured
 
 
 def _varied(ds: xr.Dataset) -> Iterator[str]:
