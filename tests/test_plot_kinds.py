@@ -20,7 +20,7 @@ from test_plot import (
 from kvsweep import plot
 from kvsweep.analysis.cliff import find_cliff
 from kvsweep.analysis.pareto import pareto_front
-from kvsweep.analysis.requests import times
+from kvsweep.analysis.request_times import times
 from kvsweep.errors import InputError
 
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kvsweep.cli.base import Command, Several, json_option, print_json
-from kvsweep.cli.figures import KINDS, PREFIX, draw
 from kvsweep.cli.outputs import OutputPath, check_new, file_beside, overwrite_option
+from kvsweep.cli.plot_kinds import KINDS, PREFIX, draw
 from kvsweep.cli.results import (
     at_option,
     cliff_options,

@@ -9,7 +9,7 @@ import numpy as np
 from matplotlib.ticker import PercentFormatter
 
 from kvsweep.analysis import statistics
-from kvsweep.analysis.requests import scales, times
+from kvsweep.analysis.request_times import scales, times
 from kvsweep.analysis.statistics import Floats
 from kvsweep.analysis.wording import number
 from kvsweep.arguments import checked
