@@ -20,6 +20,7 @@ from test_plot import (
 from kvsweep import plot
 from kvsweep.analysis.cliff import find_cliff
 from kvsweep.analysis.pareto import pareto_front
+from kvsweep.analysis.request_times import times
 from kvsweep.errors import InputError
 
 
@@ -89,6 +90,21 @@ def test_a_cdf_leaves_out_the_warm_up_and_single_tokens():
     ds["request_tpot_us"][:, :, :10] = np.nan  # completed: of one token
     (axes,) = plot.plot_cdf(ds, "tpot_ms").axes
     assert lines_of(axes)[0].get_ydata()[-1] == pytest.approx(20 / 25)
+
+
+def test_a_time_per_token_is_found_without_its_column():
+    ds = with_requests()
+    known = times(ds, "tpot_ms")
+    tokens = ds["request_status"].copy(data=np.full(ds["request_status"].shape, 11))
+    tokens[:, :, 3] = 1
+    ds = ds.drop_vars("request_tpot_us").assign(
+        request_output_tokens=tokens,
+        request_first_token_us=tokens * 0 + 500,
+        request_finish_us=(known * 10_000 + 500).fillna(-1),
+    )
+    found = times(ds, "tpot_ms")
+    assert np.isnan(found.values[:, :, 3]).all()
+    np.testing.assert_allclose(found.values[:, :, 4:], known.values[:, :, 4:])
 
 
 @pytest.mark.parametrize(

@@ -211,6 +211,16 @@ def test_effects_without_seeds_or_values_say_so():
     assert "Cells without a value, left out: 1 (no value 1)." in text
 
 
+def test_effects_without_ratios_have_no_table_of_them():
+    ds = factorial()
+    assert "(ratios)" in effects_text(factorial_effects(ds, "ttft_p99_ms"))
+    ds["ttft_p99_ms"][:] -= 1e6
+    text = effects_text(factorial_effects(ds, "ttft_p99_ms"))
+    assert "(differences)" in text
+    assert "(ratios)" not in text
+    assert "ratios (values must be positive): " in text
+
+
 def test_axes_of_one_level_and_missing_interactions_are_named():
     ds = factorial().isel(gpu_blocks=[0])
     ds["ttft_p99_ms"][:] = 5.0

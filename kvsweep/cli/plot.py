@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kvsweep.cli.base import Command, Several, json_option, print_json
-from kvsweep.cli.figures import KINDS, PREFIX, draw
 from kvsweep.cli.outputs import OutputPath, check_new, file_beside, overwrite_option
+from kvsweep.cli.plot_kinds import KINDS, PREFIX, draw
 from kvsweep.cli.results import (
     at_option,
     cliff_options,
@@ -111,7 +111,7 @@ def plot(
     target = out or file_beside(store, f"{kind}.png")
     # Of those whose name was not given, the last one drawn is replaced.
     check_new([store], {"--out": target}, overwrite or (out is None and is_own(target)))
-    with look(style, dark, size and _inches(size), title):
+    with look(style, dark, None if size is None else _inches(size), title):
         figure = draw(store, kind, at, options)
     save(figure, target)
     if as_json:

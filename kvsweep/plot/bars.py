@@ -93,7 +93,7 @@ def plot_bars(
         panel = one_panel(ax, ds, 1.1 + BAR * (count + len(levels)) + below)
         for i, (_, values) in enumerate(lines):
             counts = statistics.resample_counts(len(values), resamples) if len(values) > 1 else None
-            places = np.arange(len(levels)) + 0.8 * ((i + 0.5) / len(lines) - 0.5)
+            places = np.arange(len(levels), dtype=np.float64) + 0.8 * ((i + 0.5) / len(lines) - 0.5)
             band = statistics.mean_band(values, counts, confidence)
             _draw(panel, places, 0.72 / len(lines), band, style.colour(i))
         _label(panel, array, array[over])

@@ -7,6 +7,7 @@ from itertools import product
 from typing import TYPE_CHECKING
 
 import numpy as np
+from matplotlib.patheffects import withStroke
 
 from kvsweep.analysis import statistics, variables
 from kvsweep.analysis.gib import unit_gib
@@ -174,6 +175,7 @@ def draw_threshold(panel: Axes, threshold: float) -> None:
         ha="right" if at_right else "left",
         fontsize=6.5,
         color=style.INK,
+        path_effects=[withStroke(linewidth=2.0, foreground=style.PAPER)],
     )
 
 

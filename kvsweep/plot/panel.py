@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any
 
 import matplotlib as mpl
 
@@ -41,7 +41,7 @@ def one_panel(
 
 def dressed(ax: Axes) -> Axes:
     """Give the caller's panel the look of the others, within `style.style`; return it."""
-    given = mpl.rcParams
+    given: Any = mpl.rcParams
     for axis, name in ((ax.xaxis, "xtick"), (ax.yaxis, "ytick")):
         axis.set_tick_params(
             labelsize=given[f"{name}.labelsize"],
@@ -73,4 +73,4 @@ def refuse_panels(ax: Axes | None, count: int) -> None:
 
 def figure_of(panel: Axes) -> Figure:
     """Return the figure of a panel, that of a part of a figure too."""
-    return cast("Figure", panel.figure.figure)
+    return panel.figure.figure

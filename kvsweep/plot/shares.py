@@ -9,7 +9,7 @@ import numpy as np
 from matplotlib.ticker import PercentFormatter
 
 from kvsweep.analysis import statistics
-from kvsweep.analysis.requests import scales, times
+from kvsweep.analysis.request_times import scales, times
 from kvsweep.analysis.statistics import Floats
 from kvsweep.analysis.wording import number
 from kvsweep.arguments import checked
@@ -78,9 +78,10 @@ def plot_cdf(
     Examples
     --------
     >>> import kvsweep, kvsweep.plot
-    >>> sweep = kvsweep.load_sweep("small.toml", ["cache.gpu_blocks=[600]"])
+    >>> sweep = kvsweep.load_sweep("small.toml", seeds=2)
     >>> ds = kvsweep.run(sweep, out="results/each.zarr", keep_requests=True)
-    >>> figure = kvsweep.plot.plot_cdf(ds.sel(rate=200.0), "ttft_ms", threshold=500)
+    >>> one = ds.sel(rate=200.0, gpu_blocks=600)
+    >>> figure = kvsweep.plot.plot_cdf(one, "ttft_ms", threshold=500)
     >>> kvsweep.plot.save(figure, "cdf.png")
     """
     statistics.check_bootstrap(confidence, resamples)
@@ -143,9 +144,10 @@ def plot_attainment(
     Examples
     --------
     >>> import kvsweep, kvsweep.plot
-    >>> sweep = kvsweep.load_sweep("small.toml", ["cache.gpu_blocks=[600]"])
-    >>> ds = kvsweep.run(sweep, out="results/each.zarr", keep_requests=True).sel(rate=200.0)
-    >>> figure = kvsweep.plot.plot_attainment(ds, {"ttft_ms": 500, "tpot_ms": 50})
+    >>> sweep = kvsweep.load_sweep("small.toml", seeds=2)
+    >>> ds = kvsweep.run(sweep, out="results/each.zarr", keep_requests=True)
+    >>> one = ds.sel(rate=200.0, gpu_blocks=600)
+    >>> figure = kvsweep.plot.plot_attainment(one, {"ttft_ms": 500, "tpot_ms": 50})
     >>> kvsweep.plot.save(figure, "attainment.png")
     """
     statistics.check_bootstrap(confidence, resamples)

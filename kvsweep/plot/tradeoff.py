@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -111,7 +111,7 @@ def _draw(
     )
     colour = style.colour(index)
     panel.plot(x, y, color=colour, linestyle=style.dash(index), marker="o", ms=3)
-    bars = {"color": colour, "alpha": 0.6, "linewidth": 1.0}
+    bars: dict[str, Any] = {"color": colour, "alpha": 0.6, "linewidth": 1.0}
     panel.hlines(y, x_low, x_high, **bars)
     panel.vlines(x, y_low, y_high, **bars)
 

@@ -68,6 +68,7 @@ def test_a_stored_measurement_is_shown_and_drawn_again(run, load):
     assert json.loads(run("show", STORE, "--json")[1])["trials"] == 12
     assert run("plot", STORE, "prefix", "-o", "p.svg") == (0, "p.svg\n", "")
     assert "<svg" in Path("p.svg").read_text()
+    assert "--at: has no effect on a store of measurements" in run("show", STORE, "--at", "a=1")[2]
 
 
 def test_a_store_is_replaced_only_when_told(run, load):

@@ -18,6 +18,7 @@ GIVEN = {
     "grid --out": ("small.toml", ".zarr"),
     "merge --out": ("a.zarr", ".zarr"),
     "plot --out": ("a.zarr", ".png"),
+    "compare --plot": ("a.zarr", "a.zarr", ".png"),
     "report --out": ("a.zarr", ".html"),
     "schema --out": (".json",),
     "replay --requests": ("t.json", ".csv"),
@@ -96,7 +97,7 @@ def test_a_file_that_is_there_is_kept(name, run, files):
     assert any("--overwrite" in option.opts for option in FOUND[name].params)
 
 
-@pytest.mark.parametrize("name", ["plot --out", "report --out", "schema --out",
+@pytest.mark.parametrize("name", ["plot --out", "compare --plot", "report --out", "schema --out",
                                   "trace info --plot", "trace convert --out", "trace slice --out",
                                   "trace hits --out", "trace hits --plot"])  # fmt: skip
 def test_a_file_that_is_there_is_replaced_when_asked(name, run, files):

@@ -108,6 +108,8 @@ def test_two_stores_are_compared(run, store, tmp_path):
     page = page_of(tmp_path / "two.html")
     words = " ".join(page.text)
     assert "Difference of preemption_rate" in words
+    assert words.count("Difference of ") == 3
+    assert words.count("What differs:") == 1
     assert "cluster.instances" in words
     assert "script" not in page.found
     assert run("report", store, "b.zarr", "-o", "both.html")[0] == 0

@@ -36,6 +36,14 @@ def test_show_tells_axes_and_cells(run, results):
     assert [axis["name"] for axis in summary["axes"]] == ["policy", "gpu_blocks", "seed"]
 
 
+def test_show_looks_at_a_part(run, results):
+    code, out, _ = run("show", results, "--at", "policy=least-loaded")
+    assert code == 0
+    assert "42 cells, all ok" in out
+    assert "round-robin" not in out
+    assert "no axis 'polic'; did you mean 'policy'" in run("show", results, "--at", "polic=a")[2]
+
+
 def test_cliff_finds_what_the_sweep_asks_for(run, results):
     assert "passes 0.5 at 132.5 blocks" in run("cliff", results)[1]
 

@@ -45,16 +45,23 @@ def times(ds: xr.Dataset, metric: str) -> xr.DataArray:
     """
     _check_name("metric", metric)
     name = TIMES[metric]
-    if name not in ds:
+    if "request_status" not in ds:
         raise InputError(
             f"metric: single requests are needed, which `kvsweep grid --requests` stores ({name})"
         )
-    found = ds[name].astype(np.float64)
+    found = (ds[name] if name in ds else _per_token(ds)).astype(np.float64)
     found = found.where(found >= 0, np.inf) / 1000.0
     if metric == "tpot_ms":  # a single token has no time after the first
         found = found.where((found < np.inf) | ~_completed(ds))
     about = {"long_name": f"{_MEANINGS[metric]} of a request", "units": "ms"}
     return found.where(_measured(ds)).rename(metric).assign_attrs(about)
+
+
+def _per_token(ds: xr.Dataset) -> xr.DataArray:
+    """Return `request_tpot_us`, which only sweeps with service levels store."""
+    tokens = ds["request_output_tokens"]
+    lasted = ds["request_finish_us"] - ds["request_first_token_us"]
+    return (lasted / (tokens - 1)).where(_completed(ds) & (tokens > 1))
 
 
 _MEANINGS = {
@@ -138,7 +145,8 @@ def _measured(ds: xr.Dataset) -> xr.DataArray:
     found: xr.DataArray = ~ds["request_status"].isin(["", RequestStatus.NOT_ARRIVED.label])
     if "status" in ds:
         found = found & variables.is_ok(ds)
-    return found & (ds["request_status"]["request"] >= warmup)
+    measured: xr.DataArray = found & (ds["request_status"]["request"] >= warmup)
+    return measured
 
 
 def _varied(ds: xr.Dataset) -> Iterator[str]:
