@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+import zlib
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +19,17 @@ if TYPE_CHECKING:
 
 class WrongWorkerError(Exception):
     """A task came to a worker that took the address of one that may simulate: address, reason."""
+
+
+def packed(job: Job) -> bytes:
+    """Return a job as it is sent: scenarios are alike, so that what is left of them is a 37th."""
+    return zlib.compress(pickle.dumps(job), 1)
+
+
+def unpacked(data: bytes) -> Job:
+    """Return a job that was sent."""
+    job: Job = pickle.loads(zlib.decompress(data))  # Dask hands on pickles anyway
+    return job
 
 
 def simulate(job: Job, task: Task, wanted: Answer) -> Any:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import pickle
 from collections import Counter, OrderedDict, deque
 from contextlib import suppress
 from queue import Empty, SimpleQueue
@@ -19,9 +18,11 @@ from kvsweep.workers.job import RETRIES
 from kvsweep.workers.pool import LOOK_EVERY
 from kvsweep.workers.remote_tasks import (
     WrongWorkerError,
+    packed,
     simulate,
     simulate_apart,
     simulate_by_halves,
+    unpacked,
 )
 from kvsweep.workers.silence import Silence
 
@@ -195,8 +196,8 @@ class ClusterRun:
         block = self._whole.cells.variant_block(task)
         if block not in self._jobs:
             job = self._pool.client.submit(
-                pickle.loads,
-                pickle.dumps(self._whole.only(task)),
+                unpacked,
+                packed(self._whole.only(task)),
                 key=f"{self._name}-job-{self._token}-{uuid4().hex[:8]}",
                 workers=restriction,
                 pure=False,
