@@ -22,7 +22,6 @@ from kvsweep.workers.remote_tasks import (
     simulate,
     simulate_apart,
     simulate_by_halves,
-    unpacked,
 )
 from kvsweep.workers.silence import Silence
 
@@ -63,7 +62,7 @@ class ClusterRun:
         self._wanted = own_answer()
         self._todo: deque[Task] = deque()
         self._suspects: list[Task] = []
-        self._ways: dict[int, Callable[[Job, Task, Answer], Any]] = {}  # of those that failed
+        self._ways: dict[int, Callable[[bytes, Task, Answer], Any]] = {}  # of those that failed
         self._given_up: list[tuple[Task, Exception]] = []
         self._losses: Counter[int] = Counter()  # by task
         self._alone = False
@@ -196,7 +195,7 @@ class ClusterRun:
         block = self._whole.cells.variant_block(task)
         if block not in self._jobs:
             job = self._pool.client.submit(
-                unpacked,
+                bytes,
                 packed(self._whole.only(task)),
                 key=f"{self._name}-job-{self._token}-{uuid4().hex[:8]}",
                 workers=restriction,
