@@ -1,6 +1,7 @@
 """``python -m kvsweep`` is the command ``kvsweep``."""
 
 import os
+import signal
 import sys
 from contextlib import suppress
 from typing import NoReturn
@@ -16,10 +17,12 @@ def main() -> None:
 
         run()
     except KeyboardInterrupt:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # another one adds nothing but a traceback
         print("kvsweep: interrupted", file=sys.stderr)  # noqa: T201 (nothing is loaded yet)
         _leave(1)
     except SystemExit as ended:
         if getattr(ended, "at_once", False):
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
             _leave(int(str(ended.code)))
         raise
 

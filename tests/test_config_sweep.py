@@ -529,14 +529,15 @@ def test_scenarios_have_in_common_what_is_the_same(load):
     assert len({variant.cache.gpu_blocks for variant in [first, *others]}) == 67
 
 
-def test_what_is_equal_to_python_alone_is_not_the_same(load):
-    """What was given of a section tells what is asked of it; 1 and true are other settings."""
+def test_sections_that_differ_in_what_is_given_are_not_the_same(load):
+    """What a file gives of a section may count, also where it is the default."""
     policies = """[policies.a]
 engine.max_num_seqs = 256
 [policies.b]
 engine.max_num_batched_tokens = 2048
-[grid]"""
-    sweep = load("[grid]", policies)
+[grid]
+policy = ["a", "b"]"""
+    sweep = load('[grid]\npolicy = ["round-robin", "least-loaded"]', policies)
     a, b = (sweep.scenario({"policy": name}) for name in "ab")
     assert a.engine == b.engine
     assert a.engine.model_fields_set != b.engine.model_fields_set

@@ -18,11 +18,18 @@ from kvsweep.workers.connecting import connected, silenced
 from kvsweep.workers.pool import Pool, Worker
 from kvsweep.workers.running import ClusterRun
 
+try:
+    import resource
+except ImportError:  # Windows
+    resource = None  # type: ignore[assignment]
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from kvsweep.workers.job import Job
 
+# Files that are open with no process of `--processes`, and more with each; 18 and 10 were counted.
+FILES, FILES_OF_PROCESS = 32, 12
 LOOPBACK = "127.0.0.1:0"
 # Dask looks at its threads 100 times a second for a profile that nobody asks for, and at its own
 # responsiveness 50 times: 4 % of a core, in turns with the threads that simulate.
@@ -144,6 +151,8 @@ def local(
     """
     count = workers or dask.system.CPU_COUNT
     size = count if processes else 1
+    if processes:
+        _check_files(count)
     with (
         dask.config.set(QUIET),
         silenced("tornado.application"),
@@ -165,6 +174,18 @@ def local(
         pool = OwnPool(client, cluster, size, notify)
         pool.wait()
         yield ClusterWorkers(pool)
+
+
+def _check_files(processes: int) -> None:
+    """Refuse more processes than this one may have connections to."""
+    if resource is None:
+        return
+    wanted, most = FILES + processes * FILES_OF_PROCESS, resource.getrlimit(resource.RLIMIT_NOFILE)
+    if 0 <= most[0] < wanted:
+        raise InputError(
+            f"--processes: {processes:,} need {wanted:,} open files, {most[0]:,} are allowed "
+            "(`ulimit -n`); take fewer (--workers), or threads"
+        )
 
 
 def _block_interrupts() -> None:

@@ -9,6 +9,8 @@ import time
 import warnings
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from queue import Empty, SimpleQueue
+from threading import Thread
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from distributed import Client as Client
@@ -16,6 +18,8 @@ from distributed.deploy import Cluster as DaskCluster
 from distributed.versions import VersionMismatchWarning
 
 from kvsweep.errors import InputError, shown
+from kvsweep.limits import MAX_SETTINGS_BYTES
+from kvsweep.reading import read_text
 from kvsweep.workers.pool import LOOK_EVERY, TELL_AFTER
 
 if TYPE_CHECKING:
@@ -104,9 +108,9 @@ def _json_in(file: Path) -> Any:
     until = time.monotonic() + TELL_AFTER
     while True:
         try:
-            return json.loads(file.read_text())
-        except OSError as error:
-            raise InputError(f"--scheduler-file {file}: {error.strerror or error}") from error
+            return json.loads(read_text(file, MAX_SETTINGS_BYTES))
+        except InputError as error:
+            raise InputError(f"--scheduler-file {error}") from error
         except (ValueError, RecursionError) as error:
             if time.monotonic() > until:
                 raise InputError(f"--scheduler-file {file}: is no JSON of a scheduler") from error
@@ -118,11 +122,35 @@ def _client(scheduler: str | DaskCluster, where: str) -> Iterator[Client]:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", VersionMismatchWarning)
-            client = Client(scheduler, timeout=CONNECT_TIMEOUT, set_as_default=False)
+            client = _within(2 * CONNECT_TIMEOUT, scheduler)
     except Exception as error:  # of many types, by what of the address or the network is no good
         raise InputError(f"{where}: {_why_unreachable(scheduler, error)}") from error
     with client:
         yield client
+
+
+def _within(seconds: float, scheduler: str | DaskCluster) -> Client:
+    """Return a client of a scheduler.
+
+    Dask's own time ends when somebody takes the connection; who then says nothing (another program
+    on the port of a scheduler that is gone) it waits for without end.
+    """
+    found: SimpleQueue[Client | Exception] = SimpleQueue()
+
+    def begin() -> None:
+        try:
+            found.put(Client(scheduler, timeout=CONNECT_TIMEOUT, set_as_default=False))
+        except Exception as error:
+            found.put(error)
+
+    Thread(target=begin, daemon=True).start()
+    try:
+        client = found.get(timeout=seconds)
+    except Empty:
+        raise TimeoutError from None
+    if isinstance(client, Exception):
+        raise client
+    return client
 
 
 def _why_unreachable(scheduler: str | DaskCluster, error: Exception) -> str:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from functools import cache
+import pickle
+import zlib
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any
 
 from distributed import get_worker
@@ -14,27 +16,41 @@ if TYPE_CHECKING:
     from kvsweep.workers.handshake import Answer
     from kvsweep.workers.job import Job
 
+# Jobs that a worker keeps unpacked: tasks with the same variants follow each other.
+KEPT = 4
+
 
 class WrongWorkerError(Exception):
     """A task came to a worker that took the address of one that may simulate: address, reason."""
 
 
-def simulate(job: Job, task: Task, wanted: Answer) -> Any:
+def packed(job: Job) -> bytes:
+    """Return a job as it is sent: of scenarios, which are much alike, a 37th is left."""
+    return zlib.compress(pickle.dumps(job), 1)
+
+
+def simulate(job: bytes, task: Task, wanted: Answer) -> Any:
     """Simulate a task of the job."""
     _check(wanted)
-    return job.run(task)
+    return _unpacked(job).run(task)
 
 
-def simulate_by_halves(job: Job, task: Task, wanted: Answer) -> Any:
+def simulate_by_halves(job: bytes, task: Task, wanted: Answer) -> Any:
     """Simulate a task that raised an error."""
     _check(wanted)
-    return job.run_by_halves(task)
+    return _unpacked(job).run_by_halves(task)
 
 
-def simulate_apart(job: Job, task: Task, wanted: Answer) -> Any:
+def simulate_apart(job: bytes, task: Task, wanted: Answer) -> Any:
     """Simulate a task, of which the worker may have died, in other processes."""
     _check(wanted)
-    return job.run_by_halves(task, apart=True)
+    return _unpacked(job).run_by_halves(task, apart=True)
+
+
+@lru_cache(maxsize=KEPT)
+def _unpacked(data: bytes) -> Job:
+    job: Job = pickle.loads(zlib.decompress(data))  # from whom Dask takes pickles anyway
+    return job
 
 
 def _check(wanted: Answer) -> None:

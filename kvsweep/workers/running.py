@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import pickle
 from collections import Counter, OrderedDict, deque
 from contextlib import suppress
 from queue import Empty, SimpleQueue
@@ -19,6 +18,7 @@ from kvsweep.workers.job import RETRIES
 from kvsweep.workers.pool import LOOK_EVERY
 from kvsweep.workers.remote_tasks import (
     WrongWorkerError,
+    packed,
     simulate,
     simulate_apart,
     simulate_by_halves,
@@ -62,7 +62,7 @@ class ClusterRun:
         self._wanted = own_answer()
         self._todo: deque[Task] = deque()
         self._suspects: list[Task] = []
-        self._ways: dict[int, Callable[[Job, Task, Answer], Any]] = {}  # of those that failed
+        self._ways: dict[int, Callable[[bytes, Task, Answer], Any]] = {}  # of those that failed
         self._given_up: list[tuple[Task, Exception]] = []
         self._losses: Counter[int] = Counter()  # by task
         self._alone = False
@@ -195,8 +195,8 @@ class ClusterRun:
         block = self._whole.cells.variant_block(task)
         if block not in self._jobs:
             job = self._pool.client.submit(
-                pickle.loads,
-                pickle.dumps(self._whole.only(task)),
+                bytes,
+                packed(self._whole.only(task)),
                 key=f"{self._name}-job-{self._token}-{uuid4().hex[:8]}",
                 workers=restriction,
                 pure=False,

@@ -1,13 +1,16 @@
 """How a scheduler is reached: by its file, with certificates; what is said where none is."""
 
+import asyncio
+import os
 import shutil
+import socket
 import subprocess
 import threading
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 
 import dask
 import pytest
-from distributed import Client
+from distributed import Client, LocalCluster
 from distributed.security import Security
 from remote_cluster import Remote
 from sweeping import BASE, GRID, make_sweep, tree
@@ -77,7 +80,9 @@ def test_the_file_of_a_scheduler_is_waited_for(sweep, tmp_path, whole):
     ("content", "message"),
     [
         (None, r"--scheduler-file .*scheduler\.json: no such file for 0 s"),
+        ("", r"scheduler\.json: is no JSON of a scheduler"),
         ("{", r"scheduler\.json: is no JSON of a scheduler"),
+        ("\0\1", r"--scheduler-file .*scheduler\.json:1: not a text file"),
         ("[]", r"address: expected that of a scheduler, got null"),
         ('{"address": 8786}', r"address: expected that of a scheduler, got 8786"),
         ('{"address": "tcp://127.0.0.1:1"}', r"json: tcp://127\.0\.0\.1:1: no scheduler answers"),
@@ -92,6 +97,64 @@ def test_a_file_of_no_scheduler_is_refused(sweep, tmp_path, monkeypatch, content
     with pytest.raises(InputError, match=message):
         kvsweep.run(sweep, out=tmp_path / "b.zarr", scheduler_file=file, wait=0)
     assert not (tmp_path / "b.zarr").exists()
+
+
+@pytest.mark.parametrize("kind", ["mkfifo", "mkdir"])
+def test_a_file_that_is_none_is_refused_at_once(sweep, tmp_path, kind):
+    """To read a pipe would wait for who writes into it."""
+    file = tmp_path / "scheduler.json"
+    getattr(os, kind)(file)
+    with pytest.raises(
+        InputError, match=r"--scheduler-file .*scheduler\.json: cannot read: (i|I)s a"
+    ):
+        kvsweep.run(sweep, out=tmp_path / "b.zarr", scheduler_file=file)
+
+
+@pytest.mark.parametrize("says", [b"", b"SSH-2.0-OpenSSH_9.6\r\n", b"HTTP/1.1 400 Bad\r\n\r\n"])
+def test_another_program_at_the_address_is_no_scheduler(sweep, tmp_path, monkeypatch, says):
+    """As in an old file, on a port that is somebody else's now; who may say nothing at all."""
+    monkeypatch.setattr("kvsweep.workers.connecting.CONNECT_TIMEOUT", 1.0)
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+
+        def answer():
+            with suppress(OSError):  # closed at the end
+                while True:
+                    there, _ = other.accept()
+                    there.sendall(says)
+                    held.append(there)
+
+        held = []
+        threading.Thread(target=answer, daemon=True).start()
+        with pytest.raises(InputError, match=rf"tcp://127\.0\.0\.1:{port}: no scheduler "):
+            kvsweep.run(sweep, out=tmp_path / "b.zarr", scheduler=f"tcp://127.0.0.1:{port}")
+        for there in held:
+            there.close()
+    assert not (tmp_path / "b.zarr").exists()
+
+
+def test_an_asynchronous_client_is_refused(sweep, tmp_path):
+    async def run():
+        async with (
+            LocalCluster(
+                n_workers=0, processes=False, dashboard_address=None, asynchronous=True
+            ) as cluster,
+            Client(cluster, asynchronous=True) as client,
+        ):
+            kvsweep.run(sweep, out=tmp_path / "b.zarr", client=client)
+
+    with pytest.raises(InputError, match=r"^client: is asynchronous; kvsweep needs a Client\(asy"):
+        asyncio.run(run())
+
+
+def test_a_client_that_is_closed_is_refused(sweep, tmp_path):
+    with (
+        LocalCluster(n_workers=0, processes=False, dashboard_address=None) as cluster,
+        Client(cluster) as client,
+    ):
+        client.close()
+        with pytest.raises(InputError, match=r"^client: is closed, not connected to a scheduler"):
+            kvsweep.run(sweep, out=tmp_path / "b.zarr", client=client)
 
 
 @pytest.mark.parametrize(
