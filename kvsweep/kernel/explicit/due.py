@@ -9,7 +9,7 @@ from ..blocks.sizes import tokens_beyond
 from ..time.calendar import leave_running
 from .leavers import discharge
 from .log import note
-from .planning import planned, verify
+from .planning import planned_blocks, verify
 from .settling import finish
 from .tables import cache_known, fit, leave_one
 
@@ -76,7 +76,7 @@ def next_due(lane, request, state, step):
 
 
 @leaf
-def _is_last(lane, inst, state, due):
+def is_last(lane, inst, state, due):
     """Return whether a request that is due has its last token with this step of the run."""
     return due == inst["step"] and (lane["drafts"] > 0 or state["known"] + 1 >= state["limit"])
 
@@ -99,7 +99,7 @@ def count_ending(inp, ws, lane, inst, tally, engine, first, last):
             catch_up(inp, ws, lane, inst, tally, engine, r)
             state = ws.states[engine["state_lo"] + r]
             request = inp.requests[lane["request_lo"] + r]
-            ends = _is_last(lane, inst, state, ws.due[place])
+            ends = is_last(lane, inst, state, ws.due[place])
             near = ends or _last_step(lane, request, state) <= 0
             if near and makes_arrival(lane, request):
                 return np.int64(NONE), spared
@@ -113,7 +113,7 @@ def count_ending(inp, ws, lane, inst, tally, engine, first, last):
 def blocks_needed(ws, lane, inst, engine):
     """Return how many blocks of each group the running requests take in this step of the run."""
     if lane["drafts"] > 0:
-        needed = planned(ws, inst, engine)["blocks"]
+        needed = planned_blocks(ws, inst, engine)
     else:
         needed = ws.phases[inst["phase_lo"] + tokens_beyond(lane, inst["step"])]
     return needed
@@ -186,7 +186,10 @@ def end_some(inp, ws, out, lane, inst, tally, index, engine, first, last, step):
         place = inst["run_lo"] + position
         r = ws.running[place]
         state = ws.states[engine["state_lo"] + r]
-        if _is_last(lane, inst, state, ws.due[place]):
+        due = ws.due[place]
+        if due == inst["step"]:
+            catch_up(inp, ws, lane, inst, tally, engine, r)
+        if is_last(lane, inst, state, due):
             engine["context"] -= state["computed"]
             engine["measured"] -= r >= lane["warmup"]
             _end_one(inp, ws, lane, inst, tally, engine, r)
