@@ -11,7 +11,7 @@ from .leavers import discharge
 from .log import note
 from .planning import planned_blocks, verify
 from .settling import finish
-from .tables import cache_known, fit, leave_one
+from .tables import cache_known, fit, leave_one, leave_own, window_of
 
 
 @leaf
@@ -138,18 +138,36 @@ def cache_due(inp, ws, lane, inst, tally, engine, first, last):
 
 
 @leaf
-def leave_windows(inp, ws, lane, inst, tally, engine):
-    """Give back the blocks that windows leave in this step of the run."""
-    table = ws.leavers[inst["phase_lo"] + tokens_beyond(lane, inst["step"])]
-    while table != NONE:
-        s = table // MAX_GROUPS
-        group = table % MAX_GROUPS
+def _leave(inp, ws, lane, inst, tally, engine, s, group, tokens):
+    """Give back the next block of a table, if with so many tokens the window has left it.
+
+    The request is brought up to date only if its blocks may be found by others, or have no keys.
+    """
+    state = ws.states[s]
+    gone = np.int64(ws.gone[s * lane["groups"] + group])
+    if tokens + 1 - window_of(inp, lane, group) < (gone + 1) * lane["block_size"]:
+        return
+    if lane["prefix_caching"] and gone >= state["private"]:
+        leave_own(ws, lane, inst, engine, state, s, group, gone)
+    else:
         r = s - engine["state_lo"]
         catch_up(inp, ws, lane, inst, tally, engine, r)
+        request = inp.requests[lane["request_lo"] + r]
+        leave_one(inp, ws, lane, inst, engine, request, state, s, group)
+
+
+@leaf
+def leave_windows(inp, ws, lane, inst, tally, engine):
+    """Give back the blocks that windows leave in this step."""
+    table = ws.leavers[inst["phase_lo"] + tokens_beyond(lane, inst["step"])]
+    while table != NONE:
+        s = np.int64(table) // MAX_GROUPS
+        group = np.int64(table) % MAX_GROUPS
         state = ws.states[s]
-        if not (lane["async_scheduling"] and state["known"] + 1 >= state["limit"]):
-            request = inp.requests[lane["request_lo"] + r]
-            leave_one(inp, ws, lane, inst, engine, request, state, s, group)
+        since = inst["step"] - state["since"]
+        if not (lane["async_scheduling"] and state["known"] + since + 1 >= state["limit"]):
+            tokens = state["computed"] - state["flight"] + since
+            _leave(inp, ws, lane, inst, tally, engine, s, group, tokens)
         table = ws.next_leaver[s * lane["groups"] + group]
 
 
