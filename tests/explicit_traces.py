@@ -34,7 +34,7 @@ def _explicit(source, features, max_requests, closed_loop):
     if "groups" in feature:
         _add_groups(source, scenario["cache"])
     if "drafts" in feature:
-        _add_drafts(source, trace)
+        _add_drafts(source, trace, 60 if "long" in feature else 5)
     if feature in ("roles", "leases"):
         _add_roles(source, scenario)
     if feature == "routed roles":
@@ -62,7 +62,8 @@ def _add_groups(source, cache):
     cache["gpu_blocks"] *= source.pick((len(kinds), 1))
 
 
-def _add_drafts(source, trace):
+def _add_drafts(source, trace, longest):
+    """Draw what verifications accept, `longest` at most of each request, used in a circle."""
     engine = trace["scenario"]["engine"]
     engine["enable_chunked_prefill"] = True  # else refused
     tokens = source.pick((1, 2, 3, 5))
@@ -77,7 +78,8 @@ def _add_drafts(source, trace):
         engine["long_prefill_token_threshold"] = tokens + source.pick((1, 2))
     for row in trace["requests"]:
         most = source.pick((tokens, tokens, 0, 1))
-        row["accepted"] = [source.integer(0, most) for _ in range(source.integer(1, 5))]
+        count = source.integer(1, longest)
+        row["accepted"] = [source.integer(0, most) for _ in range(count)]
 
 
 def _add_roles(source, scenario):

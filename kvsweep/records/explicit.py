@@ -50,8 +50,6 @@ STATE_FIELDS = (
     Field("release_at", i32, "token", "processed tokens with which a window leaves a block"),
     Field("frontier", i32, "token", "most tokens that were computed at a preemption"),
     Field("since", i32, "step", "while it is counted: the step that the state is of"),
-    Field("gain", i32, "token", "in a run with drafts: what its planned verifications give"),
-    Field("last_gain", i32, "token", "of that, what the last of them gives"),
     Field("entry", i32, "index", "its place in the batch being scheduled, or -1"),
     Field("split", u8, "1", "1 if its last schedule left tokens of its prefill"),
     Field("prefilling", u8, "1", "1 if it runs, and its prefill is not all scheduled"),
@@ -78,11 +76,6 @@ BATCH_FIELDS = (
     Field("changes", i64, "1", "1 if it changes anything"),
 )
 
-PLAN_FIELDS = (
-    Field("blocks", i64, "block", "blocks that running requests take in this step, of one group"),
-    Field("tokens", i64, "token", "tokens that it gives to those whom it does not finish"),
-)
-
 ENGINE_FIELDS = (
     Field("state_lo", i64, "index", "state of the first request at this instance"),
     Field("entry_lo", i64, "index", "first entry of its first batch"),
@@ -100,9 +93,9 @@ ENGINE_FIELDS = (
     Field("counted", i64, "request", "leading running requests whose states may lag behind"),
     Field("context", i64, "token", "computed tokens of these"),
     Field("measured", i64, "request", "those of these who count in the measures"),
-    Field("planned", i64, "step", "in a run with drafts: first step that is not planned"),
+    Field("planned", i64, "step", "with drafts: first step that is not planned for these"),
     Field("plain", i64, "request", "running requests that this batch has without entries"),
-    Field("plan_lo", i64, "index", "the first of its planned steps"),
+    Field("plan_lo", i64, "index", "the 0 before its planned steps"),
     Field("free_wanted", i64, "block", "free blocks that a refused head needs at least"),
     Field("even", i64, "token", "tokens of this batch whose last one came with the step before"),
     Field("at_once", i64, "token", "tokens of this batch that come with one before them"),
@@ -153,6 +146,5 @@ POOL = dtype_of(POOL_FIELDS)
 STATE = dtype_of(STATE_FIELDS)
 ENTRY = dtype_of(ENTRY_FIELDS)
 BATCH = dtype_of(BATCH_FIELDS)
-PLAN = dtype_of(PLAN_FIELDS)
 ENGINE = dtype_of(ENGINE_FIELDS)
 HANDOFF = dtype_of(HANDOFF_FIELDS)

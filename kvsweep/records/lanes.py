@@ -86,6 +86,7 @@ LANE_FIELDS = (
     Field("groups", i64, "1", "groups of layers, each with a table of blocks per request"),
     Field("group_lo", i64, "index", "first of these groups"),
     Field("drafts", i64, "token", "draft tokens that a decode verifies"),
+    Field("most_accepted", i64, "token", "drafts that any verification of the list accepts"),
     Field("slot", i64, "token", "what a request takes of a step's input beside its tokens"),
     Field("ahead", i64, "token", "tokens behind a block that its key covers too"),
     Field("role", i64, "1", "what the instance does of a request: WHOLE, PREFILL or DECODE"),

@@ -225,6 +225,8 @@ def set_request_lists(
         ("closed_loop", "awaits"),
     ):
         lanes[flag] = largest(requests[field])
+    if lanes["drafts"].any():
+        lanes["most_accepted"] = np.array([item.accepted.max() for item in lists])[chosen]
     lanes["follow_ups"] = (lanes["closed_loop"] != 0) | (lanes["concurrency"] > 0)
     # Whoever hands requests over makes them enter elsewhere: from event to event too.
     lanes["closed_loop"] = lanes["follow_ups"] | lanes["disaggregated"]

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import InputError
+from ..kernel.memory import HORIZON
 from ..limits import MAX_REQUEST_TOKENS, MAX_TIME_US, MAX_TOKENS
 from ..policies import SloClass
 from ..records import CHAIN, NONE, REQUEST
@@ -48,7 +49,8 @@ class Prepared:
     n_extents, n_shared : int
         Number of extents, and of those that several requests have.
     accepted : uint8 (total,)
-        Drafts that the verifications of each request accept; ``accepted_lo`` is the first.
+        Drafts that the verifications of each request accept; ``accepted_lo`` is the first. There
+        are as many as it can make, and as many more as are planned at a time.
     """
 
     requests: Requests
@@ -195,9 +197,16 @@ def _set_accepted(records: NDArray[Any], accepted: Accepted | None) -> NDArray[n
     """Set which drafts are accepted of each request of a list; return those of all."""
     if accepted is None:
         return NONE_ACCEPTED
-    records["accepted_lo"] = accepted.offsets[:-1]
-    records["accepted_len"] = accepted.offsets[1:] - accepted.offsets[:-1]
-    return accepted.counts
+    lengths = records["output"] + HORIZON  # each verification gives a token at least
+    begins = np.cumsum(lengths) - lengths
+    records["accepted_lo"] = begins
+    records["accepted_len"] = lengths
+    number = np.arange(lengths.sum()) - np.repeat(begins, lengths)
+    given = np.repeat(np.diff(accepted.offsets), lengths)
+    places = np.repeat(accepted.offsets[:-1], lengths) + number % np.maximum(given, 1)
+    padded = np.append(accepted.counts, np.uint8(0))
+    counts: NDArray[np.uint8] = np.where(given > 0, padded[places], np.uint8(0))
+    return counts
 
 
 def _whole(blocks: NDArray[np.int64]) -> list[tuple[NDArray[Any], int, int]]:

@@ -238,7 +238,9 @@ def test_one_group_without_anything_else_is_as_the_twin_has_it(explicit):
 LOGGED = {"tally log_steps", "tally log_events", "tally log_transfers", "tally itl_entries"}
 
 
-@pytest.mark.parametrize("feature", ["groups", "drafts", "groups and drafts", "roles"])
+@pytest.mark.parametrize(
+    "feature", ["groups", "drafts", "long drafts", "groups and drafts", "roles", "pools"]
+)
 def test_without_its_logs_it_is_the_same(feature):
     """Steps that only decode are counted; those with drafts only where no log tells of each."""
     rng = random.Random(f"logs/{feature}")

@@ -19,12 +19,14 @@ from .due import (
     cache_due,
     catch_up,
     end_some,
+    is_last,
     leave_windows,
     next_due,
     phase_of,
 )
 from .leavers import discharge, enlist, forget_phases
-from .may_run import decodes
+from .may_run import decodes, may_plan
+from .planning import plan, plan_one, planned_blocks, planned_tokens
 from .tables import allocate, cache_known, has_windows, watch_windows
 from .walking import preempt
 
@@ -32,7 +34,8 @@ from .walking import preempt
 @leaf
 def stands(lane):
     """Return whether who is counted stays so beside steps that do not only decode."""
-    plain = lane["drafts"] == 0 and not lane["async_scheduling"] and lane["role"] != PREFILL
+    plain = not lane["async_scheduling"] and lane["role"] != PREFILL
+    plain = plain and (lane["drafts"] == 0 or may_plan(lane))
     # A step of a run would cache blocks of one token only when it takes them: a record too many.
     plain = plain and not (lane["block_size"] == 1 and lane["prefix_caching"])
     return plain and victim_is_last(lane)
@@ -57,11 +60,22 @@ def join(inp, ws, lane, inst, engine):
             state["since"] = inst["step"]
             engine["context"] += state["computed"]
             engine["measured"] += r >= lane["warmup"]
+            request = inp.requests[lane["request_lo"] + r]
             if lane["drafts"] == 0:
-                request = inp.requests[lane["request_lo"] + r]
                 ws.due[place] = next_due(lane, request, state, inst["step"])
                 ws.phases[phase_of(lane, inst, state)] += 1
                 enlist(inp, ws, lane, inst, state, s)
+            elif engine["planned"] > inst["step"]:
+                ws.due[place] = plan_one(inp, ws, lane, inst, engine, request, state)
+
+
+@leaf
+def plan_ahead(inp, ws, lane, inst, tally, engine):
+    """Plan the next steps with drafts, if this one is not planned."""
+    if lane["drafts"] > 0 and engine["planned"] == inst["step"]:
+        for place in range(inst["run_lo"], inst["run_lo"] + engine["counted"]):
+            catch_up(inp, ws, lane, inst, tally, engine, ws.running[place])
+        plan(inp, ws, lane, inst, engine)
 
 
 @leaf
@@ -144,9 +158,22 @@ def _take_one_by_one(inp, ws, out, lane, inst, tally, index, engine):
 
 
 @leaf
+def _may_go_on(ws, lane, inst, engine):
+    """Return whether there are budget and room for all who are counted; with drafts blocks too."""
+    tokens = engine["counted"] * (1 + lane["drafts"])
+    fits = tokens <= inst["budget"] and tokens + engine["counted"] * lane["slot"] <= engine["input"]
+    if lane["drafts"] > 0:
+        fits = fits and planned_blocks(ws, inst, engine) * lane["groups"] <= inst["free"]
+    return fits
+
+
+@leaf
 def _give_blocks(inp, ws, out, lane, inst, tally, index, engine):
     """Give those who are counted what they need in this step, or preempt some of them."""
     taken = blocks_needed(ws, lane, inst, engine) * lane["groups"]
+    if lane["drafts"] > 0:
+        take(ws, inst, taken)
+        return
     if taken <= inst["free"]:
         leave_windows(inp, ws, lane, inst, tally, engine)
         take(ws, inst, taken)
@@ -159,6 +186,20 @@ def _give_blocks(inp, ws, out, lane, inst, tally, index, engine):
 
 
 @leaf
+def _charge(lane, inst, tally, engine):
+    """Charge the tokens of those who are counted to the step (rule R7.3)."""
+    width = 1 + lane["drafts"]
+    tokens = engine["counted"] * width
+    inst["decode_tokens"] += tokens
+    inst["decode_context"] += width * engine["context"]
+    inst["decode_context"] += engine["counted"] * (lane["drafts"] * width // 2)
+    inst["budget"] -= tokens
+    engine["input"] -= tokens + engine["counted"] * lane["slot"]
+    tally["computed_tokens"] += engine["measured"] * width
+    engine["even"] += engine["measured"]
+
+
+@leaf
 def schedule_counted(inp, ws, out, lane, inst, tally, index, engine):
     """Schedule those who are counted beside others, without entries; or count nobody any more."""
     engine["plain"] = 0
@@ -166,17 +207,13 @@ def schedule_counted(inp, ws, out, lane, inst, tally, index, engine):
         join(inp, ws, lane, inst, engine)
     if engine["counted"] == 0:
         return
-    if engine["counted"] > min(inst["budget"], engine["input"]):
+    plan_ahead(inp, ws, lane, inst, tally, engine)
+    if _may_go_on(ws, lane, inst, engine):
+        _give_blocks(inp, ws, out, lane, inst, tally, index, engine)
+        engine["plain"] = engine["counted"]
+        _charge(lane, inst, tally, engine)
+    else:
         stand_down(inp, ws, lane, inst, tally, engine)
-        return
-    _give_blocks(inp, ws, out, lane, inst, tally, index, engine)
-    engine["plain"] = engine["counted"]
-    inst["decode_tokens"] += engine["counted"]
-    inst["decode_context"] += engine["context"]
-    inst["budget"] -= engine["counted"]
-    engine["input"] -= engine["counted"]
-    tally["computed_tokens"] += engine["measured"]
-    engine["even"] += engine["measured"]
 
 
 @leaf
@@ -187,7 +224,7 @@ def announce_counted(inp, ws, lane, inst, tally, engine, end):
         for place in range(inst["run_lo"] + first, inst["run_lo"] + last + 1):
             r = ws.running[place]
             state = ws.states[engine["state_lo"] + r]
-            if ws.due[place] == inst["step"] and state["known"] + 1 >= state["limit"]:
+            if is_last(lane, inst, state, ws.due[place]):
                 tell_end(inp, ws, lane, inst, tally, r, end + int(lane["alpha2"]))
 
 
@@ -198,6 +235,9 @@ def process_counted(inp, ws, out, lane, inst, tally, index, engine):
         inst["step"] -= 1  # which is that of the next batch
         first, last, _ = find_due(ws, inst)
         end_some(inp, ws, out, lane, inst, tally, index, engine, first, last, inst["step"])
+        if lane["drafts"] == 0:
+            engine["context"] += engine["counted"]
+        elif lane["context"]:
+            engine["context"] += planned_tokens(ws, inst, engine)
         inst["step"] += 1
-        engine["context"] += engine["counted"]
         engine["plain"] = 0

@@ -17,11 +17,10 @@ from ..time.calendar import find_due
 from ..time.step_time import token_time
 from .batches import entry_at, pass_on
 from .block_records import take
-from .counted import join, stand_down, stands
+from .counted import join, plan_ahead, stand_down, stands
 from .due import (
     blocks_needed,
     cache_due,
-    catch_up,
     count_ending,
     end_some,
     leave_windows,
@@ -29,7 +28,7 @@ from .due import (
 from .handoff import next_transfer
 from .log import log_decodes, log_outputs, note_before
 from .may_run import may_run, tries
-from .planning import plan, planned
+from .planning import planned_tokens
 from .quiet import decode_time, ends_at, quiet_until, take_quiet
 
 
@@ -78,7 +77,7 @@ def _settle(inp, ws, out, lane, inst, tally, index, engine, first, last, ending,
     if lane["drafts"] == 0:
         engine["context"] += inst["running"]
     elif lane["context"]:
-        engine["context"] += planned(ws, inst, engine)["tokens"]
+        engine["context"] += planned_tokens(ws, inst, engine)
 
 
 @leaf
@@ -106,14 +105,6 @@ def _give_blocks(inp, ws, lane, inst, tally, engine, first, last):
             cache_due(inp, ws, lane, inst, tally, engine, first, last)
         leave_windows(inp, ws, lane, inst, tally, engine)
     return ending, taken
-
-
-@leaf
-def _plan(inp, ws, lane, inst, tally, engine):
-    """Plan the next steps with drafts."""
-    for place in range(inst["run_lo"], inst["run_lo"] + inst["running"]):
-        catch_up(inp, ws, lane, inst, tally, engine, ws.running[place])
-    plan(inp, ws, lane, inst, engine)
 
 
 @leaf
@@ -192,8 +183,7 @@ def run_decodes(inp, ws, out, lane, inst, tally, index, until):
     begun = inst["step"]
     goes_on = True
     while goes_on:
-        if lane["drafts"] > 0 and engine["planned"] == inst["step"]:
-            _plan(inp, ws, lane, inst, tally, engine)
+        plan_ahead(inp, ws, lane, inst, tally, engine)
         due = quiet_until(ws, lane, inst, engine)
         if due > inst["step"]:
             goes_on = take_quiet(inp, ws, lane, inst, tally, engine, until, entry, due)

@@ -9,9 +9,9 @@ from ..blocks.sizes import tokens_beyond
 from ..time.calendar import leave_running
 from .leavers import discharge
 from .log import note
-from .planning import planned, verify
+from .planning import planned_blocks, verify
 from .settling import finish
-from .tables import cache_known, fit, leave_one
+from .tables import cache_known, fit, leave_one, leave_own, window_of
 
 
 @leaf
@@ -76,7 +76,7 @@ def next_due(lane, request, state, step):
 
 
 @leaf
-def _is_last(lane, inst, state, due):
+def is_last(lane, inst, state, due):
     """Return whether a request that is due has its last token with this step of the run."""
     return due == inst["step"] and (lane["drafts"] > 0 or state["known"] + 1 >= state["limit"])
 
@@ -99,7 +99,7 @@ def count_ending(inp, ws, lane, inst, tally, engine, first, last):
             catch_up(inp, ws, lane, inst, tally, engine, r)
             state = ws.states[engine["state_lo"] + r]
             request = inp.requests[lane["request_lo"] + r]
-            ends = _is_last(lane, inst, state, ws.due[place])
+            ends = is_last(lane, inst, state, ws.due[place])
             near = ends or _last_step(lane, request, state) <= 0
             if near and makes_arrival(lane, request):
                 return np.int64(NONE), spared
@@ -113,7 +113,7 @@ def count_ending(inp, ws, lane, inst, tally, engine, first, last):
 def blocks_needed(ws, lane, inst, engine):
     """Return how many blocks of each group the running requests take in this step of the run."""
     if lane["drafts"] > 0:
-        needed = planned(ws, inst, engine)["blocks"]
+        needed = planned_blocks(ws, inst, engine)
     else:
         needed = ws.phases[inst["phase_lo"] + tokens_beyond(lane, inst["step"])]
     return needed
@@ -138,18 +138,36 @@ def cache_due(inp, ws, lane, inst, tally, engine, first, last):
 
 
 @leaf
-def leave_windows(inp, ws, lane, inst, tally, engine):
-    """Give back the blocks that windows leave in this step of the run."""
-    table = ws.leavers[inst["phase_lo"] + tokens_beyond(lane, inst["step"])]
-    while table != NONE:
-        s = table // MAX_GROUPS
-        group = table % MAX_GROUPS
+def _leave(inp, ws, lane, inst, tally, engine, s, group, tokens):
+    """Give back the next block of a table, if with so many tokens the window has left it.
+
+    The request is brought up to date only if its blocks may be found by others, or have no keys.
+    """
+    state = ws.states[s]
+    gone = np.int64(ws.gone[s * lane["groups"] + group])
+    if tokens + 1 - window_of(inp, lane, group) < (gone + 1) * lane["block_size"]:
+        return
+    if lane["prefix_caching"] and gone >= state["private"]:
+        leave_own(ws, lane, inst, engine, state, s, group, gone)
+    else:
         r = s - engine["state_lo"]
         catch_up(inp, ws, lane, inst, tally, engine, r)
+        request = inp.requests[lane["request_lo"] + r]
+        leave_one(inp, ws, lane, inst, engine, request, state, s, group)
+
+
+@leaf
+def leave_windows(inp, ws, lane, inst, tally, engine):
+    """Give back the blocks that windows leave in this step."""
+    table = ws.leavers[inst["phase_lo"] + tokens_beyond(lane, inst["step"])]
+    while table != NONE:
+        s = np.int64(table) // MAX_GROUPS
+        group = np.int64(table) % MAX_GROUPS
         state = ws.states[s]
-        if not (lane["async_scheduling"] and state["known"] + 1 >= state["limit"]):
-            request = inp.requests[lane["request_lo"] + r]
-            leave_one(inp, ws, lane, inst, engine, request, state, s, group)
+        since = inst["step"] - state["since"]
+        if not (lane["async_scheduling"] and state["known"] + since + 1 >= state["limit"]):
+            tokens = state["computed"] - state["flight"] + since
+            _leave(inp, ws, lane, inst, tally, engine, s, group, tokens)
         table = ws.next_leaver[s * lane["groups"] + group]
 
 
@@ -186,7 +204,10 @@ def end_some(inp, ws, out, lane, inst, tally, index, engine, first, last, step):
         place = inst["run_lo"] + position
         r = ws.running[place]
         state = ws.states[engine["state_lo"] + r]
-        if _is_last(lane, inst, state, ws.due[place]):
+        due = ws.due[place]
+        if due == inst["step"]:
+            catch_up(inp, ws, lane, inst, tally, engine, r)
+        if is_last(lane, inst, state, due):
             engine["context"] -= state["computed"]
             engine["measured"] -= r >= lane["warmup"]
             _end_one(inp, ws, lane, inst, tally, engine, r)

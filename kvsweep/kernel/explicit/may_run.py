@@ -51,11 +51,17 @@ def decodes(lane, engine, state):
 
 
 @leaf
+def may_plan(lane):
+    """Return whether steps with drafts can be planned: what is accepted adds up, no log tells."""
+    sums = lane["most_accepted"] <= lane["drafts"]
+    return sums and not (lane["async_scheduling"] or lane["log"])
+
+
+@leaf
 def _may_verify(lane, inst):
     """Return whether a step can verify the drafts of all who run, and need not log each."""
     width = 1 + lane["drafts"] + lane["slot"]
-    fits = inst["running"] * width <= lane["max_tokens"]
-    return fits and not (lane["async_scheduling"] or lane["log"])
+    return inst["running"] * width <= lane["max_tokens"] and may_plan(lane)
 
 
 @leaf

@@ -1,14 +1,15 @@
-"""Runs of steps that verify drafts: what the next steps need and give, planned some at a time.
+"""Steps that verify drafts of those who are counted: what the next ones need, some at a time.
 
 What each verification accepts is drawn beforehand, so a request's tokens after so many steps are
-known, and with them the steps in which it takes a block, and its last one.
+known, and with them the steps in which it takes a block and its last one. Plans are sums, of a step
+and those before it. (Sums of what is accepted are made anew: to read them took longer.)
 """
 
 import numpy as np
 
 from ..._jit import leaf
-from ..blocks.sizes import blocks_for
-from ..memory import HORIZON
+from ..blocks.sizes import full_blocks
+from ..memory import HORIZON, PLAN
 from ..time.calendar import IDLE
 
 
@@ -21,19 +22,12 @@ def verify(inp, lane, engine, request, state, steps):
     tokens, last : int
         What they give, and of that what the last one gives.
     """
-    length = np.int64(request["accepted_len"])
+    accepted = inp.accepted
+    first = np.int64(request["accepted_lo"]) + state["verified"]
     tokens = np.int64(steps)
-    last = np.int64(1)
-    if steps == HORIZON:  # as they were planned
-        tokens = np.int64(state["gain"])
-        last = np.int64(state["last_gain"])
-    elif length > 0:
-        turn = state["verified"] % length
-        for _ in range(steps):
-            accepted = np.int64(inp.accepted[request["accepted_lo"] + turn])
-            last = 1 + min(accepted, np.int64(lane["drafts"]))
-            tokens += last - 1
-            turn = turn + 1 if turn + 1 < length else 0
+    for ahead in range(steps):
+        tokens += accepted[first + ahead]
+    last = np.int64(accepted[first + steps - 1]) + 1
     state["verified"] += steps
     engine["drafts"] += steps * lane["drafts"]
     engine["accepted"] += tokens - steps
@@ -41,51 +35,95 @@ def verify(inp, lane, engine, request, state, steps):
 
 
 @leaf
-def _plan_one(inp, ws, lane, inst, engine, request, state):
-    """Plan the next steps of a request that is up to date; return the step that finishes it."""
-    length = np.int64(request["accepted_len"])
-    lo = np.int64(request["accepted_lo"])  # compilers do not know that plans are no part of these
-    most = np.int64(lane["drafts"])
-    place = engine["plan_lo"]
-    known = np.int64(state["known"])
-    left = state["room"] - 2 * most
-    turn = state["verified"] % max(length, 1)
-    gained = np.int64(1)
+def _add_up(inp, ws, first):
+    """Note what the next verifications give, each with those before it."""
+    accepted, sums = inp.accepted, ws.sums
+    given = np.int64(0)
     for ahead in range(HORIZON):
-        if known > left:
-            blocks = blocks_for(lane, known - left)
-            ws.plans[place + ahead]["blocks"] += blocks
-            left += blocks * lane["block_size"]
-        if length > 0:
-            accepted = np.int64(inp.accepted[lo + turn])
-            gained = 1 + min(accepted, most)
-            turn = turn + 1 if turn + 1 < length else 0
-        known += gained
-        if known >= state["limit"]:
-            return inst["step"] + ahead
-        if lane["context"]:
-            ws.plans[place + ahead]["tokens"] += gained
-    state["gain"] = known - state["known"]
-    state["last_gain"] = gained
-    return np.int64(IDLE)
+        given += 1 + np.int64(accepted[first + ahead])
+        sums[ahead] = given
+
+
+@leaf
+def _place(inst, engine):
+    """Return the place of this step in the plan of blocks; the one before it is of the last."""
+    return engine["plan_lo"] + 1 + inst["step"] + HORIZON - engine["planned"]
+
+
+@leaf
+def _unfinished(ws, wanted):
+    """Return how many of the next verifications give fewer tokens than `wanted`."""
+    sums = ws.sums
+    count = np.int64(0)
+    for ahead in range(HORIZON):
+        count += sums[ahead] < wanted
+    return count
+
+
+@leaf
+def _add_blocks(ws, lane, place, most, needs):
+    """Plan the blocks of the steps from `place` on; with `most` tokens the request takes no more.
+
+    Vector instructions: so many steps always, and nothing is read in the loop that compilers could
+    take for written in it, not even where an array is.
+    """
+    sums, plans = ws.sums, ws.plans
+    inverse = np.int64(lane["inverse"])
+    shift = np.int64(lane["inverse_shift"])
+    for ahead in range(HORIZON):
+        tokens = max(needs + min(sums[ahead], most), 0)
+        plans[place + ahead] += (tokens * inverse) >> shift
+
+
+@leaf
+def _add_tokens(ws, place, most):
+    """Plan the tokens of steps that do not finish a request, likewise."""
+    sums, plans = ws.sums, ws.plans
+    for ahead in range(HORIZON):
+        plans[place + ahead] += min(sums[ahead], most)
+
+
+@leaf
+def plan_one(inp, ws, lane, inst, engine, request, state):
+    """Plan the steps of a request that is up to date; return the one that finishes it."""
+    place = _place(inst, engine)
+    known = np.int64(state["known"])
+    _add_up(inp, ws, np.int64(request["accepted_lo"]) + state["verified"])
+    unfinished = _unfinished(ws, state["limit"] - known)
+    most = np.int64(0)
+    if unfinished > 0:
+        most = np.int64(ws.sums[unfinished - 1])
+    needs = known + 2 * lane["drafts"] - state["room"] + lane["block_size"] - 1
+    ws.plans[place] += full_blocks(lane, max(needs, 0))
+    _add_blocks(ws, lane, place + 1, most, needs)
+    if lane["context"]:
+        _add_tokens(ws, place + PLAN // 2, most)
+    left = engine["planned"] - inst["step"]
+    return np.int64(IDLE) if unfinished >= left else np.int64(inst["step"] + unfinished)
 
 
 @leaf
 def plan(inp, ws, lane, inst, engine):
-    """Plan the next steps of all running requests, which are up to date."""
-    lo = engine["plan_lo"]
-    for place in range(lo, lo + HORIZON):
-        ws.plans[place]["blocks"] = 0
-        ws.plans[place]["tokens"] = 0
-    for place in range(inst["run_lo"], inst["run_lo"] + inst["running"]):
+    """Plan the next steps of all who are counted, who are up to date."""
+    for place in range(engine["plan_lo"], engine["plan_lo"] + PLAN):
+        ws.plans[place] = 0
+    engine["planned"] = inst["step"] + HORIZON
+    for place in range(inst["run_lo"], inst["run_lo"] + engine["counted"]):
         r = ws.running[place]
         request = inp.requests[lane["request_lo"] + r]
         state = ws.states[engine["state_lo"] + r]
-        ws.due[place] = _plan_one(inp, ws, lane, inst, engine, request, state)
-    engine["planned"] = inst["step"] + HORIZON
+        ws.due[place] = plan_one(inp, ws, lane, inst, engine, request, state)
 
 
 @leaf
-def planned(ws, inst, engine):
-    """Return the PLAN record of this step."""
-    return ws.plans[engine["plan_lo"] + inst["step"] + HORIZON - engine["planned"]]
+def planned_blocks(ws, inst, engine):
+    """Return the blocks of one group that are taken in this step."""
+    place = _place(inst, engine)
+    return ws.plans[place] - ws.plans[place - 1]
+
+
+@leaf
+def planned_tokens(ws, inst, engine):
+    """Return the tokens that this step gives to those whom it does not finish."""
+    place = _place(inst, engine) + PLAN // 2
+    return ws.plans[place] - ws.plans[place - 1]

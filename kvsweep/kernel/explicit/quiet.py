@@ -15,7 +15,7 @@ from ..time.step_time import step_time
 from .batches import pass_on
 from .block_records import take
 from .due import blocks_needed, leave_windows
-from .planning import planned
+from .planning import planned_tokens
 from .tables import FAR
 
 
@@ -87,7 +87,7 @@ def _advance(ws, lane, inst, tally, engine, settled, duration, usual):
     if lane["drafts"] == 0:
         engine["context"] += inst["running"]
     elif lane["context"]:
-        engine["context"] += planned(ws, inst, engine)["tokens"]
+        engine["context"] += planned_tokens(ws, inst, engine)
     inst["step"] += 1
     if lane["context"]:
         duration = decode_time(lane, inst, engine, inst["running"], engine["context"])

@@ -167,7 +167,7 @@ def _schedule(inp, ws, out, lane, inst, tally, index):
     alone = is_alone(inst)
     schedule_counted(inp, ws, out, lane, inst, tally, index, engine)
     schedule_running(inp, ws, out, lane, inst, tally, index, engine, alone)
-    engine["walked"] = engine["size"] - engine["taken_back"]
+    engine["walked"] = engine["plain"] + engine["size"] - engine["taken_back"]
     if inst["preempted"] == 0 and inst["waiting"] + inst["held"] > 0:
         admit(inp, ws, out, lane, inst, tally, index, engine, alone)
     if lane["lease"] and beats(lane, inst, engine):

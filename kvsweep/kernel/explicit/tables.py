@@ -113,18 +113,25 @@ def release_left(inp, ws, lane, inst, engine, request, state, s):
 
 
 @leaf
+def leave_own(ws, lane, inst, engine, state, s, group, gone):
+    """Give back the next block of a table, whose key nobody else has, as the window has left it."""
+    stretch = block_records.release_stretch(ws, inst, s, group, gone, gone + 1)
+    ws.tables[slot_of(state, group, gone)] = stretch
+    ws.gone[s * lane["groups"] + group] = gone + 1
+    engine["window_freed"] += 1
+
+
+@leaf
 def leave_one(inp, ws, lane, inst, engine, request, state, s, group):
-    """Give back the next block of a table, if the window has left it (rule R12.2)."""
+    """Give back the next block of a table, as the window has left it (rule R12.2)."""
     place = s * lane["groups"] + group
     gone = np.int64(ws.gone[place])
-    tokens = state["computed"] - state["flight"]
-    if tokens + 1 - window_of(inp, lane, group) >= (gone + 1) * lane["block_size"]:
-        cache_known(inp, ws, lane, inst, request, state, s, tokens)
-        stretch = _release(ws, lane, inst, state, s, group, gone, gone + 1)
-        if gone >= state["private"]:
-            ws.tables[slot_of(state, group, gone)] = stretch
-        ws.gone[place] = gone + 1
-        engine["window_freed"] += 1
+    cache_known(inp, ws, lane, inst, request, state, s, state["computed"] - state["flight"])
+    stretch = _release(ws, lane, inst, state, s, group, gone, gone + 1)
+    if gone >= state["private"]:
+        ws.tables[slot_of(state, group, gone)] = stretch
+    ws.gone[place] = gone + 1
+    engine["window_freed"] += 1
 
 
 @leaf
