@@ -153,7 +153,7 @@ class Plan:
     def only(self, task: Task) -> Plan:
         """Return the plan for tasks with the variants of `task`, without all others.
 
-        Of 154,722 variants the whole plan takes 104 MB to send, and 1.6 GB where it arrives.
+        Of 154,722 variants the whole plan takes 30 MB to send, and 0.3 GB where it arrives.
         """
         return self.with_variants(set(self.variant_indices(task).tolist()))
 

@@ -99,8 +99,9 @@ class Packer:
         for task, data in zip(tasks, self._data(tasks), strict=True):
             head, body = self._read(task, data)
             heads.append(head)
+            place = self.sharding.inside(task)
             for name, chunk in head.chunks(names, body):
-                chunks[name][self.sharding.inside(task)] = chunk
+                chunks[name][place] = chunk
         return tuple(heads), chunks
 
     def _data(self, tasks: Sequence[int]) -> Iterator[bytes | None]:
