@@ -76,7 +76,7 @@ class Scheduler:
         if request.longest + 1 > (self.engine.max_model_len or inf):
             return False
         chunked = self.engine.enable_chunked_prefill
-        return chunked or request.longest < self.engine.max_num_batched_tokens
+        return chunked or request.longest <= self.engine.max_num_batched_tokens
 
     def held_blocks(self, keys):
         """Return how many of `keys` the cache holds before the first that it does not."""

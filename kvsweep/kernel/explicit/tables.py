@@ -236,12 +236,14 @@ def capped(inp, lane, group, blocks):
 
 @leaf
 def can_never_fit(inp, lane, request):
-    """Return whether a request needs more blocks, or is longer, than an instance allows (R1.3)."""
+    """Return whether a request needs more blocks, or a larger step, than an instance has (R1.3)."""
     most = request["prompt"] + request["output"] - 1
     blocks = blocks_for(lane, most + 2 * lane["drafts"])
     total = np.int64(0)
     for group in range(lane["groups"]):
         total += capped(inp, lane, group, blocks)
-    too_long = most >= lane["max_tokens"] and not lane["chunked_prefill"]
-    too_long = too_long or most >= lane["longest"]
+    # With windows or drafts the recorder counts the last token too, which is never computed.
+    longest = most + (lane["drafts"] > 0 or lane["groups"] > 1 or window_of(inp, lane, 0) > 0)
+    too_long = longest > lane["max_tokens"] and not lane["chunked_prefill"]
+    too_long = too_long or most + 1 > lane["longest"]
     return total > lane["gpu_blocks"] or too_long

@@ -21,9 +21,9 @@ from .step_time import cold_time, is_cold, step_time
 
 @leaf
 def can_never_fit(lane, request):
-    """Return whether a request needs more blocks, or is longer, than an instance allows (R1.3)."""
+    """Return whether a request needs more blocks, or a larger step, than an instance has."""
     most = most_computed(request)
-    too_long = most >= lane["max_tokens"] and not lane["chunked_prefill"]
+    too_long = most > lane["max_tokens"] and not lane["chunked_prefill"]
     return blocks_for(lane, most) > lane["gpu_blocks"] or too_long
 
 

@@ -102,8 +102,9 @@ class ExplicitScheduler(Scheduler):
             return False
         if request.longest + 1 > (self.engine.max_model_len or inf):
             return False
-        chunked = self.engine.enable_chunked_prefill
-        return chunked or request.longest < self.engine.max_num_batched_tokens
+        explicit = self.engine.drafts or self.tables.windows != [None]
+        longest = request.longest + bool(explicit)
+        return self.engine.enable_chunked_prefill or longest <= self.engine.max_num_batched_tokens
 
     def held_blocks(self, keys):
         """Return how many of `keys` a request that begins with them would hit, in all groups."""
