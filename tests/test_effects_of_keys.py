@@ -266,7 +266,7 @@ ELSEWHERE = {
             key
             for key in leaf_keys(Scenario)
             if key.startswith(("cluster.pools", "cluster.prefill", "cluster.decode"))
-            or key.startswith(("cluster.kv_transfer", "cluster.pd_", "engine.speculative"))
+            or key.startswith(("cluster.kv_", "cluster.pd_", "engine.speculative"))
             or key == "cache.groups"
         ),
         "of the explicit engine: test_config_explicit",
