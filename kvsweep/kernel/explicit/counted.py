@@ -8,7 +8,7 @@ step must look at each. Asynchronously, and with drafts, it lasts for a run of s
 
 import numpy as np
 
-from ..._jit import leaf
+from ..._jit import leaf, part
 from ...records import PREFILL
 from ..scheduling.preempt import victim_is_last
 from ..time.arrivals import tell_end
@@ -41,8 +41,8 @@ def stands(lane):
     return plain and victim_is_last(lane)
 
 
-@leaf
-def join(inp, ws, lane, inst, engine):
+@part
+def _join(inp, ws, lane, inst, engine):
     """Count those who decode from now on, behind those who are counted."""
     if engine["counted"] == 0:
         engine["context"] = 0
@@ -70,12 +70,25 @@ def join(inp, ws, lane, inst, engine):
 
 
 @leaf
+def join(inp, ws, lane, inst, engine):
+    """Count those who decode from now on, if there is anybody to count."""
+    if engine["counted"] < inst["running"]:
+        _join(inp, ws, lane, inst, engine)
+
+
+@part
+def _plan(inp, ws, lane, inst, tally, engine):
+    """Plan the next steps of all who are counted."""
+    for place in range(inst["run_lo"], inst["run_lo"] + engine["counted"]):
+        catch_up(inp, ws, lane, inst, tally, engine, ws.running[place])
+    plan(inp, ws, lane, inst, engine)
+
+
+@leaf
 def plan_ahead(inp, ws, lane, inst, tally, engine):
     """Plan the next steps with drafts, if this one is not planned."""
     if lane["drafts"] > 0 and engine["planned"] == inst["step"]:
-        for place in range(inst["run_lo"], inst["run_lo"] + engine["counted"]):
-            catch_up(inp, ws, lane, inst, tally, engine, ws.running[place])
-        plan(inp, ws, lane, inst, engine)
+        _plan(inp, ws, lane, inst, tally, engine)
 
 
 @leaf
@@ -92,7 +105,7 @@ def _bring_up(inp, ws, lane, inst, tally, engine, place):
         watch_windows(inp, ws, lane, state, s)
 
 
-@leaf
+@part
 def stand_down(inp, ws, lane, inst, tally, engine):
     """Bring all who are counted up to date, and count nobody."""
     for place in range(inst["run_lo"], inst["run_lo"] + engine["counted"]):
