@@ -35,17 +35,28 @@ def _room(lane, inst):
 
 
 @leaf
-def _fits(inp, ws, lane, inst, r, held, need, room, kept):
-    """Return whether `need` blocks can be taken, and all that are lacking if that is asked for.
+def _lacks_all(inp, ws, lane, inst, r, held, room):
+    """Return whether a request lacks blocks for all that it knows, if that is asked for.
 
-    A head that lacks the latter is not tried again until something wakes it (`admit.has_room`).
+    Then it is not tried again until something wakes it (`admit.has_room`).
     """
     request = inp.requests[lane["request_lo"] + r]
     known = known_tokens(request, ws.progress[r])
-    fits = need <= room - kept
-    if lane["reserve_full_prompt"] and blocks_for(lane, known) - held > room:
-        fits = False
+    lacks = lane["reserve_full_prompt"] and blocks_for(lane, known) - held > room
+    if lacks:
         waiting.refuse_head(inst, next_useful_fill(inp, ws, lane, inst, request))
+    return lacks
+
+
+@leaf
+def _fits(inp, ws, lane, inst, r, held, need, room, loads):
+    """Return whether `need` blocks can be taken, and all that are lacking if that is asked for.
+
+    What `loads` leaves the blocks alone that others will need.
+    """
+    fits = not _lacks_all(inp, ws, lane, inst, r, held, room) and need <= room
+    if fits and loads:
+        fits = need <= room - reserved(inp, ws, lane, inst)
     inst["shortages"] += not fits
     return fits
 
@@ -72,7 +83,7 @@ def _admit_holder(inp, ws, out, lane, inst, tally, index, position, alone):
     tokens = chunk_of(lane, known - cached, inst["budget"], alone, splits)
     held = blocks_for(lane, progress["computed"])
     need = max(blocks_for(lane, cached + tokens) - held, 0)
-    if tokens == 0 or not _fits(inp, ws, lane, inst, r, held, need, _room(lane, inst), 0):
+    if tokens == 0 or not _fits(inp, ws, lane, inst, r, held, need, _room(lane, inst), False):
         return False, False
     leave(ws, inst, position)
     touch_held(inp, ws, lane, inst, r)
@@ -90,8 +101,7 @@ def _load(inp, ws, out, lane, inst, tally, index, off, r, hits, unused, tokens):
     local = hits * lane["block_size"]
     need = blocks_for(lane, local + tokens) - hits
     room = _room(lane, inst) - unused
-    kept = reserved(inp, ws, lane, inst)
-    if not _fits(inp, ws, lane, inst, r, hits, need, room, kept):
+    if not _fits(inp, ws, lane, inst, r, hits, need, room, True):
         return False
     measured = r >= lane["warmup"]
     loads = tokens // lane["block_size"]
@@ -120,7 +130,7 @@ def _admit_head(inp, ws, out, lane, inst, tally, index, r, hits, unused, alone):
     tokens = chunk_of(lane, known - cached, inst["budget"], alone, splits)
     need = blocks_for(lane, tokens)
     room = _room(lane, inst) - unused
-    if tokens == 0 or not _fits(inp, ws, lane, inst, r, hits, need, room, 0):
+    if tokens == 0 or not _fits(inp, ws, lane, inst, r, hits, need, room, False):
         return False
     count_query(lane, tally, request, progress, hits, 0, r >= lane["warmup"])
     waiting.leave_waiting(inp, ws, lane, inst)
@@ -152,6 +162,12 @@ def _try_head(inp, ws, out, lane, inst, tally, index, off, alone, passed):
     request = inp.requests[lane["request_lo"] + r]
     cache_decodes_for(inp, ws, lane, inst, request, inst["step"] + 1)
     hits, unused = find_hits(inp, ws, lane, inst, r)
+    if off["unreported"] == 0 and _lacks_all(
+        inp, ws, lane, inst, r, hits, _room(lane, inst) - unused
+    ):
+        connector.offer_anew(ws, r)  # it would be: nothing is under way that could pass it by
+        inst["shortages"] += 1
+        return False, passed
     local = hits * lane["block_size"]
     tokens = connector.match(inp, ws, lane, inst, off, r, local)
     if tokens == connector.LATER:

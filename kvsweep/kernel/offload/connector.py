@@ -23,14 +23,20 @@ def chunks_in(lane, tokens):
 
 
 @leaf
+def offer_anew(ws, r):
+    """Let a request that is being looked up offer all its chunks, from the first one on."""
+    ws.offers[r]["next"] = 0
+    ws.offers[r]["due"] = 0
+
+
+@leaf
 def match(inp, ws, lane, inst, off, r, local):
     """Return the tokens that request `r` can load beyond `local` ones on the GPU, or LATER.
 
     Later: its own copies are under way, or a chunk is still being written, or its blocks will be
     on the GPU anyway, as another request loads them. This changes nothing but where offers begin.
     """
-    ws.offers[r]["next"] = 0
-    ws.offers[r]["due"] = 0
+    offer_anew(ws, r)
     if ws.offers[r]["jobs"] > 0:
         return LATER
     request = inp.requests[lane["request_lo"] + r]

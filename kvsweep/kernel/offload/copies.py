@@ -94,6 +94,16 @@ def begin_loads(ws, out, lane, tally, index, off, now):
 
 
 @leaf
+def next_load(ws, off):
+    """Return when the next of the loads under way ends."""
+    time = NEVER
+    job = head(ws, off, LOADS)
+    if job != NONE:
+        time = ws.jobs[job]["ends"]
+    return time
+
+
+@leaf
 def next_end(ws, off):
     """Return when the next of the copies under way ends."""
     time = NEVER

@@ -20,7 +20,7 @@ from ..time.instance import accept, note_itl
 from . import copies, jobs
 from .replay import catch_up
 from .schedule import schedule_step
-from .when import head_is_deaf, stores_meanwhile
+from .when import head_is_deaf, holders_rest, stores_meanwhile
 
 
 @leaf
@@ -173,7 +173,8 @@ def _may_run(inp, ws, lane, inst, off):
 
     Asynchronously the step on the device must be the one before them.
     """
-    quiet = inst["watches"] == 0 and inst["held"] == 0 and off["queued"] == lane["async_scheduling"]
+    quiet = inst["watches"] == 0 and off["queued"] == lane["async_scheduling"]
+    quiet = quiet and (inst["held"] == 0 or holders_rest(ws, lane, inst))
     quiet = quiet and (off["unreported"] == 0 or head_is_deaf(lane, inst))
     told = inst["next_offer"] > inst["step"] or stores_meanwhile(lane, inst)
     return quiet and told and only_decodes(inp, ws, lane, inst)
@@ -194,6 +195,8 @@ def _run_decodes(inp, ws, out, lane, inst, tally, index, until):
     step = inst["step"]
     phase = inst["phase"]
     begins = inst["clock"] + inst["device"]
+    if inst["held"] > 0:
+        until = min(until, copies.next_load(ws, off))  # its report lets a request go on
     ran = decode(inp, ws, out, lane, inst, tally, index, until)
     if ran:
         catch_up(inp, ws, out, lane, inst, tally, index, off, step, phase, begins)

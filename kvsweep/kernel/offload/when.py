@@ -3,6 +3,7 @@
 from ..._jit import leaf
 from ...records import NEVER
 from ..scheduling.admit import may_admit
+from ..scheduling.holders import LOADED
 
 
 @leaf
@@ -24,3 +25,18 @@ def stores_meanwhile(lane, inst):
     """
     rests = inst["try_head"] == 0 and inst["try_head_at"] == NEVER and not inst["told"]
     return not (lane["prompt_only"] or lane["context"]) and (rests or not may_admit(lane, inst))
+
+
+@leaf
+def holders_rest(ws, lane, inst):
+    """Return whether no request that waits for a load may go on before the next load is reported.
+
+    Who has its load was refused then, for lack of blocks that lasts, or there is no seat.
+    """
+    rests = inst["try_head"] == 0 or inst["running"] == lane["max_num_seqs"]
+    place = inst["hold_lo"]
+    while not rests and place < inst["hold_lo"] + inst["held"]:
+        if ws.progress[ws.hold[place]]["loading"] == LOADED:
+            break
+        place += 1
+    return rests or place == inst["hold_lo"] + inst["held"]

@@ -11,7 +11,7 @@ from ..blocks.sizes import blocks_for
 from ..tally import log_event
 from ..time.decoding import all_decoded_tokens, fills_block
 from .caching import cache_decode, cache_decodes_for, caches_at_once, copy_fills
-from .preempt import last_running, preempt, victim_is_last
+from .preempt import fences, last_running, preempt, victim_is_last
 from .running import charge_decodes, prefill_chunk, schedule_chunk
 
 
@@ -90,7 +90,7 @@ def is_countable(inp, ws, lane, inst):
         request = inp.requests[lane["request_lo"] + last]
         chunk = prefill_chunk(lane, inst, request, ws.progress[last], lane["max_tokens"])
         need += blocks_for(lane, chunk) + 1
-    ample = need <= inst["free"] or (victim_is_last(lane) and not lane["connects"])
+    ample = need <= inst["free"] or (victim_is_last(lane) and not fences(lane))
     alike = inst["skipped"] == 0 and (prefills == 0 or one_prefill)
     return alike and ample and not lane["visit_all"]
 

@@ -68,10 +68,13 @@ def _lacks(inp, ws, lane, r):
 def reserved(inp, ws, lane, inst):
     """Return the blocks that unfinished prefills and loads will still need; no load takes them."""
     count = 0
-    for place in range(inst["run_lo"], inst["run_lo"] + inst["running"]):
-        progress = ws.progress[ws.running[place]]
-        if not progress["decoding"]:
+    left = inst["prefilling"] - inst["leaving"]  # they stand at the end, mostly
+    place = inst["run_lo"] + inst["running"] - 1
+    while left > 0:
+        if not ws.progress[ws.running[place]]["decoding"]:
             count += _lacks(inp, ws, lane, ws.running[place])
+            left -= 1
+        place -= 1
     for place in range(inst["hold_lo"], inst["hold_lo"] + inst["held"]):
         count += _lacks(inp, ws, lane, ws.hold[place])
     return count

@@ -146,6 +146,12 @@ def _in_flight(lane, inst, progress):
 
 
 @leaf
+def fences(lane):
+    """Return whether a victim may have to keep its blocks (`is_fenced`)."""
+    return lane["connects"] and lane["async_scheduling"]
+
+
+@leaf
 def is_fenced(ws, lane, inst, position):
     """Return whether the request at `position` must keep its blocks (rule R11.6).
 

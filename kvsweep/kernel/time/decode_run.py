@@ -175,4 +175,5 @@ def _log_decode(out, lane, inst, tally, index, duration, evictions):
     inst["prefill_tokens"] = 0
     inst["decode_tokens"] = inst["running"] - inst["leaving"]
     inst["preempted"] = 0
-    log_step(out, lane, inst, tally, index, duration, inst["waiting"], evictions)
+    waits = inst["waiting"] + inst["held"]
+    log_step(out, lane, inst, tally, index, duration, waits, evictions)
