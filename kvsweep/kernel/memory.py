@@ -19,6 +19,9 @@ QUEUES = 5
 TIER_RINGS = 3
 """Rings of the runs of a CPU tier: blocks/tier_order.py names them."""
 
+SPAN = 1 << 10
+"""Steps whose begins are kept for what a write-through tier has counted (blocks/unsettled.py)."""
+
 DEPTH = 2
 """Batches of an instance on their way, at most."""
 
@@ -66,6 +69,7 @@ def workspace_sizes(lanes: NDArray[Any]) -> dict[str, NDArray[np.int64]]:
         + requests * (lanes["connects"] != 0),
         "tier_heads": extents * runs,
         "tier_blocks": keys * (lanes["tiered"] != 0),
+        "begins": count * SPAN * (lanes["copies_each_step"] != 0),
         "fills": lanes["places"] * ((lanes["connects"] | lanes["copies_each_step"]) != 0),
         # Of CPU tiers as vLLM has them: `place_tier`.
         "offload": connected,

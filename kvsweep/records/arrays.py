@@ -60,6 +60,8 @@ class Workspace(NamedTuple):
     """int32, beside `extents`: the lowest run of an extent, or -1."""
     tier_blocks: NDArray[Any]
     """TIER (instances x keys,): the block with a key; valid only if a run has it."""
+    begins: NDArray[Any]
+    """int64 (instances x SPAN,): write-through tiers, when the last steps began, by step."""
     fills: NDArray[Any]
     """int64 (places,): requests of one running list that fill blocks during a run of steps."""
     tier_table: NDArray[Any]

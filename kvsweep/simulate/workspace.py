@@ -127,6 +127,7 @@ def allocate_workspace(inputs: Inputs, itl_entries: int) -> Workspace:
         tier=np.empty(sizes["tier"], RUN),
         tier_heads=np.empty(sizes["tier_heads"], np.int32),
         tier_blocks=np.empty(sizes["tier_blocks"], TIER),
+        begins=np.empty(sizes["begins"], np.int64),
         fills=np.empty(sizes["fills"], np.int64),
         tier_table=np.empty(sizes["tier_table"], np.int32),
         blank_offload=_blank_offload(),

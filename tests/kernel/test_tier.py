@@ -10,6 +10,8 @@ import strategies
 import twin
 from hypothesis import given
 
+from kvsweep.records import LaneStatus
+
 STEP_US = 1000
 TIER = {"cpu_blocks": 12, "transfer_bandwidth": 0.5, "transfer_base_latency_us": 30}
 
@@ -122,3 +124,45 @@ def test_kernel_equals_twin_where_each_block_is_copied(seed):
             "transfer_bandwidth": 1.0,
         }
         assert list(twin.differences(trace)) == []
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_what_is_only_counted_is_what_single_steps_copy(seed):
+    """A lane with logs runs step by step; what is filled may make room, or be there already."""
+    rng = random.Random(f"unsettled/{seed}")
+    traces = []
+    for _ in range(40):
+        trace = strategies.random_trace(rng, max_requests=40, closed_loop=True)
+        trace["scenario"]["engine"]["enable_prefix_caching"] = True
+        trace["scenario"]["cache"] |= {
+            "offload": "write-through",
+            "cpu_blocks": rng.choice((1, 5, 20, 100, 400)),
+            "transfer_bandwidth": 1.0,
+            "thrashing_window_us": rng.choice((100, 1_000_000)),
+        }
+        traces.append(trace)
+    inputs, outputs = batches.run(traces)
+    logs = {"tally log_steps", "tally log_events", "tally log_transfers"}
+    for lane, trace in enumerate(traces):
+        among = batches.lane_results(inputs, outputs, lane)
+        if among["tally status"] == LaneStatus.OK:
+            single = twin.run_kernel(trace)
+            logged = batches.lane_results(batches.inputs_of([trace]), single.outputs, 0)
+            assert set(batches.differing(logged, among)) <= logs, lane
+
+
+def test_begins_of_steps_are_kept_for_requests_that_decode_for_long():
+    """3000 steps of one request, whose blocks come back to another within the window or do not."""
+    rows = [
+        (0, [[0, 9]], 3000),
+        (3_100_000, [[1, 4 * 760]], 1),
+        (3_200_000, [[0, 9], [100, 2999]], 1),
+    ]
+    pool = {"gpu_blocks": 800, "cpu_blocks": 2000}
+    counts = []
+    for window in (700_000, 1_700_000, 4_000_000):
+        made = trace(rows, "write-through", thrashing_window_us=window, **pool)
+        assert list(twin.differences(made)) == []
+        _, outputs = batches.run([made])
+        counts.append(int(outputs.tallies["thrashed"][0]))
+    assert 0 < counts[0] < counts[1] < counts[2]

@@ -16,16 +16,8 @@ from ...records import NONE
 from ..memory import extent_at
 from . import pool, runs
 from .runs import FALLS
-from .tier_order import (
-    append,
-    count_new,
-    find_room,
-    grow_loose,
-    rank_at,
-    store_down,
-    store_up,
-    take_out,
-)
+from .tier_order import append, grow_loose, rank_at, take_out
+from .tier_room import count_new, find_room, store_down, store_up
 
 
 @leaf
@@ -45,49 +37,9 @@ def copy_fill(inp, ws, lane, inst, request, progress, block, step, now):
     if node != NONE and ws.tier[node]["first"] <= key:
         take_out(ws, lane, inst, node, key, key + 1)
     else:
-        find_room(ws, lane, inst, 1)
+        find_room(inp, ws, lane, inst, 1)
         count_new(ws, inst, key, key + 1, now)
     grow_loose(ws, lane, inst, extent, key, key + 1, rank_at(step, progress))
-
-
-@leaf
-def is_absent(inp, ws, lane, inst, request, slot, first, end):
-    """Return whether none of the blocks `first` to `end - 1` of a request is on the CPU."""
-    absent = True
-    while absent and first < end:
-        slot = pool.link_with(inp, slot, first)
-        link = inp.chain[slot]
-        upto = min(end, link["end"])
-        key = inp.keys[request["key_lo"] + first]
-        node = runs.find_run(ws, extent_at(lane, inst, link["extent"]), key)
-        absent = node == NONE or ws.tier[node]["first"] >= key + upto - first
-        first = upto
-    return absent
-
-
-@leaf
-def fill_absent(inp, ws, lane, inst, request, progress, first, end, step, now, wait):
-    """Copy the blocks `first` to `end - 1` of a decoding request, all absent; there is room.
-
-    The first is filled in `step`, scheduled at `now`, each other one `wait` later.
-    """
-    slot = progress["link"]
-    lo = request["key_lo"]
-    inst["tier_used"] += end - first
-    inst["offloads"] += end - first
-    while first < end:
-        slot = pool.link_with(inp, slot, first)
-        link = inp.chain[slot]
-        upto = min(end, np.int64(link["end"]))
-        key = np.int64(inp.keys[lo + first])
-        extent = extent_at(lane, inst, link["extent"])
-        last = key + upto - first
-        grow_loose(ws, lane, inst, extent, key, last, rank_at(step, progress))
-        for place in range(inst["prefix_lo"] + key, inst["prefix_lo"] + last):
-            ws.tier_blocks[place]["came"] = now
-            now += wait
-        step += lane["block_size"] * (upto - first)
-        first = upto
 
 
 @leaf
@@ -103,7 +55,7 @@ def copy(inp, ws, lane, inst, request, progress, end, now):
         upto = min(end, link["end"])
         key = np.int64(inp.keys[lo + first])
         extent = extent_at(lane, inst, link["extent"])
-        store_up(ws, lane, inst, extent, key, key + upto - first, now, rank)
+        store_up(inp, ws, lane, inst, extent, key, key + upto - first, now, rank)
         first = upto
 
 
@@ -115,7 +67,7 @@ def relieve(inp, ws, lane, inst):
     if moves and used / lane["gpu_blocks"] > lane["offload_threshold"]:
         while inst["evictable"] > 0:
             extent, first, end = pool.uncache_first(inp, ws, inst)
-            store_down(ws, lane, inst, extent, first, end, inst["clock"])
+            store_down(inp, ws, lane, inst, extent, first, end, inst["clock"])
 
 
 @leaf

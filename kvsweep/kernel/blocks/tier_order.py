@@ -105,6 +105,16 @@ def _take_out_loose(ws, lane, inst, node, first, end):
 
 
 @leaf
+def drop_first(ws, lane, inst, node):
+    """Take the first place out of a loose run."""
+    first = np.int64(ws.tier[node]["first"])
+    if first + 1 < ws.tier[node]["end"]:
+        _trim(ws, lane, inst, node, first + 1)
+    else:
+        runs.drop_run(ws, inst, node)
+
+
+@leaf
 def take_out(ws, lane, inst, node, first, end):
     """Take the places `first` to `end - 1` out of a run."""
     if ws.tier[node]["falls"] == LOOSE:
@@ -128,78 +138,3 @@ def grow_loose(ws, lane, inst, extent, first, end, rank):
         node = runs.new_run(ws, inst, extent, first, end, LOOSE)
         ws.tier[node]["rank"] = rank
         _put_in_order(ws, inst, node, GROWN)
-
-
-@leaf
-def _evict(ws, lane, inst, count):
-    """Let up to `count` blocks make room that were used the longest ago; return how many."""
-    lo = inst["tier_lo"]
-    node = np.int64(ws.tier[lo]["next"])
-    loose = np.int64(ws.tier[lo + GROWN]["next"])
-    trimmed = np.int64(ws.tier[lo + TRIMMED]["next"])
-    if ws.tier[trimmed]["rank"] < ws.tier[loose]["rank"]:
-        loose = trimmed
-    if ws.tier[loose]["rank"] > ws.tier[node]["rank"]:
-        return runs.take_first(ws, inst, node, count)
-    first = np.int64(ws.tier[loose]["first"])
-    _take_out_loose(ws, lane, inst, loose, first, first + 1)
-    return np.int64(1)
-
-
-@leaf
-def find_room(ws, lane, inst, count):
-    """Return for how many of `count` blocks there is room: for all, if the tier has so many.
-
-    What was used the longest ago makes room.
-    """
-    room = lane["cpu_blocks"] - inst["tier_used"]
-    while room < count and inst["tier_used"] > 0:
-        gone = _evict(ws, lane, inst, count - room)
-        inst["tier_used"] -= gone
-        room += gone
-    return min(room, count)
-
-
-@leaf
-def count_new(ws, inst, first, end, now):
-    """Count blocks that are copied to the CPU."""
-    inst["tier_used"] += end - first
-    inst["offloads"] += end - first
-    for key in range(inst["prefix_lo"] + first, inst["prefix_lo"] + end):
-        ws.tier_blocks[key]["came"] = now
-
-
-@leaf
-def store_up(ws, lane, inst, extent, first, end, now, rank):
-    """Copy the blocks `first` to `end - 1` of an extent in order; what is there counts as used."""
-    while first < end:
-        node = runs.find_run(ws, extent, first)
-        upto = end
-        if node != NONE and ws.tier[node]["first"] <= first:
-            upto = min(end, np.int64(ws.tier[node]["end"]))
-            take_out(ws, lane, inst, node, first, upto)
-        else:
-            if node != NONE:
-                upto = min(end, np.int64(ws.tier[node]["first"]))
-            upto = first + find_room(ws, lane, inst, upto - first)
-            count_new(ws, inst, first, upto, now)
-        append(ws, inst, extent, first, upto, RISES, rank)
-        first = upto
-
-
-@leaf
-def store_down(ws, lane, inst, extent, first, end, now):
-    """Copy the blocks `end - 1` down to `first` of an extent, likewise; nothing here is loose."""
-    while first < end:
-        node = runs.find_below(ws, extent, end)
-        downto = first
-        if node != NONE and ws.tier[node]["end"] >= end:
-            downto = max(first, np.int64(ws.tier[node]["first"]))
-            take_out(ws, lane, inst, node, downto, end)
-        else:
-            if node != NONE:
-                downto = max(first, np.int64(ws.tier[node]["end"]))
-            downto = end - find_room(ws, lane, inst, end - downto)
-            count_new(ws, inst, downto, end, now)
-        append(ws, inst, extent, downto, end, FALLS, 0)
-        end = downto

@@ -9,8 +9,9 @@ from ...records import Event
 from ..blocks import pool
 from ..blocks.sizes import blocks_for
 from ..tally import log_event
-from ..time.decoding import all_decoded_tokens, fills_block
-from .caching import cache_decode, cache_decodes_for, caches_at_once, copy_fills
+from ..time.decoding import all_decoded_tokens, fills_block, next_phase
+from .caching import cache_decode, cache_decodes_for, caches_at_once
+from .fills import copy_fills
 from .preempt import fences, last_running, preempt, victim_is_last
 from .running import charge_decodes, prefill_chunk, schedule_chunk
 
@@ -47,7 +48,8 @@ def _allocate_for_decodes(inp, ws, out, lane, inst, tally, index):
     if inst["next_due"] == inst["step"]:
         _cache_due(inp, ws, lane, inst)
     if lane["copies_each_step"]:
-        copy_fills(inp, ws, lane, inst, 1, inst["clock"], 0)
+        count = ws.phases[inst["phase_lo"] + next_phase(lane, inst["phase"])]
+        copy_fills(inp, ws, lane, inst, 1, count, inst["clock"], 0)
     decoding = inst["running"] - inst["prefilling"]
     charge_decodes(inst, decoding, all_decoded_tokens(inst, decoding, inst["step"]))
 

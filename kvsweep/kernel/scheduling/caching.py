@@ -4,27 +4,14 @@ Blocks that decoding fills are cached late: when they are freed, or before anyth
 cached that could tell. *Duplicates*, whose decode blocks may carry the same key, cache each block
 as soon as they may, and are due then, as the first to be cached is found. They may in the step that
 fills the block; asynchronously in the next one, as the token is known then (rule R10.4).
-
-A write-through tier gets each block in the step that fills it (`LANE.copies_each_step`), as the
-order of copies decides what it forgets. Nobody can tell during a run of steps, so the copies of all
-of them are made at its end (`copy_fills`).
 """
 
-import numpy as np
-
-from ..._jit import leaf, part
+from ..._jit import leaf
 from ...records import NEVER
-from ..blocks import pool, tier, tier_order
+from ..blocks import pool, tier, unsettled
 from ..blocks.sizes import full_blocks
 from ..memory import extent_at
-from ..time.decoding import (
-    decoded_tokens,
-    filling_step,
-    last_decode,
-    next_fill,
-    next_phase,
-    settled_tokens,
-)
+from ..time.decoding import last_decode, next_fill, settled_tokens
 
 
 @leaf
@@ -46,104 +33,10 @@ def next_due(lane, request, progress, step):
 def cache(inp, ws, lane, inst, request, progress, count):
     """Cache the first `count` blocks of a prefill; a write-through tier copies the new ones."""
     if lane["copies_each_step"]:
+        if _is_being_filled(inp, ws, lane, inst, request):
+            unsettled.watch_all(inp, ws, lane, inst)
         tier.copy(inp, ws, lane, inst, request, progress, count, inst["clock"])
     pool.cache_blocks(inp, ws, lane, inst, request, progress, count)
-
-
-@leaf
-def copy_fill(inp, ws, lane, inst, request, progress, step, now):
-    """Copy the block that a decoding request fills in a step, scheduled at `now`, to the CPU."""
-    block = full_blocks(lane, decoded_tokens(progress, step + 1)) - 1
-    tier.copy_fill(inp, ws, lane, inst, request, progress, block, step, now)
-
-
-@leaf
-def _fills(lane, progress, step, steps):
-    """Return the bounds of the blocks that a decoding request fills in `steps` steps."""
-    first = full_blocks(lane, decoded_tokens(progress, step))
-    return first, full_blocks(lane, decoded_tokens(progress, step + steps))
-
-
-@leaf
-def _are_absent(inp, ws, lane, inst, r, first, end):
-    """Return whether blocks that a request fills are surely not on the CPU."""
-    request = inp.requests[lane["request_lo"] + r]
-    absent = not request["duplicate"]  # else another one may fill them meanwhile
-    if absent and request["shared"]:
-        slot = ws.progress[r]["link"]
-        absent = tier.is_absent(inp, ws, lane, inst, request, slot, first, end)
-    return absent
-
-
-@leaf
-def _find_fillers(inp, ws, lane, inst, steps):
-    """Find which decoding requests fill blocks in the next `steps` steps.
-
-    Returns
-    -------
-    found : int
-        How many, at the first places of `Workspace.fills`.
-    count : int
-        The blocks that they fill; NEVER: some of them may be on the CPU already.
-    """
-    phase = inst["phase"]
-    left = 0
-    for _ in range(min(steps, lane["block_size"])):
-        phase = next_phase(lane, phase)  # who takes a block in the next step fills one in this
-        left += ws.phases[inst["phase_lo"] + phase]
-    found = 0
-    count = np.int64(0)
-    place = inst["run_lo"]
-    while found < left:
-        r = ws.running[place]
-        progress = ws.progress[r]
-        first, end = _fills(lane, progress, inst["step"], steps)
-        if first < end and progress["decoding"]:
-            ws.fills[found] = r
-            found += 1
-            count += end - first
-            if not _are_absent(inp, ws, lane, inst, r, first, end):
-                count = NEVER
-                break
-        place += 1
-    return found, count
-
-
-@part
-def _copy_one_by_one(inp, ws, lane, inst, steps, now, duration):
-    """Copy what decoding requests fill in the next `steps` steps, step by step in running order."""
-    phase = inst["phase"]
-    for step in range(inst["step"], inst["step"] + steps):
-        phase = next_phase(lane, phase)
-        for place in range(inst["run_lo"], inst["run_lo"] + inst["running"]):
-            progress = ws.progress[ws.running[place]]
-            if progress["decoding"] and progress["phase"] == phase:
-                request = inp.requests[lane["request_lo"] + ws.running[place]]
-                copy_fill(inp, ws, lane, inst, request, progress, step, now)
-        now += duration
-
-
-@leaf
-def copy_fills(inp, ws, lane, inst, steps, now, duration):
-    """Copy what decoding requests fill in the next `steps` steps, in this order.
-
-    The first of them is scheduled at `now`, each takes `duration`, and all get their tokens. What
-    is new and fits needs not be in order: it takes no room from itself, and ranks tell the rest.
-    """
-    found, count = _find_fillers(inp, ws, lane, inst, steps)
-    if count > lane["cpu_blocks"]:
-        _copy_one_by_one(inp, ws, lane, inst, steps, now, duration)
-    elif found > 0:
-        tier_order.find_room(ws, lane, inst, count)
-        wait = duration * lane["block_size"]
-        for place in range(found):
-            r = ws.fills[place]
-            progress = ws.progress[r]
-            request = inp.requests[lane["request_lo"] + r]
-            first, end = _fills(lane, progress, inst["step"], steps)
-            step = filling_step(lane, progress, first)
-            begun = now + (step - inst["step"]) * duration
-            tier.fill_absent(inp, ws, lane, inst, request, progress, first, end, step, begun, wait)
 
 
 @leaf
@@ -195,6 +88,8 @@ def cache_decodes_for(inp, ws, lane, inst, request, step):
     Step `step` - 1 is scheduled, so asynchronously the one before that is on its way.
     """
     if _is_being_filled(inp, ws, lane, inst, request):
+        if lane["copies_each_step"]:
+            unsettled.settle_all(inp, ws, lane, inst)
         cache_decodes(inp, ws, lane, inst, step, step - 2)
 
 

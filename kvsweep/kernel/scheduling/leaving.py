@@ -8,6 +8,7 @@ neither, waits, and leaves from there.
 from ..._jit import leaf, part
 from ...policies import RequestStatus, Scheduler
 from ...records import LEAVING
+from ..blocks.unsettled import end_fills
 from ..offload.connector import note_finish
 from ..tally import count_computed
 from ..time.decoding import drop_base, most_computed
@@ -33,6 +34,8 @@ def finish(inp, ws, lane, inst, tally, r):
     """End a running request whose last token was just sampled; its blocks are free at once."""
     request = inp.requests[lane["request_lo"] + r]
     computed = most_computed(request)
+    if lane["copies_each_step"] and ws.progress[r]["decoding"]:
+        end_fills(inp, ws, lane, inst, request, ws.progress[r])
     count_computed(ws, lane, tally, r, computed)
     free_request(inp, ws, lane, inst, tally, r, computed, computed)
     _complete(inp, ws, lane, inst, r)

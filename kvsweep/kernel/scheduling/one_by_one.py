@@ -6,7 +6,7 @@ others are counted (by_counts.py).
 
 from ..._jit import leaf, part
 from ...records import LEAVING, NONE, Event
-from ..blocks import pool
+from ..blocks import pool, unsettled
 from ..blocks.sizes import blocks_for, tokens_beyond
 from ..offload.pins import note_taken
 from ..tally import log_event
@@ -18,7 +18,8 @@ from ..time.decoding import (
     miss_step,
     settled_tokens,
 )
-from .caching import cache_decode, cache_decodes, copy_fill
+from .caching import cache_decode, cache_decodes
+from .fills import copy_fill
 from .preempt import find_victim, is_fenced, preempt, victim_is_last
 from .running import charge_decodes, prefill_chunk, schedule_chunk
 
@@ -85,6 +86,10 @@ def _skip_rest(ws, out, lane, inst, tally, index):
 @part
 def schedule_one_by_one(inp, ws, out, lane, inst, tally, index):
     """Schedule the running requests in order; preempt while a request lacks blocks."""
+    if lane["copies_each_step"]:
+        unsettled.settle_all(inp, ws, lane, inst)
+        inst["filled_to"] = inst["step"]
+        inst["settled_to"] = inst["step"]
     if lane["any_shared"] and lane["prefix_caching"]:
         cache_decodes(inp, ws, lane, inst, inst["step"], inst["step"] - 1)
     position = 0
@@ -119,4 +124,7 @@ def schedule_one_by_one(inp, ws, out, lane, inst, tally, index):
         elif victim_is_last(lane):
             break  # nobody stands behind it
     inst["scheduled"] = position
+    if lane["copies_each_step"]:
+        inst["filled_to"] = inst["step"] + 1
+        inst["settled_to"] = inst["step"] + 1
     _skip_rest(ws, out, lane, inst, tally, index)

@@ -5,6 +5,7 @@ import numpy as np
 from ..._jit import leaf, part
 from ...policies import Scheduler, Victim
 from ...records import LEAVING, NEVER, NONE, Event
+from ..blocks.unsettled import end_fills
 from ..offload.pins import await_stores_of
 from ..tally import count_computed, log_event
 from ..time.calendar import leave_running
@@ -170,6 +171,8 @@ def preempt(inp, ws, out, lane, inst, tally, index, position, scheduled):
     victim = ws.running[inst["run_lo"] + position]
     progress = ws.progress[victim]
     request = inp.requests[lane["request_lo"] + victim]
+    if lane["copies_each_step"] and progress["decoding"]:
+        end_fills(inp, ws, lane, inst, request, progress)
     if scheduled and progress["decoding"] != LEAVING:
         _unschedule(lane, inst, request, progress)
     computed, settled = _stop(lane, inst, request, progress, scheduled)

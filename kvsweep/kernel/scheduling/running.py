@@ -10,6 +10,7 @@ from ..._jit import leaf
 from ...records import LEAVING, NONE
 from ..blocks import pool, tier
 from ..blocks.sizes import blocks_for, full_blocks
+from ..blocks.unsettled import begin_fills
 from ..memory import extent_at
 from ..time.calendar import IDLE
 from ..time.decoding import (
@@ -42,6 +43,8 @@ def begin_decode(inp, ws, lane, inst, request, progress, position, step):
     if request["shared"]:
         waiting.wake_head(inst)
         _begin_filling(inp, ws, lane, inst, request, progress)
+    if lane["copies_each_step"]:
+        begin_fills(inp, ws, lane, inst, request, progress)
     progress["decoding"] = 1
     set_base(ws, lane, inst, progress, step, known_tokens(request, progress) - 1)
     ws.due[inst["run_lo"] + position] = next_due(lane, request, progress, step)

@@ -6,9 +6,10 @@ Each step takes the blocks of its phase, and the context of its tokens grows by 
 from ..._jit import leaf
 from ...records import NONE
 from ..blocks import pool
+from ..memory import SPAN
 from ..offload.when import stores_meanwhile
 from ..scheduling.admit import deadline, may_admit
-from ..scheduling.caching import copy_fills
+from ..scheduling.fills import copy_fills
 from ..tally import add_gap, log_step
 from .arrivals import announce
 from .decoding import all_decoded_tokens, next_phase, previous_phase
@@ -36,8 +37,9 @@ def _decode_bounds(inp, ws, lane, inst, until):
         last = min(last, inst["next_offer"] - 1)
     if lane["any_duplicates"]:
         last -= 1  # who is due may cache, which is part of scheduling
-    if lane["context"] and lane["copies_each_step"]:
-        last = min(last, inst["step"])  # each copy has its own time
+    if lane["copies_each_step"]:
+        span = 1 if lane["context"] else SPAN  # each copy has its own time
+        last = min(last, inst["step"] + span - 1)
     if inst["inbox_head"] != NONE:
         until = min(until, ws.progress[inst["inbox_head"]]["queued"])
     if may_admit(lane, inst):
@@ -104,7 +106,10 @@ def _decode_alike(inp, ws, out, lane, inst, tally, index, until, last):
     if steps > 0:
         inst["used_time"] += used_steps * duration + late
         if lane["copies_each_step"]:
-            copy_fills(inp, ws, lane, inst, steps, inst["clock"], duration)
+            count = used - (lane["gpu_blocks"] - inst["free"])  # who takes one has filled one
+            count += ws.phases[inst["phase_lo"] + phase]
+            count -= ws.phases[inst["phase_lo"] + inst["phase"]]
+            copy_fills(inp, ws, lane, inst, steps, count, inst["clock"], duration)
         inst["phase"] = phase
         ws.itl_by_batch[batch] += steps * inst["measured"]
         _end_run(inp, ws, out, lane, inst, tally, index, steps, used, clock, duration)
@@ -139,7 +144,8 @@ def _decode_longer(inp, ws, out, lane, inst, tally, index, until, last):
     steps = step - inst["step"]
     if steps > 0 and lane["copies_each_step"]:
         inst["phase"] = phase
-        copy_fills(inp, ws, lane, inst, 1, inst["clock"], 0)
+        count = ws.phases[inst["phase_lo"] + next_phase(lane, phase)]
+        copy_fills(inp, ws, lane, inst, 1, count, inst["clock"], 0)
         inst["phase"] = next_phase(lane, phase)
     if steps > 0:
         _end_run(inp, ws, out, lane, inst, tally, index, steps, used, clock, duration)
