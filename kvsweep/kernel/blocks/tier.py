@@ -99,6 +99,15 @@ def _leave(ws, lane, inst, extent, first, end):
 
 
 @leaf
+def _came_after(ws, first, end, time):
+    """Return how many of the blocks at places `first` to `end - 1` were copied after `time`."""
+    count = 0
+    for place in range(first, end):
+        count += ws.tier_blocks[place]["came"] > time
+    return count
+
+
+@leaf
 def load(inp, ws, lane, inst, request, progress, count):
     """Copy `count` blocks that follow the hits of an admitted request to the GPU.
 
@@ -108,15 +117,16 @@ def load(inp, ws, lane, inst, request, progress, count):
     slot = progress["link"]
     block = progress["cached_blocks"]
     end = block + count
+    latest = inst["clock"] - lane["thrashing_window"]
     while block < end:
         slot = pool.link_with(inp, slot, block)
         link = inp.chain[slot]
         upto = min(end, link["end"])
         first = inp.keys[lo + block]
         last = first + upto - block
-        for key in range(first, last):
-            came = ws.tier_blocks[inst["prefix_lo"] + key]["came"]
-            inst["thrashed"] += inst["clock"] - came < lane["thrashing_window"]
+        inst["thrashed"] += _came_after(
+            ws, inst["prefix_lo"] + first, inst["prefix_lo"] + last, latest
+        )
         if lane["offload"] == Offload.WATERMARK:
             _leave(ws, lane, inst, extent_at(lane, inst, link["extent"]), first, last)
         block = upto

@@ -29,7 +29,7 @@ def rank_at(step, progress):
 
 
 @leaf
-def _stride(lane):
+def stride(lane):
     """Return by how much the ranks of a loose run's neighbours differ."""
     return lane["block_size"] << TURN_BITS
 
@@ -83,7 +83,7 @@ def _put_in_order(ws, inst, node, ring):
 def _trim(ws, lane, inst, node, end):
     """Take the places before `end`, but not all, out of a loose run."""
     run = ws.tier[node]
-    run["rank"] += (end - run["first"]) * _stride(lane)
+    run["rank"] += (end - run["first"]) * stride(lane)
     run["first"] = end
     unlink(ws.tier, node)
     _put_in_order(ws, inst, node, TRIMMED)
@@ -95,7 +95,7 @@ def _take_out_loose(ws, lane, inst, node, first, end):
     if end < ws.tier[node]["end"]:
         if first > ws.tier[node]["first"]:
             upper = runs.split(ws, inst, node, first)
-            ws.tier[upper]["rank"] += (first - ws.tier[node]["first"]) * _stride(lane)
+            ws.tier[upper]["rank"] += (first - ws.tier[node]["first"]) * stride(lane)
             node = upper
         _trim(ws, lane, inst, node, end)
     elif first > ws.tier[node]["first"]:
@@ -130,7 +130,7 @@ def grow_loose(ws, lane, inst, extent, first, end, rank):
     grows = False
     if node != NONE:
         run = ws.tier[node]
-        goes_on = run["rank"] + (first - run["first"]) * _stride(lane) == rank
+        goes_on = run["rank"] + (first - run["first"]) * stride(lane) == rank
         grows = run["end"] == first and run["falls"] == LOOSE and goes_on
     if grows:
         ws.tier[node]["end"] = end

@@ -5,8 +5,9 @@ import numpy as np
 from ..._jit import leaf
 from ...records import NONE
 from . import runs
+from .ring import link_before, unlink
 from .runs import FALLS, LOOSE, RISES
-from .tier_order import GROWN, TRIMMED, append, drop_first, take_out
+from .tier_order import GROWN, TRIMMED, TURN_BITS, append, drop_first, stride, take_out
 from .unsettled import begins_after, settle_all
 
 
@@ -38,6 +39,38 @@ def _evict(inp, ws, lane, inst, count):
 
 
 @leaf
+def _trim_in_turn(ws, lane, inst, count):
+    """Let up to `count` blocks make room, each the first of a trimmed run; return how many.
+
+    Such runs lose one block after the other in turn: who has lost one is the last then. So the end
+    of their ring moves, and they keep their places.
+    """
+    lo = inst["tier_lo"]
+    end = lo + TRIMMED
+    limit = min(ws.tier[ws.tier[lo]["next"]]["rank"], ws.tier[ws.tier[lo + GROWN]["next"]]["rank"])
+    if inst["unsettled"] > 0:
+        limit = min(limit, inst["settled_to"] << TURN_BITS)
+    node = np.int64(ws.tier[end]["next"])
+    last = np.int64(ws.tier[end]["prev"])
+    gone = np.int64(0)
+    if node != end and (
+        node == last or ws.tier[node]["rank"] + stride(lane) > ws.tier[last]["rank"]
+    ):
+        while gone < count and node != end:
+            run = ws.tier[node]
+            if run["rank"] >= limit or run["end"] - run["first"] == 1:
+                break
+            run["rank"] += stride(lane)
+            run["first"] += 1
+            gone += 1
+            node = np.int64(run["next"])
+    if gone > 0 and node != end:
+        unlink(ws.tier, end)
+        link_before(ws.tier, end, node)
+    return gone
+
+
+@leaf
 def find_room(inp, ws, lane, inst, count):
     """Return for how many of `count` blocks there is room: for all, if the tier has so many.
 
@@ -45,7 +78,9 @@ def find_room(inp, ws, lane, inst, count):
     """
     room = lane["cpu_blocks"] - inst["tier_used"]
     while room < count and inst["tier_used"] > 0:
-        gone = _evict(inp, ws, lane, inst, count - room)
+        gone = _trim_in_turn(ws, lane, inst, count - room)
+        if gone == 0:
+            gone = _evict(inp, ws, lane, inst, count - room)
         inst["tier_used"] -= gone
         room += gone
     return min(room, count)

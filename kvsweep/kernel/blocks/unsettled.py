@@ -20,16 +20,11 @@ from .tier_order import TURN_BITS, grow_loose, rank_at
 
 
 @leaf
-def _begin_of(inst, step):
-    """Return where the begin of a step is kept."""
-    return inst["number"] * SPAN + (step & (SPAN - 1))
-
-
-@leaf
 def note_begins(ws, inst, steps, now, duration):
     """Note when the next `steps` steps begin: at `now`, each `duration` after the one before."""
+    lo = inst["number"] * SPAN
     for step in range(inst["step"], inst["step"] + steps):
-        ws.begins[_begin_of(inst, step)] = now
+        ws.begins[lo + (step & (SPAN - 1))] = now
         now += duration
 
 
@@ -39,6 +34,8 @@ def put_fills(inp, ws, lane, inst, request, progress, first, end):
     slot = request["chain_lo"]
     lo = request["key_lo"]
     step = filling_step(lane, progress, first)
+    begins = inst["number"] * SPAN
+    size = lane["block_size"]
     while first < end:
         slot = pool.link_with(inp, slot, first)
         link = inp.chain[slot]
@@ -48,8 +45,8 @@ def put_fills(inp, ws, lane, inst, request, progress, first, end):
         last = key + upto - first
         grow_loose(ws, lane, inst, extent, key, last, rank_at(step, progress))
         for place in range(inst["prefix_lo"] + key, inst["prefix_lo"] + last):
-            ws.tier_blocks[place]["came"] = ws.begins[_begin_of(inst, step)]
-            step += lane["block_size"]
+            ws.tier_blocks[place]["came"] = ws.begins[begins + (step & (SPAN - 1))]
+            step += size
         first = upto
 
 

@@ -205,6 +205,8 @@ def _end_load(inp, ws, lane, inst, off, job):
 def report(inp, ws, out, lane, inst, off, now):
     """Report the copies that have ended by `now`; return how many."""
     count = 0
+    if off["unreported"] == 0:
+        return count
     while head(ws, off, STORES) != NONE and ws.jobs[head(ws, off, STORES)]["ends"] <= now:
         job = pop(ws, off, STORES)
         _end_store(inp, ws, lane, inst, off, job)

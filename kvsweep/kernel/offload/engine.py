@@ -151,20 +151,31 @@ def _waits(ws, lane, inst):
 
 
 @leaf
-def next_time(ws, lane, inst):
-    """Return when an instance does something next."""
+def _next(ws, lane, inst):
+    """Return when an instance does something next, and whether it processes a step then."""
     off = ws.offload[inst["number"]]
-    entry = NEVER
-    if inst["inbox_head"] != NONE:
-        entry = ws.progress[inst["inbox_head"]]["queued"]
-    time = entry
+    waits = False
     if inst["asleep"]:
-        time = min(copies.next_end(ws, off), entry)
+        time = copies.next_end(ws, off)
+        if inst["inbox_head"] != NONE:
+            time = min(time, ws.progress[inst["inbox_head"]]["queued"])
     elif _waits(ws, lane, inst):
         time = off["end"]
+        waits = True
     elif is_busy(ws, inst):
         time = inst["clock"]
-    return max(time, inst["clock"])
+    else:
+        time = NEVER
+        if inst["inbox_head"] != NONE:
+            time = ws.progress[inst["inbox_head"]]["queued"]
+    return max(time, inst["clock"]), waits
+
+
+@leaf
+def next_time(ws, lane, inst):
+    """Return when an instance does something next."""
+    time, _ = _next(ws, lane, inst)
+    return time
 
 
 @leaf
@@ -221,11 +232,11 @@ def advance(inp, ws, out, lane, inst, tally, index, until):
     """Advance an instance through everything that happens before `until` (`instance.advance`)."""
     inst["announced"] = 0
     while tally["status"] == LaneStatus.OK and not inst["announced"]:
-        time = next_time(ws, lane, inst)
+        time, waits = _next(ws, lane, inst)
         if time >= until:
             accept(inp, ws, lane, inst, until - 1)
             break
-        if not inst["asleep"] and _waits(ws, lane, inst):
+        if waits:
             _process_oldest(inp, ws, out, lane, inst, tally, index)
             continue
         _move_clock(lane, inst, time)

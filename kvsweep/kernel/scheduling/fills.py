@@ -125,7 +125,8 @@ def copy_fills(inp, ws, lane, inst, steps, count, now, duration):
         return
     if inst["unsettled"] == 0:
         inst["settled_to"] = inst["step"]
-    tier_room.find_room(inp, ws, lane, inst, count)
+    if inst["tier_used"] + count > lane["cpu_blocks"]:
+        tier_room.find_room(inp, ws, lane, inst, count)
     inst["tier_used"] += count
     inst["offloads"] += count
     inst["unsettled"] += count
