@@ -92,11 +92,8 @@ def decoding_trace(rng):
     return trace
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_stores_of_many_steps_at_once_are_those_of_single_steps(seed):
-    """A lane with logs runs step by step."""
-    rng = random.Random(f"runs of steps/{seed}")
-    traces = [decoding_trace(rng) for _ in range(40)]
+def check_runs_of_steps(traces):
+    """A lane with logs runs step by step; all else must be the same without."""
     inputs, outputs = batches.run(traces)
     logs = {"tally log_steps", "tally log_events", "tally log_transfers"}
     for lane, trace in enumerate(traces):
@@ -105,6 +102,25 @@ def test_stores_of_many_steps_at_once_are_those_of_single_steps(seed):
             single = twin.run_kernel(trace)
             logged = batches.lane_results(batches.inputs_of([trace]), single.outputs, 0)
             assert set(batches.differing(logged, among)) <= logs, lane
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_stores_of_many_steps_at_once_are_those_of_single_steps(seed):
+    rng = random.Random(f"runs of steps/{seed}")
+    check_runs_of_steps([decoding_trace(rng) for _ in range(40)])
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_steps_run_at_once_while_requests_wait_for_loads(seed):
+    """Loads of many steps, and blocks that lack for who has its load."""
+    rng = random.Random(f"loads/{seed}")
+    traces = [decoding_trace(rng) for _ in range(40)]
+    for trace in traces:
+        trace["scenario"]["cache"] |= {
+            "offload_prompt_only": True,
+            "transfer_bandwidth": rng.choice((0.03, 0.1, 0.3, 1.0)),
+        }
+    check_runs_of_steps(traces)
 
 
 @pytest.mark.slow
