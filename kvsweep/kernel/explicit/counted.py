@@ -6,8 +6,6 @@ computed. So its state is left as it was at step `since`, and brought up to date
 step must look at each. Asynchronously, and with drafts, it lasts for a run of steps only.
 """
 
-import numpy as np
-
 from ..._jit import leaf, part
 from ...records import PREFILL
 from ..scheduling.preempt import victim_is_last
@@ -24,11 +22,11 @@ from .due import (
     next_due,
     phase_of,
 )
-from .leavers import discharge, enlist, forget_phases
+from .leavers import enlist, forget_phases
 from .may_run import decodes, may_plan
 from .planning import plan, plan_one, planned_blocks, planned_tokens
-from .tables import allocate, cache_known, has_windows, watch_windows
-from .walking import preempt
+from .short_of_blocks import bring_up, take_by_counts, take_one_by_one
+from .tables import has_windows
 
 
 @leaf
@@ -91,83 +89,15 @@ def plan_ahead(inp, ws, lane, inst, tally, engine):
         _plan(inp, ws, lane, inst, tally, engine)
 
 
-@leaf
-def _bring_up(inp, ws, lane, inst, tally, engine, place):
-    """Bring a request that is counted up to date, as steps need it that look at each."""
-    r = ws.running[place]
-    s = engine["state_lo"] + r
-    state = ws.states[s]
-    catch_up(inp, ws, lane, inst, tally, engine, r)
-    state["last_token"] = engine["last_end"]
-    request = inp.requests[lane["request_lo"] + r]
-    cache_known(inp, ws, lane, inst, request, state, s, np.int64(state["known"]) - 1)
-    if state["computed"] - state["flight"] >= state["release_at"]:
-        watch_windows(inp, ws, lane, state, s)
-
-
 @part
 def stand_down(inp, ws, lane, inst, tally, engine):
     """Bring all who are counted up to date, and count nobody."""
     for place in range(inst["run_lo"], inst["run_lo"] + engine["counted"]):
-        _bring_up(inp, ws, lane, inst, tally, engine, place)
+        bring_up(inp, ws, lane, inst, tally, engine, place)
         ws.due[place] = IDLE
     if lane["drafts"] == 0:
         forget_phases(ws, lane, inst)
     engine["counted"] = 0
-
-
-@leaf
-def _preempt_last(inp, ws, out, lane, inst, tally, index, engine):
-    """Preempt the last of the running list, who may be counted."""
-    position = inst["running"] - 1
-    if position < engine["counted"]:
-        place = inst["run_lo"] + position
-        r = ws.running[place]
-        s = engine["state_lo"] + r
-        state = ws.states[s]
-        _bring_up(inp, ws, lane, inst, tally, engine, place)
-        ws.due[place] = IDLE
-        ws.phases[phase_of(lane, inst, state)] -= 1
-        discharge(inp, ws, lane, inst, state, s)
-        engine["counted"] -= 1
-        engine["context"] -= state["computed"]
-        engine["measured"] -= r >= lane["warmup"]
-    preempt(inp, ws, out, lane, inst, tally, index, engine, position)
-
-
-@leaf
-def _take_by_counts(inp, ws, out, lane, inst, tally, index, engine):
-    """Give blocks to those who are counted; preempt others from the end while blocks lack.
-
-    The first are served before the next victim is chosen, so a victim never was. What is free is
-    taken, and so evicted, before more is freed.
-    """
-    served = np.int64(0)
-    while (blocks_needed(ws, lane, inst, engine) - served) * lane["groups"] > inst["free"]:
-        more = inst["free"] // lane["groups"]
-        take(ws, inst, more * lane["groups"])
-        served += more
-        _preempt_last(inp, ws, out, lane, inst, tally, index, engine)
-    take(ws, inst, (blocks_needed(ws, lane, inst, engine) - served) * lane["groups"])
-
-
-@leaf
-def _take_one_by_one(inp, ws, out, lane, inst, tally, index, engine):
-    """Do the same where windows leave blocks meanwhile: each before it takes one."""
-    position = np.int64(0)
-    while position < engine["counted"]:
-        place = inst["run_lo"] + position
-        r = ws.running[place]
-        s = engine["state_lo"] + r
-        state = ws.states[s]
-        request = inp.requests[lane["request_lo"] + r]
-        measured = r >= lane["warmup"]
-        _bring_up(inp, ws, lane, inst, tally, engine, place)
-        while position < engine["counted"] and not allocate(
-            inp, ws, lane, inst, tally, engine, request, state, s, 1, measured
-        ):
-            _preempt_last(inp, ws, out, lane, inst, tally, index, engine)
-        position += 1
 
 
 @leaf
@@ -191,9 +121,9 @@ def _give_blocks(inp, ws, out, lane, inst, tally, index, engine):
         leave_windows(inp, ws, lane, inst, tally, engine)
         take(ws, inst, taken)
     elif has_windows(inp, lane):
-        _take_one_by_one(inp, ws, out, lane, inst, tally, index, engine)
+        take_one_by_one(inp, ws, out, lane, inst, tally, index, engine)
     else:
-        _take_by_counts(inp, ws, out, lane, inst, tally, index, engine)
+        take_by_counts(inp, ws, out, lane, inst, tally, index, engine)
     first, last, _ = find_due(ws, inst)
     cache_due(inp, ws, lane, inst, tally, engine, first, last)
 

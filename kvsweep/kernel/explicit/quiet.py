@@ -95,14 +95,20 @@ def _advance(ws, lane, inst, tally, engine, settled, duration, usual):
 
 
 @leaf
-def _note_steps(ws, lane, inst, tally, engine, steps, alike, usual):
-    """Count the tokens of quiet steps, `alike` of which have the `usual` latency."""
+def _leave(ws, lane, inst, tally, engine, steps, alike, usual, device):
+    """Leave the last of some quiet steps on the device until `device`; count their tokens.
+
+    Of the steps `alike` have the `usual` latency.
+    """
     tally["computed_tokens"] += steps * engine["measured"] * (1 + lane["drafts"])
     engine["schedules"] += steps - 1  # and that of `pass_on`
     if not lane["context"] and lane["pools"] == 0:
         ws.itl_by_batch[inst["running"]] += alike * engine["measured"]
     elif alike * engine["measured"] > 0:
         add_gap(ws, tally, usual, alike * engine["measured"])
+    inst["step"] -= 1
+    batch = ws.batches[engine["batch_lo"] + engine["oldest"]]
+    pass_on(inst, engine, batch, device, NONE)
 
 
 @leaf
@@ -121,24 +127,19 @@ def take_quiet(inp, ws, lane, inst, tally, engine, until, entry, due):
     goes_on = True
     while goes_on and inst["step"] < due:
         taken = blocks_needed(ws, lane, inst, engine) * lane["groups"]
-        if taken > inst["free"]:
-            goes_on = False
-            break
-        if lane["drafts"] == 0:
+        fits = taken <= inst["free"]
+        if fits and lane["drafts"] == 0:
             leave_windows(inp, ws, lane, inst, tally, engine)
-        ends = device + duration
-        settled = device if lane["async_scheduling"] else ends
+        settled = device if lane["async_scheduling"] else device + duration
         goes_on = settled < until and inst["free"] - taken < wanted and inst["clock"] <= latest
+        goes_on = goes_on and fits
         if goes_on:
             take(ws, inst, taken)
-            device = ends
+            device += duration
             duration, same = _advance(ws, lane, inst, tally, engine, settled, duration, usual)
             alike += same
             goes_on = inst["clock"] < entry
     steps = inst["step"] - begun
     if steps > 0:
-        _note_steps(ws, lane, inst, tally, engine, steps, alike, usual)
-        inst["step"] -= 1
-        batch = ws.batches[engine["batch_lo"] + engine["oldest"]]
-        pass_on(inst, engine, batch, device, NONE)
+        _leave(ws, lane, inst, tally, engine, steps, alike, usual, device)
     return goes_on

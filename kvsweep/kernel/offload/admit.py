@@ -162,9 +162,8 @@ def _try_head(inp, ws, out, lane, inst, tally, index, off, alone, passed):
     request = inp.requests[lane["request_lo"] + r]
     cache_decodes_for(inp, ws, lane, inst, request, inst["step"] + 1)
     hits, unused = find_hits(inp, ws, lane, inst, r)
-    if off["unreported"] == 0 and _lacks_all(
-        inp, ws, lane, inst, r, hits, _room(lane, inst) - unused
-    ):
+    room = _room(lane, inst) - unused
+    if off["unreported"] == 0 and _lacks_all(inp, ws, lane, inst, r, hits, room):
         connector.offer_anew(ws, r)  # it would be: nothing is under way that could pass it by
         inst["shortages"] += 1
         return False, passed

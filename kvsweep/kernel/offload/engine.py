@@ -18,7 +18,7 @@ from ..time.decode_run import decode, only_decodes
 from ..time.decoding import next_phase
 from ..time.instance import accept, note_itl
 from . import copies, jobs
-from .replay import catch_up
+from .replay import catch_up, leave_run
 from .schedule import schedule_step
 from .when import head_is_deaf, holders_rest, stores_meanwhile
 
@@ -214,14 +214,7 @@ def _run_decodes(inp, ws, out, lane, inst, tally, index, until):
         off["awaited"] = 0
         if lane["log"]:
             _log_copies(out, inst, tally, off)
-        off["end"] = inst["clock"] + inst["device"]
-        off["sampling"] = inst["in_flight"]
-        off["changes"] = 1
-        off["stall"] = 0
-        off["queued"] = max(inst["in_flight"], lane["async_scheduling"])
-        off["device_end"] = off["end"]
-        inst["end"] = off["end"]
-        inst["transfer"] = 0
+        leave_run(lane, inst, off)
     inst["device"] = 0
     inst["in_flight"] = off["queued"] > 0
     return ran

@@ -229,3 +229,16 @@ def catch_up(inp, ws, out, lane, inst, tally, index, off, first, phase, begins):
         _store_in_run(inp, ws, out, lane, inst, tally, index, off, first, phase, begins, until)
     settle_finished(inp, ws, lane, inst, off)
     copies.report(inp, ws, out, lane, inst, off, until)
+
+
+@leaf
+def leave_run(lane, inst, off):
+    """Leave the last step of a run as a step is left that was scheduled by itself."""
+    off["end"] = inst["clock"] + inst["device"]
+    off["sampling"] = inst["in_flight"]
+    off["changes"] = 1
+    off["stall"] = 0
+    off["queued"] = max(inst["in_flight"], lane["async_scheduling"])
+    off["device_end"] = off["end"]
+    inst["end"] = off["end"]
+    inst["transfer"] = 0

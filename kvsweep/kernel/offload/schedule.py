@@ -59,15 +59,21 @@ def offer_scheduled(inp, ws, out, lane, inst, tally, index, off, before, first):
 
 
 @leaf
-def schedule_step(inp, ws, out, lane, inst, tally, index):
-    """Schedule a step and begin its stores; return how long it computes and how long it stalls."""
-    off = ws.offload[index]
+def _begin(lane, inst, off):
+    """Let nothing be scheduled yet."""
     inst["serial"] += 1
     inst["gave_up"] = 0
     inst["replaced_before"] = inst["replaced"]
     inst["replaced"] = NONE
     clear_step(lane, inst)
     inst["device"] = max(0, off["device_end"] - inst["clock"])
+
+
+@leaf
+def schedule_step(inp, ws, out, lane, inst, tally, index):
+    """Schedule a step and begin its stores; return how long it computes and how long it stalls."""
+    off = ws.offload[index]
+    _begin(lane, inst, off)
     counted = inst["running"] > 0 and not inst["watches"] and is_countable(inp, ws, lane, inst)
     if counted:
         schedule_by_counts(inp, ws, out, lane, inst, tally, index)

@@ -80,6 +80,24 @@ def _behind_device(inst, duration, until, last):
 
 
 @leaf
+def _copy_run(inp, ws, lane, inst, steps, used, phase, duration):
+    """Copy what requests fill in a run that ends with `used` blocks, in `phase`, to the tier."""
+    count = used - (lane["gpu_blocks"] - inst["free"])  # who takes one has filled one
+    count += ws.phases[inst["phase_lo"] + phase]
+    count -= ws.phases[inst["phase_lo"] + inst["phase"]]
+    copy_fills(inp, ws, lane, inst, steps, count, inst["clock"], duration)
+
+
+@leaf
+def _copy_step(inp, ws, lane, inst, phase):
+    """Copy what requests fill in the one step of a run, which begins in `phase`, to the tier."""
+    inst["phase"] = phase
+    count = ws.phases[inst["phase_lo"] + next_phase(lane, phase)]
+    copy_fills(inp, ws, lane, inst, 1, count, inst["clock"], 0)
+    inst["phase"] = next_phase(lane, phase)
+
+
+@leaf
 def _decode_alike(inp, ws, out, lane, inst, tally, index, until, last):
     """Run steps of one duration, which depends on the batch size alone; return their number."""
     batch = inst["running"] - inst["leaving"]
@@ -106,10 +124,7 @@ def _decode_alike(inp, ws, out, lane, inst, tally, index, until, last):
     if steps > 0:
         inst["used_time"] += used_steps * duration + late
         if lane["copies_each_step"]:
-            count = used - (lane["gpu_blocks"] - inst["free"])  # who takes one has filled one
-            count += ws.phases[inst["phase_lo"] + phase]
-            count -= ws.phases[inst["phase_lo"] + inst["phase"]]
-            copy_fills(inp, ws, lane, inst, steps, count, inst["clock"], duration)
+            _copy_run(inp, ws, lane, inst, steps, used, phase, duration)
         inst["phase"] = phase
         ws.itl_by_batch[batch] += steps * inst["measured"]
         _end_run(inp, ws, out, lane, inst, tally, index, steps, used, clock, duration)
@@ -143,10 +158,7 @@ def _decode_longer(inp, ws, out, lane, inst, tally, index, until, last):
         inst["phase"] = next_phase(lane, inst["phase"])
     steps = step - inst["step"]
     if steps > 0 and lane["copies_each_step"]:
-        inst["phase"] = phase
-        count = ws.phases[inst["phase_lo"] + next_phase(lane, phase)]
-        copy_fills(inp, ws, lane, inst, 1, count, inst["clock"], 0)
-        inst["phase"] = next_phase(lane, phase)
+        _copy_step(inp, ws, lane, inst, phase)
     if steps > 0:
         _end_run(inp, ws, out, lane, inst, tally, index, steps, used, clock, duration)
     return steps

@@ -1,0 +1,82 @@
+"""A step in which those who are counted lack blocks: the last of the running list are preempted.
+
+Where nothing leaves a window meanwhile, by counts; else each is served in turn.
+"""
+
+import numpy as np
+
+from ..._jit import leaf
+from ..time.calendar import IDLE
+from .block_records import take
+from .due import blocks_needed, catch_up, phase_of
+from .leavers import discharge
+from .tables import allocate, cache_known, watch_windows
+from .walking import preempt
+
+
+@leaf
+def bring_up(inp, ws, lane, inst, tally, engine, place):
+    """Bring a request that is counted up to date, as steps need it that look at each."""
+    r = ws.running[place]
+    s = engine["state_lo"] + r
+    state = ws.states[s]
+    catch_up(inp, ws, lane, inst, tally, engine, r)
+    state["last_token"] = engine["last_end"]
+    request = inp.requests[lane["request_lo"] + r]
+    cache_known(inp, ws, lane, inst, request, state, s, np.int64(state["known"]) - 1)
+    if state["computed"] - state["flight"] >= state["release_at"]:
+        watch_windows(inp, ws, lane, state, s)
+
+
+@leaf
+def _preempt_last(inp, ws, out, lane, inst, tally, index, engine):
+    """Preempt the last of the running list, who may be counted."""
+    position = inst["running"] - 1
+    if position < engine["counted"]:
+        place = inst["run_lo"] + position
+        r = ws.running[place]
+        s = engine["state_lo"] + r
+        state = ws.states[s]
+        bring_up(inp, ws, lane, inst, tally, engine, place)
+        ws.due[place] = IDLE
+        ws.phases[phase_of(lane, inst, state)] -= 1
+        discharge(inp, ws, lane, inst, state, s)
+        engine["counted"] -= 1
+        engine["context"] -= state["computed"]
+        engine["measured"] -= r >= lane["warmup"]
+    preempt(inp, ws, out, lane, inst, tally, index, engine, position)
+
+
+@leaf
+def take_by_counts(inp, ws, out, lane, inst, tally, index, engine):
+    """Give blocks to those who are counted; preempt others from the end while blocks lack.
+
+    The first are served before the next victim is chosen, so a victim never was. What is free is
+    taken, and so evicted, before more is freed.
+    """
+    served = np.int64(0)
+    while (blocks_needed(ws, lane, inst, engine) - served) * lane["groups"] > inst["free"]:
+        more = inst["free"] // lane["groups"]
+        take(ws, inst, more * lane["groups"])
+        served += more
+        _preempt_last(inp, ws, out, lane, inst, tally, index, engine)
+    take(ws, inst, (blocks_needed(ws, lane, inst, engine) - served) * lane["groups"])
+
+
+@leaf
+def take_one_by_one(inp, ws, out, lane, inst, tally, index, engine):
+    """Do the same where windows leave blocks meanwhile: each before it takes one."""
+    position = np.int64(0)
+    while position < engine["counted"]:
+        place = inst["run_lo"] + position
+        r = ws.running[place]
+        s = engine["state_lo"] + r
+        state = ws.states[s]
+        request = inp.requests[lane["request_lo"] + r]
+        measured = r >= lane["warmup"]
+        bring_up(inp, ws, lane, inst, tally, engine, place)
+        while position < engine["counted"] and not allocate(
+            inp, ws, lane, inst, tally, engine, request, state, s, 1, measured
+        ):
+            _preempt_last(inp, ws, out, lane, inst, tally, index, engine)
+        position += 1
