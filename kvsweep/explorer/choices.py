@@ -10,7 +10,7 @@ from kvsweep.config.rules import FAMILIES
 from kvsweep.config.scenario import Scenario
 from kvsweep.config.schema import KeyPath, fields_at
 from kvsweep.config.transfer import links
-from kvsweep.policies import TierEviction
+from kvsweep.policies import LoadFailure, TierEviction
 from kvsweep.sizing.gpus import gpu_names
 from kvsweep.sizing.shapes import model_names
 
@@ -18,6 +18,7 @@ from kvsweep.sizing.shapes import model_names
 _LISTED: dict[KeyPath, Callable[[], list[str]]] = {
     ("cache", "link"): lambda: list(links()),
     ("cache", "offload_eviction"): lambda: list(TierEviction.labels()),
+    ("cluster", "kv_load_failure_policy"): lambda: list(LoadFailure.labels()),
     ("model", "preset"): model_names,
     ("model", "gpu"): gpu_names,
 }
