@@ -254,7 +254,7 @@ def test_a_figure_that_kvsweep_did_not_draw_is_kept(run, file):
     result = json.loads(run("grid", file, "--json")[1])
     assert result["figure"] is None
     code, _, err = run("plot", "results/small.zarr")
-    assert (code, "-o FILE names another" in err) == (2, True)
+    assert (code, "--overwrite replaces it" in err) == (2, True)
     assert Path("results/small-cliff.png").read_text() == "holiday"
 
 
