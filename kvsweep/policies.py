@@ -96,7 +96,7 @@ class RequestStatus(_Named):
     REJECTED = 4, "Refused by admission control."
     TIMED_OUT = 5, "Given up by its client."
     NOT_ARRIVED = 6, "Arrives after the horizon, or waits for an answer that never came."
-    FAILED = 7, "The blocks of its prompt could not be pulled from its prefill instance."
+    ERRORED = 7, "The blocks of its prompt could not be pulled from its prefill instance."
 
 
 class _Policy(_Named):

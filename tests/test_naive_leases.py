@@ -52,7 +52,7 @@ def test_a_lease_that_ends_before_its_blocks_are_pulled_fails_the_pull():
     (request,) = found.requests
     assert request.prefill.reported_us == 1100
     assert request.reported_us == 1700, "all of the transfer took place"
-    assert request.status == "failed"
+    assert request.status == "errored"
     assert request.finish_us is None
     assert (found.expired_leases, found.failed_pulls) == (1, 1)
     assert [len(i.scheduler.pool.free) for i in found.instances] == [200, 200]
@@ -73,7 +73,7 @@ def test_a_heartbeat_renews_what_waits_for_blocks_too():
     kept = run(rows, **few)
     assert [r.status for r in kept.requests] == ["completed"] * 2
     lost = run(rows, **few, kv_heartbeats=False)
-    assert [r.status for r in lost.requests] == ["completed", "failed"]
+    assert [r.status for r in lost.requests] == ["completed", "errored"]
     assert lost.requests[1].prefill.reported_us == 100 + 1000
 
 
@@ -82,7 +82,7 @@ def test_a_pull_that_fails_keeps_the_blocks_for_the_rest_of_the_lease():
     found = run([asking(0, 0, [0, 160], 1, fails=True)], kv_lease_us=1000)
     (request,) = found.requests
     assert request.reported_us == 260
-    assert request.status == "failed"
+    assert request.status == "errored"
     assert request.prefill.reported_us == 1100
     assert (found.expired_leases, found.failed_pulls) == (1, 1)
 
@@ -123,7 +123,7 @@ def test_the_next_round_of_a_conversation_never_comes_after_a_failure():
     rows = [asking(0, 0, [0, 160], 1, fails=True), asking(1, 0, [1, 16], 1)]
     rows[1] |= {"after": 0, "think_us": 5}
     found = run(rows, kv_lease_us=1000)
-    assert [r.status for r in found.requests] == ["failed", "not_arrived"]
+    assert [r.status for r in found.requests] == ["errored", "not_arrived"]
 
 
 def test_who_waits_to_be_sent_is_sent_when_another_fails():
@@ -131,7 +131,7 @@ def test_who_waits_to_be_sent_is_sent_when_another_fails():
     scenario = {"cluster": APART | {"kv_lease_us": 1000}, "latency": {"beta": [100]}}
     scenario["workload"] = {"concurrency": 1}
     found = naive.simulate({"scenario": scenario, "requests": rows}, check=True)
-    assert [r.status for r in found.requests] == ["failed", "completed"]
+    assert [r.status for r in found.requests] == ["errored", "completed"]
     assert found.requests[1].arrival_us == found.requests[0].reported_us == 260
 
 
@@ -147,7 +147,7 @@ def test_invariants_hold_in_every_step(trace):
         assert len(instance.scheduler.pool.free) == instance.scheduler.pool.usable
         assert not instance.scheduler.held
         assert not instance.leases.ends
-    failed = [r for r in found.requests if r.status == "failed"]
+    failed = [r for r in found.requests if r.status == "errored"]
     assert all(r.pull_fails and r.pulled and not r.token_us for r in failed)
     assert len(failed) <= found.failed_pulls <= len(found.transfers)
 
@@ -167,7 +167,7 @@ def test_random_traces_provoke_what_they_are_for():
             r.pull_fails and not row["pull_fails"]
             for r, row in zip(found.requests, trace["requests"], strict=True)
         )
-        seen["failed"] += any(r.status == "failed" for r in found.requests)
+        seen["failed"] += any(r.status == "errored" for r in found.requests)
         seen["recomputed"] += recomputes and found.failed_pulls > 0
         seen["hit, and failed"] += any(
             r.pull_fails and r.found > 0 and r.reported_us for r in found.requests

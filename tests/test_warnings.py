@@ -129,8 +129,8 @@ def test_requests_rejected_at_the_door_are_told(warned):
 def test_requests_that_fail_are_told(warned):
     keys = "kv_transfer_bandwidth = 1.0\nkv_lease_us = 1000000\nkv_load_failure_rate = "
     apart = "prefill_instances = 1\ndecode_instances = 1\n"
-    assert "failed" in warned(cluster=f"{apart}{keys}0.2")
-    assert "failed" not in warned(cluster=f"{apart}{keys}0.001")
+    assert "errored" in warned(cluster=f"{apart}{keys}0.2")
+    assert "errored" not in warned(cluster=f"{apart}{keys}0.001")
 
 
 def test_clients_that_give_up_are_told(warned):

@@ -78,13 +78,13 @@ def timed_out(cells: Cells) -> ResultWarning | None:
     )
 
 
-def failed(cells: Cells) -> ResultWarning | None:
+def errored(cells: Cells) -> ResultWarning | None:
     """Warn of requests that end as their blocks could not be pulled: nothing follows them."""
     return _lost(
         cells,
-        "failed",
+        "errored",
         "requests end with an error as their blocks could not be pulled",
-        "latencies are those of the others; see failed and expired_leases beside them, and "
+        "latencies are those of the others; see errored and expired_leases beside them, and "
         "cluster.kv_load_failure_policy",
     )
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from kvsweep.analysis.cells import Cells, cells_of
 from kvsweep.analysis.losses import (
-    failed,
+    errored,
     horizon,
     rejected,
     timed_out,
@@ -141,7 +141,7 @@ CHECKS = (
     unservable,
     rejected,
     timed_out,
-    failed,
+    errored,
     horizon,
     queue_growth,
     burst,

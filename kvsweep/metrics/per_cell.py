@@ -58,7 +58,7 @@ CELL_VARIABLES = (
         ("timed_out", "request", "requests given up by their client"),
     ),
     *_counts(
-        ("failed", "request", "requests whose prompt could not be pulled from its prefill"),
+        ("errored", "request", "requests whose prompt could not be pulled from its prefill"),
         rules=VLLM,
     ),
     Variable("peak_blocks", ("instance",), "int64", "block", "most blocks in use at any time"),

@@ -174,7 +174,7 @@ def _counts(measured: Sequence[RequestRecord]) -> dict[str, NDArray[Any]]:
     status = [r.status for r in measured]
     counts = {label: status.count(label) for label in RequestStatus.labels()}
     counts["injected"] = len(measured) - counts.pop(RequestStatus.NOT_ARRIVED.label)
-    del counts[RequestStatus.FAILED.label]  # it has no prefill and decode apart
+    del counts[RequestStatus.ERRORED.label]  # it has no prefill and decode apart
     counts["preemptions"] = sum(r.preemptions for r in measured)
     values: dict[str, NDArray[Any]] = {k: np.array(n, np.int64) for k, n in counts.items()}
     values["preempted_fraction"] = np.array(np.mean([r.preemptions > 0 for r in measured]))

@@ -61,7 +61,7 @@ def test_blocks_are_conserved_on_both_sides_of_a_transfer(trace):
         assert handoff["prefilled"] <= handoff["arrives"] <= handoff["pulled"]
         if handoff["failed"]:
             assert handoff["released"] >= handoff["lease_end"]
-            assert row["status"] in (RequestStatus.FAILED, RequestStatus.COMPLETED)
+            assert row["status"] in (RequestStatus.ERRORED, RequestStatus.COMPLETED)
         else:
             assert handoff["released"] >= handoff["arrives"]
             assert row["status"] == RequestStatus.COMPLETED
@@ -132,8 +132,8 @@ seed = { count = 3 }
     assert (failed.values[:, 0] == failed.values[:, 1]).all()
     assert (failed.values[..., 0] == 0).all()
     assert (failed.values[..., 1] < failed.values[..., 2]).all()
-    assert (found.failed.sel(kv_load_failure_policy="recompute") == 0).all()
+    assert (found.errored.sel(kv_load_failure_policy="recompute") == 0).all()
     ended = found.sel(kv_load_failure_policy="fail")
-    assert (ended.failed == ended.failed_pulls).all()
-    assert (ended.completed + ended.failed == 60).all()
+    assert (ended.errored == ended.failed_pulls).all()
+    assert (ended.completed + ended.errored == 60).all()
     assert (found.expired_leases == found.failed_pulls).all()

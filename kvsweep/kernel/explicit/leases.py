@@ -162,7 +162,7 @@ def fail_pull(inp, ws, lane, inst, tally, engine, r, now):
         return
     _drop_holder(ws, inst, r)
     release_all(ws, lane, inst, state, s)
-    ws.progress[r]["status"] = RequestStatus.FAILED
+    ws.progress[r]["status"] = RequestStatus.ERRORED
     inst["load"] -= 1
     engine["finished"] = 1
     if lane["concurrency"] > 0:

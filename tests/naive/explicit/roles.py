@@ -159,7 +159,7 @@ class RoleInstance(ExplicitInstance):
         elif request.pull_fails and not self.recomputes:
             self.failed.append(request)
             self.scheduler.fail(request)
-            request.status = "failed"
+            request.status = "errored"
         else:
             self.scheduler.came(request)
 
