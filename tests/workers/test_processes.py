@@ -18,6 +18,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.long, pytest.mark.timeout(300)]
 COMMAND = """
 import resource, signal, sys
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job ignores it
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # as does all that nohup starts
 resource.setrlimit(resource.RLIMIT_NOFILE, ({files}, {files}))
 from kvsweep import grid
 grid.CHUNK_SECONDS = (2e-4, 2e-4)
