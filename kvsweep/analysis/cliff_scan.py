@@ -20,7 +20,7 @@ from kvsweep.analysis.cliff_records import (
     SeedCliffs,
 )
 from kvsweep.analysis.crossing import Outcome, Outcomes, beyond, find_crossings, isotonic_curve
-from kvsweep.analysis.statistics import Floats, Interval
+from kvsweep.analysis.statistics import Counts, Floats, Interval
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,7 +32,7 @@ class Scan:
     sign: float  # +1 or -1: the measure times this is larger where worse
     threshold: float  # times `sign`
     seeds: int | None  # None where the dataset has no seeds
-    counts: Floats | None  # (resamples, seeds), None where there is nothing to resample
+    counts: Counts | None  # (resamples, seeds), None where there is nothing to resample
     confidence: float
 
     def crossings(self, curves: Floats) -> tuple[Floats, Outcomes]:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from kvsweep.analysis import statistics, variables
 from kvsweep.analysis.hypervolume import dominates, front_share, normalised_hypervolume
 from kvsweep.analysis.jsonable import jsonable
-from kvsweep.analysis.statistics import Floats, Interval
+from kvsweep.analysis.statistics import Counts, Floats, Interval
 from kvsweep.arguments import checked
 from kvsweep.errors import InputError
 
@@ -212,7 +212,7 @@ def _stack(
 def _group(
     values: Floats,
     signs: Floats,
-    counts: Floats | None,
+    counts: Counts | None,
     confidence: float,
     names: list[Any],
     labels: dict[str, Any],
@@ -247,7 +247,7 @@ def _group(
     return FrontGroup(labels, members, volume, tuple((signs * reference).tolist()))
 
 
-def _shared(values: Floats, means: Callable[[Floats, Floats], Floats], counts: Floats) -> Floats:
+def _shared(values: Floats, means: Callable[[Floats, Counts], Floats], counts: Counts) -> Floats:
     """Means of resamples, (members, resamples, objectives); equal members get equal bits.
 
     A matrix product may round the same numbers differently in different columns, which would turn

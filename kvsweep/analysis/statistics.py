@@ -10,7 +10,9 @@ often it held.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,12 +21,14 @@ from kvsweep.analysis import student
 from kvsweep.errors import InputError
 
 Floats = NDArray[np.float64]
+Counts = NDArray[np.number[Any]]
 
 # Fixed, so that the same results always give the same interval.
 BOOTSTRAP_SEED = 20_260_101
 
-# Resamples that are drawn at once: all 2,000 of 7,463 seeds took 119 MB beside the result.
-DRAWN_AT_ONCE = 64
+# Counts that are numbers of 8 bytes at a time: all 2,000 resamples of 7,463 seeds were 119 MB, and
+# as much again while they were drawn. 2,000 resamples of up to 1,048 seeds are one product.
+AT_ONCE = 2**21
 
 FEW_SEEDS = 5  # below this, intervals may hold less often than they say: docs/statistics.md
 USUAL_SEEDS = 20
@@ -68,7 +72,7 @@ def seeds_note(seeds: int | None) -> str:
     return ""
 
 
-def resample_counts(seeds: int, resamples: int) -> Floats:
+def resample_counts(seeds: int, resamples: int) -> NDArray[np.uint8]:
     """Draw bootstrap resamples of `seeds` seeds, each as how often every seed was drawn.
 
     The draw depends on nothing but the two numbers, so every group and every measure sees the same
@@ -76,26 +80,39 @@ def resample_counts(seeds: int, resamples: int) -> Floats:
 
     Returns
     -------
-    float64 (resamples, seeds)
-        Rows sum to `seeds`.
+    uint8 (resamples, seeds)
+        Rows sum to `seeds`. A seed is drawn once on average, and 256 times in no resample that
+        anybody will see: of as many seeds or more, with probability below 1e-500.
     """
     rng = np.random.default_rng(BOOTSTRAP_SEED)
     shares = np.full(seeds, 1.0 / seeds)
-    counts = np.empty((resamples, seeds))
-    for start in range(0, resamples, DRAWN_AT_ONCE):
-        some = counts[start : start + DRAWN_AT_ONCE]
+    counts = np.empty((resamples, seeds), np.uint8)
+    for some in _parts(counts):
         some[:] = rng.multinomial(seeds, shares, size=len(some))
     return counts
 
 
-def resample_means(values: Floats, counts: Floats) -> Floats:
+def _parts(counts: NDArray[Any]) -> Iterator[NDArray[Any]]:
+    """Yield views of some resamples at a time."""
+    rows = max(1, AT_ONCE // max(1, counts.shape[1]))
+    for start in range(0, len(counts), rows):
+        yield counts[start : start + rows]
+
+
+def _totals(counts: Counts, values: Floats) -> Floats:
+    """Sum `values` (..., seeds, points) by `counts` (resamples, seeds): (..., resamples, points)."""
+    found = [some.astype(np.float64, copy=False) @ values for some in _parts(counts)]
+    return found[0] if len(found) == 1 else np.concatenate(found, axis=-2)
+
+
+def resample_means(values: Floats, counts: Counts) -> Floats:
     """Mean over seeds of each resample; missing values are left out of the mean they belong to.
 
     Parameters
     ----------
     values : float64 (..., seeds, points)
         NaN where there is no value.
-    counts : float64 (resamples, seeds)
+    counts : uint8 or float64 (resamples, seeds)
         From `resample_counts`; a row of ones gives the plain mean.
 
     Returns
@@ -105,10 +122,10 @@ def resample_means(values: Floats, counts: Floats) -> Floats:
     """
     present = ~np.isnan(values)
     if present.all():  # as usual: then two products less, of whole numbers, which are exact
-        total, drawn = counts @ values, counts.sum(axis=1, keepdims=True)
+        total, drawn = _totals(counts, values), counts.sum(axis=1, keepdims=True, dtype=np.float64)
     else:
-        total = counts @ np.where(present, values, 0.0)
-        drawn = counts @ present.astype(np.float64)
+        total = _totals(counts, np.where(present, values, 0.0))
+        drawn = _totals(counts, present.astype(np.float64))
     # Rounding must not move the mean of equal values past them, and so past a threshold.
     least = np.min(values, axis=-2, keepdims=True, where=present, initial=np.inf)
     most = np.max(values, axis=-2, keepdims=True, where=present, initial=-np.inf)
@@ -117,7 +134,7 @@ def resample_means(values: Floats, counts: Floats) -> Floats:
     return np.asarray(means, dtype=np.float64)
 
 
-def student_means(values: Floats, counts: Floats) -> Floats:
+def student_means(values: Floats, counts: Counts) -> Floats:
     """Means of resamples, spread around the mean over seeds as Student's t would have them.
 
     Parameters, result
@@ -172,14 +189,14 @@ def hull(first: Interval, second: Interval) -> Interval:
 
 
 def mean_band(
-    values: Floats, counts: Floats | None, confidence: float
+    values: Floats, counts: Counts | None, confidence: float
 ) -> tuple[Floats, Floats, Floats]:
     """Mean over seeds at every point and its pointwise interval.
 
     Parameters
     ----------
     values : float64 (seeds, points)
-    counts : float64 (resamples, seeds) or None
+    counts : uint8 (resamples, seeds) or None
         Without resamples the band is NaN, as it is where fewer than two seeds have a value.
 
     Returns

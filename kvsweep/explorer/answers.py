@@ -11,7 +11,7 @@ import numpy as np
 from kvsweep.analysis import statistics, variables
 from kvsweep.analysis.cliff import find_cliff
 from kvsweep.analysis.gib import unit_gib
-from kvsweep.analysis.statistics import Floats
+from kvsweep.analysis.statistics import Counts, Floats
 from kvsweep.report.cliff import group_sentence
 from kvsweep.report.table import missing_note
 
@@ -176,7 +176,7 @@ def _band(rows: Floats) -> dict[str, Any]:
 
 
 @lru_cache(maxsize=8)
-def _counts(seeds: int) -> Floats:
+def _counts(seeds: int) -> Counts:
     return statistics.resample_counts(seeds, RESAMPLES)
 
 

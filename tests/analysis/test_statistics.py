@@ -18,11 +18,24 @@ def test_resamples_draw_every_seed_equally_often():
     assert counts.mean(axis=0) == pytest.approx(np.ones(20), abs=0.06)
 
 
-def test_resamples_are_those_that_are_drawn_all_at_once():
+def test_resamples_are_those_that_are_drawn_all_at_once(monkeypatch):
     rng = np.random.default_rng(statistics.BOOTSTRAP_SEED)
     drawn = rng.multinomial(7, np.full(7, 1 / 7), size=150)
-    assert statistics.DRAWN_AT_ONCE < 150
     np.testing.assert_array_equal(statistics.resample_counts(7, 150), drawn)
+    monkeypatch.setattr(statistics, "AT_ONCE", 7 * 64)
+    np.testing.assert_array_equal(statistics.resample_counts(7, 150), drawn)
+
+
+@pytest.mark.parametrize("missing", [False, True])
+def test_means_of_many_resamples_are_those_of_all_at_once(monkeypatch, missing):
+    counts = statistics.resample_counts(7, 150)
+    values = np.random.default_rng(4).normal(size=(2, 7, 3))
+    if missing:
+        values[0, 2, 1] = np.nan
+    whole = statistics.resample_means(values, counts)
+    assert whole.shape == (2, 150, 3)
+    monkeypatch.setattr(statistics, "AT_ONCE", 7 * 64)
+    np.testing.assert_allclose(statistics.resample_means(values, counts), whole, rtol=1e-13)
 
 
 def test_resample_means_leave_missing_values_out():
