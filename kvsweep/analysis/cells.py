@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from kvsweep.workload.requests import Requests
 
 SEED = "seed"
-AT_ONCE = 2**19  # values of instances that are read at once
 
 
 @dataclass(frozen=True)
@@ -32,8 +31,10 @@ class Cells:
     ----------
     axes : dict of str to sequence
         Values of each axis, in the order of the grid's dimensions; empty for a single cell.
-    status : str (grid)
-        How each cell ended.
+    ok : bool (grid)
+        Where there are numbers.
+    statuses : callable -> dict of str to int
+        Counts the cells by how they ended.
     read : callable (str) -> float64 (grid, ...) or None
         Gives a variable, NaN where a cell has no number; None if there is no such variable.
     names : sequence of str
@@ -49,19 +50,14 @@ class Cells:
     """
 
     axes: Mapping[str, Sequence[Any]]
-    status: NDArray[Any]
+    ok: NDArray[np.bool_]
+    statuses: Callable[[], Mapping[str, int]]
     read: Callable[[str], NDArray[np.float64] | None] = field(repr=False)
     names: Sequence[str] = ()
     cliff: bool = False
     scenarios: NDArray[Any] | None = field(default=None, repr=False)
     requests: Callable[[tuple[int, ...]], Requests] | None = field(default=None, repr=False)
     count_instances: Callable[[], NDArray[np.int64]] | None = field(default=None, repr=False)
-
-    @cached_property
-    def ok(self) -> NDArray[np.bool_]:
-        """Where there are numbers; (grid)."""
-        found: NDArray[np.bool_] = np.asarray(self.status == "ok")
-        return found
 
     @cached_property
     def instances(self) -> NDArray[np.int64]:
@@ -78,13 +74,13 @@ class Cells:
         A variable of a large sweep is read in 5 ms: what seldom matters is asked for last.
         """
         found = self.read(name)
-        return np.full(self.status.shape, np.nan) if found is None else found
+        return np.full(self.ok.shape, np.nan) if found is None else found
 
     def scenario(self, index: tuple[int, ...]) -> Scenario | None:
         """Return the scenario of the cell at `index`, if it is known."""
         if self.scenarios is None:
             return None
-        found: Scenario = np.broadcast_to(self.scenarios, self.status.shape)[index]
+        found: Scenario = np.broadcast_to(self.scenarios, self.ok.shape)[index]
         return found
 
     def settings(self, get: Callable[[Scenario], Any]) -> NDArray[Any] | None:
@@ -92,7 +88,7 @@ class Cells:
         if self.scenarios is None:
             return None
         found = np.frompyfunc(get, 1, 1)(self.scenarios)
-        return np.broadcast_to(found, self.status.shape)
+        return np.broadcast_to(found, self.ok.shape)
 
     def labels(self, index: tuple[int, ...]) -> dict[str, Any]:
         """Return the setting of the cell at `index`: the value of each axis but the seed."""
@@ -119,37 +115,36 @@ def cells_of(
     requests: Callable[[tuple[int, ...]], Requests] | None = None,
 ) -> Cells:
     """Return the cells of an open store; a variable is read when it is asked for."""
-    from kvsweep.store import load
-
     known: dict[str, NDArray[np.float64] | None] = {}
-    status = ds["status"].load()  # its names are made of codes each time it is looked at
     ok = variables.is_ok(ds)
 
     def read(name: str) -> NDArray[np.float64] | None:
         if name not in known:
-            known[name] = variables.get(load(ds, name), name, ok).values if name in ds else None
+            known[name] = _variable(ds, name, ok) if name in ds else None
         return known[name]
 
     axes = {str(dim): ds[dim].values.tolist() if dim in ds.coords else range(n)
-            for dim, n in status.sizes.items()}  # fmt: skip
+            for dim, n in ok.sizes.items()}  # fmt: skip
     names = [n for n in VARIABLES if n in ds and ds[n].dtype.kind in "fi"]
     names = [n for n in names if "request" not in ds[n].dims]
-    count = partial(_instances, ds, ok)
-    return Cells(axes, status.values, read, names, cliff, scenarios, requests, count)
+    statuses, count = partial(variables.count_statuses, ds), partial(_instances, ds, ok)
+    return Cells(axes, ok.values, statuses, read, names, cliff, scenarios, requests, count)
+
+
+def _variable(ds: xr.Dataset, name: str, ok: xr.DataArray) -> NDArray[np.float64]:
+    """Read a variable; the dataset does not keep what it was stored as."""
+    from kvsweep.store import load
+
+    found: NDArray[np.float64] = variables.get(load(ds.copy(), name), name, ok).values
+    return found
 
 
 def _instances(ds: xr.Dataset, ok: xr.DataArray) -> NDArray[np.int64]:
     """Count the instances that each cell has a number of; (grid).
 
-    Some seeds at a time, and none are kept: of a million cells with four instances all are 32 MB.
+    None are kept: of a million cells with four instances all are 32 MB.
     """
-    array = ds["peak_blocks"]
     found = np.zeros(ok.shape, np.int64)
-    dim = SEED if SEED in ok.dims else next(iter(ok.dims), None)
-    length = 1 if dim is None else ok.sizes[dim]
-    step = max(1, AT_ONCE * length // max(1, array.size))
-    for start in range(0, length, step):
-        part = {} if dim is None else {dim: slice(start, start + step)}
-        place = tuple(part.get(name, slice(None)) for name in ok.dims)
-        found[place] = (array.isel(part).values >= 0).sum(axis=-1)
+    for place, values in variables.in_parts(ds["peak_blocks"], ok.dims):
+        found[place] = (values >= 0).sum(axis=-1)
     return np.where(ok.values, found, 0)

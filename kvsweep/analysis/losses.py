@@ -6,7 +6,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kvsweep.analysis.cells import Cells
-from kvsweep.analysis.variables import count_names
 from kvsweep.analysis.warning_records import ResultWarning, Seen, seen
 
 # What admission control and impatience lose is told from this share on.
@@ -19,7 +18,7 @@ def without_numbers(cells: Cells) -> ResultWarning | None:
     found = seen(cells, lost, lost)
     if found is None or lost.size == 1:
         return None
-    counts = ", ".join(f"{n:,} {name}" for name, n in count_names(cells.status[lost]).items())
+    counts = ", ".join(f"{n:,} {name}" for name, n in cells.statuses().items() if name != "ok")
     return found.warning(
         "no-numbers",
         f"{found.count:,} of {lost.size:,} cells have no numbers ({counts}), the first"

@@ -21,7 +21,8 @@ def cell_of_replay(found: Replay) -> Cells:
     values = {name: np.asarray(value, np.float64) for name, value in measures.items()}
     return Cells(
         axes={},
-        status=np.array(found.status, object),
+        ok=np.array(is_ok(found)),
+        statuses=lambda: {found.status: 1},
         read=values.get,
         names=tuple(values),
         scenarios=scenario,

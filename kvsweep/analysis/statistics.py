@@ -100,7 +100,7 @@ def _parts(counts: NDArray[Any]) -> Iterator[NDArray[Any]]:
 
 
 def _totals(counts: Counts, values: Floats) -> Floats:
-    """Sum `values` (..., seeds, points) by `counts` (resamples, seeds): (..., resamples, points)."""
+    """Sum `values` (..., seeds, points) by `counts`; (..., resamples, points)."""
     found = [some.astype(np.float64, copy=False) @ values for some in _parts(counts)]
     return found[0] if len(found) == 1 else np.concatenate(found, axis=-2)
 

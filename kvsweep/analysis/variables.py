@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
+from collections.abc import Hashable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -30,6 +32,10 @@ HIGHER_IS_BETTER = frozenset(
         *(variable.name for variable in LEVEL_VARIABLES),
     }
 )
+
+# Values that are read at once: the names of a million cells are 48 MB, and as much again where they
+# are compared.
+AT_ONCE = 2**17
 
 _QUANTILE_NAME = re.compile(r"(?P<stem>.+)_p(?P<percent>\d{1,2}(?:\.\d+)?)(?P<unit>_[a-z]+)?")
 
@@ -90,8 +96,41 @@ def get(ds: xr.Dataset, name: str, ok: xr.DataArray | None = None) -> xr.DataArr
 
 
 def is_ok(ds: xr.Dataset) -> xr.DataArray:
-    """Return where the status is ``ok``."""
-    return ds["status"] == "ok"
+    """Return where the status is ``ok``; bool (grid)."""
+    status = ds["status"]
+    found = np.empty(status.shape, np.bool_)
+    for place, names in in_parts(status, status.dims):
+        found[place] = names == "ok"
+    return status.copy(data=found)
+
+
+def count_statuses(ds: xr.Dataset) -> dict[str, int]:
+    """Count the cells by how they ended, in alphabetical order."""
+    status = ds["status"]
+    counts: Counter[str] = Counter()
+    for _, names in in_parts(status, status.dims):
+        counts.update(count_names(names))
+    return dict(sorted(counts.items()))
+
+
+def in_parts(
+    array: xr.DataArray, dims: Sequence[Hashable]
+) -> Iterator[tuple[tuple[slice, ...], NDArray[Any]]]:
+    """Read some values of an array of a store at a time, of which none are kept.
+
+    Yields
+    ------
+    tuple of slice
+        Their place along `dims`, by the longest of which the array is cut.
+    array
+        The values.
+    """
+    longest = max(dims, key=lambda dim: array.sizes[dim], default=None)
+    length = 1 if longest is None else array.sizes[longest]
+    step = max(1, AT_ONCE * length // max(1, array.size))
+    for start in range(0, length, step):
+        part = {} if longest is None else {longest: slice(start, start + step)}
+        yield tuple(part.get(dim, slice(None)) for dim in dims), array.isel(part).values
 
 
 def axis(ds: xr.Dataset, name: str, *, numeric: bool = True) -> xr.DataArray:
@@ -134,8 +173,8 @@ def missing(ds: xr.Dataset, array: xr.DataArray) -> dict[str, int]:
     request where nothing completed).
     """
     absent = np.isnan(array.values)
-    if not _per_cell(ds, array):
-        count = int(absent.sum())
+    count = int(absent.sum())
+    if not count or not _per_cell(ds, array):
         return {"no value": count} if count else {}
     status = ds["status"].broadcast_like(array).transpose(*array.dims).values
     counts = count_names(status[absent])

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from kvsweep.analysis.jsonable import jsonable
-from kvsweep.analysis.variables import count_names
-from kvsweep.policies import Status
+from kvsweep.analysis.variables import count_statuses, is_ok
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -24,14 +23,13 @@ def outcome(ds: xr.Dataset) -> dict[str, Any]:
         (``cell``), ``status`` and ``detail``.
     """
     status = ds["status"]
-    names = status.values.ravel()
     incomplete = []
-    others = np.flatnonzero(names != Status.OK.label)
-    details = ds["status_detail"].values.ravel() if others.size else names
+    others = np.flatnonzero(~is_ok(ds).values)
+    texts = [ds[name].values.ravel() for name in ("status", "status_detail") if others.size]
     for i in map(int, others):
         at = np.unravel_index(i, status.shape)
         places = zip(map(str, status.dims), map(int, at), strict=True)
         labels = {dim: ds[dim].values[j] for dim, j in places}
-        told = {"status": str(names[i]), "detail": str(details[i])}
-        incomplete.append({"cell": jsonable(labels), **told})
-    return {"cells": names.size, "status": count_names(names), "incomplete": incomplete}
+        name, detail = (str(text[i]) for text in texts)
+        incomplete.append({"cell": jsonable(labels), "status": name, "detail": detail})
+    return {"cells": status.size, "status": count_statuses(ds), "incomplete": incomplete}

@@ -51,7 +51,7 @@ def summary(ds: xr.Dataset) -> dict[str, Any]:
         "axes": [_axis_summary(ds, name) for name in swept],
         "parameters": [_axis_summary(ds, name) for name in _parameters(ds)],
         "cells": int(np.prod([ds.sizes[name] for name in swept], dtype=np.int64)),
-        "status": variables.count_names(ds["status"].values) if "status" in ds else {},
+        "status": variables.count_statuses(ds) if "status" in ds else {},
         "main_axis": main,
         "headlines": _headlines(ds, main),
     }

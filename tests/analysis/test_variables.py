@@ -92,5 +92,18 @@ def test_instances_are_counted_some_seeds_at_a_time(monkeypatch):
     ds["peak_blocks"].loc[{"gpu_blocks": 2, "instance": 2}] = -1
     expected = np.where(ds["status"] == "ok", [[3], [2]], 0)
     for at_once in (1, 6, 2**19):
-        monkeypatch.setattr(cells, "AT_ONCE", at_once)
+        monkeypatch.setattr(variables, "AT_ONCE", at_once)
         np.testing.assert_array_equal(cells.cells_of(ds).instances, expected)
+
+
+def test_statuses_are_counted_some_cells_at_a_time(monkeypatch):
+    ds = dataset([[0.1, 0.2, 0.1], [0.0, 0.0, 0.0]], blocks=[1, 2], seeds=[0, 1, 2])
+    ds["status"] = status(ds, failed={"gpu_blocks": 1, "seed": 2})
+    for at_once in (1, 4, 2**19):
+        monkeypatch.setattr(variables, "AT_ONCE", at_once)
+        np.testing.assert_array_equal(variables.is_ok(ds), ds["status"] == "ok")
+        assert sum(variables.count_statuses(ds).values()) == 6
+        assert variables.count_statuses(ds)["ok"] == 5
+        one = variables.count_statuses(ds.isel(seed=2, gpu_blocks=0))
+        assert list(one.values()) == [1]
+        assert "ok" not in one
