@@ -1,6 +1,7 @@
 """Full disks, other people's files, links, locks: nothing is lost, and nothing is half done."""
 
 import errno
+import json
 import os
 import re
 import shutil
@@ -142,6 +143,12 @@ def make_group(path):
     ).arange(3)
 
 
+def make_group_of_old_zarr(path):
+    path.mkdir()
+    root = {"attributes": {}, "zarr_format": 3, "consolidated_metadata": None}
+    (path / "zarr.json").write_text(json.dumps(root | {"node_type": "group"}))
+
+
 def make_measurement(path):
     import xarray as xr
 
@@ -157,7 +164,9 @@ def make_file(path):
     path.write_text("chapter 1")
 
 
-@pytest.mark.parametrize("make", [make_group, make_measurement, make_folder, make_file])
+@pytest.mark.parametrize(
+    "make", [make_group, make_group_of_old_zarr, make_measurement, make_folder, make_file]
+)
 @pytest.mark.parametrize("overwrite", [False, True])
 def test_only_stores_of_results_are_overwritten(sweep, make, overwrite):
     make(Path("b.zarr"))

@@ -108,7 +108,8 @@ def read_root(path: Where, maker: str) -> Root:
 
 def _parse(document: Document) -> Root:
     attributes = dict(document["attributes"])
-    arrays = document.get("consolidated_metadata", {}).get("metadata", {})
+    consolidated = document.get("consolidated_metadata") or {}  # Zarr 3.1.0 writes null for none
+    arrays = consolidated.get("metadata", {})
     sums = attributes.pop(CHECKSUMS, None)
     if not isinstance(sums, str):
         return Root(attributes, arrays, {}, intact=False, sealed=False)

@@ -71,7 +71,7 @@ def test_no_command_prints_the_help(run):
     [
         (("gird",), "kvsweep: no command 'gird'; did you mean 'grid'?"),
         (("xyz",), "kvsweep: no command 'xyz'; one of: grid, show"),
-        (("grid", "a.toml", "--worker", "2"), "'--workers'"),
+        (("grid", "a.toml", "--worker", "2"), "--workers"),
         (("grid", "a.toml", "--workers", "two"), "'two' is not a valid integer"),
         (("grid",), "kvsweep grid: Missing argument 'SWEEP.toml'"),
         (("grid", "a.toml", "b.toml"), "unexpected extra argument"),
