@@ -108,5 +108,7 @@ def seen(cells: Cells, where: NDArray[np.bool_], how_bad: NDArray[Any]) -> Seen 
     """
     if not where.any():
         return None
-    worst = np.argmax(np.where(where, np.nan_to_num(how_bad), -np.inf))
-    return Seen(cells, where, tuple(int(i) for i in np.unravel_index(worst, where.shape)))
+    ranked = np.nan_to_num(np.asarray(how_bad, np.float64))
+    ranked[~where] = -np.inf
+    worst = np.unravel_index(np.argmax(ranked), where.shape)
+    return Seen(cells, where, tuple(int(i) for i in worst))

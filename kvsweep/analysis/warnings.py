@@ -52,7 +52,9 @@ ENOUGH = 10
 def queue_growth(cells: Cells) -> ResultWarning | None:
     """Warn of a rate above capacity: latencies tell the length of the request list then."""
     growth, growing = _growing(cells)
-    found = seen(cells, growing & ~_at_once(cells) if growing.any() else growing, growth)
+    found = seen(
+        cells, growing & ~_at_once(cells, *_times(cells)) if growing.any() else growing, growth
+    )
     if found is None:
         return None
     return found.warning(
@@ -77,8 +79,8 @@ def burst(cells: Cells) -> ResultWarning | None:
     where = cells.ok if cells.cliff else _growing(cells)[1]
     if not where.any():
         return None
-    span, service = cells.number("arrivals_s"), _service_s(cells)
-    found = seen(cells, where & _at_once(cells), service - span)
+    span, service = _times(cells)
+    found = seen(cells, where & _at_once(cells, span, service), service - span)
     if found is None:
         return None
     what = "the cliff is that" if cells.cliff else "latencies are those"
@@ -91,15 +93,18 @@ def burst(cells: Cells) -> ResultWarning | None:
     )
 
 
-def _at_once(cells: Cells) -> NDArray[np.bool_]:
+def _times(cells: Cells) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the seconds within which requests arrive, and the mean from first step to end."""
+    service = cells.number("e2e_mean_ms") - cells.number("scheduling_delay_mean_ms")
+    service /= 1000
+    return cells.number("arrivals_s"), service
+
+
+def _at_once(
+    cells: Cells, span: NDArray[np.float64], service: NDArray[np.float64]
+) -> NDArray[np.bool_]:
     """Tell where the last request arrives sooner than one could be served, in the mean; (grid)."""
-    found: NDArray[np.bool_] = cells.number("arrivals_s") < _service_s(cells)
-    return found & (cells.number("injected") > 1)
-
-
-def _service_s(cells: Cells) -> NDArray[np.float64]:
-    """Return the mean time from a request's first step to its end; (grid)."""
-    return (cells.number("e2e_mean_ms") - cells.number("scheduling_delay_mean_ms")) / 1000
+    return (span < service) & (cells.number("injected") > 1)
 
 
 def one_instance(cells: Cells) -> ResultWarning | None:
