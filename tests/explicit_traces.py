@@ -129,12 +129,18 @@ def _add_routing(source, cluster, routing):
         cluster["pd_uncached_token_threshold"] = source.integer(0, source.pick((8, 20, 60)))
 
 
-def _add_lengths(source, pools):
-    """Let each pool serve longer requests than the one before it, the last maybe any."""
-    longest = 0
+def _add_lengths(source, engine, pools):
+    """Let each pool serve longer requests than the one before it, the last maybe any.
+
+    None is shorter than a threshold or, without chunked prefill, longer than a step: else refused.
+    """
+    longest = engine["long_prefill_token_threshold"]
     for pool in pools:
         longest += source.integer(1, 60)
         pool["max_model_len"] = longest
+        if not engine["enable_chunked_prefill"]:
+            budget = pool.get("max_num_batched_tokens", engine["max_num_batched_tokens"])
+            pool["max_num_batched_tokens"] = max(budget, longest)
     if source.chance(50):
         del pools[-1]["max_model_len"]
 
@@ -157,4 +163,4 @@ def _add_pools(source, scenario):
             pool["latency"] = {"beta": list(source.pick(((10, 10, 10), (7, 0, 0), (25, 1, 3))))}
         cluster["pools"].append(pool)
     if source.chance(50):
-        _add_lengths(source, cluster["pools"])
+        _add_lengths(source, engine, cluster["pools"])

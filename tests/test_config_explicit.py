@@ -17,6 +17,8 @@ TABLES = {
     "kv_transfer_bandwidth": 1.5,
 }
 EAGLE = {"tokens": 3, "method": "eagle"}
+LENGTHS = {"pools": [{"instances": 1, "max_model_len": n} for n in (90, 600)]}
+WHOLE = {"enable_chunked_prefill": False, "max_num_batched_tokens": 512}
 
 
 def scenario(**sections):
@@ -247,6 +249,18 @@ def test_wrong_pools_are_refused_by_their_key(cluster, message):
                 "engine": {"speculative": EAGLE},
             },
             "cluster.pools[0].max_model_len: vLLM cuts the last drafts of a request",
+        ),
+        (
+            {"cluster": LENGTHS, "engine": {"long_prefill_token_threshold": 91}},
+            "engine.long_prefill_token_threshold: 91 is more than cluster.pools[0].max_model_len",
+        ),
+        (
+            {"cluster": LENGTHS, "engine": WHOLE},
+            "cluster.pools[1].max_model_len: 600 is more than max_num_batched_tokens (512), which",
+        ),
+        (
+            {"cluster": APART, "engine": WHOLE | {"long_prefill_token_threshold": 513}},
+            "engine.long_prefill_token_threshold: 513 is more than max_num_batched_tokens (512), ",
         ),
         (
             {"cluster": APART, "engine": {"speculative": EAGLE}},

@@ -244,6 +244,20 @@ def test_a_batch_that_one_step_cannot_decode_is_refused_as_in_vllm():
     parse_scenario({"engine": {"rules": "blis", "max_num_batched_tokens": 64}}, "t.json")
 
 
+def test_a_threshold_beyond_what_a_step_takes_whole_is_refused_as_in_vllm():
+    whole = {"enable_chunked_prefill": False, "max_num_batched_tokens": 512}
+    message = refused({"engine": whole | {"long_prefill_token_threshold": 513}})
+    assert message.endswith(
+        "engine.long_prefill_token_threshold: 513 is more than max_num_batched_tokens (512), "
+        "which vLLM refuses without chunked prefill"
+    )
+    for engine in (
+        whole | {"long_prefill_token_threshold": 512},
+        whole | {"long_prefill_token_threshold": 513, "enable_chunked_prefill": True},
+    ):
+        parse_scenario({"engine": engine}, "t.json")
+
+
 @pytest.mark.parametrize(
     ("section", "key", "value", "has"),
     [

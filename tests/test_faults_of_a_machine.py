@@ -4,6 +4,7 @@
 """
 
 import os
+import signal
 import stat
 import subprocess
 import time
@@ -65,6 +66,18 @@ def waits(*args, **options):
 kvsweep.simulate.simulate_batch = waits
 """
 
+SLOWLY = """
+def slowly(*args, **options):
+    time.sleep(0.05)
+    return sweeping.fake_batch(*args, **options)
+kvsweep.simulate.simulate_batch = slowly
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job ignores it
+for number in (signal.SIGTERM, signal.SIGHUP):
+    signal.signal(number, signal.SIG_DFL)  # as does all that nohup starts
+resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+"""
+
+FEW_FILES = "resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))"
 FILE_SIZE = "resource.setrlimit(resource.RLIMIT_FSIZE, ({number}, resource.RLIM_INFINITY))"
 
 
@@ -116,6 +129,63 @@ def test_a_kill_in_the_middle_of_a_file(whole, number):
 def test_a_kill_while_a_shard_is_packed(whole, number):
     assert run(PACKING.format(number=number))[0] == -9
     assert goes_on(whole)
+
+
+def parts(out="a.zarr"):
+    return len(list(Path(out, "status/parts").glob("*[0-9]")))
+
+
+def comes_to(number, process):
+    """Wait until so many tasks are done, of a run that goes on."""
+    while parts() < number:
+        assert process.poll() is None, "ended before it was disturbed"
+        time.sleep(0.005)
+
+
+@pytest.mark.parametrize("name", long_but(["SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT"], "SIGHUP"))
+def test_a_signal_ends_a_run_and_the_same_command_goes_on(whole, name):
+    """With a line, but for the one that is to end a process at once."""
+    told = name != "SIGQUIT"
+    with start(SLOWLY) as process:
+        comes_to(1, process)
+        process.send_signal(getattr(signal, name))
+        _, err = process.communicate(timeout=60)
+    assert process.returncode == (1 if told else -signal.SIGQUIT)
+    assert "Traceback" not in err
+    if told:
+        assert err.splitlines()[-1] == "interrupted; the same command goes on with a.zarr"
+    assert goes_on(whole)
+
+
+@pytest.mark.long
+def test_kills_one_after_the_other(whole):
+    for number in range(1, 5):
+        with start(SLOWLY) as process:
+            comes_to(number, process)
+            process.kill()
+    assert goes_on(whole)
+
+
+SURROUNDINGS = ["LC_ALL=C", "TERM=dumb", "HOME", "PYTHONOPTIMIZE=2", "PYTHONWARNINGS=error"]
+
+
+@pytest.mark.parametrize("surrounding", long_but(SURROUNDINGS, "HOME"))
+def test_odd_surroundings_change_nothing(whole, monkeypatch, surrounding):
+    """Without the variable, if it has no value."""
+    name, given, value = surrounding.partition("=")
+    monkeypatch.setenv(name, value)
+    if not given:
+        monkeypatch.delenv(name)
+    code, _, err = run()
+    assert (code, "Traceback" in err) == (0, False), err
+    assert tree(Path("a.zarr")) == whole
+
+
+@pytest.mark.long
+def test_few_files_may_be_open(whole):
+    """`ulimit -n`, with threads; for processes of its own a command asks how many there may be."""
+    assert run(FEW_FILES)[0] == 0
+    assert tree(Path("a.zarr")) == whole
 
 
 def told_in_a_line(ended, message):

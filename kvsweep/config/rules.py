@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from kvsweep.config.base import KeyProblem
 from kvsweep.config.explicit_rules import check_explicit
-from kvsweep.config.fleet import has_pools
+from kvsweep.config.fleet import fleet, has_pools
 from kvsweep.policies import (
     Admission,
     Eviction,
@@ -123,6 +123,7 @@ def check_rules(scenario: Scenario) -> None:
             raise KeyProblem((section, key), f"rules {rules!r} has {has}")
     if rules == "vllm":
         _check_batch_limits(scenario)
+        _check_longest_request(scenario)
         _check_tier(scenario)
         _check_async(scenario)
         check_explicit(scenario)
@@ -214,3 +215,26 @@ def _check_batch_limits(scenario: Scenario) -> None:
         f"max_num_batched_tokens ({engine.max_num_batched_tokens}) must be at least max_num_seqs "
         f"({engine.max_num_seqs}), as in vLLM",
     )
+
+
+def _check_longest_request(scenario: Scenario) -> None:
+    """Refuse what vLLM refuses of its longest request, `max_model_len`.
+
+    Without chunked prefill a step must take it whole, and a threshold must not be more than it.
+    Where no pool names it, it may be anything that vLLM takes.
+    """
+    engine = scenario.engine
+    threshold = engine.long_prefill_token_threshold
+    whole = not engine.enable_chunked_prefill
+    for number, pool in enumerate(fleet(scenario)):
+        budget, longest = pool.max_num_batched_tokens, pool.max_model_len
+        step = f"max_num_batched_tokens ({budget}), which vLLM refuses without chunked prefill"
+        if whole and longest is not None and longest > budget:
+            key: tuple[str | int, ...] = ("cluster", "pools", number, "max_model_len")
+            raise KeyProblem(key, f"{longest} is more than {step}")
+        key = ("engine", "long_prefill_token_threshold")
+        if longest is not None and threshold > longest:
+            at = f"cluster.pools[{number}].max_model_len ({longest})"
+            raise KeyProblem(key, f"{threshold} is more than {at}, which vLLM refuses")
+        if whole and threshold > budget:
+            raise KeyProblem(key, f"{threshold} is more than {step}")

@@ -165,6 +165,7 @@ def sized(scenario: Scenario, folder: Path) -> Answer:
         load_model(name)  # a preset is no file
     on_gpu = model.gpu is not None
     engine = scenario.engine
+    seqs = min(engine.max_num_seqs, engine.max_num_batched_tokens)  # pools may have other budgets
     return _answer(
         Question(
             model=name,
@@ -177,7 +178,7 @@ def sized(scenario: Scenario, folder: Path) -> Answer:
             block_size=scenario.cache.block_size,
             utilization=model.utilization if on_gpu else None,
             max_num_batched_tokens=engine.max_num_batched_tokens,
-            max_num_seqs=engine.max_num_seqs if on_gpu else None,
+            max_num_seqs=seqs if on_gpu else None,
             weights=_size(model.weights_gib) if on_gpu else None,
             activation=_size(model.activation_gib) if on_gpu else None,
         )

@@ -32,6 +32,9 @@ PLAN = 2 * (2 * HORIZON + 2)
 """Places of the plan of an instance: sums of blocks, then of tokens, each behind a 0. As many steps
 are always written, so there are places behind those that are planned."""
 
+IDS = 3
+"""Ids of each block with a connector: those of two schedules rest (`kernel/offload/pins.py`)."""
+
 WORD = 64
 """Instances in one word of `holders`."""
 
@@ -49,7 +52,7 @@ def workspace_sizes(lanes: NDArray[Any]) -> dict[str, NDArray[np.int64]]:
         By field of `records.Workspace`, as far as the size depends on lanes.
     """
     count, requests, shared = lanes["instances"], lanes["requests"], lanes["prompt_shared"]
-    blocks = count * lanes["gpu_blocks"]
+    ids = lanes["gpu_blocks"] * np.where(lanes["connects"] != 0, IDS, 1)
     extents = ((count - 1) * lanes["n_shared"] + lanes["n_extents"]) * (lanes["by_extents"] != 0)
     keys = count * lanes["n_keys"]
     connected = count * (lanes["connects"] != 0)
@@ -63,9 +66,9 @@ def workspace_sizes(lanes: NDArray[Any]) -> dict[str, NDArray[np.int64]]:
     return {
         "progress": requests,
         "instances": count,
-        "blocks": blocks,
+        "blocks": count * ids,
         "extents": extents,
-        "lru": blocks + extents,
+        "lru": count * ids + extents,
         "prefix": keys * np.where(explicit, lanes["groups"], 1),
         # Of CPU tiers; with a connector there is a mark of each request: `rank_mark`.
         "tier": count * (lanes["cpu_blocks"] * runs + TIER_RINGS)
@@ -80,7 +83,7 @@ def workspace_sizes(lanes: NDArray[Any]) -> dict[str, NDArray[np.int64]]:
         "chunks": connected * lanes["chunk_records"],
         "jobs": connected * lanes["jobs"],
         "queues": connected * QUEUES,
-        "pins": connected * lanes["gpu_blocks"],
+        "pins": connected * ids,
         "tier_table": keys * (lanes["chunk_records"] > 0),
         "hold": held * lanes["hold_places"],
         # Where blocks and requests are explicit: `place_engine`, explicit/beginning.py.
@@ -139,8 +142,10 @@ def place_instance(lane, inst, index):
 
     A node of the LRU list is a block of any instance, or an extent behind all blocks.
     """
-    inst["block_lo"] = index * lane["gpu_blocks"]
-    inst["node_lo"] = lane["instances"] * lane["gpu_blocks"]
+    ids = lane["gpu_blocks"] * (IDS if lane["connects"] else 1)
+    inst["block_lo"] = index * ids
+    inst["node_lo"] = lane["instances"] * ids
+    inst["may_rest"] = ids - lane["gpu_blocks"]
     inst["extent_lo"] = index * lane["n_shared"]
     inst["prefix_lo"] = index * lane["n_keys"]
     inst["number"] = index

@@ -73,6 +73,7 @@ INSTANCE_FIELDS = (
     Field("replaced", i64, "index", "blocks evicted while stores may read them: the last one"),
     Field("named", i64, "index", "blocks with ids though prefixes are not cached: the last one"),
     Field("replaced_before", i64, "index", "the same of the schedule before"),
+    Field("may_rest", i64, "block", "ids that may still rest: evicted as such, not used again"),
     Field("told", u8, "1", "1 if the last schedule told a request to ask for its load later"),
     Field("watches", u8, "1", "1 if stores may read blocks of requests that have finished"),
     Field("flushes", u8, "1", "1 if the step may have to await stores of earlier ones"),

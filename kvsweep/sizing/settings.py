@@ -125,6 +125,11 @@ def serve(model: Model, asked: Asked, gpu: Gpu | None) -> Served:
         )
     usual = gpu.defaults() if gpu else Defaults(256, 2048)
     tokens = asked.max_num_batched_tokens or usual.max_num_batched_tokens
+    seqs = asked.max_num_seqs or min(usual.max_num_seqs, tokens)
+    if seqs > tokens:
+        raise InputError(
+            f"--max-num-seqs: {seqs:,}; vLLM takes at most max_num_batched_tokens, here {tokens:,}"
+        )
     longest = asked.max_model_len or model.max_model_len
     size, source = _block_size(model, asked, gpu)
     batches = concurrent_batches(asked.pp, asked.async_scheduling)
@@ -135,7 +140,7 @@ def serve(model: Model, asked: Asked, gpu: Gpu | None) -> Served:
         size,
         source,
         Limits(longest, batches * tokens),
-        Defaults(asked.max_num_seqs or usual.max_num_seqs, tokens),
+        Defaults(seqs, tokens),
     )
 
 

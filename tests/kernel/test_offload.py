@@ -73,6 +73,65 @@ def test_kernel_equals_twin_where_it_did_not(seed):
     assert list(twin.differences(trace)) == []
 
 
+def victims_trace(requests, engine, cache):
+    """Return a trace whose step gives blocks to a request, then preempts it for another one."""
+    engine = {"rules": "vllm", "scheduler": "priority", "reserve_full_prompt": False} | engine
+    cache = {"offload": "vllm", "offload_eviction": "arc", "cpu_blocks": 100} | cache
+    rows = [
+        {"id": i, "arrival_us": at, "priority": priority, "prompt": prompt, "output": [100 + i, n]}
+        for i, (at, priority, prompt, n) in enumerate(requests)
+    ]
+    scenario = {"engine": engine, "cache": cache, "latency": {"alpha": [0], "beta": [10]}}
+    return {"format": "kvsweep-trace/1", "scenario": scenario, "requests": rows}
+
+
+def awaited(trace):
+    return [step.flush for step in naive.simulate(trace).instances[0].steps if step.flush]
+
+
+def test_what_a_victim_was_given_in_the_same_step_is_not_taken_up():
+    """Of two stores only that is awaited whose block goes on to the request that lacked it.
+
+    The third is of the victim.
+    """
+    rows = [(0, 0, [[1, 4]], 1), (0, 0, [[2, 4]], 1), (100, 5, [[3, 30]], 1), (105, 0, [[4, 4]], 6)]
+    engine = {"max_num_seqs": 4, "max_num_batched_tokens": 12, "long_prefill_token_threshold": 8}
+    cache = {"block_size": 4, "gpu_blocks": 8, "transfer_bandwidth": 0.001}
+    trace = victims_trace(rows, engine, cache)
+    assert awaited(trace) == [3, 1]
+    assert list(twin.differences(trace)) == []
+
+
+def test_asynchronously_the_next_step_takes_up_what_a_victim_was_given():
+    rows = [
+        (0, 2, [[0, 2], [10, 1], [20, 7]], 3),
+        (27, 2, [[0, 2], [21, 6]], 5),
+        (72, 0, [[0, 1], [22, 7]], 1),
+        (72, 0, [[0, 1], [22, 7], [102, 1], [23, 3]], 1),
+        (72, 0, [[1, 2], [12, 2], [24, 9]], 1),
+        (72, 0, [[1, 1], [13, 2]], 1),
+        (82, 1, [[1, 2], [26, 11]], 1),
+    ]
+    engine = {
+        "max_num_seqs": 8,
+        "max_num_batched_tokens": 17,
+        "long_prefill_token_threshold": 2,
+        "watermark": 0.15,
+        "async_scheduling": True,
+    }
+    cache = {
+        "block_size": 1,
+        "gpu_blocks": 12,
+        "offload_block_factor": 3,
+        "offload_prompt_only": False,
+        "transfer_bandwidth": 0.03,
+        "transfer_base_latency_us": 200,
+    }
+    trace = victims_trace(rows, engine, cache)
+    assert awaited(trace) == [2, 1, 3, 1, 2, 1, 2]
+    assert list(twin.differences(trace)) == []
+
+
 def decoding_trace(rng):
     """Return a trace in which outputs are stored while many steps are run at once."""
     trace = strategies.random_trace(

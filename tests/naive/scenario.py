@@ -1,6 +1,7 @@
 """The settings of a trace's scenario, with their defaults; an unknown key is a TypeError."""
 
 from dataclasses import dataclass, field, replace
+from math import inf
 
 from .victims import SCORES
 
@@ -50,6 +51,13 @@ class Engine:
             raise ValueError("engine.speculative: no rule where vLLM cuts drafts at its limit")
         if self.max_num_batched_tokens < self.max_num_seqs:
             raise ValueError("engine.max_num_batched_tokens is less than engine.max_num_seqs")
+        longest = self.max_model_len or inf
+        if not self.enable_chunked_prefill:
+            longest = min(longest, self.max_num_batched_tokens)
+            if (self.max_model_len or 0) > longest:
+                raise ValueError("engine.max_model_len does not fit into a step")
+        if self.long_prefill_token_threshold > longest:
+            raise ValueError("engine.long_prefill_token_threshold is more than a longest request")
 
     @property
     def depth(self):

@@ -224,6 +224,15 @@ def test_blocks_of_mla_are_as_large_as_its_first_backend_takes_them():
         ({"model": "qwen3-8b", "gpu": "h100", "block_size": 0}, "--block-size: 0"),
         ({"model": "qwen3-8b", "blocks": 0}, "--blocks: 0"),
         (
+            {
+                "model": "qwen3-8b",
+                "gpu": "h100",
+                "max_num_seqs": 600,
+                "max_num_batched_tokens": 512,
+            },
+            "--max-num-seqs: 600; vLLM takes at most max_num_batched_tokens, here 512",
+        ),
+        (
             {"model": "qwen3-8b", "kv_memory": "9", "max_model_len": 50_000},
             "--max-model-len: 50,000; vLLM takes at most the 40,960 tokens of qwen3-8b",
         ),

@@ -146,13 +146,14 @@ def test_the_command_is_killed_and_given_again(remote, sweep, tmp_path, whole, p
 
 
 @pytest.mark.long
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_the_command_is_interrupted_and_given_again(
-    remote, sweep, tmp_path, whole, patched, command
+    remote, sweep, tmp_path, whole, patched, command, number
 ):
     remote.worker(path=patched(SLOWLY))
     first = command()
     until(lambda: begun(tmp_path / "b.zarr"))
-    os.kill(first.pid, signal.SIGINT)
+    os.kill(first.pid, number)
     _, errors = first.communicate()
     assert first.returncode == 1
     assert "the same command goes on with" in errors
@@ -161,6 +162,7 @@ def test_the_command_is_interrupted_and_given_again(
         until(
             lambda: not client.run_on_scheduler(lambda dask_scheduler: list(dask_scheduler.tasks))
         )
+        assert "kvsweep" not in str(client.run(lambda dask_worker: list(dask_worker.plugins)))
     again = command()
     _, errors = again.communicate()
     assert again.returncode == 0, errors

@@ -21,7 +21,7 @@ from ..._jit import leaf
 from ...policies import Eviction
 from ..memory import extent_at
 from ..offload.pins import note_evicted
-from . import eviction, lru, split
+from . import eviction, lru, prefix_table, split
 from .split import is_split
 
 
@@ -49,9 +49,10 @@ def _evict(ws, inst, count):
     """Evict up to `count` of the cached blocks that are next; return how many."""
     node = _next_to_evict(inst)
     if node < inst["node_lo"]:
-        if inst["watches"]:
-            note_evicted(ws, inst, node)
+        rests = inst["watches"] and note_evicted(ws, inst, node)
         split.uncache_block(ws, inst, node)
+        if rests:
+            prefix_table.withhold(ws, inst, node)
         count = 1
     else:
         count = min(count, ws.extents[node - inst["node_lo"]]["size"])

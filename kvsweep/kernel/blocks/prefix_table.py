@@ -40,6 +40,12 @@ def forget(ws, inst, block):
 
 
 @leaf
+def withhold(ws, inst, block):
+    """Let no other block have the id that has just become spare."""
+    inst["spare"] = ws.lru[block]["next"]
+
+
+@leaf
 def new_id(ws, inst):
     """Return a block id that carries no key."""
     block = inst["spare"]

@@ -32,17 +32,38 @@ def note_hit(ws, inst, block):
 
 @leaf
 def note_evicted(ws, inst, block):
-    """Note that the step being scheduled fills a block anew: whatever reads it must be done."""
+    """Note that the step being scheduled fills a block anew: whatever reads it must be done.
+
+    Return whether its id rests: no other block has it until the schedule after the next, so that it
+    tells until then what became of the block. There is room for all blocks of two schedules.
+    """
     note_hit(ws, inst, block)
     pins = ws.pins[block]
     if pins["evicted"] < 2 * inst["serial"]:
         pins["evicted_before"] = pins["evicted"]
+    pins["evicted"] = 2 * inst["serial"]
+    pins["stores"] = 0
+    rests = inst["may_rest"] > 0
+    if rests:
+        inst["may_rest"] -= 1
         pins["order"] = inst["evictions"]
         pins["heir"] = NONE
         pins["next"] = inst["replaced"]
         inst["replaced"] = block
-    pins["evicted"] = 2 * inst["serial"]
-    pins["stores"] = 0
+    return rests
+
+
+@leaf
+def begin_replaced(ws, inst):
+    """Begin the list of blocks that a schedule evicts; ids of the last but one rest no longer."""
+    block = inst["replaced_before"]
+    while block != NONE:
+        ws.lru[block]["next"] = inst["spare"]
+        inst["spare"] = block
+        inst["may_rest"] += 1
+        block = ws.pins[block]["next"]
+    inst["replaced_before"] = inst["replaced"]
+    inst["replaced"] = NONE
 
 
 @leaf

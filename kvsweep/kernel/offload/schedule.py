@@ -1,7 +1,7 @@
 """What a step of an instance with a connector schedules, stores and awaits."""
 
 from ..._jit import leaf
-from ...records import LEAVING, NEVER, NONE
+from ...records import LEAVING, NEVER
 from ..scheduling.by_counts import is_countable, schedule_by_counts
 from ..scheduling.one_by_one import schedule_one_by_one
 from ..time.decoding import settled_tokens
@@ -10,7 +10,7 @@ from ..time.step_time import step_time
 from . import copies
 from .admit import admit_or_load
 from .connector import next_offer, offer, offer_finished
-from .pins import forget_names
+from .pins import begin_replaced, forget_names
 
 
 @leaf
@@ -59,12 +59,11 @@ def offer_scheduled(inp, ws, out, lane, inst, tally, index, off, before, first):
 
 
 @leaf
-def _begin(lane, inst, off):
+def _begin(ws, lane, inst, off):
     """Let nothing be scheduled yet."""
     inst["serial"] += 1
     inst["gave_up"] = 0
-    inst["replaced_before"] = inst["replaced"]
-    inst["replaced"] = NONE
+    begin_replaced(ws, inst)
     clear_step(lane, inst)
     inst["device"] = max(0, off["device_end"] - inst["clock"])
 
@@ -73,7 +72,7 @@ def _begin(lane, inst, off):
 def schedule_step(inp, ws, out, lane, inst, tally, index):
     """Schedule a step and begin its stores; return how long it computes and how long it stalls."""
     off = ws.offload[index]
-    _begin(lane, inst, off)
+    _begin(ws, lane, inst, off)
     counted = inst["running"] > 0 and not inst["watches"] and is_countable(inp, ws, lane, inst)
     if counted:
         schedule_by_counts(inp, ws, out, lane, inst, tally, index)

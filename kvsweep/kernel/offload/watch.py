@@ -1,13 +1,17 @@
 """Which blocks a step takes up that a store of a finished request may still read (rule R11.5)."""
 
+import numpy as np
+
 from ..._jit import leaf
+from ...policies import RequestStatus
 from ...records import NONE
 from ..blocks.prefix_table import new_id
-from ..blocks.sizes import blocks_for
+from ..blocks.sizes import blocks_for, full_blocks
 from ..blocks.split import find_split, is_split, split_extent
 from ..memory import extent_at
 from ..time.decoding import most_computed
-from .pins import note_held, note_hit
+from . import jobs
+from .pins import clear_pins, note_held, note_hit
 
 
 @leaf
@@ -61,6 +65,59 @@ def _split_extents(inp, ws, lane, inst, request, first, end):
             find_split(inp, ws, inst, lo + begin, lo + begin + size)
         done = link["end"]
         slot += 1
+
+
+@leaf
+def _rename(ws, first, end, old, new):
+    """Let the table slots `first` to `end - 1` that hold the id `old` hold `new`."""
+    for slot in range(first, end):
+        if ws.table[slot] == old:
+            ws.table[slot] = new
+            ws.pins[new]["stores"] += 1
+
+
+@leaf
+def _rename_read(inp, ws, lane, inst, off, old, new):
+    """Let the block that had the id `old` have `new`, in all that stores of finished requests read.
+
+    So in what they may still store.
+    """
+    for queue in (jobs.WAITING_STORES, jobs.STORES):
+        job = jobs.head(ws, off, queue)
+        while job != NONE:
+            record = ws.jobs[job]
+            r = record["request"]
+            if ws.progress[r]["status"] == RequestStatus.COMPLETED:
+                lo = inp.requests[lane["request_lo"] + r]["key_lo"]
+                first = lo + record["first"] * lane["factor"]
+                _rename(ws, first, lo + record["end"] * lane["factor"], old, new)
+            job = np.int64(record["next"])
+    r = off["finished_head"]
+    while r != NONE:
+        request = inp.requests[lane["request_lo"] + r]
+        lo = request["key_lo"]
+        first = lo + ws.offers[r]["next"] * lane["factor"]
+        _rename(ws, first, lo + full_blocks(lane, most_computed(request)), old, new)
+        r = ws.progress[r]["next"]
+
+
+@leaf
+def give_back(inp, ws, lane, inst, r):
+    """Let stores read on what the step being scheduled gave to a request that it preempts.
+
+    It has not taken that up (rule R11.5). What is cached keeps its content, free, under another id.
+    """
+    request = inp.requests[lane["request_lo"] + r]
+    off = ws.offload[inst["number"]]
+    block = inst["replaced"]
+    while block != NONE:
+        place = ws.pins[block]["place"]
+        if ws.pins[block]["heir"] == r and place < ws.progress[r]["cached_blocks"]:
+            _split_extents(inp, ws, lane, inst, request, place, place + 1)
+            new = ws.table[request["key_lo"] + place]
+            clear_pins(ws, new)
+            _rename_read(inp, ws, lane, inst, off, block, new)
+        block = ws.pins[block]["next"]
 
 
 @leaf

@@ -5,8 +5,11 @@ import numpy as np
 from ..._jit import leaf, part
 from ...policies import Scheduler, Victim
 from ...records import LEAVING, NEVER, NONE, Event
+from ..blocks import pool
+from ..blocks.sizes import full_blocks
 from ..blocks.unsettled import end_fills
 from ..offload.pins import await_stores_of
+from ..offload.watch import give_back
 from ..tally import count_computed, log_event
 from ..time.calendar import leave_running
 from ..time.decoding import decoded_tokens, most_computed, outputs_sampled, settled_tokens
@@ -181,6 +184,9 @@ def preempt(inp, ws, out, lane, inst, tally, index, position, scheduled):
         withdrawn = 1 if progress["decoding"] == 1 else progress["chunk"]
     count_computed(ws, lane, tally, victim, computed - withdrawn)
     progress["frontier"] = max(progress["frontier"], computed - withdrawn)
+    if lane["connects"] and lane["prefix_caching"] and inst["watches"] and scheduled:
+        pool.cache_blocks(inp, ws, lane, inst, request, progress, full_blocks(lane, settled))
+        give_back(inp, ws, lane, inst, victim)
     free_request(inp, ws, lane, inst, tally, victim, computed, settled)
     progress["computed"] = 0
     progress["preemptions"] += 1
