@@ -17,7 +17,7 @@ from ..time.calendar import find_due
 from ..time.step_time import token_time
 from .batches import entry_at, pass_on
 from .block_records import take
-from .counted import join, plan_ahead, stand_down, stands
+from .counted import join, plan_on, stand_down, stands
 from .due import (
     blocks_needed,
     cache_due,
@@ -110,6 +110,8 @@ def _give_blocks(inp, ws, lane, inst, tally, engine, first, last):
 @leaf
 def _take_step(inp, ws, out, lane, inst, tally, index, engine, until):
     """Take one step of the run; return whether it could be."""
+    if lane["drafts"] > 0:
+        plan_on(inp, ws, lane, inst, tally, engine)
     first, last, _ = find_due(ws, inst)
     note_before(inst, engine)
     ending, taken = _give_blocks(inp, ws, lane, inst, tally, engine, first, last)
@@ -183,7 +185,6 @@ def run_decodes(inp, ws, out, lane, inst, tally, index, until):
     begun = inst["step"]
     goes_on = True
     while goes_on:
-        plan_ahead(inp, ws, lane, inst, tally, engine)
         due = quiet_until(ws, lane, inst, engine)
         if due > inst["step"]:
             goes_on = take_quiet(inp, ws, lane, inst, tally, engine, until, entry, due)

@@ -1,16 +1,15 @@
-"""Steps that verify drafts of those who are counted: what the next ones need, some at a time.
+"""Steps that verify drafts of those who are counted: what each is to take and to give.
 
-What each verification accepts is drawn beforehand, so a request's tokens after so many steps are
-known, and with them the steps in which it takes a block and its last one. Plans are sums, of a step
-and those before it. (Sums of what is accepted are made anew: to read them took longer.)
+What each verification accepts is drawn beforehand, so it is known in which steps a request takes
+blocks and in which it has its last token. The plan of an instance is a ring of the next HORIZON
+steps; those that are over are cleared before more is planned.
 """
 
 import numpy as np
 
 from ..._jit import leaf
 from ..blocks.sizes import full_blocks
-from ..memory import HORIZON, PLAN
-from ..time.calendar import IDLE
+from ..memory import HORIZON
 
 
 @leaf
@@ -35,95 +34,68 @@ def verify(inp, lane, engine, request, state, steps):
 
 
 @leaf
-def _add_up(inp, ws, first):
-    """Note what the next verifications give, each with those before it."""
-    accepted, sums = inp.accepted, ws.sums
-    given = np.int64(0)
-    for ahead in range(HORIZON):
-        given += 1 + np.int64(accepted[first + ahead])
-        sums[ahead] = given
+def _place(lo, step):
+    """Return the place of a step in the plan of blocks; that of tokens is HORIZON behind it."""
+    return lo + (step & (HORIZON - 1))
 
 
 @leaf
-def _place(inst, engine):
-    """Return the place of this step in the plan of blocks; the one before it is of the last."""
-    return engine["plan_lo"] + 1 + inst["step"] + HORIZON - engine["planned"]
-
-
-@leaf
-def _unfinished(ws, wanted):
-    """Return how many of the next verifications give fewer tokens than `wanted`."""
-    sums = ws.sums
-    count = np.int64(0)
-    for ahead in range(HORIZON):
-        count += sums[ahead] < wanted
-    return count
-
-
-@leaf
-def _add_blocks(ws, lane, place, most, needs):
-    """Plan the blocks of the steps from `place` on; with `most` tokens the request takes no more.
-
-    Vector instructions: so many steps always, and nothing is read in the loop that compilers could
-    take for written in it, not even where an array is.
-    """
-    sums, plans = ws.sums, ws.plans
-    inverse = np.int64(lane["inverse"])
-    shift = np.int64(lane["inverse_shift"])
-    for ahead in range(HORIZON):
-        tokens = max(needs + min(sums[ahead], most), 0)
-        plans[place + ahead] += (tokens * inverse) >> shift
-
-
-@leaf
-def _add_tokens(ws, place, most):
-    """Plan the tokens of steps that do not finish a request, likewise."""
-    sums, plans = ws.sums, ws.plans
-    for ahead in range(HORIZON):
-        plans[place + ahead] += min(sums[ahead], most)
-
-
-@leaf
-def plan_one(inp, ws, lane, inst, engine, request, state):
-    """Plan the steps of a request that is up to date; return the one that finishes it."""
-    place = _place(inst, engine)
-    known = np.int64(state["known"])
-    _add_up(inp, ws, np.int64(request["accepted_lo"]) + state["verified"])
-    unfinished = _unfinished(ws, state["limit"] - known)
-    most = np.int64(0)
-    if unfinished > 0:
-        most = np.int64(ws.sums[unfinished - 1])
-    needs = known + 2 * lane["drafts"] - state["room"] + lane["block_size"] - 1
-    ws.plans[place] += full_blocks(lane, max(needs, 0))
-    _add_blocks(ws, lane, place + 1, most, needs)
-    if lane["context"]:
-        _add_tokens(ws, place + PLAN // 2, most)
-    left = engine["planned"] - inst["step"]
-    return np.int64(IDLE) if unfinished >= left else np.int64(inst["step"] + unfinished)
-
-
-@leaf
-def plan(inp, ws, lane, inst, engine):
-    """Plan the next steps of all who are counted, who are up to date."""
-    for place in range(engine["plan_lo"], engine["plan_lo"] + PLAN):
+def clear_over(ws, inst, engine):
+    """Clear the plan of the steps that are over."""
+    for step in range(max(engine["planned"], inst["step"] - HORIZON), inst["step"]):
+        place = _place(engine["plan_lo"], step)
         ws.plans[place] = 0
-    engine["planned"] = inst["step"] + HORIZON
-    for place in range(inst["run_lo"], inst["run_lo"] + engine["counted"]):
-        r = ws.running[place]
-        request = inp.requests[lane["request_lo"] + r]
-        state = ws.states[engine["state_lo"] + r]
-        ws.due[place] = plan_one(inp, ws, lane, inst, engine, request, state)
+        ws.plans[place + HORIZON] = 0
+    engine["planned"] = inst["step"]
+
+
+@leaf
+def forget_plan(ws, engine):
+    """Clear the plan of all steps."""
+    for place in range(engine["plan_lo"], engine["plan_lo"] + 2 * HORIZON):
+        ws.plans[place] = 0
+
+
+@leaf
+def plan(inp, ws, lane, inst, engine, request, state, joins):
+    """Plan the steps of a request that is up to date; return the last one.
+
+    It is the one that finishes it, or the last for which there is room. Unless the request `joins`
+    those who are counted its blocks of this step are planned already.
+    """
+    accepted, plans = inp.accepted, ws.plans
+    # Nothing is read in the loop that compilers could take for written in it.
+    lo, context = np.int64(engine["plan_lo"]), lane["context"] != 0
+    inverse, shift = np.int64(lane["inverse"]), np.int64(lane["inverse_shift"])
+    step = np.int64(inst["step"])
+    end = step + HORIZON - 1
+    verification = np.int64(request["accepted_lo"]) + state["verified"]
+    wanted = np.int64(state["limit"]) - state["known"]
+    needs = state["known"] + 2 * lane["drafts"] - state["room"] + lane["block_size"] - 1
+    taken = full_blocks(lane, max(needs, 0))
+    plans[_place(lo, step)] += taken * joins
+    more = 1 + np.int64(accepted[verification])
+    given = more
+    while given < wanted and step < end:
+        if context:
+            plans[_place(lo, step) + HORIZON] += more
+        step += 1
+        blocks = (max(needs + given, 0) * inverse) >> shift
+        plans[_place(lo, step)] += blocks - taken
+        taken = blocks
+        verification += 1
+        more = 1 + np.int64(accepted[verification])
+        given += more
+    return step
 
 
 @leaf
 def planned_blocks(ws, inst, engine):
     """Return the blocks of one group that are taken in this step."""
-    place = _place(inst, engine)
-    return ws.plans[place] - ws.plans[place - 1]
+    return np.int64(ws.plans[_place(engine["plan_lo"], inst["step"])])
 
 
 @leaf
 def planned_tokens(ws, inst, engine):
     """Return the tokens that this step gives to those whom it does not finish."""
-    place = _place(inst, engine) + PLAN // 2
-    return ws.plans[place] - ws.plans[place - 1]
+    return np.int64(ws.plans[_place(engine["plan_lo"], inst["step"]) + HORIZON])

@@ -52,8 +52,6 @@ def ends_at(ws, inst, engine, duration):
 def quiet_until(ws, lane, inst, engine):
     """Return the next step that is not quiet."""
     due = np.int64(nearest_due(ws, inst))
-    if lane["drafts"] > 0:
-        due = min(due, engine["planned"])
     due = min(due, inst["step"] + lane["step_limit"] - engine["schedules"])
     return np.int64(inst["step"]) if lane["log"] else due
 
