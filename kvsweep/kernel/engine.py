@@ -4,6 +4,8 @@ Between two routing decisions instances do not interact, so each is advanced alo
 routing time. Where completions make arrivals (closed loop), the lane goes from event to event.
 """
 
+import numpy as np
+
 from .._jit import kernel, leaf
 from ..policies import RequestStatus
 from ..records import NEVER, NONE, LaneStatus
@@ -99,7 +101,9 @@ def _earliest(ws, lane):
         if lane["explicit"]:
             earlier = time == first and kind < what
             if candidate < lane["routed"]:
-                handed = min(handed, time + lane["handoff"])
+                own = ws.own[candidate]
+                outputs = explicit.first_outputs(ws, own, ws.instances[candidate], time)
+                handed = min(handed, outputs + lane["handoff"])
                 starved = starved or explicit.is_starved(ws, ws.instances[candidate])
         if time < first or earlier:
             second = first
@@ -111,7 +115,8 @@ def _earliest(ws, lane):
     until = second
     if lane["disaggregated"] and index >= lane["routed"] and explicit.runs_ahead(lane):
         # What concerns an instance that decodes: prefills that end; others if they let one begin.
-        until = min(handed, second + lane["pull_base"] + lane["handoff"] if starved else NEVER)
+        wakes = second + lane["pull_base"] + np.int64(ws.own[0]["beta0"]) + lane["handoff"]
+        until = min(handed, wakes if starved else NEVER)
     return index, first, second, max(until, first + 1)
 
 

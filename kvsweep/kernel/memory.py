@@ -91,6 +91,7 @@ def workspace_sizes(lanes: NDArray[Any]) -> dict[str, NDArray[np.int64]]:
         "leavers": 2 * engines * lanes["block_size"],  # the first of each list, then the last
         "next_leaver": states * lanes["groups"],
         "plans": 2 * HORIZON * engines * (lanes["drafts"] > 0),  # blocks, then tokens
+        "sums": HORIZON * (lanes["drafts"] > 0),
         "handoffs": requests * apart,
         "running": count * lanes["places"],
         "due": count * lanes["places"],

@@ -114,6 +114,8 @@ class Workspace(NamedTuple):
     plans: NDArray[Any]
     """int32 (instances x 2 x kernel.memory.HORIZON,): what the next steps with drafts take, then
     what they give."""
+    sums: NDArray[Any]
+    """int32 (kernel.memory.HORIZON,): of one request, while its steps are planned."""
     handoffs: NDArray[Any]
     """HANDOFF (requests where prefill and decode are apart,)."""
     running: NDArray[Any]

@@ -155,6 +155,7 @@ def allocate_workspace(inputs: Inputs, itl_entries: int) -> Workspace:
         leavers=np.empty(sizes["leavers"], np.int64),
         next_leaver=np.empty(sizes["next_leaver"], np.int64),
         plans=np.empty(sizes["plans"], np.int32),
+        sums=np.empty(sizes["sums"], np.int32),
         handoffs=np.empty(sizes["handoffs"], HANDOFF),
         running=np.empty(sizes["running"], np.int64),
         due=np.empty(sizes["due"], np.int32),

@@ -39,7 +39,7 @@ def hand_over(ws, lane, inst, engine, r):
 def _reserved(ws, lane, inst, engine):
     """Return the blocks that unfinished prefills still need: no transfer takes them (R11.3)."""
     count = np.int64(0)
-    for place in range(inst["run_lo"], inst["run_lo"] + inst["running"]):
+    for place in range(inst["run_lo"] + engine["counted"], inst["run_lo"] + inst["running"]):
         state = ws.states[engine["state_lo"] + ws.running[place]]
         if state["prefilling"]:
             lacks = blocks_for(lane, np.int64(state["known"])) - state["blocks"]

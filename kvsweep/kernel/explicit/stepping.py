@@ -6,6 +6,8 @@ empty; it takes no time. When batches change nothing the engine sleeps until a t
 request enters.
 """
 
+import numpy as np
+
 from ..._jit import leaf, part
 from ...policies import RequestStatus
 from ...records import DECODE, NEVER, NONE, PREFILL, LaneStatus
@@ -93,6 +95,20 @@ def next_time(ws, lane, inst):
 
 
 @leaf
+def first_outputs(ws, lane, inst, time):
+    """Return when an instance that does something next at `time` has outputs at the earliest.
+
+    A step takes its fixed part at least.
+    """
+    engine = ws.engines[inst["number"]]
+    if engine["queued"] > 0:
+        time = max(time, np.int64(ws.batches[engine["batch_lo"] + engine["oldest"]]["end"]))
+    elif time < NEVER:
+        time += np.int64(lane["beta0"])
+    return time
+
+
+@leaf
 def is_starved(ws, inst):
     """Return whether an instance has requests but sleeps until blocks are released."""
     requests = inst["running"] + inst["waiting"] + inst["held"]
@@ -145,7 +161,7 @@ def _close_schedule(inp, ws, out, lane, inst, tally, index, engine):
         mark_empty(out, inst, tally)
         mark_pulls(out, tally, engine["pulls"])
     end = inst["clock"] + inst["device"] + duration
-    if lane["closed_loop"] and lane["role"] != PREFILL:
+    if lane["follow_ups"] and lane["role"] != PREFILL:
         announce_counted(inp, ws, lane, inst, tally, engine, end)
         announce(inp, ws, lane, inst, tally, engine, end)
     changes = (
