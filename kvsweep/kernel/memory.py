@@ -25,9 +25,12 @@ SPAN = 1 << 10
 DEPTH = 2
 """Batches of an instance on their way, at most."""
 
-HORIZON = 128
-"""Steps with drafts that are planned ahead at most, a power of two: most requests need no more, and
-what is planned and does not come to pass stays little."""
+HORIZON = 32
+"""Steps with drafts that are planned at a time: whole vectors, and few that do not come to pass."""
+
+PLAN = 2 * (2 * HORIZON + 2)
+"""Places of the plan of an instance: sums of blocks, then of tokens, each behind a 0. As many steps
+are always written, so there are places behind those that are planned."""
 
 WORD = 64
 """Instances in one word of `holders`."""
@@ -90,8 +93,8 @@ def workspace_sizes(lanes: NDArray[Any]) -> dict[str, NDArray[np.int64]]:
         "gone": states * lanes["groups"],
         "leavers": 2 * engines * lanes["block_size"],  # the first of each list, then the last
         "next_leaver": states * lanes["groups"],
-        "plans": 2 * HORIZON * engines * (lanes["drafts"] > 0),  # blocks, then tokens
-        "sums": HORIZON * (lanes["drafts"] > 0),
+        "plans": engines * PLAN * (lanes["drafts"] > 0),
+        "sums": HORIZON * explicit,
         "handoffs": requests * apart,
         "running": count * lanes["places"],
         "due": count * lanes["places"],
@@ -113,7 +116,7 @@ def place_engine(lane, inst, engine):
     engine["batch_lo"] = inst["number"] * DEPTH
     engine["entry_lo"] = inst["number"] * DEPTH * lane["places"]
     inst["prefix_lo"] = inst["number"] * lane["n_keys"] * lane["groups"]
-    engine["plan_lo"] = inst["number"] * 2 * HORIZON
+    engine["plan_lo"] = inst["number"] * PLAN
 
 
 @leaf

@@ -112,10 +112,9 @@ class Workspace(NamedTuple):
     next_leaver: NDArray[Any]
     """int64 (states x groups,): the table after it, as kernel.explicit.leaving packs it, or -1."""
     plans: NDArray[Any]
-    """int32 (instances x 2 x kernel.memory.HORIZON,): what the next steps with drafts take, then
-    what they give."""
-    sums: NDArray[Any]
-    """int32 (kernel.memory.HORIZON,): of one request, while its steps are planned."""
+    """int64 (instances x kernel.memory.PLAN,): what the next steps with drafts take and give."""
+    sums: NDArray[np.int64]
+    """int64 (kernel.memory.HORIZON,): tokens after each of the next verifications of a request."""
     handoffs: NDArray[Any]
     """HANDOFF (requests where prefill and decode are apart,)."""
     running: NDArray[Any]

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import InputError
+from ..kernel.memory import HORIZON
 from ..limits import MAX_REQUEST_TOKENS, MAX_TIME_US, MAX_TOKENS
 from ..policies import SloClass
 from ..records import CHAIN, NONE, REQUEST
@@ -23,9 +24,6 @@ TOGETHER = 1 << 13
 
 NONE_ACCEPTED = np.zeros(1, np.uint8)
 """Of a list whose requests do not say which drafts are accepted."""
-
-_DROPPED = 32
-"""Verifications beyond those of a request's tokens, more than are ever scheduled and dropped."""
 
 _SLO_CODES = {item.label: item for item in SloClass}
 
@@ -199,7 +197,7 @@ def _set_accepted(records: NDArray[Any], accepted: Accepted | None) -> NDArray[n
     """Set which drafts are accepted of each request of a list; return those of all."""
     if accepted is None:
         return NONE_ACCEPTED
-    lengths = records["output"] + _DROPPED  # each verification gives a token at least
+    lengths = records["output"] + HORIZON  # each verification gives a token at least
     begins = np.cumsum(lengths) - lengths
     records["accepted_lo"] = begins
     records["accepted_len"] = lengths

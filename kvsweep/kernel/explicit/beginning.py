@@ -3,7 +3,7 @@
 from ..._jit import leaf
 from ...records import DECODE, NONE
 from ..blocks.sizes import full_blocks
-from ..memory import HORIZON, place_engine
+from ..memory import place_engine
 from .tables import clear
 
 
@@ -91,8 +91,6 @@ def begin_explicit(inp, ws, lane):
         if own["role"] == DECODE:
             engine["state_lo"] = lane["requests"]
     ws.leavers[: lane["instances"] * lane["block_size"]] = NONE
-    if lane["drafts"] > 0:
-        ws.plans[: lane["instances"] * 2 * HORIZON] = 0
     _begin_states(inp, ws, lane)
 
 

@@ -24,7 +24,7 @@ from .due import (
 )
 from .leavers import enlist, forget_phases
 from .may_run import decodes, may_plan
-from .planning import clear_over, forget_plan, plan, planned_blocks, planned_tokens
+from .planning import plan, plan_one, planned_blocks, planned_tokens
 from .short_of_blocks import bring_up, take_by_counts, take_one_by_one
 from .tables import has_windows
 
@@ -45,8 +45,7 @@ def _join(inp, ws, lane, inst, engine):
     if engine["counted"] == 0:
         engine["context"] = 0
         engine["measured"] = 0
-    if lane["drafts"] > 0:
-        clear_over(ws, inst, engine)
+        engine["planned"] = inst["step"]
     goes_on = True
     while goes_on and engine["counted"] < inst["running"]:
         place = inst["run_lo"] + engine["counted"]
@@ -64,8 +63,8 @@ def _join(inp, ws, lane, inst, engine):
                 ws.due[place] = next_due(lane, request, state, inst["step"])
                 ws.phases[phase_of(lane, inst, state)] += 1
                 enlist(inp, ws, lane, inst, state, s)
-            else:
-                ws.due[place] = plan(inp, ws, lane, inst, engine, request, state, True)
+            elif engine["planned"] > inst["step"]:
+                ws.due[place] = plan_one(inp, ws, lane, inst, engine, request, state)
 
 
 @leaf
@@ -75,19 +74,19 @@ def join(inp, ws, lane, inst, engine):
         _join(inp, ws, lane, inst, engine)
 
 
+@part
+def _plan(inp, ws, lane, inst, tally, engine):
+    """Plan the next steps of all who are counted."""
+    for place in range(inst["run_lo"], inst["run_lo"] + engine["counted"]):
+        catch_up(inp, ws, lane, inst, tally, engine, ws.running[place])
+    plan(inp, ws, lane, inst, engine)
+
+
 @leaf
-def plan_on(inp, ws, lane, inst, tally, engine):
-    """Plan further steps, with drafts, of those whose plan ends with this one."""
-    first, last, _ = find_due(ws, inst)
-    if last >= first:
-        clear_over(ws, inst, engine)
-    for place in range(inst["run_lo"] + first, inst["run_lo"] + last + 1):
-        if ws.due[place] == inst["step"]:
-            r = ws.running[place]
-            catch_up(inp, ws, lane, inst, tally, engine, r)
-            request = inp.requests[lane["request_lo"] + r]
-            state = ws.states[engine["state_lo"] + r]
-            ws.due[place] = plan(inp, ws, lane, inst, engine, request, state, False)
+def plan_ahead(inp, ws, lane, inst, tally, engine):
+    """Plan the next steps with drafts, if this one is not planned."""
+    if lane["drafts"] > 0 and engine["planned"] == inst["step"]:
+        _plan(inp, ws, lane, inst, tally, engine)
 
 
 @part
@@ -98,8 +97,6 @@ def stand_down(inp, ws, lane, inst, tally, engine):
         ws.due[place] = IDLE
     if lane["drafts"] == 0:
         forget_phases(ws, lane, inst)
-    else:
-        forget_plan(ws, engine)
     engine["counted"] = 0
 
 
@@ -153,8 +150,7 @@ def schedule_counted(inp, ws, out, lane, inst, tally, index, engine):
         join(inp, ws, lane, inst, engine)
     if engine["counted"] == 0:
         return
-    if lane["drafts"] > 0:
-        plan_on(inp, ws, lane, inst, tally, engine)
+    plan_ahead(inp, ws, lane, inst, tally, engine)
     if _may_go_on(ws, lane, inst, engine):
         _give_blocks(inp, ws, out, lane, inst, tally, index, engine)
         engine["plain"] = engine["counted"]

@@ -17,7 +17,7 @@ from ..time.calendar import find_due
 from ..time.step_time import token_time
 from .batches import entry_at, pass_on
 from .block_records import take
-from .counted import join, plan_on, stand_down, stands
+from .counted import join, plan_ahead, stand_down, stands
 from .due import (
     blocks_needed,
     cache_due,
@@ -29,15 +29,14 @@ from .handoff import next_transfer
 from .log import log_decodes, log_outputs, note_before
 from .may_run import may_run, tries
 from .planning import planned_tokens
-from .quiet import decode_time, ends_at, quiet_until, take_quiet
+from .quiet import alike_by_batch, decode_time, ends_at, quiet_until, take_quiet
 
 
 @leaf
 def _note_tokens(ws, lane, inst, tally, engine, end):
     """Note the latency of the token that each running request gets at `end`."""
     gap = end - engine["last_end"]
-    alike = not lane["context"] and lane["pools"] == 0
-    if alike and gap == token_time(lane, 0, inst["running"] * (1 + lane["drafts"])):
+    if alike_by_batch(lane) and gap == token_time(lane, 0, inst["running"] * (1 + lane["drafts"])):
         ws.itl_by_batch[inst["running"]] += engine["measured"]
     elif engine["measured"] > 0:
         add_gap(ws, tally, gap, engine["measured"])
@@ -110,8 +109,6 @@ def _give_blocks(inp, ws, lane, inst, tally, engine, first, last):
 @leaf
 def _take_step(inp, ws, out, lane, inst, tally, index, engine, until):
     """Take one step of the run; return whether it could be."""
-    if lane["drafts"] > 0:
-        plan_on(inp, ws, lane, inst, tally, engine)
     first, last, _ = find_due(ws, inst)
     note_before(inst, engine)
     ending, taken = _give_blocks(inp, ws, lane, inst, tally, engine, first, last)
@@ -185,6 +182,7 @@ def run_decodes(inp, ws, out, lane, inst, tally, index, until):
     begun = inst["step"]
     goes_on = True
     while goes_on:
+        plan_ahead(inp, ws, lane, inst, tally, engine)
         due = quiet_until(ws, lane, inst, engine)
         if due > inst["step"]:
             goes_on = take_quiet(inp, ws, lane, inst, tally, engine, until, entry, due)

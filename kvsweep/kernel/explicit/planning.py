@@ -1,14 +1,16 @@
-"""Steps that verify drafts of those who are counted: what each is to take and to give.
+"""Steps that verify drafts of those who are counted: what the next ones need, some at a time.
 
-What each verification accepts is drawn beforehand, so it is known in which steps a request takes
-blocks and in which it has its last token. The plan of an instance is a ring of the next HORIZON
-steps; those that are over are cleared before more is planned.
+What each verification accepts is drawn beforehand, so a request's tokens after so many steps are
+known, and with them the steps in which it takes a block and its last one. Plans are sums, of a step
+and those before it. (Sums of what is accepted are made anew: to read them took longer.)
 """
 
 import numpy as np
 
 from ..._jit import leaf
-from ..memory import HORIZON
+from ..blocks.sizes import full_blocks
+from ..memory import HORIZON, PLAN
+from ..time.calendar import IDLE
 
 
 @leaf
@@ -33,100 +35,95 @@ def verify(inp, lane, engine, request, state, steps):
 
 
 @leaf
-def _place(lo, step):
-    """Return the place of a step in the plan of blocks; that of tokens is HORIZON behind it."""
-    return lo + (step & (HORIZON - 1))
-
-
-@leaf
-def clear_over(ws, inst, engine):
-    """Clear the plan of the steps that are over."""
-    for step in range(max(engine["planned"], inst["step"] - HORIZON), inst["step"]):
-        place = _place(engine["plan_lo"], step)
-        ws.plans[place] = 0
-        ws.plans[place + HORIZON] = 0
-    engine["planned"] = inst["step"]
-
-
-@leaf
-def forget_plan(ws, engine):
-    """Clear the plan of all steps."""
-    for place in range(engine["plan_lo"], engine["plan_lo"] + 2 * HORIZON):
-        ws.plans[place] = 0
-
-
-@leaf
-def _add_up(inp, ws, first, wanted):
-    """Note what the next verifications give, each with those before it, from place 1 on.
-
-    Return how many there are that do not finish the request, at most those that can be planned.
-    """
+def _add_up(inp, ws, first):
+    """Note what the next verifications give, each with those before it."""
     accepted, sums = inp.accepted, ws.sums
+    given = np.int64(0)
+    for ahead in range(HORIZON):
+        given += 1 + np.int64(accepted[first + ahead])
+        sums[ahead] = given
+
+
+@leaf
+def _place(inst, engine):
+    """Return the place of this step in the plan of blocks; the one before it is of the last."""
+    return engine["plan_lo"] + 1 + inst["step"] + HORIZON - engine["planned"]
+
+
+@leaf
+def _unfinished(ws, wanted):
+    """Return how many of the next verifications give fewer tokens than `wanted`."""
+    sums = ws.sums
     count = np.int64(0)
-    given = 1 + np.int64(accepted[first])
-    while given < wanted and count < HORIZON - 1:
-        count += 1
-        sums[count] = given
-        given += 1 + np.int64(accepted[first + count])
+    for ahead in range(HORIZON):
+        count += sums[ahead] < wanted
     return count
 
 
 @leaf
-def _add_tokens(ws, lo, step, count):
-    """Plan the tokens of `count` steps."""
+def _add_blocks(ws, lane, place, most, needs):
+    """Plan the blocks of the steps from `place` on; with `most` tokens the request takes no more.
+
+    Vector instructions: so many steps always, and nothing is read in the loop that compilers could
+    take for written in it, not even where an array is.
+    """
     sums, plans = ws.sums, ws.plans
-    sums[0] = 0
-    for ahead in range(count):
-        plans[_place(lo, step + ahead) + HORIZON] += sums[ahead + 1] - sums[ahead]
+    inverse = np.int64(lane["inverse"])
+    shift = np.int64(lane["inverse_shift"])
+    for ahead in range(HORIZON):
+        tokens = max(needs + min(sums[ahead], most), 0)
+        plans[place + ahead] += (tokens * inverse) >> shift
 
 
 @leaf
-def _add_blocks(ws, lane, lo, step, count, needs):
-    """Plan the blocks of the `count` steps behind `step`, in which tokens have been given.
-
-    Vector instructions: nothing is read in the loops that compilers could take for written in them,
-    not even where an array is. (One loop of plain instructions took twice as long.)
-    """
+def _add_tokens(ws, place, most):
+    """Plan the tokens of steps that do not finish a request, likewise."""
     sums, plans = ws.sums, ws.plans
-    inverse, shift = np.uint64(np.uint32(lane["inverse"])), np.uint64(lane["inverse_shift"])
-    sums[0] = 0
-    for ahead in range(count + 1):
-        tokens = np.uint32(max(needs + sums[ahead], 0))
-        sums[ahead] = (np.uint64(tokens) * inverse) >> shift
-    place = _place(lo, step) + 1
-    before = min(count, lo + HORIZON - place)  # the others are at the begin of the ring
-    for ahead in range(before):
-        plans[place + ahead] += sums[ahead + 1] - sums[ahead]
-    for ahead in range(count - before):
-        plans[lo + ahead] += sums[before + ahead + 1] - sums[before + ahead]
+    for ahead in range(HORIZON):
+        plans[place + ahead] += min(sums[ahead], most)
 
 
 @leaf
-def plan(inp, ws, lane, inst, engine, request, state, joins):
-    """Plan the steps of a request that is up to date; return the last one.
-
-    It is the one that finishes it, or the last for which there is room. Unless the request `joins`
-    those who are counted its blocks of this step are planned already.
-    """
-    lo, step = np.int64(engine["plan_lo"]), np.int64(inst["step"])
-    wanted = np.int64(state["limit"]) - state["known"]
-    count = _add_up(inp, ws, np.int64(request["accepted_lo"]) + state["verified"], wanted)
+def plan_one(inp, ws, lane, inst, engine, request, state):
+    """Plan the steps of a request that is up to date; return the one that finishes it."""
+    place = _place(inst, engine)
+    known = np.int64(state["known"])
+    _add_up(inp, ws, np.int64(request["accepted_lo"]) + state["verified"])
+    unfinished = _unfinished(ws, state["limit"] - known)
+    most = np.int64(0)
+    if unfinished > 0:
+        most = np.int64(ws.sums[unfinished - 1])
+    needs = known + 2 * lane["drafts"] - state["room"] + lane["block_size"] - 1
+    ws.plans[place] += full_blocks(lane, max(needs, 0))
+    _add_blocks(ws, lane, place + 1, most, needs)
     if lane["context"]:
-        _add_tokens(ws, lo, step, count)
-    needs = state["known"] + 2 * lane["drafts"] - state["room"] + lane["block_size"] - 1
-    _add_blocks(ws, lane, lo, step, count, np.int64(needs))
-    if joins:
-        ws.plans[_place(lo, step)] += ws.sums[0]
-    return step + count
+        _add_tokens(ws, place + PLAN // 2, most)
+    left = engine["planned"] - inst["step"]
+    return np.int64(IDLE) if unfinished >= left else np.int64(inst["step"] + unfinished)
+
+
+@leaf
+def plan(inp, ws, lane, inst, engine):
+    """Plan the next steps of all who are counted, who are up to date."""
+    for place in range(engine["plan_lo"], engine["plan_lo"] + PLAN):
+        ws.plans[place] = 0
+    engine["planned"] = inst["step"] + HORIZON
+    for place in range(inst["run_lo"], inst["run_lo"] + engine["counted"]):
+        r = ws.running[place]
+        request = inp.requests[lane["request_lo"] + r]
+        state = ws.states[engine["state_lo"] + r]
+        ws.due[place] = plan_one(inp, ws, lane, inst, engine, request, state)
 
 
 @leaf
 def planned_blocks(ws, inst, engine):
     """Return the blocks of one group that are taken in this step."""
-    return np.int64(ws.plans[_place(engine["plan_lo"], inst["step"])])
+    place = _place(inst, engine)
+    return ws.plans[place] - ws.plans[place - 1]
 
 
 @leaf
 def planned_tokens(ws, inst, engine):
     """Return the tokens that this step gives to those whom it does not finish."""
-    return np.int64(ws.plans[_place(engine["plan_lo"], inst["step"]) + HORIZON])
+    place = _place(inst, engine) + PLAN // 2
+    return ws.plans[place] - ws.plans[place - 1]

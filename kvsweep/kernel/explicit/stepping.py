@@ -9,7 +9,7 @@ request enters.
 import numpy as np
 
 from ..._jit import leaf, part
-from ...policies import RequestStatus
+from ...policies import RequestStatus, Scheduler
 from ...records import DECODE, NEVER, NONE, PREFILL, LaneStatus
 from ..scheduling import waiting
 from ..scheduling.running import is_alone
@@ -54,8 +54,9 @@ def accept(inp, ws, lane, inst, now):
             if lane["role"] == PREFILL:
                 call_off(ws, r)
         else:
+            if inst["waiting"] == 0 or lane["scheduler"] != Scheduler.FCFS:
+                ws.engines[inst["number"]]["refused"] = 0  # it is the head now, or may be
             waiting.wait_last(inp, ws, lane, inst, r)
-            ws.engines[inst["number"]]["refused"] = 0
             if lane["lease"]:
                 await_blocks(ws, lane, inst, r)
 
