@@ -259,14 +259,21 @@ def _own_until(inp, ws, lane, inst, engine, what, until, second):
     it does next waits until it is the first of all; but it is not in order if a prefill instance
     schedules, nor if one that decodes has nothing to pull.
     """
-    if not runs_ahead(lane):
+    if lane["follow_ups"]:
         until = inst["clock"]
     elif lane["role"] == PREFILL and what == OUTPUTS:
         until = inst["clock"] + 1
     elif lane["role"] == DECODE:
         time, what = next_time(ws, lane, inst)
-        waits = what == SCHEDULE and time >= second and _may_pull(inp, ws, lane, inst, engine, time)
-        if waits or _wakes_prefill(ws, lane, engine):
+        if lane["lease"]:  # any schedule may renew some, and pulls end with them
+            beat = (
+                lane["beat_every"] > 0 and engine["next_beat"] == inst["clock"] + lane["beat_every"]
+            )
+            waits = time >= second or engine["pulls"] > 0 or beat
+        else:
+            pulls = what == SCHEDULE and _may_pull(inp, ws, lane, inst, engine, time)
+            waits = (pulls and time >= second) or _wakes_prefill(ws, lane, engine)
+        if waits:
             until = inst["clock"]
     return until
 
