@@ -4,6 +4,8 @@ Between two routing decisions instances do not interact, so each is advanced alo
 routing time. Where completions make arrivals (closed loop), the lane goes from event to event.
 """
 
+import numpy as np
+
 from .._jit import kernel, leaf
 from ..policies import RequestStatus
 from ..records import NEVER, NONE, LaneStatus
@@ -78,17 +80,15 @@ def _next_time(ws, lane, index):
 
 
 @leaf
-def _runs_ahead(lane):
-    """Return whether an instance that decodes may pass what other instances do meanwhile.
-
-    Not if its answers make arrivals. And not with leases: it renews them, and pulls until they end.
-    """
-    return lane["follow_ups"] == 0 and lane["lease"] == 0
-
-
-@leaf
 def _earliest(ws, lane):
-    """Return the instance that does something next, when, and when the first other one does."""
+    """Return the instance that does something next.
+
+    Returns
+    -------
+    index, first, second, until : int
+        The instance; when it does that; when the first other one does something; until when it may
+        go on by itself.
+    """
     index = 0
     first = NEVER
     second = NEVER
@@ -101,7 +101,9 @@ def _earliest(ws, lane):
         if lane["explicit"]:
             earlier = time == first and kind < what
             if candidate < lane["routed"]:
-                handed = min(handed, time + lane["handoff"])
+                own = ws.own[candidate]
+                outputs = explicit.first_outputs(ws, own, ws.instances[candidate], time)
+                handed = min(handed, outputs + lane["handoff"])
                 starved = starved or explicit.is_starved(ws, ws.instances[candidate])
         if time < first or earlier:
             second = first
@@ -110,25 +112,40 @@ def _earliest(ws, lane):
             what = kind
         else:
             second = min(second, time)
-    if lane["disaggregated"] and index >= lane["routed"] and _runs_ahead(lane):
+    until = second
+    if lane["disaggregated"] and index >= lane["routed"] and explicit.runs_ahead(lane):
         # What concerns an instance that decodes: prefills that end; others if they let one begin.
-        second = min(handed, second + lane["pull_base"] + lane["handoff"] if starved else NEVER)
-    return index, first, second
+        wakes = second + lane["pull_base"] + np.int64(ws.own[0]["beta0"]) + lane["handoff"]
+        until = min(handed, wakes if starved else NEVER)
+    return index, first, second, max(until, first + 1)
+
+
+@leaf
+def _routes_unseen(lane):
+    """Return whether no request is routed by what becomes of others: all can be at once."""
+    return lane["follow_ups"] == 0 and lane["reads_state"] == 0 and lane["threshold"] < 0
 
 
 @leaf
 def _next_to_advance(ws, lane, r, now):
-    """Return which instances to advance and until when, before request `r` is routed at `now`.
+    """Return which instances to advance before request `r` is routed at `now`.
 
     In a closed loop one at a time, and none once nothing happens before `now`. Else all, but only
     for routers that look, and at the end.
+
+    Returns
+    -------
+    first, end, until, second : int
+        From which instance on; behind the last; until when; when another one does something.
     """
     if not lane["closed_loop"]:
-        return 0, lane["instances"] if lane["reads_state"] or r == NONE else 0, now
-    index, first, second = _earliest(ws, lane)
+        return 0, lane["instances"] if lane["reads_state"] or r == NONE else 0, now, now
+    if lane["disaggregated"] and r != NONE and _routes_unseen(lane):
+        return 0, 0, now, now
+    index, first, second, until = _earliest(ws, lane)
     if first < now:
-        return index, index + 1, min(now, max(second, first + 1))
-    return 0, 0, now
+        return index, index + 1, min(now, until), second
+    return 0, 0, now, now
 
 
 @leaf
@@ -137,7 +154,7 @@ def _arrive(inp, ws, lane, tally, r, now):
     if lane["closed_loop"]:
         for index in range(lane["instances"]):
             # Who can never fit is dropped during the step under way, before a router looks.
-            if lane["explicit"]:
+            if lane["explicit"] and not (lane["disaggregated"] and _routes_unseen(lane)):
                 explicit.accept(inp, ws, ws.own[index], ws.instances[index], now - 1)
             if lane["by_extents"]:
                 accept(inp, ws, lane, ws.instances[index], now - 1)
@@ -166,12 +183,13 @@ def _run(inp, ws, out, lane, tally):
         if now > lane["last_clock"]:
             tally["status"] = LaneStatus.TIME_LIMIT
             break
-        first, end, until = _next_to_advance(ws, lane, r, now)
+        first, end, until, second = _next_to_advance(ws, lane, r, now)
         for index in range(first, end):
             if lane["connects"]:
                 offload.advance(inp, ws, out, lane, ws.instances[index], tally, index, until)
             if lane["explicit"]:
-                explicit.advance(inp, ws, out, lane, ws.instances[index], tally, index, until)
+                inst = ws.instances[index]
+                explicit.advance(inp, ws, out, lane, inst, tally, index, until, second)
             if lane["unconnected"]:
                 advance(inp, ws, out, lane, ws.instances[index], tally, index, until)
         if lane["closed_loop"] and first < end:

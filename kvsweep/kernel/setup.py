@@ -150,7 +150,11 @@ def end_lane(inp, ws, out, lane, tally, number):
             tally["status"] = _how_it_ended(lane, inst, blocks, kept)
         if lane["connects"]:
             end_offload(ws, inst, tally)
-    fold_itl(ws, lane, tally, token_time, _Q0, _Q1, _Q2, _Q3)
+    if lane["disaggregated"]:
+        decodes = ws.own[lane["instances"] - 1]
+        fold_itl(ws, decodes, tally, token_time, _Q0, _Q1, _Q2, _Q3)
+    else:
+        fold_itl(ws, lane, tally, token_time, _Q0, _Q1, _Q2, _Q3)
 
 
 @part

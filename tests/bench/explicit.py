@@ -18,12 +18,14 @@ BLOCKS = (5000, 2100)
 GROUPS = [{"kind": "full"}, {"kind": "sliding", "window": 128}]
 DRAFTS = {"tokens": 3, "method": "draft", "acceptance": 0.7}
 APART = {"prefill_instances": 2, "decode_instances": 2, "kv_transfer_bandwidth": 380.0}
+LEASES = {"kv_lease_us": 2_000_000, "kv_heartbeats": True}
 FEATURES = {
     "two groups": {"cache": {"groups": GROUPS}},
     "two groups, async": {"cache": {"groups": GROUPS}, "engine": {"async_scheduling": True}},
     "drafts": {"engine": {"speculative": DRAFTS}},
     "EAGLE": {"engine": {"speculative": DRAFTS | {"method": "eagle"}}},
     "apart": {"cluster": APART},
+    "leases": {"cluster": APART | LEASES},
 }
 """Keys of the scenario that make lanes explicit, by name."""
 

@@ -29,15 +29,14 @@ from .handoff import next_transfer
 from .log import log_decodes, log_outputs, note_before
 from .may_run import may_run, tries
 from .planning import planned_tokens
-from .quiet import decode_time, ends_at, quiet_until, take_quiet
+from .quiet import alike_by_batch, decode_time, ends_at, quiet_until, take_quiet
 
 
 @leaf
 def _note_tokens(ws, lane, inst, tally, engine, end):
     """Note the latency of the token that each running request gets at `end`."""
     gap = end - engine["last_end"]
-    alike = not lane["context"] and lane["pools"] == 0
-    if alike and gap == token_time(lane, 0, inst["running"] * (1 + lane["drafts"])):
+    if alike_by_batch(lane) and gap == token_time(lane, 0, inst["running"] * (1 + lane["drafts"])):
         ws.itl_by_batch[inst["running"]] += engine["measured"]
     elif engine["measured"] > 0:
         add_gap(ws, tally, gap, engine["measured"])

@@ -39,7 +39,7 @@ def hand_over(ws, lane, inst, engine, r):
 def _reserved(ws, lane, inst, engine):
     """Return the blocks that unfinished prefills still need: no transfer takes them (R11.3)."""
     count = np.int64(0)
-    for place in range(inst["run_lo"], inst["run_lo"] + inst["running"]):
+    for place in range(inst["run_lo"] + engine["counted"], inst["run_lo"] + inst["running"]):
         state = ws.states[engine["state_lo"] + ws.running[place]]
         if state["prefilling"]:
             lacks = blocks_for(lane, np.int64(state["known"])) - state["blocks"]
@@ -60,16 +60,18 @@ def count_query(lane, tally, state, hits, blocks, measured):
 
 
 @leaf
-def refuse(lane, inst, engine, lacks, lasts):
+def refuse(lane, inst, engine, state, lacks, unused, lasts):
     """Note that the head lacks so many blocks: without as many more free it is refused again.
 
     It may hit more if decodes fill blocks that others have too. And unless that `lasts` it may lack
     fewer once what it hits is evicted: then its first chunk, maybe smaller, is all that it takes.
-    A hit that nobody uses is not to be counted: once it is evicted a duplicate that is used may do.
+    Of its hits that nobody uses, `unused`, those whose keys others have too are not to be counted:
+    once one is evicted a duplicate that is used may do.
     """
     inst["shortages"] += 1
     engine["refused"] = lasts and not lane["any_shared"]
-    engine["free_wanted"] = inst["free"] + lacks
+    spared = min(unused, state["shared"] * lane["groups"])
+    engine["free_wanted"] = inst["free"] + lacks - spared
 
 
 @leaf
@@ -84,7 +86,7 @@ def pull(inp, ws, out, lane, inst, tally, index, engine, r, hits, unused, used):
         room -= lane["watermark"]
     reserved = _reserved(ws, lane, inst, engine)
     if room < reserved:
-        refuse(lane, inst, engine, reserved - room - unused, True)
+        refuse(lane, inst, engine, state, reserved - room, unused, True)
         return False
     measured = r >= lane["warmup"]
     count_query(lane, tally, state, hits, unused + used, measured)

@@ -32,6 +32,15 @@ def decode_time(lane, inst, engine, count, context):
 
 
 @leaf
+def alike_by_batch(lane):
+    """Return whether steps of equally many decodes take the same time at all who decode.
+
+    Where prefill and decode are apart the instances that decode are one pool.
+    """
+    return not lane["context"] and (lane["pools"] == 0 or lane["disaggregated"] != 0)
+
+
+@leaf
 def _device_end(ws, inst, engine):
     """Return when the device is done with what it has: now, if that is nothing."""
     end = np.int64(inst["clock"])
@@ -102,7 +111,7 @@ def _leave(ws, lane, inst, tally, engine, steps, alike, usual, device):
     """
     tally["computed_tokens"] += steps * engine["measured"] * (1 + lane["drafts"])
     engine["schedules"] += steps - 1  # and that of `pass_on`
-    if not lane["context"] and lane["pools"] == 0:
+    if alike_by_batch(lane):
         ws.itl_by_batch[inst["running"]] += alike * engine["measured"]
     elif alike * engine["measured"] > 0:
         add_gap(ws, tally, usual, alike * engine["measured"])

@@ -6,8 +6,10 @@ empty; it takes no time. When batches change nothing the engine sleeps until a t
 request enters.
 """
 
+import numpy as np
+
 from ..._jit import leaf, part
-from ...policies import RequestStatus
+from ...policies import RequestStatus, Scheduler
 from ...records import DECODE, NEVER, NONE, PREFILL, LaneStatus
 from ..scheduling import waiting
 from ..scheduling.running import is_alone
@@ -23,7 +25,7 @@ from .handoff import next_transfer, release_sent, report_arrivals
 from .leases import await_blocks, beats, end_leases, next_lease_event, send_heartbeat
 from .log import log_outputs, log_schedule, mark_pulls, note_before
 from .settling import process_outputs
-from .tables import can_never_fit
+from .tables import can_never_fit, has_windows
 from .walking import schedule_running
 
 OUTPUTS, SCHEDULE = 0, 1
@@ -52,8 +54,9 @@ def accept(inp, ws, lane, inst, now):
             if lane["role"] == PREFILL:
                 call_off(ws, r)
         else:
+            if inst["waiting"] == 0 or lane["scheduler"] != Scheduler.FCFS:
+                ws.engines[inst["number"]]["refused"] = 0  # it is the head now, or may be
             waiting.wait_last(inp, ws, lane, inst, r)
-            ws.engines[inst["number"]]["refused"] = 0
             if lane["lease"]:
                 await_blocks(ws, lane, inst, r)
 
@@ -90,6 +93,20 @@ def next_time(ws, lane, inst):
         if lane["lease"]:
             time = min(time, next_lease_event(lane, engine))
     return max(inst["clock"], time), SCHEDULE
+
+
+@leaf
+def first_outputs(ws, lane, inst, time):
+    """Return when an instance that does something next at `time` has outputs at the earliest.
+
+    A step takes its fixed part at least.
+    """
+    engine = ws.engines[inst["number"]]
+    if engine["queued"] > 0:
+        time = max(time, np.int64(ws.batches[engine["batch_lo"] + engine["oldest"]]["end"]))
+    elif time < NEVER:
+        time += np.int64(lane["beta0"])
+    return time
 
 
 @leaf
@@ -145,7 +162,7 @@ def _close_schedule(inp, ws, out, lane, inst, tally, index, engine):
         mark_empty(out, inst, tally)
         mark_pulls(out, tally, engine["pulls"])
     end = inst["clock"] + inst["device"] + duration
-    if lane["closed_loop"] and lane["role"] != PREFILL:
+    if lane["follow_ups"] and lane["role"] != PREFILL:
         announce_counted(inp, ws, lane, inst, tally, engine, end)
         announce(inp, ws, lane, inst, tally, engine, end)
     changes = (
@@ -204,18 +221,77 @@ def _settle(inp, ws, out, lane, inst, tally, index):
         engine["asleep"] = 1
 
 
+@leaf
+def runs_ahead(lane):
+    """Return whether an instance that decodes may pass what other instances do meanwhile.
+
+    Not if its answers make arrivals. And not with leases: it renews them, and pulls until they end.
+    """
+    return lane["follow_ups"] == 0 and lane["lease"] == 0
+
+
+@leaf
+def _wakes_prefill(ws, lane, engine):
+    """Return whether a schedule has begun to pull what a prefill instance waits to be rid of."""
+    wakes = False
+    if engine["pulls"] > 0:
+        for index in range(lane["routed"]):
+            wakes = wakes or is_starved(ws, ws.instances[index])
+    return wakes
+
+
+@leaf
+def _may_pull(inp, ws, lane, inst, engine, time):
+    """Return whether a schedule at `time` may begin to pull: pulls are made in order of time."""
+    head = inst["inbox_head"]
+    may = head != NONE and ws.progress[head]["queued"] <= time
+    if inst["waiting"] > 0:
+        refused = engine["refused"] != 0 and inst["free"] < engine["free_wanted"]
+        may = may or not refused or lane["impatient"] != 0 or has_windows(inp, lane)
+    return may
+
+
+@leaf
+def _own_until(inp, ws, lane, inst, engine, what, until, second):
+    """Return until when an instance may go on by itself, where prefill and decode are apart.
+
+    What it has done may concern others: a prefill that ends, or a pull that lets one begin. So what
+    it does next waits until it is the first of all; but it is not in order if a prefill instance
+    schedules, nor if one that decodes has nothing to pull.
+    """
+    if lane["follow_ups"]:
+        until = inst["clock"]
+    elif lane["role"] == PREFILL and what == OUTPUTS:
+        until = inst["clock"] + 1
+    elif lane["role"] == DECODE:
+        time, what = next_time(ws, lane, inst)
+        if lane["lease"]:  # any schedule may renew some, and pulls end with them
+            beat = (
+                lane["beat_every"] > 0 and engine["next_beat"] == inst["clock"] + lane["beat_every"]
+            )
+            waits = time >= second or engine["pulls"] > 0 or beat
+        else:
+            pulls = what == SCHEDULE and _may_pull(inp, ws, lane, inst, engine, time)
+            waits = (pulls and time >= second) or _wakes_prefill(ws, lane, engine)
+        if waits:
+            until = inst["clock"]
+    return until
+
+
 @part
-def advance(inp, ws, out, lane, inst, tally, index, until):
+def advance(inp, ws, out, lane, inst, tally, index, until, second):
     """Advance an instance through everything that happens before `until` (`instance.advance`).
 
-    Where prefill and decode are apart it is the first thing alone: it may concern another one.
+    Where prefill and decode are apart it is the first thing, and what follows as long as it
+    concerns no other instance; the first of them does something at `second`.
     """
     own = ws.own[index]
     inst["announced"] = 0
     while tally["status"] == LaneStatus.OK and not inst["announced"]:
         time, what = next_time(ws, own, inst)
         if time >= until:
-            accept(inp, ws, own, inst, until - 1)
+            if not own["disaggregated"]:
+                accept(inp, ws, own, inst, until - 1)
             break
         _move_clock(own, inst, time)
         if what == OUTPUTS:
@@ -228,4 +304,5 @@ def advance(inp, ws, out, lane, inst, tally, index, until):
             if not run_decodes(inp, ws, out, own, inst, tally, index, until):
                 _schedule(inp, ws, out, own, inst, tally, index)
         if own["disaggregated"]:
-            break
+            engine = ws.engines[index]
+            until = _own_until(inp, ws, own, inst, engine, what, until, second)
