@@ -72,7 +72,7 @@ def _set_up() -> Any:
         _cache.folder = _cache.make_folder(f"{name}-plain")
         _cache.tell(
             f"{why}: the kernel is compiled by public means of numba, to the same results, "
-            f"in about {_plain.SECONDS} s"
+            f"in about {_plain.SECONDS} s with {_plain.GIB} GiB of memory"
         )
     return _plain
 

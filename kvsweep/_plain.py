@@ -14,21 +14,38 @@ import numba
 
 from kvsweep import _cache
 
-# Of a processor, to compile the kernel with all its features: 227 measured on a busy machine.
-SECONDS = 300
+# Of a processor and of memory, to compile the kernel with all its features: 538 s and 8.0 GiB
+# measured. Much of it is what `leaf` inlines: without, 269 s and 7.2 GiB, and 15 times as long to run.
+SECONDS = 540
+GIB = 8
 
 _OPTIONS = {"error_model": "numpy"}
 
 
 @lru_cache
-def _uncounted() -> dict[str, Any]:
-    """Return the option that does without reference counts, nothing if this numba has none."""
-    option = {"_nrt": False}
+def _known(name: str, value: bool) -> dict[str, Any]:
+    """Return an option that saves time, nothing if this numba has none of that name."""
+    option = {name: value}
     try:
-        numba.njit(**option)(lambda: 0)()
+        inner = numba.njit(**option)(lambda: 0)
+        numba.njit(lambda: inner())()
     except Exception:  # of whatever kind for an option that is unknown, or no longer works
         return {}
     return option
+
+
+def _uncounted() -> dict[str, Any]:
+    """Return the option that does without reference counts."""
+    return _known("_nrt", False)
+
+
+def _unwrapped() -> dict[str, Any]:
+    """Return the options that do without ways in for Python and C.
+
+    Each would take a hundred arrays apart, and has the function's code in it once more: with them
+    compiling took more than 620 s and 12 GiB.
+    """
+    return _known("no_cpython_wrapper", True) | _known("no_cfunc_wrapper", True)
 
 
 def kernel(function: Callable[..., Any]) -> Any:
@@ -49,7 +66,7 @@ def kernel(function: Callable[..., Any]) -> Any:
 
 def part(function: Callable[..., Any]) -> Any:
     """Compile a function that kernels call."""
-    return numba.njit(**_OPTIONS, **_uncounted())(function)
+    return numba.njit(**_OPTIONS, **_uncounted(), **_unwrapped())(function)
 
 
 def leaf(function: Callable[..., Any]) -> Any:
@@ -59,7 +76,7 @@ def leaf(function: Callable[..., Any]) -> Any:
     """
     uncounted = _uncounted()
     how = {"forceinline": True} if uncounted else {"inline": "always"}
-    return numba.njit(**_OPTIONS, **uncounted, **how)(function)
+    return numba.njit(**_OPTIONS, **uncounted, **_unwrapped(), **how)(function)
 
 
 def may_lack(*names: str) -> None:

@@ -110,6 +110,11 @@ def test_public_means_can_be_demanded(tmp_path):
     assert folder.stat().st_mode & 0o022 == 0
 
 
+def test_options_that_only_save_time_are_left_out_where_numba_has_none():
+    assert _plain._known("no_cpython_wrapper", True) == {"no_cpython_wrapper": True}
+    assert _plain._known("no_such_option", True) == {}
+
+
 @pytest.mark.long  # ten minutes of compiling, more on a busy machine
 @pytest.mark.timeout(3000)
 def test_public_means_give_the_same_results():
