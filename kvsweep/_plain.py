@@ -15,7 +15,7 @@ import numba
 from kvsweep import _cache
 
 # Of a processor and of memory, to compile the kernel with all its features: 538 s and 8.0 GiB
-# measured. Much of it is what `leaf` inlines: without, 269 s and 7.2 GiB, and 15 times as long to run.
+# measured. Much of it is what `leaf` inlines: without, 269 s and 7.2 GiB, and 15 times slower code.
 SECONDS = 540
 GIB = 8
 
