@@ -27,8 +27,8 @@ Counts = NDArray[np.number[Any]]
 BOOTSTRAP_SEED = 20_260_101
 
 # Counts that are numbers of 8 bytes at a time: all 2,000 resamples of 7,463 seeds were 119 MB, and
-# as much again while they were drawn. 2,000 resamples of up to 1,048 seeds are one product.
-AT_ONCE = 2**21
+# as much again while they were drawn. 2,000 resamples of up to 262 seeds are one product.
+AT_ONCE = 2**19
 
 FEW_SEEDS = 5  # below this, intervals may hold less often than they say: docs/statistics.md
 USUAL_SEEDS = 20

@@ -91,6 +91,14 @@ def test_spearman_equals_scipy_with_ties(curves):
             assert one == pytest.approx(spearmanr(x, curve).statistic)
 
 
+def test_spearman_of_many_curves_is_that_of_each(monkeypatch):
+    curves = np.random.default_rng(5).integers(0, 4, (2, 5, 6)).astype(float)
+    whole = ranks.spearman(np.arange(6.0), curves)
+    assert whole.shape == (2, 5)
+    monkeypatch.setattr(ranks, "AT_ONCE", 13)
+    np.testing.assert_array_equal(ranks.spearman(np.arange(6.0), curves), whole)
+
+
 def test_spearman_leaves_missing_points_out_of_both_sides():
     y = np.array([0.0, np.nan, 5.0, 1.0])
     expected = spearmanr([0, 2, 3], [0.0, 5.0, 1.0]).statistic
