@@ -62,11 +62,11 @@ class Cells:
     @cached_property
     def instances(self) -> NDArray[np.int64]:
         """Instances of each cell; (grid)."""
-        found = self.settings(lambda scenario: scenario.cluster.instances)
+        found = self.settings(lambda scenario: scenario.cluster.instances, np.int64)
         if found is None:
             assert self.count_instances is not None
-            found = self.count_instances()
-        return found.astype(np.int64)
+            return self.count_instances()
+        return found
 
     def number(self, name: str) -> NDArray[np.float64]:
         """Return a variable, NaN where a cell has no number; all NaN if there is none.
@@ -83,11 +83,11 @@ class Cells:
         found: Scenario = np.broadcast_to(self.scenarios, self.ok.shape)[index]
         return found
 
-    def settings(self, get: Callable[[Scenario], Any]) -> NDArray[Any] | None:
+    def settings(self, get: Callable[[Scenario], Any], dtype: Any = object) -> NDArray[Any] | None:
         """Return what `get` returns of each cell's scenario, if they are known; (grid)."""
         if self.scenarios is None:
             return None
-        found = np.frompyfunc(get, 1, 1)(self.scenarios)
+        found = np.asarray(np.frompyfunc(get, 1, 1)(self.scenarios), dtype)
         return np.broadcast_to(found, self.ok.shape)
 
     def labels(self, index: tuple[int, ...]) -> dict[str, Any]:
@@ -117,8 +117,8 @@ def cells_of(
     """Return the cells of an open store; a variable is read when it is asked for."""
     ok = variables.is_ok(ds)
 
-    # Of a million cells one is 8 MB, and read in 5 ms: those that are looked at in turn are kept.
-    @lru_cache(maxsize=2)
+    # Of a million cells one is 8 MB, and read in 5 ms: what checks in a row ask for is kept.
+    @lru_cache(maxsize=1)
     def read(name: str) -> NDArray[np.float64] | None:
         return _variable(ds, name, ok) if name in ds else None
 

@@ -108,7 +108,8 @@ def seen(cells: Cells, where: NDArray[np.bool_], how_bad: NDArray[Any]) -> Seen 
     """
     if not where.any():
         return None
-    ranked = np.nan_to_num(np.asarray(how_bad, np.float64))
+    ranked = np.array(how_bad, np.float64)  # in place, as each is 8 MB; one cell is an array too
+    np.nan_to_num(ranked, copy=False)
     ranked[~where] = -np.inf
     worst = np.unravel_index(np.argmax(ranked), where.shape)
     return Seen(cells, where, tuple(int(i) for i in worst))

@@ -74,7 +74,7 @@ def _growing(cells: Cells) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
     limit *= WHILE_FILLING
     limit += GROWTH
     arrivals *= np.maximum(seeds, 1)
-    limit += np.divide(BY_CHANCE, np.sqrt(arrivals, out=arrivals), out=arrivals)
+    limit += BY_CHANCE / np.sqrt(arrivals)
     return growth, cells.ok & (growth > limit)
 
 
@@ -83,15 +83,18 @@ def burst(cells: Cells) -> ResultWarning | None:
     where = cells.ok if cells.cliff else _growing(cells)[1]
     if not where.any():
         return None
-    span, service = _times(cells)
-    found = seen(cells, where & _at_once(cells, span, service), service - span)
+    span, sooner = _times(cells)
+    where = where & _at_once(cells, span, sooner)
+    sooner -= span
+    found = seen(cells, where, sooner)
     if found is None:
         return None
+    service = span[found.worst] + sooner[found.worst]
     what = "the cliff is that" if cells.cliff else "latencies are those"
     return found.warning(
         "burst",
         f"{found.value('injected'):,.0f} requests arrive within {span[found.worst]:.2g} s, and "
-        f"one takes {service[found.worst]:.2g} s to serve{found.share and ',' + found.share}: "
+        f"one takes {service:.2g} s to serve{found.share and ',' + found.share}: "
         f"{what} of a burst, not of a steady rate; for that take more requests at a rate below "
         "capacity",
     )
