@@ -132,6 +132,22 @@ def test_asynchronously_the_next_step_takes_up_what_a_victim_was_given():
     assert list(twin.differences(trace)) == []
 
 
+def test_an_eviction_lets_a_refused_head_look_for_a_chunk_that_is_being_loaded():
+    """Request 2 decodes alone, and evicts what the head (1) hits, up to what 0 loads meanwhile."""
+    rows = [
+        (0, 0, [[0, 1]], 24),
+        (0, 0, [[0, 1], [100, 38]], 1),
+        (0, 0, [[0, 1]], 15),
+        (2, -1, [[0, 1], [100, 1], [8, 4]], 10),
+    ]
+    engine = {"reserve_full_prompt": True, "long_prefill_token_threshold": 1}
+    cache = {"block_size": 2, "gpu_blocks": 20, "transfer_bandwidth": 0.03}
+    trace = victims_trace(rows, engine, cache)
+    (instance,) = naive.simulate(trace).instances
+    assert [1] in [step.later for step in instance.steps]
+    assert list(twin.differences(trace)) == []
+
+
 def decoding_trace(rng):
     """Return a trace in which outputs are stored while many steps are run at once."""
     trace = strategies.random_trace(

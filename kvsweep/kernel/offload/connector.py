@@ -80,8 +80,8 @@ def _count(ws, off, r):
 
 
 @leaf
-def _concerns_head(inp, ws, lane, inst, request, chunk):
-    """Return whether a store of a request, from `chunk` on, may make the waiting list ask later.
+def concerns_head(inp, ws, lane, inst, request, chunk):
+    """Return whether a copy of a request, from `chunk` on, may make the waiting list ask later.
 
     That is, if the head has the chunk too: then it is passed by others. Keys stand for prefixes, so
     it has none of those behind it else.
@@ -150,7 +150,7 @@ def _store(inp, ws, out, lane, inst, tally, index, off, r, first, end, new, job)
     jobs.append(ws, off, jobs.NEW_STORES, job)
     _count(ws, off, r)
     request = inp.requests[lane["request_lo"] + r]
-    if _concerns_head(inp, ws, lane, inst, request, first):
+    if concerns_head(inp, ws, lane, inst, request, first):
         waiting.wake_head(inst)
     off["stores"] += 1
     off["stored"] += tokens

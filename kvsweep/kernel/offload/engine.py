@@ -186,9 +186,9 @@ def _may_run(inp, ws, lane, inst, off):
     """
     quiet = inst["watches"] == 0 and off["queued"] == lane["async_scheduling"]
     quiet = quiet and (inst["held"] == 0 or holders_rest(ws, lane, inst))
-    quiet = quiet and (off["unreported"] == 0 or head_is_deaf(lane, inst))
     told = inst["next_offer"] > inst["step"] or stores_meanwhile(lane, inst)
-    return quiet and told and only_decodes(inp, ws, lane, inst)
+    quiet = quiet and told and only_decodes(inp, ws, lane, inst)
+    return quiet and (off["unreported"] == 0 or head_is_deaf(inp, ws, lane, inst, off))
 
 
 @leaf

@@ -1,18 +1,41 @@
 """When steps may be run by counts though copies are under way, or created."""
 
+import numpy as np
+
 from ..._jit import leaf
-from ...records import NEVER
+from ...records import NEVER, NONE
 from ..scheduling.admit import may_admit
 from ..scheduling.holders import LOADED
+from . import jobs
+from .connector import concerns_head
 
 
 @leaf
-def head_is_deaf(lane, inst):
-    """Return whether reports of stores change nothing for the waiting list.
+def _head_has_copied(inp, ws, lane, inst, off):
+    """Return whether the head of the waiting list has a chunk that is being copied."""
+    has = False
+    for queue in (jobs.WAITING_STORES, jobs.STORES, jobs.LOADS):
+        job = jobs.head(ws, off, queue)
+        while job != NONE and not has:
+            record = ws.jobs[job]
+            request = inp.requests[lane["request_lo"] + record["request"]]
+            has = concerns_head(inp, ws, lane, inst, request, np.int64(record["first"]))
+            job = np.int64(record["next"])
+    return has
 
-    Only who was told to ask later hears of them. All others who lack blocks go on lacking them.
+
+@leaf
+def head_is_deaf(inp, ws, lane, inst, off):
+    """Return whether copies under way change nothing for the waiting list.
+
+    Only who was told to ask later hears of their reports. All others who lack blocks go on lacking
+    them; but if a step evicts what the head hits, it may look for a chunk that is being copied
+    instead, and be told. So it must have none of these, or nothing must be left to evict.
     """
-    return not (may_admit(lane, inst) and inst["told"])
+    deaf = not may_admit(lane, inst)
+    if not deaf and not inst["told"]:
+        deaf = inst["evictable"] == 0 or not _head_has_copied(inp, ws, lane, inst, off)
+    return deaf
 
 
 @leaf
