@@ -4,11 +4,9 @@ Between two routing decisions instances do not interact, so each is advanced alo
 routing time. Where completions make arrivals (closed loop), the lane goes from event to event.
 """
 
-import numpy as np
-
 from .._jit import kernel, leaf
 from ..policies import RequestStatus
-from ..records import NEVER, NONE, LaneStatus
+from ..records import NONE, LaneStatus
 from .explicit import stepping as explicit
 from .explicit.deciding import choose_roles, enter_routed
 from .offload import engine as offload
@@ -17,9 +15,10 @@ from .routing.choose import choose_instance, find_candidates
 from .routing.snapshots import look
 from .scheduling import waiting
 from .setup import begin_lane, copy_lane, end_lane
-from .time.arrivals import let_send, next_arrival, next_event, remove_arrival, skip_awaiting
+from .time.arrivals import let_send, next_arrival, remove_arrival, skip_awaiting
 from .time.instance import accept, advance, can_never_fit
 from .time.step_time import queueing_delay
+from .turns import next_to_advance, routes_unseen
 
 
 @leaf
@@ -66,95 +65,12 @@ def _routing_time(ws, lane, r):
 
 
 @leaf
-def _next_time(ws, lane, index):
-    """Return when an instance does something next, and which of things at one time: a kind."""
-    time = NEVER
-    kind = 0
-    if lane["connects"]:
-        time = offload.next_time(ws, lane, ws.instances[index])
-    if lane["unconnected"]:
-        time = next_event(ws, ws.instances[index])
-    if lane["explicit"]:
-        time, kind = explicit.next_time(ws, ws.own[index], ws.instances[index])
-    return time, kind
-
-
-@leaf
-def _earliest(ws, lane):
-    """Return the instance that does something next.
-
-    Returns
-    -------
-    index, first, second, until : int
-        The instance; when it does that; when the first other one does something; until when it may
-        go on by itself.
-    """
-    index = 0
-    first = NEVER
-    second = NEVER
-    handed = NEVER
-    what = 0
-    earlier = False
-    starved = False
-    for candidate in range(lane["instances"]):
-        time, kind = _next_time(ws, lane, candidate)
-        if lane["explicit"]:
-            earlier = time == first and kind < what
-            if candidate < lane["routed"]:
-                own = ws.own[candidate]
-                outputs = explicit.first_outputs(ws, own, ws.instances[candidate], time)
-                handed = min(handed, outputs + lane["handoff"])
-                starved = starved or explicit.is_starved(ws, ws.instances[candidate])
-        if time < first or earlier:
-            second = first
-            first = time
-            index = candidate
-            what = kind
-        else:
-            second = min(second, time)
-    until = second
-    if lane["disaggregated"] and index >= lane["routed"] and explicit.runs_ahead(lane):
-        # What concerns an instance that decodes: prefills that end; others if they let one begin.
-        wakes = second + lane["pull_base"] + np.int64(ws.own[0]["beta0"]) + lane["handoff"]
-        until = min(handed, wakes if starved else NEVER)
-    return index, first, second, max(until, first + 1)
-
-
-@leaf
-def _routes_unseen(lane):
-    """Return whether no request is routed by what becomes of others: all can be at once."""
-    return lane["follow_ups"] == 0 and lane["reads_state"] == 0 and lane["threshold"] < 0
-
-
-@leaf
-def _next_to_advance(ws, lane, r, now):
-    """Return which instances to advance before request `r` is routed at `now`.
-
-    In a closed loop one at a time, and none once nothing happens before `now`. Else all, but only
-    for routers that look, and at the end.
-
-    Returns
-    -------
-    first, end, until, second : int
-        From which instance on; behind the last; until when; when another one does something.
-    """
-    if not lane["closed_loop"]:
-        return 0, lane["instances"] if lane["reads_state"] or r == NONE else 0, now, now
-    if lane["disaggregated"] and r != NONE and _routes_unseen(lane):
-        return 0, 0, now, now
-    index, first, second, until = _earliest(ws, lane)
-    if first < now:
-        return index, index + 1, min(now, until), second
-    return 0, 0, now, now
-
-
-@leaf
 def _arrive(inp, ws, lane, tally, r, now):
     """Let in and route a request that has arrived, or reject it."""
     if lane["closed_loop"]:
         for index in range(lane["instances"]):
             # Who can never fit is dropped during the step under way, before a router looks.
-            if lane["explicit"] and not (lane["disaggregated"] and _routes_unseen(lane)):
+            if lane["explicit"] and not (lane["disaggregated"] and routes_unseen(lane)):
                 explicit.accept(inp, ws, ws.own[index], ws.instances[index], now - 1)
             if lane["by_extents"]:
                 accept(inp, ws, lane, ws.instances[index], now - 1)
@@ -183,7 +99,7 @@ def _run(inp, ws, out, lane, tally):
         if now > lane["last_clock"]:
             tally["status"] = LaneStatus.TIME_LIMIT
             break
-        first, end, until, second = _next_to_advance(ws, lane, r, now)
+        first, end, until, second = next_to_advance(ws, lane, r, now)
         for index in range(first, end):
             if lane["connects"]:
                 offload.advance(inp, ws, out, lane, ws.instances[index], tally, index, until)

@@ -185,6 +185,15 @@ def test_stores_of_many_steps_at_once_are_those_of_single_steps(seed):
     check_runs_of_steps([decoding_trace(rng) for _ in range(40)])
 
 
+def test_stores_may_concern_a_head_that_shares_nothing_on_the_gpu():
+    """Without prefix caching the head of the waiting list was not told to ask later."""
+    rng = random.Random("z9")
+    traces = [decoding_trace(rng) for _ in range(40)]
+    traces[29]["scenario"]["cache"]["offload_eviction"] = "lru"
+    assert not traces[29]["scenario"]["engine"]["enable_prefix_caching"]
+    check_runs_of_steps(traces[29:30])
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_steps_run_at_once_while_requests_wait_for_loads(seed):
     """Loads of many steps, and blocks that lack for who has its load."""

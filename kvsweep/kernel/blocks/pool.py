@@ -5,12 +5,11 @@ counted (``free - evictable``). Free blocks with a key wait in the LRU list. vLL
 blocks first (0.33.0, BlockPool and FreeKVCacheBlockQueue; rules R3.1 to R3.6).
 
 Blocks with keys are accounted for by *extents*: stretches of content that every request has all or
-nothing of, in the same place (`kvsweep.workload.blocks`). Mostly, whoever holds a block of an
-extent holds all that are present of it; then they are freed, hit and evicted like one, except
-that eviction takes the last block first. One record stands for such a *whole* extent: it has its
-first `size` blocks, and is full, or empty, or has at most one user, who adds to it. What does not
-fit that makes it *split* (split.py): a hit of a part, two who compute the same, a block computed
-though cached; a copy that reads a block of nobody. (H8: 120 us with all split, 45 us whole.)
+nothing of, in the same place (`kvsweep.workload.blocks`). Mostly, whoever holds a block of one
+holds all that are present of it; then they are freed, hit and evicted as one, but the last block
+first. One record stands for such a *whole* extent: it has its first `size` blocks, and is full, or
+empty, or has at most one user, who adds to it. What does not fit that makes it *split* (split.py;
+H8: 120 us with all split, 45 us whole): a hit of a part, two who compute the same, a copy of it.
 
 Under ``lru`` cached content has no holes: whoever holds a block holds those in front of it.
 """

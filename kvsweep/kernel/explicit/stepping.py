@@ -6,11 +6,9 @@ empty; it takes no time. When batches change nothing the engine sleeps until a t
 request enters.
 """
 
-import numpy as np
-
 from ..._jit import leaf, part
 from ...policies import RequestStatus, Scheduler
-from ...records import DECODE, NEVER, NONE, PREFILL, LaneStatus
+from ...records import DECODE, NONE, PREFILL, LaneStatus
 from ..scheduling import waiting
 from ..scheduling.running import is_alone
 from ..time.device import mark_empty
@@ -18,18 +16,16 @@ from ..time.instance import clear_step
 from ..time.step_time import step_time
 from .admitting import admit
 from .batches import announce, close_gaps, draw, enqueue, entry_at, scheduled_batch
+from .by_itself import OUTPUTS, is_busy, next_time, own_until
 from .counted import announce_counted, process_counted, schedule_counted
 from .deciding import call_off
 from .decode_run import run_decodes
-from .handoff import next_transfer, release_sent, report_arrivals
-from .leases import await_blocks, beats, end_leases, next_lease_event, send_heartbeat
+from .handoff import release_sent, report_arrivals
+from .leases import await_blocks, beats, end_leases, send_heartbeat
 from .log import log_outputs, log_schedule, mark_pulls, note_before
 from .settling import process_outputs
-from .tables import can_never_fit, has_windows
+from .tables import can_never_fit
 from .walking import schedule_running
-
-OUTPUTS, SCHEDULE = 0, 1
-"""What an instance does next; at equal times outputs come first."""
 
 
 @leaf
@@ -59,61 +55,6 @@ def accept(inp, ws, lane, inst, now):
             waiting.wait_last(inp, ws, lane, inst, r)
             if lane["lease"]:
                 await_blocks(ws, lane, inst, r)
-
-
-@leaf
-def _is_busy(inst, engine):
-    """Return whether there is anything to schedule, to be told or to be released."""
-    requests = inst["running"] + inst["waiting"] + inst["held"] + engine["kept"]
-    return requests > 0 or engine["finished"] != 0
-
-
-@leaf
-def _waits(lane, inst, engine):
-    """Return whether nothing can be scheduled before the oldest batch is processed."""
-    full = engine["queued"] == 1 + lane["async_scheduling"]
-    done = full or engine["settles"] != 0 or not _is_busy(inst, engine)
-    return engine["queued"] > 0 and done
-
-
-@leaf
-def next_time(ws, lane, inst):
-    """Return when an instance does something next, and what: OUTPUTS or SCHEDULE."""
-    engine = ws.engines[inst["number"]]
-    if _waits(lane, inst, engine):
-        end = ws.batches[engine["batch_lo"] + engine["oldest"]]["end"]
-        return max(inst["clock"], end), OUTPUTS
-    time = inst["clock"]
-    if engine["asleep"] or (engine["queued"] == 0 and not _is_busy(inst, engine)):
-        time = NEVER
-        if inst["inbox_head"] != NONE:
-            time = ws.progress[inst["inbox_head"]]["queued"]
-        if engine["transfer_head"] != NONE:
-            time = min(time, next_transfer(ws, engine))
-        if lane["lease"]:
-            time = min(time, next_lease_event(lane, engine))
-    return max(inst["clock"], time), SCHEDULE
-
-
-@leaf
-def first_outputs(ws, lane, inst, time):
-    """Return when an instance that does something next at `time` has outputs at the earliest.
-
-    A step takes its fixed part at least.
-    """
-    engine = ws.engines[inst["number"]]
-    if engine["queued"] > 0:
-        time = max(time, np.int64(ws.batches[engine["batch_lo"] + engine["oldest"]]["end"]))
-    elif time < NEVER:
-        time += np.int64(lane["beta0"])
-    return time
-
-
-@leaf
-def is_starved(ws, inst):
-    """Return whether an instance has requests but sleeps until blocks are released."""
-    requests = inst["running"] + inst["waiting"] + inst["held"]
-    return ws.engines[inst["number"]]["asleep"] != 0 and requests > 0
 
 
 @leaf
@@ -176,7 +117,7 @@ def _close_schedule(inp, ws, out, lane, inst, tally, index, engine):
 def _schedule(inp, ws, out, lane, inst, tally, index):
     """Schedule at the clock, if there is anything to do."""
     engine = ws.engines[index]
-    if not _is_busy(inst, engine):
+    if not is_busy(inst, engine):
         engine["asleep"] = engine["queued"] == 0
         engine["settles"] = engine["queued"] > 0
         return
@@ -190,7 +131,7 @@ def _schedule(inp, ws, out, lane, inst, tally, index):
     if lane["lease"] and beats(lane, inst, engine):
         send_heartbeat(ws, lane, inst, engine)
     _close_schedule(inp, ws, out, lane, inst, tally, index, engine)
-    more = engine["size"] + engine["plain"] > 0 or _is_busy(inst, engine)
+    more = engine["size"] + engine["plain"] > 0 or is_busy(inst, engine)
     engine["settles"] = not (engine["queued"] < 1 + lane["async_scheduling"] and more)
 
 
@@ -221,63 +162,6 @@ def _settle(inp, ws, out, lane, inst, tally, index):
         engine["asleep"] = 1
 
 
-@leaf
-def runs_ahead(lane):
-    """Return whether an instance that decodes may pass what other instances do meanwhile.
-
-    Not if its answers make arrivals. And not with leases: it renews them, and pulls until they end.
-    """
-    return lane["follow_ups"] == 0 and lane["lease"] == 0
-
-
-@leaf
-def _wakes_prefill(ws, lane, engine):
-    """Return whether a schedule has begun to pull what a prefill instance waits to be rid of."""
-    wakes = False
-    if engine["pulls"] > 0:
-        for index in range(lane["routed"]):
-            wakes = wakes or is_starved(ws, ws.instances[index])
-    return wakes
-
-
-@leaf
-def _may_pull(inp, ws, lane, inst, engine, time):
-    """Return whether a schedule at `time` may begin to pull: pulls are made in order of time."""
-    head = inst["inbox_head"]
-    may = head != NONE and ws.progress[head]["queued"] <= time
-    if inst["waiting"] > 0:
-        refused = engine["refused"] != 0 and inst["free"] < engine["free_wanted"]
-        may = may or not refused or lane["impatient"] != 0 or has_windows(inp, lane)
-    return may
-
-
-@leaf
-def _own_until(inp, ws, lane, inst, engine, what, until, second):
-    """Return until when an instance may go on by itself, where prefill and decode are apart.
-
-    What it has done may concern others: a prefill that ends, or a pull that lets one begin. So what
-    it does next waits until it is the first of all; but it is not in order if a prefill instance
-    schedules, nor if one that decodes has nothing to pull.
-    """
-    if lane["follow_ups"]:
-        until = inst["clock"]
-    elif lane["role"] == PREFILL and what == OUTPUTS:
-        until = inst["clock"] + 1
-    elif lane["role"] == DECODE:
-        time, what = next_time(ws, lane, inst)
-        if lane["lease"]:  # any schedule may renew some, and pulls end with them
-            beat = (
-                lane["beat_every"] > 0 and engine["next_beat"] == inst["clock"] + lane["beat_every"]
-            )
-            waits = time >= second or engine["pulls"] > 0 or beat
-        else:
-            pulls = what == SCHEDULE and _may_pull(inp, ws, lane, inst, engine, time)
-            waits = (pulls and time >= second) or _wakes_prefill(ws, lane, engine)
-        if waits:
-            until = inst["clock"]
-    return until
-
-
 @part
 def advance(inp, ws, out, lane, inst, tally, index, until, second):
     """Advance an instance through everything that happens before `until` (`instance.advance`).
@@ -305,4 +189,4 @@ def advance(inp, ws, out, lane, inst, tally, index, until, second):
                 _schedule(inp, ws, out, own, inst, tally, index)
         if own["disaggregated"]:
             engine = ws.engines[index]
-            until = _own_until(inp, ws, own, inst, engine, what, until, second)
+            until = own_until(inp, ws, own, inst, engine, what, until, second)

@@ -44,9 +44,11 @@ def stores_meanwhile(lane, inst):
 
     A store of what the head of the waiting list could load makes it ask later: so there must be
     none, or no seat for it, or it was refused and nobody fills what it has. And the begin of each
-    step must be known, so that all take the same time.
+    step must be known, so that all take the same time. Without prefix caching nobody knows who
+    fills what others have too.
     """
     rests = inst["try_head"] == 0 and inst["try_head_at"] == NEVER and not inst["told"]
+    rests = rests and (lane["prefix_caching"] or not lane["any_shared"])
     return not (lane["prompt_only"] or lane["context"]) and (rests or not may_admit(lane, inst))
 
 

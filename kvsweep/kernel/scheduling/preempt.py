@@ -166,6 +166,25 @@ def is_fenced(ws, lane, inst, position):
 
 
 @leaf
+def _withdrawn(progress, scheduled):
+    """Return how many tokens the step under way was to compute of a victim."""
+    tokens = 0
+    if scheduled and progress["decoding"] != LEAVING:
+        tokens = 1 if progress["decoding"] == 1 else progress["chunk"]
+    return tokens
+
+
+@leaf
+def _let_stores_read_on(inp, ws, lane, inst, victim, settled):
+    """Take back blocks that the step has given to its victim, if watched stores read them."""
+    if lane["connects"] and lane["prefix_caching"] and inst["watches"]:
+        progress = ws.progress[victim]
+        request = inp.requests[lane["request_lo"] + victim]
+        pool.cache_blocks(inp, ws, lane, inst, request, progress, full_blocks(lane, settled))
+        give_back(inp, ws, lane, inst, victim)
+
+
+@leaf
 def preempt(inp, ws, out, lane, inst, tally, index, position, scheduled):
     """Preempt the running request at `position`: free its blocks, forget its progress, requeue.
 
@@ -179,14 +198,11 @@ def preempt(inp, ws, out, lane, inst, tally, index, position, scheduled):
     if scheduled and progress["decoding"] != LEAVING:
         _unschedule(lane, inst, request, progress)
     computed, settled = _stop(lane, inst, request, progress, scheduled)
-    withdrawn = 0
-    if scheduled and progress["decoding"] != LEAVING:
-        withdrawn = 1 if progress["decoding"] == 1 else progress["chunk"]
+    withdrawn = _withdrawn(progress, scheduled)
     count_computed(ws, lane, tally, victim, computed - withdrawn)
     progress["frontier"] = max(progress["frontier"], computed - withdrawn)
-    if lane["connects"] and lane["prefix_caching"] and inst["watches"] and scheduled:
-        pool.cache_blocks(inp, ws, lane, inst, request, progress, full_blocks(lane, settled))
-        give_back(inp, ws, lane, inst, victim)
+    if scheduled:
+        _let_stores_read_on(inp, ws, lane, inst, victim, settled)
     free_request(inp, ws, lane, inst, tally, victim, computed, settled)
     progress["computed"] = 0
     progress["preemptions"] += 1

@@ -1,0 +1,95 @@
+"""Whose turn it is: which instances are advanced before a request is routed, and until when.
+
+In a closed loop, and where prefill and decode are apart, instances go on in the order of time.
+"""
+
+import numpy as np
+
+from .._jit import leaf
+from ..records import NEVER, NONE
+from .explicit import by_itself
+from .offload import engine as offload
+from .time.arrivals import next_event
+
+
+@leaf
+def _next_time(ws, lane, index):
+    """Return when an instance does something next, and which of things at one time: a kind."""
+    time = NEVER
+    kind = 0
+    if lane["connects"]:
+        time = offload.next_time(ws, lane, ws.instances[index])
+    if lane["unconnected"]:
+        time = next_event(ws, ws.instances[index])
+    if lane["explicit"]:
+        time, kind = by_itself.next_time(ws, ws.own[index], ws.instances[index])
+    return time, kind
+
+
+@leaf
+def _first_woken(ws, lane, second):
+    """Return when a starved prefill may hand over that another instance lets begin at `second`."""
+    return second + lane["pull_base"] + np.int64(ws.own[0]["beta0"]) + lane["handoff"]
+
+
+@leaf
+def _earliest(ws, lane):
+    """Return the instance that does something next.
+
+    Returns
+    -------
+    index, first, second, until : int
+        The instance; when it does that; when the first other one does something; until when it may
+        go on by itself.
+    """
+    index, what = 0, 0
+    first, second, handed = NEVER, NEVER, NEVER
+    earlier, starved = False, False
+    for candidate in range(lane["instances"]):
+        time, kind = _next_time(ws, lane, candidate)
+        if lane["explicit"]:
+            earlier = time == first and kind < what
+            if candidate < lane["routed"]:
+                own = ws.own[candidate]
+                outputs = by_itself.first_outputs(ws, own, ws.instances[candidate], time)
+                handed = min(handed, outputs + lane["handoff"])
+                starved = starved or by_itself.is_starved(ws, ws.instances[candidate])
+        if time < first or earlier:
+            second = first
+            first = time
+            index = candidate
+            what = kind
+        else:
+            second = min(second, time)
+    until = second
+    if lane["disaggregated"] and index >= lane["routed"] and by_itself.runs_ahead(lane):
+        until = min(handed, _first_woken(ws, lane, second) if starved else NEVER)
+    return index, first, second, max(until, first + 1)
+
+
+@leaf
+def routes_unseen(lane):
+    """Return whether no request is routed by what becomes of others: all can be at once."""
+    return lane["follow_ups"] == 0 and lane["reads_state"] == 0 and lane["threshold"] < 0
+
+
+@leaf
+def next_to_advance(ws, lane, r, now):
+    """Return which instances to advance before request `r` is routed at `now`.
+
+    In a closed loop one at a time, and none once nothing happens before `now`. Else all, but only
+    for routers that look, and at the end.
+
+    Returns
+    -------
+    first, end, until, second : int
+        From which instance on; behind the last; until when; when another one does something.
+    """
+    if not lane["closed_loop"]:
+        return 0, lane["instances"] if lane["reads_state"] or r == NONE else 0, now, now
+    if lane["disaggregated"] and r != NONE and routes_unseen(lane):
+        return 0, 0, now, now
+    index, first, second, until = _earliest(ws, lane)
+    if first < now:
+        return index, index + 1, min(now, until), second
+    return 0, 0, now, now
