@@ -16,8 +16,8 @@ from ..policies import Scheduler
 QUEUES = 5
 """Queues of copies of an instance: offload/jobs.py names them."""
 
-TIER_RINGS = 3
-"""Rings of the runs of a CPU tier: blocks/tier_order.py names them."""
+TIER_RINGS = 4
+"""Rings of the runs of a CPU tier: blocks/tier_order.py and offload/arc.py name them."""
 
 SPAN = 1 << 10
 """Steps whose begins are kept for what a write-through tier has counted (blocks/unsettled.py)."""
@@ -56,7 +56,6 @@ def workspace_sizes(lanes: NDArray[Any]) -> dict[str, NDArray[np.int64]]:
     extents = ((count - 1) * lanes["n_shared"] + lanes["n_extents"]) * (lanes["by_extents"] != 0)
     keys = count * lanes["n_keys"]
     connected = count * (lanes["connects"] != 0)
-    runs = (lanes["cpu_blocks"] > 0) & (lanes["chunk_records"] == 0)
     explicit = lanes["explicit"] != 0
     engines = count * explicit
     apart = lanes["disaggregated"] != 0
@@ -71,20 +70,17 @@ def workspace_sizes(lanes: NDArray[Any]) -> dict[str, NDArray[np.int64]]:
         "lru": count * ids + extents,
         "prefix": keys * np.where(explicit, lanes["groups"], 1),
         # Of CPU tiers; with a connector there is a mark of each request: `rank_mark`.
-        "tier": count * (lanes["cpu_blocks"] * runs + TIER_RINGS)
-        + requests * (lanes["connects"] != 0),
-        "tier_heads": extents * runs,
+        "tier": count * lanes["tier_records"] + requests * (lanes["connects"] != 0),
+        "tier_heads": extents * (lanes["cpu_blocks"] > 0),
         "tier_blocks": keys * (lanes["tiered"] != 0),
         "begins": count * SPAN * (lanes["copies_each_step"] != 0),
         "fills": lanes["places"] * ((lanes["connects"] | lanes["copies_each_step"]) != 0),
         # Of CPU tiers as vLLM has them: `place_tier`.
         "offload": connected,
         "offers": requests * (lanes["connects"] != 0),
-        "chunks": connected * lanes["chunk_records"],
         "jobs": connected * lanes["jobs"],
         "queues": connected * QUEUES,
         "pins": connected * ids,
-        "tier_table": keys * (lanes["chunk_records"] > 0),
         "hold": held * lanes["hold_places"],
         # Where blocks and requests are explicit: `place_engine`, explicit/beginning.py.
         "own": engines,
@@ -125,7 +121,6 @@ def place_engine(lane, inst, engine):
 @leaf
 def place_tier(lane, inst, off):
     """Set where the parts of the CPU tier of an instance begin."""
-    off["chunk_lo"] = inst["number"] * lane["chunk_records"]
     off["job_lo"] = inst["number"] * lane["jobs"]
     off["queue_lo"] = inst["number"] * QUEUES
 
@@ -133,7 +128,7 @@ def place_tier(lane, inst, off):
 @leaf
 def rank_mark(lane, r):
     """Return the record of a request among the runs: it marks its rank (offload/lru.py)."""
-    return lane["instances"] * (lane["cpu_blocks"] + TIER_RINGS) + r
+    return lane["instances"] * lane["tier_records"] + r
 
 
 @leaf
@@ -149,7 +144,7 @@ def place_instance(lane, inst, index):
     inst["extent_lo"] = index * lane["n_shared"]
     inst["prefix_lo"] = index * lane["n_keys"]
     inst["number"] = index
-    inst["tier_lo"] = index * (lane["cpu_blocks"] + TIER_RINGS)
+    inst["tier_lo"] = index * lane["tier_records"]
     inst["hold_lo"] = index * lane["hold_places"]
     inst["run_lo"] = index * lane["places"]
     inst["phase_lo"] = index * lane["block_size"]

@@ -84,8 +84,6 @@ from kvsweep.records.router import (
     SNAPSHOT_FIELDS,
 )
 from kvsweep.records.tiers import (
-    CHUNK,
-    CHUNK_FIELDS,
     JOB,
     JOB_FIELDS,
     OFFER,
@@ -111,8 +109,6 @@ __all__ = [
     "BLOCK_FIELDS",
     "CHAIN",
     "CHAIN_FIELDS",
-    "CHUNK",
-    "CHUNK_FIELDS",
     "CONNECTOR",
     "DECODE",
     "ENGINE",

@@ -55,7 +55,7 @@ class Workspace(NamedTuple):
     prefix: NDArray[Any]
     """int32 (instances x keys,): oldest block with a key; valid only if that block carries it."""
     tier: NDArray[Any]
-    """RUN (instances x (CPU blocks + 3) + requests,): CPU tiers, then a mark of each request."""
+    """RUN (instances x records + requests,): CPU tiers, then a mark of each request."""
     tier_heads: NDArray[Any]
     """int32, beside `extents`: the lowest run of an extent, or -1."""
     tier_blocks: NDArray[Any]
@@ -64,8 +64,6 @@ class Workspace(NamedTuple):
     """int64 (instances x SPAN,): write-through tiers, when the last steps began, by step."""
     fills: NDArray[Any]
     """int64 (places,): requests of one running list that fill blocks during a run of steps."""
-    tier_table: NDArray[Any]
-    """int32 (instances x keys,): chunk with a key; valid only if that record carries it."""
     blank_offload: NDArray[Any]
     """OFFLOAD (1,): what every instance with a tier as vLLM has it starts from."""
     blank_offer: NDArray[Any]
@@ -75,10 +73,7 @@ class Workspace(NamedTuple):
     offers: NDArray[Any]
     """OFFER (requests of the largest lane with such tiers,)."""
     seen: NDArray[Any]
-    """uint8 per (request, chunk j), in the slot of its block j: flags of kernel.offload.chunks, or
-    of kernel.offload.seen."""
-    chunks: NDArray[Any]
-    """CHUNK (instances x records,): chunks and ghosts of tiers with adaptive replacement."""
+    """uint8 per (request, chunk j), in the slot of its block j: flags of kernel.offload.seen."""
     jobs: NDArray[Any]
     """JOB (instances x copies under way,)."""
     queues: NDArray[Any]

@@ -74,7 +74,7 @@ LANE_FIELDS = (
     Field("overlap", u8, "1", "1 if transfers go on beside the step's computation"),
     Field("factor", i64, "block", "blocks of a chunk, the unit of a tier as vLLM has it"),
     Field("chunk_tokens", i64, "token", "tokens of a chunk"),
-    Field("chunk_records", i64, "1", "records of one instance's chunks and ghosts, ends included"),
+    Field("tier_records", i64, "1", "records of runs of one instance's CPU tier, ends included"),
     Field("jobs", i64, "1", "copies that one instance may have under way"),
     Field("hold_places", i64, "1", "requests that may wait for a load at one instance"),
     Field("offload_eviction", i64, "1", "code of policies.TierEviction"),

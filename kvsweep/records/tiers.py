@@ -3,7 +3,7 @@
 from kvsweep.records.fields import Field, dtype_of, f64, i32, i64
 
 RUN_FIELDS = (
-    Field("rank", i64, "1", "when its first block was used: the smallest makes room first"),
+    Field("rank", i64, "1", "when its first block was used, smallest first; ARC: its ring"),
     Field("offer", i64, "1", "tier as vLLM has it: the last offer that it is part of"),
     Field("extent", i32, "index", "extent record whose places these are, or -1: no run"),
     Field("first", i32, "1", "its first place: a key, or the chunk of a tier as vLLM has it"),
@@ -13,16 +13,15 @@ RUN_FIELDS = (
     Field("next", i32, "index", "neighbour in the ring, or in the stack of spare records"),
     Field("left", i32, "index", "run of the extent before it, of the lowest: the highest"),
     Field("right", i32, "index", "run of the extent behind it, of the highest: the lowest"),
-    Field("readers", i32, "1", "tier as vLLM has it: loads that read it; -1: being written"),
+    Field(
+        "readers", i32, "1", "tier as vLLM has it: loads that read it, or what offload.room names"
+    ),
     Field("job", i32, "index", "likewise: the store that writes it"),
 )
 
 TIER_FIELDS = (Field("came", i64, "us", "when the block was copied to the CPU"),)
 
 OFFLOAD_FIELDS = (
-    Field("chunk_lo", i64, "index", "first record of this instance's chunks"),
-    Field("chunk_fresh", i64, "1", "records of chunks handed out at least once"),
-    Field("chunk_spare", i64, "index", "stack of records without a key"),
     Field("chunks", i64, "block", "chunks on the CPU"),
     Field("idle", i64, "block", "of them, those that nobody reads or writes"),
     Field("offers", i64, "1", "offers made so far"),
@@ -72,16 +71,6 @@ OFFER_FIELDS = (
     Field("jobs", i32, "1", "its copies that are not reported"),
 )
 
-CHUNK_FIELDS = (
-    Field("offer", i64, "1", "the last offer that it is part of"),
-    Field("key", i32, "index", "content key of its last block, or -1"),
-    Field("prev", i32, "index", "older neighbour in its ring"),
-    Field("next", i32, "index", "younger neighbour in its ring, or in the stack of spare ones"),
-    Field("readers", i32, "1", "loads that read it; -1: being written"),
-    Field("job", i32, "index", "the store that writes it"),
-    Field("ring", i32, "1", "which ring it is in (kernel.offload.chunks)"),
-)
-
 JOB_FIELDS = (
     Field("ends", i64, "us", "when the copy ends, once it has begun"),
     Field("flush", i64, "1", "schedule whose step awaits it"),
@@ -115,7 +104,6 @@ RUN = dtype_of(RUN_FIELDS)
 TIER = dtype_of(TIER_FIELDS)
 OFFLOAD = dtype_of(OFFLOAD_FIELDS)
 OFFER = dtype_of(OFFER_FIELDS)
-CHUNK = dtype_of(CHUNK_FIELDS)
 JOB = dtype_of(JOB_FIELDS)
 QUEUE = dtype_of(QUEUE_FIELDS)
 PIN = dtype_of(PIN_FIELDS)

@@ -16,7 +16,7 @@ from ..config.cache_section import Cache
 from ..config.cluster_section import Cluster
 from ..config.engine_section import Engine
 from ..kernel.blocks.sizes import QUOTIENT_BITS
-from ..kernel.offload.chunks import RINGS
+from ..kernel.memory import TIER_RINGS
 from ..kernel.time.calendar import MAX_STEPS, ROW
 from ..policies import (
     Admission,
@@ -142,8 +142,8 @@ def _set_cache(lane: NDArray[Any], cache: Cache) -> None:
     lane["connects"] = cache.cpu_blocks > 0 and lane["offload"] == Offload.VLLM
     lane["tiered"] = cache.cpu_blocks > 0 and not lane["connects"]
     # Ghosts of adaptive replacement are two more for each chunk.
-    single = lane["connects"] and lane["offload_eviction"] == TierEviction.ARC
-    lane["chunk_records"] = 3 * cache.cpu_blocks + RINGS if single else 0
+    haunted = lane["connects"] and lane["offload_eviction"] == TierEviction.ARC
+    lane["tier_records"] = (3 if haunted else 1) * cache.cpu_blocks + TIER_RINGS
     # An extent in one piece is evicted from its end, whatever its blocks are.
     lane["all_split"] = lane["eviction"] != Eviction.LRU
     lane["copies_each_step"] = cache.cpu_blocks > 0 and lane["offload"] == Offload.WRITE_THROUGH

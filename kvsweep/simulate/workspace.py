@@ -13,7 +13,6 @@ from ..records import (
     BATCH,
     BLOCK,
     CHAIN,
-    CHUNK,
     ENGINE,
     ENTRY,
     EVENT,
@@ -76,7 +75,7 @@ def _blank_progress() -> NDArray[Any]:
 @cache
 def _blank_offload() -> NDArray[Any]:
     blank = np.zeros(1, OFFLOAD)
-    for name in ("chunk_spare", "job_spare", "finished_head", "finished_tail"):
+    for name in ("job_spare", "finished_head", "finished_tail"):
         blank[name] = NONE
     return blank
 
@@ -131,13 +130,11 @@ def allocate_workspace(inputs: Inputs, itl_entries: int) -> Workspace:
         tier_blocks=np.empty(sizes["tier_blocks"], TIER),
         begins=np.empty(sizes["begins"], np.int64),
         fills=np.empty(sizes["fills"], np.int64),
-        tier_table=np.empty(sizes["tier_table"], np.int32),
         blank_offload=_blank_offload(),
         blank_offer=np.zeros(1, OFFER),
         offload=np.empty(sizes["offload"], OFFLOAD),
         offers=np.empty(sizes["offers"], OFFER),
         seen=np.empty(len(inputs.keys) if needs["offload"] else 1, np.uint8),
-        chunks=np.empty(sizes["chunks"], CHUNK),
         jobs=np.empty(sizes["jobs"], JOB),
         queues=np.empty(sizes["queues"], QUEUE),
         pins=np.empty(sizes["pins"], PIN),

@@ -9,7 +9,7 @@ nothing of, in the same place (`kvsweep.workload.blocks`). Mostly, whoever holds
 holds all that are present of it; then they are freed, hit and evicted as one, but the last block
 first. One record stands for such a *whole* extent: it has its first `size` blocks, and is full, or
 empty, or has at most one user, who adds to it. What does not fit that makes it *split* (split.py;
-H8: 120 us with all split, 45 us whole): a hit of a part, two who compute the same, a copy of it.
+H8: 120 us with all split, 45 us whole): a hit of a part, two who compute one, a copy of a free one.
 
 Under ``lru`` cached content has no holes: whoever holds a block holds those in front of it.
 """

@@ -1,7 +1,7 @@
 """CPU offload as vLLM does it: its OffloadingConnector beside the scheduler (rules R11).
 
-- `chunks`: the records of the CPU tier, and which of them carries a key.
-- `lru`, `arc`: which chunk makes room.
+- `chunks`: which runs of the CPU tier the chunks of a request are in.
+- `order`, `lru`, `arc`: which chunk makes room.
 - `manager`: who may read a chunk, what is stored, what is refused.
 - `copies`: transfers under way, one stream each way, and what of the GPU they still read.
 - `connector`: what a request can load, what a step stores, and which transfers it must await.

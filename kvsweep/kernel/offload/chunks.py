@@ -1,102 +1,62 @@
-"""The records of a CPU tier with adaptive replacement: rings of chunks, found by their keys.
+"""Where the chunks of a request are: extent by extent, and run by run of a CPU tier.
 
-A chunk is `LANE.factor` blocks of the GPU, with the key of the last of them. ``ONCE`` and ``AGAIN``
-are the lists of adaptive replacement, oldest first; the other two hold the ghosts of what was
-evicted from them. The first four records of an instance are the rings' ends. Nothing is cleared
-between lanes: a slot of the table counts only if the record that it names is in use and carries
-the key.
+A chunk is `LANE.factor` blocks of the GPU, with the key of the last of them, and stands in the
+extent of that one. Its place among the runs is its number.
 """
 
 import numpy as np
 
 from ..._jit import leaf
 from ...records import NONE
-from ..blocks.ring import close_ring, link_before
-
-ONCE, AGAIN, ONCE_GHOSTS, AGAIN_GHOSTS = 0, 1, 2, 3
-RINGS = 4
-SEEN, INSERTED, REUSED, MISSED = 1, 2, 4, 8
-"""What a request has done with its chunk j: flags of `Workspace.seen`, in the slot of block j."""
+from ..blocks import pool, runs
+from ..memory import extent_at
+from .room import GHOST
 
 
 @leaf
-def begin_chunks(ws, off):
-    """Empty the tier of an instance."""
-    for end in range(off["chunk_lo"], off["chunk_lo"] + RINGS):
-        close_ring(ws.chunks, end)
-        ws.chunks[end]["key"] = NONE
+def chunks_of(lane, blocks):
+    """Return the whole chunks of the first `blocks` blocks of a request."""
+    return blocks if lane["factor"] == 1 else blocks // lane["factor"]
 
 
 @leaf
-def link_last(ws, off, ring, node):
-    """Make a record the youngest of a ring."""
-    ws.chunks[node]["ring"] = ring
-    link_before(ws.chunks, node, off["chunk_lo"] + ring)
+def slot_with(inp, lane, slot, chunk):
+    """Return the slot in the chain list of the last block of a chunk: `slot`, or a later one."""
+    return pool.link_with(inp, slot, (chunk + 1) * lane["factor"] - 1)
 
 
 @leaf
-def find_record(ws, inst, off, key):
-    """Return the record, of a chunk or a ghost, that carries `key`, or NONE."""
-    node = np.int64(ws.tier_table[inst["prefix_lo"] + key])
-    lo = off["chunk_lo"] + RINGS
-    if node < lo or node >= lo + off["chunk_fresh"] or ws.chunks[node]["key"] != key:
-        node = NONE
+def _find_here(ws, extent, place):
+    """Return the lowest run of an extent that ends beyond `place` and is no ghost, or NONE."""
+    node = runs.find_run(ws, extent, place)
+    while node != NONE and ws.tier[node]["readers"] == GHOST:
+        node = np.int64(ws.tier[node]["right"])
+        if node == ws.tier_heads[extent]:
+            return NONE
     return node
 
 
 @leaf
-def find_chunk(ws, inst, off, key):
-    """Return the record of the chunk with `key` if it is on the CPU, or NONE."""
-    node = find_record(ws, inst, off, key)
-    if node != NONE and ws.chunks[node]["ring"] > AGAIN:
-        node = NONE
-    return node
+def next_part(inp, ws, lane, inst, slot, first, end):
+    """Return the part of the chunks `first` to `end - 1` of a request that they begin with.
 
-
-@leaf
-def follow(ws, inst, off, node, key):
-    """Return the record of the chunk with `key`, or NONE; mostly it stands before `node`.
-
-    `node` is that of the chunk before it in a request, or NONE; who finished renewed both.
+    Returns
+    -------
+    slot, extent : int
+        The slot in the chain list, and the extent, that it is of; the next part's is no earlier.
+    node : int
+        Its run, or NONE if it is not on the CPU.
+    upto : int
+        The first chunk behind it.
     """
-    if node != NONE and ws.chunks[ws.chunks[node]["prev"]]["key"] == key:
-        node = np.int64(ws.chunks[node]["prev"])
-    else:
-        node = find_chunk(ws, inst, off, key)
-    return node
-
-
-@leaf
-def new_record(ws, inst, off, key):
-    """Return a record that carries `key` from now on; it is in no ring."""
-    node = off["chunk_spare"]
-    if node == NONE:
-        node = off["chunk_lo"] + RINGS + off["chunk_fresh"]
-        off["chunk_fresh"] += 1
-    else:
-        off["chunk_spare"] = ws.chunks[node]["next"]
-    ws.chunks[node]["key"] = key
-    ws.chunks[node]["offer"] = 0  # it may hold an earlier lane's
-    ws.tier_table[inst["prefix_lo"] + key] = node
-    return node
-
-
-@leaf
-def drop_record(ws, off, node):
-    """Forget a record that is in no ring."""
-    ws.chunks[node]["key"] = NONE
-    ws.chunks[node]["next"] = off["chunk_spare"]
-    off["chunk_spare"] = node
-
-
-@leaf
-def chunk_key(inp, lane, request, chunk):
-    """Return the key of a chunk of a request: that of its last block."""
-    return inp.keys[request["key_lo"] + (chunk + 1) * lane["factor"] - 1]
-
-
-@leaf
-def is_victim(ws, off, node):
-    """Return whether a chunk may make room: nobody reads or writes it, and it is not on offer."""
-    chunk = ws.chunks[node]
-    return chunk["readers"] == 0 and chunk["offer"] != off["offers"]
+    slot = slot_with(inp, lane, slot, first)
+    extent = extent_at(lane, inst, inp.chain[slot]["extent"])
+    upto = min(end, chunks_of(lane, np.int64(inp.chain[slot]["end"])))
+    node = _find_here(ws, extent, first)
+    if node != NONE:
+        if ws.tier[node]["first"] > first:
+            upto = min(upto, np.int64(ws.tier[node]["first"]))
+            node = NONE
+        else:
+            upto = min(upto, np.int64(ws.tier[node]["end"]))
+    return slot, extent, node, upto

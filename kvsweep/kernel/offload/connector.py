@@ -9,7 +9,7 @@ from ..blocks.sizes import full_blocks
 from ..scheduling import waiting
 from ..tally import log_event
 from ..time.decoding import known_tokens, most_computed
-from . import copies, jobs, manager
+from . import copies, jobs, manager, order
 from .watch import give_ids
 
 LATER = -1
@@ -45,7 +45,7 @@ def match(inp, ws, lane, inst, off, r, local):
     first = chunks_in(lane, local)
     if most * size - local < size:
         most = first
-    chunk, written, read = manager.find(inp, ws, lane, inst, off, request, first, most)
+    chunk, written, read = manager.find(inp, ws, lane, inst, request, first, most)
     tokens = chunk * size - local if chunk > first else 0
     if written or (tokens >= size and read and lane["prefix_caching"]):
         tokens = LATER
@@ -227,7 +227,7 @@ def settle_finished(inp, ws, lane, inst, off):
     while r != NONE:
         request = inp.requests[lane["request_lo"] + r]
         chunks = chunks_in(lane, most_computed(request))
-        manager.finish(inp, ws, lane, inst, off, request, r, chunks)
+        order.finish(inp, ws, lane, inst, off, request, r, chunks)
         r = ws.progress[r]["next"]
     off["finished_head"] = NONE
     off["finished_tail"] = NONE

@@ -127,7 +127,7 @@ def pin(inp, ws, lane, inst, off, job, count):
     touched = False
     stop, last = np.int64(ws.jobs[job]["first"]), np.int64(ws.jobs[job]["end"])
     while stop < last:
-        first, stop = written_part(inp, ws, lane, inst, off, request, stop, last, job)
+        first, stop = written_part(inp, ws, lane, inst, request, stop, last, job)
         lo = request["key_lo"]
         for slot in range(lo + first * lane["factor"], lo + stop * lane["factor"]):
             pins = ws.pins[ws.table[slot]]

@@ -9,21 +9,11 @@ import numpy as np
 
 from ..._jit import leaf
 from ...records import NONE
-from ..blocks import pool, ring, runs
+from ..blocks import ring, runs
 from ..memory import extent_at, rank_mark
+from .chunks import chunks_of, slot_with
+from .room import is_victim
 from .seen import first_unseen, last_seen, see
-
-
-@leaf
-def chunks_of(lane, blocks):
-    """Return the whole chunks of the first `blocks` blocks of a request."""
-    return blocks if lane["factor"] == 1 else blocks // lane["factor"]
-
-
-@leaf
-def slot_with(inp, lane, slot, chunk):
-    """Return the slot in the chain list of the last block of a chunk: `slot`, or a later one."""
-    return pool.link_with(inp, slot, (chunk + 1) * lane["factor"] - 1)
 
 
 @leaf
@@ -53,6 +43,15 @@ def put_in_order(ws, lane, r, node):
     ):
         after = np.int64(ws.tier[after]["next"])
     ring.link_before(ws.tier, node, after)
+
+
+@leaf
+def insert(ws, lane, inst, off, r, extent, first, end):
+    """Return a run of chunks of an extent that a request brings, behind its mark."""
+    take_rank(ws, lane, inst, off, r)
+    node = runs.new_run(ws, inst, extent, first, end, runs.FALLS)
+    put_in_order(ws, lane, r, node)
+    return node
 
 
 @leaf
@@ -147,8 +146,7 @@ def evict(ws, inst, off, count):
     node = np.int64(ws.tier[inst["tier_lo"]]["next"])
     while count > 0:
         after = np.int64(ws.tier[node]["next"])
-        run = ws.tier[node]
-        if run["readers"] == 0 and run["offer"] != off["offers"]:
+        if is_victim(ws, off, node):
             count -= runs.take_first(ws, inst, node, count)
         node = after
 

@@ -1,21 +1,17 @@
-"""The chunks of a CPU tier: what is stored and refused, who reads what (vLLM's manager).
+"""The chunks of a CPU tier as runs: what is stored and refused, found and read (vLLM's manager)."""
 
-Evicted by recency they are runs (by_runs.py), with adaptive replacement single (by_chunks.py).
-"""
+import numpy as np
 
 from ..._jit import leaf
-from ...policies import TierEviction
-from . import by_chunks, by_runs
+from ...records import NONE
+from ..blocks import runs
+from . import order
+from .chunks import next_part
+from .room import BEING_WRITTEN, lacking
 
 
 @leaf
-def is_arc(lane):
-    """Return whether room is made by adaptive replacement."""
-    return lane["offload_eviction"] == TierEviction.ARC
-
-
-@leaf
-def find(inp, ws, lane, inst, off, request, first, end):
+def find(inp, ws, lane, inst, request, first, end):
     """Find the leading ones of the chunks `first` to `end - 1` that are on the CPU.
 
     Returns
@@ -25,11 +21,59 @@ def find(inp, ws, lane, inst, off, request, first, end):
     written, read : bool
         Whether any of those before it is being written, or read.
     """
-    if is_arc(lane):
-        found = by_chunks.find(inp, ws, lane, inst, off, request, first, end)
-    else:
-        found = by_runs.find(inp, ws, lane, inst, request, first, end)
-    return found
+    slot = request["chain_lo"]
+    written = False
+    read = False
+    while first < end:
+        slot, _, node, upto = next_part(inp, ws, lane, inst, slot, first, end)
+        if node == NONE:
+            break
+        written = written or ws.tier[node]["readers"] == BEING_WRITTEN
+        read = read or ws.tier[node]["readers"] > 0
+        first = upto
+    return first, written, read
+
+
+@leaf
+def _note_offer(inp, ws, lane, inst, off, request, r, first, end):
+    """Note which chunks a request offers, and protect those that are here.
+
+    Returns
+    -------
+    new, spare, gap : int
+        How many are not here; how many of the others could make room if they were not on offer;
+        the first that is not here.
+    """
+    new = 0
+    spare = 0
+    gap = end
+    off["offers"] += 1
+    slot = request["chain_lo"]
+    while first < end:
+        slot, _, node, upto = next_part(inp, ws, lane, inst, slot, first, end)
+        readers = np.int64(0)
+        if node == NONE:
+            new += upto - first
+            gap = min(gap, first)
+        else:
+            node = runs.cut(ws, inst, node, first, upto)
+            readers = np.int64(ws.tier[node]["readers"])
+            ws.tier[node]["offer"] = off["offers"]
+            spare += (upto - first) * (readers == 0)
+        if readers != BEING_WRITTEN:
+            order.use(ws, lane, inst, off, request, r, node, first, upto)
+        first = upto
+    return new, spare, gap
+
+
+@leaf
+def _insert(ws, lane, inst, off, request, r, extent, first, end, job):
+    """Add chunks of an extent that are being written by `job`."""
+    node = order.insert(ws, lane, inst, off, request, r, extent, first, end)
+    ws.tier[node]["readers"] = BEING_WRITTEN
+    ws.tier[node]["offer"] = 0  # it may hold an earlier one's
+    ws.tier[node]["job"] = job
+    off["chunks"] += end - first
 
 
 @leaf
@@ -43,58 +87,84 @@ def store(inp, ws, lane, inst, off, request, r, first, end, job):
     gap : int
         None of those before this chunk is written.
     """
-    gap = first
-    if is_arc(lane):
-        new = by_chunks.store(inp, ws, lane, inst, off, request, first, end, job)
-    else:
-        new, gap = by_runs.store(inp, ws, lane, inst, off, request, r, first, end, job)
+    new, spare, gap = _note_offer(inp, ws, lane, inst, off, request, r, first, end)
+    if new == 0:
+        return new, gap
+    order.miss(inp, ws, lane, inst, off, request, gap, end)
+    excess = lacking(lane, off, new)
+    if excess > 0:
+        if excess > off["idle"] - spare:
+            return -1, gap
+        order.evict(ws, lane, inst, off, excess)
+    slot = request["chain_lo"]
+    left = new
+    first = gap
+    while left > 0:
+        slot, extent, node, upto = next_part(inp, ws, lane, inst, slot, first, end)
+        if node == NONE:
+            _insert(ws, lane, inst, off, request, r, extent, first, upto, job)
+            left -= upto - first
+        first = upto
     return new, gap
 
 
 @leaf
 def read(inp, ws, lane, inst, off, request, r, first, end):
     """Pin the chunks `first` to `end - 1` of a request, which are loaded from now on."""
-    if is_arc(lane):
-        by_chunks.read(inp, ws, lane, inst, off, request, first, end)
-    else:
-        by_runs.read(inp, ws, lane, inst, off, request, r, first, end)
+    slot = request["chain_lo"]
+    while first < end:
+        slot, _, node, upto = next_part(inp, ws, lane, inst, slot, first, end)
+        node = runs.cut(ws, inst, node, first, upto)
+        if ws.tier[node]["readers"] == 0:
+            off["idle"] -= upto - first
+        ws.tier[node]["readers"] += 1
+        order.use(ws, lane, inst, off, request, r, node, first, upto)
+        first = upto
 
 
 @leaf
 def was_read(inp, ws, lane, inst, off, request, first, end):
     """Unpin chunks whose load is complete."""
-    if is_arc(lane):
-        by_chunks.was_read(inp, ws, lane, inst, off, request, first, end)
-    else:
-        by_runs.was_read(inp, ws, lane, inst, off, request, first, end)
+    slot = request["chain_lo"]
+    while first < end:
+        slot, _, node, upto = next_part(inp, ws, lane, inst, slot, first, end)
+        node = runs.cut(ws, inst, node, first, upto)
+        ws.tier[node]["readers"] -= 1
+        if ws.tier[node]["readers"] == 0:
+            off["idle"] += upto - first
+            order.join(ws, lane, inst, node)
+        first = upto
 
 
 @leaf
-def written_part(inp, ws, lane, inst, off, request, first, end, job):
-    """Return the bounds of the first of the chunks `first` to `end - 1` that `job` writes.
+def _is_written_by(ws, node, job):
+    found = False
+    if node != NONE:
+        found = ws.tier[node]["readers"] == BEING_WRITTEN and ws.tier[node]["job"] == job
+    return found
 
-    They begin with `end` if there is none.
-    """
-    if is_arc(lane):
-        part = by_chunks.written_part(inp, ws, lane, inst, off, request, first, end, job)
-    else:
-        part = by_runs.written_part(inp, ws, lane, inst, request, first, end, job)
-    return part
+
+@leaf
+def written_part(inp, ws, lane, inst, request, first, end, job):
+    """Return the bounds of the first of the chunks `first` to `end - 1` that `job` writes."""
+    slot = request["chain_lo"]
+    upto = first
+    while first < end:
+        slot, _, node, upto = next_part(inp, ws, lane, inst, slot, first, end)
+        if _is_written_by(ws, node, job):
+            break
+        first = upto
+    return first, upto
 
 
 @leaf
 def was_written(inp, ws, lane, inst, off, request, first, end, job):
-    """Let those of the chunks `first` to `end - 1` be read whose copy by `job` is complete."""
-    if is_arc(lane):
-        by_chunks.was_written(inp, ws, lane, inst, off, request, first, end, job)
-    else:
-        by_runs.was_written(inp, ws, lane, inst, off, request, first, end, job)
-
-
-@leaf
-def finish(inp, ws, lane, inst, off, request, r, chunks):
-    """Settle the recency of what a finished request of `chunks` chunks has seen."""
-    if is_arc(lane):
-        by_chunks.finish(inp, ws, lane, inst, off, request, chunks)
-    else:
-        by_runs.finish(inp, ws, lane, inst, off, request, r, chunks)
+    """Let those of the chunks `first` to `end - 1` be read that `job` has written."""
+    slot = request["chain_lo"]
+    while first < end:
+        slot, _, node, upto = next_part(inp, ws, lane, inst, slot, first, end)
+        if _is_written_by(ws, node, job):
+            ws.tier[node]["readers"] = 0
+            off["idle"] += upto - first
+            order.join(ws, lane, inst, node)
+        first = upto

@@ -15,10 +15,10 @@ from ...records import NEVER, NONE
 from ..time.decoding import next_fill, next_phase, settled_tokens
 from ..time.step_time import token_time
 from . import copies
-from .by_runs import fill_absent, is_absent
 from .connector import chunks_in, settle_finished
+from .filled import fill_absent, is_absent
 from .lru import evict, idle_in_front
-from .manager import is_arc
+from .order import is_arc
 from .room import count_evicted, lacking
 from .schedule import offer_scheduled
 from .when import stores_meanwhile

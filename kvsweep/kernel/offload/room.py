@@ -2,7 +2,8 @@
 
 from ..._jit import leaf
 
-BEING_WRITTEN = -1
+BEING_WRITTEN, GHOST = -1, -2
+"""`RUN.readers` of what is on its way to the CPU, and of what is remembered though it is gone."""
 
 
 @leaf
@@ -17,3 +18,10 @@ def count_evicted(off, count):
     off["chunks"] -= count
     off["idle"] -= count
     off["evictions"] += count
+
+
+@leaf
+def is_victim(ws, off, node):
+    """Return whether the chunks of a run may make room: idle, and not on offer."""
+    run = ws.tier[node]
+    return run["readers"] == 0 and run["offer"] != off["offers"]

@@ -1,6 +1,7 @@
-"""Which of its chunks a request has offered or reused, for eviction by recency (lru.py).
+"""Which of its chunks a request has offered or reused.
 
-Mostly they are one stretch, and kept as its bounds. Once they are not, each has a flag.
+For eviction by recency (lru.py): mostly they are one stretch, and kept as its bounds. Once they are
+not, each has a flag. With adaptive replacement (arc.py) each always has four.
 """
 
 from ..._jit import leaf, part
@@ -9,6 +10,10 @@ from ..time.decoding import most_computed
 
 ODD = -1
 """`OFFER.seen_end` of a request whose chunks have flags."""
+
+
+SEEN, INSERTED, REUSED, MISSED = 1, 2, 4, 8
+"""What a request has done with its chunk j: flags of `Workspace.seen`, in the slot of block j."""
 
 
 @leaf

@@ -6,9 +6,8 @@ from ..blocks.runs import begin_runs, clear_heads
 from ..blocks.sizes import full_blocks
 from ..memory import place_tier
 from ..time.decoding import most_computed
-from .chunks import begin_chunks
 from .jobs import begin_copies
-from .manager import is_arc
+from .order import is_arc
 
 
 @part
@@ -17,10 +16,7 @@ def begin_offload(inp, ws, lane):
     for index in range(lane["instances"]):
         ws.offload[index] = ws.blank_offload[0]
         place_tier(lane, ws.instances[index], ws.offload[index])
-        if is_arc(lane):
-            begin_chunks(ws, ws.offload[index])
-        else:
-            begin_runs(ws, ws.instances[index])
+        begin_runs(ws, ws.instances[index])
         begin_copies(ws, ws.offload[index])
     for r in range(lane["requests"]):
         ws.offers[r] = ws.blank_offer[0]
@@ -28,8 +24,7 @@ def begin_offload(inp, ws, lane):
             request = inp.requests[lane["request_lo"] + r]
             lo = request["key_lo"]
             ws.seen[lo : lo + full_blocks(lane, most_computed(request))] = 0
-    if not is_arc(lane):
-        clear_heads(ws, lane)
+    clear_heads(ws, lane)
 
 
 @leaf
