@@ -81,7 +81,7 @@ def _support(cliff: Cliff, interval: Interval | None) -> str:
     if interval is None:
         return " (one seed: no interval)" if cliff.seeds else " (no seeds: no interval)"
     low, high = interval_ends(interval)
-    return f" ({100 * cliff.confidence:g}% CI {low} to {high}; {cliff.seeds} seeds)"
+    return f" ({100 * cliff.confidence:g}% CI {low} to {high}; {cliff.seeds:,} seeds)"
 
 
 def _cliff_row(group: GroupCliff) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ def sensitivity_text(found: Sensitivity) -> str:
     for group in found.groups:
         parts += ["", *_group(group)]
     share = f"{100 * found.confidence:g}% CI"
-    seeds = "" if found.seeds is None else f" The measure is the mean over {found.seeds} seeds."
+    seeds = "" if found.seeds is None else f" The measure is the mean over {found.seeds:,} seeds."
     return "\n".join([
         *parts,
         "",

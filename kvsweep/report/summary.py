@@ -134,7 +134,7 @@ def summary_parts(ds: xr.Dataset) -> list[str]:
     parts += ["", _cells_sentence(found)]
     if found["headlines"]:
         several = ds.sizes.get("seed", 1) > 1
-        seeds = f"Means over {ds.sizes['seed']} seeds" if several else "Values"
+        seeds = f"Means over {ds.sizes['seed']:,} seeds" if several else "Values"
         parts += ["", seeds, *_headline_tables(ds, found)]
     return parts
 
@@ -143,11 +143,11 @@ def _axis_row(axis: dict[str, Any]) -> tuple[str, ...]:
     """Return the row of one axis: its range, or its names."""
     values = axis["values"]
     if all(isinstance(value, str) for value in values):
-        return (axis["name"], str(len(values)), ", ".join(dict.fromkeys(values)), "")
+        return (axis["name"], f"{len(values):,}", ", ".join(dict.fromkeys(values)), "")
     unit = with_space(plural(axis["units"]))
     return (
         axis["name"],
-        str(len(values)),
+        f"{len(values):,}",
         number(float(min(values))),
         f"{number(float(max(values)))}{unit}",
     )

@@ -82,7 +82,7 @@ def _support(answer: SearchAnswer, group: GroupAnswer) -> str:
         return ONE_LIST if group.seeds < 2 else ""
     ends = [number(end) if end is not None else "outside" for end in (group.low, group.high)]
     percent = f"{100 * answer.confidence:g}"
-    return f" ({percent}% CI {ends[0]} to {ends[1]}; {group.seeds} seeds)"
+    return f" ({percent}% CI {ends[0]} to {ends[1]}; {group.seeds:,} seeds)"
 
 
 def _without_crossing(answer: SearchAnswer, group: GroupAnswer, what: str) -> str:
@@ -128,7 +128,7 @@ def _size_sentence(answer: SearchAnswer, group: GroupAnswer) -> str:
         return f"{best}, the end of the range: it is kept everywhere, {_beyond(answer)} may do"
     if group.seeds < 2:
         return f"{best} (one request list: no interval)"
-    return f"{best} (shown with {100 * answer.confidence:g} % confidence; {group.seeds} seeds)"
+    return f"{best} (shown with {100 * answer.confidence:g} % confidence; {group.seeds:,} seeds)"
 
 
 def _beyond(answer: SearchAnswer) -> str:
@@ -160,7 +160,7 @@ def _row(candidate: Candidate, group: GroupAnswer) -> tuple[str, ...]:
             ends = Interval(measure.low, measure.high, 0.0)
         cells += [number(measure.mean), interval_text(ends) if ends else MISSING]
     mark = " <- answer" if candidate.value == group.answer else ""
-    return (f"{candidate.value:,g}", *cells, str(candidate.seeds), candidate.verdict + mark)
+    return (f"{candidate.value:,g}", *cells, f"{candidate.seeds:,}", candidate.verdict + mark)
 
 
 def _recommended(answer: SearchAnswer, group: GroupAnswer) -> Iterator[str]:
