@@ -71,8 +71,8 @@ def slowly(*args, **options):
     time.sleep(0.05)
     return sweeping.fake_batch(*args, **options)
 kvsweep.simulate.simulate_batch = slowly
-signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job ignores it
-for number in (signal.SIGTERM, signal.SIGHUP):
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job ignores it, and SIGQUIT
+for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
     signal.signal(number, signal.SIG_DFL)  # as does all that nohup starts
 resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 """
