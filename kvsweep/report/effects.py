@@ -90,7 +90,8 @@ def _joint_sentence(effects: Effects, effect: Effect) -> str:
 def _support(effects: Effects, effect: Effect) -> str:
     """Return the interval and the seeds that an effect rests on."""
     found = effect.difference
-    text = f"{100 * effects.confidence:g}% CI {interval_text(found.interval)}; {found.seeds:,} seeds"
+    level = f"{100 * effects.confidence:g}% CI"
+    text = f"{level} {interval_text(found.interval)}; {found.seeds:,} seeds"
     return f"{text}, {found.dropped} left out" if found.dropped else text
 
 
