@@ -22,6 +22,7 @@ REQUEST_FIELDS = (
     Field("awaits", u8, "1", "1 if it arrives after another request's completion"),
     Field("fails", u8, "1", "1 if the pull of its blocks fails, where there are leases"),
     Field("slo_class", u8, "1", "code of policies.SloClass; a class of another name: standard"),
+    Field("family", i32, "index", "key of its first block, -1: none; 0 where nothing is shared"),
 )
 
 CHAIN_FIELDS = (

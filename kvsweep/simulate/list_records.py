@@ -234,10 +234,18 @@ def _set_extents(records: NDArray[Any], resolved: BlockKeys) -> tuple[NDArray[An
         records["reusable"] = resolved.reusable
         records["shared"] = resolved.shared
         records["duplicate"] = resolved.twin
+        records["family"] = _first_keys(resolved)
     else:
         extents = whole_requests(resolved.offsets)
     records["chain_lo"] = extents.offsets[:-1]
     return chain_records(extents), extents.count, extents.shared
+
+
+def _first_keys(resolved: BlockKeys) -> NDArray[np.int32]:
+    """Return the key of the first block of each request of a list, NONE where it has no block."""
+    begins, ends = resolved.offsets[:-1], resolved.offsets[1:]
+    keys = np.append(resolved.keys, np.int32(NONE))
+    return np.where(ends > begins, keys[begins], np.int32(NONE))
 
 
 def _check_lengths(lists: Sequence[Requests]) -> None:

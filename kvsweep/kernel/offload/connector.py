@@ -90,7 +90,8 @@ def concerns_head(inp, ws, lane, inst, request, chunk):
     if inst["waiting"] > 0 and not concerns:
         head = inp.requests[lane["request_lo"] + waiting.first_waiting(ws, lane, inst)]
         block = (chunk + 1) * lane["factor"] - 1
-        if block < full_blocks(lane, most_computed(head)):
+        akin = head["family"] == request["family"]  # that of a key itself waits for the memory
+        if akin and block < full_blocks(lane, most_computed(head)):
             concerns = inp.keys[head["key_lo"] + block] == inp.keys[request["key_lo"] + block]
     return concerns
 

@@ -102,12 +102,11 @@ def next_useful_fill(inp, ws, lane, inst, request):
     nearest = NEVER
     late = lane["async_scheduling"]  # cached one step after the one that fills it
     if _is_being_filled(inp, ws, lane, inst, request):
-        key = inp.keys[request["key_lo"]]
         for place in range(inst["run_lo"], inst["run_lo"] + inst["running"]):
             r = ws.running[place]
             other = inp.requests[lane["request_lo"] + r]
             fills = ws.progress[r]["decoding"] == 1 and other["shared"]
-            if fills and inp.keys[other["key_lo"]] == key:
+            if fills and other["family"] == request["family"]:
                 fill = next_fill(lane, ws.progress[r], inst["step"] + 1 - late)
                 nearest = min(nearest, fill + late)
     return nearest
