@@ -153,24 +153,48 @@ def run_async(inp, ws, out, numbers):
 
 
 @kernel
+def run_tiered(inp, ws, out, numbers):
+    """Run lanes some of which have a CPU tier of kvsweep's own."""
+    _run_lanes(inp, ws, out, numbers)
+
+
+@kernel
 def run_rare(inp, ws, out, numbers):
     """Run lanes with any features but a connector."""
     _run_lanes(inp, ws, out, numbers)
 
 
 @kernel
-def run_explicit(inp, ws, out, numbers):
-    """Run lanes that are all explicit."""
-    _run_lanes(inp, ws, out, numbers)
-
-
-@kernel
-def run_leased(inp, ws, out, numbers):
-    """Run lanes that are all explicit, some of which have leases."""
-    _run_lanes(inp, ws, out, numbers)
-
-
-@kernel
 def run_connected(inp, ws, out, numbers):
-    """Run lanes that all have a connector."""
+    """Run lanes that all have a connector, and nothing rarer."""
+    _run_lanes(inp, ws, out, numbers)
+
+
+@kernel
+def run_connected_rare(inp, ws, out, numbers):
+    """Run lanes that all have a connector, some of them rarer features too."""
+    _run_lanes(inp, ws, out, numbers)
+
+
+@kernel
+def run_groups(inp, ws, out, numbers):
+    """Run lanes that are all explicit, some of which have groups of layers or unequal pools."""
+    _run_lanes(inp, ws, out, numbers)
+
+
+@kernel
+def run_drafts(inp, ws, out, numbers):
+    """Run lanes that are all explicit, some of which have drafts."""
+    _run_lanes(inp, ws, out, numbers)
+
+
+@kernel
+def run_apart(inp, ws, out, numbers):
+    """Run lanes that are all explicit, some of which prefill and decode apart."""
+    _run_lanes(inp, ws, out, numbers)
+
+
+@kernel
+def run_explicit(inp, ws, out, numbers):
+    """Run lanes that are all explicit, whatever else of that kind they have."""
     _run_lanes(inp, ws, out, numbers)

@@ -68,7 +68,7 @@ def workspace_sizes(lanes: NDArray[Any]) -> dict[str, NDArray[np.int64]]:
         "blocks": count * ids,
         "extents": extents,
         "lru": count * ids + extents,
-        "prefix": keys * np.where(explicit, lanes["groups"], 1),
+        "prefix": keys * np.where(explicit, 1 + lanes["more_groups"], 1),
         # Of CPU tiers; with a connector there is a mark of each request: `rank_mark`.
         "tier": count * lanes["tier_records"] + requests * (lanes["connects"] != 0),
         "tier_heads": extents * (lanes["cpu_blocks"] > 0),
@@ -88,10 +88,10 @@ def workspace_sizes(lanes: NDArray[Any]) -> dict[str, NDArray[np.int64]]:
         "batches": engines * DEPTH,
         "entries": engines * DEPTH * lanes["places"],
         "states": states,
-        "tables": table * lanes["groups"] * explicit * (1 + apart),
-        "gone": states * lanes["groups"],
+        "tables": table * (1 + lanes["more_groups"]) * explicit * (1 + apart),
+        "gone": states * (1 + lanes["more_groups"]),
         "leavers": 2 * engines * lanes["block_size"],  # the first of each list, then the last
-        "next_leaver": states * lanes["groups"],
+        "next_leaver": states * (1 + lanes["more_groups"]),
         "plans": engines * PLAN * (lanes["drafts"] > 0),
         "sums": HORIZON * explicit,
         "handoffs": requests * apart,
@@ -114,7 +114,7 @@ def place_engine(lane, inst, engine):
     """Set where the parts of an instance begin whose blocks and requests are explicit."""
     engine["batch_lo"] = inst["number"] * DEPTH
     engine["entry_lo"] = inst["number"] * DEPTH * lane["places"]
-    inst["prefix_lo"] = inst["number"] * lane["n_keys"] * lane["groups"]
+    inst["prefix_lo"] = inst["number"] * lane["n_keys"] * (1 + lane["more_groups"])
     engine["plan_lo"] = inst["number"] * PLAN
 
 

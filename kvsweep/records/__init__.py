@@ -45,10 +45,13 @@ from kvsweep.records.instances import (
     LRU_FIELDS,
 )
 from kvsweep.records.lanes import (
+    APART,
     ASYNC,
     CONNECTOR,
+    DRAFTS,
     EXPLICIT,
     FEATURES,
+    GROUPS,
     LANE,
     LANE_FIELDS,
     NO_CONNECTOR,
@@ -56,6 +59,7 @@ from kvsweep.records.lanes import (
     RARE,
     SCORER,
     SCORER_FIELDS,
+    TIERS,
 )
 from kvsweep.records.logs import (
     EVENT,
@@ -102,6 +106,7 @@ from kvsweep.records.tiers import (
 
 __all__ = [
     "ANY_LENGTH",
+    "APART",
     "ASYNC",
     "BATCH",
     "BATCH_FIELDS",
@@ -111,6 +116,7 @@ __all__ = [
     "CHAIN_FIELDS",
     "CONNECTOR",
     "DECODE",
+    "DRAFTS",
     "ENGINE",
     "ENGINE_FIELDS",
     "ENTRY",
@@ -122,6 +128,7 @@ __all__ = [
     "EXTENT_FIELDS",
     "FEATURES",
     "GROUP",
+    "GROUPS",
     "GROUP_FIELDS",
     "HANDOFF",
     "HANDOFF_FIELDS",
@@ -172,6 +179,7 @@ __all__ = [
     "TALLY",
     "TALLY_FIELDS",
     "TIER",
+    "TIERS",
     "TIER_FIELDS",
     "TRANSFER",
     "TRANSFER_FIELDS",

@@ -83,7 +83,8 @@ LANE_FIELDS = (
     Field("explicit", u8, "1", "1 if each block has a record and each request its tokens"),
     Field("by_extents", u8, "1", "1 if extents stand for blocks"),
     Field("disaggregated", u8, "1", "1 if some instances prefill and others decode"),
-    Field("groups", i64, "1", "groups of layers, each with a table of blocks per request"),
+    Field("more_groups", i64, "1", "groups of layers beyond the first; each has block tables"),
+    Field("windows", u8, "1", "1 if any group has a sliding window"),
     Field("group_lo", i64, "index", "first of these groups"),
     Field("drafts", i64, "token", "draft tokens that a decode verifies"),
     Field("most_accepted", i64, "token", "drafts that any verification of the list accepts"),
@@ -128,9 +129,9 @@ LANE_FIELDS = (
 )
 
 ASYNC = ("async_scheduling",)
+TIERS = ("tiered", "copies_each_step")
 RARE = (
-    "tiered",
-    "copies_each_step",
+    *TIERS,
     "victim",
     "eviction",
     "first_steps",
@@ -140,7 +141,10 @@ RARE = (
 )
 CONNECTOR = ("connects",)
 NO_CONNECTOR = ("unconnected",)
-EXPLICIT = ("explicit", "disaggregated")
+GROUPS = ("more_groups", "windows")
+DRAFTS = ("drafts", "slot", "ahead")
+APART = ("disaggregated", "role")
+EXPLICIT = ("explicit", *GROUPS, *DRAFTS, *APART)
 NO_EXPLICIT = ("unconnected", "by_extents")
 FEATURES = (*ASYNC, *RARE, *CONNECTOR, *EXPLICIT, *NO_EXPLICIT)
 """Fields of LANE that are 0 without a feature; entries for lanes without it lack them."""

@@ -17,15 +17,20 @@ from numpy.typing import NDArray
 from .. import _cache, _jit
 from ..config import Scenario
 from ..config.fleet import is_explicit
+from ..config.groups import is_hybrid
 from ..kernel import engine
 from ..records import (
+    APART,
     ASYNC,
     CONNECTOR,
+    DRAFTS,
     EXPLICIT,
+    GROUPS,
     LANE,
     NO_CONNECTOR,
     NO_EXPLICIT,
     RARE,
+    TIERS,
     Inputs,
     Outputs,
     Workspace,
@@ -104,28 +109,42 @@ class Entry:
         self.run(inputs, workspace, outputs, numbers)
 
 
+def _rare_but(*names: str) -> tuple[str, ...]:
+    return tuple(name for name in RARE if name not in names)
+
+
+_EXPLICIT = (*NO_EXPLICIT, *CONNECTOR)
+_LEAN = (*_EXPLICIT, *ASYNC, *RARE)
 USUAL = Entry(engine.run_batch, (*ASYNC, *RARE, *CONNECTOR, *EXPLICIT), "first run")
-_EXPLICIT_RARE = ("concurrency", "lease")
 # From few features to many: a lane goes to the first that covers it.
 ENTRIES: tuple[Entry, ...] = (
     USUAL,
     Entry(engine.run_async, (*RARE, *CONNECTOR, *EXPLICIT), "first run with async_scheduling"),
+    Entry(
+        engine.run_tiered,
+        (*ASYNC, *_rare_but(*TIERS), *CONNECTOR, *EXPLICIT),
+        "first run with a CPU tier of kvsweep's own",
+    ),
     Entry(engine.run_rare, (*CONNECTOR, *EXPLICIT), "first run with rarer features"),
     Entry(
         engine.run_connected,
-        (*NO_CONNECTOR, *EXPLICIT, "tiered", "copies_each_step"),
+        (*NO_CONNECTOR, *ASYNC, *RARE, *EXPLICIT),
         'first run with offload = "vllm"',
+    ),
+    Entry(
+        engine.run_connected_rare,
+        (*NO_CONNECTOR, *TIERS, *EXPLICIT),
+        'first run with offload = "vllm" and rarer features',
         more=10,
     ),
+    Entry(engine.run_groups, (*_LEAN, *DRAFTS, *APART), "first run with groups or pools"),
+    Entry(engine.run_drafts, (*_LEAN, *GROUPS, *APART), "first run with drafts"),
+    Entry(engine.run_apart, (*_LEAN, *GROUPS, *DRAFTS), "first run with prefill and decode apart"),
     Entry(
         engine.run_explicit,
-        (*NO_EXPLICIT, *CONNECTOR, *(name for name in RARE if name != "concurrency")),
-        "first run with groups, drafts or pools",
-    ),
-    Entry(
-        engine.run_leased,
-        (*NO_EXPLICIT, *CONNECTOR, *(name for name in RARE if name not in _EXPLICIT_RARE)),
-        "first run with leases of prefills",
+        (*_EXPLICIT, *_rare_but("concurrency", "lease")),
+        "first run with several of groups, drafts, roles, or with rarer features beside",
+        more=10,
     ),
 )
 if not _jit.prunes:  # each would be compiled with all features
@@ -145,7 +164,8 @@ def _kind(scenario: Scenario) -> tuple[object, ...]:
     cache, engine = scenario.cache, scenario.engine
     return (
         *(cache.cpu_blocks > 0, cache.offload, cache.eviction),
-        is_explicit(scenario),
+        *(is_explicit(scenario), is_hybrid(cache.groups), engine.drafts > 0),
+        scenario.cluster.prefill_instances,
         *(engine.async_scheduling, engine.victim, engine.scheduler, engine.preempt_for_urgent),
         bool(scenario.latency.first_steps_us),
         scenario.cluster.kv_lease_us is None,

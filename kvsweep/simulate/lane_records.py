@@ -70,7 +70,8 @@ def lay_out(scenarios: tuple[Scenario, ...]) -> Layout:
     """Lay out scenarios; what is returned must not be changed."""
     lanes = np.array([lane_record(item) for item in scenarios], LANE)
     lanes["scorer_lo"] = np.cumsum(lanes["scorers"]) - lanes["scorers"]
-    lanes["group_lo"] = np.cumsum(lanes["groups"]) - lanes["groups"]
+    groups = 1 + lanes["more_groups"]
+    lanes["group_lo"] = np.cumsum(groups) - groups
     lanes["pool_lo"] = np.cumsum(lanes["pools"]) - lanes["pools"]
     like, scorers = smaller_pools(scenarios), scorer_table(scenarios)
     return Layout(lanes, like, scorers, group_table(scenarios), pool_table(scenarios))

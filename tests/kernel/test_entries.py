@@ -24,6 +24,8 @@ from kvsweep.workload.traces import load_trace
 CONNECTED = {"cache": {"cpu_blocks": 50, "offload": "vllm", "transfer_bandwidth": 1.0}}
 ASYNC = {"engine": {"async_scheduling": True}}
 TIERED = {"cache": {"cpu_blocks": 50, "transfer_bandwidth": 1.0}}
+WINDOW = {"cache": {"groups": [{"kind": "sliding", "window": 64}]}}
+DRAFTED = {"engine": {"speculative": {"tokens": 2, "method": "draft", "acceptance": 0.5}}}
 APART = {
     "instances": None,
     "prefill_instances": 1,
@@ -37,7 +39,8 @@ FEATURES = {
         "run_batch",
     ),
     "asynchronous": (ASYNC, "run_async"),
-    "a tier": (TIERED, "run_rare"),
+    "a tier": (TIERED, "run_tiered"),
+    "a tier, and another victim": ({**TIERED, "engine": {"victim": "random"}}, "run_rare"),
     "another victim": ({"engine": {"victim": "random"}}, "run_rare"),
     "another eviction": ({"cache": {"eviction": "lfu"}}, "run_rare"),
     "slow first steps": ({"latency": {"first_steps_us": [2500]}}, "run_rare"),
@@ -51,12 +54,16 @@ FEATURES = {
         "run_rare",
     ),
     "a connector": (CONNECTED, "run_connected"),
-    "a connector, asynchronous": ({**CONNECTED, **ASYNC}, "run_connected"),
-    "a window": ({"cache": {"groups": [{"kind": "sliding", "window": 64}]}}, "run_explicit"),
-    "pools": ({"cluster": {"instances": None, "pools": [{"instances": 2}]}}, "run_explicit"),
-    "prefill and decode apart": ({"cluster": APART}, "run_explicit"),
-    "leases": ({"cluster": {**APART, "kv_lease_us": 30_000_000}}, "run_leased"),
+    "a connector, asynchronous": ({**CONNECTED, **ASYNC}, "run_connected_rare"),
+    "a window": (WINDOW, "run_groups"),
+    "a window, asynchronous": ({**WINDOW, **ASYNC}, "run_explicit"),
+    "pools": ({"cluster": {"instances": None, "pools": [{"instances": 2}]}}, "run_groups"),
+    "drafts": (DRAFTED, "run_drafts"),
+    "drafts and a window": ({**WINDOW, **DRAFTED}, "run_explicit"),
+    "prefill and decode apart": ({"cluster": APART}, "run_apart"),
+    "leases": ({"cluster": {**APART, "kv_lease_us": 30_000_000}}, "run_explicit"),
 }
+RARELY_DRAWN = ("a window", "pools", "drafts", "prefill and decode apart", "leases")
 
 
 @pytest.mark.parametrize("feature", FEATURES)
@@ -69,11 +76,13 @@ def test_each_feature_has_its_entry(feature):
     ("features", "names"),
     [
         (("none", "asynchronous"), ("run_async",)),
-        (("none", "a tier"), ("run_rare",)),
-        (("asynchronous", "a tier"), ("run_rare",)),
+        (("none", "a tier"), ("run_tiered",)),
+        (("asynchronous", "a tier"), ("run_async", "run_tiered")),
         (("none", "a connector"), ("run_batch", "run_connected")),
-        (("a connector", "a tier", "none"), ("run_rare", "run_connected")),
-        (("a window", "leases", "none"), ("run_batch", "run_leased")),
+        (("a connector", "a tier", "none"), ("run_tiered", "run_connected")),
+        (("a connector", "a connector, asynchronous"), ("run_connected_rare",)),
+        (("a window", "drafts"), ("run_groups", "run_drafts")),
+        (("a window", "leases", "none"), ("run_batch", "run_explicit")),
     ],
 )
 def test_a_sweep_compiles_the_fewest_entries(features, names):
@@ -98,7 +107,10 @@ def test_scenarios_need_what_their_lanes_need():
         if workload:
             scenario = scenario.model_copy(update={"workload": Workload(**workload)})
         scenarios.append(scenario)
-    scenarios += [batches.scenario(FEATURES[name][0]) for name in ("a window", "pools", "leases")]
+    scenarios += [
+        batches.scenario(FEATURES[name][0])
+        for name in ("a window", "pools", "drafts", "prefill and decode apart", "leases")
+    ]
     kinds = {}
     for item in scenarios:
         found = [entry.name for entry in entries.needed_for(np.array([lane_record(item)], LANE))]
@@ -130,14 +142,16 @@ def test_an_entry_of_more_features_decides_alike(monkeypatch):
         t for t in batches.random_traces(range(60)) if not t["scenario"]["cache"].get("cpu_blocks")
     ]
     found = []
-    for entry in entries.ENTRIES[:3]:
+    for entry in entries.ENTRIES[:4]:
         monkeypatch.setattr(entries, "ENTRIES", (entry,))
         chosen = [t for t in traces if entries.ENTRIES[0].covers(batches.inputs_of([t]).lanes)[0]]
         found.append({id(t): batches.lane_results(*batches.run([t]), 0) for t in chosen})
-    usual, late, rare = found
+    usual, late, tiered, rare = found
     assert usual.keys() < late.keys() < rare.keys()
+    assert usual.keys() <= tiered.keys()
     for key, results in usual.items():
         assert batches.differing(results, late[key]) == []
+        assert batches.differing(results, tiered[key]) == []
         assert batches.differing(results, rare[key]) == []
 
 
@@ -167,7 +181,7 @@ def test_messages_say_what_is_compiled():
     said = [entry.message for entry in entries.ENTRIES]
     assert len(set(said)) == len(said)
     assert f"(first run only, about {_cache.seconds} s)" in said[0]
-    assert f"about {_cache.seconds + 10} s" in said[3], "CPU offload has the most code"
+    assert f"about {_cache.seconds + 10} s" in said[5], "CPU offload has the most code"
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from kvsweep.records import LaneStatus
 from kvsweep.simulate import entries
 
 FEATURES = ("leases",)
-LEASED = next(entry for entry in entries.ENTRIES if entry.name == "run_leased")
+LEASED = next(entry for entry in entries.ENTRIES if entry.name == "run_explicit")
 
 
 @settings(max_examples=80)

@@ -13,7 +13,7 @@ from ..tally import log_event
 from .deciding import call_off
 from .handoff import count_query, pull, refuse
 from .lookup import find_hits, touch_hits
-from .tables import cache_known, capped, grow, release_all, window_of
+from .tables import cache_known, capped, groups_of, grow, release_all, window_of
 from .walking import schedule
 
 
@@ -27,11 +27,11 @@ def room_for(inp, lane, inst, state, tokens, had, unused):
     room = inst["free"] - unused
     if inst["running"] > 0:
         room -= lane["watermark"]
-    need = max(blocks_for(lane, tokens) - had, 0) * lane["groups"]
+    need = max(blocks_for(lane, tokens) - had, 0) * groups_of(lane)
     if lane["reserve_full_prompt"]:
         known = blocks_for(lane, np.int64(state["known"]))
         reserved = np.int64(0)
-        for group in range(lane["groups"]):
+        for group in range(groups_of(lane)):
             reserved += max(capped(inp, lane, group, known) - had, 0)
         need = max(need, reserved)
     return room - need
@@ -165,7 +165,7 @@ def _admit_head(
     end = computed + tokens + lane["drafts"]
     room = room_for(inp, lane, inst, state, end, hits, unused)
     if room < 0:
-        plain = lane["groups"] == 1 and window_of(inp, lane, 0) == 0
+        plain = lane["more_groups"] == 0 and window_of(inp, lane, 0) == 0
         lasts = hits == 0 or (plain and lane["reserve_full_prompt"] != 0)
         refuse(lane, inst, engine, state, -room, unused, lasts)
         return False

@@ -4,7 +4,7 @@ from ..._jit import leaf
 from ...records import DECODE, NONE
 from ..blocks.sizes import full_blocks
 from ..memory import place_engine
-from .tables import clear
+from .tables import clear, groups_of
 
 
 @leaf
@@ -65,8 +65,15 @@ def _begin_states(inp, ws, lane):
             _begin_state(ws, lane, other, request, slots + place, request["output"])
             ws.handoffs[r] = ws.blank_handoff[0]
         else:
-            table_lo = place * lane["groups"]
+            table_lo = place * groups_of(lane)
             _begin_state(ws, lane, r, request, table_lo, request["output"])
+
+
+@leaf
+def _place_states(own, engine):
+    """Let an instance that decodes have states of its own, behind those of the others."""
+    if own["role"] == DECODE:
+        engine["state_lo"] = own["requests"]
 
 
 @leaf
@@ -88,8 +95,7 @@ def begin_explicit(inp, ws, lane):
         ws.engines[index] = ws.blank_engine[0]
         engine = ws.engines[index]
         place_engine(lane, inst, engine)
-        if own["role"] == DECODE:
-            engine["state_lo"] = lane["requests"]
+        _place_states(own, engine)
     ws.leavers[: lane["instances"] * lane["block_size"]] = NONE
     _begin_states(inp, ws, lane)
 

@@ -10,7 +10,6 @@ from ..._jit import leaf
 from ...records import DECODE, NEVER, NONE, PREFILL
 from .handoff import next_transfer
 from .leases import next_lease_event
-from .tables import has_windows
 
 OUTPUTS, SCHEDULE = 0, 1
 """What an instance does next; at equal times outputs come first."""
@@ -97,7 +96,7 @@ def _may_pull(inp, ws, lane, inst, engine, time):
     may = head != NONE and ws.progress[head]["queued"] <= time
     if inst["waiting"] > 0:
         refused = engine["refused"] != 0 and inst["free"] < engine["free_wanted"]
-        may = may or not refused or lane["impatient"] != 0 or has_windows(inp, lane)
+        may = may or not refused or lane["impatient"] != 0 or lane["windows"] != 0
     return may
 
 

@@ -26,7 +26,7 @@ from .leavers import enlist, forget_phases
 from .may_run import decodes, may_plan
 from .planning import plan, plan_one, planned_blocks, planned_tokens
 from .short_of_blocks import bring_up, take_by_counts, take_one_by_one
-from .tables import has_windows
+from .tables import groups_of
 
 
 @leaf
@@ -106,21 +106,21 @@ def _may_go_on(ws, lane, inst, engine):
     tokens = engine["counted"] * (1 + lane["drafts"])
     fits = tokens <= inst["budget"] and tokens + engine["counted"] * lane["slot"] <= engine["input"]
     if lane["drafts"] > 0:
-        fits = fits and planned_blocks(ws, inst, engine) * lane["groups"] <= inst["free"]
+        fits = fits and planned_blocks(ws, inst, engine) * groups_of(lane) <= inst["free"]
     return fits
 
 
 @leaf
 def _give_blocks(inp, ws, out, lane, inst, tally, index, engine):
     """Give those who are counted what they need in this step, or preempt some of them."""
-    taken = blocks_needed(ws, lane, inst, engine) * lane["groups"]
+    taken = blocks_needed(ws, lane, inst, engine) * groups_of(lane)
     if lane["drafts"] > 0:
         take(ws, inst, taken)
         return
     if taken <= inst["free"]:
         leave_windows(inp, ws, lane, inst, tally, engine)
         take(ws, inst, taken)
-    elif has_windows(inp, lane):
+    elif lane["windows"] != 0:
         take_one_by_one(inp, ws, out, lane, inst, tally, index, engine)
     else:
         take_by_counts(inp, ws, out, lane, inst, tally, index, engine)

@@ -30,6 +30,7 @@ from .log import log_decodes, log_outputs, note_before
 from .may_run import may_run, tries
 from .planning import planned_tokens
 from .quiet import alike_by_batch, decode_time, ends_at, quiet_until, take_quiet
+from .tables import groups_of
 
 
 @leaf
@@ -96,7 +97,7 @@ def _give_blocks(inp, ws, lane, inst, tally, engine, first, last):
     spared = np.int64(0)
     if last >= first:
         ending, spared = count_ending(inp, ws, lane, inst, tally, engine, first, last)
-    taken = (blocks_needed(ws, lane, inst, engine) - spared) * lane["groups"]
+    taken = (blocks_needed(ws, lane, inst, engine) - spared) * groups_of(lane)
     if taken > inst["free"]:
         ending = np.int64(NONE)
     if ending != NONE and lane["drafts"] == 0:

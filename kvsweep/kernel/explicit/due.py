@@ -11,7 +11,7 @@ from .leavers import discharge
 from .log import note
 from .planning import planned_blocks, verify
 from .settling import finish
-from .tables import cache_known, fit, leave_one, leave_own, window_of
+from .tables import cache_known, fit, groups_of, leave_one, leave_own, window_of
 
 
 @leaf
@@ -144,7 +144,7 @@ def _leave(inp, ws, lane, inst, tally, engine, s, group, tokens):
     The request is brought up to date only if its blocks may be found by others, or have no keys.
     """
     state = ws.states[s]
-    gone = np.int64(ws.gone[s * lane["groups"] + group])
+    gone = np.int64(ws.gone[s * groups_of(lane) + group])
     if tokens + 1 - window_of(inp, lane, group) < (gone + 1) * lane["block_size"]:
         return
     if lane["prefix_caching"] and gone >= state["private"]:
@@ -168,7 +168,7 @@ def leave_windows(inp, ws, lane, inst, tally, engine):
         if not (lane["async_scheduling"] and state["known"] + since + 1 >= state["limit"]):
             tokens = state["computed"] - state["flight"] + since
             _leave(inp, ws, lane, inst, tally, engine, s, group, tokens)
-        table = ws.next_leaver[s * lane["groups"] + group]
+        table = ws.next_leaver[s * groups_of(lane) + group]
 
 
 @leaf

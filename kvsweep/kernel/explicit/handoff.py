@@ -17,7 +17,7 @@ from ..tally import log_event
 from .deciding import enter_handed
 from .leases import fail_pull, grant, lacking
 from .lookup import touch_hits
-from .tables import grow, release_all
+from .tables import groups_of, grow, release_all
 
 
 @leaf
@@ -70,7 +70,7 @@ def refuse(lane, inst, engine, state, lacks, unused, lasts):
     """
     inst["shortages"] += 1
     engine["refused"] = lasts and not lane["any_shared"]
-    spared = min(unused, state["shared"] * lane["groups"])
+    spared = min(unused, state["shared"] * groups_of(lane))
     engine["free_wanted"] = inst["free"] + lacks - spared
 
 

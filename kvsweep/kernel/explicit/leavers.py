@@ -11,7 +11,7 @@ from ..._jit import leaf
 from ...limits import MAX_GROUPS
 from ...records import NONE
 from ..blocks.sizes import tokens_beyond
-from .tables import FAR, window_of
+from .tables import FAR, groups_of, window_of
 
 _ROOM = np.int64(MAX_GROUPS)
 """A table is packed as its state times this, and its group."""
@@ -21,7 +21,7 @@ _ROOM = np.int64(MAX_GROUPS)
 def _list_of(inp, ws, lane, inst, state, s, group):
     """Return the place of the list in which a table is, its state being up to date."""
     window = window_of(inp, lane, group)
-    end = (ws.gone[s * lane["groups"] + group] + 1) * lane["block_size"] + window - 1
+    end = (ws.gone[s * groups_of(lane) + group] + 1) * lane["block_size"] + window - 1
     step = state["since"] + end - (state["computed"] - state["flight"])
     return inst["phase_lo"] + tokens_beyond(lane, step)
 
@@ -36,7 +36,7 @@ def _tail(lane, place):
 def enlist(inp, ws, lane, inst, state, s):
     """Put the tables of a request with a window at the end of their lists."""
     if state["release_at"] < FAR:
-        for group in range(lane["groups"]):
+        for group in range(groups_of(lane)):
             if window_of(inp, lane, group) > 0:
                 place = _list_of(inp, ws, lane, inst, state, s, group)
                 table = s * _ROOM + group
@@ -44,9 +44,9 @@ def enlist(inp, ws, lane, inst, state, s):
                     ws.leavers[place] = table
                 else:
                     last = ws.leavers[_tail(lane, place)]
-                    ws.next_leaver[(last // _ROOM) * lane["groups"] + last % _ROOM] = table
+                    ws.next_leaver[(last // _ROOM) * groups_of(lane) + last % _ROOM] = table
                 ws.leavers[_tail(lane, place)] = table
-                ws.next_leaver[s * lane["groups"] + group] = NONE
+                ws.next_leaver[s * groups_of(lane) + group] = NONE
 
 
 @leaf
@@ -56,12 +56,12 @@ def _take_out(ws, lane, place, table):
     at = np.int64(ws.leavers[place])
     while at != table:
         before = at
-        at = np.int64(ws.next_leaver[(at // _ROOM) * lane["groups"] + at % _ROOM])
-    after = ws.next_leaver[(at // _ROOM) * lane["groups"] + at % _ROOM]
+        at = np.int64(ws.next_leaver[(at // _ROOM) * groups_of(lane) + at % _ROOM])
+    after = ws.next_leaver[(at // _ROOM) * groups_of(lane) + at % _ROOM]
     if before == NONE:
         ws.leavers[place] = after
     else:
-        ws.next_leaver[(before // _ROOM) * lane["groups"] + before % _ROOM] = after
+        ws.next_leaver[(before // _ROOM) * groups_of(lane) + before % _ROOM] = after
     if after == NONE:
         ws.leavers[_tail(lane, place)] = before
 
@@ -70,7 +70,7 @@ def _take_out(ws, lane, place, table):
 def discharge(inp, ws, lane, inst, state, s):
     """Take the tables of a request out of their lists, its state being up to date."""
     if state["release_at"] < FAR:
-        for group in range(lane["groups"]):
+        for group in range(groups_of(lane)):
             if window_of(inp, lane, group) > 0:
                 place = _list_of(inp, ws, lane, inst, state, s, group)
                 _take_out(ws, lane, place, s * _ROOM + group)

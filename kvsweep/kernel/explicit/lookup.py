@@ -10,7 +10,7 @@ from ...records import NONE
 from ..blocks.prefix_table import find
 from ..blocks.sizes import blocks_for, full_blocks
 from . import block_records
-from .tables import clear, left_by, slot_of, watch_windows, window_of
+from .tables import clear, groups_of, left_by, slot_of, watch_windows, window_of
 
 
 @leaf
@@ -61,7 +61,7 @@ def find_prefix(inp, ws, lane, inst, request, state, limit):
     while hits > 0:
         before = hits
         first = np.int64(0)
-        while first < lane["groups"]:
+        while first < groups_of(lane):
             record = inp.groups[lane["group_lo"] + first]
             end = record["class_end"]
             window = record["member_window"]
@@ -93,7 +93,7 @@ def find_hits(inp, ws, lane, inst, request, state):
         hits = find_prefix(inp, ws, lane, inst, request, state, limit)
     unused = np.int64(0)
     used = np.int64(0)
-    for group in range(lane["groups"]):
+    for group in range(groups_of(lane)):
         gone = left_by(lane, window_of(inp, lane, group), hits * lane["block_size"])
         for block in range(gone, hits):
             users = ws.blocks[ws.tables[slot_of(state, group, block)]]["ref_count"]
@@ -110,9 +110,9 @@ def touch_hits(inp, ws, lane, inst, state, s, hits):
     if hits == 0:
         watch_windows(inp, ws, lane, state, s)
         return
-    for group in range(lane["groups"]):
+    for group in range(groups_of(lane)):
         gone = left_by(lane, window_of(inp, lane, group), hits * lane["block_size"])
-        ws.gone[s * lane["groups"] + group] = gone
+        ws.gone[s * groups_of(lane) + group] = gone
         for block in range(gone, hits):
             block_records.touch(ws, inst, np.int64(ws.tables[slot_of(state, group, block)]))
     state["blocks"] = hits

@@ -16,7 +16,7 @@ from .batches import pass_on
 from .block_records import take
 from .due import blocks_needed, leave_windows
 from .planning import planned_tokens
-from .tables import FAR
+from .tables import FAR, groups_of
 
 
 @leaf
@@ -135,7 +135,7 @@ def take_quiet(inp, ws, lane, inst, tally, engine, until, entry, due):
     alike = np.int64(0)
     goes_on = True
     while goes_on and inst["step"] < due:
-        taken = blocks_needed(ws, lane, inst, engine) * lane["groups"]
+        taken = blocks_needed(ws, lane, inst, engine) * groups_of(lane)
         fits = taken <= inst["free"]
         if fits and lane["drafts"] == 0:
             leave_windows(inp, ws, lane, inst, tally, engine)

@@ -10,7 +10,7 @@ from ..time.calendar import IDLE
 from .block_records import take
 from .due import blocks_needed, catch_up, phase_of
 from .leavers import discharge
-from .tables import allocate, cache_known, watch_windows
+from .tables import allocate, cache_known, groups_of, watch_windows
 from .walking import preempt
 
 
@@ -55,12 +55,12 @@ def take_by_counts(inp, ws, out, lane, inst, tally, index, engine):
     taken, and so evicted, before more is freed.
     """
     served = np.int64(0)
-    while (blocks_needed(ws, lane, inst, engine) - served) * lane["groups"] > inst["free"]:
-        more = inst["free"] // lane["groups"]
-        take(ws, inst, more * lane["groups"])
+    while (blocks_needed(ws, lane, inst, engine) - served) * groups_of(lane) > inst["free"]:
+        more = inst["free"] // groups_of(lane)
+        take(ws, inst, more * groups_of(lane))
         served += more
         _preempt_last(inp, ws, out, lane, inst, tally, index, engine)
-    take(ws, inst, (blocks_needed(ws, lane, inst, engine) - served) * lane["groups"])
+    take(ws, inst, (blocks_needed(ws, lane, inst, engine) - served) * groups_of(lane))
 
 
 @leaf

@@ -174,7 +174,7 @@ def advance(inp, ws, out, lane, inst, tally, index, until, second):
     while tally["status"] == LaneStatus.OK and not inst["announced"]:
         time, what = next_time(ws, own, inst)
         if time >= until:
-            if not own["disaggregated"]:
+            if not lane["disaggregated"]:
                 accept(inp, ws, own, inst, until - 1)
             break
         _move_clock(own, inst, time)
@@ -187,6 +187,6 @@ def advance(inp, ws, out, lane, inst, tally, index, until, second):
             accept(inp, ws, own, inst, time)
             if not run_decodes(inp, ws, out, own, inst, tally, index, until):
                 _schedule(inp, ws, out, own, inst, tally, index)
-        if own["disaggregated"]:
+        if lane["disaggregated"]:
             engine = ws.engines[index]
             until = own_until(inp, ws, own, inst, engine, what, until, second)

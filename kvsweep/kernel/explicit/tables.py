@@ -18,6 +18,12 @@ FAR = np.int64(2**31 - 2)
 
 
 @leaf
+def groups_of(lane):
+    """Return the groups of layers, each with a table of its own per request."""
+    return 1 + np.int64(lane["more_groups"])
+
+
+@leaf
 def slot_of(state, group, block):
     """Return the slot of a block of a request in the table of a group."""
     return state["table_lo"] + group * state["places"] + block
@@ -26,16 +32,10 @@ def slot_of(state, group, block):
 @leaf
 def window_of(inp, lane, group):
     """Return the sliding window of a group in tokens, 0 for full attention."""
-    return inp.groups[lane["group_lo"] + group]["window"]
-
-
-@leaf
-def has_windows(inp, lane):
-    """Return whether any group has a sliding window."""
-    found = False
-    for group in range(lane["groups"]):
-        found = found or window_of(inp, lane, group) > 0
-    return found
+    window = np.int64(0)
+    if lane["windows"]:
+        window = np.int64(inp.groups[lane["group_lo"] + group]["window"])
+    return window
 
 
 @leaf
@@ -51,10 +51,10 @@ def left_by(lane, window, tokens):
 def watch_windows(inp, ws, lane, state, s):
     """Note when the next window will leave a block."""
     nearest = FAR
-    for group in range(lane["groups"]):
+    for group in range(groups_of(lane)):
         window = window_of(inp, lane, group)
         if window > 0:
-            gone = ws.gone[s * lane["groups"] + group]
+            gone = ws.gone[s * groups_of(lane) + group]
             nearest = min(nearest, (gone + 1) * lane["block_size"] + window - 1)
     state["release_at"] = nearest
 
@@ -80,8 +80,8 @@ def _release(ws, lane, inst, state, s, group, first, end):
 def split(inp, ws, lane, inst, request, state, s):
     """Give all cached blocks of a victim records, before they are freed: it may hit them again."""
     private, published = np.int64(state["private"]), np.int64(state["published"])
-    for group in range(lane["groups"]):
-        gone = np.int64(ws.gone[s * lane["groups"] + group])
+    for group in range(groups_of(lane)):
+        gone = np.int64(ws.gone[s * groups_of(lane) + group])
         for block in range(min(gone, published) - 1, private - 1, -1):
             slot = slot_of(state, group, block)
             found = np.int64(ws.tables[slot])
@@ -99,8 +99,8 @@ def release_left(inp, ws, lane, inst, engine, request, state, s):
     """Give back the blocks that the windows have left, of processed tokens (rule R12.2)."""
     tokens = state["computed"] - state["flight"]
     cache_known(inp, ws, lane, inst, request, state, s, tokens)
-    for group in range(lane["groups"]):
-        place = s * lane["groups"] + group
+    for group in range(groups_of(lane)):
+        place = s * groups_of(lane) + group
         gone = np.int64(ws.gone[place])
         left = min(left_by(lane, window_of(inp, lane, group), tokens), state["blocks"])
         if left > gone:
@@ -117,14 +117,14 @@ def leave_own(ws, lane, inst, engine, state, s, group, gone):
     """Give back the next block of a table, whose key nobody else has, as the window has left it."""
     stretch = block_records.release_stretch(ws, inst, s, group, gone, gone + 1)
     ws.tables[slot_of(state, group, gone)] = stretch
-    ws.gone[s * lane["groups"] + group] = gone + 1
+    ws.gone[s * groups_of(lane) + group] = gone + 1
     engine["window_freed"] += 1
 
 
 @leaf
 def leave_one(inp, ws, lane, inst, engine, request, state, s, group):
     """Give back the next block of a table, as the window has left it (rule R12.2)."""
-    place = s * lane["groups"] + group
+    place = s * groups_of(lane) + group
     gone = np.int64(ws.gone[place])
     cache_known(inp, ws, lane, inst, request, state, s, state["computed"] - state["flight"])
     stretch = _release(ws, lane, inst, state, s, group, gone, gone + 1)
@@ -139,7 +139,7 @@ def fit(lane, tally, state, tokens, measured):
     """Note the blocks that a request has taken since, for so many tokens."""
     if tokens > state["room"]:
         blocks = blocks_for(lane, tokens)
-        tally["blocks_taken"] += (blocks - state["blocks"]) * lane["groups"] * measured
+        tally["blocks_taken"] += (blocks - state["blocks"]) * groups_of(lane) * measured
         state["blocks"] = blocks
         state["room"] = blocks * lane["block_size"]
 
@@ -147,7 +147,7 @@ def fit(lane, tally, state, tokens, measured):
 @leaf
 def grow(ws, lane, inst, tally, state, blocks, measured):
     """Let all tables of a request have so many blocks; they must be free."""
-    more = (blocks - state["blocks"]) * lane["groups"]
+    more = (blocks - state["blocks"]) * groups_of(lane)
     block_records.take(ws, inst, more)
     state["blocks"] = blocks
     state["room"] = blocks * lane["block_size"]
@@ -163,8 +163,8 @@ def key_of(inp, lane, request, group, block):
 @leaf
 def _record(inp, ws, lane, inst, request, state, s, end):
     """Give the blocks before `end` that are not cached yet records, and cache them."""
-    for group in range(lane["groups"]):
-        first = max(np.int64(state["published"]), np.int64(ws.gone[s * lane["groups"] + group]))
+    for group in range(groups_of(lane)):
+        first = max(np.int64(state["published"]), np.int64(ws.gone[s * groups_of(lane) + group]))
         for block in range(first, end):
             key = key_of(inp, lane, request, group, block)
             ws.tables[slot_of(state, group, block)] = block_records.cache(ws, inst, key)
@@ -195,7 +195,7 @@ def allocate(inp, ws, lane, inst, tally, engine, request, state, s, tokens, meas
     end = state["computed"] + tokens
     if end + lane["drafts"] > state["room"]:
         blocks = blocks_for(lane, end + lane["drafts"])
-        if (blocks - state["blocks"]) * lane["groups"] > inst["free"]:
+        if (blocks - state["blocks"]) * groups_of(lane) > inst["free"]:
             return False
         grow(ws, lane, inst, tally, state, blocks, measured)
     cache_known(inp, ws, lane, inst, request, state, s, end)
@@ -210,15 +210,15 @@ def clear(ws, lane, state, s):
     state["published"] = 0
     state["publish_at"] = lane["block_size"] if lane["prefix_caching"] else FAR
     state["release_at"] = FAR
-    for group in range(lane["groups"]):
-        ws.gone[s * lane["groups"] + group] = 0
+    for group in range(groups_of(lane)):
+        ws.gone[s * groups_of(lane) + group] = 0
 
 
 @leaf
 def release_all(ws, lane, inst, state, s):
     """Free the blocks of a request, group by group, each from the last to the first."""
-    for group in range(lane["groups"]):
-        gone = np.int64(ws.gone[s * lane["groups"] + group])
+    for group in range(groups_of(lane)):
+        gone = np.int64(ws.gone[s * groups_of(lane) + group])
         _release(ws, lane, inst, state, s, group, gone, np.int64(state["blocks"]))
     clear(ws, lane, state, s)
 
@@ -240,10 +240,10 @@ def can_never_fit(inp, lane, request):
     most = request["prompt"] + request["output"] - 1
     blocks = blocks_for(lane, most + 2 * lane["drafts"])
     total = np.int64(0)
-    for group in range(lane["groups"]):
+    for group in range(groups_of(lane)):
         total += capped(inp, lane, group, blocks)
     # With windows or drafts the recorder counts the last token too, which is never computed.
-    longest = most + (lane["drafts"] > 0 or lane["groups"] > 1 or window_of(inp, lane, 0) > 0)
+    longest = most + (lane["drafts"] > 0 or lane["more_groups"] > 0 or window_of(inp, lane, 0) > 0)
     too_long = longest > lane["max_tokens"] and not lane["chunked_prefill"]
     too_long = too_long or most + 1 > lane["longest"]
     return total > lane["gpu_blocks"] or too_long
