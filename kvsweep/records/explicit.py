@@ -71,8 +71,9 @@ BATCH_FIELDS = (
     Field("end", i64, "us", "when it ends on the device"),
     Field("step", i64, "step", "its index, if it has tokens"),
     Field("row", i64, "index", "its row in the log, or -1"),
-    Field("size", i64, "request", "scheduled requests, those without entries excepted"),
-    Field("plain", i64, "request", "those without entries"),
+    Field("size", i64, "request", "its entries"),
+    Field("skipped", i64, "request", "leading entries that do not count: these requests have none"),
+    Field("plain", i64, "request", "scheduled requests without entries"),
     Field("changes", i64, "1", "1 if it changes anything"),
 )
 

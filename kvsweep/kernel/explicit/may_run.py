@@ -77,7 +77,8 @@ def may_run(inp, ws, lane, inst, engine):
         return False
     if lane["async_scheduling"]:
         batch = ws.batches[engine["batch_lo"] + engine["oldest"]]
-        if batch["size"] != inst["running"] or engine["settles"]:
+        entries = batch["size"] - batch["skipped"]
+        if entries != inst["running"] - engine["counted"] or engine["settles"]:
             return False
     for place in range(inst["run_lo"] + engine["counted"], inst["run_lo"] + inst["running"]):
         if not decodes(lane, engine, ws.states[engine["state_lo"] + ws.running[place]]):
