@@ -117,6 +117,7 @@ ENGINE_FIELDS = (
     Field("awaited", i64, "request", "requests here whose blocks were not pulled yet"),
     Field("splits", u8, "1", "1 if a running request of this batch had its prefill split"),
     Field("refused", u8, "1", "1 if the last schedule refused a head for lack of blocks"),
+    Field("watches", u8, "1", "1 if it may be admitted once one of its hits is evicted"),
     Field("begun", u8, "1", "1 if a run of decodes ended with blocks given for its next step"),
     Field("finished", u8, "1", "1 if a request has finished since the last schedule"),
     Field("settles", u8, "1", "1 if the oldest batch is processed before the next schedule"),
