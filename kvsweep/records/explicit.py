@@ -71,8 +71,9 @@ BATCH_FIELDS = (
     Field("end", i64, "us", "when it ends on the device"),
     Field("step", i64, "step", "its index, if it has tokens"),
     Field("row", i64, "index", "its row in the log, or -1"),
-    Field("size", i64, "request", "scheduled requests, those without entries excepted"),
-    Field("plain", i64, "request", "those without entries"),
+    Field("size", i64, "request", "its entries"),
+    Field("skipped", i64, "request", "leading entries that do not count: these requests have none"),
+    Field("plain", i64, "request", "scheduled requests without entries"),
     Field("changes", i64, "1", "1 if it changes anything"),
 )
 
@@ -116,6 +117,7 @@ ENGINE_FIELDS = (
     Field("awaited", i64, "request", "requests here whose blocks were not pulled yet"),
     Field("splits", u8, "1", "1 if a running request of this batch had its prefill split"),
     Field("refused", u8, "1", "1 if the last schedule refused a head for lack of blocks"),
+    Field("watches", u8, "1", "1 if it may be admitted once one of its hits is evicted"),
     Field("begun", u8, "1", "1 if a run of decodes ended with blocks given for its next step"),
     Field("finished", u8, "1", "1 if a request has finished since the last schedule"),
     Field("settles", u8, "1", "1 if the oldest batch is processed before the next schedule"),

@@ -294,6 +294,40 @@ def test_many_run_at_a_time(groups, gpu_blocks):
     assert single.outputs.preemptions.sum() > 0
 
 
+def conversations(rng, windows):
+    """Return a trace of conversations in a small pool: each turn looks up what was said."""
+    said, rows = {}, []
+    for i in range(rng.randint(10, 40)):
+        before = said.setdefault(i % 5, [])
+        prompt = [*before, [2 * i, rng.randint(3, 20)]]
+        answer = [2 * i + 1, rng.randint(1, 40)]
+        rows.append({"id": i, "arrival_us": 1000 * i, "prompt": prompt, "output": answer})
+        if len(before) < 8:
+            said[i % 5] = [*prompt, answer]
+    groups = [{"kind": "full"}] + [{"kind": "sliding", "window": each} for each in windows]
+    most = max(sum(n for _, n in [*row["prompt"], row["output"]]) for row in rows)
+    blocks = len(groups) * -(-most // 4)
+    scenario = {
+        "engine": {
+            "max_num_batched_tokens": 64,
+            "max_num_seqs": 16,
+            "async_scheduling": rng.random() < 0.5,
+            "reserve_full_prompt": rng.random() < 0.5,
+        },
+        "cache": {"block_size": 4, "gpu_blocks": rng.randint(blocks, 3 * blocks), "groups": groups},
+        "latency": {"beta": [1000, 1, 1]},
+    }
+    return {"format": "kvsweep-trace/1", "scenario": scenario, "requests": rows}
+
+
+@pytest.mark.parametrize("windows", [(), (3,), (9,), (5, 20)])
+def test_a_refused_head_is_tried_again_in_time(windows):
+    """Its hits are evicted, or others cache what it has too."""
+    rng = random.Random(f"refused/{windows}")
+    for _ in range(15):
+        assert list(twin.differences(conversations(rng, windows))) == []
+
+
 def test_the_twin_ends():
     """What the tests above compare with is not a run that stopped."""
     trace = explicit_traces.random_trace(random.Random(0), ("roles",), closed_loop=True)

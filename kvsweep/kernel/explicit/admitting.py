@@ -12,7 +12,7 @@ from ..scheduling.running import chunk_of
 from ..tally import log_event
 from .deciding import call_off
 from .handoff import count_query, pull, refuse
-from .lookup import find_hits, touch_hits
+from .lookup import find_hits, touch_hits, watch_hits
 from .tables import cache_known, capped, groups_of, grow, release_all, window_of
 from .walking import schedule
 
@@ -166,8 +166,10 @@ def _admit_head(
     room = room_for(inp, lane, inst, state, end, hits, unused)
     if room < 0:
         plain = lane["more_groups"] == 0 and window_of(inp, lane, 0) == 0
-        lasts = hits == 0 or (plain and lane["reserve_full_prompt"] != 0)
-        refuse(lane, inst, engine, state, -room, unused, lasts)
+        watches = hits > 0 and not (plain and lane["reserve_full_prompt"] != 0)
+        refuse(lane, inst, engine, state, -room, unused, watches)
+        if watches:
+            watch_hits(inp, ws, lane, state, hits)
         return False
     blocks = unused + used
     count_query(lane, tally, state, hits, blocks, r >= lane["warmup"])

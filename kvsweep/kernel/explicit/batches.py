@@ -73,12 +73,42 @@ def enqueue(ws, inst, engine, end, row, changes):
     batch["step"] = inst["step"]
     batch["row"] = row
     batch["size"] = engine["size"]
+    batch["skipped"] = 0
     batch["plain"] = engine["plain"]
     batch["changes"] = changes
     engine["queued"] += 1
     engine["device_end"] = end
     inst["step"] += engine["size"] + engine["plain"] > 0
     inst["in_flight"] = 1
+
+
+@leaf
+def drop_entry(ws, engine):
+    """Let the first of the batch on the device who has an entry have none: it is counted now."""
+    batch = ws.batches[engine["batch_lo"] + engine["oldest"]]
+    batch["skipped"] += 1
+    batch["plain"] += 1
+
+
+@leaf
+def give_entry(ws, lane, engine, s):
+    """Let the last of the batch on the device who has no entry have the first: it was counted."""
+    batch = ws.batches[engine["batch_lo"] + engine["oldest"]]
+    first = entry_at(lane, engine, engine["oldest"], 0)
+    if batch["skipped"] == 0:
+        for place in range(first + batch["size"], first, -1):
+            ws.entries[place] = ws.entries[place - 1]
+        batch["size"] += 1
+        batch["skipped"] = 1
+    batch["skipped"] -= 1
+    batch["plain"] -= 1
+    entry = ws.entries[first + batch["skipped"]]
+    entry["state"] = s
+    entry["tokens"] = 1
+    entry["drafts"] = 0
+    entry["accepted"] = 0
+    entry["samples"] = 1
+    entry["padded"] = 0
 
 
 @leaf
@@ -89,6 +119,8 @@ def pass_on(inst, engine, batch, ends, row):
     batch["row"] = row
     batch["changes"] = 1
     batch["size"] = inst["running"]
+    batch["skipped"] = inst["running"]
+    batch["plain"] = inst["running"]
     engine["device_end"] = ends
     engine["schedules"] += 1
     inst["step"] += 1

@@ -95,7 +95,8 @@ def _may_pull(inp, ws, lane, inst, engine, time):
     head = inst["inbox_head"]
     may = head != NONE and ws.progress[head]["queued"] <= time
     if inst["waiting"] > 0:
-        refused = engine["refused"] != 0 and inst["free"] < engine["free_wanted"]
+        refused = engine["refused"] != 0 and engine["watches"] == 0
+        refused = refused and inst["free"] < engine["free_wanted"]
         may = may or not refused or lane["impatient"] != 0 or lane["windows"] != 0
     return may
 

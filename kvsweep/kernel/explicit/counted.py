@@ -3,21 +3,30 @@
 Between two steps all that changes of such a request is that it has one more token, known and
 computed. So its state is left as it was at step `since`, and brought up to date when it is *due*
 (due.py). That goes on beside admissions and chunks of those behind it, which have entries, until a
-step must look at each. Asynchronously, and with drafts, it lasts for a run of steps only.
+step must look at each.
+
+Asynchronously the batch before is still on the device when a step is scheduled: who is counted has
+no entry in either, is not in the new one if its last token comes with the other, and needs an entry
+in that one if it is preempted.
 """
+
+import numpy as np
 
 from ..._jit import leaf, part
 from ...records import PREFILL
 from ..scheduling.preempt import victim_is_last
 from ..time.arrivals import tell_end
 from ..time.calendar import IDLE, find_due
+from .batches import drop_entry, give_entry
 from .block_records import take
 from .due import (
     blocks_needed,
     cache_due,
     catch_up,
+    count_ending,
     end_some,
     is_last,
+    is_served,
     leave_windows,
     next_due,
     phase_of,
@@ -32,8 +41,9 @@ from .tables import groups_of
 @leaf
 def stands(lane):
     """Return whether who is counted stays so beside steps that do not only decode."""
-    plain = not lane["async_scheduling"] and lane["role"] != PREFILL
-    plain = plain and (lane["drafts"] == 0 or may_plan(lane))
+    plain = lane["role"] != PREFILL and (lane["drafts"] == 0 or may_plan(lane))
+    if lane["async_scheduling"]:  # victims may be fenced, ends are told of a step before
+        plain = plain and not (lane["disaggregated"] or lane["follow_ups"])
     # A step of a run would cache blocks of one token only when it takes them: a record too many.
     plain = plain and not (lane["block_size"] == 1 and lane["prefix_caching"])
     return plain and victim_is_last(lane)
@@ -55,6 +65,8 @@ def _join(inp, ws, lane, inst, engine):
         goes_on = decodes(lane, engine, state)
         if goes_on:
             engine["counted"] += 1
+            if lane["async_scheduling"]:
+                drop_entry(ws, engine)
             state["since"] = inst["step"]
             engine["context"] += state["computed"]
             engine["measured"] += r >= lane["warmup"]
@@ -95,32 +107,39 @@ def stand_down(inp, ws, lane, inst, tally, engine):
     for place in range(inst["run_lo"], inst["run_lo"] + engine["counted"]):
         bring_up(inp, ws, lane, inst, tally, engine, place)
         ws.due[place] = IDLE
+    if lane["async_scheduling"]:
+        for position in range(engine["counted"] - 1, -1, -1):
+            r = ws.running[inst["run_lo"] + position]
+            give_entry(ws, lane, engine, engine["state_lo"] + r)
     if lane["drafts"] == 0:
         forget_phases(ws, lane, inst)
     engine["counted"] = 0
 
 
 @leaf
-def _may_go_on(ws, lane, inst, engine):
-    """Return whether there are budget and room for all who are counted; with drafts blocks too."""
-    tokens = engine["counted"] * (1 + lane["drafts"])
-    fits = tokens <= inst["budget"] and tokens + engine["counted"] * lane["slot"] <= engine["input"]
+def _may_go_on(ws, lane, inst, engine, count):
+    """Return whether there are budget and room for so many; with drafts blocks for all too."""
+    tokens = count * (1 + lane["drafts"])
+    fits = tokens <= inst["budget"] and tokens + count * lane["slot"] <= engine["input"]
     if lane["drafts"] > 0:
         fits = fits and planned_blocks(ws, inst, engine) * groups_of(lane) <= inst["free"]
     return fits
 
 
 @leaf
-def _give_blocks(inp, ws, out, lane, inst, tally, index, engine):
-    """Give those who are counted what they need in this step, or preempt some of them."""
-    taken = blocks_needed(ws, lane, inst, engine) * groups_of(lane)
+def _give_blocks(inp, ws, out, lane, inst, tally, index, engine, spared):
+    """Give those who are counted what they need in this step, or preempt some of them.
+
+    Of those who would take a block `spared` do not.
+    """
+    taken = (blocks_needed(ws, lane, inst, engine) - spared) * groups_of(lane)
     if lane["drafts"] > 0:
         take(ws, inst, taken)
         return
     if taken <= inst["free"]:
         leave_windows(inp, ws, lane, inst, tally, engine)
         take(ws, inst, taken)
-    elif lane["windows"] != 0:
+    elif spared > 0 or lane["windows"] != 0:
         take_one_by_one(inp, ws, out, lane, inst, tally, index, engine)
     else:
         take_by_counts(inp, ws, out, lane, inst, tally, index, engine)
@@ -129,17 +148,36 @@ def _give_blocks(inp, ws, out, lane, inst, tally, index, engine):
 
 
 @leaf
-def _charge(lane, inst, tally, engine):
+def _served(ws, lane, inst, engine):
+    """Return how many of those who are counted this step serves, their context, the measured."""
+    count = np.int64(engine["counted"])
+    context = np.int64(engine["context"])
+    measured = np.int64(engine["measured"])
+    if lane["async_scheduling"]:
+        first, last, _ = find_due(ws, inst)
+        for place in range(inst["run_lo"] + first, inst["run_lo"] + last + 1):
+            r = ws.running[place]
+            state = ws.states[engine["state_lo"] + r]
+            if ws.due[place] == inst["step"] and not is_served(lane, inst, state):
+                count -= 1
+                context -= state["computed"]
+                measured -= r >= lane["warmup"]
+    return count, context, measured
+
+
+@leaf
+def _charge(ws, lane, inst, tally, engine):
     """Charge the tokens of those who are counted to the step (rule R7.3)."""
     width = 1 + lane["drafts"]
-    tokens = engine["counted"] * width
+    count, context, measured = _served(ws, lane, inst, engine)
+    tokens = count * width
     inst["decode_tokens"] += tokens
-    inst["decode_context"] += width * engine["context"]
-    inst["decode_context"] += engine["counted"] * (lane["drafts"] * width // 2)
+    inst["decode_context"] += width * context
+    inst["decode_context"] += count * (lane["drafts"] * width // 2)
     inst["budget"] -= tokens
-    engine["input"] -= tokens + engine["counted"] * lane["slot"]
-    tally["computed_tokens"] += engine["measured"] * width
-    engine["even"] += engine["measured"]
+    engine["input"] -= tokens + count * lane["slot"]
+    engine["plain"] = count
+    tally["computed_tokens"] += measured * width
 
 
 @leaf
@@ -151,10 +189,13 @@ def schedule_counted(inp, ws, out, lane, inst, tally, index, engine):
     if engine["counted"] == 0:
         return
     plan_ahead(inp, ws, lane, inst, tally, engine)
-    if _may_go_on(ws, lane, inst, engine):
-        _give_blocks(inp, ws, out, lane, inst, tally, index, engine)
-        engine["plain"] = engine["counted"]
-        _charge(lane, inst, tally, engine)
+    ending, spared = np.int64(0), np.int64(0)
+    if lane["async_scheduling"]:
+        first, last, _ = find_due(ws, inst)
+        ending, spared = count_ending(inp, ws, lane, inst, tally, engine, first, last)
+    if _may_go_on(ws, lane, inst, engine, engine["counted"] - ending):
+        _give_blocks(inp, ws, out, lane, inst, tally, index, engine, spared)
+        _charge(ws, lane, inst, tally, engine)
     else:
         stand_down(inp, ws, lane, inst, tally, engine)
 
@@ -174,13 +215,15 @@ def announce_counted(inp, ws, lane, inst, tally, engine, end):
 @leaf
 def process_counted(inp, ws, out, lane, inst, tally, index, engine):
     """Give each who is counted its token of the batch that has just ended."""
-    if engine["plain"] > 0:
-        inst["step"] -= 1  # which is that of the next batch
+    if engine["counted"] > 0:
+        step = ws.batches[engine["batch_lo"] + engine["oldest"]]["step"]
+        after = inst["step"]
+        inst["step"] = step + lane["async_scheduling"]  # the schedule that knew of their ends
         first, last, _ = find_due(ws, inst)
-        end_some(inp, ws, out, lane, inst, tally, index, engine, first, last, inst["step"])
+        engine["even"] += engine["measured"]
+        end_some(inp, ws, out, lane, inst, tally, index, engine, first, last, step)
         if lane["drafts"] == 0:
             engine["context"] += engine["counted"]
         elif lane["context"]:
             engine["context"] += planned_tokens(ws, inst, engine)
-        inst["step"] += 1
-        engine["plain"] = 0
+        inst["step"] = after

@@ -15,7 +15,7 @@ from ...records import NEVER, NONE
 from ..tally import add_gap
 from ..time.calendar import find_due
 from ..time.step_time import token_time
-from .batches import entry_at, pass_on
+from .batches import pass_on
 from .block_records import take
 from .counted import join, plan_ahead, stand_down, stands
 from .due import (
@@ -133,26 +133,10 @@ def _take_step(inp, ws, out, lane, inst, tally, index, engine, until):
 
 
 @leaf
-def _write_batch(ws, lane, inst, engine):
-    """Write the entries of the batch that is on the device."""
-    first = entry_at(lane, engine, engine["oldest"], 0)
-    for position in range(inst["running"]):
-        entry = ws.entries[first + position]
-        entry["state"] = engine["state_lo"] + ws.running[inst["run_lo"] + position]
-        entry["tokens"] = 1
-        entry["drafts"] = 0
-        entry["accepted"] = 0
-        entry["samples"] = 1
-        entry["padded"] = 0
-
-
-@leaf
 def _end(inp, ws, lane, inst, tally, engine):
     """Leave all as steps need it that are no run."""
     if not stands(lane):
         stand_down(inp, ws, lane, inst, tally, engine)
-    if lane["async_scheduling"]:
-        _write_batch(ws, lane, inst, engine)
     if engine["at_once"] > 0:
         add_gap(ws, tally, 0, engine["at_once"])
         engine["at_once"] = 0

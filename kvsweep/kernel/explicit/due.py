@@ -157,18 +157,36 @@ def _leave(inp, ws, lane, inst, tally, engine, s, group, tokens):
 
 
 @leaf
+def is_served(lane, inst, state):
+    """Return whether this step serves a request: asynchronously not if its last token is coming."""
+    known = state["known"] + inst["step"] - state["since"]
+    return not lane["async_scheduling"] or known + 1 < state["limit"]
+
+
+@leaf
+def leave_next(inp, ws, lane, inst, tally, engine, table):
+    """Give back the block that a window leaves in this step, if any; return the next table."""
+    s = np.int64(table) // MAX_GROUPS
+    group = np.int64(table) % MAX_GROUPS
+    state = ws.states[s]
+    if is_served(lane, inst, state):
+        tokens = state["computed"] - state["flight"] + inst["step"] - state["since"]
+        _leave(inp, ws, lane, inst, tally, engine, s, group, tokens)
+    return np.int64(ws.next_leaver[s * groups_of(lane) + group])
+
+
+@leaf
+def first_leaver(ws, lane, inst):
+    """Return the first table whose window may leave a block in this step."""
+    return np.int64(ws.leavers[inst["phase_lo"] + tokens_beyond(lane, inst["step"])])
+
+
+@leaf
 def leave_windows(inp, ws, lane, inst, tally, engine):
     """Give back the blocks that windows leave in this step."""
-    table = ws.leavers[inst["phase_lo"] + tokens_beyond(lane, inst["step"])]
+    table = first_leaver(ws, lane, inst)
     while table != NONE:
-        s = np.int64(table) // MAX_GROUPS
-        group = np.int64(table) % MAX_GROUPS
-        state = ws.states[s]
-        since = inst["step"] - state["since"]
-        if not (lane["async_scheduling"] and state["known"] + since + 1 >= state["limit"]):
-            tokens = state["computed"] - state["flight"] + since
-            _leave(inp, ws, lane, inst, tally, engine, s, group, tokens)
-        table = ws.next_leaver[s * groups_of(lane) + group]
+        table = leave_next(inp, ws, lane, inst, tally, engine, table)
 
 
 @leaf

@@ -60,16 +60,17 @@ def count_query(lane, tally, state, hits, blocks, measured):
 
 
 @leaf
-def refuse(lane, inst, engine, state, lacks, unused, lasts):
+def refuse(lane, inst, engine, state, lacks, unused, watches):
     """Note that the head lacks so many blocks: without as many more free it is refused again.
 
-    It may hit more if decodes fill blocks that others have too. And unless that `lasts` it may lack
-    fewer once what it hits is evicted: then its first chunk, maybe smaller, is all that it takes.
-    Of its hits that nobody uses, `unused`, those whose keys others have too are not to be counted:
-    once one is evicted a duplicate that is used may do.
+    Unless it hits more, as somebody caches a block of its (`refused.wake_for`). And if it `watches`
+    it may lack fewer once one of its hits is evicted (`refused.evicts_hit`): of its first chunk,
+    maybe smaller, or of what a window hits. Of its hits that nobody uses, `unused`, those whose
+    keys others have too are not to be counted: once one is evicted a used duplicate may do.
     """
     inst["shortages"] += 1
-    engine["refused"] = lasts and not lane["any_shared"]
+    engine["refused"] = not (lane["any_shared"] and lane["disaggregated"])
+    engine["watches"] = watches
     spared = min(unused, state["shared"] * groups_of(lane))
     engine["free_wanted"] = inst["free"] + lacks - spared
 
@@ -86,7 +87,7 @@ def pull(inp, ws, out, lane, inst, tally, index, engine, r, hits, unused, used):
         room -= lane["watermark"]
     reserved = _reserved(ws, lane, inst, engine)
     if room < reserved:
-        refuse(lane, inst, engine, state, reserved - room, unused, True)
+        refuse(lane, inst, engine, state, reserved - room, unused, False)
         return False
     measured = r >= lane["warmup"]
     count_query(lane, tally, state, hits, unused + used, measured)

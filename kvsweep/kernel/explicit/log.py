@@ -31,15 +31,21 @@ def note_before(inst, engine):
 
 
 @leaf
-def log_decodes(ws, out, lane, inst, tally, index, engine, duration):
-    """Log a step of a run of decodes, but nobody who has its last token already; return its row."""
-    row = log_row(out, lane, inst, tally, index, engine, duration)
-    for place in range(inst["run_lo"], inst["run_lo"] + inst["running"]):
+def _log_counted(ws, out, lane, inst, tally, index, engine):
+    """Log the tokens of those who are counted, but of nobody who has its last one already."""
+    for place in range(inst["run_lo"], inst["run_lo"] + engine["counted"]):
         r = ws.running[place]
         state = ws.states[engine["state_lo"] + r]
         ends = ws.due[place] == inst["step"] and state["known"] + 1 >= state["limit"]
         if not (ends and lane["async_scheduling"]):
             log_event(out, lane, inst, tally, index, Event.CHUNK, r, 1)
+
+
+@leaf
+def log_decodes(ws, out, lane, inst, tally, index, engine, duration):
+    """Log a step of a run of decodes; return its row."""
+    row = log_row(out, lane, inst, tally, index, engine, duration)
+    _log_counted(ws, out, lane, inst, tally, index, engine)
     return row
 
 
@@ -61,8 +67,7 @@ def log_schedule(ws, out, lane, inst, tally, index, engine, duration, first, siz
     Its entries are `size` from `first` on. Return the row.
     """
     row = log_row(out, lane, inst, tally, index, engine, duration)
-    for place in range(inst["run_lo"], inst["run_lo"] + engine["plain"]):
-        log_event(out, lane, inst, tally, index, Event.CHUNK, ws.running[place], 1)
+    _log_counted(ws, out, lane, inst, tally, index, engine)
     for place in range(first, first + size):
         entry = ws.entries[place]
         r = entry["state"] - engine["state_lo"]

@@ -103,6 +103,15 @@ def find_hits(inp, ws, lane, inst, request, state):
 
 
 @leaf
+def watch_hits(inp, ws, lane, state, hits):
+    """Mark what a refused head hits; the marks stay, as to try it once more does no harm."""
+    for group in range(groups_of(lane)):
+        gone = left_by(lane, window_of(inp, lane, group), hits * lane["block_size"])
+        for block in range(gone, hits):
+            ws.blocks[ws.tables[slot_of(state, group, block)]]["hits"] = 1
+
+
+@leaf
 def touch_hits(inp, ws, lane, inst, state, s, hits):
     """Let a request have the blocks that were found, and no others."""
     clear(ws, lane, state, s)

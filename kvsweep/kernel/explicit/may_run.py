@@ -7,6 +7,7 @@ from ...records import PREFILL
 from ..scheduling.admit import deadline
 from ..scheduling.holders import LOADING
 from .leases import beats
+from .refused import evicts_hit
 from .tables import FAR
 
 
@@ -23,6 +24,7 @@ def tries(inp, ws, lane, inst, engine, taken):
             tries = tries or ws.progress[ws.hold[place]]["loading"] != LOADING
     if seats and inst["waiting"] > 0:
         tries = tries or engine["refused"] == 0 or inst["free"] - taken >= engine["free_wanted"]
+        tries = tries or evicts_hit(ws, inst, engine, taken)
         if lane["impatient"]:
             tries = tries or inst["clock"] > deadline(inp, ws, lane, inst)
     if lane["lease"]:
@@ -77,7 +79,8 @@ def may_run(inp, ws, lane, inst, engine):
         return False
     if lane["async_scheduling"]:
         batch = ws.batches[engine["batch_lo"] + engine["oldest"]]
-        if batch["size"] != inst["running"] or engine["settles"]:
+        entries = batch["size"] - batch["skipped"]
+        if entries != inst["running"] - engine["counted"] or engine["settles"]:
             return False
     for place in range(inst["run_lo"] + engine["counted"], inst["run_lo"] + inst["running"]):
         if not decodes(lane, engine, ws.states[engine["state_lo"] + ws.running[place]]):

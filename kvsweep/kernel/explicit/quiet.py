@@ -16,6 +16,7 @@ from .batches import pass_on
 from .block_records import take
 from .due import blocks_needed, leave_windows
 from .planning import planned_tokens
+from .refused import evicts_hit
 from .tables import FAR, groups_of
 
 
@@ -141,7 +142,7 @@ def take_quiet(inp, ws, lane, inst, tally, engine, until, entry, due):
             leave_windows(inp, ws, lane, inst, tally, engine)
         settled = device if lane["async_scheduling"] else device + duration
         goes_on = settled < until and inst["free"] - taken < wanted and inst["clock"] <= latest
-        goes_on = goes_on and fits
+        goes_on = goes_on and fits and not evicts_hit(ws, inst, engine, taken)
         if goes_on:
             take(ws, inst, taken)
             device += duration

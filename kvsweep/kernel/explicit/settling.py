@@ -156,7 +156,7 @@ def process_outputs(inp, ws, out, lane, inst, tally, index, engine):
     batch = ws.batches[engine["batch_lo"] + engine["oldest"]]
     first = entry_at(lane, engine, engine["oldest"], 0)
     finished = False
-    for place in range(first, first + batch["size"]):
+    for place in range(first + batch["skipped"], first + batch["size"]):
         ended = _process(inp, ws, out, lane, inst, tally, index, engine, place, batch["step"])
         finished = finished or ended
     if batch["size"] + batch["plain"] > 0:

@@ -1,16 +1,20 @@
 """A step in which those who are counted lack blocks: the last of the running list are preempted.
 
-Where nothing leaves a window meanwhile, by counts; else each is served in turn.
+Where nothing leaves a window meanwhile, by counts; else in turn.
 """
 
 import numpy as np
 
 from ..._jit import leaf
+from ...limits import MAX_GROUPS
+from ...records import NONE
+from ..blocks.sizes import tokens_beyond
 from ..time.calendar import IDLE
+from .batches import give_entry
 from .block_records import take
-from .due import blocks_needed, catch_up, phase_of
+from .due import blocks_needed, catch_up, first_leaver, is_served, leave_next, phase_of
 from .leavers import discharge
-from .tables import allocate, cache_known, groups_of, watch_windows
+from .tables import cache_known, groups_of, watch_windows
 from .walking import preempt
 
 
@@ -44,6 +48,8 @@ def _preempt_last(inp, ws, out, lane, inst, tally, index, engine):
         engine["counted"] -= 1
         engine["context"] -= state["computed"]
         engine["measured"] -= r >= lane["warmup"]
+        if lane["async_scheduling"]:
+            give_entry(ws, lane, engine, s)
     preempt(inp, ws, out, lane, inst, tally, index, engine, position)
 
 
@@ -65,18 +71,21 @@ def take_by_counts(inp, ws, out, lane, inst, tally, index, engine):
 
 @leaf
 def take_one_by_one(inp, ws, out, lane, inst, tally, index, engine):
-    """Do the same where windows leave blocks meanwhile: each before it takes one."""
+    """Do the same where windows leave blocks meanwhile, or somebody takes none any more.
+
+    Of each first the windows leave what they leave, then it takes a block.
+    """
+    takes = inst["phase_lo"] + tokens_beyond(lane, inst["step"])
+    table = first_leaver(ws, lane, inst)
     position = np.int64(0)
     while position < engine["counted"]:
-        place = inst["run_lo"] + position
-        r = ws.running[place]
-        s = engine["state_lo"] + r
+        s = np.int64(engine["state_lo"]) + ws.running[inst["run_lo"] + position]
         state = ws.states[s]
-        request = inp.requests[lane["request_lo"] + r]
-        measured = r >= lane["warmup"]
-        bring_up(inp, ws, lane, inst, tally, engine, place)
-        while position < engine["counted"] and not allocate(
-            inp, ws, lane, inst, tally, engine, request, state, s, 1, measured
-        ):
-            _preempt_last(inp, ws, out, lane, inst, tally, index, engine)
+        while table != NONE and table // MAX_GROUPS == s:
+            table = leave_next(inp, ws, lane, inst, tally, engine, table)
+        if phase_of(lane, inst, state) == takes and is_served(lane, inst, state):
+            while position < engine["counted"] and groups_of(lane) > inst["free"]:
+                _preempt_last(inp, ws, out, lane, inst, tally, index, engine)
+            if position < engine["counted"]:
+                take(ws, inst, np.int64(groups_of(lane)))
         position += 1

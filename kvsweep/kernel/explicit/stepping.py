@@ -79,6 +79,7 @@ def _begin_schedule(lane, inst, engine):
     engine["finished"] = 0
     engine["schedules"] += 1
     engine["refused"] = 0
+    engine["watches"] = 0
     note_before(inst, engine)
     engine["begun"] = 0
 

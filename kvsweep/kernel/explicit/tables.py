@@ -12,6 +12,7 @@ from ..._jit import leaf
 from ...records import NONE
 from ..blocks.sizes import blocks_for, full_blocks
 from . import block_records
+from .refused import wake_for
 
 FAR = np.int64(2**31 - 2)
 """Tokens that no request has."""
@@ -168,6 +169,7 @@ def _record(inp, ws, lane, inst, request, state, s, end):
         for block in range(first, end):
             key = key_of(inp, lane, request, group, block)
             ws.tables[slot_of(state, group, block)] = block_records.cache(ws, inst, key)
+    wake_for(inp, ws, lane, inst, request, np.int64(state["published"]), end)
 
 
 @leaf
@@ -228,9 +230,8 @@ def capped(inp, lane, group, blocks):
     """Return how many of `blocks` blocks a group has at a time, with windows released."""
     window = window_of(inp, lane, group)
     if window > 0:
-        depth = 1 + lane["async_scheduling"]
-        most = blocks_for(lane, window - 1 + depth * lane["max_tokens"]) + 1
-        blocks = min(blocks, most)
+        most = window - 1 + lane["max_tokens"] * (1 + lane["async_scheduling"])
+        blocks = min(blocks, blocks_for(lane, most) + 1)
     return blocks
 
 

@@ -188,7 +188,7 @@ def _make_room(inp, ws, out, lane, inst, tally, index, engine, r, tokens, positi
 @leaf
 def schedule_running(inp, ws, out, lane, inst, tally, index, engine, alone):
     """Serve the running requests while the budget lasts, but those who are counted."""
-    position = np.int64(engine["plain"])
+    position = np.int64(engine["counted"])
     while position < inst["running"] and inst["budget"] > 0 and engine["input"] > lane["slot"]:
         r = ws.running[inst["run_lo"] + position]
         s = engine["state_lo"] + r

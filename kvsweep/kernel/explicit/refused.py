@@ -1,0 +1,42 @@
+"""What wakes a head that was refused for lack of blocks, beside free blocks (`handoff.refuse`)."""
+
+import numpy as np
+
+from ..._jit import leaf
+from ..blocks.sizes import full_blocks
+from ..scheduling import waiting
+from .block_records import STRETCH
+
+
+@leaf
+def evicts_hit(ws, inst, engine, count):
+    """Return whether to take so many free blocks evicts one that a refused head watches."""
+    found = False
+    if engine["watches"]:
+        lacks = count - (inst["free"] - inst["evictable"])
+        node = np.int64(inst["lru_head"])
+        while lacks > 0 and not found:
+            record = ws.blocks[node]
+            if record["key"] == STRETCH:
+                lacks -= np.int64(record["duplicate_next"]) - record["duplicate_prev"]
+            else:
+                lacks -= 1
+                found = record["hits"] != 0
+            node = np.int64(ws.lru[node]["next"])
+    return found
+
+
+@leaf
+def wake_for(inp, ws, lane, inst, request, first, end):
+    """Let a refused head be tried again if it may hit blocks of a request that are cached now.
+
+    These are `first` to ``end - 1``: a key tells of all before it too, so its place is the same.
+    """
+    engine = ws.engines[inst["number"]]
+    if engine["refused"] and inst["waiting"] > 0:
+        r = waiting.first_waiting(ws, lane, inst)
+        key_lo = inp.requests[lane["request_lo"] + r]["key_lo"]
+        known = np.int64(ws.states[engine["state_lo"] + r]["known"])
+        for block in range(first, min(end, full_blocks(lane, known))):
+            if inp.keys[key_lo + block] == inp.keys[request["key_lo"] + block]:
+                engine["refused"] = 0
