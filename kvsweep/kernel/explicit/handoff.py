@@ -60,17 +60,36 @@ def count_query(lane, tally, state, hits, blocks, measured):
 
 
 @leaf
-def refuse(lane, inst, engine, state, lacks, unused, lasts):
+def _may_hit_more(inp, ws, lane, inst, engine, request, hits):
+    """Return whether a running request fills blocks that a head would hit behind its `hits`."""
+    if hits >= request["reusable"]:
+        return False
+    key = inp.keys[request["key_lo"] + hits]
+    for place in range(inst["run_lo"], inst["run_lo"] + inst["running"]):
+        r = ws.running[place]
+        state = ws.states[engine["state_lo"] + r]
+        other = inp.requests[lane["request_lo"] + r]
+        fills = state["published"] < state["private"] and hits < other["reusable"]
+        if fills and inp.keys[other["key_lo"] + hits] == key:
+            return True
+    return False
+
+
+@leaf
+def refuse(inp, ws, lane, inst, engine, r, lacks, hits, unused, lasts):
     """Note that the head lacks so many blocks: without as many more free it is refused again.
 
-    It may hit more if decodes fill blocks that others have too. And unless that `lasts` it may lack
+    It may hit more if decodes fill blocks that it has too. And unless that `lasts` it may lack
     fewer once what it hits is evicted: then its first chunk, maybe smaller, is all that it takes.
     Of its hits that nobody uses, `unused`, those whose keys others have too are not to be counted:
     once one is evicted a duplicate that is used may do.
     """
+    request = inp.requests[lane["request_lo"] + r]
     inst["shortages"] += 1
-    engine["refused"] = lasts and not lane["any_shared"]
-    spared = min(unused, state["shared"] * lane["groups"])
+    engine["refused"] = lasts and not (
+        lane["any_shared"] and _may_hit_more(inp, ws, lane, inst, engine, request, hits)
+    )
+    spared = min(unused, request["reusable"] * lane["groups"])
     engine["free_wanted"] = inst["free"] + lacks - spared
 
 
@@ -86,7 +105,7 @@ def pull(inp, ws, out, lane, inst, tally, index, engine, r, hits, unused, used):
         room -= lane["watermark"]
     reserved = _reserved(ws, lane, inst, engine)
     if room < reserved:
-        refuse(lane, inst, engine, state, reserved - room, unused, True)
+        refuse(inp, ws, lane, inst, engine, r, reserved - room, hits, unused, True)
         return False
     measured = r >= lane["warmup"]
     count_query(lane, tally, state, hits, unused + used, measured)
