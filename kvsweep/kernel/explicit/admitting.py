@@ -167,7 +167,7 @@ def _admit_head(
     if room < 0:
         plain = lane["groups"] == 1 and window_of(inp, lane, 0) == 0
         lasts = hits == 0 or (plain and lane["reserve_full_prompt"] != 0)
-        refuse(inp, ws, lane, inst, engine, r, -room, hits, unused, lasts)
+        refuse(inp, ws, lane, inst, engine, r, -room, hits, lasts)
         return False
     blocks = unused + used
     count_query(lane, tally, state, hits, blocks, r >= lane["warmup"])

@@ -17,7 +17,7 @@ from ..tally import log_event
 from .deciding import enter_handed
 from .leases import fail_pull, grant, lacking
 from .lookup import touch_hits
-from .tables import grow, release_all
+from .tables import grow, left_by, release_all, slot_of, window_of
 
 
 @leaf
@@ -61,36 +61,50 @@ def count_query(lane, tally, state, hits, blocks, measured):
 
 @leaf
 def _may_hit_more(inp, ws, lane, inst, engine, request, hits):
-    """Return whether a running request fills blocks that a head would hit behind its `hits`."""
-    if hits >= request["reusable"]:
-        return False
-    key = inp.keys[request["key_lo"] + hits]
+    """Return whether a running request fills blocks of a head: behind its `hits`, or duplicates."""
     for place in range(inst["run_lo"], inst["run_lo"] + inst["running"]):
         r = ws.running[place]
         state = ws.states[engine["state_lo"] + r]
         other = inp.requests[lane["request_lo"] + r]
-        fills = state["published"] < state["private"] and hits < other["reusable"]
-        if fills and inp.keys[other["key_lo"] + hits] == key:
+        block = min(np.int64(state["published"]), hits)  # who has the same behind it has this too
+        both = block < min(np.int64(request["reusable"]), np.int64(other["reusable"]))
+        fills = both and state["published"] < state["private"]
+        if fills and inp.keys[request["key_lo"] + block] == inp.keys[other["key_lo"] + block]:
             return True
     return False
 
 
 @leaf
-def refuse(inp, ws, lane, inst, engine, r, lacks, hits, unused, lasts):
+def _with_duplicates(inp, ws, lane, state, hits):
+    """Return how many of the blocks that a head hits nobody uses, and have a duplicate."""
+    count = np.int64(0)
+    for group in range(lane["groups"]):
+        gone = left_by(lane, window_of(inp, lane, group), hits * lane["block_size"])
+        for block in range(gone, hits):
+            found = np.int64(ws.tables[slot_of(state, group, block)])
+            record = ws.blocks[found]
+            count += record["ref_count"] == 0 and record["duplicate_next"] != found
+    return count
+
+
+@leaf
+def refuse(inp, ws, lane, inst, engine, r, lacks, hits, lasts):
     """Note that the head lacks so many blocks: without as many more free it is refused again.
 
     It may hit more if decodes fill blocks that it has too. And unless that `lasts` it may lack
     fewer once what it hits is evicted: then its first chunk, maybe smaller, is all that it takes.
-    Of its hits that nobody uses, `unused`, those whose keys others have too are not to be counted:
-    once one is evicted a duplicate that is used may do.
+    Of its hits that nobody uses, those with a duplicate are not to be counted: once one is evicted
+    the other may do, which may be used.
     """
     request = inp.requests[lane["request_lo"] + r]
     inst["shortages"] += 1
     engine["refused"] = lasts and not (
         lane["any_shared"] and _may_hit_more(inp, ws, lane, inst, engine, request, hits)
     )
-    spared = min(unused, request["reusable"] * lane["groups"])
-    engine["free_wanted"] = inst["free"] + lacks - spared
+    engine["free_wanted"] = inst["free"] + lacks
+    if engine["refused"]:
+        state = ws.states[engine["state_lo"] + r]
+        engine["free_wanted"] -= _with_duplicates(inp, ws, lane, state, hits)
 
 
 @leaf
@@ -105,7 +119,7 @@ def pull(inp, ws, out, lane, inst, tally, index, engine, r, hits, unused, used):
         room -= lane["watermark"]
     reserved = _reserved(ws, lane, inst, engine)
     if room < reserved:
-        refuse(inp, ws, lane, inst, engine, r, reserved - room, hits, unused, True)
+        refuse(inp, ws, lane, inst, engine, r, reserved - room, hits, True)
         return False
     measured = r >= lane["warmup"]
     count_query(lane, tally, state, hits, unused + used, measured)
