@@ -11,8 +11,9 @@ from ..scheduling.holders import LOADED, leave
 from ..scheduling.running import chunk_of
 from ..tally import log_event
 from .deciding import call_off
-from .handoff import count_query, pull, refuse
+from .handoff import count_query, pull
 from .lookup import find_hits, touch_hits, watch_hits
+from .refusing import refuse
 from .tables import cache_known, capped, groups_of, grow, release_all, window_of
 from .walking import schedule
 
@@ -167,7 +168,7 @@ def _admit_head(
     if room < 0:
         plain = lane["more_groups"] == 0 and window_of(inp, lane, 0) == 0
         watches = hits > 0 and not (plain and lane["reserve_full_prompt"] != 0)
-        refuse(lane, inst, engine, state, -room, unused, watches)
+        refuse(inp, ws, lane, inst, engine, r, -room, hits, watches)
         if watches:
             watch_hits(inp, ws, lane, state, hits)
         return False

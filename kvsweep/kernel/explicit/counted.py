@@ -35,7 +35,7 @@ from .leavers import enlist, forget_phases
 from .may_run import decodes, may_plan
 from .planning import plan, plan_one, planned_blocks, planned_tokens
 from .short_of_blocks import bring_up, take_by_counts, take_one_by_one
-from .tables import groups_of
+from .tables import cache_known, groups_of
 
 
 @leaf
@@ -62,7 +62,8 @@ def _join(inp, ws, lane, inst, engine):
         r = ws.running[place]
         s = engine["state_lo"] + r
         state = ws.states[s]
-        goes_on = decodes(lane, engine, state)
+        request = inp.requests[lane["request_lo"] + r]
+        goes_on = decodes(lane, engine, request, state)
         if goes_on:
             engine["counted"] += 1
             if lane["async_scheduling"]:
@@ -70,7 +71,6 @@ def _join(inp, ws, lane, inst, engine):
             state["since"] = inst["step"]
             engine["context"] += state["computed"]
             engine["measured"] += r >= lane["warmup"]
-            request = inp.requests[lane["request_lo"] + r]
             if lane["drafts"] == 0:
                 ws.due[place] = next_due(lane, request, state, inst["step"])
                 ws.phases[phase_of(lane, inst, state)] += 1
@@ -180,6 +180,19 @@ def _charge(ws, lane, inst, tally, engine):
     tally["computed_tokens"] += measured * width
 
 
+@part
+def _cache_filled(inp, ws, lane, inst, tally, engine):
+    """Cache what those who are counted have filled with drafts, that of this schedule too."""
+    for place in range(inst["run_lo"], inst["run_lo"] + engine["counted"]):
+        r = ws.running[place]
+        s = engine["state_lo"] + r
+        state = ws.states[s]
+        if state["published"] < state["private"]:
+            catch_up(inp, ws, lane, inst, tally, engine, r)
+            request = inp.requests[lane["request_lo"] + r]
+            cache_known(inp, ws, lane, inst, request, state, s, np.int64(state["known"]))
+
+
 @leaf
 def schedule_counted(inp, ws, out, lane, inst, tally, index, engine):
     """Schedule those who are counted beside others, without entries; or count nobody any more."""
@@ -196,6 +209,9 @@ def schedule_counted(inp, ws, out, lane, inst, tally, index, engine):
     if _may_go_on(ws, lane, inst, engine, engine["counted"] - ending):
         _give_blocks(inp, ws, out, lane, inst, tally, index, engine, spared)
         _charge(ws, lane, inst, tally, engine)
+        others = inst["running"] - engine["counted"] + inst["waiting"] + inst["held"]
+        if lane["drafts"] > 0 and lane["prefix_caching"] and others > 0:
+            _cache_filled(inp, ws, lane, inst, tally, engine)
     else:
         stand_down(inp, ws, lane, inst, tally, engine)
 

@@ -23,8 +23,8 @@ def catch_up(inp, ws, lane, inst, tally, engine, r):
         return
     measured = r >= lane["warmup"]
     gained = np.int64(steps)
+    request = inp.requests[lane["request_lo"] + r]
     if lane["drafts"] > 0:
-        request = inp.requests[lane["request_lo"] + r]
         gained, last = verify(inp, lane, engine, request, state, steps)
         engine["at_once"] += (gained - steps) * measured
         fit(lane, tally, state, state["known"] + gained - last + 2 * lane["drafts"], measured)
@@ -34,6 +34,9 @@ def catch_up(inp, ws, lane, inst, tally, engine, r):
     state["since"] = inst["step"]
     if lane["drafts"] == 0:
         fit(lane, tally, state, state["computed"], measured)
+    elif state["published"] < state["private"]:
+        s = engine["state_lo"] + r
+        cache_known(inp, ws, lane, inst, request, state, s, np.int64(state["computed"]))
 
 
 @leaf

@@ -17,7 +17,8 @@ from ..tally import log_event
 from .deciding import enter_handed
 from .leases import fail_pull, grant, lacking
 from .lookup import touch_hits
-from .tables import groups_of, grow, release_all
+from .refusing import refuse
+from .tables import grow, release_all
 
 
 @leaf
@@ -60,22 +61,6 @@ def count_query(lane, tally, state, hits, blocks, measured):
 
 
 @leaf
-def refuse(lane, inst, engine, state, lacks, unused, watches):
-    """Note that the head lacks so many blocks: without as many more free it is refused again.
-
-    Unless it hits more, as somebody caches a block of its (`refused.wake_for`). And if it `watches`
-    it may lack fewer once one of its hits is evicted (`refused.evicts_hit`): of its first chunk,
-    maybe smaller, or of what a window hits. Of its hits that nobody uses, `unused`, those whose
-    keys others have too are not to be counted: once one is evicted a used duplicate may do.
-    """
-    inst["shortages"] += 1
-    engine["refused"] = not (lane["any_shared"] and lane["disaggregated"])
-    engine["watches"] = watches
-    spared = min(unused, state["shared"] * groups_of(lane))
-    engine["free_wanted"] = inst["free"] + lacks - spared
-
-
-@leaf
 def pull(inp, ws, out, lane, inst, tally, index, engine, r, hits, unused, used):
     """Take blocks for the prompt of the head and begin to pull; return whether there is room."""
     s = engine["state_lo"] + r
@@ -87,7 +72,7 @@ def pull(inp, ws, out, lane, inst, tally, index, engine, r, hits, unused, used):
         room -= lane["watermark"]
     reserved = _reserved(ws, lane, inst, engine)
     if room < reserved:
-        refuse(lane, inst, engine, state, reserved - room, unused, False)
+        refuse(inp, ws, lane, inst, engine, r, reserved - room, hits, False)
         return False
     measured = r >= lane["warmup"]
     count_query(lane, tally, state, hits, unused + used, measured)

@@ -33,11 +33,21 @@ def tries(inp, ws, lane, inst, engine, taken):
 
 
 @leaf
-def decodes(lane, engine, state):
+def _may_wait_to_cache(lane, request, state):
+    """Return whether what a request with drafts will fill may be cached when somebody looks.
+
+    Nobody else's decode fills the same, and no router looks at any time; or nobody looks at all.
+    """
+    unseen = state["published"] >= state["private"] or not lane["prefix_caching"]
+    return unseen or not (lane["sees_blocks"] or request["duplicate"])
+
+
+@leaf
+def decodes(lane, engine, request, state):
     """Return whether a request got a token in the last step and wants one in this.
 
-    It takes blocks as it goes, its windows have left what they have, and what it will fill is
-    looked up by itself alone, or with drafts at least not any more.
+    It takes blocks as it goes, its windows have left what they have, and with drafts what it will
+    fill need not be cached in the very step.
     """
     waits = np.int64(lane["async_scheduling"])
     alike = state["placeholders"] == waits and state["flight"] == waits
@@ -47,7 +57,7 @@ def decodes(lane, engine, state):
     if lane["drafts"] > 0:
         alike = alike and state["drafts"] == lane["drafts"] and state["release_at"] == FAR
         alike = alike and state["computed"] >= state["frontier"]
-        return alike and (state["published"] >= state["private"] or not lane["prefix_caching"])
+        return alike and _may_wait_to_cache(lane, request, state)
     alike = alike and state["room"] - state["computed"] < lane["block_size"]
     return alike and state["computed"] - state["flight"] <= state["release_at"]
 
@@ -83,6 +93,8 @@ def may_run(inp, ws, lane, inst, engine):
         if entries != inst["running"] - engine["counted"] or engine["settles"]:
             return False
     for place in range(inst["run_lo"] + engine["counted"], inst["run_lo"] + inst["running"]):
-        if not decodes(lane, engine, ws.states[engine["state_lo"] + ws.running[place]]):
+        r = ws.running[place]
+        request = inp.requests[lane["request_lo"] + r]
+        if not decodes(lane, engine, request, ws.states[engine["state_lo"] + r]):
             return False
     return True
