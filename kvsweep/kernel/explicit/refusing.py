@@ -3,6 +3,7 @@
 import numpy as np
 
 from ..._jit import leaf
+from ..blocks.sizes import blocks_for
 from .tables import groups_of, left_by, slot_of, window_of
 
 
@@ -42,7 +43,8 @@ def refuse(inp, ws, lane, inst, engine, r, lacks, hits, watches):
     where prefill and decode are apart, while somebody fills one. And if it `watches` it may lack
     fewer once one of its hits is evicted (`refused.evicts_hit`): of its first chunk, maybe smaller,
     or of what a window hits. Of its hits that nobody uses, those with a duplicate are not to be
-    counted: once one is evicted the other may do, which may be used.
+    counted: once one is evicted the other may do, which may be used. Nor is the room for drafts
+    behind all that it knows: once a hit is evicted its chunk may end before.
     """
     request = inp.requests[lane["request_lo"] + r]
     inst["shortages"] += 1
@@ -51,5 +53,7 @@ def refuse(inp, ws, lane, inst, engine, r, lacks, hits, watches):
     if lane["any_shared"] and (lane["drafts"] > 0 or lane["disaggregated"]):
         engine["refused"] = not _may_hit_more(inp, ws, lane, inst, engine, request, hits)
     state = ws.states[engine["state_lo"] + r]
-    duplicates = _with_duplicates(inp, ws, lane, state, hits)
-    engine["free_wanted"] = inst["free"] + lacks - duplicates
+    known = np.int64(state["known"])
+    drafts = blocks_for(lane, known + 2 * lane["drafts"]) - blocks_for(lane, known)
+    fewer = drafts * groups_of(lane) + _with_duplicates(inp, ws, lane, state, hits)
+    engine["free_wanted"] = inst["free"] + lacks - fewer
