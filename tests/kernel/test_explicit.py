@@ -1,7 +1,10 @@
 """Groups of layers, drafts, roles and pools: the kernel against recordings, the twin and itself."""
 
+import gzip
+import json
 import random
 from collections import defaultdict
+from pathlib import Path
 
 import batches
 import explicit_traces
@@ -245,6 +248,20 @@ def test_without_its_logs_it_is_the_same(feature):
     """Steps that only decode are counted; those with drafts only where no log tells of each."""
     rng = random.Random(f"logs/{feature}")
     traces = [explicit_traces.random_trace(rng, (feature,), closed_loop=True) for _ in range(25)]
+    fewer = count_who_notes_fewer(traces)
+    assert feature != "drafts" or fewer > 3  # who counts notes equal latencies together
+
+
+def test_a_refused_head_with_drafts_is_tried_in_time():
+    """Once a hit is evicted it lacks less: its chunk has no room for drafts behind it."""
+    path = Path(__file__).with_name("refused_with_drafts.json.gz")
+    traces = json.loads(gzip.decompress(path.read_bytes()))
+    count_who_notes_fewer(traces)
+    assert all(list(twin.differences(trace)) == [] for trace in traces)
+
+
+def count_who_notes_fewer(traces):
+    """Compare traces with logs and without; return how many have fewer latencies noted without."""
     inputs, counted = batches.run(traces)
     inputs.lanes["log"] = 1
     logged_outputs = allocate_outputs(inputs, keep_requests=True)
@@ -257,7 +274,7 @@ def test_without_its_logs_it_is_the_same(feature):
         assert (short > 0) == (logged_short > 0)  # each refused try is one
         assert set(batches.differing(*found)) <= LOGGED
         fewer += found[0]["tally itl_entries"] < found[1]["tally itl_entries"]
-    assert feature != "drafts" or fewer > 3  # who counts notes equal latencies together
+    return fewer
 
 
 @pytest.mark.parametrize(
@@ -326,6 +343,18 @@ def test_a_refused_head_is_tried_again_in_time(windows):
     rng = random.Random(f"refused/{windows}")
     for _ in range(15):
         assert list(twin.differences(conversations(rng, windows))) == []
+
+
+@pytest.mark.parametrize("method", ["draft", "eagle"])
+def test_drafts_are_planned_while_others_look_up_what_is_filled(method):
+    rng = random.Random(f"looked up/{method}")
+    traces = [conversations(rng, ()) for _ in range(30)]
+    for trace in traces:
+        drafts = {"tokens": 2, "method": method, "acceptance": rng.choice((0.3, 0.8))}
+        trace["scenario"]["engine"] |= {"speculative": drafts, "async_scheduling": False}
+        trace["scenario"]["cache"].pop("groups")
+    assert count_who_notes_fewer(traces) > 10
+    assert all(list(twin.differences(trace)) == [] for trace in traces[:10])
 
 
 def test_the_twin_ends():
