@@ -350,9 +350,11 @@ def test_drafts_are_planned_while_others_look_up_what_is_filled(method):
     rng = random.Random(f"looked up/{method}")
     traces = [conversations(rng, ()) for _ in range(30)]
     for trace in traces:
-        drafts = {"tokens": 2, "method": method, "acceptance": rng.choice((0.3, 0.8))}
+        drafts = {"tokens": 2, "method": method}
         trace["scenario"]["engine"] |= {"speculative": drafts, "async_scheduling": False}
         trace["scenario"]["cache"].pop("groups")
+        for row in trace["requests"]:
+            row["accepted"] = [rng.randint(0, 2) for _ in range(rng.randint(1, 40))]
     assert count_who_notes_fewer(traces) > 10
     assert all(list(twin.differences(trace)) == [] for trace in traces[:10])
 
