@@ -1,7 +1,10 @@
 """CPU offload as vLLM does it: the kernel against the recordings and against the naive twin."""
 
+import gzip
+import json
 import random
 from collections import Counter
+from pathlib import Path
 from types import SimpleNamespace
 
 import batches
@@ -192,6 +195,11 @@ def test_stores_may_concern_a_head_that_shares_nothing_on_the_gpu():
     traces[29]["scenario"]["cache"]["offload_eviction"] = "lru"
     assert not traces[29]["scenario"]["engine"]["enable_prefix_caching"]
     check_runs_of_steps(traces[29:30])
+
+
+def test_a_chunk_that_two_fill_without_prefix_caching_is_stored_once():
+    path = Path(__file__).with_name("stored_twice.json.gz")
+    check_runs_of_steps(json.loads(gzip.decompress(path.read_bytes())))
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -132,7 +132,8 @@ def _store_at_once(inp, ws, out, lane, inst, off, first, phase, begins, duration
     Nothing, if one of them may be refused, or is there already, or what makes room for them is not
     sure. Return the first step whose stores are left.
     """
-    if is_arc(lane) or off["lags"] or lane["log"] or lane["factor"] > 1:
+    again = lane["any_shared"] and not lane["prefix_caching"]  # two may fill one chunk, in one run
+    if is_arc(lane) or off["lags"] or lane["log"] or lane["factor"] > 1 or again:
         return first
     left, count, more, ready = _count_stored(
         ws, lane, inst, off, first, phase, begins, duration, last, until
