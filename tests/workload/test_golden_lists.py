@@ -111,10 +111,10 @@ def drawn(name):
 
 
 def without_drafts(records):
-    """Return records as they were before lists could say what is accepted, and what fails."""
+    """Return records as they were before lists could say what is accepted, fails, or is akin."""
     assert not records["accepted_len"].any()
     assert not records["fails"].any()
-    since = ("accepted_lo", "accepted_len", "fails")
+    since = ("accepted_lo", "accepted_len", "fails", "family")
     names = [name for name in records.dtype.names if name not in since]
     before = np.dtype([(name, records.dtype[name]) for name in names], align=True)
     found = np.zeros(len(records), before)  # what lies between fields is 0
