@@ -3,6 +3,9 @@
 Tests marked ``long`` take a minute each, need clusters of processes, or repeat at length what
 others test: they run with ``KVSWEEP_TEST_LONG=1``, as in ``.ci/run``.
 
+Where several workers test, four entries of the kernel run all lanes, so that less is compiled; a
+long test compares the others with those.
+
 Profiles of hypothesis: ``dev`` (few examples), ``ci`` (the same ones each run), ``thorough``.
 Choose one by the environment variable ``HYPOTHESIS_PROFILE``; ``ci`` if there is none.
 """
@@ -13,6 +16,9 @@ from hypothesis import HealthCheck, settings
 
 # A trace is a large example: drawing one is slow next to what it tests.
 SLOW_DRAWS = (HealthCheck.too_slow, HealthCheck.data_too_large)
+
+if "PYTEST_XDIST_WORKER" in os.environ and not os.environ.get("KVSWEEP_TEST_LONG"):
+    os.environ.setdefault("KVSWEEP_FEW_ENTRIES", "1")
 
 # Tests from which a run is one of (nearly) all of them, which need each entry of the kernel.
 WHOLE = 5000

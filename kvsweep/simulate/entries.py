@@ -5,6 +5,7 @@ the fields of the features that none of its lanes has, and the compiler takes a 
 there as 0 (`_compiler`). An entry is compiled when first asked for.
 """
 
+import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
@@ -52,7 +53,7 @@ class Entry:
     first : str
         Which run is the first to need it, for a message.
     more : int
-        Seconds that it takes longer to compile than others do.
+        Seconds that it takes longer to compile than the usual one.
     """
 
     run: Callable[..., None]
@@ -117,39 +118,52 @@ _EXPLICIT = (*NO_EXPLICIT, *CONNECTOR)
 _LEAN = (*_EXPLICIT, *ASYNC, *RARE)
 USUAL = Entry(engine.run_batch, (*ASYNC, *RARE, *CONNECTOR, *EXPLICIT), "first run")
 # From few features to many: a lane goes to the first that covers it.
-ENTRIES: tuple[Entry, ...] = (
+ALL: tuple[Entry, ...] = (
     USUAL,
     Entry(engine.run_async, (*RARE, *CONNECTOR, *EXPLICIT), "first run with async_scheduling"),
     Entry(
         engine.run_tiered,
         (*ASYNC, *_rare_but(*TIERS), *CONNECTOR, *EXPLICIT),
         "first run with a CPU tier of kvsweep's own",
+        more=20,
     ),
-    Entry(engine.run_rare, (*CONNECTOR, *EXPLICIT), "first run with rarer features"),
+    Entry(engine.run_rare, (*CONNECTOR, *EXPLICIT), "first run with rarer features", more=30),
     Entry(
         engine.run_connected,
         (*NO_CONNECTOR, *ASYNC, *RARE, *EXPLICIT),
         'first run with offload = "vllm"',
+        more=40,
     ),
     Entry(
         engine.run_connected_rare,
         (*NO_CONNECTOR, *TIERS, *EXPLICIT),
         'first run with offload = "vllm" and rarer features',
-        more=10,
+        more=50,
     ),
-    Entry(engine.run_groups, (*_LEAN, *DRAFTS, *APART), "first run with groups or pools"),
-    Entry(engine.run_drafts, (*_LEAN, *GROUPS, *APART), "first run with drafts"),
-    Entry(engine.run_apart, (*_LEAN, *GROUPS, *DRAFTS), "first run with prefill and decode apart"),
+    Entry(engine.run_groups, (*_LEAN, *DRAFTS, *APART), "first run with groups or pools", more=10),
+    Entry(engine.run_drafts, (*_LEAN, *GROUPS, *APART), "first run with drafts", more=10),
+    Entry(
+        engine.run_apart,
+        (*_LEAN, *GROUPS, *DRAFTS),
+        "first run with prefill and decode apart",
+        more=20,
+    ),
     Entry(
         engine.run_explicit,
         (*_EXPLICIT, *_rare_but("concurrency", "lease")),
         "first run with several of groups, drafts, roles, or with rarer features beside",
-        more=10,
+        more=40,
     ),
 )
+ENTRIES = ALL
+FEW = ("run_batch", "run_rare", "run_connected_rare", "run_explicit")
+"""Names of entries that cover all lanes: less to compile where all features are needed."""
+
 if not _jit.prunes:  # each would be compiled with all features
     USUAL = Entry(engine.run_batch, (), "first run")
     ENTRIES = (USUAL,)
+elif os.environ.get("KVSWEEP_FEW_ENTRIES", "0") not in ("", "0"):
+    ENTRIES = tuple(entry for entry in ALL if entry.name in FEW)
 
 
 def needed(scenarios: Iterable[Scenario]) -> list[Entry]:
