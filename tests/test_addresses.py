@@ -8,6 +8,7 @@ from threading import current_thread, main_thread
 import fsspec
 import pytest
 import xarray as xr
+from longer import long_but
 from sweeping import BASE, CLIFF, GRID, make_sweep, stand_in, tree
 
 import kvsweep
@@ -133,7 +134,7 @@ def test_a_run_that_is_cut_short_goes_on(sweep, whole):
     assert there() == whole
 
 
-@pytest.mark.parametrize("after", range(0, 120, 23))
+@pytest.mark.parametrize("after", long_but(range(0, 120, 23), 46))
 def test_a_kill_at_any_moment_is_repaired(sweep, whole, monkeypatch, after):
     calls = []
     real = Bucket._try

@@ -10,6 +10,7 @@ from itertools import product
 
 import numpy as np
 import pytest
+from longer import long_but
 from pydantic import ValidationError
 
 from kvsweep.config import Scenario
@@ -371,7 +372,14 @@ def results_of(scenario):
     return _results(scenario.model_dump_json(exclude_unset=True))
 
 
-@pytest.mark.parametrize("context", CONTEXTS)
+@pytest.mark.parametrize(
+    "context",
+    long_but(
+        CONTEXTS,
+        *("plain", "weighted", "tier", "priority", "limited", "conversations"),
+        *("clients of their own", "replica, one instance"),
+    ),
+)
 def test_a_key_matters_or_the_table_says_that_it_does_not(context):
     changes = CONTEXTS[context]
     usual = scenario_of(changes)

@@ -88,7 +88,7 @@ def both(tmp_path, changes, **options):
     return tree(Path("a.zarr")), tree(Path("whole.zarr")), cells, ds["status"].size
 
 
-@pytest.mark.parametrize("case", long_but(MORE, "everything", "values between", "title"))
+@pytest.mark.parametrize("case", long_but(MORE, "everything", "title"))
 def test_an_extended_store_is_that_of_one_run_of_the_larger_sweep(tmp_path, case):
     extended, whole, cells, size = both(tmp_path, MORE[case])
     assert extended == whole
@@ -107,7 +107,7 @@ def test_without_pruning_only_new_cells_are_simulated(tmp_path, case):
     assert cells == size - 84
 
 
-@pytest.mark.parametrize("case", ["seeds", "larger values"])
+@pytest.mark.parametrize("case", long_but(["seeds", "larger values"], "seeds"))
 def test_columns_of_requests_are_taken_over(tmp_path, case):
     extended, whole, _, _ = both(tmp_path, MORE[case], keep_requests=True)
     assert extended == whole
@@ -149,7 +149,7 @@ REAL_MORE = [
 ]
 
 
-@pytest.mark.parametrize("seconds", [2e-4, 1e-4, 1e-2])
+@pytest.mark.parametrize("seconds", long_but([2e-4, 1e-4, 1e-2], 2e-4))
 def test_what_the_kernel_copies_from_smaller_pools_is_the_same(tmp_path, monkeypatch, seconds):
     """Whatever the tasks: `pruned` tells of each cell how it came about."""
     monkeypatch.setattr("kvsweep.simulate.simulate_batch", REAL)
@@ -165,7 +165,7 @@ def test_what_the_kernel_copies_from_smaller_pools_is_the_same(tmp_path, monkeyp
         assert (ds["pruned"].values == 1).any()
 
 
-@pytest.mark.parametrize("case", ["everything", "values between"])
+@pytest.mark.parametrize("case", long_but(["everything", "values between"], "values between"))
 def test_a_job_for_some_tasks_has_their_variants_alone_and_takes_over_the_same(
     tmp_path, simulator, monkeypatch, case
 ):

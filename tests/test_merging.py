@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 
 import pytest
+from longer import long_but
 from sweeping import (
     BASE,
     CLIFF,
@@ -51,7 +52,7 @@ def whole(sweep, **options):
     return tree(Path("whole.zarr"))
 
 
-@pytest.mark.parametrize("count", [1, 2, 5])
+@pytest.mark.parametrize("count", long_but([1, 2, 5], 5))
 def test_merged_shares_are_the_store_of_one_run(sweep, count):
     stores = shares(sweep, count)
     before = [tree(Path(store)) for store in stores]
@@ -61,7 +62,9 @@ def test_merged_shares_are_the_store_of_one_run(sweep, count):
     assert [tree(Path(store)) for store in stores] == before
 
 
-@pytest.mark.parametrize("options", [{"keep_requests": True}, {"prune": False}])
+@pytest.mark.parametrize(
+    "options", long_but([{"keep_requests": True}, {"prune": False}], {"keep_requests": True})
+)
 def test_what_options_store_is_merged(sweep, options):
     kvsweep.merge(shares(sweep, 2, **options), out="merged.zarr")
     assert tree(Path("merged.zarr")) == whole(sweep, **options)
@@ -70,7 +73,7 @@ def test_what_options_store_is_merged(sweep, options):
 @pytest.mark.parametrize(
     "text",
     [
-        TEXT + PARETO,
+        pytest.param(TEXT + PARETO, marks=pytest.mark.long),
         BASE + "[grid]\nseed = [7, 8, 9]\n",
         TEXT.replace("[grid]", "[policies.short]\nengine.max_num_seqs = 4\n[grid]").replace(
             '"least-loaded"', '"short"'
@@ -279,12 +282,18 @@ def call(*arguments):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("merge",), "Missing argument"),
-        (("merge", "1.zarr"), "Missing option"),
+        pytest.param(("merge",), "Missing argument", marks=pytest.mark.long),
+        pytest.param(("merge", "1.zarr"), "Missing option", marks=pytest.mark.long),
         (("merge", "none.zarr", "-o", "m.zarr"), "none.zarr: no such store"),
-        (("merge", "small.toml", "-o", "m.zarr"), "small.toml: "),
+        pytest.param(
+            ("merge", "small.toml", "-o", "m.zarr"), "small.toml: ", marks=pytest.mark.long
+        ),
         (("merge", "1.zarr", "-o", "1.zarr"), "--out 1.zarr: would replace 1.zarr, which is read"),
-        (("merge", "1.zarr", "-o", "nope://b/m.zarr"), "kvsweep: nope://b/m.zarr: no protocol"),
+        pytest.param(
+            ("merge", "1.zarr", "-o", "nope://b/m.zarr"),
+            "kvsweep: nope://b/m.zarr: no protocol",
+            marks=pytest.mark.long,
+        ),
     ],
 )
 def test_bad_usage_is_told_in_one_line(sweep, capsys, arguments, message):

@@ -7,15 +7,24 @@ import naive
 import pytest
 from goldens import load, vllm_cases
 from hypothesis import given
+from longer import long_but
 from strategies import random_trace, traces
 
 STEP_ROWS = {"adm", "sched"}
 
 
 ASYNC = "vllm2/async"
+# Of the cases of a second each, the shortest of each kind; the kernel repeats them all.
+SHORT = (
+    *("shared_s18_b300_thr128", "shared_s19_b300_nocache", "shared_s20_b300_priority"),
+    "h8_s42_b2000",
+)
 
 
-@pytest.mark.parametrize("name", vllm_cases())
+@pytest.mark.parametrize(
+    "name",
+    long_but(vllm_cases(), *(name for name in vllm_cases() if name.startswith("fuzz")), *SHORT),
+)
 def test_twin_repeats_vllm(name):
     check_case(name, "vllm")
 

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from longer import long_but
 
 import kvsweep
 from kvsweep import _plain
@@ -82,7 +83,7 @@ def run_small(tmp_path, prepare="", **environment):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("other", OTHERS)
+@pytest.mark.parametrize("other", long_but(OTHERS, "a name that is gone", "a method that is gone"))
 def test_another_numba_is_used_by_its_public_means(tmp_path, other):
     done = run_small(tmp_path, OTHERS[other])
     assert done.stdout == "kvsweep._plain True\n", done.stderr

@@ -13,6 +13,7 @@ import pytest
 import xarray as xr
 from analysis.synthetic import dataset, h8, prefix_trials, status
 from analysis.test_sensitivity import ishigami
+from longer import long_but
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_hex, to_rgb
@@ -445,7 +446,7 @@ def test_the_prefix_figure_of_few_sizes_without_throughput_is_drawn():
         assert "$R^2$" not in "".join(check_layout(plot.plot_prefix(part, prefix_cost(part))))
 
 
-@pytest.mark.parametrize("suffix", [".png", ".svg", ".pdf"])
+@pytest.mark.parametrize("suffix", long_but([".png", ".svg", ".pdf"], ".png", ".svg"))
 def test_a_figure_is_written_the_same_each_time(tmp_path, suffix):
     ds = h8(3)
     files = [tmp_path / f"{name}{suffix}" for name in "ab"]
@@ -621,8 +622,18 @@ def with_requests(warmup=0, **scenario):
     return ds.assign_coords(request=np.arange(LIST)).assign_attrs(sweep=json.dumps(sweep))
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize(("style", "dark"), [("column", True), ("slide", False), ("slide", True)])
+LOOKS = [("column", True), ("slide", False), ("slide", True)]
+
+
+def in_every_look():
+    """Return each kind in each look; in all but one look, which take turns, it is ``long``."""
+    return [
+        pytest.param(*look, kind, marks=() if k % len(LOOKS) == turn else pytest.mark.long)
+        for (turn, look), (k, kind) in itertools.product(enumerate(LOOKS), enumerate(KINDS))
+    ]
+
+
+@pytest.mark.parametrize(("style", "dark", "kind"), in_every_look())
 def test_every_kind_of_figure_is_laid_out_for_slides_and_dark_ground(kind, style, dark):
     with plot.look(style, dark=dark):
         figure = KINDS[kind]()

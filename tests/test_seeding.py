@@ -89,7 +89,8 @@ def test_no_cell_is_simulated_twice_and_a_second_run_simulates_none(tmp_path, si
     assert tree(Path("a.zarr")) == before
 
 
-@pytest.mark.parametrize("look", long_but([4, 9], 4))
+@pytest.mark.long  # seconds each
+@pytest.mark.parametrize("look", [4, 9])
 def test_a_run_that_was_cut_short_goes_on_to_the_same_store(tmp_path, simulator, look):
     def stop(done, total):
         if total == 4 * look and 2 * done > total:

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 import xarray as xr
 import zarr
+from longer import long_but
 from sweeping import BASE, CLIFF, GRID, fake_batch, make_sweep, preemption_rate, tree
 
 import kvsweep
@@ -186,7 +187,7 @@ def test_a_kill_while_damage_is_mended_is_repaired(sweep, tmp_path, monkeypatch)
         assert tree(path) == whole, after
 
 
-@pytest.mark.parametrize("keep_requests", [False, True])
+@pytest.mark.parametrize("keep_requests", long_but([False, True], True))
 def test_the_files_are_those_that_zarr_writes(sweep, path, tmp_path, keep_requests):
     chunks = (2, 3, 4)  # which leaves smaller blocks at the ends
     fill(path, sweep, chunks=chunks, keep_requests=keep_requests)
@@ -202,7 +203,7 @@ def test_the_files_are_those_that_zarr_writes(sweep, path, tmp_path, keep_reques
     assert written == by_zarr
 
 
-@pytest.mark.parametrize("without", ["AVAILABLE", "agrees"])
+@pytest.mark.parametrize("without", long_but(["AVAILABLE", "agrees"], "agrees"))
 def test_zarr_itself_writes_where_it_must(sweep, path, tmp_path, monkeypatch, without):
     """No library of ours for chunks, or one that gives other bytes: the store is the same."""
     fill(tmp_path / "whole.zarr", sweep)
@@ -355,7 +356,7 @@ def test_a_store_made_by_other_code_is_refused(sweep, path, attribute, value):
         fill(path, sweep)
 
 
-@pytest.mark.parametrize("library", ["kvsweep", "xarray", "zarr"])
+@pytest.mark.parametrize("library", long_but(["kvsweep", "xarray", "zarr"], "xarray"))
 def test_a_store_goes_on_with_another_version_of_what_decides_no_number(sweep, path, library):
     """It still says what made it, and keeps what was found since."""
     fill(path, sweep, upto=1)

@@ -43,7 +43,7 @@ def test_default_store_is_named_after_the_file(sweep, tmp_path, monkeypatch):
     assert (tmp_path / "results" / "small.zarr" / "zarr.json").exists()
 
 
-@pytest.mark.parametrize("workers", [2, 4])
+@pytest.mark.parametrize("workers", long_but([2, 4], 4))
 def test_stores_are_equal_whatever_the_workers(sweep, tmp_path, whole, workers):
     kvsweep.run(sweep, out=tmp_path / "b.zarr", workers=workers)
     assert tree(tmp_path / "b.zarr") == whole
@@ -239,8 +239,9 @@ kvsweep.run(kvsweep.load_sweep({file!r}), out={out!r}, workers=1)
 
 
 @pytest.mark.slow
+@pytest.mark.long  # test_faults_of_a_machine kills a run sooner
 @pytest.mark.parametrize("quick", ["threads"], indirect=True)  # not seen by other processes
-@pytest.mark.parametrize("parts_done", long_but([1, 4], 4))
+@pytest.mark.parametrize("parts_done", [1, 4])
 def test_a_killed_run_goes_on_to_the_same_bytes(sweep, tmp_path, whole, parts_done):
     file = write_sweep(tmp_path, BASE + GRID)
     out = tmp_path / "b.zarr"

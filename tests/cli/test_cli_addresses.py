@@ -8,6 +8,7 @@ from pathlib import Path
 
 import fsspec
 import pytest
+from longer import long_but
 from s3_server import Server
 from sweeping import BASE, CLIFF, GRID, make_sweep, stand_in, tree, write_sweep
 
@@ -68,11 +69,13 @@ def stores(folder, monkeypatch):
     "arguments",
     [
         ("show", "@/a.zarr"),
-        ("show", "@/1.zarr"),
+        pytest.param(("show", "@/1.zarr"), marks=pytest.mark.long),
         ("show", "@/none.zarr"),
-        ("show", "@/a.zarr", "--json"),
+        pytest.param(("show", "@/a.zarr", "--json"), marks=pytest.mark.long),
         ("cliff", "@/a.zarr"),
-        ("cliff", "@/a.zarr", "--at", "policy=round-robin", "--json"),
+        pytest.param(
+            ("cliff", "@/a.zarr", "--at", "policy=round-robin", "--json"), marks=pytest.mark.long
+        ),
         ("pareto", "@/a.zarr", "--at", "gpu_blocks=130"),
         ("effects", "@/a.zarr", *METRIC, "--factors", "policy"),
         ("compare", "@/a.zarr", "@/b.zarr", *METRIC),
@@ -80,20 +83,26 @@ def stores(folder, monkeypatch):
         ("verify", "@/none.zarr"),
         ("merge", "@/1.zarr", "-o", "@/m.zarr"),
         ("merge", "@/1.zarr", "@/b.zarr", "-o", "@/m.zarr"),
-        (
-            "plot",
-            "@/a.zarr",
-            "curve",
-            *METRIC,
-            "--along",
-            "gpu_blocks",
-            "-o",
-            "curve.svg",
-            "--overwrite",
+        pytest.param(
+            (
+                "plot",
+                "@/a.zarr",
+                "curve",
+                *METRIC,
+                "--along",
+                "gpu_blocks",
+                "-o",
+                "curve.svg",
+                "--overwrite",
+            ),
+            marks=pytest.mark.long,
         ),
         ("plot", "@/a.zarr", "heatmap", *METRIC, "-o", "heatmap.png", "--overwrite"),
         ("report", "@/a.zarr", "-o", "a.html", "--overwrite"),
-        ("report", "@/a.zarr", "@/b.zarr", "--compare", "-o", "ab.html", "--overwrite"),
+        pytest.param(
+            ("report", "@/a.zarr", "@/b.zarr", "--compare", "-o", "ab.html", "--overwrite"),
+            marks=pytest.mark.long,
+        ),
         ("report", "@/none.zarr", "-o", "none.html"),
     ],
     ids=" ".join,
@@ -117,7 +126,7 @@ RUNS = {
 }
 
 
-@pytest.mark.parametrize("case", RUNS)
+@pytest.mark.parametrize("case", long_but(RUNS, "shares", "fewer seeds"))
 def test_a_sweep_is_run_at_an_address_as_in_a_folder(run, stores, remote, tmp_path, case):
     """In shares, with more seeds, again, over another: and the same objects are left."""
     write_sweep(tmp_path, BASE + GRID)

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import click
 import pytest
+from longer import long_but
 from sweeping import BASE, CLIFF, GRID, fake_batch, make_sweep, write_sweep
 from test_cli_outputs import TRACE
 
@@ -83,7 +84,7 @@ def test_every_output_of_every_command_is_walked_through():
     assert GIVEN.keys() == FOUND.keys()
 
 
-@pytest.mark.parametrize("name", GIVEN)
+@pytest.mark.parametrize("name", long_but(GIVEN, *list(GIVEN)[::2]))
 def test_a_file_that_is_there_is_kept(name, run, files):
     words, file = words_of(name)
     file.parent.mkdir(exist_ok=True)
@@ -97,9 +98,16 @@ def test_a_file_that_is_there_is_kept(name, run, files):
     assert any("--overwrite" in option.opts for option in FOUND[name].params)
 
 
-@pytest.mark.parametrize("name", ["plot --out", "compare --plot", "report --out", "schema --out",
-                                  "trace info --plot", "trace convert --out", "trace slice --out",
-                                  "trace hits --out", "trace hits --plot"])  # fmt: skip
+@pytest.mark.parametrize(
+    "name",
+    long_but(
+        [
+            *("plot --out", "compare --plot", "report --out", "schema --out", "trace info --plot"),
+            *("trace convert --out", "trace slice --out", "trace hits --out", "trace hits --plot"),
+        ],
+        *("plot --out", "report --out", "schema --out", "trace slice --out"),
+    ),
+)
 def test_a_file_that_is_there_is_replaced_when_asked(name, run, files):
     words, file = words_of(name)
     file.write_text("mine")

@@ -144,9 +144,17 @@ def test_effects_of_four_levels_of_an_axis(run, results):
     [
         ((), "Missing option '--metric'"),
         (("--metric", "stpes"), "did you mean 'steps'"),
-        (("--metric", "steps", "--factors", "polcy"), "no axis 'polcy'; did you mean 'policy'?"),
+        pytest.param(
+            ("--metric", "steps", "--factors", "polcy"),
+            "no axis 'polcy'; did you mean 'policy'?",
+            marks=pytest.mark.long,
+        ),
         (("--metric", "steps", "--joint", "a,b,c,d"), "joint: no level 'a' of policy; one of:"),
-        (("--metric", "steps", "--joint", "a,b,c,d", "--order", "1"), "--order: not with --joint"),
+        pytest.param(
+            ("--metric", "steps", "--joint", "a,b,c,d", "--order", "1"),
+            "--order: not with --joint",
+            marks=pytest.mark.long,
+        ),
         (("--metric", "steps", "--joint", "x=1,2,3,4", "--joint", "1,2,3,4"), "policy and x"),
     ],
 )
@@ -165,12 +173,20 @@ AT = ("--at", "gpu_blocks=130")
     ("kind", "options"),
     [
         ("cliff", ()),
-        ("curve", AXES),
-        ("curve", ("--metric", "preemption_rate,steps", *AXES[2:])),
+        pytest.param("curve", AXES, marks=pytest.mark.long),
+        pytest.param(
+            "curve", ("--metric", "preemption_rate,steps", *AXES[2:]), marks=pytest.mark.long
+        ),
         ("bars", ("--metric", "steps", "--over", "policy", *AT)),
-        ("tradeoff", ("--metric", "ttft_p99_ms", "--along", "gpu_blocks", "--against", "steps")),
-        ("heatmap", (*AXES, "--over", "policy")),
-        ("effects", ("--metric", "steps", "--factors", "policy")),
+        pytest.param(
+            "tradeoff",
+            ("--metric", "ttft_p99_ms", "--along", "gpu_blocks", "--against", "steps"),
+            marks=pytest.mark.long,
+        ),
+        pytest.param("heatmap", (*AXES, "--over", "policy"), marks=pytest.mark.long),
+        pytest.param(
+            "effects", ("--metric", "steps", "--factors", "policy"), marks=pytest.mark.long
+        ),
         ("pareto", ("--objectives", "preemption_rate:min,steps:min", "--at", "gpu_blocks=130")),
     ],
 )
@@ -185,7 +201,7 @@ def test_plot_writes_a_figure_beside_the_store(run, results, kind, options):
     [
         ("cdf", ("--metric", "ttft_ms", "--threshold", "5")),
         ("attainment", ("--goodput", "ttft:0.5", "tpot:0.1")),
-        ("attainment", ()),
+        pytest.param("attainment", (), marks=pytest.mark.long),
     ],
 )
 def test_plot_draws_shares_of_requests(run, tmp_path, kind, options):
@@ -222,20 +238,36 @@ def test_plot_draws_how_the_cliff_moves(run, tmp_path):
     ("arguments", "message"),
     [
         (("curve", "--metric", "steps"), "--along: missing"),
-        (("effects",), "--metric: missing"),
-        (("heatmap", *AXES), "--over: missing"),
+        pytest.param(("effects",), "--metric: missing", marks=pytest.mark.long),
+        pytest.param(("heatmap", *AXES), "--over: missing", marks=pytest.mark.long),
         (("cliff", "-o", "figure.jpg"), "figure.jpg: figures are written as .png, .svg or .pdf"),
-        (("cliff", "--metric", "stpes"), "did you mean 'steps'"),
+        pytest.param(
+            ("cliff", "--metric", "stpes"), "did you mean 'steps'", marks=pytest.mark.long
+        ),
         (("clif",), "'clif' is not one of"),
         (("cdf", "--metric", "ttft_ms"), "`kvsweep grid --requests` stores"),
         (("attainment",), "the sweep has no [slo]"),
         (("pareto", "--threshold", "3"), "--threshold: has no effect on this kind of figure"),
-        (("cliff", "--over", "policy"), "--over: has no effect on this kind of figure, cliff"),
-        (("prefix", "--at", "policy=a"), "--at: has no effect on this kind of figure, prefix"),
+        pytest.param(
+            ("cliff", "--over", "policy"),
+            "--over: has no effect on this kind of figure, cliff",
+            marks=pytest.mark.long,
+        ),
+        pytest.param(
+            ("prefix", "--at", "policy=a"),
+            "--at: has no effect on this kind of figure, prefix",
+            marks=pytest.mark.long,
+        ),
         (("pareto", *AT, "--level", "steps"), "expected MEASURE=NUMBER, as ttft_p99_ms=2000"),
-        (("pareto", *AT, "--level", "steps=3"), "levels: 'steps' is not drawn"),
+        pytest.param(
+            ("pareto", *AT, "--level", "steps=3"),
+            "levels: 'steps' is not drawn",
+            marks=pytest.mark.long,
+        ),
         (("cliff", "--size", "7"), "--size 7: expected WIDTHxHEIGHT in inches, as 7x4"),
-        (("cliff", "--size", "700x4"), "is not 1 to 100 inches each way"),
+        pytest.param(
+            ("cliff", "--size", "700x4"), "is not 1 to 100 inches each way", marks=pytest.mark.long
+        ),
     ],
 )
 def test_wrong_figures_are_told_in_one_line(run, results, arguments, message):

@@ -99,7 +99,13 @@ def test_output_that_does_not_fit_is_told(store, arguments):
 
 
 @pytest.mark.parametrize(
-    ("shell", "code", "lines"), [(">&-", 2, 1), ("2>&-", 0, 0), ("<&-", 0, 0), ("| true", 0, 0)]
+    ("shell", "code", "lines"),
+    [
+        (">&-", 2, 1),
+        ("2>&-", 0, 0),
+        pytest.param("<&-", 0, 0, marks=pytest.mark.long),
+        pytest.param("| true", 0, 0, marks=pytest.mark.long),
+    ],
 )
 def test_missing_streams_are_no_tracebacks(store, shell, code, lines):
     done = kvsweep_process("show", "a.zarr", shell=shell)
@@ -117,8 +123,15 @@ def test_output_nobody_reads_is_not_a_success(store):
     ("error", "code", "message"),
     [
         (MemoryError(), 2, "out of memory"),
-        (MemoryError("Unable to allocate 9.3 GiB"), 2, "Unable to allocate 9.3 GiB"),
-        (OSError(12, "Cannot allocate memory"), 2, "out of memory"),
+        pytest.param(
+            MemoryError("Unable to allocate 9.3 GiB"),
+            2,
+            "Unable to allocate 9.3 GiB",
+            marks=pytest.mark.long,
+        ),
+        pytest.param(
+            OSError(12, "Cannot allocate memory"), 2, "out of memory", marks=pytest.mark.long
+        ),
         (OSError(30, "Read-only file system", "a.zarr/x"), 2, "a.zarr/x: Read-only file system"),
         (InputError("a.toml: no\nway"), 2, "kvsweep: a.toml: no way"),
         (KeyboardInterrupt(), 1, "kvsweep: interrupted"),
@@ -170,7 +183,7 @@ kvsweep.__main__.main()
     [
         ("kvsweep.cli", "main"),
         ("kvsweep.config", "load_sweep"),
-        ("kvsweep.simulate", "warm_up"),
+        pytest.param("kvsweep.simulate", "warm_up", marks=pytest.mark.long),
         ("kvsweep.workers.cluster", "OwnPool.wait"),
     ],
 )

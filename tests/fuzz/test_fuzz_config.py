@@ -42,7 +42,7 @@ def attempt(path, options, seeds):
     return None
 
 
-@pytest.mark.parametrize("start", range(FIRST, FIRST + INPUTS, 100))
+@pytest.mark.parametrize("start", long_but(range(FIRST, FIRST + INPUTS, 100), FIRST))
 def test_mutated_sweeps_and_options_run_or_are_refused_in_one_line(tmp_path, start):
     accepted = 0
     for number in range(start, min(start + 100, FIRST + INPUTS)):

@@ -5,6 +5,7 @@ import gc
 import numpy as np
 import pytest
 from fake_steps import ATTRIBUTES, HEAD_US, LAYER, FakeSteps
+from longer import long_but
 
 from kvsweep.errors import InputError
 from kvsweep.gpu.batches import Ranges, plan
@@ -49,7 +50,10 @@ def test_the_dataset_says_on_what_and_with_what_it_was_measured(tmp_path):
     assert read.attrs["time_ended"] >= read.attrs["time_started"]
 
 
-@pytest.mark.parametrize("failure", [KeyboardInterrupt, InputError("the GPU fell off the bus")])
+@pytest.mark.parametrize(
+    "failure",
+    long_but([KeyboardInterrupt, InputError("the GPU fell off the bus")], KeyboardInterrupt),
+)
 def test_an_interrupted_measurement_is_kept_and_gone_on_with(failure, tmp_path):
     store = tmp_path / "steps.zarr"
     ran = TIMINGS // 2 + 5

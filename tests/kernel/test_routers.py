@@ -11,6 +11,7 @@ import strategies
 import twin
 from hypothesis import given
 from hypothesis import strategies as st
+from longer import long_but
 from naive.request import BlockKeys, Request
 from naive.scenario import Scenario
 
@@ -59,7 +60,7 @@ def test_choices_equal_the_naive_routers(trace, seed):
     assert chosen == expected
 
 
-@pytest.mark.parametrize("block", range(5))
+@pytest.mark.parametrize("block", long_but(range(5), 2))
 def test_choices_equal_the_naive_routers_on_longer_traces(block):
     for seed in range(60 * block, 60 * block + 60):
         chosen, expected = both_choices(strategies.random_routed_trace(random.Random(seed)), seed)

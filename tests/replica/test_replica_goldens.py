@@ -2,26 +2,20 @@
 
 import pytest
 from goldens import FOLDER, load
+from longer import long_but
 
 from kvsweep.replica import run
 
 CASES = sorted(path.name.removesuffix(".json.gz") for path in (FOLDER / "blis").glob("*.gz"))
 
-LARGE = (
-    "ideas-A-cfg1",
-    "ideas-A-cfg2",
-    "ideas-A-cfg6",
-    "h377-",
-    "ideas-B",
-    "hrkv-reasoning-b1",
-    "hrkv-reasoning-b2",
-    "hrkv-reasoning-b6",
-    "hrkv-stdtput",
-)  # seconds each
-
-
-def marked(name):
-    return pytest.param(name, marks=pytest.mark.long if name.startswith(LARGE) else ())
+# Of the studies, some of each group and variant; the others repeat them, up to seconds each.
+SHORT = (
+    *("h8-2bb74cac-b2000-s42", "h8-2bb74cac-b2000-s42-skip", "h8-2bb74cac-b2000-s42-sound"),
+    *("h8-2bb74cac-b5000-s42", "h10-single-s42", "h10-cpu100-s42-skip", "h10-off1.0-s42-sound"),
+    *("hrkv-stdsess-b400-s42-skip", "hrkv-stdsess-b600-s42", "hrkv-reasoning-b400-s42"),
+    "ideas-C-cfg4-s42",
+)
+KEPT = [name for name in CASES if name in SHORT or name.startswith(("micro", "feat"))]
 
 
 def columns(records, names):
@@ -29,7 +23,7 @@ def columns(records, names):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [marked(name) for name in CASES])
+@pytest.mark.parametrize("name", long_but(CASES, *KEPT))
 def test_equals_the_reference(name):
     golden = load(name, "blis")
     expected = golden["expected"]

@@ -156,6 +156,7 @@ def test_a_tooth_next_to_where_seeds_differ_is_looked_for():
 
 
 @pytest.mark.slow
+@pytest.mark.long  # simulates 800 studies
 @pytest.mark.parametrize(("spread", "tolerance"), [(0.25, 0.01), (1.0, 0.02)])
 def test_intervals_hold_the_crossing_as_often_as_they_say(spread, tolerance):
     """Of 95 % intervals 93 to 97 % are to hold; 400 studies tell it to 2.2 points."""

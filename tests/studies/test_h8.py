@@ -7,7 +7,7 @@ import pytest
 from kvsweep.studies import replicate
 from kvsweep.studies.render import markdown, text
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.long]
 PAGE = Path(__file__).parents[2] / "docs" / "findings" / "replication.md"
 
 

@@ -205,6 +205,7 @@ def test_a_worker_freezes_and_thaws(remote, sweep, tmp_path, whole):
     assert tree(tmp_path / "b.zarr") == whole
 
 
+@pytest.mark.long  # waits for silence
 def test_a_worker_that_stays_frozen_is_named_and_others_do_its_tasks(
     remote, sweep, tmp_path, whole, monkeypatch, caplog
 ):
