@@ -202,6 +202,11 @@ def test_a_chunk_that_two_fill_without_prefix_caching_is_stored_once():
     check_runs_of_steps(json.loads(gzip.decompress(path.read_bytes())))
 
 
+def test_a_head_asks_later_for_what_was_refused_before():
+    path = Path(__file__).with_name("offered_again.json.gz")
+    check_runs_of_steps(json.loads(gzip.decompress(path.read_bytes())))
+
+
 def test_who_offers_its_first_chunk_earlier_in_a_run_has_the_lower_rank():
     path = Path(__file__).with_name("first_offers.json.gz")
     check_runs_of_steps(json.loads(gzip.decompress(path.read_bytes())))

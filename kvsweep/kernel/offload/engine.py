@@ -20,7 +20,7 @@ from ..time.instance import accept, note_itl
 from . import copies, jobs
 from .replay import catch_up, leave_run
 from .schedule import schedule_step
-from .when import head_is_deaf, holders_rest, stores_meanwhile
+from .when import head_is_deaf, holders_rest, offers_rest
 
 
 @leaf
@@ -186,8 +186,8 @@ def _may_run(inp, ws, lane, inst, off):
     """
     quiet = inst["watches"] == 0 and off["queued"] == lane["async_scheduling"]
     quiet = quiet and (inst["held"] == 0 or holders_rest(ws, lane, inst))
-    told = inst["next_offer"] > inst["step"] or stores_meanwhile(lane, inst)
-    quiet = quiet and told and only_decodes(inp, ws, lane, inst)
+    quiet = quiet and only_decodes(inp, ws, lane, inst)
+    quiet = quiet and offers_rest(inp, ws, lane, inst, off)
     return quiet and (off["unreported"] == 0 or head_is_deaf(inp, ws, lane, inst, off))
 
 

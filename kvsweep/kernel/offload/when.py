@@ -53,6 +53,34 @@ def stores_meanwhile(lane, inst):
 
 
 @leaf
+def _head_has_refused(inp, ws, lane, inst):
+    """Return whether the head of the waiting list has a chunk that is offered again.
+
+    It was refused for lack of room, maybe when there was another head.
+    """
+    has = False
+    for place in range(inst["run_lo"], inst["run_lo"] + inst["running"]):
+        r = ws.running[place]
+        if ws.offers[r]["due"] <= inst["step"] and not has:
+            request = inp.requests[lane["request_lo"] + r]
+            has = concerns_head(inp, ws, lane, inst, request, np.int64(ws.offers[r]["next"]))
+    return has
+
+
+@leaf
+def offers_rest(inp, ws, lane, inst, off):
+    """Return whether offers of a run of decode steps change nothing for the waiting list.
+
+    Nobody has anything to offer in its first step, or `stores_meanwhile`.
+    """
+    rests = inst["next_offer"] > inst["step"]
+    if not rests and stores_meanwhile(lane, inst):
+        free = off["lags"] == 0 or not may_admit(lane, inst)
+        rests = free or not _head_has_refused(inp, ws, lane, inst)
+    return rests
+
+
+@leaf
 def holders_rest(ws, lane, inst):
     """Return whether no request that waits for a load may go on before the next load is reported.
 
