@@ -155,6 +155,7 @@ def test_a_kill_at_any_moment_is_repaired(sweep, whole, monkeypatch, after):
     assert hidden() == []
 
 
+@pytest.mark.long
 def test_shares_and_merging_and_more_seeds_give_the_same_store(sweep, whole, tmp_path):
     for k in (2, 1):
         run(sweep, "memory://kept/shared.zarr", shard=f"{k}/2")

@@ -100,7 +100,8 @@ def test_only_new_seeds_are_simulated(tmp_path):
     assert both(tmp_path, MORE["seeds"])[2] == 14 * 3
 
 
-@pytest.mark.parametrize("case", long_but(MORE, "everything"))
+@pytest.mark.long
+@pytest.mark.parametrize("case", MORE)
 def test_without_pruning_only_new_cells_are_simulated(tmp_path, case):
     extended, whole, cells, size = both(tmp_path, MORE[case], prune=False)
     assert extended == whole
@@ -113,6 +114,7 @@ def test_columns_of_requests_are_taken_over(tmp_path, case):
     assert extended == whole
 
 
+@pytest.mark.long
 def test_texts_of_cells_are_taken_over_with_their_places(tmp_path, simulator):
     def remarks(variants, seeds, **options):
         results = fake_batch(variants, seeds, **options)

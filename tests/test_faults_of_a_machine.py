@@ -119,7 +119,8 @@ def goes_on(whole, out="a.zarr"):
     return tree(Path(out)) == whole and not list(Path(out).parent.glob(".*"))
 
 
-@pytest.mark.parametrize("number", long_but([0, 40, 60, 75, 90], 60))
+@pytest.mark.long
+@pytest.mark.parametrize("number", [0, 40, 60, 75, 90])
 def test_a_kill_in_the_middle_of_a_file(whole, number):
     assert run(WRITING.format(number=number))[0] == -9
     assert goes_on(whole)
@@ -232,6 +233,7 @@ def test_a_disk_that_is_full(whole, disk, filler):
     assert goes_on(whole, "disk/a.zarr")
 
 
+@pytest.mark.long
 def test_a_disk_that_becomes_read_only(whole, disk):
     assert run(out="disk/a.zarr")[0] == 0
     file = next(f for f in Path("disk/a.zarr/steps/c").rglob("*") if f.is_file())

@@ -152,6 +152,7 @@ def test_invariants_hold_in_every_step(trace):
     assert len(failed) <= found.failed_pulls <= len(found.transfers)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_random_traces_provoke_what_they_are_for():
     seen = Counter()

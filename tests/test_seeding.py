@@ -6,7 +6,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import xarray as xr
-from longer import long_but
 from sweeping import BASE, fake_batch, make_sweep, tree
 
 import kvsweep
@@ -65,7 +64,8 @@ def arrays(store):
     return {name: data for name, data in tree(Path(store)).items() if name != "zarr.json"}
 
 
-@pytest.mark.parametrize("workers", long_but([1, 3], 3))
+@pytest.mark.long
+@pytest.mark.parametrize("workers", [1, 3])
 def test_the_store_is_that_of_one_run_with_as_many_seeds(tmp_path, workers):
     lines = []
     ds = run(tmp_path, workers=workers, notify=lines.append)

@@ -108,6 +108,7 @@ def folder(tmp_path):
     return tmp_path
 
 
+@pytest.mark.long
 def test_a_library_changes_nothing_in_the_process_of_its_user(folder):
     done = python(STATE + LIBRARY, folder)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]

@@ -149,6 +149,7 @@ def dying(monkeypatch, after):
     return changes
 
 
+@pytest.mark.long
 def test_a_kill_at_any_moment_is_repaired(tmp_path, monkeypatch):
     """Within a task, between two, while a shard is packed, while the store is completed."""
     sweep = make_sweep(tmp_path, BASE + '[grid]\npolicy = ["round-robin"]\nseed = [0, 1, 2]\n')
@@ -171,6 +172,7 @@ def test_a_kill_at_any_moment_is_repaired(tmp_path, monkeypatch):
         assert tree(path) == whole, after
 
 
+@pytest.mark.long
 def test_a_kill_while_damage_is_mended_is_repaired(sweep, tmp_path, monkeypatch):
     fill(tmp_path / "whole.zarr", sweep)
     whole = tree(tmp_path / "whole.zarr")

@@ -95,7 +95,8 @@ def test_damage_is_never_read_as_numbers_of_a_few_cells(whole, tmp_path):
             kvsweep.open_results(damaged)["steps"].isel(at).load()
 
 
-@pytest.mark.parametrize("kind", long_but(KINDS, "delete"))
+@pytest.mark.long
+@pytest.mark.parametrize("kind", KINDS)
 def test_damaged_files_are_named_and_their_cells_run_again(whole, kind):
     sweep, path, ds = whole
     told = []

@@ -263,6 +263,7 @@ def test_a_measurement_replaces_only_measurements(sweep):
     assert hidden() == []
 
 
+@pytest.mark.long
 def test_a_link_to_a_store_stays_one(sweep):
     run(sweep, "far.zarr")
     before = tree(Path("far.zarr"))
@@ -314,6 +315,7 @@ folders.remove(Path("a.zarr").rename(".a.zarr.0123abcd.part"))
 """
 
 
+@pytest.mark.long
 def test_a_kill_while_the_old_store_is_deleted_is_cleared_up(sweep):
     run(sweep)
     before = tree(Path("a.zarr"))

@@ -272,6 +272,7 @@ print(type(chunked.data).__module__, (chunked.compute() == rate).all().item())
 """
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize("quick", ["threads"], indirect=True)  # not seen by other processes
 def test_a_small_sweep_loads_neither_dask_nor_scipy_but_its_results_may(tmp_path):

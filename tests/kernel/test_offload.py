@@ -225,6 +225,7 @@ def test_steps_run_at_once_while_requests_wait_for_loads(seed):
     check_runs_of_steps(traces)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_random_traces_provoke_what_they_are_for():
     seen = Counter()

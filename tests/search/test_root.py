@@ -166,6 +166,7 @@ def test_intervals_hold_the_crossing_as_often_as_they_say(spread, tolerance):
     assert 0.915 <= held <= 0.98
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_answers_keep_the_limit_as_often_as_they_say():
     aim = Aim(shown=True, tolerance=0.02)

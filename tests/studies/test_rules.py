@@ -138,6 +138,7 @@ def test_runs_are_made_once_and_reported():
     assert len(calls) == 2
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_worker_processes_give_the_same_runs():
     cells = [case("h8", 42, gpu_blocks=n) for n in (2100, 2000)]

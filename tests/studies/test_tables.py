@@ -94,6 +94,7 @@ def test_cascades_end_with_the_repairs():
     assert run.leaked_blocks == 0
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("rate", "policy"),
     [("high", "cache-heavy"), pytest.param("moderate", "load-only", marks=pytest.mark.long)],

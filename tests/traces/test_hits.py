@@ -173,6 +173,7 @@ def test_the_optimum_is_the_best_of_all_choices(rows, more):
     assert hits.optimum(blocks) == 8 * best_of_all(requests, 8, blocks)
 
 
+@pytest.mark.long
 @given(request_lists(largest=20), st.sampled_from((1, 4, 8)))
 def test_the_optimum_is_at_least_lru_and_rises_to_the_ceiling(requests, block_size):
     requests = alone(requests)

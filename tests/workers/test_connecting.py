@@ -191,6 +191,7 @@ def test_an_address_without_a_scheduler_is_refused_in_a_line(
     assert "\n" not in str(refused.value)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_certificates_of_dasks_configuration_are_used(

@@ -54,6 +54,7 @@ def test_a_worker_that_dask_gave_up_is_started_again(sweep, tmp_path, whole):
     assert tree(tmp_path / "b.zarr") == whole
 
 
+@pytest.mark.long
 def test_a_killed_worker_costs_no_cell(sweep, tmp_path, whole):
     killed = []
 

@@ -132,6 +132,7 @@ def test_a_scheduler_that_dies_ends_the_run_in_one_line(remote, sweep, tmp_path,
     assert tree(tmp_path / "b.zarr") == whole
 
 
+@pytest.mark.long
 def test_a_client_of_the_user_is_used_and_stays_open(remote, sweep, tmp_path, whole):
     remote.worker()
     with Client(remote.address) as client:
