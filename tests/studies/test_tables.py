@@ -95,10 +95,7 @@ def test_cascades_end_with_the_repairs():
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(
-    ("rate", "policy"),
-    [("high", "cache-heavy"), pytest.param("moderate", "load-only", marks=pytest.mark.long)],
-)
+@pytest.mark.parametrize(("rate", "policy"), [("high", "cache-heavy"), ("moderate", "load-only")])
 def test_h377(rate, policy):
     runs = [simulate(case(f"h377-{rate}", s, policy=policy), AS_SHIPPED) for s in (42, 123, 456)]
 
