@@ -85,7 +85,7 @@ def test_all_recorded_cases_are_here():
         "vllm2/hybrid": 23,
         "vllm2/spec": 20,
         "vllm2/mix": 8,
-        "vllm2/pd": 17,
+        "vllm2/pd": 18,
     }
 
 

@@ -95,6 +95,7 @@ TRANSFER_FIELDS = (
     Field("load", i32, "1", "1: to the GPU, 0: to the CPU"),
     Field("request", i64, "index", "request"),
     Field("tokens", i64, "token", "tokens copied"),
+    Field("ordered_us", i64, "us", "when its step was scheduled; of a CPU tier, as submitted"),
     Field("submitted_us", i64, "us", "when it was handed to the device"),
     Field("start_us", i64, "us", "when it began"),
     Field("end_us", i64, "us", "when it ended"),

@@ -112,11 +112,11 @@ def _transfer(ws, out, lane, inst, tally, index, engine, r, tokens):
         _await_release(ws, ws.engines[handoff["source"]], r, end)
     log_event(out, lane, inst, tally, index, Event.PULL, r, tokens)
     if lane["log"]:
-        _log(out, tally, index, handoff, r, submitted, start)
+        _log(out, inst, tally, index, handoff, r, submitted, start)
 
 
 @leaf
-def _log(out, tally, index, handoff, r, submitted, start):
+def _log(out, inst, tally, index, handoff, r, submitted, start):
     """Append a transfer to its log."""
     handoff["row"] = tally["log_transfers"]
     tally["log_transfers"] += 1
@@ -126,6 +126,7 @@ def _log(out, tally, index, handoff, r, submitted, start):
         row["load"] = 1
         row["request"] = r
         row["tokens"] = handoff["tokens"]
+        row["ordered_us"] = inst["clock"]
         row["submitted_us"] = submitted
         row["start_us"] = start
         row["end_us"] = handoff["arrives"]

@@ -37,6 +37,7 @@ def _begin(ws, out, lane, tally, index, off, queue, job, now, ready):
             row["load"] = queue == LOADS
             row["request"] = record["request"]
             row["tokens"] = record["tokens"]
+            row["ordered_us"] = now
             row["submitted_us"] = now
             row["start_us"] = start
             row["end_us"] = ends
