@@ -89,9 +89,9 @@ def workspace_sizes(lanes: NDArray[Any]) -> dict[str, NDArray[np.int64]]:
         "entries": engines * DEPTH * lanes["places"],
         "states": states,
         "tables": table * (1 + lanes["more_groups"]) * explicit * (1 + apart),
-        "gone": states * (1 + lanes["more_groups"]),
+        "edges": states * (1 + lanes["more_groups"]),
+        "left": count * lanes["gpu_blocks"] * (lanes["windows"] != 0),
         "leavers": 2 * engines * lanes["block_size"],  # the first of each list, then the last
-        "next_leaver": states * (1 + lanes["more_groups"]),
         "plans": engines * PLAN * (lanes["drafts"] > 0),
         "sums": HORIZON * explicit,
         "handoffs": requests * apart,

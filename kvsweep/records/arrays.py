@@ -99,13 +99,13 @@ class Workspace(NamedTuple):
     states: NDArray[Any]
     """STATE (requests, again where instances decode only,): requests as their instance has them."""
     tables: NDArray[Any]
-    """int32, block ids: the tables of each state, group after group."""
-    gone: NDArray[Any]
-    """int32 (states x groups,): leading slots of each table whose blocks left the window."""
+    """int32: tables of each state, group after group: block ids, or places of left_behind.py."""
+    edges: NDArray[Any]
+    """EDGE (states x groups,): what the window of each table has left."""
+    left: NDArray[Any]
+    """LEFT, beside `blocks` if there are windows: blocks that these left in runs of decodes."""
     leavers: NDArray[Any]
     """int64 (instances x block_size,): first table that a window may leave a block of, by phase."""
-    next_leaver: NDArray[Any]
-    """int64 (states x groups,): the table after it, as kernel.explicit.leaving packs it, or -1."""
     plans: NDArray[Any]
     """int64 (instances x kernel.memory.PLAN,): what the next steps with drafts take and give."""
     sums: NDArray[np.int64]

@@ -77,6 +77,20 @@ BATCH_FIELDS = (
     Field("changes", i64, "1", "1 if it changes anything"),
 )
 
+EDGE_FIELDS = (
+    Field("gone", i64, "block", "leading slots of a table whose blocks left its window"),
+    Field("slot", i64, "index", "the next slot, of who is counted (explicit/counted.py)"),
+    Field("step", i64, "step", "when its block leaves the window"),
+    Field("until", i64, "step", "from when on none leaves"),
+    Field("next", i32, "index", "the table behind it of those that leave at its phase, or -1"),
+    Field("own", i32, "1", "1 if nobody else has the key of that block"),
+)
+
+LEFT_FIELDS = (
+    Field("record", i32, "index", "block id of the record that a block is part of that was left"),
+    Field("slot", i64, "index", "its slot in a table"),
+)
+
 ENGINE_FIELDS = (
     Field("state_lo", i64, "index", "state of the first request at this instance"),
     Field("entry_lo", i64, "index", "first entry of its first batch"),
@@ -103,6 +117,7 @@ ENGINE_FIELDS = (
     Field("input", i64, "token", "tokens and slots that the step may still take as input"),
     Field("schedules", i64, "1", "schedules made so far, empty ones included"),
     Field("window_freed", i64, "block", "blocks that left their window so far"),
+    Field("left", i64, "index", "place of the next note of such a block, in a run of decodes"),
     Field("drafts", i64, "token", "drafts verified so far"),
     Field("accepted", i64, "token", "drafts accepted so far"),
     Field("pulls", i64, "1", "transfers begun by the batch being scheduled"),
@@ -148,5 +163,7 @@ POOL = dtype_of(POOL_FIELDS)
 STATE = dtype_of(STATE_FIELDS)
 ENTRY = dtype_of(ENTRY_FIELDS)
 BATCH = dtype_of(BATCH_FIELDS)
+EDGE = dtype_of(EDGE_FIELDS)
+LEFT = dtype_of(LEFT_FIELDS)
 ENGINE = dtype_of(ENGINE_FIELDS)
 HANDOFF = dtype_of(HANDOFF_FIELDS)

@@ -14,7 +14,7 @@ from ..blocks.prefix_table import add_key, cache_block, forget, new_id
 
 STRETCH = np.int32(-2)
 """Key of a stretch: blocks `duplicate_prev` to ``duplicate_next - 1`` of the state `extent` in the
-group `hits`. The last one is evicted first."""
+group `hits`, the last one evicted first; of no state, notes (left_behind.py), the first first."""
 
 
 @leaf
@@ -26,7 +26,10 @@ def _evict(ws, inst, count):
     if record["key"] == STRETCH:
         size = np.int64(record["duplicate_next"]) - record["duplicate_prev"]
         evicted = min(count, size)
-        record["duplicate_next"] -= evicted
+        if record["extent"] == NONE:
+            record["duplicate_prev"] += evicted
+        else:
+            record["duplicate_next"] -= evicted
         inst["keyed"] -= evicted
         if evicted == size:
             lru.unlink(ws, inst, head)
@@ -78,7 +81,7 @@ def cache(ws, inst, key):
 
 @leaf
 def release_stretch(ws, inst, s, group, first, end):
-    """Free the cached blocks `first` to ``end - 1`` of one request; return their record."""
+    """Free the cached blocks `first` to ``end - 1`` of a request, or of none; return the record."""
     block = np.int64(new_id(ws, inst))
     record = ws.blocks[block]
     record["key"] = STRETCH
@@ -106,6 +109,15 @@ def is_stretch_with(ws, inst, record, s, group, block):
 
 
 @leaf
+def give_key(ws, inst, block, key):
+    """Let a free block that was part of a stretch be found by `key`."""
+    ws.blocks[block]["ref_count"] = 0
+    ws.blocks[block]["hits"] = 0
+    add_key(ws, inst, block, key)
+    inst["keyed"] -= 1
+
+
+@leaf
 def split_last(ws, inst, stretch, key):
     """Give the last block of a stretch a record of its own, with `key`; return it."""
     record = ws.blocks[stretch]
@@ -115,7 +127,5 @@ def split_last(ws, inst, stretch, key):
         block = np.int64(new_id(ws, inst))
         lru.link(ws, inst, ws.lru[stretch]["prev"], block)
         lru.link(ws, inst, block, stretch)
-    ws.blocks[block]["ref_count"] = 0
-    add_key(ws, inst, block, key)
-    inst["keyed"] -= 1
+    give_key(ws, inst, block, key)
     return block

@@ -3,15 +3,14 @@
 import numpy as np
 
 from ..._jit import leaf
-from ...limits import MAX_GROUPS
 from ...records import NONE, Event
 from ..blocks.sizes import tokens_beyond
 from ..time.calendar import leave_running
-from .leavers import discharge
+from .leavers import discharge, point_edge
 from .log import note
 from .planning import planned_blocks, verify
 from .settling import finish
-from .tables import cache_known, fit, groups_of, leave_one, leave_own, window_of
+from .tables import cache_known, fit, groups_of, leave_one, leave_own
 
 
 @leaf
@@ -141,25 +140,6 @@ def cache_due(inp, ws, lane, inst, tally, engine, first, last):
 
 
 @leaf
-def _leave(inp, ws, lane, inst, tally, engine, s, group, tokens):
-    """Give back the next block of a table, if with so many tokens the window has left it.
-
-    The request is brought up to date only if its blocks may be found by others, or have no keys.
-    """
-    state = ws.states[s]
-    gone = np.int64(ws.gone[s * groups_of(lane) + group])
-    if tokens + 1 - window_of(inp, lane, group) < (gone + 1) * lane["block_size"]:
-        return
-    if lane["prefix_caching"] and gone >= state["private"]:
-        leave_own(ws, lane, inst, engine, state, s, group, gone)
-    else:
-        r = s - engine["state_lo"]
-        catch_up(inp, ws, lane, inst, tally, engine, r)
-        request = inp.requests[lane["request_lo"] + r]
-        leave_one(inp, ws, lane, inst, engine, request, state, s, group)
-
-
-@leaf
 def is_served(lane, inst, state):
     """Return whether this step serves a request: asynchronously not if its last token is coming."""
     known = state["known"] + inst["step"] - state["since"]
@@ -167,15 +147,27 @@ def is_served(lane, inst, state):
 
 
 @leaf
+def _leave_shared(inp, ws, lane, inst, tally, engine, table):
+    """Give back the next block of a table, which others may find or has no key."""
+    s, group = table // groups_of(lane), table % groups_of(lane)
+    r = s - engine["state_lo"]
+    catch_up(inp, ws, lane, inst, tally, engine, r)
+    request = inp.requests[lane["request_lo"] + r]
+    leave_one(inp, ws, lane, inst, engine, request, ws.states[s], s, group)
+    point_edge(ws, lane, ws.states[s], s, group)
+
+
+@leaf
 def leave_next(inp, ws, lane, inst, tally, engine, table):
     """Give back the block that a window leaves in this step, if any; return the next table."""
-    s = np.int64(table) // MAX_GROUPS
-    group = np.int64(table) % MAX_GROUPS
-    state = ws.states[s]
-    if is_served(lane, inst, state):
-        tokens = state["computed"] - state["flight"] + inst["step"] - state["since"]
-        _leave(inp, ws, lane, inst, tally, engine, s, group, tokens)
-    return np.int64(ws.next_leaver[s * groups_of(lane) + group])
+    edge = ws.edges[table]
+    if edge["step"] <= inst["step"] < edge["until"]:
+        if edge["own"]:
+            leave_own(ws, lane, inst, engine, table)
+        else:
+            _leave_shared(inp, ws, lane, inst, tally, engine, table)
+        edge["step"] += lane["block_size"]
+    return np.int64(edge["next"])
 
 
 @leaf

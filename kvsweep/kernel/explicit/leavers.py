@@ -8,22 +8,15 @@ then of groups. A long window may leave none yet.
 import numpy as np
 
 from ..._jit import leaf
-from ...limits import MAX_GROUPS
-from ...records import NONE
+from ...records import NEVER, NONE
 from ..blocks.sizes import tokens_beyond
-from .tables import FAR, groups_of, window_of
-
-_ROOM = np.int64(MAX_GROUPS)
-"""A table is packed as its state times this, and its group."""
+from .tables import FAR, groups_of, slot_of, window_of
 
 
 @leaf
-def _list_of(inp, ws, lane, inst, state, s, group):
-    """Return the place of the list in which a table is, its state being up to date."""
-    window = window_of(inp, lane, group)
-    end = (ws.gone[s * groups_of(lane) + group] + 1) * lane["block_size"] + window - 1
-    step = state["since"] + end - (state["computed"] - state["flight"])
-    return inst["phase_lo"] + tokens_beyond(lane, step)
+def _list_of(lane, inst, edge):
+    """Return the place of the list in which a table is."""
+    return inst["phase_lo"] + tokens_beyond(lane, edge["step"])
 
 
 @leaf
@@ -33,20 +26,43 @@ def _tail(lane, place):
 
 
 @leaf
+def point_edge(ws, lane, state, s, group):
+    """Note which block of a table leaves its window next, and whether anybody else has its key."""
+    edge = ws.edges[s * groups_of(lane) + group]
+    edge["slot"] = slot_of(state, group, edge["gone"])
+    edge["own"] = lane["prefix_caching"] and edge["gone"] >= state["private"]
+
+
+@leaf
+def _set_edge(inp, ws, lane, state, s, group):
+    """Note when a window leaves blocks of a request whose state is up to date.
+
+    Asynchronously it leaves none with the step in which the last token is on its way.
+    """
+    edge = ws.edges[s * groups_of(lane) + group]
+    end = (edge["gone"] + 1) * lane["block_size"] + window_of(inp, lane, group) - 1
+    edge["step"] = state["since"] + end - (state["computed"] - state["flight"])
+    edge["until"] = NEVER
+    if lane["async_scheduling"]:
+        edge["until"] = state["since"] + state["limit"] - 1 - state["known"]
+    point_edge(ws, lane, state, s, group)
+
+
+@leaf
 def enlist(inp, ws, lane, inst, state, s):
     """Put the tables of a request with a window at the end of their lists."""
     if state["release_at"] < FAR:
         for group in range(groups_of(lane)):
             if window_of(inp, lane, group) > 0:
-                place = _list_of(inp, ws, lane, inst, state, s, group)
-                table = s * _ROOM + group
+                _set_edge(inp, ws, lane, state, s, group)
+                table = s * groups_of(lane) + group
+                place = _list_of(lane, inst, ws.edges[table])
                 if ws.leavers[place] == NONE:
                     ws.leavers[place] = table
                 else:
-                    last = ws.leavers[_tail(lane, place)]
-                    ws.next_leaver[(last // _ROOM) * groups_of(lane) + last % _ROOM] = table
+                    ws.edges[ws.leavers[_tail(lane, place)]]["next"] = table
                 ws.leavers[_tail(lane, place)] = table
-                ws.next_leaver[s * groups_of(lane) + group] = NONE
+                ws.edges[table]["next"] = NONE
 
 
 @leaf
@@ -56,24 +72,24 @@ def _take_out(ws, lane, place, table):
     at = np.int64(ws.leavers[place])
     while at != table:
         before = at
-        at = np.int64(ws.next_leaver[(at // _ROOM) * groups_of(lane) + at % _ROOM])
-    after = ws.next_leaver[(at // _ROOM) * groups_of(lane) + at % _ROOM]
+        at = np.int64(ws.edges[at]["next"])
+    after = np.int64(ws.edges[at]["next"])
     if before == NONE:
         ws.leavers[place] = after
     else:
-        ws.next_leaver[(before // _ROOM) * groups_of(lane) + before % _ROOM] = after
+        ws.edges[before]["next"] = after
     if after == NONE:
         ws.leavers[_tail(lane, place)] = before
 
 
 @leaf
 def discharge(inp, ws, lane, inst, state, s):
-    """Take the tables of a request out of their lists, its state being up to date."""
+    """Take the tables of a request out of their lists."""
     if state["release_at"] < FAR:
         for group in range(groups_of(lane)):
             if window_of(inp, lane, group) > 0:
-                place = _list_of(inp, ws, lane, inst, state, s, group)
-                _take_out(ws, lane, place, s * _ROOM + group)
+                table = s * groups_of(lane) + group
+                _take_out(ws, lane, _list_of(lane, inst, ws.edges[table]), table)
 
 
 @leaf

@@ -121,7 +121,7 @@ def touch_hits(inp, ws, lane, inst, state, s, hits):
         return
     for group in range(groups_of(lane)):
         gone = left_by(lane, window_of(inp, lane, group), hits * lane["block_size"])
-        ws.gone[s * groups_of(lane) + group] = gone
+        ws.edges[s * groups_of(lane) + group]["gone"] = gone
         for block in range(gone, hits):
             block_records.touch(ws, inst, np.int64(ws.tables[slot_of(state, group, block)]))
     state["blocks"] = hits

@@ -6,7 +6,6 @@ Where nothing leaves a window meanwhile, by counts; else in turn.
 import numpy as np
 
 from ..._jit import leaf
-from ...limits import MAX_GROUPS
 from ...records import NONE
 from ..blocks.sizes import tokens_beyond
 from ..time.calendar import IDLE
@@ -81,7 +80,7 @@ def take_one_by_one(inp, ws, out, lane, inst, tally, index, engine):
     while position < engine["counted"]:
         s = np.int64(engine["state_lo"]) + ws.running[inst["run_lo"] + position]
         state = ws.states[s]
-        while table != NONE and table // MAX_GROUPS == s:
+        while table != NONE and table // groups_of(lane) == s:
             table = leave_next(inp, ws, lane, inst, tally, engine, table)
         if phase_of(lane, inst, state) == takes and is_served(lane, inst, state):
             while position < engine["counted"] and groups_of(lane) > inst["free"]:

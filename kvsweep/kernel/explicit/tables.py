@@ -11,7 +11,7 @@ import numpy as np
 from ..._jit import leaf
 from ...records import NONE
 from ..blocks.sizes import blocks_for, full_blocks
-from . import block_records
+from . import block_records, left_behind
 from .refused import wake_for
 
 FAR = np.int64(2**31 - 2)
@@ -55,7 +55,7 @@ def watch_windows(inp, ws, lane, state, s):
     for group in range(groups_of(lane)):
         window = window_of(inp, lane, group)
         if window > 0:
-            gone = ws.gone[s * groups_of(lane) + group]
+            gone = ws.edges[s * groups_of(lane) + group]["gone"]
             nearest = min(nearest, (gone + 1) * lane["block_size"] + window - 1)
     state["release_at"] = nearest
 
@@ -78,17 +78,26 @@ def _release(ws, lane, inst, state, s, group, first, end):
 
 
 @leaf
+def _split_gone(ws, inst, s, group, block, slot, key):
+    """Give a block that a window has left a record with `key`, unless it was evicted; return it."""
+    found = np.int64(ws.tables[slot])
+    if found <= left_behind.FIRST:
+        found = left_behind.split_left(ws, inst, slot, left_behind.FIRST - found, key)
+    elif block_records.is_stretch_with(ws, inst, found, s, group, block):
+        found = block_records.split_last(ws, inst, found, key)
+    return found
+
+
+@leaf
 def split(inp, ws, lane, inst, request, state, s):
     """Give all cached blocks of a victim records, before they are freed: it may hit them again."""
     private, published = np.int64(state["private"]), np.int64(state["published"])
     for group in range(groups_of(lane)):
-        gone = np.int64(ws.gone[s * groups_of(lane) + group])
+        gone = np.int64(ws.edges[s * groups_of(lane) + group]["gone"])
         for block in range(min(gone, published) - 1, private - 1, -1):
             slot = slot_of(state, group, block)
-            found = np.int64(ws.tables[slot])
-            if block_records.is_stretch_with(ws, inst, found, s, group, block):
-                key = key_of(inp, lane, request, group, block)
-                ws.tables[slot] = block_records.split_last(ws, inst, found, key)
+            key = key_of(inp, lane, request, group, block)
+            ws.tables[slot] = _split_gone(ws, inst, s, group, block, slot, key)
         for block in range(max(private, gone), published):
             key = key_of(inp, lane, request, group, block)
             ws.tables[slot_of(state, group, block)] = block_records.cache(ws, inst, key)
@@ -102,23 +111,25 @@ def release_left(inp, ws, lane, inst, engine, request, state, s):
     cache_known(inp, ws, lane, inst, request, state, s, tokens)
     for group in range(groups_of(lane)):
         place = s * groups_of(lane) + group
-        gone = np.int64(ws.gone[place])
+        gone = np.int64(ws.edges[place]["gone"])
         left = min(left_by(lane, window_of(inp, lane, group), tokens), state["blocks"])
         if left > gone:
             stretch = _release(ws, lane, inst, state, s, group, gone, left)
             for block in range(max(gone, np.int64(state["private"])), left):
                 ws.tables[slot_of(state, group, block)] = stretch
-            ws.gone[place] = left
+            ws.edges[place]["gone"] = left
             engine["window_freed"] += left - gone
     watch_windows(inp, ws, lane, state, s)
 
 
 @leaf
-def leave_own(ws, lane, inst, engine, state, s, group, gone):
+def leave_own(ws, lane, inst, engine, table):
     """Give back the next block of a table, whose key nobody else has, as the window has left it."""
-    stretch = block_records.release_stretch(ws, inst, s, group, gone, gone + 1)
-    ws.tables[slot_of(state, group, gone)] = stretch
-    ws.gone[s * groups_of(lane) + group] = gone + 1
+    edge = ws.edges[table]
+    slot = edge["slot"]
+    ws.tables[slot] = left_behind.leave(ws, lane, inst, engine, slot)
+    edge["slot"] += 1
+    edge["gone"] += 1
     engine["window_freed"] += 1
 
 
@@ -126,12 +137,12 @@ def leave_own(ws, lane, inst, engine, state, s, group, gone):
 def leave_one(inp, ws, lane, inst, engine, request, state, s, group):
     """Give back the next block of a table, as the window has left it (rule R12.2)."""
     place = s * groups_of(lane) + group
-    gone = np.int64(ws.gone[place])
+    gone = np.int64(ws.edges[place]["gone"])
     cache_known(inp, ws, lane, inst, request, state, s, state["computed"] - state["flight"])
     stretch = _release(ws, lane, inst, state, s, group, gone, gone + 1)
     if gone >= state["private"]:
         ws.tables[slot_of(state, group, gone)] = stretch
-    ws.gone[place] = gone + 1
+    ws.edges[place]["gone"] = gone + 1
     engine["window_freed"] += 1
 
 
@@ -165,7 +176,8 @@ def key_of(inp, lane, request, group, block):
 def _record(inp, ws, lane, inst, request, state, s, end):
     """Give the blocks before `end` that are not cached yet records, and cache them."""
     for group in range(groups_of(lane)):
-        first = max(np.int64(state["published"]), np.int64(ws.gone[s * groups_of(lane) + group]))
+        gone = np.int64(ws.edges[s * groups_of(lane) + group]["gone"])
+        first = max(np.int64(state["published"]), gone)
         for block in range(first, end):
             key = key_of(inp, lane, request, group, block)
             ws.tables[slot_of(state, group, block)] = block_records.cache(ws, inst, key)
@@ -213,14 +225,14 @@ def clear(ws, lane, state, s):
     state["publish_at"] = lane["block_size"] if lane["prefix_caching"] else FAR
     state["release_at"] = FAR
     for group in range(groups_of(lane)):
-        ws.gone[s * groups_of(lane) + group] = 0
+        ws.edges[s * groups_of(lane) + group]["gone"] = 0
 
 
 @leaf
 def release_all(ws, lane, inst, state, s):
     """Free the blocks of a request, group by group, each from the last to the first."""
     for group in range(groups_of(lane)):
-        gone = np.int64(ws.gone[s * groups_of(lane) + group])
+        gone = np.int64(ws.edges[s * groups_of(lane) + group]["gone"])
         _release(ws, lane, inst, state, s, group, gone, np.int64(state["blocks"]))
     clear(ws, lane, state, s)
 
