@@ -179,7 +179,7 @@ def first_leaver(ws, lane, inst):
 @leaf
 def leave_windows(inp, ws, lane, inst, tally, engine):
     """Give back the blocks that windows leave in this step."""
-    table = first_leaver(ws, lane, inst)
+    table = first_leaver(ws, lane, inst) if lane["windows"] else np.int64(NONE)
     while table != NONE:
         table = leave_next(inp, ws, lane, inst, tally, engine, table)
 

@@ -51,7 +51,7 @@ def _set_edge(inp, ws, lane, state, s, group):
 @leaf
 def enlist(inp, ws, lane, inst, state, s):
     """Put the tables of a request with a window at the end of their lists."""
-    if state["release_at"] < FAR:
+    if lane["windows"] and state["release_at"] < FAR:
         for group in range(groups_of(lane)):
             if window_of(inp, lane, group) > 0:
                 _set_edge(inp, ws, lane, state, s, group)
@@ -85,7 +85,7 @@ def _take_out(ws, lane, place, table):
 @leaf
 def discharge(inp, ws, lane, inst, state, s):
     """Take the tables of a request out of their lists."""
-    if state["release_at"] < FAR:
+    if lane["windows"] and state["release_at"] < FAR:
         for group in range(groups_of(lane)):
             if window_of(inp, lane, group) > 0:
                 table = s * groups_of(lane) + group

@@ -204,7 +204,7 @@ def cache_known(inp, ws, lane, inst, request, state, s, tokens):
 @leaf
 def allocate(inp, ws, lane, inst, tally, engine, request, state, s, tokens, measured):
     """Give a running request the blocks of `tokens` more tokens; return whether there are any."""
-    if state["computed"] - state["flight"] >= state["release_at"]:
+    if lane["windows"] and state["computed"] - state["flight"] >= state["release_at"]:
         release_left(inp, ws, lane, inst, engine, request, state, s)
     end = state["computed"] + tokens
     if end + lane["drafts"] > state["room"]:
