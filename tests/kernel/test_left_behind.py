@@ -9,16 +9,16 @@ import twin
 
 from kvsweep._jit import kernel
 from kvsweep.kernel.explicit.block_records import STRETCH, take
-from kvsweep.kernel.explicit.left_behind import FIRST, leave, split_left
-from kvsweep.records import BLOCK, ENGINE, INSTANCE, LANE, LEFT, LRU, NONE
+from kvsweep.kernel.explicit.left_behind import FIRST, leave_own, split_left
+from kvsweep.records import BLOCK, EDGE, ENGINE, INSTANCE, LANE, LEFT, LRU, NONE
 from kvsweep.simulate.workspace import EMPTY, allocate_workspace
 
 BLOCKS = 6
 
 
 @kernel
-def _leave(ws, slot):
-    return leave(ws, ws.own[0], ws.instances[0], ws.engines[0], slot)
+def _leave(ws):
+    leave_own(ws, ws.own[0], ws.instances[0], ws.engines[0], 0)
 
 
 @kernel
@@ -39,6 +39,8 @@ class Model:
             blocks=np.zeros(BLOCKS, BLOCK),
             lru=np.full(BLOCKS, NONE, LRU),
             left=np.zeros(BLOCKS, LEFT),
+            edges=np.zeros(1, EDGE),
+            tables=np.zeros(1000, np.int32),
             prefix=np.full(1000, NONE, np.int32),
             own=np.zeros(1, LANE),
             instances=np.zeros(1, INSTANCE),
@@ -48,11 +50,12 @@ class Model:
         for field in ("lru_head", "lru_tail", "spare"):
             self.inst[field] = NONE
         self.ws.own["gpu_blocks"] = BLOCKS
-        self.places, self.free, self.slots, self.keys = {}, [], 0, 0
+        self.places, self.free, self.keys = {}, [], 0
 
     def leave(self):
-        slot = self.slots = self.slots + 1
-        self.places[slot] = FIRST - _leave(self.ws, slot)
+        slot = int(self.ws.edges[0]["slot"])
+        _leave(self.ws)
+        self.places[slot] = FIRST - int(self.ws.tables[slot])
         self.free.append(("slot", slot))
 
     def take(self, count):

@@ -7,10 +7,11 @@ from ...records import NONE, Event
 from ..blocks.sizes import tokens_beyond
 from ..time.calendar import leave_running
 from .leavers import discharge, point_edge
+from .left_behind import leave_own
 from .log import note
 from .planning import planned_blocks, verify
 from .settling import finish
-from .tables import cache_known, fit, groups_of, leave_one, leave_own
+from .tables import cache_known, fit, groups_of, leave_one
 
 
 @leaf

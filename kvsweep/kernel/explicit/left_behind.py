@@ -22,7 +22,7 @@ FIRST = np.int64(-2)
 
 
 @leaf
-def leave(ws, lane, inst, engine, slot):
+def _leave(ws, lane, inst, engine, slot):
     """Free the block of a slot, which a window leaves; return what the slot has then."""
     place = engine["left"]
     if place == lane["gpu_blocks"]:
@@ -45,6 +45,17 @@ def leave(ws, lane, inst, engine, slot):
     note["slot"] = slot
     engine["left"] = place + 1
     return FIRST - place
+
+
+@leaf
+def leave_own(ws, lane, inst, engine, table):
+    """Give back the next block of a table, whose key nobody else has, as the window has left it."""
+    edge = ws.edges[table]
+    slot = edge["slot"]
+    ws.tables[slot] = _leave(ws, lane, inst, engine, slot)
+    edge["slot"] += 1
+    edge["gone"] += 1
+    engine["window_freed"] += 1
 
 
 @leaf

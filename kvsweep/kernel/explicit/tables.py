@@ -78,8 +78,9 @@ def _release(ws, lane, inst, state, s, group, first, end):
 
 
 @leaf
-def _split_gone(ws, inst, s, group, block, slot, key):
-    """Give a block that a window has left a record with `key`, unless it was evicted; return it."""
+def _split_gone(inp, ws, lane, inst, request, s, group, block, slot):
+    """Give a block that a window has left a record, unless it was evicted; return that."""
+    key = key_of(inp, lane, request, group, block)
     found = np.int64(ws.tables[slot])
     if found <= left_behind.FIRST:
         found = left_behind.split_left(ws, inst, slot, left_behind.FIRST - found, key)
@@ -96,8 +97,7 @@ def split(inp, ws, lane, inst, request, state, s):
         gone = np.int64(ws.edges[s * groups_of(lane) + group]["gone"])
         for block in range(min(gone, published) - 1, private - 1, -1):
             slot = slot_of(state, group, block)
-            key = key_of(inp, lane, request, group, block)
-            ws.tables[slot] = _split_gone(ws, inst, s, group, block, slot, key)
+            ws.tables[slot] = _split_gone(inp, ws, lane, inst, request, s, group, block, slot)
         for block in range(max(private, gone), published):
             key = key_of(inp, lane, request, group, block)
             ws.tables[slot_of(state, group, block)] = block_records.cache(ws, inst, key)
@@ -123,25 +123,12 @@ def release_left(inp, ws, lane, inst, engine, request, state, s):
 
 
 @leaf
-def leave_own(ws, lane, inst, engine, table):
-    """Give back the next block of a table, whose key nobody else has, as the window has left it."""
-    edge = ws.edges[table]
-    slot = edge["slot"]
-    ws.tables[slot] = left_behind.leave(ws, lane, inst, engine, slot)
-    edge["slot"] += 1
-    edge["gone"] += 1
-    engine["window_freed"] += 1
-
-
-@leaf
 def leave_one(inp, ws, lane, inst, engine, request, state, s, group):
-    """Give back the next block of a table, as the window has left it (rule R12.2)."""
+    """Give back the next block of a table, which others may find or has no key (rule R12.2)."""
     place = s * groups_of(lane) + group
     gone = np.int64(ws.edges[place]["gone"])
     cache_known(inp, ws, lane, inst, request, state, s, state["computed"] - state["flight"])
-    stretch = _release(ws, lane, inst, state, s, group, gone, gone + 1)
-    if gone >= state["private"]:
-        ws.tables[slot_of(state, group, gone)] = stretch
+    _release(ws, lane, inst, state, s, group, gone, gone + 1)
     ws.edges[place]["gone"] = gone + 1
     engine["window_freed"] += 1
 
