@@ -36,7 +36,7 @@ Block: TypeAlias = tuple[tuple[int, int], ...]
 
 # A chunk is a 32nd of the sweep, so that many workers share the work evenly, within limits: under
 # 0.1 s the fixed cost of a task and of its file (about 10 ms) shows; over 1 s progress stutters
-# and a killed run loses more. But the scheduler and this process need some 5 ms for a task, so from
+# and a killed run loses more. But the scheduler and this process need some 1 ms for a task, so from
 # 10,000 of them on they grow, to a minute, which is what a lost worker costs then. 16 MiB bounds
 # what a worker holds.
 CHUNKS_WANTED = 32

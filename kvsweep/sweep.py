@@ -84,8 +84,8 @@ def run(
         Use a local cluster of processes instead of threads of this one.
     scheduler : str, Client or Cluster, optional
         Running Dask scheduler to use: its address (``tcp://host:8786``), or Dask's own objects.
-        Workers that would give other numbers (other sources of kvsweep, another numba or numpy)
-        are told by name and not used.
+        Workers that would give other numbers (other sources of kvsweep, another numba, numpy
+        or numcodecs) are told by name and not used.
     scheduler_file : path, optional
         The file that a Dask scheduler wrote (``dask scheduler --scheduler-file``), instead of its
         address; it is waited for.

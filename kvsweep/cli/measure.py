@@ -196,7 +196,7 @@ measure.add_command(measure_gpu)
 @click.option("--dim", type=positive, default=256, show_default=True, help="Embedding length.")
 @click.option("--heads", type=positive, default=4, show_default=True, help="Attention heads.")
 @click.option("--context", type=positive, default=1024, show_default=True, help="Positions.")
-@click.option(
+@click.option(  # at least the bytes, and the end of text
     "--vocab", type=click.IntRange(min=257), default=50257, show_default=True, help="Tokens."
 )
 @click.option(

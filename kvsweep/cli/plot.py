@@ -38,7 +38,7 @@ STYLES = ("column", "slide")  # of `kvsweep.plot.look`, which is not loaded for 
         "kvsweep plot results/h8.zarr cliff --style slide --dark -o slide.png",
         "kvsweep plot results/h8.zarr bars --metric ttft_p99_ms --over policy --at gpu_blocks=2000",
         "kvsweep plot results/h8-steady.zarr tradeoff --metric ttft_p99_ms --along rate --at "
-        "gpu_blocks=2000",
+        "gpu_blocks=1600",
         "kvsweep plot results/h8-each.zarr cdf --metric ttft_ms --at gpu_blocks=2000",
         "kvsweep plot results/h8-each.zarr attainment --goodput ttft:2000 tpot:50 --at "
         "gpu_blocks=2000",

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
         "kvsweep report results/h8.zarr",
         "kvsweep report results/h8.zarr results/h8-steady.zarr -o report.html",
         "kvsweep report results/h8.zarr results/h8-64.zarr --compare -o compared.html",
-        "kvsweep report results/h8-steady.zarr --at rate=20 --overwrite",
+        "kvsweep report results/h8-steady.zarr --at rate=40 --overwrite",
     ),
 )
 @click.argument("stores", metavar="STORE...", nargs=-1, type=StorePath())

@@ -38,8 +38,9 @@ def search_options(command: Any) -> Any:
     examples=(
         "kvsweep size sweeps/h8.toml --find blocks --target 'ttft_p99_ms<=1500'",
         "kvsweep size chat.toml",
-        "kvsweep size sweeps/h8.toml --find instances --goodput ttft:1000 tpot:50",
-        "kvsweep size sweeps/h8-steady.toml --find rate --between 20:400 --set grid.rate=[100] "
+        "kvsweep size sweeps/h8.toml --find instances --set 'cache.gpu_blocks=[2600]' "
+        "--goodput ttft:1000 tpot:50",
+        "kvsweep size sweeps/h8-steady.toml --find rate --between 20:400 --set workload.rate=[100] "
         "--target 'ttft_p99_ms<=2000' --target 'tpot_p99_ms<=50' --json",
     ),
 )

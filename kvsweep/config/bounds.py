@@ -169,7 +169,7 @@ def last_clock(of: Mapping[str, Any] | Any, requests: Any, longest: Any, smaller
       those that all seats can hold, times T and a step: 2**62 + 2**62.
     - Delays, times to first and last token and inter-token gaps, the gaps of one request lying one
       after the other: each request's sum is at most T, a step and the overhead ``alpha[2]``, which
-      is at most T (`check_overhead`), so twice the number of requests divides.
+      is at most T (`complain`), so twice the number of requests divides.
     - Times of queue entries and of arrivals that completions make are at most T and some of
       `MAX_TIME_US` each, which is less than 2**47.
     """

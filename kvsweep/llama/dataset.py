@@ -11,7 +11,7 @@ from kvsweep._version import __version__
 from kvsweep.llama.design import CONDITIONS, Cell, Design
 from kvsweep.llama.prompts import PROMPTS, WARMUP, Prompt
 from kvsweep.llama.runtime import Runtime
-from kvsweep.llama.trial import STOP, TrialResult
+from kvsweep.llama.trial import TrialResult
 from kvsweep.metrics import Variable
 
 if TYPE_CHECKING:
@@ -98,16 +98,6 @@ def fill(ds: xr.Dataset, cell: Cell, trial: TrialResult, position: int, runtime:
         samples = ds["sample_output"].values[cell.size]
         samples[PROMPTS.index(CONDITIONS[cell.condition])] = runtime.detokenize(trial.output)
         samples[PROMPTS.index(WARMUP)] = runtime.detokenize(trial.warmup_output)
-
-
-def early(ds: xr.Dataset) -> int:
-    """Count the trials whose output ended early."""
-    return int((ds["finish_reason"].values == STOP).sum())
-
-
-def done(ds: xr.Dataset) -> int:
-    """Count the trials that were run."""
-    return int((ds[POSITION.name].values >= 0).sum())
 
 
 def _attributes(design: Design, runtime: Mapping[str, Any]) -> dict[str, Any]:

@@ -17,8 +17,6 @@ from kvsweep.llama.words import WORDS
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-SMALLEST_VOCABULARY = 257  # the bytes, and the end of text
-
 # As GPT-2 was initialised: A. Radford et al., Language Models are Unsupervised Multitask Learners
 # (2019); an epsilon of its layer norms.
 WEIGHT_SD = 0.02

@@ -13,7 +13,7 @@ from itertools import product
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from kvsweep.grid import Plan, Task
+    from kvsweep.grid import Plan
 
 Place = tuple[int, ...]
 """Position of a task among the tasks along each dimension, or of a shard among the shards."""
@@ -94,11 +94,6 @@ class Sharding:
         inner = document["codecs"][0]["configuration"]["chunk_shape"]
         tasks = [math.ceil(n / k) for n, k in zip(document["shape"], inner, strict=True)]
         return cls(tuple(tasks), tuple(k // n for k, n in zip(outer, inner, strict=True)))
-
-
-def cells_of(plan: Plan, task: Task) -> tuple[slice, ...]:
-    """Return where the cells of a task are in its chunk, which is larger at the end of an axis."""
-    return tuple(map(slice, plan.block_shape(task)))
 
 
 @lru_cache(maxsize=4096)  # the same places in each of sixty arrays: a fifth of what packing took
