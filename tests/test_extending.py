@@ -2,13 +2,13 @@
 
 import json
 import pickle
-import time
 from pathlib import Path
 
 import numpy as np
 import pytest
+from disturbing import comes_to, start
 from longer import long_but
-from sweeping import BASE, CLIFF, GRID, fake_batch, make_sweep, start_python, tree, write_sweep
+from sweeping import BASE, CLIFF, GRID, fake_batch, make_sweep, tree, write_sweep
 
 import kvsweep
 from kvsweep import grid, simulate
@@ -247,33 +247,15 @@ def test_damaged_and_pending_cells_are_simulated(tmp_path):
     assert tree(Path("a.zarr")) == tree(Path("whole.zarr"))
 
 
-EXTENDED = """
-import sys, time
-import kvsweep.simulate, sweeping
-from kvsweep import cli, grid
-
-def slow(*args, **options):
-    time.sleep(0.05)
-    return sweeping.fake_batch(*args, **options)
-
-kvsweep.simulate.simulate_batch = slow
-kvsweep.simulate.warm_up = lambda *_: None
-grid.CHUNK_SECONDS = (2e-4, 2e-4)
-cli.main(["grid", "small.toml", "--out", "a.zarr", "--extend", "--workers", "1"])
-"""
-
-
 @pytest.mark.slow
 def test_a_kill_keeps_the_store_and_the_same_command_goes_on(tmp_path, simulator):
     kvsweep.run(make_sweep(tmp_path, TEXT), out="a.zarr", workers=1)
     before = tree(Path("a.zarr"))
     more = ("{ count = 6 }", "[11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0]")  # first what is new
     write_sweep(tmp_path, text(more))
-    parts = Path(".a.zarr.larger/status/parts")
-    with start_python(EXTENDED) as process:
-        while len([f for f in parts.glob("*") if f.name.isdecimal()]) < 4:
-            assert process.poll() is None, "ended before it was killed"
-            time.sleep(0.005)
+    command = ("grid", "small.toml", "--out", "a.zarr", "--extend", "--workers", "1")
+    with start(*command, batches=4) as process:
+        comes_to(4, process, ".a.zarr.larger")
         process.kill()
     assert tree(Path("a.zarr")) == before
     other = make_sweep(tmp_path, text(("count = 6", "count = 13")))

@@ -10,28 +10,16 @@ import subprocess
 import time
 from pathlib import Path
 
+import disturbing
 import pytest
+from disturbing import GO_ON, comes_to, interrupt
 from longer import long_but
-from sweeping import BASE, GRID, make_sweep, stand_in, start_python, tree, write_sweep
+from sweeping import BASE, GRID, make_sweep, stand_in, tree, write_sweep
 
 import kvsweep
 
 pytestmark = pytest.mark.slow
 TEXT = BASE + GRID  # without a cliff, whose figure takes a second of each command
-
-COMMAND = """
-import os, resource, signal, sys, time
-import kvsweep.simulate, sweeping
-from kvsweep import cli, files, grid
-from kvsweep.store.folder import Folder
-from kvsweep.store.packing import Packer
-
-kvsweep.simulate.simulate_batch = sweeping.fake_batch
-kvsweep.simulate.warm_up = lambda *_: None
-grid.CHUNK_SECONDS = (2e-4, 2e-4)
-{fault}
-cli.main(["grid", "small.toml", "--out", {out!r}, "--workers", "1", *{more!r}])
-"""
 
 WRITING = """
 write, left = files._write, iter(range({number}))
@@ -58,31 +46,14 @@ def counted(self, shard):
 Packer.pack = counted
 """
 
-WAITING = """
-def waits(*args, **options):
-    while not os.path.exists("go on"):
-        time.sleep(0.01)
-    return sweeping.fake_batch(*args, **options)
-kvsweep.simulate.simulate_batch = waits
-"""
-
-SLOWLY = """
-def slowly(*args, **options):
-    time.sleep(0.05)
-    return sweeping.fake_batch(*args, **options)
-kvsweep.simulate.simulate_batch = slowly
-signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job ignores it, and SIGQUIT
-for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
-    signal.signal(number, signal.SIG_DFL)  # as does all that nohup starts
-resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-"""
-
+NO_CORE = "resource.setrlimit(resource.RLIMIT_CORE, (0, 0))"
 FEW_FILES = "resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))"
 FILE_SIZE = "resource.setrlimit(resource.RLIMIT_FSIZE, ({number}, resource.RLIM_INFINITY))"
 
 
-def start(fault="", out="a.zarr", more=()):
-    return start_python(COMMAND.format(fault=fault, out=out, more=list(more)))
+def start(fault="", out="a.zarr", more=(), batches=None):
+    arguments = ["grid", "small.toml", "--out", out, "--workers", "1", *more]
+    return disturbing.start(*arguments, batches=batches, fault=fault)
 
 
 def run(*args, **options):
@@ -132,26 +103,14 @@ def test_a_kill_while_a_shard_is_packed(whole, number):
     assert goes_on(whole)
 
 
-def parts(out="a.zarr"):
-    return len(list(Path(out, "status/parts").glob("*[0-9]")))
-
-
-def comes_to(number, process):
-    """Wait until so many tasks are done, of a run that goes on."""
-    while parts() < number:
-        assert process.poll() is None, "ended before it was disturbed"
-        time.sleep(0.005)
-
-
 @pytest.mark.parametrize("name", long_but(["SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT"], "SIGHUP"))
 def test_a_signal_ends_a_run_and_the_same_command_goes_on(whole, name):
     """With a line, but for the one that is to end a process at once."""
     told = name != "SIGQUIT"
-    with start(SLOWLY) as process:
+    with start(NO_CORE, batches=1) as process:
         comes_to(1, process)
-        process.send_signal(getattr(signal, name))
-        _, err = process.communicate(timeout=60)
-    assert process.returncode == (1 if told else -signal.SIGQUIT)
+        code, _, err = interrupt(process, getattr(signal, name))
+    assert code == (1 if told else -signal.SIGQUIT)
     assert "Traceback" not in err
     if told:
         assert err.splitlines()[-1] == "interrupted; the same command goes on with a.zarr"
@@ -161,7 +120,7 @@ def test_a_signal_ends_a_run_and_the_same_command_goes_on(whole, name):
 @pytest.mark.long
 def test_kills_one_after_the_other(whole):
     for number in range(1, 5):
-        with start(SLOWLY) as process:
+        with start(batches=1) as process:
             comes_to(number, process)
             process.kill()
     assert goes_on(whole)
@@ -254,12 +213,12 @@ def test_a_folder_that_may_not_be_written(whole):
 
 
 def test_two_runs_at_once(whole):
-    with start(WAITING) as first:
+    with start(batches=0) as first:
         while not Path("a.zarr").exists():
             assert first.poll() is None, "ended before the other began"
             time.sleep(0.005)
         assert told_in_a_line(run(), f"a.zarr: process {first.pid} on ")
-        Path("go on").touch()
+        GO_ON.touch()
         first.communicate(timeout=120)
     assert tree(Path("a.zarr")) == whole
 

@@ -2,10 +2,10 @@
 
 import json
 import re
-import time
 from pathlib import Path
 
 import pytest
+from disturbing import comes_to, start
 from longer import long_but
 from sweeping import (
     BASE,
@@ -14,7 +14,6 @@ from sweeping import (
     fake_batch,
     make_sweep,
     stand_in,
-    start_python,
     tree,
     write_sweep,
 )
@@ -228,25 +227,6 @@ def test_traces_are_found_in_the_folder_that_is_named(tmp_path):
 
 # The command.
 
-COMMAND = """
-import sys, time
-import kvsweep.simulate, sweeping
-from kvsweep import cli, grid
-
-def slow(*args, **options):
-    time.sleep({pause})
-    return sweeping.fake_batch(*args, **options)
-
-kvsweep.simulate.simulate_batch = slow
-kvsweep.simulate.warm_up = lambda *_: None
-grid.CHUNK_SECONDS = (2e-4, 2e-4)
-cli.main({arguments})
-"""
-
-
-def start(*arguments, pause=0.0):
-    return start_python(COMMAND.format(arguments=list(arguments), pause=pause))
-
 
 @pytest.mark.slow
 @pytest.mark.long
@@ -256,10 +236,8 @@ def test_shares_of_processes_one_of_them_killed_are_merged_by_command(tmp_path):
         out = process.communicate(timeout=60)[0].replace("whole", "merged")
     shared = ("grid", "small.toml", "--shard")
     with start(*shared, "1/2", "--out", "1.zarr") as first:
-        with start(*shared, "2/2", "--out", "2.zarr", pause=0.1) as second:
-            while not any(f.name.isdecimal() for f in Path("2.zarr/status/parts").glob("*")):
-                assert second.poll() is None, "ended before it was killed"
-                time.sleep(0.005)
+        with start(*shared, "2/2", "--out", "2.zarr", batches=1) as second:
+            comes_to(1, second, "2.zarr")
             second.kill()
         first.communicate(timeout=60)
     with start("merge", "1.zarr", "2.zarr", "-o", "merged.zarr") as process:

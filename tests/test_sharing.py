@@ -1,11 +1,11 @@
 """Several runs that fill a store, each its share: the store is that of one run, to the byte."""
 
 import os
-import time
 from collections import Counter
 from pathlib import Path
 
 import pytest
+from disturbing import GO_ON, comes_to, start
 from hypothesis import given
 from hypothesis import strategies as st
 from longer import long_but
@@ -16,7 +16,6 @@ from sweeping import (
     fake_batch,
     make_sweep,
     stand_in,
-    start_python,
     tree,
     write_sweep,
 )
@@ -190,41 +189,17 @@ def test_a_share_of_another_sweep_is_refused(sweep, tmp_path):
 
 # Real processes at once, and signals.
 
-SHARED = """
-import sys, time
-import kvsweep.simulate, sweeping
-from kvsweep import cli, grid
 
-def slow(*args, **options):
-    time.sleep({pause})
-    return sweeping.fake_batch(*args, **options)
-
-kvsweep.simulate.simulate_batch = slow
-kvsweep.simulate.warm_up = lambda *_: None
-grid.CHUNK_SECONDS = (2e-4, 2e-4)
-cli.main(["grid", "small.toml", "--out", "a.zarr", "--workers", "1", *{more}])
-"""
-
-
-def start(*more, pause=0.0):
-    return start_python(SHARED.format(pause=pause, more=list(more)))
-
-
-def parts(out="a.zarr"):
-    return [f for f in Path(out).glob("status/parts/*") if f.name.isdecimal()]
-
-
-def wait_for(process, condition):
-    while not condition():
-        assert process.poll() is None, process.communicate()
-        time.sleep(0.005)
+def run_share(*more, **options):
+    """Start the command of a share, or of all."""
+    return start("grid", "small.toml", "--out", "a.zarr", "--workers", "1", *more, **options)
 
 
 @pytest.fixture
 def by_command(tmp_path):
     """The store of a command without shares, with what it finds at its end."""
     write_sweep(tmp_path, TEXT)
-    with start() as process:
+    with run_share() as process:
         process.communicate()
     return tree(Path("a.zarr").rename("whole.zarr"))
 
@@ -232,7 +207,9 @@ def by_command(tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("shares", long_but([2, 4]))
 def test_processes_at_once_fill_one_store(by_command, shares):
-    processes = [start("--shard", f"{k}/{shares}", pause=0.02) for k in range(1, shares + 1)]
+    processes = [run_share("--shard", f"{k}/{shares}", batches=1) for k in range(1, shares + 1)]
+    comes_to(shares, processes[0])  # all are at it
+    GO_ON.touch()
     ended = [process.communicate(timeout=120) for process in processes]
     assert [process.returncode for process in processes] == [0] * shares
     assert tree(Path("a.zarr")) == by_command
@@ -243,13 +220,13 @@ def test_processes_at_once_fill_one_store(by_command, shares):
 @pytest.mark.slow
 @pytest.mark.parametrize("parts_done", long_but([1, 4]))
 def test_a_share_that_is_killed_goes_on(by_command, parts_done):
-    with start("--shard", "2/2", pause=0.05) as process:
-        wait_for(process, lambda: len(parts()) >= parts_done)
+    with run_share("--shard", "2/2", batches=parts_done) as process:
+        comes_to(parts_done, process)
         process.kill()
-    with start("--shard", "1/2") as process:
+    with run_share("--shard", "1/2") as process:
         out, _ = process.communicate(timeout=60)
     assert (process.returncode, "pending" in out) == (0, True)
-    with start("--shard", "2/2") as process:
+    with run_share("--shard", "2/2") as process:
         out, _ = process.communicate(timeout=60)
     assert (process.returncode, "a.zarr: 84 ok" in out) == (0, True)
     assert tree(Path("a.zarr")) == by_command
@@ -259,15 +236,15 @@ def test_a_share_that_is_killed_goes_on(by_command, parts_done):
 @pytest.mark.slow
 @pytest.mark.long
 def test_shares_and_a_run_without_are_kept_apart_and_the_same_share_too(by_command, sweep):
-    with start("--shard", "1/2", pause=0.1) as process:
-        wait_for(process, parts)
+    with run_share("--shard", "1/2", batches=1) as process:
+        comes_to(1, process)
         for how in ({}, {"overwrite": True}, {"shard": "1/2"}):
             with pytest.raises(InputError, match=rf"a\.zarr: process {process.pid} on ") as told:
                 kvsweep.run(sweep, out="a.zarr", workers=1, **how)
             assert "\n" not in str(told.value)
         process.kill()
     for number in (1, 2):
-        with start("--shard", f"{number}/2") as process:
+        with run_share("--shard", f"{number}/2") as process:
             process.communicate(timeout=60)
     assert tree(Path("a.zarr")) == by_command
 

@@ -1,8 +1,7 @@
-import time
-
 import psutil
 import pytest
 from distributed import LocalCluster
+from disturbing import comes_to, start
 from longer import long_but
 from sweeping import BASE, GRID, fake_batch, make_sweep, stand_in, start_python, tree, write_sweep
 
@@ -222,22 +221,6 @@ def test_wrong_cluster_options_write_nothing(sweep, tmp_path, options, message):
     assert not (tmp_path / "a.zarr").exists()
 
 
-KILLED = """
-import time
-import kvsweep.simulate, sweeping
-from kvsweep import grid
-
-def slow(*args, **options):
-    time.sleep(0.05)
-    return sweeping.fake_batch(*args, **options)
-
-kvsweep.simulate.simulate_batch = slow
-kvsweep.simulate.warm_up = lambda *_: None
-grid.CHUNK_SECONDS = (2e-4, 2e-4)
-kvsweep.run(kvsweep.load_sweep({file!r}), out={out!r}, workers=1)
-"""
-
-
 @pytest.mark.slow
 @pytest.mark.long  # test_faults_of_a_machine kills a run sooner
 @pytest.mark.parametrize("quick", ["threads"], indirect=True)  # not seen by other processes
@@ -245,10 +228,9 @@ kvsweep.run(kvsweep.load_sweep({file!r}), out={out!r}, workers=1)
 def test_a_killed_run_goes_on_to_the_same_bytes(sweep, tmp_path, whole, parts_done):
     file = write_sweep(tmp_path, BASE + GRID)
     out = tmp_path / "b.zarr"
-    with start_python(KILLED.format(file=str(file), out=str(out))) as process:
-        while len(list((out / "status").glob("parts/*[0-9]"))) < parts_done:
-            assert process.poll() is None, "ended before it was killed"
-            time.sleep(0.005)
+    command = ("grid", str(file), "--out", str(out), "--workers", "1")
+    with start(*command, batches=parts_done) as process:
+        comes_to(parts_done, process, out)
         process.kill()
     assert (kvsweep.open_results(out)["status"] == "pending").any()
     kvsweep.run(sweep, out=out, workers=2)

@@ -1,11 +1,11 @@
 import json
 import re
 import signal
-import time
 from pathlib import Path
 
 import pytest
-from sweeping import BASE, CLIFF, GRID, fake_batch, stand_in, start_python, tree, write_sweep
+from disturbing import comes_to, interrupt, start
+from sweeping import BASE, CLIFF, GRID, fake_batch, stand_in, tree, write_sweep
 
 import kvsweep
 from kvsweep.cli.progress import Meter, span
@@ -338,36 +338,13 @@ def test_an_address_that_cannot_be_reached_is_told_in_one_line(run, file, tmp_pa
     assert [p.name for p in tmp_path.iterdir()] == ["small.toml"]
 
 
-INTERRUPTED = """
-import signal
-import time
-import kvsweep.simulate, sweeping
-from kvsweep import cli, grid
-
-def slow(*args, **options):
-    time.sleep(0.05)
-    return sweeping.fake_batch(*args, **options)
-
-kvsweep.simulate.simulate_batch = slow
-kvsweep.simulate.warm_up = lambda *_: None
-grid.CHUNK_SECONDS = (2e-5, 2e-5)
-signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job ignores it
-signal.signal(signal.SIGTERM, signal.SIG_DFL)
-cli.main(["grid", "small.toml", "--workers", "1"])
-"""
-
-
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_ctrl_c_leaves_a_store_that_goes_on(run, file, number):
     """So does a signal to end, as batch systems send it."""
-    parts = Path("results/small.zarr/status/parts")
-    with start_python(INTERRUPTED) as process:
-        while not any(parts.glob("*[0-9]")):
-            assert process.poll() is None, "ended before it was interrupted"
-            time.sleep(0.005)
-        process.send_signal(number)
-        out, err = process.communicate(timeout=60)
-    assert (process.returncode, out) == (1, "")
+    with start("grid", "small.toml", "--workers", "1", batches=1) as process:
+        comes_to(1, process, "results/small.zarr")
+        code, out, err = interrupt(process, number)
+    assert (code, out) == (1, "")
     assert "interrupted; the same command goes on with results/small.zarr" in err
     assert "Traceback" not in err
     assert (kvsweep.open_results("results/small.zarr")["status"] == "pending").any()

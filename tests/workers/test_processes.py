@@ -27,6 +27,22 @@ from kvsweep.__main__ import main
 main()
 """
 
+# What the processes import as they start: of the batches of each, all but the first wait.
+HELD = """
+import os, time
+from kvsweep import simulate
+real, calls = simulate.simulate_batch, []
+
+def simulate_batch(*args, **options):
+    calls.append(args)
+    last = time.monotonic() + 120.0
+    while len(calls) > 1 and not os.path.exists({go_on!r}) and time.monotonic() < last:
+        time.sleep(0.01)
+    return real(*args, **options)
+
+simulate.simulate_batch = simulate_batch
+"""
+
 
 @pytest.fixture(autouse=True)
 def here(tmp_path, monkeypatch):
@@ -39,10 +55,11 @@ def start():
     """Start the command; it ends with the test."""
     with ExitStack() as ends:
 
-        def begin(out="a.zarr", more=("--processes", "--workers", "2"), files=1024):
+        def begin(out="a.zarr", more=("--processes", "--workers", "2"), files=1024, path=()):
+            search = map(os.path.abspath, sys.path)
             process = subprocess.Popen(
                 [sys.executable, "-c", COMMAND.format(out=out, more=list(more), files=files)],
-                env=os.environ | {"PYTHONPATH": os.pathsep.join(map(os.path.abspath, sys.path))},
+                env=os.environ | {"PYTHONPATH": os.pathsep.join([*path, *search])},
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 text=True,
@@ -52,6 +69,15 @@ def start():
             return process
 
         yield begin
+
+
+@pytest.fixture
+def held(tmp_path):
+    """Return where processes find what holds them, until there is a file `go on`."""
+    path = tmp_path / "held"
+    path.mkdir()
+    (path / "sitecustomize.py").write_text(HELD.format(go_on=str(tmp_path / "go on")))
+    return path
 
 
 @pytest.fixture
@@ -84,14 +110,15 @@ def goes_on(start, whole, out="a.zarr"):
         (("SIGKILL",), -signal.SIGKILL),
     ],
 )
-def test_signals_end_the_command_and_its_processes(start, whole, names, code):
+def test_signals_end_the_command_and_its_processes(start, whole, held, names, code):
     """Ctrl-C by somebody who does not wait, too; and the same command goes on."""
-    process = start()
+    process = start(path=[str(held)])
     until(lambda: begun(process))
     workers = psutil.Process(process.pid).children(recursive=True)
     for name in names:
         with suppress(ProcessLookupError):
             process.send_signal(getattr(signal, name))
+        Path("go on").touch()
         time.sleep(0.05)
     _, err = process.communicate()
     assert process.returncode == code
