@@ -3,6 +3,7 @@
 import gzip
 import json
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -102,6 +103,22 @@ def test_the_first_session_has_five_commands_and_a_sweep_that_is_valid(tmp_path)
 def test_every_page_is_named():
     pages = {f"docs/{path.name}" for path in ROOT.glob("docs/*.md")}
     assert pages <= set(re.findall(r"\]\(([^)#]+)\)", README.partition("## More")[2]))
+
+
+def test_where_things_live_is_in_the_order_of_imports():
+    """Every module under `kvsweep/` has a row, none above one that it may not import."""
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    layers = settings["tool"]["importlinter"]["contracts"][0]["layers"]
+    rank = {
+        name.strip().removeprefix("kvsweep."): level
+        for level, names in enumerate(layers)
+        for name in names.split("|")
+    }
+    text = (ROOT / "CONTRIBUTING.md").read_text().partition("## Where things live")[2]
+    rows = re.findall(r"^\| (`.*?) \|", text.partition("\n## ")[0], re.MULTILINE)
+    listed = [re.sub(r"\.py$|/$", "", name) for row in rows for name in re.findall(r"`(.*?)`", row)]
+    assert sorted(listed) == sorted(rank)
+    assert [rank[name] for name in listed] == sorted(rank[name] for name in listed)
 
 
 @pytest.mark.parametrize("file", ["README.md", "CONTRIBUTING.md", "CHANGELOG.md"])
