@@ -100,7 +100,7 @@ def calibrate(
     else:
         echo(text)
         if out:
-            echo(f'\nwritten: {out}; use it as latency.model = "{out}"')
+            echo(f'\nwritten: {out}; a sweep beside it has latency.model = "{Path(out).name}"')
     for problem in found.problems:
         echo(f"kvsweep: bad fit: {problem}", err=True)
     return 1 if found.problems else 0

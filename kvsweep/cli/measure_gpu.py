@@ -139,7 +139,7 @@ def measure_gpu(
         echo(step_text(found))
         echo(f"\nstore: {path}")
         if out:
-            echo(f'written: {out}; use it as latency.model = "{out}"')
+            echo(f'written: {out}; a sweep beside it has latency.model = "{Path(out).name}"')
     return _judged(found)
 
 

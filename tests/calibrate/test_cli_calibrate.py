@@ -1,6 +1,7 @@
 """``kvsweep calibrate`` on the command line."""
 
 import json
+from pathlib import Path
 
 import pytest
 import serving
@@ -22,7 +23,7 @@ def test_a_table_becomes_a_preset_with_a_figure(tmp_path, capsys):
     assert run(tmp_path, "--out", out, "--hardware", "GTX 1650", "--validate", tmp_path / "v") == 0
     printed = capsys.readouterr().out
     assert "predicted from others" in printed
-    assert f'use it as latency.model = "{out}"' in printed
+    assert f'written: {out}; a sweep beside it has latency.model = "{Path(out).name}"' in printed
     assert (tmp_path / "v-ttft.png").stat().st_size > 5000
     latency = parse_scenario({"latency": {"model": "mine.toml"}}, str(tmp_path / "t.json")).latency
     assert latency.beta[1] > 0

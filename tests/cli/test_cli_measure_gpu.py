@@ -61,7 +61,7 @@ def test_a_measurement_is_fitted_printed_stored_and_used_in_a_sweep(run, gpu):
     assert "linear, in the preset: " in out
     assert "added, not measured: host_overhead_us 500" in out
     assert f"\nstore: {STORE}\n" in out
-    assert 'use it as latency.model = "here.toml"' in out
+    assert 'here.toml; a sweep beside it has latency.model = "here.toml"' in out
     preset = tomllib.loads(Path("here.toml").read_text())
     assert preset["beta"][1] == pytest.approx(5.0, rel=0.05)
     Path("sweep.toml").write_text(SWEEP)
