@@ -150,15 +150,6 @@ def cut(ws, inst, node, first, end):
 
 
 @leaf
-def next_below(ws, node):
-    """Return the run of the same extent below a run, or NONE."""
-    below = np.int64(ws.tier[node]["left"])
-    if ws.tier_heads[ws.tier[node]["extent"]] == node:
-        below = NONE
-    return below
-
-
-@leaf
 def take_first(ws, inst, node, count):
     """Take up to `count` places out of a run, those that make room first; return how many."""
     run = ws.tier[node]

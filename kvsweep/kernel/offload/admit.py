@@ -38,7 +38,7 @@ def _room(lane, inst):
 def _lacks_all(inp, ws, lane, inst, r, held, room):
     """Return whether a request lacks blocks for all that it knows, if that is asked for.
 
-    Then it is not tried again until something wakes it (`admit.has_room`).
+    Then it is not tried again until something wakes it (`_has_room` of scheduling/admit.py).
     """
     request = inp.requests[lane["request_lo"] + r]
     known = known_tokens(request, ws.progress[r])

@@ -5,7 +5,7 @@ blocks but while there are such stores (`INSTANCE.watches`).
 
 Without prefix caching free blocks are a stack, from which those freed last are taken first. Then
 the ids are those of a list, `INSTANCE.named`, that tells where each is: on the stack (`PIN.heir`
-NONE), counted from its ground, or in the table of a request (`name_blocks`).
+NONE), counted from its ground, or in the table of a request (`_name_blocks` of watch.py).
 """
 
 from ..._jit import leaf
