@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from kvsweep import forecast, grid, load_sweep, scatter
+from kvsweep import forecast, grid, load_sweep, scatter, simulate
 from kvsweep.forecast import BUDGET_S, PATIENCE_S
 
 SWEEP = """
@@ -151,6 +151,7 @@ def test_cells_are_tried_all_over_the_grid():
 def test_a_forecast_of_real_cells_writes_nothing(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     sweep, plan = planned(tmp_path, requests=20, seeds=1)
+    simulate.warm_up(names=simulate.kernel_entries(plan.variants))
     before = sorted(Path().rglob("*"))
     found = forecast.forecast(sweep, plan, simulations=39, tasks=1, workers=1)
     assert found.tried >= 1
