@@ -98,10 +98,10 @@ kernel: Callable[[Callable[..., Any]], Any] = _how.kernel
 """Compile and cache an entry, which only Python calls; it does not hold the GIL."""
 
 part: Callable[[Callable[..., Any]], Any] = _how.part
-"""A function of its own that kernels call: a rarely taken path, or one called at many places."""
+"""A function of its own that kernels call: a path that is rarely taken, and from many places."""
 
 leaf: Callable[[Callable[..., Any]], Any] = _how.leaf
-"""A small function that LLVM inlines into the kernels that call it."""
+"""A function that LLVM inlines into the kernels that call it."""
 
 pass_whole: Callable[..., None] = _how.pass_whole
 """Let compiled functions get the values of these named tuples of arrays as one."""

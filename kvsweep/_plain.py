@@ -66,7 +66,9 @@ def kernel(function: Callable[..., Any]) -> Any:
 
 def part(function: Callable[..., Any]) -> Any:
     """Compile a function that kernels call."""
-    return numba.njit(**_OPTIONS, **_uncounted(), **_unwrapped())(function)
+    uncounted = _uncounted()
+    how = {"forceinline": False} if uncounted else {}  # else as what calls it
+    return numba.njit(**_OPTIONS, **uncounted, **_unwrapped(), **how)(function)
 
 
 def leaf(function: Callable[..., Any]) -> Any:

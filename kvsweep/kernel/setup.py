@@ -1,6 +1,6 @@
 """Begin a lane in a used workspace, and collect what it leaves behind."""
 
-from .._jit import leaf, part
+from .._jit import leaf
 from ..policies import (
     Eviction,
     LoadFailure,
@@ -66,7 +66,18 @@ def _has_branches(lane):
     return ordered and ranked and evicted and moved and room and ended and chosen
 
 
-@part
+@leaf
+def _begin_requests(inp, ws, lane, tally):
+    """Reset where the requests of a lane stand, and how many of them may be sent."""
+    for r in range(lane["requests"]):
+        ws.progress[r] = ws.blank_progress[0]
+        ws.progress[r]["arrival"] = inp.requests[lane["request_lo"] + r]["arrival"]
+    tally["sendable"] = lane["requests"]
+    if lane["concurrency"] > 0:
+        tally["sendable"] = min(lane["requests"], lane["concurrency"])
+
+
+@leaf
 def begin_lane(inp, ws, lane, tally):
     """Reset what a lane starts from; block records and tables stay as they are (fresh = 0)."""
     for index in range(lane["instances"]):
@@ -86,12 +97,7 @@ def begin_lane(inp, ws, lane, tally):
             ws.extents[extent] = ws.blank_extent[0]
     if lane["tiered"]:
         clear_heads(ws, lane)
-    for r in range(lane["requests"]):
-        ws.progress[r] = ws.blank_progress[0]
-        ws.progress[r]["arrival"] = inp.requests[lane["request_lo"] + r]["arrival"]
-    tally["sendable"] = lane["requests"]
-    if lane["concurrency"] > 0:
-        tally["sendable"] = min(lane["requests"], lane["concurrency"])
+    _begin_requests(inp, ws, lane, tally)
     if lane["connects"]:
         begin_offload(inp, ws, lane)
     if lane["explicit"]:
@@ -123,22 +129,28 @@ def _how_it_ended(lane, inst, blocks, kept):
     return status
 
 
-@part
+@leaf
+def _add_instance(inst, tally):
+    """Add what an instance has counted to the totals of its lane."""
+    tally["steps"] += inst["step"]
+    tally["makespan"] = max(tally["makespan"], inst["end"])
+    tally["used_time"] += inst["used_time"]
+    tally["evictions"] += inst["evictions"]
+    tally["offloads"] += inst["offloads"]
+    tally["reloads"] += inst["reloads"]
+    tally["thrashed"] += inst["thrashed"]
+    tally["transfer_time"] += inst["transfer_time"]
+    tally["shortages"] += inst["shortages"] + inst["evictions"]
+
+
+@leaf
 def end_lane(inp, ws, out, lane, tally, number):
     """Write the per-request columns and the totals of a lane."""
     end_requests(inp, ws, out, lane, tally, number)
     tally["first_arrival"] = ws.progress[lane["warmup"]]["arrival"]
     for index in range(lane["instances"]):
         inst = ws.instances[index]
-        tally["steps"] += inst["step"]
-        tally["makespan"] = max(tally["makespan"], inst["end"])
-        tally["used_time"] += inst["used_time"]
-        tally["evictions"] += inst["evictions"]
-        tally["offloads"] += inst["offloads"]
-        tally["reloads"] += inst["reloads"]
-        tally["thrashed"] += inst["thrashed"]
-        tally["transfer_time"] += inst["transfer_time"]
-        tally["shortages"] += inst["shortages"] + inst["evictions"]
+        _add_instance(inst, tally)
         out.peak_blocks[number, index] = inst["peak"]
         out.completed[number, index] = inst["completed"]
         blocks = lane["gpu_blocks"]
@@ -157,7 +169,7 @@ def end_lane(inp, ws, out, lane, tally, number):
         fold_itl(ws, lane, tally, token_time, _Q0, _Q1, _Q2, _Q3)
 
 
-@part
+@leaf
 def copy_lane(out, lane, tally, origin, number):
     """Copy the results of the lane `smaller_pool`, whose columns begin at `origin`.
 

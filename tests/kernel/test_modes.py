@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from sources import KERNEL, functions
 
+from kvsweep import _cache, _jit
 from kvsweep._entry_cache import EntryCache
 from kvsweep.kernel.engine import run_batch
 from kvsweep.simulate.kernel_cells import warm_up
@@ -179,3 +180,25 @@ def test_functions_say_what_they_do():
     for path, function, decorators in functions():
         if "kernel" in decorators or not function.name.startswith("_"):
             assert ast.get_docstring(function), f"{path.name}: {function.name}"
+
+
+@_jit.part
+def _rare(number):
+    return number * 3
+
+
+@_jit.leaf
+def _frequent(number):
+    return _rare(number) + 1
+
+
+def test_a_part_is_a_function_of_its_own_though_a_leaf_calls_it(monkeypatch):
+    """numba hands the option by which a leaf is inlined on to what it calls."""
+    monkeypatch.setattr(_cache, "folder", None)
+
+    def run(number):
+        return _frequent(number)
+
+    assert _jit.kernel(run)(5) == 16
+    inlined = [[code.fndesc.inline for code in f.overloads.values()] for f in (_rare, _frequent)]
+    assert inlined == [[False], [True]]

@@ -12,7 +12,7 @@ in that one if it is preempted.
 
 import numpy as np
 
-from ..._jit import leaf, part
+from ..._jit import leaf
 from ...records import PREFILL
 from ..scheduling.preempt import victim_is_last
 from ..time.arrivals import tell_end
@@ -49,7 +49,7 @@ def stands(lane):
     return plain and victim_is_last(lane)
 
 
-@part
+@leaf
 def _join(inp, ws, lane, inst, engine):
     """Count those who decode from now on, behind those who are counted."""
     if engine["counted"] == 0:
@@ -86,7 +86,7 @@ def join(inp, ws, lane, inst, engine):
         _join(inp, ws, lane, inst, engine)
 
 
-@part
+@leaf
 def _plan(inp, ws, lane, inst, tally, engine):
     """Plan the next steps of all who are counted."""
     for place in range(inst["run_lo"], inst["run_lo"] + engine["counted"]):
@@ -101,7 +101,7 @@ def plan_ahead(inp, ws, lane, inst, tally, engine):
         _plan(inp, ws, lane, inst, tally, engine)
 
 
-@part
+@leaf
 def stand_down(inp, ws, lane, inst, tally, engine):
     """Bring all who are counted up to date, and count nobody."""
     for place in range(inst["run_lo"], inst["run_lo"] + engine["counted"]):
@@ -180,7 +180,7 @@ def _charge(ws, lane, inst, tally, engine):
     tally["computed_tokens"] += measured * width
 
 
-@part
+@leaf
 def _cache_filled(inp, ws, lane, inst, tally, engine):
     """Cache what those who are counted have filled with drafts, that of this schedule too."""
     for place in range(inst["run_lo"], inst["run_lo"] + engine["counted"]):

@@ -6,7 +6,7 @@ empty; it takes no time. When batches change nothing the engine sleeps until a t
 request enters.
 """
 
-from ..._jit import leaf, part
+from ..._jit import leaf
 from ...policies import RequestStatus, Scheduler
 from ...records import DECODE, NONE, PREFILL, LaneStatus
 from ..scheduling import waiting
@@ -163,7 +163,7 @@ def _settle(inp, ws, out, lane, inst, tally, index):
         engine["asleep"] = 1
 
 
-@part
+@leaf
 def advance(inp, ws, out, lane, inst, tally, index, until, second):
     """Advance an instance through everything that happens before `until` (`instance.advance`).
 

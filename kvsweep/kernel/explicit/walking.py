@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ..._jit import leaf, part
+from ..._jit import leaf
 from ...records import DECODE, NONE, Event
 from ..scheduling import waiting
 from ..scheduling.preempt import find_victim, victim_is_last
@@ -116,7 +116,7 @@ def _leave_running(ws, inst, position):
         ws.running[place] = ws.running[place + 1]
 
 
-@part
+@leaf
 def preempt(inp, ws, out, lane, inst, tally, index, engine, position):
     """Preempt the running request at `position` (rules R5.7 and R10.5)."""
     r = ws.running[inst["run_lo"] + position]

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ..._jit import leaf, part
+from ..._jit import leaf
 from ...policies import RequestStatus
 from ...records import NEVER, NONE, Event
 from ..blocks.sizes import full_blocks
@@ -166,7 +166,7 @@ def _store(inp, ws, out, lane, inst, tally, index, off, r, first, end, new, job)
     log_event(out, lane, inst, tally, index, Event.STORE, r, tokens)
 
 
-@part
+@leaf
 def _pin_stores(inp, ws, lane, inst, off, r):
     """Pin the blocks that the stores of a request still read, which has just finished."""
     request = inp.requests[lane["request_lo"] + r]

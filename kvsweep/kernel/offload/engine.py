@@ -8,7 +8,7 @@ Steps that are scheduled and not processed are a queue of one, or asynchronously
 is the engine's: it moves to the end of the oldest when no other can be scheduled before.
 """
 
-from ..._jit import leaf, part
+from ..._jit import leaf
 from ...records import NEVER, NONE, LaneStatus
 from ..scheduling.leaving import leave_first
 from ..scheduling.outputs import process_outputs
@@ -220,7 +220,7 @@ def _run_decodes(inp, ws, out, lane, inst, tally, index, until):
     return ran
 
 
-@part
+@leaf
 def advance(inp, ws, out, lane, inst, tally, index, until):
     """Advance an instance through everything that happens before `until` (`instance.advance`)."""
     inst["announced"] = 0

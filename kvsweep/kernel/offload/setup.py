@@ -1,6 +1,6 @@
 """Begin the CPU tiers of a lane, and collect what they leave behind."""
 
-from ..._jit import leaf, part
+from ..._jit import leaf
 from ...records import LaneStatus
 from ..blocks.runs import begin_runs, clear_heads
 from ..blocks.sizes import full_blocks
@@ -10,7 +10,7 @@ from .jobs import begin_copies
 from .order import is_arc
 
 
-@part
+@leaf
 def begin_offload(inp, ws, lane):
     """Empty the tiers of all instances, and let no request have offered anything."""
     for index in range(lane["instances"]):

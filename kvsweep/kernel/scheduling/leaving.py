@@ -5,7 +5,7 @@ Asynchronously the next step is scheduled before that one ends (rule R10.3). Unt
 neither, waits, and leaves from there.
 """
 
-from ..._jit import leaf, part
+from ..._jit import leaf
 from ...policies import RequestStatus, Scheduler
 from ...records import LEAVING
 from ..blocks.unsettled import end_fills
@@ -59,7 +59,7 @@ def begin_leaving(inp, ws, lane, inst, r, position):
     ws.due[inst["run_lo"] + position] = inst["step"] + 1
 
 
-@part
+@leaf
 def _catch_up(inp, ws, lane, inst):
     """Cache what those filled that missed this step, before who leaves does: in running order."""
     cache_decodes(inp, ws, lane, inst, inst["step"] + 1, inst["step"])
@@ -80,7 +80,7 @@ def _leaves_from_waiting(ws, lane, inst):
     return r
 
 
-@part
+@leaf
 def _leave_waiting_list(inp, ws, lane, inst):
     """Let those go that were preempted while their last token was on its way: it is there now."""
     while inst["leaving_waiting"] > 0:

@@ -4,7 +4,7 @@ Needed only in steps that run short of budget, or of blocks where the victim may
 others are counted (by_counts.py).
 """
 
-from ..._jit import leaf, part
+from ..._jit import leaf
 from ...records import LEAVING, NONE, Event
 from ..blocks import pool, unsettled
 from ..blocks.sizes import blocks_for, tokens_beyond
@@ -83,7 +83,51 @@ def _skip_rest(ws, out, lane, inst, tally, index):
     inst["next_due"] = nearest_due(ws, inst)
 
 
-@part
+@leaf
+def _preempt_for(inp, ws, out, lane, inst, tally, index, position, need):
+    """Preempt while the request at `position` lacks some of `need` blocks.
+
+    Returns
+    -------
+    position : int
+        Where it is, as some of those before it may be gone.
+    kept, fenced : bool
+        Whether it was not preempted itself; whether the next victim may not be (rule R11.6).
+    """
+    kept = True
+    fenced = False
+    while need > inst["free"] and kept and not fenced:
+        victim = find_victim(inp, ws, lane, inst, position)
+        fenced = is_fenced(ws, lane, inst, victim)
+        if not fenced:
+            kept = victim != position
+            preempt(inp, ws, out, lane, inst, tally, index, victim, victim < position)
+            if victim < position:
+                position -= 1
+    return position, kept, fenced
+
+
+@leaf
+def _schedule_at(inp, ws, out, lane, inst, tally, index, position):
+    """Schedule the request at `position`; return the next one's, and whether the walk goes on."""
+    r = ws.running[inst["run_lo"] + position]
+    request = inp.requests[lane["request_lo"] + r]
+    computed, tokens = _tokens_wanted(lane, inst, request, ws.progress[r])
+    need = blocks_for(lane, computed + tokens) - blocks_for(lane, computed)
+    position, kept, fenced = _preempt_for(inp, ws, out, lane, inst, tally, index, position, need)
+    goes_on = not fenced
+    if kept and not fenced:
+        pool.allocate(ws, inst, need)
+        if lane["connects"]:
+            note_taken(ws, inst, r, blocks_for(lane, computed + tokens))
+        _schedule_tokens(inp, ws, out, lane, inst, tally, index, position, tokens)
+        position += 1
+    elif not kept:
+        goes_on = not victim_is_last(lane)  # if it is, nobody stands behind it
+    return position, goes_on
+
+
+@leaf
 def schedule_one_by_one(inp, ws, out, lane, inst, tally, index):
     """Schedule the running requests in order; preempt while a request lacks blocks."""
     if lane["copies_each_step"]:
@@ -93,36 +137,12 @@ def schedule_one_by_one(inp, ws, out, lane, inst, tally, index):
     if lane["any_shared"] and lane["prefix_caching"]:
         cache_decodes(inp, ws, lane, inst, inst["step"], inst["step"] - 1)
     position = 0
-    while position < inst["running"] and inst["budget"] > 0:
-        r = ws.running[inst["run_lo"] + position]
-        progress = ws.progress[r]
-        if progress["decoding"] == LEAVING:
+    goes_on = True
+    while goes_on and position < inst["running"] and inst["budget"] > 0:
+        if ws.progress[ws.running[inst["run_lo"] + position]]["decoding"] == LEAVING:
             position += 1
-            continue
-        request = inp.requests[lane["request_lo"] + r]
-        computed, tokens = _tokens_wanted(lane, inst, request, progress)
-        need = blocks_for(lane, computed + tokens) - blocks_for(lane, computed)
-        kept = True
-        fenced = False
-        while need > inst["free"] and kept:
-            victim = find_victim(inp, ws, lane, inst, position)
-            fenced = is_fenced(ws, lane, inst, victim)
-            if fenced:
-                break
-            kept = victim != position
-            preempt(inp, ws, out, lane, inst, tally, index, victim, victim < position)
-            if victim < position:
-                position -= 1
-        if fenced:
-            break
-        if kept:
-            pool.allocate(ws, inst, need)
-            if lane["connects"]:
-                note_taken(ws, inst, r, blocks_for(lane, computed + tokens))
-            _schedule_tokens(inp, ws, out, lane, inst, tally, index, position, tokens)
-            position += 1
-        elif victim_is_last(lane):
-            break  # nobody stands behind it
+        else:
+            position, goes_on = _schedule_at(inp, ws, out, lane, inst, tally, index, position)
     inst["scheduled"] = position
     if lane["copies_each_step"]:
         inst["filled_to"] = inst["step"] + 1

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ..._jit import leaf, part
+from ..._jit import leaf
 from ...policies import Scheduler, Victim
 from ...records import LEAVING, NEVER, NONE, Event
 from ..blocks import pool
@@ -217,7 +217,7 @@ def preempt(inp, ws, out, lane, inst, tally, index, position, scheduled):
     log_event(out, lane, inst, tally, index, Event.PREEMPT, victim, in_flight)
 
 
-@part
+@leaf
 def make_way(inp, ws, out, lane, inst, tally, index, head):
     """Preempt the next victim if the waiting `head` is more urgent; return whether it was.
 
