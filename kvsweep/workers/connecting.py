@@ -14,6 +14,7 @@ from threading import Thread
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from distributed import Client as Client
+from distributed import Security
 from distributed.deploy import Cluster as DaskCluster
 from distributed.versions import VersionMismatchWarning
 
@@ -122,11 +123,27 @@ def _client(scheduler: str | DaskCluster, where: str) -> Iterator[Client]:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", VersionMismatchWarning)
+            if isinstance(scheduler, str) and scheduler.startswith("tls://"):
+                _check_certificates()
             client = _within(2 * CONNECT_TIMEOUT, scheduler)
     except Exception as error:  # of many types, by what of the address or the network is no good
         raise InputError(f"{where}: {_why_unreachable(scheduler, error)}") from error
     with client:
         yield client
+
+
+def _check_certificates() -> None:
+    """Read the certificates of Dask's configuration, before anything is waited for.
+
+    Raises
+    ------
+    TypeError
+        If it names none, as a connection without them would raise.
+    OSError
+        If they cannot be read; ssl.SSLError, if they are no good.
+    """
+    if Security().get_connection_args("client").get("ssl_context") is None:
+        raise TypeError("no certificates")
 
 
 def _within(seconds: float, scheduler: str | DaskCluster) -> Client:

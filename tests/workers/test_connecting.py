@@ -178,18 +178,33 @@ def test_one_scheduler_is_named_in_one_way(sweep, tmp_path, options, message):
     [
         ("tcp://127.0.0.1:1", "no scheduler answers"),
         ("http://127.0.0.1:1", "no scheduler answers"),
-        ("tls://127.0.0.1:1", "needs certificates; Dask's configuration names them: DASK_DISTR"),
         ("", "no scheduler answers"),
     ],
 )
 def test_an_address_without_a_scheduler_is_refused_in_a_line(
     sweep, tmp_path, monkeypatch, address, message
 ):
-    if not address.startswith("tls"):  # which is refused before anything is waited for
-        monkeypatch.setattr("kvsweep.workers.connecting.CONNECT_TIMEOUT", 0.2)
+    monkeypatch.setattr("kvsweep.workers.connecting.CONNECT_TIMEOUT", 0.2)
     with pytest.raises(InputError, match=message) as refused:
         kvsweep.run(sweep, out=tmp_path / "b.zarr", scheduler=address)
     assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({}, "tls:// needs certificates; Dask's configuration names them: DASK_DISTR"),
+        ({f"{TLS}CA_FILE": "gone.pem"}, "a file of certificates does not exist"),
+    ],
+)
+def test_certificates_are_asked_for_before_anything_is_waited_for(
+    sweep, tmp_path, monkeypatch, settings, message
+):
+    monkeypatch.setattr("kvsweep.workers.connecting._within", None)  # which would connect
+    if settings:
+        settings = {**settings, f"{TLS}CLIENT__CERT": "gone.pem", f"{TLS}CLIENT__KEY": "gone.pem"}
+    with configured(settings), pytest.raises(InputError, match=message):
+        kvsweep.run(sweep, out=tmp_path / "b.zarr", scheduler="tls://127.0.0.1:1")
 
 
 @pytest.mark.long
