@@ -56,7 +56,7 @@ def test_plain_python_decides_as_compiled_code():
 
 
 @pytest.mark.slow
-@pytest.mark.long  # four minutes of compiling
+@pytest.mark.long  # four minutes, nearly all of it compiling
 @pytest.mark.timeout(2400)
 def test_no_index_is_out_of_bounds():
     """Bounds-checked code is compiled into a cache folder of its own."""
@@ -75,7 +75,7 @@ def test_no_index_is_out_of_bounds():
 
 
 @pytest.mark.slow
-@pytest.mark.long  # ten minutes of compiling on a quiet machine
+@pytest.mark.long  # ten minutes, nearly all of it compiling
 @pytest.mark.timeout(2400)
 def test_no_index_is_out_of_bounds_on_random_traces():
     """Each in a workspace of its own size; without the twin, so that they may be many."""
