@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from kvsweep.cli.base import working
-from kvsweep.cli.terminal import echo
+from kvsweep.cli.terminal import echo, end_if_asked
 from kvsweep.errors import printable
 
 if TYPE_CHECKING:
@@ -105,7 +105,14 @@ class Display:
             echo(line, err=True)
 
     def __call__(self, done: int, total: int) -> None:
-        """Show that `done` of `total` are done."""
+        """Show that `done` of `total` are done.
+
+        Raises
+        ------
+        KeyboardInterrupt
+            If a signal to end came where Python could not raise it.
+        """
+        end_if_asked()
         if self._work is None:
             self._work = ExitStack()
             self._work.enter_context(working())

@@ -5,9 +5,12 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
 from threading import current_thread, main_thread
+from types import FrameType
+from typing import Any, NoReturn
 
 import click
 
@@ -20,6 +23,9 @@ from kvsweep.errors import printable
 
 # Characters of a message that are shown, its beginning and its end, if it is longer.
 LONGEST, END_SHOWN = 700, 200
+# Signals that end a command, where there are such.
+_NAMES = ("SIGINT", "SIGTERM", "SIGHUP")
+ENDING = tuple(getattr(signal, name) for name in _NAMES if hasattr(signal, name))
 
 
 class OutputLostError(Exception):
@@ -85,24 +91,54 @@ def drop_output() -> None:
                 os.dup2(null.fileno(), 1)
 
 
+class _Asked:
+    """Signals to end that came while a command runs."""
+
+    def __init__(self) -> None:
+        self.to_end = False
+
+    def __call__(self, number: int, frame: FrameType | None) -> NoReturn:
+        self.to_end = True
+        raise KeyboardInterrupt
+
+
+_asked = _Asked()
+
+
+def end_if_asked() -> None:
+    """Interrupt, if a signal did and Python lost it.
+
+    That happens to whatever is raised while a finalizer or a callback of the garbage collector
+    runs, of which Dask has some: the command went on to its end, and its exit code was 0.
+    """
+    if _asked.to_end:
+        raise KeyboardInterrupt
+
+
 @contextmanager
 def signals_end_orderly() -> Iterator[None]:
-    """Let SIGTERM and SIGHUP end the block as Ctrl-C does; what is ignored stays ignored."""
-    known = [getattr(signal, name, None) for name in ("SIGTERM", "SIGHUP")]
-    taken = []
-    if current_thread() is main_thread():
-        taken = [number for number in known if number and _is_default(number)]
-    for number in taken:
-        signal.signal(number, signal.default_int_handler)
-    try:
+    """Let SIGTERM and SIGHUP end the block as Ctrl-C does; what is ignored stays ignored.
+
+    A signal that comes where Python cannot raise is kept for `end_if_asked`.
+    """
+    _asked.to_end = False
+    with ExitStack() as back:
+        if current_thread() is main_thread():
+            for number in filter(_is_default, ENDING):
+                back.callback(signal.signal, number, signal.signal(number, _asked))
+        back.callback(setattr, sys, "unraisablehook", sys.unraisablehook)
+        sys.unraisablehook = partial(_tell_unraisable, sys.unraisablehook)
         yield
-    finally:
-        for number in taken:
-            signal.signal(number, signal.SIG_DFL)
 
 
 def _is_default(number: signal.Signals) -> bool:
-    return signal.getsignal(number) is signal.SIG_DFL
+    return signal.getsignal(number) in (signal.SIG_DFL, signal.default_int_handler)
+
+
+def _tell_unraisable(tell: Callable[[Any], object], lost: Any) -> None:
+    """Tell what Python cannot raise, unless it is an interrupt, which `end_if_asked` raises."""
+    if not isinstance(lost.exc_value, KeyboardInterrupt):
+        tell(lost)
 
 
 def memory_is_limited() -> bool:

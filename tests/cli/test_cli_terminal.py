@@ -161,6 +161,46 @@ def test_a_bug_says_that_it_is_one(run, monkeypatch, store, error):
     assert "Traceback" in err.splitlines()[1]
 
 
+LOST = """
+import gc, os, signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
+from kvsweep import grid, simulate
+from sweeping import fake_batch
+grid.CHUNK_SECONDS = (2e-4, 2e-4)
+simulate.simulate_batch = fake_batch
+simulate.warm_up = lambda *_: None
+
+def collected(phase, info):
+    if "came" not in globals():
+        globals()["came"] = True
+        os.kill(os.getpid(), signal.{name})
+
+from kvsweep.cli import progress
+real = progress.Display.__call__
+
+def call(self, done, total):
+    if done and collected not in gc.callbacks:
+        gc.callbacks.append(collected)
+        gc.collect()
+    real(self, done, total)
+
+progress.Display.__call__ = call
+sys.argv = ["kvsweep", "grid", "small.toml", "--out", "a.zarr", "--workers", "1"]
+import kvsweep.__main__
+kvsweep.__main__.main()
+"""
+
+
+@pytest.mark.parametrize("name", ["SIGINT", "SIGHUP"])
+def test_a_signal_where_python_cannot_raise_is_not_lost(tmp_path, name):
+    """In a callback of the garbage collector: the command went on to its end."""
+    write_sweep(tmp_path, BASE + GRID)
+    with start_python(LOST.format(name=name)) as process:
+        _, err = process.communicate()
+    assert (process.returncode, err) == (1, "interrupted; the same command goes on with a.zarr\n")
+
+
 HELD_UP = """
 import signal, sys, time
 signal.signal(signal.SIGINT, signal.default_int_handler)

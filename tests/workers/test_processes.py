@@ -121,7 +121,7 @@ def test_signals_end_the_command_and_its_processes(start, whole, held, names, co
         Path("go on").touch()
         time.sleep(0.05)
     _, err = process.communicate()
-    assert process.returncode == code
+    assert process.returncode == code, err
     if code == 1:
         assert err.splitlines()[-1] == "interrupted; the same command goes on with a.zarr"
     assert "Traceback" not in err
