@@ -24,6 +24,8 @@ TESTS = Path(__file__).parents[1]
 GOLDENS = "tests/kernel/test_vllm_goldens.py::test_kernel_equals_recording"
 ASYNC = "tests/kernel/test_vllm_goldens.py::test_kernel_equals_recording_of_asynchronous_scheduling"
 TWIN = "tests/kernel/test_twin.py::test_kernel_equals_twin_on_longer_traces"
+# The four entries that have all features have every index of the kernel; the others have some.
+CHECKED = {"NUMBA_BOUNDSCHECK": "1", "KVSWEEP_FEW_ENTRIES": "1"}
 FILE_LINES, LEAF_LINES, ENTRY_LINES = 250, 25, 60
 # A run of decode steps is one loop over many counters: its parts would pass them all on.
 LONGER = {"_decode_alike": 29, "_decode_longer": 30}
@@ -56,7 +58,7 @@ def test_plain_python_decides_as_compiled_code():
 
 
 @pytest.mark.slow
-@pytest.mark.long  # four minutes, nearly all of it compiling
+@pytest.mark.long  # minutes, nearly all of them compiling
 @pytest.mark.timeout(2400)
 def test_no_index_is_out_of_bounds():
     """Bounds-checked code is compiled into a cache folder of its own."""
@@ -70,12 +72,12 @@ def test_no_index_is_out_of_bounds():
     )
     selected = [f"{GOLDENS}[{name}]" for name in names] + [f"{TWIN}[{i}]" for i in (7, 8, 9)]
     selected += [f"{ASYNC}[{name}]" for name in ("fuzz_1193", "fuzz_1212", "real_1002_starving")]
-    summary = run_tests(selected, NUMBA_BOUNDSCHECK="1")
+    summary = run_tests(selected, **CHECKED)
     assert summary.startswith("12 passed")
 
 
 @pytest.mark.slow
-@pytest.mark.long  # ten minutes, nearly all of it compiling
+@pytest.mark.long  # minutes, nearly all of them compiling
 @pytest.mark.timeout(2400)
 def test_no_index_is_out_of_bounds_on_random_traces():
     """Each in a workspace of its own size; without the twin, so that they may be many."""
@@ -83,7 +85,7 @@ def test_no_index_is_out_of_bounds_on_random_traces():
     search = os.pathsep.join([str(TESTS.parent), os.environ.get("PYTHONPATH", "")])
     done = subprocess.run(
         [sys.executable, str(script)],
-        env={**os.environ, "PYTHONPATH": search, "NUMBA_BOUNDSCHECK": "1"},
+        env={**os.environ, "PYTHONPATH": search, **CHECKED},
         capture_output=True,
         text=True,
         check=False,
