@@ -13,12 +13,12 @@ from kvsweep.kernel.explicit.left_behind import FIRST, leave_own, split_left
 from kvsweep.records import BLOCK, EDGE, ENGINE, INSTANCE, LANE, LEFT, LRU, NONE
 from kvsweep.simulate.workspace import EMPTY, allocate_workspace
 
-BLOCKS = 6
+BLOCKS, TABLES = 6, 3
 
 
 @kernel
-def _leave(ws):
-    leave_own(ws, ws.own[0], ws.instances[0], ws.engines[0], 0)
+def _leave(ws, table, alone):
+    return leave_own(ws, ws.own[0], ws.instances[0], ws.engines[0], table, alone)
 
 
 @kernel
@@ -39,7 +39,7 @@ class Model:
             blocks=np.zeros(BLOCKS, BLOCK),
             lru=np.full(BLOCKS, NONE, LRU),
             left=np.zeros(BLOCKS, LEFT),
-            edges=np.zeros(1, EDGE),
+            edges=np.zeros(TABLES, EDGE),
             tables=np.zeros(1000, np.int32),
             prefix=np.full(1000, NONE, np.int32),
             own=np.zeros(1, LANE),
@@ -50,13 +50,24 @@ class Model:
         for field in ("lru_head", "lru_tail", "spare"):
             self.inst[field] = NONE
         self.ws.own["gpu_blocks"] = BLOCKS
+        edges = self.ws.edges
+        edges["slot"] = 300 * np.arange(TABLES)
+        edges["next"] = [*range(1, TABLES), NONE]
+        edges["own"], edges["until"] = True, 1
         self.places, self.free, self.keys = {}, [], 0
 
-    def leave(self):
-        slot = int(self.ws.edges[0]["slot"])
-        _leave(self.ws)
-        self.places[slot] = FIRST - int(self.ws.tables[slot])
-        self.free.append(("slot", slot))
+    def leave(self, alone, due):
+        """Let the windows of the tables that are `due` leave a block each; `alone` the first's."""
+        self.ws.edges["step"] = ~np.array(due) * 9
+        slots = [int(slot) for slot in self.ws.edges["slot"][: 1 if alone else TABLES]]
+        table = 0
+        while table != NONE and (table == 0 or not alone):
+            ready = due[table]
+            table = _leave(self.ws, table, alone) if ready else int(self.ws.edges[table]["next"])
+        for slot, ready in zip(slots, due, strict=False):
+            if ready:
+                self.places[slot] = FIRST - int(self.ws.tables[slot])
+                self.free.append(("slot", slot))
 
     def take(self, count):
         _take(self.ws, count)
@@ -94,8 +105,8 @@ def test_what_windows_leave_is_evicted_in_that_order_and_found_by_victims(seed):
     for _ in range(60):
         do = rng.choice(("leave", "leave", "take", "split"))
         # A block with a key stays, so that no more are left than the kernel could have taken.
-        if do == "leave" and len(model.free) < BLOCKS:
-            model.leave()
+        if do == "leave" and len(model.free) <= BLOCKS - TABLES:
+            model.leave(rng.random() < 0.3, [rng.random() < 0.7 for _ in range(TABLES)])
         elif do == "take" and model.free:
             model.take(rng.randint(1, len(model.free)))
         elif do == "split" and model.places:

@@ -30,6 +30,7 @@ from .due import (
     leave_windows,
     next_due,
     phase_of,
+    this_phase,
 )
 from .leavers import enlist, forget_phases
 from .may_run import decodes, may_plan
@@ -132,12 +133,13 @@ def _give_blocks(inp, ws, out, lane, inst, tally, index, engine, spared):
 
     Of those who would take a block `spared` do not.
     """
-    taken = (blocks_needed(ws, lane, inst, engine) - spared) * groups_of(lane)
+    phase = this_phase(lane, inst)
+    taken = (blocks_needed(ws, lane, inst, engine, phase) - spared) * groups_of(lane)
     if lane["drafts"] > 0:
         take(ws, inst, taken)
         return
     if taken <= inst["free"]:
-        leave_windows(inp, ws, lane, inst, tally, engine)
+        leave_windows(inp, ws, lane, inst, tally, engine, phase)
         take(ws, inst, taken)
     elif spared > 0 or lane["windows"] != 0:
         take_one_by_one(inp, ws, out, lane, inst, tally, index, engine)

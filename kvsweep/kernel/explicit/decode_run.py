@@ -24,6 +24,7 @@ from .due import (
     count_ending,
     end_some,
     leave_windows,
+    this_phase,
 )
 from .handoff import next_transfer
 from .log import log_decodes, log_outputs, note_before
@@ -97,13 +98,14 @@ def _give_blocks(inp, ws, lane, inst, tally, engine, first, last):
     spared = np.int64(0)
     if last >= first:
         ending, spared = count_ending(inp, ws, lane, inst, tally, engine, first, last)
-    taken = (blocks_needed(ws, lane, inst, engine) - spared) * groups_of(lane)
+    phase = this_phase(lane, inst)
+    taken = (blocks_needed(ws, lane, inst, engine, phase) - spared) * groups_of(lane)
     if taken > inst["free"]:
         ending = np.int64(NONE)
     if ending != NONE and lane["drafts"] == 0:
         if last >= first:
             cache_due(inp, ws, lane, inst, tally, engine, first, last)
-        leave_windows(inp, ws, lane, inst, tally, engine)
+        leave_windows(inp, ws, lane, inst, tally, engine, phase)
     return ending, taken
 
 

@@ -113,13 +113,15 @@ def count_ending(inp, ws, lane, inst, tally, engine, first, last):
 
 
 @leaf
-def blocks_needed(ws, lane, inst, engine):
-    """Return how many blocks of each group the running requests take in this step of the run."""
-    if lane["drafts"] > 0:
-        needed = planned_blocks(ws, inst, engine)
-    else:
-        needed = ws.phases[inst["phase_lo"] + tokens_beyond(lane, inst["step"])]
-    return needed
+def this_phase(lane, inst):
+    """Return the place of the phase of this step."""
+    return inst["phase_lo"] + tokens_beyond(lane, inst["step"])
+
+
+@leaf
+def blocks_needed(ws, lane, inst, engine, phase):
+    """Return how many blocks of each group the running requests take in this step, at `phase`."""
+    return planned_blocks(ws, inst, engine) if lane["drafts"] > 0 else ws.phases[phase]
 
 
 @leaf
@@ -159,30 +161,28 @@ def _leave_shared(inp, ws, lane, inst, tally, engine, table):
 
 
 @leaf
-def leave_next(inp, ws, lane, inst, tally, engine, table):
-    """Give back the block that a window leaves in this step, if any; return the next table."""
+def leave_next(inp, ws, lane, inst, tally, engine, table, alone):
+    """Give back the block that a window leaves in this step, if any; return the next table.
+
+    Unless it goes `alone`, those of some tables behind it too.
+    """
     edge = ws.edges[table]
+    after = np.int64(edge["next"])
     if edge["step"] <= inst["step"] < edge["until"]:
         if edge["own"]:
-            leave_own(ws, lane, inst, engine, table)
+            after = leave_own(ws, lane, inst, engine, table, alone)
         else:
             _leave_shared(inp, ws, lane, inst, tally, engine, table)
-        edge["step"] += lane["block_size"]
-    return np.int64(edge["next"])
+            edge["step"] += lane["block_size"]
+    return after
 
 
 @leaf
-def first_leaver(ws, lane, inst):
-    """Return the first table whose window may leave a block in this step."""
-    return np.int64(ws.leavers[inst["phase_lo"] + tokens_beyond(lane, inst["step"])])
-
-
-@leaf
-def leave_windows(inp, ws, lane, inst, tally, engine):
-    """Give back the blocks that windows leave in this step."""
-    table = first_leaver(ws, lane, inst) if lane["windows"] else np.int64(NONE)
+def leave_windows(inp, ws, lane, inst, tally, engine, phase):
+    """Give back the blocks that windows leave in this step, at `phase`."""
+    table = np.int64(ws.leavers[phase]) if lane["windows"] else np.int64(NONE)
     while table != NONE:
-        table = leave_next(inp, ws, lane, inst, tally, engine, table)
+        table = leave_next(inp, ws, lane, inst, tally, engine, table, False)
 
 
 @leaf

@@ -22,8 +22,8 @@ FIRST = np.int64(-2)
 
 
 @leaf
-def _leave(ws, lane, inst, engine, slot):
-    """Free the block of a slot, which a window leaves; return what the slot has then."""
+def _open(ws, lane, inst, engine):
+    """Return the place of the next note, and the last record of the LRU list, which ends there."""
     place = engine["left"]
     if place == lane["gpu_blocks"]:
         place = np.int64(0)
@@ -33,29 +33,50 @@ def _leave(ws, lane, inst, engine, slot):
         record = ws.blocks[last]
         grows = record["key"] == STRETCH and record["extent"] == NONE
         grows = grows and record["duplicate_next"] == place
-    if grows:
-        ws.blocks[last]["duplicate_next"] = place + 1
-        inst["free"] += 1
-        inst["evictable"] += 1
-        inst["keyed"] += 1
-    else:
-        last = release_stretch(ws, inst, NONE, 0, place, place + 1)
-    note = ws.left[inst["block_lo"] + place]
-    note["record"] = last
-    note["slot"] = slot
-    engine["left"] = place + 1
-    return FIRST - place
+    if not grows:
+        last = release_stretch(ws, inst, NONE, 0, place, place)
+    return place, last
 
 
 @leaf
-def leave_own(ws, lane, inst, engine, table):
-    """Give back the next block of a table, whose key nobody else has, as the window has left it."""
-    edge = ws.edges[table]
-    slot = edge["slot"]
-    ws.tables[slot] = _leave(ws, lane, inst, engine, slot)
-    edge["slot"] += 1
-    edge["gone"] += 1
-    engine["window_freed"] += 1
+def _close(ws, inst, engine, last, end, count):
+    """Let the last record of the LRU list have `count` more notes, up to `end`."""
+    ws.blocks[last]["duplicate_next"] = end
+    inst["free"] += count
+    inst["evictable"] += count
+    inst["keyed"] += count
+    engine["left"] = end
+    engine["window_freed"] += count
+
+
+@leaf
+def leave_own(ws, lane, inst, engine, table, alone):
+    """Give back the next block of a table, whose key nobody else has, as the window has left it.
+
+    So of those behind it in its list that are due, unless it goes `alone`, until one may have a key
+    that others have too. Return the next table.
+    """
+    place, last = _open(ws, lane, inst, engine)
+    first = place
+    step = inst["step"]
+    goes_on = True
+    while goes_on:
+        edge = ws.edges[table]
+        if edge["step"] <= step < edge["until"]:
+            slot = edge["slot"]
+            note = ws.left[inst["block_lo"] + place]
+            note["record"] = last
+            note["slot"] = slot
+            ws.tables[slot] = FIRST - place
+            place += 1
+            edge["slot"] = slot + 1
+            edge["gone"] += 1
+            edge["step"] += lane["block_size"]
+        table = np.int64(edge["next"])
+        goes_on = table != NONE and not alone and place < lane["gpu_blocks"]
+        goes_on = goes_on and ws.edges[table]["own"]
+    _close(ws, inst, engine, last, place, place - first)
+    return table
 
 
 @leaf

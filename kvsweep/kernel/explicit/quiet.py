@@ -14,7 +14,7 @@ from ..time.calendar import nearest_due
 from ..time.step_time import step_time
 from .batches import pass_on
 from .block_records import take
-from .due import blocks_needed, leave_windows
+from .due import blocks_needed, leave_windows, this_phase
 from .planning import planned_tokens
 from .refused import evicts_hit
 from .tables import FAR, groups_of
@@ -105,11 +105,14 @@ def _advance(ws, lane, inst, tally, engine, settled, duration, usual):
 
 
 @leaf
-def _leave(ws, lane, inst, tally, engine, steps, alike, usual, device):
-    """Leave the last of some quiet steps on the device until `device`; count their tokens.
+def _leave(ws, lane, inst, tally, engine, begun, alike, usual, device):
+    """Leave the last quiet step since `begun`, if any, on the device until `device`.
 
-    Of the steps `alike` have the `usual` latency.
+    Count the tokens of the steps. Of these `alike` have the `usual` latency.
     """
+    steps = inst["step"] - begun
+    if steps == 0:
+        return
     tally["computed_tokens"] += steps * engine["measured"] * (1 + lane["drafts"])
     engine["schedules"] += steps - 1  # and that of `pass_on`
     if alike_by_batch(lane):
@@ -119,6 +122,13 @@ def _leave(ws, lane, inst, tally, engine, steps, alike, usual, device):
     inst["step"] -= 1
     batch = ws.batches[engine["batch_lo"] + engine["oldest"]]
     pass_on(inst, engine, batch, device, NONE)
+
+
+@leaf
+def _next_phase(lane, inst, phase):
+    """Return the place of the phase behind one."""
+    following = phase + 1
+    return following if following < inst["phase_lo"] + lane["block_size"] else inst["phase_lo"]
 
 
 @leaf
@@ -133,13 +143,14 @@ def take_quiet(inp, ws, lane, inst, tally, engine, until, entry, due):
     wanted, latest = _wakes(inp, ws, lane, inst, engine)
     device = _device_end(ws, inst, engine)
     begun = np.int64(inst["step"])
+    phase = np.int64(this_phase(lane, inst))
     alike = np.int64(0)
     goes_on = True
     while goes_on and inst["step"] < due:
-        taken = blocks_needed(ws, lane, inst, engine) * groups_of(lane)
+        taken = blocks_needed(ws, lane, inst, engine, phase) * groups_of(lane)
         fits = taken <= inst["free"]
         if fits and lane["drafts"] == 0:
-            leave_windows(inp, ws, lane, inst, tally, engine)
+            leave_windows(inp, ws, lane, inst, tally, engine, phase)
         settled = device if lane["async_scheduling"] else device + duration
         goes_on = settled < until and inst["free"] - taken < wanted and inst["clock"] <= latest
         goes_on = goes_on and fits and not evicts_hit(ws, inst, engine, taken)
@@ -148,8 +159,7 @@ def take_quiet(inp, ws, lane, inst, tally, engine, until, entry, due):
             device += duration
             duration, same = _advance(ws, lane, inst, tally, engine, settled, duration, usual)
             alike += same
+            phase = _next_phase(lane, inst, phase)
             goes_on = inst["clock"] < entry
-    steps = inst["step"] - begun
-    if steps > 0:
-        _leave(ws, lane, inst, tally, engine, steps, alike, usual, device)
+    _leave(ws, lane, inst, tally, engine, begun, alike, usual, device)
     return goes_on

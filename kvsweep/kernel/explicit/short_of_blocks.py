@@ -7,11 +7,10 @@ import numpy as np
 
 from ..._jit import leaf
 from ...records import NONE
-from ..blocks.sizes import tokens_beyond
 from ..time.calendar import IDLE
 from .batches import give_entry
 from .block_records import take
-from .due import blocks_needed, catch_up, first_leaver, is_served, leave_next, phase_of
+from .due import blocks_needed, catch_up, is_served, leave_next, phase_of, this_phase
 from .leavers import discharge
 from .tables import cache_known, groups_of, watch_windows
 from .walking import preempt
@@ -60,12 +59,13 @@ def take_by_counts(inp, ws, out, lane, inst, tally, index, engine):
     taken, and so evicted, before more is freed.
     """
     served = np.int64(0)
-    while (blocks_needed(ws, lane, inst, engine) - served) * groups_of(lane) > inst["free"]:
+    phase = this_phase(lane, inst)
+    while (blocks_needed(ws, lane, inst, engine, phase) - served) * groups_of(lane) > inst["free"]:
         more = inst["free"] // groups_of(lane)
         take(ws, inst, more * groups_of(lane))
         served += more
         _preempt_last(inp, ws, out, lane, inst, tally, index, engine)
-    take(ws, inst, (blocks_needed(ws, lane, inst, engine) - served) * groups_of(lane))
+    take(ws, inst, (blocks_needed(ws, lane, inst, engine, phase) - served) * groups_of(lane))
 
 
 @leaf
@@ -74,14 +74,14 @@ def take_one_by_one(inp, ws, out, lane, inst, tally, index, engine):
 
     Of each first the windows leave what they leave, then it takes a block.
     """
-    takes = inst["phase_lo"] + tokens_beyond(lane, inst["step"])
-    table = first_leaver(ws, lane, inst)
+    takes = this_phase(lane, inst)
+    table = np.int64(ws.leavers[takes])
     position = np.int64(0)
     while position < engine["counted"]:
         s = np.int64(engine["state_lo"]) + ws.running[inst["run_lo"] + position]
         state = ws.states[s]
         while table != NONE and table // groups_of(lane) == s:
-            table = leave_next(inp, ws, lane, inst, tally, engine, table)
+            table = leave_next(inp, ws, lane, inst, tally, engine, table, True)
         if phase_of(lane, inst, state) == takes and is_served(lane, inst, state):
             while position < engine["counted"] and groups_of(lane) > inst["free"]:
                 _preempt_last(inp, ws, out, lane, inst, tally, index, engine)
