@@ -6,11 +6,10 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from functools import partial
 from threading import current_thread, main_thread
-from types import FrameType
-from typing import Any, NoReturn
+from typing import Any
 
 import click
 
@@ -23,9 +22,6 @@ from kvsweep.errors import printable
 
 # Characters of a message that are shown, its beginning and its end, if it is longer.
 LONGEST, END_SHOWN = 700, 200
-# Signals that end a command, where there are such.
-_NAMES = ("SIGINT", "SIGTERM", "SIGHUP")
-ENDING = tuple(getattr(signal, name) for name in _NAMES if hasattr(signal, name))
 
 
 class OutputLostError(Exception):
@@ -91,18 +87,10 @@ def drop_output() -> None:
                 os.dup2(null.fileno(), 1)
 
 
-class _Asked:
-    """Signals to end that came while a command runs."""
+class _Lost:
+    """Whether Python could not raise an interrupt while a command runs."""
 
-    def __init__(self) -> None:
-        self.to_end = False
-
-    def __call__(self, number: int, frame: FrameType | None) -> NoReturn:
-        self.to_end = True
-        raise KeyboardInterrupt
-
-
-_asked = _Asked()
+    interrupt = False
 
 
 def end_if_asked() -> None:
@@ -111,34 +99,40 @@ def end_if_asked() -> None:
     That happens to whatever is raised while a finalizer or a callback of the garbage collector
     runs, of which Dask has some: the command went on to its end, and its exit code was 0.
     """
-    if _asked.to_end:
+    if _Lost.interrupt:
+        _Lost.interrupt = False
         raise KeyboardInterrupt
+
+
+def _note_lost(tell: Callable[[Any], object], lost: Any) -> None:
+    """Tell what Python cannot raise; an interrupt is kept for `end_if_asked` instead."""
+    if isinstance(lost.exc_value, KeyboardInterrupt):
+        _Lost.interrupt = True
+    else:
+        tell(lost)
 
 
 @contextmanager
 def signals_end_orderly() -> Iterator[None]:
-    """Let SIGTERM and SIGHUP end the block as Ctrl-C does; what is ignored stays ignored.
-
-    A signal that comes where Python cannot raise is kept for `end_if_asked`.
-    """
-    _asked.to_end = False
-    with ExitStack() as back:
-        if current_thread() is main_thread():
-            for number in filter(_is_default, ENDING):
-                back.callback(signal.signal, number, signal.signal(number, _asked))
-        back.callback(setattr, sys, "unraisablehook", sys.unraisablehook)
-        sys.unraisablehook = partial(_tell_unraisable, sys.unraisablehook)
+    """Let SIGTERM and SIGHUP end the block as Ctrl-C does; what is ignored stays ignored."""
+    known = [getattr(signal, name, None) for name in ("SIGTERM", "SIGHUP")]
+    taken = []
+    if current_thread() is main_thread():
+        taken = [number for number in known if number and _is_default(number)]
+    for number in taken:
+        signal.signal(number, signal.default_int_handler)
+    _Lost.interrupt, tell = False, sys.unraisablehook
+    sys.unraisablehook = partial(_note_lost, tell)
+    try:
         yield
+    finally:
+        sys.unraisablehook = tell
+        for number in taken:
+            signal.signal(number, signal.SIG_DFL)
 
 
 def _is_default(number: signal.Signals) -> bool:
-    return signal.getsignal(number) in (signal.SIG_DFL, signal.default_int_handler)
-
-
-def _tell_unraisable(tell: Callable[[Any], object], lost: Any) -> None:
-    """Tell what Python cannot raise, unless it is an interrupt, which `end_if_asked` raises."""
-    if not isinstance(lost.exc_value, KeyboardInterrupt):
-        tell(lost)
+    return signal.getsignal(number) is signal.SIG_DFL
 
 
 def memory_is_limited() -> bool:
