@@ -13,6 +13,7 @@ from ..tally import log_event
 from .deciding import call_off
 from .handoff import count_query, pull
 from .lookup import find_hits, touch_hits, watch_hits
+from .planning import ask_for_accepted
 from .refusing import refuse
 from .tables import cache_known, capped, groups_of, grow, release_all, window_of
 from .walking import schedule
@@ -83,6 +84,8 @@ def _run(inp, ws, out, lane, inst, tally, index, engine, r, computed, tokens, pa
     drafts = lane["drafts"] if padded else np.int64(0)
     state["drafts"] = 0
     schedule(ws, lane, inst, tally, engine, state, s, tokens, drafts, padded)
+    if lane["drafts"] > 0:
+        ask_for_accepted(inp, lane, r, state)
 
 
 @leaf
