@@ -21,6 +21,7 @@ from kvsweep._sample import try_out
 
 _PACKAGE = Path(__file__).parent
 _COMPILED = (
+    "_ahead.py",
     "_cache.py",
     "_compiler.py",
     "_entry_cache.py",

@@ -7,8 +7,8 @@ and those before it. (Sums of what is accepted are made anew: to read them took 
 
 import numpy as np
 
+from ..._ahead import LINE, ask_for
 from ..._jit import leaf
-from ..ahead import LINE, ask_for
 from ..blocks.sizes import full_blocks
 from ..memory import HORIZON, PLAN
 from ..time.calendar import IDLE

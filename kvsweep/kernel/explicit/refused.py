@@ -30,13 +30,15 @@ def evicts_hit(ws, inst, engine, count):
 def wake_for(inp, ws, lane, inst, request, first, end):
     """Let a refused head be tried again if it may hit blocks of a request that are cached now.
 
-    These are `first` to ``end - 1``: a key tells of all before it too, so its place is the same.
+    These are `first` to ``end - 1``. A key tells of all before it too: its place is the same, and
+    only the first one is compared, as without it no later one is the same either.
     """
     engine = ws.engines[inst["number"]]
     if engine["refused"] and inst["waiting"] > 0:
         r = waiting.first_waiting(ws, lane, inst)
         key_lo = inp.requests[lane["request_lo"] + r]["key_lo"]
         known = np.int64(ws.states[engine["state_lo"] + r]["known"])
-        for block in range(first, min(end, full_blocks(lane, known))):
-            if inp.keys[key_lo + block] == inp.keys[request["key_lo"] + block]:
-                engine["refused"] = 0
+        if first < min(end, full_blocks(lane, known)) and (
+            inp.keys[key_lo + first] == inp.keys[request["key_lo"] + first]
+        ):
+            engine["refused"] = 0

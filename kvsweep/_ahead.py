@@ -27,7 +27,9 @@ def _ask_for(array, place):
     size = array.dtype.bitwidth // 8
 
     def compiled(array, place):
-        _prefetch(array.ctypes.data + place * size)
+        address = array.ctypes.data + place * size
+        for line in range(0, size, LINE):
+            _prefetch(address + line)
 
     return compiled
 
