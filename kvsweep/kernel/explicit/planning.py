@@ -47,29 +47,25 @@ def ask_for_accepted(inp, lane, r, state):
 
 
 @leaf
-def _add_up(inp, ws, first):
-    """Note what the next verifications give, each with those before it."""
+def _add_up(inp, ws, first, wanted):
+    """Note what the next verifications give, each with those before it.
+
+    Return how many of them give fewer tokens than `wanted`.
+    """
     accepted, sums = inp.accepted, ws.sums
     given = np.int64(0)
+    unfinished = np.int64(0)
     for ahead in range(HORIZON):
         given += 1 + np.int64(accepted[first + ahead])
         sums[ahead] = given
+        unfinished += given < wanted
+    return unfinished
 
 
 @leaf
 def _place(inst, engine):
     """Return the place of this step in the plan of blocks; the one before it is of the last."""
     return engine["plan_lo"] + 1 + inst["step"] + HORIZON - engine["planned"]
-
-
-@leaf
-def _unfinished(ws, wanted):
-    """Return how many of the next verifications give fewer tokens than `wanted`."""
-    sums = ws.sums
-    count = np.int64(0)
-    for ahead in range(HORIZON):
-        count += sums[ahead] < wanted
-    return count
 
 
 @leaf
@@ -100,8 +96,8 @@ def plan_one(inp, ws, lane, inst, engine, request, state):
     """Plan the steps of a request that is up to date; return the one that finishes it."""
     place = _place(inst, engine)
     known = np.int64(state["known"])
-    _add_up(inp, ws, np.int64(request["accepted_lo"]) + state["verified"])
-    unfinished = _unfinished(ws, state["limit"] - known)
+    first = np.int64(request["accepted_lo"]) + state["verified"]
+    unfinished = _add_up(inp, ws, first, state["limit"] - known)
     most = np.int64(0)
     if unfinished > 0:
         most = np.int64(ws.sums[unfinished - 1])
