@@ -61,9 +61,11 @@ def workspace_sizes(lanes: NDArray[Any]) -> dict[str, NDArray[np.int64]]:
     apart = lanes["disaggregated"] != 0
     states = requests * explicit * (1 + apart)
     held = engines * apart + connected
-    table = lanes["key_slots"] + requests * lanes["more_places"]
+    slots = lanes["key_slots"]
+    table = slots + requests * lanes["more_places"]
     return {
         "progress": requests,
+        "table": 2 ** np.ceil(np.log2(np.maximum(slots, 1))).astype(np.int64),  # `in_table`
         "instances": count,
         "blocks": count * ids,
         "extents": extents,
@@ -149,6 +151,16 @@ def place_instance(lane, inst, index):
     inst["run_lo"] = index * lane["places"]
     inst["phase_lo"] = index * lane["block_size"]
     inst["heap_lo"] = index * lane["requests"]
+
+
+@leaf
+def in_table(ws, slot):
+    """Return the place in the table of a slot of the key list.
+
+    A lane's slots follow one another, and the table, a power of two, has as many as any list has.
+    So it goes round: all lanes share its memory, which is in the processor's caches.
+    """
+    return slot & (ws.table.size - 1)
 
 
 @leaf

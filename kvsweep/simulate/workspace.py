@@ -125,7 +125,7 @@ def allocate_workspace(inputs: Inputs, itl_entries: int) -> Workspace:
         extents=np.empty(sizes["extents"], EXTENT),
         blocks=np.empty(sizes["blocks"], BLOCK),
         lru=np.empty(sizes["lru"], LRU),
-        table=np.empty(len(inputs.keys), np.int32),
+        table=np.empty(sizes["table"], np.int32),
         prefix=np.empty(sizes["prefix"], np.int32),
         tier=np.empty(sizes["tier"], RUN),
         tier_heads=np.empty(sizes["tier_heads"], np.int32),

@@ -12,6 +12,7 @@ import numpy as np
 from ..._jit import leaf
 from ...policies import Eviction
 from ...records import NONE
+from ..memory import in_table
 from . import lru
 
 
@@ -28,7 +29,7 @@ def _rank(lane, block):
 def count_hits(ws, first, end):
     """Count a hit of the blocks of table slots `first` to `end - 1`."""
     for slot in range(first, end):
-        ws.blocks[ws.table[slot]]["hits"] += 1
+        ws.blocks[ws.table[in_table(ws, slot)]]["hits"] += 1
 
 
 @leaf
@@ -52,7 +53,7 @@ def free_ranked(ws, lane, inst, first, end):
     """
     node = np.int64(inst["lru_tail"])
     for slot in range(end - 1, first - 1, -1):
-        block = np.int64(ws.table[slot])
+        block = np.int64(ws.table[in_table(ws, slot)])
         ws.blocks[block]["ref_count"] -= 1
         if ws.blocks[block]["ref_count"] == 0:
             node = _node_before(ws, lane, inst, node, _rank(lane, ws.blocks[block]))

@@ -8,7 +8,7 @@ import numpy as np
 
 from ..._jit import leaf, part
 from ...records import NONE
-from ..memory import extent_at
+from ..memory import extent_at, in_table
 from . import lru, prefix_table
 
 
@@ -33,7 +33,7 @@ def find_split(inp, ws, inst, first, end):
         block = prefix_table.find(ws, inst, inp.keys[slot])
         if block == NONE:
             break
-        ws.table[slot] = block
+        ws.table[in_table(ws, slot)] = block
         unused += ws.blocks[block]["ref_count"] == 0
         slot += 1
     return slot - first, unused
@@ -49,15 +49,15 @@ def touch_split(ws, inst, first, end):
     left = 0
     slot = first
     while slot < end:
-        block = ws.table[slot]
+        block = ws.table[in_table(ws, slot)]
         ws.blocks[block]["ref_count"] += 1
         slot += 1
         if ws.blocks[block]["ref_count"] > 1:
             continue
         after = ws.lru[block]["next"]
         left += 1
-        while slot < end and ws.lru[block]["prev"] == ws.table[slot]:
-            block = ws.table[slot]
+        while slot < end and ws.lru[block]["prev"] == ws.table[in_table(ws, slot)]:
+            block = ws.table[in_table(ws, slot)]
             ws.blocks[block]["ref_count"] = 1
             slot += 1
             left += 1
@@ -71,7 +71,7 @@ def common_split(ws, first, end):
     """Return how many of the blocks of table slots `first` to `end - 1` have several users."""
     count = 0
     for slot in range(first, end):
-        count += ws.blocks[ws.table[slot]]["ref_count"] > 1
+        count += ws.blocks[ws.table[in_table(ws, slot)]]["ref_count"] > 1
     return count
 
 
@@ -81,7 +81,7 @@ def free_split(ws, inst, first, end):
     tail = inst["lru_tail"]
     freed = 0
     for slot in range(end - 1, first - 1, -1):
-        block = np.int64(ws.table[slot])
+        block = np.int64(ws.table[in_table(ws, slot)])
         ws.blocks[block]["ref_count"] -= 1
         if ws.blocks[block]["ref_count"] == 0:
             ws.lru[block]["prev"] = tail
@@ -102,7 +102,8 @@ def free_split(ws, inst, first, end):
 def cache_split(inp, ws, inst, extent, first, end):
     """Cache the blocks of key slots `first` to `end - 1`, as held by one request."""
     for slot in range(first, end):
-        ws.table[slot] = prefix_table.cache_block(ws, inst, inp.keys[slot], extent, 1)
+        block = prefix_table.cache_block(ws, inst, inp.keys[slot], extent, 1)
+        ws.table[in_table(ws, slot)] = block
     ws.extents[extent]["size"] += end - first
 
 
@@ -130,8 +131,8 @@ def _tell_holders(inp, ws, lane, inst, key_slot, first, size):
             r = ws.hold[inst["hold_lo"] + place - inst["running"]]
         slot = inp.requests[lane["request_lo"] + r]["key_lo"] + first
         if ws.progress[r]["cached_blocks"] > first and inp.keys[slot] == inp.keys[key_slot]:
-            for offset in range(size):
-                ws.table[slot + offset] = prefix_table.find(ws, inst, inp.keys[slot + offset])
+            for held in range(slot, slot + size):
+                ws.table[in_table(ws, held)] = prefix_table.find(ws, inst, inp.keys[held])
 
 
 @part

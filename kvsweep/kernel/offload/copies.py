@@ -14,6 +14,7 @@ import numpy as np
 from ..._jit import leaf
 from ...policies import RequestStatus
 from ...records import NEVER, NONE
+from ..memory import in_table
 from ..scheduling import waiting
 from ..scheduling.holders import LOADED
 from .jobs import LOADS, NEW_LOADS, NEW_STORES, STORES, WAITING_STORES, append, head, pop
@@ -131,7 +132,7 @@ def pin(inp, ws, lane, inst, off, job, count):
         first, stop = written_part(inp, ws, lane, inst, request, stop, last, job)
         lo = request["key_lo"]
         for slot in range(lo + first * lane["factor"], lo + stop * lane["factor"]):
-            pins = ws.pins[ws.table[slot]]
+            pins = ws.pins[ws.table[in_table(ws, slot)]]
             valid = pins["evicted"] < pinned
             pins["stores"] += count * valid
             once = not valid and pins["evicted_before"] < pinned  # evicted once since it is pinned

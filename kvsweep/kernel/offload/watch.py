@@ -8,7 +8,7 @@ from ...records import NONE
 from ..blocks.prefix_table import new_id
 from ..blocks.sizes import blocks_for, full_blocks
 from ..blocks.split import find_split, is_split, split_extent
-from ..memory import extent_at
+from ..memory import extent_at, in_table
 from ..time.decoding import most_computed
 from . import jobs
 from .pins import clear_pins, note_held, note_hit
@@ -22,17 +22,18 @@ def _name_blocks(ws, lane, inst, request, first, end):
     """
     lo = request["key_lo"]
     ground = inst["free"] - blocks_for(lane, most_computed(request))
-    ws.table[lo + first : lo + end] = NONE
+    for place in range(first, end):
+        ws.table[in_table(ws, lo + place)] = NONE
     block = inst["named"]
     while block != NONE:
         pins = ws.pins[block]
         if pins["heir"] == NONE and first <= pins["place"] - ground < end:
-            ws.table[lo + pins["place"] - ground] = block
+            ws.table[in_table(ws, lo + pins["place"] - ground)] = block
         block = pins["next"]
     for place in range(first, end):
-        if ws.table[lo + place] == NONE:
+        if ws.table[in_table(ws, lo + place)] == NONE:
             block = new_id(ws, inst)
-            ws.table[lo + place] = block
+            ws.table[in_table(ws, lo + place)] = block
             ws.pins[block]["heir"] = NONE
             ws.pins[block]["place"] = ground + place
             ws.pins[block]["next"] = inst["named"]
@@ -71,8 +72,8 @@ def _split_extents(inp, ws, lane, inst, request, first, end):
 def _rename(ws, first, end, old, new):
     """Let the table slots `first` to `end - 1` that hold the id `old` hold `new`."""
     for slot in range(first, end):
-        if ws.table[slot] == old:
-            ws.table[slot] = new
+        if ws.table[in_table(ws, slot)] == old:
+            ws.table[in_table(ws, slot)] = new
             ws.pins[new]["stores"] += 1
 
 
@@ -114,7 +115,7 @@ def give_back(inp, ws, lane, inst, r):
         place = ws.pins[block]["place"]
         if ws.pins[block]["heir"] == r and place < ws.progress[r]["cached_blocks"]:
             _split_extents(inp, ws, lane, inst, request, place, place + 1)
-            new = ws.table[request["key_lo"] + place]
+            new = ws.table[in_table(ws, request["key_lo"] + place)]
             clear_pins(ws, new)
             _rename_read(inp, ws, lane, inst, off, block, new)
         block = ws.pins[block]["next"]
@@ -131,7 +132,7 @@ def _touch_split(inp, ws, lane, inst, request, end):
         done = min(end, link["end"])
         if is_split(lane, ws.extents[extent_at(lane, inst, link["extent"])]):
             for place in range(lo + link["first"], lo + done):
-                note_hit(ws, inst, ws.table[place])
+                note_hit(ws, inst, ws.table[in_table(ws, place)])
         slot += 1
 
 
@@ -142,7 +143,10 @@ def _is_same(inp, ws, lane, inst, request, other, block):
     while inp.chain[slot]["end"] <= block:
         slot += 1
     same = not is_split(lane, ws.extents[extent_at(lane, inst, inp.chain[slot]["extent"])])
-    return same or ws.table[request["key_lo"] + block] == ws.table[other["key_lo"] + block]
+    if not same:
+        mine = ws.table[in_table(ws, request["key_lo"] + block)]
+        same = mine == ws.table[in_table(ws, other["key_lo"] + block)]
+    return same
 
 
 @leaf
