@@ -51,7 +51,7 @@ class Workspace(NamedTuple):
     lru: NDArray[Any]
     """LRU (blocks + extents,): neighbours of the nodes, which are blocks, then extents."""
     table: NDArray[Any]
-    """int32, block id per (request, cached block of a split extent); slots as of `keys`."""
+    """int32, block id per (request, cached block of a split extent): `kernel.memory.in_table`."""
     prefix: NDArray[Any]
     """int32 (instances x keys,): oldest block with a key; valid only if that block carries it."""
     tier: NDArray[Any]
