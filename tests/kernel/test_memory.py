@@ -7,7 +7,7 @@ from kvsweep.kernel.memory import WORD, workspace_sizes
 from kvsweep.records import LANE, Workspace
 from kvsweep.simulate.workspace import allocate_workspace
 
-OTHERS = {"table", "seen", "router", "itl_time", "itl_weight", "itl_order", "itl_digits"}
+OTHERS = {"seen", "router", "itl_time", "itl_weight", "itl_order", "itl_digits"}
 """Arrays whose size no lane decides, beside those of blank records."""
 
 
