@@ -24,7 +24,7 @@ from .time.calendar import IDLE
 from .time.step_time import token_time
 
 AHEAD = 16
-"""Requests that are asked for at a time."""
+"""Requests from the one that is read to the one that is asked for; no other distance was tried."""
 
 # As many as `tally.fold_itl` has places for; another number fails here.
 _Q0, _Q1, _Q2, _Q3 = QUANTILES

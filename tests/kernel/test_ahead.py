@@ -32,4 +32,4 @@ def test_all_lines_of_an_element_are_asked_for():
         compiled(np.zeros(3, kind), 0)
         (code,) = compiled.inspect_llvm().values()
         asked[kind] = code.count("call void @llvm.prefetch")
-    assert asked == {np.dtype(np.int8): 1, REQUEST: REQUEST.itemsize // LINE}
+    assert asked == {np.dtype(np.int8): 1, REQUEST: -(-REQUEST.itemsize // LINE)}
