@@ -15,7 +15,7 @@ from measuring import times_in_turns
 from kvsweep.simulate.workspace import allocate_outputs
 
 MOST_TIMES_SYNC = 1.2
-"""In the mean of all cases; 1.18 to 1.24 is measured, less before sync lanes became faster."""
+"""In the mean of all cases; 1.08 to 1.14 is measured."""
 
 
 def ratio_of(scenario, lists, repeats):

@@ -224,9 +224,24 @@ def test_lanes_do_not_see_each_other(order):
         assert (position, batches.differing(alone, among)) == (position, [])
 
 
-def test_logging_changes_nothing():
-    """A lane with logs takes the same decisions as in a batch without."""
-    traces = batches.random_traces(range(2000, 2100))
+def made_asynchronous(trace):
+    """Return the trace scheduled asynchronously, as far as that is allowed."""
+    synchronous = trace["scenario"]["engine"].get("preempt_for_urgent", False)
+    synchronous = synchronous or "offload" in trace["scenario"]["cache"]
+    return trace if synchronous else changed(trace, engine={"async_scheduling": True})
+
+
+@pytest.mark.parametrize(
+    ("first", "requests", "change"),
+    [(2000, 30, lambda trace: trace), (100_000, 60, made_asynchronous)],
+    ids=["as drawn", "asynchronous"],
+)
+def test_logging_changes_nothing(first, requests, change):
+    """A lane with logs takes the same decisions as in a batch without.
+
+    Asynchronously requests leave a step early there where nobody can tell.
+    """
+    traces = [change(each) for each in batches.random_traces(range(first, first + 200), requests)]
     inputs, outputs = batches.run(traces)
     logs = {"tally log_steps", "tally log_events"}
     for lane, trace in enumerate(traces):

@@ -44,21 +44,22 @@ def _shrink(ws, inst, node, count):
 
 
 @leaf
-def _evict(ws, inst, count):
-    """Evict up to `count` of the cached blocks that are next; return how many."""
-    node = _next_to_evict(inst)
-    if node < inst["node_lo"]:
-        rests = inst["watches"] and note_evicted(ws, inst, node)
-        split.uncache_block(ws, inst, node)
-        if rests:
-            prefix_table.withhold(ws, inst, node)
-        count = 1
-    else:
-        count = min(count, ws.extents[node - inst["node_lo"]]["size"])
-        _shrink(ws, inst, node, count)
-    inst["evictable"] -= count
-    inst["evictions"] += count
-    return count
+def evict(ws, inst, count):
+    """Evict `count` of the cached blocks that nobody uses, if that is more than 0."""
+    while count > 0:
+        node = _next_to_evict(inst)
+        evicted = np.int64(1)
+        if node < inst["node_lo"]:
+            rests = inst["watches"] and note_evicted(ws, inst, node)
+            split.uncache_block(ws, inst, node)
+            if rests:
+                prefix_table.withhold(ws, inst, node)
+        else:
+            evicted = min(count, np.int64(ws.extents[node - inst["node_lo"]]["size"]))
+            _shrink(ws, inst, node, evicted)
+        inst["evictable"] -= evicted
+        inst["evictions"] += evicted
+        count -= evicted
 
 
 @leaf
@@ -90,8 +91,7 @@ def allocate(ws, inst, count):
     """Take `count` of the free blocks: uncached ones first, then by evicting cached ones."""
     lacking = count - (inst["free"] - inst["evictable"])
     inst["free"] -= count
-    while lacking > 0:
-        lacking -= _evict(ws, inst, lacking)
+    evict(ws, inst, lacking)
 
 
 @leaf

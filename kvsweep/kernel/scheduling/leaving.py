@@ -6,22 +6,25 @@ neither, waits, and leaves from there.
 """
 
 from ..._jit import leaf
-from ...policies import RequestStatus, Scheduler
-from ...records import LEAVING
+from ...policies import Eviction, RequestStatus, Scheduler
+from ...records import LEAVING, NONE
+from ..blocks import pool
 from ..blocks.unsettled import end_fills
 from ..offload.connector import note_finish
 from ..tally import count_computed
-from ..time.decoding import drop_base, most_computed
+from ..time.calendar import IDLE
+from ..time.decoding import drop_base, most_computed, next_phase
+from ..time.step_time import is_cold
 from . import waiting
 from .caching import cache_decodes
 from .running import free_request
 
 
 @leaf
-def _complete(inp, ws, lane, inst, r):
-    """Note that the last token of a request was sampled at the clock."""
+def _complete(inp, ws, lane, inst, r, end):
+    """Note that the last token of a request was sampled at `end`."""
     progress = ws.progress[r]
-    progress["finish"] = inst["clock"]
+    progress["finish"] = end
     progress["status"] = RequestStatus.COMPLETED
     inst["load"] -= 1
     inst["completed"] += r >= lane["warmup"]
@@ -30,15 +33,15 @@ def _complete(inp, ws, lane, inst, r):
 
 
 @leaf
-def finish(inp, ws, lane, inst, tally, r):
-    """End a running request whose last token was just sampled; its blocks are free at once."""
+def finish(inp, ws, lane, inst, tally, r, end):
+    """End a running request whose last token is sampled at `end`; its blocks are free at once."""
     request = inp.requests[lane["request_lo"] + r]
     computed = most_computed(request)
     if lane["copies_each_step"] and ws.progress[r]["decoding"]:
         end_fills(inp, ws, lane, inst, request, ws.progress[r])
     count_computed(ws, lane, tally, r, computed)
     free_request(inp, ws, lane, inst, tally, r, computed, computed)
-    _complete(inp, ws, lane, inst, r)
+    _complete(inp, ws, lane, inst, r, end)
 
 
 @leaf
@@ -57,6 +60,40 @@ def begin_leaving(inp, ws, lane, inst, r, position):
     inst["leaving"] += 1
     progress["decoding"] = LEAVING
     ws.due[inst["run_lo"] + position] = inst["step"] + 1
+
+
+@leaf
+def may_leave_at_once(ws, lane, inst, others_due, until):
+    """Return whether those who are due may leave now, one step early, as nobody can tell.
+
+    All decode, others go on, the next step has blocks for them and tries no head, and it is over,
+    with these gone, before anything else happens. It evicts none of theirs: they are freed last.
+    """
+    alike = inst["prefilling"] == 0 and inst["skipped"] == 0 and not is_cold(lane, inst)
+    alike = alike and others_due < IDLE
+    need = ws.phases[inst["phase_lo"] + next_phase(lane, inst["phase"])]
+    alike = alike and need <= inst["free"]
+    rests = inst["try_head"] == 0 and inst["try_head_at"] > inst["step"] + 1
+    alike = alike and (inst["waiting"] == 0 or (rests and not lane["impatient"]))
+    head = inst["inbox_head"]
+    alike = alike and (head == NONE or ws.progress[head]["queued"] > inst["clock"])
+    alike = alike and lane["eviction"] == Eviction.LRU
+    alike = alike and not (lane["visit_all"] or lane["log"] or lane["any_duplicates"])
+    return alike and inst["clock"] + inst["device"] < until
+
+
+@leaf
+def leave_early(ws, lane, inst, free, uncached):
+    """Let those who have left at once have done so after the next step.
+
+    That evicts first what it lacks: of the blocks that were `free` before, `uncached` had no key.
+    What they gave back counts as used until it is over, and only then the head is tried.
+    """
+    need = ws.phases[inst["phase_lo"] + next_phase(lane, inst["phase"])]
+    pool.evict(ws, inst, need - uncached)
+    inst["used_time"] += (inst["free"] - free) * inst["device"]
+    inst["peak"] = max(inst["peak"], lane["gpu_blocks"] - free + need)
+    waiting.refuse_head(inst, inst["step"] + 2)
 
 
 @leaf
@@ -87,7 +124,7 @@ def _leave_waiting_list(inp, ws, lane, inst):
         r = _leaves_from_waiting(ws, lane, inst)
         waiting.stop_waiting(inp, ws, lane, inst, r)
         waiting.wake_head(inst)
-        _complete(inp, ws, lane, inst, r)
+        _complete(inp, ws, lane, inst, r, inst["clock"])
         inst["leaving_waiting"] -= 1
 
 

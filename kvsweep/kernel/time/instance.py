@@ -103,11 +103,11 @@ def _schedule_step(inp, ws, out, lane, inst, tally, index):
 
 
 @leaf
-def _end_step(inp, ws, out, lane, inst, tally, index):
+def _end_step(inp, ws, out, lane, inst, tally, index, until):
     """Process the outputs of the step in flight and go on to the next."""
     if lane["async_scheduling"]:
         leave_first(inp, ws, lane, inst)
-    process_outputs(inp, ws, out, lane, inst, tally, index)
+    process_outputs(inp, ws, out, lane, inst, tally, index, until)
     if inst["on_device"]:
         inst["step"] += 1
         inst["phase"] = next_phase(lane, inst["phase"])
@@ -149,7 +149,7 @@ def advance(inp, ws, out, lane, inst, tally, index, until):
     inst["announced"] = 0
     while tally["status"] == LaneStatus.OK and not inst["announced"]:
         if inst["in_flight"] and inst["clock"] < until:
-            _end_step(inp, ws, out, lane, inst, tally, index)
+            _end_step(inp, ws, out, lane, inst, tally, index, until)
         if inst["in_flight"] or not _begin_step(ws, inst, until):
             # Entries during the step under way wait for its end, but a router sees who is dropped.
             accept(inp, ws, lane, inst, until - 1)
