@@ -117,7 +117,8 @@ def _sample(inp, ws, out, lane, inst, tally, index):
         inst["device"] = off["device_end"] - inst["clock"]
         if lane["async_scheduling"]:
             leave_first(inp, ws, lane, inst)
-        process_outputs(inp, ws, out, lane, inst, tally, index, inst["clock"])
+        now = inst["clock"]  # so nobody leaves early: the connector is told in the next schedule
+        process_outputs(inp, ws, out, lane, inst, tally, index, now)
         inst["step"] += 1
         inst["phase"] = next_phase(lane, inst["phase"])
         off["sampling"] = 0
