@@ -6,14 +6,16 @@ from pathlib import Path
 import numpy as np
 import strategies
 
-from kvsweep.config import parse_scenario
+from kvsweep.config import DEFAULT_ENTROPY, parse_scenario
 from kvsweep.config.scenario import validate
 from kvsweep.simulate.batch import build_inputs
 from kvsweep.simulate.explicit_records import looks_ahead
 from kvsweep.simulate.kernel_cells import run_lanes
 from kvsweep.simulate.list_records import prepare
 from kvsweep.simulate.workspace import allocate_outputs
+from kvsweep.workload.acceptance import with_acceptance
 from kvsweep.workload.blocks import resolve_blocks
+from kvsweep.workload.generate import generate
 from kvsweep.workload.traces import load_trace
 
 BURST = {
@@ -71,6 +73,15 @@ def inputs_of(traces):
         for item, made in zip(loaded, scenarios, strict=True)
     ]
     return build_inputs(scenarios, prepared, np.arange(len(traces))[None, :], prune=False)
+
+
+def lanes_of(scenario, seeds):
+    """Return the inputs of a lane for each seed of a scenario's workload."""
+    lists = [generate(scenario.workload, seed, DEFAULT_ENTROPY) for seed in seeds]
+    lists = [with_acceptance(each, scenario.engine.speculative, 0) for each in lists]
+    size, ahead = scenario.cache.block_size, looks_ahead(scenario)
+    prepared = [prepare(each, resolve_blocks(each, size, ahead)) for each in lists]
+    return build_inputs([scenario], prepared, np.arange(len(lists))[:, None], prune=False)
 
 
 def run(traces):

@@ -5,18 +5,10 @@ they matter.
 """
 
 import batches
-import numpy as np
 import pytest
 
-from kvsweep.config import DEFAULT_ENTROPY
-from kvsweep.simulate.batch import build_inputs
-from kvsweep.simulate.explicit_records import looks_ahead
 from kvsweep.simulate.kernel_cells import run_lanes
-from kvsweep.simulate.list_records import prepare
 from kvsweep.simulate.workspace import allocate_outputs
-from kvsweep.workload.acceptance import with_acceptance
-from kvsweep.workload.blocks import resolve_blocks
-from kvsweep.workload.generate import generate
 
 SEEDS = range(6)
 GROUPS = {"cache": {"groups": [{"kind": "full"}, {"kind": "sliding", "window": 128}]}}
@@ -92,18 +84,9 @@ MAY_DIFFER = LOGS | {"tally itl_entries", "tally shortages"}
 """How much is logged, kept and tried."""
 
 
-def lanes_of(scenario):
-    """Return the inputs of a lane for each seed."""
-    size = scenario.cache.block_size
-    lists = [generate(scenario.workload, seed, DEFAULT_ENTROPY) for seed in SEEDS]
-    lists = [with_acceptance(each, scenario.engine.speculative, 0) for each in lists]
-    prepared = [prepare(each, resolve_blocks(each, size, looks_ahead(scenario))) for each in lists]
-    return build_inputs([scenario], prepared, np.arange(len(lists))[:, None], prune=False)
-
-
 def compare(scenario):
     """Run lanes with logs and without, and compare all that they leave."""
-    inputs = lanes_of(scenario)
+    inputs = batches.lanes_of(scenario, SEEDS)
     plain, logged = (allocate_outputs(inputs, keep_requests=True) for _ in range(2))
     run_lanes(inputs, plain)
     inputs.lanes["log"] = 1

@@ -4,19 +4,13 @@ import random
 
 import batches
 import goldens
-import numpy as np
 import pytest
 import strategies
 import twin
 
-from kvsweep.config import DEFAULT_ENTROPY
 from kvsweep.simulate import logged
-from kvsweep.simulate.batch import build_inputs
 from kvsweep.simulate.kernel_cells import run_lanes
-from kvsweep.simulate.list_records import prepare
 from kvsweep.simulate.workspace import allocate_outputs
-from kvsweep.workload.blocks import resolve_blocks
-from kvsweep.workload.generate import generate
 
 
 @pytest.fixture
@@ -54,12 +48,9 @@ def test_plain_loop_equals_asynchronous_recordings(name, plain):
 def bursts(changes, seeds, visits):
     """Return inputs and outputs of crowded asynchronous lanes without logs."""
     scenario = batches.scenario({"engine": {"async_scheduling": True}}, *changes)
-    lists = [generate(scenario.workload, seed, DEFAULT_ENTROPY) for seed in seeds]
-    size = scenario.cache.block_size
-    prepared = [prepare(each, resolve_blocks(each, size)) for each in lists]
-    inputs = build_inputs([scenario], prepared, np.arange(len(lists))[:, None])
+    inputs = batches.lanes_of(scenario, seeds)
     inputs.lanes["visit_all"] = visits
-    outputs = allocate_outputs(inputs)
+    outputs = allocate_outputs(inputs, keep_requests=True)
     run_lanes(inputs, outputs)
     return inputs, outputs
 
