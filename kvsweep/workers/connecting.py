@@ -75,9 +75,10 @@ def connected(
             f"scheduler: expected an address as 'tcp://host:8786', a Client or a Cluster of Dask, "
             f"got {type(scheduler).__name__}"
         )
-    # What Dask has to say of versions, and of lost connections, is said here by name.
+    # What Dask has to say of versions, and of lost connections, is said here by name. Of tornado it
+    # is that a question which Ctrl-C cuts short had not begun (distributed.utils.sync).
     with ExitStack() as quiet:
-        for name in ("distributed", "distributed.client", "asyncio"):
+        for name in ("distributed", "distributed.client", "asyncio", "tornado.application"):
             quiet.enter_context(silenced(name))
         with _client(address, where) as client:
             yield client, where

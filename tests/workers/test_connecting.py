@@ -18,6 +18,7 @@ from sweeping import BASE, GRID, make_sweep, tree
 import kvsweep
 from kvsweep.errors import InputError
 from kvsweep.simulate import warm_up
+from kvsweep.workers.connecting import connected
 
 TLS = "DASK_DISTRIBUTED__COMM__TLS__"
 
@@ -155,6 +156,28 @@ def test_a_client_that_is_closed_is_refused(sweep, tmp_path):
         client.close()
         with pytest.raises(InputError, match=r"^client: is closed, not connected to a scheduler"):
             kvsweep.run(sweep, out=tmp_path / "b.zarr", client=client)
+
+
+def test_an_interrupt_just_as_the_scheduler_is_asked_leaves_no_traceback(monkeypatch, caplog):
+    """Dask cancels a question then that it has not begun, which fails in its own thread."""
+    loop_waits = threading.Event()
+
+    class Interrupted(threading.Event):
+        def wait(self, timeout=None):
+            raise KeyboardInterrupt
+
+    with (
+        LocalCluster(n_workers=0, processes=False, dashboard_address=None) as cluster,
+        connected(cluster.scheduler_address, None, None) as (client, _),
+    ):
+        client.loop.add_callback(loop_waits.wait)
+        with monkeypatch.context() as patch:
+            patch.setattr(threading, "Event", Interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                client.nthreads()
+        loop_waits.set()
+        assert client.nthreads() == {}
+    assert not [record for record in caplog.records if record.exc_info]
 
 
 @pytest.mark.parametrize(
