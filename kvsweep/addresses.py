@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import re
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
 from kvsweep.errors import InputError
-from kvsweep.files import output_path
+from kvsweep.files import is_special, output_path
 
 # pathlib keeps one slash of two. One letter is a drive of Windows.
 _ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/+(.*)", re.DOTALL)
@@ -108,3 +109,29 @@ def store_place(place: str | os.PathLike[str] | Address) -> Where:
     """
     where = located(place)
     return where if isinstance(where, Address) else output_path(where)
+
+
+def is_same(path: Where, other: Where) -> bool:
+    """Whether both lead to one file, through links of both kinds; what keeps nothing is none."""
+    if isinstance(path, Address) or isinstance(other, Address):
+        return path == other
+    real = os.path.realpath(path)
+    if is_special(Path(real)):
+        return False
+    with suppress(OSError):
+        if os.path.samefile(path, other):
+            return True
+    return real == os.path.realpath(other)
+
+
+def overlap(path: Where, other: Where) -> bool:
+    """Whether both are the same, or one is in the other, which is a store."""
+    return is_same(path, other) or _is_in_store(path, other) or _is_in_store(other, path)
+
+
+def _is_in_store(path: Where, store: Where) -> bool:
+    if isinstance(path, Address) or isinstance(store, Address):
+        return str(path).startswith(f"{store}/")
+    root = Path(os.path.realpath(store))
+    inside = Path(os.path.realpath(path)).is_relative_to(root)
+    return inside and (root / "zarr.json").is_file()

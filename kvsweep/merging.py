@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kvsweep import simulate
-from kvsweep.addresses import located, store_place
+from kvsweep.addresses import located, overlap, store_place
 from kvsweep.arguments import checked
 from kvsweep.errors import InputError
 from kvsweep.grid import plan
@@ -18,6 +18,7 @@ from kvsweep.store import (
     Source,
     check_alike,
     chosen,
+    describe,
     difference_of_makers,
     difference_of_runs,
     locked,
@@ -26,6 +27,7 @@ from kvsweep.store import (
     restored_sweep,
 )
 from kvsweep.sweep import warned
+from kvsweep.workload.trace_sums import trace_sums
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -71,7 +73,8 @@ def merge(
     ------
     InputError
         If the stores are not of one sweep, sources and libraries, a task is in none of them (the
-        message says which, and how to run it), or differs between two.
+        message says which, and how to run it), or differs between two, or a trace has changed. What
+        is at `out` is as it was then.
 
     Examples
     --------
@@ -85,10 +88,14 @@ def merge(
     if not stores:
         raise InputError("stores: at least one store")
     sources = [Source.open(located(store)) for store in stores]
+    for source in sources:
+        if overlap(path, source.path):
+            raise InputError(f"out: {path} would replace {source.path}, which is read")
     check_alike(sources)
     sweep, cells = planned(sources[0], folder)
     found = chosen(sources, len(cells.tasks))
     _check_all(sources, found, cells)
+    _check_traces(sources[0], sweep, cells)
     for source in sources:
         if notify and source.found.files:
             notify(f"{source.path}: damaged: {source.found.files[0]}; taken from the others")
@@ -104,8 +111,6 @@ def merge(
             keep_requests=bool(first["per_request"]),
             prune=bool(first["pruned"]),
         )
-        if reason := difference_of_runs(first, target.attributes):
-            raise InputError(f"{sources[0].path}: {reason}; merge with the traces it was made from")
         for task in target.pending():
             target.writer()
             target.accept(task, Delivery(found[task.index].part(task.index)))
@@ -149,6 +154,20 @@ def _check_all(sources: Sequence[Source], found: dict[int, Source], cells: Plan)
         f"{len(numbers):,} of {len(cells.tasks):,} tasks are in none of the stores ({which}): "
         f"{'; '.join(_commands(sources, numbers))}"
     )
+
+
+def _check_traces(source: Source, sweep: Sweep, cells: Plan) -> None:
+    """Refuse other traces than those that the stores were made from."""
+    found = source.attributes
+    wanted = describe(
+        sweep,
+        simulate.source_hash(),
+        keep_requests=bool(found["per_request"]),
+        prune=bool(found["pruned"]),
+        traces=trace_sums(cells.variants, cells.policies, cells.seeds, sweep.base_dir),
+    )
+    if reason := difference_of_runs(found, wanted):
+        raise InputError(f"{source.path}: {reason}; merge with the traces it was made from")
 
 
 def _commands(sources: Sequence[Source], missing: Sequence[int]) -> list[str]:

@@ -225,6 +225,30 @@ def test_traces_are_found_in_the_folder_that_is_named(tmp_path):
     assert tree(Path("merged.zarr")) == whole(sweep)
 
 
+def test_a_refusal_leaves_what_was_to_be_overwritten(tmp_path):
+    """Also one for a trace that has changed, which is known only when it is read."""
+    line = {"timestamp": 5, "input_length": 600, "output_length": 9, "hash_ids": [1, 2]}
+    (tmp_path / "t.jsonl").write_text(f"{json.dumps(line)}\n" * 20)
+    stores = shares(make_sweep(tmp_path, TEXT.replace("requests = 20", 'trace = "t.jsonl"')), 2)
+    kvsweep.merge(stores, out="merged.zarr")
+    before = tree(Path("merged.zarr"))
+    (tmp_path / "t.jsonl").write_text(f"{json.dumps(line)}\n" * 21)
+    with pytest.raises(InputError, match=r"1\.zarr: made from another t\.jsonl.*; merge with the"):
+        kvsweep.merge(stores, out="merged.zarr", overwrite=True)
+    assert tree(Path("merged.zarr")) == before
+
+
+@pytest.mark.parametrize("out", ["2.zarr", "./2.zarr", "link.zarr", "2.zarr/steps", "."])
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_a_store_that_is_read_is_not_replaced(sweep, out, overwrite):
+    stores = shares(sweep, 2)
+    Path("link.zarr").symlink_to("2.zarr")
+    before = tree(Path("2.zarr"))
+    with pytest.raises(InputError):
+        kvsweep.merge(stores, out=out, overwrite=overwrite)
+    assert tree(Path("2.zarr")) == before
+
+
 # The command.
 
 

@@ -9,17 +9,16 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import click
 
-from kvsweep.addresses import Address, Where
+from kvsweep.addresses import Where, is_same, overlap
 from kvsweep.cli.terminal import echo, one_line
 from kvsweep.errors import InputError, did_you_mean
-from kvsweep.files import is_special
 
 # New objects after which Python looks for garbage: loading makes fewer, and none of them is.
 WHILE_LOADING = 2_000_000
@@ -140,10 +139,10 @@ def check_outputs(inputs: Iterable[Where], outputs: Mapping[str, Where | None]) 
         if path is None:
             continue
         for source in read:
-            if _is_same(path, source) or _is_in_store(path, source) or _is_in_store(source, path):
+            if overlap(path, source):
                 raise InputError(f"{option} {path}: would replace {source}, which is read")
         for other, taken in before.items():
-            if _is_same(path, taken):
+            if is_same(path, taken):
                 raise InputError(f"{option} {path}: is the same file as {other} {taken}")
         before[option] = path
 
@@ -156,26 +155,6 @@ def named_files(values: object, folder: Path) -> Iterator[Path]:
     elif isinstance(values, Mapping | Sequence):
         for value in values.values() if isinstance(values, Mapping) else values:
             yield from named_files(value, folder)
-
-
-def _is_same(path: Where, other: Where) -> bool:
-    if isinstance(path, Address) or isinstance(other, Address):
-        return path == other
-    real = os.path.realpath(path)
-    if is_special(Path(real)):
-        return False
-    with suppress(OSError):
-        if os.path.samefile(path, other):
-            return True
-    return real == os.path.realpath(other)
-
-
-def _is_in_store(path: Where, store: Where) -> bool:
-    if isinstance(path, Address) or isinstance(store, Address):
-        return str(path).startswith(f"{store}/")
-    root = Path(os.path.realpath(store))
-    inside = Path(os.path.realpath(path)).is_relative_to(root)
-    return inside and (root / "zarr.json").is_file()
 
 
 @contextmanager
