@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 from matplotlib.figure import Figure
+from sweeping import BASE, make_sweep, stand_in
 from test_plot import (
     KINDS,
     RATES,
@@ -17,6 +18,7 @@ from test_plot import (
     with_requests,
 )
 
+import kvsweep
 from kvsweep import plot
 from kvsweep.analysis.cliff import find_cliff
 from kvsweep.analysis.pareto import pareto_front
@@ -171,10 +173,22 @@ def test_several_choices_of_levels_or_warm_ups_are_refused():
     ds.attrs["sweep"] = json.dumps(sweep | {"grid": {"slo.ttft_ms": [1, 2]}})
     with pytest.raises(InputError, match="several choices"):
         plot.plot_attainment(ds)
-    policies = {"a": {"workload": {"warmup": 3}}}
-    ds.attrs["sweep"] = json.dumps(sweep | {"policies": policies})
-    with pytest.raises(InputError, match=r"cells differ in workload\.warmup"):
-        plot.plot_cdf(ds, "ttft_ms")
+    policies = {"a": {"engine.max_num_seqs": 3}, "b": {"workload.warmup": 3}}
+    for more in ({"policies": policies}, {"design": {"ranges": {"workload.warmup": [1, 2]}}}):
+        ds.attrs["sweep"] = json.dumps(sweep | more)
+        with pytest.raises(InputError, match=r"cells differ in workload\.warmup"):
+            plot.plot_cdf(ds, "ttft_ms")
+
+
+def test_requests_of_policies_of_a_real_store_are_drawn(tmp_path, monkeypatch):
+    stand_in(monkeypatch)
+    policies = "[policies.few]\nengine.max_num_seqs = 4\n[policies.many]\nengine.max_num_seqs = 8\n"
+    sweep = make_sweep(
+        tmp_path, f'{BASE}{policies}[grid]\nseed = [1, 2]\npolicy = ["few", "many"]\n'
+    )
+    ds = kvsweep.run(sweep, out=tmp_path / "a.zarr", workers=1, keep_requests=True)
+    check_layout(plot.plot_cdf(ds, "ttft_ms"))
+    check_layout(plot.plot_attainment(ds, {"ttft_ms": 300}))
 
 
 def test_a_level_is_drawn_where_it_is_and_what_breaks_it_is_shaded():

@@ -36,7 +36,8 @@ def unit_gib(ds: xr.Dataset, axis: str) -> float | None:
     keys = [key for key in sweep.get("grid", {}) if key.rpartition(".")[2] == axis]
     if keys not in (["cache.gpu_blocks"], ["cache.gpu_tokens"]):
         return None
-    varied = [*sweep["grid"], *(key for policy in sweep["policies"].values() for key in policy)]
+    varied = [*sweep["grid"], *(sweep.get("design") or {}).get("ranges", {})]
+    varied += [key for policy in sweep["policies"].values() for key in policy]
     if any(key.startswith(DECIDING) for key in varied):
         return None
     cache = sweep["scenario"]["cache"]

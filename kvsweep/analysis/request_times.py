@@ -153,6 +153,6 @@ def _varied(ds: xr.Dataset) -> Iterator[str]:
     """Yield the keys of the scenario in which cells may differ."""
     sweep = sweep_of(ds)
     yield from sweep.get("grid", {})
+    yield from (sweep.get("design") or {}).get("ranges", {})
     for policy in sweep.get("policies", {}).values():
-        for section, keys in policy.items():
-            yield from (f"{section}.{key}" for key in keys)
+        yield from policy
