@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from kvsweep.config import Scenario
 
 PLACEHOLDER = "MODEL"
+# Keys of the cache that vLLM's connector takes from its own configuration.
+CONNECTOR = ("offload_block_factor", "offload_prompt_only", "offload_eviction")
 
 Flag = tuple[str, str | None]
 
@@ -53,7 +55,8 @@ def served(scenario: Scenario, folder: Path) -> Served:
     folder : Path
         Where its file names start from.
     """
-    flags = [*_parallel(scenario, folder), *_memory(scenario), *_scheduling(scenario)]
+    tp, pp = _gpus(scenario, folder)
+    flags = [*_parallel(tp, pp), *_memory(scenario, (tp or 1) * pp), *_scheduling(scenario)]
     words = ["vllm", "serve", _model(scenario)]
     for name, value in flags:
         words += [name] if value is None else [name, value]
@@ -73,8 +76,7 @@ def _model(scenario: Scenario) -> str:
     return published_name(named.split("/")[0])
 
 
-def _parallel(scenario: Scenario, folder: Path) -> Iterator[Flag]:
-    tp, pp = _gpus(scenario, folder)
+def _parallel(tp: int | None, pp: int) -> Iterator[Flag]:
     if tp and tp > 1:
         yield "--tensor-parallel-size", str(tp)
     if pp > 1:
@@ -91,7 +93,7 @@ def _gpus(scenario: Scenario, folder: Path) -> tuple[int | None, int]:
     return (preset.device.tp if preset.device is not None else preset.tp), 1
 
 
-def _memory(scenario: Scenario) -> Iterator[Flag]:
+def _memory(scenario: Scenario, gpus: int) -> Iterator[Flag]:
     model, cache = scenario.model, scenario.cache
     yield "--block-size", str(cache.block_size)
     if model is not None and model.dtype != "auto":
@@ -103,7 +105,7 @@ def _memory(scenario: Scenario) -> Iterator[Flag]:
         yield "--num-gpu-blocks-override", str(cache.gpu_blocks + 1)
     bytes_per_token = cache.kv_bytes_per_token
     if cache.cpu_blocks and cache.offload == Offload.VLLM.label and bytes_per_token:
-        gpus = model.tp if model is not None else 1
+        # The bytes are those of one GPU; vLLM takes the size of all.
         size = cache.cpu_blocks * cache.block_size * cache.offload_block_factor * bytes_per_token
         yield "--kv-offloading-size", f"{size * gpus / GIB:.4g}"
         yield "--kv-offloading-backend", "native"
@@ -162,6 +164,11 @@ def _notes(scenario: Scenario, folder: Path) -> Iterator[str]:
         yield f"engine.watermark = {engine.watermark:g}: to be set in its scheduler configuration"
     if cache.cpu_blocks and cache.offload != Offload.VLLM.label:
         yield f"cache.offload = {cache.offload!r}: vLLM has no such tier"
+    elif cache.cpu_blocks:
+        others = [key for key in CONNECTOR if key in cache.model_fields_set]
+        if others:
+            keys = ", ".join(f"cache.{key}" for key in others)
+            yield f"{keys}: to be set in kv_connector_extra_config of --kv-transfer-config"
     model = scenario.model
     if model is not None and model.gpu is not None and not _follows_from_gpu(scenario):
         there = sized(scenario, folder).blocks - 1

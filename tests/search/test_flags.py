@@ -65,6 +65,26 @@ def test_what_is_not_vllms_default_has_its_flag(tmp_path, text, flag):
     assert flag in served_by(tmp_path, latency + text).command
 
 
+@pytest.mark.parametrize(
+    "model",
+    [
+        '[latency]\nmodel = "llama-3.1-8b/h100/tp2"\n',
+        '[model]\npreset = "llama-3.1-8b"\ngpu = "h100"\ntp = 2\n',
+        '[model]\npreset = "llama-3.1-8b"\ngpu = "h100"\npp = 2\n[latency]\nbeta = [1, 1, 1]\n',
+        '[model]\npreset = "llama-3.1-8b"\ngpu = "h100"\n',
+    ],
+)
+def test_a_cpu_tier_has_the_size_of_all_gpus(tmp_path, model):
+    """Of 20,000 blocks of 16 tokens of 128 KiB."""
+    cache = '[cache]\ngpu_blocks = 4000\ncpu_blocks = 20000\noffload = "vllm"\n'
+    cache += 'link = "pcie5-x16"\n'
+    found = served_by(tmp_path, model + cache)
+    assert "--kv-offloading-size 39.06 --kv-offloading-backend native" in found.command
+    assert not any("kv_connector_extra_config" in note for note in found.notes)
+    found = served_by(tmp_path, model + cache + 'offload_eviction = "arc"\n')
+    assert any(note.startswith("cache.offload_eviction: to be set in") for note in found.notes)
+
+
 def test_what_no_flag_says_is_noted(tmp_path):
     found = served_by(
         tmp_path,
