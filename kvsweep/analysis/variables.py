@@ -13,24 +13,27 @@ from numpy.typing import NDArray
 from kvsweep.config.axes import SAMPLE
 from kvsweep.dimensions import DIMENSIONS
 from kvsweep.errors import InputError, did_you_mean
-from kvsweep.metrics import LEVEL_VARIABLES, quantile_name
+from kvsweep.metrics import LEVEL_VARIABLES, VARIABLES, quantile_name
 
 if TYPE_CHECKING:
     import xarray as xr
 
-# Measures of which more is better; of every other measure less is better. Names: the store's.
+_HIGHER = {
+    "throughput_rps",
+    "output_tokens_per_s",
+    "block_hit_rate",
+    "prefix_hit_rate",
+    "cpu_hit_rate",
+    "completed",
+    "accepted_tokens",
+    "draft_acceptance",
+    "fairness_classes",
+    "fairness_instances",
+    *(variable.name for variable in LEVEL_VARIABLES),
+}
+# Measures of which more is better, by rounds and classes too; of every other less is better.
 HIGHER_IS_BETTER = frozenset(
-    {
-        "throughput_rps",
-        "output_tokens_per_s",
-        "block_hit_rate",
-        "prefix_hit_rate",
-        "cpu_hit_rate",
-        "completed",
-        "fairness_classes",
-        "fairness_instances",
-        *(variable.name for variable in LEVEL_VARIABLES),
-    }
+    name for name in VARIABLES if re.sub("_by_(round|class)", "", name) in _HIGHER
 )
 
 # Values that are read at once: the names of a million cells are 48 MB, and as much again where they

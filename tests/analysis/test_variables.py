@@ -1,10 +1,13 @@
 """Measures by name."""
 
+import re
+
 import numpy as np
 import pytest
 
 from analysis.synthetic import dataset, h8, status
 from kvsweep.analysis import cells, variables
+from kvsweep.metrics import VARIABLES
 
 LONG_NAME = "95th percentile of time to first token seen by the client"
 
@@ -107,3 +110,11 @@ def test_statuses_are_counted_some_cells_at_a_time(monkeypatch):
         one = variables.count_statuses(ds.isel(seed=2, gpu_blocks=0))
         assert list(one.values()) == [1]
         assert "ok" not in one
+
+
+def test_a_measure_by_rounds_or_classes_has_the_direction_of_the_whole():
+    grouped = {name: re.sub("_by_(round|class)", "", name) for name in VARIABLES}
+    grouped = {name: whole for name, whole in grouped.items() if name != whole}
+    assert {"prefix_hit_rate_by_round", "completed_by_class"} <= set(grouped)
+    for name, whole in grouped.items():
+        assert (name in variables.HIGHER_IS_BETTER) == (whole in variables.HIGHER_IS_BETTER), name
