@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kvsweep.config import load_sweep, parse_scenario, preset_names
-from kvsweep.config.preset import load_preset
+from kvsweep.config.preset import Preset, load_preset
+from kvsweep.config.roofline import Device, Shape
 from kvsweep.config.transfer import links, transfer_text
 from kvsweep.errors import InputError
 from kvsweep.simulate.lane_records import lane_record
@@ -70,6 +71,29 @@ def test_every_preset_knows_its_link_and_bytes(name):
     caches = load_model(model).caches(tp, "bfloat16")
     assert preset.gpu_token_bytes == sum(cache.token_bytes for cache in caches)
     assert cache_of({"cpu_blocks": 5}, {"model": name}).transfer_bandwidth < 10
+
+
+def test_more_devices_than_heads_have_each_a_head_to_keep_and_to_read():
+    """As `kvsweep.sizing` has it: with 16 for eight heads, as much as with eight."""
+    shape = Shape(layers=80, hidden=8192, heads=64, kv_heads=8, ffn=28672, vocab=128256)
+    eight, sixteen = (
+        Preset(
+            model="m",
+            hardware="h",
+            kind="roofline",
+            source="s",
+            fit="f",
+            shape=shape,
+            device=device,
+        )
+        for device in (Device(flops=1e15, bandwidth=1e12, tp=tp) for tp in (8, 16))
+    )
+    assert sixteen.gpu_token_bytes == eight.gpu_token_bytes == 40960
+    caches = load_model("llama-3.1-70b").caches(16, "bfloat16")
+    assert sum(cache.token_bytes for cache in caches) == 40960
+    terms = [preset.coefficients()["memory"] for preset in (eight, sixteen)]
+    assert [each[1:4] for each in terms] == [pytest.approx((0.04096,) * 3)] * 2
+    assert terms[0][0] == pytest.approx(2 * terms[1][0])
 
 
 def test_every_link_says_who_measured_it_and_is_slower_than_its_peak():

@@ -42,7 +42,8 @@ class Preset(Section):
         Tokens of a step, with `shape_of` a mixture of experts: each step reads as many experts as
         one of so many tokens does; None: all.
     kv_bytes_per_token : float or None
-        Bytes of a token's keys and values, all layers and devices; a roofline has a shape instead.
+        Bytes of a token's keys and values, all layers and all that devices hold; a roofline has a
+        shape instead.
     tp : int or None
         Devices that share the model; a roofline's are in `device`.
     link : str or None
@@ -101,7 +102,7 @@ class Preset(Section):
             if self.shape_of is not None:
                 return named_shape.token_bytes(self.shape_of, self.device)
             assert self.shape is not None
-            return self.shape.kv_token_bytes / self.device.tp
+            return self.shape.gpu_token_bytes(self.device.tp)
         if self.kv_bytes_per_token is None:
             return None
         return self.kv_bytes_per_token / (self.tp or 1)

@@ -75,10 +75,12 @@ class Shape(Section):
         """Weights of the output layer."""
         return self.hidden * self.vocab
 
-    @property
-    def kv_token_bytes(self) -> float:
-        """Bytes that the KV cache holds of one token."""
-        return 2 * self.layers * self.kv_channels * self.kv_bytes
+    def gpu_token_bytes(self, tp: int) -> float:
+        """Return the bytes that the KV cache of one of `tp` devices holds of one token.
+
+        Each has a head at least, which more devices than heads have several times.
+        """
+        return 2 * self.layers * self.kv_channels * self.kv_bytes / min(tp, self.kv_heads)
 
 
 class Device(Section):
@@ -128,6 +130,6 @@ def roofline_terms(shape: Shape, device: Device) -> StepTerms:
     context = 4 * shape.layers * shape.attention_channels * flop
     output = 2 * shape.output_weights * flop
     weights = (shape.layer_weights + shape.output_weights) * shape.weight_bytes * byte
-    kv = shape.kv_token_bytes * byte
+    kv = shape.gpu_token_bytes(device.tp) * byte * device.tp
     beta = (device.overhead_us, token, token + output, context, context)
     return beta, (weights, kv, kv, kv, 0.0)

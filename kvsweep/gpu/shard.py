@@ -169,6 +169,11 @@ def shard_of(config: dict[str, Any], where: str, tp: int) -> Shard:
     ):
         if tp < 1 or size % tp:
             raise InputError(f"--tp: {tp} does not divide {key} of {where}, {size:,}")
+    if not about.mla and kv_heads(text) % tp and tp % kv_heads(text):
+        raise InputError(
+            f"--tp: {tp} neither divides num_key_value_heads of {where}, {kv_heads(text)}, nor is "
+            "divided by it"
+        )
     experts = _experts(text, tp) if expert_count(text) else None
     return Shard(
         model=where,

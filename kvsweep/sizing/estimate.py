@@ -187,6 +187,6 @@ def refuse_without_memory(served: Served, plan: Budget) -> None:
 
 def _fitting(served: Served, room: int, weights: int) -> int | None:
     """Return the smallest tensor parallel size whose share of the weights fits, if one does."""
-    tp, heads = served.asked.tp, served.model.heads
-    larger = (size for size in PLANS if size > tp and heads % size == 0)
+    tp = served.asked.tp
+    larger = (size for size in PLANS if size > tp and served.model.takes(size))
     return next((size for size in larger if room > weights * tp / size), None)

@@ -34,6 +34,8 @@ class Gpu:
         Tokens of a block of MLA, if ``block_size`` is not given.
     a100 : bool
         Whether vLLM takes it for an A100, to which it gives smaller steps.
+    packed : tuple of str
+        Data types of keys and values that its backend for sparse MLA keeps as ``fp8_ds_mla``.
     """
 
     name: str
@@ -43,6 +45,7 @@ class Gpu:
     source: str
     mla_block: int = 16
     a100: bool = False
+    packed: tuple[str, ...] = ()
 
     def defaults(self) -> Defaults:
         """Return what ``vllm serve`` takes unless told."""
@@ -93,8 +96,8 @@ def find_gpu(text: str, where: str = "--gpu") -> Gpu:
     for known, table in figures()["gpus"].items():
         if name == known or name in table["names"]:
             memory, low, high = (int(table[key] * GIB) for key in ("gib", "low", "high"))
-            a100 = table.get("a100", False)
-            return Gpu(known, memory, low, high, table["source"], table["mla_block"], a100)
+            more = table.get("a100", False), tuple(table.get("packed", ()))
+            return Gpu(known, memory, low, high, table["source"], table["mla_block"], *more)
     if is_size(text):
         memory = parse_size(text, where)
         return Gpu(text.strip(), memory, memory, memory, "given")

@@ -183,6 +183,8 @@ class Model:
         Query heads, which tensor parallelism divides.
     max_model_len : int
         Tokens of the longest request that vLLM derives.
+    usual_model_len : int or None
+        Of the longest that it takes unless told, if that is shorter.
     dtype : str
         Data type of the weights that are not quantized.
     weights : Weights or None
@@ -212,6 +214,15 @@ class Model:
     source: str
     published: int | None = None
     work: Work | None = None
+    usual_model_len: int | None = None
+
+    def takes(self, tp: int) -> bool:
+        """Return whether `tp` GPUs can have the heads of attention divided among them, or copied.
+
+        As vLLM's ``QKVParallelLinear`` and the attention of its models demand it.
+        """
+        heads = [shape.kv_heads for shape in self.attention if not shape.latent]
+        return self.heads % tp == 0 and not any(n % tp and tp % n for n in heads)
 
     def caches(self, tp: int, dtype: str) -> list[LayerCache]:
         """Return what the layers keep on one GPU of `tp`."""
@@ -220,6 +231,11 @@ class Model:
     def caches_of(self, stage: range) -> Sequence[int]:
         """Return the indices of the caches of a stage's layers."""
         return [i for i, shape in enumerate(self.attention) if shape.layer in stage]
+
+    @property
+    def is_sparse(self) -> bool:
+        """Whether an indexer chooses among the tokens, which has a cache of its own."""
+        return any(shape.bytes_of_token is not None for shape in self.attention)
 
     @property
     def is_latent(self) -> bool:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from kvsweep.errors import InputError
 from kvsweep.limits import MAX_BATCHED_TOKENS, MAX_BLOCK_TOKENS, MAX_LAYERS, MAX_SEQS, MAX_TOKENS
 from kvsweep.sizing.defaults import BLOCK_SIZE, UTILIZATION
-from kvsweep.sizing.dtypes import cache_dtype
+from kvsweep.sizing.dtypes import ALIASES, SPARSE_MLA, cache_dtype
 from kvsweep.sizing.gpus import Defaults, Gpu
 from kvsweep.sizing.layers import Limits, concurrent_batches
 from kvsweep.sizing.model import Model
@@ -110,14 +110,7 @@ def serve(model: Model, asked: Asked, gpu: Gpu | None) -> Served:
         If vLLM refuses the settings.
     """
     asked.check()
-    if model.heads % asked.tp:
-        fitting = [n for n in (1, 2, 4, 8, 16, 32, 64) if model.heads % n == 0]
-        raise InputError(
-            f"--tp: {asked.tp}; vLLM wants the {model.heads} attention heads of {model.name} to be "
-            f"divisible by it: {', '.join(map(str, fitting))}"
-        )
-    if asked.pp > model.layers:
-        raise InputError(f"--pp: {asked.pp}; {model.name} has {model.layers} layers")
+    _check_parallel(model, asked)
     if asked.max_model_len is not None and asked.max_model_len > model.max_model_len:
         raise InputError(
             f"--max-model-len: {asked.max_model_len:,}; vLLM takes at most the "
@@ -130,13 +123,13 @@ def serve(model: Model, asked: Asked, gpu: Gpu | None) -> Served:
         raise InputError(
             f"--max-num-seqs: {seqs:,}; vLLM takes at most max_num_batched_tokens, here {tokens:,}"
         )
-    longest = asked.max_model_len or model.max_model_len
+    longest = asked.max_model_len or model.usual_model_len or model.max_model_len
     size, source = _block_size(model, asked, gpu)
     batches = concurrent_batches(asked.pp, asked.async_scheduling)
     return Served(
         model,
         asked,
-        cache_dtype(asked.dtype, model.dtype),
+        _dtype(model, asked, gpu),
         size,
         source,
         Limits(longest, batches * tokens),
@@ -144,10 +137,29 @@ def serve(model: Model, asked: Asked, gpu: Gpu | None) -> Served:
     )
 
 
+def _check_parallel(model: Model, asked: Asked) -> None:
+    if not model.takes(asked.tp):
+        fitting = [n for n in (1, 2, 4, 8, 16, 32, 64) if model.takes(n)]
+        wanted = f"the {model.heads} attention heads of {model.name} to be divisible by it"
+        if model.heads % asked.tp == 0:
+            wanted = f"the key-value heads of {model.name} to be divisible by it, or it by them"
+        raise InputError(f"--tp: {asked.tp}; vLLM wants {wanted}: {', '.join(map(str, fitting))}")
+    if asked.pp > model.layers:
+        raise InputError(f"--pp: {asked.pp}; {model.name} has {model.layers} layers")
+
+
+def _dtype(model: Model, asked: Asked, gpu: Gpu | None) -> str:
+    """Return the data type of keys and values; sparse MLA may have a format of its own."""
+    packed = model.is_sparse and gpu is not None and ALIASES.get(asked.dtype, asked.dtype)
+    if gpu is not None and packed in gpu.packed:
+        return SPARSE_MLA
+    return cache_dtype(asked.dtype, model.dtype)
+
+
 def _block_size(model: Model, asked: Asked, gpu: Gpu | None) -> tuple[int, str]:
     if asked.block_size is not None:
         return asked.block_size, "given"
-    if any(shape.bytes_of_token is not None for shape in model.attention):
+    if model.is_sparse:
         return SPARSE_BLOCK, "its indexer's"
     if model.is_latent and gpu is not None and gpu.mla_block != BLOCK_SIZE:
         return gpu.mla_block, f"vLLM's first backend for MLA on {gpu.name}"

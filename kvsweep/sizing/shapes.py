@@ -22,8 +22,11 @@ from kvsweep.sizing.dtypes import MODEL_DTYPES
 from kvsweep.sizing.model import Model, Weights
 from kvsweep.sizing.weights import Store, count_weights, count_work, expert_count, store
 
-SCALED_ALREADY = ("su", "longrope", "llama3", "yarn", "deepseek_yarn", "default", "mrope", "")
-"""Rotary embeddings whose factor ``max_position_embeddings`` has in it, as vLLM takes it."""
+SCALED_ALREADY = (
+    *("su", "longrope", "llama3", "yarn", "deepseek_yarn", "deepseek_llama_scaling"),
+    *("default", "mrope", ""),
+)
+"""Rotary embeddings whose factor ``max_position_embeddings`` has in it, as vLLM 0.33.0 takes it."""
 
 
 @cache
@@ -162,6 +165,7 @@ def model_from_config(table: dict[str, Any], name: str, source: str | None = Non
         layers=text.count("num_hidden_layers", most=MAX_LAYERS),
         heads=query_heads(text),
         max_model_len=_longest(text),
+        usual_model_len=_usual(text),
         dtype=dtype,
         weights=weights,
         weights_unknown=unknown,
@@ -192,13 +196,26 @@ def _weights(text: Values, about: Architecture, kept: Store | str) -> tuple[Weig
     return count_weights(text, about, kept), ""
 
 
+def _rope(config: Values) -> tuple[Values | None, str]:
+    """Return what is said of the rotary embedding, and its kind."""
+    rope = config.section("rope_scaling") or config.section("rope_parameters")
+    return rope, "" if rope is None else rope.word("rope_type") or rope.word("type") or ""
+
+
+def _usual(config: Values) -> int | None:
+    """Return the longest request that vLLM takes unless told, if it takes longer ones."""
+    original = "original_max_position_embeddings"
+    if _rope(config)[1] != "longrope" or config.table.get(original) is None:
+        return None
+    return config.count(original)
+
+
 def _longest(config: Values) -> int:
     """Return the longest request that vLLM derives, tokens."""
     longest = config.count("max_position_embeddings")
-    rope = config.section("rope_scaling") or config.section("rope_parameters")
+    rope, kind = _rope(config)
     if rope is None or "gemma3" in (config.word("model_type") or ""):
         return longest
-    kind = rope.word("rope_type") or rope.word("type") or ""
     factor = rope.table.get("factor")
     if kind in SCALED_ALREADY or factor is None:
         return longest

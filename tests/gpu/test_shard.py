@@ -63,6 +63,11 @@ def test_a_shard_has_its_part_of_heads_widths_and_vocabulary():
     ("change", "tp", "told"),
     [
         ({}, 3, "--tp: 3 does not divide num_attention_heads of m.json, 4"),
+        (
+            {"num_attention_heads": 12, "num_key_value_heads": 3},
+            2,
+            "--tp: 2 neither divides num_key",
+        ),
         ({"intermediate_size": 130}, 4, "--tp: 4 does not divide intermediate_size of m.json"),
         ({"architectures": None}, 1, "m.json: architectures: missing"),
         ({"architectures": ["MambaForCausalLM"]}, 1, "m.json: architectures: 'MambaForCausalLM'"),

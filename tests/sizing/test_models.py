@@ -8,6 +8,8 @@ from hypothesis import strategies as st
 
 from kvsweep.errors import InputError
 from kvsweep.sizing.dtypes import cache_dtype
+from kvsweep.sizing.gpus import find_gpu
+from kvsweep.sizing.settings import Asked, serve
 from kvsweep.sizing.shapes import _tables, load_model, model_from_config, model_names
 
 LLAMA = {
@@ -161,6 +163,43 @@ def test_the_longest_request_is_scaled_as_vllm_scales_it():
     assert longest(rope_scaling={"rope_type": "llama3", "factor": 8.0}) == 131072
     assert longest(rope_scaling={"rope_type": "yarn", "factor": 4.0}) == 131072
     assert longest(rope_scaling={"type": "linear", "factor": 2.0}) == 262144
+
+
+def test_a_longrope_is_served_at_its_original_length_unless_told():
+    """As Phi-3-mini-128k, of which vLLM 0.33.0 takes longer requests only if asked to."""
+    change = {"rope_scaling": {"type": "longrope"}, "original_max_position_embeddings": 4096}
+    model = model_from_config(LLAMA | change, "x")
+    assert serve(model, Asked(), None).limits.max_model_len == 4096
+    assert serve(model, Asked(max_model_len=131072), None).limits.max_model_len == 131072
+    with pytest.raises(InputError, match="vLLM takes at most the 131,072 tokens"):
+        serve(model, Asked(max_model_len=131073), None)
+
+
+@pytest.mark.parametrize(
+    ("name", "tp", "told"),
+    [
+        ("phi-4", 4, "the key-value heads of phi-4 to be divisible by it, or it by them: 1, 2"),
+        ("qwen2.5-7b", 7, "the key-value heads of qwen2.5-7b to be divisible by it, or it by them"),
+        ("phi-4", 3, "the 40 attention heads of phi-4 to be divisible by it: 1, 2"),
+    ],
+)
+def test_key_value_heads_are_divided_or_copied_evenly(name, tp, told):
+    with pytest.raises(InputError, match=told):
+        serve(load_model(name), Asked(tp=tp), None)
+    assert serve(load_model("llama-3.1-70b"), Asked(tp=16), None)  # two of each of 8
+
+
+def test_sparse_mla_of_8_bits_has_the_format_of_the_backend_that_takes_it():
+    """`platforms/cuda.py` and `mla_attention.py` of vLLM 0.33.0."""
+
+    def dtype(gpu, name, model="deepseek-v3.2"):
+        return serve(load_model(model), Asked(tp=8, dtype=name), gpu and find_gpu(gpu)).dtype
+
+    assert dtype("h200", "fp8") == dtype("h100", "float8") == "fp8_ds_mla"
+    assert dtype("h200", "auto") == dtype("b200", "auto") == "bfloat16"
+    assert dtype("b200", "fp8") == dtype(None, "fp8") == "fp8"
+    assert dtype("rtx-pro-6000", "auto") == "fp8_ds_mla"
+    assert dtype("h200", "fp8", "deepseek-v3") == "fp8"
 
 
 def test_quantized_weights_are_counted_where_the_method_says_how_and_else_unknown():
