@@ -37,7 +37,7 @@ def search_text(answer: SearchAnswer) -> str:
         parts += [_sentence(answer, group), "", *_tried(group), ""]
         if advice := list(_recommended(answer, group)):
             parts += [*advice, ""]
-    axis = f"{answer.range[0]:,g} to {answer.range[1]:,g} {_unit(answer)}".strip()
+    axis = f"{answer.range[0]:,.15g} to {answer.range[1]:,.15g} {_unit(answer)}".strip()
     limits = ", ".join(answer.targets)
     parts.append(
         f"{answer.simulations:,} simulations; {answer.along} {axis}, limits: {limits}. Values are "
@@ -86,7 +86,7 @@ def _support(answer: SearchAnswer, group: GroupAnswer) -> str:
 
 
 def _without_crossing(answer: SearchAnswer, group: GroupAnswer, what: str) -> str:
-    low, high = (f"{end:,g}" for end in answer.range)
+    low, high = (f"{end:,.15g}" for end in answer.range)
     where = f"{low} to {high} {_unit(answer) or answer.along}".strip()
     sure = "" if group.stopped == "tolerance" else ", as far as these simulations tell"
     if group.outcome == "never":
@@ -105,9 +105,9 @@ def _at_best(answer: SearchAnswer, group: GroupAnswer) -> str:
     if best is None:
         return ""
     if best.verdict == NO_VALUE:
-        return f"; at {end:,g} requests are dropped or simulations have no result"
+        return f"; at {end:,.15g} requests are dropped or simulations have no result"
     told = ", ".join(f"{m.metric} {number(m.mean)}" for m in best.measures)
-    return f"; at {end:,g}: {told}"
+    return f"; at {end:,.15g}: {told}"
 
 
 def _size_sentence(answer: SearchAnswer, group: GroupAnswer) -> str:
@@ -119,7 +119,7 @@ def _size_sentence(answer: SearchAnswer, group: GroupAnswer) -> str:
     what = f"{answer.goal} {answer.along} that keeps"
     if answer.along == "instances":
         what = "fewest instances that keep"
-    best = f"{what} {limits}: {group.answer:,g}"
+    best = f"{what} {limits}: {group.answer:,.15g}"
     if group.requests_per_s is not None:
         best += f", {number(group.requests_per_s)} requests/s"
     if group.outcome == "never" and group.answer == 1 and answer.goal == "smallest":
@@ -160,13 +160,13 @@ def _row(candidate: Candidate, group: GroupAnswer) -> tuple[str, ...]:
             ends = Interval(measure.low, measure.high, 0.0)
         cells += [number(measure.mean), interval_text(ends) if ends else MISSING]
     mark = " <- answer" if candidate.value == group.answer else ""
-    return (f"{candidate.value:,g}", *cells, f"{candidate.seeds:,}", candidate.verdict + mark)
+    return (f"{candidate.value:,.15g}", *cells, f"{candidate.seeds:,}", candidate.verdict + mark)
 
 
 def _recommended(answer: SearchAnswer, group: GroupAnswer) -> Iterator[str]:
     """Write the recommendation: flags, margin, what breaks first, what to beware of."""
     if group.served is not None:
-        at = f"{answer.along} {group.answer:,g}"
+        at = f"{answer.along} {group.answer:,.15g}"
         yield f"Recommended, at {at}:"
         yield f"  {group.served.command}"
         yield from (f"  {note}" for note in group.served.notes)
@@ -175,11 +175,11 @@ def _recommended(answer: SearchAnswer, group: GroupAnswer) -> Iterator[str]:
         if group.first is not None and group.first_at is not None and group.answer:
             tighter = 100.0 * abs(group.first_at - group.answer) / group.answer
             yield (
-                f"  breaks first: {group.first}, past its limit at {group.first_at:,g}, "
+                f"  breaks first: {group.first}, past its limit at {group.first_at:,.15g}, "
                 f"{tighter:.2g} % from here"
             )
     if group.back:
-        listed = ", ".join(f"{value:,g}" for value in group.back[:5])
+        listed = ", ".join(f"{value:,.15g}" for value in group.back[:5])
         yield (
             f"  not a curve that only gets worse: at {listed} it is the other way round, so that "
             "the limit is passed more than once"
@@ -189,5 +189,10 @@ def _recommended(answer: SearchAnswer, group: GroupAnswer) -> Iterator[str]:
 
 
 def _margin_text(margin: Margin) -> str:
-    left = "" if margin.room is None else f" ({100 * margin.room:.0f} % left)"
+    left = "" if margin.room is None else f" ({_percent(100 * margin.room)} % left)"
     return f"{margin.metric} {number(margin.mean)} of {number(margin.limit)}{left}"
+
+
+def _percent(value: float) -> str:
+    """Write a percentage to two digits, or whole."""
+    return f"{value:.0f}" if abs(value) >= 9.5 else f"{value + 0.0:.2g}"

@@ -1,9 +1,13 @@
 """``kvsweep size`` and ``kvsweep cliff --search`` as a user meets them."""
 
 import json
+import re
 
 import pytest
 from sweeping import CLIFF, write_sweep
+
+from kvsweep.search.answer_records import Margin
+from kvsweep.search.text import _margin_text
 
 SWEEP = """
 [workload]
@@ -110,6 +114,30 @@ def test_cliff_search_takes_what_the_sweep_asks_for(run, sweep):
     assert "preemption_rate <= 0.05 ends at 1,2" in out
     assert "95% CI" in out
     assert "Recommended, at gpu_blocks 1,2" in out
+
+
+def test_values_from_a_million_on_are_written_whole(run, tmp_path):
+    text = (SWEEP + CLIFF.replace("0.5", "0.05").replace('"gpu_blocks"', '"gpu_tokens"')).replace(
+        '"cache.gpu_blocks" = { start = 600, stop = 1800, step = 50 }',
+        '"cache.gpu_tokens" = { start = 1000000, stop = 2000000, step = 16 }',
+    )
+    text = text.replace(
+        "requests = 60\n", 'requests = 60\nprompt = { dist = "constant", value = 60000 }\n'
+    )
+    code, out, _ = run("cliff", str(write_sweep(tmp_path, text)), "--search")
+    assert code == 0
+    assert "1,000,000 to 2,000,000 tokens" in out
+    assert re.search(r"Recommended, at gpu_tokens 1,\d{3},\d{3}:", out)
+    assert "e+06" not in out
+
+
+@pytest.mark.parametrize(
+    ("room", "written"),
+    [(0.27, "27"), (1.0, "100"), (0.0077, "0.77"), (0.00092, "0.092"), (-0.0, "0"), (None, None)],
+)
+def test_a_margin_is_never_rounded_away(room, written):
+    left = "" if written is None else f" ({written} % left)"
+    assert _margin_text(Margin("x", 3.0, 4.0, room)) == f"x 3 of 4{left}"
 
 
 def test_what_is_never_met_and_met_everywhere_is_said(run, sweep):
