@@ -46,7 +46,10 @@ def select(ds: xr.Dataset, at: Sequence[str]) -> xr.Dataset:
         if ds[name].dtype.kind == "b" and value in ("true", "false", "0", "1"):  # as elsewhere
             value = str(value in ("true", "1"))
         known = [_plain(known) for known in ds[name].values]
-        value = _plain(float(value)) if _is_number(value) else value
+        if value not in known and _is_number(value):  # 7.0 and 7e3, but not of names and seeds
+            number = float(value)
+            whole = ds[name].dtype.kind in "iu" and number.is_integer()
+            value = str(int(number)) if whole else _plain(number)
         if value not in known:
             hint = did_you_mean(value, known) or f"; one of: {', '.join(known)}"
             raise InputError(f"--at {text}: the store has no such value{hint}")

@@ -2,6 +2,7 @@ import csv
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 import xarray as xr
 from sweeping import BASE, CLIFF, GRID, fake_batch, make_sweep
@@ -301,6 +302,26 @@ def test_at_takes_a_switch_as_a_sweep_file_has_it(value):
     assert select(ds, [f"caching={value}"])["status"].values.tolist() == ["c", "d"]
     with pytest.raises(kvsweep.InputError, match="the store has no such value"):
         select(ds, ["caching=2"])
+
+
+@pytest.mark.parametrize(
+    ("choice", "cell"),
+    [
+        ("policy=1.0", "a"),
+        ("policy=1e3", "c"),
+        ("seed=1234567890123456789", "b"),
+        ("seed=1000000000000000", "a"),
+        ("seed=1e15", "a"),
+        ("rate=7", "a"),
+        ("rate=7.0", "a"),
+    ],
+)
+def test_names_and_numbers_are_chosen_as_they_are_shown(choice, cell):
+    ds = xr.Dataset(
+        {"status": (("policy", "seed", "rate"), np.reshape([*"abcd"], (2, 2, 1)))},
+        coords={"policy": ["1.0", "1e3"], "seed": [10**15, 1234567890123456789], "rate": [7.0]},
+    )
+    assert select(ds, [choice])["status"].values.ravel()[0] == cell
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import re
 from time import sleep
 
 import numpy as np
@@ -126,6 +127,21 @@ def test_info_tells_what_is_in_a_trace(run, files):
     assert (found["slo_classes"], found["clients"]) == ({"a": 1}, {"c": 1})
     text = run("trace", "info", str(files / "native.json"))[1]
     assert "waiting for an answer first: 1, which think 0.5 s on average" in text
+
+
+def test_the_calmest_time_is_a_whole_one(run, tmp_path):
+    """One request each second of two minutes: neither before the first nor in the last, cut bin."""
+    for begin in (0, 600):
+        requests = [
+            {"id": i, "arrival_us": 10**6 * (begin + i), "prompt": [[i, 9]], "output": [i, 2]}
+            for i in range(121)
+        ]
+        file = tmp_path / f"{begin}.json"
+        file.write_text(
+            json.dumps({"format": NATIVE["format"], "scenario": {}, "requests": requests})
+        )
+        out = run("trace", "info", str(file))[1]
+        assert re.search(r" 1 requests/s in the busiest \d+ s, 1 in the calmest", out), out
 
 
 def test_info_is_of_the_bent_trace(run, files):
