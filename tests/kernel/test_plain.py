@@ -12,6 +12,11 @@ from kvsweep.simulate import logged
 from kvsweep.simulate.kernel_cells import run_lanes
 from kvsweep.simulate.workspace import allocate_outputs
 
+SESSIONS = {"rounds": 2, "think_time_s": 0.1, "arrivals": "closed-loop"}
+IMPATIENT = {"sessions": SESSIONS | {"patience_s": 0.3}}
+SHORT = {"requests": 8, "rate": 1e6, "output": {"dist": "uniform", "min": 1, "max": 9}}
+SLOW_AT_FIRST = {"first_steps_us": [9000, 7000, 5000, 3000]}
+
 
 @pytest.fixture
 def plain(monkeypatch):
@@ -64,8 +69,14 @@ def bursts(changes, seeds, visits):
         {"engine": {"async_scheduling": True, "max_num_seqs": 6}},
         {"workload": {"concurrency": 20}},
         {"cluster": {"routing": "least-loaded"}},
+        {"cache": {"gpu_blocks": 60}, "workload": IMPATIENT},
+        {"cache": {"gpu_blocks": 60}, "engine": {"async_scheduling": True, "victim": "random"}},
+        {"cache": {"gpu_blocks": 500}, "workload": SHORT, "latency": SLOW_AT_FIRST},
     ],
-    ids=["burst", "few blocks", "ample", "few seats", "concurrency", "looks"],
+    ids=[
+        *("burst", "few blocks", "ample", "few seats", "concurrency", "looks", "impatient"),
+        *("victims", "slow first steps"),
+    ],
 )
 def test_crowded_asynchronous_lanes_equal_the_plain_loop(changes):
     """Where many wait and evict, requests leave a step early by counts, and never if all visit."""

@@ -14,7 +14,6 @@ from ..offload.connector import note_finish
 from ..tally import count_computed
 from ..time.calendar import IDLE
 from ..time.decoding import drop_base, most_computed, next_phase
-from ..time.step_time import is_cold
 from . import waiting
 from .caching import cache_decodes
 from .running import free_request
@@ -68,9 +67,9 @@ def may_leave_at_once(ws, lane, inst, others_due, until):
 
     All decode, others go on, the next step has blocks for them and tries no head, and it is over,
     with these gone, before anything else happens. It evicts none of theirs: they are freed last.
+    (Where somebody missed a step, another was preempted in it, and the head is tried.)
     """
-    alike = inst["prefilling"] == 0 and inst["skipped"] == 0 and not is_cold(lane, inst)
-    alike = alike and others_due < IDLE
+    alike = inst["prefilling"] == 0 and others_due < IDLE
     need = ws.phases[inst["phase_lo"] + next_phase(lane, inst["phase"])]
     alike = alike and need <= inst["free"]
     rests = inst["try_head"] == 0 and inst["try_head_at"] > inst["step"] + 1
