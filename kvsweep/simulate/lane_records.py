@@ -90,6 +90,8 @@ def lane_record(scenario: Scenario) -> NDArray[Any]:
     _set_cluster(lane, scenario.cluster)
     for explicit_field, value in explicit_fields(scenario, lane["connects"] != 0).items():
         lane[explicit_field] = value
+    # kvsweep.config refuses less; by_counts.is_countable in the kernel does not look at it.
+    assert lane["max_tokens"] >= lane["max_num_seqs"], "a budget below the seats (rule R1.2)"
     return lane
 
 
@@ -107,8 +109,6 @@ def _set_latency(lane: NDArray[Any], latency: Latency) -> None:
 def _set_engine(lane: NDArray[Any], engine: Engine) -> None:
     lane["max_num_seqs"] = engine.max_num_seqs
     lane["max_tokens"] = engine.max_num_batched_tokens
-    # config/rules.py refuses less; by_counts.is_countable in the kernel does not look at it.
-    assert lane["max_tokens"] >= lane["max_num_seqs"], "a budget below the seats (rule R1.2)"
     lane["long_prefill"] = engine.long_prefill_token_threshold
     lane["scheduler"] = Scheduler.from_name(engine.scheduler)
     lane["priority"] = Priority.from_name(engine.priority)

@@ -10,6 +10,7 @@ import twin
 
 import kvsweep
 from kvsweep.config import DEFAULT_ENTROPY, Cluster, parse_scenario
+from kvsweep.config.fleet import fleet
 from kvsweep.errors import InputError
 from kvsweep.records import LANE
 from kvsweep.simulate import kept, lane_records, simulate_batch
@@ -75,6 +76,29 @@ def test_a_budget_below_the_seats_never_reaches_the_kernel():
         lane_records.lane_record(unchecked)
     enough = made.engine.model_copy(update=engine | {"max_num_seqs": 3})
     assert lane_records.lane_record(made.model_copy(update={"engine": enough}))["max_tokens"] == 3
+
+
+@pytest.mark.parametrize(
+    "cluster",
+    [
+        {"pools": [{"instances": 1, "max_num_seqs": 4}, {"instances": 2, "max_num_seqs": 8}]},
+        {
+            "prefill": {"instances": 1, "max_num_seqs": 4},
+            "decode": {"instances": 1, "max_num_seqs": 32},
+            "kv_transfer_bandwidth": 1.5,
+        },
+    ],
+)
+def test_pools_of_few_seats_may_have_a_small_budget(cluster):
+    """Whatever the engine's own seats are, which no instance has."""
+    sections = {"engine": {"max_num_batched_tokens": 32}, "cluster": cluster}
+    made = parse_scenario({"latency": {"beta": [1000, 1, 1]}, **sections}, "here")
+    record = lane_records.lane_record(made)
+    assert record["max_num_seqs"] == max(pool.max_num_seqs for pool in fleet(made))
+    assert record["max_tokens"] == 32
+    sections["engine"] = {"max_num_batched_tokens": 3}
+    with pytest.raises(InputError, match="must be at least max_num_seqs"):
+        parse_scenario({"latency": {"beta": [1000, 1, 1]}, **sections}, "here")
 
 
 def test_a_budget_of_just_the_seats_is_enough():
