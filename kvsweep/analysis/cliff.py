@@ -140,8 +140,11 @@ def _stack(
 
 
 def _high_is_generous(axis: Floats, curves: Floats) -> bool:
-    """Whether the measure (larger is worse) falls towards the high end of the axis."""
+    """Whether the measure (larger is worse) falls towards the high end of the axis.
+
+    The groups' rank correlations count by their pairs of points: one of two points is 1 or -1.
+    """
     means = np.array([statistics.seed_mean(values) for values in curves])
     rho = ranks.spearman(axis, means)
-    known = rho[~np.isnan(rho)]
-    return known.size == 0 or float(known.mean()) <= 0.0
+    points = np.count_nonzero(~np.isnan(means), axis=-1)
+    return float(np.nansum(rho * points * (points - 1))) <= 0.0

@@ -18,6 +18,9 @@ from kvsweep.report.table import (
     with_space,
 )
 
+OTHER_WAY = 0.5
+"""Rank correlation from which a curve is said to go the other way than those of other groups."""
+
 _OUTCOMES = {
     Outcome.NEVER: "never cross",
     Outcome.ALREADY: "are past it from the start",
@@ -118,6 +121,13 @@ def _pair(ratio: CliffRatio) -> str:
     return f"{ratio.numerator} / {ratio.denominator}{rest}"
 
 
+def _goes_the_other_way(cliff: Cliff, group: GroupCliff) -> bool:
+    """Whether a group's curve gets better from the end at which all are best."""
+    worse_with_more = (cliff.generous == "low") == (cliff.past == "above")
+    against = -group.spearman if worse_with_more else group.spearman
+    return len(cliff.groups) > 1 and against >= OTHER_WAY
+
+
 def _cliff_notes(cliff: Cliff) -> list[str]:
     """Explain the columns and name everything that was left out."""
     notes = [
@@ -126,6 +136,11 @@ def _cliff_notes(cliff: Cliff) -> list[str]:
     ]
     for group in cliff.groups:
         name = f"{label(group.labels)}: " if group.labels else ""
+        if _goes_the_other_way(cliff, group):
+            notes.append(
+                f"{name}gets better from there (Spearman {group.spearman:.3f}), unlike the others: "
+                "look at it alone (--at, or .sel() in Python)."
+            )
         for what, counts in (("seeds", _seed_outcomes(group)), ("resamples", group.resamples)):
             lost = [f"{counts[k]:,} {text}" for k, text in _OUTCOMES.items() if counts.get(k)]
             if lost:

@@ -10,6 +10,7 @@ from analysis.synthetic import H8_BLOCKS, dataset, h8, status
 from kvsweep.analysis.cliff import find_cliff
 from kvsweep.analysis.crossing import Outcome
 from kvsweep.errors import InputError
+from kvsweep.report.cliff import cliff_text
 
 BLOCKS = [1000, 1500, 2000, 3000]
 
@@ -47,6 +48,22 @@ def test_a_load_axis_is_scanned_from_its_low_end():
     cliff = find_cliff(ds, along="rate")
     assert cliff.generous == "low"
     assert cliff.groups[0].mean_curve.value == pytest.approx(1.5)
+
+
+def test_a_curve_of_two_points_does_not_turn_the_scan_round():
+    """It may be 1 or -1 of nothing; what goes the other way is said to do so."""
+    nothing = float("nan")
+    few, many = [nothing, nothing, nothing, 0.1, 0.2], [0.8, 0.6, 0.2, 0.2, 0.1]
+    ds = dataset([few, many], policies=["few", "many"], blocks=[60, 100, 150, 300, 600])
+    cliff = find_cliff(ds, "preemption_rate", along="gpu_blocks", threshold=0.05)
+    assert cliff.generous == "high"
+    told = cliff_text(cliff)
+    assert (
+        "many: preemption_rate is above 0.05 all over 60 to 600 blocks: the cliff lies above"
+        in told
+    )
+    assert "few: gets better from there (Spearman 1.000), unlike the others" in told
+    assert "many: gets better" not in told
 
 
 def test_a_measure_of_which_more_is_better_is_past_below_the_threshold():
