@@ -88,6 +88,7 @@ def get(ds: xr.Dataset, name: str, ok: xr.DataArray | None = None) -> xr.DataArr
         raise InputError(f"metric: no variable {name!r} in the dataset{hint}")
     if array.dtype.kind not in "fiub":
         raise InputError(f"metric: {name!r} holds no numbers; one of: {', '.join(names(ds))}")
+    _check_axes(ds, array)
     ok = (is_ok(ds) if ok is None else ok) if _per_cell(ds, array) else None
     if ok is None or bool(ok.all()):  # of a million cells, a copy of a variable is 8 MB
         values = array.values.astype(np.float64, copy=False).view()
@@ -96,6 +97,15 @@ def get(ds: xr.Dataset, name: str, ok: xr.DataArray | None = None) -> xr.DataArr
     else:
         numbers = array.astype(np.float64).where(ok).transpose(*array.dims)
     return numbers.rename(name).assign_attrs(array.attrs)
+
+
+def _check_axes(ds: xr.Dataset, array: xr.DataArray) -> None:
+    """Refuse parts of a dataset in which nothing is left, or something is there twice."""
+    for dim in array.dims:
+        if array.sizes[dim] == 0:
+            raise InputError(f"axis: no value of {dim!r} is left; what was selected is not there")
+        if dim in ds.indexes and not ds.indexes[dim].is_unique:
+            raise InputError(f"axis: {dim!r} has a value twice, whose cells would count twice")
 
 
 def is_ok(ds: xr.Dataset) -> xr.DataArray:
@@ -153,6 +163,9 @@ def axis(ds: xr.Dataset, name: str, *, numeric: bool = True) -> xr.DataArray:
         )
     if name == "seed":
         raise InputError(f"axis: 'seed' holds repetitions; one of: {', '.join(dims)}")
+    if name not in dims and name in ds.coords and ds[name].ndim == 0:
+        value = ds[name].values.item()
+        raise InputError(f"axis: {name!r} is {value} alone, as selected: nothing lies along it")
     if name not in dims:
         hint = did_you_mean(name, dims) or f"; one of: {', '.join(dims)}"
         raise InputError(f"axis: no dimension {name!r} in the dataset{hint}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cached_property, partial
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any
@@ -74,7 +74,22 @@ class StoreReport:
     def __init__(self, path: Where, ds: xr.Dataset, name: str) -> None:
         self.path, self.ds, self.name = path, ds, name
         self.sweep: dict[str, Any] = json.loads(ds.attrs["sweep"])
-        self.cliff: Cliff | None = cliff_of(ds, {}) if self.sweep.get("cliff") else None
+        self.cliff: Cliff | None = None
+        self._without: list[str] = []  # why something that the sweep asks for cannot be told
+        if self.sweep.get("cliff"):
+            self.cliff = self._tried("cliff", partial(cliff_of, ds, {}))
+        self._front = None
+        if self.sweep.get("pareto"):
+            objectives = self.sweep["pareto"]["objectives"]
+            self._front = self._tried("front", partial(pareto_front, ds, objectives))
+
+    def _tried(self, what: str, find: Callable[[], Any]) -> Any:
+        """Return what is found, None if a part of a store, as it may be selected, has none."""
+        try:
+            return find()
+        except InputError as problem:
+            self._without.append(f"No {what}: {problem}")
+            return None
 
     @property
     def title(self) -> str:
@@ -97,10 +112,11 @@ class StoreReport:
         """Return where the cliff is, a sentence for each group; or who is on the front."""
         if self.cliff is not None:
             lines = [*cliff_sentences(self.cliff), cliff_memory(self.ds, self.cliff)]
-        elif self.sweep.get("pareto"):
-            lines = [str(part) for part in pareto_parts(self._front()) if part.startswith("front")]
+        elif self._front is not None:
+            lines = [str(part) for part in pareto_parts(self._front) if part.startswith("front")]
         else:
             lines = self._effect_lines()
+        lines += self._without
         if not any(lines):
             return ""
         return f'<div class="answer">{paragraphs(line for line in lines if line)}</div>'
@@ -109,10 +125,6 @@ class StoreReport:
         found = warnings_of(self.ds)
         items = "".join(f"<li>{text(' '.join(str(item).split()))}</li>" for item in found)
         return f"{heading('Warnings')}<ul>{items}</ul>" if items else ""
-
-    def _front(self) -> Any:
-        asked = self.sweep.get("pareto")
-        return pareto_front(self.ds, asked["objectives"]) if asked else pareto_front(self.ds)
 
     def figures(self) -> str:
         """Return the figures that fit the sweep."""
@@ -124,8 +136,9 @@ class StoreReport:
             self._drawn(f"curve-{metric}", f"{metric} along {along}", plot)
             for metric, along, plot in self._curves()
         ]
-        if self.sweep.get("pareto"):
-            made.append(self._drawn("pareto", "Policies and their front", self._draw_front))
+        if self._front is not None:
+            draw = partial(plot_pareto, self.ds, self._front)
+            made.append(self._drawn("pareto", "Policies and their front", draw))
         return heading("Figures") + f'<div class="figures">{"".join(made)}</div>' if made else ""
 
     def _drawn(self, kind: str, caption: str, make: Any) -> str:
@@ -147,9 +160,6 @@ class StoreReport:
                 self.ds, self.cliff, max(over, key=lambda key: self.ds.sizes[key])
             )
 
-    def _draw_front(self) -> Any:
-        return plot_pareto(self.ds, self._front())
-
     def _curves(self) -> Iterator[tuple[str, str, Any]]:
         """Yield measure, axis and a function that draws, for the headlines of the sweep."""
         along = self.cliff.along if self.cliff is not None else None
@@ -169,8 +179,8 @@ class StoreReport:
         parts = []
         if self.cliff is not None:
             parts.append(heading("The cliff in numbers") + paragraphs(cliff_parts(self.cliff)))
-        if self.sweep.get("pareto"):
-            parts.append(heading("Pareto front") + paragraphs(pareto_parts(self._front())))
+        if self._front is not None:
+            parts.append(heading("Pareto front") + paragraphs(pareto_parts(self._front)))
         return "".join(parts)
 
     @cached_property

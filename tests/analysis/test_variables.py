@@ -4,9 +4,11 @@ import re
 
 import numpy as np
 import pytest
+import xarray as xr
 
 from analysis.synthetic import dataset, h8, status
 from kvsweep.analysis import cells, variables
+from kvsweep.errors import InputError
 from kvsweep.metrics import VARIABLES
 
 LONG_NAME = "95th percentile of time to first token seen by the client"
@@ -118,3 +120,12 @@ def test_a_measure_by_rounds_or_classes_has_the_direction_of_the_whole():
     assert {"prefix_hit_rate_by_round", "completed_by_class"} <= set(grouped)
     for name, whole in grouped.items():
         assert (name in variables.HIGHER_IS_BETTER) == (whole in variables.HIGHER_IS_BETTER), name
+
+
+def test_nothing_that_is_left_and_what_is_there_twice_are_refused():
+    ds = h8(3)
+    for part in (ds.sel(seed=slice(100, 200)), ds.isel(gpu_blocks=[])):
+        with pytest.raises(InputError, match=r"^axis: no value of '\w+' is left"):
+            variables.get(part, "preemption_rate")
+    with pytest.raises(InputError, match=r"^axis: 'seed' has a value twice"):
+        variables.get(xr.concat([ds, ds], "seed"), "preemption_rate")

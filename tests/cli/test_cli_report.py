@@ -122,6 +122,17 @@ def test_a_sweep_without_a_question_has_a_report_too(run, tmp_path):
     assert "What was simulated" in " ".join(page_of(tmp_path / "c-report.html").text)
 
 
+@pytest.mark.parametrize("at", ["gpu_blocks=100", f"policy={EVIL}"])
+def test_a_part_of_a_store_is_told_as_far_as_it_goes(run, store, tmp_path, at):
+    """Of one value of the cliff's axis there is no cliff, and the report says so."""
+    code, _, err = run("report", store, "--at", at, "-o", "part.html")
+    assert (code, err) == (0, "")
+    words = " ".join(page_of(tmp_path / "part.html").text)
+    alone = "No cliff: axis: 'gpu_blocks' is 100 alone, as selected: nothing lies along it"
+    assert (alone in words) == (at == "gpu_blocks=100")
+    assert "What was simulated" in words
+
+
 @pytest.mark.parametrize(
     ("words", "told"),
     [
