@@ -211,6 +211,13 @@ def test_effects_without_seeds_or_values_say_so():
     assert "Cells without a value, left out: 1 (no value 1)." in text
 
 
+def test_effects_of_seeds_without_values_do_not_ask_for_seeds():
+    ds = factorial()
+    ds["ttft_p99_ms"][:] = np.nan
+    text = effects_text(factorial_effects(ds, "ttft_p99_ms", ["routing"]))
+    assert "No intervals: no effect has a value in two seeds or more." in text
+
+
 def test_effects_without_ratios_have_no_table_of_them():
     ds = factorial()
     assert "(ratios)" in effects_text(factorial_effects(ds, "ttft_p99_ms"))

@@ -209,6 +209,11 @@ def test_sizes_above_any_need_are_told_with_what_is_used(warned):
     )
 
 
+def test_sizes_that_no_request_fits_into_are_not_too_large(warned):
+    found = warned(grid='"cache.gpu_blocks" = [1, 2]\nseed = { count = 2 }')
+    assert list(found) == ["unservable"]
+
+
 def test_sizes_of_which_one_is_needed_are_not_told(warned):
     cold = "enable_prefix_caching = false"
     assert (

@@ -21,7 +21,8 @@ def never_full(cells: Cells) -> ResultWarning | None:
     if not _all_equal(cells, BLOCKS):
         return None
     sizes, peak = cells.axes[BLOCKS], cells.number("peak_blocks").max()
-    found = seen(cells, cells.ok & (peak < min(sizes)), cells.ok)
+    # Where no request fits, none is in use: other warnings say so.
+    found = seen(cells, cells.ok & (peak > 0) & (peak < min(sizes)), cells.ok)
     if found is None:
         return None
     return found.warning(

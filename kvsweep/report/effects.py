@@ -133,7 +133,12 @@ def _notes(effects: Effects) -> list[str]:
             "are shown by chance where there is none."
         )
     else:
-        notes.append("No intervals: they take two seeds or more.")
+        few = (
+            "no effect has a value in two seeds"
+            if (effects.seeds or 1) > 1
+            else "they take two seeds"
+        )
+        notes.append(f"No intervals: {few} or more.")
     notes += [f"{name}: a single level, no factor." for name in effects.skipped]
     for what, drops in (
         ("differences", [e.difference.dropped for e in every]),
