@@ -21,6 +21,7 @@ APART = {"prefill_instances": 2, "decode_instances": 2, "kv_transfer_bandwidth":
 LEASES = {"kv_lease_us": 2_000_000, "kv_heartbeats": True}
 FEATURES = {
     "two groups": {"cache": {"groups": GROUPS}},
+    "two full groups": {"cache": {"groups": [{"kind": "full"}] * 2}},
     "two groups, async": {"cache": {"groups": GROUPS}, "engine": {"async_scheduling": True}},
     "drafts": {"engine": {"speculative": DRAFTS}},
     "EAGLE": {"engine": {"speculative": DRAFTS | {"method": "eagle"}}},
@@ -28,6 +29,10 @@ FEATURES = {
     "leases": {"cluster": APART | LEASES},
 }
 """Keys of the scenario that make lanes explicit, by name."""
+
+
+HALVES = ("two groups", "two groups, async")
+"""Features of which a block has half of the layers: the same memory has twice as many of them."""
 
 
 def h8_with(blocks, more):
@@ -48,11 +53,11 @@ def batch_of(scenario, lists):
     return inputs, allocate_outputs(inputs)
 
 
-def ratios(name, blocks, more, lists, repeats):
+def ratios(name, blocks, usual_blocks, more, lists, repeats):
     """Print time, steps and counted work of a feature, and the ratio to lanes without it."""
     # Scheduled as the lanes that it is compared with; only the feature differs.
     batches = {
-        "usual": batch_of(h8_scenario(blocks), lists),
+        "usual": batch_of(h8_scenario(usual_blocks), lists),
         "explicit": batch_of(h8_with(blocks, more), lists),
     }
     times = times_in_turns(batches, repeats)
@@ -63,8 +68,8 @@ def ratios(name, blocks, more, lists, repeats):
     ratio = float(np.median(times["explicit"] / times["usual"]))
     per_step = ratio * steps["usual"] / steps["explicit"]
     print(
-        f"{name:18} {blocks:6} {found['usual']:7.1f} {found['explicit']:8.1f} {ratio:6.2f}"
-        f" {per_step:9.2f} {steps['usual']:6.0f} {steps['explicit']:6.0f}"
+        f"{name:18} {blocks:6} {usual_blocks:6} {found['usual']:7.1f} {found['explicit']:8.1f}"
+        f" {ratio:6.2f} {per_step:9.2f} {steps['usual']:6.0f} {steps['explicit']:6.0f}"
         f" {tallies['preemptions'].mean():11.1f} {tallies['blocks_taken'].mean():7.0f}",
         flush=True,
     )
@@ -72,14 +77,17 @@ def ratios(name, blocks, more, lists, repeats):
 
 def main(seeds=60, repeats=15, part=""):
     lists = generated(h8_scenario(BLOCKS[0]), range(seeds))
-    print("                           us of a lane           ratio    steps of a lane")
+    print("                    blocks        us of a lane           ratio    steps of a lane")
     print(
-        "feature            blocks   usual explicit  lane  per step  usual  expl. preempted  taken"
+        "feature             expl.  usual   usual explicit  lane  per step  usual  expl. preempted"
+        "  taken"
     )
     for name, more in FEATURES.items():
         for blocks in BLOCKS:
             if part in name:
-                ratios(name, blocks, more, lists, repeats)
+                ratios(name, blocks, blocks, more, lists, repeats)
+                if name in HALVES:
+                    ratios(name, 2 * blocks, blocks, more, lists, repeats)
 
 
 if __name__ == "__main__":
