@@ -425,7 +425,7 @@ def test_the_prefix_figure_shows_trials_medians_and_the_fit():
     figure = plot.plot_prefix(ds, prefix_cost(ds))
     texts = check_layout(figure)
     assert {"hit", "miss", "time to first token (ms)", "context B, kept (token)"} <= set(texts)
-    assert "miss: 0.1 ms per token of B, $R^2$ = 1.000" in texts
+    assert "miss: 0.1 ms per token of B, R\N{SUPERSCRIPT TWO} = 1.000" in texts
     assert {"256", "384", "512"} <= set(texts)
     upper = figure.axes[0]
     dots = sum(len(line.get_xdata()) for line in upper.lines if line.get_marker() == ".")
@@ -443,7 +443,9 @@ def test_the_prefix_figure_of_few_sizes_without_throughput_is_drawn():
     check_layout(plot.plot_prefix(ds, prefix_cost(ds)))
     for sizes in ([1], [0, 1]):
         part = ds.isel(size=sizes)
-        assert "$R^2$" not in "".join(check_layout(plot.plot_prefix(part, prefix_cost(part))))
+        assert "R\N{SUPERSCRIPT TWO}" not in "".join(
+            check_layout(plot.plot_prefix(part, prefix_cost(part)))
+        )
 
 
 @pytest.mark.parametrize("suffix", long_but([".png", ".svg", ".pdf"], ".png", ".svg"))

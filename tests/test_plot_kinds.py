@@ -4,7 +4,9 @@ import json
 
 import numpy as np
 import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.text import Text
 from sweeping import BASE, make_sweep, stand_in
 from test_plot import (
     KINDS,
@@ -295,3 +297,36 @@ def test_a_cliff_far_above_its_threshold_is_logarithmic_where_no_close_up_stands
     assert {axes.get_yscale() for axes in plot.plot_cliff(ds, find_cliff(ds)).axes[:3]} == {
         "symlog"
     }
+
+
+TEX = r"$\frac$ 10% of $HOME, C:\route^2_x"
+
+
+def in_tex(ds):
+    """Give a dataset a title and policies that TeX would read otherwise, or not at all."""
+    names = [f"{TEX} {i}" for i in range(ds.sizes["policy"])]
+    return ds.assign_coords(policy=names).assign_attrs(title=TEX)
+
+
+def test_titles_and_names_are_plain_text(tmp_path):
+    """A title of `$\\frac$` ended in a traceback of the parser, one with two prices in italics."""
+    ds = in_tex(h8(3))
+    bars = plot.plot_bars(ds.sel(gpu_blocks=[1500]), "preemption_rate", "policy")
+    for figure in (plot.plot_cliff(ds, find_cliff(ds)), bars):
+        plot.save(figure, tmp_path / "a.png")
+        assert any(text.get_text().startswith(TEX) for text in figure.findobj(Text))
+    with plot.look(title=r"$\frac$"):
+        plot.save(plot.plot_curve(ds, "preemption_rate", "gpu_blocks"), tmp_path / "a.svg")
+
+
+def test_names_are_plain_in_a_panel_of_the_caller_whose_own_words_stay():
+    mine = Figure(figsize=(9, 4), layout="constrained")
+    ax = mine.subplots()
+    ax.set_title(r"$\alpha$")
+    ax.set_xlabel("replaced")
+    ds = in_tex(h8(2).sel(gpu_blocks=[1500]))
+    plot.plot_bars(ds.rename(preemption_rate="a$b$"), "a$b$", "policy", ax=ax)
+    FigureCanvasAgg(mine).draw()
+    assert ax.title.get_parse_math()
+    assert not ax.xaxis.label.get_parse_math()
+    assert not any(label.get_parse_math() for label in ax.get_yticklabels())

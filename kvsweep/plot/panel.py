@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import matplotlib as mpl
+from matplotlib.text import Text
 
 from kvsweep.errors import InputError
 from kvsweep.plot import style
@@ -42,6 +43,7 @@ def one_panel(
 def dressed(ax: Axes) -> Axes:
     """Give the caller's panel the look of the others, within `style.style`; return it."""
     given: Any = mpl.rcParams
+    _make_plain(ax)
     for axis, name in ((ax.xaxis, "xtick"), (ax.yaxis, "ytick")):
         axis.set_tick_params(
             labelsize=given[f"{name}.labelsize"],
@@ -57,6 +59,17 @@ def dressed(ax: Axes) -> Axes:
     ax.set_facecolor(given["axes.facecolor"])
     ax.set_axisbelow(True)
     return ax
+
+
+def _make_plain(ax: Axes) -> None:
+    """Let no text of the caller's panel that is about to be written be read as TeX.
+
+    Each text keeps the settings under which it was made. What the caller wrote stays as it is.
+    """
+    of_axes = {id(text) for axis in (ax.xaxis, ax.yaxis) for text in axis.findobj(Text)}
+    for text in ax.findobj(Text):
+        if id(text) in of_axes or not text.get_text():
+            text.set(parse_math=False, usetex=False)
 
 
 def refuse_panels(ax: Axes | None, count: int) -> None:

@@ -101,7 +101,7 @@ def _draw(
 
 def _tell_fit(panel: Axes, fit: Line) -> None:
     """Write slope and R2 into the corner that a rising line leaves free."""
-    r2 = "" if np.isnan(fit.r2) else f", $R^2$ = {fit.r2:.3f}"
+    r2 = "" if np.isnan(fit.r2) else f", R\N{SUPERSCRIPT TWO} = {fit.r2:.3f}"
     panel.annotate(
         f"miss: {fit.slope:.3g} ms per token of B{r2}",
         (0.02, 0.98),

@@ -56,6 +56,7 @@ def __getattr__(name: str) -> str:
 _STYLE: dict[str, Any] = {
     "font.family": "DejaVu Sans",
     "font.size": 7.5,
+    "text.parse_math": False,  # titles and names are others' words, in which a dollar is a dollar
     "axes.labelsize": 7.5,
     "axes.linewidth": 0.6,
     "axes.spines.right": False,
