@@ -1,6 +1,7 @@
 """Kinds of figures beside curves and cliffs, and what is common to all: panels, sizes, titles."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -23,6 +24,7 @@ from test_plot import (
 import kvsweep
 from kvsweep import plot
 from kvsweep.analysis.cliff import find_cliff
+from kvsweep.analysis.effects import factorial_effects
 from kvsweep.analysis.pareto import pareto_front
 from kvsweep.analysis.request_times import times
 from kvsweep.errors import InputError
@@ -330,3 +332,43 @@ def test_names_are_plain_in_a_panel_of_the_caller_whose_own_words_stay():
     assert ax.title.get_parse_math()
     assert not ax.xaxis.label.get_parse_math()
     assert not any(label.get_parse_math() for label in ax.get_yticklabels())
+
+
+def without_values(metric):
+    """Return results at two rates in which no cell has a value of `metric`."""
+    ds = at_rates(h8(2), RATES[:2])
+    ds[metric] = ds[metric] * np.nan
+    return ds
+
+
+EMPTY = {
+    "curve": lambda ds: plot.plot_curve(ds, "throughput_rps", "gpu_blocks"),
+    "bars": lambda ds: plot.plot_bars(ds, "throughput_rps", "rate"),
+    "heatmap": lambda ds: plot.plot_heatmap(ds, "throughput_rps", "gpu_blocks", "rate"),
+    "tradeoff": lambda ds: plot.plot_tradeoff(ds, "throughput_rps", "ttft_p99_ms", "rate"),
+    "pareto": lambda ds: plot.plot_pareto(ds, pareto_front(ds)),
+    "effects": lambda ds: plot.plot_effects(ds, factorial_effects(ds, "throughput_rps")),
+    "cliff": lambda ds: plot.plot_cliff(ds, find_cliff(ds, "throughput_rps", threshold=3.0)),
+    "trend": lambda ds: plot.plot_cliff_trend(
+        ds, find_cliff(ds, "throughput_rps", threshold=3.0), "rate"
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", EMPTY)
+def test_what_no_cell_has_is_not_drawn(kind):
+    """Figures were empty, or ended in `Axis limits cannot be NaN or Inf`."""
+    ds = without_values("throughput_rps").isel(gpu_blocks=[0, 9])
+    with pytest.raises(InputError, match=r"^no cell has a value of .*throughput_rps$"):
+        EMPTY[kind](ds)
+
+
+def test_effects_and_differences_that_no_cell_has_are_not_drawn():
+    ds = h8(2).isel(gpu_blocks=[0, 9])
+    ds["throughput_rps"][0] = np.nan  # of the policy that the other is compared with
+    ds["throughput_rps"][:, 0] = np.nan
+    with pytest.raises(InputError, match="throughput_rps and one to compare it with"):
+        plot.plot_effects(ds, factorial_effects(ds, "throughput_rps"))
+    cells = [replace(item, difference=np.nan) for item in difference().differences]
+    with pytest.raises(InputError, match="no cell has a value of preemption_rate in both stores"):
+        plot.plot_comparison(replace(difference(), differences=tuple(cells)))

@@ -15,7 +15,7 @@ from kvsweep.errors import InputError
 from kvsweep.plot import style
 from kvsweep.plot.curve import split_lines
 from kvsweep.plot.labels import BARS, draw_limit, name_lines, room_below
-from kvsweep.plot.panel import figure_of, one_panel
+from kvsweep.plot.panel import figure_of, one_panel, refuse_empty
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -66,7 +66,8 @@ def plot_bars(
     Raises
     ------
     InputError
-        For an unknown measure or axis, more than `MAX_COLOURS` bars in a group, or `MAX_BARS`.
+        For an unknown measure or axis, a measure without a value in any cell, more than
+        `MAX_COLOURS` bars in a group, or `MAX_BARS`.
 
     Examples
     --------
@@ -80,6 +81,7 @@ def plot_bars(
     array = variables.get(ds, metric)
     if over not in array.dims:
         raise InputError(f"metric: {metric!r} does not vary along {over!r}")
+    refuse_empty(metric, array)
     lines = split_lines(array, over)
     count = len(lines) * len(levels)
     if len(lines) > MAX_COLOURS or count > MAX_BARS:

@@ -27,7 +27,7 @@ from kvsweep.plot.cliff_marks import (
 from kvsweep.plot.extent import near_threshold, until_flat
 from kvsweep.plot.labels import explain
 from kvsweep.plot.medium import current
-from kvsweep.plot.panel import dressed, figure_of, refuse_panels
+from kvsweep.plot.panel import dressed, figure_of, refuse_empty, refuse_panels
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -64,7 +64,8 @@ def plot_cliff(ds: xr.Dataset, cliff: Cliff, ax: Axes | None = None) -> Figure:
     Raises
     ------
     InputError
-        For more than `MAX_MEMBERS` members or `MAX_PANELS` combinations.
+        For a measure without a value in any cell, more than `MAX_MEMBERS` members or `MAX_PANELS`
+        combinations.
 
     Examples
     --------
@@ -80,6 +81,7 @@ def plot_cliff(ds: xr.Dataset, cliff: Cliff, ax: Axes | None = None) -> Figure:
             f"cliff figure: {members} curves in {len(panels)} panels do not fit (at most "
             f"{MAX_MEMBERS} in {MAX_PANELS}); select some with .sel(), or draw the trend"
         )
+    refuse_empty(cliff.metric, (group.curve.mean for group in cliff.groups))
     refuse_panels(ax, len(panels))
     with style.style():
         if ax is not None:

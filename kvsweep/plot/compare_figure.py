@@ -13,7 +13,7 @@ from kvsweep.arguments import checked
 from kvsweep.errors import InputError
 from kvsweep.plot import style
 from kvsweep.plot.labels import name_lines, room_below
-from kvsweep.plot.panel import figure_of, one_panel
+from kvsweep.plot.panel import figure_of, one_panel, refuse_empty
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -41,7 +41,8 @@ def plot_comparison(comparison: Comparison, ax: Axes | None = None) -> Figure:
     Raises
     ------
     InputError
-        Without such an axis of two values or more, or with more than `MAX_LINES` lines.
+        Without such an axis of two values or more, without a difference, or with more than
+        `MAX_LINES` lines.
 
     Examples
     --------
@@ -53,6 +54,7 @@ def plot_comparison(comparison: Comparison, ax: Axes | None = None) -> Figure:
     """
     found = comparison
     along = _along(found)
+    refuse_empty(f"{found.metric} in both stores", (item.difference for item in found.differences))
     lines: dict[str, list[Difference]] = {}
     for item in found.differences:
         rest = {key: value for key, value in item.labels.items() if key != along}

@@ -17,7 +17,7 @@ from kvsweep.arguments import checked
 from kvsweep.errors import InputError
 from kvsweep.plot import style
 from kvsweep.plot.labels import name_lines, room_below
-from kvsweep.plot.panel import dressed, figure_of, refuse_panels
+from kvsweep.plot.panel import dressed, figure_of, refuse_empty, refuse_panels
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -73,7 +73,8 @@ def plot_curve(
     Raises
     ------
     InputError
-        For an unknown measure or axis, or more than `MAX_LINES` lines in a panel.
+        For an unknown measure or axis, one without a value in any cell, or more than
+        `MAX_LINES` lines in a panel.
 
     Examples
     --------
@@ -86,6 +87,8 @@ def plot_curve(
     names = [metrics] if isinstance(metrics, str) else list(metrics)
     axis = variables.axis(ds, along).sortby(along)
     arrays = [_along(variables.get(ds, name), along) for name in names]
+    for name, array in zip(names, arrays, strict=True):
+        refuse_empty(name, array)
     refuse_panels(ax, len(names))
     with style.style():
         panels = _panels(ds, arrays, along) if ax is None else [dressed(ax)]

@@ -10,12 +10,14 @@ import numpy as np
 from matplotlib.patheffects import withStroke
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
+from kvsweep.analysis import variables
 from kvsweep.analysis.contrasts import DIFFERENCE, RATIO, Scale
 from kvsweep.analysis.effect_records import Effect, Effects, Estimate, Verdict
 from kvsweep.analysis.wording import effect_name, label, number, reference_names
 from kvsweep.arguments import checked
 from kvsweep.errors import InputError
 from kvsweep.plot import style
+from kvsweep.plot.panel import refuse_empty
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -62,7 +64,7 @@ def plot_effects(ds: xr.Dataset, effects: Effects) -> Figure:
     Raises
     ------
     InputError
-        For more than `MAX_ROWS` effects.
+        For more than `MAX_ROWS` effects, or if none has a value.
 
     Examples
     --------
@@ -79,6 +81,11 @@ def plot_effects(ds: xr.Dataset, effects: Effects) -> Figure:
             "--at or --order 1"
         )
     drawn = [row.effect for row in rows if row.effect is not None]
+    refuse_empty(effects.metric, variables.get(ds, effects.metric))
+    refuse_empty(
+        f"{effects.metric} and one to compare it with",
+        (effect.difference.effect for effect in drawn),
+    )
     scales = [DIFFERENCE]
     if any(np.isfinite(effect.ratio.effect) for effect in drawn):
         scales.append(RATIO)

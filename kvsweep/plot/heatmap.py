@@ -19,7 +19,7 @@ from kvsweep.arguments import checked
 from kvsweep.errors import InputError
 from kvsweep.plot import style
 from kvsweep.plot.medium import current
-from kvsweep.plot.panel import dressed, figure_of, refuse_panels
+from kvsweep.plot.panel import dressed, figure_of, refuse_empty, refuse_panels
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -72,7 +72,8 @@ def plot_heatmap(
     Raises
     ------
     InputError
-        For an unknown measure or axis, equal axes, or more panels than `MAX_PANELS`.
+        For an unknown measure or axis, a measure without a value in any cell, equal axes, or more
+        panels than `MAX_PANELS`.
 
     Examples
     --------
@@ -93,6 +94,7 @@ def plot_heatmap(
             f"heatmap: dimensions {', '.join(rest)} are left over; select a value of them with "
             f".sel(), at most {MAX_PANELS} panels fit"
         )
+    refuse_empty(metric, array)
     mean = array.mean("seed", keep_attrs=True) if "seed" in array.dims else array
     mean = mean.transpose(*rest, y, x)
     refuse_panels(ax, panels)
@@ -171,8 +173,6 @@ def _draw_threshold(panel: Axes, table: xr.DataArray, threshold: float) -> None:
 def _norm(values: Floats) -> Normalize:
     """Choose a linear or logarithmic scale from the values themselves."""
     known = values[~np.isnan(values)]
-    if known.size == 0:
-        return Normalize(0.0, 1.0)
     low, high = float(known.min()), float(known.max())
     return LogNorm(low, high) if 0.0 < low * LOG_FACTOR < high else Normalize(low, high)
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import matplotlib as mpl
+import numpy as np
 from matplotlib.text import Text
 
 from kvsweep.errors import InputError
@@ -14,6 +16,7 @@ if TYPE_CHECKING:
     import xarray as xr
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+    from numpy.typing import ArrayLike
 
 
 def one_panel(
@@ -82,6 +85,18 @@ def refuse_panels(ax: Axes | None, count: int) -> None:
     """
     if ax is not None and count > 1:
         raise InputError(f"ax: is one panel, {count} are needed; select values with .sel()")
+
+
+def refuse_empty(metric: str, values: Iterable[ArrayLike]) -> None:
+    """Refuse to draw a measure of which there is nothing to be seen.
+
+    Raises
+    ------
+    InputError
+        If no value is a number.
+    """
+    if all(np.isnan(some).all() for some in values):
+        raise InputError(f"no cell has a value of {metric}")
 
 
 def figure_of(panel: Axes) -> Figure:

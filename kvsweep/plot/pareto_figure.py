@@ -17,7 +17,7 @@ from kvsweep.errors import InputError, did_you_mean
 from kvsweep.plot import style
 from kvsweep.plot.labels import LINE_HEIGHT, explain, spread
 from kvsweep.plot.medium import current
-from kvsweep.plot.panel import dressed, figure_of, refuse_panels
+from kvsweep.plot.panel import dressed, figure_of, refuse_empty, refuse_panels
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -65,8 +65,8 @@ def plot_pareto(
     Raises
     ------
     InputError
-        For a single objective, more than `MAX_PANELS` groups (`MAX_ON_SLIDE` on a slide), or a
-        level of another measure.
+        For a single objective, members of which none has all values, more than `MAX_PANELS`
+        groups (`MAX_ON_SLIDE` on a slide), or a level of another measure.
 
     Examples
     --------
@@ -85,6 +85,8 @@ def plot_pareto(
         )
     refuse_panels(ax, panels)
     _check_levels(front, levels or {})
+    together = (sum(member.values) for group in front.groups for member in group.members)
+    refuse_empty(" and ".join(objective.metric for objective in front.objectives), together)
     with style.style():
         grid = _panels(ds, panels) if ax is None else [dressed(ax)]
         for axes, group in zip(grid, front.groups, strict=False):

@@ -14,7 +14,7 @@ from kvsweep.errors import InputError
 from kvsweep.plot import style
 from kvsweep.plot.curve import MAX_LINES, draw_threshold, scale_by_means, split_lines
 from kvsweep.plot.labels import name_lines, room_below
-from kvsweep.plot.panel import figure_of, one_panel
+from kvsweep.plot.panel import figure_of, one_panel, refuse_empty
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -65,7 +65,8 @@ def plot_tradeoff(
     Raises
     ------
     InputError
-        For an unknown measure or axis, or more than `MAX_LINES` lines.
+        For an unknown measure or axis, a measure without a value in any cell, or more than
+        `MAX_LINES` lines.
 
     Examples
     --------
@@ -80,6 +81,7 @@ def plot_tradeoff(
     for name, array in zip((x, y), arrays, strict=True):
         if along not in array.dims:
             raise InputError(f"metric: {name!r} does not vary along {along!r}")
+        refuse_empty(name, array)
     pairs = [split_lines(array.sortby(along), along) for array in arrays]
     names = [name for name, _ in pairs[0]]
     if len(names) > MAX_LINES or names != [name for name, _ in pairs[1]]:

@@ -17,7 +17,7 @@ from kvsweep.arguments import checked
 from kvsweep.errors import InputError
 from kvsweep.plot import style
 from kvsweep.plot.labels import name_lines, room_below
-from kvsweep.plot.panel import figure_of, one_panel
+from kvsweep.plot.panel import figure_of, one_panel, refuse_empty
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -54,7 +54,7 @@ def plot_cliff_trend(ds: xr.Dataset, cliff: Cliff, over: str, ax: Axes | None = 
     Raises
     ------
     InputError
-        If `over` is no such axis, or there are more than `MAX_LINES` lines.
+        If `over` is no such axis, no cell has a value, or there are more than `MAX_LINES` lines.
 
     Examples
     --------
@@ -66,6 +66,7 @@ def plot_cliff_trend(ds: xr.Dataset, cliff: Cliff, over: str, ax: Axes | None = 
     variables.axis(ds, over)
     if over not in cliff.groups[0].labels:
         raise InputError(f"cliff figure: {over!r} is not an axis besides {cliff.along!r} and seed")
+    refuse_empty(cliff.metric, (group.curve.mean for group in cliff.groups))
     lines: dict[str, list[GroupCliff]] = {}
     for group in cliff.groups:
         others = {k: v for k, v in group.labels.items() if k != over}

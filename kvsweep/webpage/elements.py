@@ -104,7 +104,7 @@ def drawn(make: Callable[[], Figure], caption: str, name: str) -> str:
             figure = make()
         svg = _svg(figure, name)
     except InputError as problem:
-        return f'<p class="note">{text(caption)}: not drawn. {text(problem)}</p>'
+        return f'<p class="note">{text(caption)}: not drawn: {text(problem)}</p>'
     label = escape(printable(caption), quote=True)
     svg = svg.replace("<svg ", f'<svg role="img" aria-label="{label}" ', 1)
     broad = ' class="broad"' if figure.get_figwidth() > COLUMN_WIDTH else ""

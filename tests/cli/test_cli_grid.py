@@ -270,6 +270,20 @@ def test_a_figure_that_fails_leaves_the_run_complete(run, file, monkeypatch):
     assert "Traceback" not in err
 
 
+def test_a_measure_that_no_cell_has_is_told_and_not_drawn(run, file, monkeypatch):
+    """Warnings of NumPy and Matplotlib came first, with lines of the source."""
+    monkeypatch.setattr("sweeping.preemption_rate", lambda *_: float("nan"))
+    code, out, err = run("grid", file)
+    assert code == 0
+    assert out.endswith("\nfigure: none: no cell has a value of preemption_rate\n")
+    assert "Warning" not in err
+    assert run("report", "results/small.zarr")[0] == 0
+    page = Path("results/small-report.html").read_text()
+    assert "preemption_rate and its cliff: not drawn: no cell has a value" in page
+    code, _, err = run("plot", "results/small.zarr")
+    assert (code, err) == (2, "kvsweep: no cell has a value of preemption_rate\n")
+
+
 def test_a_cliff_of_too_many_groups_for_a_figure_is_printed(run, tmp_path):
     many = '"engine.max_num_seqs" = { start = 1, stop = 8, step = 1 }\nseed = { count = 1 }'
     write_sweep(tmp_path, BASE + GRID.replace("seed = { count = 6 }", many) + CLIFF)
