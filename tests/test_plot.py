@@ -146,6 +146,23 @@ def test_a_load_axis_is_cut_at_its_low_end():
     assert "\N{LEFTWARDS ARROW} flat down to 10" in check_layout(figure)
 
 
+@pytest.mark.parametrize(
+    ("known", "told"),
+    [
+        (slice(0, 0), "no values up to 5,000 \N{RIGHTWARDS ARROW}"),
+        (slice(0, 1), "flat up to 5,000, but for cells without a value \N{RIGHTWARDS ARROW}"),
+        (slice(0, None), "flat up to 5,000 \N{RIGHTWARDS ARROW}"),
+    ],
+)
+def test_where_cells_have_no_value_curves_are_not_said_to_be_flat(known, told):
+    ds = h8(4)
+    rate = ds["preemption_rate"]
+    rate[:, ds["gpu_blocks"].values > 2300] = np.nan
+    rate[known, ds["gpu_blocks"].values > 2300] = 0.0
+    figure = plot.plot_cliff(ds, find_cliff(ds, "preemption_rate", "gpu_blocks", 0.05))
+    assert told in check_layout(figure)
+
+
 @pytest.mark.parametrize("rates", [[0.0, 0.0, 0.0], [0.4, 0.3, 0.2], [0.3, np.nan, 0.0]])
 def test_without_a_cliff_or_seeds_the_figure_still_says_so(rates):
     ds = dataset(rates, blocks=[1000, 2000, 3000])

@@ -137,16 +137,21 @@ def make_room(axes: Axes, cliff: Cliff, groups: list[GroupCliff]) -> None:
 
 
 def flat_end(cliff: Cliff, limits: tuple[float, float]) -> str:
-    """Say how far the curves go on flat beyond the limits of the axis; empty if they do not."""
+    """Say how the curves go on beyond the limits of the axis; empty if they do not.
+
+    They are flat there (`extent.until_flat`), but for points without a value.
+    """
     up = cliff.generous == "high"
     end = float(cliff.axis[-1 if up else 0])
     if limits[0] <= end <= limits[1]:
         return ""
-    return (
-        f"flat up to {number(end)} \N{RIGHTWARDS ARROW}"
-        if up
-        else f"\N{LEFTWARDS ARROW} flat down to {number(end)}"
-    )
+    beyond = (cliff.axis < limits[0]) | (cliff.axis > limits[1])
+    missing = np.isnan([group.curve.mean[beyond] for group in cliff.groups])
+    there = "no values" if missing.all() else "flat"
+    text = f"{there} {'up' if up else 'down'} to {number(end)}"
+    if missing.any() and not missing.all():
+        text += ", but for cells without a value"
+    return f"{text} \N{RIGHTWARDS ARROW}" if up else f"\N{LEFTWARDS ARROW} {text}"
 
 
 def entries(cliff: Cliff) -> list[tuple[Artist, str]]:
