@@ -49,7 +49,8 @@ def test_a_bar_is_as_long_as_the_mean_and_has_its_number():
 
 
 def test_bars_that_do_not_fit_are_refused():
-    with pytest.raises(InputError, match="134 bars in groups of 2 do not fit, at most 42"):
+    told = r"134 bars in groups of 2 do not fit, at most 42.*: --at AXIS=VALUE, or .sel\(\) in"
+    with pytest.raises(InputError, match=told):
         plot.plot_bars(h8(2), "preemption_rate", "gpu_blocks")
     with pytest.raises(InputError, match="does not vary along"):
         plot.plot_bars(h8(2).assign(flat=h8(2)["gpu_blocks"] * 1.0), "flat", "policy")

@@ -9,7 +9,7 @@ import numpy as np
 
 from kvsweep.analysis import variables
 from kvsweep.analysis.aligned import sweep_of
-from kvsweep.analysis.wording import number
+from kvsweep.analysis.wording import BY_VALUE, number
 from kvsweep.config.service_levels import ServiceLevels
 from kvsweep.dimensions import LEVELS
 from kvsweep.errors import InputError, did_you_mean
@@ -140,7 +140,7 @@ def _completed(ds: xr.Dataset) -> xr.DataArray:
 def _measured(ds: xr.Dataset) -> xr.DataArray:
     """Return where there is a request that counts."""
     if "workload.warmup" in _varied(ds):
-        raise InputError("requests: cells differ in workload.warmup; select one by .sel()")
+        raise InputError(f"requests: cells differ in workload.warmup; select one: {BY_VALUE}")
     warmup = (sweep_of(ds).get("scenario", {}).get("workload") or {}).get("warmup", 0)
     found: xr.DataArray = ~ds["request_status"].isin(["", RequestStatus.NOT_ARRIVED.label])
     if "status" in ds:

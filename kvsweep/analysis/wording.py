@@ -11,6 +11,9 @@ from kvsweep.analysis.statistics import Interval
 
 MISSING = "-"
 
+BY_VALUE = "--at AXIS=VALUE, or .sel() in Python"
+"""How a part of some results is chosen."""
+
 
 def number(value: float) -> str:
     """Write `value` with four significant digits, thousands separated, no needless zeros.

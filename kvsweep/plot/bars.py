@@ -9,7 +9,7 @@ import numpy as np
 
 from kvsweep.analysis import statistics, variables
 from kvsweep.analysis.statistics import Floats
-from kvsweep.analysis.wording import level, number
+from kvsweep.analysis.wording import BY_VALUE, level, number
 from kvsweep.arguments import checked
 from kvsweep.errors import InputError
 from kvsweep.plot import style
@@ -87,7 +87,7 @@ def plot_bars(
     if len(lines) > MAX_COLOURS or count > MAX_BARS:
         raise InputError(
             f"bars: {count} bars in groups of {len(lines)} do not fit, at most {MAX_BARS} in "
-            f"groups of {MAX_COLOURS}; select some with .sel()"
+            f"groups of {MAX_COLOURS}; select some: {BY_VALUE}"
         )
     names = [name for name, _ in lines]
     with style.style():

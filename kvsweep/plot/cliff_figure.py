@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 from kvsweep.analysis import variables
 from kvsweep.analysis.cliff_records import Cliff, GroupCliff
 from kvsweep.analysis.gib import unit_gib
-from kvsweep.analysis.wording import label
+from kvsweep.analysis.wording import BY_VALUE, label
 from kvsweep.arguments import checked
 from kvsweep.errors import InputError
 from kvsweep.plot import style
@@ -79,7 +79,7 @@ def plot_cliff(ds: xr.Dataset, cliff: Cliff, ax: Axes | None = None) -> Figure:
     if members > MAX_MEMBERS or len(panels) > MAX_PANELS:
         raise InputError(
             f"cliff figure: {members} curves in {len(panels)} panels do not fit (at most "
-            f"{MAX_MEMBERS} in {MAX_PANELS}); select some with .sel(), or draw the trend"
+            f"{MAX_MEMBERS} in {MAX_PANELS}); select some: {BY_VALUE}; or draw the trend"
         )
     refuse_empty(cliff.metric, (group.curve.mean for group in cliff.groups))
     refuse_panels(ax, len(panels))

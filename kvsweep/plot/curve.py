@@ -12,7 +12,7 @@ from matplotlib.patheffects import withStroke
 from kvsweep.analysis import statistics, variables
 from kvsweep.analysis.gib import unit_gib
 from kvsweep.analysis.statistics import Floats
-from kvsweep.analysis.wording import label, number
+from kvsweep.analysis.wording import BY_VALUE, label, number
 from kvsweep.arguments import checked
 from kvsweep.errors import InputError
 from kvsweep.plot import style
@@ -132,7 +132,7 @@ def _draw(
     if len(lines) > MAX_LINES:
         raise InputError(
             f"metric: {array.name!r} has {len(lines)} curves along {along!r}, at most {MAX_LINES} "
-            "fit a figure; select some with .sel()"
+            f"fit a figure; select some: {BY_VALUE}"
         )
     x = np.asarray(array[along].values, dtype=np.float64)
     ends = []

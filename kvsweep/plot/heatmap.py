@@ -14,7 +14,7 @@ from kvsweep.analysis import variables
 from kvsweep.analysis.gib import unit_gib
 from kvsweep.analysis.statistics import Floats
 from kvsweep.analysis.variables import HIGHER_IS_BETTER
-from kvsweep.analysis.wording import label, level, number
+from kvsweep.analysis.wording import BY_VALUE, label, level, number
 from kvsweep.arguments import checked
 from kvsweep.errors import InputError
 from kvsweep.plot import style
@@ -91,8 +91,8 @@ def plot_heatmap(
     panels = array.sizes[rest[0]] if rest else 1
     if len(rest) > 1 or panels > MAX_PANELS:
         raise InputError(
-            f"heatmap: dimensions {', '.join(rest)} are left over; select a value of them with "
-            f".sel(), at most {MAX_PANELS} panels fit"
+            f"heatmap: dimensions {', '.join(rest)} are left over, at most {MAX_PANELS} panels "
+            f"fit; select a value of them: {BY_VALUE}"
         )
     refuse_empty(metric, array)
     mean = array.mean("seed", keep_attrs=True) if "seed" in array.dims else array

@@ -11,7 +11,7 @@ from matplotlib.patches import Patch
 from matplotlib.patheffects import withStroke
 
 from kvsweep.analysis.pareto import Front, FrontGroup, Member, Objective
-from kvsweep.analysis.wording import label, number
+from kvsweep.analysis.wording import BY_VALUE, label, number
 from kvsweep.arguments import checked
 from kvsweep.errors import InputError, did_you_mean
 from kvsweep.plot import style
@@ -81,7 +81,7 @@ def plot_pareto(
     most = MAX_ON_SLIDE if current().is_slide else MAX_PANELS
     if panels > most:
         raise InputError(
-            f"pareto figure: {panels} groups do not fit, at most {most}; select some with .sel()"
+            f"pareto figure: {panels} groups do not fit, at most {most}; select some: {BY_VALUE}"
         )
     refuse_panels(ax, panels)
     _check_levels(front, levels or {})

@@ -6,7 +6,7 @@ import textwrap
 from typing import TYPE_CHECKING
 
 from kvsweep.analysis.sensitivity import Index, IndexGroup, Sensitivity
-from kvsweep.analysis.wording import label
+from kvsweep.analysis.wording import BY_VALUE, label
 from kvsweep.arguments import checked
 from kvsweep.errors import InputError
 from kvsweep.plot import style
@@ -69,7 +69,8 @@ def plot_sensitivity(ds: xr.Dataset, indices: Sensitivity, ax: Axes | None = Non
         raise InputError(f"effects figure: {indices.metric} does not vary over the design")
     if len(rows) > MAX_ROWS:
         raise InputError(
-            f"effects figure: {len(rows):,} rows do not fit, at most {MAX_ROWS}; narrow it by --at"
+            f"effects figure: {len(rows):,} rows do not fit, at most {MAX_ROWS}; "
+            f"select some: {BY_VALUE}"
         )
     with style.style():
         height = 1.2 + ROW_HEIGHT * len(rows)

@@ -11,7 +11,7 @@ from matplotlib.ticker import PercentFormatter
 from kvsweep.analysis import statistics
 from kvsweep.analysis.request_times import scales, times
 from kvsweep.analysis.statistics import Floats
-from kvsweep.analysis.wording import number
+from kvsweep.analysis.wording import BY_VALUE, number
 from kvsweep.arguments import checked
 from kvsweep.errors import InputError
 from kvsweep.plot import style
@@ -175,7 +175,7 @@ def _drawn(
     if len(lines) > MAX_LINES:
         raise InputError(
             f"metric: {found.name!r} has {len(lines)} curves, at most {MAX_LINES} fit a figure; "
-            "select some with .sel()"
+            f"select some: {BY_VALUE}"
         )
     names = [name for name, _ in lines]
     below = room_below(names, style.COLUMN_WIDTH, beside=False)

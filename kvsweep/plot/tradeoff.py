@@ -8,7 +8,7 @@ import numpy as np
 
 from kvsweep.analysis import statistics, variables
 from kvsweep.analysis.statistics import Floats
-from kvsweep.analysis.wording import number
+from kvsweep.analysis.wording import BY_VALUE, number
 from kvsweep.arguments import checked
 from kvsweep.errors import InputError
 from kvsweep.plot import style
@@ -87,7 +87,7 @@ def plot_tradeoff(
     if len(names) > MAX_LINES or names != [name for name, _ in pairs[1]]:
         raise InputError(
             f"tradeoff: {x} and {y} have {len(names)} and {len(pairs[1])} lines, at most "
-            f"{MAX_LINES} of each fit, of the same axes; select some with .sel()"
+            f"{MAX_LINES} of each fit, of the same axes; select some: {BY_VALUE}"
         )
     with style.style():
         below = room_below(names, style.COLUMN_WIDTH, beside=False)
