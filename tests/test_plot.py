@@ -21,7 +21,7 @@ from matplotlib.text import Text
 
 from kvsweep import plot
 from kvsweep.analysis.cliff import find_cliff
-from kvsweep.analysis.compare_records import Comparison, Difference
+from kvsweep.analysis.compare_records import ComparedAxis, Comparison, Difference
 from kvsweep.analysis.effect_records import Verdict
 from kvsweep.analysis.effects import factorial_effects
 from kvsweep.analysis.pareto import pareto_front
@@ -745,13 +745,19 @@ def difference():
         for b in (1000, 2000, 3000)
     ]
     about = ("a", "b", "preemption_rate", "1", "preemptions", 0.95, True, True, "", (), ())
-    return Comparison(*about, tuple(cells))
+    axes = {
+        "policy": ComparedAxis("policy", "1", None),
+        "gpu_blocks": ComparedAxis("KV blocks per instance", "block", 1 / 512),
+    }
+    return Comparison(*about, tuple(cells), axes)
 
 
 def test_the_difference_of_two_stores_is_drawn_along_their_longest_axis():
     figure = plot.plot_comparison(found := difference())
     texts = check_layout(figure)
-    assert {"preemption_rate: B minus A", "gpu_blocks", "round-robin"} <= set(texts)
+    assert {"preemption_rate: B minus A", "round-robin"} <= set(texts)
+    assert "KV blocks per instance\nbelow: GiB on each GPU" in texts
+    assert "1,000\n1.95" in texts
     assert figure.axes[0].lines[0].get_ydata().tolist() == [0.5, 0.5, 0.5]
     names = [replace(item, labels={"policy": "a"}) for item in found.differences]
     with pytest.raises(InputError, match="share no axis of several numbers"):

@@ -16,8 +16,9 @@ import numpy as np
 
 from kvsweep.analysis import statistics, student, variables
 from kvsweep.analysis.aligned import SEED, aligned, changes_requests, differing, sweep_of
-from kvsweep.analysis.compare_records import Comparison, Difference
+from kvsweep.analysis.compare_records import ComparedAxis, Comparison, Difference
 from kvsweep.analysis.effect_records import Verdict
+from kvsweep.analysis.gib import unit_gib
 from kvsweep.analysis.jsonable import jsonable
 from kvsweep.analysis.statistics import Floats, Interval
 from kvsweep.arguments import checked
@@ -84,6 +85,17 @@ def compare(a: xr.Dataset, b: xr.Dataset, metric: str, confidence: float = 0.95)
         differing=found,
         unmatched=tuple(unmatched if paired else (u for u in unmatched if u.axis != SEED)),
         differences=differences,
+        axes={dim: _axis(a, b, dim) for dim in map(str, first.dims) if dim != SEED},
+    )
+
+
+def _axis(a: xr.Dataset, b: xr.Dataset, name: str) -> ComparedAxis:
+    attributes = {**b[name].attrs, **a[name].attrs}
+    first, second = unit_gib(a, name), unit_gib(b, name)
+    return ComparedAxis(
+        long_name=str(attributes.get("long_name", name)),
+        units=str(attributes.get("units", "1")),
+        gib=first if first == second else None,
     )
 
 

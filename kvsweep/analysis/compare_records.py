@@ -64,6 +64,23 @@ class Difference:
 
 
 @dataclass(frozen=True)
+class ComparedAxis:
+    """An axis that both stores have.
+
+    Attributes
+    ----------
+    long_name, units : str
+        Of its values.
+    gib : float or None
+        Memory of a unit on each GPU, where it is known and the same in both.
+    """
+
+    long_name: str
+    units: str
+    gib: float | None
+
+
+@dataclass(frozen=True)
 class Comparison:
     """Two stores compared on one measure, cell by cell.
 
@@ -80,6 +97,8 @@ class Comparison:
         What only one store has.
     seeds_note : str
         Warns of too few seeds.
+    axes : dict of str to ComparedAxis
+        What the labels of the differences are values of.
     """
 
     a: str
@@ -94,6 +113,7 @@ class Comparison:
     differing: tuple[Differing, ...]
     unmatched: tuple[Unmatched, ...]
     differences: tuple[Difference, ...]
+    axes: dict[str, ComparedAxis]
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain Python values for JSON; what has no value is None."""

@@ -40,7 +40,7 @@ def unit_gib(ds: xr.Dataset, axis: str) -> float | None:
     varied += [key for policy in sweep["policies"].values() for key in policy]
     if any(key.startswith(DECIDING) for key in varied):
         return None
-    cache = sweep["scenario"]["cache"]
+    cache = sweep["scenario"].get("cache", {})
     token, size = cache.get("kv_bytes_per_token"), cache.get("block_size")
     if token is None or size is None or len(cache.get("groups", ())) > 1:
         return None  # a block of one of several groups has the bytes of its layers only

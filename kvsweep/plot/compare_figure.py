@@ -68,10 +68,11 @@ def plot_comparison(comparison: Comparison, ax: Axes | None = None) -> Figure:
             (name, _draw(panel, items, along, i)) for i, (name, items) in enumerate(lines.items())
         ]
         panel.axhline(0.0, color=style.INK, linewidth=0.7)
-        panel.set_xlabel(along)
+        axis, gib = _axis(found, along), found.axes[along].gib
+        style.number_axis(panel, axis, gib)
+        panel.set_xlabel(style.memory_label(axis, gib))
         panel.set_title(style.with_unit(found.long_name, found.units), loc="left", fontsize=7.5)
         panel.grid(axis="y", color=style.GRID, linewidth=0.6)
-        style.group_thousands(panel, "x")
         style.group_thousands(panel, "y")
         name_lines([(panel, ends)], 1.6, whole=ax is None)
     return figure_of(panel)
@@ -87,6 +88,14 @@ def _along(found: Comparison) -> str:
     if not axes:
         raise InputError("comparison figure: the stores share no axis of several numbers")
     return max(axes, key=lambda key: len(values[key]))
+
+
+def _axis(found: Comparison, along: str) -> xr.DataArray:
+    """Return the values of an axis with its name and unit, as a dataset has them."""
+    values = sorted({item.labels[along] for item in found.differences})
+    about = found.axes[along]
+    attributes = {"long_name": about.long_name, "units": about.units}
+    return xr.DataArray(values, dims=along, name=along, attrs=attributes)
 
 
 def _draw(panel: Axes, items: list[Difference], along: str, index: int) -> float:

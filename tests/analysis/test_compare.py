@@ -8,6 +8,7 @@ from scipy import stats
 
 from analysis.synthetic import dataset
 from kvsweep.analysis.compare import compare
+from kvsweep.analysis.compare_records import ComparedAxis
 from kvsweep.analysis.effect_records import Verdict
 from kvsweep.errors import InputError
 from kvsweep.report.comparison import compare_text
@@ -46,6 +47,15 @@ def test_a_shift_within_seeds_is_found_however_seeds_differ():
         assert item.verdict is Verdict.RAISES
         assert item.relative == pytest.approx(row.mean() / item.mean_a)
     assert [item.labels for item in found.differences] == [{"gpu_blocks": n} for n in BLOCKS]
+
+
+def test_axes_have_names_units_and_the_memory_that_is_the_same_in_both():
+    cache = {"kv_bytes_per_token": 131_072.0, "block_size": 16}
+    a, b = (made(noise(), scenario=SCENARIO | {"cache": cache | {"block_size": size}})
+            for size in (16, 32))  # fmt: skip
+    axis = compare(a, a, "preemption_rate").axes["gpu_blocks"]
+    assert axis == ComparedAxis("KV blocks per instance", "block", 1 / 512)
+    assert compare(a, b, "preemption_rate").axes["gpu_blocks"].gib is None
 
 
 @pytest.mark.parametrize("other", [{"entropy": 8}, {"seeds": np.arange(50, 62)}])
