@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from kvsweep.cli.base import warn
 from kvsweep.cli.measure import open_prefix
 from kvsweep.cli.results import read
 from kvsweep.errors import InputError
@@ -140,7 +141,7 @@ PREFIX = "prefix"
 
 
 def draw(store: Where, kind: str, at: tuple[str, ...], options: Mapping[str, Any]) -> Figure:
-    """Draw a figure of a store.
+    """Draw a figure of a store, and warn of cells without numbers, which nobody sees in it.
 
     Raises
     ------
@@ -158,7 +159,18 @@ def draw(store: Where, kind: str, at: tuple[str, ...], options: Mapping[str, Any
             raise InputError(f"--{key}: missing; this kind of figure needs it")
     if kind == PREFIX:
         return _draw_prefix(store)
-    return known.draw(read(store, at), {key: options[key] for key in used})
+    ds = read(store, at)
+    figure = known.draw(ds, {key: options[key] for key in used})
+    _warn_of_cells(ds)
+    return figure
+
+
+def _warn_of_cells(ds: xr.Dataset) -> None:
+    from kvsweep.analysis.cells import cells_of
+    from kvsweep.analysis.losses import without_numbers
+
+    if warning := without_numbers(cells_of(ds)):
+        warn([warning])
 
 
 def _draw_prefix(store: Where) -> Figure:

@@ -364,6 +364,16 @@ def test_ctrl_c_leaves_a_store_that_goes_on(run, file, number):
     assert (kvsweep.open_results("results/small.zarr")["status"] == "pending").any()
 
 
+def test_a_figure_of_a_store_that_is_half_done_says_so(run, file):
+    assert run("grid", file, "--shard", "1/2")[0] == 0
+    shown = run("show", "results/small.zarr")[2]
+    assert "cells have no numbers (" in shown
+    assert " pending)" in shown
+    code, _, err = run("plot", "results/small.zarr")
+    assert code == 0
+    assert err == shown.splitlines(keepends=True)[0]
+
+
 def test_speed_counts_the_cells_since_the_start():
     meter = Meter()
     assert meter.describe(1000, 5000, now=50.0) == ""
