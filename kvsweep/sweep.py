@@ -81,7 +81,8 @@ def run(
     workers : int, optional
         Number of threads, or processes; as many as processors if not given.
     processes : bool
-        Use a local cluster of processes instead of threads of this one.
+        Use a local cluster of processes instead of threads of this one. They import the script
+        that calls: there the call belongs under ``if __name__ == "__main__":``.
     scheduler : str, Client or Cluster, optional
         Running Dask scheduler to use: its address (``tcp://host:8786``), or Dask's own objects.
         Workers that would give other numbers (other sources of kvsweep, another numba, numpy

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from kvsweep.errors import InputError, shown
 from kvsweep.limits import MAX_SECONDS, MAX_WORKERS
+from kvsweep.workers.starting import refuse_import
 from kvsweep.workers.threads import Threads
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ def check_workers(
     client: object = None,
     wait: float | None = None,
 ) -> None:
-    """Refuse numbers of workers that there cannot be, and options that exclude each other.
+    """Refuse workers that there cannot be, and options that exclude each other.
 
     Parameters
     ----------
@@ -60,6 +61,8 @@ def check_workers(
         raise InputError(f"--wait: must be from 0 to {MAX_SECONDS:,.0f} seconds, not {wait}")
     if wait is not None and not given:
         raise InputError("--wait: needs --scheduler or --scheduler-file")
+    if processes:
+        refuse_import()
 
 
 @contextmanager

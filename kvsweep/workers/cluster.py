@@ -17,6 +17,7 @@ from kvsweep.workers.connecting import Scheduler as Scheduler
 from kvsweep.workers.connecting import connected, silenced
 from kvsweep.workers.pool import Pool, Worker
 from kvsweep.workers.running import ClusterRun
+from kvsweep.workers.starting import check_start
 
 try:
     import resource
@@ -153,6 +154,7 @@ def local(
     size = count if processes else 1
     if processes:
         _check_files(count)
+        check_start(dask.config.get("distributed.worker.multiprocessing-method"))
     with (
         dask.config.set(QUIET),
         silenced("tornado.application"),
