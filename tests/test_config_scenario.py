@@ -421,7 +421,7 @@ def test_overrides_of_a_replay_win_and_name_themselves():
     assert (scenario.cache.gpu_blocks, scenario.engine.scheduler) == (20, "sjf")
     assert given == {"cache": {"gpu_blocks": 10}}
     assert "--set cache.gpu_blocks: must be at least 1" in refused({}, "cache.gpu_blocks=0")
-    assert "workload: unknown key" in refused({}, "workload.requests=5")
+    assert "workload.requests: unknown key" in refused({}, "workload.requests=5")
 
 
 def test_a_scenario_written_to_a_trace_reads_back_the_same():
@@ -617,3 +617,19 @@ def test_step_tokens_shorten_the_steps_of_experts(tmp_path):
     )
     assert few.beta == every.beta
     assert few.memory[0] < 0.3 * every.memory[0]
+
+
+@pytest.mark.parametrize(
+    ("override", "hint"),
+    [
+        ("scale=2", "; a key begins with its section: cluster, engine, cache, latency"),
+        ("workload.scale=2", "; sections here: cluster, engine, cache, latency"),
+        ("seed=3", "; sections here: cluster, engine, cache, latency"),
+        ("grid.seed=3", "; sections here: cluster, engine, cache, latency"),
+        ("gpu_blocks=3", "; did you mean 'cache.gpu_blocks'?"),
+    ],
+)
+def test_hints_for_the_scenario_of_a_trace_name_what_it_may_have(override, hint):
+    with pytest.raises(InputError) as told:
+        parse_scenario({}, "t.json", [override])
+    assert str(told.value) == f"--set {override.partition('=')[0]}: unknown key{hint}"

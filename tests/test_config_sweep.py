@@ -429,6 +429,33 @@ def test_overrides_replace_keys_and_axes(load):
 
 
 @pytest.mark.parametrize(
+    "override",
+    [
+        'grid."workload.rate"=[5, 6]',
+        "grid.'workload.rate'=[5, 6]",
+        "grid.workload.rate=[5, 6]",  # as a shell hands on double quotes that nothing quotes
+    ],
+)
+def test_an_axis_is_added_by_its_key_quoted_as_in_the_file_or_not(load, override):
+    sweep = load("", "", override)
+    assert axes_of(sweep)["rate"] == (5.0, 6.0)
+    assert axes_of(sweep)["gpu_blocks"] == axes_of(load())["gpu_blocks"]
+
+
+def test_quoted_keys_replace_axes_ranges_policies_and_keys_of_sections(load):
+    assert axes_of(load("", "", 'grid."cache.gpu_blocks"=[5, 6]'))["gpu_blocks"] == (5, 6)
+    text = H8.replace('["round-robin", "least-loaded"]', '["a"]')
+    text = text.replace("[grid]\n", "[policies.a.cluster]\nrouting = 'round-robin'\n[grid]\n")
+    overrides = 'policies.a."cluster.routing"=least-loaded', '"workload.requests"=7'
+    sweep = load("", "", *overrides, text=text)
+    assert sweep.policies["a"] == {"cluster.routing": "least-loaded"}
+    assert sweep.base["workload"]["requests"] == 7
+    design = "[design]\nsamples = 2\n'workload.rate' = { from = 10.0, to = 20.0 }\n[grid]\n"
+    sweep = load("[grid]\n", design, "design.workload.rate.to=30.0")
+    assert sweep.design.ranges["workload.rate"]["to"] == 30.0
+
+
+@pytest.mark.parametrize(
     ("override", "message"),
     [
         ("cache.gpu_blokcs=5", "h8.toml: --set cache.gpu_blokcs: unknown key; did you mean"),
@@ -458,6 +485,11 @@ def test_overrides_replace_keys_and_axes(load):
         ("cache..gpu_blocks=1", "--set cache..gpu_blocks: unknown key; expected one as in"),
         ("cache.gpu_blocks={start=0.5, stop=1e308, step=1e-9}", "stop: must be from -9.22337e+18"),
         ("cache.gpu_blocks={start=0.5, stop=5, step=1e-9}", "more than 1000000 values"),
+        ("workload.rate=[5, 6]", "rate: expected one value, got a list; several are an axis: "),
+        ("workload.rate=[5, 6]", "an axis: --set 'grid.workload.rate=[5, 6]'"),
+        ("engine.scheduler={start=1}", "engine.scheduler: expected one value, got a table; sev"),
+        ('grid."workload.rtae"=[5]', '--set grid."workload.rtae": unknown key; did you mean'),
+        ('grid."workload.rate=[5]', '--set grid."workload.rate: unknown key'),
         ("seed=[9223372036854775808]", "--set seed: a seed is at most 9223372036854775807"),
     ],
 )

@@ -211,6 +211,39 @@ def test_without_the_option_the_store_is_refused_and_the_option_named(tmp_path):
         kvsweep.run(make_sweep(tmp_path, text(SEEDS)), out="a.zarr")
 
 
+def drawn(method, samples):
+    design = f"[design]\nmethod = '{method}'\nsamples = {samples}\n"
+    ranges = "'workload.rate' = { from = 10.0, to = 90.0 }\n"
+    return BASE + "[cache]\ngpu_blocks = 100\n" + design + ranges + "[grid]\nseed = [0, 1]\n"
+
+
+@pytest.mark.parametrize(("method", "points"), [("sobol", 1), ("saltelli", 3)])
+def test_designs_of_which_points_stay_are_extended(tmp_path, method, points):
+    kvsweep.run(make_sweep(tmp_path, drawn(method, 2)), out="a.zarr", workers=1)
+    larger = make_sweep(tmp_path, drawn(method, 4))
+    with pytest.raises(InputError, match="--extend keeps its cells"):
+        kvsweep.run(larger, out="a.zarr")
+    assert kvsweep.run(larger, out="a.zarr", extend=True).sizes["sample"] == 4 * points
+
+
+def test_a_latin_hypercube_of_more_points_is_another_design_and_says_so(tmp_path):
+    kvsweep.run(make_sweep(tmp_path, drawn("latin-hypercube", 5)), out="a.zarr", workers=1)
+    larger = make_sweep(tmp_path, drawn("latin-hypercube", 6))
+    said = r"design\.samples is 5 in the store, 6 in the sweep: no point of a latin-hypercube stays"
+    with pytest.raises(InputError, match=said) as told:
+        kvsweep.run(larger, out="a.zarr")
+    assert "--extend" not in str(told.value)
+    with pytest.raises(InputError, match=said):
+        kvsweep.run(larger, out="a.zarr", extend=True)
+
+
+def test_the_option_is_not_named_where_the_sweep_lacks_values_of_the_store(tmp_path):
+    kvsweep.run(make_sweep(tmp_path, TEXT), out="a.zarr", workers=1)
+    with pytest.raises(InputError, match=r"grid\.seed has 6 values") as told:
+        kvsweep.run(make_sweep(tmp_path, text(("count = 6", "count = 4"))), out="a.zarr")
+    assert "--extend" not in str(told.value)
+
+
 def test_numbers_of_other_sources_are_not_taken_over(tmp_path, monkeypatch):
     kvsweep.run(make_sweep(tmp_path, TEXT), out="a.zarr", workers=1)
     monkeypatch.setattr("kvsweep.simulate.source_hash", lambda: "0123")

@@ -161,10 +161,10 @@ def parse_override(text: str, option: str = "--set") -> tuple[str, Any]:
         raise InputError(f"{option} {cut(key)}: a number of thousands of digits") from None
 
 
-def parts_of(key: str, table: Any = None) -> KeyPath:
-    """Split a dotted key; parts that index a list of `table` become integers."""
+def parts_of(key: str | Iterable[str], table: Any = None) -> KeyPath:
+    """Split a dotted key, if it is not yet; parts that index a list of `table` become integers."""
     path: list[str | int] = []
-    for part in key.split("."):
+    for part in key.split(".") if isinstance(key, str) else key:
         counts = isinstance(table, list) and part.isdecimal() and len(part) <= DIGITS
         step: str | int = int(part) if counts else part
         path.append(step)

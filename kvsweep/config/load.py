@@ -163,8 +163,8 @@ def parse_scenario(
         If it is not valid, or an override has no effect.
     """
     given = Source(where, "", dict(mapping), {}, {(key,): f"scenario.{key}" for key in mapping})
-    source = with_overrides(given, overrides, None)
     known = [section for section in SECTIONS if section not in ("workload", "model", "slo")]
+    source = with_overrides(given, overrides, None, known)
     for key in source.values:
         if key not in known:
             message = f"unknown key; a trace's scenario has: {', '.join(known)}"

@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import tomllib
+from collections.abc import Iterable, Sequence
 from copy import deepcopy
 from dataclasses import replace
+from shlex import quote
 from typing import Any
 
-from kvsweep.config.axes import POLICY, SEED
+from kvsweep.config.axes import POLICY, SEED, is_known
 from kvsweep.config.compose import SECTIONS, parse_override, parts_of, set_at
 from kvsweep.config.document import Document
-from kvsweep.config.explain import cut
+from kvsweep.config.explain import cut, shown
 from kvsweep.config.scenario import Scenario
-from kvsweep.config.schema import KeyPath, leaf_keys
+from kvsweep.config.schema import KeyPath, holds_one, leaf_keys
 from kvsweep.config.source import Source
 from kvsweep.errors import InputError, did_you_mean
 
 
-def with_overrides(source: Source, overrides: Iterable[str], seeds: int | None) -> Source:
+def with_overrides(
+    source: Source,
+    overrides: Iterable[str],
+    seeds: int | None,
+    sections: Sequence[str] | None = None,
+) -> Source:
     """Return the source as if the overrides had been written in it.
 
     Parameters
@@ -28,6 +35,8 @@ def with_overrides(source: Source, overrides: Iterable[str], seeds: int | None) 
         ``KEY=VALUE`` each, no key twice.
     seeds : int or None
         Number of seeds in place of the seed axis.
+    sections : sequence of str, optional
+        Of a single scenario, those that it may have: it has no axes, nor other tables.
 
     Raises
     ------
@@ -39,7 +48,7 @@ def with_overrides(source: Source, overrides: Iterable[str], seeds: int | None) 
     done: list[KeyPath] = []
     for text in overrides:
         key, value = parse_override(text)
-        path = _path(key, values)
+        path = _path(key, values) if sections is None else _path_in(key, values, sections)
         if any(earlier[: len(path)] == path for earlier in done):
             raise InputError(f"--set {key}: given twice; the last one would win")
         if len(path) == 1 and value == {}:
@@ -47,6 +56,10 @@ def with_overrides(source: Source, overrides: Iterable[str], seeds: int | None) 
             raise InputError(f"--set {key}: an empty table sets nothing; {example}")
         if path[0] == "grid" and len(path) == 2 and not isinstance(value, list | dict):
             value = [value]
+        if sections is None and isinstance(value, list | dict) and _holds_one(path):
+            axis = quote(f"grid.{cut(text)}")
+            message = f"expected one value, got {shown(value)}; several are an axis: --set {axis}"
+            raise InputError(f"{source.label}: --set {cut(key)}: {message}")
         _set(values, path, value, f"{source.label}: --set {key}")
         labels[path] = f"--set {key}"
         done.append(path)
@@ -58,9 +71,19 @@ def with_overrides(source: Source, overrides: Iterable[str], seeds: int | None) 
     return replace(source, values=values, labels=labels)
 
 
-def suggestion(key: str) -> str:
-    """Return the known keys that `key` may stand for, or the sections, as the end of a message."""
+def suggestion(key: str, sections: Sequence[str] | None = None) -> str:
+    """Return the known keys that `key` may stand for, or the sections, as the end of a message.
+
+    Parameters
+    ----------
+    key : str
+        What was given.
+    sections : sequence of str, optional
+        As for `with_overrides`.
+    """
     known = [POLICY, SEED, *leaf_keys(Scenario)]
+    if sections is not None:
+        known = [name for name in known if name.split(".")[0] in sections]
     last = key.rpartition(".")[2]
     alike = [name for name in known if name.rpartition(".")[2] == last]
     if alike:
@@ -72,7 +95,7 @@ def suggestion(key: str) -> str:
     close = did_you_mean(key, known)
     if not close and (tail := did_you_mean(last, list(tails))):
         close = f"; did you mean {tails[tail.split(chr(39))[1]]!r}?"
-    return close or f"; a key begins with its section: {', '.join(SECTIONS)}"
+    return close or f"; a key begins with its section: {', '.join(sections or SECTIONS)}"
 
 
 def _set(values: dict[str, Any], path: KeyPath, value: Any, where: str) -> None:
@@ -82,12 +105,67 @@ def _set(values: dict[str, Any], path: KeyPath, value: Any, where: str) -> None:
         raise InputError(f"{where}: {error.args[0]}") from None
 
 
-def _path(key: str, values: dict[str, Any]) -> KeyPath:
-    grid = values.get("grid", {})
-    if key in (POLICY, SEED) or (isinstance(grid, dict) and key in grid):
-        return ("grid", key)
-    if key.startswith(f"{SEED}."):
-        return ("grid", *key.split("."))
-    if key.split(".")[0] not in Document.model_fields:
-        raise InputError(f"--set {cut(key)}: unknown key{suggestion(key)}")
+def _holds_one(path: KeyPath) -> bool:
+    return path[0] in SECTIONS and holds_one(Scenario, path)
+
+
+def _path_in(key: str, values: dict[str, Any], sections: Sequence[str]) -> KeyPath:
+    """Return the path of a key of a single scenario."""
+    section = key.split(".")[0]
+    if section not in sections:
+        elsewhere = section in (POLICY, SEED, *Document.model_fields)
+        hint = f"; sections here: {', '.join(sections)}"
+        hint = hint if elsewhere else suggestion(key, sections)
+        raise InputError(f"--set {cut(key)}: unknown key{hint}")
     return parts_of(key, values)
+
+
+def _path(key: str, values: dict[str, Any]) -> KeyPath:
+    """Return the path of a key of a sweep."""
+    parts = _split(key)
+    grid = values.get("grid", {})
+    whole = ".".join(parts)
+    if whole in (POLICY, SEED) or (isinstance(grid, dict) and whole in grid):
+        return ("grid", whole)
+    if parts[0] == SEED:
+        return ("grid", *parts)
+    table = parts[0]
+    if table not in Document.model_fields:
+        raise InputError(f"--set {cut(key)}: unknown key{suggestion(key)}")
+    if table in ("grid", "design"):
+        return parts_of((table, *_joined(parts[1:])), values)
+    if table == "policies":
+        # `[policies]` takes a key in one piece or in several, which are what `_flat` looks for.
+        keys = ".".join(parts[2:])
+        return parts_of((*parts[:2], *(keys.split(".") if keys else ())), values)
+    return parts_of(parts, values)
+
+
+def _split(key: str) -> list[str]:
+    """Split a key at its dots, but not those in quotes, as TOML does."""
+    if not set(key) & set("\"'"):
+        return key.split(".")
+    try:
+        table: Any = tomllib.loads(f"{key} = 0")
+    except tomllib.TOMLDecodeError:
+        if '"' in key:
+            example = 'expected one as in grid."workload.rate"'
+            raise InputError(f"--set {cut(key)}: unknown key; {example}") from None
+        return key.split(".")  # a name with an apostrophe
+    parts: list[str] = []
+    while isinstance(table, dict):
+        ((part, table),) = table.items()
+        parts.append(part)
+    # A section's key that is quoted as a whole is that key.
+    return parts if len(parts) > 1 else parts[0].split(".")
+
+
+def _joined(parts: Sequence[str]) -> Sequence[str]:
+    """Return the parts below ``grid`` or ``design`` with the key of an axis, if any, as one.
+
+    Shells take the quotes away that the file needs.
+    """
+    for n in range(len(parts), 1, -1):
+        if is_known(".".join(parts[:n])):
+            return (".".join(parts[:n]), *parts[n:])
+    return parts

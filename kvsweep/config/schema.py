@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from types import UnionType
+from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from pydantic import BaseModel
@@ -33,6 +33,14 @@ def types_at(model: type[BaseModel], path: KeyPath) -> list[Any]:
 def is_table(model: type[BaseModel], path: KeyPath) -> bool:
     """Return whether the value at `path` is a table with keys of its own, or a list of those."""
     return any(_is_model(kind) for kind in types_at(model, path))
+
+
+def holds_one(model: type[BaseModel], path: KeyPath) -> bool:
+    """Return whether the key at `path` holds one number, name or switch: no list and no table."""
+    kinds = [kind for field in fields_at(model, path) for kind in _alternatives(field.annotation)]
+    return bool(kinds) and all(
+        kind in (int, float, bool, str, NoneType) or get_origin(kind) is Literal for kind in kinds
+    )
 
 
 def known_keys(model: type[BaseModel], path: KeyPath, table: Any) -> list[str]:
@@ -93,15 +101,23 @@ def _below(parent: Any, part: str) -> list[Any]:
 
 def _members(annotation: Any) -> Iterator[Any]:
     """Yield the plain types in an annotation: through Annotated, unions and tuples."""
+    for kind in _alternatives(annotation):
+        if get_origin(kind) is tuple:
+            for argument in get_args(kind):
+                if argument is not Ellipsis:
+                    yield from _members(argument)
+        else:
+            yield str if get_origin(kind) is Literal else kind
+
+
+def _alternatives(annotation: Any) -> Iterator[Any]:
+    """Yield what an annotation allows: through Annotated and unions."""
     origin = get_origin(annotation)
     if origin is Annotated:
-        yield from _members(get_args(annotation)[0])
-    elif origin in (Union, UnionType, tuple):
+        yield from _alternatives(get_args(annotation)[0])
+    elif origin in (Union, UnionType):
         for argument in get_args(annotation):
-            if argument is not Ellipsis:
-                yield from _members(argument)
-    elif origin is Literal:
-        yield str
+            yield from _alternatives(argument)
     else:
         yield annotation
 

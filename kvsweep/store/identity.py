@@ -110,7 +110,8 @@ def check_same(path: Where, there: Mapping[str, Any], wanted: Mapping[str, Any])
     """
     made = difference_of_sweeps(there, wanted) or difference_of_runs(there, wanted)
     if made:
-        extends = "--extend keeps its cells, " if made.startswith(_OF_THE_GRID) else ""
+        grows = made.startswith(_OF_THE_GRID) and _has_values_of(there, wanted)
+        extends = "--extend keeps its cells, " if grows else ""
         raise InputError(f"{path}: {made}; {extends}{WAYS_OUT}")
 
 
@@ -126,8 +127,28 @@ def difference_of_sweeps(
     names : (str, str)
         What messages call what these are of.
     """
-    difference = _difference(_cells_only(there), _cells_only(wanted), names)
+    before, now = _cells_only(there), _cells_only(wanted)
+    difference = _moved_points(before, now, names) or _difference(before, now, names)
     return difference and f"made from another sweep: {difference}"
+
+
+def _moved_points(
+    there: Mapping[str, Any], here: Mapping[str, Any], called: tuple[str, str]
+) -> str:
+    """Say what was another in a design of which no point stays; empty if that is not so."""
+    designs = there.get("design"), here.get("design")
+    if not all(design and design["method"] == "latin-hypercube" for design in designs):
+        return ""
+    difference = _difference(*designs, called, "design")
+    return difference and f"{difference}: no point of a latin-hypercube stays as it was"
+
+
+def _has_values_of(there: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
+    """Whether the axes of a store are in the sweep, each with all of its values."""
+    before, now = (_cells_only(attributes)["grid"] for attributes in (there, wanted))
+    return all(
+        key in now and all(value in now[key] for value in values) for key, values in before.items()
+    )
 
 
 def difference_of_runs(there: Mapping[str, Any], wanted: Mapping[str, Any]) -> str:

@@ -64,7 +64,7 @@ def read_bent(
         If the trace cannot be read, or a setting is no good or has no effect.
     """
     given = Source(str(path), "", {"workload": {"trace": path.name}}, {})
-    source = with_overrides(given, map(_with_section, settings), None)
+    source = with_overrides(given, map(_with_section, settings), None, ("workload",))
     scenario = build(source, source.values, (), path.parent)
     check_options(scenario, source)
     workload = scenario.workload
