@@ -130,6 +130,10 @@ def test_a_config_of_a_file_and_of_its_folder(tmp_path):
         ({"num_hidden_layers": 10**7}, "num_hidden_layers: 10000000; allowed"),
         ({"num_local_experts": 8, "intermediate_size": {}}, "intermediate_size: an object"),
         ({"rope_scaling": 3}, "rope_scaling: 3; it must be an object"),
+        (
+            {"sliding_window": 4096, "use_sliding_window": True, "max_window_layers": 28},
+            "max_window_layers: 28 of 32 layers; vLLM does not start with windows in some layers",
+        ),
         ({"text_config": []}, "text_config: a list; it must be an object"),
     ],
 )
