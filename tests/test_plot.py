@@ -244,6 +244,23 @@ def test_a_heatmap_shows_means_over_seeds_in_panels():
     np.testing.assert_allclose(image.get_array(), expected)
 
 
+@pytest.mark.parametrize(
+    ("count", "x", "y"),
+    [
+        (7, "gpu_blocks", "policy"),
+        (20, "gpu_blocks", "policy"),
+        (7, "policy", "gpu_blocks"),
+        (16, "policy", "gpu_blocks"),
+    ],
+)
+def test_a_heatmap_names_every_row_and_column_that_has_a_name(count, x, y):
+    """Every second of seven policies had no name, where there was room."""
+    names = [f"policy-{i:02d}" for i in range(count)]
+    ds = dataset(np.ones((count, 4)), policies=names, blocks=[1, 2, 3, 4])
+    texts = check_layout(plot.plot_heatmap(ds, "preemption_rate", x, y))
+    assert set(names) <= set(texts)
+
+
 def test_more_than_two_heatmaps_stand_two_by_two():
     ds = at_rates(h8(2), [500.0, 1000.0, 2000.0])
     ds["preemption_rate"] = ds["preemption_rate"] * 1e5

@@ -18,12 +18,14 @@ from kvsweep.analysis.wording import BY_VALUE, label, level, number
 from kvsweep.arguments import checked
 from kvsweep.errors import InputError
 from kvsweep.plot import style
+from kvsweep.plot.labels import LETTER, LINE_HEIGHT
 from kvsweep.plot.medium import current
 from kvsweep.plot.panel import dressed, figure_of, refuse_empty, refuse_panels
 
 if TYPE_CHECKING:
     import xarray as xr
     from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
     from matplotlib.colorbar import Colorbar
     from matplotlib.figure import Figure
     from matplotlib.image import AxesImage
@@ -34,6 +36,10 @@ LOG_FACTOR = 200.0
 MAX_PANELS = 6
 
 BESIDE = 26  # letters of a line beside a panel
+
+DRAWN = 0.75  # of a panel's size, that is left once its labels have their room
+GAP = 0.07  # inches between names side by side
+ROW = 0.17  # inches of a row that has a name
 
 
 @checked
@@ -100,7 +106,8 @@ def plot_heatmap(
     refuse_panels(ax, panels)
     slide = current().is_slide
     with style.style():
-        axes, rooms = _panels(ds, panels) if ax is None else ([dressed(ax)], [])
+        names = 0 if mean[y].dtype.kind in "iuf" else mean.sizes[y]
+        axes, rooms = _panels(ds, panels, names) if ax is None else ([dressed(ax)], [])
         norm, gib = _norm(mean.values), {name: unit_gib(ds, name) for name in (x, y)}
         for i, panel in enumerate(axes):
             table, beside = mean.isel({rest[0]: i}) if rest else mean, panels > 1 and slide
@@ -116,15 +123,16 @@ def plot_heatmap(
     return figure_of(axes[0])
 
 
-def _panels(ds: xr.Dataset, count: int) -> tuple[list[Axes], list[Axes]]:
+def _panels(ds: xr.Dataset, count: int, names: int) -> tuple[list[Axes], list[Axes]]:
     """Return the panels of a new figure, and those that are left over.
 
-    They stand one below the other, but two beside each other if they are more than two.
+    They stand one below the other, but two beside each other if they are more than two; each has
+    room for so many names of rows.
     """
     several = count > 2 and not current().is_slide
     rows = -(-count // 2) if several else count
     width = (2.0 if several else 1.0) * style.COLUMN_WIDTH
-    figure = style.new_figure(height=0.7 + 2.1 * rows, width=width)
+    figure = style.new_figure(height=0.7 + rows * max(2.1, 0.5 + ROW * names), width=width)
     grid = figure.subplots(rows, 2).ravel() if several else style.panels(figure, count)
     style.title(figure, ds)
     return list(grid[:count]), list(grid[count:])
@@ -196,17 +204,40 @@ def _draw(
     image = panel.imshow(
         table.values, origin="lower", aspect="auto", cmap="cividis", norm=norm, interpolation="none"
     )
-    for name, which in ((x, panel.xaxis), (y, panel.yaxis)):
-        values = table[name].values
-        most = 3 if beside and which is panel.xaxis else 6
-        step = max(1, int(np.ceil(len(values) / most)))
-        places = np.arange(0, len(values), step)
-        texts = [
-            level(v) if isinstance(v, str | np.bool_) else style.with_memory(float(v), gib[name])
-            for v in values[places]
-        ]
-        which.set_ticks(places, labels=texts)
+    for name, which in ((x, "x"), (y, "y")):
+        if table[name].dtype.kind in "iuf":
+            few = beside and which == "x"
+            _tick_numbers(panel, which, table[name].values, gib[name], 3 if few else 6)
+        else:
+            _tick_names(panel, which, [level(value) for value in table[name].values])
     panel.set_xlabel(style.memory_label(table[x], gib[x]))
     panel.set_ylabel(style.memory_label(table[y], gib[y], BESIDE))
     panel.spines[:].set_visible(False)
     return image
+
+
+def _tick_numbers(panel: Axes, which: str, values: Floats, gib: float | None, most: int) -> None:
+    """Write some of the numbers of an axis, at equal steps."""
+    places = np.arange(0, len(values), -(-len(values) // most))
+    texts = [style.with_memory(float(value), gib) for value in values[places]]
+    _axis(panel, which).set_ticks(places, labels=texts)
+
+
+def _tick_names(panel: Axes, which: str, names: list[str]) -> None:
+    """Write all names of an axis, which have no order: nobody could tell those left out.
+
+    They stand upright below the panel where they would touch. If there is no room for that, some
+    are left out.
+    """
+    size = panel.bbox.width if which == "x" else panel.bbox.height
+    room = DRAWN * size / figure_of(panel).dpi
+    upright = which == "x" and len(names) * (LETTER * max(map(len, names)) + GAP) > room
+    beside = which == "x" and not upright
+    step = 1 if beside else max(1, int(np.ceil(len(names) * LINE_HEIGHT / room)))
+    places = np.arange(0, len(names), step)
+    texts = [names[place] for place in places]
+    _axis(panel, which).set_ticks(places, labels=texts, rotation=90 if upright else 0)
+
+
+def _axis(panel: Axes, which: str) -> Axis:
+    return panel.xaxis if which == "x" else panel.yaxis
