@@ -289,9 +289,18 @@ def test_a_size_and_a_title_are_those_asked_for():
         figure = KINDS["cliff"]()
     assert figure.get_size_inches().tolist() == [5.0, 3.0]
     assert not figure.texts
-    for size in ((0.5, 3.0), (3.0, 101.0)):
-        with pytest.raises(InputError, match=r"size: .* is not 1 to 100 inches"):
+    for size, told in (((0.5, 3.0), "0.5 x 3 inches"), ((3.0, 1000.0), "3 x 1000 inches")):
+        with pytest.raises(InputError, match=f"size: {told} are not 1 to 100 inches"):
             plot.look(size=size).__enter__()
+
+
+@pytest.mark.parametrize("kind", ["cliff", "curve", "heatmap", "effects"])
+def test_a_size_without_room_for_a_panel_is_refused(tmp_path, kind):
+    with plot.look(size=(1.0, 1.0)):
+        figure = KINDS[kind]()
+    with pytest.raises(InputError, match="size: 1 x 1 inches have no room for a panel"):
+        plot.save(figure, tmp_path / "a.png")
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_cliff_far_above_its_threshold_is_logarithmic_where_no_close_up_stands_beside_it():

@@ -155,7 +155,10 @@ def look(
         hint = did_you_mean(str(style), list(STYLES))
         raise InputError(f"style: unknown {shown(style)}; allowed: {', '.join(STYLES)}{hint}")
     if size is not None and not all(1 <= inches <= MOST_INCHES for inches in size):
-        raise InputError(f"size: {shown(size)} is not 1 to {MOST_INCHES} inches each way")
+        width, height = size
+        raise InputError(
+            f"size: {width:g} x {height:g} inches are not 1 to {MOST_INCHES} inches each way"
+        )
     token = _look.set(Look(style, DARK if dark else LIGHT, size and (size[0], size[1]), title))
     try:
         yield

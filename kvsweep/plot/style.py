@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import textwrap
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from io import BytesIO
@@ -23,6 +24,7 @@ from kvsweep.reading import open_regular
 if TYPE_CHECKING:
     import xarray as xr
     from matplotlib.axes import Axes
+    from matplotlib.layout_engine import LayoutEngine
 
 # What a PNG says it was made with, within its first bytes.
 MAKER = "kvsweep"
@@ -187,7 +189,7 @@ def _settled(figure: Figure) -> Iterator[None]:
     """
     engine = figure.get_layout_engine()
     if engine is not None:
-        engine.execute(figure)
+        _lay_out(figure, engine)
     with mpl.rc_context({"figure.constrained_layout.use": False}):
         figure.set_layout_engine(None)
     for axes in figure.axes:
@@ -197,6 +199,18 @@ def _settled(figure: Figure) -> Iterator[None]:
         yield
     finally:
         figure.set_layout_engine(engine)
+
+
+def _lay_out(figure: Figure, engine: LayoutEngine) -> None:
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", "constrained_layout not applied")
+        try:
+            engine.execute(figure)
+        except UserWarning:
+            width, height = figure.get_size_inches()
+            raise InputError(
+                f"size: {width:g} x {height:g} inches have no room for a panel beside its labels"
+            ) from None
 
 
 def lowest(panels: Sequence[Axes]) -> Sequence[Axes]:
