@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from analysis.synthetic import dataset
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.text import Text
@@ -27,6 +28,7 @@ from kvsweep.analysis.cliff import find_cliff
 from kvsweep.analysis.effects import factorial_effects
 from kvsweep.analysis.pareto import pareto_front
 from kvsweep.analysis.request_times import times
+from kvsweep.analysis.wording import number
 from kvsweep.errors import InputError
 
 
@@ -382,3 +384,25 @@ def test_effects_and_differences_that_no_cell_has_are_not_drawn():
     cells = [replace(item, difference=np.nan) for item in difference().differences]
     with pytest.raises(InputError, match="no cell has a value of preemption_rate in both stores"):
         plot.plot_comparison(replace(difference(), differences=tuple(cells)))
+
+
+@pytest.mark.parametrize("rates", [0.0, 1.0])
+@pytest.mark.parametrize("threshold", [0.0, 1.0, 1e300, 1e-300])
+def test_a_measure_that_is_the_same_everywhere_is_drawn(tmp_path, rates, threshold):
+    """Limits were equal where it is the threshold; one of 1e300 was written in all digits."""
+    ds = dataset(np.full((2, 4, 3), rates), policies=["a", "b"], blocks=range(4), seeds=range(3))
+    figure = plot.plot_cliff(ds, find_cliff(ds, "preemption_rate", "gpu_blocks", threshold))
+    plot.save(figure, tmp_path / "a.png")
+    assert f"threshold {number(threshold)}" in [text.get_text() for text in figure.findobj(Text)]
+    assert len(number(threshold)) < 7
+
+
+@pytest.mark.parametrize("threshold", [1e308, -1.7e308, 5e-324])
+def test_a_threshold_that_no_axis_shows_is_refused(threshold):
+    ds = h8(2)
+    with pytest.raises(InputError, match=r"threshold: .* cannot be drawn"):
+        plot.plot_cliff(ds, find_cliff(ds, "preemption_rate", "gpu_blocks", threshold))
+    with pytest.raises(InputError, match=r"threshold: .* cannot be drawn"):
+        plot.plot_curve(ds, "preemption_rate", "gpu_blocks", threshold=threshold)
+    with pytest.raises(InputError, match=r"threshold: .* cannot be drawn"):
+        plot.plot_bars(ds.isel(gpu_blocks=[0]), "preemption_rate", "policy", threshold=threshold)

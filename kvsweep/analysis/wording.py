@@ -11,6 +11,8 @@ from kvsweep.analysis.statistics import Interval
 
 MISSING = "-"
 
+WHOLE = 2.0**63  # from here on no integer of a result is
+
 BY_VALUE = "--at AXIS=VALUE, or .sel() in Python"
 """How a part of some results is chosen."""
 
@@ -18,10 +20,12 @@ BY_VALUE = "--at AXIS=VALUE, or .sel() in Python"
 def number(value: float) -> str:
     """Write `value` with four significant digits, thousands separated, no needless zeros.
 
-    NaN is a dash; whole digits are never rounded away.
+    NaN is a dash; whole digits are never rounded away, of numbers that have all of them.
     """
     if np.isnan(value):
         return MISSING
+    if abs(value) >= WHOLE and np.isfinite(value):
+        return f"{value:.4g}"
     if value == 0 or np.isinf(value):
         return f"{value:g}"
     decimals = max(0, 3 - int(np.floor(np.log10(abs(value)))))

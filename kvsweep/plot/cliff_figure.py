@@ -27,7 +27,13 @@ from kvsweep.plot.cliff_marks import (
 from kvsweep.plot.extent import near_threshold, until_flat
 from kvsweep.plot.labels import explain
 from kvsweep.plot.medium import current
-from kvsweep.plot.panel import dressed, figure_of, refuse_empty, refuse_panels
+from kvsweep.plot.panel import (
+    check_threshold,
+    dressed,
+    figure_of,
+    refuse_empty,
+    refuse_panels,
+)
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -81,6 +87,7 @@ def plot_cliff(ds: xr.Dataset, cliff: Cliff, ax: Axes | None = None) -> Figure:
             f"cliff figure: {members} curves in {len(panels)} panels do not fit (at most "
             f"{MAX_MEMBERS} in {MAX_PANELS}); select some: {BY_VALUE}; or draw the trend"
         )
+    check_threshold(cliff.threshold)
     refuse_empty(cliff.metric, (group.curve.mean for group in cliff.groups))
     refuse_panels(ax, len(panels))
     with style.style():

@@ -12,6 +12,7 @@ from matplotlib.patches import Patch
 from kvsweep.analysis.cliff_records import Cliff, GroupCliff
 from kvsweep.analysis.wording import interval_ends, label, number
 from kvsweep.plot import style
+from kvsweep.plot.extent import room_beside
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -24,6 +25,9 @@ MARK = 0.3  # height of a cliff's mark, as a share of its panel
 # where no close-up stands beside it.
 LOG_THRESHOLDS = 200.0
 LOG_ALONE = 30.0
+
+# Beyond so many the decades have no room.
+MOST_THRESHOLDS = 1e30
 
 # Of a panel of `_many`: the height of a line of names, and the width that they may take.
 LINE = 0.075
@@ -74,12 +78,13 @@ def _scale(axes: Axes, cliff: Cliff, log_from: float) -> None:
     means = np.concatenate([[cliff.threshold], *(g.curve.mean for g in cliff.groups)])
     highs = np.concatenate([means, *(g.curve.high for g in cliff.groups)])
     low, high = float(np.nanmin(means)), float(np.nanmax(highs))
-    if low >= 0.0 and cliff.threshold > 0.0 and high > log_from * cliff.threshold:
+    climb = log_from * cliff.threshold, MOST_THRESHOLDS * cliff.threshold
+    if low >= 0.0 and 0.0 < climb[0] < high < climb[1]:
         decade = 10.0 ** np.floor(np.log10(cliff.threshold))
         axes.set_yscale("symlog", linthresh=decade, linscale=0.5)
         axes.set_ylim(-0.4 * decade, 2.0 * high)
         return
-    margin = 0.06 * (high - low)
+    margin = 0.06 * (high - low or room_beside(high))
     axes.set_ylim(low - margin, high + 2.0 * margin)
 
 

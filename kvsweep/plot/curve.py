@@ -17,7 +17,7 @@ from kvsweep.arguments import checked
 from kvsweep.errors import InputError
 from kvsweep.plot import style
 from kvsweep.plot.labels import name_lines, room_below
-from kvsweep.plot.panel import dressed, figure_of, refuse_empty, refuse_panels
+from kvsweep.plot.panel import check_threshold, dressed, figure_of, refuse_empty, refuse_panels
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -154,6 +154,7 @@ def _draw(
 
 def draw_threshold(panel: Axes, threshold: float) -> None:
     """Draw a threshold and name it at the end that the curves are farther away from."""
+    check_threshold(threshold)
     panel.get_ylim()  # sets the limits that the transforms below work with
     to_share = panel.transData - panel.transAxes
     height = to_share.transform((panel.get_xlim()[0], threshold))[1]

@@ -53,9 +53,14 @@ def near_threshold(cliff: Cliff) -> tuple[Limits, Limits]:
 
 def _from_threshold(cliff: Cliff, worst: float) -> tuple[Limits, Limits]:
     """Limits where the curves are past the threshold from the start: all that there is."""
-    extent = worst - cliff.threshold
+    extent = worst - cliff.threshold or room_beside(worst)
     y = _ascending(cliff.threshold - 0.3 * extent, worst + 0.05 * extent)
     return (float(cliff.axis[0]), float(cliff.axis[-1])), y
+
+
+def room_beside(value: float) -> float:
+    """Return what an axis of a single value shows of others."""
+    return 0.1 * abs(value) or 1.0
 
 
 def _moving(cliff: Cliff) -> NDArray[np.bool_]:

@@ -11,7 +11,7 @@ from matplotlib.patches import Patch
 from matplotlib.patheffects import withStroke
 
 from kvsweep.plot import style
-from kvsweep.plot.panel import figure_of
+from kvsweep.plot.panel import check_threshold, figure_of
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist
@@ -51,6 +51,7 @@ def explain(figure: Figure, entries: Sequence[tuple[Artist, str]], room: Axes | 
 
 def draw_limit(panel: Axes, place: float, text: str) -> None:
     """Draw an upright line, named at its foot on the side that has more room."""
+    check_threshold(place)
     panel.axvline(place, color=style.INK, linewidth=0.7, linestyle=(0, (1, 2)))
     panel.get_xlim()  # sets the limits that the transforms below work with
     left = bool((panel.transData - panel.transAxes).transform((place, 0.0))[0] > 0.5)

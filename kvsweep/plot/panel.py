@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from numpy.typing import ArrayLike
 
+# Of a threshold: limits beside it, of a few times as much, are numbers too.
+SMALLEST, LARGEST = 1e-300, 1e300
+
 
 def one_panel(
     ax: Axes | None, ds: xr.Dataset, height: float, fallback: str = "", width: float | None = None
@@ -97,6 +100,21 @@ def refuse_empty(metric: str, values: Iterable[ArrayLike]) -> None:
     """
     if all(np.isnan(some).all() for some in values):
         raise InputError(f"no cell has a value of {metric}")
+
+
+def check_threshold(threshold: float) -> None:
+    """Refuse to draw a threshold with which no axis can calculate.
+
+    Raises
+    ------
+    InputError
+        If it is too large, or too close to 0.
+    """
+    if threshold and not SMALLEST <= abs(threshold) <= LARGEST:
+        raise InputError(
+            f"threshold: {threshold:g} cannot be drawn, only 0 and {SMALLEST:g} to {LARGEST:g} "
+            "on either side"
+        )
 
 
 def figure_of(panel: Axes) -> Figure:
