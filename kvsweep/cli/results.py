@@ -93,7 +93,7 @@ def show(store: Where, at: tuple[str, ...], as_json: bool) -> int | None:
         return None
     refuse_damaged(store)
     ds = read(store, at)
-    warnings = warnings_of(ds)
+    warnings = _found_in(ds) if at else warnings_of(ds)
     if as_json:
         print_json(report.summary(ds) | {"warnings": [asdict(warning) for warning in warnings]})
     else:

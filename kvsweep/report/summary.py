@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from kvsweep.analysis import variables
 from kvsweep.analysis.jsonable import jsonable
-from kvsweep.analysis.wording import label, number
+from kvsweep.analysis.wording import counted, label, level, number
 from kvsweep.config.axes import SAMPLE
 from kvsweep.report.gib import axis_memory
 from kvsweep.report.table import plural, table, with_space
@@ -48,6 +48,7 @@ def summary(ds: xr.Dataset) -> dict[str, Any]:
     found: dict[str, Any] = {
         "title": ds.attrs.get("title", ""),
         "question": ds.attrs.get("question", ""),
+        "at": _chosen_values(ds),
         "axes": [_axis_summary(ds, name) for name in swept],
         "parameters": [_axis_summary(ds, name) for name in _parameters(ds)],
         "cells": int(np.prod([ds.sizes[name] for name in swept], dtype=np.int64)),
@@ -68,6 +69,11 @@ def _main_axis(ds: xr.Dataset, swept: list[str]) -> str | None:
 def _parameters(ds: xr.Dataset) -> list[str]:
     """Return the parameters of a design: what has a value at each of its points."""
     return [str(name) for name in ds.coords if ds[name].dims == (SAMPLE,) and name != SAMPLE]
+
+
+def _chosen_values(ds: xr.Dataset) -> dict[str, Any]:
+    """Return what the cells have in common: of each axis of which one value is looked at, that."""
+    return {str(name): ds[name].item() for name in ds.coords if not ds[name].ndim}
 
 
 def _axis_summary(ds: xr.Dataset, name: str) -> dict[str, Any]:
@@ -124,14 +130,16 @@ def summary_text(ds: xr.Dataset) -> str:
 def summary_parts(ds: xr.Dataset) -> list[str]:
     """Return the lines of `summary_text` after title and question, tables whole."""
     found = summary(ds)
-    axes = [_axis_row(axis) for axis in found["axes"]]
-    parts: list[str] = [table(("axis", "values", "from", "to"), axes)]
+    chosen = ", ".join(f"{name} {level(value)}" for name, value in found["at"].items())
+    parts = [f"at {chosen}", ""] if chosen else []
+    if axes := [_axis_row(axis) for axis in found["axes"]]:
+        parts.append(table(("axis", "values", "from", "to"), axes))
     if found["parameters"]:
         rows = [_axis_row(parameter) for parameter in found["parameters"]]
         parts += ["", table(("parameter of the design", "points", "from", "to"), rows)]
     memory = (axis_memory(ds, axis["name"]) for axis in found["axes"])
     parts += [f"KV cache  {text}" for text in memory if text]
-    parts += ["", _cells_sentence(found)]
+    parts += [*([""] if axes else []), _cells_sentence(found)]
     if found["headlines"]:
         several = ds.sizes.get("seed", 1) > 1
         seeds = f"Means over {ds.sizes['seed']:,} seeds" if several else "Values"
@@ -155,11 +163,12 @@ def _axis_row(axis: dict[str, Any]) -> tuple[str, ...]:
 
 def _cells_sentence(found: dict[str, Any]) -> str:
     """Count cells, by status where not all are ok."""
-    status = found["status"]
+    status, cells = found["status"], counted(found["cells"], "cell")
     if set(status) <= {"ok"}:
-        return f"{found['cells']:,} cells" + (", all ok" if status else "")
+        everyone = "" if found["cells"] == 1 else "all "
+        return cells + (f", {everyone}ok" if status else "")
     counts = ", ".join(f"{kind} {count:,}" for kind, count in status.items())
-    return f"{found['cells']:,} cells: {counts}"
+    return f"{cells}: {counts}"
 
 
 def _headline_tables(ds: xr.Dataset, found: dict[str, Any]) -> list[str]:

@@ -10,6 +10,8 @@ from sweeping import BASE, CLIFF, GRID, fake_batch, make_sweep
 import kvsweep
 from kvsweep import store
 from kvsweep.analysis.questions import select
+from kvsweep.analysis.warning_records import ResultWarning
+from kvsweep.analysis.warnings import stored
 
 PARETO = '[pareto]\nobjectives = ["preemption_rate:min", "throughput_rps:max"]\n'
 
@@ -43,6 +45,28 @@ def test_show_looks_at_a_part(run, results):
     assert "42 cells, all ok" in out
     assert "round-robin" not in out
     assert "no axis 'polic'; did you mean 'policy'" in run("show", results, "--at", "polic=a")[2]
+
+
+def test_show_warns_of_the_cells_that_it_shows(run, results):
+    found = ResultWarning("burst", "told of the whole sweep", cells=1, of=84, worst={})
+    store.update_attributes(Path(results), stored([found]))
+    assert "told of the whole sweep" in run("show", results)[2]
+    _, out, err = run("show", results, "--at", "policy=least-loaded", "--json")
+    warnings = json.loads(out)["warnings"]
+    assert {warning["of"] for warning in warnings} == {42}
+    assert "told of the whole sweep" not in err
+
+
+def test_show_names_the_one_cell_that_it_shows(run, results):
+    choice = ("policy=least-loaded", "gpu_blocks=110", "seed=3")
+    options = [part for text in choice for part in ("--at", text)]
+    code, out, _ = run("show", results, *options)
+    assert code == 0
+    assert "\nat policy least-loaded, gpu_blocks 110, seed 3\n\n1 cell, ok\n" in out
+    assert "axis" not in out
+    told = json.loads(run("show", results, *options, "--json")[1])
+    assert told["at"] == {"policy": "least-loaded", "gpu_blocks": 110, "seed": 3}
+    assert "\nat seed 3\n\naxis" in run("show", results, "--at", "seed=3")[1]
 
 
 def test_cliff_finds_what_the_sweep_asks_for(run, results):
