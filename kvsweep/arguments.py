@@ -25,10 +25,13 @@ class Kind(NamedTuple):
         What messages say that was expected.
     fits : callable (object) -> bool
         Whether a value is of that kind; what is out of range is the function's to refuse.
+    plain : callable (object) -> object
+        Python's own for a value that fits: no reader of sweeps takes NumPy's numbers.
     """
 
     words: str
     fits: Callable[[Any], bool]
+    plain: Callable[[Any], Any] = lambda value: value
 
 
 def _is_list(value: Any, fits: Callable[[Any], bool]) -> bool:
@@ -49,6 +52,10 @@ def _is_number(value: Any) -> bool:
     if isinstance(value, bool) or not isinstance(value, Real):
         return False
     return not isinstance(value, Integral) or int(value).bit_length() < 64
+
+
+def _plain_number(value: Any) -> int | float:
+    return int(value) if isinstance(value, Integral) else float(value)
 
 
 def _made_by(module: str, name: str) -> Callable[[Any], bool]:
@@ -75,8 +82,8 @@ TEXT = Kind("a string", _is_text)
 TEXTS = Kind("a list of strings", lambda value: _is_list(value, _is_text))
 PATH = Kind("a path", _is_path)
 SWITCH = Kind("True or False", lambda value: isinstance(value, bool))
-WHOLE = Kind("an integer of 64 bits", lambda v: _is_number(v) and isinstance(v, Integral))
-NUMBER = Kind("a number", lambda v: _is_number(v))
+WHOLE = Kind("an integer of 64 bits", lambda v: _is_number(v) and isinstance(v, Integral), int)
+NUMBER = Kind("a number", _is_number, _plain_number)
 CALLED = Kind("a function", callable)
 ANY = Kind("anything", lambda value: True)
 
@@ -130,15 +137,25 @@ ARGUMENTS: dict[str, Kind] = {
 
 
 def checked(function: Callable[P, R]) -> Callable[P, R]:
-    """Let a public function refuse arguments of the wrong kind, in one line that names them."""
+    """Let a public function refuse arguments of the wrong kind, in one line that names them.
+
+    NumPy's numbers reach it as Python's.
+    """
     parameters = signature(function).parameters
+
+    def plain(name: str, value: Any) -> Any:
+        if name not in parameters or value is parameters[name].default:
+            return value
+        kind = ARGUMENTS[name]
+        if not kind.fits(value):
+            raise InputError(f"{name}: expected {kind.words}, got {shown(value)}")
+        return kind.plain(value)
 
     @wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
-        for name, value in (dict(zip(parameters, args, strict=False)) | kwargs).items():
-            known = name in parameters and value is not parameters[name].default
-            if known and not ARGUMENTS[name].fits(value):
-                raise InputError(f"{name}: expected {ARGUMENTS[name].words}, got {shown(value)}")
-        return function(*args, **kwargs)
+        named = [plain(name, value) for name, value in zip(parameters, args, strict=False)]
+        rest = args[len(named) :]
+        options = {name: plain(name, value) for name, value in kwargs.items()}
+        return function(*named, *rest, **options)  # type: ignore[arg-type]
 
     return call

@@ -7,12 +7,13 @@ import tomllib
 from importlib.resources import files
 from pathlib import Path
 
+import numpy as np
 import pytest
 from analysis.synthetic import prefix_trials
 
 import kvsweep
 import kvsweep.plot
-from kvsweep.arguments import ANY, ARGUMENTS
+from kvsweep.arguments import ANY, ARGUMENTS, NUMBER, WHOLE, checked
 from kvsweep.errors import InputError
 from kvsweep.store import save_dataset
 
@@ -104,6 +105,26 @@ def test_an_argument_of_another_kind_is_refused_by_its_name(name):
             with pytest.raises(InputError) as caught:
                 FUNCTIONS[name](**{argument: value})
             assert str(caught.value).startswith(f"{argument}: expected {kind.words}, got ")
+
+
+@pytest.mark.parametrize("number", [np.int64(2), np.uint8(2), np.float32(0.5), np.float64(2)])
+def test_numbers_of_numpy_reach_every_function_as_those_of_python(number):
+    names = [name for name, kind in ARGUMENTS.items() if kind in (WHOLE, NUMBER)]
+    for name in names:
+        if ARGUMENTS[name].fits(number):
+            function = checked(_with_argument(name))
+            for got in (function(number), function(**{name: number})):
+                assert (type(got), got) == (type(number.item()), number)
+
+
+def _with_argument(name):
+    """Return a function of one argument, which returns it."""
+    return eval(f"lambda {name}: {name}")
+
+
+def test_a_sweep_is_loaded_with_as_many_seeds_as_numpy_counts(folder):
+    sweep = kvsweep.load_sweep(folder / "small.toml", seeds=np.int64(2))
+    assert [len(axis.values) for axis in sweep.axes if axis.key == "seed"] == [2]
 
 
 def test_the_package_says_that_it_is_typed():
