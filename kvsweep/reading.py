@@ -66,6 +66,22 @@ def open_regular(path: Path) -> BufferedReader:
     return file
 
 
+def refuse_store(path: Path, wanted: str) -> None:
+    """Refuse a store of results where a file is `wanted`: ``a sweep``, ``a trace``.
+
+    Raises
+    ------
+    InputError
+        If it is one.
+    """
+    try:
+        found = (path / "zarr.json").is_file()
+    except ValueError:  # a NUL in the name, of which `open_regular` tells
+        return
+    if found:
+        raise InputError(f"{path}: is a store, not {wanted}")
+
+
 def _check_kind(path: Path, mode: int) -> None:
     if not stat.S_ISREG(mode):
         kind = next((text for test, text in _KINDS if test(mode)), "is no regular file")

@@ -38,7 +38,9 @@ def select(ds: xr.Dataset, at: Sequence[str]) -> xr.Dataset:
         If there is no such axis or value.
     """
     for text in at:
-        name, _, value = text.partition("=")
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise InputError(f"--at {text}: expected AXIS=VALUE")
         axes = [str(dim) for dim in ds["status"].dims]
         if name not in axes:
             hint = did_you_mean(name, axes) or f"; one of: {', '.join(axes)}"

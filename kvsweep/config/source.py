@@ -11,7 +11,7 @@ from kvsweep.config.schema import KeyPath, dotted
 from kvsweep.errors import InputError
 from kvsweep.limits import MAX_SETTINGS_BYTES
 from kvsweep.parsing import first_excess, parse_toml
-from kvsweep.reading import read_text
+from kvsweep.reading import read_text, refuse_store
 
 _BARE = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_"
 _LONG_WORD = re.compile(r"\S{120,}")  # quoted from the file: messages stay readable
@@ -64,6 +64,7 @@ def read_source(file: Path) -> Source:
     InputError
         If it cannot be read or is not TOML, or as `parse_source`.
     """
+    refuse_store(file, "a sweep")
     text = read_text(file, MAX_SETTINGS_BYTES).replace("\r\n", "\n")
     return parse_source(text, str(file))
 

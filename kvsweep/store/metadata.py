@@ -101,6 +101,9 @@ def read_root(path: Where, maker: str) -> Root:
     except (FileNotFoundError, NotADirectoryError) as error:
         if not folder.exists():
             raise InputError(f"{path}: no such store; `{maker}` makes one") from error
+        if path.suffix == ".toml":
+            made = maker.replace("SWEEP.toml", str(path))
+            raise InputError(f"{path}: is a sweep, not a store; `{made}` makes one") from error
         raise InputError(f"{path}: is no store of kvsweep: there is no {ROOT} in it") from error
     except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise InputError(f"{path}: damaged: {ROOT} cannot be read: {_reason(error)}") from error

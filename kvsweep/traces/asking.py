@@ -63,7 +63,7 @@ def read_bent(
     InputError
         If the trace cannot be read, or a setting is no good or has no effect.
     """
-    given = Source(str(path), "", {"workload": {"trace": path.name}}, {})
+    given = Source(str(path), "", {"workload": {"trace": path.name or str(path)}}, {})
     source = with_overrides(given, map(_with_section, settings), None, ("workload",))
     scenario = build(source, source.values, (), path.parent)
     check_options(scenario, source)

@@ -14,7 +14,7 @@ from kvsweep.config.trace_reading import AS_FOUND, Reading
 from kvsweep.errors import InputError, dotted, shown
 from kvsweep.limits import MAX_INPUT_BYTES
 from kvsweep.parsing import first_excess
-from kvsweep.reading import read_text
+from kvsweep.reading import read_text, refuse_store
 from kvsweep.workload.aiperf import read_aiperf
 from kvsweep.workload.azure import read_azure
 from kvsweep.workload.bench_results import read_bench
@@ -88,6 +88,7 @@ def load_trace(source: str | Path | Mapping[str, Any], read: Reading | None = No
         return _native(source, "trace")
     where = str(source)
     read = read or AS_FOUND
+    refuse_store(Path(source), "a trace")
     try:
         if read.format == "parquet" or (read.format is None and is_parquet(Path(source))):
             check_used("parquet", read, where)

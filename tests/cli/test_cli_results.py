@@ -362,6 +362,33 @@ def test_parts_that_are_not_there_are_told(run, results, choice, message):
     assert message in err
 
 
+@pytest.mark.parametrize("command", ["show", "pareto", "verify", "report"])
+def test_a_sweep_in_place_of_a_store_is_named_as_such(run, results, command):
+    code, _, err = run(command, "small.toml")
+    made = "`kvsweep grid small.toml` makes one"
+    assert (code, err) == (2, f"kvsweep: small.toml: is a sweep, not a store; {made}\n")
+
+
+@pytest.mark.parametrize(
+    ("command", "wanted"),
+    [
+        (("size",), "sweep"),
+        (("cliff", "--search"), "sweep"),
+        (("grid",), "sweep"),
+        (("replay",), "trace"),
+        (("trace", "info"), "trace"),
+    ],
+)
+def test_a_store_in_place_of_a_file_is_named_as_such(run, results, command, wanted):
+    code, _, err = run(*command, results)
+    assert (code, err) == (2, f"kvsweep: a.zarr: is a store, not a {wanted}\n")
+
+
+@pytest.mark.parametrize("choice", ["gpu_blocks", "", "policy:least-loaded"])
+def test_a_choice_without_an_equals_sign_says_what_is_expected(run, results, choice):
+    assert f"--at {choice}: expected AXIS=VALUE\n" in run("show", results, "--at", choice)[2]
+
+
 @pytest.mark.parametrize("command", ["show", "cliff", "pareto", "plot"])
 def test_unreadable_stores_are_told_in_one_line(run, results, command):
     chunk = next(f for f in sorted(Path(results, "steps", "c").rglob("*")) if f.is_file())

@@ -260,3 +260,9 @@ def test_what_takes_long_is_told_and_what_does_not_is_not(monkeypatch):
             sleep(0.001)
     assert lines[0] == "counting ..."
     assert lines[1] == "counting: 0.0 s so far"
+
+
+@pytest.mark.parametrize("folder", [".", "..", "/"])
+def test_a_folder_is_no_trace(run, folder):
+    code, _, err = run("trace", "info", folder)
+    assert (code, err) == (2, f"kvsweep: {folder}: cannot read: Is a directory\n")
