@@ -10,6 +10,7 @@ from kvsweep.config import load_sweep
 from kvsweep.config.preset import load_preset
 from kvsweep.config.served_text import defaults_text, model_text
 from kvsweep.errors import InputError
+from kvsweep.limits import MAX_BLOCKS
 
 WORKLOAD = """\
 [workload]
@@ -210,6 +211,20 @@ def test_models_that_cannot_be_are_refused_by_key(load, text, override, message)
     with pytest.raises(InputError) as refused:
         scenarios(load(text, override))
     assert message in str(refused.value)
+
+
+@pytest.mark.parametrize("model", ["llama-3.1-8b", "gpt-oss-20b"])
+@pytest.mark.parametrize(("gib", "blocks"), [(0.0001, 1), (0.0005, 1), (1e6, MAX_BLOCKS)])
+def test_memory_of_no_block_or_too_many_is_refused_with_what_would_do(load, model, gib, blocks):
+    text = f'[model]\npreset = "{model}"\nkv_gib = {gib}\n' + LATENCY
+    with pytest.raises(InputError, match=r":\d+: model\.kv_gib: [\d,]+ usable blocks") as refused:
+        scenarios(load(text))
+    limit = str(refused.value).rpartition(" ")[2]
+    allowed = scenarios(load(text, f"model.kv_gib={limit}"))[0].cache.gpu_blocks
+    assert blocks * 0.999 <= allowed <= blocks * 1.001
+    beyond = float(limit) * (0.999 if blocks == 1 else 1.001)
+    with pytest.raises(InputError, match="usable blocks"):
+        scenarios(load(text, f"model.kv_gib={beyond}"))
 
 
 def test_a_hybrid_model_with_blocks_given_has_the_bytes_of_its_tokens(load):

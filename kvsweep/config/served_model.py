@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
+from math import ceil, floor, log10
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Self
 
@@ -99,9 +100,32 @@ def from_model(scenario: Scenario, folder: Path) -> dict[str, Any]:
     if model.decides and not any(key in given for key in CAPACITIES):
         blocks = told.blocks - 1  # without vLLM's null block
         if not 1 <= blocks <= MAX_BLOCKS:
-            raise KeyProblem(("model",), f"{blocks:,} usable blocks; allowed: 1 to {MAX_BLOCKS:,}")
+            raise _no_such_cache(model, told, blocks)
         found["gpu_blocks"] = blocks
     return found
+
+
+def _no_such_cache(model: ServedModel, told: Answer, blocks: int) -> KeyProblem:
+    """Return the problem of a memory that holds no block beside the null block, or too many."""
+    assert told.layout is not None
+    few = blocks < 1
+    size = max(told.layout.block_bytes)
+    message = f"{max(0, blocks):,} usable blocks, of 1 to {MAX_BLOCKS:,}: "
+    if model.kv_gib is None:
+        remedy = "a larger one, a higher model.utilization" if few else "a smaller one"
+        return KeyProblem(("model", "gpu"), f"{message}take {remedy} or another model.tp")
+    if few:  # vLLM has its null block too
+        return KeyProblem(
+            ("model", "kv_gib"), f"{message}give at least {_rounded(2 * size, up=True)}"
+        )
+    most = _rounded((MAX_BLOCKS + 1) * size, up=False)
+    return KeyProblem(("model", "kv_gib"), f"{message}give at most {most}")
+
+
+def _rounded(size: int, *, up: bool) -> str:
+    """Write bytes as GiB, of few digits and no less, or no more."""
+    digits = 10 ** max(0, 3 - floor(log10(size / GIB)))
+    return f"{(ceil if up else floor)(size / GIB * digits) / digits:.12g}"
 
 
 def _groups(told: Answer, block_size: int) -> tuple[CacheGroup, ...]:
