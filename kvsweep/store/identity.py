@@ -145,10 +145,14 @@ def _moved_points(
 
 def _has_values_of(there: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
     """Whether the axes of a store are in the sweep, each with all of its values."""
-    before, now = (_cells_only(attributes)["grid"] for attributes in (there, wanted))
-    return all(
-        key in now and all(value in now[key] for value in values) for key, values in before.items()
+    before, now = (
+        {
+            key: set(map(json.dumps, values))
+            for key, values in _cells_only(attributes)["grid"].items()
+        }
+        for attributes in (there, wanted)
     )
+    return all(values <= now.get(key, set()) for key, values in before.items())
 
 
 def difference_of_runs(there: Mapping[str, Any], wanted: Mapping[str, Any]) -> str:
