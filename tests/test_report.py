@@ -85,6 +85,21 @@ def test_every_line_fits_a_wide_terminal():
     assert max(map(len, cliff_text(find_cliff(h8(20))).splitlines())) <= 120
 
 
+def test_pairs_without_cliffs_of_both_are_counted_instead_of_listed():
+    ds = h8(4)
+    without = ds.assign_coords(policy=["none", "nothing"])
+    without["preemption_rate"] = ds["preemption_rate"].copy(data=0.0 * ds["preemption_rate"].values)
+    several = xr.concat([ds, without], dim="policy", data_vars="all")
+    text = cliff_text(find_cliff(several))
+    table = text.partition("Ratios of cliffs")[2].partition("\n\n")[0].splitlines()
+    assert [line.split("  ")[0] for line in table[2:]] == ["round-robin / least-loaded"]
+    assert "\n5 pairs without a ratio: not both have a cliff.\n" in text
+    assert "none / nothing" not in text
+    alone = cliff_text(find_cliff(several.isel(policy=[2, 3])))
+    assert "Ratios" not in alone
+    assert "1 pair without a ratio" in alone
+
+
 @pytest.mark.parametrize(
     ("rates", "sentence"),
     [
@@ -267,6 +282,20 @@ def test_the_summary_shows_axes_status_and_a_few_numbers():
     assert ["least-loaded", "1,000", number(expected)] in [line.split()[:3] for line in lines]
 
 
+def test_names_of_an_axis_stand_behind_the_ranges_of_the_others():
+    ds = h8(2).assign_coords(policy=["p" * 90, "q" * 90])
+    lines = summary_text(ds).splitlines()
+    (head,) = (line for line in lines if line.startswith("axis"))
+    assert head.split() == ["axis", "values", "from", "to", "names"]
+    assert len(head) < 60
+    (blocks,) = (line for line in lines if line.startswith("gpu_blocks ") and "blocks" in line[10:])
+    assert blocks.index("1,000") + len("1,000") == head.index("from") + len("from")
+    (names,) = (line for line in lines if line.startswith("policy"))
+    assert names.index("p" * 90) == head.index("names")
+    only = summary_text(ds.isel(gpu_blocks=0, seed=0, drop=True)).splitlines()
+    assert ["axis", "values", "names"] in [line.split() for line in only]
+
+
 def test_the_summary_is_plain_json():
     ds = h8(4)
     ds["status"] = status(ds, livelock={"gpu_blocks": 1000})
@@ -313,7 +342,7 @@ def test_a_summary_of_a_design_has_its_parameters():
     ds = xr.Dataset({"preemption_rate": ("sample", [0.5, 0.2, 0.0])}, coords)
     ds["status"] = ("sample", np.full(3, "ok"))
     lines = summary_text(ds).splitlines()
-    assert lines[3].split() == ["parameter", "of", "the", "design", "points", "from", "to"]
+    assert lines[3].split() == ["parameter", "of", "the", "design", "points", "from", "to", "names"]
     assert lines[4].split() == ["gpu_blocks", "3", "400", "1,600"]
     assert lines[5].split() == ["scheduler", "3", "sjf,", "fcfs"]
     assert lines[-1].split() == ["2", "1,600", "sjf", "0"]

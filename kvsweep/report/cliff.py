@@ -7,7 +7,7 @@ import numpy as np
 from kvsweep.analysis.cliff_records import MONOTONE_RHO, Cliff, CliffRatio, GroupCliff
 from kvsweep.analysis.crossing import Outcome
 from kvsweep.analysis.statistics import Interval
-from kvsweep.analysis.wording import MISSING, interval_ends, label, number
+from kvsweep.analysis.wording import MISSING, counted, interval_ends, label, number
 from kvsweep.report.table import (
     interval_text,
     mean_and_sd,
@@ -42,9 +42,9 @@ def cliff_parts(cliff: Cliff) -> list[str]:
     """Return the lines of `cliff_text`, tables whole."""
     parts = [*cliff_sentences(cliff), ""]
     parts.append(table(_CLIFF_HEADER, [_cliff_row(group) for group in cliff.groups]))
-    if cliff.ratios:
+    if known := [ratio for ratio in cliff.ratios if _is_known(ratio)]:
         parts += ["", "Ratios of cliffs (paired by seed)"]
-        parts.append(table(_RATIO_HEADER, [_ratio_row(ratio) for ratio in cliff.ratios]))
+        parts.append(table(_RATIO_HEADER, [_ratio_row(ratio) for ratio in known]))
     return [*parts, "", *_cliff_notes(cliff)]
 
 
@@ -115,6 +115,11 @@ def _ratio_row(ratio: CliffRatio) -> tuple[str, ...]:
     )
 
 
+def _is_known(ratio: CliffRatio) -> bool:
+    """Whether there is anything to show of it: of the mean curves, resamples or seeds."""
+    return any(cell != MISSING for cell in _ratio_row(ratio)[1:4])
+
+
 def _pair(ratio: CliffRatio) -> str:
     """Name a ratio: ``round-robin / least-loaded (rate 200)``."""
     rest = f" ({label(ratio.labels)})" if ratio.labels else ""
@@ -149,8 +154,10 @@ def _cliff_notes(cliff: Cliff) -> list[str]:
         f"{_pair(ratio)}: {ratio.resamples_lost:,} resamples lack one of the cliffs: in them the "
         "ratio lies outside."
         for ratio in cliff.ratios
-        if ratio.resamples_lost and ratio.interval is not None
+        if ratio.resamples_lost and ratio.interval is not None and _is_known(ratio)
     ]
+    if unknown := sum(not _is_known(ratio) for ratio in cliff.ratios):
+        notes.append(f"{counted(unknown, 'pair')} without a ratio: not both have a cliff.")
     notes += seeds_note(cliff.seeds_note) + missing_note(cliff.missing)
     return notes
 

@@ -132,11 +132,10 @@ def summary_parts(ds: xr.Dataset) -> list[str]:
     found = summary(ds)
     chosen = ", ".join(f"{name} {level(value)}" for name, value in found["at"].items())
     parts = [f"at {chosen}", ""] if chosen else []
-    if axes := [_axis_row(axis) for axis in found["axes"]]:
-        parts.append(table(("axis", "values", "from", "to"), axes))
+    if axes := found["axes"]:
+        parts.append(_axes_table(("axis", "values"), axes))
     if found["parameters"]:
-        rows = [_axis_row(parameter) for parameter in found["parameters"]]
-        parts += ["", table(("parameter of the design", "points", "from", "to"), rows)]
+        parts += ["", _axes_table(("parameter of the design", "points"), found["parameters"])]
     memory = (axis_memory(ds, axis["name"]) for axis in found["axes"])
     parts += [f"KV cache  {text}" for text in memory if text]
     parts += [*([""] if axes else []), _cells_sentence(found)]
@@ -147,18 +146,26 @@ def summary_parts(ds: xr.Dataset) -> list[str]:
     return parts
 
 
+def _axes_table(header: tuple[str, str], axes: list[dict[str, Any]]) -> str:
+    """Write axes with their ranges, or their names: those last, as they may be many."""
+    rows = [_axis_row(axis) for axis in axes]
+    further = [
+        (title, *(row[2 + n] for row in rows)) for n, title in enumerate(("from", "to", "names"))
+    ]
+    kept = [column for column in further if any(column[1:])]
+    lines = [(*row[:2], *(column[1 + n] for column in kept)) for n, row in enumerate(rows)]
+    return table((*header, *(column[0] for column in kept)), lines)
+
+
 def _axis_row(axis: dict[str, Any]) -> tuple[str, ...]:
-    """Return the row of one axis: its range, or its names."""
+    """Return the name of an axis, its size, and its range or its names."""
     values = axis["values"]
+    size = f"{len(values):,}"
     if all(isinstance(value, str) for value in values):
-        return (axis["name"], f"{len(values):,}", ", ".join(dict.fromkeys(values)), "")
+        return (axis["name"], size, "", "", ", ".join(dict.fromkeys(values)))
     unit = with_space(plural(axis["units"]))
-    return (
-        axis["name"],
-        f"{len(values):,}",
-        number(float(min(values))),
-        f"{number(float(max(values)))}{unit}",
-    )
+    low, high = number(float(min(values))), number(float(max(values)))
+    return (axis["name"], size, low, f"{high}{unit}", "")
 
 
 def _cells_sentence(found: dict[str, Any]) -> str:
