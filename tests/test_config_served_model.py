@@ -1,12 +1,14 @@
 """A sweep that names its model and GPU: blocks, bytes of a token and step times follow."""
 
 import json
+import re
 
 import pytest
 
 import kvsweep
 from kvsweep import grid
 from kvsweep.config import load_sweep
+from kvsweep.config.axes import axis_values
 from kvsweep.config.preset import load_preset
 from kvsweep.config.served_text import defaults_text, model_text
 from kvsweep.errors import InputError
@@ -225,6 +227,29 @@ def test_memory_of_no_block_or_too_many_is_refused_with_what_would_do(load, mode
     beyond = float(limit) * (0.999 if blocks == 1 else 1.001)
     with pytest.raises(InputError, match="usable blocks"):
         scenarios(load(text, f"model.kv_gib={beyond}"))
+
+
+@pytest.mark.parametrize(
+    ("key", "one", "other"),
+    [
+        ("model.gpu", "h100", "H100"),
+        ("model.gpu", "80GiB", "80 gib"),
+        ("model.gpu", "80", "80GiB"),
+        ("model.preset", "llama-3.1-8b", "meta-llama/Llama-3.1-8B"),
+        ("latency.model", "mine.toml", "./mine.toml"),
+        ("workload.trace", "a/b.jsonl", "a//b.jsonl"),
+    ],
+)
+def test_values_of_an_axis_that_mean_the_same_are_refused(load, key, one, other):
+    text = ON_H100 + LATENCY + f'[grid]\n"{key}" = ["{one}", "{other}"]\n'
+    said = f"{other!r} occurs twice as {one!r}, which means the same"
+    with pytest.raises(InputError, match=rf":\d+: grid\.{key}: {re.escape(said)}$"):
+        load(text)
+
+
+def test_values_of_an_axis_that_are_unknown_or_other_memory_stay(load):
+    assert axis_values("model.gpu", ["80GiB", "80GB", "h100", "x", "X"])
+    assert axis_values("latency.model", ["a.toml", "A.toml"])
 
 
 def test_a_hybrid_model_with_blocks_given_has_the_bytes_of_its_tokens(load):

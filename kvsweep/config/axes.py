@@ -12,6 +12,7 @@ from kvsweep.config.base import Key
 from kvsweep.config.explain import shown
 from kvsweep.config.scenario import Scenario
 from kvsweep.config.schema import DIGITS, KeyPath, key_at, types_at
+from kvsweep.config.synonyms import meaning
 from kvsweep.dimensions import TAKEN
 from kvsweep.errors import did_you_mean
 from kvsweep.limits import MAX_AXIS_VALUES, MAX_SEED
@@ -90,7 +91,7 @@ def axis_values(key: str, spec: Any) -> tuple[Any, ...]:
     Raises
     ------
     AxisProblem
-        If it is none of these, empty, or has a value twice.
+        If it is none of these, empty, or has a value twice, if in other words.
     """
     kind = number_kind(key)
     entries = spec if isinstance(spec, list) else [spec]
@@ -108,7 +109,7 @@ def axis_values(key: str, spec: Any) -> tuple[Any, ...]:
         values = [float(v) if type(v) is int and abs(v) <= _LARGEST else v for v in values]
     if len(values) > MAX_AXIS_VALUES:
         raise AxisProblem(f"more than {MAX_AXIS_VALUES} values")
-    _check_distinct(values)
+    _check_distinct(key, values)
     if key == SEED:
         _check_seeds(values)
     return tuple(values)
@@ -133,16 +134,18 @@ def _path(key: str) -> KeyPath:
     return tuple(int(p) if p.isdecimal() and len(p) <= DIGITS else p for p in parts)
 
 
-def _check_distinct(values: list[Any]) -> None:
+def _check_distinct(key: str, values: list[Any]) -> None:
     if not values:
         raise AxisProblem("no values: an axis needs at least one")
-    seen: set[tuple[bool, Any]] = set()
+    seen: dict[tuple[bool, Any], Any] = {}
     for value in values:
         # In Python, true equals 1.
-        mark = (isinstance(value, bool), value)
+        mark = (isinstance(value, bool), meaning(key, value))
         if mark in seen:
-            raise AxisProblem(f"{shown(value)} occurs twice")
-        seen.add(mark)
+            earlier = seen[mark]
+            same = f" as {shown(earlier)}, which means the same" if earlier != value else ""
+            raise AxisProblem(f"{shown(value)} occurs twice{same}")
+        seen[mark] = value
 
 
 def _check_seeds(values: list[Any]) -> None:

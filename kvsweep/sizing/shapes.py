@@ -87,7 +87,7 @@ def load_config(name: str, folder: Path | None = None) -> tuple[dict[str, Any], 
     path = (folder or Path()) / name
     exists = os.path.exists(path)  # unlike Path.exists it says no to a name that is too long
     # Hugging Face's name of a model, as Qwen/Qwen3-8B, unless it is a folder.
-    known_as = name if exists else _shipped_name(name)
+    known_as = name if exists else shipped_name(name)
     for found in (name, known_as):
         if found in _tables():
             table = _tables()[found]
@@ -120,8 +120,10 @@ def published_name(name: str) -> str:
     return name if table is None else re.split("[,:]", table["source"])[0]
 
 
-def _shipped_name(name: str) -> str:
-    """Return what a name on Hugging Face is called here, as far as can be told."""
+def shipped_name(name: str) -> str:
+    """Return what a model is called here, as far as can be told of its name on Hugging Face."""
+    if name in _tables():
+        return name
     for shipped in _tables():
         if published_name(shipped).lower() == name.lower():
             return shipped
