@@ -125,6 +125,23 @@ def test_at_the_most_seeds_it_tells_which_cells_are_not_narrow(tmp_path):
     assert [w.kind for w in kvsweep.warnings_of(kvsweep.open_results("a.zarr"))][-1] == "seeds"
 
 
+def test_a_store_of_more_seeds_than_the_most_says_that_no_more_are_allowed(tmp_path):
+    text = UNTIL.replace("relative = 0.2, least = 4", "relative = 1e-9, least = 4, most = {}")
+    run(tmp_path, text.replace("{}", "8"))
+    found = told(run(tmp_path, text.replace("{}", "6")))
+    assert found["seeds"] == 8
+    assert seeds_text(found).startswith("8 seeds, where most = 6 allows no more: e2e_p99_ms to ")
+    assert ", the most" not in seeds_text(found)
+
+
+def test_a_single_cell_is_no_plural(tmp_path):
+    text = UNTIL.replace(POLICIES, "").replace("0.2, least", "{}, least")
+    assert seeds_text(told(run(tmp_path, text.replace("{}", "9.0")))).endswith(" in the one cell")
+    open_cell = text.replace("{}", "1e-9, most = 4")
+    found = told(run(tmp_path, open_cell, overwrite=True))
+    assert "in 0 of 1 cell\n" in seeds_text(found)
+
+
 def test_cells_without_values_are_told_and_not_waited_for(tmp_path, simulator):
     simulator.fails = (100, 1)
     ds = run(tmp_path)

@@ -40,7 +40,7 @@ def sizes_of(sweep: Sweep, path: Where, options: dict[str, Any]) -> dict[str, An
     size = size_of(sweep.with_seeds(first), path, options)
     whole = size_of(sweep.with_seeds(most), path, options | {"extend": grows})
     wanted = ("simulations", "seconds", "seconds_low", "seconds_high")
-    size["until"] = {"asked": str(asked), "seeds": first, "most": most}
+    size["until"] = {"asked": str(asked), "seeds": first, "most": most, "allowed": asked.most}
     size["until"] |= {key: whole[key] for key in wanted}
     return size
 
@@ -150,6 +150,10 @@ def print_size(size: dict[str, Any], as_json: bool) -> None:
 
 
 def _print_until(until: dict[str, Any]) -> None:
+    if until["seeds"] > until["allowed"]:
+        most = f"most = {until['allowed']:,}"
+        echo(f"seeds        {until['seeds']:,}, as the store has; {most} allows no more")
+        return
     echo(f"seeds        {until['seeds']:,}, and more until {until['asked']} is known in all cells")
     ends = f"{span(until['seconds_low'])} to {span(until['seconds_high'])}"
     echo(

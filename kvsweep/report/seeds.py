@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kvsweep.analysis.wording import label, number
+from kvsweep.analysis.wording import counted, label, number
 from kvsweep.config.until import Until
 from kvsweep.report.table import mean_and_sd, table
 
@@ -21,11 +21,10 @@ def seeds_text(reached: dict[str, Any]) -> str:
         As of `kvsweep.seeding.Reached.to_dict`.
     """
     asked, cells, left = reached["asked"], reached["cells"], reached["open"]
-    where = (
-        f"in all {cells:,} cells" if not left else f"in {reached['narrow']:,} of {cells:,} cells"
-    )
-    most = ", the most" if left and reached["seeds"] >= asked["most"] else ""
-    lines = [f"{reached['seeds']:,} seeds{most}: {Until.model_validate(asked)} {where}"]
+    known = "all" if not left else f"{reached['narrow']:,} of"
+    where = "in the one cell" if cells == 1 and not left else f"in {known} {counted(cells, 'cell')}"
+    seeds = f"{reached['seeds']:,} seeds{_limit(reached['seeds'], asked['most']) if left else ''}"
+    lines = [f"{seeds}: {Until.model_validate(asked)} {where}"]
     if reached["equal"]:
         share = 3.0 / reached["seeds"]  # what all of n are without is not as frequent as 3 / n
         lines.append(
@@ -39,6 +38,13 @@ def seeds_text(reached: dict[str, Any]) -> str:
     if len(left) > NAMED:
         lines.append(f"  and {len(left) - NAMED:,} more")
     return "\n".join(lines)
+
+
+def _limit(seeds: int, most: int) -> str:
+    """Say why there are no more seeds; a store may have had more than the sweep now allows."""
+    if seeds < most:
+        return ""
+    return ", the most" if seeds == most else f", where most = {most:,} allows no more"
 
 
 def _row(cell: dict[str, Any]) -> list[str]:

@@ -431,3 +431,6 @@ def test_seeds_until_an_interval_is_narrow_are_told_before_and_after(run, tmp_pa
     assert "warning: e2e_p99_ms to ± 1e-07 %" in err
     found = json.loads(run("grid", sweep, "--out", "u.zarr", "--json")[1])
     assert (found["until"]["seeds"], len(found["until"]["open"])) == (4, 14)
+    fewer = ("--set", "seed.until.most=3", "--out", "u.zarr", "--dry-run")
+    told = "\nseeds        4, as the store has; most = 3 allows no more\n"
+    assert told in run("grid", sweep, *fewer)[1]
