@@ -195,6 +195,29 @@ def test_the_trend_marks_cliffs_beyond_the_swept_range():
     assert {"round-robin", "least-loaded", "arrival rate (request/s)"} <= set(check_layout(figure))
 
 
+@pytest.mark.parametrize(
+    "blocks", [[100_000, 150_000, 200_000], [1000 * 2**i for i in range(7)], [1500, 2500, 3500]]
+)
+def test_numbers_below_a_trend_do_not_touch(blocks):
+    """Its panel is narrow where names of members stand beside it."""
+    sweep = {
+        "grid": {"cache.gpu_blocks": [1], "policy": ["a"], "seed": [0]},
+        "policies": {},
+        "scenario": {"cache": {"kv_bytes_per_token": 131_072.0, "block_size": 16}},
+    }
+    places = np.linspace(0, 60, len(blocks)).astype(int)
+    ds = at_rates(h8(3), RATES).isel(gpu_blocks=places).assign_attrs(sweep=json.dumps(sweep))
+    ds = ds.assign_coords(policy=["a-name-of-18-letters", "another-of-them"])
+    ds["policy"] = ds["policy"].str.slice(0, 18)
+    attributes = ds["gpu_blocks"].attrs
+    ds["gpu_blocks"] = ("gpu_blocks", blocks, attributes)
+    cliff = find_cliff(ds, "preemption_rate", "rate", 0.2)
+    figure = plot.plot_cliff_trend(ds, cliff, "gpu_blocks")
+    with style.style():
+        texts = check_layout(figure)
+    assert sum("\n" in text and text[0].isdigit() for text in texts) >= 2
+
+
 def test_the_trend_needs_an_axis_of_the_groups():
     ds = h8(3)
     with pytest.raises(InputError, match="holds names"):

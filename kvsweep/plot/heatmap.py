@@ -18,9 +18,10 @@ from kvsweep.analysis.wording import BY_VALUE, label, level, number
 from kvsweep.arguments import checked
 from kvsweep.errors import InputError
 from kvsweep.plot import style
-from kvsweep.plot.labels import LETTER, LINE_HEIGHT
+from kvsweep.plot.labels import LINE_HEIGHT
 from kvsweep.plot.medium import current
 from kvsweep.plot.panel import dressed, figure_of, refuse_empty, refuse_panels
+from kvsweep.plot.ticks import width_of
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -38,7 +39,6 @@ MAX_PANELS = 6
 BESIDE = 26  # letters of a line beside a panel
 
 DRAWN = 0.75  # of a panel's size, that is left once its labels have their room
-GAP = 0.07  # inches between names side by side
 ROW = 0.17  # inches of a row that has a name
 
 
@@ -231,7 +231,7 @@ def _tick_names(panel: Axes, which: str, names: list[str]) -> None:
     """
     size = panel.bbox.width if which == "x" else panel.bbox.height
     room = DRAWN * size / figure_of(panel).dpi
-    upright = which == "x" and len(names) * (LETTER * max(map(len, names)) + GAP) > room
+    upright = which == "x" and len(names) * width_of(names) > room
     beside = which == "x" and not upright
     step = 1 if beside else max(1, int(np.ceil(len(names) * LINE_HEIGHT / room)))
     places = np.arange(0, len(names), step)

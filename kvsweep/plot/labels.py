@@ -12,6 +12,7 @@ from matplotlib.patheffects import withStroke
 
 from kvsweep.plot import style
 from kvsweep.plot.panel import check_threshold, figure_of
+from kvsweep.plot.ticks import LETTER
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist
@@ -19,9 +20,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-# Of the names, in inches.
-LINE_HEIGHT = 0.125
-LETTER = 0.056
+LINE_HEIGHT = 0.125  # of the names, in inches
 
 BARS = 0.85  # opacity
 

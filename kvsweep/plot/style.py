@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 import matplotlib as mpl
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, MaxNLocator
+from matplotlib.ticker import FuncFormatter
 
 from kvsweep.analysis.wording import number
 from kvsweep.arguments import checked
 from kvsweep.errors import InputError, printable
 from kvsweep.files import written
 from kvsweep.plot.medium import current, look_of, remember
+from kvsweep.plot.ticks import FittingLocator
 from kvsweep.reading import open_regular
 
 if TYPE_CHECKING:
@@ -281,8 +282,7 @@ def group_thousands(axis: Axes, which: str, each_gib: float | None = None) -> No
     """
     target = axis.xaxis if which == "x" else axis.yaxis
     if which == "x":
-        target.set_major_locator(MaxNLocator(6, steps=[1, 2, 2.5, 5, 10]))
-
+        target.set_major_locator(FittingLocator(lambda value: with_memory(value, each_gib)))
     target.set_major_formatter(FuncFormatter(lambda value, _: with_memory(float(value), each_gib)))
 
 

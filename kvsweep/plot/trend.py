@@ -18,6 +18,7 @@ from kvsweep.errors import InputError
 from kvsweep.plot import style
 from kvsweep.plot.labels import name_lines, room_below
 from kvsweep.plot.panel import figure_of, one_panel, refuse_empty
+from kvsweep.plot.ticks import thinned
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -93,7 +94,7 @@ def plot_cliff_trend(ds: xr.Dataset, cliff: Cliff, over: str, ax: Axes | None = 
         if wide:
             axes.set_xscale("log")
             texts = [style.with_memory(float(value), x_gib) for value in ds[over].values]
-            axes.set_xticks(ds[over].values, texts)
+            axes.set_xticks(ds[over].values, thinned(axes, texts))
             axes.minorticks_off()
         else:
             style.number_axis(axes, ds[over], x_gib)
