@@ -30,6 +30,7 @@ from kvsweep.analysis.pareto import pareto_front
 from kvsweep.analysis.request_times import times
 from kvsweep.analysis.wording import number
 from kvsweep.errors import InputError
+from kvsweep.plot.labels import elided
 
 
 def lines_of(axes):
@@ -406,3 +407,56 @@ def test_a_threshold_that_no_axis_shows_is_refused(threshold):
         plot.plot_curve(ds, "preemption_rate", "gpu_blocks", threshold=threshold)
     with pytest.raises(InputError, match=r"threshold: .* cannot be drawn"):
         plot.plot_bars(ds.isel(gpu_blocks=[0]), "preemption_rate", "policy", threshold=threshold)
+
+
+LONG = [f"least-loaded-with-a-cache-that-is-{word}-for-this" for word in ("small", "large")]
+
+
+def with_long_names(ds):
+    """Give the policies names that differ in the middle, of 46 letters."""
+    names = [f"{LONG[i % 2]}-{i}"[:-2] if i < 2 else f"{i}{LONG[0]}" for i in range(len(ds.policy))]
+    return ds.assign_coords(policy=names)
+
+
+LONG_NAMES = {
+    "cliff": lambda: (ds := with_long_names(h8(3)), plot.plot_cliff(ds, find_cliff(ds)))[1],
+    "panels": lambda: (
+        ds := with_long_names(at_rates(h8(3), RATES)),
+        plot.plot_cliff(ds, find_cliff(ds)),
+    )[1],
+    "curve": lambda: plot.plot_curve(with_long_names(h8(3)), "preemption_rate", "gpu_blocks"),
+    "heatmap": lambda: plot.plot_heatmap(
+        with_long_names(h8(2)), "preemption_rate", "gpu_blocks", "policy"
+    ),
+    "columns": lambda: plot.plot_heatmap(
+        with_long_names(h8(2)), "preemption_rate", "policy", "gpu_blocks"
+    ),
+    "bars": lambda: plot.plot_bars(
+        with_long_names(h8(3).sel(gpu_blocks=1500)), "ttft_p99_ms", "policy"
+    ),
+    "groups": lambda: plot.plot_bars(
+        with_long_names(h8(3).isel(gpu_blocks=[0, 9])), "ttft_p99_ms", "gpu_blocks"
+    ),
+    "pareto": lambda: (
+        ds := with_long_names(routing_study()),
+        plot.plot_pareto(ds, pareto_front(ds)),
+    )[1],
+    "effects": lambda: (
+        ds := with_long_names(h8(3).isel(gpu_blocks=[0, 9])),
+        plot.plot_effects(ds, factorial_effects(ds, "preemption_rate")),
+    )[1],
+}
+
+
+@pytest.mark.parametrize("look", ["column", "slide"])
+@pytest.mark.parametrize("kind", LONG_NAMES)
+def test_long_names_stay_within_the_figure_and_apart(kind, look):
+    with plot.look(look):
+        check_layout(LONG_NAMES[kind]())
+
+
+def test_what_tells_names_apart_is_not_left_out():
+    assert elided(["short", "a-name-of-18-lettr"], 11) == ["short", "a-nam\u2026lettr"]
+    ends = [f"aaaaaaa-{word}-bbbbbbb" for word in ("one", "two")]
+    assert elided(ends, 11) == ["a\u2026e-bbbbbbb", "a\u2026o-bbbbbbb"]
+    assert elided(["a" * 20, "a" * 21], 5) == ["a" * 20, "a" * 21]

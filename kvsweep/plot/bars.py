@@ -14,7 +14,7 @@ from kvsweep.arguments import checked
 from kvsweep.errors import InputError
 from kvsweep.plot import style
 from kvsweep.plot.curve import split_lines
-from kvsweep.plot.labels import BARS, draw_limit, name_lines, room_below
+from kvsweep.plot.labels import BARS, draw_limit, elided, name_lines, room_below
 from kvsweep.plot.panel import figure_of, one_panel, refuse_empty
 
 if TYPE_CHECKING:
@@ -128,7 +128,7 @@ def _draw(
 
 def _label(panel: Axes, array: xr.DataArray, axis: xr.DataArray) -> None:
     levels = axis.values.tolist()
-    panel.set_yticks(range(len(levels)), list(map(level, levels)))
+    panel.set_yticks(range(len(levels)), elided(list(map(level, levels))))
     if not isinstance(levels[0], str):
         panel.set_ylabel(textwrap.fill(style.axis_label(axis), 24))
     panel.set_ylim(len(levels) - 0.4, -0.6)

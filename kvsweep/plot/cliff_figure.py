@@ -25,7 +25,7 @@ from kvsweep.plot.cliff_marks import (
     threshold_label,
 )
 from kvsweep.plot.extent import near_threshold, until_flat
-from kvsweep.plot.labels import explain
+from kvsweep.plot.labels import elided, explain
 from kvsweep.plot.medium import current
 from kvsweep.plot.panel import (
     check_threshold,
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 
 MAX_MEMBERS = 7  # as many as there are colours
 MAX_PANELS = 6
+TITLE = 48  # letters above a panel
 
 
 @checked
@@ -139,7 +140,7 @@ def _one(ds: xr.Dataset, cliff: Cliff) -> Figure:
         side: Literal["left", "right"] = "right" if cliff.generous == "high" else "left"
         whole.set_xlabel(flat, loc=side, fontsize=6.5, color=style.FAINT_INK)
     frame_close_up(whole, x_limits, y_limits)
-    key(whole, cliff, [label(group.labels) for group in cliff.groups])
+    key(whole, cliff, elided([label(group.labels) for group in cliff.groups]))
     return figure
 
 
@@ -159,7 +160,7 @@ def _many(ds: xr.Dataset, cliff: Cliff, panels: dict[str, list[GroupCliff]]) -> 
     style.title(figure, ds, fallback=f"{cliff.metric} along {cliff.along}")
     for axes, (name, groups) in zip(grid.flat, panels.items(), strict=False):
         _panel(axes, ds, cliff, groups)
-        axes.set_title(name, loc="left", fontsize=7.5)
+        axes.set_title(elided([name], TITLE)[0], loc="left", fontsize=7.5)
     room = grid[-1, 1] if len(panels) % 2 else None
     below = _x_label(ds, cliff, grid[0, 0])
     if room is None:
@@ -180,8 +181,8 @@ def _panel(axes: Axes, ds: xr.Dataset, cliff: Cliff, groups: list[GroupCliff]) -
     axes.set_xlim(*until_flat(cliff))
     for i, group in enumerate(groups):
         mark(axes, group, style.colour(i))
-    first = [dict(list(group.labels.items())[:1]) for group in groups]
-    texts = [row_text(group, only) for group, only in zip(groups, first, strict=True)]
+    names = elided([label(dict(list(group.labels.items())[:1])) for group in groups])
+    texts = [row_text(group, name) for group, name in zip(groups, names, strict=True)]
     key(axes, cliff, texts, fontsize=6.5)
     make_room(axes, cliff, groups)
     style.number_axis(axes, array[cliff.along], unit_gib(ds, cliff.along))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from matplotlib.collections import LineCollection
@@ -13,6 +13,7 @@ from kvsweep.analysis.cliff_records import Cliff, GroupCliff
 from kvsweep.analysis.wording import interval_ends, label, number
 from kvsweep.plot import style
 from kvsweep.plot.extent import room_beside
+from kvsweep.plot.labels import elided
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -199,7 +200,8 @@ def frame_close_up(
 
 def draw_rows(axes: Axes, cliff: Cliff, x_limits: tuple[float, float]) -> None:
     """Draw one row per group: its cliff and interval, single seeds as ticks, the numbers above."""
-    for i, group in enumerate(cliff.groups):
+    names = elided([label(group.labels) for group in cliff.groups])
+    for i, (group, name) in enumerate(zip(cliff.groups, names, strict=True)):
         y, colour = -float(i), style.colour(i)
         if group.per_seed is not None and cliff.seeds and cliff.seeds > 1:
             ticks = group.per_seed.values
@@ -209,7 +211,7 @@ def draw_rows(axes: Axes, cliff: Cliff, x_limits: tuple[float, float]) -> None:
             axes.plot(ends, [y, y], color=colour, linewidth=2.4, solid_capstyle="butt")
         axes.plot(group.mean_curve.value, y, "o", color=colour, ms=3.5, mec=style.PAPER, mew=0.6)
         axes.annotate(
-            row_text(group, group.labels),
+            row_text(group, name),
             (0.005, y),
             xycoords=("axes fraction", "data"),
             xytext=(0, 4.5),
@@ -233,9 +235,9 @@ def _rows_title(cliff: Cliff) -> str:
     return f"cliff [{level}, {cliff.seeds} seeds{few}]; ticks: single seeds"
 
 
-def row_text(group: GroupCliff, labels: dict[str, Any]) -> str:
+def row_text(group: GroupCliff, name: str) -> str:
     """Return ``round-robin: 2,143 [2,131, 2,158]``, or that there is no cliff."""
-    name = f"{label(labels)}: " if labels else ""
+    name = f"{name}: " if name else ""
     if np.isnan(group.mean_curve.value):
         return f"{name}no cliff in the swept range"
     text = f"{name}{number(group.mean_curve.value)}"

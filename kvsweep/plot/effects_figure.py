@@ -17,6 +17,7 @@ from kvsweep.analysis.wording import effect_name, label, number, reference_names
 from kvsweep.arguments import checked
 from kvsweep.errors import InputError
 from kvsweep.plot import style
+from kvsweep.plot.labels import elided
 from kvsweep.plot.panel import refuse_empty
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ MAX_ROWS = 40
 WIDE = 100.0  # of a range of ratios: from here on only powers of ten have room
 
 ROW_HEIGHT = 0.16  # inches
+LETTERS = 60  # of a row's name
 CHARACTERS = 125  # of a line below the panels
 
 NARROW = 8.0  # ends of an axis of ratios apart by less have few powers of ten, twos and fives
@@ -195,7 +197,7 @@ def _name_verdict(axes: Axes, found: Estimate, place: int) -> None:
 
 def _name_rows(axes: Axes, rows: list[_Row]) -> None:
     """Write the names left of the panel."""
-    axes.set_yticks(range(len(rows)), [row.text for row in rows])
+    axes.set_yticks(range(len(rows)), elided([row.text for row in rows], LETTERS))
     for text, row in zip(axes.get_yticklabels(), rows, strict=True):
         if row.effect is None:
             text.set_fontweight("bold")

@@ -18,7 +18,7 @@ from kvsweep.analysis.wording import BY_VALUE, label, level, number
 from kvsweep.arguments import checked
 from kvsweep.errors import InputError
 from kvsweep.plot import style
-from kvsweep.plot.labels import LINE_HEIGHT
+from kvsweep.plot.labels import LINE_HEIGHT, elided
 from kvsweep.plot.medium import current
 from kvsweep.plot.panel import dressed, figure_of, refuse_empty, refuse_panels
 from kvsweep.plot.ticks import width_of
@@ -38,7 +38,11 @@ MAX_PANELS = 6
 
 BESIDE = 26  # letters of a line beside a panel
 
+TITLE = 36  # letters above a panel
+WIDE_NAME = 14  # letters beside a panel that then has room for few numbers below
+
 DRAWN = 0.75  # of a panel's size, that is left once its labels have their room
+COLUMNS = 2.0  # inches that names of columns have in a column of a paper
 ROW = 0.17  # inches of a row that has a name
 
 
@@ -106,8 +110,9 @@ def plot_heatmap(
     refuse_panels(ax, panels)
     slide = current().is_slide
     with style.style():
-        names = 0 if mean[y].dtype.kind in "iuf" else mean.sizes[y]
-        axes, rooms = _panels(ds, panels, names) if ax is None else ([dressed(ax)], [])
+        axes, rooms = (
+            _panels(ds, panels, _height(mean[x], mean[y])) if ax is None else ([dressed(ax)], [])
+        )
         norm, gib = _norm(mean.values), {name: unit_gib(ds, name) for name in (x, y)}
         for i, panel in enumerate(axes):
             table, beside = mean.isel({rest[0]: i}) if rest else mean, panels > 1 and slide
@@ -116,26 +121,41 @@ def plot_heatmap(
                 _draw_threshold(panel, table, threshold)
             if rest:
                 name = label({rest[0]: mean[rest[0]].values[i]})
-                panel.set_title(name, loc="left", fontsize=7.5)
+                panel.set_title(elided([name], TITLE)[0], loc="left", fontsize=7.5)
         bar = _bar(image, axes, rooms)
         long = panels > 1 and not slide
         bar.set_label(_told(array, metric, threshold, 48 if long else 28), fontsize=7.5)
     return figure_of(axes[0])
 
 
-def _panels(ds: xr.Dataset, count: int, names: int) -> tuple[list[Axes], list[Axes]]:
+def _panels(ds: xr.Dataset, count: int, height: float) -> tuple[list[Axes], list[Axes]]:
     """Return the panels of a new figure, and those that are left over.
 
-    They stand one below the other, but two beside each other if they are more than two; each has
-    room for so many names of rows.
+    They stand one below the other, but two beside each other if they are more than two; each is
+    so many inches high.
     """
     several = count > 2 and not current().is_slide
     rows = -(-count // 2) if several else count
     width = (2.0 if several else 1.0) * style.COLUMN_WIDTH
-    figure = style.new_figure(height=0.7 + rows * max(2.1, 0.5 + ROW * names), width=width)
+    figure = style.new_figure(height=0.7 + rows * height, width=width)
     grid = figure.subplots(rows, 2).ravel() if several else style.panels(figure, count)
     style.title(figure, ds)
     return list(grid[:count]), list(grid[count:])
+
+
+def _height(x: xr.DataArray, y: xr.DataArray) -> float:
+    """Return the inches of a panel in a column, that has room for the names of its axes."""
+    rows = 0 if _is_numeric(y) else ROW * y.size
+    height = max(2.1, 0.5 + rows)
+    if _is_numeric(x):
+        return height
+    names = elided([level(value) for value in x.values])
+    upright = len(names) * width_of(names) > COLUMNS
+    return height + (width_of(names) if upright else 0.0)
+
+
+def _is_numeric(axis: xr.DataArray) -> bool:
+    return axis.dtype.kind in "iuf"
 
 
 def _bar(image: AxesImage, axes: list[Axes], rooms: list[Axes]) -> Colorbar:
@@ -204,9 +224,10 @@ def _draw(
     image = panel.imshow(
         table.values, origin="lower", aspect="auto", cmap="cividis", norm=norm, interpolation="none"
     )
+    narrow = table[y].dtype.kind == "U" and max(map(len, table[y].values)) > WIDE_NAME
     for name, which in ((x, "x"), (y, "y")):
-        if table[name].dtype.kind in "iuf":
-            few = beside and which == "x"
+        if _is_numeric(table[name]):
+            few = which == "x" and (beside or narrow)
             _tick_numbers(panel, which, table[name].values, gib[name], 3 if few else 6)
         else:
             _tick_names(panel, which, [level(value) for value in table[name].values])
@@ -229,6 +250,7 @@ def _tick_names(panel: Axes, which: str, names: list[str]) -> None:
     They stand upright below the panel where they would touch. If there is no room for that, some
     are left out.
     """
+    names = elided(names)
     size = panel.bbox.width if which == "x" else panel.bbox.height
     room = DRAWN * size / figure_of(panel).dpi
     upright = which == "x" and len(names) * width_of(names) > room

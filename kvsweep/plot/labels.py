@@ -28,11 +28,33 @@ BARS = 0.85  # opacity
 LONGEST = 18
 MOST = 6
 
+# Letters of a name that has the width of a panel, or what is left of it beside the panel.
+NAME = 24
+
+
+def elided(names: Sequence[str], letters: int = NAME) -> list[str]:
+    """Return names of so many letters at most, of longer ones what is in the middle left out.
+
+    What is kept is as much of the beginning as of the end, or else what tells them apart.
+    """
+    for head in sorted(range(letters), key=lambda head: abs(head - letters // 2)):
+        tail = letters - 1 - head
+        short = [
+            name
+            if len(name) <= letters
+            else f"{name[:head]}\N{HORIZONTAL ELLIPSIS}{name[len(name) - tail :]}"
+            for name in names
+        ]
+        if len(set(short)) == len(set(names)):
+            return short
+    return list(names)
+
 
 def room_below(names: Sequence[str], width: float, *, beside: bool = True) -> float:
     """Return the inches that `name_lines` needs below the panels of a figure of `width` inches."""
     if beside and _fit_beside(names):
         return 0.0
+    names = _in_legend(names, width)
     return 0.1 + LINE_HEIGHT * -(-len(names) // _columns(names, width))
 
 
@@ -108,15 +130,21 @@ def name_lines(
         "labelspacing": 0.3,
     }
     if not whole:
-        panels[0][0].legend(marks, names, loc="best", **looks)
+        panels[0][0].legend(marks, elided(names), loc="best", **looks)
     elif any(names):
         figure = figure_of(panels[0][0])
+        names = _in_legend(names, figure.get_figwidth())
         columns = _columns(names, figure.get_figwidth())
         figure.legend(marks, names, loc="outside lower center", ncols=columns, **looks)
 
 
 def _fit_beside(names: Sequence[str]) -> bool:
     return len(names) <= MOST and max(map(len, names), default=0) <= LONGEST
+
+
+def _in_legend(names: Sequence[str], width: float) -> list[str]:
+    """Return names of which each has room with its line in a figure of `width` inches."""
+    return elided(names, int((width - 0.6) / LETTER))
 
 
 def _columns(names: Sequence[str], width: float) -> int:

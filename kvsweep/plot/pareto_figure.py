@@ -15,7 +15,7 @@ from kvsweep.analysis.wording import BY_VALUE, label, number
 from kvsweep.arguments import checked
 from kvsweep.errors import InputError, did_you_mean
 from kvsweep.plot import style
-from kvsweep.plot.labels import LINE_HEIGHT, explain, spread
+from kvsweep.plot.labels import LINE_HEIGHT, elided, explain, spread
 from kvsweep.plot.medium import current
 from kvsweep.plot.panel import dressed, figure_of, refuse_empty, refuse_panels
 
@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 MAX_PANELS = 6
 MAX_ON_SLIDE = 4
 COLUMNS = 2
+
+TITLE = 40  # letters above a panel
+LETTERS = 20  # of a name beside a point
 
 SHARE = 0.8  # of a panel's height before labels take theirs
 
@@ -165,7 +168,7 @@ def _draw(axes: Axes, front: Front, group: FrontGroup, levels: Mapping[str, floa
     style.group_thousands(axes, "y")
     name = label(group.labels)
     if name:
-        axes.set_title(name, loc="left", fontsize=7.5)
+        axes.set_title(elided([name], TITLE)[0], loc="left", fontsize=7.5)
 
 
 def _draw_level(axes: Axes, objective: Objective, level: float, *, vertical: bool) -> None:
@@ -220,13 +223,15 @@ def _name_members(axes: Axes, group: FrontGroup) -> None:
         if member.name not in named and not np.isnan(member.values).any():
             named.update((member.name, *member.tied_with))
             labelled.append((i, member))
+    names = [str(member.name) for member in group.members]
+    shown = dict(zip(names, elided(names, LETTERS), strict=True))
     inches = SHARE * axes.bbox.height / figure_of(axes).dpi
     gap = (top - bottom) * LINE_HEIGHT / inches
     heights = [member.values[1] + 0.55 * gap for _, member in labelled]
     for (i, member), y in zip(labelled, spread(heights, gap, bottom, top), strict=True):
         left = member.values[0] > 0.5 * (low + high)
         axes.annotate(
-            _member_text(member),
+            _member_text(member, shown),
             (member.values[0], y),
             xytext=(-4.5 if left else 4.5, 0),
             textcoords="offset points",
@@ -238,9 +243,9 @@ def _name_members(axes: Axes, group: FrontGroup) -> None:
         )
 
 
-def _member_text(member: Member) -> str:
+def _member_text(member: Member, shown: Mapping[str, str]) -> str:
     """Name a member and those tied with it, with the share of resamples on the front."""
-    text = " =\n".join(str(name) for name in (member.name, *member.tied_with))
+    text = " =\n".join(shown[str(name)] for name in (member.name, *member.tied_with))
     if member.share_of_resamples is None:
         return text
     return f"{text} ({member.share_of_resamples:.0%})"
