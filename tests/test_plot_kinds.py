@@ -418,6 +418,11 @@ def with_long_names(ds):
     return ds.assign_coords(policy=names)
 
 
+def with_long_measure(ds):
+    name = "mean maximum memory seen from common moments"
+    return ds.assign(preemption_rate=ds["preemption_rate"].assign_attrs(long_name=name, units="ms"))
+
+
 LONG_NAMES = {
     "cliff": lambda: (ds := with_long_names(h8(3)), plot.plot_cliff(ds, find_cliff(ds)))[1],
     "panels": lambda: (
@@ -433,6 +438,10 @@ LONG_NAMES = {
     ),
     "bars": lambda: plot.plot_bars(
         with_long_names(h8(3).sel(gpu_blocks=1500)), "ttft_p99_ms", "policy"
+    ),
+    "long measure": lambda: plot.plot_bars(
+        with_long_measure(with_long_names(h8(3).isel(gpu_blocks=[0, 9]))),
+        *("preemption_rate", "policy"),
     ),
     "groups": lambda: plot.plot_bars(
         with_long_names(h8(3).isel(gpu_blocks=[0, 9])), "ttft_p99_ms", "gpu_blocks"

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 MAX_COLOURS = 7  # as many as there are
 MAX_BARS = 42
 BAR = 0.17  # inches
+LABEL_WIDTH = 34  # characters of a line below the bars, beside names that may be long
 
 
 @checked
@@ -134,7 +135,7 @@ def _label(panel: Axes, array: xr.DataArray, axis: xr.DataArray) -> None:
     panel.set_ylim(len(levels) - 0.4, -0.6)
     panel.set_xmargin(0.12)  # room for the numbers
     panel.autoscale_view()
-    panel.set_xlabel(style.axis_label(array))
+    panel.set_xlabel(textwrap.fill(style.axis_label(array), LABEL_WIDTH))
     panel.grid(axis="x", color=style.GRID, linewidth=0.6)
     panel.tick_params(axis="y", length=0)
     style.group_thousands(panel, "x")
