@@ -333,6 +333,52 @@ def test_names_of_curves_do_not_cross_them():
             assert not any(key.contains(*point) for point in points)
 
 
+def boxes(axes, curves):
+    """Return the points of the panel, in pixels, that a curve through values at its axis has."""
+    x = np.linspace(curves[0][0], curves[0][-1], 400)
+    return axes.transData.transform(np.column_stack([x, np.interp(x, *curves)]))
+
+
+@pytest.mark.parametrize("rates", [[1.0, 0.8, 0.6], [0.5, 0.4, 0.3]])
+def test_names_of_curves_are_not_on_bands_or_the_threshold(rates):
+    """Where there is no cliff the threshold ran through them, or the band of the mean."""
+    values = np.array([rates, rates])[:, :, None] * np.array([0.6, 1.0, 1.6])
+    ds = dataset(values, policies=["a-policy", "b-policy"], blocks=[100, 200, 300], seeds=range(3))
+    for threshold in (0.05, 1.2):
+        cliff = find_cliff(ds, "preemption_rate", "gpu_blocks", threshold)
+        figure = plot.plot_cliff(ds, cliff)
+        check_layout(figure)
+        whole = figure.axes[0]
+        key = whole.get_legend().get_window_extent()
+        band = boxes(whole, (cliff.axis, cliff.groups[0].curve.high))
+        line = boxes(whole, (cliff.axis, np.full(3, threshold)))
+        assert not any(key.contains(*point) for point in [*band, *line])
+
+
+def test_names_of_curves_are_not_on_intervals_of_cliffs():
+    """They stand at the foot where less is worse, as the intervals did."""
+    ds = at_rates(h8(4), [500.0, 1000.0, 2000.0])
+    cliff = find_cliff(ds, "throughput_rps", "gpu_blocks", 118.0)
+    figure = plot.plot_cliff(ds, cliff)
+    assert any("at the top, of the cliff" in text for text in check_layout(figure))
+    for axes in figure.axes[:3]:
+        key = axes.get_legend().get_window_extent()
+        assert axes.patches
+        assert not any(key.overlaps(patch.get_window_extent()) for patch in axes.patches)
+
+
+def test_the_name_of_a_threshold_is_not_on_a_curve_that_begins_there():
+    ds = dataset([0.04, 0.047, 0.3, 0.01, 0.0], blocks=[1, 2, 3, 4, 5])
+    cliff = find_cliff(ds, "preemption_rate", "gpu_blocks", 0.05)
+    figure = plot.plot_cliff(ds, cliff)
+    check_layout(figure)
+    close = figure.axes[1]
+    (name,) = [text for text in close.texts if text.get_text() == "threshold 0.05"]
+    box = name.get_window_extent()
+    curve = boxes(close, (cliff.axis, cliff.groups[0].curve.mean))
+    assert not any(box.contains(*point) for point in curve)
+
+
 def test_a_heatmap_leaves_cells_without_a_value_open():
     ds = h8(2)
     ds["status"] = status(ds, livelock={"gpu_blocks": 1000})

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 MAX_MEMBERS = 7  # as many as there are colours
 MAX_PANELS = 6
 TITLE = 48  # letters above a panel
+WIDTH = 0.6  # of the panel of whole curves, that the names take beside their lines
 
 
 @checked
@@ -140,7 +141,9 @@ def _one(ds: xr.Dataset, cliff: Cliff) -> Figure:
         side: Literal["left", "right"] = "right" if cliff.generous == "high" else "left"
         whole.set_xlabel(flat, loc=side, fontsize=6.5, color=style.FAINT_INK)
     frame_close_up(whole, x_limits, y_limits)
-    key(whole, cliff, elided([label(group.labels) for group in cliff.groups]))
+    if any(names := elided([label(group.labels) for group in cliff.groups])):
+        key(whole, cliff, names)
+        make_room(whole, cliff, list(cliff.groups), WIDTH)
     return figure
 
 
@@ -180,7 +183,7 @@ def _panel(axes: Axes, ds: xr.Dataset, cliff: Cliff, groups: list[GroupCliff]) -
     draw_curves(axes, array, cliff, groups)
     axes.set_xlim(*until_flat(cliff))
     for i, group in enumerate(groups):
-        mark(axes, group, style.colour(i))
+        mark(axes, group, style.colour(i), cliff.past)
     names = elided([label(dict(list(group.labels.items())[:1])) for group in groups])
     texts = [row_text(group, name) for group, name in zip(groups, names, strict=True)]
     key(axes, cliff, texts, fontsize=6.5)

@@ -8,6 +8,7 @@ import numpy as np
 from matplotlib.collections import LineCollection
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
+from matplotlib.patheffects import withStroke
 
 from kvsweep.analysis.cliff_records import Cliff, GroupCliff
 from kvsweep.analysis.wording import interval_ends, label, number
@@ -33,6 +34,8 @@ MOST_THRESHOLDS = 1e30
 # Of a panel of `_many`: the height of a line of names, and the width that they may take.
 LINE = 0.075
 KEY_WIDTH = 0.75
+
+NAMED = 0.3  # of the width of a panel, that the name of a threshold takes
 
 # Corner that a cliff leaves empty: (generous end is high, bad is above the threshold).
 _CORNERS: dict[
@@ -90,8 +93,19 @@ def _scale(axes: Axes, cliff: Cliff, log_from: float) -> None:
 
 
 def threshold_label(axes: Axes, cliff: Cliff) -> None:
-    """Write the threshold beside its line, at the tight end, on the side the curves have left."""
-    right, under = cliff.generous == "low", cliff.past == "above"
+    """Write the threshold beside its line: at the tight end, or elsewhere if curves are there.
+
+    It stands on the side of the line that the curves have left at that end, if they have.
+    """
+    tight_right, tight_under = cliff.generous == "low", cliff.past == "above"
+    ends = (
+        (tight_right, tight_under),
+        (not tight_right, not tight_under),
+        (tight_right, not tight_under),
+        (not tight_right, tight_under),
+    )
+    free = [end for end in ends if not _is_crossed(axes, cliff, *end)]
+    right, under = [*free, ends[0]][0]
     axes.annotate(
         f"threshold {number(cliff.threshold)}",
         (0.995 if right else 0.005, cliff.threshold),
@@ -102,7 +116,22 @@ def threshold_label(axes: Axes, cliff: Cliff) -> None:
         va="top" if under else "bottom",
         fontsize=6.5,
         color=style.INK,
+        path_effects=[withStroke(linewidth=2.0, foreground=style.PAPER)],
     )
+
+
+def _is_crossed(axes: Axes, cliff: Cliff, right: bool, under: bool) -> bool:
+    """Whether a mean runs where the name of the threshold would stand."""
+    (left, end), (low, high) = axes.get_xlim(), axes.get_ylim()
+    x = (
+        np.linspace(end - NAMED * (end - left), end)
+        if right
+        else np.linspace(left, left + NAMED * (end - left))
+    )
+    height = LINE * (high - low)
+    foot = cliff.threshold - height if under else cliff.threshold
+    means = np.array([np.interp(x, cliff.axis, group.curve.mean) for group in cliff.groups])
+    return bool(((means > foot) & (means < foot + height)).any())
 
 
 def key(axes: Axes, cliff: Cliff, names: list[str], fontsize: float = 7.0) -> None:
@@ -127,19 +156,24 @@ def key(axes: Axes, cliff: Cliff, names: list[str], fontsize: float = 7.0) -> No
     )
 
 
-def make_room(axes: Axes, cliff: Cliff, groups: list[GroupCliff]) -> None:
-    """Put the names above curves that would cross them, if they stand at the top."""
-    if cliff.past != "above":
-        return
+def make_room(axes: Axes, cliff: Cliff, groups: list[GroupCliff], width: float = KEY_WIDTH) -> None:
+    """Move curves, bands and the threshold away from names that they would cross.
+
+    `width` is the share of the panel that the names take.
+    """
     scale = axes.yaxis.get_transform()
     low, high = scale.transform(axes.get_ylim())
     share = min(LINE * (len(groups) + 1), 0.6)
     left, right = axes.get_xlim()
     place = (cliff.axis - left) / (right - left)
-    beside = place > 1.0 - KEY_WIDTH if cliff.generous == "high" else place < KEY_WIDTH
-    tops = scale.transform(np.concatenate([group.curve.high[beside] for group in groups]))
-    if np.nanmax(tops, initial=low) > high - share * (high - low):
-        axes.set_ylim(*scale.inverted().transform([low, low + (high - low) / (1.0 - share)]))
+    beside = place > 1.0 - width if cliff.generous == "high" else place < width
+    curves = [c[beside] for g in groups for c in (g.curve.mean, g.curve.low, g.curve.high)]
+    drawn = scale.transform(np.concatenate([[cliff.threshold], *curves]))
+    room = (high - low) / (1.0 - share)
+    if cliff.past == "above" and np.nanmax(drawn) > high - share * (high - low):
+        axes.set_ylim(*scale.inverted().transform([low, low + room]))
+    elif cliff.past == "below" and np.nanmin(drawn) < low + share * (high - low):
+        axes.set_ylim(*scale.inverted().transform([high - room, high]))
 
 
 def flat_end(cliff: Cliff, limits: tuple[float, float]) -> str:
@@ -167,25 +201,27 @@ def entries(cliff: Cliff) -> list[tuple[Artist, str]]:
     found: list[tuple[Artist, str]] = [(dotted, f"threshold {number(cliff.threshold)}")]
     if seeds > 1:
         level = f"{100 * cliff.confidence:g}% interval"
+        edge = "foot" if cliff.past == "above" else "top"
         found += [
             (Line2D([], [], color=ink), f"mean over {seeds} seeds, each of them faint"),
             (
                 Patch(color=ink, alpha=0.25, linewidth=0),
-                f"{level} of the mean; at the foot, of the cliff",
+                f"{level} of the mean; at the {edge}, of the cliff",
             ),
         ]
     return found
 
 
-def mark(axes: Axes, group: GroupCliff, colour: str) -> None:
-    """Mark a cliff at the foot of the curves: a short line, its interval shaded."""
+def mark(axes: Axes, group: GroupCliff, colour: str, past: str) -> None:
+    """Mark a cliff where no names are, at the foot or at the top: a line, its interval shaded."""
+    low, high = (0.0, MARK) if past == "above" else (1.0 - MARK, 1.0)
     interval = group.interval
     if interval is not None and np.isfinite([interval.low, interval.high]).all():
         axes.axvspan(
-            interval.low, interval.high, ymax=MARK, color=colour, alpha=0.15, linewidth=0, zorder=1
+            interval.low, interval.high, low, high, color=colour, alpha=0.15, linewidth=0, zorder=1
         )
     if np.isfinite(group.mean_curve.value):
-        axes.axvline(group.mean_curve.value, ymax=MARK, color=colour, linewidth=0.8, zorder=1.5)
+        axes.axvline(group.mean_curve.value, low, high, color=colour, linewidth=0.8, zorder=1.5)
 
 
 def frame_close_up(

@@ -113,7 +113,14 @@ def _is_wide(values: Floats) -> bool:
 def _explain_triangles(axes: Axes) -> None:
     if any(line.get_marker() in ("v", "^") for line in axes.lines):
         key = Line2D([], [], linestyle="none", marker="^", ms=4, color=style.FAINT_INK)
-        axes.legend([key], ["beyond the swept range"], labelcolor=style.FAINT_INK)
+        axes.legend(
+            [key],
+            ["beyond the swept range"],
+            labelcolor=style.FAINT_INK,
+            loc="lower right",
+            bbox_to_anchor=(1.0, 1.0),  # above the panel, where no line is
+            borderaxespad=0.0,
+        )
 
 
 def _draw_trend(axes: Axes, cliff: Cliff, groups: list[GroupCliff], x: Floats, index: int) -> float:
