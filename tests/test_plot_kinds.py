@@ -30,6 +30,7 @@ from kvsweep.analysis.pareto import pareto_front
 from kvsweep.analysis.request_times import times
 from kvsweep.analysis.wording import number
 from kvsweep.errors import InputError
+from kvsweep.plot import style
 from kvsweep.plot.labels import elided
 
 
@@ -334,6 +335,22 @@ def test_titles_and_names_are_plain_text(tmp_path):
         plot.save(plot.plot_curve(ds, "preemption_rate", "gpu_blocks"), tmp_path / "a.svg")
 
 
+def test_what_comes_after_a_figure_is_matplotlibs_own(tmp_path):
+    """Powers of ten, and labels that are set later, are TeX there."""
+    figure = plot.plot_curve(in_tex(h8(2)), "preemption_rate", "gpu_blocks")
+    (axes,) = figure.axes
+    axes.set_xscale("log")
+    axes.set_xlabel(r"$\lambda$")
+    plot.save(figure, tmp_path / "a.png")
+    powers = [label for label in axes.get_xticklabels() if "mathdefault" in label.get_text()]
+    assert powers
+    assert all(label.get_parse_math() for label in (*powers, axes.xaxis.label))
+    with style.style():
+        panel = style.new_figure(2.0).subplots()
+        panel.set_yscale("log")
+        assert all(label.get_parse_math() for label in panel.get_yticklabels())
+
+
 def test_names_are_plain_in_a_panel_of_the_caller_whose_own_words_stay():
     mine = Figure(figsize=(9, 4), layout="constrained")
     ax = mine.subplots()
@@ -343,7 +360,7 @@ def test_names_are_plain_in_a_panel_of_the_caller_whose_own_words_stay():
     plot.plot_bars(ds.rename(preemption_rate="a$b$"), "a$b$", "policy", ax=ax)
     FigureCanvasAgg(mine).draw()
     assert ax.title.get_parse_math()
-    assert not ax.xaxis.label.get_parse_math()
+    assert ax.xaxis.label.get_parse_math()  # it has no dollar
     assert not any(label.get_parse_math() for label in ax.get_yticklabels())
 
 

@@ -24,7 +24,7 @@ _REAL, _SIMULATED = style.colour(6), style.colour(1)
 
 def draw_served(found: ServedResult, stem: Path) -> None:
     """Write ``STEM-requests.png`` and, where the server logged any series, ``STEM-series.png``."""
-    with style.style():
+    with style.drawing():
         figure = style.new_figure(2.4, _WIDTH)
         panels = figure.subplots(1, 3, sharey=True)
         for panel, (label, real, simulated) in zip(panels, _latencies(found), strict=True):
@@ -80,7 +80,7 @@ def _draw_series(found: ServedResult, path: Path) -> None:
 
 def draw_prefix(found: PrefixResult, stem: Path) -> None:
     """Write ``STEM-ttft.png``: time to first token over the tokens computed for it."""
-    with style.style():
+    with style.drawing():
         figure = style.new_figure(2.4)
         panel = figure.subplots()
         cells = sorted(found.cells, key=lambda cell: cell.trial.computed)

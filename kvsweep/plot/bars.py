@@ -82,7 +82,7 @@ def plot_bars(
     array = variables.get(ds, metric)
     if over not in array.dims:
         raise InputError(f"metric: {metric!r} does not vary along {over!r}")
-    refuse_empty(metric, array)
+    refuse_empty(metric, [array.values])
     lines = split_lines(array, over)
     count = len(lines) * len(levels)
     if len(lines) > MAX_COLOURS or count > MAX_BARS:
@@ -91,7 +91,7 @@ def plot_bars(
             f"groups of {MAX_COLOURS}; select some: {BY_VALUE}"
         )
     names = [name for name, _ in lines]
-    with style.style():
+    with style.drawing():
         below = room_below(names, style.COLUMN_WIDTH, beside=False)
         panel = one_panel(ax, ds, 1.1 + BAR * (count + len(levels)) + below)
         for i, (_, values) in enumerate(lines):

@@ -92,7 +92,7 @@ def plot_cliff(ds: xr.Dataset, cliff: Cliff, ax: Axes | None = None) -> Figure:
     check_threshold(cliff.threshold)
     refuse_empty(cliff.metric, (group.curve.mean for group in cliff.groups))
     refuse_panels(ax, len(panels))
-    with style.style():
+    with style.drawing():
         if ax is not None:
             _panel(dressed(ax), ds, cliff, list(cliff.groups))
             ax.set_xlabel(_x_label(ds, cliff, ax))

@@ -61,7 +61,7 @@ def plot_comparison(comparison: Comparison, ax: Axes | None = None) -> Figure:
         lines.setdefault(label(rest), []).append(item)
     if len(lines) > MAX_LINES:
         raise InputError(f"comparison figure: {len(lines)} lines do not fit, at most {MAX_LINES}")
-    with style.style():
+    with style.drawing():
         height = 2.6 + room_below(list(lines), style.COLUMN_WIDTH)
         panel = one_panel(ax, xr.Dataset(), height, f"{found.metric}: B minus A")
         ends = [

@@ -88,9 +88,9 @@ def plot_curve(
     axis = variables.axis(ds, along).sortby(along)
     arrays = [_along(variables.get(ds, name), along) for name in names]
     for name, array in zip(names, arrays, strict=True):
-        refuse_empty(name, array)
+        refuse_empty(name, [array.values])
     refuse_panels(ax, len(names))
-    with style.style():
+    with style.drawing():
         panels = _panels(ds, arrays, along) if ax is None else [dressed(ax)]
         ends = [
             _draw(panel, array, along, confidence, resamples)

@@ -83,7 +83,7 @@ def plot_effects(ds: xr.Dataset, effects: Effects) -> Figure:
             "--at or --order 1"
         )
     drawn = [row.effect for row in rows if row.effect is not None]
-    refuse_empty(effects.metric, variables.get(ds, effects.metric))
+    refuse_empty(effects.metric, [variables.get(ds, effects.metric).values])
     refuse_empty(
         f"{effects.metric} and one to compare it with",
         (effect.difference.effect for effect in drawn),
@@ -91,7 +91,7 @@ def plot_effects(ds: xr.Dataset, effects: Effects) -> Figure:
     scales = [DIFFERENCE]
     if any(np.isfinite(effect.ratio.effect) for effect in drawn):
         scales.append(RATIO)
-    with style.style():
+    with style.drawing():
         figure = style.new_figure(
             height=1.1 + ROW_HEIGHT * len(rows), width=2.0 * style.COLUMN_WIDTH
         )

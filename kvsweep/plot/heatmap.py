@@ -44,6 +44,7 @@ WIDE_NAME = 14  # letters beside a panel that then has room for few numbers belo
 DRAWN = 0.75  # of a panel's size, that is left once its labels have their room
 COLUMNS = 2.0  # inches that names of columns have in a column of a paper
 ROW = 0.17  # inches of a row that has a name
+TALLEST = 20.0  # inches of all rows
 
 
 @checked
@@ -104,12 +105,12 @@ def plot_heatmap(
             f"heatmap: dimensions {', '.join(rest)} are left over, at most {MAX_PANELS} panels "
             f"fit; select a value of them: {BY_VALUE}"
         )
-    refuse_empty(metric, array)
+    refuse_empty(metric, [array.values])
     mean = array.mean("seed", keep_attrs=True) if "seed" in array.dims else array
     mean = mean.transpose(*rest, y, x)
     refuse_panels(ax, panels)
     slide = current().is_slide
-    with style.style():
+    with style.drawing():
         axes, rooms = (
             _panels(ds, panels, _height(mean[x], mean[y])) if ax is None else ([dressed(ax)], [])
         )
@@ -145,7 +146,7 @@ def _panels(ds: xr.Dataset, count: int, height: float) -> tuple[list[Axes], list
 
 def _height(x: xr.DataArray, y: xr.DataArray) -> float:
     """Return the inches of a panel in a column, that has room for the names of its axes."""
-    rows = 0 if _is_numeric(y) else ROW * y.size
+    rows = 0 if _is_numeric(y) else min(ROW * y.size, TALLEST)  # beyond, some names are left out
     height = max(2.1, 0.5 + rows)
     if _is_numeric(x):
         return height

@@ -47,9 +47,10 @@ def one_panel(
 
 
 def dressed(ax: Axes) -> Axes:
-    """Give the caller's panel the look of the others, within `style.style`; return it."""
+    """Give the caller's panel the look of the others, within `style.drawing`; return it."""
     given: Any = mpl.rcParams
     _make_plain(ax)
+    style.note_made(ax)
     for axis, name in ((ax.xaxis, "xtick"), (ax.yaxis, "ytick")):
         axis.set_tick_params(
             labelsize=given[f"{name}.labelsize"],

@@ -90,7 +90,7 @@ def plot_pareto(
     _check_levels(front, levels or {})
     together = (sum(member.values) for group in front.groups for member in group.members)
     refuse_empty(" and ".join(objective.metric for objective in front.objectives), together)
-    with style.style():
+    with style.drawing():
         grid = _panels(ds, panels) if ax is None else [dressed(ax)]
         for axes, group in zip(grid, front.groups, strict=False):
             _draw(axes, front, group, levels or {})

@@ -52,7 +52,7 @@ def plot_prefix(ds: xr.Dataset, cost: PrefixCost) -> Figure:
     >>> ds = xarray.open_zarr("prefix.zarr")
     >>> kvsweep.plot.save(kvsweep.plot.plot_prefix(ds, prefix_cost(ds)), "prefix.png")
     """
-    with style.style():
+    with style.drawing():
         figure = style.new_figure(height=1.3 + sum(PANELS.values()))
         panels = figure.subplots(2, 1, sharex=True, height_ratios=list(PANELS.values()))
         style.title(figure, ds.assign_attrs(question=_what(ds)))

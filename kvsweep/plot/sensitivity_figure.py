@@ -72,7 +72,7 @@ def plot_sensitivity(ds: xr.Dataset, indices: Sensitivity, ax: Axes | None = Non
             f"effects figure: {len(rows):,} rows do not fit, at most {MAX_ROWS}; "
             f"select some: {BY_VALUE}"
         )
-    with style.style():
+    with style.drawing():
         height = 1.2 + ROW_HEIGHT * len(rows)
         axes = one_panel(ax, ds, height, f"What moves {indices.metric}")
         _draw(axes, rows)

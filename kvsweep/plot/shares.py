@@ -90,7 +90,7 @@ def plot_cdf(
     if not known.size:
         raise InputError(f"metric: no request has a {metric}")
     x = np.unique(np.quantile(known, np.linspace(0.0, 1.0, POINTS)))
-    with style.style():
+    with style.drawing():
         panel = _drawn(ds, found, x, confidence, resamples, ax)
         low = max(float(np.quantile(known, 0.01)), 1e-9)
         if x[-1] > LOG_FACTOR * low:
@@ -152,7 +152,7 @@ def plot_attainment(
     """
     statistics.check_bootstrap(confidence, resamples)
     found, told = scales(ds, levels)
-    with style.style():
+    with style.drawing():
         panel = _drawn(ds, found, SCALES, confidence, resamples, ax)
         panel.set_xscale("log")
         panel.set_xlim(SCALES[0], SCALES[-1])

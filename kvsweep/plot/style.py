@@ -6,12 +6,14 @@ import textwrap
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import matplotlib as mpl
 from matplotlib.figure import Figure
+from matplotlib.text import Text
 from matplotlib.ticker import FuncFormatter
 
 from kvsweep.analysis.wording import number
@@ -24,6 +26,7 @@ from kvsweep.reading import open_regular
 
 if TYPE_CHECKING:
     import xarray as xr
+    from matplotlib.artist import Artist
     from matplotlib.axes import Axes
     from matplotlib.layout_engine import LayoutEngine
 
@@ -49,6 +52,9 @@ PAPER: str
 _THEMED = {"INK": "ink", "FAINT_INK": "faint", "GRID": "grid", "PAPER": "paper"}
 
 
+_made: ContextVar[list[Artist] | None] = ContextVar("made", default=None)
+
+
 def __getattr__(name: str) -> str:
     if name not in _THEMED:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
@@ -59,7 +65,6 @@ def __getattr__(name: str) -> str:
 _STYLE: dict[str, Any] = {
     "font.family": "DejaVu Sans",
     "font.size": 7.5,
-    "text.parse_math": False,  # titles and names are others' words, in which a dollar is a dollar
     "axes.labelsize": 7.5,
     "axes.linewidth": 0.6,
     "axes.spines.right": False,
@@ -105,6 +110,33 @@ def style() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def drawing() -> Iterator[None]:
+    """Apply the look while a figure is made of titles and names that are others' words.
+
+    A dollar in them is a dollar. Texts keep the settings under which they were made, so those
+    without one are Matplotlib's again afterwards: ticks, which logarithms write as TeX, and labels
+    that are set later.
+    """
+    made: list[Artist] = []
+    token = _made.set(made)
+    try:
+        with style(), mpl.rc_context({"text.parse_math": False}):
+            yield
+    finally:
+        _made.reset(token)
+    for text in (text for artist in made for text in artist.findobj(Text)):
+        if "$" not in text.get_text():
+            text.set(parse_math=mpl.rcParams["text.parse_math"])
+
+
+def note_made(artist: Artist) -> None:
+    """Tell `drawing` of a figure, or of a panel of the caller's, that is drawn into."""
+    made = _made.get()
+    if made is not None:
+        made.append(artist)
+
+
 def new_figure(height: float, width: float = COLUMN_WIDTH) -> Figure:
     """Return an empty figure, `width` by `height` inches, outside pyplot's list of figures.
 
@@ -118,6 +150,7 @@ def new_figure(height: float, width: float = COLUMN_WIDTH) -> Figure:
     engine = figure.get_layout_engine()
     if engine is not None:
         engine.set(w_pad=0.03, h_pad=0.03, hspace=0.04, wspace=0.04)  # type: ignore[call-arg]
+    note_made(figure)
     return remember(figure)
 
 

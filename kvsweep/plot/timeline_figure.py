@@ -74,7 +74,7 @@ def plot_timeline(
 def draw_timeline(found: Timeline) -> Figure:
     """Return the figure of a timeline."""
     rows = float(np.clip(0.05 * len(np.unique(places(found))), 1.2, 5.2))
-    with style.style():
+    with style.drawing():
         figure = style.new_figure(rows + 2.2, 2 * style.COLUMN_WIDTH)
         style.head(figure, *heading(found))
         upper, lower = figure.subplots(2, 1, sharex=True, height_ratios=[rows, 1.1])

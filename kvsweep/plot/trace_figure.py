@@ -41,7 +41,7 @@ def plot_trace(name: str, requests: Requests, hits: Hits) -> Figure:
         For `kvsweep.plot.save`.
     """
     blocks = hits.points(POINTS)
-    with style.style():
+    with style.drawing():
         figure = style.new_figure(HEIGHT, WIDTH)
         panels = figure.subplots(2, 2).ravel()
         style.head(figure, name, counted(len(requests), "request"))
@@ -59,7 +59,7 @@ def plot_hits(
     name: str, columns: Mapping[str, Sequence[Any]], ceiling: float, block_size: int
 ) -> Figure:
     """Draw the hit rates of `kvsweep.traces.capacities.columns`, with GiB on top if known."""
-    with style.style():
+    with style.drawing():
         figure = style.new_figure(2.5)
         panel = figure.subplots()
         style.head(figure, name, "What a cache of so many blocks finds, one request at a time")

@@ -81,7 +81,7 @@ def plot_tradeoff(
     for name, array in zip((x, y), arrays, strict=True):
         if along not in array.dims:
             raise InputError(f"metric: {name!r} does not vary along {along!r}")
-        refuse_empty(name, array)
+        refuse_empty(name, [array.values])
     pairs = [split_lines(array.sortby(along), along) for array in arrays]
     names = [name for name, _ in pairs[0]]
     if len(names) > MAX_LINES or names != [name for name, _ in pairs[1]]:
@@ -89,7 +89,7 @@ def plot_tradeoff(
             f"tradeoff: {x} and {y} have {len(names)} and {len(pairs[1])} lines, at most "
             f"{MAX_LINES} of each fit, of the same axes; select some: {BY_VALUE}"
         )
-    with style.style():
+    with style.drawing():
         below = room_below(names, style.COLUMN_WIDTH, beside=False)
         panel = one_panel(ax, ds, HEIGHT + below)
         for i, ((_, across), (_, up)) in enumerate(zip(*pairs, strict=True)):

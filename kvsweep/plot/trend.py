@@ -74,7 +74,7 @@ def plot_cliff_trend(ds: xr.Dataset, cliff: Cliff, over: str, ax: Axes | None = 
         lines.setdefault(label(others), []).append(group)
     if len(lines) > MAX_LINES:
         raise InputError(f"cliff figure: {len(lines)} lines do not fit, at most {MAX_LINES}")
-    with style.style():
+    with style.drawing():
         height = 2.9 + room_below(list(lines), style.COLUMN_WIDTH)
         axes = one_panel(ax, ds, height, f"{cliff.metric} along {cliff.along}")
         ends = []
