@@ -76,7 +76,7 @@ def refuse_store(path: Path, wanted: str) -> None:
     """
     try:
         found = (path / "zarr.json").is_file()
-    except ValueError:  # a NUL in the name, of which `open_regular` tells
+    except (OSError, ValueError):  # a name that is no good, of which `open_regular` tells
         return
     if found:
         raise InputError(f"{path}: is a store, not {wanted}")

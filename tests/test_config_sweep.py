@@ -468,6 +468,8 @@ def test_quoted_keys_replace_axes_ranges_policies_and_keys_of_sections(load):
         ("workload.rate.x=1", "--set workload.rate.x: workload.rate has no 'x'"),
         ("cache.gpu_blocks", "--set cache.gpu_blocks: expected KEY=VALUE, as in cache.gpu_blo"),
         ("=5", "--set =5: expected KEY=VALUE"),
+        ("#'=1", "--set #': unknown key"),
+        ('#"=1', '--set #": unknown key'),
         # Keys and distributions by half their name.
         ("rate=5", "--set rate: unknown key; did you mean 'workload.rate'?"),
         ("instnces=5", "--set instnces: unknown key; did you mean 'cluster.instances'?"),

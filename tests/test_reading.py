@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from kvsweep.config.source import read_source
 from kvsweep.errors import InputError, clip, dotted, shown
 from kvsweep.reading import open_regular, read_text
 
@@ -59,6 +60,9 @@ def test_devices_folders_and_sockets_are_refused(tmp_path):
 
 def test_names_that_no_file_can_have_are_refused(tmp_path):
     assert "File name too long" in refused(tmp_path / ("n" * 300))
+    for path in ("n" * 300, "a\0b"):
+        with pytest.raises(InputError, match="cannot read: "):
+            read_source(Path(path))
     assert "cannot read: " in refused(Path("a\0b"))
     assert "cannot read: " in refused(Path("a\ud800b"))
     loop = tmp_path / "loop"

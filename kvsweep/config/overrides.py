@@ -152,6 +152,8 @@ def _split(key: str) -> list[str]:
             example = 'expected one as in grid."workload.rate"'
             raise InputError(f"--set {cut(key)}: unknown key; {example}") from None
         return key.split(".")  # a name with an apostrophe
+    if len(table) != 1:  # a comment, or lines
+        return key.split(".")
     parts: list[str] = []
     while isinstance(table, dict):
         ((part, table),) = table.items()

@@ -35,8 +35,9 @@ def refuse_import() -> None:
     InputError
         If that is what calls.
     """
-    imported = sys.modules.get(IMPORTED)
-    if imported is None or imported is sys.modules.get("__main__"):
+    imported, main = sys.modules.get(IMPORTED), sys.modules.get("__main__")
+    # Until then `__main__` is what multiprocessing began with, which is no file.
+    if imported is None or imported is main or hasattr(main, "__file__"):
         return
     if multiprocessing.current_process().name == TRIAL:
         sys.exit(ASKED)  # whoever started it says why
@@ -91,7 +92,8 @@ def _try_once(method: str) -> None:
             process.start()
         process.join()
     finally:
-        process.kill()
+        if process.pid is not None:  # it has started
+            process.kill()
     if process.exitcode == ASKED:
         raise _unguarded()
     if process.exitcode != STARTED:

@@ -2,6 +2,8 @@
 
 import subprocess
 import sys
+from multiprocessing import get_context
+from types import ModuleType
 
 import pytest
 from sweeping import BASE, GRID, write_sweep
@@ -67,11 +69,22 @@ def test_a_guarded_script_and_a_process_of_its_own_may_have_processes(tmp_path, 
 def test_other_processes_that_import_a_script_are_refused_too(monkeypatch):
     """As those of a pool of the user's own, where the call is not guarded."""
     monkeypatch.setitem(sys.modules, starting.IMPORTED, starting)
+    check_workers(None, True, None)  # as in a script that such a process runs in place of its own
+    monkeypatch.setitem(sys.modules, "__main__", ModuleType("__main__"))
     with pytest.raises(InputError, match="new processes import the script"):
         check_workers(None, True, None)
     check_workers(2, False, None)
     monkeypatch.setitem(sys.modules, "__main__", starting)  # it is imported
     check_workers(None, True, None)
+
+
+def test_a_process_that_cannot_start_is_told_as_it_was(monkeypatch):
+    def fails(self):
+        raise BlockingIOError(11, "Resource temporarily unavailable")
+
+    monkeypatch.setattr(get_context("spawn").Process, "start", fails)
+    with pytest.raises(BlockingIOError):
+        starting._try_once.__wrapped__("spawn")
 
 
 def test_a_daemon_has_no_processes(monkeypatch):
