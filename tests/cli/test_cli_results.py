@@ -291,7 +291,7 @@ def test_plot_draws_how_the_cliff_moves(run, tmp_path):
         ),
         (("cliff", "--size", "7"), "--size 7: expected WIDTHxHEIGHT in inches, as 7x4"),
         pytest.param(
-            ("cliff", "--size", "700x4"), "is not 1 to 100 inches each way", marks=pytest.mark.long
+            ("cliff", "--size", "700x4"), "are not 1 to 100 inches each way", marks=pytest.mark.long
         ),
     ],
 )
