@@ -69,7 +69,10 @@ def test_a_guarded_script_and_a_process_of_its_own_may_have_processes(tmp_path, 
 def test_other_processes_that_import_a_script_are_refused_too(monkeypatch):
     """As those of a pool of the user's own, where the call is not guarded."""
     monkeypatch.setitem(sys.modules, starting.IMPORTED, starting)
-    check_workers(None, True, None)  # as in a script that such a process runs in place of its own
+    script = ModuleType("__main__")  # one that such a process runs in place of its own
+    script.__file__ = "script.py"
+    monkeypatch.setitem(sys.modules, "__main__", script)
+    check_workers(None, True, None)
     monkeypatch.setitem(sys.modules, "__main__", ModuleType("__main__"))
     with pytest.raises(InputError, match="new processes import the script"):
         check_workers(None, True, None)
