@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import signal
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from contextlib import contextmanager
 from itertools import product
 from multiprocessing import get_context
 
 from kvsweep.studies.columns import Column
 from kvsweep.studies.runs import Case, Run, simulate
+from kvsweep.workers.starting import without_interrupts
 
 Progress = Callable[[int, int], None]
 """Called with the number of runs done and to do."""
@@ -55,7 +54,7 @@ class Bench:
         # A forked process would inherit the locks of the threads of compiled code.
         pool = ProcessPoolExecutor(self._workers, mp_context=get_context("spawn"))
         try:
-            with _children_ignore_ctrl_c():
+            with without_interrupts():
                 futures = {pool.submit(simulate, *pair): pair for pair in pairs}
             for future in as_completed(futures):
                 self._keep(futures[future], future.result())
@@ -70,19 +69,3 @@ class Bench:
         self._done += 1
         if self._progress:
             self._progress(self._done, self._planned)
-
-
-@contextmanager
-def _children_ignore_ctrl_c() -> Iterator[None]:
-    """Spare processes that are started meanwhile the Ctrl-C that a terminal sends to all.
-
-    They end with this process; each would print a traceback before.
-    """
-    if not hasattr(signal, "pthread_sigmask"):
-        yield
-        return
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)

@@ -88,7 +88,7 @@ def _try_once(method: str) -> None:
         target=sys.exit, args=(STARTED,), name=TRIAL, daemon=True
     )
     try:
-        with _without_interrupts():
+        with without_interrupts():
             process.start()
         process.join()
     finally:
@@ -104,8 +104,11 @@ def _try_once(method: str) -> None:
 
 
 @contextmanager
-def _without_interrupts() -> Iterator[None]:
-    """Keep Ctrl-C from a process that starts, which would print a traceback."""
+def without_interrupts() -> Iterator[None]:
+    """Spare processes that are started meanwhile the Ctrl-C that a terminal sends to all.
+
+    They end with this process; each would print a traceback before.
+    """
     if not hasattr(signal, "pthread_sigmask"):  # Windows
         yield
         return
