@@ -229,6 +229,7 @@ class ClusterRun:
             if isinstance(error, KilledWorker) and not self._alone:
                 self._ways[task.index] = simulate_apart
                 self._suspects.append(task)  # it, or one that shared its worker
+                self._jobs.pop(self._whole.cells.variant_block(task), None)  # or the job was blamed
                 return None
             if isinstance(error, WrongWorkerError):
                 self._pool.refuse(*error.args)
