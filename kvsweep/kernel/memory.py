@@ -92,8 +92,8 @@ def workspace_sizes(lanes: NDArray[Any]) -> dict[str, NDArray[np.int64]]:
         "states": states,
         "tables": table * (1 + lanes["more_groups"]) * explicit * (1 + apart),
         "edges": states * (1 + lanes["more_groups"]),
-        "left": count * lanes["gpu_blocks"] * (lanes["windows"] != 0),
-        "leavers": 2 * engines * lanes["block_size"],  # the first of each list, then the last
+        "left": 2 * count * lanes["gpu_blocks"] * (lanes["windows"] != 0),
+        "leavers": engines * lanes["block_size"],
         "plans": engines * PLAN * (lanes["drafts"] > 0),
         "sums": HORIZON * explicit,
         "handoffs": requests * apart,

@@ -103,9 +103,11 @@ class Workspace(NamedTuple):
     edges: NDArray[Any]
     """EDGE (states x groups,): what the window of each table has left."""
     left: NDArray[Any]
-    """LEFT, beside `blocks` if there are windows: blocks that these left in runs of decodes."""
+    """LEFT (2 x that of `blocks`,) if there are windows: what these left, by its first place."""
+    blank_leavers: NDArray[Any]
+    """LEAVERS (1,): a list of nobody."""
     leavers: NDArray[Any]
-    """int64 (instances x block_size,): first table that a window may leave a block of, by phase."""
+    """LEAVERS (instances x block_size,): tables that windows may leave blocks of, by phase."""
     plans: NDArray[Any]
     """int64 (instances x kernel.memory.PLAN,): what the next steps with drafts take and give."""
     sums: NDArray[np.int64]

@@ -79,16 +79,32 @@ BATCH_FIELDS = (
 
 EDGE_FIELDS = (
     Field("gone", i64, "block", "leading slots of a table whose blocks left its window"),
-    Field("slot", i64, "index", "the next slot, of who is counted (explicit/counted.py)"),
-    Field("step", i64, "step", "when its block leaves the window"),
+    Field("step", i64, "step", "when the next one leaves it, in a list (explicit/leavers.py)"),
+    Field("own", i64, "step", "from when on it leaves blocks whose keys nobody else has"),
     Field("until", i64, "step", "from when on none leaves"),
-    Field("next", i32, "index", "the table behind it of those that leave at its phase, or -1"),
-    Field("own", i32, "1", "1 if nobody else has the key of that block"),
+    Field("number", i64, "1", "tables that joined its list before"),
+    Field("latest", i64, "index", "place of the last note of its list when its request ended"),
+    Field("next", i64, "index", "the table behind it in its list, or -1"),
+)
+
+LEAVERS_FIELDS = (
+    Field("first", i64, "index", "first table that a window may leave a block of, or -1"),
+    Field("last", i64, "index", "last of them"),
+    Field("joined", i64, "1", "tables that have joined them so far"),
+    Field("visited", i64, "step", "last step in which they were asked"),
+    Field("count", i64, "block", "blocks that they leave in a step before `look_at`"),
+    Field("look_at", i64, "step", "when to look at each"),
+    Field("latest", i64, "index", "place of the last note of what they left, or -1"),
+    Field("ended", i64, "index", "first table of who has ended, of whom notes tell, or -1"),
+    Field("ended_last", i64, "index", "last of them"),
 )
 
 LEFT_FIELDS = (
-    Field("record", i32, "index", "block id of the record that a block is part of that was left"),
-    Field("slot", i64, "index", "its slot in a table"),
+    Field("record", i32, "index", "block id of the record that the blocks are part of"),
+    Field("count", i32, "block", "blocks that were left, as far as they are in one piece"),
+    Field("step", i64, "step", "when"),
+    Field("first", i64, "1", "number of the first table that left one, or less"),
+    Field("before", i64, "index", "place of the note before of the same list, or -1"),
 )
 
 ENGINE_FIELDS = (
@@ -117,7 +133,8 @@ ENGINE_FIELDS = (
     Field("input", i64, "token", "tokens and slots that the step may still take as input"),
     Field("schedules", i64, "1", "schedules made so far, empty ones included"),
     Field("window_freed", i64, "block", "blocks that left their window so far"),
-    Field("left", i64, "index", "place of the next note of such a block, in a run of decodes"),
+    Field("left", i64, "block", "place of the next of them that is noted"),
+    Field("left_at", i64, "index", "the same in the circle of places; explicit/left_behind.py"),
     Field("drafts", i64, "token", "drafts verified so far"),
     Field("accepted", i64, "token", "drafts accepted so far"),
     Field("pulls", i64, "1", "transfers begun by the batch being scheduled"),
@@ -164,6 +181,7 @@ STATE = dtype_of(STATE_FIELDS)
 ENTRY = dtype_of(ENTRY_FIELDS)
 BATCH = dtype_of(BATCH_FIELDS)
 EDGE = dtype_of(EDGE_FIELDS)
+LEAVERS = dtype_of(LEAVERS_FIELDS)
 LEFT = dtype_of(LEFT_FIELDS)
 ENGINE = dtype_of(ENGINE_FIELDS)
 HANDOFF = dtype_of(HANDOFF_FIELDS)

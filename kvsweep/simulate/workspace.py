@@ -23,6 +23,7 @@ from ..records import (
     INSTANCE,
     JOB,
     LANE,
+    LEAVERS,
     LEFT,
     LRU,
     NEVER,
@@ -90,6 +91,14 @@ def _blank_state() -> NDArray[Any]:
 
 
 @cache
+def _blank_leavers() -> NDArray[Any]:
+    blank = np.zeros(1, LEAVERS)
+    for name in ("first", "last", "visited", "latest", "ended"):
+        blank[name] = NONE
+    return blank
+
+
+@cache
 def _blank_engine() -> NDArray[Any]:
     blank = np.zeros(1, ENGINE)
     blank["transfer_head"] = NONE
@@ -152,7 +161,8 @@ def allocate_workspace(inputs: Inputs, itl_entries: int) -> Workspace:
         tables=np.empty(sizes["tables"], np.int32),
         edges=np.empty(sizes["edges"], EDGE),
         left=np.empty(sizes["left"], LEFT),
-        leavers=np.empty(sizes["leavers"], np.int64),
+        blank_leavers=_blank_leavers(),
+        leavers=np.empty(sizes["leavers"], LEAVERS),
         plans=np.empty(sizes["plans"], np.int64),
         sums=np.empty(sizes["sums"], np.int64),
         handoffs=np.empty(sizes["handoffs"], HANDOFF),

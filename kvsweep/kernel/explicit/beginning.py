@@ -96,7 +96,9 @@ def begin_explicit(inp, ws, lane):
         engine = ws.engines[index]
         place_engine(lane, inst, engine)
         _place_states(own, engine)
-    ws.leavers[: lane["instances"] * lane["block_size"]] = NONE
+    if lane["windows"]:
+        for place in range(lane["instances"] * lane["block_size"]):
+            ws.leavers[place] = ws.blank_leavers[0]
     _begin_states(inp, ws, lane)
 
 

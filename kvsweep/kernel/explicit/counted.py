@@ -27,12 +27,12 @@ from .due import (
     end_some,
     is_last,
     is_served,
-    leave_windows,
     next_due,
     phase_of,
     this_phase,
 )
-from .leavers import enlist, forget_phases
+from .leavers import enlist, find_left, forget_phases
+from .leaving import leave_windows
 from .may_run import decodes, may_plan
 from .planning import plan, plan_one, planned_blocks, planned_tokens
 from .short_of_blocks import bring_up, take_by_counts, take_one_by_one
@@ -105,6 +105,7 @@ def plan_ahead(inp, ws, lane, inst, tally, engine):
 @leaf
 def stand_down(inp, ws, lane, inst, tally, engine):
     """Bring all who are counted up to date, and count nobody."""
+    find_left(ws, lane, inst, engine)
     for place in range(inst["run_lo"], inst["run_lo"] + engine["counted"]):
         bring_up(inp, ws, lane, inst, tally, engine, place)
         ws.due[place] = IDLE

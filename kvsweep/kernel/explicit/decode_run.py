@@ -23,10 +23,10 @@ from .due import (
     cache_due,
     count_ending,
     end_some,
-    leave_windows,
     this_phase,
 )
 from .handoff import next_transfer
+from .leaving import leave_windows
 from .log import log_decodes, log_outputs, note_before
 from .may_run import may_run, tries
 from .planning import planned_tokens

@@ -6,12 +6,11 @@ from ..._jit import leaf
 from ...records import NONE, Event
 from ..blocks.sizes import tokens_beyond
 from ..time.calendar import leave_running
-from .leavers import discharge, point_edge
-from .left_behind import leave_own
+from .leavers import discharge
 from .log import note
 from .planning import planned_blocks, verify
 from .settling import finish
-from .tables import cache_known, fit, groups_of, leave_one
+from .tables import cache_known, fit
 
 
 @leaf
@@ -150,42 +149,6 @@ def is_served(lane, inst, state):
 
 
 @leaf
-def _leave_shared(inp, ws, lane, inst, tally, engine, table):
-    """Give back the next block of a table, which others may find or has no key."""
-    s, group = table // groups_of(lane), table % groups_of(lane)
-    r = s - engine["state_lo"]
-    catch_up(inp, ws, lane, inst, tally, engine, r)
-    request = inp.requests[lane["request_lo"] + r]
-    leave_one(inp, ws, lane, inst, engine, request, ws.states[s], s, group)
-    point_edge(ws, lane, ws.states[s], s, group)
-
-
-@leaf
-def leave_next(inp, ws, lane, inst, tally, engine, table, alone):
-    """Give back the block that a window leaves in this step, if any; return the next table.
-
-    Unless it goes `alone`, those of some tables behind it too.
-    """
-    edge = ws.edges[table]
-    after = np.int64(edge["next"])
-    if edge["step"] <= inst["step"] < edge["until"]:
-        if edge["own"]:
-            after = leave_own(ws, lane, inst, engine, table, alone)
-        else:
-            _leave_shared(inp, ws, lane, inst, tally, engine, table)
-            edge["step"] += lane["block_size"]
-    return after
-
-
-@leaf
-def leave_windows(inp, ws, lane, inst, tally, engine, phase):
-    """Give back the blocks that windows leave in this step, at `phase`."""
-    table = np.int64(ws.leavers[phase]) if lane["windows"] else np.int64(NONE)
-    while table != NONE:
-        table = leave_next(inp, ws, lane, inst, tally, engine, table, False)
-
-
-@leaf
 def _end_one(inp, ws, lane, inst, tally, engine, r):
     """Give a request, up to date until now, its last token."""
     s = engine["state_lo"] + r
@@ -199,7 +162,7 @@ def _end_one(inp, ws, lane, inst, tally, engine, r):
         state["computed"] = state["limit"] - 1
     else:
         ws.phases[phase_of(lane, inst, state)] -= 1
-        discharge(inp, ws, lane, inst, state, s)
+        discharge(inp, ws, lane, inst, engine, state, s, False)
         state["computed"] += 1 - lane["async_scheduling"]
         fit(lane, tally, state, state["computed"], measured)
     state["known"] = state["limit"]

@@ -14,7 +14,8 @@ from ..time.calendar import nearest_due
 from ..time.step_time import step_time
 from .batches import pass_on
 from .block_records import take
-from .due import blocks_needed, leave_windows, this_phase
+from .due import blocks_needed, this_phase
+from .leaving import leave_windows
 from .planning import planned_tokens
 from .refused import evicts_hit
 from .tables import FAR, groups_of

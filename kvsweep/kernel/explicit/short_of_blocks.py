@@ -10,8 +10,9 @@ from ...records import NONE
 from ..time.calendar import IDLE
 from .batches import give_entry
 from .block_records import take
-from .due import blocks_needed, catch_up, is_served, leave_next, phase_of, this_phase
+from .due import blocks_needed, catch_up, is_served, phase_of, this_phase
 from .leavers import discharge
+from .leaving import begin_turns, end_turns, leave_in_turn
 from .tables import cache_known, groups_of, watch_windows
 from .walking import preempt
 
@@ -39,10 +40,10 @@ def _preempt_last(inp, ws, out, lane, inst, tally, index, engine):
         r = ws.running[place]
         s = engine["state_lo"] + r
         state = ws.states[s]
+        discharge(inp, ws, lane, inst, engine, state, s, True)
         bring_up(inp, ws, lane, inst, tally, engine, place)
         ws.due[place] = IDLE
         ws.phases[phase_of(lane, inst, state)] -= 1
-        discharge(inp, ws, lane, inst, state, s)
         engine["counted"] -= 1
         engine["context"] -= state["computed"]
         engine["measured"] -= r >= lane["warmup"]
@@ -75,16 +76,17 @@ def take_one_by_one(inp, ws, out, lane, inst, tally, index, engine):
     Of each first the windows leave what they leave, then it takes a block.
     """
     takes = this_phase(lane, inst)
-    table = np.int64(ws.leavers[takes])
+    table = begin_turns(ws, lane, inst, takes)
     position = np.int64(0)
     while position < engine["counted"]:
         s = np.int64(engine["state_lo"]) + ws.running[inst["run_lo"] + position]
         state = ws.states[s]
         while table != NONE and table // groups_of(lane) == s:
-            table = leave_next(inp, ws, lane, inst, tally, engine, table, True)
+            table = leave_in_turn(inp, ws, lane, inst, tally, engine, table)
         if phase_of(lane, inst, state) == takes and is_served(lane, inst, state):
             while position < engine["counted"] and groups_of(lane) > inst["free"]:
                 _preempt_last(inp, ws, out, lane, inst, tally, index, engine)
             if position < engine["counted"]:
                 take(ws, inst, np.int64(groups_of(lane)))
         position += 1
+    end_turns(ws, lane, inst, takes)

@@ -11,7 +11,7 @@ import numpy as np
 from ..._jit import leaf
 from ...records import NONE
 from ..blocks.sizes import blocks_for, full_blocks
-from . import block_records, left_behind
+from . import block_records
 from .refused import wake_for
 
 FAR = np.int64(2**31 - 2)
@@ -82,9 +82,7 @@ def _split_gone(inp, ws, lane, inst, request, s, group, block, slot):
     """Give a block that a window has left a record, unless it was evicted; return that."""
     key = key_of(inp, lane, request, group, block)
     found = np.int64(ws.tables[slot])
-    if found <= left_behind.FIRST:
-        found = left_behind.split_left(ws, inst, slot, left_behind.FIRST - found, key)
-    elif block_records.is_stretch_with(ws, inst, found, s, group, block):
+    if block_records.is_stretch_with(ws, inst, found, s, group, block):
         found = block_records.split_last(ws, inst, found, key)
     return found
 
@@ -124,11 +122,13 @@ def release_left(inp, ws, lane, inst, engine, request, state, s):
 
 @leaf
 def leave_one(inp, ws, lane, inst, engine, request, state, s, group):
-    """Give back the next block of a table, which others may find or has no key (rule R12.2)."""
+    """Give back the next block of a table (rule R12.2)."""
     place = s * groups_of(lane) + group
     gone = np.int64(ws.edges[place]["gone"])
     cache_known(inp, ws, lane, inst, request, state, s, state["computed"] - state["flight"])
-    _release(ws, lane, inst, state, s, group, gone, gone + 1)
+    stretch = _release(ws, lane, inst, state, s, group, gone, gone + 1)
+    if stretch != NONE:
+        ws.tables[slot_of(state, group, gone)] = stretch
     ws.edges[place]["gone"] = gone + 1
     engine["window_freed"] += 1
 
