@@ -85,6 +85,8 @@ EDGE_FIELDS = (
     Field("number", i64, "1", "tables that joined its list before"),
     Field("latest", i64, "index", "place of the last note of its list when its request ended"),
     Field("next", i64, "index", "the table behind it in its list, or -1"),
+    Field("before", i64, "index", "the table in front of it, or -1"),
+    Field("counts", i64, "1", "1 if `count` of its list has it"),
 )
 
 LEAVERS_FIELDS = (

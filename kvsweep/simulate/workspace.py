@@ -95,6 +95,7 @@ def _blank_leavers() -> NDArray[Any]:
     blank = np.zeros(1, LEAVERS)
     for name in ("first", "last", "visited", "latest", "ended"):
         blank[name] = NONE
+    blank["look_at"] = NEVER
     return blank
 
 

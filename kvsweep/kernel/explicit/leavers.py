@@ -68,13 +68,25 @@ def _set_edge(inp, lane, state, edge, group):
 
 
 @leaf
+def expect(leavers, edge, step):
+    """Count a table if it leaves a block by count in `step`, the next visit; else look at it."""
+    edge["counts"] = edge["own"] <= step
+    if edge["counts"]:
+        leavers["count"] += 1
+    else:
+        leavers["look_at"] = min(leavers["look_at"], edge["step"])
+    leavers["look_at"] = min(leavers["look_at"], edge["until"])
+
+
+@leaf
 def _append(ws, leavers, table):
     """Put a table at the end of a list."""
     edge = ws.edges[table]
     edge["next"] = NONE
+    edge["before"] = leavers["last"]
     edge["number"] = leavers["joined"]
     leavers["joined"] += 1
-    if leavers["first"] == NONE:
+    if leavers["last"] == NONE:
         leavers["first"] = table
     else:
         ws.edges[leavers["last"]]["next"] = table
@@ -94,8 +106,9 @@ def enlist(inp, ws, lane, inst, state, s):
                 if leavers["visited"] >= edge["step"]:  # the others were asked in this step
                     advance_all(ws, lane, leavers)
                     leavers["visited"] = edge["step"] - 1
+                    leavers["look_at"] = 0
                 _append(ws, leavers, table)
-                leavers["look_at"] = 0
+                expect(leavers, edge, inst["step"] + lane["block_size"] - 1)
 
 
 @leaf
@@ -158,18 +171,16 @@ def find_left(ws, lane, inst, engine):
 @leaf
 def _take_out(ws, leavers, table):
     """Take a table out of a list."""
-    before = np.int64(NONE)
-    at = np.int64(leavers["first"])
-    while at != table:
-        before = at
-        at = np.int64(ws.edges[at]["next"])
-    after = np.int64(ws.edges[at]["next"])
-    if before == NONE:
-        leavers["first"] = after
+    edge = ws.edges[table]
+    leavers["count"] -= edge["counts"]
+    if edge["before"] == NONE:
+        leavers["first"] = edge["next"]
     else:
-        ws.edges[before]["next"] = after
-    if after == NONE:
-        leavers["last"] = before
+        ws.edges[edge["before"]]["next"] = edge["next"]
+    if edge["next"] == NONE:
+        leavers["last"] = edge["before"]
+    else:
+        ws.edges[edge["next"]]["before"] = edge["before"]
 
 
 @leaf
@@ -204,7 +215,6 @@ def discharge(inp, ws, lane, inst, engine, state, s, preempted):
                 _take_out(ws, leavers, table)
                 if is_in_use(ws, lane, inst, engine, leavers["latest"]):
                     _remember(ws, lane, inst, engine, leavers, table)
-                leavers["look_at"] = 0
 
 
 @leaf

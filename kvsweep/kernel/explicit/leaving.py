@@ -9,7 +9,7 @@ import numpy as np
 from ..._jit import leaf
 from ...records import NEVER, NONE
 from .due import catch_up
-from .leavers import advance_all, find_own
+from .leavers import advance_all, expect, find_own
 from .left_behind import leave_some
 from .tables import groups_of, leave_one
 
@@ -62,20 +62,13 @@ def end_turns(ws, lane, inst, phase):
 @leaf
 def _look_ahead(ws, lane, inst, leavers):
     """Count who will leave a block at the next visit, and find when to look again."""
-    behind = inst["step"] + lane["block_size"]
-    count = np.int64(0)
-    look_at = np.int64(NEVER)
+    leavers["count"] = 0
+    leavers["look_at"] = NEVER
     table = np.int64(leavers["first"])
     while table != NONE:
         edge = ws.edges[table]
-        if edge["own"] <= behind:
-            count += 1
-        else:
-            look_at = min(look_at, edge["step"])
-        look_at = min(look_at, edge["until"])
+        expect(leavers, edge, inst["step"] + lane["block_size"])
         table = np.int64(edge["next"])
-    leavers["count"] = count
-    leavers["look_at"] = look_at
 
 
 @leaf
