@@ -157,7 +157,6 @@ def find_all(ws, lane, inst, engine, leavers):
             _find_own(ws, lane, inst, engine, leavers, table)
             table = np.int64(ws.edges[table]["next"])
     leavers["latest"] = NONE
-    leavers["ended"] = NONE
 
 
 @leaf

@@ -56,7 +56,6 @@ def end_turns(ws, lane, inst, phase):
     """Note that all tables have had their turn in this step."""
     if lane["windows"]:
         ws.leavers[phase]["visited"] = inst["step"]
-        ws.leavers[phase]["look_at"] = 0
 
 
 @leaf

@@ -120,9 +120,7 @@ def _cut_note(ws, inst, at, place):
     note = _note_at(ws, inst, at)
     behind = at + note["count"] - (place + 1)
     if behind > 0:
-        rest = _note_at(ws, inst, place + 1)
-        rest["record"] = note["record"]
-        rest["count"] = behind
+        _note_at(ws, inst, place + 1)["count"] = behind
     if place > at:
         note["count"] = place - at
     _note_at(ws, inst, place)["count"] = 1
