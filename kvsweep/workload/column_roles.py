@@ -13,6 +13,9 @@ LENGTHS = {"prompt": "prompt_tokens", "output": "output_tokens"}
 """Roles of counts of tokens, and the columns that hold them unless others are named."""
 
 TIMES = ("arrival", "first_token", "last_token", "ttft", "latency")
+ON_CLOCK = ("arrival", "first_token", "last_token")
+"""Those of `TIMES` that are on one clock of any origin; the others count from the arrival."""
+
 NAMES = ("client", "slo_class")
 REQUIRED = ("arrival", "prompt", "output")
 

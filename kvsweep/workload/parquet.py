@@ -14,7 +14,7 @@ from kvsweep.config.trace_reading import Reading
 from kvsweep.errors import InputError, shown
 from kvsweep.limits import MAX_INPUT_BYTES, MAX_REQUESTS, MAX_TOKENS
 from kvsweep.reading import open_regular
-from kvsweep.workload.column_roles import LENGTHS, NAMES, TIMES, find_roles, unit_of
+from kvsweep.workload.column_roles import LENGTHS, NAMES, ON_CLOCK, TIMES, find_roles, unit_of
 from kvsweep.workload.measured import Rows
 from kvsweep.workload.row_chunks import DATE, Chunk, Numbered, collect
 
@@ -56,8 +56,10 @@ def read_parquet(path: Path, read: Reading) -> Rows:
             if file.metadata.num_rows > MAX_REQUESTS:
                 raise InputError(f"{where}: more than {MAX_REQUESTS} requests")
             schema = file.schema_arrow
+            _check_once(schema.names, where)
             roles = find_roles(schema.names, read, where)
             kinds = {role: schema.field(name).type for role, name in roles.items()}
+            _check_kinds(kinds, roles, where)
             units = {
                 role: _unit(role, roles[role], kinds[role], read, where)
                 for role in TIMES
@@ -71,13 +73,56 @@ def read_parquet(path: Path, read: Reading) -> Rows:
         raise InputError(f"{where}: damaged or unreadable Parquet file: {problem}") from None
 
 
+def _check_once(names: Sequence[str], where: str) -> None:
+    """Refuse columns of the same name."""
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            raise InputError(f"{where}: duplicate column {shown(name)}")
+        seen.add(name)
+
+
+def _check_kinds(kinds: dict[str, Any], roles: dict[str, str], where: str) -> None:
+    """Refuse columns of types that cannot be what they are to be, and clocks of two kinds."""
+    import pyarrow as pa
+
+    for role, kind in kinds.items():
+        if role in NAMES or pa.types.is_integer(kind):
+            continue
+        dated = role in ON_CLOCK and pa.types.is_timestamp(kind)
+        timed = pa.types.is_floating(kind) or pa.types.is_duration(kind) or dated
+        if role in LENGTHS or not timed:
+            raise InputError(
+                f"{where}: {roles[role]}: expected a column of {_wanted(role)}, got "
+                f"{shown(str(kind))}"
+            )
+    dates = {
+        roles[role]: kinds[role].tz is not None
+        for role in ON_CLOCK
+        if role in kinds and pa.types.is_timestamp(kinds[role])
+    }
+    if len(set(dates.values())) > 1:
+        with_zone, without = (
+            next(name for name, zoned in dates.items() if zoned is told) for told in (True, False)
+        )
+        raise InputError(
+            f"{where}: {without}: times with and without a time zone: those of {with_zone} have one"
+        )
+
+
+def _wanted(role: str) -> str:
+    if role in LENGTHS:
+        return "integers"
+    return "numbers or timestamps" if role in ON_CLOCK else "numbers or durations"
+
+
 def _unit(role: str, name: str, kind: Any, read: Reading, where: str) -> str:
     """Return the unit of times: that of the type if it has one, as dates become microseconds."""
     import pyarrow as pa
 
     if pa.types.is_timestamp(kind):
         return DATE
-    return unit_of(role, name, read, where)
+    return str(kind.unit) if pa.types.is_duration(kind) else unit_of(role, name, read, where)
 
 
 def _chunks(
@@ -109,9 +154,10 @@ def _values(column: pa.Array, role: str, name: str, place: Numbered, where: str)
         raise InputError(f"{where}{place[first]}: {name}no value")
     if pa.types.is_timestamp(kind):
         return _microseconds(column)
-    if not (pa.types.is_integer(kind) or (pa.types.is_floating(kind) and role not in LENGTHS)):
-        wanted = "integers" if role in LENGTHS else "numbers or timestamps"
-        raise InputError(f"{where}: {name}expected a column of {wanted}, got {shown(str(kind))}")
+    if pa.types.is_duration(kind):
+        column = column.cast(pa.int64())
+    elif pa.types.is_floating(kind):
+        column = column.cast(pa.float64())  # half of them cannot hold the limits
     values = column.to_numpy(zero_copy_only=False)
     most = MAX_TOKENS if role in LENGTHS else 2.0**63
     bad = np.flatnonzero(~((values >= 0) & (values <= most if role in LENGTHS else values < most)))
@@ -120,7 +166,7 @@ def _values(column: pa.Array, role: str, name: str, place: Numbered, where: str)
             f"{where}{place[int(bad[0])]}: {name}expected a number from 0 to {most:.12g}, got "
             f"{shown(values[bad[0]].item())}"
         )
-    return values.astype(np.int64 if pa.types.is_integer(kind) else np.float64)
+    return values.astype(np.float64 if pa.types.is_floating(kind) else np.int64)
 
 
 def _microseconds(column: pa.Array) -> NDArray[np.int64]:

@@ -8,12 +8,10 @@ from itertools import chain
 from kvsweep.config.trace_reading import Reading
 from kvsweep.errors import InputError
 from kvsweep.workload.cells import date_cells, is_date, is_zoned, time_cells, token_cells
-from kvsweep.workload.column_roles import LENGTHS, NAMES, TIMES, find_roles, unit_of
+from kvsweep.workload.column_roles import LENGTHS, NAMES, ON_CLOCK, TIMES, find_roles, unit_of
 from kvsweep.workload.csv_columns import read_columns, read_header
 from kvsweep.workload.measured import Rows
 from kvsweep.workload.row_chunks import DATE, Chunk, collect
-
-_ON_CLOCK = ("arrival", "first_token", "last_token")
 
 
 def read_csv(text: str, where: str, read: Reading) -> Rows:
@@ -33,7 +31,7 @@ def read_csv(text: str, where: str, read: Reading) -> Rows:
     arrival = first[1][list(roles).index("arrival")][0]
     dated = is_date(arrival)
     units = {
-        role: DATE if dated and role in _ON_CLOCK else unit_of(role, roles[role], read, where)
+        role: DATE if dated and role in ON_CLOCK else unit_of(role, roles[role], read, where)
         for role in TIMES
         if role in roles
     }

@@ -1,8 +1,9 @@
 """Parquet files of named columns; without pyarrow, one line says what to install."""
 
 import sys
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 
+import numpy as np
 import pytest
 
 from kvsweep.config.read_options import parse_reading
@@ -11,6 +12,7 @@ from kvsweep.workload import parquet
 from kvsweep.workload.traces import load_trace
 
 NAMES = ("arrival_ms", "prompt_tokens", "output_tokens")
+SECONDS = ((1, 2, 3), (4, 4, 4))
 
 
 def refused(path, *read):
@@ -53,6 +55,52 @@ def test_columns_are_named_and_dates_have_their_unit(tmp_path):
     assert trace.requests.prompt_tokens.tolist() == [7, 9, 5]
 
 
+def test_clocks_with_and_without_a_zone_are_not_mixed(tmp_path):
+    plain = [datetime(2026, 4, 1, 0, 0, second) for second in (3, 1, 2)]
+    zoned = [time.replace(tzinfo=UTC) for time in plain]
+    names = ["columns.arrival=ts", "columns.first_token=first"]
+    columns = {"prompt_tokens": [5, 7, 9], "output_tokens": [1, 2, 3]}
+    path = write(tmp_path, {"ts": zoned, "first": plain} | columns)
+    told = "times with and without a time zone: those of"
+    assert refused(path, *names) == f"first: {told} ts have one"
+    path = write(tmp_path, {"ts": plain, "first": zoned} | columns)
+    assert refused(path, *names) == f"ts: {told} first have one"
+
+
+def test_durations_have_their_unit(tmp_path):
+    pa = pytest.importorskip("pyarrow")
+    for unit, factor in (("s", 1), ("ms", 1000), ("us", 10**6), ("ns", 10**9)):
+        times = [pa.array([k * factor for k in tokens], pa.duration(unit)) for tokens in SECONDS]
+        trace = load_trace(write(tmp_path, table(ttft=times[0], latency=times[1])))
+        assert trace.expected["measured_us"]["first_token_ts"] == [2e6, 1_499_750, 3_499_750]
+        assert trace.expected["measured_us"]["last_token_ts"] == [4e6, 4_499_750, 4_499_750]
+
+
+def test_small_floats_are_read_without_a_warning(tmp_path):
+    pa = pytest.importorskip("pyarrow")
+    halves = pa.array(np.array([1.5, 1, 2], np.float16))
+    requests = load_trace(write(tmp_path, table(arrival_ms=halves))).requests
+    assert requests.arrival_us.tolist() == [0, 500, 1000]
+
+
+def test_a_column_that_is_there_twice_is_named(tmp_path):
+    pa = pytest.importorskip("pyarrow")
+    path = tmp_path / "log.parquet"
+    columns = pa.Table.from_arrays([pa.array([1])] * 4, names=[*NAMES, NAMES[1]])
+    pytest.importorskip("pyarrow.parquet").write_table(columns, path)
+    assert refused(path) == "duplicate column 'prompt_tokens'"
+
+
+@pytest.mark.parametrize("name", ["arrival", "ttft"])
+def test_types_that_are_no_times_are_not_asked_for_their_unit(tmp_path, name):
+    changes = {name: [date(2026, 4, 1)] * 3}
+    path = write(tmp_path, table(**changes))
+    read = ("columns.arrival=arrival",) if name == "arrival" else ()
+    kind = "timestamps" if name == "arrival" else "durations"
+    told = f"{name}: expected a column of numbers or {kind}, got 'date32[day]'"
+    assert refused(path, *read) == told
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -65,6 +113,7 @@ def test_columns_are_named_and_dates_have_their_unit(tmp_path):
         ({"arrival_ms": [1.0, float("nan"), 2.0]}, "row 1: arrival_ms: expected a number from 0"),
         ({"arrival_ms": [1.0, float("inf"), 2.0]}, "row 1: arrival_ms: expected a number from 0"),
         ({"output_tokens": [1, 0, 3]}, "row 1: 0 output tokens, the request failed: read.failed"),
+        ({"ttft_ms": [datetime(2026, 4, 1)] * 3}, "ttft_ms: expected a column of numbers or dur"),
         ({"ttft_ms": [1.0, 0.0, 3.0]}, "row 1: ttft: 0 s after the arrival, expected more than 0"),
     ],
 )
