@@ -6,8 +6,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain
 
 from kvsweep.config.trace_reading import Reading
-from kvsweep.errors import InputError
-from kvsweep.workload.cells import date_cells, is_date, is_zoned, time_cells, token_cells
+from kvsweep.errors import InputError, shown
+from kvsweep.workload.cells import (
+    date_cells,
+    is_date,
+    is_number,
+    is_zoned,
+    time_cells,
+    token_cells,
+)
 from kvsweep.workload.column_roles import LENGTHS, NAMES, ON_CLOCK, TIMES, find_roles, unit_of
 from kvsweep.workload.csv_columns import read_columns, read_header
 from kvsweep.workload.measured import Rows
@@ -28,8 +35,10 @@ def read_csv(text: str, where: str, read: Reading) -> Rows:
     first = next(stretches, None)
     if first is None:
         raise InputError(f"{where}: no requests")
-    arrival = first[1][list(roles).index("arrival")][0]
+    row = {role: cells[0] for role, cells in zip(roles, first[1], strict=True)}
+    arrival = row["arrival"]
     dated = is_date(arrival)
+    _check_times(row, roles, dated, _places(where, first[0])(0))
     units = {
         role: DATE if dated and role in ON_CLOCK else unit_of(role, roles[role], read, where)
         for role in TIMES
@@ -43,6 +52,19 @@ def read_csv(text: str, where: str, read: Reading) -> Rows:
             yield _parsed(columns, roles, units, zoned, _places(where, lines)), lines
 
     return collect(chunks(), units, where, read, "")
+
+
+def _check_times(row: Mapping[str, str], roles: Mapping[str, str], dated: bool, at: str) -> None:
+    """Refuse times of which no unit would make sense, by the first row."""
+    for role in TIMES:
+        if role not in row or is_number(row[role]) or (dated and role in ON_CLOCK):
+            continue
+        told = f"got {shown(row[role])}"
+        if role in ON_CLOCK and is_date(row[role]):
+            raise InputError(
+                f"{at}: {roles[role]}: expected a number on the clock of {roles['arrival']}, {told}"
+            )
+        raise InputError(f"{at}: {roles[role]}: expected a time, at least 0, {told}")
 
 
 def _places(where: str, lines: Sequence[int]) -> Callable[[int], str]:

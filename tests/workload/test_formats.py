@@ -276,6 +276,28 @@ def test_nanoseconds_since_1970_keep_their_microseconds(tmp_path):
     assert load(write(tmp_path, text)).requests.arrival_us.tolist() == [0, 1_000_002]
 
 
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        (
+            "7,5,2,2026-04-01",
+            "first_token: expected a number on the clock of arrival, got '2026-04",
+        ),
+        ("7,5,2,x", "first_token: expected a time, at least 0, got 'x'"),
+        ("x,5,2,8", "arrival: expected a time, at least 0, got 'x'"),
+        (
+            "2026-04-01,5,2,8",
+            "first_token: expected a time as 2023-11-16 18:17:03.9799600, got '8'",
+        ),
+    ],
+)
+def test_times_that_no_unit_makes_sense_of_are_not_asked_for_one(tmp_path, row, message):
+    path = write(tmp_path, f"arrival,prompt_tokens,output_tokens,first_token\n{row}\n")
+    assert refused(path).startswith(f":2: {message}")
+    path = write(tmp_path, "arrival_s,prompt_tokens,output_tokens,ttft\n7,5,2,2026-04-01\n")
+    assert refused(path) == ":2: ttft: expected a time, at least 0, got '2026-04-01'"
+
+
 MALFORMED = [
     ("vllm-bench", '"ttfts": [', '"ttfts": [1.0, ', ": ttfts: expected a list of 8 values, as in"),
     ("vllm-bench", '"ttfts": [', '"ttfts": 3, "x": [', ": ttfts: expected a list of 8 values, as"),
