@@ -19,10 +19,10 @@ class Malformed(ValueError):
     """What is wrong with a row, from its key on; whoever knows the row adds its place."""
 
 
-def check_object(item: Any) -> dict[str, Any]:
-    """Return `item`, an object."""
+def check_object(item: Any, key: str = "") -> dict[str, Any]:
+    """Return `item`, an object: a whole row, or what it has under `key`."""
     if not isinstance(item, dict):
-        raise Malformed(f"expected an object, got {shown(item)}")
+        raise Malformed(f"{key and f'{key}: '}expected an object, got {shown(item)}")
     return item
 
 

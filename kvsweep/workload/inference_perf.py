@@ -7,6 +7,7 @@ server reported (``server_usage``) where it did, else those that the client coun
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -72,9 +73,9 @@ def _row(item: dict[str, Any], read: Reading) -> Row | None:
         raise Malformed(
             f"end_time: {end} is not after start_time, {start}, by {MAX_SECONDS:g} s at most"
         )
-    info = check_object(item.get("info"))
+    info = check_object(item.get("info"), "info")
     response = info.get("response_metrics")
-    response = info if response is None else check_object(response)
+    response = info if response is None else check_object(response, "info.response_metrics")
     output = _count(response, "output_tokens", "completion_tokens", response)
     if output == 0 and type(output) is int:
         check_left_out(read, "info: 0 output tokens, the request failed")
@@ -109,10 +110,19 @@ def _token_times(response: dict[str, Any], start: float, end: float) -> tuple[fl
             continue
         if not isinstance(times, list):
             raise Malformed(f"info.{key}: expected a list of seconds, got {shown(times)}")
-        first, last = (float(clock(times[k], f"info.{key}[{k}]", "seconds")) for k in (0, -1))
-        if not start < first <= last <= start + MAX_SECONDS:
-            raise Malformed(
-                f"info.{key}: from {first} to {last}, which is not from start_time, {start}, on"
-            )
-        return first, last
+        for k, time in enumerate(times):
+            clock(time, f"info.{key}[{k}]", "seconds")
+        _check_order(times, f"info.{key}", start, end)
+        return float(times[0]), float(times[-1])
     return _NAN, float(end)
+
+
+def _check_order(times: list[float], key: str, start: float, end: float) -> None:
+    """Refuse times of tokens that go back, or are not within those of the request."""
+    if not start < times[0]:
+        raise Malformed(f"{key}: from {times[0]} on, which is not after start_time, {start}")
+    for k, (before, time) in enumerate(pairwise(times), 1):
+        if time < before:
+            raise Malformed(f"{key}[{k}]: {time} is before {key}[{k - 1}], {before}")
+    if times[-1] > end:
+        raise Malformed(f"{key}: up to {times[-1]}, which is after end_time, {end}")

@@ -213,6 +213,23 @@ def test_counts_of_the_server_go_before_those_of_the_client(tmp_path):
     assert (requests.prompt_tokens[0], requests.output_tokens[0]) == (777, 55)
 
 
+@pytest.mark.parametrize(
+    ("times", "message"),
+    [
+        ((100.5, 100.2, 100.9), "[1]: 100.2 is before info.output_token_times[0], 100.5"),
+        ((100.5, 101.0, 101.5), ": up to 101.5, which is after end_time, 101.25"),
+        ((100.0, 101.0), ": from 100.0 on, which is not after start_time, 100"),
+        ((100.5, "x", 101.0), "[1]: expected a time in seconds, at least 0, got 'x'"),
+    ],
+)
+def test_times_of_tokens_that_contradict_each_other_are_refused(tmp_path, times, message):
+    entry = exports.inference_perf_entry(ROWS[0])
+    entry |= {"start_time": 100, "end_time": 101.25}
+    entry["info"]["response_metrics"]["output_token_times"] = times
+    told = refused(write(tmp_path, json.dumps([entry])))
+    assert told == f": [0]: info.output_token_times{message}"
+
+
 def test_results_without_times_of_sending_ask_what_to_assume(tmp_path):
     path = write(tmp_path, exports.bench(ROWS, start_times="absent"))
     assert refused(path).startswith(": missing 'start_times', which older releases do not save")
@@ -340,7 +357,13 @@ MALFORMED = [
     ("inference-perf", '"end_time": ', '"end_time": 0, "x": ', ": [0]: end_time: 0 is not after s"),
     ("inference-perf", '"output_token_times": [', '"output_token_times": [1, ', ": [0]: info.outp"),
     ("inference-perf", '"input_tokens": ', '"input_tokens": -', ": [0]: info.input_tokens: expect"),
-    ("inference-perf", '"info": {', '"info": 5, "x": {', ": [0]: expected an object, got 5"),
+    ("inference-perf", '"info": {', '"info": 5, "x": {', ": [0]: info: expected an object, got 5"),
+    (
+        "inference-perf",
+        '"response_metrics": {',
+        '"response_metrics": 5, "x": {',
+        ": [0]: info.resp",
+    ),
     ("inference-perf", "[{", "[5, {", ": not a trace: expected kvsweep-trace/1 (JSON), Moo"),
     ("inference-perf", "[{", "[{}, {", ": not a trace: it is a list of something else; expected"),
     ("inference-perf", "}]", "}", ":1: truncated or malformed JSON: Expecting"),
