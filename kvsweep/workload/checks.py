@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from functools import lru_cache
 from typing import Any
 
 from kvsweep.config.trace_reading import Reading
@@ -32,14 +33,23 @@ def check_spelling(item: Mapping[str, Any], used: Collection[str]) -> None:
     Files of other tools hold much that a simulation has no use for, and more with every release.
     `_OTHERS` are like keys that are used and yet right.
     """
+    found = _misspelling(tuple(item), tuple(used))
+    if found:
+        raise Malformed(f"{dotted((found[0],))}: unknown key; did you mean {found[1]!r}?")
+
+
+@lru_cache(maxsize=64)
+def _misspelling(keys: tuple[str, ...], used: tuple[str, ...]) -> tuple[str, str] | None:
+    """Return a key and what was meant; rows of a file have the same keys, looked at once."""
     from difflib import get_close_matches
 
-    missing = [key for key in used if key not in item]
-    for key in item if missing else ():
+    missing = [key for key in used if key not in keys]
+    for key in keys if missing else ():
         if key in used or key in _OTHERS:
             continue
         if close := get_close_matches(clip(key), missing, n=1, cutoff=_ALIKE):
-            raise Malformed(f"{dotted((key,))}: unknown key; did you mean {close[0]!r}?")
+            return key, close[0]
+    return None
 
 
 def token_count(value: Any, key: str) -> int:

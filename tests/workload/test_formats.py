@@ -205,6 +205,17 @@ def test_what_aiperf_writes_besides_is_no_misspelling(tmp_path):
     assert requests.output_tokens.tolist() == [row["output"] for row in ROWS]
 
 
+def test_keys_are_compared_once_for_all_lines_that_have_the_same(tmp_path, monkeypatch):
+    lines = [exports.aiperf_line(i, row) for i, row in enumerate(ROWS)]
+    for line in lines:
+        del line["metadata"]["x_request_id"]
+        line["metadata"]["of_this_test"] = 1
+    compared = []
+    monkeypatch.setattr("difflib.get_close_matches", lambda key, *_, **__: compared.append(key))
+    load(write(tmp_path, "\n".join(map(json.dumps, lines))))
+    assert compared.count("of_this_test") == 1
+
+
 def test_counts_of_the_server_go_before_those_of_the_client(tmp_path):
     entries = json.loads(MEASURED["inference-perf"])
     usage = {"prompt_tokens": 777, "completion_tokens": 55}
