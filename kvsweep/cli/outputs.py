@@ -80,8 +80,12 @@ def check_new(inputs: Iterable[Where], outputs: Mapping[str, Path | None], overw
     Raises
     ------
     InputError
-        Naming the first such option.
+        Naming the first such option; or if files may be replaced and none is written.
     """
+    if overwrite and outputs and not any(outputs.values()):
+        *others, last = outputs
+        names = f"{', '.join(others)} or {last}" if others else last
+        raise InputError(f"--overwrite: has no effect without {names}")
     check_outputs(inputs, outputs)
     for option, path in outputs.items():
         if path is None or is_special(path):

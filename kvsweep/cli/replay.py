@@ -86,8 +86,8 @@ def replay(
     from kvsweep.analysis.warnings import find_warnings
     from kvsweep.trace_replay import is_ok, run_replay
 
-    outputs = {"--requests": requests, "--steps": steps, "--timeline": timeline}
-    _check_asked(timeline, dark, overwrite and not any(outputs.values()))
+    outputs = {"--timeline": timeline, "--requests": requests, "--steps": steps}
+    _check_asked(timeline, dark)
     check_new([file], outputs, overwrite)
     found = run_replay(file, settings, read, notify=partial(echo, err=True))
     check_outputs(named_files(found.scenario.latency.model, file.parent), outputs)
@@ -108,10 +108,8 @@ def replay(
     return 0 if is_ok(found) else 1
 
 
-def _check_asked(timeline: Path | None, dark: bool, overwrites_nothing: bool) -> None:
-    """Refuse options without effect, and a timeline that cannot be drawn, before anything runs."""
-    if overwrites_nothing:
-        raise InputError("--overwrite: has no effect without --timeline, --requests or --steps")
+def _check_asked(timeline: Path | None, dark: bool) -> None:
+    """Refuse ground without a timeline, and one that cannot be drawn, before anything runs."""
     if timeline is None:
         if dark:
             raise InputError("--dark: has no effect without --timeline")

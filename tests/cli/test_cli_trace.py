@@ -200,6 +200,11 @@ def test_figures_are_drawn_with_and_without_reuse(run, files):
         (("info", "{}/azure.csv", "--seed", "3"), "--seed: has no effect without --set repeat"),
         (("info", "{}/azure.csv", "--set", "slice.from_s=99"), "azure.csv: workload.slice: no req"),
         (("info", "{}/azure.csv", "--block-size", "0"), "0 is not in the range"),
+        (("info", "{}/azure.csv", "--overwrite"), "--overwrite: has no effect without --plot"),
+        (
+            ("hits", "{}/azure.csv", "--overwrite"),
+            "--overwrite: has no effect without --out or --p",
+        ),
         (("slice", "{}/azure.csv", "-o", "{}/x.json"), "--from, --to, --limit: missing"),
         (("slice", "{}/azure.csv", "--limit", "1", "-o", "{}/x.csv"), "written as .json"),
         (("convert", "{}/azure.csv", "-o", "{}/none/x.json"), "x.json: cannot be written"),
