@@ -91,8 +91,8 @@ def convert(
 ) -> None:
     """Write a trace as a kvsweep-trace/1 (JSON), gzipped if the name ends in .gz.
 
-    What is read from it again is the same. Recorded results (`expected`) go along unless the
-    requests are bent.
+    What is read from it again is the same. Recorded results (`expected`) go along unless --set
+    makes the requests others.
     """
     _write_bent(file, settings, seed, read, out, overwrite, as_json)
 

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from kvsweep.config.bending import OF_TRACE
 from kvsweep.config.compose import build
@@ -34,7 +37,7 @@ class Bent:
     requests : Requests
         Bent.
     changed : bool
-        Whether anything was asked of them.
+        Whether they are others than those of the file.
     """
 
     trace: Trace
@@ -76,7 +79,20 @@ def read_bent(
         requests = bend(trace.requests, workload, seed or 0, DEFAULT_ENTROPY, path.name)
     except InputError as error:
         raise InputError(f"{path}: {error}") from None
-    return Bent(trace, requests, bool(workload.model_fields_set & OF_TRACE))
+    return Bent(trace, requests, not _same(trace.requests, requests))
+
+
+def _same(a: Requests, b: Requests) -> bool:
+    """Return whether two lists have the same requests."""
+    return a is b or all(
+        _equal(getattr(a, field.name), getattr(b, field.name)) for field in fields(Requests)
+    )
+
+
+def _equal(a: Any, b: Any) -> bool:
+    if isinstance(a, tuple) and isinstance(b, tuple):  # of names, or of two arrays
+        return len(a) == len(b) and all(map(np.array_equal, a, b))
+    return np.array_equal(a, b)
 
 
 def _with_section(setting: str) -> str:

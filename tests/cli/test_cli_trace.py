@@ -73,6 +73,22 @@ def test_results_of_other_requests_are_left_out_and_that_is_said(run, files):
     assert "expected" not in json.loads(out.read_text())
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        ("slice", "--from", "0"),
+        ("slice", "--to", "1e6", "--limit", "1000000"),
+        ("convert", "--set", "scale=1"),
+    ],
+)
+def test_results_go_along_where_nothing_is_left_out(run, files, line):
+    command, *options = line
+    out = files / "out.json"
+    code, _, err = run("trace", command, str(files / "native.json"), "-o", str(out), *options)
+    assert (code, err) == (0, "")
+    assert json.loads(out.read_text())["expected"] == NATIVE["expected"]
+
+
 def test_a_slice_is_a_trace_of_its_own(run, files):
     out = files / "part.json.gz"
     code, _, _ = run(
