@@ -15,7 +15,7 @@ from kvsweep.config import NO_LATENCY, Scenario, load_sweep, parse_scenario
 from kvsweep.config.axes import POLICY, SEED
 from kvsweep.config.bounds import check_times
 from kvsweep.config.explain import shown
-from kvsweep.config.read_options import parse_reading
+from kvsweep.config.read_options import parse_reading, refuse_reading
 from kvsweep.errors import InputError
 from kvsweep.metrics import RUN_VARIABLES
 from kvsweep.metrics.request_columns import kernel_columns, replica_columns
@@ -167,6 +167,7 @@ def _load(
         if read:
             raise InputError("--read: says how a trace is read, which a sweep does itself")
         return _load_cell(Path(source), overrides)
+    refuse_reading(overrides)
     trace = load_trace(source, parse_reading(read))
     scenario = parse_scenario(trace.scenario, trace.where, overrides)
     if not scenario.latency.model_fields_set:

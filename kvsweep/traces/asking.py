@@ -12,7 +12,7 @@ import numpy as np
 from kvsweep.config.bending import OF_TRACE
 from kvsweep.config.compose import build
 from kvsweep.config.overrides import with_overrides
-from kvsweep.config.read_options import parse_reading
+from kvsweep.config.read_options import parse_reading, refuse_reading
 from kvsweep.config.source import Source
 from kvsweep.config.workload import DEFAULT_ENTROPY
 from kvsweep.config.written import check_options
@@ -66,6 +66,7 @@ def read_bent(
     InputError
         If the trace cannot be read, or a setting is no good or has no effect.
     """
+    refuse_reading(settings)
     given = Source(str(path), "", {"workload": {"trace": path.name or str(path)}}, {})
     source = with_overrides(given, map(_with_section, settings), None, ("workload",))
     scenario = build(source, source.values, (), path.parent)

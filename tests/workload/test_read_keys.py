@@ -6,8 +6,10 @@ import pytest
 
 from kvsweep import load_sweep, replay
 from kvsweep.cli import main
+from kvsweep.config.read_options import parse_reading
 from kvsweep.errors import InputError
 from kvsweep.workload.generate import requests_for
+from kvsweep.workload.traces import load_trace
 from workload import exports
 
 SWEEP = """
@@ -92,3 +94,41 @@ def test_a_replay_takes_the_same_keys_as_options(tmp_path, capsys):
         main(["replay", str(tmp_path / "log.csv"), "--json", *options])
     assert not ended.value.code
     assert json.loads(capsys.readouterr().out)["requests"] == len(ROWS)
+
+
+@pytest.mark.parametrize("command", [("replay",), ("trace", "info"), ("trace", "convert")])
+@pytest.mark.parametrize("key", ["read.failed", "workload.read.failed"])
+def test_a_remedy_is_taken_or_redirected_where_it_is_given(tmp_path, capsys, command, key):
+    path = tmp_path / "log.csv"
+    path.write_text("arrival_s,prompt_tokens,output_tokens\n0,5,0\n1,5,2\n")
+    words = [
+        *command,
+        str(path),
+        *(["-o", str(tmp_path / "o.json")] if "convert" in command else []),
+    ]
+    if command == ("replay",):
+        words += ["--set", "latency.beta=[1000, 5, 20]"]
+    with pytest.raises(SystemExit) as ended:
+        main([*words, "--set", f"{key}=leave-out"])
+    told = f"kvsweep: --set {key}: says how the trace is read: give it as --read failed=leave-out\n"
+    assert (ended.value.code, capsys.readouterr().err) == (2, told)
+    for option in ("failed", key):
+        with pytest.raises(SystemExit) as ended:
+            main(
+                [
+                    *words,
+                    "--read",
+                    f"{option}=leave-out",
+                    *(["--overwrite"] if "-o" in words else []),
+                ]
+            )
+        assert not ended.value.code
+
+
+def test_columns_may_have_names_that_look_like_other_values(tmp_path):
+    (tmp_path / "log.csv").write_text("1,true,[3]\n0,5,2\n")
+    names = ["columns.arrival=1", "columns.prompt=true", "columns.output=[3]", "time_unit=s"]
+    trace = load_trace(tmp_path / "log.csv", parse_reading(names))
+    assert trace.requests.prompt_tokens.tolist() == [5]
+    quoted = parse_reading(["columns.arrival='1'"])
+    assert quoted.columns.arrival == "1"
