@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
+from kvsweep.config.trace_reading import Reading
 from kvsweep.errors import InputError, did_you_mean, shown
 from kvsweep.limits import MAX_TIME_US, MAX_TOKENS
 from kvsweep.parsing import parse_csv
+from kvsweep.workload.checks import check_left_out
 from kvsweep.workload.columns import RequestColumns, check_count
 from kvsweep.workload.requests import Requests
 
@@ -19,13 +21,14 @@ _MICROSECOND = timedelta(microseconds=1)
 _MAX_DIGITS = 20
 
 
-def read_azure(text: str, where: str) -> Requests:
+def read_azure(text: str, where: str, read: Reading) -> Requests:
     """Return the requests in order of arrival, the first at time 0; other columns are left out.
 
     Raises
     ------
     InputError
-        If a line is malformed, there is none, or they have more tokens or time than is believed.
+        If a line is malformed, there is none, a request failed and `read` does not leave those
+        out, or they have more tokens or time than is believed.
     """
     header, lines = parse_csv(text, where)
     for name in HEADER:
@@ -36,6 +39,9 @@ def read_azure(text: str, where: str) -> Requests:
     for line, row in lines:
         try:
             time = _time(row[time_at])
+            if row[generated_at].strip() == "0":
+                check_left_out(read, "GeneratedTokens: 0, the request failed")
+                continue
             context = _count(row[context_at], "ContextTokens")
             generated = _count(row[generated_at], "GeneratedTokens")
         except ValueError as problem:

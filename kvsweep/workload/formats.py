@@ -23,13 +23,13 @@ _TIMED = ("start_time", "end_time", "info")
 
 USED = {
     "kvsweep": (),
-    "mooncake": ("block_size", "partial_block", "time_unit"),
-    "qwen-bailian": ("block_size", "partial_block", "time_unit"),
+    "mooncake": ("block_size", "partial_block", "time_unit", "failed"),
+    "qwen-bailian": ("block_size", "partial_block", "time_unit", "failed"),
     "weka": (
         "failed", "lanes", "sessions_per_s", "subagents", "subagent_ids", "subagent_times",
         "think_cap_s",
     ),
-    "azure": (),
+    "azure": ("failed",),
     "burstgpt": ("failed", "arrivals", "shared_prefix"),
     "vllm-bench": ("failed", "arrivals", "shared_prefix", "run"),
     "aiperf": ("failed", "arrivals", "shared_prefix"),

@@ -19,7 +19,7 @@ from kvsweep.config.trace_reading import Reading
 from kvsweep.errors import InputError, did_you_mean, shown
 from kvsweep.limits import MAX_TIME_US, MAX_TOKENS
 from kvsweep.parsing import parse_json
-from kvsweep.workload.checks import Malformed, check_object
+from kvsweep.workload.checks import Malformed, check_left_out, check_object
 from kvsweep.workload.columns import RequestColumns, check_count
 from kvsweep.workload.measured import PER_SECOND
 from kvsweep.workload.requests import Requests
@@ -62,7 +62,8 @@ def read_mooncake(text: str, where: str, kind: str, read: Reading) -> Requests:
     Raises
     ------
     InputError
-        If a line is malformed, has an unknown key, or more tokens or time than is believed.
+        If a line is malformed, has an unknown key, or more tokens or time than is believed, or a
+        request failed and `read` does not leave those out.
     """
     layout = _Layout(
         read.block_size or BLOCK_TOKENS[kind],
@@ -77,11 +78,12 @@ def read_mooncake(text: str, where: str, kind: str, read: Reading) -> Requests:
             try:
                 if kind == "mooncake" and read.format is None:
                     _check_one_kind(item)
-                row = _row(item, layout)
+                row = _row(item, layout, read)
             except Malformed as problem:
                 raise InputError(f"{where}:{number}: {problem}") from None
-            rows.append(row)
-            unused = max(unused, 1 + max(row[1], default=-1))
+            if row:
+                rows.append(row)
+                unused = max(unused, 1 + max(row[1], default=-1))
     check_count(len(rows), where)
     rows.sort(key=lambda row: row[0])
     columns = RequestColumns()
@@ -94,10 +96,13 @@ def read_mooncake(text: str, where: str, kind: str, read: Reading) -> Requests:
     return columns.build()
 
 
-def _row(item: Any, layout: _Layout) -> tuple[int, list[int], int, int]:
-    """Return arrival (us), hash ids, prompt tokens and output tokens of one line."""
+def _row(item: Any, layout: _Layout, read: Reading) -> tuple[int, list[int], int, int] | None:
+    """Return arrival (us), hash ids, prompt tokens and output tokens of a line; None: left out."""
     check_object(item)
     _check_keys(item)
+    if item["output_length"] == 0 and type(item["output_length"]) is int:
+        check_left_out(read, "output_length: 0, the request failed")
+        return None
     timestamp = item["timestamp"]
     words = _WORDS[layout.unit]
     if type(timestamp) is not int and type(timestamp) is not float:

@@ -103,7 +103,7 @@ def _parse(text: str, where: str, read: Reading) -> Trace:
     kind, document = recognise(text, where, read)
     check_used(kind, read, where)
     if kind == "azure":
-        return Trace(read_azure(text, where), where=where, unmeasured=_NO_TIMES)
+        return Trace(read_azure(text, where, read), where=where, unmeasured=_NO_TIMES)
     if kind in BLOCK_TOKENS:
         requests = read_mooncake(text, where, kind, read)
         return Trace(requests, where=where, unmeasured=_NO_TIMES)

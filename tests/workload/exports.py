@@ -143,6 +143,16 @@ def burstgpt(rows):
     return "\n".join(lines) + "\n"
 
 
+def azure(rows):
+    """Return Azure's CSV."""
+    lines = ["TIMESTAMP,ContextTokens,GeneratedTokens"]
+    for row in rows:
+        minute, second = divmod(row["arrival"], 60)
+        time = f"2023-11-16 18:{int(minute):02}:{second:010.7f}"
+        lines.append(f"{time},{row['prompt']},{row['output']}")
+    return "\n".join(lines) + "\n"
+
+
 def qwen(rows):
     """Return Qwen-Bailian's JSON lines, each prompt a round of one conversation."""
     lines = []

@@ -158,6 +158,11 @@ FAILED = {
     ),
     "csv": MEASURED["csv"].replace(f",{ROWS[0]['output']},", ",0,", 1),
     "burstgpt": exports.burstgpt(ROWS).replace(f",{ROWS[0]['output']},", ",0,", 1),
+    "qwen-bailian": exports.qwen(ROWS).replace(
+        f'"output_length": {ROWS[0]["output"]},', '"output_length": 0,', 1
+    ),
+    "azure": exports.azure([ROWS[0] | {"output": 0}, *ROWS[1:]]),
+    "azure, no prompt": exports.azure([ROWS[0] | {"output": 0, "prompt": 0}, *ROWS[1:]]),
 }
 
 
@@ -435,7 +440,7 @@ def test_a_key_that_the_format_does_not_use_is_refused(tmp_path):
     told = ": read.arrivals: 'even' is for 'vllm-bench', which tells its rate"
     assert refused(path, "arrivals=even") == told
     azure = write(tmp_path, "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:17:04,3,8\n")
-    assert refused(azure, "failed=leave-out").endswith("allowed: none")
+    assert refused(azure, "shared_prefix=2").endswith("allowed: failed")
 
 
 @pytest.mark.parametrize("name", ["aiperf", "inference-perf", "vllm-bench", "weka", "mooncake"])
