@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from kvsweep.config.trace_reading import Columns, Reading
 from kvsweep.errors import InputError, clip, did_you_mean, shown
@@ -19,7 +19,8 @@ ON_CLOCK = ("arrival", "first_token", "last_token")
 NAMES = ("client", "slo_class")
 REQUIRED = ("arrival", "prompt", "output")
 
-_UNIT_AT_END = re.compile(r"_(s|ms|us|ns)$")
+_UNIT = "(s|ms|[u\u00b5\u03bc]s|ns)"
+_UNIT_AT_END = re.compile(rf"(?:_{_UNIT}|[(\[]\s*{_UNIT}\s*[)\]])\s*$", re.IGNORECASE)
 
 
 def find_roles(header: Sequence[str], read: Reading, where: str) -> dict[str, str]:
@@ -77,13 +78,41 @@ def _other_of(pair: tuple[str, str], given: Columns, found: dict[str, str], wher
     return pair[1] if named[0] == pair[0] else pair[0]
 
 
-def unit_of(role: str, name: str, read: Reading, where: str) -> str:
-    """Return the unit of a column of numbers: as its name ends, or as `read` says."""
-    ending = _UNIT_AT_END.search(name)
-    unit = ending[1] if ending else read.time_unit
-    if unit is None:
+def units_of(columns: Mapping[str, str], read: Reading, where: str) -> dict[str, str]:
+    """Return the units of columns of numbers: as each name ends, or else as `read` says.
+
+    Parameters
+    ----------
+    columns : dict of str to str
+        Names by role.
+
+    Raises
+    ------
+    InputError
+        If neither tells the unit of one; or `read` says one, and all names tell theirs.
+    """
+    told = {role: unit for role, name in columns.items() if (unit := _unit_at_end(name))}
+    for role, name in columns.items():
+        if role in told:
+            continue
+        if read.time_unit is None:
+            raise InputError(
+                f"{where}: column {shown(name)}: unit unknown: read.time_unit = 's', 'ms', 'us' or "
+                "'ns' says it"
+            )
+        told[role] = read.time_unit
+    others = [role for role, unit in told.items() if unit != read.time_unit]
+    if read.time_unit and others and all(map(_unit_at_end, columns.values())):
         raise InputError(
-            f"{where}: column {shown(name)}: unit unknown: read.time_unit = 's', 'ms', 'us' or "
-            "'ns' says it"
+            f"{where}: read.time_unit: {shown(read.time_unit)} has no effect: all names end in a "
+            f"unit, {shown(columns[others[0]])} in {told[others[0]]}"
         )
-    return unit
+    return told
+
+
+def _unit_at_end(name: str) -> str | None:
+    found = _UNIT_AT_END.search(name)
+    if found is None:
+        return None
+    unit = (found[1] or found[2]).lower()
+    return unit if unit in PER_SECOND else "us"  # either of Unicode's two micro signs

@@ -14,7 +14,7 @@ from kvsweep.config.trace_reading import Reading
 from kvsweep.errors import InputError, shown
 from kvsweep.limits import MAX_INPUT_BYTES, MAX_REQUESTS, MAX_TOKENS
 from kvsweep.reading import open_regular
-from kvsweep.workload.column_roles import LENGTHS, NAMES, ON_CLOCK, TIMES, find_roles, unit_of
+from kvsweep.workload.column_roles import LENGTHS, NAMES, ON_CLOCK, TIMES, find_roles, units_of
 from kvsweep.workload.measured import Rows
 from kvsweep.workload.row_chunks import DATE, Chunk, Numbered, collect
 
@@ -60,11 +60,9 @@ def read_parquet(path: Path, read: Reading) -> Rows:
             roles = find_roles(schema.names, read, where)
             kinds = {role: schema.field(name).type for role, name in roles.items()}
             _check_kinds(kinds, roles, where)
-            units = {
-                role: _unit(role, roles[role], kinds[role], read, where)
-                for role in TIMES
-                if role in roles
-            }
+            own = {role: unit for role in TIMES if (unit := _own_unit(kinds.get(role)))}
+            numbers = {role: roles[role] for role in TIMES if role in roles and role not in own}
+            units = own | units_of(numbers, read, where)
             batches = file.iter_batches(_CHUNK, columns=sorted(set(roles.values())))
             return collect(_chunks(batches, roles, where), units, where, read, "row ")
     except (pa.ArrowException, OSError, ValueError, KeyError, OverflowError) as problem:
@@ -116,13 +114,13 @@ def _wanted(role: str) -> str:
     return "numbers or timestamps" if role in ON_CLOCK else "numbers or durations"
 
 
-def _unit(role: str, name: str, kind: Any, read: Reading, where: str) -> str:
-    """Return the unit of times: that of the type if it has one, as dates become microseconds."""
+def _own_unit(kind: Any) -> str | None:
+    """Return the unit that times have by their type; `DATE`: they become microseconds."""
     import pyarrow as pa
 
-    if pa.types.is_timestamp(kind):
-        return DATE
-    return str(kind.unit) if pa.types.is_duration(kind) else unit_of(role, name, read, where)
+    if kind is None or not (pa.types.is_timestamp(kind) or pa.types.is_duration(kind)):
+        return None
+    return DATE if pa.types.is_timestamp(kind) else str(kind.unit)
 
 
 def _chunks(

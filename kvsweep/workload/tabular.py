@@ -15,7 +15,7 @@ from kvsweep.workload.cells import (
     time_cells,
     token_cells,
 )
-from kvsweep.workload.column_roles import LENGTHS, NAMES, ON_CLOCK, TIMES, find_roles, unit_of
+from kvsweep.workload.column_roles import LENGTHS, NAMES, ON_CLOCK, TIMES, find_roles, units_of
 from kvsweep.workload.csv_columns import read_columns, read_header
 from kvsweep.workload.measured import Rows
 from kvsweep.workload.row_chunks import DATE, Chunk, collect
@@ -39,11 +39,9 @@ def read_csv(text: str, where: str, read: Reading) -> Rows:
     arrival = row["arrival"]
     dated = is_date(arrival)
     _check_times(row, roles, dated, _places(where, first[0])(0))
-    units = {
-        role: DATE if dated and role in ON_CLOCK else unit_of(role, roles[role], read, where)
-        for role in TIMES
-        if role in roles
-    }
+    dates = {role: DATE for role in ON_CLOCK if dated and role in roles}
+    numbers = {role: roles[role] for role in TIMES if role in roles and role not in dates}
+    units = dates | units_of(numbers, read, where)
     zoned = dated and is_zoned(arrival)
 
     def chunks() -> Iterator[tuple[Chunk, Sequence[int]]]:

@@ -291,6 +291,26 @@ def test_columns_of_any_names_are_named(tmp_path):
     assert load(path, *names, "time_unit=ms").unmeasured.startswith("no column for first_token or")
 
 
+@pytest.mark.parametrize(
+    "unit", ["_ms", "_MS", " (ms)", "[ms]", " ( Ms )", "(\u00b5s)", "[\u03bcs]"]
+)
+def test_units_at_the_end_of_names_are_understood(tmp_path, unit):
+    factor = 1 if "m" in unit.lower() else 1000
+    text = f"start,prompt_tokens,output_tokens,TTFT{unit},E2E{unit}\n"
+    text += f"0.5,5,2,{50 * factor},{80 * factor}\n"
+    names = [f"columns.ttft=TTFT{unit}", f"columns.latency=E2E{unit}", "columns.arrival=start"]
+    times = load(write(tmp_path, text), *names, "time_unit=s").expected["measured_us"]
+    assert (times["first_token_ts"], times["last_token_ts"]) == ([50_000], [80_000])
+
+
+def test_a_unit_that_all_names_contradict_is_refused(tmp_path):
+    path = write(tmp_path, MEASURED["csv"])
+    told = ": read.time_unit: 'us' has no effect: all names end in a unit, 'arrival_s' in s"
+    assert refused(path, "time_unit=us") == told
+    text = "arrival_s,prompt_tokens,output_tokens\n0,1,2\n"
+    assert len(load(write(tmp_path, text), "time_unit=s").requests) == 1
+
+
 def test_times_on_the_clock_and_dates_are_read(tmp_path):
     lines = ["arrival,prompt_tokens,output_tokens,first_token,last_token,client,slo_class"]
     for second in (7, 3):
