@@ -31,7 +31,7 @@ class Columns(Section):
     """Which column of a CSV or Parquet file holds what.
 
     Left out: the column of the key's name, for lengths `prompt_tokens` and `output_tokens`; times
-    may end in a unit, as ``arrival_ms``.
+    may end in a unit, as ``arrival_ms``. Empty, of those that are not needed: none.
 
     Of times, `arrival`, `first_token` and `last_token` are on one clock of any origin; `ttft` and
     `latency` count from the arrival. A request's end is told by `last_token` or by `latency`, its
@@ -41,12 +41,12 @@ class Columns(Section):
     arrival: Annotated[Name | None, Key("1", "column of the arrivals")] = None
     prompt: Annotated[Name | None, Key("1", "column of the prompts' lengths")] = None
     output: Annotated[Name | None, Key("1", "column of the outputs' lengths")] = None
-    first_token: Annotated[Name | None, Key("1", "column of the first tokens' times")] = None
-    last_token: Annotated[Name | None, Key("1", "column of the last tokens' times")] = None
-    ttft: Annotated[Name | None, Key("1", "column of the times to first token")] = None
-    latency: Annotated[Name | None, Key("1", "column of the times to last token")] = None
-    client: Annotated[Name | None, Key("1", "column of the clients")] = None
-    slo_class: Annotated[Name | None, Key("1", "column of the SLO classes")] = None
+    first_token: Annotated[str | None, Key("1", "column of the first tokens' times")] = None
+    last_token: Annotated[str | None, Key("1", "column of the last tokens' times")] = None
+    ttft: Annotated[str | None, Key("1", "column of the times to first token")] = None
+    latency: Annotated[str | None, Key("1", "column of the times to last token")] = None
+    client: Annotated[str | None, Key("1", "column of the clients")] = None
+    slo_class: Annotated[str | None, Key("1", "column of the SLO classes")] = None
 
 
 class Reading(Section):

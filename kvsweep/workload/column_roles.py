@@ -37,6 +37,8 @@ def find_roles(header: Sequence[str], read: Reading, where: str) -> dict[str, st
         name = getattr(given, role)
         if name is None:
             name = _by_name(header, role, where)
+        elif not name:
+            continue
         elif name not in header:
             hint = did_you_mean(name, list(header)) or f"; the file has {clip(', '.join(header))}"
             raise InputError(f"{where}: read.columns.{role}: no column {shown(name)}{hint}")

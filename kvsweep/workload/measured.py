@@ -49,6 +49,8 @@ class Rows:
         ``client``, ``slo_class`` of each request, where told.
     unmeasured : str
         Why there are no times, if there are none.
+    chosen : bool
+        Whether `Reading.columns` chooses among the columns of the file.
     """
 
     places: Any
@@ -60,6 +62,7 @@ class Rows:
     latency_us: Floats | None = None
     names: dict[str, list[str]] = field(default_factory=dict)
     unmeasured: str = ""
+    chosen: bool = False
 
 
 def build_requests(
@@ -124,7 +127,7 @@ def _requests(
     else:
         segments, tokens = own, prompt
     none, zeros = np.full(n, NONE), np.zeros(n, np.int64)
-    names = {key: _coded(values, order, key, where) for key, values in rows.names.items()}
+    names = {key: _coded(rows, order, key, where) for key in rows.names}
     blank: tuple[tuple[str, ...], NDArray[np.int16]] = ((), np.full(n, NONE, np.int16))
     (slo_names, slo_class), (client_names, client) = (
         names.get(key, blank) for key in ("slo_class", "client")
@@ -152,17 +155,18 @@ def _requests(
 
 
 def _coded(
-    values: list[str], order: Integers, key: str, where: str
+    rows: Rows, order: Integers, key: str, where: str
 ) -> tuple[tuple[str, ...], NDArray[np.int16]]:
     """Return distinct names as they first occur, and the index of each; of an empty one, -1."""
+    values = rows.names[key]
     codes = {name: i for i, name in enumerate(dict.fromkeys(filter(None, values)))}
-    for name in codes:
-        if len(name) > MAX_NAME or not name.isprintable():
-            raise InputError(
-                f"{where}: {key}: expected printable names of at most {MAX_NAME} characters, got "
-                f"{name[:60]!r}"
-            )
-    if len(codes) > _MAX_NAMES:
-        raise InputError(f"{where}: {key}: more than {_MAX_NAMES} different names")
+    for name, code in codes.items():
+        if code < _MAX_NAMES and len(name) <= MAX_NAME and name.isprintable():
+            continue
+        told = f"more than {_MAX_NAMES} different names"
+        if code < _MAX_NAMES:
+            told = f"expected printable names of at most {MAX_NAME} characters, got {name[:60]!r}"
+        remedy = f"; read.columns.{key} = '' reads no such column" if rows.chosen else ""
+        raise InputError(f"{where}{rows.places[values.index(name)]}: {key}: {told}{remedy}")
     found = np.array([codes.get(name, NONE) for name in values], np.int16)
     return tuple(codes), found[order]

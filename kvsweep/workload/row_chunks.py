@@ -65,7 +65,7 @@ def collect(
     return Rows(
         Numbered(lines, word), joined["arrival"], unit, joined["prompt"], joined["output"],
         ttft, latency, {role: joined[role] for role in NAMES if role in joined},
-        unmeasured=_untimed(ttft, latency),
+        unmeasured=_untimed(ttft, latency), chosen=True,
     )  # fmt: skip
 
 

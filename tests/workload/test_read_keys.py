@@ -8,6 +8,7 @@ from kvsweep import load_sweep, replay
 from kvsweep.cli import main
 from kvsweep.config.read_options import parse_reading
 from kvsweep.errors import InputError
+from kvsweep.workload import measured
 from kvsweep.workload.generate import requests_for
 from kvsweep.workload.traces import load_trace
 from workload import exports
@@ -132,3 +133,26 @@ def test_columns_may_have_names_that_look_like_other_values(tmp_path):
     assert trace.requests.prompt_tokens.tolist() == [5]
     quoted = parse_reading(["columns.arrival='1'"])
     assert quoted.columns.arrival == "1"
+
+
+@pytest.mark.parametrize("name", ["client", "slo_class"])
+@pytest.mark.parametrize(
+    ("names", "line", "message"),
+    [("abac", 5, "more than 2 different names"), ("a\t", 3, "expected printable names of at most")],
+)
+def test_a_column_of_no_names_is_left_alone(tmp_path, monkeypatch, name, names, line, message):
+    monkeypatch.setattr(measured, "_MAX_NAMES", 2)
+    path = tmp_path / "log.csv"
+    lines = [f"{i},5,2,{one}" for i, one in enumerate(names)]
+    path.write_text("\n".join([f"arrival_s,prompt_tokens,output_tokens,{name}", *lines]))
+    with pytest.raises(InputError) as caught:
+        load_trace(path)
+    assert str(caught.value).startswith(f"{path}:{line}: {name}: {message}")
+    assert str(caught.value).endswith(f"; read.columns.{name} = '' reads no such column")
+    requests = load_trace(path, parse_reading([f"columns.{name}="])).requests
+    assert (requests.client_names, requests.slo_names) == ((), ())
+
+
+def test_columns_that_are_needed_have_a_name():
+    with pytest.raises(InputError, match=r"^--read columns.arrival: must not be empty$"):
+        parse_reading(["columns.arrival="])
