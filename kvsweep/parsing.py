@@ -193,7 +193,7 @@ def first_excess(document: Any) -> tuple[Key, str] | None:
 def parse_csv(text: str, where: str) -> tuple[list[str], Iterator[tuple[int, list[str]]]]:
     """Return the header of a CSV text, and an iterator over its rows with their lines.
 
-    Every row has as many fields as the header; blank lines are left out.
+    Every row has as many fields as the header; blank lines are left out, and blanks around names.
 
     Raises
     ------
@@ -203,6 +203,7 @@ def parse_csv(text: str, where: str) -> tuple[list[str], Iterator[tuple[int, lis
     """
     rows = _rows(text, where)
     line, header = next(rows, (1, []))
+    header = [name.strip() for name in header]
     seen: set[str] = set()
     for name in header:
         if name in seen:

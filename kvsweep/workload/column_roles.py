@@ -39,7 +39,7 @@ def find_roles(header: Sequence[str], read: Reading, where: str) -> dict[str, st
             name = _by_name(header, role, where)
         elif not name:
             continue
-        elif name not in header:
+        elif name not in header and (name := name.strip()) not in header:
             hint = did_you_mean(name, list(header)) or f"; the file has {clip(', '.join(header))}"
             raise InputError(f"{where}: read.columns.{role}: no column {shown(name)}{hint}")
         if name is not None:

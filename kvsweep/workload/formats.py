@@ -150,7 +150,7 @@ def _is_mooncake(found: dict[str, Any]) -> bool:
 def _table(first: str, read: Reading, where: str) -> str:
     """Return the format of a table by its header."""
     try:
-        header = next(csv.reader([first]))
+        header = [name.strip() for name in next(csv.reader([first]))]
     except csv.Error:
         header = first.split(",")
     kinds = [

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from kvsweep.config.read_options import parse_reading
+from kvsweep.config.trace_reading import Columns, Reading
 from kvsweep.errors import InputError
 from kvsweep.limits import MAX_TIME_US, MAX_TOKENS
 from kvsweep.workload import columns, csv_columns
@@ -303,6 +304,13 @@ def test_units_at_the_end_of_names_are_understood(tmp_path, unit):
     assert (times["first_token_ts"], times["last_token_ts"]) == ([50_000], [80_000])
 
 
+def test_columns_may_be_named_with_the_blanks_around_them(tmp_path):
+    path = write(tmp_path, MEASURED["csv"].replace("arrival_s", " start_s ", 1))
+    for name in ("start_s", " start_s "):
+        read = Reading(columns=Columns(arrival=name))
+        assert len(load_trace(path, read).requests) == len(ROWS)
+
+
 def test_a_unit_that_all_names_contradict_is_refused(tmp_path):
     path = write(tmp_path, MEASURED["csv"])
     told = ": read.time_unit: 'us' has no effect: all names end in a unit, 'arrival_s' in s"
@@ -349,6 +357,16 @@ def test_times_that_no_unit_makes_sense_of_are_not_asked_for_one(tmp_path, row, 
     assert refused(path).startswith(f":2: {message}")
     path = write(tmp_path, "arrival_s,prompt_tokens,output_tokens,ttft\n7,5,2,2026-04-01\n")
     assert refused(path) == ":2: ttft: expected a time, at least 0, got '2026-04-01'"
+
+
+@pytest.mark.parametrize("name", ["csv", "burstgpt"])
+def test_blanks_around_the_names_of_columns_change_nothing(tmp_path, name):
+    head, rows = (MEASURED | OTHERS)[name].split("\n", 1)
+    spaced = "\n".join([head.replace(",", " , "), rows])
+    plain, found = (load(write(tmp_path, text)).requests for text in (head + "\n" + rows, spaced))
+    assert found.prompt_tokens.tolist() == plain.prompt_tokens.tolist()
+    twice = spaced.replace(head.split(",")[-1], head.split(",")[0], 1)
+    assert refused(write(tmp_path, twice)).startswith(":1: duplicate column")
 
 
 MALFORMED = [
