@@ -13,6 +13,7 @@ from pathlib import Path
 from kvsweep.errors import InputError
 from kvsweep.limits import MAX_INPUT_BYTES
 
+_UTF16 = (b"\xff\xfe", b"\xfe\xff")
 _GZIP = b"\x1f\x8b"
 
 _OTHERS = {
@@ -144,8 +145,8 @@ def read_text(path: Path, most: int, *, packed: bool = False) -> str:
         raise InputError(f"{path}: truncated or damaged gzip file") from None
     except OSError as error:
         raise InputError(f"{path}: cannot read: {error.strerror or error}") from None
-    except UnicodeDecodeError:
-        raise InputError(f"{path}: not a text file in UTF-8") from None
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path}{_no_utf8(error)}") from None
     except MemoryError:
         raise InputError(f"{path}: does not fit into memory") from None
     nul = text.find("\0")
@@ -153,6 +154,18 @@ def read_text(path: Path, most: int, *, packed: bool = False) -> str:
         line = text.count("\n", 0, nul) + 1
         raise InputError(f"{path}:{line}: not a text file: it has a NUL byte")
     return text
+
+
+def _no_utf8(error: UnicodeDecodeError) -> str:
+    """Return where a text is not in UTF-8, and how it becomes so."""
+    told = "not a text file in UTF-8"
+    if error.object.startswith(_UTF16):
+        return f": {told} but in UTF-16: `iconv -f UTF-16 -t UTF-8` makes it so"
+    line = error.object.count(b"\n", 0, error.start) + 1
+    return (
+        f":{line}: {told}: byte 0x{error.object[error.start]:02x}; if it is text, "
+        "`iconv -f ITS-ENCODING -t UTF-8` makes it so"
+    )
 
 
 def _read(file: BufferedReader, path: Path, most: int, packed: bool) -> bytes | bytearray:

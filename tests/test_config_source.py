@@ -143,7 +143,7 @@ def test_syntax_errors_and_unreadable_files_are_one_line(tmp_path):
     with pytest.raises(InputError, match=rf"^{path}: not TOML: "):
         read_source(path)
     path.write_bytes(b"a = '\xff'")
-    with pytest.raises(InputError, match=r"not a text file in UTF-8$"):
+    with pytest.raises(InputError, match=r":1: not a text file in UTF-8: byte 0xff; "):
         read_source(path)
     with pytest.raises(InputError, match=r"cannot read: No such file or directory$"):
         read_source(tmp_path / "absent.toml")

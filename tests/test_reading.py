@@ -122,8 +122,17 @@ def test_other_formats_are_told_by_name(tmp_path):
 def test_what_is_no_text_is_refused_with_its_line(tmp_path):
     path = write(tmp_path, b"one\ntwo \0\n")
     assert refused(path) == f"{path}:2: not a text file: it has a NUL byte"
-    for content in (b"\xff\xfeu\0", b"caf\xe9"):
-        assert refused(write(tmp_path, content)).endswith("not a text file in UTF-8")
+
+
+def test_another_encoding_is_refused_with_what_to_do(tmp_path):
+    for encoding in ("utf-16-le", "utf-16-be"):
+        path = write(tmp_path, "\ufeffcafé".encode(encoding))
+        told = "not a text file in UTF-8 but in UTF-16: `iconv -f UTF-16 -t UTF-8` makes it so"
+        assert refused(path) == f"{path}: {told}"
+    told = "byte 0xe9; if it is text, `iconv -f ITS-ENCODING -t UTF-8` makes it so"
+    for mark in (b"", b"\xef\xbb\xbf"):
+        path = write(tmp_path, mark + b"one\ncaf\xe9\n")
+        assert refused(path) == f"{path}:2: not a text file in UTF-8: {told}"
 
 
 def test_no_input_reaches_the_terminal_as_a_command(tmp_path):
