@@ -21,6 +21,11 @@ _ENOUGH = 2
 _BENCH = ("request_throughput", "total_input_tokens", *bench_results.KEYS)
 _TIMED = ("start_time", "end_time", "info")
 
+# Of which a line alone is no JSON document, but a line.
+_BY_LINES = frozenset(("mooncake", "qwen-bailian", "weka", "aiperf"))
+
+_SEPARATORS = {";": "semicolons", "\t": "tabs", "|": "bars"}
+
 USED = {
     "kvsweep": (),
     "mooncake": ("block_size", "partial_block", "time_unit", "failed"),
@@ -72,14 +77,16 @@ def recognise(text: str, where: str, read: Reading) -> tuple[str, Any]:
     if found is None:
         raise InputError(f"{where}: not a trace: it is empty")
     first = found[0].rstrip()
+    line = text.count("\n", 0, found.start()) + 1
     asked = read.format
     if asked in ("azure", "burstgpt", "csv"):
+        _check_commas(first, f"{where}:{line}")
         return asked, None
-    document, item = _json_of(text, first, found.end(), where)
+    document, item = _json_of(text, first, found.end(), where, line)
     if asked is not None:
         return asked, _as_asked(asked, document, text, where)
     if item is None:
-        return _table(first, read, where), None
+        return _table(first, read, where, line), None
     kinds = _kinds(item)
     if len(kinds) > 1:
         raise InputError(
@@ -108,17 +115,23 @@ def _as_asked(asked: str, document: Any, text: str, where: str) -> Any:
     return found
 
 
-def _json_of(text: str, first: str, end: int, where: str) -> tuple[Any, Any]:
+def _json_of(text: str, first: str, end: int, where: str, line: int) -> tuple[Any, Any]:
     """Return the document, None if there are several; and it, or else the first, if JSON at all."""
     if not first.startswith(("{", "[")):
         return None, None
-    if _FIRST_LINE.search(text, end) is not None:
-        line = _object_in(first)
-        if line is not None:
-            return None, line
+    alone = _FIRST_LINE.search(text, end) is None
+    if not alone:
+        item = _object_in(first)
+        if item is not None:
+            return None, item
     if first.startswith("[") and not re.match(r"\[\s*(\{|\]|\[|$)", first):
         return None, None  # a section of settings, or a broken table
-    document = parse_json(text, where)
+    try:
+        document = parse_json(text, where)
+    except InputError:
+        if alone and not _BY_LINES.isdisjoint(_kinds(_object_in(first))):
+            parse_json(text, where, line)
+        raise
     return document, document
 
 
@@ -147,8 +160,9 @@ def _is_mooncake(found: dict[str, Any]) -> bool:
     return "hash_ids" in found or sum(key in found for key in mooncake.KEYS) >= _ENOUGH
 
 
-def _table(first: str, read: Reading, where: str) -> str:
+def _table(first: str, read: Reading, where: str, line: int) -> str:
     """Return the format of a table by its header."""
+    _check_commas(first, f"{where}:{line}")
     try:
         header = [name.strip() for name in next(csv.reader([first]))]
     except csv.Error:
@@ -167,6 +181,11 @@ def _table(first: str, read: Reading, where: str) -> str:
         )
     if kinds:
         return kinds[0]
+    if first.startswith("#"):
+        refuse(
+            f"{where}:{line}",
+            f"a CSV trace begins with the names of its columns, not with a comment, {shown(first)}",
+        )
     if len(header) > 1 and not first.startswith("["):
         columns = f"{', '.join(azure.HEADER)}; its first line is {clip(first)}"
         refuse(
@@ -175,6 +194,16 @@ def _table(first: str, read: Reading, where: str) -> str:
             "prompt and output",
         )
     refuse(where, None)
+
+
+def _check_commas(first: str, at: str) -> None:
+    """Refuse a table whose columns have something else between them."""
+    for separator, words in _SEPARATORS.items():
+        if first.count(separator) >= _ENOUGH and "," not in first and not first.startswith("["):
+            raise InputError(
+                f"{at}: not a trace: {words} between the names of its columns, {shown(first)}; a "
+                "CSV trace has commas"
+            )
 
 
 def _is_named(header: list[str], read: Reading, where: str) -> bool:

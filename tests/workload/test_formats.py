@@ -369,6 +369,37 @@ def test_blanks_around_the_names_of_columns_change_nothing(tmp_path, name):
     assert refused(write(tmp_path, twice)).startswith(":1: duplicate column")
 
 
+@pytest.mark.parametrize(
+    ("mark", "words"), [(";", "semicolons"), ("\t", "tabs"), ("|", "bars"), (" ;", "semicolons")]
+)
+def test_other_separators_than_commas_are_named(tmp_path, mark, words):
+    path = write(tmp_path, "\n" + MEASURED["csv"].replace(",", mark))
+    for read in ((), ("format=csv",), ("columns.arrival=arrival_s",)):
+        told = refused(path, *read)
+        assert told.startswith(f":2: not a trace: {words} between the names of its columns, 'arr")
+        assert told.endswith("; a CSV trace has commas")
+
+
+@pytest.mark.parametrize("comment", ["# my log", "# my log, of today"])
+def test_a_comment_before_the_header_is_named(tmp_path, comment):
+    told = refused(write(tmp_path, f"{comment}\n{MEASURED['csv']}"))
+    assert told.startswith(
+        ":1: not a trace: a CSV trace begins with the names of its columns, not "
+    )
+    assert f" with a comment, {comment!r}; expected " in told
+
+
+@pytest.mark.parametrize("name", ["qwen-bailian", "aiperf"])
+def test_a_line_alone_is_told_by_its_number(tmp_path, name):
+    line = (MEASURED | OTHERS)[name].split("\n")[0]
+    for wrong, message in (
+        ('{"x": NaN, ', "x: NaN is no number"),
+        ('{"x": 1, "x": 2, ', "duplica"),
+    ):
+        for text in ("\n" + line.replace("{", wrong, 1), "\n" + line.replace("{", wrong, 1) + "\n"):
+            assert refused(write(tmp_path, text)).startswith(f":2: {message}")
+
+
 MALFORMED = [
     ("vllm-bench", '"ttfts": [', '"ttfts": [1.0, ', ": ttfts: expected a list of 8 values, as in"),
     ("vllm-bench", '"ttfts": [', '"ttfts": 3, "x": [', ": ttfts: expected a list of 8 values, as"),
