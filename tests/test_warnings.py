@@ -182,6 +182,14 @@ def test_a_short_memory_is_enough_for_caches_that_never_fill(warned):
     assert "short-memory" not in warned(cluster=cluster, cache="gpu_blocks = 100000")
 
 
+def test_caches_are_full_whatever_the_instances_of_other_cells(warned):
+    cluster = 'routing = "weighted"\nrouter_index_blocks = 20\n'
+    cluster += "scorers = { prefix-affinity = 1.0, queue-depth = 1.0 }"
+    grid = '"cluster.instances" = [2, 4]\nseed = { count = 3 }'
+    found = warned(cluster=cluster, cache="gpu_blocks = 100000", grid=grid)["short-memory"]
+    assert (found.cells, found.of) == (6, 6)
+
+
 def test_routing_to_the_busiest_does_what_it_is_for(warned):
     busy = workload(rate=80.0)
     assert "one-instance" not in warned(

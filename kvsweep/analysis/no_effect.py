@@ -20,7 +20,7 @@ def never_full(cells: Cells) -> ResultWarning | None:
     """Warn of sizes of the cache that are all larger than what is ever in use."""
     if not _all_equal(cells, BLOCKS):
         return None
-    sizes, peak = cells.axes[BLOCKS], cells.number("peak_blocks").max()
+    sizes, peak = cells.axes[BLOCKS], np.fmax.reduce(cells.number("peak_blocks"), axis=None)
     # Where no request fits, none is in use: other warnings say so.
     found = seen(cells, cells.ok & (peak > 0) & (peak < min(sizes)), cells.ok)
     if found is None:

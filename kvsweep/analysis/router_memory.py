@@ -28,7 +28,8 @@ def short_memory(cells: Cells) -> ResultWarning | None:
         return None
     remembers = remembered.astype(np.int64)
     # What was evicted was cached in a full pool before; what is in use is in it too.
-    full = (cells.number("evictions") > 0) | (cells.number("peak_blocks").max(-1) > remembers)
+    peak = np.fmax.reduce(cells.number("peak_blocks"), axis=-1)  # NaN of instances it lacks
+    full = (cells.number("evictions") > 0) | (peak > remembers)
     where = cells.ok & asked.astype(bool) & (held.astype(np.int64) > remembers) & full
     found = seen(cells, where, held / remembers)
     if found is None:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from kvsweep.config.axes import SAMPLE
 from kvsweep.dimensions import DIMENSIONS
 from kvsweep.errors import InputError, did_you_mean
-from kvsweep.metrics import LEVEL_VARIABLES, VARIABLES, quantile_name
+from kvsweep.metrics import LEVEL_VARIABLES, NO_COUNT, VARIABLES, quantile_name
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -57,7 +57,10 @@ def names(ds: xr.Dataset) -> list[str]:
 
 
 def get(ds: xr.Dataset, name: str, ok: xr.DataArray | None = None) -> xr.DataArray:
-    """Return measure `name` as float64, NaN in every cell whose status is not ``ok``.
+    """Return measure `name` as float64, NaN where there is no value.
+
+    That is in every cell whose status is not ``ok``, and where a cell has no such thing: an
+    instance, a request of a round or class, a count that its rule book does not give.
 
     Parameters
     ----------
@@ -77,7 +80,8 @@ def get(ds: xr.Dataset, name: str, ok: xr.DataArray | None = None) -> xr.DataArr
     Raises
     ------
     InputError
-        If there is no such measure, or it holds no numbers.
+        If there is no such measure, it holds no numbers, or it is a mean that may hold the marker
+        of counts that are absent.
     """
     array = _quantile(ds, name)
     if array is None and name in ds.data_vars:
@@ -89,14 +93,43 @@ def get(ds: xr.Dataset, name: str, ok: xr.DataArray | None = None) -> xr.DataArr
     if array.dtype.kind not in "fiub":
         raise InputError(f"metric: {name!r} holds no numbers; one of: {', '.join(names(ds))}")
     _check_axes(ds, array)
+    _check_average(ds, name, array)
     ok = (is_ok(ds) if ok is None else ok) if _per_cell(ds, array) else None
-    if ok is None or bool(ok.all()):  # of a million cells, a copy of a variable is 8 MB
-        values = array.values.astype(np.float64, copy=False).view()
-        values.flags.writeable = False
-        numbers = array.copy(data=values)
-    else:
-        numbers = array.astype(np.float64).where(ok).transpose(*array.dims)
+    # Not copied if there is nothing to mask: a variable of a million cells is 8 MB.
+    values = numbers_of(name, array.values).view()
+    values.flags.writeable = False
+    numbers = array.copy(data=values)
+    if ok is not None and not bool(ok.all()):
+        numbers = numbers.where(ok).transpose(*array.dims)
     return numbers.rename(name).assign_attrs(array.attrs)
+
+
+def numbers_of(name: str, values: NDArray[Any]) -> NDArray[np.float64]:
+    """Return values of measure `name` as float64, NaN for the marker of a count that is absent.
+
+    Of measures that are no variables of a store, as those that somebody has added, -1 is a number.
+    """
+    numbers = np.asarray(values, np.float64)
+    if not _is_count(name):
+        return numbers
+    absent = numbers == NO_COUNT
+    return np.where(absent, np.nan, numbers) if absent.any() else numbers
+
+
+def _is_count(name: str) -> bool:
+    """Whether a variable of a store holds `NO_COUNT` where there is no number."""
+    return name in VARIABLES and VARIABLES[name].missing == NO_COUNT
+
+
+def _check_average(ds: xr.Dataset, name: str, array: xr.DataArray) -> None:
+    """Refuse means of counts in which nothing tells any more which of them were absent."""
+    averaged = _is_count(name) and array.dtype.kind == "f" and "sweep" in ds.attrs
+    if averaged and "status" not in ds:
+        raise InputError(
+            f"metric: {name!r} is a mean that may hold -1 of cells without a value: give all "
+            "seeds, over which means are taken here, or under another name a mean of "
+            'ds.where(ds.status == "ok")'
+        )
 
 
 def _check_axes(ds: xr.Dataset, array: xr.DataArray) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from kvsweep.analysis import variables
 from kvsweep.analysis.variables import HIGHER_IS_BETTER
 from kvsweep.errors import InputError, clip, did_you_mean
 from kvsweep.limits import MAX_LIMIT
@@ -55,9 +56,9 @@ class Target:
         return f"{self.metric} {'<=' if self.at_most else '>='} {self.limit:,.15g}"
 
     def values(self, results: Mapping[str, NDArray[Any]]) -> Floats:
-        """Return the measure of each cell of a batch, (variants, seeds); NaN without a result."""
+        """Return the measure of each cell of a batch, (variants, seeds); NaN without a value."""
         name, quantile = _place(self.metric)
-        values = np.asarray(results[name], np.float64)
+        values = variables.numbers_of(name, results[name])
         if quantile is not None:
             values = values[..., quantile]
         return np.where(results["status"] == Status.OK, values, np.nan)

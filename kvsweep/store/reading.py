@@ -52,7 +52,7 @@ def open_results(path: str | Where, *, verify: bool = True) -> xr.Dataset:
     xr.Dataset
         A variable per measure, with ``units`` and ``long_name``, over the axes of the sweep:
         float64, int64 or text. Look at ``status`` first: only ``ok`` cells carry numbers, others
-        NaN or -1.
+        NaN or, of counts, -1; so do ``ok`` cells that have no such instance, round or class.
 
     Raises
     ------

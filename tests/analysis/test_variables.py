@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
+import kvsweep
 from analysis.synthetic import dataset, h8, status
 from kvsweep.analysis import cells, variables
 from kvsweep.errors import InputError
@@ -57,6 +58,60 @@ def test_counts_of_cells_that_are_not_ok_are_masked():
     found = variables.get(ds, "completed")
     assert np.isnan(found.sel(gpu_blocks=1, seed=1))
     assert found.sum() == 21
+
+
+def with_marker(name):
+    """Return 2 sizes and 3 seeds whose counts are 4, or absent at the smaller size."""
+    ds = dataset([[0.1, 0.2, 0.1], [0.0, 0.0, 0.0]], blocks=[1, 2], seeds=[0, 1, 2])
+    ds["status"] = status(ds)
+    ds[name] = ds["status"].dims, np.array([[-1, -1, -1], [4, 4, 4]])
+    return ds.assign_attrs(sweep="{}")
+
+
+@pytest.mark.parametrize("name", ["preemptions", "recomputed_tokens", "completed_by_round"])
+def test_the_marker_of_an_absent_count_is_no_value_of_a_cell_that_is_ok(name):
+    ds = with_marker(name)
+    found = variables.get(ds, name)
+    assert np.isnan(found.sel(gpu_blocks=1)).all()
+    assert (found.sel(gpu_blocks=2) == 4).all()
+    assert variables.missing(ds, found) == {"no value": 3}
+    np.testing.assert_array_equal(variables.get(ds.where(ds["seed"] < 9), name), found)
+    assert (ds[name] == -1).any()
+
+
+def test_numbers_that_no_store_has_may_be_negative():
+    ds = with_marker("change_of_mine")
+    assert variables.get(ds, "change_of_mine").min() == -1
+
+
+def test_a_mean_that_may_hold_the_marker_is_refused_with_what_to_do():
+    ds = with_marker("preemptions")
+    with pytest.raises(InputError, match=r"may hold -1.*give all seeds"):
+        variables.get(ds.mean("seed", keep_attrs=True), "preemptions")
+    mine = ds.where(ds["status"] == "ok").mean("seed", keep_attrs=True).rename(preemptions="mine")
+    assert variables.get(mine, "mine").dims == ("gpu_blocks",)
+    assert variables.get(ds.mean("seed"), "preemption_rate").dims == ("gpu_blocks",)
+    assert np.isnan(variables.get(ds.drop_vars("status"), "preemptions").sel(gpu_blocks=1)).all()
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda ds: kvsweep.find_cliff(ds, "preemptions", threshold=1.0),
+        lambda ds: kvsweep.factorial_effects(ds, "preemptions"),
+        lambda ds: kvsweep.pareto_front(ds, ["preemptions:min"], over="gpu_blocks"),
+    ],
+)
+def test_analyses_count_absent_counts_as_no_value(ask):
+    assert ask(with_marker("preemptions")).missing == {"no value": 3}
+
+
+def test_a_comparison_drops_seeds_with_absent_counts():
+    ds = with_marker("preemptions")
+    (found,) = kvsweep.compare(
+        ds.sel(gpu_blocks=1), ds.sel(gpu_blocks=2), "preemptions"
+    ).differences
+    assert (found.seeds, found.dropped, found.verdict) == (0, 3, None)
 
 
 def test_a_variable_without_the_status_dimensions_is_not_masked():
