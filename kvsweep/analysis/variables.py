@@ -40,6 +40,9 @@ HIGHER_IS_BETTER = frozenset(
 # are compared.
 AT_ONCE = 2**17
 
+NO_VALUE = "no value"
+"""Why a cell has no number whose status does not say so."""
+
 _QUANTILE_NAME = re.compile(r"(?P<stem>.+)_p(?P<percent>\d{1,2}(?:\.\d+)?)(?P<unit>_[a-z]+)?")
 
 
@@ -218,8 +221,8 @@ def swept(ds: xr.Dataset) -> list[str]:
 def missing(ds: xr.Dataset, array: xr.DataArray) -> dict[str, int]:
     """Count the values of `array` that are absent, by the status of their cell.
 
-    ``no value`` stands for cells that are ``ok`` but have nothing to measure (a rate per completed
-    request where nothing completed).
+    `NO_VALUE` stands for cells that are ``ok`` but have nothing to measure (a rate per completed
+    request where nothing completed), and for those that were masked and have no status either.
     """
     absent = np.isnan(array.values)
     count = int(absent.sum())
@@ -227,18 +230,29 @@ def missing(ds: xr.Dataset, array: xr.DataArray) -> dict[str, int]:
         return {"no value": count} if count else {}
     status = ds["status"].broadcast_like(array).transpose(*array.dims).values
     counts = count_names(status[absent])
-    return {"no value" if kind == "ok" else kind: n for kind, n in counts.items()}
+    if ok := counts.pop("ok", 0):
+        counts[NO_VALUE] = counts.get(NO_VALUE, 0) + ok
+    return counts
 
 
 def count_names(values: NDArray[Any]) -> dict[str, int]:
-    """Count equal names in an array of strings, in alphabetical order."""
+    """Count equal names in an array of strings, in alphabetical order.
+
+    What is no name, as where ``ds.where`` or ``ds.reindex`` has left cells without a status, is
+    counted as `NO_VALUE`, last.
+    """
     rest = values.ravel()
+    unnamed = 0
+    if rest.dtype.kind != "U":
+        named = np.fromiter((isinstance(value, str) for value in rest), np.bool_, rest.size)
+        unnamed = int(rest.size - named.sum())
+        rest = rest[named]
     counts = {}
     while rest.size:  # few names, many values: a million strings of Python were 60 MB
         same = rest == rest[0]
         counts[str(rest[0])] = int(same.sum())
         rest = rest[~same]
-    return dict(sorted(counts.items()))
+    return dict(sorted(counts.items())) | ({NO_VALUE: unnamed} if unnamed else {})
 
 
 def _per_cell(ds: xr.Dataset, array: xr.DataArray) -> bool:

@@ -130,6 +130,27 @@ def test_missing_is_counted_in_the_order_of_the_status():
     assert variables.missing(ds, array) == {"livelock": 1, "failed": 1, "no value": 1}
 
 
+MASKED = {
+    "where": lambda ds: ds.where(ds["gpu_blocks"] > 1),
+    "reindex": lambda ds: ds.drop_sel(gpu_blocks=1).reindex(gpu_blocks=[1, 2, 3]),
+}
+
+
+@pytest.mark.parametrize("mask", MASKED.values(), ids=MASKED)
+@pytest.mark.timeout(60)
+def test_cells_that_were_masked_with_their_status_have_no_value(mask):
+    ds = dataset([[0.1, 0.1], [0.2, np.nan], [np.nan, 0.0]], blocks=[1, 2, 3], seeds=[0, 1])
+    ds["status"] = status(ds, livelock={"gpu_blocks": 3, "seed": 0})
+    ds = mask(ds)
+    expected = {"livelock": 1, "no value": 3}
+    assert variables.missing(ds, variables.get(ds, "preemption_rate")) == expected
+    assert kvsweep.find_cliff(ds).missing == expected
+    assert kvsweep.factorial_effects(ds, "preemption_rate").missing == expected
+    assert kvsweep.pareto_front(ds, ["preemption_rate:min"], over="gpu_blocks").missing == expected
+    assert variables.count_statuses(ds) == {"livelock": 1, "no value": 2, "ok": 3}
+    assert variables.count_names(np.array([np.nan, np.nan])) == {"no value": 2}
+
+
 def test_an_axis_of_names_is_refused_where_numbers_are_needed():
     assert variables.axis(h8(2), "policy", numeric=False).size == 2
     with pytest.raises(ValueError, match="holds names"):
