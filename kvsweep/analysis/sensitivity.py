@@ -108,7 +108,7 @@ def sensitivity_indices(ds: xr.Dataset, metric: str, confidence: float = 0.95) -
     Raises
     ------
     InputError
-        If the sweep has no such design, or there is no such measure.
+        If the sweep has no such design, points of it were left out, or there is no such measure.
 
     Examples
     --------
@@ -134,6 +134,7 @@ def sensitivity_indices(ds: xr.Dataset, metric: str, confidence: float = 0.95) -
     if SAMPLE not in array.dims:
         raise InputError(f"metric: {metric!r} is the same at all points of the design")
     keys = list(design["ranges"])
+    array = _whole(array, (len(keys) + 2) * design["samples"])
     return Sensitivity(
         metric=metric,
         units=str(array.attrs.get("units", "1")),
@@ -145,6 +146,19 @@ def sensitivity_indices(ds: xr.Dataset, metric: str, confidence: float = 0.95) -
             for labels, values in _groups(array)
         ),
     )
+
+
+def _whole(array: xr.DataArray, points: int) -> xr.DataArray:
+    """Return a measure at all points of a design, in the order in which they were drawn."""
+    if SAMPLE in array.coords:
+        array = array.sortby(SAMPLE)
+    numbers = array[SAMPLE].values  # 0, 1, 2, ... where there is no coordinate
+    if not np.array_equal(numbers, np.arange(points)):
+        raise InputError(
+            f"sample: sensitivity indices need all {points:,} points of the design, got "
+            f"{len(numbers):,}; give the design whole"
+        )
+    return array
 
 
 def _groups(array: xr.DataArray) -> Iterator[tuple[dict[str, Any], Floats]]:

@@ -50,6 +50,19 @@ def test_points_without_a_value_are_left_out_with_all_that_belongs_to_them():
     assert "2 left out" in sensitivity_text(found)
 
 
+def test_points_in_another_order_give_the_same_indices():
+    ds = ishigami(16)
+    expected = sensitivity_indices(ds, "steps").to_dict()
+    for other in (ds.sortby("steps"), ds.isel(sample=slice(None, None, -1))):
+        assert sensitivity_indices(other, "steps").to_dict() == expected
+
+
+@pytest.mark.parametrize("kept", [slice(0, 40), slice(8, 48), slice(0, None, 2)])
+def test_a_part_of_a_design_is_refused(kept):
+    with pytest.raises(InputError, match="sample: sensitivity indices need all 80 points"):
+        sensitivity_indices(ishigami(16).isel(sample=kept), "steps")
+
+
 def test_a_measure_that_does_not_vary_has_none():
     ds = ishigami(8)
     ds["steps"] = ds["steps"] * 0 + 3.0
