@@ -52,7 +52,7 @@ def compare(a: xr.Dataset, b: xr.Dataset, metric: str, confidence: float = 0.95)
     ------
     InputError
         If the measure is not in both in the same units, an axis with several values is in one
-        only, or an axis has no value in common.
+        only, an axis has no value in common, or one of them is a mean over seeds.
 
     Examples
     --------
@@ -67,7 +67,7 @@ def compare(a: xr.Dataset, b: xr.Dataset, metric: str, confidence: float = 0.95)
     if (units := [x.attrs.get("units", "1") for x in (first, second)])[0] != units[1]:
         raise InputError(f"metric: {metric!r} is in {units[0]} in A and in {units[1]} in B")
     _check_designs(a, b)
-    first, second, unmatched = aligned(_with_seeds(first), _with_seeds(second))
+    first, second, unmatched = aligned(_with_seeds(first, a, "A"), _with_seeds(second, b, "B"))
     same_streams = sweep_of(a).get("entropy") == sweep_of(b).get("entropy")
     paired = same_streams and bool(np.isin(first[SEED].values, second[SEED].values).any())
     differences = tuple(_differences(first, second, paired, confidence))
@@ -120,12 +120,22 @@ def _name(ds: xr.Dataset, otherwise: str) -> str:
     return str(ds.encoding.get("source", otherwise))
 
 
-def _with_seeds(array: xr.DataArray) -> xr.DataArray:
-    """Give an array a dimension of seeds: of the chosen one, or of 0, which a sweep without has."""
+def _with_seeds(array: xr.DataArray, ds: xr.Dataset, name: str) -> xr.DataArray:
+    """Give an array a dimension of seeds: of the chosen one, or of that which its sweep has alone.
+
+    A sweep without an axis of seeds has seed 0.
+    """
     if SEED in array.dims:
         return array
-    seed = array.coords[SEED].values.item() if SEED in array.coords else 0
-    return array.drop_vars(SEED, errors="ignore").expand_dims({SEED: [seed]})
+    swept = sweep_of(ds).get("grid", {}).get(SEED) or [0]
+    if SEED in array.coords:
+        swept = [array.coords[SEED].values.item()]
+    if len(swept) > 1:
+        raise InputError(
+            f"seed: {name} has lost its {len(swept):,} seeds, with which the other is paired: give "
+            "them, over which means are taken here, or one of them, .sel(seed=0)"
+        )
+    return array.drop_vars(SEED, errors="ignore").expand_dims({SEED: swept})
 
 
 def _differences(

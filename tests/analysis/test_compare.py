@@ -80,6 +80,32 @@ def test_common_seeds_are_paired_and_others_told():
     assert found.unmatched[0].only_a == (0, 1, 2, 8, 9, 10, 11)
 
 
+def test_a_mean_over_seeds_is_not_taken_for_one_of_them():
+    a, b = made(noise()), made(noise() + 1.0)
+    mean = a.mean("seed", keep_attrs=True)
+    with pytest.raises(InputError, match=r"seed: A has lost its 12 seeds.*\.sel\(seed=0\)"):
+        compare(mean, b, "preemption_rate")
+    with pytest.raises(InputError, match="seed: B has lost its 12 seeds"):
+        compare(a, mean, "preemption_rate")
+
+
+@pytest.mark.parametrize("swept", [[0], [3], None])
+def test_a_selected_seed_and_the_only_one_of_a_sweep_are_paired_with_the_same(swept):
+    a, b = made(noise()), made(noise() + 1.0)
+    (seed,) = swept or [0]
+    if swept is None:
+        one = a.sel(seed=seed)
+    else:
+        one = made(noise()[:, [seed]], seeds=swept)
+        sweep = json.loads(one.attrs["sweep"])
+        sweep["grid"]["seed"] = swept
+        one = one.isel(seed=0, drop=True).assign_attrs(sweep=json.dumps(sweep))
+    found = compare(one, b, "preemption_rate")
+    assert found.paired
+    assert [item.seeds for item in found.differences] == [1, 1, 1]
+    assert [item.difference for item in found.differences] == pytest.approx([1.0] * 3)
+
+
 def test_values_in_any_order_are_aligned_and_others_left_out():
     values = noise()
     other = made((values + 1.0)[[2, 0]], blocks=[2000, 1000])
