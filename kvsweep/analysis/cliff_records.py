@@ -55,7 +55,8 @@ class GroupCliff:
         The headline: the crossing of the mean over seeds.
     interval
         Bootstrap over seeds of the headline, widened as few seeds ask (docs/statistics.md); None
-        with fewer than two seeds that have values. An end beyond the swept range is infinite.
+        with fewer than two seeds that have values, or too few that have one near the cliff. An end
+        beyond the swept range is infinite.
     resamples
         Resamples of the bootstrap by outcome. Those without a crossing count as beyond the end
         they stay at, so a share above the tail makes that end of the interval infinite.

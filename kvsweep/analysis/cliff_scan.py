@@ -57,7 +57,7 @@ class ScannedGroup:
     """A group's cliff with the samples behind it, from which ratios are formed.
 
     `by_resample` is at infinity where the cliff lies beyond the swept range, NaN where it may lie
-    in cells without a value, and empty where there is nothing to resample.
+    in cells without a value, and empty where there is no interval.
     """
 
     cliff: GroupCliff
@@ -104,6 +104,9 @@ def _bootstrap(
     The interval is the wider of two at each end, which differ where a curve bends: percentiles of
     the crossings of Student's means, and stretched percentiles of those of plain means. Either
     alone fell to 91 % of studies of 3 seeds somewhere, both together held in 94 to 97 %.
+
+    There is none where a point next to the cliff has a value of one seed, or more resamples than
+    lie outside of it lack a value there: those that are left rest on few seeds, or the same one.
     """
     seeds = int(np.count_nonzero(~np.isnan(values).all(axis=1)))
     if means is None or spread is None or seeds < 2:
@@ -113,11 +116,23 @@ def _bootstrap(
     (estimate,), _ = scan.ranked(mean[None])
     if np.isnan(estimate):
         return by_resample, Interval(np.nan, np.nan, scan.confidence), _tally(outcome)
+    lonely = _fewest_near(scan, values, float(estimate)) < 2
+    if lonely or not statistics.tells(by_resample, scan.confidence):
+        return np.empty(0), None, _tally(outcome)
     followed, stretched = (
         statistics.percentile_interval(sample, scan.confidence) for sample in (by_resample, plain)
     )
     stretched = statistics.widened(stretched, float(estimate), seeds)
     return by_resample, scan.inside(statistics.hull(followed, stretched)), _tally(outcome)
+
+
+def _fewest_near(scan: Scan, values: Floats, place: float) -> int:
+    """Return the fewest seeds with a value at the points next to a place, all seeds outside."""
+    if not np.isfinite(place):
+        return len(values)
+    first = int(np.searchsorted(scan.axis, place, "right")) - 1
+    last = int(np.searchsorted(scan.axis, place))
+    return int(np.count_nonzero(~np.isnan(values[:, first : last + 1]), axis=0).min())
 
 
 def _tally(outcome: Outcomes) -> dict[Outcome, int]:
@@ -206,6 +221,8 @@ def _ratio_interval(scan: Scan, a: ScannedGroup, b: ScannedGroup, estimate: floa
         ratio = np.where(np.isinf(bottom), -np.sign(bottom) * np.inf, top / bottom)
     unknown = np.isinf(top) & np.isinf(bottom)
     ratio = np.where(np.isnan(top) | np.isnan(bottom), np.nan, ratio)
+    if not statistics.tells(ratio, scan.confidence):
+        return Interval(np.nan, np.nan, scan.confidence)
     low, high = (
         statistics.percentile_interval(np.where(unknown, end, ratio), scan.confidence)
         for end in (-np.inf, np.inf)

@@ -168,6 +168,11 @@ def percentile_interval(samples: Floats, confidence: float) -> Interval:
     return Interval(float(kept[tail]), float(kept[-1 - tail]), confidence)
 
 
+def tells(samples: Floats, confidence: float) -> bool:
+    """Whether no more samples are NaN than lie outside each end of their interval."""
+    return int(np.count_nonzero(np.isnan(samples))) <= _tail(samples.size, confidence)
+
+
 def widened(interval: Interval, estimate: float, seeds: int) -> Interval:
     """Stretch the arms of a percentile interval to those of Student's t for `seeds` seeds.
 

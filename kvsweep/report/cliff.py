@@ -82,6 +82,8 @@ def group_sentence(cliff: Cliff, group: GroupCliff) -> str:
 def _support(cliff: Cliff, interval: Interval | None) -> str:
     """Return what the sentence rests on, in brackets."""
     if interval is None:
+        if cliff.seeds and cliff.seeds > 1:
+            return f" (too few of {cliff.seeds:,} seeds have a value near it: no interval)"
         return " (one seed: no interval)" if cliff.seeds else " (no seeds: no interval)"
     low, high = interval_ends(interval)
     return f" ({100 * cliff.confidence:g}% CI {low} to {high}; {cliff.seeds:,} seeds)"

@@ -275,3 +275,36 @@ def test_the_interval_covers_the_true_cliff_as_often_as_it_says():
         interval = only(dataset(noisy, blocks=blocks, seeds=range(40)), resamples=500).interval
         covered += interval.low <= crossing <= interval.high
     assert 0.91 * 300 <= covered <= 0.985 * 300
+
+
+def few_near(seeds):
+    """Return 20 seeds, of which `seeds` have values around the cliff at 1,400."""
+    blocks = np.arange(1000, 2001, 100)
+    shift = np.random.default_rng(0).normal(0.0, 0.1, (20, 1))
+    values = np.clip((1600 - blocks) / 1000.0 + shift, 0.0, None)
+    values[seeds:, (blocks >= 1200) & (blocks <= 1700)] = np.nan
+    return dataset(values.T, blocks=blocks, seeds=np.arange(20))
+
+
+@pytest.mark.parametrize(("seeds", "known"), [(1, False), (3, False), (6, True), (20, True)])
+def test_a_cliff_near_which_few_seeds_have_values_has_no_interval(seeds, known):
+    cliff = find_cliff(few_near(seeds), threshold=0.2)
+    (group,) = cliff.groups
+    assert group.mean_curve.outcome is Outcome.CROSSES
+    assert (group.interval is not None) == known
+    sentence = cliff_text(cliff).splitlines()[0]
+    assert ("(too few of 20 seeds have a value near it: no interval)" in sentence) != known
+    if known:
+        assert group.interval.high > group.interval.low
+
+
+def test_one_seed_near_a_cliff_is_too_few_at_any_confidence():
+    assert only(few_near(1), threshold=0.2, confidence=0.1).interval is None
+    assert only(few_near(2), threshold=0.2, confidence=0.1).interval is not None
+
+
+def test_a_ratio_has_no_interval_where_a_cliff_has_none():
+    pair = xr.concat([few_near(1), few_near(20)], dim="policy").assign_coords(policy=["a", "b"])
+    (ratio,) = find_cliff(pair, threshold=0.2).ratios
+    assert ratio.interval is None
+    assert np.isfinite(ratio.of_mean_curves)

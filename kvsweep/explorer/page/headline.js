@@ -20,7 +20,8 @@ function cliffCard(group, kind, heading, axis, seeds) {
     const [, told] = group.sentence.split(/^(?:[AB]: )?/);
     return card(kind, heading, "none here", small(told));
   }
-  const interval = group.has_interval ? [wide("95% interval "), range(group.low, group.high)] : ["one seed: no interval"];
+  const few = seeds > 1 ? "too few seeds have a value near it" : "one seed";
+  const interval = group.has_interval ? [wide("95% interval "), range(group.low, group.high)] : [`${few}: no interval`];
   const gib = group.gib ? [` · ${number(Number((group.value * group.gib).toPrecision(3)))} GiB`, wide(" on each GPU")] : [];
   const big = `${number(group.value)}${unit(axis.units, group.value)}`;
   const made = card(kind, heading, big, small(...interval, ...gib));
