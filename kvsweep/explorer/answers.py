@@ -103,13 +103,18 @@ def cliff_answer(cliff: Cliff, gib: Sequence[float | None]) -> dict[str, Any]:
     for ratio in cliff.ratios:  # A / B: the page tells B / A
         interval = ratio.interval
         if np.isfinite(ratio.of_mean_curves) and ratio.of_mean_curves > 0:
-            ends = (1 / interval.high, 1 / interval.low) if interval and interval.low > 0 else None
             found["ratio"] = {
                 "value": 1 / ratio.of_mean_curves,
-                "low": _finite(ends[0]) if ends else None,
-                "high": _finite(ends[1]) if ends else None,
+                "low": _inverse(interval.high) if interval else None,
+                "high": _inverse(interval.low) if interval else None,
+                "has_interval": interval is not None and not np.isnan(interval.low),
             }
     return found
+
+
+def _inverse(end: float) -> float | None:
+    """Return an end of an inverted ratio; what lies outside of the range still does."""
+    return 1 / end if np.isfinite(end) and end > 0 else None
 
 
 def _group(cliff: Cliff, group: GroupCliff, gib: float | None) -> dict[str, Any]:

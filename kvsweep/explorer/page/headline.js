@@ -33,9 +33,9 @@ function ratioCard(cliff, axis) {
   const [a, b] = cliff.groups;
   const heading = "B against A";
   if (!cliff.ratio) return card("both", heading, "–", small("needs a cliff in both"));
-  const { value, low, high } = cliff.ratio;
+  const { value, low, high, has_interval: known } = cliff.ratio;
   const apart = b.value - a.value;
-  const interval = low === null && high === null ? ["no interval"] : [wide("95% interval "), range(low, high), wide(", paired by seed")];
+  const interval = !known ? ["no interval"] : [wide("95% interval "), range(low, high), wide(", paired by seed")];
   const sign = apart > 0 ? "+" : "";
   return card("both", heading, `× ${number(value)}`, small(`${sign}${number(apart)}${unit(axis.units, apart)} · `, ...interval));
 }
