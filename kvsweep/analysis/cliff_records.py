@@ -92,7 +92,8 @@ class CliffRatio:
     resample of seeds; `mean_of_seeds` averages the ratios of single seeds, over the `pairs` seeds
     in which both cross (`pairs_lost` others do not). `resamples_lost` counts the resamples without
     both cliffs: where one lies beyond the swept range so does the ratio, where both do it may lie
-    beyond either end of the interval, and where cells are missing it is left out.
+    beyond either end of the interval. Of these, `resamples_missing` may have a cliff where cells
+    have no value, and are left out.
     """
 
     labels: Labels
@@ -101,6 +102,7 @@ class CliffRatio:
     of_mean_curves: float
     interval: Interval | None
     resamples_lost: int
+    resamples_missing: int
     mean_of_seeds: float
     sd_of_seeds: float
     pairs: int

@@ -197,11 +197,17 @@ def _ratio(scan: Scan, a: ScannedGroup, b: ScannedGroup, first: str) -> CliffRat
         of_mean_curves=of_means,
         interval=None if both is None else _ratio_interval(scan, a, b, of_means),
         resamples_lost=0 if both is None else int(np.count_nonzero(~both)),
+        resamples_missing=0 if both is None else _missing(a, b),
         mean_of_seeds=mean,
         sd_of_seeds=sd,
         pairs=pairs,
         pairs_lost=of_seeds.size - pairs,
     )
+
+
+def _missing(a: ScannedGroup, b: ScannedGroup) -> int:
+    """Count the resamples in which one of the cliffs may lie where cells have no value."""
+    return int(np.count_nonzero(np.isnan(a.by_resample) | np.isnan(b.by_resample)))
 
 
 def _sampled(a: ScannedGroup, b: ScannedGroup) -> bool:

@@ -152,16 +152,23 @@ def _cliff_notes(cliff: Cliff) -> list[str]:
             lost = [f"{counts[k]:,} {text}" for k, text in _OUTCOMES.items() if counts.get(k)]
             if lost:
                 notes.append(f"{name}of {sum(counts.values()):,} {what}, {', '.join(lost)}.")
-    notes += [
-        f"{_pair(ratio)}: {ratio.resamples_lost:,} resamples lack one of the cliffs: in them the "
-        "ratio lies outside."
-        for ratio in cliff.ratios
-        if ratio.resamples_lost and ratio.interval is not None and _is_known(ratio)
-    ]
+    for ratio in cliff.ratios:
+        if ratio.interval is not None and _is_known(ratio):
+            notes += _lost_resamples(ratio)
     if unknown := sum(not _is_known(ratio) for ratio in cliff.ratios):
         notes.append(f"{counted(unknown, 'pair')} without a ratio: not both have a cliff.")
     notes += seeds_note(cliff.seeds_note) + missing_note(cliff.missing)
     return notes
+
+
+def _lost_resamples(ratio: CliffRatio) -> list[str]:
+    """Count the resamples without both cliffs, by what becomes of them."""
+    outside = ratio.resamples_lost - ratio.resamples_missing
+    counts = (
+        (outside, "lack one of the cliffs: in them the ratio lies outside"),
+        (ratio.resamples_missing, "may have a cliff where cells have no value: they are left out"),
+    )
+    return [f"{_pair(ratio)}: {n:,} resamples {what}." for n, what in counts if n]
 
 
 def _seed_outcomes(group: GroupCliff) -> dict[Outcome, int]:

@@ -308,3 +308,14 @@ def test_a_ratio_has_no_interval_where_a_cliff_has_none():
     (ratio,) = find_cliff(pair, threshold=0.2).ratios
     assert ratio.interval is None
     assert np.isfinite(ratio.of_mean_curves)
+
+
+def test_resamples_of_a_ratio_that_are_left_out_are_not_said_to_lie_outside():
+    pair = xr.concat([few_near(5), few_near(20)], dim="policy").assign_coords(policy=["a", "b"])
+    cliff = find_cliff(pair, threshold=0.2)
+    (ratio,) = cliff.ratios
+    assert 0 < ratio.resamples_missing == ratio.resamples_lost
+    text = cliff_text(cliff)
+    told = f"a / b: {ratio.resamples_missing} resamples may have a cliff where cells have no value"
+    assert f"{told}: they are left out." in text
+    assert "lies outside" not in text
