@@ -16,9 +16,10 @@ class Verdict(Enum):
     A single change raises or lowers the measure if its interval excludes no change. Of several
     changes made together, the interaction is what goes beyond the effects of the changes made
     apart. If its interval excludes zero, they are super-additive where the interaction has the
-    sign of the joint effect and sub-additive where it has the other; reversed where the changes
-    apart surely move the measure one way and together surely the other way. On the ratio scale
-    the same words end in ``-multiplicative``.
+    sign of the joint effect and sub-additive where it has the other. Where the changes apart
+    surely move the measure against the interaction, it takes from what they do: they are
+    sub-additive whatever the sign of the joint effect, or reversed if together they surely move
+    the measure the other way. On the ratio scale the same words end in ``-multiplicative``.
     """
 
     RAISES = "raises"
