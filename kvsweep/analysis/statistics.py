@@ -121,11 +121,15 @@ def resample_means(values: Floats, counts: Counts) -> Floats:
         NaN where a resample has no value at all.
     """
     present = ~np.isnan(values)
-    if present.all():  # as usual: then two products less, of whole numbers, which are exact
+    if np.isfinite(values).all():  # as usual: two products less, of whole numbers, which are exact
         total, drawn = _totals(counts, values), counts.sum(axis=1, keepdims=True, dtype=np.float64)
     else:
-        total = _totals(counts, np.where(present, values, 0.0))
+        total = _totals(counts, np.where(np.isfinite(values), values, 0.0))
         drawn = _totals(counts, present.astype(np.float64))
+        for end in (np.inf, -np.inf):  # which is no number times 0 where it was not drawn
+            there = _totals(counts, (values == end).astype(np.float64)) > 0.0
+            with np.errstate(invalid="ignore"):
+                total = np.where(there, total + end, total)
     # Rounding must not move the mean of equal values past them, and so past a threshold.
     least = np.min(values, axis=-2, keepdims=True, where=present, initial=np.inf)
     most = np.max(values, axis=-2, keepdims=True, where=present, initial=-np.inf)
@@ -150,8 +154,10 @@ def spread_as_student(values: Floats, means: Floats) -> Floats:
     kinds, which = np.unique(present, return_inverse=True)
     table = np.stack([student.scales(int(seeds), means.shape[-2]) for seeds in kinds])
     scales = np.moveaxis(table[which.reshape(present.shape)], -1, -2)
-    scaled: Floats = centre + scales * (means - centre)
-    return scaled
+    with np.errstate(invalid="ignore"):
+        scaled: Floats = centre + scales * (means - centre)
+    # Of an infinite mean no spread can be told; resamples that lack what made it so have their own.
+    return scaled if np.isfinite(centre).all() else np.where(np.isinf(centre), means, scaled)
 
 
 def percentile_interval(samples: Floats, confidence: float) -> Interval:

@@ -74,6 +74,15 @@ def test_a_point_with_one_value_has_a_mean_and_no_band():
     assert np.isnan([low[1], high[1]]).all()
 
 
+def test_an_infinite_value_is_in_the_means_of_those_who_drew_it_alone():
+    values = np.array([[np.inf, 1.0], [2.0, np.inf], [4.0, -np.inf], [np.nan, 3.0]])
+    counts = np.array([[0, 1, 1, 2], [1, 1, 0, 2], [0, 1, 2, 1], [2, 0, 0, 2]])
+    expected = [[3.0, np.nan], [np.inf, np.inf], [10 / 3, np.nan], [np.inf, 2.0]]
+    np.testing.assert_array_equal(statistics.resample_means(values, counts), expected)
+    spread = statistics.student_means(values, counts)
+    np.testing.assert_array_equal(spread[:, 0], np.array(expected)[:, 0])
+
+
 def test_the_band_without_resamples_is_nan():
     mean, low, high = statistics.mean_band(np.array([[1.0, 2.0]]), None, 0.95)
     assert mean.tolist() == [1.0, 2.0]
