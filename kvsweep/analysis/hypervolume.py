@@ -37,18 +37,20 @@ def front_share(points: Floats) -> Floats:
     Parameters
     ----------
     points : float64 (members, repetitions, objectives)
-        NaN where a member has no value: there it is not on the front and beats nobody.
+        NaN where a member has no value: that repetition does not count for it, and it beats nobody
+        there.
 
     Returns
     -------
     float64 (members,)
+        NaN of a member that never has a value.
     """
     alive = ~np.any(np.isnan(points), axis=-1)
     share = np.empty(len(points))
     for i, own in enumerate(points):
         beats = np.all(points <= own, axis=-1) & np.any(points < own, axis=-1)
         beaten = np.any(beats, axis=0)
-        share[i] = np.mean(alive[i] & ~beaten)
+        share[i] = np.mean(~beaten[alive[i]]) if alive[i].any() else np.nan
     return share
 
 

@@ -52,10 +52,12 @@ class Member:
     tied_with, dominated_by
         Members with equal means, and members that dominate the means.
     share_of_seeds, share_of_resamples
-        How often it is on the front of single seeds, and of bootstrap means spread as Student's t
-        (None below two seeds). docs/statistics.md says what the latter promises.
+        How often it is on the front of single seeds, and of bootstrap means spread as Student's t,
+        of those in which it has values (None below two seeds, and where it has none).
+        docs/statistics.md says what the latter promises.
     missing
-        Seeds in which some objective has no value; such a seed does not count for this member.
+        Seeds in which some objective has no value; such a seed does not count for this member, nor
+        for the others if the group is paired.
     """
 
     name: Any
@@ -73,6 +75,10 @@ class Member:
 class FrontGroup:
     """The front of one combination of the remaining axes.
 
+    `seeds` counts those in which all members have values, but for members that never have any. If
+    there are two or more the front is `paired`: all means, intervals and shares are of these seeds.
+    With fewer, each member's are of the seeds that it has.
+
     `hypervolume` is the share of the box between the best value of every objective (of any member)
     and the `reference` point that the front dominates: 1 if one member is best at everything; None
     beyond four objectives. The reference is the worst value of every objective, moved out by a
@@ -80,6 +86,8 @@ class FrontGroup:
     """
 
     labels: dict[str, Any]
+    seeds: int
+    paired: bool
     members: tuple[Member, ...]
     hypervolume: float | None
     reference: tuple[float, ...]
@@ -218,11 +226,15 @@ def _group(
     labels: dict[str, Any],
 ) -> FrontGroup:
     """Find the front of one group: `values` is (members, seeds, objectives)."""
-    gaps: NDArray[np.bool_] = np.any(np.isnan(values), axis=-1, keepdims=True)
-    values = np.where(gaps, np.nan, values)
+    gaps: NDArray[np.bool_] = np.any(np.isnan(values), axis=-1)
+    common = _common_seeds(gaps)
+    seeds = int(np.count_nonzero(common))
+    paired = seeds >= min(2, common.size)
+    lost = gaps | ~common if paired else gaps
+    values = np.where(lost[..., None], np.nan, values)
     means = _shared(values, statistics.resample_means, np.ones((1, values.shape[1])))[:, 0]
     samples = None if counts is None else _shared(values, statistics.student_means, counts)
-    known = np.count_nonzero(~gaps, axis=1)[:, 0]
+    known = np.count_nonzero(~lost, axis=1)
     shares = None if samples is None else (signs * values, signs * samples)
     by_seed, by_resample = (None, None) if shares is None else map(front_share, shares)
     beaten = dominates(signs * means)
@@ -237,14 +249,26 @@ def _group(
             on_front=not (np.isnan(means[i]).any() or beaten[:, i].any()),
             tied_with=tuple(n for j, n in enumerate(names) if equal[i, j] and j != i),
             dominated_by=tuple(n for j, n in enumerate(names) if beaten[j, i]),
-            share_of_seeds=None if by_seed is None else float(by_seed[i]),
-            share_of_resamples=None if by_resample is None else float(by_resample[i]),
+            share_of_seeds=_share(by_seed, i),
+            share_of_resamples=_share(by_resample, i),
             missing=int(np.count_nonzero(gaps[i])),
         )
         for i, name in enumerate(names)
     )
     volume, reference = normalised_hypervolume(signs * means)
-    return FrontGroup(labels, members, volume, tuple((signs * reference).tolist()))
+    reference = signs * reference
+    return FrontGroup(labels, seeds, paired, members, volume, tuple(reference.tolist()))
+
+
+def _common_seeds(gaps: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Return which seeds all members have, but those that have none; `gaps` (members, seeds)."""
+    some = ~gaps.all(axis=1)
+    common: NDArray[np.bool_] = np.all(~gaps[some], axis=0)
+    return common if some.any() else np.zeros_like(common)
+
+
+def _share(shares: Floats | None, member: int) -> float | None:
+    return None if shares is None or np.isnan(shares[member]) else float(shares[member])
 
 
 def _shared(values: Floats, means: Callable[[Floats, Counts], Floats], counts: Counts) -> Floats:

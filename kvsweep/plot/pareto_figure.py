@@ -137,8 +137,7 @@ def _entries(front: Front, levels: bool) -> list[tuple[Artist, str]]:
         (Line2D([], [], **looks), "on the front"),
         (Line2D([], [], mfc=style.PAPER, **looks), "not on it"),
     ]
-    member = front.groups[0].members[0]
-    if member.share_of_resamples is not None:
+    if any(m.share_of_resamples is not None for g in front.groups for m in g.members):
         bar, none = (Line2D([], [], color=style.FAINT_INK, lw=lw) for lw in (1.0, 0.0))
         entries.append((bar, f"{100 * front.confidence:g}% interval"))
         entries.append((none, "(%): of resamples on it"))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from kvsweep.analysis.pareto import Front, FrontGroup, Member
 from kvsweep.analysis.wording import MISSING, label, number
 from kvsweep.report.table import interval_text, missing_note, seeds_note, table
@@ -20,7 +22,25 @@ def pareto_parts(front: Front) -> list[str]:
         header = ("", *(f"{o.metric} ({o.goal})" for o in front.objectives), "front", "seeds",
                   "resamples", "tied with", "dominated by")  # fmt: skip
         parts += [table(header, [_member_row(member) for member in group.members]), ""]
+    parts += [note for group in front.groups for note in _pairing_note(front, group)]
     return parts + seeds_note(front.seeds_note) + missing_note(front.missing)
+
+
+def _pairing_note(front: Front, group: FrontGroup) -> list[str]:
+    """Say on which seeds a front rests if some lack values that others have."""
+    name = f"{label(group.labels)}: " if group.labels else ""
+    if not front.seeds or group.seeds == front.seeds or not _any_values(group):
+        return []
+    if group.paired:
+        return [f"{name}of {front.seeds:,} seeds, {group.seeds:,} count, in which all have values."]
+    return [
+        f"{name}of {front.seeds:,} seeds, fewer than two have values of all: each mean is over "
+        "other seeds, and the differences are not paired."
+    ]
+
+
+def _any_values(group: FrontGroup) -> bool:
+    return not all(np.isnan(member.values).any() for member in group.members)
 
 
 def _front_sentence(front: Front, group: FrontGroup) -> str:

@@ -13,6 +13,7 @@ from analysis.synthetic import h8
 from kvsweep.analysis.hypervolume import dominates, front_share, hypervolume, normalised_hypervolume
 from kvsweep.analysis.pareto import pareto_front
 from kvsweep.errors import InputError
+from kvsweep.report.pareto import pareto_text
 
 points = hnp.arrays(
     float,
@@ -51,9 +52,10 @@ def test_dominance_equals_the_definition(values):
 @given(points)
 def test_the_share_of_one_repetition_is_membership(values):
     expected = [
-        not np.isnan(b).any() and not any(brute_dominates(a, b) for a in values) for b in values
+        np.nan if np.isnan(b).any() else not any(brute_dominates(a, b) for a in values)
+        for b in values
     ]
-    assert front_share(values[:, None, :]).tolist() == [float(e) for e in expected]
+    np.testing.assert_array_equal(front_share(values[:, None, :]), expected)
 
 
 @given(
@@ -128,6 +130,42 @@ def test_a_member_without_values_is_off_the_front_and_counted():
     assert [m.missing for m in group.members] == [0, 2]
     assert front.missing == {"livelock": 2}
     json.dumps(front.to_dict(), allow_nan=False)
+
+
+def test_a_front_is_of_the_seeds_that_all_members_have():
+    """The first is better where both have values, and slow where the other has none."""
+    ds = lay_out([[10.0, 1.0, 1.0], [np.nan, 2.0, 2.0], [np.nan] * 3], np.ones((3, 3)))
+    front = pareto_front(ds, GOALS)
+    (group,) = front.groups
+    assert (group.seeds, group.paired) == (2, True)
+    assert [m.values[0] for m in group.members[:2]] == [1.0, 2.0]
+    assert [m.on_front for m in group.members] == [True, False, False]
+    assert [m.missing for m in group.members] == [0, 1, 3]
+    assert [m.share_of_seeds for m in group.members] == [1.0, 0.0, None]
+    assert [m.share_of_resamples for m in group.members] == [1.0, 0.0, None]
+    assert "of 3 seeds, 2 count, in which all have values." in pareto_text(front)
+
+
+def test_a_front_of_members_without_common_seeds_is_not_paired_and_says_so():
+    lacks = np.nan
+    ds = lay_out([[1.0, 3.0, lacks, lacks], [lacks, 1.0, 2.0, 2.0]], np.ones((2, 4)))
+    front = pareto_front(ds, GOALS)
+    (group,) = front.groups
+    assert (group.seeds, group.paired) == (1, False)
+    assert [m.values[0] for m in group.members] == [2.0, pytest.approx(5 / 3)]
+    assert [m.share_of_seeds for m in group.members] == [0.5, 1.0]
+    assert "of 4 seeds, fewer than two have values of all" in pareto_text(front)
+
+
+def test_a_front_of_whole_members_says_nothing_of_its_seeds():
+    ds = lay_out([[1.0, 2.0], [3.0, 3.0]], np.ones((2, 2)))
+    front = pareto_front(ds, GOALS)
+    assert (front.groups[0].seeds, front.groups[0].paired) == (2, True)
+    assert "count" not in pareto_text(front)
+    alone = pareto_front(ds.isel(seed=0), GOALS).groups[0]
+    assert (alone.seeds, alone.paired) == (1, True)
+    none = pareto_front(ds * np.nan, GOALS).groups[0]
+    assert (none.seeds, none.paired, none.hypervolume) == (0, False, None)
 
 
 def test_without_seeds_there_are_no_shares_or_intervals():
