@@ -47,6 +47,17 @@ class Command(click.Command):
                 formatter.write(f"  {example}\n")
 
 
+class Range(click.FloatRange):
+    """A range of numbers, of which nan, which is neither below nor above anything, is none."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the number."""
+        number = super().convert(value, param, ctx)
+        if number != number:
+            self.fail("expected a number, got nan", param, ctx)
+        return number
+
+
 class Several(click.Option):
     """An option of several values that takes each NAME:VALUE after it, as vLLM's commands do."""
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kvsweep.cli.base import Command, json_option, print_json, read_option
+from kvsweep.cli.base import Command, Range, json_option, print_json, read_option
 from kvsweep.cli.outputs import OutputPath, check_new, overwrite_option
 from kvsweep.cli.terminal import echo
 from kvsweep.errors import InputError
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 @click.option("--from", "start", metavar="PRESET", help="Kind to fit and where to start: a preset.")
 @click.option(
     "--split",
-    type=click.FloatRange(0, 1, min_open=True),
+    type=Range(0, 1, min_open=True),
     default=0.5,
     show_default=True,
     help="Share of a server's run to fit to and predict the rest from; then all is fitted.",

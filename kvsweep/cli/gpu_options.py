@@ -6,10 +6,11 @@ from typing import Any
 
 import click
 
+from kvsweep.cli.base import Range
 from kvsweep.limits import MAX_ADDED_US, MAX_GB_PER_S, MIN_GB_PER_S
 
 positive = click.IntRange(min=1)
-microseconds = click.FloatRange(min=0, max=MAX_ADDED_US)
+microseconds = Range(min=0, max=MAX_ADDED_US)
 
 
 def range_options(command: Any) -> Any:
@@ -26,20 +27,11 @@ def range_options(command: Any) -> Any:
 
 def added_options(command: Any) -> Any:
     """Add the options of terms that are not measured."""
-    speed = click.FloatRange(MIN_GB_PER_S, MAX_GB_PER_S)
+    speed = Range(MIN_GB_PER_S, MAX_GB_PER_S)
     for name, kind, what in (
         ("--allreduce-gb-s", speed, "Bandwidth of an all-reduce of --tp GPUs [0.75 of links]."),
         ("--allreduce-us", microseconds, "Latency of an all-reduce [10]."),
         ("--host-overhead-us", microseconds, "What the host takes a step [500]."),
     ):
-        command = click.option(name, type=kind, metavar="X", callback=_refuse_nan, help=what)(
-            command
-        )
+        command = click.option(name, type=kind, metavar="X", help=what)(command)
     return command
-
-
-def _refuse_nan(ctx: click.Context, option: click.Parameter, value: float | None) -> float | None:
-    """Refuse what is in no range and out of none."""
-    if value is not None and value != value:
-        raise click.BadParameter("expected a number, got nan", ctx, option)
-    return value

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kvsweep.cli.base import json_option, read_option
+from kvsweep.cli.base import Range, json_option, read_option
 from kvsweep.cli.outputs import OutputPath, overwrite_option
 from kvsweep.cli.progress import waiting
 from kvsweep.cli.terminal import echo
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from kvsweep.workload.requests import Requests
 
 positive = click.IntRange(min=1)
-seconds = click.FloatRange(min=0)
+seconds = Range(min=0)
 file_argument = click.argument("file", metavar="FILE", type=click.Path(path_type=Path))
 plot_option = click.option(
     "--plot",

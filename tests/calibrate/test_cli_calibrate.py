@@ -66,6 +66,7 @@ def test_a_bad_fit_is_written_marked_and_ends_with_1(tmp_path, capsys):
     [
         (("--from", "no-such"), "--from: unknown preset 'no-such'"),
         (("--split", "0"), "0.0 is not in the range"),
+        (("--split", "nan"), "'--split': expected a number, got nan"),
         (("--out", "no/such/folder.toml"), "cannot be written"),
         (("--validate", "no/such/stem"), "there is no folder"),
     ],

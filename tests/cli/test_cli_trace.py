@@ -235,7 +235,10 @@ def test_figures_are_drawn_with_and_without_reuse(run, files):
         (("info", "{}/none.json", "--plot", "{}/x.bmp"), "written as .png, .svg or .pdf"),
         (("info", "{}/azure.csv", "--set", "scale"), "as in scale=2"),
         (("slice", "{}/azure.csv", "--from", "9", "--to", "2", "-o", "{}/x.json"), "--to: 2 is"),
-        (("slice", "{}/azure.csv", "--from", "nan", "-o", "{}/x.json"), "--from: must be a fin"),
+        (
+            ("slice", "{}/azure.csv", "--from", "nan", "-o", "{}/x.json"),
+            "'--from': expected a number, got nan",
+        ),
     ],
 )
 def test_what_cannot_be_is_told_in_one_line(run, files, line, message):
