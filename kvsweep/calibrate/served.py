@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from kvsweep.calibrate.needed import check_told
 from kvsweep.config import Scenario, parse_scenario
+from kvsweep.config.compose import parse_override
 from kvsweep.config.read_options import parse_reading
 from kvsweep.errors import InputError, escaped, shown
 from kvsweep.limits import MAX_SECONDS, MAX_TIME_US
@@ -21,6 +22,10 @@ Floats = NDArray[np.float64]
 
 SERIES = ("running", "waiting", "kv_cache_pct")
 """Series that a server's log may give: requests, requests, percent of the KV cache in use."""
+
+
+FOUND = ("model", "beta", "memory")
+"""Keys of the latencies that a fit finds, so that there is nothing to set."""
 
 
 @dataclass(frozen=True)
@@ -77,10 +82,11 @@ def read_served(path: Path, overrides: tuple[str, ...], read: tuple[str, ...] = 
     Raises
     ------
     InputError
-        If something is missing or malformed.
+        If something is missing or malformed, or an override has no effect.
     """
     trace = load_trace(path, parse_reading(read))
     scenario = parse_scenario(trace.scenario, trace.where, overrides)
+    _refuse_found(overrides)
     if scenario.engine.rules != "vllm":
         raise InputError(f"{path}: engine.rules is {scenario.engine.rules!r}: only 'vllm' is timed")
     if trace.unmeasured:
@@ -103,6 +109,19 @@ def read_served(path: Path, overrides: tuple[str, ...], read: tuple[str, ...] = 
         _series(expected.get("timeseries"), f"{path}: expected.timeseries"),
         {escaped(str(key)): escaped(str(value)) for key, value in about.items()},
     )
+
+
+def _refuse_found(overrides: tuple[str, ...]) -> None:
+    """Refuse to set what the fit finds."""
+    for text in overrides:
+        key, value = parse_override(text)
+        section, _, name = key.partition(".")
+        names = value if not name and isinstance(value, dict) else (name,)
+        if section == "latency" and any(found in names for found in FOUND):
+            raise InputError(
+                f"--set {key}: has no effect: step times are what is fitted; --from PRESET says "
+                "where the search starts"
+            )
 
 
 def _times(measured: dict[str, Any], requests: Requests, where: str) -> tuple[Floats, Floats]:

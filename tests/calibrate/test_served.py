@@ -119,6 +119,14 @@ def test_settings_given_on_the_command_line_count(run, tmp_path):
     assert assumed(read_served(run, ()).scenario) == ()
 
 
+@pytest.mark.parametrize(
+    "setting", ["latency.beta=[1.0,2.0,3.0]", f"latency.model={ROOFLINE}", "latency={beta=[1.0]}"]
+)
+def test_step_times_are_not_set_but_found(run, setting):
+    with pytest.raises(InputError, match="has no effect: step times are what is fitted; --from"):
+        read_served(run, (setting,))
+
+
 def test_a_good_fit_has_no_problems_and_no_cautions(found):
     assert (found.problems, found.cautions) == ((), ())
     document = served_json(found)
