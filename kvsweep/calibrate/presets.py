@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from kvsweep.calibrate.holding import Reference
+from kvsweep.config.coefficients import ALPHAS, padded
 from kvsweep.config.preset import Preset, load_preset, preset_names
 from kvsweep.files import written
 
@@ -63,11 +64,16 @@ def kept(start: Preset | None) -> dict[str, Any]:
     return {key: value for key, value in values.items() if value is not None}
 
 
-def kept_words(start: Preset | None) -> str | None:
-    """Say so, for the preset's source."""
-    if start is None or not kept(start):
+def kept_words(start: Preset | None, alpha: tuple[float, ...] = ()) -> str | None:
+    """Say so, for the preset's source, and whether the `alpha` that it has is kept too."""
+    if start is None:
         return None
-    return f"{', '.join(kept(start))}: as of the preset of {start.model} on {start.hardware}"
+    names = list(kept(start))
+    if any(alpha) and alpha == padded(start.alpha, ALPHAS):
+        names.insert(0, "alpha")
+    if not names:
+        return None
+    return f"{', '.join(names)}: as of the preset of {start.model} on {start.hardware}"
 
 
 def to_toml(preset: Preset) -> str:

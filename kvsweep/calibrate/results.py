@@ -24,7 +24,7 @@ from kvsweep.calibrate.judging import judge_served, marked
 from kvsweep.calibrate.load import unseen
 from kvsweep.calibrate.needed import assumed
 from kvsweep.calibrate.presets import kept, kept_words, peak_reference, rounded, source_of
-from kvsweep.calibrate.served import Served
+from kvsweep.calibrate.served import Served, with_delays
 from kvsweep.calibrate.simulated import Simulated, Simulator, fit_served
 from kvsweep.config import Latency, Scenario
 from kvsweep.config.preset import Preset
@@ -113,8 +113,11 @@ def calibrate_served(
     names : dict
         ``model`` and ``hardware`` where they are to differ from what the trace says.
     start : Preset, optional
-        Whose link and bytes of a token the preset keeps: a server's times do not tell them.
+        Whose link and bytes of a token the preset keeps: a server's times do not tell them. Nor is
+        `alpha` fitted: its own holds, where the run has none.
     """
+    if start is not None:
+        served = with_delays(served, start.alpha)
     begin, end = float(served.arrival.min()), float(served.last.max())
     simulator = Simulator(served)
     model = names.get("model") or served.about.get("model") or path.name.split(".")[0]
@@ -126,12 +129,13 @@ def calibrate_served(
         part = _outcome(served, simulator, family, begin + split * (end - begin), reference)
     series = simulate_series(served, part.latency)
     problems = judge_served(part.rows, whole.rows, _request_error(served, whole))
+    words = kept_words(start, whole.latency.alpha)
     preset = Preset(
         model=model,
         hardware=hardware,
         kind=family.kind,
         alpha=whole.latency.alpha,
-        source=source_of(path, served.about.get("source"), family.source, kept_words(start)),
+        source=source_of(path, served.about.get("source"), family.source, words),
         fit=marked(_fit_of(served, part, whole, split), problems),
         **family.tables(whole.point),
         **kept(start),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kvsweep.calibrate.needed import check_told
-from kvsweep.config import Scenario, parse_scenario
+from kvsweep.config import Latency, Scenario, parse_scenario
 from kvsweep.config.compose import parse_override
 from kvsweep.config.read_options import parse_reading
 from kvsweep.errors import InputError, escaped, shown
@@ -61,6 +61,15 @@ class Served:
     def token_s(self) -> Floats:
         """Mean time between tokens of each request, seconds; nan for a single token."""
         return per_token(self.first, self.last, self.requests.output_tokens)
+
+
+def with_delays(served: Served, alpha: tuple[float, ...]) -> Served:
+    """Return the run with a preset's `alpha`, which no fit finds, unless it has one itself."""
+    latency = served.scenario.latency
+    if any(latency.alpha) or not any(alpha):
+        return served
+    held = Latency(alpha=alpha, first_steps_us=latency.first_steps_us)
+    return replace(served, scenario=served.scenario.model_copy(update={"latency": held}))
 
 
 def per_token(first: Floats, last: Floats, tokens: NDArray[np.int64]) -> Floats:

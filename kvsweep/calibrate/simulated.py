@@ -76,7 +76,9 @@ class Simulator:
                 f"cache.gpu_blocks = {blocks}"
             )
         preemptions = progress["preemptions"].sum(axis=1)
-        first, last = progress["first_token"] / 1e6, progress["finish"] / 1e6
+        # On the clock of the client, who sees a token so much later than the engine gives it.
+        later = int(self._scenario.latency.alpha[2])
+        first, last = ((progress[key] + later) / 1e6 for key in ("first_token", "finish"))
         return [Simulated(first[i], last[i], int(preemptions[i])) for i in range(count)]
 
 

@@ -13,7 +13,7 @@ from kvsweep.calibrate.load import measured_load, unseen
 from kvsweep.calibrate.needed import assumed
 from kvsweep.calibrate.presets import kept, kept_words, peak_reference, write_preset
 from kvsweep.calibrate.results import calibrate_served
-from kvsweep.calibrate.served import read_served
+from kvsweep.calibrate.served import read_served, with_delays
 from kvsweep.calibrate.wording import served_json, served_text
 from kvsweep.config import Latency, parse_scenario
 from kvsweep.config.preset import Preset, load_preset
@@ -246,6 +246,26 @@ def test_a_fit_keeps_what_times_do_not_tell_of_the_preset_it_starts_from():
     bare = dict.fromkeys(told)
     assert kept(preset.model_copy(update=bare)) == kept(None) == {}
     assert kept_words(None) is kept_words(preset.model_copy(update=bare)) is None
+
+
+def test_delays_of_the_preset_that_it_starts_from_hold_and_are_kept(tmp_path):
+    """No fit finds them: without, what a client waits for went into the steps."""
+    alpha = (9000.0, 4.0, 30_000.0)
+    made = serving.measured(serving.trace({"beta": serving.BETA, "alpha": alpha}, count=40))
+    times = made["expected"]["measured_us"]
+    for key, values in times.items():
+        times[key] = [value + 30_000 for value in values]
+    path = tmp_path / "served.json"
+    path.write_text(json.dumps(made))
+    start = load_preset("llama-3.1-8b/h100/tp2", Path())
+    beta = tuple(1.05 * value for value in serving.BETA)
+    start = start.model_copy(update={"alpha": alpha, "beta": beta})
+    found = calibrate_served(path, read_served(path, ()), family_of(start), 1.0, {}, start)
+    assert found.preset.alpha == found.whole.latency.alpha == alpha
+    assert found.whole.point == pytest.approx(serving.BETA, rel=1e-2)
+    assert "; alpha" in found.preset.source
+    served = read_served(path, ("latency.alpha=[1.0]",))
+    assert with_delays(served, alpha).scenario.latency.alpha == (1.0, 0.0, 0.0)
 
 
 def test_a_linear_preset_is_a_starting_point():
