@@ -13,7 +13,7 @@ from kvsweep.calibrate.needed import check_told
 from kvsweep.config import Latency, Scenario, parse_scenario
 from kvsweep.config.compose import parse_override
 from kvsweep.config.read_options import parse_reading
-from kvsweep.errors import InputError, escaped, shown
+from kvsweep.errors import InputError, did_you_mean, dotted, escaped, shown
 from kvsweep.limits import MAX_SECONDS, MAX_TIME_US
 from kvsweep.workload.requests import Requests
 from kvsweep.workload.traces import load_trace
@@ -165,7 +165,13 @@ def _series(found: Any, where: str) -> dict[str, Floats]:
         return {}
     if not isinstance(found, dict):
         raise InputError(f"{where}: expected an object, got {shown(found)}")
-    recorded = {name: found[name] for name in ("t", *SERIES) if found.get(name) is not None}
+    known = ("t", *SERIES)
+    missing = [name for name in known if name not in found]
+    # A log may hold more than is used, as throughputs.
+    for key in found:
+        if key not in known and (hint := did_you_mean(key, missing)):
+            raise InputError(f"{where}.{dotted((key,))}: unknown key{hint}")
+    recorded = {name: found[name] for name in known if found.get(name) is not None}
     if not recorded:
         return {}
     times = recorded.get("t")

@@ -377,6 +377,20 @@ def test_a_run_without_a_log_has_no_series(run, tmp_path):
         assert read_served(path, ()).series == {}
 
 
+def test_a_series_of_another_name_is_refused(run, tmp_path):
+    def edit(expected):
+        expected["timeseries"]["kv_cache"] = expected["timeseries"].pop("kv_cache_pct")
+
+    hint = r"expected\.timeseries\.kv_cache: unknown key; did you mean 'kv_cache_pct'"
+    with pytest.raises(InputError, match=hint):
+        read_served(edited(run, tmp_path, edit), ())
+
+    def add(expected):
+        expected["timeseries"] |= {"gen_throughput": [], "runing": []}
+
+    assert "running" in read_served(edited(run, tmp_path, add), ()).series
+
+
 def test_a_log_may_begin_before_the_first_request(run, tmp_path):
     def edit(expected):
         expected["timeseries"]["t"][0] = -3.5
