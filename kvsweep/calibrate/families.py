@@ -15,6 +15,7 @@ from kvsweep.calibrate.holding import Reference
 from kvsweep.config.preset import Preset
 from kvsweep.config.roofline import Device
 from kvsweep.errors import InputError
+from kvsweep.limits import MAX_STEP_US
 
 Floats = NDArray[np.float64]
 
@@ -122,8 +123,8 @@ class Linear(Family):
         return Reference(np.where(known > 0.0, known, np.nan), self._origin)
 
     def terms(self, points: Floats) -> Terms:
-        """Return the parameters: they are the coefficients."""
-        return Terms(points, None)
+        """Return the parameters: they are the coefficients, as far as the kernel can count them."""
+        return Terms(np.minimum(points, MAX_STEP_US), None)
 
     def tables(self, point: Floats) -> dict[str, Any]:
         """Return the key ``beta``."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,6 +29,7 @@ from kvsweep.calibrate.served import Served, with_delays
 from kvsweep.calibrate.simulated import Simulated, Simulator, fit_served
 from kvsweep.config import Latency, Scenario
 from kvsweep.config.preset import Preset
+from kvsweep.errors import InputError
 
 
 @dataclass(frozen=True)
@@ -115,6 +117,11 @@ def calibrate_served(
     start : Preset, optional
         Whose link and bytes of a token the preset keeps: a server's times do not tell them. Nor is
         `alpha` fitted: its own holds, where the run has none.
+
+    Raises
+    ------
+    InputError
+        If a request cannot be served, under any step times or those fitted, or a part is too short.
     """
     if start is not None:
         served = with_delays(served, start.alpha)
@@ -123,10 +130,10 @@ def calibrate_served(
     model = names.get("model") or served.about.get("model") or path.name.split(".")[0]
     hardware = names.get("hardware") or served.about.get("hardware") or "not told"
     reference = family.reference() or peak_reference(model, hardware)
-    whole = _outcome(served, simulator, family, end, reference)
-    part = whole
-    if split < 1:
-        part = _outcome(served, simulator, family, begin + split * (end - begin), reference)
+    ends = [begin + split * (end - begin), end] if split < 1 else [end]
+    with said_of(path):
+        fits = [_outcome(served, simulator, family, until, reference) for until in ends]
+    part, whole = fits[0], fits[-1]
     series = simulate_series(served, part.latency)
     problems = judge_served(part.rows, whole.rows, _request_error(served, whole))
     words = kept_words(start, whole.latency.alpha)
@@ -146,6 +153,15 @@ def calibrate_served(
     return ServedResult(
         served, family, preset, part, whole, tokens, series, errors, problems, cautions
     )
+
+
+@contextmanager
+def said_of(path: Path) -> Iterator[None]:
+    """Begin complaints with the name of the file."""
+    try:
+        yield
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from None
 
 
 def _not_told(part: ServedFit, whole: ServedFit) -> Iterator[str]:
@@ -174,6 +190,7 @@ def _outcome(
     point = np.array([rounded(value) for value in found.point])
     terms = family.terms(point[None, :])
     (simulated,) = simulator(terms)
+    simulated.check_served()
     latency = Latency(
         alpha=served.scenario.latency.alpha,
         beta=tuple(terms.beta[0].tolist()),

@@ -13,7 +13,8 @@ from kvsweep.calibrate.holding import EXACT, Loose, Reference, find_loose, with_
 from kvsweep.calibrate.searching import Found, search
 from kvsweep.calibrate.served import Served
 from kvsweep.errors import InputError
-from kvsweep.records import NONE
+from kvsweep.limits import MAX_SECONDS
+from kvsweep.policies import RequestStatus
 from kvsweep.simulate.batch import build_inputs
 from kvsweep.simulate.kernel_cells import run_lanes
 from kvsweep.simulate.lane_records import set_step_times
@@ -22,10 +23,15 @@ from kvsweep.simulate.workspace import allocate_outputs
 from kvsweep.workload.blocks import resolve_blocks
 
 Floats = NDArray[np.float64]
+Codes = NDArray[np.uint8]
 
 TOLERANT = 10
 """Times that are off by more than so many inter-token times weigh linearly: where a simulation
 preempts another request than the server did, a few requests are off by seconds."""
+
+
+NEVER_S = MAX_SECONDS
+"""When a token comes that does not, seconds: so bad is a candidate that loses a request."""
 
 
 @dataclass(frozen=True)
@@ -35,13 +41,42 @@ class Simulated:
     Attributes
     ----------
     first, last : float (n,)
-        First and last token of each request, seconds.
+        First and last token of each request, seconds; `NEVER_S` where it does not end.
     preemptions : int
+    status : uint8 (n,)
+        How each request ended, a `RequestStatus`.
     """
 
     first: Floats
     last: Floats
     preemptions: int
+    status: Codes
+
+    def check_served(self) -> None:
+        """Refuse what does not answer all requests, as the server did.
+
+        Raises
+        ------
+        InputError
+            That names the first such request and what that may come from.
+        """
+        lost = np.flatnonzero(self.status != RequestStatus.COMPLETED)
+        if lost.size:
+            cause = _CAUSES.get(int(self.status[lost[0]]), _TOO_SLOW)
+            raise InputError(
+                f"request {lost[0]} was answered by the server, but under no step times like the "
+                f"measured ones: {cause}"
+            )
+
+
+_TOO_SLOW = (
+    "the simulation takes too long; are the times in the unit in which they were read, and the "
+    "settings (cache.gpu_blocks, engine.max_num_seqs) those of the server?"
+)
+_CAUSES: dict[int, str] = {
+    RequestStatus.TIMED_OUT: "its client gave up; leave patience_us out of the trace",
+    RequestStatus.REJECTED: "it was refused by the scenario's cluster.admission",
+}
 
 
 class Simulator:
@@ -59,7 +94,7 @@ class Simulator:
         Raises
         ------
         InputError
-            If a request cannot be served under the scenario.
+            If a request cannot be served under the scenario, whatever the step times.
         """
         count = len(terms.beta)
         which = np.zeros((1, count), np.int64)
@@ -68,18 +103,23 @@ class Simulator:
         outputs = allocate_outputs(inputs, keep_requests=True)
         run_lanes(inputs, outputs)
         progress = outputs.progress.reshape(count, -1)
-        unserved = np.flatnonzero((progress["finish"] == NONE).any(axis=0))
-        if unserved.size:
+        status = progress["status"]
+        unservable = np.flatnonzero((status == RequestStatus.DROPPED_UNSERVABLE).any(axis=0))
+        if unservable.size:
             blocks = self._scenario.cache.gpu_blocks
             raise InputError(
-                f"request {unserved[0]} was answered by the server, but not with the scenario's "
-                f"cache.gpu_blocks = {blocks}"
+                f"request {unservable[0]} was answered by the server, but not with the scenario's "
+                f"cache.gpu_blocks = {blocks}: its tokens do not fit"
             )
         preemptions = progress["preemptions"].sum(axis=1)
         # On the clock of the client, who sees a token so much later than the engine gives it.
         later = int(self._scenario.latency.alpha[2])
-        first, last = ((progress[key] + later) / 1e6 for key in ("first_token", "finish"))
-        return [Simulated(first[i], last[i], int(preemptions[i])) for i in range(count)]
+        completed = status == RequestStatus.COMPLETED
+        first, last = (
+            np.where(completed, (progress[key] + later) / 1e6, NEVER_S)
+            for key in ("first_token", "finish")
+        )
+        return [Simulated(first[i], last[i], int(preemptions[i]), status[i]) for i in range(count)]
 
 
 def fit_served(

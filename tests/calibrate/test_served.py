@@ -14,6 +14,7 @@ from kvsweep.calibrate.needed import assumed
 from kvsweep.calibrate.presets import kept, kept_words, peak_reference, write_preset
 from kvsweep.calibrate.results import calibrate_served
 from kvsweep.calibrate.served import read_served, with_delays
+from kvsweep.calibrate.simulated import NEVER_S, Simulator
 from kvsweep.calibrate.wording import served_json, served_text
 from kvsweep.config import Latency, parse_scenario
 from kvsweep.config.preset import Preset, load_preset
@@ -286,7 +287,7 @@ def test_a_linear_preset_is_a_starting_point():
         ({"scenario": {"engine": {"rules": "blis"}}}, "only 'vllm' is timed"),
         (
             {"scenario": {"cache": {"gpu_blocks": 20}, "engine": serving.ENGINE}},
-            "was answered by the server, but not with",
+            "served.json: request 0 was answered by the server, but not with",
         ),
         (
             {"scenario": {"engine": serving.ENGINE}},
@@ -306,6 +307,40 @@ def test_what_cannot_be_calibrated_is_refused(run, tmp_path, change, message):
         calibrate_served(path, read_served(path, ()), Linear(), 0.5, {})
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_a_request_that_no_step_times_answer_is_told_with_its_causes(run, tmp_path):
+    document = json.loads(run.read_text())
+    for request in document["requests"]:
+        request["patience_us"] = 1
+    path = tmp_path / "served.json"
+    path.write_text(json.dumps(document))
+    with pytest.raises(InputError, match=r"served\.json: request \d+ was .* leave patience_us out"):
+        calibrate_served(path, read_served(path, ()), Linear(), 0.5, {})
+
+
+def test_candidates_that_lose_requests_are_bad_and_no_end_of_the_search(run):
+    """Steps of many days are no answer; the next candidate may be one."""
+    simulator = Simulator(read_served(run, ()))
+    points = np.array([5 * [1e300], serving.BETA])
+    endless, right = simulator(Linear().terms(points))
+    assert endless.last.max() == NEVER_S
+    with pytest.raises(InputError, match="the simulation takes too long; are the times in the uni"):
+        endless.check_served()
+    right.check_served()
+
+
+def test_a_server_that_is_very_slow_is_found_again(tmp_path):
+    slower = 1000
+    made = serving.measured(serving.trace(count=40))
+    for request in made["requests"]:
+        request["arrival_us"] *= slower
+    for times in made["expected"]["measured_us"].values():
+        times[:] = [slower * time for time in times]
+    path = tmp_path / "served.json"
+    path.write_text(json.dumps(made))
+    found = calibrate_served(path, read_served(path, ()), Linear(), 0.6, {})
+    assert found.whole.point[:2] == pytest.approx(slower * np.array(serving.BETA[:2]), rel=0.05)
 
 
 def edited(run, tmp_path, edit):
