@@ -140,10 +140,13 @@ def fit_served(
         If fewer tokens than parameters came before `until`.
     """
     known = int((served.first <= until).sum() + (served.last <= until).sum())
-    if known < 2 * len(family.names):
+    needed = 2 * len(family.names)
+    if known < needed:
+        enough = 2 * len(served.requests) >= needed
+        more = "a larger --split fits to more" if enough else "measure more requests"
         raise InputError(
-            f"only {known} times were measured before {until:.1f} s, where the fit ends: too few "
-            f"for {len(family.names)} parameters"
+            f"only {known} times were measured up to {until:.1f} s, where the fit ends: too few "
+            f"for {len(family.names)} parameters, of which each takes two; {more}"
         )
     residuals = _residuals(served, simulator, family, until)
     token = float(np.nanmedian(served.token_s))
