@@ -153,10 +153,26 @@ def _times(measured: dict[str, Any], requests: Requests, where: str) -> tuple[Fl
         raise InputError(
             f"{where}.last_token_ts[{i}]: {last[i]:.12g} is before the first token, {first[i]:.12g}"
         )
-    several = requests.output_tokens > 1
-    if several.any() and not (last > first)[several].any():
-        raise InputError(f"{where}.last_token_ts: no last token is after the first of its request")
+    _check_gaps(first, last, requests.output_tokens > 1, where)
     return first, last
+
+
+def _check_gaps(first: Floats, last: Floats, several: NDArray[np.bool_], where: str) -> None:
+    """Refuse times that do not tell how long a token takes, of requests with several of them."""
+    if not several.any():
+        raise InputError(
+            f"{where}: all requests have one output token, which does not tell what the next ones "
+            "take: measure with longer outputs"
+        )
+    later = (last > first)[several]
+    if not later.any():
+        raise InputError(f"{where}.last_token_ts: no last token is after the first of its request")
+    if 2 * later.sum() < later.size:
+        raise InputError(
+            f"{where}.last_token_ts: of {later.size} requests with several output tokens only "
+            f"{later.sum()} have their last one after the first: leave the others out, or measure "
+            "with streaming"
+        )
 
 
 def _series(found: Any, where: str) -> dict[str, Floats]:

@@ -397,13 +397,30 @@ def test_times_that_cannot_be_are_refused_by_place(run, tmp_path):
     def at_once(expected):
         expected["measured_us"]["last_token_ts"] = expected["measured_us"]["first_token_ts"]
 
+    def half_at_once(expected):
+        times = expected["measured_us"]
+        times["last_token_ts"][:41] = times["first_token_ts"][:41]
+
     def back(expected):
         expected["timeseries"]["t"][3] = expected["timeseries"]["t"][2]
 
     assert "first_token_ts[40]: 7 is not after the arrival, " in refused(early)
     assert "last_token_ts[40]: " in refused(late)
     assert "no last token is after the first of its request" in refused(at_once)
+    assert "of 80 requests with several output tokens only 39 have their la" in refused(
+        half_at_once
+    )
     assert "timeseries.t[3]: 3 is not after the time before, 3" in refused(back)
+
+
+def test_a_run_of_single_tokens_is_refused(run, tmp_path):
+    document = json.loads(run.read_text())
+    for request in document["requests"]:
+        request["output"][1] = 1
+    path = tmp_path / "served.json"
+    path.write_text(json.dumps(document))
+    with pytest.raises(InputError, match=r"all requests have one output token, .*: measure with"):
+        read_served(path, ())
 
 
 def test_a_run_without_a_log_has_no_series(run, tmp_path):
@@ -434,9 +451,15 @@ def test_a_log_may_begin_before_the_first_request(run, tmp_path):
     assert series["t"][0] == -3.5
 
 
-def test_too_short_a_part_is_refused(run):
-    with pytest.raises(InputError, match="too few for 5 parameters"):
+def test_too_short_a_part_is_refused(run, tmp_path):
+    with pytest.raises(InputError, match=r"too few for 5 parameters, .*; a larger --split") as end:
         calibrate_served(run, read_served(run, ()), Linear(), 0.001, {})
+    assert str(end.value).startswith(f"{run}: only ")
+    short = serving.measured(serving.trace(count=4))
+    (tmp_path / "short.json").write_text(json.dumps(short))
+    served = read_served(tmp_path / "short.json", ())
+    with pytest.raises(InputError, match=r"short\.json: only 8 times .*; measure more requests$"):
+        calibrate_served(tmp_path / "short.json", served, Linear(), 1.0, {})
 
 
 def test_a_trace_of_the_same_scenario_uses_the_preset(found, tmp_path):
