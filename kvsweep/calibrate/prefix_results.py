@@ -10,7 +10,7 @@ import numpy as np
 from kvsweep.calibrate.direct import fit_prefix, simulate_first_token
 from kvsweep.calibrate.judging import judge_prefix, marked
 from kvsweep.calibrate.prefix_trials import Measured, Trial
-from kvsweep.calibrate.presets import rounded, source_of
+from kvsweep.calibrate.presets import named_after, rounded, source_of
 from kvsweep.config import Latency
 from kvsweep.config.preset import Preset
 
@@ -73,7 +73,7 @@ def calibrate_prefix(path: Path, measured: Measured, names: dict[str, str]) -> P
             f"{100 * np.mean(errors):.1f} %, largest {100 * max(errors):.1f} %"
         )
     preset = Preset(
-        model=names.get("model") or measured.about.get("model_name") or path.name.split(".")[0],
+        model=names.get("model") or measured.about.get("model_name") or named_after(path),
         hardware=names.get("hardware") or _machine(measured.about),
         kind="linear",
         alpha=latency.alpha,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import numpy as np
 from kvsweep.calibrate.holding import Reference
 from kvsweep.config.coefficients import ALPHAS, padded
 from kvsweep.config.preset import Preset, load_preset, preset_names
+from kvsweep.errors import escaped
 from kvsweep.files import written
 
 CONTEXT = 3
@@ -46,12 +48,22 @@ def rounded(value: float) -> float:
     return float(f"{value:.{DIGITS}g}")
 
 
+def named_after(path: Path) -> str:
+    """Return a name for what nobody named: the file's or folder's, without its endings."""
+    return _name(path).strip(".").split(".")[0] or "not told"
+
+
+def _name(path: Path) -> str:
+    """Return the name of a file or folder, which ``.`` has too, as text that can be written."""
+    return escaped(Path(os.path.abspath(path)).name)
+
+
 def source_of(path: Path, *origins: str | None) -> str:
     """Say what a preset was fitted to: the file, its digest, and where that comes from."""
     digest = ""
     if path.is_file():
         digest = f" (sha256 {hashlib.sha256(path.read_bytes()).hexdigest()[:16]})"
-    return "; ".join([f"`kvsweep calibrate` on {path.name}{digest}", *filter(None, origins)])
+    return "; ".join([f"`kvsweep calibrate` on {_name(path)}{digest}", *filter(None, origins)])
 
 
 KEPT = ("link", "kv_bytes_per_token", "tp")

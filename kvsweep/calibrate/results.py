@@ -24,7 +24,14 @@ from kvsweep.calibrate.holding import Loose, Reference
 from kvsweep.calibrate.judging import judge_served, marked
 from kvsweep.calibrate.load import unseen
 from kvsweep.calibrate.needed import assumed
-from kvsweep.calibrate.presets import kept, kept_words, peak_reference, rounded, source_of
+from kvsweep.calibrate.presets import (
+    kept,
+    kept_words,
+    named_after,
+    peak_reference,
+    rounded,
+    source_of,
+)
 from kvsweep.calibrate.served import Served, with_delays
 from kvsweep.calibrate.simulated import Simulated, Simulator, fit_served
 from kvsweep.config import Latency, Scenario
@@ -127,7 +134,7 @@ def calibrate_served(
         served = with_delays(served, start.alpha)
     begin, end = float(served.arrival.min()), float(served.last.max())
     simulator = Simulator(served)
-    model = names.get("model") or served.about.get("model") or path.name.split(".")[0]
+    model = names.get("model") or served.about.get("model") or named_after(path)
     hardware = names.get("hardware") or served.about.get("hardware") or "not told"
     reference = family.reference() or peak_reference(model, hardware)
     ends = [begin + split * (end - begin), end] if split < 1 else [end]

@@ -49,6 +49,24 @@ def test_a_run_becomes_a_preset_with_figures(tmp_path, capsys):
     assert "beta[3]" in printed
 
 
+@pytest.mark.parametrize(("name", "model"), [(".csv", "csv"), ("..run.csv", "run"), ("-", "-")])
+def test_a_preset_is_named_after_any_file(tmp_path, capsys, name, model):
+    path, out = tmp_path / name, tmp_path / "mine.toml"
+    path.write_text(json.dumps(serving.measured(serving.trace(count=40)) | {"about": None}))
+    assert run(path, "--split", "1", "--out", out) == 0
+    assert f'model = "{model}"' in out.read_text()
+
+
+def test_a_preset_of_the_folder_one_is_in_has_its_name(tmp_path, capsys, monkeypatch):
+    folder = tmp_path / "gtx.1650"
+    folder.mkdir()
+    write_table(folder)
+    monkeypatch.chdir(folder)
+    assert run(".", "--out", "../mine.toml") == 0
+    assert 'model = "gtx"' in (tmp_path / "mine.toml").read_text()
+    assert "on gtx.1650" in (tmp_path / "mine.toml").read_text()
+
+
 def test_a_bad_fit_is_written_marked_and_ends_with_1(tmp_path, capsys):
     path, out = tmp_path / "served.json", tmp_path / "bad.toml"
     path.write_text(json.dumps(serving.measured(serving.trace(count=40))))
