@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from kvsweep.cli.base import Command, Range, json_option, print_json, read_option
-from kvsweep.cli.outputs import OutputPath, check_new, overwrite_option
+from kvsweep.cli.outputs import OutputPath, PresetPath, check_new, overwrite_option
 from kvsweep.cli.terminal import echo
 from kvsweep.errors import InputError
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     ),
 )
 @click.argument("measurements", type=click.Path(path_type=Path, exists=True))
-@click.option("--out", type=OutputPath(dir_okay=False), help="Write the preset.")
+@click.option("--out", type=PresetPath(), help="Write the preset.")
 @click.option("--from", "start", metavar="PRESET", help="Kind to fit and where to start: a preset.")
 @click.option(
     "--split",

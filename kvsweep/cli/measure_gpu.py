@@ -17,7 +17,7 @@ from kvsweep.cli.gpu_setup import (
     check_preset,
     stored_steps,
 )
-from kvsweep.cli.outputs import OutputPath
+from kvsweep.cli.outputs import OutputPath, PresetPath
 from kvsweep.cli.progress import Display
 from kvsweep.cli.terminal import Interrupted, echo
 from kvsweep.limits import MAX_SEED, MAX_TRIALS
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     show_default=True,
     help="Of the layers' weights and their products; attention and output layer are bf16.",
 )
-@click.option("--out", type=OutputPath(dir_okay=False), help="Write the preset.")
+@click.option("--out", type=PresetPath(), help="Write the preset.")
 @click.option("--store", type=OutputPath(), help="Store [results/steps-<MODEL>.zarr].")
 @click.option(
     "--kind",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
+_SEPARATORS = tuple(filter(None, (os.sep, os.altsep)))
 FIGURES = (".png", ".svg", ".pdf")
 overwrite_option = click.option("--overwrite", is_flag=True, help="Replace files that are there.")
 
@@ -35,7 +37,24 @@ class OutputPath(click.Path):
         InputError
             If nothing can be written there, as far as its name goes.
         """
+        if not self.dir_okay and os.fspath(value).endswith(_SEPARATORS):
+            self.fail(f"{str(value)!r} names a folder: name a file", param, ctx)
         return super().convert(output_path(value), param, ctx)
+
+
+class PresetPath(OutputPath):
+    """A preset to write: a file that ``latency.model`` finds, or a device."""
+
+    def __init__(self) -> None:
+        super().__init__(dir_okay=False)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the path."""
+        path = super().convert(value, param, ctx)
+        if not path.name.endswith(".toml") and not is_special(path):
+            name = f"{path.with_suffix('.toml')}"
+            self.fail(f"{str(path)!r}: presets are files *.toml: {name!r}", param, ctx)
+        return path
 
 
 class StorePath(click.ParamType):  # type: ignore[type-arg]

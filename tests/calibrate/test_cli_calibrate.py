@@ -86,6 +86,9 @@ def test_a_bad_fit_is_written_marked_and_ends_with_1(tmp_path, capsys):
         (("--split", "0"), "0.0 is not in the range"),
         (("--split", "nan"), "'--split': expected a number, got nan"),
         (("--out", "no/such/folder.toml"), "cannot be written"),
+        (("--out", "mine.json"), "'--out': 'mine.json': presets are files *.toml: 'mine.toml'"),
+        (("--out", "mine"), "'--out': 'mine': presets are files *.toml: 'mine.toml'"),
+        (("--out", "folder/"), "'--out': 'folder/' names a folder: name a file"),
         (("--validate", "no/such/stem"), "there is no folder"),
     ],
 )

@@ -164,8 +164,8 @@ def test_progress_is_told(run, gpu, monkeypatch):
         (("--host-overhead-us", "inf"), "'--host-overhead-us'"),
         (("--max-num-seqs", "1"), "--max-num-seqs: 1; allowed: 2 to"),
         (("--out", "no/where.toml"), "--out no/where.toml: there is no folder no"),
-        (("--out", "small.json"), "would replace small.json, which is read"),
-        (("--store", "x", "--out", "x"), "is the same file as"),
+        (("--out", "small.json"), "presets are files *.toml: 'small.toml'"),
+        (("--store", "x.toml", "--out", "x.toml"), "is the same file as"),
     ],
 )
 def test_bad_options_are_told_in_one_line(run, gpu, options, told):

@@ -122,7 +122,7 @@ def test_a_preset_is_not_replaced_by_the_fit_that_starts_from_it(run, trace):
     Path("p.toml").write_text("")
     line = refused(run, "calibrate", trace, "--from", "p.toml", "--out", "p.toml")
     assert "--out p.toml: would replace p.toml" in line
-    assert "t.json, which is read" in refused(run, "calibrate", trace, "--out", "t.json")
+    assert "presets are files *.toml" in refused(run, "calibrate", trace, "--out", "t.json")
     Path("v-requests.png").write_text("")
     line = refused(run, "calibrate", "v-requests.png", "--validate", "v")
     assert "--validate (requests) v-requests.png" in line
