@@ -22,8 +22,16 @@ _WIDTH = 7.0  # inches, two columns of a paper
 _REAL, _SIMULATED = style.colour(6), style.colour(1)
 
 
-def draw_served(found: ServedResult, stem: Path) -> None:
-    """Write ``STEM-requests.png`` and, where the server logged any series, ``STEM-series.png``."""
+def draw_served(found: ServedResult, stem: Path) -> Path | None:
+    """Write ``STEM-requests.png`` and, where the server logged any series, ``STEM-series.png``.
+
+    Without series a figure of an earlier run's is removed.
+
+    Returns
+    -------
+    Path or None
+        What stands in its place and was not drawn by kvsweep.
+    """
     with style.drawing():
         figure = style.new_figure(2.4, _WIDTH)
         panels = figure.subplots(1, 3, sharey=True)
@@ -35,8 +43,12 @@ def draw_served(found: ServedResult, stem: Path) -> None:
         panels[0].set_ylabel("share of requests")
         panels[0].legend(loc="upper left")
         style.save(figure, _named(stem, "requests"))
+        series = _named(stem, "series")
         if found.series:
-            _draw_series(found, _named(stem, "series"))
+            _draw_series(found, series)
+        elif style.is_own(series):
+            series.unlink()
+        return None if found.series or not series.exists() else series
 
 
 def _named(stem: Path, what: str) -> Path:

@@ -83,10 +83,11 @@ def calibrate(
     from kvsweep.calibrate.presets import write_preset
     from kvsweep.calibrate.wording import prefix_json, prefix_text, served_json, served_text
 
-    check_new(_inputs(measurements, start), _outputs(out, stem), overwrite)
+    trials = is_prefix(measurements)
+    check_new(_inputs(measurements, start), _outputs(out, stem, trials), overwrite)
     names = {"model": model or "", "hardware": hardware or ""}
     found: PrefixResult | ServedResult
-    if is_prefix(measurements):
+    if trials:
         _refuse_for_prefix(start, settings, read)
         found = _prefix(measurements, names, stem)
         document, text = prefix_json(found), prefix_text(found)
@@ -114,10 +115,11 @@ def _inputs(measurements: Path, start: str | None) -> list[Path]:
     return [*files, Path(start)] if start else files
 
 
-def _outputs(out: Path | None, stem: Path | None) -> dict[str, Path | None]:
+def _outputs(out: Path | None, stem: Path | None, trials: bool) -> dict[str, Path | None]:
+    """Return what may be written, by option: the figures are those of trials or of a run."""
     outputs = {"--out": out}
     if stem:
-        for figure in ("requests", "series", "ttft"):
+        for figure in ("ttft",) if trials else ("requests", "series"):
             outputs[f"--validate ({figure})"] = stem.with_name(f"{stem.name}-{figure}.png")
     return outputs
 
@@ -162,7 +164,9 @@ def _served(
     if stem:
         from kvsweep.calibrate.figures import draw_served
 
-        draw_served(found, stem)
+        other = draw_served(found, stem)
+        if other:
+            echo(f"kvsweep: {other}: kept, and not of this run, which has no series", err=True)
     return found
 
 

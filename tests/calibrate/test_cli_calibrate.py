@@ -49,6 +49,30 @@ def test_a_run_becomes_a_preset_with_figures(tmp_path, capsys):
     assert "beta[3]" in printed
 
 
+def test_a_figure_of_another_run_does_not_stay(tmp_path, capsys):
+    """A run without a log has no series; what kvsweep did not draw is kept, and told."""
+    logged, path, figure = (tmp_path / name for name in ("log.json", "x.json", "v-series.png"))
+    made = serving.trace(count=40)
+    logged.write_text(json.dumps(serving.measured(made, series=True)))
+    path.write_text(json.dumps(serving.measured(made)))
+    options = ("--split", "1", "--validate", tmp_path / "v", "--overwrite")
+    assert run(logged, *options) == 0
+    assert figure.exists()
+    assert run(path, *options) == 0
+    assert not figure.exists()
+    assert "kept" not in capsys.readouterr().err
+    figure.write_text("mine")
+    assert run(path, *options) == 0
+    assert figure.read_text() == "mine"
+    assert "v-series.png: kept, and not of this run" in capsys.readouterr().err
+
+
+def test_only_figures_that_are_drawn_are_in_the_way(tmp_path, capsys):
+    write_table(tmp_path)
+    (tmp_path / "v-requests.png").write_text("mine")
+    assert run(tmp_path, "--validate", tmp_path / "v") == 0
+
+
 @pytest.mark.parametrize(("name", "model"), [(".csv", "csv"), ("..run.csv", "run"), ("-", "-")])
 def test_a_preset_is_named_after_any_file(tmp_path, capsys, name, model):
     path, out = tmp_path / name, tmp_path / "mine.toml"
