@@ -20,6 +20,7 @@ from kvsweep.parsing import parse_csv
 from kvsweep.reading import open_regular, read_text
 
 _NAME = re.compile(r"_a([0-9]+)_b([0-9]+)\.csv$")
+_ARRIVAL = re.compile(r"(?:arrival|timestamp)(?:_|$)", re.IGNORECASE)
 _COLUMNS = ("condition", "ttft_ms")
 _LONGEST_HEADER = 2**16
 _MAX_MS = MAX_TIME_US / 1000
@@ -99,18 +100,20 @@ class Measured:
         return list(dict.fromkeys(trial.size for trial in self.trials))
 
 
-def is_prefix(path: Path) -> bool:
+def is_prefix(path: Path, read: tuple[str, ...] = ()) -> bool:
     """Return whether `path` looks like such a measurement: a folder, or a CSV file of trials.
 
-    Other CSV files are logs of requests.
+    Other CSV files are logs of requests: those with a column of arrivals, and those of which `read`
+    says how they are read.
     """
-    if path.is_dir() or path.suffix != ".csv":
+    if path.is_dir() or path.suffix != ".csv" or read:
         return path.is_dir()
-    if _NAME.search(path.name):
-        return True
     with open_regular(path) as file:
         header = file.readline(_LONGEST_HEADER).decode("utf-8-sig", "replace")
-    return _COLUMNS[0] in header.strip().split(",")
+    columns = [name.strip(' "') for name in header.strip().split(",")]
+    if any(_ARRIVAL.match(name) for name in columns):
+        return False
+    return _NAME.search(path.name) is not None or _COLUMNS[0] in columns
 
 
 def read_prefix(path: Path) -> Measured:
@@ -172,7 +175,10 @@ def _read_csv(file: Path) -> Iterator[Trial]:
     """Yield the trials of a CSV file; none if it has none of the columns (a file of prompts)."""
     match = _NAME.search(file.name)
     if match is None:
-        raise InputError(f"{file}: its name does not end in _aA_bB.csv, the sizes of A and B")
+        raise InputError(
+            f"{file}: its name does not end in _aA_bB.csv, the sizes of A and B; "
+            "for a log of requests say --read format=csv"
+        )
     header, rows = parse_csv(read_text(file, MAX_INPUT_BYTES), str(file))
     if not set(header) & set(_COLUMNS):
         return

@@ -77,6 +77,28 @@ def test_options_of_reading_reach_calibrate_and_are_refused_for_trials(tmp_path,
     path.write_text("ts,in,out,t1,t2\n1,2,3,4,5\n")
     assert run(path, "--read", "columns.arrival=ts") == 2
     assert "no column prompt_tokens: read.columns.prompt" in capsys.readouterr().err
-    (tmp_path / "x_a1_b2.csv").write_text("condition,ttft_ms\nhit,1\n")
-    assert run(tmp_path / "x_a1_b2.csv", "--read", "format=csv") == 2
+    folder = tmp_path / "trials"
+    folder.mkdir()
+    (folder / "x_a1_b2.csv").write_text("condition,ttft_ms\nhit,1\n")
+    assert run(folder, "--read", "format=csv") == 2
     assert "--read: only for a trace of a server" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["log.csv", "log_a10_b20.csv"])
+def test_a_log_that_looks_like_trials_is_a_log(tmp_path, capsys, simulated, name):
+    """Its name may end so, and it may have a column of conditions: it has arrivals."""
+    path = tmp_path / name
+    header, *rows = exports.table(simulated).splitlines()
+    lines = [f"{header},condition", *(f"{row},warm" for row in rows)]
+    path.write_text("\n".join(lines))
+    options = [word for setting in SETTINGS for word in ("--set", setting)]
+    assert run(path, "--split", "1", *options) == 0
+
+
+def test_how_a_log_is_read_says_that_it_is_one(tmp_path, capsys):
+    path = tmp_path / "log_a10_b20.csv"
+    path.write_text("ts,condition\n1,2\n")
+    assert run(path) == 2
+    assert "1: missing column ttft_ms" in capsys.readouterr().err
+    assert run(path, "--read", "format=csv") == 2
+    assert "no column arrival: read.columns.arrival" in capsys.readouterr().err

@@ -173,7 +173,7 @@ def test_a_table_of_another_name_is_told_what_its_name_should_say(tmp_path):
     path = tmp_path / "results.csv"
     path.write_text("condition,ttft_ms\nhit,1\n")
     assert is_prefix(path)
-    with pytest.raises(InputError, match=r"results\.csv: its name does not end in _aA_bB\.csv"):
+    with pytest.raises(InputError, match=r"_aA_bB\.csv, the .*; for a log of .*--read format=csv$"):
         read_prefix(path)
 
 
