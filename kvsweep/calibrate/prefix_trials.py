@@ -15,11 +15,13 @@ from typing import Any, NamedTuple
 
 from kvsweep.errors import InputError, did_you_mean, shown
 from kvsweep.limits import MAX_INPUT_BYTES, MAX_TIME_US, MAX_TOKENS
+from kvsweep.llama.csvfiles import PROMPTS
 from kvsweep.llama.design import CONDITIONS
 from kvsweep.parsing import parse_csv
 from kvsweep.reading import open_regular, read_text
 
 _NAME = re.compile(r"_a([0-9]+)_b([0-9]+)\.csv$")
+_PACKED = re.compile(_NAME.pattern[:-1] + r"\.(?:gz|bz2|xz|zst|zip)$")
 _ARRIVAL = re.compile(r"(?:arrival|timestamp)(?:_|$)", re.IGNORECASE)
 _COLUMNS = ("condition", "ttft_ms")
 _LONGEST_HEADER = 2**16
@@ -133,9 +135,13 @@ def read_prefix(path: Path) -> Measured:
     files = [path]
     if path.is_dir():
         try:
-            files = sorted(file for file in path.iterdir() if _NAME.search(file.name))
+            found = sorted(path.iterdir())
         except OSError as error:
             raise InputError(f"{path}: cannot read: {error.strerror or error}") from None
+        files = [file for file in found if _NAME.search(file.name)]
+        for file in found:
+            if _PACKED.search(file.name):
+                raise InputError(f"{file}: is compressed: unpack it first")
     trials = [trial for file in files for trial in _read_csv(file)]
     if not trials:
         raise InputError(
@@ -172,7 +178,7 @@ def _read_store(path: Path) -> Measured:
 
 
 def _read_csv(file: Path) -> Iterator[Trial]:
-    """Yield the trials of a CSV file; none if it has none of the columns (a file of prompts)."""
+    """Yield the trials of a CSV file, at least one; none of a file of prompts beside it."""
     match = _NAME.search(file.name)
     if match is None:
         raise InputError(
@@ -180,14 +186,27 @@ def _read_csv(file: Path) -> Iterator[Trial]:
             "for a log of requests say --read format=csv"
         )
     header, rows = parse_csv(read_text(file, MAX_INPUT_BYTES), str(file))
-    if not set(header) & set(_COLUMNS):
+    if PROMPTS[0] in header:
         return
-    for name in _COLUMNS:
-        if name not in header:
-            raise InputError(f"{file}:1: missing column {name}{did_you_mean(name, header)}")
+    _check_header(header, file)
+    line = 0
     for line, row in rows:
         values = {key: value for key, value in zip(header, row, strict=True) if value != ""}
         yield _checked(f"{file}:{line}", int(match[1]), int(match[2]), values)
+    if not line:
+        raise InputError(f"{file}: no trials: expected a row for each below the header")
+
+
+def _check_header(header: list[str], file: Path) -> None:
+    """Refuse a file that lacks a column."""
+    if not header:
+        raise InputError(f"{file}: is empty: expected columns {' and '.join(_COLUMNS)}")
+    for name in _COLUMNS:
+        if name not in header:
+            hint = did_you_mean(name, header)
+            if len(header) == 1:
+                hint = f": expected columns that commas separate, got {shown(header[0])}"
+            raise InputError(f"{file}:1: missing column {name}{hint}")
 
 
 def _checked(where: str, a: Any, b: Any, row: dict[str, Any]) -> Trial:

@@ -128,7 +128,21 @@ def test_a_store_is_read_as_csv_is(tmp_path):
         ("results_a0_b2.csv", "condition,ttft_ms\nhit,1\n", ":2: context A: expected an integer"),
         ("results_a1_b99999999.csv", "condition,ttft_ms\nhit,1\n", ":2: context B: expected an"),
         ("results_a1_b2.csv", "condition\0", ":1: not a text file: it has a NUL byte"),
-        ("results_a1_b2.csv", "trial,ttft\n1,2\n", "no measurements: expected a store of"),
+        ("results_a1_b2.csv", "trial,ttft\n1,2\n", ":1: missing column condition"),
+        ("results_a1_b2.csv", "", "results_a1_b2.csv: is empty: expected columns condition and"),
+        ("results_a1_b2.csv", "condition,ttft_ms\n\n", "results_a1_b2.csv: no trials: expected"),
+        (
+            "results_a1_b2.csv",
+            "condition;ttft_ms\nhit;1\n",
+            ":1: missing column condition: expected columns that commas separate, got 'condition;",
+        ),
+        (
+            "results_a1_b2.csv",
+            "condition, ttft_ms\nhit, 1\n",
+            ":1: missing column ttft_ms; did you mean ' ttft_ms'?",
+        ),
+        ("results_a1_b2.csv.gz", "", "results_a1_b2.csv.gz: is compressed: unpack it first"),
+        ("prompts_a1_b2.csv", "prompt_name,token_count\nA,1\n", "no measurements: expected a st"),
         (
             "results_a1_b2.csv",
             "condition,ttft\nhit,2\n",
