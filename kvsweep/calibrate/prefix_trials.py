@@ -215,7 +215,11 @@ def _checked(where: str, a: Any, b: Any, row: dict[str, Any]) -> Trial:
     if condition not in CONDITIONS:
         raise InputError(f"{where}: condition: {shown(condition)} is not hit or miss")
     a, b = _integer(a, "context A", 1, where), _integer(b, "context B", 1, where)
-    prompt = row.get("prompt_tokens", a + b + 1 if condition == "hit" else b + 1)
+    begins = a + b if condition == "hit" else b
+    prompt = _integer(row.get("prompt_tokens", begins + 1), "prompt_tokens", 1, where)
+    if prompt < begins:
+        words = "A and B, with which a hit begins" if condition == "hit" else "B, which a miss has"
+        raise InputError(f"{where}: prompt_tokens: {prompt} are less than the {begins} of {words}")
     rate = _number(row[_RATE], _RATE, where) if _RATE in row else math.nan
     ttft_ms = _number(row.get("ttft_ms", ""), "ttft_ms", where)
     if not 0 < ttft_ms <= _MAX_MS:
@@ -226,7 +230,7 @@ def _checked(where: str, a: Any, b: Any, row: dict[str, Any]) -> Trial:
         a,
         b,
         condition,
-        _integer(prompt, "prompt_tokens", 1, where),
+        prompt,
         ttft_ms,
         1e3 / rate if rate > 0 else math.nan,
         _integer(row.get("completion_tokens", 1), "completion_tokens", 0, where),

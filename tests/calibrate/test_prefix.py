@@ -122,6 +122,11 @@ def test_a_store_is_read_as_csv_is(tmp_path):
         ("results_a1_b2.csv", "condition,ttft_ms\nhit\n", ":2: 1 fields, expected 2 as in"),
         ("results_a1_b2.csv", "condition,ttft_ms,ttft_ms\n", ":1: duplicate column 'ttft_ms'"),
         ("results_a1_b2.csv", TOKENS.format(0, 5), ":2: prompt_tokens: expected an integer from 1"),
+        (
+            "results_a9_b2.csv",
+            TOKENS.format(10, 5),
+            ":2: prompt_tokens: 10 are less than the 11 of A",
+        ),
         ("results_a1_b2.csv", TOKENS.format("7.5", 5), ":2: prompt_tokens: expected an integer"),
         ("results_a1_b2.csv", TOKENS.format(10**9, 5), ":2: prompt_tokens: expected an integer"),
         ("results_a1_b2.csv", TOKENS.format(7, -5), ":2: throughput_tok_s: expected a number"),
