@@ -237,10 +237,17 @@ def _checked(where: str, a: Any, b: Any, row: dict[str, Any]) -> Trial:
     )
 
 
+def _plain(value: Any) -> Any:
+    """Return a value, of which Python takes more than a file should have: ``1_0`` for 10."""
+    if isinstance(value, str) and ("_" in value or not value.isascii()):
+        raise ValueError
+    return value
+
+
 def _number(value: Any, key: str, where: str) -> float:
     """Return a number; nan, which stands for what was not measured, is one."""
     try:
-        number = float(value)
+        number = float(_plain(value))
     except (TypeError, ValueError):
         number = math.inf
     if math.isinf(number) or number < 0:
@@ -250,7 +257,7 @@ def _number(value: Any, key: str, where: str) -> float:
 
 def _integer(value: Any, key: str, least: int, where: str) -> int:
     try:
-        number = int(value)
+        number = int(_plain(value))
     except (TypeError, ValueError, OverflowError):
         number = -1
     if not least <= number <= MAX_TOKENS or (isinstance(value, float) and number != value):
