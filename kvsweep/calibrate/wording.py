@@ -94,16 +94,21 @@ def prefix_text(found: PrefixResult) -> str:
             f"{cell.trial.computed}",
             f"{cell.count}",
             f"{cell.measured_ms:.2f}",
-            f"{cell.fitted_ms:.2f}",
-            f"{100 * (cell.fitted_ms / cell.measured_ms - 1):+.1f}%",
-            f"{cell.predicted_ms:.2f}",
-            f"{100 * (cell.predicted_ms / cell.measured_ms - 1):+.1f}%",
+            *_simulated(cell.fitted_ms, cell.measured_ms),
+            *_simulated(cell.predicted_ms, cell.measured_ms),
         )
         for cell in found.cells
     ]
     header = ("size", "prompt", "computed tokens", "trials", "measured ms", "fitted", "error",
               "predicted from others", "error")  # fmt: skip
     return "\n".join([*lines, "", table(header, rows), *_judgement(found.problems, ())])
+
+
+def _simulated(found_ms: float, measured_ms: float) -> tuple[str, str]:
+    """Write what the simulation gives and its error; dashes where there is none."""
+    if found_ms != found_ms:
+        return "-", "-"
+    return f"{found_ms:.2f}", f"{100 * (found_ms / measured_ms - 1):+.1f}%"
 
 
 def prefix_json(found: PrefixResult) -> dict[str, Any]:

@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from kvsweep.config.preset import Preset
 
 
+SPLIT = 0.5
+"""What is fitted to first unless told, and the rest of the run predicted from."""
+
+
 @click.command(
     cls=Command,
     examples=(
@@ -35,9 +39,7 @@ if TYPE_CHECKING:
 @click.option(
     "--split",
     type=Range(0, 1, min_open=True),
-    default=0.5,
-    show_default=True,
-    help="Share of a server's run to fit to and predict the rest from; then all is fitted.",
+    help="Share of a server's run to fit to and predict the rest from; then all is fitted [0.5].",
 )
 @click.option("--model", help="Name of the model, for the preset.")
 @click.option("--hardware", help="Name of the hardware, for the preset.")
@@ -56,7 +58,7 @@ def calibrate(
     measurements: Path,
     out: Path | None,
     start: str | None,
-    split: float,
+    split: float | None,
     model: str | None,
     hardware: str | None,
     settings: tuple[str, ...],
@@ -88,11 +90,13 @@ def calibrate(
     names = {"model": model or "", "hardware": hardware or ""}
     found: PrefixResult | ServedResult
     if trials:
-        _refuse_for_prefix(start, settings, read)
+        _refuse_for_prefix({"--from": start, "--split": split, "--set": settings, "--read": read})
         found = _prefix(measurements, names, stem)
         document, text = prefix_json(found), prefix_text(found)
     else:
-        found = _served(measurements, start, split, names, (settings, read), stem)
+        found = _served(
+            measurements, start, SPLIT if split is None else split, names, (settings, read), stem
+        )
         document, text = served_json(found), served_text(found)
     if out:
         write_preset(found.preset, out)
@@ -124,8 +128,8 @@ def _outputs(out: Path | None, stem: Path | None, trials: bool) -> dict[str, Pat
     return outputs
 
 
-def _refuse_for_prefix(start: str | None, settings: tuple[str, ...], read: tuple[str, ...]) -> None:
-    for option, given in (("--from", start), ("--set", settings), ("--read", read)):
+def _refuse_for_prefix(options: dict[str, object]) -> None:
+    for option, given in options.items():
         if given:
             raise InputError(f"{option}: only for a trace of a server; these are fitted directly")
 

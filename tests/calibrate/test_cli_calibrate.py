@@ -128,3 +128,14 @@ def test_options_of_a_run_are_refused_for_a_table(tmp_path, capsys):
     write_table(tmp_path)
     assert run(tmp_path, "--set", "cache.gpu_blocks=5") == 2
     assert "--set: only for a trace of a server" in capsys.readouterr().err
+    assert run(tmp_path, "--split", "0.3") == 2
+    assert "--split: only for a trace of a server" in capsys.readouterr().err
+
+
+def test_of_one_size_nothing_is_predicted(tmp_path, capsys):
+    (tmp_path / "x_a1_b2.csv").write_text("condition,ttft_ms\nhit,1\nmiss,1\n")
+    run(tmp_path)
+    printed = capsys.readouterr().out
+    assert "nothing held out" in printed
+    assert "nan" not in printed
+    assert [line.split()[-2:] for line in printed.splitlines()[-2:]] == [["-", "-"]] * 2
