@@ -5,7 +5,8 @@
 - `prefix_trials`: first-token times of one sequence with and without its cached prefix; `direct`
   fits by regression.
 - `families`: what is fitted and where the search starts; `searching` searches.
-- `holding` finds coefficients that a run cannot tell apart; `load`, what load a fit has not seen.
+- `holding` finds coefficients that a run cannot tell apart, `probing` others that fit as well;
+  `load`, what load a fit has not seen.
 - `comparison`: real against simulated, in numbers; `judging` says if that is good.
 - `presets` writes; `wording` tells.
 

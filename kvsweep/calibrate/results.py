@@ -32,6 +32,7 @@ from kvsweep.calibrate.presets import (
     rounded,
     source_of,
 )
+from kvsweep.calibrate.probing import Range
 from kvsweep.calibrate.served import Served, with_delays
 from kvsweep.calibrate.simulated import Simulated, Simulator, fit_served
 from kvsweep.config import Latency, Scenario
@@ -56,6 +57,8 @@ class ServedFit:
         Simulated against real.
     loose : tuple of Loose
         Parameters that the part does not tell, and what they are held to.
+    ranges : tuple of Range
+        Others of which values far from the one found fit about as well.
     """
 
     until: float
@@ -64,6 +67,7 @@ class ServedFit:
     simulated: Simulated
     rows: list[ComparedRow]
     loose: tuple[Loose, ...]
+    ranges: tuple[Range, ...]
 
 
 @dataclass(frozen=True)
@@ -86,7 +90,8 @@ class ServedResult:
     problems : tuple of str
         What makes the fit bad; empty if it is good.
     cautions : tuple of str
-        What it rests on and has not seen: settings assumed, load unseen, parameters not told.
+        What it rests on and has not seen: settings assumed, load unseen, parameters that are not or
+        hardly told.
     """
 
     served: Served
@@ -178,6 +183,7 @@ def _not_told(part: ServedFit, whole: ServedFit) -> Iterator[str]:
         fits.insert(0, (part, f"fit to {part.until:.1f} s"))
     for fit, where in fits:
         yield from (f"{where}: {loose.told()}" for loose in fit.loose)
+        yield from (f"{where}: {one.told()}" for one in fit.ranges)
 
 
 def _request_error(served: Served, fit: ServedFit) -> float:
@@ -193,7 +199,7 @@ def _outcome(
     until: float,
     reference: Reference | None,
 ) -> ServedFit:
-    found, loose = fit_served(served, simulator, family, until, reference)
+    found, loose, ranges = fit_served(served, simulator, family, until, reference)
     point = np.array([rounded(value) for value in found.point])
     terms = family.terms(point[None, :])
     (simulated,) = simulator(terms)
@@ -205,7 +211,7 @@ def _outcome(
         first_steps_us=served.scenario.latency.first_steps_us,
     )
     rows = compare(served, simulated.first, simulated.last, until)
-    return ServedFit(until, point, latency, simulated, rows, loose)
+    return ServedFit(until, point, latency, simulated, rows, loose, ranges)
 
 
 def _under(scenario: Scenario) -> str:

@@ -61,18 +61,23 @@ def search(
     first = _cost(residuals(starts), scale)
     upper = np.log(most)
     order = np.argsort(first, kind="stable")[:DESCENTS]
-    ends = [_descend(residuals, np.log(starts[i]), upper, scale, STEPS[0]) for i in order]
+    ends = [descend(residuals, np.log(starts[i]), upper, scale, STEPS[0]) for i in order]
     best = min(ends, key=lambda end: end.cost)
     for step in STEPS[1:]:
-        end = _descend(residuals, np.log(best.point), upper, scale, step)
+        end = descend(residuals, np.log(best.point), upper, scale, step)
         best = min(best, end, key=lambda end: end.cost)
     return best
 
 
-def _descend(
-    residuals: Callable[[Floats], Floats], start: Floats, upper: Floats, scale: float, step: float
+def descend(
+    residuals: Callable[[Floats], Floats],
+    start: Floats,
+    upper: Floats,
+    scale: float,
+    step: float,
+    evaluations: int = MOST_EVALUATIONS,
 ) -> Found:
-    """Go downhill from one point, in logarithms."""
+    """Go downhill from one point, in logarithms, by at most so many further ones."""
 
     def at(x: Floats) -> Floats:
         (row,) = residuals(np.exp(x)[None, :])
@@ -91,7 +96,7 @@ def _descend(
         bounds=(np.full(len(start), -np.inf), upper),
         loss="soft_l1",
         f_scale=scale,
-        max_nfev=MOST_EVALUATIONS,
+        max_nfev=evaluations,
     )
     return Found(np.exp(end.x), float(end.cost / len(end.fun)))
 

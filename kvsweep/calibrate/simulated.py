@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from kvsweep.calibrate.families import Family, Terms
 from kvsweep.calibrate.holding import EXACT, Loose, Reference, find_loose, with_ridge
+from kvsweep.calibrate.probing import Range, find_ranges
 from kvsweep.calibrate.searching import Found, search
 from kvsweep.calibrate.served import Served
 from kvsweep.errors import InputError
@@ -128,11 +129,11 @@ def fit_served(
     family: Family,
     until: float,
     reference: Reference | None = None,
-) -> tuple[Found, tuple[Loose, ...]]:
+) -> tuple[Found, tuple[Loose, ...], tuple[Range, ...]]:
     """Fit a family to the tokens that the real server gave before `until` (seconds).
 
     The residuals are the times of first and last tokens. Parameters that they do not tell are held
-    to `reference` where it has them, and named.
+    to `reference` where it has them, and named; so are others of which other values fit as well.
 
     Raises
     ------
@@ -161,7 +162,8 @@ def fit_served(
     loose, usual = find_loose(residuals, found.point, typical, scale, family.names)
     near = _near(family, loose, reference)
     if np.isnan(near).all():
-        return found, tuple(loose)
+        ranges = find_ranges(drawn, found, family.most, scale, family.names)
+        return found, tuple(loose), _unnamed(ranges, loose)
     begin = np.where(np.isnan(near), found.point, near)[None, :]
     ridged = with_ridge(residuals, near, usual)
     end = search(ridged, begin, family.most, scale)
@@ -169,7 +171,14 @@ def fit_served(
     by = "" if reference is None else reference.source
     held = {n: float(v) for n, v in zip(family.names, near, strict=True) if not np.isnan(v)}
     told = [replace(one, near=held[one.name], by=by) for one in loose if one.name in held]
-    return end, (*told, *(one for one in still if one.name not in held))
+    told += [one for one in still if one.name not in held]
+    ranges = find_ranges(ridged, end, family.most, scale, family.names)
+    return end, tuple(told), _unnamed(ranges, told)
+
+
+def _unnamed(ranges: Sequence[Range], loose: Sequence[Loose]) -> tuple[Range, ...]:
+    """Return the ranges of parameters that are not told to be loose already."""
+    return tuple(one for one in ranges if all(one.name != other.name for other in loose))
 
 
 def _residuals(

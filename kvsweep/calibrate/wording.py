@@ -67,6 +67,7 @@ def served_json(found: ServedResult) -> dict[str, Any]:
             "preemptions": fit.simulated.preemptions,
             "rows": [asdict(row) | {"error": row.error} for row in fit.rows],
             "not_told": [asdict(loose) for loose in fit.loose],
+            "ranges": [asdict(one) for one in fit.ranges],
         }
         for name, fit in (("part", found.part), ("whole", found.whole))
     }

@@ -189,6 +189,19 @@ def test_coefficients_that_a_run_does_not_tell_are_held_to_the_preset(building):
     assert all(abs(row.error) < 0.05 for row in held.part.rows if row.statistic == "mean")
 
 
+def test_coefficients_that_many_hollows_fit_are_told(building):
+    """The slopes where the search ends tell all of them, and one is seven times too small."""
+    found = calibrate_served(building, read_served(building, ()), Linear(), 1.0, {})
+    assert found.whole.loose == ()
+    (span,) = [one for one in found.whole.ranges if one.name == "beta[4]"]
+    assert span.high > 1.35 * span.low
+    assert found.whole.point[4] < 0.5 * serving.BETA[4]
+    assert {one.name for one in found.whole.ranges}.isdisjoint({"beta[0]", "beta[1]", "beta[3]"})
+    (caution,) = [text for text in found.cautions if "beta[4]" in text]
+    assert caution.startswith("fit to all: beta[4] is hardly told: ")
+    assert "beta[4]" in {one["name"] for one in served_json(found)["fits"]["whole"]["ranges"]}
+
+
 def test_a_known_card_tells_what_a_token_of_context_costs_at_least():
     reference = peak_reference("meta-llama/Llama-3.1-8B", "NVIDIA GeForce RTX 4090")
     # 32 layers, keys and values of 8 heads of 128, 2 bytes each, at 1.008 TB/s.

@@ -1,0 +1,82 @@
+"""Other parameters that fit a run as well as those found: what cannot be told from slopes.
+
+Residuals jump where a request is admitted a step earlier, so a search may end in one of many
+hollows that are about as deep. Each looks as if it told all parameters, and they lie far apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kvsweep.calibrate.holding import EXACT, LOOSE
+from kvsweep.calibrate.searching import Found, descend
+
+Floats = NDArray[np.float64]
+
+MOVED = 1.0
+"""How far, in logarithms, each parameter is moved before the search goes on from there."""
+
+STEP = 0.03
+"""Relative step of its Jacobian: the widest one of the search, which sees over ripples."""
+
+EVALUATIONS = 10
+"""Points of a descent, at most: whether another end is as good shows early."""
+
+AS_GOOD = 1.5
+"""Cost of an end that fits about as well, in those of the one found: residuals 22 % larger."""
+
+
+@dataclass(frozen=True)
+class Range:
+    """A parameter of which others than the value found fit about as well.
+
+    Attributes
+    ----------
+    name : str
+    low, high : float
+        The least and the largest that were met.
+    """
+
+    name: str
+    low: float
+    high: float
+
+    def told(self) -> str:
+        """Say it."""
+        return (
+            f"{self.name} is hardly told: {self.low:.3g} to {self.high:.3g}, and maybe beyond, "
+            "fits about as well; trust it for loads like this run's"
+        )
+
+
+def find_ranges(
+    residuals: Callable[[Floats], Floats],
+    found: Found,
+    most: Floats,
+    scale: float,
+    names: tuple[str, ...],
+) -> tuple[Range, ...]:
+    """Search again from where each parameter is moved, and compare what fits about as well.
+
+    Parameters
+    ----------
+    residuals, most, scale
+        As in the search.
+    found : Found
+        Where it ended.
+    names : tuple of str
+        Of the parameters.
+    """
+    moves = MOVED * np.concatenate([np.eye(len(names)), -np.eye(len(names))])
+    upper = np.log(most)
+    starts = np.log(found.point) + moves
+    ends = [descend(residuals, start, upper, scale, STEP, EVALUATIONS) for start in starts]
+    limit = AS_GOOD * max(found.cost, (EXACT * scale / 10) ** 2 / 2)
+    points = np.array([found.point, *(end.point for end in ends if end.cost <= limit)])
+    low, high = points.min(axis=0), points.max(axis=0)
+    wide = np.flatnonzero(np.log(high) - np.log(low) > LOOSE)
+    return tuple(Range(names[i], float(low[i]), float(high[i])) for i in wide)
