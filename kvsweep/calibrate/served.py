@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from kvsweep.calibrate.needed import check_told
 from kvsweep.config import Latency, Scenario, parse_scenario
 from kvsweep.config.compose import parse_override
-from kvsweep.config.read_options import parse_reading
+from kvsweep.config.read_options import parse_reading, refuse_reading
 from kvsweep.errors import InputError, did_you_mean, dotted, escaped, shown
 from kvsweep.limits import MAX_SECONDS, MAX_TIME_US
 from kvsweep.workload.requests import Requests
@@ -93,6 +93,7 @@ def read_served(path: Path, overrides: tuple[str, ...], read: tuple[str, ...] = 
     InputError
         If something is missing or malformed, or an override has no effect.
     """
+    refuse_reading(overrides)
     trace = load_trace(path, parse_reading(read))
     scenario = parse_scenario(trace.scenario, trace.where, overrides)
     _refuse_found(overrides)

@@ -128,6 +128,11 @@ def test_step_times_are_not_set_but_found(run, setting):
         read_served(run, (setting,))
 
 
+def test_what_says_how_the_trace_is_read_is_no_setting(run):
+    with pytest.raises(InputError, match="give it as --read failed=leave-out"):
+        read_served(run, ("read.failed=leave-out",))
+
+
 def test_a_good_fit_has_no_problems_and_no_cautions(found):
     assert (found.problems, found.cautions) == ((), ())
     document = served_json(found)
