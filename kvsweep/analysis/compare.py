@@ -67,7 +67,12 @@ def compare(a: xr.Dataset, b: xr.Dataset, metric: str, confidence: float = 0.95)
     if (units := [x.attrs.get("units", "1") for x in (first, second)])[0] != units[1]:
         raise InputError(f"metric: {metric!r} is in {units[0]} in A and in {units[1]} in B")
     _check_designs(a, b)
-    first, second, unmatched = aligned(_with_seeds(first, a, "A"), _with_seeds(second, b, "B"))
+    sides = [(first, a, "A"), (second, b, "B")]
+    if any(SEED in array.coords for array in (first, second)):
+        first, second = (_with_seeds(*side) for side in sides)
+    else:
+        first, second = (array.expand_dims({SEED: [0]}) for array in (first, second))
+    first, second, unmatched = aligned(first, second)
     same_streams = sweep_of(a).get("entropy") == sweep_of(b).get("entropy")
     paired = same_streams and bool(np.isin(first[SEED].values, second[SEED].values).any())
     differences = tuple(_differences(first, second, paired, confidence))

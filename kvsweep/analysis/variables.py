@@ -130,8 +130,8 @@ def _check_average(ds: xr.Dataset, name: str, array: xr.DataArray) -> None:
     if averaged and "status" not in ds:
         raise InputError(
             f"metric: {name!r} is a mean that may hold -1 of cells without a value: give all "
-            "seeds, over which means are taken here, or under another name a mean of "
-            'ds.where(ds.status == "ok")'
+            "seeds, over which means are taken here, or under another name "
+            f'ds.{name}.where((ds.status == "ok") & (ds.{name} >= 0)).mean("seed")'
         )
 
 

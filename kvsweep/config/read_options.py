@@ -64,6 +64,11 @@ def refuse_reading(settings: Iterable[str]) -> None:
     for text in settings:
         key, _, value = text.partition("=")
         inner = _inner(key.strip())
+        if inner == "read":
+            raise InputError(
+                f"--set {clip(key.strip())}: says how the trace is read: give its keys as --read "
+                "KEY=VALUE"
+            )
         if key.strip().removeprefix(_SECTIONS[0]) == f"{_SECTIONS[1]}{inner}":
             raise InputError(
                 f"--set {clip(key.strip())}: says how the trace is read: give it as --read "

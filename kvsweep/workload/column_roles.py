@@ -107,7 +107,8 @@ def units_of(columns: Mapping[str, str], read: Reading, where: str) -> dict[str,
     if read.time_unit and others and all(map(_unit_at_end, columns.values())):
         raise InputError(
             f"{where}: read.time_unit: {shown(read.time_unit)} has no effect: all names end in a "
-            f"unit, {shown(columns[others[0]])} in {told[others[0]]}"
+            f"unit, {shown(columns[others[0]])} in {told[others[0]]}; leave it out, or rename the "
+            "column if its name is wrong"
         )
     return told
 

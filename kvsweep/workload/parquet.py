@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -56,8 +56,8 @@ def read_parquet(path: Path, read: Reading) -> Rows:
             if file.metadata.num_rows > MAX_REQUESTS:
                 raise InputError(f"{where}: more than {MAX_REQUESTS} requests")
             schema = file.schema_arrow
-            _check_once(schema.names, where)
             roles = find_roles(schema.names, read, where)
+            _check_once(schema.names, roles.values(), where)
             kinds = {role: schema.field(name).type for role, name in roles.items()}
             _check_kinds(kinds, roles, where)
             own = {role: unit for role in TIMES if (unit := _own_unit(kinds.get(role)))}
@@ -71,34 +71,33 @@ def read_parquet(path: Path, read: Reading) -> Rows:
         raise InputError(f"{where}: damaged or unreadable Parquet file: {problem}") from None
 
 
-def _check_once(names: Sequence[str], where: str) -> None:
-    """Refuse columns of the same name."""
-    seen: set[str] = set()
-    for name in names:
-        if name in seen:
+def _check_once(names: Sequence[str], used: Iterable[str], where: str) -> None:
+    """Refuse columns of the same name, if they are used."""
+    for name in used:
+        if names.count(name) > 1:
             raise InputError(f"{where}: duplicate column {shown(name)}")
-        seen.add(name)
 
 
 def _check_kinds(kinds: dict[str, Any], roles: dict[str, str], where: str) -> None:
     """Refuse columns of types that cannot be what they are to be, and clocks of two kinds."""
     import pyarrow as pa
 
-    for role, kind in kinds.items():
-        if role in NAMES or pa.types.is_integer(kind):
-            continue
-        dated = role in ON_CLOCK and pa.types.is_timestamp(kind)
-        timed = pa.types.is_floating(kind) or pa.types.is_duration(kind) or dated
-        if role in LENGTHS or not timed:
-            raise InputError(
-                f"{where}: {roles[role]}: expected a column of {_wanted(role)}, got "
-                f"{shown(str(kind))}"
-            )
     dates = {
         roles[role]: kinds[role].tz is not None
         for role in ON_CLOCK
         if role in kinds and pa.types.is_timestamp(kinds[role])
     }
+    for role, kind in kinds.items():
+        if role in NAMES or pa.types.is_integer(kind) or pa.types.is_null(kind):
+            continue
+        dated = role in ON_CLOCK and pa.types.is_timestamp(kind)
+        lasts = pa.types.is_duration(kind) and not (role in ON_CLOCK and dates)
+        timed = pa.types.is_floating(kind) or lasts or dated
+        if role in LENGTHS or not timed:
+            raise InputError(
+                f"{where}: {roles[role]}: expected a column of {_wanted(role)}, got "
+                f"{shown(str(kind))}"
+            )
     if len(set(dates.values())) > 1:
         with_zone, without = (
             next(name for name, zoned in dates.items() if zoned is told) for told in (True, False)

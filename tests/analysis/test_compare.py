@@ -89,6 +89,13 @@ def test_a_mean_over_seeds_is_not_taken_for_one_of_them():
         compare(a, mean, "preemption_rate")
 
 
+def test_means_over_seeds_are_compared_with_means_over_seeds():
+    a, b = (made(noise() + more).mean("seed", keep_attrs=True) for more in (0.0, 1.0))
+    found = compare(a, b, "preemption_rate")
+    assert [item.difference for item in found.differences] == pytest.approx([1.0] * 3)
+    assert all(item.interval is None for item in found.differences)
+
+
 @pytest.mark.parametrize("swept", [[0], [3], None])
 def test_a_selected_seed_and_the_only_one_of_a_sweep_are_paired_with_the_same(swept):
     a, b = made(noise()), made(noise() + 1.0)

@@ -313,7 +313,10 @@ def test_columns_may_be_named_with_the_blanks_around_them(tmp_path):
 
 def test_a_unit_that_all_names_contradict_is_refused(tmp_path):
     path = write(tmp_path, MEASURED["csv"])
-    told = ": read.time_unit: 'us' has no effect: all names end in a unit, 'arrival_s' in s"
+    told = (
+        ": read.time_unit: 'us' has no effect: all names end in a unit, 'arrival_s' in s; leave it "
+        "out, or rename the column if its name is wrong"
+    )
     assert refused(path, "time_unit=us") == told
     text = "arrival_s,prompt_tokens,output_tokens\n0,1,2\n"
     assert len(load(write(tmp_path, text), "time_unit=s").requests) == 1

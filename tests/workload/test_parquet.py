@@ -150,3 +150,26 @@ def test_without_pyarrow_a_line_says_what_to_install(tmp_path, monkeypatch):
     path.write_bytes(b"PAR1 and more")
     told = "is a Parquet file, which needs pyarrow: pip install 'kvsweep[parquet]'"
     assert refused(path) == told
+
+
+def test_a_column_that_nothing_is_read_from_may_be_there_twice(tmp_path):
+    pa = pytest.importorskip("pyarrow")
+    path = tmp_path / "log.parquet"
+    columns = pa.Table.from_arrays([pa.array([1])] * 5, names=[*NAMES, "note", "note"])
+    pytest.importorskip("pyarrow.parquet").write_table(columns, path)
+    assert len(load_trace(path).requests.arrival_us) == 1
+
+
+def test_an_empty_column_has_no_values(tmp_path):
+    pa = pytest.importorskip("pyarrow")
+    path = write(tmp_path, table(prompt_tokens=pa.nulls(3)))
+    assert "prompt_tokens: no value" in refused(path)
+
+
+def test_no_time_counts_from_the_arrival_where_the_arrival_is_a_date(tmp_path):
+    pa = pytest.importorskip("pyarrow")
+    dates = pa.array([0, 1, 2], pa.timestamp("ms"))
+    columns = {"arrival": dates, **table(first_token=pa.array([1, 2, 3], pa.duration("ms")))}
+    del columns["arrival_ms"]
+    path = write(tmp_path, columns)
+    assert "first_token: expected a column of numbers or timestamps" in refused(path)

@@ -6,7 +6,7 @@ import pytest
 
 from kvsweep import load_sweep, replay
 from kvsweep.cli import main
-from kvsweep.config.read_options import parse_reading
+from kvsweep.config.read_options import parse_reading, refuse_reading
 from kvsweep.errors import InputError
 from kvsweep.workload import measured
 from kvsweep.workload.generate import requests_for
@@ -124,6 +124,11 @@ def test_a_remedy_is_taken_or_redirected_where_it_is_given(tmp_path, capsys, com
                 ]
             )
         assert not ended.value.code
+
+
+def test_a_whole_table_of_how_a_trace_is_read_is_no_setting():
+    with pytest.raises(InputError, match="give its keys as --read KEY=VALUE"):
+        refuse_reading(("workload.read={failed='leave-out'}",))
 
 
 def test_columns_may_have_names_that_look_like_other_values(tmp_path):
