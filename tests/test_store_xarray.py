@@ -14,7 +14,10 @@ from sweeping import BASE, CLIFF, GRID, fake_batch, make_sweep
 from zarr.storage import LocalStore
 
 import kvsweep
-from kvsweep import grid, store
+from kvsweep import grid, plot, store
+from kvsweep.analysis.request_times import TIMES, times
+from kvsweep.errors import InputError
+from kvsweep.plot.style import as_svg
 from kvsweep.policies import Status
 
 # Of pandas about xarray, where an array of Dask is an index.
@@ -88,6 +91,47 @@ def test_statuses_are_flags_to_xarray_and_names_to_kvsweep(ds, path):
         names = np.array(about["flag_meanings"].split())[names]
     assert set(np.unique(names)) == {"ok", "livelock"}
     assert ds["status"].isin([code(ds, "livelock")]).sum() == 1
+
+
+QUESTIONS = {
+    "cliff": lambda ds: kvsweep.find_cliff(ds).to_dict(),
+    "effects": lambda ds: kvsweep.factorial_effects(ds, "ttft_p99_ms").to_dict(),
+    "front": lambda ds: kvsweep.pareto_front(ds).to_dict(),
+    "comparison": lambda ds: kvsweep.compare(ds, ds.copy(), "preemption_rate").to_dict(),
+    "warnings": kvsweep.warnings_of,
+    "figure": lambda ds: as_svg(plot.plot_bars(ds, "ttft_p99_ms", "gpu_blocks")),
+}
+
+
+@pytest.mark.parametrize("question", QUESTIONS)
+def test_analyses_take_the_codes_of_plain_xarray(opener, path, question):
+    ask = QUESTIONS[question]
+    assert str(ask(opener(path))) == str(ask(kvsweep.open_results(path)))
+
+
+def test_codes_are_counted_by_name_and_gaps_as_no_value(opener, path):
+    ds = opener(path)
+    assert kvsweep.find_cliff(ds).missing == {"livelock": 1}
+    wider = ds[["preemption_rate", "status"]].reindex(seed=range(8))
+    assert kvsweep.find_cliff(wider).missing == {"livelock": 1, "no value": 28}
+
+
+def test_codes_without_their_meanings_are_refused(path):
+    ds = xr.open_zarr(path)
+    del ds["status"].attrs["flag_meanings"]
+    with pytest.raises(InputError, match="status: holds codes without the attributes"):
+        kvsweep.find_cliff(ds)
+
+
+def test_requests_are_drawn_by_the_codes_of_plain_xarray(tmp_path, monkeypatch, opener):
+    monkeypatch.setattr("kvsweep.simulate.warm_up", lambda *_: None)
+    monkeypatch.setattr("kvsweep.simulate.simulate_batch", batch)
+    path = tmp_path / "requests.zarr"
+    kvsweep.run(make_sweep(tmp_path), out=path, workers=1, keep_requests=True)
+    one, other = opener(path), kvsweep.open_results(path)
+    for name in TIMES:
+        assert times(one, name).notnull().any()
+        assert np.array_equal(times(one, name), times(other, name), equal_nan=True)
 
 
 def test_booleans_are_flags_of_numbers(ds, path):

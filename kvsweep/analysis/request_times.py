@@ -134,7 +134,13 @@ def _levels(ds: xr.Dataset, levels: Mapping[str, float] | None) -> ServiceLevels
 
 
 def _completed(ds: xr.Dataset) -> xr.DataArray:
-    return ds["request_status"] == RequestStatus.COMPLETED.label
+    return _status(ds) == RequestStatus.COMPLETED.label
+
+
+def _status(ds: xr.Dataset) -> xr.DataArray:
+    """Return the names of how requests ended; empty where there is none."""
+    status = ds["request_status"]
+    return status.copy(data=variables.in_words(status, status.values))
 
 
 def _measured(ds: xr.Dataset) -> xr.DataArray:
@@ -142,7 +148,7 @@ def _measured(ds: xr.Dataset) -> xr.DataArray:
     if "workload.warmup" in _varied(ds):
         raise InputError(f"requests: cells differ in workload.warmup; select one: {BY_VALUE}")
     warmup = (sweep_of(ds).get("scenario", {}).get("workload") or {}).get("warmup", 0)
-    found: xr.DataArray = ~ds["request_status"].isin(["", RequestStatus.NOT_ARRIVED.label])
+    found: xr.DataArray = ~_status(ds).isin(["", RequestStatus.NOT_ARRIVED.label])
     if "status" in ds:
         found = found & variables.is_ok(ds)
     measured: xr.DataArray = found & (ds["request_status"]["request"] >= warmup)

@@ -148,8 +148,8 @@ def is_ok(ds: xr.Dataset) -> xr.DataArray:
     """Return where the status is ``ok``; bool (grid)."""
     status = ds["status"]
     found = np.empty(status.shape, np.bool_)
-    for place, names in in_parts(status, status.dims):
-        found[place] = names == "ok"
+    for place, values in in_parts(status, status.dims):
+        found[place] = in_words(status, values) == "ok"
     return status.copy(data=found)
 
 
@@ -157,9 +157,44 @@ def count_statuses(ds: xr.Dataset) -> dict[str, int]:
     """Count the cells by how they ended, in alphabetical order."""
     status = ds["status"]
     counts: Counter[str] = Counter()
-    for _, names in in_parts(status, status.dims):
-        counts.update(count_names(names))
+    for _, values in in_parts(status, status.dims):
+        counts.update(count_names(in_words(status, values)))
     return dict(sorted(counts.items()))
+
+
+def in_words(flags: xr.DataArray, values: NDArray[Any]) -> NDArray[Any]:
+    """Return the names of some values of a status, of which plain xarray has the codes.
+
+    Parameters
+    ----------
+    flags : xr.DataArray
+        Its attributes say what codes mean, as CF has it: ``flag_values``, ``flag_meanings``.
+    values : array
+        Codes, or the names that they are where kvsweep has opened the store.
+
+    Returns
+    -------
+    array
+        Names; empty where a code has none, as where ``ds.reindex`` has left cells without one.
+
+    Raises
+    ------
+    InputError
+        If there are codes, and nothing says what they mean.
+    """
+    if values.dtype.kind not in "fiu":
+        return values
+    names = str(flags.attrs.get("flag_meanings", "")).split()
+    codes = np.atleast_1d(flags.attrs.get("flag_values", []))
+    if not names or len(names) != len(codes):
+        raise InputError(
+            f"{flags.name}: holds codes without the attributes that say what they mean, "
+            "flag_values and flag_meanings: keep those of the store"
+        )
+    found = np.zeros(values.shape, np.array(names).dtype)
+    for code, name in zip(codes, names, strict=True):
+        found[values == code] = name
+    return found
 
 
 def in_parts(
@@ -229,7 +264,7 @@ def missing(ds: xr.Dataset, array: xr.DataArray) -> dict[str, int]:
     if not count or not _per_cell(ds, array):
         return {"no value": count} if count else {}
     status = ds["status"].broadcast_like(array).transpose(*array.dims).values
-    counts = count_names(status[absent])
+    counts = count_names(in_words(ds["status"], status[absent]))
     if ok := counts.pop("ok", 0):
         counts[NO_VALUE] = counts.get(NO_VALUE, 0) + ok
     return counts
@@ -252,6 +287,7 @@ def count_names(values: NDArray[Any]) -> dict[str, int]:
         same = rest == rest[0]
         counts[str(rest[0])] = int(same.sum())
         rest = rest[~same]
+    unnamed += counts.pop("", 0)
     return dict(sorted(counts.items())) | ({NO_VALUE: unnamed} if unnamed else {})
 
 
