@@ -2,9 +2,12 @@
 
 import itertools
 import json
+import os
 import re
 import subprocess
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import matplotlib as mpl
@@ -17,6 +20,7 @@ from longer import long_but
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_hex, to_rgb
+from matplotlib.figure import Figure
 from matplotlib.text import Text
 
 from kvsweep import plot
@@ -581,6 +585,71 @@ def test_the_settings_of_the_caller_neither_leak_in_nor_out(tmp_path):
         plot.save(plot.plot_cliff(ds, cliff), tmp_path / "b.png")
         assert dict(mpl.rcParams) == before
     assert (tmp_path / "a.png").read_bytes() == (tmp_path / "b.png").read_bytes()
+
+
+def draw(path, dark):
+    """Draw a figure in one of two looks, which differ in Matplotlib's settings."""
+    with plot.look(dark=dark):
+        plot.save(plot.plot_curve(h8(3), "ttft_p99_ms", "gpu_blocks"), path)
+    return path.read_bytes()
+
+
+def test_threads_draw_what_one_alone_does(tmp_path):
+    alone = [draw(tmp_path / "alone.png", dark) for dark in (False, True)]
+    before = dict(mpl.rcParams)
+    with ThreadPoolExecutor(4) as threads:
+        found = list(
+            threads.map(lambda i: draw(tmp_path / f"{i}.png", i % 2 == 1), range(8), timeout=120)
+        )
+    assert dict(mpl.rcParams) == before
+    assert [alone.index(content) for content in found] == [0, 1] * 4
+
+
+def test_texts_have_the_settings_of_the_caller_whoever_draws_meanwhile():
+    """A thread begins to draw as soon as another lets it."""
+    inside = threading.Event()
+
+    def begin():
+        with style.drawing():
+            inside.set()
+
+    figure = Figure()
+    with style.drawing():
+        style.note_made(figure)
+        text = figure.text(0, 0, "one")
+        thread = threading.Thread(target=begin)
+        thread.start()
+        assert not inside.wait(0.2)
+        with style.style():  # nested in a thread
+            assert not text.get_parse_math()
+    thread.join(60)
+    assert inside.is_set()
+    assert text.get_parse_math()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="nothing forks here")
+@pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork")
+def test_a_fork_has_the_settings_of_the_caller_and_draws():
+    before = mpl.rcParams["font.size"]
+    inside, ends = threading.Event(), threading.Event()
+
+    def hold():
+        with style.drawing():
+            inside.set()
+            ends.wait(60)
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    assert inside.wait(60)
+    threading.Timer(0.2, ends.set).start()
+    child = os.fork()
+    if child == 0:
+        right = mpl.rcParams["font.size"] == before
+        with style.drawing():
+            right = right and mpl.rcParams["font.size"] == 7.5
+        os._exit(0 if right else 1)
+    thread.join(60)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
 def test_figures_never_load_pyplot():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import textwrap
 import warnings
 from collections.abc import Iterator, Sequence
@@ -9,6 +10,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from io import BytesIO
 from pathlib import Path
+from threading import RLock
 from typing import TYPE_CHECKING, Any
 
 import matplotlib as mpl
@@ -53,6 +55,16 @@ _THEMED = {"INK": "ink", "FAINT_INK": "faint", "GRID": "grid", "PAPER": "paper"}
 
 
 _made: ContextVar[list[Artist] | None] = ContextVar("made", default=None)
+
+# Matplotlib's settings are those of the process. Whoever has changed them holds this lock until
+# they are back, and forks wait for that too: a child would keep what another thread had changed.
+_settings = RLock()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=_settings.acquire,
+        after_in_parent=_settings.release,
+        after_in_child=_settings.release,
+    )
 
 
 def __getattr__(name: str) -> str:
@@ -102,11 +114,16 @@ def _colours() -> dict[str, str]:
 
 @contextmanager
 def style() -> Iterator[None]:
-    """Apply the look while a figure is made; the caller's own settings come back afterwards."""
+    """Apply the look while a figure is made; the caller's own settings come back afterwards.
+
+    Threads draw one after the other; within a thread blocks may be nested. In a block nothing waits
+    for another thread, which may want to draw. What somebody else sets meanwhile, past the lock, is
+    lost.
+    """
     defaults: dict[Any, Any] = {
         key: value for key, value in mpl.rcParamsDefault.items() if not key.startswith("backend")
     }
-    with mpl.rc_context(defaults | _STYLE | _colours()):
+    with _settings, mpl.rc_context(defaults | _STYLE | _colours()):
         yield
 
 
@@ -120,14 +137,17 @@ def drawing() -> Iterator[None]:
     """
     made: list[Artist] = []
     token = _made.set(made)
-    try:
-        with style(), mpl.rc_context({"text.parse_math": False}):
-            yield
-    finally:
-        _made.reset(token)
-    for text in (text for artist in made for text in artist.findobj(Text)):
-        if "$" not in text.get_text():
-            text.set(parse_math=mpl.rcParams["text.parse_math"])
+    with (
+        _settings
+    ):  # until the texts have the caller's setting, not that of another thread's figure
+        try:
+            with style(), mpl.rc_context({"text.parse_math": False}):
+                yield
+        finally:
+            _made.reset(token)
+        for text in (text for artist in made for text in artist.findobj(Text)):
+            if "$" not in text.get_text():
+                text.set(parse_math=mpl.rcParams["text.parse_math"])
 
 
 def note_made(artist: Artist) -> None:
@@ -163,6 +183,9 @@ def panels(figure: Figure, count: int, **shared: Any) -> list[Axes]:
 @checked
 def save(figure: Figure, path: str | Path) -> None:
     """Write `figure` as PNG, SVG or PDF, by the suffix of `path`: no date, version or random id.
+
+    Figures are drawn and written by one thread at a time, as Matplotlib's settings are those of the
+    process; others wait, and so does a fork.
 
     Parameters
     ----------
