@@ -3,6 +3,7 @@
 import itertools
 import json
 import os
+import pickle
 import re
 import subprocess
 import sys
@@ -36,6 +37,7 @@ from kvsweep.errors import InputError
 from kvsweep.plot import style
 from kvsweep.plot.labels import spread
 from kvsweep.plot.medium import DARK, LIGHT
+from kvsweep.plot.trace_figure import plot_hits
 
 
 def in_use(axes):
@@ -756,6 +758,34 @@ KINDS = {
     "prefix": lambda: (ds := prefix_trials(), plot.plot_prefix(ds, prefix_cost(ds)))[1],
 }
 RATES = [500.0, 1000.0, 2000.0]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_of_figure_can_be_pickled(kind):
+    figure = KINDS[kind]()
+    assert len(pickle.loads(pickle.dumps(figure)).axes) == len(figure.axes)
+
+
+@pytest.mark.parametrize("kind", ["heatmap", "effects", "trend"])
+def test_a_figure_out_of_a_pickle_is_written_as_it_was(tmp_path, kind):
+    with plot.look(dark=True):
+        figure = KINDS[kind]()
+    plot.save(figure, tmp_path / "a.png")
+    plot.save(pickle.loads(pickle.dumps(figure)), tmp_path / "b.png")
+    assert (tmp_path / "a.png").read_bytes() == (tmp_path / "b.png").read_bytes()
+
+
+def test_the_figures_of_traces_can_be_pickled():
+    columns = {
+        "blocks": [10, 100, 1000],
+        "lru_hit_rate": [0.1, 0.2, 0.3],
+        "best_hit_rate": [0.2, 0.3, 0.3],
+        "gib": [0.5, 5.0, 50.0],
+    }
+    figure = pickle.loads(pickle.dumps(plot_hits("trace", columns, 0.3, 16)))
+    FigureCanvasAgg(figure).draw()
+    texts = {text.get_text() for text in figure.findobj(Text)}
+    assert {"GiB on each GPU", "30%", "100"} <= texts
 
 
 def loaded():

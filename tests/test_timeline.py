@@ -1,6 +1,7 @@
 """Timelines: a request does one thing at a time, as its columns say; their figure and page."""
 
 import json
+import pickle
 import re
 import shutil
 import subprocess
@@ -125,7 +126,8 @@ def test_rules_without_a_log_of_decisions_are_refused(sweep):
 @pytest.mark.parametrize("more", [[], ["cluster.instances=1"], ["cluster.instances=6"]])
 def test_the_figure_names_what_is_in_it(sweep, more, style, dark):
     with plot.look(style, dark=dark):
-        texts = check_layout(plot.plot_timeline(sweep, [*CELL, *more]))
+        figure = plot.plot_timeline(sweep, [*CELL, *more])
+        texts = check_layout(pickle.loads(pickle.dumps(figure)))
     assert "Life of the requests of small.toml" in texts
     assert {"time (s)", "all 60", "decode"} <= set(texts)
     several = more != ["cluster.instances=1"]

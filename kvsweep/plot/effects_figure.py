@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from matplotlib.patheffects import withStroke
-from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
+from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 
 from kvsweep.analysis import variables
 from kvsweep.analysis.contrasts import DIFFERENCE, RATIO, Scale
 from kvsweep.analysis.effect_records import Effect, Effects, Estimate, Verdict
-from kvsweep.analysis.wording import effect_name, label, number, reference_names
+from kvsweep.analysis.wording import effect_name, label, reference_names
 from kvsweep.arguments import checked
 from kvsweep.errors import InputError
 from kvsweep.plot import style
@@ -158,7 +158,7 @@ def _scale_ratios(axes: Axes) -> None:
     )
     axes.xaxis.set_major_locator(ticks)
     axes.xaxis.set_minor_locator(NullLocator())
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: number(float(value))))
+    axes.xaxis.set_major_formatter(style.number_ticks())
     axes.set_xlim(low, high)
 
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 from matplotlib.collections import LineCollection
 from matplotlib.colors import LogNorm, Normalize
-from matplotlib.ticker import FuncFormatter
 
 from kvsweep.analysis import variables
 from kvsweep.analysis.gib import unit_gib
@@ -170,7 +169,7 @@ def _bar(image: AxesImage, axes: list[Axes], rooms: list[Axes]) -> Colorbar:
         bar = figure.colorbar(image, ax=axes, shrink=0.9, pad=0.02, aspect=25)
     bar.outline.set_visible(False)
     if isinstance(image.norm, LogNorm):
-        bar.formatter = FuncFormatter(lambda value, _: number(value))
+        bar.formatter = style.number_ticks()
     else:
         style.group_thousands(bar.ax, "x" if rooms else "y")
     return bar

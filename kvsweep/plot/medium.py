@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from weakref import WeakKeyDictionary
 
 from matplotlib.figure import Figure
 
@@ -92,7 +91,9 @@ class Look:
 
 _USUAL = Look()
 _look: ContextVar[Look] = ContextVar("look", default=_USUAL)
-_of_figures: WeakKeyDictionary[Figure, Look] = WeakKeyDictionary()
+
+# An attribute of a figure, its medium: pickled and copied with it.
+_LOOK = "_kvsweep_look"
 
 
 def current() -> Look:
@@ -102,14 +103,14 @@ def current() -> Look:
 
 def remember(figure: Figure) -> Figure:
     """Note the medium of a new figure, whose ticks are made when it is drawn; return it."""
-    _of_figures[figure] = current()
+    vars(figure)[_LOOK] = current()
     return figure
 
 
 @contextmanager
 def look_of(figure: Figure) -> Iterator[None]:
     """Draw a figure for the medium that it was made for."""
-    token = _look.set(_of_figures.get(figure, current()))
+    token = _look.set(vars(figure).get(_LOOK, current()))
     try:
         yield
     finally:

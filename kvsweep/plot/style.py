@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import partial
 from io import BytesIO
 from pathlib import Path
 from threading import RLock
@@ -338,8 +339,21 @@ def group_thousands(axis: Axes, which: str, each_gib: float | None = None) -> No
     """
     target = axis.xaxis if which == "x" else axis.yaxis
     if which == "x":
-        target.set_major_locator(FittingLocator(lambda value: with_memory(value, each_gib)))
-    target.set_major_formatter(FuncFormatter(lambda value, _: with_memory(float(value), each_gib)))
+        target.set_major_locator(FittingLocator(partial(with_memory, each_gib=each_gib)))
+    target.set_major_formatter(FuncFormatter(partial(_tick_with_memory, each_gib=each_gib)))
+
+
+def number_ticks() -> FuncFormatter:
+    """Return what writes plain numbers at ticks; like all of a figure it can be pickled."""
+    return FuncFormatter(_tick)
+
+
+def _tick(value: float, _: object) -> str:
+    return number(float(value))
+
+
+def _tick_with_memory(value: float, _: object, each_gib: float | None) -> str:
+    return with_memory(float(value), each_gib)
 
 
 def number_axis(panel: Axes, axis: xr.DataArray, each_gib: float | None) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
+from operator import mul
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -68,10 +70,16 @@ def plot_hits(
         panel.set_xlabel(f"blocks of {block_size} tokens")
         if "gib" in columns and ceiling:
             each = columns["gib"][0] / blocks[0]
-            top = panel.secondary_xaxis("top", functions=(lambda x: x * each, lambda x: x / each))
+            top = panel.secondary_xaxis(
+                "top", functions=(partial(mul, each), partial(_divided, by=each))
+            )
             top.set_xlabel("GiB on each GPU")
             log_ticks(top.xaxis)
     return figure
+
+
+def _divided(values: Any, by: float) -> Any:
+    return values / by
 
 
 def _draw_rate(panel: Axes, arrival_us: NDArray[np.int64]) -> None:
@@ -176,7 +184,7 @@ def _draw_hits(
     log_ticks(panel.xaxis)
     panel.set_xlabel("blocks")
     panel.set_ylim(0, max(0.01, 1.15 * ceiling))
-    panel.yaxis.set_major_formatter(FuncFormatter(lambda share, _: f"{number(100 * share)}%"))
+    panel.yaxis.set_major_formatter(FuncFormatter(_percent))
     panel.set_ylabel("prompt tokens found")
     _grid(panel)
 
@@ -184,8 +192,12 @@ def _draw_hits(
 def log_ticks(axis: Any, *, each: bool = False) -> None:
     """Write powers of ten as plain numbers, with `each` those between that begin with 2 and 5."""
     axis.set_major_locator(LogLocator(10.0, subs=(1.0, 2.0, 5.0) if each else (1.0,), numticks=8))
-    axis.set_major_formatter(FuncFormatter(lambda value, _: number(float(value))))
+    axis.set_major_formatter(style.number_ticks())
     axis.set_minor_formatter(NullFormatter())
+
+
+def _percent(share: float, _: object) -> str:
+    return f"{number(100 * share)}%"
 
 
 def _grid(panel: Axes) -> None:
