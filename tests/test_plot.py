@@ -191,6 +191,27 @@ def test_too_much_for_one_figure_is_refused():
         plot.plot_cliff(ds, find_cliff(ds))
 
 
+OTHERS = {
+    "'policy' here": lambda ds: ds.sel(policy="round-robin"),
+    "'seed' here": lambda ds: ds.mean("seed"),
+    "the axis 'rate' here": lambda ds: at_rates(ds, RATES),
+    "'gpu_blocks' has other values here": lambda ds: ds.isel(gpu_blocks=slice(3, None)),
+    "'policy' has other values here": lambda ds: ds.isel(policy=[0]),
+    "2 seeds here, 4 there": lambda ds: ds.isel(seed=slice(2)),
+    "no variable 'preemption_rate'": lambda ds: ds.drop_vars("preemption_rate"),
+}
+
+
+@pytest.mark.parametrize("told", OTHERS)
+def test_a_cliff_of_another_dataset_is_refused(told):
+    ds = h8(4)
+    other, cliff = OTHERS[told](ds.drop_vars("status")), find_cliff(ds)
+    with pytest.raises(InputError, match=f"cliff: was found in another dataset: .*{told}"):
+        plot.plot_cliff(other, cliff)
+    with pytest.raises(InputError, match=f"cliff: was found in another dataset: .*{told}"):
+        plot.plot_cliff_trend(other, cliff, "policy")
+
+
 def test_the_trend_marks_cliffs_beyond_the_swept_range():
     ds = at_rates(h8(6), [10.0, 1000.0, 2000.0])
     cliff = find_cliff(ds)

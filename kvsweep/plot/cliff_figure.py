@@ -28,6 +28,7 @@ from kvsweep.plot.extent import near_threshold, until_flat
 from kvsweep.plot.labels import elided, explain
 from kvsweep.plot.medium import current
 from kvsweep.plot.panel import (
+    check_found_in,
     check_threshold,
     dressed,
     figure_of,
@@ -72,8 +73,8 @@ def plot_cliff(ds: xr.Dataset, cliff: Cliff, ax: Axes | None = None) -> Figure:
     Raises
     ------
     InputError
-        For a measure without a value in any cell, more than `MAX_MEMBERS` members or `MAX_PANELS`
-        combinations.
+        For a cliff of another dataset, a measure without a value in any cell, more than
+        `MAX_MEMBERS` members or `MAX_PANELS` combinations.
 
     Examples
     --------
@@ -82,6 +83,7 @@ def plot_cliff(ds: xr.Dataset, cliff: Cliff, ax: Axes | None = None) -> Figure:
     >>> figure = kvsweep.plot.plot_cliff(ds, kvsweep.find_cliff(ds))
     >>> kvsweep.plot.save(figure, "cliff.png")
     """
+    check_found_in(ds, cliff)
     panels = _by_panel(cliff)
     members = max(len(groups) for groups in panels.values())
     if members > MAX_MEMBERS or len(panels) > MAX_PANELS:

@@ -9,6 +9,7 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.text import Text
 
+from kvsweep.analysis import variables
 from kvsweep.errors import InputError
 from kvsweep.plot import style
 
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from numpy.typing import ArrayLike
+
+    from kvsweep.analysis.cliff_records import Cliff
 
 # Of a threshold: limits beside it, of a few times as much, are numbers too.
 SMALLEST, LARGEST = 1e-300, 1e300
@@ -101,6 +104,40 @@ def refuse_empty(metric: str, values: Iterable[ArrayLike]) -> None:
     """
     if all(np.isnan(some).all() for some in values):
         raise InputError(f"no cell has a value of {metric}")
+
+
+def check_found_in(ds: xr.Dataset, cliff: Cliff) -> None:
+    """Refuse to draw a cliff with a dataset that it was not found in.
+
+    Raises
+    ------
+    InputError
+        Naming what differs first: the measure, its axes, their values or the number of seeds.
+    """
+    if differs := _difference(ds, cliff):
+        raise InputError(f"cliff: was found in another dataset: {differs}")
+
+
+def _difference(ds: xr.Dataset, cliff: Cliff) -> str:
+    """Say what a cliff was found in that is not in `ds`; empty if all is."""
+    try:
+        array = variables.get(ds, cliff.metric)
+    except InputError as error:
+        return str(error)
+    labels = [dict(group.labels) for group in cliff.groups]
+    axes = {cliff.along, *labels[0], *(["seed"] if cliff.seeds else [])}
+    if lacking := sorted(axes - set(map(str, array.dims))):
+        return f"{cliff.metric} has no axis {lacking[0]!r} here"
+    if further := sorted(set(map(str, array.dims)) - axes):
+        return f"{cliff.metric} has the axis {further[0]!r} here"
+    values = {name: {each[name] for each in labels} for name in labels[0]}
+    values[cliff.along] = set(cliff.axis.tolist())
+    for name, known in values.items():
+        if known != set(array[name].values.tolist()):
+            return f"{name!r} has other values here"
+    if cliff.seeds and cliff.seeds != array.sizes["seed"]:
+        return f"{array.sizes['seed']} seeds here, {cliff.seeds} there"
+    return ""
 
 
 def check_threshold(threshold: float) -> None:

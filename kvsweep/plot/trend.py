@@ -17,7 +17,7 @@ from kvsweep.arguments import checked
 from kvsweep.errors import InputError
 from kvsweep.plot import style
 from kvsweep.plot.labels import name_lines, room_below
-from kvsweep.plot.panel import figure_of, one_panel, refuse_empty
+from kvsweep.plot.panel import check_found_in, figure_of, one_panel, refuse_empty
 from kvsweep.plot.ticks import thinned
 
 if TYPE_CHECKING:
@@ -55,7 +55,8 @@ def plot_cliff_trend(ds: xr.Dataset, cliff: Cliff, over: str, ax: Axes | None = 
     Raises
     ------
     InputError
-        If `over` is no such axis, no cell has a value, or there are more than `MAX_LINES` lines.
+        If `cliff` is of another dataset, `over` is no such axis, no cell has a value, or there are
+        more than `MAX_LINES` lines.
 
     Examples
     --------
@@ -64,6 +65,7 @@ def plot_cliff_trend(ds: xr.Dataset, cliff: Cliff, over: str, ax: Axes | None = 
     >>> figure = kvsweep.plot.plot_cliff_trend(ds, kvsweep.find_cliff(ds), over="rate")
     >>> kvsweep.plot.save(figure, "trend.png")
     """
+    check_found_in(ds, cliff)
     variables.axis(ds, over)
     if over not in cliff.groups[0].labels:
         raise InputError(f"cliff figure: {over!r} is not an axis besides {cliff.along!r} and seed")
