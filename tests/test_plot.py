@@ -283,6 +283,11 @@ def test_a_curve_needs_its_axis_and_room():
         plot.plot_curve(many, "preemption_rate", "gpu_blocks")
 
 
+def test_a_curve_needs_a_measure():
+    with pytest.raises(InputError, match="metrics: the list is empty"):
+        plot.plot_curve(h8(2), [], "gpu_blocks")
+
+
 def test_a_heatmap_shows_means_over_seeds_in_panels():
     ds = at_rates(h8(4), [500.0, 2000.0])
     figure = plot.plot_heatmap(ds, "preemption_rate", "gpu_blocks", "rate")

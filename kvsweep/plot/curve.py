@@ -73,7 +73,7 @@ def plot_curve(
     Raises
     ------
     InputError
-        For an unknown measure or axis, one without a value in any cell, or more than
+        For no measure, an unknown measure or axis, one without a value in any cell, or more than
         `MAX_LINES` lines in a panel.
 
     Examples
@@ -85,6 +85,8 @@ def plot_curve(
     """
     statistics.check_bootstrap(confidence, resamples)
     names = [metrics] if isinstance(metrics, str) else list(metrics)
+    if not names:
+        raise InputError("metrics: the list is empty; name at least one measure")
     axis = variables.axis(ds, along).sortby(along)
     arrays = [_along(variables.get(ds, name), along) for name in names]
     for name, array in zip(names, arrays, strict=True):
