@@ -137,8 +137,8 @@ def joint_effects(
     Raises
     ------
     InputError
-        For an unknown measure, axis or level, a design that does not name four levels, or numbers
-        out of range.
+        For an unknown measure, axis or level, no design or one that does not name four levels, or
+        numbers out of range.
 
     Examples
     --------
@@ -154,6 +154,8 @@ def joint_effects(
     axes = _axes(ds, array)
     others = [name for name in axes if name != _known_axis(over, axes)]
     levels = np.asarray(array[over].values).tolist()
+    if not designs:
+        raise InputError("joint: no design; name at least one BASE,A,B,AB")
     places = [_places(design, over, levels) for design in designs]
 
     def effects(values: Floats) -> Iterator[Effect]:

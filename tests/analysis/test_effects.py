@@ -271,3 +271,8 @@ def test_bad_designs_are_one_line(design, over, words):
     with pytest.raises(InputError, match=words):
         joint_effects(lay_out(np.ones((5, 2, 2)), POLICIES), "ttft_mean_ms",
                       [design.split(",")], over)  # fmt: skip
+
+
+def test_joint_effects_need_a_design():
+    with pytest.raises(InputError, match="joint: no design; name at least one BASE,A,B,AB"):
+        joint_effects(h8(2), "preemption_rate", [])
