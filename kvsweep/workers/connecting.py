@@ -26,8 +26,10 @@ from kvsweep.workers.pool import LOOK_EVERY, TELL_AFTER
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-# Seconds to wait for the answer of an existing scheduler.
+# Seconds to wait for the answer of an existing scheduler: unless somebody waits less for workers,
+# and at least, as one that is busy does not answer at once.
 CONNECT_TIMEOUT = 10.0
+LEAST_TIMEOUT = 1.0
 CERTIFICATES = (
     "Dask's configuration names them: DASK_DISTRIBUTED__COMM__TLS__CA_FILE, ...__CLIENT__CERT, "
     "...__CLIENT__KEY"
@@ -48,7 +50,8 @@ def connected(
     scheduler : Scheduler or Path
         A path is that of a scheduler's file. A client or cluster stays open.
     wait : float, optional
-        Seconds to wait for the file; without limit if not given.
+        Seconds to wait for the file, without limit if not given, and then for the scheduler to
+        answer, `LEAST_TIMEOUT` to `CONNECT_TIMEOUT`, which it is if not given.
     notify : callable (str), optional
         Called with a line when it is waited for.
 
@@ -80,8 +83,13 @@ def connected(
     with ExitStack() as quiet:
         for name in ("distributed", "distributed.client", "asyncio", "tornado.application"):
             quiet.enter_context(silenced(name))
-        with _client(address, where) as client:
+        with _client(address, where, _patience(wait)) as client:
             yield client, where
+
+
+def _patience(wait: float | None) -> float:
+    """Return the seconds that a scheduler has to answer who waits so long for its workers."""
+    return CONNECT_TIMEOUT if wait is None else min(max(wait, LEAST_TIMEOUT), CONNECT_TIMEOUT)
 
 
 def _address_in(file: Path, wait: float | None, notify: Callable[[str], None] | None) -> str:
@@ -120,13 +128,13 @@ def _json_in(file: Path) -> Any:
 
 
 @contextmanager
-def _client(scheduler: str | DaskCluster, where: str) -> Iterator[Client]:
+def _client(scheduler: str | DaskCluster, where: str, seconds: float) -> Iterator[Client]:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", VersionMismatchWarning)
             if isinstance(scheduler, str) and scheduler.startswith("tls://"):
                 _check_certificates()
-            client = _within(2 * CONNECT_TIMEOUT, scheduler)
+            client = _within(seconds, scheduler)
     except Exception as error:  # of many types, by what of the address or the network is no good
         raise InputError(f"{where}: {_why_unreachable(scheduler, error)}") from error
     with client:
@@ -148,22 +156,22 @@ def _check_certificates() -> None:
 
 
 def _within(seconds: float, scheduler: str | DaskCluster) -> Client:
-    """Return a client of a scheduler.
+    """Return a client of a scheduler, in twice so many seconds at most.
 
-    Dask's own time ends when somebody takes the connection; who then says nothing (another program
-    on the port of a scheduler that is gone) it waits for without end.
+    Dask's own time, once as many, ends when somebody takes the connection; who then says nothing
+    (another program on the port of a scheduler that is gone) it waits for without end.
     """
     found: SimpleQueue[Client | Exception] = SimpleQueue()
 
     def begin() -> None:
         try:
-            found.put(Client(scheduler, timeout=CONNECT_TIMEOUT, set_as_default=False))
+            found.put(Client(scheduler, timeout=seconds, set_as_default=False))
         except Exception as error:
             found.put(error)
 
     Thread(target=begin, daemon=True).start()
     try:
-        client = found.get(timeout=seconds)
+        client = found.get(timeout=2 * seconds)
     except Empty:
         raise TimeoutError from None
     if isinstance(client, Exception):

@@ -6,6 +6,7 @@ import shutil
 import socket
 import subprocess
 import threading
+import time
 from contextlib import ExitStack, suppress
 
 import dask
@@ -211,6 +212,29 @@ def test_an_address_without_a_scheduler_is_refused_in_a_line(
     with pytest.raises(InputError, match=message) as refused:
         kvsweep.run(sweep, out=tmp_path / "b.zarr", scheduler=address)
     assert "\n" not in str(refused.value)
+
+
+def test_who_waits_less_for_workers_waits_less_for_the_scheduler(sweep, tmp_path):
+    began = time.monotonic()
+    with pytest.raises(InputError, match="no scheduler answers"):
+        kvsweep.run(sweep, out=tmp_path / "b.zarr", scheduler="tcp://127.0.0.1:1", wait=1)
+    assert time.monotonic() - began < 8
+
+
+@pytest.mark.parametrize(
+    ("wait", "seconds"), [(None, 10.0), (0.0, 1.0), (1.0, 1.0), (4.0, 4.0), (3600.0, 10.0)]
+)
+def test_a_scheduler_has_ten_seconds_to_answer_unless_less_is_waited(monkeypatch, wait, seconds):
+    given = []
+
+    def within(seconds, scheduler):
+        given.append(seconds)
+        raise TimeoutError
+
+    monkeypatch.setattr("kvsweep.workers.connecting._within", within)
+    with pytest.raises(InputError), connected("tcp://127.0.0.1:1", wait, None):
+        pass
+    assert given == [seconds]
 
 
 @pytest.mark.parametrize(
