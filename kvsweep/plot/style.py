@@ -138,9 +138,7 @@ def drawing() -> Iterator[None]:
     """
     made: list[Artist] = []
     token = _made.set(made)
-    with (
-        _settings
-    ):  # until the texts have the caller's setting, not that of another thread's figure
+    with _settings:  # until the texts have the caller's setting, not that of another's figure
         try:
             with style(), mpl.rc_context({"text.parse_math": False}):
                 yield

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 # Seconds to wait for the answer of an existing scheduler: unless somebody waits less for workers,
 # and at least, as one that is busy does not answer at once.
 CONNECT_TIMEOUT = 10.0
-LEAST_TIMEOUT = 1.0
+LEAST_TIMEOUT = 5.0
 CERTIFICATES = (
     "Dask's configuration names them: DASK_DISTRIBUTED__COMM__TLS__CA_FILE, ...__CLIENT__CERT, "
     "...__CLIENT__KEY"

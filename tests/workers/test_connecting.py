@@ -214,15 +214,8 @@ def test_an_address_without_a_scheduler_is_refused_in_a_line(
     assert "\n" not in str(refused.value)
 
 
-def test_who_waits_less_for_workers_waits_less_for_the_scheduler(sweep, tmp_path):
-    began = time.monotonic()
-    with pytest.raises(InputError, match="no scheduler answers"):
-        kvsweep.run(sweep, out=tmp_path / "b.zarr", scheduler="tcp://127.0.0.1:1", wait=1)
-    assert time.monotonic() - began < 8
-
-
 @pytest.mark.parametrize(
-    ("wait", "seconds"), [(None, 10.0), (0.0, 1.0), (1.0, 1.0), (4.0, 4.0), (3600.0, 10.0)]
+    ("wait", "seconds"), [(None, 10.0), (0.0, 5.0), (1.0, 5.0), (7.0, 7.0), (3600.0, 10.0)]
 )
 def test_a_scheduler_has_ten_seconds_to_answer_unless_less_is_waited(monkeypatch, wait, seconds):
     given = []
