@@ -64,9 +64,9 @@ class Served:
 
 
 def with_delays(served: Served, alpha: tuple[float, ...]) -> Served:
-    """Return the run with a preset's `alpha`, which no fit finds, unless it has one itself."""
+    """Return the run with a preset's `alpha`, which no fit finds, unless it is told one itself."""
     latency = served.scenario.latency
-    if any(latency.alpha) or not any(alpha):
+    if "alpha" in latency.model_fields_set or not any(alpha):
         return served
     held = Latency(alpha=alpha, first_steps_us=latency.first_steps_us)
     return replace(served, scenario=served.scenario.model_copy(update={"latency": held}))

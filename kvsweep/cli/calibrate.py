@@ -35,7 +35,13 @@ SPLIT = 0.5
 )
 @click.argument("measurements", type=click.Path(path_type=Path, exists=True))
 @click.option("--out", type=PresetPath(), help="Write the preset.")
-@click.option("--from", "start", metavar="PRESET", help="Kind to fit and where to start: a preset.")
+@click.option(
+    "--from",
+    "start",
+    metavar="PRESET",
+    help="Kind to fit and where to start: a preset. Its alpha (unless the trace or --set has one), "
+    "link and bytes of a token are kept.",
+)
 @click.option(
     "--split",
     type=Range(0, 1, min_open=True),

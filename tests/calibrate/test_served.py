@@ -283,8 +283,9 @@ def test_delays_of_the_preset_that_it_starts_from_hold_and_are_kept(tmp_path):
     assert found.preset.alpha == found.whole.latency.alpha == alpha
     assert found.whole.point == pytest.approx(serving.BETA, rel=1e-2)
     assert "; alpha" in found.preset.source
-    served = read_served(path, ("latency.alpha=[1.0]",))
-    assert with_delays(served, alpha).scenario.latency.alpha == (1.0, 0.0, 0.0)
+    for own in ([1.0, 0.0, 0.0], [0, 0, 0]):
+        served = read_served(path, (f"latency.alpha={own}",))
+        assert with_delays(served, alpha).scenario.latency.alpha == tuple(own)
 
 
 def test_a_linear_preset_is_a_starting_point():
