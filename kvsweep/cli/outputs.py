@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 _SEPARATORS = tuple(filter(None, (os.sep, os.altsep)))
 FIGURES = (".png", ".svg", ".pdf")
+OTHER_ENDINGS = (".json", ".yaml", ".yml", ".txt", ".csv")
+"""Endings of files of other kinds: what follows a dot may belong to a name, as in `llama-3.1`."""
+
 overwrite_option = click.option("--overwrite", is_flag=True, help="Replace files that are there.")
 
 
@@ -52,7 +55,8 @@ class PresetPath(OutputPath):
         """Return the path."""
         path = super().convert(value, param, ctx)
         if not path.name.endswith(".toml") and not is_special(path):
-            name = f"{path.with_suffix('.toml')}"
+            known = path.suffix.lower() in OTHER_ENDINGS
+            name = f"{path.with_suffix('.toml') if known else f'{path}.toml'}"
             self.fail(f"{str(path)!r}: presets are files *.toml: {name!r}", param, ctx)
         return path
 

@@ -112,6 +112,7 @@ def test_a_bad_fit_is_written_marked_and_ends_with_1(tmp_path, capsys):
         (("--out", "no/such/folder.toml"), "cannot be written"),
         (("--out", "mine.json"), "'--out': 'mine.json': presets are files *.toml: 'mine.toml'"),
         (("--out", "mine"), "'--out': 'mine': presets are files *.toml: 'mine.toml'"),
+        (("--out", "llama-3.1"), "presets are files *.toml: 'llama-3.1.toml'"),
         (("--out", "folder/"), "'--out': 'folder/' names a folder: name a file"),
         (("--validate", "no/such/stem"), "there is no folder"),
     ],
