@@ -127,10 +127,11 @@ def _inputs(measurements: Path, start: str | None) -> list[Path]:
 
 def _outputs(out: Path | None, stem: Path | None, trials: bool) -> dict[str, Path | None]:
     """Return what may be written, by option: the figures are those of trials or of a run."""
-    outputs = {"--out": out}
-    if stem:
-        for figure in ("ttft",) if trials else ("requests", "series"):
-            outputs[f"--validate ({figure})"] = stem.with_name(f"{stem.name}-{figure}.png")
+    if stem is None:
+        return {"--out": out, "--validate": None}
+    outputs: dict[str, Path | None] = {"--out": out}
+    for figure in ("ttft",) if trials else ("requests", "series"):
+        outputs[f"--validate ({figure})"] = stem.with_name(f"{stem.name}-{figure}.png")
     return outputs
 
 

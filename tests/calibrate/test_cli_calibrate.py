@@ -115,6 +115,7 @@ def test_a_bad_fit_is_written_marked_and_ends_with_1(tmp_path, capsys):
         (("--out", "llama-3.1"), "presets are files *.toml: 'llama-3.1.toml'"),
         (("--out", "folder/"), "'--out': 'folder/' names a folder: name a file"),
         (("--validate", "no/such/stem"), "there is no folder"),
+        (("--overwrite",), "--overwrite: has no effect without --out or --validate"),
     ],
 )
 def test_bad_usage_is_told_in_one_line(tmp_path, capsys, arguments, message):
