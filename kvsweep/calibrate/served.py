@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from kvsweep.calibrate.needed import check_told
 from kvsweep.config import Latency, Scenario, parse_scenario
 from kvsweep.config.compose import parse_override
 from kvsweep.config.read_options import parse_reading, refuse_reading
-from kvsweep.errors import InputError, did_you_mean, dotted, escaped, shown
+from kvsweep.errors import InputError, clip, dotted, escaped, shown
 from kvsweep.limits import MAX_SECONDS, MAX_TIME_US
 from kvsweep.workload.requests import Requests
 from kvsweep.workload.traces import load_trace
@@ -23,6 +24,8 @@ Floats = NDArray[np.float64]
 SERIES = ("running", "waiting", "kv_cache_pct")
 """Series that a server's log may give: requests, requests, percent of the KV cache in use."""
 
+ALIKE = 0.8
+"""Of difflib's ratio: `kv_cache` is like `kv_cache_pct`, and `prefix_cache_pct` is not."""
 
 FOUND = ("model", "beta", "memory")
 """Keys of the latencies that a fit finds, so that there is nothing to set."""
@@ -183,11 +186,7 @@ def _series(found: Any, where: str) -> dict[str, Floats]:
     if not isinstance(found, dict):
         raise InputError(f"{where}: expected an object, got {shown(found)}")
     known = ("t", *SERIES)
-    missing = [name for name in known if name not in found]
-    # A log may hold more than is used, as throughputs.
-    for key in found:
-        if key not in known and (hint := did_you_mean(key, missing)):
-            raise InputError(f"{where}.{dotted((key,))}: unknown key{hint}")
+    _check_spelling(found, known, where)
     recorded = {name: found[name] for name in known if found.get(name) is not None}
     if not recorded:
         return {}
@@ -211,6 +210,18 @@ def _series(found: Any, where: str) -> dict[str, Floats]:
             f"{where}.t[{i}]: {value:.12g} is not after the time before, {before:.12g}"
         )
     return series
+
+
+def _check_spelling(found: dict[str, Any], known: tuple[str, ...], where: str) -> None:
+    """Refuse a series that looks like one of `known` that is absent; others are not used."""
+    missing = [name for name in known if name not in found]
+    for key in found:
+        close = [] if key in known else get_close_matches(clip(key), missing, n=1, cutoff=ALIKE)
+        if close:
+            raise InputError(
+                f"{where}.{dotted((key,))}: unknown key; did you mean {close[0]!r}? If that was "
+                f'not recorded, say so: "{close[0]}": null'
+            )
 
 
 def _numbers(values: Any, count: int, where: str, least: float, most: float) -> Floats:

@@ -452,7 +452,7 @@ def test_a_series_of_another_name_is_refused(run, tmp_path):
     def edit(expected):
         expected["timeseries"]["kv_cache"] = expected["timeseries"].pop("kv_cache_pct")
 
-    hint = r"expected\.timeseries\.kv_cache: unknown key; did you mean 'kv_cache_pct'"
+    hint = r"expected\.timeseries\.kv_cache: unknown key; did you mean 'kv_cache_pct'\?.*: null$"
     with pytest.raises(InputError, match=hint):
         read_served(edited(run, tmp_path, edit), ())
 
@@ -460,6 +460,17 @@ def test_a_series_of_another_name_is_refused(run, tmp_path):
         expected["timeseries"] |= {"gen_throughput": [], "runing": []}
 
     assert "running" in read_served(edited(run, tmp_path, add), ()).series
+
+    def replaced(expected):
+        expected["timeseries"]["prefix_cache_pct"] = expected["timeseries"].pop("kv_cache_pct")
+
+    assert "kv_cache_pct" not in read_served(edited(run, tmp_path, replaced), ()).series
+
+    def said(expected):
+        edit(expected)
+        expected["timeseries"]["kv_cache_pct"] = None
+
+    assert "kv_cache_pct" not in read_served(edited(run, tmp_path, said), ()).series
 
 
 def test_a_log_may_begin_before_the_first_request(run, tmp_path):
