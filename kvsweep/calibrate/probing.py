@@ -6,14 +6,14 @@ hollows that are about as deep. Each looks as if it told all parameters, and the
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kvsweep.calibrate.holding import EXACT, LOOSE
-from kvsweep.calibrate.searching import Found, descend
+from kvsweep.calibrate.searching import Found, descend, go_on
 
 Floats = NDArray[np.float64]
 
@@ -28,6 +28,9 @@ EVALUATIONS = 10
 
 AS_GOOD = 1.5
 """Cost of an end that fits about as well, in those of the one found: residuals 22 % larger."""
+
+ROUNDS = 3
+"""How often a search goes on from an end that fits clearly better, at most."""
 
 
 @dataclass(frozen=True)
@@ -49,18 +52,14 @@ class Range:
         """Say it."""
         return (
             f"{self.name} is hardly told: {self.low:.3g} to {self.high:.3g}, and maybe beyond, "
-            "fits about as well; trust it for loads like this run's"
+            "fits about as well; trust it only for loads like this run's"
         )
 
 
-def find_ranges(
-    residuals: Callable[[Floats], Floats],
-    found: Found,
-    most: Floats,
-    scale: float,
-    names: tuple[str, ...],
-) -> tuple[Range, ...]:
-    """Search again from where each parameter is moved, and compare what fits about as well.
+def settle(
+    residuals: Callable[[Floats], Floats], found: Found, most: Floats, scale: float
+) -> tuple[Found, list[Found]]:
+    """Search again from where each parameter is moved, and go on where that ends clearly better.
 
     Parameters
     ----------
@@ -68,14 +67,44 @@ def find_ranges(
         As in the search.
     found : Found
         Where it ended.
-    names : tuple of str
-        Of the parameters.
+
+    Returns
+    -------
+    found : Found
+        Where none of the others is clearly better.
+    ends : list of Found
+        Where the others ended.
     """
-    moves = MOVED * np.concatenate([np.eye(len(names)), -np.eye(len(names))])
-    upper = np.log(most)
-    starts = np.log(found.point) + moves
-    ends = [descend(residuals, start, upper, scale, STEP, EVALUATIONS) for start in starts]
-    limit = AS_GOOD * max(found.cost, (EXACT * scale / 10) ** 2 / 2)
+    met: list[Found] = []
+    for _ in range(ROUNDS):
+        ends = _ends(residuals, found, most, scale)
+        met += ends
+        best = min(ends, key=lambda end: end.cost)
+        if AS_GOOD * max(best.cost, _exact(scale)) >= found.cost:
+            break
+        found = go_on(residuals, best, most, scale)
+    return found, met
+
+
+def _ends(
+    residuals: Callable[[Floats], Floats], found: Found, most: Floats, scale: float
+) -> list[Found]:
+    """Return where descents end from where each parameter is moved, down and up."""
+    one = np.eye(len(most))
+    starts = np.log(found.point) + MOVED * np.concatenate([one, -one])
+    return [descend(residuals, start, np.log(most), scale, STEP, EVALUATIONS) for start in starts]
+
+
+def _exact(scale: float) -> float:
+    """Return the cost below which fits are as good as exact."""
+    return float((EXACT * scale / 10) ** 2 / 2)
+
+
+def find_ranges(
+    found: Found, ends: Sequence[Found], scale: float, names: tuple[str, ...]
+) -> tuple[Range, ...]:
+    """Return the parameters of which `ends` of `settle` that fit about as well differ."""
+    limit = AS_GOOD * max(found.cost, _exact(scale))
     points = np.array([found.point, *(end.point for end in ends if end.cost <= limit)])
     low, high = points.min(axis=0), points.max(axis=0)
     wide = np.flatnonzero(np.log(high) - np.log(low) > LOOSE)

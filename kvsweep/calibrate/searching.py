@@ -62,9 +62,13 @@ def search(
     upper = np.log(most)
     order = np.argsort(first, kind="stable")[:DESCENTS]
     ends = [descend(residuals, np.log(starts[i]), upper, scale, STEPS[0]) for i in order]
-    best = min(ends, key=lambda end: end.cost)
+    return go_on(residuals, min(ends, key=lambda end: end.cost), most, scale)
+
+
+def go_on(residuals: Callable[[Floats], Floats], best: Found, most: Floats, scale: float) -> Found:
+    """Go further downhill from where a descent ended, over ripples and to the bottom."""
     for step in STEPS[1:]:
-        end = descend(residuals, np.log(best.point), upper, scale, step)
+        end = descend(residuals, np.log(best.point), np.log(most), scale, step)
         best = min(best, end, key=lambda end: end.cost)
     return best
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from kvsweep.calibrate.families import Family, Terms
 from kvsweep.calibrate.holding import EXACT, Loose, Reference, find_loose, with_ridge
-from kvsweep.calibrate.probing import Range, find_ranges
+from kvsweep.calibrate.probing import Range, find_ranges, settle
 from kvsweep.calibrate.searching import Found, search
 from kvsweep.calibrate.served import Served
 from kvsweep.errors import InputError
@@ -162,17 +162,22 @@ def fit_served(
     loose, usual = find_loose(residuals, found.point, typical, scale, family.names)
     near = _near(family, loose, reference)
     if np.isnan(near).all():
-        ranges = find_ranges(drawn, found, family.most, scale, family.names)
-        return found, tuple(loose), _unnamed(ranges, loose)
+        found, ends = settle(drawn, found, family.most, scale)
+        loose, usual = find_loose(residuals, found.point, typical, scale, family.names)
+        near = _near(family, loose, reference)
+        if np.isnan(near).all():
+            ranges = find_ranges(found, ends, scale, family.names)
+            return found, tuple(loose), _unnamed(ranges, loose)
     begin = np.where(np.isnan(near), found.point, near)[None, :]
     ridged = with_ridge(residuals, near, usual)
     end = search(ridged, begin, family.most, scale)
+    end, ends = settle(ridged, end, family.most, scale)
     still, _ = find_loose(ridged, end.point, typical, scale, family.names)
     by = "" if reference is None else reference.source
     held = {n: float(v) for n, v in zip(family.names, near, strict=True) if not np.isnan(v)}
     told = [replace(one, near=held[one.name], by=by) for one in loose if one.name in held]
     told += [one for one in still if one.name not in held]
-    ranges = find_ranges(ridged, end, family.most, scale, family.names)
+    ranges = find_ranges(end, ends, scale, family.names)
     return end, tuple(told), _unnamed(ranges, told)
 
 

@@ -204,7 +204,15 @@ def test_coefficients_that_many_hollows_fit_are_told(building):
     assert {one.name for one in found.whole.ranges}.isdisjoint({"beta[0]", "beta[1]", "beta[3]"})
     (caution,) = [text for text in found.cautions if "beta[4]" in text]
     assert caution.startswith("fit to all: beta[4] is hardly told: ")
+    assert caution.endswith("; trust it only for loads like this run's")
     assert "beta[4]" in {one["name"] for one in served_json(found)["fits"]["whole"]["ranges"]}
+
+
+def test_a_search_goes_on_from_an_end_that_fits_clearly_better(building):
+    """Its cost was four times that of another end, and beta[1] a third too large."""
+    found = calibrate_served(building, read_served(building, ()), Linear(), 0.5, {})
+    assert found.part.point[:2] == pytest.approx(serving.BETA[:2], rel=0.02)
+    assert found.part.point[3] == pytest.approx(serving.BETA[3], rel=0.2)
 
 
 def test_a_known_card_tells_what_a_token_of_context_costs_at_least():
