@@ -191,7 +191,8 @@ def _read_csv(file: Path) -> Iterator[Trial]:
     _check_header(header, file)
     line = 0
     for line, row in rows:
-        values = {key: value for key, value in zip(header, row, strict=True) if value != ""}
+        named = zip(header, row, strict=True)
+        values = {key: value.strip() for key, value in named if value.strip()}
         yield _checked(f"{file}:{line}", int(match[1]), int(match[2]), values)
     if not line:
         raise InputError(f"{file}: no trials: expected a row for each below the header")
