@@ -19,11 +19,15 @@ from kvsweep.llama.csvfiles import PROMPTS
 from kvsweep.llama.design import CONDITIONS
 from kvsweep.parsing import parse_csv
 from kvsweep.reading import open_regular, read_text
+from kvsweep.workload.azure import HEADER
+from kvsweep.workload.column_roles import LENGTHS
 
 _NAME = re.compile(r"_a([0-9]+)_b([0-9]+)\.csv$")
 _PACKED = re.compile(_NAME.pattern[:-1] + r"\.(?:gz|bz2|xz|zst|zip)$")
 _ARRIVAL = re.compile(r"(?:arrival|timestamp)(?:_|$)", re.IGNORECASE)
 _COLUMNS = ("condition", "ttft_ms")
+_LENGTHS = (tuple(LENGTHS.values()), HEADER[1:])
+"""Columns that a log of requests has, both of them; the second ones are Azure's."""
 _LONGEST_HEADER = 2**16
 _MAX_MS = MAX_TIME_US / 1000
 
@@ -105,17 +109,20 @@ class Measured:
 def is_prefix(path: Path, read: tuple[str, ...] = ()) -> bool:
     """Return whether `path` looks like such a measurement: a folder, or a CSV file of trials.
 
-    Other CSV files are logs of requests: those with a column of arrivals, and those of which `read`
-    says how they are read.
+    Other CSV files are logs of requests: those with a column of arrivals, unless all else says that
+    they are trials, and those of which `read` says how they are read.
     """
     if path.is_dir() or path.suffix != ".csv" or read:
         return path.is_dir()
     with open_regular(path) as file:
         header = file.readline(_LONGEST_HEADER).decode("utf-8-sig", "replace")
-    columns = [name.strip(' "') for name in header.strip().split(",")]
+    columns = {name.strip(' "') for name in header.strip().split(",")}
+    named = _NAME.search(path.name) is not None
     if any(_ARRIVAL.match(name) for name in columns):
-        return False
-    return _NAME.search(path.name) is not None or _COLUMNS[0] in columns
+        # A trial has a length too, of its prompt, and a time at which it began.
+        lengths = any(columns.issuperset(both) for both in _LENGTHS)
+        return named and columns.issuperset(_COLUMNS) and not lengths
+    return named or _COLUMNS[0] in columns
 
 
 def read_prefix(path: Path) -> Measured:

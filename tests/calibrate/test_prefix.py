@@ -194,6 +194,25 @@ def test_a_table_of_another_name_is_told_what_its_name_should_say(tmp_path):
         read_prefix(path)
 
 
+@pytest.mark.parametrize("column", ["timestamp", "TIMESTAMP", "arrival_ms"])
+@pytest.mark.parametrize(
+    ("name", "columns", "trials"),
+    [
+        ("results_a1_b2.csv", "condition,ttft_ms", True),
+        ("results_a1_b2.csv", "condition,ttft_ms,prompt_tokens", True),
+        ("results_a1_b2.csv", "condition,ttft_ms,prompt_tokens,output_tokens", False),
+        ("results_a1_b2.csv", "condition,ttft_ms,ContextTokens,GeneratedTokens", False),
+        ("results_a1_b2.csv", "condition,latency_ms", False),
+        ("results.csv", "condition,ttft_ms", False),
+    ],
+)
+def test_trials_may_say_when_they_began(tmp_path, column, name, columns, trials):
+    path = tmp_path / name
+    path.write_text(f"{columns},{column}\n")
+    assert is_prefix(path) == trials
+    assert not is_prefix(path, ("format=csv",))
+
+
 def test_blanks_after_commas_are_no_part_of_names_and_values(tmp_path):
     (tmp_path / "results_a1_b2.csv").write_text("trial, condition, ttft_ms\n1, hit, 3\n")
     (trial,) = read_prefix(tmp_path).trials
