@@ -146,9 +146,7 @@ def read_prefix(path: Path) -> Measured:
         except OSError as error:
             raise InputError(f"{path}: cannot read: {error.strerror or error}") from None
         files = [file for file in found if _NAME.search(file.name)]
-        for file in found:
-            if _PACKED.search(file.name):
-                raise InputError(f"{file}: is compressed: unpack it first")
+        _refuse_packed(found)
     trials = [trial for file in files for trial in _read_csv(file)]
     if not trials:
         raise InputError(
@@ -156,6 +154,14 @@ def read_prefix(path: Path) -> Measured:
             "*_aA_bB.csv with columns condition and ttft_ms"
         )
     return Measured(trials, {})
+
+
+def _refuse_packed(files: list[Path]) -> None:
+    """Refuse compressed trials, unless they are there unpacked too; prompts are not read anyway."""
+    for file in files:
+        packed = _PACKED.search(file.name) and not file.name.startswith("prompts_")
+        if packed and file.with_suffix("") not in files:
+            raise InputError(f"{file}: is compressed: unpack it first")
 
 
 def _read_store(path: Path) -> Measured:

@@ -194,6 +194,17 @@ def test_a_table_of_another_name_is_told_what_its_name_should_say(tmp_path):
         read_prefix(path)
 
 
+def test_compressed_copies_and_prompts_are_left_out(tmp_path):
+    write_table(tmp_path)
+    before = read_prefix(tmp_path)
+    for name in ("results_a512_b256.csv.gz", "prompts_a512_b256.csv.gz"):
+        (tmp_path / name).write_bytes(b"packed")
+    assert read_prefix(tmp_path) == before
+    (tmp_path / "results_a512_b256.csv").unlink()
+    with pytest.raises(InputError, match=r"results_a512_b256\.csv\.gz: is compressed: unpack it"):
+        read_prefix(tmp_path)
+
+
 @pytest.mark.parametrize("column", ["timestamp", "TIMESTAMP", "arrival_ms"])
 @pytest.mark.parametrize(
     ("name", "columns", "trials"),
