@@ -135,6 +135,10 @@ class Bucket:
         except FileNotFoundError:
             return None
 
+    def version(self, name: str) -> tuple[int, ...] | None:
+        """Return None: to ask whether an object is still the same is to ask the server."""
+        return None
+
     def sizes(self, names: Iterable[str]) -> dict[str, int | None]:
         """Return the sizes of objects, None where there is none: all are listed at once."""
         there = self.all()

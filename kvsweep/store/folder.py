@@ -105,6 +105,15 @@ class Folder:
         except (FileNotFoundError, NotADirectoryError):
             return None
 
+    def version(self, name: str) -> tuple[int, ...] | None:
+        """Return what is another once a file was changed or replaced, None if there is no file."""
+        try:
+            about = os.stat(f"{self.path}/{name}")
+        except OSError:
+            return None
+        changed = about.st_mtime_ns, about.st_ctime_ns
+        return about.st_dev, about.st_ino, about.st_size, *changed
+
     def sizes(self, names: Iterable[str]) -> dict[str, int | None]:
         """Return the sizes of files, None where there is none."""
         return {name: self.size(name) for name in names}

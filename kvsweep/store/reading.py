@@ -58,7 +58,8 @@ def open_results(path: str | Where, *, verify: bool = True) -> xr.Dataset:
     ------
     InputError
         If there is no store at `path`, it is damaged, or it cannot be read. Damage that only the
-        content shows is raised when that is read.
+        content shows is raised when that is read, as is that the store was replaced or extended
+        since it was opened.
 
     Examples
     --------

@@ -80,6 +80,13 @@ def damage(path: Where, files: list[str], remedy: str = "") -> InputError:
     )
 
 
+def replaced(path: Where) -> InputError:
+    """Return the error of a store that is another one than was opened."""
+    return InputError(
+        f"{path}: the store was replaced or extended since it was opened; open it again"
+    )
+
+
 def unreadable(path: object, error: Exception) -> InputError:
     """Return the error that a broken store raises; what Zarr raises then is of any type."""
     reason = (str(error).splitlines() or [""])[0] or type(error).__name__

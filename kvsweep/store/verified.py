@@ -1,5 +1,8 @@
 """A store as Zarr reads it, in which damage is never read: each file is compared when first read.
 
+It is compared again when another one has taken its place since: a store that was replaced gives no
+numbers of another run.
+
 Opening reads no cell. Of a store that is being filled, the cells of tasks that are not packed yet
 are read from their parts.
 """
@@ -7,6 +10,7 @@ are read from their parts.
 from __future__ import annotations
 
 from collections import OrderedDict
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
@@ -14,10 +18,12 @@ from zarr.abc.store import OffsetByteRequest, RangeByteRequest, Store, SuffixByt
 from zarr.storage import FsspecStore, LocalStore
 
 from kvsweep.addresses import Address
-from kvsweep.store.checking import Shards
+from kvsweep.errors import InputError
+from kvsweep.store.checking import IDENTITY, Shards
 from kvsweep.store.details import rows
+from kvsweep.store.metadata import ROOT, read_root
 from kvsweep.store.packing import assembled
-from kvsweep.store.refusals import damage
+from kvsweep.store.refusals import MAKER, damage, replaced
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Mapping
@@ -70,7 +76,7 @@ class VerifiedStore(Store):  # type: ignore[misc]
         self._arrays = arrays
         self._records = dict(records)
         self._comparing = compare
-        self._seen: set[str] = set()
+        self._seen: dict[str, tuple[int, ...] | None] = {}
         self._parts: dict[Place, dict[Place, tuple[Head, bytes]]] = {}
         self._last: tuple[str, bytes | None] = "", None
         self._kept: OrderedDict[str, bytes] = OrderedDict()
@@ -88,7 +94,7 @@ class VerifiedStore(Store):  # type: ignore[misc]
 
     def __getstate__(self) -> dict[str, Any]:
         """Return what other processes need: they read what is there then."""
-        anew = {"_seen": set(), "_parts": {}, "_last": ("", None), "_kept": OrderedDict()}
+        anew = {"_seen": {}, "_parts": {}, "_last": ("", None), "_kept": OrderedDict()}
         return self.__dict__ | anew
 
     async def get(
@@ -99,7 +105,7 @@ class VerifiedStore(Store):  # type: ignore[misc]
         Raises
         ------
         InputError
-            If it is not.
+            If it is not, or the store is another one now.
         """
         array, middle, place = key.partition("/c")
         if not middle or array not in self._arrays:
@@ -113,10 +119,15 @@ class VerifiedStore(Store):  # type: ignore[misc]
         there = record.files[array]
         if there is None:
             return None
-        if self._comparing and isinstance(self._shards.folder.path, Address):
-            return prototype.buffer.from_bytes(_cut(self._fetched(key, there), byte_range))
-        self._compare(key, record.files[array])
-        return await self._files.get(key, prototype, byte_range)
+        if isinstance(self._shards.folder.path, Address):
+            if self._comparing:
+                return prototype.buffer.from_bytes(_cut(self._fetched(key, there), byte_range))
+            return await self._files.get(key, prototype, byte_range)
+        if key not in self._seen:
+            self._compare(key, there)
+        data = await self._files.get(key, prototype, byte_range)
+        self._compare(key, there)  # another may have taken its place, even between the two
+        return data
 
     async def get_partial_values(
         self, prototype: BufferPrototype, key_ranges: Any
@@ -140,12 +151,37 @@ class VerifiedStore(Store):  # type: ignore[misc]
         """Refuse, as it is for reading."""
         self._check_writable()
 
-    def _compare(self, key: str, there: list[int] | None) -> None:
-        if key in self._seen or not self._comparing:
+    def _compare(self, key: str, there: list[int]) -> None:
+        """See that a file is what was written; that of one that is still the same is known."""
+        if not self._comparing:
+            self._refuse_replaced()
+            return
+        version = self._shards.folder.version(key)
+        if version is not None and self._seen.get(key) == version:
             return
         if self._shards.folder.sums(key) != there:
-            raise damage(self._shards.folder.path, [key])
-        self._seen.add(key)
+            raise self._changed(key)
+        self._seen[key] = version
+
+    def _changed(self, key: str) -> InputError:
+        """Return the error of a file that is not what was written."""
+        path = self._shards.folder.path
+        return replaced(path) if self._is_replaced() else damage(path, [key])
+
+    def _refuse_replaced(self) -> None:
+        """Refuse to read on if the store is another one now."""
+        version = self._shards.folder.version(ROOT)
+        if version is None or self._seen.get(ROOT) != version:
+            if self._is_replaced():
+                raise replaced(self._shards.folder.path)
+            self._seen[ROOT] = version
+
+    def _is_replaced(self) -> bool:
+        """Whether a store of other cells is there; of none, or a damaged one, that is not known."""
+        with suppress(InputError):
+            root = read_root(self._shards.folder.path, MAKER)
+            return root.intact and str(root.attributes.get(IDENTITY)) != self._shards.sweep
+        return False
 
     def _fetched(self, key: str, there: list[int]) -> bytes:
         """Return a whole file of a bucket: to compare it, and then read of it, is one transfer."""
@@ -154,7 +190,7 @@ class VerifiedStore(Store):  # type: ignore[misc]
             return self._kept[key]
         data = self._shards.folder.get(key) or b""
         if [len(data), crc32(data)] != there:
-            raise damage(self._shards.folder.path, [key])
+            raise self._changed(key)
         self._kept[key] = data
         while len(self._kept) > 1 and sum(map(len, self._kept.values())) > KEPT_BYTES:
             self._kept.popitem(last=False)
@@ -179,7 +215,9 @@ class VerifiedStore(Store):  # type: ignore[misc]
         if shard not in self._parts:
             inside = self._shards.sharding.inside
             found = self._shards.parts(shard)
-            self._parts[shard] = {inside(task): part for task, part in found if part}
+            parts = {inside(task): part for task, part in found if part}
+            self._refuse_replaced()  # by another store, whose parts are as if not there
+            self._parts[shard] = parts
         return self._parts[shard]
 
     def details(self) -> tuple[NDArray[np.int64], list[str]]:

@@ -1,0 +1,101 @@
+"""A dataset that is open gives the numbers of the store that was opened, or none."""
+
+import shutil
+
+import numpy as np
+import pytest
+from sweeping import BASE, GRID, make_sweep, stand_in
+
+import kvsweep
+from kvsweep import grid, store
+from kvsweep.errors import InputError
+from kvsweep.simulate import source_hash
+
+OTHER = (BASE + GRID).replace("requests = 20", "requests = 30")
+LARGER = (BASE + GRID).replace("count = 6", "count = 9")
+REPLACED = r"a\.zarr: the store was replaced or extended since it was opened; open it again"
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch):
+    stand_in(monkeypatch)
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "a.zarr"
+
+
+@pytest.fixture
+def ds(tmp_path, path):
+    return kvsweep.run(make_sweep(tmp_path), out=path, workers=1)
+
+
+def replace(path, text=OTHER, **options):
+    sweep = make_sweep(path.parent, text, **options)
+    return kvsweep.run(sweep, out=path, workers=1, overwrite=True)
+
+
+@pytest.mark.parametrize("name", ["ttft_p50_ms", "ttft_ms", "steps"])
+def test_no_number_of_the_run_that_replaced_a_store_is_read(ds, path, name):
+    before = ds["ttft_p99_ms"].values
+    ds[name].isel(seed=0).load()
+    replace(path)
+    for read in (lambda: ds[name].values, lambda: ds[name].sel(seed=3).values, ds.load):
+        with pytest.raises(InputError, match=REPLACED):
+            read()
+    assert np.array_equal(ds["ttft_p99_ms"].values, before)  # of the store that was opened
+
+
+def test_an_extended_store_is_opened_again(ds, tmp_path, path):
+    ds["ttft_p99_ms"].load()
+    larger = kvsweep.run(make_sweep(tmp_path, LARGER), out=path, workers=1, extend=True)
+    for name in ("ttft_p50_ms", "steps"):
+        with pytest.raises(InputError, match=REPLACED):
+            ds[name].load()
+    assert larger["ttft_p50_ms"].sizes["seed"] == 9
+
+
+def test_without_comparison_no_number_of_another_run_is_read_either(ds, path):
+    ds = kvsweep.open_results(path, verify=False)
+    ds["ttft_p99_ms"].load()
+    store.update_attributes(path, {"note": "of the same run"})
+    ds["ttft_p90_ms"].load()
+    replace(path)
+    with pytest.raises(InputError, match=REPLACED):
+        ds["ttft_p50_ms"].load()
+
+
+def test_a_store_replaced_by_the_same_numbers_is_read_on(ds, tmp_path, path):
+    before = ds["ttft_ms"].isel(quantile=0).values
+    replace(path, BASE + GRID)
+    assert np.array_equal(ds["ttft_p50_ms"].values, before)
+
+
+def test_a_file_that_is_damaged_after_it_was_read_is_damage(ds, path):
+    ds["steps"].isel(seed=0).load()
+    for file in (file for file in (path / "steps" / "c").rglob("*") if file.is_file()):
+        file.write_bytes(bytes(file.stat().st_size))
+    with pytest.raises(InputError, match=r"damaged: steps/c/"):
+        ds["steps"].load()
+
+
+def test_a_store_that_is_being_filled_may_be_replaced_too(tmp_path, path):
+    sweep = make_sweep(tmp_path)
+    store.prepare(path, sweep, grid.plan(sweep), source_hash())
+    ds = kvsweep.open_results(path)
+    shutil.rmtree(path)
+    replace(path)
+    with pytest.raises(InputError, match=REPLACED):
+        ds["steps"].load()
+
+
+def test_files_that_are_the_same_are_compared_once(ds, monkeypatch):
+    compared = []
+    sums = store.folder.Folder.sums
+    monkeypatch.setattr(
+        store.folder.Folder, "sums", lambda self, name: compared.append(name) or sums(self, name)
+    )
+    for seed in range(6):
+        ds["steps"].isel(seed=seed).load()
+    assert len(compared) == len(set(compared)) > 0
