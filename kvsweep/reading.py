@@ -38,6 +38,14 @@ _PIECE = 2**20
 _MOST_FROM_ONE = 1032
 
 
+def working_folder() -> Path:
+    """Return the folder that relative paths are relative to now; of one deleted, no name."""
+    try:
+        return Path.cwd()
+    except OSError:
+        return Path()
+
+
 def open_regular(path: Path) -> BufferedReader:
     """Open a file for reading, links followed.
 

@@ -1,6 +1,11 @@
 """A dataset that is open gives the numbers of the store that was opened, or none."""
 
+import os
+import pickle
 import shutil
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -99,3 +104,38 @@ def test_files_that_are_the_same_are_compared_once(ds, monkeypatch):
     for seed in range(6):
         ds["steps"].isel(seed=seed).load()
     assert len(compared) == len(set(compared)) > 0
+
+
+@pytest.mark.parametrize("verify", [True, False])
+def test_a_store_opened_by_a_relative_path_is_read_from_any_folder(
+    ds, path, tmp_path, monkeypatch, verify
+):
+    """Even from one in which another store has this name."""
+    other = tmp_path / "other"
+    other.mkdir()
+    replace(other / "a.zarr")
+    monkeypatch.chdir(tmp_path)
+    opened = kvsweep.open_results("a.zarr", verify=verify)
+    assert opened.encoding["source"] == "a.zarr"
+    monkeypatch.chdir(other)
+    assert opened["ttft_p50_ms"].equals(ds["ttft_p50_ms"])
+    replace(path)
+    with pytest.raises(InputError, match=r"^a\.zarr: the store was replaced"):
+        opened["steps"].load()
+
+
+def test_a_pickled_dataset_is_read_by_a_process_in_another_folder(ds, tmp_path, monkeypatch):
+    other = tmp_path / "other"
+    other.mkdir()
+    monkeypatch.chdir(tmp_path)
+    Path("ds.pickle").write_bytes(pickle.dumps(kvsweep.open_results("a.zarr")))
+    command = "import pickle, sys; print(int(pickle.load(open(sys.argv[1], 'rb')).steps.sum()))"
+    run = subprocess.run(
+        [sys.executable, "-c", command, str(tmp_path / "ds.pickle")],
+        cwd=other,
+        env={**os.environ, "PYTHONPATH": str(Path(kvsweep.__file__).parents[1])},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert int(run.stdout) == ds["steps"].sum()

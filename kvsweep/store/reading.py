@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kvsweep.addresses import Where, located
+from kvsweep.addresses import Address, Where, located
 from kvsweep.arguments import checked
 from kvsweep.errors import InputError, did_you_mean
 from kvsweep.metrics import QUANTILES, VARIABLES, quantile_names
+from kvsweep.reading import working_folder
 from kvsweep.store.arrays import from_document
 from kvsweep.store.checking import IDENTITY, Check, Shards, check
 from kvsweep.store.metadata import Root, read_root
@@ -71,7 +72,7 @@ def open_results(path: str | Where, *, verify: bool = True) -> xr.Dataset:
     path = located(path)
     root = read_root(path, MAKER)
     if not verify and root.attributes.get("format") == FORMAT_1:
-        return _finished(path, root, lambda: _opened(str(path)))
+        return _finished(path, root, lambda: _opened(str(_wherever(path))))
     read_store(path)  # which refuses another
     if verify:
         refuse_unsealed(path, root, f"{MAKER} --overwrite")
@@ -160,13 +161,18 @@ def _results(path: Where, root: Root, verify: bool) -> xr.Dataset:
     from kvsweep.store.named import named
     from kvsweep.store.verified import VerifiedStore
 
-    shards = Shards.of(storage(path), root)
+    shards = Shards.of(storage(_wherever(path)), root)
     records = shards.records()
     if verify:
         _refuse(path, list(_lost(shards, records)))
     arrays = {name: from_document(name, root.arrays[name]) for name in shards.arrays}
-    store = VerifiedStore(shards, arrays, records, compare=verify)
+    store = VerifiedStore(shards, arrays, records, compare=verify, told=path)
     return named(_opened(store), store.details)
+
+
+def _wherever(path: Where) -> Where:
+    """Return a place that is the same whatever folder this process, or another, works in."""
+    return path if isinstance(path, Address) else working_folder() / path
 
 
 def _lost(shards: Shards, records: Mapping[Place, Record | None]) -> Iterator[str]:

@@ -60,6 +60,8 @@ class VerifiedStore(Store):  # type: ignore[misc]
         Of the shards; None of one that is not packed.
     compare : bool
         Whether files are compared with their checksums.
+    told : Where
+        The place of the store as it was given, for messages.
     """
 
     def __init__(
@@ -69,6 +71,7 @@ class VerifiedStore(Store):  # type: ignore[misc]
         records: Mapping[Place, Record | None],
         *,
         compare: bool,
+        told: Where,
     ) -> None:
         super().__init__(read_only=True)
         self._files = _of_zarr(shards.folder.path)
@@ -76,6 +79,7 @@ class VerifiedStore(Store):  # type: ignore[misc]
         self._arrays = arrays
         self._records = dict(records)
         self._comparing = compare
+        self._told = told
         self._seen: dict[str, tuple[int, ...] | None] = {}
         self._parts: dict[Place, dict[Place, tuple[Head, bytes]]] = {}
         self._last: tuple[str, bytes | None] = "", None
@@ -165,15 +169,14 @@ class VerifiedStore(Store):  # type: ignore[misc]
 
     def _changed(self, key: str) -> InputError:
         """Return the error of a file that is not what was written."""
-        path = self._shards.folder.path
-        return replaced(path) if self._is_replaced() else damage(path, [key])
+        return replaced(self._told) if self._is_replaced() else damage(self._told, [key])
 
     def _refuse_replaced(self) -> None:
         """Refuse to read on if the store is another one now."""
         version = self._shards.folder.version(ROOT)
         if version is None or self._seen.get(ROOT) != version:
             if self._is_replaced():
-                raise replaced(self._shards.folder.path)
+                raise replaced(self._told)
             self._seen[ROOT] = version
 
     def _is_replaced(self) -> bool:
