@@ -259,8 +259,10 @@ def test_results_are_exported_to_netcdf(opener, path, tmp_path, name):
         assert back.attrs["title"] == "small"
 
 
+@pytest.mark.filterwarnings("ignore:.*does not have a Zarr V3 specification")  # text
+@pytest.mark.filterwarnings("ignore:Consolidated metadata is currently not part")
 def test_a_copy_is_written_by_xarray(ds, tmp_path):
-    small = ds[["steps", "preemption_rate"]].drop_vars("policy").load().drop_encoding()
-    small.to_zarr(tmp_path / "copy.zarr", consolidated=False)
-    with xr.open_zarr(tmp_path / "copy.zarr", consolidated=False) as back:
-        assert back["steps"].equals(small["steps"])
+    ds.load().to_zarr(tmp_path / "copy.zarr")  # what is lazy has chunks of its own
+    with xr.open_zarr(tmp_path / "copy.zarr") as back:
+        assert set(back.variables) == set(ds.variables)
+        assert all(back[name].equals(ds[name]) for name in ds.variables)

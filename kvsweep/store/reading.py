@@ -32,6 +32,9 @@ if TYPE_CHECKING:
     from kvsweep.store.shard_records import Record
     from kvsweep.store.sharding import Place
 
+# How a variable is laid out, in xarray's words.
+_OF_CHUNKS = ("chunks", "preferred_chunks", "shards")
+
 
 @checked
 def open_results(path: str | Where, *, verify: bool = True) -> xr.Dataset:
@@ -212,6 +215,14 @@ def _finished(path: Where, root: Root, open_it: Callable[[], xr.Dataset]) -> xr.
     return ds
 
 
+def _view(variable: xr.DataArray, quantile: int) -> xr.DataArray:
+    """Return a variable at a quantile; its chunks and shards, of a dimension more, are left out."""
+    view = variable.isel(quantile=quantile, drop=True)
+    encoding = view.encoding.items()
+    view.encoding = {key: value for key, value in encoding if key not in _OF_CHUNKS}
+    return view
+
+
 def _in_order(ds: xr.Dataset) -> xr.Dataset:
     """Order the variables as the registry does, the quantiles after their variable as views."""
     names: list[str] = []
@@ -220,7 +231,7 @@ def _in_order(ds: xr.Dataset) -> xr.Dataset:
         names.append(name)
         if "quantile" in ds[name].dims:
             for i, alias in enumerate(quantile_names(name)):
-                views[alias] = ds[name].isel(quantile=i, drop=True)
+                views[alias] = _view(ds[name], i)
                 views[alias].attrs["long_name"] = f"{QUANTILES[i]:g} {ds[name].attrs['long_name']}"
             names += quantile_names(name)
     said = [name for name in ("status", "status_detail") if name in ds]
