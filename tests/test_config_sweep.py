@@ -2,17 +2,20 @@
 
 import json
 import pickle
+import shutil
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from kvsweep.config import compose, load_sweep
+from kvsweep.config.load import changed
 from kvsweep.config.memory import memory_varies
 from kvsweep.config.scenario import validate
 from kvsweep.errors import InputError
 from kvsweep.grid import plan
 from kvsweep.store.identity import describe
+from kvsweep.workload.generate import requests_for
 
 H8 = """\
 title = "H8"
@@ -575,3 +578,28 @@ policy = ["a", "b"]"""
     a, b = (sweep.scenario({"policy": name}) for name in "ab")
     assert a.engine == b.engine
     assert a.engine.model_fields_set != b.engine.model_fields_set
+
+
+SHIPPED = Path(compose.__file__).parents[1] / "presets/llama-3.1-8b/h100/tp2.toml"
+
+
+def test_files_of_a_sweep_are_looked_for_where_it_was_loaded(tmp_path, monkeypatch):
+    """Whatever the process works in by then; names stay relative where nothing moved."""
+    text = '[workload]\ntrace = "t.csv"\n[latency]\nmodel = "p.toml"\n[grid]\nseed = [0]\n'
+    for name, tokens in (("here", 10), ("there", 20)):
+        folder = tmp_path / name
+        folder.mkdir()
+        (folder / "s.toml").write_text(text)
+        (folder / "t.csv").write_text(f"arrival_s,prompt_tokens,output_tokens\n0,100,{tokens}\n")
+    shutil.copy(SHIPPED, tmp_path / "here" / "p.toml")
+    monkeypatch.chdir(tmp_path / "here")
+    sweep = load_sweep("s.toml")
+    restored = pickle.loads(pickle.dumps(sweep))
+    assert sweep.base_dir == Path()
+    monkeypatch.chdir(tmp_path / "there")
+    for moved in (sweep, restored, changed(sweep, ["cache.block_size=32"]), sweep.with_seeds(2)):
+        scenario = moved.scenario({})
+        requests = requests_for(scenario.workload, 0, base_dir=moved.base_dir)
+        assert requests.output_tokens.tolist() == [10]
+    with pytest.raises(InputError, match=r"p\.toml: cannot read"):
+        load_sweep("s.toml")

@@ -91,7 +91,7 @@ def changed(sweep: Sweep, overrides: Sequence[str], seeds: int | None = None) ->
         As of `load_sweep`.
     """
     with said_in_one_line(str(sweep.path)):
-        return _checked(sweep.source, sweep.path, overrides, seeds)
+        return _checked(sweep.source, sweep.base_dir / sweep.path.name, overrides, seeds)
 
 
 def _checked(given: Source, path: Path, overrides: Sequence[str], seeds: int | None) -> Sweep:

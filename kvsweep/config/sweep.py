@@ -23,6 +23,7 @@ from kvsweep.config.until import Until
 from kvsweep.config.workload import DEFAULT_ENTROPY
 from kvsweep.errors import InputError, did_you_mean
 from kvsweep.limits import MAX_CELLS, MAX_VARIANTS
+from kvsweep.reading import working_folder
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,8 @@ class Sweep:
         How narrow an interval seeds are added for; the axis then has the first ones.
     size : AskedSize or None
         What `kvsweep size` is to find.
+    loaded_from : Path
+        The folder in which the process worked then.
     source : Source
         The parsed file, for messages with lines.
     """
@@ -73,6 +76,7 @@ class Sweep:
     design: Design | None = None
     until: Until | None = None
     size: AskedSize | None = None
+    loaded_from: Path = field(default_factory=working_folder, repr=False, compare=False)
     _scenarios: dict[tuple[Any, ...], Scenario] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
@@ -85,8 +89,9 @@ class Sweep:
 
     @property
     def base_dir(self) -> Path:
-        """The folder that file names in the sweep are relative to."""
-        return self.path.parent
+        """The folder that file names in the sweep are relative to, wherever the process is now."""
+        folder = self.path.parent
+        return folder if working_folder() == self.loaded_from else self.loaded_from / folder
 
     @cached_property
     def rules(self) -> str:
