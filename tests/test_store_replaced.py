@@ -95,6 +95,12 @@ def test_a_store_that_is_being_filled_may_be_replaced_too(tmp_path, path):
         ds["steps"].load()
 
 
+def test_a_store_of_a_newer_version_is_not_replaced(ds, path):
+    store.update_attributes(path, {"format": "kvsweep-store/3"})
+    with pytest.raises(InputError, match=r"made by a newer kvsweep and is not overwritten"):
+        replace(path)
+
+
 def test_files_that_are_the_same_are_compared_once(ds, monkeypatch):
     compared = []
     sums = store.folder.Folder.sums

@@ -24,6 +24,7 @@ from kvsweep.store import parts, shard_records
 from kvsweep.store.details import GROUP
 from kvsweep.store.metadata import ROOT, Root, read_root
 from kvsweep.store.places import storage
+from kvsweep.store.refusals import is_newer
 
 if TYPE_CHECKING:
     from kvsweep.addresses import Address, Where
@@ -115,6 +116,10 @@ def recognised(path: Where, form: str) -> Root:
         root = read_root(path, "")
     except InputError as error:
         raise InputError(f"{error}; so it is not overwritten: delete it yourself") from None
+    if is_newer(root, form):
+        raise InputError(
+            f"{path}: made by a newer kvsweep and is not overwritten: delete it yourself"
+        )
     if root.attributes.get("format") not in (form, *_OLDER.get(form, ())):
         raise InputError(f"{path}: is no store of kvsweep and is not overwritten")
     return root

@@ -18,6 +18,7 @@ from kvsweep.store.refusals import (
     FORMAT_1,
     MAKER,
     damage,
+    is_newer,
     read_store,
     refuse_unsealed,
     unreadable,
@@ -120,7 +121,7 @@ def check_store(path: Where) -> tuple[Root, Check]:
     """
     root = read_root(path, MAKER)
     form = str(root.attributes.get("format"))
-    if form == FORMAT_1 or not form.startswith("kvsweep-"):
+    if form == FORMAT_1 or is_newer(root) or not form.startswith("kvsweep-"):
         read_store(path)  # which says so
     refuse_unsealed(path, root, f"{MAKER} --overwrite")
     return root, check(storage(path), root)

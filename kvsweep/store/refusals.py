@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from kvsweep.errors import InputError
@@ -36,6 +37,8 @@ def read_store(path: Where, form: str = FORMAT, maker: str = MAKER) -> Root:
     if root.attributes.get("format") != form:
         if root.attributes.get("format") == FORMAT_1 and form == FORMAT:
             raise older(path)
+        if is_newer(root, form):
+            raise newer(path)
         made = "" if form == FORMAT else f", as `{maker}` makes it"
         if root.sealed and not root.intact:
             raise damage(path, [ROOT])
@@ -43,6 +46,21 @@ def read_store(path: Where, form: str = FORMAT, maker: str = MAKER) -> Root:
             f"{path}: is no store of kvsweep{made} (attribute `format` is not {form!r})"
         )
     return root
+
+
+def is_newer(root: Root, form: str = FORMAT) -> bool:
+    """Whether a store has a later version of a format than the one that is known."""
+    kind, _, known = form.partition("/")
+    found = re.fullmatch(rf"{re.escape(kind)}/(\d{{1,9}})", str(root.attributes.get("format")))
+    return bool(found and int(found[1]) > int(known))
+
+
+def newer(path: Where) -> InputError:
+    """Return the error of a store of a later version."""
+    return InputError(
+        f"{path}: made by a newer kvsweep, whose format this one does not know: upgrade kvsweep "
+        "to read it, or name another store"
+    )
 
 
 def older(path: Where) -> InputError:

@@ -400,6 +400,15 @@ def test_unreadable_stores_are_told_in_one_line(run, results, command):
         assert err.count("\n") == 1
 
 
+@pytest.mark.parametrize("command", ["show", "verify", "cliff"])
+def test_a_store_of_a_newer_version_is_told_to_be_that(run, results, command):
+    store.update_attributes(Path(results), {"format": "kvsweep-store/11"})
+    code, out, err = run(command, results)
+    assert (code, out) == (2, "")
+    assert err.startswith("kvsweep: a.zarr: made by a newer kvsweep, whose format")
+    assert err.count("\n") == 1
+
+
 def test_a_store_of_something_else_is_refused(run, results):
     store.update_attributes(Path(results), {"format": "other"})
     assert run("show", results)[::2] == (
