@@ -1,3 +1,4 @@
+import errno
 import json
 import shutil
 
@@ -488,3 +489,14 @@ def test_an_unwritable_place_is_told_in_one_line(sweep, tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match="cannot be written"):
         store.prepare(tmp_path / "file" / "small.zarr", sweep, grid.plan(sweep), source_hash())
+
+
+def test_no_permission_and_no_path_are_not_damage(tmp_path, monkeypatch):
+    def refuses(path):
+        raise PermissionError(errno.EACCES, "Permission denied", path)
+
+    with pytest.raises(InputError, match="is not a path: embedded null byte"):
+        kvsweep.open_results("a\0b.zarr")
+    monkeypatch.setattr("kvsweep.store.folder.regular_bytes", refuses)
+    with pytest.raises(InputError, match=r"a\.zarr: zarr\.json cannot be read: Permission denied"):
+        kvsweep.open_results(tmp_path / "a.zarr")

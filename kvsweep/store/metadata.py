@@ -105,7 +105,11 @@ def read_root(path: Where, maker: str) -> Root:
             made = maker.replace("SWEEP.toml", str(path))
             raise InputError(f"{path}: is a sweep, not a store; `{made}` makes one") from error
         raise InputError(f"{path}: is no store of kvsweep: there is no {ROOT} in it") from error
+    except PermissionError as error:
+        raise InputError(f"{path}: {ROOT} cannot be read: {error.strerror}") from error
     except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        if "\0" in str(path):
+            raise InputError(f"{path}: is not a path: {_reason(error)}") from error
         raise InputError(f"{path}: damaged: {ROOT} cannot be read: {_reason(error)}") from error
 
 
