@@ -98,6 +98,10 @@ def test_a_block_size_that_is_drawn_keeps_the_memory_equal(tmp_path):
         ("seed = -1\nsamples = 8\n" + RANGES, "design.seed: expected an integer from 0"),
         ('method = "sobel"\nsamples = 8\n' + RANGES, "did you mean 'sobol'"),
         ("samples = 8\nmethd = 1\n" + RANGES, "design.methd: unknown key; did you mean 'method'"),
+        (
+            "points = 8\n" + RANGES,
+            "design.points: unknown key; allowed: method, samples, seed, and keys of a scenario",
+        ),
         ('samples = 8\n"workload.rates" = { from = 1, to = 2 }\n', "did you mean 'workload.rate'"),
         ('samples = 8\n"workload.rate" = { from = 1, too = 2 }\n', "did you mean 'to'"),
         ('samples = 8\n"workload.rate" = { from = 1 }\n', "to: expected a number"),

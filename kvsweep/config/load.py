@@ -238,7 +238,10 @@ def _design(
     for key, spec in table.items():
         if key in OPTIONS:
             continue
-        if hint := did_you_mean(key, list(OPTIONS)):
+        hint = did_you_mean(key, list(OPTIONS))
+        if not hint and "." not in key and not isinstance(spec, dict | list):  # no range: an option
+            hint = f"; allowed: {', '.join(OPTIONS)}, and keys of a scenario with their ranges"
+        if hint:
             raise source.error(("design", key), f"unknown key{hint}")
         _check_axis_key(source, key, spec, "design")
         if key in (POLICY, SEED):
