@@ -6,7 +6,6 @@ import shutil
 import socket
 import subprocess
 import threading
-import time
 from contextlib import ExitStack, suppress
 
 import dask
