@@ -149,7 +149,10 @@ def _find_own(ws, lane, inst, engine, leavers, table):
 
 @leaf
 def find_all(ws, lane, inst, engine, leavers):
-    """Make what is still free of what a list left by count stretches of those who left it."""
+    """Make what is still free of what a list left by count stretches of those who left it.
+
+    Its notes, now in pieces, are not asked any more, so nobody who has ended is remembered.
+    """
     advance_all(ws, lane, leavers)
     if is_in_use(ws, lane, inst, engine, leavers["latest"]):
         table = np.int64(leavers["first"])
@@ -157,6 +160,7 @@ def find_all(ws, lane, inst, engine, leavers):
             _find_own(ws, lane, inst, engine, leavers, table)
             table = np.int64(ws.edges[table]["next"])
     leavers["latest"] = NONE
+    leavers["ended"] = NONE
 
 
 @leaf
