@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +13,9 @@ from kvsweep.calibrate.needed import check_told
 from kvsweep.config import Latency, Scenario, parse_scenario
 from kvsweep.config.compose import parse_override
 from kvsweep.config.read_options import parse_reading, refuse_reading
-from kvsweep.errors import InputError, clip, dotted, escaped, shown
+from kvsweep.errors import InputError, dotted, escaped, shown
 from kvsweep.limits import MAX_SECONDS, MAX_TIME_US
+from kvsweep.workload.checks import misspelling
 from kvsweep.workload.requests import Requests
 from kvsweep.workload.traces import load_trace
 
@@ -214,14 +214,12 @@ def _series(found: Any, where: str) -> dict[str, Floats]:
 
 def _check_spelling(found: dict[str, Any], known: tuple[str, ...], where: str) -> None:
     """Refuse a series that looks like one of `known` that is absent; others are not used."""
-    missing = [name for name in known if name not in found]
-    for key in found:
-        close = [] if key in known else get_close_matches(clip(key), missing, n=1, cutoff=ALIKE)
-        if close:
-            raise InputError(
-                f"{where}.{dotted((key,))}: unknown key; did you mean {close[0]!r}? If that was "
-                f'not recorded, say so: "{close[0]}": null'
-            )
+    if alike := misspelling(tuple(found), known, ALIKE):
+        key, meant = alike
+        raise InputError(
+            f"{where}.{dotted((key,))}: unknown key; did you mean {meant!r}? If that was not "
+            f'recorded, say so: "{meant}": null'
+        )
 
 
 def _numbers(values: Any, count: int, where: str, least: float, most: float) -> Floats:

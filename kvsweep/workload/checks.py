@@ -33,21 +33,26 @@ def check_spelling(item: Mapping[str, Any], used: Collection[str]) -> None:
     Files of other tools hold much that a simulation has no use for, and more with every release.
     `_OTHERS` are like keys that are used and yet right.
     """
-    found = _misspelling(tuple(item), tuple(used))
+    found = misspelling(tuple(item), tuple(used), _ALIKE)
     if found:
         raise Malformed(f"{dotted((found[0],))}: unknown key; did you mean {found[1]!r}?")
 
 
 @lru_cache(maxsize=64)
-def _misspelling(keys: tuple[str, ...], used: tuple[str, ...]) -> tuple[str, str] | None:
-    """Return a key and what was meant; rows of a file have the same keys, looked at once."""
+def misspelling(
+    keys: tuple[str, ...], used: tuple[str, ...], alike: float
+) -> tuple[str, str] | None:
+    """Return a key that is not used and the absent one that it is like, None if none is.
+
+    Rows of a file have the same keys, which are looked at once. `alike` is difflib's ratio.
+    """
     from difflib import get_close_matches
 
     missing = [key for key in used if key not in keys]
     for key in keys if missing else ():
         if key in used or key in _OTHERS:
             continue
-        if close := get_close_matches(clip(key), missing, n=1, cutoff=_ALIKE):
+        if close := get_close_matches(clip(key), missing, n=1, cutoff=alike):
             return key, close[0]
     return None
 
