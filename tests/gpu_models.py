@@ -1,4 +1,8 @@
-"""Small models of each kind, by the keys of a ``config.json``."""
+"""Small models of each kind, by the keys of a ``config.json``, and batches for them."""
+
+from kvsweep.gpu.batches import Batch
+
+BATCHES = (Batch(12, 0, 0, 0), Batch(7, 20, 0, 0), Batch(0, 0, 3, 33), Batch(9, 18, 2, 20))
 
 _ANY = {
     "hidden_size": 64,

@@ -2,8 +2,10 @@
 
 In the order in which they are tried, on the device itself:
 
-- ``paged``: `torch.nn.attention.varlen.varlen_attn` with a block table, all sequences of a step in
-  one call, as vLLM has it. PyTorch 2.15 has it on Hopper and Blackwell (cuDNN 9.24).
+- ``vllm``: the kernel that vLLM serves with, if vLLM is installed beside PyTorch: FlashAttention-3
+  on Hopper, else FlashAttention-2, with a block table, all sequences of a step in one call.
+- ``paged``: `torch.nn.attention.varlen.varlen_attn` with a block table. PyTorch 2.15 has it on
+  Hopper and Blackwell (cuDNN 9.24).
 - ``packed``: the same function without a block table, keys and values of each sequence in one
   piece: FlashAttention-2, on every other GPU. What block tables cost is left out.
 - ``gathered``: `scaled_dot_product_attention` on copies of the blocks; what a processor has. The
@@ -15,6 +17,7 @@ authors state 90 % of FlashAttention-2's speed ("FlexAttention", PyTorch's blog,
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -35,14 +38,31 @@ Kernel = Callable[[Any, Any, Any, Layout, int | None], Any]
 """From queries, both caches (slots, heads, channels), the layout and a window to the output."""
 
 
+def of_vllm(q: Any, keys: Any, values: Any, layout: Layout, window: int | None) -> Any:
+    """Attend through the block table by the kernel of an installed vLLM."""
+    from vllm.vllm_flash_attn import flash_attn_varlen_func, is_fa_version_supported
+
+    return flash_attn_varlen_func(
+        q,
+        *_in_blocks(keys, values),
+        cu_seqlens_q=layout.starts_q,
+        max_seqlen_q=layout.most_q,
+        seqused_k=layout.used,
+        max_seqlen_k=layout.most_k,
+        causal=True,
+        window_size=None if window is None else [window - 1, 0],
+        block_table=layout.tables,
+        fa_version=3 if is_fa_version_supported(3) else 2,
+    )
+
+
 def paged(q: Any, keys: Any, values: Any, layout: Layout, window: int | None) -> Any:
     """Attend through the block table."""
     from torch.nn.attention.varlen import varlen_attn
 
-    blocks = [cache.view(-1, BLOCK_SIZE, *cache.shape[1:]) for cache in (keys, values)]
     return varlen_attn(
         q,
-        *blocks,
+        *_in_blocks(keys, values),
         layout.starts_q,
         None,
         layout.most_q,
@@ -54,11 +74,18 @@ def paged(q: Any, keys: Any, values: Any, layout: Layout, window: int | None) ->
     )
 
 
+def _in_blocks(*caches: Any) -> list[Any]:
+    return [cache.view(-1, BLOCK_SIZE, *cache.shape[1:]) for cache in caches]
+
+
 def packed(q: Any, keys: Any, values: Any, layout: Layout, window: int | None) -> Any:
     """Attend to sequences that lie one after the other."""
     from torch.nn.attention.varlen import varlen_attn
 
     total = layout.batch.held
+    grouped = {"enable_gqa": q.shape[1] != keys.shape[1]}
+    if "enable_gqa" not in inspect.signature(varlen_attn).parameters:
+        grouped = {}  # PyTorch 2.11 has no such argument and takes heads as they are
     return varlen_attn(
         q,
         keys[:total],
@@ -68,7 +95,7 @@ def packed(q: Any, keys: Any, values: Any, layout: Layout, window: int | None) -
         layout.most_q,
         layout.most_k,
         window_size=(-1 if window is None else window - 1, 0),
-        enable_gqa=q.shape[1] != keys.shape[1],
+        **grouped,
     )
 
 
@@ -105,7 +132,12 @@ def causal_mask(chunk: int, length: int, window: int | None, device: Any) -> Any
     return mask if window is None else mask & (places > ends - window)
 
 
-KERNELS: dict[str, Kernel] = {"paged": paged, "packed": packed, "gathered": gathered}
+KERNELS: dict[str, Kernel] = {
+    "vllm": of_vllm,
+    "paged": paged,
+    "packed": packed,
+    "gathered": gathered,
+}
 
 
 def find_kernel(
@@ -137,10 +169,9 @@ def find_kernel(
             _try(kernel, shard, device, scattered=name != "packed")
         except torch.OutOfMemoryError:  # a RuntimeError too, which says nothing of the kernel
             raise
-        # RuntimeError: it has no code for this GPU, type or size of heads. ImportError: PyTorch has
-        # RuntimeError: no code for this GPU, type or size of heads. ImportError: PyTorch has no
-        # `varlen_attn`. TypeError: it has other arguments, as before 2.12. ValueError: heads or
-        # windows that it does not take, or other values.
+        # RuntimeError: no code for this GPU, type or size of heads. ImportError: no vLLM, or a
+        # PyTorch without `varlen_attn`. TypeError: it has other arguments, as before 2.12.
+        # ValueError: heads or windows that it does not take, or other values.
         except (RuntimeError, ImportError, TypeError, ValueError) as error:
             refused.append(f"{name}: {' '.join(str(error).split())[:100]}")
             continue

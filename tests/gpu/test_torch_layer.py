@@ -3,16 +3,15 @@
 from dataclasses import fields, replace
 
 import pytest
-from gpu_models import DENSE, LATENT, MODELS, WINDOWS
+from gpu_models import BATCHES, DENSE, LATENT, MODELS, WINDOWS
 
-from kvsweep.errors import InputError
 from kvsweep.gpu.batches import Batch, Ranges, plan
 from kvsweep.gpu.shard import shard_of
 
 torch = pytest.importorskip("torch", reason="needs PyTorch: pip install 'kvsweep[torch]'")
 
 from kvsweep.gpu import torch_layer  # noqa: E402
-from kvsweep.gpu.torch_attention import Attention, find_kernel, gathered  # noqa: E402
+from kvsweep.gpu.torch_attention import Attention  # noqa: E402
 from kvsweep.gpu.torch_experts import ExpertMlp  # noqa: E402
 from kvsweep.gpu.torch_kit import Kit, build_kit, rotated, silu_gate  # noqa: E402
 from kvsweep.gpu.torch_latent import LatentAttention  # noqa: E402
@@ -21,7 +20,6 @@ from kvsweep.gpu.torch_layout import blocks_needed, lay_out  # noqa: E402
 from kvsweep.gpu.torch_linear import Linear, to_fp8  # noqa: E402
 
 CPU = torch.device("cpu")
-BATCHES = (Batch(12, 0, 0, 0), Batch(7, 20, 0, 0), Batch(0, 0, 3, 33), Batch(9, 18, 2, 20))
 
 
 @pytest.fixture(autouse=True)
@@ -32,85 +30,6 @@ def one_thread():
     with torch.inference_mode():
         yield
     torch.set_num_threads(before)
-
-
-def attended(q, keys, values, window):
-    """Attention of each token by the formula, in double precision."""
-    tokens, heads, channels = q.shape
-    first, group = len(keys) - tokens, heads // keys.shape[1]
-    rows = []
-    for t in range(tokens):
-        begin = 0 if window is None else max(0, first + t - window + 1)
-        k, v = (part[begin : first + t + 1].double() for part in (keys, values))
-        heads_of_token = []
-        for head in range(heads):
-            scores = k[:, head // group] @ q[t, head].double() / channels**0.5
-            heads_of_token.append(scores.softmax(0) @ v[:, head // group])
-        rows.append(torch.stack(heads_of_token))
-    return torch.stack(rows)
-
-
-@pytest.mark.parametrize("window", [None, 8])
-@pytest.mark.parametrize("batch", BATCHES)
-def test_attention_reads_the_blocks_of_each_sequence_and_no_others(batch, window):
-    layout = lay_out(batch, CPU, scattered=True, seed=3)
-    slots = 16 * blocks_needed([batch])
-    keys, values = (torch.full((slots, 2, 16), torch.nan) for _ in range(2))
-    q = torch.randn(batch.tokens, 4, 16)
-    row, expected = 0, []
-    sequences = ([layout.prompt] if batch.prefill else []) + list(
-        layout.requests if batch.decode else []
-    )
-    for i, places in enumerate(sequences):
-        new = batch.prefill if i == 0 and batch.prefill else 1
-        keys[places], values[places] = torch.randn(2, len(places), 2, 16)
-        expected.append(attended(q[row : row + new], keys[places], values[places], window))
-        row += new
-    assert len(torch.cat(sequences).unique()) == batch.held
-    out = gathered(q, keys, values, layout, window)
-    torch.testing.assert_close(out.double(), torch.cat(expected), rtol=1e-4, atol=1e-4)
-
-
-def refusing(error):
-    def kernel(*arguments):
-        raise error
-
-    return kernel
-
-
-def blind(q, keys, values, layout, window):
-    """Attend to all tokens where only those of a window are to be seen."""
-    return gathered(q, keys, values, layout, None)
-
-
-@pytest.mark.parametrize(
-    ("kernel", "told"),
-    [
-        (refusing(RuntimeError("no kernel\nimage")), "mine: no kernel image"),
-        (refusing(NotImplementedError("not for this type")), "mine: not for this type"),
-        (refusing(TypeError("no argument block_table")), "mine: no argument block_table"),
-        (refusing(ValueError("heads")), "mine: heads"),
-        (refusing(ImportError("no varlen")), "mine: no varlen"),
-        (blind, "mine: other values than those of scaled_dot_product_attention"),
-    ],
-)
-def test_the_next_kernel_is_taken_if_one_does_not_work_or_gives_other_values(kernel, told):
-    shard = shard_of(WINDOWS, "m", 1)
-    tried = {"mine": kernel, "gathered": gathered}
-    assert find_kernel(shard, CPU, tried) == ("gathered", told)
-    with pytest.raises(InputError, match=r"cpu: no attention kernel .* works there: mine: "):
-        find_kernel(shard, CPU, {"mine": kernel})
-
-
-def test_memory_that_runs_out_says_nothing_of_a_kernel():
-    tried = {"mine": refusing(torch.OutOfMemoryError("full")), "gathered": gathered}
-    with pytest.raises(torch.OutOfMemoryError, match="full"):
-        find_kernel(shard_of(DENSE, "m", 1), CPU, tried)
-
-
-@pytest.mark.parametrize("name", ["packed", "gathered"])
-def test_a_kernel_that_works_is_taken_as_it_is(name):
-    assert find_kernel(shard_of(WINDOWS, "m", 1), CPU, {name: gathered}) == (name, "")
 
 
 @pytest.mark.parametrize("scattered", [True, False])
