@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -219,28 +218,29 @@ def _told(checked: list[Checked], as_json: bool) -> int:
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line and exit with its code."""
-    sys.exit(_run(lambda: commands.main(arguments, "record_vllm", standalone_mode=False)))
+    sys.exit(exit_code(commands, "record_vllm", arguments))
 
 
-def _run(command: Callable[[], int | None]) -> int:
+def exit_code(command: click.Command, name: str, arguments: list[str] | None) -> int:
+    """Run a command of a tool, and print what went wrong as one line."""
     try:
-        return command() or 0
+        return command.main(arguments, name, standalone_mode=False) or 0
     except click.exceptions.NoArgsIsHelpError as error:
         echo(error.format_message(), err=True)
         return 2
     except click.UsageError as error:
-        return fail(error.ctx.command_path if error.ctx else "record_vllm", error.format_message())
+        return fail(error.ctx.command_path if error.ctx else name, error.format_message())
     except InputError as error:
-        return fail("record_vllm", str(error))
+        return fail(name, str(error))
     except (KeyboardInterrupt, click.Abort):
-        echo("record_vllm: interrupted", err=True)
+        echo(f"{name}: interrupted", err=True)
         return 1
     except BrokenPipeError:
         drop_output()
         return 1
     except OutputLostError as error:
         drop_output()
-        return fail("record_vllm", str(error))
+        return fail(name, str(error))
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
-        return fail("record_vllm", f"{where}{error.strerror or error}")
+        return fail(name, f"{where}{error.strerror or error}")

@@ -1,0 +1,198 @@
+"""The tool that times a real vLLM, on an engine that stands for it."""
+
+import json
+from types import SimpleNamespace
+
+import pytest
+from record_vllm.cli import exit_code
+from record_vllm.requests import read_requests
+from time_vllm import cli
+from time_vllm.asked import prompt_ids, read_traces, settings
+from time_vllm.running import COLUMNS, Notes, run
+
+from kvsweep.errors import InputError
+
+TRACE = {
+    "format": "kvsweep-trace/1",
+    "scenario": {
+        "engine": {"max_num_seqs": 4, "max_num_batched_tokens": 64, "async_scheduling": True},
+        "cache": {"gpu_blocks": 30},
+        "latency": {"model": "llama-3.1-8b/h200/tp1"},
+    },
+    "requests": [
+        {"id": i, "arrival_us": 1000 * i, "prompt": [[1, 3], [i, 2 + i]], "output": [9, 2]}
+        for i in range(3)
+    ],
+}
+
+
+class Engine:
+    """Takes all requests that wait into each step; the GPU's outputs come a step later."""
+
+    vocabulary, blocks, about = 50, 40, {"gpu": "none"}
+
+    def __init__(self, *arguments):
+        self.arguments, self.prompts = arguments, []
+
+    def begin(self, blocks):
+        self.requests, self._flying, self.begun = [], [], blocks
+        pool = SimpleNamespace(get_num_free_blocks=lambda: blocks - len(self.requests))
+        self._scheduler = SimpleNamespace(
+            schedule=self._schedule,
+            update_from_output=self._update,
+            running=self.requests,
+            kv_cache_manager=SimpleNamespace(block_pool=pool),
+        )
+        return self._scheduler
+
+    def request(self, name, prompt, outputs):
+        self.prompts.append(prompt)
+        return SimpleNamespace(
+            request_id=name, prompt=prompt, computed=0, left=outputs, num_preemptions=len(prompt)
+        )
+
+    def add(self, request):
+        self.requests.append(request)
+
+    @property
+    def busy(self):
+        return bool(self.requests or self._flying)
+
+    def step(self):
+        self._flying.append(self._scheduler.schedule())
+        return self._scheduler.update_from_output(self._flying.pop(0))
+
+    def _schedule(self):
+        new = [each for each in self.requests if not each.computed]
+        old = [each for each in self.requests if each.computed]
+        tokens = {each.request_id: 1 for each in old}
+        tokens |= {each.request_id: len(each.prompt) for each in new}
+        output = SimpleNamespace(
+            total_num_scheduled_tokens=sum(tokens.values()),
+            num_scheduled_tokens=tokens,
+            scheduled_cached_reqs=SimpleNamespace(
+                req_ids=[each.request_id for each in old],
+                num_computed_tokens=[each.computed for each in old],
+            ),
+            scheduled_new_reqs=[
+                SimpleNamespace(req_id=each.request_id, num_computed_tokens=0) for each in new
+            ],
+            preempted_req_ids={"a", "b"} if new else None,
+        )
+        for each in self.requests:
+            each.computed += tokens[each.request_id]
+            each.left -= 1
+        return output
+
+    def _update(self, output):
+        made = [
+            SimpleNamespace(
+                request_id=each.request_id,
+                new_token_ids=[0],
+                finish_reason=None if each.left else "length",
+            )
+            for each in self.requests
+        ]
+        self.requests[:] = [each for each in self.requests if each.left]
+        return made
+
+
+@pytest.fixture
+def traces(tmp_path):
+    for name, blocks in (("a.json", 30), ("b.json", 41)):
+        changed = {**TRACE, "scenario": {**TRACE["scenario"], "cache": {"gpu_blocks": blocks}}}
+        (tmp_path / name).write_text(json.dumps(changed))
+    (tmp_path / "config.json").write_text("{}")
+    return tmp_path
+
+
+def test_every_step_and_request_is_noted():
+    engine = Engine()
+    requests = read_requests(TRACE, "t")
+    made = run(engine, requests, 30, "t")
+    steps, times = made["steps"], made["requests"]
+    assert engine.begun == 30
+    assert list(steps) == list(COLUMNS)
+    assert sum(steps["prefill"]) == 5 + 6 + 7
+    assert sum(steps["decode"]) == 3
+    assert sum(steps["decode_context"]) == 5 + 6 + 7
+    assert sum(steps["before_tokens"]) == 10 + 15 + 21
+    assert set(steps["preempted"]) <= {0, 2}
+    assert steps["scheduled_us"] == sorted(steps["scheduled_us"])
+    assert all(map(int.__le__, steps["scheduled_us"], steps["ended_us"]))
+    held = [30 - free for free in steps["free_blocks"]]
+    assert held == steps["running"]
+    assert times.pop("preemptions") == [5, 6, 7]
+    for request, *measured in zip(requests, *times.values(), strict=True):
+        assert request.arrival_us <= measured[0] <= measured[1] <= measured[2]
+
+
+def test_steps_without_tokens_are_left_out():
+    nothing = SimpleNamespace(total_num_scheduled_tokens=0)
+    pool = SimpleNamespace(get_num_free_blocks=int)
+    scheduler = SimpleNamespace(
+        schedule=lambda: nothing,
+        update_from_output=None,
+        running=[],
+        kv_cache_manager=SimpleNamespace(block_pool=pool),
+    )
+    notes = Notes(scheduler, int)
+    assert scheduler.schedule() is nothing
+    assert notes.columns() == {name: [] for name in COLUMNS}
+
+
+def test_prompts_share_what_the_trace_has_them_share():
+    first, second = (prompt_ids(each, 50) for each in read_requests(TRACE, "t")[:2])
+    assert first[:3] == second[:3]
+    assert first[3:] != second[3:5]
+    assert set(first + second) <= set(range(50))
+
+
+def test_traces_are_written_with_what_was_measured(traces, monkeypatch, capsys):
+    monkeypatch.setattr(cli, "Engine", Engine)
+    out = traces / "out"
+    arguments = [str(traces), str(traces / "a.json"), str(traces / "b.json"), "--out", str(out)]
+    assert exit_code(cli.command, "time_vllm", arguments) == 1
+    told = capsys.readouterr().err
+    assert "b.json: gpu_blocks: 41; the GPU has room for 40" in told
+    written = json.loads((out / "a.json").read_text())
+    assert {key: written[key] for key in TRACE} == json.loads((traces / "a.json").read_text())
+    assert written["measured"]["about"] == {"gpu": "none"}
+    assert not (out / "b.json").exists()
+
+
+def test_engines_have_the_settings_of_the_traces(traces):
+    found = settings(read_traces((traces / "a.json",))[0].scenario)
+    assert (found["max_num_seqs"], found["block_size"]) == (4, 16)
+    assert found["async_scheduling"] is True
+
+
+def changed(**sections):
+    return {**TRACE, "scenario": {**TRACE["scenario"], **sections}}
+
+
+@pytest.mark.parametrize(
+    ("other", "told"),
+    [
+        (changed(engine={"max_num_seqs": 5}), "asks for another engine than"),
+        (changed(engine={"speculative": {"tokens": 2, "method": "draft"}}), "engine.speculative"),
+        ({**TRACE, "format": "else"}, "expected 'kvsweep-trace/1'"),
+    ],
+)
+def test_other_engines_are_refused(traces, other, told):
+    (traces / "c.json").write_text(json.dumps(other))
+    with pytest.raises(InputError, match=told):
+        read_traces((traces / "a.json", traces / "c.json"))
+
+
+def test_two_traces_of_a_name_are_refused(traces):
+    (traces / "more").mkdir()
+    with pytest.raises(InputError, match=r"a\.json: two traces have this name"):
+        read_traces((traces / "a.json", traces / "more" / "a.json"))
+
+
+def test_a_model_has_a_config(traces, capsys):
+    (traces / "config.json").unlink()
+    arguments = [str(traces), str(traces / "a.json"), "--out", str(traces / "out")]
+    assert exit_code(cli.command, "time_vllm", arguments) == 2
+    assert "has no config.json" in capsys.readouterr().err

@@ -1,0 +1,1 @@
+"""How long the steps of a real vLLM take, with random weights, and what it decides meanwhile."""

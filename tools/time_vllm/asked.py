@@ -1,0 +1,89 @@
+"""What traces (`kvsweep-trace/1`) ask of an engine that is started once for all of them."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from itertools import chain
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from record_vllm.requests import Request, read_requests
+from record_vllm.scenario import Scenario, read_scenario
+from record_vllm.traces import Document, load
+
+from kvsweep.errors import InputError
+
+_ANY_LATENCY = {"alpha": [0, 0, 0], "beta": [1, 0, 0]}
+
+
+class Asked(NamedTuple):
+    """A trace: its file, all of it, and what the recorder reads of it."""
+
+    path: Path
+    document: Document
+    scenario: Scenario
+    requests: list[Request]
+
+
+def read_traces(paths: tuple[Path, ...]) -> list[Asked]:
+    """Read traces that one engine can run, which differ in blocks and requests alone.
+
+    Raises
+    ------
+    InputError
+        If one is malformed, asks for what random weights on one GPU do not have, or for another
+        engine than the first.
+    """
+    names = [path.name for path in paths]
+    if twice := next((name for name in names if names.count(name) > 1), None):
+        raise InputError(f"{twice}: two traces have this name, by which they are written")
+    asked = [_read(path) for path in paths]
+    first = asked[0]
+    for each in asked[1:]:
+        if replace(each.scenario, gpu_blocks=0) != replace(first.scenario, gpu_blocks=0):
+            raise InputError(f"{each.path}: scenario: asks for another engine than {first.path}")
+    return asked
+
+
+def _read(path: Path) -> Asked:
+    document = load(path)
+    scenario = document.get("scenario")
+    if isinstance(scenario, dict):  # how long steps take is what is measured
+        scenario = {**scenario, "latency": _ANY_LATENCY}
+    found = read_scenario(scenario, str(path))
+    for key, given in (
+        ("engine.speculative", found.speculative),
+        ("cache.offload", found.offload),
+        ("cluster.prefill_instances", found.disaggregation),
+        ("cache.groups", len(found.groups) > 1 or None),
+    ):
+        if given is not None:
+            raise InputError(f"{path}: scenario.{key}: not for random weights on one GPU")
+    return Asked(path, document, found, read_requests(document, str(path)))
+
+
+def settings(scenario: Scenario) -> dict[str, Any]:
+    """Return what of vLLM's `EngineArgs` a scenario says."""
+    return {
+        "max_num_seqs": scenario.max_num_seqs,
+        "max_num_batched_tokens": scenario.max_num_batched_tokens,
+        "long_prefill_token_threshold": scenario.long_prefill_token_threshold,
+        "enable_chunked_prefill": scenario.enable_chunked_prefill,
+        "enable_prefix_caching": scenario.enable_prefix_caching,
+        "scheduling_policy": scenario.scheduler,
+        "scheduler_reserve_full_isl": scenario.reserve_full_prompt,
+        "watermark": scenario.watermark,
+        "async_scheduling": scenario.async_scheduling,
+        "block_size": scenario.block_size,
+    }
+
+
+def prompt_ids(request: Request, vocabulary: int) -> list[int]:
+    """Return the tokens of a prompt: the same for the same content, and all of the vocabulary."""
+    return list(
+        chain.from_iterable(
+            random.Random(f"segment {segment}").choices(range(vocabulary), k=tokens)
+            for segment, tokens in request.prompt
+        )
+    )
