@@ -1,10 +1,13 @@
 """vLLM on an H200 (``goldens/h200``) beside the kernel: rows of docs/validation-h200.md, a figure.
 
-``python tests/h200.py`` prints the rows; with a path it draws the figure there.
+``python tests/h200.py`` prints the rows, ``python tests/h200.py draw FILE.png`` draws the figure,
+and ``python tests/h200.py log open 3200 FILE.json`` writes what a log of that run has.
 """
 
 import functools
+import json
 import sys
+from pathlib import Path
 from typing import NamedTuple
 
 import goldens
@@ -16,6 +19,7 @@ from kvsweep.trace_replay import run_replay
 PRESET = "llama-3.1-8b/h200/tp1"
 SAME = {"prefill": "prefill_tokens", "decode": "decode_tokens", "running": "running"}
 SAME |= {"free_blocks": "free_blocks", "preempted": "preempted"}
+FITTED = Path(__file__).parents[1] / "docs" / "measurements" / "h200-vllm" / "open-3200.toml"
 LARGE = 7500
 """Tokens of a chunk on which a step depends, and not on how fast the host starts it."""
 
@@ -51,25 +55,33 @@ class Run(NamedTuple):
 
 
 @functools.cache
-def runs(name):
+def runs(name, preset=PRESET):
     """Return the runs of `burst` or `open`."""
     case = goldens.load(name, "h200")
+    trace = {key: case[key] for key in case if key != "runs"}
+    trace["scenario"]["latency"] = {"model": str(preset)}
     found = []
     for measured in case["runs"]:
-        blocks = measured["gpu_blocks"]
-        made = run_replay({key: case[key] for key in case if key != "runs"}, [_blocks(blocks)])
+        made = run_replay(trace, [f"cache.gpu_blocks={measured['gpu_blocks']}"])
         assert made.status == "ok"
-        found.append(Run(blocks, measured, made.steps, made.requests))
+        found.append(Run(measured["gpu_blocks"], measured, made.steps, made.requests))
     return found
 
 
-def _blocks(blocks):
-    return f"cache.gpu_blocks={blocks}"
+def log(name, blocks):
+    """Return a run as `kvsweep calibrate` takes it: when each request gave its tokens."""
+    case = goldens.load(name, "h200")
+    run = next(run for run in case.pop("runs") if run["gpu_blocks"] == blocks)
+    del case["scenario"]["latency"]
+    case["scenario"]["cache"]["gpu_blocks"] = blocks
+    times = {"first_token_ts": "first_token_us", "last_token_ts": "finish_us"}
+    measured = {key: run["requests"][column] for key, column in times.items()}
+    return {**case, "expected": {"measured_us": measured}}
 
 
-def rows(name):
+def rows(name, preset=PRESET):
     """Return a row of the table for each run of `burst` or `open`."""
-    return [_row(run) for run in runs(name)]
+    return [_row(run) for run in runs(name, preset)]
 
 
 def _row(run):
@@ -126,15 +138,11 @@ def draw(path):
     for row, (name, label) in zip(
         panels, (("burst", "400 at once"), ("open", "30 requests/s")), strict=True
     ):
-        found = runs(name)
-        blocks = [run.blocks for run in found]
-        columns = [[run.preemptions for run in found]]
-        for until in ("first_token_us", "finish_us"):
-            columns.append([[part.mean() / 1e3 for part in run.times(until)] for run in found])
-        for panel, pairs, title in zip(row, columns, titles, strict=True):
+        blocks = [run.blocks for run in runs(name)]
+        for panel, pairs, title in zip(row, _curves(name, PRESET), titles, strict=True):
             measured, simulated = zip(*pairs, strict=True)
-            panel.plot(blocks, simulated, color="#1f6fb4", label="simulated")
-            panel.plot(blocks, measured, "o", color="#d1495b", ms=5, label="measured on the H200")
+            panel.plot(blocks, simulated, color="#1f6fb4", label="simulated, from timed layers")
+            panel.plot(blocks, measured, "o", color="#d1495b", ms=5, label="measured")
             panel.set_title(title, loc="left", fontsize=10)
             panel.set_ylim(bottom=0)
             panel.xaxis.set_major_formatter("{x:,.0f}")
@@ -142,12 +150,34 @@ def draw(path):
             panel.grid(alpha=0.25)
         row[0].set_ylabel(label)
         row[1].set_xlabel("KV blocks")
-    panels[0][0].legend(frameon=False)
+    for panel, pairs in zip(panels[1], _curves("open", FITTED), strict=True):
+        label = "simulated, from the log at 3,200"
+        panel.plot(blocks, [pair[1] for pair in pairs], "--", color="#2a7f62", label=label)
+    panels[0][1].legend(frameon=False)
+    panels[1][1].legend(frameon=False)
     figure.savefig(path, dpi=110)
 
 
-if __name__ == "__main__":
-    if len(sys.argv) > 1:
-        draw(sys.argv[1])
+def _curves(name, preset):
+    """Return, for each panel, pairs of what was measured and what is simulated."""
+    found = runs(name, preset)
+    times = [
+        [[part.mean() / 1e3 for part in run.times(until)] for run in found]
+        for until in ("first_token_us", "finish_us")
+    ]
+    return [[run.preemptions for run in found], *times]
+
+
+def main(arguments):
+    """Print, draw or write what the command line asks for."""
+    if arguments[:1] == ["draw"]:
+        draw(arguments[1])
+    elif arguments[:1] == ["log"]:
+        Path(arguments[3]).write_text(json.dumps(log(arguments[1], int(arguments[2]))))
     else:
-        sys.stdout.write("\n".join([*rows("burst"), "", *rows("open"), "", *ladder_rows(), ""]))
+        tables = rows("burst"), rows("open"), ladder_rows(), rows("open", FITTED)
+        sys.stdout.write("\n\n".join("\n".join(table) for table in tables) + "\n")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
