@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kvsweep.config.fleet import fleet, has_pools
+from kvsweep.config.fleet import InstancePool, fleet, has_pools
+from kvsweep.config.pools import pools_of
 from kvsweep.config.preset import load_preset
 from kvsweep.config.served_model import CAPACITIES, sized
 from kvsweep.policies import Offload
@@ -24,6 +25,13 @@ PLACEHOLDER = "MODEL"
 CONNECTOR = ("offload_block_factor", "offload_prompt_only", "offload_eviction")
 
 Flag = tuple[str, str | None]
+
+# Flags of what each pool may have itself; vLLM counts its null block too.
+_OF_POOLS: dict[str, Callable[[InstancePool], int]] = {
+    "--num-gpu-blocks-override": lambda pool: pool.gpu_blocks + 1,
+    "--max-num-seqs": lambda pool: pool.max_num_seqs,
+    "--max-num-batched-tokens": lambda pool: pool.max_num_batched_tokens,
+}
 
 
 @dataclass(frozen=True)
@@ -70,10 +78,21 @@ def _model(scenario: Scenario) -> str:
         if model.preset is None:
             return str(Path(str(model.config)).parent)
         return published_name(model.preset)
-    named = scenario.latency.model
-    if named is None or named.endswith(".toml"):
+    named = {_named(preset) for preset in _presets(scenario)}
+    return named.pop() if len(named) == 1 else PLACEHOLDER
+
+
+def _named(preset: str | None) -> str:
+    """Return the model that step times are of, by its published name."""
+    if preset is None or preset.endswith(".toml"):
         return PLACEHOLDER
-    return published_name(named.split("/")[0])
+    return published_name(preset.split("/")[0])
+
+
+def _presets(scenario: Scenario) -> set[str | None]:
+    """Return where the step times of the pools are from; None: they are given."""
+    pools = pools_of(scenario.cluster)
+    return {(pool.latency or scenario.latency).model for _, pool in pools}
 
 
 def _parallel(tp: int | None, pp: int) -> Iterator[Flag]:
@@ -84,13 +103,18 @@ def _parallel(tp: int | None, pp: int) -> Iterator[Flag]:
 
 
 def _gpus(scenario: Scenario, folder: Path) -> tuple[int | None, int]:
-    """Return the GPUs of tensor and of pipeline parallelism; None where nothing tells."""
+    """Return the GPUs of tensor and of pipeline parallelism; None where nothing tells for all."""
     if scenario.model is not None:
         return scenario.model.tp, scenario.model.pp
-    if scenario.latency.model is None:
-        return None, 1
-    preset = load_preset(scenario.latency.model, folder)
-    return (preset.device.tp if preset.device is not None else preset.tp), 1
+    found = {_tp(preset, folder) for preset in _presets(scenario)}
+    return found.pop() if len(found) == 1 else None, 1
+
+
+def _tp(name: str | None, folder: Path) -> int | None:
+    if name is None:
+        return None
+    preset = load_preset(name, folder)
+    return preset.device.tp if preset.device is not None else preset.tp
 
 
 def _memory(scenario: Scenario, gpus: int) -> Iterator[Flag]:
@@ -101,8 +125,7 @@ def _memory(scenario: Scenario, gpus: int) -> Iterator[Flag]:
     if model is not None and model.gpu is not None:
         yield "--gpu-memory-utilization", f"{model.utilization:g}"
     if not _follows_from_gpu(scenario):
-        # vLLM counts its null block too.
-        yield "--num-gpu-blocks-override", str(cache.gpu_blocks + 1)
+        yield from _if_common(scenario, "--num-gpu-blocks-override")
     bytes_per_token = cache.kv_bytes_per_token
     if cache.cpu_blocks and cache.offload == Offload.VLLM.label and bytes_per_token:
         # The bytes are those of one GPU; vLLM takes the size of all.
@@ -111,17 +134,29 @@ def _memory(scenario: Scenario, gpus: int) -> Iterator[Flag]:
         yield "--kv-offloading-backend", "native"
 
 
+def _if_common(scenario: Scenario, flag: str) -> Iterator[Flag]:
+    """Yield a flag that is the same for all pools."""
+    values = _of_pools(scenario, flag)
+    if len(set(values)) == 1:
+        yield flag, str(values[0])
+
+
+def _of_pools(scenario: Scenario, flag: str) -> list[int]:
+    return [_OF_POOLS[flag](pool) for pool in fleet(scenario)]
+
+
 def _follows_from_gpu(scenario: Scenario) -> bool:
-    """Whether the server finds the blocks by itself, from the GPU."""
+    """Whether all servers find the blocks by themselves, from the GPU."""
     model = scenario.model
     given = scenario.cache.model_fields_set
-    return model is not None and model.gpu is not None and given.isdisjoint(CAPACITIES)
+    own = any(pool.gpu_blocks is not None for _, pool in pools_of(scenario.cluster))
+    return model is not None and model.gpu is not None and given.isdisjoint(CAPACITIES) and not own
 
 
 def _scheduling(scenario: Scenario) -> Iterator[Flag]:
     engine = scenario.engine
-    yield "--max-num-seqs", str(engine.max_num_seqs)
-    yield "--max-num-batched-tokens", str(engine.max_num_batched_tokens)
+    yield from _if_common(scenario, "--max-num-seqs")
+    yield from _if_common(scenario, "--max-num-batched-tokens")
     if engine.long_prefill_token_threshold:
         yield "--long-prefill-token-threshold", str(engine.long_prefill_token_threshold)
     if engine.scheduler == "priority":
@@ -154,6 +189,7 @@ def _notes(scenario: Scenario, folder: Path) -> Iterator[str]:
     if has_pools(scenario):
         roles = " and ".join(f"{pool.instances} of role {pool.role}" for pool in fleet(scenario))
         yield f"{roles}: the command has the settings that all have in common, not those of a pool"
+        yield from _unlike(scenario)
     if engine.drafts:
         yield "--speculative-config: add the draft model, under 'model'"
     if engine.scheduler not in ("fcfs", "priority"):
@@ -172,5 +208,14 @@ def _notes(scenario: Scenario, folder: Path) -> Iterator[str]:
     model = scenario.model
     if model is not None and model.gpu is not None and not _follows_from_gpu(scenario):
         there = sized(scenario, folder).blocks - 1
-        verb = "has" if there >= cache.gpu_blocks else "has only"
-        yield f"{model.gpu} {verb} about {there:,} usable blocks for {cache.gpu_blocks:,}"
+        most = max(pool.gpu_blocks for pool in fleet(scenario))
+        verb = "has" if there >= most else "has only"
+        yield f"{model.gpu} {verb} about {there:,} usable blocks for {most:,}"
+
+
+def _unlike(scenario: Scenario) -> Iterator[str]:
+    """Say what each pool has of the flags that are not the same for all."""
+    for flag in _OF_POOLS:
+        values = _of_pools(scenario, flag)
+        if len(set(values)) > 1:
+            yield f"{flag}: {', '.join(map(str, values))}, in the order of the pools"

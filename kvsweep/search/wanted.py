@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 from kvsweep.analysis.variables import HIGHER_IS_BETTER
 from kvsweep.config import load_sweep
 from kvsweep.config.axes import SEED, about
+from kvsweep.config.compose import parts_of
+from kvsweep.config.effects_of_keys import unread
 from kvsweep.config.overrides import with_overrides
 from kvsweep.config.source import read_source
 from kvsweep.errors import InputError
@@ -223,7 +225,15 @@ def units_of(problem: Problem) -> str:
 
 
 def _check_capacity(sweep: Sweep, key: str) -> None:
-    """Refuse to search blocks that follow from tokens, of the sweep or of its block sizes."""
+    """Refuse to search blocks that pools have themselves, or that follow from tokens.
+
+    Tokens are those of the sweep, or of its block sizes.
+    """
+    if key == "cache.gpu_blocks" and any(unread(s, parts_of(key)) for s in sweep.probes()):
+        raise InputError(
+            f"{sweep.source.label}: --find blocks: cache.gpu_blocks has no effect where all pools "
+            "have their own blocks; leave gpu_blocks out of those that are to have what is found"
+        )
     if key == "cache.gpu_blocks" and any(s.cache.gpu_tokens is not None for s in sweep.probes()):
         raise InputError(
             f"{sweep.source.label}: --find blocks: cache.gpu_tokens decides the blocks here, also "

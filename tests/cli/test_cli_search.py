@@ -167,6 +167,23 @@ def test_blocks_that_follow_from_tokens_are_not_searched(run, tmp_path, memory):
     assert len(err.splitlines()) == 1
 
 
+OWN_BLOCKS = (
+    "pools = [{ instances = 1, gpu_blocks = 500 }, { instances = 1, gpu_blocks = 900 }]",
+    "kv_transfer_bandwidth = 100.0\nprefill = { instances = 1, gpu_blocks = 500 }\n"
+    "decode = { instances = 1, gpu_blocks = 900 }",
+)
+
+
+@pytest.mark.parametrize("pools", OWN_BLOCKS)
+def test_blocks_that_all_pools_have_themselves_are_not_searched(run, tmp_path, pools):
+    axis = '"cache.gpu_blocks" = { start = 600, stop = 1800, step = 50 }'
+    text = SWEEP.replace("instances = 2", pools).replace(axis, "")
+    code, out, err = run("size", str(write_sweep(tmp_path, text)), "--find", "blocks", *TARGET)
+    assert (code, out) == (2, "")
+    assert "--find blocks: cache.gpu_blocks has no effect where all pools have their own" in err
+    assert len(err.splitlines()) == 1
+
+
 def test_fewest_instances_are_called_so(run, tmp_path):
     axis = '"cache.gpu_blocks" = { start = 600, stop = 1800, step = 50 }'
     sweep = str(write_sweep(tmp_path, SWEEP.replace(axis, '"cache.gpu_blocks" = [1600]')))

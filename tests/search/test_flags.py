@@ -108,3 +108,43 @@ def test_drafts_have_their_flag_and_pools_are_noted(tmp_path):
     told = "\n".join(found.notes)
     assert "3 of role both and 1 of role both: the command has the settings that all" in told
     assert "add the draft model" in told
+
+
+LATENCY = '[latency]\nmodel = "llama-3.1-8b/h100/tp2"\n'
+
+
+def test_flags_that_pools_have_otherwise_are_left_out_and_told(tmp_path):
+    small = "{ instances = 2, gpu_blocks = 500 }"
+    large = "{ instances = 1, gpu_blocks = 900, max_num_seqs = 64 }"
+    found = served_by(tmp_path, f"{LATENCY}[cluster]\npools = [{small}, {large}]\n")
+    assert "--num-gpu-blocks-override" not in found.command
+    assert "--max-num-seqs" not in found.command
+    assert "--max-num-batched-tokens 2048" in found.command
+    assert "--num-gpu-blocks-override: 501, 901, in the order of the pools" in found.notes
+    assert "--max-num-seqs: 256, 64, in the order of the pools" in found.notes
+
+
+def test_what_all_pools_have_themselves_is_their_flag(tmp_path):
+    roles = "".join(
+        f"{role} = {{ instances = 1, gpu_blocks = 700 }}\n" for role in ("prefill", "decode")
+    )
+    cluster = f"[cluster]\nkv_transfer_bandwidth = 100.0\n{roles}"
+    command = served_by(tmp_path, LATENCY + cluster).command
+    assert "--num-gpu-blocks-override 701" in command
+    gpu = '[model]\npreset = "llama-3.1-8b"\ngpu = "h100"\n'
+    assert "--num-gpu-blocks-override 701" in served_by(tmp_path, gpu + cluster).command
+    one = cluster.replace("700", "40000", 1)
+    notes = served_by(tmp_path, gpu + one).notes
+    assert any("usable blocks for 40,000" in note for note in notes)
+
+
+def test_gpus_of_pools_are_those_of_their_own_step_times(tmp_path):
+    other = 'instances = 1, latency = { model = "llama-3.1-8b/h100/tp1-roofline" }'
+    same = served_by(tmp_path, f"{LATENCY}[cluster]\npools = [{{ {other} }}, {{ {other} }}]\n")
+    assert "--tensor-parallel-size" not in same.command
+    assert not any("number of GPUs" in note for note in same.notes)
+    unlike = served_by(
+        tmp_path, f"{LATENCY}[cluster]\npools = [{{ {other} }}, {{ instances = 1 }}]\n"
+    )
+    assert unlike.command.startswith("vllm serve meta-llama/Llama-3.1-8B --block-size")
+    assert any(note.startswith("nothing tells the number of GPUs") for note in unlike.notes)
