@@ -153,7 +153,10 @@ CONTEXTS = {
 # Of an engine of its own, which these small runs leave alone.
 POOLS = {
     "cluster.pools": [
-        {"instances": 1, "gpu_blocks": 90, "max_num_seqs": 3, "max_num_batched_tokens": 32}
+        {
+            **{"instances": 1, "gpu_blocks": 90, "max_num_seqs": 3, "max_num_batched_tokens": 32},
+            "latency": {"beta": [900, 9, 2]},
+        }
     ],
 }
 VALUES = {

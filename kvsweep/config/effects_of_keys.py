@@ -12,7 +12,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kvsweep.config.choices import Choice, choices_of
 from kvsweep.config.lengths import Constant, Empirical
-from kvsweep.config.pools import ROLES, pools_of
+from kvsweep.config.pool_reads import (
+    Reads,
+    some_pool,
+    takes_batch,
+    takes_blocks,
+    takes_gpu,
+    takes_memory,
+    takes_times,
+)
+from kvsweep.config.pools import ROLES
 from kvsweep.config.schema import KeyPath
 from kvsweep.policies import CACHE, INDEX, LOAD, Offload, Priority, Routing, Scheduler, Scorer
 
@@ -23,9 +32,6 @@ if TYPE_CHECKING:
 
 _URGENT_FIRST = (Scheduler.PRIORITY, Scheduler.PRIORITY_FCFS, Scheduler.REVERSE_PRIORITY)
 _SHAPED = ("gamma", "weibull")
-
-Reads = Callable[["Scenario", int | None], bool]
-"""Whether a scenario reads a key; the number is that of the client, for keys of clients."""
 
 
 class Rule(NamedTuple):
@@ -172,10 +178,6 @@ def _has_tier(scenario: Scenario, client: int | None) -> bool:
     return scenario.cache.cpu_blocks > 0
 
 
-def _on_gpu(scenario: Scenario, client: int | None) -> bool:
-    return scenario.model is not None and scenario.model.gpu is not None
-
-
 def _connects(scenario: Scenario, client: int | None) -> bool:
     return _has_tier(scenario, client) and scenario.cache.offload == Offload.VLLM.label
 
@@ -219,21 +221,13 @@ def _repeats(scenario: Scenario, client: int | None) -> bool:
     return scenario.workload is not None and scenario.workload.repeat > 1
 
 
-def _takes_from(key: str) -> Reads:
-    """Return whether some pool takes a key from the section that holds for all."""
-
-    def reads(scenario: Scenario, client: int | None) -> bool:
-        return any(getattr(pool, key) is None for _, pool in pools_of(scenario.cluster))
-
-    return reads
-
-
 _DRAFTS = Rule(lambda s, c: s.engine.drafts > 0, "engine.speculative.tokens of more than 0")
 _OWN_POOL = "a pool without its own"
+_OWN_BLOCKS = f"{_OWN_POOL} gpu_blocks"
 _LEASE = Rule(lambda s, c: s.cluster.kv_lease_us is not None, "cluster.kv_lease_us")
 
 _TIER = Rule(_has_tier, "cache.cpu_blocks of more than 0")
-_GPU = Rule(_on_gpu, "model.gpu")
+_GPU = Rule(takes_memory, "model.gpu, and an instance whose pool has no blocks of its own")
 _CONNECTOR = Rule(_connects, "cache.cpu_blocks of more than 0 and offload 'vllm'")
 _OTHER_TIER = Rule(
     lambda s, c: _has_tier(s, c) and not _connects(s, c),
@@ -306,15 +300,18 @@ RULES: dict[str, Rule] = {
     "engine.speculative.acceptance": _DRAFTS,
     "engine.speculative.draft_us": _DRAFTS,
     **{
-        f"{section}.{key}": Rule(_takes_from(key), _OWN_POOL)
-        for section, key in (
-            ("cache", "gpu_blocks"),
-            ("engine", "max_num_seqs"),
-            ("engine", "max_num_batched_tokens"),
-        )
+        f"engine.{key}": Rule(takes_batch(key), _OWN_POOL)
+        for key in ("max_num_seqs", "max_num_batched_tokens")
     },
+    "cache.gpu_blocks": Rule(takes_blocks, _OWN_POOL),
+    "cache.gpu_tokens": Rule(takes_blocks, _OWN_BLOCKS),
+    "model.kv_gib": Rule(takes_blocks, _OWN_BLOCKS),
+    "model.gpu": Rule(takes_gpu, f"{_OWN_BLOCKS}, or without [latency] one without its own"),
+    **{f"latency.{key}": Rule(takes_times, f"{_OWN_POOL} latency") for key in ("beta", "memory")},
     "engine.long_prefill_token_threshold": Rule(
-        lambda s, c: s.engine.long_prefill_token_threshold < s.engine.max_num_batched_tokens,
+        some_pool(
+            lambda s, pool: s.engine.long_prefill_token_threshold < pool.max_num_batched_tokens
+        ),
         "a max_num_batched_tokens that is larger",
     ),
     "engine.priority": Rule(
@@ -334,7 +331,11 @@ RULES: dict[str, Rule] = {
         "enable_chunked_prefill = true or a long_prefill_token_threshold",
     ),
     "engine.watermark": Rule(
-        lambda s, c: s.engine.watermark == 0 or s.engine.watermark * (s.cache.gpu_blocks + 1) >= 1,
+        some_pool(
+            lambda s, pool: (
+                s.engine.watermark == 0 or s.engine.watermark * (pool.gpu_blocks + 1) >= 1
+            )
+        ),
         "gpu_blocks of which the share is at least one block",
     ),
     **{f"model.{key}": _GPU for key in ("utilization", "weights_gib", "activation_gib")},

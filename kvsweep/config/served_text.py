@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kvsweep.config.groups import is_hybrid
+from kvsweep.config.pool_reads import takes_from
+from kvsweep.config.pools import pools_of
 from kvsweep.config.preset import load_preset
 from kvsweep.config.served_model import CAPACITIES, sized
 from kvsweep.sizing.sizes import GIB
@@ -31,7 +33,8 @@ def model_text(scenario: Scenario, folder: Path) -> str | None:
     else:
         text = f"{name}: {told.layout.token_bytes:,} bytes a token on each GPU"
     times = _times(scenario, folder, experts=told.served.model.experts)
-    return "; ".join(filter(None, (text, _who_wins(scenario, told), times)))
+    wins = (_who_wins(scenario, told), _pools_win(scenario))
+    return "; ".join(filter(None, (text, *wins, times)))
 
 
 def _who_wins(scenario: Scenario, told: Answer) -> str | None:
@@ -46,6 +49,16 @@ def _who_wins(scenario: Scenario, told: Answer) -> str | None:
     if told.margin is not None and told.margin[0] != told.margin[1]:
         return f"estimated, {told.margin[0]:,} to {told.margin[1]:,}"
     return None
+
+
+def _pools_win(scenario: Scenario) -> str | None:
+    """Say that pools have blocks of their own, whatever the model decides."""
+    pools = pools_of(scenario.cluster)
+    own = [pool.gpu_blocks for _, pool in pools if pool.gpu_blocks is not None]
+    if scenario.model is None or not scenario.model.decides or not own:
+        return None
+    who = "all pools have" if len(own) == len(pools) else "other pools have"
+    return f"{who} their own: {', '.join(f'{blocks:,}' for blocks in own)} blocks"
 
 
 def _times(scenario: Scenario, folder: Path, *, experts: bool) -> str | None:
@@ -74,7 +87,7 @@ def defaults_text(scenario: Scenario, folder: Path) -> str | None:
     assert gpu is not None
     usual, engine = gpu.defaults(), scenario.engine
     keys = ("max_num_seqs", "max_num_batched_tokens")
-    other = [k for k in keys if k not in engine.model_fields_set]
+    other = [k for k in keys if k not in engine.model_fields_set and takes_from(k)(scenario, None)]
     told = [f"engine.{k} = {getattr(usual, k)}" for k in other]
     taken = [f"{getattr(engine, k):,}" for k in other]
     if not told or all(getattr(usual, k) == getattr(engine, k) for k in other):
