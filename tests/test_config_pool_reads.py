@@ -4,6 +4,7 @@ import pytest
 
 from kvsweep import grid
 from kvsweep.config import load_sweep
+from kvsweep.config.memory import memory_varies
 from kvsweep.config.served_text import defaults_text, model_text
 from kvsweep.errors import InputError
 
@@ -115,3 +116,18 @@ def test_only_batches_that_some_pool_takes_are_compared_with_the_defaults(load):
     text = told(load(pools(own) + LATENCY + ON_H100), defaults_text)
     assert "max_num_batched_tokens = 8192; here 2,048" in text
     assert "max_num_seqs" not in text
+
+
+def test_blocks_of_pools_do_not_change_with_their_size(load):
+    sizes = '[grid]\n"cache.block_size" = [8, 16]\n'
+    fixed = memory_varies(load(pools(BLOCKS, NO_OWN) + LATENCY + sizes))
+    assert fixed == (
+        "block sizes are compared with unequal memory: 500 blocks hold 4,000 tokens at block_size "
+        "8 and 8,000 tokens at block_size 16; cache.gpu_tokens instead of gpu_blocks of a pool "
+        "keeps it equal"
+    )
+    assert memory_varies(load(pools(NO_OWN) + LATENCY + sizes)) is None
+    assert (
+        memory_varies(load("[cache]\ngpu_tokens = 16000\n" + pools(NO_OWN) + LATENCY + sizes))
+        is None
+    )

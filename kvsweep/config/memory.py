@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from itertools import combinations
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, NamedTuple
 
 from kvsweep.config.axes import POLICY, SEED
 from kvsweep.config.cache_section import DEFAULT_TOKENS, Cache
 from kvsweep.config.compose import Override
+from kvsweep.config.fleet import fleet
+from kvsweep.config.pools import pools_of
 from kvsweep.config.schema import KeyPath
 
 if TYPE_CHECKING:
+    from kvsweep.config.scenario import Scenario
     from kvsweep.config.sweep import Sweep
 
 BLOCK_SIZE = "cache.block_size"
@@ -63,19 +66,39 @@ def memory_varies(sweep: Sweep) -> str | None:
     first = {axis.key: axis.values[0] for axis in sweep.axes if axis.key != SEED}
     for axis in sweep.axes:
         if axis.key in (BLOCK_SIZE, POLICY):
-            caches = [sweep.scenario(first | {axis.key: value}).cache for value in axis.values]
-            distinct = {(c.gpu_blocks, c.block_size): c for c in caches}.values()
-            for a, b in combinations(distinct, 2):
-                if a.gpu_blocks == b.gpu_blocks and a.gpu_tokens is b.gpu_tokens is None:
-                    return _unequal(a, b)
+            scenarios = [sweep.scenario(first | {axis.key: value}) for value in axis.values]
+            for pair in combinations(dict.fromkeys(map(_rooms, scenarios)), 2):
+                for a, b in zip(*pair, strict=False):  # a policy may have more pools
+                    if a == b._replace(block_size=a.block_size) and not a.by_tokens and a != b:
+                        return _unequal(a, b)
     return None
 
 
-def _unequal(a: Cache, b: Cache) -> str:
-    def tokens(cache: Any) -> str:
-        return f"{cache.gpu_blocks * cache.block_size:,} tokens at block_size {cache.block_size}"
+class _Room(NamedTuple):
+    """The blocks of a pool, and who says how many they are."""
 
+    blocks: int
+    block_size: int
+    by_tokens: bool
+    own: bool
+
+
+def _rooms(scenario: Scenario) -> tuple[_Room, ...]:
+    """Return the room of each pool of a scenario."""
+    cache = scenario.cache
+    pools = zip(fleet(scenario), pools_of(scenario.cluster), strict=True)
+    return tuple(
+        _Room(pool.gpu_blocks, cache.block_size, cache.gpu_tokens is not None and not own, own)
+        for pool, own in ((pool, given.gpu_blocks is not None) for pool, (_, given) in pools)
+    )
+
+
+def _unequal(a: _Room, b: _Room) -> str:
+    def tokens(room: _Room) -> str:
+        return f"{room.blocks * room.block_size:,} tokens at block_size {room.block_size}"
+
+    those = "gpu_blocks of a pool" if a.own else "cache.gpu_blocks"
     return (
-        f"block sizes are compared with unequal memory: {a.gpu_blocks:,} blocks hold {tokens(a)} "
-        f"and {tokens(b)}; cache.gpu_tokens instead of cache.gpu_blocks keeps it equal"
+        f"block sizes are compared with unequal memory: {a.blocks:,} blocks hold {tokens(a)} "
+        f"and {tokens(b)}; cache.gpu_tokens instead of {those} keeps it equal"
     )
