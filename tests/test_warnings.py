@@ -116,7 +116,42 @@ def test_requests_that_never_fit_are_told_with_what_the_longest_needs(warned):
 def test_prompts_above_the_budget_are_told_with_the_budget(warned):
     engine = "max_num_seqs = 8\nenable_chunked_prefill = false\nmax_num_batched_tokens = 150"
     found = warned(engine=engine)
-    assert "engine.max_num_batched_tokens 150" in found["unservable"].text
+    assert "engine.max_num_batched_tokens is 150" in found["unservable"].text
+
+
+APART = (
+    "kv_transfer_bandwidth = 1.0\nprefill = {{ instances = 1{} }}\ndecode = {{ instances = 1{} }}"
+)
+
+
+@pytest.mark.parametrize(
+    ("cluster", "there"),
+    [
+        ("pools = [{ instances = 2, gpu_blocks = 7 }, { instances = 1, gpu_blocks = 8 }]",
+         r"needs 1\d blocks \(\d+ tokens\), cluster.pools\[0\].gpu_blocks is 7, "
+         r"cluster.pools\[1\].gpu_blocks 8$"),
+        ("pools = [{ instances = 2, gpu_blocks = 7 }, { instances = 1 }]",
+         r"cluster.pools\[0\].gpu_blocks is 7$"),
+        ("pools = [{ instances = 1, max_model_len = 50 }, { instances = 1, max_model_len = 99 }]",
+         r"cluster.pools\[1\].max_model_len is 99$"),
+        (APART.format(", gpu_blocks = 6", ""), "cluster.prefill.gpu_blocks is 6$"),
+        (APART.format("", ", gpu_blocks = 6"), "cluster.decode.gpu_blocks is 6$"),
+        ("kv_transfer_bandwidth = 1.0\nprefill_instances = 1\ndecode_instances = 1\n"
+         "prefill_gpu_blocks = 6", "cluster.prefill_gpu_blocks is 6$"),
+    ],
+)  # fmt: skip
+def test_requests_that_never_fit_a_pool_are_told_with_what_it_has(warned, cluster, there):
+    cache = "" if cluster.startswith("pools") else BASE["cache"]
+    assert re.search(there, warned(cluster=cluster, cache=cache)["unservable"].text)
+
+
+def test_the_longest_needs_blocks_of_all_groups(warned):
+    cache = "gpu_blocks = 15\ngroups = [{ kind = 'full' }, { kind = 'sliding', window = 32 }]"
+    found = warned(cache=cache, engine="max_num_seqs = 8\nmax_num_batched_tokens = 16")
+    blocks, tokens = map(
+        int, re.findall(r"needs (\d+) blocks \((\d+) tok", found["unservable"].text)[0]
+    )
+    assert blocks == -(-tokens // 16) + 4  # of the window's 31 tokens and a step's 16, and one more
 
 
 def test_requests_rejected_at_the_door_are_told(warned):
@@ -175,6 +210,16 @@ def test_a_router_that_forgets_what_is_cached_is_told_with_the_blocks_it_needs(w
     assert "short-memory" not in warned(cluster=cluster.format(200))
     precise = cluster.replace("prefix-affinity = 1.0, ", "").replace("router_index_blocks = {}", "")
     assert "short-memory" not in warned(cluster=precise.format())
+
+
+def test_a_short_memory_is_that_of_the_role_whose_scorers_ask(warned):
+    scorers = 'routing = "weighted", scorers = { prefix-affinity = 1.0, queue-depth = 1.0 }'
+    cluster = "router_index_blocks = 50\nkv_transfer_bandwidth = 100.0\n"
+    cluster += f"prefill = {{ instances = 2, gpu_blocks = 90, {scorers} }}\n"
+    cluster += "decode = { instances = 2, gpu_blocks = 3000 }"
+    found = warned(cluster=cluster, cache="")["short-memory"]
+    assert "remembers 50 blocks of an instance that caches up to 90" in found.text
+    assert "short-memory" not in warned(cluster=cluster.replace("= 50", "= 90"), cache="")
 
 
 def test_a_short_memory_is_enough_for_caches_that_never_fill(warned):

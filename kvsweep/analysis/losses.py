@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kvsweep.analysis.cells import Cells
+from kvsweep.analysis.room import room_text
 from kvsweep.analysis.warning_records import ResultWarning, Seen, seen
 
 # What admission control and impatience lose is told from this share on.
@@ -44,16 +45,7 @@ def _room(found: Seen) -> str:
     cells, scenario = found.cells, found.cells.scenario(found.worst)
     if scenario is None:
         return "raise cache.gpu_blocks"
-    cache, engine = scenario.cache, scenario.engine
-    there = f"cache.gpu_blocks is {cache.gpu_blocks:,}"
-    if not engine.enable_chunked_prefill:
-        there += f", engine.max_num_batched_tokens {engine.max_num_batched_tokens:,}"
-    if cells.requests is None:
-        return f"raise what is too small: {there}"
-    requests = cells.requests(found.worst)
-    tokens = int((requests.prompt_tokens + requests.output_tokens).max()) - 1
-    blocks = -(-tokens // cache.block_size)
-    return f"the longest needs {blocks:,} blocks ({tokens:,} tokens), {there}"
+    return room_text(scenario, cells.requests(found.worst) if cells.requests else None)
 
 
 def rejected(cells: Cells) -> ResultWarning | None:

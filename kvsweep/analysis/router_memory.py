@@ -9,7 +9,9 @@ import numpy as np
 from kvsweep.analysis.cells import Cells
 from kvsweep.analysis.warning_records import ResultWarning, seen
 from kvsweep.analysis.wording import number
-from kvsweep.policies import Routing, Scorer
+from kvsweep.config.choices import Choice, choices_of
+from kvsweep.config.fleet import fleet
+from kvsweep.policies import Scorer
 
 if TYPE_CHECKING:
     from kvsweep.config import Scenario
@@ -44,13 +46,20 @@ def short_memory(cells: Cells) -> ResultWarning | None:
 
 
 def _held(scenario: Scenario) -> int:
-    """Return the blocks that an instance can keep of earlier prompts."""
+    """Return the blocks that an instance can keep of earlier prompts, where the index is asked."""
     cache = scenario.cache
-    return cache.gpu_blocks + cache.cpu_blocks if scenario.engine.enable_prefix_caching else 0
+    if not scenario.engine.enable_prefix_caching:
+        return 0
+    asking = [choice.role for choice in choices_of(scenario.cluster) if _asks(choice)]
+    pools = [pool.gpu_blocks for pool in fleet(scenario) if pool.role in asking]
+    return max(pools, default=0) + cache.cpu_blocks
 
 
 def _asks_index(scenario: Scenario) -> bool:
     """Whether requests go where the router's own index finds their prefix."""
-    cluster = scenario.cluster
-    weighted = cluster.routing == Routing.WEIGHTED.label and cluster.instances > 1
-    return weighted and cluster.scorers.get(Scorer.PREFIX_AFFINITY.label, 0.0) > 0.0
+    return any(map(_asks, choices_of(scenario.cluster)))
+
+
+def _asks(choice: Choice) -> bool:
+    weight = choice.scorers.get(Scorer.PREFIX_AFFINITY.label, 0.0)
+    return choice.is_weighted and choice.instances > 1 and weight > 0.0

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from kvsweep.config.groups import is_hybrid
 from kvsweep.config.pools import BOTH_ROLES, UnequalPool, pools_of
+from kvsweep.config.schema import KeyPath
 
 if TYPE_CHECKING:
     from kvsweep.config.scenario import Scenario
@@ -61,6 +62,29 @@ def fleet(scenario: Scenario) -> tuple[InstancePool, ...]:
             )
         )
     return tuple(found)
+
+
+def key_of(scenario: Scenario, number: int, key: str) -> KeyPath:
+    """Return where a pool has a key from: its own, or that of the section for all.
+
+    Parameters
+    ----------
+    scenario : Scenario
+        The pools' scenario.
+    number : int
+        The pool, as of `fleet`.
+    key : str
+        ``gpu_blocks``, ``max_num_seqs`` or ``max_num_batched_tokens``.
+    """
+    cluster = scenario.cluster
+    role, pool = pools_of(cluster)[number]
+    if getattr(pool, key) is None:
+        return ("cache" if key == "gpu_blocks" else "engine", key)
+    if cluster.pools:
+        return ("cluster", "pools", number, key)
+    short = f"{role}_{key}"
+    is_short = getattr(cluster, short, None) is not None
+    return ("cluster", short) if is_short else ("cluster", role, key)
 
 
 def instances_of(scenario: Scenario) -> int:

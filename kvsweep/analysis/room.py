@@ -1,0 +1,74 @@
+"""What the longest requests need, and what instances have: why some never fit (rule R1.3)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+from kvsweep.config.fleet import InstancePool, fleet, key_of
+from kvsweep.errors import dotted
+
+if TYPE_CHECKING:
+    from kvsweep.config import Scenario
+    from kvsweep.workload.requests import Requests
+
+
+class Limit(NamedTuple):
+    """What an instance has of something, by the key that says so, and what it needs at most."""
+
+    key: str
+    there: int
+    needed: int
+
+
+def room_text(scenario: Scenario, requests: Requests | None) -> str:
+    """Say what the longest request needs and which instances have less; without requests, of all.
+
+    Parameters
+    ----------
+    scenario : Scenario
+        The one that drops requests.
+    requests : Requests or None
+        Its request list, if it is known.
+    """
+    longest = prompt = 0
+    if requests is not None:
+        longest = int((requests.prompt_tokens + requests.output_tokens).max()) - 1
+        prompt = int(requests.prompt_tokens.max())
+    limits = list(dict.fromkeys(_limits(scenario, longest, prompt)))
+    short = [limit for limit in limits if limit.there < limit.needed] or limits
+    first, *others = dict.fromkeys((limit.key, limit.there) for limit in short)
+    there = ", ".join([f"{first[0]} is {first[1]:,}", *(f"{k} {n:,}" for k, n in others)])
+    if requests is None:
+        return f"raise what is too small: {there}"
+    blocks = max(_blocks(scenario, pool, longest) for pool in fleet(scenario))
+    return f"the longest needs {blocks:,} blocks ({longest:,} tokens), {there}"
+
+
+def _limits(scenario: Scenario, longest: int, prompt: int) -> Iterator[Limit]:
+    """Yield what each pool has, and what the longest request and the longest prompt need of it."""
+    pools = fleet(scenario)
+    for number, pool in enumerate(pools):
+        tokens = prompt if pool.role == "prefill" else longest
+        key = dotted(key_of(scenario, number, "gpu_blocks"))
+        yield Limit(key, pool.gpu_blocks, _blocks(scenario, pool, tokens))
+        if not scenario.engine.enable_chunked_prefill:
+            key = dotted(key_of(scenario, number, "max_num_batched_tokens"))
+            yield Limit(key, pool.max_num_batched_tokens, tokens)
+    last = pools[-1].max_model_len
+    if last is not None:  # who is too long for all is dropped by the last
+        key = dotted(("cluster", "pools", len(pools) - 1, "max_model_len"))
+        yield Limit(key, last, longest + 1)
+
+
+def _blocks(scenario: Scenario, pool: InstancePool, tokens: int) -> int:
+    """Return the blocks that so many tokens take, of all groups of layers; windows let some go."""
+    cache, engine = scenario.cache, scenario.engine
+    size = cache.block_size
+    blocks = -(-(tokens + 2 * engine.drafts) // size)
+    steps = pool.max_num_batched_tokens * (1 + engine.async_scheduling)
+    windows = [group.window for group in cache.groups] or [None]
+    return sum(
+        blocks if window is None else min(blocks, -(-(window - 1 + steps) // size) + 1)
+        for window in windows
+    )
