@@ -356,3 +356,21 @@ def test_recorded_scenarios_are_read_and_written_as_they_are(group):
         again = parse_scenario(made.to_trace(), name)
         assert (again.engine, again.cache) == (made.engine, made.cache)
         assert fleet(again) == fleet(made)
+
+
+@pytest.mark.parametrize(
+    ("cluster", "key"),
+    [
+        ({"pools": [{"instances": 2000, "gpu_blocks": 10**6}]}, "cluster.pools[0].gpu_blocks"),
+        (
+            TABLES | {"decode": {"instances": 2000, "gpu_blocks": 10**6}},
+            "cluster.decode.gpu_blocks",
+        ),
+        (
+            APART | {"decode_instances": 2000, "decode_gpu_blocks": 10**6},
+            "cluster.decode_gpu_blocks",
+        ),
+    ],
+)
+def test_too_many_blocks_are_told_by_the_key_of_their_pool(cluster, key):
+    assert refused(cluster=cluster).startswith(f"{key}: 1,000,000 blocks on each of 2,00")

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from kvsweep.config.base import KeyProblem
-from kvsweep.config.fleet import InstancePool, fleet
+from kvsweep.config.fleet import InstancePool, fleet, key_of
 from kvsweep.errors import InputError
 from kvsweep.limits import (
     MAX_CELL_TOKENS,
@@ -42,18 +42,19 @@ def check_products(scenario: Scenario) -> None:
         Naming the key of the instance's part, and both numbers.
     """
     instances, cache = scenario.cluster.instances, scenario.cache
-    most_blocks = max(pool.gpu_blocks for pool in fleet(scenario))
+    blocks = [pool.gpu_blocks for pool in fleet(scenario)]
+    where = key_of(scenario, blocks.index(max(blocks)), "gpu_blocks")
     products = (
-        ("block_size", cache.block_size, MAX_CELL_TOKENS, "tokens"),
-        ("gpu_blocks", most_blocks, MAX_CLUSTER_BLOCKS, "blocks"),
-        ("cpu_blocks", cache.cpu_blocks, MAX_CLUSTER_BLOCKS, "blocks"),
+        (("cache", "block_size"), cache.block_size, MAX_CELL_TOKENS, "tokens"),
+        (where, max(blocks), MAX_CLUSTER_BLOCKS, "blocks"),
+        (("cache", "cpu_blocks"), cache.cpu_blocks, MAX_CLUSTER_BLOCKS, "blocks"),
     )
     for key, each, most, what in products:
-        if scenario.engine.rules == "blis" and key != "block_size":
+        if scenario.engine.rules == "blis" and what == "blocks":
             most = MAX_REPLICA_BLOCKS
         if instances * each > most:
             raise KeyProblem(
-                ("cache", key),
+                key,
                 f"{each:,} {what} on each of {instances:,} instances: together at most {most:,}",
             )
 
