@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import IntEnum
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from kvsweep.analysis.request_lives import segments_of
 from kvsweep.errors import InputError
-from kvsweep.records import Event
 
 if TYPE_CHECKING:
     from kvsweep.trace_replay import Replay
@@ -20,32 +19,6 @@ GIB = 2**30
 
 ROWS = 300
 """Rows that are told apart in a figure."""
-
-
-class Phase(IntEnum):
-    """What a request does at a time."""
-
-    WAITING = 0
-    LOADING = 1
-    PREFILL = 2
-    DECODE = 3
-    PREEMPTED = 4
-    AGAIN = 5
-
-    @property
-    def meaning(self) -> str:
-        """A few words."""
-        return MEANINGS[self]
-
-
-MEANINGS = {
-    Phase.WAITING: "waiting",
-    Phase.LOADING: "loading from the CPU",
-    Phase.PREFILL: "prefill",
-    Phase.DECODE: "decode",
-    Phase.PREEMPTED: "preempted, waiting",
-    Phase.AGAIN: "prefill again",
-}
 
 
 @dataclass(frozen=True)
@@ -66,7 +39,7 @@ class Timeline:
     lane : int64 (n,)
         Of each row: where it is drawn if a request may follow another that has ended.
     row, phase : int64 (m,)
-        Of each segment: its row, counted from 0, and its `Phase`.
+        Of each segment: its row, counted from 0, and its `kvsweep.analysis.request_lives.Phase`.
     start_us, end_us : int64 (m,)
         Its begin and end.
     lost : int64 (k,)
@@ -123,7 +96,7 @@ def timeline_of(found: Replay) -> Timeline:
     order, instance = _order(columns["instance"])
     ends = found.steps["start_us"] + found.steps["duration_us"]
     last = max(int(ends.max(initial=origin)), int(columns["finish_us"].max(initial=0)))
-    segments = _Lives(found, last).segments()
+    segments = segments_of(found, last)
     place = np.empty(len(order), np.int64)
     place[order] = np.arange(len(order))
     request, phase, start, end = np.array(segments, np.int64).reshape(-1, 4).T
@@ -185,82 +158,6 @@ def _lanes(
 
 
 _NEVER = np.iinfo(np.int64).max
-
-_CHANGES = (Event.ADMIT, Event.LOAD, Event.SAMPLE, Event.PREEMPT)
-
-
-class _Lives:
-    """Goes through the events of a replay once.
-
-    A request waits until the step that admits it, prefills to the end of the step that samples
-    (one event for each admission), and decodes from there on. A step that nothing was scheduled
-    in is not logged: what it decided counts from the next one on.
-    """
-
-    def __init__(self, found: Replay, last: int) -> None:
-        columns = found.requests
-        self._found, self._last = found, last
-        self._since = columns["arrival_us"].tolist()
-        self._phase = [Phase.WAITING] * len(self._since)
-        self._ran = [False] * len(self._since)
-        self._done: list[tuple[int, int, int, int]] = []
-
-    def segments(self) -> list[tuple[int, int, int, int]]:
-        """Return request, phase, begin and end of all segments."""
-        kept = np.isin(self._found.events["kind"], _CHANGES)
-        events = {name: column[kept] for name, column in self._found.events.items()}
-        starts, ends = self._times(events["instance"], events["step"])
-        kinds, requests = events["kind"].tolist(), events["request"].tolist()
-        for kind, r, start, end in zip(kinds, requests, starts, ends, strict=True):
-            if kind == Event.ADMIT:
-                self._change(r, Phase.AGAIN if self._ran[r] else Phase.PREFILL, start)
-            elif kind == Event.LOAD:
-                self._change(r, Phase.LOADING, start)
-            elif kind == Event.SAMPLE:
-                self._change(r, Phase.DECODE, end)
-            elif kind == Event.PREEMPT:
-                self._ran[r] = True
-                self._change(r, Phase.PREEMPTED, start)
-        self._finish()
-        return self._done
-
-    def _change(self, r: int, phase: Phase, time: int) -> None:
-        if time > self._since[r]:
-            self._done.append((r, self._phase[r], self._since[r], time))
-        self._since[r] = max(time, self._since[r])
-        self._phase[r] = phase
-
-    def _finish(self) -> None:
-        """End all lives: at the last token, when patience ends, or with the simulation."""
-        columns = self._found.requests
-        patience = self._found.trace.requests.patience_us
-        for r, finish in enumerate(columns["finish_us"].tolist()):
-            status = columns["status"][r]
-            if finish >= 0:
-                end = finish
-            elif status in ("queued", "running"):
-                end = self._last
-            elif status == "timed_out" and patience[r] >= 0:
-                end = self._since[r] + int(patience[r])
-            else:  # it was never let in
-                continue
-            if columns["arrival_us"][r] >= 0:
-                self._change(r, self._phase[r], end)
-
-    def _times(
-        self, instance: NDArray[np.int32], step: NDArray[np.int64]
-    ) -> tuple[list[int], list[int]]:
-        """Return begin and end of the steps of events."""
-        steps = self._found.steps
-        begin, end = (np.empty(len(step), np.int64) for _ in range(2))
-        for i in np.unique(instance):
-            own, of = steps["instance"] == i, instance == i
-            number = np.append(steps["step"][own], _NEVER)
-            start = np.append(steps["start_us"][own], self._last)
-            duration = np.append(steps["duration_us"][own], 0)
-            place = np.searchsorted(number, step[of])
-            begin[of], end[of] = start[place], start[place] + duration[place]
-        return begin.tolist(), end.tolist()
 
 
 def _used(found: Replay, instance: int, origin: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -10,7 +10,8 @@ import numpy as np
 from matplotlib.collections import PolyCollection
 from matplotlib.patches import Patch
 
-from kvsweep.analysis.timeline import ROWS, Phase, Timeline, timeline_of
+from kvsweep.analysis.request_lives import Phase
+from kvsweep.analysis.timeline import ROWS, Timeline, timeline_of
 from kvsweep.analysis.wording import counted, number
 from kvsweep.arguments import checked
 from kvsweep.plot import style
@@ -23,8 +24,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 # Cold colours make progress, warm ones lose time; they differ in lightness too.
-LIGHT_PHASES = ("#c9cdd2", "#CC79A7", "#0072B2", "#56B4E9", "#D55E00", "#E69F00")
-DARK_PHASES = ("#4a515c", "#E39AC4", "#2F81C1", "#7CC7F2", "#F0642B", "#F5C04A")
+LIGHT_PHASES = ("#c9cdd2", "#CC79A7", "#0072B2", "#56B4E9", "#D55E00", "#E69F00", "#009E73")
+DARK_PHASES = ("#4a515c", "#E39AC4", "#2F81C1", "#7CC7F2", "#F0642B", "#F5C04A", "#2BC29B")
 
 MAX_LINES = 4  # of blocks in use; of more instances the range is drawn
 

@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from kvsweep.analysis.timeline import Phase, Timeline, timeline_of
+from kvsweep.analysis.request_lives import Phase
+from kvsweep.analysis.timeline import Timeline, timeline_of
 from kvsweep.arguments import checked
 from kvsweep.plot.page import Page, embedded, page
 from kvsweep.plot.timeline_figure import MAX_LINES, heading, memory, used_label, used_range
