@@ -19,7 +19,7 @@ from kvsweep.analysis.timeline import timeline_of
 from kvsweep.cli import main
 from kvsweep.config.fleet import is_explicit
 from kvsweep.errors import InputError
-from kvsweep.plot.timeline_figure import draw_timeline
+from kvsweep.plot.timeline_figure import draw_timeline, heading
 from kvsweep.plot.timeline_page import draw_page
 from kvsweep.records import Event
 from kvsweep.trace_replay import run_replay
@@ -39,7 +39,7 @@ KINDS = (
 APART = ("vllm2/pd/fuzz_1002", "vllm2/pd/combo_126")
 
 
-@pytest.fixture(scope="module", params=(*KINDS, APART[1]))
+@pytest.fixture(scope="module", params=(*KINDS, *APART))
 def replayed(request):
     found = run_replay(GOLDENS / f"{request.param}.json.gz")
     return found, timeline_of(found)
@@ -90,10 +90,10 @@ def test_phases_are_what_the_columns_of_requests_say(replayed):
 def test_no_instance_uses_more_blocks_than_it_has(replayed):
     found, timeline = replayed
     assert len(timeline.used) == found.scenario.cluster.instances
-    for times, used in timeline.used:
+    for blocks, (times, used) in zip(timeline.blocks, timeline.used, strict=True):
         assert (np.diff(times) >= 0).all()
         assert (used >= 0).all()
-        assert used.max() <= timeline.blocks
+        assert used.max() <= blocks
         assert used[-1] == 0
 
 
@@ -158,6 +158,33 @@ def test_the_figure_names_what_is_in_it(sweep, more, style, dark):
     assert {"time (s)", "all 60", "decode"} <= set(texts)
     several = more != ["cluster.instances=1"]
     assert ("instance 1" in texts) == several
+
+
+MODEL = '[model]\npreset = "llama-3.1-8b"\nkv_gib = 0.5\n'
+POOLS = "pools = [{ instances = 2, gpu_blocks = 70 }, { instances = 1, gpu_blocks = 30 }, "
+POOLS += "{ instances = 1, gpu_blocks = 28 }, { instances = 1 }]"
+
+
+def test_blocks_are_those_of_the_pools(tmp_path):
+    text = BASE.replace("instances = 2", POOLS) + MODEL + "[grid]\nseed = [0]\n"
+    (tmp_path / "pools.toml").write_text(text)
+    timeline = timeline_of(run_replay(tmp_path / "pools.toml"))
+    assert timeline.blocks == (70, 70, 30, 28, 255)
+    limits = {text for text in check_layout(draw_timeline(timeline)) if text.startswith("all ")}
+    assert limits == {  # of 28 blocks there is no room
+        "all 255 (0.5 GiB per GPU) of 1 instance",
+        "all 70 (0.14 GiB per GPU) of 2 instances",
+        "all 30 (0.06 GiB per GPU) of 1 instance",
+    }
+    told = "70 blocks (0.14 GiB per GPU) on 2 instances, 30 blocks (0.06 GiB per GPU) on 1 instance"
+    assert told in heading(timeline)[1]
+
+
+def test_blocks_of_one_of_several_groups_have_no_known_memory(tmp_path):
+    groups = "groups = [{ kind = 'full' }, { kind = 'sliding', window = 64 }]\n"
+    text = f"{BASE}{MODEL}[cache]\ngpu_blocks = 300\n{groups}[grid]\nseed = [0]\n"
+    (tmp_path / "groups.toml").write_text(text)
+    assert timeline_of(run_replay(tmp_path / "groups.toml")).block_gib is None
 
 
 def test_a_long_list_is_packed_into_rows_and_drawn(sweep):

@@ -10,9 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kvsweep.analysis.request_lives import segments_of
+from kvsweep.config.fleet import fleet
 from kvsweep.errors import InputError
 
 if TYPE_CHECKING:
+    from kvsweep.config import Scenario
+    from kvsweep.config.cache_section import Cache
     from kvsweep.trace_replay import Replay
 
 GIB = 2**30
@@ -46,10 +49,10 @@ class Timeline:
         Rows of requests that did not complete.
     used : list of (int64 (s,), int64 (s,))
         Of each instance: times, and blocks in use from each of them on.
-    blocks : int
-        Blocks of an instance.
+    blocks : tuple of int
+        Blocks of each instance.
     block_gib : float or None
-        GiB of a block on each GPU, if the bytes of a token are known.
+        GiB of a block on each GPU, if the bytes of a token are known and all layers share a block.
     preemptions : int
         Of all requests.
     last_us : int
@@ -66,7 +69,7 @@ class Timeline:
     end_us: NDArray[np.int64]
     lost: NDArray[np.int64]
     used: list[tuple[NDArray[np.int64], NDArray[np.int64]]]
-    blocks: int
+    blocks: tuple[int, ...]
     block_gib: float | None
     preemptions: int
     last_us: int
@@ -100,7 +103,7 @@ def timeline_of(found: Replay) -> Timeline:
     place = np.empty(len(order), np.int64)
     place[order] = np.arange(len(order))
     request, phase, start, end = np.array(segments, np.int64).reshape(-1, 4).T
-    token, cache = found.scenario.cache.kv_bytes_per_token, found.scenario.cache
+    blocks = _blocks(found.scenario)
     completed = columns["status"] == "completed"
     return Timeline(
         name=found.trace.where,
@@ -112,12 +115,24 @@ def timeline_of(found: Replay) -> Timeline:
         start_us=start - origin,
         end_us=end - origin,
         lost=np.sort(place[np.flatnonzero(~completed)]),
-        used=[_used(found, i, origin) for i in range(found.scenario.cluster.instances)],
-        blocks=cache.gpu_blocks,
-        block_gib=None if token is None else float(token) * cache.block_size / GIB,
+        used=[_used(found, i, blocks[i], origin) for i in range(len(blocks))],
+        blocks=blocks,
+        block_gib=_block_gib(found.scenario.cache),
         preemptions=int(columns["preemptions"].clip(min=0).sum()),
         last_us=last - origin,
     )
+
+
+def _blocks(scenario: Scenario) -> tuple[int, ...]:
+    """Return the blocks of each instance, through all pools."""
+    return tuple(pool.gpu_blocks for pool in fleet(scenario) for _ in range(pool.instances))
+
+
+def _block_gib(cache: Cache) -> float | None:
+    token = cache.kv_bytes_per_token
+    if token is None or len(cache.groups) > 1:
+        return None  # a block of one of several groups has the bytes of its layers only
+    return float(token) * cache.block_size / GIB
 
 
 def _order(instance: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -160,12 +175,14 @@ def _lanes(
 _NEVER = np.iinfo(np.int64).max
 
 
-def _used(found: Replay, instance: int, origin: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _used(
+    found: Replay, instance: int, blocks: int, origin: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return times and blocks in use of an instance; none between two of its busy times."""
     own = found.steps["instance"] == instance
     start = found.steps["start_us"][own]
     end = start + found.steps["duration_us"][own]
-    used = found.scenario.cache.gpu_blocks - found.steps["free_blocks"][own]
+    used = blocks - found.steps["free_blocks"][own]
     rests = np.append(end[:-1] < start[1:], True) if len(start) else np.zeros(0, bool)
     times = np.concatenate([[origin], start, end[rests]])
     values = np.concatenate([[0], used, np.zeros(int(rests.sum()), np.int64)])

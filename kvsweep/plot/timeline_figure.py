@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
 LIGHT_PHASES = ("#c9cdd2", "#CC79A7", "#0072B2", "#56B4E9", "#D55E00", "#E69F00", "#009E73")
 DARK_PHASES = ("#4a515c", "#E39AC4", "#2F81C1", "#7CC7F2", "#F0642B", "#F5C04A", "#2BC29B")
 
+CLOSE = 0.15  # of the height: texts that would touch
 MAX_LINES = 4  # of blocks in use; of more instances the range is drawn
 
 
@@ -104,9 +107,36 @@ def heading(found: Timeline) -> tuple[str, str]:
     told = [counted(len(found.rows), "request"), counted(found.preemptions, "preemption")]
     if len(found.lost):
         told.append(f"{len(found.lost):,} not completed")
-    each = "" if len(found.used) == 1 else " on each instance"
-    told.append(f"{counted(found.blocks, 'block')}{memory(found, found.blocks)}{each}")
+    told.append(blocks_text(found))
     return f"Life of the requests of {Path(found.name).name}", ", ".join(told)
+
+
+def blocks_text(found: Timeline) -> str:
+    """Return how many blocks there are on how many instances."""
+    counts = Counter(found.blocks)
+    each = "" if len(found.blocks) == 1 else " on each instance"
+    texts = {blocks: f"{counted(blocks, 'block')}{memory(found, blocks)}" for blocks in counts}
+    if len(counts) == 1:
+        return f"{texts[found.blocks[0]]}{each}"
+    return ", ".join(
+        f"{text} on {counted(counts[blocks], 'instance')}" for blocks, text in texts.items()
+    )
+
+
+def limits(found: Timeline) -> list[tuple[int, str]]:
+    """Return the blocks that instances have, most first, and what is written at each of them.
+
+    Of those that are close together only the first has a text.
+    """
+    counts = Counter(found.blocks)
+    marks: list[tuple[int, str]] = []
+    last = inf
+    for blocks in sorted(counts, reverse=True):
+        of = "" if len(counts) == 1 else f" of {counted(counts[blocks], 'instance')}"
+        is_apart = last - blocks >= CLOSE * max(counts)
+        marks.append((blocks, f"all {blocks:,}{memory(found, blocks)}{of}" if is_apart else ""))
+        last = blocks if is_apart else last
+    return marks
 
 
 def memory(found: Timeline, blocks: float) -> str:
@@ -194,19 +224,20 @@ def _draw_used(panel: Axes, found: Timeline) -> None:
     else:
         grid, low, high = used_range(found)
         panel.fill_between(grid / 1e6, low, high, step="post", alpha=0.5, color=style.colour(0))
-    panel.axhline(found.blocks, color=style.INK, linewidth=0.7, linestyle=(0, (1, 2)))
-    panel.annotate(
-        f"all {found.blocks:,}{memory(found, found.blocks)}",
-        (1.0, found.blocks),
-        xycoords=("axes fraction", "data"),
-        xytext=(-2, 2),
-        textcoords="offset points",
-        ha="right",
-        va="bottom",
-        fontsize=6.5,
-        color=style.INK,
-    )
-    panel.set_ylim(0, 1.25 * found.blocks)
+    for blocks, text in limits(found):
+        panel.axhline(blocks, color=style.INK, linewidth=0.7, linestyle=(0, (1, 2)))
+        panel.annotate(
+            text,
+            (1.0, blocks),
+            xycoords=("axes fraction", "data"),
+            xytext=(-2, 2),
+            textcoords="offset points",
+            ha="right",
+            va="bottom",
+            fontsize=6.5,
+            color=style.INK,
+        )
+    panel.set_ylim(0, 1.25 * max(found.blocks))
     panel.set_ylabel(used_label(found).replace("(", "\n("))
     panel.set_xlabel("time (s)")
     style.group_thousands(panel, "y")
@@ -217,7 +248,7 @@ def _draw_used(panel: Axes, found: Timeline) -> None:
 def used_range(found: Timeline, points: int = 1500) -> tuple[Any, Any, Any]:
     """Return times, and the fewest and most blocks in use on any instance from each to the next."""
     grid = np.linspace(0, max(found.last_us, 1), points)
-    low, high = np.full(points, found.blocks), np.zeros(points, np.int64)
+    low, high = np.full(points, max(found.blocks)), np.zeros(points, np.int64)
     for times, used in found.used:
         at_begin = used[np.searchsorted(times, grid, side="right") - 1]
         low, high = np.minimum(low, at_begin), np.maximum(high, at_begin)

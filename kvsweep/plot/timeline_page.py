@@ -13,7 +13,7 @@ from kvsweep.analysis.request_lives import Phase
 from kvsweep.analysis.timeline import Timeline, timeline_of
 from kvsweep.arguments import checked
 from kvsweep.plot.page import Page, embedded, page
-from kvsweep.plot.timeline_figure import MAX_LINES, heading, memory, used_label, used_range
+from kvsweep.plot.timeline_figure import MAX_LINES, heading, limits, used_label, used_range
 from kvsweep.trace_replay import run_replay
 
 HINT = "Wheel: time; with Shift: rows. Drag to move, double click for all. Point at a bar to ask."
@@ -94,10 +94,9 @@ def drawn_data(found: Timeline) -> dict[str, Any]:
         "start": (found.start_us / 1000).tolist(),
         "end": (found.end_us / 1000).tolist(),
         "used": [[(times / 1000).tolist(), blocks.tolist()] for times, blocks in used],
-        "blocks": found.blocks,
+        "limits": limits(found),
         "last": found.last_us / 1000,
         "packed": found.is_long,
         "phases": [phase.meaning for phase in Phase],
-        "all": f"all {found.blocks:,}{memory(found, found.blocks)}",
         "used_label": used_label(found),
     }

@@ -137,7 +137,7 @@ export class LifeChart {
 
   drawUsed() {
     const { data, view, width } = this;
-    const top = this.high + GAP, foot = top + USED, most = 1.15 * data.blocks;
+    const top = this.high + GAP, foot = top + USED, most = 1.15 * data.limits[0][0];
     const height = (blocks) => foot - blocks / most * USED;
     for (const blocks of marks(0, most, 4)) {
       const y = height(blocks);
@@ -154,9 +154,11 @@ export class LifeChart {
       }
       if (d) this.add("path", { class: `used u${n % 4}`, d });
     });
-    const y = height(data.blocks);
-    this.add("line", { class: "all", x1: LEFT_OF, x2: LEFT_OF + width, y1: y, y2: y });
-    this.add("text", { x: LEFT_OF + width, y: y - 4, "text-anchor": "end" }, data.all);
+    for (const [blocks, text] of data.limits) {
+      const y = height(blocks);
+      this.add("line", { class: "all", x1: LEFT_OF, x2: LEFT_OF + width, y1: y, y2: y });
+      this.add("text", { x: LEFT_OF + width, y: y - 4, "text-anchor": "end" }, text);
+    }
     this.add("text", { x: 0, y: top - 10, class: "faint" }, data.used_label);
   }
 
