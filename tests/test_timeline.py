@@ -124,6 +124,18 @@ def test_requests_move_from_the_end_of_their_prefill_to_a_decode_instance(name):
             assert (a == Phase.MOVING) <= (b in (Phase.DECODE, Phase.PREFILL, Phase.AGAIN))
 
 
+@pytest.mark.parametrize("name", APART)
+def test_finished_prefills_keep_their_blocks_until_they_have_moved(name):
+    timeline = timeline_of(run_replay(GOLDENS / f"{name}.json.gz"))
+    moving = np.flatnonzero(timeline.phase == Phase.MOVING)
+    assert len(moving)
+    for segment in moving:
+        times, used = timeline.used[timeline.instance[timeline.row[segment]]]
+        start, end = timeline.start_us[segment], timeline.end_us[segment]
+        first = np.searchsorted(times, start, side="right") - 1
+        assert (used[first : np.searchsorted(times, end)] > 0).all()
+
+
 CELL = ["cache.gpu_blocks=60", "seed=0"]
 GRID = '[grid]\n"cache.gpu_blocks" = [60, 90]\nseed = { count = 2 }\n'
 

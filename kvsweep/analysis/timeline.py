@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from kvsweep.analysis.request_lives import segments_of
+from kvsweep.analysis.request_lives import Phase, segments_of
 from kvsweep.config.fleet import fleet
 from kvsweep.errors import InputError
 
@@ -103,6 +103,11 @@ def timeline_of(found: Replay) -> Timeline:
     place = np.empty(len(order), np.int64)
     place[order] = np.arange(len(order))
     request, phase, start, end = np.array(segments, np.int64).reshape(-1, 4).T
+
+    def moves(number: int) -> NDArray[np.int64]:
+        from_here = (phase == Phase.MOVING) & (columns["instance"][request] == number)
+        return np.stack([start[from_here], end[from_here]], axis=1)
+
     blocks = _blocks(found.scenario)
     completed = columns["status"] == "completed"
     return Timeline(
@@ -115,7 +120,7 @@ def timeline_of(found: Replay) -> Timeline:
         start_us=start - origin,
         end_us=end - origin,
         lost=np.sort(place[np.flatnonzero(~completed)]),
-        used=[_used(found, i, blocks[i], origin) for i in range(len(blocks))],
+        used=[_used(found, i, blocks[i], moves(i), origin) for i in range(len(blocks))],
         blocks=blocks,
         block_gib=_block_gib(found.scenario.cache),
         preemptions=int(columns["preemptions"].clip(min=0).sum()),
@@ -176,15 +181,24 @@ _NEVER = np.iinfo(np.int64).max
 
 
 def _used(
-    found: Replay, instance: int, blocks: int, origin: int
+    found: Replay, instance: int, blocks: int, moves: NDArray[np.int64], origin: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return times and blocks in use of an instance; none between two of its busy times."""
+    """Return times and blocks in use of an instance; between two of its busy times what is kept.
+
+    Finished prefills keep their blocks until they have moved, of which `moves` has begin and end.
+    Of several none goes before the last, as the log does not tell who shares blocks.
+    """
     own = found.steps["instance"] == instance
     start = found.steps["start_us"][own]
     end = start + found.steps["duration_us"][own]
     used = blocks - found.steps["free_blocks"][own]
     rests = np.append(end[:-1] < start[1:], True) if len(start) else np.zeros(0, bool)
-    times = np.concatenate([[origin], start, end[rests]])
-    values = np.concatenate([[0], used, np.zeros(int(rests.sum()), np.int64)])
+    rest, until = end[rests], np.append(start[1:], _NEVER)[rests]
+    moved = np.array([moves[moves[:, 0] <= time, 1].max(initial=0) for time in rest], np.int64)
+    is_kept = moved > rest
+    kept = np.where(is_kept, blocks - found.steps["free_after"][own][rests], 0)
+    ends = moved[is_kept & (moved < until)]
+    times = np.concatenate([[origin], start, rest, ends])
+    values = np.concatenate([[0], used, kept, np.zeros(len(ends), np.int64)])
     order = np.argsort(times, kind="stable")
     return times[order] - origin, values[order]
