@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from kvsweep.calibrate.needed import check_told
 from kvsweep.config import Latency, Scenario, parse_scenario
 from kvsweep.config.compose import parse_override
+from kvsweep.config.fleet import has_pools
 from kvsweep.config.read_options import parse_reading, refuse_reading
 from kvsweep.errors import InputError, dotted, escaped, shown
 from kvsweep.limits import MAX_SECONDS, MAX_TIME_US
@@ -102,6 +103,12 @@ def read_served(path: Path, overrides: tuple[str, ...], read: tuple[str, ...] = 
     _refuse_found(overrides)
     if scenario.engine.rules != "vllm":
         raise InputError(f"{path}: engine.rules is {scenario.engine.rules!r}: only 'vllm' is timed")
+    if has_pools(scenario):
+        where = "cluster.pools" if scenario.cluster.pools else "cluster: prefill and decode apart"
+        raise InputError(
+            f"{path}: {where}: the step times of one kind of instance are fitted; measure a server "
+            "of each kind by itself"
+        )
     if trace.unmeasured:
         raise InputError(f"{path}: nothing to calibrate to: {trace.unmeasured}")
     check_told(scenario, path)

@@ -303,6 +303,9 @@ def test_a_linear_preset_is_a_starting_point():
     assert (start[3:] > 0).all()
 
 
+APART = {"prefill_instances": 1, "decode_instances": 1, "kv_transfer_bandwidth": 1.0}
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -312,6 +315,14 @@ def test_a_linear_preset_is_a_starting_point():
             "expected.measured_us.first_token_ts: expected a list of 80 numbers, got a list of 1",
         ),
         ({"scenario": {"engine": {"rules": "blis"}}}, "only 'vllm' is timed"),
+        (
+            {"scenario": {"cluster": {"pools": [{"instances": 2}]}}},
+            "served.json: cluster.pools: the step times of one kind of instance are fitted",
+        ),
+        (
+            {"scenario": {"cluster": APART}},
+            "served.json: cluster: prefill and decode apart: the step times of one kind",
+        ),
         (
             {"scenario": {"cache": {"gpu_blocks": 20}, "engine": serving.ENGINE}},
             "served.json: request 0 was answered by the server, but not with",
