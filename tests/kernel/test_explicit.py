@@ -15,6 +15,7 @@ import strategies
 import twin
 from hypothesis import given, settings
 
+from kvsweep.policies import RequestStatus
 from kvsweep.records import Event, LaneStatus
 from kvsweep.simulate import logged
 from kvsweep.simulate.kernel_cells import run_lanes
@@ -385,3 +386,23 @@ def test_a_head_that_asks_for_more_than_the_pool_ends_the_run():
     trace = {"format": "kvsweep-trace/1", "scenario": scenario, "requests": rows}
     assert list(twin.differences(trace)) == []
     assert twin.run_kernel(trace).status.label == "step_limit"
+
+
+def test_a_prompt_above_the_budget_of_the_prefill_instances_is_dropped():
+    """Without chunked prefill it fits into no step there, whatever decode instances take."""
+    pools = {"prefill": {"instances": 1, "max_num_batched_tokens": 256, "max_num_seqs": 8}}
+    pools["decode"] = {"instances": 1, "max_num_batched_tokens": 2048}
+    scenario = {
+        "latency": {"beta": [1000, 10, 5]},
+        "cluster": pools | {"kv_transfer_bandwidth": 2.0},
+        "engine": {"enable_chunked_prefill": False},
+    }
+    requests = [
+        {"id": i, "arrival_us": 500 * i, "prompt": [[i, prompt]], "output": [90 + i, 5]}
+        for i, prompt in enumerate((256, 257, 400, 10))
+    ]
+    trace = {"format": "kvsweep-trace/1", "scenario": scenario, "requests": requests}
+    assert twin.differences(trace) == []
+    statuses = twin.run_kernel(trace).outputs.request_status
+    dropped = [RequestStatus(status).label == "dropped_unservable" for status in statuses]
+    assert dropped == [False, True, True, False]

@@ -35,7 +35,8 @@ def fits_nowhere(inp, ws, lane, r):
     if lane["role"] == PREFILL:
         last = ws.own[lane["instances"] - 1]
         blocks = -(-request["prompt"] // lane["block_size"])
-        return blocks > lane["gpu_blocks"] or can_never_fit(inp, last, request)
+        too_long = request["prompt"] > lane["max_tokens"] and not lane["chunked_prefill"]
+        return blocks > lane["gpu_blocks"] or too_long or can_never_fit(inp, last, request)
     return can_never_fit(inp, lane, request)
 
 
