@@ -115,7 +115,8 @@ class Samples:
         known = ~np.isnan(curves).any(axis=(0, 1))
         end = len(points) if known.all() else int(np.argmin(known))
         if end == 0:
-            return Reading(np.nan, np.nan, np.nan, (-np.inf, float(depths[0])))
+            first = float(depths[0])
+            return Reading(np.nan, -np.inf, first, (-np.inf, first))
         place, fine = _fine(depths[:end], curves[..., :end])
         mean, sure = fine.mean(axis=1), scores(fine)
         past = np.asarray(mean.max(axis=0) > 0.0)

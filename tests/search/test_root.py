@@ -67,6 +67,27 @@ def test_values_without_a_result_are_past_and_leave_no_crossing():
     assert found.answer == 2345
 
 
+def test_a_value_that_only_later_seeds_lack_is_not_the_answer():
+    """Some request of seed 7 is too large below 2345 blocks, of other seeds below 1200."""
+
+    def excess(blocks, seeds):
+        least = np.where(seeds == 7, 2345, 1200)
+        return np.where(blocks < least, np.nan, -1.0)[None]
+
+    found = drive(Search(BLOCKS, Aim(shown=True)), excess)
+    assert found.outcome is Outcome.MISSING
+    assert found.answer == 2345
+
+
+def test_where_later_seeds_have_no_value_anywhere_nothing_is_shown():
+    def excess(blocks, seeds):
+        return np.where((seeds > 4) | (blocks < 1200), np.nan, -1.0)[None]
+
+    found = drive(Search(BLOCKS, Aim(shown=True)), excess)
+    assert found.outcome is Outcome.MISSING
+    assert math.isnan(found.answer)
+
+
 def test_the_generous_end_is_the_one_towards_which_the_measure_falls():
     rising = exact(lambda rate: rate - 300.0)
     found = drive(Search(Space(10, 1000, True), Aim(max_seeds=1), oriented=False), rising)

@@ -72,6 +72,14 @@ def test_a_limit_that_is_passed_next_to_a_value_without_a_result_has_no_place():
     assert reading.piece == (-2000.0, -1000.0)
 
 
+def test_where_not_even_the_first_point_has_a_value_the_interval_leaves_the_points():
+    """No NaN as an end: it compares with nothing, and nothing further out was looked at."""
+    reading = samples({1000: [-1.0, np.nan, -1.0], 2000: [-1.0, -1.0, np.nan]}).read(3, 4.3)
+    assert np.isnan(reading.crossing)
+    assert (reading.low, reading.high) == (-np.inf, -2000.0)
+    assert reading.piece == (-np.inf, -2000.0)
+
+
 def test_points_without_a_crossing_lie_on_one_side():
     assert samples({1000: [-1.0] * 3, 2000: [-2.0] * 3}).read(3, 4.3).crossing == np.inf
     assert samples({1000: [2.0] * 3, 2000: [1.0] * 3}).read(3, 4.3).crossing == -np.inf
