@@ -36,7 +36,7 @@ def found_of(samples: Samples, aim: Aim, answer: float, stopped: str) -> Found:
         t=aim.t(seeds),
         answer=shown(samples, aim, reading) if isnan(answer) else answer,
         stopped=stopped,
-        back=_back(samples, reading),
+        back=_back(samples, reading, seeds),
     )
 
 
@@ -63,12 +63,14 @@ def shown(samples: Samples, aim: Aim, reading: Reading) -> float:
     return found
 
 
-def _back(samples: Samples, reading: Reading) -> tuple[float, ...]:
+def _back(samples: Samples, reading: Reading, seeds: int) -> tuple[float, ...]:
     """Return values where all seeds say the opposite of what a monotone curve would."""
     found = []
     for value in filter(samples.agree, samples.excess):
         depth, past = samples.space.depth(value), samples.is_past(value)
-        if (past and depth < reading.low) or (not past and depth > reading.high):
+        # Where a seed has no value, fewer seeds within their limits tell nothing of that one.
+        known = not isnan(reading.crossing) or samples.seeds(value) >= seeds
+        if (past and depth < reading.kept) or (not past and known and depth > reading.high):
             found.append(value)
     return tuple(sorted(found))
 

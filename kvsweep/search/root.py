@@ -250,8 +250,8 @@ class Search:
         self._answer = nan
         if reading.low == -inf:
             return
-        low = min(reading.low, reading.piece[0]) if isnan(reading.crossing) else reading.low
-        value = self.space.ends[1] if low == inf else self.space.outward(self.space.at(low))
+        kept = reading.kept
+        value = self.space.ends[1] if kept == inf else self.space.outward(self.space.at(kept))
         for _ in range(MOST_POINTS):
             yield from self._ensure([value], seeds)
             if self.samples.is_surely_within(value, seeds, t):

@@ -7,7 +7,7 @@ measures, each with its own limit, are looked at together: a point is past if an
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from math import sqrt
+from math import isnan, sqrt
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,6 +41,11 @@ class Reading:
     low: float
     high: float
     piece: tuple[float, float]
+
+    @property
+    def kept(self) -> float:
+        """Up to where limits are kept: next to a point without a value, the point before it."""
+        return min(self.low, self.piece[0]) if isnan(self.crossing) else self.low
 
 
 @dataclass

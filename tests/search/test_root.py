@@ -65,6 +65,7 @@ def test_values_without_a_result_are_past_and_leave_no_crossing():
     found = drive(Search(BLOCKS, Aim(shown=True)), curve)
     assert found.outcome is Outcome.MISSING
     assert found.answer == 2345
+    assert not found.back
 
 
 def test_a_value_that_only_later_seeds_lack_is_not_the_answer():
@@ -77,6 +78,7 @@ def test_a_value_that_only_later_seeds_lack_is_not_the_answer():
     found = drive(Search(BLOCKS, Aim(shown=True)), excess)
     assert found.outcome is Outcome.MISSING
     assert found.answer == 2345
+    assert not found.back
 
 
 def test_where_later_seeds_have_no_value_anywhere_nothing_is_shown():
@@ -100,6 +102,14 @@ def test_a_curve_that_turns_back_is_told():
     found = drive(Search(BLOCKS, Aim(shown=True)), curve)
     assert found.crossing > 4000  # the first from the generous end, as in a grid
     assert found.back
+
+
+def test_a_curve_that_turns_back_beyond_values_without_a_result_is_told():
+    curve = exact(lambda blocks: np.nan if 2000 < blocks < 4500 else -1.0)
+    found = drive(Search(BLOCKS, Aim(max_seeds=1, shown=True)), curve)
+    assert found.answer == 4500
+    assert found.back
+    assert max(found.back) <= 2000
 
 
 def test_the_tightest_value_that_keeps_all_limits_keeps_each():
