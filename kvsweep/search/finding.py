@@ -34,7 +34,7 @@ def found_of(samples: Samples, aim: Aim, answer: float, stopped: str) -> Found:
         high=max(ends),
         seeds=seeds,
         t=aim.t(seeds),
-        answer=shown(samples, aim, reading) if isnan(answer) else answer,
+        answer=answer if _is_still_shown(samples, aim, answer) else shown(samples, aim, reading),
         stopped=stopped,
         back=_back(samples, reading, seeds),
     )
@@ -61,6 +61,12 @@ def shown(samples: Samples, aim: Aim, reading: Reading) -> float:
         if before and samples.is_surely_within(value, seeds, aim.t(seeds)):
             found = value
     return found
+
+
+def _is_still_shown(samples: Samples, aim: Aim, answer: float) -> bool:
+    """Whether an answer holds with the seeds that it got since, as where the budget ended first."""
+    seeds = samples.seeds(answer)
+    return seeds > 0 and samples.is_surely_within(answer, seeds, aim.t(seeds))
 
 
 def _back(samples: Samples, reading: Reading, seeds: int) -> tuple[float, ...]:

@@ -66,7 +66,7 @@ def _tooth(samples: Samples, reading: Reading, seeds: int) -> float | None:
 
 
 def around(samples: Samples, reading: Reading, shrinks: float) -> list[float] | None:
-    """Return two values for more seeds, around the interval; None if the interval has no width.
+    """Return two values for more seeds, around the interval; None if it has no place or no end.
 
     Parameters
     ----------
@@ -74,7 +74,7 @@ def around(samples: Samples, reading: Reading, shrinks: float) -> list[float] | 
         By which factor the interval is expected to shrink.
     """
     space, middle = samples.space, reading.crossing
-    if not isfinite(reading.high - reading.low):
+    if not (isfinite(middle) and isfinite(reading.high - reading.low)):
         return None
     ends = [space.depth(end) for end in space.ends]
     places = [middle + AROUND * shrinks * (end - middle) for end in (reading.low, reading.high)]
