@@ -45,10 +45,7 @@ def times(ds: xr.Dataset, metric: str) -> xr.DataArray:
     """
     _check_name("metric", metric)
     name = TIMES[metric]
-    if "request_status" not in ds:
-        raise InputError(
-            f"metric: single requests are needed, which `kvsweep grid --requests` stores ({name})"
-        )
+    _check_requests(ds, "metric", f" ({name})")
     found = (ds[name] if name in ds else _per_token(ds)).astype(np.float64)
     found = found.where(found >= 0, np.inf) / 1000.0
     if metric == "tpot_ms":  # a single token has no time after the first
@@ -91,9 +88,10 @@ def scales(ds: xr.Dataset, levels: Mapping[str, float] | None) -> tuple[xr.DataA
     Raises
     ------
     InputError
-        Without levels, or if the sweep has several choices of them.
+        Without levels, if the sweep has several choices of them, or for results without requests.
     """
     slo = _levels(ds, levels)
+    _check_requests(ds, "requests")
     classes = ds["request_slo_class"] if slo.classes and "request_slo_class" in ds else None
     worst = ds["request_status"].notnull().astype(np.float64) * 0.0
     for place, (name, level) in enumerate(zip(TIMES, LEVELS, strict=True)):
@@ -115,6 +113,13 @@ def _check_name(argument: str, name: str) -> None:
     if name not in TIMES:
         hint = did_you_mean(name, list(TIMES)) or ""
         raise InputError(f"{argument}: {name!r} is none of {', '.join(TIMES)}{hint}")
+
+
+def _check_requests(ds: xr.Dataset, argument: str, what: str = "") -> None:
+    if "request_status" not in ds:
+        raise InputError(
+            f"{argument}: single requests are needed, which `kvsweep grid --requests` stores{what}"
+        )
 
 
 def _levels(ds: xr.Dataset, levels: Mapping[str, float] | None) -> ServiceLevels:

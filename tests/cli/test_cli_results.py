@@ -272,6 +272,7 @@ def test_plot_draws_how_the_cliff_moves(run, tmp_path):
         (("clif",), "'clif' is not one of"),
         (("cdf", "--metric", "ttft_ms"), "`kvsweep grid --requests` stores"),
         (("attainment",), "the sweep has no [slo]"),
+        (("attainment", "--goodput", "ttft:5"), "`kvsweep grid --requests` stores"),
         (("pareto", "--threshold", "3"), "--threshold: has no effect on this kind of figure"),
         pytest.param(
             ("cliff", "--over", "policy"),
