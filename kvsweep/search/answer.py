@@ -10,6 +10,7 @@ import numpy as np
 from kvsweep.analysis.crossing import Outcome
 from kvsweep.config.axes import POLICY
 from kvsweep.search.answer_records import (
+    DROPS,
     NO_VALUE,
     OPEN,
     PAST,
@@ -106,10 +107,12 @@ def _candidate(problem: Problem, found: Found, value: float) -> Candidate:
     excess = samples.excess[value]
     if np.isnan(excess).any():
         verdict = NO_VALUE
-    elif samples.is_surely_within(value, seeds, t):
-        verdict = WITHIN
+    elif samples.is_surely_past(value, seeds, t):
+        verdict = PAST
+    elif value in samples.dropping:
+        verdict = DROPS
     else:
-        verdict = PAST if samples.is_surely_past(value, seeds, t) else OPEN
+        verdict = WITHIN if samples.is_shown(value, t) else OPEN
     measures = []
     for target, row in zip(problem.targets, excess, strict=True):
         measured = target.value(row)

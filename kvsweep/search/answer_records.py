@@ -10,7 +10,7 @@ from kvsweep.search.flags import Served
 
 Labels = dict[str, Any]
 
-WITHIN, PAST, OPEN, NO_VALUE = "within", "past", "open", "no value"
+WITHIN, PAST, OPEN, DROPS, NO_VALUE = "within", "past", "open", "drops", "no value"
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,10 @@ class Measured:
 
 @dataclass(frozen=True)
 class Candidate:
-    """A value that was tried; `verdict` is ``within``, ``past``, ``open`` or ``no value``."""
+    """A value that was tried; `verdict`: ``within``, ``past``, ``open``, ``drops`` or ``no value``.
+
+    ``drops``: requests that can never fit are missing from measures that are not past a limit.
+    """
 
     value: int | float
     seeds: int

@@ -56,9 +56,8 @@ def shown(samples: Samples, aim: Aim, reading: Reading) -> float:
     least = min(SEEDS, aim.max_seeds)
     found = nan
     for value in samples.points(least):
-        seeds = samples.seeds(value)
         before = not samples.space.depth(value) > reading.crossing
-        if before and samples.is_surely_within(value, seeds, aim.t(seeds)):
+        if before and samples.is_shown(value, aim.t(samples.seeds(value))):
             found = value
     return found
 
@@ -66,7 +65,7 @@ def shown(samples: Samples, aim: Aim, reading: Reading) -> float:
 def _is_still_shown(samples: Samples, aim: Aim, answer: float) -> bool:
     """Whether an answer holds with the seeds that it got since, as where the budget ended first."""
     seeds = samples.seeds(answer)
-    return seeds > 0 and samples.is_surely_within(answer, seeds, aim.t(seeds))
+    return seeds > 0 and samples.is_shown(answer, aim.t(seeds))
 
 
 def _back(samples: Samples, reading: Reading, seeds: int) -> tuple[float, ...]:

@@ -104,6 +104,7 @@ def _found(ds: xr.Dataset, cliff: Cliff, problem: Problem, group: GroupCliff) ->
     samples = Samples(problem.space)
     for value, seeds in zip(array[cliff.along].values, excess, strict=True):
         samples.add(float(value), seeds[None])
+    samples.dropping |= _dropping(ds, cliff.along, group.labels)
     crossing, interval = group.mean_curve, group.interval
     seeds, t = excess.shape[1], problem.aim.t(excess.shape[1])
     place = samples.space.depth(crossing.value)
@@ -123,3 +124,12 @@ def _found(ds: xr.Dataset, cliff: Cliff, problem: Problem, group: GroupCliff) ->
         return found
     reading = Reading(place, nan, nan, (nan, nan))
     return replace(found, answer=shown(samples, problem.aim, reading))
+
+
+def _dropping(ds: xr.Dataset, along: str, labels: Labels) -> set[float]:
+    """Return the values of the axis at which a seed drops requests that can never fit."""
+    if "dropped_unservable" not in ds:
+        return set()
+    dropped = variables.get(ds, "dropped_unservable").sel(labels) > 0
+    some = dropped.any([dim for dim in dropped.dims if dim != along])
+    return set(map(float, some[along].values[some.values]))

@@ -58,10 +58,13 @@ class Samples:
         The axis.
     excess : dict of float to float64 (targets, seeds)
         NaN where a simulation has no value.
+    dropping : set of float
+        Values at which requests are dropped that can never fit: the excesses are of the others.
     """
 
     space: Space
     excess: dict[float, Floats] = field(default_factory=dict)
+    dropping: set[float] = field(default_factory=set)
 
     @property
     def simulations(self) -> int:
@@ -93,6 +96,11 @@ class Samples:
     def is_surely_within(self, value: float, seeds: int, t: float) -> bool:
         """Whether all means are within their limits, each as surely as Student's t asks."""
         return bool((self._scores(value, seeds) < -t).all())
+
+    def is_shown(self, value: float, t: float) -> bool:
+        """Whether all seeds that there are show a value within all limits, and none drops any."""
+        seeds = self.seeds(value)
+        return value not in self.dropping and self.is_surely_within(value, seeds, t)
 
     def is_surely_past(self, value: float, seeds: int, t: float) -> bool:
         """Whether a mean is past its limit as surely, or a seed has no value."""

@@ -38,10 +38,27 @@ class Job:
         return len(self.values) * (self.last - self.first)
 
 
+@dataclass(frozen=True)
+class Simulated:
+    """What a job gave.
+
+    Attributes
+    ----------
+    excess : float64 (values, targets, seeds)
+        As in `Samples`; where whole cells are asked for, those that drop requests have no value.
+    dropping : frozenset of float
+        Values at which requests are dropped, where cells need not be whole.
+    """
+
+    excess: Floats
+    dropping: frozenset[float]
+
+
 @dataclass
 class _Running:
     """A search and what it waits for."""
 
+    search: Search
     steps: Generator[Ask, Given, Found]
     parts: dict[float, list[tuple[int, Floats]]]
     missing: int = 0
@@ -92,7 +109,7 @@ class _Driver:
         self._done = self._asked = 0
         self._found: dict[int, Found] = {}
         self._running: dict[int, _Running] = {}
-        self._futures: dict[Future[Floats], Job] = {}
+        self._futures: dict[Future[Simulated], Job] = {}
 
     def run(self) -> tuple[list[Found], bool]:
         interrupted = False
@@ -115,7 +132,7 @@ class _Driver:
         problem = self._problem
         for number in range(len(problem.groups)):
             search = Search(problem.space, problem.aim, oriented=problem.oriented)
-            self._running[number] = running = _Running(search.run(), {})
+            self._running[number] = running = _Running(search, search.run(), {})
             ask = self._step(number, partial(next, running.steps))
             self._send(pool, number, ask)
 
@@ -136,9 +153,10 @@ class _Driver:
             self._asked += job.simulations
             self._futures[pool.submit(self._simulate, job)] = job
 
-    def _take(self, pool: ThreadPoolExecutor, job: Job, excess: Floats) -> None:
+    def _take(self, pool: ThreadPoolExecutor, job: Job, simulated: Simulated) -> None:
         running = self._running[job.group]
-        for value, part in zip(job.values, excess, strict=True):
+        running.search.samples.dropping |= simulated.dropping
+        for value, part in zip(job.values, simulated.excess, strict=True):
             running.parts[value].append((job.first, part))
         running.missing -= 1
         self._done += job.simulations
@@ -151,13 +169,12 @@ class _Driver:
             ask = self._step(job.group, partial(running.steps.send, given))
             self._send(pool, job.group, ask)
 
-    def _simulate(self, job: Job) -> Floats:
-        """Return excesses (values, targets, seeds)."""
+    def _simulate(self, job: Job) -> Simulated:
         return simulated(self._problem, self._problem.groups[job.group], job)
 
 
-def simulated(problem: Problem, group: Labels, job: Job) -> Floats:
-    """Simulate values of the axis with some of the seeds; return excesses (values, targets, n)."""
+def simulated(problem: Problem, group: Labels, job: Job) -> Simulated:
+    """Simulate values of the axis with some of the seeds."""
     variants = [problem.scenario(group, value) for value in job.values]
     results: dict[str, Any] = simulate.simulate_batch(
         variants,
@@ -167,10 +184,12 @@ def simulated(problem: Problem, group: Labels, job: Job) -> Floats:
         base_dir=problem.sweep.base_dir.resolve(),
     )
     excess = np.stack([t.excess(t.values(results)) for t in problem.targets], axis=1)
+    dropped = results["dropped_unservable"] > 0
     if problem.whole:
-        dropped = results["dropped_unservable"] > 0
-        excess = np.where(dropped[:, None], np.nan, excess)
-    return excess
+        return Simulated(np.where(dropped[:, None], np.nan, excess), frozenset())
+    dropping = (value for value, any_of in zip(job.values, dropped.any(axis=1), strict=True)
+                if any_of)  # fmt: skip
+    return Simulated(excess, frozenset(dropping))
 
 
 def jobs_of(group: int, ask: Ask, shares: int) -> Iterator[Job]:

@@ -8,6 +8,7 @@ from kvsweep.analysis.statistics import Interval
 from kvsweep.analysis.wording import MISSING, label, number
 from kvsweep.report.table import interval_text, plural, table
 from kvsweep.search.answer_records import (
+    DROPS,
     NO_VALUE,
     Candidate,
     GroupAnswer,
@@ -178,6 +179,11 @@ def _recommended(answer: SearchAnswer, group: GroupAnswer) -> Iterator[str]:
                 f"  breaks first: {group.first}, past its limit at {group.first_at:,.15g}, "
                 f"{tighter:.2g} % from here"
             )
+    if any(candidate.verdict == DROPS for candidate in group.candidates):
+        yield (
+            "  drops: requests that can never fit are missing from the measures there, so that no "
+            "such value is recommended"
+        )
     if group.back:
         listed = ", ".join(f"{value:,.15g}" for value in group.back[:5])
         yield (

@@ -9,7 +9,9 @@ from kvsweep.errors import InputError
 from kvsweep.search import sharing
 from kvsweep.search.aims import Aim
 from kvsweep.search.answer import answer_of
+from kvsweep.search.of_store import answer_from
 from kvsweep.search.sharing import jobs_of, run
+from kvsweep.search.text import recommendation_text
 from kvsweep.search.wanted import cliff_problem, size_problem
 from kvsweep.sweep import run as run_grid
 
@@ -93,6 +95,38 @@ def test_blocks_that_drop_requests_are_never_an_answer(tmp_path):
     assert found.answer > 500
     group = answer_of(problem, "smallest", "block", [found], False).groups[0]
     assert group.candidates[0].verdict == "no value"
+
+
+DROPPING = NO_GRID + """
+[grid]
+"cache.gpu_blocks" = [40, 2000]
+seed = { count = 3 }
+
+[cliff]
+metric = "ttft_p99_ms"
+along = "gpu_blocks"
+threshold = 1e6
+"""
+
+
+def test_a_cliff_recommends_no_value_that_drops_requests(tmp_path):
+    """The measures of the rest keep the limit everywhere, which is said; no such server is."""
+    problem = cliff_problem(make_sweep(tmp_path, DROPPING), {}, Aim(max_seeds=3))
+    (group,) = answer_of(problem, "crossing", "block", *run(problem)).groups
+    assert group.outcome == "never"
+    assert (group.candidates[0].value, group.candidates[0].verdict) == (40, "drops")
+    assert group.answer != 40
+    assert {c.verdict for c in group.candidates if c.value == 2000} == {"within"}
+
+
+def test_the_cells_of_a_grid_that_drop_requests_are_not_recommended(tmp_path):
+    ds = run_grid(make_sweep(tmp_path, DROPPING), out=tmp_path / "grid.zarr")
+    cliff = find_cliff(ds, metric="ttft_p99_ms", along="gpu_blocks", threshold=1e6)
+    answer = answer_from(ds, cliff, tmp_path / "grid.zarr")
+    (group,) = answer.groups
+    assert [(c.value, c.verdict) for c in group.candidates] == [(40, "drops"), (2000, "within")]
+    assert group.answer == 2000
+    assert "drops: requests that can never fit are missing" in recommendation_text(answer)
 
 
 def test_instances_and_rates_have_a_range_of_their_own(tmp_path):
