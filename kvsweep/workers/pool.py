@@ -12,6 +12,7 @@ from uuid import uuid4
 from kvsweep import _cache, _plain, simulate
 from kvsweep.errors import InputError
 from kvsweep.workers.handshake import QUESTION, own_answer, why_not
+from kvsweep.workers.idleness import Idleness, few, named
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,8 +24,6 @@ if TYPE_CHECKING:
 LOOK_EVERY = 0.5
 WAIT_EVERY = 0.02
 TELL_AFTER = 2.0
-# Workers named in one line, of those that are not used for the same reason.
-NAMED = 5
 
 
 @dataclass
@@ -64,7 +63,7 @@ class Pool:
         Called with a line for the user: workers that are not used, what is waited for. Without
         it, lines are logged.
     wait : float, optional
-        Seconds to wait while there is no worker; without limit if not given.
+        Seconds to wait while no worker can be used or is about to; without limit if not given.
 
     Attributes
     ----------
@@ -89,13 +88,11 @@ class Pool:
         self.where = where
         self.tell = notify or logging.getLogger("kvsweep").warning
         self._entries = entries
-        self._wait = wait
         self._wanted = own_answer()
         self.workers: dict[str, Worker] = {}
         self.silent: set[str] = set()
         self._looked = 0.0
-        self._idle_since: float | None = None
-        self._told = ""
+        self._idleness = Idleness(self, wait)
 
     @property
     def usable(self) -> dict[str, int]:
@@ -118,7 +115,7 @@ class Pool:
         Raises
         ------
         InputError
-            If the scheduler is gone, or there was no worker for too long.
+            If the scheduler is gone, or no worker could be used for too long.
         """
         now = time.monotonic()
         if now - self._looked < every:
@@ -126,7 +123,7 @@ class Pool:
         self._looked = now
         self.meet(self.present())
         self._hear()
-        self._note_idleness(now)
+        self._idleness.look(now)
 
     def present(self) -> dict[str, int]:
         """Ask the scheduler for its workers, with their threads.
@@ -141,6 +138,23 @@ class Pool:
         except Exception as error:  # of many types, by what of the connection was lost first
             raise self.gone() from error
         return found
+
+    def last_seen(self) -> dict[str, Any]:
+        """Return when the scheduler heard of each worker, by its own clock.
+
+        Raises
+        ------
+        InputError
+            If it is gone.
+        """
+        try:
+            try:
+                found = self.client.scheduler_info(n_workers=-1)
+            except TypeError:  # of a Dask that tells of all workers anyway
+                found = self.client.scheduler_info()
+        except Exception as error:
+            raise self.gone() from error
+        return {address: about.get("last_seen") for address, about in found["workers"].items()}
 
     def gone(self) -> InputError:
         """Return the error of a scheduler that does not answer any more."""
@@ -161,7 +175,7 @@ class Pool:
             self.look(every=0)
             refused = {a: w.refused for a, w in self.workers.items() if w.refused}
             if refused and len(refused) == len(self.workers):
-                raise InputError(f"{self.where}: no worker can be used: {_named(refused)}")
+                raise InputError(f"{self.where}: no worker can be used: {named(refused)}")
             time.sleep(WAIT_EVERY)
 
     def refuse(self, address: str, reason: str) -> None:
@@ -221,21 +235,6 @@ class Pool:
             function, *args, key=key, workers=[address], priority=100, pure=False
         )
 
-    def _note_idleness(self, now: float) -> None:
-        """Tell the user what is waited for, each thing once; give up in the end."""
-        if self.usable:
-            self._idle_since, self._told = None, ""
-            return
-        if self._idle_since is None:
-            self._idle_since = now
-        waited = now - self._idle_since
-        if not self.workers and self._wait is not None and waited >= self._wait:
-            raise InputError(f"{self.where}: no worker for {self._wait:g} s")
-        awaited = self.what_is_awaited()
-        if waited >= self.patience and awaited != self._told:
-            self._told = awaited
-            self.tell(f"{self.where}: {awaited}")
-
     def what_is_awaited(self) -> str:
         """Say what is waited for while no worker can be used."""
         used = [worker for worker in self.workers.values() if not worker.refused]
@@ -248,15 +247,3 @@ class Pool:
                 f"about {_cache.SECONDS} s, or {_plain.SECONDS} s by numba's public means)"
             )
         return "waiting for workers to answer"
-
-
-def few(addresses: list[str]) -> str:
-    """Return some addresses, and how many more there are."""
-    more = f" and {len(addresses) - NAMED} more" if len(addresses) > NAMED else ""
-    return ", ".join(addresses[:NAMED]) + more
-
-
-def _named(refused: dict[str, str]) -> str:
-    shown = [f"{address}: {reason}" for address, reason in list(refused.items())[:NAMED]]
-    more = len(refused) - len(shown)
-    return "; ".join(shown) + (f"; and {more} more" if more else "")

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import math
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from kvsweep.workers.pool import few
+from kvsweep.workers.idleness import SILENT_AFTER, Heard, few
 
 if TYPE_CHECKING:
     from kvsweep.workers.pool import Pool
 
-# Seconds without a finished task after which workers that are silent are looked for, between two
-# looks, and of silence after which one is named. They are heard of at least every other second,
-# whatever they compute.
+# Seconds without a finished task after which workers that are silent are looked for, and between
+# two looks.
 STALLED_AFTER = 5.0
 LOOK_EVERY = 1.0
-SILENT_AFTER = 10.0
 # Seconds between two calls after which nobody counts as silent yet: this process stood still itself
 # (Ctrl-Z, say), or was at something else, and has heard of nobody.
 PAUSE = 5.0
@@ -33,7 +31,7 @@ class Silence:
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
-        self._heard: dict[str, tuple[Any, float]] = {}  # what was last seen of a worker, and since
+        self._heard = Heard()
         self._looked = -math.inf
         self._called = time.monotonic()
         self.heard()
@@ -52,19 +50,14 @@ class Silence:
         """
         now, known = time.monotonic(), self._pool.silent
         if now - self._called > PAUSE:
-            self._heard = {}
+            self._heard = Heard()
             self.heard()
         self._called = now
         stalled = now - self._last >= STALLED_AFTER
         if not (stalled or known) or now - self._looked < LOOK_EVERY:
             return False
         self._looked = now
-        before = self._heard
-        self._heard = {}
-        for address, seen in self._last_seen().items():
-            earlier = before.get(address)
-            self._heard[address] = earlier if earlier and earlier[0] == seen else (seen, now)
-        silent = {a for a, (_, since) in self._heard.items() if now - since >= SILENT_AFTER}
+        silent = self._heard.silent(self._pool.last_seen(), now, SILENT_AFTER)
         self._pool.silent = silent
         if silent - known:
             are = "worker {} is" if len(silent) == 1 else "workers {} are"
@@ -73,15 +66,3 @@ class Silence:
                 f"or cut off?); {self._pool.leave(silent)}"
             )
         return bool(silent)
-
-    def _last_seen(self) -> dict[str, Any]:
-        """Return when the scheduler heard of each worker, by its own clock."""
-        client = self._pool.client
-        try:
-            try:
-                found = client.scheduler_info(n_workers=-1)
-            except TypeError:  # of a Dask that tells of all workers anyway
-                found = client.scheduler_info()
-        except Exception as error:
-            raise self._pool.gone() from error
-        return {address: about.get("last_seen") for address, about in found["workers"].items()}

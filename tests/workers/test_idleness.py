@@ -1,0 +1,124 @@
+"""How long a pool waits for workers that can be used, by a clock of the test's."""
+
+import time
+
+import pytest
+
+from kvsweep.errors import InputError
+from kvsweep.workers.handshake import own_answer
+from kvsweep.workers.pool import Pool
+
+
+class Answer:
+    """A future that is pending until somebody answers."""
+
+    status = "pending"
+
+    def done(self):
+        return self.status != "pending"
+
+    def give(self, result):
+        self.status, self._result = "finished", result
+
+    def result(self):
+        return self._result
+
+
+class Scheduler:
+    """What a client says of it: its workers, and when it heard of each."""
+
+    def __init__(self):
+        self.heard = {}
+        self.asked = {}
+
+    def nthreads(self):
+        return dict.fromkeys(self.heard, 1)
+
+    def scheduler_info(self, n_workers):
+        return {"workers": {name: {"last_seen": at} for name, at in self.heard.items()}}
+
+    def submit(self, function, *args, key, workers, priority, pure):
+        self.asked[workers[0]] = Answer()
+        return self.asked[workers[0]]
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    now = [1000.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    return now
+
+
+@pytest.fixture
+def scheduler():
+    return Scheduler()
+
+
+@pytest.fixture
+def lasts(clock, scheduler):
+    """Return what looks every half second for so many, while all but `frozen` are heard of."""
+    pools = {}
+
+    def last(seconds, wait=5.0, entries=()):
+        pool = pools.setdefault(wait, Pool(scheduler, "here", entries=entries, wait=wait))
+        for _ in range(int(2 * seconds)):
+            clock[0] += 0.5
+            scheduler.heard |= {name: clock[0] for name in scheduler.heard if name != "frozen"}
+            pool.look()
+
+    return last
+
+
+def test_who_is_refused_is_not_waited_for(lasts, scheduler):
+    """A good worker is killed; the one with other sources stays, and can never be used."""
+    scheduler.heard = {"good": 0.0, "other": 0.0}
+    lasts(1)
+    scheduler.asked["good"].give(own_answer())
+    scheduler.asked["other"].give(own_answer() | {"kvsweep": "0"})
+    lasts(60)
+    del scheduler.heard["good"]
+    lasts(5)
+    with pytest.raises(InputError) as error:
+        lasts(1)
+    assert str(error.value).startswith(
+        "here: no worker that can be used for 5 s: other: kvsweep 0, not "
+    )
+
+
+def test_another_worker_that_comes_in_time_is_used(lasts, scheduler):
+    scheduler.heard = {"other": 0.0}
+    lasts(1)
+    scheduler.asked["other"].give({})
+    lasts(3)
+    scheduler.heard["good"] = 0.0
+    lasts(1)
+    scheduler.asked["good"].give(own_answer())
+    lasts(600)
+
+
+def test_who_is_frozen_before_it_answers_is_not_waited_for(lasts, scheduler):
+    scheduler.heard = {"frozen": 3.0}
+    lasts(10)
+    with pytest.raises(InputError, match=r"for 5 s: frozen: not heard of \(frozen, or cut off\?\)"):
+        lasts(1)
+
+
+@pytest.mark.parametrize("loads", [False, True])
+def test_who_is_heard_of_or_loads_the_kernel_is_waited_for(lasts, scheduler, loads):
+    """To import kvsweep from a slow file system, or to compile, takes longer than `--wait`."""
+    scheduler.heard = {"slow": 0.0}
+    lasts(1, entries=("main",))
+    if loads:
+        scheduler.asked["slow"].give(own_answer())
+    lasts(600)
+
+
+def test_without_a_limit_all_are_waited_for(lasts, scheduler):
+    scheduler.heard = {"frozen": 3.0}
+    lasts(600, wait=None)
+
+
+def test_nobody_is_waited_for_so_long(lasts):
+    lasts(5)
+    with pytest.raises(InputError, match="here: no worker for 5 s"):
+        lasts(1)
