@@ -45,6 +45,8 @@ if TYPE_CHECKING:
 @click.option("--compare", "compared", is_flag=True, help="Tell how the second store differs.")
 @click.option("--metric", metavar="M", help="Measure to compare [that of the sweep's cliff].")
 @at_option
+@click.option("--at-a", multiple=True, metavar="AXIS=VALUE", help="With --compare: in the first.")
+@click.option("--at-b", multiple=True, metavar="AXIS=VALUE", help="With --compare: in the second.")
 @overwrite_option
 @json_option
 def report(
@@ -53,6 +55,8 @@ def report(
     compared: bool,
     metric: str | None,
     at: tuple[str, ...],
+    at_a: tuple[str, ...],
+    at_b: tuple[str, ...],
     overwrite: bool,
     as_json: bool,
 ) -> None:
@@ -65,17 +69,18 @@ def report(
         raise InputError("report: missing a store, as results/h8.zarr")
     if compared and len(stores) != 2:
         raise InputError(f"--compare: needs two stores, got {len(stores)}")
-    if metric and not compared:
-        raise InputError("--metric: has no effect without --compare")
+    for option, value in (("--metric", metric), ("--at-a", at_a), ("--at-b", at_b)):
+        if value and not compared:
+            raise InputError(f"{option}: has no effect without --compare")
     target = out or file_beside(stores[0], "report.html")
     if target.suffix.lower() != ".html":
         raise InputError(f"--out {target}: is written as .html")
     check_new(stores, {"--out": target}, overwrite)
     from kvsweep.webpage import report_page
 
-    page = report_page(
-        [(store, read(store, at)) for store in stores], compared=compared, metric=metric
-    )
+    parts = ((*at, *at_a), (*at, *at_b)) if compared else [at] * len(stores)
+    chosen = [(store, read(store, part)) for store, part in zip(stores, parts, strict=True)]
+    page = report_page(chosen, compared=compared, metric=metric)
     with written(target) as file:
         file.write(page)
     if as_json:

@@ -116,6 +116,17 @@ def test_two_stores_are_compared(run, store, tmp_path):
     assert page_of(tmp_path / "both.html").found.count("h1") == 2
 
 
+def test_of_an_axis_that_one_store_has_a_value_is_chosen_as_the_message_says(run, store, tmp_path):
+    grid = NAMED.replace("seed =", '"engine.max_num_seqs" = [8, 16]\nseed =')
+    kvsweep.run(make_sweep(tmp_path, SWEEP + POLICIES + grid + CLIFF), out="b.zarr", workers=1)
+    code, _, err = run("report", store, "b.zarr", "--compare", "-o", "two.html")
+    assert code == 2
+    assert "no such axis in A: choose one, --at-b max_num_seqs=VALUE" in err
+    chosen = ("--at-b", "max_num_seqs=8", "--at-a", "gpu_blocks=100", "--at-b", "gpu_blocks=100")
+    assert run("report", store, "b.zarr", "--compare", *chosen, "-o", "two.html")[::2] == (0, "")
+    assert "engine.max_num_seqs" in " ".join(page_of(tmp_path / "two.html").text)
+
+
 def test_a_sweep_without_a_question_has_a_report_too(run, tmp_path):
     kvsweep.run(make_sweep(tmp_path, BASE + '[grid]\n"cache.gpu_blocks" = [100]\n'), out="c.zarr")
     assert run("report", "c.zarr")[0] == 0
@@ -138,6 +149,7 @@ def test_a_part_of_a_store_is_told_as_far_as_it_goes(run, store, tmp_path, at):
     [
         ([], "missing a store"),
         (["a.zarr", "--compare"], "--compare: needs two stores, got 1"),
+        (["a.zarr", "--at-b", "x=1"], "--at-b: has no effect without --compare"),
         (["a.zarr", "--metric", "ttft_p99_ms"], "--metric: has no effect without --compare"),
         (["a.zarr", "-o", "page.pdf"], "is written as .html"),
         (["a.zarr", "-o", "nowhere/page.html"], "there is no folder 'nowhere'"),
