@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -19,6 +19,7 @@ from kvsweep.store import (
     finish_growing,
     growing,
     larger_store,
+    left_to_do,
     measured,
     restored_sweep,
     stored_attributes,
@@ -29,7 +30,8 @@ from kvsweep.workload.trace_sums import trace_sums
 if TYPE_CHECKING:
     from kvsweep.addresses import Where
     from kvsweep.config import Sweep
-    from kvsweep.grid import Plan
+    from kvsweep.grid import Plan, Task
+    from kvsweep.store import Share
 
 _WAYS_OUT = "--overwrite starts again, --out names another store"
 
@@ -89,6 +91,25 @@ def filled_place(place: Where, known: Extension | None) -> Iterator[Where]:
         return
     with growing(place) as larger:
         yield larger
+
+
+def has_all(place: Where, share: Share | None, pending: Callable[[], list[Task]]) -> bool:
+    """Whether there is a store in which a run has nothing to do.
+
+    Parameters
+    ----------
+    place, share
+        Of the run.
+    pending : callable
+        `kvsweep.store.pending` with all arguments.
+
+    Raises
+    ------
+    InputError
+        If the store is of something else, or another run writes it.
+    """
+    finish_growing(place)
+    return exists(place) and not left_to_do(place, share, pending)
 
 
 def _check_leftover(larger: Where, wanted: dict[str, object]) -> None:

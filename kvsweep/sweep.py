@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -15,7 +16,7 @@ from kvsweep.analysis.warnings import find_warnings, stored
 from kvsweep.arguments import checked
 from kvsweep.config import Sweep
 from kvsweep.config.memory import memory_varies
-from kvsweep.enlarging import extension, filled_place
+from kvsweep.enlarging import extension, filled_place, has_all
 from kvsweep.errors import InputError
 from kvsweep.grid import Plan, Task, plan
 from kvsweep.seeding import refuse_shard, run_until
@@ -27,12 +28,14 @@ from kvsweep.store import (
     load,
     open_results,
     opened,
+    pending,
     prepare,
     real_path,
     update_attributes,
 )
 from kvsweep.workers.choosing import check_workers, found_workers
 from kvsweep.workers.job import Job
+from kvsweep.workers.threads import Threads
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -181,14 +184,19 @@ def _run(
     cells = plan(sweep, keep_requests=keep_requests)
     if share is not None:
         share.check(len(cells.tasks))
-    stored_too = {"keep_requests": keep_requests, "prune": prune}
+    stored_too: dict[str, Any] = {"keep_requests": keep_requests, "prune": prune}
     known = extension(place, sweep, cells, **stored_too) if extend else None
     job = Job(sweep.name, cells, sweep.entropy, sweep.base_dir.resolve(), keep_requests, prune)
     job = replace(job, known=known)
-    make = partial(prepare, sweep=sweep, plan=cells, source_hash=simulate.source_hash())
-    make = partial(make, **stored_too)
+    stored_too |= {"sweep": sweep, "plan": cells, "source_hash": simulate.source_hash()}
+    make = partial(prepare, **stored_too)
+    gang = partial(found_workers, job, workers, processes, using, wait, notify)
+    # Before a worker is waited for that is not needed, or whose work would be refused.
+    waits = using is not None and known is None and not overwrite
+    if waits and has_all(place, share, partial(pending, place, **stored_too)):
+        gang = partial(nullcontext, Threads(1))
     with (
-        found_workers(job, workers, processes, using, wait, notify) as found,
+        gang() as found,
         filled_place(place, known) as filled,
         opened(filled, share, partial(make, filled, overwrite=overwrite)) as target,
     ):

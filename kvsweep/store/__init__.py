@@ -54,7 +54,7 @@ from kvsweep.store.reading import (
 )
 from kvsweep.store.refusals import FORMAT
 from kvsweep.store.share import Share
-from kvsweep.store.sharing import completed, opened
+from kvsweep.store.sharing import completed, left_to_do, opened
 from kvsweep.store.sources import Source, check_alike, chosen, unlike
 from kvsweep.store.writing import default_path, pending, prepare, real_path, update_attributes
 
@@ -79,6 +79,7 @@ __all__ = [
     "finish_growing",
     "growing",
     "larger_store",
+    "left_to_do",
     "load",
     "locked",
     "measured",

@@ -19,6 +19,7 @@ from kvsweep.store.share import Share
 
 if TYPE_CHECKING:
     from kvsweep.addresses import Where
+    from kvsweep.grid import Task
 
 Prepare = Callable[..., Store]
 """`writing.prepare` with all arguments but `alone`."""
@@ -39,6 +40,28 @@ def opened(path: Where, share: Share | None, prepare: Prepare) -> Iterator[Store
         return
     with locked(path):
         yield prepare()
+
+
+def left_to_do(path: Where, share: Share | None, pending: Callable[[], list[Task]]) -> list[Task]:
+    """Return the tasks that a run would find to do in a store that is there; nothing is changed.
+
+    Other shares are not looked out for: who held the store's lock with them, if for a moment, would
+    keep the first of them from mending it.
+
+    Parameters
+    ----------
+    path, share
+        As for `opened`.
+    pending : callable
+        `writing.pending` with all arguments.
+
+    Raises
+    ------
+    InputError
+        As `opened`.
+    """
+    with locked(path, share.lock) if share else locked(path):
+        return [task for task in pending() if share is None or share.has(task.index)]
 
 
 def completed(path: Where, prepare: Prepare) -> bool:

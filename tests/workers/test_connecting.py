@@ -100,6 +100,33 @@ def test_a_file_of_no_scheduler_is_refused(sweep, tmp_path, monkeypatch, content
     assert not (tmp_path / "b.zarr").exists()
 
 
+def test_a_store_with_all_cells_needs_no_scheduler(sweep, tmp_path, whole):
+    nobody = {"scheduler": "tcp://127.0.0.1:1", "wait": 0}
+    kvsweep.run(sweep, out=tmp_path / "whole.zarr", **nobody)
+    kvsweep.run(sweep, out=tmp_path / "whole.zarr", shard="1/1", **nobody)
+    assert tree(tmp_path / "whole.zarr") == whole
+
+
+def test_a_store_of_another_sweep_is_refused_before_a_scheduler_is_asked(sweep, tmp_path, whole):
+    other = make_sweep(tmp_path, BASE.replace("instances = 2", "instances = 3") + GRID)
+    file = tmp_path / "scheduler.json"
+    with pytest.raises(InputError, match="made from another sweep"):
+        kvsweep.run(other, out=tmp_path / "whole.zarr", scheduler_file=file, wait=0)
+    assert tree(tmp_path / "whole.zarr") == whole
+
+
+def test_a_store_that_is_replaced_or_damaged_needs_a_scheduler(sweep, tmp_path, whole, monkeypatch):
+    monkeypatch.setattr("kvsweep.workers.connecting.TELL_AFTER", 0.1)
+    nobody = {"scheduler_file": tmp_path / "scheduler.json", "wait": 0}
+    with pytest.raises(InputError, match="no such file for 0 s"):
+        kvsweep.run(sweep, out=tmp_path / "whole.zarr", overwrite=True, **nobody)
+    assert tree(tmp_path / "whole.zarr") == whole
+    chunks = (tmp_path / "whole.zarr" / "preemption_rate" / "c").rglob("*")
+    next(file for file in chunks if file.is_file()).unlink()
+    with pytest.raises(InputError, match="no such file for 0 s"):
+        kvsweep.run(sweep, out=tmp_path / "whole.zarr", **nobody)
+
+
 @pytest.mark.parametrize("kind", ["mkfifo", "mkdir"])
 def test_a_file_that_is_none_is_refused_at_once(sweep, tmp_path, kind):
     """To read a pipe would wait for who writes into it."""
