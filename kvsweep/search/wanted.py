@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +12,7 @@ from kvsweep.config import load_sweep
 from kvsweep.config.axes import SEED, about
 from kvsweep.config.compose import parts_of
 from kvsweep.config.effects_of_keys import unread
+from kvsweep.config.fleet import has_pools
 from kvsweep.config.overrides import with_overrides
 from kvsweep.config.source import read_source
 from kvsweep.errors import InputError
@@ -55,7 +56,7 @@ def load_for_size(file: Path, settings: Sequence[str], find: str | None) -> tupl
     if find == "instances" and not any(text.partition("=")[0] == key for text in settings):
         grid = values.get("grid", {})
         if not isinstance(grid, dict) or key not in grid:
-            settings = [*settings, f"{key}={SEVERAL}"]
+            return _with_several(file, settings, key), find
     sweep = load_sweep(file, settings)
     if find is None:
         raise InputError(
@@ -63,6 +64,22 @@ def load_for_size(file: Path, settings: Sequence[str], find: str | None) -> tupl
             f"{', '.join(KINDS)}"
         )
     return sweep, find
+
+
+def _with_several(file: Path, settings: Sequence[str], key: str) -> Sweep:
+    """Read a sweep, with several instances if it must have them; messages name no such setting."""
+    try:
+        sweep = load_sweep(file, settings)
+    except InputError as error:
+        with suppress(InputError):
+            return load_sweep(file, [*settings, f"{key}={SEVERAL}"])
+        raise error from None
+    if any(has_pools(scenario) for scenario in sweep.probes()):
+        raise InputError(
+            f"{sweep.source.label}: --find instances: pools, and prefill and decode, have "
+            "instances of their own; their numbers may be axes of a grid"
+        )
+    return sweep
 
 
 def with_size_table(sweep: Sweep, find: str, given: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,5 +1,7 @@
 """Searches over the cells of a sweep: the same as its grid, whoever simulates, however shared."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from sweeping import CLIFF, make_sweep
@@ -12,8 +14,10 @@ from kvsweep.search.answer import answer_of
 from kvsweep.search.of_store import answer_from
 from kvsweep.search.sharing import jobs_of, run
 from kvsweep.search.text import recommendation_text
-from kvsweep.search.wanted import cliff_problem, size_problem
+from kvsweep.search.wanted import cliff_problem, load_for_size, size_problem
 from kvsweep.sweep import run as run_grid
+
+SWEEPS = Path(__file__).parents[2] / "sweeps"
 
 SMALL = """
 [workload]
@@ -218,6 +222,16 @@ def test_what_makes_no_sense_is_refused(tmp_path, find, conditions, between, mes
     with pytest.raises(InputError) as error:
         size_problem(sweep, find, conditions, between, None, Aim(shown=True))
     assert message in str(error.value)
+
+
+def test_instances_of_pools_are_not_searched_and_no_setting_is_blamed():
+    """Several instances are set to read the sweep, by nobody who asked."""
+    with pytest.raises(InputError, match="--find instances: pools, and prefill and decode, have"):
+        load_for_size(SWEEPS / "disaggregated.toml", [], "instances")
+    sweep, _ = load_for_size(SWEEPS / "disaggregated.toml", ['policy=["together"]'], "instances")
+    assert not any(scenario.cluster.prefill_instances for scenario in sweep.probes())
+    with pytest.raises(InputError, match=r"--set cluster\.instances: has no effect"):
+        load_for_size(SWEEPS / "disaggregated.toml", ["cluster.instances=3"], "instances")
 
 
 @pytest.mark.parametrize(
