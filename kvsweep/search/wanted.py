@@ -271,6 +271,9 @@ def _targets(sweep: Sweep, conditions: Sequence[str], compliance: float | None) 
     if compliance is not None or (has_levels and not targets):
         if not has_levels:
             raise InputError("--attainment: needs service levels: [slo], or --goodput ttft:2000")
+        if attainment_name() in metrics:
+            name = attainment_name()
+            raise InputError(f"--attainment: {name} is a target too, with its own limit; give one")
         share = COMPLIANCE if compliance is None else compliance
         targets.append(Target(attainment_name(), share, at_most=False))
     if not targets:

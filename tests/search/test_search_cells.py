@@ -224,6 +224,12 @@ def test_what_makes_no_sense_is_refused(tmp_path, find, conditions, between, mes
     assert message in str(error.value)
 
 
+def test_a_share_of_requests_has_one_limit(tmp_path):
+    sweep = make_sweep(tmp_path, NO_GRID + "\n[slo]\nttft_ms = 300\n")
+    with pytest.raises(InputError, match="--attainment: slo_attainment is a target too, with its"):
+        size_problem(sweep, "blocks", ("slo_attainment>=0.9",), "600:900", 0.95, Aim(shown=True))
+
+
 def test_instances_of_pools_are_not_searched_and_no_setting_is_blamed():
     """Several instances are set to read the sweep, by nobody who asked."""
     with pytest.raises(InputError, match="--find instances: pools, and prefill and decode, have"):
