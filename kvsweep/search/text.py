@@ -87,8 +87,7 @@ def _support(answer: SearchAnswer, group: GroupAnswer) -> str:
 
 
 def _without_crossing(answer: SearchAnswer, group: GroupAnswer, what: str) -> str:
-    low, high = (f"{end:,.15g}" for end in answer.range)
-    where = f"{low} to {high} {_unit(answer) or answer.along}".strip()
+    where = _range_text(answer)
     sure = "" if group.stopped == "tolerance" else ", as far as these simulations tell"
     if group.outcome == "never":
         return f"{what} holds everywhere from {where}{sure}: the limit, if any, lies beyond"
@@ -99,16 +98,25 @@ def _without_crossing(answer: SearchAnswer, group: GroupAnswer, what: str) -> st
     return "nothing is known yet"
 
 
-def _at_best(answer: SearchAnswer, group: GroupAnswer) -> str:
-    """Tell the measures at the generous end, where they come closest."""
+def _range_text(answer: SearchAnswer) -> str:
+    low, high = (f"{end:,.15g}" for end in answer.range)
+    return f"{low} to {high} {_unit(answer) or answer.along}".strip()
+
+
+def _best(answer: SearchAnswer, group: GroupAnswer) -> Candidate | None:
+    """Return what was tried at the generous end, where measures come closest."""
     end = answer.range[1] if answer.generous == "high" else answer.range[0]
-    best = next((c for c in group.candidates if c.value == end), None)
+    return next((c for c in group.candidates if c.value == end), None)
+
+
+def _at_best(answer: SearchAnswer, group: GroupAnswer) -> str:
+    best = _best(answer, group)
     if best is None:
         return ""
     if best.verdict == NO_VALUE:
-        return f"; at {end:,.15g} requests are dropped or simulations have no result"
+        return f"; at {best.value:,.15g} requests are dropped or simulations have no result"
     told = ", ".join(f"{m.metric} {number(m.mean)}" for m in best.measures)
-    return f"; at {end:,.15g}: {told}"
+    return f"; at {best.value:,.15g}: {told}"
 
 
 def _size_sentence(answer: SearchAnswer, group: GroupAnswer) -> str:
@@ -116,20 +124,24 @@ def _size_sentence(answer: SearchAnswer, group: GroupAnswer) -> str:
     if group.answer is None:
         if group.outcome in ("already", "never"):
             return _without_crossing(answer, group, limits)
+        best = _best(answer, group)
+        if best is not None and best.verdict == NO_VALUE:  # which no further simulation changes
+            where = _range_text(answer)
+            return f"no value from {where} is shown to keep {limits}{_at_best(answer, group)}"
         return f"no value is shown to keep {limits} with these simulations"
     what = f"{answer.goal} {answer.along} that keeps"
     if answer.along == "instances":
         what = "fewest instances that keep"
-    best = f"{what} {limits}: {group.answer:,.15g}"
+    found = f"{what} {limits}: {group.answer:,.15g}"
     if group.requests_per_s is not None:
-        best += f", {number(group.requests_per_s)} requests/s"
+        found += f", {number(group.requests_per_s)} requests/s"
     if group.outcome == "never" and group.answer == 1 and answer.goal == "smallest":
-        return f"{best}, the least there is"
+        return f"{found}, the least there is"
     if group.outcome == "never":
-        return f"{best}, the end of the range: it is kept everywhere, {_beyond(answer)} may do"
+        return f"{found}, the end of the range: it is kept everywhere, {_beyond(answer)} may do"
     if group.seeds < 2:
-        return f"{best} (one request list: no interval)"
-    return f"{best} (shown with {100 * answer.confidence:g} % confidence; {group.seeds:,} seeds)"
+        return f"{found} (one request list: no interval)"
+    return f"{found} (shown with {100 * answer.confidence:g} % confidence; {group.seeds:,} seeds)"
 
 
 def _beyond(answer: SearchAnswer) -> str:

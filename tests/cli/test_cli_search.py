@@ -150,6 +150,14 @@ def test_what_is_never_met_and_met_everywhere_is_said(run, sweep):
     assert "600, the end of the range: it is kept everywhere, less may do" in out
 
 
+def test_where_nothing_fits_no_further_simulation_is_hinted_at(run, sweep):
+    _, out, _ = run("size", sweep, "--find", "blocks", *TARGET, "--between", "1:20")
+    assert out.startswith(
+        "no value from 1 to 20 blocks is shown to keep preemption_rate <= 0.05; "
+        "at 20 requests are dropped or simulations have no result\n"
+    )
+
+
 def test_a_budget_that_is_used_up_is_said(run, sweep):
     _, out, _ = run("cliff", sweep, "--search", "--tolerance", "0.001", "--budget", "60")
     assert "the most simulations allowed were used (--budget)" in out
