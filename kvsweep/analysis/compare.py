@@ -26,6 +26,8 @@ from kvsweep.config.axes import SAMPLE
 from kvsweep.errors import InputError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import xarray as xr
 
 
@@ -86,7 +88,7 @@ def compare(a: xr.Dataset, b: xr.Dataset, metric: str, confidence: float = 0.95)
         confidence=confidence,
         paired=paired,
         same_requests=paired and not any(changes_requests(item.key) for item in found),
-        seeds_note=statistics.seeds_note(min((d.seeds for d in differences), default=0)),
+        seeds_note=_seeds_note(differences),
         differing=found,
         unmatched=tuple(unmatched if paired else (u for u in unmatched if u.axis != SEED)),
         differences=differences,
@@ -157,6 +159,12 @@ def _differences(
         _difference(dict(zip(dims, place, strict=True)), x, y, paired, confidence)
         for place, x, y in zip(places, *rows, strict=True)
     ]
+
+
+def _seeds_note(differences: Sequence[Difference]) -> str:
+    """Warn of too few seeds; not for cells without a value, which would have none of any number."""
+    counts = [difference.seeds for difference in differences if difference.seeds]
+    return statistics.seeds_note(min(counts)) if counts else ""
 
 
 def _rows(array: xr.DataArray, dims: list[str]) -> Floats:

@@ -192,6 +192,16 @@ def test_cells_without_a_value_are_counted():
     assert "2 cells lack some seeds" in compare_text(found)
 
 
+@pytest.mark.parametrize("holes", [slice(0, 1), slice(None)])
+def test_cells_without_any_value_do_not_make_seeds_few(holes):
+    """As of a policy without service levels; the others have 12 seeds each."""
+    values = noise()
+    values[holes] = np.nan
+    found = compare(made(values), made(values + 1.0), "preemption_rate")
+    assert found.differences[0].seeds == 0
+    assert found.seeds_note == ""
+
+
 def test_one_seed_gives_differences_without_intervals():
     found = compare(made(noise(1)), made(noise(1) + 1), "preemption_rate")
     assert {item.verdict for item in found.differences} == {None}
