@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from kvsweep.analysis.crossing import Outcome
+from kvsweep.analysis.warning_records import ResultWarning
 from kvsweep.search.samples import Floats, Samples, t_of
 
 Ask = dict[float, tuple[int, int]]
@@ -69,6 +70,8 @@ class Found:
         Why the search ended: ``tolerance``, ``seeds``, ``budget``, ``interrupted``.
     back : tuple of float
         Values that contradict a curve that only gets worse: past further out, or within further in.
+    warnings : tuple of ResultWarning
+        What misleads at the answer.
     """
 
     samples: Samples
@@ -81,3 +84,4 @@ class Found:
     answer: float
     stopped: str
     back: tuple[float, ...]
+    warnings: tuple[ResultWarning, ...] = ()

@@ -79,6 +79,7 @@ def _group(problem: Problem, labels: Labels, found: Found) -> GroupAnswer:
         simulations=found.samples.simulations,
         stopped=found.stopped,
         back=found.back,
+        warnings=found.warnings,
         candidates=candidates,
         served=None
         if answer is None

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kvsweep.analysis.jsonable import jsonable
+from kvsweep.analysis.warning_records import ResultWarning
 from kvsweep.search.flags import Served
 
 Labels = dict[str, Any]
@@ -91,6 +92,8 @@ class GroupAnswer:
         ``tolerance``, ``seeds``, ``budget`` or ``interrupted``: why no more was simulated.
     back : tuple of float
         Values that contradict a curve that only gets worse.
+    warnings : tuple of ResultWarning
+        What misleads at the answer of a search; a store has warnings of its own.
     candidates : tuple of Candidate
         All that was tried, in the order of the axis.
     served : Served or None
@@ -111,6 +114,7 @@ class GroupAnswer:
     simulations: int
     stopped: str
     back: tuple[float, ...]
+    warnings: tuple[ResultWarning, ...]
     candidates: tuple[Candidate, ...]
     served: Served | None
 

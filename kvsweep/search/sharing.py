@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import pairwise
+from math import isnan
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ import numpy as np
 from kvsweep import simulate
 from kvsweep.config.axes import POLICY
 from kvsweep.search.aims import Ask, Enough, Found, Given
+from kvsweep.search.misleading import Watch, read_of
 from kvsweep.search.problem import Labels, Problem
 from kvsweep.search.root import Search
 from kvsweep.search.samples import Floats
@@ -48,10 +50,13 @@ class Simulated:
         As in `Samples`; where whole cells are asked for, those that drop requests have no value.
     dropping : frozenset of float
         Values at which requests are dropped, where cells need not be whole.
+    read : dict of str to float64 (values, seeds)
+        As `misleading.read_of` returns it.
     """
 
     excess: Floats
     dropping: frozenset[float]
+    read: dict[str, Floats]
 
 
 @dataclass
@@ -62,6 +67,7 @@ class _Running:
     steps: Generator[Ask, Given, Found]
     parts: dict[float, list[tuple[int, Floats]]]
     missing: int = 0
+    watch: Watch = field(default_factory=Watch)
 
 
 def run(
@@ -141,8 +147,18 @@ class _Driver:
         try:
             return step()
         except StopIteration as ended:
-            self._found[number] = ended.value
+            self._found[number] = self._watched(number, ended.value)
             return {}
+
+    def _watched(self, number: int, found: Found) -> Found:
+        """Add what misleads at the answer."""
+        if isnan(found.answer):
+            return found
+        problem = self._problem
+        scenario = problem.scenario(problem.groups[number], found.answer)
+        watch, cliff = self._running[number].watch, not problem.aim.shown
+        told = watch.warnings(found.answer, scenario, cliff=cliff)
+        return replace(found, warnings=tuple(told))
 
     def _send(self, pool: ThreadPoolExecutor, number: int, ask: Ask) -> None:
         running = self._running[number]
@@ -156,6 +172,7 @@ class _Driver:
     def _take(self, pool: ThreadPoolExecutor, job: Job, simulated: Simulated) -> None:
         running = self._running[job.group]
         running.search.samples.dropping |= simulated.dropping
+        running.watch.add(job.values, job.first, simulated.read)
         for value, part in zip(job.values, simulated.excess, strict=True):
             running.parts[value].append((job.first, part))
         running.missing -= 1
@@ -186,10 +203,10 @@ def simulated(problem: Problem, group: Labels, job: Job) -> Simulated:
     excess = np.stack([t.excess(t.values(results)) for t in problem.targets], axis=1)
     dropped = results["dropped_unservable"] > 0
     if problem.whole:
-        return Simulated(np.where(dropped[:, None], np.nan, excess), frozenset())
+        excess, dropped = np.where(dropped[:, None], np.nan, excess), np.zeros_like(dropped)
     dropping = (value for value, any_of in zip(job.values, dropped.any(axis=1), strict=True)
                 if any_of)  # fmt: skip
-    return Simulated(excess, frozenset(dropping))
+    return Simulated(excess, frozenset(dropping), read_of(results))
 
 
 def jobs_of(group: int, ask: Ask, shares: int) -> Iterator[Job]:

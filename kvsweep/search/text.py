@@ -202,6 +202,7 @@ def _recommended(answer: SearchAnswer, group: GroupAnswer) -> Iterator[str]:
             f"  not a curve that only gets worse: at {listed} it is the other way round, so that "
             "the limit is passed more than once"
         )
+    yield from (f"  warning: {warning}" for warning in group.warnings)
     if group.stopped in _STOPPED:
         yield f"  {_STOPPED[group.stopped]}"
 

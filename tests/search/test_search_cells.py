@@ -6,14 +6,17 @@ import numpy as np
 import pytest
 from sweeping import CLIFF, make_sweep
 
+from kvsweep.analysis.cells import Cells
 from kvsweep.analysis.cliff import find_cliff
+from kvsweep.analysis.warnings import warnings_of
 from kvsweep.errors import InputError
 from kvsweep.search import sharing
 from kvsweep.search.aims import Aim
 from kvsweep.search.answer import answer_of
+from kvsweep.search.misleading import CHECKS, READ
 from kvsweep.search.of_store import answer_from
 from kvsweep.search.sharing import jobs_of, run
-from kvsweep.search.text import recommendation_text
+from kvsweep.search.text import recommendation_text, search_text
 from kvsweep.search.wanted import cliff_problem, load_for_size, size_problem
 from kvsweep.sweep import run as run_grid
 
@@ -141,6 +144,43 @@ def test_instances_and_rates_have_a_range_of_their_own(tmp_path):
     problem = sized(tmp_path, NO_GRID, "rate", ("ttft_p99_ms<=400",))
     assert (problem.space.low, problem.space.high) == (500.0 / 16, 500.0 * 16)
     assert not problem.space.generous_high
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_an_answer_that_misleads_is_told_as_a_grid_tells_it(tmp_path, workers):
+    """60 requests at 8,000 a second are all there before one is served: that is no steady rate."""
+    problem = sized(tmp_path, NO_GRID, "rate", ("ttft_p99_ms<=1e5",))
+    found, _ = run(problem, workers=workers)
+    (group,) = answer_of(problem, "highest", "request/s", found, False).groups
+    (warning,) = group.warnings
+    text = NO_GRID + f"\n[grid]\n'workload.rate' = [{group.answer}]\nseed = {{ count = 16 }}\n"
+    ds = run_grid(make_sweep(tmp_path, text), out=tmp_path / "grid.zarr")
+    told = {w.kind: w.text for w in warnings_of(ds)}
+    assert warning.kind == "burst"
+    assert warning.text == told["burst"]
+    assert f"warning: {warning.text}" in search_text(
+        answer_of(problem, "highest", "request/s", found, False)
+    )
+
+
+def test_an_answer_that_does_not_mislead_has_no_warning(tmp_path):
+    text = NO_GRID.replace("rate = 500.0", "rate = 2.0")
+    problem = sized(tmp_path, text, "blocks", ("ttft_p99_ms<=1000",))
+    (found,), _ = run(problem)
+    assert found.answer > 0
+    assert found.warnings == ()
+
+
+def test_the_checks_of_an_answer_read_nothing_that_is_not_kept():
+    class Strict(dict):
+        def get(self, name):
+            return self[name]
+
+    ones = Strict({name: np.ones(3) for name in READ})
+    cells = Cells({"seed": range(3)}, np.ones(3, bool), dict, ones.get, scenarios=np.array([None]))
+    cells.__dict__["instances"] = np.full(3, 1e-9)
+    for check in CHECKS:
+        check(cells)
 
 
 def test_a_trace_that_is_the_same_for_every_seed_needs_one(tmp_path):
