@@ -39,11 +39,12 @@ from kvsweep.workers.threads import Threads
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
+    from contextlib import AbstractContextManager
 
     import xarray as xr
 
     from kvsweep.workers.cluster import Client, Scheduler
-    from kvsweep.workers.job import Running
+    from kvsweep.workers.job import Running, Workers
 
 
 class Progress(Protocol):
@@ -190,7 +191,9 @@ def _run(
     job = replace(job, known=known)
     stored_too |= {"sweep": sweep, "plan": cells, "source_hash": simulate.source_hash()}
     make = partial(prepare, **stored_too)
-    gang = partial(found_workers, job, workers, processes, using, wait, notify)
+    gang: Callable[[], AbstractContextManager[Workers]] = partial(
+        found_workers, job, workers, processes, using, wait, notify
+    )
     # Before a worker is waited for that is not needed, or whose work would be refused.
     waits = using is not None and known is None and not overwrite
     if waits and has_all(place, share, partial(pending, place, **stored_too)):

@@ -102,7 +102,7 @@ def problem_of(case: Case, aim: Aim) -> Problem:
 def curves(problem: Problem, values: tuple[float, ...], seeds: range) -> Floats:
     """Return excesses (seeds, points) of one group."""
     asked = replace(problem, seeds=tuple(seeds))
-    return simulated(asked, problem.groups[0], Job(0, values, 0, len(seeds)))[:, 0].T
+    return simulated(asked, problem.groups[0], Job(0, values, 0, len(seeds))).excess[:, 0].T
 
 
 def crossing(problem: Problem, grid: tuple[float, ...], seeds: range) -> float:

@@ -104,7 +104,9 @@ def test_blocks_that_drop_requests_are_never_an_answer(tmp_path):
     assert group.candidates[0].verdict == "no value"
 
 
-DROPPING = NO_GRID + """
+DROPPING = (
+    NO_GRID
+    + """
 [grid]
 "cache.gpu_blocks" = [40, 2000]
 seed = { count = 3 }
@@ -114,6 +116,7 @@ metric = "ttft_p99_ms"
 along = "gpu_blocks"
 threshold = 1e6
 """
+)
 
 
 def test_a_cliff_recommends_no_value_that_drops_requests(tmp_path):
