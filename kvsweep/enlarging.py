@@ -28,6 +28,8 @@ from kvsweep.store import (
 from kvsweep.workload.trace_sums import trace_sums
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from kvsweep.addresses import Where
     from kvsweep.config import Sweep
     from kvsweep.grid import Plan, Task
@@ -60,7 +62,7 @@ def extension(
         prune=prune,
         traces=trace_sums(cells.variants, cells.policies, cells.seeds, sweep.base_dir),
     )
-    if not difference_of_sweeps(stored_attributes(place), wanted):
+    if not difference_of_sweeps(stored_attributes(place), wanted, folder=sweep.base_dir):
         return None
     source = Source.open(place)
     reason = difference_of_runs(source.attributes, wanted)
@@ -72,13 +74,13 @@ def extension(
     found = Extension(source, *layouts, arrays=tuple(measured(cells)))
     reason = unlike(source, before, smaller)
     if not reason and not found.contains_all():
-        told = difference_of_sweeps(source.attributes, wanted)
+        told = difference_of_sweeps(source.attributes, wanted, folder=sweep.base_dir)
         reason = f"{told}; the sweep must have all cells of the store, and may have more"
     if not reason and smaller.extra.get("slo_class") not in (None, cells.extra.get("slo_class")):
         reason = "the SLO classes are others"
     if reason:
         raise InputError(f"{place}: cannot be extended: {reason}; {_WAYS_OUT}")
-    _check_leftover(larger_store(place), wanted)
+    _check_leftover(larger_store(place), wanted, sweep.base_dir)
     return found
 
 
@@ -112,9 +114,9 @@ def has_all(place: Where, share: Share | None, pending: Callable[[], list[Task]]
     return exists(place) and not left_to_do(place, share, pending)
 
 
-def _check_leftover(larger: Where, wanted: dict[str, object]) -> None:
+def _check_leftover(larger: Where, wanted: dict[str, object], folder: Path) -> None:
     """See that a run that was cut short, if there is one, was to extend to the same sweep."""
-    if exists(larger) and difference_of_sweeps(stored_attributes(larger), wanted):
+    if exists(larger) and difference_of_sweeps(stored_attributes(larger), wanted, folder=folder):
         raise InputError(
             f"{larger}: left by a run with --extend that was cut short, of another sweep; run that "
             "one again, or delete what it left"

@@ -13,6 +13,7 @@ from kvsweep.arguments import checked
 from kvsweep.errors import InputError
 from kvsweep.grid import plan
 from kvsweep.store import (
+    FOLDERS,
     Delivery,
     Share,
     Source,
@@ -110,6 +111,7 @@ def merge(
             overwrite=overwrite,
             keep_requests=bool(first["per_request"]),
             prune=bool(first["pruned"]),
+            identity_of=first,
         )
         for task in target.pending():
             target.writer()
@@ -130,7 +132,7 @@ def planned(source: Source, folder: str | Path | None) -> tuple[Sweep, Plan]:
     reason = difference_of_makers(source.attributes, simulate.source_hash())
     if reason:
         raise InputError(f"{source.path}: {reason}; merge with the kvsweep that made it")
-    folders = [Path(folder)] if folder is not None else [Path(), Path("sweeps")]
+    folders = [Path(folder)] if folder is not None else FOLDERS
     keep = bool(source.attributes["per_request"])
     for place in folders:
         try:

@@ -15,7 +15,14 @@ from kvsweep.config.axes import POLICY, SEED
 from kvsweep.errors import InputError
 from kvsweep.metrics import VARIABLES
 from kvsweep.policies import Status
-from kvsweep.store import FORMAT, check_store, difference_of_makers, open_results, restored_sweep
+from kvsweep.store import (
+    FOLDERS,
+    FORMAT,
+    check_store,
+    difference_of_makers,
+    open_results,
+    restored_sweep,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -125,7 +132,7 @@ def verify(
         return replace(report, not_simulated="damaged files come first")
     ds = open_results(str(path), verify=False)
     pending = int((ds["status"].values == Status.PENDING.label).sum())
-    folders = [Path(folder)] if folder is not None else [Path(), Path("sweeps")]
+    folders = [Path(folder)] if folder is not None else list(FOLDERS)
     chosen = _chosen(ds, sample)
     reason = difference_of_makers(ds.attrs, simulate.source_hash())
     reason = (reason or ("" if chosen else "no cell is done")) if sample else ""

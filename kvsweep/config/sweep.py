@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from kvsweep.config.axes import POLICY, SAMPLE, SEED, Axis
+from kvsweep.config.canonical import canonical
 from kvsweep.config.compose import SECTIONS, Override, build
 from kvsweep.config.design import Design
 from kvsweep.config.document import AskedCliff, AskedSize, Pareto
 from kvsweep.config.latency import NO_LATENCY
 from kvsweep.config.memory import equal_memory
-from kvsweep.config.pools import has_roles
 from kvsweep.config.scenario import Scenario
 from kvsweep.config.source import Source
 from kvsweep.config.until import Until
@@ -209,36 +209,8 @@ class Sweep:
             raise self.source.error(place, message)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return what defines the results, in plain types: equal sweeps have equal dicts.
-
-        The grid's first scenario stands for the base, with all defaults filled in and without the
-        keys that are axes; tokens of the cache stand for its blocks.
-        """
-        scenario = next(self.probes()).model_dump(mode="json")
-        for section in ("model", "slo"):
-            if scenario[section] is None:
-                del scenario[section]
-        if scenario["cache"]["gpu_tokens"] is not None:
-            del scenario["cache"]["gpu_blocks"]
-        if scenario["cluster"]["pools"] or has_roles(next(self.probes()).cluster):
-            del scenario["cluster"]["instances"]
-        drawn = tuple(self.design.ranges) if self.design else ()
-        for key in (*(axis.key for axis in self.axes), *drawn):
-            _forget(scenario, key.split("."))
-        design = {"design": self.design.to_dict()} if self.design else {}
-        return {
-            "title": self.title,
-            "question": self.question,
-            "grid": {axis.key: list(axis.values) for axis in self.axes},
-            **design,
-            "policies": self.policies,
-            "scenario": scenario,
-            "cliff": self.cliff.model_dump() if self.cliff else None,
-            "pareto": self.pareto.model_dump(mode="json") if self.pareto else None,
-            "entropy": self.entropy,
-            **({"until": self.until.model_dump()} if self.until else {}),
-            **({"size": self.size.model_dump(mode="json")} if self.size else {}),
-        }
+        """Return what defines the results, in plain types: equal sweeps have equal dicts."""
+        return canonical(self)
 
     def with_seeds(self, count: int) -> Sweep:
         """Return the sweep with the seeds 0 to `count` - 1."""
@@ -273,14 +245,6 @@ class Sweep:
             from_option = any(nested[:n] in self.source.labels for n in range(2, len(nested) + 1))
             is_quoted = quoted in self.source.lines and not from_option
             yield Override(key, value, quoted if is_quoted else nested)
-
-
-def _forget(table: Any, path: list[str]) -> None:
-    """Remove a dotted key from nested tables and lists, if it is there."""
-    for part in path[:-1]:
-        table = table[int(part)] if isinstance(table, list) else table.get(part, {})
-    if isinstance(table, dict):
-        table.pop(path[-1], None)
 
 
 def _are_alike(section: Any, last: Any) -> bool:

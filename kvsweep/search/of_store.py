@@ -20,7 +20,7 @@ from kvsweep.search.problem import Labels, Problem, is_whole
 from kvsweep.search.samples import Reading, Samples
 from kvsweep.search.space import Space
 from kvsweep.search.targets import Target
-from kvsweep.store import restored_sweep
+from kvsweep.store import FOLDERS, restored_sweep
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -28,9 +28,6 @@ if TYPE_CHECKING:
     from kvsweep.addresses import Where
     from kvsweep.analysis.cliff_records import Cliff, GroupCliff
     from kvsweep.search.answer_records import SearchAnswer
-
-FOLDERS = (Path(), Path("sweeps"))
-"""Where the sweep file may be, from which names of presets and traces start."""
 
 
 def answer_from(ds: xr.Dataset, cliff: Cliff, store: Where) -> SearchAnswer | None:

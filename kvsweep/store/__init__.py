@@ -16,7 +16,8 @@ simulated again. `docs/stores.md` tells what is where.
 - `parts`: what a task leaves; `delivery`: who writes it; `packing`: what becomes of it;
   `shard_records`: what the files of a shard must be.
 - `checking`: comparing all of a store with its checksums.
-- `identity`: what must agree before a store is continued.
+- `identity`: what must agree before a store is continued; `unlike_sweeps`: whether sweeps do;
+  `restoring`: the sweep that a store was made from.
 - `folder`: where bytes are put and read; `folders`: making, replacing and deleting whole stores,
   and nothing else. `bucket`, `objects`, `leases`: the same, and locks, at an address;
   `connection`: how that is reached; `places`: which of the two.
@@ -38,8 +39,6 @@ from kvsweep.store.identity import (
     describe,
     difference_of_makers,
     difference_of_runs,
-    difference_of_sweeps,
-    restored_sweep,
 )
 from kvsweep.store.layout import measured
 from kvsweep.store.lock import locked
@@ -53,12 +52,15 @@ from kvsweep.store.reading import (
     stored_format,
 )
 from kvsweep.store.refusals import FORMAT
+from kvsweep.store.restoring import FOLDERS, restored_sweep, scenarios_of
 from kvsweep.store.share import Share
 from kvsweep.store.sharing import completed, left_to_do, opened
 from kvsweep.store.sources import Source, check_alike, chosen, unlike
+from kvsweep.store.unlike_sweeps import difference_of_sweeps
 from kvsweep.store.writing import default_path, pending, prepare, real_path, update_attributes
 
 __all__ = [
+    "FOLDERS",
     "FORMAT",
     "Array",
     "Delivery",
@@ -92,6 +94,7 @@ __all__ = [
     "refuse_damaged",
     "restored_sweep",
     "save_dataset",
+    "scenarios_of",
     "storage",
     "stored_attributes",
     "stored_format",

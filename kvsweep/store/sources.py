@@ -10,7 +10,7 @@ from kvsweep.errors import InputError
 from kvsweep.store import details
 from kvsweep.store.arrays import from_document
 from kvsweep.store.checking import Check, Shards, check
-from kvsweep.store.identity import describe, difference_of_runs, difference_of_sweeps
+from kvsweep.store.identity import describe, difference_of_runs
 from kvsweep.store.layout import arrays
 from kvsweep.store.metadata import Root
 from kvsweep.store.parts import FOLDER, name_of, read
@@ -19,6 +19,7 @@ from kvsweep.store.refusals import damage, read_store, refuse_unsealed
 from kvsweep.store.shard_records import bodies
 from kvsweep.store.sharding import Place
 from kvsweep.store.share import Share
+from kvsweep.store.unlike_sweeps import difference_of_sweeps
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -171,7 +172,7 @@ def unlike(source: Source, sweep: Sweep, plan: Plan) -> str:
     Presets that it names may be others now, or kvsweep may lay out the cells in another way.
     """
     described = describe(sweep, str(source.attributes["source_hash"]))
-    reason = difference_of_sweeps(source.attributes, described)
+    reason = difference_of_sweeps(source.attributes, described, folder=sweep.base_dir)
     if not reason and details.without(source.root)[0] != {
         name: array.document() for name, array in arrays(plan).items()
     }:

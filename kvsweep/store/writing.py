@@ -38,6 +38,7 @@ def prepare(
     keep_requests: bool = False,
     prune: bool = True,
     alone: bool = True,
+    identity_of: Mapping[str, Any] | None = None,
 ) -> Store:
     """Create the store of `sweep`, or open it where an interrupted run left it.
 
@@ -57,6 +58,9 @@ def prepare(
         As for `kvsweep.run`.
     alone : bool
         Nobody else writes the store. Else it is there, and opened as it is.
+    identity_of : mapping, optional
+        Attributes of a store of this sweep whose parts it is to take: an older kvsweep may have
+        told them by another identity.
 
     Raises
     ------
@@ -66,17 +70,19 @@ def prepare(
     """
     path = real_path(path)
     attributes = _attributes(sweep, plan, source_hash, keep_requests, prune)
+    if identity_of:
+        attributes[IDENTITY] = identity_of[IDENTITY]
     if not alone:
-        return _open(path, plan, attributes, repair=False)
+        return _open(path, plan, attributes, sweep.base_dir, repair=False)
     if isinstance(path, Address):
         _place_objects(path, plan, attributes, overwrite=overwrite)
-        return _open(path, plan, attributes, repair=True)
+        return _open(path, plan, attributes, sweep.base_dir, repair=True)
     clear_parts(path, FORMAT)
     if overwrite or not path.exists():
         if path.exists():
             recognise(path, FORMAT)
         _create(path, plan, attributes)
-    return _open(path, plan, attributes, repair=True)
+    return _open(path, plan, attributes, sweep.base_dir, repair=True)
 
 
 def pending(
@@ -96,7 +102,7 @@ def pending(
         As `prepare`.
     """
     attributes = _attributes(sweep, plan, source_hash, keep_requests, prune)
-    return _open(real_path(path), plan, attributes, repair=False).pending()
+    return _open(real_path(path), plan, attributes, sweep.base_dir, repair=False).pending()
 
 
 def real_path(path: str | Where) -> Where:
@@ -156,12 +162,14 @@ def _attributes(
     return {**described, IDENTITY: identity(described, documents), COMPLETE: 0}
 
 
-def _open(path: Where, plan: Plan, attributes: dict[str, Any], *, repair: bool) -> Store:
+def _open(
+    path: Where, plan: Plan, attributes: dict[str, Any], base_dir: Path, *, repair: bool
+) -> Store:
     """Open a store of these attributes; its metadata are made what they must be, or taken so."""
     root = read_store(path)
-    _check_same(path, root, attributes)
+    _check_same(path, root, attributes, base_dir)
     if root.intact:
-        attributes = attributes | recorded(root.attributes)
+        attributes = attributes | recorded(root.attributes) | _told_by(root.attributes)
     wanted, files = contents(plan, attributes)
     if root.intact and details.without(root)[0] != wanted.arrays:
         raise InputError(f"{path}: laid out by another version of kvsweep; {WAYS_OUT}")
@@ -182,6 +190,11 @@ def _open(path: Where, plan: Plan, attributes: dict[str, Any], *, repair: bool) 
         except OSError as error:
             raise unwritable(path, error) from None
     return Store(folder, plan, attributes, wanted, measured(plan), lost)
+
+
+def _told_by(attributes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the identity of a store: that of its parts, whichever kvsweep began it."""
+    return {IDENTITY: attributes[IDENTITY]} if IDENTITY in attributes else {}
 
 
 def _create(path: Path, plan: Plan, attributes: Mapping[str, Any]) -> None:
@@ -218,10 +231,10 @@ def _place_objects(
         objects.create(address, *contents(plan, attributes))
 
 
-def _check_same(path: Where, root: Root, attributes: Mapping[str, Any]) -> None:
+def _check_same(path: Where, root: Root, attributes: Mapping[str, Any], base_dir: Path) -> None:
     """Refuse a store of something else; a damaged root may be why it seems to be."""
     try:
-        check_same(path, root.attributes, attributes)
+        check_same(path, root.attributes, attributes, base_dir)
     except InputError as error:
         if root.intact or not root.sealed:
             raise

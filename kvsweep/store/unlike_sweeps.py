@@ -1,0 +1,117 @@
+"""Whether two stores are of one sweep, as far as it decides the numbers in the cells."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from kvsweep.config.canonical import SCENARIOS, leaves
+from kvsweep.store.restoring import FOLDERS, scenarios_of
+
+# Parts of a sweep that decide what is made of the results, not the results.
+PRESENTATION = ("title", "question", "cliff", "pareto", "until", "size")
+NAMES = ("the store", "the sweep")
+
+
+def difference_of_sweeps(
+    there: Mapping[str, Any],
+    wanted: Mapping[str, Any],
+    names: tuple[str, str] = NAMES,
+    folder: Path | None = None,
+) -> str:
+    """Say what was another in the sweep of a store; empty if nothing was.
+
+    Parameters
+    ----------
+    there, wanted : mapping
+        Attributes of the store, and those that are wanted.
+    names : (str, str)
+        What messages call what these are of.
+    folder : Path, optional
+        Folder that names of files are relative to, if it is known.
+    """
+    before, now = _comparable(there, wanted, folder)
+    difference = _moved_points(before, now, names) or _difference(before, now, names)
+    return difference and f"made from another sweep: {difference}"
+
+
+def _comparable(
+    there: Mapping[str, Any], wanted: Mapping[str, Any], folder: Path | None
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the parts of two sweeps that decide the numbers, of both in the same terms.
+
+    What the first policy hides of the base was not always noted. Where only one notes it, or none,
+    the bases tell: they are the same, or what follows from them is compared.
+    """
+    both = cells_only(there), cells_only(wanted)
+    bases = [_parsed(attributes, "base") for attributes in (there, wanted)]
+    if None in bases:
+        return both
+    plain = tuple({k: v for k, v in cells.items() if k != SCENARIOS} for cells in both)
+    noted = [cells.get(SCENARIOS) for cells in both]
+    if plain[0] != plain[1] or (None in noted and bases[0] == bases[1]):
+        return plain[0], plain[1]
+    folders = [folder] if folder is not None else FOLDERS
+    told = [scenarios_of(attributes, folders) for attributes in (there, wanted)]
+    if None in told:
+        return {"base": bases[0]}, {"base": bases[1]}
+    scenario = dict(leaves(plain[0]["scenario"]))
+    first, second = ({SCENARIOS: one or {}} for one in told)
+    return _with_all(first, second, scenario), _with_all(second, first, scenario)
+
+
+def _with_all(
+    one: Mapping[str, Any], other: Mapping[str, Any], scenario: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return `SCENARIOS` with the keys that another has too: what is as in the first scenario."""
+    own, others = one[SCENARIOS], other[SCENARIOS]
+    return {
+        SCENARIOS: {
+            name: {key: scenario.get(key) for key in others.get(name, {})} | own.get(name, {})
+            for name in dict.fromkeys([*own, *others])
+        }
+    }
+
+
+def _moved_points(
+    there: Mapping[str, Any], here: Mapping[str, Any], called: tuple[str, str]
+) -> str:
+    """Say what was another in a design of which no point stays; empty if that is not so."""
+    designs = there.get("design"), here.get("design")
+    if not all(design and design["method"] == "latin-hypercube" for design in designs):
+        return ""
+    difference = _difference(*designs, called, "design")
+    return difference and f"{difference}: no point of a latin-hypercube stays as it was"
+
+
+def cells_only(attributes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the part of the sweep that decides the numbers in the cells."""
+    sweep = _parsed(attributes, "sweep") or {}
+    return {key: value for key, value in sweep.items() if key not in PRESENTATION}
+
+
+def _parsed(attributes: Mapping[str, Any], name: str) -> dict[str, Any] | None:
+    """Return an attribute that holds a table as JSON; None if it does not."""
+    try:
+        found = json.loads(attributes[name])
+    except (KeyError, TypeError, ValueError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _difference(there: Any, here: Any, called: tuple[str, str], key: str = "") -> str:
+    """Name the first key in which two sweeps differ and its values; empty if they are equal."""
+    if isinstance(there, dict) and isinstance(here, dict):
+        names = list(dict.fromkeys([*there, *here]))
+        pairs = [(f"{key}.{n}" if key else n, there.get(n), here.get(n)) for n in names]
+    elif isinstance(there, list) and isinstance(here, list):
+        if len(there) != len(here):
+            return f"{key} has {len(there)} values in {called[0]}, {len(here)} in {called[1]}"
+        both = enumerate(zip(there, here, strict=True))
+        pairs = [(f"{key}[{i}]", a, b) for i, (a, b) in both]
+    else:
+        same = there == here
+        return "" if same else f"{key} is {there!r} in {called[0]}, {here!r} in {called[1]}"
+    return next(filter(None, (_difference(a, b, called, name) for name, a, b in pairs)), "")

@@ -1,0 +1,129 @@
+"""What makes another sweep of one, though its first scenario stays as it was."""
+
+import json
+
+import pytest
+from sweeping import make_sweep, stand_in, tree
+
+import kvsweep
+from kvsweep.config import sweep as sweeps
+from kvsweep.config.canonical import SCENARIOS, canonical
+from kvsweep.errors import InputError
+from kvsweep.store import scenarios_of
+
+TEXT = """
+title = "base"
+question = "what if?"
+workload.requests = 20
+latency.beta = [1000, 10, 5]
+cache.gpu_blocks = 500
+[policies.small]
+cache.gpu_blocks = 300
+[policies.base]
+cache.eviction = "lru"
+[grid]
+policy = ["small", "base"]
+seed = { count = 4 }
+"""
+OTHER = TEXT.replace("= 500", "= 2000")
+SAID = r"scenarios\.base\.cache\.gpu_blocks is 500 in the store, 2000 in the sweep"
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    stand_in(monkeypatch, 1e-9)
+
+
+@pytest.fixture
+def older(monkeypatch):
+    """Let stores be made as before `SCENARIOS` was noted, until called."""
+
+    def as_before(sweep):
+        return {key: value for key, value in canonical(sweep).items() if key != SCENARIOS}
+
+    with monkeypatch.context() as patch:
+        patch.setattr(sweeps, "canonical", as_before)
+        yield patch.undo
+
+
+def run(tmp_path, text=TEXT, **options):
+    options = {"out": "a.zarr", "workers": 1} | options
+    return kvsweep.run(make_sweep(tmp_path, text), **options)
+
+
+def test_a_base_that_the_first_policy_hides_is_told(tmp_path):
+    found = [make_sweep(tmp_path, text).to_dict() for text in (TEXT, OTHER)]
+    assert [one[SCENARIOS] for one in found] == [
+        {"base": {"cache.gpu_blocks": 500}},
+        {"base": {"cache.gpu_blocks": 2000}},
+    ]
+    assert found[0]["scenario"] == found[1]["scenario"]
+    assert SCENARIOS not in make_sweep(tmp_path, TEXT.replace("= 500", "= 300")).to_dict()
+
+
+def test_a_store_of_another_base_is_refused(tmp_path):
+    run(tmp_path)
+    before = tree(tmp_path / "a.zarr")
+    with pytest.raises(InputError, match=f"made from another sweep: {SAID}"):
+        run(tmp_path, OTHER)
+    assert tree(tmp_path / "a.zarr") == before
+    with pytest.raises(InputError, match=SAID):
+        run(tmp_path, OTHER, extend=True)
+
+
+def test_shares_of_two_bases_are_not_mixed(tmp_path):
+    run(tmp_path, shard="1/2")
+    with pytest.raises(InputError, match=SAID):
+        run(tmp_path, OTHER, shard="2/2")
+    run(tmp_path, OTHER, shard="2/2", out="b.zarr")
+    with pytest.raises(InputError, match="cannot be merged"):
+        kvsweep.merge(["a.zarr", "b.zarr"], out="m.zarr")
+
+
+def test_an_older_store_is_compared_by_its_base(older, tmp_path):
+    run(tmp_path)
+    older()
+    with pytest.raises(InputError, match=SAID):
+        run(tmp_path, OTHER)
+    with pytest.raises(InputError, match="is 500 in the store, 300 in the sweep"):
+        run(tmp_path, TEXT.replace("= 500", "= 300"))
+    begun = []
+    found = run(tmp_path, TEXT + "# a comment", progress=lambda done, total: begun.append(done))
+    assert set(begun) <= {8}, "nothing is simulated again"
+    assert json.loads(found.attrs["sweep"])[SCENARIOS] == {"base": {"cache.gpu_blocks": 500}}
+    assert kvsweep.verify("a.zarr", sample=0).ok
+    with pytest.raises(InputError, match=SAID):
+        run(tmp_path, OTHER)
+
+
+def test_an_older_store_that_was_cut_short_goes_on(older, tmp_path):
+    run(tmp_path, shard="1/2")
+    older()
+    begun = []
+    run(tmp_path, progress=lambda done, total: begun.append(done))
+    assert begun[0] > 0, "what was done is kept"
+    run(tmp_path, out="b.zarr")
+    assert kvsweep.open_results("a.zarr").equals(kvsweep.open_results("b.zarr"))
+    assert kvsweep.verify("a.zarr", sample=0).ok
+
+
+def test_older_shares_are_merged_and_older_stores_extended(older, tmp_path):
+    for k in (1, 2):
+        run(tmp_path, shard=f"{k}/2", out=f"{k}.zarr")
+    older()
+    merged = kvsweep.merge(["1.zarr", "2.zarr"], out="m.zarr")
+    assert merged.equals(run(tmp_path))
+    assert kvsweep.verify("m.zarr", sample=0).ok
+    more = TEXT.replace("count = 4", "count = 6")
+    assert run(tmp_path, more, out="m.zarr", extend=True).identical(
+        run(tmp_path, more, out="n.zarr")
+    )
+    assert tree(tmp_path / "m.zarr") == tree(tmp_path / "n.zarr")
+
+
+def test_without_its_files_an_older_store_has_what_its_base_says(older, tmp_path):
+    run(tmp_path)
+    told = dict(kvsweep.open_results("a.zarr").attrs)
+    assert scenarios_of(told, []) is None
+    assert scenarios_of(told, [tmp_path]) == {"base": {"cache.gpu_blocks": 500}}
