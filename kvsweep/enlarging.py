@@ -18,6 +18,7 @@ from kvsweep.store import (
     exists,
     finish_growing,
     growing,
+    input_sums,
     larger_store,
     left_to_do,
     measured,
@@ -25,7 +26,6 @@ from kvsweep.store import (
     stored_attributes,
     unlike,
 )
-from kvsweep.workload.trace_sums import trace_sums
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -60,7 +60,7 @@ def extension(
         simulate.source_hash(),
         keep_requests=keep_requests,
         prune=prune,
-        traces=trace_sums(cells.variants, cells.policies, cells.seeds, sweep.base_dir),
+        inputs=input_sums(cells, sweep.base_dir),
     )
     if not difference_of_sweeps(stored_attributes(place), wanted, folder=sweep.base_dir):
         return None

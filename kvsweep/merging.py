@@ -22,13 +22,14 @@ from kvsweep.store import (
     describe,
     difference_of_makers,
     difference_of_runs,
+    difference_of_sweeps,
+    input_sums,
     locked,
     prepare,
     real_path,
     restored_sweep,
 )
 from kvsweep.sweep import warned
-from kvsweep.workload.trace_sums import trace_sums
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -58,7 +59,7 @@ def merge(
     out : path
         The store to make, also by its address, or one that a merge left half done.
     folder : path, optional
-        Folder of the sweep file, to which names of traces are relative; the current one, or
+        Folder of the sweep file, to which names of files are relative; the current one, or
         ``sweeps`` in it, if not given.
     overwrite : bool
         Discard an existing store at `out`.
@@ -74,8 +75,8 @@ def merge(
     ------
     InputError
         If the stores are not of one sweep, sources and libraries, a task is in none of them (the
-        message says which, and how to run it), or differs between two, or a trace has changed. What
-        is at `out` is as it was then.
+        message says which, and how to run it), or differs between two, or a file that the sweep
+        names has changed. What is at `out` is as it was then.
 
     Examples
     --------
@@ -96,7 +97,7 @@ def merge(
     sweep, cells = planned(sources[0], folder)
     found = chosen(sources, len(cells.tasks))
     _check_all(sources, found, cells)
-    _check_traces(sources[0], sweep, cells)
+    _check_files(sources[0], sweep, cells)
     for source in sources:
         if notify and source.found.files:
             notify(f"{source.path}: damaged: {source.found.files[0]}; taken from the others")
@@ -158,18 +159,19 @@ def _check_all(sources: Sequence[Source], found: dict[int, Source], cells: Plan)
     )
 
 
-def _check_traces(source: Source, sweep: Sweep, cells: Plan) -> None:
-    """Refuse other traces than those that the stores were made from."""
+def _check_files(source: Source, sweep: Sweep, cells: Plan) -> None:
+    """Refuse other traces, presets and the like than those that the stores were made from."""
     found = source.attributes
     wanted = describe(
         sweep,
         simulate.source_hash(),
         keep_requests=bool(found["per_request"]),
         prune=bool(found["pruned"]),
-        traces=trace_sums(cells.variants, cells.policies, cells.seeds, sweep.base_dir),
+        inputs=input_sums(cells, sweep.base_dir),
     )
-    if reason := difference_of_runs(found, wanted):
-        raise InputError(f"{source.path}: {reason}; merge with the traces it was made from")
+    reason = difference_of_sweeps(found, wanted, folder=sweep.base_dir)
+    if reason := reason or difference_of_runs(found, wanted):
+        raise InputError(f"{source.path}: {reason}; merge with the files it was made from")
 
 
 def _commands(sources: Sequence[Source], missing: Sequence[int]) -> list[str]:

@@ -127,3 +127,93 @@ def test_without_its_files_an_older_store_has_what_its_base_says(older, tmp_path
     told = dict(kvsweep.open_results("a.zarr").attrs)
     assert scenarios_of(told, []) is None
     assert scenarios_of(told, [tmp_path]) == {"base": {"cache.gpu_blocks": 500}}
+
+
+PRESET = """
+model = "m"
+hardware = "h"
+kind = "linear"
+alpha = [0, 0, 500]
+beta = [5000, 20, 10]
+source = "made up"
+fit = "made up"
+"""
+CONFIG = {
+    "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 1024,
+    "num_hidden_layers": 8, "num_attention_heads": 8, "num_key_value_heads": 2, "head_dim": 128,
+    "intermediate_size": 2048, "vocab_size": 32000, "torch_dtype": "bfloat16",
+    "max_position_embeddings": 8192,
+}  # fmt: skip
+OF_FILES = {
+    "an axis": '[grid]\n"latency.model" = ["llama-3.1-8b/h100/tp2", "mine.toml"]',
+    "a policy": (
+        'latency.model = "llama-3.1-8b/h100/tp2"\n[policies.a]\nengine.max_num_seqs = 8\n'
+        '[policies.b]\nlatency.model = "mine.toml"\n[grid]\npolicy = ["a", "b"]'
+    ),
+    "a pool": (
+        'latency.model = "llama-3.1-8b/h100/tp2"\n[policies.a]\ncluster.instances = 2\n'
+        '[policies.b]\ncluster.pools = [{ instances = 2, latency = { model = "mine.toml" } }]\n'
+        '[grid]\npolicy = ["a", "b"]'
+    ),
+    "a config": (
+        'latency.beta = [5000, 20, 10]\nmodel.kv_gib = 1\nmodel.config = "config.json"\n'
+        '[grid]\n"model.config" = ["config.json", "c2.json"]'
+    ),
+}
+
+
+@pytest.mark.parametrize("where", OF_FILES)
+def test_a_store_of_another_preset_or_config_is_refused(where, tmp_path):
+    text = f'title = "f"\nquestion = "?"\nworkload.requests = 20\n{OF_FILES[where]}\n'
+    (tmp_path / "mine.toml").write_text(PRESET)
+    for name in ("config.json", "c2.json"):
+        (tmp_path / name).write_text(json.dumps(CONFIG))
+    name, other = ("c2.json", json.dumps(CONFIG | {"num_hidden_layers": 16}))
+    same = json.dumps(CONFIG, indent=1)
+    if where != "a config":
+        name, other = "mine.toml", PRESET.replace("500]", "50_000]")
+        same = PRESET.replace('"made up"', '"measured"')
+    assert name in json.loads(run(tmp_path, text).attrs["files"])
+    for k in (1, 2):
+        run(tmp_path, text, shard=f"{k}/2", out=f"{k}.zarr")
+    (tmp_path / name).write_text(same)
+    run(tmp_path, text)
+    (tmp_path / name).write_text(other)
+    changed = rf"made from another {name}: that file was changed or replaced since"
+    if where == "a policy":
+        changed += r"|scenarios\.b\.latency\.alpha\[2\] is 500.0 in the store, 50000.0"
+    for options in ({}, {"extend": True}):
+        with pytest.raises(InputError, match=changed):
+            run(tmp_path, text, **options)
+    with pytest.raises(InputError, match=f"({changed}).*; merge with the files it was made"):
+        kvsweep.merge(["1.zarr", "2.zarr"], out="m.zarr")
+
+
+def test_stores_of_another_preset_of_the_base_are_not_merged(tmp_path):
+    text = 'title = "f"\nquestion = "?"\nworkload.requests = 20\nlatency.model = "mine.toml"\n'
+    text += '[grid]\n"cache.gpu_blocks" = [100, 200]\n'
+    (tmp_path / "mine.toml").write_text(PRESET)
+    for k in (1, 2):
+        run(tmp_path, text, shard=f"{k}/2", out=f"{k}.zarr")
+    (tmp_path / "mine.toml").write_text(PRESET.replace("5000", "6000"))
+    with pytest.raises(InputError, match=r"latency\.beta\[0\] is 5000.0 in the store, 6000.0"):
+        kvsweep.merge(["1.zarr", "2.zarr"], out="m.zarr")
+
+
+def test_a_store_that_notes_no_presets_goes_on(monkeypatch, tmp_path):
+    text = f'title = "f"\nquestion = "?"\nworkload.requests = 20\n{OF_FILES["an axis"]}\n'
+    (tmp_path / "mine.toml").write_text(PRESET)
+    with monkeypatch.context() as patch:
+        patch.setattr("kvsweep.store.inputs._file_sums", lambda variants, folder: {})
+        for k in (1, 2):
+            assert "files" not in run(tmp_path, text, shard=f"{k}/2", out=f"{k}.zarr").attrs
+        run(tmp_path, text)
+    merged = kvsweep.merge(["1.zarr", "2.zarr"], out="m.zarr")
+    begun = []
+    found = run(tmp_path, text, progress=lambda done, total: begun.append(done))
+    assert set(begun) <= {2}
+    assert found.equals(merged)
+    assert list(json.loads(found.attrs["files"])) == ["mine.toml"]
+    (tmp_path / "mine.toml").write_text(PRESET.replace("500]", "50_000]"))
+    with pytest.raises(InputError, match=r"another mine\.toml"):
+        run(tmp_path, text)

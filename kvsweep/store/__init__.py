@@ -17,7 +17,7 @@ simulated again. `docs/stores.md` tells what is where.
   `shard_records`: what the files of a shard must be.
 - `checking`: comparing all of a store with its checksums.
 - `identity`: what must agree before a store is continued; `unlike_sweeps`: whether sweeps do;
-  `restoring`: the sweep that a store was made from.
+  `inputs`: the files that are named; `restoring`: the sweep that a store was made from.
 - `folder`: where bytes are put and read; `folders`: making, replacing and deleting whole stores,
   and nothing else. `bucket`, `objects`, `leases`: the same, and locks, at an address;
   `connection`: how that is reached; `places`: which of the two.
@@ -40,6 +40,7 @@ from kvsweep.store.identity import (
     difference_of_makers,
     difference_of_runs,
 )
+from kvsweep.store.inputs import input_sums
 from kvsweep.store.layout import measured
 from kvsweep.store.lock import locked
 from kvsweep.store.places import exists, storage
@@ -80,6 +81,7 @@ __all__ = [
     "exists",
     "finish_growing",
     "growing",
+    "input_sums",
     "larger_store",
     "left_to_do",
     "load",

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from kvsweep._version import __version__
 from kvsweep.errors import InputError
+from kvsweep.store.inputs import FILES, TRACES
 from kvsweep.store.refusals import FORMAT
 from kvsweep.store.unlike_sweeps import cells_only, difference_of_sweeps
 
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
 DECIDING = ("source_hash", "numba", "numpy")
 # Recorded too, of the run that made the store. They may differ: they move numbers about unchanged.
 RECORDED = ("kvsweep", "xarray", "zarr")
-# The SHA-256 of each trace, by its name; of a sweep without any there is no such attribute.
-TRACES = "traces"
 WAYS_OUT = "--overwrite starts again, --out names another store"
 _OF_THE_GRID = "made from another sweep: grid."
 # Attributes set by options of a run, and the options.
@@ -36,7 +35,7 @@ def describe(
     *,
     keep_requests: bool = False,
     prune: bool = True,
-    traces: Mapping[str, str] | None = None,
+    inputs: Mapping[str, Mapping[str, str]] | None = None,
 ) -> dict[str, Any]:
     """Return the attributes of a store of `sweep`: what it is and what made it.
 
@@ -49,8 +48,8 @@ def describe(
         Of the sources of the simulator, of which a store knows nothing else.
     keep_requests, prune : bool
         As for `kvsweep.run`.
-    traces : mapping of str to str, optional
-        SHA-256 of each trace that it reads, by name.
+    inputs : mapping, optional
+        SHA-256 of each file that it reads, from `inputs.input_sums`.
     """
     return {
         "format": FORMAT,
@@ -65,7 +64,7 @@ def describe(
         "per_request": int(keep_requests),
         "pruned": int(prune),
         **_makers(source_hash),
-        **({TRACES: json.dumps(traces)} if traces else {}),
+        **{name: json.dumps(sums) for name, sums in (inputs or {}).items()},
     }
 
 
@@ -80,7 +79,7 @@ def identity(attributes: Mapping[str, Any], arrays: Mapping[str, Any]) -> str:
         Metadata of its arrays.
     """
     decides = {key: attributes[key] for key in (*OPTIONS, *DECIDING)}
-    decides |= {key: attributes[key] for key in (TRACES,) if key in attributes}
+    decides |= {key: attributes[key] for key in (TRACES, FILES) if key in attributes}
     said = json.dumps([cells_only(attributes), decides, arrays], sort_keys=True)
     return hashlib.sha256(said.encode()).hexdigest()[:16]
 
@@ -138,17 +137,23 @@ def difference_of_runs(there: Mapping[str, Any], wanted: Mapping[str, Any]) -> s
     for key in DECIDING:
         if there.get(key) != wanted[key]:
             return f"made by {_maker(key)} {there.get(key)}, not {wanted[key]}"
-    return _difference_of_traces(there, wanted)
+    return _difference_of_inputs(there, wanted)
 
 
-def _difference_of_traces(there: Mapping[str, Any], wanted: Mapping[str, Any]) -> str:
-    """Say which trace was another when a store was made; a larger sweep may have more of them."""
-    now = json.loads(wanted.get(TRACES, "{}"))
-    before = json.loads(there.get(TRACES, "{}"))
-    changed = next((name for name, told in before.items() if now.get(name, told) != told), None)
-    if changed is not None:
-        return f"made from another {changed}: that trace was changed or replaced since"
-    return "made by a kvsweep that did not note its traces" if now and not before else ""
+def _difference_of_inputs(there: Mapping[str, Any], wanted: Mapping[str, Any]) -> str:
+    """Say which file was another when a store was made; a larger sweep may have more of them.
+
+    Stores of before presets and the like were noted are believed to have these.
+    """
+    for attribute, kind in ((TRACES, "trace"), (FILES, "file")):
+        now = json.loads(wanted.get(attribute, "{}"))
+        before = json.loads(there.get(attribute, "{}"))
+        changed = next((name for name, told in before.items() if now.get(name, told) != told), None)
+        if changed is not None:
+            return f"made from another {changed}: that {kind} was changed or replaced since"
+        if attribute == TRACES and now and not before:
+            return "made by a kvsweep that did not note its traces"
+    return ""
 
 
 def difference_of_makers(attributes: Mapping[str, Any], source_hash: str) -> str:

@@ -15,12 +15,12 @@ from kvsweep.store.checking import COMPLETE, IDENTITY
 from kvsweep.store.filling import Store
 from kvsweep.store.folders import clear_half_files, clear_parts, made_beside, move_in, recognise
 from kvsweep.store.identity import WAYS_OUT, check_same, describe, identity, recorded
+from kvsweep.store.inputs import input_sums
 from kvsweep.store.layout import arrays, contents, measured
 from kvsweep.store.lock import PATIENCE, locked
 from kvsweep.store.metadata import ROOT, Root, encoded
 from kvsweep.store.places import filled, storage
 from kvsweep.store.refusals import FORMAT, damage, read_store
-from kvsweep.workload.trace_sums import trace_sums
 
 if TYPE_CHECKING:
     from kvsweep.config import Sweep
@@ -154,9 +154,9 @@ def _attributes(
     sweep: Sweep, plan: Plan, source_hash: str, keep_requests: bool, prune: bool
 ) -> dict[str, Any]:
     """Return the attributes of a store that is being filled."""
-    traces = trace_sums(plan.variants, plan.policies, plan.seeds, sweep.base_dir)
+    inputs = input_sums(plan, sweep.base_dir)
     described = describe(
-        sweep, source_hash, keep_requests=keep_requests, prune=prune, traces=traces
+        sweep, source_hash, keep_requests=keep_requests, prune=prune, inputs=inputs
     )
     documents = {name: array.document() for name, array in arrays(plan).items()}
     return {**described, IDENTITY: identity(described, documents), COMPLETE: 0}
