@@ -296,3 +296,17 @@ def test_a_sweep_of_gib_runs_and_its_axis_has_the_unit(load, tmp_path):
     assert (ds["status"] == "ok").all()
     rate = ds["preemption_rate"]
     assert float(rate.isel(kv_gib=0).squeeze()) > float(rate.isel(kv_gib=1).squeeze()) == 0
+
+
+def test_a_config_that_is_written_anew_is_read_anew(load, tmp_path):
+    layers = {"model_type": "llama", "hidden_size": 1024, "num_hidden_layers": 8,
+              "num_attention_heads": 8, "num_key_value_heads": 2, "intermediate_size": 2048,
+              "vocab_size": 32000, "torch_dtype": "bfloat16",
+              "max_position_embeddings": 8192, "architectures": ["LlamaForCausalLM"]}  # fmt: skip
+    found = []
+    for count in (8, 16):
+        told = json.dumps(layers | {"num_hidden_layers": count})
+        (tmp_path / "config.json").write_text(told)
+        (scenario,) = scenarios(load('[model]\nconfig = "config.json"\nkv_gib = 1\n' + LATENCY))
+        found.append(scenario.cache.gpu_blocks + 1)
+    assert found == [8192, 4096]

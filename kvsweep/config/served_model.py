@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from functools import cache
 from math import ceil, floor, log10
 from pathlib import Path
@@ -205,12 +206,24 @@ def sized(scenario: Scenario, folder: Path) -> Answer:
             max_num_seqs=seqs if on_gpu else None,
             weights=_size(model.weights_gib) if on_gpu else None,
             activation=_size(model.activation_gib) if on_gpu else None,
-        )
+        ),
+        None if model.config is None else _state(name),
     )
 
 
+def _state(name: str) -> tuple[int, ...] | None:
+    """Return what tells a file from another of its name, or from itself as it was; None of none."""
+    path = Path(name)
+    try:
+        found = os.stat(path / "config.json" if path.is_dir() else path)
+    except (OSError, ValueError):
+        return None
+    return found.st_dev, found.st_ino, found.st_mtime_ns, found.st_size
+
+
 @cache
-def _answer(question: Question) -> Answer:
+def _answer(question: Question, state: tuple[int, ...] | None) -> Answer:
+    """Return the answer; with `state`, that of the file as it is, as processes may live long."""
     from kvsweep.sizing.asking import answer
 
     return answer(question)
