@@ -217,3 +217,49 @@ def test_a_store_that_notes_no_presets_goes_on(monkeypatch, tmp_path):
     (tmp_path / "mine.toml").write_text(PRESET.replace("500]", "50_000]"))
     with pytest.raises(InputError, match=r"another mine\.toml"):
         run(tmp_path, text)
+
+
+HIDING = """
+title = "two"
+question = "what if?"
+workload.requests = 20
+latency.beta = [1000, 10, 5]
+[policies.long]
+workload.prompt = { dist = "constant", value = 700 }
+engine.max_num_seqs = 8
+[policies.usual]
+cluster.instances = 2
+[grid]
+policy = ["long", "usual"]
+seed = { count = 4 }
+"""
+
+
+@pytest.mark.parametrize("noted", [True, False])
+def test_what_differs_between_policies_is_not_taken_from_the_first(older, noted, tmp_path):
+    if noted:
+        older()
+    ds = run(tmp_path, HIDING)
+    first, second = (ds.sel(policy=name) for name in ("long", "usual"))
+    found = kvsweep.compare(first, second, "e2e_p99_ms")
+    assert not found.same_requests
+    told = {item.key: (item.a, item.b) for item in found.differing}
+    assert told["workload.prompt.value"] == (700, None)
+    assert told["workload.prompt.mean"] == (None, 512.0)
+    assert told["engine.max_num_seqs"] == (8, 256)
+    assert told["cluster.instances"] == (1, 2)
+    assert not kvsweep.compare(ds, ds, "e2e_p99_ms").differing
+
+
+def test_a_base_that_differs_for_one_policy_is_told_with_it(tmp_path):
+    one, other = run(tmp_path), run(tmp_path, OTHER, out="b.zarr")
+    found = kvsweep.compare(one, other, "e2e_p99_ms")
+    assert [(d.key, d.a, d.b) for d in found.differing] == [
+        ("policies.base.cache.gpu_blocks", 500, 2000)
+    ]
+    turned = run(tmp_path, TEXT.replace('"small", "base"', '"base", "small"'), out="c.zarr")
+    assert not kvsweep.compare(one, turned, "e2e_p99_ms").differing
+    more = run(tmp_path, TEXT.replace("= 20", "= 30"), out="d.zarr")
+    found = kvsweep.compare(one, more, "e2e_p99_ms")
+    assert [(d.key, d.a, d.b) for d in found.differing] == [("workload.requests", 20, 30)]
+    assert not found.same_requests

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from kvsweep.analysis.compare_records import Differing, Unmatched
 from kvsweep.analysis.jsonable import jsonable
+from kvsweep.analysis.settings import policies_of, settings
 from kvsweep.analysis.wording import level
 from kvsweep.config.axes import POLICY
 from kvsweep.errors import InputError
@@ -19,12 +19,6 @@ SEED = "seed"
 # What made the numbers, besides the sweep.
 _MAKERS = ("source_hash", "numba", "numpy")
 _SHOWN = 3
-
-
-def sweep_of(ds: xr.Dataset) -> dict[str, Any]:
-    """Return the sweep of a store; empty of a dataset that was not opened from one."""
-    sweep: dict[str, Any] = json.loads(ds.attrs.get("sweep", "{}"))
-    return sweep
 
 
 def aligned(
@@ -81,52 +75,23 @@ def differing(a: xr.Dataset, b: xr.Dataset) -> Iterator[Differing]:
         if a.attrs.get(key) != b.attrs.get(key):
             yield Differing(key, a.attrs.get(key), b.attrs.get(key))
     common = set(map(str, a.dims)) & set(map(str, b.dims))
-    first, second = _settings(a, common), _settings(b, common)
-    for key in dict.fromkeys([*first, *second]):
-        if first.get(key) != second.get(key):
-            yield Differing(key, jsonable(first.get(key)), jsonable(second.get(key)))
+    if POLICY in common:
+        pairs = [(name, name) for name in policies_of(a) if name in policies_of(b)]
+    else:
+        pairs = [(policies_of(a)[0], policies_of(b)[0])]
+    both = [(settings(a, p, common), settings(b, q, common)) for p, q in pairs]
+    for key in dict.fromkeys(key for sides in both for side in sides for key in side):
+        values = [(first.get(key), second.get(key)) for first, second in both]
+        if all(value == values[0] for value in values):
+            told = [(key, values[0])]
+        else:
+            told = [(f"policies.{p}.{key}", v) for (p, _), v in zip(pairs, values, strict=True)]
+        yield from (Differing(k, *map(jsonable, v)) for k, v in told if v[0] != v[1])
 
 
 def changes_requests(key: str) -> bool:
     """Whether a key of `differing` says what is requested, by itself or in a policy."""
     return key.startswith("workload") or (key.startswith("policies.") and ".workload" in key)
-
-
-def _settings(ds: xr.Dataset, common: Set[str]) -> dict[str, Any]:
-    """Return every key of the scenario, of chosen policies, points and axis values too.
-
-    Axes in `common` are compared value by value: they make no difference.
-    """
-    sweep = sweep_of(ds)
-    policies = sweep.get("policies", {})
-    found = dict(_leaves(sweep.get("scenario", {})))
-    found |= dict(_leaves(policies, ("policies",)))
-    if "entropy" in sweep:
-        found["entropy"] = sweep["entropy"]
-    keys = [*sweep.get("grid", {}), *(sweep.get("design") or {}).get("ranges", {})]
-    for key in keys:
-        name = next((n for n in _tails(key) if n in ds.coords), None)
-        if name is None or ds[name].size != 1 or common & set(map(str, ds[name].dims)):
-            continue
-        found[key] = ds[name].values.reshape(-1).tolist()[0]
-        if key == POLICY:
-            found |= dict(_leaves(policies.get(found[key], {})))
-    return found
-
-
-def _tails(key: str) -> Iterator[str]:
-    """Yield the names that the dimension of an axis may have, the shortest first."""
-    parts = key.split(".")
-    for n in range(1, len(parts) + 1):
-        yield "_".join(parts[-n:])
-
-
-def _leaves(table: Mapping[str, Any], path: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:
-    for key, value in table.items():
-        if isinstance(value, Mapping):
-            yield from _leaves(value, (*path, key))
-        else:
-            yield ".".join((*path, key)), value
 
 
 def _key(value: Any) -> Any:

@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from kvsweep.analysis import statistics, student, variables
-from kvsweep.analysis.aligned import SEED, aligned, changes_requests, differing, sweep_of
+from kvsweep.analysis.aligned import SEED, aligned, changes_requests, differing
 from kvsweep.analysis.compare_records import ComparedAxis, Comparison, Difference
 from kvsweep.analysis.effect_records import Verdict
 from kvsweep.analysis.gib import unit_gib
 from kvsweep.analysis.jsonable import jsonable
+from kvsweep.analysis.settings import sweep_of
 from kvsweep.analysis.statistics import Floats, Interval
 from kvsweep.arguments import checked
 from kvsweep.config.axes import SAMPLE

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from kvsweep.analysis import variables
-from kvsweep.analysis.aligned import sweep_of
+from kvsweep.analysis.settings import sweep_of
 from kvsweep.analysis.wording import BY_VALUE, number
 from kvsweep.config.service_levels import ServiceLevels
 from kvsweep.dimensions import LEVELS

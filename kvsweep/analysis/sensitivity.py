@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from kvsweep.analysis import statistics, variables
-from kvsweep.analysis.aligned import sweep_of
 from kvsweep.analysis.jsonable import jsonable
+from kvsweep.analysis.settings import sweep_of
 from kvsweep.analysis.statistics import Floats, Interval
 from kvsweep.arguments import checked
 from kvsweep.config.axes import SAMPLE

@@ -75,7 +75,7 @@ def compare(
 
 def _asked(ds: object) -> str:
     """Return the measure that the sweep of a store is about."""
-    from kvsweep.analysis.aligned import sweep_of
+    from kvsweep.analysis.settings import sweep_of
 
     sweep = sweep_of(ds)  # type: ignore[arg-type]
     if sweep.get("cliff"):

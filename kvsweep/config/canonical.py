@@ -27,8 +27,8 @@ def canonical(sweep: Sweep) -> dict[str, Any]:
     dict
         ``scenario`` is the grid's first one, with all defaults filled in and without the keys that
         are axes; tokens of the cache stand for its blocks. As its policy may hide what the base
-        says, `SCENARIOS` has, for each other policy, the keys that it has from the base and in
-        which it differs (None: that it has not); without such a policy it is left out.
+        says, `SCENARIOS` has, for each other policy, the keys in which it differs (None: that it
+        has not), but for those that it sets, except by tables; without any it is left out.
     """
     scenario = _scenario(sweep, _first(sweep))
     scenarios = dict(_others(sweep, dict(leaves(scenario))))
@@ -57,11 +57,6 @@ def leaves(table: Mapping[str, Any], path: tuple[str, ...] = ()) -> Iterator[tup
             yield ".".join((*path, key)), value
 
 
-def is_within(key: str, others: list[str]) -> bool:
-    """Whether one of the other dotted keys is the key, or a table that it is in."""
-    return any(key == other or key.startswith(f"{other}.") for other in others)
-
-
 def _first(sweep: Sweep) -> dict[str, Any]:
     return {axis.key: axis.values[0] for axis in sweep.axes if axis.key != SEED}
 
@@ -72,11 +67,11 @@ def _others(sweep: Sweep, first: Mapping[str, Any]) -> Iterator[tuple[str, dict[
     run = next((axis.values for axis in sweep.axes if axis.key == POLICY), ())
     for name in map(str, run[1:]):
         found = dict(leaves(_scenario(sweep, point | {POLICY: name})))
-        own = [override.key for override in sweep.policy(name)]
+        own = [o.key for o in sweep.policy(name) if not isinstance(o.value, dict | list)]
         differing = {
             key: found.get(key)
             for key in dict.fromkeys([*first, *found])
-            if found.get(key) != first.get(key) and not is_within(key, own)
+            if found.get(key) != first.get(key) and key not in own
         }
         if differing:
             yield name, differing

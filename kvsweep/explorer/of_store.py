@@ -8,7 +8,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from kvsweep.analysis import variables
-from kvsweep.analysis.aligned import sweep_of
+from kvsweep.analysis.settings import sweep_of
 from kvsweep.analysis.warnings import warnings_of
 from kvsweep.config.axes import SAMPLE, SEED
 from kvsweep.errors import InputError

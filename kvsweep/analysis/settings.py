@@ -1,0 +1,87 @@
+"""The settings of the cells of a dataset: of its policies, its points and chosen axis values."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Set
+from typing import TYPE_CHECKING, Any
+
+from kvsweep.config.axes import POLICY
+from kvsweep.config.canonical import leaves
+from kvsweep.store import FOLDERS, scenarios_of
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+
+def sweep_of(ds: xr.Dataset) -> dict[str, Any]:
+    """Return the sweep of a store; empty of a dataset that was not opened from one."""
+    sweep: dict[str, Any] = json.loads(ds.attrs.get("sweep", "{}"))
+    return sweep
+
+
+def policies_of(ds: xr.Dataset) -> list[str | None]:
+    """Return the policies that cells may have: one if it was chosen, None of a sweep without."""
+    if POLICY in ds.coords:
+        return [str(name) for name in ds[POLICY].values.reshape(-1)]
+    return list(sweep_of(ds).get("grid", {}).get(POLICY, ())) or [None]
+
+
+def settings(ds: xr.Dataset, policy: str | None, common: Set[str] = frozenset()) -> dict[str, Any]:
+    """Return every key of a policy's scenario, and of points and axis values that were chosen.
+
+    Parameters
+    ----------
+    ds : xr.Dataset
+    policy : str or None
+        One of `policies_of`.
+    common : set of str, optional
+        Dimensions whose values are left out.
+    """
+    sweep = sweep_of(ds)
+    found = _of_policy(ds, sweep, policy)
+    if "entropy" in sweep:
+        found["entropy"] = sweep["entropy"]
+    for key in axis_keys(sweep):
+        name = _name(ds, key)
+        if name is None or ds[name].size != 1 or common & set(map(str, ds[name].dims)):
+            continue
+        found[key] = ds[name].values.reshape(-1).tolist()[0]
+    return found
+
+
+def axis_keys(sweep: dict[str, Any]) -> list[str]:
+    """Return the keys of a sweep's axes, and of the ranges of its design."""
+    return [*sweep.get("grid", {}), *(sweep.get("design") or {}).get("ranges", {})]
+
+
+def varied(ds: xr.Dataset) -> Iterator[str]:
+    """Yield the keys of axes and ranges of which cells have several values, or nobody knows one."""
+    for key in axis_keys(sweep_of(ds)):
+        name = _name(ds, key)
+        if name is None or ds[name].size != 1:
+            yield key
+
+
+def _of_policy(ds: xr.Dataset, sweep: dict[str, Any], policy: str | None) -> dict[str, Any]:
+    """Return the scenario of a policy by dotted key, without axes: that of the first, changed."""
+    found = dict(leaves(sweep.get("scenario", {})))
+    others = scenarios_of(ds.attrs, FOLDERS) if {"base", "toml"} <= ds.attrs.keys() else None
+    own = sweep.get("policies", {}).get(policy, {})
+    tables = {key: value for key, value in own.items() if isinstance(value, dict)}
+    plain = {key: value for key, value in own.items() if key not in tables}
+    if others is None:
+        return found | dict(leaves(tables)) | plain
+    return found | others.get(str(policy), {}) | plain
+
+
+def _name(ds: xr.Dataset, key: str) -> str | None:
+    """Return the coordinate that has the values of a key, if there is one."""
+    return next((name for name in _tails(key) if name in ds.coords), None)
+
+
+def _tails(key: str) -> Iterator[str]:
+    """Yield the names that the dimension of an axis may have, the shortest first."""
+    parts = key.split(".")
+    for n in range(1, len(parts) + 1):
+        yield "_".join(parts[-n:])
