@@ -182,11 +182,53 @@ def test_several_choices_of_levels_or_warm_ups_are_refused():
     ds.attrs["sweep"] = json.dumps(sweep | {"grid": {"slo.ttft_ms": [1, 2]}})
     with pytest.raises(InputError, match="several choices"):
         plot.plot_attainment(ds)
-    policies = {"a": {"engine.max_num_seqs": 3}, "b": {"workload.warmup": 3}}
+    one, other = ds["policy"].values.tolist()
+    policies = {one: {"engine.max_num_seqs": 3}, other: {"workload.warmup": 3}}
     for more in ({"policies": policies}, {"design": {"ranges": {"workload.warmup": [1, 2]}}}):
         ds.attrs["sweep"] = json.dumps(sweep | more)
         with pytest.raises(InputError, match=r"cells differ in workload\.warmup"):
             plot.plot_cdf(ds, "ttft_ms")
+
+
+CHOSEN = """
+[[workload.clients]]
+id = "one"
+[[workload.clients]]
+id = "two"
+slo_class = "of.two"
+[policies.judged]
+workload.warmup = 8
+slo.ttft_ms = 400
+[policies.loose]
+slo.ttft_ms = 4000
+slo.classes."of.two".ttft_ms = 100
+[grid]
+policy = ["judged", "loose"]
+"slo.tpot_ms" = [20.0, 30.0]
+seed = { count = 2 }
+"""
+
+
+def test_levels_and_warm_ups_are_those_of_what_is_selected(tmp_path, monkeypatch):
+    stand_in(monkeypatch)
+    sweep = make_sweep(tmp_path, BASE + CHOSEN)
+    ds = kvsweep.run(sweep, out=tmp_path / "a.zarr", workers=1, keep_requests=True)
+    remedy = r"; select one: --at AXIS=VALUE, or \.sel\(\) in Python"
+    with pytest.raises(InputError, match=f"differ in workload.warmup{remedy}"):
+        plot.plot_cdf(ds, "ttft_ms")
+    counted = []
+    for policy in ("judged", "loose"):
+        one = ds.sel(policy=policy)
+        plot.plot_cdf(one, "ttft_ms")
+        counted.append(int(np.isfinite(times(one, "ttft_ms").values[0, 0]).argmax()))
+        for unclear in (ds, one, ds.sel(slo_tpot_ms=30.0), one.sel(slo_tpot_ms=30.0, drop=True)):
+            with pytest.raises(InputError, match=f"several choices of .slo.{remedy}"):
+                plot.plot_attainment(unclear)
+        told = plot.plot_attainment(one.sel(slo_tpot_ms=30.0)).axes[0].get_xlabel()
+        wanted = {"judged": "ttft 400 ms, tpot 30 ms", "loose": "ttft 4,000 ms, tpot 30 ms, others"}
+        assert wanted[policy] in told
+        plot.plot_attainment(ds.sel(policy=[policy], slo_tpot_ms=[30.0]))
+    assert counted == [8, 0]
 
 
 def test_requests_of_policies_of_a_real_store_are_drawn(tmp_path, monkeypatch):

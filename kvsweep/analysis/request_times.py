@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from kvsweep.analysis import variables
-from kvsweep.analysis.settings import sweep_of
+from kvsweep.analysis.settings import policies_of, settings, varied
 from kvsweep.analysis.wording import BY_VALUE, number
 from kvsweep.config.service_levels import ServiceLevels
 from kvsweep.dimensions import LEVELS
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 TIMES = {f"{name}_ms": f"request_{name}_us" for name in LEVELS}
 """Names of times, as service levels have them, and the variables of requests."""
+
+_WARMUP = "workload.warmup"
 
 
 def times(ds: xr.Dataset, metric: str) -> xr.DataArray:
@@ -130,12 +132,43 @@ def _levels(ds: xr.Dataset, levels: Mapping[str, float] | None) -> ServiceLevels
                 raise InputError(f"levels: {name} must be more than 0, got {value!r}")
         if levels:
             return ServiceLevels(**levels)
-    given = sweep_of(ds).get("scenario", {}).get("slo")
+    given = _judged_by(ds)
     if not given or levels is not None:
         raise InputError("levels: missing; the sweep has no [slo]")
-    if any(key.startswith("slo.") for key in _varied(ds)):
-        raise InputError("levels: missing; the sweep has several choices of [slo]")
     return ServiceLevels(**given)
+
+
+def _judged_by(ds: xr.Dataset) -> dict[str, Any]:
+    """Return the service levels of all cells, as the sweep gives them; empty without any."""
+    if any(key.startswith("slo.") for key in varied(ds)):
+        raise InputError(_SEVERAL)
+    found = [
+        {key: value for key, value in of_policy.items() if _gives_level(key, value)}
+        for of_policy in _settings(ds)
+    ]
+    if any(one != found[0] for one in found):
+        raise InputError(_SEVERAL)
+    given: dict[str, Any] = {}
+    for key, value in found[0].items():
+        of_class, _, level = key.removeprefix("slo.").rpartition(".")
+        table = given
+        if of_class:  # whose name may have dots
+            name = of_class.removeprefix("classes.")
+            table = given.setdefault("classes", {}).setdefault(name, {})
+        table[level] = value
+    return given
+
+
+_SEVERAL = f"levels: missing; the sweep has several choices of [slo]; select one: {BY_VALUE}"
+
+
+def _gives_level(key: str, value: Any) -> bool:
+    return key.startswith("slo.") and value is not None
+
+
+def _settings(ds: xr.Dataset) -> list[dict[str, Any]]:
+    """Return the settings of each policy that cells may have."""
+    return [settings(ds, policy) for policy in policies_of(ds)]
 
 
 def _completed(ds: xr.Dataset) -> xr.DataArray:
@@ -150,20 +183,11 @@ def _status(ds: xr.Dataset) -> xr.DataArray:
 
 def _measured(ds: xr.Dataset) -> xr.DataArray:
     """Return where there is a request that counts."""
-    if "workload.warmup" in _varied(ds):
-        raise InputError(f"requests: cells differ in workload.warmup; select one: {BY_VALUE}")
-    warmup = (sweep_of(ds).get("scenario", {}).get("workload") or {}).get("warmup", 0)
+    warmups = [of_policy.get(_WARMUP, 0) for of_policy in _settings(ds)]
+    if _WARMUP in varied(ds) or any(warmup != warmups[0] for warmup in warmups):
+        raise InputError(f"requests: cells differ in {_WARMUP}; select one: {BY_VALUE}")
     found: xr.DataArray = ~_status(ds).isin(["", RequestStatus.NOT_ARRIVED.label])
     if "status" in ds:
         found = found & variables.is_ok(ds)
-    measured: xr.DataArray = found & (ds["request_status"]["request"] >= warmup)
+    measured: xr.DataArray = found & (ds["request_status"]["request"] >= warmups[0])
     return measured
-
-
-def _varied(ds: xr.Dataset) -> Iterator[str]:
-    """Yield the keys of the scenario in which cells may differ."""
-    sweep = sweep_of(ds)
-    yield from sweep.get("grid", {})
-    yield from (sweep.get("design") or {}).get("ranges", {})
-    for policy in sweep.get("policies", {}).values():
-        yield from policy
