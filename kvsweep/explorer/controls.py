@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from types import UnionType
 from typing import TYPE_CHECKING, Annotated, Any, Union, get_args, get_origin
 
-from kvsweep.config.axes import POLICY, SEED, Axis, about
+from kvsweep.config.axes import POLICY, SEED, Axis, about, number_kind
 from kvsweep.config.compose import SECTIONS, parts_of
 from kvsweep.config.scenario import Scenario
 from kvsweep.config.schema import KeyPath, fields_at, is_table, leaf_keys, types_at
@@ -142,7 +142,7 @@ def _number(
     axis: tuple[Any, ...] = (),
 ) -> Control:
     ends = slider_range(path, value, unit, axis)
-    whole = set(types_at(Scenario, path)) - {type(None)} == {int}
+    whole = number_kind(key) is int
     return Control(
         key,
         group,

@@ -8,9 +8,8 @@ from itertools import product
 from typing import TYPE_CHECKING, Any
 
 from kvsweep.asked import check_levels
-from kvsweep.config.axes import POLICY, SEED, Axis, dimension_names
+from kvsweep.config.axes import POLICY, SEED, Axis, dimension_names, number_kind
 from kvsweep.config.scenario import Scenario
-from kvsweep.config.schema import types_at
 from kvsweep.errors import InputError, did_you_mean
 from kvsweep.search.aims import Aim
 from kvsweep.search.space import Space
@@ -96,8 +95,7 @@ def with_axis(sweep: Sweep, key: str, values: tuple[int | float, ...]) -> tuple[
 
 def is_whole(key: str) -> bool:
     """Whether the values of a key are whole numbers."""
-    kinds = set(types_at(Scenario, tuple(key.split(".")))) - {type(None)}
-    return kinds == {int}
+    return number_kind(key) is int
 
 
 def make_problem(

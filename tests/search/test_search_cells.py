@@ -311,3 +311,29 @@ def test_a_cliff_needs_an_axis_of_numbers_with_a_range(tmp_path):
     one = make_sweep(tmp_path, SMALL, overrides=["cache.gpu_blocks=1000"])
     with pytest.raises(InputError, match="one value, 1000; a search needs a range"):
         cliff_problem(one, {**asked, "along": "gpu_blocks"}, Aim())
+
+
+IN_A_LIST = """
+[workload]
+requests = 60
+rate = 20.0
+
+[latency]
+model = "llama-3.1-8b/h100/tp2"
+
+[cluster]
+pools = [{ instances = 1, gpu_blocks = 200 }, { instances = 1, gpu_blocks = 2000 }]
+
+[grid]
+"cluster.pools.0.gpu_blocks" = [150, 901, 2000]
+seed = { count = 20 }
+"""
+
+
+def test_a_search_runs_along_whole_numbers_in_a_list(tmp_path):
+    sweep = make_sweep(tmp_path, IN_A_LIST)
+    asked = {"metric": "preemption_rate", "threshold": 0.05, "along": "gpu_blocks"}
+    problem = cliff_problem(sweep, asked, Aim(max_seeds=20))
+    assert problem.space.integer
+    (found,), _ = run(problem)
+    assert 150 < found.crossing < 2000
