@@ -50,6 +50,7 @@ def test_groups_are_kept_in_order_and_written_as_they_were():
         ([{"kind": "sliding", "windw": 8}], "groups[0].windw: unknown key; did you mean 'window'?"),
         ([GROUPS[0], {"kind": "sliding"}], "groups[1].window: missing; kind 'sliding' needs it"),
         ([{"kind": "sliding", "window": 1}], "groups[0].window: must be at least 2, got 1"),
+        ([{"kind": "sliding", "window": 0}], "groups[0].window: must be at least 2, got 0"),
         ([{"kind": "full", "window": 8}], "groups[0].window: kind 'full' has none; did you mean"),
         ([{"kind": "sliding", "window": 8.0}], "groups[0].window: expected an integer, got 8.0"),
         ("full", "groups: expected a list, got 'full'"),

@@ -6,8 +6,11 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from kvsweep.config.base import Count, Key, KeyProblem, Section
+from kvsweep.config.base import Key, KeyProblem, Section
 from kvsweep.limits import MAX_TOKENS
+
+# A token and one before it.
+Window = Annotated[int, Field(strict=True, ge=2, le=MAX_TOKENS)]
 
 
 class CacheGroup(Section):
@@ -18,12 +21,14 @@ class CacheGroup(Section):
     kind : str
         ``full``: all blocks of a request stay. ``sliding``: those that the window has left go.
     window : int or None
-        Tokens that the layers of a sliding group look back on, the newest included.
+        Tokens that the layers of a sliding group look back on, the newest included: it and at
+        least one before it.
     """
 
     kind: Annotated[Literal["full", "sliding"], Key("1", "kind of attention")]
     window: Annotated[
-        Annotated[Count, Field(le=MAX_TOKENS)] | None, Key("token", "sliding window")
+        Annotated[int, Field(strict=True, ge=2, le=MAX_TOKENS)] | None,
+        Key("token", "sliding window"),
     ] = None
 
     @model_validator(mode="after")
@@ -32,10 +37,6 @@ class CacheGroup(Section):
             raise KeyProblem(("window",), "kind 'full' has none; did you mean kind = 'sliding'?")
         if self.kind == "sliding" and self.window is None:
             raise KeyProblem(("window",), "missing; kind 'sliding' needs it, in tokens")
-        if self.window is not None and self.window < 2:
-            raise KeyProblem(
-                ("window",), f"must be at least 2, got {self.window}: a token and one before it"
-            )
         return self
 
 
