@@ -58,6 +58,14 @@ def sessions(rounds=1, think=0, more=""):
     ("parts", "key", "needs"),
     [
         ({"engine": 'priority = "slo-class"'}, "engine.priority", "scheduler 'priority'"),
+        (
+            {
+                "cluster": 'routing = "weighted"\nscorers = { precise-prefix = 1 }',
+                "engine": "enable_prefix_caching = false",
+            },
+            "cluster.scorers",
+            "a scorer beside precise-prefix or enable_prefix_caching = true",
+        ),
         ({"engine": "priority_age_ms = 5"}, "engine.priority_age_ms", "priority 'age'"),
         ({"engine": "preempt_for_urgent = false"}, "preempt_for_urgent", "scheduler 'priority'"),
         (
@@ -331,3 +339,33 @@ def test_every_sweep_of_the_project_writes_only_what_has_an_effect():
     assert len(files) > 20
     for path in files:
         load_sweep(path)
+
+
+def of_trace(tmp_path, more="", rest=""):
+    """A sweep of a trace all of whose requests arrive at once."""
+    rows = "".join(f"{i},100,10\n" for i in range(8))
+    (tmp_path / "t.csv").write_text(f"arrival,prompt_tokens,output_tokens\n{rows}")
+    parts = {"workload": f'trace = "t.csv"\nread = {{ time_unit = "s" }}\n{more}', "rest": rest}
+    text = BASE.replace("requests = 20\n", "")
+    file = tmp_path / "s.toml"
+    file.write_text(text.format(**dict.fromkeys(("cluster", "engine", "cache"), "") | parts))
+    return file
+
+
+AT_ONCE = ['workload.read.arrivals="at-once"']
+
+
+def test_no_rate_of_a_trace_is_scaled_that_has_none(tmp_path):
+    from kvsweep.search.aims import Aim
+    from kvsweep.search.wanted import size_problem
+
+    said = "workload.scale: has no effect: needs arrivals that are not all at once"
+    scaled = of_trace(tmp_path, rest='[grid]\n"workload.scale" = [1, 2]\n')
+    load_sweep(scaled)
+    with pytest.raises(InputError, match=said):
+        load_sweep(scaled, AT_ONCE)
+    spread = of_trace(tmp_path, "repeat = 2", '[grid]\n"workload.scale" = [1, 2]\n')
+    load_sweep(spread, AT_ONCE)
+    plain = load_sweep(of_trace(tmp_path), AT_ONCE)
+    with pytest.raises(InputError, match=f"--find rate: {said}"):
+        size_problem(plain, "rate", ("preemption_rate<=0.1",), None, None, Aim())

@@ -65,10 +65,17 @@ def _takes_routing(cluster: Cluster) -> bool:
     return any("routing" not in choice.own for choice in _choices(cluster))
 
 
-def _takes_scorers(cluster: Cluster) -> bool:
+def _scores(choice: Choice, scenario: Scenario) -> bool:
+    """Return whether scorers decide, and can tell instances apart: some look at caches alone."""
+    known = (name for name, weight in choice.scorers.items() if weight > 0)
+    blind = {Scorer.PRECISE_PREFIX.label} if not scenario.engine.enable_prefix_caching else set()
+    return choice.is_weighted and not blind.issuperset(known)
+
+
+def _takes_scorers(scenario: Scenario) -> bool:
     """Return whether the scorers of the cluster decide somewhere."""
-    choices = _choices(cluster)
-    return any(choice.is_weighted and "scorers" not in choice.own for choice in choices)
+    choices = _choices(scenario.cluster)
+    return any(_scores(choice, scenario) and "scorers" not in choice.own for choice in choices)
 
 
 def _of_role(role: str, *, weighted: bool) -> Reads:
@@ -76,7 +83,7 @@ def _of_role(role: str, *, weighted: bool) -> Reads:
 
     def reads(scenario: Scenario, client: int | None) -> bool:
         choices = [choice for choice in _choices(scenario.cluster) if choice.role == role]
-        return any(choice.is_weighted or not weighted for choice in choices)
+        return any(_scores(choice, scenario) or not weighted for choice in choices)
 
     return reads
 
@@ -221,6 +228,14 @@ def _repeats(scenario: Scenario, client: int | None) -> bool:
     return scenario.workload is not None and scenario.workload.repeat > 1
 
 
+def _scales(scenario: Scenario, client: int | None) -> bool:
+    """Return whether requests of a trace arrive at several times, as far as settings tell."""
+    workload = scenario.workload
+    if workload is None or workload.read is None or workload.read.arrivals != "at-once":
+        return True
+    return _repeats(scenario, client) and workload.repeat_spread_s > 0
+
+
 _DRAFTS = Rule(lambda s, c: s.engine.drafts > 0, "engine.speculative.tokens of more than 0")
 _OWN_POOL = "a pool without its own"
 _OWN_BLOCKS = f"{_OWN_POOL} gpu_blocks"
@@ -234,6 +249,7 @@ _OTHER_TIER = Rule(
     "cache.cpu_blocks of more than 0 and offload 'watermark' or 'write-through'",
 )
 _SEVERAL = "cluster.instances of more than 1"
+_SEEING = ", and a scorer beside precise-prefix or enable_prefix_caching = true"
 _NO_OWN = "a client that has none of its own"
 _SPREAD = "with concurrency, a rate or several clients"
 
@@ -250,6 +266,7 @@ RULES: dict[str, Rule] = {
     "workload.clients.cv": Rule(_has_cv, f"arrivals 'gamma' or 'weibull', and {_SPREAD}"),
     "workload.clients.rate_fraction": Rule(lambda s, c: len(_clients(s)) > 1, "several clients"),
     "workload.copies": Rule(_copies, "workload.repeat or workload.loop of more than 1"),
+    "workload.scale": Rule(_scales, "arrivals that are not all at once"),
     "workload.repeat_spread_s": Rule(_repeats, "workload.repeat of more than 1"),
     **dict(_session_rules("workload.sessions")),
     **dict(_session_rules("workload.clients.sessions")),
@@ -261,12 +278,14 @@ RULES: dict[str, Rule] = {
     },
     "cluster.routing": Rule(lambda s, c: _takes_routing(s.cluster), _SEVERAL),
     "cluster.scorers": Rule(
-        lambda s, c: _takes_scorers(s.cluster), f"routing 'weighted' and {_SEVERAL}"
+        lambda s, c: _takes_scorers(s), f"routing 'weighted' and {_SEVERAL}{_SEEING}"
     ),
     **{
         f"cluster.{role}.{key}": Rule(
             _of_role(role, weighted=weighted),
-            ("routing 'weighted' and " if weighted else "") + f"several {role} instances",
+            f"routing 'weighted' and several {role} instances{_SEEING}"
+            if weighted
+            else f"several {role} instances",
         )
         for role in ROLES
         for key, weighted in (("routing", False), ("scorers", True))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from kvsweep.config.effects_of_keys import unread
 from kvsweep.errors import InputError, clip
 from kvsweep.search.problem import is_whole
 
@@ -60,6 +61,21 @@ def find_key(sweep: Sweep, kind: Kind, find: str) -> str:
             "search them apart (--set policy=...)"
         )
     return kind.keys[1]
+
+
+def check_read(sweep: Sweep, key: str, find: str) -> None:
+    """Refuse to search along a factor of a rate that some scenario has not.
+
+    Raises
+    ------
+    InputError
+        Saying what the scenario lacks.
+    """
+    rules = (unread(scenario, ("workload", "scale")) for scenario in sweep.probes())
+    if key == "workload.scale" and (rule := next(filter(None, rules), None)):
+        raise InputError(
+            f"{sweep.source.label}: --find {find}: {key}: has no effect: needs {rule.needs}"
+        )
 
 
 def find_range(sweep: Sweep, key: str, between: str | None) -> Values:

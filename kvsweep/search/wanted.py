@@ -20,7 +20,7 @@ from kvsweep.metrics import attainment_name
 from kvsweep.search.aims import Aim
 from kvsweep.search.finding import SEEDS
 from kvsweep.search.problem import Problem, find_axis, make_problem, with_axis
-from kvsweep.search.ranges import KINDS, find_key, find_range
+from kvsweep.search.ranges import KINDS, check_read, find_key, find_range
 from kvsweep.search.targets import Target, check_limit, check_metric, parse_target
 
 if TYPE_CHECKING:
@@ -224,6 +224,7 @@ def size_problem(
     targets = _targets(sweep, conditions, compliance)
     key = find_key(sweep, kind, find)
     _check_capacity(sweep, key)
+    check_read(sweep, key, find)
     values = find_range(sweep, key, between)
     searched, axis = with_axis(sweep, key, values)
     return make_problem(
