@@ -99,7 +99,7 @@ def run(
     wait : float, optional
         Seconds to wait for the file and for a first worker of the scheduler, and for another when
         all are gone; without limit if not given. The scheduler itself has 10 seconds to answer,
-        less if this is less, but at least one.
+        less if this is less, but at least 5.
     shard : str, optional
         ``K/N``: simulate only the K-th of N shares of the cells. Runs of the others may fill the
         same store at the same time, or stores of their own for `kvsweep.merge`; the last run that
