@@ -53,7 +53,8 @@ class Replay:
     requests : dict of str to array (n,)
         `REQUEST_COLUMNS`, in the order of the trace.
     steps : dict of str to int64 array
-        `STEP_COLUMNS`, per instance in order of time, instances one after the other.
+        `STEP_COLUMNS`, per instance in order of time, instances one after the other. Those that
+        take no time (rule R11.8) are left out, which the measure `steps` counts.
     events : dict of str to array
         The kernel's decisions, by the columns of `kvsweep.records.EVENT`, in the order in which
         each instance took them; under the replica's rules none.
