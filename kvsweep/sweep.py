@@ -191,15 +191,14 @@ def _run(
     job = replace(job, known=known)
     stored_too |= {"sweep": sweep, "plan": cells, "source_hash": simulate.source_hash()}
     make = partial(prepare, **stored_too)
-    gang: Callable[[], AbstractContextManager[Workers]] = partial(
-        found_workers, job, workers, processes, using, wait, notify
-    )
+    gang: AbstractContextManager[Workers]
+    gang = found_workers(job, workers, processes, using, wait, notify)
     # Before a worker is waited for that is not needed, or whose work would be refused.
     waits = using is not None and known is None and not overwrite
     if waits and has_all(place, share, partial(pending, place, **stored_too)):
-        gang = partial(nullcontext, Threads(1))
+        gang = nullcontext(Threads(1))
     with (
-        gang() as found,
+        gang as found,
         filled_place(place, known) as filled,
         opened(filled, share, partial(make, filled, overwrite=overwrite)) as target,
     ):
