@@ -49,7 +49,11 @@ class PresetSteps:
 
     def time(self, part, batch):
         sums, (overhead, *computing) = np.array(batch.sums), self.terms["beta"]
-        us = overhead + max(sums[1:] @ computing, sums @ self.terms["memory"])
+        moving = sums @ self.terms["memory"]
+        if self.terms["experts"]:
+            of_all, share = self.terms["experts"]
+            moving += of_all * (1 - (1 - share) ** batch.tokens)
+        us = overhead + max(sums[1:] @ computing, moving)
         return Timing(us / 1e6, calls=1, graphed=True, clock_mhz=float("nan"))
 
 

@@ -38,7 +38,13 @@ CONTEXT_BETAS = (
     (99.9, 0.3, 3.3, 0.37, 0.011),
 )
 # Of rooflines: the other sum, in which one or the other may be the larger from step to step.
-MEMORIES = ((1,), (0, 1, 1, 1), (30, 0, 0, 0.5, 0.1), (77.7, 0.1, 0.2, 0.3, 0.4))
+# Each with the experts that are read beside it, if any.
+MEMORIES = (
+    ((1,), ()),
+    ((0, 1, 1, 1), (300, 0.05)),
+    ((30, 0, 0, 0.5, 0.1), ()),
+    ((77.7, 0.1, 0.2, 0.3, 0.4), (99.9, 0.4)),
+)
 # Of instances that are cold at first: for a step, for some, for none but a later one.
 FIRST_STEPS = ((2500,), (184_000, 130_000), (0, 0, 700), (3, 0, 20, 1000))
 # Segment numbers: system prompts, their sub-groups, prompts, outputs shared and own.
@@ -169,7 +175,10 @@ def _latency(source):
     if source.chance(30):
         latency["beta"] = list(source.pick(CONTEXT_BETAS))
         if source.chance(40):
-            latency["memory"] = list(source.pick(MEMORIES))
+            memory, experts = source.pick(MEMORIES)
+            latency["memory"] = list(memory)
+            if experts:
+                latency["experts"] = list(experts)
     return latency
 
 

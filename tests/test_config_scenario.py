@@ -161,6 +161,44 @@ def test_context_terms_appear_only_where_they_are_given():
     assert again == roofline
 
 
+EXPERTS = {"beta": [100, 1, 1], "memory": [50, 1, 1], "experts": [4000, 0.03125]}
+
+
+def test_experts_are_told_where_there_are_some():
+    latency = parse_scenario({"latency": EXPERTS}, "t.json")
+    assert latency.latency.experts == (4000, 0.03125)
+    assert parse_scenario(latency.to_trace(), "t.json") == latency
+    none = parse_scenario({"latency": EXPERTS | {"experts": [0, 0.5]}}, "t.json")
+    assert none.latency.experts == ()
+    assert "experts" not in none.to_trace()["latency"]
+
+
+@pytest.mark.parametrize(
+    ("changed", "told"),
+    [
+        ({"experts": [4000]}, r"latency\.experts: two numbers: microseconds of reading all"),
+        ({"experts": [4000, 1.0]}, r"latency\.experts: two numbers"),
+        ({"experts": [4000, 0.0]}, r"latency\.experts: two numbers"),
+        ({"experts": [4000, 0.1, 3]}, r"latency\.experts: two numbers"),
+        ({"experts": [-1, 0.1]}, r"latency\.experts"),
+        ({"memory": []}, r"latency\.experts: has no effect without memory"),
+        ({"model": "llama-3.1-8b/h100/tp2"}, r"latency\.\w+: give either model or"),
+    ],
+)
+def test_experts_that_cannot_be_are_refused(changed, told):
+    with pytest.raises(InputError, match=told):
+        parse_scenario({"latency": EXPERTS | changed}, "t.json")
+
+
+def test_experts_of_a_pool_are_those_of_its_step_times():
+    pools = {"pools": [{"instances": 1, "gpu_blocks": 50, "latency": EXPERTS}]}
+    apart = parse_scenario({"cluster": pools, "latency": {"beta": [1]}}, "t.json")
+    assert apart.cluster.pools[0].latency.experts == (4000, 0.03125)
+    pools["pools"][0]["latency"] = EXPERTS | {"memory": []}
+    with pytest.raises(InputError, match=r"latency\.experts: has no effect without memory"):
+        parse_scenario({"cluster": pools, "latency": {"beta": [1]}}, "t.json")
+
+
 def test_a_latency_file_is_found_beside_the_trace_and_checked(tmp_path):
     text = 'model = "m"\nhardware = "h"\nkind = "linear"\nalpha = [1]\nbeta = [2]\n'
     (tmp_path / "my.toml").write_text(f'{text}source = "s"\nfit = "f"\n')

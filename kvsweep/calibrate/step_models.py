@@ -6,7 +6,7 @@ rates than matrix products do, `TWO_SUMS` has its form with all coefficients fre
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from scipy.optimize import least_squares
 
 from kvsweep.calibrate.robust import OUTLIER, Floats, robust_nnls
+from kvsweep.config.coefficients import BETAS
 from kvsweep.gpu.batches import Batch
 from kvsweep.gpu.step_store import BATCHES
 
@@ -46,14 +47,18 @@ class StepTimes:
 
     Attributes
     ----------
-    sums : array of shape (batches, 5)
-        What `Latency.beta` weights.
+    sums : array of shape (batches, 5) or (batches, 6)
+        What `Latency.beta` weights; of a mixture of experts, the share of them that is read too.
     trials : array of shape (parts, batches, trials)
         Times, microseconds, of all layers of a kind.
     held_out : array of shape (batches,)
         Which batches are not fitted to.
-    flops, moved : array of shape (5,)
-        Of a step and of each unit of its sums: FLOPs, and bytes.
+    flops : array of shape (5,)
+        Of a step and of each unit of its sums.
+    moved : array of shape (5,) or (6,)
+        Bytes of the same, and of the weights of all experts.
+    experts_share : float
+        Of all experts, those that a token is sent to; 0: there are none.
     """
 
     sums: Floats
@@ -61,6 +66,7 @@ class StepTimes:
     held_out: NDArray[np.bool_]
     flops: Floats
     moved: Floats
+    experts_share: float = 0.0
 
     @property
     def medians(self) -> Floats:
@@ -73,29 +79,50 @@ def step_times(ds: xr.Dataset) -> StepTimes:
     """Return the times of a complete measurement (`kvsweep.gpu.step_store`)."""
     columns = (ds[variable.name].values.tolist() for variable in BATCHES)
     batches = [Batch(*row) for row in zip(*columns, strict=True)]
+    sums, moved = np.array([batch.sums for batch in batches]), np.array(ds.attrs["step_bytes"])
+    share = float(ds.attrs.get("experts_share", 0.0))
+    if share:
+        tokens = np.array([batch.tokens for batch in batches])
+        sums = np.column_stack((sums, -np.expm1(tokens * np.log1p(-share))))
+        of_experts = float(ds.attrs["experts_bytes"])
+        moved = np.array([moved[0] - of_experts, *moved[1:], of_experts])
     return StepTimes(
-        np.array([batch.sums for batch in batches]),
+        sums,
         ds["time_us"].values * ds["layers"].values[:, None, None],
         ds["held_out"].values > 0,
         np.array(ds.attrs["step_flops"]),
-        np.array(ds.attrs["step_bytes"]),
+        moved,
+        share,
     )
 
 
 def predict(beta: Floats, memory: Floats, sums: Floats) -> Floats:
-    """Return the times of steps by `Latency`'s formulas, not truncated, microseconds."""
+    """Return the times of steps by `Latency`'s formulas, not truncated, microseconds.
+
+    The last of six `memory` is the first of `Latency.experts`.
+    """
     if not len(memory):
-        linear: Floats = sums @ beta
+        linear: Floats = sums[:, :BETAS] @ beta
         return linear
-    times: Floats = beta[0] + np.maximum(sums[:, 1:] @ beta[1:], sums @ memory)
+    times: Floats = beta[0] + np.maximum(_computing(beta, sums), sums @ memory)
     return times
+
+
+def _computing(beta: Floats, sums: Floats) -> Floats:
+    found: Floats = sums[:, 1:BETAS] @ beta[1:]
+    return found
+
+
+def names_of(kind: str, values: Sequence[float] | Floats) -> tuple[str, ...]:
+    """Return `NAMES` of a kind, for as many values."""
+    return (*NAMES[kind], *(("experts[0]",) if len(values) > len(NAMES[kind]) else ()))
 
 
 def note_of(beta: Floats, memory: Floats, sums: Floats) -> str:
     """Tell if one of two sums is hardly ever the larger one: it might be less as well."""
     if not len(memory):
         return ""
-    computing = int((sums[:, 1:] @ beta[1:] >= sums @ memory).sum())
+    computing = int((_computing(beta, sums) >= sums @ memory).sum())
     for what, count in (("moving data", len(sums) - computing), ("computing", computing)):
         if count < _TELLING:
             return f"{what} takes longer in {count} of {len(sums)} batches: its rate is not told"
@@ -109,14 +136,14 @@ Solver = Callable[[StepTimes, NDArray[np.intp], Floats, Floats | None], Floats]
 def _linear(
     times: StepTimes, rows: NDArray[np.intp], medians: Floats, near: Floats | None
 ) -> Floats:
-    return robust_nnls(times.sums[rows] / medians[:, None])
+    return robust_nnls(times.sums[rows, :BETAS] / medians[:, None])
 
 
 def _roofline(
     times: StepTimes, rows: NDArray[np.intp], medians: Floats, near: Floats | None
 ) -> Floats:
     """Return overhead, us a FLOP and us a byte."""
-    computed, moved = (times.sums[rows] @ counts for counts in (times.flops, times.moved))
+    computed, moved = times.sums[rows, :BETAS] @ times.flops, times.sums[rows] @ times.moved
     # No step is faster than either: their shares of the fastest are where the search begins.
     scale = np.array(
         [medians.min(), *(np.quantile(medians / part, 0.1) for part in (computed, moved))]
@@ -142,25 +169,30 @@ def _roofline(
 def _two_sums(
     times: StepTimes, rows: NDArray[np.intp], medians: Floats, near: Floats | None
 ) -> Floats:
-    """Return ten coefficients: of the one sum with the overhead, and of the other."""
+    """Return ten coefficients: of the one sum with the overhead, and of the other.
+
+    An eleventh, if there are experts: of reading all of them.
+    """
     sums = times.sums[rows]
     if near is None:
         linear = _linear(times, rows, medians, None)
         beta, memory = terms_of(times, ROOFLINE, _roofline(times, rows, medians, None))
-        starts = [np.concatenate((linear, 0.5 * linear)), np.concatenate((beta, memory))]
+        half = np.pad(0.5 * linear, (0, len(memory) - len(linear)))
+        starts = [np.concatenate((linear, half)), np.concatenate((beta, memory))]
     else:
         starts = [near]
-    scale = np.tile(medians.mean() / np.maximum(sums.mean(axis=0), 1e-9), 2)
+    scale = medians.mean() / np.maximum(sums.mean(axis=0), 1e-9)
+    scale = np.concatenate((scale[:BETAS], scale))
 
     def misses(x: Floats) -> Floats:
         terms = x * scale
-        ratios: Floats = predict(terms[:5], terms[5:], sums) / medians
+        ratios: Floats = predict(terms[:BETAS], terms[BETAS:], sums) / medians
         return ratios - 1
 
     def slopes(x: Floats) -> Floats:
         terms = x * scale
-        first = (sums[:, 1:] @ terms[1:5] >= sums @ terms[5:])[:, None]
-        beta, memory = np.where(first, sums, 0.0), np.where(first, 0.0, sums)
+        first = (_computing(terms[:BETAS], sums) >= sums @ terms[BETAS:])[:, None]
+        beta, memory = np.where(first, sums[:, :BETAS], 0.0), np.where(first, 0.0, sums)
         beta[:, 0] = 1.0  # the overhead is added to the larger one
         found: Floats = np.hstack((beta, memory)) * scale / medians[:, None]
         return found
@@ -186,7 +218,7 @@ def terms_of(times: StepTimes, kind: str, values: Floats) -> tuple[Floats, Float
     if kind == LINEAR:
         return values, np.array([])
     if kind == TWO_SUMS:
-        return values[:5], values[5:]
+        return values[:BETAS], values[BETAS:]
     overhead, flop, byte = values
     beta = times.flops * flop
     beta[0] = overhead

@@ -11,8 +11,9 @@ from kvsweep.calibrate.judging import marked
 from kvsweep.calibrate.presets import rounded, to_toml
 from kvsweep.calibrate.robust import Floats
 from kvsweep.calibrate.step_fit import DRAWS, StepFit, fit_steps
-from kvsweep.calibrate.step_models import LINEAR, NAMES, SOLVERS, StepTimes, step_times
+from kvsweep.calibrate.step_models import LINEAR, SOLVERS, StepTimes, names_of, step_times
 from kvsweep.config.added_terms import Added
+from kvsweep.config.coefficients import BETAS
 from kvsweep.config.preset import Preset
 from kvsweep.errors import InputError
 from kvsweep.gpu.exchange import Exchange
@@ -146,7 +147,8 @@ def _preset(
         kind="linear" if fit.kind == LINEAR else "roofline",
         alpha=(0.0, 0.0, 0.0),
         beta=tuple(map(rounded, fit.beta)),
-        memory=tuple(map(rounded, fit.memory)) or None,
+        memory=tuple(map(rounded, fit.memory[:BETAS])) or None,
+        experts=_experts(fit, ds),
         added=Added(
             host_overhead_us=rounded(host),
             allreduce_step_us=rounded(exchange.step_us),
@@ -162,6 +164,12 @@ def _preset(
             problems,
         ),
     )
+
+
+def _experts(fit: StepFit, ds: xr.Dataset) -> tuple[float, ...]:
+    """Return `Latency.experts`."""
+    of_all = fit.memory[BETAS:]
+    return (rounded(of_all[0]), float(ds.attrs["experts_share"])) if of_all else ()
 
 
 def hardware(about: dict[str, Any]) -> str:
@@ -191,7 +199,7 @@ def errors_text(fit: StepFit) -> str:
 
 def intervals_text(fit: StepFit) -> str:
     """Write the intervals of what was fitted."""
-    found = zip(NAMES[fit.kind], fit.low, fit.high, strict=True)
+    found = zip(names_of(fit.kind, fit.values), fit.low, fit.high, strict=True)
     ends = ", ".join(f"{name} {low:.4g} to {high:.4g}" for name, low, high in found)
     return f"95 % intervals: {ends}"
 

@@ -9,7 +9,7 @@ import numpy as np
 from kvsweep.analysis.wording import number
 from kvsweep.calibrate.robust import Floats
 from kvsweep.calibrate.step_fit import StepFit
-from kvsweep.calibrate.step_models import NAMES, StepTimes, predict
+from kvsweep.calibrate.step_models import StepTimes, names_of, predict
 from kvsweep.calibrate.step_results import StepResult, errors_text, hardware, versions
 from kvsweep.gpu.step_store import BATCHES
 from kvsweep.report.table import table
@@ -39,7 +39,7 @@ def step_text(found: StepResult) -> str:
 
 
 def _fitted(fit: StepFit) -> list[tuple[str, ...]]:
-    rows = zip(NAMES[fit.kind], fit.values, fit.low, fit.high, strict=True)
+    rows = zip(names_of(fit.kind, fit.values), fit.values, fit.low, fit.high, strict=True)
     return [
         (fit.kind, name, f"{value:.4g}", f"[{low:.4g}, {high:.4g}]")
         for name, value, low, high in rows
@@ -88,7 +88,7 @@ def _fit_json(times: StepTimes, fit: StepFit) -> dict[str, Any]:
         / times.medians[fitted]
         - 1
     )
-    named = zip(NAMES[fit.kind], fit.values, fit.low, fit.high, strict=True)
+    named = zip(names_of(fit.kind, fit.values), fit.values, fit.low, fit.high, strict=True)
     return {
         "beta": list(fit.beta),
         "memory": list(fit.memory),

@@ -71,9 +71,10 @@ def stored_steps(path: Path, overwrite: bool) -> xr.Dataset | None:
 
 def about_model(name: str, shard: Shard, dtype: str) -> dict[str, Any]:
     """Return what a store says of the model."""
-    from kvsweep.gpu.counts import KV_BYTES, step_counts
+    from kvsweep.gpu.counts import KV_BYTES, experts_weights, step_counts
 
-    counts = step_counts(shard, 1.0 if dtype == "fp8" else 2.0)
+    weight_bytes = 1.0 if dtype == "fp8" else 2.0
+    counts = step_counts(shard, weight_bytes)
     return {
         "model": name,
         "model_layers": shard.layers,
@@ -82,4 +83,6 @@ def about_model(name: str, shard: Shard, dtype: str) -> dict[str, Any]:
         "kv_bytes_per_token": shard.layers * shard.token_channels * KV_BYTES * shard.tp,
         "step_flops": [float(value) for value in counts.flops],
         "step_bytes": [float(value) for value in counts.bytes],
+        "experts_share": shard.experts.chosen / shard.experts.count if shard.experts else 0.0,
+        "experts_bytes": experts_weights(shard) * weight_bytes,
     }

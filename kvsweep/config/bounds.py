@@ -111,7 +111,7 @@ def longest_step(
     """
     seats = smaller(of["max_num_seqs"], requests) * 1.0
     tokens = smaller(of["max_tokens"], seats * longest)
-    time: Any = of["beta0"] + of["memory0"]
+    time: Any = of["beta0"] + of["memory0"] + of["experts"]
     for kind in ("beta", "memory"):
         time = time + of[f"{kind}1"] * tokens + of[f"{kind}2"] * seats
         time = time + of[f"{kind}3"] * seats * longest + of[f"{kind}4"] * tokens * longest
@@ -245,6 +245,7 @@ def _lane_numbers(scenario: Scenario, pool: InstancePool) -> dict[str, Any]:
     for kind in ("beta", "memory"):
         for term in (2, 3):
             numbers[f"{kind}{term}"] *= 1 + scenario.engine.drafts
+    numbers["experts"] = pool.experts[0] if pool.experts else 0.0
     for step, extra in enumerate(
         (*latency.first_steps_us, *(0,) * MAX_FIRST_STEPS)[:MAX_FIRST_STEPS]
     ):

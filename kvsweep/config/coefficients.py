@@ -1,10 +1,10 @@
 """Coefficients of step times, as presets and the latency section have them, in one form."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
-from kvsweep.config.base import Coefficient
+from kvsweep.config.base import Coefficient, KeyProblem
 
 ALPHAS = 3
 BETAS = 5
@@ -13,6 +13,31 @@ TOKEN_TERMS = 3
 
 Alphas = Annotated[tuple[Coefficient, ...], Field(max_length=ALPHAS)]
 Betas = Annotated[tuple[Coefficient, ...], Field(max_length=BETAS)]
+
+
+def _checked_experts(experts: tuple[float, ...]) -> tuple[float, ...]:
+    if len(experts) not in (0, 2) or (experts and not 0.0 < experts[1] < 1.0):
+        raise ValueError(
+            "two numbers: microseconds of reading all experts, and the share of them, above 0 "
+            "and below 1, that a token is sent to"
+        )
+    return experts if any(experts[:1]) else ()
+
+
+Experts = Annotated[tuple[Coefficient, ...], AfterValidator(_checked_experts)]
+
+
+def check_experts(experts: tuple[float, ...], memory: tuple[float, ...]) -> None:
+    """Refuse experts without the sum to which reading them is added."""
+    if experts and not memory:
+        raise KeyProblem(("experts",), "has no effect without memory, the sum that it is added to")
+
+
+def told_experts(dumped: dict[str, Any]) -> dict[str, Any]:
+    """Leave out experts that there are not, which stores of before this key do not tell."""
+    if not dumped.get("experts", True):
+        del dumped["experts"]
+    return dumped
 
 
 def padded_beta(beta: tuple[float, ...]) -> tuple[float, ...]:

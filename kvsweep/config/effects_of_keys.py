@@ -239,6 +239,7 @@ def _scales(scenario: Scenario, client: int | None) -> bool:
 _DRAFTS = Rule(lambda s, c: s.engine.drafts > 0, "engine.speculative.tokens of more than 0")
 _OWN_POOL = "a pool without its own"
 _OWN_BLOCKS = f"{_OWN_POOL} gpu_blocks"
+_TIMES = ("beta", "memory", "experts")
 _LEASE = Rule(lambda s, c: s.cluster.kv_lease_us is not None, "cluster.kv_lease_us")
 
 _TIER = Rule(_has_tier, "cache.cpu_blocks of more than 0")
@@ -326,7 +327,7 @@ RULES: dict[str, Rule] = {
     "cache.gpu_tokens": Rule(takes_blocks, _OWN_BLOCKS),
     "model.kv_gib": Rule(takes_blocks, _OWN_BLOCKS),
     "model.gpu": Rule(takes_gpu, f"{_OWN_BLOCKS}, or without [latency] one without its own"),
-    **{f"latency.{key}": Rule(takes_times, f"{_OWN_POOL} latency") for key in ("beta", "memory")},
+    **{f"latency.{key}": Rule(takes_times, f"{_OWN_POOL} latency") for key in _TIMES},
     "engine.long_prefill_token_threshold": Rule(
         some_pool(
             lambda s, pool: s.engine.long_prefill_token_threshold < pool.max_num_batched_tokens

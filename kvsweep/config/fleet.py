@@ -38,6 +38,7 @@ class InstancePool:
     max_num_batched_tokens: int
     beta: tuple[float, ...]
     memory: tuple[float, ...]
+    experts: tuple[float, ...]
     max_model_len: int | None = None
 
 
@@ -58,6 +59,7 @@ def fleet(scenario: Scenario) -> tuple[InstancePool, ...]:
                 ),
                 beta=(times.beta[0] + engine.drafting_us, *times.beta[1:]),
                 memory=times.memory,
+                experts=times.experts,
                 max_model_len=pool.max_model_len if isinstance(pool, UnequalPool) else None,
             )
         )

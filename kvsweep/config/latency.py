@@ -1,9 +1,16 @@
 """The latency section: coefficients given in place, by a preset's name, or by a file."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
-from pydantic import Field, ValidationInfo, field_validator, model_validator
+from pydantic import (
+    Field,
+    SerializerFunctionWrapHandler,
+    ValidationInfo,
+    field_validator,
+    model_serializer,
+    model_validator,
+)
 
 from kvsweep.config.base import Key, KeyProblem, Microseconds, Name, Section
 from kvsweep.config.coefficients import (
@@ -11,9 +18,12 @@ from kvsweep.config.coefficients import (
     TOKEN_TERMS,
     Alphas,
     Betas,
+    Experts,
+    check_experts,
     padded,
     padded_beta,
     padded_memory,
+    told_experts,
 )
 from kvsweep.config.preset import load_preset
 from kvsweep.limits import MAX_FIRST_STEPS
@@ -41,6 +51,11 @@ class Latency(Section):
     memory : tuple of 0 or 5 float
         If given, ``int(beta[0] + max(sum of the other terms of beta, sum of memory))``, where
         `memory` weights 1 and the same four sums: a roofline, of computing and of moving data.
+    experts : tuple of 0 or 2 float
+        Of a mixture of experts, with `memory`: microseconds of reading the weights of all of them,
+        and the share of them that a token is sent to. A step reads those of any of its tokens, by
+        chance ``1 - (1 - experts[1]) ** tokens`` of them; ``experts[0]`` times that is added to the
+        sum of `memory`.
     first_steps_us : tuple of 0 to 4 int
         What the first, the second ... step of each instance takes longer: a server that has just
         started compiles kernels and fills pools on its first batches.
@@ -53,6 +68,7 @@ class Latency(Section):
     ] = (0.0,) * ALPHAS
     beta: Annotated[Betas, Key("us", "coefficient of the step time")] = (0.0,) * TOKEN_TERMS
     memory: Annotated[Betas, Key("us", "coefficient of moving data in a step")] = ()
+    experts: Annotated[Experts, Key("us", "reading all experts, and a token's share of them")] = ()
     first_steps_us: Annotated[
         tuple[Microseconds, ...],
         Field(max_length=MAX_FIRST_STEPS),
@@ -64,11 +80,15 @@ class Latency(Section):
     def _from_preset(cls, given: Any, info: ValidationInfo) -> Any:
         if not isinstance(given, dict) or not isinstance(given.get("model"), str):
             return given
-        for key in ("alpha", "beta", "memory"):
+        for key in ("alpha", "beta", "memory", "experts"):
             if key in given:
                 raise KeyProblem((key,), "give either model or alpha and beta")
         folder = (info.context or {}).get("base_dir", Path())
         return given | load_preset(given["model"], folder).coefficients()
+
+    @model_serializer(mode="wrap")
+    def _tell(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return told_experts(dump(self))
 
     @field_validator("alpha")
     @classmethod
@@ -85,3 +105,8 @@ class Latency(Section):
     @classmethod
     def _pad_memory(cls, memory: tuple[float, ...]) -> tuple[float, ...]:
         return padded_memory(memory)
+
+    @model_validator(mode="after")
+    def _experts_are_read(self) -> Self:
+        check_experts(self.experts, self.memory)
+        return self

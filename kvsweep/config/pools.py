@@ -6,10 +6,24 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Self
 
-from pydantic import Field, ValidationInfo, field_validator, model_validator
+from pydantic import (
+    Field,
+    SerializerFunctionWrapHandler,
+    ValidationInfo,
+    field_validator,
+    model_serializer,
+    model_validator,
+)
 
 from kvsweep.config.base import Count, Key, KeyProblem, Name, Section, Tokens, Weight
-from kvsweep.config.coefficients import Betas, padded_beta, padded_memory
+from kvsweep.config.coefficients import (
+    Betas,
+    Experts,
+    check_experts,
+    padded_beta,
+    padded_memory,
+    told_experts,
+)
 from kvsweep.config.members import known_keys, member
 from kvsweep.config.preset import load_preset
 from kvsweep.limits import MAX_BATCHED_TOKENS, MAX_BLOCKS, MAX_INSTANCES, MAX_SEQS
@@ -32,6 +46,7 @@ _APART = (
     "kv_load_failure_rate",
     "kv_load_failure_policy",
 )
+_OF_STEPS = ("beta", "memory", "experts")
 BOTH_ROLES = "both"
 
 
@@ -42,25 +57,30 @@ class StepTimes(Section):
     ----------
     model : str or None
         Preset or TOML file that the coefficients come from.
-    beta, memory : tuple of float
+    beta, memory, experts : tuple of float
         As in `kvsweep.config.latency.Latency`.
     """
 
     model: Annotated[Name | None, Key("1", "preset of the step times")] = None
     beta: Annotated[Betas, Key("us", "coefficient of the step time")] = ()
     memory: Annotated[Betas, Key("us", "coefficient of moving data in a step")] = ()
+    experts: Annotated[Experts, Key("us", "reading all experts, and a token's share of them")] = ()
 
     @model_validator(mode="before")
     @classmethod
     def _from_preset(cls, given: Any, info: ValidationInfo) -> Any:
         if not isinstance(given, dict) or not isinstance(given.get("model"), str):
             return given
-        for key in ("beta", "memory"):
+        for key in _OF_STEPS:
             if key in given:
                 raise KeyProblem((key,), "give either model or beta")
         folder = (info.context or {}).get("base_dir", Path())
         found = load_preset(given["model"], folder).coefficients()
-        return given | {key: found[key] for key in ("beta", "memory") if key in found}
+        return given | {key: found[key] for key in _OF_STEPS if key in found}
+
+    @model_serializer(mode="wrap")
+    def _tell(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return told_experts(dump(self))
 
     @field_validator("beta")
     @classmethod
@@ -76,6 +96,7 @@ class StepTimes(Section):
     def _complete(self) -> Self:
         if not self.beta:
             raise KeyProblem(("beta",), "missing; give beta or model")
+        check_experts(self.experts, self.memory)
         return self
 
 

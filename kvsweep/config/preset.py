@@ -10,7 +10,7 @@ from pydantic import ValidationError, model_validator
 from kvsweep.config import named_shape
 from kvsweep.config.added_terms import Added
 from kvsweep.config.base import Count, KeyProblem, Name, Positive, Section
-from kvsweep.config.coefficients import BETAS, Alphas, Betas, padded
+from kvsweep.config.coefficients import BETAS, Alphas, Betas, Experts, check_experts, padded
 from kvsweep.config.explain import first_problem
 from kvsweep.config.roofline import Device, Shape, StepTerms, roofline_terms
 from kvsweep.config.source import read_source
@@ -29,7 +29,7 @@ class Preset(Section):
     kind : str
         ``linear``: `beta` is given. ``roofline``: `device` is, and `shape` or `shape_of`; or `beta`
         and `memory`.
-    alpha, beta, memory : tuple of float
+    alpha, beta, memory, experts : tuple of float
         As in `kvsweep.config.latency.Latency`.
     added : Added or None
         Terms beside what was measured, by their names.
@@ -58,6 +58,7 @@ class Preset(Section):
     alpha: Alphas = ()
     beta: Betas | None = None
     memory: Betas | None = None
+    experts: Experts = ()
     added: Added | None = None
     shape: Shape | None = None
     device: Device | None = None
@@ -82,6 +83,7 @@ class Preset(Section):
             if self.device is not None and getattr(self, key) is not None:
                 raise KeyProblem((key,), "kind 'roofline' has none: shape and device tell")
         self._check_shape()
+        check_experts(self.experts, self.memory or ())
         return self
 
     def _check_shape(self) -> None:
@@ -114,7 +116,8 @@ class Preset(Section):
             beta, memory = self.roofline(self.device)
         if self.added is not None:
             beta, memory = self.added.to(padded(beta, BETAS), memory)
-        return {"alpha": self.alpha, "beta": beta, **({"memory": memory} if memory else {})}
+        moving = {"memory": memory, "experts": self.experts} if memory else {}
+        return {"alpha": self.alpha, "beta": beta, **moving}
 
     def roofline(self, device: Device) -> StepTerms:
         """Return `Latency.beta` and `Latency.memory` of a roofline's shape on a device."""

@@ -71,6 +71,14 @@ def layer_weights(shard: Shard, kind: LayerKind) -> tuple[int, int]:
     return always + shard.experts.chosen * one, always + shard.experts.count * one
 
 
+def experts_weights(shard: Shard) -> int:
+    """Return the weights of all routed experts on one GPU, of all layers; 0: there are none."""
+    if shard.experts is None:
+        return 0
+    layers = sum(kind.layers for kind in shard.kinds if kind.experts)
+    return layers * shard.experts.count * 3 * shard.hidden * shard.experts.inner
+
+
 def attention_weights(shard: Shard) -> int:
     """Return the weights of the projections of a layer's attention on one GPU."""
     latent, hidden, heads = shard.latent, shard.hidden, shard.heads

@@ -18,6 +18,8 @@ POOL_FIELDS = (
     Field("max_tokens", i64, "token", "token budget of a step"),
     *(Field(f"beta{term}", f64, "us", f"step time, as LANE.beta{term}") for term in range(5)),
     *(Field(f"memory{term}", f64, "us", f"roofline, as LANE.memory{term}") for term in range(5)),
+    Field("experts", f64, "us", "memory time of the weights of all experts, as LANE.experts"),
+    Field("missed", f64, "1", "as LANE.missed"),
     Field("longest", i64, "token", "longest request that is routed here, output included"),
     Field("routing", i64, "1", "code of policies.Routing: how one of its instances is chosen"),
     Field("scorer_lo", i64, "index", "first scorer of this routing, of those of the lane"),

@@ -23,6 +23,8 @@ LANE_FIELDS = (
     Field("memory2", f64, "us/request", "roofline: memory time per decoding request"),
     Field("memory3", f64, "us/token", "roofline: memory time per token before a decoded one"),
     Field("memory4", f64, "us/token", "roofline: memory time per token before a prefill token"),
+    Field("experts", f64, "us", "roofline: memory time of the weights of all experts, 0: none"),
+    Field("missed", f64, "1", "logarithm of the share of experts that a token is not sent to"),
     Field("first_steps", i64, "step", "first steps of an instance that take longer"),
     Field("first_step0", i64, "us", "what the first one takes longer"),
     Field("first_step1", i64, "us", "what the second one does"),

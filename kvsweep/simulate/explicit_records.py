@@ -1,5 +1,6 @@
 """What lanes have that track blocks and requests explicitly: groups of layers, drafts, pools."""
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -56,7 +57,7 @@ def _pool_fields(scenario: Scenario) -> dict[str, Any]:
     threshold = cluster.pd_uncached_token_threshold
     pools = pool_records(scenario)
     terms = (f"{name}{term}" for name in ("beta", "memory") for term in range(5))
-    names = ("gpu_blocks", "max_num_seqs", "max_tokens", *terms)
+    names = ("gpu_blocks", "max_num_seqs", "max_tokens", "experts", *terms)
     fields: dict[str, Any] = {name: max(pool[name] for pool in pools) for name in names}
     fields["pools"] = len(pools)
     if pools[0]["role"] == PREFILL:
@@ -118,6 +119,8 @@ def _pool_record(pool: InstancePool, scenario: Scenario) -> NDArray[Any]:
     for name, terms in (("beta", pool.beta), ("memory", pool.memory)):
         for term, coefficient in enumerate(terms):
             record[f"{name}{term}"] = coefficient
+    if pool.experts:
+        record["experts"], record["missed"] = pool.experts[0], math.log1p(-pool.experts[1])
     record["longest"] = ANY_LENGTH if pool.max_model_len is None else pool.max_model_len
     record["roofline"] = len(pool.memory) > 0
     record["context"] = record["roofline"] or any(pool.beta[3:])

@@ -4,6 +4,7 @@
 request list does, and the rest what a caller asks of a batch. Without a line here a new field is 0.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -99,6 +100,8 @@ def _set_latency(lane: NDArray[Any], latency: Latency) -> None:
     for name in ("alpha", "beta", "memory"):
         for term, coefficient in enumerate(getattr(latency, name)):
             lane[f"{name}{term}"] = coefficient
+    if latency.experts:
+        lane["experts"], lane["missed"] = latency.experts[0], math.log1p(-latency.experts[1])
     lane["first_steps"] = len(latency.first_steps_us)
     for step, extra in enumerate(latency.first_steps_us):
         lane[f"first_step{step}"] = extra
@@ -280,6 +283,7 @@ def set_step_times(
     """Set the coefficients of step times, a row for each lane: for fits, whose scenario is one."""
     lanes["context"] = 1
     lanes["roofline"] = memory is not None
+    lanes["experts"] = 0.0
     for name, values in (("beta", beta), ("memory", memory)):
         if values is not None:
             for term in range(values.shape[1]):

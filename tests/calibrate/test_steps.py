@@ -1,6 +1,7 @@
 """Fits to step times of a device whose coefficients are known."""
 
 import re
+import tomllib
 from pathlib import Path
 
 import numpy as np
@@ -11,8 +12,9 @@ from kvsweep.calibrate.families import family_of
 from kvsweep.calibrate.step_fit import fit_steps
 from kvsweep.calibrate.step_models import LINEAR, ROOFLINE, TWO_SUMS, step_times
 from kvsweep.calibrate.step_results import Terms, preset_text, result_of
+from kvsweep.calibrate.step_wording import step_text
 from kvsweep.config import Latency
-from kvsweep.config.preset import load_preset
+from kvsweep.config.preset import Preset, load_preset
 from kvsweep.errors import InputError
 from kvsweep.gpu.batches import Ranges, plan
 from kvsweep.gpu.counts import step_counts
@@ -89,6 +91,37 @@ def test_a_card_that_behaves_as_its_roofline_preset_gives_its_efficiencies_back(
     assert moving / 1008 == pytest.approx(preset.device.bandwidth_efficiency, rel=1e-3)
     assert fit.error < 1e-3
     assert 0.05 < fit_steps(times, LINEAR, draws=2).error < 0.08  # what the form of a line costs
+
+
+@pytest.mark.parametrize("kind", [ROOFLINE, TWO_SUMS])
+def test_a_mixture_of_experts_gives_back_what_reading_all_of_them_takes(kind):
+    """Of 128 experts, 4 of them for each token: no sum over tokens has that curve."""
+    byte, flop = 1 / 4e6, 1 / 5e8  # us
+    moved = [2e9, 7e4, 2e6, 2e4, 0.0]
+    preset = Preset(
+        model="m",
+        hardware="h",
+        kind="roofline",
+        beta=(3000.0, 3e9 * flop, 4e9 * flop, 1e5 * flop, 1e5 * flop),
+        memory=tuple(byte * each for each in moved),
+        experts=(1.2e11 * byte, 4 / 128),
+        source="s",
+        fit="f",
+    )
+    of_all = [moved[0] + 1.2e11, *moved[1:]]
+    card = PresetSteps(preset, [0.0, 3e9, 4e9, 1e5, 1e5], of_all)
+    card.attributes |= {"experts_share": 4 / 128, "experts_bytes": 1.2e11}
+    ds = measure_steps(card, plan(Ranges(2048, 256, 8192, 100_000), trials=1, rungs=6, seed=0))
+    found = result_of(ds, Terms(0.0, ONE_GPU), kind, draws=2)
+    assert found.fits[kind].error < 0.005
+    assert found.fits[LINEAR].error > 0.1
+    assert found.preset.experts == (pytest.approx(30_000, rel=0.01), 4 / 128)
+    assert len(found.preset.memory) == 5
+    written = tomllib.loads(preset_text(found.preset))
+    assert written["experts"] == list(found.preset.experts)
+    assert f"{kind}  experts[0]" in step_text(found) or kind == ROOFLINE
+    unknown = ds.assign_attrs(experts_share=0.0)
+    assert fit_steps(step_times(unknown), kind, draws=2).error > 0.1
 
 
 def test_a_sum_that_is_never_the_larger_one_is_said_not_to_be_told():

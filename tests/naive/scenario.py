@@ -1,5 +1,6 @@
 """The settings of a trace's scenario, with their defaults; an unknown key is a TypeError."""
 
+import math
 from dataclasses import dataclass, field, replace
 from math import inf
 
@@ -181,13 +182,15 @@ class Latency:
 
     ``alpha[2]`` delays what a client sees: it never touches the clock, but a client's next request.
     A step takes the sum of what it counts, weighted by `beta`; with `memory`, ``beta[0]`` and the
-    larger of two such sums, the second weighted by `memory`. The first steps of an instance take
-    longer, by `first_steps_us`.
+    larger of two such sums, the second weighted by `memory`; with `experts` to that one comes the
+    time of reading all experts, times the share that any token of the step is sent to. The first
+    steps of an instance take longer, by `first_steps_us`.
     """
 
     alpha: list[float] = field(default_factory=list)
     beta: list[float] = field(default_factory=list)
     memory: list[float] = field(default_factory=list)
+    experts: list[float] = field(default_factory=list)
     first_steps_us: list[int] = field(default_factory=list)
 
     def __post_init__(self):
@@ -217,6 +220,9 @@ class Latency:
         if not self.memory:
             return int(_weighted(constant, weights, sums))
         least, *moves = _padded(self.memory, 5)
+        if self.experts:
+            read, share = self.experts
+            least -= read * math.expm1(math.log1p(-share) * (prefill_tokens + decode_tokens))
         return int(constant + max(_weighted(0.0, weights, sums), _weighted(least, moves, sums)))
 
 
@@ -258,9 +264,9 @@ class Scenario:
             self,
             engine=replace(self.engine, **engine),
             cache=replace(self.cache, **cache),
-            latency=replace(self.latency, memory=[], **own["latency"]).drafting(
-                self.engine.drafting_us
-            )
+            latency=replace(
+                self.latency, **({"memory": [], "experts": []} | own["latency"])
+            ).drafting(self.engine.drafting_us)
             if "latency" in own
             else self.latency,
         )

@@ -31,6 +31,7 @@ ONE = [request(0, (0, 16), (1, 1))]
             r"latency\.first_steps_us: the reference",
         ),
         ({"latency": {**LATENCY, "memory": [9]}}, r"latency\.memory: the reference has no such"),
+        ({"latency": {**LATENCY, "experts": [9, 0.1]}}, r"latency\.experts: the reference has no"),
         ({**scenario(), "worklod": {}}, r"scenario\.worklod: unknown key"),
     ],
 )

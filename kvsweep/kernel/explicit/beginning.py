@@ -26,6 +26,8 @@ def _apply_pool(own, pool):
     own["memory2"] = pool["memory2"]
     own["memory3"] = pool["memory3"]
     own["memory4"] = pool["memory4"]
+    own["experts"] = pool["experts"]
+    own["missed"] = pool["missed"]
     own["context"] = pool["context"]
     own["roofline"] = pool["roofline"]
     own["routing"] = pool["routing"]
