@@ -8,6 +8,7 @@ import pytest
 from kvsweep import replay
 from kvsweep.config import load_sweep, parse_scenario
 from kvsweep.errors import InputError
+from kvsweep.grid import plan
 from kvsweep.trace_replay import run_replay
 
 BASE = """
@@ -369,3 +370,18 @@ def test_no_rate_of_a_trace_is_scaled_that_has_none(tmp_path):
     plain = load_sweep(of_trace(tmp_path), AT_ONCE)
     with pytest.raises(InputError, match=f"--find rate: {said}"):
         size_problem(plain, "rate", ("preemption_rate<=0.1",), None, None, Aim())
+
+
+def test_a_sweep_needs_no_latency_where_all_pools_have_their_own(tmp_path):
+    pools = """
+[[cluster.pools]]
+instances = 1
+gpu_blocks = 500
+latency = { beta = [5000, 10, 10] }
+"""
+    path = tmp_path / "s.toml"
+    path.write_text(f"[workload]\nrequests = 20\nrate = 5.0\n{pools * 2}\n[grid]\nseed = [0]\n")
+    assert plan(load_sweep(path)).cells == 1
+    path.write_text(path.read_text().replace("latency = {", "# ", 1))
+    with pytest.raises(InputError, match=r"latency: missing; give a model"):
+        plan(load_sweep(path))

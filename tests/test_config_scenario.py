@@ -181,7 +181,7 @@ def test_experts_are_told_where_there_are_some():
         ({"experts": [4000, 0.0]}, r"latency\.experts: two numbers"),
         ({"experts": [4000, 0.1, 3]}, r"latency\.experts: two numbers"),
         ({"experts": [-1, 0.1]}, r"latency\.experts"),
-        ({"memory": []}, r"latency\.experts: has no effect without memory"),
+        ({"memory": []}, r"latency\.experts: has no effect: added to memory"),
         ({"model": "llama-3.1-8b/h100/tp2"}, r"latency\.\w+: give either model or"),
     ],
 )
@@ -195,7 +195,7 @@ def test_experts_of_a_pool_are_those_of_its_step_times():
     apart = parse_scenario({"cluster": pools, "latency": {"beta": [1]}}, "t.json")
     assert apart.cluster.pools[0].latency.experts == (4000, 0.03125)
     pools["pools"][0]["latency"] = EXPERTS | {"memory": []}
-    with pytest.raises(InputError, match=r"latency\.experts: has no effect without memory"):
+    with pytest.raises(InputError, match=r"latency\.experts: has no effect: added to memory"):
         parse_scenario({"cluster": pools, "latency": {"beta": [1]}}, "t.json")
 
 

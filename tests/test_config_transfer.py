@@ -67,7 +67,7 @@ def test_every_preset_knows_its_link_and_bytes(name):
     preset = load_preset(name, Path())
     assert preset.link in links()
     model, _, times = name.split("/")
-    tp = int(times.removeprefix("tp").removesuffix("-roofline"))
+    tp = int(times.removeprefix("tp").partition("-")[0])
     caches = load_model(model).caches(tp, "bfloat16")
     assert preset.gpu_token_bytes == sum(cache.token_bytes for cache in caches)
     assert cache_of({"cpu_blocks": 5}, {"model": name}).transfer_bandwidth < 10

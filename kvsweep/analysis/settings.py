@@ -72,6 +72,8 @@ def _of_policy(ds: xr.Dataset, sweep: dict[str, Any], policy: str | None) -> dic
     plain = {key: value for key, value in own.items() if key not in tables}
     if others is None:
         return found | dict(leaves(tables)) | plain
+    # Lists are in the others as they are simulated, and not as they were written.
+    plain = {key: value for key, value in plain.items() if not isinstance(value, list)}
     return found | others.get(str(policy), {}) | plain
 
 

@@ -39,7 +39,8 @@ class StepFit:
     kind : str
         ``linear``, ``roofline`` or ``two-sums``.
     beta, memory : tuple of float
-        As of `Latency`; `memory` is empty of a linear one.
+        As of `Latency`; `memory` is empty of a linear one, and of a mixture of experts has a
+        sixth number, the first of `Latency.experts`.
     values, low, high : tuple of float
         What was fitted (`NAMES`), and the ends of its intervals.
     errors : array

@@ -166,10 +166,10 @@ def _preset(
     )
 
 
-def _experts(fit: StepFit, ds: xr.Dataset) -> tuple[float, ...]:
+def _experts(fit: StepFit, ds: xr.Dataset) -> tuple[float, ...] | None:
     """Return `Latency.experts`."""
     of_all = fit.memory[BETAS:]
-    return (rounded(of_all[0]), float(ds.attrs["experts_share"])) if of_all else ()
+    return (rounded(of_all[0]), float(ds.attrs["experts_share"])) if of_all else None
 
 
 def hardware(about: dict[str, Any]) -> str:

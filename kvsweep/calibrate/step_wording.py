@@ -11,6 +11,7 @@ from kvsweep.calibrate.robust import Floats
 from kvsweep.calibrate.step_fit import StepFit
 from kvsweep.calibrate.step_models import StepTimes, names_of, predict
 from kvsweep.calibrate.step_results import StepResult, errors_text, hardware, versions
+from kvsweep.config.coefficients import BETAS
 from kvsweep.gpu.step_store import BATCHES
 from kvsweep.report.table import table
 
@@ -91,7 +92,8 @@ def _fit_json(times: StepTimes, fit: StepFit) -> dict[str, Any]:
     named = zip(names_of(fit.kind, fit.values), fit.values, fit.low, fit.high, strict=True)
     return {
         "beta": list(fit.beta),
-        "memory": list(fit.memory),
+        "memory": list(fit.memory[:BETAS]),
+        "experts_us": next(iter(fit.memory[BETAS:]), None),
         "fitted": {name: {"value": v, "low": lo, "high": hi} for name, v, lo, hi in named},
         "held_out_error_median": fit.error,
         "held_out_errors": fit.errors.tolist(),

@@ -83,6 +83,12 @@ def about_model(name: str, shard: Shard, dtype: str) -> dict[str, Any]:
         "kv_bytes_per_token": shard.layers * shard.token_channels * KV_BYTES * shard.tp,
         "step_flops": [float(value) for value in counts.flops],
         "step_bytes": [float(value) for value in counts.bytes],
-        "experts_share": shard.experts.chosen / shard.experts.count if shard.experts else 0.0,
+        "experts_share": _experts_share(shard),
         "experts_bytes": experts_weights(shard) * weight_bytes,
     }
+
+
+def _experts_share(shard: Shard) -> float:
+    """Return the share of experts that a token is sent to; 0 if every step reads all there are."""
+    of = shard.experts
+    return of.chosen / of.count if of and of.chosen < of.count else 0.0

@@ -155,7 +155,7 @@ def _check_shortest(scenario: Scenario, pools: list[dict[str, Any]]) -> None:
 
 def _shortest(of: Mapping[str, Any]) -> float:
     """Return the microseconds of a step of one token without context."""
-    moving = of["memory0"] + min(of["memory1"], of["memory2"])
+    moving = of["memory0"] + min(of["memory1"], of["memory2"]) + of["one_expert"]
     least: float = of["beta0"] + max(min(of["beta1"], of["beta2"]), moving)
     return least
 
@@ -245,7 +245,8 @@ def _lane_numbers(scenario: Scenario, pool: InstancePool) -> dict[str, Any]:
     for kind in ("beta", "memory"):
         for term in (2, 3):
             numbers[f"{kind}{term}"] *= 1 + scenario.engine.drafts
-    numbers["experts"] = pool.experts[0] if pool.experts else 0.0
+    numbers["experts"], share = pool.experts or (0.0, 0.0)
+    numbers["one_expert"] = numbers["experts"] * share
     for step, extra in enumerate(
         (*latency.first_steps_us, *(0,) * MAX_FIRST_STEPS)[:MAX_FIRST_STEPS]
     ):

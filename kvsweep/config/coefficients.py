@@ -30,7 +30,9 @@ Experts = Annotated[tuple[Coefficient, ...], AfterValidator(_checked_experts)]
 def check_experts(experts: tuple[float, ...], memory: tuple[float, ...]) -> None:
     """Refuse experts without the sum to which reading them is added."""
     if experts and not memory:
-        raise KeyProblem(("experts",), "has no effect without memory, the sum that it is added to")
+        raise KeyProblem(
+            ("experts",), "has no effect: added to memory, of which it needs more than zeros"
+        )
 
 
 def told_experts(dumped: dict[str, Any]) -> dict[str, Any]:

@@ -26,10 +26,7 @@ class CacheGroup(Section):
     """
 
     kind: Annotated[Literal["full", "sliding"], Key("1", "kind of attention")]
-    window: Annotated[
-        Annotated[int, Field(strict=True, ge=2, le=MAX_TOKENS)] | None,
-        Key("token", "sliding window"),
-    ] = None
+    window: Annotated[Window | None, Key("token", "sliding window")] = None
 
     @model_validator(mode="after")
     def _has_its_window(self) -> Self:

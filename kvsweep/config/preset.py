@@ -10,7 +10,15 @@ from pydantic import ValidationError, model_validator
 from kvsweep.config import named_shape
 from kvsweep.config.added_terms import Added
 from kvsweep.config.base import Count, KeyProblem, Name, Positive, Section
-from kvsweep.config.coefficients import BETAS, Alphas, Betas, Experts, check_experts, padded
+from kvsweep.config.coefficients import (
+    BETAS,
+    Alphas,
+    Betas,
+    Experts,
+    check_experts,
+    padded,
+    padded_memory,
+)
 from kvsweep.config.explain import first_problem
 from kvsweep.config.roofline import Device, Shape, StepTerms, roofline_terms
 from kvsweep.config.source import read_source
@@ -58,7 +66,7 @@ class Preset(Section):
     alpha: Alphas = ()
     beta: Betas | None = None
     memory: Betas | None = None
-    experts: Experts = ()
+    experts: Experts | None = None
     added: Added | None = None
     shape: Shape | None = None
     device: Device | None = None
@@ -83,7 +91,9 @@ class Preset(Section):
             if self.device is not None and getattr(self, key) is not None:
                 raise KeyProblem((key,), "kind 'roofline' has none: shape and device tell")
         self._check_shape()
-        check_experts(self.experts, self.memory or ())
+        if self.experts and self.device is not None:
+            raise KeyProblem(("experts",), "has no effect: of a shape all experts are counted")
+        check_experts(self.experts or (), padded_memory(self.memory or ()))
         return self
 
     def _check_shape(self) -> None:
@@ -116,7 +126,7 @@ class Preset(Section):
             beta, memory = self.roofline(self.device)
         if self.added is not None:
             beta, memory = self.added.to(padded(beta, BETAS), memory)
-        moving = {"memory": memory, "experts": self.experts} if memory else {}
+        moving = {"memory": memory, "experts": self.experts or ()} if memory else {}
         return {"alpha": self.alpha, "beta": beta, **moving}
 
     def roofline(self, device: Device) -> StepTerms:

@@ -17,6 +17,7 @@ from kvsweep.config.design import Design
 from kvsweep.config.document import AskedCliff, AskedSize, Pareto
 from kvsweep.config.latency import NO_LATENCY
 from kvsweep.config.memory import equal_memory
+from kvsweep.config.pool_reads import takes_times
 from kvsweep.config.scenario import Scenario
 from kvsweep.config.source import Source
 from kvsweep.config.until import Until
@@ -135,7 +136,7 @@ class Sweep:
         built = build(self.source, self.base, self._overrides(point), self.base_dir)
         if built.workload is None:
             raise self.source.error(("workload",), "missing; a sweep needs a workload")
-        if not built.latency.model_fields_set:
+        if not built.latency.model_fields_set and takes_times(built, None):
             raise self.source.error(("latency",), NO_LATENCY)
         return self._sharing(built)
 

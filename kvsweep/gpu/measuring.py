@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from kvsweep.gpu.batches import Plan
 from kvsweep.gpu.step_device import StepDevice
-from kvsweep.gpu.step_store import fill, is_done, refuse_other, template
+from kvsweep.gpu.step_store import fill, is_done, refuse_other, template, with_later_ones
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -54,6 +54,7 @@ def measure_steps(
     """
     ds = template(plan, device.parts, {**device.attributes, "time_started": _now()})
     if stored is not None:
+        stored = with_later_ones(stored, ds)
         refuse_other(ds, stored, where)
         ds = stored
     total, done = ds["position"].size, int(is_done(ds).sum())

@@ -39,6 +39,9 @@ BATCHES = (
 HELD_OUT = Variable("held_out", _BATCH, "int64", "1", "1 if nothing is fitted to the batch")
 LAYERS = Variable("layers", ("part",), "int64", "1", "how often a step has the part")
 
+LATER = ("experts_share", "experts_bytes")
+"""Attributes that measurements of before do not have."""
+
 CHANGING = ("time_started", "time_ended")
 """Attributes in which runs of one measurement differ."""
 
@@ -90,6 +93,12 @@ def is_done(ds: xr.Dataset) -> NDArray[np.bool_]:
     """Return which timings were made."""
     done: NDArray[np.bool_] = ds["position"].values >= 0
     return done
+
+
+def with_later_ones(stored: xr.Dataset, ds: xr.Dataset) -> xr.Dataset:
+    """Give a measurement of before what it would say now: `LATER`, which follow from its model."""
+    missing = {key for key in LATER if key in ds.attrs} - stored.attrs.keys()
+    return stored.assign_attrs({key: ds.attrs[key] for key in missing})
 
 
 def refuse_other(ds: xr.Dataset, stored: xr.Dataset, where: str) -> None:

@@ -140,6 +140,20 @@ KERNELS: dict[str, Kernel] = {
 }
 
 
+# RuntimeError: no code for this GPU, type or size of heads. ImportError: no vLLM, or a PyTorch
+# without `varlen_attn`. TypeError: it has other arguments, as before 2.12. ValueError: heads or
+# windows that it does not take, or other values. The rest: a vLLM built for another GPU.
+REFUSALS = (
+    RuntimeError,
+    ImportError,
+    TypeError,
+    ValueError,
+    AttributeError,
+    AssertionError,
+    OSError,
+)
+
+
 def find_kernel(
     shard: Shard, device: Any, kernels: Mapping[str, Kernel] | None = None
 ) -> tuple[str, str]:
@@ -169,10 +183,7 @@ def find_kernel(
             _try(kernel, shard, device, scattered=name != "packed")
         except torch.OutOfMemoryError:  # a RuntimeError too, which says nothing of the kernel
             raise
-        # RuntimeError: no code for this GPU, type or size of heads. ImportError: no vLLM, or a
-        # PyTorch without `varlen_attn`. TypeError: it has other arguments, as before 2.12.
-        # ValueError: heads or windows that it does not take, or other values.
-        except (RuntimeError, ImportError, TypeError, ValueError) as error:
+        except REFUSALS as error:
             refused.append(f"{name}: {' '.join(str(error).split())[:100]}")
             continue
         return name, "; ".join(refused)

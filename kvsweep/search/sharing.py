@@ -204,9 +204,9 @@ def simulated(problem: Problem, group: Labels, job: Job) -> Simulated:
     dropped = results["dropped_unservable"] > 0
     if problem.whole:
         excess, dropped = np.where(dropped[:, None], np.nan, excess), np.zeros_like(dropped)
-    dropping = (value for value, any_of in zip(job.values, dropped.any(axis=1), strict=True)
-                if any_of)  # fmt: skip
-    return Simulated(excess, frozenset(dropping), read_of(results))
+    losing = zip(job.values, dropped.any(axis=1), strict=True)
+    dropping = frozenset(value for value, any_of in losing if any_of)
+    return Simulated(excess, dropping, read_of(results))
 
 
 def jobs_of(group: int, ask: Ask, shares: int) -> Iterator[Job]:

@@ -56,7 +56,7 @@ def _file_sums(variants: Iterable[Scenario], folder: Path) -> dict[str, str]:
         if variant.model is not None and variant.model.config is not None:
             configs.add(variant.model.config)
     contents = {
-        name: load_preset(name, folder).model_dump_json(exclude=_WORDS)
+        name: load_preset(name, folder).model_dump_json(exclude=_WORDS, exclude_defaults=True)
         for name in presets
         if name.endswith(".toml")
     }

@@ -121,6 +121,9 @@ def test_a_mixture_of_experts_gives_back_what_reading_all_of_them_takes(kind):
     assert written["experts"] == list(found.preset.experts)
     assert f"{kind}  experts[0]" in step_text(found) or kind == ROOFLINE
     unknown = ds.assign_attrs(experts_share=0.0)
+    assert "experts" not in preset_text(
+        result_of(unknown, Terms(0.0, ONE_GPU), kind, draws=2).preset
+    )
     assert fit_steps(step_times(unknown), kind, draws=2).error > 0.1
 
 

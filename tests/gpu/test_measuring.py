@@ -99,6 +99,19 @@ def test_another_measurement_is_not_gone_on_with(key, value, told):
         measure_steps(device, PLAN, stored=stored, where="x.zarr")
 
 
+def test_a_measurement_of_before_is_given_what_follows_from_its_model():
+    stored = measure_steps(FakeSteps(), PLAN)
+    device = FakeSteps()
+    device.attributes |= {"experts_share": 0.03, "experts_bytes": 1e9}
+    found = measure_steps(device, PLAN, stored=stored, where="x.zarr")
+    assert device.timed == []
+    assert (found.attrs["experts_share"], found.attrs["experts_bytes"]) == (0.03, 1e9)
+    other = FakeSteps()
+    other.attributes |= {"experts_share": 0.5, "experts_bytes": 1e9}
+    with pytest.raises(InputError, match=r"x\.zarr: is another measurement: experts_share"):
+        measure_steps(other, PLAN, stored=found, where="x.zarr")
+
+
 def test_a_measurement_of_other_batches_is_not_gone_on_with():
     stored = measure_steps(FakeSteps(), PLAN)
     longer = plan(PLAN.ranges, trials=3, rungs=3, seed=0)

@@ -85,6 +85,7 @@ def blind(q, keys, values, layout, window):
         (refusing(TypeError("no argument block_table")), "mine: no argument block_table"),
         (refusing(ValueError("heads")), "mine: heads"),
         (refusing(ImportError("no varlen")), "mine: no varlen"),
+        (refusing(AttributeError("no _vllm_fa2_C")), "mine: no _vllm_fa2_C"),
         (blind, "mine: other values than those of scaled_dot_product_attention"),
     ],
 )

@@ -41,6 +41,7 @@ def run(given):
         ({"beta": [1, 1e9, 1]}, "latency: a step of this workload may take 9.8e+10 us"),
         ({"beta": [1, 1, 1, 1e12]}, "latency: a step of this workload"),
         ({"beta": [1], "memory": [1e12]}, "latency: a step of this workload"),
+        ({"beta": [1], "memory": [1], "experts": [1e12, 0.1]}, "latency: a step of this workload"),
         ({"beta": [1], "first_steps_us": [0, 10**13]}, "latency: a step of this workload"),
         ({"alpha": [1, 1e12], "beta": [1]}, "0.5 s"),
         ({"alpha": [0, 1e12, 0], "beta": [1]}, "latency.alpha: the longest prompt waits"),
@@ -69,7 +70,8 @@ def test_steps_of_no_time_are_refused(latency, least):
 
 
 def test_steps_of_a_microsecond_are_simulated():
-    for latency in ({"beta": [1, 0, 0]}, {"beta": [0, 9, 9], "memory": [0, 0, 9]}):
+    of_experts = {"beta": [0], "memory": [0, 0.001], "experts": [4000, 0.03]}
+    for latency in ({"beta": [1, 0, 0]}, {"beta": [0, 9, 9], "memory": [0, 0, 9]}, of_experts):
         assert replay(trace(0, 5, scenario={"latency": latency})).attrs["status"] == "ok"
 
 

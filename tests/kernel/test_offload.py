@@ -167,6 +167,7 @@ def decoding_trace(rng):
     }
     scenario["latency"]["beta"] = scenario["latency"]["beta"][:3]  # steps of one duration
     scenario["latency"].pop("memory", None)
+    scenario["latency"].pop("experts", None)
     return trace
 
 

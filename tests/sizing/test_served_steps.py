@@ -17,7 +17,11 @@ DOC = (Path(__file__).parents[2] / "docs" / "presets.md").read_text(encoding="ut
 PLAIN = Peaks(flops=1e12, flops_8bit=2e12, bandwidth=1e12, overhead_us=7.0)
 """A microsecond has a million FLOPs of 16 bits, two of 8, and moves a million bytes."""
 
-OF_MODEL = [name for name in preset_names() if name.startswith(("gpt-oss", "deepseek"))]
+OF_MODEL = [
+    name
+    for name in preset_names()
+    if name.startswith(("gpt-oss", "deepseek")) and name.endswith("-roofline")
+]
 
 
 def of(name, tp=1, step_tokens=None, peaks=PLAIN):
