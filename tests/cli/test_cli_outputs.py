@@ -73,6 +73,7 @@ def test_a_preset_is_not_replaced_by_a_replay_with_it(run, trace):
     shutil.copy(preset, "p.toml")
     text = json.dumps(TRACE | {"scenario": {"latency": {"model": "p.toml"}}})
     Path("t.json").write_text(text)
+    run("replay", trace)  # which may compile, and says so in a line of its own
     assert "p.toml: is there already" in refused(run, "replay", trace, "--requests", "p.toml")
     line = refused(run, "replay", trace, "--requests", "p.toml", "--overwrite")
     assert "p.toml, which is read" in line
