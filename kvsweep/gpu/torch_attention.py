@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Any
 
 import torch
@@ -83,9 +84,7 @@ def packed(q: Any, keys: Any, values: Any, layout: Layout, window: int | None) -
     from torch.nn.attention.varlen import varlen_attn
 
     total = layout.batch.held
-    grouped = {"enable_gqa": q.shape[1] != keys.shape[1]}
-    if "enable_gqa" not in inspect.signature(varlen_attn).parameters:
-        grouped = {}  # PyTorch 2.11 has no such argument and takes heads as they are
+    grouped = {"enable_gqa": q.shape[1] != keys.shape[1]} if _asks_for_groups(varlen_attn) else {}
     return varlen_attn(
         q,
         keys[:total],
@@ -97,6 +96,12 @@ def packed(q: Any, keys: Any, values: Any, layout: Layout, window: int | None) -
         window_size=(-1 if window is None else window - 1, 0),
         **grouped,
     )
+
+
+@cache
+def _asks_for_groups(function: Callable[..., Any]) -> bool:
+    """Return whether heads in groups must be told; PyTorch 2.11 takes heads as they are."""
+    return "enable_gqa" in inspect.signature(function).parameters
 
 
 def gathered(q: Any, keys: Any, values: Any, layout: Layout, window: int | None) -> Any:

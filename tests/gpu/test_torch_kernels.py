@@ -17,15 +17,7 @@ from kvsweep.gpu.torch_layout import blocks_needed, lay_out  # noqa: E402
 
 CPU = torch.device("cpu")
 
-
-@pytest.fixture(autouse=True)
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    torch.manual_seed(0)
-    with torch.inference_mode():
-        yield
-    torch.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def attended(q, keys, values, window):

@@ -21,15 +21,7 @@ from kvsweep.gpu.torch_linear import Linear, to_fp8  # noqa: E402
 
 CPU = torch.device("cpu")
 
-
-@pytest.fixture(autouse=True)
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    torch.manual_seed(0)
-    with torch.inference_mode():
-        yield
-    torch.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 @pytest.mark.parametrize("scattered", [True, False])

@@ -25,7 +25,7 @@ def _linear(lane, first, prefill_tokens, decode_tokens, decode_context, prefill_
 @leaf
 def _memory(lane, prefill_tokens, decode_tokens, decode_context, prefill_context):
     least = lane["memory0"]
-    if lane["experts"] > 0.0:  # of each that is read, the weights
+    if lane["experts"] > 0.0:  # times 1 - (1 - share)^tokens, those that any token is sent to
         least -= lane["experts"] * math.expm1(lane["missed"] * (prefill_tokens + decode_tokens))
     tokens = least + lane["memory1"] * prefill_tokens + lane["memory2"] * decode_tokens
     return tokens + lane["memory3"] * decode_context + lane["memory4"] * prefill_context
