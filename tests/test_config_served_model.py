@@ -110,12 +110,6 @@ def test_step_times_are_computed_where_none_are_given(load, tmp_path):
     assert scenarios(given)[0].latency.model == "llama-3.1-8b/h100/tp2"
 
 
-def test_that_all_experts_are_read_is_told_of_a_mixture_of_experts_only(load):
-    words = "computed, not measured, all experts read by each step"
-    assert words in told(load(ON_H100, "model.preset=qwen3-30b-a3b"))[0]
-    assert "experts" not in told(load(ON_H100))[0]
-
-
 def windows(scenario):
     return [group.window for group in scenario.cache.groups]
 
@@ -182,11 +176,13 @@ def test_step_times_fall_with_the_gpus_that_share_the_model(load):
     assert two.memory[1] == pytest.approx(one.memory[1] / 2)
 
 
-def test_a_token_meets_the_experts_that_it_is_sent_to_and_a_step_reads_all(load):
+def test_a_step_meets_and_reads_the_experts_that_its_tokens_are_sent_to(load):
     (few,) = scenarios(load(ON_H100, "model.preset=qwen3-30b-a3b"))
     (dense,) = scenarios(load(ON_H100, "model.preset=llama-3.1-8b"))
     assert few.latency.beta[1] < dense.latency.beta[1]
-    assert few.latency.memory[0] > 3 * dense.latency.memory[0]
+    assert few.latency.memory[0] < dense.latency.memory[0] < few.latency.experts[0]
+    assert few.latency.experts[1] == 8 / 128
+    assert dense.latency.experts == ()
 
 
 @pytest.mark.parametrize(

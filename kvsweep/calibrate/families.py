@@ -23,16 +23,19 @@ TERMS = 5
 
 
 class Terms(NamedTuple):
-    """Step times of `n` candidates: `Latency.beta`, and `Latency.memory` of rooflines.
+    """Step times of `n` candidates: `Latency.beta`, and of rooflines what they move.
 
     Attributes
     ----------
     beta : float (n, 5)
     memory : float (n, 5) or None
+    experts : float (n, 2) or None
+        Of mixtures of experts.
     """
 
     beta: Floats
     memory: Floats | None
+    experts: Floats | None = None
 
 
 class Family(ABC):
@@ -172,11 +175,16 @@ class Roofline(Family):
     def terms(self, points: Floats) -> Terms:
         """Evaluate the roofline at each point."""
         rows = [self.preset.roofline(self._used(point)) for point in points]
-        return Terms(np.array([row[0] for row in rows]), np.array([row[1] for row in rows]))
+        experts = np.array([row.experts for row in rows])
+        return Terms(
+            np.array([row.beta for row in rows]),
+            np.array([row.memory for row in rows]),
+            experts if experts.size else None,
+        )
 
     def tables(self, point: Floats) -> dict[str, Any]:
         """Return the shape, and the table ``device``."""
-        keys = {"shape", "shape_of", "step_tokens"}
+        keys = {"shape", "shape_of"}
         shape = self.preset.model_dump(exclude_none=True, include=keys)
         return shape | {"device": self._used(point).model_dump(exclude_none=True)}
 

@@ -35,7 +35,7 @@ def peak_reference(model: str, hardware: str) -> Reference | None:
         known = known and preset.hardware.casefold() in hardware.casefold()
         if known and preset.device is not None:
             peak = {"bandwidth_efficiency": 1.0, "compute_efficiency": 1.0}
-            _, memory = preset.roofline(preset.device.model_copy(update=peak))
+            memory = preset.roofline(preset.device.model_copy(update=peak)).memory
             values = np.full(len(memory), np.nan)
             values[CONTEXT] = memory[CONTEXT]
             told = f"what reading a token's keys and values takes at the peak of {preset.hardware}"

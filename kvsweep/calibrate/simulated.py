@@ -100,7 +100,7 @@ class Simulator:
         count = len(terms.beta)
         which = np.zeros((1, count), np.int64)
         inputs = build_inputs([self._scenario] * count, [self._prepared], which, prune=False)
-        set_step_times(inputs.lanes, terms.beta, terms.memory)
+        set_step_times(inputs.lanes, *terms)
         outputs = allocate_outputs(inputs, keep_requests=True)
         run_lanes(inputs, outputs)
         progress = outputs.progress.reshape(count, -1)

@@ -8,11 +8,12 @@ from kvsweep.config.base import KeyProblem
 from kvsweep.errors import InputError, clip, did_you_mean
 
 if TYPE_CHECKING:
-    from kvsweep.config.roofline import Device, StepTerms
+    from kvsweep.config.roofline import Device
     from kvsweep.sizing.settings import Served
+    from kvsweep.sizing.step_terms import StepTerms
 
 
-def check(name: str, device: Device, step_tokens: int | None) -> None:
+def check(name: str, device: Device) -> None:
     """Check that a model is known, may be served so, and is computed with all that is given.
 
     Raises
@@ -28,23 +29,21 @@ def check(name: str, device: Device, step_tokens: int | None) -> None:
         raise KeyProblem(("shape_of",), f"unknown model {clip(name)!r}; {allowed}")
     try:
         model = _served(name, device).model
-        terms_of(name, device, step_tokens)
+        terms_of(name, device)
     except InputError as problem:
         option, _, message = str(problem).partition(": ")
         if option == "--tp":
             raise KeyProblem(("device", "tp"), message) from None
         raise KeyProblem(("shape_of",), f"step times are not computed of {name}") from None
     assert model.work is not None
-    if step_tokens is not None and not model.experts:
-        raise KeyProblem(("step_tokens",), f"has no effect: {name} is no mixture of experts")
     if device.flops_8bit is not None and not model.work.eight_bit:
         raise KeyProblem(
             ("device", "flops_8bit"), f"has no effect: {name} is not computed in 8 bits"
         )
 
 
-def terms_of(name: str, device: Device, step_tokens: int | None) -> StepTerms:
-    """Return `Latency.beta` and `Latency.memory` of a model on a device, microseconds."""
+def terms_of(name: str, device: Device) -> StepTerms:
+    """Return the step times of a model on a device."""
     from kvsweep.sizing.served_steps import Peaks, terms
 
     share, eight = device.compute_efficiency, device.flops_8bit or device.flops
@@ -54,7 +53,7 @@ def terms_of(name: str, device: Device, step_tokens: int | None) -> StepTerms:
         device.bandwidth * device.bandwidth_efficiency,
         device.overhead_us,
     )
-    return terms(_served(name, device), peaks, step_tokens)
+    return terms(_served(name, device), peaks)
 
 
 def token_bytes(name: str, device: Device) -> float:

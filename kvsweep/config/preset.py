@@ -20,9 +20,10 @@ from kvsweep.config.coefficients import (
     padded_memory,
 )
 from kvsweep.config.explain import first_problem
-from kvsweep.config.roofline import Device, Shape, StepTerms, roofline_terms
+from kvsweep.config.roofline import Device, Shape, roofline_terms
 from kvsweep.config.source import read_source
 from kvsweep.errors import InputError, clip, did_you_mean
+from kvsweep.sizing.step_terms import StepTerms
 
 _SUMS = ("beta", "memory")
 
@@ -46,9 +47,6 @@ class Preset(Section):
     shape_of : str or None
         Instead of `shape`: a model that comes with the package (`kvsweep.sizing.shapes`), a mixture
         of experts or one with multi-head latent attention among them.
-    step_tokens : int or None
-        Tokens of a step, with `shape_of` a mixture of experts: each step reads as many experts as
-        one of so many tokens does; None: all.
     kv_bytes_per_token : float or None
         Bytes of a token's keys and values, all layers and all that devices hold; a roofline has a
         shape instead.
@@ -71,12 +69,22 @@ class Preset(Section):
     shape: Shape | None = None
     device: Device | None = None
     shape_of: Name | None = None
-    step_tokens: Count | None = None
     kv_bytes_per_token: Positive | None = None
     tp: Count | None = None
     link: Name | None = None
     source: Name
     fit: Name
+
+    @model_validator(mode="before")
+    @classmethod
+    def _no_step_tokens(cls, given: Any) -> Any:
+        """Say what became of a key that files of before may have."""
+        if isinstance(given, dict) and "step_tokens" in given:
+            raise KeyProblem(
+                ("step_tokens",),
+                "not needed: each step reads the experts of its own tokens; take the line out",
+            )
+        return given
 
     @model_validator(mode="after")
     def _complete(self) -> Self:
@@ -92,7 +100,7 @@ class Preset(Section):
                 raise KeyProblem((key,), "kind 'roofline' has none: shape and device tell")
         self._check_shape()
         if self.experts and self.device is not None:
-            raise KeyProblem(("experts",), "has no effect: of a shape all experts are counted")
+            raise KeyProblem(("experts",), "has no effect: the shape tells")
         check_experts(self.experts or (), padded_memory(self.memory or ()))
         return self
 
@@ -101,9 +109,7 @@ class Preset(Section):
         if self.shape_of is not None and self.device is not None:
             if self.shape is not None:
                 raise KeyProblem(("shape_of",), "give either shape or shape_of")
-            named_shape.check(self.shape_of, self.device, self.step_tokens)
-        elif self.step_tokens is not None:
-            raise KeyProblem(("step_tokens",), "has no effect without shape_of")
+            named_shape.check(self.shape_of, self.device)
         elif self.device is not None and self.device.flops_8bit is not None:
             raise KeyProblem(("device", "flops_8bit"), "has no effect without shape_of")
 
@@ -121,18 +127,18 @@ class Preset(Section):
 
     def coefficients(self) -> dict[str, Any]:
         """Return the settings of the latency section that the preset stands for."""
-        beta, memory = self.beta or (), self.memory or ()
+        beta, memory, experts = self.beta or (), self.memory or (), self.experts or ()
         if self.device is not None:
-            beta, memory = self.roofline(self.device)
+            beta, memory, experts = self.roofline(self.device)
         if self.added is not None:
             beta, memory = self.added.to(padded(beta, BETAS), memory)
-        moving = {"memory": memory, "experts": self.experts or ()} if memory else {}
+        moving = {"memory": memory, "experts": experts} if memory else {}
         return {"alpha": self.alpha, "beta": beta, **moving}
 
     def roofline(self, device: Device) -> StepTerms:
-        """Return `Latency.beta` and `Latency.memory` of a roofline's shape on a device."""
+        """Return the step times of a roofline's shape on a device."""
         if self.shape_of is not None:
-            return named_shape.terms_of(self.shape_of, device, self.step_tokens)
+            return named_shape.terms_of(self.shape_of, device)
         assert self.shape is not None
         return roofline_terms(self.shape, device)
 

@@ -16,12 +16,9 @@ from typing import Annotated
 from pydantic import Field
 
 from kvsweep.config.base import Count, Positive, Real, Section
+from kvsweep.sizing.step_terms import StepTerms
 
 MICROSECONDS = 1e6
-
-Five = tuple[float, float, float, float, float]
-StepTerms = tuple[Five, Five]
-"""`Latency.beta` and `Latency.memory`."""
 
 Peak = Annotated[float, Field(strict=True, ge=1.0, allow_inf_nan=False)]
 """Operations or bytes per second: so many that times per one are finite."""
@@ -113,15 +110,15 @@ class Device(Section):
 
 
 def roofline_terms(shape: Shape, device: Device) -> StepTerms:
-    """Return `Latency.beta` and `Latency.memory` of a model on a device, microseconds.
+    """Return the step times of a model on a device.
 
     Examples
     --------
     One layer of one head, a TFLOP/s and a GB/s: computing is free beside reading weights.
 
     >>> shape = Shape(layers=1, hidden=2, heads=1, kv_heads=1, ffn=4, vocab=10)
-    >>> beta, memory = roofline_terms(shape, Device(flops=1e12, bandwidth=1e9))
-    >>> round(memory[0], 3)  # 40 weights of the layer and 20 of the output, two bytes each
+    >>> terms = roofline_terms(shape, Device(flops=1e12, bandwidth=1e9))
+    >>> round(terms.memory[0], 3)  # 40 weights of the layer and 20 of the output, two bytes each
     0.12
     """
     flop = MICROSECONDS / (device.flops * device.compute_efficiency * device.tp)
@@ -132,4 +129,4 @@ def roofline_terms(shape: Shape, device: Device) -> StepTerms:
     weights = (shape.layer_weights + shape.output_weights) * shape.weight_bytes * byte
     kv = shape.gpu_token_bytes(device.tp) * byte * device.tp
     beta = (device.overhead_us, token, token + output, context, context)
-    return beta, (weights, kv, kv, kv, 0.0)
+    return StepTerms(beta, (weights, kv, kv, kv, 0.0))

@@ -32,7 +32,7 @@ def model_text(scenario: Scenario, folder: Path) -> str | None:
         text = f"{name} on {where}: {told.blocks - 1:,} usable blocks, {size:.2f} GiB"
     else:
         text = f"{name}: {told.layout.token_bytes:,} bytes a token on each GPU"
-    times = _times(scenario, folder, experts=told.served.model.experts)
+    times = _times(scenario, folder)
     wins = (_who_wins(scenario, told), _pools_win(scenario))
     return "; ".join(filter(None, (text, *wins, times)))
 
@@ -61,16 +61,13 @@ def _pools_win(scenario: Scenario) -> str | None:
     return f"{who} their own: {', '.join(f'{blocks:,}' for blocks in own)} blocks"
 
 
-def _times(scenario: Scenario, folder: Path, *, experts: bool) -> str | None:
+def _times(scenario: Scenario, folder: Path) -> str | None:
     """Say that step times are computed, or are those of another number of GPUs."""
     latency, model = scenario.latency, scenario.model
     assert model is not None
     if latency.model is None:
         computed = "latency" not in scenario.model_fields_set and latency.model_fields_set
-        if not computed:
-            return None
-        told = "step times computed, not measured"
-        return f"{told}, all experts read by each step" if experts else told
+        return "step times computed, not measured" if computed else None
     preset = load_preset(latency.model, folder)
     tp = preset.device.tp if preset.device is not None else preset.tp
     if tp is None or tp == model.tp:

@@ -278,12 +278,17 @@ def set_prompt_extents(lanes: NDArray[Any], readers: NDArray[np.bool_], extents:
 
 
 def set_step_times(
-    lanes: NDArray[Any], beta: NDArray[np.float64], memory: NDArray[np.float64] | None
+    lanes: NDArray[Any],
+    beta: NDArray[np.float64],
+    memory: NDArray[np.float64] | None,
+    experts: NDArray[np.float64] | None,
 ) -> None:
     """Set the coefficients of step times, a row for each lane: for fits, whose scenario is one."""
     lanes["context"] = 1
     lanes["roofline"] = memory is not None
     lanes["experts"] = 0.0
+    if experts is not None:
+        lanes["experts"], lanes["missed"] = experts[:, 0], np.log1p(-experts[:, 1])
     for name, values in (("beta", beta), ("memory", memory)):
         if values is not None:
             for term in range(values.shape[1]):

@@ -3,9 +3,8 @@
 `kvsweep.config.roofline` has the idea, and `Latency` the form: of computing ``beta``, of moving
 data ``memory``. Here it is counted of every model whose weights are:
 
-- Mixtures of experts: a token is computed by the experts that it is sent to. How many a step reads
-  is no sum over its tokens (`experts_read`), so that one share is taken for all steps: all experts,
-  unless the tokens of a step are given for which it is to be right.
+- Mixtures of experts: a token is computed by the experts that it is sent to. A step reads those of
+  any of its tokens, as if they chose at random, which is no sum over tokens: `Latency.experts`.
 - Multi-head latent attention: a prefill computes with keys and values of all heads, a decode with
   the latent vector, which every GPU reads whole. That a later chunk of a prefill makes keys and
   values of its context again is left out.
@@ -23,15 +22,9 @@ from kvsweep.errors import InputError
 from kvsweep.sizing.gpus import figures
 from kvsweep.sizing.model import Model, Work
 from kvsweep.sizing.settings import Served
+from kvsweep.sizing.step_terms import Five, StepTerms
 
 MICROSECONDS = 1e6
-
-
-class Terms(NamedTuple):
-    """Coefficients of a step, microseconds, as `kvsweep.config.latency.Latency` has them."""
-
-    beta: tuple[float, float, float, float, float]
-    memory: tuple[float, float, float, float, float]
 
 
 class Peaks(NamedTuple):
@@ -53,7 +46,7 @@ class Peaks(NamedTuple):
     overhead_us: float
 
 
-def step_terms(served: Served, gpu: str) -> Terms:
+def step_terms(served: Served, gpu: str) -> StepTerms:
     """Return the step times of a served model on a GPU that is known.
 
     Parameters
@@ -82,7 +75,7 @@ def step_terms(served: Served, gpu: str) -> Terms:
     )
 
 
-def terms(served: Served, peaks: Peaks, step_tokens: int | None = None) -> Terms:
+def terms(served: Served, peaks: Peaks) -> StepTerms:
     """Return the step times of a served model.
 
     Parameters
@@ -91,8 +84,6 @@ def terms(served: Served, peaks: Peaks, step_tokens: int | None = None) -> Terms
         The model and its settings.
     peaks : Peaks
         What a GPU reaches.
-    step_tokens : int or None
-        Tokens of a step that reads as many experts as each step is taken to; None: all experts.
 
     Raises
     ------
@@ -106,38 +97,16 @@ def terms(served: Served, peaks: Peaks, step_tokens: int | None = None) -> Terms
         raise _missing(model.architecture)
     weights = model.weights
     read = sum(layer.on_gpu(tp) for layer in weights.layers) + weights.output / tp
-    if step_tokens is not None:
-        experts = sum(layer.experts for layer in weights.layers)
-        read -= experts / tp * (1 - experts_read(model.work.chosen, step_tokens))
+    chosen = model.work.chosen
+    some = sum(layer.experts for layer in weights.layers) / tp if chosen < 1 else 0.0
     byte = MICROSECONDS / peaks.bandwidth
     kv, lasting, windows = _kept(served)
-    moved = (read * byte, kv * byte, (kv + windows) * byte, lasting * byte, 0.0)
-    return Terms(_computed(model, model.work, tp, peaks), moved)
+    moved = ((read - some) * byte, kv * byte, (kv + windows) * byte, lasting * byte, 0.0)
+    experts = (some * byte, chosen) if some else ()
+    return StepTerms(_computed(model, model.work, tp, peaks), moved, experts)
 
 
-def experts_read(chosen: float, tokens: float) -> float:
-    """Return the share of the experts of a layer that a step reads, if tokens choose at random.
-
-    Parameters
-    ----------
-    chosen : float
-        Share that one token is sent to.
-    tokens : float
-        Tokens of the step, of prompts and of decoding requests.
-
-    Examples
-    --------
-    Of 128 experts, 4 of them for each token:
-
-    >>> [round(experts_read(4 / 128, tokens), 3) for tokens in (1, 32, 256)]
-    [0.031, 0.638, 1.0]
-    """
-    return float(1 - (1 - chosen) ** tokens)
-
-
-def _computed(
-    model: Model, work: Work, tp: int, peaks: Peaks
-) -> tuple[float, float, float, float, float]:
+def _computed(model: Model, work: Work, tp: int, peaks: Peaks) -> Five:
     """Return the coefficients of computing."""
     flop = MICROSECONDS / (peaks.flops * tp)
     product = MICROSECONDS / (peaks.flops_8bit * tp) if work.eight_bit else flop

@@ -223,13 +223,16 @@ def test_a_known_card_tells_what_a_token_of_context_costs_at_least():
     assert peak_reference("Llama-3.1-8B", "Abacus") is None
 
 
-def test_efficiencies_of_a_roofline_are_found_again(tmp_path):
-    preset = load_preset(ROOFLINE, Path())
+@pytest.mark.parametrize("name", [ROOFLINE, "gpt-oss-120b/h100/tp1-roofline"])
+def test_efficiencies_of_a_roofline_are_found_again(tmp_path, name):
+    preset = load_preset(name, Path())
     family = family_of(preset)
     assert isinstance(family, Roofline)
     truth = np.array([0.55, 0.8])
     terms = family.terms(truth[None, :])
     latency = {"beta": terms.beta[0].tolist(), "memory": terms.memory[0].tolist()}
+    if terms.experts is not None:
+        latency["experts"] = terms.experts[0].tolist()
     path = tmp_path / "served.json"
     path.write_text(json.dumps(serving.measured(serving.trace(latency))))
     linked = preset.model_copy(update={"link": "pcie4-x16"})
@@ -244,18 +247,19 @@ def test_efficiencies_of_a_roofline_are_found_again(tmp_path):
 
 
 def test_a_roofline_of_a_named_model_is_fitted_and_written_as_one(tmp_path):
-    """Its shape is a name: the fit must not lose it, nor the tokens of a step that it is for."""
+    """Its shape is a name: the fit must not lose it, nor the term of its experts."""
     start = load_preset("deepseek-v3/h200/tp8-roofline", Path())
-    start = start.model_copy(update={"step_tokens": 40})
     family = family_of(start)
     assert isinstance(family, Roofline)
     terms = family.terms(np.array([[0.65, 0.72], [0.65, 0.36]]))
     assert terms.memory[0].tolist() == pytest.approx(start.coefficients()["memory"])
     assert terms.memory[1] == pytest.approx(2 * terms.memory[0])
+    assert tuple(terms.experts[0]) == pytest.approx(start.coefficients()["experts"])
+    assert tuple(terms.experts[1]) == pytest.approx((2 * terms.experts[0, 0], 1 / 32))
     about = start.model_dump(include={"model", "hardware", "kind", "source", "fit"})
     write_preset(Preset(**about, **family.tables(np.array([0.5, 0.6]))), tmp_path / "p.toml")
     found = load_preset("p.toml", tmp_path)
-    assert (found.shape_of, found.step_tokens) == ("deepseek-v3", 40)
+    assert found.shape_of == "deepseek-v3"
     assert found.device.flops_8bit == start.device.flops_8bit
     assert found.coefficients()["beta"][1] == pytest.approx(
         start.coefficients()["beta"][1] * 0.65 / 0.5

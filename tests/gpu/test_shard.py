@@ -5,7 +5,7 @@ import pytest
 from gpu_models import DENSE, EXPERTS, LATENT, WINDOWS
 
 from kvsweep.errors import InputError
-from kvsweep.gpu.counts import step_counts
+from kvsweep.gpu.counts import experts_weights, step_counts
 from kvsweep.gpu.exchange import LATENCY_US, exchange_terms
 from kvsweep.gpu.hardware_names import known_gpu
 from kvsweep.gpu.shard import LayerKind, shard_of
@@ -29,12 +29,19 @@ FP8 = 1 + 4 / FP8_BLOCK
 )
 def test_a_step_is_counted_as_for_the_roofline_presets(model, tp, weight_bytes):
     config, where, _ = load_config(model)
-    counts = step_counts(shard_of(config, where, tp), weight_bytes)
+    shard = shard_of(config, where, tp)
+    counts = step_counts(shard, weight_bytes)
     each = Peaks(flops=1e6, flops_8bit=1e6, bandwidth=1e6, overhead_us=0.0)  # us are FLOPs, bytes
     known = terms(serve(load_model(model), Asked(tp=tp), None), each)
     np.testing.assert_allclose(counts.flops, known.beta)
     # Norms, biases and routers are counted there and not here.
-    np.testing.assert_allclose(counts.bytes, known.memory, rtol=0.003)
+    of_experts = weight_bytes * experts_weights(shard)
+    least = (counts.bytes[0] - of_experts, *counts.bytes[1:])
+    np.testing.assert_allclose(least, known.memory, atol=0.003 * counts.bytes[0])
+    np.testing.assert_allclose(least[1:], known.memory[1:])
+    if of_experts:
+        chosen = shard.experts.chosen / shard.experts.count
+        np.testing.assert_allclose(known.experts, (of_experts, chosen), rtol=1e-4)
 
 
 def test_layers_are_told_apart_by_windows_and_experts():

@@ -6,10 +6,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import kvsweep
 from kvsweep.config.preset import load_preset, preset_names
 from kvsweep.errors import InputError
 from kvsweep.sizing.gpus import figures
-from kvsweep.sizing.served_steps import Peaks, experts_read, step_terms, terms
+from kvsweep.sizing.served_steps import Peaks, step_terms, terms
 from kvsweep.sizing.settings import Asked, serve
 from kvsweep.sizing.shapes import load_model, model_from_config
 
@@ -24,12 +25,25 @@ OF_MODEL = [
 ]
 
 
-def of(name, tp=1, step_tokens=None, peaks=PLAIN):
-    return terms(serve(load_model(name), Asked(tp=tp), None), peaks, step_tokens)
+SMALL = {
+    "architectures": ["MixtralForCausalLM"],
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "hidden_size": 64,
+    "intermediate_size": 64,
+    "num_local_experts": 8,
+    "vocab_size": 100,
+    "max_position_embeddings": 1024,
+}
+"""A mixture of experts, small."""
+
+
+def of(name, tp=1, peaks=PLAIN):
+    return terms(serve(load_model(name), Asked(tp=tp), None), peaks)
 
 
 def test_latent_attention_prefills_by_heads_and_decodes_on_the_vector():
-    beta, memory = of("deepseek-v3", tp=8)
+    beta, memory, _ = of("deepseek-v3", tp=8)
     heads = 128 // 8
     assert beta[4] == pytest.approx(61 * 2 * heads * (128 + 64 + 128) / 1e6)
     assert beta[3] == pytest.approx(61 * 2 * heads * (512 + 64 + 512) / 1e6)
@@ -44,7 +58,7 @@ def test_a_token_of_deepseek_meets_37_billion_weights_most_of_them_in_8_bits():
     divided = 61 * shared + 3 * 3 * 7168 * 18432 + 58 * (8 + 1) * expert
     copied, output = 61 * 7168 * (1536 + 512 + 64), 7168 * 129280
     assert (divided + copied + output) / 1e9 == pytest.approx(37, abs=0.5)
-    beta, _ = of("deepseek-v3", tp=8)
+    beta = of("deepseek-v3", tp=8).beta
     assert beta[1] == pytest.approx(2 * (divided / 8 + copied) / 2e6)
     assert beta[2] - beta[1] == pytest.approx(2 * output / 8 / 1e6)
 
@@ -52,11 +66,12 @@ def test_a_token_of_deepseek_meets_37_billion_weights_most_of_them_in_8_bits():
 def test_a_step_of_deepseek_reads_its_weights_once_but_not_the_embedding():
     embedding = 2 * 7168 * 129280
     read = load_model("deepseek-v3").weights.total - embedding
-    assert of("deepseek-v3")[1][0] == pytest.approx(read / 1e6)
+    found = of("deepseek-v3")
+    assert found.memory[0] + found.experts[0] == pytest.approx(read / 1e6)
 
 
 def test_windows_bound_the_context_that_is_attended_to_and_read():
-    beta, memory = of("gpt-oss-120b")
+    beta, memory, _ = of("gpt-oss-120b")
     pair, token = 4 * 64 * 64, 2 * 8 * 64 * 2  # FLOPs and bytes in a layer
     full, sliding, inside = 18, 18, 128 - 1
     assert beta[3:] == pytest.approx((full * pair / 1e6,) * 2)
@@ -73,65 +88,75 @@ def test_experts_in_mxfp4_are_computed_in_16_bits():
     assert slower == of("gpt-oss-120b")
 
 
-def test_experts_read_are_those_that_tokens_touch_at_random():
-    assert experts_read(4 / 128, 1) == pytest.approx(4 / 128)
+@pytest.mark.parametrize(("name", "chosen"), [("gpt-oss-120b", 4 / 128), ("deepseek-v3", 8 / 256)])
+def test_experts_are_a_term_of_their_own(name, chosen):
+    found, weights = of(name, tp=2), load_model(name).weights
+    experts = sum(layer.experts for layer in weights.layers) / 2
+    assert found.experts == (pytest.approx(experts / 1e6), chosen)
+    read = sum(layer.on_gpu(2) for layer in weights.layers) + weights.output / 2
+    assert found.memory[0] == pytest.approx((read - experts) / 1e6)
+    assert of("llama-3.1-8b").experts == ()
+
+
+def test_experts_that_all_tokens_are_sent_to_are_weights_as_others():
+    config = SMALL | {"num_experts_per_tok": 8}
+    found = terms(serve(model_from_config(config, "c.json"), Asked(), None), PLAIN)
+    assert found.experts == ()
+    layer = 4 * 64 * 64 + 8 * 3 * 64 * 64 + 8 * 64 + 2 * 64
+    assert found.memory[0] == pytest.approx(2 * (2 * layer + 64 * 100) / 1e6)
+
+
+def chance(chosen, tokens):
+    """Return the share of experts that any of so many tokens is sent to."""
+    return 1 - (1 - chosen) ** tokens
+
+
+def test_a_step_reads_the_experts_that_tokens_touch_at_random():
+    """So the kernel's steps tell, of a preset that comes with the package."""
     rng = np.random.default_rng(0)
-    tokens, experts, chosen = 20, 128, 4
+    experts, chosen, tokens = 128, 4, 20
     touched = [
         len({e for _ in range(tokens) for e in rng.choice(experts, chosen, replace=False)})
         for _ in range(300)
     ]
-    assert experts_read(chosen / experts, tokens) == pytest.approx(
-        np.mean(touched) / experts, abs=0.01
-    )
+    assert chance(chosen / experts, tokens) == pytest.approx(np.mean(touched) / experts, abs=0.01)
+    latency = load_preset("gpt-oss-120b/h100/tp1-roofline", Path()).coefficients()
+    requests = [
+        {"id": i, "arrival_us": 0, "prompt": [[i, 1]], "output": [tokens + i, 3]}
+        for i in range(tokens)
+    ]
+    document = {
+        "format": "kvsweep-trace/1",
+        "scenario": {"latency": latency, "cache": {"gpu_blocks": 100}},
+        "requests": requests,
+    }
+    found = kvsweep.replay(document)
+    assert (found["cached_tokens"] == 0).all()
+    two_steps = found["finish_us"] - found["first_token_us"]
+    assert (two_steps == int(decode(latency, tokens, 1)) + int(decode(latency, tokens, 2))).all()
 
 
-@pytest.mark.parametrize("name", ["gpt-oss-120b", "deepseek-v3", "qwen3-30b-a3b"])
-def test_step_tokens_read_some_experts_and_change_nothing_else(name):
-    beta, whole = of(name)
-    for tokens in (1, 8, 64):
-        other, some = of(name, step_tokens=tokens)
-        assert other == beta
-        assert some[1:] == whole[1:]
-        experts = sum(layer.experts for layer in load_model(name).weights.layers)
-        left = (1 - experts_read(load_model(name).work.chosen, tokens)) * experts / 1e6
-        assert whole[0] - some[0] == pytest.approx(left)
-    assert of(name, step_tokens=10_000)[1] == pytest.approx(whole)
-
-
-def decode(latency, requests, context=1_000):
+def decode(latency, requests, context):
     """Return the time of a step of so many decoding requests, microseconds."""
-    beta, memory = latency["beta"], latency["memory"]
+    beta, memory, (experts, chosen) = latency["beta"], latency["memory"], latency["experts"]
     sums = (0, requests, requests * context)
     computed, moved = (
         first + sum(a * b for a, b in zip(row[1:4], sums, strict=True))
         for first, row in ((0, beta), (memory[0], memory))
     )
-    return beta[0] + max(computed, moved)
+    return beta[0] + max(computed, moved + experts * chance(chosen, requests))
 
 
-def errors(name, requests):
-    """Return the exact time of a step, ms, and how far all experts and those of 32 tokens err."""
-    preset = load_preset(name, Path())
-
-    def taken(step_tokens):
-        given = preset.model_copy(update={"step_tokens": step_tokens})
-        return decode(given.coefficients(), requests)
-
-    exact = taken(requests)
-    return exact / 1000, taken(None) / exact - 1, taken(32) / exact - 1
-
-
-def test_the_errors_of_reading_all_experts_are_those_of_the_docs():
+def test_the_steps_of_experts_are_those_of_the_docs():
     names = ("gpt-oss-120b/h100/tp1-roofline", "deepseek-v3/h200/tp8-roofline")
+    presets = [load_preset(name, Path()).coefficients() for name in names]
     rows = re.findall(r"^\| (\d+) \|(.*)\|$", DOC, re.MULTILINE)
     assert [int(row[0]) for row in rows] == [1, 2, 4, 8, 16, 32, 64, 128, 256, 512]
     for requests, cells in rows:
         share, *told = (float(cell.strip(" %")) for cell in cells.split("|"))
-        assert share == round(100 * experts_read(1 / 32, int(requests)), 1)
-        found = [errors(name, int(requests)) for name in names]
-        expected = [x for ms, every, some in found for x in (ms, 100 * every, 100 * some)]
-        assert told == pytest.approx(expected, abs=0.51)
+        assert share == round(100 * chance(1 / 32, int(requests)), 1)
+        found = [decode(latency, int(requests), 1_000) / 1000 for latency in presets]
+        assert told == pytest.approx(found, abs=0.0501)
 
 
 @pytest.mark.parametrize("name", OF_MODEL)
@@ -142,6 +167,7 @@ def test_a_preset_has_the_figures_and_times_of_its_gpu(name):
     expected = step_terms(serve(load_model(model), Asked(tp=tp), None), gpu)
     assert found["beta"] == pytest.approx(expected.beta, rel=1e-12)
     assert found["memory"] == pytest.approx(expected.memory, rel=1e-12)
+    assert found["experts"] == pytest.approx(expected.experts, rel=1e-12)
 
 
 @pytest.mark.parametrize("name", OF_MODEL)
@@ -164,16 +190,7 @@ def test_products_of_8_bits_are_not_faster_on_a_gpu_without_them():
 
 
 def test_experts_without_a_number_for_each_token_have_no_step_times():
-    config = {
-        "architectures": ["MixtralForCausalLM"],
-        "num_hidden_layers": 2,
-        "num_attention_heads": 2,
-        "hidden_size": 64,
-        "intermediate_size": 64,
-        "num_local_experts": 8,
-        "vocab_size": 100,
-        "max_position_embeddings": 1024,
-    }
+    config = dict(SMALL)
     served = serve(model_from_config(config, "c.json"), Asked(), None)
     with pytest.raises(InputError, match="not known of MixtralForCausalLM"):
         terms(served, PLAIN)
