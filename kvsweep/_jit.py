@@ -33,18 +33,36 @@ _COMPILED = (
     "kernel",
     "workload/numbering.py",
 )
+# What else stands between the file of a sweep and its numbers: presets and the memory of GPUs are
+# only named in it.
+_DECIDING = (
+    *_COMPILED,
+    "config",
+    "grid.py",
+    "metrics",
+    "presets",
+    "replica",
+    "simulate",
+    "sizing",
+    "workload",
+)
 
 
 @cache
 def source_hash() -> str:
-    """Return a hash of the sources that decide results: kernel, records, workload, metrics.
+    """Return a hash of the sources that decide results, from a sweep's file to its numbers.
 
     It is of the files as they are when first asked for, which is when this process loads them.
     """
+    return hash_of(_PACKAGE)
+
+
+def hash_of(package: Path) -> str:
+    """Return that hash of the sources in a folder."""
     digest = hashlib.sha256()
-    for path in sorted(_PACKAGE.rglob("*.py")):
-        name = path.relative_to(_PACKAGE).as_posix()
-        if name.startswith((*_COMPILED, "workload", "metrics", "simulate", "replica")):
+    for path in sorted((*package.rglob("*.py"), *package.rglob("*.toml"))):
+        name = path.relative_to(package).as_posix()
+        if name.startswith(_DECIDING):
             digest.update(name.encode() + b"\0" + path.read_bytes())
     return digest.hexdigest()[:16]
 

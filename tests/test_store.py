@@ -1,6 +1,7 @@
 import errno
 import json
 import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from sweeping import BASE, CLIFF, GRID, fake_batch, make_sweep, preemption_rate,
 
 import kvsweep
 from kvsweep import grid, store
+from kvsweep._jit import hash_of
 from kvsweep.errors import InputError
 from kvsweep.metrics import VARIABLES
 from kvsweep.policies import Status
@@ -347,6 +349,28 @@ def test_title_and_analysis_may_change(tmp_path, path, sweep):
     fill(path, other)
     fill(tmp_path / "whole.zarr", other)
     assert tree(path) == tree(tmp_path / "whole.zarr")
+
+
+@pytest.mark.parametrize(
+    ("changed", "decides"),
+    [
+        ("presets/llama-3.1-8b/h100/tp2.toml", True),
+        ("sizing/gpus.toml", True),
+        ("config/roofline.py", True),
+        ("kernel/engine.py", True),
+        ("cli/explore.py", False),
+        ("plot/style.py", False),
+    ],
+)
+def test_the_hash_of_sources_is_of_all_that_decides_numbers(tmp_path, changed, decides):
+    package = Path(kvsweep.__file__).parent
+    copied = tmp_path / "kvsweep"
+    shutil.copytree(package, copied, ignore=shutil.ignore_patterns("__pycache__"))
+    assert hash_of(copied) == source_hash()
+    with (copied / changed).open("r+") as file:
+        file.seek(0, 2)
+        file.write("# other\n")
+    assert (hash_of(copied) != source_hash()) == decides
 
 
 @pytest.mark.parametrize(
