@@ -20,6 +20,7 @@ from kvsweep.cli.blocks import blocks
 from kvsweep.cli.calibrate import calibrate
 from kvsweep.cli.compare import compare
 from kvsweep.cli.explore import explore
+from kvsweep.cli.from_vllm import from_vllm
 from kvsweep.cli.grid import grid
 from kvsweep.cli.measure import measure
 from kvsweep.cli.merge import merge
@@ -84,6 +85,7 @@ for command in (
         replicate,
         measure,
         calibrate,
+        from_vllm,
         blocks,
         size,
         schema,

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from kvsweep.config.toml_text import document, literal, option
 from kvsweep.errors import escaped
-from kvsweep.explorer.toml_text import document, literal, option
 
 if TYPE_CHECKING:
     from kvsweep.config import Sweep

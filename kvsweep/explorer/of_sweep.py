@@ -11,13 +11,13 @@ from kvsweep.analysis.statistics import USUAL_SEEDS
 from kvsweep.config.axes import POLICY, SAMPLE, SEED, Axis, about
 from kvsweep.config.compose import parts_of
 from kvsweep.config.load import changed
+from kvsweep.config.toml_text import option
 from kvsweep.errors import InputError
 from kvsweep.explorer.commands import grid_command, sweep_toml
 from kvsweep.explorer.controls import Control, controls_of, value_at
 from kvsweep.explorer.messages import Settings, check_settings
 from kvsweep.explorer.samples import Samples
 from kvsweep.explorer.stages import MOST_POINTS, MOST_SEEDS, spread
-from kvsweep.explorer.toml_text import option
 from kvsweep.metrics import VARIABLES, quantile_names
 from kvsweep.search.problem import varies
 

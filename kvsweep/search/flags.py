@@ -167,6 +167,8 @@ def _scheduling(scenario: Scenario) -> Iterator[Flag]:
         yield "--no-enable-chunked-prefill", None
     if not engine.reserve_full_prompt:
         yield "--no-scheduler-reserve-full-isl", None
+    if engine.watermark:
+        yield "--watermark", f"{engine.watermark:g}"
     yield ("--async-scheduling" if engine.async_scheduling else "--no-async-scheduling"), None
     if engine.speculative is not None and engine.drafts:
         speculative: dict[str, object] = {"num_speculative_tokens": engine.drafts}
@@ -196,8 +198,6 @@ def _notes(scenario: Scenario, folder: Path) -> Iterator[str]:
         yield f"engine.scheduler = {engine.scheduler!r}: vLLM has no such policy"
     if engine.victim != "last":
         yield f"engine.victim = {engine.victim!r}: vLLM preempts the last"
-    if engine.watermark:
-        yield f"engine.watermark = {engine.watermark:g}: to be set in its scheduler configuration"
     if cache.cpu_blocks and cache.offload != Offload.VLLM.label:
         yield f"cache.offload = {cache.offload!r}: vLLM has no such tier"
     elif cache.cpu_blocks:

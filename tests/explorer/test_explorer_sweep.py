@@ -17,11 +17,11 @@ from kvsweep.analysis.timeline import timeline_of
 from kvsweep.config import load_sweep
 from kvsweep.config.scenario import Scenario
 from kvsweep.config.schema import leaf_keys, types_at
+from kvsweep.config.toml_text import document, literal
 from kvsweep.explorer import lives
 from kvsweep.explorer.hello import hello
 from kvsweep.explorer.of_sweep import OfSweep
 from kvsweep.explorer.stages import MOST_POINTS, spread, stages
-from kvsweep.explorer.toml_text import document, literal
 from kvsweep.trace_replay import run_replay
 
 H8 = BASE + GRID.replace("start = 100, stop = 160", "start = 60, stop = 120") + CLIFF

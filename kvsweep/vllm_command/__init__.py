@@ -1,0 +1,1 @@
+"""What starts a vLLM server, as the tables of a sweep: a command of ``vllm serve``, or a log."""

@@ -1,0 +1,209 @@
+"""What a command of vLLM decides of a scenario: its keys, and why each has its value."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from kvsweep.errors import InputError
+from kvsweep.sizing.asking import answer
+from kvsweep.sizing.gpus import Gpu, find_gpu
+from kvsweep.sizing.question import Question
+from kvsweep.sizing.settings import Asked, Served, serve
+from kvsweep.sizing.shapes import load_config, load_model, model_names
+from kvsweep.vllm_command.drafts import drafts
+from kvsweep.vllm_command.known import DEFAULT, OWN_LOG, Known
+from kvsweep.vllm_command.notes import notes_of
+from kvsweep.vllm_command.offload import offload
+from kvsweep.vllm_command.step_limits import batch
+from kvsweep.vllm_command.values import Values, refuse_what_is_not_simulated
+from kvsweep.vllm_command.words import Command
+
+
+class Line(NamedTuple):
+    """A key of a scenario.
+
+    Attributes
+    ----------
+    key : str
+        Dotted.
+    value : object
+        Its value.
+    why : str
+        The option that says so, or whose default it is.
+    """
+
+    key: str
+    value: Any
+    why: str
+
+
+@dataclass
+class Settings:
+    """A scenario, line by line.
+
+    Attributes
+    ----------
+    lines : list of Line
+        In order of sections.
+    notes : list of str
+        What is not in the numbers.
+    """
+
+    lines: list[Line] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+def settings_of(command: Command, known: Known) -> Settings:
+    """Return the scenario of a command.
+
+    Parameters
+    ----------
+    command : Command
+        What starts the server.
+    known : Known
+        What else is known of it.
+
+    Raises
+    ------
+    InputError
+        If it decides what is not simulated, or does not tell what a simulation needs.
+    """
+    refuse_what_is_not_simulated(command)
+    values = Values(command)
+    model = _model(command, known)
+    gpu = find_gpu(known.gpu) if known.gpu is not None else None
+    asked = Asked(**_asked(values, known), **_on_gpu(values))
+    served = serve(load_model(model.value), asked, gpu)
+    found = Settings([_in_sweep(model), *_memory(values, known)])
+    found.lines += _scheduling(values, known, gpu, served)
+    found.lines += _cache(values, known, served, model.value)
+    if drafted := drafts(values, known.acceptance):
+        found.lines.append(Line("engine.speculative", drafted, "--speculative-config"))
+    found.lines += [Line(f"cache.{key}", *told) for key, told in offload(values, served).items()]
+    found.lines += _instances(values)
+    found.lines.sort(key=lambda line: ORDER.index(line.key.partition(".")[0]))
+    estimated = all(line.key != "cache.gpu_blocks" for line in found.lines)
+    found.notes = list(notes_of(command, values, served, estimated=estimated))
+    return found
+
+
+ORDER = ("model", "engine", "cache", "latency", "cluster")
+"""Sections of a scenario, what is served first."""
+
+
+def _model(command: Command, known: Known) -> Line:
+    """Return the model, by the name or file that `load_model` takes."""
+    if command.model is None and known.model is None:
+        raise InputError(f"{command.where}: no model is named: vllm serve MODEL")
+    if known.model is not None:
+        return Line("model", known.model, "--model")
+    assert command.model is not None
+    try:
+        load_config(command.model)
+    except InputError:
+        raise InputError(
+            f"{command.where}: {command.model}: neither a folder with a config.json nor a model "
+            f"that is known ({', '.join(model_names())}); give its config.json: --model FILE"
+        ) from None
+    return Line("model", command.model, command.model)
+
+
+def _in_sweep(model: Line) -> Line:
+    _, where, source = load_config(model.value)
+    key = "model.config" if source is None else "model.preset"
+    return Line(key, where, "" if where == model.why else model.why)
+
+
+def _asked(values: Values, known: Known) -> dict[str, Any]:
+    """Return what is asked of the model, as `Asked` and `Question` have it both."""
+    given = {
+        "tp": values.whole("tensor-parallel-size"),
+        "pp": values.whole("pipeline-parallel-size"),
+        "dtype": values.text("kv-cache-dtype"),
+        "block_size": values.whole("block-size") or known.block_size,
+        "max_model_len": _longest(values),
+        "max_num_batched_tokens": values.whole("max-num-batched-tokens") or known.tokens,
+    }
+    told = {key: value for key, value in given.items() if value is not None}
+    return told | {"async_scheduling": values.switch("async-scheduling") is not False}
+
+
+def _on_gpu(values: Values) -> dict[str, Any]:
+    """Return what says how the memory of a GPU is used."""
+    given = {
+        "utilization": values.number("gpu-memory-utilization"),
+        "max_num_seqs": values.whole("max-num-seqs"),
+    }
+    return {key: value for key, value in given.items() if value is not None}
+
+
+def _longest(values: Values) -> int | None:
+    text = values.text("max-model-len")
+    return None if text in (None, "auto", "-1") else values.whole("max-model-len")
+
+
+def _memory(values: Values, known: Known) -> Iterator[Line]:
+    if known.gpu is not None:
+        yield Line("model.gpu", known.gpu, "--gpu")
+    for option, key in (("tensor-parallel-size", "tp"), ("pipeline-parallel-size", "pp")):
+        if (count := values.whole(option)) is not None:
+            yield Line(f"model.{key}", count, f"--{option}")
+    if (dtype := values.text("kv-cache-dtype")) is not None:
+        yield Line("model.dtype", dtype, "--kv-cache-dtype")
+    decides = known.blocks is None and not values.given("num-gpu-blocks-override")
+    if known.gpu is not None and decides and not values.given("kv-cache-memory-bytes"):
+        share = values.number("gpu-memory-utilization")
+        if share is not None:
+            yield Line("model.utilization", share, "--gpu-memory-utilization")
+
+
+def _scheduling(values: Values, known: Known, gpu: Gpu | None, served: Served) -> Iterator[Line]:
+    tokens, seqs = batch(values, known, gpu, served.limits.max_model_len)
+    yield Line("engine.max_num_seqs", *seqs)
+    yield Line("engine.max_num_batched_tokens", *tokens)
+    if (threshold := values.whole("long-prefill-token-threshold")) is not None:
+        option = "--long-prefill-token-threshold"
+        yield Line("engine.long_prefill_token_threshold", threshold, option)
+    if (policy := values.text("scheduling-policy")) is not None:
+        yield Line("engine.scheduler", policy, "--scheduling-policy")
+    for option, key in (
+        ("enable-prefix-caching", "enable_prefix_caching"),
+        ("enable-chunked-prefill", "enable_chunked_prefill"),
+        ("scheduler-reserve-full-isl", "reserve_full_prompt"),
+    ):
+        if (on := values.switch(option)) is not None:
+            yield Line(f"engine.{key}", on, f"--{option}" if on else f"--no-{option}")
+    if (share := values.number("watermark")) is not None:
+        yield Line("engine.watermark", share, "--watermark")
+    on = values.switch("async-scheduling")
+    why = DEFAULT if on is None else "--async-scheduling" if on else "--no-async-scheduling"
+    yield Line("engine.async_scheduling", on is not False, why)
+
+
+def _cache(values: Values, known: Known, served: Served, model: str) -> Iterator[Line]:
+    told = DEFAULT if known.block_size is None else OWN_LOG
+    option = "--block-size" if values.given("block-size") else told
+    yield Line("cache.block_size", served.block_size, option)
+    override = values.whole("num-gpu-blocks-override")
+    null = "less vLLM's null block"
+    if override is not None:
+        yield Line("cache.gpu_blocks", override - 1, f"--num-gpu-blocks-override, {null}")
+    elif known.blocks is not None:
+        yield Line("cache.gpu_blocks", known.blocks - 1, f"{OWN_LOG}, {null}")
+    elif (size := values.whole("kv-cache-memory-bytes")) is not None:
+        blocks = answer(Question(model=model, kv_memory=f"{size}B", **_asked(values, known))).blocks
+        yield Line("cache.gpu_blocks", blocks - 1, f"--kv-cache-memory-bytes, {null}")
+    elif known.gpu is None:
+        raise InputError(
+            "--gpu: missing: the command does not tell the blocks of the cache, which follow from "
+            "the GPU (or give --log, the server's own log)"
+        )
+
+
+def _instances(values: Values) -> Iterator[Line]:
+    if (count := values.whole("data-parallel-size")) is not None:
+        yield Line("cluster.instances", count, "--data-parallel-size")
+        if count > 1:
+            yield Line("cluster.routing", "least-loaded", "nearest to vLLM's own balancer")

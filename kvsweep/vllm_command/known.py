@@ -1,0 +1,33 @@
+"""What no command of vLLM says, and is known otherwise."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+DEFAULT, OWN_LOG = "vLLM's default", "the server's own log"
+"""Who decides what no option does."""
+
+
+@dataclass(frozen=True)
+class Known:
+    """What no command says.
+
+    Attributes
+    ----------
+    gpu : str or None
+        As of ``kvsweep blocks``; None where everything is known that follows from it.
+    model : str or None
+        ``config.json`` of the model, or a name that is known; None: that of the command.
+    acceptance : tuple of float
+        Of drafts: one number, or shares by position; empty: not known.
+    blocks, block_size, tokens : int or None
+        ``num_gpu_blocks``, ``block_size`` and ``max_num_batched_tokens`` that the server itself
+        told.
+    """
+
+    gpu: str | None = None
+    model: str | None = None
+    acceptance: tuple[float, ...] = ()
+    blocks: int | None = None
+    block_size: int | None = None
+    tokens: int | None = None

@@ -1,0 +1,98 @@
+"""The options of a server from its own log: ``non-default args: {...}``."""
+
+from __future__ import annotations
+
+import ast
+import json
+import shlex
+from collections.abc import Iterator
+from typing import Any
+
+from kvsweep.errors import InputError
+from kvsweep.vllm_command.options import RELEASE, Option, find_option
+from kvsweep.vllm_command.words import SECRET, Command
+
+_SAID = "non-default args: "
+
+
+def read_log(text: str, where: str) -> Command:
+    """Return the options that a log tells, those of the last start.
+
+    Parameters
+    ----------
+    text : str
+        The log.
+    where : str
+        What it is called in messages.
+
+    Raises
+    ------
+    InputError
+        If it tells none, or none that can be read.
+    """
+    at = text.rfind(_SAID)
+    if at < 0:
+        raise InputError(
+            f"{where}: does not tell the server's options ('{_SAID}...'); give its command too"
+        )
+    line = text[at + len(_SAID) :].partition("\n")[0].strip()
+    found = Command(where, "")
+    for name, value in _pairs(line, where):
+        if name in ("model", "model_tag"):
+            found.model = value
+        elif value is not None and name not in ("subparser", "dispatch_function"):
+            option, on = _option(name, where)
+            found.values[option] = _as_given(option, on, value)
+    found.text = _shown(found)
+    return found
+
+
+def _pairs(line: str, where: str) -> Iterator[tuple[str, Any]]:
+    """Yield names and values of a dictionary as Python prints it; objects stay as they are."""
+    try:
+        tree = ast.parse(line, mode="eval").body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        tree = None
+    if not isinstance(tree, ast.Dict):
+        raise InputError(f"{where}: {_SAID}...: is cut or garbled; give the server's command")
+    for key, value in zip(tree.keys, tree.values, strict=True):
+        if not isinstance(key, ast.Constant):
+            raise InputError(f"{where}: {_SAID}...: has a name that is no text")
+        try:
+            yield str(key.value), ast.literal_eval(value)
+        except (ValueError, TypeError):
+            yield str(key.value), ast.unparse(value)
+
+
+def _option(name: str, where: str) -> tuple[Option, bool]:
+    try:
+        return find_option(f"--{name}", where)
+    except InputError:
+        raise InputError(
+            f"{where}: {name}: no option of vLLM {RELEASE}; give the server's command without it"
+        ) from None
+
+
+def _as_given(option: Option, on: bool, value: Any) -> Any:
+    """Return a value as a command has it."""
+    if option.form == "switch":
+        return bool(value) == on
+    if isinstance(value, list | tuple | set):
+        return list(map(str, value))
+    return value if isinstance(value, dict) else str(value)
+
+
+def _shown(command: Command) -> str:
+    """Return the command that the options are of, without what is secret."""
+    words = ["vllm", "serve", *([command.model] if command.model else [])]
+    for option, value in command.values.items():
+        if value is False:
+            words.append(f"--no-{option.name.removeprefix('--')}")
+            continue
+        words.append(option.name)
+        if option.name in SECRET:
+            words.append("***")
+        elif value is not True:
+            many = value if isinstance(value, list) else [value]
+            words += [json.dumps(each) if isinstance(each, dict) else str(each) for each in many]
+    return shlex.join(words)

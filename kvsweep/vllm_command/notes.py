@@ -1,0 +1,46 @@
+"""What a command decides that is not in the numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from kvsweep.sizing.settings import Served
+from kvsweep.vllm_command.values import Values
+from kvsweep.vllm_command.words import Command
+
+
+def notes_of(command: Command, values: Values, served: Served, *, estimated: bool) -> Iterator[str]:
+    """Say what is not in the numbers.
+
+    Parameters
+    ----------
+    command : Command
+        The command.
+    values : Values
+        Of its options.
+    served : Served
+        What it serves.
+    estimated : bool
+        Whether the blocks are estimated from the memory of a GPU.
+    """
+    by_role: dict[str, list[str]] = {"times": [], "memory": [], "none": []}
+    for option in command.values:
+        if option.role in by_role:
+            by_role[option.role].append(option.name)
+    if estimated and by_role["memory"]:
+        names = ", ".join(by_role.pop("memory"))
+        yield f"neither the estimate of the blocks nor step times know of {names}"
+    if slower := [*by_role["times"], *by_role.get("memory", ())]:
+        yield f"step times do not know of {', '.join(slower)}"
+    if by_role["none"]:
+        yield f"without effect here: {', '.join(by_role['none'])}"
+    if served.asked.pp > 1:
+        yield "a pipeline has several steps under way, here one is at a time"
+    if served.model.experts and (values.whole("data-parallel-size") or 1) > 1:
+        yield "instances of a mixture of experts wait for each other in each step, here they do not"
+    longest = served.limits.max_model_len
+    yield f"longer requests than {longest:,} tokens are refused by the server, here served"
+    if values.text("performance-mode") == "interactivity":
+        yield "step times do not know of --performance-mode interactivity"
+    if own := [name for name in command.variables if name.startswith("VLLM_")]:
+        yield f"variables of the environment are not read: {', '.join(own)}"

@@ -1,0 +1,103 @@
+"""The CPU tier of a command: ``cache.cpu_blocks`` and what goes with it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kvsweep.errors import shown
+from kvsweep.sizing.capacity import layout
+from kvsweep.sizing.settings import Served
+from kvsweep.sizing.sizes import GIB
+from kvsweep.vllm_command.values import Values
+
+SIZE, TRANSFER = "kv-offloading-size", "kv-transfer-config"
+_CONNECTOR = "OffloadingConnector"
+# Of vLLM's connector, what changes nothing that is simulated.
+_IDLE = ("canonical_layout", "lazy_offload", "max_tracker_size", "self_describing_kv_events")
+_PAGE = 4096
+"""``SharedOffloadRegion.BLOCK_SIZE_ALIGNMENT``, bytes: chunks begin at pages of memory."""
+
+Told = dict[str, tuple[Any, str]]
+"""Keys of the cache, each with its value and the option that says so."""
+
+
+def offload(values: Values, served: Served) -> Told:
+    """Return the keys of the CPU tier; none without one.
+
+    Raises
+    ------
+    InputError
+        If it is another one than vLLM's own.
+    """
+    size, table = values.number(SIZE), values.table(TRANSFER)
+    option = f"--{TRANSFER}"
+    if size is not None:
+        backend = values.text("kv-offloading-backend") or "native"
+        if backend != "native":
+            raise values.problem("kv-offloading-backend", f"{shown(backend)} is not simulated")
+        option, table = f"--{SIZE}", {"kv_connector": _CONNECTOR} | (table or {})
+    if table is None:
+        return {}
+    more = _extra(values, table)
+    if size is not None:
+        more["cpu_bytes_to_use"] = size * GIB
+    return _keys(values, served, more, option)
+
+
+def _extra(values: Values, table: dict[str, Any]) -> dict[str, Any]:
+    """Return what the connector is told."""
+    connector = table.get("kv_connector")
+    if connector != _CONNECTOR:
+        apart = connector in ("NixlConnector", "P2pNcclConnector", "MooncakeConnector")
+        hint = (
+            "; prefill and decode apart are [cluster] prefill_instances and decode_instances"
+            if apart
+            else ""
+        )
+        raise values.problem(TRANSFER, f"{shown(connector)} is not simulated{hint}")
+    more = table.get("kv_connector_extra_config", {})
+    if not isinstance(more, dict):
+        raise values.problem(TRANSFER, f"kv_connector_extra_config: {shown(more)} is no object")
+    if more.get("spec_name", "CPUOffloadingSpec") != "CPUOffloadingSpec":
+        raise values.problem(TRANSFER, f"spec_name: {shown(more['spec_name'])} is not simulated")
+    return {key: value for key, value in more.items() if key not in (*_IDLE, "spec_name")}
+
+
+def _keys(values: Values, served: Served, more: dict[str, Any], option: str) -> Told:
+    factor = _factor(values, served, more)
+    told: Told = {"offload": ("vllm", option)}
+    if factor > 1:
+        told["offload_block_factor"] = (factor, option)
+    if (policy := more.pop("eviction_policy", None)) is not None:
+        told["offload_eviction"] = (policy, option)
+    if (prompts := more.pop("offload_prompt_only", None)) is not None:
+        told["offload_prompt_only"] = (prompts, option)
+    size = more.pop("cpu_bytes_to_use", None)
+    if isinstance(size, bool) or not isinstance(size, int | float) or size <= 0:
+        raise values.problem(TRANSFER, f"cpu_bytes_to_use: {shown(size)}; a number of bytes")
+    if other := next(iter(more), None):
+        raise values.problem(
+            TRANSFER, f"{other}: what it does is not simulated; leave it out to go on without it"
+        )
+    # As CPUOffloadingSpec counts: the chunks of all GPUs, each from the begin of a page.
+    gpus = served.asked.tp * served.asked.pp
+    chunk = -(-max(layout(served).block_bytes) * gpus * factor // _PAGE) * _PAGE
+    return {"cpu_blocks": (int(size) // chunk, option)} | told
+
+
+def _factor(values: Values, served: Served, more: dict[str, Any]) -> int:
+    """Return the GPU's blocks of a chunk."""
+    blocks, tokens = more.pop("blocks_per_chunk", None), more.pop("block_size", None)
+    given = blocks if blocks is not None else tokens
+    if given is None:
+        return 1
+    if isinstance(given, bool) or not isinstance(given, int) or given < 1:
+        raise values.problem(TRANSFER, f"{shown(given)}: expected a whole number from 1 on")
+    if blocks is not None:
+        return given
+    if given % served.block_size:
+        raise values.problem(
+            TRANSFER, f"block_size: {given} is no multiple of the {served.block_size} tokens of a "
+            "block"
+        )  # fmt: skip
+    return given // served.block_size

@@ -1,0 +1,69 @@
+"""How much a step may schedule: tokens and requests that are given, or as vLLM decides them."""
+
+from __future__ import annotations
+
+from kvsweep.errors import InputError
+from kvsweep.sizing.gpus import Defaults, Gpu
+from kvsweep.vllm_command.known import DEFAULT, OWN_LOG, Known
+from kvsweep.vllm_command.values import Values
+
+BATCHED_DP_TOKENS = 256
+"""``DEFAULT_MAX_NUM_BATCHED_TOKENS_FOR_BATCHED_DP`` of vLLM 0.33.0's scheduler configuration."""
+
+_BATCHED = ("deepep_low_latency", "nixl_ep")
+
+Told = tuple[int, str]
+"""A number, and the option that says so."""
+
+
+def batch(values: Values, known: Known, gpu: Gpu | None, longest: int) -> tuple[Told, Told]:
+    """Return tokens and requests of a step, as vLLM's ``EngineArgs`` decides them.
+
+    Parameters
+    ----------
+    values : Values
+        Of the options.
+    known : Known
+        What no option says.
+    gpu : Gpu or None
+        Whose defaults are taken.
+    longest : int
+        ``max_model_len``, tokens.
+
+    Raises
+    ------
+    InputError
+        If nothing tells them.
+    """
+    tokens, seqs = values.whole("max-num-batched-tokens"), values.whole("max-num-seqs")
+    by_tokens, by_seqs = "--max-num-batched-tokens", "--max-num-seqs"
+    if tokens is None and known.tokens is not None:
+        tokens, by_tokens = known.tokens, OWN_LOG
+    if tokens is None or seqs is None:
+        if gpu is None:
+            missing = by_tokens if tokens is None else by_seqs
+            raise InputError(
+                f"--gpu: missing: {missing} is not given, and vLLM's default follows from the GPU"
+            )
+        usual, told = _usual(values, gpu), f"{DEFAULT} on {gpu.name}"
+        most = usual.max_num_seqs if seqs is None else seqs
+        if tokens is None:
+            whole = longest if values.switch("enable-chunked-prefill") is False else 0
+            tokens, by_tokens = min(most * longest, max(whole, usual.max_num_batched_tokens)), told
+        if seqs is None:
+            seqs, by_seqs = min(most, tokens), told
+    if (active := values.whole("max-num-active-seqs")) is not None:
+        seqs, by_seqs = min(active, seqs), "--max-num-active-seqs"
+    if (scheduled := values.whole("max-num-scheduled-tokens")) is not None:
+        tokens, by_tokens = scheduled, "--max-num-scheduled-tokens"
+    return (tokens, by_tokens), (seqs, by_seqs)
+
+
+def _usual(values: Values, gpu: Gpu) -> Defaults:
+    """Return what vLLM takes for requests and tokens of a step that are not given."""
+    seqs, tokens = gpu.defaults().max_num_seqs, gpu.defaults().max_num_batched_tokens
+    batched = values.text("all2all-backend") in _BATCHED and values.switch("enable-expert-parallel")
+    if batched and (values.whole("data-parallel-size") or 1) > 1:
+        tokens = BATCHED_DP_TOKENS
+    twice = 2 if values.text("performance-mode") == "throughput" else 1
+    return Defaults(twice * seqs, twice * tokens)

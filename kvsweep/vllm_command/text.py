@@ -1,0 +1,123 @@
+"""A scenario from a command of vLLM, as the begin of a sweep file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from kvsweep.config import NO_LATENCY
+from kvsweep.config.compose import build, parse_override, set_at
+from kvsweep.config.load import said_in_one_line
+from kvsweep.config.overrides import with_overrides
+from kvsweep.config.scenario import Scenario
+from kvsweep.config.schema import KeyPath
+from kvsweep.config.served_model import sized
+from kvsweep.config.source import Source
+from kvsweep.config.toml_text import literal
+from kvsweep.vllm_command.decided import ORDER, Line, Settings
+from kvsweep.vllm_command.options import RELEASE
+
+ASKED = """\
+# What is asked of the server is missing: a trace (docs/traces.md), or as in
+# [workload]
+# requests = 1000
+# rate = 2.0 # requests/s
+# prompt = { dist = "gaussian", mean = 512, std = 50, min = 256, max = 768 }
+# output = { dist = "gaussian", mean = 256, std = 50, min = 128, max = 512 }
+#
+# [grid]
+# "cache.gpu_blocks" = { start = 1000, stop = 8000, step = 500 }
+# seed = { count = 20 }
+"""
+"""The end of a file without a trace."""
+
+
+def with_set(settings: Settings, overrides: Sequence[str]) -> list[Line]:
+    """Return the lines with ``--set KEY=VALUE`` in place of theirs, or in addition."""
+    own = [Line(*parse_override(text), "--set") for text in overrides]
+    keys = {line.key for line in own}
+    lines = [line for line in settings.lines if line.key not in keys]
+    return sorted([*lines, *own], key=lambda line: ORDER.index(line.key.partition(".")[0]))
+
+
+def check(settings: Settings, overrides: Sequence[str], where: str) -> Scenario:
+    """Return the scenario, built as that of a sweep's file.
+
+    Raises
+    ------
+    InputError
+        If it is none, or an override has no place in it.
+    """
+    tables: dict[str, Any] = {}
+    labels: dict[KeyPath, str] = {}
+    for line in settings.lines:
+        path: KeyPath = tuple(line.key.split("."))
+        set_at(tables, path, line.value)
+        labels[path] = f"{line.key} ({line.why})" if line.why else line.key
+    given = Source(where, "", tables, {}, labels)
+    source = with_overrides(given, overrides, None, ORDER)
+    with said_in_one_line(where):
+        scenario = build(source, source.values, (), Path())
+    if not scenario.latency.model_fields_set:
+        raise source.error(("latency",), f"{NO_LATENCY}: --gpu, or --set latency.model=...")
+    return scenario
+
+
+def as_toml(command: str, lines: Sequence[Line], notes: Sequence[str], trace: str | None) -> str:
+    """Return the text of a file.
+
+    Parameters
+    ----------
+    command : str
+        The command, on one line.
+    lines : sequence of Line
+        Keys, by section.
+    notes : sequence of str
+        What is not in the numbers.
+    trace : str or None
+        What is asked of the server, a file.
+    """
+    return "\n".join([*_head(command, notes), *_tables(lines), "", *_asked(trace)])
+
+
+def _head(command: str, notes: Sequence[str]) -> Iterator[str]:
+    yield f"# {' '.join(command.split())}"
+    yield f"# as `kvsweep from-vllm` takes it; defaults are those of vLLM {RELEASE}."
+    yield from (f"# - {note}" for note in notes)
+
+
+def _tables(lines: Sequence[Line]) -> Iterator[str]:
+    for section, of_section in groupby(lines, lambda line: line.key.partition(".")[0]):
+        yield ""
+        yield f"[{section}]"
+        for line in of_section:
+            text = f"{line.key.partition('.')[2]} = {literal(line.value)}"
+            yield f"{text} # {line.why}" if line.why else text
+
+
+def _asked(trace: str | None) -> Iterator[str]:
+    if trace is None:
+        yield ASKED
+        return
+    yield "[workload]"
+    yield f"trace = {literal(trace)}"
+    yield ""
+    yield "[grid]"
+    yield "seed = [0] # a trace draws nothing"
+    yield ""
+
+
+def blocks_note(scenario: Scenario) -> str | None:
+    """Say how many blocks follow from the GPU; None where they are given."""
+    if scenario.model is None or not scenario.model.decides:
+        return None
+    if {"gpu_blocks", "gpu_tokens"} & scenario.cache.model_fields_set:
+        return None
+    told = sized(scenario, Path())
+    margin = ""
+    if told.margin is not None and told.margin[0] != told.margin[1]:
+        least, most = told.margin
+        margin = f", estimated, {least:,} to {most:,}; --log takes those of the server's own log"
+    return f"{scenario.cache.gpu_blocks:,} usable blocks{margin}"

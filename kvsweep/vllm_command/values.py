@@ -1,0 +1,118 @@
+"""Values of options, in the types that vLLM takes them in."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from kvsweep.errors import InputError, clip, shown
+from kvsweep.vllm_command.options import options
+from kvsweep.vllm_command.words import Command, as_table
+
+_SUFFIXES = {
+    **{letter: 1000**power for power, letter in enumerate("kmgt", 1)},
+    **{letter: 1024**power for power, letter in enumerate("KMGT", 1)},
+}
+_WHOLE = re.compile(r"(\d+)|(\d+(?:\.\d+)?)([kKmMgGtT])")
+
+
+class Values:
+    """What a command says of options, each by its name, as ``max-num-seqs``.
+
+    Parameters
+    ----------
+    command : Command
+        The command.
+    """
+
+    def __init__(self, command: Command) -> None:
+        self._where = command.where
+        self._values = {option.name: value for option, value in command.values.items()}
+
+    def given(self, name: str) -> bool:
+        """Return whether an option is given."""
+        return self._at(name) is not None
+
+    def switch(self, name: str) -> bool | None:
+        """Return whether a switch is on; None: not given."""
+        value: bool | None = self._at(name)
+        return value
+
+    def text(self, name: str) -> str | None:
+        """Return a word; None: not given."""
+        value = self._at(name)
+        return None if value is None else str(value)
+
+    def whole(self, name: str) -> int | None:
+        """Return a whole number, as 8192, 8k (8,000) or 8K (8,192); None: not given.
+
+        Raises
+        ------
+        InputError
+            If it is none.
+        """
+        value = self._at(name)
+        if value is None:
+            return None
+        found = _WHOLE.fullmatch(str(value).strip())
+        if not found:
+            raise self.problem(name, f"expected a whole number, got {clip(str(value))!r}")
+        return int(found[1]) if found[1] else int(float(found[2]) * _SUFFIXES[found[3]])
+
+    def number(self, name: str) -> float | None:
+        """Return a number; None: not given.
+
+        Raises
+        ------
+        InputError
+            If it is none.
+        """
+        value = self._at(name)
+        try:
+            return None if value is None else float(value)
+        except (TypeError, ValueError):
+            raise self.problem(name, f"expected a number, got {clip(str(value))!r}") from None
+
+    def table(self, name: str) -> dict[str, Any] | None:
+        """Return a JSON object; None: not given.
+
+        Raises
+        ------
+        InputError
+            If it is none.
+        """
+        value = self._at(name)
+        return None if value is None else dict(as_table(value, f"{self._where}: --{name}"))
+
+    def problem(self, name: str, message: str) -> InputError:
+        """Return an error about an option."""
+        return InputError(f"{self._where}: --{name}: {message}")
+
+    def _at(self, name: str) -> Any:
+        assert f"--{name}" in options(), name
+        return self._values.get(f"--{name}")
+
+
+def refuse_what_is_not_simulated(command: Command) -> None:
+    """Refuse options that decide what no simulation does.
+
+    Raises
+    ------
+    InputError
+        Naming the first, and why.
+    """
+    for option, value in command.values.items():
+        if option.role != "refused" or any(_same(value, fine) for fine in option.fine):
+            continue
+        told = option.name if value is True else f"{option.name} {_on_one_line(value)}"
+        raise InputError(f"{command.where}: {told}: {option.why}; leave it out to go on without it")
+
+
+def _same(value: Any, fine: Any) -> bool:
+    if isinstance(fine, bool) or isinstance(value, bool):
+        return value is fine
+    return str(value).strip() == str(fine)
+
+
+def _on_one_line(value: Any) -> str:
+    return clip(" ".join(value)) if isinstance(value, list) else clip(shown(value).strip("'"))

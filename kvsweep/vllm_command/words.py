@@ -1,0 +1,231 @@
+"""A command that starts vLLM, word by word, as vLLM's parser takes it."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from kvsweep.errors import InputError, clip, shown
+from kvsweep.limits import MAX_SETTINGS_BYTES
+from kvsweep.parsing import parse_json
+from kvsweep.reading import read_text
+from kvsweep.vllm_command.options import Option, find_option
+from kvsweep.vllm_command.shell import server_of
+
+_LEVEL = re.compile(r"-O=?(\S+)")
+SECRET = ("--api-key", "--hf-token")
+"""Options whose values are shown nowhere."""
+
+
+@dataclass
+class Command:
+    """How a server is started.
+
+    Attributes
+    ----------
+    where : str
+        What it is called in messages.
+    text : str
+        As a command on one line.
+    model : str or None
+        What is served.
+    values : dict of Option to object
+        Values of options: True or False of a switch, text of a word, a list of words, or a dict
+        of what has dots.
+    variables : dict of str to str
+        The environment that is set in front of it.
+    """
+
+    where: str
+    text: str
+    model: str | None = None
+    values: dict[Option, Any] = field(default_factory=dict)
+    variables: dict[str, str] = field(default_factory=dict)
+
+
+def read_command(words: Sequence[str], where: str = "the command") -> Command:
+    """Return what a command says; what is given twice has its last value, as for vLLM.
+
+    Parameters
+    ----------
+    words : sequence of str
+        Of the command, or one text with all of them.
+    where : str
+        What it is called in messages.
+
+    Raises
+    ------
+    InputError
+        If it starts no server, or has an option that vLLM has not.
+
+    Examples
+    --------
+    >>> found = read_command(["vllm serve Qwen/Qwen3-8B -tp 2 --max_num_seqs=64"])
+    >>> found.model, {option.name: value for option, value in found.values.items()}
+    ('Qwen/Qwen3-8B', {'--tensor-parallel-size': '2', '--max-num-seqs': '64'})
+    """
+    variables, rest = server_of(words, where)
+    found = Command(where, _shown(rest, where), variables=variables)
+    for name, value in _pairs(_with_config(rest, where), where):
+        if name is None:
+            if found.model is not None:
+                raise InputError(f"{where}: {clip(value)!r}: a second model; vLLM serves one")
+            found.model = value
+        else:
+            _set(found, name, value)
+    return found
+
+
+def _with_config(words: list[str], where: str) -> list[str]:
+    """Return the words with those of ``--config`` in front, so that the others win over them."""
+    at = next((i for i, word in enumerate(words) if re.match(r"--config(=|$)", word)), None)
+    if at is None:
+        return words
+    name = words[at].partition("=")[2] or next(iter(words[at + 1 : at + 2]), "")
+    if not name:
+        raise InputError(f"{where}: --config: its file is missing")
+    rest = words[:at] + words[at + (1 if "=" in words[at] else 2) :]
+    told = list(_of_yaml(Path(name)))
+    named = "--model" in told and any(not word.startswith("-") for word in rest[:1])
+    if named:  # the model of the command wins
+        model = told.index("--model")
+        told = told[:model] + told[model + 2 :]
+    return [*rest[:1], *told, *rest[1:]] if rest and not rest[0].startswith("-") else told + rest
+
+
+def _of_yaml(path: Path) -> Iterator[str]:
+    """Yield the words that vLLM makes of its configuration file."""
+    import yaml
+
+    try:
+        table = yaml.safe_load(read_text(path, MAX_SETTINGS_BYTES))
+    except yaml.YAMLError as error:
+        raise InputError(f"{path}: no YAML: {' '.join(str(error).split())}") from None
+    if not isinstance(table, dict):
+        raise InputError(f"{path}: expected options and their values, got {shown(table)}")
+    for key, value in table.items():
+        option, _ = find_option(f"--{key}", str(path))
+        if isinstance(value, bool) and option.form == "switch":
+            yield f"--{key}" if value else f"--no-{key}"
+        elif isinstance(value, list):
+            yield from (f"--{key}", *map(str, value)) if value else ()
+        elif value is not None:
+            yield f"--{key}"
+            yield json.dumps(value) if isinstance(value, dict) else str(value)
+
+
+Pair = tuple[str | None, Any]
+
+
+def _pairs(words: list[str], where: str) -> Iterator[Pair]:
+    """Yield each option as it is written, with its value, and what is none with no name."""
+    rest = iter(range(len(words)))
+    for at in rest:
+        word = words[at]
+        if level := _LEVEL.fullmatch(word):
+            yield "--optimization-level", level[1]
+        elif word == "-O":
+            yield "--optimization-level", _next(words, at, word, where)
+            next(rest)
+        elif not word.startswith("-") or word == "-":
+            yield None, word
+        elif "=" in word:
+            name, _, value = word.partition("=")
+            yield name, value
+        else:
+            form = "value" if "." in word else find_option(word, where)[0].form
+            taken = _values(words, at, form, where)
+            for _ in taken:
+                next(rest)
+            yield word, taken if form == "list" else taken[0] if taken else None
+
+
+def _values(words: list[str], at: int, form: str, where: str) -> list[str]:
+    """Return the words that an option takes."""
+    if form == "switch":
+        return []
+    following = words[at + 1 :]
+    count = next((i for i, word in enumerate(following) if _is_option(word)), len(following))
+    if form == "optional":
+        return following[: min(count, 1)]
+    if form == "list":
+        return [_next(words, at, words[at], where), *following[1:count]]
+    return [_next(words, at, words[at], where)]
+
+
+def _is_option(word: str) -> bool:
+    return word.startswith("-") and not re.fullmatch(r"-\d+(\.\d*)?|-", word)
+
+
+def _next(words: list[str], at: int, name: str, where: str) -> str:
+    if at + 1 >= len(words) or _is_option(words[at + 1]):
+        raise InputError(f"{where}: {clip(name)}: its value is missing")
+    return words[at + 1]
+
+
+def _shown(words: list[str], where: str) -> str:
+    """Return the command on one line, without what is secret."""
+    told = ["vllm", "serve"]
+    for name, value in _pairs(words, where):
+        given = value if isinstance(value, list) else [] if value is None else [value]
+        secret = name is not None and find_option(name.partition(".")[0], where)[0].name in SECRET
+        told += ([] if name is None else [name]) + (["***"] if secret else given)
+    return shlex.join(told)
+
+
+def _set(found: Command, name: str, value: Any) -> None:
+    """Note a value; a name with dots is a part of a table, as vLLM takes it."""
+    head, *path = name.split(".") if name.startswith("-") else (name,)
+    option, on = find_option(head, found.where)
+    if path:
+        _set_part(found, option, name, path, value)
+        return
+    if option.form == "switch":
+        if value is not None:
+            raise InputError(f"{found.where}: {clip(name)}: takes no value, got {clip(value)!r}")
+        value = on
+    if option.name == "--model":
+        found.model = value
+    else:
+        found.values[option] = value
+
+
+def _set_part(
+    found: Command, option: Option, name: str, path: list[str], value: str | None
+) -> None:
+    if option.form in ("switch", "list") or value is None:
+        raise InputError(f"{found.where}: {clip(name)}: {option.name} has no parts")
+    table = found.values.setdefault(option, {})
+    if not isinstance(table, dict):
+        table = found.values[option] = as_table(table, f"{found.where}: {option.name}")
+    for part in path[:-1]:
+        table = table.setdefault(part, {})
+        if not isinstance(table, dict):
+            raise InputError(f"{found.where}: {clip(name)}: {part} is no table")
+    last = path[-1]
+    if last.endswith("+"):
+        table.setdefault(last[:-1], []).extend(value.split(","))
+        return
+    try:
+        table[last] = json.loads(value)
+    except ValueError:
+        table[last] = value
+
+
+def as_table(value: Any, where: str) -> dict[str, Any]:
+    """Return the value of an option that takes JSON.
+
+    Raises
+    ------
+    InputError
+        If it is no object.
+    """
+    table = parse_json(value, where) if isinstance(value, str) else value
+    if not isinstance(table, dict):
+        raise InputError(f"{where}: expected a JSON object, got {shown(table)}")
+    return table

@@ -1,0 +1,316 @@
+"""Scenarios from commands of vLLM: keys, reasons, refusals, and the way back."""
+
+import json
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import kvsweep
+from kvsweep.config import scenario as scenarios
+from kvsweep.errors import InputError
+from kvsweep.search.flags import served
+from kvsweep.sizing.asking import answer as blocks_answer
+from kvsweep.sizing.question import Question as OfBlocks
+from kvsweep.vllm_command.to_sweep import Question, answer
+
+LLAMA = "vllm serve meta-llama/Llama-3.1-8B"
+LOG = """\
+INFO 11-24 03:12:01 [api_server.py:1890] vLLM API server version 0.33.0
+INFO 11-24 03:12:01 [utils.py:233] non-default args: {'model_tag': 'meta-llama/Llama-3.1-8B', \
+'api_key': ['s3cret'], 'model': 'meta-llama/Llama-3.1-8B', 'tensor_parallel_size': 2, \
+'enable_prefix_caching': False, 'max_num_seqs': 128, 'async_scheduling': False, \
+'max_model_len': 16384, 'compilation_config': CompilationConfig(level=3), 'uds': None}
+INFO 11-24 03:12:09 [scheduler.py:222] Chunked prefill is enabled with max_num_batched_tokens=4096.
+INFO 11-24 03:13:02 [kv_cache_utils.py:1] GPU KV cache size: 987,136 tokens, Maximum concurrency \
+for 16,384 tokens per request: 60.25x
+"""
+
+
+def taken(text="", gpu="h100", **more):
+    """Return what is made of the options of a server of Llama-3.1-8B on an H100."""
+    return answer(Question((f"{LLAMA} {text}",), gpu=gpu, **more))
+
+
+def keys(found):
+    """Return the keys of the sections, as the file has them."""
+    tables = tomllib.loads(found.text)
+    return {f"{section}.{key}": v for section, table in tables.items() for key, v in table.items()}
+
+
+def test_defaults_are_those_of_the_gpu():
+    assert keys(taken()) == {
+        "model.preset": "llama-3.1-8b",
+        "model.gpu": "h100",
+        "engine.max_num_seqs": 1024,
+        "engine.max_num_batched_tokens": 8192,
+        "engine.async_scheduling": True,
+        "cache.block_size": 16,
+    }
+    assert keys(taken(gpu="a100"))["engine.max_num_batched_tokens"] == 2048
+    assert keys(taken(gpu="b200"))["engine.max_num_batched_tokens"] == 16384
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("--max-num-seqs 64", {"engine.max_num_seqs": 64}),
+        ("--max-num-batched-tokens 4k", {"engine.max_num_batched_tokens": 4000}),
+        (
+            "--max-num-batched-tokens 512",
+            {"engine.max_num_seqs": 512, "engine.max_num_batched_tokens": 512},
+        ),
+        (
+            "--performance-mode throughput",
+            {"engine.max_num_seqs": 2048, "engine.max_num_batched_tokens": 16384},
+        ),
+        ("--max-num-seqs 1 --max-model-len 1K", {"engine.max_num_batched_tokens": 1024}),
+        ("--max-num-seqs 64 --max-num-active-seqs 16", {"engine.max_num_seqs": 16}),
+        ("--max-num-scheduled-tokens 4096", {"engine.max_num_batched_tokens": 4096}),
+        (
+            "--no-enable-chunked-prefill --max-model-len 32768",
+            {"engine.enable_chunked_prefill": False, "engine.max_num_batched_tokens": 32768},
+        ),
+        ("--no-enable-prefix-caching", {"engine.enable_prefix_caching": False}),
+        ("--no-async-scheduling", {"engine.async_scheduling": False}),
+        ("--no-scheduler-reserve-full-isl", {"engine.reserve_full_prompt": False}),
+        ("--scheduling-policy priority", {"engine.scheduler": "priority"}),
+        ("--watermark 0.05", {"engine.watermark": 0.05}),
+        ("--long-prefill-token-threshold 512", {"engine.long_prefill_token_threshold": 512}),
+        ("-tp 2 --kv-cache-dtype fp8", {"model.tp": 2, "model.dtype": "fp8"}),
+        ("--gpu-memory-utilization 0.8", {"model.utilization": 0.8}),
+        ("--block-size 32", {"cache.block_size": 32}),
+        ("--num-gpu-blocks-override 1001", {"cache.gpu_blocks": 1000}),
+        ("--kv-cache-memory-bytes 16G", {"cache.gpu_blocks": 8191}),
+        ("-dp 4", {"cluster.instances": 4, "cluster.routing": "least-loaded"}),
+    ],
+)
+def test_options_become_keys(text, expected):
+    found = keys(taken(text))
+    assert {key: found[key] for key in expected} == expected
+
+
+def test_each_key_says_which_option_decides_it():
+    text = taken("--max-num-seqs 64 --no-enable-prefix-caching").text
+    assert "max_num_seqs = 64 # --max-num-seqs\n" in text
+    assert "enable_prefix_caching = false # --no-enable-prefix-caching\n" in text
+    assert "max_num_batched_tokens = 8192 # vLLM's default on h100\n" in text
+
+
+def test_deepep_with_several_instances_has_small_steps():
+    """``use_batched_dp_moe``."""
+    text = "vllm serve qwen3-30b-a3b -dp 2 -ep --all2all-backend deepep_low_latency"
+    found = keys(answer(Question((text,), gpu="h100")))
+    assert found["engine.max_num_batched_tokens"] == found["engine.max_num_seqs"] == 256
+
+
+def test_a_tier_on_the_cpu_has_the_chunks_of_all_gpus():
+    link = ("cache.link=pcie5-x16",)
+    found = keys(taken("-tp 2 --kv-offloading-size 8", overrides=link))
+    assert found["cache.cpu_blocks"] == 8 * 2**30 // (131_072 * 16)
+    assert (found["cache.offload"], found["cache.link"]) == ("vllm", "pcie5-x16")
+    told = {
+        "kv_connector": "OffloadingConnector",
+        "kv_role": "kv_both",
+        "kv_connector_extra_config": {
+            "cpu_bytes_to_use": 8 * 2**30,
+            "block_size": 64,
+            "eviction_policy": "arc",
+            "offload_prompt_only": False,
+        },
+    }
+    found = keys(taken(f"--kv-transfer-config '{json.dumps(told)}'", overrides=link))
+    assert found["cache.cpu_blocks"] == 8 * 2**30 // (131_072 * 64)
+    assert found["cache.offload_block_factor"] == 4
+    assert found["cache.offload_eviction"] == "arc"
+    assert found["cache.offload_prompt_only"] is False
+
+
+def test_drafts_need_to_know_what_is_accepted():
+    text = "--spec-method eagle3 --spec-model x --spec-tokens 3"
+    found = taken(text, acceptance=(0.7, 0.5, 0.3)).scenario.engine.speculative
+    assert (found.tokens, found.method, found.acceptance) == (3, "eagle", (0.7, 0.5, 0.3))
+    config = '{"method": "draft_model", "model": "x", "num_speculative_tokens": 2}'
+    found = taken(f"-sc '{config}'", acceptance=(0.6,)).scenario.engine.speculative
+    assert (found.tokens, found.method, found.acceptance) == (2, "draft", 0.6)
+    with pytest.raises(InputError, match="--acceptance: missing: no command tells"):
+        taken(text)
+    with pytest.raises(InputError, match="--acceptance: has no effect: the command drafts nothing"):
+        taken(acceptance=(0.7,))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("--max-num-queued-reqs 8", "--max-num-queued-reqs 8: requests that are refused when"),
+        ("--prefill-schedule-interval 2", "--prefill-schedule-interval 2: steps that admit no"),
+        ("--disable-hybrid-kv-cache-manager", "--disable-hybrid-kv-cache-manager: layers of all"),
+        ("--hf-overrides '{\"a\": 1}'", '--hf-overrides {"a": 1}: what it changes is not read'),
+        ("--dtype float32", "--dtype float32: weights of 4 bytes are not counted"),
+        (
+            '--kv-transfer-config \'{"kv_connector": "NixlConnector"}\'',
+            "'NixlConnector' is not simulated; prefill and decode apart are [cluster]",
+        ),
+        ("--kv-offloading-size 8 --kv-offloading-backend lmcache", "'lmcache' is not simulated"),
+        ("--kv-offloading-size 8", "(--kv-offloading-size): the speed of transfers is not known"),
+        ('-sc \'{"method": "ngram", "num_speculative_tokens": 2}\'', "'ngram' is not simulated"),
+        ('-sc \'{"model": "x", "num_speculative_tokens": 2}\'', "method: missing: vLLM finds"),
+        ('-sc \'{"method": "mtp"}\'', "num_speculative_tokens: missing; a whole number"),
+        (
+            '-sc \'{"method": "mtp", "num_speculative_tokens": 2, "tree": 1}\'',
+            "tree: what it does is not simulated",
+        ),
+        ("--max-num-seqs many", "--max-num-seqs: expected a whole number, got 'many'"),
+        ("--watermark much", "--watermark: expected a number, got 'much'"),
+        ("--watermark 2", "engine.watermark (--watermark): "),
+        ("--scheduling-policy lifo", "engine.scheduler (--scheduling-policy): "),
+        ("-tp 3", "--tp: 3; vLLM wants the 32 attention heads"),
+        ("--num-gpu-blocks-override 1", "cache.gpu_blocks (--num-gpu-blocks-override, less"),
+    ],
+)
+def test_what_is_not_simulated_is_refused(text, message):
+    with pytest.raises(InputError) as told:
+        taken(text)
+    assert message in str(told.value)
+    assert "\n" not in str(told.value)
+
+
+@pytest.mark.parametrize("text", ["--prefill-schedule-interval 1", "--dtype bfloat16", "-dcp 1"])
+def test_what_is_as_it_is_without_it_is_taken(text):
+    assert keys(taken(text)) == keys(taken())
+
+
+def test_what_is_not_in_the_numbers_is_told():
+    notes = " | ".join(taken("--enforce-eager --port 80 --attention-backend X -dp 2").notes)
+    assert "neither the estimate of the blocks nor step times know of --enforce-eager" in notes
+    assert "step times do not know of --attention-backend" in notes
+    assert "without effect here: --port" in notes
+    assert "usable blocks, estimated" in notes
+    assert "longer requests than 131,072 tokens are refused by the server" in notes
+    known = " | ".join(taken("--enforce-eager --num-gpu-blocks-override 500").notes)
+    assert "estimate" not in known
+    assert "step times do not know of --enforce-eager" in known
+    experts = answer(Question(("vllm serve qwen3-30b-a3b -dp 2",), gpu="h100"))
+    assert "wait for each other in each step" in " ".join(experts.notes)
+    assert "variables of the environment are not read: VLLM_X" in " ".join(
+        answer(Question((f"VLLM_X=1 {LLAMA}",), gpu="h100")).notes
+    )
+
+
+def test_a_gpu_is_asked_for_where_something_follows_from_it():
+    for text in ("", "--max-num-seqs 64", "--max-num-seqs 64 --max-num-batched-tokens 2048"):
+        with pytest.raises(InputError, match="--gpu: missing: "):
+            taken(text, gpu=None)
+    whole = "--max-num-seqs 64 --max-num-batched-tokens 2048 --num-gpu-blocks-override 1001"
+    with pytest.raises(InputError, match="latency: missing"):
+        taken(whole, gpu=None)
+    found = taken(whole, gpu=None, overrides=("latency.model=llama-3.1-8b/h100/tp2",))
+    assert "model.gpu" not in keys(found)
+    assert found.scenario.latency.beta
+
+
+def test_a_log_tells_options_blocks_and_tokens(tmp_path):
+    path = tmp_path / "vllm.log"
+    path.write_text(LOG)
+    found = answer(Question((), gpu="h100", log=path))
+    told = keys(found)
+    blocks = blocks_answer(OfBlocks(model="llama-3.1-8b", log=path)).blocks
+    assert told["cache.gpu_blocks"] == blocks - 1 == 61_695
+    assert told["engine.max_num_seqs"] == 128
+    assert told["engine.max_num_batched_tokens"] == 4096
+    assert told["engine.enable_prefix_caching"] is False
+    assert told["engine.async_scheduling"] is False
+    assert told["model.tp"] == 2
+    assert "s3cret" not in found.text
+    both = answer(Question((f"{LLAMA} -tp 2 --max-num-seqs 8",), gpu="h100", log=path))
+    assert keys(both)["engine.max_num_seqs"] == 8
+    assert keys(both)["cache.gpu_blocks"] == 61_695
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (("non-default args", "args"), "does not tell the server's options"),
+        (("'uds': None}", "'uds': No"), "is cut or garbled; give the server's command"),
+        (("'uds'", "'swap_space': 4, 'uds'"), "swap_space: no option of vLLM 0.33.0; give the"),
+        (("GPU KV cache size", "cache"), "says nothing of the KV cache"),
+    ],
+)
+def test_a_log_that_tells_too_little_is_refused(tmp_path, change, message):
+    path = tmp_path / "vllm.log"
+    path.write_text(LOG.replace(*change))
+    with pytest.raises(InputError) as told:
+        answer(Question((), gpu="h100", log=path))
+    assert message in str(told.value)
+
+
+def test_a_log_of_another_release_is_told(tmp_path):
+    path = tmp_path / "vllm.log"
+    path.write_text(LOG.replace("version 0.33.0", "version 0.22.1"))
+    assert "the log is of vLLM 0.22.1" in answer(Question((), gpu="h100", log=path)).notes[0]
+
+
+def test_a_model_that_is_not_known_needs_its_config(tmp_path):
+    config = {
+        "architectures": ["LlamaForCausalLM"],
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 4,
+        "hidden_size": 256,
+        "intermediate_size": 512,
+        "vocab_size": 1000,
+        "max_position_embeddings": 4096,
+        "torch_dtype": "bfloat16",
+    }
+    (tmp_path / "m").mkdir()
+    path = tmp_path / "m" / "config.json"
+    path.write_text(json.dumps(config))
+    with pytest.raises(InputError, match=r"our/model: neither a folder .* --model FILE"):
+        answer(Question(("vllm serve our/model",), gpu="h100"))
+    for question in (
+        Question(("vllm serve our/model",), gpu="h100", model=str(path)),
+        Question((f"vllm serve {tmp_path / 'm'}",), gpu="h100"),
+    ):
+        assert keys(answer(question))["model.config"] == str(path)
+
+
+def test_names_of_files_begin_where_the_sweep_will_be(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("t.csv").write_text("arrival_s,prompt_tokens,output_tokens\n0,10,5\n1,20,5\n")
+    Path("sweeps").mkdir()
+    found = taken(trace="t.csv", folder=Path("sweeps"))
+    path = Path("sweeps/s.toml")
+    path.write_text(found.text)
+    ds = kvsweep.run(kvsweep.load_sweep(path))
+    assert (ds["status"] == "ok").all()
+    with pytest.raises(InputError, match=r"--trace: nowhere\.csv: no such file"):
+        taken(trace="nowhere.csv")
+
+
+def test_a_key_that_is_set_wins():
+    found = taken("--max-num-seqs 64", overrides=("engine.max_num_seqs=3", "cache.eviction=lfu"))
+    assert "max_num_seqs = 3 # --set\n" in found.text
+    assert keys(found)["cache.eviction"] == "lfu"
+    with pytest.raises(InputError, match="did you mean"):
+        taken(overrides=("cache.gpu_blcks=3",))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "-tp 2 --max-num-seqs 64 --no-async-scheduling --watermark 0.1",
+        "--kv-cache-dtype fp8 --block-size 32 --scheduling-policy priority",
+        "--num-gpu-blocks-override 4001 --no-enable-prefix-caching --no-scheduler-reserve-full-isl",
+        "--long-prefill-token-threshold 512 --no-enable-chunked-prefill --max-model-len 2048 "
+        "--num-gpu-blocks-override 4001",
+    ],
+)
+def test_the_way_back_is_the_same_scenario(text):
+    """What `kvsweep size` recommends for a scenario gives that scenario."""
+    there = taken(text).scenario
+    back = answer(Question((served(there, Path()).command,), gpu="h100")).scenario
+    assert isinstance(back, scenarios.Scenario)
+    assert back.engine == there.engine
+    assert back.cache == there.cache
+    assert back.latency == there.latency

@@ -1,0 +1,141 @@
+"""Commands of vLLM, word by word: spellings, values, scripts and configuration files."""
+
+import pytest
+
+from kvsweep.errors import InputError
+from kvsweep.vllm_command.options import find_option, options
+from kvsweep.vllm_command.words import read_command
+
+
+def read(text):
+    """Return the model and the options of a command."""
+    found = read_command([text])
+    return found.model, {option.name: value for option, value in found.values.items()}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "vllm serve m --max-num-seqs 64 --no-enable-prefix-caching -tp 2",
+        "vllm serve m --max_num_seqs=64 --disable-prefix-caching --tensor_parallel-size=2",
+        "vllm serve -tp 2 --no-enable_prefix_caching --max-num-seqs 64 --model m",
+        "vllm serve -tp=2 m --no-enable-prefix-c --max-num-seq 64",
+        "/opt/bin/vllm serve m --max-num-seqs 64 -tp 2 --no-enable-prefix-caching > log 2>&1 &",
+        "A=1 exec vllm serve m --max-num-seqs 1 --max-num-seqs 64 -tp 2 --disable-prefix-caching",
+        "vllm serve 'm' \\\n  --max-num-seqs 64 \\\n  -tp 2 --no-enable-prefix-caching # mine",
+        "#!/bin/sh\nsleep 3\nvllm serve m --max-num-seqs 64 -tp 2 --disable-prefix-caching\n",
+        "python3 -m vllm.entrypoints.openai.api_server --model=m --max-num-seqs 64 -tp 2 "
+        "--no-enable-prefix-caching",
+        "docker run --gpus all -p 80:80 --env HF_TOKEN=x vllm/vllm-openai:v0.33.0 --model m "
+        "--max-num-seqs 64 -tp 2 --no-enable-prefix-caching",
+    ],
+)
+def test_the_same_command_in_many_ways(text):
+    assert read(text) == (
+        "m",
+        {
+            "--max-num-seqs": "64",
+            "--enable-prefix-caching": False,
+            "--tensor-parallel-size": "2",
+        },
+    )
+
+
+def test_options_take_what_the_parser_of_vllm_gives_them():
+    model, found = read(
+        "vllm serve --served-model-name a b --port 80 --hf-token --lora-modules x=1 y=2 "
+        "--enforce-eager -O3 --seed -1 m"
+    )
+    assert model is None or model == "m"
+    assert found["--served-model-name"] == ["a", "b"]
+    assert found["--hf-token"] is None
+    assert found["--lora-modules"] == ["x=1", "y=2"]
+    assert found["--optimization-level"] == "3"
+    assert found["--seed"] == "-1"
+    assert model == "m"
+
+
+def test_dots_are_parts_of_a_table():
+    _, found = read(
+        'vllm serve m --speculative-config \'{"method": "eagle"}\' '
+        "--speculative_config.num_speculative_tokens 3 -cc.cudagraph_capture_sizes+ 1,2 "
+        "-cc.pass_config.fuse=true"
+    )
+    assert found["--speculative-config"] == {"method": "eagle", "num_speculative_tokens": 3}
+    assert found["--compilation-config"] == {
+        "cudagraph_capture_sizes": ["1", "2"],
+        "pass_config": {"fuse": True},
+    }
+
+
+def test_quotations_go_on_over_lines():
+    text = 'vllm serve m --speculative-config \'{\n  "method": "eagle"\n}\' -tp 2\n'
+    assert read(text)[1]["--tensor-parallel-size"] == "2"
+
+
+def test_a_configuration_file_comes_before_the_command(tmp_path):
+    path = tmp_path / "c.yaml"
+    path.write_text(
+        "model: a\ntensor-parallel-size: 4\nmax_num_seqs: 8\nenable-prefix-caching: false\n"
+        "served-model-name: [x, y]\nspeculative-config:\n  method: eagle\nport: null\n"
+    )
+    model, found = read(f"vllm serve --config {path} -tp 2")
+    assert model == "a"
+    assert found["--tensor-parallel-size"] == "2"
+    assert found["--max-num-seqs"] == "8"
+    assert found["--enable-prefix-caching"] is False
+    assert found["--served-model-name"] == ["x", "y"]
+    assert found["--speculative-config"] == '{"method": "eagle"}'
+    assert read(f"vllm serve b --config={path}")[0] == "b"
+    for text, message in (
+        ("- 3\n", "expected options and their values, got a list"),
+        ("a: [\n", "no YAML: "),
+        ("max-num-sqs: 3\n", "did you mean '--max-num-seqs'?"),
+    ):
+        path.write_text(text)
+        with pytest.raises(InputError) as told:
+            read(f"vllm serve b --config {path}")
+        assert message in str(told.value)
+        assert str(path) in str(told.value)
+
+
+def test_what_is_secret_is_not_shown():
+    found = read_command(["vllm serve m --api-key s3cret more --hf-token=s3cret --port 8000"])
+    assert "s3cret" not in found.text
+    assert "more" not in found.text
+    assert "--port 8000" in found.text
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("vllm bench serve m", "no command that starts vLLM: expected `vllm serve MODEL ...`"),
+        ("", "no command that starts vLLM"),
+        ("vllm serve a\nvllm serve b", "starts 2 servers; give the command of one"),
+        ("vllm serve $MODEL", "$MODEL: a variable of the shell: put in its value"),
+        ("vllm serve 'm", "'m: no closing quotation"),
+        ("vllm serve a b", "'b': a second model; vLLM serves one"),
+        ("vllm serve m --max-num 3", "--max-num: begins --max-num-active-seqs, --max-num-batched"),
+        ("vllm serve m --swap-space 4", "--swap-space: no option of vLLM 0.33.0"),
+        ("vllm serve m --max-num-seqs", "--max-num-seqs: its value is missing"),
+        ("vllm serve m --max-num-seqs -tp 2", "--max-num-seqs: its value is missing"),
+        ("vllm serve m --enforce-eager=1", "--enforce-eager: takes no value, got '1'"),
+        ("vllm serve m --enforce-eager.x 1", "--enforce-eager.x: --enforce-eager has no parts"),
+        ("vllm serve m --config", "--config: its value is missing"),
+        ("vllm serve m --speculative-config 3 --speculative-config.x 1", "expected a JSON object"),
+    ],
+)
+def test_what_cannot_be_taken_is_told_in_one_line(text, message):
+    with pytest.raises(InputError) as told:
+        read(text)
+    assert message in str(told.value)
+    assert "\n" not in str(told.value)
+
+
+def test_every_option_has_a_form_and_a_role():
+    """A switch has no other form; what is refused says why, and takes its own default."""
+    assert len(options()) > 300
+    for name, option in options().items():
+        assert option.form in ("switch", "value", "list", "optional"), name
+        assert find_option(name, "x") == (option, True)
+        assert (option.role == "refused") == bool(option.why), name
