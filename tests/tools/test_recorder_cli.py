@@ -45,7 +45,7 @@ def test_the_folder_runs_as_a_program():
     assert "check" in done.stdout
 
 
-@pytest.mark.parametrize("command", ["setup", "record", "check", "compare", "cases"])
+@pytest.mark.parametrize("command", ["setup", "record", "check", "compare", "cases", "options"])
 def test_help_ends_with_examples(capsys, command):
     code, out, _ = run(capsys, command, "--help")
     assert code == 0

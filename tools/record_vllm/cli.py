@@ -184,6 +184,31 @@ def cases(feature: str, first: int, last: int, out: Path) -> int:
     return 0
 
 
+@commands.command(
+    cls=Command,
+    examples=(
+        "python tools/record_vllm options --env ~/vllm/0.33.0",
+        "python tools/record_vllm options --env ~/vllm/newest --json",
+    ),
+)
+@env_option
+@json_option
+def options(folder: Path, as_json: bool) -> int:
+    """Compare the options of `vllm serve` with those that `kvsweep from-vllm` knows.
+
+    What differs goes into kvsweep/vllm_command/options.toml, with what it does to a simulation.
+    """
+    vllm = _start(folder)
+    from record_vllm.options import differences, server_parser
+
+    found = list(differences(server_parser()._actions))
+    if as_json:
+        print_json({"version": vllm.version, "differences": found})
+    else:
+        echo("\n".join(found) or f"vLLM {vllm.version} has the options that are known")
+    return 1 if found else 0
+
+
 def _start(folder: Path) -> Vllm:
     """Load vLLM, in the Python of its environment: this process becomes that one if it is not."""
     interpreter = interpreter_of(folder)
