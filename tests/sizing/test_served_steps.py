@@ -12,7 +12,7 @@ from kvsweep.errors import InputError
 from kvsweep.sizing.gpus import figures
 from kvsweep.sizing.served_steps import Peaks, step_terms, terms
 from kvsweep.sizing.settings import Asked, serve
-from kvsweep.sizing.shapes import load_model, model_from_config
+from kvsweep.sizing.shapes import load_config, load_model, model_from_config
 
 DOC = (Path(__file__).parents[2] / "docs" / "presets.md").read_text(encoding="utf-8")
 PLAIN = Peaks(flops=1e12, flops_8bit=2e12, bandwidth=1e12, overhead_us=7.0)
@@ -157,6 +157,44 @@ def test_the_steps_of_experts_are_those_of_the_docs():
         assert share == round(100 * chance(1 / 32, int(requests)), 1)
         found = [decode(latency, int(requests), 1_000) / 1000 for latency in presets]
         assert told == pytest.approx(found, abs=0.0501)
+
+
+MEASURED = {
+    "Llama-3.1-8B, 1": "llama-3.1-8b/h200/tp1",
+    "Qwen3-32B, 1": "qwen3-32b/h200/tp1",
+    "Llama-3.1-70B, 4": "llama-3.1-70b/h200/tp4",
+    "Llama-3.1-70B, 8": "llama-3.1-70b/h200/tp8",
+    "gpt-oss-120b in bfloat16, 2": "gpt-oss-120b/h200/tp2-bf16",
+    "DeepSeek-V3, 8": "deepseek-v3/h200/tp8",
+}
+
+
+def milliseconds(latency, requests, prompt):
+    """Return the time of a step of decoding requests, or of a prompt alone."""
+    beta, memory, experts = latency["beta"], latency["memory"], latency["experts"] or (0, 0.5)
+    sums = (prompt, requests, requests * 1_000, prompt * (prompt - 1) / 2)
+    computed, moved = (
+        sum(a * b for a, b in zip(row[1:], sums, strict=True)) for row in (beta, memory)
+    )
+    moved += memory[0] + experts[0] * chance(experts[1], requests + prompt)
+    return (beta[0] + max(computed, moved)) / 1000
+
+
+@pytest.mark.parametrize("label", MEASURED)
+def test_computed_times_are_as_far_from_measured_ones_as_the_docs_say(label):
+    (cells,) = re.findall(rf"^\| {label} \|(.*)\|$", DOC, re.MULTILINE)
+    model, gpu, gpus = MEASURED[label].split("/")
+    config, where, _ = load_config(model)
+    if gpus.endswith("bf16"):
+        config = {key: value for key, value in config.items() if key != "quantization_config"}
+    tp = int(re.search(r"\d+", gpus)[0])
+    served = serve(model_from_config(config, where), Asked(tp=tp), None)
+    computed = step_terms(served, gpu)._asdict()
+    measured = load_preset(MEASURED[label], Path()).coefficients()
+    steps = [(1, 0), (8, 0), (64, 0), (256, 0), (0, 128), (0, 512), (0, 2_048), (0, 8_192)]
+    found = [milliseconds(computed, *step) / milliseconds(measured, *step) - 1 for step in steps]
+    told = [float(cell.strip(" %")) for cell in cells.split("|")]
+    assert told == [round(100 * each) for each in found]
 
 
 @pytest.mark.parametrize("name", OF_MODEL)
