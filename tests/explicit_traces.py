@@ -3,8 +3,6 @@
 They are `strategies` with what these features have, and without what they are not combined with.
 """
 
-import random
-
 from hypothesis import strategies as st
 from strategies import _Drawn, _Random, _trace
 
@@ -166,44 +164,3 @@ def _add_pools(source, scenario):
         cluster["pools"].append(pool)
     if source.chance(50):
         _add_lengths(source, engine, cluster["pools"])
-
-
-def leave_together(seed):
-    """Return a trace whose requests leave several windows in the same steps, short of blocks."""
-    rng = random.Random(f"leave/{seed}")
-    size, windows, count = (rng.choice(each) for each in ((2, 3, 4), (2, 3, 5, 6), (3, 4, 6, 8)))
-    window = rng.choice((2, size, size + 1, 2 * size))
-    groups = [{"kind": "full"}] * rng.choice((0, 1))
-    for _ in range(windows):
-        tokens = window if rng.random() < 0.7 else rng.choice((2, 5, 9))
-        groups.append({"kind": "sliding", "window": tokens})
-    rows = [_leaver(rng, i) for i in range(count)]
-    rows.sort(key=lambda row: row["arrival_us"])
-    for i, row in enumerate(rows):
-        row["id"] = i
-    longest = max(sum(n for _, n in row["prompt"]) + row["output"][1] for row in rows)
-    blocks = -(-longest // size) * len(groups) + rng.randrange(6 * len(groups))
-    engine = {
-        "rules": "vllm",
-        "max_num_seqs": 8,
-        "max_num_batched_tokens": rng.choice((16, 64, 200)),
-        "reserve_full_prompt": rng.random() < 0.5,
-        "scheduler": rng.choice(("fcfs", "fcfs", "priority")),
-        "async_scheduling": rng.random() < 0.4,
-    }
-    cache = {"block_size": size, "gpu_blocks": blocks, "groups": groups}
-    latency = {"alpha": [0], "beta": [100, 1, 0]}
-    scenario = {"engine": engine, "cache": cache, "latency": latency}
-    return {"format": "kvsweep-trace/1", "scenario": scenario, "requests": rows}
-
-
-def _leaver(rng, number):
-    prompt = [[100 + number, rng.choice((5, 6, 7, 8, 12))]]
-    if rng.random() < 0.3:
-        prompt.insert(0, [0, rng.choice((3, 4, 8))])
-    return {
-        "arrival_us": rng.choice((0, 0, 0, 100)),
-        "prompt": prompt,
-        "output": [200 + number, rng.choice((10, 20, 30, 45))],
-        "priority": rng.randrange(2),
-    }

@@ -25,7 +25,7 @@ class InstancePool:
         How many; they are numbered through all pools, in order.
     gpu_blocks, max_num_seqs, max_num_batched_tokens : int
         Of each: usable blocks, requests in a batch, tokens in a step.
-    beta, memory : tuple of float
+    beta, memory, experts : tuple of float
         Step times, as in `kvsweep.config.latency.Latency`; the time of drafting is in the first.
     max_model_len : int or None
         For routing by length: the longest request, tokens; None: any.
@@ -87,11 +87,6 @@ def key_of(scenario: Scenario, number: int, key: str) -> KeyPath:
     short = f"{role}_{key}"
     is_short = getattr(cluster, short, None) is not None
     return ("cluster", short) if is_short else ("cluster", role, key)
-
-
-def instances_of(scenario: Scenario) -> int:
-    """Return the number of instances of a cluster, in all pools."""
-    return sum(pool.instances for pool in fleet(scenario))
 
 
 def has_pools(scenario: Scenario) -> bool:

@@ -1,6 +1,6 @@
 """How a trace file is read: its format, and what its format leaves open."""
 
-from typing import Annotated, Literal, get_args
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -21,8 +21,6 @@ Format = Literal[
     "parquet",
 ]
 """Formats of traces and of measured runs; `kvsweep.workload.formats` recognises them."""
-
-FORMATS: tuple[str, ...] = get_args(Format)
 
 TimeUnit = Literal["s", "ms", "us", "ns"]
 
@@ -57,7 +55,7 @@ class Reading(Section):
     Attributes
     ----------
     format : str or None
-        One of `FORMATS`; None: recognised by content.
+        One of `Format`; None: recognised by content.
     block_size : int or None
         Tokens of a block that has a hash id; None: 512 for Mooncake's, 16 for Qwen-Bailian's.
     partial_block : str

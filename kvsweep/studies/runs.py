@@ -91,7 +91,6 @@ class Run:
     throughput_rps: float = np.nan
     hit_rate: float = np.nan
     reloads: int = -1
-    makespan_s: float = np.nan
     last_useful_s: float = np.nan
     leaked_blocks: int = -1
     ttft_by_round: tuple[float, ...] = ()
@@ -195,7 +194,6 @@ def _record(values: dict[str, NDArray[Any]]) -> Run:
         throughput_rps=float(values["throughput_rps"]),
         hit_rate=float(values["block_hit_rate"]),
         reloads=int(values["reloads"]),
-        makespan_s=float(values["makespan_s"]),
         ttft_by_round=_means(ttft, values["request_round"]),
         ttft_p99_by_class=_p99_by_class(ttft, values["request_slo_class"]),
         assigned=tuple(np.bincount(instances[instances >= 0]).tolist()),

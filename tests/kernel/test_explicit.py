@@ -8,6 +8,7 @@ from pathlib import Path
 
 import batches
 import explicit_traces
+import found
 import goldens
 import naive
 import pytest
@@ -157,12 +158,23 @@ def test_kernel_equals_twin_on_longer_traces(seed):
         assert list(twin.differences(trace)) == []
 
 
-# 93: a decode instance must not run ahead of others whose requests make arrivals;
-# 70: a window that a decode leaves makes room for a refused head in the same step.
-@pytest.mark.parametrize("seed", [70, 93])
-def test_kernel_equals_twin_where_it_did_not(seed):
-    trace = explicit_traces.random_trace(random.Random(seed), closed_loop=True)
-    assert list(twin.differences(trace)) == []
+@pytest.mark.parametrize(
+    "name",
+    [
+        # A decode instance must not run ahead of others whose requests make arrivals.
+        "decode-runs-ahead-of-arrivals",
+        # A window that a decode leaves makes room for a refused head in the same step.
+        "window-makes-room",
+        # Somebody else has what is evicted, so that the head needs a block less.
+        "evicted-hit-leaves-duplicate",
+        # A decode instance must not run ahead of a prefill that another's pull lets begin.
+        "pull-lets-a-prefill-begin",
+        # Without a reservation a refused head lacks less once what it would hit is evicted.
+        "evicted-hit-of-a-refused-head",
+    ],
+)
+def test_kernel_equals_twin_where_it_did_not(name):
+    assert list(twin.differences(found.trace(name))) == []
 
 
 @settings(max_examples=30)
@@ -180,24 +192,6 @@ def test_blocks_are_conserved_on_both_sides_of_a_transfer(trace):
         if row["finish"] != twin.NO_VALUE:
             assert handoff["prefilled"] <= handoff["arrives"] <= handoff["pulled"]
             assert handoff["arrives"] <= handoff["released"]
-
-
-def test_a_head_is_tried_again_when_an_evicted_hit_leaves_a_duplicate():
-    """Somebody else has that, so that the head needs a block less: one of 10,000 random traces."""
-    rng = random.Random(50667)
-    size, closed_loop = rng.choice((12, 30, 60)), rng.random() < 0.3
-    features = (*explicit_traces.FEATURES, "routed roles")
-    trace = explicit_traces.random_trace(rng, features, size, closed_loop=closed_loop)
-    assert list(twin.differences(trace)) == []
-
-
-# 152: a decode instance must not run ahead of a prefill that another's pull lets begin;
-# 20: without a reservation a refused head lacks less once what it would hit is evicted.
-@pytest.mark.parametrize(("feature", "seed"), [("routed roles", 152), ("pools", 20)])
-def test_kernel_equals_twin_where_it_ran_ahead(feature, seed):
-    rng = random.Random(f"{feature}/{seed}")
-    trace = explicit_traces.random_trace(rng, (feature,), 14, closed_loop=True)
-    assert list(twin.differences(trace)) == []
 
 
 def make_explicit(inputs):

@@ -2,7 +2,7 @@
 
 import random
 
-import explicit_traces
+import found
 import numpy as np
 import pytest
 import twin
@@ -207,4 +207,4 @@ def test_what_windows_leave_is_evicted_in_that_order_and_found_by_victims(seed):
 # 194 once all have left theirs in turn.
 @pytest.mark.parametrize("seed", [43, 86, 105, 194])
 def test_kernel_equals_twin_where_victims_have_left_blocks(seed):
-    assert list(twin.differences(explicit_traces.leave_together(seed))) == []
+    assert list(twin.differences(found.trace(f"left-{seed}"))) == []

@@ -8,6 +8,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import batches
+import found
 import naive
 import pytest
 import strategies
@@ -62,18 +63,17 @@ def test_kernel_equals_twin_on_longer_traces(seed):
         assert list(twin.differences(trace)) == []
 
 
-# 65: asynchronously a step hits a block that the step before filled and had to await a store for;
-# 125: a request with its load caches what another one fills by decoding, in the order of vLLM.
-@pytest.mark.parametrize("seed", [65, 125])
-def test_kernel_equals_twin_where_it_did_not(seed):
-    trace = strategies.random_trace(
-        random.Random(f"tier/{seed}"),
-        max_requests=20,
-        closed_loop=True,
-        asynchronous=True,
-        offload=True,
-    )
-    assert list(twin.differences(trace)) == []
+@pytest.mark.parametrize(
+    "name",
+    [
+        # Asynchronously a step hits a block that the one before filled and awaited a store for.
+        "hit-awaits-a-store",
+        # A request with its load caches what another fills by decoding, in the order of vLLM.
+        "filled-by-decoding",
+    ],
+)
+def test_kernel_equals_twin_where_it_did_not(name):
+    assert list(twin.differences(found.trace(name))) == []
 
 
 def victims_trace(requests, engine, cache):
@@ -191,11 +191,9 @@ def test_stores_of_many_steps_at_once_are_those_of_single_steps(seed):
 
 def test_stores_may_concern_a_head_that_shares_nothing_on_the_gpu():
     """Without prefix caching the head of the waiting list was not told to ask later."""
-    rng = random.Random("z9")
-    traces = [decoding_trace(rng) for _ in range(40)]
-    traces[29]["scenario"]["cache"]["offload_eviction"] = "lru"
-    assert not traces[29]["scenario"]["engine"]["enable_prefix_caching"]
-    check_runs_of_steps(traces[29:30])
+    trace = found.trace("head-asks-later")
+    assert not trace["scenario"]["engine"]["enable_prefix_caching"]
+    check_runs_of_steps([trace])
 
 
 def test_a_chunk_that_two_fill_without_prefix_caching_is_stored_once():

@@ -101,7 +101,6 @@ def _transfer(ws, out, lane, inst, tally, index, engine, r, tokens):
     handoff["tokens"] = tokens
     tally["pulls"] += 1
     tally["pulled_tokens"] += tokens
-    tally["pull_time"] += end - start
     handoff["next_arrival"] = NONE
     if engine["transfer_head"] == NONE:
         engine["transfer_head"] = r

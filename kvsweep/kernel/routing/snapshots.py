@@ -44,7 +44,7 @@ def _see_blocks(inp, ws, lane, r):
     """Note how many leading blocks of a prompt each cache holds, in use or free.
 
     Beyond those that another request has too there are none. Blocks that decoding filled in the
-    steps begun so far may not be cached yet (running.py).
+    steps begun so far may not be cached yet (`kernel.scheduling.caching`).
     """
     request = inp.requests[lane["request_lo"] + r]
     limit = min(request["reusable"], full_blocks(lane, request["prompt"] - lane["ahead"]))

@@ -43,7 +43,7 @@ def enter_inbox(ws, inst, r, time):
 
 @leaf
 def leave_inbox(ws, inst):
-    """Take the first r out of the inbox."""
+    """Take the first request out of the inbox."""
     r = inst["inbox_head"]
     after = ws.progress[r]["next"]
     inst["inbox_head"] = after
@@ -56,7 +56,7 @@ def leave_inbox(ws, inst):
 
 @leaf
 def level(inp, lane, r):
-    """Return the priority of a r: the one it brings, or that of its class."""
+    """Return the priority of a request: the one it brings, or that of its class."""
     record = inp.requests[lane["request_lo"] + r]
     return record["priority"] if lane["priority"] == Priority.CONSTANT else record["class_priority"]
 
@@ -65,7 +65,7 @@ def level(inp, lane, r):
 def urgency(inp, ws, lane, r):
     """Return the first key of the waiting order: priority, or prompt length for sjf.
 
-    With aging, the time at which the r reaches level 0: all age alike, so this order lasts.
+    With aging, the time at which the request reaches level 0: all age alike, so this order lasts.
     """
     if lane["scheduler"] == Scheduler.SJF:
         rank = inp.requests[lane["request_lo"] + r]["prompt"]
@@ -124,7 +124,7 @@ def _pop_heap(inp, ws, lane, inst):
 
 @leaf
 def wait_last(inp, ws, lane, inst, r):
-    """Append an arriving r to the waiting list."""
+    """Append an arriving request to the waiting list."""
     if lane["scheduler"] == Scheduler.FCFS:
         back = inst["wait_tail"]
         ws.progress[r]["prev"] = back
@@ -141,7 +141,7 @@ def wait_last(inp, ws, lane, inst, r):
 
 @leaf
 def wait_first(inp, ws, lane, inst, r):
-    """Put a preempted r back: in front (fcfs), or by its ordinary order."""
+    """Put a preempted request back: in front (fcfs), or by its ordinary order."""
     if lane["scheduler"] == Scheduler.FCFS:
         front = inst["wait_head"]
         ws.progress[r]["prev"] = NONE

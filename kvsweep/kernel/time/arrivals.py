@@ -22,7 +22,7 @@ def _is_earlier(ws, a, b):
 
 @leaf
 def _push(ws, tally, r):
-    """Insert a r into the binary heap of arrivals to come."""
+    """Insert a request into the binary heap of arrivals to come."""
     hole = tally["coming"]
     tally["coming"] = hole + 1
     while hole > 0:
@@ -58,7 +58,7 @@ def _pop(ws, tally):
 
 @leaf
 def next_arrival(ws, lane, tally):
-    """Return the r that arrives next, or NONE: the earlier of the list's and the made."""
+    """Return the request that arrives next, or NONE: the earlier of the list's and the made."""
     r = NONE
     if tally["listed"] < tally["sendable"]:
         r = tally["listed"]
