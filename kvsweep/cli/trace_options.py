@@ -88,10 +88,14 @@ def read_and_find(
     read: tuple[str, ...],
     block_size: int,
 ) -> tuple[Requests, Hits]:
-    """Return the requests of a trace as they are bent, and what caches of all sizes find."""
-    from kvsweep.traces.hits import find_hits
+    """Return the requests of a trace as they are bent, and what caches of all sizes find.
 
-    requests = read_requests(file, settings, seed, read).requests
+    Those that wait for answers arrive as early as they can.
+    """
+    from kvsweep.traces.hits import find_hits
+    from kvsweep.workload.chains import at_earliest
+
+    requests = at_earliest(read_requests(file, settings, seed, read).requests)
     with waiting(f"looking for reuse in {len(requests):,} requests"):
         return requests, of_file(file, lambda: find_hits(requests, block_size))
 

@@ -78,8 +78,8 @@ class Reading(Section):
     sessions_per_s : float or None
         Sessions that begin each second, evenly, instead of lanes.
     subagents : str or None
-        ``in-turn``: one after the other while the session waits; ``beside``: as sessions of their
-        own, each from its recorded start on; ``leave-out``.
+        ``in-turn``: one after the other while the session waits; ``beside``: each from its recorded
+        start on, and the session does not wait; ``leave-out``.
     subagent_ids : str
         Whether a subagent's hash ids are those of its session (``shared``), or its own but for the
         blocks of tools and system prompt (``own``).

@@ -85,7 +85,8 @@ def _session_lines(found: Mapping[str, Any]) -> list[str]:
         think = found["think_s"]
         lines.append(
             f"          waiting for an answer first: {found['waiting_for_answers']:,}, which think "
-            f"{number(think['mean'])} s on average; their arrivals are the earliest possible"
+            f"{number(think['mean'])} s on average; their arrivals are the earliest possible, "
+            "as if answers took no time"
         )
     if found["impatient"]:
         lines.append(f"          given up after a time: {found['impatient']:,}")
@@ -100,6 +101,11 @@ def hits_text(name: str, columns: Mapping[str, Sequence[Any]], found: Mapping[st
         f"A cache without end finds {_percent(ceiling)}; the largest request takes "
         f"{found['smallest_blocks']:,} blocks.",
     ]
+    if found["waiting_for_answers"]:
+        lines.append(
+            f"Waiting for an answer first: {found['waiting_for_answers']:,}, which are taken in "
+            "order of the earliest arrivals possible, as if answers took no time."
+        )
     if found["model"]:
         lines.append(f"GiB are those of {found['model']} on each GPU.")
     titles = {

@@ -8,9 +8,11 @@ from typing import Any
 
 from kvsweep.errors import InputError
 from kvsweep.limits import MAX_BLOCKS
+from kvsweep.records import NONE
 from kvsweep.sizing.asking import answer
 from kvsweep.sizing.question import Question
 from kvsweep.traces.hits import Hits
+from kvsweep.workload.requests import Requests
 
 GIB = 2**30
 SHARES = (0.5, 0.9, 0.95, 0.99, 1.0)
@@ -74,7 +76,7 @@ def columns(hits: Hits, blocks: Sequence[int], memory: Memory | None) -> dict[st
     return found
 
 
-def summary(hits: Hits, memory: Memory | None) -> dict[str, Any]:
+def summary(hits: Hits, memory: Memory | None, requests: Requests) -> dict[str, Any]:
     """Return what holds of all capacities: the ceiling, and the blocks for shares of it."""
     shares = []
     for share in SHARES if hits.ceiling else ():
@@ -89,6 +91,7 @@ def summary(hits: Hits, memory: Memory | None) -> dict[str, Any]:
         "largest_blocks": hits.largest,
         "shares_of_ceiling": shares,
         "blocks_made_again": hits.remade,
+        "waiting_for_answers": int((requests.after != NONE).sum()),
         "model": memory.model if memory else None,
         "gib_per_block": memory.gib if memory else None,
     }

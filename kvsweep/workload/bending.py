@@ -12,6 +12,7 @@ from kvsweep.config.bending import Bends, Clip, Slice
 from kvsweep.errors import InputError
 from kvsweep.limits import MAX_KEYS, MAX_REQUESTS, MAX_TIME_US, MAX_TOTAL_US
 from kvsweep.records import NONE
+from kvsweep.workload.chains import at_earliest, in_order, one_behind_the_other
 from kvsweep.workload.requests import Requests
 from kvsweep.workload.taking import chain_starts, clip_prompts, joined, take
 
@@ -47,16 +48,16 @@ def bend(requests: Requests, how: Bends, seed: int, entropy: int, where: str) ->
         requests = slice_requests(requests, how.slice, where)
     if how.clip is not None:
         requests = clip_lengths(requests, how.clip)
-    passes = how.loop
-    if how.limit is not None:  # no more than it lets through
-        passes = min(passes, -(-how.limit // (how.repeat * len(requests))))
+    passes = _passes(requests, how)
     _check_size(requests, how.repeat, passes, where)
-    new = how.copies == "new"
     if how.repeat > 1:
-        requests = _repeat(requests, how, _stream(seed, entropy), new_content=new)
+        requests = _repeat(requests, how, _stream(seed, entropy))
     if passes > 1:
-        requests = _loop(requests, passes, where, new_content=new)
-    requests = replace(requests, arrival_us=_scaled(requests.arrival_us, how.scale))
+        requests = _loop(requests, passes, how, where)
+    if how.scale != 1.0:
+        requests = at_earliest(
+            replace(requests, arrival_us=_scaled(requests.arrival_us, how.scale))
+        )
     if how.limit is not None and len(requests) > how.limit:
         requests = take(requests, np.arange(how.limit))
     _check_times(requests, where)
@@ -92,7 +93,19 @@ def _stream(seed: int, entropy: int) -> Generator:
     return Generator(Philox(SeedSequence(entropy, spawn_key=(seed, 0, DELAYS))))
 
 
-def _repeat(requests: Requests, how: Bends, rng: Generator, *, new_content: bool) -> Requests:
+def _passes(requests: Requests, how: Bends) -> int:
+    """Return how many passes are played: no more than the limit may let through.
+
+    A pass begins behind the first request of each chain of the passes before, if not behind all.
+    """
+    if how.limit is None:
+        return how.loop
+    begins = requests.arrival_us[requests.after == NONE]
+    ordered = len(begins) == len(requests) or begins[0] < begins[-1]
+    return min(how.loop, -(-how.limit // (how.repeat * len(begins) if ordered else 1)))
+
+
+def _repeat(requests: Requests, how: Bends, rng: Generator) -> Requests:
     """Return the requests and those of other clients that do the same, each a little later."""
     session = requests.session
     # Requests that share a session, or wait for each other, keep their distances.
@@ -103,27 +116,38 @@ def _repeat(requests: Requests, how: Bends, rng: Generator, *, new_content: bool
     for _ in range(how.repeat - 1):
         delay = (rng.random(int(unit.max()) + 1) * (1e6 * how.repeat_spread_s)).astype(np.int64)
         lists.append(replace(requests, arrival_us=requests.arrival_us + delay[unit]))
-    everyone = joined(lists, new_content=new_content)
-    return take(everyone, np.argsort(everyone.arrival_us, kind="stable"))
+    everyone = joined(lists, new_content=how.copies == "new")
+    return in_order(everyone)
 
 
-def _loop(requests: Requests, passes: int, where: str, *, new_content: bool) -> Requests:
-    """Return the requests in several passes, each a mean gap after the last arrival before."""
-    span = int(requests.arrival_us[-1] - requests.arrival_us[0])
-    period = span + round(span / max(1, len(requests) - 1))
+def _loop(requests: Requests, passes: int, how: Bends, where: str) -> Requests:
+    """Return the requests in several passes, each a mean gap after the last that begins before.
+
+    Who waits for an answer begins nothing. If all begin at once there is no gap: then each begins
+    again when it has ended.
+    """
+    begins = requests.arrival_us[requests.after == NONE]
+    span = int(begins[-1] - begins[0])
+    waits = len(begins) < len(requests)
+    if not span and not waits and getattr(how, "concurrency", None) is None:
+        raise InputError(
+            f"workload.loop: all requests of {where} arrive at once, so no rate says when they are "
+            "played again: repeat = N of [workload] sends them N times, or concurrency = N lets "
+            "answers decide"
+        )
+    period = span + round(span / max(1, len(begins) - 1))
     if int(requests.arrival_us[-1]) + (passes - 1) * period > MAX_TOTAL_US:
         raise InputError(
             f"workload.loop: {passes:,} passes of {where}, {period / 1e6:,.0f} s each, take more "
             f"than {MAX_TOTAL_US} us together"
         )
-    arrivals = (requests.arrival_us + k * period for k in range(passes))
-    return joined([replace(requests, arrival_us=a) for a in arrivals], new_content=new_content)
+    lists = [replace(requests, arrival_us=requests.arrival_us + k * period) for k in range(passes)]
+    everyone = joined(lists, new_content=how.copies == "new")
+    return in_order(everyone) if span or not waits else one_behind_the_other(lists, everyone)
 
 
 def _scaled(arrival_us: NDArray[np.int64], factor: float) -> NDArray[np.int64]:
     """Return arrivals at `factor` times the rate, whole microseconds, rounded down."""
-    if factor == 1.0:
-        return arrival_us
     return np.minimum(np.floor(arrival_us / factor), 2.0 * MAX_TIME_US).astype(np.int64)
 
 

@@ -52,7 +52,6 @@ def read_weka(text: str, document: Any, where: str, read: Reading) -> Requests:
     rows: list[_Row] = []
     content = _Content(read)
     last_of: dict[int, int] = {}
-    chains = 0
     for k, session in enumerate(sessions):
         found = list(chains_of(session, read, where))
         if len(found) > 1 and read.lanes is not None:
@@ -61,14 +60,14 @@ def read_weka(text: str, document: Any, where: str, read: Reading) -> Requests:
                 "lanes it is not known before when a session begins"
             )
         entries = content.of(session, found)
-        lane = k % read.lanes if read.lanes else k
-        begin_us = round(1e6 * k / read.sessions_per_s) if read.sessions_per_s else 0
         for chain in found:
-            before = last_of.get(lane) if read.lanes else None
-            begins = 0 if read.lanes else begin_us + round(1e6 * chain.begin_s)
-            rows += _rows(chain, chains, begins, before, len(rows), entries)
-            last_of[lane] = len(rows) - 1
-            chains += 1
+            before = last_of.get(k % read.lanes) if read.lanes else None
+            begins = 0 if before is None else rows[before].arrival_us
+            if read.sessions_per_s:
+                begins = round(1e6 * k / read.sessions_per_s) + round(1e6 * chain.begin_s)
+            rows += _rows(chain, k, begins, before, len(rows), entries)
+            if read.lanes:
+                last_of[k % read.lanes] = len(rows) - 1
         if len(rows) > MAX_REQUESTS:
             raise InputError(f"{where}: more than {MAX_REQUESTS} requests")
     check_count(len(rows), where)
@@ -83,22 +82,25 @@ def _rows(
     first: int,
     entries: dict[int, tuple[Integers, Integers]],
 ) -> Iterator[_Row]:
-    """Yield the rows of a chain, from position `first` on."""
+    """Yield the rows of a chain, from position `first` on, each as early as it can arrive."""
+    arrival_us = begin_us
     for i, link in enumerate(chain.links):
         after = before if i == 0 else first + i - 1
         think = None if after is None else round(1e6 * link.think_s)
-        yield _Row(begin_us, link, number, i, after, think, entries[id(link.call)])
+        arrival_us += think or 0
+        yield _Row(arrival_us, link, number, i, after, think, entries[id(link.call)])
 
 
 def _build(rows: list[_Row], where: str) -> Requests:
     order = sorted(range(len(rows)), key=lambda i: rows[i].arrival_us)
     start = rows[order[0]].arrival_us
     place = {old: new for new, old in enumerate(order)}
-    total = rows[order[-1]].arrival_us + sum(row.think_us or 0 for row in rows)
-    if rows[order[-1]].arrival_us > MAX_TIME_US or total > MAX_TOTAL_US:
+    last = rows[order[-1]].arrival_us
+    total = last + sum(row.think_us or 0 for row in rows)
+    if last > MAX_TIME_US or total > MAX_TOTAL_US:
         raise InputError(
-            f"{where}: sessions begin up to {rows[order[-1]].arrival_us} us and wait {total} us "
-            f"together, more than {MAX_TIME_US} or {MAX_TOTAL_US}"
+            f"{where}: requests arrive up to {last} us even if answers take no time, and sessions "
+            f"wait {total - last} us together, more than {MAX_TIME_US} or {MAX_TOTAL_US}"
         )
     numbers = np.unique(np.concatenate([row.entries[0] for row in rows]))
     columns = RequestColumns()

@@ -8,6 +8,7 @@ from time import sleep
 import numpy as np
 import pytest
 import xarray as xr
+from workload.exports import call, session
 from workload.lists import TRACE, same
 
 from kvsweep.cli import progress
@@ -101,6 +102,51 @@ def test_a_slice_is_a_trace_of_its_own(run, files):
     assert [sum(tokens for _, tokens in row["prompt"]) for row in rows] == [600, 1100]
 
 
+def weka(folder):
+    """Write eight sessions whose rounds begin as the one before did, 15 s after its answer."""
+    lines = [session(f"s{k}", rounds(), block_size=16) for k in range(8)]
+    path = folder / "weka.jsonl"
+    path.write_text("\n".join(map(json.dumps, lines)))
+    return path
+
+
+def rounds():
+    turns = []
+    for i in range(3):
+        ids = list(range(10 + i))
+        waits = {"api_time": 5.0, "think_time": 15.0 if i else 0.0}
+        turns.append(call(20.0 * i, 16 * (10 + i) + 3, out=8, ids=ids, **waits))
+    return turns
+
+
+def test_waits_reach_what_is_told_of_arrivals_and_hits(run, files):
+    """All rounds counted as if they arrived when their session begins."""
+    path = str(weka(files))
+    line = (path, "--read", "sessions_per_s=1", "--json")
+    told = json.loads(run("trace", "info", *line)[1])
+    assert told["arrivals"]["span_s"] == 7 + 30
+    assert told["reuse"]["age_s"]["p50"] == 15
+    small = ("--blocks", "13,27,120")
+    found = json.loads(run("trace", "hits", *line, *small)[1])
+    rates = found["capacities"]["lru_hit_rate"]
+    # Between two rounds of a session are those of the others.
+    assert (rates[0], rates[-1]) == (0.0, found["ceiling"])
+    assert found["waiting_for_answers"] == 16
+    lane = (path, "--read", "lanes=1", "--json")
+    assert json.loads(run("trace", "info", *lane)[1])["arrivals"]["span_s"] == 8 * 30
+    assert json.loads(run("trace", "hits", *lane, *small)[1])["capacities"]["lru_hit_rate"][0] > 0
+    for command in ("info", "hits"):
+        assert "as if answers took no time" in run("trace", command, *line[:-1])[1]
+
+
+def test_own_traces_are_counted_at_the_earliest_arrivals_too(run, files):
+    rows = [NATIVE["requests"][0], NATIVE["requests"][2] | {"id": 1, "arrival_us": 0}]
+    path = files / "early.json"
+    path.write_text(json.dumps(NATIVE | {"requests": rows}))
+    told = json.loads(run("trace", "info", str(path), "--json")[1])
+    assert told["arrivals"]["span_s"] == 0.5
+
+
 @pytest.mark.parametrize("command", ["convert", "slice", "info", "hits"])
 def test_no_file_is_replaced_without_being_asked(run, files, command):
     out = files / "there.json" if command in ("convert", "slice") else files / "there.png"
@@ -134,7 +180,7 @@ def test_info_tells_what_is_in_a_trace(run, files):
     assert found["requests"] == 3
     assert found["prompt_tokens"]["max"] == 57
     assert found["output_tokens"]["sum"] == 15
-    assert found["arrivals"]["bin_requests"] == [1, 1, 1]
+    assert found["arrivals"]["bin_requests"] == [2, 1]
     assert found["arrivals"]["gap_cv"] == 0
     assert found["reuse"]["hit_tokens"] == 48  # of 40 + 9 - 1 tokens that are stored
     assert found["reuse"]["age_s"]["p50"] == 2

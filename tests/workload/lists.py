@@ -30,7 +30,10 @@ def prompts(requests):
 
 @st.composite
 def request_lists(draw, largest=12):
-    """Draw up to `largest` requests in order of arrival."""
+    """Draw up to `largest` requests in order of arrival.
+
+    Who waits for an answer comes no later than if that took no time.
+    """
     columns = RequestColumns()
     arrival = draw(st.integers(0, 5))
     free = []  # who has no follower yet
@@ -54,7 +57,9 @@ def request_lists(draw, largest=12):
             session=draw(st.sampled_from((None, 0, 5))),
             round=draw(st.sampled_from((None, 0, 1))),
             after=after,
-            think_us=None if after is None else draw(st.integers(0, 9)),
+            think_us=None
+            if after is None
+            else arrival - columns.arrival_us[after] + draw(st.sampled_from((0, 0, 9))),
             patience_us=draw(st.sampled_from((None, 7))),
         )
     return columns.build()

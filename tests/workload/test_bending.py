@@ -74,13 +74,35 @@ def test_nothing_asked_for_changes_nothing(requests):
     assert same(bent(requests, scale=1.0, loop=1, repeat=1, limit=len(requests)), requests)
 
 
+def earliest(arrivals, after, think):
+    """Return when requests arrive whose answers take no time."""
+    found = []
+    for arrival, before, pause in zip(arrivals, after, think, strict=True):
+        found.append(arrival if before < 0 else found[before] + pause)
+    return found
+
+
+def places_of(arrivals):
+    """Return where requests come that are sorted by arrival."""
+    order = sorted(range(len(arrivals)), key=lambda i: arrivals[i])
+    return np.argsort(order, kind="stable")
+
+
 @given(request_lists(), st.sampled_from((0.1, 0.5, 1.5, 2.0, 7.0)))
 def test_scale_divides_arrivals_and_leaves_all_else(requests, factor):
     found = bent(requests, scale=factor)
-    exact = [int(Fraction(a) / Fraction(factor)) for a in requests.arrival_us.tolist()]
-    assert np.abs(found.arrival_us - exact).max() <= 1
     assert (np.diff(found.arrival_us) >= 0).all()
-    assert same(replace(found, arrival_us=requests.arrival_us), requests)
+    after, think = requests.after.tolist(), requests.think_us.tolist()
+    exact = [int(Fraction(a) / Fraction(factor)) for a in requests.arrival_us.tolist()]
+    exact = earliest(exact, after, think)
+    scaled = np.floor(requests.arrival_us / factor).astype(int).tolist()
+    place = places_of(earliest(scaled, after, think))
+    assert np.abs(found.arrival_us[place] - exact).max() <= 1
+    assert found.think_us[place].tolist() == think
+    assert found.after[place].tolist() == [-1 if a < 0 else place[a] for a in after]
+    assert [prompts(found)[i] for i in place] == prompts(requests)
+    if (requests.after < 0).all():
+        assert same(replace(found, arrival_us=requests.arrival_us), requests)
 
 
 @given(request_lists(), st.integers(1, 15))
@@ -133,26 +155,67 @@ def test_clip_keeps_the_first_tokens(requests, most):
     assert found.output_tokens.tolist() == np.minimum(requests.output_tokens, longest).tolist()
 
 
+def looped(requests, passes):
+    """Return arrivals and who waits for whom of all passes, one after the other."""
+    n, own = len(requests), requests.after.tolist()
+    begins = [i for i, a in enumerate(own) if a < 0]
+    span = int(requests.arrival_us[begins[-1]] - requests.arrival_us[begins[0]])
+    period = span + round(span / max(1, len(begins) - 1))
+    arrivals = [a + k * period for k in range(passes) for a in requests.arrival_us.tolist()]
+    after = [-1 if a < 0 else a + k * n for k in range(passes) for a in own]
+    if span:
+        return arrivals, after
+    for i in begins:
+        last = i
+        while last in own:
+            last = own.index(last)
+        for k in range(1, passes):
+            after[i + k * n] = last + (k - 1) * n
+    return earliest(arrivals, after, requests.think_us.tolist() * passes), after
+
+
 @given(request_lists(), st.integers(2, 4), st.sampled_from(("new", "same")))
 def test_a_loop_plays_the_list_again_at_its_rate(requests, passes, copies):
     n = len(requests)
+    if (requests.after < 0).all() and requests.arrival_us[0] == requests.arrival_us[-1]:
+        with pytest.raises(InputError, match=r"workload\.loop: all requests of t arrive at once"):
+            bent(requests, loop=passes, copies=copies)
+        return
     found = bent(requests, loop=passes, copies=copies)
-    assert len(found) == passes * n
-    span = int(requests.arrival_us[-1] - requests.arrival_us[0])
-    period = span + round(span / max(1, n - 1))
-    for k in range(passes):
-        part = slice(k * n, (k + 1) * n)
-        assert (found.arrival_us[part] - k * period).tolist() == requests.arrival_us.tolist()
-        linked = np.where(requests.after < 0, -1, requests.after + k * n)
-        assert found.after[part].tolist() == linked.tolist()
+    arrivals, after = looped(requests, passes)
+    place = places_of(arrivals)
+    assert found.arrival_us[place].tolist() == arrivals
+    assert found.after[place].tolist() == [-1 if a < 0 else place[a] for a in after]
     own, keys = keys_of(requests), keys_of(found)
-    for k in range(passes):
-        assert alike(own, keys[k * n : (k + 1) * n])
-    of_pass = [set().union(*keys[k * n : (k + 1) * n]) for k in range(passes)]
+    parts = [[keys[i] for i in place[k * n : (k + 1) * n]] for k in range(passes)]
+    for part in parts:
+        assert alike(own, part)
+    of_pass = [set().union(*part) for part in parts]
     for k in range(1, passes):
         assert of_pass[k] == of_pass[0] if copies == "same" else not of_pass[k] & of_pass[0]
-    sessions = [set(found.session[k * n : (k + 1) * n].tolist()) - {-1} for k in range(passes)]
+    session = found.session[place]
+    sessions = [set(session[k * n : (k + 1) * n].tolist()) - {-1} for k in range(passes)]
     assert not set.intersection(*sessions)
+
+
+@given(request_lists(), st.integers(2, 5), st.integers(1, 30))
+def test_a_limit_of_a_loop_is_its_first_requests(requests, passes, count):
+    if (requests.after < 0).all() and requests.arrival_us[0] == requests.arrival_us[-1]:
+        return
+    whole, part = bent(requests, loop=passes), bent(requests, loop=passes, limit=count)
+    kept = min(count, len(whole))
+    assert part.arrival_us.tolist() == whole.arrival_us[:kept].tolist()
+    assert part.after.tolist() == whole.after[:kept].tolist()
+    assert part.output_tokens.tolist() == whole.output_tokens[:kept].tolist()
+
+
+def test_a_loop_of_what_arrives_at_once_is_left_to_answers():
+    """There is no gap between arrivals that a pass could begin after the one before."""
+    requests = requests_of([0, 1], [0, 0])
+    with pytest.raises(InputError, match=r"so no rate says when they are played again"):
+        bent(requests, loop=2)
+    assert bent(requests, loop=2, concurrency=1).arrival_us.tolist() == [0] * 4
+    assert bent(requests, loop=2, repeat=2).arrival_us.max() > 0
 
 
 @given(request_lists(), st.integers(2, 3), st.integers(0, 5))
@@ -194,16 +257,17 @@ def requests_of(sessions, arrivals):
 
 
 def test_a_limit_spares_the_passes_beyond_it():
-    found = bent(requests_of([0], [0]), loop=2**24, limit=5)
-    assert found.output_segment.tolist() == [100, 201, 302, 403, 504]
+    found = bent(requests_of([0, 1], [0, 1]), loop=2**24, limit=5)
+    assert found.output_segment.tolist() == [100, 101, 202, 203, 304]
 
 
 def test_numbers_of_content_fit_a_file_however_many_copies():
-    rows = [{"id": 0, "arrival_us": 0, "prompt": [[2**53, 9]], "output": [2**53 - 1, 2]}]
+    row = {"id": 0, "arrival_us": 0, "prompt": [[2**53, 9]], "output": [2**53 - 1, 2]}
+    rows = [row, row | {"id": 1, "arrival_us": 1}]
     requests = read_native({"format": "kvsweep-trace/1", "requests": rows}, "t")
     found = bent(requests, loop=3)
-    assert found.segment_ids.tolist() == [1, 3, 5]
-    assert found.output_segment.tolist() == [0, 2, 4]
+    assert found.segment_ids.tolist() == [1, 1, 3, 3, 5, 5]
+    assert found.output_segment.tolist() == [0, 0, 2, 2, 4, 4]
 
 
 @pytest.mark.parametrize(

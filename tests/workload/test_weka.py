@@ -6,9 +6,11 @@ import random
 import numpy as np
 import pytest
 
+from kvsweep.config import Workload
 from kvsweep.config.read_options import parse_reading
 from kvsweep.errors import InputError
 from kvsweep.trace_replay import run_replay
+from kvsweep.workload.bending import bend
 from kvsweep.workload.blocks import resolve_blocks
 from kvsweep.workload.traces import load_trace
 from workload.exports import agent, call, session, sessions
@@ -41,7 +43,7 @@ def test_a_request_waits_for_the_answer_before_it(tmp_path):
     requests = load(write(tmp_path, session("a", TURNS)), "lanes=1")
     assert requests.after.tolist() == [-1, 0, 1]
     assert requests.think_us.tolist() == [0, 3_000_000, 500_000]
-    assert requests.arrival_us.tolist() == [0, 0, 0]
+    assert requests.arrival_us.tolist() == [0, 3_000_000, 3_500_000]
     assert requests.prompt_tokens.tolist() == [100, 200, 300]
     assert (requests.session.tolist(), requests.round.tolist()) == ([0, 0, 0], [0, 1, 2])
 
@@ -59,21 +61,41 @@ def test_lanes_take_one_session_after_the_other(tmp_path):
     assert refused(path).startswith(told)
     assert refused(path, "lanes=1", "sessions_per_s=1").startswith(told)
     requests = load(path, "lanes=2")
-    assert requests.after.tolist() == [-1, 0, 1, -1, 3, 4, 2, 6, 7]
+    assert requests.session.tolist() == [0, 1, 0, 1, 0, 1, 2, 2, 2]
+    assert requests.after.tolist() == [-1, -1, 0, 1, 2, 3, 4, 6, 7]
     assert requests.think_us[6] == 0
+    # As if answers took no time, a session begins on a lane when the one before has ended there.
+    seconds = [0, 0, 3, 3, 3.5, 3.5, 3.5, 6.5, 7]
+    assert (requests.arrival_us / 1e6).tolist() == seconds
     requests = load(path, "sessions_per_s=0.5")
-    assert requests.arrival_us.tolist() == [0] * 3 + [2_000_000] * 3 + [4_000_000] * 3
-    assert requests.after.tolist() == [-1, 0, 1, -1, 3, 4, -1, 6, 7]
+    assert (requests.arrival_us / 1e6).tolist() == [0, 2, 3, 3.5, 4, 5, 5.5, 7, 7.5]
+    assert requests.session.tolist() == [0, 1, 0, 0, 2, 1, 1, 2, 2]
+    assert requests.after.tolist() == [-1, -1, 0, 2, -1, 1, 5, 4, 7]
+
+
+def test_the_rate_stays_when_sessions_are_played_again(tmp_path):
+    """Waits count for nothing: passes overlapped, as a gap was taken between rounds."""
+    path = write(tmp_path, *(session(name, TURNS) for name in "abcd"))
+    requests = load(path, "sessions_per_s=0.5")
+    twice = bend(requests, Workload(trace="t", loop=2), 0, 1, "t")
+    begins = twice.arrival_us[twice.after < 0] / 1e6
+    assert begins.tolist() == [0, 2, 4, 6, 8, 10, 12, 14]
+    lanes = load(path, "lanes=2")
+    twice = bend(lanes, Workload(trace="t", loop=2), 0, 1, "t")
+    # As many sessions at once: a lane takes its sessions again.
+    assert (twice.after < 0).sum() == 2
+    assert twice.arrival_us[-1] == 2 * lanes.arrival_us[-1]
+    assert len(set(twice.session.tolist())) == 8
 
 
 def test_ids_mean_the_same_within_a_session_only(tmp_path):
     lines = [session("a", TURNS), session("b", TURNS)]
     requests = load(write(tmp_path, *lines), "lanes=2")
     # Blocks of 64 tokens: 1, 3 and 4 full ones, of which a request shares what the next one has.
-    assert resolve_blocks(requests, 64).reusable.tolist() == [1, 3, 3, 1, 3, 3]
+    assert resolve_blocks(requests, 64).reusable.tolist() == [1, 1, 3, 3, 3, 3]
     same = [line | {"hash_id_scope": "global"} for line in lines]
     requests = load(write(tmp_path, *same), "lanes=2")
-    assert resolve_blocks(requests, 64).reusable.tolist() == [1, 3, 4, 1, 3, 4]
+    assert resolve_blocks(requests, 64).reusable.tolist() == [1, 1, 3, 3, 4, 4]
 
 
 def keys_by_hand(calls, block):
@@ -173,12 +195,23 @@ def test_what_ran_beside_is_asked_about(tmp_path):
     needs = ":1: read.subagents = 'beside' needs read.sessions_per_s: on lanes"
     assert refused(path, "lanes=1", "subagents=beside").startswith(needs)
     beside = load(path, "sessions_per_s=1", "subagents=beside")
-    assert beside.arrival_us.tolist() == [0, 0, 3_000_000, 3_500_000]
-    assert beside.prompt_tokens.tolist() == [100, 200, 90, 95]
-    assert beside.after.tolist() == [-1, 0, -1, -1]
-    assert beside.think_us.tolist() == [0, 6_000_000, 0, 0]
+    assert beside.arrival_us.tolist() == [0, 3_000_000, 3_500_000, 6_000_000]
+    assert beside.prompt_tokens.tolist() == [100, 90, 95, 200]
+    assert beside.after.tolist() == [-1, -1, -1, 0]
+    assert beside.think_us.tolist() == [0, 0, 0, 6_000_000]
+    assert beside.session.tolist() == [0, 0, 0, 0]
     left = load(path, "lanes=1", "subagents=leave-out")
     assert left.prompt_tokens.tolist() == [100, 200]
+
+
+def test_copies_of_a_session_keep_its_distance_to_what_ran_beside_it(tmp_path):
+    """Each chain had a delay of its own, so subagents ran before their sessions or long after."""
+    path = write(tmp_path, session("a", BESIDE), session("b", BESIDE))
+    requests = load(path, "sessions_per_s=1", "subagents=beside")
+    found = bend(requests, Workload(trace="t", repeat=20), 0, 1, "t")
+    for name in set(found.session.tolist()):
+        since = found.arrival_us[found.session == name]
+        assert (since - since[0]).tolist() == [0, 3_000_000, 3_500_000, 6_000_000]
 
 
 def test_requests_of_unmarked_agents_are_asked_about_too(tmp_path):
