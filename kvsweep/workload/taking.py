@@ -129,10 +129,7 @@ def joined(lists: Sequence[Requests], *, new_content: bool) -> Requests:
             ids, columns["output_segment"], of_entry, of_row, len(lists)
         )
     columns["after"] = np.where(columns["after"] == NONE, NONE, columns["after"] + first[of_row])
-    apart = 1 + int(columns["session"].max())
-    columns["session"] = np.where(
-        columns["session"] == NONE, NONE, columns["session"] + apart * of_row
-    )
+    columns["session"] = _sessions_apart(columns["session"], of_row, len(lists))
     counts = np.concatenate([np.diff(one.segment_offsets) for one in lists])
     return Requests(
         **columns,
@@ -161,7 +158,20 @@ def _joined_accepted(parts: Sequence[Accepted | None]) -> Accepted | None:
     return Accepted(_sums(counts), np.concatenate([part.counts for part in told]))
 
 
-_MOST = 2**53  # a segment's number in a file
+_MOST = 2**53  # number of a segment or session in a file
+
+
+def _sessions_apart(
+    sessions: NDArray[np.int64], of_row: NDArray[np.int64], lists: int
+) -> NDArray[np.int64]:
+    """Return numbers of sessions that tell lists apart, and fit a file."""
+    count = 1 + int(sessions.max())
+    told = sessions != NONE
+    if count * lists > _MOST:
+        distinct, dense = np.unique(sessions[told], return_inverse=True)
+        sessions, count = sessions.copy(), len(distinct)
+        sessions[told] = dense
+    return np.where(told, sessions + count * of_row, NONE)
 
 
 def _apart(

@@ -270,6 +270,16 @@ def test_numbers_of_content_fit_a_file_however_many_copies():
     assert found.output_segment.tolist() == [0, 0, 2, 2, 4, 4]
 
 
+@pytest.mark.parametrize("how", [{"loop": 3}, {"repeat": 3, "repeat_spread_s": 0}])
+def test_numbers_of_sessions_fit_a_file_too(how):
+    """They overflowed, or were refused where they were read again."""
+    found = bent(requests_of([2**53, 5], [0, 10]), **how)
+    assert sorted(found.session.tolist()) == [0, 1, 2, 3, 4, 5]
+    assert same(read_native(to_trace_dict(found, {}), "t"), found)
+    few = bent(requests_of([3, 9], [0, 10]), **how)
+    assert sorted(few.session.tolist()) == [3, 9, 13, 19, 23, 29]
+
+
 @pytest.mark.parametrize(
     ("how", "message"),
     [
