@@ -372,6 +372,21 @@ def test_no_rate_of_a_trace_is_scaled_that_has_none(tmp_path):
         size_problem(plain, "rate", ("preemption_rate<=0.1",), None, None, Aim())
 
 
+def test_sessions_on_lanes_have_no_times_to_be_bent(tmp_path):
+    """Those on a lane begin when it is free, whatever the scale or the window."""
+    path = tmp_path / "s.toml"
+
+    def load(more, read="lanes = 2"):
+        path.write_text(of_trace(tmp_path, more).read_text().replace('time_unit = "s"', read))
+        load_sweep(path)
+
+    for key in ("scale = 2.0", "slice = { to_s = 5 }"):
+        load(key, "sessions_per_s = 2")
+        with pytest.raises(InputError, match=r"needs arrivals that are not all at once, nor on re"):
+            load(key)
+    load("scale = 2.0\nrepeat = 2")
+
+
 def test_a_sweep_needs_no_latency_where_all_pools_have_their_own(tmp_path):
     pools = """
 [[cluster.pools]]

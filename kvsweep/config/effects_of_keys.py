@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from kvsweep.config.bending import Slice
 from kvsweep.config.choices import Choice, choices_of
 from kvsweep.config.lengths import Constant, Empirical
 from kvsweep.config.pool_reads import (
@@ -228,12 +229,17 @@ def _repeats(scenario: Scenario, client: int | None) -> bool:
     return scenario.workload is not None and scenario.workload.repeat > 1
 
 
+def _has_times(scenario: Scenario, client: int | None) -> bool:
+    """Return whether a trace's requests, or sessions, have times, as far as settings tell."""
+    read = None if scenario.workload is None else scenario.workload.read
+    return read is None or (read.arrivals != "at-once" and read.lanes is None)
+
+
 def _scales(scenario: Scenario, client: int | None) -> bool:
     """Return whether requests of a trace arrive at several times, as far as settings tell."""
     workload = scenario.workload
-    if workload is None or workload.read is None or workload.read.arrivals != "at-once":
-        return True
-    return _repeats(scenario, client) and workload.repeat_spread_s > 0
+    spread = workload is not None and workload.repeat_spread_s > 0
+    return _has_times(scenario, client) or (_repeats(scenario, client) and spread)
 
 
 _DRAFTS = Rule(lambda s, c: s.engine.drafts > 0, "engine.speculative.tokens of more than 0")
@@ -252,6 +258,7 @@ _OTHER_TIER = Rule(
 _SEVERAL = "cluster.instances of more than 1"
 _SEEING = ", and a scorer beside precise-prefix or enable_prefix_caching = true"
 _NO_OWN = "a client that has none of its own"
+_TIMED = "arrivals that are not all at once, nor on read.lanes as each is free"
 _SPREAD = "with concurrency, a rate or several clients"
 
 RULES: dict[str, Rule] = {
@@ -267,7 +274,8 @@ RULES: dict[str, Rule] = {
     "workload.clients.cv": Rule(_has_cv, f"arrivals 'gamma' or 'weibull', and {_SPREAD}"),
     "workload.clients.rate_fraction": Rule(lambda s, c: len(_clients(s)) > 1, "several clients"),
     "workload.copies": Rule(_copies, "workload.repeat or workload.loop of more than 1"),
-    "workload.scale": Rule(_scales, "arrivals that are not all at once"),
+    "workload.scale": Rule(_scales, _TIMED),
+    **{f"workload.slice.{key}": Rule(_has_times, _TIMED) for key in Slice.model_fields},
     "workload.repeat_spread_s": Rule(_repeats, "workload.repeat of more than 1"),
     **dict(_session_rules("workload.sessions")),
     **dict(_session_rules("workload.clients.sessions")),

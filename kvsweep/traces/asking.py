@@ -67,7 +67,11 @@ def read_bent(
         If the trace cannot be read, or a setting is no good or has no effect.
     """
     refuse_reading(settings)
-    given = Source(str(path), "", {"workload": {"trace": path.name or str(path)}}, {})
+    reading = parse_reading(read)
+    own: dict[str, Any] = {"trace": path.name or str(path)}
+    if reading is not None:
+        own["read"] = reading.model_dump(mode="json", exclude_unset=True)
+    given = Source(str(path), "", {"workload": own}, {})
     source = with_overrides(given, map(_with_section, settings), None, ("workload",))
     scenario = build(source, source.values, (), path.parent)
     check_options(scenario, source)
@@ -75,7 +79,7 @@ def read_bent(
     assert workload is not None  # it has a trace
     if seed is not None and workload.repeat == 1:
         raise InputError("--seed: has no effect without --set repeat=N of more than 1")
-    trace = load_trace(path, parse_reading(read))
+    trace = load_trace(path, reading)
     try:
         requests = bend(trace.requests, workload, seed or 0, DEFAULT_ENTROPY, path.name)
     except InputError as error:
