@@ -67,7 +67,7 @@ def read_azure(text: str, where: str, read: Reading) -> Requests:
 
 def _time(text: str) -> datetime:
     try:
-        return datetime.fromisoformat(text)
+        return datetime.fromisoformat(text.strip())
     except ValueError:
         raise ValueError(
             f"TIMESTAMP: expected a time as 2023-11-16 18:17:03.9799600, got {shown(text)}"

@@ -19,8 +19,11 @@ from kvsweep.limits import MAX_TOKENS
 _INTEGERS = re.compile(r"(?:[0-9]{1,15}\n)*")
 _INTEGER = re.compile(r"[0-9]{1,15}")
 _LONGS = re.compile(r"(?:[0-9]{1,19}\n)*")
-_NUMBER = re.compile(r"[0-9]{1,19}(?:\.[0-9]{0,30})?(?:[eE][+-]?[0-9]{1,2})?")
+_NUMBER = re.compile(r"(?:[0-9]{1,19}(?:\.[0-9]{0,30})?|\.[0-9]{1,30})(?:[eE][+-]?[0-9]{1,2})?")
 _NUMBERS = re.compile(rf"(?:{_NUMBER.pattern}\n)*")
+
+# What tools write of a request that has no such number, in any case of letters.
+_NOTHING = re.compile(r"(?:nan|none|null|n/?a|-1(?:\.0*)?)?", re.IGNORECASE)
 
 _LARGEST = 2**63
 _EPOCH = datetime(1970, 1, 1)
@@ -39,7 +42,8 @@ def token_cells(cells: Sequence[str], name: str, place: Place) -> NDArray[np.int
         At the first cell that is no such count.
     """
     if not _INTEGERS.fullmatch(_joined(cells)):
-        cells = [cell.strip() for cell in cells]
+        # pandas writes so what stood in a column with cells that are empty.
+        cells = [cell.strip().removesuffix(".0") for cell in cells]
     if _INTEGERS.fullmatch(_joined(cells)):
         values = np.array(list(map(int, cells)), np.int64)
         if values.max(initial=0) <= MAX_TOKENS:
@@ -74,6 +78,11 @@ def time_cells(cells: Sequence[str], name: str, place: Place) -> NDArray[Any]:
         if not _NUMBER.fullmatch(cell) or float(cell) >= _LARGEST:
             raise InputError(f"{place(i)}: {name}: expected a time, at least 0, got {shown(cell)}")
     raise AssertionError("no bad cell among bad cells")
+
+
+def is_nothing(cell: str) -> bool:
+    """Return whether a cell is one of a request that has no such number: empty, NaN, -1."""
+    return _NOTHING.fullmatch(cell.strip()) is not None
 
 
 def is_number(cell: str) -> bool:

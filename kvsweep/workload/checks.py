@@ -16,6 +16,10 @@ _ALIKE = 0.85  # of difflib's ratio: a letter of six
 _LARGEST = 2.0**63
 
 
+IF_FAILED = "; if the request failed: read.failed = 'leave-out' leaves such requests out"
+"""What messages add about a value that failed requests lack."""
+
+
 class Malformed(ValueError):
     """What is wrong with a row, from its key on; whoever knows the row adds its place."""
 

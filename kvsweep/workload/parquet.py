@@ -14,6 +14,7 @@ from kvsweep.config.trace_reading import Reading
 from kvsweep.errors import InputError, shown
 from kvsweep.limits import MAX_INPUT_BYTES, MAX_REQUESTS, MAX_TOKENS
 from kvsweep.reading import open_regular
+from kvsweep.workload.checks import IF_FAILED
 from kvsweep.workload.column_roles import LENGTHS, NAMES, ON_CLOCK, TIMES, find_roles, units_of
 from kvsweep.workload.measured import Rows
 from kvsweep.workload.row_chunks import DATE, Chunk, Numbered, collect
@@ -64,7 +65,7 @@ def read_parquet(path: Path, read: Reading) -> Rows:
             numbers = {role: roles[role] for role in TIMES if role in roles and role not in own}
             units = own | units_of(numbers, read, where)
             batches = file.iter_batches(_CHUNK, columns=sorted(set(roles.values())))
-            return collect(_chunks(batches, roles, where), units, where, read, "row ")
+            return collect(_chunks(batches, roles, where, read), units, where, read, "row ")
     except (pa.ArrowException, OSError, ValueError, KeyError, OverflowError) as problem:
         if isinstance(problem, InputError):
             raise
@@ -92,8 +93,8 @@ def _check_kinds(kinds: dict[str, Any], roles: dict[str, str], where: str) -> No
             continue
         dated = role in ON_CLOCK and pa.types.is_timestamp(kind)
         lasts = pa.types.is_duration(kind) and not (role in ON_CLOCK and dates)
-        timed = pa.types.is_floating(kind) or lasts or dated
-        if role in LENGTHS or not timed:
+        counts = pa.types.is_floating(kind)  # as pandas has integers some of which are missing
+        if not (counts or (role not in LENGTHS and (lasts or dated))):
             raise InputError(
                 f"{where}: {roles[role]}: expected a column of {_wanted(role)}, got "
                 f"{shown(str(kind))}"
@@ -123,21 +124,44 @@ def _own_unit(kind: Any) -> str | None:
 
 
 def _chunks(
-    batches: Any, roles: dict[str, str], where: str
+    batches: Any, roles: dict[str, str], where: str, read: Reading
 ) -> Iterator[tuple[Chunk, Sequence[int]]]:
     """Yield the values of a batch by role, and the numbers of its rows, from 0."""
     start = 0
     for batch in batches:
-        numbers = range(start, start + batch.num_rows)
-        place = Numbered(np.array(numbers, np.int64), "row ")
-        found: Chunk = {}
-        for role, name in roles.items():
-            at = f"{name}: "
-            found[role] = _values(
-                batch.column(batch.schema.names.index(name)), role, at, place, where
-            )
-        yield found, numbers
+        columns = {role: batch.column(batch.schema.names.index(n)) for role, n in roles.items()}
+        lacks = np.zeros(batch.num_rows, np.bool_)
+        for role, column in columns.items():
+            lacks |= False if role in NAMES else _nothing(column)
+        numbers = np.arange(start, start + batch.num_rows)
         start += batch.num_rows
+        if read.failed == "leave-out" and lacks.any():
+            numbers = numbers[~lacks]
+            columns = {role: column.filter(~lacks) for role, column in columns.items()}
+        if not len(numbers):
+            continue
+        place = Numbered(numbers, "row ")
+        try:
+            found = {
+                role: _values(column, role, f"{roles[role]}: ", place, where)
+                for role, column in columns.items()
+            }
+        except InputError as problem:
+            raise InputError(f"{problem}{IF_FAILED if lacks.any() else ''}") from None
+        yield found, numbers.tolist()
+
+
+def _nothing(column: pa.Array) -> NDArray[np.bool_]:
+    """Return which values are those of requests that have no such number: none, NaN, -1."""
+    import pyarrow as pa
+
+    kind = column.type
+    if pa.types.is_floating(kind):
+        column = column.cast(pa.float64())
+    missing: NDArray[np.bool_] = column.is_null(nan_is_null=True).to_numpy(zero_copy_only=False)
+    if pa.types.is_floating(kind) or pa.types.is_integer(kind):
+        missing = missing | (column.fill_null(0).to_numpy(zero_copy_only=False) == -1)
+    return missing
 
 
 def _values(column: pa.Array, role: str, name: str, place: Numbered, where: str) -> Any:
@@ -163,7 +187,13 @@ def _values(column: pa.Array, role: str, name: str, place: Numbered, where: str)
             f"{where}{place[int(bad[0])]}: {name}expected a number from 0 to {most:.12g}, got "
             f"{shown(values[bad[0]].item())}"
         )
-    return values.astype(np.float64 if pa.types.is_floating(kind) else np.int64)
+    if role in LENGTHS and (part := np.flatnonzero(values % 1)).size:
+        raise InputError(
+            f"{where}{place[int(part[0])]}: {name}expected an integer, got "
+            f"{shown(values[part[0]].item())}"
+        )
+    timed = role not in LENGTHS and pa.types.is_floating(kind)
+    return values.astype(np.float64 if timed else np.int64)
 
 
 def _microseconds(column: pa.Array) -> NDArray[np.int64]:

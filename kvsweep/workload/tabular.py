@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import chain
+from itertools import chain, islice
 
 from kvsweep.config.trace_reading import Reading
 from kvsweep.errors import InputError, shown
 from kvsweep.workload.cells import (
     date_cells,
     is_date,
+    is_nothing,
     is_number,
     is_zoned,
     time_cells,
     token_cells,
 )
+from kvsweep.workload.checks import IF_FAILED
 from kvsweep.workload.column_roles import LENGTHS, NAMES, ON_CLOCK, TIMES, find_roles, units_of
 from kvsweep.workload.csv_columns import read_columns, read_header
 from kvsweep.workload.measured import Rows
@@ -35,10 +37,13 @@ def read_csv(text: str, where: str, read: Reading) -> Rows:
     first = next(stretches, None)
     if first is None:
         raise InputError(f"{where}: no requests")
-    row = {role: cells[0] for role, cells in zip(roles, first[1], strict=True)}
+    columns = dict(zip(roles, first[1], strict=True))
+    whole = _whole_rows(columns, len(first[0]), 1) or [0]
+    row = {role: cells[whole[0]] for role, cells in columns.items()}
     arrival = row["arrival"]
     dated = is_date(arrival)
-    _check_times(row, roles, dated, _places(where, first[0])(0))
+    if not _lacks(row):
+        _check_times(row, roles, dated, _places(where, first[0])(whole[0]))
     dates = {role: DATE for role in ON_CLOCK if dated and role in roles}
     numbers = {role: roles[role] for role in TIMES if role in roles and role not in dates}
     units = dates | units_of(numbers, read, where)
@@ -47,9 +52,33 @@ def read_csv(text: str, where: str, read: Reading) -> Rows:
     def chunks() -> Iterator[tuple[Chunk, Sequence[int]]]:
         for lines, cells in chain([first], stretches):
             columns = dict(zip(roles, cells, strict=True))
-            yield _parsed(columns, roles, units, zoned, _places(where, lines)), lines
+            try:
+                yield _parsed(columns, roles, units, zoned, _places(where, lines)), lines
+            except InputError as problem:
+                kept = _whole_rows(columns, len(lines))
+                if len(kept) == len(lines):
+                    raise
+                columns = {role: [cells[i] for i in kept] for role, cells in columns.items()}
+                lines = [lines[i] for i in kept]
+                rest = kept and _parsed(columns, roles, units, zoned, _places(where, lines))
+                if read.failed != "leave-out":
+                    raise InputError(f"{problem}{IF_FAILED}") from None
+                if rest:
+                    yield rest, lines
 
     return collect(chunks(), units, where, read, "")
+
+
+def _lacks(row: Mapping[str, str]) -> bool:
+    """Return whether a row lacks a number, as that of a request that failed."""
+    return any(is_nothing(cell) for role, cell in row.items() if role not in NAMES)
+
+
+def _whole_rows(columns: Mapping[str, list[str]], count: int, most: int | None = None) -> list[int]:
+    """Return the positions of the first `most` rows that lack no number; None: of all."""
+    roles = [role for role in columns if role not in NAMES]
+    whole = (i for i in range(count) if not _lacks({role: columns[role][i] for role in roles}))
+    return list(islice(whole, most))
 
 
 def _check_times(row: Mapping[str, str], roles: Mapping[str, str], dated: bool, at: str) -> None:

@@ -175,6 +175,33 @@ def test_failed_requests_are_refused_or_left_out_but_not_lost(tmp_path, name):
     assert requests.prompt_tokens.tolist() == [row["prompt"] for row in ROWS[1:]]
 
 
+@pytest.mark.parametrize("column", range(5))
+@pytest.mark.parametrize("nothing", ["", " ", "nan", "NaN", "-1", "-1.0", "None", "N/A"])
+@pytest.mark.parametrize("row", [0, 1])
+def test_rows_that_lack_a_number_are_left_out_as_failed(tmp_path, column, nothing, row):
+    """Logs write so what a failed request has none of: only 0 output tokens was one."""
+    lines = [line.split(",") for line in MEASURED["csv"].strip().split("\n")]
+    lines[1 + row][column] = nothing
+    path = write(tmp_path, "\n".join(map(",".join, lines)))
+    told = refused(path)
+    assert told.startswith(f":{2 + row}: {lines[0][column]}: expected ")
+    assert told.endswith("failed: read.failed = 'leave-out' leaves such requests out")
+    found = load(path, "failed=leave-out").requests
+    assert found.prompt_tokens.tolist() == [r["prompt"] for i, r in enumerate(ROWS) if i != row]
+
+
+def test_what_is_malformed_is_no_failed_request(tmp_path):
+    text = "arrival_s,prompt_tokens,output_tokens\n1,5,2\n2,5,\n3,5,x\n"
+    for read in ((), ("failed=leave-out",)):
+        assert refused(write(tmp_path, text), *read).endswith("got 'x'")
+    text = "arrival_s,prompt_tokens,output_tokens\n,,\n2.5,5.0,2.0\n.5,6.0,1.0\n"
+    requests = load(write(tmp_path, text), "failed=leave-out").requests
+    assert requests.arrival_us.tolist() == [0, 2_000_000]
+    assert requests.prompt_tokens.tolist() == [6, 5]
+    nothing = "arrival_s,prompt_tokens,output_tokens\n,,\n"
+    assert refused(write(tmp_path, nothing), "failed=leave-out") == ": no requests"
+
+
 def test_aiperfs_warmup_is_left_out(tmp_path):
     warm = exports.aiperf(ROWS, clock=5, phase="warmup")
     check_measured(load(write(tmp_path, f"{warm}\n{MEASURED['aiperf']}")))

@@ -107,7 +107,7 @@ def test_types_that_are_no_times_are_not_asked_for_their_unit(tmp_path, name):
         ({"prompt_tokens": [5, None, 9]}, "row 1: prompt_tokens: no value"),
         ({"prompt_tokens": [5, -7, 9]}, "row 1: prompt_tokens: expected a number from 0 to 16777"),
         ({"prompt_tokens": [5, 0, 9]}, "row 1: 0 prompt tokens, at least 1 is needed"),
-        ({"prompt_tokens": [5.0, 7.0, 9.0]}, "prompt_tokens: expected a column of integers, got"),
+        ({"prompt_tokens": [5.0, 7.5, 9.0]}, "row 1: prompt_tokens: expected an integer, got 7.5"),
         ({"prompt_tokens": [True, True, True]}, "prompt_tokens: expected a column of integers, g"),
         ({"arrival_ms": ["1", "2", "3"]}, "arrival_ms: expected a column of numbers or timestamps"),
         ({"arrival_ms": [1.0, float("nan"), 2.0]}, "row 1: arrival_ms: expected a number from 0"),
@@ -119,6 +119,19 @@ def test_types_that_are_no_times_are_not_asked_for_their_unit(tmp_path, name):
 )
 def test_malformed_columns_are_refused_by_row(tmp_path, changes, message):
     assert refused(write(tmp_path, table(**changes))).startswith(message)
+
+
+@pytest.mark.parametrize("key", ["arrival_ms", "prompt_tokens", "output_tokens", "ttft_ms"])
+@pytest.mark.parametrize("nothing", [None, float("nan"), -1.0])
+def test_rows_that_lack_a_number_are_left_out_as_failed(tmp_path, key, nothing):
+    whole = table(ttft_ms=[5.0, 6.0, 7.0], latency_ms=[8.0, 9.0, 10.0])
+    path = write(tmp_path, whole | {key: [whole[key][0], nothing, whole[key][2]]}, row_group_size=1)
+    told = refused(path)
+    assert told.startswith(f"row 1: {key}: ")
+    assert told.endswith("failed: read.failed = 'leave-out' leaves such requests out")
+    trace = load_trace(path, parse_reading(("failed=leave-out",)))
+    assert trace.requests.prompt_tokens.tolist() == [5, 9]
+    assert trace.expected["measured_us"]["first_token_ts"] == [5000, 7000]
 
 
 def test_a_damaged_file_is_refused(tmp_path):
