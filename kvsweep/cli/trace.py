@@ -151,16 +151,15 @@ def _write_bent(
     as_json: bool,
 ) -> None:
     from kvsweep.analysis.wording import counted
-    from kvsweep.traces.writing import write_trace
+    from kvsweep.traces.writing import as_seen_from, write_trace
 
     if out.name.removesuffix(".gz").rpartition(".")[2] != "json":
         raise InputError(f"--out {out}: a trace is written as .json or .json.gz")
     check_new([file], {"--out": out}, overwrite)
     found = read_requests(file, settings, seed, read)
+    scenario = as_seen_from(found.trace.scenario, file.parent, out.parent)
     more = {
-        key: value
-        for key, value in (("about", found.trace.about), ("scenario", found.trace.scenario))
-        if value
+        key: value for key, value in (("about", found.trace.about), ("scenario", scenario)) if value
     }
     if found.trace.expected is not None:
         if found.changed:

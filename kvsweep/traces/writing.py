@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -47,6 +48,28 @@ def write_trace(path: Path, requests: Requests, more: Mapping[str, Any]) -> None
             out.write(data)
         if packed:
             out.close()
+
+
+def as_seen_from(value: Any, folder: Path, other: Path) -> Any:
+    """Return a scenario whose presets are the same files in a trace of another folder.
+
+    Parameters
+    ----------
+    value : object
+        A scenario as a trace of `folder` has it, or a part of one.
+    folder, other : Path
+        Where the trace is from, and where it goes to.
+    """
+    old, new = os.path.realpath(folder), os.path.realpath(other)
+    if isinstance(value, list):
+        return [as_seen_from(part, folder, other) for part in value]
+    if not isinstance(value, dict) or old == new:
+        return value
+    found = {key: as_seen_from(part, folder, other) for key, part in value.items()}
+    name = found.get("model")
+    if isinstance(name, str) and name.endswith(".toml") and not os.path.isabs(name):
+        found["model"] = Path(os.path.relpath(os.path.join(old, name), new)).as_posix()
+    return found
 
 
 def _lines(requests: Requests, more: Mapping[str, Any]) -> Iterator[str]:

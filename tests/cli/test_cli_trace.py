@@ -3,6 +3,7 @@
 import gzip
 import json
 import re
+from pathlib import Path
 from time import sleep
 
 import numpy as np
@@ -11,9 +12,12 @@ import xarray as xr
 from workload.exports import call, session
 from workload.lists import TRACE, same
 
+import kvsweep
 from kvsweep.cli import progress
+from kvsweep.config import parse_scenario
 from kvsweep.workload.traces import load_trace
 
+PRESETS = Path(kvsweep.__file__).parent / "presets"
 NATIVE = {
     "format": "kvsweep-trace/1",
     "about": {"made": "here"},
@@ -72,6 +76,32 @@ def test_results_of_other_requests_are_left_out_and_that_is_said(run, files):
     assert (code, told) == (0, f"{out}: 6 requests\n")
     assert "expected: left out" in err
     assert "expected" not in json.loads(out.read_text())
+
+
+def test_presets_of_a_trace_are_the_same_files_in_another_folder(run, files):
+    """Relative to the new folder they were another file, or none."""
+    deep = files / "deep" / "er"
+    deep.mkdir(parents=True)
+    for name, folder in (("h100", files), ("a100", deep)):
+        bundled = PRESETS / "llama-3.1-8b" / name / "tp1-roofline.toml"
+        (folder / "mine.toml").write_text(bundled.read_text())
+    absolute = str(files / "mine.toml")
+    for name, there in (("mine.toml", "../../mine.toml"), (absolute, absolute)):
+        pools = [{"instances": 1, "gpu_blocks": 9, "latency": {"model": name}}, {"instances": 1}]
+        scenario = {"latency": {"model": name}, "cluster": {"pools": pools}}
+        path, out = files / "native.json", deep / "out.json"
+        path.write_text(json.dumps(NATIVE | {"scenario": scenario}))
+        assert run("trace", "convert", str(path), "-o", str(out), "--overwrite")[0] == 0
+        written = json.loads(out.read_text())["scenario"]
+        assert written["latency"] == {"model": there}
+        assert written["cluster"]["pools"] == [pools[0] | {"latency": {"model": there}}, pools[1]]
+        before, after = (
+            parse_scenario(load_trace(file).scenario, str(file)).to_trace() for file in (path, out)
+        )
+        assert before == after
+        beside = files / "beside.json"
+        assert run("trace", "convert", str(path), "-o", str(beside), "--overwrite")[0] == 0
+        assert json.loads(beside.read_text())["scenario"] == scenario
 
 
 @pytest.mark.parametrize(
