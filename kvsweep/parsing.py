@@ -13,12 +13,18 @@ import re
 import sys
 import tomllib
 from collections.abc import Iterator
+from itertools import islice
+from threading import Lock
 from typing import Any
 
 from kvsweep.errors import InputError, clip, dotted, shown
 from kvsweep.limits import MAX_DEPTH
 
 Key = tuple[str | int, ...]
+
+_AT_ONCE = 2**10  # rows of a CSV file
+_LONGEST_FIELD = 2**31 - 1  # what `csv` takes everywhere; files are shorter or refused
+_limit_lock = Lock()
 
 _TOO_DEEP = f"more than {MAX_DEPTH} levels of nesting"
 # Longer ones take long, so Python refuses them.
@@ -225,13 +231,34 @@ def csv_rows(text: str, where: str, width: int, before: int) -> Iterator[tuple[i
 
 def _rows(text: str, where: str, before: int = 0) -> Iterator[tuple[int, list[str]]]:
     reader = csv.reader(io.StringIO(text), strict=True)
-    try:
-        for row in reader:
+    rows, problem = _some_rows(reader, 1)
+    while rows or problem:
+        for line, row in rows:
             if len(row) > 1 or "".join(row).strip():
-                yield before + reader.line_num, row
-    except csv.Error as problem:
-        line = before + reader.line_num
-        raise InputError(f"{where}:{line}: malformed CSV: {problem}") from None
+                yield before + line, row
+        if problem:
+            line = before + reader.line_num
+            raise InputError(f"{where}:{line}: malformed CSV: {problem}")
+        rows, problem = _some_rows(reader, _AT_ONCE)
+
+
+def _some_rows(reader: Any, most: int) -> tuple[list[tuple[int, list[str]]], csv.Error | None]:
+    """Return the next rows with their lines, and what is wrong with the one behind them.
+
+    How long a field may be, as the text of a prompt, is a setting of the whole process: it is
+    another only while rows are read, by one thread at a time.
+    """
+    rows: list[tuple[int, list[str]]] = []
+    with _limit_lock:
+        usual = csv.field_size_limit(_LONGEST_FIELD)
+        try:
+            for row in islice(reader, most):
+                rows.append((reader.line_num, row))
+        except csv.Error as problem:
+            return rows, problem
+        finally:
+            csv.field_size_limit(usual)
+    return rows, None
 
 
 def _even(

@@ -1,5 +1,6 @@
 """Files of other tools: what is read of them, how they are told apart, what is refused and how."""
 
+import csv
 import gzip
 import json
 
@@ -200,6 +201,16 @@ def test_what_is_malformed_is_no_failed_request(tmp_path):
     assert requests.prompt_tokens.tolist() == [6, 5]
     nothing = "arrival_s,prompt_tokens,output_tokens\n,,\n"
     assert refused(write(tmp_path, nothing), "failed=leave-out") == ": no requests"
+
+
+def test_a_column_that_is_not_read_may_hold_long_texts(tmp_path):
+    """The limit of Python's reader was taken for a malformed file."""
+    usual = csv.field_size_limit()
+    text = 'arrival_s,prompt_tokens,output_tokens,text\n1,5,2,"{}"\n2,6,3,x\n'
+    requests = load(write(tmp_path, text.format("so, " * 10**5))).requests
+    assert requests.prompt_tokens.tolist() == [5, 6]
+    assert refused(write(tmp_path, text.format("a" * 200_000 + '"b'))).startswith(":2: malformed")
+    assert csv.field_size_limit() == usual
 
 
 def test_aiperfs_warmup_is_left_out(tmp_path):
