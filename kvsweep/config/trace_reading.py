@@ -88,6 +88,8 @@ class Reading(Section):
         session's (``absolute``).
     think_cap_s : float or None
         Longest think time, seconds; longer ones are cut to it.
+    think_unknown_s : float or None
+        Think time, seconds, where the file does not tell it.
     """
 
     format: Annotated[Format | None, Key("1", "format of the trace")] = None
@@ -130,6 +132,9 @@ class Reading(Section):
         Literal["relative", "absolute"] | None, Key("1", "origin of the subagents' times")
     ] = None
     think_cap_s: Annotated[Seconds | None, Key("s", "longest think time of the trace")] = None
+    think_unknown_s: Annotated[
+        Seconds | None, Key("s", "think time that the trace does not tell")
+    ] = None
 
 
 AS_FOUND = Reading()

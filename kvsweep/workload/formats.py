@@ -32,7 +32,7 @@ USED = {
     "qwen-bailian": ("block_size", "partial_block", "time_unit", "failed"),
     "weka": (
         "failed", "lanes", "sessions_per_s", "subagents", "subagent_ids", "subagent_times",
-        "think_cap_s",
+        "think_cap_s", "think_unknown_s",
     ),
     "azure": ("failed",),
     "burstgpt": ("failed", "arrivals", "shared_prefix"),

@@ -159,7 +159,8 @@ def _chain(
         if think is None:
             raise InputError(
                 f"{place}: requests[{call.number}]: neither think_time nor the api_time of the "
-                "request before tell how long the client waited: read.think_cap_s = 0 takes no wait"
+                "request before tell how long the client waited: read.think_unknown_s = 0 (or "
+                "more) is taken where that is so"
             )
         links.append(Link(call, agent, think))
     return Chain(links, blocks[0][0])
@@ -172,6 +173,8 @@ def _think(before: Call, call: Call, same: bool, read: Reading) -> float | None:
         think = max(0.0, call.start - before.end)
     if think is None:
         think = call.think
+    if think is None:
+        think = read.think_unknown_s
     if read.think_cap_s is not None:
         think = read.think_cap_s if think is None and read.think_cap_s == 0 else think
         think = None if think is None else min(think, read.think_cap_s)

@@ -59,7 +59,7 @@ def read_weka(text: str, document: Any, where: str, read: Reading) -> Requests:
                 f"{where}{session.place}: read.subagents = 'beside' needs read.sessions_per_s: on "
                 "lanes it is not known before when a session begins"
             )
-        entries = content.of(session, found)
+        entries = content.of(session, found, where)
         for chain in found:
             before = last_of.get(k % read.lanes) if read.lanes else None
             begins = 0 if before is None else rows[before].arrival_us
@@ -129,9 +129,16 @@ class _Content:
         self._used = 0
         self._global: dict[int, int] = {}
 
-    def of(self, session: Session, chains: list[Chain]) -> dict[int, tuple[Integers, Integers]]:
+    def of(
+        self, session: Session, chains: list[Chain], where: str
+    ) -> dict[int, tuple[Integers, Integers]]:
         """Return segments and tokens of the prompts of a session's calls, by their identity."""
         links = [link for chain in chains for link in chain.links]
+        if session.scope == "global" and self._own and any(link.agent for link in links):
+            raise InputError(
+                f"{where}{session.place}: hash_id_scope: 'global', by which equal ids are equal "
+                "content in subagents too: leave out read.subagent_ids = 'own'"
+            )
         if session.scope == "global":
             named = [self._known(link.call.hashes) for link in links]
             starts = [np.ones(len(ids), np.bool_) for ids in named]

@@ -309,6 +309,29 @@ def test_a_session_without_waits_may_be_asked_for(tmp_path):
     turns = [call(0.0, 100), call(5.0, 200)]
     path = write(tmp_path, session("a", turns))
     assert load(path, "lanes=1", "think_cap_s=0").think_us.tolist() == [0, 0]
+    told = refused(path, "lanes=1")
+    assert told.endswith("read.think_unknown_s = 0 (or more) is taken where that is so")
+
+
+def test_waits_that_are_not_told_leave_the_others_as_they_are(tmp_path):
+    """The only remedy took all waits, of sessions that tell them too."""
+    path = write(tmp_path, session("a", [call(0.0, 100), call(5.0, 200)]), session("b", TURNS))
+    requests = load(path, "sessions_per_s=1", "think_unknown_s=4")
+    assert requests.think_us[requests.session == 0].tolist() == [0, 4_000_000]
+    assert requests.think_us[requests.session == 1].tolist() == [0, 3_000_000, 500_000]
+    capped = load(path, "sessions_per_s=1", "think_unknown_s=4", "think_cap_s=1")
+    assert capped.think_us.max() == 1_000_000
+
+
+def test_ids_of_all_sessions_are_no_subagents_own(tmp_path):
+    inner = [call(0.0, 400, ids=[1, 2], api_time=0.5)]
+    turns = [call(0.0, 400, ids=[1, 2], api_time=1.0), agent(2.0, inner)]
+    line = session("a", turns) | {"hash_id_scope": "global"}
+    told = refused(write(tmp_path, line), "lanes=1", "subagent_ids=own")
+    assert told.startswith(":1: hash_id_scope: 'global', by which equal ids are equal content in ")
+    assert told.endswith("leave out read.subagent_ids = 'own'")
+    plain = write(tmp_path, session("a", TURNS) | {"hash_id_scope": "global"})
+    assert len(load(plain, "lanes=1", "subagent_ids=own")) == 3
 
 
 def test_keys_that_are_alike_and_right_are_no_misspellings(tmp_path):
