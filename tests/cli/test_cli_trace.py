@@ -15,6 +15,7 @@ from workload.lists import TRACE, same
 import kvsweep
 from kvsweep.cli import progress
 from kvsweep.config import parse_scenario
+from kvsweep.config.preset import load_preset
 from kvsweep.workload.traces import load_trace
 
 PRESETS = Path(kvsweep.__file__).parent / "presets"
@@ -86,6 +87,7 @@ def test_presets_of_a_trace_are_the_same_files_in_another_folder(run, files):
         bundled = PRESETS / "llama-3.1-8b" / name / "tp1-roofline.toml"
         (folder / "mine.toml").write_text(bundled.read_text())
     absolute = str(files / "mine.toml")
+    wanted = load_preset("mine.toml", files).coefficients()
     for name, there in (("mine.toml", "../../mine.toml"), (absolute, absolute)):
         pools = [{"instances": 1, "gpu_blocks": 9, "latency": {"model": name}}, {"instances": 1}]
         scenario = {"latency": {"model": name}, "cluster": {"pools": pools}}
@@ -95,10 +97,9 @@ def test_presets_of_a_trace_are_the_same_files_in_another_folder(run, files):
         written = json.loads(out.read_text())["scenario"]
         assert written["latency"] == {"model": there}
         assert written["cluster"]["pools"] == [pools[0] | {"latency": {"model": there}}, pools[1]]
-        before, after = (
-            parse_scenario(load_trace(file).scenario, str(file)).to_trace() for file in (path, out)
-        )
-        assert before == after
+        for found in (parse_scenario(load_trace(f).scenario, str(f)) for f in (path, out)):
+            assert found.latency.memory == wanted["memory"]
+            assert found.cluster.pools[0].latency.memory == wanted["memory"]
         beside = files / "beside.json"
         assert run("trace", "convert", str(path), "-o", str(beside), "--overwrite")[0] == 0
         assert json.loads(beside.read_text())["scenario"] == scenario
