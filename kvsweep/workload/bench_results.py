@@ -23,6 +23,9 @@ from kvsweep.workload.measured import Rows
 KEYS = ("input_lens", "output_lens", "ttfts", "itls")
 """Lists that only ``--save-detailed`` keeps."""
 
+_AT_ONCE = (
+    "'at-once' (at time 0, of which workload.concurrency of a sweep lets so many be under way)"
+)
 _DETAILED = "run `vllm bench serve` with --save-result --save-detailed"
 
 
@@ -107,18 +110,20 @@ def _starts(run: dict[str, Any], lists: dict[str, Any], count: int, read: Readin
     """Return when each request was sent, seconds."""
     if read.arrivals == "at-once":
         return [0.0] * count
+    rate = run.get("request_rate")
+    is_even = isinstance(rate, int | float) and MIN_RATE <= rate <= MAX_RATE
     if read.arrivals == "even":
-        rate = run.get("request_rate")
-        if not isinstance(rate, int | float) or not MIN_RATE <= rate <= MAX_RATE:
+        if not is_even:
             raise Malformed(
                 f"request_rate: read.arrivals = 'even' needs a number of requests per second, got "
-                f"{shown(rate)}"
+                f"{shown(rate)}: read.arrivals = {_AT_ONCE}"
             )
         return [i / rate for i in range(count)]
     if "start_times" not in lists:
+        even = f"'even' (at the request_rate, {rate:g}) or " if is_even else ""
         raise Malformed(
-            "missing 'start_times', which older releases do not save: read.arrivals = 'even' (at "
-            "the request_rate) or 'at-once' (for workload.concurrency) says what to assume"
+            "missing 'start_times', which older releases do not save: to calibrate, run it with a "
+            f"newer one; else read.arrivals = {even}{_AT_ONCE}"
         )
     times = enumerate(lists["start_times"])
     return [float(clock(value, f"start_times[{i}]", "seconds")) for i, value in times]

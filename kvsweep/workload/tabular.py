@@ -110,7 +110,7 @@ def _parsed(
         if role in LENGTHS:
             found[role] = token_cells(column, roles[role], place)
         elif role in NAMES:
-            found[role] = column
+            found[role] = [cell.strip() for cell in column]
         elif units[role] == DATE:
             found[role] = date_cells(column, roles[role], place, zoned)
         else:

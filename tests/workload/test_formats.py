@@ -213,6 +213,28 @@ def test_a_column_that_is_not_read_may_hold_long_texts(tmp_path):
     assert csv.field_size_limit() == usual
 
 
+def test_remedies_of_a_result_without_times_work_where_they_are_offered(tmp_path):
+    """'even' was offered for the rate 'inf', and neither helps who calibrates."""
+    path = write(tmp_path, exports.bench(ROWS, start_times="absent"))
+    assert "to calibrate, run it with a newer one; else read.arrivals = 'even' (at" in refused(path)
+    path = write(tmp_path, exports.bench(ROWS, start_times="absent", request_rate="inf"))
+    assert "; else read.arrivals = 'at-once' (at time 0, of which wor" in refused(path)
+    assert "got 'inf': read.arrivals = 'at-once' (at" in refused(path, "arrivals=even")
+    load(path, "arrivals=at-once")
+
+
+@pytest.mark.parametrize("name", ["csv", "burstgpt"])
+def test_blanks_around_names_in_cells_change_nothing(tmp_path, name):
+    """Numbers and headers lost theirs; classes such as ' critical' were other classes."""
+    heads = {
+        "csv": "arrival_s,client,prompt_tokens,output_tokens\n",
+        "burstgpt": "Timestamp,Model,Request tokens,Response tokens\n",
+    }
+    text = heads[name] + "1, a ,5,2\n2,a,6,3\n3,  ,7,3\n"
+    requests = load(write(tmp_path, text)).requests
+    assert (requests.client_names, requests.client.tolist()) == (("a",), [0, 0, -1])
+
+
 def test_aiperfs_warmup_is_left_out(tmp_path):
     warm = exports.aiperf(ROWS, clock=5, phase="warmup")
     check_measured(load(write(tmp_path, f"{warm}\n{MEASURED['aiperf']}")))
