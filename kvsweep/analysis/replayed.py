@@ -7,8 +7,10 @@ from typing import Any
 import numpy as np
 
 from kvsweep.analysis.cells import Cells
+from kvsweep.analysis.warning_records import ResultWarning
 from kvsweep.metrics import NO_COUNT, jain_index
 from kvsweep.policies import RequestStatus
+from kvsweep.records import NONE
 from kvsweep.simulate.backlog import queue_growth
 from kvsweep.trace_replay import Replay, is_ok
 
@@ -28,6 +30,26 @@ def cell_of_replay(found: Replay) -> Cells:
         scenarios=scenario,
         requests=lambda index: found.trace.requests,
     )
+
+
+def early_arrivals(found: Replay) -> list[ResultWarning]:
+    """Return a warning if requests that wait for answers arrived before the trace says.
+
+    Their arrivals are made by the answers, and what the trace has as `arrival_us` is not read.
+    """
+    requests, arrived = found.trace.requests, found.requests["arrival_us"]
+    recorded = requests.arrival_us
+    early = np.flatnonzero((requests.after != NONE) & (arrived != NO_COUNT) & (arrived < recorded))
+    if not early.size:
+        return []
+    first = int(early[0])
+    text = (
+        f"requests arrived before their arrival_us, as they have 'after': {early.size:,}, first of "
+        f"all requests[{first}] at {arrived[first]:,} us instead of {recorded[first]:,}: think_us "
+        "after the answer decides, and arrival_us is not read; a longer think_us makes them later, "
+        "and without 'after' arrival_us holds"
+    )
+    return [ResultWarning("early-arrivals", text, 1, 1, {})]
 
 
 def _measures(found: Replay) -> dict[str, Any]:

@@ -82,7 +82,7 @@ def replay(
 
     Of a sweep one cell is simulated: --set gives one value to each of its axes.
     """
-    from kvsweep.analysis.replayed import cell_of_replay
+    from kvsweep.analysis.replayed import cell_of_replay, early_arrivals
     from kvsweep.analysis.warnings import find_warnings
     from kvsweep.trace_replay import is_ok, run_replay
 
@@ -98,7 +98,7 @@ def replay(
         _write_csv(steps, found.steps)
     if timeline:
         _draw_timeline(timeline, found, dark)
-    warnings = find_warnings(cell_of_replay(found))
+    warnings = [*find_warnings(cell_of_replay(found)), *early_arrivals(found)]
     summary = _summary(found) | {"warnings": [asdict(warning) for warning in warnings]}
     if as_json:
         print_json(summary)

@@ -54,8 +54,9 @@ class Requests:
     Attributes
     ----------
     arrival_us : int64 (n,)
-        Arrival at the cluster, microseconds, not decreasing. Where `after` names a request this
-        is only the earliest arrival there can be, and the engine makes the real one.
+        Arrival at the cluster, microseconds, not decreasing. Where `after` names a request the
+        engine makes the arrival, and this only says where in the list it is: drawn or read from
+        sessions it is the earliest that there can be.
     prompt_tokens, output_tokens : int64 (n,)
         Tokens, at least 1 each.
     segment_offsets : int64 (n + 1,)
