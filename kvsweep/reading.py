@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import gzip
 import os
+import re
 import stat
 import zlib
 from io import BufferedReader, FileIO
@@ -32,6 +33,9 @@ _KINDS = (
     (stat.S_ISCHR, "is a device, no regular file"),
     (stat.S_ISBLK, "is a device, no regular file"),
 )
+
+# pathlib keeps one slash of an address: https:/host/file. One letter is a drive of Windows.
+_ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
 
 _PIECE = 2**20
 # Deflate makes at most 1,032 bytes of one (zlib's technical notes).
@@ -67,7 +71,10 @@ def open_regular(path: Path) -> BufferedReader:
             file.close()
             raise
     except OSError as error:
-        raise InputError(f"{path}: cannot read: {error.strerror or error}") from None
+        reason = error.strerror or error
+        if _ADDRESS.match(str(path)):
+            reason = "an address, and only files of this machine are read: copy it to one first"
+        raise InputError(f"{path}: cannot read: {reason}") from None
     except InputError:
         raise
     except ValueError as error:  # a NUL or a surrogate in the name
@@ -192,7 +199,11 @@ def _read(file: BufferedReader, path: Path, most: int, packed: bool) -> bytes | 
         # It may unpack to more than may be kept: count first.
         _pieces(gzip.GzipFile(fileobj=file), path, most, keep=False)
         file.seek(0)
-    return _pieces(gzip.GzipFile(fileobj=file), path, most)
+    unpacked = _pieces(gzip.GzipFile(fileobj=file), path, most)
+    for magic, what in (_OTHERS | {_GZIP: "compressed by gzip once more"}).items():
+        if unpacked.startswith(magic):
+            raise InputError(f"{path}: unpacked, it is {what}: unpack it first")
+    return unpacked
 
 
 def _pieces(

@@ -168,3 +168,20 @@ def test_an_integer_too_long_for_python_to_write_is_described():
 def test_keys_are_quoted_short():
     assert dotted(("a", 3, "b" * 1000, "c")) == f"a[3].{'b' * 57}....c"
     assert clip("a" * 60) == "a" * 60
+
+
+@pytest.mark.parametrize(
+    ("content", "what"),
+    [(b"PAR1rest", "a Parquet file"), (b"BZh9rest", "compressed by bzip2"), (None, "by gzip once")],
+)
+def test_what_is_inside_a_gzipped_file_is_named(tmp_path, content, what):
+    path = tmp_path / "t.gz"
+    path.write_bytes(gzip.compress(gzip.compress(b"x") if content is None else content))
+    with pytest.raises(InputError, match=rf"t\.gz: unpacked, it is .*{what}.*: unpack it first"):
+        read_text(path, 10**6, packed=True)
+
+
+@pytest.mark.parametrize("name", ["https://host/x.json", "file:///x.json", "s3://bucket/x.json"])
+def test_addresses_are_said_not_to_be_read(name):
+    with pytest.raises(InputError, match="an address, and only files of this machine are read"):
+        read_text(Path(name), 10**6)

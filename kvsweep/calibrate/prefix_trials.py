@@ -112,8 +112,10 @@ def is_prefix(path: Path, read: tuple[str, ...] = ()) -> bool:
     Other CSV files are logs of requests: those with a column of arrivals, unless all else says that
     they are trials, and those of which `read` says how they are read.
     """
-    if path.is_dir() or path.suffix != ".csv" or read:
+    if path.is_dir() or read:
         return path.is_dir()
+    if path.suffix != ".csv":
+        return _PACKED.search(path.name) is not None
     with open_regular(path) as file:
         header = file.readline(_LONGEST_HEADER).decode("utf-8-sig", "replace")
     columns = {name.strip(' "') for name in header.strip().split(",")}
@@ -140,7 +142,9 @@ def read_prefix(path: Path) -> Measured:
     if (path / "zarr.json").is_file():
         return _read_store(path)
     files = [path]
-    if path.is_dir():
+    if not path.is_dir():
+        _refuse_packed(files)
+    else:
         try:
             found = sorted(path.iterdir())
         except OSError as error:
@@ -151,7 +155,7 @@ def read_prefix(path: Path) -> Measured:
     if not trials:
         raise InputError(
             f"{path}: no measurements: expected a store of `kvsweep measure prefix`, or CSV files "
-            "*_aA_bB.csv with columns condition and ttft_ms"
+            "*_aA_bB.csv with columns condition and ttft_ms; of logs of requests name one file"
         )
     return Measured(trials, {})
 

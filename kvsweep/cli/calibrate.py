@@ -138,7 +138,10 @@ def _outputs(out: Path | None, stem: Path | None, trials: bool) -> dict[str, Pat
 def _refuse_for_prefix(options: dict[str, object]) -> None:
     for option, given in options.items():
         if given:
-            raise InputError(f"{option}: only for a trace of a server; these are fitted directly")
+            raise InputError(
+                f"{option}: only for a trace of a server; these are fitted directly (if this is a "
+                "log of requests, say --read format=csv)"
+            )
 
 
 def _prefix(path: Path, names: dict[str, str], stem: Path | None) -> PrefixResult:

@@ -12,6 +12,7 @@ NOTHING_SHARED = (
     "There is nothing to find: no request begins with a full block of an earlier one, or the file "
     "does not tell, as those without hash ids (docs/traces.md)."
 )
+_NAMES = 12  # of clients or classes that are told one by one
 _COLUMNS = ("min", "mean", "p50", "p90", "p95", "p99", "max")
 
 
@@ -25,9 +26,17 @@ def info_text(name: str, found: Mapping[str, Any]) -> str:
     lines += _session_lines(found["sessions"])
     for key, title in (("slo_classes", "classes"), ("clients", "clients")):
         if found[key]:
-            counts = ", ".join(f"{name} {count:,}" for name, count in found[key].items())
-            lines.append(f"{title:<9} {counts}")
+            lines.append(f"{title:<9} {_counts(found[key])}")
     return "\n".join(lines)
+
+
+def _counts(found: Mapping[str, int]) -> str:
+    """Write how many requests have each name, of many names the most frequent."""
+    kept = sorted(found, key=lambda name: -found[name])[:_NAMES]
+    told = [f"{name} {count:,}" for name, count in found.items() if name in kept]
+    rest = sum(found.values()) - sum(found[name] for name in kept)
+    others = [f"{len(found) - len(kept):,} others {rest:,}"] if rest else []
+    return ", ".join(told + others)
 
 
 def _lengths(found: Mapping[str, Any]) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from kvsweep.errors import InputError, shown
+from kvsweep.errors import InputError, clip, shown
 from kvsweep.files import replaced, written
 from kvsweep.limits import MAX_BLOCKS
 
@@ -34,10 +34,10 @@ def numbers_of(text: str | None) -> list[int]:
     found = set()
     for word in text.split(",") if text is not None else ():
         digits = word.strip()
-        if not (digits.isascii() and digits.isdecimal() and len(digits) <= _DIGITS):
+        if not (digits.isascii() and digits.isdecimal()):
             raise InputError(f"--blocks: expected numbers as in 1000,2000, got {shown(word)}")
-        if not 1 <= int(digits) <= MAX_BLOCKS:
-            raise InputError(f"--blocks: {digits}; allowed: 1 to {MAX_BLOCKS:,}")
+        if len(digits) > _DIGITS or not 1 <= int(digits) <= MAX_BLOCKS:
+            raise InputError(f"--blocks: {clip(digits)}; allowed: 1 to {MAX_BLOCKS:,}")
         found.add(int(digits))
     return sorted(found)
 

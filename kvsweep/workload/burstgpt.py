@@ -48,7 +48,7 @@ def read_burstgpt(text: str, where: str, read: Reading) -> Rows:
         kept, *part = _part(lines, cells, where, read)
         parts.append(tuple(part))
         if len(cells) > len(HEADER):
-            models += [cells[-1][i].strip() for i in kept.tolist()]
+            models += [cells[-1][i].strip(" ") for i in kept.tolist()]
     places, times, prompts, outputs = (
         np.concatenate([part[k] for part in parts]) if parts else np.zeros(0, np.int64)
         for k in range(4)

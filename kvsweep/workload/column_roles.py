@@ -56,6 +56,11 @@ def find_roles(header: Sequence[str], read: Reading, where: str) -> dict[str, st
     return found
 
 
+def without(role: str) -> str:
+    """Return what messages add about a column that need not be read."""
+    return "" if role in REQUIRED else f"; read.columns.{role} = '' reads no such column"
+
+
 def _by_name(header: Sequence[str], role: str, where: str) -> str | None:
     names = [LENGTHS.get(role, role)]
     if role in TIMES:
@@ -100,7 +105,7 @@ def units_of(columns: Mapping[str, str], read: Reading, where: str) -> dict[str,
         if read.time_unit is None:
             raise InputError(
                 f"{where}: column {shown(name)}: unit unknown: read.time_unit = 's', 'ms', 'us' or "
-                "'ns' says it"
+                f"'ns' says it{without(role)}"
             )
         told[role] = read.time_unit
     others = [role for role, unit in told.items() if unit != read.time_unit]

@@ -80,13 +80,17 @@ def recognise(text: str, where: str, read: Reading) -> tuple[str, Any]:
     line = text.count("\n", 0, found.start()) + 1
     asked = read.format
     if asked in ("azure", "burstgpt", "csv"):
-        _check_commas(first, f"{where}:{line}")
+        if first.startswith(("{", "[{", "[[")):
+            raise InputError(f"{where}:{line}: read.format: {asked!r} is CSV, and this is JSON")
+        _check_commas(text, first, f"{where}:{line}")
         return asked, None
+    if asked == "vllm-bench" and not first.startswith(("{", "[")):
+        raise InputError(f"{where}:{line}: read.format: {asked!r} is JSON, got {shown(first)}")
     document, item = _json_of(text, first, found.end(), where, line)
     if asked is not None:
         return asked, _as_asked(asked, document, text, where)
     if item is None:
-        return _table(first, read, where, line), None
+        return _table(text, first, read, where, line), None
     kinds = _kinds(item)
     if len(kinds) > 1:
         raise InputError(
@@ -160,19 +164,21 @@ def _is_mooncake(found: dict[str, Any]) -> bool:
     return "hash_ids" in found or sum(key in found for key in mooncake.KEYS) >= _ENOUGH
 
 
-def _table(first: str, read: Reading, where: str, line: int) -> str:
+def _table(text: str, first: str, read: Reading, where: str, line: int) -> str:
     """Return the format of a table by its header."""
-    _check_commas(first, f"{where}:{line}")
+    _check_commas(text, first, f"{where}:{line}")
     try:
         header = [name.strip() for name in next(csv.reader([first]))]
     except csv.Error:
         header = first.split(",")
+    if read.columns is not None:
+        return "csv"
     kinds = [
         kind
         for kind, names in (("azure", azure.HEADER), ("burstgpt", burstgpt.HEADER[1:]))
         if any(name in header for name in names)
     ]
-    if read.columns is not None or (not kinds and _is_named(header, read, where)):
+    if not kinds and _is_named(header):
         kinds.append("csv")
     if len(kinds) > 1:
         raise InputError(
@@ -196,8 +202,13 @@ def _table(first: str, read: Reading, where: str, line: int) -> str:
     refuse(where, None)
 
 
-def _check_commas(first: str, at: str) -> None:
-    """Refuse a table whose columns have something else between them."""
+def _check_commas(text: str, first: str, at: str) -> None:
+    """Refuse a table that has something else between its columns, or between its lines."""
+    if "\r" in first and "\n" not in text.rstrip():
+        raise InputError(
+            f"{at}: not a trace: its lines end in carriage returns (CR) alone; `tr '\\r' '\\n'` "
+            "makes it one"
+        )
     for separator, words in _SEPARATORS.items():
         if first.count(separator) >= _ENOUGH and "," not in first and not first.startswith("["):
             raise InputError(
@@ -206,7 +217,7 @@ def _check_commas(first: str, at: str) -> None:
             )
 
 
-def _is_named(header: list[str], read: Reading, where: str) -> bool:
+def _is_named(header: list[str]) -> bool:
     """Return whether columns have names that tell what they are."""
     lengths = [name for name in column_roles.LENGTHS.values() if name in header]
     return len(lengths) == len(column_roles.LENGTHS)

@@ -96,6 +96,9 @@ def read_mooncake(text: str, where: str, kind: str, read: Reading) -> Requests:
     return columns.build()
 
 
+_SINCE_1970 = "; times count from the begin of the trace: subtract the first one from all"
+
+
 def _row(item: Any, layout: _Layout, read: Reading) -> tuple[int, list[int], int, int] | None:
     """Return arrival (us), hash ids, prompt tokens and output tokens of a line; None: left out."""
     check_object(item)
@@ -110,6 +113,7 @@ def _row(item: Any, layout: _Layout, read: Reading) -> tuple[int, list[int], int
     if not 0 <= timestamp <= layout.most:
         raise Malformed(
             f"timestamp: expected {words} from 0 to {layout.most}, got {shown(timestamp)}"
+            f"{_SINCE_1970 if timestamp > layout.most else ''}"
         )
     tokens = _count(item, "input_length")
     hashes = item["hash_ids"]

@@ -12,7 +12,7 @@ from kvsweep.config.trace_reading import Reading
 from kvsweep.errors import InputError
 from kvsweep.limits import MAX_REQUESTS, MAX_TIME_US
 from kvsweep.workload.burstgpt import Lines
-from kvsweep.workload.column_roles import NAMES
+from kvsweep.workload.column_roles import NAMES, without
 from kvsweep.workload.measured import PER_SECOND, Rows
 
 Values = NDArray[Any]
@@ -130,7 +130,7 @@ def _from_arrival(
         if bad.size:
             raise InputError(
                 f"{where}{place[int(bad[0])]}: {role}: {value[bad[0]] / 1e6:.6g} s after the "
-                f"arrival, expected more than 0 and at most {MAX_TIME_US / 10**6:g}"
+                f"arrival, expected more than 0 and at most {MAX_TIME_US / 10**6:g}{without(role)}"
             )
         times.append(value)
     first, last = times

@@ -17,7 +17,15 @@ from kvsweep.workload.cells import (
     token_cells,
 )
 from kvsweep.workload.checks import IF_FAILED
-from kvsweep.workload.column_roles import LENGTHS, NAMES, ON_CLOCK, TIMES, find_roles, units_of
+from kvsweep.workload.column_roles import (
+    LENGTHS,
+    NAMES,
+    ON_CLOCK,
+    TIMES,
+    find_roles,
+    units_of,
+    without,
+)
 from kvsweep.workload.csv_columns import read_columns, read_header
 from kvsweep.workload.measured import Rows
 from kvsweep.workload.row_chunks import DATE, Chunk, collect
@@ -91,7 +99,10 @@ def _check_times(row: Mapping[str, str], roles: Mapping[str, str], dated: bool, 
             raise InputError(
                 f"{at}: {roles[role]}: expected a number on the clock of {roles['arrival']}, {told}"
             )
-        raise InputError(f"{at}: {roles[role]}: expected a time, at least 0, {told}")
+        dates = "; dates are written as 2023-11-16 18:17:03.97+00:00" if role == "arrival" else ""
+        raise InputError(
+            f"{at}: {roles[role]}: expected a time, at least 0, {told}{dates}{without(role)}"
+        )
 
 
 def _places(where: str, lines: Sequence[int]) -> Callable[[int], str]:
@@ -110,9 +121,12 @@ def _parsed(
         if role in LENGTHS:
             found[role] = token_cells(column, roles[role], place)
         elif role in NAMES:
-            found[role] = [cell.strip() for cell in column]
+            found[role] = [cell.strip(" ") for cell in column]
         elif units[role] == DATE:
             found[role] = date_cells(column, roles[role], place, zoned)
         else:
-            found[role] = time_cells(column, roles[role], place)
+            try:
+                found[role] = time_cells(column, roles[role], place)
+            except InputError as problem:
+                raise InputError(f"{problem}{without(role)}") from None
     return found

@@ -7,6 +7,7 @@ import xarray as xr
 from kvsweep.calibrate.direct import fit_prefix, simulate_first_token
 from kvsweep.calibrate.prefix_results import calibrate_prefix
 from kvsweep.calibrate.prefix_trials import Measured, Trial, is_prefix, read_prefix
+from kvsweep.cli import main
 from kvsweep.config import Latency
 from kvsweep.errors import InputError
 from kvsweep.llama.dataset import FORMAT
@@ -243,3 +244,20 @@ def test_one_size_predicts_nothing(tmp_path):
     found = calibrate_prefix(tmp_path, Measured(trials, {}), {})
     assert all(np.isnan(cell.predicted_ms) for cell in found.cells)
     assert "nothing held out" in found.preset.fit
+
+
+def test_logs_and_packed_trials_are_told_where_they_go(tmp_path, capsys):
+    """A packed file of trials was said to lack Azure's columns."""
+    packed = tmp_path / "r_a1_b2.csv.gz"
+    packed.write_bytes(b"")
+    log = tmp_path / "log.csv"
+    log.write_text("condition,ts\nx,1\n")
+    told = (
+        ([packed], "is compressed: unpack it first"),
+        ([log, "--set", "cache.gpu_blocks=9"], "log of requests, say --read format=csv"),
+        ([tmp_path], "is compressed: unpack it first"),
+    )
+    for words, message in told:
+        with pytest.raises(SystemExit):
+            main(["calibrate", *map(str, words)])
+        assert message in capsys.readouterr().err

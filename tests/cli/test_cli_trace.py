@@ -121,6 +121,27 @@ def test_results_go_along_where_nothing_is_left_out(run, files, line):
     assert json.loads(out.read_text())["expected"] == NATIVE["expected"]
 
 
+def test_a_replay_tells_of_arrivals_that_answers_decided(run, files):
+    """They were passed over without a word."""
+    trace = NATIVE | {"scenario": {"latency": {"beta": [1000, 10, 5]}, "cache": {"gpu_blocks": 99}}}
+    path = files / "t.json"
+    path.write_text(json.dumps(trace))
+    _, out, err = run("replay", str(path), "--json")
+    told = [w["text"] for w in json.loads(out)["warnings"] if w["kind"] == "early-arrivals"]
+    assert told[0].startswith("requests arrived before their arrival_us, as they have 'after': 1, ")
+    assert "requests[2] at 5" in told[0]
+    assert "us instead of 2,000,000: think_us after the answer decides" in err
+    path.write_text(json.dumps(trace | {"requests": [*NATIVE["requests"][:2]]}))
+    assert "arrival_us" not in run("replay", str(path))[2]
+    assert "arrival_us" not in run(*waiting(files))[2]
+
+
+def waiting(folder):
+    """Return the line that replays Weka's sessions, whose arrivals are the earliest possible."""
+    more = ("--set", "latency.beta=[1000,10,5]", "--set", "cache.gpu_blocks=99")
+    return ("replay", str(weka(folder)), "--read", "lanes=2", *more)
+
+
 def test_a_slice_is_a_trace_of_its_own(run, files):
     out = files / "part.json.gz"
     code, _, _ = run(
@@ -380,3 +401,18 @@ def test_what_takes_long_is_told_and_what_does_not_is_not(monkeypatch):
 def test_a_folder_is_no_trace(run, folder):
     code, _, err = run("trace", "info", folder)
     assert (code, err) == (2, f"kvsweep: {folder}: cannot read: Is a directory\n")
+
+
+def test_many_clients_are_told_in_a_line_that_can_be_read(run, files):
+    rows = [f"{i},5,2,c{i % 300 if i % 2 else 1}\n" for i in range(1000)]
+    path = files / "many.csv"
+    path.write_text(f"arrival_s,prompt_tokens,output_tokens,client\n{''.join(rows)}")
+    line = run("trace", "info", str(path))[1].splitlines()[-1]
+    assert line.startswith("clients   c1 504, ")
+    assert line.endswith(" others 452")
+    assert len(line) < 200
+
+
+def test_the_most_blocks_are_named(run, files):
+    line = ("trace", "hits", str(files / "azure.csv"), "--blocks", "9" * 15)
+    assert f"--blocks: {'9' * 15}; allowed: 1 to " in run(*line)[2]

@@ -235,6 +235,31 @@ def test_blanks_around_names_in_cells_change_nothing(tmp_path, name):
     assert (requests.client_names, requests.client.tolist()) == (("a",), [0, 0, -1])
 
 
+AZURE_ROW = "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:17:04,3,8\n"
+OWN_HEAD = "arrival,prompt_tokens,output_tokens"
+
+
+@pytest.mark.parametrize(
+    ("content", "read", "message"),
+    [
+        (AZURE_ROW, "columns.arrival=TIMESTAMP", ": no column prompt_tokens: read.columns.prompt"),
+        (f"{OWN_HEAD}\n04/01/2026 12:00,5,6\n", "", "12:00'; dates are written as 2023-11-16 18:1"),
+        (f"{OWN_HEAD}\r1,5,6\r2,5,6\r", "", "its lines end in carriage returns (CR) alone; `tr "),
+        ('{"a": [1]}', "format=csv", ":1: read.format: 'csv' is CSV, and this is JSON"),
+        ("[[1,20]]", "format=azure", ":1: read.format: 'azure' is CSV, and this is JSON"),
+        (AZURE_ROW, "format=vllm-bench", ":1: read.format: 'vllm-bench' is JSON, got 'TIMESTAMP,"),
+        ("arrival_s,prompt_tokens,output_tokens,latency\n1,5,6,7\n", "",
+         "'ns' says it; read.columns.latency = '' reads no such column"),
+        (f"{OWN_HEAD},ttft_s\n1,5,6,0\n", "time_unit=s", "; read.columns.ttft = '' reads no such"),
+        (f"{OWN_HEAD},ttft_s\n1,5,6,1\n1,5,6,x", "time_unit=s", "read.columns.ttft = '' reads no"),
+        ('{"timestamp": 1759813207532, "input_length": 9, "output_length": 2, "hash_ids": [0]}', "",
+         "got 1759813207532; times count from the begin of the trace: subtract the first one"),
+    ],
+)  # fmt: skip
+def test_what_is_said_helps(tmp_path, content, read, message):
+    assert message in refused(write(tmp_path, content), *filter(None, [read]))
+
+
 def test_aiperfs_warmup_is_left_out(tmp_path):
     warm = exports.aiperf(ROWS, clock=5, phase="warmup")
     check_measured(load(write(tmp_path, f"{warm}\n{MEASURED['aiperf']}")))
@@ -419,7 +444,8 @@ def test_times_that_no_unit_makes_sense_of_are_not_asked_for_one(tmp_path, row, 
     path = write(tmp_path, f"arrival,prompt_tokens,output_tokens,first_token\n{row}\n")
     assert refused(path).startswith(f":2: {message}")
     path = write(tmp_path, "arrival_s,prompt_tokens,output_tokens,ttft\n7,5,2,2026-04-01\n")
-    assert refused(path) == ":2: ttft: expected a time, at least 0, got '2026-04-01'"
+    told = ":2: ttft: expected a time, at least 0, got '2026-04-01'; "
+    assert refused(path) == f"{told}read.columns.ttft = '' reads no such column"
 
 
 @pytest.mark.parametrize("name", ["csv", "burstgpt"])
