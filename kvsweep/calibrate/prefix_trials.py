@@ -29,6 +29,7 @@ _COLUMNS = ("condition", "ttft_ms")
 _LENGTHS = (tuple(LENGTHS.values()), HEADER[1:])
 """Columns that a log of requests has, both of them; the second ones are Azure's."""
 _LONGEST_HEADER = 2**16
+_MIN_MS = 1e-6  # a nanosecond; of less the weights of a fit overflow
 _MAX_MS = MAX_TIME_US / 1000
 
 _DIMS = ("size", "condition", "trial")
@@ -240,9 +241,10 @@ def _checked(where: str, a: Any, b: Any, row: dict[str, Any]) -> Trial:
         raise InputError(f"{where}: prompt_tokens: {prompt} are less than the {begins} of {words}")
     rate = _number(row[_RATE], _RATE, where) if _RATE in row else math.nan
     ttft_ms = _number(row.get("ttft_ms", ""), "ttft_ms", where)
-    if not 0 < ttft_ms <= _MAX_MS:
+    if not _MIN_MS <= ttft_ms <= _MAX_MS:
+        least = f"at least {_MIN_MS:g}" if 0 < ttft_ms < _MIN_MS else "more than 0"
         raise InputError(
-            f"{where}: ttft_ms: expected more than 0 and at most {_MAX_MS:.12g}, got {ttft_ms:.12g}"
+            f"{where}: ttft_ms: expected {least} and at most {_MAX_MS:.12g}, got {ttft_ms:.12g}"
         )
     return Trial(
         a,

@@ -261,3 +261,11 @@ def test_logs_and_packed_trials_are_told_where_they_go(tmp_path, capsys):
         with pytest.raises(SystemExit):
             main(["calibrate", *map(str, words)])
         assert message in capsys.readouterr().err
+
+
+def test_a_time_below_a_nanosecond_is_no_measurement(tmp_path):
+    """NumPy told of an overflow in the fit."""
+    path = tmp_path / "r_a1_b2.csv"
+    path.write_text("condition,ttft_ms\nhit,1e-300\n")
+    with pytest.raises(InputError, match=r":2: ttft_ms: expected at least 1e-06 and at most"):
+        read_prefix(path)
