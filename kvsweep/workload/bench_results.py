@@ -111,16 +111,16 @@ def _starts(run: dict[str, Any], lists: dict[str, Any], count: int, read: Readin
     if read.arrivals == "at-once":
         return [0.0] * count
     rate = run.get("request_rate")
-    is_even = isinstance(rate, int | float) and MIN_RATE <= rate <= MAX_RATE
+    finite = rate if isinstance(rate, int | float) and MIN_RATE <= rate <= MAX_RATE else None
     if read.arrivals == "even":
-        if not is_even:
+        if finite is None:
             raise Malformed(
                 f"request_rate: read.arrivals = 'even' needs a number of requests per second, got "
                 f"{shown(rate)}: read.arrivals = {_AT_ONCE}"
             )
-        return [i / rate for i in range(count)]
+        return [i / finite for i in range(count)]
     if "start_times" not in lists:
-        even = f"'even' (at the request_rate, {rate:g}) or " if is_even else ""
+        even = f"'even' (at the request_rate, {finite:g}) or " if finite is not None else ""
         raise Malformed(
             "missing 'start_times', which older releases do not save: to calibrate, run it with a "
             f"newer one; else read.arrivals = {even}{_AT_ONCE}"
