@@ -99,8 +99,8 @@ class Bends(Section):
         What the copies made by `repeat` and `loop` consist of: ``new`` content, which has in common
         with itself what the original has, or the ``same`` content as the original.
     scale : float
-        Factor of the rate: arrivals are divided by it. The order, and what clients themselves take
-        (think times, patience), stay.
+        Factor of the rate: arrivals are divided by it. What clients themselves take (think times,
+        patience) stays, and so the order but of requests that wait for answers.
     limit : int or None
         Requests at most, the first ones of what the other keys have made.
     lengths_from : str or None
