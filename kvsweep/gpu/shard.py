@@ -7,8 +7,9 @@ from typing import Any
 
 from kvsweep.errors import InputError
 from kvsweep.limits import MAX_LAYERS
-from kvsweep.sizing.architectures import Architecture, architecture
+from kvsweep.sizing.architectures import Architecture
 from kvsweep.sizing.attention import head_dim, kv_heads, layer_windows, query_heads
+from kvsweep.sizing.class_defaults import text_model
 from kvsweep.sizing.config_values import Values
 from kvsweep.sizing.weights import expert_count
 
@@ -148,12 +149,7 @@ def shard_of(config: dict[str, Any], where: str, tp: int) -> Shard:
     InputError
         If a value is missing, the architecture is not measured, or `tp` does not divide it.
     """
-    whole = Values(config, where)
-    names = whole.words("architectures")
-    if not names:
-        raise InputError(f"{where}: architectures: missing; is this a model's config.json?")
-    about = architecture(names[0], where)
-    text = whole.section("text_config") or whole
+    _, about, text = text_model(Values(config, where))
     if text.table.get("index_topk") is not None:
         raise InputError(f"{where}: index_topk: sparse attention is not measured")
     sparse = text.table.get("decoder_sparse_step"), text.table.get("moe_layer_freq")

@@ -14,8 +14,8 @@ class Architecture(NamedTuple):
     ----------
     sliding : str
         Which layers have a sliding window if ``layer_types`` does not say so: ``all`` (if there is
-        a window), ``even``, ``pattern`` (all but every ``sliding_window_pattern``-th), ``never``,
-        or ``listed`` (it must say so).
+        a window), ``late`` (from ``max_window_layers`` on), ``even``, ``pattern`` (all but every
+        ``sliding_window_pattern``-th), ``never``, or ``listed`` (it must say so).
     mla : bool
         Whether attention is multi-head latent.
     qkv_bias, qk_norm, all_bias, sandwich : bool
@@ -49,8 +49,8 @@ KNOWN = {
     "Mistral3ForConditionalGeneration": Architecture("all", weights=False),
     "MixtralForCausalLM": Architecture("all"),
     "Phi3ForCausalLM": Architecture("all"),
-    "Qwen2ForCausalLM": Architecture("all", qkv_bias=True, family="qwen"),
-    "Qwen3ForCausalLM": Architecture("all", qk_norm=True, family="qwen"),
+    "Qwen2ForCausalLM": Architecture("late", qkv_bias=True, family="qwen"),
+    "Qwen3ForCausalLM": Architecture("late", qk_norm=True, family="qwen"),
     "Qwen3MoeForCausalLM": Architecture("all", qk_norm=True),
     "Glm4MoeForCausalLM": Architecture("never", qk_norm=True, weights=False),
     "Gemma2ForCausalLM": Architecture("even", sandwich=True, tied=True),
@@ -58,6 +58,7 @@ KNOWN = {
     "Gemma3ForConditionalGeneration": _GEMMA3._replace(weights=False),
     "Gemma4ForCausalLM": Architecture("listed", weights=False),
     "Gemma4ForConditionalGeneration": Architecture("listed", weights=False),
+    "GraniteForCausalLM": Architecture("never"),
     "GptOssForCausalLM": Architecture("even", all_bias=True),
     "DeepseekV2ForCausalLM": _MLA,
     "DeepseekV3ForCausalLM": _MLA,
@@ -66,7 +67,10 @@ KNOWN = {
 """Architectures, by the name in ``architectures`` of a ``config.json``."""
 
 STATE_SPACE = ("mamba", "jamba", "bamba", "nemotronh", "falconh1", "granitemoehybrid", "zamba")
-LINEAR = ("qwen3next", "qwen3_5", "qwen35", "minimax", "kimilinear", "bailing", "lfm2")
+LINEAR = (
+    *("qwen3next", "qwen3_5", "qwen35", "kimilinear", "bailingmoev2_5", "bailingmoev3", "lfm2"),
+    *("minimaxforcausallm", "minimaxtext", "minimaxm1", "minimaxvl"),  # MiniMax-M2 attends to all
+)
 
 
 def architecture(name: str, where: str) -> Architecture:
@@ -86,5 +90,6 @@ def architecture(name: str, where: str) -> Architecture:
         why = "is not known here"
     raise InputError(
         f"{where}: architectures: {shown(name)} {why}; known: {', '.join(KNOWN)}"
-        f"{did_you_mean(name, list(KNOWN))}; the server's own log tells its blocks: --log"
+        f"{did_you_mean(name, list(KNOWN))}; the server's own log tells its blocks: --log "
+        "without --model"
     )

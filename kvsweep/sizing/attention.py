@@ -102,12 +102,19 @@ def _kinds(config: Values, about: Architecture, layers: int) -> list[str]:
     if not has_window or about.sliding == "never":
         return [FULL] * layers
     if about.sliding == "all":
-        full = config.number("max_window_layers", layers)
-        if 0 < full < layers:
-            raise InputError(
-                f"{config.where}: max_window_layers: {full} of {layers} layers; vLLM does not "
-                "start with windows in some layers only of such a model"
-            )
         return [SLIDING] * layers
+    if about.sliding == "late":
+        return _late(config, layers)
     every = 2 if about.sliding == "even" else config.count("sliding_window_pattern", GEMMA_PATTERN)
     return [FULL if (layer + 1) % every == 0 else SLIDING for layer in range(layers)]
+
+
+def _late(config: Values, layers: int) -> list[str]:
+    """Return the kinds of layers of which the last have a window: all or none of them."""
+    full = config.number("max_window_layers")
+    if 0 < full < layers:
+        raise InputError(
+            f"{config.where}: max_window_layers: {full} of {layers} layers; vLLM does not "
+            "start with windows in some layers only of such a model"
+        )
+    return [SLIDING if full == 0 else FULL] * layers

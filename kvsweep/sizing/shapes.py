@@ -15,8 +15,9 @@ from kvsweep.errors import InputError, clip, did_you_mean, shown
 from kvsweep.limits import MAX_LAYERS, MAX_SETTINGS_BYTES, MAX_TOKENS
 from kvsweep.parsing import parse_json
 from kvsweep.reading import read_text
-from kvsweep.sizing.architectures import Architecture, architecture
+from kvsweep.sizing.architectures import Architecture
 from kvsweep.sizing.attention import attention_shapes, query_heads
+from kvsweep.sizing.class_defaults import text_model
 from kvsweep.sizing.config_values import Values
 from kvsweep.sizing.dtypes import MODEL_DTYPES
 from kvsweep.sizing.model import Model, Weights
@@ -152,17 +153,13 @@ def model_from_config(table: dict[str, Any], name: str, source: str | None = Non
         If a value is missing, or the architecture is not known.
     """
     whole = Values(table, name)
-    names = whole.words("architectures")
-    if not names:
-        raise InputError(f"{name}: architectures: missing; is this a model's config.json?")
-    about = architecture(names[0], name)
-    text = whole.section("text_config") or whole
+    known_as, about, text = text_model(whole)
     dtype = _dtype(text) or _dtype(whole) or "bfloat16"
     kept = store(whole if "quantization_config" in whole.table else text, dtype)
     weights, unknown = _weights(text, about, kept)
     return Model(
         name=name,
-        architecture=names[0],
+        architecture=known_as,
         attention=attention_shapes(text, about),
         layers=text.count("num_hidden_layers", most=MAX_LAYERS),
         heads=query_heads(text),

@@ -115,6 +115,9 @@ def test_a_config_of_a_file_and_of_its_folder(tmp_path):
     [
         ({"architectures": ["LamaForCausalLM"]}, "did you mean 'LlamaForCausalLM'"),
         ({"architectures": ["Qwen3NextForCausalLM"]}, "keeps states beside keys and values"),
+        ({"architectures": ["MiniMaxM1ForCausalLM"]}, "keeps states beside keys and values"),
+        ({"architectures": ["MiniMaxM2ForCausalLM"]}, "is not known here"),
+        ({"architectures": ["BailingMoeForCausalLM"]}, "is not known here"),
         ({"architectures": None}, "architectures: missing"),
         ({"architectures": "LlamaForCausalLM"}, "architectures: 'LlamaForCausalLM'"),
         ({"num_hidden_layers": None}, "num_hidden_layers: missing"),
@@ -131,7 +134,11 @@ def test_a_config_of_a_file_and_of_its_folder(tmp_path):
         ({"num_local_experts": 8, "intermediate_size": {}}, "intermediate_size: an object"),
         ({"rope_scaling": 3}, "rope_scaling: 3; it must be an object"),
         (
-            {"sliding_window": 4096, "use_sliding_window": True, "max_window_layers": 28},
+            {
+                "architectures": ["Qwen2ForCausalLM"],
+                "sliding_window": 4096,
+                "use_sliding_window": True,
+            },
             "max_window_layers: 28 of 32 layers; vLLM does not start with windows in some layers",
         ),
         ({"text_config": []}, "text_config: a list; it must be an object"),
@@ -158,6 +165,54 @@ def test_a_sliding_window_of_all_layers_of_some_and_of_none():
     assert windows(**gemma)[5] is None
     oss = {"architectures": ["GptOssForCausalLM"], "sliding_window": 128, "num_local_experts": 2}
     assert windows(**oss)[:2] == [128, None]
+
+
+def test_the_last_layers_of_qwen_have_a_window_all_of_them_or_none():
+    """`Qwen2Config` makes ``layer_types`` of it; vLLM's `Qwen2Model` refuses a mixture."""
+
+    def windows(name="Qwen2ForCausalLM", **change):
+        change = {"architectures": [name], "sliding_window": 4096} | change
+        return {shape.window for shape in model_from_config(LLAMA | change, "x").attention}
+
+    on = {"use_sliding_window": True}
+    assert windows() == windows("Qwen3ForCausalLM") == windows("Qwen3MoeForCausalLM") == {None}
+    assert windows(**on, max_window_layers=32) == {None}
+    assert windows(**on, max_window_layers=0) == {4096}
+    assert windows("Qwen3MoeForCausalLM", **on, max_window_layers=32) == {4096}
+
+
+def test_a_key_that_is_missing_has_the_default_of_its_class():
+    """As vLLM reads it: `configuration_*.py` of transformers 5.20."""
+
+    def shape(name, without, **change):
+        config = {key: LLAMA[key] for key in LLAMA if key not in without}
+        return model_from_config(config | {"architectures": [name]} | change, "x").attention[0]
+
+    heads = ("num_attention_heads", "num_key_value_heads")
+    gemma = shape("Gemma3ForCausalLM", heads, sliding_window=1024)
+    assert (gemma.kv_heads, gemma.key, gemma.window) == (4, 256, 1024)
+    assert shape("Qwen3ForCausalLM", (), num_attention_heads=16).key == 128
+    assert shape("Qwen2ForCausalLM", (), num_attention_heads=16).key == 256
+    assert shape("MistralForCausalLM", ()).window == 4096
+    assert shape("MistralForCausalLM", (), sliding_window=None).window is None
+    assert shape("MixtralForCausalLM", ("num_key_value_heads",)).kv_heads == 8
+    assert shape("LlamaForCausalLM", ("num_key_value_heads",)).kv_heads == 32
+
+
+def test_a_text_model_inside_has_the_defaults_of_its_class():
+    """Gemma-3-4b-it's own file has as little."""
+    inside = {"hidden_size": 2560, "intermediate_size": 10240, "num_hidden_layers": 34}
+    config = {"architectures": ["Gemma3ForConditionalGeneration"], "text_config": inside}
+    model = model_from_config(config, "x")
+    assert (model.heads, model.max_model_len) == (8, 131072)
+    assert sum(shape.window is None for shape in model.attention) == 5
+
+
+def test_granite_is_a_plain_model():
+    """8.17 billion parameters, says the card of granite-3.3-8b-instruct."""
+    change = {"architectures": ["GraniteForCausalLM"], "num_hidden_layers": 40}
+    change |= {"intermediate_size": 12800, "vocab_size": 49159, "tie_word_embeddings": True}
+    assert round(model_from_config(LLAMA | change, "x").weights.parameters, -7) == 8.17e9
 
 
 def test_the_longest_request_is_scaled_as_vllm_scales_it():

@@ -1,0 +1,83 @@
+"""What a model has where its ``config.json`` lacks a key: defaults of transformers' classes.
+
+vLLM reads the file by the class of transformers (5.16 to 5.20) that its ``model_type`` names, which
+fills what is missing. Widths and numbers of layers are not filled here: a file without them is
+taken to be cut off. Nor are those of DeepSeek's and Gemma 4's classes.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kvsweep.errors import InputError
+from kvsweep.sizing.architectures import Architecture, architecture
+from kvsweep.sizing.config_values import Values
+
+_MISTRAL = {
+    "num_key_value_heads": 8,
+    "sliding_window": 4096,
+    "max_position_embeddings": 131072,
+}
+_QWEN = {
+    "num_key_value_heads": 32,
+    "use_sliding_window": False,
+    "sliding_window": 4096,
+    "max_window_layers": 28,
+    "max_position_embeddings": 32768,
+}
+_GEMMA2 = {
+    "num_attention_heads": 8,
+    "num_key_value_heads": 4,
+    "head_dim": 256,
+    "sliding_window": 4096,
+    "max_position_embeddings": 8192,
+    "vocab_size": 256000,
+}
+_GEMMA3 = _GEMMA2 | {"max_position_embeddings": 131072, "vocab_size": 262208}
+
+DEFAULTS: dict[str, dict[str, Any]] = {
+    "LlamaForCausalLM": {"max_position_embeddings": 2048},
+    "GraniteForCausalLM": {"max_position_embeddings": 2048},
+    "MistralForCausalLM": _MISTRAL,
+    "Mistral3ForConditionalGeneration": _MISTRAL,
+    "MixtralForCausalLM": {"num_key_value_heads": 8, "max_position_embeddings": 131072},
+    "Phi3ForCausalLM": {
+        "max_position_embeddings": 4096,
+        "original_max_position_embeddings": 4096,
+    },
+    "Qwen2ForCausalLM": _QWEN,
+    "Qwen3ForCausalLM": _QWEN | {"head_dim": 128},
+    "Qwen3MoeForCausalLM": {
+        "num_key_value_heads": 4,
+        "use_sliding_window": False,
+        "sliding_window": 4096,
+        "max_position_embeddings": 32768,
+    },
+    "Glm4MoeForCausalLM": {"num_key_value_heads": 8, "max_position_embeddings": 131072},
+    "Gemma2ForCausalLM": _GEMMA2,
+    "Gemma3ForCausalLM": _GEMMA3,
+    "Gemma3ForConditionalGeneration": _GEMMA3,
+    "GptOssForCausalLM": {
+        "num_key_value_heads": 8,
+        "head_dim": 64,
+        "sliding_window": 128,
+        "max_position_embeddings": 131072,
+    },
+}
+"""Of keys that are missing, by the name in ``architectures``; a null is a value, not a lack."""
+
+
+def text_model(whole: Values) -> tuple[str, Architecture, Values]:
+    """Return the architecture of a ``config.json``, and the values of its text model, all of them.
+
+    Raises
+    ------
+    InputError
+        If it names no architecture, or one that is not known.
+    """
+    names = whole.words("architectures")
+    if not names:
+        raise InputError(f"{whole.where}: architectures: missing; is this a model's config.json?")
+    about = architecture(names[0], whole.where)
+    text = whole.section("text_config") or whole
+    return names[0], about, Values(DEFAULTS.get(names[0], {}) | text.table, text.where)
