@@ -13,6 +13,8 @@ from kvsweep.config.preset import load_preset
 from kvsweep.config.served_text import defaults_text, model_text
 from kvsweep.errors import InputError
 from kvsweep.limits import MAX_BLOCKS
+from kvsweep.sizing.shapes import load_config
+from kvsweep.survey import windows_text
 
 WORKLOAD = """\
 [workload]
@@ -108,6 +110,19 @@ def test_step_times_are_computed_where_none_are_given(load, tmp_path):
     assert "step times computed, not measured" in told(load(ON_H100))[0]
     given = load(ON_H100 + LATENCY)
     assert scenarios(given)[0].latency.model == "llama-3.1-8b/h100/tp2"
+
+
+def test_windows_that_no_request_fills_are_told(load, tmp_path):
+    """Step times charge them in full, which no sum over tokens can avoid."""
+    shape = load_config("llama-3.1-8b")[0] | {"sliding_window": 4096}
+    (tmp_path / "c.json").write_text(json.dumps(shape))
+    text = '[model]\nconfig = "c.json"\ngpu = "h100"\n'
+    (said,) = told(load(text), windows_text)
+    assert "a window of 4,096 tokens for every request, and none has more than 152" in said
+    assert told(load(text, "workload.prompt.value=5000"), windows_text) == [None]
+    assert told(load(text + LATENCY.replace("tp2", "tp1")), windows_text) == [None]
+    (tmp_path / "c.json").write_text(json.dumps(shape | {"sliding_window": 131072}))
+    assert told(load(text), windows_text) == [None]
 
 
 def windows(scenario):

@@ -57,6 +57,7 @@ def size_of(sweep: Sweep, path: Where, options: dict[str, Any]) -> dict[str, Any
     from kvsweep.grid import plan
     from kvsweep.simulate import source_hash
     from kvsweep.store import Share, exists, pending
+    from kvsweep.survey import windows_text
     from kvsweep.workers.choosing import check_workers
 
     check_workers(
@@ -99,6 +100,7 @@ def size_of(sweep: Sweep, path: Where, options: dict[str, Any]) -> dict[str, Any
         "transfers": list(dict.fromkeys(map(transfer_text, tiers))),
         "models": told(model_text, sweep),
         "defaults": told(defaults_text, sweep),
+        "cautions": told(windows_text, sweep),
         "workers": workers,
         "seconds": expected.seconds,
         "seconds_low": expected.low,
@@ -134,6 +136,8 @@ def print_size(size: dict[str, Any], as_json: bool) -> None:
         echo(f"model        {text}")
     for text in size["defaults"][:NAMED]:
         echo(f"             {text}")
+    for text in size["cautions"][:NAMED]:
+        echo(f"caution      {text}")
     on = "one worker of the scheduler" if size["workers"] is None else f"{size['workers']} workers"
     ends = f"{span(size['seconds_low'])} to {span(size['seconds_high'])}"
     echo(f"time         about {span(size['seconds'])} ({ends}) on {on}")

@@ -8,7 +8,8 @@ data ``memory``. Here it is counted of every model whose weights are:
 - Multi-head latent attention: a prefill computes with keys and values of all heads, a decode with
   the latent vector, which every GPU reads whole. That a later chunk of a prefill makes keys and
   values of its context again is left out.
-- Sliding windows: a token attends to a full one. While a context is shorter, that is too much.
+- Sliding windows: a token attends to a full one. While a context is shorter, that is too much: up to
+  the window over the context. A window that no request outgrows is full attention.
 
 Weights of 8 bits are computed at the peak of 8 bits, if the GPU has one; those in MXFP4 at that of
 16. What GPUs exchange with each other is left out.
@@ -16,6 +17,7 @@ Weights of 8 bits are computed at the peak of 8 bits, if the GPU has one; those 
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import NamedTuple
 
 from kvsweep.errors import InputError
@@ -92,6 +94,7 @@ def terms(served: Served, peaks: Peaks) -> StepTerms:
     """
     if served.asked.pp > 1:
         raise _missing("a pipeline")
+    served = _without_idle_windows(served)
     model, tp = served.model, served.asked.tp
     if model.work is None or model.weights is None:
         raise _missing(model.architecture)
@@ -104,6 +107,22 @@ def terms(served: Served, peaks: Peaks) -> StepTerms:
     moved = ((read - some) * byte, kv * byte, (kv + windows) * byte, lasting * byte, 0.0)
     experts = (some * byte, chosen) if some else ()
     return StepTerms(_computed(model, model.work, tp, peaks), moved, experts)
+
+
+def _without_idle_windows(served: Served) -> Served:
+    """Take windows that are as long as the longest request for full attention."""
+    longest = served.asked.max_model_len or served.model.max_model_len
+    shapes = tuple(
+        replace(shape, window=None) if (shape.window or 0) >= longest else shape
+        for shape in served.model.attention
+    )
+    return replace(served, model=replace(served.model, attention=shapes))
+
+
+def windows(served: Served) -> list[int]:
+    """Return the windows that step times charge in full, whatever the context is."""
+    shapes = _without_idle_windows(served).model.attention
+    return [shape.window for shape in shapes if shape.window is not None]
 
 
 def _computed(model: Model, work: Work, tp: int, peaks: Peaks) -> Five:

@@ -29,6 +29,7 @@ SMALL = {
     "architectures": ["MixtralForCausalLM"],
     "num_hidden_layers": 2,
     "num_attention_heads": 2,
+    "num_key_value_heads": 2,
     "hidden_size": 64,
     "intermediate_size": 64,
     "num_local_experts": 8,
@@ -36,6 +37,13 @@ SMALL = {
     "max_position_embeddings": 1024,
 }
 """A mixture of experts, small."""
+
+
+PLAIN_MODEL = {
+    **{key: value for key, value in SMALL.items() if key != "num_local_experts"},
+    "architectures": ["Phi3ForCausalLM"],
+}
+"""The same without experts."""
 
 
 def of(name, tp=1, peaks=PLAIN):
@@ -81,6 +89,19 @@ def test_windows_bound_the_context_that_is_attended_to_and_read():
     assert memory[1] == pytest.approx(36 * token / 1e6)
     assert memory[2] - memory[1] == pytest.approx(sliding * inside * token / 1e6)
     assert memory[3] == pytest.approx(full * token / 1e6)
+
+
+def test_a_window_that_no_request_outgrows_is_full_attention():
+    """Phi-4-mini has windows of 262,144 tokens and takes 131,072: a step read them all, always."""
+
+    def steps(window, **asked):
+        config = {**PLAIN_MODEL, "sliding_window": window}
+        return terms(serve(model_from_config(config, "c.json"), Asked(**asked), None), PLAIN)
+
+    assert steps(262144) == steps(1024) == steps(None)
+    assert steps(512, max_model_len=512) == steps(None)
+    assert steps(512).beta[2] > steps(None).beta[2]
+    assert steps(512).beta[3] == 0.0
 
 
 def test_experts_in_mxfp4_are_computed_in_16_bits():
