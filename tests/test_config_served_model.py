@@ -120,7 +120,7 @@ def test_windows_that_no_request_fills_are_told(load, tmp_path):
     (said,) = told(load(text), windows_text)
     assert "a window of 4,096 tokens for every request, and none has more than 152" in said
     assert told(load(text, "workload.prompt.value=5000"), windows_text) == [None]
-    assert told(load(text + LATENCY.replace("tp2", "tp1")), windows_text) == [None]
+    assert told(load(text + LATENCY.replace("tp2", "tp1-roofline")), windows_text) == [None]
     (tmp_path / "c.json").write_text(json.dumps(shape | {"sliding_window": 131072}))
     assert told(load(text), windows_text) == [None]
 
@@ -256,6 +256,28 @@ def test_values_of_an_axis_that_mean_the_same_are_refused(load, key, one, other)
     said = f"{other!r} occurs twice as {one!r}, which means the same"
     with pytest.raises(InputError, match=rf":\d+: grid\.{key}: {re.escape(said)}$"):
         load(text)
+
+
+def test_quantized_weights_are_why_something_is_missing_and_the_remedy_works(load, tmp_path):
+    quantized = {"quantization_config": {"quant_method": "awq"}}
+    config = tmp_path / "config.json"
+    config.write_text(json.dumps(load_config("llama-3.1-8b")[0] | quantized))
+    text = '[model]\nconfig = "config.json"\ngpu = "h100"\n'
+    with pytest.raises(InputError, match=r"as model.weights_gib = 60\.8$"):
+        load(text)
+    with pytest.raises(InputError, match=r"not known of weights that are quantized by awq; give"):
+        load(text, "model.weights_gib=60.8")
+    assert load(text + LATENCY, "model.weights_gib=60.8")
+
+
+def test_a_file_beside_the_config_is_read_anew(load, tmp_path):
+    (tmp_path / "config.json").write_text(json.dumps(load_config("llama-3.1-8b")[0]))
+    text = f'[model]\nconfig = "config.json"\nkv_gib = 4.0\n{LATENCY}'
+    (before,) = scenarios(load(text))
+    quantized = {"quant_method": "modelopt", "kv_cache_quant_algo": "FP8"}
+    (tmp_path / "hf_quant_config.json").write_text(json.dumps(quantized))
+    (after,) = scenarios(load(text))
+    assert after.cache.kv_bytes_per_token == before.cache.kv_bytes_per_token / 2
 
 
 def test_values_of_an_axis_that_are_unknown_or_other_memory_stay(load):

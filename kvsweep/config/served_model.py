@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+from contextlib import suppress
 from functools import cache
 from math import ceil, floor, log10
 from pathlib import Path
@@ -221,12 +223,24 @@ def sized(scenario: Scenario, folder: Path) -> Answer:
 
 
 def _state(name: str) -> tuple[int, ...] | None:
-    """Return what tells a file from another of its name, or from itself as it was; None of none."""
+    """Return what tells a file from another of its name, or from itself as it was; None of none.
+
+    With what may stand beside it (`kvsweep.sizing.shapes.QUANTIZED`).
+    """
+    from kvsweep.sizing.shapes import QUANTIZED
+
     path = Path(name)
-    try:
-        found = os.stat(path / "config.json" if path.is_dir() else path)
-    except (OSError, ValueError):
-        return None
+    with suppress(OSError, ValueError):
+        path = path / "config.json" if path.is_dir() else path
+        own = _state_of(path)
+        with suppress(OSError):
+            return own + _state_of(path.with_name(QUANTIZED))
+        return own
+    return None
+
+
+def _state_of(path: Path) -> tuple[int, ...]:
+    found = os.stat(path)
     return found.st_dev, found.st_ino, found.st_mtime_ns, found.st_size
 
 
@@ -265,6 +279,7 @@ def _told(scenario: Scenario, folder: Path) -> Answer:
         option, _, message = str(problem).partition(": ")
         path = OPTIONS.get(option)
         for name, (section, key) in OPTIONS.items():
+            message = re.sub(rf"{name} ([\d.]+)(GiB)?\b", rf"{section}.{key} = \1", message)
             message = message.replace(name, f"{section}.{key}")
         whole = message if path else f"{option}: {message}"
         raise KeyProblem(path or ("model", "config"), whole) from None

@@ -25,7 +25,7 @@ MODEL_DTYPES = ("bfloat16", "float16", "float32")
 """What a ``config.json`` may name; vLLM runs float32 checkpoints in 16 bits unless told."""
 
 
-def cache_dtype(name: str, model_dtype: str) -> str:
+def cache_dtype(name: str, model_dtype: str, kept: str | None = None) -> str:
     """Return the data type of the KV cache.
 
     Parameters
@@ -34,12 +34,21 @@ def cache_dtype(name: str, model_dtype: str) -> str:
         vLLM's ``--kv-cache-dtype``; ``auto``: that of the model.
     model_dtype : str
         ``torch_dtype`` of the model.
+    kept : str or None
+        What its checkpoint wants for keys and values where `name` is ``auto``.
 
     Raises
     ------
     InputError
         If its bytes are not known.
     """
+    if name == "auto" and kept is not None:
+        if kept not in BYTES:
+            raise InputError(
+                f"--dtype: auto is {kept} of this checkpoint, which is not computed here; give "
+                f"another: {', '.join(BYTES)}"
+            )
+        return kept
     if name == "auto":
         return "bfloat16" if model_dtype == "float32" else model_dtype
     found = ALIASES.get(name, name)

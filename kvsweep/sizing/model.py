@@ -199,6 +199,8 @@ class Model:
         Weights that the publisher tells, of 16 bits each, where they are not counted.
     work : Work or None
         What a token takes to compute; None if that is not counted.
+    kept_dtype : str or None
+        Data type that the checkpoint wants for keys and values.
     """
 
     name: str
@@ -215,6 +217,7 @@ class Model:
     published: int | None = None
     work: Work | None = None
     usual_model_len: int | None = None
+    kept_dtype: str | None = None
 
     def takes(self, tp: int) -> bool:
         """Return whether `tp` GPUs can have the heads of attention divided among them, or copied.

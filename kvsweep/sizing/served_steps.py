@@ -8,8 +8,8 @@ data ``memory``. Here it is counted of every model whose weights are:
 - Multi-head latent attention: a prefill computes with keys and values of all heads, a decode with
   the latent vector, which every GPU reads whole. That a later chunk of a prefill makes keys and
   values of its context again is left out.
-- Sliding windows: a token attends to a full one. While a context is shorter, that is too much: up to
-  the window over the context. A window that no request outgrows is full attention.
+- Sliding windows: a token attends to a full one. While a context is shorter, that is too much: up
+  to the window over the context. A window that no request outgrows is full attention.
 
 Weights of 8 bits are computed at the peak of 8 bits, if the GPU has one; those in MXFP4 at that of
 16. What GPUs exchange with each other is left out.
@@ -96,7 +96,9 @@ def terms(served: Served, peaks: Peaks) -> StepTerms:
         raise _missing("a pipeline")
     served = _without_idle_windows(served)
     model, tp = served.model, served.asked.tp
-    if model.work is None or model.weights is None:
+    if model.weights is None:
+        raise _missing(f"weights that are {model.weights_unknown}")
+    if model.work is None:
         raise _missing(model.architecture)
     weights = model.weights
     read = sum(layer.on_gpu(tp) for layer in weights.layers) + weights.output / tp

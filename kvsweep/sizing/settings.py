@@ -150,10 +150,14 @@ def _check_parallel(model: Model, asked: Asked) -> None:
 
 def _dtype(model: Model, asked: Asked, gpu: Gpu | None) -> str:
     """Return the data type of keys and values; sparse MLA may have a format of its own."""
-    packed = model.is_sparse and gpu is not None and ALIASES.get(asked.dtype, asked.dtype)
-    if gpu is not None and packed in gpu.packed:
+    name = ALIASES.get(asked.dtype, asked.dtype)
+    if name == "auto" and model.kept_dtype is not None:
+        name = model.kept_dtype
+    if gpu is not None and model.is_sparse and name in gpu.packed:
         return SPARSE_MLA
-    return cache_dtype(asked.dtype, model.dtype)
+    if name == SPARSE_MLA and not model.is_sparse:
+        raise InputError(f"--dtype: {SPARSE_MLA} is a format of sparse MLA only (DeepSeek-V3.2)")
+    return cache_dtype(asked.dtype, model.dtype, model.kept_dtype)
 
 
 def _block_size(model: Model, asked: Asked, gpu: Gpu | None) -> tuple[int, str]:

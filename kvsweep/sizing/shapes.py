@@ -21,6 +21,7 @@ from kvsweep.sizing.class_defaults import text_model
 from kvsweep.sizing.config_values import Values
 from kvsweep.sizing.dtypes import MODEL_DTYPES
 from kvsweep.sizing.model import Model, Weights
+from kvsweep.sizing.quantization import kept_dtype, quantization
 from kvsweep.sizing.weights import Store, count_weights, count_work, expert_count, store
 
 SCALED_ALREADY = (
@@ -28,6 +29,9 @@ SCALED_ALREADY = (
     *("default", "mrope", ""),
 )
 """Rotary embeddings whose factor ``max_position_embeddings`` has in it, as vLLM 0.33.0 takes it."""
+
+QUANTIZED = "hf_quant_config.json"
+"""Where ModelOpt up to 0.29 writes the quantization, beside ``config.json``."""
 
 
 @cache
@@ -106,7 +110,19 @@ def load_config(name: str, folder: Path | None = None) -> tuple[dict[str, Any], 
     table = parse_json(read_text(path, MAX_SETTINGS_BYTES), str(path))
     if not isinstance(table, dict):
         raise InputError(f"{path}: is no config.json: it must be an object, is {shown(table)}")
-    return table, str(path), None
+    return _with_quantization(table, path), str(path), None
+
+
+def _with_quantization(table: dict[str, Any], path: Path) -> dict[str, Any]:
+    """Add what older ModelOpt checkpoints say of their quantization in a file of its own."""
+    beside = path.with_name(QUANTIZED)
+    whole_model = path.name == "config.json" and table.get("quantization_config") is None
+    if not whole_model or not os.path.exists(beside):
+        return table
+    found = parse_json(read_text(beside, MAX_SETTINGS_BYTES), str(beside))
+    if not isinstance(found, dict):
+        raise InputError(f"{beside}: must be an object, is {shown(found)}")
+    return table | {"quantization_config": found}
 
 
 def published_name(name: str) -> str:
@@ -155,7 +171,8 @@ def model_from_config(table: dict[str, Any], name: str, source: str | None = Non
     whole = Values(table, name)
     known_as, about, text = text_model(whole)
     dtype = _dtype(text) or _dtype(whole) or "bfloat16"
-    kept = store(whole if "quantization_config" in whole.table else text, dtype)
+    quantized = quantization(whole, text)
+    kept = store(quantized, dtype)
     weights, unknown = _weights(text, about, kept)
     return Model(
         name=name,
@@ -170,6 +187,7 @@ def model_from_config(table: dict[str, Any], name: str, source: str | None = Non
         weights_unknown=unknown,
         experts=bool(expert_count(text)),
         source=source or name,
+        kept_dtype=kept_dtype(quantized, about.mla),
         work=count_work(text, about, kept) if weights and isinstance(kept, Store) else None,
     )
 

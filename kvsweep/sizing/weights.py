@@ -10,6 +10,7 @@ from kvsweep.sizing.architectures import Architecture
 from kvsweep.sizing.attention import head_dim, kv_heads, query_heads
 from kvsweep.sizing.config_values import Values
 from kvsweep.sizing.model import LayerWeights, Weights, Work
+from kvsweep.sizing.quantization import method
 
 FP8_BLOCK = 128 * 128
 """Weights that share a scale of 4 bytes in DeepSeek's FP8."""
@@ -28,28 +29,27 @@ class Store(NamedTuple):
     eight_bit: bool = False
 
 
-def store(config: Values, dtype: str) -> Store | str:
+def store(about: Values | None, dtype: str) -> Store | str:
     """Return how weights are stored, or why that is not known.
 
     Parameters
     ----------
-    config : Values
-        The whole file: ``quantization_config`` stands outside of ``text_config``.
+    about : Values or None
+        What the file says of quantization (`kvsweep.sizing.quantization.quantization`).
     dtype : str
         Data type of weights that are not quantized.
     """
-    about = config.section("quantization_config")
     # vLLM runs float32 checkpoints in 16 bits.
     shown = "bfloat16" if dtype == "float32" else dtype
     if about is None:
         return Store(2, 2, 2, shown)
-    method = about.word("quant_method", "")
-    if method == "fp8":
+    by = method(about)
+    if by == "fp8":
         each = 1 + 4 / FP8_BLOCK
         return Store(each, each, 2, f"8-bit linear layers, {shown} otherwise", eight_bit=True)
-    if method == "mxfp4":
+    if by == "mxfp4":
         return Store(2, MXFP4_BYTES, 2, f"MXFP4 experts, {shown} otherwise")
-    return f"quantized by {method or 'a method that is not named'}"
+    return f"quantized by {by or 'a method that is not named'}"
 
 
 def count_weights(config: Values, about: Architecture, kept: Store) -> Weights:

@@ -272,6 +272,64 @@ def test_quantized_weights_are_counted_where_the_method_says_how_and_else_unknow
     assert unknown.weights_unknown == "quantized by awq"
 
 
+FLOAT8 = {"num_bits": 8, "type": "float", "dynamic": False}
+
+
+@pytest.mark.parametrize(
+    ("quantized", "kept"),
+    [
+        ({"quant_method": "compressed-tensors", "kv_cache_scheme": FLOAT8}, "fp8"),
+        ({"quant_method": "compressed-tensors", "kv_cache_scheme": None}, "bfloat16"),
+        ({"quant_method": "modelopt", "kv_cache_scheme": FLOAT8}, "fp8_e4m3"),
+        ({"quant_method": "modelopt", "kv_cache_quant_algo": "FP8"}, "fp8_e4m3"),
+        ({"quant_method": "modelopt", "kv_cache_scheme": FLOAT8 | {"dynamic": True}}, "bfloat16"),
+        (
+            {"producer": {"name": "modelopt"}, "quantization": {"kv_cache_quant_algo": "FP8"}},
+            "fp8_e4m3",
+        ),
+        ({"quant_method": "fp8", "kv_cache_scheme": "static"}, "bfloat16"),
+    ],
+)
+def test_keys_and_values_have_the_data_type_that_the_checkpoint_wants(quantized, kept):
+    """`resolve_kv_cache_dtype_string` and `Attention` of vLLM 0.33.0."""
+    for key in ("quantization_config", "compression_config"):
+        model = model_from_config(LLAMA | {key: quantized}, "c.json")
+        assert serve(model, Asked(), None).dtype == kept
+        assert serve(model, Asked(dtype="bfloat16"), None).dtype == "bfloat16"
+
+
+def test_keys_and_values_in_formats_that_are_not_computed_are_refused():
+    four = {"quant_method": "modelopt", "kv_cache_scheme": FLOAT8 | {"num_bits": 4}}
+    model = model_from_config(LLAMA | {"quantization_config": four}, "c.json")
+    with pytest.raises(InputError, match="--dtype: auto is nvfp4 of this checkpoint"):
+        serve(model, Asked(), None)
+    whole = {"quant_method": "compressed-tensors", "kv_cache_scheme": FLOAT8 | {"type": "int"}}
+    with pytest.raises(InputError, match=r"c.json: quantization_config: kv_cache_scheme: vLLM"):
+        model_from_config(LLAMA | {"quantization_config": whole}, "c.json")
+    with pytest.raises(InputError, match="fp8_ds_mla is a format of sparse MLA only"):
+        serve(load_model("deepseek-v3"), Asked(dtype="fp8_ds_mla"), None)
+
+
+def test_quantization_is_found_where_vllm_finds_it(tmp_path):
+    """Of compressed-tensors under another key, of older ModelOpt checkpoints in another file."""
+    other = {"compression_config": {"quant_method": "compressed-tensors"}}
+    found = model_from_config(LLAMA | other, "c.json")
+    assert found.weights_unknown == "quantized by compressed-tensors"
+    (tmp_path / "config.json").write_text(json.dumps(LLAMA))
+    assert load_model(str(tmp_path)).weights
+    beside = tmp_path / "hf_quant_config.json"
+    algorithms = {"quant_algo": "FP8", "kv_cache_quant_algo": "FP8"}
+    beside.write_text(json.dumps({"producer": {"name": "modelopt"}, "quantization": algorithms}))
+    found = load_model(str(tmp_path))
+    assert (found.weights_unknown, found.kept_dtype) == ("quantized by modelopt", "fp8_e4m3")
+    (tmp_path / "config.json").rename(tmp_path / "other.json")
+    assert load_model("other.json", tmp_path).weights
+    beside.write_text("[]")
+    (tmp_path / "other.json").rename(tmp_path / "config.json")
+    with pytest.raises(InputError, match=r"hf_quant_config.json: must be an object"):
+        load_model(str(tmp_path))
+
+
 @pytest.mark.parametrize("key", ["decoder_sparse_step", "moe_layer_freq", "mlp_only_layers"])
 def test_experts_in_some_layers_only_are_not_counted(key):
     changed = LLAMA | {key: [3] if key == "mlp_only_layers" else 2}
