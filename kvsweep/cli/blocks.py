@@ -18,7 +18,7 @@ def options(command: Any) -> Any:
         click.option("--weights", metavar="SIZE", help="Of all GPUs together [counted]."),
         click.option(
             "--async-scheduling/--no-async-scheduling",
-            default=True,
+            default=None,
             help="Two steps under way at a time, as is vLLM's default, or one.",
         ),
         click.option("--max-num-seqs", type=int, metavar="N", help="Requests of a step [vLLM's]."),

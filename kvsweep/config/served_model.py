@@ -215,6 +215,7 @@ def sized(scenario: Scenario, folder: Path) -> Answer:
             utilization=model.utilization if on_gpu else None,
             max_num_batched_tokens=engine.max_num_batched_tokens,
             max_num_seqs=seqs if on_gpu else None,
+            async_scheduling=engine.async_scheduling,
             weights=_size(model.weights_gib) if on_gpu else None,
             activation=_size(model.activation_gib) if on_gpu else None,
         ),

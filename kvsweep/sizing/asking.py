@@ -102,14 +102,14 @@ def _from_log(question: Question, found: ServerLog) -> Answer:
     text = f"{found.path}: {text}"
     if served is not None and shape is not None:
         result = _answer(served, shape, blocks, "log", text)
-        if told := difference(found, shape, blocks):
+        if not found.overridden and (told := difference(found, shape, blocks)):
             result.warnings.append(told)
     else:
         result = Answer(
             f"vLLM's log {found.path}", "log", text, blocks, None, None, size, blocks * size, None
         )
         result.concurrency = found.concurrency
-    if found.memory is not None:
+    if found.memory is not None and not found.overridden:
         result.kv_bytes = found.memory
     if found.block_size is None and question.block_size is None:
         result.warnings.append(f"the log does not tell the block size: {size} is taken")

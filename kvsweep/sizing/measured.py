@@ -31,7 +31,8 @@ def blocks_of(found: ServerLog, block_size: int, layout: Layout | None) -> tuple
         model.
     """
     if found.blocks is not None:
-        return found.blocks, "num_gpu_blocks, exactly"
+        name = "num_gpu_blocks_override" if found.overridden else "num_gpu_blocks"
+        return found.blocks, f"{name}, exactly"
     if found.tokens is None:
         return _from_memory(found, layout)
     return _from_tokens(found, block_size, layout)
@@ -86,7 +87,7 @@ def _shared(found: ServerLog, layout: Layout, tokens: int) -> tuple[int, str]:
         raise InputError(
             f"{found.path}: {tokens:,} tokens do not fit {layout.limits.max_model_len:,} tokens a "
             f"request and {layout.limits.in_flight:,} under way; give the server's "
-            "--max-model-len and --max-num-batched-tokens"
+            "--max-model-len and --max-num-batched-tokens, and --no-async-scheduling if it has it"
         )
     if found.memory is None:
         return possible[0]

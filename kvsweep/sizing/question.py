@@ -30,7 +30,7 @@ class Question:
     max_model_len: int | None = None
     max_num_batched_tokens: int | None = None
     max_num_seqs: int | None = None
-    async_scheduling: bool = True
+    async_scheduling: bool | None = None
     weights: str | None = None
     activation: str | None = None
 
@@ -42,11 +42,11 @@ class Question:
             said["utilization"] = found.utilization
         keys = (
             *("tp", "pp", "dtype", "block_size", "utilization", "max_model_len"),
-            *("max_num_batched_tokens", "max_num_seqs"),
+            *("max_num_batched_tokens", "max_num_seqs", "async_scheduling"),
         )
         own = {key: getattr(self, key) for key in keys if getattr(self, key) is not None}
         rest = {key: value for key, value in said.items() if value is not None}
-        return Asked(**(rest | own), async_scheduling=self.async_scheduling)
+        return Asked(**(rest | own))
 
 
 def check(question: Question) -> None:

@@ -8,7 +8,8 @@ The lines of vLLM 0.6 to 0.33 that are read, each as its source has it:
 - ``# GPU blocks: 25633, # CPU blocks: 0``, ``# CUDA blocks: ...`` (to 0.8)
 - ``vllm cache_config_info with initialization after num_gpu_blocks is: 25633``
 - ``Overriding num_gpu_blocks=0 with num_gpu_blocks_override=512``
-- ``non-default args: {...}`` and ``max_num_batched_tokens=8192`` for the settings
+- ``non-default args: {...}``, ``max_num_batched_tokens=8192``, ``kv_cache_dtype=fp8`` and ``Async
+  scheduling is disabled`` for the settings
 - ``Setting kv cache block size to 64``, ``Setting attention block size to 1600 tokens``
 - ``vllm:cache_config_info{block_size="16",num_gpu_blocks="25633",...} 1.0`` of Prometheus
 """
@@ -19,11 +20,14 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, TypeVar
 
 from kvsweep.errors import InputError
 from kvsweep.limits import MAX_BLOCKS, MAX_INPUT_BYTES
 from kvsweep.reading import read_text
 from kvsweep.sizing.sizes import GIB
+
+T = TypeVar("T")
 
 _NUMBER = r"(\d{1,3}(?:,\d{3})+|\d+)"
 _AVAILABLE = re.compile(r"Available KV cache memory: (-?\d+(?:\.\d+)?) GiB")
@@ -40,6 +44,10 @@ _SETTINGS = {
     "pp": re.compile(r"\bpipeline_parallel_size['\"]?[:=] ?(\d+)"),
     "max_num_batched_tokens": re.compile(r"\bmax_num_batched_tokens['\"]?[:=] ?(\d+)"),
 }
+_DTYPE = re.compile(r"\bkv_cache_dtype['\"]?[:=] ?['\"]?(?:torch\.)?(\w+)")
+_SYNCHRONOUS = re.compile(
+    r"\basync_scheduling['\"]?[:=] ?False|[Aa]sync(?:hronous)? scheduling (?:is|will be) disabled"
+)
 _START = re.compile(r"(?=non-default args:)")
 _UTILIZATION = re.compile(r"\bgpu_memory_utilization['\"]?[:=] ?(0?\.\d+|1(?:\.0)?)\b")
 _VERSION = re.compile(r"(?:vLLM (?:API )?server version|LLM engine \(v) ?(\d+\.\d+(?:\.\d+)?)")
@@ -70,12 +78,14 @@ class ServerLog:
         Tokens of a block.
     utilization : float or None
         ``gpu_memory_utilization``.
-    settings : dict of str to int
-        Of ``tp``, ``pp`` and ``max_num_batched_tokens`` what is said.
+    settings : dict of str to object
+        Of ``tp``, ``pp``, ``max_num_batched_tokens``, ``dtype``, ``async_scheduling`` what is said.
     version : str or None
         Of vLLM.
     architecture : str or None
         vLLM's name of the model's class.
+    overridden : bool
+        Whether ``num_gpu_blocks_override`` decides, not the memory that is available.
     notes : list of str
         What the reader should know.
     """
@@ -88,9 +98,10 @@ class ServerLog:
     available: list[int] = field(default_factory=list)
     block_size: int | None = None
     utilization: float | None = None
-    settings: dict[str, int] = field(default_factory=dict)
+    settings: dict[str, Any] = field(default_factory=dict)
     version: str | None = None
     architecture: str | None = None
+    overridden: bool = False
     notes: list[str] = field(default_factory=list)
 
     @property
@@ -124,6 +135,11 @@ def read_server(path: Path) -> ServerLog:
             "size: ... tokens', 'Available KV cache memory: ... GiB', '# GPU blocks: ...') or a "
             "scrape of its /metrics with vllm:cache_config_info"
         )
+    if found.memory is not None and found.memory <= 0 and not found.overridden:
+        raise InputError(
+            f"{path}: Available KV cache memory: {found.memory / GIB:.2f} GiB; this server had "
+            "none, and did not start: give the log of one that did"
+        )
     if found.blocks is not None and not 1 <= found.blocks <= MAX_BLOCKS:
         raise InputError(f"{path}: {found.blocks:,} blocks; allowed: 1 to {MAX_BLOCKS:,}")
     return found
@@ -141,13 +157,17 @@ def _log(path: Path, text: str) -> ServerLog:
     last = starts[-1]
     found.available = [int(float(one) * GIB) for one in _AVAILABLE.findall(last)]
     _read_tokens(found, last)
-    found.blocks = _logged_blocks(last)
+    found.blocks, found.overridden = _logged_blocks(last), bool(_OVERRIDE.search(last))
     found.block_size = _last(_SET_BLOCK_SIZE, last, int)
     if found.block_size is None:
         found.block_size = _last(_ASKED_BLOCK_SIZE, _CONNECTOR.sub("", last), int)
     for name, pattern in _SETTINGS.items():
         if (value := _last(pattern, last, int)) is not None:
             found.settings[name] = value
+    if dtype := _last(_DTYPE, last, str):
+        found.settings["dtype"] = dtype
+    if _SYNCHRONOUS.search(last):
+        found.settings["async_scheduling"] = False
     if share := _UTILIZATION.search(last):
         found.utilization = float(share[1])
     if version := _VERSION.search(text):
@@ -171,7 +191,7 @@ def _read_tokens(found: ServerLog, text: str) -> None:
         found.max_model_len, found.concurrency = _whole(longest), float(concurrency)
 
 
-def _last(pattern: re.Pattern[str], text: str, read: Callable[[str], int]) -> int | None:
+def _last(pattern: re.Pattern[str], text: str, read: Callable[[str], T]) -> T | None:
     values = pattern.findall(text)
     return read(values[-1]) if values else None
 
@@ -209,6 +229,8 @@ def _scrape(path: Path, scraped: list[str]) -> ServerLog:
     found.blocks = blocks
     found.block_size = _label(path, first, "block_size")
     found.tokens = _label(path, first, "kv_cache_size_tokens")
+    if dtype := first.get("cache_dtype"):
+        found.settings["dtype"] = dtype
     share = first.get("gpu_memory_utilization", "")
     found.utilization = float(share) if re.fullmatch(r"0?\.\d+|1(\.0)?|0", share) else None
     return found

@@ -173,6 +173,53 @@ def test_an_override_and_the_sum_of_several_engines(log):
     assert of(log(told)).blocks == 10_000
 
 
+FP8 = "non-default args: {'kv_cache_dtype': 'fp8', 'tensor_parallel_size': 1}\n"
+
+
+def test_the_data_type_of_the_server_counts(log):
+    """A log without its line on tokens; 53 GiB were 27,136 blocks of 16 bits."""
+    memory = "Available KV cache memory: 53.00 GiB\n"
+    found = of(log(FP8 + memory), model="llama-3.1-8b")
+    assert (found.blocks, found.served.dtype) == (54_272, "fp8")
+    resolved = "LLM engine (v0.33.0) with config: dtype=torch.bfloat16, kv_cache_dtype=fp8\n"
+    assert of(log(resolved + memory), model="llama-3.1-8b").blocks == 54_272
+    assert of(log(FP8 + memory), model="llama-3.1-8b", dtype="bfloat16").blocks == 27_136
+    scraped = METRICS.replace('cache_dtype="auto"', 'cache_dtype="fp8"')
+    assert of(log(scraped), model="llama-3.1-8b").layout.token_bytes == 131_072 / 2
+
+
+@pytest.mark.parametrize(
+    "line", ["'async_scheduling': False", "Async scheduling is disabled because of X."]
+)
+def test_synchronous_scheduling_of_the_server_counts(log, line):
+    options = {"model": "gpt-oss-120b", "max_num_batched_tokens": 8192}
+    one = answer(Question(kv_memory="5.38GiB", async_scheduling=False, **options))
+    text = (
+        f"LLM engine (v0.33.0) max_num_batched_tokens=8192 {line}\nGPU KV cache size: "
+        f"{one.tokens:,} tokens, Maximum concurrency for 131,072 tokens per request: 1.06x"
+    )
+    assert of(log(text), model="gpt-oss-120b").blocks == one.blocks
+    with pytest.raises(InputError, match="and --no-async-scheduling if it has it"):
+        of(log(text), model="gpt-oss-120b", async_scheduling=True)
+
+
+def test_memory_of_blocks_that_are_overridden_is_theirs(log):
+    text = (
+        "Available KV cache memory: 53.00 GiB\n"
+        "Overriding num_gpu_blocks=27136 with num_gpu_blocks_override=512\n"
+    )
+    found = of(log(text), model="llama-3.1-8b")
+    assert (found.blocks, found.kv_bytes) == (512, 2**30)
+    assert "num_gpu_blocks_override, exactly" in found.source_text
+    assert not any("formula" in warning for warning in found.warnings)
+    assert of(log(text)).kv_bytes is None
+
+
+def test_a_server_without_memory_is_refused(log):
+    with pytest.raises(InputError, match=r"memory: -3.13 GiB; this server had none"):
+        of(log("Available KV cache memory: -3.13 GiB\n"), model="llama-3.1-8b")
+
+
 def test_a_log_of_several_starts_tells_the_last(log):
     twice = V023 + V023.replace("299,584", "131,072").replace("36.57", "16.00")
     found = of(log(twice))
