@@ -101,6 +101,16 @@ def test_the_defaults_of_a_server_are_offered_not_taken(load):
     assert told(load(OF_GIB + LATENCY), defaults_text) == [None]
 
 
+def test_the_block_size_of_a_server_is_offered(load):
+    """FLASHMLA, the first backend of Hopper for MLA of 8 bits, has blocks of 64."""
+    mla = '[model]\npreset = "deepseek-v3"\ngpu = "h200"\ntp = 16\ndtype = "fp8"\n'
+    (said,) = told(load(mla), defaults_text)
+    assert "cache.block_size = 64" in said
+    assert said.endswith(", 16")
+    (said,) = told(load(mla, "model.dtype=auto"), defaults_text)
+    assert "block_size" not in said
+
+
 def test_step_times_are_computed_where_none_are_given(load, tmp_path):
     (scenario,) = scenarios(load(ON_H100))
     like = load_preset("llama-3.1-8b/h100/tp1-roofline", tmp_path).coefficients()
@@ -204,7 +214,11 @@ def test_a_step_meets_and_reads_the_experts_that_its_tokens_are_sent_to(load):
     ("text", "override", "message"),
     [
         (ON_H100, "model.gpu=80GiB", "latency: missing, and not known of a GPU given by its mem"),
-        (ON_H100, "model.preset=deepseek-v3.2", "no memory is left"),
+        (
+            ON_H100,
+            "model.preset=deepseek-v3.2",
+            "cache.block_size: 16; the indexer of deepseek-v3.2",
+        ),
         (ON_H100, "model.pp=2", "latency: missing, and not known of a pipeline"),
         (OF_GIB, "model.tp=2", "latency: missing; give a model"),
         (ON_H100, "model.gpu=h1000", "--set model.gpu: 'h1000' is neither a GPU"),

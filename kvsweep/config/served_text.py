@@ -80,13 +80,28 @@ def defaults_text(scenario: Scenario, folder: Path) -> str | None:
     model = scenario.model
     if model is None or model.gpu is None:
         return None
-    gpu = sized(scenario, folder).gpu
-    assert gpu is not None
-    usual, engine = gpu.defaults(), scenario.engine
+    told = sized(scenario, folder)
+    assert told.gpu is not None
+    usual, engine = told.gpu.defaults(), scenario.engine
     keys = ("max_num_seqs", "max_num_batched_tokens")
     other = [k for k in keys if k not in engine.model_fields_set and takes_from(k)(scenario, None)]
-    told = [f"engine.{k} = {getattr(usual, k)}" for k in other]
-    taken = [f"{getattr(engine, k):,}" for k in other]
-    if not told or all(getattr(usual, k) == getattr(engine, k) for k in other):
+    offered = {f"engine.{k}": (getattr(usual, k), getattr(engine, k)) for k in other}
+    if all(there == here for there, here in offered.values()):
+        offered = {}
+    offered |= _other_block(scenario, told)
+    if not offered:
         return None
-    return f"vllm serve on {gpu.name} takes {', '.join(told)}; here {', '.join(taken)}"
+    takes = ", ".join(f"{key} = {there}" for key, (there, _) in offered.items())
+    taken = ", ".join(f"{here:,}" for _, here in offered.values())
+    return f"vllm serve on {told.gpu.name} takes {takes}; here {taken}"
+
+
+def _other_block(scenario: Scenario, told: Answer) -> dict[str, tuple[int, int]]:
+    """Return the block size that vLLM takes and the one here, by key, if they differ."""
+    from kvsweep.sizing.settings import usual_block
+
+    here = scenario.cache.block_size
+    assert told.served is not None
+    there, _ = usual_block(told.served.model, told.gpu, told.served.dtype)
+    given = "block_size" in scenario.cache.model_fields_set
+    return {} if given or there == here else {"cache.block_size": (there, here)}

@@ -5,3 +5,6 @@ BLOCK_SIZE = 16
 
 UTILIZATION = 0.92
 """``gpu_memory_utilization``."""
+
+SPARSE_BLOCK = 64
+"""Tokens of a block of sparse MLA, whose indexer takes no other on CUDA (``mla/indexer.py``)."""

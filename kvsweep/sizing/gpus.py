@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from kvsweep.errors import InputError, clip, did_you_mean
+from kvsweep.sizing.defaults import BLOCK_SIZE, SPARSE_BLOCK
 from kvsweep.sizing.sizes import GIB, is_size, parse_size
 
 VERY_LARGE, LARGE = 160 * GIB, 70 * GIB
@@ -30,8 +31,10 @@ class Gpu:
         Bytes that were seen with other drivers.
     source : str
         Where that comes from.
-    mla_block : int
-        Tokens of a block of MLA, if ``block_size`` is not given.
+    mla_block, mla_block_8bit : int
+        Tokens of a block of MLA, if ``block_size`` is not given; with keys and values of 8 bits.
+    sparse_block : int
+        Tokens of a block of sparse MLA, whose indexer takes only multiples of it.
     a100 : bool
         Whether vLLM takes it for an A100, to which it gives smaller steps.
     packed : tuple of str
@@ -43,7 +46,9 @@ class Gpu:
     low: int
     high: int
     source: str
-    mla_block: int = 16
+    mla_block: int = BLOCK_SIZE
+    mla_block_8bit: int = BLOCK_SIZE
+    sparse_block: int = SPARSE_BLOCK
     a100: bool = False
     packed: tuple[str, ...] = ()
 
@@ -96,8 +101,19 @@ def find_gpu(text: str, where: str = "--gpu") -> Gpu:
     for known, table in figures()["gpus"].items():
         if name == known or name in table["names"]:
             memory, low, high = (int(table[key] * GIB) for key in ("gib", "low", "high"))
-            more = table.get("a100", False), tuple(table.get("packed", ()))
-            return Gpu(known, memory, low, high, table["source"], table["mla_block"], *more)
+            block = table["mla_block"]
+            return Gpu(
+                known,
+                memory,
+                low,
+                high,
+                table["source"],
+                block,
+                table.get("mla_block_8bit", block),
+                table.get("sparse_block", SPARSE_BLOCK),
+                table.get("a100", False),
+                tuple(table.get("packed", ())),
+            )
     if is_size(text):
         memory = parse_size(text, where)
         return Gpu(text.strip(), memory, memory, memory, "given")

@@ -6,14 +6,11 @@ from dataclasses import dataclass
 
 from kvsweep.errors import InputError
 from kvsweep.limits import MAX_BATCHED_TOKENS, MAX_BLOCK_TOKENS, MAX_LAYERS, MAX_SEQS, MAX_TOKENS
-from kvsweep.sizing.defaults import BLOCK_SIZE, UTILIZATION
-from kvsweep.sizing.dtypes import ALIASES, SPARSE_MLA, cache_dtype
+from kvsweep.sizing.defaults import BLOCK_SIZE, SPARSE_BLOCK, UTILIZATION
+from kvsweep.sizing.dtypes import ALIASES, BYTES, SPARSE_MLA, cache_dtype
 from kvsweep.sizing.gpus import Defaults, Gpu
 from kvsweep.sizing.layers import Limits, concurrent_batches
 from kvsweep.sizing.model import Model
-
-SPARSE_BLOCK = 64
-"""Tokens of a block of sparse MLA, whose indexer takes no other (``mla/indexer.py``)."""
 
 
 @dataclass(frozen=True)
@@ -124,12 +121,13 @@ def serve(model: Model, asked: Asked, gpu: Gpu | None) -> Served:
             f"--max-num-seqs: {seqs:,}; vLLM takes at most max_num_batched_tokens, here {tokens:,}"
         )
     longest = asked.max_model_len or model.usual_model_len or model.max_model_len
-    size, source = _block_size(model, asked, gpu)
+    dtype = _dtype(model, asked, gpu)
+    size, source = _block_size(model, asked, gpu, dtype)
     batches = concurrent_batches(asked.pp, asked.async_scheduling)
     return Served(
         model,
         asked,
-        _dtype(model, asked, gpu),
+        dtype,
         size,
         source,
         Limits(longest, batches * tokens),
@@ -160,11 +158,34 @@ def _dtype(model: Model, asked: Asked, gpu: Gpu | None) -> str:
     return cache_dtype(asked.dtype, model.dtype, model.kept_dtype)
 
 
-def _block_size(model: Model, asked: Asked, gpu: Gpu | None) -> tuple[int, str]:
-    if asked.block_size is not None:
-        return asked.block_size, "given"
+def _block_size(model: Model, asked: Asked, gpu: Gpu | None, dtype: str) -> tuple[int, str]:
+    size, source = usual_block(model, gpu, dtype)
+    if asked.block_size is None:
+        return size, source
+    if model.is_sparse and asked.block_size % size:
+        raise InputError(
+            f"--block-size: {asked.block_size}; the indexer of {model.name} takes {size} tokens, "
+            "or a multiple"
+        )
+    return asked.block_size, "given"
+
+
+def usual_block(model: Model, gpu: Gpu | None, dtype: str) -> tuple[int, str]:
+    """Return the tokens of a block that vLLM takes unless told, and why.
+
+    Parameters
+    ----------
+    model : Model
+        The model.
+    gpu : Gpu or None
+        The GPU; None: one of NVIDIA's.
+    dtype : str
+        Data type of keys and values.
+    """
     if model.is_sparse:
-        return SPARSE_BLOCK, "its indexer's"
-    if model.is_latent and gpu is not None and gpu.mla_block != BLOCK_SIZE:
-        return gpu.mla_block, f"vLLM's first backend for MLA on {gpu.name}"
+        return (SPARSE_BLOCK if gpu is None else gpu.sparse_block), "its indexer's"
+    if model.is_latent and gpu is not None:
+        size = gpu.mla_block if BYTES[dtype] > 1 else gpu.mla_block_8bit
+        if size != BLOCK_SIZE:
+            return size, f"vLLM's first backend for MLA on {gpu.name}"
     return BLOCK_SIZE, "vLLM's default"

@@ -200,9 +200,15 @@ def test_every_gpu_has_its_source_and_reports_less_than_its_name_says():
 
 def test_blocks_of_mla_are_as_large_as_its_first_backend_takes_them():
     assert ask(model="deepseek-v3", gpu="h200", tp=8).block_size == 16
+    assert ask(model="deepseek-v3", gpu="h200", tp=8, dtype="fp8").block_size == 64
     assert ask(model="deepseek-v3", gpu="b200", tp=8).block_size == 32
+    assert ask(model="deepseek-v3", gpu="b200", tp=8, dtype="fp8").block_size == 32
     assert ask(model="deepseek-v3", gpu="b200", tp=8, block_size=64).block_size == 64
     assert ask(model="deepseek-v3.2", kv_memory="40", tp=8).block_size == 64
+    assert ask(model="deepseek-v3.2", gpu="mi300x", tp=8).block_size == 16
+    assert ask(model="deepseek-v3.2", gpu="h200", tp=16, block_size=128).block_size == 128
+    with pytest.raises(InputError, match=r"--block-size: 16; the indexer of deepseek-v3.2 "):
+        ask(model="deepseek-v3.2", gpu="h200", tp=16, block_size=16)
 
 
 @pytest.mark.parametrize(
