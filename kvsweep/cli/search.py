@@ -94,7 +94,9 @@ def size(
     targets, between, attainment = (asked.pop(k) for k in ("targets", "between", "attainment"))
     with told_by_table(sweep, given):
         aim = _aim(asked, shown=True)
-        problem = size_problem(sweep, find, targets, between, attainment, aim)
+        problem = size_problem(
+            sweep, find, targets, between, attainment, aim, levels_asked=bool(goodput)
+        )
     return _answer(problem, KINDS[find].goal, workers, as_json)
 
 

@@ -111,6 +111,7 @@ def _parse_range(text: str, whole: bool) -> Values:
     if not colon or not 0 < values[0] < values[1] < largest:
         numbers = "whole numbers" if whole else "numbers"
         raise InputError(
-            f"--between {clip(text)}: expected LOW:HIGH, two {numbers} above 0, as in 1:64"
+            f"--between {clip(text)}: expected LOW:HIGH, two {numbers} above 0, the lower first, "
+            "as in 1:64"
         )
     return values

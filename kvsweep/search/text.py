@@ -10,6 +10,7 @@ from kvsweep.report.table import interval_text, plural, table
 from kvsweep.search.answer_records import (
     DROPS,
     NO_VALUE,
+    WITHIN,
     Candidate,
     GroupAnswer,
     Margin,
@@ -91,11 +92,22 @@ def _without_crossing(answer: SearchAnswer, group: GroupAnswer, what: str) -> st
     sure = "" if group.stopped == "tolerance" else ", as far as these simulations tell"
     if group.outcome == "never":
         return f"{what} holds everywhere from {where}{sure}: the limit, if any, lies beyond"
+    kept = [c.value for c in group.candidates if c.verdict == WITHIN]
+    if group.outcome == "already" and kept:
+        end = answer.range[1] if answer.generous == "high" else answer.range[0]
+        return (
+            f"{what} does not hold at {end:,.15g} and does at {kept[-1]:,.15g}: a measure that "
+            f"gets better along {answer.along} has no {_sought(answer)} here"
+        )
     if group.outcome == "already":
         return f"{what} holds nowhere from {where}{sure}{_at_best(answer, group)}"
     if group.candidates:
         return f"{what} ends next to values at which simulations have no result"
     return "nothing is known yet"
+
+
+def _sought(answer: SearchAnswer) -> str:
+    return "crossing" if answer.goal == "crossing" else f"{answer.goal} {answer.along}"
 
 
 def _range_text(answer: SearchAnswer) -> str:

@@ -197,6 +197,8 @@ def size_problem(
     between: str | None,
     compliance: float | None,
     aim: Aim,
+    *,
+    levels_asked: bool = False,
 ) -> Problem:
     """Return the search for the least that keeps what is to be kept.
 
@@ -214,6 +216,8 @@ def size_problem(
         Share of the requests that are to keep their service levels.
     aim : Aim
         How far.
+    levels_asked : bool
+        Whether service levels are asked for beside the conditions: by an option, not by the sweep.
 
     Raises
     ------
@@ -221,7 +225,7 @@ def size_problem(
         If something is missing or not there.
     """
     kind = KINDS[find]
-    targets = _targets(sweep, conditions, compliance)
+    targets = _targets(sweep, conditions, compliance, levels_asked)
     key = find_key(sweep, kind, find)
     _check_capacity(sweep, key)
     check_read(sweep, key, find)
@@ -259,7 +263,9 @@ def _check_capacity(sweep: Sweep, key: str) -> None:
         )
 
 
-def _targets(sweep: Sweep, conditions: Sequence[str], compliance: float | None) -> list[Target]:
+def _targets(
+    sweep: Sweep, conditions: Sequence[str], compliance: float | None, levels_asked: bool
+) -> list[Target]:
     rules = sweep.rules.split(",")
     targets = [parse_target(text, rules) for text in conditions]
     metrics = [target.metric for target in targets]
@@ -269,7 +275,9 @@ def _targets(sweep: Sweep, conditions: Sequence[str], compliance: float | None) 
     has_levels = any(scenario.slo is not None for scenario in sweep.probes())
     if compliance is not None and not 0.0 < compliance <= 1.0:
         raise InputError(f"--attainment: {compliance!r} is not above 0 and at most 1")
-    if compliance is not None or (has_levels and not targets):
+    # Where a target is of service levels, those that are asked for are its.
+    levels_asked = levels_asked and not any(target.levels for target in targets)
+    if compliance is not None or levels_asked or (has_levels and not targets):
         if not has_levels:
             raise InputError("--attainment: needs service levels: [slo], or --goodput ttft:2000")
         if attainment_name() in metrics:

@@ -150,6 +150,27 @@ def test_what_is_never_met_and_met_everywhere_is_said(run, sweep):
     assert "600, the end of the range: it is kept everywhere, less may do" in out
 
 
+def test_a_measure_that_gets_better_is_not_said_to_hold_nowhere(run, sweep):
+    target = ("--target", "throughput_rps>=8", "--between", "1:500")
+    code, out, _ = run("size", sweep, "--find", "rate", *target, "--set", "cache.gpu_blocks=1800")
+    assert code == 0
+    assert "within" in out
+    assert "throughput_rps >= 8 does not hold at 1 and does at 500: a measure that gets" in out
+    assert "has no highest rate here" in out
+
+
+def test_service_levels_that_are_asked_for_stand_beside_the_targets(run, sweep):
+    levels = ("--find", "blocks", *TARGET, "--goodput", "ttft:100000")
+
+    def limits(*more):
+        return json.loads(run("size", sweep, *levels, *more, "--json")[1])["targets"]
+
+    both = ["preemption_rate <= 0.05", "slo_attainment >= 0.99"]
+    assert limits() == both
+    assert limits("--attainment", "0.9") == [both[0], "slo_attainment >= 0.9"]
+    assert limits("--target", "goodput_rps>=1") == [both[0], "goodput_rps >= 1"]
+
+
 def test_where_nothing_fits_no_further_simulation_is_hinted_at(run, sweep):
     _, out, _ = run("size", sweep, "--find", "blocks", *TARGET, "--between", "1:20")
     assert out.startswith(
@@ -210,6 +231,10 @@ def test_fewest_instances_are_called_so(run, tmp_path):
         (("size", "SWEEP", "--find", "blocks"), "--target: missing"),
         (("size", "SWEEP", "--find", "blocks", "--attainment", "0.9"), "needs service levels"),
         (("size", "SWEEP", "--find", "blocks", *TARGET, "--workers", "0"), "workers"),
+        (
+            ("size", "SWEEP", "--find", "blocks", *TARGET, "--between", "5:5"),
+            "two whole numbers above 0, the lower first, as in 1:64",
+        ),
         (("cliff", "SWEEP"), "is a sweep, not a store; --search looks for its cliff"),
         (("cliff", "SWEEP", "--search", "--at", "policy=x"), "--at: not with --search"),
         (("cliff", "x.zarr", "--tolerance", "0.1"), "--tolerance: only with --search"),
