@@ -10,17 +10,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kvsweep.config.fleet import InstancePool, fleet, has_pools
-from kvsweep.config.pools import pools_of
-from kvsweep.config.preset import load_preset
-from kvsweep.config.served_model import CAPACITIES, sized
+from kvsweep.config.served_model import sized
 from kvsweep.policies import Offload
-from kvsweep.sizing.shapes import published_name
+from kvsweep.search.server_model import (
+    PLACEHOLDER,
+    blocks_follow,
+    gpus_of,
+    longest_requests,
+    model_name,
+)
+from kvsweep.sizing.dtypes import ALIASES
 from kvsweep.sizing.sizes import GIB
 
 if TYPE_CHECKING:
     from kvsweep.config import Scenario
 
-PLACEHOLDER = "MODEL"
 # Keys of the cache that vLLM's connector takes from its own configuration.
 CONNECTOR = ("offload_block_factor", "offload_prompt_only", "offload_eviction")
 
@@ -63,36 +67,18 @@ def served(scenario: Scenario, folder: Path) -> Served:
     folder : Path
         Where its file names start from.
     """
-    tp, pp = _gpus(scenario, folder)
-    flags = [*_parallel(tp, pp), *_memory(scenario, (tp or 1) * pp), *_scheduling(scenario)]
-    words = ["vllm", "serve", _model(scenario)]
+    tp, pp = gpus_of(scenario, folder)
+    flags = [
+        *_parallel(tp, pp),
+        *_memory(scenario, (tp or 1) * pp),
+        *_longest(scenario, folder),
+        *_scheduling(scenario),
+    ]
+    words = ["vllm", "serve", model_name(scenario, folder)]
     for name, value in flags:
         words += [name] if value is None else [name, value]
     notes = tuple(_notes(scenario, folder))
     return Served(shlex.join(words), scenario.cluster.instances, notes)
-
-
-def _model(scenario: Scenario) -> str:
-    model = scenario.model
-    if model is not None:
-        if model.preset is None:
-            return str(Path(str(model.config)).parent)
-        return published_name(model.preset)
-    named = {_named(preset) for preset in _presets(scenario)}
-    return named.pop() if len(named) == 1 else PLACEHOLDER
-
-
-def _named(preset: str | None) -> str:
-    """Return the model that step times are of, by its published name."""
-    if preset is None or preset.endswith(".toml"):
-        return PLACEHOLDER
-    return published_name(preset.split("/")[0])
-
-
-def _presets(scenario: Scenario) -> set[str | None]:
-    """Return where the step times of the pools are from; None: they are given."""
-    pools = pools_of(scenario.cluster)
-    return {(pool.latency or scenario.latency).model for _, pool in pools}
 
 
 def _parallel(tp: int | None, pp: int) -> Iterator[Flag]:
@@ -102,29 +88,14 @@ def _parallel(tp: int | None, pp: int) -> Iterator[Flag]:
         yield "--pipeline-parallel-size", str(pp)
 
 
-def _gpus(scenario: Scenario, folder: Path) -> tuple[int | None, int]:
-    """Return the GPUs of tensor and of pipeline parallelism; None where nothing tells for all."""
-    if scenario.model is not None:
-        return scenario.model.tp, scenario.model.pp
-    found = {_tp(preset, folder) for preset in _presets(scenario)}
-    return found.pop() if len(found) == 1 else None, 1
-
-
-def _tp(name: str | None, folder: Path) -> int | None:
-    if name is None:
-        return None
-    preset = load_preset(name, folder)
-    return preset.device.tp if preset.device is not None else preset.tp
-
-
 def _memory(scenario: Scenario, gpus: int) -> Iterator[Flag]:
     model, cache = scenario.model, scenario.cache
     yield "--block-size", str(cache.block_size)
     if model is not None and model.dtype != "auto":
-        yield "--kv-cache-dtype", model.dtype
+        yield "--kv-cache-dtype", ALIASES.get(model.dtype, model.dtype)
     if model is not None and model.gpu is not None:
         yield "--gpu-memory-utilization", f"{model.utilization:g}"
-    if not _follows_from_gpu(scenario):
+    if not blocks_follow(scenario):
         yield from _if_common(scenario, "--num-gpu-blocks-override")
     bytes_per_token = cache.kv_bytes_per_token
     if cache.cpu_blocks and cache.offload == Offload.VLLM.label and bytes_per_token:
@@ -145,12 +116,11 @@ def _of_pools(scenario: Scenario, flag: str) -> list[int]:
     return [_OF_POOLS[flag](pool) for pool in fleet(scenario)]
 
 
-def _follows_from_gpu(scenario: Scenario) -> bool:
-    """Whether all servers find the blocks by themselves, from the GPU."""
-    model = scenario.model
-    given = scenario.cache.model_fields_set
-    own = any(pool.gpu_blocks is not None for _, pool in pools_of(scenario.cluster))
-    return model is not None and model.gpu is not None and given.isdisjoint(CAPACITIES) and not own
+def _longest(scenario: Scenario, folder: Path) -> Iterator[Flag]:
+    """Yield the longest request of all pools, where one of the model's own would not fit."""
+    lengths = set(longest_requests(scenario, folder))
+    if len(lengths) == 1 and (length := lengths.pop()):
+        yield "--max-model-len", str(length)
 
 
 def _scheduling(scenario: Scenario) -> Iterator[Flag]:
@@ -179,19 +149,22 @@ def _scheduling(scenario: Scenario) -> Iterator[Flag]:
 
 def _notes(scenario: Scenario, folder: Path) -> Iterator[str]:
     cluster, engine, cache = scenario.cluster, scenario.engine, scenario.cache
-    if _model(scenario) == PLACEHOLDER:
-        yield f"{PLACEHOLDER}: the sweep does not name what it serves"
+    if model_name(scenario, folder) == PLACEHOLDER:
+        yield _unnamed(scenario)
     if cluster.instances > 1 and not has_pools(scenario):
         yield (
             f"{cluster.instances} such servers behind a router (here {cluster.routing}); one "
             f"command with --data-parallel-size {cluster.instances} balances as vLLM does"
         )
-    if _gpus(scenario, folder)[0] is None:
+    if gpus_of(scenario, folder)[0] is None:
         yield "nothing tells the number of GPUs of a server: --tensor-parallel-size is left out"
     if has_pools(scenario):
         roles = " and ".join(f"{pool.instances} of role {pool.role}" for pool in fleet(scenario))
         yield f"{roles}: the command has the settings that all have in common, not those of a pool"
-        yield from _unlike(scenario)
+        yield from _unlike(scenario, folder)
+        yield from _roles(scenario)
+    if 0 in longest_requests(scenario, folder):
+        yield "vLLM does not start with so few blocks, whatever --max-model-len is"
     if engine.drafts:
         yield "--speculative-config: add the draft model, under 'model'"
     if engine.scheduler not in ("fcfs", "priority"):
@@ -206,16 +179,35 @@ def _notes(scenario: Scenario, folder: Path) -> Iterator[str]:
             keys = ", ".join(f"cache.{key}" for key in others)
             yield f"{keys}: to be set in kv_connector_extra_config of --kv-transfer-config"
     model = scenario.model
-    if model is not None and model.gpu is not None and not _follows_from_gpu(scenario):
+    if model is not None and model.gpu is not None and not blocks_follow(scenario):
         there = sized(scenario, folder).blocks - 1
         most = max(pool.gpu_blocks for pool in fleet(scenario))
         verb = "has" if there >= most else "has only"
         yield f"{model.gpu} {verb} about {there:,} usable blocks for {most:,}"
 
 
-def _unlike(scenario: Scenario) -> Iterator[str]:
+def _unnamed(scenario: Scenario) -> str:
+    """Say why a placeholder stands for the model."""
+    if scenario.model is None:
+        return f"{PLACEHOLDER}: the sweep does not name what it serves"
+    return f"{PLACEHOLDER}: the model's folder, which has {scenario.model.config} as config.json"
+
+
+def _roles(scenario: Scenario) -> Iterator[str]:
+    """Say how prefill and decode are told what they are."""
+    parts = {"prefill": "kv_producer", "decode": "kv_consumer"}
+    for role in dict.fromkeys(pool.role for pool in fleet(scenario) if pool.role in parts):
+        connector = {"kv_connector": "NixlConnector", "kv_role": parts[role]}
+        yield f"{role}: add --kv-transfer-config '{json.dumps(connector)}', or another connector"
+
+
+def _unlike(scenario: Scenario, folder: Path) -> Iterator[str]:
     """Say what each pool has of the flags that are not the same for all."""
     for flag in _OF_POOLS:
         values = _of_pools(scenario, flag)
         if len(set(values)) > 1:
             yield f"{flag}: {', '.join(map(str, values))}, in the order of the pools"
+    lengths = longest_requests(scenario, folder)
+    if len(set(lengths)) > 1:
+        told = ", ".join("as it is" if length is None else str(length) for length in lengths)
+        yield f"--max-model-len: {told}, in the order of the pools"

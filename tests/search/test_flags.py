@@ -1,10 +1,14 @@
 """The command that starts the servers of a scenario."""
 
+import json
+
 import pytest
 from sweeping import make_sweep
 
 from kvsweep.search.flags import served
-from kvsweep.sizing.shapes import load_model, model_names, published_name
+from kvsweep.sizing.asking import answer
+from kvsweep.sizing.question import Question
+from kvsweep.sizing.shapes import load_config, load_model, model_names, published_name
 
 BASE = """
 [workload]
@@ -85,6 +89,68 @@ def test_a_cpu_tier_has_the_size_of_all_gpus(tmp_path, model):
     assert any(note.startswith("cache.offload_eviction: to be set in") for note in found.notes)
 
 
+def test_a_request_as_long_as_the_models_that_does_not_fit_is_cut(tmp_path):
+    """1,640 blocks of 16 tokens are 26,240; vLLM does not start for Llama's 131,072."""
+    few = f"{LATENCY}[cache]\ngpu_blocks = 1640\n"
+    assert "--max-model-len 26240 " in served_by(tmp_path, few).command
+    enough = f"{LATENCY}[cache]\ngpu_blocks = 8192\n"
+    assert "--max-model-len" not in served_by(tmp_path, enough).command
+    whole = "[engine]\nenable_chunked_prefill = false\nmax_num_batched_tokens = 4096\n"
+    assert "--max-model-len 4096 " in served_by(tmp_path, enough + whole).command
+    gpu = '[model]\npreset = "llama-3.1-8b"\ngpu = "rtx4090"\n'
+    blocks = answer(
+        Question(model="llama-3.1-8b", gpu="rtx4090", max_num_batched_tokens=2048, max_num_seqs=256)
+    ).blocks
+    assert f"--max-model-len {(blocks - 1) * 16} " in served_by(tmp_path, gpu).command
+    pools = "[cluster]\npools = [{ instances = 1, gpu_blocks = 1640 }, { instances = 1 }]\n"
+    notes = served_by(tmp_path, enough + pools).notes
+    assert "--max-model-len: 26240, as it is, in the order of the pools" in notes
+
+
+def test_the_longest_request_of_a_hybrid_counts_the_blocks_of_all_its_groups(tmp_path):
+    text = '[model]\npreset = "gpt-oss-120b"\ngpu = "h200"\n[cache]\ngpu_blocks = {}\n'
+    options = {"max_num_batched_tokens": 2048, "async_scheduling": False}
+    shape = answer(Question(model="gpt-oss-120b", gpu="h200", **options)).layout
+    assert "--max-model-len" not in served_by(tmp_path, text.format(9000)).command
+    cut = f"--max-model-len {shape.longest(1001)} "
+    assert cut in served_by(tmp_path, text.format(1000)).command
+    (told,) = [n for n in served_by(tmp_path, text.format(2)).notes if "start" in n]
+    assert told == "vLLM does not start with so few blocks, whatever --max-model-len is"
+
+
+def test_a_longrope_model_is_told_to_take_requests_beyond_its_original_length(tmp_path):
+    shape = load_config("llama-3.1-8b")[0] | {"rope_scaling": {"type": "longrope"}}
+    shape |= {"original_max_position_embeddings": 4096}
+    (tmp_path / "config.json").write_text(json.dumps(shape))
+    text = '[model]\nconfig = "config.json"\ngpu = "h200"\n[workload.prompt]\ndist = "constant"\n'
+    assert "--max-model-len" not in served_by(tmp_path, f"{text}value = 100\n").command
+    assert "--max-model-len 131072 " in served_by(tmp_path, f"{text}value = 9000\n").command
+
+
+def test_a_data_type_has_vllms_own_name(tmp_path):
+    text = '[model]\npreset = "llama-3.1-8b"\ngpu = "h100"\ndtype = "float8"\n'
+    assert "--kv-cache-dtype fp8 " in served_by(tmp_path, text).command
+
+
+@pytest.mark.parametrize(
+    ("file", "served"),
+    [
+        ("config.json", "."),
+        ("my/config.json", "my"),
+        ("my", "my"),
+        ("my/other.json", "MODEL"),
+    ],
+)
+def test_a_model_by_its_config_is_served_from_the_folder_that_has_it(tmp_path, file, served):
+    (tmp_path / "my").mkdir()
+    for name in ("config.json", "my/config.json", "my/other.json"):
+        (tmp_path / name).write_text(json.dumps(load_config("llama-3.1-8b")[0]))
+    found = served_by(tmp_path, f'[model]\nconfig = "{file}"\ngpu = "h100"\n')
+    assert found.command.startswith(f"vllm serve {served} ")
+    told = "MODEL: the model's folder, which has my/other.json as config.json" in found.notes
+    assert told == (served == "MODEL")
+
+
 def test_what_no_flag_says_is_noted(tmp_path):
     found = served_by(
         tmp_path,
@@ -131,6 +197,9 @@ def test_what_all_pools_have_themselves_is_their_flag(tmp_path):
     cluster = f"[cluster]\nkv_transfer_bandwidth = 100.0\n{roles}"
     command = served_by(tmp_path, LATENCY + cluster).command
     assert "--num-gpu-blocks-override 701" in command
+    notes = served_by(tmp_path, LATENCY + cluster).notes
+    for part in ("prefill: add --kv-transfer-config", '"kv_producer"', '"kv_consumer"'):
+        assert part in "\n".join(notes)
     gpu = '[model]\npreset = "llama-3.1-8b"\ngpu = "h100"\n'
     assert "--num-gpu-blocks-override 701" in served_by(tmp_path, gpu + cluster).command
     one = cluster.replace("700", "40000", 1)
