@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from math import prod
 from pathlib import Path
 from time import thread_time
 from typing import TYPE_CHECKING, Any
@@ -99,6 +100,7 @@ def size_of(sweep: Sweep, path: Where, options: dict[str, Any]) -> dict[str, Any
         "bytes": cells.bytes,
         "transfers": list(dict.fromkeys(map(transfer_text, tiers))),
         "models": told(model_text, sweep),
+        "models_left": _left(sweep),
         "defaults": told(defaults_text, sweep),
         "cautions": told(windows_text, sweep),
         "workers": workers,
@@ -118,6 +120,12 @@ def told(write: Callable[[Scenario, Path], str | None], sweep: Sweep) -> list[st
     return list(dict.fromkeys(text for text in texts if text))
 
 
+def _left(sweep: Sweep) -> int:
+    """Count combinations of axes of the model that no probe has, which are told of none."""
+    lengths = [len(axis.values) for axis in sweep.axes if axis.key.startswith("model.")]
+    return prod(lengths) - (1 + sum(length - 1 for length in lengths))
+
+
 def print_size(size: dict[str, Any], as_json: bool) -> None:
     """Print what a run would take."""
     if as_json:
@@ -134,6 +142,8 @@ def print_size(size: dict[str, Any], as_json: bool) -> None:
         echo(f"transfers    {text}")
     for text in size["models"][:NAMED]:
         echo(f"model        {text}")
+    if size["models"] and (more := size["models_left"] + len(size["models"][NAMED:])):
+        echo(f"             and {more:,} more combinations of what it depends on")
     for text in size["defaults"][:NAMED]:
         echo(f"             {text}")
     for text in size["cautions"][:NAMED]:

@@ -90,6 +90,6 @@ def architecture(name: str, where: str) -> Architecture:
         why = "is not known here"
     raise InputError(
         f"{where}: architectures: {shown(name)} {why}; known: {', '.join(KNOWN)}"
-        f"{did_you_mean(name, list(KNOWN))}; the server's own log tells its blocks: --log "
-        "without --model"
+        f"{did_you_mean(name, list(KNOWN))}; the server's own /metrics tell its blocks: "
+        "--log METRICS without --model"
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import ceil
 from typing import Any
 
 from kvsweep.sizing.answer import Answer
@@ -79,7 +80,7 @@ def _inverse(question: Question, served: Served, shape: Layout, gpu: Gpu | None)
     sizes = [question.blocks * each for each in shape.block_bytes]
     share = max(plan.utilization(size, stage) for stage, size in enumerate(sizes))
     found = _answer(served, shape, question.blocks, "blocks", text, gpu=gpu, plan=plan)
-    found.utilization = round(share, 4)
+    found.utilization = ceil(share * 10_000) / 10_000  # no less: who follows it has them all
     if share > 1:
         found.warnings.insert(
             0, f"{question.blocks:,} blocks do not fit: {share:.2f} of the memory of {gpu.name}"

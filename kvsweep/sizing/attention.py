@@ -90,7 +90,7 @@ def layer_windows(config: Values, about: Architecture) -> list[int | None]:
         if kind not in (FULL, SLIDING):
             raise InputError(
                 f"{config.where}: layer_types: {shown(kind)} layers are not computed here; "
-                f"known: {FULL}, {SLIDING}; the server's own log tells its blocks: --log"
+                f"known: {FULL}, {SLIDING}; the server's /metrics tell its blocks: --log"
             )
     return [config.count("sliding_window") if kind == SLIDING else None for kind in kinds]
 

@@ -71,6 +71,11 @@ def _refuse_hybrid(found: ServerLog) -> None:
     """Refuse tokens that are no blocks times their size, as the layers are not alike."""
     about = KNOWN.get(found.architecture or "")
     mixed = about is None or about.sliding in ("even", "pattern", "listed")
+    if found.architecture is not None and about is None:
+        raise InputError(
+            f"{found.path}: the tokens of {found.architecture}, which is not known here, may "
+            "depend on its layers; give a scrape of the server's /metrics, with num_gpu_blocks"
+        )
     if found.architecture is not None and mixed:
         raise InputError(
             f"{found.path}: the tokens of {found.architecture} depend on its layers; give its "

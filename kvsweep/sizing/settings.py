@@ -114,13 +114,14 @@ def serve(model: Model, asked: Asked, gpu: Gpu | None) -> Served:
             f"{model.max_model_len:,} tokens of {model.name} (max_position_embeddings)"
         )
     usual = gpu.defaults() if gpu else Defaults(256, 2048)
-    tokens = asked.max_num_batched_tokens or usual.max_num_batched_tokens
+    longest = asked.max_model_len or model.usual_model_len or model.max_model_len
+    most = (asked.max_num_seqs or usual.max_num_seqs) * longest
+    tokens = asked.max_num_batched_tokens or min(usual.max_num_batched_tokens, most)
     seqs = asked.max_num_seqs or min(usual.max_num_seqs, tokens)
     if seqs > tokens:
         raise InputError(
             f"--max-num-seqs: {seqs:,}; vLLM takes at most max_num_batched_tokens, here {tokens:,}"
         )
-    longest = asked.max_model_len or model.usual_model_len or model.max_model_len
     dtype = _dtype(model, asked, gpu)
     size, source = _block_size(model, asked, gpu, dtype)
     batches = concurrent_batches(asked.pp, asked.async_scheduling)
@@ -155,6 +156,9 @@ def _dtype(model: Model, asked: Asked, gpu: Gpu | None) -> str:
         return SPARSE_MLA
     if name == SPARSE_MLA and not model.is_sparse:
         raise InputError(f"--dtype: {SPARSE_MLA} is a format of sparse MLA only (DeepSeek-V3.2)")
+    own = cache_dtype("auto", model.dtype)
+    if asked.dtype != "auto" and name != own and BYTES.get(name, 1) > 1:
+        raise InputError(f"--dtype: {name}; of {model.name} vLLM takes {own} or auto, or 8 bits")
     return cache_dtype(asked.dtype, model.dtype, model.kept_dtype)
 
 

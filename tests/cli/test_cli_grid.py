@@ -114,6 +114,16 @@ def test_dry_run_tells_the_speed_of_a_cpu_tier(run, file):
     assert size["transfers"] == ["2.5 tokens/us"]
 
 
+def test_dry_run_says_how_many_models_it_does_not_list(run, tmp_path):
+    text = '[workload]\nrequests = 5\nrate = 9.0\n[model]\npreset = "llama-3.1-8b"\ngpu = "h100"\n'
+    axes = '[grid]\n"model.tp" = [1, 2]\n"model.utilization" = [0.8, 0.85, 0.9]\n'
+    file = str(write_sweep(tmp_path, text + axes))
+    _, out, _ = run("grid", file, "--dry-run")
+    assert out.count("\nmodel        ") == 4
+    assert "and 2 more combinations of what it depends on\n" in out
+    assert "more combinations" not in run("grid", file, "--dry-run", "--set", "model.tp=[1]")[1]
+
+
 def test_dry_run_counts_what_an_existing_store_lacks(run, file):
     run("grid", file)
     before = tree(Path("results"))

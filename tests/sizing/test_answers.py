@@ -166,6 +166,19 @@ def test_the_inverse_gives_back_the_memory_and_the_utilization():
     assert alone.utilization is None
 
 
+def test_the_utilization_of_the_inverse_leaves_the_blocks():
+    for blocks in (1_000, 12_345, 27_001):
+        asked = {"model": "llama-3.1-8b", "gpu": "h100"}
+        utilization = ask(**asked, blocks=blocks).utilization
+        assert ask(**asked, utilization=utilization).blocks >= blocks
+
+
+def test_tokens_of_a_step_are_no_more_than_those_of_all_requests():
+    """`EngineArgs._set_default_max_num_seqs_and_batched_tokens_args`."""
+    few = ask(model="llama-3.1-8b", gpu="h100", max_num_seqs=2, max_model_len=1000)
+    assert few.served.defaults.max_num_batched_tokens == 2000
+
+
 def test_blocks_that_do_not_fit_are_said_not_to():
     found = ask(model="llama-3.1-8b", gpu="rtx4090", blocks=10_000)
     assert found.utilization > 1
@@ -217,6 +230,10 @@ def test_blocks_of_mla_are_as_large_as_its_first_backend_takes_them():
         ({}, "--model: missing"),
         ({"model": "qwen3-8b"}, "--gpu, --kv-memory, --log: missing"),
         ({"model": "qwen3-8b", "gpu": "h100", "kv_memory": "3"}, "--gpu and --kv-memory together"),
+        (
+            {"model": "qwen3-8b", "gpu": "h100", "dtype": "half"},
+            "--dtype: float16; of qwen3-8b vLLM takes bfloat16 or auto, or 8 bits",
+        ),
         ({"model": "qwen3-8b", "gpu": "h1000"}, "did you mean 'h100'"),
         ({"model": "qwen3-8b", "gpu": "0GiB"}, "allowed: 1 byte to"),
         ({"model": "qwen3-8b", "kv_memory": "3 apples"}, "--kv-memory: '3 apples'"),

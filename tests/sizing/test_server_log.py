@@ -141,6 +141,15 @@ def test_tokens_of_a_hybrid_model_without_its_name_are_refused(log):
         of(path)
 
 
+def test_a_log_of_an_unknown_architecture_asks_for_what_can_be_given(log):
+    """The model would be refused, and pointed to the log."""
+    told = V023 + "Resolved architecture: NoForCausalLM\n"
+    with pytest.raises(InputError, match="NoForCausalLM, which is not known here, may depend on"):
+        of(log(told))
+    blocks = "Resolved architecture: NoForCausalLM\n# GPU blocks: 5385, # CPU blocks: 0\n"
+    assert of(log(blocks)).blocks == 5_385
+
+
 def test_a_draft_model_is_why_log_and_formula_differ(log):
     """33 layers with EAGLE's: 51.63 GiB are 25,633 blocks, and 26,434 of the model alone."""
     found = of(log(EAGLE), model="llama-3.1-8b")
