@@ -201,6 +201,11 @@ class Model:
         What a token takes to compute; None if that is not counted.
     kept_dtype : str or None
         Data type that the checkpoint wants for keys and values.
+    inner : int or None
+        Width of the feed-forward part of layers without experts, which tensor parallelism divides;
+        None if there are none.
+    inner_block : int
+        Of that width what shares a scale, so that it is not cut.
     """
 
     name: str
@@ -218,14 +223,25 @@ class Model:
     work: Work | None = None
     usual_model_len: int | None = None
     kept_dtype: str | None = None
+    inner: int | None = None
+    inner_block: int = 1
 
     def takes(self, tp: int) -> bool:
-        """Return whether `tp` GPUs can have the heads of attention divided among them, or copied.
+        """Return whether `tp` GPUs can have the model divided among them, heads of keys copied.
 
-        As vLLM's ``QKVParallelLinear`` and the attention of its models demand it.
+        As vLLM's ``QKVParallelLinear``, ``MergedColumnParallelLinear`` (of layers without experts,
+        which need not be divided) and the attention of its models demand it.
         """
+        return self.takes_heads(tp) and self.takes_inner(tp)
+
+    def takes_heads(self, tp: int) -> bool:
+        """Return whether `tp` GPUs can have the heads of attention divided, or copied."""
         heads = [shape.kv_heads for shape in self.attention if not shape.latent]
         return self.heads % tp == 0 and not any(n % tp and tp % n for n in heads)
+
+    def takes_inner(self, tp: int) -> bool:
+        """Return whether `tp` GPUs can have the feed-forward part divided among them."""
+        return tp == 1 or self.inner is None or self.inner % (tp * self.inner_block) == 0
 
     def caches(self, tp: int, dtype: str) -> list[LayerCache]:
         """Return what the layers keep on one GPU of `tp`."""

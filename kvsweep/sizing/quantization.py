@@ -33,6 +33,15 @@ def method(about: Values) -> str:
     return MODELOPT if made else name
 
 
+def scale_block(about: Values | None) -> int:
+    """Return the rows of a weight in FP8 that share a scale and stay on one GPU."""
+    if about is None or method(about) != "fp8":
+        return 1
+    block = about.table.get("weight_block_size")
+    rows = block[0] if isinstance(block, list) and block else None
+    return rows if type(rows) is int and rows > 0 else 1
+
+
 def kept_dtype(about: Values | None, latent: bool) -> str | None:
     """Return the data type that a checkpoint wants for keys and values, None if it has no wish.
 

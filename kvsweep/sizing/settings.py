@@ -138,13 +138,20 @@ def serve(model: Model, asked: Asked, gpu: Gpu | None) -> Served:
 
 def _check_parallel(model: Model, asked: Asked) -> None:
     if not model.takes(asked.tp):
-        fitting = [n for n in (1, 2, 4, 8, 16, 32, 64) if model.takes(n)]
-        wanted = f"the {model.heads} attention heads of {model.name} to be divisible by it"
-        if model.heads % asked.tp == 0:
-            wanted = f"the key-value heads of {model.name} to be divisible by it, or it by them"
-        raise InputError(f"--tp: {asked.tp}; vLLM wants {wanted}: {', '.join(map(str, fitting))}")
+        fitting = ", ".join(str(n) for n in (1, 2, 4, 8, 16, 32, 64) if model.takes(n))
+        raise InputError(f"--tp: {asked.tp}; vLLM wants {_indivisible(model, asked.tp)}: {fitting}")
     if asked.pp > model.layers:
         raise InputError(f"--pp: {asked.pp}; {model.name} has {model.layers} layers")
+
+
+def _indivisible(model: Model, tp: int) -> str:
+    """Say what of a model so many GPUs cannot have divided among them."""
+    if model.heads % tp:
+        return f"the {model.heads} attention heads of {model.name} to be divisible by it"
+    if not model.takes_heads(tp):
+        return f"the key-value heads of {model.name} to be divisible by it, or it by them"
+    blocks = f" in blocks of {model.inner_block}" if model.inner_block > 1 else ""
+    return f"the intermediate_size of {model.name}, {model.inner:,}, to be divisible by it{blocks}"
 
 
 def _dtype(model: Model, asked: Asked, gpu: Gpu | None) -> str:

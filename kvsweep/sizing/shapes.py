@@ -21,7 +21,7 @@ from kvsweep.sizing.class_defaults import text_model
 from kvsweep.sizing.config_values import Values
 from kvsweep.sizing.dtypes import MODEL_DTYPES
 from kvsweep.sizing.model import Model, Weights
-from kvsweep.sizing.quantization import kept_dtype, quantization
+from kvsweep.sizing.quantization import kept_dtype, quantization, scale_block
 from kvsweep.sizing.weights import Store, count_weights, count_work, expert_count, store
 
 SCALED_ALREADY = (
@@ -188,8 +188,17 @@ def model_from_config(table: dict[str, Any], name: str, source: str | None = Non
         experts=bool(expert_count(text)),
         source=source or name,
         kept_dtype=kept_dtype(quantized, about.mla),
+        inner=_inner(text),
+        inner_block=scale_block(quantized),
         work=count_work(text, about, kept) if weights and isinstance(kept, Store) else None,
     )
+
+
+def _inner(text: Values) -> int | None:
+    """Return the width of the feed-forward part of layers without experts, if there are some."""
+    dense = not expert_count(text) or text.number("first_k_dense_replace")
+    known = text.table.get("intermediate_size") is not None
+    return text.count("intermediate_size") if dense and known else None
 
 
 def _dtype(values: Values) -> str | None:

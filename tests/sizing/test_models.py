@@ -248,6 +248,23 @@ def test_key_value_heads_are_divided_or_copied_evenly(name, tp, told):
     assert serve(load_model("llama-3.1-70b"), Asked(tp=16), None)  # two of each of 8
 
 
+def test_the_feed_forward_part_is_divided_evenly_and_not_within_a_scale():
+    """`MergedColumnParallelLinear` and `validate_fp8_block_shape` of vLLM 0.33.0."""
+
+    def check(tp, **change):
+        return serve(model_from_config(LLAMA | change, "x"), Asked(tp=tp), None)
+
+    assert check(32, intermediate_size=14336)
+    with pytest.raises(
+        InputError, match="intermediate_size of x, 14,340, to be divisible by it: 1, 2, 4"
+    ):
+        check(8, intermediate_size=14340)
+    blocks = {"quant_method": "fp8", "weight_block_size": [128, 128]}
+    assert check(16, intermediate_size=14336, quantization_config=blocks)
+    with pytest.raises(InputError, match="by it in blocks of 128: 1, 2, 4, 8, 16"):
+        check(32, intermediate_size=14336, quantization_config=blocks)
+
+
 def test_sparse_mla_of_8_bits_has_the_format_of_the_backend_that_takes_it():
     """`platforms/cuda.py` and `mla_attention.py` of vLLM 0.33.0."""
 
