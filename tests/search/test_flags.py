@@ -127,6 +127,16 @@ def test_a_longrope_model_is_told_to_take_requests_beyond_its_original_length(tm
     assert "--max-model-len 131072 " in served_by(tmp_path, f"{text}value = 9000\n").command
 
 
+def test_windows_that_no_request_fills_are_noted(tmp_path):
+    shape = load_config("llama-3.1-8b")[0] | {"sliding_window": 4096}
+    (tmp_path / "config.json").write_text(json.dumps(shape))
+    text = '[model]\nconfig = "config.json"\ngpu = "h100"\n'
+    prompt = '[workload.prompt]\ndist = "constant"\nvalue = 100\n'
+    prompt += '[workload.output]\ndist = "constant"\nvalue = 100\n'
+    (note,) = served_by(tmp_path, text + prompt).notes
+    assert note.startswith("computed step times are too long: they read a window of 4,096 tokens")
+
+
 def test_a_data_type_has_vllms_own_name(tmp_path):
     text = '[model]\npreset = "llama-3.1-8b"\ngpu = "h100"\ndtype = "float8"\n'
     assert "--kv-cache-dtype fp8 " in served_by(tmp_path, text).command
