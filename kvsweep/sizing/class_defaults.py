@@ -66,6 +66,13 @@ DEFAULTS: dict[str, dict[str, Any]] = {
 }
 """Of keys that are missing, by the name in ``architectures``; a null is a value, not a lack."""
 
+MINISTRAL3 = {
+    "num_key_value_heads": 8,
+    "head_dim": 128,
+    "max_position_embeddings": 262144,
+}
+"""Of a text model of the type ``ministral3``, which has no window, inside of Mistral 3."""
+
 
 def text_model(whole: Values) -> tuple[str, Architecture, Values]:
     """Return the architecture of a ``config.json``, and the values of its text model, all of them.
@@ -80,4 +87,7 @@ def text_model(whole: Values) -> tuple[str, Architecture, Values]:
         raise InputError(f"{whole.where}: architectures: missing; is this a model's config.json?")
     about = architecture(names[0], whole.where)
     text = whole.section("text_config") or whole
-    return names[0], about, Values(DEFAULTS.get(names[0], {}) | text.table, text.where)
+    defaults = DEFAULTS.get(names[0], {})
+    if text.word("model_type") == "ministral3":
+        defaults = MINISTRAL3
+    return names[0], about, Values(defaults | text.table, text.where)

@@ -208,6 +208,15 @@ def test_a_text_model_inside_has_the_defaults_of_its_class():
     assert sum(shape.window is None for shape in model.attention) == 5
 
 
+def test_the_text_model_of_mistral_3_has_the_defaults_of_its_type():
+    inside = {"hidden_size": 3072, "num_hidden_layers": 26, "num_attention_heads": 32}
+    for kind, window, channels in (("ministral3", None, 128), ("mistral", 4096, 96)):
+        text = {"architectures": ["Mistral3ForConditionalGeneration"]}
+        text["text_config"] = inside | {"model_type": kind}
+        shape = model_from_config(text, "x").attention[0]
+        assert (shape.window, shape.key, shape.kv_heads) == (window, channels, 8)
+
+
 def test_granite_is_a_plain_model():
     """8.17 billion parameters, says the card of granite-3.3-8b-instruct."""
     change = {"architectures": ["GraniteForCausalLM"], "num_hidden_layers": 40}
