@@ -161,13 +161,7 @@ def _log(path: Path, text: str) -> ServerLog:
     found.block_size = _last(_SET_BLOCK_SIZE, last, int)
     if found.block_size is None:
         found.block_size = _last(_ASKED_BLOCK_SIZE, _CONNECTOR.sub("", last), int)
-    for name, pattern in _SETTINGS.items():
-        if (value := _last(pattern, last, int)) is not None:
-            found.settings[name] = value
-    if dtype := _last(_DTYPE, last, str):
-        found.settings["dtype"] = dtype
-    if _SYNCHRONOUS.search(last):
-        found.settings["async_scheduling"] = False
+    _read_settings(found, last)
     if share := _UTILIZATION.search(last):
         found.utilization = float(share[1])
     if version := _VERSION.search(text):
@@ -175,6 +169,17 @@ def _log(path: Path, text: str) -> ServerLog:
     if architecture := _ARCHITECTURE.search(last):
         found.architecture = architecture[1]
     return found
+
+
+def _read_settings(found: ServerLog, text: str) -> None:
+    """Read how the model is served; what was resolved is said after what was asked for."""
+    for name, pattern in _SETTINGS.items():
+        if (value := _last(pattern, text, int)) is not None:
+            found.settings[name] = value
+    if dtype := _last(_DTYPE, text, str):
+        found.settings["dtype"] = dtype
+    if _SYNCHRONOUS.search(text):
+        found.settings["async_scheduling"] = False
 
 
 def _read_tokens(found: ServerLog, text: str) -> None:
