@@ -56,6 +56,7 @@ def size_of(sweep: Sweep, path: Where, options: dict[str, Any]) -> dict[str, Any
     from kvsweep.enlarging import extension
     from kvsweep.forecast import forecast
     from kvsweep.grid import plan
+    from kvsweep.search.server_model import start_text
     from kvsweep.simulate import source_hash
     from kvsweep.store import Share, exists, pending
     from kvsweep.survey import windows_text
@@ -102,7 +103,7 @@ def size_of(sweep: Sweep, path: Where, options: dict[str, Any]) -> dict[str, Any
         "models": told(model_text, sweep),
         "models_left": _left(sweep),
         "defaults": told(defaults_text, sweep),
-        "cautions": told(windows_text, sweep),
+        "cautions": [*told(windows_text, sweep), *filter(None, [start_text(sweep)])],
         "workers": workers,
         "seconds": expected.seconds,
         "seconds_low": expected.low,

@@ -19,7 +19,7 @@ from kvsweep.sizing.shapes import load_model, model_names, published_name
 from kvsweep.workload.longest import longest_tokens
 
 if TYPE_CHECKING:
-    from kvsweep.config import Scenario
+    from kvsweep.config import Scenario, Sweep
 
 PLACEHOLDER = "MODEL"
 
@@ -93,6 +93,22 @@ def longest_requests(scenario: Scenario, folder: Path) -> list[int | None]:
     default = model.usual_model_len or model.max_model_len
     lengths = [_fitting(scenario, pool, shape, usual) for pool in fleet(scenario)]
     return [None if length == default else length for length in lengths]
+
+
+def start_text(sweep: Sweep) -> str | None:
+    """Say what servers of a sweep that names its model have to be told of the longest request.
+
+    Of the first cell and its neighbours along each axis.
+    """
+    scenarios = [scenario for scenario in sweep.probes() if scenario.model is not None]
+    lengths = [longest_requests(scenario, sweep.base_dir) for scenario in scenarios]
+    cut = [length for each in lengths for length in each if length is not None]
+    if not cut:
+        return None
+    if min(cut) == 0:
+        return "vLLM does not start with so few blocks, whatever --max-model-len is"
+    ends = f"{min(cut):,}" if min(cut) == max(cut) else f"{min(cut):,} to {max(cut):,}"
+    return f"vLLM must be told --max-model-len {ends}, or it does not start or refuses requests"
 
 
 def _wanted(scenario: Scenario, model: Model) -> int:

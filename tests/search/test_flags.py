@@ -6,6 +6,7 @@ import pytest
 from sweeping import make_sweep
 
 from kvsweep.search.flags import served
+from kvsweep.search.server_model import start_text
 from kvsweep.sizing.asking import answer
 from kvsweep.sizing.question import Question
 from kvsweep.sizing.shapes import load_config, load_model, model_names, published_name
@@ -125,6 +126,18 @@ def test_a_longrope_model_is_told_to_take_requests_beyond_its_original_length(tm
     text = '[model]\nconfig = "config.json"\ngpu = "h200"\n[workload.prompt]\ndist = "constant"\n'
     assert "--max-model-len" not in served_by(tmp_path, f"{text}value = 100\n").command
     assert "--max-model-len 131072 " in served_by(tmp_path, f"{text}value = 9000\n").command
+
+
+def test_a_sweep_of_servers_that_do_not_start_as_they_are_says_so(tmp_path):
+    """Without a model it may have any length."""
+
+    def said(blocks, model='[model]\npreset = "llama-3.1-8b"\n'):
+        grid = f'[grid]\n"cache.gpu_blocks" = {blocks}\n'
+        return start_text(make_sweep(tmp_path, BASE + LATENCY + model + grid))
+
+    assert said([8192, 9000]) is said([1000, 2000], "") is None
+    assert said([8192, 1000]).startswith("vLLM must be told --max-model-len 16,000, or")
+    assert said([1000, 2000]).startswith("vLLM must be told --max-model-len 16,000 to 32,000, or")
 
 
 def test_windows_that_no_request_fills_are_noted(tmp_path):
