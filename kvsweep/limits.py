@@ -161,6 +161,9 @@ MAX_INPUT_BYTES = 2**31
 MAX_SETTINGS_BYTES = 2**24
 """Bytes of a sweep file or a preset; those that come with the package have some 2,000."""
 
+MAX_SCRIPT_CHARACTERS = 2**17
+"""Characters of a script that starts a server; to split words takes time by the square."""
+
 MAX_DEPTH = 32
 """Levels of tables and lists in settings; a scenario has four. Recursion ends at some 300."""
 

@@ -17,7 +17,7 @@ from kvsweep.files import written
     "from-vllm",
     cls=Command,
     short_help="Write a sweep from the command of a vLLM server.",
-    context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
+    context_settings={"allow_interspersed_args": False},
     examples=(
         "kvsweep from-vllm --gpu h100 vllm serve Qwen/Qwen3-8B --max-num-seqs 256",
         "kvsweep from-vllm --gpu h100 --trace chat.jsonl.gz -o chat.toml start-server.sh",

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from kvsweep.config.fleet import InstancePool, fleet, has_pools
 from kvsweep.config.served_model import sized
+from kvsweep.errors import InputError
 from kvsweep.policies import Offload
 from kvsweep.search.server_model import (
     PLACEHOLDER,
@@ -19,7 +20,9 @@ from kvsweep.search.server_model import (
     longest_requests,
     model_name,
 )
+from kvsweep.sizing.capacity import cpu_copies
 from kvsweep.sizing.dtypes import ALIASES
+from kvsweep.sizing.shapes import load_model
 from kvsweep.sizing.sizes import GIB
 from kvsweep.survey import windows_text
 
@@ -71,7 +74,7 @@ def served(scenario: Scenario, folder: Path) -> Served:
     tp, pp = gpus_of(scenario, folder)
     flags = [
         *_parallel(tp, pp),
-        *_memory(scenario, (tp or 1) * pp),
+        *_memory(scenario, _cpu_copies(scenario, folder, tp or 1, pp)),
         *_longest(scenario, folder),
         *_scheduling(scenario),
     ]
@@ -95,7 +98,7 @@ def _memory(scenario: Scenario, gpus: int) -> Iterator[Flag]:
     if model is not None and model.dtype != "auto":
         yield "--kv-cache-dtype", ALIASES.get(model.dtype, model.dtype)
     if model is not None and model.gpu is not None:
-        yield "--gpu-memory-utilization", f"{model.utilization:g}"
+        yield "--gpu-memory-utilization", f"{model.utilization:.12g}"
     if not blocks_follow(scenario):
         yield from _if_common(scenario, "--num-gpu-blocks-override")
     bytes_per_token = cache.kv_bytes_per_token
@@ -104,6 +107,17 @@ def _memory(scenario: Scenario, gpus: int) -> Iterator[Flag]:
         size = cache.cpu_blocks * cache.block_size * cache.offload_block_factor * bytes_per_token
         yield "--kv-offloading-size", f"{size * gpus / GIB:.4g}"
         yield "--kv-offloading-backend", "native"
+
+
+def _cpu_copies(scenario: Scenario, folder: Path, tp: int, pp: int) -> int:
+    """Return how many GPUs' parts of a block the CPU tier keeps."""
+    name = model_name(scenario, folder)
+    if scenario.model is not None and scenario.model.config is not None:
+        name = str(folder / scenario.model.config)
+    try:
+        return cpu_copies(load_model(name), tp, pp)
+    except InputError:  # nothing tells the model
+        return tp * pp
 
 
 def _if_common(scenario: Scenario, flag: str) -> Iterator[Flag]:
@@ -139,12 +153,12 @@ def _scheduling(scenario: Scenario) -> Iterator[Flag]:
     if not engine.reserve_full_prompt:
         yield "--no-scheduler-reserve-full-isl", None
     if engine.watermark:
-        yield "--watermark", f"{engine.watermark:g}"
+        yield "--watermark", f"{engine.watermark:.12g}"
     yield ("--async-scheduling" if engine.async_scheduling else "--no-async-scheduling"), None
     if engine.speculative is not None and engine.drafts:
         speculative: dict[str, object] = {"num_speculative_tokens": engine.drafts}
-        if engine.speculative.method == "eagle":
-            speculative = {"method": "eagle", **speculative}
+        method = "eagle" if engine.speculative.method == "eagle" else "draft_model"
+        speculative = {"method": method, **speculative}
         yield "--speculative-config", json.dumps(speculative)
 
 

@@ -9,6 +9,7 @@ from kvsweep.errors import InputError
 from kvsweep.limits import MAX_BLOCKS
 from kvsweep.sizing.groups import Group, block_bytes, blocks_per_request, group_layers, stages
 from kvsweep.sizing.layers import Limits
+from kvsweep.sizing.model import Model
 from kvsweep.sizing.settings import Served
 
 
@@ -85,6 +86,15 @@ class Layout:
             needed = blocks_per_request(self.groups, self.limits._replace(max_model_len=middle))
             low, high = (middle, high) if needed <= blocks - 1 else (low, middle - 1)
         return low
+
+
+def cpu_copies(model: Model, tp: int, pp: int) -> int:
+    """Return how many GPUs' parts of a block vLLM's CPU tier keeps.
+
+    A latent vector is the same on all GPUs, and kept once (``replicated_layout`` of vLLM 0.33.0's
+    offloading, on one node).
+    """
+    return 1 if model.is_latent and pp == 1 else tp * pp
 
 
 def layout(served: Served) -> Layout:

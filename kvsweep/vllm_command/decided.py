@@ -6,17 +6,18 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from kvsweep.errors import InputError
+from kvsweep.errors import InputError, clip, escaped
 from kvsweep.sizing.asking import answer
-from kvsweep.sizing.gpus import Gpu, find_gpu
+from kvsweep.sizing.gpus import find_gpu
 from kvsweep.sizing.question import Question
 from kvsweep.sizing.settings import Asked, Served, serve
 from kvsweep.sizing.shapes import load_config, load_model, model_names
+from kvsweep.vllm_command.checks import check_served, divided_weights
 from kvsweep.vllm_command.drafts import drafts
 from kvsweep.vllm_command.known import DEFAULT, OWN_LOG, Known
 from kvsweep.vllm_command.notes import notes_of
 from kvsweep.vllm_command.offload import offload
-from kvsweep.vllm_command.step_limits import batch
+from kvsweep.vllm_command.step_limits import StepLimits, step_limits
 from kvsweep.vllm_command.values import Values, refuse_what_is_not_simulated
 from kvsweep.vllm_command.words import Command
 
@@ -45,14 +46,21 @@ class Settings:
 
     Attributes
     ----------
+    served : Served
+        The model and its settings.
     lines : list of Line
         In order of sections.
     notes : list of str
         What is not in the numbers.
     """
 
+    served: Served
     lines: list[Line] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+
+    def tells(self, key: str) -> bool:
+        """Return whether a key is among the lines."""
+        return any(line.key == key for line in self.lines)
 
 
 def settings_of(command: Command, known: Known) -> Settings:
@@ -74,17 +82,26 @@ def settings_of(command: Command, known: Known) -> Settings:
     values = Values(command)
     model = _model(command, known)
     gpu = find_gpu(known.gpu) if known.gpu is not None else None
-    asked = Asked(**_asked(values, known), **_on_gpu(values))
-    served = serve(load_model(model.value), asked, gpu)
-    found = Settings([_in_sweep(model), *_memory(values, known)])
-    found.lines += _scheduling(values, known, gpu, served)
+    asked = _asked(values, known)
+    longest = serve(load_model(model.value), Asked(**asked), gpu).limits.max_model_len
+    limits = step_limits(values, known, gpu, longest)
+    asked["max_num_batched_tokens"] = limits.worker_tokens
+    served = serve(load_model(model.value), Asked(**asked), gpu)
+    check_served(values, served)
+    found = Settings(served, [_in_sweep(model), *_memory(values, known, served)])
+    found.lines += _scheduling(values, limits)
     found.lines += _cache(values, known, served, model.value)
+    if limits.differ and known.gpu is not None and not found.tells("cache.gpu_blocks"):
+        on_gpu = asked | _on_gpu(values) | {"max_num_seqs": limits.worker_seqs}
+        blocks = answer(Question(model=model.value, gpu=known.gpu, **on_gpu)).blocks - 1
+        why = f"estimated, for {limits.worker_seqs:,} requests and {limits.worker_tokens:,} tokens"
+        found.lines.append(Line("cache.gpu_blocks", blocks, why))
     if drafted := drafts(values, known.acceptance):
         found.lines.append(Line("engine.speculative", drafted, "--speculative-config"))
     found.lines += [Line(f"cache.{key}", *told) for key, told in offload(values, served).items()]
     found.lines += _instances(values)
     found.lines.sort(key=lambda line: ORDER.index(line.key.partition(".")[0]))
-    estimated = all(line.key != "cache.gpu_blocks" for line in found.lines)
+    estimated = not found.tells("cache.gpu_blocks") or limits.differ
     found.notes = list(notes_of(command, values, served, estimated=estimated))
     return found
 
@@ -104,8 +121,9 @@ def _model(command: Command, known: Known) -> Line:
         load_config(command.model)
     except InputError:
         raise InputError(
-            f"{command.where}: {command.model}: neither a folder with a config.json nor a model "
-            f"that is known ({', '.join(model_names())}); give its config.json: --model FILE"
+            f"{command.where}: {clip(escaped(command.model))}: neither a folder with a config.json "
+            f"nor a model that is known ({', '.join(model_names())}); give its config.json: "
+            "--model FILE"
         ) from None
     return Line("model", command.model, command.model)
 
@@ -132,11 +150,8 @@ def _asked(values: Values, known: Known) -> dict[str, Any]:
 
 def _on_gpu(values: Values) -> dict[str, Any]:
     """Return what says how the memory of a GPU is used."""
-    given = {
-        "utilization": values.number("gpu-memory-utilization"),
-        "max_num_seqs": values.whole("max-num-seqs"),
-    }
-    return {key: value for key, value in given.items() if value is not None}
+    share = values.number("gpu-memory-utilization")
+    return {} if share is None else {"utilization": share}
 
 
 def _longest(values: Values) -> int | None:
@@ -144,7 +159,7 @@ def _longest(values: Values) -> int | None:
     return None if text in (None, "auto", "-1") else values.whole("max-model-len")
 
 
-def _memory(values: Values, known: Known) -> Iterator[Line]:
+def _memory(values: Values, known: Known, served: Served) -> Iterator[Line]:
     if known.gpu is not None:
         yield Line("model.gpu", known.gpu, "--gpu")
     for option, key in (("tensor-parallel-size", "tp"), ("pipeline-parallel-size", "pp")):
@@ -157,13 +172,16 @@ def _memory(values: Values, known: Known) -> Iterator[Line]:
         share = values.number("gpu-memory-utilization")
         if share is not None:
             yield Line("model.utilization", share, "--gpu-memory-utilization")
+        if (size := divided_weights(values, served)) is not None:
+            told = "--data-parallel-size: each instance has its part of the experts"
+            yield Line("model.weights_gib", size, told)
 
 
-def _scheduling(values: Values, known: Known, gpu: Gpu | None, served: Served) -> Iterator[Line]:
-    tokens, seqs = batch(values, known, gpu, served.limits.max_model_len)
-    yield Line("engine.max_num_seqs", *seqs)
-    yield Line("engine.max_num_batched_tokens", *tokens)
-    if (threshold := values.whole("long-prefill-token-threshold")) is not None:
+def _scheduling(values: Values, limits: StepLimits) -> Iterator[Line]:
+    yield Line("engine.max_num_seqs", *limits.seqs)
+    yield Line("engine.max_num_batched_tokens", *limits.tokens)
+    threshold = values.whole("long-prefill-token-threshold") or 0
+    if 0 < threshold < limits.tokens[0]:  # else it holds nobody
         option = "--long-prefill-token-threshold"
         yield Line("engine.long_prefill_token_threshold", threshold, option)
     if (policy := values.text("scheduling-policy")) is not None:

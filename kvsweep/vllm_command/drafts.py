@@ -43,7 +43,7 @@ def drafts(values: Values, acceptance: tuple[float, ...]) -> dict[str, Any]:
     if isinstance(count, bool) or not isinstance(count, int) or count < 1:
         told = "missing" if count is None else shown(count)
         raise values.problem(OPTION, f"num_speculative_tokens: {told}; a whole number from 1 on")
-    if other := next((key for key in table if key not in _IDLE), None):
+    if other := next((key for key, value in table.items() if value and key not in _IDLE), None):
         raise values.problem(
             OPTION, f"{other}: what it does is not simulated; leave it out to go on without it"
         )

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import ast
 import json
+import re
 import shlex
 from collections.abc import Iterator
 from typing import Any
 
-from kvsweep.errors import InputError
+from kvsweep.errors import InputError, escaped
 from kvsweep.vllm_command.options import RELEASE, Option, find_option
 from kvsweep.vllm_command.words import SECRET, Command
 
 _SAID = "non-default args: "
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+_ENUM = re.compile(r"<[\w.]+: ([^<>]*)>")  # <CUDAGraphMode.FULL: 2>
 
 
 def read_log(text: str, where: str) -> Command:
@@ -35,7 +38,8 @@ def read_log(text: str, where: str) -> Command:
         raise InputError(
             f"{where}: does not tell the server's options ('{_SAID}...'); give its command too"
         )
-    line = text[at + len(_SAID) :].partition("\n")[0].strip()
+    line = _COLOUR.sub("", text[at + len(_SAID) :].partition("\n")[0]).strip()
+    line = _ENUM.sub(r"\1", line)
     found = Command(where, "")
     for name, value in _pairs(line, where):
         if name in ("model", "model_tag"):
@@ -58,10 +62,17 @@ def _pairs(line: str, where: str) -> Iterator[tuple[str, Any]]:
     for key, value in zip(tree.keys, tree.values, strict=True):
         if not isinstance(key, ast.Constant):
             raise InputError(f"{where}: {_SAID}...: has a name that is no text")
-        try:
-            yield str(key.value), ast.literal_eval(value)
-        except (ValueError, TypeError):
-            yield str(key.value), ast.unparse(value)
+        yield str(key.value), _literal(value)
+
+
+def _literal(tree: ast.expr) -> Any:
+    """Return a value; of an object, as ``KVTransferConfig(...)``, what it is made with."""
+    if isinstance(tree, ast.Call):
+        return {each.arg: _literal(each.value) for each in tree.keywords if each.arg is not None}
+    try:
+        return ast.literal_eval(tree)
+    except (ValueError, TypeError):
+        return ast.unparse(tree)
 
 
 def _option(name: str, where: str) -> tuple[Option, bool]:
@@ -95,4 +106,4 @@ def _shown(command: Command) -> str:
         elif value is not True:
             many = value if isinstance(value, list) else [value]
             words += [json.dumps(each) if isinstance(each, dict) else str(each) for each in many]
-    return shlex.join(words)
+    return escaped(shlex.join(" ".join(word.split()) for word in words))

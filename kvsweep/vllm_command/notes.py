@@ -27,6 +27,9 @@ def notes_of(command: Command, values: Values, served: Served, *, estimated: boo
     for option in command.values:
         if option.role in by_role:
             by_role[option.role].append(option.name)
+    drafting = values.given("speculative-config") or values.given("spec-method")
+    if estimated and drafting:
+        yield "the estimate of the blocks knows neither weights nor keys and values of drafts"
     if estimated and by_role["memory"]:
         names = ", ".join(by_role.pop("memory"))
         yield f"neither the estimate of the blocks nor step times know of {names}"
@@ -39,7 +42,10 @@ def notes_of(command: Command, values: Values, served: Served, *, estimated: boo
     if served.model.experts and (values.whole("data-parallel-size") or 1) > 1:
         yield "instances of a mixture of experts wait for each other in each step, here they do not"
     longest = served.limits.max_model_len
-    yield f"longer requests than {longest:,} tokens are refused by the server, here served"
+    if values.text("max-model-len") in ("auto", "-1"):
+        yield "--max-model-len auto: the server takes what fits its memory, here all are served"
+    else:
+        yield f"longer requests than {longest:,} tokens are refused by the server, here served"
     if values.text("performance-mode") == "interactivity":
         yield "step times do not know of --performance-mode interactivity"
     if own := [name for name in command.variables if name.startswith("VLLM_")]:

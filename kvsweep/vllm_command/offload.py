@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from kvsweep.errors import shown
-from kvsweep.sizing.capacity import layout
+from kvsweep.sizing.capacity import cpu_copies, layout
 from kvsweep.sizing.settings import Served
 from kvsweep.sizing.sizes import GIB
 from kvsweep.vllm_command.values import Values
@@ -60,7 +61,10 @@ def _extra(values: Values, table: dict[str, Any]) -> dict[str, Any]:
         raise values.problem(TRANSFER, f"kv_connector_extra_config: {shown(more)} is no object")
     if more.get("spec_name", "CPUOffloadingSpec") != "CPUOffloadingSpec":
         raise values.problem(TRANSFER, f"spec_name: {shown(more['spec_name'])} is not simulated")
-    return {key: value for key, value in more.items() if key not in (*_IDLE, "spec_name")}
+    idle = (*_IDLE, "spec_name")
+    # False and 0 are what all others have that are not given.
+    kept = ("cpu_bytes_to_use", "offload_prompt_only")
+    return {k: v for k, v in more.items() if k in kept or (k not in idle and v)}
 
 
 def _keys(values: Values, served: Served, more: dict[str, Any], option: str) -> Told:
@@ -73,15 +77,17 @@ def _keys(values: Values, served: Served, more: dict[str, Any], option: str) -> 
     if (prompts := more.pop("offload_prompt_only", None)) is not None:
         told["offload_prompt_only"] = (prompts, option)
     size = more.pop("cpu_bytes_to_use", None)
-    if isinstance(size, bool) or not isinstance(size, int | float) or size <= 0:
-        raise values.problem(TRANSFER, f"cpu_bytes_to_use: {shown(size)}; a number of bytes")
+    if isinstance(size, bool) or not isinstance(size, int | float) or not 0 < size < math.inf:
+        raise values.problem(option[2:], f"{shown(size)} bytes; expected more than 0")
     if other := next(iter(more), None):
         raise values.problem(
             TRANSFER, f"{other}: what it does is not simulated; leave it out to go on without it"
         )
     # As CPUOffloadingSpec counts: the chunks of all GPUs, each from the begin of a page.
-    gpus = served.asked.tp * served.asked.pp
-    chunk = -(-max(layout(served).block_bytes) * gpus * factor // _PAGE) * _PAGE
+    copies = cpu_copies(served.model, served.asked.tp, served.asked.pp)
+    chunk = -(-max(layout(served).block_bytes) * copies * factor // _PAGE) * _PAGE
+    if size < chunk:
+        raise values.problem(option[2:], f"{size / GIB:.3g} GiB are less than a block of all GPUs")
     return {"cpu_blocks": (int(size) // chunk, option)} | told
 
 

@@ -6,11 +6,26 @@ import re
 import shlex
 from collections.abc import Iterator, Sequence
 
-from kvsweep.errors import InputError, clip
+from kvsweep.errors import InputError, clip, escaped
+from kvsweep.limits import MAX_SCRIPT_CHARACTERS
 
 _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
-_IMAGE = re.compile(r"(?:[\w.:-]+/)*vllm-openai(?:-\w+)*(?::[\w.-]+)?(?:@\S+)?")
+_IMAGE = re.compile(r"(?:[\w.:-]+/)+vllm-openai(?:-\w+)*(?::[\w.-]+)?(?:@\S+)?")
 _SERVERS = ("vllm.entrypoints.openai.api_server", "vllm.entrypoints.api_server")
+# A comment, or what may hold anything that ends a command.
+_OPAQUE = re.compile(
+    r"(?:(?<=\s)|^)#[^\n]*|'[^']*'|\"(?:\\.|[^\"\\])*\"|\\[^\n]", re.DOTALL | re.MULTILINE
+)
+_PLACE = re.compile("\0(\\d+)\0")
+# Streams: `> log`, `2>&1`, `&> log`, `< /dev/null`.
+_STREAM = re.compile(r"(?:\d+|&)?(?:>>?|<)(?:&\d|[ \t]*[^\s;&|]+)")
+_END = re.compile(r"\n|;|&&|\|\||\||&")
+# Outside of single quotes.
+_DOLLAR = re.compile(r"'[^']*'|\\.|\$(?=[\w{(@*])|`", re.DOTALL)
+_NOT_RUN = ("echo", "printf", "which", "command", "type")
+VARIABLE = "\ue000"
+"""Stands in words where the shell would put in the value of a variable or of a command."""
+
 NO_COMMAND = (
     "no command that starts vLLM: expected `vllm serve MODEL ...`, `python -m "
     "vllm.entrypoints.openai.api_server ...` or `docker run ... vllm/vllm-openai ...`"
@@ -32,51 +47,85 @@ def server_of(words: Sequence[str], where: str) -> tuple[dict[str, str], list[st
     InputError
         If it starts none, or several.
     """
-    lines = list(_lines(words[0], where)) if len(words) == 1 else [list(words)]
+    commands = list(_commands(words[0], where)) if len(words) == 1 else [list(words)]
     variables: dict[str, str] = {}
     found = []
-    for line in lines:
-        at = _start(line)
-        before = line if at is None else line[:at]
-        given = (_ASSIGNMENT.fullmatch(word) for word in before)
+    for number, command in enumerate(commands):
+        at = _start(command, where)
+        given = (_ASSIGNMENT.fullmatch(word) for word in command[:at])
         variables |= {each[1]: each[2] for each in given if each}
         if at is not None:
-            found.append(_to_the_end(line[at:]))
+            _refuse_folding(commands[number + 1 :], where)
+            found.append(command[at:])
     if len(found) != 1:
         several = f"starts {len(found)} servers; give the command of one"
         raise InputError(f"{where}: {several if found else NO_COMMAND}")
-    unknown = next((word for word in found[0] if re.search(r"\$[\w{(]|`", word)), None)
-    if unknown is not None:
-        raise InputError(f"{where}: {clip(unknown)}: a variable of the shell: put in its value")
     return variables, found[0]
 
 
-def _lines(text: str, where: str) -> Iterator[list[str]]:
-    """Yield the words of each line of a shell's text; a line goes on after a backslash."""
-    line = ""
-    for part in re.sub(r"\\\r?\n", " ", text).splitlines():
-        line = f"{line}\n{part}" if line else part
-        try:
-            yield shlex.split(line, comments=True)
-        except ValueError as error:  # a quotation goes on
-            problem = str(error).lower()
+def _refuse_folding(following: list[list[str]], where: str) -> None:
+    """Refuse options on a line of their own: the shell does not join lines, manifests may."""
+    if following and re.match(r"--?[A-Za-z]", following[0][0]):
+        raise InputError(
+            f"{where}: {clip(escaped(following[0][0]))}: begins a line, and the one before it ends "
+            "without a backslash; put the command on one line"
+        )
+
+
+def _commands(text: str, where: str) -> Iterator[list[str]]:
+    """Yield the words of the commands of a text that may say something of a server."""
+    if len(text) > MAX_SCRIPT_CHARACTERS:
+        most = f"a script has at most {MAX_SCRIPT_CHARACTERS:,}"
+        raise InputError(f"{where}: {len(text):,} characters; {most}")
+    for line in _lines(text):
+        if not ("vllm" in line or re.match(r"\s*(-|export\s|[A-Za-z_]\w*=)", line)):
             continue
-        line = ""
-    if line:
-        raise InputError(f"{where}: {clip(' '.join(line.split()))}: {problem}")
+        try:
+            words = shlex.split(_DOLLAR.sub(_mark, line))
+        except ValueError as error:
+            shown = clip(escaped(" ".join(line.split())))
+            raise InputError(f"{where}: {shown}: {str(error).lower()}") from None
+        inside = next((word for word in words if "vllm serve " in word), None)
+        if inside is not None:  # sh -c "vllm serve ..."
+            yield from _commands(inside, where)
+        elif words:
+            yield words
 
 
-def _start(words: Sequence[str]) -> int | None:
+def _lines(text: str) -> Iterator[str]:
+    """Yield each command of a text, without comments and streams; a backslash joins lines."""
+    opaque: list[str] = []
+
+    def place(found: re.Match[str]) -> str:
+        if found[0].startswith("#"):
+            return ""
+        opaque.append(found[0])
+        return f"\0{len(opaque) - 1}\0"
+
+    text = text.replace("\0", "").replace("\r\n", "\n")
+    text = _OPAQUE.sub(place, text).replace("\\\n", " ")
+    for line in _END.split(_STREAM.sub(" ", text)):
+        yield _PLACE.sub(lambda found: opaque[int(found[1])], line)
+
+
+def _mark(found: re.Match[str]) -> str:
+    return VARIABLE if found[0] in "$`" else found[0]
+
+
+def _start(words: list[str], where: str) -> int | None:
     """Return where the options of a server begin; None if these words start none."""
+    if words[:1] and (words[0] in _NOT_RUN or "pull" in words[:3]):
+        return None
     for at, word in enumerate(words):
-        if word.rpartition("/")[2] == "vllm" and list(words[at + 1 : at + 2]) == ["serve"]:
+        name = word.rpartition("/")[2].rpartition("=")[2]  # also ExecStart=/usr/bin/vllm
+        served = words[at + 1 : at + 2] == ["serve"]
+        if name == "vllm" and served:
             return at + 2
-        if word in _SERVERS or _IMAGE.fullmatch(word):
+        if word in _SERVERS:
             return at + 1
+        if _IMAGE.fullmatch(word):
+            if at and words[at - 1] == "image:":
+                how = "give its command as `vllm serve` with its arguments, on one line"
+                raise InputError(f"{where}: {word}: a manifest is not read; {how}")
+            return at + 2 if served else at + 1
     return None
-
-
-def _to_the_end(words: list[str]) -> list[str]:
-    """Return the words up to where the shell's command ends."""
-    ends = [at for at, word in enumerate(words) if word in ("&", "&&", "|", "||", ";", ">", "2>")]
-    return words[: ends[0]] if ends else words

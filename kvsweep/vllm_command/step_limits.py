@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from kvsweep.errors import InputError
 from kvsweep.sizing.gpus import Defaults, Gpu
 from kvsweep.vllm_command.known import DEFAULT, OWN_LOG, Known
@@ -16,7 +18,29 @@ Told = tuple[int, str]
 """A number, and the option that says so."""
 
 
-def batch(values: Values, known: Known, gpu: Gpu | None, longest: int) -> tuple[Told, Told]:
+class StepLimits(NamedTuple):
+    """What a step may schedule.
+
+    Attributes
+    ----------
+    tokens, seqs : tuple of int and str
+        Tokens of a step, and requests that run: each with the option that says so.
+    worker_tokens, worker_seqs : int
+        What the worker has room for, by which its memory goes.
+    """
+
+    tokens: Told
+    seqs: Told
+    worker_tokens: int
+    worker_seqs: int
+
+    @property
+    def differ(self) -> bool:
+        """Whether less is scheduled than there is room for."""
+        return (self.tokens[0], self.seqs[0]) != (self.worker_tokens, self.worker_seqs)
+
+
+def step_limits(values: Values, known: Known, gpu: Gpu | None, longest: int) -> StepLimits:
     """Return tokens and requests of a step, as vLLM's ``EngineArgs`` decides them.
 
     Parameters
@@ -33,8 +57,36 @@ def batch(values: Values, known: Known, gpu: Gpu | None, longest: int) -> tuple[
     Raises
     ------
     InputError
-        If nothing tells them.
+        If nothing tells them, or vLLM refuses them.
     """
+    tokens, seqs = _worker(values, known, gpu, longest)
+    whole = values.switch("enable-chunked-prefill") is False
+    if whole and tokens[0] < longest:
+        raise values.problem(
+            "max-num-batched-tokens",
+            f"{tokens[0]:,}; without chunked prefill vLLM wants the {longest:,} tokens of "
+            "--max-model-len at least",
+        )
+    if seqs[0] > tokens[0]:
+        raise values.problem(
+            "max-num-seqs", f"{seqs[0]:,}; vLLM takes at most the {tokens[0]:,} tokens of a step"
+        )
+    room = tokens[0], seqs[0]
+    if (active := values.whole("max-num-active-seqs")) is not None:
+        if active > seqs[0]:
+            most = f"{active:,}; vLLM takes at most the {seqs[0]:,} of --max-num-seqs"
+            raise values.problem("max-num-active-seqs", most)
+        seqs = active, "--max-num-active-seqs"
+    if (scheduled := values.whole("max-num-scheduled-tokens")) is not None:
+        if scheduled < seqs[0]:
+            few = f"{scheduled:,}, fewer than the {seqs[0]:,} requests that run, is not simulated"
+            raise values.problem("max-num-scheduled-tokens", few)
+        tokens = scheduled, "--max-num-scheduled-tokens"
+    return StepLimits(tokens, seqs, *room)
+
+
+def _worker(values: Values, known: Known, gpu: Gpu | None, longest: int) -> tuple[Told, Told]:
+    """Return ``max_num_batched_tokens`` and ``max_num_seqs``."""
     tokens, seqs = values.whole("max-num-batched-tokens"), values.whole("max-num-seqs")
     by_tokens, by_seqs = "--max-num-batched-tokens", "--max-num-seqs"
     if tokens is None and known.tokens is not None:
@@ -52,10 +104,6 @@ def batch(values: Values, known: Known, gpu: Gpu | None, longest: int) -> tuple[
             tokens, by_tokens = min(most * longest, max(whole, usual.max_num_batched_tokens)), told
         if seqs is None:
             seqs, by_seqs = min(most, tokens), told
-    if (active := values.whole("max-num-active-seqs")) is not None:
-        seqs, by_seqs = min(active, seqs), "--max-num-active-seqs"
-    if (scheduled := values.whole("max-num-scheduled-tokens")) is not None:
-        tokens, by_tokens = scheduled, "--max-num-scheduled-tokens"
     return (tokens, by_tokens), (seqs, by_seqs)
 
 

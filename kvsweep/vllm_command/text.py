@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from kvsweep.config.schema import KeyPath
 from kvsweep.config.served_model import sized
 from kvsweep.config.source import Source
 from kvsweep.config.toml_text import literal
+from kvsweep.errors import InputError, escaped
 from kvsweep.vllm_command.decided import ORDER, Line, Settings
 from kvsweep.vllm_command.options import RELEASE
 
@@ -34,16 +35,36 @@ ASKED = """\
 """The end of a file without a trace."""
 
 
-def with_set(settings: Settings, overrides: Sequence[str]) -> list[Line]:
-    """Return the lines with ``--set KEY=VALUE`` in place of theirs, or in addition."""
-    own = [Line(*parse_override(text), "--set") for text in overrides]
-    keys = {line.key for line in own}
-    lines = [line for line in settings.lines if line.key not in keys]
-    return sorted([*lines, *own], key=lambda line: ORDER.index(line.key.partition(".")[0]))
+def with_set(settings: Settings, overrides: Sequence[str], tables: Mapping[str, Any]) -> list[Line]:
+    """Return the lines with ``--set KEY=VALUE`` in place of theirs, or in addition.
+
+    Parameters
+    ----------
+    settings : Settings
+        The lines.
+    overrides : sequence of str
+        ``KEY=VALUE`` each.
+    tables : mapping
+        The sections with both.
+    """
+    lines = {line.key: line for line in settings.lines}
+    for text in overrides:
+        key = parse_override(text)[0]
+        # A part of a value that has a line, as of engine.speculative, changes that.
+        whole = next((other for other in lines if key.startswith(f"{other}.")), key)
+        below = [other for other in lines if other.startswith(f"{key}.")]
+        lines = {other: line for other, line in lines.items() if other not in below}
+        value: Any = tables
+        for part in whole.split("."):
+            value = value[part]
+        lines[whole] = Line(whole, value, "--set")
+    return sorted(lines.values(), key=lambda line: ORDER.index(line.key.partition(".")[0]))
 
 
-def check(settings: Settings, overrides: Sequence[str], where: str) -> Scenario:
-    """Return the scenario, built as that of a sweep's file.
+def check(
+    settings: Settings, overrides: Sequence[str], where: str
+) -> tuple[Scenario, Mapping[str, Any]]:
+    """Return the scenario, built as that of a sweep's file, and its sections.
 
     Raises
     ------
@@ -56,13 +77,15 @@ def check(settings: Settings, overrides: Sequence[str], where: str) -> Scenario:
         path: KeyPath = tuple(line.key.split("."))
         set_at(tables, path, line.value)
         labels[path] = f"{line.key} ({line.why})" if line.why else line.key
+    if any(text.partition("=")[0].strip() == "model.gpu" for text in overrides):
+        raise InputError("--set model.gpu: defaults of vLLM follow from the GPU; give --gpu")
     given = Source(where, "", tables, {}, labels)
     source = with_overrides(given, overrides, None, ORDER)
     with said_in_one_line(where):
         scenario = build(source, source.values, (), Path())
     if not scenario.latency.model_fields_set:
         raise source.error(("latency",), f"{NO_LATENCY}: --gpu, or --set latency.model=...")
-    return scenario
+    return scenario, source.values
 
 
 def as_toml(command: str, lines: Sequence[Line], notes: Sequence[str], trace: str | None) -> str:
@@ -83,9 +106,9 @@ def as_toml(command: str, lines: Sequence[Line], notes: Sequence[str], trace: st
 
 
 def _head(command: str, notes: Sequence[str]) -> Iterator[str]:
-    yield f"# {' '.join(command.split())}"
+    yield f"# {command}"
     yield f"# as `kvsweep from-vllm` takes it; defaults are those of vLLM {RELEASE}."
-    yield from (f"# - {note}" for note in notes)
+    yield from (f"# - {escaped(note)}" for note in notes)
 
 
 def _tables(lines: Sequence[Line]) -> Iterator[str]:
@@ -94,7 +117,7 @@ def _tables(lines: Sequence[Line]) -> Iterator[str]:
         yield f"[{section}]"
         for line in of_section:
             text = f"{line.key.partition('.')[2]} = {literal(line.value)}"
-            yield f"{text} # {line.why}" if line.why else text
+            yield f"{text} # {escaped(line.why)}" if line.why else text
 
 
 def _asked(trace: str | None) -> Iterator[str]:

@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from kvsweep.config import Scenario
-from kvsweep.errors import InputError
+from kvsweep.errors import InputError, clip, escaped
 from kvsweep.limits import MAX_INPUT_BYTES, MAX_SETTINGS_BYTES
 from kvsweep.reading import read_text
 from kvsweep.sizing import asking
+from kvsweep.sizing.capacity import layout
 from kvsweep.sizing.question import Question as OfBlocks
-from kvsweep.sizing.server_log import read_server
+from kvsweep.sizing.server_log import ServerLog, read_server
+from kvsweep.sizing.settings import Served
 from kvsweep.vllm_command.decided import Line, settings_of
 from kvsweep.vllm_command.known import Known
 from kvsweep.vllm_command.logged import read_log
 from kvsweep.vllm_command.options import RELEASE
 from kvsweep.vllm_command.text import as_toml, blocks_note, check, with_set
+from kvsweep.vllm_command.values import Values
 from kvsweep.vllm_command.words import Command, read_command
 
 
@@ -92,34 +96,62 @@ def answer(question: Question) -> Sweep:
     >>> found.scenario.engine.max_num_seqs, found.scenario.cache.gpu_blocks > 20_000
     (1024, True)
     """
-    if question.trace is not None and not os.path.exists(question.trace):
-        raise InputError(f"--trace: {question.trace}: no such file")
+    if question.trace is not None and not os.path.isfile(question.trace):
+        raise InputError(f"--trace: {clip(escaped(question.trace))}: no such file")
     command = _command(question)
     told, notes = _logged(question, command)
     known = Known(question.gpu, question.model, question.acceptance, **told)
     settings = settings_of(command, known)
-    scenario = check(settings, question.overrides, command.where)
-    notes += [*filter(None, [blocks_note(scenario)]), *settings.notes]
-    lines = [_from(question.folder, line) for line in with_set(settings, question.overrides)]
+    scenario, tables = check(settings, question.overrides, command.where)
+    told_too = (blocks_note(scenario), _start_note(settings.served, scenario))
+    notes += [*filter(None, told_too), *settings.notes]
+    lines = with_set(settings, question.overrides, tables)
+    lines = [_from(question.folder, line) for line in lines]
     trace = None if question.trace is None else _relative(question.trace, question.folder)
     return Sweep(as_toml(command.text, lines, notes, trace), scenario, tuple(notes))
+
+
+def _start_note(served: Served, scenario: Scenario) -> str | None:
+    """Say that vLLM does not start with the blocks of a scenario; None if it does."""
+    shape, blocks = layout(served), scenario.cache.gpu_blocks + 1
+    if shape.starts(blocks):
+        return None
+    longest = shape.longest(blocks)
+    remedy = f"; it does with --max-model-len {longest}" if longest else ""
+    needed = f"{shape.limits.max_model_len:,} tokens needs {shape.request_blocks:,} blocks"
+    return f"vLLM does not start: a request of {needed} and the null block{remedy}"
 
 
 def _logged(question: Question, command: Command) -> tuple[dict[str, int | None], list[str]]:
     """Return what a log tells for `Known`, and what there is to say of it."""
     if question.log is None:
         return {}, []
-    model = question.model or command.model
-    told = asking.answer(OfBlocks(model=model, log=question.log))
-    log = read_server(question.log)
+    log, values = read_server(question.log), Values(command)
+    tp, pp = values.whole("tensor-parallel-size"), values.whole("pipeline-parallel-size")
+    told = asking.answer(
+        OfBlocks(
+            model=question.model or command.model,
+            log=question.log,
+            tp=tp,
+            pp=pp,
+            dtype=values.text("kv-cache-dtype"),
+            block_size=values.whole("block-size"),
+        )
+    )
     tokens = log.settings.get("max_num_batched_tokens")
     found = {"blocks": told.blocks, "block_size": log.block_size, "tokens": tokens}
-    notes = list(told.warnings)
+    return found, [*_of_log(log, tp or 1, pp or 1), *told.warnings]
+
+
+def _of_log(log: ServerLog, tp: int, pp: int) -> Iterator[str]:
+    """Say where a log is of another release, or contradicts the command."""
     if log.version is not None and not log.version.startswith(RELEASE.rpartition(".")[0]):
-        notes.insert(
-            0, f"the log is of vLLM {log.version}: docs/vllm-releases.md has what it does otherwise"
-        )
-    return found, notes
+        other = "docs/vllm-releases.md has what it does otherwise"
+        yield f"the log is of vLLM {log.version}: {other}"
+    for key, option, count in (("tp", "tensor", tp), ("pp", "pipeline", pp)):
+        there = log.settings.get(key, count)
+        if there != count:
+            yield f"the log has --{option}-parallel-size {there}, the command {count}"
 
 
 def _from(folder: Path, line: Line) -> Line:

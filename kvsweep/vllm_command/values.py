@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import math
 import re
 from typing import Any
 
 from kvsweep.errors import InputError, clip, shown
 from kvsweep.vllm_command.options import options
-from kvsweep.vllm_command.words import Command, as_table
+from kvsweep.vllm_command.shell import VARIABLE
+from kvsweep.vllm_command.words import OF_THE_SHELL, Command, as_table, unmarked
 
 _SUFFIXES = {
     **{letter: 1000**power for power, letter in enumerate("kmgt", 1)},
     **{letter: 1024**power for power, letter in enumerate("KMGT", 1)},
 }
-_WHOLE = re.compile(r"(\d+)|(\d+(?:\.\d+)?)([kKmMgGtT])")
+_WHOLE = re.compile(r"(\d{1,18})|(\d{1,18}(?:\.\d{1,18})?)([kKmMgGtT])")
 
 
 class Values:
@@ -69,9 +71,12 @@ class Values:
         """
         value = self._at(name)
         try:
-            return None if value is None else float(value)
+            found = None if value is None else float(value)
         except (TypeError, ValueError):
-            raise self.problem(name, f"expected a number, got {clip(str(value))!r}") from None
+            found = math.nan
+        if found is not None and not math.isfinite(found):
+            raise self.problem(name, f"expected a number, got {clip(str(value))!r}")
+        return found
 
     def table(self, name: str) -> dict[str, Any] | None:
         """Return a JSON object; None: not given.
@@ -90,7 +95,10 @@ class Values:
 
     def _at(self, name: str) -> Any:
         assert f"--{name}" in options(), name
-        return self._values.get(f"--{name}")
+        value = self._values.get(f"--{name}")
+        if VARIABLE in str(value):
+            raise self.problem(name, f"{unmarked(str(value))}: {OF_THE_SHELL}")
+        return value
 
 
 def refuse_what_is_not_simulated(command: Command) -> None:

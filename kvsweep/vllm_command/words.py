@@ -10,15 +10,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from kvsweep.errors import InputError, clip, shown
+from kvsweep.errors import InputError, clip, escaped, shown
 from kvsweep.limits import MAX_SETTINGS_BYTES
 from kvsweep.parsing import parse_json
 from kvsweep.reading import read_text
 from kvsweep.vllm_command.options import Option, find_option
-from kvsweep.vllm_command.shell import server_of
+from kvsweep.vllm_command.shell import VARIABLE, server_of
 
 _LEVEL = re.compile(r"-O=?(\S+)")
-SECRET = ("--api-key", "--hf-token")
+OF_THE_SHELL = "a variable of the shell: put in its value"
+"""What is wrong with a word of which only the shell knows the value."""
+
+SECRET = ("--api-key", "--hf-token", "--watermark-config")
 """Options whose values are shown nowhere."""
 
 
@@ -39,6 +42,8 @@ class Command:
         of what has dots.
     variables : dict of str to str
         The environment that is set in front of it.
+    model_by_option : bool
+        Whether ``--model`` says what is served.
     """
 
     where: str
@@ -46,6 +51,7 @@ class Command:
     model: str | None = None
     values: dict[Option, Any] = field(default_factory=dict)
     variables: dict[str, str] = field(default_factory=dict)
+    model_by_option: bool = False
 
 
 def read_command(words: Sequence[str], where: str = "the command") -> Command:
@@ -74,23 +80,31 @@ def read_command(words: Sequence[str], where: str = "the command") -> Command:
     for name, value in _pairs(_with_config(rest, where), where):
         if name is None:
             if found.model is not None:
-                raise InputError(f"{where}: {clip(value)!r}: a second model; vLLM serves one")
+                raise InputError(f"{where}: {unmarked(value)!r}: a second model; vLLM serves one")
             found.model = value
         else:
             _set(found, name, value)
+    if found.model is not None and VARIABLE in found.model:
+        raise InputError(f"{where}: {unmarked(found.model)}: {OF_THE_SHELL}")
     return found
+
+
+def unmarked(word: str) -> str:
+    """Return a word as messages have it, with what stands for variables of the shell."""
+    return clip(escaped(word.replace(VARIABLE, "$")))
 
 
 def _with_config(words: list[str], where: str) -> list[str]:
     """Return the words with those of ``--config`` in front, so that the others win over them."""
-    at = next((i for i, word in enumerate(words) if re.match(r"--config(=|$)", word)), None)
-    if at is None:
+    places = [i for i, word in enumerate(words) if word.partition("=")[0] == "--config"]
+    if not places:
         return words
-    name = words[at].partition("=")[2] or next(iter(words[at + 1 : at + 2]), "")
-    if not name:
-        raise InputError(f"{where}: --config: its file is missing")
-    rest = words[:at] + words[at + (1 if "=" in words[at] else 2) :]
-    told = list(_of_yaml(Path(name)))
+    at = places[0]
+    if len(places) > 1 or "=" in words[at]:
+        one = "vLLM reads one configuration file, as --config FILE without ="
+        raise InputError(f"{where}: {clip(words[places[-1]])}: {one}")
+    rest = words[:at] + words[at + 2 :]
+    told = list(_of_yaml(Path(_next(words, at, "--config", where))))
     named = "--model" in told and any(not word.startswith("-") for word in rest[:1])
     if named:  # the model of the command wins
         model = told.index("--model")
@@ -104,8 +118,9 @@ def _of_yaml(path: Path) -> Iterator[str]:
 
     try:
         table = yaml.safe_load(read_text(path, MAX_SETTINGS_BYTES))
-    except yaml.YAMLError as error:
-        raise InputError(f"{path}: no YAML: {' '.join(str(error).split())}") from None
+    except (yaml.YAMLError, RecursionError, ValueError) as error:
+        told = "nested too deeply" if isinstance(error, RecursionError) else str(error)
+        raise InputError(f"{path}: no YAML: {clip(' '.join(told.split()))}") from None
     if not isinstance(table, dict):
         raise InputError(f"{path}: expected options and their values, got {shown(table)}")
     for key, value in table.items():
@@ -116,7 +131,7 @@ def _of_yaml(path: Path) -> Iterator[str]:
             yield from (f"--{key}", *map(str, value)) if value else ()
         elif value is not None:
             yield f"--{key}"
-            yield json.dumps(value) if isinstance(value, dict) else str(value)
+            yield json.dumps(value, default=str) if isinstance(value, dict) else str(value)
 
 
 Pair = tuple[str | None, Any]
@@ -134,6 +149,8 @@ def _pairs(words: list[str], where: str) -> Iterator[Pair]:
             next(rest)
         elif not word.startswith("-") or word == "-":
             yield None, word
+        elif word == "--":
+            continue
         elif "=" in word:
             name, _, value = word.partition("=")
             yield name, value
@@ -175,7 +192,7 @@ def _shown(words: list[str], where: str) -> str:
         given = value if isinstance(value, list) else [] if value is None else [value]
         secret = name is not None and find_option(name.partition(".")[0], where)[0].name in SECRET
         told += ([] if name is None else [name]) + (["***"] if secret else given)
-    return shlex.join(told)
+    return escaped(shlex.join(" ".join(word.split()) for word in told).replace(VARIABLE, "$"))
 
 
 def _set(found: Command, name: str, value: Any) -> None:
@@ -190,7 +207,10 @@ def _set(found: Command, name: str, value: Any) -> None:
             raise InputError(f"{found.where}: {clip(name)}: takes no value, got {clip(value)!r}")
         value = on
     if option.name == "--model":
-        found.model = value
+        if found.model is not None and not found.model_by_option:
+            told = f"{clip(value)}: a second model, beside {clip(found.model)}"
+            raise InputError(f"{found.where}: --model {told}; vLLM serves one")
+        found.model, found.model_by_option = value, True
     else:
         found.values[option] = value
 
@@ -213,7 +233,7 @@ def _set_part(
         return
     try:
         table[last] = json.loads(value)
-    except ValueError:
+    except (ValueError, RecursionError):
         table[last] = value
 
 

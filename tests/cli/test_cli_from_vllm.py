@@ -52,6 +52,7 @@ def test_a_script_becomes_a_sweep_that_runs(run, tmp_path):
         ((), "COMMAND: missing; as in `kvsweep from-vllm --gpu h100 vllm serve"),
         (("vllm", "serve", "qwen3-8b"), "--gpu: missing: "),
         (("--gpu", "h1000", "vllm", "serve", "qwen3-8b"), "'h1000' is neither a GPU"),
+        (("--gpu", "h100", "--trase", "x", *COMMAND), "No such option '--trase'"),
         (("nothing.sh",), "the command: no command that starts vLLM"),
         (("--gpu", "h100", "--acceptance", "many", *COMMAND), "--acceptance: 'many': expected a"),
         (("--log", "no.log"), "no.log: cannot read"),

@@ -9,7 +9,7 @@ import pytest
 from kvsweep.errors import InputError
 from kvsweep.sizing.gpus import find_gpu
 from kvsweep.vllm_command.known import Known
-from kvsweep.vllm_command.step_limits import batch
+from kvsweep.vllm_command.step_limits import step_limits
 from kvsweep.vllm_command.values import Values
 from kvsweep.vllm_command.words import read_command
 
@@ -53,6 +53,12 @@ def test_commands_are_read_as_vllm_reads_them(recorded):
 def test_the_limits_of_a_step_are_those_of_vllm(recorded):
     for gpu, words, longest, tokens, seqs in recorded["limits"]:
         values = Values(read_command(["vllm", "serve", "m", *words]))
-        found = batch(values, Known(gpu=gpu), find_gpu(gpu), longest)
-        assert [number for number, _ in found] == [tokens, seqs], (gpu, words, longest)
+        # What EngineArgs decides its SchedulerConfig may refuse.
+        whole = "--no-enable-chunked-prefill" in words
+        if seqs > tokens or (whole and tokens < longest):
+            with pytest.raises(InputError):
+                step_limits(values, Known(gpu=gpu), find_gpu(gpu), longest)
+            continue
+        found = step_limits(values, Known(gpu=gpu), find_gpu(gpu), longest)
+        assert (found.worker_tokens, found.worker_seqs) == (tokens, seqs), (gpu, words, longest)
     assert len(recorded["limits"]) == 300

@@ -20,11 +20,24 @@ INFO 11-24 03:12:01 [api_server.py:1890] vLLM API server version 0.33.0
 INFO 11-24 03:12:01 [utils.py:233] non-default args: {'model_tag': 'meta-llama/Llama-3.1-8B', \
 'api_key': ['s3cret'], 'model': 'meta-llama/Llama-3.1-8B', 'tensor_parallel_size': 2, \
 'enable_prefix_caching': False, 'max_num_seqs': 128, 'async_scheduling': False, \
-'max_model_len': 16384, 'compilation_config': CompilationConfig(level=3), 'uds': None}
+'max_model_len': 16384, 'compilation_config': CompilationConfig(mode=<Mode.FULL: 2>), 'uds': None}
 INFO 11-24 03:12:09 [scheduler.py:222] Chunked prefill is enabled with max_num_batched_tokens=4096.
 INFO 11-24 03:13:02 [kv_cache_utils.py:1] GPU KV cache size: 987,136 tokens, Maximum concurrency \
 for 16,384 tokens per request: 60.25x
 """
+
+
+SMALL = {
+    "architectures": ["LlamaForCausalLM"],
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 4,
+    "hidden_size": 256,
+    "intermediate_size": 512,
+    "vocab_size": 1000,
+    "max_position_embeddings": 4096,
+    "torch_dtype": "bfloat16",
+}
 
 
 def taken(text="", gpu="h100", **more):
@@ -67,6 +80,10 @@ def test_defaults_are_those_of_the_gpu():
         ("--max-num-seqs 1 --max-model-len 1K", {"engine.max_num_batched_tokens": 1024}),
         ("--max-num-seqs 64 --max-num-active-seqs 16", {"engine.max_num_seqs": 16}),
         ("--max-num-scheduled-tokens 4096", {"engine.max_num_batched_tokens": 4096}),
+        (
+            "--performance-mode throughput --max-num-seqs 10000",
+            {"engine.max_num_seqs": 10_000, "engine.max_num_batched_tokens": 16_384},
+        ),
         (
             "--no-enable-chunked-prefill --max-model-len 32768",
             {"engine.enable_chunked_prefill": False, "engine.max_num_batched_tokens": 32768},
@@ -126,8 +143,53 @@ def test_a_tier_on_the_cpu_has_the_chunks_of_all_gpus():
     assert found["cache.offload_prompt_only"] is False
 
 
+def test_a_latent_vector_is_kept_once_on_the_cpu():
+    """``replicated_layout``."""
+    text = "vllm serve deepseek-v3 -tp 8 --kv-offloading-size 100"
+    found = answer(Question((text,), gpu="h200", overrides=("cache.link=pcie5-x16",)))
+    chunk = -(-61 * 576 * 2 * 16 // 4096) * 4096
+    assert found.scenario.cache.cpu_blocks == 100 * 2**30 // chunk == 95_325
+    command = served(found.scenario, Path()).command
+    assert "--kv-offloading-size 99.82" in command or "--kv-offloading-size 100" in command
+
+
+def test_instances_share_the_experts():
+    """So a model fits of which no instance could hold all experts."""
+    found = answer(Question(("vllm serve deepseek-v3 -dp 8 -ep",), gpu="h200"))
+    weights = found.scenario.model.weights_gib
+    experts = 58 * 256 * 3 * 7168 * 2048 * (1 + 4 / 128**2) / 2**30
+    assert weights == pytest.approx(626.9 - experts * 7 / 8, rel=0.01)
+    one, two = (
+        answer(Question((f"vllm serve qwen3-30b-a3b {text}",), gpu="h100")).scenario.cache
+        for text in ("", "-dp 2")
+    )
+    assert two.gpu_blocks > 3 * one.gpu_blocks
+
+
+def test_fewer_requests_than_there_is_room_for_change_no_memory():
+    blocks = taken().scenario.cache.gpu_blocks
+    found = taken("--max-num-active-seqs 16")
+    assert found.scenario.cache.gpu_blocks == blocks
+    assert "gpu_blocks = " in found.text
+    assert "# estimated, for 1,024 requests and 8,192 tokens\n" in found.text
+
+
+def test_a_threshold_that_holds_nobody_is_left_out():
+    text = "--long-prefill-token-threshold 8192"
+    assert "engine.long_prefill_token_threshold" not in keys(taken(text))
+
+
+def test_a_server_that_does_not_start_is_told():
+    notes = " ".join(taken(gpu="rtx4090").notes)
+    assert "vLLM does not start: a request of 131,072 tokens needs 8,192 blocks" in notes
+    assert "it does with --max-model-len" in notes
+    assert "start" not in " ".join(taken("--max-model-len 8192", gpu="rtx4090").notes)
+    assert "the server takes what fits" in " ".join(taken("--max-model-len auto").notes)
+
+
 def test_drafts_need_to_know_what_is_accepted():
     text = "--spec-method eagle3 --spec-model x --spec-tokens 3"
+    assert "nor keys and values of drafts" in " ".join(taken(text, acceptance=(0.7,)).notes)
     found = taken(text, acceptance=(0.7, 0.5, 0.3)).scenario.engine.speculative
     assert (found.tokens, found.method, found.acceptance) == (3, "eagle", (0.7, 0.5, 0.3))
     config = '{"method": "draft_model", "model": "x", "num_speculative_tokens": 2}'
@@ -160,6 +222,16 @@ def test_drafts_need_to_know_what_is_accepted():
             '-sc \'{"method": "mtp", "num_speculative_tokens": 2, "tree": 1}\'',
             "tree: what it does is not simulated",
         ),
+        ("--hf-config-path /x", "--hf-config-path /x: its config.json is not looked for"),
+        ("--max-num-active-seqs 3000", "3,000; vLLM takes at most the 1,024 of --max-num-seqs"),
+        ("--max-num-scheduled-tokens 512", "512, fewer than the 1,024 requests that run"),
+        (
+            "--no-enable-chunked-prefill --max-num-batched-tokens 4096",
+            "4,096; without chunked prefill vLLM wants the 131,072 tokens",
+        ),
+        ("--long-prefill-token-threshold 200000", "200,000; vLLM takes at most the 131,072"),
+        ("--kv-offloading-size 0.0001", "--kv-offloading-size: 0.0001 GiB are less than a block"),
+        ("--kv-offloading-size 0", "--kv-offloading-size: 0.0 bytes; expected more than 0"),
         ("--max-num-seqs many", "--max-num-seqs: expected a whole number, got 'many'"),
         ("--watermark much", "--watermark: expected a number, got 'much'"),
         ("--watermark 2", "engine.watermark (--watermark): "),
@@ -173,6 +245,15 @@ def test_what_is_not_simulated_is_refused(text, message):
         taken(text)
     assert message in str(told.value)
     assert "\n" not in str(told.value)
+
+
+def test_the_blocks_of_latent_attention_follow_from_its_backend():
+    text = "vllm serve deepseek-v3 -tp 8 --attention-backend FLASHMLA"
+    with pytest.raises(InputError, match="with latent attention: give --block-size"):
+        answer(Question((text,), gpu="h200"))
+    assert (
+        answer(Question((f"{text} --block-size 64",), gpu="h200")).scenario.cache.block_size == 64
+    )
 
 
 @pytest.mark.parametrize("text", ["--prefill-schedule-interval 1", "--dtype bfloat16", "-dcp 1"])
@@ -222,9 +303,26 @@ def test_a_log_tells_options_blocks_and_tokens(tmp_path):
     assert told["engine.async_scheduling"] is False
     assert told["model.tp"] == 2
     assert "s3cret" not in found.text
+    larger = answer(
+        Question((f"{LLAMA} -tp 2 --max-num-seqs 8 --block-size 32",), gpu="h100", log=path)
+    )
+    assert keys(larger)["cache.gpu_blocks"] == 987_136 // 32 - 1
+    other = answer(Question((f"{LLAMA} -tp 4",), gpu="h100", log=path))
+    assert "the log has --tensor-parallel-size 2, the command 4" in other.notes
     both = answer(Question((f"{LLAMA} -tp 2 --max-num-seqs 8",), gpu="h100", log=path))
     assert keys(both)["engine.max_num_seqs"] == 8
     assert keys(both)["cache.gpu_blocks"] == 61_695
+
+
+def test_a_log_has_what_its_objects_are_made_with(tmp_path):
+    path = tmp_path / "vllm.log"
+    told = (
+        "'kv_transfer_config': KVTransferConfig(kv_connector='OffloadingConnector', "
+        "kv_role='kv_both', kv_connector_extra_config={'cpu_bytes_to_use': 8589934592}), 'uds'"
+    )
+    path.write_text(LOG.replace("'uds'", told).replace("None}", "None}\x1b[0m"))
+    found = answer(Question((), gpu="h100", log=path, overrides=("cache.link=pcie5-x16",)))
+    assert found.scenario.cache.cpu_blocks == 8 * 2**30 // (131_072 * 16)
 
 
 @pytest.mark.parametrize(
@@ -251,20 +349,9 @@ def test_a_log_of_another_release_is_told(tmp_path):
 
 
 def test_a_model_that_is_not_known_needs_its_config(tmp_path):
-    config = {
-        "architectures": ["LlamaForCausalLM"],
-        "num_hidden_layers": 2,
-        "num_attention_heads": 4,
-        "num_key_value_heads": 4,
-        "hidden_size": 256,
-        "intermediate_size": 512,
-        "vocab_size": 1000,
-        "max_position_embeddings": 4096,
-        "torch_dtype": "bfloat16",
-    }
     (tmp_path / "m").mkdir()
     path = tmp_path / "m" / "config.json"
-    path.write_text(json.dumps(config))
+    path.write_text(json.dumps(SMALL))
     with pytest.raises(InputError, match=r"our/model: neither a folder .* --model FILE"):
         answer(Question(("vllm serve our/model",), gpu="h100"))
     for question in (
@@ -293,6 +380,21 @@ def test_a_key_that_is_set_wins():
     assert keys(found)["cache.eviction"] == "lfu"
     with pytest.raises(InputError, match="did you mean"):
         taken(overrides=("cache.gpu_blcks=3",))
+    with pytest.raises(InputError, match="give --gpu"):
+        taken(overrides=("model.gpu=a100",))
+    text = "--spec-method eagle3 --spec-model x --spec-tokens 3"
+    part = ("engine.speculative.acceptance=0.9",)
+    drafting = taken(text, acceptance=(0.5,), overrides=part)
+    assert keys(drafting)["engine.speculative"]["acceptance"] == 0.9
+
+
+def test_names_cannot_write_lines_of_their_own(tmp_path):
+    folder = tmp_path / "evil\n[engine]\nmax_num_seqs = 1\n#"
+    folder.mkdir()
+    (folder / "config.json").write_text(json.dumps(SMALL))
+    found = answer(Question(("vllm", "serve", str(folder)), gpu="h100"))
+    assert keys(found)["engine.max_num_seqs"] == 1024
+    assert all(line.isprintable() for line in found.text.split("\n"))
 
 
 @pytest.mark.parametrize(

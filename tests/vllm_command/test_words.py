@@ -1,9 +1,14 @@
 """Commands of vLLM, word by word: spellings, values, scripts and configuration files."""
 
+import re
+from collections import Counter
+from pathlib import Path
+
 import pytest
 
 from kvsweep.errors import InputError
 from kvsweep.vllm_command.options import find_option, options
+from kvsweep.vllm_command.values import Values
 from kvsweep.vllm_command.words import read_command
 
 
@@ -26,6 +31,13 @@ def read(text):
         "#!/bin/sh\nsleep 3\nvllm serve m --max-num-seqs 64 -tp 2 --disable-prefix-caching\n",
         "python3 -m vllm.entrypoints.openai.api_server --model=m --max-num-seqs 64 -tp 2 "
         "--no-enable-prefix-caching",
+        "# it's \\\nvllm serve m --max-num-seqs 64 -tp 2 --disable-prefix-caching 2>&1 | tee x",
+        "vllm serve m --max-num-seqs 64 -tp 2 --disable-prefix-caching >> log 2>&1; wait",
+        "ExecStart=/usr/bin/vllm serve m --max-num-seqs 64 -tp 2 --disable-prefix-caching &> log",
+        "sh -c 'vllm serve m --max-num-seqs 64 -tp 2 --disable-prefix-caching'",
+        "echo vllm serve x\nvllm serve m --max-num-seqs 64 -tp 2 --disable-prefix-caching",
+        "docker pull vllm/vllm-openai:v1\ndocker run --name vllm-openai --entrypoint vllm "
+        "vllm/vllm-openai:v1 serve m --max-num-seqs 64 -tp 2 --disable-prefix-caching",
         "docker run --gpus all -p 80:80 --env HF_TOKEN=x vllm/vllm-openai:v0.33.0 --model m "
         "--max-num-seqs 64 -tp 2 --no-enable-prefix-caching",
     ],
@@ -39,6 +51,11 @@ def test_the_same_command_in_many_ways(text):
             "--tensor-parallel-size": "2",
         },
     )
+
+
+def numbers(values):
+    """Return what is said of two options."""
+    return values.whole("max-num-seqs"), values.number("watermark")
 
 
 def test_options_take_what_the_parser_of_vllm_gives_them():
@@ -86,7 +103,7 @@ def test_a_configuration_file_comes_before_the_command(tmp_path):
     assert found["--enable-prefix-caching"] is False
     assert found["--served-model-name"] == ["x", "y"]
     assert found["--speculative-config"] == '{"method": "eagle"}'
-    assert read(f"vllm serve b --config={path}")[0] == "b"
+    assert read(f"vllm serve b --config {path}")[0] == "b"
     for text, message in (
         ("- 3\n", "expected options and their values, got a list"),
         ("a: [\n", "no YAML: "),
@@ -99,8 +116,27 @@ def test_a_configuration_file_comes_before_the_command(tmp_path):
         assert str(path) in str(told.value)
 
 
+def test_variables_of_the_shell_matter_where_something_follows_from_them():
+    text = "vllm serve m --port $PORT --api-key ${KEY} --served-model-name 'a$b' --seed `date`"
+    found = read_command([text])
+    assert "--port '$PORT'" in found.text
+    assert found.values[find_option("--served-model-name", "")[0]] == ["a$b"]
+    assert read_command(["vllm", "serve", "a$b"]).model == "a$b"  # the shell was there before
+
+
+def test_what_a_terminal_obeys_is_not_shown():
+    found = read_command(["vllm", "serve", "m", "--served-model-name", "a\x1b[31m\n[engine]\udcff"])
+    assert found.text.isprintable()
+
+
+def test_a_long_script_takes_no_time():
+    quoted = "cat <<E\nit's\nE\n" + "echo 'a' \"b\" c\n" * 5_000
+    assert read(f"{quoted}vllm serve m -tp 2\n")[0] == "m"
+
+
 def test_what_is_secret_is_not_shown():
-    found = read_command(["vllm serve m --api-key s3cret more --hf-token=s3cret --port 8000"])
+    text = "vllm serve m --api-key s3cret more --hf-token=s3cret --port 8000"
+    found = read_command([f"{text} --watermark-config s3cret"])
     assert "s3cret" not in found.text
     assert "more" not in found.text
     assert "--port 8000" in found.text
@@ -122,12 +158,26 @@ def test_what_is_secret_is_not_shown():
         ("vllm serve m --enforce-eager=1", "--enforce-eager: takes no value, got '1'"),
         ("vllm serve m --enforce-eager.x 1", "--enforce-eager.x: --enforce-eager has no parts"),
         ("vllm serve m --config", "--config: its value is missing"),
+        ("vllm serve m --config=c.yaml", "vLLM reads one configuration file, as --config FILE"),
+        ("vllm serve m --config a.yaml --config b.yaml", "vLLM reads one configuration file"),
+        ("vllm serve a --model b", "--model b: a second model, beside a; vLLM serves one"),
+        ("vllm serve a & vllm serve b &", "starts 2 servers"),
+        ("vllm serve a && vllm serve b", "starts 2 servers"),
+        (
+            "  command: >\n    vllm serve a\n    -tp 4\n",
+            "-tp: begins a line, and the one",
+        ),
+        ("image: vllm/vllm-openai:v0.33.0\nargs: [m]", "a manifest is not read; give its command"),
+        ("vllm serve m --max-num-seqs $N", "--max-num-seqs: $N: a variable of the shell"),
+        ("vllm serve m --max-num-seqs " + "9" * 5000, "expected a whole number, got '999"),
+        ("vllm serve m --watermark inf", "--watermark: expected a number, got 'inf'"),
+        ("x" * 200_000, "200,000 characters; a script has at most 131,072"),
         ("vllm serve m --speculative-config 3 --speculative-config.x 1", "expected a JSON object"),
     ],
 )
 def test_what_cannot_be_taken_is_told_in_one_line(text, message):
     with pytest.raises(InputError) as told:
-        read(text)
+        numbers(Values(read_command([text])))
     assert message in str(told.value)
     assert "\n" not in str(told.value)
 
@@ -139,3 +189,12 @@ def test_every_option_has_a_form_and_a_role():
         assert option.form in ("switch", "value", "list", "optional"), name
         assert find_option(name, "x") == (option, True)
         assert (option.role == "refused") == bool(option.why), name
+
+
+def test_the_page_counts_the_options_of_each_role():
+    page = (Path(__file__).parents[2] / "docs" / "from-vllm.md").read_text(encoding="utf-8")
+    counts = Counter(option.role for option in options().values())
+    told = re.findall(r"^\| [a-z ,]+ \| (\d+) \|", page, re.MULTILINE)
+    roles = ("key", "times", "memory", "refused", "none")
+    assert [int(number) for number in told] == [counts[role] for role in roles]
+    assert f"All {len(options())} options" in page

@@ -1,0 +1,43 @@
+"""What vLLM itself, or a simulation, makes of a model with the options of a command."""
+
+from __future__ import annotations
+
+from kvsweep.sizing.settings import Served
+from kvsweep.sizing.sizes import GIB
+from kvsweep.vllm_command.values import Values
+
+
+def check_served(values: Values, served: Served) -> None:
+    """Refuse what decides something that is not known.
+
+    Raises
+    ------
+    InputError
+        If blocks follow from the attention that is chosen, or a threshold is longer than requests.
+    """
+    for option in ("attention-backend", "attention-config"):
+        if values.given(option) and served.model.is_latent and not values.given("block-size"):
+            told = "the size of blocks follows from it, with latent attention: give --block-size"
+            raise values.problem(option, told)
+    threshold, longest = (
+        values.whole("long-prefill-token-threshold") or 0,
+        served.limits.max_model_len,
+    )
+    if threshold > longest:
+        most = f"{threshold:,}; vLLM takes at most the {longest:,} tokens of the longest request"
+        raise values.problem("long-prefill-token-threshold", most)
+
+
+def divided_weights(values: Values, served: Served) -> float | None:
+    """Return the weights of an instance, GiB, where instances share the experts; None: all of them.
+
+    vLLM divides the experts among all GPUs of tensor and of data parallelism, with and without
+    expert parallelism (``FusedMoEParallelConfig.make``); the rest each instance has whole.
+    """
+    count, weights = values.whole("data-parallel-size") or 1, served.model.weights
+    if count == 1 or not served.model.experts or weights is None or served.asked.pp > 1:
+        return None
+    tp = served.asked.tp
+    whole = tp * weights.on_gpu(tp, range(len(weights.layers)))
+    experts = sum(layer.experts for layer in weights.layers)
+    return float(round((whole - experts * (1 - 1 / count)) / GIB, 3))
