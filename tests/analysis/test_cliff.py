@@ -190,6 +190,24 @@ def test_ratios_pair_the_first_axis_with_the_others_held_fixed():
     assert {(r.numerator, r.denominator) for r in cliff.ratios} == {("round-robin", "least-loaded")}
 
 
+def test_a_ratio_may_lie_beyond_either_end_where_neither_crosses():
+    rates = [[0.2, 0.2, 0.2, 0.0, 0.0, 0.0], [0.0] * 6]
+    ds = dataset([rates, rates], policies=["a", "b"], blocks=[1, 2], seeds=range(6))
+    (ratio,) = find_cliff(ds).ratios
+    assert ratio.resamples_lost > 0
+    assert (ratio.interval.low, ratio.interval.high) == (-np.inf, np.inf)
+
+
+@pytest.mark.parametrize(
+    ("curve", "monotone"),
+    [([6, 5, 4, 3, 1, 2], 1.0), ([6, 5, 4, 2, 1, 3], 0.0)],  # correlations 0.94 and 0.83
+)
+def test_curves_are_called_monotone_from_a_correlation_of_0_9_on(curve, monotone):
+    rates = [[value / 10] for value in curve]
+    group = only(dataset(rates, blocks=range(1, 7), seeds=range(1)), threshold=0.25)
+    assert group.monotone_seeds == monotone
+
+
 def test_pairs_without_both_cliffs_are_counted():
     a = [[0.4, 0.4, 0.4], [0.0, 0.0, 0.0]]
     b = [[0.4, 0.0, 0.4], [0.0, 0.0, 0.0]]

@@ -1,5 +1,8 @@
 """Resampling, intervals and ranks against closed forms and SciPy."""
 
+import re
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -8,7 +11,7 @@ from hypothesis.extra import numpy as hnp
 from scipy.optimize import isotonic_regression
 from scipy.stats import bootstrap, spearmanr
 
-from kvsweep.analysis import ranks, statistics
+from kvsweep.analysis import ranks, statistics, student
 from kvsweep.analysis.crossing import isotonic_curve
 
 
@@ -50,6 +53,15 @@ def test_percentile_interval_ranks_infinities_and_drops_nan():
     assert statistics.percentile_interval(samples, 0.9).low == -np.inf
     narrow = statistics.percentile_interval(samples, 0.5)
     assert (narrow.low, narrow.high) == (15.0, 64.0)
+
+
+def test_arms_of_intervals_are_widened_as_the_docs_say():
+    page = (Path(__file__).parents[2] / "docs" / "statistics.md").read_text(encoding="utf-8")
+    (text,) = re.findall(r"longer by t / z \* sqrt\(n / \(n - 1\)\): (.*)", page)
+    told = {3: "2.69 times for 3 seeds", 5: "1.58 for 5", 20: "1.10 for 20", 100: "1.02 for 100"}
+    for seeds, words in told.items():
+        assert words in text
+        assert f"{student.widening(seeds, 0.95):.2f}" == words.split()[0]
 
 
 def test_percentile_interval_of_nothing_is_nan():

@@ -1,4 +1,7 @@
 import os
+import re
+from pathlib import Path
+from typing import get_args
 
 import click
 import pytest
@@ -6,6 +9,10 @@ from sweeping import write_sweep
 
 import kvsweep
 from kvsweep.cli import commands
+from kvsweep.cli.plot_kinds import KINDS, PREFIX
+from kvsweep.config.trace_reading import Format
+
+ROOT = Path(__file__).parents[2]
 
 
 def leaves(group, *names):
@@ -44,6 +51,22 @@ def test_the_help_of_replay_names_the_formats_that_are_read(run):
     told = " ".join(run("replay", "--help")[1].split())
     for word in ("kvsweep-trace/1", "Mooncake", "Azure", "BurstGPT", "docs/traces.md", "gzipped"):
         assert word in told
+
+
+def test_every_format_of_a_trace_is_in_its_page_and_counted():
+    page = (ROOT / "docs" / "traces.md").read_text(encoding="utf-8")
+    table = page[page.index("| `format` |") :].split("\n\n")[0]
+    cells = [row.split("|")[1] for row in table.split("\n")[2:]]
+    named = {name for cell in cells for name in re.findall("`(.*?)`", cell)}
+    assert named == set(get_args(Format))
+    assert len(named) == 11
+    assert "Eleven formats are read" in (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def test_every_kind_of_figure_is_in_the_help_of_plot(run):
+    told = run("plot", "--help")[1]
+    for kind in (*KINDS, PREFIX):
+        assert re.search(rf"\b{kind}\b", told), kind
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,17 @@ import strategies
 import twin
 from hypothesis import given
 
-from kvsweep.policies import Admission, Eviction, Routing, Scorer
+from kvsweep.policies import (
+    Admission,
+    Eviction,
+    Offload,
+    Priority,
+    Routing,
+    Scheduler,
+    Scorer,
+    TierEviction,
+    Victim,
+)
 
 
 def test_the_random_traces_have_every_policy():
@@ -20,6 +30,19 @@ def test_the_random_traces_have_every_policy():
     assert evictions == set(Eviction.labels_of("vllm"))
     scorers = {name for cluster in drawn for name in cluster["scorers"]}
     assert scorers == set(Scorer.labels_of("vllm"))
+
+
+def test_the_random_traces_have_every_policy_of_engines_and_tiers():
+    drawn = []
+    for seed in range(300):
+        options = {"asynchronous": seed % 2, "beyond": True, "offload": seed % 3 == 0}
+        drawn.append(strategies.random_trace(random.Random(seed), **options)["scenario"])
+    for key, family in (("scheduler", Scheduler), ("priority", Priority), ("victim", Victim)):
+        found = {each["engine"][key] for each in drawn if key in each["engine"]}
+        assert found | {"fcfs", "constant", "last"} >= set(family.labels_of("vllm")), key
+    for key, family in (("offload", Offload), ("offload_eviction", TierEviction)):
+        found = {each["cache"][key] for each in drawn if key in each["cache"]}
+        assert found >= set(family.labels_of("vllm")), key
 
 
 @given(strategies.traces(closed_loop=True, asynchronous=True, beyond=True))
