@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -91,23 +91,33 @@ def changed(sweep: Sweep, overrides: Sequence[str], seeds: int | None = None) ->
         As of `load_sweep`.
     """
     with said_in_one_line(str(sweep.path)):
-        return _checked(sweep.source, sweep.base_dir / sweep.path.name, overrides, seeds)
+        path = sweep.base_dir / sweep.path.name
+        return _checked(sweep.source, path, overrides, seeds, sweep.policies)
 
 
-def _checked(given: Source, path: Path, overrides: Sequence[str], seeds: int | None) -> Sweep:
-    """Return the sweep in a source with overrides, all of it checked."""
+def _checked(
+    given: Source,
+    path: Path,
+    overrides: Sequence[str],
+    seeds: int | None,
+    policies: Collection[str] = (),
+) -> Sweep:
+    """Return the sweep in a source with overrides, all of it checked.
+
+    `policies` are those of a sweep that was checked before, run or not.
+    """
     source = with_overrides(given, overrides, seeds)
     sweep = _parse(source, path)
     sweep.check()
     _check_cliff(sweep)
-    _check_policies_run(sweep, given)
+    _check_policies_run(sweep, given, policies)
     try:
         check_effects(sweep)
     except Idle as problem:
         # What the file alone would be right to write an option may make idle.
         if problem.outside or source == given:
             raise source.error(problem.origin, str(problem)) from None
-        _checked(given, path, (), None)
+        _checked(given, path, (), None, policies)
     return sweep
 
 
@@ -305,15 +315,17 @@ def _routings_of_rules(
     return [item.label for item in Routing if any(name in rules for name in item.rules)]
 
 
-def _check_policies_run(sweep: Sweep, given: Source) -> None:
-    """Refuse policies that are not run, unless an option has just narrowed the axis."""
+def _check_policies_run(sweep: Sweep, given: Source, policies: Collection[str]) -> None:
+    """Refuse policies that are not run, unless options have narrowed the axis, now or before."""
     grid = given.values.get("grid")
     named = grid.get(POLICY) if isinstance(grid, dict) else None
-    once = list(named) if isinstance(named, list) else []
+    once = [*policies, *(named if isinstance(named, list) else [])]
     run = next((axis.values for axis in sweep.axes if axis.key == POLICY), ())
+    labels = sweep.source.labels.items()
+    new = [place for place, label in labels if given.labels.get(place) != label]
     for name in sweep.policies:
         path = ("policies", name)
-        changed = any(place[:2] == path or place == path[:1] for place in sweep.source.labels)
+        changed = any(place[:2] == path or place == path[:1] for place in new)
         if name not in run and (changed or name not in once):
             where = next((p for p in sweep.source.labels if p[:2] == path), path)
             message = f"has no effect: grid.policy does not name {name!r}"

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from kvsweep.config.axes import POLICY
 from kvsweep.config.toml_text import document, literal, option
 from kvsweep.errors import escaped
 
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 
 FILES = ("trace", "lengths_from", "config")
 """Keys that name files, besides any value that ends as a preset's file does."""
+
+POLICIES = "policies"
 
 
 def given_overrides(sweep: Sweep) -> dict[str, str]:
@@ -68,12 +71,21 @@ def sweep_toml(sweep: Sweep, origin: str, overrides: Sequence[str]) -> str:
     origin : str
         The file that they were made in.
     overrides : sequence of str
-        ``KEY=VALUE`` each, for the first lines.
+        ``KEY=VALUE`` each, for the first lines. Policies that they leave idle are left out, as a
+        file in which they stand is refused.
     """
     head = [f"# {escaped(origin)}, as `kvsweep explore` had it:"]
     head += [f"# --set {escaped(text)}" for text in overrides]
-    values = _with_whole_paths(sweep.source.values, sweep.base_dir.resolve(), "")
+    values = _with_whole_paths(_run_alone(sweep), sweep.base_dir.resolve(), "")
     return "\n".join([*head, "", document(values)])
+
+
+def _run_alone(sweep: Sweep) -> dict[str, Any]:
+    """Return what a sweep's file has without the policies that are not run."""
+    run = next((axis.values for axis in sweep.axes if axis.key == POLICY), ())
+    policies = {k: v for k, v in sweep.source.values.get(POLICIES, {}).items() if k in run}
+    rest = {key: value for key, value in sweep.source.values.items() if key != POLICIES}
+    return rest | ({POLICIES: policies} if policies else {})
 
 
 def _with_whole_paths(value: Any, folder: Path, key: str) -> Any:

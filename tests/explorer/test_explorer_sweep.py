@@ -255,6 +255,36 @@ def test_a_saved_file_is_the_same_sweep_wherever_it_lies(tmp_path):
     assert second[:3] == ["kvsweep", "cliff", first[first.index("--out") + 1]]
 
 
+POLICIES = """
+[policies.small]
+"cache.block_size" = 8
+
+[policies.large]
+"cache.block_size" = 32
+
+[policies.spare]
+"cache.block_size" = 64
+"""
+ALL = H8.replace('["round-robin", "least-loaded"]', '["small", "large", "spare"]') + POLICIES
+
+
+@pytest.mark.parametrize("policy", ["small", "spare"])
+def test_a_saved_file_has_no_policy_that_it_does_not_run(tmp_path, policy):
+    subject = OfSweep(make_sweep(tmp_path, ALL))
+    text = subject.toml({"policy": policy}, "gpu_blocks")
+    again = load_sweep(write_sweep(tmp_path, text, "saved.toml"))
+    assert list(again.policies) == [policy]
+    assert subject.toml({"policy": "round-robin"}, "gpu_blocks").count("policies") == 0
+
+
+def test_policies_that_an_option_has_left_idle_stay_so(tmp_path):
+    options = ['policy=["small", "large"]', 'policies.large={"cache.block_size"=16}']
+    subject = OfSweep(make_sweep(tmp_path, ALL, overrides=options))
+    for policy, size in (("small", 8), ("large", 16)):
+        made = subject.changed({"policy": policy}, "gpu_blocks")
+        assert made.scenario({"policy": policy}).cache.block_size == size
+
+
 def test_what_options_had_set_is_in_the_command_too(tmp_path):
     sweep = make_sweep(tmp_path, H8, overrides=["workload.requests=30", "seed=[3, 5, 8]"])
     with listening(OfSweep(sweep)) as page:
