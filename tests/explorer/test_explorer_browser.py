@@ -124,6 +124,15 @@ def test_a_page_opens_a_slider_moves_and_the_curve_is_that_of_a_run(page, tmp_pa
     assert page.locator(".main path.line.a").count() == 1
 
 
+def test_a_scenario_without_a_cliff_is_told_what_the_command_says(page):
+    page.fill(".main .limit", "1e6")
+    page.press(".main .limit", "Enter")
+    page.wait_for_selector(".card.a .big:has-text('none here')")
+    told = answer_of(page)["cliff"]["groups"][0]["sentence"]
+    assert told.startswith("preemption_rate does not pass 1,000,000")
+    assert page.inner_text(".card.a .faint") == told
+
+
 def test_latencies_are_printed(page, capsys):
     moves = []
     for place in range(100, 109):

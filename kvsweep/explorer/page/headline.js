@@ -17,8 +17,7 @@ function wide(text) {
 
 function cliffCard(group, kind, heading, axis, seeds) {
   if (group.outcome !== "crosses") {
-    const [, told] = group.sentence.split(/^(?:[AB]: )?/);
-    return card(kind, heading, "none here", small(told));
+    return card(kind, heading, "none here", small(group.sentence.replace(/^[AB]: /, "")));
   }
   const few = seeds > 1 ? "too few seeds have a value near it" : "one seed";
   const interval = group.has_interval ? [wide("95% interval "), range(group.low, group.high)] : [`${few}: no interval`];
