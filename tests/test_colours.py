@@ -7,7 +7,8 @@ import pytest
 from matplotlib.colors import to_rgb
 
 from kvsweep.plot.medium import DARK, LIGHT
-from kvsweep.plot.timeline_figure import DARK_PHASES, LIGHT_PHASES
+from kvsweep.plot.page import text
+from kvsweep.plot.timeline_figure import DARK_LINES, DARK_PHASES, LIGHT_LINES, LIGHT_PHASES
 
 # G. M. Machado et al., "A Physiologically-based Model for Simulation of Color Vision Deficiency",
 # IEEE TVCG 15 (2009), at severity 1; for linear RGB.
@@ -38,12 +39,29 @@ def lab(colour, sight):
 @pytest.mark.parametrize("sight", SIGHTS)
 @pytest.mark.parametrize(
     "colours",
-    [LIGHT.colours, DARK.colours, LIGHT_PHASES, DARK_PHASES],
-    ids=["light", "dark", "light phases", "dark phases"],
+    [LIGHT.colours, DARK.colours, LIGHT_PHASES, DARK_PHASES, LIGHT_LINES, DARK_LINES],
+    ids=["light", "dark", "light phases", "dark phases", "light lines", "dark lines"],
 )
 def test_no_two_colours_look_alike_to_anybody(colours, sight):
     seen = [lab(colour, np.array(SIGHTS[sight])) for colour in colours]
     assert min(np.linalg.norm(a - b) for a, b in combinations(seen, 2)) > LEAST
+
+
+@pytest.mark.parametrize("sight", SIGHTS)
+@pytest.mark.parametrize(
+    ("lines", "phases"), [(LIGHT_LINES, LIGHT_PHASES), (DARK_LINES, DARK_PHASES)]
+)
+def test_no_line_of_a_timeline_looks_like_one_of_its_phases(lines, phases, sight):
+    lines, phases = ([lab(c, np.array(SIGHTS[sight])) for c in each] for each in (lines, phases))
+    assert min(np.linalg.norm(a - b) for a in lines for b in phases) > LEAST
+
+
+def test_the_page_has_the_colours_of_the_figure():
+    css = text("life.css")
+    for n, colours in enumerate(zip(LIGHT_LINES, DARK_LINES, strict=True)):
+        assert f".u{n} {{ --l: light-dark({', '.join(colours)}); }}" in css
+    for n, colours in enumerate(zip(LIGHT_PHASES, DARK_PHASES, strict=True)):
+        assert f".p{n} {{ --c: light-dark({', '.join(colours)}); }}" in css
 
 
 def test_colours_that_do_look_alike_are_found():

@@ -5,6 +5,7 @@ import pickle
 import re
 import shutil
 import subprocess
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -20,7 +21,7 @@ from kvsweep.cli import main
 from kvsweep.config.fleet import is_explicit
 from kvsweep.errors import InputError
 from kvsweep.plot.timeline_figure import draw_timeline, heading
-from kvsweep.plot.timeline_page import draw_page
+from kvsweep.plot.timeline_page import draw_page, drawn_data
 from kvsweep.records import Event
 from kvsweep.trace_replay import run_replay
 
@@ -207,11 +208,63 @@ def test_a_long_list_is_packed_into_rows_and_drawn(sweep):
     check_layout(draw_timeline(timeline))
 
 
-def test_requests_that_never_end_are_marked(sweep):
-    timeline = timeline_of(run_replay(sweep, ["cache.gpu_blocks=30", "seed=0"]))
+def crosses(panel):
+    (line,) = (line for line in panel.lines if line.get_marker() == "x")
+    return np.asarray(line.get_xdata()), np.asarray(line.get_ydata())
+
+
+def test_requests_that_never_end_are_marked_where_they_ended(sweep):
+    found = run_replay(sweep, ["cache.gpu_blocks=30", "seed=0"])
+    timeline = timeline_of(found)
     assert len(timeline.lost) > 0
-    marks = [line for line in draw_timeline(timeline).axes[0].lines if line.get_marker() == "x"]
-    assert len(marks[0].get_xdata()) == len(timeline.lost)
+    figure = draw_timeline(timeline)
+    x, y = crosses(figure.axes[0])
+    requests = timeline.rows[timeline.lost]
+    arrival = found.requests["arrival_us"]
+    never_in = found.requests["status"][requests] == "dropped_unservable"
+    assert never_in.any()
+    at = arrival[requests[never_in]] - arrival.min()
+    assert len(np.unique(at)) > 1
+    assert x[never_in] == pytest.approx(at / 1e6)
+    assert y.tolist() == timeline.lost.tolist()
+    assert "not completed" in check_layout(figure)
+    data = drawn_data(timeline)
+    assert data["lost"] == timeline.lost.tolist()
+    assert data["lost_at"] == pytest.approx((timeline.lost_us / 1000).tolist())
+
+
+def test_a_request_that_was_dropped_after_all_others_had_ended_is_in_view(sweep):
+    timeline = timeline_of(run_replay(sweep, ["cache.gpu_blocks=30", "seed=0"]))
+    assert timeline.last_us >= timeline.lost_us.max()
+
+
+def test_requests_that_never_arrived_have_no_cross(sweep):
+    found = run_replay(sweep, ["cache.gpu_blocks=30", "seed=0"])
+    timeline = timeline_of(found)
+    first = replace(
+        timeline, lost_us=np.where(timeline.lost == timeline.lost[0], -1, timeline.lost_us)
+    )
+    x, _ = crosses(draw_timeline(first).axes[0])
+    assert len(x) == len(timeline.lost) - 1
+
+
+def test_short_requests_over_a_long_time_are_seen(sweep):
+    more = ["cluster.instances=1", "workload.rate=0.001", *CELL]
+    panel = draw_timeline(timeline_of(run_replay(sweep, more))).axes[0]
+    whole = np.diff(panel.get_xlim())[0]
+    for bars in panel.collections:
+        widths = [np.ptp(path.vertices[:, 0]) for path in bars.get_paths()]
+        assert min(widths) > 0.001 * whole
+
+
+def test_the_blocks_in_use_of_each_instance_are_named(sweep):
+    timeline = timeline_of(run_replay(sweep, CELL))
+    legend = draw_timeline(timeline).axes[1].get_legend()
+    assert [text.get_text() for text in legend.get_texts()] == ["instance 0", "instance 1"]
+    assert drawn_data(timeline)["lines"] == ["instance 0", "instance 1"]
+    alone = timeline_of(run_replay(sweep, ["cluster.instances=1", *CELL]))
+    assert draw_timeline(alone).axes[1].get_legend() is None
+    assert drawn_data(alone)["lines"] == []
 
 
 def test_the_page_is_whole_and_shows_text_as_text(tmp_path):
@@ -233,7 +286,9 @@ CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 
 @pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed")
 def test_a_browser_draws_the_page_without_an_error(sweep, tmp_path):
-    (tmp_path / "life.html").write_text(plot.timeline_page(sweep, CELL))
+    (tmp_path / "life.html").write_text(
+        plot.timeline_page(sweep, ["cache.gpu_blocks=36", "seed=0"])
+    )
     options = ["--headless", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=2000"]
     found = subprocess.run(
         [CHROMIUM, *options, f"--user-data-dir={tmp_path}", "--dump-dom", "life.html"],
@@ -243,8 +298,10 @@ def test_a_browser_draws_the_page_without_an_error(sweep, tmp_path):
         timeout=120,
         check=True,
     ).stdout
-    assert {"p0", "p2", "p3"} <= set(re.findall(r'class="phase (p\d)"', found))
+    assert {"p2", "p3"} <= set(re.findall(r'class="phase (p\d)"', found))
     assert found.count('class="used') == 2
+    assert 'class="lost"' in found
+    assert "not completed" in found
     assert ">instance 1</text>" in found
     assert "Point at a bar to ask." in found
 

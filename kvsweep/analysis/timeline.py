@@ -45,8 +45,9 @@ class Timeline:
         Of each segment: its row, counted from 0, and its `kvsweep.analysis.request_lives.Phase`.
     start_us, end_us : int64 (m,)
         Its begin and end.
-    lost : int64 (k,)
-        Rows of requests that did not complete.
+    lost, lost_us : int64 (k,)
+        Rows of requests that did not complete, and when each ended: at its arrival if it was never
+        let in, -1 if it never arrived.
     used : list of (int64 (s,), int64 (s,))
         Of each instance: times, and blocks in use from each of them on.
     blocks : tuple of int
@@ -68,6 +69,7 @@ class Timeline:
     start_us: NDArray[np.int64]
     end_us: NDArray[np.int64]
     lost: NDArray[np.int64]
+    lost_us: NDArray[np.int64]
     used: list[tuple[NDArray[np.int64], NDArray[np.int64]]]
     blocks: tuple[int, ...]
     block_gib: float | None
@@ -99,6 +101,7 @@ def timeline_of(found: Replay) -> Timeline:
     order, instance = _order(columns["instance"])
     ends = found.steps["start_us"] + found.steps["duration_us"]
     last = max(int(ends.max(initial=origin)), int(columns["finish_us"].max(initial=0)))
+    shown = max(last, int(arrival.max(initial=origin)))
     segments = segments_of(found, last)
     place = np.empty(len(order), np.int64)
     place[order] = np.arange(len(order))
@@ -109,7 +112,9 @@ def timeline_of(found: Replay) -> Timeline:
         return np.stack([start[from_here], end[from_here]], axis=1)
 
     blocks = _blocks(found.scenario)
-    completed = columns["status"] == "completed"
+    lost = order[columns["status"][order] != "completed"]
+    ended = arrival.astype(np.int64)  # a copy
+    np.maximum.at(ended, request, end)
     return Timeline(
         name=found.trace.where,
         rows=order,
@@ -119,12 +124,13 @@ def timeline_of(found: Replay) -> Timeline:
         phase=phase,
         start_us=start - origin,
         end_us=end - origin,
-        lost=np.sort(place[np.flatnonzero(~completed)]),
+        lost=place[lost],
+        lost_us=np.where(ended[lost] < 0, -1, ended[lost] - origin),
         used=[_used(found, i, blocks[i], moves(i), origin) for i in range(len(blocks))],
         blocks=blocks,
         block_gib=_block_gib(found.scenario.cache),
         preemptions=int(columns["preemptions"].clip(min=0).sum()),
-        last_us=last - origin,
+        last_us=shown - origin,
     )
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from matplotlib.collections import PolyCollection
+from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from kvsweep.analysis.request_lives import Phase
@@ -18,9 +19,11 @@ from kvsweep.analysis.wording import counted, number
 from kvsweep.arguments import checked
 from kvsweep.plot import style
 from kvsweep.plot.medium import current
+from kvsweep.plot.panel import figure_of
 from kvsweep.trace_replay import run_replay
 
 if TYPE_CHECKING:
+    from matplotlib.artist import Artist
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from numpy.typing import NDArray
@@ -29,7 +32,15 @@ if TYPE_CHECKING:
 LIGHT_PHASES = ("#c9cdd2", "#CC79A7", "#0072B2", "#56B4E9", "#D55E00", "#E69F00", "#009E73")
 DARK_PHASES = ("#4a515c", "#E39AC4", "#2F81C1", "#7CC7F2", "#F0642B", "#F5C04A", "#2BC29B")
 
+# Of the blocks in use of each instance: none is a phase's.
+LIGHT_LINES = ("#222222", "#8a2be2", "#784818", "#a80078")
+DARK_LINES = ("#e8eaed", "#b58cff", "#c08a55", "#b7c400")
+
+LEAST = 0.6 / 72  # inches of a bar: thinner ones are not seen
+
 CLOSE = 0.15  # of the height: texts that would touch
+LOST = "not completed"
+
 MAX_LINES = 4  # of blocks in use; of more instances the range is drawn
 
 
@@ -84,17 +95,30 @@ def draw_timeline(found: Timeline) -> Figure:
         upper, lower = figure.subplots(2, 1, sharex=True, height_ratios=[rows, 1.1])
         _draw_rows(upper, found)
         _draw_used(lower, found)
-        present = np.unique(found.phase)
-        handles = [Patch(color=colours()[p], label=Phase(p).meaning) for p in present]
+        handles = _handles(found)
         figure.legend(
             handles=handles, loc="outside lower center", ncols=len(handles), handlelength=1.2
         )
     return figure
 
 
+def _handles(found: Timeline) -> list[Artist]:
+    """Return what the colours of bars mean, and the cross."""
+    present = np.unique(found.phase)
+    handles: list[Artist] = [Patch(color=colours()[p], label=Phase(p).meaning) for p in present]
+    if len(found.lost):
+        look: dict[str, Any] = {"color": style.INK, "marker": "x", "ms": 3.0, "mew": 0.6}
+        handles.append(Line2D([], [], linestyle="none", label=LOST, **look))
+    return handles
+
+
 def colours() -> tuple[str, ...]:
     """Return the colour of each phase."""
     return LIGHT_PHASES if current().theme.paper == "#ffffff" else DARK_PHASES
+
+
+def _line_colours() -> tuple[str, ...]:
+    return LIGHT_LINES if current().theme.paper == "#ffffff" else DARK_LINES
 
 
 def places(found: Timeline) -> NDArray[np.int64]:
@@ -148,6 +172,8 @@ def memory(found: Timeline, blocks: float) -> str:
 
 def _draw_rows(panel: Axes, found: Timeline) -> None:
     start, end = found.start_us / 1e6, found.end_us / 1e6
+    whole = max(found.last_us / 1e6, 1e-6) * 1.005
+    end = np.maximum(end, start + LEAST * whole / figure_of(panel).get_figwidth())
     place = places(found)
     count = int(place.max(initial=0)) + 1
     high = 0.42 if count <= ROWS else 0.5
@@ -172,20 +198,18 @@ def _draw_rows(panel: Axes, found: Timeline) -> None:
             )
         )
     panel.set_ylim(count - 0.4, -0.6)
-    panel.set_xlim(0, max(found.last_us / 1e6, 1e-6) * 1.005)
+    panel.set_xlim(0, whole)
     _mark_lost(panel, found)
     _name_rows(panel, found)
 
 
 def _mark_lost(panel: Axes, found: Timeline) -> None:
-    """Put a cross behind the end of the requests that did not complete."""
-    if not len(found.lost):
-        return
-    ends = np.zeros(len(found.rows))
-    np.maximum.at(ends, found.row, found.end_us / 1e6)
+    """Put a cross at the end of the requests that did not complete."""
+    arrived = found.lost_us >= 0
     size = 3.0 if len(found.rows) <= ROWS else 1.5
-    x, y = ends[found.lost], places(found)[found.lost]
-    panel.plot(x, y, "x", color=style.INK, ms=size, mew=0.6, clip_on=False)
+    x, y = found.lost_us[arrived] / 1e6, places(found)[found.lost[arrived]]
+    if len(x):
+        panel.plot(x, y, "x", color=style.INK, ms=size, mew=0.6, clip_on=False)
 
 
 def _name_rows(panel: Axes, found: Timeline) -> None:
@@ -218,12 +242,17 @@ def _draw_used(panel: Axes, found: Timeline) -> None:
     if len(found.used) <= MAX_LINES:
         for i, (times, used) in enumerate(found.used):
             panel.step(
-                times / 1e6, used, where="post", color=style.colour(i), linewidth=0.9,
-                linestyle=style.dash(i),
+                times / 1e6, used, where="post", color=_line_colours()[i], linewidth=0.9,
+                linestyle=style.dash(i), label=f"instance {i}",
+            )  # fmt: skip
+        if len(found.used) > 1:
+            panel.legend(
+                loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=len(found.used),
+                borderaxespad=0.1, fontsize=6.5, handlelength=2.4,
             )  # fmt: skip
     else:
         grid, low, high = used_range(found)
-        panel.fill_between(grid / 1e6, low, high, step="post", alpha=0.5, color=style.colour(0))
+        panel.fill_between(grid / 1e6, low, high, step="post", alpha=0.4, color=_line_colours()[0])
     for blocks, text in limits(found):
         panel.axhline(blocks, color=style.INK, linewidth=0.7, linestyle=(0, (1, 2)))
         panel.annotate(

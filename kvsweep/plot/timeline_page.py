@@ -13,7 +13,7 @@ from kvsweep.analysis.request_lives import Phase
 from kvsweep.analysis.timeline import Timeline, timeline_of
 from kvsweep.arguments import checked
 from kvsweep.plot.page import Page, embedded, page
-from kvsweep.plot.timeline_figure import MAX_LINES, heading, limits, used_label, used_range
+from kvsweep.plot.timeline_figure import LOST, MAX_LINES, heading, limits, used_label, used_range
 from kvsweep.trace_replay import run_replay
 
 HINT = "Wheel: time; with Shift: rows. Drag to move, double click for all. Point at a bar to ask."
@@ -69,7 +69,7 @@ def draw_page(found: Timeline) -> Page:
 <div class="bar">
 <button id="in">zoom in</button><button id="out">zoom out</button><button id="all">all</button>
 <label><input type="checkbox" id="packed"> several requests in a row</label>
-<span class="life-key">{names}</span>
+<span class="life-key">{names}{_other_marks(found)}</span>
 </div>
 <svg class="life" role="img" aria-label="{escape(told)}"></svg>
 <p id="tip"></p>
@@ -77,6 +77,21 @@ def draw_page(found: Timeline) -> Page:
 </noscript>
 {embedded(drawn_data(found) | {"hint": HINT})}"""
     return page(title, body, ("life.css", "timeline.css"), ("life.js", "timeline.js"))
+
+
+def _other_marks(found: Timeline) -> str:
+    """Return what the cross and the lines of the blocks in use are."""
+    marks = [f'<span><b aria-hidden="true">&times;</b> {LOST}</span>'] if len(found.lost) else []
+    marks += [
+        f'<span><u class="u{n}"></u>{name}</span>' for n, name in enumerate(line_names(found))
+    ]
+    return "".join(marks)
+
+
+def line_names(found: Timeline) -> list[str]:
+    """Return the names of the lines of blocks in use; none if there is one, or a range."""
+    count = len(found.used)
+    return [f"instance {n}" for n in range(count)] if 1 < count <= MAX_LINES else []
 
 
 def drawn_data(found: Timeline) -> dict[str, Any]:
@@ -93,6 +108,10 @@ def drawn_data(found: Timeline) -> dict[str, Any]:
         "phase": found.phase.tolist(),
         "start": (found.start_us / 1000).tolist(),
         "end": (found.end_us / 1000).tolist(),
+        "lost": found.lost.tolist(),
+        "lost_at": (found.lost_us / 1000).tolist(),
+        "lost_label": LOST,
+        "lines": line_names(found),
         "used": [[(times / 1000).tolist(), blocks.tolist()] for times, blocks in used],
         "limits": limits(found),
         "last": found.last_us / 1000,

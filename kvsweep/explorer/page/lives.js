@@ -113,7 +113,11 @@ export class Lives {
     if (answer.refused) return;
     const { data, present } = answer;
     this.packed.checked = data.packed;
-    this.key.replaceChildren(...present.map((phase) => element("span", {}, element("i", { class: `p${phase}` }), data.phases[phase])));
+    const lost = data.lost.length ? [element("span", {}, element("b", { "aria-hidden": "true" }, "×"), ` ${data.lost_label}`)] : [];
+    this.key.replaceChildren(
+      ...present.map((phase) => element("span", {}, element("i", { class: `p${phase}` }), data.phases[phase])),
+      ...lost,
+      ...data.lines.map((name, n) => element("span", {}, element("u", { class: `u${n}` }), name)));
     this.chart.show({ ...data, hint: HINT });
     this.chart.svg.setAttribute("aria-label", answer.told);
     this.node.answer = answer;

@@ -3,6 +3,7 @@
 
 const NAME = "http://www.w3.org/2000/svg";
 const LEFT_OF = 84, RIGHT_OF = 12, GAP = 34, USED = 130, BELOW = 40;
+const LEAST = 1, CROSS = 3.5; // pixels: of a bar, half of a cross
 
 function marks(low, high, most) {
   const raw = (high - low) / most, ten = 10 ** Math.floor(Math.log10(raw));
@@ -83,6 +84,7 @@ export class LifeChart {
     this.svg.replaceChildren();
     if (this.width < 50) return;
     this.drawRows();
+    this.drawLost();
     this.drawNames();
     this.drawUsed();
     this.drawTimes();
@@ -99,13 +101,25 @@ export class LifeChart {
       const top = Math.max(this.y(row) + (high - thick) / 2, 0);
       const foot = Math.min(this.y(row) + (high + thick) / 2, this.high);
       if (foot <= top) continue;
-      const wide = Math.max(to - from, 0.4).toFixed(2);
+      const wide = Math.max(to - from, LEAST).toFixed(2);
       paths[data.phase[i]].push(
         `M${from.toFixed(2)} ${top.toFixed(2)}h${wide}v${(foot - top).toFixed(2)}h-${wide}z`);
     }
     paths.forEach((parts, n) => {
       if (parts.length) this.add("path", { class: `phase p${n}`, d: parts.join("") });
     });
+  }
+
+  // A cross at the end of each request that did not complete; of one that never arrived, none.
+  drawLost() {
+    const { data, view } = this, d = [];
+    data.lost.forEach((row, n) => {
+      const time = data.lost_at[n], middle = this.place[row] + 0.5;
+      if (time < Math.max(view.x0, 0) || time > view.x1 || middle < view.y0 || middle > view.y1) return;
+      const from = (this.x(time) - CROSS).toFixed(2), y = this.y(middle), wide = 2 * CROSS;
+      d.push(`M${from} ${(y - CROSS).toFixed(2)}l${wide} ${wide}m${-wide} 0l${wide} ${-wide}`);
+    });
+    if (d.length) this.add("path", { class: "lost", d: d.join("") });
   }
 
   drawNames() {
@@ -152,7 +166,8 @@ export class LifeChart {
         d += `${d ? "L" : "M"}${this.within(this.x(times[i])).toFixed(2)} ${height(used[i]).toFixed(2)}`;
         d += `H${this.within(this.x(until)).toFixed(2)}`;
       }
-      if (d) this.add("path", { class: `used u${n % 4}`, d });
+      const kind = data.lines.length ? n : 0;
+      if (d) this.add("path", { class: `used u${kind}`, d });
     });
     for (const [blocks, text] of data.limits) {
       const y = height(blocks);
@@ -226,6 +241,14 @@ export class LifeChart {
     const row = view.y0 + (event.clientY - box.top) / this.high * (view.y1 - view.y0);
     const share = (event.clientX - box.left - LEFT_OF) / this.width;
     const time = view.x0 + share * (view.x1 - view.x0);
+    const near = 1.5 * CROSS / this.width * (view.x1 - view.x0);
+    const lost = data.lost.findIndex((r, n) => at[r] === Math.floor(row)
+      && data.lost_at[n] >= 0 && Math.abs(data.lost_at[n] - time) < near);
+    if (lost >= 0) {
+      this.tip.textContent = `request ${data.ids[data.lost[lost]]}: ${data.lost_label}, `
+        + `ended at ${grouped(data.lost_at[lost] / 1000)} s`;
+      return;
+    }
     const hit = data.row.findIndex(
       (r, i) => at[r] === Math.floor(row) && data.start[i] <= time && time < data.end[i]);
     if (hit < 0) {
