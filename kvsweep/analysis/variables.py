@@ -71,7 +71,8 @@ def get(ds: xr.Dataset, name: str, ok: xr.DataArray | None = None) -> xr.DataArr
         Results of a sweep. Without a ``status`` variable every cell counts as ``ok``; so do the
         values of a variable that lacks dimensions of the status.
     name : str
-        A variable, or a quantile of one: ``ttft_p99_ms`` is ``ttft_ms`` at ``quantile=0.99``.
+        A variable, or a quantile of one: ``ttft_p99_ms`` is ``ttft_ms`` at ``quantile=0.99``,
+        unless it was assigned as a variable of its own.
     ok : xr.DataArray, optional
         Where the status is ``ok``, if that was looked at already.
 
@@ -86,9 +87,7 @@ def get(ds: xr.Dataset, name: str, ok: xr.DataArray | None = None) -> xr.DataArr
         If there is no such measure, it holds no numbers, or it is a mean that may hold the marker
         of counts that are absent.
     """
-    array = _quantile(ds, name)
-    if array is None and name in ds.data_vars:
-        array = ds[name]
+    array = ds[name] if name in ds.data_vars else _quantile(ds, name)
     if array is None:
         known = names(ds)
         hint = did_you_mean(name, known) or f"; one of: {', '.join(known)}"
