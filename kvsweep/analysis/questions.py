@@ -7,7 +7,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from math import isfinite
 from typing import TYPE_CHECKING, Any
+
+from numpy.typing import NDArray
 
 from kvsweep.analysis.cliff import find_cliff
 from kvsweep.analysis.cliff_records import Cliff
@@ -53,10 +56,19 @@ def select(ds: xr.Dataset, at: Sequence[str]) -> xr.Dataset:
             whole = ds[name].dtype.kind in "iu" and number.is_integer()
             value = str(int(number)) if whole else _plain(number)
         if value not in known:
-            hint = did_you_mean(value, known) or f"; one of: {', '.join(known)}"
+            hint = _nearest(ds[name].values, value) or did_you_mean(value, known)
+            hint = hint or f"; one of: {', '.join(known)}"
             raise InputError(f"--at {text}: the store has no such value{hint}")
         ds = ds.isel({name: known.index(value)})
     return ds
+
+
+def _nearest(values: NDArray[Any], text: str) -> str:
+    """Return the number of an axis that is closest to another, as a hint; empty of names."""
+    if values.dtype.kind not in "iuf" or not _is_number(text) or not isfinite(float(text)):
+        return ""
+    closest = min(values.tolist(), key=lambda value: abs(value - float(text)))
+    return f"; did you mean {_plain(closest)!r}?"
 
 
 def _is_number(text: str) -> bool:

@@ -353,6 +353,8 @@ def test_names_and_numbers_are_chosen_as_they_are_shown(choice, cell):
     ("choice", "message"),
     [
         ("polcy=round-robin", "no axis 'polcy'; did you mean 'policy'?"),
+        ("gpu_blocks=1000", "the store has no such value; did you mean '160'?"),
+        ("gpu_blocks=12", "the store has no such value; did you mean '100'?"),
         ("gpu_blocks=131", "--at gpu_blocks=131: the store has no such value; did you mean '130'?"),
         ("seed=", "one of: 0, 1, 2, 3, 4, 5"),
     ],
