@@ -115,6 +115,15 @@ def test_pairs_without_cliffs_of_both_are_counted_instead_of_listed():
             "the cliff lies above 2,000",
         ),
         (
+            [np.nan, 0.9],
+            "preemption_rate is above 0.05 where it has a value from 1,000 to 2,000 blocks: "
+            "the cliff lies above 2,000",
+        ),
+        (
+            [np.nan, 0.01],
+            "preemption_rate may pass 0.05 where cells have no value: no cliff can be given",
+        ),
+        (
             [0.9, np.nan],
             "preemption_rate may pass 0.05 where cells have no value: no cliff can be given",
         ),

@@ -133,6 +133,16 @@ class Cliff:
     groups: tuple[GroupCliff, ...]
     ratios: tuple[CliffRatio, ...]
 
+    def edge(self, outcome: Outcome) -> tuple[str, float] | None:
+        """Return on which side of the swept range a cliff lies, and where that ends.
+
+        ``below`` its first value or ``above`` its last one; None if it is not known to be outside.
+        """
+        if outcome not in (Outcome.ALREADY, Outcome.NEVER):
+            return None
+        is_above = (self.generous == "high") == (outcome == Outcome.ALREADY)
+        return ("above", float(self.axis[-1])) if is_above else ("below", float(self.axis[0]))
+
     def to_dict(self) -> dict[str, Any]:
         """Return plain Python values for JSON; what has no value, or lies outside, is None."""
         plain: dict[str, Any] = jsonable(self)

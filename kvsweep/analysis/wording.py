@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from kvsweep.analysis.cliff_records import Cliff
+from kvsweep.analysis.crossing import Outcome
 from kvsweep.analysis.effect_records import Effect, Effects
 from kvsweep.analysis.statistics import Interval
 
@@ -44,6 +46,15 @@ def counted(count: int, noun: str) -> str:
     ('1 request', '12,031 requests')
     """
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def outside(cliff: Cliff, outcome: Outcome) -> str:
+    """Say where a cliff is that is not within the swept range."""
+    edge = cliff.edge(outcome)
+    if edge is None:
+        return "no cliff can be given"
+    what = "the cliff lies" if outcome is Outcome.ALREADY else "a cliff, if any, lies"
+    return f"{what} {edge[0]} {number(edge[1])}"
 
 
 def interval_ends(interval: Interval) -> tuple[str, str]:

@@ -7,7 +7,7 @@ import numpy as np
 from kvsweep.analysis.cliff_records import MONOTONE_RHO, Cliff, CliffRatio, GroupCliff
 from kvsweep.analysis.crossing import Outcome
 from kvsweep.analysis.statistics import Interval
-from kvsweep.analysis.wording import MISSING, counted, interval_ends, label, number
+from kvsweep.analysis.wording import MISSING, counted, interval_ends, label, number, outside
 from kvsweep.report.table import (
     interval_text,
     mean_and_sd,
@@ -64,19 +64,16 @@ def group_sentence(cliff: Cliff, group: GroupCliff) -> str:
     if crossing.outcome is Outcome.CROSSES:
         support = _support(cliff, group.interval)
         return f"{name}{cliff.metric} passes {limit} at {number(crossing.value)} {unit}{support}"
+    gaps = bool(np.isnan(group.curve.mean).any())
     if crossing.outcome is Outcome.NEVER:
-        side = f"below {low}" if cliff.generous == "high" else f"above {high}"
-        return (
-            f"{name}{cliff.metric} does not pass {limit} from {low} to {high} {unit}: "
-            f"a cliff, if any, lies {side}"
-        )
-    if crossing.outcome is Outcome.ALREADY:
-        side = f"above {high}" if cliff.generous == "high" else f"below {low}"
-        return (
-            f"{name}{cliff.metric} is {passed} {limit} all over {low} to {high} {unit}: "
-            f"the cliff lies {side}"
-        )
-    return f"{name}{cliff.metric} may pass {limit} where cells have no value: no cliff can be given"
+        where = f"{'where it has a value ' if gaps else ''}from {low} to {high} {unit}"
+        found = f"does not pass {limit} {where}"
+    elif crossing.outcome is Outcome.ALREADY:
+        where = "where it has a value from" if gaps else "all over"
+        found = f"is {passed} {limit} {where} {low} to {high} {unit}"
+    else:
+        found = f"may pass {limit} where cells have no value"
+    return f"{name}{cliff.metric} {found}: {outside(cliff, crossing.outcome)}"
 
 
 def _support(cliff: Cliff, interval: Interval | None) -> str:
