@@ -187,7 +187,7 @@ def _panel(axes: Axes, ds: xr.Dataset, cliff: Cliff, groups: list[GroupCliff]) -
     for i, group in enumerate(groups):
         mark(axes, group, style.colour(i), cliff.past)
     names = elided([label(dict(list(group.labels.items())[:1])) for group in groups])
-    texts = [row_text(group, name) for group, name in zip(groups, names, strict=True)]
+    texts = [row_text(cliff, group, name) for group, name in zip(groups, names, strict=True)]
     key(axes, cliff, texts, fontsize=6.5)
     make_room(axes, cliff, groups)
     style.number_axis(axes, array[cliff.along], unit_gib(ds, cliff.along))

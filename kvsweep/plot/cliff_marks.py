@@ -11,8 +11,9 @@ from matplotlib.patches import Patch
 from matplotlib.patheffects import withStroke
 
 from kvsweep.analysis.cliff_records import Cliff, GroupCliff
-from kvsweep.analysis.wording import interval_ends, label, number
+from kvsweep.analysis.wording import interval_ends, label, number, outside
 from kvsweep.plot import style
+from kvsweep.plot.alone import draw_alone
 from kvsweep.plot.extent import room_beside
 from kvsweep.plot.labels import elided
 
@@ -70,6 +71,7 @@ def draw_curves(
             cliff.axis, curve.low, curve.high, color=style.colour(i), alpha=0.25, linewidth=0
         )
         axes.plot(cliff.axis, curve.mean, color=style.colour(i), linestyle=style.dash(i))
+        draw_alone(axes, cliff.axis, (curve.mean, curve.low, curve.high), style.colour(i))
     axes.axhline(cliff.threshold, color=style.INK, linewidth=0.7, linestyle=(0, (1, 2)))
     axes.grid(axis="y", color=style.GRID, linewidth=0.6)
     _scale(axes, cliff, log_from)
@@ -247,7 +249,7 @@ def draw_rows(axes: Axes, cliff: Cliff, x_limits: tuple[float, float]) -> None:
             axes.plot(ends, [y, y], color=colour, linewidth=2.4, solid_capstyle="butt")
         axes.plot(group.mean_curve.value, y, "o", color=colour, ms=3.5, mec=style.PAPER, mew=0.6)
         axes.annotate(
-            row_text(group, name),
+            row_text(cliff, group, name),
             (0.005, y),
             xycoords=("axes fraction", "data"),
             xytext=(0, 4.5),
@@ -271,11 +273,11 @@ def _rows_title(cliff: Cliff) -> str:
     return f"cliff [{level}, {cliff.seeds} seeds{few}]; ticks: single seeds"
 
 
-def row_text(group: GroupCliff, name: str) -> str:
-    """Return ``round-robin: 2,143 [2,131, 2,158]``, or that there is no cliff."""
+def row_text(cliff: Cliff, group: GroupCliff, name: str) -> str:
+    """Return ``round-robin: 2,143 [2,131, 2,158]``, or where the cliff is if it is not here."""
     name = f"{name}: " if name else ""
     if np.isnan(group.mean_curve.value):
-        return f"{name}no cliff in the swept range"
+        return f"{name}{outside(cliff, group.mean_curve.outcome)}"
     text = f"{name}{number(group.mean_curve.value)}"
     if group.interval is None:
         return text

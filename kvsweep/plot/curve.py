@@ -16,6 +16,7 @@ from kvsweep.analysis.wording import BY_VALUE, label, number
 from kvsweep.arguments import checked
 from kvsweep.errors import InputError
 from kvsweep.plot import style
+from kvsweep.plot.alone import draw_alone
 from kvsweep.plot.labels import name_lines, room_below
 from kvsweep.plot.panel import check_threshold, dressed, figure_of, refuse_empty, refuse_panels
 
@@ -144,6 +145,7 @@ def _draw(
         mean, low, high = statistics.mean_band(values, counts, confidence)
         panel.fill_between(x, low, high, color=style.colour(i), alpha=0.2, linewidth=0)
         panel.plot(x, mean, color=style.colour(i), linestyle=style.dash(i))
+        draw_alone(panel, x, (mean, low, high), style.colour(i))
         known = np.flatnonzero(~np.isnan(mean))
         ends.append((name, float(mean[known[-1]]) if known.size else np.nan))
     panel.grid(axis="y", color=style.GRID, linewidth=0.6)
