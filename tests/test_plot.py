@@ -20,6 +20,7 @@ from analysis.test_sensitivity import ishigami
 from longer import long_but
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.collections import LineCollection
 from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
 from matplotlib.text import Text
@@ -38,6 +39,7 @@ from kvsweep.plot import style
 from kvsweep.plot.labels import spread
 from kvsweep.plot.medium import DARK, LIGHT
 from kvsweep.plot.trace_figure import plot_hits
+from kvsweep.report.cliff import cliff_sentences
 
 
 def in_use(axes):
@@ -169,11 +171,67 @@ def test_where_cells_have_no_value_curves_are_not_said_to_be_flat(known, told):
     assert told in check_layout(figure)
 
 
-@pytest.mark.parametrize("rates", [[0.0, 0.0, 0.0], [0.4, 0.3, 0.2], [0.3, np.nan, 0.0]])
-def test_without_a_cliff_or_seeds_the_figure_still_says_so(rates):
+@pytest.mark.parametrize(
+    ("rates", "told"),
+    [
+        ([0.0, 0.0, 0.0], "a cliff, if any, lies below 1,000"),
+        ([0.4, 0.3, 0.2], "the cliff lies above 3,000"),
+        ([0.3, np.nan, 0.0], "no cliff can be given"),
+    ],
+)
+def test_without_a_cliff_or_seeds_the_figure_says_what_the_command_does(rates, told):
     ds = dataset(rates, blocks=[1000, 2000, 3000])
-    texts = check_layout(plot.plot_cliff(ds, find_cliff(ds)))
-    assert "no cliff in the swept range" in texts
+    cliff = find_cliff(ds)
+    assert told in check_layout(plot.plot_cliff(ds, cliff))
+    assert cliff_sentences(cliff)[0].endswith(f": {told}")
+
+
+ALONE = [[np.nan, 0.4, np.nan, 0.3, 0.2, np.nan], [0.4, np.nan, 0.3, np.nan, 0.1, np.nan]]
+
+
+def dots(panel):
+    """Return the places of points that are drawn alone."""
+    lines = [line for line in panel.lines if line.get_marker() == "o"]
+    return [line.get_xdata().tolist() for line in lines]
+
+
+def test_a_value_without_neighbours_is_drawn_as_a_point_with_its_interval():
+    rates = np.array(ALONE)[..., None] * [1.0, 1.1, 1.2]
+    ds = dataset(rates, policies=["a", "b"], blocks=np.arange(1, 7) * 100, seeds=range(3))
+    alone = [[200], [100, 300, 500]]
+    (panel,) = plot.plot_curve(ds, "preemption_rate", "gpu_blocks").axes
+    assert dots(panel) == alone
+    whole, close, _ = plot.plot_cliff(ds, find_cliff(ds, threshold=0.05)).axes
+    assert dots(whole) == dots(close) == alone
+    for drawn in (panel, whole):
+        bars = [c for c in drawn.collections if isinstance(c, LineCollection)]
+        ends = [
+            path.vertices for bar in bars for path in bar.get_paths() if len(path.vertices) == 2
+        ]
+        assert {float(x) for line in ends for x in line[:, 0]} >= {200, 100, 300, 500}
+
+
+@pytest.mark.parametrize("blocks", [[500], [500, 600, 700]])
+def test_a_curve_of_one_size_is_in_view(blocks):
+    rates = np.full((len(blocks), 2), np.nan)
+    rates[0] = 0.2, 0.3
+    ds = dataset(rates, blocks=blocks, seeds=range(2))
+    (panel,) = plot.plot_curve(ds, "preemption_rate", "gpu_blocks").axes
+    assert dots(panel) == [[500]]
+    low, high = panel.get_xlim()
+    assert low < 500 < high
+
+
+def test_the_close_up_is_a_part_of_the_whole_and_its_curves_fill_it():
+    """Of curves that stay within four thresholds, which all lie in the frame."""
+    rates = np.array([0.08, 0.085, 0.055, 0.07, 0.073, 0.07, 0.062, 0.0, 0.0, 0.0])
+    ds = dataset(rates[:, None] * [0.98, 1.02], blocks=np.arange(4, 14) * 100, seeds=range(2))
+    whole, close, _ = plot.plot_cliff(ds, find_cliff(ds, threshold=0.05)).axes
+    (x0, x1), (a, b) = close.get_xlim(), whole.get_xlim()
+    assert a <= x0
+    assert x1 <= b
+    assert x1 - x0 < 0.6 * (b - a)
+    assert close.get_ylim()[1] < 0.1
 
 
 def test_further_axes_get_a_panel_each_with_its_numbers():
@@ -245,6 +303,18 @@ def test_numbers_below_a_trend_do_not_touch(blocks):
     assert sum("\n" in text and text[0].isdigit() for text in texts) >= 2
 
 
+@pytest.mark.parametrize("rates", [[0.001, 0.0015, 100.0], [10.0, 1000.0, 1010.0]])
+def test_lines_of_a_trend_are_set_apart_by_much_less_than_their_values(rates):
+    ds = at_rates(h8(3), rates)
+    (panel,) = plot.plot_cliff_trend(ds, find_cliff(ds), "rate").axes
+    gap = np.diff(rates).min()
+    drawn = [line.get_xdata() for line in panel.lines if line.get_marker() == "o"]
+    assert len(drawn) == 2
+    for x in drawn:
+        assert np.abs(np.asarray(x) - rates).max() <= 0.1 * gap
+        assert min(x) > 0
+
+
 def test_the_trend_needs_an_axis_of_the_groups():
     ds = h8(3)
     with pytest.raises(InputError, match="holds names"):
@@ -281,6 +351,14 @@ def test_a_curve_needs_its_axis_and_room():
     many = at_rates(ds, list(range(1, 8)))
     with pytest.raises(InputError, match=r"14 curves.*some: --at AXIS=VALUE, or .sel"):
         plot.plot_curve(many, "preemption_rate", "gpu_blocks")
+
+
+def test_a_variable_that_was_assigned_is_drawn_instead_of_the_quantile_of_its_name():
+    ds = h8(2)
+    ds["ttft_p99_ms"] = 2.0 * ds["ttft_ms"].sel(quantile=0.99, drop=True)
+    (panel,) = plot.plot_curve(ds, "ttft_p99_ms", "gpu_blocks").axes
+    mean = ds["ttft_p99_ms"].isel(policy=0).mean("seed").values
+    assert panel.lines[0].get_ydata() == pytest.approx(mean)
 
 
 def test_a_curve_needs_a_measure():

@@ -10,6 +10,9 @@ from kvsweep.analysis.statistics import Floats
 
 Limits = tuple[float, float]
 
+# Of the whole width, that a close-up shows beside cliffs and their intervals at most.
+BESIDE = 0.2
+
 # Beyond the point where every mean stays within this share of its range, and within a tenth of the
 # way to the threshold, nothing is to be seen.
 FLAT = 0.005
@@ -31,31 +34,57 @@ def until_flat(cliff: Cliff) -> Limits:
 def near_threshold(cliff: Cliff) -> tuple[Limits, Limits]:
     """Limits of the axis and of the measure around the threshold: x, then y.
 
-    The measure runs from its value at the generous end to four times as far as the threshold; the
-    axis over the points whose mean lies there, all cliffs and intervals included.
+    The measure runs from its value at the generous end to four times as far as the threshold, or
+    as far as there is anything; the axis over the points whose mean lies there and which are not
+    far from the cliffs, all of these and their intervals included.
     """
     means = np.array([group.curve.mean for group in cliff.groups])
     sign = -1.0 if cliff.past == "below" else 1.0
     good = sign * float(np.nanmin(sign * means))
     reach = cliff.threshold - good
     if sign * reach <= 0.0:
-        return _from_threshold(cliff, sign * float(np.nanmax(sign * means)))
+        return _from_threshold(cliff, sign)
     far = good + 4.0 * reach
     share = (means - good) / (far - good)
     inside = ((share > 0.01) & (share < 1.0)).any(axis=0)
     points = cliff.axis[inside] if inside.any() else cliff.axis
-    places = np.concatenate([points, _places(cliff)])
-    low, high = float(places.min()), float(places.max())
+    x = _around(points, _places(cliff), until_flat(cliff))
+    extent = max(1.05 * (_worst(cliff, x, sign) - sign * good), 1.3 * abs(reach))
+    return x, _ascending(good - 0.12 * reach, good + sign * min(extent, 4.0 * abs(reach)))
+
+
+def _around(points: Floats, places: Floats, whole: Limits) -> Limits:
+    """Limits of the axis about `points` and `places`, of the first those near the others."""
+    room = BESIDE * (whole[1] - whole[0])
+    if places.size:
+        points = np.clip(points, places.min() - room, places.max() + room)
+    found = np.concatenate([points, places])
+    low, high = float(found.min()), float(found.max())
     pad = 0.08 * (high - low) or 1.0
-    x = max(low - pad, float(cliff.axis[0])), min(high + pad, float(cliff.axis[-1]))
-    return x, _ascending(good - 0.12 * reach, far)
+    return max(low - pad, whole[0]), min(high + pad, whole[1])
 
 
-def _from_threshold(cliff: Cliff, worst: float) -> tuple[Limits, Limits]:
+def _worst(cliff: Cliff, x: Limits, sign: float) -> float:
+    """Return the worst of means and their intervals within limits, `sign` times it."""
+    edges = np.array(x)
+    found = [-np.inf]
+    for group in cliff.groups:
+        for values in (group.curve.mean, group.curve.low, group.curve.high):
+            known = ~np.isnan(values)
+            if known.any():
+                within = values[known & (cliff.axis >= x[0]) & (cliff.axis <= x[1])]
+                ends = np.interp(edges, cliff.axis[known], values[known])
+                found += [float(np.max(sign * np.append(within, ends)))]
+    return max(found)
+
+
+def _from_threshold(cliff: Cliff, sign: float) -> tuple[Limits, Limits]:
     """Limits where the curves are past the threshold from the start: all that there is."""
+    x = until_flat(cliff)
+    worst = sign * _worst(cliff, x, sign)
     extent = worst - cliff.threshold or room_beside(worst)
     y = _ascending(cliff.threshold - 0.3 * extent, worst + 0.05 * extent)
-    return (float(cliff.axis[0]), float(cliff.axis[-1])), y
+    return x, y
 
 
 def room_beside(value: float) -> float:

@@ -9,7 +9,6 @@ from matplotlib.lines import Line2D
 
 from kvsweep.analysis import variables
 from kvsweep.analysis.cliff_records import Cliff, GroupCliff
-from kvsweep.analysis.crossing import Outcome
 from kvsweep.analysis.gib import unit_gib
 from kvsweep.analysis.statistics import Floats
 from kvsweep.analysis.wording import label
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
 
 MAX_LINES = 7  # as many as there are colours
 MAX_TICKS = 7
+CLOSE = 0.15  # of the distance of two values, that lines are set apart by
 BESIDE = 36  # letters of a line beside the panel
 
 
@@ -81,7 +81,7 @@ def plot_cliff_trend(ds: xr.Dataset, cliff: Cliff, over: str, ax: Axes | None = 
         axes = one_panel(ax, ds, height, f"{cliff.metric} along {cliff.along}")
         ends = []
         wide = _is_wide(ds[over].values)
-        step = 0.02 if wide else 0.012 * float(np.ptp(ds[over].values))
+        step = 0.02 if wide else _aside(ds[over].values, len(lines))
         for i, (name, groups) in enumerate(lines.items()):
             groups.sort(key=lambda g: g.labels[over])
             aside = step * (i - 0.5 * (len(lines) - 1))
@@ -104,6 +104,12 @@ def plot_cliff_trend(ds: xr.Dataset, cliff: Cliff, over: str, ax: Axes | None = 
         _explain_triangles(axes)
         name_lines([(axes, ends)], panel_height=2.0, whole=ax is None)
     return figure_of(axes)
+
+
+def _aside(values: Floats, lines: int) -> float:
+    """Return how far lines are set apart: all together much less than two values are."""
+    gap = float(np.diff(np.sort(np.asarray(values, np.float64))).min(initial=np.inf))
+    return min(0.012 * float(np.ptp(values)), CLOSE * gap / lines)
 
 
 def _is_wide(values: Floats) -> bool:
@@ -134,17 +140,9 @@ def _draw_trend(axes: Axes, cliff: Cliff, groups: list[GroupCliff], x: Floats, i
         if group.interval is not None:
             ends = np.clip([group.interval.low, group.interval.high], cliff.axis[0], cliff.axis[-1])
             axes.plot([place, place], ends, color=colour, linewidth=1.0, alpha=0.8)
-        beyond = _beyond(cliff, group)
-        if beyond is not None:
-            marker = "v" if beyond == cliff.axis[0] else "^"
-            axes.plot(place, beyond, marker, color=colour, ms=4, clip_on=False)
+        edge = cliff.edge(group.mean_curve.outcome)
+        if edge is not None:
+            marker = "v" if edge[0] == "below" else "^"
+            axes.plot(place, edge[1], marker, color=colour, ms=4, clip_on=False)
     known = y[np.isfinite(y)]
     return float(known[-1]) if known.size else np.nan
-
-
-def _beyond(cliff: Cliff, group: GroupCliff) -> float | None:
-    """Return the edge of the swept range that the cliff lies beyond, None if it is not known to."""
-    edges = {"high": float(cliff.axis[-1]), "low": float(cliff.axis[0])}
-    other = {"high": "low", "low": "high"}[cliff.generous]
-    side = {Outcome.ALREADY: cliff.generous, Outcome.NEVER: other}.get(group.mean_curve.outcome)
-    return None if side is None else edges[side]
