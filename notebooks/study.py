@@ -4,6 +4,7 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
+from IPython.display import Image
 
 import kvsweep
 from kvsweep import plot
@@ -37,9 +38,13 @@ class Study:
         return kvsweep.run(sweep, out=Path(SCRATCH.name) / f"{name}.zarr")
 
     def save(self, figure, name):
-        """Write a figure of the study and return it."""
-        plot.save(figure, self.figures / f"{self.name}-{name}.png")
-        return figure
+        """Write a figure of the study and return what a notebook shows of it.
+
+        A figure itself is shown only after ``%matplotlib inline``.
+        """
+        path = self.figures / f"{self.name}-{name}.png"
+        plot.save(figure, path)
+        return Image(data=path.read_bytes(), width=round(96 * figure.get_figwidth()))
 
 
 def bootstrap(*columns, of=lambda mean: mean):

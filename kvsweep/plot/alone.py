@@ -23,7 +23,8 @@ def alone(values: Floats) -> NDArray[np.bool_]:
     [True, False, False, False]
     """
     known = np.pad(~np.isnan(values), 1)
-    return known[1:-1] & ~known[:-2] & ~known[2:]
+    found: NDArray[np.bool_] = known[1:-1] & ~known[:-2] & ~known[2:]
+    return found
 
 
 def draw_alone(panel: Axes, x: Floats, band: tuple[Floats, Floats, Floats], colour: str) -> None:
