@@ -21,12 +21,17 @@ from kvsweep.analysis import statistics, variables
 from kvsweep.analysis.contrasts import DIFFERENCE, RATIO, estimates
 from kvsweep.analysis.effect_records import Change, Effect, EffectGroup, Effects
 from kvsweep.analysis.statistics import Floats
+from kvsweep.analysis.wording import BY_VALUE, level
 from kvsweep.arguments import checked
 from kvsweep.config.axes import SAMPLE
 from kvsweep.errors import InputError, did_you_mean
 
 if TYPE_CHECKING:
     import xarray as xr
+
+
+SHOWN = 3
+"""Levels without a value that a message names."""
 
 
 @checked
@@ -63,7 +68,8 @@ def factorial_effects(
     Raises
     ------
     InputError
-        For an unknown measure or axis, if no factor has two levels, or for numbers out of range.
+        For an unknown measure or axis, if no factor has two levels or cells without a value leave
+        no effect, or for numbers out of range.
 
     Examples
     --------
@@ -105,7 +111,28 @@ def factorial_effects(
     )
     skipped = [name for name in named if name not in chosen]
     averaged = [name for name in others if array.sizes[name] > 1]
-    return _result(ds, array, confidence, chosen, averaged, skipped, groups)
+    found = _result(ds, array, confidence, chosen, averaged, skipped, groups)
+    _refuse_none(found, array, [*chosen, *averaged])
+    return found
+
+
+def _refuse_none(found: Effects, array: xr.DataArray, axes: list[str]) -> None:
+    """Refuse effects of which none has a value because some levels have none in any cell."""
+    every = [effect.difference.effect for group in found.groups for effect in group.effects]
+    known = ~np.isnan(array)
+    if not np.isnan(every).all() or not known.any():
+        return
+    lacking = []
+    for name in axes:
+        levels = array[name].values[~known.any([d for d in array.dims if d != name]).values]
+        if levels.size:
+            lacking.append(f"{name} {', '.join(level(value) for value in levels.tolist()[:SHOWN])}")
+            lacking[-1] += " ..." if levels.size > SHOWN else ""
+    if lacking:
+        raise InputError(
+            f"effects: {found.metric} has no value at {' and '.join(lacking)}, and every effect "
+            f"compares with that or is a mean over it; choose levels that have values: {BY_VALUE}"
+        )
 
 
 @checked
@@ -137,8 +164,8 @@ def joint_effects(
     Raises
     ------
     InputError
-        For an unknown measure, axis or level, no design or one that does not name four levels, or
-        numbers out of range.
+        For an unknown measure, axis or level, no design or one that does not name four levels, if
+        cells without a value leave no effect, or for numbers out of range.
 
     Examples
     --------
@@ -171,7 +198,9 @@ def joint_effects(
         for labels, values in _groups(array, [over, *others])
     )
     averaged = [name for name in others if array.sizes[name] > 1]
-    return _result(ds, array, confidence, [over], averaged, [], groups)
+    found = _result(ds, array, confidence, [over], averaged, [], groups)
+    _refuse_none(found, array, [over, *averaged])
+    return found
 
 
 def _axes(ds: xr.Dataset, array: xr.DataArray) -> list[str]:

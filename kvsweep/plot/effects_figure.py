@@ -13,7 +13,7 @@ from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 from kvsweep.analysis import variables
 from kvsweep.analysis.contrasts import DIFFERENCE, RATIO, Scale
 from kvsweep.analysis.effect_records import Effect, Effects, Estimate, Verdict
-from kvsweep.analysis.wording import effect_name, label, reference_names
+from kvsweep.analysis.wording import BY_VALUE, effect_name, label, reference_names
 from kvsweep.arguments import checked
 from kvsweep.errors import InputError
 from kvsweep.plot import style
@@ -84,10 +84,11 @@ def plot_effects(ds: xr.Dataset, effects: Effects) -> Figure:
         )
     drawn = [row.effect for row in rows if row.effect is not None]
     refuse_empty(effects.metric, [variables.get(ds, effects.metric).values])
-    refuse_empty(
-        f"{effects.metric} and one to compare it with",
-        (effect.difference.effect for effect in drawn),
-    )
+    if np.isnan([effect.difference.effect for effect in drawn]).all():
+        raise InputError(
+            f"effects figure: no effect on {effects.metric} has a value, as each takes cells that "
+            f"have none; select others: {BY_VALUE}"
+        )
     scales = [DIFFERENCE]
     if any(np.isfinite(effect.ratio.effect) for effect in drawn):
         scales.append(RATIO)

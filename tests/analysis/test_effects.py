@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy.stats import ttest_1samp
 
-from analysis.synthetic import h8
+from analysis.synthetic import dataset, h8
 from kvsweep.analysis.contrasts import DIFFERENCE, RATIO, estimates
 from kvsweep.analysis.effect_records import Verdict
 from kvsweep.analysis.effects import factorial_effects, joint_effects
@@ -276,3 +276,18 @@ def test_bad_designs_are_one_line(design, over, words):
 def test_joint_effects_need_a_design():
     with pytest.raises(InputError, match="joint: no design; name at least one BASE,A,B,AB"):
         joint_effects(h8(2), "preemption_rate", [])
+
+
+def test_effects_that_levels_without_a_value_leave_none_of_are_refused():
+    """One size without a value took all effects away, and tables of dashes told nothing."""
+    ds = dataset(
+        np.arange(12.0).reshape(2, 3, 2), policies=["a", "b"], blocks=[10, 20, 30], seeds=[0, 1]
+    )
+    ds["preemption_rate"][:, 0] = np.nan
+    told = "no value at gpu_blocks 10, and every effect .*: --at AXIS=VALUE"
+    with pytest.raises(InputError, match=told):
+        factorial_effects(ds, "preemption_rate")
+    assert factorial_effects(ds.isel(gpu_blocks=[1, 2]), "preemption_rate").groups
+    assert factorial_effects(ds.sel(gpu_blocks=20), "preemption_rate").groups
+    ds["preemption_rate"][:] = np.nan
+    assert factorial_effects(ds, "preemption_rate").groups  # nothing has a value: told elsewhere
