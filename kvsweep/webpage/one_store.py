@@ -14,6 +14,7 @@ from kvsweep.analysis import variables
 from kvsweep.analysis.effects import factorial_effects
 from kvsweep.analysis.pareto import pareto_front
 from kvsweep.analysis.questions import cliff_of
+from kvsweep.analysis.sensitivity import Sensitivity, sensitivity_indices
 from kvsweep.analysis.warnings import warnings_of
 from kvsweep.analysis.wording import level
 from kvsweep.config.axes import SAMPLE
@@ -22,11 +23,13 @@ from kvsweep.plot.cliff_figure import plot_cliff
 from kvsweep.plot.curve import plot_curve
 from kvsweep.plot.effects_figure import plot_effects
 from kvsweep.plot.pareto_figure import plot_pareto
+from kvsweep.plot.sensitivity_figure import plot_sensitivity
 from kvsweep.plot.trend import plot_cliff_trend
 from kvsweep.report.cliff import cliff_parts, cliff_sentences
 from kvsweep.report.effects import effects_parts
 from kvsweep.report.gib import cliff_memory
 from kvsweep.report.pareto import pareto_parts
+from kvsweep.report.sensitivity import sensitivity_parts, sensitivity_sentences
 from kvsweep.report.summary import summary_parts
 from kvsweep.report.table import table
 from kvsweep.webpage.elements import drawn, folded, heading, listing, paragraphs, text
@@ -184,30 +187,42 @@ class StoreReport:
         return "".join(parts)
 
     @cached_property
-    def _effects(self) -> Effects | None:
-        """Effects of the axes that are factors: of few levels, and not the cliff's own."""
+    def _effects(self) -> Effects | Sensitivity | None:
+        """Effects of the axes that are factors: of few levels, and not the cliff's own.
+
+        Of a design, what its parameters explain of the measure.
+        """
         metric = MEASURE if self.cliff is None else self.cliff.metric
         along = None if self.cliff is None else self.cliff.along
-        if SAMPLE in self.ds.dims or metric not in variables.names(self.ds):
+        if metric not in variables.names(self.ds):
             return None
+        if SAMPLE in self.ds.dims:
+            return self._tried("effects", partial(sensitivity_indices, self.ds, metric))
         axes = [d for d in variables.swept(self.ds) if d not in ("seed", along)]
         factors = [d for d in axes if 1 < self.ds.sizes[d] <= MAX_LEVELS]
         if not factors or sum(self.ds.sizes[d] for d in factors) > 2 * MAX_LEVELS:
             return None
-        return factorial_effects(self.ds, metric, factors)
+        return self._tried("effects", partial(factorial_effects, self.ds, metric, factors))
 
     def _effect_lines(self) -> list[str]:
         """Return what the effects say, in sentences."""
         if self._effects is None:
             return []
+        if isinstance(self._effects, Sensitivity):
+            return sensitivity_sentences(self._effects)
         return [*takewhile(bool, effects_parts(self._effects))]
 
     def _effects_section(self) -> str:
         if self._effects is None:
             return ""
-        draw = partial(plot_effects, self.ds, self._effects)
+        if isinstance(self._effects, Sensitivity):
+            draw = partial(plot_sensitivity, self.ds, self._effects)
+            parts = sensitivity_parts(self._effects)
+        else:
+            draw = partial(plot_effects, self.ds, self._effects)
+            parts = effects_parts(self._effects)
         figure = self._drawn("effects", "Effects", draw)
-        return heading("Effects") + figure + paragraphs(effects_parts(self._effects))
+        return heading("Effects") + figure + paragraphs(parts)
 
     def provenance(self) -> str:
         """Return what the results follow from: versions, and the sweep's file."""

@@ -133,6 +133,19 @@ def test_a_sweep_without_a_question_has_a_report_too(run, tmp_path):
     assert "What was simulated" in " ".join(page_of(tmp_path / "c-report.html").text)
 
 
+@pytest.mark.parametrize("method", ["saltelli", "sobol"])
+def test_the_report_of_a_design_tells_what_its_parameters_do(run, tmp_path, method):
+    design = "[design]\n" + f'method = "{method}"\nsamples = 8\n'
+    design += '"cache.gpu_blocks" = { from = 100, to = 400 }\n'
+    design += '"workload.rate" = { from = 40.0, to = 200.0 }\n[grid]\nseed = { count = 2 }\n'
+    kvsweep.run(make_sweep(tmp_path, BASE + design), out="d.zarr", workers=1)
+    assert run("report", "d.zarr")[0] == 0
+    words = " ".join(page_of(tmp_path / "d-report.html").text)
+    indices = method == "saltelli"
+    assert ("explains" in words) == ("first: share of the variance" in words) == indices
+    assert ("No effects: " in words) == (not indices)
+
+
 @pytest.mark.parametrize("at", ["gpu_blocks=100", f"policy={EVIL}"])
 def test_a_part_of_a_store_is_told_as_far_as_it_goes(run, store, tmp_path, at):
     """Of one value of the cliff's axis there is no cliff, and the report says so."""
