@@ -285,7 +285,8 @@ def test_the_summary_shows_axes_status_and_a_few_numbers():
     assert "536 cells: livelock 4, ok 532" in text
     lines = text.splitlines()
     assert ["gpu_blocks", "67", "1,000", "5,000", "blocks"] in [line.split() for line in lines]
-    assert "Means over 4 seeds" in lines
+    assert "Means over 4 seeds, at 7 of 67 gpu_blocks" in lines
+    assert "Means over 4 seeds" in summary_text(ds.isel(gpu_blocks=slice(7))).splitlines()
     assert ["round-robin", "1,000", "-", "-", "-"] in [line.split() for line in lines]
     expected = float(ds["preemption_rate"].sel(policy="least-loaded", gpu_blocks=1000).mean())
     assert ["least-loaded", "1,000", number(expected)] in [line.split()[:3] for line in lines]

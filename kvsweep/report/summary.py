@@ -142,8 +142,17 @@ def summary_parts(ds: xr.Dataset) -> list[str]:
     if found["headlines"]:
         several = ds.sizes.get("seed", 1) > 1
         seeds = f"Means over {ds.sizes['seed']:,} seeds" if several else "Values"
-        parts += ["", seeds, *_headline_tables(ds, found)]
+        parts += ["", seeds + _left_out(ds, found), *_headline_tables(ds, found)]
     return parts
+
+
+def _left_out(ds: xr.Dataset, found: dict[str, Any]) -> str:
+    """Say of how many values of the main axis headlines are, unless of all."""
+    main = found["main_axis"]
+    points = len({row["labels"][main] for row in found["headlines"]}) if main else 0
+    return (
+        f", at {points:,} of {ds.sizes[main]:,} {main}" if main and points < ds.sizes[main] else ""
+    )
 
 
 def _axes_table(header: tuple[str, str], axes: list[dict[str, Any]]) -> str:
