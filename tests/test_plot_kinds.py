@@ -437,10 +437,13 @@ def test_what_no_cell_has_is_not_drawn(kind):
 
 def test_effects_and_differences_that_no_cell_has_are_not_drawn():
     ds = h8(2).isel(gpu_blocks=[0, 9])
-    ds["throughput_rps"][0] = np.nan  # of the policy that the other is compared with
-    ds["throughput_rps"][:, 0] = np.nan
-    with pytest.raises(InputError, match="throughput_rps and one to compare it with"):
-        plot.plot_effects(ds, factorial_effects(ds, "throughput_rps"))
+    (group,) = factorial_effects(ds, "throughput_rps").groups
+    none = [replace(e, difference=replace(e.difference, effect=np.nan)) for e in group.effects]
+    effects = replace(
+        factorial_effects(ds, "throughput_rps"), groups=(replace(group, effects=none),)
+    )
+    with pytest.raises(InputError, match="no effect on throughput_rps has a value"):
+        plot.plot_effects(ds, effects)
     cells = [replace(item, difference=np.nan) for item in difference().differences]
     with pytest.raises(InputError, match="no cell has a value of preemption_rate in both stores"):
         plot.plot_comparison(replace(difference(), differences=tuple(cells)))
@@ -527,4 +530,25 @@ def test_what_tells_names_apart_is_not_left_out():
     assert elided(["short", "a-name-of-18-lettr"], 11) == ["short", "a-nam\u2026lettr"]
     ends = [f"aaaaaaa-{word}-bbbbbbb" for word in ("one", "two")]
     assert elided(ends, 11) == ["a\u2026e-bbbbbbb", "a\u2026o-bbbbbbb"]
-    assert elided(["a" * 20, "a" * 21], 5) == ["a" * 20, "a" * 21]
+    assert elided(["a" * 20, "a" * 21], 5) == ["aaa\u20261", "aaa\u20262"]
+    middles = [f"{'a' * 30}{word}{'b' * 30}" for word in ("one", "two")]
+    assert elided([*middles, "c"]) == [f"{'a' * 22}\u20261", f"{'a' * 22}\u20262", "c"]
+
+
+def test_names_without_room_are_not_taken_for_a_size_that_was_asked_for(tmp_path):
+    figure = KINDS["cliff"]()
+    figure.axes[0].set_ylabel("y" * 300, rotation=0)
+    with pytest.raises(InputError, match=r"figure: names and labels.*: select some \(--at AXIS"):
+        plot.save(figure, tmp_path / "a.png")
+
+
+@pytest.mark.parametrize("kind", ["curve", "bars", "tradeoff"])
+def test_names_that_differ_in_the_middle_leave_room_for_the_panel(kind):
+    ds = h8(2).isel(gpu_blocks=[0, 9])
+    ds = ds.assign_coords(policy=[f"{'a' * 60}{word}{'b' * 60}" for word in ("one", "two")])
+    made = {
+        "curve": lambda: plot.plot_curve(ds, "preemption_rate", "gpu_blocks"),
+        "bars": lambda: plot.plot_bars(ds, "preemption_rate", "policy"),
+        "tradeoff": lambda: plot.plot_tradeoff(ds, "throughput_rps", "ttft_p99_ms", "gpu_blocks"),
+    }
+    check_layout(made[kind]())

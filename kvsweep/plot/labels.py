@@ -35,7 +35,8 @@ NAME = 24
 def elided(names: Sequence[str], letters: int = NAME) -> list[str]:
     """Return names of so many letters at most, of longer ones what is in the middle left out.
 
-    What is kept is as much of the beginning as of the end, or else what tells them apart.
+    What is kept is as much of the beginning as of the end, or else what tells them apart; where
+    nothing so short does, they are numbered.
     """
     for head in sorted(range(letters), key=lambda head: abs(head - letters // 2)):
         tail = letters - 1 - head
@@ -47,7 +48,16 @@ def elided(names: Sequence[str], letters: int = NAME) -> list[str]:
         ]
         if len(set(short)) == len(set(names)):
             return short
-    return list(names)
+    return _numbered(names, letters)
+
+
+def _numbered(names: Sequence[str], letters: int) -> list[str]:
+    """Return the beginnings of names, long ones with their places among all."""
+    short = []
+    for place, name in enumerate(names, start=1):
+        end = f"\N{HORIZONTAL ELLIPSIS}{place}"
+        short.append(name if len(name) <= letters else name[: letters - len(end)] + end)
+    return short
 
 
 def room_below(names: Sequence[str], width: float, *, beside: bool = True) -> float:

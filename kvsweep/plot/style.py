@@ -19,7 +19,7 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 from matplotlib.ticker import FuncFormatter
 
-from kvsweep.analysis.wording import number
+from kvsweep.analysis.wording import BY_VALUE, number
 from kvsweep.arguments import checked
 from kvsweep.errors import InputError, printable
 from kvsweep.files import written
@@ -263,10 +263,19 @@ def _lay_out(figure: Figure, engine: LayoutEngine) -> None:
         try:
             engine.execute(figure)
         except UserWarning:
-            width, height = figure.get_size_inches()
-            raise InputError(
-                f"size: {width:g} x {height:g} inches have no room for a panel beside its labels"
-            ) from None
+            raise InputError(_without_room(figure)) from None
+
+
+def _without_room(figure: Figure) -> str:
+    """Say what has no room in a figure whose panels have none: of a size that nobody gave, why."""
+    width, height = figure.get_size_inches()
+    inches = f"{width:g} x {height:g} inches"
+    if current().size is not None:
+        return f"size: {inches} have no room for a panel beside its labels"
+    return (
+        f"figure: names and labels, too long or too many, leave no room for a panel in {inches}: "
+        f"select some ({BY_VALUE}), or ask for a larger one (--size WxH, or plot.look(size=(W, H)))"
+    )
 
 
 def lowest(panels: Sequence[Axes]) -> Sequence[Axes]:
