@@ -133,6 +133,25 @@ def test_a_scenario_without_a_cliff_is_told_what_the_command_says(page):
     assert page.inner_text(".card.a .faint") == told
 
 
+def test_a_close_up_between_two_points_shows_the_curves_of_all_charts(page):
+    box = page.locator(".main svg.chart").bounding_box()
+    pixels = (box["width"] - 84) / (SIZES[-1] - SIZES[0])
+    start, end = (box["x"] + 58 + (size - SIZES[0]) * pixels for size in (1505, 1545))
+    page.mouse.move(start, box["y"] + 60)
+    page.mouse.down()
+    page.mouse.move(end, box["y"] + 60)
+    page.mouse.up()
+    page.wait_for_selector("text=Whole range")
+    measures = answer_of(page)["measures"][1:]
+    means = [measure["curves"][0]["mean"][2:4] for measure in measures]
+    assert any(min(mean) > 1 for mean in means)
+    for small, mean in zip(page.locator(".beside svg.chart").all(), means, strict=True):
+        levels = small.locator('text.tick[text-anchor="end"]').all_text_contents()
+        if min(mean) > 1:
+            assert max(float(text.replace(",", "")) for text in levels) > 0.5 * min(mean)
+        assert small.locator('text.tick[text-anchor="middle"]').count() > 1
+
+
 def test_latencies_are_printed(page, capsys):
     moves = []
     for place in range(100, 109):

@@ -6,6 +6,7 @@ import { extent, linear, logarithmic, powers, ticks } from "./scale.js";
 const LEFT = 58;
 const RIGHT = 26;
 const TOP = 10;
+const LETTER = 7; // pixels, of a number below the axis
 
 let charts = 0;
 
@@ -50,12 +51,13 @@ export class Chart {
     const [left, right] = this.shared.zoom ?? [axis.values[0], axis.values.at(-1)];
     this.x = linear(left, right, LEFT, this.width - RIGHT);
     const seen = axis.values.map((value) => value >= left && value <= right);
-    const inside = (list) => list.filter((_, place) => seen[place]);
+    const ends = (list) => [left, right].map((x) => between(axis.values, list, x));
+    const inside = (list) => [...list.filter((_, place) => seen[place]), ...ends(list)];
     const values = curves.flatMap((c) => [...inside(c.mean), ...inside(c.low), ...inside(c.high)]);
     const wanted = this.data.threshold === null ? [] : [this.data.threshold];
-    const ends = extent(values, this.data.zero ? [0] : wanted);
-    const scale = ends.isLogarithmic ? logarithmic : linear;
-    this.y = scale(ends.low, ends.high, this.height - bottom, TOP);
+    const span = extent(values, this.data.zero ? [0] : wanted);
+    const scale = span.isLogarithmic ? logarithmic : linear;
+    this.y = scale(span.low, span.high, this.height - bottom, TOP);
     this.svg.setAttribute("viewBox", `0 0 ${this.width} ${this.height}`);
     this.svg.setAttribute("width", this.width);
     this.svg.setAttribute("height", this.height);
@@ -74,7 +76,7 @@ export class Chart {
     const low = this.height - bottom;
     const made = [];
     const clip = shape("clipPath", { id: this.clip });
-    clip.append(shape("rect", { x: LEFT, y: TOP - 4, width: this.width - RIGHT - LEFT, height: low - TOP + 8 }));
+    clip.append(shape("rect", { x: LEFT - 3, y: TOP - 4, width: this.width - RIGHT - LEFT + 6, height: low - TOP + 8 }));
     made.push(clip);
     const levels = this.y.isLogarithmic ? powers(this.y.low, this.y.high) : ticks(this.y.low, this.y.high, this.height > 200 ? 6 : 4);
     for (const value of levels) {
@@ -84,14 +86,15 @@ export class Chart {
     }
     made.push(shape("line", { class: "axis", x1: LEFT, x2: this.width - RIGHT, y1: low, y2: low }));
     const most = Math.max(2, Math.floor((this.width - LEFT - RIGHT) / 85));
-    for (const value of ticks(this.x.low, this.x.high, most)) {
+    const places = [most, most + 2, most + 4].map((count) => ticks(this.x.low, this.x.high, count));
+    for (const value of places.find((found) => found.length > 1) ?? places[0]) {
       const x = this.x(value);
+      const gib = this.data.axis.gib && `${number(Number((value * this.data.axis.gib).toPrecision(3)))} GiB`;
+      const letters = Math.max(number(value).length, gib ? gib.length : 0);
+      const within = Math.min(x, this.width - LETTER * letters / 2);
       made.push(shape("line", { class: "axis", x1: x, x2: x, y1: low, y2: low + 4 }));
-      made.push(shape("text", { class: "tick", x, y: low + 16, "text-anchor": "middle" }, number(value)));
-      if (this.data.axis.gib) {
-        const gib = Number((value * this.data.axis.gib).toPrecision(3));
-        made.push(shape("text", { class: "tick faint", x, y: low + 30, "text-anchor": "middle" }, `${number(gib)} GiB`));
-      }
+      made.push(shape("text", { class: "tick", x: within, y: low + 16, "text-anchor": "middle" }, number(value)));
+      if (gib) made.push(shape("text", { class: "tick faint", x: within, y: low + 30, "text-anchor": "middle" }, gib));
     }
     if (this.data.threshold !== null) {
       const y = this.y(this.data.threshold);
@@ -113,9 +116,14 @@ export class Chart {
     for (const [from, to] of runs(mean)) {
       group.append(shape("path", { class: `line ${kind}`, d: `M${path(xs, mean, this.y, from, to).join("L")}` }));
     }
-    if (mean.length <= 25) {
+    const isAlone = (place) => (mean[place - 1] ?? null) === null && (mean[place + 1] ?? null) === null;
+    for (const [from, to] of runs(low)) {
+      if (to - from > 1) continue;
+      group.append(shape("line", { class: `line ${kind}`, x1: xs[from], x2: xs[from], y1: this.y(low[from]), y2: this.y(high[from]) }));
+    }
+    if (mean.length <= 25 || mean.some((value, place) => value !== null && isAlone(place))) {
       mean.forEach((value, place) => {
-        if (value !== null) group.append(shape("circle", { class: `dot ${kind}`, cx: xs[place], cy: this.y(value), r: 2.2 }));
+        if (value !== null && (mean.length <= 25 || isAlone(place))) group.append(shape("circle", { class: `dot ${kind}`, cx: xs[place], cy: this.y(value), r: 2.2 }));
       });
     }
   }
@@ -184,6 +192,14 @@ export class Chart {
     this.readout.style.left = isRight ? "" : `${x + 10}px`;
     this.readout.style.right = isRight ? `${this.width - x + 10}px` : "";
   }
+}
+
+// What a curve is between two points, null where one of them has no value.
+function between(values, list, x) {
+  const next = values.findIndex((value) => value >= x);
+  if (next < 1 || list[next - 1] === null || list[next] === null) return null;
+  const share = (x - values[next - 1]) / (values[next] - values[next - 1]);
+  return list[next - 1] + share * (list[next] - list[next - 1]);
 }
 
 // Stretches of a list without gaps, as [from, to).
