@@ -797,8 +797,9 @@ def test_blocks_have_their_memory_below_them_where_it_is_known():
     )
     for figure in figures:
         texts = check_layout(figure)
-        assert any("below: GiB on each GPU" in text for text in texts)
-        pairs = [text.replace(",", "").split("\n") for text in texts if re.match(r"[\d,]+\n", text)]
+        assert any(re.search("(below|in brackets): GiB on each GPU", text) for text in texts)
+        found = [re.fullmatch(r"([\d,]+)(?:\n([\d.]+)| \(([\d.]+)\))", text) for text in texts]
+        pairs = [(m[1].replace(",", ""), m[2] or m[3]) for m in found if m]
         assert len(pairs) >= 3
         for blocks, gib in pairs:
             assert float(gib) == round(int(blocks) / 512, 2)
@@ -994,6 +995,13 @@ def test_a_curve_of_many_orders_of_magnitude_is_logarithmic():
     ds["ttft_ms"].attrs["units"] = "ms"
     figure = plot.plot_curve(ds, "ttft_p99_ms", "gpu_blocks")
     assert figure.axes[0].get_yscale() == "log"
+    check_layout(figure)
+
+
+def test_a_trend_over_many_decades_is_logarithmic():
+    rates = [10.0**n for n in range(-3, 6)]
+    figure = plot.plot_cliff_trend(ds := at_rates(h8(2), rates), find_cliff(ds), "rate")
+    assert figure.axes[0].get_xscale() == "log"
     check_layout(figure)
 
 

@@ -37,6 +37,17 @@ def number(value: float) -> str:
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
+def gib(amount: float) -> str:
+    """Write GiB to hundredths, less than one of them to two digits.
+
+    Examples
+    --------
+    >>> gib(2.544), gib(0.0049), gib(0)
+    ('2.54', '0.0049', '0')
+    """
+    return number(round(amount, 2) if amount >= 0.01 else float(f"{amount:.2g}"))
+
+
 def counted(count: int, noun: str) -> str:
     """Return ``1 request``, ``12,031 requests``.
 

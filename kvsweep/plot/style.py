@@ -19,7 +19,7 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 from matplotlib.ticker import FuncFormatter
 
-from kvsweep.analysis.wording import BY_VALUE, number
+from kvsweep.analysis.wording import BY_VALUE, gib, number
 from kvsweep.arguments import checked
 from kvsweep.errors import InputError, printable
 from kvsweep.files import written
@@ -341,13 +341,14 @@ def with_unit(name: str, units: str, letters: int = LABEL_CHARACTERS) -> str:
 def group_thousands(axis: Axes, which: str, each_gib: float | None = None) -> None:
     """Write the tick labels of the ``x`` or ``y`` axis with thousands separated.
 
-    Under each of them stands its memory, if `each_gib` says how much GiB a unit of the axis is;
-    `memory_label` tells so.
+    Under each of them stands its memory, behind those of the ``y`` axis, if `each_gib` says how
+    much GiB a unit of the axis is; `memory_label` tells so.
     """
     target = axis.xaxis if which == "x" else axis.yaxis
     if which == "x":
         target.set_major_locator(FittingLocator(partial(with_memory, each_gib=each_gib)))
-    target.set_major_formatter(FuncFormatter(partial(_tick_with_memory, each_gib=each_gib)))
+    write = _tick_with_memory if which == "x" or each_gib is None else _beside_memory
+    target.set_major_formatter(FuncFormatter(partial(write, each_gib=each_gib)))
 
 
 def number_ticks() -> FuncFormatter:
@@ -375,13 +376,19 @@ def number_axis(panel: Axes, axis: xr.DataArray, each_gib: float | None) -> None
 
 def with_memory(value: float, each_gib: float | None) -> str:
     """Write a number of an axis, and below it its memory if `each_gib` is known."""
-    memory = "" if each_gib is None else f"\n{number(round(value * each_gib, 2))}"
-    return number(value) + memory
+    return number(value) + ("" if each_gib is None else f"\n{gib(value * each_gib)}")
+
+
+def _beside_memory(value: float, _: object, each_gib: float) -> str:
+    return f"{number(float(value))} ({gib(value * each_gib)})"
 
 
 def memory_label(
-    array: xr.DataArray, each_gib: float | None, letters: int = LABEL_CHARACTERS
+    array: xr.DataArray,
+    each_gib: float | None,
+    letters: int = LABEL_CHARACTERS,
+    where: str = "below",
 ) -> str:
-    """Return the label of an axis whose numbers may have their memory below them."""
-    below = "" if each_gib is None else "\nbelow: GiB on each GPU"
+    """Return the label of an axis whose numbers may have their memory below them, or elsewhere."""
+    below = "" if each_gib is None else f"\n{where}: GiB on each GPU"
     return axis_label(array, letters) + below

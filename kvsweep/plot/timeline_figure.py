@@ -15,7 +15,7 @@ from matplotlib.patches import Patch
 
 from kvsweep.analysis.request_lives import Phase
 from kvsweep.analysis.timeline import ROWS, Timeline, timeline_of
-from kvsweep.analysis.wording import counted, number
+from kvsweep.analysis.wording import counted, gib
 from kvsweep.arguments import checked
 from kvsweep.plot import style
 from kvsweep.plot.medium import current
@@ -167,7 +167,7 @@ def memory(found: Timeline, blocks: float) -> str:
     """Return the memory of blocks in brackets, empty if it is not known."""
     if found.block_gib is None:
         return ""
-    return f" ({number(round(blocks * found.block_gib, 2))} GiB per GPU)"
+    return f" ({gib(blocks * found.block_gib)} GiB per GPU)"
 
 
 def _draw_rows(panel: Axes, found: Timeline) -> None:

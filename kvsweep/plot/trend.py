@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 MAX_LINES = 7  # as many as there are colours
-MAX_TICKS = 7
 CLOSE = 0.15  # of the distance of two values, that lines are set apart by
 BESIDE = 36  # letters of a line beside the panel
 
@@ -91,7 +90,7 @@ def plot_cliff_trend(ds: xr.Dataset, cliff: Cliff, over: str, ax: Axes | None = 
         x_gib, y_gib = unit_gib(ds, over), unit_gib(ds, cliff.along)
         axes.set_xlabel(style.memory_label(ds[over], x_gib))
         axes.set_title("cliff", loc="left", fontsize=7.5)
-        axes.set_ylabel(style.memory_label(ds[cliff.along], y_gib, BESIDE))
+        axes.set_ylabel(style.memory_label(ds[cliff.along], y_gib, BESIDE, "in brackets"))
         axes.grid(axis="y", color=style.GRID, linewidth=0.6)
         if wide:
             axes.set_xscale("log")
@@ -113,9 +112,9 @@ def _aside(values: Floats, lines: int) -> float:
 
 
 def _is_wide(values: Floats) -> bool:
-    """Whether an axis is of few values, each several times the one before."""
-    few = 2 < len(values) <= MAX_TICKS and float(np.min(values)) > 0.0
-    return few and bool((np.diff(np.log(np.sort(values))) > np.log(1.9)).all())
+    """Whether each value of an axis is several times the one before."""
+    several = len(values) > 2 and float(np.min(values)) > 0.0
+    return several and bool((np.diff(np.log(np.sort(values))) > np.log(1.9)).all())
 
 
 def _explain_triangles(axes: Axes) -> None:

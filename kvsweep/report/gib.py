@@ -7,7 +7,7 @@ import xarray as xr
 from kvsweep.analysis.cliff_records import Cliff
 from kvsweep.analysis.crossing import Outcome
 from kvsweep.analysis.gib import unit_gib
-from kvsweep.analysis.wording import label, number
+from kvsweep.analysis.wording import gib, label
 
 
 def cliff_memory(ds: xr.Dataset, cliff: Cliff) -> str:
@@ -33,8 +33,8 @@ def axis_memory(ds: xr.Dataset, axis: str) -> str:
         return ""
     values = ds[axis].values
     low, high = float(values.min()) * each, float(values.max()) * each
-    return f"{number(round(low, 2))} to {_gib(high)} on each GPU"
+    return f"{gib(low)} to {_gib(high)} on each GPU"
 
 
 def _gib(amount: float) -> str:
-    return f"{number(round(amount, 2))} GiB"
+    return f"{gib(amount)} GiB"

@@ -197,12 +197,16 @@ class StoreReport:
         if metric not in variables.names(self.ds):
             return None
         if SAMPLE in self.ds.dims:
-            return self._tried("effects", partial(sensitivity_indices, self.ds, metric))
+            indices: Sensitivity | None
+            indices = self._tried("effects", partial(sensitivity_indices, self.ds, metric))
+            return indices
         axes = [d for d in variables.swept(self.ds) if d not in ("seed", along)]
         factors = [d for d in axes if 1 < self.ds.sizes[d] <= MAX_LEVELS]
         if not factors or sum(self.ds.sizes[d] for d in factors) > 2 * MAX_LEVELS:
             return None
-        return self._tried("effects", partial(factorial_effects, self.ds, metric, factors))
+        found: Effects | None
+        found = self._tried("effects", partial(factorial_effects, self.ds, metric, factors))
+        return found
 
     def _effect_lines(self) -> list[str]:
         """Return what the effects say, in sentences."""
