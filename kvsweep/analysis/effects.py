@@ -119,7 +119,7 @@ def factorial_effects(
 def _refuse_none(found: Effects, array: xr.DataArray, axes: list[str]) -> None:
     """Refuse effects of which none has a value because some levels have none in any cell."""
     every = [effect.difference.effect for group in found.groups for effect in group.effects]
-    known = ~np.isnan(array)
+    known = array.notnull()
     if not np.isnan(every).all() or not known.any():
         return
     lacking = []

@@ -347,8 +347,10 @@ def group_thousands(axis: Axes, which: str, each_gib: float | None = None) -> No
     target = axis.xaxis if which == "x" else axis.yaxis
     if which == "x":
         target.set_major_locator(FittingLocator(partial(with_memory, each_gib=each_gib)))
-    write = _tick_with_memory if which == "x" or each_gib is None else _beside_memory
-    target.set_major_formatter(FuncFormatter(partial(write, each_gib=each_gib)))
+    if which == "y" and each_gib is not None:
+        target.set_major_formatter(FuncFormatter(partial(_beside_memory, each_gib=each_gib)))
+        return
+    target.set_major_formatter(FuncFormatter(partial(_tick_with_memory, each_gib=each_gib)))
 
 
 def number_ticks() -> FuncFormatter:
