@@ -76,6 +76,10 @@ def dotted(path: tuple[str | int, ...]) -> str:
     return text.removeprefix(".")
 
 
+class PlainWarning(UserWarning):
+    """A warning whose text is all that a reader needs: no file and no line of this package."""
+
+
 def did_you_mean(word: str, known: list[str]) -> str:
     """Return ``"; did you mean 'x'?"`` for the closest known word, or an empty string."""
     from difflib import get_close_matches

@@ -29,7 +29,7 @@ from kvsweep.analysis.effects import factorial_effects
 from kvsweep.analysis.pareto import pareto_front
 from kvsweep.analysis.request_times import times
 from kvsweep.analysis.wording import number
-from kvsweep.errors import InputError
+from kvsweep.errors import InputError, PlainWarning
 from kvsweep.plot import style
 from kvsweep.plot.labels import elided
 
@@ -552,3 +552,13 @@ def test_names_that_differ_in_the_middle_leave_room_for_the_panel(kind):
         "tradeoff": lambda: plot.plot_tradeoff(ds, "throughput_rps", "ttft_p99_ms", "gpu_blocks"),
     }
     check_layout(made[kind]())
+
+
+def test_letters_that_the_font_lacks_are_told_once(tmp_path):
+    ds = h8(2).assign_attrs(title="\u65e5\u672c \u65e5")
+    figure = plot.plot_curve(ds, ["preemption_rate", "ttft_p99_ms"], "gpu_blocks")
+    with pytest.warns(PlainWarning) as found:
+        plot.save(figure, tmp_path / "a.png")
+    assert [str(warning.message) for warning in found] == [
+        "figure: DejaVu Sans has no '\u65e5\u672c': boxes stand for what it lacks"
+    ]

@@ -357,3 +357,8 @@ def test_a_summary_of_a_design_has_its_parameters():
     assert lines[5].split() == ["scheduler", "3", "sjf,", "fcfs"]
     assert lines[-1].split() == ["2", "1,600", "sjf", "0"]
     assert [p["name"] for p in summary(ds)["parameters"]] == list(points)
+
+
+def test_letters_of_full_width_take_two_columns_of_a_table():
+    lines = table(("", "x"), [("\u65e5\u672c", "1"), ("abcd", "2"), ("e\u0301", "3")]).splitlines()
+    assert lines == ["      x", "\u65e5\u672c  1", "abcd  2", "e\u0301     3"]

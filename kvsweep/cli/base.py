@@ -8,17 +8,18 @@ import glob
 import json
 import os
 import re
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import click
 
 from kvsweep.addresses import Where, is_same, overlap
 from kvsweep.cli.terminal import echo, one_line
-from kvsweep.errors import InputError, did_you_mean
+from kvsweep.errors import InputError, PlainWarning, did_you_mean
 
 # New objects after which Python looks for garbage: loading makes fewer, and none of them is.
 WHILE_LOADING = 2_000_000
@@ -102,8 +103,25 @@ class Program(Group):
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command."""
+        usual = warnings.showwarning
+
+        def show(
+            message: Warning | str,
+            category: type[Warning],
+            filename: str,
+            lineno: int,
+            file: TextIO | None = None,
+            line: str | None = None,
+        ) -> None:
+            if issubclass(category, PlainWarning):
+                warn([message])
+            else:
+                usual(message, category, filename, lineno, file, line)
+
         try:
-            return super().invoke(ctx)
+            with warnings.catch_warnings():
+                warnings.showwarning = show
+                return super().invoke(ctx)
         except (KeyboardInterrupt, EOFError, OSError) as error:
             raise Ended from error
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import textwrap
 import warnings
 from collections.abc import Iterator, Sequence
@@ -21,7 +22,7 @@ from matplotlib.ticker import FuncFormatter
 
 from kvsweep.analysis.wording import BY_VALUE, gib, number
 from kvsweep.arguments import checked
-from kvsweep.errors import InputError, printable
+from kvsweep.errors import InputError, PlainWarning, printable, shown
 from kvsweep.files import written
 from kvsweep.plot.medium import current, look_of, remember
 from kvsweep.plot.ticks import FittingLocator
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
 # What a PNG says it was made with, within its first bytes.
 MAKER = "kvsweep"
 _HEAD = 4096
+
+_GLYPH = re.compile(r"Glyph (\d+) .*missing from")
 
 # One column of a two-column paper, in inches; fonts are at their final size.
 COLUMN_WIDTH = 3.5
@@ -216,14 +219,15 @@ def save(figure: Figure, path: str | Path) -> None:
     if not path.parent.is_dir():
         raise InputError(f"{path}: there is no folder {str(path.parent)!r}")
     kind = path.suffix.lower()
-    with look_of(figure), style(), _settled(figure), written(path, binary=True) as file:
+    drawn = written(path, binary=True)
+    with _told_once(), look_of(figure), style(), _settled(figure), drawn as file:
         figure.savefig(file, format=kind[1:], metadata=metadata[kind])
 
 
 def as_svg(figure: Figure) -> str:
     """Return what `save` writes of a figure as SVG."""
     file = BytesIO()
-    with look_of(figure), style(), _settled(figure):
+    with _told_once(), look_of(figure), style(), _settled(figure):
         figure.savefig(file, format="svg", metadata={"Date": None, "Creator": None})
     return file.getvalue().decode()
 
@@ -235,6 +239,27 @@ def is_own(path: Path) -> bool:
             return b"tEXtSoftware\0" + MAKER.encode() in file.read(_HEAD)
     except (InputError, OSError):
         return False
+
+
+@contextmanager
+def _told_once() -> Iterator[None]:
+    """Tell of letters that the font lacks once, not of each in each text and drawing."""
+    letters: list[str] = []
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        yield
+    for warning in found:
+        if glyph := _GLYPH.match(str(warning.message)):
+            letters.append(chr(int(glyph[1])))
+        else:
+            warnings.warn_explicit(
+                warning.message, warning.category, warning.filename, warning.lineno
+            )
+    if letters:
+        text = "".join(dict.fromkeys(letters))
+        font = _STYLE["font.family"]
+        message = f"figure: {font} has no {shown(text)}: boxes stand for what it lacks"
+        warnings.warn(message, PlainWarning, stacklevel=4)
 
 
 @contextmanager

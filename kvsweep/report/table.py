@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from unicodedata import combining, east_asian_width
 
 import numpy as np
 
@@ -31,13 +32,29 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
     columns = [[header[c], *(row[c] for row in rows)] for c in kept]
     aligned = []
     for column in columns:
-        width = max(map(len, column))
+        width = max(map(columns_of, column))
         right = all(map(is_number, column[1:]))
-        aligned.append([cell.rjust(width) if right else cell.ljust(width) for cell in column])
+        room = [" " * (width - columns_of(cell)) for cell in column]
+        pairs = zip(room, column, strict=True)
+        aligned.append([space + cell if right else cell + space for space, cell in pairs])
     made = Table("\n".join("  ".join(line).rstrip() for line in zip(*aligned, strict=True)))
     made.header = tuple(header[c] for c in kept)
     made.rows = [tuple(row[c] for c in kept) for row in rows]
     return made
+
+
+def columns_of(text: str) -> int:
+    """Return how many columns of a terminal a text takes: two for each letter of full width.
+
+    Examples
+    --------
+    >>> columns_of("abc"), columns_of("\u65e5\u672c")
+    (3, 4)
+    """
+    if text.isascii():
+        return len(text)
+    wide = sum(east_asian_width(letter) in "WF" for letter in text)
+    return len(text) + wide - sum(combining(letter) > 0 for letter in text)
 
 
 def is_number(cell: str) -> bool:
