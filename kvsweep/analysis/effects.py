@@ -68,8 +68,7 @@ def factorial_effects(
     Raises
     ------
     InputError
-        For an unknown measure or axis, if no factor has two levels or cells without a value leave
-        no effect, or for numbers out of range.
+        For an unknown measure or axis, if no factor has two levels, or for numbers out of range.
 
     Examples
     --------
@@ -111,17 +110,33 @@ def factorial_effects(
     )
     skipped = [name for name in named if name not in chosen]
     averaged = [name for name in others if array.sizes[name] > 1]
-    found = _result(ds, array, confidence, chosen, averaged, skipped, groups)
-    _refuse_none(found, array, [*chosen, *averaged])
-    return found
+    return _result(ds, array, confidence, chosen, averaged, skipped, groups)
 
 
-def _refuse_none(found: Effects, array: xr.DataArray, axes: list[str]) -> None:
-    """Refuse effects of which none has a value because some levels have none in any cell."""
+def refuse_none(ds: xr.Dataset, found: Effects) -> Effects:
+    """Refuse effects of which none has a value because some levels have none in any cell.
+
+    Parameters
+    ----------
+    ds : xr.Dataset
+        What they were found in.
+    found : Effects
+
+    Returns
+    -------
+    Effects
+        As given.
+
+    Raises
+    ------
+    InputError
+        Naming the levels.
+    """
+    array, axes = variables.get(ds, found.metric), (*found.factors, *found.averaged)
     every = [effect.difference.effect for group in found.groups for effect in group.effects]
     known = array.notnull()
     if not np.isnan(every).all() or not known.any():
-        return
+        return found
     lacking = []
     for name in axes:
         levels = array[name].values[~known.any([d for d in array.dims if d != name]).values]
@@ -133,6 +148,7 @@ def _refuse_none(found: Effects, array: xr.DataArray, axes: list[str]) -> None:
             f"effects: {found.metric} has no value at {' and '.join(lacking)}, and every effect "
             f"compares with that or is a mean over it; choose levels that have values: {BY_VALUE}"
         )
+    return found
 
 
 @checked
@@ -164,8 +180,8 @@ def joint_effects(
     Raises
     ------
     InputError
-        For an unknown measure, axis or level, no design or one that does not name four levels, if
-        cells without a value leave no effect, or for numbers out of range.
+        For an unknown measure, axis or level, no design or one that does not name four levels, or
+        numbers out of range.
 
     Examples
     --------
@@ -198,9 +214,7 @@ def joint_effects(
         for labels, values in _groups(array, [over, *others])
     )
     averaged = [name for name in others if array.sizes[name] > 1]
-    found = _result(ds, array, confidence, [over], averaged, [], groups)
-    _refuse_none(found, array, [over, *averaged])
-    return found
+    return _result(ds, array, confidence, [over], averaged, [], groups)
 
 
 def _axes(ds: xr.Dataset, array: xr.DataArray) -> list[str]:

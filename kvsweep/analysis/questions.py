@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from kvsweep.analysis.cliff import find_cliff
 from kvsweep.analysis.cliff_records import Cliff
 from kvsweep.analysis.effect_records import Effects
-from kvsweep.analysis.effects import factorial_effects, joint_effects
+from kvsweep.analysis.effects import factorial_effects, joint_effects, refuse_none
 from kvsweep.analysis.pareto import Front, pareto_front
 from kvsweep.analysis.sensitivity import Sensitivity, sensitivity_indices
 from kvsweep.config.axes import SAMPLE
@@ -155,7 +155,7 @@ def effects_of(ds: xr.Dataset, metric: str, given: Mapping[str, Any]) -> Effects
     if "joint" not in asked:
         if "factors" in asked:
             asked["factors"] = asked["factors"].split(",")
-        return factorial_effects(ds, metric, **asked)
+        return refuse_none(ds, factorial_effects(ds, metric, **asked))
     for key in ("factors", "order"):
         if key in asked:
             raise InputError(f"--{key}: not with --joint, which names what to compare")
@@ -163,7 +163,8 @@ def effects_of(ds: xr.Dataset, metric: str, given: Mapping[str, Any]) -> Effects
     over = {axis or "policy" for axis, _, _ in designs}
     if len(over) > 1:
         raise InputError(f"--joint: levels of one axis only, not of {' and '.join(sorted(over))}")
-    return joint_effects(ds, metric, [d[2].split(",") for d in designs], over.pop(), **asked)
+    levels = [d[2].split(",") for d in designs]
+    return refuse_none(ds, joint_effects(ds, metric, levels, over.pop(), **asked))
 
 
 def _sweep_of(ds: xr.Dataset) -> dict[str, Any]:

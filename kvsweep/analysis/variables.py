@@ -87,7 +87,9 @@ def get(ds: xr.Dataset, name: str, ok: xr.DataArray | None = None) -> xr.DataArr
         If there is no such measure, it holds no numbers, or it is a mean that may hold the marker
         of counts that are absent.
     """
-    array = ds[name] if name in ds.data_vars else _quantile(ds, name)
+    array = _quantile(ds, name)
+    if name in ds.data_vars:
+        array = _told_as(ds[name], array)
     if array is None:
         known = names(ds)
         hint = did_you_mean(name, known) or f"; one of: {', '.join(known)}"
@@ -293,6 +295,12 @@ def count_names(values: NDArray[Any]) -> dict[str, int]:
 def _per_cell(ds: xr.Dataset, array: xr.DataArray) -> bool:
     """Whether every value of `array` belongs to a cell with a status."""
     return "status" in ds and set(ds["status"].dims) <= set(array.dims)
+
+
+def _told_as(own: xr.DataArray, quantile: xr.DataArray | None) -> xr.DataArray:
+    """Return a variable; the view of a quantile that stores have with that quantile's words."""
+    is_view = quantile is not None and "quantile of" in str(own.attrs.get("long_name", ""))
+    return own.assign_attrs(quantile.attrs) if quantile is not None and is_view else own
 
 
 def _quantile(ds: xr.Dataset, name: str) -> xr.DataArray | None:

@@ -13,6 +13,7 @@ from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 from kvsweep.analysis import variables
 from kvsweep.analysis.contrasts import DIFFERENCE, RATIO, Scale
 from kvsweep.analysis.effect_records import Effect, Effects, Estimate, Verdict
+from kvsweep.analysis.effects import refuse_none
 from kvsweep.analysis.wording import BY_VALUE, effect_name, label, reference_names
 from kvsweep.arguments import checked
 from kvsweep.errors import InputError
@@ -84,6 +85,7 @@ def plot_effects(ds: xr.Dataset, effects: Effects) -> Figure:
         )
     drawn = [row.effect for row in rows if row.effect is not None]
     refuse_empty(effects.metric, [variables.get(ds, effects.metric).values])
+    refuse_none(ds, effects)
     if np.isnan([effect.difference.effect for effect in drawn]).all():
         raise InputError(
             f"effects figure: no effect on {effects.metric} has a value, as each takes cells that "

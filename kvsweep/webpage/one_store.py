@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from kvsweep.analysis import variables
-from kvsweep.analysis.effects import factorial_effects
+from kvsweep.analysis.effects import factorial_effects, refuse_none
 from kvsweep.analysis.pareto import pareto_front
 from kvsweep.analysis.questions import cliff_of
 from kvsweep.analysis.sensitivity import Sensitivity, sensitivity_indices
@@ -205,7 +205,8 @@ class StoreReport:
         if not factors or sum(self.ds.sizes[d] for d in factors) > 2 * MAX_LEVELS:
             return None
         found: Effects | None
-        found = self._tried("effects", partial(factorial_effects, self.ds, metric, factors))
+        effects = factorial_effects(self.ds, metric, factors)
+        found = self._tried("effects", partial(refuse_none, self.ds, effects))
         return found
 
     def _effect_lines(self) -> list[str]:

@@ -16,6 +16,7 @@ from analysis.synthetic import dataset, h8
 from kvsweep.analysis.contrasts import DIFFERENCE, RATIO, estimates
 from kvsweep.analysis.effect_records import Verdict
 from kvsweep.analysis.effects import factorial_effects, joint_effects
+from kvsweep.analysis.questions import effects_of
 from kvsweep.errors import InputError
 
 AXES = {
@@ -286,8 +287,9 @@ def test_effects_that_levels_without_a_value_leave_none_of_are_refused():
     ds["preemption_rate"][:, 0] = np.nan
     told = "no value at gpu_blocks 10, and every effect .*: --at AXIS=VALUE"
     with pytest.raises(InputError, match=told):
-        factorial_effects(ds, "preemption_rate")
-    assert factorial_effects(ds.isel(gpu_blocks=[1, 2]), "preemption_rate").groups
-    assert factorial_effects(ds.sel(gpu_blocks=20), "preemption_rate").groups
+        effects_of(ds, "preemption_rate", {})
+    assert factorial_effects(ds, "preemption_rate").missing == {"no value": 4}
+    assert effects_of(ds.isel(gpu_blocks=[1, 2]), "preemption_rate", {}).groups
+    assert effects_of(ds.sel(gpu_blocks=20), "preemption_rate", {}).groups
     ds["preemption_rate"][:] = np.nan
-    assert factorial_effects(ds, "preemption_rate").groups  # nothing has a value: told elsewhere
+    assert effects_of(ds, "preemption_rate", {}).groups  # nothing has a value: told elsewhere
