@@ -541,6 +541,15 @@ def test_the_pareto_figure_names_ties_and_fills_the_front():
     assert sorted(hollow) == [False, False, False, True, True]
 
 
+def test_of_many_tied_members_the_first_are_named_and_the_others_counted():
+    names = [f"policy-{n}" for n in range(8)]
+    ds = h8(4).isel(policy=[0] * 8, gpu_blocks=3).assign_coords(policy=names)
+    front = pareto_front(ds, ["ttft_p99_ms:min", "throughput_rps:max"])
+    texts = check_layout(plot.plot_pareto(ds, front))
+    (told,) = (text for text in texts if text.startswith("policy-0"))
+    assert told.startswith("policy-0 =\npolicy-1 =\n6 more")
+
+
 @pytest.mark.parametrize("goals", [("min", "max"), ("max", "min"), ("min", "min"), ("max", "max")])
 def test_the_front_line_bounds_every_member(goals):
     ds = routing_study()

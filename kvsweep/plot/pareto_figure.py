@@ -31,6 +31,8 @@ COLUMNS = 2
 
 TITLE = 40  # letters above a panel
 LETTERS = 20  # of a name beside a point
+MOST_TIED = 3  # lines of names beside a point
+
 
 SHARE = 0.8  # of a panel's height before labels take theirs
 
@@ -243,8 +245,14 @@ def _name_members(axes: Axes, group: FrontGroup) -> None:
 
 
 def _member_text(member: Member, shown: Mapping[str, str]) -> str:
-    """Name a member and those tied with it, with the share of resamples on the front."""
-    text = " =\n".join(shown[str(name)] for name in (member.name, *member.tied_with))
+    """Name a member and those tied with it, with the share of resamples on the front.
+
+    Of many the first are named and the others counted: their names would leave the panel.
+    """
+    names = [shown[str(name)] for name in (member.name, *member.tied_with)]
+    if (more := len(names) - MOST_TIED) > 0:
+        names[MOST_TIED - 1 :] = [f"{more + 1} more"]
+    text = " =\n".join(names)
     if member.share_of_resamples is None:
         return text
     return f"{text} ({member.share_of_resamples:.0%})"
