@@ -38,7 +38,7 @@ from kvsweep.errors import InputError
 from kvsweep.plot import style
 from kvsweep.plot.labels import spread
 from kvsweep.plot.medium import DARK, LIGHT
-from kvsweep.plot.trace_figure import plot_hits
+from kvsweep.plot.trace_figure import _draw_rate, _draw_shares, plot_hits
 from kvsweep.report.cliff import cliff_sentences
 
 
@@ -900,6 +900,22 @@ def test_the_figures_of_traces_can_be_pickled():
     FigureCanvasAgg(figure).draw()
     texts = {text.get_text() for text in figure.findobj(Text)}
     assert {"GiB on each GPU", "30%", "100"} <= texts
+
+
+@pytest.mark.parametrize(
+    ("seconds", "unit"), [(500, "s"), (600, "min"), (6 * 3600, "h"), (4 * 86_400, "days")]
+)
+def test_arrivals_over_a_long_time_are_told_in_larger_units(seconds, unit):
+    panel = style.new_figure(2.0).subplots()
+    _draw_rate(panel, np.array([0, seconds * 10**6 - 1]))
+    assert panel.get_xlabel() == f"time ({unit})"
+
+
+def test_the_lengths_of_a_single_request_are_lines():
+    panel = style.new_figure(2.0).subplots()
+    _draw_shares(panel, np.array([500]), np.ones(1), 0)
+    (line,) = panel.lines
+    assert np.column_stack(line.get_data()).tolist() == [[500, 0], [500, 1]]
 
 
 def loaded():

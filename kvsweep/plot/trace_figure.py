@@ -87,14 +87,20 @@ def _draw_rate(panel: Axes, arrival_us: NDArray[np.int64]) -> None:
 
     width, counts = rate_over_time(arrival_us)
     edges = width * np.arange(len(counts) + 1)
-    minutes = edges[-1] >= 600
-    panel.stairs(counts / width, edges / (60 if minutes else 1), fill=True, color=style.colour(0))
+    unit, seconds = _unit_of(float(edges[-1]))
+    panel.stairs(counts / width, edges / seconds, fill=True, color=style.colour(0))
     panel.set_title(f"Arrivals, requests/s in bins of {width:,} s", loc="left", fontsize=7.5)
-    panel.set_xlabel("time (min)" if minutes else "time (s)")
+    panel.set_xlabel(f"time ({unit})")
     panel.set_ylim(bottom=0)
     panel.margins(x=0.01)
     style.group_thousands(panel, "x")
     _grid(panel)
+
+
+def _unit_of(seconds: float) -> tuple[str, int]:
+    """Return the unit of a time axis of so many seconds, and its seconds."""
+    units = (("days", 86_400, 4), ("h", 3600, 6), ("min", 60, 10))
+    return next(((name, each) for name, each, least in units if seconds >= least * each), ("s", 1))
 
 
 def _draw_lengths(panel: Axes, requests: Requests) -> None:
@@ -132,9 +138,10 @@ def _draw_shares(
     shares = np.cumsum(weights[order]) / weights.sum()
     # So many steps are no wider than a pixel.
     kept = np.unique(np.linspace(0, len(order) - 1, 2000).astype(np.int64))
+    places = np.asarray(values)[order][kept]
     panel.plot(
-        np.asarray(values)[order][kept],
-        shares[kept],
+        np.append(places[:1], places),  # a single value is a line too
+        np.append(0.0, shares[kept]),
         label=name,
         drawstyle="steps-post",
         color=style.colour(index),
