@@ -22,6 +22,7 @@ GIVEN = {
     "compare --plot": ("a.zarr", "a.zarr", ".png"),
     "report --out": ("a.zarr", ".html"),
     "schema --out": (".json",),
+    "from-vllm --out": ("--gpu", "h100", "--log", "v.log", ".toml"),
     "replay --requests": ("t.json", ".csv"),
     "replay --steps": ("t.json", ".csv"),
     "replay --timeline": ("t.json", ".svg"),
@@ -71,6 +72,7 @@ def files(monkeypatch, tmp_path):
     write_sweep(tmp_path, BASE + GRID + CLIFF)
     Path("t.json").write_text(json.dumps(TRACE))
     Path("m.gguf").write_bytes(b"GGUF")
+    Path("v.log").write_text("non-default args: {'model': 'qwen3-8b'}\n# GPU blocks: 2588\n")
 
 
 def words_of(name):
@@ -103,7 +105,13 @@ def test_a_file_that_is_there_is_kept(name, run, files):
     long_but(
         [
             *("plot --out", "compare --plot", "report --out", "schema --out", "trace info --plot"),
-            *("trace convert --out", "trace slice --out", "trace hits --out", "trace hits --plot"),
+            *(
+                "from-vllm --out",
+                "trace convert --out",
+                "trace slice --out",
+                "trace hits --out",
+                "trace hits --plot",
+            ),
         ],
         *("plot --out", "report --out", "schema --out", "trace slice --out"),
     ),
