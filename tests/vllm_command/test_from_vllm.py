@@ -1,6 +1,7 @@
 """Scenarios from commands of vLLM: keys, reasons, refusals, and the way back."""
 
 import json
+import re
 import tomllib
 from pathlib import Path
 
@@ -416,3 +417,13 @@ def test_the_way_back_is_the_same_scenario(text):
     assert back.engine == there.engine
     assert back.cache == there.cache
     assert back.latency == there.latency
+
+
+def test_the_page_shows_what_comes_of_its_script(tmp_path, monkeypatch):
+    page = (Path(__file__).parents[2] / "docs" / "from-vllm.md").read_text(encoding="utf-8")
+    script, sweep = re.search(r"```sh\n(.*?)```.*?```toml\n(.*?)```", page, re.DOTALL).groups()
+    monkeypatch.chdir(tmp_path)
+    Path("serve.sh").write_text(script)
+    Path("mooncake.jsonl.gz").write_bytes(b"")
+    question = Question(("serve.sh",), gpu="h100", trace="mooncake.jsonl.gz")
+    assert answer(question).text == sweep
