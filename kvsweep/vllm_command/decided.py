@@ -101,7 +101,7 @@ def settings_of(command: Command, known: Known) -> Settings:
     found.lines += [Line(f"cache.{key}", *told) for key, told in offload(values, served).items()]
     found.lines += _instances(values)
     found.lines.sort(key=lambda line: ORDER.index(line.key.partition(".")[0]))
-    estimated = not found.tells("cache.gpu_blocks") or limits.differ
+    estimated = not known.blocks_set and (not found.tells("cache.gpu_blocks") or limits.differ)
     found.notes = list(notes_of(command, values, served, estimated=estimated))
     return found
 
@@ -140,12 +140,16 @@ def _asked(values: Values, known: Known) -> dict[str, Any]:
         "tp": values.whole("tensor-parallel-size"),
         "pp": values.whole("pipeline-parallel-size"),
         "dtype": values.text("kv-cache-dtype"),
-        "block_size": values.whole("block-size") or known.block_size,
+        "block_size": _first(values.whole("block-size"), known.block_size),
         "max_model_len": _longest(values),
-        "max_num_batched_tokens": values.whole("max-num-batched-tokens") or known.tokens,
+        "max_num_batched_tokens": _first(values.whole("max-num-batched-tokens"), known.tokens),
     }
     told = {key: value for key, value in given.items() if value is not None}
     return told | {"async_scheduling": values.switch("async-scheduling") is not False}
+
+
+def _first(given: int | None, known: int | None) -> int | None:
+    return known if given is None else given
 
 
 def _on_gpu(values: Values) -> dict[str, Any]:

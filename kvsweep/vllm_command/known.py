@@ -23,6 +23,8 @@ class Known:
     blocks, block_size, tokens : int or None
         ``num_gpu_blocks``, ``block_size`` and ``max_num_batched_tokens`` that the server itself
         told.
+    blocks_set : bool
+        Whether ``--set`` says how many blocks there are.
     """
 
     gpu: str | None = None
@@ -31,3 +33,4 @@ class Known:
     blocks: int | None = None
     block_size: int | None = None
     tokens: int | None = None
+    blocks_set: bool = False

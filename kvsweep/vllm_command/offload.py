@@ -33,6 +33,8 @@ def offload(values: Values, served: Served) -> Told:
     size, table = values.number(SIZE), values.table(TRANSFER)
     option = f"--{TRANSFER}"
     if size is not None:
+        if size <= 0:
+            raise values.problem(SIZE, f"{size:g} GiB; expected more than 0")
         backend = values.text("kv-offloading-backend") or "native"
         if backend != "native":
             raise values.problem("kv-offloading-backend", f"{shown(backend)} is not simulated")

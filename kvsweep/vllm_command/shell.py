@@ -14,15 +14,17 @@ _IMAGE = re.compile(r"(?:[\w.:-]+/)+vllm-openai(?:-\w+)*(?::[\w.-]+)?(?:@\S+)?")
 _SERVERS = ("vllm.entrypoints.openai.api_server", "vllm.entrypoints.api_server")
 # A comment, or what may hold anything that ends a command.
 _OPAQUE = re.compile(
-    r"(?:(?<=\s)|^)#[^\n]*|'[^']*'|\"(?:\\.|[^\"\\])*\"|\\[^\n]", re.DOTALL | re.MULTILINE
+    r"(?:(?<=\s)|^)#[^\n]*|'[^']*'|\"(?:\\.|[^\"\\])*\"|\\[^\n]"
+    r"|\$\((?:[^()]|\([^()]*\))*\)|\$\{[^{}]*\}|`[^`]*`",
+    re.DOTALL | re.MULTILINE,
 )
 _PLACE = re.compile("\0(\\d+)\0")
 # Streams: `> log`, `2>&1`, `&> log`, `< /dev/null`.
 _STREAM = re.compile(r"(?:\d+|&)?(?:>>?|<)(?:&\d|[ \t]*[^\s;&|]+)")
-_END = re.compile(r"\n|;|&&|\|\||\||&")
+_END = re.compile(r"\n|[;()]|&&|\|\||\||&")
 # Outside of single quotes.
 _DOLLAR = re.compile(r"'[^']*'|\\.|\$(?=[\w{(@*])|`", re.DOTALL)
-_NOT_RUN = ("echo", "printf", "which", "command", "type")
+_NOT_RUN = ("echo", "printf", "which", "type")
 VARIABLE = "\ue000"
 """Stands in words where the shell would put in the value of a variable or of a command."""
 
@@ -99,7 +101,8 @@ def _lines(text: str) -> Iterator[str]:
     def place(found: re.Match[str]) -> str:
         if found[0].startswith("#"):
             return ""
-        opaque.append(found[0])
+        unknown = found[0][0] in "$`"
+        opaque.append(f"{VARIABLE}{found[0][1:2]}...{found[0][-1]}" if unknown else found[0])
         return f"\0{len(opaque) - 1}\0"
 
     text = text.replace("\0", "").replace("\r\n", "\n")

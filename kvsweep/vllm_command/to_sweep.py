@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from kvsweep.config import Scenario
+from kvsweep.config.compose import parse_override
 from kvsweep.errors import InputError, clip, escaped
 from kvsweep.limits import MAX_INPUT_BYTES, MAX_SETTINGS_BYTES
 from kvsweep.reading import read_text
@@ -100,7 +101,9 @@ def answer(question: Question) -> Sweep:
         raise InputError(f"--trace: {clip(escaped(question.trace))}: no such file")
     command = _command(question)
     told, notes = _logged(question, command)
-    known = Known(question.gpu, question.model, question.acceptance, **told)
+    keys = [parse_override(text)[0] for text in question.overrides]
+    blocks_set = any(key in ("cache.gpu_blocks", "cache.gpu_tokens") for key in keys)
+    known = Known(question.gpu, question.model, question.acceptance, **told, blocks_set=blocks_set)
     settings = settings_of(command, known)
     scenario, tables = check(settings, question.overrides, command.where)
     told_too = (blocks_note(scenario), _start_note(settings.served, scenario))
@@ -122,7 +125,7 @@ def _start_note(served: Served, scenario: Scenario) -> str | None:
     return f"vLLM does not start: a request of {needed} and the null block{remedy}"
 
 
-def _logged(question: Question, command: Command) -> tuple[dict[str, int | None], list[str]]:
+def _logged(question: Question, command: Command) -> tuple[dict[str, Any], list[str]]:
     """Return what a log tells for `Known`, and what there is to say of it."""
     if question.log is None:
         return {}, []
@@ -156,8 +159,19 @@ def _of_log(log: ServerLog, tp: int, pp: int) -> Iterator[str]:
 
 def _from(folder: Path, line: Line) -> Line:
     """Return a line whose name of a file, if it has one, begins in a folder."""
-    is_file = line.key == "model.config" or str(line.value).endswith(".toml")
-    return line._replace(value=_relative(line.value, folder)) if is_file else line
+    if line.key == "model.config":
+        return line._replace(value=_relative(line.value, folder))
+    return line._replace(value=_moved(line.value, folder))
+
+
+def _moved(value: Any, folder: Path) -> Any:
+    """Return a value with the presets that it names, also in tables, from a folder."""
+    if isinstance(value, Mapping):
+        return {key: _moved(inner, folder) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_moved(inner, folder) for inner in value]
+    is_file = isinstance(value, str) and value.endswith(".toml")
+    return _relative(value, folder) if is_file else value
 
 
 def _relative(path: str, folder: Path) -> str:

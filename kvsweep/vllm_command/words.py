@@ -79,13 +79,13 @@ def read_command(words: Sequence[str], where: str = "the command") -> Command:
     found = Command(where, _shown(rest, where), variables=variables)
     for name, value in _pairs(_with_config(rest, where), where):
         if name is None:
+            if VARIABLE in value:
+                raise InputError(f"{where}: {unmarked(value)}: {OF_THE_SHELL}")
             if found.model is not None:
                 raise InputError(f"{where}: {unmarked(value)!r}: a second model; vLLM serves one")
             found.model = value
         else:
             _set(found, name, value)
-    if found.model is not None and VARIABLE in found.model:
-        raise InputError(f"{where}: {unmarked(found.model)}: {OF_THE_SHELL}")
     return found
 
 
@@ -171,7 +171,10 @@ def _values(words: list[str], at: int, form: str, where: str) -> list[str]:
     if form == "optional":
         return following[: min(count, 1)]
     if form == "list":
-        return [_next(words, at, words[at], where), *following[1:count]]
+        more = following[1:count]
+        if unknown := next((word for word in more if word.startswith(VARIABLE)), None):
+            raise InputError(f"{where}: {unmarked(unknown)}: {OF_THE_SHELL}")
+        return [_next(words, at, words[at], where), *more]
     return [_next(words, at, words[at], where)]
 
 
@@ -208,8 +211,10 @@ def _set(found: Command, name: str, value: Any) -> None:
         value = on
     if option.name == "--model":
         if found.model is not None and not found.model_by_option:
-            told = f"{clip(value)}: a second model, beside {clip(found.model)}"
+            told = f"{unmarked(value)}: a second model, beside {unmarked(found.model)}"
             raise InputError(f"{found.where}: --model {told}; vLLM serves one")
+        if VARIABLE in value:
+            raise InputError(f"{found.where}: {unmarked(value)}: {OF_THE_SHELL}")
         found.model, found.model_by_option = value, True
     else:
         found.values[option] = value

@@ -3,11 +3,13 @@
 import json
 import re
 from html.parser import HTMLParser
+from pathlib import Path
 
 import pytest
 from sweeping import BASE, CLIFF, GRID, fake_batch, make_sweep
 
 import kvsweep
+from kvsweep.errors import InputError
 
 EVIL = "<script>alert(1)</script>"
 SWEEP = BASE.replace('title = "small"', f'title = "{EVIL}"')
@@ -131,6 +133,15 @@ def test_a_sweep_without_a_question_has_a_report_too(run, tmp_path):
     kvsweep.run(make_sweep(tmp_path, BASE + '[grid]\n"cache.gpu_blocks" = [100]\n'), out="c.zarr")
     assert run("report", "c.zarr")[0] == 0
     assert "What was simulated" in " ".join(page_of(tmp_path / "c-report.html").text)
+
+
+def test_effects_that_are_refused_are_told_beside_a_cliff_too(run, store, monkeypatch):
+    def refused(*_):
+        raise InputError("effects: no value")
+
+    monkeypatch.setattr("kvsweep.webpage.one_store.refuse_none", refused)
+    assert run("report", store)[0] == 0
+    assert "No effects: effects: no value" in " ".join(page_of(Path("a-report.html")).text)
 
 
 @pytest.mark.parametrize("method", ["saltelli", "sobol"])

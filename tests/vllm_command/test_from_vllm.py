@@ -198,6 +198,8 @@ def test_drafts_need_to_know_what_is_accepted():
     assert (found.tokens, found.method, found.acceptance) == (2, "draft", 0.6)
     with pytest.raises(InputError, match="--acceptance: missing: no command tells"):
         taken(text)
+    with pytest.raises(InputError, match="--acceptance: 4 shares for 3 drafts"):
+        taken(text, acceptance=(0.7, 0.5, 0.3, 0.1))
     with pytest.raises(InputError, match="--acceptance: has no effect: the command drafts nothing"):
         taken(acceptance=(0.7,))
 
@@ -232,11 +234,12 @@ def test_drafts_need_to_know_what_is_accepted():
         ),
         ("--long-prefill-token-threshold 200000", "200,000; vLLM takes at most the 131,072"),
         ("--kv-offloading-size 0.0001", "--kv-offloading-size: 0.0001 GiB are less than a block"),
-        ("--kv-offloading-size 0", "--kv-offloading-size: 0.0 bytes; expected more than 0"),
+        ("--kv-offloading-size 0", "--kv-offloading-size: 0 GiB; expected more than 0"),
         ("--max-num-seqs many", "--max-num-seqs: expected a whole number, got 'many'"),
         ("--watermark much", "--watermark: expected a number, got 'much'"),
         ("--watermark 2", "engine.watermark (--watermark): "),
         ("--scheduling-policy lifo", "engine.scheduler (--scheduling-policy): "),
+        ("--block-size 0", "--block-size: 0; allowed: 1 to"),
         ("-tp 3", "--tp: 3; vLLM wants the 32 attention heads"),
         ("--num-gpu-blocks-override 1", "cache.gpu_blocks (--num-gpu-blocks-override, less"),
     ],
@@ -272,6 +275,8 @@ def test_what_is_not_in_the_numbers_is_told():
     known = " | ".join(taken("--enforce-eager --num-gpu-blocks-override 500").notes)
     assert "estimate" not in known
     assert "step times do not know of --enforce-eager" in known
+    by_set = taken("--enforce-eager", overrides=("cache.gpu_blocks=500",)).notes
+    assert "estimate" not in " ".join(by_set)
     experts = answer(Question(("vllm serve qwen3-30b-a3b -dp 2",), gpu="h100"))
     assert "wait for each other in each step" in " ".join(experts.notes)
     assert "variables of the environment are not read: VLLM_X" in " ".join(
@@ -371,6 +376,13 @@ def test_names_of_files_begin_where_the_sweep_will_be(tmp_path, monkeypatch):
     path.write_text(found.text)
     ds = kvsweep.run(kvsweep.load_sweep(path))
     assert (ds["status"] == "ok").all()
+    Path("mine.toml").write_text(
+        'model = "m"\nhardware = "h"\nkind = "linear"\nbeta = [9.0]\nsource = "s"\nfit = "f"\n'
+    )
+    pools = 'cluster.pools=[{instances=1,latency={model="mine.toml"}}]'
+    text = taken(trace="t.csv", folder=Path("sweeps"), overrides=(pools,)).text
+    path.write_text(text)
+    assert kvsweep.load_sweep(path)
     with pytest.raises(InputError, match=r"--trace: nowhere\.csv: no such file"):
         taken(trace="nowhere.csv")
 

@@ -11,6 +11,8 @@ from kvsweep.vllm_command.options import find_option, options
 from kvsweep.vllm_command.values import Values
 from kvsweep.vllm_command.words import read_command
 
+IDLE = ("--port", "--seed", "--host", "--served-model-name")
+
 
 def read(text):
     """Return the model and the options of a command."""
@@ -35,6 +37,9 @@ def read(text):
         "vllm serve m --max-num-seqs 64 -tp 2 --disable-prefix-caching >> log 2>&1; wait",
         "ExecStart=/usr/bin/vllm serve m --max-num-seqs 64 -tp 2 --disable-prefix-caching &> log",
         "sh -c 'vllm serve m --max-num-seqs 64 -tp 2 --disable-prefix-caching'",
+        "(vllm serve m --port $(cat|head) --seed $((RANDOM&1)) --host ${H:-a;b} "
+        "--max-num-seqs 64 -tp 2 --served-model-name `a|b` --disable-prefix-caching)",
+        "command vllm serve m --max-num-seqs 64 -tp 2 --disable-prefix-caching",
         "echo vllm serve x\nvllm serve m --max-num-seqs 64 -tp 2 --disable-prefix-caching",
         "docker pull vllm/vllm-openai:v1\ndocker run --name vllm-openai --entrypoint vllm "
         "vllm/vllm-openai:v1 serve m --max-num-seqs 64 -tp 2 --disable-prefix-caching",
@@ -43,14 +48,14 @@ def read(text):
     ],
 )
 def test_the_same_command_in_many_ways(text):
-    assert read(text) == (
-        "m",
-        {
-            "--max-num-seqs": "64",
-            "--enable-prefix-caching": False,
-            "--tensor-parallel-size": "2",
-        },
-    )
+    model, found = read(text)
+    expected = {
+        "--max-num-seqs": "64",
+        "--enable-prefix-caching": False,
+        "--tensor-parallel-size": "2",
+    }
+    assert model == "m"
+    assert {name: found[name] for name in found if name not in IDLE} == expected
 
 
 def numbers(values):
@@ -168,6 +173,11 @@ def test_what_is_secret_is_not_shown():
             "-tp: begins a line, and the one",
         ),
         ("image: vllm/vllm-openai:v0.33.0\nargs: [m]", "a manifest is not read; give its command"),
+        ('vllm serve "$@"', "$@: a variable of the shell"),
+        ('vllm serve "$@" --model m', "$@: a variable of the shell"),
+        ("vllm serve m $EXTRA", "$EXTRA: a variable of the shell"),
+        ("vllm serve m --served-model-name x $EXTRA", "$EXTRA: a variable of the shell"),
+        ("vllm serve m --max-num-seqs $(a -b | wc)", "--max-num-seqs: $(...): a variable of the"),
         ("vllm serve m --max-num-seqs $N", "--max-num-seqs: $N: a variable of the shell"),
         ("vllm serve m --max-num-seqs " + "9" * 5000, "expected a whole number, got '999"),
         ("vllm serve m --watermark inf", "--watermark: expected a number, got 'inf'"),
