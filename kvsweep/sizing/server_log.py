@@ -25,6 +25,7 @@ from typing import Any, TypeVar
 from kvsweep.errors import InputError
 from kvsweep.limits import MAX_BLOCKS, MAX_INPUT_BYTES
 from kvsweep.reading import read_text
+from kvsweep.sizing.dtypes import ALIASES, BYTES, SPARSE_MLA
 from kvsweep.sizing.sizes import GIB
 
 T = TypeVar("T")
@@ -45,6 +46,7 @@ _SETTINGS = {
     "max_num_batched_tokens": re.compile(r"\bmax_num_batched_tokens['\"]?[:=] ?(\d+)"),
 }
 _DTYPE = re.compile(r"\bkv_cache_dtype['\"]?[:=] ?['\"]?(?:torch\.)?(\w+)")
+_TORCH = {"float8_e4m3fn": "fp8_e4m3", "float8_e5m2": "fp8_e5m2"}
 _SYNCHRONOUS = re.compile(
     r"\basync_scheduling['\"]?[:=] ?False|[Aa]sync(?:hronous)? scheduling (?:is|will be) disabled"
 )
@@ -176,8 +178,7 @@ def _read_settings(found: ServerLog, text: str) -> None:
     for name, pattern in _SETTINGS.items():
         if (value := _last(pattern, text, int)) is not None:
             found.settings[name] = value
-    if dtype := _last(_DTYPE, text, str):
-        found.settings["dtype"] = dtype
+    _note_dtype(found, _last(_DTYPE, text, str))
     if _SYNCHRONOUS.search(text):
         found.settings["async_scheduling"] = False
 
@@ -234,8 +235,7 @@ def _scrape(path: Path, scraped: list[str]) -> ServerLog:
     found.blocks = blocks
     found.block_size = _label(path, first, "block_size")
     found.tokens = _label(path, first, "kv_cache_size_tokens")
-    if dtype := first.get("cache_dtype"):
-        found.settings["dtype"] = dtype
+    _note_dtype(found, first.get("cache_dtype"))
     share = first.get("gpu_memory_utilization", "")
     found.utilization = float(share) if re.fullmatch(r"0?\.\d+|1(\.0)?|0", share) else None
     return found
@@ -248,3 +248,15 @@ def _label(path: Path, labels: dict[str, str], name: str) -> int | None:
     if not re.fullmatch(r"\d{1,12}", value):
         raise InputError(f"{path}: vllm:cache_config_info: {name}: {value!r} is no whole number")
     return int(value)
+
+
+def _note_dtype(found: ServerLog, name: str | None) -> None:
+    """Note a data type of 8 bits; of 16 the server has the model's, as it has started."""
+    dtype = _TORCH.get(name or "auto", name or "auto")
+    if dtype == SPARSE_MLA or BYTES.get(dtype) == 1:
+        found.settings["dtype"] = dtype
+    elif dtype not in BYTES and dtype not in ("auto", *ALIASES):
+        found.notes.append(
+            f"{found.path}: keys and values are {dtype}, whose bytes are not known: the GiB are "
+            "those of the model's own data type (--dtype says another)"
+        )

@@ -74,12 +74,12 @@ def read_bent(
     given = Source(str(path), "", {"workload": own}, {})
     source = with_overrides(given, map(_with_section, settings), None, ("workload",))
     scenario = build(source, source.values, (), path.parent)
-    check_options(scenario, source)
     workload = scenario.workload
     assert workload is not None  # it has a trace
     if seed is not None and workload.repeat == 1:
         raise InputError("--seed: has no effect without --set repeat=N of more than 1")
     trace = load_trace(path, reading)
+    check_options(scenario, source)
     try:
         requests = bend(trace.requests, workload, seed or 0, DEFAULT_ENTROPY, path.name)
     except InputError as error:

@@ -80,7 +80,7 @@ def recognise(text: str, where: str, read: Reading) -> tuple[str, Any]:
     line = text.count("\n", 0, found.start()) + 1
     asked = read.format
     if asked in ("azure", "burstgpt", "csv"):
-        if first.startswith(("{", "[{", "[[")):
+        if first.startswith(("{", "[{", "[[")) or first == "[":
             raise InputError(f"{where}:{line}: read.format: {asked!r} is CSV, and this is JSON")
         _check_commas(text, first, f"{where}:{line}")
         return asked, None

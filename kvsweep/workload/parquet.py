@@ -169,7 +169,7 @@ def _values(column: pa.Array, role: str, name: str, place: Numbered, where: str)
 
     kind = column.type
     if role in NAMES:
-        return ["" if value is None else str(value) for value in column.to_pylist()]
+        return ["" if value is None else str(value).strip(" ") for value in column.to_pylist()]
     if column.null_count:
         first = column.is_null().to_pylist().index(True)
         raise InputError(f"{where}{place[first]}: {name}no value")

@@ -433,3 +433,9 @@ def test_whatever_a_config_holds_it_is_a_model_or_refused_in_a_line(name, change
         assert model.max_model_len >= 1
     assert message.startswith("config.json: " if message else "")
     assert "\n" not in message
+
+
+@pytest.mark.parametrize("name", ["deepseek-v3", "deepseek-v3.2", "kimi-k2"])
+def test_checkpoints_in_8_bits_are_divided_in_whole_blocks_of_scales(name):
+    assert load_model(name).takes_inner(16)
+    assert not load_model(name).takes_inner(32)

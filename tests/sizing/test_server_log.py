@@ -250,6 +250,27 @@ def test_a_scrape_of_metrics(log):
     assert found.to_dict()["tokens"] == 25_908 * 32
 
 
+@pytest.mark.parametrize(
+    ("dtype", "token_bytes", "told"),
+    [
+        ("fp8", 65_536, False),
+        ("float8_e4m3fn", 65_536, False),
+        ("bfloat16", 131_072, False),
+        ("float16", 131_072, False),
+        ("int4_per_token_head", 131_072, True),
+    ],
+)
+def test_a_server_that_has_started_is_believed_its_data_type(log, dtype, token_bytes, told):
+    for text in (
+        METRICS.replace('cache_dtype="auto"', f'cache_dtype="{dtype}"'),
+        f"# GPU blocks: 25908, # CPU blocks: 0\nblock_size=32 kv_cache_dtype=torch.{dtype}\n",
+    ):
+        found = of(log(text, "told.txt"), model="llama-3.1-8b")
+        assert found.blocks == 25_908
+        assert found.to_dict()["bytes_per_token"] == token_bytes
+        assert any(f"keys and values are {dtype}" in each for each in found.warnings) == told
+
+
 def test_engines_of_a_scrape_add_their_blocks(log):
     second = METRICS.splitlines()[2].replace('engine="0"', 'engine="1"')
     found = of(log(f"{METRICS}{second}\n", "metrics.txt"))

@@ -399,3 +399,21 @@ def test_a_trace_is_read_once_until_it_changes(tmp_path, monkeypatch):
     kept_traces.requests_of_file(file)
     kept_traces.requests_of_file(file)
     assert len(reads) == 4
+
+
+@pytest.mark.parametrize("limit", [3, 10, 37])
+def test_a_limit_on_chains_that_begin_together_needs_few_passes_and_changes_nothing(limit):
+    """The shorter chain begins again more often than the list is long."""
+    rows = [
+        {"id": 0, "arrival_us": 0, "prompt": [[0, 4]], "output": [10, 2]},
+        {"id": 1, "arrival_us": 0, "prompt": [[1, 4]], "output": [11, 2]},
+        {"id": 2, "arrival_us": 0, "prompt": [[2, 4]], "output": [12, 2], "after": 0},
+        {"id": 3, "arrival_us": 0, "prompt": [[3, 4]], "output": [13, 2], "after": 1},
+        {"id": 4, "arrival_us": 0, "prompt": [[4, 4]], "output": [14, 2], "after": 3},
+    ]
+    rows[2]["think_us"], rows[3]["think_us"], rows[4]["think_us"] = 1_000, 8_000, 3_000
+    requests = read_native({"format": "kvsweep-trace/1", "requests": rows}, "t")
+    whole = bent(requests, loop=60)
+    part = bent(requests, loop=60, limit=limit)
+    assert part.arrival_us.tolist() == whole.arrival_us[:limit].tolist()
+    assert len(bent(requests, loop=10**6, limit=limit)) == limit

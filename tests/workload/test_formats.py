@@ -666,3 +666,10 @@ def test_times_too_far_apart_name_both_requests(tmp_path):
     assert refused(path) == (
         f":2: arrives more than {MAX_TIME_US} us after the first request, {path}:3"
     )
+
+
+def test_a_list_over_several_lines_is_no_csv(tmp_path):
+    path = tmp_path / "k.json"
+    path.write_text('[\n  {"a": 1}\n]\n')
+    with pytest.raises(InputError, match="'csv' is CSV, and this is JSON"):
+        load_trace(path, parse_reading(["format=csv"]))

@@ -186,3 +186,9 @@ def test_no_time_counts_from_the_arrival_where_the_arrival_is_a_date(tmp_path):
     del columns["arrival_ms"]
     path = write(tmp_path, columns)
     assert "first_token: expected a column of numbers or timestamps" in refused(path)
+
+
+def test_names_lose_the_blanks_around_them(tmp_path):
+    """As those of CSV do."""
+    path = write(tmp_path, table(slo_class=[" critical", "critical ", "batch"]))
+    assert load_trace(path, None).requests.slo_names == ("critical", "batch")
