@@ -17,7 +17,7 @@ import kvsweep
 from kvsweep import grid, plot, store
 from kvsweep.analysis.request_times import TIMES, times
 from kvsweep.errors import InputError
-from kvsweep.plot.style import as_svg
+from kvsweep.plot.saving import as_svg
 from kvsweep.policies import Status
 
 # Of pandas about xarray, where an array of Dask is an index.

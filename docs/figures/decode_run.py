@@ -17,7 +17,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
 from watched import BLOCK, RUNS, watch
 
-from kvsweep.plot import style
+from kvsweep.plot import saving, style
 
 DOCS = Path(__file__).resolve().parents[1]
 FAINT = "#b0b0b0"
@@ -161,7 +161,7 @@ def main(folder):
     page = before + begin + table(own, same) + end + rest.split(end, 1)[1]
     (folder / "figures").mkdir(exist_ok=True)
     (folder / "kernel.md").write_text(page, encoding="utf-8")
-    style.save(draw(own, same), folder / "figures" / "decode-run.png")
+    saving.save(draw(own, same), folder / "figures" / "decode-run.png")
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ import numpy as np
 
 import kvsweep
 from kvsweep.analysis import statistics
-from kvsweep.plot import style
+from kvsweep.plot import saving, style
 
 ROOT = Path(__file__).resolve().parents[2]
 FIGURE = ROOT / "docs" / "findings" / "pd-threshold.png"
@@ -100,7 +100,7 @@ def main():
     stores = {kind: results(kind) for kind in KINDS}
     for kind, ds in stores.items():
         tell(kind, ds)
-    style.save(draw(stores), FIGURE)
+    saving.save(draw(stores), FIGURE)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ import numpy as np
 
 import kvsweep
 from kvsweep.analysis import statistics
-from kvsweep.plot import style
+from kvsweep.plot import saving, style
 
 ROOT = Path(__file__).resolve().parents[2]
 FIGURE = ROOT / "docs" / "findings" / "dual-pools.png"
@@ -177,4 +177,4 @@ if __name__ == "__main__":
         tell_fleets(f"{policy}, the authors' step times", authors.sel(policy=policy))
     tell_preemptions(preemptions)
     tell_split(results("dual-pools-split"))
-    style.save(draw(one, two, preemptions), FIGURE)
+    saving.save(draw(one, two, preemptions), FIGURE)

@@ -12,7 +12,7 @@ import numpy as np
 import kvsweep
 from kvsweep import report
 from kvsweep.analysis import statistics
-from kvsweep.plot import style
+from kvsweep.plot import saving, style
 
 ROOT = Path(__file__).resolve().parents[2]
 FIGURE = ROOT / "docs" / "findings" / "ratios.png"
@@ -104,4 +104,4 @@ if __name__ == "__main__":
         steps = smaller[name].mean("from_s", keep_attrs=True)[["slo_attainment"]]
         found = kvsweep.find_cliff(steps, "slo_attainment", "scale", KEPT)
         print(report.cliff_text(found).partition("\n\n")[0])
-    style.save(draw(traces, smaller), FIGURE)
+    saving.save(draw(traces, smaller), FIGURE)

@@ -11,7 +11,7 @@ from kvsweep.calibrate.comparison import Floats
 from kvsweep.calibrate.prefix_results import PrefixResult
 from kvsweep.calibrate.results import ServedResult
 from kvsweep.calibrate.served import per_token
-from kvsweep.plot import style
+from kvsweep.plot import saving, style
 
 _LABELS = {
     "running": "running requests",
@@ -42,11 +42,11 @@ def draw_served(found: ServedResult, stem: Path) -> Path | None:
             panel.grid(color=style.GRID, linewidth=0.6)
         panels[0].set_ylabel("share of requests")
         panels[0].legend(loc="upper left")
-        style.save(figure, _named(stem, "requests"))
+        saving.save(figure, _named(stem, "requests"))
         series = _named(stem, "series")
         if found.series:
             _draw_series(found, series)
-        elif style.is_own(series):
+        elif saving.is_own(series):
             series.unlink()
         return None if found.series or not series.exists() else series
 
@@ -87,7 +87,7 @@ def _draw_series(found: ServedResult, path: Path) -> None:
     handles, labels = panels[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside upper right", ncols=2)
     panels[-1].set_xlabel("time since the first arrival (s)")
-    style.save(figure, path)
+    saving.save(figure, path)
 
 
 def draw_prefix(found: PrefixResult, stem: Path) -> None:
@@ -108,4 +108,4 @@ def draw_prefix(found: PrefixResult, stem: Path) -> None:
         panel.set_ylim(bottom=0)
         panel.grid(color=style.GRID, linewidth=0.6)
         panel.legend(loc="lower right")
-        style.save(figure, _named(stem, "ttft"))
+        saving.save(figure, _named(stem, "ttft"))

@@ -138,7 +138,7 @@ def draw_beside(make: Callable[[], Figure], path: Path) -> dict[str, str | None]
     """
     try:
         from kvsweep.plot import save
-        from kvsweep.plot.style import is_own
+        from kvsweep.plot.saving import is_own
 
         if path.exists() and not is_own(path):
             raise InputError(f"{path} is there and was not drawn by kvsweep: it is kept")

@@ -106,7 +106,7 @@ def plot(
     prefix`).
     """
     from kvsweep.plot import look, save
-    from kvsweep.plot.style import is_own
+    from kvsweep.plot.saving import is_own
 
     target = out or file_beside(store, f"{kind}.png")
     # Of those whose name was not given, the last one drawn is replaced.

@@ -13,9 +13,9 @@ from kvsweep.plot.heatmap import plot_heatmap
 from kvsweep.plot.medium import look
 from kvsweep.plot.pareto_figure import plot_pareto
 from kvsweep.plot.prefix_figure import plot_prefix
+from kvsweep.plot.saving import save
 from kvsweep.plot.sensitivity_figure import plot_sensitivity
 from kvsweep.plot.shares import plot_attainment, plot_cdf
-from kvsweep.plot.style import save
 from kvsweep.plot.timeline_figure import plot_timeline
 from kvsweep.plot.timeline_page import timeline_page
 from kvsweep.plot.tradeoff import plot_tradeoff

@@ -1,17 +1,13 @@
-"""The look of all figures: lettering, colours, titles, axis labels, and writing to a file."""
+"""The look of all figures: lettering, colours, titles and axis labels."""
 
 from __future__ import annotations
 
 import os
-import re
 import textwrap
-import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import partial
-from io import BytesIO
-from pathlib import Path
 from threading import RLock
 from typing import TYPE_CHECKING, Any
 
@@ -20,25 +16,15 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 from matplotlib.ticker import FuncFormatter
 
-from kvsweep.analysis.wording import BY_VALUE, gib, number
-from kvsweep.arguments import checked
-from kvsweep.errors import InputError, PlainWarning, printable, shown
-from kvsweep.files import written
-from kvsweep.plot.medium import current, look_of, remember
+from kvsweep.analysis.wording import gib, number
+from kvsweep.errors import printable
+from kvsweep.plot.medium import current, remember
 from kvsweep.plot.ticks import FittingLocator
-from kvsweep.reading import open_regular
 
 if TYPE_CHECKING:
     import xarray as xr
     from matplotlib.artist import Artist
     from matplotlib.axes import Axes
-    from matplotlib.layout_engine import LayoutEngine
-
-# What a PNG says it was made with, within its first bytes.
-MAKER = "kvsweep"
-_HEAD = 4096
-
-_GLYPH = re.compile(r"Glyph (\d+) .*missing from")
 
 # One column of a two-column paper, in inches; fonts are at their final size.
 COLUMN_WIDTH = 3.5
@@ -78,8 +64,11 @@ def __getattr__(name: str) -> str:
     return colour
 
 
+FONT = "DejaVu Sans"
+"""Comes with Matplotlib, so that figures are the same everywhere."""
+
 _STYLE: dict[str, Any] = {
-    "font.family": "DejaVu Sans",
+    "font.family": FONT,
     "font.size": 7.5,
     "axes.labelsize": 7.5,
     "axes.linewidth": 0.6,
@@ -180,127 +169,6 @@ def panels(figure: Figure, count: int, **shared: Any) -> list[Axes]:
     """Return `count` panels, one below the other in a column, side by side on a slide."""
     rows, columns = (1, count) if current().is_slide else (count, 1)
     return list(figure.subplots(rows, columns, squeeze=False, **shared).ravel())
-
-
-@checked
-def save(figure: Figure, path: str | Path) -> None:
-    """Write `figure` as PNG, SVG or PDF, by the suffix of `path`: no date, version or random id.
-
-    Figures are drawn and written by one thread at a time, as Matplotlib's settings are those of the
-    process; others wait, and so does a fork.
-
-    Parameters
-    ----------
-    figure : matplotlib.figure.Figure
-        Of a function of this package.
-    path : path
-        Its suffix is ``.png``, ``.svg`` or ``.pdf``; a file that is there is replaced.
-
-    Raises
-    ------
-    InputError
-        For another suffix, a folder that does not exist, or a disk that is full.
-
-    Examples
-    --------
-    >>> import kvsweep, kvsweep.plot
-    >>> ds = kvsweep.open_results("results/small.zarr").sel(rate=200.0)
-    >>> figure = kvsweep.plot.plot_curve(ds, "block_hit_rate", along="gpu_blocks")
-    >>> kvsweep.plot.save(figure, "hits.svg")
-    """
-    path = Path(path)
-    metadata: dict[str, dict[str, Any]] = {
-        ".png": {"Software": MAKER},
-        ".svg": {"Date": None, "Creator": None},
-        ".pdf": {"CreationDate": None, "Creator": None, "Producer": None},
-    }
-    if path.suffix.lower() not in metadata:
-        raise InputError(f"{path}: figures are written as .png, .svg or .pdf")
-    if not path.parent.is_dir():
-        raise InputError(f"{path}: there is no folder {str(path.parent)!r}")
-    kind = path.suffix.lower()
-    drawn = written(path, binary=True)
-    with _told_once(), look_of(figure), style(), _settled(figure), drawn as file:
-        figure.savefig(file, format=kind[1:], metadata=metadata[kind])
-
-
-def as_svg(figure: Figure) -> str:
-    """Return what `save` writes of a figure as SVG."""
-    file = BytesIO()
-    with _told_once(), look_of(figure), style(), _settled(figure):
-        figure.savefig(file, format="svg", metadata={"Date": None, "Creator": None})
-    return file.getvalue().decode()
-
-
-def is_own(path: Path) -> bool:
-    """Whether `path` is a PNG that `save` wrote, which another may replace."""
-    try:
-        with open_regular(path) as file:
-            return b"tEXtSoftware\0" + MAKER.encode() in file.read(_HEAD)
-    except (InputError, OSError):
-        return False
-
-
-@contextmanager
-def _told_once() -> Iterator[None]:
-    """Tell of letters that the font lacks once, not of each in each text and drawing."""
-    letters: list[str] = []
-    with warnings.catch_warnings(record=True) as found:
-        warnings.simplefilter("always")
-        yield
-    for warning in found:
-        if glyph := _GLYPH.match(str(warning.message)):
-            letters.append(chr(int(glyph[1])))
-        else:
-            warnings.warn_explicit(
-                warning.message, warning.category, warning.filename, warning.lineno
-            )
-    if letters:
-        text = "".join(dict.fromkeys(letters))
-        font = _STYLE["font.family"]
-        message = f"figure: {font} has no {shown(text)}: boxes stand for what it lacks"
-        warnings.warn(message, PlainWarning, stacklevel=4)
-
-
-@contextmanager
-def _settled(figure: Figure) -> Iterator[None]:
-    """Fix the layout at rounded positions: the solver's last bits differ from run to run.
-
-    Without an engine the figure is drawn once, not first for its layout (0.2 s).
-    """
-    engine = figure.get_layout_engine()
-    if engine is not None:
-        _lay_out(figure, engine)
-    with mpl.rc_context({"figure.constrained_layout.use": False}):
-        figure.set_layout_engine(None)
-    for axes in figure.axes:
-        left, bottom, width, height = (round(v, 9) for v in axes.get_position(True).bounds)
-        axes.set_position((left, bottom, width, height))
-    try:
-        yield
-    finally:
-        figure.set_layout_engine(engine)
-
-
-def _lay_out(figure: Figure, engine: LayoutEngine) -> None:
-    with warnings.catch_warnings():
-        warnings.filterwarnings("error", "constrained_layout not applied")
-        try:
-            engine.execute(figure)
-        except UserWarning:
-            raise InputError(_without_room(figure)) from None
-
-
-def _without_room(figure: Figure) -> str:
-    """Say what has no room in a figure whose panels have none: of a size that nobody gave, why."""
-    width, height = figure.get_size_inches()
-    inches = f"{width:g} x {height:g} inches"
-    if current().size is not None:
-        return f"size: {inches} have no room for a panel beside its labels"
-    return (
-        f"figure: names and labels, too long or too many, leave no room for a panel in {inches}: "
-        f"select some ({BY_VALUE}), or ask for a larger one (--size WxH, or plot.look(size=(W, H)))"
-    )
 
 
 def lowest(panels: Sequence[Axes]) -> Sequence[Axes]:

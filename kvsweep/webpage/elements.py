@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 from kvsweep.errors import InputError, printable
 from kvsweep.plot.medium import LIGHT, look
-from kvsweep.plot.style import COLUMN_WIDTH, as_svg
+from kvsweep.plot.saving import as_svg
+from kvsweep.plot.style import COLUMN_WIDTH
 from kvsweep.report.table import Table, is_number
 
 if TYPE_CHECKING:
