@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from kvsweep.errors import InputError, clip, escaped
@@ -91,11 +91,9 @@ def settings_of(command: Command, known: Known) -> Settings:
     found = Settings(served, [_in_sweep(model), *_memory(values, known, served)])
     found.lines += _scheduling(values, limits)
     found.lines += _cache(values, known, served, model.value)
-    if limits.differ and known.gpu is not None and not found.tells("cache.gpu_blocks"):
-        on_gpu = asked | _on_gpu(values) | {"max_num_seqs": limits.worker_seqs}
-        blocks = answer(Question(model=model.value, gpu=known.gpu, **on_gpu)).blocks - 1
-        why = f"estimated, for {limits.worker_seqs:,} requests and {limits.worker_tokens:,} tokens"
-        found.lines.append(Line("cache.gpu_blocks", blocks, why))
+    if limits.differ and gpu is not None and not found.tells("cache.gpu_blocks"):
+        question = Question(model=model.value, gpu=known.gpu, **asked)
+        found.lines.append(_for_the_worker(values, question, limits, served))
     if drafted := drafts(values, known.acceptance):
         found.lines.append(Line("engine.speculative", drafted, "--speculative-config"))
     found.lines += [Line(f"cache.{key}", *told) for key, told in offload(values, served).items()]
@@ -150,12 +148,6 @@ def _asked(values: Values, known: Known) -> dict[str, Any]:
 
 def _first(given: int | None, known: int | None) -> int | None:
     return known if given is None else given
-
-
-def _on_gpu(values: Values) -> dict[str, Any]:
-    """Return what says how the memory of a GPU is used."""
-    share = values.number("gpu-memory-utilization")
-    return {} if share is None else {"utilization": share}
 
 
 def _longest(values: Values) -> int | None:
@@ -222,6 +214,16 @@ def _cache(values: Values, known: Known, served: Served, model: str) -> Iterator
             "--gpu: missing: the command does not tell the blocks of the cache, which follow from "
             "the GPU (or give --log, the server's own log)"
         )
+
+
+def _for_the_worker(values: Values, question: Question, limits: StepLimits, served: Served) -> Line:
+    """Return the blocks of a worker that has room for more than is scheduled."""
+    size = divided_weights(values, served)
+    weights = None if size is None else f"{size}GiB"
+    share = values.number("gpu-memory-utilization")
+    asked = replace(question, utilization=share, weights=weights, max_num_seqs=limits.worker_seqs)
+    why = f"estimated, for {limits.worker_seqs:,} requests and {limits.worker_tokens:,} tokens"
+    return Line("cache.gpu_blocks", answer(asked).blocks - 1, why)
 
 
 def _instances(values: Values) -> Iterator[Line]:

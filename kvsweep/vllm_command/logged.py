@@ -5,16 +5,17 @@ from __future__ import annotations
 import ast
 import json
 import re
-import shlex
 from collections.abc import Iterator
 from typing import Any
 
-from kvsweep.errors import InputError, escaped
+from kvsweep.errors import InputError
 from kvsweep.vllm_command.options import RELEASE, Option, find_option
-from kvsweep.vllm_command.words import SECRET, Command
+from kvsweep.vllm_command.words import Command, read_command
 
 _SAID = "non-default args: "
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+# What vLLM notes beside its options.
+_NO_OPTIONS = ("subparser", "dispatch_function")
 _ENUM = re.compile(r"<[\w.]+: ([^<>]*)>")  # <CUDAGraphMode.FULL: 2>
 
 
@@ -40,15 +41,14 @@ def read_log(text: str, where: str) -> Command:
         )
     line = _COLOUR.sub("", text[at + len(_SAID) :].partition("\n")[0]).strip()
     line = _ENUM.sub(r"\1", line)
-    found = Command(where, "")
+    model: list[str] = []
+    words: list[str] = []
     for name, value in _pairs(line, where):
         if name in ("model", "model_tag"):
-            found.model = value
-        elif value is not None and name not in ("subparser", "dispatch_function"):
-            option, on = _option(name, where)
-            found.values[option] = _as_given(option, on, value)
-    found.text = _shown(found)
-    return found
+            model = [] if value is None else [str(value)]
+        elif value is not None and name not in _NO_OPTIONS:
+            words += _as_given(*_option(name, where), value)
+    return read_command(["vllm", "serve", *model, *words], where)
 
 
 def _pairs(line: str, where: str) -> Iterator[tuple[str, Any]]:
@@ -84,26 +84,12 @@ def _option(name: str, where: str) -> tuple[Option, bool]:
         ) from None
 
 
-def _as_given(option: Option, on: bool, value: Any) -> Any:
-    """Return a value as a command has it."""
+def _as_given(option: Option, on: bool, value: Any) -> list[str]:
+    """Return the words by which a command gives a value."""
     if option.form == "switch":
-        return bool(value) == on
+        name = option.name.removeprefix("--")
+        return [f"--{name}" if bool(value) == on else f"--no-{name}"]
     if isinstance(value, list | tuple | set):
-        return list(map(str, value))
-    return value if isinstance(value, dict) else str(value)
-
-
-def _shown(command: Command) -> str:
-    """Return the command that the options are of, without what is secret."""
-    words = ["vllm", "serve", *([command.model] if command.model else [])]
-    for option, value in command.values.items():
-        if value is False:
-            words.append(f"--no-{option.name.removeprefix('--')}")
-            continue
-        words.append(option.name)
-        if option.name in SECRET:
-            words.append("***")
-        elif value is not True:
-            many = value if isinstance(value, list) else [value]
-            words += [json.dumps(each) if isinstance(each, dict) else str(each) for each in many]
-    return escaped(shlex.join(" ".join(word.split()) for word in words))
+        return [option.name, *map(str, value)] if value else []
+    text = json.dumps(value, default=str) if isinstance(value, dict) else str(value)
+    return [f"{option.name}={text}"]

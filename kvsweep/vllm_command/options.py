@@ -13,9 +13,6 @@ from kvsweep.errors import InputError, clip, did_you_mean
 RELEASE = "0.33.0"
 """The release whose options these are."""
 
-FORMS = ("switch", "value", "list", "optional")
-"""What follows an option: nothing, one word, one or more, one or none."""
-
 _OPPOSITES = {"--enable-": "--disable-", "--disable-": "--enable-"}
 
 
@@ -27,7 +24,8 @@ class Option(NamedTuple):
     name : str
         As vLLM's parser has it first.
     form : str
-        One of `FORMS`.
+        What follows: nothing (``switch``), one word (``value``), one or more (``list``), one or
+        none (``optional``).
     role : str
         ``key``: decides what is simulated. ``none``: nothing of it. ``times``, ``memory``: changes
         step times or the memory for the cache, which do not know of it. ``refused``: decides what

@@ -234,7 +234,8 @@ def _set_part(
             raise InputError(f"{found.where}: {clip(name)}: {part} is no table")
     last = path[-1]
     if last.endswith("+"):
-        table.setdefault(last[:-1], []).extend(value.split(","))
+        before = table.get(last[:-1])
+        table[last[:-1]] = [*(before if isinstance(before, list) else ()), *value.split(",")]
         return
     try:
         table[last] = json.loads(value)

@@ -165,6 +165,8 @@ def test_instances_share_the_experts():
         for text in ("", "-dp 2")
     )
     assert two.gpu_blocks > 3 * one.gpu_blocks
+    text = "vllm serve qwen3-30b-a3b -dp 2 --max-num-active-seqs 16"
+    assert answer(Question((text,), gpu="h100")).scenario.cache.gpu_blocks == two.gpu_blocks
 
 
 def test_fewer_requests_than_there_is_room_for_change_no_memory():

@@ -90,6 +90,11 @@ def test_dots_are_parts_of_a_table():
     }
 
 
+def test_a_list_takes_the_place_of_a_part_that_is_none():
+    _, found = read("vllm serve m -cc.sizes 1 -cc.sizes+ 2,3 -cc.sizes+ 4")
+    assert found["--compilation-config"] == {"sizes": ["2", "3", "4"]}
+
+
 def test_quotations_go_on_over_lines():
     text = 'vllm serve m --speculative-config \'{\n  "method": "eagle"\n}\' -tp 2\n'
     assert read(text)[1]["--tensor-parallel-size"] == "2"
