@@ -33,8 +33,6 @@ from kvsweep.gpu.torch_layout import Layout, blocks_needed, lay_out
 from kvsweep.gpu.torch_linear import Linear
 from kvsweep.sizing.defaults import BLOCK_SIZE
 
-EPSILON = 1e-5
-
 Kernel = Callable[[Any, Any, Any, Layout, int | None], Any]
 """From queries, both caches (slots, heads, channels), the layout and a window to the output."""
 
@@ -203,16 +201,33 @@ def _try(kernel: Kernel, shard: Shard, device: Any, *, scattered: bool) -> None:
     """
     batch = Batch(32, 32, 4, 63)
     layout = lay_out(batch, device, scattered=scattered)
-    shape = blocks_needed([batch]) * BLOCK_SIZE, shard.kv_heads, shard.head_dim
-    options = {"dtype": torch.bfloat16, "device": device}
-    keys, values = torch.randn(*shape, **options), torch.randn(*shape, **options)
-    q = torch.randn(batch.tokens, shard.heads, shard.head_dim, **options)
+    keys, values = Cache(blocks_needed([batch]), shard, device).parts
+    heads = shard.heads + 2 * shard.kv_heads  # beside keys and values, as `Attention` has them
+    made = torch.randn(batch.tokens, heads, shard.head_dim, dtype=torch.bfloat16, device=device)
+    q = made[:, : shard.heads]
     for window in dict.fromkeys(kind.window for kind in shard.kinds):
         made = kernel(q, keys, values, layout, window)
         # Of unit variance: bfloat16 is off by less than 0.01, a token too many by some 0.1.
         apart = (made - gathered(q, keys, values, layout, window)).abs().max()
         if not float(apart) < 0.05:
             raise ValueError("other values than those of scaled_dot_product_attention")
+
+
+class Cache:
+    """Keys and values of one layer, random until they are written.
+
+    Attributes
+    ----------
+    tokens : tensor of shape (slots, 2 x KV heads, channels)
+        Of a token keys and values lie side by side, so that one kernel writes both, as vLLM's.
+    parts : tuple of tensor
+        Keys and values, each of shape (slots, KV heads, channels).
+    """
+
+    def __init__(self, blocks: int, shard: Shard, device: Any) -> None:
+        shape = blocks * BLOCK_SIZE, 2 * shard.kv_heads, shard.head_dim
+        self.tokens = torch.empty(*shape, dtype=torch.bfloat16, device=device).normal_()
+        self.parts = self.tokens.split(shard.kv_heads, dim=1)
 
 
 class Attention:
@@ -236,15 +251,10 @@ class Attention:
         heads, kv_heads, channels = shard.heads, shard.kv_heads, shard.head_dim
         self._into = Linear(shard.hidden, (heads + 2 * kv_heads) * channels, **kit.products)
         self._back = Linear(heads * channels, shard.hidden, **kit.products)
-        self._split = [heads, kv_heads, kv_heads]
-        self._window, self._norms, self._rotate = kind.window, shard.qk_norm, kit.rotate
+        self._heads, self._turning = heads, heads + kv_heads
+        self._window, self._norms, self._turn = kind.window, shard.qk_norm, kit.turn
         self._kernel, self._channels = KERNELS[kernel], channels
-        self._keys, self._values = (
-            torch.empty(
-                blocks * BLOCK_SIZE, kv_heads, channels, dtype=torch.bfloat16, device=kit.device
-            ).normal_()
-            for _ in range(2)
-        )
+        self._cache = Cache(blocks, shard, kit.device)
 
     def angles(self, layout: Layout) -> tuple[Any, Any]:
         """Return the rotary embeddings of a batch, which are the same in all layers."""
@@ -253,11 +263,8 @@ class Attention:
     def __call__(self, x: Any, layout: Layout, turned: tuple[Any, Any]) -> Any:
         """Return what is added to the residual stream; keys and values go to the cache."""
         made = self._into(x).view(len(x), -1, self._channels)
-        q, k, v = made.split(self._split, dim=1)
-        if self._norms:
-            q, k = (functional.rms_norm(part, part.shape[-1:], eps=EPSILON) for part in (q, k))
-        q, k = (self._rotate(part, *turned) for part in (q, k))
-        self._keys[layout.slots] = k
-        self._values[layout.slots] = v
-        out = self._kernel(q, self._keys, self._values, layout, self._window)
+        made = self._turn(made, *turned, self._turning, self._norms)
+        self._cache.tokens[layout.slots] = made[:, self._heads :]
+        q = made[:, : self._heads]
+        out = self._kernel(q, *self._cache.parts, layout, self._window)
         return self._back(out.reshape(len(x), -1))

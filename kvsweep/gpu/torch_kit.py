@@ -11,6 +11,8 @@ from torch.nn import functional
 
 from kvsweep.gpu.torch_linear import to_fp8
 
+EPSILON = 1e-5
+
 
 @dataclass(frozen=True)
 class Kit:
@@ -22,9 +24,9 @@ class Kit:
         Where it is.
     fp8 : bool
         Whether its products are of 8 bits.
-    gate, rotate, quantize : callable
-        `silu_gate`, `rotated` and `to_fp8`, or the same compiled to one kernel each, as serving
-        engines have them.
+    gate, rotate, turn, add_norm, quantize : callable
+        `silu_gate`, `rotated`, `turned`, `added_norm` and `to_fp8`, or the same compiled to one
+        kernel each, as serving engines have them.
     compiled : bool
         Whether they are.
     fast_accum : bool
@@ -36,6 +38,8 @@ class Kit:
     fp8: bool
     gate: Callable[..., Any]
     rotate: Callable[..., Any]
+    turn: Callable[..., Any]
+    add_norm: Callable[..., Any]
     quantize: Callable[..., Any]
     compiled: bool
     fast_accum: bool = False
@@ -49,21 +53,26 @@ class Kit:
 
 def build_kit(device: Any, fp8: bool) -> Kit:
     """Return the kit for a device: functions are compiled on CUDA, if that works there."""
-    functions = (silu_gate, rotated, to_fp8)
+    functions = (silu_gate, rotated, turned, added_norm, to_fp8)
     fast = False
     if device.type == "cuda":
         fast = torch.version.hip is None and torch.cuda.get_device_capability(device)[0] == 9
         try:
             made = [torch.compile(function, dynamic=True) for function in functions]
-            rows = torch.zeros(4, 2, 64, dtype=torch.bfloat16, device=device)
-            made[0](rows), made[1](rows, *angles(torch.arange(4, device=device), 64)), made[2](rows)
-            gate, rotate, quantize = made
-            return Kit(device, fp8, gate, rotate, quantize, compiled=True, fast_accum=fast)
+            _try(*made, device)
+            return Kit(device, fp8, *made, compiled=True, fast_accum=fast)
         except torch.OutOfMemoryError:
             raise
         except Exception:  # without a compiler of Triton's it can be anything, and all works
             torch.cuda.synchronize()
-    return Kit(device, fp8, silu_gate, rotated, to_fp8, compiled=False, fast_accum=fast)
+    return Kit(device, fp8, *functions, compiled=False, fast_accum=fast)
+
+
+def _try(gate: Any, rotate: Any, turn: Any, add_norm: Any, quantize: Any, device: Any) -> None:
+    rows = torch.zeros(4, 2, 64, dtype=torch.bfloat16, device=device)
+    turning = angles(torch.arange(4, device=device), 64)
+    gate(rows), rotate(rows, *turning), turn(rows, *turning, 1, False)
+    add_norm(rows, rows), quantize(rows)
 
 
 def silu_gate(x: Any) -> Any:
@@ -72,10 +81,36 @@ def silu_gate(x: Any) -> Any:
     return functional.silu(gate) * up
 
 
+def added_norm(residual: Any, x: Any) -> tuple[Any, Any]:
+    """Return the residual stream with what a part of a layer gave, and its norm."""
+    residual = residual + x
+    return residual, functional.rms_norm(residual, residual.shape[-1:], eps=EPSILON)
+
+
 def rotated(x: Any, cosine: Any, sine: Any) -> Any:
     """Return queries or keys, of shape (tokens, heads, channels), with rotary embeddings."""
     first, second = x.chunk(2, dim=-1)
     return torch.cat((first * cosine - second * sine, second * cosine + first * sine), dim=-1)
+
+
+def turned(made: Any, cosine: Any, sine: Any, heads: int, norms: bool) -> Any:
+    """Return queries, keys and values with rotary embeddings on the first two.
+
+    Parameters
+    ----------
+    made : tensor of shape (tokens, heads of all three, channels)
+        Queries, keys, values.
+    cosine, sine : tensor
+        Of `angles`.
+    heads : int
+        Of queries and keys.
+    norms : bool
+        Whether both are normed before, as Qwen3's.
+    """
+    turning, values = made[:, :heads], made[:, heads:]
+    if norms:
+        turning = functional.rms_norm(turning, turning.shape[-1:], eps=EPSILON)
+    return torch.cat((rotated(turning, cosine, sine), values), dim=1)
 
 
 def angles(positions: Any, channels: int) -> tuple[Any, Any]:

@@ -16,8 +16,8 @@ import torch
 from torch.nn import functional
 
 from kvsweep.gpu.shard import Shard
-from kvsweep.gpu.torch_attention import EPSILON, causal_mask
-from kvsweep.gpu.torch_kit import Kit, angles
+from kvsweep.gpu.torch_attention import causal_mask
+from kvsweep.gpu.torch_kit import EPSILON, Kit, angles
 from kvsweep.gpu.torch_layout import Layout
 from kvsweep.gpu.torch_linear import Linear, matrix
 from kvsweep.sizing.defaults import BLOCK_SIZE

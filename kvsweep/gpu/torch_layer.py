@@ -10,9 +10,9 @@ from torch.nn import functional
 
 from kvsweep.gpu.batches import Batch
 from kvsweep.gpu.shard import LayerKind, Shard
-from kvsweep.gpu.torch_attention import EPSILON, Attention
+from kvsweep.gpu.torch_attention import Attention
 from kvsweep.gpu.torch_experts import ExpertMlp, GatedMlp
-from kvsweep.gpu.torch_kit import Kit
+from kvsweep.gpu.torch_kit import EPSILON, Kit
 from kvsweep.gpu.torch_latent import LatentAttention
 from kvsweep.gpu.torch_layout import lay_out
 from kvsweep.gpu.torch_linear import matrix
@@ -28,17 +28,24 @@ class Layer:
             else Attention(shard, kind, kit, blocks, kernel)
         )
         experts = shard.experts if kind.experts else None
+        self._add_norm = kit.add_norm
         self._mlp = (
             ExpertMlp(shard.hidden, experts, kit)
             if experts
             else GatedMlp(shard.hidden, shard.ffn, kit)
         )
 
-    def __call__(self, x: Any, layout: Any, turned: tuple[Any, Any]) -> Any:
-        """Return the residual stream after the layer."""
-        size = x.shape[-1:]
-        x = x + self.attention(functional.rms_norm(x, size, eps=EPSILON), layout, turned)
-        return x + self._mlp(functional.rms_norm(x, size, eps=EPSILON))
+    def __call__(
+        self, residual: Any, x: Any, layout: Any, turned: tuple[Any, Any]
+    ) -> tuple[Any, Any]:
+        """Return the residual stream, and what its last part gave, which is not added yet.
+
+        A norm and the sum before it are one kernel, as in vLLM: so a layer begins with what the
+        layer before it gave.
+        """
+        residual, normed = self._add_norm(residual, x)
+        residual, normed = self._add_norm(residual, self.attention(normed, layout, turned))
+        return residual, self._mlp(normed)
 
 
 def draw_inputs(shard: Shard, batches: Iterable[Batch], device: Any) -> Any:
@@ -91,17 +98,17 @@ class LayerStack:
         self._device, self._inputs = kit.device, inputs
         self._scattered = not shard.latent and kernel != "packed"
 
-    def prepare(self, batch: Batch) -> Callable[[], Any]:
+    def prepare(self, batch: Batch) -> Callable[[], tuple[Any, Any]]:
         """Return a function that runs all copies on a batch once."""
         layout = lay_out(batch, self._device, scattered=self._scattered)
         turned = self._layers[0].attention.angles(layout)
         start = self._inputs[: batch.tokens]
 
-        def run() -> Any:
-            x = start
+        def run() -> tuple[Any, Any]:
+            residual, x = start, start
             for layer in self._layers:
-                x = layer(x, layout, turned)
-            return x
+                residual, x = layer(residual, x, layout, turned)
+            return residual, x
 
         return run
 

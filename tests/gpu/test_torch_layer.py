@@ -13,9 +13,16 @@ torch = pytest.importorskip("torch", reason="needs PyTorch: pip install 'kvsweep
 from kvsweep.gpu import torch_layer  # noqa: E402
 from kvsweep.gpu.torch_attention import Attention  # noqa: E402
 from kvsweep.gpu.torch_experts import ExpertMlp  # noqa: E402
-from kvsweep.gpu.torch_kit import Kit, build_kit, rotated, silu_gate  # noqa: E402
+from kvsweep.gpu.torch_kit import (  # noqa: E402
+    EPSILON,
+    angles,
+    build_kit,
+    rotated,
+    silu_gate,
+    turned,
+)
 from kvsweep.gpu.torch_latent import LatentAttention  # noqa: E402
-from kvsweep.gpu.torch_layer import HeadStack, LayerStack, draw_inputs  # noqa: E402
+from kvsweep.gpu.torch_layer import HeadStack, Layer, LayerStack, draw_inputs  # noqa: E402
 from kvsweep.gpu.torch_layout import blocks_needed, lay_out  # noqa: E402
 from kvsweep.gpu.torch_linear import Linear, to_fp8  # noqa: E402
 
@@ -90,9 +97,9 @@ def test_layers_and_head_run_on_every_batch_that_is_laid_out(name):
             inputs=inputs,
         )
         for batch in batches[::3]:
-            out = stack.prepare(batch)()
-            assert out.shape == (batch.tokens, 64)
-            assert torch.isfinite(out).all()
+            for out in stack.prepare(batch)():
+                assert out.shape == (batch.tokens, 64)
+                assert torch.isfinite(out).all()
     logits = HeadStack(shard, kit, 2, inputs).prepare(batches[-1])()
     assert [part.shape for part in logits] == [(batches[-1].sampled, 256)] * 2
 
@@ -140,7 +147,7 @@ def test_calls_of_cuda_have_the_shapes_that_pytorch_wants(name, fp8, kernel, mon
     # To choose between cuDNN and FlashAttention it would ask the driver.
     with FakeTensorMode(), sdpa_kernel([SDPBackend.FLASH_ATTENTION]):
         gpu = torch.device("cuda", 0)
-        kit = Kit(gpu, fp8, silu_gate, rotated, to_fp8, compiled=False, fast_accum=fp8)
+        kit = replace(build_kit(CPU, fp8), device=gpu, fast_accum=fp8)
         inputs = draw_inputs(shard, BATCHES, gpu)
         for kind in shard.kinds:
             blocks = blocks_needed(BATCHES)
@@ -148,6 +155,34 @@ def test_calls_of_cuda_have_the_shapes_that_pytorch_wants(name, fp8, kernel, mon
                 shard, kind, kit, copies=2, blocks=blocks, kernel=kernel, inputs=inputs
             )
             for batch in BATCHES:
-                out = stack.prepare(batch)()
-                assert (out.shape, out.dtype) == ((batch.tokens, 64), torch.bfloat16)
-                assert out.device.type == "cuda"
+                for out in stack.prepare(batch)():
+                    assert (out.shape, out.dtype) == ((batch.tokens, 64), torch.bfloat16)
+                    assert out.device.type == "cuda"
+
+
+def test_a_layer_adds_its_attention_and_its_mlp_each_of_the_norm_before_it():
+    shard = shard_of(DENSE, "m", 1)
+    layer = Layer(shard, shard.kinds[0], build_kit(CPU, fp8=False), 2, "gathered")
+    layout = lay_out(Batch(6, 0, 0, 0), CPU, scattered=False)
+    angled = layer.attention.angles(layout)
+    stream, given = torch.randn(2, 6, 64, dtype=torch.bfloat16)
+
+    def norm(x):
+        return torch.nn.functional.rms_norm(x, x.shape[-1:], eps=EPSILON)
+
+    expected = stream + given
+    expected = expected + layer.attention(norm(expected), layout, angled)
+    residual, last = layer(stream, given, layout, angled)
+    torch.testing.assert_close(residual, expected)
+    torch.testing.assert_close(last, layer._mlp(norm(expected)))
+
+
+@pytest.mark.parametrize("norms", [False, True])
+def test_queries_and_keys_are_turned_and_values_are_not(norms):
+    made = torch.randn(3, 7, 8, dtype=torch.bfloat16)
+    angled = angles(torch.arange(3), 8)
+    parts = made.split([4, 1, 2], dim=1)
+    if norms:
+        parts = [torch.nn.functional.rms_norm(x, (8,), eps=EPSILON) for x in parts[:2]] + [parts[2]]
+    expected = torch.cat((*(rotated(x, *angled) for x in parts[:2]), parts[2]), dim=1)
+    torch.testing.assert_close(turned(made, *angled, 5, norms), expected)

@@ -7,7 +7,7 @@ import pytest
 from record_vllm.cli import exit_code
 from record_vllm.requests import read_requests
 from time_vllm import cli
-from time_vllm.asked import prompt_ids, read_traces, settings
+from time_vllm.asked import check_groups, prompt_ids, read_traces, settings
 from time_vllm.running import COLUMNS, Notes, run
 
 from kvsweep.errors import InputError
@@ -29,7 +29,7 @@ TRACE = {
 class Engine:
     """Takes all requests that wait into each step; the GPU's outputs come a step later."""
 
-    vocabulary, blocks, about = 50, 40, {"gpu": "none"}
+    vocabulary, blocks, about, windows = 50, 40, {"gpu": "none"}, [None]
 
     def __init__(self, *arguments):
         self.arguments, self.prompts = arguments, []
@@ -196,3 +196,22 @@ def test_a_model_has_a_config(traces, capsys):
     arguments = [str(traces), str(traces / "a.json"), "--out", str(traces / "out")]
     assert exit_code(cli.command, "time_vllm", arguments) == 2
     assert "has no config.json" in capsys.readouterr().err
+
+
+def test_groups_are_those_of_the_model_in_any_order(traces):
+    groups = [{"kind": "full"}, {"kind": "sliding", "window": 64}]
+    hybrid = changed(cache={"gpu_blocks": 30, "groups": groups})
+    (traces / "c.json").write_text(json.dumps(hybrid))
+    (asked,) = read_traces((traces / "c.json",))
+    check_groups(asked, [64, None])
+    for windows in ([None], [None, 128], [None, 64, 64]):
+        with pytest.raises(InputError, match=r"c\.json: scenario\.cache\.groups: .* full"):
+            check_groups(asked, windows)
+
+
+def test_a_trace_with_the_groups_of_another_model_is_not_run(traces, monkeypatch, capsys):
+    monkeypatch.setattr(cli, "Engine", Engine)
+    monkeypatch.setattr(Engine, "windows", [64, None])
+    arguments = [str(traces), str(traces / "a.json"), "--out", str(traces / "out")]
+    assert exit_code(cli.command, "time_vllm", arguments) == 2
+    assert "this model's are window 64, full" in capsys.readouterr().err

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
@@ -56,7 +58,6 @@ def _read(path: Path) -> Asked:
         ("engine.speculative", found.speculative),
         ("cache.offload", found.offload),
         ("cluster.prefill_instances", found.disaggregation),
-        ("cache.groups", len(found.groups) > 1 or None),
     ):
         if given is not None:
             raise InputError(f"{path}: scenario.{key}: not for random weights on one GPU")
@@ -77,6 +78,20 @@ def settings(scenario: Scenario) -> dict[str, Any]:
         "async_scheduling": scenario.async_scheduling,
         "block_size": scenario.block_size,
     }
+
+
+def check_groups(each: Asked, windows: Sequence[int | None]) -> None:
+    """Refuse groups of layers that are not those of the model, in whatever order.
+
+    Raises
+    ------
+    InputError
+        If they differ.
+    """
+    asked = Counter(group.window for group in each.scenario.groups)
+    if asked != Counter(windows):
+        told = ", ".join("full" if window is None else f"window {window}" for window in windows)
+        raise InputError(f"{each.path}: scenario.cache.groups: this model's are {told}")
 
 
 def prompt_ids(request: Request, vocabulary: int) -> list[int]:

@@ -13,7 +13,7 @@ from kvsweep.cli.base import Command, check_outputs, fail
 from kvsweep.cli.outputs import OutputPath
 from kvsweep.cli.terminal import echo
 from kvsweep.errors import InputError
-from time_vllm.asked import read_traces, settings
+from time_vllm.asked import check_groups, read_traces, settings
 from time_vllm.engine import Engine
 from time_vllm.running import run
 
@@ -53,6 +53,7 @@ def command(
         },
     )
     echo(", ".join(f"{key} {value}" for key, value in engine.about.items()))
+    check_groups(asked[0], engine.windows)
     failed = 0
     for path, document, scenario, requests in asked:
         if scenario.gpu_blocks > engine.blocks:

@@ -27,6 +27,8 @@ class Engine:
         That the GPU has room for.
     vocabulary : int
         Different tokens.
+    windows : list of int or None
+        Of the groups of layers, in vLLM's order; None: full attention.
     """
 
     def __init__(self, model: Path, settings: dict[str, Any]) -> None:
@@ -50,12 +52,15 @@ class Engine:
         self._first = self._core.scheduler
         self.vocabulary: int = config.model_config.get_vocab_size()
         self.blocks: int = self._first.kv_cache_config.num_blocks - 1  # without the null block
+        groups = self._first.kv_cache_config.kv_cache_groups
+        self.windows = [getattr(g.kv_cache_spec, "sliding_window", None) for g in groups]
         self.about = {
             "vllm": vllm.__version__,
             "torch": torch.__version__,
             "gpu": torch.cuda.get_device_name(),
             "blocks": self.blocks,
             "graphs": str(config.compilation_config.cudagraph_mode),
+            "windows": self.windows,
         }
 
     def begin(self, blocks: int) -> Any:
