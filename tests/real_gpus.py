@@ -220,7 +220,7 @@ def draw(card, path):
             panel.set_title(title, loc="left", fontsize=10)
             panel.set_ylim(bottom=0)
             panel.set_xticks(blocks, [f"{each:,}" for each in blocks])
-            panel.tick_params(axis="x", labelsize=8)
+            panel.tick_params(axis="x", labelsize=7)
             panel.spines[["top", "right"]].set_visible(False)
             panel.grid(alpha=0.25)
         row[0].set_ylabel(label)
