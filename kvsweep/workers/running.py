@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter, OrderedDict, deque
 from contextlib import suppress
 from queue import Empty, SimpleQueue
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import uuid4
 
 from distributed import KilledWorker
 
 from kvsweep.errors import InputError
+from kvsweep.workers.fetching import Fetching
 from kvsweep.workers.halving import DiedError
 from kvsweep.workers.handshake import own_answer
 from kvsweep.workers.job import RETRIES
@@ -23,7 +23,7 @@ from kvsweep.workers.remote_tasks import (
     simulate_apart,
     simulate_by_halves,
 )
-from kvsweep.workers.silence import Silence
+from kvsweep.workers.silence import Silence, keys_of, waiting_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -35,13 +35,20 @@ if TYPE_CHECKING:
     from kvsweep.workers.job import Job
     from kvsweep.workers.pool import Pool
 
-# Seconds that a result may take from the worker that has it; then the task is sent again.
-FETCH_TIMEOUT = 75.0
 # Jobs that are held for tasks to come: each has the variants of some tasks, and tasks with the same
 # ones follow each other.
 JOBS = 8
 # Workers that a task is lost with before it is simulated apart; with twice as many, it fails.
 DEATHS = 3
+
+
+class Sent(NamedTuple):
+    """What was sent as one future: with its job, and the workers that may have either."""
+
+    task: Task
+    on: set[str]
+    job: Future
+    job_on: set[str]
 
 
 class ClusterRun:
@@ -66,9 +73,9 @@ class ClusterRun:
         self._given_up: list[tuple[Task, Exception]] = []
         self._losses: Counter[int] = Counter()  # by task
         self._alone = False
-        self._tasks: dict[Future, tuple[Task, set[str]]] = {}
+        self._tasks: dict[Future, Sent] = {}
         self._done: SimpleQueue[tuple[Future, Any]] = SimpleQueue()
-        self._holders: dict[int, set[str]] = {}  # of the job of a task: who may have it
+        self._fetching = Fetching(pool.client, self._done)
         self._jobs: OrderedDict[Block, tuple[Future, set[str]]] = OrderedDict()
 
     def begin(self, tasks: Iterable[Task]) -> None:
@@ -97,16 +104,18 @@ class ClusterRun:
                 continue
             if future in self._tasks:
                 silence.heard()
-                task, _ = self._tasks.pop(future)
+                task = self._tasks.pop(future).task
                 outcome = self._outcome(future, task) if results is None else results
                 if outcome is not None:
                     yield task, outcome
 
     def close(self) -> None:
         """Let the workers leave what is not done."""
-        for future in (*self._tasks, *(job for job, _ in self._jobs.values())):
-            with suppress(Exception):  # the scheduler may be gone
-                future.release()
+        with suppress(Exception):  # the scheduler may be gone
+            for future in list(self._tasks):
+                self._drop(future)
+            for job, _ in self._jobs.values():
+                job.release()
         self._tasks.clear()
         self._jobs.clear()
 
@@ -128,36 +137,36 @@ class ClusterRun:
             return
         for block in [b for b, (_, on) in self._jobs.items() if not on & usable]:
             del self._jobs[block]
-        self._lose_all(
-            future
-            for future, (task, on) in self._tasks.items()
-            if not on & usable or not self._holders[task.index] & usable
-        )
+        for future, sent in list(self._tasks.items()):
+            if not sent.on & usable or not sent.job_on & usable:
+                self._lose(self._drop(future))
 
     def _take_back(self) -> None:
         """Let others do what silent workers have: tasks, and results that are not fetched.
 
-        Dask would wait for them, until it gives them up. When they are back they do it too: the
-        part that they write is the same.
+        And what waits for a job that is there. Dask would wait for all that, until it gives the
+        workers up. When they are back they do it too: the part that they write is the same.
         """
         silent = self._pool.silent
         if self._pool.restriction is None or silent & set(self._pool.usable):
             return
-        client, names = self._pool.client, list(silent)
         try:
-            there = {key for keys in client.processing(names).values() for key in keys}
-            there |= {key for keys in client.has_what(names).values() for key in keys}
+            there = keys_of(self._pool.client, silent)
+            jobs = {future: sent.job for future, sent in self._tasks.items()}
+            stuck = waiting_for(self._pool.client, there, jobs)
         except Exception as error:
             raise self._pool.gone() from error
         for block in [b for b, (job, _) in self._jobs.items() if job.key in there]:
             del self._jobs[block]
-        self._lose_all(future for future in self._tasks if future.key in there)
+        self._todo.extendleft(map(self._drop, stuck))  # nobody can have died of these
+        for future in [future for future in self._tasks if future.key in there]:
+            self._lose(self._drop(future))
 
-    def _lose_all(self, futures: Iterable[Future]) -> None:
-        for future in list(futures):
-            task, _ = self._tasks.pop(future)
-            future.release()
-            self._lose(task)
+    def _drop(self, future: Future) -> Task:
+        """Leave what was sent, and return its task."""
+        future.release()
+        self._fetching.leave(future)
+        return self._tasks.pop(future).task
 
     def _lose(self, task: Task) -> None:
         """Do a task again that was lost with its worker; one that may have killed it, at the end.
@@ -177,9 +186,10 @@ class ClusterRun:
     def _submit(self, task: Task) -> None:
         restriction = self._pool.restriction
         key = f"{self._name}-{task.index}-{self._token}-{uuid4().hex[:8]}"
+        job, job_on = self._job_of(task, restriction)
         future = self._pool.client.submit(
             self._ways.get(task.index, simulate),
-            self._job_of(task, restriction),
+            job,
             task,
             self._wanted,
             key=key,
@@ -187,11 +197,11 @@ class ClusterRun:
             pure=False,
             retries=RETRIES,
         )
-        self._tasks[future] = task, set(restriction or ())
-        self._holders[task.index] = self._jobs[self._whole.cells.variant_block(task)][1]
-        future.add_done_callback(self._bring)
+        self._tasks[future] = Sent(task, set(restriction or ()), job, job_on)
+        future.add_done_callback(self._fetching.bring)
 
-    def _job_of(self, task: Task, restriction: list[str] | None) -> Future:
+    def _job_of(self, task: Task, restriction: list[str] | None) -> tuple[Future, set[str]]:
+        """Return the job of a task, sent if need be, and the workers that may have it."""
         block = self._whole.cells.variant_block(task)
         if block not in self._jobs:
             job = self._pool.client.submit(
@@ -205,22 +215,7 @@ class ClusterRun:
             while len(self._jobs) > JOBS:
                 self._jobs.popitem(last=False)  # what is under way keeps it on the scheduler
         self._jobs.move_to_end(block)
-        return self._jobs[block][0]
-
-    def _bring(self, future: Future) -> None:
-        """Fetch what a task gave, if it did; meanwhile whoever waits for another one goes on."""
-        if future.status == "finished":
-            self._pool.client.loop.add_callback(self._fetch, future)
-        else:
-            self._done.put((future, None))
-
-    async def _fetch(self, future: Future) -> None:
-        results = None
-        # Of many types, by what of the worker, the scheduler or the connection was lost first.
-        with suppress(Exception, asyncio.CancelledError):
-            found = self._pool.client.gather(future, asynchronous=True)
-            results = await asyncio.wait_for(found, FETCH_TIMEOUT)
-        self._done.put((future, results))
+        return self._jobs[block]
 
     def _outcome(self, future: Future, task: Task) -> Exception | None:
         """Return the error that a task without results ended with; None if it was sent again."""

@@ -9,6 +9,10 @@ from typing import TYPE_CHECKING
 from kvsweep.workers.idleness import SILENT_AFTER, Heard, few
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from distributed import Client, Future
+
     from kvsweep.workers.pool import Pool
 
 # Seconds without a finished task after which workers that are silent are looked for, and between
@@ -66,3 +70,28 @@ class Silence:
                 f"or cut off?); {self._pool.leave(silent)}"
             )
         return bool(silent)
+
+
+def keys_of(client: Client, workers: Iterable[str]) -> set[str]:
+    """Return the keys of what workers do, and of what they have."""
+    names = list(workers)
+    found = (*client.processing(names).values(), *client.has_what(names).values())
+    return {key for keys in found for key in keys}
+
+
+def waiting_for(client: Client, keys: set[str], jobs: Mapping[Future, Future]) -> list[Future]:
+    """Return tasks, by their job, that wait for one of `keys`, but are none themselves.
+
+    The job is computed there; or it is on its way from there to another worker, which asks no
+    other, even if others have it too.
+    """
+    open_ = {t: job for t, job in jobs.items() if job.key in keys and t.key not in keys}
+    if not open_:
+        return []
+    holders = client.who_has(list(set(open_.values())))
+    runs_on = {key: name for name, found in client.processing().items() for key in found}
+    return [
+        task
+        for task, job in open_.items()
+        if not task.done() and runs_on.get(task.key) not in holders.get(job.key, ())
+    ]

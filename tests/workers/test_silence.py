@@ -70,3 +70,39 @@ def test_time_in_which_this_process_stood_still_does_not_count(looks, clock, tol
     clock[0] += 3600
     assert looks(14) == set()
     assert told == []
+
+
+class Future:
+    """What was sent, and whether it is done."""
+
+    def __init__(self, key, done=False):
+        self.key = key
+        self.done = lambda: done
+
+
+class Workers:
+    """What a client says of who has a job, and of what is under way where."""
+
+    def __init__(self, who_has, processing):
+        self.who_has = lambda jobs: {job.key: who_has for job in jobs}
+        self.processing = lambda: processing
+
+
+@pytest.mark.parametrize(
+    ("silent", "who_has", "processing", "done", "waits"),
+    [
+        (["job"], [], {"frozen": ["job"], "well": []}, False, True),  # it is not there yet
+        (["job"], ["frozen"], {"well": ["task"]}, False, True),  # on its way, without end
+        (["job"], ["frozen", "third"], {"well": ["task"]}, False, True),  # perhaps so
+        (["job"], ["frozen", "well"], {"well": ["task"]}, False, False),
+        (["job"], ["frozen"], {"well": []}, True, False),
+        (["job", "task"], ["frozen"], {"frozen": ["task"]}, False, False),  # is there itself
+        ([], ["third"], {"well": ["task"]}, False, False),
+    ],
+)
+def test_which_tasks_wait_for_a_job_that_a_silent_worker_has(
+    silent, who_has, processing, done, waits
+):
+    task, job = Future("task", done), Future("job")
+    found = silence.waiting_for(Workers(who_has, processing), set(silent), {task: job})
+    assert found == [task] * waits
