@@ -224,5 +224,8 @@ def existing(
     """
     with connected(scheduler, wait, notify) as (client, where):
         pool = Pool(client, where, entries=entries, notify=notify, wait=wait)
-        pool.wait()
-        yield ClusterWorkers(pool)
+        try:
+            pool.wait()
+            yield ClusterWorkers(pool)
+        finally:
+            pool.demand.show(0)  # a client of the user's goes on

@@ -11,6 +11,7 @@ from uuid import uuid4
 
 from kvsweep import _cache, _plain, simulate
 from kvsweep.errors import InputError
+from kvsweep.workers.demand import Demand
 from kvsweep.workers.handshake import QUESTION, own_answer, why_not
 from kvsweep.workers.idleness import Idleness, few, named
 
@@ -19,8 +20,7 @@ if TYPE_CHECKING:
 
     from distributed import Client, Future
 
-# Seconds between two looks at who is there, also while there is nothing else to do; and seconds
-# after which somebody who waits is told for what.
+# Seconds between two looks at who is there, and after which who waits is told for what.
 LOOK_EVERY = 0.5
 WAIT_EVERY = 0.02
 TELL_AFTER = 2.0
@@ -60,8 +60,7 @@ class Pool:
     entries : tuple of str
         Entries of the kernel that the workers need, as `simulate.kernel_entries` names them.
     notify : callable (str), optional
-        Called with a line for the user: workers that are not used, what is waited for. Without
-        it, lines are logged.
+        Called with a line for the user: who is not used, what is waited for. Else it is logged.
     wait : float, optional
         Seconds to wait while no worker can be used or is about to; without limit if not given.
 
@@ -92,6 +91,7 @@ class Pool:
         self.workers: dict[str, Worker] = {}
         self.silent: set[str] = set()
         self._looked = 0.0
+        self.demand = Demand(client)
         self._idleness = Idleness(self, wait)
 
     @property
@@ -134,10 +134,9 @@ class Pool:
             If it is gone.
         """
         try:
-            found: dict[str, int] = self.client.nthreads()
+            return dict(self.client.nthreads())
         except Exception as error:  # of many types, by what of the connection was lost first
             raise self.gone() from error
-        return found
 
     def last_seen(self) -> dict[str, Any]:
         """Return when the scheduler heard of each worker, by its own clock.
@@ -173,6 +172,7 @@ class Pool:
         """
         while not self.usable:
             self.look(every=0)
+            self.demand.show(not self.workers, "kvsweep-first")
             refused = {a: w.refused for a, w in self.workers.items() if w.refused}
             if refused and len(refused) == len(self.workers):
                 raise InputError(f"{self.where}: no worker can be used: {named(refused)}")

@@ -129,6 +129,7 @@ class ClusterRun:
         limit = 0 if not threads else 1 if self._alone else 2 * threads + 1
         while self._todo and len(self._tasks) < limit:
             self._submit(self._todo.popleft())
+        self._pool.demand.show(len(self._todo), self._name)
 
     def _send_again(self) -> None:
         """Send again what only workers that left could do: the scheduler would wait for them."""
