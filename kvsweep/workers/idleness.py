@@ -16,23 +16,53 @@ if TYPE_CHECKING:
 SILENT_AFTER = 10.0
 # Seconds between two looks at who is heard of.
 LISTEN_EVERY = 1.0
+PAUSED = "paused by Dask, as its memory is near its limit (--memory-limit of `dask worker`)"
 # Workers named in one line, of those that are not used for the same reason.
 NAMED = 5
 
 
 class Heard:
-    """Since when nothing new is heard of workers."""
+    """What the scheduler hears of workers: since when nothing new, and who is paused.
 
-    def __init__(self) -> None:
+    Parameters
+    ----------
+    pool : Pool
+        The workers.
+    """
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
         self._last: dict[str, tuple[Any, float]] = {}  # what was last seen of a worker, and since
 
-    def silent(self, seen: Mapping[str, Any], now: float, after: float) -> set[str]:
-        """Note what is seen of workers now; return those of which it is old news so long."""
+    def away(self, now: float, after: float) -> dict[str, str]:
+        """Return the workers that are paused, or of which nothing is heard so long, and which.
+
+        Raises
+        ------
+        InputError
+            If the scheduler is gone.
+        """
         before, self._last = self._last, {}
-        for address, last in seen.items():
-            earlier = before.get(address)
+        away = {}
+        for address, about in self._about().items():
+            last, earlier = about.get("last_seen"), before.get(address)
             self._last[address] = earlier if earlier and earlier[0] == last else (last, now)
-        return {a for a, (_, since) in self._last.items() if now - since >= after}
+            if now - self._last[address][1] >= after:
+                away[address] = f"not heard of for {after:.0f} s (frozen, or cut off?)"
+            elif about.get("status") == "paused":
+                away[address] = PAUSED
+        return away
+
+    def _about(self) -> dict[str, dict[str, Any]]:
+        client = self._pool.client
+        try:
+            try:
+                found: dict[str, Any] = client.scheduler_info(n_workers=-1)["workers"]
+            except TypeError:  # of a Dask that tells of all workers anyway
+                found = client.scheduler_info()["workers"]
+        except Exception as error:
+            raise self._pool.gone() from error
+        return found
 
 
 class Idleness:
@@ -54,8 +84,8 @@ class Idleness:
     def _begin(self) -> None:
         self._since: float | None = None
         self._told = ""
-        self._heard = Heard()
-        self._silent: set[str] = set()
+        self._heard = Heard(self._pool)
+        self._away: dict[str, str] = {}
         self._listened: float | None = None
 
     def look(self, now: float) -> None:
@@ -73,37 +103,41 @@ class Idleness:
         if self._since is None:
             self._since = now
         waited = now - self._since
-        if self._most is not None:
-            self._listen(now)
-            if waited >= self._most and not self._any_to_come():
-                raise InputError(f"{pool.where}: no worker {self._why_none()}")
+        self._listen(now)
+        if self._most is not None and waited >= self._most and not self._any_to_come():
+            raise InputError(f"{pool.where}: no worker {self._why_none(self._most)}")
+        paused = [a for a, why in self._away.items() if why == PAUSED]
         awaited = pool.what_is_awaited()
+        if paused and not self._any_to_come():
+            awaited = f"waiting for {few(paused)}: {PAUSED}"
         if waited >= pool.patience and awaited != self._told:
             self._told = awaited
             pool.tell(f"{pool.where}: {awaited}")
 
     def _listen(self, now: float) -> None:
-        """Note which of the workers that have not answered yet are frozen, or cut off."""
-        unasked = any(not w.asked and not w.refused for w in self._pool.workers.values())
-        if unasked and (self._listened is None or now - self._listened >= LISTEN_EVERY):
+        """Note which of the workers that may be used are paused, frozen or cut off."""
+        some = any(not worker.refused for worker in self._pool.workers.values())
+        if some and (self._listened is None or now - self._listened >= LISTEN_EVERY):
             self._listened = now
-            self._silent = self._heard.silent(self._pool.last_seen(), now, SILENT_AFTER)
+            self._away = self._heard.away(now, SILENT_AFTER)
 
     def _any_to_come(self) -> bool:
         """Whether a worker is to answer yet, or loads the kernel, however long that takes."""
         return any(
-            not worker.refused and (worker.asked or address not in self._silent)
+            not worker.refused
+            and self._away.get(address) != PAUSED
+            and (worker.asked or address not in self._away)
             for address, worker in self._pool.workers.items()
         )
 
-    def _why_none(self) -> str:
+    def _why_none(self, seconds: float) -> str:
         """Say how long there was none, and why those that are there are none."""
         reasons = {
-            address: worker.refused or "not heard of (frozen, or cut off?)"
+            address: worker.refused or self._away[address]
             for address, worker in self._pool.workers.items()
         }
         those = "that can be used " if reasons else ""
-        return f"{those}for {self._most:g} s{': ' if reasons else ''}{named(reasons)}"
+        return f"{those}for {seconds:g} s{': ' if reasons else ''}{named(reasons)}"
 
 
 def few(addresses: list[str]) -> str:

@@ -138,23 +138,6 @@ class Pool:
         except Exception as error:  # of many types, by what of the connection was lost first
             raise self.gone() from error
 
-    def last_seen(self) -> dict[str, Any]:
-        """Return when the scheduler heard of each worker, by its own clock.
-
-        Raises
-        ------
-        InputError
-            If it is gone.
-        """
-        try:
-            try:
-                found = self.client.scheduler_info(n_workers=-1)
-            except TypeError:  # of a Dask that tells of all workers anyway
-                found = self.client.scheduler_info()
-        except Exception as error:
-            raise self.gone() from error
-        return {address: about.get("last_seen") for address, about in found["workers"].items()}
-
     def gone(self) -> InputError:
         """Return the error of a scheduler that does not answer any more."""
         return InputError(

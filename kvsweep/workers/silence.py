@@ -1,4 +1,4 @@
-"""Workers that are not heard of any more: frozen, or cut off from the scheduler."""
+"""Workers that do nothing: frozen, cut off from the scheduler, or paused by Dask."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 import time
 from typing import TYPE_CHECKING
 
-from kvsweep.workers.idleness import SILENT_AFTER, Heard, few
+from kvsweep.workers.idleness import PAUSED, SILENT_AFTER, Heard, few
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -35,7 +35,8 @@ class Silence:
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
-        self._heard = Heard()
+        self._heard = Heard(pool)
+        self._paused: set[str] = set()  # that are told of
         self._looked = -math.inf
         self._called = time.monotonic()
         self.heard()
@@ -54,22 +55,22 @@ class Silence:
         """
         now, known = time.monotonic(), self._pool.silent
         if now - self._called > PAUSE:
-            self._heard = Heard()
+            self._heard = Heard(self._pool)
             self.heard()
         self._called = now
         stalled = now - self._last >= STALLED_AFTER
         if not (stalled or known) or now - self._looked < LOOK_EVERY:
             return False
         self._looked = now
-        silent = self._heard.silent(self._pool.last_seen(), now, SILENT_AFTER)
-        self._pool.silent = silent
-        if silent - known:
-            are = "worker {} is" if len(silent) == 1 else "workers {} are"
-            self._pool.tell(
-                f"{are.format(few(sorted(silent)))} not heard of for {SILENT_AFTER:.0f} s (frozen, "
-                f"or cut off?); {self._pool.leave(silent)}"
-            )
-        return bool(silent)
+        away = self._heard.away(now, SILENT_AFTER)
+        self._pool.silent = set(away)
+        new = {a: why for a, why in away.items() if a not in known | self._paused}
+        for why in dict.fromkeys(new.values()):
+            these = sorted(address for address in new if new[address] == why)
+            are = "worker {} is" if len(these) == 1 else "workers {} are"
+            self._pool.tell(f"{are.format(few(these))} {why}; {self._pool.leave(set(away))}")
+            self._paused.update(these if why == PAUSED else ())
+        return bool(away)
 
 
 def keys_of(client: Client, workers: Iterable[str]) -> set[str]:

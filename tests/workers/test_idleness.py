@@ -30,12 +30,15 @@ class Scheduler:
     def __init__(self):
         self.heard = {}
         self.asked = {}
+        self.status = "running"
+        self.told = []
 
     def nthreads(self):
         return dict.fromkeys(self.heard, 1)
 
     def scheduler_info(self, n_workers):
-        return {"workers": {name: {"last_seen": at} for name, at in self.heard.items()}}
+        about = {"status": self.status}
+        return {"workers": {name: about | {"last_seen": at} for name, at in self.heard.items()}}
 
     def submit(self, function, *args, key, workers, priority, pure):
         self.asked[workers[0]] = Answer()
@@ -60,7 +63,8 @@ def lasts(clock, scheduler):
     pools = {}
 
     def last(seconds, wait=5.0, entries=()):
-        pool = pools.setdefault(wait, Pool(scheduler, "here", entries=entries, wait=wait))
+        of_test = {"entries": entries, "wait": wait, "notify": scheduler.told.append}
+        pool = pools.setdefault(wait, Pool(scheduler, "here", **of_test))
         for _ in range(int(2 * seconds)):
             clock[0] += 0.5
             scheduler.heard |= {name: clock[0] for name in scheduler.heard if name != "frozen"}
@@ -99,7 +103,9 @@ def test_another_worker_that_comes_in_time_is_used(lasts, scheduler):
 def test_who_is_frozen_before_it_answers_is_not_waited_for(lasts, scheduler):
     scheduler.heard = {"frozen": 3.0}
     lasts(10)
-    with pytest.raises(InputError, match=r"for 5 s: frozen: not heard of \(frozen, or cut off\?\)"):
+    with pytest.raises(
+        InputError, match=r"for 5 s: frozen: not heard of for 10 s \(frozen, or cut off\?\)"
+    ):
         lasts(1)
 
 
@@ -122,3 +128,26 @@ def test_nobody_is_waited_for_so_long(lasts):
     lasts(5)
     with pytest.raises(InputError, match="here: no worker for 5 s"):
         lasts(1)
+
+
+@pytest.mark.parametrize("loads", [False, True])
+def test_who_is_paused_is_not_waited_for_and_the_user_is_told(lasts, scheduler, loads):
+    """It does not answer, nor loads the kernel, until it has more memory."""
+    scheduler.heard = {"full": 0.0}
+    lasts(1, entries=("main",))
+    if loads:
+        scheduler.asked["full"].give(own_answer())
+    scheduler.status = "paused"
+    lasts(4, entries=("main",))
+    assert scheduler.told[-1].startswith("here: waiting for full: paused by Dask, as its memory is")
+    with pytest.raises(InputError, match="for 5 s: full: paused by Dask, as its memory"):
+        lasts(1)
+
+
+def test_who_is_no_longer_paused_is_used(lasts, scheduler):
+    scheduler.heard, scheduler.status = {"full": 0.0}, "paused"
+    lasts(4)
+    scheduler.status = "running"
+    lasts(2)
+    scheduler.asked["full"].give(own_answer())
+    lasts(600)

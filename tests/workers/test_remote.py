@@ -198,3 +198,14 @@ def test_workers_write_what_they_simulate_if_they_see_the_store(
     assert len(sent) > 4
     assert all((data is None) == seen for data in sent)
     assert tree(tmp_path / "b.zarr") == whole
+
+
+@pytest.mark.long
+def test_a_worker_with_too_little_memory_is_told_and_not_waited_for(remote, sweep, tmp_path):
+    """Dask gives it nothing to do: it would be waited for without end, as if it compiled."""
+    remote.worker("--memory-limit", "50MB")
+    with Client(remote.address) as client:
+        until(lambda: "paused" in str(client.scheduler_info()))
+    with pytest.raises(InputError, match="paused by Dask, as its memory is near its limit"):
+        kvsweep.run(sweep, out=tmp_path / "b.zarr", scheduler=remote.address, wait=0.1)
+    assert not (tmp_path / "b.zarr").exists()

@@ -11,9 +11,16 @@ class Scheduler:
 
     def __init__(self, **heard):
         self.heard = heard
+        self.paused = ()
 
     def scheduler_info(self, n_workers):
-        return {"workers": {name: {"last_seen": at} for name, at in self.heard.items()}}
+        status = dict.fromkeys(self.paused, "paused")
+        return {
+            "workers": {
+                name: {"last_seen": at, "status": status.get(name, "running")}
+                for name, at in self.heard.items()
+            }
+        }
 
 
 @pytest.fixture
@@ -70,6 +77,18 @@ def test_time_in_which_this_process_stood_still_does_not_count(looks, clock, tol
     clock[0] += 3600
     assert looks(14) == set()
     assert told == []
+
+
+def test_one_that_is_paused_is_told_once_and_gets_nothing_meanwhile(looks, scheduler, told):
+    """Of one whose memory is near its limit it could be told without end."""
+    scheduler.heard["frozen"] = None
+    for _ in range(3):
+        scheduler.paused = ["well"]
+        assert "well" in looks(8)
+        scheduler.paused = []
+        assert "well" not in looks(2)
+    (line,) = [line for line in told if "paused" in line]
+    assert line.startswith("worker well is paused by Dask, as its memory is near its limit (")
 
 
 class Future:
