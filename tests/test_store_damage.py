@@ -3,6 +3,7 @@
 The number of damaged stores of each kind is the environment variable `KVSWEEP_FUZZ` (20).
 """
 
+import errno
 import os
 import random
 import shutil
@@ -14,6 +15,7 @@ from longer import long_but
 from sweeping import BASE, CLIFF, GRID, fake_batch, make_sweep, tree
 
 import kvsweep
+import kvsweep.store.folder
 from kvsweep import grid
 from kvsweep.errors import InputError
 
@@ -192,3 +194,27 @@ def test_a_store_without_checksums_is_not_read_unless_told(whole, tmp_path):
     with pytest.raises(InputError, match="has no checksums"):
         kvsweep.open_results(copy)
     assert kvsweep.open_results(copy, verify=False)["steps"].equals(ds["steps"])
+
+
+@pytest.mark.parametrize("name", ["steps/zarr.json", "steps/c/0/0/0", "record"])
+def test_a_file_that_may_not_be_read_is_no_damage(whole, monkeypatch, name):
+    sweep, path, _ = whole
+    record = next((path / "status/checksums").iterdir()).relative_to(path)
+    name = record if name == "record" else name
+    for how in ("regular_bytes", "open_own"):
+        real = getattr(kvsweep.store.folder, how)
+
+        def read_but_one(file, real=real):
+            if str(file).endswith(str(name)):
+                raise PermissionError(errno.EACCES, "Permission denied")
+            return real(file)
+
+        monkeypatch.setattr(kvsweep.store.folder, how, read_but_one)
+    before = tree(path)
+    told = rf"a\.zarr: {name} cannot be read: Permission denied$"
+    for ask in (lambda: kvsweep.open_results(path).load(), lambda: kvsweep.verify(path, sample=0)):
+        with pytest.raises(InputError, match=told):
+            ask()
+    with pytest.raises(InputError, match=told):
+        kvsweep.run(sweep, out=path, workers=1)
+    assert tree(path) == before

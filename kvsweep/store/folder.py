@@ -13,10 +13,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from zlib import crc32
 
+from kvsweep.errors import InputError
 from kvsweep.files import replace_file
 from kvsweep.reading import open_own, regular_bytes
 
 _PIECE = 2**20
+
+
+class ClosedError(InputError, OSError):
+    """A file that may not be read, which is no damage; a subclass of both for its callers."""
+
+    def __init__(self, path: Path, name: str, error: PermissionError) -> None:
+        self.strerror = f"{name} cannot be read: {error.strerror}"
+        super().__init__(f"{path}: {self.strerror}")
 
 
 @dataclass(frozen=True)
@@ -72,11 +81,19 @@ class Folder:
         return regular_bytes(f"{self.path}/{name}")
 
     def get(self, name: str) -> bytes | None:
-        """Return a file, None if there is none; what cannot be read is as if empty."""
+        """Return a file, None if there is none; what cannot be read is as if empty.
+
+        Raises
+        ------
+        ClosedError
+            If it may not be read.
+        """
         try:
             return self.read(name)
         except (FileNotFoundError, NotADirectoryError):
             return None
+        except PermissionError as error:
+            raise ClosedError(self.path, name, error) from None
         except OSError:
             return b""
 
@@ -86,7 +103,13 @@ class Folder:
             yield name, self.get(name)
 
     def sums(self, name: str) -> list[int] | None:
-        """Return size and CRC-32 of a file, None if there is none, a size of -1 if unreadable."""
+        """Return size and CRC-32 of a file, None if there is none, a size of -1 if unreadable.
+
+        Raises
+        ------
+        ClosedError
+            If it may not be read.
+        """
         try:
             with open_own(f"{self.path}/{name}") as stream:
                 size = total = 0
@@ -95,6 +118,8 @@ class Folder:
                 return [size, total]
         except (FileNotFoundError, NotADirectoryError):
             return None
+        except PermissionError as error:
+            raise ClosedError(self.path, name, error) from None
         except OSError:
             return [-1, 0]
 
@@ -104,6 +129,8 @@ class Folder:
             return os.stat(f"{self.path}/{name}").st_size
         except (FileNotFoundError, NotADirectoryError):
             return None
+        except PermissionError as error:
+            raise ClosedError(self.path, name, error) from None
 
     def version(self, name: str) -> tuple[int, ...] | None:
         """Return what is another once a file was changed or replaced, None if there is no file."""
@@ -120,9 +147,12 @@ class Folder:
 
     def names(self, folder: str) -> list[str]:
         """Return the names in `folder`, of files that are being written too."""
-        with suppress(FileNotFoundError, NotADirectoryError):
+        try:
             return sorted(os.listdir(f"{self.path}/{folder}"))
-        return []
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        except PermissionError as error:
+            raise ClosedError(self.path, folder, error) from None
 
     def delete(self, name: str) -> None:
         """Remove a file, if there is one."""
