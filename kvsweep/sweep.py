@@ -200,7 +200,7 @@ def _run(
     with (
         gang as found,
         filled_place(place, known) as filled,
-        opened(filled, share, partial(make, filled, overwrite=overwrite)) as target,
+        opened(filled, share, partial(make, filled, overwrite=overwrite), anew=overwrite) as target,
     ):
         todo = target.pending()
         if target.damaged and notify:

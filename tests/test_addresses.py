@@ -389,3 +389,15 @@ def test_what_may_be_a_bug_is_told_with_its_kind(monkeypatch):
     with pytest.raises(InputError, match=r"a\.zarr: TypeError: unexpected keyword") as told:
         Bucket(located("memory://kept/a.zarr")).put("x", b"data")
     assert isinstance(told.value.__cause__, TypeError)
+
+
+def test_what_is_whole_is_read_with_keys_that_may_not_write(sweep, monkeypatch):
+    ds = run(sweep)
+
+    def denied(*_, **__):
+        raise PermissionError("no PutObject")
+
+    monkeypatch.setattr(type(fsspec.filesystem("memory")), "pipe_file", denied)
+    assert run(sweep).identical(ds)
+    with pytest.raises(InputError, match=r"a\.zarr: access denied: no PutObject"):
+        run(sweep, overwrite=True)

@@ -414,3 +414,34 @@ def test_reading_needs_no_lock(sweep):
     run(sweep)
     with lock.locked(Path("a.zarr")):
         assert (kvsweep.open_results("a.zarr")["status"] == "ok").all()
+
+
+def test_what_is_whole_where_nothing_may_be_written_is_read(sweep, monkeypatch):
+    """Else who is given a store to read could not give its sweep to `run`, nor share 2 of it."""
+    ds = run(sweep)
+    run(sweep, "part.zarr", shard="1/2")
+    larger = make_sweep(Path(), (BASE + GRID + CLIFF).replace("count = 6", "count = 7"))
+    before = tree(Path("a.zarr")), tree(Path("part.zarr"))
+
+    def read_only(*_, **__):
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    monkeypatch.setattr(lock, "_lock", read_only)
+    assert run(sweep).identical(ds)
+    assert run(sweep, shard="2/3").identical(ds)
+    refused = [
+        (sweep, "part.zarr", {}),
+        (sweep, "part.zarr", {"shard": "2/2"}),
+        (sweep, "none.zarr", {}),
+        (sweep, "a.zarr", {"overwrite": True}),
+        (larger, "a.zarr", {"extend": True}),
+    ]
+    for which, out, options in refused:
+        with pytest.raises(InputError, match="cannot be written: Read-only file system"):
+            run(which, out, **options)
+    with pytest.raises(InputError, match="made from another sweep"):
+        run(larger)
+    assert (tree(Path("a.zarr")), tree(Path("part.zarr"))) == before
+    (Path("a.zarr") / "steps/c/0/0/0").write_bytes(b"")
+    with pytest.raises(InputError, match="cannot be written: Read-only file system"):
+        run(sweep)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from kvsweep.addresses import Address, Where
 from kvsweep.files import unwritable
 from kvsweep.store.folders import clear_parts, hidden, move_in, recognise
-from kvsweep.store.lock import locked
+from kvsweep.store.lock import UnlockableError, locked
 from kvsweep.store.places import storage
 from kvsweep.store.refusals import FORMAT
 
@@ -64,5 +64,5 @@ def finish_growing(path: Where) -> None:
     if isinstance(path, Address) and isinstance(larger, Address):
         from kvsweep.store import objects
 
-        with locked(path):
+        with suppress(UnlockableError), locked(path):  # else what is there may be whole
             objects.go_on_with_move(larger, path)

@@ -26,7 +26,7 @@ from kvsweep.errors import InputError
 from kvsweep.store.bucket import Bucket
 from kvsweep.store.connection import RemoteError
 from kvsweep.store.folders import hidden
-from kvsweep.store.lock import BusyError
+from kvsweep.store.lock import BusyError, UnlockableError
 
 # Seconds between two renewals, and without any after which the process of a lease counts as dead;
 # between two looks at somebody else's, and after which the user is told what is waited for.
@@ -74,14 +74,16 @@ def held(
     ------
     BusyError
         If another run writes it, which is named.
+    UnlockableError
+        If nothing may be written beside it.
     RemoteError
-        If nothing can be written beside it.
+        If nothing can be, for another reason.
     """
     name = STORE if ending == "lock" else ending.removesuffix(".lock")
     name = f"{_SHARED}{token_hex(4)}" if shared else name
     lease = Lease(address, name)
     last = time.monotonic() + patience
-    while not lease.take():
+    while not _taken(lease):
         if time.monotonic() >= last:
             raise BusyError(
                 f"{address}: {_words(lease.other)} is writing it; wait for its end, or name "
@@ -97,6 +99,15 @@ def held(
         _held.pop(address)
         if before is not None:
             _held[address] = before
+
+
+def _taken(lease: Lease) -> bool:
+    try:
+        return lease.take()
+    except RemoteError as error:
+        if isinstance(error.__cause__, PermissionError):
+            raise UnlockableError(str(error)) from error
+        raise
 
 
 class Lease:

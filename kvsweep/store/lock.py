@@ -28,6 +28,7 @@ except ImportError:  # not a POSIX system
     fcntl = None  # type: ignore[assignment]
 
 _NO_LOCKS = {errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOTSUP, errno.EINVAL}
+_MAY_NOT = {errno.EACCES, errno.EPERM, errno.EROFS}
 _MODE = 0o666
 _OPEN = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 _OWNER = re.compile(rb"(\d+ \S*)?")
@@ -39,6 +40,10 @@ PATIENCE = 10.0
 
 class BusyError(InputError):
     """Another process has the lock."""
+
+
+class UnlockableError(InputError):
+    """Nothing may be written beside the store, no lock either: who only reads needs none."""
 
 
 @contextmanager
@@ -62,8 +67,10 @@ def locked(
     ------
     BusyError
         If another run writes it, which is named.
+    UnlockableError
+        If nothing may be written beside it.
     InputError
-        If no lock can be made beside it.
+        If no lock can be made for another reason.
     """
     if isinstance(path, Address):
         from kvsweep.store.leases import held
@@ -104,7 +111,10 @@ def _taken(path: Path, ending: str, shared: bool) -> tuple[Path, int, bool]:
             f"{path}: {error.strerror} is writing it; wait for its end, or name another store"
         ) from None
     except OSError as error:
-        raise unwritable(path, error) from None
+        told = unwritable(path, error)
+        if error.errno in _MAY_NOT:
+            raise UnlockableError(str(told)) from None
+        raise told from None
 
 
 def _lock(file: Path, shared: bool) -> int | None:

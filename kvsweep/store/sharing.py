@@ -13,8 +13,10 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING
 
+from kvsweep.store.checking import COMPLETE
 from kvsweep.store.filling import Store
-from kvsweep.store.lock import PATIENCE, BusyError, locked
+from kvsweep.store.lock import PATIENCE, BusyError, UnlockableError, locked
+from kvsweep.store.places import exists
 from kvsweep.store.share import Share
 
 if TYPE_CHECKING:
@@ -26,20 +28,28 @@ Prepare = Callable[..., Store]
 
 
 @contextmanager
-def opened(path: Where, share: Share | None, prepare: Prepare) -> Iterator[Store]:
+def opened(
+    path: Where, share: Share | None, prepare: Prepare, *, anew: bool = False
+) -> Iterator[Store]:
     """Open a store for one run alone, or for one of several, and hold its locks meanwhile.
+
+    Where nothing may be written, a store that is whole is opened without, unless it is made `anew`.
 
     Raises
     ------
     InputError
         As `writing.prepare`, or if another run writes it.
     """
-    if share is not None:
-        with _joined(path, share, prepare) as store:
-            yield store
-        return
-    with locked(path):
-        yield prepare()
+    with ExitStack() as held:
+        run = _joined(path, share, prepare) if share else _alone(path, prepare)
+        try:
+            store = held.enter_context(run)
+        except UnlockableError:
+            whole = None if anew else _whole(path, prepare)
+            if whole is None:
+                raise
+            store = whole
+        yield store
 
 
 def left_to_do(path: Where, share: Share | None, pending: Callable[[], list[Task]]) -> list[Task]:
@@ -60,7 +70,9 @@ def left_to_do(path: Where, share: Share | None, pending: Callable[[], list[Task
     InputError
         As `opened`.
     """
-    with locked(path, share.lock) if share else locked(path):
+    with ExitStack() as held:
+        with suppress(UnlockableError):  # `opened` tells of it, if anything is left
+            held.enter_context(locked(path, share.lock) if share else locked(path))
         return [task for task in pending() if share is None or share.has(task.index)]
 
 
@@ -74,12 +86,32 @@ def completed(path: Where, prepare: Prepare) -> bool:
     InputError
         If it cannot be written.
     """
-    with suppress(BusyError), locked(path):
-        store = prepare()
-        if store.has_all():
-            store.finish()
-            return True
+    try:
+        with locked(path):
+            store = prepare()
+            if store.has_all():
+                store.finish()
+                return True
+    except BusyError:
+        pass
+    except UnlockableError:
+        return _whole(path, prepare) is not None
     return False
+
+
+def _whole(path: Where, prepare: Prepare) -> Store | None:
+    """Return a store that is complete and undamaged, None if it is not; nothing is changed."""
+    if not exists(path):
+        return None
+    store = prepare(alone=False)
+    left = store.pending() or store.damaged or not store.root.attributes[COMPLETE]
+    return None if left else store
+
+
+@contextmanager
+def _alone(path: Where, prepare: Prepare) -> Iterator[Store]:
+    with locked(path):
+        yield prepare()
 
 
 @contextmanager
