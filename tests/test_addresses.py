@@ -401,3 +401,12 @@ def test_what_is_whole_is_read_with_keys_that_may_not_write(sweep, monkeypatch):
     assert run(sweep).identical(ds)
     with pytest.raises(InputError, match=r"a\.zarr: access denied: no PutObject"):
         run(sweep, overwrite=True)
+
+
+def test_without_comparison_no_number_of_another_run_is_read(sweep):
+    run(sweep)
+    ds = kvsweep.open_results("memory://kept/a.zarr", verify=False)
+    ds["ttft_p99_ms"].load()
+    run(make_sweep(Path(), MORE), overwrite=True)
+    with pytest.raises(InputError, match="the store was replaced or extended since it was opened"):
+        ds["ttft_p50_ms"].load()

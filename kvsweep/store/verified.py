@@ -123,11 +123,9 @@ class VerifiedStore(Store):  # type: ignore[misc]
         there = record.files[array]
         if there is None:
             return None
-        if isinstance(self._shards.folder.path, Address):
-            if self._comparing:
-                return prototype.buffer.from_bytes(_cut(self._fetched(key, there), byte_range))
-            return await self._files.get(key, prototype, byte_range)
-        if key not in self._seen:
+        if self._comparing and isinstance(self._shards.folder.path, Address):
+            return prototype.buffer.from_bytes(_cut(self._fetched(key, there), byte_range))
+        if self._comparing and key not in self._seen:
             self._compare(key, there)
         data = await self._files.get(key, prototype, byte_range)
         self._compare(key, there)  # another may have taken its place, even between the two
