@@ -357,3 +357,10 @@ def test_a_config_that_is_written_anew_is_read_anew(load, tmp_path):
         (scenario,) = scenarios(load('[model]\nconfig = "config.json"\nkv_gib = 1\n' + LATENCY))
         found.append(scenario.cache.gpu_blocks + 1)
     assert found == [8192, 4096]
+
+
+def test_what_is_told_of_a_model_is_the_same_in_cells_with_other_settings(load):
+    """Sections that cells share counted as given, so that their step times were no longer said."""
+    sweep = load(ON_H100 + '[grid]\n"engine.max_num_seqs" = [64, 128]\n')
+    assert len(set(told(sweep))) == 1
+    assert "step times computed" in told(sweep)[0]

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from kvsweep.config.axes import POLICY, SAMPLE, SEED, Axis
+from kvsweep.config.base import fill
 from kvsweep.config.canonical import canonical
 from kvsweep.config.compose import SECTIONS, Override, build
 from kvsweep.config.design import Design
@@ -152,7 +153,9 @@ class Sweep:
                 same[name] = last
             else:
                 self._last[name] = section
-        return built.model_copy(update=same)
+        copy = built.model_copy()
+        fill(copy, **same)
+        return copy
 
     def probes(self) -> Iterator[Scenario]:
         """Yield the scenarios of the grid's first cell and of its neighbours along each axis."""
