@@ -12,7 +12,7 @@ from kvsweep.analysis.effects import factorial_effects, joint_effects
 from kvsweep.analysis.pareto import pareto_front
 from kvsweep.analysis.statistics import Interval
 from kvsweep.analysis.wording import interval_ends, label, number
-from kvsweep.report import cliff_text, effects_text, pareto_text, summary, summary_text
+from kvsweep.report import cliff_text, effects_text, outcome, pareto_text, summary, summary_text
 from kvsweep.report.table import mean_and_sd, table
 
 
@@ -362,3 +362,23 @@ def test_a_summary_of_a_design_has_its_parameters():
 def test_letters_of_full_width_take_two_columns_of_a_table():
     lines = table(("", "x"), [("\u65e5\u672c", "1"), ("abcd", "2"), ("e\u0301", "3")]).splitlines()
     assert lines == ["      x", "\u65e5\u672c  1", "abcd  2", "e\u0301     3"]
+
+
+def test_cells_that_ended_badly_are_named_in_their_order_and_pending_ones_counted(monkeypatch):
+    """A million dictionaries of pending cells took a share of a large sweep six minutes."""
+    monkeypatch.setattr("kvsweep.analysis.variables.AT_ONCE", 2)
+    codes = np.array([[0, 2, 0, 1], [2, 0, 4, 0]], np.int8)
+    flags = {"flag_values": [0, 1, 2, 3, 4], "flag_meanings": "pending ok livelock limit failed"}
+    ds = xr.Dataset(
+        {"status": (("size", "seed"), codes, flags)}, {"size": [10, 20], "seed": [3, 4, 5, 6]}
+    )
+    found = outcome(ds)
+    assert found["status"] == {"failed": 1, "livelock": 2, "ok": 1, "pending": 4}
+    assert [(cell["cell"], cell["status"]) for cell in found["incomplete"]] == [
+        ({"size": 10, "seed": 4}, "livelock"),
+        ({"size": 20, "seed": 3}, "livelock"),
+        ({"size": 20, "seed": 5}, "failed"),
+    ]
+    texts = np.array([["", "a", "", ""], ["b", "", "c", ""]], object)
+    told = outcome(ds.assign(status_detail=(("size", "seed"), texts)))["incomplete"]
+    assert [cell["detail"] for cell in told] == ["a", "b", "c"]

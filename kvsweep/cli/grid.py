@@ -157,7 +157,6 @@ def _tell_shard(path: Where, ds: xr.Dataset, shard: str, as_json: bool) -> int:
     from kvsweep.report import outcome
 
     result = {"store": str(path), "shard": shard, **outcome(ds)}
-    result["incomplete"] = [cell for cell in result["incomplete"] if cell["status"] != "pending"]
     if as_json:
         print_json(result)
     else:
