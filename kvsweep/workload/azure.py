@@ -51,7 +51,7 @@ def read_azure(text: str, where: str, read: Reading) -> Requests:
                 f"{where}:{line}: TIMESTAMP: with and without a time zone, as in line {rows[0][1]}"
             )
         rows.append((time, line, context, generated))
-    check_count(len(rows), where)
+    check_count(len(rows), where, read)
     rows.sort(key=lambda row: row[0])
     (first, first_line, _, _), (last, last_line, _, _) = rows[0], rows[-1]
     if (last - first) // _MICROSECOND > MAX_TIME_US:

@@ -9,18 +9,25 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from kvsweep.config.trace_reading import Reading
 from kvsweep.errors import InputError
 from kvsweep.limits import MAX_REQUESTS
 from kvsweep.records import NONE
 from kvsweep.workload.requests import Accepted, Requests
 
 
-def check_count(requests: int, where: str) -> None:
+def check_count(requests: int, where: str, read: Reading) -> None:
     """Refuse a list of no requests, or of more than are believed."""
     if not requests:
-        raise InputError(f"{where}: no requests")
+        raise no_requests(where, read)
     if requests > MAX_REQUESTS:
         raise InputError(f"{where}: {requests} requests, more than {MAX_REQUESTS}")
+
+
+def no_requests(where: str, read: Reading) -> InputError:
+    """Return the error of a list in which nothing is left."""
+    others = " but failed ones, which read.failed = 'leave-out' leaves out"
+    return InputError(f"{where}: no requests{others if read.failed == 'leave-out' else ''}")
 
 
 @dataclass

@@ -75,7 +75,7 @@ def build_requests(
     InputError
         If there is no request, or more requests or time than are believed.
     """
-    check_count(len(rows.prompt), where)
+    check_count(len(rows.prompt), where, read)
     arrival, told = rows.arrival, rows.unmeasured
     if read.arrivals == "at-once":
         arrival, told = np.zeros(len(arrival), np.int64), "read.arrivals is 'at-once'"

@@ -84,7 +84,7 @@ def read_mooncake(text: str, where: str, kind: str, read: Reading) -> Requests:
             if row:
                 rows.append(row)
                 unused = max(unused, 1 + max(row[1], default=-1))
-    check_count(len(rows), where)
+    check_count(len(rows), where, read)
     rows.sort(key=lambda row: row[0])
     columns = RequestColumns()
     for i, (arrival_us, hashes, tokens, output_tokens) in enumerate(rows):

@@ -13,6 +13,7 @@ from kvsweep.errors import InputError
 from kvsweep.limits import MAX_REQUESTS, MAX_TIME_US
 from kvsweep.workload.burstgpt import Lines
 from kvsweep.workload.column_roles import NAMES, without
+from kvsweep.workload.columns import no_requests
 from kvsweep.workload.measured import PER_SECOND, Rows
 
 Values = NDArray[Any]
@@ -58,7 +59,7 @@ def collect(
         places.append(np.array(numbers, np.int64)[kept])
     joined = {role: _joined([part[role] for part in parts]) for role in parts[0]} if parts else {}
     if not parts or not len(joined["prompt"]):
-        raise InputError(f"{where}: no requests")
+        raise no_requests(where, read)
     lines = np.concatenate(places)
     ttft, latency = _from_arrival(joined, units, lines, where, word)
     unit = "us" if units["arrival"] == DATE else units["arrival"]

@@ -26,6 +26,7 @@ from kvsweep.workload.column_roles import (
     units_of,
     without,
 )
+from kvsweep.workload.columns import no_requests
 from kvsweep.workload.csv_columns import read_columns, read_header
 from kvsweep.workload.measured import Rows
 from kvsweep.workload.row_chunks import DATE, Chunk, collect
@@ -44,7 +45,7 @@ def read_csv(text: str, where: str, read: Reading) -> Rows:
     stretches = read_columns(text, where, header, [header.index(name) for name in roles.values()])
     first = next(stretches, None)
     if first is None:
-        raise InputError(f"{where}: no requests")
+        raise no_requests(where, read)
     columns = dict(zip(roles, first[1], strict=True))
     whole = _whole_rows(columns, len(first[0]), 1) or [0]
     row = {role: cells[whole[0]] for role, cells in columns.items()}

@@ -70,7 +70,7 @@ def read_weka(text: str, document: Any, where: str, read: Reading) -> Requests:
                 last_of[k % read.lanes] = len(rows) - 1
         if len(rows) > MAX_REQUESTS:
             raise InputError(f"{where}: more than {MAX_REQUESTS} requests")
-    check_count(len(rows), where)
+    check_count(len(rows), where, read)
     return _build(rows, where)
 
 

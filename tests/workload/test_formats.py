@@ -200,7 +200,8 @@ def test_what_is_malformed_is_no_failed_request(tmp_path):
     assert requests.arrival_us.tolist() == [0, 2_000_000]
     assert requests.prompt_tokens.tolist() == [6, 5]
     nothing = "arrival_s,prompt_tokens,output_tokens\n,,\n"
-    assert refused(write(tmp_path, nothing), "failed=leave-out") == ": no requests"
+    left = ": no requests but failed ones, which read.failed = 'leave-out' leaves out"
+    assert refused(write(tmp_path, nothing), "failed=leave-out") == left
 
 
 def test_a_column_that_is_not_read_may_hold_long_texts(tmp_path):
