@@ -27,6 +27,7 @@ from kvsweep.store import (
     locked,
     prepare,
     real_path,
+    refuse_unlike,
     restored_sweep,
 )
 from kvsweep.sweep import warned
@@ -57,7 +58,8 @@ def merge(
     stores : list of paths
         Stores that `run` filled with ``shard=``, or cut short, in any order. They are only read.
     out : path
-        The store to make, also by its address, or one that a merge left half done.
+        The store to make, also by its address, or one that a merge left half done: what is there
+        must be the same.
     folder : path, optional
         Folder of the sweep file, to which names of files are relative; the current one, or
         ``sweeps`` in it, if not given.
@@ -114,7 +116,9 @@ def merge(
             prune=bool(first["pruned"]),
             identity_of=first,
         )
-        for task in target.pending():
+        todo = target.pending()
+        refuse_unlike(path, target.done, found)
+        for task in todo:
             target.writer()
             target.accept(task, Delivery(found[task.index].part(task.index)))
         target.finish()

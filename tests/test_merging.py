@@ -319,3 +319,23 @@ def test_another_store_is_not_overwritten_unless_told(sweep, tmp_path, capsys):
     assert tree(Path("m.zarr")) == before
     assert call("merge", *stores, "-o", "m.zarr", "--overwrite") == 0
     assert kvsweep.open_results("m.zarr").identical(kvsweep.run(sweep, out="m.zarr", workers=1))
+
+
+def test_what_is_at_out_must_be_the_same_too(sweep, monkeypatch):
+    """It was kept without a word, as if the stores had been put together."""
+    stores = shares(sweep, 2)
+    kvsweep.merge(stores, out="merged.zarr")
+    before = tree(Path("merged.zarr"))
+    assert kvsweep.merge(stores, out="merged.zarr").attrs["complete"]
+
+    def other_batch(*given, **options):
+        results = fake_batch(*given, **options)
+        return results | {"steps": results["steps"] + 1}
+
+    monkeypatch.setattr("kvsweep.simulate.simulate_batch", other_batch)
+    kvsweep.run(sweep, out="other.zarr", workers=1)
+    with pytest.raises(InputError, match=r"merged\.zarr: task 0 is another than in other\.zarr"):
+        kvsweep.merge(["other.zarr"], out="merged.zarr")
+    assert tree(Path("merged.zarr")) == before
+    kvsweep.merge(["other.zarr"], out="merged.zarr", overwrite=True)
+    assert tree(Path("merged.zarr")) == tree(Path("other.zarr"))

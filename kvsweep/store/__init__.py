@@ -56,7 +56,7 @@ from kvsweep.store.refusals import FORMAT
 from kvsweep.store.restoring import FOLDERS, restored_sweep, scenarios_of
 from kvsweep.store.share import Share
 from kvsweep.store.sharing import completed, left_to_do, opened
-from kvsweep.store.sources import Source, check_alike, chosen, unlike
+from kvsweep.store.sources import Source, check_alike, chosen, refuse_unlike, unlike
 from kvsweep.store.unlike_sweeps import difference_of_sweeps
 from kvsweep.store.writing import default_path, pending, prepare, real_path, update_attributes
 
@@ -94,6 +94,7 @@ __all__ = [
     "prepare",
     "real_path",
     "refuse_damaged",
+    "refuse_unlike",
     "restored_sweep",
     "save_dataset",
     "scenarios_of",

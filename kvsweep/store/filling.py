@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from kvsweep.addresses import Where
     from kvsweep.grid import Plan, Task
     from kvsweep.store.arrays import Array
+    from kvsweep.store.parts import Head
     from kvsweep.store.places import Storage
     from kvsweep.store.shard_records import Record
     from kvsweep.store.share import Share
@@ -58,6 +59,8 @@ class Store:
         These, and files of cells that `pending` found damaged: they are pending.
     share : Share or None
         The tasks that are this run's, if others fill the store too: nothing is packed then.
+    done : dict of int to Head
+        Of every task that `pending` found whole, by its index.
     """
 
     folder: Storage
@@ -68,11 +71,11 @@ class Store:
     repaired: list[str] = field(default_factory=list)
     damaged: list[str] = field(default_factory=list)
     share: Share | None = None
+    done: dict[int, Head] = field(default_factory=dict)
     _packed: dict[Place, Record] = field(default_factory=dict)
     _todo: dict[Place, set[int]] = field(default_factory=lambda: defaultdict(set))
     _broken: set[Place] = field(default_factory=set)
     _writer: PartWriter | None = None
-    _there: int = 0
 
     @property
     def path(self) -> Where:
@@ -92,7 +95,7 @@ class Store:
         found = checking.check(self.folder, self.root)
         self.damaged = list(dict.fromkeys([*self.repaired, *found.files]))
         self._packed, self._broken = found.packed, found.broken
-        self._there = len(found.done)
+        self.done = found.done
         done = {task for task, head in found.done.items() if not head.again}
         todo = [task for task in self.plan.tasks if task.index not in done]
         self._todo = defaultdict(set)
@@ -118,7 +121,7 @@ class Store:
     def has_all(self) -> bool:
         """Whether every task was written, by this run or others."""
         self.pending()
-        return self._there == len(self.plan.tasks)
+        return len(self.done) == len(self.plan.tasks)
 
     def writer(self) -> PartWriter:
         """Return what writes the parts of tasks, here or on a worker; the store is opened for it.

@@ -13,7 +13,7 @@ from kvsweep.store.checking import Check, Shards, check
 from kvsweep.store.identity import describe, difference_of_runs
 from kvsweep.store.layout import arrays
 from kvsweep.store.metadata import Root
-from kvsweep.store.parts import FOLDER, name_of, read
+from kvsweep.store.parts import FOLDER, Head, name_of, read
 from kvsweep.store.places import storage
 from kvsweep.store.refusals import damage, read_store, refuse_unsealed
 from kvsweep.store.shard_records import bodies
@@ -156,14 +156,27 @@ def chosen(sources: Sequence[Source], tasks: int) -> dict[int, Source]:
         having = [source for source in sources if task in source.found.done]
         having = [s for s in having if not s.found.done[task].again] or having[:1]
         for other in having[1:]:
-            if other.found.done[task].sum != having[0].found.done[task].sum:
-                raise InputError(
-                    f"{other.path}: task {task} is another than in {having[0].path}, though both "
-                    "are whole; `kvsweep verify` tells which one a simulation gives"
-                )
+            refuse_unlike(other.path, {task: other.found.done[task]}, {task: having[0]})
         if having:
             found[task] = having[0]
     return found
+
+
+def refuse_unlike(path: Where, there: Mapping[int, Head], found: Mapping[int, Source]) -> None:
+    """Refuse a store whose tasks are not those that are taken from others.
+
+    Raises
+    ------
+    InputError
+        If a task of these is in both, did not fail, and is not the same.
+    """
+    for task, head in there.items():
+        other = found[task].found.done[task]
+        if head.sum != other.sum and not (head.again or other.again):
+            raise InputError(
+                f"{path}: task {task} is another than in {found[task].path}, though both are "
+                "whole; `kvsweep verify` tells which one a simulation gives"
+            )
 
 
 def unlike(source: Source, sweep: Sweep, plan: Plan) -> str:
