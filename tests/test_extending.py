@@ -312,3 +312,22 @@ def test_a_dry_run_counts_what_is_new(tmp_path, capsys):
         main(["grid", "small.toml", "--out", "a.zarr", "--extend", "--dry-run", "--json"])
     size = json.loads(capsys.readouterr().out)
     assert (size["cells"], size["simulations"]) == (126, 42)
+
+
+@pytest.mark.parametrize(
+    ("edit", "message"),
+    [
+        (("requests = 20", "requests = 21"), "workload.requests is 20 in the store, 21 in"),
+        (("max_num_seqs = 8", "max_num_seqs = 9"), "policies.a.engine.max_num_seqs is 8 in"),
+    ],
+)
+def test_what_keeps_a_sweep_with_more_seeds_from_extending_is_named(tmp_path, edit, message):
+    """Both runs named the seeds, and the first advised the second."""
+    policies = "[policies.a]\nengine.max_num_seqs = 8\n[policies.b]\nengine.max_num_seqs = 4\n"
+    text = BASE + policies + GRID.replace('"round-robin", "least-loaded"', '"a", "b"')
+    kvsweep.run(make_sweep(tmp_path, text), out="a.zarr", workers=1)
+    larger = make_sweep(tmp_path, text.replace(*edit).replace("count = 6", "count = 9"))
+    for extend in (False, True):
+        with pytest.raises(InputError, match=message) as told:
+            kvsweep.run(larger, out="a.zarr", workers=1, extend=extend)
+        assert "--extend" not in str(told.value)

@@ -33,7 +33,11 @@ def difference_of_sweeps(
         Folder that names of files are relative to, if it is known.
     """
     before, now = _comparable(there, wanted, folder)
-    difference = _moved_points(before, now, names) or _difference(before, now, names)
+    difference = (
+        _moved_points(before, now, names)
+        or _beside_axes(before, now, [_parsed(of, "base") or {} for of in (there, wanted)], names)
+        or _difference(before, now, names)
+    )
     return difference and f"made from another sweep: {difference}"
 
 
@@ -84,6 +88,32 @@ def _moved_points(
         return ""
     difference = _difference(*designs, called, "design")
     return difference and f"{difference}: no point of a latin-hypercube stays as it was"
+
+
+def _beside_axes(
+    there: Mapping[str, Any],
+    here: Mapping[str, Any],
+    bases: list[dict[str, Any]],
+    called: tuple[str, str],
+) -> str:
+    """Say what was another where axes differ too; empty if nothing surely was.
+
+    Axes that have more values are the first to be told, and the last to be why a store is refused.
+    """
+    both = there, here
+    if there.get("grid") == here.get("grid"):
+        return ""
+    policies = [cells.get("policies") or {} for cells in both]
+    hidden = {key for cells in both for key in cells.get("grid", ())}
+    hidden |= {key for some in policies for policy in some.values() for key in policy}
+    told = [
+        {key: value for key, value in leaves(base) if key not in hidden}
+        | dict(leaves({"policies": some}))
+        for base, some in zip(bases, policies, strict=True)
+    ]
+    common = [key for key in told[0] if key in told[1]]
+    first, second = ({key: one[key] for key in common} for one in told)
+    return _difference(first, second, called)
 
 
 def cells_only(attributes: Mapping[str, Any]) -> dict[str, Any]:
