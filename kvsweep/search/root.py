@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable
 from dataclasses import replace
 from itertools import pairwise
-from math import ceil, inf, isfinite, isnan, nan, sqrt
+from math import ceil, inf, isfinite, isinf, isnan, nan, sqrt
 
 import numpy as np
 
@@ -216,9 +216,9 @@ class Search:
 
     def _is_narrow(self, reading: Reading, seeds: int) -> bool:
         """Whether the interval, or the way from the crossing to the answer, is short enough."""
-        if isnan(reading.crossing):
+        if isnan(reading.crossing) and not (self.aim.shown and isfinite(reading.piece[0])):
             return True  # next to values without a result, whose neighbours are known
-        if not isfinite(reading.crossing):
+        if isinf(reading.crossing):
             return reading.low == reading.high == reading.crossing
         if not self.aim.shown:
             return 0.5 * (reading.high - reading.low) <= self._goal(reading)
@@ -227,14 +227,14 @@ class Search:
         inner = self.space.next_inward(self._answer)
         if self._is_surely_past(inner, seeds):
             return True
-        return abs(self.space.depth(self._answer) - reading.crossing) <= self._goal(reading)
+        return abs(self.space.depth(self._answer) - reading.end) <= self._goal(reading)
 
     def _is_surely_past(self, value: float, seeds: int) -> bool:
         known = self.samples.seeds(value) >= seeds
         return known and self.samples.is_surely_past(value, seeds, self.aim.t(seeds))
 
     def _goal(self, reading: Reading) -> float:
-        return self.aim.tolerance * abs(self.space.at(reading.crossing))
+        return self.aim.tolerance * abs(self.space.at(reading.end))
 
     def _more_seeds(self, reading: Reading, seeds: int) -> int:
         """Return how many seeds should make the interval narrow, half as many more at least."""
@@ -259,5 +259,5 @@ class Search:
                 return
             if value == self.space.ends[0]:
                 return
-            away = abs(self.space.depth(value) - reading.crossing)
+            away = abs(self.space.depth(value) - reading.end)
             value = self.space.next_outward(value, 0.5 * away if isfinite(away) else 0.0)

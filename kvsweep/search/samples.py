@@ -43,6 +43,11 @@ class Reading:
     piece: tuple[float, float]
 
     @property
+    def end(self) -> float:
+        """Where means stop to be within: next to a point without a value, the point before it."""
+        return self.piece[0] if isnan(self.crossing) else self.crossing
+
+    @property
     def kept(self) -> float:
         """Up to where limits are kept: next to a point without a value, the point before it."""
         return min(self.low, self.piece[0]) if isnan(self.crossing) else self.low
