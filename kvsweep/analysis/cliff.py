@@ -17,8 +17,10 @@ import numpy as np
 from kvsweep.analysis import ranks, statistics, variables
 from kvsweep.analysis.cliff_records import Cliff, Labels
 from kvsweep.analysis.cliff_scan import Scan, find_ratios, scan_group
+from kvsweep.analysis.settings import sweep_of
 from kvsweep.analysis.statistics import Floats
 from kvsweep.arguments import checked
+from kvsweep.config.axes import dimension_names, more_is_generous
 from kvsweep.errors import InputError
 
 if TYPE_CHECKING:
@@ -46,7 +48,7 @@ def find_cliff(
     along : str
         The numeric axis of the resource. Which end is generous is read off the data: the end
         towards which the measure improves, by the mean rank correlation of the groups' mean
-        curves; the high end if that is zero.
+        curves; if that is zero the high end, but of a load (``workload.rate``) the low one.
     threshold : float
         In the units of the measure.
     confidence : float
@@ -87,7 +89,8 @@ def find_cliff(
 
     sign = -1.0 if metric in variables.HIGHER_IS_BETTER else 1.0
     axis = np.asarray(array[along].values, dtype=np.float64)
-    high_is_generous = _high_is_generous(axis, sign * curves)
+    trend = _trend(axis, sign * curves)
+    high_is_generous = trend < 0.0 or (trend == 0.0 and more_is_generous(_key(ds, along)))
     scan = Scan(
         axis=axis,
         order=slice(None, None, -1 if high_is_generous else 1),
@@ -139,12 +142,18 @@ def _stack(
     return curves, grid, seeds
 
 
-def _high_is_generous(axis: Floats, curves: Floats) -> bool:
-    """Whether the measure (larger is worse) falls towards the high end of the axis.
+def _trend(axis: Floats, curves: Floats) -> float:
+    """Sum the groups' rank correlations of axis and measure (larger is worse).
 
-    The groups' rank correlations count by their pairs of points: one of two points is 1 or -1.
+    They count by their pairs of points: one of two points is 1 or -1.
     """
     means = np.array([statistics.seed_mean(values) for values in curves])
     rho = ranks.spearman(axis, means)
     points = np.count_nonzero(~np.isnan(means), axis=-1)
-    return float(np.nansum(rho * points * (points - 1))) <= 0.0
+    return float(np.nansum(rho * points * (points - 1)))
+
+
+def _key(ds: xr.Dataset, along: str) -> str:
+    """Return the key of an axis of a sweep; the name of any other."""
+    names = dimension_names(list(sweep_of(ds).get("grid", {})))
+    return next((key for key, name in names.items() if name == along), along)

@@ -21,6 +21,8 @@ POLICY = "policy"
 SEED = "seed"
 SAMPLE = "sample"
 
+_LOADS = frozenset({"workload.rate", "workload.scale", "workload.concurrency"})
+
 _LARGEST = 2.0**63
 
 
@@ -63,6 +65,11 @@ def dimension_names(keys: Sequence[str]) -> dict[str, str]:
             return names
         for key in clashing:
             lengths[key] += 1
+
+
+def more_is_generous(key: str) -> bool:
+    """Whether more of an axis is easier, where no measure tells: of blocks, but not of a load."""
+    return key not in _LOADS
 
 
 def about(key: str) -> Key:

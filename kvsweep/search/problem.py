@@ -8,7 +8,14 @@ from itertools import product
 from typing import TYPE_CHECKING, Any
 
 from kvsweep.asked import check_levels
-from kvsweep.config.axes import POLICY, SEED, Axis, dimension_names, number_kind
+from kvsweep.config.axes import (
+    POLICY,
+    SEED,
+    Axis,
+    dimension_names,
+    more_is_generous,
+    number_kind,
+)
 from kvsweep.config.scenario import Scenario
 from kvsweep.errors import InputError, did_you_mean
 from kvsweep.search.aims import Aim
@@ -137,7 +144,8 @@ def make_problem(
     aim = aim if varies(sweep, groups) else replace(aim, max_seeds=1)
     known = next((a.values for a in sweep.axes if a.key == SEED), (0,))
     seeds = (*known, *range(max(known) + 1, max(known) + 1 + aim.max_seeds))[: aim.max_seeds]
-    space = Space(low, high, is_whole(axis.key), generous_high is not False)
+    high_keeps = more_is_generous(axis.key) if generous_high is None else generous_high
+    space = Space(low, high, is_whole(axis.key), high_keeps)
     problem = Problem(
         sweep=sweep,
         axis=axis,

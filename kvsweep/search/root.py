@@ -107,9 +107,10 @@ class Search:
         return 0.0 if isnan(rho) else rho
 
     def _orient(self, ladder: tuple[float, ...]) -> None:
-        """Find the end towards which the measure gets better."""
+        """Find the end towards which the measure gets better; of equal values it stays."""
         rho = self._slope(ladder)
-        self.samples.space = replace(self.space, generous_high=rho <= 0.0)
+        if rho:
+            self.samples.space = replace(self.space, generous_high=rho < 0.0)
 
     def _bracket(self, ladder: tuple[float, ...]) -> tuple[float, float] | None:
         """Return the first neighbours of which one is within the limits, the next past them."""

@@ -337,3 +337,13 @@ def test_resamples_of_a_ratio_that_are_left_out_are_not_said_to_lie_outside():
     told = f"a / b: {ratio.resamples_missing} resamples may have a cliff where cells have no value"
     assert f"{told}: they are left out." in text
     assert "lies outside" not in text
+
+
+def test_where_no_value_differs_more_of_a_load_is_tighter():
+    flat = dataset([0.0, 0.0, 0.0, 0.0], blocks=[1, 2, 3, 4])
+    assert find_cliff(flat).generous == "high"
+    load = flat.rename(gpu_blocks="rate")
+    load.attrs["sweep"] = json.dumps({"grid": {"workload.rate": [1, 2, 3, 4]}})
+    cliff = find_cliff(load, along="rate")
+    assert cliff.generous == "low"
+    assert "a cliff, if any, lies above 4" in cliff_text(cliff)

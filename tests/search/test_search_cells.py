@@ -337,3 +337,12 @@ def test_a_search_runs_along_whole_numbers_in_a_list(tmp_path):
     assert problem.space.integer
     (found,), _ = run(problem)
     assert 150 < found.crossing < 2000
+
+
+def test_of_a_rate_at_which_nothing_happens_the_highest_is_the_answer(tmp_path):
+    text = SMALL + '\n"workload.rate" = [1.0, 4.0]\n'
+    fixed = ["cache.gpu_blocks=[100000]", 'policy=["round-robin"]']
+    sweep = make_sweep(tmp_path, text, overrides=fixed)
+    asked = {"metric": "preemption_rate", "threshold": 0.05, "along": "rate"}
+    (found,), _ = run(cliff_problem(sweep, asked, Aim(max_seeds=3)))
+    assert (found.outcome.value, found.answer) == ("never", 4.0)
