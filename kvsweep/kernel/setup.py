@@ -158,7 +158,6 @@ def _add_instance(inst, tally):
 def end_lane(inp, ws, out, lane, tally, number):
     """Write the per-request columns and the totals of a lane."""
     end_requests(inp, ws, out, lane, tally, number)
-    tally["first_arrival"] = ws.progress[lane["warmup"]]["arrival"]
     for index in range(lane["instances"]):
         inst = ws.instances[index]
         _add_instance(inst, tally)

@@ -7,7 +7,7 @@ them takes here (200 requests: 0.8 and 1.9 us per column).
 
 from .._jit import leaf
 from ..policies import RequestStatus
-from ..records import NONE
+from ..records import NEVER, NONE
 from .explicit.beginning import end_handoff
 
 
@@ -73,6 +73,7 @@ def _count_arrivals(inp, lane, tally, r, status):
 def end_requests(inp, ws, out, lane, tally, number):
     """Write the columns of all requests, and the totals of those measured."""
     overhead = int(lane["alpha2"])
+    tally["first_arrival"] = NEVER
     for code in range(out.outcomes.shape[1]):
         out.outcomes[number, code] = 0
     for r in range(lane["requests"]):
@@ -88,6 +89,8 @@ def end_requests(inp, ws, out, lane, tally, number):
             out.outcomes[number, status] += 1
             tally["preemptions"] += preemptions
             tally["preempted"] += preemptions > 0
+            if status != RequestStatus.NOT_ARRIVED:
+                tally["first_arrival"] = min(tally["first_arrival"], ws.progress[r]["arrival"])
             _add_up(out, tally, slot, tokens)
         if lane["closed_loop"]:
             _count_arrivals(inp, lane, tally, r, status)

@@ -49,7 +49,7 @@ TALLY_FIELDS = (
     Field("preempted", i64, "request", "measured requests preempted at least once"),
     Field("computed_tokens", i64, "token", "tokens computed of measured requests, each time"),
     Field("recomputed_tokens", i64, "token", "of those, computed before a preemption already"),
-    Field("first_arrival", i64, "us", "arrival of the first measured request"),
+    Field("first_arrival", i64, "us", "first arrival of a measured request; NEVER if none arrives"),
     Field("admissions", i64, "request", "measured requests that began to run"),
     Field("first_tokens", i64, "request", "measured requests that sampled a token"),
     Field("output_tokens", i64, "token", "output of completed measured requests"),

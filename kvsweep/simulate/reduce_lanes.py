@@ -227,7 +227,6 @@ def _add_rates(inputs: Inputs, outputs: Outputs, values: dict[str, NDArray[Any]]
 def _measured_us(inputs: Inputs, outputs: Outputs) -> NDArray[Any]:
     """Return how long each lane is measured, from zero or the first measured arrival on."""
     lanes, tallies = inputs.lanes, outputs.tallies
-    arrival = inputs.requests["arrival"][lanes["request_lo"] + lanes["warmup"]]
-    arrival = np.where(lanes["concurrency"] > 0, tallies["first_arrival"], arrival)
-    lasted: NDArray[Any] = tallies["makespan"] - np.where(lanes["warmup"] > 0, arrival, 0)
+    since = np.where(lanes["warmup"] > 0, tallies["first_arrival"], 0)
+    lasted: NDArray[Any] = tallies["makespan"] - np.minimum(since, tallies["makespan"])
     return lasted

@@ -107,3 +107,14 @@ def test_load_and_capacity_are_not_compared_where_clients_wait():
     for name in ("arrivals_s", "queue_growth"):
         assert np.isnan(found[name][0]).all()
         assert not np.isnan(found[name][1]).any()
+
+
+def test_throughput_of_closed_loops_counts_from_the_first_measured_arrival():
+    """Of the requests after a warm-up the first of the list is not the first to arrive."""
+    loops = {"rounds": 6, "think_time_s": 0.01, "arrivals": "closed-loop", "truncate": False}
+    found = cells({"rate": 5000.0, "warmup": 30, "sessions": loops}, keep_requests=True)
+    assert (found["status"] == Status.OK).all()
+    since = found["request_arrival_us"][0, :, 30:].min(axis=1)
+    assert (since > 0).all()
+    seconds = found["makespan_s"][0] - since / 1e6
+    assert found["throughput_rps"][0] == pytest.approx(30 / seconds)

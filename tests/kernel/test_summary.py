@@ -9,7 +9,7 @@ from kvsweep._jit import kernel
 from kvsweep.kernel.summary import copy_requests, end_requests
 from kvsweep.metrics import latency_quantiles, mean_latency, summarize_latency
 from kvsweep.policies import RequestStatus
-from kvsweep.records import NONE
+from kvsweep.records import NEVER, NONE
 from kvsweep.simulate.reduce_lanes import reduce_lanes
 from kvsweep.simulate.workspace import allocate_outputs, allocate_workspace
 
@@ -91,6 +91,7 @@ def test_totals_are_those_of_the_columns(drawn):
     tally = outputs.tallies[0]
     totals = {
         "arrived": len(table),
+        "first_arrival": arrival[status != RequestStatus.NOT_ARRIVED].min(initial=NEVER),
         "preemptions": preemptions.sum(),
         "preempted": (preemptions > 0).sum(),
         "admissions": (delay >= 0).sum(),
