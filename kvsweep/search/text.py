@@ -94,16 +94,27 @@ def _without_crossing(answer: SearchAnswer, group: GroupAnswer, what: str) -> st
         return f"{what} holds everywhere from {where}{sure}: the limit, if any, lies beyond"
     kept = [c.value for c in group.candidates if c.verdict == WITHIN]
     if group.outcome == "already" and kept:
-        end = answer.range[1] if answer.generous == "high" else answer.range[0]
-        return (
-            f"{what} does not hold at {end:,.15g} and does at {kept[-1]:,.15g}: a measure that "
-            f"gets better along {answer.along} has no {_sought(answer)} here"
-        )
+        return _turning(answer, kept, what)
     if group.outcome == "already":
         return f"{what} holds nowhere from {where}{sure}{_at_best(answer, group)}"
     if group.candidates:
         return f"{what} ends next to values at which simulations have no result"
     return "nothing is known yet"
+
+
+def _turning(answer: SearchAnswer, kept: list[int | float], what: str) -> str:
+    """Tell of a measure that is past its limit at the generous end and not at the values kept."""
+    tight, end = answer.range if answer.generous == "high" else answer.range[::-1]
+    found = kept[0] if answer.generous == "high" else kept[-1]
+    told = f"{what} does not hold at {end:,.15g}"
+    if found == tight:
+        better = f"a measure that gets better along {answer.along}"
+        return f"{told} and does at {found:,.15g}: {better} has no {_sought(answer)} here"
+    told += f", does at {found:,.15g} and not at {tight:,.15g}"
+    if answer.goal == "crossing":
+        return f"{told}: search from there, by the ends of {answer.along} in [grid]"
+    low, high = sorted((found, tight))
+    return f"{told}: search from there, --between {low:.15g}:{high:.15g}"
 
 
 def _sought(answer: SearchAnswer) -> str:

@@ -259,3 +259,16 @@ def test_mistakes_are_told_in_one_line(run, sweep, arguments, message):
     assert out == ""
     assert message in err
     assert len(err.splitlines()) == 1
+
+
+def test_a_measure_that_rises_and_falls_is_told_where_to_search(run, sweep):
+    """Goodput is that of few requests at low rates, and of few that are in time at high ones."""
+    asked = ("--find", "rate", "--set", "cache.gpu_blocks=1800", "--goodput", "ttft:40")
+    asked += ("--target", "goodput_rps>=8")
+    _, out, _ = run("size", sweep, *asked, "--between", "1:5000")
+    found = re.search(r"does not hold at 1, does at ([\d.]+) and not at 5,000", out)
+    assert found
+    between = f"{found[1]}:5000"
+    assert f"search from there, --between {between}" in out
+    _, out, _ = run("size", sweep, *asked, "--between", between)
+    assert "highest rate that keeps goodput_rps >= 8: " in out
