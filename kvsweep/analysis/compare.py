@@ -17,6 +17,7 @@ import numpy as np
 from kvsweep.analysis import statistics, student, variables
 from kvsweep.analysis.aligned import SEED, aligned, changes_requests, differing
 from kvsweep.analysis.compare_records import ComparedAxis, Comparison, Difference
+from kvsweep.analysis.contrasts import ROUNDING
 from kvsweep.analysis.effect_records import Verdict
 from kvsweep.analysis.gib import unit_gib
 from kvsweep.analysis.jsonable import jsonable
@@ -186,7 +187,9 @@ def _difference(
     count = min(len(x), len(y))
     mean_a, mean_b = (float(v.mean()) if len(v) else math.nan for v in (x, y))
     if paired:
-        mean, half = (float(v[0]) for v in statistics.mean_and_t((y - x)[None], confidence))
+        gap = y - x
+        gap[np.abs(gap) <= ROUNDING * (np.abs(x) + np.abs(y))] = 0.0
+        mean, half = (float(v[0]) for v in statistics.mean_and_t(gap[None], confidence))
     else:
         mean, half = mean_b - mean_a, _welch(x, y, confidence)
     known = math.isfinite(half)
@@ -196,7 +199,7 @@ def _difference(
         mean_b=mean_b,
         difference=mean,
         interval=Interval(mean - half, mean + half, confidence) if known else None,
-        relative=mean / mean_a if mean_a and count else None,
+        relative=mean / mean_a if mean_a > 0.0 and count else None,
         verdict=_verdict(mean, half) if known else None,
         seeds=count,
         dropped=seeds - count,

@@ -44,7 +44,7 @@ class Difference:
         Of the difference, Student's t over the seeds: of differences within seeds if paired, else
         Welch's. None below two seeds.
     relative : float or None
-        The difference over `mean_a`; None where that is 0.
+        The difference over `mean_a`; None where that is not above 0.
     verdict : Verdict or None
         Whether B raises or lowers the measure; None without an interval.
     seeds, dropped : int

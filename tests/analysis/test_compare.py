@@ -251,3 +251,17 @@ def test_intervals_hold_as_often_as_they_say():
             held[paired] += sum(d.interval.low <= 1 <= d.interval.high for d in found.differences)
     for count in held.values():
         assert 0.93 < count / 1200 < 0.975
+
+
+def test_a_share_is_told_of_positive_means_alone():
+    """Of a negative one what rises by a half would be a share below zero."""
+    values = np.array([[-2.0, -1.0, -3.0], [2.0, 1.0, 3.0], [0.0, 0.0, 0.0]])
+    found = compare(made(values), made(values + 1.0), "preemption_rate").differences
+    assert [item.relative for item in found] == [None, 0.5, None]
+    assert {item.verdict for item in found} == {Verdict.RAISES}
+
+
+def test_what_differs_by_roundings_alone_is_equal():
+    first, second = np.full((3, 6), 0.1 + 0.2), np.full((3, 6), 0.3)
+    found = compare(made(first), made(second), "preemption_rate").differences
+    assert {(item.difference, item.verdict) for item in found} == {(0.0, Verdict.NOT_SHOWN)}
