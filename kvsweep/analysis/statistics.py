@@ -259,9 +259,17 @@ def mean_and_t(values: Floats, confidence: float) -> tuple[Floats, Floats]:
 
 
 def seed_mean(values: Floats) -> Floats:
-    """Mean over the seeds that have a value: (seeds, points) -> (points,), NaN where none has."""
-    mean: Floats = resample_means(values, np.ones((1, values.shape[0])))[0]
-    return mean
+    """Mean over the seeds that have a value: (seeds, points) -> (points,), NaN where none has.
+
+    Points that are equal in every seed have equal means, which a matrix product may round apart:
+    a curve without a trend would then have one.
+    """
+    known = ~np.isnan(values)
+    least = np.min(values, axis=0, where=known, initial=np.inf)
+    most = np.max(values, axis=0, where=known, initial=-np.inf)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        means = np.where(known, values, 0.0).sum(axis=0) / known.sum(axis=0)
+        return np.asarray(np.clip(means, least, most), np.float64)
 
 
 def _tail(size: int, confidence: float) -> int:

@@ -141,3 +141,14 @@ def test_the_isotonic_fit_leaves_missing_points_out():
     curve = np.array([np.nan, 3.0, np.nan, 1.0])
     fitted = isotonic_curve(curve, np.array([0.0, 1.0, 0.0, 3.0]))
     assert fitted == pytest.approx([np.nan, 1.5, np.nan, 1.5], nan_ok=True)
+
+
+def test_points_that_are_equal_in_every_seed_have_equal_means():
+    """A matrix product rounds them apart, by where they stand."""
+    rng = np.random.default_rng(3)
+    for seeds in (3, 10, 20, 30, 100):
+        values = np.repeat(rng.lognormal(3.0, 1.0, (seeds, 1)), 67, axis=1)
+        for layout in "CF":
+            means = statistics.seed_mean(np.asarray(values, order=layout))
+            assert len(set(means.tolist())) == 1
+            assert means[0] == pytest.approx(values[:, 0].mean())
