@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import log
 
 from kvsweep.analysis.statistics import Interval
 from kvsweep.analysis.wording import MISSING, label, number
@@ -110,11 +111,9 @@ def _turning(answer: SearchAnswer, kept: list[int | float], what: str) -> str:
     if found == tight:
         better = f"a measure that gets better along {answer.along}"
         return f"{told} and does at {found:,.15g}: {better} has no {_sought(answer)} here"
-    told += f", does at {found:,.15g} and not at {tight:,.15g}"
-    if answer.goal == "crossing":
-        return f"{told}: search from there, by the ends of {answer.along} in [grid]"
+    told += f", does at {found:,.15g} and not at {tight:,.15g}: search from there"
     low, high = sorted((found, tight))
-    return f"{told}: search from there, --between {low:.15g}:{high:.15g}"
+    return told if answer.goal == "crossing" else f"{told}, --between {low:.15g}:{high:.15g}"
 
 
 def _sought(answer: SearchAnswer) -> str:
@@ -161,14 +160,24 @@ def _size_sentence(answer: SearchAnswer, group: GroupAnswer) -> str:
     if group.outcome == "never" and group.answer == 1 and answer.goal == "smallest":
         return f"{found}, the least there is"
     if group.outcome == "never":
-        return f"{found}, the end of the range: it is kept everywhere, {_beyond(answer)} may do"
+        beyond = "more" if answer.goal == "highest" else "less"
+        return f"{found}, the end of the range: it is kept everywhere, {beyond} may do"
     if group.seeds < 2:
         return f"{found} (one request list: no interval)"
-    return f"{found} (shown with {100 * answer.confidence:g} % confidence; {group.seeds:,} seeds)"
+    return f"{found} ({_shown(answer, group)})"
 
 
-def _beyond(answer: SearchAnswer) -> str:
-    return "more" if answer.goal == "highest" else "less"
+def _shown(answer: SearchAnswer, group: GroupAnswer) -> str:
+    """Say what shows the answer; seeds that are equal tell nothing of what none of them has."""
+    at = next(c for c in group.candidates if c.value == group.answer)
+    equal = [m.metric for m in at.measures if m.low is None]
+    if not equal:
+        return f"shown with {100 * answer.confidence:g} % confidence; {group.seeds:,} seeds"
+    share = -log(1.0 - answer.confidence) / at.seeds  # at 95 % the rule of three
+    return (
+        f"{' and '.join(equal)} equal in all {at.seeds:,} seeds: what less than {share:.2g} of all "
+        "seeds show may be unseen"
+    )
 
 
 def _tried(group: GroupAnswer, most: int = SHOWN) -> Iterator[str]:
