@@ -235,7 +235,8 @@ class Search:
         return known and self.samples.is_surely_past(value, seeds, self.aim.t(seeds))
 
     def _goal(self, reading: Reading) -> float:
-        return self.aim.tolerance * abs(self.space.at(reading.end))
+        place = self.space.at(reading.end)
+        return self.aim.tolerance * (abs(place) or self.space.step(place))
 
     def _more_seeds(self, reading: Reading, seeds: int) -> int:
         """Return how many seeds should make the interval narrow, half as many more at least."""

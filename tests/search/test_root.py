@@ -260,3 +260,15 @@ def test_next_to_values_without_a_result_seeds_are_added_until_the_answer_is_sho
     assert found.outcome is Outcome.MISSING
     assert found.answer == 1500
     assert found.seeds > 16
+
+
+def test_a_crossing_at_zero_is_found_as_any():
+    """Nothing is relative to zero: the tolerance is that of a step there."""
+
+    def excess(value, seeds):
+        spread = np.array([np.random.default_rng(seed).normal(0.0, 0.3) for seed in seeds])
+        return (value / 100.0 * (1.0 + spread) + 0.1 * spread * (value != 0.0))[None]
+
+    found = drive(Search(Space(0, 1000, True, False), Aim(max_seeds=32)), excess)
+    assert found.outcome is Outcome.CROSSES
+    assert found.crossing == 0.0
