@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from math import log
 
-from kvsweep.analysis.statistics import Interval
+from kvsweep.analysis.statistics import Interval, seeds_note
 from kvsweep.analysis.wording import MISSING, label, number
 from kvsweep.report.table import interval_text, plural, table
 from kvsweep.search.answer_records import (
@@ -85,7 +84,11 @@ def _support(answer: SearchAnswer, group: GroupAnswer) -> str:
         return ONE_LIST if group.seeds < 2 else ""
     ends = [number(end) if end is not None else "outside" for end in (group.low, group.high)]
     percent = f"{100 * answer.confidence:g}"
-    return f" ({percent}% CI {ends[0]} to {ends[1]}; {group.seeds:,} seeds)"
+    return f" ({percent}% CI {ends[0]} to {ends[1]}; {_seeds(group.seeds)})"
+
+
+def _seeds(seeds: int) -> str:
+    return seeds_note(seeds) or f"{seeds:,} seeds"
 
 
 def _without_crossing(answer: SearchAnswer, group: GroupAnswer, what: str) -> str:
@@ -110,14 +113,11 @@ def _turning(answer: SearchAnswer, kept: list[int | float], what: str) -> str:
     told = f"{what} does not hold at {end:,.15g}"
     if found == tight:
         better = f"a measure that gets better along {answer.along}"
-        return f"{told} and does at {found:,.15g}: {better} has no {_sought(answer)} here"
+        sought = "crossing" if answer.goal == "crossing" else f"{answer.goal} {answer.along}"
+        return f"{told} and does at {found:,.15g}: {better} has no {sought} here"
     told += f", does at {found:,.15g} and not at {tight:,.15g}: search from there"
     low, high = sorted((found, tight))
     return told if answer.goal == "crossing" else f"{told}, --between {low:.15g}:{high:.15g}"
-
-
-def _sought(answer: SearchAnswer) -> str:
-    return "crossing" if answer.goal == "crossing" else f"{answer.goal} {answer.along}"
 
 
 def _range_text(answer: SearchAnswer) -> str:
@@ -172,8 +172,8 @@ def _shown(answer: SearchAnswer, group: GroupAnswer) -> str:
     at = next(c for c in group.candidates if c.value == group.answer)
     equal = [m.metric for m in at.measures if m.low is None]
     if not equal:
-        return f"shown with {100 * answer.confidence:g} % confidence; {group.seeds:,} seeds"
-    share = -log(1.0 - answer.confidence) / at.seeds  # at 95 % the rule of three
+        return f"shown with {100 * answer.confidence:g} % confidence; {_seeds(at.seeds)}"
+    share = 1.0 - (1.0 - answer.confidence) ** (1.0 / at.seeds)
     return (
         f"{' and '.join(equal)} equal in all {at.seeds:,} seeds: what less than {share:.2g} of all "
         "seeds show may be unseen"

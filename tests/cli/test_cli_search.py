@@ -278,5 +278,12 @@ def test_seeds_that_are_equal_are_not_said_to_show_anything(run, sweep):
     """Where 16 seeds preempt nothing, one in ten may."""
     _, out, _ = run("size", sweep, "--find", "blocks", "--target", "preemption_rate<=0")
     told = out.splitlines()[0]
-    assert "(preemption_rate equal in all 16 seeds: what less than 0.19 of all seeds show" in told
+    assert "(preemption_rate equal in all 16 seeds: what less than 0.17 of all seeds show" in told
     assert "confidence" not in told
+
+
+def test_few_seeds_are_said_to_tell_little(run, sweep):
+    size = ("size", sweep, "--find", "blocks", "--target", "preemption_rate<=0.3")
+    for asked in (size, ("cliff", sweep, "--search")):
+        _, out, _ = run(*asked, "--max-seeds", "3")
+        assert "3 seeds: intervals rest on little; 20 or more are usual)" in out.splitlines()[0]
