@@ -38,10 +38,7 @@ class Study:
         return kvsweep.run(sweep, out=Path(SCRATCH.name) / f"{name}.zarr")
 
     def save(self, figure, name):
-        """Write a figure of the study and return what a notebook shows of it.
-
-        A figure itself is shown only after ``%matplotlib inline``.
-        """
+        """Write a figure of the study and return what a notebook shows of it: the file."""
         path = self.figures / f"{self.name}-{name}.png"
         plot.save(figure, path)
         return Image(data=path.read_bytes(), width=round(96 * figure.get_figwidth()))

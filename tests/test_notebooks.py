@@ -21,10 +21,9 @@ NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 def test_a_cell_that_draws_ends_with_what_is_shown(notebook):
     cells = list(drawing_cells(notebook))
     assert cells
-    inline = "%matplotlib inline" in notebook.read_text("utf-8")
     for _, cell in cells:
         last = "".join(cell["source"]).strip().splitlines()[-1]
-        assert "save(" in last or (inline and last.startswith("plot.plot_"))
+        assert "save(" in last or last.startswith("plot.plot_")
 
 
 def test_a_saved_figure_is_shown_as_an_image(tmp_path, monkeypatch):
@@ -50,3 +49,9 @@ def test_a_figure_that_is_not_shown_is_told(tmp_path, capsys, outputs, code):
     (tmp_path / "a.ipynb").write_text(json.dumps({"cells": cells}))
     assert main(tmp_path) == code
     assert ("cell 2 makes a figure and shows none" in capsys.readouterr().out) == bool(code)
+
+
+def test_a_figure_is_shown_by_itself():
+    data, looks = plot.plot_curve(h8(2), "preemption_rate", "gpu_blocks")._repr_png_()
+    assert data.startswith(b"\x89PNG")
+    assert looks["width"] == 336

@@ -19,6 +19,7 @@ from matplotlib.ticker import FuncFormatter
 from kvsweep.analysis.wording import gib, number
 from kvsweep.errors import printable
 from kvsweep.plot.medium import current, remember
+from kvsweep.plot.shown import ShownFigure
 from kvsweep.plot.ticks import FittingLocator
 
 if TYPE_CHECKING:
@@ -157,7 +158,7 @@ def new_figure(height: float, width: float = COLUMN_WIDTH) -> Figure:
         width = SLIDE_WIDTH
         height = SLIDE_HEIGHT if height < 2 * SLIDE_HEIGHT else height
     width, height = current().size or (width, height)
-    figure = Figure(figsize=(width, height), layout="constrained")
+    figure = ShownFigure(figsize=(width, height), layout="constrained")
     engine = figure.get_layout_engine()
     if engine is not None:
         engine.set(w_pad=0.03, h_pad=0.03, hspace=0.04, wspace=0.04)  # type: ignore[call-arg]
