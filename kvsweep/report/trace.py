@@ -32,7 +32,8 @@ def info_text(name: str, found: Mapping[str, Any]) -> str:
 
 def _counts(found: Mapping[str, int]) -> str:
     """Write how many requests have each name, of many names the most frequent."""
-    kept = sorted(found, key=lambda name: -found[name])[:_NAMES]
+    one_more = len(found) == _NAMES + 1  # takes the room of "1 other"
+    kept = sorted(found, key=lambda name: -found[name])[: _NAMES + one_more]
     told = [f"{name} {count:,}" for name, count in found.items() if name in kept]
     rest = sum(found.values()) - sum(found[name] for name in kept)
     others = [f"{len(found) - len(kept):,} others {rest:,}"] if rest else []

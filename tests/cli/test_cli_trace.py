@@ -416,3 +416,11 @@ def test_many_clients_are_told_in_a_line_that_can_be_read(run, files):
 def test_the_most_blocks_are_named(run, files):
     line = ("trace", "hits", str(files / "azure.csv"), "--blocks", "9" * 15)
     assert f"--blocks: {'9' * 15}; allowed: 1 to " in run(*line)[2]
+
+
+@pytest.mark.parametrize(("clients", "others"), [(13, ""), (14, "2 others 2")])
+def test_a_single_further_client_is_named(run, files, clients, others):
+    rows = "".join(f"{i},5,2,c{i}\n" for i in range(clients))
+    (files / "clients.csv").write_text(f"arrival_s,prompt_tokens,output_tokens,client\n{rows}")
+    line = run("trace", "info", str(files / "clients.csv"))[1].splitlines()[-1]
+    assert line.endswith(others or "c12 1")
