@@ -80,6 +80,8 @@ def _is_mapping_of_numbers(value: Any) -> bool:
 
 TEXT = Kind("a string", _is_text)
 TEXTS = Kind("a list of strings", lambda value: _is_list(value, _is_text))
+OVERRIDES = TEXTS._replace(words="a list of strings, as ['cache.gpu_blocks=[1000, 2000]']")
+OBJECTIVES = TEXTS._replace(words="a list of strings, as ['ttft_p99_ms:min']")
 PATH = Kind("a path", _is_path)
 SWITCH = Kind("True or False", lambda value: isinstance(value, bool))
 WHOLE = Kind("an integer of 64 bits", lambda v: _is_number(v) and isinstance(v, Integral), int)
@@ -125,7 +127,9 @@ ARGUMENTS: dict[str, Kind] = {
     "designs": Kind("a list of lists", lambda v: _is_list(v, lambda one: _is_list(one, ANY.fits))),
     **dict.fromkeys(("path", "out", "store", "scheduler_file"), PATH),
     **dict.fromkeys(("metric", "along", "over", "x", "y", "shard", "style", "title"), TEXT),
-    **dict.fromkeys(("overrides", "read", "factors", "objectives"), TEXTS),
+    **dict.fromkeys(("read", "factors"), TEXTS),
+    "overrides": OVERRIDES,
+    "objectives": OBJECTIVES,
     **dict.fromkeys(("seeds", "workers", "sample", "order", "resamples"), WHOLE),
     **dict.fromkeys(("confidence", "threshold", "wait"), NUMBER),
     **dict.fromkeys(("verify", "processes", "overwrite", "extend", "dark"), SWITCH),
@@ -134,6 +138,13 @@ ARGUMENTS: dict[str, Kind] = {
     # Dask's objects, which are known where Dask is loaded.
     **dict.fromkeys(("scheduler", "client"), ANY),
 }
+
+
+def _told(value: object) -> str:
+    """Write an argument as Python has it, where `shown` writes what files have."""
+    if value is None or isinstance(value, bool):
+        return str(value)
+    return "a dict" if isinstance(value, dict) else shown(value)
 
 
 def checked(function: Callable[P, R]) -> Callable[P, R]:
@@ -148,7 +159,7 @@ def checked(function: Callable[P, R]) -> Callable[P, R]:
             return value
         kind = ARGUMENTS[name]
         if not kind.fits(value):
-            raise InputError(f"{name}: expected {kind.words}, got {shown(value)}")
+            raise InputError(f"{name}: expected {kind.words}, got {_told(value)}")
         return kind.plain(value)
 
     @wraps(function)

@@ -132,3 +132,13 @@ def test_the_package_says_that_it_is_typed():
     assert files("kvsweep").joinpath("py.typed").is_file()
     project = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())
     assert project["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"] == ["kvsweep"]
+
+
+@pytest.mark.parametrize(
+    ("value", "told"), [(None, "None"), (True, "True"), ({"a": 1}, "a dict"), ("a", "'a'")]
+)
+def test_a_refused_argument_is_told_in_the_words_of_python(value, told):
+    words = "a list of strings, as ['cache.gpu_blocks=[1000, 2000]']"
+    with pytest.raises(InputError) as caught:
+        kvsweep.load_sweep("small.toml", value)
+    assert str(caught.value) == f"overrides: expected {words}, got {told}"
