@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import xarray as xr
 from analysis.synthetic import dataset
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
@@ -562,3 +563,11 @@ def test_letters_that_the_font_lacks_are_told_once(tmp_path):
     assert [str(warning.message) for warning in found] == [
         "figure: DejaVu Sans has no '\u65e5\u672c': boxes stand for what it lacks"
     ]
+
+
+def test_names_of_tied_members_touch_neither_each_other_nor_titles_in_several_panels():
+    ds = xr.concat([routing_study()] * 2, xr.Variable("rate", [40.0, 200.0]))
+    ds["ttft_p99_ms"] = ds["ttft_p99_ms"] * xr.DataArray([1, 1, 1, 40, 40], dims="policy")
+    names = [f"round-robin-{word}-come-first-served" for word in ("a", "b", "c", "d", "e")]
+    ds = ds.isel(policy=[1, 1, 1, 2, 4]).assign_coords(policy=names)
+    check_layout(plot.plot_pareto(ds, pareto_front(ds, ["ttft_p99_ms:min", "throughput_rps:max"])))

@@ -11,6 +11,7 @@ from matplotlib.patches import Patch
 from matplotlib.patheffects import withStroke
 
 from kvsweep.plot import style
+from kvsweep.plot.medium import current
 from kvsweep.plot.panel import check_threshold, figure_of
 from kvsweep.plot.ticks import LETTER
 
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
 
 LINE_HEIGHT = 0.125  # of the names, in inches
+
+DRAWN = 0.8  # of the height of a panel on a slide, that is left beside its labels
 
 BARS = 0.85  # opacity
 
@@ -165,9 +168,11 @@ def _columns(names: Sequence[str], width: float) -> int:
 def label_ends(panel: Axes, ends: list[tuple[str, float]], panel_height: float) -> None:
     """Write each line's name right of its end, in its colour, moved apart where they would touch.
 
-    Call it last: it reads the limits of the panel. `panel_height` is in inches, roughly.
+    Call it last: it reads the limits of the panel. `panel_height` is in inches, roughly, of a
+    column; a slide is higher.
     """
-    panel_height = min(panel_height, panel.bbox.height / figure_of(panel).dpi)
+    inches = panel.bbox.height / figure_of(panel).dpi
+    panel_height = DRAWN * inches if current().is_slide else min(panel_height, inches)
     panel.get_ylim()  # sets the limits that the transforms below work with
     to_share = panel.transData + panel.transAxes.inverted()
     named = [(i, text, y) for i, (text, y) in enumerate(ends) if text and not np.isnan(y)]
@@ -187,20 +192,30 @@ def label_ends(panel: Axes, ends: list[tuple[str, float]], panel_height: float) 
         )
 
 
-def spread(positions: list[float], gap: float, low: float, high: float) -> list[float]:
+def spread(
+    positions: list[float],
+    gap: float,
+    low: float,
+    high: float,
+    lines: Sequence[int] | None = None,
+) -> list[float]:
     """Move labels apart until neighbours are `gap` apart, between `low` and `high`.
 
     Each keeps its place if it can; the order is kept. Used for labels at the ends of lines.
+    Labels of several `lines`, whose positions are their middles, are as many times as high.
     """
+    halves = [0.5 * gap * count for count in lines or [1] * len(positions)]
     # Of equal positions the first goes on top, as in a list read downwards.
     order = sorted(range(len(positions)), key=lambda i: (positions[i], -i))
     placed: list[float] = []
+    floor = low - 0.5 * gap
     for i in order:
-        placed.append(max(positions[i], placed[-1] + gap if placed else low))
-    ceiling = high
+        placed.append(max(positions[i], floor + halves[i]))
+        floor = placed[-1] + halves[i]
+    ceiling = high + 0.5 * gap
     for k in range(len(placed) - 1, -1, -1):
-        placed[k] = min(placed[k], ceiling)
-        ceiling = placed[k] - gap
+        placed[k] = min(placed[k], ceiling - halves[order[k]])
+        ceiling = placed[k] - halves[order[k]]
     moved = list(positions)
     for i, place in zip(order, placed, strict=True):
         moved[i] = place

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -32,9 +33,6 @@ COLUMNS = 2
 TITLE = 40  # letters above a panel
 LETTERS = 20  # of a name beside a point
 MOST_TIED = 3  # lines of names beside a point
-
-
-SHARE = 0.8  # of a panel's height before labels take theirs
 
 
 @checked
@@ -100,6 +98,9 @@ def plot_pareto(
             _label_edges(grid[:panels])
             entries = _entries(front, bool(levels))
             explain(figure_of(grid[0]), entries, grid[-1] if len(grid) > panels else None)
+            _lay_out(figure_of(grid[0]))
+        for axes, group in zip(grid, front.groups, strict=False):
+            _name_members(axes, group)
     return figure_of(grid[0])
 
 
@@ -112,6 +113,18 @@ def _panels(ds: xr.Dataset, count: int) -> list[Axes]:
     grid = figure.subplots(rows, columns, squeeze=False)
     style.title(figure, ds, fallback="Pareto front")
     return list(grid.flat)
+
+
+def _lay_out(figure: Figure) -> None:
+    """Give the panels their places, so that names can be set apart by inches.
+
+    Where there is no room for panels the figure is refused when it is drawn.
+    """
+    engine = figure.get_layout_engine()
+    if engine is not None:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            engine.execute(figure)
 
 
 def _label_edges(panels: list[Axes]) -> None:
@@ -160,7 +173,6 @@ def _draw(axes: Axes, front: Front, group: FrontGroup, levels: Mapping[str, floa
     for vertical, objective in enumerate(front.objectives[:2]):
         if objective.metric in levels:
             _draw_level(axes, objective, levels[objective.metric], vertical=bool(vertical))
-    _name_members(axes, group)
     if len(front.objectives) == 2:
         _draw_front(axes, front, drawn)
     axes.set_xlabel(_objective_label(front.objectives[0], 48))
@@ -226,18 +238,24 @@ def _name_members(axes: Axes, group: FrontGroup) -> None:
             labelled.append((i, member))
     names = [str(member.name) for member in group.members]
     shown = dict(zip(names, elided(names, LETTERS), strict=True))
-    inches = SHARE * axes.bbox.height / figure_of(axes).dpi
+    inches = axes.bbox.height / figure_of(axes).dpi
     gap = (top - bottom) * LINE_HEIGHT / inches
-    heights = [member.values[1] + 0.55 * gap for _, member in labelled]
-    for (i, member), y in zip(labelled, spread(heights, gap, bottom, top), strict=True):
+    texts = [_member_text(member, shown) for _, member in labelled]
+    lines = [text.count("\n") + 1 for text in texts]
+    middles = [
+        member.values[1] + (0.05 + 0.5 * count) * gap
+        for (_, member), count in zip(labelled, lines, strict=True)
+    ]
+    places = spread(middles, gap, bottom, top, lines)
+    for (i, member), text, y in zip(labelled, texts, places, strict=True):
         left = member.values[0] > 0.5 * (low + high)
         axes.annotate(
-            _member_text(member, shown),
+            text,
             (member.values[0], y),
             xytext=(-4.5 if left else 4.5, 0),
             textcoords="offset points",
             ha="right" if left else "left",
-            va="bottom" if member.tied_with else "center",
+            va="center",
             fontsize=7,
             color=style.colour(i),
             path_effects=[withStroke(linewidth=2.0, foreground=style.PAPER)],
