@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from kvsweep.errors import InputError as InputError
     from kvsweep.explorer.notebook import explore as explore
     from kvsweep.merging import merge as merge
+    from kvsweep.report.told import text_of as text_of
     from kvsweep.store import open_results as open_results
     from kvsweep.sweep import run as run
     from kvsweep.trace_replay import replay as replay
@@ -41,6 +42,7 @@ _HOMES = {
     "replay": "kvsweep.trace_replay",
     "run": "kvsweep.sweep",
     "sensitivity_indices": "kvsweep.analysis.sensitivity",
+    "text_of": "kvsweep.report.told",
     "verify": "kvsweep.verifying",
     "warnings_of": "kvsweep.analysis.warnings",
 }

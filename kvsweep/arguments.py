@@ -72,6 +72,11 @@ def _is_explored(value: Any) -> bool:
     return ARGUMENTS["sweep"].fits(value) or ARGUMENTS["ds"].fits(value)
 
 
+def _is_found(value: Any) -> bool:
+    results = ("cliff", "front", "effects", "indices", "comparison", "ds")
+    return any(ARGUMENTS[name].fits(value) for name in results)
+
+
 def _is_mapping_of_numbers(value: Any) -> bool:
     return isinstance(value, Mapping) and all(
         _is_text(key) and _is_number(number) for key, number in value.items()
@@ -120,6 +125,7 @@ ARGUMENTS: dict[str, Kind] = {
     "levels": Kind("a dict of numbers by name", _is_mapping_of_numbers),
     "source": Kind("a path or a dict", lambda v: _is_path(v) or isinstance(v, Mapping)),
     "explored": Kind("what load_sweep(path) or open_results(path) returns", _is_explored),
+    "found": Kind("what find_cliff, another analysis or open_results(path) returns", _is_found),
     # Where nothing is, nothing is found; but no system call takes a zero byte.
     "folder": Kind("a path", lambda v: _is_path(v) and "\0" not in os.fspath(v)),
     "stores": Kind("a list of paths", lambda value: _is_list(value, _is_path)),

@@ -142,3 +142,27 @@ def test_a_refused_argument_is_told_in_the_words_of_python(value, told):
     with pytest.raises(InputError) as caught:
         kvsweep.load_sweep("small.toml", value)
     assert str(caught.value) == f"overrides: expected {words}, got {told}"
+
+
+def test_every_result_is_told_and_a_cliff_is_not_shown_with_all_points_of_its_curves(folder):
+    ds = kvsweep.open_results(folder / "results" / "small.zarr").sel(rate=200.0)
+    at = ds.isel(gpu_blocks=2)
+    cliff = kvsweep.find_cliff(ds)
+    found = [
+        cliff,
+        kvsweep.pareto_front(at),
+        kvsweep.factorial_effects(at, "ttft_p99_ms"),
+        kvsweep.compare(ds.sel(policy="base"), ds.sel(policy="both"), "ttft_p99_ms"),
+        ds,
+    ]
+    begins = [
+        "base: preemption_rate passes",
+        "",
+        "Effects on ttft_p99_ms",
+        "ttft_p99_ms (ms): B minus A",
+    ]
+    for result, begin in zip(found, [*begins, "Routing and order"], strict=True):
+        text = kvsweep.text_of(result)
+        assert text.startswith(begin)
+        assert text.count("\n") > 5
+    assert "array" not in repr(cliff.groups)

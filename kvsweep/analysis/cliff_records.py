@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from kvsweep.analysis.crossing import Outcome
@@ -76,12 +76,12 @@ class GroupCliff:
     mean_curve: Crossing
     interval: Interval | None
     resamples: dict[Outcome, int]
-    per_seed: SeedCliffs | None
+    per_seed: SeedCliffs | None = field(repr=False)
     isotonic: Crossing
     spearman: float
     monotone_seeds: float
     missing_cells: int
-    curve: Curve
+    curve: Curve = field(repr=False)
 
 
 @dataclass(frozen=True)
