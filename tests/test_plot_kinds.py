@@ -32,6 +32,7 @@ from kvsweep.analysis.request_times import times
 from kvsweep.analysis.wording import number
 from kvsweep.errors import InputError, PlainWarning
 from kvsweep.plot import style
+from kvsweep.plot.extent import near_threshold
 from kvsweep.plot.labels import elided
 
 
@@ -565,9 +566,116 @@ def test_letters_that_the_font_lacks_are_told_once(tmp_path):
     ]
 
 
+POWERS = [256 * 2**n for n in range(7)]
+
+
+def shown_below(axes):
+    """Return what is written below a panel, the first line of each label."""
+    axes.figure.draw_without_rendering()
+    low, high = axes.get_xlim()
+    ticks = zip(axes.get_xticks(), axes.get_xticklabels(), strict=True)
+    return [text.get_text().split("\n")[0] for place, text in ticks if low <= place <= high]
+
+
+@pytest.mark.parametrize("kind", ["curve", "cliff", "trend", "comparison"])
+def test_an_axis_of_powers_of_two_is_logarithmic_with_its_values_below(kind):
+    ds = h8(4, blocks=POWERS)
+    by_rate = at_rates(h8(2), [8.0, 16.0, 32.0, 64.0, 128.0])
+    made = {
+        "curve": lambda: plot.plot_curve(ds, "preemption_rate", "gpu_blocks"),
+        "cliff": lambda: plot.plot_cliff(ds, find_cliff(ds)),
+        "trend": lambda: plot.plot_cliff_trend(by_rate, find_cliff(by_rate), "rate"),
+        "comparison": lambda: plot.plot_comparison(
+            kvsweep.compare(ds.isel(policy=0), ds.isel(policy=1), "preemption_rate")
+        ),
+    }
+    figure = made[kind]()
+    check_layout(figure)
+    panel = figure.axes[0]
+    assert panel.get_xscale() == "log"
+    values = [8, 16, 32, 64, 128] if kind == "trend" else POWERS
+    seen = [value for value in values if value <= panel.get_xlim()[1]]  # until it is flat
+    assert len(seen) >= 5
+    assert shown_below(panel) == [number(value) for value in seen]
+
+
+def test_even_steps_are_linear_and_of_many_values_round_ones_are_named():
+    linear = h8(2, blocks=list(range(1000, 9000, 500)))
+    (panel,) = plot.plot_curve(linear, "preemption_rate", "gpu_blocks").axes
+    assert panel.get_xscale() == "linear"
+    many = h8(2, blocks=np.geomspace(110, 99_000, 60).round().astype(int).tolist())
+    (panel,) = plot.plot_curve(many, "preemption_rate", "gpu_blocks").axes
+    assert shown_below(panel) == ["1,000", "10,000", "100,000"]
+    some = h8(2, blocks=np.geomspace(110, 1900, 60).round().astype(int).tolist())
+    (panel,) = plot.plot_curve(some, "preemption_rate", "gpu_blocks").axes
+    assert shown_below(panel) == ["200", "500", "1,000"]
+
+
+def test_on_a_logarithmic_axis_a_curve_passes_its_threshold_at_the_cliff():
+    ds = h8(4, blocks=POWERS)
+    cliff = find_cliff(ds)
+    whole, close, _ = plot.plot_cliff(ds, cliff).axes
+    assert (whole.get_xscale(), close.get_xscale()) == ("log", "linear")
+    assert close.get_xlim() == pytest.approx(near_threshold(cliff)[0])
+    for line, group in zip(lines_of(whole), cliff.groups, strict=False):
+        at = np.interp(cliff.threshold, *(np.asarray(d)[::-1] for d in line.get_data()[::-1]))
+        assert at == pytest.approx(group.mean_curve.value, rel=0.01)
+
+
+def test_numbers_of_an_axis_have_as_many_decimals():
+    whole, close, _ = plot.plot_cliff(ds := h8(4), find_cliff(ds)).axes
+    close.figure.draw_without_rendering()
+    for panel in (whole, close):
+        texts = [text.get_text() for text in panel.get_yticklabels()]
+        assert "0.0" in texts
+        assert {len(text.partition(".")[2]) for text in texts} == {1}
+
+
 def test_names_of_tied_members_touch_neither_each_other_nor_titles_in_several_panels():
-    ds = xr.concat([routing_study()] * 2, xr.Variable("rate", [40.0, 200.0]))
-    ds["ttft_p99_ms"] = ds["ttft_p99_ms"] * xr.DataArray([1, 1, 1, 40, 40], dims="policy")
-    names = [f"round-robin-{word}-come-first-served" for word in ("a", "b", "c", "d", "e")]
-    ds = ds.isel(policy=[1, 1, 1, 2, 4]).assign_coords(policy=names)
+    seeds = np.linspace(0.9, 1.1, 8)
+    latency = np.array([100, 100, 100, 132, 132, 3900])[:, None] * seeds
+    throughput = np.array([15.7, 15.7, 15.7, 15.5, 15.5, 9.5])[:, None] * seeds[::-1]
+    names = [f"round-robin-{letter}-come-first-served" for letter in "abcdef"]
+    one = xr.Dataset(
+        {
+            "ttft_p99_ms": (("policy", "seed"), latency),
+            "throughput_rps": (("policy", "seed"), throughput),
+        },
+        coords={"policy": names},
+    )
+    ds = xr.concat([one, one], xr.Variable("rate", [40.0, 200.0]))
     check_layout(plot.plot_pareto(ds, pareto_front(ds, ["ttft_p99_ms:min", "throughput_rps:max"])))
+
+
+def test_a_long_heading_makes_a_figure_higher_and_leaves_its_panels_as_they_are():
+    ds = h8(2)
+    heights = []
+    for title in ("short", "a title of many words " * 12):
+        figure = plot.plot_curve(ds.assign_attrs(title=title), "preemption_rate", "gpu_blocks")
+        figure.draw_without_rendering()
+        heights.append(figure.axes[0].bbox.height / figure.dpi)
+    assert heights[1] == pytest.approx(heights[0], abs=0.35)
+
+
+def test_names_of_six_members_have_room_beside_their_curves():
+    blocks = list(range(200, 3000, 200))
+    early = np.interp(blocks, [200, 1000, 1400], [0.5, 0.4, 0.0])
+    late = np.interp(blocks, [200, 2000, 2600], [0.5, 0.48, 0.0])
+    values = np.array([early, early, early, early, late, early])
+    ds = dataset(values, policies=[f"a-policy-name-{n}" for n in range(6)], blocks=blocks)
+    found = find_cliff(ds, "preemption_rate", "gpu_blocks", 0.05)
+    panel = plot.plot_cliff(ds, found).axes[0]
+    panel.figure.draw_without_rendering()
+    names = panel.get_legend().get_window_extent()
+    for line in lines_of(panel)[:6]:
+        x = np.linspace(*panel.get_xlim(), 500)
+        points = panel.transData.transform(np.column_stack([x, np.interp(x, *line.get_data())]))
+        assert not any(names.contains(x, y) for x, y in points)
+
+
+@pytest.mark.parametrize("blocks", [list(range(1, 13)), POWERS])
+def test_curves_that_rise_begin_at_the_edge_of_their_panel(blocks):
+    ds = dataset(np.linspace(0.0, 1.0, len(blocks)) ** 2, blocks=blocks)
+    whole = plot.plot_cliff(ds, find_cliff(ds, "preemption_rate", "gpu_blocks", 0.05)).axes[0]
+    place = whole.transData.transform
+    assert place((blocks[0], 0.0))[0] - whole.bbox.x0 < 0.05 * whole.bbox.width

@@ -12,6 +12,7 @@ from kvsweep.arguments import checked
 from kvsweep.errors import InputError
 from kvsweep.plot import style
 from kvsweep.plot.cliff_marks import (
+    KEY_LINE,
     LOG_THRESHOLDS,
     draw_curves,
     draw_rows,
@@ -44,7 +45,6 @@ if TYPE_CHECKING:
 MAX_MEMBERS = 7  # as many as there are colours
 MAX_PANELS = 6
 TITLE = 48  # letters above a panel
-WIDTH = 0.6  # of the panel of whole curves, that the names take beside their lines
 
 
 @checked
@@ -114,8 +114,9 @@ def _by_panel(cliff: Cliff) -> dict[str, list[GroupCliff]]:
 def _one(ds: xr.Dataset, cliff: Cliff) -> Figure:
     """Draw whole curves, close-up and cliff rows, one column wide."""
     rows = 0.12 + 0.27 * len(cliff.groups)
-    figure = style.new_figure(height=4.1 + rows)
-    whole, close, forest = _places(figure, rows)
+    more = KEY_LINE * max(0, len(cliff.groups) - 3)  # than three names have room
+    figure = style.new_figure(height=4.1 + more + rows)
+    whole, close, forest = _places(figure, [1.75 + more, 1.55, rows])
     style.title(figure, ds, fallback=f"{cliff.metric} along {cliff.along}")
     array = _measure(ds, cliff)
     for axes in (whole, close):
@@ -123,8 +124,9 @@ def _one(ds: xr.Dataset, cliff: Cliff) -> Figure:
     whole.set_xlim(*until_flat(cliff))
     x_limits, y_limits = near_threshold(cliff)
     close.set_xlim(*x_limits)
-    close.set_ylim(*y_limits)
     close.set_yscale("linear")
+    close.set_ylim(*y_limits)
+    style.group_thousands(close, "y")
     whole.set_title(style.axis_label(array), loc="left", fontsize=7.5)
     close.set_title("close-up of the frame", loc="left", fontsize=7, color=style.FAINT_INK)
     threshold_label(close, cliff)
@@ -132,10 +134,10 @@ def _one(ds: xr.Dataset, cliff: Cliff) -> Figure:
         place = group.mean_curve.value
         close.plot([place, place], [y_limits[0], cliff.threshold], lw=0.7, color=style.colour(i))
     draw_rows(forest, cliff, x_limits)
-    close.tick_params(labelbottom=False)
     gib = unit_gib(ds, cliff.along)
-    for axes in (whole, forest):
+    for axes in (whole, close, forest):
         style.number_axis(axes, array[cliff.along], gib)
+    close.tick_params(labelbottom=False)
     forest.set_xlabel(style.memory_label(array[cliff.along], gib))
     if current().is_slide:
         whole.set_xlabel(_x_label(ds, cliff, whole))
@@ -145,15 +147,15 @@ def _one(ds: xr.Dataset, cliff: Cliff) -> Figure:
     frame_close_up(whole, x_limits, y_limits)
     if any(names := elided([label(group.labels) for group in cliff.groups])):
         key(whole, cliff, names)
-        make_room(whole, cliff, list(cliff.groups), WIDTH)
+        make_room(whole, cliff, list(cliff.groups), names)
     return figure
 
 
-def _places(figure: Figure, rows: float) -> list[Axes]:
+def _places(figure: Figure, heights: list[float]) -> list[Axes]:
     """Return the panels of `_one`: below each other, on a slide the first beside the others."""
     if not current().is_slide:
-        return list(figure.subplots(3, 1, height_ratios=[1.75, 1.55, rows]))
-    parts = figure.subplot_mosaic([["a", "b"], ["a", "c"]], height_ratios=[2.2, rows])
+        return list(figure.subplots(3, 1, height_ratios=heights))
+    parts = figure.subplot_mosaic([["a", "b"], ["a", "c"]], height_ratios=[2.2, heights[-1]])
     return [parts[name] for name in "abc"]
 
 
@@ -188,9 +190,9 @@ def _panel(axes: Axes, ds: xr.Dataset, cliff: Cliff, groups: list[GroupCliff]) -
         mark(axes, group, style.colour(i), cliff.past)
     names = elided([label(dict(list(group.labels.items())[:1])) for group in groups])
     texts = [row_text(cliff, group, name) for group, name in zip(groups, names, strict=True)]
-    key(axes, cliff, texts, fontsize=6.5)
-    make_room(axes, cliff, groups)
     style.number_axis(axes, array[cliff.along], unit_gib(ds, cliff.along))
+    key(axes, cliff, texts, fontsize=6.5)
+    make_room(axes, cliff, groups, texts)
 
 
 def _x_label(ds: xr.Dataset, cliff: Cliff, axes: Axes) -> str:

@@ -16,6 +16,8 @@ from kvsweep.plot import style
 from kvsweep.plot.alone import draw_alone
 from kvsweep.plot.extent import room_beside
 from kvsweep.plot.labels import elided
+from kvsweep.plot.panel import figure_of
+from kvsweep.plot.ticks import LETTER, between
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -32,9 +34,12 @@ LOG_ALONE = 30.0
 # Beyond so many the decades have no room.
 MOST_THRESHOLDS = 1e30
 
-# Of a panel of `_many`: the height of a line of names, and the width that they may take.
-LINE = 0.075
-KEY_WIDTH = 0.75
+KEY_LINE = 0.14  # inches of a line of names
+KEY_LEFT = 0.45  # inches left of a name, with its line
+MOST_WIDE, MOST_HIGH = 0.75, 0.65  # of a panel, that all of them take
+DRAWN = 0.9  # of its size, that is left once its labels have their room
+
+LINE = 0.075  # of a close-up's height, of the name of the threshold
 
 NAMED = 0.3  # of the width of a panel, that the name of a threshold takes
 
@@ -56,26 +61,30 @@ def draw_curves(
     groups: list[GroupCliff],
     log_from: float = LOG_ALONE,
 ) -> None:
-    """Draw seeds, bands, means and the threshold of `groups` over the whole axis."""
+    """Draw seeds, bands, means and the threshold of `groups` over the whole axis.
+
+    They are straight between points, as a cliff is found, on a logarithmic axis too.
+    """
     alpha = float(np.clip(10.0 / ((cliff.seeds or 1) * len(groups)), 0.04, 0.35))
+    x = between(cliff.axis)
     for i, group in enumerate(groups):
         if cliff.seeds:
             seeds = array.sel(group.labels).transpose("seed", cliff.along).values
-            lines = [np.column_stack([cliff.axis, values]) for values in seeds]
+            lines = [np.column_stack([x, np.interp(x, cliff.axis, values)]) for values in seeds]
             axes.add_collection(
                 LineCollection(lines, colors=style.colour(i), linewidths=0.5, alpha=alpha)
             )
     for i, group in enumerate(groups):
         curve = group.curve
-        axes.fill_between(
-            cliff.axis, curve.low, curve.high, color=style.colour(i), alpha=0.25, linewidth=0
+        mean, low, high = (
+            np.interp(x, cliff.axis, values) for values in (curve.mean, curve.low, curve.high)
         )
-        axes.plot(cliff.axis, curve.mean, color=style.colour(i), linestyle=style.dash(i))
+        axes.fill_between(x, low, high, color=style.colour(i), alpha=0.25, linewidth=0)
+        axes.plot(x, mean, color=style.colour(i), linestyle=style.dash(i))
         draw_alone(axes, cliff.axis, (curve.mean, curve.low, curve.high), style.colour(i))
     axes.axhline(cliff.threshold, color=style.INK, linewidth=0.7, linestyle=(0, (1, 2)))
     axes.grid(axis="y", color=style.GRID, linewidth=0.6)
     _scale(axes, cliff, log_from)
-    style.group_thousands(axes, "x")
     style.group_thousands(axes, "y")
 
 
@@ -158,16 +167,16 @@ def key(axes: Axes, cliff: Cliff, names: list[str], fontsize: float = 7.0) -> No
     )
 
 
-def make_room(axes: Axes, cliff: Cliff, groups: list[GroupCliff], width: float = KEY_WIDTH) -> None:
-    """Move curves, bands and the threshold away from names that they would cross.
-
-    `width` is the share of the panel that the names take.
-    """
+def make_room(axes: Axes, cliff: Cliff, groups: list[GroupCliff], names: list[str]) -> None:
+    """Move curves, bands and the threshold away from names that they would cross."""
     scale = axes.yaxis.get_transform()
     low, high = scale.transform(axes.get_ylim())
-    share = min(LINE * (len(groups) + 1), 0.6)
-    left, right = axes.get_xlim()
-    place = (cliff.axis - left) / (right - left)
+    inches = DRAWN * np.array(axes.bbox.size) / figure_of(axes).dpi
+    width = min((LETTER * max(map(len, names)) + KEY_LEFT) / inches[0], MOST_WIDE)
+    share = min(KEY_LINE * (len(groups) + 0.5) / inches[1], MOST_HIGH)
+    across = axes.xaxis.get_transform()
+    left, right = across.transform(axes.get_xlim())
+    place = (across.transform(cliff.axis) - left) / (right - left)
     beside = place > 1.0 - width if cliff.generous == "high" else place < width
     curves = [c[beside] for g in groups for c in (g.curve.mean, g.curve.low, g.curve.high)]
     drawn = scale.transform(np.concatenate([[cliff.threshold], *curves]))

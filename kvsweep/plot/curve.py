@@ -99,11 +99,11 @@ def plot_curve(
             _draw(panel, array, along, confidence, resamples)
             for panel, array in zip(panels, arrays, strict=True)
         ]
-        if threshold is not None:
-            draw_threshold(panels[0], threshold)
         gib = unit_gib(ds, along)
         for panel in panels:
             style.number_axis(panel, axis, gib)
+        if threshold is not None:
+            draw_threshold(panels[0], threshold)
         for panel in style.lowest(panels):
             panel.set_xlabel(style.memory_label(axis, gib))
         name_lines(list(zip(panels, ends, strict=True)), PANEL_HEIGHT, whole=ax is None)

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import NamedTuple
+
 import numpy as np
 from numpy.typing import NDArray
 
 from kvsweep.analysis.cliff_records import Cliff
 from kvsweep.analysis.statistics import Floats
+from kvsweep.plot.ticks import is_wide
 
 Limits = tuple[float, float]
 
 # Of the whole width, that a close-up shows beside cliffs and their intervals at most.
 BESIDE = 0.2
+BESIDE_LOG = 0.1  # of a logarithmic axis, whose width is decades
 
 # Beyond the point where every mean stays within this share of its range, and within a tenth of the
 # way to the threshold, nothing is to be seen.
@@ -19,16 +24,31 @@ FLAT = 0.005
 FLAT_OF_THRESHOLD = 0.1
 
 
+class _Scale(NamedTuple):
+    """How the axis of a cliff is drawn: to its places, back from one, and what is near there."""
+
+    to: Callable[[Floats], Floats]
+    back: Callable[[float], float]
+    beside: float
+
+    @classmethod
+    def of(cls, cliff: Cliff) -> _Scale:
+        if is_wide(cliff.axis):
+            return cls(np.log, lambda place: float(np.exp(place)), BESIDE_LOG)
+        return cls(np.asarray, float, BESIDE)
+
+
 def until_flat(cliff: Cliff) -> Limits:
     """Limits of the axis from its tight end to a little beyond where the curves go flat."""
     order = slice(None, None, -1 if cliff.generous == "low" else 1)
-    axis = cliff.axis[order]
+    scale = _Scale.of(cliff)
+    axis = scale.to(cliff.axis)[order]
     moving = _moving(cliff)[order]
     last = int(np.flatnonzero(moving)[-1]) if moving.any() else len(axis) - 1
     flat = axis[min(last + 1, len(axis) - 1)]
     end = _towards(flat + 0.12 * (flat - axis[0]), axis[-1], flat)
     pad = 0.01 * (end - axis[0])
-    return _ascending(axis[0] - pad, end + pad)
+    return _ascending(scale.back(axis[0] - pad), scale.back(end + pad))
 
 
 def near_threshold(cliff: Cliff) -> tuple[Limits, Limits]:
@@ -48,20 +68,27 @@ def near_threshold(cliff: Cliff) -> tuple[Limits, Limits]:
     share = (means - good) / (far - good)
     inside = ((share > 0.01) & (share < 1.0)).any(axis=0)
     points = cliff.axis[inside] if inside.any() else cliff.axis
-    x = _around(points, _places(cliff), until_flat(cliff))
+    scale = _Scale.of(cliff)
+    near = _around(
+        scale.to(points),
+        scale.to(_places(cliff)),
+        scale.to(np.array(until_flat(cliff))),
+        scale.beside,
+    )
+    x = scale.back(near[0]), scale.back(near[1])
     extent = max(1.05 * (_worst(cliff, x, sign) - sign * good), 1.3 * abs(reach))
     return x, _ascending(good - 0.12 * reach, good + sign * min(extent, 4.0 * abs(reach)))
 
 
-def _around(points: Floats, places: Floats, whole: Limits) -> Limits:
+def _around(points: Floats, places: Floats, whole: Floats, beside: float) -> Limits:
     """Limits of the axis about `points` and `places`, of the first those near the others."""
-    room = BESIDE * (whole[1] - whole[0])
+    room = beside * (whole[1] - whole[0])
     if places.size:
         points = np.clip(points, places.min() - room, places.max() + room)
     found = np.concatenate([points, places])
     low, high = float(found.min()), float(found.max())
     pad = 0.08 * (high - low) or 1.0
-    return max(low - pad, whole[0]), min(high + pad, whole[1])
+    return max(low - pad, float(whole[0])), min(high + pad, float(whole[1]))
 
 
 def _worst(cliff: Cliff, x: Limits, sign: float) -> float:
@@ -116,7 +143,8 @@ def _places(cliff: Cliff) -> Floats:
 
 def _towards(value: float, end: float, start: float) -> float:
     """Return `value`, but not beyond `end` seen from `start`."""
-    return float(min(value, end) if end >= start else max(value, end))
+    low, high = sorted((start, end))
+    return float(min(max(value, low), high))
 
 
 def _ascending(a: float, b: float) -> Limits:

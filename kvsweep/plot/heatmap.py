@@ -20,7 +20,7 @@ from kvsweep.plot import style
 from kvsweep.plot.labels import LINE_HEIGHT, elided
 from kvsweep.plot.medium import current
 from kvsweep.plot.panel import dressed, figure_of, refuse_empty, refuse_panels
-from kvsweep.plot.ticks import width_of
+from kvsweep.plot.ticks import labelled, width_of
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -240,7 +240,7 @@ def _draw(
 def _tick_numbers(panel: Axes, which: str, values: Floats, gib: float | None, most: int) -> None:
     """Write some of the numbers of an axis, at equal steps."""
     places = np.arange(0, len(values), -(-len(values) // most))
-    texts = [style.with_memory(float(value), gib) for value in values[places]]
+    texts = [labelled(float(value), gib) for value in values[places]]
     _axis(panel, which).set_ticks(places, labels=texts)
 
 

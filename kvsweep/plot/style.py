@@ -7,20 +7,26 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from functools import partial
 from threading import RLock
 from typing import TYPE_CHECKING, Any
 
 import matplotlib as mpl
+import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.text import Text
-from matplotlib.ticker import FuncFormatter
+from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter
 
-from kvsweep.analysis.wording import gib, number
+from kvsweep.analysis.wording import number
 from kvsweep.errors import printable
 from kvsweep.plot.medium import current, remember
 from kvsweep.plot.shown import ShownFigure
-from kvsweep.plot.ticks import FittingLocator
+from kvsweep.plot.ticks import (
+    MOST_SWEPT,
+    FittingLocator,
+    NumberFormatter,
+    SweptLocator,
+    scale_x,
+)
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -34,6 +40,9 @@ SLIDE_WIDTH, SLIDE_HEIGHT = 7.0, 3.94
 
 # Colour is never the only difference: lines that lie on each other stay both visible.
 DASHES: tuple[Any, ...] = ("-", (0, (4, 1.6)), (0, (1, 1.2)), (0, (6, 1.5, 1, 1.5)))
+
+HEADING = 3  # lines that heights of figures reckon with; more make a figure higher
+LINE = 0.145  # inches of a line of a heading
 
 LABEL_CHARACTERS = 48  # of a line of an axis label
 
@@ -205,12 +214,15 @@ def head(figure: Figure, name: str, text: str) -> None:
     characters = int(figure.get_figwidth() / 0.059)
     heading = textwrap.wrap(printable(name), int(characters * 0.9))
     question = textwrap.wrap(printable(text), characters)
+    if current().size is None and not current().is_slide:
+        beyond = max(0, len(heading) + len(question) - HEADING)
+        figure.set_figheight(figure.get_figheight() + LINE * beyond)
     top = 1.0 - 0.05 / figure.get_figheight()
     theme = current().theme
     for lines, weight, ink in ((heading, "bold", theme.ink), (question, "normal", theme.faint)):
         for line in lines:
             figure.text(0.015, top, line, va="top", fontsize=7.5, fontweight=weight, color=ink)
-            top -= 0.145 / figure.get_figheight()
+            top -= LINE / figure.get_figheight()
     engine = figure.get_layout_engine()
     if engine is not None:
         engine.set(rect=(0.0, 0.0, 1.0, top))  # type: ignore[call-arg]
@@ -240,11 +252,8 @@ def group_thousands(axis: Axes, which: str, each_gib: float | None = None) -> No
     """
     target = axis.xaxis if which == "x" else axis.yaxis
     if which == "x":
-        target.set_major_locator(FittingLocator(partial(with_memory, each_gib=each_gib)))
-    if which == "y" and each_gib is not None:
-        target.set_major_formatter(FuncFormatter(partial(_beside_memory, each_gib=each_gib)))
-        return
-    target.set_major_formatter(FuncFormatter(partial(_tick_with_memory, each_gib=each_gib)))
+        target.set_major_locator(FittingLocator(each_gib))
+    target.set_major_formatter(NumberFormatter(each_gib, beside=which == "y"))
 
 
 def number_ticks() -> FuncFormatter:
@@ -256,27 +265,24 @@ def _tick(value: float, _: object) -> str:
     return number(float(value))
 
 
-def _tick_with_memory(value: float, _: object, each_gib: float | None) -> str:
-    return with_memory(float(value), each_gib)
-
-
 def number_axis(panel: Axes, axis: xr.DataArray, each_gib: float | None) -> None:
-    """Write the x axis of a panel as `group_thousands` does; whole numbers have no others between.
+    """Write the x axis of a panel as `group_thousands` does, its limits given or those of lines.
 
-    There are no 4.5 instances. GiB stand below numbers of blocks whatever these are.
+    Of values over decades it is logarithmic, with labels at them. Whole numbers have no others
+    between: there are no 4.5 instances. GiB stand below numbers of blocks whatever these are.
     """
+    values = np.unique(np.asarray(axis.values, np.float64))
+    if scale_x(panel, values):
+        panel.xaxis.set_major_locator(SweptLocator(values, each_gib))
+        panel.xaxis.set_major_formatter(NumberFormatter(each_gib))
+        panel.xaxis.set_minor_locator(
+            FixedLocator(values.tolist() if len(values) <= MOST_SWEPT else [])
+        )
+        panel.xaxis.set_minor_formatter(NullFormatter())
+        return
     group_thousands(panel, "x", each_gib)
     if axis.dtype.kind in "iu" and each_gib is None:
         panel.locator_params("x", integer=True)
-
-
-def with_memory(value: float, each_gib: float | None) -> str:
-    """Write a number of an axis, and below it its memory if `each_gib` is known."""
-    return number(value) + ("" if each_gib is None else f"\n{gib(value * each_gib)}")
-
-
-def _beside_memory(value: float, _: object, each_gib: float) -> str:
-    return f"{number(float(value))} ({gib(value * each_gib)})"
 
 
 def memory_label(

@@ -17,7 +17,7 @@ from kvsweep.errors import InputError
 from kvsweep.plot import style
 from kvsweep.plot.labels import name_lines, room_below
 from kvsweep.plot.panel import check_found_in, figure_of, one_panel, refuse_empty
-from kvsweep.plot.ticks import thinned
+from kvsweep.plot.ticks import is_wide
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -79,26 +79,21 @@ def plot_cliff_trend(ds: xr.Dataset, cliff: Cliff, over: str, ax: Axes | None = 
         height = 2.9 + room_below(list(lines), style.COLUMN_WIDTH)
         axes = one_panel(ax, ds, height, f"{cliff.metric} along {cliff.along}")
         ends = []
-        wide = _is_wide(ds[over].values)
-        step = 0.02 if wide else _aside(ds[over].values, len(lines))
+        wide = is_wide(ds[over].values)
+        values = ds[over].values
+        step = _aside(np.log(values) if wide else values, len(lines))
         for i, (name, groups) in enumerate(lines.items()):
             groups.sort(key=lambda g: g.labels[over])
             aside = step * (i - 0.5 * (len(lines) - 1))
             x = np.array([group.labels[over] for group in groups], np.float64)
-            x = x * (1.0 + aside) if wide else x + aside
+            x = x * np.exp(aside) if wide else x + aside
             ends.append((name, _draw_trend(axes, cliff, groups, x, i)))
         x_gib, y_gib = unit_gib(ds, over), unit_gib(ds, cliff.along)
         axes.set_xlabel(style.memory_label(ds[over], x_gib))
         axes.set_title("cliff", loc="left", fontsize=7.5)
         axes.set_ylabel(style.memory_label(ds[cliff.along], y_gib, BESIDE, "in brackets"))
         axes.grid(axis="y", color=style.GRID, linewidth=0.6)
-        if wide:
-            axes.set_xscale("log")
-            texts = [style.with_memory(float(value), x_gib) for value in ds[over].values]
-            axes.set_xticks(ds[over].values, thinned(axes, texts))
-            axes.minorticks_off()
-        else:
-            style.number_axis(axes, ds[over], x_gib)
+        style.number_axis(axes, ds[over], x_gib)
         style.group_thousands(axes, "y", y_gib)
         _explain_triangles(axes)
         name_lines([(axes, ends)], panel_height=2.0, whole=ax is None)
@@ -109,12 +104,6 @@ def _aside(values: Floats, lines: int) -> float:
     """Return how far lines are set apart: all together much less than two values are."""
     gap = float(np.diff(np.sort(np.asarray(values, np.float64))).min(initial=np.inf))
     return min(0.012 * float(np.ptp(values)), CLOSE * gap / lines)
-
-
-def _is_wide(values: Floats) -> bool:
-    """Whether each value of an axis is several times the one before."""
-    several = len(values) > 2 and float(np.min(values)) > 0.0
-    return several and bool((np.diff(np.log(np.sort(values))) > np.log(1.9)).all())
 
 
 def _explain_triangles(axes: Axes) -> None:

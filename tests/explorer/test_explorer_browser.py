@@ -285,3 +285,30 @@ def test_another_token_and_another_site_get_nothing(chromium, server):
     url = f"ws://127.0.0.1:{server.port}/socket?token={server.token}"
     assert page.evaluate(code, url) == "refused"
     page.close()
+
+
+def test_powers_of_two_are_as_far_apart_as_their_ratios_and_the_cliff_is_on_its_curve(chromium):
+    sizes = [512 * 2**n for n in range(5)]
+    with served(OfSweep(load_sweep(SWEEP, [f"cache.gpu_blocks={sizes}"], 4))) as running:
+        page = chromium.new_page(viewport={"width": 1300, "height": 900})
+        page.goto(running.url)
+        page.wait_for_selector(DONE)
+        found = page.evaluate(
+            """() => {
+                const chart = document.querySelector(".main svg.chart");
+                const named = [...chart.querySelectorAll("text.tick:not(.faint)")];
+                const below = named.filter((text) => text.getAttribute("text-anchor") === "middle");
+                const line = chart.querySelector("path.line");
+                const cliff = chart.querySelector(".cliff");
+                const [x, y] = ["cx", "cy"].map((name) => +cliff.getAttribute(name));
+                const points = [...Array(2001).keys()].map(
+                    (n) => line.getPointAtLength((n / 2000) * line.getTotalLength()));
+                const ways = points.map((point) => Math.hypot(point.x - x, point.y - y));
+                return { off: Math.min(...ways), texts: below.map((text) => text.textContent),
+                    places: below.map((text) => +text.getAttribute("x")) };
+            }"""
+        )
+        page.close()
+    assert found["texts"] == [f"{size:,}" for size in sizes]
+    assert np.ptp(np.diff(found["places"])[:-1]) < 1
+    assert found["off"] < 2

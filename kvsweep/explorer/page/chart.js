@@ -1,7 +1,7 @@
 // A chart: curves of one measure with their intervals, along the axis that all charts share.
 
 import { element, number, range, shape, unit } from "./format.js";
-import { extent, linear, logarithmic, powers, ticks } from "./scale.js";
+import { denser, extent, isWide, linear, logarithmic, powers, sweptTicks, ticks } from "./scale.js";
 
 const LEFT = 58;
 const RIGHT = 26;
@@ -49,8 +49,9 @@ export class Chart {
     const { axis, curves } = this.data;
     const bottom = axis.gib ? 38 : 24;
     const [left, right] = this.shared.zoom ?? [axis.values[0], axis.values.at(-1)];
-    this.x = linear(left, right, LEFT, this.width - RIGHT);
     const seen = axis.values.map((value) => value >= left && value <= right);
+    const across = isWide(axis.values) && isWide(axis.values.filter((_, place) => seen[place])) ? logarithmic : linear;
+    this.x = across(left, right, LEFT, this.width - RIGHT);
     const ends = (list) => [left, right].map((x) => between(axis.values, list, x));
     const inside = (list) => [...list.filter((_, place) => seen[place]), ...ends(list)];
     const values = curves.flatMap((c) => [...inside(c.mean), ...inside(c.low), ...inside(c.high)]);
@@ -86,7 +87,9 @@ export class Chart {
     }
     made.push(shape("line", { class: "axis", x1: LEFT, x2: this.width - RIGHT, y1: low, y2: low }));
     const most = Math.max(2, Math.floor((this.width - LEFT - RIGHT) / 85));
-    const places = [most, most + 2, most + 4].map((count) => ticks(this.x.low, this.x.high, count));
+    const places = this.x.isLogarithmic
+      ? [sweptTicks(this.data.axis.values, this.x, (this.width - LEFT - RIGHT) / (most + 1))]
+      : [most, most + 2, most + 4].map((count) => ticks(this.x.low, this.x.high, count));
     for (const value of places.find((found) => found.length > 1) ?? places[0]) {
       const x = this.x(value);
       const gib = this.data.axis.gib && `${number(Number((value * this.data.axis.gib).toPrecision(3)))} GiB`;
@@ -107,15 +110,21 @@ export class Chart {
   }
 
   curve(group, { mean, low, high, kind }) {
-    const xs = this.data.axis.values.map(this.x);
-    for (const [from, to] of runs(low)) {
-      const upper = path(xs, high, this.y, from, to);
-      const lower = path(xs, low, this.y, from, to).reverse();
+    const { values } = this.data.axis;
+    const isBent = this.x.isLogarithmic && this.data.threshold !== null; // straight, as cliffs are found
+    const points = isBent ? denser(values) : values;
+    const drawn = (list) => (isBent ? points.map((x) => between(values, list, x)) : list);
+    const places = points.map(this.x);
+    const [middle, foot, top] = [mean, low, high].map(drawn);
+    for (const [from, to] of runs(foot)) {
+      const upper = path(places, top, this.y, from, to);
+      const lower = path(places, foot, this.y, from, to).reverse();
       group.append(shape("path", { class: `band ${kind}`, d: `M${upper.concat(lower).join("L")}Z` }));
     }
-    for (const [from, to] of runs(mean)) {
-      group.append(shape("path", { class: `line ${kind}`, d: `M${path(xs, mean, this.y, from, to).join("L")}` }));
+    for (const [from, to] of runs(middle)) {
+      group.append(shape("path", { class: `line ${kind}`, d: `M${path(places, middle, this.y, from, to).join("L")}` }));
     }
+    const xs = values.map(this.x);
     const isAlone = (place) => (mean[place - 1] ?? null) === null && (mean[place + 1] ?? null) === null;
     for (const [from, to] of runs(low)) {
       if (to - from > 1) continue;
@@ -197,6 +206,7 @@ export class Chart {
 // What a curve is between two points, null where one of them has no value.
 function between(values, list, x) {
   const next = values.findIndex((value) => value >= x);
+  if (values[next] === x) return list[next];
   if (next < 1 || list[next - 1] === null || list[next] === null) return null;
   const share = (x - values[next - 1]) / (values[next] - values[next - 1]);
   return list[next - 1] + share * (list[next] - list[next - 1]);
