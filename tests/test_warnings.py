@@ -394,6 +394,7 @@ def test_cells_without_numbers_are_counted_and_left_out():
     assert str(kinds["no-numbers"]).startswith(
         "2 of 3 cells have no numbers (1 livelock, 1 step_limit)"
     )
+    assert (kinds["no-numbers"].cells, kinds["no-numbers"].of) == (2, 3)
     assert (kinds["queue-growth"].cells, kinds["queue-growth"].of) == (1, 1)
 
 

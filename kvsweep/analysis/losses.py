@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -20,11 +22,12 @@ def without_numbers(cells: Cells) -> ResultWarning | None:
     if found is None or lost.size == 1:
         return None
     counts = ", ".join(f"{n:,} {name}" for name, n in cells.statuses().items() if name != "ok")
-    return found.warning(
+    warning = found.warning(
         "no-numbers",
         f"{found.count:,} of {lost.size:,} cells have no numbers ({counts}), the first"
         f"{found.setting}: means over seeds are those of the others",
     )
+    return replace(warning, of=lost.size)  # it is looked for in all, not in those that ended
 
 
 def unservable(cells: Cells) -> ResultWarning | None:
