@@ -114,7 +114,8 @@ def run(
     prune : bool
         Copy cells that are proved equal to one with fewer blocks instead of running them.
     progress : callable (done, total), optional
-        Called with numbers of cells.
+        Called with numbers of cells, by this thread: in a notebook,
+        ``lambda done, total: print(f"\\r{done:,} of {total:,}", end="")``.
     notify : callable (str), optional
         Called with a line for the user before something that takes long.
 
