@@ -2,6 +2,7 @@
 
 import json
 import re
+from pathlib import Path
 
 import pytest
 
@@ -9,6 +10,7 @@ import kvsweep
 from kvsweep import grid
 from kvsweep.config import load_sweep
 from kvsweep.config.axes import axis_values
+from kvsweep.config.base import KeyProblem
 from kvsweep.config.preset import load_preset
 from kvsweep.config.served_text import defaults_text, model_text
 from kvsweep.errors import InputError
@@ -197,8 +199,10 @@ def test_presets_have_the_times_that_are_computed_of_their_model(load, tmp_path,
 def test_step_times_fall_with_the_gpus_that_share_the_model(load):
     sweep = load(ON_H100 + '[grid]\n"model.tp" = [1, 2]\n')
     one, two = (scenario.latency for scenario in scenarios(sweep))
-    assert two.beta[1] == pytest.approx(one.beta[1] / 2)
-    assert two.memory[1] == pytest.approx(one.memory[1] / 2)
+    exchange = 65 * 4096 * 2 / 337.5e3  # of a token, microseconds
+    assert two.beta[1] == pytest.approx(one.beta[1] / 2 + exchange)
+    assert two.memory[1] == pytest.approx(one.memory[1] / 2 + exchange)
+    assert two.beta[0] == one.beta[0] + 65 * 10
 
 
 def test_a_step_meets_and_reads_the_experts_that_its_tokens_are_sent_to(load):
@@ -364,3 +368,17 @@ def test_what_is_told_of_a_model_is_the_same_in_cells_with_other_settings(load):
     sweep = load(ON_H100 + '[grid]\n"engine.max_num_seqs" = [64, 128]\n')
     assert len(set(told(sweep))) == 1
     assert "step times computed" in told(sweep)[0]
+
+
+def test_it_is_told_where_gpus_exchange_nothing_in_computed_times(load):
+    text = '[model]\npreset = "llama-3.1-70b"\ngpu = "{}"\ntp = 8\n'
+    assert told(load(text.format("l40s")))[0].endswith("without what 8 l40s exchange: too fast")
+    assert told(load(text.format("h100")))[0].endswith("step times computed, not measured")
+
+
+def test_a_device_alone_has_no_links(tmp_path):
+    preset = Path(kvsweep.__file__).parent / "presets" / "llama-3.1-8b" / "h100"
+    text = (preset / "tp1-roofline.toml").read_text()
+    (tmp_path / "p.toml").write_text(f"{text}peer_bandwidth = 450e9\n")
+    with pytest.raises(KeyProblem, match=r"device\.peer_bandwidth: has no effect with tp = 1"):
+        load_preset("p.toml", tmp_path)

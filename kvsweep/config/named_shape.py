@@ -52,6 +52,7 @@ def terms_of(name: str, device: Device) -> StepTerms:
         eight * share,
         device.bandwidth * device.bandwidth_efficiency,
         device.overhead_us,
+        device.exchange,
     )
     return terms(_served(name, device), peaks)
 

@@ -112,6 +112,8 @@ class Preset(Section):
             named_shape.check(self.shape_of, self.device)
         elif self.device is not None and self.device.flops_8bit is not None:
             raise KeyProblem(("device", "flops_8bit"), "has no effect without shape_of")
+        if self.device is not None and self.device.peer_bandwidth and self.device.tp == 1:
+            raise KeyProblem(("device", "peer_bandwidth"), "has no effect with tp = 1")
 
     @property
     def gpu_token_bytes(self) -> float | None:

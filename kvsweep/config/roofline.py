@@ -9,6 +9,7 @@ with a gated MLP and grouped-query attention, as Llama's, and what they must at 
 - Moving: all weights once a step; keys and values of the whole context of each decoding request,
   and of each new token. The context that a prefill reads is left out: it is read once for many
   tokens, whose computing takes longer.
+- Exchanging, beside both: all-reduces among the devices that share the model.
 """
 
 from typing import Annotated
@@ -16,6 +17,7 @@ from typing import Annotated
 from pydantic import Field
 
 from kvsweep.config.base import Count, Positive, Real, Section
+from kvsweep.sizing.exchange import REACHED, exchange_times
 from kvsweep.sizing.step_terms import StepTerms
 
 MICROSECONDS = 1e6
@@ -94,7 +96,10 @@ class Device(Section):
     overhead_us : float
         Time of a step that is neither, microseconds.
     tp : int
-        Devices that share the model (tensor parallel); their exchange is left out.
+        Devices that share the model (tensor parallel).
+    peer_bandwidth : float or None
+        Of a device to the others that share the model, bytes/s, one way, of which `REACHED` is
+        reached (`kvsweep.sizing.exchange`); None: not known, and what they exchange is left out.
     flops_8bit : float or None
         Peak of dense matrix products of 8 bits, FLOP/s, for a model whose weights have them
         (`kvsweep.sizing.served_steps`); None: they are computed at `flops`.
@@ -106,7 +111,13 @@ class Device(Section):
     bandwidth_efficiency: Efficiency = 1.0
     overhead_us: Real = 0.0
     tp: Count = 1
+    peer_bandwidth: Peak | None = None
     flops_8bit: Peak | None = None
+
+    @property
+    def exchange(self) -> float | None:
+        """Bytes/s that an all-reduce reaches, None if it is not known."""
+        return None if self.peer_bandwidth is None else REACHED * self.peer_bandwidth
 
 
 def roofline_terms(shape: Shape, device: Device) -> StepTerms:
@@ -129,4 +140,5 @@ def roofline_terms(shape: Shape, device: Device) -> StepTerms:
     weights = (shape.layer_weights + shape.output_weights) * shape.weight_bytes * byte
     kv = shape.gpu_token_bytes(device.tp) * byte * device.tp
     beta = (device.overhead_us, token, token + output, context, context)
-    return StepTerms(beta, (weights, kv, kv, kv, 0.0))
+    times = exchange_times(shape.layers, shape.hidden, device.tp, device.exchange)
+    return StepTerms(beta, (weights, kv, kv, kv, 0.0)).longer(*times)

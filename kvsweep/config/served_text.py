@@ -10,6 +10,7 @@ from kvsweep.config.pool_reads import takes_from
 from kvsweep.config.pools import pools_of
 from kvsweep.config.preset import load_preset
 from kvsweep.config.served_model import CAPACITIES, sized
+from kvsweep.sizing.exchange import reached_bandwidth
 from kvsweep.sizing.sizes import GIB
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ def model_text(scenario: Scenario, folder: Path) -> str | None:
         text = f"{name} on {where}: {told.blocks - 1:,} usable blocks, {size:.2f} GiB"
     else:
         text = f"{name}: {told.layout.token_bytes:,} bytes a token on each GPU"
-    times = _times(scenario, folder)
+    times = _times(scenario, told, folder)
     wins = (_who_wins(scenario, told), _pools_win(scenario))
     return "; ".join(filter(None, (text, *wins, times)))
 
@@ -61,13 +62,17 @@ def _pools_win(scenario: Scenario) -> str | None:
     return f"{who} their own: {', '.join(f'{blocks:,}' for blocks in own)} blocks"
 
 
-def _times(scenario: Scenario, folder: Path) -> str | None:
+def _times(scenario: Scenario, told: Answer, folder: Path) -> str | None:
     """Say that step times are computed, or are those of another number of GPUs."""
     latency, model = scenario.latency, scenario.model
     assert model is not None
     if latency.model is None:
         computed = "latency" not in scenario.model_fields_set and latency.model_fields_set
-        return "step times computed, not measured" if computed else None
+        if not computed or told.gpu is None:
+            return None
+        linked = model.tp == 1 or reached_bandwidth(told.gpu.name, model.tp) is not None
+        left = f", without what {model.tp} {told.gpu.name} exchange: too fast"
+        return f"step times computed, not measured{'' if linked else left}"
     preset = load_preset(latency.model, folder)
     tp = preset.device.tp if preset.device is not None else preset.tp
     if tp is None or tp == model.tp:

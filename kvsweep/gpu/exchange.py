@@ -1,9 +1,6 @@
-"""What GPUs of tensor parallelism exchange: a stated model, as one GPU cannot measure it.
+"""What GPUs of tensor parallelism exchange, added to layers that were timed on one of them.
 
-Every layer ends its attention and its feed-forward part with an all-reduce of a token's hidden
-vector, and the embedding with one more. An all-reduce of `b` bytes among `n` GPUs takes
-``latency + 2 (n - 1) / n * b / bandwidth``, where the factor is that of NCCL's "bus bandwidth"
-(NVIDIA/nccl-tests, doc/PERFORMANCE.md).
+`kvsweep.sizing.exchange` has the model.
 """
 
 from __future__ import annotations
@@ -12,27 +9,20 @@ from typing import NamedTuple
 
 from kvsweep.errors import InputError
 from kvsweep.gpu.shard import Shard
-
-LATENCY_US = 10.0
-"""Microseconds of an all-reduce of next to nothing."""
-
-REACHED = 0.75
-"""Share of a link's bandwidth that a large all-reduce reaches."""
+from kvsweep.sizing.exchange import (
+    LATENCY_US,
+    all_reduces,
+    exchange_times,
+    linked_gpus,
+    reached_bandwidth,
+)
 
 SOURCE = (
     "vLLM's own benchmark on H100 (vllm-project/vllm#24111, hidden 8192, bfloat16): the fastest "
     "all-reduce of 6 GPUs takes 13 us for 0.5 MiB and 31 us for 4 MiB: 10 us, and 0.75 of NVLink's "
     "450 GB/s"
 )
-"""Where `LATENCY_US` and `REACHED` come from."""
-
-LINKS_GB_S = {
-    **dict.fromkeys(("a100", "a100-40gb"), 300.0),
-    **dict.fromkeys(("h100", "h200"), 450.0),
-    "b200": 900.0,
-    "mi300x": 448.0,
-}
-"""GB/s of a GPU to its peers, one way, by the makers' data sheets; names as of `find_gpu`."""
+"""Where the latency and the share of the links come from."""
 
 
 class Exchange(NamedTuple):
@@ -57,8 +47,7 @@ def exchange_terms(
     latency_us : float or None
         Of an all-reduce; None: `LATENCY_US`.
     gb_s : float or None
-        Bandwidth that a large all-reduce reaches (NCCL's bus bandwidth); None: `REACHED` of
-        `LINKS_GB_S`.
+        Bandwidth that a large all-reduce reaches (NCCL's bus bandwidth); None: by the GPU's links.
 
     Raises
     ------
@@ -69,17 +58,16 @@ def exchange_terms(
         return Exchange(0.0, 0.0, "")
     told = SOURCE if latency_us is None or gb_s is None else "given"
     if gb_s is None:
-        if gpu not in LINKS_GB_S:
+        reached = reached_bandwidth(gpu, shard.tp)
+        if reached is None:
             raise InputError(
                 f"--allreduce-gb-s: missing; the links between GPUs are known of "
-                f"{', '.join(LINKS_GB_S)}, not of {gpu}"
+                f"{', '.join(linked_gpus())}, not of {gpu}"
             )
-        gb_s = REACHED * LINKS_GB_S[gpu]
+        gb_s = reached / 1e9
     latency = LATENCY_US if latency_us is None else latency_us
-    count = 2 * shard.layers + 1
-    moved = 2 * (shard.tp - 1) / shard.tp * shard.hidden * 2
     return Exchange(
-        count * latency,
-        count * moved / (gb_s * 1e3),
-        f"{count} all-reduces of {latency:g} us and {gb_s:g} GB/s among {shard.tp} GPUs: {told}",
+        *exchange_times(shard.layers, shard.hidden, shard.tp, gb_s * 1e9, latency),
+        f"{all_reduces(shard.layers)} all-reduces of {latency:g} us and {gb_s:g} GB/s among "
+        f"{shard.tp} GPUs: {told}",
     )

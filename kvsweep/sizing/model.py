@@ -152,6 +152,8 @@ class Work:
         Weights that one token meets on every GPU.
     eight_bit : bool
         Whether products with `active` and `copied` are of 8 bits.
+    hidden : int
+        Width of the hidden vector of a token, which GPUs exchange.
     chosen : float
         Share of the experts of a layer that a token is sent to.
     """
@@ -160,6 +162,7 @@ class Work:
     output: int
     prefill: int
     decode: int
+    hidden: int
     copied: int = 0
     eight_bit: bool = False
     chosen: float = 1.0

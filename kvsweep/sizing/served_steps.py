@@ -12,7 +12,8 @@ data ``memory``. Here it is counted of every model whose weights are:
   to the window over the context. A window that no request outgrows is full attention.
 
 Weights of 8 bits are computed at the peak of 8 bits, if the GPU has one; those in MXFP4 at that of
-16. What GPUs exchange with each other is left out.
+16. What GPUs exchange (`kvsweep.sizing.exchange`) is added where their links are known, as of one
+node, and left out of others.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from kvsweep.errors import InputError
+from kvsweep.sizing.exchange import exchange_times, reached_bandwidth
 from kvsweep.sizing.gpus import figures
 from kvsweep.sizing.model import Model, Work
 from kvsweep.sizing.settings import Served
@@ -40,12 +42,15 @@ class Peaks(NamedTuple):
         Of its memory, bytes/s.
     overhead_us : float
         Time of a step that is neither, microseconds.
+    exchange : float or None
+        All-reduces among the GPUs that share the model, bytes/s; None: not known.
     """
 
     flops: float
     flops_8bit: float
     bandwidth: float
     overhead_us: float
+    exchange: float | None = None
 
 
 def step_terms(served: Served, gpu: str) -> StepTerms:
@@ -73,6 +78,7 @@ def step_terms(served: Served, gpu: str) -> StepTerms:
             peaks.get("flops_8bit", peaks["flops"]) * used["compute"],
             peaks["bandwidth"] * used["bandwidth"],
             used["overhead_us"],
+            reached_bandwidth(gpu, served.asked.tp),
         ),
     )
 
@@ -108,7 +114,8 @@ def terms(served: Served, peaks: Peaks) -> StepTerms:
     kv, lasting, windows = _kept(served)
     moved = ((read - some) * byte, kv * byte, (kv + windows) * byte, lasting * byte, 0.0)
     experts = (some * byte, chosen) if some else ()
-    return StepTerms(_computed(model, model.work, tp, peaks), moved, experts)
+    found = StepTerms(_computed(model, model.work, tp, peaks), moved, experts)
+    return found.longer(*exchange_times(model.layers, model.work.hidden, tp, peaks.exchange))
 
 
 def _without_idle_windows(served: Served) -> Served:

@@ -21,3 +21,21 @@ class StepTerms(NamedTuple):
     beta: Five
     memory: Five
     experts: tuple[float, ...] = ()
+
+    def longer(self, step_us: float, token_us: float) -> StepTerms:
+        """Return the same with times added, of a step and of each of its tokens.
+
+        What a token takes is added to both sums, as it waits for either.
+
+        Examples
+        --------
+        >>> StepTerms((1.0, 0, 0, 0, 0), (9.0, 0, 0, 0, 0)).longer(5.0, 0.5)[:2]
+        ((6.0, 0.5, 0.5, 0, 0), (9.0, 0.5, 0.5, 0, 0))
+        """
+        beta, memory = _plus(self.beta, step_us, token_us), _plus(self.memory, 0.0, token_us)
+        return self._replace(beta=beta, memory=memory)
+
+
+def _plus(sums: Five, once_us: float, token_us: float) -> Five:
+    once, prefill, decode, context, before = sums
+    return once + once_us, prefill + token_us, decode + token_us, context, before

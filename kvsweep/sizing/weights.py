@@ -102,6 +102,7 @@ def count_work(config: Values, about: Architecture, kept: Store) -> Work | None:
         config.count("hidden_size") * config.count("vocab_size"),
         prefill,
         decode,
+        config.count("hidden_size"),
         copied,
         kept.eight_bit,
         chosen / experts if experts else 1.0,

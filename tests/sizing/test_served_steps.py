@@ -9,6 +9,7 @@ import pytest
 import kvsweep
 from kvsweep.config.preset import load_preset, preset_names
 from kvsweep.errors import InputError
+from kvsweep.sizing.exchange import reached_bandwidth
 from kvsweep.sizing.gpus import figures
 from kvsweep.sizing.served_steps import Peaks, step_terms, terms
 from kvsweep.sizing.settings import Asked, serve
@@ -241,7 +242,7 @@ def test_a_preset_fits_its_gpus(name):
 
 def test_products_of_8_bits_are_not_faster_on_a_gpu_without_them():
     assert "flops_8bit" not in figures()["gpus"]["a100"]
-    served = serve(load_model("deepseek-v3"), Asked(tp=16), None)
+    served = serve(load_model("deepseek-v3"), Asked(tp=1), None)
     slow, fast = step_terms(served, "a100"), step_terms(served, "h100")
     ratio = (1978.9 / 312.0, 989.4 / 312.0)
     assert slow.beta[1] / fast.beta[1] == pytest.approx(ratio[0])
@@ -257,3 +258,48 @@ def test_experts_without_a_number_for_each_token_have_no_step_times():
     served = serve(model_from_config(config, "c.json"), Asked(), None)
     layer = 4 * 64 * 64 + 2 * 3 * 64 * 64
     assert terms(served, PLAIN).beta[1] == pytest.approx(2 * 2 * layer / 1e6)
+
+
+def test_gpus_that_share_a_model_exchange_as_those_of_a_measured_one():
+    """Two all-reduces a layer and one of the embedding, of both sums' tokens, and once a step."""
+    served = serve(load_model("llama-3.1-70b"), Asked(tp=4), None)
+    peaks = Peaks(1e12, 1e12, 1e12, 7.0)
+    without, found = terms(served, peaks), terms(served, peaks._replace(exchange=337.5e9))
+    added = load_preset("llama-3.1-70b/h200/tp4", Path()).added
+    once, token = added.allreduce_step_us, added.allreduce_token_us
+    assert (once, token) == pytest.approx((161 * 10, 161 * 1.5 * 8192 * 2 / 337.5e3), rel=1e-5)
+    for sums, where in (("beta", (once, token, token)), ("memory", (0, token, token))):
+        more = np.subtract(getattr(found, sums), getattr(without, sums))
+        assert more == pytest.approx((*where, 0, 0), rel=1e-5)
+    alone = serve(load_model("llama-3.1-70b"), Asked(), None)
+    assert terms(alone, peaks._replace(exchange=1.0)) == terms(alone, peaks)
+
+
+def test_a_group_without_a_switch_exchanges_by_its_own_links():
+    """Two MI300X have one link of 64 GB/s, of which AMD reaches 48; eight have seven."""
+    of_group = [reached_bandwidth("mi300x", tp) / 1e9 for tp in (2, 4, 8, 16)]
+    assert of_group == pytest.approx([48, 144, 336, 336])
+    assert reached_bandwidth("h100", 2) == reached_bandwidth("h100", 8) == 337.5e9
+
+
+def test_links_that_are_not_known_add_nothing():
+    served = serve(load_model("llama-3.1-70b"), Asked(tp=8), None)
+    assert reached_bandwidth("l40s", 8) is None
+    about, used = figures()["gpus"]["l40s"], figures()["efficiency"]
+    byte = about["bandwidth"] * used["bandwidth"] / 1e6
+    weights = load_model("llama-3.1-70b").weights
+    read = sum(layer.on_gpu(8) for layer in weights.layers) + weights.output / 8
+    found = step_terms(served, "l40s")
+    assert found.memory[0] == pytest.approx(read / byte)
+    assert found.beta[0] == used["overhead_us"]
+    assert found.memory[1] == found.memory[3]
+
+
+@pytest.mark.parametrize("name", [name for name in preset_names() if name.endswith("-roofline")])
+def test_a_preset_has_the_links_of_its_gpus_or_says_that_it_has_none(name):
+    preset, (_, gpu, _) = load_preset(name, Path()), name.split("/")
+    tp = preset.device.tp
+    known = reached_bandwidth(gpu, tp) if tp > 1 else None
+    assert preset.device.exchange == known
+    assert ("without what the devices exchange" in preset.fit) == (tp > 1 and known is None)
+    assert ("vllm-project/vllm#24111" in preset.source) == (known is not None)
