@@ -24,6 +24,9 @@ from kvsweep.files import written
         "kvsweep from-vllm --gpu h200 --log vllm.log.gz -o server.toml",
         "kvsweep from-vllm --gpu a100 --model config.json vllm serve our/model -tp 2",
         "kvsweep from-vllm --gpu h100 --acceptance 0.7,0.5 start-server-with-drafts.sh",
+        "kvsweep from-vllm --gpu h200 deployment.yaml",
+        "kvsweep from-vllm --gpu h100 --container decode/vllm rendered-chart.yaml",
+        "kvsweep from-vllm --gpu l40s -o llm.toml compose.yaml",
     ),
 )
 @click.option("--gpu", metavar="NAME|SIZE", help="The GPU, or its memory: as of `kvsweep blocks`.")
@@ -36,6 +39,7 @@ from kvsweep.files import written
 @click.option(
     "--acceptance", metavar="SHARE[,...]", help="Of drafts: one share, or one for each position."
 )
+@click.option("--container", metavar="NAME", help="Of a manifest that starts several servers.")
 @click.option("--trace", metavar="FILE", help="What is asked of the server: docs/traces.md.")
 @click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Set a key besides.")
 @click.option(
@@ -47,12 +51,13 @@ from kvsweep.files import written
 )
 @overwrite_option
 @json_option
-@click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="[COMMAND...|SCRIPT]")
+@click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="[COMMAND...|FILE]")
 def from_vllm(
     gpu: str | None,
     model: str | None,
     log: Path | None,
     acceptance: str | None,
+    container: str | None,
     trace: str | None,
     overrides: tuple[str, ...],
     out: Path | None,
@@ -63,15 +68,16 @@ def from_vllm(
     """Write the sections of a sweep that simulate a vLLM server, from what starts it.
 
     COMMAND is `vllm serve` with its options, `python -m vllm.entrypoints.openai.api_server` or
-    `docker run ... vllm/vllm-openai`; SCRIPT is a file that has one of these. Each key says which
-    option decides it; options that decide what is not simulated are refused. docs/from-vllm.md
+    `docker run ... vllm/vllm-openai`; FILE is a script that has one of these, or a manifest of
+    Kubernetes, KServe or Docker Compose. Each key says which option decides it; options that
+    decide what is not simulated are refused. docs/from-vllm.md
     """
     from kvsweep.vllm_command.to_sweep import Question, answer
 
     check_new([], {"--out": out}, overwrite)
     folder = Path() if out is None else out.parent
     shares = _shares(acceptance)
-    found = answer(Question(command, gpu, model, log, shares, trace, overrides, folder))
+    found = answer(Question(command, gpu, model, log, shares, trace, overrides, folder, container))
     if out is not None:
         with written(out) as file:
             file.write(found.text)

@@ -97,7 +97,7 @@ def settings_of(command: Command, known: Known) -> Settings:
     if drafted := drafts(values, known.acceptance):
         found.lines.append(Line("engine.speculative", drafted, "--speculative-config"))
     found.lines += [Line(f"cache.{key}", *told) for key, told in offload(values, served).items()]
-    found.lines += _instances(values)
+    found.lines += _instances(values, command)
     found.lines.sort(key=lambda line: ORDER.index(line.key.partition(".")[0]))
     estimated = not known.blocks_set and (not found.tells("cache.gpu_blocks") or limits.differ)
     found.notes = list(notes_of(command, values, served, estimated=estimated))
@@ -226,8 +226,14 @@ def _for_the_worker(values: Values, question: Question, limits: StepLimits, serv
     return Line("cache.gpu_blocks", answer(asked).blocks - 1, why)
 
 
-def _instances(values: Values) -> Iterator[Line]:
-    if (count := values.whole("data-parallel-size")) is not None:
-        yield Line("cluster.instances", count, "--data-parallel-size")
-        if count > 1:
-            yield Line("cluster.routing", "least-loaded", "nearest to vLLM's own balancer")
+def _instances(values: Values, command: Command) -> Iterator[Line]:
+    count, servers = values.whole("data-parallel-size"), command.replicas
+    if count is None and servers is None:
+        return
+    sources = (("--data-parallel-size", count), (command.replicated_by, servers))
+    why = ", times ".join(name for name, number in sources if number is not None)
+    yield Line("cluster.instances", (count or 1) * (servers or 1), why)
+    if (servers or 1) > 1:
+        yield Line("cluster.routing", "round-robin", "a Service knows no loads")
+    elif (count or 1) > 1:
+        yield Line("cluster.routing", "least-loaded", "nearest to vLLM's own balancer")

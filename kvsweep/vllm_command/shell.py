@@ -30,7 +30,8 @@ VARIABLE = "\ue000"
 
 NO_COMMAND = (
     "no command that starts vLLM: expected `vllm serve MODEL ...`, `python -m "
-    "vllm.entrypoints.openai.api_server ...` or `docker run ... vllm/vllm-openai ...`"
+    "vllm.entrypoints.openai.api_server ...` or `docker run ... vllm/vllm-openai ...`, or a "
+    "manifest of Kubernetes, KServe or Compose with one"
 )
 
 
@@ -63,6 +64,23 @@ def server_of(words: Sequence[str], where: str) -> tuple[dict[str, str], list[st
         several = f"starts {len(found)} servers; give the command of one"
         raise InputError(f"{where}: {several if found else NO_COMMAND}")
     return variables, found[0]
+
+
+def starts_server(words: Sequence[str], where: str) -> bool:
+    """Return whether words, or one text with commands, start a server."""
+    commands = _commands(words[0], where) if len(words) == 1 else [list(words)]
+    return any(_start(command, where) is not None for command in commands)
+
+
+def is_image(name: str) -> bool:
+    """Return whether an image is vLLM's own, which starts a server unless told otherwise.
+
+    Examples
+    --------
+    >>> is_image("vllm/vllm-openai:v0.33.0"), is_image("nginx:1.29")
+    (True, False)
+    """
+    return _IMAGE.fullmatch(name) is not None
 
 
 def _refuse_folding(following: list[list[str]], where: str) -> None:
@@ -128,7 +146,7 @@ def _start(words: list[str], where: str) -> int | None:
             return at + 1
         if _IMAGE.fullmatch(word):
             if at and words[at - 1] == "image:":
-                how = "give its command as `vllm serve` with its arguments, on one line"
-                raise InputError(f"{where}: {word}: a manifest is not read; {how}")
+                how = "a part of a manifest: give the whole, with `kind` or `services`"
+                raise InputError(f"{where}: {word}: {how}")
             return at + 2 if served else at + 1
     return None

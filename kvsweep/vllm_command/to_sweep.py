@@ -21,6 +21,7 @@ from kvsweep.sizing.settings import Served
 from kvsweep.vllm_command.decided import Line, settings_of
 from kvsweep.vllm_command.known import Known
 from kvsweep.vllm_command.logged import read_log
+from kvsweep.vllm_command.manifests import is_manifest, read_manifest
 from kvsweep.vllm_command.options import RELEASE
 from kvsweep.vllm_command.text import as_toml, blocks_note, check, with_set
 from kvsweep.vllm_command.values import Values
@@ -47,6 +48,8 @@ class Question:
         ``KEY=VALUE`` each.
     folder : Path
         Where the file will be: names of other files are relative to it.
+    container : str or None
+        The container of a manifest that has several.
     """
 
     command: tuple[str, ...]
@@ -57,6 +60,7 @@ class Question:
     trace: str | None = None
     overrides: tuple[str, ...] = ()
     folder: Path = Path()
+    container: str | None = None
 
 
 @dataclass(frozen=True)
@@ -185,6 +189,12 @@ def _command(question: Question) -> Command:
         if question.log is None:
             raise InputError("COMMAND: missing; as in `kvsweep from-vllm --gpu h100 vllm serve M`")
         return read_log(read_text(question.log, MAX_INPUT_BYTES, packed=True), str(question.log))
-    if len(words) == 1 and os.path.exists(words[0]):
-        return read_command([read_text(Path(words[0]), MAX_SETTINGS_BYTES)], words[0])
-    return read_command(words)
+    where, text = "the command", words[0]
+    if len(words) == 1 and os.path.exists(text):
+        where, text = text, read_text(Path(text), MAX_SETTINGS_BYTES)
+        words = (text,)
+    if len(words) == 1 and is_manifest(text):
+        return read_manifest(text, where, question.container)
+    if question.container is not None:
+        raise InputError(f"--container: has no effect: {where} is no manifest")
+    return read_command(words, where)

@@ -44,6 +44,10 @@ class Command:
         The environment that is set in front of it.
     model_by_option : bool
         Whether ``--model`` says what is served.
+    replicas : int or None
+        How many such servers there are; None: not told.
+    replicated_by : str
+        Who says so.
     """
 
     where: str
@@ -52,6 +56,8 @@ class Command:
     values: dict[Option, Any] = field(default_factory=dict)
     variables: dict[str, str] = field(default_factory=dict)
     model_by_option: bool = False
+    replicas: int | None = None
+    replicated_by: str = ""
 
 
 def read_command(words: Sequence[str], where: str = "the command") -> Command:

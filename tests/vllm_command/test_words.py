@@ -177,7 +177,7 @@ def test_what_is_secret_is_not_shown():
             "  command: >\n    vllm serve a\n    -tp 4\n",
             "-tp: begins a line, and the one",
         ),
-        ("image: vllm/vllm-openai:v0.33.0\nargs: [m]", "a manifest is not read; give its command"),
+        ("image: vllm/vllm-openai:v0.33.0\nargs: [m]", "a part of a manifest: give the whole"),
         ('vllm serve "$@"', "$@: a variable of the shell"),
         ('vllm serve "$@" --model m', "$@: a variable of the shell"),
         ("vllm serve m $EXTRA", "$EXTRA: a variable of the shell"),

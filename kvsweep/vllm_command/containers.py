@@ -1,0 +1,238 @@
+"""A container of a manifest: what it runs, with its variables put in, as a command of vLLM."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
+
+from kvsweep.errors import InputError, clip, escaped, shown
+from kvsweep.vllm_command.shell import VARIABLE, is_image, starts_server
+from kvsweep.vllm_command.words import Command, read_command
+
+ENTRY_POINT = ("vllm", "serve")
+"""What the image vllm/vllm-openai runs its arguments with."""
+
+_OF_KUBERNETES = re.compile(r"\$\$|\$\(([A-Za-z_][\w.-]*)\)")
+_OF_COMPOSE = re.compile(r"\$\$|\$\{([A-Za-z_]\w*)[^{}]*\}|\$([A-Za-z_]\w*)")
+# Of the shell, outside of single quotes.
+_OF_SHELL = re.compile(r"'[^']*'|\\.|\$\{([A-Za-z_]\w*)(?::-[^{}]*)?\}|\$([A-Za-z_]\w*)", re.DOTALL)
+_OF_KSERVE = re.compile(r"\{\{\s*\.(\w+)[^{}]*\}\}")
+_WORDS = re.compile(r"[\w@%+=:,./ -]*")
+"""Values that the shell takes as they are."""
+_SHELLS = ("sh", "bash", "dash", "ash", "zsh")
+
+
+@dataclass
+class Container:
+    """A container, or a service of Docker Compose.
+
+    Attributes
+    ----------
+    where, name : str
+        File, and what the container is called: ``NAME/CONTAINER``, or the service.
+    words : list of str
+        What it runs: its command, or the entry point of its image if that is known, and arguments.
+    variables : dict of str to str
+        Its environment, as far as the manifest tells.
+    replicas : tuple of object and str, or None
+        How many there are, as the manifest has it, and who says so.
+    image : str
+        Its image.
+    """
+
+    where: str
+    name: str
+    words: list[str]
+    variables: dict[str, str] = field(default_factory=dict)
+    replicas: tuple[Any, str] | None = None
+    image: str = ""
+
+    def starts_server(self) -> bool:
+        """Return whether it starts vLLM."""
+        told = self._told()
+        return any("vllm" in word for word in told) and starts_server(told, self._called)
+
+    def command(self) -> Command:
+        """Return the command that it runs.
+
+        Raises
+        ------
+        InputError
+            If it has an option that vLLM has not, or replicas are no number.
+        """
+        found = read_command(self._told(), self._called)
+        found.variables = self.variables | found.variables
+        if self.replicas is not None:
+            count, why = self.replicas
+            if isinstance(count, bool) or not isinstance(count, int) or count < 1:
+                told = f"{why}: {shown(count)}: expected a number of servers, 1 or more"
+                raise InputError(f"{self._called}: {told}")
+            found.replicas, found.replicated_by = count, why
+        return found
+
+    @property
+    def _called(self) -> str:
+        return f"{self.where}: {clip(escaped(self.name))}"
+
+    def _told(self) -> list[str]:
+        """Return the words, or the one text of a script."""
+        at = next((i for i, word in enumerate(self.words) if _is_shell(word)), None)
+        if at is None or at > 2:  # below `env` or `tini --`
+            return [_OF_KUBERNETES.sub(_unknown, word) for word in self.words]
+        rest = self.words[at + 1 :]
+        scripts = (after for word, after in pairwise(rest) if re.fullmatch("-[a-z]*c[a-z]*", word))
+        script = next(scripts, None)
+        return self.words if script is None else [_of_shell(script, self.variables)]
+
+
+def _is_shell(word: str) -> bool:
+    return word.rpartition("/")[2] in _SHELLS
+
+
+def _unknown(found: re.Match[str]) -> str:
+    name = next((group for group in found.groups() if group), None)
+    return "$" if name is None else f"{VARIABLE}{{{name}}}"
+
+
+def _of_shell(script: str, variables: dict[str, str]) -> str:
+    """Put in what the shell would, where nothing in the script says otherwise."""
+
+    def put(found: re.Match[str]) -> str:
+        name = found[1] or found[2]
+        value = variables.get(name, "") if name else ""
+        own = name and re.search(rf"(?<![\w$]){name}=", script)
+        return value if value and not own and _WORDS.fullmatch(value) else found[0]
+
+    return _OF_SHELL.sub(put, script)
+
+
+def table(about: dict[str, Any], key: str) -> dict[str, Any]:
+    """Return a table of a manifest, empty if there is none."""
+    found = about.get(key)
+    return found if isinstance(found, dict) else {}
+
+
+def items(about: dict[str, Any], key: str) -> list[dict[str, Any]]:
+    """Return the tables of a list of a manifest, none if there is no list."""
+    found = about.get(key)
+    return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
+
+
+def name_of(document: dict[str, Any]) -> str:
+    """Return the name of an object, or its kind."""
+    return str(table(document, "metadata").get("name") or document.get("kind"))
+
+
+def pod_containers(
+    spec: dict[str, Any], name: str, where: str, replicas: tuple[Any, str] | None
+) -> Iterator[Container]:
+    """Yield the containers of a pod.
+
+    Parameters
+    ----------
+    spec : dict
+        What has ``containers``.
+    name : str
+        Of what the pod is of.
+    where : str
+        The file.
+    replicas : tuple of object and str, or None
+        How many pods there are, and who says so.
+    """
+    for each in items(spec, "containers"):
+        yield pod_container(each, f"{name}/{each.get('name', 'container')}", where, replicas)
+
+
+def pod_container(
+    about: dict[str, Any], name: str, where: str, replicas: tuple[Any, str] | None
+) -> Container:
+    """Return a container of a pod, as `pod_containers` does."""
+    variables = _env(about)
+    command, args = (
+        _texts(about.get(key), f"{where}: {name}: {key}", "Kubernetes")
+        for key in ("command", "args")
+    )
+    image = str(about.get("image", ""))
+    if not command and is_image(image):
+        command = list(ENTRY_POINT)
+
+    words = [_filled(_OF_KSERVE.sub(_unknown, word), variables) for word in (*command, *args)]
+    return Container(where, name, words, variables, replicas, image)
+
+
+def _filled(text: str, variables: dict[str, str]) -> str:
+    """Return a text with variables put in as Kubernetes does; those that are not known stay."""
+
+    def put(found: re.Match[str]) -> str:
+        return "$" if found[0] == "$$" else variables.get(found[1], found[0])
+
+    return _OF_KUBERNETES.sub(put, text)
+
+
+def _texts(given: Any, where: str, taker: str) -> list[str]:
+    """Return a list of texts; who takes a manifest refuses what is something else."""
+    if given is None:
+        return []
+    if not isinstance(given, list):
+        raise InputError(f"{where}: expected a list of texts, got {shown(given)}")
+    for number, each in enumerate(given):
+        if not isinstance(each, str):
+            told = f"{taker} takes texts only, as '256'"
+            raise InputError(f"{where}[{number}]: {shown(each)}: {told}")
+    return given
+
+
+def _env(about: dict[str, Any]) -> dict[str, str]:
+    """Return the variables whose values a manifest tells, of each the last."""
+    found: dict[str, str] = {}
+    for each in items(about, "env"):
+        if isinstance(each.get("value"), str):
+            found[str(each.get("name"))] = _filled(each["value"], found)
+    return found
+
+
+def compose_containers(services: dict[str, Any], where: str) -> Iterator[Container]:
+    """Yield the services of a file of Docker Compose."""
+    for name, about in services.items():
+        if not isinstance(about, dict):
+            continue
+        entry, command = (
+            _argv(about.get(key), f"{where}: {name}: {key}") for key in ("entrypoint", "command")
+        )
+        image = _OF_COMPOSE.sub("x", str(about.get("image", "")))
+        if not entry and is_image(image):
+            entry = list(ENTRY_POINT)
+        variables = {
+            key: value
+            for key, value in _environment(about.get("environment"))
+            if VARIABLE not in value
+        }
+        given = {
+            "deploy.replicas": table(about, "deploy").get("replicas"),
+            "scale": about.get("scale"),
+        }
+        replicas = next(((n, why) for why, n in given.items() if n is not None), None)
+        yield Container(where, str(name), [*entry, *command], variables, replicas, image)
+
+
+def _argv(given: Any, where: str) -> list[str]:
+    """Return the words of a command as Compose takes it: a list, or one text without a shell."""
+    if not isinstance(given, str):
+        return [_OF_COMPOSE.sub(_unknown, each) for each in _texts(given, where, "Compose")]
+    try:
+        return shlex.split(_OF_COMPOSE.sub(_unknown, given.replace("\\\n", " ")))
+    except ValueError as error:
+        raise InputError(f"{where}: {str(error).lower()}") from None
+
+
+def _environment(given: Any) -> Iterator[tuple[str, str]]:
+    """Yield names and values of a mapping, or of a list of ``NAME=VALUE``."""
+    if isinstance(given, list):
+        given = dict(str(each).partition("=")[::2] for each in given if "=" in str(each))
+    for name, value in given.items() if isinstance(given, dict) else ():
+        if value is not None:
+            yield str(name), _OF_COMPOSE.sub(_unknown, str(value))

@@ -1,0 +1,171 @@
+"""The container of a manifest of Kubernetes, KServe or Docker Compose that starts a server."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from kvsweep.errors import InputError, clip, did_you_mean, escaped, shown
+from kvsweep.limits import MAX_SCRIPT_CHARACTERS
+from kvsweep.vllm_command.containers import (
+    Container,
+    compose_containers,
+    items,
+    name_of,
+    pod_containers,
+    table,
+)
+from kvsweep.vllm_command.kserve import serving_containers
+from kvsweep.vllm_command.shell import NO_COMMAND
+from kvsweep.vllm_command.words import Command
+
+_TOP = re.compile(r"^(?:\{\s*)?[\"']?(?:apiVersion|kind|services)[\"']?\s*:", re.MULTILINE)
+_DOCUMENT = re.compile(r"^---(?=\s|$)", re.MULTILINE)
+_OF_INTEREST = re.compile("vllm|serving.kserve.io", re.IGNORECASE)
+# A template of Helm; KServe itself fills in {{.Name}}, and chat templates have {{ names }}.
+_HELM = re.compile(
+    r"\{\{-?\s*(?:\.(?!Name\b|Namespace\b|Labels\b|Annotations\b)|[$\"(]|/\*"
+    r"|(?:block|default|define|else|end|if|include|printf|quote|range|required|template|toYaml|tpl"
+    r"|with)\b)"
+)
+_SPECS = (
+    ("spec",),
+    ("spec", "template", "spec"),
+    ("spec", "leaderWorkerTemplate", "leaderTemplate", "spec"),
+    ("spec", "leaderWorkerTemplate", "workerTemplate", "spec"),
+)
+"""Where a document may have its containers."""
+
+
+def is_manifest(text: str) -> bool:
+    r"""Return whether a text is a manifest, not a script.
+
+    Examples
+    --------
+    >>> is_manifest("apiVersion: apps/v1\nkind: Deployment\n"), is_manifest("vllm serve m")
+    (True, False)
+    """
+    return _TOP.search(text) is not None
+
+
+def read_manifest(text: str, where: str, chosen: str | None = None) -> Command:
+    """Return the command of the container that starts a server.
+
+    Parameters
+    ----------
+    text : str
+        The manifest, of one or more documents.
+    where : str
+        What it is called in messages.
+    chosen : str or None
+        Name of the container, of what it is in, or both as ``NAME/CONTAINER``; None: there is one.
+
+    Raises
+    ------
+    InputError
+        If it cannot be read, or starts no server, or several.
+
+    Examples
+    --------
+    >>> text = "services: {llm: {image: vllm/vllm-openai, command: Qwen/Qwen3-8B -tp 2}}"
+    >>> read_manifest(text, "compose.yaml").text
+    'vllm serve Qwen/Qwen3-8B -tp 2'
+    """
+    _refuse_templates(text, where)
+    found = list(_containers(_documents(text, where), where))
+    servers = [each for each in found if each.starts_server()]
+    if not servers:
+        raise InputError(f"{where}: {_why_none(found)}")
+    return _one(servers, where, chosen).command()
+
+
+def _refuse_templates(text: str, where: str) -> None:
+    for number, line in enumerate(text.splitlines(), 1):
+        if not line.lstrip().startswith("#") and (at := _HELM.search(line)):
+            told = clip(escaped(line[at.start() :].strip()))
+            raise InputError(
+                f"{where}: line {number}: {told}: a template; give what `helm template RELEASE "
+                "CHART` makes of it"
+            )
+
+
+def _documents(text: str, where: str) -> list[dict[str, Any]]:
+    """Return the documents that may say something of a server."""
+    import yaml
+
+    found: list[dict[str, Any]] = []
+    before = 0
+    for part in _DOCUMENT.split(text):
+        if _OF_INTEREST.search(part):
+            if len(part) > MAX_SCRIPT_CHARACTERS:
+                most = f"a document has at most {MAX_SCRIPT_CHARACTERS:,}"
+                raise InputError(f"{where}: {len(part):,} characters; {most}")
+            try:
+                document = yaml.safe_load(part)
+            except (yaml.YAMLError, RecursionError, ValueError) as error:
+                raise InputError(f"{where}: {_no_yaml(error, before)}") from None
+            if isinstance(document, dict):
+                listed = document.get("kind") == "List"
+                found += items(document, "items") if listed else [document]
+        before += part.count("\n")
+    return found
+
+
+def _no_yaml(error: Exception, before: int) -> str:
+    mark = getattr(error, "problem_mark", None)
+    line = "" if mark is None else f"line {before + mark.line + 1}: "
+    told = getattr(error, "problem", None) or str(error)
+    told = "nested too deeply" if isinstance(error, RecursionError) else told
+    return f"{line}no YAML: {clip(' '.join(told.split()))}"
+
+
+def _containers(documents: list[dict[str, Any]], where: str) -> Iterator[Container]:
+    """Yield the containers of documents of all kinds."""
+    for document in documents:
+        if "kind" not in document:
+            yield from compose_containers(table(document, "services"), where)
+        if "kserve.io" in str(document.get("apiVersion")):
+            continue
+        for path in _SPECS:
+            spec = document
+            for key in path:
+                spec = table(spec, key)
+            yield from pod_containers(spec, name_of(document), where, _replicas(document))
+    of_kserve = [each for each in documents if "kserve.io" in str(each.get("apiVersion"))]
+    yield from serving_containers(of_kserve, where)
+
+
+def _replicas(document: dict[str, Any]) -> tuple[Any, str] | None:
+    """Return how many pods there are, and who says so; None: one."""
+    spec = table(document, "spec")
+    if document.get("kind") == "DaemonSet":
+        return 1, "a DaemonSet has one on each node, here one"
+    return (spec["replicas"], "replicas") if "replicas" in spec else None
+
+
+def _why_none(found: list[Container]) -> str:
+    for each in found:
+        if "vllm" in each.image and each.words[:1] and each.words[0].startswith("-"):
+            told = f"what the image {clip(escaped(each.image))} starts is not known"
+            return f"{clip(escaped(each.name))}: {told}: give its `command`, as [vllm, serve]"
+    return NO_COMMAND
+
+
+def _one(found: list[Container], where: str, chosen: str | None) -> Container:
+    """Return the container that is chosen, or the only one."""
+    names = [each.name for each in found]
+    if chosen is not None:
+        fitting = [each for each in found if chosen in (each.name, *each.name.split("/"))]
+        if len(fitting) == 1:
+            return fitting[0]
+        several = f"{len(fitting)} containers of this name" if fitting else "no such container"
+        hint = "" if fitting else did_you_mean(chosen, names)
+        told = f"of {where}: {', '.join(map(clip, names))}{hint}"
+        raise InputError(f"--container: {shown(chosen)}: {several} {told}")
+    if len(found) > 1:
+        told = ", ".join(map(clip, names))
+        raise InputError(
+            f"{where}: {len(found)} containers start a server: {told}; choose one: --container NAME"
+        )
+    return found[0]

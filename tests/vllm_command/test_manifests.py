@@ -1,0 +1,269 @@
+"""Manifests of Kubernetes, KServe and Docker Compose: which container, which command, how many."""
+
+import json
+import textwrap
+
+import pytest
+import yaml
+
+from kvsweep.errors import InputError
+from kvsweep.vllm_command.manifests import is_manifest, read_manifest
+from kvsweep.vllm_command.to_sweep import Question, answer
+
+MODEL = "meta-llama/Llama-3.1-8B"
+COMMAND = f"vllm serve {MODEL} -tp 2"
+IMAGE = "vllm/vllm-openai:v0.33.0"
+
+
+def workload(*containers, kind="Deployment", name="llama", **spec):
+    """Return a manifest of a workload."""
+    template = {"spec": {"containers": list(containers)}}
+    metadata, spec = {"name": name}, {"template": template, **spec}
+    return {"apiVersion": "apps/v1", "kind": kind, "metadata": metadata, "spec": spec}
+
+
+def container(**about):
+    """Return a container of vLLM's own image."""
+    return {"name": "vllm", "image": IMAGE, **about}
+
+
+def read(*documents, chosen=None):
+    """Return the command of a file with documents."""
+    return read_manifest(yaml.safe_dump_all(documents), "f.yaml", chosen)
+
+
+ENV = [{"name": "MODEL", "value": MODEL}, {"name": "TP", "value": "2"}]
+
+
+@pytest.mark.parametrize(
+    "about",
+    [
+        {"args": ["--model", MODEL, "-tp", "2"]},
+        {"args": [MODEL, "-tp=2"]},
+        {"command": ["vllm", "serve", MODEL], "args": ["-tp", "2"]},
+        {"command": ["python3", "-m", "vllm.entrypoints.openai.api_server", f"--model={MODEL}"]}
+        | {"args": ["--tensor_parallel_size", "2"]},
+        {"command": ["/bin/sh", "-c"], "args": [COMMAND]},
+        {"command": ["/usr/bin/env", "bash", "-euc", f"set -x\nexec {COMMAND} \\\n  --port 80"]},
+        {"command": ["bash", "-o", "pipefail", "-c", f"sleep 3 && {COMMAND} 2>&1 | tee log"]},
+        {"args": ["$(MODEL)", "--tensor-parallel-size", "$(TP)"], "env": ENV},
+        {"command": ["sh", "-c", 'vllm serve "$MODEL" -tp ${TP:-4}'], "env": ENV},
+        {"command": ["sh", "-c", "vllm serve $(MODEL) -tp $TP --port $(P)"], "env": ENV},
+        {"args": [MODEL, "-tp", "2", "--seed", "$(FROM_A_SECRET)"]},
+    ],
+)
+def test_a_container_says_in_many_ways_what_it_runs(about):
+    found = read(workload(container(**about)))
+    told = {option.name: value for option, value in found.values.items()}
+    idle = ("--port", "--seed")
+    assert found.model == MODEL
+    assert {name: told[name] for name in told if name not in idle} == {
+        "--tensor-parallel-size": "2"
+    }
+    assert found.where == "f.yaml: llama/vllm"
+
+
+@pytest.mark.parametrize(
+    ("service", "text"),
+    [
+        ({"image": IMAGE, "command": "--model m -tp 2"}, "--model m -tp 2"),
+        ({"image": "vllm/vllm-openai:${TAG:-v1}", "command": ["m", "--seed", "$$1"]}, "m --seed"),
+        ({"image": "x", "entrypoint": "vllm serve", "command": "m"}, "m"),
+        ({"image": IMAGE, "entrypoint": ["sh", "-c"], "command": ["vllm serve $$M --port 1"]}
+         | {"environment": {"M": "m"}}, "m --port 1"),
+        ({"build": ".", "command": "sh -c 'vllm serve $$M'", "environment": ["M=m", "N"]}, "m"),
+    ],
+)  # fmt: skip
+def test_a_service_of_compose_runs_its_entry_point_with_its_command(service, text):
+    services = {"web": {"image": "nginx", "environment": ["URL=http://vllm:8000"]}, "llm": service}
+    found = read({"services": services})
+    assert found.text.startswith(f"vllm serve {text}")
+    assert found.where == "f.yaml: llm"
+
+
+def test_compose_may_share_what_services_have():
+    text = f"""\
+    x-common: &common
+      image: {IMAGE}
+    services:
+      llm:
+        <<: *common
+        command: >
+          --model m
+          --max-num-seqs 64
+    """
+    assert (
+        read_manifest(textwrap.dedent(text), "f").text == "vllm serve --model m --max-num-seqs 64"
+    )
+
+
+@pytest.mark.parametrize(
+    ("document", "instances", "why"),
+    [
+        (workload(container(args=["m"])), None, ""),
+        (workload(container(args=["m"]), replicas=3), 3, "replicas"),
+        (workload(container(args=["m"]), kind="StatefulSet", replicas=1), 1, "replicas"),
+        (workload(container(args=["m"]), kind="DaemonSet"), 1, "a DaemonSet has one on each node"),
+        ({"services": {"a": {"image": IMAGE, "command": "m", "deploy": {"replicas": 2}}}}, 2,
+         "deploy.replicas"),
+        ({"services": {"a": {"image": IMAGE, "command": "m", "scale": 4}}}, 4, "scale"),
+    ],
+)  # fmt: skip
+def test_replicas_are_servers(document, instances, why):
+    found = read(document)
+    assert found.replicas == instances
+    assert found.replicated_by.startswith(why)
+
+
+def test_a_group_of_leader_and_workers_is_a_server(tmp_path):
+    """As vLLM's own example: the workers join Ray, and start no server."""
+    script = "bash multi-node-serving.sh {} --ray_cluster_size=$(LWS_GROUP_SIZE)"
+    leader = f"{script.format('leader')}; vllm serve {MODEL} --port 80 -tp 8"
+    pods = {
+        f"{role}Template": {"spec": {"containers": [container(command=["sh", "-c", run])]}}
+        for role, run in (("leader", leader), ("worker", script.format("worker")))
+    }
+    spec = {"replicas": 2, "leaderWorkerTemplate": {"size": 2, **pods}}
+    found = read({"kind": "LeaderWorkerSet", "metadata": {"name": "group"}, "spec": spec})
+    assert found.text == f"vllm serve {MODEL} --port 80 -tp 8"
+    assert found.replicas == 2
+
+
+RUNTIME = {
+    "apiVersion": "serving.kserve.io/v1alpha1",
+    "kind": "ServingRuntime",
+    "metadata": {"name": "of-vllm"},
+    "spec": {
+        "supportedModelFormats": [{"name": "vLLM"}],
+        "containers": [
+            {
+                "name": "kserve-container",
+                "image": "quay.io/modh/vllm:1",
+                "command": ["python", "-m", "vllm.entrypoints.openai.api_server"],
+                "args": ["--model=/mnt/models", "--served-model-name={{.Name}}", "--port=8080"],
+            }
+        ],
+    },
+}
+
+
+def service(**predictor):
+    """Return an InferenceService."""
+    about = {"apiVersion": "serving.kserve.io/v1beta1", "kind": "InferenceService"}
+    return {**about, "metadata": {"name": "llama"}, "spec": {"predictor": predictor}}
+
+
+@pytest.mark.parametrize("named", [{"runtime": "of-vllm"}, {}])
+def test_a_service_of_kserve_adds_to_its_runtime(named):
+    model = {"modelFormat": {"name": "vLLM"}, "storageUri": f"hf://{MODEL}:main", **named}
+    found = read(RUNTIME, service(minReplicas=2, maxReplicas=4, model=model | {"args": ["-tp=2"]}))
+    assert found.model == MODEL
+    assert [option.name for option in found.values] == [
+        "--served-model-name", "--port", "--tensor-parallel-size",
+    ]  # fmt: skip
+    assert (found.replicas, found.replicated_by) == (2, "minReplicas, up to maxReplicas 4")
+    assert read(RUNTIME).model == "/mnt/models"
+    assert read(service(containers=[container(args=["m"])])).model == "m"
+
+
+def test_the_server_of_kserve_for_hugging_face_hands_on_the_options_of_vllm():
+    args = [f"--model_id={MODEL}", "--model_name", "x", "--backend=vllm", "--max-num-seqs=9"]
+    found = read(service(model={"modelFormat": {"name": "huggingface"}, "args": args}))
+    assert found.text == f"vllm serve --model {MODEL} --served-model-name x --max-num-seqs 9"
+
+
+def test_other_containers_and_documents_are_none_of_a_server():
+    claim = {"kind": "PersistentVolumeClaim", "metadata": {"name": "vllm"}, "spec": {}}
+    idle = ({"name": "proxy", "image": "nginx"}, {"name": "b", "command": ["vllm", "bench"]})
+    listed = {"apiVersion": "v1", "kind": "List", "items": [claim, workload(*idle)]}
+    assert read(claim, listed, workload(*idle, container(args=["m"]))).model == "m"
+
+
+def test_which_of_several_servers_is_asked():
+    documents = [
+        workload(container(args=[name], name=name), name=f"{name}-pods") for name in ("a", "b")
+    ]
+    with pytest.raises(
+        InputError, match=r"2 containers start a server: a-pods/a, b-pods/b; choose"
+    ):
+        read(*documents)
+    for chosen in ("b", "b-pods", "b-pods/b"):
+        assert read(*documents, chosen=chosen).model == "b"
+    with pytest.raises(
+        InputError, match=r"--container: 'b-pod': no such container of f\.yaml: .*\?"
+    ):
+        read(*documents, chosen="b-pod")
+
+
+def test_the_sweep_of_a_manifest_has_its_replicas(tmp_path):
+    env = [{"name": "HF_TOKEN", "value": "s3cret"}, {"name": "VLLM_X", "value": "1"}]
+    about = container(args=[MODEL, "--max-num-seqs", "64", "--api-key", "s3cret"], env=env)
+    (tmp_path / "d.yaml").write_text(yaml.safe_dump(workload(about, replicas=3)))
+    found = answer(Question((str(tmp_path / "d.yaml"),), gpu="h100"))
+    assert "s3cret" not in found.text + json.dumps(found.to_dict())
+    assert (
+        'instances = 3 # replicas\nrouting = "round-robin" # a Service knows no loads' in found.text
+    )
+    assert "max_num_seqs = 64 # --max-num-seqs" in found.text
+    assert "variables of the environment are not read: VLLM_X" in found.notes
+    more = container(args=[MODEL, "-dp", "2"])
+    (tmp_path / "d.yaml").write_text(yaml.safe_dump(workload(more, replicas=3)))
+    found = answer(Question((str(tmp_path / "d.yaml"),), gpu="h100"))
+    assert "instances = 6 # --data-parallel-size, times replicas" in found.text
+
+
+def test_helm_fills_in_its_templates_first():
+    text = "apiVersion: apps/v1\nkind: Deployment # {{ .Values.x }}\n# {{ .Values.x }}\n"
+    with pytest.raises(InputError, match=r"f: line 2: \{\{ \.Values\.x \}\}: a template; give what "
+                       "`helm template"):  # fmt: skip
+        read_manifest(text, "f")
+    for line in ("{{- end }}", '{{ include "x" . }}', "a: {{ $x }}", "{{- if .Values.a }}"):
+        with pytest.raises(InputError, match=r"line 3: .*a template"):
+            read_manifest(f"kind: Pod\n#\n{line}\n", "f")
+
+
+@pytest.mark.parametrize(
+    ("document", "message"),
+    [
+        (workload({"name": "a", "image": "vllm-router"}), "no command that starts vLLM"),
+        (workload(container(image="own/vllm:1", args=["--model", "m"])),
+         "llama/vllm: what the image own/vllm:1 starts is not known: give its `command`, as [vllm"),
+        (workload(container(args=["m", 256])), "args[1]: 256: Kubernetes takes texts only"),
+        (workload(container(args="m")), "args: expected a list of texts, got 'm'"),
+        (workload(container(args=["m"]), replicas=0), "replicas: 0: expected a number of servers"),
+        (workload(container(args=["m"]), replicas="3"), "replicas: '3': expected a number of"),
+        (workload(container(args=["m", "--max-num-sqs=3"])), "did you mean '--max-num-seqs'?"),
+        (workload(container(args=["$(MODEL)"])), "llama/vllm: ${MODEL}: a variable of the shell"),
+        (workload(container(command=["sh", "-c", "vllm serve $MODEL"])), "$MODEL: a variable of"),
+        (workload(container(command=["sh", "-c", "MODEL=b; vllm serve $MODEL"], env=ENV)),
+         "$MODEL: a variable of the shell"),
+        ({"services": {"a": {"image": IMAGE, "command": "${MODEL:-x}"}}}, "f.yaml: a: ${MODEL}: a"),
+        ({"services": {"a": {"image": IMAGE, "command": ["m", 2]}}}, "command[1]: 2: Compose"),
+        ({"services": {"a": {"image": IMAGE, "command": "'m"}}}, "a: command: no closing"),
+        (service(model={"modelFormat": {"name": "vllm"}}), "llama: model format 'vllm': is not in"),
+        (service(model={"runtime": "r", "modelFormat": {"name": "vllm"}}), "runtime 'r': is not"),
+        (service(model={"modelFormat": {"name": "huggingface"}, "args": ["--backend=huggingface"]}),
+         "--backend huggingface: is not vLLM"),
+    ],
+)  # fmt: skip
+def test_what_a_manifest_does_not_tell_is_said(document, message):
+    with pytest.raises(InputError) as told:
+        read(document)
+    assert message in str(told.value)
+    assert "\n" not in str(told.value)
+
+
+def test_what_is_no_yaml_is_said_with_its_line():
+    text = "kind: Service\n---\nkind: Pod\nspec: [vllm\n"
+    with pytest.raises(InputError, match=r"f: line 5: no YAML: expected"):
+        read_manifest(text, "f")
+    with pytest.raises(InputError, match="a document has at most 131,072"):
+        read_manifest("kind: Pod # vllm" + "x" * 200_000, "f")
+
+
+def test_scripts_and_parts_of_manifests_are_no_manifests():
+    assert not is_manifest("#!/bin/sh\nvllm serve m\n")
+    with pytest.raises(InputError, match="a part of a manifest: give the whole"):
+        answer(Question((f"image: {IMAGE}\nargs: [m]",), gpu="h100"))
+    with pytest.raises(InputError, match="--container: has no effect: the command is no manifest"):
+        answer(Question((f"vllm serve {MODEL}",), gpu="h100", container="a"))
