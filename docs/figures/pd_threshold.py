@@ -16,7 +16,7 @@ from kvsweep.plot import saving, style
 ROOT = Path(__file__).resolve().parents[2]
 FIGURE = ROOT / "docs" / "findings" / "pd-threshold.png"
 KINDS = {"code": "code generation", "chat": "interactive chat"}
-LEGENDS = {"code": ("lower right", 0.002), "chat": ("upper left", 0.02)}
+LEGENDS = {"code": ("lower right", 0.002), "chat": ("lower right", 0.0004)}
 """Where each is, and where its axis begins."""
 THRESHOLD = "pd_uncached_token_threshold"
 LOCAL = 1_000_000  # longer than any prompt: none goes away

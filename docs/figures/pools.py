@@ -150,7 +150,7 @@ def draw(one, two, preemptions):
         right.set_xscale("log")
         right.set_xticks([1000, 2000, 4000, 10000], ["1,000", "2,000", "4,000", "10,000"])
         right.minorticks_off()
-        right.set_xlabel("GPU blocks of each of 13 instances")
+        right.set_xlabel("GPU blocks of each of 16 instances")
         right.set_ylabel("preemptions per request")
         right.legend(frameon=False, fontsize=7)
     return figure
