@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kvsweep.config.bounds import check_times
 from kvsweep.config.served_model import longest_window
+from kvsweep.config.served_text import computes_times
 from kvsweep.errors import InputError
 from kvsweep.workload.generate import requests_for
 from kvsweep.workload.longest import longest_tokens
@@ -83,9 +84,8 @@ def survey(
 
 def windows_text(scenario: Scenario, folder: Path) -> str | None:
     """Say that computed step times charge windows that no request of a workload fills."""
-    latency, workload = scenario.latency, scenario.workload
-    computed = "latency" not in scenario.model_fields_set and latency.model_fields_set
-    if scenario.model is None or not computed or workload is None or workload.trace:
+    workload = scenario.workload
+    if not computes_times(scenario) or workload is None or workload.trace:
         return None
     bounds, most = longest_tokens(workload), longest_window(scenario, folder)
     if bounds is None or most <= bounds[0]:

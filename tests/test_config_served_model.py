@@ -12,7 +12,7 @@ from kvsweep.config import load_sweep
 from kvsweep.config.axes import axis_values
 from kvsweep.config.base import KeyProblem
 from kvsweep.config.preset import load_preset
-from kvsweep.config.served_text import defaults_text, model_text
+from kvsweep.config.served_text import defaults_text, exchange_text, model_text
 from kvsweep.errors import InputError
 from kvsweep.limits import MAX_BLOCKS
 from kvsweep.sizing.shapes import load_config
@@ -372,8 +372,14 @@ def test_what_is_told_of_a_model_is_the_same_in_cells_with_other_settings(load):
 
 def test_it_is_told_where_gpus_exchange_nothing_in_computed_times(load):
     text = '[model]\npreset = "llama-3.1-70b"\ngpu = "{}"\ntp = 8\n'
-    assert told(load(text.format("l40s")))[0].endswith("without what 8 l40s exchange: too fast")
-    assert told(load(text.format("h100")))[0].endswith("step times computed, not measured")
+    (said,) = told(load(text.format("l40s")), exchange_text)
+    assert said.startswith("computed step times are too short: what 8 l40s exchange is left out")
+    assert told(load(text.format("h100")), exchange_text) == [None]
+    latency = '[cache]\ngpu_blocks = 5000\n[latency]\nmodel = "{}"\n'
+    (said,) = told(load(latency.format("llama-3.1-70b/l40s/tp8-roofline")), exchange_text)
+    assert "the 8 GPUs of llama-3.1-70b/l40s/tp8-roofline exchange" in said
+    for name in ("llama-3.1-70b/h100/tp4-roofline", "llama-3.1-8b/h100/tp2"):
+        assert told(load(latency.format(name)), exchange_text) == [None]
 
 
 def test_a_device_alone_has_no_links(tmp_path):

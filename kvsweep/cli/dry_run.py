@@ -51,7 +51,7 @@ def size_of(sweep: Sweep, path: Where, options: dict[str, Any]) -> dict[str, Any
 
     Some cells are simulated to tell the seconds; nothing is written.
     """
-    from kvsweep.config.served_text import defaults_text, model_text
+    from kvsweep.config.served_text import defaults_text, exchange_text, model_text
     from kvsweep.config.transfer import transfer_text
     from kvsweep.enlarging import extension
     from kvsweep.forecast import forecast
@@ -103,7 +103,11 @@ def size_of(sweep: Sweep, path: Where, options: dict[str, Any]) -> dict[str, Any
         "models": told(model_text, sweep),
         "models_left": _left(sweep),
         "defaults": told(defaults_text, sweep),
-        "cautions": [*told(windows_text, sweep), *filter(None, [start_text(sweep)])],
+        "cautions": [
+            *told(windows_text, sweep),
+            *told(exchange_text, sweep),
+            *filter(None, [start_text(sweep)]),
+        ],
         "workers": workers,
         "seconds": expected.seconds,
         "seconds_low": expected.low,

@@ -33,7 +33,7 @@ def model_text(scenario: Scenario, folder: Path) -> str | None:
         text = f"{name} on {where}: {told.blocks - 1:,} usable blocks, {size:.2f} GiB"
     else:
         text = f"{name}: {told.layout.token_bytes:,} bytes a token on each GPU"
-    times = _times(scenario, told, folder)
+    times = _times(scenario, folder)
     wins = (_who_wins(scenario, told), _pools_win(scenario))
     return "; ".join(filter(None, (text, *wins, times)))
 
@@ -62,22 +62,45 @@ def _pools_win(scenario: Scenario) -> str | None:
     return f"{who} their own: {', '.join(f'{blocks:,}' for blocks in own)} blocks"
 
 
-def _times(scenario: Scenario, told: Answer, folder: Path) -> str | None:
+def _times(scenario: Scenario, folder: Path) -> str | None:
     """Say that step times are computed, or are those of another number of GPUs."""
     latency, model = scenario.latency, scenario.model
     assert model is not None
     if latency.model is None:
-        computed = "latency" not in scenario.model_fields_set and latency.model_fields_set
-        if not computed or told.gpu is None:
-            return None
-        linked = model.tp == 1 or reached_bandwidth(told.gpu.name, model.tp) is not None
-        left = f", without what {model.tp} {told.gpu.name} exchange: too fast"
-        return f"step times computed, not measured{'' if linked else left}"
+        return "step times computed, not measured" if computes_times(scenario) else None
     preset = load_preset(latency.model, folder)
     tp = preset.device.tp if preset.device is not None else preset.tp
     if tp is None or tp == model.tp:
         return None
     return f"but latency.model {latency.model} has the times of tp {tp}"
+
+
+def computes_times(scenario: Scenario) -> bool:
+    """Return whether step times follow from the model that is served."""
+    given = scenario.model is None or "latency" in scenario.model_fields_set
+    return not given and bool(scenario.latency.model_fields_set)
+
+
+def exchange_text(scenario: Scenario, folder: Path) -> str | None:
+    """Say that computed step times leave out what GPUs exchange; None if they do not."""
+    latency, gpus = scenario.latency, None
+    if latency.model is not None:
+        device = load_preset(latency.model, folder).device
+        if device is not None and device.tp > 1 and device.exchange is None:
+            gpus = f"the {device.tp} GPUs of {latency.model}"
+    elif computes_times(scenario):
+        told = sized(scenario, folder)
+        assert told.gpu is not None
+        assert told.served is not None
+        tp = told.served.asked.tp
+        if tp > 1 and reached_bandwidth(told.gpu.name, tp) is None:
+            gpus = f"{tp} {told.gpu.name}"
+    if gpus is None:
+        return None
+    return (
+        f"computed step times are too short: what {gpus} exchange is left out, as their links are "
+        "not known; give measured ones, or a preset with device.peer_bandwidth"
+    )
 
 
 def defaults_text(scenario: Scenario, folder: Path) -> str | None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from kvsweep.config.fleet import InstancePool, fleet, has_pools
 from kvsweep.config.served_model import sized
+from kvsweep.config.served_text import exchange_text
 from kvsweep.errors import InputError
 from kvsweep.policies import Offload
 from kvsweep.search.server_model import (
@@ -178,8 +179,9 @@ def _notes(scenario: Scenario, folder: Path) -> Iterator[str]:
         yield f"{roles}: the command has the settings that all have in common, not those of a pool"
         yield from _unlike(scenario, folder)
         yield from _roles(scenario)
-    if said := windows_text(scenario, folder):
-        yield said
+    for said in (windows_text(scenario, folder), exchange_text(scenario, folder)):
+        if said:
+            yield said
     if 0 in longest_requests(scenario, folder):
         yield "vLLM does not start with so few blocks, whatever --max-model-len is"
     if engine.drafts:

@@ -10,6 +10,7 @@ from typing import Any
 
 from kvsweep.config import Scenario
 from kvsweep.config.compose import parse_override
+from kvsweep.config.served_text import exchange_text
 from kvsweep.errors import InputError, clip, escaped
 from kvsweep.limits import MAX_INPUT_BYTES, MAX_SETTINGS_BYTES
 from kvsweep.reading import read_text
@@ -110,7 +111,11 @@ def answer(question: Question) -> Sweep:
     known = Known(question.gpu, question.model, question.acceptance, **told, blocks_set=blocks_set)
     settings = settings_of(command, known)
     scenario, tables = check(settings, question.overrides, command.where)
-    told_too = (blocks_note(scenario), _start_note(settings.served, scenario))
+    told_too = (
+        blocks_note(scenario),
+        exchange_text(scenario, Path()),
+        _start_note(settings.served, scenario),
+    )
     notes += [*filter(None, told_too), *settings.notes]
     lines = with_set(settings, question.overrides, tables)
     lines = [_from(question.folder, line) for line in lines]

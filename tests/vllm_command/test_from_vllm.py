@@ -441,3 +441,9 @@ def test_the_page_shows_what_comes_of_its_script(tmp_path, monkeypatch):
     Path("mooncake.jsonl.gz").write_bytes(b"")
     question = Question(("serve.sh",), gpu="h100", trace="mooncake.jsonl.gz")
     assert answer(question).text == sweep
+
+
+def test_step_times_without_an_exchange_are_told():
+    found = taken("-tp 4", gpu="l40s")
+    assert any("what 4 l40s exchange is left out" in note for note in found.notes)
+    assert not any("exchange" in note for note in taken("-tp 4").notes)
