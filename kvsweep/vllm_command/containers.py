@@ -56,6 +56,11 @@ class Container:
         told = self._told()
         return any("vllm" in word for word in told) and starts_server(told, self._called)
 
+    @property
+    def answers(self) -> bool:
+        """Whether its server has an API, which other nodes of one have not."""
+        return not any("--headless" in word for word in self.words)
+
     def command(self) -> Command:
         """Return the command that it runs.
 

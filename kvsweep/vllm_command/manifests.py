@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 from kvsweep.errors import InputError, clip, did_you_mean, escaped, shown
@@ -19,6 +21,7 @@ from kvsweep.vllm_command.containers import (
 from kvsweep.vllm_command.kserve import serving_containers
 from kvsweep.vllm_command.shell import NO_COMMAND
 from kvsweep.vllm_command.words import Command
+from kvsweep.vllm_command.yaml_text import parse_yaml
 
 _TOP = re.compile(r"^(?:\{\s*)?[\"']?(?:apiVersion|kind|services)[\"']?\s*:", re.MULTILINE)
 _DOCUMENT = re.compile(r"^---(?=\s|$)", re.MULTILINE)
@@ -74,7 +77,8 @@ def read_manifest(text: str, where: str, chosen: str | None = None) -> Command:
     """
     _refuse_templates(text, where)
     found = list(_containers(_documents(text, where), where))
-    servers = [each for each in found if each.starts_server()]
+    started = [each for each in found if each.starts_server()]
+    servers = _told_apart([each for each in started if each.answers] or started)
     if not servers:
         raise InputError(f"{where}: {_why_none(found)}")
     return _one(servers, where, chosen).command()
@@ -92,8 +96,6 @@ def _refuse_templates(text: str, where: str) -> None:
 
 def _documents(text: str, where: str) -> list[dict[str, Any]]:
     """Return the documents that may say something of a server."""
-    import yaml
-
     found: list[dict[str, Any]] = []
     before = 0
     for part in _DOCUMENT.split(text):
@@ -101,23 +103,12 @@ def _documents(text: str, where: str) -> list[dict[str, Any]]:
             if len(part) > MAX_SCRIPT_CHARACTERS:
                 most = f"a document has at most {MAX_SCRIPT_CHARACTERS:,}"
                 raise InputError(f"{where}: {len(part):,} characters; {most}")
-            try:
-                document = yaml.safe_load(part)
-            except (yaml.YAMLError, RecursionError, ValueError) as error:
-                raise InputError(f"{where}: {_no_yaml(error, before)}") from None
+            document = parse_yaml(part, where, before, strict=True)
             if isinstance(document, dict):
                 listed = document.get("kind") == "List"
                 found += items(document, "items") if listed else [document]
         before += part.count("\n")
     return found
-
-
-def _no_yaml(error: Exception, before: int) -> str:
-    mark = getattr(error, "problem_mark", None)
-    line = "" if mark is None else f"line {before + mark.line + 1}: "
-    told = getattr(error, "problem", None) or str(error)
-    told = "nested too deeply" if isinstance(error, RecursionError) else told
-    return f"{line}no YAML: {clip(' '.join(told.split()))}"
 
 
 def _containers(documents: list[dict[str, Any]], where: str) -> Iterator[Container]:
@@ -144,6 +135,16 @@ def _replicas(document: dict[str, Any]) -> tuple[Any, str] | None:
     return (spec["replicas"], "replicas") if "replicas" in spec else None
 
 
+def _told_apart(found: list[Container]) -> list[Container]:
+    """Return containers with names of their own: the second of a name has #2."""
+    seen: Counter[str] = Counter()
+    for number, each in enumerate(found):
+        seen[each.name] += 1
+        if seen[each.name] > 1:
+            found[number] = replace(each, name=f"{each.name}#{seen[each.name]}")
+    return found
+
+
 def _why_none(found: list[Container]) -> str:
     for each in found:
         if "vllm" in each.image and each.words[:1] and each.words[0].startswith("-"):
@@ -156,7 +157,9 @@ def _one(found: list[Container], where: str, chosen: str | None) -> Container:
     """Return the container that is chosen, or the only one."""
     names = [each.name for each in found]
     if chosen is not None:
-        fitting = [each for each in found if chosen in (each.name, *each.name.split("/"))]
+        fitting = [each for each in found if each.name == chosen] or [
+            each for each in found if chosen in each.name.split("/")
+        ]
         if len(fitting) == 1:
             return fitting[0]
         several = f"{len(fitting)} containers of this name" if fitting else "no such container"

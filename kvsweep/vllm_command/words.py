@@ -16,6 +16,7 @@ from kvsweep.parsing import parse_json
 from kvsweep.reading import read_text
 from kvsweep.vllm_command.options import Option, find_option
 from kvsweep.vllm_command.shell import VARIABLE, server_of
+from kvsweep.vllm_command.yaml_text import parse_yaml
 
 _LEVEL = re.compile(r"-O=?(\S+)")
 OF_THE_SHELL = "a variable of the shell: put in its value"
@@ -120,13 +121,7 @@ def _with_config(words: list[str], where: str) -> list[str]:
 
 def _of_yaml(path: Path) -> Iterator[str]:
     """Yield the words that vLLM makes of its configuration file."""
-    import yaml
-
-    try:
-        table = yaml.safe_load(read_text(path, MAX_SETTINGS_BYTES))
-    except (yaml.YAMLError, RecursionError, ValueError) as error:
-        told = "nested too deeply" if isinstance(error, RecursionError) else str(error)
-        raise InputError(f"{path}: no YAML: {clip(' '.join(told.split()))}") from None
+    table = parse_yaml(read_text(path, MAX_SETTINGS_BYTES), str(path))
     if not isinstance(table, dict):
         raise InputError(f"{path}: expected options and their values, got {shown(table)}")
     for key, value in table.items():

@@ -1,6 +1,7 @@
 """Manifests of Kubernetes, KServe and Docker Compose: which container, which command, how many."""
 
 import json
+import re
 import textwrap
 
 import pytest
@@ -9,6 +10,7 @@ import yaml
 from kvsweep.errors import InputError
 from kvsweep.vllm_command.manifests import is_manifest, read_manifest
 from kvsweep.vllm_command.to_sweep import Question, answer
+from kvsweep.vllm_command.words import read_command
 
 MODEL = "meta-llama/Llama-3.1-8B"
 COMMAND = f"vllm serve {MODEL} -tp 2"
@@ -195,6 +197,19 @@ def test_which_of_several_servers_is_asked():
         read(*documents, chosen="b-pod")
 
 
+def test_servers_of_one_name_are_told_apart():
+    twice = [workload(container(args=[name]), name="a") for name in ("m", "n")]
+    with pytest.raises(InputError, match="start a server: a/vllm, a/vllm#2; choose"):
+        read(*twice)
+    assert [read(*twice, chosen=name).model for name in ("a/vllm", "a/vllm#2")] == ["m", "n"]
+
+
+def test_a_node_without_an_api_is_part_of_another_server():
+    nodes = [container(args=["m"]), container(name="worker", args=["m", "--headless"])]
+    assert read(workload(*nodes)).where == "f.yaml: llama/vllm"
+    assert read(workload(nodes[1])).where == "f.yaml: llama/worker"
+
+
 def test_the_sweep_of_a_manifest_has_its_replicas(tmp_path):
     env = [{"name": "HF_TOKEN", "value": "s3cret"}, {"name": "VLLM_X", "value": "1"}]
     about = container(args=[MODEL, "--max-num-seqs", "64", "--api-key", "s3cret"], env=env)
@@ -267,3 +282,29 @@ def test_scripts_and_parts_of_manifests_are_no_manifests():
         answer(Question((f"image: {IMAGE}\nargs: [m]",), gpu="h100"))
     with pytest.raises(InputError, match="--container: has no effect: the command is no manifest"):
         answer(Question((f"vllm serve {MODEL}",), gpu="h100", container="a"))
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ('!!int ""', "no YAML: odd value: "),
+        ("!!bool x", "no YAML: odd value: "),
+        ("!!timestamp x", "no YAML: odd value: "),
+        ("2026-13-45", "no YAML: odd value: month must be in 1..12"),
+        ("[" * 5000, "no YAML: nested too deeply"),
+        ("!!python/object:os.system x", "line 2: no YAML: could not determine a constructor"),
+    ],
+)
+def test_odd_values_of_yaml_are_said(value, message, tmp_path):
+    """What PyYAML raises of them is no YAMLError."""
+    with pytest.raises(InputError, match=re.escape(message)):
+        read_manifest(f"kind: Pod # vllm\nspec: {value}\n", "f")
+    (tmp_path / "c.yaml").write_text(f"# vLLM's own\nport: {value}\n")
+    with pytest.raises(InputError, match=re.escape(message)):
+        read_command([f"vllm serve m --config {tmp_path / 'c.yaml'}"])
+
+
+def test_a_key_twice_is_refused_as_where_manifests_go():
+    text = f"services:\n  vllm:\n    image: {IMAGE}\n    command: a\n    command: b\n"
+    with pytest.raises(InputError, match="f: line 5: no YAML: command: is given twice"):
+        read_manifest(text, "f")
