@@ -73,7 +73,7 @@ def run(
     progress: Progress | None = None,
     notify: Callable[[str], None] | None = None,
 ) -> xr.Dataset:
-    """Simulate every cell of a sweep that its store does not hold yet, and open the store.
+    r"""Simulate every cell of a sweep that its store does not hold yet, and open the store.
 
     Parameters
     ----------
@@ -115,7 +115,7 @@ def run(
         Copy cells that are proved equal to one with fewer blocks instead of running them.
     progress : callable (done, total), optional
         Called with numbers of cells, by this thread: in a notebook,
-        ``lambda done, total: print(f"\\r{done:,} of {total:,}", end="")``.
+        ``lambda done, total: print(f"\r{done:,} of {total:,}", end="")``.
     notify : callable (str), optional
         Called with a line for the user before something that takes long.
 

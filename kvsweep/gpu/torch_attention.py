@@ -266,5 +266,6 @@ class Attention:
         made = self._turn(made, *turned, self._turning, self._norms)
         self._cache.tokens[layout.slots] = made[:, self._heads :]
         q = made[:, : self._heads]
-        out = self._kernel(q, *self._cache.parts, layout, self._window)
+        keys, values = self._cache.parts
+        out = self._kernel(q, keys, values, layout, self._window)
         return self._back(out.reshape(len(x), -1))

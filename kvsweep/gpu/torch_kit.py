@@ -53,26 +53,33 @@ class Kit:
 
 def build_kit(device: Any, fp8: bool) -> Kit:
     """Return the kit for a device: functions are compiled on CUDA, if that works there."""
-    functions = (silu_gate, rotated, turned, added_norm, to_fp8)
+    functions: dict[str, Callable[..., Any]] = {
+        "gate": silu_gate,
+        "rotate": rotated,
+        "turn": turned,
+        "add_norm": added_norm,
+        "quantize": to_fp8,
+    }
     fast = False
     if device.type == "cuda":
         fast = torch.version.hip is None and torch.cuda.get_device_capability(device)[0] == 9
         try:
-            made = [torch.compile(function, dynamic=True) for function in functions]
-            _try(*made, device)
-            return Kit(device, fp8, *made, compiled=True, fast_accum=fast)
+            made = {name: torch.compile(each, dynamic=True) for name, each in functions.items()}
+            kit = Kit(device, fp8, **made, compiled=True, fast_accum=fast)
+            _try(kit)
+            return kit
         except torch.OutOfMemoryError:
             raise
         except Exception:  # without a compiler of Triton's it can be anything, and all works
             torch.cuda.synchronize()
-    return Kit(device, fp8, *functions, compiled=False, fast_accum=fast)
+    return Kit(device, fp8, **functions, compiled=False, fast_accum=fast)
 
 
-def _try(gate: Any, rotate: Any, turn: Any, add_norm: Any, quantize: Any, device: Any) -> None:
-    rows = torch.zeros(4, 2, 64, dtype=torch.bfloat16, device=device)
-    turning = angles(torch.arange(4, device=device), 64)
-    gate(rows), rotate(rows, *turning), turn(rows, *turning, 1, False)
-    add_norm(rows, rows), quantize(rows)
+def _try(kit: Kit) -> None:
+    rows = torch.zeros(4, 2, 64, dtype=torch.bfloat16, device=kit.device)
+    turning = angles(torch.arange(4, device=kit.device), 64)
+    kit.gate(rows), kit.rotate(rows, *turning), kit.turn(rows, *turning, 1, False)
+    kit.add_norm(rows, rows), kit.quantize(rows)
 
 
 def silu_gate(x: Any) -> Any:
