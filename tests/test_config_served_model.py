@@ -12,7 +12,12 @@ from kvsweep.config import load_sweep
 from kvsweep.config.axes import axis_values
 from kvsweep.config.base import KeyProblem
 from kvsweep.config.preset import load_preset
-from kvsweep.config.served_text import defaults_text, exchange_text, model_text
+from kvsweep.config.served_text import (
+    defaults_text,
+    exchange_text,
+    model_text,
+    model_texts,
+)
 from kvsweep.errors import InputError
 from kvsweep.limits import MAX_BLOCKS
 from kvsweep.sizing.shapes import load_config
@@ -388,3 +393,27 @@ def test_a_device_alone_has_no_links(tmp_path):
     (tmp_path / "p.toml").write_text(f"{text}peer_bandwidth = 450e9\n")
     with pytest.raises(KeyProblem, match=r"device\.peer_bandwidth: has no effect with tp = 1"):
         load_preset("p.toml", tmp_path)
+
+
+def test_blocks_that_win_are_told_once_for_all_cells(load):
+    sweep = load(ON_H100 + '[grid]\n"cache.gpu_blocks" = [300, 9000, 500]\n"model.tp" = [1, 2]\n')
+    first, second = model_texts(sweep)
+    assert "cache.gpu_blocks wins: 300 to 9,000 blocks" in first
+    assert "tp 2" in second
+    assert "cache.gpu_blocks wins: 300 blocks" in second
+
+
+@pytest.mark.parametrize(
+    ("changes", "known"),
+    [
+        ("", "llama-3.1-8b/h100/tp1"),
+        ("tp = 2\n", "llama-3.1-8b/h100/tp2"),
+        ("tp = 4\n", None),
+        ('dtype = "fp8"\n', None),
+        ("weights_gib = 8\n", None),
+    ],
+)
+def test_measured_step_times_are_named_beside_computed_ones(load, changes, known):
+    (text,) = told(load(ON_H100 + changes))
+    hint = f', but those of latency.model = "{known}" are' if known else ""
+    assert text.endswith(f"step times computed, not measured{hint}")

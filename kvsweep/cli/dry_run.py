@@ -51,7 +51,7 @@ def size_of(sweep: Sweep, path: Where, options: dict[str, Any]) -> dict[str, Any
 
     Some cells are simulated to tell the seconds; nothing is written.
     """
-    from kvsweep.config.served_text import defaults_text, exchange_text, model_text
+    from kvsweep.config.served_text import defaults_text, exchange_text, model_texts
     from kvsweep.config.transfer import transfer_text
     from kvsweep.enlarging import extension
     from kvsweep.forecast import forecast
@@ -100,7 +100,7 @@ def size_of(sweep: Sweep, path: Where, options: dict[str, Any]) -> dict[str, Any
         "tasks": len(todo),
         "bytes": cells.bytes,
         "transfers": list(dict.fromkeys(map(transfer_text, tiers))),
-        "models": told(model_text, sweep),
+        "models": model_texts(sweep),
         "models_left": _left(sweep),
         "defaults": told(defaults_text, sweep),
         "cautions": [

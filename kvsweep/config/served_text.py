@@ -8,18 +8,40 @@ from typing import TYPE_CHECKING
 from kvsweep.config.groups import is_hybrid
 from kvsweep.config.pool_reads import takes_from
 from kvsweep.config.pools import pools_of
-from kvsweep.config.preset import load_preset
+from kvsweep.config.preset import load_preset, preset_names
 from kvsweep.config.served_model import CAPACITIES, sized
 from kvsweep.sizing.exchange import reached_bandwidth
+from kvsweep.sizing.gpus import find_gpu
 from kvsweep.sizing.sizes import GIB
 
 if TYPE_CHECKING:
     from kvsweep.config.scenario import Scenario
+    from kvsweep.config.served_model import ServedModel
+    from kvsweep.config.sweep import Sweep
     from kvsweep.sizing.answer import Answer
 
 
-def model_text(scenario: Scenario, folder: Path) -> str | None:
-    """Write the blocks and step times of a model, and who says so; None without a model."""
+def model_texts(sweep: Sweep) -> list[str]:
+    """Write `model_text` of a sweep's scenarios, those that differ in blocks alone as one."""
+    alike: dict[str, list[Scenario]] = {}
+    for scenario in sweep.probes():
+        text = model_text(scenario, sweep.base_dir, "")
+        if text is not None:
+            alike.setdefault(text, []).append(scenario)
+    return [_text_of_all(scenarios, sweep.base_dir) for scenarios in alike.values()]
+
+
+def _text_of_all(scenarios: list[Scenario], folder: Path) -> str:
+    blocks = [scenario.cache.gpu_blocks for scenario in scenarios]
+    ends = f"{min(blocks):,} to {max(blocks):,}" if len(set(blocks)) > 1 else f"{blocks[0]:,}"
+    return model_text(scenarios[0], folder, ends) or ""
+
+
+def model_text(scenario: Scenario, folder: Path, blocks: str | None = None) -> str | None:
+    """Write the blocks and step times of a model, and who says so; None without a model.
+
+    `blocks` is written in place of those that a scenario gives itself.
+    """
     model = scenario.model
     if model is None:
         return None
@@ -34,11 +56,11 @@ def model_text(scenario: Scenario, folder: Path) -> str | None:
     else:
         text = f"{name}: {told.layout.token_bytes:,} bytes a token on each GPU"
     times = _times(scenario, folder)
-    wins = (_who_wins(scenario, told), _pools_win(scenario))
+    wins = (_who_wins(scenario, told, blocks), _pools_win(scenario))
     return "; ".join(filter(None, (text, *wins, times)))
 
 
-def _who_wins(scenario: Scenario, told: Answer) -> str | None:
+def _who_wins(scenario: Scenario, told: Answer, blocks: str | None) -> str | None:
     given = next((k for k in CAPACITIES if k in scenario.cache.model_fields_set), None)
     if scenario.model is None or not scenario.model.decides:
         return None
@@ -46,7 +68,9 @@ def _who_wins(scenario: Scenario, told: Answer) -> str | None:
         assert told.layout is not None
         full = not told.layout.plain and not is_hybrid(scenario.cache.groups)
         kind = " of full attention" if full else ""
-        return f"cache.{given} wins: {scenario.cache.gpu_blocks:,} blocks{kind}"
+        if blocks is None:
+            blocks = f"{scenario.cache.gpu_blocks:,}"
+        return f"cache.{given} wins: {blocks} blocks{kind}"
     if told.margin is not None and told.margin[0] != told.margin[1]:
         return f"estimated, {told.margin[0]:,} to {told.margin[1]:,}"
     return None
@@ -67,7 +91,11 @@ def _times(scenario: Scenario, folder: Path) -> str | None:
     latency, model = scenario.latency, scenario.model
     assert model is not None
     if latency.model is None:
-        return "step times computed, not measured" if computes_times(scenario) else None
+        if not computes_times(scenario):
+            return None
+        known = measured_times(model)
+        hint = f', but those of latency.model = "{known}" are' if known else ""
+        return f"step times computed, not measured{hint}"
     preset = load_preset(latency.model, folder)
     tp = preset.device.tp if preset.device is not None else preset.tp
     if tp is None or tp == model.tp:
@@ -75,10 +103,29 @@ def _times(scenario: Scenario, folder: Path) -> str | None:
     return f"but latency.model {latency.model} has the times of tp {tp}"
 
 
+def measured_times(model: ServedModel) -> str | None:
+    """Return the preset that was measured of a model on its GPUs, if one comes with kvsweep."""
+    if model.preset is None or model.gpu is None:
+        return None
+    if model.dtype != "auto" or model.weights_gib is not None:  # other bytes than were measured
+        return None
+    gpu = find_gpu(model.gpu).name
+    name = f"{model.preset}/{gpu}/tp{model.tp}"
+    return name if name in preset_names() else None
+
+
 def computes_times(scenario: Scenario) -> bool:
     """Return whether step times follow from the model that is served."""
     given = scenario.model is None or "latency" in scenario.model_fields_set
     return not given and bool(scenario.latency.model_fields_set)
+
+
+def measured_text(scenario: Scenario) -> str | None:
+    """Say that step times are computed where measured ones are known; None if they are not."""
+    if scenario.model is None or not computes_times(scenario):
+        return None
+    known = measured_times(scenario.model)
+    return known and f'step times are computed; latency.model = "{known}" has measured ones'
 
 
 def exchange_text(scenario: Scenario, folder: Path) -> str | None:

@@ -10,7 +10,7 @@ from typing import Any
 
 from kvsweep.config import Scenario
 from kvsweep.config.compose import parse_override
-from kvsweep.config.served_text import exchange_text
+from kvsweep.config.served_text import exchange_text, measured_text
 from kvsweep.errors import InputError, clip, escaped
 from kvsweep.limits import MAX_INPUT_BYTES, MAX_SETTINGS_BYTES
 from kvsweep.reading import read_text
@@ -113,6 +113,7 @@ def answer(question: Question) -> Sweep:
     scenario, tables = check(settings, question.overrides, command.where)
     told_too = (
         blocks_note(scenario),
+        measured_text(scenario),
         exchange_text(scenario, Path()),
         _start_note(settings.served, scenario),
     )

@@ -447,3 +447,12 @@ def test_step_times_without_an_exchange_are_told():
     found = taken("-tp 4", gpu="l40s")
     assert any("what 4 l40s exchange is left out" in note for note in found.notes)
     assert not any("exchange" in note for note in taken("-tp 4").notes)
+
+
+def test_measured_step_times_are_told_where_they_are_known():
+    measured = 'latency.model = "llama-3.1-8b/h100/tp1" has measured ones'
+    assert any(measured in note for note in taken().notes)
+    assert not any("measured ones" in note for note in taken("-tp 4").notes)
+    assert not any("measured ones" in note for note in taken("--kv-cache-dtype fp8").notes)
+    found = taken(overrides=("latency.model=llama-3.1-8b/h100/tp1",))
+    assert not any("measured ones" in note for note in found.notes)
