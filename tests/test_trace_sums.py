@@ -8,6 +8,8 @@ from sweeping import make_sweep, stand_in, tree
 
 import kvsweep
 from kvsweep.errors import InputError
+from kvsweep.grid import plan
+from kvsweep.workload.trace_sums import other_trace, trace_sums
 
 TEXT = """
 title = "trace"
@@ -77,3 +79,21 @@ def test_stores_of_other_traces_are_not_merged(sweep, tmp_path):
     (tmp_path / "0.csv").write_text(TRACE.replace("50,5", "50,6"))
     with pytest.raises(InputError, match=r"made from another 0\.csv"):
         kvsweep.merge(["1.zarr", "2.zarr"], out="m.zarr")
+
+
+@pytest.mark.parametrize(
+    ("there", "said"),
+    [
+        (TRACE, ""),
+        (TRACE.replace("50,5", "50,6"), "0.csv: has another content there"),
+        (None, "0.csv: cannot read: No such file or directory"),
+    ],
+)
+def test_a_machine_is_asked_for_the_traces_of_a_sweep(tmp_path, there, said):
+    sums = trace_sums(list(plan(make_sweep(tmp_path, TEXT)).variants), [None, None], [0], tmp_path)
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    if there is not None:
+        (elsewhere / "0.csv").write_text(there)
+    found = other_trace(sums, elsewhere)
+    assert found == (f"{elsewhere / said}" if said else "")

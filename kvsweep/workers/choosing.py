@@ -87,6 +87,6 @@ def found_workers(
     if scheduler is None:
         of_them = cluster.local(count, processes, notify)
     else:
-        of_them = cluster.existing(scheduler, entries=job.entries, notify=notify, wait=wait)
+        of_them = cluster.existing(scheduler, needs=job.needs, notify=notify, wait=wait)
     with of_them as found:
         yield found

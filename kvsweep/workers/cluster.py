@@ -27,7 +27,7 @@ except ImportError:  # Windows
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from kvsweep.workers.job import Job
+    from kvsweep.workers.job import Job, Needs
 
 # Files that are open with no process of `--processes`, and more with each; 18 and 10 were counted.
 FILES, FILES_OF_PROCESS = 32, 12
@@ -86,7 +86,7 @@ class OwnPool(Pool):
         notify: Callable[[str], None] | None = None,
     ) -> None:
         where = "workers of this machine"
-        super().__init__(client, where, entries=(), notify=notify, wait=DEAD_AFTER)
+        super().__init__(client, where, notify=notify, wait=DEAD_AFTER)
         self._cluster = cluster
         self._count = count
 
@@ -204,7 +204,7 @@ def _block_interrupts() -> None:
 def existing(
     scheduler: Any,
     *,
-    entries: tuple[str, ...],
+    needs: Needs | None = None,
     notify: Callable[[str], None] | None = None,
     wait: float | None = None,
 ) -> Iterator[ClusterWorkers]:
@@ -214,7 +214,7 @@ def existing(
     ----------
     scheduler : Scheduler or Path
         As for `connected`.
-    entries, notify, wait
+    needs, notify, wait
         As for `Pool`.
 
     Raises
@@ -223,7 +223,7 @@ def existing(
         If none answers, or none of its workers gives the numbers of this process.
     """
     with connected(scheduler, wait, notify) as (client, where):
-        pool = Pool(client, where, entries=entries, notify=notify, wait=wait)
+        pool = Pool(client, where, needs=needs, notify=notify, wait=wait)
         try:
             pool.wait()
             yield ClusterWorkers(pool)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from kvsweep import simulate
+from kvsweep.workload.trace_sums import trace_sums
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
     from kvsweep.grid import Plan, Task
 
     Results = dict[str, NDArray[Any]]
+
+Needs: TypeAlias = "tuple[tuple[str, ...], Path, dict[str, str]]"
+"""What a worker needs: entries of the kernel; a folder, and traces in it, by name and sum."""
 
 # Times a task is tried again after an error before it is simulated by halves, so that only cells
 # that it is about are marked as failed. Of tasks whose
@@ -71,6 +75,12 @@ class Job:
     def entries(self) -> tuple[str, ...]:
         """Names of the entries of the compiled kernel that the cells need; none need no kernel."""
         return simulate.kernel_entries(self.cells.variants)
+
+    @property
+    def needs(self) -> Needs:
+        """What workers elsewhere need for it."""
+        cells, folder = self.cells, self.base_dir
+        return self.entries, folder, trace_sums(cells.variants, cells.policies, cells.seeds, folder)
 
     def only(self, task: Task) -> Job:
         """Return the job of tasks with the variants of `task`, to be sent: without all others."""

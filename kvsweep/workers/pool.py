@@ -9,16 +9,19 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from kvsweep import _cache, _plain, simulate
+from kvsweep import _cache, _plain
 from kvsweep.errors import InputError
 from kvsweep.workers.demand import Demand
 from kvsweep.workers.handshake import QUESTION, own_answer, why_not
 from kvsweep.workers.idleness import Idleness, few, named
+from kvsweep.workers.remote_tasks import prepare
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from distributed import Client, Future
+
+    from kvsweep.workers.job import Needs
 
 # Seconds between two looks at who is there, and after which who waits is told for what.
 LOOK_EVERY = 0.5
@@ -57,8 +60,8 @@ class Pool:
         A client of a scheduler.
     where : str
         What to call it in messages: ``--scheduler tcp://10.0.0.1:8786``.
-    entries : tuple of str
-        Entries of the kernel that the workers need, as `simulate.kernel_entries` names them.
+    needs : Needs, optional
+        What the workers need; without it, they are not asked for that.
     notify : callable (str), optional
         Called with a line for the user: who is not used, what is waited for. Else it is logged.
     wait : float, optional
@@ -79,14 +82,14 @@ class Pool:
         client: Client,
         where: str,
         *,
-        entries: tuple[str, ...],
+        needs: Needs | None = None,
         notify: Callable[[str], None] | None = None,
         wait: float | None = None,
     ) -> None:
         self.client = client
         self.where = where
         self.tell = notify or logging.getLogger("kvsweep").warning
-        self._entries = entries
+        self._needs = needs
         self._wanted = own_answer()
         self.workers: dict[str, Worker] = {}
         self.silent: set[str] = set()
@@ -194,9 +197,8 @@ class Pool:
             worker.answer = None
             if worker.refused:
                 refused[worker.refused].append(address)
-            elif self._entries and not worker.asked:
-                warm_up = simulate.warm_up
-                worker.answer = self._submit(address, "kernel", warm_up, None, self._entries)
+            elif self._needs and not worker.asked:
+                worker.answer = self._submit(address, "kernel", prepare, *self._needs)
             worker.asked = True
         for reason, addresses in refused.items():
             are = "worker {} is" if len(addresses) == 1 else "workers {} are"
@@ -209,7 +211,8 @@ class Pool:
             return f"{type(error).__name__}: {error}"
         if answer.status != "finished":
             return ""  # it left meanwhile
-        return "" if asked else why_not(answer.result(), self._wanted)
+        found = answer.result()
+        return str(found) if asked else why_not(found, self._wanted)
 
     def _submit(self, address: str, what: str, function: Callable[..., Any], *args: Any) -> Future:
         """Let one worker do something before all else."""

@@ -9,9 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 from distributed import get_worker
 
+from kvsweep.simulate import warm_up
 from kvsweep.workers.handshake import own_answer, why_not
+from kvsweep.workload.trace_sums import other_trace
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
     from kvsweep.grid import Task
     from kvsweep.workers.handshake import Answer
     from kvsweep.workers.job import Job
@@ -27,6 +32,14 @@ class WrongWorkerError(Exception):
 def packed(job: Job) -> bytes:
     """Return a job as it is sent: of scenarios, which are much alike, a 37th is left."""
     return zlib.compress(pickle.dumps(job), 1)
+
+
+def prepare(entries: tuple[str, ...], folder: Path, traces: Mapping[str, str]) -> str:
+    """Load what tasks need; say why they cannot be simulated here, empty if they can."""
+    reason = other_trace(traces, folder)
+    if not reason:
+        warm_up(None, entries)
+    return reason
 
 
 def simulate(job: bytes, task: Task, wanted: Answer) -> Any:

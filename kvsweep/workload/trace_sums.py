@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -41,6 +41,23 @@ def trace_sums(
     for name, policy in {(n, p) for n, p in zip(_named(variants), policies, strict=True) if n}:
         names |= {_filled(one, policy, seed) for one in name for seed in _needed(one, seeds)}
     return {name: _sum(folder / name) for name in sorted(names)}
+
+
+def other_trace(sums: Mapping[str, str], folder: Path) -> str:
+    """Say which trace is not here, or is not that of which there is a sum; empty if all are.
+
+    Parameters
+    ----------
+    sums, folder
+        What `trace_sums` returned elsewhere, and what names are relative to.
+    """
+    for name, wanted in sums.items():
+        try:
+            if _sum(folder / name) != wanted:
+                return f"{folder / name}: has another content there"
+        except InputError as error:
+            return str(error)
+    return ""
 
 
 def _named(variants: Iterable[Scenario]) -> Iterable[tuple[str, ...]]:

@@ -66,7 +66,7 @@ def main(tasks: int, threads: int) -> None:
             remote.worker("--nthreads", str(threads // PROCESSES), path=":".join(sys.path))
         store = prepare(Path(folder, "many.zarr"), sweep, cells, source_hash())
         todo = store.pending()
-        with existing(remote.address, entries=()) as found:
+        with existing(remote.address) as found:
             while sum(found._pool.usable.values()) < threads:
                 found._pool.look()
                 time.sleep(0.05)

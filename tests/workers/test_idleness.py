@@ -1,12 +1,15 @@
 """How long a pool waits for workers that can be used, by a clock of the test's."""
 
 import time
+from pathlib import Path
 
 import pytest
 
 from kvsweep.errors import InputError
 from kvsweep.workers.handshake import own_answer
 from kvsweep.workers.pool import Pool
+
+NEEDS = (("main",), Path(), {})
 
 
 class Answer:
@@ -62,8 +65,8 @@ def lasts(clock, scheduler):
     """Return what looks every half second for so many, while all but `frozen` are heard of."""
     pools = {}
 
-    def last(seconds, wait=5.0, entries=()):
-        of_test = {"entries": entries, "wait": wait, "notify": scheduler.told.append}
+    def last(seconds, wait=5.0, needs=None):
+        of_test = {"needs": needs, "wait": wait, "notify": scheduler.told.append}
         pool = pools.setdefault(wait, Pool(scheduler, "here", **of_test))
         for _ in range(int(2 * seconds)):
             clock[0] += 0.5
@@ -113,7 +116,7 @@ def test_who_is_frozen_before_it_answers_is_not_waited_for(lasts, scheduler):
 def test_who_is_heard_of_or_loads_the_kernel_is_waited_for(lasts, scheduler, loads):
     """To import kvsweep from a slow file system, or to compile, takes longer than `--wait`."""
     scheduler.heard = {"slow": 0.0}
-    lasts(1, entries=("main",))
+    lasts(1, needs=NEEDS)
     if loads:
         scheduler.asked["slow"].give(own_answer())
     lasts(600)
@@ -134,11 +137,11 @@ def test_nobody_is_waited_for_so_long(lasts):
 def test_who_is_paused_is_not_waited_for_and_the_user_is_told(lasts, scheduler, loads):
     """It does not answer, nor loads the kernel, until it has more memory."""
     scheduler.heard = {"full": 0.0}
-    lasts(1, entries=("main",))
+    lasts(1, needs=NEEDS)
     if loads:
         scheduler.asked["full"].give(own_answer())
     scheduler.status = "paused"
-    lasts(4, entries=("main",))
+    lasts(4, needs=NEEDS)
     assert scheduler.told[-1].startswith("here: waiting for full: paused by Dask, as its memory is")
     with pytest.raises(InputError, match="for 5 s: full: paused by Dask, as its memory"):
         lasts(1)
@@ -151,3 +154,13 @@ def test_who_is_no_longer_paused_is_used(lasts, scheduler):
     lasts(2)
     scheduler.asked["full"].give(own_answer())
     lasts(600)
+
+
+def test_who_has_another_trace_is_not_used(lasts, scheduler):
+    scheduler.heard = {"worker": 0.0}
+    lasts(1, needs=NEEDS)
+    scheduler.asked["worker"].give(own_answer())
+    lasts(1, needs=NEEDS)
+    scheduler.asked["worker"].give("trace.csv: has another content there")
+    lasts(1, needs=NEEDS)
+    assert "worker worker is not used: trace.csv: has another content there" in scheduler.told

@@ -209,3 +209,42 @@ def test_a_worker_with_too_little_memory_is_told_and_not_waited_for(remote, swee
     with pytest.raises(InputError, match="paused by Dask, as its memory is near its limit"):
         kvsweep.run(sweep, out=tmp_path / "b.zarr", scheduler=remote.address, wait=0.1)
     assert not (tmp_path / "b.zarr").exists()
+
+
+TRACES = """
+title = "trace"
+question = "what if?"
+workload.trace = "trace.csv"
+workload.read = { time_unit = "s" }
+cluster.instances = 2
+latency.beta = [1000, 10, 5]
+[grid]
+"cache.gpu_blocks" = [100, 110]
+seed = [0]
+"""
+# Where a worker sees other files than this process under the same paths.
+ELSEWHERE = """
+from pathlib import Path
+from kvsweep.workload import trace_sums
+real = trace_sums.open_regular
+trace_sums.open_regular = lambda path: real(Path(path).parent / "elsewhere" / Path(path).name)
+"""
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("same", [False, True])
+def test_a_worker_with_another_trace_is_not_used(remote, tmp_path, same):
+    """It gave other numbers, under the name of the trace that is here."""
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "sitecustomize.py").write_text(ELSEWHERE)
+    text = "arrival,prompt_tokens,output_tokens\n0,100,10\n1,50,5\n"
+    (tmp_path / "trace.csv").write_text(text)
+    (tmp_path / "elsewhere" / "trace.csv").write_text(text if same else text + "2,50,6\n")
+    remote.worker(path=tmp_path / "elsewhere")
+    sweep = make_sweep(tmp_path, TRACES)
+    if same:
+        ds = kvsweep.run(sweep, out=tmp_path / "b.zarr", scheduler=remote.address)
+        assert (ds["status"] == "ok").all()
+        return
+    with pytest.raises(InputError, match=r"trace\.csv: has another content there"):
+        kvsweep.run(sweep, out=tmp_path / "b.zarr", scheduler=remote.address)

@@ -43,7 +43,7 @@ def told():
 @pytest.fixture
 def looks(clock, scheduler, told):
     """Return what looks every half second for so many, while one worker is heard of."""
-    pool = Pool(scheduler, "here", entries=(), notify=told.append)
+    pool = Pool(scheduler, "here", notify=told.append)
     looking = silence.Silence(pool)
 
     def look(seconds):
