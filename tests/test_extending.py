@@ -15,6 +15,7 @@ from kvsweep import grid, simulate
 from kvsweep.enlarging import extension
 from kvsweep.errors import InputError
 from kvsweep.policies import Status
+from kvsweep.store import Source
 from kvsweep.workers.job import Job
 
 TEXT = BASE + GRID + CLIFF
@@ -331,3 +332,16 @@ def test_what_keeps_a_sweep_with_more_seeds_from_extending_is_named(tmp_path, ed
         with pytest.raises(InputError, match=message) as told:
             kvsweep.run(larger, out="a.zarr", workers=1, extend=extend)
         assert "--extend" not in str(told.value)
+
+
+def test_who_does_not_see_the_store_simulates_what_it_has(tmp_path, simulator, monkeypatch):
+    """As a worker of a cluster may: it said that the store changes while it is read."""
+    kvsweep.run(make_sweep(tmp_path, TEXT), out="a.zarr", workers=1)
+    large = make_sweep(tmp_path, text(SEEDS))
+    simulator.cells = 0
+    with monkeypatch.context() as patch:
+        patch.setattr(Source, "_parts", lambda *_: iter(()))
+        kvsweep.run(large, out="a.zarr", extend=True, workers=1)
+    assert simulator.cells > 42
+    kvsweep.run(large, out="whole.zarr", workers=1)
+    assert tree(Path("a.zarr")) == tree(Path("whole.zarr"))

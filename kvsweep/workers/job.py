@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from kvsweep import simulate
+from kvsweep.errors import InputError
 from kvsweep.workload.trace_sums import trace_sums
 
 if TYPE_CHECKING:
@@ -124,7 +125,10 @@ class Job:
         def some(variants: Sequence[int], places: Sequence[int]) -> Results:
             return self.simulate_cells([chosen[v] for v in variants], [seeds[s] for s in places])
 
-        return self.known.results(task, some)
+        try:
+            return self.known.results(task, some)
+        except InputError:  # as of a worker that does not see the store; what it has is the same
+            return self.simulate_cells(chosen, seeds)
 
     def simulate_cells(self, chosen: Sequence[int], seeds: Sequence[int]) -> Results:
         """Return arrays (variants, seeds, ...) by variable; `chosen` are positions of variants."""
