@@ -204,7 +204,7 @@ class ClusterRun:
     def _job_of(self, task: Task, restriction: list[str] | None) -> tuple[Future, set[str]]:
         """Return the job of a task, sent if need be, and the workers that may have it."""
         block = self._whole.cells.variant_block(task)
-        if block not in self._jobs:
+        if block not in self._jobs or self._jobs[block][0].cancelled():
             job = self._pool.client.submit(
                 bytes,
                 packed(self._whole.only(task)),
