@@ -524,3 +524,9 @@ def test_no_permission_and_no_path_are_not_damage(tmp_path, monkeypatch):
     monkeypatch.setattr("kvsweep.store.folder.regular_bytes", refuses)
     with pytest.raises(InputError, match=r"a\.zarr: zarr\.json cannot be read: Permission denied"):
         kvsweep.open_results(tmp_path / "a.zarr")
+
+
+def test_an_archive_or_another_file_is_told_to_be_none(tmp_path):
+    (tmp_path / "a.zarr.zip").write_bytes(b"PK\x03\x04")
+    with pytest.raises(InputError, match=r"a\.zarr\.zip: is a file, .*: of an archive unpack it"):
+        kvsweep.open_results(tmp_path / "a.zarr.zip")

@@ -104,6 +104,10 @@ def read_root(path: Where, maker: str) -> Root:
         if path.suffix == ".toml":
             made = maker.replace("SWEEP.toml", str(path))
             raise InputError(f"{path}: is a sweep, not a store; `{made}` makes one") from error
+        if isinstance(error, NotADirectoryError):
+            raise InputError(
+                f"{path}: is a file, and a store is a folder: of an archive unpack it first"
+            ) from error
         raise InputError(f"{path}: is no store of kvsweep: there is no {ROOT} in it") from error
     except PermissionError as error:
         raise InputError(f"{path}: {ROOT} cannot be read: {error.strerror}") from error
