@@ -345,3 +345,26 @@ def test_who_does_not_see_the_store_simulates_what_it_has(tmp_path, simulator, m
     assert simulator.cells > 42
     kvsweep.run(large, out="whole.zarr", workers=1)
     assert tree(Path("a.zarr")) == tree(Path("whole.zarr"))
+
+
+def test_a_kill_between_the_two_renames_loses_nothing(tmp_path, simulator, monkeypatch):
+    kvsweep.run(make_sweep(tmp_path, TEXT), out="a.zarr", workers=1)
+    large = make_sweep(tmp_path, text(SEEDS))
+    kvsweep.run(large, out="whole.zarr", workers=1)
+    rename = Path.rename
+
+    def killed(path, target):
+        if path.name.endswith(".larger"):
+            raise SystemExit
+        return rename(path, target)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "rename", killed)
+        with pytest.raises(SystemExit):
+            kvsweep.run(large, out="a.zarr", workers=1, extend=True)
+    assert not Path("a.zarr").exists()
+    simulator.cells = 0
+    kvsweep.run(large, out="a.zarr", workers=1, extend=True)
+    assert simulator.cells == 0
+    assert tree(Path("a.zarr")) == tree(Path("whole.zarr"))
+    assert hidden() == []

@@ -8,10 +8,11 @@ from pathlib import Path
 
 from kvsweep.addresses import Address, Where
 from kvsweep.files import unwritable
+from kvsweep.store.checking import COMPLETE
 from kvsweep.store.folders import clear_parts, hidden, move_in, recognise
 from kvsweep.store.lock import UnlockableError, locked
 from kvsweep.store.places import storage
-from kvsweep.store.refusals import FORMAT
+from kvsweep.store.refusals import FORMAT, read_store
 
 
 def larger_store(path: Where) -> Where:
@@ -53,7 +54,10 @@ def growing(path: Where) -> Iterator[Where]:
 
 
 def finish_growing(path: Where) -> None:
-    """Go on with the last step of `growing` where that can be cut short: at an address.
+    """Go on with the last step of `growing` if that was cut short.
+
+    At an address it takes a while. In a folder it is two renames, and the store has no name between
+    them.
 
     Raises
     ------
@@ -66,3 +70,10 @@ def finish_growing(path: Where) -> None:
 
         with suppress(UnlockableError), locked(path):  # else what is there may be whole
             objects.go_on_with_move(larger, path)
+        return
+    assert isinstance(path, Path)
+    assert isinstance(larger, Path)
+    if larger.exists() and not path.exists():
+        with locked(path):
+            if not path.exists() and read_store(larger).attributes.get(COMPLETE):
+                larger.rename(path)
