@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from kvsweep.report.gib import axis_memory, unit_gib
+from kvsweep.analysis.cliff import find_cliff
+from kvsweep.report.gib import axis_memory, cliff_memory, unit_gib
 
 SWEEP = {
     "grid": {"cache.gpu_blocks": [512, 1024], "engine.max_num_seqs": [8, 16]},
@@ -49,3 +50,15 @@ def test_blocks_of_several_or_unknown_bytes_have_no_gib(changes):
 
 def test_a_dataset_without_its_sweep_has_no_gib():
     assert unit_gib(dataset().drop_attrs(), "gpu_blocks") is None
+
+
+@pytest.mark.parametrize(("policies", "lines"), [(2, 1), (9, 10)])
+def test_the_memory_of_many_cliffs_has_a_line_each(policies, lines):
+    names = [f"policy-{n}" for n in range(policies)]
+    values = xr.DataArray(np.ones((policies, 2)) * [1.0, 0.0], dims=("policy", "gpu_blocks"))
+    ds = dataset().assign(preemption_rate=values).assign_coords(policy=names)
+    cliff = find_cliff(ds, "preemption_rate", "gpu_blocks", 0.5)
+    text = cliff_memory(ds, cliff)
+    assert text.startswith("KV cache at the cliff, on each GPU:")
+    assert "policy-1: 1.5 GiB" in text
+    assert text.count("\n") + 1 == lines

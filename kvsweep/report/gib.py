@@ -9,9 +9,14 @@ from kvsweep.analysis.crossing import Outcome
 from kvsweep.analysis.gib import unit_gib
 from kvsweep.analysis.wording import gib, label
 
+LINE = 100  # letters, of a line that is read as one
+
 
 def cliff_memory(ds: xr.Dataset, cliff: Cliff) -> str:
-    """Write the cliffs along blocks in GiB, an empty text if that is not known or there is none."""
+    """Write the cliffs along blocks in GiB, an empty text if that is not known or there is none.
+
+    Many have a line each.
+    """
     each = unit_gib(ds, cliff.along)
     if each is None:
         return ""
@@ -23,7 +28,10 @@ def cliff_memory(ds: xr.Dataset, cliff: Cliff) -> str:
     told = [
         f"{name}: {_gib(value * each)}" if name else _gib(value * each) for name, value in found
     ]
-    return f"KV cache at the cliff, on each GPU: {'; '.join(told)}" if told else ""
+    if not told:
+        return ""
+    head, line = "KV cache at the cliff, on each GPU:", "; ".join(told)
+    return f"{head} {line}" if len(head) + len(line) < LINE else "\n  ".join([head, *told])
 
 
 def axis_memory(ds: xr.Dataset, axis: str) -> str:

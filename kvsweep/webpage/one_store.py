@@ -115,7 +115,8 @@ class StoreReport:
         """Return where the cliff is, a sentence for each group; or who is on the front."""
         of_effects = self._effect_lines()  # or why there are none, which is told in any case
         if self.cliff is not None:
-            lines = [*cliff_sentences(self.cliff), cliff_memory(self.ds, self.cliff)]
+            memory = cliff_memory(self.ds, self.cliff)
+            lines = [*cliff_sentences(self.cliff), *memory.splitlines()]
         elif self._front is not None:
             lines = [str(part) for part in pareto_parts(self._front) if part.startswith("front")]
         else:
