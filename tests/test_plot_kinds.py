@@ -679,3 +679,16 @@ def test_curves_that_rise_begin_at_the_edge_of_their_panel(blocks):
     whole = plot.plot_cliff(ds, find_cliff(ds, "preemption_rate", "gpu_blocks", 0.05)).axes[0]
     place = whole.transData.transform
     assert place((blocks[0], 0.0))[0] - whole.bbox.x0 < 0.05 * whole.bbox.width
+
+
+def test_curves_take_the_height_that_names_leave_and_a_threshold_is_named_where_no_curve_is():
+    blocks = list(range(200, 3000, 200))
+    early = np.interp(blocks, [200, 1000, 1400], [0.5, 0.4, 0.0])
+    late = np.interp(blocks, [200, 2000, 2600], [0.5, 0.35, 0.0])
+    ds = dataset(np.array([early, late]), policies=["early", "late"], blocks=blocks)
+    figure = plot.plot_cliff(ds, find_cliff(ds, "preemption_rate", "gpu_blocks", 0.05))
+    whole, close, _ = figure.axes
+    assert whole.get_ylim()[1] < 1.25 * early.max()
+    (name,) = [text for text in close.texts if text.get_text() == "threshold 0.05"]
+    assert name.get_horizontalalignment() == "center"
+    check_layout(figure)

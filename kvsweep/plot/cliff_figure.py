@@ -12,19 +12,16 @@ from kvsweep.arguments import checked
 from kvsweep.errors import InputError
 from kvsweep.plot import style
 from kvsweep.plot.cliff_marks import (
-    KEY_LINE,
     LOG_THRESHOLDS,
     draw_curves,
     draw_rows,
     entries,
     flat_end,
     frame_close_up,
-    key,
-    make_room,
     mark,
     row_text,
-    threshold_label,
 )
+from kvsweep.plot.cliff_names import KEY_LINE, key, make_room, threshold_label
 from kvsweep.plot.extent import near_threshold, until_flat
 from kvsweep.plot.labels import elided, explain
 from kvsweep.plot.medium import current
@@ -33,6 +30,7 @@ from kvsweep.plot.panel import (
     check_threshold,
     dressed,
     figure_of,
+    lay_out,
     refuse_empty,
     refuse_panels,
 )
@@ -96,9 +94,10 @@ def plot_cliff(ds: xr.Dataset, cliff: Cliff, ax: Axes | None = None) -> Figure:
     refuse_panels(ax, len(panels))
     with style.drawing():
         if ax is not None:
-            _panel(dressed(ax), ds, cliff, list(cliff.groups))
+            texts = _panel(dressed(ax), ds, cliff, list(cliff.groups))
             ax.set_xlabel(_x_label(ds, cliff, ax))
             ax.set_title(style.axis_label(_measure(ds, cliff)), loc="left", fontsize=7.5)
+            make_room(ax, cliff, list(cliff.groups), texts)
             return figure_of(ax)
         return _one(ds, cliff) if len(panels) == 1 else _many(ds, cliff, panels)
 
@@ -147,6 +146,7 @@ def _one(ds: xr.Dataset, cliff: Cliff) -> Figure:
     frame_close_up(whole, x_limits, y_limits)
     if any(names := elided([label(group.labels) for group in cliff.groups])):
         key(whole, cliff, names)
+        lay_out(figure)
         make_room(whole, cliff, list(cliff.groups), names)
     return figure
 
@@ -165,8 +165,9 @@ def _many(ds: xr.Dataset, cliff: Cliff, panels: dict[str, list[GroupCliff]]) -> 
     figure = style.new_figure(height=0.5 + 2.2 * rows, width=2.0 * style.COLUMN_WIDTH)
     grid = figure.subplots(rows, 2, sharex=True, sharey=True, squeeze=False)
     style.title(figure, ds, fallback=f"{cliff.metric} along {cliff.along}")
+    texts = []
     for axes, (name, groups) in zip(grid.flat, panels.items(), strict=False):
-        _panel(axes, ds, cliff, groups)
+        texts.append(_panel(axes, ds, cliff, groups))
         axes.set_title(elided([name], TITLE)[0], loc="left", fontsize=7.5)
     room = grid[-1, 1] if len(panels) % 2 else None
     below = _x_label(ds, cliff, grid[0, 0])
@@ -178,11 +179,14 @@ def _many(ds: xr.Dataset, cliff: Cliff, panels: dict[str, list[GroupCliff]]) -> 
         figure.supxlabel(below, fontsize=7.5)
     figure.supylabel(style.axis_label(_measure(ds, cliff)), fontsize=7.5)
     explain(figure, entries(cliff), room)
+    lay_out(figure)
+    for axes, groups, names in zip(grid.flat, panels.values(), texts, strict=False):
+        make_room(axes, cliff, groups, names)
     return figure
 
 
-def _panel(axes: Axes, ds: xr.Dataset, cliff: Cliff, groups: list[GroupCliff]) -> None:
-    """Draw the whole curves of groups that differ in their first label, which names them."""
+def _panel(axes: Axes, ds: xr.Dataset, cliff: Cliff, groups: list[GroupCliff]) -> list[str]:
+    """Draw the whole curves of groups that differ in their first label; return their names."""
     array = _measure(ds, cliff)
     draw_curves(axes, array, cliff, groups)
     axes.set_xlim(*until_flat(cliff))
@@ -192,7 +196,7 @@ def _panel(axes: Axes, ds: xr.Dataset, cliff: Cliff, groups: list[GroupCliff]) -
     texts = [row_text(cliff, group, name) for group, name in zip(groups, names, strict=True)]
     style.number_axis(axes, array[cliff.along], unit_gib(ds, cliff.along))
     key(axes, cliff, texts, fontsize=6.5)
-    make_room(axes, cliff, groups, texts)
+    return texts
 
 
 def _x_label(ds: xr.Dataset, cliff: Cliff, axes: Axes) -> str:

@@ -1,14 +1,13 @@
-"""What a cliff figure draws: curves, threshold, cliffs with intervals, names."""
+"""What a cliff figure draws: curves, threshold, cliffs with intervals."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import numpy as np
 from matplotlib.collections import LineCollection
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
-from matplotlib.patheffects import withStroke
 
 from kvsweep.analysis.cliff_records import Cliff, GroupCliff
 from kvsweep.analysis.wording import interval_ends, label, number, outside
@@ -16,8 +15,7 @@ from kvsweep.plot import style
 from kvsweep.plot.alone import draw_alone
 from kvsweep.plot.extent import room_beside
 from kvsweep.plot.labels import elided
-from kvsweep.plot.panel import figure_of
-from kvsweep.plot.ticks import LETTER, between
+from kvsweep.plot.ticks import between
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -33,25 +31,6 @@ LOG_ALONE = 30.0
 
 # Beyond so many the decades have no room.
 MOST_THRESHOLDS = 1e30
-
-KEY_LINE = 0.14  # inches of a line of names
-KEY_LEFT = 0.45  # inches left of a name, with its line
-MOST_WIDE, MOST_HIGH = 0.75, 0.65  # of a panel, that all of them take
-DRAWN = 0.9  # of its size, that is left once its labels have their room
-
-LINE = 0.075  # of a close-up's height, of the name of the threshold
-
-NAMED = 0.3  # of the width of a panel, that the name of a threshold takes
-
-# Corner that a cliff leaves empty: (generous end is high, bad is above the threshold).
-_CORNERS: dict[
-    tuple[bool, bool], Literal["upper right", "upper left", "lower right", "lower left"]
-] = {
-    (True, True): "upper right",
-    (False, True): "upper left",
-    (True, False): "lower right",
-    (False, False): "lower left",
-}
 
 
 def draw_curves(
@@ -101,90 +80,6 @@ def _scale(axes: Axes, cliff: Cliff, log_from: float) -> None:
         return
     margin = 0.06 * (high - low or room_beside(high))
     axes.set_ylim(low - margin, high + 2.0 * margin)
-
-
-def threshold_label(axes: Axes, cliff: Cliff) -> None:
-    """Write the threshold beside its line: at the tight end, or elsewhere if curves are there.
-
-    It stands on the side of the line that the curves have left at that end, if they have.
-    """
-    tight_right, tight_under = cliff.generous == "low", cliff.past == "above"
-    ends = (
-        (tight_right, tight_under),
-        (not tight_right, not tight_under),
-        (tight_right, not tight_under),
-        (not tight_right, tight_under),
-    )
-    free = [end for end in ends if not _is_crossed(axes, cliff, *end)]
-    right, under = [*free, ends[0]][0]
-    axes.annotate(
-        f"threshold {number(cliff.threshold)}",
-        (0.995 if right else 0.005, cliff.threshold),
-        xycoords=("axes fraction", "data"),
-        xytext=(0, -2.5 if under else 2.5),
-        textcoords="offset points",
-        ha="right" if right else "left",
-        va="top" if under else "bottom",
-        fontsize=6.5,
-        color=style.INK,
-        path_effects=[withStroke(linewidth=2.0, foreground=style.PAPER)],
-    )
-
-
-def _is_crossed(axes: Axes, cliff: Cliff, right: bool, under: bool) -> bool:
-    """Whether a mean runs where the name of the threshold would stand."""
-    (left, end), (low, high) = axes.get_xlim(), axes.get_ylim()
-    x = (
-        np.linspace(end - NAMED * (end - left), end)
-        if right
-        else np.linspace(left, left + NAMED * (end - left))
-    )
-    height = LINE * (high - low)
-    foot = cliff.threshold - height if under else cliff.threshold
-    means = np.array([np.interp(x, cliff.axis, group.curve.mean) for group in cliff.groups])
-    return bool(((means > foot) & (means < foot + height)).any())
-
-
-def key(axes: Axes, cliff: Cliff, names: list[str], fontsize: float = 7.0) -> None:
-    """Name the curves, in their colours, in the corner that a cliff leaves empty."""
-    entries = [
-        (Line2D([], [], color=style.colour(i), linestyle=style.dash(i)), name, style.colour(i))
-        for i, name in enumerate(names)
-        if name
-    ]
-    if not entries:
-        return
-    handles, texts, colours = zip(*entries, strict=True)
-    high, above = cliff.generous == "high", cliff.past == "above"
-    axes.legend(
-        handles,
-        texts,
-        loc=_CORNERS[high, above],
-        labelcolor=list(colours),
-        handlelength=2.2,
-        fontsize=fontsize,
-        borderaxespad=0.2,
-    )
-
-
-def make_room(axes: Axes, cliff: Cliff, groups: list[GroupCliff], names: list[str]) -> None:
-    """Move curves, bands and the threshold away from names that they would cross."""
-    scale = axes.yaxis.get_transform()
-    low, high = scale.transform(axes.get_ylim())
-    inches = DRAWN * np.array(axes.bbox.size) / figure_of(axes).dpi
-    width = min((LETTER * max(map(len, names)) + KEY_LEFT) / inches[0], MOST_WIDE)
-    share = min(KEY_LINE * (len(groups) + 0.5) / inches[1], MOST_HIGH)
-    across = axes.xaxis.get_transform()
-    left, right = across.transform(axes.get_xlim())
-    place = (across.transform(cliff.axis) - left) / (right - left)
-    beside = place > 1.0 - width if cliff.generous == "high" else place < width
-    curves = [c[beside] for g in groups for c in (g.curve.mean, g.curve.low, g.curve.high)]
-    drawn = scale.transform(np.concatenate([[cliff.threshold], *curves]))
-    room = (high - low) / (1.0 - share)
-    if cliff.past == "above" and np.nanmax(drawn) > high - share * (high - low):
-        axes.set_ylim(*scale.inverted().transform([low, low + room]))
-    elif cliff.past == "below" and np.nanmin(drawn) < low + share * (high - low):
-        axes.set_ylim(*scale.inverted().transform([high - room, high]))
 
 
 def flat_end(cliff: Cliff, limits: tuple[float, float]) -> str:

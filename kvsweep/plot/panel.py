@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -153,6 +154,18 @@ def check_threshold(threshold: float) -> None:
             f"threshold: {threshold:g} cannot be drawn, only 0 and {SMALLEST:g} to {LARGEST:g} "
             "on either side"
         )
+
+
+def lay_out(figure: Figure) -> None:
+    """Give the panels their places, so that names can be set apart by inches.
+
+    Where there is no room for panels the figure is refused when it is drawn.
+    """
+    engine = figure.get_layout_engine()
+    if engine is not None:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            engine.execute(figure)
 
 
 def figure_of(panel: Axes) -> Figure:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +17,7 @@ from kvsweep.errors import InputError, did_you_mean
 from kvsweep.plot import style
 from kvsweep.plot.labels import LINE_HEIGHT, elided, explain, spread
 from kvsweep.plot.medium import current
-from kvsweep.plot.panel import dressed, figure_of, refuse_empty, refuse_panels
+from kvsweep.plot.panel import dressed, figure_of, lay_out, refuse_empty, refuse_panels
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -98,7 +97,7 @@ def plot_pareto(
             _label_edges(grid[:panels])
             entries = _entries(front, bool(levels))
             explain(figure_of(grid[0]), entries, grid[-1] if len(grid) > panels else None)
-            _lay_out(figure_of(grid[0]))
+            lay_out(figure_of(grid[0]))
         for axes, group in zip(grid, front.groups, strict=False):
             _name_members(axes, group)
     return figure_of(grid[0])
@@ -113,18 +112,6 @@ def _panels(ds: xr.Dataset, count: int) -> list[Axes]:
     grid = figure.subplots(rows, columns, squeeze=False)
     style.title(figure, ds, fallback="Pareto front")
     return list(grid.flat)
-
-
-def _lay_out(figure: Figure) -> None:
-    """Give the panels their places, so that names can be set apart by inches.
-
-    Where there is no room for panels the figure is refused when it is drawn.
-    """
-    engine = figure.get_layout_engine()
-    if engine is not None:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            engine.execute(figure)
 
 
 def _label_edges(panels: list[Axes]) -> None:
