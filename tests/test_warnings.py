@@ -429,3 +429,23 @@ def test_a_part_of_a_store_without_stored_ones_is_looked_at(tmp_path):
 def test_what_is_no_sweep_has_no_warnings():
     with pytest.raises(InputError, match="needs the results of a sweep"):
         warnings_of(xr.Dataset({"x": ("y", [1.0])}))
+
+
+@pytest.mark.parametrize(
+    ("begins", "more", "told"),
+    [(100.0, "", True), (0.5, "", False), (100.0, "warmup = 1\n", False)],
+)
+def test_a_trace_that_begins_late_is_told_with_a_way_out(warned, tmp_path, begins, more, told):
+    """Mooncake's times, of which somebody has cut the first off."""
+    lines = [
+        {"timestamp": 1000 * begins + 100 * i, "input_length": 100, "output_length": 20,
+         "hash_ids": [i]}
+        for i in range(100)
+    ]  # fmt: skip
+    (tmp_path / "cut.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    found = warned(workload=f'trace = "cut.jsonl"\n{more}', grid="seed = [0]")
+    assert ("late-start" in found) == told
+    if told:
+        assert "the trace begins at 100 s: throughput_rps" in found["late-start"].text
+        window = f'trace = "cut.jsonl"\nslice = {{ from_s = {int(begins)}, to_s = 200 }}\n'
+        assert warned(workload=window, grid="seed = [0]") == {}

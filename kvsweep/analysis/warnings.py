@@ -7,6 +7,7 @@ results would teach people not to read them. To add one, write it and put it int
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
 
     import xarray as xr
 
+    from kvsweep.config import Scenario
+
 ATTRIBUTE = "warnings"
 """Attribute of a store: its warnings, a JSON list of `ResultWarning` as objects."""
 
@@ -47,6 +50,9 @@ GROWTH, WHILE_FILLING, BY_CHANCE = 0.05, 0.7, 3.0
 
 # Completed requests per instance from which on their balance means something.
 ENOUGH = 10
+
+# Share of a run before its first arrival from which on rates are those of another question.
+LATE = 0.1
 
 
 def queue_growth(cells: Cells) -> ResultWarning | None:
@@ -148,6 +154,32 @@ def _spread(found: Seen) -> str:
     return "choose another cluster.routing"
 
 
+def late_start(cells: Cells) -> ResultWarning | None:
+    """Warn of a trace that begins late, as one that was cut: rates count from time zero."""
+    whole = cells.settings(_is_whole_trace, np.bool_)
+    if whole is None or not whole.any() or cells.requests is None:
+        return None
+    lasted = cells.number("makespan_s")
+    beside = lasted - cells.number("arrivals_s")
+    found = seen(cells, cells.ok & whole & (beside > LATE * lasted), beside)
+    if found is None:
+        return None
+    begins = float(cells.requests(found.worst).arrival_us[0]) / 1e6
+    if begins <= LATE * found.value("makespan_s"):
+        return None
+    return found.warning(
+        "late-start",
+        f"the trace begins at {begins:,.4g} s{found.share}: throughput_rps, goodput_rps, "
+        "output_tokens_per_s and mean numbers of requests count from 0 s, and so are too low; "
+        f"begin there with workload.slice, from_s = {math.floor(begins)}, or workload.warmup = 1",
+    )
+
+
+def _is_whole_trace(scenario: Scenario) -> bool:
+    workload = scenario.workload
+    return workload is not None and workload.trace is not None and not workload.warmup
+
+
 CHECKS = (
     without_numbers,
     unservable,
@@ -157,6 +189,7 @@ CHECKS = (
     horizon,
     queue_growth,
     burst,
+    late_start,
     one_instance,
     short_memory,
     never_full,
