@@ -414,6 +414,13 @@ def test_blocks_that_win_are_told_once_for_all_cells(load):
     ],
 )
 def test_measured_step_times_are_named_beside_computed_ones(load, changes, known):
-    (text,) = told(load(ON_H100 + changes))
+    (text,) = told(load(ON_H100 + changes + "[engine]\nasync_scheduling = true\n"))
     hint = f', but those of latency.model = "{known}" are' if known else ""
     assert text.endswith(f"step times computed, not measured{hint}")
+
+
+def test_times_without_a_host_are_not_named_where_steps_wait_for_it(load):
+    (text,) = told(load(ON_H100 + "[engine]\nasync_scheduling = false\n"))
+    assert text.endswith("step times computed, not measured")
+    (text,) = told(load(ON_H100 + "tp = 2\n[engine]\nasync_scheduling = false\n"))
+    assert text.endswith('llama-3.1-8b/h100/tp2" are')

@@ -16,7 +16,6 @@ from kvsweep.sizing.sizes import GIB
 
 if TYPE_CHECKING:
     from kvsweep.config.scenario import Scenario
-    from kvsweep.config.served_model import ServedModel
     from kvsweep.config.sweep import Sweep
     from kvsweep.sizing.answer import Answer
 
@@ -93,7 +92,7 @@ def _times(scenario: Scenario, folder: Path) -> str | None:
     if latency.model is None:
         if not computes_times(scenario):
             return None
-        known = measured_times(model)
+        known = measured_times(scenario)
         hint = f', but those of latency.model = "{known}" are' if known else ""
         return f"step times computed, not measured{hint}"
     preset = load_preset(latency.model, folder)
@@ -103,15 +102,20 @@ def _times(scenario: Scenario, folder: Path) -> str | None:
     return f"but latency.model {latency.model} has the times of tp {tp}"
 
 
-def measured_times(model: ServedModel) -> str | None:
+def measured_times(scenario: Scenario) -> str | None:
     """Return the preset that was measured of a model on its GPUs, if one comes with kvsweep."""
-    if model.preset is None or model.gpu is None:
+    model = scenario.model
+    if model is None or model.preset is None or model.gpu is None:
         return None
     if model.dtype != "auto" or model.weights_gib is not None:  # other bytes than were measured
         return None
     gpu = find_gpu(model.gpu).name
     name = f"{model.preset}/{gpu}/tp{model.tp}"
-    return name if name in preset_names() else None
+    if name not in preset_names():
+        return None
+    added = load_preset(name, Path()).added
+    hidden = added is not None and added.host_overhead_us == 0
+    return None if hidden and not scenario.engine.async_scheduling else name
 
 
 def computes_times(scenario: Scenario) -> bool:
@@ -124,7 +128,7 @@ def measured_text(scenario: Scenario) -> str | None:
     """Say that step times are computed where measured ones are known; None if they are not."""
     if scenario.model is None or not computes_times(scenario):
         return None
-    known = measured_times(scenario.model)
+    known = measured_times(scenario)
     return known and f'step times are computed; latency.model = "{known}" has measured ones'
 
 

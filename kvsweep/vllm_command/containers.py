@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
@@ -23,6 +24,9 @@ _OF_SHELL = re.compile(r"'[^']*'|\\.|\$\{([A-Za-z_]\w*)(?::-[^{}]*)?\}|\$([A-Za-
 _OF_KSERVE = re.compile(r"\{\{\s*\.(\w+)[^{}]*\}\}")
 _WORDS = re.compile(r"[\w@%+=:,./ -]*")
 """Values that the shell takes as they are."""
+LEAST_SECRET = 4
+"""Characters of a value that is not written; shorter ones are numbers and words."""
+
 _SHELLS = ("sh", "bash", "dash", "ash", "zsh")
 
 
@@ -54,7 +58,8 @@ class Container:
     def starts_server(self) -> bool:
         """Return whether it starts vLLM."""
         told = self._told()
-        return any("vllm" in word for word in told) and starts_server(told, self._called)
+        with self._hiding():
+            return any("vllm" in word for word in told) and starts_server(told, self._called)
 
     @property
     def answers(self) -> bool:
@@ -69,7 +74,8 @@ class Container:
         InputError
             If it has an option that vLLM has not, or replicas are no number.
         """
-        found = read_command(self._told(), self._called)
+        with self._hiding():
+            found = read_command(self._told(), self._called)
         found.variables = self.variables | found.variables
         if self.replicas is not None:
             count, why = self.replicas
@@ -78,6 +84,14 @@ class Container:
                 raise InputError(f"{self._called}: {told}")
             found.replicas, found.replicated_by = count, why
         return found
+
+    @contextmanager
+    def _hiding(self) -> Iterator[None]:
+        """Keep values of variables, which may be secret, out of what is refused."""
+        try:
+            yield
+        except InputError as error:
+            raise InputError(_without(self.variables, str(error))) from None
 
     @property
     def _called(self) -> str:
@@ -92,6 +106,16 @@ class Container:
         scripts = (after for word, after in pairwise(rest) if re.fullmatch("-[a-z]*c[a-z]*", word))
         script = next(scripts, None)
         return self.words if script is None else [_of_shell(script, self.variables)]
+
+
+def _without(variables: dict[str, str], text: str) -> str:
+    """Return a message with the names of variables for their values, whole or cut short."""
+    for name, value in variables.items():
+        shown_as = escaped(value)
+        text = text.replace(shown_as, f"$({name})") if len(shown_as) >= LEAST_SECRET else text
+        for end in range(len(shown_as) - 1, LEAST_SECRET - 1, -1):
+            text = text.replace(f"{shown_as[:end]}...", f"$({name})...")
+    return text
 
 
 def _is_shell(word: str) -> bool:
@@ -158,8 +182,7 @@ def pod_container(
     """Return a container of a pod, as `pod_containers` does."""
     variables = _env(about)
     command, args = (
-        _texts(about.get(key), f"{where}: {name}: {key}", "Kubernetes")
-        for key in ("command", "args")
+        texts(about.get(key), f"{where}: {name}: {key}") for key in ("command", "args")
     )
     image = str(about.get("image", ""))
     if not command and is_image(image):
@@ -178,7 +201,7 @@ def _filled(text: str, variables: dict[str, str]) -> str:
     return _OF_KUBERNETES.sub(put, text)
 
 
-def _texts(given: Any, where: str, taker: str) -> list[str]:
+def texts(given: Any, where: str, taker: str = "Kubernetes") -> list[str]:
     """Return a list of texts; who takes a manifest refuses what is something else."""
     if given is None:
         return []
@@ -227,7 +250,7 @@ def compose_containers(services: dict[str, Any], where: str) -> Iterator[Contain
 def _argv(given: Any, where: str) -> list[str]:
     """Return the words of a command as Compose takes it: a list, or one text without a shell."""
     if not isinstance(given, str):
-        return [_OF_COMPOSE.sub(_unknown, each) for each in _texts(given, where, "Compose")]
+        return [_OF_COMPOSE.sub(_unknown, each) for each in texts(given, where, "Compose")]
     try:
         return shlex.split(_OF_COMPOSE.sub(_unknown, given.replace("\\\n", " ")))
     except ValueError as error:

@@ -16,6 +16,7 @@ from kvsweep.vllm_command.containers import (
     pod_container,
     pod_containers,
     table,
+    texts,
 )
 
 MOUNTED = "/mnt/models"
@@ -100,16 +101,28 @@ def _served(
     replicas: tuple[Any, str] | None,
 ) -> Container:
     """Return the container of a runtime with what a service adds to it, as KServe joins them."""
-    added: dict[str, Any] = {key: model[key] for key in ADDED if key in model}
-    own = pod_container(added, name, where, replicas)
     if main is None:
+        own = pod_container({key: model.get(key) for key in ADDED}, name, where, replicas)
         told = list(_of_hugging_face(own.words, f"{where}: {name}"))
         return replace(own, words=[*ENTRY_POINT, *told])
-    base = pod_container(main, name, where, replicas)
-    words = own.words if "command" in model else [*base.words, *own.words]
+    joined = pod_container(_joined(main, model, f"{where}: {name}"), name, where, replicas)
+    words = joined.words
     if hub := _HUB.fullmatch(str(model.get("storageUri"))):
         words = [re.sub(rf"{MOUNTED}/?$", hub[1], word) for word in words]
-    return replace(base, words=words, variables=base.variables | own.variables)
+    return replace(joined, words=words)
+
+
+def _joined(main: dict[str, Any], model: dict[str, Any], where: str) -> dict[str, Any]:
+    """Return a container with the command of a service, its arguments too, and its variables.
+
+    As KServe's ``MergeRuntimeContainers``: variables of a name are those of the service, also in
+    what the runtime runs.
+    """
+    own = {each.get("name"): each for each in items(model, "env")}
+    env = [own.pop(each.get("name"), each) for each in items(main, "env")]
+    args = [word for each in (main, model) for word in texts(each.get("args"), f"{where}: args")]
+    command = model.get("command") or main.get("command")
+    return {**main, "command": command, "args": args, "env": [*env, *own.values()]}
 
 
 def _of_hugging_face(words: list[str], where: str) -> Iterator[str]:

@@ -24,6 +24,9 @@ from kvsweep.vllm_command.words import Command
 from kvsweep.vllm_command.yaml_text import parse_yaml
 
 _TOP = re.compile(r"^(?:\{\s*)?[\"']?(?:apiVersion|kind|services)[\"']?\s*:", re.MULTILINE)
+_BEGIN = re.compile(r"\s*(?:\{|%YAML|[\"']?[\w.-]+[\"']?\s*:(?:\s|$))")
+"""What a manifest begins with, and no script: a key."""
+
 _DOCUMENT = re.compile(r"^---(?=\s|$)", re.MULTILINE)
 _OF_INTEREST = re.compile("vllm|serving.kserve.io", re.IGNORECASE)
 # A template of Helm; KServe itself fills in {{.Name}}, and chat templates have {{ names }}.
@@ -49,7 +52,9 @@ def is_manifest(text: str) -> bool:
     >>> is_manifest("apiVersion: apps/v1\nkind: Deployment\n"), is_manifest("vllm serve m")
     (True, False)
     """
-    return _TOP.search(text) is not None
+    lines = (line for line in text.splitlines() if line.strip(" \t-"))
+    first = next((line for line in lines if not line.lstrip().startswith("#")), "")
+    return _TOP.search(text) is not None and _BEGIN.match(first) is not None and text[:2] != "#!"
 
 
 def read_manifest(text: str, where: str, chosen: str | None = None) -> Command:

@@ -308,3 +308,51 @@ def test_a_key_twice_is_refused_as_where_manifests_go():
     text = f"services:\n  vllm:\n    image: {IMAGE}\n    command: a\n    command: b\n"
     with pytest.raises(InputError, match="f: line 5: no YAML: command: is given twice"):
         read_manifest(text, "f")
+
+
+def test_variables_of_a_service_win_over_those_of_its_runtime():
+    (main,) = RUNTIME["spec"]["containers"]
+    env = [{"name": "N", "value": "64"}, {"name": "TP", "value": "2"}]
+    args = ["--model=m", "--max-num-seqs=$(N)", "--max-model-len=$(L)"]
+    runtime = {**RUNTIME, "spec": {"containers": [{**main, "args": args, "env": env}]}}
+    own = [{"name": "N", "value": "128"}, {"name": "L", "value": "4096"}]
+    model = {"runtime": "of-vllm", "args": ["-tp=$(TP)"], "env": own}
+    found = read(runtime, service(model=model))
+    assert [*found.values.values()] == ["128", "4096", "2"]
+
+
+def test_a_service_with_a_command_keeps_the_arguments_of_its_runtime():
+    model = {"runtime": "of-vllm", "command": ["vllm", "serve"], "args": ["-tp=2"]}
+    found = read(RUNTIME, service(model=model))
+    assert found.text.startswith("vllm serve --model /mnt/models")
+    assert found.text.endswith("-tp 2")
+
+
+@pytest.mark.parametrize(
+    "about",
+    [
+        {"command": ["sh", "-c", "vllm serve m --api-key $TOK --served-model-name it's"]},
+        {"command": ["sh", "-c", f"vllm serve m {'-' * 45} --api-key $TOK --name it's"]},
+        {"command": ["vllm", "serve"], "args": ["m", "$(TOK)"]},
+    ],
+)
+def test_values_of_variables_are_not_in_what_is_refused(about):
+    env = [{"name": "TOK", "value": "hf_topsecret12345"}]
+    with pytest.raises(InputError) as told:
+        read(workload(container(**about, env=env)))
+    assert "hf_t" not in str(told.value)
+
+
+@pytest.mark.parametrize("begin", ["#!/bin/sh\n", "set -e\n", "export A=1\n", ""])
+def test_a_script_that_writes_a_manifest_is_a_script(begin):
+    text = f"{begin}cat > c.yaml <<EOF\nservices:\n  a: {{}}\nEOF\nexec vllm serve m\n"
+    assert not is_manifest(text)
+
+
+@pytest.mark.parametrize(
+    "begin",
+    ["", "# mine\n---\n", "version: '3'\n", "x-a: &b\n  c: 1\n", "%YAML 1.2\n---\n"],
+)
+def test_a_manifest_begins_with_a_key(begin):
+    assert is_manifest(f"{begin}services:\n  a: {{image: vllm/vllm-openai}}\n")
+    assert is_manifest('{\n "kind": "Pod"}')
