@@ -21,6 +21,8 @@ from kvsweep.trace_replay import run_replay
 MEASURED = Path(__file__).parents[1] / "docs" / "measurements"
 PRESETS = {"h200": "llama-3.1-8b/h200/tp1", "h100": "llama-3.1-8b/h100/tp1"}
 HYBRID = MEASURED / "h100-steps" / "gemma-3-12b-tp1.toml"
+SHORT = HYBRID.with_name("gemma-3-12b-tp1-short.toml")
+"""Fitted to those of the timed batches whose contexts have at most 2,200 tokens."""
 SAME = {"prefill": "prefill_tokens", "decode": "decode_tokens", "running": "running"}
 SAME |= {"free_blocks": "free_blocks", "preempted": "preempted"}
 FITTED = MEASURED / "h200-vllm" / "open-3200.toml"
@@ -198,6 +200,7 @@ FIGURES = {
         ("burst", "Llama, 400 at once", None),
         ("open", "Llama, 30 requests/s", None),
         ("hybrid-burst", "Gemma, 160 at once", HYBRID),
+        ("hybrid-open", "Gemma, 14 requests/s", HYBRID),
     ),
 }
 
@@ -218,13 +221,15 @@ def draw(card, path):
             panel.plot(blocks, simulated, color="#1f6fb4", label="simulated, from timed layers")
             panel.plot(blocks, measured, "o", color="#d1495b", ms=5, label="measured")
             panel.set_title(title, loc="left", fontsize=10)
-            panel.set_ylim(bottom=0)
+            panel.set_ylim(0, 1.08 * max(map(max, pairs)))
+            panel.set_xscale("log")
             panel.set_xticks(blocks, [f"{each:,}" for each in blocks])
-            panel.tick_params(axis="x", labelsize=7)
+            panel.set_xticks([], minor=True)
+            panel.tick_params(axis="x", labelsize=8)
+            panel.set_xlabel("KV blocks", fontsize=9)
             panel.spines[["top", "right"]].set_visible(False)
             panel.grid(alpha=0.25)
         row[0].set_ylabel(label)
-        row[1].set_xlabel("KV blocks")
     if card == "h200":
         for panel, pairs in zip(panels[1], _curves(card, "open", FITTED), strict=True):
             label = "simulated, from the log at 3,200"
@@ -261,6 +266,7 @@ TABLES = {
         "the host": lambda: host_rows("h100"),
         "hybrid, at once": lambda: rows("h100", "hybrid-burst", HYBRID),
         "hybrid, open": lambda: rows("h100", "hybrid-open", HYBRID),
+        "hybrid, of short contexts": lambda: rows("h100", "hybrid-open", SHORT),
         "hybrid, single steps": lambda: ladder_rows("h100", "hybrid-ladder", HYBRID),
     },
 }
