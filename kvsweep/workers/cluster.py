@@ -15,6 +15,7 @@ from distributed import LocalCluster, Nanny, Status
 from kvsweep.errors import InputError
 from kvsweep.workers.connecting import Scheduler as Scheduler
 from kvsweep.workers.connecting import connected, silenced
+from kvsweep.workers.idleness import PAUSED
 from kvsweep.workers.pool import Pool, Worker
 from kvsweep.workers.running import ClusterRun
 from kvsweep.workers.starting import check_start
@@ -25,7 +26,7 @@ except ImportError:  # Windows
     resource = None  # type: ignore[assignment]
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from kvsweep.workers.job import Job, Needs
 
@@ -120,9 +121,10 @@ class OwnPool(Pool):
         if len(present) < self._count:
             self._revive()
 
-    def leave(self, silent: set[str]) -> str:
+    def leave(self, silent: Mapping[str, str]) -> str:
         """End processes that do not answer: Dask starts others, which do their tasks too."""
-        ended = [n for n in self._nannies() if n.worker_address in silent]
+        frozen = {address for address, why in silent.items() if why != PAUSED}
+        ended = [n for n in self._nannies() if n.worker_address in frozen]
         for nanny in ended:
             nanny.loop.add_callback(nanny.kill, timeout=KILL_AFTER)
         return "ended, and started again" if ended else super().leave(silent)

@@ -13,11 +13,11 @@ from kvsweep import _cache, _plain
 from kvsweep.errors import InputError
 from kvsweep.workers.demand import Demand
 from kvsweep.workers.handshake import QUESTION, own_answer, why_not
-from kvsweep.workers.idleness import Idleness, few, named
+from kvsweep.workers.idleness import PAUSED, Idleness, few, named
 from kvsweep.workers.remote_tasks import prepare
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from distributed import Client, Future
 
@@ -71,8 +71,8 @@ class Pool:
     ----------
     workers : dict of str to Worker
         All of the scheduler's, by address.
-    silent : set of str
-        Of these, the ones that are not heard of (`silence.Silence`).
+    silent : dict of str to str
+        Of these, the ones that are not heard of or paused, and which (`silence.Silence`).
     """
 
     patience = TELL_AFTER
@@ -92,7 +92,7 @@ class Pool:
         self._needs = needs
         self._wanted = own_answer()
         self.workers: dict[str, Worker] = {}
-        self.silent: set[str] = set()
+        self.silent: dict[str, str] = {}
         self._looked = 0.0
         self.demand = Demand(client)
         self._idleness = Idleness(self, wait)
@@ -170,10 +170,17 @@ class Pool:
             self.workers[address].refused = reason
             self.tell(f"worker {address} is not used: {reason}")
 
-    def leave(self, silent: set[str]) -> str:
+    @property
+    def paused(self) -> set[str]:
+        """Of the silent workers those that Dask has paused, which end what they have begun."""
+        return {address for address, why in self.silent.items() if why == PAUSED}
+
+    def leave(self, silent: Mapping[str, str]) -> str:
         """Do what can be done about workers that have fallen silent, and say what that is."""
-        if self.usable.keys() - silent:
+        if self.usable.keys() - silent.keys():
             return "others simulate what was to be done there"
+        if set(silent.values()) == {PAUSED}:
+            return "what is to be done there is waited for until Dask lets them go on"
         return (
             "what is to be done there is waited for until they are back, or Dask gives them up "
             "(distributed.scheduler.worker-ttl)"

@@ -140,19 +140,22 @@ class ClusterRun:
             del self._jobs[block]
         for future, sent in list(self._tasks.items()):
             if not sent.on & usable or not sent.job_on & usable:
-                self._lose(self._drop(future))
+                lost = not (sent.on | sent.job_on) & self._pool.paused
+                (self._lose if lost else self._todo.appendleft)(self._drop(future))
 
     def _take_back(self) -> None:
         """Let others do what silent workers have: tasks, and results that are not fetched.
 
         And what waits for a job that is there. Dask would wait for all that, until it gives the
-        workers up. When they are back they do it too: the part that they write is the same.
+        workers up. When they are back they do it too: the part that they write is the same. Paused
+        ones hand on what they have done, and nobody has died of what they have not.
         """
-        silent = self._pool.silent
+        silent, paused = set(self._pool.silent), self._pool.paused
         if self._pool.restriction is None or silent & set(self._pool.usable):
             return
         try:
-            there = keys_of(self._pool.client, silent)
+            frozen = keys_of(self._pool.client, silent - paused)
+            there = frozen | keys_of(self._pool.client, paused)
             jobs = {future: sent.job for future, sent in self._tasks.items()}
             stuck = waiting_for(self._pool.client, there, jobs)
         except Exception as error:
@@ -161,7 +164,10 @@ class ClusterRun:
             del self._jobs[block]
         self._todo.extendleft(map(self._drop, stuck))  # nobody can have died of these
         for future in [future for future in self._tasks if future.key in there]:
-            self._lose(self._drop(future))
+            if future.key in frozen:
+                self._lose(self._drop(future))
+            elif not future.done():
+                self._todo.appendleft(self._drop(future))
 
     def _drop(self, future: Future) -> Task:
         """Leave what was sent, and return its task."""

@@ -36,7 +36,8 @@ class Silence:
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
         self._heard = Heard(pool)
-        self._paused: set[str] = set()  # that are told of
+        self._told: set[str] = set()  # of workers that were paused
+        self._paused: dict[str, float] = {}  # since when workers are, without a break
         self._looked = -math.inf
         self._called = time.monotonic()
         self.heard()
@@ -62,15 +63,23 @@ class Silence:
         if not (stalled or known) or now - self._looked < LOOK_EVERY:
             return False
         self._looked = now
-        away = self._heard.away(now, SILENT_AFTER)
-        self._pool.silent = set(away)
-        new = {a: why for a, why in away.items() if a not in known | self._paused}
+        away = self._lasting(self._heard.away(now, SILENT_AFTER), now)
+        self._pool.silent = away
+        told = dict.fromkeys(self._told, PAUSED) | known
+        new = {a: why for a, why in away.items() if told.get(a) != why}
         for why in dict.fromkeys(new.values()):
             these = sorted(address for address in new if new[address] == why)
             are = "worker {} is" if len(these) == 1 else "workers {} are"
-            self._pool.tell(f"{are.format(few(these))} {why}; {self._pool.leave(set(away))}")
-            self._paused.update(these if why == PAUSED else ())
+            self._pool.tell(f"{are.format(few(these))} {why}; {self._pool.leave(away)}")
+            self._told.update(these if why == PAUSED else ())
         return bool(away)
+
+    def _lasting(self, away: dict[str, str], now: float) -> dict[str, str]:
+        """Leave out workers that Dask has paused for a moment, as it does again and again."""
+        before = self._paused
+        self._paused = {a: before.get(a, now) for a, why in away.items() if why == PAUSED}
+        short = {a for a, since in self._paused.items() if now - since < SILENT_AFTER}
+        return {a: why for a, why in away.items() if a not in short}
 
 
 def keys_of(client: Client, workers: Iterable[str]) -> set[str]:

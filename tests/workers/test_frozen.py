@@ -73,6 +73,5 @@ def test_a_job_that_only_a_frozen_worker_has_is_sent_anew(
     sweep = make_sweep(tmp_path, BASE + GRID)
     kvsweep.run(sweep, out=tmp_path / "whole.zarr", workers=1)
     kvsweep.run(sweep, out=tmp_path / "b.zarr", scheduler=address)
-    (named,) = [line for line in caplog.messages if "not heard of" in line]
-    assert frozen[0] in named
+    assert any(frozen[0] in line for line in caplog.messages if "not heard of" in line)
     assert tree(tmp_path / "b.zarr") == tree(tmp_path / "whole.zarr")

@@ -51,7 +51,7 @@ def looks(clock, scheduler, told):
             clock[0] += 0.5
             scheduler.heard["well"] = clock[0]
             looking.look()
-        return pool.silent
+        return set(pool.silent)
 
     return look
 
@@ -84,6 +84,7 @@ def test_one_that_is_paused_is_told_once_and_gets_nothing_meanwhile(looks, sched
     scheduler.heard["frozen"] = None
     for _ in range(3):
         scheduler.paused = ["well"]
+        assert "well" not in looks(8)
         assert "well" in looks(8)
         scheduler.paused = []
         assert "well" not in looks(2)
@@ -125,3 +126,13 @@ def test_which_tasks_wait_for_a_job_that_a_silent_worker_has(
     task, job = Future("task", done), Future("job")
     found = silence.waiting_for(Workers(who_has, processing), set(silent), {task: job})
     assert found == [task] * waits
+
+
+def test_one_that_is_paused_and_then_frozen_is_told_of_both(looks, clock, scheduler, told):
+    scheduler.paused = ["frozen"]
+    for at in range(16):  # it is heard of so long
+        scheduler.heard["frozen"] = float(at)
+        looks(1)
+    assert ["paused" in line for line in told] == [True]
+    looks(12)
+    assert [line for line in told if "frozen is not heard of for 10 s" in line]
