@@ -25,6 +25,7 @@ from kvsweep.store import (
     Store,
     completed,
     default_path,
+    finish_growing,
     load,
     open_results,
     opened,
@@ -187,6 +188,8 @@ def _run(
     if share is not None:
         share.check(len(cells.tasks))
     stored_too: dict[str, Any] = {"keep_requests": keep_requests, "prune": prune}
+    if extend:
+        finish_growing(place)  # else a store that a kill left without a name is none to extend
     known = extension(place, sweep, cells, **stored_too) if extend else None
     job = Job(sweep.name, cells, sweep.entropy, sweep.base_dir.resolve(), keep_requests, prune)
     job = replace(job, known=known)

@@ -347,7 +347,10 @@ def test_who_does_not_see_the_store_simulates_what_it_has(tmp_path, simulator, m
     assert tree(Path("a.zarr")) == tree(Path("whole.zarr"))
 
 
-def test_a_kill_between_the_two_renames_loses_nothing(tmp_path, simulator, monkeypatch):
+@pytest.mark.parametrize("still_larger", [False, True])
+def test_a_kill_between_the_two_renames_loses_nothing(
+    tmp_path, simulator, monkeypatch, still_larger
+):
     kvsweep.run(make_sweep(tmp_path, TEXT), out="a.zarr", workers=1)
     large = make_sweep(tmp_path, text(SEEDS))
     kvsweep.run(large, out="whole.zarr", workers=1)
@@ -363,6 +366,9 @@ def test_a_kill_between_the_two_renames_loses_nothing(tmp_path, simulator, monke
         with pytest.raises(SystemExit):
             kvsweep.run(large, out="a.zarr", workers=1, extend=True)
     assert not Path("a.zarr").exists()
+    if still_larger:  # it was refused, although it was said to extend
+        kvsweep.run(make_sweep(tmp_path, text((SEEDS[0], "count = 12"))), out="a.zarr", workers=1, extend=True)
+        return
     simulator.cells = 0
     kvsweep.run(large, out="a.zarr", workers=1, extend=True)
     assert simulator.cells == 0

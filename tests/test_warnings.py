@@ -449,3 +449,29 @@ def test_a_trace_that_begins_late_is_told_with_a_way_out(warned, tmp_path, begin
         assert "the trace begins at 100 s: throughput_rps" in found["late-start"].text
         window = f'trace = "cut.jsonl"\nslice = {{ from_s = {int(begins)}, to_s = 200 }}\n'
         assert warned(workload=window, grid="seed = [0]") == {}
+
+
+@pytest.mark.parametrize(
+    ("more", "from_s"),
+    [("scale = 0.5", 100), ("scale = 2", 100), ("slice = { from_s = 40.5 }", 100), ("", 100)],
+)
+def test_the_begin_of_a_trace_is_told_by_its_own_clock(warned, tmp_path, more, from_s):
+    lines = [
+        {"timestamp": 100_000 + 100 * i, "input_length": 9, "output_length": 9, "hash_ids": [i]}
+        for i in range(100)
+    ]
+    (tmp_path / "cut.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    found = warned(workload=f'trace = "cut.jsonl"\n{more}\n', grid="seed = [0]")
+    assert f"with workload.slice, from_s = {from_s}, or" in found["late-start"].text
+
+
+def test_a_trace_that_begins_late_is_told_beside_cells_that_last_long(warned, tmp_path):
+    """Of an overloaded cell the begin is a small part."""
+    lines = [
+        {"timestamp": 5000 + 100 * i, "input_length": 400, "output_length": 400, "hash_ids": [i]}
+        for i in range(100)
+    ]
+    (tmp_path / "cut.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    grid = '"engine.max_num_seqs" = [256, 1]\nseed = [0]'
+    found = warned(workload='trace = "cut.jsonl"\n', grid=grid)
+    assert (found["late-start"].cells, found["late-start"].of) == (1, 2)

@@ -160,19 +160,31 @@ def late_start(cells: Cells) -> ResultWarning | None:
     if whole is None or not whole.any() or cells.requests is None:
         return None
     lasted = cells.number("makespan_s")
-    beside = lasted - cells.number("arrivals_s")
-    found = seen(cells, cells.ok & whole & (beside > LATE * lasted), beside)
+    where = cells.ok & whole & (lasted - cells.number("arrivals_s") > LATE * lasted)
+    found = seen(cells, where, -lasted)  # what arrives late in long runs does not matter
     if found is None:
         return None
     begins = float(cells.requests(found.worst).arrival_us[0]) / 1e6
-    if begins <= LATE * found.value("makespan_s"):
+    found = seen(cells, where & (begins > LATE * lasted), -lasted)
+    if found is None:
         return None
     return found.warning(
         "late-start",
         f"the trace begins at {begins:,.4g} s{found.share}: throughput_rps, goodput_rps, "
         "output_tokens_per_s and mean numbers of requests count from 0 s, and so are too low; "
-        f"begin there with workload.slice, from_s = {math.floor(begins)}, or workload.warmup = 1",
+        f"begin there with workload.slice, from_s = {_as_recorded(found, begins):.10g}, or "
+        "workload.warmup = 1",
     )
+
+
+def _as_recorded(found: Seen, begins: float) -> float:
+    """Return the seconds of a trace's own clock, rounded down to milliseconds."""
+    scenario = found.cells.scenario(found.worst)
+    workload = None if scenario is None else scenario.workload
+    if workload is not None:
+        cut = workload.slice
+        begins = begins * (workload.scale or 1) + (cut.from_s if cut else 0)
+    return math.floor(1000 * begins + 1e-6) / 1000
 
 
 def _is_whole_trace(scenario: Scenario) -> bool:
