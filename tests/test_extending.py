@@ -367,7 +367,12 @@ def test_a_kill_between_the_two_renames_loses_nothing(
             kvsweep.run(large, out="a.zarr", workers=1, extend=True)
     assert not Path("a.zarr").exists()
     if still_larger:  # it was refused, although it was said to extend
-        kvsweep.run(make_sweep(tmp_path, text((SEEDS[0], "count = 12"))), out="a.zarr", workers=1, extend=True)
+        kvsweep.run(
+            make_sweep(tmp_path, text((SEEDS[0], "count = 12"))),
+            out="a.zarr",
+            workers=1,
+            extend=True,
+        )
         return
     simulator.cells = 0
     kvsweep.run(large, out="a.zarr", workers=1, extend=True)
