@@ -166,14 +166,24 @@ def make_file(path):
     path.write_text("chapter 1")
 
 
+NO_STORE = "is no store"
+
+
 @pytest.mark.parametrize(
-    "make", [make_group, make_group_of_old_zarr, make_measurement, make_folder, make_file]
+    ("make", "told"),
+    [
+        (make_group, NO_STORE),
+        (make_group_of_old_zarr, NO_STORE),
+        (make_measurement, NO_STORE),
+        (make_folder, NO_STORE),
+        (make_file, "is (no store|a file, and a store is a folder)"),
+    ],
 )
 @pytest.mark.parametrize("overwrite", [False, True])
-def test_only_stores_of_results_are_overwritten(sweep, make, overwrite):
+def test_only_stores_of_results_are_overwritten(sweep, make, told, overwrite):
     make(Path("b.zarr"))
     before = tree(Path("b.zarr"))
-    with pytest.raises(InputError, match=r"b\.zarr: is (no store|a file, and a store is a folder)"):
+    with pytest.raises(InputError, match=rf"b\.zarr: {told}"):
         run(sweep, "b.zarr", overwrite=overwrite)
     assert tree(Path("b.zarr")) == before
     assert Path("b.zarr").exists()
