@@ -4,6 +4,7 @@ They are `strategies` with what these features have, and without what they are n
 """
 
 from hypothesis import strategies as st
+from strategies import WINDOWS as STEP_WINDOWS
 from strategies import _Drawn, _Random, _trace
 
 FEATURES = ("groups", "drafts", "groups and drafts", "roles", "pools")
@@ -161,6 +162,8 @@ def _add_pools(source, scenario):
             pool["max_num_batched_tokens"] = engine["max_num_batched_tokens"] + more
         if source.chance(60):
             pool["latency"] = {"beta": list(source.pick(((10, 10, 10), (7, 0, 0), (25, 1, 3))))}
+            if source.chance(30):
+                pool["latency"]["window"] = list(source.pick(STEP_WINDOWS[:2]))
         cluster["pools"].append(pool)
     if source.chance(50):
         _add_lengths(source, engine, cluster["pools"])

@@ -45,6 +45,8 @@ MEMORIES = (
     ((30, 0, 0, 0.5, 0.1), ()),
     ((77.7, 0.1, 0.2, 0.3, 0.4), (99.9, 0.4)),
 )
+# Of sliding windows, short ones and one that few requests outgrow: the last two beside a memory.
+WINDOWS = ((5, 3, 0), (2, 0, 1.5), (12, 0.37, 0.011, 2.5, 0.3), (40, 0, 0, 0.9, 0))
 # Of instances that are cold at first: for a step, for some, for none but a later one.
 FIRST_STEPS = ((2500,), (184_000, 130_000), (0, 0, 700), (3, 0, 20, 1000))
 # Segment numbers: system prompts, their sub-groups, prompts, outputs shared and own.
@@ -179,6 +181,9 @@ def _latency(source):
             latency["memory"] = list(memory)
             if experts:
                 latency["experts"] = list(experts)
+        if source.chance(40):
+            windows = WINDOWS if "memory" in latency else WINDOWS[:2]
+            latency["window"] = list(source.pick(windows))
     return latency
 
 

@@ -265,6 +265,7 @@ ELSEWHERE = {
     "workload.clients": "its keys are walked",
     "workload.clients.id": "a name, of the request columns",
     "latency.experts": "beside latency.memory: kernel/test_experts",
+    "latency.window": "several numbers, of which one is no time: kernel/test_windows",
     "cache.gpu_tokens": "stands for gpu_blocks: test_config_memory",
     **dict.fromkeys(
         (

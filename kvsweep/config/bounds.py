@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from kvsweep.config.base import KeyProblem
+from kvsweep.config.coefficients import ALPHAS, padded, step_fields
 from kvsweep.config.fleet import InstancePool, fleet, key_of
 from kvsweep.errors import InputError
 from kvsweep.limits import (
@@ -114,7 +115,8 @@ def longest_step(
     time: Any = of["beta0"] + of["memory0"] + of["experts"]
     for kind in ("beta", "memory"):
         time = time + of[f"{kind}1"] * tokens + of[f"{kind}2"] * seats
-        time = time + of[f"{kind}3"] * seats * longest + of[f"{kind}4"] * tokens * longest
+        time = time + (of[f"{kind}3"] + of[f"{kind}5"]) * seats * longest
+        time = time + (of[f"{kind}4"] + of[f"{kind}6"]) * tokens * longest
     for step in range(MAX_FIRST_STEPS):
         time = time + of[f"first_step{step}"]
     transfer = of["transfer_base"] + 1.0 + longest / of["bandwidth"]
@@ -236,16 +238,14 @@ def _lane_numbers(scenario: Scenario, pool: InstancePool) -> dict[str, Any]:
     With drafts each decode is as many tokens as it verifies.
     """
     cache, latency = scenario.cache, scenario.latency
-    terms = {"alpha": latency.alpha, "beta": pool.beta, "memory": pool.memory}
     numbers: dict[str, Any] = {
-        f"{kind}{term}": coefficient
-        for kind, count in (("alpha", 3), ("beta", 5), ("memory", 5))
-        for term, coefficient in enumerate((*terms[kind], *(0.0,) * count)[:count])
-    }
+        f"alpha{term}": coefficient
+        for term, coefficient in enumerate(padded(latency.alpha, ALPHAS))
+    } | step_fields(pool)
     for kind in ("beta", "memory"):
-        for term in (2, 3):
+        for term in (2, 3, 5):
             numbers[f"{kind}{term}"] *= 1 + scenario.engine.drafts
-    numbers["experts"], share = pool.experts or (0.0, 0.0)
+    _, share = pool.experts or (0.0, 0.0)
     numbers["one_expert"] = numbers["experts"] * share
     for step, extra in enumerate(
         (*latency.first_steps_us, *(0,) * MAX_FIRST_STEPS)[:MAX_FIRST_STEPS]

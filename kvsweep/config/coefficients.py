@@ -1,10 +1,12 @@
 """Coefficients of step times, as presets and the latency section have them, in one form."""
 
-from typing import Annotated, Any
+import math
+from typing import Annotated, Any, Protocol
 
 from pydantic import AfterValidator, Field
 
 from kvsweep.config.base import Coefficient, KeyProblem
+from kvsweep.limits import MAX_TOKENS
 
 ALPHAS = 3
 BETAS = 5
@@ -35,10 +37,36 @@ def check_experts(experts: tuple[float, ...], memory: tuple[float, ...]) -> None
         )
 
 
-def told_experts(dumped: dict[str, Any]) -> dict[str, Any]:
-    """Leave out experts that there are not, which stores of before this key do not tell."""
-    if not dumped.get("experts", True):
-        del dumped["experts"]
+def _checked_window(window: tuple[float, ...]) -> tuple[float, ...]:
+    if not window:
+        return window
+    tokens, *times = window
+    if not 2 <= tokens <= MAX_TOKENS or tokens != int(tokens) or not 1 <= len(times) <= 4:
+        raise ValueError(
+            f"the tokens of a sliding window, 2 to {MAX_TOKENS:,}, and two microseconds, or beside "
+            "memory four, for each of those inside of it"
+        )
+    return padded(window, 5) if any(times) else ()
+
+
+Window = Annotated[tuple[Coefficient, ...], AfterValidator(_checked_window)]
+
+
+def check_window(window: tuple[float, ...], memory: tuple[float, ...]) -> None:
+    """Refuse times of moving what is inside a window without the sum to which they are added."""
+    if any(window[3:]) and not memory:
+        raise KeyProblem(
+            ("window",),
+            "its last two numbers have no effect: added to memory, of which they need more than "
+            "zeros",
+        )
+
+
+def told_if_given(dumped: dict[str, Any]) -> dict[str, Any]:
+    """Leave out experts and a window that there are not: stores of before do not tell of them."""
+    for key in ("experts", "window"):
+        if not dumped.get(key, True):
+            del dumped[key]
     return dumped
 
 
@@ -57,3 +85,35 @@ def padded_memory(memory: tuple[float, ...]) -> tuple[float, ...]:
 def padded(values: tuple[float, ...], count: int) -> tuple[float, ...]:
     """Return `count` coefficients; those that are missing are 0."""
     return (*values, *(0.0,) * count)[:count]
+
+
+class _Times(Protocol):
+    """What has step times: the latency section, a pool."""
+
+    @property
+    def beta(self) -> tuple[float, ...]: ...
+    @property
+    def memory(self) -> tuple[float, ...]: ...
+    @property
+    def experts(self) -> tuple[float, ...]: ...
+    @property
+    def window(self) -> tuple[float, ...]: ...
+
+
+def step_fields(times: _Times) -> dict[str, float]:
+    """Return the fields of a LANE record, or of a POOL record, that step times decide."""
+    tokens, *inside = times.window or (0.0,) * 5
+    sums = {
+        "beta": (*padded(times.beta, BETAS), *inside[:2]),
+        "memory": (*padded(times.memory, BETAS), *inside[2:]),
+    }
+    fields = {f"{name}{term}": value for name in sums for term, value in enumerate(sums[name])}
+    experts, share = times.experts or (0.0, 0.0)
+    roofline = len(times.memory) > 0
+    return fields | {
+        "reach": max(tokens - 1, 0.0),
+        "experts": experts,
+        "missed": math.log1p(-share),
+        "roofline": roofline,
+        "context": roofline or any(times.beta[TOKEN_TERMS:]) or tokens > 0,
+    }

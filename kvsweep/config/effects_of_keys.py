@@ -245,7 +245,7 @@ def _scales(scenario: Scenario, client: int | None) -> bool:
 _DRAFTS = Rule(lambda s, c: s.engine.drafts > 0, "engine.speculative.tokens of more than 0")
 _OWN_POOL = "a pool without its own"
 _OWN_BLOCKS = f"{_OWN_POOL} gpu_blocks"
-_TIMES = ("beta", "memory", "experts")
+_TIMES = ("beta", "memory", "experts", "window")
 _LEASE = Rule(lambda s, c: s.cluster.kv_lease_us is not None, "cluster.kv_lease_us")
 
 _TIER = Rule(_has_tier, "cache.cpu_blocks of more than 0")

@@ -25,7 +25,7 @@ class InstancePool:
         How many; they are numbered through all pools, in order.
     gpu_blocks, max_num_seqs, max_num_batched_tokens : int
         Of each: usable blocks, requests in a batch, tokens in a step.
-    beta, memory, experts : tuple of float
+    beta, memory, experts, window : tuple of float
         Step times, as in `kvsweep.config.latency.Latency`; the time of drafting is in the first.
     max_model_len : int or None
         For routing by length: the longest request, tokens; None: any.
@@ -39,6 +39,7 @@ class InstancePool:
     beta: tuple[float, ...]
     memory: tuple[float, ...]
     experts: tuple[float, ...]
+    window: tuple[float, ...]
     max_model_len: int | None = None
 
 
@@ -60,6 +61,7 @@ def fleet(scenario: Scenario) -> tuple[InstancePool, ...]:
                 beta=(times.beta[0] + engine.drafting_us, *times.beta[1:]),
                 memory=times.memory,
                 experts=times.experts,
+                window=times.window,
                 max_model_len=pool.max_model_len if isinstance(pool, UnequalPool) else None,
             )
         )

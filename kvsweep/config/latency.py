@@ -19,11 +19,13 @@ from kvsweep.config.coefficients import (
     Alphas,
     Betas,
     Experts,
+    Window,
     check_experts,
+    check_window,
     padded,
     padded_beta,
     padded_memory,
-    told_experts,
+    told_if_given,
 )
 from kvsweep.config.preset import load_preset
 from kvsweep.limits import MAX_FIRST_STEPS
@@ -56,6 +58,11 @@ class Latency(Section):
         and the share of them that a token is sent to. A step reads those of any of its tokens, by
         chance ``1 - (1 - experts[1]) ** tokens`` of them; ``experts[0]`` times that is added to the
         sum of `memory`.
+    window : tuple of 0 or 5 float
+        Of layers with a sliding window: its tokens, a token itself included, and microseconds for
+        each token of the context that is inside of it, so at most all but one: of decoded tokens
+        and of prefill tokens, added to the sum of `beta`, then the same two added to that of
+        `memory`. The terms of all context in `beta` and `memory` are of the other layers.
     first_steps_us : tuple of 0 to 4 int
         What the first, the second ... step of each instance takes longer: a server that has just
         started compiles kernels and fills pools on its first batches.
@@ -69,6 +76,9 @@ class Latency(Section):
     beta: Annotated[Betas, Key("us", "coefficient of the step time")] = (0.0,) * TOKEN_TERMS
     memory: Annotated[Betas, Key("us", "coefficient of moving data in a step")] = ()
     experts: Annotated[Experts, Key("us", "reading all experts, and a token's share of them")] = ()
+    window: Annotated[
+        Window, Key("us", "sliding window, tokens, and each token of the context inside of it")
+    ] = ()
     first_steps_us: Annotated[
         tuple[Microseconds, ...],
         Field(max_length=MAX_FIRST_STEPS),
@@ -80,7 +90,7 @@ class Latency(Section):
     def _from_preset(cls, given: Any, info: ValidationInfo) -> Any:
         if not isinstance(given, dict) or not isinstance(given.get("model"), str):
             return given
-        for key in ("alpha", "beta", "memory", "experts"):
+        for key in ("alpha", "beta", "memory", "experts", "window"):
             if key in given:
                 raise KeyProblem((key,), "give either model or alpha and beta")
         folder = (info.context or {}).get("base_dir", Path())
@@ -88,7 +98,7 @@ class Latency(Section):
 
     @model_serializer(mode="wrap")
     def _tell(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return told_experts(dump(self))
+        return told_if_given(dump(self))
 
     @field_validator("alpha")
     @classmethod
@@ -107,6 +117,7 @@ class Latency(Section):
         return padded_memory(memory)
 
     @model_validator(mode="after")
-    def _experts_are_read(self) -> Self:
+    def _memory_is_moved(self) -> Self:
         check_experts(self.experts, self.memory)
+        check_window(self.window, self.memory)
         return self

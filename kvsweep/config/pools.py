@@ -19,10 +19,12 @@ from kvsweep.config.base import Count, Key, KeyProblem, Name, Section, Tokens, W
 from kvsweep.config.coefficients import (
     Betas,
     Experts,
+    Window,
     check_experts,
+    check_window,
     padded_beta,
     padded_memory,
-    told_experts,
+    told_if_given,
 )
 from kvsweep.config.members import known_keys, member
 from kvsweep.config.preset import load_preset
@@ -46,7 +48,7 @@ _APART = (
     "kv_load_failure_rate",
     "kv_load_failure_policy",
 )
-_OF_STEPS = ("beta", "memory", "experts")
+_OF_STEPS = ("beta", "memory", "experts", "window")
 BOTH_ROLES = "both"
 
 
@@ -57,7 +59,7 @@ class StepTimes(Section):
     ----------
     model : str or None
         Preset or TOML file that the coefficients come from.
-    beta, memory, experts : tuple of float
+    beta, memory, experts, window : tuple of float
         As in `kvsweep.config.latency.Latency`.
     """
 
@@ -65,6 +67,9 @@ class StepTimes(Section):
     beta: Annotated[Betas, Key("us", "coefficient of the step time")] = ()
     memory: Annotated[Betas, Key("us", "coefficient of moving data in a step")] = ()
     experts: Annotated[Experts, Key("us", "reading all experts, and a token's share of them")] = ()
+    window: Annotated[
+        Window, Key("us", "sliding window, tokens, and each token of the context inside of it")
+    ] = ()
 
     @model_validator(mode="before")
     @classmethod
@@ -80,7 +85,7 @@ class StepTimes(Section):
 
     @model_serializer(mode="wrap")
     def _tell(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return told_experts(dump(self))
+        return told_if_given(dump(self))
 
     @field_validator("beta")
     @classmethod
@@ -97,6 +102,7 @@ class StepTimes(Section):
         if not self.beta:
             raise KeyProblem(("beta",), "missing; give beta or model")
         check_experts(self.experts, self.memory)
+        check_window(self.window, self.memory)
         return self
 
 

@@ -15,7 +15,9 @@ from kvsweep.config.coefficients import (
     Alphas,
     Betas,
     Experts,
+    Window,
     check_experts,
+    check_window,
     padded,
     padded_memory,
 )
@@ -38,7 +40,7 @@ class Preset(Section):
     kind : str
         ``linear``: `beta` is given. ``roofline``: `device` is, and `shape` or `shape_of`; or `beta`
         and `memory`.
-    alpha, beta, memory, experts : tuple of float
+    alpha, beta, memory, experts, window : tuple of float
         As in `kvsweep.config.latency.Latency`.
     added : Added or None
         Terms beside what was measured, by their names.
@@ -65,6 +67,7 @@ class Preset(Section):
     beta: Betas | None = None
     memory: Betas | None = None
     experts: Experts | None = None
+    window: Window | None = None
     added: Added | None = None
     shape: Shape | None = None
     device: Device | None = None
@@ -99,9 +102,12 @@ class Preset(Section):
             if self.device is not None and getattr(self, key) is not None:
                 raise KeyProblem((key,), "kind 'roofline' has none: shape and device tell")
         self._check_shape()
-        if self.experts and self.device is not None:
-            raise KeyProblem(("experts",), "has no effect: the shape tells")
-        check_experts(self.experts or (), padded_memory(self.memory or ()))
+        for key in ("experts", "window"):
+            if getattr(self, key) and self.device is not None:
+                raise KeyProblem((key,), "has no effect: the shape tells")
+        memory = padded_memory(self.memory or ())
+        check_experts(self.experts or (), memory)
+        check_window(self.window or (), memory)
         return self
 
     def _check_shape(self) -> None:
@@ -129,13 +135,14 @@ class Preset(Section):
 
     def coefficients(self) -> dict[str, Any]:
         """Return the settings of the latency section that the preset stands for."""
-        beta, memory, experts = self.beta or (), self.memory or (), self.experts or ()
+        beta, memory = self.beta or (), self.memory or ()
+        experts, window = self.experts or (), self.window or ()
         if self.device is not None:
-            beta, memory, experts = self.roofline(self.device)
+            beta, memory, experts, window = self.roofline(self.device)
         if self.added is not None:
             beta, memory = self.added.to(padded(beta, BETAS), memory)
-        moving = {"memory": memory, "experts": experts} if memory else {}
-        return {"alpha": self.alpha, "beta": beta, **moving}
+        found = {"alpha": self.alpha, "beta": beta, "window": window}
+        return found | ({"memory": memory, "experts": experts} if memory else {})
 
     def roofline(self, device: Device) -> StepTerms:
         """Return the step times of a roofline's shape on a device."""

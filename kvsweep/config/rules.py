@@ -136,7 +136,11 @@ def check_rules(scenario: Scenario) -> None:
 def _check_token_times(scenario: Scenario) -> None:
     """Refuse step times that depend on more than the numbers of tokens of a step."""
     latency = scenario.latency
-    for key, given in (("beta", len(latency.beta) > 3), ("memory", len(latency.memory) > 0)):
+    for key, given in (
+        ("beta", len(latency.beta) > 3),
+        ("memory", len(latency.memory) > 0),
+        ("window", len(latency.window) > 0),
+    ):
         if given:
             at = "model" if latency.model else key
             message = "rules 'blis' has no context terms: beta has three coefficients"

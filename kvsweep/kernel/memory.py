@@ -28,9 +28,11 @@ DEPTH = 2
 HORIZON = 32
 """Steps with drafts that are planned at a time: whole vectors, and few that do not come to pass."""
 
-PLAN = 2 * (2 * HORIZON + 2)
-"""Places of the plan of an instance: sums of blocks, then of tokens, each behind a 0. As many steps
-are always written, so there are places behind those that are planned."""
+PART = 2 * HORIZON + 2
+PLAN = 3 * PART
+"""Places of the plan of an instance: sums of blocks, then of tokens, each behind a 0, then what is
+inside a window in each step. As many steps are always written, so each of these parts has places
+behind those that are planned."""
 
 IDS = 3
 """Ids of each block with a connector: those of two schedules rest (`kernel/offload/pins.py`)."""

@@ -18,11 +18,16 @@ LANE_FIELDS = (
     Field("beta2", f64, "us/request", "step time per decoding request"),
     Field("beta3", f64, "us/token", "step time per token before a decoded one"),
     Field("beta4", f64, "us/token", "step time per token before a prefill token"),
+    Field("beta5", f64, "us/token", "likewise, before a decoded token and inside a window"),
+    Field("beta6", f64, "us/token", "likewise, before a prefill token and inside a window"),
     Field("memory0", f64, "us", "roofline: memory time, constant"),
     Field("memory1", f64, "us/token", "roofline: memory time per prefill token"),
     Field("memory2", f64, "us/request", "roofline: memory time per decoding request"),
     Field("memory3", f64, "us/token", "roofline: memory time per token before a decoded one"),
     Field("memory4", f64, "us/token", "roofline: memory time per token before a prefill token"),
+    Field("memory5", f64, "us/token", "roofline: as beta5"),
+    Field("memory6", f64, "us/token", "roofline: as beta6"),
+    Field("reach", i64, "token", "tokens before a token that such a window has, 0: no such times"),
     Field("experts", f64, "us", "roofline: memory time of the weights of all experts, 0: none"),
     Field("missed", f64, "1", "logarithm of the share of experts that a token is not sent to"),
     Field("first_steps", i64, "step", "first steps of an instance that take longer"),
@@ -140,6 +145,7 @@ RARE = (
     "concurrency",
     "preempt_for_urgent",
     "lease",
+    "reach",
 )
 CONNECTOR = ("connects",)
 NO_CONNECTOR = ("unconnected",)

@@ -224,7 +224,7 @@ def _latency(section: Mapping[str, Any]) -> Latency:
     """Return the coefficients; those of terms that the reference lacks must be 0."""
     if "alpha" not in section or "beta" not in section:
         raise InputError("latency: alpha and beta are needed")
-    for key in ("memory", "experts", "first_steps_us"):
+    for key in ("memory", "experts", "window", "first_steps_us"):
         if section.get(key):
             raise InputError(f"latency.{key}: the reference has no such times")
     alpha, beta = (tuple(float(x) for x in section[k]) for k in ("alpha", "beta"))

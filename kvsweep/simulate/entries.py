@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from .. import _cache, _jit
 from ..config import Scenario
-from ..config.fleet import is_explicit
+from ..config.fleet import fleet, is_explicit
 from ..config.groups import is_hybrid
 from ..kernel import engine
 from ..records import (
@@ -116,6 +116,7 @@ def _rare_but(*names: str) -> tuple[str, ...]:
 
 _EXPLICIT = (*NO_EXPLICIT, *CONNECTOR)
 _LEAN = (*_EXPLICIT, *ASYNC, *RARE)
+_WITH_WINDOW = (*_EXPLICIT, *ASYNC, *_rare_but("reach"))  # where hybrid models are
 USUAL = Entry(engine.run_batch, (*ASYNC, *RARE, *CONNECTOR, *EXPLICIT), "first run")
 # From few features to many: a lane goes to the first that covers it.
 ALL: tuple[Entry, ...] = (
@@ -140,7 +141,12 @@ ALL: tuple[Entry, ...] = (
         'first run with offload = "vllm" and rarer features',
         more=50,
     ),
-    Entry(engine.run_groups, (*_LEAN, *DRAFTS, *APART), "first run with groups or pools", more=10),
+    Entry(
+        engine.run_groups,
+        (*_WITH_WINDOW, *DRAFTS, *APART),
+        "first run with groups or pools",
+        more=10,
+    ),
     Entry(engine.run_drafts, (*_LEAN, *GROUPS, *APART), "first run with drafts", more=10),
     Entry(
         engine.run_apart,
@@ -150,7 +156,7 @@ ALL: tuple[Entry, ...] = (
     ),
     Entry(
         engine.run_explicit,
-        (*_EXPLICIT, *_rare_but("concurrency", "lease")),
+        (*_EXPLICIT, *_rare_but("concurrency", "lease", "reach")),
         "first run with several of groups, drafts, roles, or with rarer features beside",
         more=40,
     ),
@@ -182,6 +188,7 @@ def _kind(scenario: Scenario) -> tuple[object, ...]:
         scenario.cluster.prefill_instances,
         *(engine.async_scheduling, engine.victim, engine.scheduler, engine.preempt_for_urgent),
         bool(scenario.latency.first_steps_us),
+        bool(scenario.latency.window) or any(pool.window for pool in fleet(scenario)),
         scenario.cluster.kv_lease_us is None,
         bool(scenario.workload and scenario.workload.concurrency),
     )

@@ -1,6 +1,5 @@
 """What lanes have that track blocks and requests explicitly: groups of layers, drafts, pools."""
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,6 +9,7 @@ from numpy.typing import NDArray
 from ..config import Scenario
 from ..config.choices import choices_of
 from ..config.cluster_section import Cluster
+from ..config.coefficients import step_fields
 from ..config.fleet import InstancePool, fleet, has_pools, is_explicit
 from ..policies import INDEX, LoadFailure, Routing
 from ..records import ANY_LENGTH, DECODE, GROUP, POOL, PREFILL, WHOLE
@@ -56,8 +56,8 @@ def _pool_fields(scenario: Scenario) -> dict[str, Any]:
     cluster = scenario.cluster
     threshold = cluster.pd_uncached_token_threshold
     pools = pool_records(scenario)
-    terms = (f"{name}{term}" for name in ("beta", "memory") for term in range(5))
-    names = ("gpu_blocks", "max_num_seqs", "max_tokens", "experts", *terms)
+    terms = (f"{name}{term}" for name in ("beta", "memory") for term in range(7))
+    names = ("gpu_blocks", "max_num_seqs", "max_tokens", "reach", "experts", *terms)
     fields: dict[str, Any] = {name: max(pool[name] for pool in pools) for name in names}
     fields["pools"] = len(pools)
     if pools[0]["role"] == PREFILL:
@@ -116,14 +116,9 @@ def _pool_record(pool: InstancePool, scenario: Scenario) -> NDArray[Any]:
     record["watermark"] = int(scenario.engine.watermark * (pool.gpu_blocks + 1))
     record["max_num_seqs"] = pool.max_num_seqs
     record["max_tokens"] = pool.max_num_batched_tokens
-    for name, terms in (("beta", pool.beta), ("memory", pool.memory)):
-        for term, coefficient in enumerate(terms):
-            record[f"{name}{term}"] = coefficient
-    if pool.experts:
-        record["experts"], record["missed"] = pool.experts[0], math.log1p(-pool.experts[1])
+    for name, value in step_fields(pool).items():
+        record[name] = value
     record["longest"] = ANY_LENGTH if pool.max_model_len is None else pool.max_model_len
-    record["roofline"] = len(pool.memory) > 0
-    record["context"] = record["roofline"] or any(pool.beta[3:])
     return record
 
 

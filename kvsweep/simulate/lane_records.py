@@ -4,7 +4,6 @@
 request list does, and the rest what a caller asks of a batch. Without a line here a new field is 0.
 """
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +14,7 @@ from numpy.typing import NDArray
 from ..config import Latency, Scenario
 from ..config.cache_section import Cache
 from ..config.cluster_section import Cluster
+from ..config.coefficients import step_fields
 from ..config.engine_section import Engine
 from ..kernel.blocks.sizes import QUOTIENT_BITS
 from ..kernel.memory import TIER_RINGS
@@ -97,16 +97,13 @@ def lane_record(scenario: Scenario) -> NDArray[Any]:
 
 
 def _set_latency(lane: NDArray[Any], latency: Latency) -> None:
-    for name in ("alpha", "beta", "memory"):
-        for term, coefficient in enumerate(getattr(latency, name)):
-            lane[f"{name}{term}"] = coefficient
-    if latency.experts:
-        lane["experts"], lane["missed"] = latency.experts[0], math.log1p(-latency.experts[1])
+    for term, coefficient in enumerate(latency.alpha):
+        lane[f"alpha{term}"] = coefficient
+    for step_field, value in step_fields(latency).items():
+        lane[step_field] = value
     lane["first_steps"] = len(latency.first_steps_us)
     for step, extra in enumerate(latency.first_steps_us):
         lane[f"first_step{step}"] = extra
-    lane["roofline"] = len(latency.memory) > 0
-    lane["context"] = lane["roofline"] or any(latency.beta[3:])
 
 
 def _set_engine(lane: NDArray[Any], engine: Engine) -> None:
@@ -282,8 +279,14 @@ def set_step_times(
     beta: NDArray[np.float64],
     memory: NDArray[np.float64] | None,
     experts: NDArray[np.float64] | None,
+    window: NDArray[np.float64] | None,
 ) -> None:
     """Set the coefficients of step times, a row for each lane: for fits, whose scenario is one."""
+    lanes["reach"] = 0
+    if window is not None:
+        lanes["reach"] = window[:, 0] - 1
+        for place, inside in enumerate(("beta5", "beta6", "memory5", "memory6")):
+            lanes[inside] = window[:, place + 1]
     lanes["context"] = 1
     lanes["roofline"] = memory is not None
     lanes["experts"] = 0.0

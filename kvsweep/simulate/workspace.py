@@ -58,7 +58,7 @@ def _blank_instance() -> NDArray[Any]:
     lists = ("lru_head", "lru_tail", "wait_head", "wait_tail", "inbox_head", "inbox_tail")
     for name in (*lists, "spare", "tier_spare", "replaced", "replaced_before", "named"):
         blank[name] = NONE
-    for name in ("next_due", "next_offer", "try_head_at"):
+    for name in ("next_due", "next_offer", "try_head_at", "outgrown_at"):
         blank[name] = NEVER
     blank["try_head"] = 1
     return blank

@@ -150,7 +150,9 @@ def test_every_scalar_of_a_scenario_can_be_set_but_files_and_kinds_of_tables(tmp
     left = {key for key in scalars - known.keys() if not key.startswith("workload.read.columns.")}
     lists = {"latency.alpha", "latency.first_steps_us"}
     places = ("latency", "cluster.prefill.latency", "cluster.decode.latency")
-    lists |= {f"{place}.{key}" for place in places for key in ("beta", "memory", "experts")}
+    lists |= {
+        f"{place}.{key}" for place in places for key in ("beta", "memory", "experts", "window")
+    }
     files = {"workload.trace", "workload.lengths_from", "model.config", "model.dtype"}
     kinds = {key for key in left if key.startswith(("workload.prompt.", "workload.output."))}
     assert left == lists | files | kinds | {"cache.gpu_blocks", "workload.read.subagent_ids"} & left

@@ -9,7 +9,8 @@ import pytest
 import twin
 
 import kvsweep
-from kvsweep.config import DEFAULT_ENTROPY, Cluster, parse_scenario
+from kvsweep.config import DEFAULT_ENTROPY, Cluster, Latency, parse_scenario
+from kvsweep.config.coefficients import step_fields
 from kvsweep.config.fleet import fleet
 from kvsweep.errors import InputError
 from kvsweep.records import LANE
@@ -155,6 +156,8 @@ LOOPED = {
         explicit_fields(parse_scenario({"cluster": ROLES}, "here"), connects=False)
     ),
     "routing_field": set(routing_fields(Cluster())),
+    "step_field": set(step_fields(Latency())),
+    "inside": {"beta5", "beta6", "memory5", "memory6"},
     "field": {"n_keys", "n_extents", "n_shared"},
     "flag": {"any_shared", "any_duplicates", "closed_loop"},
 }
@@ -169,12 +172,12 @@ def test_lane_records_are_written_in_one_file():
 
 def test_every_field_of_a_lane_record_is_written_there():
     found, unnamed = fields_set(RECORDS)
-    numbered = ("alpha", "beta", "memory", "first_step")
+    numbered = ("alpha", "first_step")
     coefficients = {name for name in LANE.names if name.startswith(numbered)}
     # `plain` is for benchmarks and tests alone.
     # and `role` is of an instance: kernel/explicit/beginning.py.
     assert found | coefficients | {"visit_all", "role"} == set(LANE.names)
-    assert unnamed == 3  # coefficients: of a scenario, its first steps, and of a fit
+    assert unnamed == 3  # coefficients: of delays, of first steps, and of a fit
 
 
 def test_lists_whose_keys_just_count_have_the_same_ones():

@@ -239,12 +239,7 @@ class Instance:
         ]
 
     def _duration(self, decision):
-        compute = self.latency.step_us(
-            decision.prefill_tokens,
-            decision.decode_tokens,
-            decision.decode_context,
-            decision.prefill_context,
-        )
+        compute = self.latency.step_us(decision.prefilled, decision.decoded)
         compute += self.latency.cold_us(len(self.steps))
         if self.scheduler.tier.cache.transfer_overlap:
             return max(compute, decision.transfer_us)

@@ -183,14 +183,16 @@ class Latency:
     ``alpha[2]`` delays what a client sees: it never touches the clock, but a client's next request.
     A step takes the sum of what it counts, weighted by `beta`; with `memory`, ``beta[0]`` and the
     larger of two such sums, the second weighted by `memory`; with `experts` to that one comes the
-    time of reading all experts, times the share that any token of the step is sent to. The first
-    steps of an instance take longer, by `first_steps_us`.
+    time of reading all experts, times the share that any token of the step is sent to. With
+    `window` (its tokens, and four weights) to either sum come its own weights of the tokens that
+    are inside a window. The first steps of an instance take longer, by `first_steps_us`.
     """
 
     alpha: list[float] = field(default_factory=list)
     beta: list[float] = field(default_factory=list)
     memory: list[float] = field(default_factory=list)
     experts: list[float] = field(default_factory=list)
+    window: list[float] = field(default_factory=list)
     first_steps_us: list[int] = field(default_factory=list)
 
     def __post_init__(self):
@@ -213,13 +215,16 @@ class Latency:
         """Return what the step of this index takes longer than in an instance that is warm."""
         return self.first_steps_us[step] if step < len(self.first_steps_us) else 0
 
-    def step_us(self, prefill_tokens, decode_tokens, decode_context, prefill_context):
-        """Return the duration of a step; a token's context is the number of tokens before it."""
-        sums = (prefill_tokens, decode_tokens, decode_context, prefill_context)
-        constant, *weights = _padded(self.beta, 5)
+    def step_us(self, prefilled, decoded):
+        """Return the duration of a step of tokens, each given by the number of tokens before it."""
+        prefill_tokens, decode_tokens = len(prefilled), len(decoded)
+        size, *own = _padded(self.window, 5)
+        sums = [prefill_tokens, decode_tokens, sum(decoded), sum(prefilled)]
+        sums += [sum(min(before, size - 1) for before in tokens) for tokens in (decoded, prefilled)]
+        constant, *weights = [*_padded(self.beta, 5), *own[:2]]
         if not self.memory:
             return int(_weighted(constant, weights, sums))
-        least, *moves = _padded(self.memory, 5)
+        least, *moves = [*_padded(self.memory, 5), *own[2:]]
         if self.experts:
             read, share = self.experts
             least -= read * math.expm1(math.log1p(-share) * (prefill_tokens + decode_tokens))
@@ -265,7 +270,7 @@ class Scenario:
             engine=replace(self.engine, **engine),
             cache=replace(self.cache, **cache),
             latency=replace(
-                self.latency, **({"memory": [], "experts": []} | own["latency"])
+                self.latency, **({"memory": [], "experts": [], "window": []} | own["latency"])
             ).drafting(self.engine.drafting_us)
             if "latency" in own
             else self.latency,

@@ -34,8 +34,8 @@ class Decision:
     preempted_in_flight: int = 0
     prefill_tokens: int = 0
     decode_tokens: int = 0
-    prefill_context: int = 0
-    decode_context: int = 0
+    prefilled: list[int] = field(default_factory=list)
+    decoded: list[int] = field(default_factory=list)
     transfer_us: int = 0
 
     def give(self, request, n):
@@ -315,13 +315,13 @@ class Scheduler:
         Who has nothing left then samples a token; asynchronous scheduling goes on with it unseen.
         """
         for request, n in decision.scheduled.items():
-            context = sum(range(request.computed, request.computed + n))
+            before = range(request.computed, request.computed + n)
             if request.outputs + request.placeholders >= 1 and request.uncomputed == 1:
                 decision.decode_tokens += 1
-                decision.decode_context += context
+                decision.decoded += before
             else:
                 decision.prefill_tokens += n
-                decision.prefill_context += context
+                decision.prefilled += before
             for position in range(request.computed, request.computed + n):
                 request.executed += 1
                 request.recomputed += position < request.done_before

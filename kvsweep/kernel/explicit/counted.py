@@ -26,11 +26,12 @@ from .due import (
     count_ending,
     end_some,
     is_last,
-    is_served,
     next_due,
     phase_of,
+    served,
     this_phase,
 )
+from .inside import counted_inside, join_inside
 from .leavers import enlist, find_left, forget_phases
 from .leaving import leave_windows
 from .may_run import decodes, may_plan
@@ -71,6 +72,7 @@ def _join(inp, ws, lane, inst, engine):
                 drop_entry(ws, engine)
             state["since"] = inst["step"]
             engine["context"] += state["computed"]
+            join_inside(lane, inst, engine, state)
             engine["measured"] += r >= lane["warmup"]
             if lane["drafts"] == 0:
                 ws.due[place] = next_due(lane, request, state, inst["step"])
@@ -151,32 +153,16 @@ def _give_blocks(inp, ws, out, lane, inst, tally, index, engine, spared):
 
 
 @leaf
-def _served(ws, lane, inst, engine):
-    """Return how many of those who are counted this step serves, their context, the measured."""
-    count = np.int64(engine["counted"])
-    context = np.int64(engine["context"])
-    measured = np.int64(engine["measured"])
-    if lane["async_scheduling"]:
-        first, last, _ = find_due(ws, inst)
-        for place in range(inst["run_lo"] + first, inst["run_lo"] + last + 1):
-            r = ws.running[place]
-            state = ws.states[engine["state_lo"] + r]
-            if ws.due[place] == inst["step"] and not is_served(lane, inst, state):
-                count -= 1
-                context -= state["computed"]
-                measured -= r >= lane["warmup"]
-    return count, context, measured
-
-
-@leaf
 def _charge(ws, lane, inst, tally, engine):
     """Charge the tokens of those who are counted to the step (rule R7.3)."""
     width = 1 + lane["drafts"]
-    count, context, measured = _served(ws, lane, inst, engine)
+    in_window = counted_inside(ws, lane, inst, engine)
+    count, context, in_window, measured = served(ws, lane, inst, engine, in_window)
     tokens = count * width
     inst["decode_tokens"] += tokens
     inst["decode_context"] += width * context
     inst["decode_context"] += count * (lane["drafts"] * width // 2)
+    inst["decode_inside"] += in_window
     inst["budget"] -= tokens
     engine["input"] -= tokens + count * lane["slot"]
     engine["plain"] = count

@@ -15,6 +15,7 @@ from ...records import NEVER, NONE
 from ..tally import add_gap
 from ..time.calendar import find_due
 from ..time.step_time import token_time
+from ..time.windows import inside
 from .batches import pass_on
 from .block_records import take
 from .counted import join, plan_ahead, stand_down, stands
@@ -26,6 +27,7 @@ from .due import (
     this_phase,
 )
 from .handoff import next_transfer
+from .inside import counted_inside
 from .leaving import leave_windows
 from .log import log_decodes, log_outputs, note_before
 from .may_run import may_run, tries
@@ -50,13 +52,15 @@ def _duration(ws, lane, inst, engine, ending):
     """Return how long the step takes, and note its tokens; 0 if it would have none."""
     count = inst["running"]
     context = engine["context"]
+    in_window = counted_inside(ws, lane, inst, engine)
     if lane["async_scheduling"] and ending > 0:
         count -= ending
         for place in range(inst["run_lo"], inst["run_lo"] + inst["running"]):
             state = ws.states[engine["state_lo"] + ws.running[place]]
             if ws.due[place] == inst["step"] and state["known"] + 1 >= state["limit"]:
                 context -= state["computed"]
-    return decode_time(lane, inst, engine, count, context) if count > 0 else np.int64(0)
+                in_window -= inside(lane, state["computed"], 1)
+    return decode_time(lane, inst, count, context, in_window) if count > 0 else np.int64(0)
 
 
 @leaf

@@ -5,7 +5,9 @@ import numpy as np
 from ..._jit import leaf
 from ...records import NONE, Event
 from ..blocks.sizes import tokens_beyond
-from ..time.calendar import leave_running
+from ..time.calendar import find_due, leave_running
+from ..time.windows import inside
+from .inside import leave_inside
 from .leavers import discharge
 from .log import note
 from .planning import planned_blocks, verify
@@ -149,6 +151,28 @@ def is_served(lane, inst, state):
 
 
 @leaf
+def served(ws, lane, inst, engine, in_window):
+    """Return how many of those who are counted this step serves, and of them what is summed.
+
+    Their context, what of it is inside a window (`in_window` of all who are counted), the measured.
+    """
+    count = np.int64(engine["counted"])
+    context = np.int64(engine["context"])
+    measured = np.int64(engine["measured"])
+    if lane["async_scheduling"]:
+        first, last, _ = find_due(ws, inst)
+        for place in range(inst["run_lo"] + first, inst["run_lo"] + last + 1):
+            r = ws.running[place]
+            state = ws.states[engine["state_lo"] + r]
+            if ws.due[place] == inst["step"] and not is_served(lane, inst, state):
+                count -= 1
+                context -= state["computed"]
+                in_window -= inside(lane, state["computed"], 1)
+                measured -= r >= lane["warmup"]
+    return count, context, in_window, measured
+
+
+@leaf
 def _end_one(inp, ws, lane, inst, tally, engine, r):
     """Give a request, up to date until now, its last token."""
     s = engine["state_lo"] + r
@@ -186,6 +210,7 @@ def end_some(inp, ws, out, lane, inst, tally, index, engine, first, last, step):
             catch_up(inp, ws, lane, inst, tally, engine, r)
         if is_last(lane, inst, state, due):
             engine["context"] -= state["computed"]
+            leave_inside(lane, inst, state)
             engine["measured"] -= r >= lane["warmup"]
             _end_one(inp, ws, lane, inst, tally, engine, r)
             note(out, lane, tally, index, step, Event.FINISH, r, NONE)

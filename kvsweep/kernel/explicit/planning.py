@@ -10,8 +10,9 @@ import numpy as np
 from ..._ahead import LINE, ask_for
 from ..._jit import leaf
 from ..blocks.sizes import full_blocks
-from ..memory import HORIZON, PLAN
+from ..memory import HORIZON, PART, PLAN
 from ..time.calendar import IDLE
+from ..time.windows import inside
 
 
 @leaf
@@ -92,6 +93,15 @@ def _add_tokens(ws, place, most):
 
 
 @leaf
+def _add_inside(ws, lane, place, computed, unfinished):
+    """Plan what is inside a window in the steps up to the one that finishes a request."""
+    width = np.int64(1 + lane["drafts"])
+    for ahead in range(min(unfinished + 1, HORIZON)):
+        before = computed + (ws.sums[ahead - 1] if ahead > 0 else 0)
+        ws.plans[place + ahead] += inside(lane, before, width)
+
+
+@leaf
 def plan_one(inp, ws, lane, inst, engine, request, state):
     """Plan the steps of a request that is up to date; return the one that finishes it."""
     place = _place(inst, engine)
@@ -105,7 +115,9 @@ def plan_one(inp, ws, lane, inst, engine, request, state):
     ws.plans[place] += full_blocks(lane, max(needs, 0))
     _add_blocks(ws, lane, place + 1, most, needs)
     if lane["context"]:
-        _add_tokens(ws, place + PLAN // 2, most)
+        _add_tokens(ws, place + PART, most)
+    if lane["reach"]:
+        _add_inside(ws, lane, place + 2 * PART, np.int64(state["computed"]), unfinished)
     left = engine["planned"] - inst["step"]
     return np.int64(IDLE) if unfinished >= left else np.int64(inst["step"] + unfinished)
 
@@ -133,5 +145,11 @@ def planned_blocks(ws, inst, engine):
 @leaf
 def planned_tokens(ws, inst, engine):
     """Return the tokens that this step gives to those whom it does not finish."""
-    place = _place(inst, engine) + PLAN // 2
+    place = _place(inst, engine) + PART
     return ws.plans[place] - ws.plans[place - 1]
+
+
+@leaf
+def planned_inside(ws, inst, engine):
+    """Return the tokens inside a window before those that this step computes, drafts too."""
+    return ws.plans[_place(inst, engine) + 2 * PART]

@@ -15,6 +15,7 @@ from ..time.step_time import step_time
 from .batches import pass_on
 from .block_records import take
 from .due import blocks_needed, this_phase
+from .inside import counted_inside
 from .leaving import leave_windows
 from .planning import planned_tokens
 from .refused import evicts_hit
@@ -22,14 +23,19 @@ from .tables import FAR, groups_of
 
 
 @leaf
-def decode_time(lane, inst, engine, count, context):
-    """Return how long a step takes in which `count` requests decode, and note its tokens."""
+def decode_time(lane, inst, count, context, in_window):
+    """Return how long a step takes in which `count` requests decode, and note its tokens.
+
+    `context` is what they have computed, `in_window` that of all their tokens inside a window.
+    """
     inst["prefill_tokens"] = 0
     inst["prefill_context"] = 0
+    inst["prefill_inside"] = 0
     inst["preempted"] = 0
     inst["decode_tokens"] = count * (1 + lane["drafts"])
     inst["decode_context"] = (1 + lane["drafts"]) * context
     inst["decode_context"] += count * (lane["drafts"] * (1 + lane["drafts"]) // 2)
+    inst["decode_inside"] = in_window
     return np.int64(step_time(lane, inst))
 
 
@@ -101,7 +107,8 @@ def _advance(ws, lane, inst, tally, engine, settled, duration, usual):
         engine["context"] += planned_tokens(ws, inst, engine)
     inst["step"] += 1
     if lane["context"]:
-        duration = decode_time(lane, inst, engine, inst["running"], engine["context"])
+        in_window = counted_inside(ws, lane, inst, engine)
+        duration = decode_time(lane, inst, inst["running"], engine["context"], in_window)
     return duration, gap == usual
 
 
@@ -139,7 +146,8 @@ def take_quiet(inp, ws, lane, inst, tally, engine, until, entry, due):
     It ends before one that ends at `until`, lacks blocks or would try a head, and with the first
     that ends at `entry`, when somebody enters.
     """
-    duration = decode_time(lane, inst, engine, inst["running"], engine["context"])
+    in_window = counted_inside(ws, lane, inst, engine)
+    duration = decode_time(lane, inst, inst["running"], engine["context"], in_window)
     usual = duration if not lane["context"] else np.int64(NONE)
     wanted, latest = _wakes(inp, ws, lane, inst, engine)
     device = _device_end(ws, inst, engine)

@@ -11,6 +11,7 @@ from ..time.calendar import IDLE
 from .batches import give_entry
 from .block_records import take
 from .due import blocks_needed, catch_up, is_served, phase_of, this_phase
+from .inside import leave_inside
 from .leavers import discharge
 from .leaving import begin_turns, end_turns, leave_in_turn
 from .tables import cache_known, groups_of, watch_windows
@@ -46,6 +47,7 @@ def _preempt_last(inp, ws, out, lane, inst, tally, index, engine):
         ws.phases[phase_of(lane, inst, state)] -= 1
         engine["counted"] -= 1
         engine["context"] -= state["computed"]
+        leave_inside(lane, inst, state)
         engine["measured"] -= r >= lane["warmup"]
         if lane["async_scheduling"]:
             give_entry(ws, lane, engine, s)

@@ -8,12 +8,13 @@ from ..scheduling import waiting
 from ..scheduling.preempt import find_victim, victim_is_last
 from ..scheduling.running import chunk_of
 from ..tally import log_event
+from ..time.windows import inside
 from .batches import entry_at, scheduled_batch
 from .tables import allocate, release_all, split
 
 
 @leaf
-def _charge(inst, state, tokens, sign):
+def _charge(lane, inst, state, tokens, sign):
     """Charge the tokens of a request to the step, or give them back (`sign` -1); rule R7.3."""
     computed = np.int64(state["computed"])
     known = np.int64(state["known"]) + state["placeholders"]
@@ -21,9 +22,11 @@ def _charge(inst, state, tokens, sign):
     if known > state["prompt"] and known - computed == 1:
         inst["decode_tokens"] += sign * tokens
         inst["decode_context"] += sign * context
+        inst["decode_inside"] += sign * inside(lane, computed, tokens)
     else:
         inst["prefill_tokens"] += sign * tokens
         inst["prefill_context"] += sign * context
+        inst["prefill_inside"] += sign * inside(lane, computed, tokens)
 
 
 @leaf
@@ -42,7 +45,7 @@ def _count(ws, lane, tally, engine, state, s, tokens, sign):
 @leaf
 def schedule(ws, lane, inst, tally, engine, state, s, tokens, drafts, padded):
     """Compute `tokens` of a request in this step, the last `drafts` of them guesses."""
-    _charge(inst, state, tokens, 1)
+    _charge(lane, inst, state, tokens, 1)
     _count(ws, lane, tally, engine, state, s, tokens, 1)
     inst["budget"] -= tokens
     engine["input"] -= tokens + lane["slot"]
@@ -76,7 +79,7 @@ def _unschedule(ws, lane, inst, tally, engine, state, s, place):
         state["placeholders"] -= 1 + entry["drafts"]
     state["computed"] -= tokens
     state["flight"] -= tokens
-    _charge(inst, state, tokens, -1)
+    _charge(lane, inst, state, tokens, -1)
     _count(ws, lane, tally, engine, state, s, tokens, -1)
     inst["budget"] += tokens
     engine["input"] += tokens + lane["slot"]

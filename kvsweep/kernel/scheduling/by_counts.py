@@ -9,7 +9,7 @@ from ...records import Event
 from ..blocks import pool
 from ..blocks.sizes import blocks_for
 from ..tally import log_event
-from ..time.decoding import all_decoded_tokens, fills_block, next_phase
+from ..time.decoding import all_decoded_inside, all_decoded_tokens, fills_block, next_phase
 from .caching import cache_decode, cache_decodes_for, caches_at_once
 from .fills import copy_fills
 from .preempt import fences, last_running, preempt, victim_is_last
@@ -51,7 +51,9 @@ def _allocate_for_decodes(inp, ws, out, lane, inst, tally, index):
         count = ws.phases[inst["phase_lo"] + next_phase(lane, inst["phase"])]
         copy_fills(inp, ws, lane, inst, 1, count, inst["clock"], 0)
     decoding = inst["running"] - inst["prefilling"]
-    charge_decodes(inst, decoding, all_decoded_tokens(inst, decoding, inst["step"]))
+    context = all_decoded_tokens(inst, decoding, inst["step"])
+    in_window = all_decoded_inside(ws, lane, inst, decoding, inst["step"])
+    charge_decodes(inst, decoding, context, in_window)
 
 
 @leaf

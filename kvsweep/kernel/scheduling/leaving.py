@@ -52,7 +52,7 @@ def begin_leaving(inp, ws, lane, inst, r, position):
     progress = ws.progress[r]
     request = inp.requests[lane["request_lo"] + r]
     if progress["decoding"] == 1:
-        drop_base(ws, inst, progress)
+        drop_base(ws, lane, inst, progress)
         inst["measured"] -= r >= lane["warmup"]
         inst["prefilling"] += 1
         progress["outputs"] = request["output"]

@@ -18,6 +18,7 @@ from ..time.decoding import (
     miss_step,
     settled_tokens,
 )
+from ..time.windows import inside
 from .caching import cache_decode, cache_decodes
 from .fills import copy_fill
 from .preempt import find_victim, is_fenced, preempt, victim_is_last
@@ -60,7 +61,8 @@ def _schedule_tokens(inp, ws, out, lane, inst, tally, index, position, tokens):
     progress = ws.progress[r]
     request = inp.requests[lane["request_lo"] + r]
     if progress["decoding"]:
-        charge_decodes(inst, tokens, decoded_tokens(progress, inst["step"]))
+        computed = decoded_tokens(progress, inst["step"])
+        charge_decodes(inst, tokens, computed, inside(lane, computed, 1))
         tells = request["shared"] and lane["prefix_caching"]
         if lane["copies_each_step"] and fills_block(lane, progress, inst["step"]):
             copy_fill(inp, ws, lane, inst, request, progress, inst["step"], inst["clock"])

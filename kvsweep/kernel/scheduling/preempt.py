@@ -13,6 +13,7 @@ from ..offload.watch import give_back
 from ..tally import count_computed, log_event
 from ..time.calendar import leave_running
 from ..time.decoding import decoded_tokens, most_computed, outputs_sampled, settled_tokens
+from ..time.windows import inside
 from . import victims, waiting
 from .running import charge_chunk, charge_decodes, free_request
 
@@ -103,10 +104,11 @@ def find_victim(inp, ws, lane, inst, asking):
 def _unschedule(lane, inst, request, progress):
     """Give the tokens of a victim that this step has already scheduled back to the budget."""
     if progress["decoding"]:
-        charge_decodes(inst, -1, -decoded_tokens(progress, inst["step"]))
+        computed = decoded_tokens(progress, inst["step"])
+        charge_decodes(inst, -1, -computed, -inside(lane, computed, 1))
     else:
         progress["computed"] -= progress["chunk"]  # as it was when the chunk was charged
-        charge_chunk(inst, request, progress, -1)
+        charge_chunk(lane, inst, request, progress, -1)
         progress["computed"] += progress["chunk"]
 
 

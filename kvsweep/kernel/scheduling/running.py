@@ -19,6 +19,7 @@ from ..time.decoding import (
     known_tokens,
     set_base,
 )
+from ..time.windows import inside
 from . import waiting
 from .caching import cache, next_due
 
@@ -78,18 +79,20 @@ def prefill_chunk(lane, inst, request, progress, budget):
 
 
 @leaf
-def charge_decodes(inst, count, context):
+def charge_decodes(inst, count, context, in_window):
     """Charge a token of each of `count` decoding requests to the step; negative: give back.
 
-    `context` is what they have computed so far, all together.
+    `context` is what they have computed so far, all together, `in_window` of it what is inside a
+    window (`time.windows`).
     """
     inst["budget"] -= count
     inst["decode_tokens"] += count
     inst["decode_context"] += context
+    inst["decode_inside"] += in_window
 
 
 @leaf
-def charge_chunk(inst, request, progress, sign):
+def charge_chunk(lane, inst, request, progress, sign):
     """Charge the chunk of a prefilling request to the step (`sign` 1) or give it back (-1).
 
     The chunk is not yet, or no longer, counted as computed.
@@ -97,12 +100,13 @@ def charge_chunk(inst, request, progress, sign):
     tokens = progress["chunk"]
     computed = progress["computed"]
     if is_decode_like(request, progress):
-        charge_decodes(inst, sign, sign * computed)
+        charge_decodes(inst, sign, sign * computed, sign * inside(lane, computed, 1))
     else:
         inst["budget"] -= sign * tokens
         inst["prefill_tokens"] += sign * tokens
         # Before the token at position p there are p: the sum of an arithmetic series.
         inst["prefill_context"] += sign * (tokens * computed + tokens * (tokens - 1) // 2)
+        inst["prefill_inside"] += sign * inside(lane, computed, tokens)
 
 
 @leaf
@@ -119,7 +123,7 @@ def is_decode_like(request, progress):
 def schedule_chunk(inp, ws, lane, inst, request, progress, position, tokens):
     """Compute `tokens` of a prefilling request and cache the blocks they fill, at once."""
     progress["chunk"] = tokens
-    charge_chunk(inst, request, progress, 1)
+    charge_chunk(lane, inst, request, progress, 1)
     progress["computed"] += tokens
     if lane["prefix_caching"]:
         full = full_blocks(lane, progress["computed"])
@@ -151,7 +155,7 @@ def free_request(inp, ws, lane, inst, tally, r, computed, settled):
         tier.relieve(inp, ws, lane, inst)
     tally["blocks_taken"] += (held - progress["reused"]) * measured
     if progress["decoding"] == 1:
-        drop_base(ws, inst, progress)
+        drop_base(ws, lane, inst, progress)
         inst["measured"] -= measured
         progress["decoding"] = 0
     else:

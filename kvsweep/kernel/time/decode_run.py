@@ -12,7 +12,7 @@ from ..scheduling.admit import deadline, may_admit
 from ..scheduling.fills import copy_fills
 from ..tally import add_gap, log_step
 from .arrivals import announce
-from .decoding import all_decoded_tokens, next_phase, previous_phase
+from .decoding import all_decoded_inside, all_decoded_tokens, next_phase, previous_phase
 from .step_time import is_cold, step_time, token_time
 
 
@@ -136,6 +136,7 @@ def _decode_longer(inp, ws, out, lane, inst, tally, index, until, last):
     """Run steps whose durations grow with the context; return their number."""
     inst["prefill_tokens"] = 0
     inst["prefill_context"] = 0
+    inst["prefill_inside"] = 0
     inst["decode_tokens"] = inst["running"] - inst["leaving"]
     clock = inst["clock"]
     step = inst["step"]
@@ -148,6 +149,7 @@ def _decode_longer(inp, ws, out, lane, inst, tally, index, until, last):
             break
         used += need
         inst["decode_context"] = all_decoded_tokens(inst, inst["decode_tokens"], step)
+        inst["decode_inside"] = all_decoded_inside(ws, lane, inst, inst["decode_tokens"], step)
         before, duration = duration, step_time(lane, inst)
         moved = before if lane["async_scheduling"] else duration
         inst["used_time"] += used * moved

@@ -7,9 +7,12 @@ Here is all the arithmetic of the two; what lets a request compute several token
 computed ones away again, changes these functions.
 """
 
+import numpy as np
+
 from ..._jit import leaf
 from ...records import LEAVING
 from ..blocks.sizes import tokens_beyond
+from .windows import all_inside, count_anew, join_short, leave_short
 
 
 @leaf
@@ -59,6 +62,27 @@ def settled_tokens(lane, request, progress, step, latest):
 def all_decoded_tokens(inst, count, step):
     """Return the tokens that the `count` decoding requests have computed, all together."""
     return count * step - inst["base_sum"]
+
+
+@leaf
+def _look(ws, lane, inst, step):
+    """Count who of those who decode is short at `step`."""
+    count_anew(inst, step)
+    for place in range(inst["run_lo"], inst["run_lo"] + inst["running"]):
+        progress = ws.progress[ws.running[place]]
+        if progress["decoding"] == 1:
+            join_short(lane, inst, progress["base"])
+
+
+@leaf
+def all_decoded_inside(ws, lane, inst, count, step):
+    """Return the tokens inside a window before those that the `count` requests decode in `step`."""
+    found = np.int64(0)
+    if lane["reach"]:
+        if step >= inst["outgrown_at"]:
+            _look(ws, lane, inst, step)
+        found = np.int64(all_inside(lane, inst, count, step))
+    return found
 
 
 @leaf
@@ -114,18 +138,20 @@ def set_base(ws, lane, inst, progress, step, computed):
     progress["phase"] = phase
     ws.phases[inst["phase_lo"] + progress["phase"]] += 1
     inst["base_sum"] += base
+    join_short(lane, inst, base)
 
 
 @leaf
-def drop_base(ws, inst, progress):
+def drop_base(ws, lane, inst, progress):
     """Take a request that stops decoding out of the counts of those that do."""
     ws.phases[inst["phase_lo"] + progress["phase"]] -= 1
     inst["base_sum"] -= progress["base"]
+    leave_short(lane, inst, progress["base"])
 
 
 @leaf
 def miss_step(ws, lane, inst, progress):
     """Let a decoding request have computed no more when the next step begins than now."""
-    drop_base(ws, inst, progress)
+    drop_base(ws, lane, inst, progress)
     computed = decoded_tokens(progress, inst["step"])
     set_base(ws, lane, inst, progress, inst["step"] + 1, computed)

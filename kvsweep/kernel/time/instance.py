@@ -71,6 +71,8 @@ def clear_step(lane, inst):
     inst["decode_tokens"] = 0
     inst["prefill_context"] = 0
     inst["decode_context"] = 0
+    inst["prefill_inside"] = 0
+    inst["decode_inside"] = 0
     inst["preempted"] = 0
     inst["scheduled"] = inst["running"]
 

@@ -17,32 +17,40 @@ def token_time(lane, prefill_tokens, decode_tokens):
 
 
 @leaf
-def _linear(lane, first, prefill_tokens, decode_tokens, decode_context, prefill_context):
-    tokens = first + lane["beta1"] * prefill_tokens + lane["beta2"] * decode_tokens
-    return tokens + lane["beta3"] * decode_context + lane["beta4"] * prefill_context
+def _linear(lane, inst, first):
+    tokens = first + lane["beta1"] * inst["prefill_tokens"] + lane["beta2"] * inst["decode_tokens"]
+    time = tokens + lane["beta3"] * inst["decode_context"] + lane["beta4"] * inst["prefill_context"]
+    if lane["reach"]:
+        time += lane["beta5"] * inst["decode_inside"]
+        time += lane["beta6"] * inst["prefill_inside"]
+    return time
 
 
 @leaf
-def _memory(lane, prefill_tokens, decode_tokens, decode_context, prefill_context):
+def _memory(lane, inst):
+    prefill_tokens, decode_tokens = inst["prefill_tokens"], inst["decode_tokens"]
     least = lane["memory0"]
     if lane["experts"] > 0.0:  # times 1 - (1 - share)^tokens, those that any token is sent to
         least -= lane["experts"] * math.expm1(lane["missed"] * (prefill_tokens + decode_tokens))
     tokens = least + lane["memory1"] * prefill_tokens + lane["memory2"] * decode_tokens
-    return tokens + lane["memory3"] * decode_context + lane["memory4"] * prefill_context
+    time = tokens + lane["memory3"] * inst["decode_context"]
+    time += lane["memory4"] * inst["prefill_context"]
+    if lane["reach"]:
+        time += lane["memory5"] * inst["decode_inside"]
+        time += lane["memory6"] * inst["prefill_inside"]
+    return time
 
 
 @leaf
-def context_time(lane, prefill_tokens, decode_tokens, decode_context, prefill_context):
+def _context_time(lane, inst):
     """Return the duration of a step in us, whatever it depends on.
 
     Roofline: a step takes its overhead and what takes longer, computing or moving data.
     """
-    sums = (prefill_tokens, decode_tokens, decode_context, prefill_context)
     if lane["roofline"]:
-        compute = _linear(lane, 0.0, *sums)
-        time = lane["beta0"] + max(compute, _memory(lane, *sums))
+        time = lane["beta0"] + max(_linear(lane, inst, 0.0), _memory(lane, inst))
     else:
-        time = _linear(lane, lane["beta0"], *sums)
+        time = _linear(lane, inst, lane["beta0"])
     return int(time)
 
 
@@ -50,9 +58,7 @@ def context_time(lane, prefill_tokens, decode_tokens, decode_context, prefill_co
 def step_time(lane, inst):
     """Return the duration in us of the step that has just been scheduled, in a warm instance."""
     if lane["context"]:
-        context = inst["decode_context"]
-        prefill = inst["prefill_context"]
-        return context_time(lane, inst["prefill_tokens"], inst["decode_tokens"], context, prefill)
+        return _context_time(lane, inst)
     return token_time(lane, inst["prefill_tokens"], inst["decode_tokens"])
 
 

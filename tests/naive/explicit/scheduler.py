@@ -323,13 +323,13 @@ class ExplicitScheduler(Scheduler):
         All tokens of a decode count as such, its drafts too.
         """
         for request, n in decision.scheduled.items():
-            context = sum(range(request.computed, request.computed + n))
+            before = range(request.computed, request.computed + n)
             if request.outputs + request.placeholders >= 1 and request.uncomputed == 1:
                 decision.decode_tokens += n
-                decision.decode_context += context
+                decision.decoded += before
             else:
                 decision.prefill_tokens += n
-                decision.prefill_context += context
+                decision.prefilled += before
             for position in range(request.computed, request.computed + n):
                 request.executed += 1
                 request.recomputed += position < request.done_before

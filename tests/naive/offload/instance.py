@@ -141,12 +141,7 @@ class OffloadInstance(Instance):
         }
 
     def _duration(self, decision):
-        return self.latency.step_us(
-            decision.prefill_tokens,
-            decision.decode_tokens,
-            decision.decode_context,
-            decision.prefill_context,
-        )
+        return self.latency.step_us(decision.prefilled, decision.decoded)
 
     def _process_oldest(self, now):
         batch = self.queue[0]

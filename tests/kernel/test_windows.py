@@ -1,0 +1,118 @@
+"""Step times that tell the context inside a sliding window apart: by hand, and against the twin."""
+
+import random
+
+import batches
+import explicit_traces
+import pytest
+import strategies
+import twin
+
+from kvsweep.simulate.kernel_cells import run_lanes
+from kvsweep.simulate.workspace import allocate_outputs
+from kvsweep.trace_replay import run_replay
+
+WINDOW = [5, 3, 0.5]
+
+
+def trace_of(prompts, output, latency, **sections):
+    """Return a trace of requests that arrive at once."""
+    rows = [
+        {"id": i, "arrival_us": 0, "prompt": [[2 * i, tokens]], "output": [2 * i + 1, output]}
+        for i, tokens in enumerate(prompts)
+    ]
+    scenario = {"latency": latency, "cache": {"block_size": 4, "gpu_blocks": 99}, **sections}
+    return {"format": "kvsweep-trace/1", "scenario": scenario, "requests": rows}
+
+
+def durations(trace):
+    return run_replay(trace).steps["duration_us"].tolist()
+
+
+def test_a_token_has_what_is_before_it_up_to_the_window():
+    found = durations(trace_of([7], 6, {"beta": [100], "window": WINDOW}))
+    # Before the prompt's tokens are 0, 1, 2, 3, 4, 5, 6, inside of a window of five at most 4.
+    assert found == [int(100 + 0.5 * (0 + 1 + 2 + 3 + 4 + 4 + 4)), *[100 + 3 * 4] * 5]
+
+
+def test_a_request_grows_until_it_fills_the_window():
+    found = durations(trace_of([2], 6, {"beta": [100], "window": WINDOW}))
+    assert found[1:] == [100 + 3 * min(before, 4) for before in (2, 3, 4, 5, 6)]
+
+
+def test_two_sums_have_times_of_their_own():
+    latency = {"beta": [100], "memory": [0, 0, 0, 1], "window": [5, 0, 0, 3, 2]}
+    found = durations(trace_of([2], 5, latency))
+    assert found[0] == 100 + 2 * 1
+    assert found[1:] == [100 + before + 3 * min(before, 4) for before in (2, 3, 4, 5)]
+
+
+def test_drafts_have_a_window_of_their_own():
+    trace = trace_of(
+        [3],
+        7,
+        {"beta": [100], "window": WINDOW},
+        engine={"speculative": {"tokens": 2, "method": "eagle"}},
+    )
+    trace["requests"][0]["accepted"] = [0, 2, 0, 0]
+    # Three tokens a step, and one, three, one, one of them are kept.
+    before = [(3, 4, 5), (4, 5, 6), (7, 8, 9), (8, 9, 10)]
+    inside = [sum(min(each, 4) for each in step) for step in before]
+    assert durations(trace)[1:] == [100 + 3 * each for each in inside]
+
+
+def windowed(rng, make, *arguments, **options):
+    """Return a random trace whose step times have a window."""
+    trace = make(rng, *arguments, **options)
+    latency = trace["scenario"]["latency"]
+    windows = strategies.WINDOWS if latency.get("memory") else strategies.WINDOWS[:2]
+    latency["window"] = list(rng.choice(windows))
+    return trace
+
+
+FEATURES = [
+    *("groups", "drafts", "long drafts", "groups and drafts", "roles", "pools", "routed roles")
+]
+
+
+def any_features(rng):
+    """Return a trace of some feature of the explicit engine."""
+    features = (rng.choice(FEATURES),)
+    return windowed(rng, explicit_traces.random_trace, features, max_requests=30, closed_loop=True)
+
+
+def usual(rng, beyond=False):
+    """Return a trace of none of these features, nor `beyond` of who is the victim, or of loops."""
+    late = rng.random() < 0.5
+    return windowed(rng, strategies.random_trace, 30, True, asynchronous=late, beyond=beyond)
+
+
+def rare(rng):
+    """Return a trace with those."""
+    return usual(rng, beyond=True)
+
+
+def connected(rng):
+    """Return a trace with a CPU tier as vLLM has it."""
+    return windowed(rng, strategies.random_trace, 20, asynchronous=True, offload=True)
+
+
+@pytest.mark.parametrize("make", [usual, rare, connected, any_features])
+def test_kernel_equals_twin(make):
+    rng = random.Random(f"windows/{make.__name__}")
+    for _ in range(40):
+        assert list(twin.differences(make(rng))) == []
+
+
+@pytest.mark.parametrize("make", [usual, any_features])
+def test_without_logs_all_times_are_the_same(make):
+    """Steps that only decode are counted, and looked at only when somebody outgrows the window."""
+    rng = random.Random(f"logs/{make.__name__}")
+    inputs, counted = batches.run([make(rng) for _ in range(60)])
+    inputs.lanes["log"] = 1
+    logged = allocate_outputs(inputs, keep_requests=True)
+    run_lanes(inputs, logged)
+    for lane in range(60):
+        found = [batches.lane_results(inputs, each, lane) for each in (counted, logged)]
+        differing = {name for name in batches.differing(*found) if "log_" not in name}
+        assert differing <= {"tally itl_entries", "tally shortages"}
