@@ -6,15 +6,12 @@ from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from kvsweep.config.bounds import check_times
-from kvsweep.config.served_model import longest_window
-from kvsweep.config.served_text import computes_times
 from kvsweep.errors import InputError
 from kvsweep.workload.generate import requests_for
 from kvsweep.workload.longest import longest_tokens
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
     from kvsweep.config import Scenario, Sweep, Workload
     from kvsweep.workload.requests import Requests
@@ -80,20 +77,6 @@ def survey(
         if _problem(variant, found) and (problem := _problem(variant, looked_at(*which))):
             raise InputError(f"{sweep.path}: {problem}")
     return surveys
-
-
-def windows_text(scenario: Scenario, folder: Path) -> str | None:
-    """Say that computed step times charge windows that no request of a workload fills."""
-    workload = scenario.workload
-    if not computes_times(scenario) or workload is None or workload.trace:
-        return None
-    bounds, most = longest_tokens(workload), longest_window(scenario, folder)
-    if bounds is None or most <= bounds[0]:
-        return None
-    return (
-        f"computed step times are too long: they read a window of {most:,} tokens for every "
-        f"request, and none has more than {bounds[0]:,}; give measured ones, latency.model"
-    )
 
 
 def _from_parameters(workload: Workload) -> Lists | None:

@@ -21,7 +21,6 @@ from kvsweep.config.served_text import (
 from kvsweep.errors import InputError
 from kvsweep.limits import MAX_BLOCKS
 from kvsweep.sizing.shapes import load_config
-from kvsweep.survey import windows_text
 
 WORKLOAD = """\
 [workload]
@@ -129,17 +128,21 @@ def test_step_times_are_computed_where_none_are_given(load, tmp_path):
     assert scenarios(given)[0].latency.model == "llama-3.1-8b/h100/tp2"
 
 
-def test_windows_that_no_request_fills_are_told(load, tmp_path):
-    """Step times charge them in full, which no sum over tokens can avoid."""
+def test_windows_have_a_term_of_their_own(load, tmp_path):
+    """Who does not fill a window is charged what he has."""
     shape = load_config("llama-3.1-8b")[0] | {"sliding_window": 4096}
     (tmp_path / "c.json").write_text(json.dumps(shape))
     text = '[model]\nconfig = "c.json"\ngpu = "h100"\n'
-    (said,) = told(load(text), windows_text)
-    assert "a window of 4,096 tokens for every request, and none has more than 152" in said
-    assert told(load(text, "workload.prompt.value=5000"), windows_text) == [None]
-    assert told(load(text + LATENCY.replace("tp2", "tp1-roofline")), windows_text) == [None]
+    (windowed,) = scenarios(load(text))
     (tmp_path / "c.json").write_text(json.dumps(shape | {"sliding_window": 131072}))
-    assert told(load(text), windows_text) == [None]
+    (full,) = scenarios(load(text))
+    assert full.latency.window == ()
+    times = full.latency
+    terms = (*times.beta[3:], *times.memory[3:])
+    assert windowed.latency.window == pytest.approx((4096, *terms))
+    assert windowed.latency.beta == pytest.approx(
+        (*times.beta[:3], 0, 0)[: len(windowed.latency.beta)]
+    )
 
 
 def windows(scenario):

@@ -59,7 +59,6 @@ def size_of(sweep: Sweep, path: Where, options: dict[str, Any]) -> dict[str, Any
     from kvsweep.search.server_model import start_text
     from kvsweep.simulate import source_hash
     from kvsweep.store import Share, exists, pending
-    from kvsweep.survey import windows_text
     from kvsweep.workers.choosing import check_workers
 
     check_workers(
@@ -103,11 +102,7 @@ def size_of(sweep: Sweep, path: Where, options: dict[str, Any]) -> dict[str, Any
         "models": model_texts(sweep),
         "models_left": _left(sweep),
         "defaults": told(defaults_text, sweep),
-        "cautions": [
-            *told(windows_text, sweep),
-            *told(exchange_text, sweep),
-            *filter(None, [start_text(sweep)]),
-        ],
+        "cautions": [*told(exchange_text, sweep), *filter(None, [start_text(sweep)])],
         "workers": workers,
         "seconds": expected.seconds,
         "seconds_low": expected.low,

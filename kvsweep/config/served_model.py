@@ -172,15 +172,6 @@ def times_of_model(scenario: Scenario, folder: Path) -> dict[str, Any]:
         raise KeyProblem(("latency",), str(problem).removeprefix("latency: ")) from None
 
 
-def longest_window(scenario: Scenario, folder: Path) -> int:
-    """Return the longest window that computed step times charge in full, 0 if there is none."""
-    from kvsweep.sizing.served_steps import windows
-
-    told = _told(scenario, folder)
-    assert told.served is not None
-    return max(windows(told.served), default=0)
-
-
 def sized(scenario: Scenario, folder: Path) -> Answer:
     """Return the answer of ``kvsweep blocks`` to what a scenario serves.
 

@@ -25,7 +25,6 @@ from kvsweep.sizing.capacity import cpu_copies
 from kvsweep.sizing.dtypes import ALIASES
 from kvsweep.sizing.shapes import load_model
 from kvsweep.sizing.sizes import GIB
-from kvsweep.survey import windows_text
 
 if TYPE_CHECKING:
     from kvsweep.config import Scenario
@@ -179,9 +178,8 @@ def _notes(scenario: Scenario, folder: Path) -> Iterator[str]:
         yield f"{roles}: the command has the settings that all have in common, not those of a pool"
         yield from _unlike(scenario, folder)
         yield from _roles(scenario)
-    for said in (windows_text(scenario, folder), exchange_text(scenario, folder)):
-        if said:
-            yield said
+    if said := exchange_text(scenario, folder):
+        yield said
     if 0 in longest_requests(scenario, folder):
         yield "vLLM does not start with so few blocks, whatever --max-model-len is"
     if engine.drafts:

@@ -8,8 +8,9 @@ data ``memory``. Here it is counted of every model whose weights are:
 - Multi-head latent attention: a prefill computes with keys and values of all heads, a decode with
   the latent vector, which every GPU reads whole. That a later chunk of a prefill makes keys and
   values of its context again is left out.
-- Sliding windows: a token attends to a full one. While a context is shorter, that is too much: up
-  to the window over the context. A window that no request outgrows is full attention.
+- Sliding windows, of one size in all layers that have one: a token attends to what is inside,
+  which has a term of its own (`Latency.window`). A window that no request outgrows is full
+  attention.
 
 Weights of 8 bits are computed at the peak of 8 bits, if the GPU has one; those in MXFP4 at that of
 16. What GPUs exchange (`kvsweep.sizing.exchange`) is added where their links are known, as of one
@@ -22,6 +23,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from kvsweep.errors import InputError
+from kvsweep.limits import MAX_TOKENS
 from kvsweep.sizing.exchange import exchange_times, reached_bandwidth
 from kvsweep.sizing.gpus import figures
 from kvsweep.sizing.model import Model, Work
@@ -111,16 +113,21 @@ def terms(served: Served, peaks: Peaks) -> StepTerms:
     chosen = model.work.chosen
     some = sum(layer.experts for layer in weights.layers) / tp if chosen < 1 else 0.0
     byte = MICROSECONDS / peaks.bandwidth
-    kv, lasting, windows = _kept(served)
-    moved = ((read - some) * byte, kv * byte, (kv + windows) * byte, lasting * byte, 0.0)
+    lasting, inside = _kept(served)
+    kv = lasting + inside
+    moved = ((read - some) * byte, kv * byte, kv * byte, lasting * byte, 0.0)
     experts = (some * byte, chosen) if some else ()
-    found = StepTerms(_computed(model, model.work, tp, peaks), moved, experts)
+    window: tuple[float, ...] = ()
+    if inside and _window(model) > 1:
+        window = (_window(model), *_computed_inside(model, model.work, tp, peaks))
+        window = (*window, inside * byte, 0.0)
+    found = StepTerms(_computed(model, model.work, tp, peaks), moved, experts, window)
     return found.longer(*exchange_times(model.layers, model.work.hidden, tp, peaks.exchange))
 
 
 def _without_idle_windows(served: Served) -> Served:
     """Take windows that are as long as the longest request for full attention."""
-    longest = served.asked.max_model_len or served.model.max_model_len
+    longest = min(served.asked.max_model_len or served.model.max_model_len, MAX_TOKENS)
     shapes = tuple(
         replace(shape, window=None) if (shape.window or 0) >= longest else shape
         for shape in served.model.attention
@@ -128,37 +135,41 @@ def _without_idle_windows(served: Served) -> Served:
     return replace(served, model=replace(served.model, attention=shapes))
 
 
-def windows(served: Served) -> list[int]:
-    """Return the windows that step times charge in full, whatever the context is."""
-    shapes = _without_idle_windows(served).model.attention
-    return [shape.window for shape in shapes if shape.window is not None]
+def _window(model: Model) -> int:
+    """Return the tokens of the windows."""
+    return max(shape.window for shape in model.attention if shape.window is not None)
 
 
 def _computed(model: Model, work: Work, tp: int, peaks: Peaks) -> Five:
     """Return the coefficients of computing."""
-    flop = MICROSECONDS / (peaks.flops * tp)
+    flop = _flop(tp, peaks)
     product = MICROSECONDS / (peaks.flops_8bit * tp) if work.eight_bit else flop
     full = sum(shape.window is None for shape in model.attention)
-    inside = sum(shape.window - 1 for shape in model.attention if shape.window is not None)
     token, output = 2 * (work.active + work.copied * tp) * product, 2 * work.output * flop
     return (
         peaks.overhead_us,
-        token + inside * work.prefill * flop,
-        token + output + inside * work.decode * flop,
+        token,
+        token + output,
         full * work.decode * flop,
         full * work.prefill * flop,
     )
 
 
-def _kept(served: Served) -> tuple[int, int, int]:
-    """Return bytes on a GPU: of a token, of it beyond all windows, and of the rest of all windows.
+def _computed_inside(model: Model, work: Work, tp: int, peaks: Peaks) -> tuple[float, float]:
+    """Return what computing takes for a token inside a window: of a decode, of a prefill."""
+    layers = sum(shape.window is not None for shape in model.attention)
+    return layers * work.decode * _flop(tp, peaks), layers * work.prefill * _flop(tp, peaks)
 
-    A window has the token itself, so that it holds one less of its context.
-    """
+
+def _flop(tp: int, peaks: Peaks) -> float:
+    return MICROSECONDS / (peaks.flops * tp)
+
+
+def _kept(served: Served) -> tuple[int, int]:
+    """Return bytes that a GPU keeps of a token, in full layers and in those with a window."""
     caches = served.model.caches(served.asked.tp, served.dtype)
     full = sum(cache.token_bytes for cache in caches if cache.window is None)
-    inside = sum(cache.token_bytes * (cache.window - 1) for cache in caches if cache.window)
-    return sum(cache.token_bytes for cache in caches), full, inside
+    return full, sum(cache.token_bytes for cache in caches) - full
 
 
 def _missing(problem: str) -> InputError:

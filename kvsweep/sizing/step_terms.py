@@ -16,11 +16,14 @@ class StepTerms(NamedTuple):
         Of computing and of moving data, microseconds.
     experts : tuple of 0 or 2 float
         Of a mixture of experts: microseconds of reading all of them, and a token's share of them.
+    window : tuple of 0 or 5 float
+        Of a model with sliding windows: `Latency.window`.
     """
 
     beta: Five
     memory: Five
     experts: tuple[float, ...] = ()
+    window: tuple[float, ...] = ()
 
     def longer(self, step_us: float, token_us: float) -> StepTerms:
         """Return the same with times added, of a step and of each of its tokens.

@@ -140,16 +140,6 @@ def test_a_sweep_of_servers_that_do_not_start_as_they_are_says_so(tmp_path):
     assert said([1000, 2000]).startswith("vLLM must be told --max-model-len 16,000 to 32,000, or")
 
 
-def test_windows_that_no_request_fills_are_noted(tmp_path):
-    shape = load_config("llama-3.1-8b")[0] | {"sliding_window": 4096}
-    (tmp_path / "config.json").write_text(json.dumps(shape))
-    text = '[model]\nconfig = "config.json"\ngpu = "h100"\n'
-    prompt = '[workload.prompt]\ndist = "constant"\nvalue = 100\n'
-    prompt += '[workload.output]\ndist = "constant"\nvalue = 100\n'
-    (note,) = served_by(tmp_path, text + prompt).notes
-    assert note.startswith("computed step times are too long: they read a window of 4,096 tokens")
-
-
 def test_a_data_type_has_vllms_own_name(tmp_path):
     text = '[model]\npreset = "llama-3.1-8b"\ngpu = "h100"\ndtype = "float8"\n'
     assert "--kv-cache-dtype fp8 " in served_by(tmp_path, text).command

@@ -52,7 +52,7 @@ def of(name, tp=1, peaks=PLAIN):
 
 
 def test_latent_attention_prefills_by_heads_and_decodes_on_the_vector():
-    beta, memory, _ = of("deepseek-v3", tp=8)
+    beta, memory, *_ = of("deepseek-v3", tp=8)
     heads = 128 // 8
     assert beta[4] == pytest.approx(61 * 2 * heads * (128 + 64 + 128) / 1e6)
     assert beta[3] == pytest.approx(61 * 2 * heads * (512 + 64 + 512) / 1e6)
@@ -80,16 +80,16 @@ def test_a_step_of_deepseek_reads_its_weights_once_but_not_the_embedding():
 
 
 def test_windows_bound_the_context_that_is_attended_to_and_read():
-    beta, memory, _ = of("gpt-oss-120b")
+    beta, memory, _, window = of("gpt-oss-120b")
     pair, token = 4 * 64 * 64, 2 * 8 * 64 * 2  # FLOPs and bytes in a layer
-    full, sliding, inside = 18, 18, 128 - 1
+    full, sliding = 18, 18
     assert beta[3:] == pytest.approx((full * pair / 1e6,) * 2)
     layer = 2 * 2880 * (64 + 8) * 64 + 4 * 3 * 2880 * 2880
-    products = 2 * 36 * layer
-    assert beta[1] == pytest.approx((products + sliding * inside * pair) / 1e6)
-    assert memory[1] == pytest.approx(36 * token / 1e6)
-    assert memory[2] - memory[1] == pytest.approx(sliding * inside * token / 1e6)
+    assert beta[1] == pytest.approx(2 * 36 * layer / 1e6)
+    assert memory[1:3] == pytest.approx((36 * token / 1e6,) * 2)
     assert memory[3] == pytest.approx(full * token / 1e6)
+    flop, moved = sliding * pair / 1e6, sliding * token / 1e6
+    assert window == pytest.approx((128, flop, flop, moved, 0))
 
 
 def test_a_window_that_no_request_outgrows_is_full_attention():
@@ -101,8 +101,10 @@ def test_a_window_that_no_request_outgrows_is_full_attention():
 
     assert steps(262144) == steps(1024) == steps(None)
     assert steps(512, max_model_len=512) == steps(None)
-    assert steps(512).beta[2] > steps(None).beta[2]
+    assert steps(None).window == ()
+    assert steps(512).window[:2] == (512, steps(None).beta[3])
     assert steps(512).beta[3] == 0.0
+    assert steps(1).window == ()
 
 
 def test_experts_in_mxfp4_are_computed_in_16_bits():
@@ -161,10 +163,11 @@ def test_a_step_reads_the_experts_that_tokens_touch_at_random():
 def decode(latency, requests, context):
     """Return the time of a step of so many decoding requests, microseconds."""
     beta, memory, (experts, chosen) = latency["beta"], latency["memory"], latency["experts"]
-    sums = (0, requests, requests * context)
+    window, flop, _, byte, _ = latency["window"] or (1, 0, 0, 0, 0)
+    sums = (0, requests, requests * context, requests * min(context, window - 1))
     computed, moved = (
-        first + sum(a * b for a, b in zip(row[1:4], sums, strict=True))
-        for first, row in ((0, beta), (memory[0], memory))
+        first + sum(a * b for a, b in zip((*row[1:4], inside), sums, strict=True))
+        for first, row, inside in ((0, beta, flop), (memory[0], memory, byte))
     )
     return beta[0] + max(computed, moved + experts * chance(chosen, requests))
 
@@ -194,9 +197,12 @@ MEASURED = {
 def milliseconds(latency, requests, prompt):
     """Return the time of a step of decoding requests, or of a prompt alone."""
     beta, memory, experts = latency["beta"], latency["memory"], latency["experts"] or (0, 0.5)
+    window, *inside = latency["window"] or (1, 0, 0, 0, 0)
     sums = (prompt, requests, requests * 1_000, prompt * (prompt - 1) / 2)
+    sums += (requests * min(1_000, window - 1), sum(min(p, window - 1) for p in range(prompt)))
     computed, moved = (
-        sum(a * b for a, b in zip(row[1:], sums, strict=True)) for row in (beta, memory)
+        sum(a * b for a, b in zip((*row[1:], *more), sums, strict=True))
+        for row, more in ((beta, inside[:2]), (memory, inside[2:]))
     )
     moved += memory[0] + experts[0] * chance(experts[1], requests + prompt)
     return (beta[0] + max(computed, moved)) / 1000
