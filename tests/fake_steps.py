@@ -53,7 +53,12 @@ class PresetSteps:
         if self.terms["experts"]:
             of_all, share = self.terms["experts"]
             moving += of_all * (1 - (1 - share) ** batch.tokens)
-        us = overhead + max(sums[1:] @ computing, moving)
+        computed = sums[1:] @ computing
+        if self.terms["window"]:
+            window, *inside = self.terms["window"]
+            computed += np.array(inside[:2]) @ batch.inside(int(window))
+            moving += np.array(inside[2:]) @ batch.inside(int(window))
+        us = overhead + max(computed, moving)
         return Timing(us / 1e6, calls=1, graphed=True, clock_mhz=float("nan"))
 
 

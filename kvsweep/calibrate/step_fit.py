@@ -18,6 +18,7 @@ from kvsweep.calibrate.step_models import (
     Solver,
     StepTimes,
     in_units,
+    names_of,
     note_of,
     predict,
     terms_of,
@@ -39,10 +40,11 @@ class StepFit:
     kind : str
         ``linear``, ``roofline`` or ``two-sums``.
     beta, memory : tuple of float
-        As of `Latency`; `memory` is empty of a linear one, and of a mixture of experts has a
-        sixth number, the first of `Latency.experts`.
+        As of `Latency`, with the numbers of `Latency.window` behind them, if there is one; `memory`
+        is empty of a linear one, and of a mixture of experts has one more, the first of
+        `Latency.experts`.
     values, low, high : tuple of float
-        What was fitted (`NAMES`), and the ends of its intervals.
+        What was fitted (`names`), and the ends of its intervals.
     errors : array
         Predicted over measured time - 1, of the batches held out.
     note : str
@@ -57,6 +59,11 @@ class StepFit:
     high: tuple[float, ...]
     errors: Floats
     note: str = ""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of what was fitted."""
+        return names_of(self.kind, self.beta, self.memory)
 
     @property
     def error(self) -> float:

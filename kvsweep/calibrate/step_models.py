@@ -30,16 +30,6 @@ _TELLING = 3
 
 LINEAR, ROOFLINE, TWO_SUMS = "linear", "roofline", "two-sums"
 
-NAMES = {
-    LINEAR: ("beta[0]", "beta[1]", "beta[2]", "beta[3]", "beta[4]"),
-    ROOFLINE: ("overhead, us", "computing, TFLOP/s", "moving, GB/s"),
-    TWO_SUMS: (
-        *(f"beta[{place}]" for place in range(5)),
-        *(f"memory[{place}]" for place in range(5)),
-    ),
-}
-"""What is fitted, of each kind."""
-
 
 @dataclass(frozen=True)
 class StepTimes:
@@ -47,18 +37,21 @@ class StepTimes:
 
     Attributes
     ----------
-    sums : array of shape (batches, 5) or (batches, 6)
-        What `Latency.beta` weights; of a mixture of experts, the share of them that is read too.
+    sums : array of shape (batches, n) or (batches, n + 1)
+        What `Latency.beta` weights: n is 5. With a window also the two that `Latency.window` does:
+        n is 7. Of a mixture of experts, the share of them that is read too.
     trials : array of shape (parts, batches, trials)
         Times, microseconds, of all layers of a kind.
     held_out : array of shape (batches,)
         Which batches are not fitted to.
-    flops : array of shape (5,)
+    flops : array of shape (n,)
         Of a step and of each unit of its sums.
-    moved : array of shape (5,) or (6,)
+    moved : array of shape (n,) or (n + 1,)
         Bytes of the same, and of the weights of all experts.
     experts_share : float
         Of all experts, those that a token is sent to; 0: there are none.
+    window : int
+        Tokens of the window; 0: none.
     """
 
     sums: Floats
@@ -67,6 +60,12 @@ class StepTimes:
     flops: Floats
     moved: Floats
     experts_share: float = 0.0
+    window: int = 0
+
+    @property
+    def of_beta(self) -> int:
+        """How many of the sums `Latency.beta` and the first half of `Latency.window` weight."""
+        return len(self.flops)
 
     @property
     def medians(self) -> Floats:
@@ -79,7 +78,13 @@ def step_times(ds: xr.Dataset) -> StepTimes:
     """Return the times of a complete measurement (`kvsweep.gpu.step_store`)."""
     columns = (ds[variable.name].values.tolist() for variable in BATCHES)
     batches = [Batch(*row) for row in zip(*columns, strict=True)]
-    sums, moved = np.array([batch.sums for batch in batches]), np.array(ds.attrs["step_bytes"])
+    sums = np.array([batch.sums for batch in batches])
+    flops, moved = np.array(ds.attrs["step_flops"]), np.array(ds.attrs["step_bytes"])
+    window = _window_of(ds)
+    if window:
+        sums = np.column_stack((sums, [batch.inside(window) for batch in batches]))
+        flops = _apart(flops, np.array(ds.attrs["window_flops"]), window)
+        moved = _apart(moved, np.array(ds.attrs["window_bytes"]), window)
     share = float(ds.attrs.get("experts_share", 0.0))
     if share:
         tokens = np.array([batch.tokens for batch in batches])
@@ -90,32 +95,56 @@ def step_times(ds: xr.Dataset) -> StepTimes:
         sums,
         ds["time_us"].values * ds["layers"].values[:, None, None],
         ds["held_out"].values > 0,
-        np.array(ds.attrs["step_flops"]),
+        flops,
         moved,
         share,
+        window,
     )
+
+
+def _window_of(ds: xr.Dataset) -> int:
+    """Return the window of a measurement, 0 without one or with one that no request outgrows."""
+    window = int(ds.attrs.get("window", 0))
+    return window if window < int(ds.attrs["max_model_len"]) else 0
+
+
+def _apart(counts: Floats, inside: Floats, window: int) -> Floats:
+    """Return counts per sum where those of a window are apart: they were of a window in full."""
+    of_decode, of_prefill = inside
+    full = np.array([0.0, of_prefill, of_decode, 0.0, 0.0]) * (window - 1)
+    return np.concatenate((counts - full, inside))
 
 
 def predict(beta: Floats, memory: Floats, sums: Floats) -> Floats:
     """Return the times of steps by `Latency`'s formulas, not truncated, microseconds.
 
-    The last of six `memory` is the first of `Latency.experts`.
+    `beta` and `memory` have the numbers of `Latency.window` behind them, if there is one; one more
+    of `memory` is the first of `Latency.experts`.
     """
     if not len(memory):
-        linear: Floats = sums[:, :BETAS] @ beta
+        linear: Floats = sums[:, : len(beta)] @ beta
         return linear
     times: Floats = beta[0] + np.maximum(_computing(beta, sums), sums @ memory)
     return times
 
 
 def _computing(beta: Floats, sums: Floats) -> Floats:
-    found: Floats = sums[:, 1:BETAS] @ beta[1:]
+    found: Floats = sums[:, 1 : len(beta)] @ beta[1:]
     return found
 
 
-def names_of(kind: str, values: Sequence[float] | Floats) -> tuple[str, ...]:
-    """Return `NAMES` of a kind, for as many values."""
-    return (*NAMES[kind], *(("experts[0]",) if len(values) > len(NAMES[kind]) else ()))
+def names_of(kind: str, beta: Sequence[float], memory: Sequence[float]) -> tuple[str, ...]:
+    """Return what is fitted of a kind, by its name in a preset or with its unit."""
+    if kind == ROOFLINE:
+        return ("overhead, us", "computing, TFLOP/s", "moving, GB/s")
+    windowed = len(beta) > BETAS
+    names = [f"beta[{place}]" for place in range(BETAS)]
+    names += ["window[1]", "window[2]"] if windowed else []
+    if kind == TWO_SUMS:
+        names += [f"memory[{place}]" for place in range(BETAS)]
+        names += ["window[3]", "window[4]"] if windowed else []
+        names += ["experts[0]"] if len(memory) > len(beta) else []
+    return tuple(names)
 
 
 def note_of(beta: Floats, memory: Floats, sums: Floats) -> str:
@@ -136,14 +165,15 @@ Solver = Callable[[StepTimes, NDArray[np.intp], Floats, Floats | None], Floats]
 def _linear(
     times: StepTimes, rows: NDArray[np.intp], medians: Floats, near: Floats | None
 ) -> Floats:
-    return robust_nnls(times.sums[rows, :BETAS] / medians[:, None])
+    return robust_nnls(times.sums[rows, : times.of_beta] / medians[:, None])
 
 
 def _roofline(
     times: StepTimes, rows: NDArray[np.intp], medians: Floats, near: Floats | None
 ) -> Floats:
     """Return overhead, us a FLOP and us a byte."""
-    computed, moved = times.sums[rows, :BETAS] @ times.flops, times.sums[rows] @ times.moved
+    computed = times.sums[rows, : times.of_beta] @ times.flops
+    moved = times.sums[rows] @ times.moved
     # No step is faster than either: their shares of the fastest are where the search begins.
     scale = np.array(
         [medians.min(), *(np.quantile(medians / part, 0.1) for part in (computed, moved))]
@@ -171,9 +201,10 @@ def _two_sums(
 ) -> Floats:
     """Return ten coefficients: of the one sum with the overhead, and of the other.
 
-    An eleventh, if there are experts: of reading all of them.
+    Of either two more if there is a window, and one more of the other if there are experts: of
+    reading all of them.
     """
-    sums = times.sums[rows]
+    sums, count = times.sums[rows], times.of_beta
     if near is None:
         linear = _linear(times, rows, medians, None)
         beta, memory = terms_of(times, ROOFLINE, _roofline(times, rows, medians, None))
@@ -182,17 +213,17 @@ def _two_sums(
     else:
         starts = [near]
     scale = medians.mean() / np.maximum(sums.mean(axis=0), 1e-9)
-    scale = np.concatenate((scale[:BETAS], scale))
+    scale = np.concatenate((scale[:count], scale))
 
     def misses(x: Floats) -> Floats:
         terms = x * scale
-        ratios: Floats = predict(terms[:BETAS], terms[BETAS:], sums) / medians
+        ratios: Floats = predict(terms[:count], terms[count:], sums) / medians
         return ratios - 1
 
     def slopes(x: Floats) -> Floats:
         terms = x * scale
-        first = (_computing(terms[:BETAS], sums) >= sums @ terms[BETAS:])[:, None]
-        beta, memory = np.where(first, sums[:, :BETAS], 0.0), np.where(first, 0.0, sums)
+        first = (_computing(terms[:count], sums) >= sums @ terms[count:])[:, None]
+        beta, memory = np.where(first, sums[:, :count], 0.0), np.where(first, 0.0, sums)
         beta[:, 0] = 1.0  # the overhead is added to the larger one
         found: Floats = np.hstack((beta, memory)) * scale / medians[:, None]
         return found
@@ -218,7 +249,7 @@ def terms_of(times: StepTimes, kind: str, values: Floats) -> tuple[Floats, Float
     if kind == LINEAR:
         return values, np.array([])
     if kind == TWO_SUMS:
-        return values[:BETAS], values[BETAS:]
+        return values[: times.of_beta], values[times.of_beta :]
     overhead, flop, byte = values
     beta = times.flops * flop
     beta[0] = overhead
@@ -226,7 +257,7 @@ def terms_of(times: StepTimes, kind: str, values: Floats) -> tuple[Floats, Float
 
 
 def in_units(kind: str, values: Floats) -> Floats:
-    """Return what was fitted in the units of `NAMES`."""
+    """Return what was fitted in the units of `names_of`."""
     if kind != ROOFLINE:
         return values
     rates = [1e6 / max(value, 1e-30) for value in values[1:]]

@@ -11,7 +11,7 @@ from kvsweep.calibrate.judging import marked
 from kvsweep.calibrate.presets import rounded, to_toml
 from kvsweep.calibrate.robust import Floats
 from kvsweep.calibrate.step_fit import DRAWS, StepFit, fit_steps
-from kvsweep.calibrate.step_models import LINEAR, SOLVERS, StepTimes, names_of, step_times
+from kvsweep.calibrate.step_models import LINEAR, SOLVERS, StepTimes, step_times
 from kvsweep.config.added_terms import Added
 from kvsweep.config.coefficients import BETAS
 from kvsweep.config.preset import Preset
@@ -146,9 +146,10 @@ def _preset(
         hardware=hardware(about),
         kind="linear" if fit.kind == LINEAR else "roofline",
         alpha=(0.0, 0.0, 0.0),
-        beta=tuple(map(rounded, fit.beta)),
+        beta=tuple(map(rounded, fit.beta[:BETAS])),
         memory=tuple(map(rounded, fit.memory[:BETAS])) or None,
         experts=_experts(fit, ds),
+        window=window_of(fit, step_times(ds)) or None,
         added=Added(
             host_overhead_us=rounded(host),
             allreduce_step_us=rounded(exchange.step_us),
@@ -168,8 +169,14 @@ def _preset(
 
 def _experts(fit: StepFit, ds: xr.Dataset) -> tuple[float, ...] | None:
     """Return `Latency.experts`."""
-    of_all = fit.memory[BETAS:]
+    of_all = fit.memory[len(fit.beta) :]
     return (rounded(of_all[0]), float(ds.attrs["experts_share"])) if of_all else None
+
+
+def window_of(fit: StepFit, times: StepTimes) -> tuple[float, ...]:
+    """Return `Latency.window`."""
+    inside = map(rounded, (*fit.beta[BETAS:], *fit.memory[BETAS : len(fit.beta)]))
+    return (float(times.window), *inside) if times.window else ()
 
 
 def hardware(about: dict[str, Any]) -> str:
@@ -199,7 +206,7 @@ def errors_text(fit: StepFit) -> str:
 
 def intervals_text(fit: StepFit) -> str:
     """Write the intervals of what was fitted."""
-    found = zip(names_of(fit.kind, fit.values), fit.low, fit.high, strict=True)
+    found = zip(fit.names, fit.low, fit.high, strict=True)
     ends = ", ".join(f"{name} {low:.4g} to {high:.4g}" for name, low, high in found)
     return f"95 % intervals: {ends}"
 

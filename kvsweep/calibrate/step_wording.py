@@ -9,8 +9,8 @@ import numpy as np
 from kvsweep.analysis.wording import number
 from kvsweep.calibrate.robust import Floats
 from kvsweep.calibrate.step_fit import StepFit
-from kvsweep.calibrate.step_models import StepTimes, names_of, predict
-from kvsweep.calibrate.step_results import StepResult, errors_text, hardware, versions
+from kvsweep.calibrate.step_models import StepTimes, predict
+from kvsweep.calibrate.step_results import StepResult, errors_text, hardware, versions, window_of
 from kvsweep.config.coefficients import BETAS
 from kvsweep.gpu.step_store import BATCHES
 from kvsweep.report.table import table
@@ -40,7 +40,7 @@ def step_text(found: StepResult) -> str:
 
 
 def _fitted(fit: StepFit) -> list[tuple[str, ...]]:
-    rows = zip(names_of(fit.kind, fit.values), fit.values, fit.low, fit.high, strict=True)
+    rows = zip(fit.names, fit.values, fit.low, fit.high, strict=True)
     return [
         (fit.kind, name, f"{value:.4g}", f"[{low:.4g}, {high:.4g}]")
         for name, value, low, high in rows
@@ -89,11 +89,12 @@ def _fit_json(times: StepTimes, fit: StepFit) -> dict[str, Any]:
         / times.medians[fitted]
         - 1
     )
-    named = zip(names_of(fit.kind, fit.values), fit.values, fit.low, fit.high, strict=True)
+    named = zip(fit.names, fit.values, fit.low, fit.high, strict=True)
     return {
-        "beta": list(fit.beta),
+        "beta": list(fit.beta[:BETAS]),
         "memory": list(fit.memory[:BETAS]),
-        "experts_us": next(iter(fit.memory[BETAS:]), None),
+        "window": list(window_of(fit, times)),
+        "experts_us": next(iter(fit.memory[len(fit.beta) :]), None),
         "fitted": {name: {"value": v, "low": lo, "high": hi} for name, v, lo, hi in named},
         "held_out_error_median": fit.error,
         "held_out_errors": fit.errors.tolist(),

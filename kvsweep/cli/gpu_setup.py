@@ -71,10 +71,11 @@ def stored_steps(path: Path, overwrite: bool) -> xr.Dataset | None:
 
 def about_model(name: str, shard: Shard, dtype: str) -> dict[str, Any]:
     """Return what a store says of the model."""
-    from kvsweep.gpu.counts import KV_BYTES, experts_weights, step_counts
+    from kvsweep.gpu.counts import KV_BYTES, experts_weights, step_counts, window_counts
 
     weight_bytes = 1.0 if dtype == "fp8" else 2.0
     counts = step_counts(shard, weight_bytes)
+    inside = window_counts(shard)
     return {
         "model": name,
         "model_layers": shard.layers,
@@ -85,6 +86,9 @@ def about_model(name: str, shard: Shard, dtype: str) -> dict[str, Any]:
         "step_bytes": [float(value) for value in counts.bytes],
         "experts_share": _experts_share(shard),
         "experts_bytes": experts_weights(shard) * weight_bytes,
+        "window": inside.window,
+        "window_flops": [float(value) for value in inside.flops],
+        "window_bytes": [float(value) for value in inside.bytes],
     }
 
 

@@ -57,6 +57,17 @@ class Batch(NamedTuple):
         before = self.prefill * self.prefill_context + self.prefill * (self.prefill - 1) / 2
         return 1.0, self.prefill, self.decode, self.decode * self.decode_context, before
 
+    def inside(self, window: int) -> tuple[int, int]:
+        """Return the tokens inside a window before each decoded token, and before each of a chunk.
+
+        `kvsweep.config.latency.Latency.window` weights these sums.
+        """
+        reach = window - 1
+        chunk = range(self.prefill_context, self.prefill_context + self.prefill)
+        short = sum(range(chunk.start, min(chunk.stop, reach)))
+        long = reach * len(range(max(chunk.start, reach), chunk.stop))
+        return self.decode * min(self.decode_context, reach), short + long
+
 
 @dataclass(frozen=True)
 class Ranges:

@@ -60,6 +60,33 @@ def step_counts(shard: Shard, weight_bytes: float) -> Counts:
     return Counts((*flops,), (*moved,))  # type: ignore[arg-type]
 
 
+class WindowCounts(NamedTuple):
+    """What layers with a sliding window compute and move of the context inside of it.
+
+    Attributes
+    ----------
+    window : int
+        Its tokens, one number for all these layers; 0: there is nothing inside.
+    flops, bytes : tuple of 2 float
+        Of all these layers, for each token inside: before a decoded one, before one of a prefill.
+    """
+
+    window: int
+    flops: tuple[float, float]
+    bytes: tuple[float, float]
+
+
+def window_counts(shard: Shard) -> WindowCounts:
+    """Return them; `step_counts` has them too, as if every context filled the window."""
+    window = max((kind.window for kind in shard.kinds if kind.window is not None), default=0)
+    if window < 2:
+        return WindowCounts(0, (0.0, 0.0), (0.0, 0.0))
+    layers = sum(kind.layers for kind in shard.kinds if kind.window is not None)
+    prefill, decode = pair_flops(shard)
+    kept = shard.token_channels * KV_BYTES
+    return WindowCounts(window, (layers * decode, layers * prefill), (layers * kept, 0.0))
+
+
 def layer_weights(shard: Shard, kind: LayerKind) -> tuple[int, int]:
     """Return the weights that a token meets in a layer, and all of them, on one GPU."""
     attention = attention_weights(shard)

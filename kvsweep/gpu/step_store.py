@@ -39,7 +39,7 @@ BATCHES = (
 HELD_OUT = Variable("held_out", _BATCH, "int64", "1", "1 if nothing is fitted to the batch")
 LAYERS = Variable("layers", ("part",), "int64", "1", "how often a step has the part")
 
-LATER = ("experts_share", "experts_bytes")
+LATER = ("experts_share", "experts_bytes", "window", "window_flops", "window_bytes")
 """Attributes that measurements of before do not have."""
 
 CHANGING = ("time_started", "time_ended")

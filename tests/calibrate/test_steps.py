@@ -216,3 +216,57 @@ def test_the_preset_measured_on_a_processor_predicts_to_within_a_tenth():
     summary = (folder / "summary.txt").read_text()
     assert f"linear, in the preset: 16 held-out batches are predicted to {error:g} %" in summary
     assert all(f"{value:.4g}" in summary for value in preset.beta)
+
+
+def windowed_card(flop, byte):
+    """Return a device that computes and moves what 18 layers have in all, 18 in a window of 512."""
+    each, token = 18 * 4 * 64 * 64, 18 * 2048
+    flops, moved = [0.0, 4e9, 5e9, each, each], [8e9, 2 * token, 2 * token, token, 0.0]
+    preset = Preset(
+        model="m",
+        hardware="h",
+        kind="roofline",
+        beta=(3000.0, *(flop * one for one in flops[1:])),
+        memory=tuple(byte * one for one in moved),
+        window=(512, flop * each, flop * each, byte * token, 0),
+        source="s",
+        fit="f",
+    )
+    full = np.array([0, each, each, 0, 0]) * 511
+    read = np.array([0, 0, token, 0, 0]) * 511
+    card = PresetSteps(preset, flops + full, moved + read)
+    card.attributes |= {
+        "window": 512,
+        "window_flops": [each, each],
+        "window_bytes": [token, 0.0],
+    }
+    return card, preset
+
+
+@pytest.mark.parametrize("kind", [ROOFLINE, TWO_SUMS])
+def test_a_window_gives_back_what_a_token_inside_takes(kind):
+    card, preset = windowed_card(1 / 5e8, 1 / 5e5)
+    ranges = Ranges(2048, 256, 8192, 100_000)
+    ds = measure_steps(card, plan(ranges, trials=1, rungs=6, seed=0))
+    found = result_of(ds, Terms(0.0, ONE_GPU), kind, draws=2)
+    assert found.fits[kind].error < 0.005
+    window, _, _, moved, _ = found.preset.window
+    assert (window, moved) == (512, pytest.approx(preset.window[3], rel=0.05))
+    assert found.preset.memory[3] == pytest.approx(preset.memory[3], rel=0.05)
+    assert (len(found.preset.beta), len(found.preset.memory)) == (5, 5)
+    assert tomllib.loads(preset_text(found.preset))["window"] == list(found.preset.window)
+    assert f"{kind}  window[3]" in step_text(found) or kind == ROOFLINE
+    line = result_of(ds, Terms(0.0, ONE_GPU), LINEAR, draws=2)
+    assert line.preset.window[3:] == (0, 0)
+    unknown = ds.assign_attrs(window=0)  # as measurements of before have it
+    without = fit_steps(step_times(unknown), kind, draws=2)
+    assert np.abs(without.errors).max() > 5 * np.abs(found.fits[kind].errors).max()
+
+
+def test_a_window_that_no_request_outgrows_has_no_times_of_its_own():
+    card, _ = windowed_card(1 / 5e8, 1 / 5e5)
+    ds = measure_steps(card, plan(Ranges(512, 64, 512, 9000), trials=1, rungs=4, seed=0))
+    times = step_times(ds)
+    assert times.window == 0
+    assert result_of(ds, Terms(0.0, ONE_GPU), ROOFLINE, draws=2).fits[ROOFLINE].error < 0.005
+    assert fit_steps(times, LINEAR, draws=2).names == tuple(f"beta[{i}]" for i in range(5))

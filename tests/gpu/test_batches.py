@@ -75,3 +75,10 @@ def test_order_has_each_timing_once_and_repetitions_one_after_the_other():
 def test_ranges_in_which_nothing_can_be_told_apart_are_refused(change, option):
     with pytest.raises(InputError, match=option):
         plan(Ranges(**(vars(RANGES) | change)), trials=1, rungs=4, seed=0)
+
+
+@given(st.integers(0, 50), st.integers(0, 50), st.integers(1, 5), st.integers(0, 50))
+def test_what_is_inside_a_window_is_that_of_the_kernel(prefill, context, decode, before):
+    batch = Batch(prefill, context, decode, before)
+    found = sum(min(place, 11) for place in range(context, context + prefill))
+    assert batch.inside(12) == (decode * min(before, 11), found)

@@ -5,13 +5,13 @@ import pytest
 from gpu_models import DENSE, EXPERTS, LATENT, WINDOWS
 
 from kvsweep.errors import InputError
-from kvsweep.gpu.counts import experts_weights, step_counts
+from kvsweep.gpu.counts import experts_weights, step_counts, window_counts
 from kvsweep.gpu.exchange import LATENCY_US, exchange_terms
 from kvsweep.gpu.hardware_names import known_gpu
 from kvsweep.gpu.shard import LayerKind, shard_of
 from kvsweep.sizing.served_steps import Peaks, terms
 from kvsweep.sizing.settings import Asked, serve
-from kvsweep.sizing.shapes import load_config, load_model
+from kvsweep.sizing.shapes import load_config, load_model, model_from_config
 from kvsweep.sizing.weights import FP8_BLOCK
 
 FP8 = 1 + 4 / FP8_BLOCK
@@ -120,3 +120,16 @@ def test_links_that_are_not_known_are_asked_for():
 )
 def test_a_gpu_is_known_by_its_drivers_name(driver, name):
     assert known_gpu(driver) == name
+
+
+def test_what_is_inside_a_window_is_counted_as_for_computed_step_times():
+    config, where, _ = load_config("llama-3.1-8b")
+    config = config | {"sliding_window": 4096}
+    shard = shard_of(config, where, 2)
+    inside, counts = window_counts(shard), step_counts(shard, 2.0)
+    each = Peaks(flops=1e6, flops_8bit=1e6, bandwidth=1e6, overhead_us=0.0)  # us are FLOPs, bytes
+    known = terms(serve(model_from_config(config, where), Asked(tp=2), None), each)
+    np.testing.assert_allclose(known.window, (4096, *inside.flops, *inside.bytes))
+    assert counts.flops[2] - 4095 * inside.flops[0] == pytest.approx(known.beta[2])
+    assert counts.bytes[2] - 4095 * inside.bytes[0] == pytest.approx(known.memory[2])
+    assert window_counts(shard_of(load_config("llama-3.1-8b")[0], where, 1)).window == 0
