@@ -31,11 +31,14 @@ class Terms(NamedTuple):
     memory : float (n, 5) or None
     experts : float (n, 2) or None
         Of mixtures of experts.
+    window : float (n, 5) or None
+        Of models with sliding windows: `Latency.window`.
     """
 
     beta: Floats
     memory: Floats | None
     experts: Floats | None = None
+    window: Floats | None = None
 
 
 class Family(ABC):
@@ -98,8 +101,10 @@ class Linear(Family):
     names = tuple(f"beta[{term}]" for term in range(TERMS))
     units = ("us", "us/token", "us/request", "us/token", "us/token")
 
-    def __init__(self, start: Sequence[float] | None = None, origin: str = "") -> None:
-        self._start, self._origin = start, origin
+    def __init__(
+        self, start: Sequence[float] | None = None, origin: str = "", window: Sequence[float] = ()
+    ) -> None:
+        self._start, self._origin, self._window = start, origin, tuple(window)
 
     @property
     def most(self) -> Floats:
@@ -126,12 +131,17 @@ class Linear(Family):
         return Reference(np.where(known > 0.0, known, np.nan), self._origin)
 
     def terms(self, points: Floats) -> Terms:
-        """Return the parameters: they are the coefficients, as far as the kernel can count them."""
-        return Terms(np.minimum(points, MAX_STEP_US), None)
+        """Return the parameters: they are the coefficients, as far as the kernel can count them.
+
+        What is inside a sliding window takes what it does in the preset that the search began at.
+        """
+        window = np.tile(self._window, (len(points), 1)) if self._window else None
+        return Terms(np.minimum(points, MAX_STEP_US), None, window=window)
 
     def tables(self, point: Floats) -> dict[str, Any]:
-        """Return the key ``beta``."""
-        return {"beta": point.tolist()}
+        """Return the key ``beta``, and a ``window`` that is kept."""
+        kept = {"window": list(self._window)} if self._window else {}
+        return {"beta": point.tolist()} | kept
 
 
 @dataclass(frozen=True)
@@ -176,10 +186,12 @@ class Roofline(Family):
         """Evaluate the roofline at each point."""
         rows = [self.preset.roofline(self._used(point)) for point in points]
         experts = np.array([row.experts for row in rows])
+        window = np.array([row.window for row in rows])
         return Terms(
             np.array([row.beta for row in rows]),
             np.array([row.memory for row in rows]),
             experts if experts.size else None,
+            window if window.size else None,
         )
 
     def tables(self, point: Floats) -> dict[str, Any]:
@@ -209,6 +221,7 @@ def family_of(preset: Preset | None) -> Family:
             "--from: a roofline of measured sums; start from one with a device, or from a linear "
             "preset (`kvsweep measure gpu --kind linear`)"
         )
-    beta = preset.coefficients()["beta"]
+    known = preset.coefficients()
+    beta, window = known["beta"], known["window"]
     origin = f"as the preset of {preset.model} on {preset.hardware} has it"
-    return Linear((*beta, *(0.0,) * TERMS)[:TERMS], origin)
+    return Linear((*beta, *(0.0,) * TERMS)[:TERMS], origin, window)

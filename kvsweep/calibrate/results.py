@@ -209,6 +209,7 @@ def _outcome(
         beta=tuple(terms.beta[0].tolist()),
         memory=() if terms.memory is None else tuple(terms.memory[0].tolist()),
         experts=() if terms.experts is None else tuple(terms.experts[0].tolist()),
+        window=() if terms.window is None else tuple(terms.window[0].tolist()),
         first_steps_us=served.scenario.latency.first_steps_us,
     )
     rows = compare(served, simulated.first, simulated.last, until)

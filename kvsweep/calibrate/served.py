@@ -28,7 +28,7 @@ SERIES = ("running", "waiting", "kv_cache_pct")
 ALIKE = 0.8
 """Of difflib's ratio: `kv_cache` is like `kv_cache_pct`, and `prefix_cache_pct` is not."""
 
-FOUND = ("model", "beta", "memory", "experts")
+FOUND = ("model", "beta", "memory", "experts", "window")
 """Keys of the latencies that a fit finds, so that there is nothing to set."""
 
 

@@ -233,6 +233,8 @@ def test_efficiencies_of_a_roofline_are_found_again(tmp_path, name):
     latency = {"beta": terms.beta[0].tolist(), "memory": terms.memory[0].tolist()}
     if terms.experts is not None:
         latency["experts"] = terms.experts[0].tolist()
+    if terms.window is not None:
+        latency["window"] = terms.window[0].tolist()
     path = tmp_path / "served.json"
     path.write_text(json.dumps(serving.measured(serving.trace(latency))))
     linked = preset.model_copy(update={"link": "pcie4-x16"})
