@@ -14,15 +14,18 @@ from typing import NamedTuple
 
 import goldens
 import numpy as np
+import xarray as xr
 
+from kvsweep.cli.gpu_setup import about_model
 from kvsweep.config.preset import load_preset
+from kvsweep.gpu.shard import shard_of
 from kvsweep.trace_replay import run_replay
 
 MEASURED = Path(__file__).parents[1] / "docs" / "measurements"
 PRESETS = {"h200": "llama-3.1-8b/h200/tp1", "h100": "llama-3.1-8b/h100/tp1"}
-HYBRID = MEASURED / "h100-steps" / "gemma-3-12b-tp1.toml"
-SHORT = HYBRID.with_name("gemma-3-12b-tp1-short.toml")
-"""Fitted to those of the timed batches whose contexts have at most 2,200 tokens."""
+HYBRID = MEASURED / "h100-steps" / "gemma-3-12b-tp1-window.toml"
+WITHOUT = HYBRID.with_name("gemma-3-12b-tp1.toml")
+"""Fitted to the same timings without a term for the window, as the summary beside it has it."""
 SAME = {"prefill": "prefill_tokens", "decode": "decode_tokens", "running": "running"}
 SAME |= {"free_blocks": "free_blocks", "preempted": "preempted"}
 FITTED = MEASURED / "h200-vllm" / "open-3200.toml"
@@ -113,7 +116,8 @@ def ladder_rows(card, name="ladder", preset=None):
 
 def _rung(run, preset):
     steps = {key: np.array(column, dtype=float) for key, column in run["steps"].items()}
-    took, told = np.diff(steps["ended_us"]), predicted(steps, preset)[1:]
+    inside = _inside(steps, run["prompt_tokens"], preset.window)
+    took, told = np.diff(steps["ended_us"]), predicted(steps, preset, inside)[1:]
     decoding = _decoding(steps)
     cells = [f"{run['prompt_tokens']:,}", f"{steps['decode'][1:][decoding][0]:.0f}"]
     for kind in (decoding, steps["prefill"][1:] >= LARGE):
@@ -132,12 +136,33 @@ def _decoding(steps):
     return found & (decode == decode[found].max())
 
 
-def predicted(steps, preset):
-    """Return the microseconds of steps, by a preset."""
+def _inside(steps, length, window):
+    """Return the tokens inside a window before decoded tokens, and before those of prompts.
+
+    All prompts have one length, are computed one after the other, and decode alike.
+    """
+    if not window:
+        return None
+    reach, end = int(window[0]) - 1, np.cumsum(steps["prefill"]).astype(int)
+    places = [
+        np.arange(last - new, last) % length
+        for last, new in zip(end, steps["prefill"], strict=True)
+    ]
+    assert [each.sum() for each in places] == steps["before_tokens"].tolist()
+    of_one = steps["decode_context"] / np.maximum(steps["decode"], 1)
+    prompts = [np.minimum(each, reach).sum() for each in places]
+    return np.stack([steps["decode"] * np.minimum(of_one, reach), prompts])
+
+
+def predicted(steps, preset, inside=None):
+    """Return the microseconds of steps, by a preset; `inside`: what `_inside` returns."""
     sums = np.stack([steps[key] for key in ("prefill", "decode", "decode_context")])
     sums = np.vstack([sums, steps["before_tokens"]])
     computing = np.array(preset.beta[1:]) @ sums
     moving = preset.memory[0] + np.array(preset.memory[1:]) @ sums
+    if preset.window:
+        computing += np.array(preset.window[1:3]) @ inside
+        moving += np.array(preset.window[3:]) @ inside
     return preset.beta[0] + np.maximum(computing, moving)
 
 
@@ -251,6 +276,20 @@ def _curves(card, name, preset):
     return [[run.preemptions for run in found], *times]
 
 
+def _all(preset):
+    """Return the rows of both kinds of runs of the hybrid model."""
+    return [row for name in ("hybrid-burst", "hybrid-open") for row in rows("h100", name, preset)]
+
+
+def layers_of_the_hybrid():
+    """Return how long the layers took, as `kvsweep measure gpu` kept it, and its windows since."""
+    ds = xr.Dataset.from_dict(goldens.load("hybrid-layers", "h100"))
+    config = json.loads(HYBRID.with_name("gemma-3-12b-config.json").read_text())
+    about = about_model("gemma", shard_of(config, "gemma", 1), "bf16")
+    assert all(ds.attrs[key] == about[key] for key in about if not key.startswith("window"))
+    return ds, {key: about[key] for key in about if key.startswith("window")}
+
+
 TABLES = {
     "h200": {
         "burst": lambda: rows("h200", "burst"),
@@ -266,7 +305,7 @@ TABLES = {
         "the host": lambda: host_rows("h100"),
         "hybrid, at once": lambda: rows("h100", "hybrid-burst", HYBRID),
         "hybrid, open": lambda: rows("h100", "hybrid-open", HYBRID),
-        "hybrid, of short contexts": lambda: rows("h100", "hybrid-open", SHORT),
+        "hybrid, without a term for the window": lambda: _all(WITHOUT),
         "hybrid, single steps": lambda: ladder_rows("h100", "hybrid-ladder", HYBRID),
     },
 }

@@ -8,13 +8,16 @@ import numpy as np
 import pytest
 import real_gpus
 from click.testing import CliRunner
-from real_gpus import FITTED, HYBRID, TABLES
+from real_gpus import FITTED, HYBRID, TABLES, WITHOUT
 
+from kvsweep.calibrate.step_results import Terms, result_of
 from kvsweep.cli import commands
 from kvsweep.config.preset import load_preset
+from kvsweep.gpu.exchange import Exchange
 
 DOCS = Path(__file__).parents[1] / "docs"
 PAGES = {card: (DOCS / f"validation-{card}.md").read_text() for card in TABLES}
+MEASURING = " ".join((DOCS / "measuring-gpu.md").read_text().split())
 AT_ONCE = {
     "h200": {"burst": None},
     "h100": {"burst": None, "hybrid-burst": HYBRID},
@@ -71,6 +74,21 @@ def test_calibrating_with_that_log_fits_it(tmp_path):
     assert told["preset"]["beta"][0] == pytest.approx(
         load_preset(str(FITTED), Path()).beta[0], rel=0.05
     )
+
+
+def test_a_hybrid_is_predicted_better_with_a_term_for_its_window():
+    ds, window = real_gpus.layers_of_the_hybrid()
+    for path, timed in ((WITHOUT, ds), (HYBRID, ds.assign_attrs(window))):
+        found = result_of(timed, Terms(0.0, Exchange(0.0, 0.0, "")), draws=2)
+        known = load_preset(str(path), Path())
+        assert found.chosen == "two-sums"
+        errors = np.abs(found.fits["two-sums"].errors)
+        assert f"{100 * np.median(errors):.1f} % (median; 9 of 10 to" in known.fit
+        told = [getattr(known, key) or () for key in ("beta", "memory", "window")]
+        mine = [getattr(found.preset, key) or () for key in ("beta", "memory", "window")]
+        for those, these in zip(told, mine, strict=True):
+            assert these == pytest.approx(those, rel=0.01)
+        assert f"{100 * errors.max():.0f} %" in MEASURING
 
 
 @pytest.mark.parametrize(("card", "table"), [(card, t) for card in TABLES for t in TABLES[card]])
