@@ -191,6 +191,10 @@ MEASURED = {
     "Llama-3.1-70B, 8": "llama-3.1-70b/h200/tp8",
     "gpt-oss-120b in bfloat16, 2": "gpt-oss-120b/h200/tp2-bf16",
     "DeepSeek-V3, 8": "deepseek-v3/h200/tp8",
+    "Llama-3.1-8B, 1 H100": "llama-3.1-8b/h100/tp1",
+    "Qwen3-32B, 2 H100": "qwen3-32b/h100/tp2",
+    "Llama-3.1-70B, 4 H100": "llama-3.1-70b/h100/tp4",
+    "Llama-3.1-70B, 8 H100": "llama-3.1-70b/h100/tp8",
 }
 
 
