@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -44,8 +45,8 @@ class ComparedRow:
 
     @property
     def error(self) -> float:
-        """Relative error of the simulation."""
-        return self.simulated / self.real - 1
+        """Relative error of the simulation; infinite of what was measured as 0."""
+        return self.simulated / self.real - 1 if self.real else math.inf
 
 
 def compare(served: Served, first: Floats, last: Floats, until: float) -> list[ComparedRow]:

@@ -21,10 +21,17 @@ PREFIX_LIMIT = 0.1
 def problems_of_rows(rows: Iterable[ComparedRow], parts: tuple[str, ...]) -> list[str]:
     """Name the means of some parts that are too far off."""
     return [
-        f"{row.metric} mean, {row.part}, is off by {100 * row.error:+.1f} %"
+        f"{row.metric} mean, {row.part}, {_off(row)}"
         for row in rows
         if row.part in parts and row.statistic == "mean" and not abs(row.error) <= MEAN_LIMIT
     ]
+
+
+def _off(row: ComparedRow) -> str:
+    """Say by how much; of tokens that came all at once there is no share."""
+    if row.real:
+        return f"is off by {100 * row.error:+.1f} %"
+    return "is 0 as measured: last tokens came with the first, as without streaming"
 
 
 def judge_served(

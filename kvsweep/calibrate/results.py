@@ -244,5 +244,5 @@ def _means(outcome: ServedFit, part: str) -> str:
     return ", ".join(
         f"{row.metric} {100 * row.error:+.2f} %"
         for row in outcome.rows
-        if row.part == part and row.statistic == "mean"
+        if row.part == part and row.statistic == "mean" and row.real
     )

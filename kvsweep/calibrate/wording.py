@@ -53,7 +53,7 @@ def _served_row(row: ComparedRow, part: str) -> tuple[str, ...]:
         f"{row.count}",
         f"{row.real:.3f}",
         f"{row.simulated:.3f}",
-        f"{100 * row.error:+.2f}%",
+        f"{100 * row.error:+.2f}%" if row.real else "-",
     )
     return (part, f"{row.metric} {row.statistic}", row.units, *numbers)
 
@@ -65,7 +65,7 @@ def served_json(found: ServedResult) -> dict[str, Any]:
             "until_s": fit.until,
             "parameters": dict(zip(found.family.names, fit.point.tolist(), strict=True)),
             "preemptions": fit.simulated.preemptions,
-            "rows": [asdict(row) | {"error": row.error} for row in fit.rows],
+            "rows": [asdict(row) | {"error": row.error if row.real else None} for row in fit.rows],
             "not_told": [asdict(loose) for loose in fit.loose],
             "ranges": [asdict(one) for one in fit.ranges],
         }

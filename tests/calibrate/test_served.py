@@ -525,3 +525,20 @@ def test_a_trace_of_the_same_scenario_uses_the_preset(found, tmp_path):
     write_preset(found.preset, tmp_path / "made.toml")
     latency = parse_scenario({"latency": {"model": "made.toml"}}, str(tmp_path / "t.json")).latency
     assert latency.beta == found.whole.latency.beta
+
+
+def test_a_part_of_the_run_that_was_not_streamed_is_a_bad_fit(run, tmp_path):
+    """Its times between tokens are 0, of which no error is a share: it ended with a traceback."""
+    made = json.loads(run.read_text())
+    times = made["expected"]["measured_us"]
+    until = np.quantile(times["last_token_ts"], 0.3)
+    pairs = zip(times["first_token_ts"], times["last_token_ts"], strict=True)
+    times["last_token_ts"] = [first if last <= until else last for first, last in pairs]
+    path = tmp_path / "served.json"
+    path.write_text(json.dumps(made))
+    found = calibrate_served(path, read_served(path, ()), Linear(), 0.3, {})
+    told = "tpot mean, fitted, is 0 as measured: last tokens came with the first"
+    assert any(problem.startswith(told) for problem in found.problems)
+    assert told in served_text(found)
+    rows = json.loads(json.dumps(served_json(found), allow_nan=False))["fits"]["part"]["rows"]
+    assert [row["error"] for row in rows if row["real"] == 0] == [None] * 4
