@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kvsweep.calibrate.served import Served, per_token
+from kvsweep.calibrate.served import Served, arrivals, per_token
 from kvsweep.config import Latency
 from kvsweep.simulate.logged import run_single
 
@@ -56,11 +56,12 @@ def compare(served: Served, first: Floats, last: Floats, until: float) -> list[C
     token at the first token, the others at the last.
     """
     real_first, real_last = served.first - served.arrival, served.last - served.arrival
+    arrival = arrivals(served.requests, last)
     token = per_token(first, last, served.requests.output_tokens)
     metrics = (
-        ("ttft", "s", real_first, first - served.arrival, served.first),
+        ("ttft", "s", real_first, first - arrival, served.first),
         ("tpot", "ms", 1e3 * served.token_s, 1e3 * token, served.last),
-        ("latency", "s", real_last, last - served.arrival, served.last),
+        ("latency", "s", real_last, last - arrival, served.last),
     )
     rows = []
     for part in (FITTED, HELD_OUT, ALL):

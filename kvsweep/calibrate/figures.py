@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from kvsweep.calibrate.comparison import Floats
 from kvsweep.calibrate.prefix_results import PrefixResult
 from kvsweep.calibrate.results import ServedResult
-from kvsweep.calibrate.served import per_token
+from kvsweep.calibrate.served import arrivals, per_token
 from kvsweep.plot import saving, style
 
 _LABELS = {
@@ -58,11 +58,11 @@ def _named(stem: Path, what: str) -> Path:
 def _latencies(found: ServedResult) -> list[tuple[str, Floats, Floats]]:
     served, simulated = found.served, found.part.simulated
     tokens = per_token(simulated.first, simulated.last, served.requests.output_tokens)
-    start = served.arrival
+    start, arrival = served.arrival, arrivals(served.requests, simulated.last)
     return [
-        ("time to first token (s)", served.first - start, simulated.first - start),
+        ("time to first token (s)", served.first - start, simulated.first - arrival),
         ("time per output token (ms)", 1e3 * served.token_s, 1e3 * tokens),
-        ("time to last token (s)", served.last - start, simulated.last - start),
+        ("time to last token (s)", served.last - start, simulated.last - arrival),
     ]
 
 

@@ -33,7 +33,7 @@ from kvsweep.calibrate.presets import (
     source_of,
 )
 from kvsweep.calibrate.probing import Range
-from kvsweep.calibrate.served import Served, with_delays
+from kvsweep.calibrate.served import Served, arrivals, with_delays
 from kvsweep.calibrate.simulated import Simulated, Simulator, fit_served
 from kvsweep.config import Latency, Scenario
 from kvsweep.config.preset import Preset
@@ -188,8 +188,9 @@ def _not_told(part: ServedFit, whole: ServedFit) -> Iterator[str]:
 
 def _request_error(served: Served, fit: ServedFit) -> float:
     """Return the median relative error of the times to the last token."""
-    real = served.last - served.arrival
-    return float(np.median(np.abs((fit.simulated.last - served.last) / np.maximum(real, 1e-9))))
+    real, last = served.last - served.arrival, fit.simulated.last
+    off = last - arrivals(served.requests, last) - real
+    return float(np.median(np.abs(off / np.maximum(real, 1e-9))))
 
 
 def _outcome(

@@ -59,7 +59,7 @@ class Served:
     @property
     def arrival(self) -> Floats:
         """Arrivals, seconds."""
-        return self.requests.arrival_us / 1e6
+        return arrivals(self.requests, self.last)
 
     @property
     def token_s(self) -> Floats:
@@ -74,6 +74,14 @@ def with_delays(served: Served, alpha: tuple[float, ...]) -> Served:
         return served
     held = Latency(alpha=alpha, first_steps_us=latency.first_steps_us)
     return replace(served, scenario=served.scenario.model_copy(update={"latency": held}))
+
+
+def arrivals(requests: Requests, last: Floats) -> Floats:
+    """Return the arrivals, seconds: where they wait for answers, by the last tokens of these."""
+    found = requests.arrival_us / 1e6
+    waits = requests.after >= 0
+    found[waits] = last[requests.after[waits]] + requests.think_us[waits] / 1e6
+    return found
 
 
 def per_token(first: Floats, last: Floats, tokens: NDArray[np.int64]) -> Floats:
@@ -151,12 +159,14 @@ def _times(measured: dict[str, Any], requests: Requests, where: str) -> tuple[Fl
         for key in ("first_token_ts", "last_token_ts")
     )
     # Compared in seconds, as they are used: 1e-320 us are none.
-    early = np.flatnonzero(first / 1e6 <= requests.arrival_us / 1e6)
+    arrival = arrivals(requests, last / 1e6)
+    early = np.flatnonzero(first / 1e6 <= arrival)
     if early.size:
-        i = early[0]
-        arrival = requests.arrival_us[i]
+        i, after = early[0], requests.after[early[0]]
+        made = f" (last_token_ts[{after}] and think_us)" if after >= 0 else ""
         raise InputError(
-            f"{where}.first_token_ts[{i}]: {first[i]:.12g} is not after the arrival, {arrival}"
+            f"{where}.first_token_ts[{i}]: {first[i]:.12g} is not after the arrival, "
+            f"{1e6 * arrival[i]:.12g}{made}"
         )
     early = np.flatnonzero(last < first)
     if early.size:

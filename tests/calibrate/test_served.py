@@ -7,8 +7,15 @@ import numpy as np
 import pytest
 import serving
 
-from kvsweep.calibrate.comparison import ALL, FITTED, HELD_OUT, series_errors, simulate_series
-from kvsweep.calibrate.families import Linear, Roofline, family_of
+from kvsweep.calibrate.comparison import (
+    ALL,
+    FITTED,
+    HELD_OUT,
+    compare,
+    series_errors,
+    simulate_series,
+)
+from kvsweep.calibrate.families import Linear, Roofline, Terms, family_of
 from kvsweep.calibrate.load import measured_load, unseen
 from kvsweep.calibrate.needed import assumed
 from kvsweep.calibrate.presets import kept, kept_words, peak_reference, write_preset
@@ -19,6 +26,7 @@ from kvsweep.calibrate.wording import served_json, served_text
 from kvsweep.config import Latency, parse_scenario
 from kvsweep.config.preset import Preset, load_preset
 from kvsweep.errors import InputError
+from kvsweep.trace_replay import run_replay
 
 ROOFLINE = "llama-3.1-8b/h100/tp1-roofline"
 
@@ -542,3 +550,33 @@ def test_a_part_of_the_run_that_was_not_streamed_is_a_bad_fit(run, tmp_path):
     assert told in served_text(found)
     rows = json.loads(json.dumps(served_json(found), allow_nan=False))["fits"]["part"]["rows"]
     assert [row["error"] for row in rows if row["real"] == 0] == [None] * 4
+
+
+def test_latencies_of_requests_that_wait_count_from_the_answers(tmp_path):
+    """Their `arrival_us` is only a place in the list: mean TTFT was seconds, its error hidden."""
+    made = serving.trace()
+    for row in made["requests"][1::2]:
+        row |= {"after": row["id"] - 1, "think_us": 400_000}
+    path = tmp_path / "served.json"
+    document = serving.measured(made)
+    path.write_text(json.dumps(document))
+    served = read_served(path, ())
+    replayed = run_replay(made).requests
+    assert served.arrival == pytest.approx(replayed["arrival_us"] / 1e6)
+    slower = 1.1 * np.array([serving.BETA])
+    (simulated,) = Simulator(served)(Terms(slower, None))
+    rows = compare(served, simulated.first, simulated.last, 1e9)
+    (ttft,) = (
+        row for row in rows if (row.part, row.metric, row.statistic) == (ALL, "ttft", "mean")
+    )
+    assert ttft.real == pytest.approx(replayed["ttft_us"].mean() / 1e6)
+    other = run_replay(
+        made | {"scenario": made["scenario"] | {"latency": {"beta": slower[0].tolist()}}}
+    )
+    assert ttft.simulated == pytest.approx(other.requests["ttft_us"].mean() / 1e6)
+    document["requests"][1]["think_us"] = 10**9
+    path.write_text(json.dumps(document))
+    with pytest.raises(
+        InputError, match=r"first_token_ts\[1\]: .*\(last_token_ts\[0\] and think_us"
+    ):
+        read_served(path, ())
