@@ -70,10 +70,19 @@ def usual_ranges(
         found = {**vars(OF_PROCESSOR), "max_model_len": min(longest, OF_PROCESSOR.max_model_len)}
     if quick:
         found = {key: min(value, getattr(QUICK, key)) for key, value in found.items()}
-    ranges = {**found, **given}
     if "pool_tokens" not in given:  # the longest request must fit
-        ranges["max_model_len"] = min(ranges["max_model_len"], ranges["pool_tokens"])
-    return Ranges(**ranges)
+        _check_fits(given.get("max_model_len", 0), found["pool_tokens"])
+        found["max_model_len"] = min(found["max_model_len"], found["pool_tokens"])
+    return Ranges(**{**found, **given})
+
+
+def _check_fits(longest: int, pool: int) -> None:
+    """Refuse a longest request that is given and does not fit: a shorter one would be measured."""
+    if longest > pool:
+        raise InputError(
+            f"--max-model-len: {longest:,}; the KV cache has {pool:,} tokens: give at most that, "
+            f"or --pool-tokens {longest} if there is memory for it"
+        )
 
 
 def _pool(shard: Shard, machine: Machine, fp8: bool) -> int:

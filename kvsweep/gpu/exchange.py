@@ -52,9 +52,12 @@ def exchange_terms(
     Raises
     ------
     InputError
-        If the links between GPUs of that name are not known.
+        If the links between GPUs of that name are not known, or one GPU is to exchange something.
     """
     if shard.tp == 1:
+        for option, value in (("us", latency_us), ("gb-s", gb_s)):
+            if value is not None:
+                raise InputError(f"--allreduce-{option}: has no effect with --tp 1")
         return Exchange(0.0, 0.0, "")
     told = SOURCE if latency_us is None or gb_s is None else "given"
     if gb_s is None:

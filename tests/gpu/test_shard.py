@@ -133,3 +133,11 @@ def test_what_is_inside_a_window_is_counted_as_for_computed_step_times():
     assert counts.flops[2] - 4095 * inside.flops[0] == pytest.approx(known.beta[2])
     assert counts.bytes[2] - 4095 * inside.bytes[0] == pytest.approx(known.memory[2])
     assert window_counts(shard_of(load_config("llama-3.1-8b")[0], where, 1)).window == 0
+
+
+def test_an_exchange_that_is_given_of_one_gpu_is_refused():
+    shard = shard_of(DENSE, "m", 1)
+    with pytest.raises(InputError, match="--allreduce-us: has no effect with --tp 1"):
+        exchange_terms(shard, "h100", latency_us=5.0)
+    with pytest.raises(InputError, match="--allreduce-gb-s: has no effect with --tp 1"):
+        exchange_terms(shard, "h100", gb_s=5.0)

@@ -128,6 +128,20 @@ def test_a_model_that_leaves_no_room_for_a_cache_is_told():
                  given={"pool_tokens": 9000})  # fmt: skip
 
 
+def test_a_longest_request_that_the_cache_does_not_hold_is_refused():
+    """Contexts of a shorter one were measured, without a word."""
+    model, processor = shard("llama-3.1-8b"), replace(H100, device=SimpleNamespace(type="cpu"))
+    told = r"--max-model-len: 40,000; the KV cache has 16,384 tokens: .* or --pool-tokens 40000"
+
+    def ranges(**given):
+        return usual_ranges(model, processor, 131072, fp8=False, quick=False, given=given)
+
+    with pytest.raises(InputError, match=told):
+        ranges(max_model_len=40_000)
+    assert ranges(max_model_len=40_000, pool_tokens=40_000).max_model_len == 40_000
+    assert ranges(max_model_len=16_384).max_model_len == 16_384
+
+
 @pytest.mark.parametrize("config", [DENSE, EXPERTS])
 def test_a_processor_times_every_part(config):
     torch = pytest.importorskip("torch", reason="needs PyTorch: pip install 'kvsweep[torch]'")
