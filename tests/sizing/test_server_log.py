@@ -303,3 +303,12 @@ def test_files_that_tell_no_blocks_are_refused_with_their_name(log, text, messag
 def test_a_missing_file_is_refused(tmp_path):
     with pytest.raises(InputError, match="cannot read"):
         read_server(tmp_path / "no.log")
+
+
+def test_a_last_start_that_failed_is_told(log):
+    """The file does say something of the KV cache, of a start before."""
+    again = "INFO 11-21 [utils.py:1] non-default args: {}\nERROR out of memory\n"
+    with pytest.raises(
+        InputError, match=r"server\.log: the last start in it says nothing .* one before does"
+    ):
+        read_server(log(V023 + again))
