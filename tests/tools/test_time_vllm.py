@@ -1,6 +1,7 @@
 """The tool that times a real vLLM, on an engine that stands for it."""
 
 import json
+import sys
 from types import SimpleNamespace
 
 import pytest
@@ -215,3 +216,13 @@ def test_a_trace_with_the_groups_of_another_model_is_not_run(traces, monkeypatch
     arguments = [str(traces), str(traces / "a.json"), "--out", str(traces / "out")]
     assert exit_code(cli.command, "time_vllm", arguments) == 2
     assert "this model's are window 64, full" in capsys.readouterr().err
+
+
+def test_without_vllm_one_line_says_what_is_missing(traces, monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "torch", None)
+    arguments = [str(traces), str(traces / "a.json"), "--out", str(traces / "out")]
+    assert exit_code(cli.command, "time_vllm", arguments) == 2
+    told = capsys.readouterr().err
+    assert "torch" in told
+    assert "start this by the Python of an environment that has vLLM" in told
+    assert told.count("\n") == 1

@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from kvsweep.errors import InputError
+
 
 class Engine:
     """vLLM's `EngineCore` in this process: the loop that its server runs, without the server.
@@ -34,8 +36,13 @@ class Engine:
     def __init__(self, model: Path, settings: dict[str, Any]) -> None:
         os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
         os.environ.setdefault("HF_HUB_OFFLINE", "1")
-        import torch
-        import vllm
+        try:
+            import torch
+            import vllm
+        except ModuleNotFoundError as error:
+            raise InputError(
+                f"{error}: start this by the Python of an environment that has vLLM"
+            ) from None
         from vllm.engine.arg_utils import EngineArgs
         from vllm.sampling_params import SamplingParams
         from vllm.usage.usage_lib import UsageContext
