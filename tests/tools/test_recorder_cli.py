@@ -87,6 +87,7 @@ def test_a_recording_without_its_pair_is_told(capsys, recorded):
         (["compare", "{tmp}", "none.json"], "two files or two folders"),
         (["compare", "{tmp}", "{tmp}"], "has no *.json"),
         (["cases", "asink", "0", "1", "--out", "{tmp}"], "did you mean 'async'"),
+        (["cases", "async", "5", "3", "--out", "{tmp}"], "5 3: LAST is before FIRST"),
         (["record", "--env", "{tmp}", "x.json", "-o", "y.json"], "x.json: cannot read"),
         (["check", "--env", "{tmp}", "x.json"], "make it with setup"),
         (["setup", "0.33.0; rm"], "no version of vLLM"),

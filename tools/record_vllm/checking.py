@@ -220,8 +220,10 @@ def write_cases(feature: str, seeds: range, folder: Path) -> int:
     Raises
     ------
     InputError
-        If there is no such feature.
+        If there is no such feature, or no seed.
     """
+    if not seeds:
+        raise InputError(f"FIRST LAST: {seeds.start} {seeds.stop - 1}: LAST is before FIRST")
     if feature not in FEATURES:
         hint = did_you_mean(feature, list(FEATURES)) or f"; one of: {', '.join(FEATURES)}"
         raise InputError(f"FEATURE: {shown(feature)} is none{hint}")
