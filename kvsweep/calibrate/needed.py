@@ -9,8 +9,8 @@ from kvsweep.errors import InputError
 
 _REMEDIES = {
     ("cache", "gpu_blocks"): (
-        "the server's KV blocks: '# GPU blocks' of vLLM's start-up log, or its 'GPU KV cache size' "
-        "in tokens over the block size, or num_gpu_blocks of the metric vllm:cache_config_info"
+        "the server's KV blocks without vLLM's null block, which `kvsweep blocks --log FILE` tells "
+        "of vLLM's start-up log or a scrape of its /metrics"
     ),
     ("engine", "max_num_seqs"): (
         "the server's --max-num-seqs, which vLLM's start-up log prints with its engine arguments"

@@ -29,7 +29,7 @@ SPLIT = 0.5
         "kvsweep calibrate results/prefix.zarr --out my-laptop.toml",
         "kvsweep calibrate served.json.gz --out my-server.toml",
         "kvsweep calibrate served.json.gz --from llama-3.1-8b/rtx4090/tp1-roofline",
-        "kvsweep calibrate bench.json --set cache.gpu_blocks=2588 --set engine.max_num_seqs=256",
+        "kvsweep calibrate bench.json --set cache.gpu_blocks=2587 --set engine.max_num_seqs=256",
         "kvsweep calibrate served.json.gz --split 0.3 --validate docs/validation-my-server",
     ),
 )

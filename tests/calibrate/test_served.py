@@ -345,8 +345,8 @@ APART = {"prefill_instances": 1, "decode_instances": 1, "kv_transfer_bandwidth":
         ),
         (
             {"scenario": {"engine": serving.ENGINE}},
-            "cache.gpu_blocks: missing, and times depend on it: the server's KV blocks: '# GPU "
-            "blocks' of vLLM's start-up log",
+            "cache.gpu_blocks: missing, and times depend on it: the server's KV blocks without "
+            "vLLM's null block, which `kvsweep blocks --log FILE` tells",
         ),
         (
             {"scenario": {"cache": {"gpu_blocks": 3000}}},
