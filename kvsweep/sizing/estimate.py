@@ -177,11 +177,14 @@ def refuse_without_memory(served: Served, plan: Budget) -> None:
     fixed = plan.activation.size + plan.other.size
     more = int(figures()["other"]["more"] * GIB) - plan.other.size
     fits = _fitting(served, plan.requested - fixed - more, most)
-    remedy = f"--tp {fits}, " if fits else ""
+    remedies = [f"--tp {fits}"] if fits else []
+    if plan.gpu.memory > most + fixed:
+        remedies.append("a higher --utilization")
+    remedy = ", ".join(remedies) + " or " if remedies else ""
     raise InputError(
         f"--gpu: no memory is left for the KV cache: of {gib(plan.requested):.2f} GiB that vLLM "
         f"may use on {plan.gpu.name} weights take {gib(most):.2f} and activations "
-        f"{gib(fixed):.2f}; try {remedy}a higher --utilization or a larger --gpu"
+        f"{gib(fixed):.2f}; try {remedy}a larger --gpu"
     )
 
 

@@ -270,7 +270,12 @@ def test_blocks_of_mla_are_as_large_as_its_first_backend_takes_them():
         ),
         ({"model": "gemma-4-26b", "gpu": "h100"}, "--weights: missing"),
         ({"model": "llama-3.1-70b", "gpu": "h100"}, "no memory is left for the KV cache"),
-        ({"model": "llama-3.1-70b", "gpu": "h100"}, "try --tp 2, "),
+        ({"model": "llama-3.1-70b", "gpu": "h100"}, "try --tp 2 or a larger --gpu"),
+        ({"model": "llama-3.1-8b", "gpu": "1"}, "activations 1.16; try a larger --gpu"),
+        (
+            {"model": "llama-3.1-8b", "gpu": "h100", "utilization": 0.2},
+            "try --tp 2, a higher --utilization or a larger --gpu",
+        ),
     ],
 )
 def test_questions_that_cannot_be_answered_are_refused_in_a_line(options, message):
