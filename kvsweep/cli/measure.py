@@ -96,6 +96,8 @@ def prefix(
     if path.exists() and not options["overwrite"]:
         raise InputError(f"{path}: exists; --overwrite replaces it, --out names another store")
     if folder:
+        if folder.exists() and not folder.is_dir():
+            raise InputError(f"--csv {folder}: is a file; name a folder")
         for file in chain.from_iterable(csv_files(folder, *size) for size in design.sizes):
             refuse_existing("--csv", file, options["overwrite"])
     check_replaceable(path, FORMAT)

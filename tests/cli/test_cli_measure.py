@@ -184,3 +184,11 @@ def test_make_model_writes_a_file_once(run):
 
 def test_a_misspelt_subcommand_is_suggested(run):
     assert "no command 'prefx'; did you mean 'prefix'?" in run("measure", "prefx")[2]
+
+
+def test_a_file_in_the_place_of_the_folder_is_told_before_anything_is_measured(run, load):
+    asked = load()
+    Path("mine").write_text("a")
+    code, out, err = run(*SMALL, "--csv", "mine")
+    assert (code, out, asked) == (2, "", [])
+    assert err == "kvsweep: --csv mine: is a file; name a folder\n"
