@@ -14,7 +14,7 @@ with a gated MLP and grouped-query attention, as Llama's, and what they must at 
 
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from kvsweep.config.base import Count, Positive, Real, Section
 from kvsweep.sizing.exchange import REACHED, exchange_times
@@ -22,8 +22,18 @@ from kvsweep.sizing.step_terms import StepTerms
 
 MICROSECONDS = 1e6
 
-Peak = Annotated[float, Field(strict=True, ge=1.0, allow_inf_nan=False)]
-"""Operations or bytes per second: so many that times per one are finite."""
+LEAST_PEAK = 1e6
+"""Less than any device has: what is told in TFLOP/s or GB/s would be steps of years."""
+
+
+def _checked_peak(value: float) -> float:
+    if value < LEAST_PEAK:
+        raise ValueError(f"{value:g} is too little: FLOP/s or bytes/s, as 989.4e12 or 3.35e12")
+    return value
+
+
+Peak = Annotated[float, Field(strict=True, allow_inf_nan=False), AfterValidator(_checked_peak)]
+"""Operations or bytes per second."""
 
 Efficiency = Annotated[float, Field(strict=True, ge=1e-6, le=1.0, allow_inf_nan=False)]
 """A number up to 1, but not 0: then nothing would ever be computed."""
