@@ -51,11 +51,16 @@ def served_text(found: ServedResult) -> str:
 def _served_row(row: ComparedRow, part: str) -> tuple[str, ...]:
     numbers = (
         f"{row.count}",
-        f"{row.real:.3f}",
-        f"{row.simulated:.3f}",
+        _figure(row.real),
+        _figure(row.simulated),
         f"{100 * row.error:+.2f}%" if row.real else "-",
     )
     return (part, f"{row.metric} {row.statistic}", row.units, *numbers)
+
+
+def _figure(value: float) -> str:
+    """Write a figure to a thousandth, and of less than one to as many digits."""
+    return f"{value:.3f}" if value >= 1 or value == 0 else f"{value:#.4g}"
 
 
 def served_json(found: ServedResult) -> dict[str, Any]:

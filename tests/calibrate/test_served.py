@@ -11,6 +11,7 @@ from kvsweep.calibrate.comparison import (
     ALL,
     FITTED,
     HELD_OUT,
+    ComparedRow,
     compare,
     series_errors,
     simulate_series,
@@ -22,7 +23,7 @@ from kvsweep.calibrate.presets import kept, kept_words, peak_reference, write_pr
 from kvsweep.calibrate.results import calibrate_served
 from kvsweep.calibrate.served import read_served, with_delays
 from kvsweep.calibrate.simulated import NEVER_S, Simulator
-from kvsweep.calibrate.wording import served_json, served_text
+from kvsweep.calibrate.wording import _served_row, served_json, served_text
 from kvsweep.config import Latency, parse_scenario
 from kvsweep.config.preset import Preset, load_preset
 from kvsweep.errors import InputError
@@ -580,3 +581,11 @@ def test_latencies_of_requests_that_wait_count_from_the_answers(tmp_path):
         InputError, match=r"first_token_ts\[1\]: .*\(last_token_ts\[0\] and think_us"
     ):
         read_served(path, ())
+
+
+def test_short_times_are_written_with_as_many_digits():
+    """Of a TTFT of 20 ms two were, beside an error in hundredths of a per cent."""
+    row = ComparedRow(ALL, "ttft", "s", "mean", 3, 0.0205, 0.02104)
+    assert _served_row(row, ALL)[4:] == ("0.02050", "0.02104", "+2.63%")
+    row = ComparedRow(ALL, "tpot", "ms", "mean", 3, 31.0125, 0.0)
+    assert _served_row(row, ALL)[4:] == ("31.012", "0.000", "-100.00%")
