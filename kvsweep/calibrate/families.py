@@ -21,6 +21,9 @@ Floats = NDArray[np.float64]
 
 TERMS = 5
 
+NOTHING = 1e-6
+"""Of the time of a token, what a start has no more than is a term that it lacks."""
+
 
 class Terms(NamedTuple):
     """Step times of `n` candidates: `Latency.beta`, and of rooflines what they move.
@@ -112,16 +115,19 @@ class Linear(Family):
         return np.full(TERMS, np.inf)
 
     def starts(self, token_us: float, context: float) -> Floats:
-        """Share the time of a token among the terms in several ways, or take the point given."""
-        if self._start is not None:
-            known = np.maximum(self._start, 1e-6 * token_us / max(context, 1.0))
-            return np.asarray(known, np.float64)[None, :]
+        """Share the time of a token among the terms in several ways, or take the point given.
+
+        Terms that it lacks are shared: next to nothing has no slope, and a search stays there.
+        """
         shares = product((0.3, 0.5, 0.7, 0.9), (600, 300, 150, 75), (0.05, 0.2), (1e-5, 1e-4))
         rows = [
             (c * token_us, token_us / p, token_us / 1500, d * token_us / context, q * token_us / p)
             for c, p, d, q in shares
         ]
-        return np.array(rows)
+        if self._start is None:
+            return np.array(rows)
+        has = np.array(self._start) > NOTHING * token_us / max(context, 1.0)
+        return np.unique(np.where(has, self._start, rows), axis=0)
 
     def reference(self) -> Reference | None:
         """Return the point given, where it is positive."""

@@ -315,9 +315,17 @@ def test_delays_of_the_preset_that_it_starts_from_hold_and_are_kept(tmp_path):
 
 def test_a_linear_preset_is_a_starting_point():
     preset = load_preset("llama-3.1-8b/h100/tp2", Path())
-    (start,) = family_of(preset).starts(10_000, 1000)
-    assert start[:3] == pytest.approx(preset.beta)
-    assert (start[3:] > 0).all()
+    starts = family_of(preset).starts(10_000, 1000)
+    assert starts[:, :3] == pytest.approx(np.tile(preset.beta, (len(starts), 1)))
+    assert (starts[:, 3] >= 0.5).all()  # 5 % of the time of a token are contexts
+    assert (starts[:, 4] > 1e-5).all()
+
+
+def test_terms_that_a_starting_point_lacks_are_fitted(run):
+    """They began at next to nothing, stayed there, and others took their part."""
+    start = Linear((1.05 * serving.BETA[0], 0.95 * serving.BETA[1], serving.BETA[2], 0.0, 0.0))
+    found = calibrate_served(run, read_served(run, ()), start, 1.0, {})
+    assert found.whole.point == pytest.approx(serving.BETA, rel=0.03)
 
 
 APART = {"prefill_instances": 1, "decode_instances": 1, "kv_transfer_bandwidth": 1.0}
