@@ -24,6 +24,9 @@ TERMS = 5
 NOTHING = 1e-6
 """Of the time of a token, what a start has no more than is a term that it lacks."""
 
+GONE = 1e-12
+"""The same of the largest term, where that time is not known."""
+
 
 class Terms(NamedTuple):
     """Step times of `n` candidates: `Latency.beta`, and of rooflines what they move.
@@ -130,11 +133,11 @@ class Linear(Family):
         return np.unique(np.where(has, self._start, rows), axis=0)
 
     def reference(self) -> Reference | None:
-        """Return the point given, where it is positive."""
+        """Return the point given, where it has a term: a search may have ended at 1e-12."""
         if self._start is None:
             return None
         known = np.asarray(self._start, np.float64)
-        return Reference(np.where(known > 0.0, known, np.nan), self._origin)
+        return Reference(np.where(known > GONE * known.max(), known, np.nan), self._origin)
 
     def terms(self, points: Floats) -> Terms:
         """Return the parameters: they are the coefficients, as far as the kernel can count them.

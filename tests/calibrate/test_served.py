@@ -597,3 +597,9 @@ def test_short_times_are_written_with_as_many_digits():
     assert _served_row(row, ALL)[4:] == ("0.02050", "0.02104", "+2.63%")
     row = ComparedRow(ALL, "tpot", "ms", "mean", 3, 31.0125, 0.0)
     assert _served_row(row, ALL)[4:] == ("31.012", "0.000", "-100.00%")
+
+
+def test_nothing_is_drawn_to_a_term_at_which_a_search_went_to_nothing():
+    known = Linear((6000.0, 20.0, 5.0, 0.0, 1e-12)).reference().values
+    assert known[:3].tolist() == [6000.0, 20.0, 5.0]
+    assert np.isnan(known[3:]).all()
