@@ -98,7 +98,8 @@ def _microseconds(arrival: NDArray[Any], rows: Rows, where: str) -> Integers:
         since_us = (since + 500) // 1000
     else:
         since_us = np.rint(since * (10**6 / per_second))
-    late = np.flatnonzero(since_us > MAX_TIME_US)
+    # Times of a file that are further apart than 64 bits hold come out below 0.
+    late = np.flatnonzero((since_us < 0) | (since_us > MAX_TIME_US))
     if late.size:
         first = int(np.argmin(arrival))
         raise InputError(

@@ -192,3 +192,10 @@ def test_names_lose_the_blanks_around_them(tmp_path):
     """As those of CSV do."""
     path = write(tmp_path, table(slo_class=[" critical", "critical ", "batch"]))
     assert load_trace(path, None).requests.slo_names == ("critical", "batch")
+
+
+def test_dates_further_apart_than_64_bits_hold_are_refused(tmp_path):
+    pa = pytest.importorskip("pyarrow")
+    columns = {"arrival": pa.array([-(2**62), -(2**62), 2**62], pa.timestamp("us")), **table()}
+    del columns["arrival_ms"]
+    assert refused(write(tmp_path, columns)).startswith("row 2: arrives more than 1000")
