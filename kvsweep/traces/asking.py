@@ -68,7 +68,9 @@ def read_bent(
     """
     refuse_reading(settings)
     reading = parse_reading(read)
-    own: dict[str, Any] = {"trace": path.name or str(path)}
+    # A name of bytes that are no UTF-8 is none that a sweep could have.
+    name = (path.name or str(path)).encode(errors="replace").decode()
+    own: dict[str, Any] = {"trace": name}
     if reading is not None:
         own["read"] = reading.model_dump(mode="json", exclude_unset=True)
     given = Source(str(path), "", {"workload": own}, {})

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import os
 import re
 from pathlib import Path
 from time import sleep
@@ -424,3 +425,9 @@ def test_a_single_further_client_is_named(run, files, clients, others):
     (files / "clients.csv").write_text(f"arrival_s,prompt_tokens,output_tokens,client\n{rows}")
     line = run("trace", "info", str(files / "clients.csv"))[1].splitlines()[-1]
     assert line.endswith(others or "c12 1")
+
+
+def test_a_name_that_is_not_in_utf_8_is_read(run, files):
+    path = Path(os.fsdecode(os.fsencode(files) + b"/caf\xe9.csv"))
+    path.write_text(AZURE)
+    assert run("trace", "info", str(path))[0] == 0
