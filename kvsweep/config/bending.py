@@ -47,7 +47,7 @@ class Slice(Section):
         if self.to_s is not None and self.length_s is not None:
             raise KeyProblem(("length_s",), "to_s gives the end already: leave out one of them")
         if self.to_s is not None and self.to_s <= self.from_s:
-            raise KeyProblem(("to_s",), f"{self.to_s:g} is not after from_s, {self.from_s:g}")
+            raise KeyProblem(("to_s",), f"{self.to_s:.15g} is not after from_s, {self.from_s:.15g}")
         return self
 
     @property

@@ -73,10 +73,10 @@ def slice_requests(requests: Requests, window: Slice, where: str) -> Requests:
         kept &= begins < round(1e6 * window.end_s)
     if not kept.any():
         first, last = requests.arrival_us[0] / 1e6, requests.arrival_us[-1] / 1e6
-        end = "its end" if window.end_s is None else f"{window.end_s:g} s"
+        end = "its end" if window.end_s is None else f"{window.end_s:.15g} s"
         raise InputError(
-            f"workload.slice: no request of {where} arrives from {window.from_s:g} s to {end}; its "
-            f"{len(requests):,} requests arrive from {first:g} to {last:g} s"
+            f"workload.slice: no request of {where} arrives from {window.from_s:.15g} s to {end}; "
+            f"its {len(requests):,} requests arrive from {first:.15g} to {last:.15g} s"
         )
     part = take(requests, np.flatnonzero(kept))
     return replace(part, arrival_us=part.arrival_us - low)

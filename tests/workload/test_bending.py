@@ -417,3 +417,13 @@ def test_a_limit_on_chains_that_begin_together_needs_few_passes_and_changes_noth
     part = bent(requests, loop=60, limit=limit)
     assert part.arrival_us.tolist() == whole.arrival_us[:limit].tolist()
     assert len(bent(requests, loop=10**6, limit=limit)) == limit
+
+
+def test_late_windows_are_told_to_the_microsecond():
+    rows = [{"id": 0, "arrival_us": 10**13, "prompt": [[0, 4]], "output": [1, 2]}]
+    requests = read_native({"format": "kvsweep-trace/1", "requests": rows}, "t")
+    told = "from 1234567 s to 1234569.25 s; its 1 requests arrive from 10000000 to 10000000 s"
+    with pytest.raises(InputError, match=told):
+        bent(requests, slice={"from_s": 1_234_567, "to_s": 1_234_569.25})
+    with pytest.raises(ValueError, match="1234567 is not after from_s, 1234568"):
+        bent(requests, slice={"from_s": 1_234_568, "to_s": 1_234_567})
