@@ -50,8 +50,8 @@ def _lengths(found: Mapping[str, Any]) -> str:
 
 def _arrival_lines(arrivals: Mapping[str, Any]) -> list[str]:
     counts = arrivals["bin_requests"]
-    first = int(arrivals["first_s"] // arrivals["bin_s"])
-    whole = counts[first + (first > 0) : -1]  # the last bin is cut, and the first of a late trace
+    late = arrivals["bins_from_s"] > 0
+    whole = counts[late:-1]  # the last bin is cut, and the first of a late trace
     calmest = min(whole or counts)
     peak = f"{number(arrivals['peak_rps'])} requests/s in the busiest {arrivals['bin_s']} s"
     lines = [f"arrivals  {peak}, {number(calmest / arrivals['bin_s'])} in the calmest"]

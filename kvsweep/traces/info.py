@@ -53,17 +53,21 @@ def spread(values: NDArray[Any]) -> dict[str, float]:
     return {"min": ends[0], "mean": ends[1], **quantiles, "max": ends[2]}
 
 
-def rate_over_time(arrival_us: NDArray[np.int64]) -> tuple[int, NDArray[np.int64]]:
-    """Return the seconds of a bin and the arrivals in each, the first bin from time 0 on."""
-    seconds = arrival_us[-1] / 1e6
+def rate_over_time(arrival_us: NDArray[np.int64]) -> tuple[int, int, NDArray[np.int64]]:
+    """Return when the first bin begins and how long each is, seconds, and the arrivals in each.
+
+    Bins are counted from time 0, and the first one is that of the first arrival.
+    """
+    seconds = (arrival_us[-1] - arrival_us[0]) / 1e6
     width = next((w for w in _WIDTHS if seconds < w * BINS), int(seconds / BINS) + 1)
-    return width, np.bincount(arrival_us // (width * 10**6))
+    bins = arrival_us // (width * 10**6)
+    return int(bins[0]) * width, width, np.bincount(bins - bins[0])
 
 
 def _arrivals(arrival_us: NDArray[np.int64]) -> dict[str, Any]:
     gaps = np.diff(arrival_us) / 1e6
     span = float(arrival_us[-1] - arrival_us[0]) / 1e6
-    width, counts = rate_over_time(arrival_us)
+    begin, width, counts = rate_over_time(arrival_us)
     mean = float(gaps.mean()) if gaps.size else 0.0
     return {
         "first_s": float(arrival_us[0]) / 1e6,
@@ -75,6 +79,7 @@ def _arrivals(arrival_us: NDArray[np.int64]) -> dict[str, Any]:
         "gap_cv": float(gaps.std()) / mean if mean else None,
         "dispersion": {f"{w}s": _dispersion(arrival_us, w) for w in _DISPERSION_S},
         "bin_s": width,
+        "bins_from_s": begin,
         "bin_requests": counts.tolist(),
         "peak_rps": int(counts.max()) / width,
     }

@@ -431,3 +431,16 @@ def test_a_name_that_is_not_in_utf_8_is_read(run, files):
     path = Path(os.fsdecode(os.fsencode(files) + b"/caf\xe9.csv"))
     path.write_text(AZURE)
     assert run("trace", "info", str(path))[0] == 0
+
+
+def test_the_rate_of_a_trace_that_begins_late_is_counted_in_bins_of_its_own_length(run, files):
+    rows = [
+        {"timestamp": 3_000_000 + 500 * i, "input_length": 5, "output_length": 2} for i in range(9)
+    ]
+    text = "".join(json.dumps(row | {"hash_ids": [i]}) + "\n" for i, row in enumerate(rows))
+    (files / "late.jsonl").write_text(text)
+    out = run("trace", "info", str(files / "late.jsonl"))[1]
+    assert "arrivals  2 requests/s in the busiest 1 s, 2 in the calmest" in out
+    found = json.loads(run("trace", "info", str(files / "late.jsonl"), "--json")[1])["arrivals"]
+    assert (found["bins_from_s"], found["bin_s"]) == (3000, 1)
+    assert found["bin_requests"] == [2, 2, 2, 2, 1]
