@@ -1085,3 +1085,10 @@ def test_the_difference_of_two_stores_is_drawn_along_their_longest_axis():
     names = [replace(item, labels={"policy": "a"}) for item in found.differences]
     with pytest.raises(InputError, match="share no axis of several numbers"):
         plot.plot_comparison(replace(found, differences=tuple(names)))
+
+
+@pytest.mark.parametrize(("blocks", "seen"), [([7], True), ([7, 9], False)])
+def test_hits_at_a_single_capacity_are_seen(blocks, seen):
+    columns = {"blocks": blocks, "lru_hit_rate": blocks, "best_hit_rate": blocks}
+    (panel,) = plot_hits("trace", columns, 0.3, 16).axes
+    assert [line.get_marker() == "o" for line in panel.lines[:2]] == [seen, seen]

@@ -160,10 +160,16 @@ def _draw_hits(
     if not ceiling:
         _leave_empty(panel)
         return
+    marker = "o" if len(blocks) == 1 else None  # a line of one point is not seen
     # Where both meet they are still two lines.
     for i, (values, width) in enumerate(((best, 2.2), (lru, 1.3))):
         colour = style.colour(1 - i)
-        panel.plot(blocks, values, color=colour, linestyle=style.dash(1 - i), linewidth=width)
+        look: dict[str, Any] = {
+            "linestyle": style.dash(1 - i),
+            "linewidth": width,
+            "marker": marker,
+        }
+        panel.plot(blocks, values, color=colour, **look)
     panel.axhline(ceiling, color=style.FAINT_INK, linewidth=0.6, linestyle=(0, (1, 2)))
     text = f"ceiling {100 * ceiling:.1f}%"
     panel.annotate(
