@@ -603,3 +603,14 @@ def test_files_of_a_sweep_are_looked_for_where_it_was_loaded(tmp_path, monkeypat
         assert requests.output_tokens.tolist() == [10]
     with pytest.raises(InputError, match=r"p\.toml: cannot read"):
         load_sweep("s.toml")
+
+
+def test_a_part_of_a_list_as_messages_write_it_is_told_as_keys_have_it(tmp_path):
+    text = 'latency.model = "llama-3.1-8b/h100/tp2"\ncache.gpu_blocks = 500\n'
+    text += 'workload.clients = [{ id = "a" }, { id = "b" }]\n'
+    for key in ("workload.clients[1].rate_fraction", "workload.clients.1.rate_fraction"):
+        (tmp_path / "s.toml").write_text(f'{text}[grid]\n"{key}" = [1.0, 2.0]\nseed = [0]\n')
+        if "[" in key:
+            with pytest.raises(InputError, match=r"unknown key; did you mean 'clients\.1'\?"):
+                load_sweep(tmp_path / "s.toml")
+    assert load_sweep(tmp_path / "s.toml").axes

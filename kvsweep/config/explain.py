@@ -105,6 +105,9 @@ def _unknown(word: str, known: list[str]) -> str:
 
 
 def _unknown_key(word: str, known: list[str]) -> str:
+    name, _, number = word.removesuffix("]").partition("[")
+    if name in known and number.isdecimal():  # as messages write a part of a list
+        return f"unknown key; did you mean {cut(f'{name}.{number}')!r}?"
     return "unknown key" + (did_you_mean(word, known) or f"; allowed: {', '.join(known)}")
 
 
