@@ -86,6 +86,11 @@ def read_mooncake(text: str, where: str, kind: str, read: Reading) -> Requests:
                 unused = max(unused, 1 + max(row[1], default=-1))
     check_count(len(rows), where, read)
     rows.sort(key=lambda row: row[0])
+    if unused + 2 * len(rows) > _LARGEST:  # a file would not hold what is numbered behind them
+        numbers: dict[int, int] = {}
+        for _, hashes, *_ in rows:
+            hashes[:] = [numbers.setdefault(one, len(numbers)) for one in hashes]
+        unused = len(numbers)
     columns = RequestColumns()
     for i, (arrival_us, hashes, tokens, output_tokens) in enumerate(rows):
         if layout.block * len(hashes) < tokens:  # what has no id is content of its own

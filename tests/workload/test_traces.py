@@ -465,3 +465,14 @@ def test_near_misses_are_told_what_they_lack(tmp_path, name):
     told = str(caught.value)
     assert told.removeprefix(f"{path}:").lstrip().startswith(message)
     assert told.isprintable()
+
+
+def test_the_largest_hash_ids_become_a_trace_that_can_be_written(tmp_path):
+    row = {"timestamp": 0, "input_length": 600, "output_length": 5}
+    ids = ([2**53 - 1, 7], [2**53 - 1, 9], [7, 9])
+    path = write(tmp_path, "".join(json.dumps(row | {"hash_ids": two}) + "\n" for two in ids))
+    requests = load_trace(path).requests
+    assert same(requests, load_trace(to_trace_dict(requests, {})).requests)
+    first, second, third = requests.segment_ids.reshape(3, 2).tolist()
+    assert (first[0], first[1], second[1]) == (second[0], third[0], third[1])
+    assert len({*first, *second, *third, *requests.output_segment.tolist()}) == 6
