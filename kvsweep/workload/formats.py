@@ -24,6 +24,8 @@ _TIMED = ("start_time", "end_time", "info")
 # Of which a line alone is no JSON document, but a line.
 _BY_LINES = frozenset(("mooncake", "qwen-bailian", "weka", "aiperf"))
 
+_AS_CSV = "; written as CSV, columns of any names are read (read.columns)"
+
 _SEPARATORS = {";": "semicolons", "\t": "tabs", "|": "bars"}
 
 USED = {
@@ -99,10 +101,10 @@ def recognise(text: str, where: str, read: Reading) -> tuple[str, Any]:
     if kinds:
         return kinds[0], document
     if isinstance(item, list):
-        refuse(where, "it is a list of something else")
+        refuse(where, f"it is a list of something else{_AS_CSV}")
     if document is None and "format" not in item:
         keys = f"other keys than Mooncake's: {clip(', '.join(item))}"
-        refuse(where, f"its lines are JSON objects of {keys}")
+        refuse(where, f"its lines are JSON objects of {keys}{_AS_CSV}")
     return "kvsweep", parse_json(text, where) if document is None else document
 
 

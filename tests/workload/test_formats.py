@@ -540,7 +540,7 @@ MALFORMED = [
         ": [0]: info.resp",
     ),
     ("inference-perf", "[{", "[5, {", ": not a trace: expected kvsweep-trace/1 (JSON), Moo"),
-    ("inference-perf", "[{", "[{}, {", ": not a trace: it is a list of something else; expected"),
+    ("inference-perf", "[{", "[{}, {", ": not a trace: it is a list of something else; written "),
     ("inference-perf", "}]", "}", ":1: truncated or malformed JSON: Expecting"),
     ("csv", "\n1.07", "\nnan", ":2: arrival_s: expected a time, at least 0, got 'nan8125'"),
     ("csv", "\n1.07", "\n1e999", ":2: arrival_s: expected a time, at least 0, got '1e9998125'"),

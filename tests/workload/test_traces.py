@@ -438,7 +438,7 @@ NEAR_MISSES = {
     ),
     "other lines": (
         '{"id": 1, "models": []}\n{"id": 2, "models": []}\n',
-        "not a trace: its lines are JSON objects of other keys than Mooncake's: id, models; expe",
+        "not a trace: its lines are JSON objects of other keys than Mooncake's: id, models; writ",
     ),
     "two of its own": (
         '{"format": "kvsweep-trace/1"}\n{"format": "kvsweep-trace/1"}\n',
