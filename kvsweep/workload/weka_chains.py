@@ -163,7 +163,7 @@ def _chain(
                 "more) is taken where that is so"
             )
         links.append(Link(call, agent, think))
-    return Chain(links, blocks[0][0])
+    return Chain(links, links[0].call.start)
 
 
 def _think(before: Call, call: Call, same: bool, read: Reading) -> float | None:

@@ -372,3 +372,10 @@ def test_sessions_run_under_the_kernel_in_their_order(tmp_path):
     before = requests.after[later]
     assert (arrival[later] >= finish[before] + requests.think_us[later]).all()
     assert (found.requests["cached_tokens"] > 0).any()
+
+
+def test_what_ran_beside_arrives_when_its_first_request_did(tmp_path):
+    inner = agent(1.0, [call(2.5, 90, api_time=1.0)], duration_ms=3000)
+    path = write(tmp_path, session("a", [call(0.0, 100, api_time=4.0), inner]))
+    beside = load(path, "sessions_per_s=1", "subagents=beside", "subagent_times=absolute")
+    assert beside.arrival_us.tolist() == [0, 2_500_000]
