@@ -11,7 +11,8 @@ from kvsweep.config.trace_reading import Reading
 from kvsweep.errors import InputError, did_you_mean, shown
 from kvsweep.limits import MAX_TIME_US, MAX_TOKENS
 from kvsweep.parsing import parse_csv
-from kvsweep.workload.checks import check_left_out
+from kvsweep.workload.cells import is_nothing
+from kvsweep.workload.checks import IF_FAILED, check_left_out
 from kvsweep.workload.columns import RequestColumns, check_count
 from kvsweep.workload.requests import Requests
 
@@ -34,18 +35,21 @@ def read_azure(text: str, where: str, read: Reading) -> Requests:
     for name in HEADER:
         if name not in header:
             raise InputError(f"{where}:1: missing column {name}{did_you_mean(name, header)}")
-    time_at, context_at, generated_at = (header.index(name) for name in HEADER)
+    used = time_at, context_at, generated_at = [header.index(name) for name in HEADER]
     rows: list[tuple[datetime, int, int, int]] = []
     for line, row in lines:
         try:
             time = _time(row[time_at])
-            if row[generated_at].strip() == "0":
+            if _whole(row[generated_at]) == "0":
                 check_left_out(read, "GeneratedTokens: 0, the request failed")
                 continue
             context = _count(row[context_at], "ContextTokens")
             generated = _count(row[generated_at], "GeneratedTokens")
         except ValueError as problem:
-            raise InputError(f"{where}:{line}: {problem}") from None
+            lacks = any(is_nothing(row[at]) for at in used)
+            if lacks and read.failed == "leave-out":
+                continue
+            raise InputError(f"{where}:{line}: {problem}{IF_FAILED if lacks else ''}") from None
         if rows and (time.tzinfo is None) != (rows[0][0].tzinfo is None):
             raise InputError(
                 f"{where}:{line}: TIMESTAMP: with and without a time zone, as in line {rows[0][1]}"
@@ -74,8 +78,13 @@ def _time(text: str) -> datetime:
         ) from None
 
 
+def _whole(text: str) -> str:
+    """Return what pandas writes as 9.0, where cells of its column are empty, as 9."""
+    return text.strip().removesuffix(".0")
+
+
 def _count(text: str, key: str) -> int:
-    digits = text.strip()
+    digits = _whole(text)
     if digits.isascii() and digits.isdecimal() and len(digits) <= _MAX_DIGITS:
         value = int(digits)
         if 1 <= value <= MAX_TOKENS:

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from kvsweep.config.trace_reading import Reading
 from kvsweep.errors import InputError
 from kvsweep.limits import MAX_REQUESTS, MAX_TIME_US
-from kvsweep.workload.burstgpt import Lines
 from kvsweep.workload.column_roles import NAMES, without
 from kvsweep.workload.columns import no_requests
 from kvsweep.workload.measured import PER_SECOND, Rows
@@ -70,16 +69,16 @@ def collect(
     )  # fmt: skip
 
 
-class Numbered(Lines):
-    """Places of rows with a word before their numbers."""
+class Numbered:
+    """Places of rows, made when one is asked for; a word may stand before their numbers."""
 
     def __init__(self, lines: NDArray[np.int64], word: str) -> None:
-        super().__init__(lines)
+        self._lines = lines
         self._word = word
 
     def __getitem__(self, i: int) -> str:
         """Return the place of row `i`."""
-        return f": {self._word}{self._lines[i]}" if self._word else super().__getitem__(i)
+        return f":{self._word and ' '}{self._word}{self._lines[i]}"
 
 
 def _taken(values: Any, kept: NDArray[np.int64]) -> Any:

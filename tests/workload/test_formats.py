@@ -674,3 +674,26 @@ def test_a_list_over_several_lines_is_no_csv(tmp_path):
     path.write_text('[\n  {"a": 1}\n]\n')
     with pytest.raises(InputError, match="'csv' is CSV, and this is JSON"):
         load_trace(path, parse_reading(["format=csv"]))
+
+
+HEADS = {
+    "azure": "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:17:03.97,10,5.0\n",
+    "burstgpt": "Timestamp,Request tokens,Response tokens\n3,10,5.0\n",
+}
+
+
+@pytest.mark.parametrize("cells", [",7", "NaN,7", "7,-1", ",,"])
+@pytest.mark.parametrize("name", HEADS)
+def test_rows_of_known_tables_that_lack_a_number_are_those_of_failed_requests(
+    tmp_path, name, cells
+):
+    """As those of any other table, which pandas writes with 5.0 for 5 then."""
+    row = (
+        ",,\n" if cells == ",," else f"{'2023-11-16 18:17:04' if name == 'azure' else 4},{cells}\n"
+    )
+    path = write(tmp_path, HEADS[name] + row)
+    told = refused(path)
+    assert told.startswith(":3: ")
+    assert told.endswith("read.failed = 'leave-out' leaves such requests out")
+    kept = load(path, "failed=leave-out").requests
+    assert (kept.prompt_tokens.tolist(), kept.output_tokens.tolist()) == ([10], [5])
