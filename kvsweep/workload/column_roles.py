@@ -50,6 +50,10 @@ def find_roles(header: Sequence[str], read: Reading, where: str) -> dict[str, st
                 f"{where}: no column {LENGTHS.get(role, role)}: read.columns.{role} = 'NAME' says "
                 f"which it is; the file has {clip(', '.join(header))}"
             )
+    if found["prompt"] == found["output"]:
+        raise InputError(
+            f"{where}: read.columns.prompt and output: {shown(found['prompt'])} cannot be both"
+        )
     for pair in (("first_token", "ttft"), ("last_token", "latency")):
         if all(role in found for role in pair):
             found.pop(_other_of(pair, given, found, where))

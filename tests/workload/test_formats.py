@@ -697,3 +697,9 @@ def test_rows_of_known_tables_that_lack_a_number_are_those_of_failed_requests(
     assert told.endswith("read.failed = 'leave-out' leaves such requests out")
     kept = load(path, "failed=leave-out").requests
     assert (kept.prompt_tokens.tolist(), kept.output_tokens.tolist()) == ([10], [5])
+
+
+def test_a_column_is_not_prompts_and_outputs_at_once(tmp_path):
+    path = write(tmp_path, "arrival_s,in,output_tokens\n1,2,3\n")
+    told = ": read.columns.prompt and output: 'output_tokens' cannot be both"
+    assert refused(path, "columns.prompt=output_tokens") == told
