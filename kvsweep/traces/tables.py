@@ -7,6 +7,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from kvsweep.errors import InputError, clip, shown
 from kvsweep.files import replaced, written
 from kvsweep.limits import MAX_BLOCKS
@@ -75,9 +78,20 @@ def write_table(path: Path, columns: Mapping[str, Sequence[Any]], about: Mapping
     import xarray as xr
 
     data = {
-        name: ("blocks", list(values), {"units": UNITS[name][0], "long_name": UNITS[name][1]})
+        name: ("blocks", _storable(values), {"units": UNITS[name][0], "long_name": UNITS[name][1]})
         for name, values in columns.items()
     }
-    plain = {key: value for key, value in about.items() if isinstance(value, int | float | str)}
+    plain = {
+        key: value if isinstance(value, str) else _storable([value])[0]
+        for key, value in about.items()
+        if isinstance(value, int | float | str)
+    }
     with replaced(path) as new:
         xr.Dataset(data, attrs=plain).set_coords("blocks").to_netcdf(new, engine="scipy")
+
+
+def _storable(values: Sequence[Any]) -> NDArray[Any]:
+    """Return numbers as such a file has them: integers beyond 32 bits as doubles."""
+    found = np.asarray(values)
+    wide = found.dtype.kind == "i" and found.max() > np.iinfo(np.int32).max
+    return found.astype(np.float64) if wide else found

@@ -444,3 +444,14 @@ def test_the_rate_of_a_trace_that_begins_late_is_counted_in_bins_of_its_own_leng
     found = json.loads(run("trace", "info", str(files / "late.jsonl"), "--json")[1])["arrivals"]
     assert (found["bins_from_s"], found["bin_s"]) == (3000, 1)
     assert found["bin_requests"] == [2, 2, 2, 2, 1]
+
+
+def test_netcdf_holds_more_tokens_than_32_bits(run, files):
+    rows = "".join(f"{i},16000000,1\n" for i in range(200))
+    (files / "huge.csv").write_text(f"arrival_s,prompt_tokens,output_tokens\n{rows}")
+    wanted = ("--block-size", "16000", "--blocks", f"1000,{2**27}")
+    line = ("trace", "hits", str(files / "huge.csv"), *wanted, "-o", str(files / "huge.nc"))
+    assert run(*line)[0] == 0
+    with xr.open_dataset(files / "huge.nc") as ds:
+        assert ds.attrs["prompt_tokens"] == 3_200_000_000
+        assert ds["tokens"].values.tolist() == [16_000_000, 2**27 * 16_000]
