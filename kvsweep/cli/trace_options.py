@@ -101,11 +101,12 @@ def read_and_find(
 
 
 def of_file(file: Path, ask: Callable[[], Any]) -> Any:
-    """Return what is asked; a complaint begins with the file's name."""
+    """Return what is asked; a complaint begins with the file's name, and names the option."""
     try:
         return ask()
     except InputError as error:
-        raise InputError(f"{file}: {error}") from None
+        told = str(error).replace("cache.block_size", "--block-size")
+        raise InputError(f"{file}: {told}") from None
 
 
 def save(figure: Figure, path: Path, as_json: bool) -> None:

@@ -455,3 +455,11 @@ def test_netcdf_holds_more_tokens_than_32_bits(run, files):
     with xr.open_dataset(files / "huge.nc") as ds:
         assert ds.attrs["prompt_tokens"] == 3_200_000_000
         assert ds["tokens"].values.tolist() == [16_000_000, 2**27 * 16_000]
+
+
+def test_too_many_blocks_are_told_by_the_option_that_makes_them_fewer(run, files):
+    rows = "".join(f"{i},16000000,1\n" for i in range(20))
+    (files / "huge.csv").write_text(f"arrival_s,prompt_tokens,output_tokens\n{rows}")
+    line = ("trace", "info", str(files / "huge.csv"), "--block-size")
+    assert f"{files}/huge.csv: --block-size: the request list fills 320,000," in run(*line, "1")[2]
+    assert run(*line, "100000")[0] == 0
