@@ -1,5 +1,6 @@
 """Reports: the finding first, aligned columns, nothing left out in silence."""
 
+import io
 import json
 
 import numpy as np
@@ -13,6 +14,7 @@ from kvsweep.analysis.pareto import pareto_front
 from kvsweep.analysis.statistics import Interval
 from kvsweep.analysis.wording import interval_ends, label, number
 from kvsweep.report import cliff_text, effects_text, outcome, pareto_text, summary, summary_text
+from kvsweep.report.folding import columns_of, width_of_terminal
 from kvsweep.report.table import mean_and_sd, table
 
 
@@ -382,3 +384,68 @@ def test_cells_that_ended_badly_are_named_in_their_order_and_pending_ones_counte
     texts = np.array([["", "a", "", ""], ["b", "", "c", ""]], object)
     told = outcome(ds.assign(status_detail=(("size", "seed"), texts)))["incomplete"]
     assert [cell["detail"] for cell in told] == ["a", "b", "c"]
+
+
+def wrapped(text, width):
+    """Return a table of two rows as a terminal of so many columns shows it."""
+    header = ("", "gpu_blocks", "preemption_rate", "ttft_p99_ms", "verdict")
+    rows = [
+        ("round-robin", "1,000", "0.3", "2,858", "higher"),
+        (text, "2,000", "0", "461", "lower"),
+    ]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("kvsweep.report.folding.width_of_terminal", lambda: width)
+        return table(header, rows, keys=2)
+
+
+@pytest.mark.parametrize("width", [20, 40, 60, 80])
+@pytest.mark.parametrize(
+    "name",
+    ["least-loaded", "a policy whose name is a whole sentence", "x" * 70, "\u65e5\u672c" * 20],
+)
+def test_tables_have_the_width_of_the_terminal(width, name):
+    made = wrapped(name, width)
+    wide = max(map(columns_of, made.splitlines()))
+    assert wide <= max(width, 16 + 10 + 15 + 4)  # keys and one column more are never parted
+    assert made.rows[1][0] == name  # as pages have it
+
+
+def test_columns_without_room_follow_below_with_what_says_the_row():
+    assert wrapped("least-loaded", 45).splitlines() == [
+        "              gpu_blocks  preemption_rate",
+        "round-robin        1,000              0.3",
+        "least-loaded       2,000                0",
+        "",
+        "              gpu_blocks  ttft_p99_ms",
+        "round-robin        1,000        2,858",
+        "least-loaded       2,000          461",
+        "",
+        "              gpu_blocks  verdict",
+        "round-robin        1,000  higher",
+        "least-loaded       2,000  lower",
+    ]
+
+
+def test_a_long_name_goes_on_in_the_next_line():
+    rows = [("policy", "2", "round-robin, least-loaded"), ("seed", "20", "")]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("kvsweep.report.folding.width_of_terminal", lambda: 36)
+        made = table(("axis", "values", "names"), rows)
+    assert made.splitlines() == [
+        "axis    values  names",
+        "policy       2  round-robin,",
+        "                  least-loaded",
+        "seed        20",
+    ]
+
+
+def test_the_width_is_that_of_a_terminal_and_of_nothing_else(monkeypatch):
+    class Terminal(io.StringIO):
+        def isatty(self):
+            return True
+
+    monkeypatch.setenv("COLUMNS", "60")
+    monkeypatch.setattr("sys.stdout", io.StringIO())
+    assert width_of_terminal() == 0
+    monkeypatch.setattr("sys.stdout", Terminal())
+    assert width_of_terminal() == 60

@@ -33,7 +33,7 @@ def difference_parts(found: Comparison) -> list[str]:
     axes = list(found.differences[0].labels) if found.differences else []
     header = (*axes, "A", "B", "B - A", "interval", "of A", "seeds", "verdict")
     rows = [_row(item) for item in found.differences[:MAX_ROWS]]
-    parts.append(table(header, rows))
+    parts.append(table(header, rows, keys=len(axes)))
     more = len(found.differences) - MAX_ROWS
     parts += [f"... and {more:,} more; --json has all"] if more > 0 else []
     return [*parts, "", *_notes(found)]

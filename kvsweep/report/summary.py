@@ -205,7 +205,11 @@ def _headline_tables(ds: xr.Dataset, found: dict[str, Any]) -> list[str]:
         for i, row in enumerate(shown)
     ]
     left = (len(rows) - len(shown)) // points
-    return [table(header, body), *([f"... and {left:,} more combinations: --at"] if left else [])]
+    keys = 1 + bool(main) + len(drawn)
+    return [
+        table(header, body, keys),
+        *([f"... and {left:,} more combinations: --at"] if left else []),
+    ]
 
 
 def _value(value: float | str) -> str:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from unicodedata import combining, east_asian_width
 
 import numpy as np
 
 from kvsweep.analysis.statistics import Interval
 from kvsweep.analysis.wording import MISSING, decimals, interval_ends, number
+from kvsweep.report.folding import aligned
 
 _NUMERIC = frozenset("0123456789.,-+±%[] e")
 
@@ -26,35 +26,19 @@ class Table(str):
     rows: list[tuple[str, ...]]
 
 
-def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
-    """Align columns: numbers to the right, words to the left; columns that are all empty go."""
+def table(header: Sequence[str], rows: Sequence[Sequence[str]], keys: int = 1) -> Table:
+    """Align columns: numbers to the right, words to the left; columns that are all empty go.
+
+    The first `keys` say what a row is: a table wider than the terminal repeats them
+    (`report.folding`).
+    """
     kept = [c for c in range(len(header)) if header[c] or any(row[c] for row in rows)]
     columns = [[header[c], *(row[c] for row in rows)] for c in kept]
-    aligned = []
-    for column in columns:
-        width = max(map(columns_of, column))
-        right = all(map(is_number, column[1:]))
-        room = [" " * (width - columns_of(cell)) for cell in column]
-        pairs = zip(room, column, strict=True)
-        aligned.append([space + cell if right else cell + space for space, cell in pairs])
-    made = Table("\n".join("  ".join(line).rstrip() for line in zip(*aligned, strict=True)))
+    rights = [all(map(is_number, column[1:])) for column in columns]
+    made = Table(aligned(columns, rights, sum(c < keys for c in kept)))
     made.header = tuple(header[c] for c in kept)
     made.rows = [tuple(row[c] for c in kept) for row in rows]
     return made
-
-
-def columns_of(text: str) -> int:
-    """Return how many columns of a terminal a text takes: two for each letter of full width.
-
-    Examples
-    --------
-    >>> columns_of("abc"), columns_of("\u65e5\u672c")
-    (3, 4)
-    """
-    if text.isascii():
-        return len(text)
-    wide = sum(east_asian_width(letter) in "WF" for letter in text)
-    return len(text) + wide - sum(combining(letter) > 0 for letter in text)
 
 
 def is_number(cell: str) -> bool:

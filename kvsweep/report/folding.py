@@ -1,0 +1,123 @@
+"""Tables that are wider than the terminal: in blocks of columns, one below the other."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import sys
+from collections.abc import Sequence
+from unicodedata import combining, east_asian_width
+
+LEAST = 16
+"""Columns of a terminal that words have before they go on in a further line."""
+
+_GAP = _INDENT = "  "
+
+
+def columns_of(text: str) -> int:
+    """Return how many columns of a terminal a text takes: two for each letter of full width.
+
+    Examples
+    --------
+    >>> columns_of("abc"), columns_of("\u65e5\u672c")
+    (3, 4)
+    """
+    if text.isascii():
+        return len(text)
+    wide = sum(east_asian_width(letter) in "WF" for letter in text)
+    return len(text) + wide - sum(combining(letter) > 0 for letter in text)
+
+
+def width_of_terminal() -> int:
+    """Return how wide the terminal is that output goes to, 0 if it is none or does not tell."""
+    stream = sys.stdout
+    if stream is None or stream.closed or not stream.isatty():
+        return 0
+    return shutil.get_terminal_size((0, 0)).columns
+
+
+def aligned(columns: Sequence[Sequence[str]], rights: Sequence[bool], keys: int) -> str:
+    """Return columns side by side, numbers to the right, within the width of a terminal.
+
+    Where that is too narrow long words go on in further lines, and what still has no room follows
+    in further blocks, which begin with the first columns again.
+
+    Parameters
+    ----------
+    columns : sequence of sequence of str
+        Each with its header first.
+    rights : sequence of bool
+        Which of them are aligned to the right.
+    keys : int
+        How many of the first columns say what a row is.
+    """
+    width = width_of_terminal()
+    widths = [max(map(columns_of, column)) for column in columns]
+    if width == 0 or _taken(widths) <= width:
+        return _block(columns, widths, rights)
+    widths = _narrowed(widths, rights, width)
+    blocks = []
+    for place in _blocks(widths, keys, width):
+        of = [(columns[c], widths[c], rights[c]) for c in place]
+        blocks.append(_block(*zip(*of, strict=True)))
+    return "\n\n".join(blocks)
+
+
+def _taken(widths: Sequence[int]) -> int:
+    return sum(widths) + len(_GAP) * (len(widths) - 1)
+
+
+def _narrowed(widths: list[int], rights: Sequence[bool], width: int) -> list[int]:
+    """Give columns of words what the others leave, if that is something, or else a third."""
+    words = [c for c, right in enumerate(rights) if not right and widths[c] > LEAST]
+    if not words:
+        return widths
+    over = _taken(widths) - width
+    longest = max(words, key=lambda c: widths[c])
+    if widths[longest] - over >= LEAST:
+        return [w - over if c == longest else w for c, w in enumerate(widths)]
+    most = max(LEAST, width // 3)
+    return [min(w, most) if c in words else w for c, w in enumerate(widths)]
+
+
+def _blocks(widths: Sequence[int], keys: int, width: int) -> list[list[int]]:
+    """Share the columns out to blocks, each with the first columns and at least one more."""
+    first = list(range(min(keys, len(widths))))
+    blocks: list[list[int]] = []
+    for column in range(len(first), len(widths)):
+        if blocks and _taken([widths[c] for c in (*blocks[-1], column)]) <= width:
+            blocks[-1].append(column)
+        else:
+            blocks.append([*first, column])
+    return blocks or [first]
+
+
+def _block(columns: Sequence[Sequence[str]], widths: Sequence[int], rights: Sequence[bool]) -> str:
+    lines = []
+    for row in zip(*columns, strict=True):
+        cells = [_lines(cell, width) for cell, width in zip(row, widths, strict=True)]
+        for place in range(max(map(len, cells))):
+            parts = []
+            for cell, width, right in zip(cells, widths, rights, strict=True):
+                text = cell[place] if place < len(cell) else ""
+                space = " " * (width - columns_of(text))
+                parts.append(space + text if right else text + space)
+            lines.append(_GAP.join(parts).rstrip())
+    return "\n".join(lines)
+
+
+def _lines(cell: str, width: int) -> list[str]:
+    """Break a text to lines of at most so many columns, those after the first set in."""
+    if columns_of(cell) <= width:
+        return [cell]
+    lines, line = [], ""
+    for word in re.findall(r"\S+\s*", cell):
+        if line.strip() and columns_of(line + word.rstrip()) > width:
+            lines.append(line)
+            line = _INDENT
+        for letter in word:  # of a word without room in any line, as many as have
+            if columns_of((line + letter).rstrip()) > width:
+                lines.append(line)
+                line = _INDENT
+            line += letter
+    return [each.rstrip() for each in (*lines, line)]
