@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from kvsweep import simulate
 from kvsweep.addresses import located, overlap, store_place
+from kvsweep.analysis.wording import counted
 from kvsweep.arguments import checked
 from kvsweep.errors import InputError
 from kvsweep.grid import plan
@@ -156,7 +157,7 @@ def _check_all(sources: Sequence[Source], found: dict[int, Source], cells: Plan)
     numbers = [task.index for task in missing]
     named = ", ".join(map(str, numbers[:NAMED])) + (", ..." if len(numbers) > NAMED else "")
     count = sum(map(cells.size, missing))
-    which = f"{'task' if len(numbers) == 1 else 'tasks'} {named}; {count:,} cells"
+    which = f"{'task' if len(numbers) == 1 else 'tasks'} {named}; {counted(count, 'cell')}"
     raise InputError(
         f"{len(numbers):,} of {len(cells.tasks):,} tasks are in none of the stores ({which}): "
         f"{'; '.join(_commands(sources, numbers))}"

@@ -13,6 +13,7 @@ from kvsweep.addresses import Where, store_place
 from kvsweep.analysis.planned import cells_of_sweep
 from kvsweep.analysis.warning_records import ResultWarning
 from kvsweep.analysis.warnings import find_warnings, stored
+from kvsweep.analysis.wording import counted
 from kvsweep.arguments import checked
 from kvsweep.config import Sweep
 from kvsweep.config.memory import memory_varies
@@ -209,7 +210,8 @@ def _run(
         todo = target.pending()
         if target.damaged and notify:
             count = sum(map(cells.size, todo))
-            notify(f"{path}: {_damage(target.damaged)} made anew, {count:,} cells simulated")
+            anew = f"{_damage(target.damaged)} made anew, {counted(count, 'cell')} simulated"
+            notify(f"{path}: {anew}")
         if todo and job.entries and using is None:
             # Compiled once, here: processes then load it instead of compiling all at once.
             simulate.warm_up(notify, job.entries)

@@ -63,9 +63,10 @@ def verify(store: Where, sample: int, folder: Path | None, as_json: bool) -> int
 
 
 def _print(found: Verification) -> None:
+    from kvsweep.analysis.wording import counted
+
     if found.damaged:
-        count = len(found.damaged)
-        files = "1 file" if count == 1 else f"{count:,} files"
+        files = counted(len(found.damaged), "file")
         echo(f"{found.store}: {files} changed since written:")
         for name in found.damaged[:NAMED]:
             echo(f"  {name}")
@@ -74,9 +75,10 @@ def _print(found: Verification) -> None:
     else:
         echo(f"{found.store}: {found.files:,} files, all as they were written")
     if found.pending:
-        echo(f"{found.pending:,} cells are not simulated yet")
+        verb = "is" if found.pending == 1 else "are"
+        echo(f"{counted(found.pending, 'cell')} {verb} not simulated yet")
     if found.simulated:
-        echo(f"{len(found.simulated):,} cells simulated again: {_differences(found)}")
+        echo(f"{counted(len(found.simulated), 'cell')} simulated again: {_differences(found)}")
     for cell in found.different:
         echo(f"  {_label(cell)}: {', '.join(cell['variables'])}")
     if found.not_simulated:
@@ -84,7 +86,10 @@ def _print(found: Verification) -> None:
 
 
 def _differences(found: Verification) -> str:
-    return f"{len(found.different):,} differ:" if found.different else "all the same"
+    count = len(found.different)
+    if not count:
+        return "the same" if len(found.simulated) == 1 else "all the same"
+    return "1 differs:" if count == 1 else f"{count:,} differ:"
 
 
 def _label(cell: dict[str, Any]) -> str:

@@ -114,7 +114,9 @@ def _notes(found: Comparison) -> list[str]:
     notes += [_left_out(item) for item in found.unmatched]
     dropped = sum(item.dropped > 0 for item in found.differences)
     if dropped:
-        notes.append(f"{dropped:,} cells lack some seeds, in which one store has no value.")
+        lack = "lacks" if dropped == 1 else "lack"
+        cells = counted(dropped, "cell")
+        notes.append(f"{cells} {lack} some seeds, in which one store has no value.")
     return notes
 
 

@@ -99,7 +99,7 @@ def test_numbers_that_are_not_what_simulating_gives_are_found(run, path, monkeyp
     monkeypatch.setattr("kvsweep.simulate.simulate_batch", other)
     code, out, _ = run("verify", "a.zarr", "--sample", "1")
     assert code == 1
-    assert "1 cells simulated again: 1 differ:\n  policy=" in out
+    assert "1 cell simulated again: 1 differs:\n  policy=" in out
     assert out.endswith(": steps\n")
 
 
