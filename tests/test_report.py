@@ -449,3 +449,17 @@ def test_the_width_is_that_of_a_terminal_and_of_nothing_else(monkeypatch):
     assert width_of_terminal() == 0
     monkeypatch.setattr("sys.stdout", Terminal())
     assert width_of_terminal() == 60
+
+
+@pytest.mark.parametrize(
+    ("means", "told"),
+    [
+        ([0.9, 0.0], "passes 0.05 at gpu_blocks 1,944 (no seeds: no interval)"),
+        ([0.0, 0.0], "does not pass 0.05 from gpu_blocks 1,000 to 2,000: "),
+        ([0.9, 0.9], "is above 0.05 all over gpu_blocks 1,000 to 2,000: "),
+    ],
+)
+def test_an_axis_without_a_unit_is_named(means, told):
+    ds = dataset(means, blocks=[1000, 2000])
+    ds["gpu_blocks"].attrs["units"] = "1"
+    assert cliff_text(find_cliff(ds)).startswith(f"preemption_rate {told}")

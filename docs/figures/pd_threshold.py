@@ -7,6 +7,7 @@ To renew both, after the commands of the page::
 
 from pathlib import Path
 
+import matplotlib as mpl
 import numpy as np
 
 import kvsweep
@@ -16,8 +17,6 @@ from kvsweep.plot import saving, style
 ROOT = Path(__file__).resolve().parents[2]
 FIGURE = ROOT / "docs" / "findings" / "pd-threshold.png"
 KINDS = {"code": "code generation", "chat": "interactive chat"}
-LEGENDS = {"code": ("lower right", 0.002), "chat": ("lower right", 0.0004)}
-"""Where each is, and where its axis begins."""
 THRESHOLD = "pd_uncached_token_threshold"
 LOCAL = 1_000_000  # longer than any prompt: none goes away
 
@@ -74,24 +73,33 @@ def tell(kind, ds):
         )
 
 
+def looks(stores):
+    """Return a look for each threshold, the same in all panels: larger ones are lighter."""
+    known = sorted({int(t) for ds in stores.values() for t in ds[THRESHOLD].values} - {LOCAL})
+    ramp = mpl.colormaps["plasma"](np.linspace(0.05, 0.85, len(known)))
+    found = {t: {"color": ramp[i], "ls": style.dash(i)} for i, t in enumerate(known)}
+    return {**found, LOCAL: {"color": style.INK, "ls": "-"}}
+
+
 def draw(stores):
     """Return the figure: the first token over the load, by threshold."""
     with style.style():
-        figure = style.new_figure(2.8, width=2 * style.COLUMN_WIDTH)
+        figure = style.new_figure(2.9, width=2 * style.COLUMN_WIDTH)
+        shown, lines = looks(stores), {}
         for panel, (kind, ds) in zip(figure.subplots(1, 2), stores.items(), strict=True):
-            for i, threshold in enumerate(ds[THRESHOLD].values):
+            for threshold in ds[THRESHOLD].values:
                 cells = ds.ttft_mean_ms.sel({THRESHOLD: threshold}).values / 1000
                 mean, half = statistics.mean_and_t(cells, 0.95)
-                look = {"color": style.colour(i), "ls": style.dash(i), "lw": 1.2}
-                panel.errorbar(ds.rate, mean, half, label=called(threshold), **look)
+                lines[threshold] = panel.errorbar(ds.rate, mean, half, lw=1.2, **shown[threshold])
             panel.set_yscale("log")
+            panel.yaxis.set_major_formatter(style.number_ticks())
             panel.set_xlabel("sessions per second")
-            panel.set_ylabel("TTFT, mean (s)")
             panel.set_title(KINDS[kind], fontsize=8)
-            place, least = LEGENDS[kind]
-            panel.set_ylim(bottom=least)
-            title = "uncached tokens that go away"
-            panel.legend(frameon=False, fontsize=7, title=title, title_fontsize=7, loc=place)
+        figure.axes[0].set_ylabel("TTFT, mean (s)")
+        names = {called(threshold): lines[threshold] for threshold in shown}
+        title = "uncached tokens that go away"
+        look = {"frameon": False, "fontsize": 7, "title": title, "title_fontsize": 7}
+        figure.legend(names.values(), names, ncols=4, loc="outside lower center", **look)
     return figure
 
 

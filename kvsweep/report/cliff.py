@@ -56,24 +56,32 @@ _RATIO_HEADER = ("", "mean curves", "interval", "seeds: mean ± sd", "pairs", "l
 def group_sentence(cliff: Cliff, group: GroupCliff) -> str:
     """State one group's cliff, or on which side of the swept range it lies."""
     name = f"{label(group.labels)}: " if group.labels else ""
-    unit = plural(cliff.along_units) or cliff.along
+    axis, unit = _axis_words(cliff)
     low, high = number(float(cliff.axis[0])), number(float(cliff.axis[-1]))
     limit = f"{number(cliff.threshold)}{with_space(cliff.units)}"
     passed = "above" if cliff.past == "above" else "below"
     crossing = group.mean_curve
     if crossing.outcome is Outcome.CROSSES:
         support = _support(cliff, group.interval)
-        return f"{name}{cliff.metric} passes {limit} at {number(crossing.value)} {unit}{support}"
+        place = f"{axis}{number(crossing.value)}{unit}"
+        return f"{name}{cliff.metric} passes {limit} at {place}{support}"
     gaps = bool(np.isnan(group.curve.mean).any())
     if crossing.outcome is Outcome.NEVER:
-        where = f"{'where it has a value ' if gaps else ''}from {low} to {high} {unit}"
+        where = f"{'where it has a value ' if gaps else ''}from {axis}{low} to {high}{unit}"
         found = f"does not pass {limit} {where}"
     elif crossing.outcome is Outcome.ALREADY:
         where = "where it has a value from" if gaps else "all over"
-        found = f"is {passed} {limit} {where} {low} to {high} {unit}"
+        found = f"is {passed} {limit} {where} {axis}{low} to {high}{unit}"
     else:
         found = f"may pass {limit} where cells have no value"
     return f"{name}{cliff.metric} {found}: {outside(cliff, crossing.outcome)}"
+
+
+def _axis_words(cliff: Cliff) -> tuple[str, str]:
+    """Return what stands before a value of the axis and behind it: pure numbers have no unit."""
+    if cliff.along_units in ("1", ""):
+        return f"{cliff.along} ", ""
+    return "", f" {plural(cliff.along_units)}"
 
 
 def _support(cliff: Cliff, interval: Interval | None) -> str:
