@@ -1092,3 +1092,31 @@ def test_hits_at_a_single_capacity_are_seen(blocks, seen):
     columns = {"blocks": blocks, "lru_hit_rate": blocks, "best_hit_rate": blocks}
     (panel,) = plot_hits("trace", columns, 0.3, 16).axes
     assert [line.get_marker() == "o" for line in panel.lines[:2]] == [seen, seen]
+
+
+def test_an_interval_that_reaches_zero_does_not_fill_the_panel_beside_it():
+    seeds = np.array([[10.0, 1.0, 4000.0], [10.0, 5000.0, 4000.0]])
+    ds = xr.Dataset({"ttft_p99_ms": (("seed", "rate"), seeds)}, {"seed": [0, 1], "rate": [1, 2, 3]})
+    (panel,) = plot.plot_curve(ds, "ttft_p99_ms", "rate").axes
+    assert panel.get_yscale() == "log"
+    band = panel.collections[0].get_paths()[0].vertices
+    assert band[:, 1].min() == panel.get_ylim()[0] / 10.0
+
+
+def test_a_measure_that_is_zero_is_not_drawn_as_if_it_could_be_less():
+    ds = xr.Dataset({"preemption_rate": ("rate", [0.0, 0.0])}, {"rate": [1, 2]})
+    (panel,) = plot.plot_curve(ds, "preemption_rate", "rate").axes
+    assert panel.get_ylim() == pytest.approx((-0.05, 1.05))
+
+
+def test_no_name_of_a_member_lies_over_a_level():
+    policies = ["one of two", "two of two", "third"]
+    values = {"ttft_p99_ms": ("policy", [80.0, 80.0, 900.0]), "rps": ("policy", [9.0, 9.0, 1.0])}
+    ds = xr.Dataset(values, {"policy": policies})
+    front = pareto_front(ds, ["ttft_p99_ms:min", "rps:max"])
+    with plot.look(size=(3.5, 1.8), title=""):
+        figure = plot.plot_pareto(ds, front, levels={"ttft_p99_ms": 120.0})
+    FigureCanvasAgg(figure).draw()
+    level, *names = sorted(figure.axes[0].texts, key=lambda t: t.get_text() != "level 120")
+    boxes = [text.get_window_extent() for text in names]
+    assert not any(level.get_window_extent().overlaps(box) for box in boxes)

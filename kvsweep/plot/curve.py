@@ -148,6 +148,9 @@ def _draw(
         draw_alone(panel, x, (mean, low, high), style.colour(i))
         known = np.flatnonzero(~np.isnan(mean))
         ends.append((name, float(mean[known[-1]]) if known.size else np.nan))
+    if not np.nan_to_num(array.values).any():  # of measures that are 0 none is less
+        panel.update_datalim([(x[0], 1.0)])
+        panel.autoscale_view()
     panel.grid(axis="y", color=style.GRID, linewidth=0.6)
     panel.set_title(style.axis_label(array), loc="left", fontsize=7.5)
     scale_by_means(panel)
@@ -188,11 +191,18 @@ def draw_threshold(panel: Axes, threshold: float) -> None:
 
 
 def scale_by_means(panel: Axes) -> None:
-    """Draw means of many orders of magnitude by their logarithm."""
+    """Draw means of many orders of magnitude by their logarithm.
+
+    Intervals that reach 0 leave the panel at its foot between two points, not beside one.
+    """
     means = np.concatenate([np.asarray(line.get_ydata(), np.float64) for line in panel.lines])
     known = means[np.isfinite(means)]
     if known.size and 0.0 < known.min() * LOG_FACTOR < known.max():
         panel.set_yscale("log")
+        foot = panel.get_ylim()[0] / 10.0
+        for band in panel.collections:
+            for path in band.get_paths():
+                path.vertices[:, 1] = np.maximum(path.vertices[:, 1], foot)
 
 
 def split_lines(array: xr.DataArray, along: str) -> list[tuple[str, Floats]]:

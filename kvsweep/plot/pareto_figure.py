@@ -233,7 +233,7 @@ def _name_members(axes: Axes, group: FrontGroup) -> None:
         member.values[1] + (0.05 + 0.5 * count) * gap
         for (_, member), count in zip(labelled, lines, strict=True)
     ]
-    places = spread(middles, gap, bottom, top, lines)
+    places = spread(middles, gap, bottom, top - 0.5 * gap, lines)  # a level is named above
     for (i, member), text, y in zip(labelled, texts, places, strict=True):
         left = member.values[0] > 0.5 * (low + high)
         axes.annotate(
