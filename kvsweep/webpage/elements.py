@@ -16,6 +16,7 @@ from kvsweep.report.table import Table, is_number
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+MOST_LINES = 12  # of an answer that are shown without being asked for
 MOST_ROWS = 30  # of a table that is shown without being asked for
 
 # What the page has by another name: dark where the browser is.
@@ -60,6 +61,13 @@ def paragraphs(parts: Iterable[str]) -> str:
             close()
     close()
     return "\n".join(made)
+
+
+def shortened(lines: Iterable[str]) -> str:
+    """Return a paragraph of lines, of many the first, and the others when asked for."""
+    every = list(lines)
+    first, more = every[:MOST_LINES], every[MOST_LINES:]
+    return paragraphs(first) + (folded(f"{len(more):,} more", paragraphs(more)) if more else "")
 
 
 def table(found: Table) -> str:

@@ -32,7 +32,7 @@ from kvsweep.report.pareto import pareto_parts
 from kvsweep.report.sensitivity import sensitivity_parts, sensitivity_sentences
 from kvsweep.report.summary import summary_parts
 from kvsweep.report.table import table
-from kvsweep.webpage.elements import drawn, folded, heading, listing, paragraphs, text
+from kvsweep.webpage.elements import drawn, folded, heading, listing, paragraphs, shortened, text
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -121,10 +121,8 @@ class StoreReport:
             lines = [str(part) for part in pareto_parts(self._front) if part.startswith("front")]
         else:
             lines = of_effects
-        lines += self._without
-        if not any(lines):
-            return ""
-        return f'<div class="answer">{paragraphs(line for line in lines if line)}</div>'
+        told = shortened(line for line in lines if line) + paragraphs(self._without)
+        return f'<div class="answer">{told}</div>' if told else ""
 
     def _warnings(self) -> str:
         found = warnings_of(self.ds)

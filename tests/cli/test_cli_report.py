@@ -10,6 +10,7 @@ from sweeping import BASE, CLIFF, GRID, fake_batch, make_sweep
 
 import kvsweep
 from kvsweep.errors import InputError
+from kvsweep.webpage.elements import paragraphs, shortened
 
 EVIL = "<script>alert(1)</script>"
 SWEEP = BASE.replace('title = "small"', f'title = "{EVIL}"')
@@ -187,3 +188,18 @@ def test_what_is_wrong_is_told_in_a_line(run, store, tmp_path, words, told):
     (line,) = err.splitlines()
     assert told in line
     assert not list(tmp_path.glob("*.html"))
+
+
+def test_of_a_long_answer_the_first_lines_are_shown_and_the_others_when_asked_for():
+    lines = [f"line {n}" for n in range(15)]
+    shown, rest = shortened(lines).split("<details>")
+    assert shown == paragraphs(lines[:12])
+    assert "<summary>3 more</summary>" in rest
+    assert paragraphs(lines[12:]) in rest
+    assert shortened(lines[:12]) == paragraphs(lines[:12])
+
+
+def test_a_page_on_paper_tells_what_is_folded(run, store, tmp_path):
+    run("report", store, "-o", "page.html")
+    style = (tmp_path / "page.html").read_text().split("</style>")[0]
+    assert "details { display: none; }" not in style
