@@ -76,21 +76,21 @@ def tell(kind, ds):
 def looks(stores):
     """Return a look for each threshold, the same in all panels: larger ones are lighter."""
     known = sorted({int(t) for ds in stores.values() for t in ds[THRESHOLD].values} - {LOCAL})
-    ramp = mpl.colormaps["plasma"](np.linspace(0.05, 0.85, len(known)))
-    found = {t: {"color": ramp[i], "ls": style.dash(i)} for i, t in enumerate(known)}
-    return {**found, LOCAL: {"color": style.INK, "ls": "-"}}
+    ramp = mpl.colormaps["plasma"](np.linspace(0.1, 0.85, len(known)))
+    found = {t: {"color": ramp[i], "ls": style.dash(i), "lw": 1.2} for i, t in enumerate(known)}
+    return {**found, LOCAL: {"color": style.INK, "ls": "-", "lw": 2.0}}
 
 
 def draw(stores):
     """Return the figure: the first token over the load, by threshold."""
     with style.style():
-        figure = style.new_figure(2.9, width=2 * style.COLUMN_WIDTH)
+        figure = style.new_figure(3.1, width=2 * style.COLUMN_WIDTH)
         shown, lines = looks(stores), {}
         for panel, (kind, ds) in zip(figure.subplots(1, 2), stores.items(), strict=True):
             for threshold in ds[THRESHOLD].values:
                 cells = ds.ttft_mean_ms.sel({THRESHOLD: threshold}).values / 1000
                 mean, half = statistics.mean_and_t(cells, 0.95)
-                lines[threshold] = panel.errorbar(ds.rate, mean, half, lw=1.2, **shown[threshold])
+                lines[threshold] = panel.errorbar(ds.rate, mean, half, **shown[threshold])
             panel.set_yscale("log")
             panel.yaxis.set_major_formatter(style.number_ticks())
             panel.set_xlabel("sessions per second")
