@@ -1120,3 +1120,12 @@ def test_no_name_of_a_member_lies_over_a_level():
     level, *names = sorted(figure.axes[0].texts, key=lambda t: t.get_text() != "level 120")
     boxes = [text.get_window_extent() for text in names]
     assert not any(level.get_window_extent().overlaps(box) for box in boxes)
+
+
+def test_numbers_below_a_heatmap_do_not_touch():
+    ds = h8(2)
+    figure = plot.plot_heatmap(ds, "ttft_p99_ms", "gpu_blocks", "policy")
+    FigureCanvasAgg(figure).draw()
+    boxes = [text.get_window_extent() for text in figure.axes[0].get_xticklabels()]
+    letter = boxes[0].width / len("1,000")
+    assert all(a.x1 + letter < b.x0 for a, b in itertools.pairwise(boxes))

@@ -224,11 +224,12 @@ def _draw(
     image = panel.imshow(
         table.values, origin="lower", aspect="auto", cmap="cividis", norm=norm, interpolation="none"
     )
-    narrow = table[y].dtype.kind == "U" and max(map(len, table[y].values)) > WIDE_NAME
+    longest = max(map(len, table[y].values)) if table[y].dtype.kind == "U" else 0
+    numbers = 3 if beside or longest > WIDE_NAME else 4 if longest > WIDE_NAME // 2 else 6
     for name, which in ((x, "x"), (y, "y")):
         if _is_numeric(table[name]):
-            few = which == "x" and (beside or narrow)
-            _tick_numbers(panel, which, table[name].values, gib[name], 3 if few else 6)
+            most = numbers if which == "x" else 6
+            _tick_numbers(panel, which, table[name].values, gib[name], most)
         else:
             _tick_names(panel, which, [level(value) for value in table[name].values])
     panel.set_xlabel(style.memory_label(table[x], gib[x]))

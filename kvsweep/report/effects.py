@@ -127,11 +127,12 @@ def _notes(effects: Effects) -> list[str]:
     judged = sum(e.difference.verdict is not None for e in every)
     if judged:
         notes += seeds_note(effects.seeds_note)
-        chance = judged * (1.0 - effects.confidence)
-        notes.append(
-            f"Each interval stands for itself: of {judged:,} effects, {number(round(chance, 2))} "
-            "are shown by chance where there is none."
-        )
+        chance = number(round(judged * (1.0 - effects.confidence), 2))
+        if judged > 1:
+            notes.append(
+                f"Each interval stands for itself: of {judged:,} effects, {chance} are shown by "
+                "chance where there is none."
+            )
     else:
         few = (
             "no effect has a value in two seeds"
