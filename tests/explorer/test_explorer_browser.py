@@ -312,3 +312,18 @@ def test_powers_of_two_are_as_far_apart_as_their_ratios_and_the_cliff_is_on_its_
     assert found["texts"] == [f"{size:,}" for size in sizes]
     assert np.ptp(np.diff(found["places"])[:-1]) < 1
     assert found["off"] < 2
+
+
+def test_a_slider_tells_its_value_not_its_place(page):
+    row = page.locator('[data-key="cluster.instances"]')
+    slider = row.locator('input[type="range"]')
+    assert slider.get_attribute("aria-valuetext") == "4"
+    requests = page.locator('[data-key="workload.requests"] input[type="range"]')
+    assert requests.get_attribute("aria-valuetext") == "200 requests"
+    assert page.inner_text('[data-key="workload.requests"] .unit') == "requests"
+    typed(page, "workload.requests", "1")
+    assert requests.get_attribute("aria-valuetext") == "1 request"
+    page.click("summary")
+    page.wait_for_selector('.lives[data-state="shown"]')
+    life = page.locator('.life-bar input[type="range"]')
+    assert "blocks" in life.get_attribute("aria-valuetext")

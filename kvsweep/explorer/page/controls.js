@@ -1,6 +1,6 @@
 // Sliders and selectors, one for each key that is shown.
 
-import { element, number, sentence } from "./format.js";
+import { element, number, sentence, unit } from "./format.js";
 
 const STEPS = 240; // of a slider
 
@@ -42,8 +42,9 @@ function typed(text) {
   return plain !== "" && Number.isFinite(value) ? value : text.trim();
 }
 
-function shownUnit(units) {
-  return units === "1" ? "" : units;
+// A value as it is read out where a slider stands, whose own places mean nothing.
+function spoken(control, value) {
+  return value === null ? "not set" : `${value}${unit(control.unit, value)}`;
 }
 
 // A row of one control, its inputs below its name; `moved` is called with a new value.
@@ -69,6 +70,7 @@ function numberInput(control, value, id, moved) {
     onchange: () => {
       const next = box.value.trim() === "" ? control.value : typed(box.value);
       if (typeof next === "number") slider.value = String(toPlace(control, next));
+      tell(next);
       moved(next);
     },
   });
@@ -77,10 +79,17 @@ function numberInput(control, value, id, moved) {
     oninput: () => {
       const next = fromPlace(control, Number(slider.value));
       box.value = String(next);
+      tell(next);
       moved(next);
     },
   });
-  return [slider, box, element("span", { class: "unit" }, shownUnit(control.unit))];
+  const units = element("span", { class: "unit" });
+  const tell = (now) => {
+    units.textContent = unit(control.unit, now).trim();
+    slider.setAttribute("aria-valuetext", spoken(control, now));
+  };
+  tell(value);
+  return [slider, box, units];
 }
 
 function switchInput(control, value, id, moved) {
@@ -99,15 +108,20 @@ function choiceInput(control, value, id, moved) {
 
 // A slider over the values that there are, as those of a store's axis.
 function placeInput(control, value, id, moved) {
-  const shown = element("output", { for: id, class: "chosen" }, `${number(value)} ${shownUnit(control.unit)}`);
+  const shown = element("output", { for: id, class: "chosen" });
   const slider = element("input", {
     type: "range", id, min: "0", max: String(control.choices.length - 1), value: String(control.choices.indexOf(value)),
     oninput: () => {
       const next = control.choices[Number(slider.value)];
-      shown.textContent = `${number(next)} ${shownUnit(control.unit)}`;
+      tell(next);
       moved(next);
     },
   });
+  const tell = (now) => {
+    shown.textContent = `${number(now)}${unit(control.unit, now)}`;
+    slider.setAttribute("aria-valuetext", spoken(control, now));
+  };
+  tell(value);
   return [slider, shown];
 }
 

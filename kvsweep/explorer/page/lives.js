@@ -68,6 +68,7 @@ export class Lives {
     const { axis } = this.answer;
     const gib = axis.gib ? ` · ${number(Number((this.value * axis.gib).toPrecision(3)))} GiB` : "";
     this.where.textContent = `${number(this.value)}${unit(axis.units, this.value)}${gib}`;
+    this.slider.setAttribute("aria-valuetext", this.where.textContent);
     this.seed.value = String(this.question.seed);
   }
 
