@@ -1129,3 +1129,16 @@ def test_numbers_below_a_heatmap_do_not_touch():
     boxes = [text.get_window_extent() for text in figure.axes[0].get_xticklabels()]
     letter = boxes[0].width / len("1,000")
     assert all(a.x1 + letter < b.x0 for a, b in itertools.pairwise(boxes))
+
+
+def test_what_is_killed_while_a_figure_is_drawn_leaves_no_file(tmp_path, monkeypatch):
+    figure, seen, real = plot.plot_curve(h8(2), "preemption_rate", "gpu_blocks"), [], Figure.savefig
+
+    def savefig(self, *args, **options):
+        real(self, *args, **options)
+        seen.append(list(tmp_path.iterdir()))
+
+    monkeypatch.setattr(Figure, "savefig", savefig)
+    plot.save(figure, tmp_path / "a.svg")
+    assert seen == [[]]
+    assert [path.name for path in tmp_path.iterdir()] == ["a.svg"]

@@ -71,9 +71,11 @@ def save(figure: Figure, path: str | Path) -> None:
     if not path.parent.is_dir():
         raise InputError(f"{path}: there is no folder {str(path.parent)!r}")
     kind = path.suffix.lower()
-    drawn = written(path, binary=True)
-    with _told_once(), look_of(figure), style(), _settled(figure), drawn as file:
-        figure.savefig(file, format=kind[1:], metadata=metadata[kind])
+    drawn = BytesIO()  # first, as what is killed while it draws leaves no file then
+    with _told_once(), look_of(figure), style(), _settled(figure):
+        figure.savefig(drawn, format=kind[1:], metadata=metadata[kind])
+    with written(path, binary=True) as file:
+        file.write(drawn.getvalue())
 
 
 def as_png(figure: Figure) -> bytes:
