@@ -1142,3 +1142,16 @@ def test_what_is_killed_while_a_figure_is_drawn_leaves_no_file(tmp_path, monkeyp
     plot.save(figure, tmp_path / "a.svg")
     assert seen == [[]]
     assert [path.name for path in tmp_path.iterdir()] == ["a.svg"]
+
+
+def test_numbers_below_shares_within_times_do_not_touch():
+    ds = with_requests()
+    ds["request_ttft_us"] = ds["request_ttft_us"].where(ds["request_ttft_us"] > 0) ** 1.6 / 40
+    figure = plot.plot_cdf(ds, "ttft_ms")
+    FigureCanvasAgg(figure).draw()
+    panel = figure.axes[0]
+    low, high = panel.get_xlim()
+    ticks = zip(panel.get_xticks(), panel.get_xticklabels(), strict=True)
+    boxes = [text.get_window_extent() for tick, text in ticks if low <= tick <= high]
+    assert len(boxes) >= 3
+    assert all(a.x1 < b.x0 for a, b in itertools.pairwise(boxes))

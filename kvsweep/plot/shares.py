@@ -18,6 +18,7 @@ from kvsweep.plot import style
 from kvsweep.plot.curve import MAX_LINES, split_lines
 from kvsweep.plot.labels import draw_limit, name_lines, room_below
 from kvsweep.plot.panel import figure_of, one_panel
+from kvsweep.plot.ticks import SweptLocator
 from kvsweep.plot.trace_figure import log_ticks
 
 if TYPE_CHECKING:
@@ -96,7 +97,8 @@ def plot_cdf(
         if x[-1] > LOG_FACTOR * low:
             panel.set_xscale("log")
             panel.set_xlim(left=low)
-            log_ticks(panel.xaxis, each=x[-1] < 1000 * low)
+            log_ticks(panel.xaxis)
+            panel.xaxis.set_major_locator(SweptLocator(x, None))  # as many as do not touch
         else:
             style.group_thousands(panel, "x")
         panel.set_xlabel(style.axis_label(found))
