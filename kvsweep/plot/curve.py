@@ -202,7 +202,8 @@ def scale_by_means(panel: Axes) -> None:
         foot = panel.get_ylim()[0] / 10.0
         for band in panel.collections:
             for path in band.get_paths():
-                path.vertices[:, 1] = np.maximum(path.vertices[:, 1], foot)
+                across, up = np.asarray(path.vertices).T
+                path.vertices = np.column_stack([across, np.maximum(up, foot)])
 
 
 def split_lines(array: xr.DataArray, along: str) -> list[tuple[str, Floats]]:
