@@ -1,5 +1,6 @@
 """Colours of figures, as those see them who lack one kind of cone."""
 
+import re
 from itertools import combinations
 
 import numpy as np
@@ -67,3 +68,11 @@ def test_the_page_has_the_colours_of_the_figure():
 def test_colours_that_do_look_alike_are_found():
     seen = [lab(colour, np.array(SIGHTS["no M"])) for colour in ("#8d6e00", "#a05a00")]
     assert np.linalg.norm(seen[0] - seen[1]) < LEAST
+
+
+def test_lines_of_the_page_differ_in_more_than_their_colour():
+    css = text("life.css")
+    dashes = re.findall(r"^svg\.life \.used\.u(\d) \{ stroke-dasharray: ([\d. ]+); \}$", css, re.M)
+    assert [n for n, _ in dashes] == ["1", "2", "3"]
+    assert len({pattern for _, pattern in dashes}) == len(LIGHT_LINES) - 1
+    assert all(f".life-key .u{n} {{" in css for n, _ in dashes)
