@@ -463,3 +463,8 @@ def test_an_axis_without_a_unit_is_named(means, told):
     ds = dataset(means, blocks=[1000, 2000])
     ds["gpu_blocks"].attrs["units"] = "1"
     assert cliff_text(find_cliff(ds)).startswith(f"preemption_rate {told}")
+
+
+def test_the_odds_of_many_effects_are_not_told_of_one():
+    text = effects_text(factorial_effects(factorial(), "ttft_p99_ms", ["routing"]))
+    assert "Each interval stands for itself" not in text
