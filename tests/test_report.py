@@ -445,8 +445,11 @@ def test_the_width_is_that_of_a_terminal_and_of_nothing_else(monkeypatch):
             return True
 
     monkeypatch.setenv("COLUMNS", "60")
-    monkeypatch.setattr("sys.stdout", io.StringIO())
-    assert width_of_terminal() == 0
+    closed = io.StringIO()
+    closed.close()
+    for stream in (io.StringIO(), closed, object(), None):
+        monkeypatch.setattr("sys.stdout", stream)
+        assert width_of_terminal() == 0
     monkeypatch.setattr("sys.stdout", Terminal())
     assert width_of_terminal() == 60
 

@@ -30,10 +30,11 @@ def columns_of(text: str) -> int:
 
 def width_of_terminal() -> int:
     """Return how wide the terminal is that output goes to, 0 if it is none or does not tell."""
-    stream = sys.stdout
-    if stream is None or stream.closed or not stream.isatty():
+    try:
+        is_terminal = sys.stdout.isatty()
+    except (AttributeError, ValueError):  # none, one of somebody's own, or closed
         return 0
-    return shutil.get_terminal_size((0, 0)).columns
+    return shutil.get_terminal_size((0, 0)).columns if is_terminal else 0
 
 
 def aligned(columns: Sequence[Sequence[str]], rights: Sequence[bool], keys: int) -> str:
