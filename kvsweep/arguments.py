@@ -1,8 +1,12 @@
-"""Arguments of public functions: what each may be, by its name, which is the same everywhere."""
+"""Arguments of public functions: what each may be, by its name, which is the same everywhere.
+
+Messages name the options of commands; to a caller in Python they name arguments.
+"""
 
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
@@ -146,6 +150,51 @@ ARGUMENTS: dict[str, Kind] = {
 }
 
 
+# Options whose arguments have the same names, and the others.
+_SAME = "workers|scheduler-file|scheduler|wait|shard|out|folder|sample|seeds"
+_SWITCHES = {
+    "overwrite": "overwrite=True",
+    "extend": "extend=True",
+    "processes": "processes=True",
+    "requests": "keep_requests=True",
+    "no-prune": "prune=False",
+}
+_LISTS = {"set": "overrides", "read": "read"}
+_PAIR = r"(?:'[^']*'|[^\s'=]+=[^\s,;]*[^\s,;:])"
+_OPTION = re.compile(
+    rf"(?P<command>`[^`]*`)|--(?P<list>set|read)(?P<key>(?= [^\s=]+:))?"
+    rf"(?P<pairs> {_PAIR}(?: --(?P=list) {_PAIR})*)?"
+    rf"|--(?P<switch>{'|'.join(_SWITCHES)})\b|--(?P<same>{_SAME})\b(?P<number> N\b)?"
+)
+
+
+def in_python(message: str) -> str:
+    """Name arguments of public functions where a message names options of commands.
+
+    Examples
+    --------
+    >>> in_python("--wait: needs --scheduler; see `kvsweep grid --out OTHER`")
+    'wait: needs scheduler; see `kvsweep grid --out OTHER`'
+    >>> in_python("choose one, as by --set policy=base --set seed=0")
+    "choose one, as by overrides=['policy=base', 'seed=0']"
+    """
+    return _OPTION.sub(_argument, message)
+
+
+def _argument(found: re.Match[str]) -> str:
+    if found["command"]:
+        return found["command"]
+    if found["switch"]:
+        return _SWITCHES[found["switch"]]
+    if found["same"]:
+        return found["same"].replace("-", "_") + ("=N" if found["number"] else "")
+    name = _LISTS[found["list"]]
+    if found["pairs"]:
+        pairs = re.split(rf" --{found['list']} ", " " + found["pairs"].strip())
+        return f"{name}={[pair.strip().strip(chr(39)) for pair in pairs]}"
+    return f"{name}:" if found["key"] is not None else name
+
+
 def _told(value: object) -> str:
     """Write an argument as Python has it, where `shown` writes what files have."""
     if value is None or isinstance(value, bool):
@@ -156,7 +205,7 @@ def _told(value: object) -> str:
 def checked(function: Callable[P, R]) -> Callable[P, R]:
     """Let a public function refuse arguments of the wrong kind, in one line that names them.
 
-    NumPy's numbers reach it as Python's.
+    NumPy's numbers reach it as Python's, and its messages name arguments.
     """
     parameters = signature(function).parameters
 
@@ -173,6 +222,10 @@ def checked(function: Callable[P, R]) -> Callable[P, R]:
         named = [plain(name, value) for name, value in zip(parameters, args, strict=False)]
         rest = args[len(named) :]
         options = {name: plain(name, value) for name, value in kwargs.items()}
-        return function(*named, *rest, **options)  # type: ignore[arg-type]
+        try:
+            return function(*named, *rest, **options)  # type: ignore[arg-type]
+        except InputError as error:
+            error.args = (in_python(error.for_command),)
+            raise
 
     return call

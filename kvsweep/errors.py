@@ -14,7 +14,12 @@ class InputError(ValueError):
 
     Line breaks in the message become spaces and control characters are escaped, so that no input
     reaches a terminal as a command. The command line prints the message and exits with code 2; the
-    Python API raises it.
+    Python API raises it, with arguments where a command has options.
+
+    Attributes
+    ----------
+    for_command : str
+        The message with the names of options.
 
     Examples
     --------
@@ -23,11 +28,12 @@ class InputError(ValueError):
     ...     kvsweep.load_sweep("small.toml", ["cache.block_sise=32"])
     ... except kvsweep.InputError as error:
     ...     print(error)
-    small.toml: --set cache.block_sise: unknown key; did you mean 'block_size'?
+    small.toml: overrides: cache.block_sise: unknown key; did you mean 'block_size'?
     """
 
     def __init__(self, message: str) -> None:
         super().__init__(escaped(_LINE_BREAKS.sub(" ", message)))
+        self.for_command = str(self)
 
 
 def escaped(text: str, kept: str = "") -> str:

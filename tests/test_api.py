@@ -166,3 +166,39 @@ def test_every_result_is_told_and_a_cliff_is_not_shown_with_all_points_of_its_cu
         assert text.startswith(begin)
         assert text.count("\n") > 5
     assert "array" not in repr(cliff.groups)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"wait": 5}, "wait: needs scheduler or scheduler_file"),
+        ({"scheduler": "tcp://a:1", "processes": True}, "with workers or processes=True"),
+        ({"shard": "1/2", "overwrite": True}, "^shard: cannot be used with overwrite=True, by"),
+        ({"prune": False}, r"\(prune=False runs every cell\); overwrite=True starts again, out na"),
+        ({"keep_requests": True}, "made without keep_requests=True; overwrite=True starts again"),
+    ],
+)
+def test_messages_name_arguments_to_python_and_options_to_commands(folder, options, message):
+    sweep = kvsweep.load_sweep(folder / "small.toml")
+    with pytest.raises(kvsweep.InputError, match=message) as told:
+        kvsweep.run(sweep, out=folder / "results" / "small.zarr", **options)
+    assert "--" not in str(told.value)
+    assert "--" in told.value.for_command
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (["cache.block_sise=8"], "small.toml: overrides: cache.block_sise: unknown key; did you"),
+        (
+            ["workload.requests=[5]"],
+            "several are an axis: overrides=['grid.workload.requests=[5]']",
+        ),
+        (["cluster.routing=x", "cluster.routing=y"], "overrides: cluster.routing: given twice"),
+    ],
+)
+def test_messages_name_overrides_to_python(folder, overrides, message):
+    with pytest.raises(kvsweep.InputError) as told:
+        kvsweep.load_sweep(folder / "small.toml", overrides)
+    assert message in str(told.value)
+    assert "--set" in told.value.for_command

@@ -46,7 +46,7 @@ def load(tmp_path, *overrides, **parts):
 def refused(tmp_path, *overrides, **parts):
     with pytest.raises(InputError) as caught:
         load(tmp_path, *overrides, **parts)
-    message = str(caught.value).removeprefix(f"{tmp_path}/")
+    message = caught.value.for_command.removeprefix(f"{tmp_path}/")
     assert "\n" not in message
     return message
 
@@ -296,7 +296,7 @@ def test_options_that_undo_each_other_are_refused(tmp_path):
     whole = ("workload.prompt.mean=5", 'workload.prompt={dist="constant", value=9}')
     assert refused(tmp_path, *whole).startswith("--set workload.prompt: given twice")
     load(tmp_path, 'workload.prompt={dist="gaussian", mean=9, std=1}', "workload.prompt.mean=5")
-    with pytest.raises(InputError, match=r"^--seeds: --set seed gives the seeds too"):
+    with pytest.raises(InputError, match=r"^seeds: overrides seed gives the seeds too"):
         load_sweep(tmp_path / "s.toml", ["seed=3"], seeds=2)
 
 

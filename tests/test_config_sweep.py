@@ -64,7 +64,7 @@ def refused(load, tmp_path):
     def refused(*arguments, **options):
         with pytest.raises(InputError) as caught:
             load(*arguments, **options)
-        message = str(caught.value)
+        message = caught.value.for_command
         assert "\n" not in message
         return message.removeprefix(f"{tmp_path}/")
 

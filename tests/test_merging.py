@@ -175,7 +175,7 @@ def test_a_task_that_failed_gives_way_to_one_that_did_not(sweep, monkeypatch):
 OTHERS = {
     "a value": (("requests = 20", "requests = 21"), {}, r"workload\.requests is 21 in b\.zarr, 20"),
     "seeds": (("count = 6", "count = 7"), {}, r"grid\.seed has 7 values in b\.zarr, 6 in 1\.zarr"),
-    "requests": (("", ""), {"keep_requests": True}, "made with --requests"),
+    "requests": (("", ""), {"keep_requests": True}, "made with keep_requests=True"),
     "pruning": (("", ""), {"prune": False}, "made without pruning"),
 }
 
@@ -219,7 +219,7 @@ def test_traces_are_found_in_the_folder_that_is_named(tmp_path):
     text = TEXT.replace("requests = 20", 'trace = "t.jsonl"')
     sweep = make_sweep(tmp_path / "far", text)
     stores = shares(sweep, 2)
-    with pytest.raises(InputError, match=r"t\.jsonl.*--folder names the folder of the sweep file"):
+    with pytest.raises(InputError, match=r"t\.jsonl.*; folder names the folder of the sweep file"):
         kvsweep.merge(stores, out="merged.zarr")
     kvsweep.merge(stores, out="merged.zarr", folder="far")
     assert tree(Path("merged.zarr")) == whole(sweep)

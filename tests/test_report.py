@@ -267,7 +267,7 @@ def test_many_effects_are_cut_and_counted():
     ds = dataset(values.transpose(1, 0, 2), policies=["a", "b"], blocks=range(60), seeds=range(4))
     ds["preemption_rate"] += 50.0 * ds["gpu_blocks"] * (ds["policy"] == "b")
     text = effects_text(factorial_effects(ds, "preemption_rate"))
-    assert text.count("... and 20 more; --json has all") == 2
+    assert text.count("... and 20 more; --json, or to_dict() in Python, has all") == 2
     assert "\nand 5" in text
 
 

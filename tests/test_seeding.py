@@ -223,7 +223,7 @@ def test_measures_without_one_number_are_refused_before_anything_is_simulated(
 
 
 def test_shares_are_refused_and_a_given_number_of_seeds_is_taken(tmp_path):
-    with pytest.raises(InputError, match="--seeds N"):
+    with pytest.raises(InputError, match="seeds=N"):
         run(tmp_path, shard="1/2")
     sweep = make_sweep(tmp_path, BASE + UNTIL, seeds=3)
     assert sweep.until is None

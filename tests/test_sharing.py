@@ -152,15 +152,15 @@ def test_cells_that_failed_are_no_reason_to_wait_for_others(sweep, whole, monkey
 @pytest.mark.parametrize(
     ("shard", "message"),
     [
-        ("0/4", "--shard: 0/4: shards of 4 have the numbers 1 to 4"),
-        ("5/4", "--shard: 5/4: shards of 4 have the numbers 1 to 4"),
-        ("1/0", "--shard: 1/0: of at least 1 shard"),
-        ("a/b", "--shard: expected K/N, such as 2/4, got 'a/b'"),
-        ("2", "--shard: expected K/N, such as 2/4, got '2'"),
-        ("1/2/3", "--shard: expected K/N"),
-        ("1.0/2", "--shard: expected K/N"),
-        ("1/99999999999999999999", "--shard: expected K/N"),
-        ("1/1000", r"--shard: 1/1000: the sweep has \d+ tasks, which are at most \d+ shards"),
+        ("0/4", "shard: 0/4: shards of 4 have the numbers 1 to 4"),
+        ("5/4", "shard: 5/4: shards of 4 have the numbers 1 to 4"),
+        ("1/0", "shard: 1/0: of at least 1 shard"),
+        ("a/b", "shard: expected K/N, such as 2/4, got 'a/b'"),
+        ("2", "shard: expected K/N, such as 2/4, got '2'"),
+        ("1/2/3", "shard: expected K/N"),
+        ("1.0/2", "shard: expected K/N"),
+        ("1/99999999999999999999", "shard: expected K/N"),
+        ("1/1000", r"shard: 1/1000: the sweep has \d+ tasks, which are at most \d+ shards"),
         (2, "shard: expected a string, got 2"),
     ],
 )
@@ -173,7 +173,7 @@ def test_what_is_no_share_is_told(sweep, shard, message):
 def test_a_share_does_not_delete_what_others_did(sweep):
     run(sweep, "1/2")
     before = tree(Path("a.zarr"))
-    with pytest.raises(InputError, match="--shard: cannot be used with --overwrite"):
+    with pytest.raises(InputError, match="shard: cannot be used with overwrite=True"):
         run(sweep, "2/2", overwrite=True)
     assert tree(Path("a.zarr")) == before
 

@@ -210,9 +210,9 @@ def test_a_local_cluster_is_not_reachable_from_the_network(sweep, tmp_path):
         ({"workers": "2"}, "workers: expected an integer of 64 bits, got '2'"),
         ({"workers": True}, "workers: expected an integer of 64 bits, got True"),
         ({"workers": 1.5}, "workers: expected an integer of 64 bits, got 1.5"),
-        ({"workers": 0}, "--workers: must be at least 1, not 0"),
-        ({"scheduler": "tcp://127.0.0.1:1", "workers": 2}, "--scheduler: cannot be used with"),
-        ({"scheduler": "nonsense://x"}, "--scheduler nonsense://x: no scheduler"),
+        ({"workers": 0}, "^workers: must be at least 1, not 0"),
+        ({"scheduler": "tcp://127.0.0.1:1", "workers": 2}, "^scheduler: cannot be used with"),
+        ({"scheduler": "nonsense://x"}, "^scheduler nonsense://x: no scheduler"),
     ],
 )
 def test_wrong_cluster_options_write_nothing(sweep, tmp_path, options, message):

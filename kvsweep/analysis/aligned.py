@@ -63,7 +63,7 @@ def _without_others(array: xr.DataArray, other: xr.DataArray, name: str) -> xr.D
             values = [_key(v) for v in array[dim].values.tolist()]
             raise InputError(
                 f"{dim}: {len(values)} values in {name} ({_some(values)}) and no such axis in "
-                f"{lacking}: choose one, --at-{name.lower()} {dim}=VALUE"
+                f"{lacking}: choose one, --at-{name.lower()} {dim}=VALUE, or .sel() in Python"
             )
         array = array.isel({dim: 0})
     return array

@@ -121,7 +121,7 @@ def _check_designs(a: xr.Dataset, b: xr.Dataset) -> None:
     if SAMPLE in a.dims and SAMPLE in b.dims and designs[0] != designs[1]:
         raise InputError(
             "sample: the two designs have other points, so that a number means another point in "
-            "each; choose one of each, --at-a sample=N --at-b sample=N"
+            "each; choose one of each, --at-a sample=N --at-b sample=N, or .sel() in Python"
         )
 
 

@@ -18,6 +18,9 @@ WHOLE = 2.0**63  # from here on no integer of a result is
 BY_VALUE = "--at AXIS=VALUE, or .sel() in Python"
 """How a part of some results is chosen."""
 
+ALL = "--json, or to_dict() in Python,"
+"""What has all of which a text tells some."""
+
 
 def number(value: float) -> str:
     """Write `value` with four significant digits, thousands separated, no needless zeros.

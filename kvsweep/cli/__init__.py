@@ -135,7 +135,7 @@ def _run(arguments: Sequence[str] | None) -> int:
 def _explain(error: BaseException | None) -> int:
     """Tell what ended a command and return the exit code."""
     if isinstance(error, InputError):
-        return fail("kvsweep", str(error))
+        return fail("kvsweep", error.for_command)
     if isinstance(error, BrokenPipeError):
         drop_output()
         return OUTPUT_NOT_WANTED

@@ -8,7 +8,7 @@ import numpy as np
 import xarray as xr
 
 from kvsweep.analysis.compare_records import Comparison, Difference
-from kvsweep.analysis.wording import label
+from kvsweep.analysis.wording import BY_VALUE, label
 from kvsweep.arguments import checked
 from kvsweep.errors import InputError
 from kvsweep.plot import style
@@ -60,7 +60,10 @@ def plot_comparison(comparison: Comparison, ax: Axes | None = None) -> Figure:
         rest = {key: value for key, value in item.labels.items() if key != along}
         lines.setdefault(label(rest), []).append(item)
     if len(lines) > MAX_LINES:
-        raise InputError(f"comparison figure: {len(lines)} lines do not fit, at most {MAX_LINES}")
+        raise InputError(
+            f"comparison figure: {len(lines)} lines do not fit, at most {MAX_LINES}; select some: "
+            f"{BY_VALUE}"
+        )
     with style.drawing():
         height = 2.6 + room_below(list(lines), style.COLUMN_WIDTH)
         panel = one_panel(ax, xr.Dataset(), height, f"{found.metric}: B minus A")

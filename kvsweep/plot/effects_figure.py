@@ -80,8 +80,8 @@ def plot_effects(ds: xr.Dataset, effects: Effects) -> Figure:
     count = sum(row.effect is not None for row in rows)
     if count > MAX_ROWS:
         raise InputError(
-            f"effects figure: {count:,} effects do not fit, at most {MAX_ROWS}; name --factors, "
-            "--at or --order 1"
+            f"effects figure: {count:,} effects do not fit, at most {MAX_ROWS}; name --factors or "
+            f"--order 1 (factors= or order=1 in Python), or select some: {BY_VALUE}"
         )
     drawn = [row.effect for row in rows if row.effect is not None]
     refuse_empty(effects.metric, [variables.get(ds, effects.metric).values])

@@ -7,10 +7,10 @@ from typing import Any
 
 from kvsweep.analysis.compare_records import Comparison, Difference, Unmatched
 from kvsweep.analysis.effect_records import Verdict
-from kvsweep.analysis.wording import MISSING, counted, level, number
+from kvsweep.analysis.wording import ALL, MISSING, counted, level, number
 from kvsweep.report.table import interval_text, plural, seeds_note, table, with_space
 
-MAX_ROWS = 40  # --json has all
+MAX_ROWS = 40  # `ALL` has all
 MAX_KEYS = 12
 MAX_VALUES = 4
 
@@ -35,7 +35,7 @@ def difference_parts(found: Comparison) -> list[str]:
     rows = [_row(item) for item in found.differences[:MAX_ROWS]]
     parts.append(table(header, rows, keys=len(axes)))
     more = len(found.differences) - MAX_ROWS
-    parts += [f"... and {more:,} more; --json has all"] if more > 0 else []
+    parts += [f"... and {more:,} more; {ALL} has all"] if more > 0 else []
     return [*parts, "", *_notes(found)]
 
 
@@ -46,7 +46,7 @@ def differing_parts(found: Comparison) -> list[str]:
     rows = [(item.key, _value(item.a), _value(item.b)) for item in found.differing[:MAX_KEYS]]
     lines = ["What differs:", table(("", "A", "B"), rows)]
     more = len(found.differing) - MAX_KEYS
-    return [*lines, f"... and {more:,} more keys; --json has all"] if more > 0 else lines
+    return [*lines, f"... and {more:,} more keys; {ALL} has all"] if more > 0 else lines
 
 
 def _value(value: Any) -> str:

@@ -8,10 +8,10 @@ from itertools import product
 import numpy as np
 
 from kvsweep.analysis.effect_records import Effect, EffectGroup, Effects, Verdict
-from kvsweep.analysis.wording import MISSING, effect_name, label, number, reference_names
+from kvsweep.analysis.wording import ALL, MISSING, effect_name, label, number, reference_names
 from kvsweep.report.table import interval_text, missing_note, plural, seeds_note, table, with_space
 
-MAX_ROWS = 40  # of one table; --json has all
+MAX_ROWS = 40  # of one table; `ALL` has all
 MAX_SENTENCES = 4
 
 _TITLES = {False: "Single changes", True: "Interactions: beyond the changes apart"}
@@ -117,7 +117,7 @@ def _cut_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str
     """Write the first rows as a table and count the rest."""
     more = len(rows) - MAX_ROWS
     lines: list[str] = [table(header, rows[:MAX_ROWS])]
-    return [*lines, f"... and {more:,} more; --json has all"] if more > 0 else lines
+    return [*lines, f"... and {more:,} more; {ALL} has all"] if more > 0 else lines
 
 
 def _notes(effects: Effects) -> list[str]:

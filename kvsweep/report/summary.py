@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from kvsweep.analysis import variables
 from kvsweep.analysis.jsonable import jsonable
-from kvsweep.analysis.wording import counted, label, level, number
+from kvsweep.analysis.wording import BY_VALUE, counted, label, level, number
 from kvsweep.config.axes import SAMPLE
 from kvsweep.report.gib import axis_memory
 from kvsweep.report.table import plural, table, with_space
@@ -206,10 +206,8 @@ def _headline_tables(ds: xr.Dataset, found: dict[str, Any]) -> list[str]:
     ]
     left = (len(rows) - len(shown)) // points
     keys = 1 + bool(main) + len(drawn)
-    return [
-        table(header, body, keys),
-        *([f"... and {left:,} more combinations: --at"] if left else []),
-    ]
+    more = [f"... and {left:,} more combinations: {BY_VALUE}"] if left else []
+    return [table(header, body, keys), *more]
 
 
 def _value(value: float | str) -> str:

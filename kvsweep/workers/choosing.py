@@ -48,7 +48,7 @@ def check_workers(
     remote = {"--scheduler": scheduler, "--scheduler-file": scheduler_file, "client": client}
     given = [name for name, value in remote.items() if value is not None]
     if len(given) > 1:
-        raise InputError(f"{given[1]}: cannot be used with {given[0].removeprefix('--')}")
+        raise InputError(f"{given[1]}: cannot be used with {given[0]}")
     if local and given:
         raise InputError(f"{given[0]}: cannot be used with --workers or --processes")
     if count is not None and (isinstance(count, bool) or not isinstance(count, Integral)):

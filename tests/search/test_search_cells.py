@@ -279,7 +279,7 @@ def test_instances_of_pools_are_not_searched_and_no_setting_is_blamed():
         load_for_size(SWEEPS / "disaggregated.toml", [], "instances")
     sweep, _ = load_for_size(SWEEPS / "disaggregated.toml", ['policy=["together"]'], "instances")
     assert not any(scenario.cluster.prefill_instances for scenario in sweep.probes())
-    with pytest.raises(InputError, match=r"--set cluster\.instances: has no effect"):
+    with pytest.raises(InputError, match=r"overrides: cluster\.instances: has no effect"):
         load_for_size(SWEEPS / "disaggregated.toml", ["cluster.instances=3"], "instances")
 
 

@@ -80,10 +80,10 @@ def test_the_file_of_a_scheduler_is_waited_for(sweep, tmp_path, whole):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (None, r"--scheduler-file .*scheduler\.json: no such file for 0 s"),
+        (None, r"^scheduler_file .*scheduler\.json: no such file for 0 s"),
         ("", r"scheduler\.json: is no JSON of a scheduler"),
         ("{", r"scheduler\.json: is no JSON of a scheduler"),
-        ("\0\1", r"--scheduler-file .*scheduler\.json:1: not a text file"),
+        ("\0\1", r"^scheduler_file .*scheduler\.json:1: not a text file"),
         ("[]", r"address: expected that of a scheduler, got null"),
         ('{"address": 8786}', r"address: expected that of a scheduler, got 8786"),
         ('{"address": "tcp://127.0.0.1:1"}', r"json: tcp://127\.0\.0\.1:1: no scheduler answers"),
@@ -133,7 +133,7 @@ def test_a_file_that_is_none_is_refused_at_once(sweep, tmp_path, kind):
     file = tmp_path / "scheduler.json"
     getattr(os, kind)(file)
     with pytest.raises(
-        InputError, match=r"--scheduler-file .*scheduler\.json: cannot read: (i|I)s a"
+        InputError, match=r"^scheduler_file .*scheduler\.json: cannot read: (i|I)s a"
     ):
         kvsweep.run(sweep, out=tmp_path / "b.zarr", scheduler_file=file)
 
@@ -210,12 +210,12 @@ def test_an_interrupt_just_as_the_scheduler_is_asked_leaves_no_traceback(monkeyp
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"scheduler": "a:1", "scheduler_file": "b"}, "--scheduler-file: cannot be used with sch"),
+        ({"scheduler": "a:1", "scheduler_file": "b"}, "scheduler_file: cannot be used with sch"),
         (
             {"scheduler_file": "b", "processes": True},
-            "--scheduler-file: cannot be used with --work",
+            "scheduler_file: cannot be used with workers or processes=True",
         ),
-        ({"scheduler_file": "b", "client": 1}, "client: cannot be used with scheduler-file"),
+        ({"scheduler_file": "b", "client": 1}, "client: cannot be used with scheduler_file"),
     ],
 )
 def test_one_scheduler_is_named_in_one_way(sweep, tmp_path, options, message):

@@ -54,7 +54,7 @@ def test_only_workers_that_give_our_numbers_are_used(remote, sweep, tmp_path, wh
         with pytest.raises(InputError) as refused:
             kvsweep.run(sweep, out=tmp_path / "b.zarr", scheduler=remote.address)
         message = str(refused.value)
-        assert message.startswith(f"--scheduler {remote.address}: no worker can be used: ")
+        assert message.startswith(f"scheduler {remote.address}: no worker can be used: ")
         assert "\n" not in message
         assert all(address in message for address in bad)
         assert "other sources of kvsweep" in message
