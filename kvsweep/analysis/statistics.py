@@ -56,9 +56,10 @@ def check_bootstrap(confidence: float, resamples: int) -> None:
         raise InputError(f"resamples: {resamples!r} is not a positive count (2000 is usual)")
     needed = math.ceil(round(2.0 / (1.0 - confidence), 6))
     if resamples < needed:
+        reached = max(0.0, math.floor(1e6 * (1.0 - 2.0 / resamples)) / 1e6)
         raise InputError(
             f"resamples: {resamples:,} do not reach the ends of a confidence of {confidence!r}, "
-            f"which takes {needed:,} or more"
+            f"which takes {needed:,} or more, but those of up to {reached:g}"
         )
 
 
