@@ -17,7 +17,8 @@ from kvsweep.search.answer_records import (
     SearchAnswer,
 )
 
-ONE_LIST = " (one request list, which no seed changes: exact for it, and no interval for others)"
+ONE_LIST = " (one request list: no interval)"
+EXACT = " (one request list: exact for it, and no interval for others)"
 
 SHOWN = 12
 """Values that were tried and are listed: those nearest to the answer."""
@@ -81,7 +82,9 @@ def _cliff_sentence(answer: SearchAnswer, group: GroupAnswer) -> str:
 
 def _support(answer: SearchAnswer, group: GroupAnswer) -> str:
     if group.low is None and group.high is None:
-        return ONE_LIST if group.seeds < 2 else ""
+        if group.seeds > 1:
+            return ""
+        return EXACT if group.stopped == "tolerance" else ONE_LIST
     ends = [number(end) if end is not None else "outside" for end in (group.low, group.high)]
     percent = f"{100 * answer.confidence:g}"
     return f" ({percent}% CI {ends[0]} to {ends[1]}; {_seeds(group.seeds)})"
@@ -163,7 +166,7 @@ def _size_sentence(answer: SearchAnswer, group: GroupAnswer) -> str:
         beyond = "more" if answer.goal == "highest" else "less"
         return f"{found}, the end of the range: it is kept everywhere, {beyond} may do"
     if group.seeds < 2:
-        return f"{found} (one request list: no interval)"
+        return f"{found}{ONE_LIST}"
     return f"{found} ({_shown(answer, group)})"
 
 

@@ -287,3 +287,12 @@ def test_few_seeds_are_said_to_tell_little(run, sweep):
     for asked in (size, ("cliff", sweep, "--search")):
         _, out, _ = run(*asked, "--max-seeds", "3")
         assert "3 seeds: intervals rest on little; 20 or more are usual)" in out.splitlines()[0]
+
+
+def test_an_answer_of_one_list_is_said_to_be_exact_only_where_it_is(run, sweep):
+    """Other seeds are other lists here: --max-seeds and --budget leave one."""
+    _, out, _ = run("cliff", sweep, "--search", "--max-seeds", "1")
+    assert "(one request list: exact for it, and no interval for others)\n" in out
+    _, out, _ = run("cliff", sweep, "--search", "--budget", "5")
+    assert "(one request list: no interval)\n" in out
+    assert "exact" not in out
