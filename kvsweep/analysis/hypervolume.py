@@ -31,6 +31,12 @@ def dominates(points: Floats) -> NDArray[np.bool_]:
     return beats
 
 
+def rounded(means: Floats) -> Floats:
+    """Round to 12 digits: means of other seeds' values that are equal may differ beyond."""
+    found = np.frompyfunc(lambda mean: float(f"{mean:.12g}"), 1, 1)(means)
+    return np.asarray(found, np.float64)
+
+
 def front_share(points: Floats) -> Floats:
     """How often each member is on the front, over repetitions in which the members are compared.
 

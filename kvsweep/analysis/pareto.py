@@ -15,7 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kvsweep.analysis import statistics, variables
-from kvsweep.analysis.hypervolume import dominates, front_share, normalised_hypervolume
+from kvsweep.analysis.hypervolume import (
+    dominates,
+    front_share,
+    normalised_hypervolume,
+    rounded,
+)
 from kvsweep.analysis.jsonable import jsonable
 from kvsweep.analysis.statistics import Counts, Floats, Interval
 from kvsweep.arguments import checked
@@ -237,8 +242,9 @@ def _group(
     known = np.count_nonzero(~lost, axis=1)
     shares = None if samples is None else (signs * values, signs * samples)
     by_seed, by_resample = (None, None) if shares is None else map(front_share, shares)
-    beaten = dominates(signs * means)
-    equal: NDArray[np.bool_] = np.all(means[:, None] == means[None], axis=-1)
+    told = rounded(means)
+    beaten = dominates(signs * told)
+    equal: NDArray[np.bool_] = np.all(told[:, None] == told[None], axis=-1)
     members = tuple(
         Member(
             name=name,

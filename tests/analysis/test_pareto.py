@@ -199,3 +199,13 @@ def test_bad_input_is_one_line(objectives, over, words):
     with pytest.raises(InputError, match=words) as error:
         pareto_front(ds, objectives, over)
     assert "\n" not in str(error.value)
+
+
+def test_means_that_only_roundings_tell_apart_are_equal():
+    """Of the same preemption rates in another order one mean is smaller by the last bit."""
+    rates = [[0.005, 0.065, 0.05, 0.065, 0.025], [0.025, 0.065, 0.05, 0.065, 0.005]]
+    for first, second in (rates, rates[::-1]):
+        ds = lay_out([first, second, first], [[1.0] * 5, [2.0] * 5, [2.0] * 5])
+        (group,) = pareto_front(ds, GOALS).groups
+        assert [m.on_front for m in group.members] == [False, True, True]
+        assert [m.tied_with for m in group.members] == [(), ("p2",), ("p1",)]
