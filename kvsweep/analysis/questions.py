@@ -18,7 +18,7 @@ from kvsweep.analysis.effect_records import Effects
 from kvsweep.analysis.effects import factorial_effects, joint_effects, refuse_none
 from kvsweep.analysis.pareto import Front, pareto_front
 from kvsweep.analysis.sensitivity import Sensitivity, sensitivity_indices
-from kvsweep.config.axes import SAMPLE
+from kvsweep.config.axes import POLICY, SAMPLE
 from kvsweep.errors import InputError, did_you_mean
 
 if TYPE_CHECKING:
@@ -116,7 +116,17 @@ def front_of(ds: xr.Dataset, objectives: str | None) -> Front:
         The store, or a part of it.
     objectives : str or None
         ``MEASURE:min,MEASURE:max,...``, or what was not given.
+
+    Raises
+    ------
+    InputError
+        If there are no policies, or no such objectives.
     """
+    if POLICY not in ds.coords:
+        raise InputError(
+            f"pareto: the store has no axis {POLICY!r}, whose members compete; in Python "
+            "kvsweep.pareto_front(ds, over=AXIS) takes another"
+        )
     if objectives is not None:
         return pareto_front(ds, objectives.split(","))
     asked = _sweep_of(ds).get("pareto")

@@ -474,3 +474,13 @@ def test_bad_replays_are_told_in_one_line(run, trace, content, options, message)
     assert (code, out) == (2, "")
     assert message in err
     assert err.count("\n") == 1
+
+
+def test_a_front_without_policies_is_refused_with_what_takes_another_axis(run, tmp_path):
+    kvsweep.run(
+        make_sweep(tmp_path, f'{BASE}[grid]\n"cache.gpu_blocks" = [100, 130]\n'), out="b.zarr"
+    )
+    code, _, err = run("pareto", "b.zarr")
+    assert code == 2
+    assert "the store has no axis 'policy', whose members compete" in err
+    assert "pareto_front(ds, over=AXIS)" in err
