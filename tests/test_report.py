@@ -471,3 +471,9 @@ def test_an_axis_without_a_unit_is_named(means, told):
 def test_the_odds_of_many_effects_are_not_told_of_one():
     text = effects_text(factorial_effects(factorial(), "ttft_p99_ms", ["routing"]))
     assert "Each interval stands for itself" not in text
+
+
+def test_an_axis_that_stack_made_of_several_is_told_by_the_value_of_each():
+    ds = factorial().stack(setting=("scheduler", "routing"))
+    text = effects_text(factorial_effects(ds, "ttft_p99_ms", ["setting"]))
+    assert "against setting fcfs, round-robin; means over" in text

@@ -102,7 +102,12 @@ def label(labels: dict[str, Any]) -> str:
 
 
 def level(value: Any) -> str:
-    """Write one level of a factor: names as they are, numbers as `number` does."""
+    """Write one level of a factor: names as they are, numbers as `number` does.
+
+    An axis that ``ds.stack`` has made of several has a value of each.
+    """
+    if isinstance(value, tuple | list):
+        return ", ".join(map(level, value))
     if isinstance(value, bool | np.bool_):
         return str(value).lower()
     return value if isinstance(value, str) else number(float(value))
