@@ -145,7 +145,8 @@ def verify(
                 simulated.append(cell)
                 different += [{**cell, "variables": variables}] if variables else []
         except InputError as error:
-            reason = f"{error}; --folder names the folder of the sweep file"
+            told = "--folder, or folder= in Python, names the folder of the sweep file"
+            reason = f"{error}; {told}"
     return replace(
         report,
         pending=pending,

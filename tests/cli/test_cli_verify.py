@@ -139,7 +139,7 @@ def test_a_trace_is_looked_for_and_missed(run, tmp_path, monkeypatch):
     code, out, _ = run("verify", "a.zarr")
     assert code == 0
     assert "not simulated again: " in out
-    assert "--folder names the folder of the sweep file" in out
+    assert "; --folder, or folder= in Python, names the folder of the sweep file" in out
     code, out, _ = run("verify", "a.zarr", "--folder", "deep")
     assert (code, "2 cells simulated again: all the same" in out) == (0, True)
 

@@ -165,8 +165,8 @@ def test_tasks_are_named_after_the_sweep(remote, sweep, tmp_path, monkeypatch):
     [
         ({"scheduler": 8786}, "expected an address as 'tcp://host:8786'"),
         ({"scheduler": "tcp://127.0.0.1:1", "client": object()}, "cannot be used with scheduler"),
-        ({"wait": 5.0}, "--wait: needs --scheduler"),
-        ({"wait": float("nan"), "scheduler": "tcp://127.0.0.1:1"}, "--wait: must be from 0"),
+        ({"wait": 5.0}, "wait: needs scheduler or scheduler_file"),
+        ({"wait": float("nan"), "scheduler": "tcp://127.0.0.1:1"}, "^wait: must be from 0"),
     ],
 )
 def test_what_is_no_scheduler_is_refused(sweep, tmp_path, options, message):
