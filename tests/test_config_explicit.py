@@ -218,7 +218,7 @@ def test_a_pool_takes_from_the_sections_what_it_leaves_out():
         ({"pools": [{"instances": 1, "latency": {}}]}, "pools[0].latency.beta: missing; give beta"),
         (
             {"pools": [{"instances": 1, "latency": {"model": "llama-3.1-8b/h100/tp3"}}]},
-            "pools[0].latency.model: unknown preset 'llama-3.1-8b/h100/tp3'; allowed: ",
+            "pools[0].latency.model: unknown preset 'llama-3.1-8b/h100/tp3'; did you mean '",
         ),
     ],
 )

@@ -164,7 +164,7 @@ def test_sweeps_travel_to_workers(load):
         ("[cluster]", "[clutser]", "h8.toml:10: clutser: unknown key; did you mean 'cluster'?"),
         ("[cluster]", "[cache]\nblock_size = 0\n[cluster]", "h8.toml:11: cache.block_size: must "),
         ("[cluster]", "cluster = 5", "h8.toml:10: workload.cluster: unknown key"),
-        ("tp2", "tp3", "h8.toml:14: latency.model: unknown preset 'llama-3.1-8b/h100/tp3'; allow"),
+        ("tp2", "tp3", "h8.toml:14: latency.model: unknown preset 'llama-3.1-8b/h100/tp3'; did y"),
         ('model = "llama-3.1-8b/h100/tp2"', "", "h8.toml:13: latency: missing; give a model"),
         ('gpu_blocks" =', 'gpu_blokcs" =', "h8.toml:18: grid.cache.gpu_blokcs: unknown key; did "),
         ('"cache.gpu_blocks"', '"gpu_blocks"', "h8.toml:18: grid.gpu_blocks: unknown key; did yo"),

@@ -25,6 +25,7 @@ from kvsweep.cli.grid import grid
 from kvsweep.cli.measure import measure
 from kvsweep.cli.merge import merge
 from kvsweep.cli.plot import plot
+from kvsweep.cli.presets import presets
 from kvsweep.cli.replay import replay
 from kvsweep.cli.replicate import replicate
 from kvsweep.cli.report import report
@@ -85,6 +86,7 @@ for command in (
         replicate,
         measure,
         calibrate,
+        presets,
         from_vllm,
         blocks,
         size,

@@ -178,8 +178,8 @@ def load_preset(name: str, folder: Path) -> Preset:
     known = preset_names()
     raise KeyProblem(
         ("model",),
-        f"unknown preset {clip(name)!r}; allowed: {', '.join(known)}, or a path ending in .toml"
-        f"{did_you_mean(name, known)}",
+        f"unknown preset {clip(name)!r}{did_you_mean(name, known)}; `kvsweep presets` lists all, "
+        "or give a path ending in .toml",
     )
 
 
