@@ -100,8 +100,14 @@ def units_of(columns: Mapping[str, str], read: Reading, where: str) -> dict[str,
     Raises
     ------
     InputError
-        If neither tells the unit of one; or `read` says one, and all names tell theirs.
+        If neither tells the unit of one; or `read` says one, and all names tell theirs, or none of
+        the columns holds numbers.
     """
+    if read.time_unit and not columns:
+        raise InputError(
+            f"{where}: read.time_unit: {shown(read.time_unit)} has no effect: no column of times "
+            "holds numbers, dates tell theirs; leave it out"
+        )
     told = {role: unit for role, name in columns.items() if (unit := _unit_at_end(name))}
     for role, name in columns.items():
         if role in told:

@@ -703,3 +703,13 @@ def test_a_column_is_not_prompts_and_outputs_at_once(tmp_path):
     path = write(tmp_path, "arrival_s,in,output_tokens\n1,2,3\n")
     told = ": read.columns.prompt and output: 'output_tokens' cannot be both"
     assert refused(path, "columns.prompt=output_tokens") == told
+
+
+def test_a_unit_beside_dates_is_refused(tmp_path):
+    path = write(tmp_path, f"{OWN_HEAD}\n2024-05-01 10:00:00,5,6\n")
+    assert "read.time_unit: 'ms' has no effect: no column of times holds" in refused(
+        path, "time_unit=ms"
+    )
+    assert len(load(path).requests) == 1
+    latencies = write(tmp_path, f"{OWN_HEAD},ttft,latency\n2024-05-01 10:00:00,5,6,7,9\n")
+    assert load(latencies, "time_unit=ms").expected["measured_us"]
