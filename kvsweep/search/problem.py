@@ -143,6 +143,8 @@ def make_problem(
     groups = tuple(dict(zip([a.name for a in others], c, strict=True)) for c in combinations)
     aim = aim if varies(sweep, groups) else replace(aim, max_seeds=1)
     known = next((a.values for a in sweep.axes if a.key == SEED), (0,))
+    if has_file_by_seed(sweep, groups):  # nobody knows of further ones
+        aim = replace(aim, max_seeds=min(aim.max_seeds, len(known)))
     seeds = (*known, *range(max(known) + 1, max(known) + 1 + aim.max_seeds))[: aim.max_seeds]
     high_keeps = more_is_generous(axis.key) if generous_high is None else generous_high
     space = Space(low, high, is_whole(axis.key), high_keeps)
@@ -170,3 +172,9 @@ def varies(sweep: Sweep, groups: Sequence[Mapping[str, Any]]) -> bool:
     """Whether another seed is another list of requests: a trace is not, unless it is repeated."""
     workloads = (sweep.scenario(group).workload for group in groups)
     return any(not w.trace or "{seed}" in w.trace or w.repeat > 1 for w in workloads if w)
+
+
+def has_file_by_seed(sweep: Sweep, groups: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether each seed has a trace of its own, so that there are as many as there are files."""
+    workloads = (sweep.scenario(group).workload for group in groups)
+    return any("{seed}" in (w.trace or "") for w in workloads if w)

@@ -296,3 +296,17 @@ def test_an_answer_of_one_list_is_said_to_be_exact_only_where_it_is(run, sweep):
     _, out, _ = run("cliff", sweep, "--search", "--budget", "5")
     assert "(one request list: no interval)\n" in out
     assert "exact" not in out
+
+
+def test_seeds_with_a_trace_each_are_as_many_as_the_sweep_has(run, tmp_path):
+    """Further seeds have no files: the search ended with one that cannot be read."""
+    for seed in range(3):
+        rows = [f"{i / 400},{400 + (i * 7 + seed) % 200},{100 + i % 90}" for i in range(60)]
+        header = "arrival_s,prompt_tokens,output_tokens"
+        (tmp_path / f"t{seed}.csv").write_text("\n".join([header, *rows]))
+    of_trace = SWEEP.replace("requests = 60\nrate = 500.0", 'trace = "t{seed}.csv"')
+    sweep = str(write_sweep(tmp_path, of_trace.replace("count = 4", "count = 3")))
+    code, out, err = run("size", sweep, "--find", "blocks", *TARGET, "--json")
+    assert (code, err.count("cannot read")) == (0, 0)
+    (group,) = json.loads(out)["groups"]
+    assert 1 < group["seeds"] <= 3
