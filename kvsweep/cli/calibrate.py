@@ -10,6 +10,7 @@ import click
 
 from kvsweep.cli.base import Command, Range, json_option, print_json, read_option
 from kvsweep.cli.outputs import OutputPath, PresetPath, check_new, overwrite_option
+from kvsweep.cli.progress import waiting
 from kvsweep.cli.terminal import echo
 from kvsweep.errors import InputError
 
@@ -169,12 +170,17 @@ def _served(
     from kvsweep.calibrate.families import family_of
     from kvsweep.calibrate.results import calibrate_served
     from kvsweep.calibrate.served import read_served
+    from kvsweep.config import Latency
     from kvsweep.simulate import kernel_entries, warm_up
 
     preset = _preset(start) if start else None
     served = read_served(path, *options)
-    warm_up(partial(echo, err=True), kernel_entries([served.scenario]))
-    found = calibrate_served(path, served, family_of(preset), split, names, preset)
+    scenario, family = served.scenario, family_of(preset)
+    if preset is not None:  # its step times may need another kernel
+        scenario = scenario.model_copy(update={"latency": Latency(**preset.coefficients())})
+    warm_up(partial(echo, err=True), kernel_entries([scenario]))
+    with waiting(f"fitting to {len(served.requests):,} requests, by simulation"):
+        found = calibrate_served(path, served, family, split, names, preset)
     if stem:
         from kvsweep.calibrate.figures import draw_served
 

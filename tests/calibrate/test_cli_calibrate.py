@@ -7,8 +7,9 @@ import pytest
 import serving
 from test_prefix import write_table
 
-from kvsweep.cli import main
+from kvsweep.cli import main, progress
 from kvsweep.config import parse_scenario
+from kvsweep.config.preset import load_preset
 
 
 def run(*arguments):
@@ -141,3 +142,27 @@ def test_of_one_size_nothing_is_predicted(tmp_path, capsys):
     assert "nothing held out" in printed
     assert "nan" not in printed
     assert [line.split()[-2:] for line in printed.splitlines()[-2:]] == [["-", "-"]] * 2
+
+
+def test_a_fit_that_takes_long_says_so(tmp_path, capsys, monkeypatch):
+    path = tmp_path / "served.json"
+    path.write_text(json.dumps(serving.measured(serving.trace(count=40))))
+    monkeypatch.setattr(progress, "SILENT", 0.0)
+    run(path, "--split", "1")
+    assert "fitting to 40 requests, by simulation ..." in capsys.readouterr().err
+
+
+def test_a_window_of_the_preset_is_kept(tmp_path, capsys):
+    """The preset's step times need a kernel that those of a trace without any do not."""
+    window = [64, 0.9, 0.002, 0, 0]
+    path, start = tmp_path / "served.json", tmp_path / "start.toml"
+    made = serving.trace({"beta": list(serving.BETA), "window": window}, count=40)
+    path.write_text(json.dumps(serving.measured(made)))
+    about = 'model = "m"\nhardware = "h"\nkind = "linear"\nsource = "s"\nfit = "f"\n'
+    start.write_text(f"{about}beta = {list(serving.BETA)}\nwindow = {window}\n")
+    out = tmp_path / "out.toml"
+    assert run(path, "--from", start, "--out", out) == 0
+    preset = load_preset(str(out), tmp_path)
+    assert list(preset.window) == window
+    assert preset.beta == pytest.approx(serving.BETA, rel=0.01)
+    assert "compiling" not in capsys.readouterr().err.partition("fitting")[2]
