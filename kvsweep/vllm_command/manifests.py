@@ -43,6 +43,9 @@ _SPECS = (
 )
 """Where a document may have its containers."""
 
+_COMPOSED = ("LLMInferenceService", "LLMInferenceServiceConfig")
+"""Kinds of which templates in the cluster decide what is started."""
+
 
 def is_manifest(text: str) -> bool:
     r"""Return whether a text is a manifest, not a script.
@@ -81,11 +84,12 @@ def read_manifest(text: str, where: str, chosen: str | None = None) -> Command:
     'vllm serve Qwen/Qwen3-8B -tp 2'
     """
     _refuse_templates(text, where)
-    found = list(_containers(_documents(text, where), where))
+    documents = _documents(text, where)
+    found = list(_containers(documents, where))
     started = [each for each in found if each.starts_server()]
     servers = _told_apart([each for each in started if each.answers] or started)
     if not servers:
-        raise InputError(f"{where}: {_why_none(found)}")
+        raise InputError(f"{where}: {_why_none(found, documents)}")
     return _one(servers, where, chosen).command()
 
 
@@ -150,7 +154,11 @@ def _told_apart(found: list[Container]) -> list[Container]:
     return found
 
 
-def _why_none(found: list[Container]) -> str:
+def _why_none(found: list[Container], documents: list[dict[str, Any]]) -> str:
+    for document in documents:
+        if document.get("kind") in _COMPOSED:
+            told = f"{document['kind']}: templates in the cluster decide what its pods start"
+            return f"{clip(escaped(name_of(document)))}: {told}: give `kubectl get pod POD -o yaml`"
     for each in found:
         if "vllm" in each.image and each.words[:1] and each.words[0].startswith("-"):
             told = f"what the image {clip(escaped(each.image))} starts is not known"

@@ -241,6 +241,16 @@ def test_helm_fills_in_its_templates_first():
     ("document", "message"),
     [
         (workload({"name": "a", "image": "vllm-router"}), "no command that starts vLLM"),
+        (
+            {
+                "apiVersion": "serving.kserve.io/v1alpha1",
+                "kind": "LLMInferenceService",
+                "metadata": {"name": "qwen"},
+                "spec": {"model": {"uri": "hf://Qwen/Qwen3-8B"}, "parallelism": {"tensor": 2}},
+            },
+            "qwen: LLMInferenceService: templates in the cluster decide what its pods start: give "
+            "`kubectl get pod POD -o yaml`",
+        ),
         (workload(container(image="own/vllm:1", args=["--model", "m"])),
          "llama/vllm: what the image own/vllm:1 starts is not known: give its `command`, as [vllm"),
         (workload(container(args=["m", 256])), "args[1]: 256: Kubernetes takes texts only"),
