@@ -21,11 +21,9 @@ Floats = NDArray[np.float64]
 
 TERMS = 5
 
-NOTHING = 1e-6
-"""Of the time of a token, what a start has no more than is a term that it lacks."""
-
-GONE = 1e-12
-"""The same of the largest term, where that time is not known."""
+GONE = 1e-9
+"""Of the largest term, what a start has no more than is a term that it lacks: measured ones have
+9e-8 at least, and searches that found none ended at 1e-11."""
 
 
 class Terms(NamedTuple):
@@ -129,15 +127,12 @@ class Linear(Family):
         ]
         if self._start is None:
             return np.array(rows)
-        has = np.array(self._start) > NOTHING * token_us / max(context, 1.0)
-        return np.unique(np.where(has, self._start, rows), axis=0)
+        known = _terms_of(self._start)
+        return np.unique(np.where(np.isnan(known), rows, known), axis=0)
 
     def reference(self) -> Reference | None:
-        """Return the point given, where it has a term: a search may have ended at 1e-12."""
-        if self._start is None:
-            return None
-        known = np.asarray(self._start, np.float64)
-        return Reference(np.where(known > GONE * known.max(), known, np.nan), self._origin)
+        """Return the point given, where it has a term."""
+        return None if self._start is None else Reference(_terms_of(self._start), self._origin)
 
     def terms(self, points: Floats) -> Terms:
         """Return the parameters: they are the coefficients, as far as the kernel can count them.
@@ -151,6 +146,12 @@ class Linear(Family):
         """Return the key ``beta``, and a ``window`` that is kept."""
         kept = {"window": list(self._window)} if self._window else {}
         return {"beta": point.tolist()} | kept
+
+
+def _terms_of(start: Sequence[float]) -> Floats:
+    """Return the terms that a point has; NaN for one that it lacks."""
+    known = np.asarray(start, np.float64)
+    return np.where(known > GONE * known.max(), known, np.nan)
 
 
 @dataclass(frozen=True)

@@ -321,9 +321,10 @@ def test_a_linear_preset_is_a_starting_point():
     assert (starts[:, 4] > 1e-5).all()
 
 
-def test_terms_that_a_starting_point_lacks_are_fitted(run):
-    """They began at next to nothing, stayed there, and others took their part."""
-    start = Linear((1.05 * serving.BETA[0], 0.95 * serving.BETA[1], serving.BETA[2], 0.0, 0.0))
+@pytest.mark.parametrize("lacks", [(0.0, 0.0), (3.9e-7, 2.2e-7)])
+def test_terms_that_a_starting_point_lacks_are_fitted(run, lacks):
+    """They began at next to nothing, where searches ended, and stayed; others took their part."""
+    start = Linear((1.05 * serving.BETA[0], 0.95 * serving.BETA[1], serving.BETA[2], *lacks))
     found = calibrate_served(run, read_served(run, ()), start, 1.0, {})
     assert found.whole.point == pytest.approx(serving.BETA, rel=0.03)
 
@@ -600,6 +601,6 @@ def test_short_times_are_written_with_as_many_digits():
 
 
 def test_nothing_is_drawn_to_a_term_at_which_a_search_went_to_nothing():
-    known = Linear((6000.0, 20.0, 5.0, 0.0, 1e-12)).reference().values
+    known = Linear((6000.0, 20.0, 5.0, 0.0, 4e-7)).reference().values
     assert known[:3].tolist() == [6000.0, 20.0, 5.0]
     assert np.isnan(known[3:]).all()
