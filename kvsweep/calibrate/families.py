@@ -25,6 +25,9 @@ GONE = 1e-9
 """Of the largest term, what a start has no more than is a term that it lacks: measured ones have
 9e-8 at least, and searches that found none ended at 1e-11."""
 
+NOTHING = 1e-6
+"""Of the time of a token, what a term that is none takes where a search begins at it."""
+
 
 class Terms(NamedTuple):
     """Step times of `n` candidates: `Latency.beta`, and of rooflines what they move.
@@ -118,7 +121,8 @@ class Linear(Family):
     def starts(self, token_us: float, context: float) -> Floats:
         """Share the time of a token among the terms in several ways, or take the point given.
 
-        Terms that it lacks are shared: next to nothing has no slope, and a search stays there.
+        Terms that it lacks are shared, as next to nothing has no slope, and a search stays there;
+        and once they are next to nothing, as they may be none.
         """
         shares = product((0.3, 0.5, 0.7, 0.9), (600, 300, 150, 75), (0.05, 0.2), (1e-5, 1e-4))
         rows = [
@@ -128,7 +132,8 @@ class Linear(Family):
         if self._start is None:
             return np.array(rows)
         known = _terms_of(self._start)
-        return np.unique(np.where(np.isnan(known), rows, known), axis=0)
+        none = np.full((1, TERMS), NOTHING * token_us / max(context, 1.0))
+        return np.unique(np.where(np.isnan(known), np.concatenate([rows, none]), known), axis=0)
 
     def reference(self) -> Reference | None:
         """Return the point given, where it has a term."""

@@ -317,8 +317,12 @@ def test_a_linear_preset_is_a_starting_point():
     preset = load_preset("llama-3.1-8b/h100/tp2", Path())
     starts = family_of(preset).starts(10_000, 1000)
     assert starts[:, :3] == pytest.approx(np.tile(preset.beta, (len(starts), 1)))
-    assert (starts[:, 3] >= 0.5).all()  # 5 % of the time of a token are contexts
-    assert (starts[:, 4] > 1e-5).all()
+    none, *shared = starts[:, 3:].tolist()
+    assert max(none) < 1e-4
+    assert min(shared)[0] >= 0.5  # 5 % of the time of a token are contexts
+    assert min(row[1] for row in shared) > 1e-5
+    known = (15000.0, 80.0, 40.0, 0.15, 0.01)
+    assert Linear(known).starts(10_000, 1000).tolist() == [list(known)]
 
 
 @pytest.mark.parametrize("lacks", [(0.0, 0.0), (3.9e-7, 2.2e-7)])
@@ -604,3 +608,16 @@ def test_nothing_is_drawn_to_a_term_at_which_a_search_went_to_nothing():
     known = Linear((6000.0, 20.0, 5.0, 0.0, 4e-7)).reference().values
     assert known[:3].tolist() == [6000.0, 20.0, 5.0]
     assert np.isnan(known[3:]).all()
+
+
+def test_terms_that_a_starting_point_lacks_may_be_none(tmp_path):
+    """From shared ones alone a search ended at 0.002 and 0.0035 us a token."""
+    truth = [*serving.BETA[:3], 0.0, 0.0]
+    made = serving.building()
+    made["scenario"]["latency"] = {"beta": truth}
+    path = tmp_path / "served.json"
+    path.write_text(json.dumps(serving.measured(made)))
+    start = Linear((1.05 * truth[0], 0.95 * truth[1], *truth[2:]))
+    found = calibrate_served(path, read_served(path, ()), start, 1.0, {})
+    assert found.whole.point[:3] == pytest.approx(truth[:3], rel=0.01)
+    assert (found.whole.point[3:] < 2e-4).all()
