@@ -379,3 +379,11 @@ def test_what_ran_beside_arrives_when_its_first_request_did(tmp_path):
     path = write(tmp_path, session("a", [call(0.0, 100, api_time=4.0), inner]))
     beside = load(path, "sessions_per_s=1", "subagents=beside", "subagent_times=absolute")
     assert beside.arrival_us.tolist() == [0, 2_500_000]
+
+
+def test_a_session_that_begins_with_a_subagent_arrives_when_its_first_request_did(tmp_path):
+    inner = agent(1.0, [call(2.5, 90, api_time=1.0)], duration_ms=3000)
+    late = session("b", [inner, call(10.0, 100, api_time=4.0)])
+    path = write(tmp_path, session("a", TURNS[:1]), late)
+    arrival = load(path, "sessions_per_s=1", "subagent_times=absolute").arrival_us
+    assert arrival.tolist() == [0, 3_500_000, 10_000_000]
