@@ -132,7 +132,8 @@ def read_server(path: Path) -> ServerLog:
     scraped = _SCRAPED.findall(text)
     found = _scrape(path, scraped) if scraped else _log(path, text)
     if found.blocks is None and found.tokens is None and not found.available:
-        if found.notes and (_AVAILABLE.search(text) or _TOKENS.search(text)):
+        told = _AVAILABLE.search(text) or _TOKENS.search(text) or _BLOCKS.search(text)
+        if found.notes and told:
             raise InputError(
                 f"{path}: the last start in it says nothing of the KV cache, as of a server that "
                 "did not come up; one before does: give the part of the log with the start meant"

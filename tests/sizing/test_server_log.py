@@ -305,10 +305,11 @@ def test_a_missing_file_is_refused(tmp_path):
         read_server(tmp_path / "no.log")
 
 
-def test_a_last_start_that_failed_is_told(log):
+@pytest.mark.parametrize("before", [V023, "non-default args: {}\n# GPU blocks: 900\n"])
+def test_a_last_start_that_failed_is_told(log, before):
     """The file does say something of the KV cache, of a start before."""
     again = "INFO 11-21 [utils.py:1] non-default args: {}\nERROR out of memory\n"
     with pytest.raises(
         InputError, match=r"server\.log: the last start in it says nothing .* one before does"
     ):
-        read_server(log(V023 + again))
+        read_server(log(before + again))
