@@ -12,7 +12,7 @@ from kvsweep.errors import InputError, did_you_mean, shown
 from kvsweep.limits import MAX_TIME_US, MAX_TOKENS
 from kvsweep.parsing import parse_csv
 from kvsweep.workload.cells import is_nothing
-from kvsweep.workload.checks import IF_FAILED, check_left_out
+from kvsweep.workload.checks import IF_FAILED, Malformed, check_left_out
 from kvsweep.workload.columns import RequestColumns, check_count
 from kvsweep.workload.requests import Requests
 
@@ -46,7 +46,8 @@ def read_azure(text: str, where: str, read: Reading) -> Requests:
             context = _count(row[context_at], "ContextTokens")
             generated = _count(row[generated_at], "GeneratedTokens")
         except ValueError as problem:
-            lacks = any(is_nothing(row[at]) for at in used)
+            told = isinstance(problem, Malformed)
+            lacks = not told and any(is_nothing(row[at]) for at in used)
             if lacks and read.failed == "leave-out":
                 continue
             raise InputError(f"{where}:{line}: {problem}{IF_FAILED if lacks else ''}") from None

@@ -713,3 +713,9 @@ def test_a_unit_beside_dates_is_refused(tmp_path):
     assert len(load(path).requests) == 1
     latencies = write(tmp_path, f"{OWN_HEAD},ttft,latency\n2024-05-01 10:00:00,5,6,7,9\n")
     assert load(latencies, "time_unit=ms").expected["measured_us"]
+
+
+def test_what_failed_is_told_once(tmp_path):
+    path = write(tmp_path, HEADS["azure"] + "2023-11-16 18:17:04,,0\n")
+    told = "the request failed: read.failed = 'leave-out' leaves such requests out"
+    assert refused(path) == f":3: GeneratedTokens: 0, {told}"
