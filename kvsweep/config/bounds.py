@@ -217,8 +217,8 @@ def complain(step: float, delay: float, overhead: float, clock: float) -> None:
     if step > MAX_STEP_US:
         raise InputError(
             f"latency: a step of this workload may take {step:.3g} us, at most {MAX_STEP_US:,} "
-            "(71 minutes) are simulated: beta, memory, first_steps_us and cache.transfer_* are "
-            "microseconds"
+            "(71 minutes) are simulated: beta, memory, window, first_steps_us and "
+            "cache.transfer_* are microseconds"
         )
     if delay > MAX_TIME_US:
         raise InputError(

@@ -42,6 +42,8 @@ def run(given):
         ({"beta": [1, 1, 1, 1e12]}, "latency: a step of this workload"),
         ({"beta": [1], "memory": [1e12]}, "latency: a step of this workload"),
         ({"beta": [1], "memory": [1], "experts": [1e12, 0.1]}, "latency: a step of this workload"),
+        ({"beta": [1], "window": [2, 1e11]}, "are simulated: beta, memory, window, first_steps_us"),
+        ({"beta": [1], "memory": [1], "window": [9, 0, 0, 0, 1e11]}, "latency: a step of this"),
         ({"beta": [1], "first_steps_us": [0, 10**13]}, "latency: a step of this workload"),
         ({"alpha": [1, 1e12], "beta": [1]}, "0.5 s"),
         ({"alpha": [0, 1e12, 0], "beta": [1]}, "latency.alpha: the longest prompt waits"),
