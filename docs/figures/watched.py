@@ -103,6 +103,16 @@ def check_sums(ws, lane, inst):
     # The nearest due may have been that of a victim; then it is looked for in vain, and mended.
     dues = ws.due[first : first + inst["running"]]
     assert min(inst["next_due"], IDLE) <= dues.min(initial=IDLE)
+    if lane["reach"]:
+        _check_short(lane, inst, [progress["base"] for progress in decoding])
+
+
+def _check_short(lane, inst, bases):
+    """Assert that the sums over who was inside a window are right, and that nobody looks anew."""
+    short = [base for base in bases if base + lane["reach"] > inst["looked_at"]]
+    assert (inst["short"], inst["short_base"]) == (len(short), sum(short))
+    first = min(short, default=NEVER) + lane["reach"]
+    assert inst["looked_at"] < inst["outgrown_at"] <= first
 
 
 class Lane:
