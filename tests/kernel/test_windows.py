@@ -92,12 +92,22 @@ def rare(rng):
     return usual(rng, beyond=True)
 
 
+def squeezed(rng):
+    """Return a trace whose victims may have tokens of the very step that preempts them."""
+    while True:
+        trace = usual(rng)
+        engine = trace["scenario"]["engine"]
+        if engine["scheduler"] == "priority" and engine["max_num_batched_tokens"] <= 12:
+            trace["scenario"]["latency"]["window"] = WINDOW
+            return trace
+
+
 def connected(rng):
     """Return a trace with a CPU tier as vLLM has it."""
     return windowed(rng, strategies.random_trace, 20, asynchronous=True, offload=True)
 
 
-@pytest.mark.parametrize("make", [usual, rare, connected, any_features])
+@pytest.mark.parametrize("make", [usual, rare, squeezed, connected, any_features])
 def test_kernel_equals_twin(make):
     rng = random.Random(f"windows/{make.__name__}")
     for _ in range(40):
@@ -116,3 +126,42 @@ def test_without_logs_all_times_are_the_same(make):
         found = [batches.lane_results(inputs, each, lane) for each in (counted, logged)]
         differing = {name for name in batches.differing(*found) if "log_" not in name}
         assert differing <= {"tally itl_entries", "tally shortages"}
+
+
+def test_a_victim_gives_back_what_was_inside_of_its_chunk():
+    trace = trace_of(
+        [18, 3],
+        8,
+        {"beta": [100], "window": WINDOW},
+        engine={
+            "scheduler": "priority",
+            "max_num_seqs": 3,
+            "max_num_batched_tokens": 6,
+            "long_prefill_token_threshold": 3,
+        },
+        cache={"block_size": 4, "gpu_blocks": 5},
+    )
+    trace["requests"][0] |= {"priority": 1, "output": [1, 2]}
+    trace["requests"][1] |= {"priority": 0, "arrival_us": 1}
+    assert list(twin.differences(trace)) == []
+    # Three tokens of the long prompt, until in the fourth step the urgent one needs its block.
+    assert durations(trace)[2:4] == [100 + 6 + 3 * 3, 100 + 3 * 4]
+
+
+def test_pools_have_windows_of_their_own():
+    windows = [(5, 3, 2, 0, 0), (9, 1, 0.5, 0, 0), (5, 0, 0, 3, 2), (9, 0, 0, 1, 0.5)]
+    memory = [{}, {}, {"memory": [1]}, {"memory": [1]}]
+    pools = [
+        {"instances": 1, "latency": {"beta": [100], "window": list(window)} | more}
+        for window, more in zip(windows, memory, strict=True)
+    ]
+    trace = trace_of([7] * 4, 6, {"beta": [1]}, cluster={"pools": pools, "routing": "round-robin"})
+    steps = run_replay(trace).steps
+    for place, (window, *inside) in enumerate(windows):
+        decoded, prompt = (sum(pair) for pair in zip(inside[:2], inside[2:], strict=True))
+        found = steps["duration_us"][steps["instance"] == place].tolist()
+        before = [sum(min(each, window - 1) for each in range(7))]
+        rates = [prompt, *[decoded] * 5]
+        before += [min(each, window - 1) for each in range(7, 12)]
+        least = 100 + len(memory[place])
+        assert found == [int(least + r * n) for r, n in zip(rates, before, strict=True)]
