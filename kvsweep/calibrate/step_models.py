@@ -80,11 +80,14 @@ def step_times(ds: xr.Dataset) -> StepTimes:
     batches = [Batch(*row) for row in zip(*columns, strict=True)]
     sums = np.array([batch.sums for batch in batches])
     flops, moved = np.array(ds.attrs["step_flops"]), np.array(ds.attrs["step_bytes"])
-    window = _window_of(ds)
+    known, window = int(ds.attrs.get("window", 0)), _window_of(ds)
+    if known:
+        flops = _apart(flops, np.array(ds.attrs["window_flops"]), known)
+        moved = _apart(moved, np.array(ds.attrs["window_bytes"]), known)
     if window:
         sums = np.column_stack((sums, [batch.inside(window) for batch in batches]))
-        flops = _apart(flops, np.array(ds.attrs["window_flops"]), window)
-        moved = _apart(moved, np.array(ds.attrs["window_bytes"]), window)
+    elif known:
+        flops, moved = _together(flops), _together(moved)
     share = float(ds.attrs.get("experts_share", 0.0))
     if share:
         tokens = np.array([batch.tokens for batch in batches])
@@ -113,6 +116,13 @@ def _apart(counts: Floats, inside: Floats, window: int) -> Floats:
     of_decode, of_prefill = inside
     full = np.array([0.0, of_prefill, of_decode, 0.0, 0.0]) * (window - 1)
     return np.concatenate((counts - full, inside))
+
+
+def _together(counts: Floats) -> Floats:
+    """Return such counts where a window is full attention."""
+    of_decode, of_prefill = counts[BETAS:]
+    context: Floats = counts[:BETAS] + np.array([0.0, 0.0, 0.0, of_decode, of_prefill])
+    return context
 
 
 def predict(beta: Floats, memory: Floats, sums: Floats) -> Floats:
