@@ -13,6 +13,9 @@ from kvsweep.simulate.workspace import allocate_outputs
 from kvsweep.trace_replay import run_replay
 
 WINDOW = [5, 3, 0.5]
+LONG = [40, 3, 0.5]
+GROUPS = [{"kind": "sliding", "window": 8}, {"kind": "full"}]
+"""Of layers: with these the explicit engine runs."""
 
 
 def trace_of(prompts, output, latency, **sections):
@@ -165,3 +168,30 @@ def test_pools_have_windows_of_their_own():
         before += [min(each, window - 1) for each in range(7, 12)]
         least = 100 + len(memory[place])
         assert found == [int(least + r * n) for r, n in zip(rates, before, strict=True)]
+
+
+def test_who_has_his_last_token_coming_has_nothing_inside():
+    """Asynchronously a step does not serve him, beside a prompt that goes on."""
+    trace = trace_of(
+        [7, 70],
+        4,
+        {"beta": [100], "window": WINDOW},
+        engine={"async_scheduling": True, "max_num_batched_tokens": 12, "max_num_seqs": 2},
+        cache={"block_size": 4, "gpu_blocks": 99, "groups": GROUPS},
+    )
+    assert list(twin.differences(trace)) == []
+    alone, beside = 100 + 12 * 4 // 2, 100 + 11 * 4 // 2 + 3 * 4
+    assert durations(trace)[1:6] == [beside] * 3 + [alone] * 2
+
+
+@pytest.mark.parametrize("blocks", [99, 11])
+def test_who_leaves_before_he_fills_the_window_has_nothing_inside(blocks):
+    """He has had his last token, or is the victim."""
+    cache = {"block_size": 4, "gpu_blocks": blocks, "groups": GROUPS}
+    trace = trace_of([3, 3], 17, {"beta": [100], "window": LONG}, cache=cache)
+    if blocks == 99:
+        trace["requests"][0]["output"] = [1, 3]
+        assert durations(trace)[:6] == [103, *(100 + 3 * n for n in (3 + 3, 4 + 4, 5, 6, 7))]
+    else:
+        assert run_replay(trace).steps["preempted"].sum() > 0
+    assert list(twin.differences(trace)) == []
