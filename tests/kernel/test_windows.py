@@ -195,3 +195,13 @@ def test_who_leaves_before_he_fills_the_window_has_nothing_inside(blocks):
     else:
         assert run_replay(trace).steps["preempted"].sum() > 0
     assert list(twin.differences(trace)) == []
+
+
+def test_who_has_ended_is_in_no_plan():
+    """With drafts what is inside is planned some steps ahead, where no steps are logged."""
+    drafts = {"speculative": {"tokens": 2, "method": "eagle"}}
+    trace = trace_of([3, 3], 12, {"beta": [100], "window": WINDOW}, engine=drafts)
+    trace["requests"][0] |= {"output": [1, 3], "accepted": [0, 0]}
+    trace["requests"][1]["accepted"] = [0] * 11
+    _, counted = batches.run([trace])
+    assert counted.progress["finish"][-1] == sum(durations(trace))
