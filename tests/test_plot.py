@@ -1155,3 +1155,16 @@ def test_numbers_below_shares_within_times_do_not_touch():
     boxes = [text.get_window_extent() for tick, text in ticks if low <= tick <= high]
     assert len(boxes) >= 3
     assert all(a.x1 < b.x0 for a, b in itertools.pairwise(boxes))
+
+
+def test_what_a_panel_had_keeps_its_shape_beside_an_interval_that_reaches_zero():
+    seeds = np.array([[10.0, 1.0, 4000.0], [10.0, 5000.0, 4000.0]])
+    ds = xr.Dataset({"ttft_p99_ms": (("seed", "rate"), seeds)}, {"seed": [0, 1], "rate": [1, 2, 3]})
+    panel = plot.plot_curve(ds, "ttft_p99_ms", "rate").axes[0].figure.add_subplot()
+    marks = panel.scatter([1.5], [100.0])
+    span = panel.fill_between([1, 2], 0, 1, transform=panel.get_xaxis_transform())
+    before = [each.get_paths()[0].vertices.copy() for each in (marks, span)]
+    plot.plot_curve(ds, "ttft_p99_ms", "rate", ax=panel)
+    assert panel.get_yscale() == "log"
+    for each, vertices in zip((marks, span), before, strict=True):
+        assert np.array_equal(each.get_paths()[0].vertices, vertices)

@@ -201,7 +201,9 @@ def scale_by_means(panel: Axes) -> None:
         panel.set_yscale("log")
         foot = panel.get_ylim()[0] / 10.0
         for band in panel.collections:
-            for path in band.get_paths():
+            # Markers, and what spans the panel, are in other units: a caller's own panel has some.
+            of_data = band.get_transform() is panel.transData
+            for path in band.get_paths() if of_data else ():
                 across, up = np.asarray(path.vertices).T
                 path.vertices = np.column_stack([across, np.maximum(up, foot)])
 
