@@ -692,3 +692,19 @@ def test_curves_take_the_height_that_names_leave_and_a_threshold_is_named_where_
     (name,) = [text for text in close.texts if text.get_text() == "threshold 0.05"]
     assert name.get_horizontalalignment() == "center"
     check_layout(figure)
+
+
+def test_what_has_too_many_lines_says_how_to_select_some():
+    told = r"lines do not fit, at most 7; select some: --at AXIS=VALUE, or .sel\(\) in Python"
+    ds = at_rates(h8(2).isel(gpu_blocks=[0, 30, 60]), [1.0, 2.0, 3.0, 4.0])
+    with pytest.raises(InputError, match=f"8 {told}"):
+        plot.plot_cliff_trend(
+            ds.expand_dims(limit=[1, 2]), find_cliff(ds.expand_dims(limit=[1, 2])), "limit"
+        )
+    items = [
+        replace(item, labels=item.labels | {"policy": f"p{n}"})
+        for n in range(8)
+        for item in difference().differences
+    ]
+    with pytest.raises(InputError, match=f"8 {told}"):
+        plot.plot_comparison(replace(difference(), differences=tuple(items)))

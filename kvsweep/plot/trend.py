@@ -11,7 +11,7 @@ from kvsweep.analysis import variables
 from kvsweep.analysis.cliff_records import Cliff, GroupCliff
 from kvsweep.analysis.gib import unit_gib
 from kvsweep.analysis.statistics import Floats
-from kvsweep.analysis.wording import label
+from kvsweep.analysis.wording import BY_VALUE, label
 from kvsweep.arguments import checked
 from kvsweep.errors import InputError
 from kvsweep.plot import style
@@ -74,7 +74,10 @@ def plot_cliff_trend(ds: xr.Dataset, cliff: Cliff, over: str, ax: Axes | None = 
         others = {k: v for k, v in group.labels.items() if k != over}
         lines.setdefault(label(others), []).append(group)
     if len(lines) > MAX_LINES:
-        raise InputError(f"cliff figure: {len(lines)} lines do not fit, at most {MAX_LINES}")
+        raise InputError(
+            f"cliff figure: {len(lines)} lines do not fit, at most {MAX_LINES}; select some: "
+            f"{BY_VALUE}"
+        )
     with style.drawing():
         height = 2.9 + room_below(list(lines), style.COLUMN_WIDTH)
         axes = one_panel(ax, ds, height, f"{cliff.metric} along {cliff.along}")
