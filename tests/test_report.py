@@ -477,3 +477,31 @@ def test_an_axis_that_stack_made_of_several_is_told_by_the_value_of_each():
     ds = factorial().stack(setting=("scheduler", "routing"))
     text = effects_text(factorial_effects(ds, "ttft_p99_ms", ["setting"]))
     assert "against setting fcfs, round-robin; means over" in text
+
+
+def folded(width, *made):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("kvsweep.report.folding.width_of_terminal", lambda: width)
+        return table(*made).splitlines()
+
+
+def test_a_column_without_a_name_stays_with_the_one_before_it():
+    header = ("A:B", "hit TTFT ms", "", "miss TTFT ms", "")
+    row = ("16:2048", "9.034", "[8.91, 9.14]", "212.4", "[211.0, 213.9]")
+    assert folded(50, header, [row]) == [
+        "A:B      hit TTFT ms",
+        "16:2048        9.034  [8.91, 9.14]",
+        "",
+        "A:B      miss TTFT ms",
+        "16:2048         212.4  [211.0, 213.9]",
+    ]
+
+
+def test_what_is_set_in_is_so_where_it_goes_on_too():
+    rows = [("  a policy of all that is a very long name", "3.25")]
+    assert folded(24, ("  not in", "ttft_p99"), rows) == [
+        "  not in          ttft_p99",
+        "  a policy of         3.25",
+        "  all that is a",
+        "  very long name",
+    ]

@@ -230,3 +230,12 @@ def test_shares_are_refused_and_a_given_number_of_seeds_is_taken(tmp_path):
     assert kvsweep.run(sweep, out="b.zarr").sizes["seed"] == 3
     sweep = make_sweep(tmp_path, BASE + UNTIL, overrides=["seed.until.most=7"])
     assert sweep.until.most == 7
+
+
+def test_what_is_not_narrow_has_the_width_of_the_terminal(tmp_path, monkeypatch):
+    ds = run(tmp_path, UNTIL.replace("least = 4", "least = 4, most = 5").replace("0.2", "0.001"))
+    width = max(map(len, seeds_text(told(ds)).splitlines()[1:])) - 1
+    monkeypatch.setattr("kvsweep.report.folding.width_of_terminal", lambda: width)
+    _, *rows = seeds_text(told(ds)).splitlines()
+    assert rows[0].startswith("  not in")
+    assert max(map(len, rows)) <= width

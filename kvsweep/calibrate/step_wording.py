@@ -30,7 +30,7 @@ def step_text(found: StepResult) -> str:
         chosen = ", in the preset" if name == found.chosen else ""
         lines += [f"{name}{chosen}: {errors_text(fit)}{'; ' if fit.note else ''}{fit.note}"]
     rows = [row for fit in found.fits.values() for row in _fitted(fit)]
-    lines += ["", table(("fit", "coefficient", "value", "95 % interval"), rows)]
+    lines += ["", table(("fit", "coefficient", "value", "95 % interval"), rows, keys=2)]
     lines += ["", _held_out(found)]
     added = found.preset.added
     if added is not None:
@@ -66,7 +66,7 @@ def _held_out(found: StepResult) -> str:
         )
         for row in rows
     ]
-    return table((*header, *(fit.kind for fit in fits)), texts)
+    return table((*header, *(fit.kind for fit in fits)), texts, keys=len(columns))
 
 
 def step_json(found: StepResult) -> dict[str, Any]:

@@ -39,7 +39,7 @@ def served_text(found: ServedResult) -> str:
     if whole is not part:
         rows += [_served_row(row, "all, refitted") for row in whole.rows if row.part == FITTED]
     lines = _head(found)
-    lines += [table(("parameter", *fitted_to), parameters), "", table(header, rows)]
+    lines += [table(("parameter", *fitted_to), parameters), "", table(header, rows, keys=2)]
     for name, (median, most_of, worst) in found.request_errors.items():
         quantiles = f"{median:.3f} s in the median, {most_of:.3f} s at p90, {worst:.3f} s at most"
         lines.append(f"{name} after {part.until:.1f} s: off by {quantiles}")
@@ -107,7 +107,7 @@ def prefix_text(found: PrefixResult) -> str:
     ]
     header = ("size", "prompt", "computed tokens", "trials", "measured ms", "fitted", "error",
               "predicted from others", "error")  # fmt: skip
-    return "\n".join([*lines, "", table(header, rows), *_judgement(found.problems, ())])
+    return "\n".join([*lines, "", table(header, rows, keys=2), *_judgement(found.problems, ())])
 
 
 def _simulated(found_ms: float, measured_ms: float) -> tuple[str, str]:

@@ -58,7 +58,7 @@ def aligned(columns: Sequence[Sequence[str]], rights: Sequence[bool], keys: int)
         return _block(columns, widths, rights)
     widths = _narrowed(widths, rights, width)
     blocks = []
-    for place in _blocks(widths, keys, width):
+    for place in _blocks(widths, keys, width, [column[0] for column in columns]):
         of = [(columns[c], widths[c], rights[c]) for c in place]
         blocks.append(_block(*zip(*of, strict=True)))
     return "\n\n".join(blocks)
@@ -81,15 +81,24 @@ def _narrowed(widths: list[int], rights: Sequence[bool], width: int) -> list[int
     return [min(w, most) if c in words else w for c, w in enumerate(widths)]
 
 
-def _blocks(widths: Sequence[int], keys: int, width: int) -> list[list[int]]:
-    """Share the columns out to blocks, each with the first columns and at least one more."""
+def _blocks(widths: Sequence[int], keys: int, width: int, header: Sequence[str]) -> list[list[int]]:
+    """Share the columns out to blocks, each with the first columns and at least one more.
+
+    A column without a name, as of intervals, is read with the one before it.
+    """
     first = list(range(min(keys, len(widths))))
-    blocks: list[list[int]] = []
+    named: list[list[int]] = []
     for column in range(len(first), len(widths)):
-        if blocks and _taken([widths[c] for c in (*blocks[-1], column)]) <= width:
-            blocks[-1].append(column)
+        if named and not header[column]:
+            named[-1].append(column)
         else:
-            blocks.append([*first, column])
+            named.append([column])
+    blocks: list[list[int]] = []
+    for place in named:
+        if blocks and _taken([widths[c] for c in (*blocks[-1], *place)]) <= width:
+            blocks[-1] += place
+        else:
+            blocks.append([*first, *place])
     return blocks or [first]
 
 
@@ -112,7 +121,7 @@ def _lines(cell: str, width: int) -> list[str]:
     if columns_of(cell) <= width:
         return [cell]
     lines, line = [], ""
-    for word in re.findall(r"\S+\s*", cell):
+    for word in re.findall(r"\s*\S+\s*", cell):
         if line.strip() and columns_of(line + word.rstrip()) > width:
             lines.append(line)
             line = _INDENT

@@ -32,9 +32,9 @@ def seeds_text(reached: dict[str, Any]) -> str:
             f"{share:.2g} of all seeds show may be unseen"
         )
     if left:
-        header = ["not in", asked["metric"], "of the mean", "seeds without"]
+        header = ["  not in", asked["metric"], "of the mean", "seeds without"]
         rows = [_row(cell) for cell in left[:NAMED]]
-        lines += [f"  {line}" for line in table(header, rows).splitlines()]
+        lines.append(table(header, rows))
     if len(left) > NAMED:
         lines.append(f"  and {len(left) - NAMED:,} more")
     return "\n".join(lines)
@@ -56,4 +56,4 @@ def _row(cell: dict[str, Any]) -> list[str]:
     else:
         known, share = mean_and_sd(mean, half), f"± {100 * half / abs(mean):.2g} %" if mean else ""
     missing = f"{cell['missing']:,}" if cell["missing"] else ""
-    return [label(cell["cell"]) or "the one cell", known, share, missing]
+    return [f"  {label(cell['cell']) or 'the one cell'}", known, share, missing]

@@ -273,3 +273,11 @@ def test_a_window_that_no_request_outgrows_has_no_times_of_its_own():
     assert found.preset.beta[0] == pytest.approx(3000, rel=0.01)
     assert found.preset.memory[3] == pytest.approx(2 * 18 * 2048 / 5e5, rel=0.01)
     assert fit_steps(times, LINEAR, draws=2).names == tuple(f"beta[{i}]" for i in range(5))
+
+
+def test_folded_tables_repeat_all_that_says_the_row(linear, monkeypatch):
+    monkeypatch.setattr("kvsweep.report.folding.width_of_terminal", lambda: 40)
+    lines = step_text(result_of(linear, Terms(0.0, ONE_GPU), LINEAR, draws=2)).splitlines()
+    assert sum(line.startswith("fit ") and "coefficient" in line for line in lines) > 1
+    assert sum(line.lstrip().startswith("prefill") for line in lines) > 1
+    assert all(line.split().count("after") == 2 for line in lines if "prefill" in line.split())
