@@ -1168,3 +1168,11 @@ def test_what_a_panel_had_keeps_its_shape_beside_an_interval_that_reaches_zero()
     assert panel.get_yscale() == "log"
     for each, vertices in zip((marks, span), before, strict=True):
         assert np.array_equal(each.get_paths()[0].vertices, vertices)
+
+
+@pytest.mark.parametrize("threshold", [5.0, 5000.0])
+def test_a_threshold_beyond_all_times_is_within_the_panel(threshold):
+    panel = plot.plot_cdf(with_requests(), "ttft_ms", threshold=threshold).axes[0]
+    assert panel.get_xscale() == "log"
+    low, high = panel.get_xlim()
+    assert low < threshold < high

@@ -17,7 +17,7 @@ from kvsweep.errors import InputError
 from kvsweep.plot import style
 from kvsweep.plot.curve import MAX_LINES, split_lines
 from kvsweep.plot.labels import draw_limit, name_lines, room_below
-from kvsweep.plot.panel import figure_of, one_panel
+from kvsweep.plot.panel import check_threshold, figure_of, one_panel
 from kvsweep.plot.ticks import SweptLocator
 from kvsweep.plot.trace_figure import log_ticks
 
@@ -32,6 +32,8 @@ POINTS = 400  # of a curve
 
 # Times that span more than this factor have a logarithmic axis.
 LOG_FACTOR = 30.0
+
+ROOM = 1.05  # beside a threshold at an end of a logarithmic axis, a factor
 
 # Of the service levels: a tenth to ten times as much, the levels themselves in the middle.
 SCALES = np.geomspace(0.1, 10.0, 201)
@@ -86,6 +88,7 @@ def plot_cdf(
     >>> kvsweep.plot.save(figure, "cdf.png")
     """
     statistics.check_bootstrap(confidence, resamples)
+    check_threshold(threshold or 0.0)
     found = times(ds, metric)
     known = found.values[np.isfinite(found.values)]
     if not known.size:
@@ -97,6 +100,9 @@ def plot_cdf(
         if x[-1] > LOG_FACTOR * low:
             panel.set_xscale("log")
             panel.set_xlim(left=low)
+            if threshold is not None and threshold > 0.0:  # also of times that there are none of
+                low, high = panel.get_xlim()
+                panel.set_xlim(min(low, threshold / ROOM), max(high, threshold * ROOM))
             log_ticks(panel.xaxis)
             panel.xaxis.set_major_locator(SweptLocator(x, None))  # as many as do not touch
         else:
