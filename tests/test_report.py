@@ -14,7 +14,7 @@ from kvsweep.analysis.pareto import pareto_front
 from kvsweep.analysis.statistics import Interval
 from kvsweep.analysis.wording import interval_ends, label, number
 from kvsweep.report import cliff_text, effects_text, outcome, pareto_text, summary, summary_text
-from kvsweep.report.folding import columns_of, width_of_terminal
+from kvsweep.report.folding import LEAST, columns_of, width_of_terminal
 from kvsweep.report.table import mean_and_sd, table
 
 
@@ -406,7 +406,7 @@ def wrapped(text, width):
 def test_tables_have_the_width_of_the_terminal(width, name):
     made = wrapped(name, width)
     wide = max(map(columns_of, made.splitlines()))
-    assert wide <= max(width, 16 + 10 + 15 + 4)  # keys and one column more are never parted
+    assert wide <= max(width, LEAST + 10 + 15 + 4)  # keys and one column more are never parted
     assert made.rows[1][0] == name  # as pages have it
 
 
@@ -500,8 +500,14 @@ def test_a_column_without_a_name_stays_with_the_one_before_it():
 def test_what_is_set_in_is_so_where_it_goes_on_too():
     rows = [("  a policy of all that is a very long name", "3.25")]
     assert folded(24, ("  not in", "ttft_p99"), rows) == [
-        "  not in          ttft_p99",
-        "  a policy of         3.25",
-        "  all that is a",
-        "  very long name",
+        "  not in            ttft_p99",
+        "  a policy of all       3.25",
+        "  that is a very",
+        "  long name",
     ]
+
+
+def test_an_interval_without_ends_is_not_parted():
+    header = ("", "cliff", "interval", "seeds: mean and sd", "no crossing")
+    rows = [("max_num_seqs 64", "-", "[outside, outside]", "-", "4")]
+    assert any("[outside, outside]" in line for line in folded(40, header, rows))

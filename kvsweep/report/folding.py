@@ -8,8 +8,8 @@ import sys
 from collections.abc import Sequence
 from unicodedata import combining, east_asian_width
 
-LEAST = 16
-"""Columns of a terminal that words have before they go on in a further line."""
+LEAST = len("[outside, outside]")
+"""Columns of a terminal that words have before they go on in a further line: intervals never do."""
 
 _GAP = _INDENT = "  "
 
