@@ -18,7 +18,7 @@ def pareto_parts(front: Front) -> list[str]:
     """Return the lines of `pareto_text`, tables whole."""
     parts: list[str] = []
     for group in front.groups:
-        parts += [_front_sentence(front, group), ""]
+        parts += [front_sentence(front, group), ""]
         header = ("", *(f"{o.metric} ({o.goal})" for o in front.objectives), "front", "seeds",
                   "resamples", "tied with", "dominated by")  # fmt: skip
         parts += [table(header, [_member_row(member) for member in group.members]), ""]
@@ -43,7 +43,7 @@ def _any_values(group: FrontGroup) -> bool:
     return not all(np.isnan(member.values).any() for member in group.members)
 
 
-def _front_sentence(front: Front, group: FrontGroup) -> str:
+def front_sentence(front: Front, group: FrontGroup) -> str:
     """Name the members on the front."""
     name = f"{label(group.labels)}: " if group.labels else ""
     members = [str(member.name) for member in group.members if member.on_front]

@@ -28,7 +28,7 @@ from kvsweep.plot.trend import plot_cliff_trend
 from kvsweep.report.cliff import cliff_parts, cliff_sentences
 from kvsweep.report.effects import effects_parts
 from kvsweep.report.gib import cliff_memory
-from kvsweep.report.pareto import pareto_parts
+from kvsweep.report.pareto import front_sentence, pareto_parts
 from kvsweep.report.sensitivity import sensitivity_parts, sensitivity_sentences
 from kvsweep.report.summary import summary_parts
 from kvsweep.report.table import table
@@ -118,7 +118,7 @@ class StoreReport:
             memory = cliff_memory(self.ds, self.cliff)
             lines = [*cliff_sentences(self.cliff), *memory.splitlines()]
         elif self._front is not None:
-            lines = [str(part) for part in pareto_parts(self._front) if part.startswith("front")]
+            lines = [front_sentence(self._front, group) for group in self._front.groups]
         else:
             lines = of_effects
         told = shortened(line for line in lines if line) + paragraphs(self._without)

@@ -203,3 +203,13 @@ def test_a_page_on_paper_tells_what_is_folded(run, store, tmp_path):
     run("report", store, "-o", "page.html")
     style = (tmp_path / "page.html").read_text().split("</style>")[0]
     assert "details { display: none; }" not in style
+
+
+def test_each_of_several_fronts_is_in_the_answer(run, tmp_path):
+    fronts = '[pareto]\nobjectives = ["preemption_rate:min", "throughput_rps:max"]\n'
+    kvsweep.run(make_sweep(tmp_path, BASE + GRID + fronts), out="a.zarr", workers=1)
+    run("report", "a.zarr", "-o", "page.html")
+    page = (tmp_path / "page.html").read_text()
+    answer = page.split('<div class="answer">')[1].split("</div>")[0]
+    assert answer.count(": front over policy: ") == 7
+    assert "gpu_blocks 100: front over policy: " in answer
