@@ -3,6 +3,7 @@
 import io
 import json
 
+import click
 import numpy as np
 import pytest
 import xarray as xr
@@ -13,6 +14,7 @@ from kvsweep.analysis.effects import factorial_effects, joint_effects
 from kvsweep.analysis.pareto import pareto_front
 from kvsweep.analysis.statistics import Interval
 from kvsweep.analysis.wording import interval_ends, label, number
+from kvsweep.cli import commands
 from kvsweep.report import cliff_text, effects_text, outcome, pareto_text, summary, summary_text
 from kvsweep.report.folding import LEAST, columns_of, width_of_terminal
 from kvsweep.report.table import mean_and_sd, table
@@ -447,11 +449,13 @@ def test_the_width_is_that_of_a_terminal_and_of_nothing_else(monkeypatch):
     monkeypatch.setenv("COLUMNS", "60")
     closed = io.StringIO()
     closed.close()
-    for stream in (io.StringIO(), closed, object(), None):
-        monkeypatch.setattr("sys.stdout", stream)
-        assert width_of_terminal() == 0
-    monkeypatch.setattr("sys.stdout", Terminal())
-    assert width_of_terminal() == 60
+    with click.Context(commands):
+        for stream in (io.StringIO(), closed, object(), None):
+            monkeypatch.setattr("sys.stdout", stream)
+            assert width_of_terminal() == 0
+        monkeypatch.setattr("sys.stdout", Terminal())
+        assert width_of_terminal() == 60
+    assert width_of_terminal() == 0  # a script in a terminal, which may write its texts to files
 
 
 @pytest.mark.parametrize(

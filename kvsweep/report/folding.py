@@ -8,6 +8,8 @@ import sys
 from collections.abc import Sequence
 from unicodedata import combining, east_asian_width
 
+import click
+
 LEAST = len("[outside, outside]")
 """Columns of a terminal that words have before they go on in a further line: intervals never do."""
 
@@ -29,7 +31,12 @@ def columns_of(text: str) -> int:
 
 
 def width_of_terminal() -> int:
-    """Return how wide the terminal is that output goes to, 0 if it is none or does not tell."""
+    """Return how wide the terminal is that a command prints to, 0 if it is none or does not tell.
+
+    Outside of commands a text is the same wherever it is made: a caller may write it to a file.
+    """
+    if click.get_current_context(silent=True) is None:
+        return 0
     try:
         is_terminal = sys.stdout.isatty()
     except (AttributeError, ValueError):  # none, one of somebody's own, or closed
