@@ -515,3 +515,12 @@ def test_an_interval_without_ends_is_not_parted():
     header = ("", "cliff", "interval", "seeds: mean and sd", "no crossing")
     rows = [("max_num_seqs 64", "-", "[outside, outside]", "-", "4")]
     assert any("[outside, outside]" in line for line in folded(40, header, rows))
+
+
+def test_names_that_have_room_stay_whole(monkeypatch):
+    """They are copied; what has no room beside them follows below."""
+    rows = [("llama-3.1-8b/h100/tp1-roofline", "computed", "6.78", "10.20", "46.66")]
+    monkeypatch.setattr("kvsweep.report.folding.width_of_terminal", lambda: 60)
+    made = table(("preset", "times", "1 decodes", "64 decode", "prompt"), rows)
+    assert made.count("llama-3.1-8b/h100/tp1-roofline") == 2
+    assert max(map(len, made.splitlines())) <= 60

@@ -63,7 +63,7 @@ def aligned(columns: Sequence[Sequence[str]], rights: Sequence[bool], keys: int)
     widths = [max(map(columns_of, column)) for column in columns]
     if width == 0 or _taken(widths) <= width:
         return _block(columns, widths, rights)
-    widths = _narrowed(widths, rights, width)
+    widths = _narrowed(widths, [_longest_word(column, width) for column in columns], rights, width)
     blocks = []
     for place in _blocks(widths, keys, width, [column[0] for column in columns]):
         of = [(columns[c], widths[c], rights[c]) for c in place]
@@ -75,17 +75,27 @@ def _taken(widths: Sequence[int]) -> int:
     return sum(widths) + len(_GAP) * (len(widths) - 1)
 
 
-def _narrowed(widths: list[int], rights: Sequence[bool], width: int) -> list[int]:
+def _longest_word(column: Sequence[str], width: int) -> int:
+    """Return how wide a column must be for names to stay whole, as they are copied.
+
+    Beyond two thirds of the terminal they do not.
+    """
+    longest = max(columns_of(word) for cell in column for word in (cell.split() or [""]))
+    return max(LEAST, longest) if longest <= width * 2 // 3 else LEAST
+
+
+def _narrowed(
+    widths: list[int], least: Sequence[int], rights: Sequence[bool], width: int
+) -> list[int]:
     """Give columns of words what the others leave, if that is something, or else a third."""
-    words = [c for c, right in enumerate(rights) if not right and widths[c] > LEAST]
+    words = [c for c, right in enumerate(rights) if not right and widths[c] > least[c]]
     if not words:
         return widths
     over = _taken(widths) - width
     longest = max(words, key=lambda c: widths[c])
-    if widths[longest] - over >= LEAST:
+    if widths[longest] - over >= least[longest]:
         return [w - over if c == longest else w for c, w in enumerate(widths)]
-    most = max(LEAST, width // 3)
-    return [min(w, most) if c in words else w for c, w in enumerate(widths)]
+    return [min(w, max(least[c], width // 3)) if c in words else w for c, w in enumerate(widths)]
 
 
 def _blocks(widths: Sequence[int], keys: int, width: int, header: Sequence[str]) -> list[list[int]]:
