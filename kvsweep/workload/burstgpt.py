@@ -35,6 +35,5 @@ def read_burstgpt(text: str, where: str, read: Reading) -> Rows:
     others = dict.fromkeys(("first_token", "last_token", "ttft", "latency", "slo_class"), "")
     client = CLIENT if CLIENT in header else ""
     columns = Columns(arrival=arrival, prompt=prompt, output=output, client=client, **others)
-    as_told = read.model_copy(update={"columns": columns, "time_unit": "s"})
-    rows = read_csv(text, where, as_told)
+    rows = read_csv(text, where, read.model_copy(update={"columns": columns}), "s")
     return replace(rows, unmeasured="BurstGPT's CSV has no times of tokens", chosen=False)

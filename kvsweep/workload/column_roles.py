@@ -89,18 +89,22 @@ def _other_of(pair: tuple[str, str], given: Columns, found: dict[str, str], wher
     return pair[1] if named[0] == pair[0] else pair[0]
 
 
-def units_of(columns: Mapping[str, str], read: Reading, where: str) -> dict[str, str]:
+def units_of(
+    columns: Mapping[str, str], read: Reading, where: str, usual: str | None = None
+) -> dict[str, str]:
     """Return the units of columns of numbers: as each name ends, or else as `read` says.
 
     Parameters
     ----------
     columns : dict of str to str
         Names by role.
+    usual : str or None
+        Unit where neither tells one, of a format that has it.
 
     Raises
     ------
     InputError
-        If neither tells the unit of one; or `read` says one, and all names tell theirs, or none of
+        If nothing tells the unit of one; or `read` says one, and all names tell theirs, or none of
         the columns holds numbers.
     """
     if read.time_unit and not columns:
@@ -112,12 +116,13 @@ def units_of(columns: Mapping[str, str], read: Reading, where: str) -> dict[str,
     for role, name in columns.items():
         if role in told:
             continue
-        if read.time_unit is None:
+        unit = read.time_unit or usual
+        if unit is None:
             raise InputError(
                 f"{where}: column {shown(name)}: unit unknown: read.time_unit = 's', 'ms', 'us' or "
                 f"'ns' says it{without(role)}"
             )
-        told[role] = read.time_unit
+        told[role] = unit
     others = [role for role, unit in told.items() if unit != read.time_unit]
     if read.time_unit and others and all(map(_unit_at_end, columns.values())):
         raise InputError(

@@ -32,8 +32,8 @@ from kvsweep.workload.measured import Rows
 from kvsweep.workload.row_chunks import DATE, Chunk, collect
 
 
-def read_csv(text: str, where: str, read: Reading) -> Rows:
-    """Return the requests of a CSV file.
+def read_csv(text: str, where: str, read: Reading, unit: str | None = None) -> Rows:
+    """Return the requests of a CSV file; `unit` is that of its times, of a format that has one.
 
     Raises
     ------
@@ -55,7 +55,7 @@ def read_csv(text: str, where: str, read: Reading) -> Rows:
         _check_times(row, roles, dated, _places(where, first[0])(whole[0]))
     dates = {role: DATE for role in ON_CLOCK if dated and role in roles}
     numbers = {role: roles[role] for role in TIMES if role in roles and role not in dates}
-    units = dates | units_of(numbers, read, where)
+    units = dates | units_of(numbers, read, where, unit)
     zoned = dated and is_zoned(arrival)
 
     def chunks() -> Iterator[tuple[Chunk, Sequence[int]]]:

@@ -719,3 +719,10 @@ def test_what_failed_is_told_once(tmp_path):
     path = write(tmp_path, HEADS["azure"] + "2023-11-16 18:17:04,,0\n")
     told = "the request failed: read.failed = 'leave-out' leaves such requests out"
     assert refused(path) == f":3: GeneratedTokens: 0, {told}"
+
+
+def test_dates_of_burstgpt_are_not_told_to_have_a_unit(tmp_path):
+    """Its own unit is of numbers, and nobody gave it."""
+    head = "Timestamp,Model,Request tokens,Response tokens,Total tokens,Log Type"
+    text = f"{head}\n2024-05-01 10:00:00,m,5,6,11,Log\n2024-05-01 10:00:02,m,7,6,13,Log\n"
+    assert np.diff(load(write(tmp_path, text)).requests.arrival_us).tolist() == [2_000_000]
