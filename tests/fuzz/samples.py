@@ -77,8 +77,14 @@ def parquet_rows(rng):
 def served_run(rng):
     """Return a trace with measured times and a log."""
     document = json.loads(own_trace(rng))
-    first = [row["arrival_us"] + 5000 for row in document["requests"]]
-    times = {"first_token_ts": first, "last_token_ts": [time + 7000.5 for time in first]}
+    first, last = [], []
+    for row in document["requests"]:
+        arrival = row["arrival_us"]
+        if "after" in row:  # it arrives when that has been answered
+            arrival = max(arrival, last[row["after"]] + row.get("think_us", 0))
+        first.append(arrival + 5000)
+        last.append(first[-1] + 7000.5)
+    times = {"first_token_ts": first, "last_token_ts": last}
     log = {
         "t": [0.5, 1, 2],
         "running": [1, 2, 0],

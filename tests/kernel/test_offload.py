@@ -168,6 +168,7 @@ def decoding_trace(rng):
     scenario["latency"]["beta"] = scenario["latency"]["beta"][:3]  # steps of one duration
     scenario["latency"].pop("memory", None)
     scenario["latency"].pop("experts", None)
+    scenario["latency"].pop("window", None)
     return trace
 
 

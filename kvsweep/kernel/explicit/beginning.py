@@ -8,14 +8,8 @@ from .tables import clear, groups_of
 
 
 @leaf
-def _apply_pool(own, pool):
-    """Let the LANE record of an instance have what its pool has of its own."""
-    own["role"] = pool["role"]
-    own["gpu_blocks"] = pool["gpu_blocks"]
-    own["watermark"] = pool["watermark"]
-    own["max_num_seqs"] = pool["max_num_seqs"]
-    own["longest"] = pool["longest"]
-    own["max_tokens"] = pool["max_tokens"]
+def _apply_step_times(own, pool):
+    """Let the LANE record of an instance have the step times of its pool."""
     own["beta0"] = pool["beta0"]
     own["beta1"] = pool["beta1"]
     own["beta2"] = pool["beta2"]
@@ -35,6 +29,18 @@ def _apply_pool(own, pool):
     own["missed"] = pool["missed"]
     own["context"] = pool["context"]
     own["roofline"] = pool["roofline"]
+
+
+@leaf
+def _apply_pool(own, pool):
+    """Let the LANE record of an instance have what its pool has of its own."""
+    own["role"] = pool["role"]
+    own["gpu_blocks"] = pool["gpu_blocks"]
+    own["watermark"] = pool["watermark"]
+    own["max_num_seqs"] = pool["max_num_seqs"]
+    own["longest"] = pool["longest"]
+    own["max_tokens"] = pool["max_tokens"]
+    _apply_step_times(own, pool)
     own["routing"] = pool["routing"]
     own["scorer_lo"] += pool["scorer_lo"]
     own["scorers"] = pool["scorers"]

@@ -52,6 +52,13 @@ def stands(lane):
 
 
 @leaf
+def _add_context(lane, inst, engine, state):
+    """Count the context of a request that is up to date, and what of it is inside a window."""
+    engine["context"] += state["computed"]
+    join_inside(lane, inst, engine, state)
+
+
+@leaf
 def _join(inp, ws, lane, inst, engine):
     """Count those who decode from now on, behind those who are counted."""
     if engine["counted"] == 0:
@@ -71,8 +78,7 @@ def _join(inp, ws, lane, inst, engine):
             if lane["async_scheduling"]:
                 drop_entry(ws, engine)
             state["since"] = inst["step"]
-            engine["context"] += state["computed"]
-            join_inside(lane, inst, engine, state)
+            _add_context(lane, inst, engine, state)
             engine["measured"] += r >= lane["warmup"]
             if lane["drafts"] == 0:
                 ws.due[place] = next_due(lane, request, state, inst["step"])

@@ -40,6 +40,13 @@ def decode_time(lane, inst, count, context, in_window):
 
 
 @leaf
+def _time_of_all(ws, lane, inst, engine):
+    """Return how long a step takes in which all who run decode, and note its tokens."""
+    in_window = counted_inside(ws, lane, inst, engine)
+    return decode_time(lane, inst, inst["running"], engine["context"], in_window)
+
+
+@leaf
 def alike_by_batch(lane):
     """Return whether steps of equally many decodes take the same time at all who decode.
 
@@ -107,8 +114,7 @@ def _advance(ws, lane, inst, tally, engine, settled, duration, usual):
         engine["context"] += planned_tokens(ws, inst, engine)
     inst["step"] += 1
     if lane["context"]:
-        in_window = counted_inside(ws, lane, inst, engine)
-        duration = decode_time(lane, inst, inst["running"], engine["context"], in_window)
+        duration = _time_of_all(ws, lane, inst, engine)
     return duration, gap == usual
 
 
@@ -146,8 +152,7 @@ def take_quiet(inp, ws, lane, inst, tally, engine, until, entry, due):
     It ends before one that ends at `until`, lacks blocks or would try a head, and with the first
     that ends at `entry`, when somebody enters.
     """
-    in_window = counted_inside(ws, lane, inst, engine)
-    duration = decode_time(lane, inst, inst["running"], engine["context"], in_window)
+    duration = _time_of_all(ws, lane, inst, engine)
     usual = duration if not lane["context"] else np.int64(NONE)
     wanted, latest = _wakes(inp, ws, lane, inst, engine)
     device = _device_end(ws, inst, engine)
