@@ -69,11 +69,13 @@ class Entry:
     @property
     def loaded(self) -> bool:
         """Whether this process has its code."""
-        return bool(getattr(self.run, "signatures", True))
+        return _plain(self.run) or bool(self.run.signatures)  # type: ignore[attr-defined]
 
     @property
     def cached(self) -> bool:
-        """Whether its code is in the cache folder."""
+        """Whether its code is in the cache folder, or it runs as plain Python, which needs none."""
+        if _plain(self.run):
+            return True
         folder = self.run.stats.cache_path  # type: ignore[attr-defined]
         return bool(folder and any(Path(folder).glob(f"engine.{self.name}-*.nbc")))
 
@@ -108,6 +110,11 @@ class Entry:
         inputs = inputs._replace(lanes=inputs.lanes.view(self.lane))
         workspace = workspace._replace(own=workspace.own.view(self.lane))
         self.run(inputs, workspace, outputs, numbers)
+
+
+def _plain(run: Callable[..., None]) -> bool:
+    """Return whether nothing is compiled, as ``NUMBA_DISABLE_JIT`` asks for."""
+    return not hasattr(run, "signatures")
 
 
 def _rare_but(*names: str) -> tuple[str, ...]:

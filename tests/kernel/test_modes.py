@@ -207,3 +207,19 @@ def test_a_part_is_a_function_of_its_own_though_a_leaf_calls_it(monkeypatch):
     assert _jit.kernel(run)(5) == 16
     inlined = [[code.fndesc.inline for code in f.overloads.values()] for f in (_rare, _frequent)]
     assert inlined == [[False], [True]]
+
+
+def test_a_trace_is_replayed_without_compilation():
+    """A debugger steps through a replay, which asks for what has to be compiled."""
+    trace = str(TESTS / "goldens" / "vllm" / "fuzz_12.json.gz")
+    search = os.pathsep.join([str(TESTS.parent), os.environ.get("PYTHONPATH", "")])
+    done = subprocess.run(
+        [sys.executable, "-m", "kvsweep", "replay", trace],
+        env={**os.environ, "PYTHONPATH": search, "NUMBA_DISABLE_JIT": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert "compiling" not in done.stderr
+    assert done.stdout.startswith("status       ok\n")
