@@ -46,6 +46,16 @@ class Terms(NamedTuple):
     host_overhead_us: float | None
     exchange: Exchange
 
+    @property
+    def added(self) -> Added:
+        """As a preset has them."""
+        host = HOST_OVERHEAD_US if self.host_overhead_us is None else self.host_overhead_us
+        return Added(
+            host_overhead_us=rounded(host),
+            allreduce_step_us=rounded(self.exchange.step_us),
+            allreduce_token_us=rounded(self.exchange.token_us),
+        )
+
 
 @dataclass(frozen=True)
 class StepResult:
@@ -118,18 +128,19 @@ def result_of(
     problems: tuple[str, ...] = ()
     if not fit.error <= STEP_LIMIT:
         problems = (f"held-out steps are off by {100 * fit.error:.1f} % (median)",)
-    return StepResult(ds, times, fits, chosen, _preset(ds, fits, fit, terms, problems), problems)
+    preset = _preset(ds, times, fits, chosen, terms, problems)
+    return StepResult(ds, times, fits, chosen, preset, problems)
 
 
 def _preset(
     ds: xr.Dataset,
+    times: StepTimes,
     fits: dict[str, StepFit],
-    fit: StepFit,
+    chosen: str,
     terms: Terms,
     problems: tuple[str, ...],
 ) -> Preset:
-    about, exchange = ds.attrs, terms.exchange
-    host = HOST_OVERHEAD_US if terms.host_overhead_us is None else terms.host_overhead_us
+    about, exchange, fit = ds.attrs, terms.exchange, fits[chosen]
     told = HOST_SOURCE if terms.host_overhead_us is None else "given"
     sources = [
         f"measured: `kvsweep measure gpu` at {about['time_ended']} on {hardware(about)}; layers of "
@@ -149,19 +160,15 @@ def _preset(
         beta=tuple(map(rounded, fit.beta[:BETAS])),
         memory=tuple(map(rounded, fit.memory[:BETAS])) or None,
         experts=_experts(fit, ds),
-        window=window_of(fit, step_times(ds)) or None,
-        added=Added(
-            host_overhead_us=rounded(host),
-            allreduce_step_us=rounded(exchange.step_us),
-            allreduce_token_us=rounded(exchange.token_us),
-        ),
+        window=window_of(fit, times) or None,
+        added=terms.added,
         kv_bytes_per_token=float(about["kv_bytes_per_token"]),
         tp=int(about["tp"]),
         source="; ".join(sources),
         fit=marked(
             f"{fit.kind}: {errors_text(fit)}; {intervals_text(fit)}; others: {others}; "
             f"{fit.note}{'; ' if fit.note else ''}trials scatter by "
-            f"{100 * spread(step_times(ds).trials):.1f} %",
+            f"{100 * spread(times.trials):.1f} %",
             problems,
         ),
     )

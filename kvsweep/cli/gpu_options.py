@@ -25,13 +25,17 @@ def range_options(command: Any) -> Any:
     return command
 
 
+ADDED = ("--allreduce-gb-s", "--allreduce-us", "--host-overhead-us")
+"""Options of terms that are not measured."""
+
+
 def added_options(command: Any) -> Any:
     """Add the options of terms that are not measured."""
     speed = Range(MIN_GB_PER_S, MAX_GB_PER_S)
     for name, kind, what in (
-        ("--allreduce-gb-s", speed, "Bandwidth of an all-reduce of --tp GPUs [0.75 of links]."),
-        ("--allreduce-us", microseconds, "Latency of an all-reduce [10]."),
-        ("--host-overhead-us", microseconds, "What the host takes a step [500]."),
+        (ADDED[0], speed, "Bandwidth of an all-reduce of --tp GPUs [0.75 of links]."),
+        (ADDED[1], microseconds, "Latency of an all-reduce [10]."),
+        (ADDED[2], microseconds, "What the host takes a step [500]."),
     ):
         command = click.option(name, type=kind, metavar="X", help=what)(command)
     return command

@@ -5,11 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from kvsweep.cli.gpu_options import ADDED
 from kvsweep.errors import InputError
 
 if TYPE_CHECKING:
     import xarray as xr
 
+    from kvsweep.config.added_terms import Added
     from kvsweep.gpu.batches import Plan
     from kvsweep.gpu.machine import Machine
     from kvsweep.gpu.shard import Shard
@@ -40,6 +42,25 @@ def check_preset(out: Path | None) -> None:
         if file.read(len(HEADER)) != HEADER.encode():
             raise InputError(
                 f"--out {out}: is there and was not written by `kvsweep measure gpu`: it is kept"
+            )
+
+
+def check_added(out: Path | None, added: Added, options: dict[str, Any]) -> None:
+    """Refuse to replace what was edited in a preset, unless options say what it shall have.
+
+    What a preset adds was not measured, and its first line asks to edit it.
+    """
+    from kvsweep.config.preset import load_preset
+
+    told = any(options[name.strip("-").replace("-", "_")] is not None for name in ADDED)
+    if out is None or not out.is_file() or told:
+        return
+    had = load_preset(str(out.absolute()), Path()).added
+    for name, value in had or ():
+        if value != (usual := getattr(added, name)):
+            raise InputError(
+                f"--out {out}: its {name} is {value:g}, and would be {usual:g}: it is kept; say "
+                f"what to write ({', '.join(ADDED)}), or name another file"
             )
 
 

@@ -14,6 +14,7 @@ from kvsweep.cli.gpu_setup import (
     about_model,
     asked_plan,
     asked_shard,
+    check_added,
     check_preset,
     stored_steps,
 )
@@ -123,13 +124,15 @@ def measure_gpu(
     exchange = exchange_terms(
         shard, machine.gpu or machine.name, options["allreduce_us"], options["allreduce_gb_s"]
     )
+    terms = Terms(options["host_overhead_us"], exchange)
+    check_added(out, terms.added, options)
     if dtype == "fp8":
         check_fp8(machine)
     laid_out = asked_plan(shard, model, machine, dtype == "fp8", options)
     device = load_device(machine, shard, laid_out, dtype == "fp8")
     device.attributes = {**device.attributes, **about_model(name, shard, dtype)}
     ds = _run(device, laid_out, path, stored)
-    found = result_of(ds, Terms(options["host_overhead_us"], exchange), kind)
+    found = result_of(ds, terms, kind)
     if out:
         with written(out) as file:
             file.write(preset_text(found.preset))

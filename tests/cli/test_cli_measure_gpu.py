@@ -193,3 +193,19 @@ def test_a_processor_is_measured_from_end_to_end(run):
     assert "1 thread: PyTorch " in out
     assert "Traceback" not in err
     assert len(tomllib.loads(Path("here.toml").read_text())["beta"]) == 5
+
+
+def test_what_was_edited_in_a_preset_is_kept_unless_told(run, gpu):
+    """Its header asks to edit what it adds; the same command again would take that away."""
+    gpu()
+    command = (*SMALL, "--out", "here.toml")
+    assert run(*command)[0] == 0
+    path = Path("here.toml")
+    edited = path.read_text().replace("host_overhead_us = 500.0", "host_overhead_us = 812.5")
+    path.write_text(edited)
+    code, _, err = run(*command)
+    assert code == 2
+    assert "--out here.toml: its host_overhead_us is 812.5, and would be 500: it is kept" in err
+    assert path.read_text() == edited
+    assert run(*command, "--host-overhead-us", "900")[0] == 0
+    assert tomllib.loads(path.read_text())["added"]["host_overhead_us"] == 900
