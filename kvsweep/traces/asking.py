@@ -18,6 +18,7 @@ from kvsweep.config.workload import DEFAULT_ENTROPY
 from kvsweep.config.written import check_options
 from kvsweep.errors import InputError, did_you_mean
 from kvsweep.workload.bending import bend
+from kvsweep.workload.long_files import part_of
 from kvsweep.workload.requests import Requests
 from kvsweep.workload.traces import Trace, load_trace
 
@@ -80,13 +81,13 @@ def read_bent(
     assert workload is not None  # it has a trace
     if seed is not None and workload.repeat == 1:
         raise InputError("--seed: has no effect without --set repeat=N of more than 1")
-    trace = load_trace(path, reading)
+    trace = load_trace(path, reading, part_of(workload, reading))
     check_options(scenario, source)
     try:
         requests = bend(trace.requests, workload, seed or 0, DEFAULT_ENTROPY, path.name)
     except InputError as error:
         raise InputError(f"{path}: {error}") from None
-    return Bent(trace, requests, not _same(trace.requests, requests))
+    return Bent(trace, requests, trace.cut or not _same(trace.requests, requests))
 
 
 def _same(a: Requests, b: Requests) -> bool:

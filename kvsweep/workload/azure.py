@@ -5,25 +5,38 @@ They carry no content (Azure/AzurePublicDataset, 2023 and 2024), so no two reque
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from collections.abc import Sequence
+from datetime import datetime
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from kvsweep.config.trace_reading import Reading
 from kvsweep.errors import InputError, did_you_mean, shown
 from kvsweep.limits import MAX_TIME_US, MAX_TOKENS
-from kvsweep.parsing import parse_csv
-from kvsweep.workload.cells import is_nothing
+from kvsweep.workload.cells import (
+    date_cells,
+    is_date,
+    is_nothing,
+    is_zoned,
+    since_1970,
+    token_cells,
+)
 from kvsweep.workload.checks import IF_FAILED, Malformed, check_left_out
-from kvsweep.workload.columns import RequestColumns, check_count
-from kvsweep.workload.requests import Requests
+from kvsweep.workload.columns import no_requests
+from kvsweep.workload.csv_columns import read_columns, read_header
+from kvsweep.workload.long_files import Chunk, Kept, Part
+from kvsweep.workload.measured import Rows
+from kvsweep.workload.row_chunks import Numbered
 
 HEADER = ("TIMESTAMP", "ContextTokens", "GeneratedTokens")
 
-_MICROSECOND = timedelta(microseconds=1)
 _MAX_DIGITS = 20
 
 
-def read_azure(text: str, where: str, read: Reading) -> Requests:
-    """Return the requests in order of arrival, the first at time 0; other columns are left out.
+def read_azure(text: str, where: str, read: Reading, part: Part | None = None) -> Rows:
+    """Return the requests; other columns are left out, and of too many requests all but `part`.
 
     Raises
     ------
@@ -31,43 +44,92 @@ def read_azure(text: str, where: str, read: Reading) -> Requests:
         If a line is malformed, there is none, a request failed and `read` does not leave those
         out, or they have more tokens or time than is believed.
     """
-    header, lines = parse_csv(text, where)
+    header = read_header(text, where)
     for name in HEADER:
         if name not in header:
             raise InputError(f"{where}:1: missing column {name}{did_you_mean(name, header)}")
-    used = time_at, context_at, generated_at = [header.index(name) for name in HEADER]
-    rows: list[tuple[datetime, int, int, int]] = []
-    for line, row in lines:
+    rows = Kept(where, "us", part)
+    zone: _Zone | None = None
+    used = [header.index(name) for name in HEADER]
+    for lines, cells in read_columns(text, where, header, used):
+        kept = np.array(lines, np.int64)
+        zone = zone or _first_zone(cells[0], lines)
+        chunk = _at_once(cells, zone)
+        if chunk is None:
+            chunk, kept = _row_by_row(cells, lines, where, read, zone)
+        rows.add(chunk, kept)
+    found, places = rows.joined()
+    if not len(places):
+        raise no_requests(where, read)
+    _check_span(found["arrival"], places, where)
+    return Rows(
+        Numbered(places, ""), found["arrival"], "us", found["prompt"], found["output"],
+        unmeasured="the format has no times of tokens", first=rows.origin,
+    )  # fmt: skip
+
+
+class _Zone(NamedTuple):
+    """Whether times have a time zone, and the line that told it."""
+
+    told: bool
+    line: int
+
+
+def _first_zone(cells: list[str], lines: Sequence[int]) -> _Zone | None:
+    """Return what the first time tells that is one, as that of a failed request may not be."""
+    for cell, line in zip(cells, lines, strict=True):
+        if is_date(cell):
+            return _Zone(is_zoned(cell.strip()), line)
+    return None
+
+
+def _at_once(cells: list[list[str]], zone: _Zone | None) -> Chunk | None:
+    """Return the values of many rows; None if something has to be said, or left out."""
+    if zone is None:
+        return None
+    try:
+        arrival = date_cells(cells[0], HEADER[0], str, zone.told)
+        prompt, output = (token_cells(cells[k], HEADER[k], str) for k in (1, 2))
+    except InputError:
+        return None
+    whole = min(prompt.min(initial=1), output.min(initial=1)) > 0
+    return {"arrival": arrival, "prompt": prompt, "output": output} if whole else None
+
+
+def _row_by_row(
+    cells: list[list[str]], lines: Sequence[int], where: str, read: Reading, zone: _Zone | None
+) -> tuple[Chunk, NDArray[np.int64]]:
+    """Return the values of some rows, and their lines."""
+    rows: list[tuple[int, int, int, int]] = []
+    for line, row in zip(lines, zip(*cells, strict=True), strict=True):
         try:
-            time = _time(row[time_at])
-            if _whole(row[generated_at]) == "0":
+            time = _time(row[0])
+            if _whole(row[2]) == "0":
                 check_left_out(read, "GeneratedTokens: 0, the request failed")
                 continue
-            context = _count(row[context_at], "ContextTokens")
-            generated = _count(row[generated_at], "GeneratedTokens")
+            lengths = _count(row[1], "ContextTokens"), _count(row[2], "GeneratedTokens")
         except ValueError as problem:
             told = isinstance(problem, Malformed)
-            lacks = not told and any(is_nothing(row[at]) for at in used)
+            lacks = not told and any(map(is_nothing, row))
             if lacks and read.failed == "leave-out":
                 continue
             raise InputError(f"{where}:{line}: {problem}{IF_FAILED if lacks else ''}") from None
-        if rows and (time.tzinfo is None) != (rows[0][0].tzinfo is None):
+        if zone is not None and (time.tzinfo is not None) != zone.told:
             raise InputError(
-                f"{where}:{line}: TIMESTAMP: with and without a time zone, as in line {rows[0][1]}"
+                f"{where}:{line}: TIMESTAMP: with and without a time zone, as in line {zone.line}"
             )
-        rows.append((time, line, context, generated))
-    check_count(len(rows), where, read)
-    rows.sort(key=lambda row: row[0])
-    (first, first_line, _, _), (last, last_line, _, _) = rows[0], rows[-1]
-    if (last - first) // _MICROSECOND > MAX_TIME_US:
+        rows.append((line, since_1970(time), *lengths))
+    kept, arrival, prompt, output = np.array(rows, np.int64).reshape(-1, 4).T
+    return {"arrival": arrival, "prompt": prompt, "output": output}, kept
+
+
+def _check_span(arrival: NDArray[np.int64], lines: NDArray[np.int64], where: str) -> None:
+    first, last = int(arrival.argmin()), len(arrival) - 1 - int(arrival[::-1].argmax())
+    if arrival[last] - arrival[first] > MAX_TIME_US:
         raise InputError(
-            f"{where}:{last_line}: TIMESTAMP: more than {MAX_TIME_US} us after the first, in line "
-            f"{first_line}"
+            f"{where}:{lines[last]}: TIMESTAMP: more than {MAX_TIME_US} us after the first, in "
+            f"line {lines[first]}"
         )
-    columns = RequestColumns()
-    for i, (time, _, context, generated) in enumerate(rows):
-        columns.add((time - first) // _MICROSECOND, [2 * i], [context], (2 * i + 1, generated))
-    return columns.build()
 
 
 def _time(text: str) -> datetime:

@@ -13,6 +13,7 @@ from kvsweep.errors import InputError
 from kvsweep.limits import MAX_KEYS, MAX_REQUESTS, MAX_TIME_US, MAX_TOTAL_US
 from kvsweep.records import NONE
 from kvsweep.workload.chains import at_earliest, chain_ends, in_order, one_behind_the_other
+from kvsweep.workload.checks import no_request_between
 from kvsweep.workload.requests import Requests
 from kvsweep.workload.taking import chain_starts, clip_prompts, joined, take
 
@@ -73,11 +74,7 @@ def slice_requests(requests: Requests, window: Slice, where: str) -> Requests:
         kept &= begins < round(1e6 * window.end_s)
     if not kept.any():
         first, last = requests.arrival_us[0] / 1e6, requests.arrival_us[-1] / 1e6
-        end = "its end" if window.end_s is None else f"{window.end_s:.15g} s"
-        raise InputError(
-            f"workload.slice: no request of {where} arrives from {window.from_s:.15g} s to {end}; "
-            f"its {len(requests):,} requests arrive from {first:.15g} to {last:.15g} s"
-        )
+        raise no_request_between(window, where, len(requests), first, last)
     part = take(requests, np.flatnonzero(kept))
     return replace(part, arrival_us=part.arrival_us - low)
 

@@ -12,6 +12,7 @@ from dataclasses import replace
 from kvsweep.config.trace_reading import Columns, Reading
 from kvsweep.errors import InputError, did_you_mean
 from kvsweep.workload.csv_columns import read_header
+from kvsweep.workload.long_files import Part
 from kvsweep.workload.measured import Rows
 from kvsweep.workload.tabular import read_csv
 
@@ -19,8 +20,8 @@ HEADER = ("Timestamp", "Request tokens", "Response tokens")
 CLIENT = "Model"
 
 
-def read_burstgpt(text: str, where: str, read: Reading) -> Rows:
-    """Return the requests.
+def read_burstgpt(text: str, where: str, read: Reading, part: Part | None = None) -> Rows:
+    """Return the requests; of more than a list may have, only `part`.
 
     Raises
     ------
@@ -35,5 +36,5 @@ def read_burstgpt(text: str, where: str, read: Reading) -> Rows:
     others = dict.fromkeys(("first_token", "last_token", "ttft", "latency", "slo_class"), "")
     client = CLIENT if CLIENT in header else ""
     columns = Columns(arrival=arrival, prompt=prompt, output=output, client=client, **others)
-    rows = read_csv(text, where, read.model_copy(update={"columns": columns}), "s")
+    rows = read_csv(text, where, read.model_copy(update={"columns": columns}), "s", part)
     return replace(rows, unmeasured="BurstGPT's CSV has no times of tokens", chosen=False)

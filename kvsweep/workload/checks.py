@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping
 from functools import lru_cache
 from typing import Any
 
+from kvsweep.config.bending import Slice
 from kvsweep.config.trace_reading import Reading
 from kvsweep.errors import InputError, clip, dotted, shown
 from kvsweep.limits import MAX_TOKENS
@@ -93,6 +94,17 @@ def check_left_out(read: Reading, what: str) -> None:
     """
     if read.failed != "leave-out":
         raise Malformed(f"{what}: read.failed = 'leave-out' leaves such requests out")
+
+
+def no_request_between(
+    window: Slice, where: str, requests: int, first_s: float, last_s: float
+) -> InputError:
+    """Return the error of a window of a trace, whose requests are from `first_s` to `last_s`."""
+    end = "its end" if window.end_s is None else f"{window.end_s:.15g} s"
+    return InputError(
+        f"workload.slice: no request of {where} arrives from {window.from_s:.15g} s to {end}; its "
+        f"{requests:,} requests arrive from {first_s:.15g} to {last_s:.15g} s"
+    )
 
 
 def refuse_twice(seen: dict[str, str], name: str, place: str, key: str) -> None:

@@ -46,7 +46,7 @@ def read_columns(
         found = re.compile(r"[^\n]*\S[^\n]*\n?").search(text)
         start = found.end() if found else 0
         line = 1 + text.count("\n", 0, start)
-        even = re.compile(rf"(?:(?:[^,\n]*,){{{len(header) - 1}}}[^,\n]*\n)*")
+        even = re.compile(rf"(?:(?:[^,\n]*+,){{{len(header) - 1}}}[^,\n]*+\n)*+")
         # A single column's blank line is no row; those are told apart below.
         while start < len(text) and len(header) > 1:
             end = text.find("\n", start + _CHARACTERS) + 1 or len(text)

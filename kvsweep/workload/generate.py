@@ -31,6 +31,7 @@ from kvsweep.workload.content import lay_out, previous_round
 from kvsweep.workload.draws import Draws, draw_requests, sessions_of
 from kvsweep.workload.kept_traces import requests_of_file
 from kvsweep.workload.lengths import Pairs
+from kvsweep.workload.long_files import part_of
 from kvsweep.workload.requests import Requests
 
 TOGETHER = 1 << 14
@@ -195,7 +196,8 @@ def requests_for(
         return fields[field[1]]
 
     name = re.sub(r"\{(\w*)\}", fill, workload.trace)
-    requests = bend(requests_of_file(folder / name, workload.read), workload, seed, entropy, name)
+    of_file = requests_of_file(folder / name, workload.read, part_of(workload, workload.read))
+    requests = bend(of_file, workload, seed, entropy, name)
     if workload.warmup >= len(requests):
         raise InputError(
             f"workload.warmup: {workload.warmup} leaves none of the {len(requests)} requests of "
@@ -222,7 +224,7 @@ def pairs_of(workload: Workload, folder: Path) -> Pairs | None:
     name = workload.lengths_from
     if name is None:
         return None
-    requests = requests_of_file(folder / name, workload.read)
+    requests = requests_of_file(folder / name, workload.read, part_of(workload, workload.read))
     if workload.slice is not None:
         requests = slice_requests(requests, workload.slice, name)
     if workload.clip is not None:

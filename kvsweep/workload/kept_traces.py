@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from kvsweep.config.trace_reading import Reading
+from kvsweep.workload.long_files import Part
 from kvsweep.workload.requests import Requests
 from kvsweep.workload.traces import load_trace
 
@@ -28,7 +29,7 @@ _known: OrderedDict[Any, Requests] = OrderedDict()
 _lock = Lock()
 
 
-def requests_of_file(path: Path, read: Reading | None = None) -> Requests:
+def requests_of_file(path: Path, read: Reading | None = None, part: Part | None = None) -> Requests:
     """Return the requests of a trace, read again only if the file has changed.
 
     Parameters
@@ -37,6 +38,8 @@ def requests_of_file(path: Path, read: Reading | None = None) -> Requests:
         The file.
     read : Reading or None
         How to read it.
+    part : Part or None
+        What is enough of it, if it has more requests than a list may have.
 
     Raises
     ------
@@ -44,15 +47,15 @@ def requests_of_file(path: Path, read: Reading | None = None) -> Requests:
         As `load_trace`.
     """
     with _lock:  # others that want the same one wait for it
-        key = _identity(path, read)
-        found = None if key is None else _known.get(key)
-        if found is None:
-            found = load_trace(path, read).requests
-            if key is not None and key == _identity(path, read):
-                _keep(key, found)
-        elif key is not None:
-            _known.move_to_end(key)
-        return found
+        file = _identity(path, read)
+        for key in ((file, None), (file, part)):
+            if file is not None and key in _known:
+                _known.move_to_end(key)
+                return _known[key]
+        found = load_trace(path, read, part)
+        if file is not None and file == _identity(path, read):
+            _keep((file, part if found.cut else None), found.requests)
+        return found.requests
 
 
 def _keep(key: Any, requests: Requests) -> None:

@@ -51,6 +51,8 @@ class Rows:
         Why there are no times, if there are none.
     chosen : bool
         Whether `Reading.columns` chooses among the columns of the file.
+    first : float, int or None
+        Of rows that are only a part of the file's: its earliest arrival, where time begins.
     """
 
     places: Any
@@ -63,6 +65,7 @@ class Rows:
     names: dict[str, list[str]] = field(default_factory=dict)
     unmeasured: str = ""
     chosen: bool = False
+    first: Any = None
 
 
 def build_requests(
@@ -92,7 +95,7 @@ def build_requests(
 
 def _microseconds(arrival: NDArray[Any], rows: Rows, where: str) -> Integers:
     """Return arrivals from the first one on."""
-    since = arrival - arrival.min()
+    since = arrival - (arrival.min() if rows.first is None else rows.first)
     per_second = PER_SECOND[rows.unit]
     if since.dtype == np.int64 and per_second > 10**6:
         since_us = (since + 500) // 1000

@@ -16,8 +16,9 @@ from kvsweep.limits import MAX_INPUT_BYTES, MAX_REQUESTS, MAX_TOKENS
 from kvsweep.reading import open_regular
 from kvsweep.workload.checks import IF_FAILED
 from kvsweep.workload.column_roles import LENGTHS, NAMES, ON_CLOCK, TIMES, find_roles, units_of
+from kvsweep.workload.long_files import Chunk, Part, too_many
 from kvsweep.workload.measured import Rows
-from kvsweep.workload.row_chunks import DATE, Chunk, Numbered, collect
+from kvsweep.workload.row_chunks import DATE, Numbered, collect
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -33,8 +34,8 @@ def is_parquet(path: Path) -> bool:
         return file.read(len(MAGIC)) == MAGIC
 
 
-def read_parquet(path: Path, read: Reading) -> Rows:
-    """Return the requests of a Parquet file.
+def read_parquet(path: Path, read: Reading, part: Part | None = None) -> Rows:
+    """Return the requests of a Parquet file; of more than a list may have, only `part`.
 
     Raises
     ------
@@ -54,8 +55,8 @@ def read_parquet(path: Path, read: Reading) -> Rows:
         with open_regular(path) as source, parquet.ParquetFile(source) as file:
             if os.fstat(source.fileno()).st_size > MAX_INPUT_BYTES:
                 raise InputError(f"{where}: more than {MAX_INPUT_BYTES:,} bytes")
-            if file.metadata.num_rows > MAX_REQUESTS:
-                raise InputError(f"{where}: more than {MAX_REQUESTS} requests")
+            if file.metadata.num_rows > MAX_REQUESTS and part is None:
+                raise too_many(where)
             schema = file.schema_arrow
             roles = find_roles(schema.names, read, where)
             _check_once(schema.names, roles.values(), where)
@@ -65,7 +66,8 @@ def read_parquet(path: Path, read: Reading) -> Rows:
             numbers = {role: roles[role] for role in TIMES if role in roles and role not in own}
             units = own | units_of(numbers, read, where)
             batches = file.iter_batches(_CHUNK, columns=sorted(set(roles.values())))
-            return collect(_chunks(batches, roles, where, read), units, where, read, "row ")
+            chunks = _chunks(batches, roles, where, read)
+            return collect(chunks, units, where, read, "row ", part)
     except (pa.ArrowException, OSError, ValueError, KeyError, OverflowError) as problem:
         if isinstance(problem, InputError):
             raise

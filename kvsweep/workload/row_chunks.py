@@ -10,15 +10,13 @@ from numpy.typing import NDArray
 
 from kvsweep.config.trace_reading import Reading
 from kvsweep.errors import InputError
-from kvsweep.limits import MAX_REQUESTS, MAX_TIME_US
+from kvsweep.limits import MAX_TIME_US
 from kvsweep.workload.column_roles import NAMES, without
 from kvsweep.workload.columns import no_requests
+from kvsweep.workload.long_files import Chunk, Kept, Part, taken
 from kvsweep.workload.measured import PER_SECOND, Rows
 
 Values = NDArray[Any]
-Chunk = dict[str, Any]
-"""Values of some rows by role; of names, a list of str."""
-
 DATE = "date"
 """Unit of a column of dates, which become microseconds."""
 
@@ -29,6 +27,7 @@ def collect(
     where: str,
     read: Reading,
     word: str,
+    part: Part | None = None,
 ) -> Rows:
     """Return the rows of all chunks, checked.
 
@@ -40,32 +39,29 @@ def collect(
         Units of the times.
     word : str
         Stands before a row's number in messages.
+    part : Part or None
+        What is enough, if there are more rows than a list may have requests; None: all of them.
 
     Raises
     ------
     InputError
         If a request failed and `read` does not leave those out, or times are not in order.
     """
-    parts: list[Chunk] = []
-    places: list[NDArray[np.int64]] = []
-    total = 0
-    for chunk, numbers in chunks:
-        total += len(numbers)
-        if total > MAX_REQUESTS:
-            raise InputError(f"{where}: more than {MAX_REQUESTS} requests")
-        kept = _answered(chunk, numbers, where, read, word)
-        parts.append({role: _taken(values, kept) for role, values in chunk.items()})
-        places.append(np.array(numbers, np.int64)[kept])
-    joined = {role: _joined([part[role] for part in parts]) for role in parts[0]} if parts else {}
-    if not parts or not len(joined["prompt"]):
-        raise no_requests(where, read)
-    lines = np.concatenate(places)
-    ttft, latency = _from_arrival(joined, units, lines, where, word)
     unit = "us" if units["arrival"] == DATE else units["arrival"]
+    rows = Kept(where, unit, part)
+    for chunk, numbers in chunks:
+        kept = _answered(chunk, numbers, where, read, word)
+        answered = {role: taken(values, kept) for role, values in chunk.items()}
+        rows.add(answered, np.array(numbers, np.int64)[kept])
+    joined, lines = rows.joined()
+    if not len(lines):
+        raise no_requests(where, read)
+    ttft, latency = _from_arrival(joined, units, lines, where, word)
     return Rows(
         Numbered(lines, word), joined["arrival"], unit, joined["prompt"], joined["output"],
         ttft, latency, {role: joined[role] for role in NAMES if role in joined},
         unmeasured=_untimed(ttft, latency), chosen=True,
+        first=rows.origin,
     )  # fmt: skip
 
 
@@ -79,16 +75,6 @@ class Numbered:
     def __getitem__(self, i: int) -> str:
         """Return the place of row `i`."""
         return f":{self._word and ' '}{self._word}{self._lines[i]}"
-
-
-def _taken(values: Any, kept: NDArray[np.int64]) -> Any:
-    return values[kept] if isinstance(values, np.ndarray) else [values[i] for i in kept.tolist()]
-
-
-def _joined(parts: list[Any]) -> Any:
-    if isinstance(parts[0], np.ndarray):
-        return np.concatenate(parts)
-    return [value for part in parts for value in part]
 
 
 def _answered(

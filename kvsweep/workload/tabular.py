@@ -28,12 +28,17 @@ from kvsweep.workload.column_roles import (
 )
 from kvsweep.workload.columns import no_requests
 from kvsweep.workload.csv_columns import read_columns, read_header
+from kvsweep.workload.long_files import Chunk, Part
 from kvsweep.workload.measured import Rows
-from kvsweep.workload.row_chunks import DATE, Chunk, collect
+from kvsweep.workload.row_chunks import DATE, collect
 
 
-def read_csv(text: str, where: str, read: Reading, unit: str | None = None) -> Rows:
+def read_csv(
+    text: str, where: str, read: Reading, unit: str | None = None, part: Part | None = None
+) -> Rows:
     """Return the requests of a CSV file; `unit` is that of its times, of a format that has one.
+
+    Of more requests than a list may have, only `part` is kept.
 
     Raises
     ------
@@ -75,7 +80,7 @@ def read_csv(text: str, where: str, read: Reading, unit: str | None = None) -> R
                 if rest:
                     yield rest, lines
 
-    return collect(chunks(), units, where, read, "")
+    return collect(chunks(), units, where, read, "", part)
 
 
 def _lacks(row: Mapping[str, str]) -> bool:

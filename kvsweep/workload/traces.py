@@ -21,6 +21,7 @@ from kvsweep.workload.bench_results import read_bench
 from kvsweep.workload.burstgpt import read_burstgpt
 from kvsweep.workload.formats import check_used, recognise
 from kvsweep.workload.inference_perf import read_inference_perf
+from kvsweep.workload.long_files import Part
 from kvsweep.workload.measured import Rows, build_requests
 from kvsweep.workload.mooncake import BLOCK_TOKENS, read_mooncake
 from kvsweep.workload.native import FORMAT, read_native, to_trace_dict
@@ -53,6 +54,8 @@ class Trace:
         The file's name, for messages.
     unmeasured : str
         Of files of other tools: why `expected` is None.
+    cut : bool
+        Whether `requests` are only a part of the file's: it has more than a list may have.
     """
 
     requests: Requests
@@ -61,9 +64,12 @@ class Trace:
     about: Any = None
     where: str = "trace"
     unmeasured: str = ""
+    cut: bool = False
 
 
-def load_trace(source: str | Path | Mapping[str, Any], read: Reading | None = None) -> Trace:
+def load_trace(
+    source: str | Path | Mapping[str, Any], read: Reading | None = None, part: Part | None = None
+) -> Trace:
     """Read a trace; its content tells the format, or `read`.
 
     Parameters
@@ -72,6 +78,8 @@ def load_trace(source: str | Path | Mapping[str, Any], read: Reading | None = No
         A file, or the content of a kvsweep-trace/1.
     read : Reading or None
         How to read a file; None: by its content alone.
+    part : Part or None
+        What is enough of a table that has more requests than a list may have.
 
     Returns
     -------
@@ -92,18 +100,18 @@ def load_trace(source: str | Path | Mapping[str, Any], read: Reading | None = No
     try:
         if read.format == "parquet" or (read.format is None and is_parquet(Path(source))):
             check_used("parquet", read, where)
-            return _measured(read_parquet(Path(source), read), read, where)
+            return _measured(read_parquet(Path(source), read, part), read, where)
         text = read_text(Path(source), MAX_INPUT_BYTES, packed=True)
-        return _parse(text, where, read)
+        return _parse(text, where, read, part)
     except MemoryError:
         raise InputError(f"{where}: does not fit into memory") from None
 
 
-def _parse(text: str, where: str, read: Reading) -> Trace:
+def _parse(text: str, where: str, read: Reading, part: Part | None) -> Trace:
     kind, document = recognise(text, where, read)
     check_used(kind, read, where)
     if kind == "azure":
-        return Trace(read_azure(text, where, read), where=where, unmeasured=_NO_TIMES)
+        return _measured(read_azure(text, where, read, part), read, where)
     if kind in BLOCK_TOKENS:
         requests = read_mooncake(text, where, kind, read)
         return Trace(requests, where=where, unmeasured=_NO_TIMES)
@@ -111,9 +119,9 @@ def _parse(text: str, where: str, read: Reading) -> Trace:
         requests = read_weka(text, document, where, read)
         return Trace(requests, where=where, unmeasured=_NO_TIMES)
     if kind == "burstgpt":
-        return _measured(read_burstgpt(text, where, read), read, where)
+        return _measured(read_burstgpt(text, where, read, part), read, where)
     if kind == "csv":
-        return _measured(read_csv(text, where, read), read, where)
+        return _measured(read_csv(text, where, read, part=part), read, where)
     if kind == "vllm-bench":
         return _measured(read_bench(text, document, where, read), read, where)
     if kind == "aiperf":
@@ -127,7 +135,8 @@ def _parse(text: str, where: str, read: Reading) -> Trace:
 
 def _measured(rows: Rows, read: Reading, where: str) -> Trace:
     requests, expected, unmeasured = build_requests(rows, read, where)
-    return Trace(requests, expected=expected, where=where, unmeasured=unmeasured)
+    cut = rows.first is not None
+    return Trace(requests, expected=expected, where=where, unmeasured=unmeasured, cut=cut)
 
 
 def _native(document: Mapping[str, Any], where: str) -> Trace:

@@ -383,7 +383,7 @@ def test_a_trace_is_read_once_until_it_changes(tmp_path, monkeypatch):
     reads = []
     load = kept_traces.load_trace
     monkeypatch.setattr(
-        kept_traces, "load_trace", lambda path, read: reads.append(path) or load(path, read)
+        kept_traces, "load_trace", lambda *asked: reads.append(asked) or load(*asked)
     )
     file = tmp_path / "t.jsonl"
     file.write_text(TRACE)

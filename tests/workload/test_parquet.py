@@ -8,7 +8,7 @@ import pytest
 
 from kvsweep.config.read_options import parse_reading
 from kvsweep.errors import InputError
-from kvsweep.workload import parquet
+from kvsweep.workload import long_files, parquet
 from kvsweep.workload.traces import load_trace
 
 NAMES = ("arrival_ms", "prompt_tokens", "output_tokens")
@@ -152,7 +152,8 @@ def test_a_damaged_file_is_refused(tmp_path):
 def test_a_file_beyond_the_limits_is_refused(tmp_path, monkeypatch):
     path = write(tmp_path, table())
     monkeypatch.setattr(parquet, "MAX_REQUESTS", 2)
-    assert refused(path) == "more than 2 requests"
+    monkeypatch.setattr(long_files, "MAX_REQUESTS", 2)
+    assert refused(path).startswith("more than 2 requests: a window of its time, or its first")
     monkeypatch.setattr(parquet, "MAX_INPUT_BYTES", 50)
     assert refused(path) == "more than 50 bytes"
 
