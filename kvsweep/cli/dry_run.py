@@ -10,7 +10,7 @@ from time import thread_time
 from typing import TYPE_CHECKING, Any
 
 from kvsweep.cli.base import print_json
-from kvsweep.cli.progress import span
+from kvsweep.cli.progress import span, waiting
 from kvsweep.cli.terminal import echo
 
 if TYPE_CHECKING:
@@ -67,7 +67,8 @@ def size_of(sweep: Sweep, path: Where, options: dict[str, Any]) -> dict[str, Any
     share = Share.asked(options["shard"], overwrite=options["overwrite"], extend=options["extend"])
     stored = {key: options[key] for key in ("keep_requests", "prune")}
     begun = thread_time()
-    cells = plan(sweep, keep_requests=options["keep_requests"])
+    with waiting(planning_text(sweep)):
+        cells = plan(sweep, keep_requests=options["keep_requests"])
     planning = thread_time() - begun
     todo = cells.tasks
     known = extension(path, sweep, cells, **stored) if options["extend"] else None
@@ -112,6 +113,12 @@ def size_of(sweep: Sweep, path: Where, options: dict[str, Any]) -> dict[str, Any
         "busy": expected.busy,
         "processor_seconds": expected.processor,
     }
+
+
+def planning_text(sweep: Sweep) -> str:
+    """Say what comes before the first cells."""
+    trace = sweep.base.get("workload", {}).get("trace")
+    return "planning the sweep" + (f", which reads {trace}" if trace else "")
 
 
 def told(write: Callable[[Scenario, Path], str | None], sweep: Sweep) -> list[str]:

@@ -60,9 +60,18 @@ class Display:
         must have the processor to itself.
     known_end : bool
         Whether the total is known; of a search it is what was asked for so far.
+    first : str
+        What is done before the first call; told if it takes long. Nothing: not told.
     """
 
-    def __init__(self, unit: str = "cells", *, steady: bool = True, known_end: bool = True) -> None:
+    def __init__(
+        self,
+        unit: str = "cells",
+        *,
+        steady: bool = True,
+        known_end: bool = True,
+        first: str = "",
+    ) -> None:
         self._unit = unit
         self._steady = steady
         self._known_end = known_end
@@ -70,6 +79,8 @@ class Display:
         self._bar: Progress | None = None
         self._last_line: float | None = None
         self._work: ExitStack | None = None
+        self._first = first
+        self._before = ExitStack()
 
     def __enter__(self) -> Self:
         if sys.stderr.isatty():
@@ -82,8 +93,10 @@ class Display:
             self._bar = Progress(
                 *columns, console=console, transient=True, auto_refresh=self._steady
             )
-            self._bar.add_task("", total=None, speed="")
+            self._bar.add_task("", total=None, speed=self._first)
             self._bar.start()
+        elif self._first:
+            self._before.enter_context(waiting(self._first))
         return self
 
     def __exit__(
@@ -92,6 +105,7 @@ class Display:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        self._before.close()
         if self._work:
             self._work.close()
         if self._bar:
@@ -99,6 +113,7 @@ class Display:
 
     def notify(self, line: str) -> None:
         """Print a line, above the bar if there is one."""
+        self._before.close()
         if self._bar:
             self._bar.console.print(printable(line), highlight=False, markup=False)
         else:
@@ -113,6 +128,7 @@ class Display:
             If a signal to end came where Python could not raise it.
         """
         end_if_asked()
+        self._before.close()
         if self._work is None:
             self._work = ExitStack()
             self._work.enter_context(working())

@@ -463,3 +463,19 @@ def test_too_many_blocks_are_told_by_the_option_that_makes_them_fewer(run, files
     line = ("trace", "info", str(files / "huge.csv"), "--block-size")
     assert f"{files}/huge.csv: --block-size: the request list fills 320,000," in run(*line, "1")[2]
     assert run(*line, "100000")[0] == 0
+
+
+def test_what_comes_before_the_first_cells_is_told_until_they_come(monkeypatch):
+    lines = []
+    monkeypatch.setattr(progress, "echo", lambda line, err: lines.append(line))
+    monkeypatch.setattr(progress, "SILENT", 0.0)
+    for end in (lambda shown: shown(0, 5), lambda shown: shown.notify("compiling")):
+        with progress.Display(first="planning") as display:
+            while not lines:
+                sleep(0.001)
+            end(display)
+            told = list(lines)
+            sleep(0.01)
+            assert lines == told
+        assert lines[0] == "planning ..."
+        lines.clear()
