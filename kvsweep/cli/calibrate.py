@@ -79,10 +79,10 @@ def calibrate(
     MEASUREMENTS is a store of `kvsweep measure prefix`, CSV files like its (`*_aA_bB.csv`, or a
     folder of them), or a trace whose `expected.measured_us` lists when a real server gave the first
     and the last token of every request. So do results of `vllm bench serve --save-detailed`,
-    aiperf's profile_export.jsonl, inference-perf's per_request_lifecycle_metrics.json, and CSV and
-    Parquet with columns for those times: docs/traces.md. They do not know the server's settings:
-    give those with --set. A server's step times are not known: they are found by simulating its
-    requests.
+    aiperf's profile_export.jsonl, inference-perf's per_request_lifecycle_metrics.json, and CSV,
+    Parquet and JSON lines with columns for those times: docs/traces.md. They do not know the
+    server's settings: give those with --set. A server's step times are not known: they are found by
+    simulating its requests.
 
     The preset is used at once, in any sweep: `latency.model = "FILE.toml"`. A bad fit (a mean off
     by more than 5 %, fitted or held out) is written too, but says so in its `fit`, and the exit

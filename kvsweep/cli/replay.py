@@ -76,9 +76,9 @@ def replay(
 
     TRACE is a kvsweep-trace/1 (JSON), plain or gzipped, or of another tool: Mooncake's or
     Qwen-Bailian's JSON lines, Weka's sessions, Azure's or BurstGPT's CSV, results of vllm bench
-    serve, aiperf or inference-perf, or CSV or Parquet of any columns. Its content tells which, or
-    --read; docs/traces.md says what is read of each. Only a kvsweep-trace/1 has a scenario: with
-    others give latency.model, cache.gpu_blocks and whatever else differs with --set.
+    serve, aiperf or inference-perf, or CSV, Parquet or JSON lines of any columns. Its content tells
+    which, or --read; docs/traces.md says what is read of each. Only a kvsweep-trace/1 has a
+    scenario: with others give latency.model, cache.gpu_blocks and whatever else differs with --set.
 
     Of a sweep one cell is simulated: --set gives one value to each of its axes.
     """

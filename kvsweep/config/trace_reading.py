@@ -19,6 +19,7 @@ Format = Literal[
     "inference-perf",
     "csv",
     "parquet",
+    "jsonl",
 ]
 """Formats of traces and of measured runs; `kvsweep.workload.formats` recognises them."""
 
@@ -26,7 +27,7 @@ TimeUnit = Literal["s", "ms", "us", "ns"]
 
 
 class Columns(Section):
-    """Which column of a CSV or Parquet file holds what.
+    """Which column of a CSV or Parquet file, or key of JSON lines, holds what.
 
     Left out: the column of the key's name, for lengths `prompt_tokens` and `output_tokens`; times
     may end in a unit, as ``arrival_ms``. Empty, of those that are not needed: none.
@@ -63,7 +64,7 @@ class Reading(Section):
     time_unit : str or None
         Unit of times: s, ms, us, ns. None: the format's; a column's by the end of its name.
     columns : Columns or None
-        Names of the columns of a CSV or Parquet file.
+        Names of the columns of a CSV or Parquet file, or of the keys of JSON lines.
     failed : str
         What becomes of requests that failed: ``refuse`` the file, or ``leave-out``.
     arrivals : str

@@ -30,7 +30,6 @@ _NOTHING = re.compile(r"(?:nan|none|null|n/?a|-1(?:\.0*)?)?", re.IGNORECASE)
 _DIGITS = {ord(digit): "0" for digit in "123456789"}
 _SHAPE = re.compile(r"0{4}-00-00[ T]00:00:00(?:\.0{1,9})?")
 _UTC = re.compile(r"(?:\+00:00|Z)\n")
-_UTC_SHAPE = re.compile(_SHAPE.pattern + r"(?:\+00:00|Z)")
 
 _LARGEST = 2**63
 _EPOCH = datetime(1970, 1, 1)
@@ -114,11 +113,11 @@ def date_cells(cells: Sequence[str], name: str, place: Place, zoned: bool) -> ND
     zoned : bool
         Whether they have a time zone: all or none.
     """
-    joined = _joined(cells)
-    shapes = set(joined.translate(_DIGITS).split("\n")[:-1])
-    if all(map((_UTC_SHAPE if zoned else _SHAPE).fullmatch, shapes)):
+    plain, zones = _UTC.subn("\n", _joined(cells))
+    shapes = set(plain.translate(_DIGITS).split("\n")[:-1])
+    if zones == len(cells) * zoned and all(map(_SHAPE.fullmatch, shapes)):
         try:
-            return np.array(_UTC.sub("\n", joined).split("\n")[:-1], "M8[us]").astype(np.int64)
+            return np.array(plain.split("\n")[:-1], "M8[us]").astype(np.int64)
         except ValueError:
             pass  # as a 30th of February; the first one is found below
     found = []

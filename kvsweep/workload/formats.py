@@ -12,6 +12,7 @@ from kvsweep.config.trace_reading import Reading
 from kvsweep.errors import InputError, clip, shown
 from kvsweep.parsing import parse_json
 from kvsweep.workload import azure, bench_results, burstgpt, column_roles, mooncake, weka
+from kvsweep.workload.json_lines import flat_keys
 from kvsweep.workload.native import FORMAT
 
 _FIRST_LINE = re.compile(r"\S[^\n]*")
@@ -24,7 +25,8 @@ _TIMED = ("start_time", "end_time", "info")
 # Of which a line alone is no JSON document, but a line.
 _BY_LINES = frozenset(("mooncake", "qwen-bailian", "weka", "aiperf"))
 
-_AS_CSV = "; written as CSV, columns of any names are read (read.columns)"
+_AS_CSV = "; written as CSV or JSON lines, columns of any names are read (read.columns)"
+_NAMED = "; written as it is, it is read if read.columns.arrival, prompt and output name its keys"
 
 _SEPARATORS = {";": "semicolons", "\t": "tabs", "|": "bars"}
 
@@ -43,6 +45,7 @@ USED = {
     "inference-perf": ("failed", "arrivals", "shared_prefix"),
     "csv": ("columns", "time_unit", "failed", "arrivals", "shared_prefix"),
     "parquet": ("columns", "time_unit", "failed", "arrivals", "shared_prefix"),
+    "jsonl": ("columns", "time_unit", "failed", "arrivals", "shared_prefix"),
 }  # fmt: skip
 """Keys of `Reading` that each format reads, besides `format`."""
 
@@ -60,7 +63,11 @@ def check_used(kind: str, read: Reading, where: str) -> None:
         if key in ("format", *USED[kind]) or getattr(read, key) == getattr(default, key):
             continue
         allowed = ", ".join(USED[kind]) or "none"
-        raise InputError(f"{where}: read.{key}: not for the format {kind!r}; allowed: {allowed}")
+        hint = "; read.format = 'jsonl' reads lines of any keys"
+        raise InputError(
+            f"{where}: read.{key}: not for the format {kind!r}; allowed: {allowed}"
+            f"{hint if key == 'columns' and kind in _BY_LINES else ''}"
+        )
     if read.arrivals == "even" and kind != "vllm-bench":
         raise InputError(
             f"{where}: read.arrivals: 'even' is for 'vllm-bench', which tells its rate"
@@ -102,9 +109,13 @@ def recognise(text: str, where: str, read: Reading) -> tuple[str, Any]:
         return kinds[0], document
     if isinstance(item, list):
         refuse(where, f"it is a list of something else{_AS_CSV}")
-    if document is None and "format" not in item:
-        keys = f"other keys than Mooncake's: {clip(', '.join(item))}"
-        refuse(where, f"its lines are JSON objects of {keys}{_AS_CSV}")
+    if "format" not in item and (document is None or "\n" not in text.strip()):
+        keys = list(flat_keys(item))
+        if read.columns is not None or _is_named(keys):
+            return "jsonl", None
+        if document is None:
+            told = f"other keys than Mooncake's: {clip(', '.join(keys))}{_NAMED}"
+            refuse(where, f"its lines are JSON objects of {told}")
     return "kvsweep", parse_json(text, where) if document is None else document
 
 

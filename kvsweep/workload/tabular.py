@@ -27,7 +27,7 @@ from kvsweep.workload.column_roles import (
     without,
 )
 from kvsweep.workload.columns import no_requests
-from kvsweep.workload.csv_columns import read_columns, read_header
+from kvsweep.workload.csv_columns import Stretch, read_columns, read_header
 from kvsweep.workload.long_files import Chunk, Part
 from kvsweep.workload.measured import Rows
 from kvsweep.workload.row_chunks import DATE, collect
@@ -48,6 +48,31 @@ def read_csv(
     header = read_header(text, where)
     roles = find_roles(header, read, where)
     stretches = read_columns(text, where, header, [header.index(name) for name in roles.values()])
+    return read_table(stretches, roles, where, read, unit, part)
+
+
+def read_table(
+    stretches: Iterator[Stretch],
+    roles: Mapping[str, str],
+    where: str,
+    read: Reading,
+    unit: str | None = None,
+    part: Part | None = None,
+) -> Rows:
+    """Return the requests of a table.
+
+    Parameters
+    ----------
+    stretches : iterator
+        Lines of some rows, and their cells by column, in the order of `roles`.
+    roles : dict of str to str
+        Names of the columns by role.
+
+    Raises
+    ------
+    InputError
+        If a line is malformed, or the unit of its times is unknown.
+    """
     first = next(stretches, None)
     if first is None:
         raise no_requests(where, read)

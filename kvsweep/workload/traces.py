@@ -21,6 +21,7 @@ from kvsweep.workload.bench_results import read_bench
 from kvsweep.workload.burstgpt import read_burstgpt
 from kvsweep.workload.formats import check_used, recognise
 from kvsweep.workload.inference_perf import read_inference_perf
+from kvsweep.workload.json_lines import read_json_lines
 from kvsweep.workload.long_files import Part
 from kvsweep.workload.measured import Rows, build_requests
 from kvsweep.workload.mooncake import BLOCK_TOKENS, read_mooncake
@@ -122,6 +123,8 @@ def _parse(text: str, where: str, read: Reading, part: Part | None) -> Trace:
         return _measured(read_burstgpt(text, where, read, part), read, where)
     if kind == "csv":
         return _measured(read_csv(text, where, read, part=part), read, where)
+    if kind == "jsonl":
+        return _measured(read_json_lines(text, where, read, part), read, where)
     if kind == "vllm-bench":
         return _measured(read_bench(text, document, where, read), read, where)
     if kind == "aiperf":

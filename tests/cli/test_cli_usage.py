@@ -59,8 +59,8 @@ def test_every_format_of_a_trace_is_in_its_page_and_counted():
     cells = [row.split("|")[1] for row in table.split("\n")[2:]]
     named = {name for cell in cells for name in re.findall("`(.*?)`", cell)}
     assert named == set(get_args(Format))
-    assert len(named) == 11
-    assert "Eleven formats are read" in (ROOT / "README.md").read_text(encoding="utf-8")
+    assert len(named) == 12
+    assert "Twelve formats are read" in (ROOT / "README.md").read_text(encoding="utf-8")
 
 
 def test_every_kind_of_figure_is_in_the_help_of_plot(run):

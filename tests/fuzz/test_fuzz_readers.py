@@ -118,6 +118,8 @@ READERS = {
     "inference-perf, timed": (made(exports.inference_perf), timed, "f.json"),
     "table": (made(exports.table), trace, "f.csv"),
     "table, timed": (made(exports.table), timed, "f.csv"),
+    "JSON lines": (made(exports.json_lines), trace, "f.jsonl"),
+    "JSON lines, timed": (made(exports.json_lines), timed, "f.jsonl"),
     "Parquet": (parquet_rows, trace, "f.parquet"),
     "served": (served_run, served, "f.json"),
     "prefix": (prefix_trials, prefix, "f_a40_b20.csv"),

@@ -132,6 +132,17 @@ def table(rows, clock=0, names="arrival_s,prompt_tokens,output_tokens,ttft_ms,la
     return "\n".join(lines) + "\n"
 
 
+def json_lines(rows, clock=1_778_000_000.25):
+    """Return lines of a gateway's log, under the names that a table has."""
+    lines = []
+    for i, row in enumerate(rows):
+        times = {"ttft_ms": 1e3 * row["first"], "latency_ms": 1e3 * row["last"]}
+        counts = {"prompt_tokens": row["prompt"], "output_tokens": row["output"]}
+        line = {"id": f"r-{i}", "stream": True, "tags": ["a", {"b": 1}], "error": None}
+        lines.append(json.dumps(line | {"arrival_s": clock + row["arrival"]} | counts | times))
+    return "\n".join(lines) + "\n"
+
+
 def burstgpt(rows):
     """Return BurstGPT's CSV."""
     lines = ["Timestamp,Model,Request tokens,Response tokens,Total tokens,Log Type"]

@@ -3,6 +3,7 @@
 import csv
 import gzip
 import json
+from datetime import datetime
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from kvsweep.errors import InputError
 from kvsweep.limits import MAX_TIME_US, MAX_TOKENS
 from kvsweep.workload import columns, csv_columns
 from kvsweep.workload.blocks import resolve_blocks
+from kvsweep.workload.cells import date_cells, since_1970
 from kvsweep.workload.traces import load_trace
 from workload import exports
 from workload.exports import rows_of
@@ -24,6 +26,7 @@ MEASURED = {
     "inference-perf": exports.inference_perf(ROWS),
     "inference-perf, early": exports.inference_perf(ROWS, early=True),
     "csv": exports.table(ROWS),
+    "jsonl": exports.json_lines(ROWS),
 }
 OTHERS = {"burstgpt": exports.burstgpt(ROWS), "qwen-bailian": exports.qwen(ROWS)}
 
@@ -726,3 +729,96 @@ def test_dates_of_burstgpt_are_not_told_to_have_a_unit(tmp_path):
     head = "Timestamp,Model,Request tokens,Response tokens,Total tokens,Log Type"
     text = f"{head}\n2024-05-01 10:00:00,m,5,6,11,Log\n2024-05-01 10:00:02,m,7,6,13,Log\n"
     assert np.diff(load(write(tmp_path, text)).requests.arrival_us).tolist() == [2_000_000]
+
+
+GATEWAY = [
+    {"start": "2026-05-01T10:00:00.120Z", "model": "a", "usage": {"in": 120, "out": 30}},
+    {"start": "2026-05-01T12:00:01.620+02:00", "model": "b", "usage": {"in": 1200, "out": 3}},
+]
+BROKEN = {"start": "2026-05-01T10:00:01.7Z", "model": "b", "usage": None, "error": "boom"}
+ROLES = ("arrival", "prompt", "output")
+KEYS = ("columns.arrival=start", "columns.prompt=usage.in", "columns.output=usage.out")
+
+
+def json_lines(tmp_path, *items):
+    return write(tmp_path, "".join(f"{json.dumps(item)}\n\n" for item in items))
+
+
+def test_keys_within_objects_of_json_lines_are_named_with_dots(tmp_path):
+    requests = load(json_lines(tmp_path, *GATEWAY), *KEYS, "columns.client=model").requests
+    assert requests.arrival_us.tolist() == [0, 1_500_000]
+    assert requests.prompt_tokens.tolist() == [120, 1200]
+    assert requests.output_tokens.tolist() == [30, 3]
+    assert [requests.client_names[i] for i in requests.client] == ["a", "b"]
+    dotted = [{"start": 5, "usage.in": 7, "usage": {"in": 8, "out": 9}}]
+    found = load(json_lines(tmp_path, *dotted), *KEYS, "time_unit=s").requests
+    assert found.prompt_tokens.tolist() == [7]
+
+
+def test_json_lines_without_a_count_are_requests_that_failed(tmp_path):
+    path = json_lines(tmp_path, *GATEWAY, BROKEN)
+    assert refused(path, *KEYS) == (
+        ":5: usage.in: expected an integer from 0 to 16777216, got ''; if the request failed: "
+        "read.failed = 'leave-out' leaves such requests out"
+    )
+    assert len(load(path, *KEYS, "failed=leave-out").requests) == 2
+
+
+@pytest.mark.parametrize("value", ["x", True, [3], {"tokens": 3}, 1.5, -3, 2**63])
+def test_what_is_no_count_in_json_lines_is_refused(tmp_path, value):
+    path = json_lines(tmp_path, GATEWAY[0], GATEWAY[1] | {"usage": {"in": value, "out": 3}})
+    assert refused(path, *KEYS).startswith(":3: usage.in: expected an integer from 0 to 16777216")
+
+
+@pytest.mark.parametrize(
+    ("items", "read", "told"),
+    [
+        (
+            GATEWAY,
+            (),
+            ": not a trace: its lines are JSON objects of other keys than Mooncake's: st",
+        ),
+        (GATEWAY, ("format=jsonl",), ": no column arrival: read.columns.arrival = 'NAME' says"),
+        (GATEWAY, (*KEYS[:2], "columns.output=usage.uot"), ": read.columns.output: no column 'us"),
+        (GATEWAY, ("format=csv",), ":1: read.format: 'csv' is CSV, and this is JSON"),
+        ([*GATEWAY, [1]], KEYS, ":5: expected an object, got a list"),
+        ([GATEWAY[0] | {"start": "noon"}], KEYS, ":1: start: expected a time, at least 0, got 'n"),
+        ([GATEWAY[0], GATEWAY[1] | {"start": 5}], KEYS, ":3: start: expected a time as 2023-11-16"),
+        ([BROKEN], (*KEYS, "failed=leave-out"), ": read.columns.prompt: no column 'usage.in'"),
+    ],
+)
+def test_json_lines_are_refused_by_line_and_key(tmp_path, items, read, told):
+    assert refused(json_lines(tmp_path, *items), *read).startswith(told)
+
+
+def test_keys_of_lines_that_could_be_mooncakes_are_named_with_the_format(tmp_path):
+    line = {"timestamp": 3, "input_length": 5, "output_length": 2, "hash_ids": [1]}
+    names = ("timestamp", "input_length", "output_length")
+    keys = [f"columns.{role}={n}" for role, n in zip(ROLES, names, strict=True)]
+    path = json_lines(tmp_path, line)
+    assert "read.format = 'jsonl' reads lines of any keys" in refused(path, *keys)
+    assert load(path, *keys, "format=jsonl", "time_unit=ms").requests.prompt_tokens == [5]
+
+
+@pytest.mark.parametrize("zoned", [False, True])
+def test_dates_of_many_rows_are_those_of_each_row(zoned):
+    """Many are read at once, if all are written alike; odd ones one by one."""
+    rng = np.random.default_rng(zoned)
+    zones = ["Z", "+00:00", "+02:00", "-05:30"] if zoned else [""]
+    for _ in range(200):
+        chosen = zones[: rng.integers(1, len(zones) + 1)]
+        cells = []
+        for _ in range(5):
+            time = f"20{rng.integers(10, 99)}-0{rng.integers(1, 10)}-{rng.integers(10, 29)}"
+            time += f"{rng.choice(['T', ' '])}1{rng.integers(0, 10)}:02:{rng.integers(10, 60)}"
+            digits = rng.integers(0, 10)
+            fraction = "".join(map(str, rng.integers(0, 10, digits)))
+            cells.append(f"{time}{'.' * bool(digits)}{fraction}{rng.choice(chosen)}")
+        wanted = [since_1970(datetime.fromisoformat(cell)) for cell in cells]
+        assert date_cells(cells, "t", str, zoned).tolist() == wanted
+        zone, other = ("Z", "") if zoned else ("", "Z")
+        for bad in ("", "noon", f"2024-02-30 10:00:00{zone}", f"2024-01-01 10:00:60{zone}"):
+            with pytest.raises(InputError, match=r"^5: t: expected a time as"):
+                date_cells([*cells, bad], "t", str, zoned)
+        with pytest.raises(InputError, match=r"^5: t: times with and without a time zone"):
+            date_cells([*cells, f"2024-01-01 10:00:00{other}"], "t", str, zoned)
