@@ -49,11 +49,10 @@ def part_of(how: Bends, read: Reading | None) -> Part | None:
     return Part(how.slice or Slice(), limit)
 
 
-def too_many(where: str, part: Part | None = None) -> InputError:
+def too_many(where: str, about: str = "") -> InputError:
     """Return the error of a file, or of a part of one, that has more requests than a list may."""
-    of_part = "" if part is None else " in the part that is asked for"
     return InputError(
-        f"{where}: more than {MAX_REQUESTS:,} requests{of_part}: a window of its time, or its "
+        f"{where}: more than {MAX_REQUESTS:,} requests{about}: a window of its time, or its "
         "first requests, can be read: workload.slice or limit of a sweep, --from, --to or --limit "
         "of `kvsweep trace slice`"
     )
@@ -143,7 +142,8 @@ class Kept:
     def _cut(self) -> None:
         """Leave out what is not asked for."""
         if self._part is None:
-            raise too_many(self.where)
+            last_s = (self._last - self._first) / self._second
+            raise too_many(self.where, f" (the first ones arrive within {last_s:,.0f} s)")
         self.cut = True
         chunk, places = self.joined()
         self._chunks, self._places = [chunk], [places]
@@ -151,7 +151,7 @@ class Kept:
         if self._part.limit is not None:
             self._take(0, self._among_first(self._chunks[0]["arrival"], self._part.limit))
         if len(self._places[0]) > MAX_REQUESTS:
-            raise too_many(self.where, self._part)
+            raise too_many(self.where, " in the part that is asked for")
 
     def _inside(self, arrival: NDArray[Any]) -> NDArray[np.bool_]:
         """Return which rows are in the window, or so near that rounding may put them there."""

@@ -120,7 +120,9 @@ def test_where_all_requests_count_a_long_table_is_refused(tmp_path, monkeypatch,
     assert part is None
     path = write(tmp_path / "t.csv", "csv", rows_of(0))
     monkeypatch.setattr(long_files, "MAX_REQUESTS", 150)
-    with pytest.raises(InputError, match=r"t\.csv: more than 150 requests: a window of its time"):
+    with pytest.raises(
+        InputError, match=r"t\.csv: more than 150 requests \(the first ones .* s\): a"
+    ):
         load_trace(path, read, part)
 
 
