@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 
 from kvsweep.errors import InputError, clip, escaped
 from kvsweep.limits import MAX_SCRIPT_CHARACTERS
+from kvsweep.vllm_command.pieces import refuse_more, refuse_pieces
 
 _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
 _IMAGE = re.compile(r"(?:[\w.:-]+/)+vllm-openai(?:-\w+)*(?::[\w.-]+)?(?:@\S+)?")
@@ -24,7 +25,11 @@ _STREAM = re.compile(r"(?:\d+|&)?(?:>>?|<)(?:&\d|[ \t]*[^\s;&|]+)")
 _END = re.compile(r"\n|[;()]|&&|\|\||\||&")
 # Outside of single quotes.
 _DOLLAR = re.compile(r"'[^']*'|\\.|\$(?=[\w{(@*])|`", re.DOTALL)
+_RUN = ("run", "create")
 _NOT_RUN = ("echo", "printf", "which", "type")
+_INSIDE = re.compile(r"vllm serve |vllm\.entrypoints\.(?:openai\.)?api_server ")
+# Lines that may say something of a server though they do not name it.
+_KEPT = re.compile(r"\s*(?:[\"']*-|export\s|[A-Za-z_]\w*=)")
 VARIABLE = "\ue000"
 """Stands in words where the shell would put in the value of a variable or of a command."""
 
@@ -32,6 +37,10 @@ NO_COMMAND = (
     "no command that starts vLLM: expected `vllm serve MODEL ...`, `python -m "
     "vllm.entrypoints.openai.api_server ...` or `docker run ... vllm/vllm-openai ...`, or a "
     "manifest of Kubernetes, KServe or Compose with one"
+)
+ONLY_AN_IMAGE = (
+    "an image that nothing runs; a part of a manifest: give the whole, with `kind` or `services`; "
+    "of a Helm chart what `helm template` makes of it; else `docker run ... IMAGE ...`"
 )
 
 
@@ -54,7 +63,7 @@ def server_of(words: Sequence[str], where: str) -> tuple[dict[str, str], list[st
     variables: dict[str, str] = {}
     found = []
     for number, command in enumerate(commands):
-        at = _start(command, where)
+        at = _start(command)
         given = (_ASSIGNMENT.fullmatch(word) for word in command[:at])
         variables |= {each[1]: each[2] for each in given if each}
         if at is not None:
@@ -62,14 +71,21 @@ def server_of(words: Sequence[str], where: str) -> tuple[dict[str, str], list[st
             found.append(command[at:])
     if len(found) != 1:
         several = f"starts {len(found)} servers; give the command of one"
-        raise InputError(f"{where}: {several if found else NO_COMMAND}")
+        raise InputError(f"{where}: {several if found else _why_none(commands)}")
     return variables, found[0]
+
+
+def _why_none(commands: list[list[str]]) -> str:
+    for command in commands:
+        if (at := _image(command)) is not None:
+            return f"{clip(escaped(command[at]))}: {ONLY_AN_IMAGE}"
+    return NO_COMMAND
 
 
 def starts_server(words: Sequence[str], where: str) -> bool:
     """Return whether words, or one text with commands, start a server."""
     commands = _commands(words[0], where) if len(words) == 1 else [list(words)]
-    return any(_start(command, where) is not None for command in commands)
+    return any(_start(command) is not None for command in commands)
 
 
 def is_image(name: str) -> bool:
@@ -88,7 +104,7 @@ def _refuse_folding(following: list[list[str]], where: str) -> None:
     if following and re.match(r"--?[A-Za-z]", following[0][0]):
         raise InputError(
             f"{where}: {clip(escaped(following[0][0]))}: begins a line, and the one before it ends "
-            "without a backslash; put the command on one line"
+            "without a backslash, or with a blank or in a comment; put the command on one line"
         )
 
 
@@ -97,17 +113,19 @@ def _commands(text: str, where: str) -> Iterator[list[str]]:
     if len(text) > MAX_SCRIPT_CHARACTERS:
         most = f"a script has at most {MAX_SCRIPT_CHARACTERS:,}"
         raise InputError(f"{where}: {len(text):,} characters; {most}")
+    refuse_pieces(_OPAQUE.sub(_uncommented, text).replace("\\\n", " "), where)
     for line in _lines(text):
-        if not ("vllm" in line or re.match(r"\s*(-|export\s|[A-Za-z_]\w*=)", line)):
+        if not ("vllm" in line or _KEPT.match(line)):
             continue
         try:
             words = shlex.split(_DOLLAR.sub(_mark, line))
         except ValueError as error:
             shown = clip(escaped(" ".join(line.split())))
             raise InputError(f"{where}: {shown}: {str(error).lower()}") from None
-        inside = next((word for word in words if "vllm serve " in word), None)
+        inside = next((at for at, word in enumerate(words) if _INSIDE.search(word)), None)
         if inside is not None:  # sh -c "vllm serve ..."
-            yield from _commands(inside, where)
+            refuse_more(words[inside + 1 :], where)
+            yield from _commands(words[inside], where)
         elif words:
             yield words
 
@@ -129,24 +147,30 @@ def _lines(text: str) -> Iterator[str]:
         yield _PLACE.sub(lambda found: opaque[int(found[1])], line)
 
 
+def _uncommented(found: re.Match[str]) -> str:
+    return "" if found[0].startswith("#") else found[0]
+
+
 def _mark(found: re.Match[str]) -> str:
     return VARIABLE if found[0] in "$`" else found[0]
 
 
-def _start(words: list[str], where: str) -> int | None:
+def _start(words: list[str]) -> int | None:
     """Return where the options of a server begin; None if these words start none."""
     if words[:1] and (words[0] in _NOT_RUN or "pull" in words[:3]):
         return None
     for at, word in enumerate(words):
         name = word.rpartition("/")[2].rpartition("=")[2]  # also ExecStart=/usr/bin/vllm
-        served = words[at + 1 : at + 2] == ["serve"]
-        if name == "vllm" and served:
+        if name == "vllm" and words[at + 1 : at + 2] == ["serve"]:
             return at + 2
         if word in _SERVERS:
             return at + 1
-        if _IMAGE.fullmatch(word):
-            if at and words[at - 1] == "image:":
-                how = "a part of a manifest: give the whole, with `kind` or `services`"
-                raise InputError(f"{where}: {word}: {how}")
-            return at + 2 if served else at + 1
-    return None
+    at = _image(words)
+    if at is None or not any(word in _RUN or VARIABLE in word for word in words[:at]):
+        return None
+    return at + 2 if words[at + 1 : at + 2] == ["serve"] else at + 1
+
+
+def _image(words: list[str]) -> int | None:
+    """Return where vLLM's image is, which starts a server by itself; None if it is not there."""
+    return next((at for at, word in enumerate(words) if is_image(word)), None)

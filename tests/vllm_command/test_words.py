@@ -213,3 +213,45 @@ def test_the_page_counts_the_options_of_each_role():
     roles = ("key", "times", "memory", "refused", "none")
     assert [int(number) for number in told] == [counts[role] for role in roles]
     assert f"All {len(options())} options" in page
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('S="vllm serve m"\nS="$S -tp 2"\n$S', "S: has a part of the command only"),
+        ("S='vllm serve m'\nS+=' -tp 2'\neval $S", "S: has a part of the command only"),
+        ('S="vllm serve m"\n$S -tp 2', "S: has a part of the command only"),
+        ('S="vllm serve m"\nif [ $A ]; then\nS="$S $A"\nfi\n$S', "S: has a part of the command"),
+        ('S=(vllm serve m)\nX=1\nS+=(-tp 2)\n"${S[@]}"', "S: has a part of the command only"),
+        ('S=(vllm serve m)\n"${S[@]}" -tp 2', "S: has a part of the command only"),
+        ("S := vllm serve m\nS += -tp 2\nrun:\n\t$(S)", "S: has a part of the command only"),
+        ('s = "vllm serve m"\ns += " -tp 2"', "s: has a part of the command only"),
+        ('s = (\n  "vllm serve m "\n  "-tp 2"\n)', "-tp 2: begins a line, and the one before"),
+        ('os.system("vllm serve m " \\\n  "-tp 2")', "-tp 2: is not in the text that has"),
+        ("repository: vllm/vllm-openai\nmodelURL: m", "an image that nothing runs"),
+        ("FROM vllm/vllm-openai:v1\nENV A=1", "vllm/vllm-openai:v1: an image that nothing runs"),
+        ("docker build -t vllm/vllm-openai .", "an image that nothing runs"),
+    ],
+)
+def test_a_part_of_a_command_is_not_taken_for_the_whole(text, message):
+    with pytest.raises(InputError) as told:
+        read(text)
+    assert message in str(told.value)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'S="vllm serve m -tp 2"\necho "Running $S"\neval $S > log 2>&1 &',
+        'S=(vllm serve m -tp 2)\nexec "${S[@]}"',
+        "command = vllm serve m -tp 2\n[program:b]\ncommand = python b.py",
+        "bash -c 'python3 -m vllm.entrypoints.openai.api_server --model m -tp 2'",
+        "docker run --entrypoint '' vllm/vllm-openai vllm serve m -tp 2",
+        "docker run --entrypoint python3 vllm/vllm-openai:v1 -m "
+        "vllm.entrypoints.openai.api_server --model m -tp 2",
+        "srun --container-image vllm/vllm-openai:v1 --container-mounts /a vllm serve m -tp 2",
+        "docker images vllm/vllm-openai\npodman run vllm/vllm-openai m -tp 2",
+    ],
+)
+def test_a_command_in_one_piece_is_read_wherever_it_stands(text):
+    assert read(text) == ("m", {"--tensor-parallel-size": "2"})
