@@ -30,7 +30,13 @@ ADDED = ("command", "args", "env")
 """What a service adds to the container of its runtime."""
 
 _RUNTIMES = ("ServingRuntime", "ClusterServingRuntime")
-_OF_VLLM = {"--model_name": "--served-model-name", "--model_id": "--model"}
+_OF_VLLM = {
+    "--model_name": "--served-model-name",
+    "--model_id": "--model",
+    "--model_dir": "--model",
+    "--model_revision": "--revision",
+    "--max_length": "--max-model-len",
+}
 """Options of KServe's own server for Hugging Face, by those of vLLM; others it hands on."""
 
 
@@ -102,14 +108,16 @@ def _served(
 ) -> Container:
     """Return the container of a runtime with what a service adds to it, as KServe joins them."""
     if main is None:
-        own = pod_container({key: model.get(key) for key in ADDED}, name, where, replicas)
-        told = list(_of_hugging_face(own.words, f"{where}: {name}"))
-        return replace(own, words=[*ENTRY_POINT, *told])
-    joined = pod_container(_joined(main, model, f"{where}: {name}"), name, where, replicas)
-    words = joined.words
+        found = pod_container({key: model.get(key) for key in ADDED}, name, where, replicas)
+        told = list(_of_hugging_face(found.words, f"{where}: {name}"))
+        named = any(word.partition("=")[0] == "--model" for word in told)
+        words = [*ENTRY_POINT, *(() if named else (MOUNTED,)), *told]
+    else:
+        found = pod_container(_joined(main, model, f"{where}: {name}"), name, where, replicas)
+        words = found.words
     if hub := _HUB.fullmatch(str(model.get("storageUri"))):
         words = [re.sub(rf"{MOUNTED}/?$", hub[1], word) for word in words]
-    return replace(joined, words=words)
+    return replace(found, words=words)
 
 
 def _joined(main: dict[str, Any], model: dict[str, Any], where: str) -> dict[str, Any]:

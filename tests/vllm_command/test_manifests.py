@@ -366,3 +366,22 @@ def test_a_script_that_writes_a_manifest_is_a_script(begin):
 def test_a_manifest_begins_with_a_key(begin):
     assert is_manifest(f"{begin}services:\n  a: {{image: vllm/vllm-openai}}\n")
     assert is_manifest('{\n "kind": "Pod"}')
+
+
+@pytest.mark.parametrize(
+    ("uri", "args", "text"),
+    [
+        (f"hf://{MODEL}", ["--model_name=x"], f"vllm serve {MODEL} --served-model-name x"),
+        (f"hf://{MODEL}:main", [], f"vllm serve {MODEL}"),
+        (f"hf://{MODEL}", ["--model_dir=/mnt/models"], f"vllm serve --model {MODEL}"),
+        ("pvc://models/a", ["--max_length", "99"], "vllm serve /mnt/models --max-model-len 99"),
+        (
+            f"hf://{MODEL}",
+            ["--model_id=b", "--model_revision=1"],
+            "vllm serve --model b --revision 1",
+        ),
+    ],
+)
+def test_the_server_of_kserve_for_hugging_face_serves_what_is_mounted(uri, args, text):
+    model = {"modelFormat": {"name": "huggingface"}, "storageUri": uri, "args": args}
+    assert read(service(model=model)).text == text
