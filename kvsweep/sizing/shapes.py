@@ -144,7 +144,8 @@ def shipped_name(name: str) -> str:
     for shipped in _tables():
         if published_name(shipped).lower() == name.lower():
             return shipped
-    return name.lower().rpartition("/")[2].removesuffix("-instruct")
+    # Llama 3.1 was published as Meta-Llama-3.1-8B, which still leads to it.
+    return name.lower().rpartition("/")[2].removesuffix("-instruct").removeprefix("meta-")
 
 
 def _only_told(model: Model, table: dict[str, Any]) -> bool:

@@ -2,9 +2,47 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from kvsweep.errors import InputError
 from kvsweep.sizing.settings import Served
 from kvsweep.sizing.sizes import GIB
 from kvsweep.vllm_command.values import Values
+
+_OPTIONS = {
+    "--tp": "--tensor-parallel-size",
+    "--pp": "--pipeline-parallel-size",
+    "--dtype": "--kv-cache-dtype",
+    "--utilization": "--gpu-memory-utilization",
+    "--kv-memory": "--kv-cache-memory-bytes",
+    "model.tp =": "--tensor-parallel-size",
+    "model.utilization": "--gpu-memory-utilization",
+    "model.gpu": "--gpu",
+    "give latency.model": "give --set latency.model=...",
+    "as model.weights_gib = ": "as --set model.weights_gib=",
+}
+"""What those of ``kvsweep blocks``, and keys of a sweep, are called in a command of vLLM."""
+_NAMED = re.compile(rf"(?<![\w.-])(?:{'|'.join(map(re.escape, _OPTIONS))})(?![A-Za-z_-]| \()")
+
+
+@contextmanager
+def said_of_the_command(where: str) -> Iterator[None]:
+    """Say what is wrong with a model and its settings by the options of the command.
+
+    Parameters
+    ----------
+    where : str
+        What the command is called in messages.
+    """
+    try:
+        yield
+    except InputError as error:
+        told = _NAMED.sub(lambda found: _OPTIONS[found[0]], str(error))
+        ours = told.startswith(("--gpu", "--model", "--log", "--set", "--acceptance"))
+        here = ours or not told.startswith("--")
+        raise InputError(told if here else f"{where}: {told}") from None
 
 
 def check_served(values: Values, served: Served) -> None:

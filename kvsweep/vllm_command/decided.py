@@ -12,7 +12,7 @@ from kvsweep.sizing.gpus import find_gpu
 from kvsweep.sizing.question import Question
 from kvsweep.sizing.settings import Asked, Served, serve
 from kvsweep.sizing.shapes import load_config, load_model, model_names
-from kvsweep.vllm_command.checks import check_served, divided_weights
+from kvsweep.vllm_command.checks import check_served, divided_weights, said_of_the_command
 from kvsweep.vllm_command.drafts import drafts
 from kvsweep.vllm_command.known import DEFAULT, OWN_LOG, Known
 from kvsweep.vllm_command.notes import notes_of
@@ -83,15 +83,18 @@ def settings_of(command: Command, known: Known) -> Settings:
     model = _model(command, known)
     gpu = find_gpu(known.gpu) if known.gpu is not None else None
     asked = _asked(values, known)
-    longest = serve(load_model(model.value), Asked(**asked), gpu).limits.max_model_len
+    with said_of_the_command(command.where):
+        longest = serve(load_model(model.value), Asked(**asked), gpu).limits.max_model_len
     limits = step_limits(values, known, gpu, longest)
     asked["max_num_batched_tokens"] = limits.worker_tokens
-    served = serve(load_model(model.value), Asked(**asked), gpu)
+    with said_of_the_command(command.where):
+        served = serve(load_model(model.value), Asked(**asked), gpu)
     check_served(values, served)
     found = Settings(served, [_in_sweep(model), *_memory(values, known, served)])
     found.lines += _scheduling(values, limits)
     found.lines += _cache(values, known, served, model.value)
-    if limits.differ and gpu is not None and not found.tells("cache.gpu_blocks"):
+    given = found.tells("cache.gpu_blocks")
+    if limits.differ and gpu is not None and not given:
         question = Question(model=model.value, gpu=known.gpu, **asked)
         found.lines.append(_for_the_worker(values, question, limits, served))
     if drafted := drafts(values, known.acceptance):
@@ -99,7 +102,7 @@ def settings_of(command: Command, known: Known) -> Settings:
     found.lines += [Line(f"cache.{key}", *told) for key, told in offload(values, served).items()]
     found.lines += _instances(values, command)
     found.lines.sort(key=lambda line: ORDER.index(line.key.partition(".")[0]))
-    estimated = not known.blocks_set and (not found.tells("cache.gpu_blocks") or limits.differ)
+    estimated = not known.blocks_set and not given
     found.notes = list(notes_of(command, values, served, estimated=estimated))
     return found
 
@@ -120,8 +123,8 @@ def _model(command: Command, known: Known) -> Line:
     except InputError:
         raise InputError(
             f"{command.where}: {clip(escaped(command.model))}: neither a folder with a config.json "
-            f"nor a model that is known ({', '.join(model_names())}); give its config.json: "
-            "--model FILE"
+            f"nor a model that is known ({', '.join(model_names())}); give its config.json, or the "
+            "name of one that is like it: --model FILE"
         ) from None
     return Line("model", command.model, command.model)
 
@@ -180,7 +183,7 @@ def _scheduling(values: Values, limits: StepLimits) -> Iterator[Line]:
     if 0 < threshold < limits.tokens[0]:  # else it holds nobody
         option = "--long-prefill-token-threshold"
         yield Line("engine.long_prefill_token_threshold", threshold, option)
-    if (policy := values.text("scheduling-policy")) is not None:
+    if (policy := values.choice("scheduling-policy", "fcfs", "priority")) is not None:
         yield Line("engine.scheduler", policy, "--scheduling-policy")
     for option, key in (
         ("enable-prefix-caching", "enable_prefix_caching"),
@@ -206,7 +209,7 @@ def _cache(values: Values, known: Known, served: Served, model: str) -> Iterator
         yield Line("cache.gpu_blocks", override - 1, f"--num-gpu-blocks-override, {null}")
     elif known.blocks is not None:
         yield Line("cache.gpu_blocks", known.blocks - 1, f"{OWN_LOG}, {null}")
-    elif (size := values.whole("kv-cache-memory-bytes")) is not None:
+    elif (size := values.count("kv-cache-memory-bytes")) is not None:
         blocks = answer(Question(model=model, kv_memory=f"{size}B", **_asked(values, known))).blocks
         yield Line("cache.gpu_blocks", blocks - 1, f"--kv-cache-memory-bytes, {null}")
     elif known.gpu is None:
@@ -227,7 +230,7 @@ def _for_the_worker(values: Values, question: Question, limits: StepLimits, serv
 
 
 def _instances(values: Values, command: Command) -> Iterator[Line]:
-    count, servers = values.whole("data-parallel-size"), command.replicas
+    count, servers = values.count("data-parallel-size"), command.replicas
     if count is None and servers is None:
         return
     sources = (("--data-parallel-size", count), (command.replicated_by, servers))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from kvsweep.sizing.settings import Served
+from kvsweep.vllm_command.step_limits import performance_mode
 from kvsweep.vllm_command.values import Values
 from kvsweep.vllm_command.words import Command
 
@@ -27,6 +28,10 @@ def notes_of(command: Command, values: Values, served: Served, *, estimated: boo
     for option in command.values:
         if option.role in by_role:
             by_role[option.role].append(option.name)
+    if not estimated and values.given("gpu-memory-utilization"):
+        by_role["none"].append("--gpu-memory-utilization")
+    if values.given("num-gpu-blocks-override") and values.given("kv-cache-memory-bytes"):
+        by_role["none"].append("--kv-cache-memory-bytes")
     drafting = values.given("speculative-config") or values.given("spec-method")
     if estimated and drafting:
         yield "the estimate of the blocks knows neither weights nor keys and values of drafts"
@@ -46,7 +51,7 @@ def notes_of(command: Command, values: Values, served: Served, *, estimated: boo
         yield "--max-model-len auto: the server takes what fits its memory, here all are served"
     else:
         yield f"longer requests than {longest:,} tokens are refused by the server, here served"
-    if values.text("performance-mode") == "interactivity":
+    if performance_mode(values) == "interactivity":
         yield "step times do not know of --performance-mode interactivity"
     if own := [name for name in command.variables if name.startswith("VLLM_")]:
         yield f"variables of the environment are not read: {', '.join(own)}"

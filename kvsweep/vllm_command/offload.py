@@ -32,11 +32,11 @@ def offload(values: Values, served: Served) -> Told:
     """
     size, table = values.number(SIZE), values.table(TRANSFER)
     option = f"--{TRANSFER}"
+    backend = values.choice("kv-offloading-backend", "native", "lmcache")
     if size is not None:
         if size <= 0:
             raise values.problem(SIZE, f"{size:g} GiB; expected more than 0")
-        backend = values.text("kv-offloading-backend") or "native"
-        if backend != "native":
+        if backend == "lmcache":
             raise values.problem("kv-offloading-backend", f"{shown(backend)} is not simulated")
         option, table = f"--{SIZE}", {"kv_connector": _CONNECTOR} | (table or {})
     if table is None:
@@ -78,7 +78,9 @@ def _keys(values: Values, served: Served, more: dict[str, Any], option: str) -> 
         told["offload_eviction"] = (policy, option)
     if (prompts := more.pop("offload_prompt_only", None)) is not None:
         told["offload_prompt_only"] = (prompts, option)
-    size = more.pop("cpu_bytes_to_use", None)
+    if "cpu_bytes_to_use" not in more:
+        raise values.problem(TRANSFER, "cpu_bytes_to_use: missing: bytes of the CPU tier")
+    size = more.pop("cpu_bytes_to_use")
     if isinstance(size, bool) or not isinstance(size, int | float) or not 0 < size < math.inf:
         raise values.problem(option[2:], f"{shown(size)} bytes; expected more than 0")
     if other := next(iter(more), None):

@@ -69,10 +69,11 @@ def step_limits(values: Values, known: Known, gpu: Gpu | None, longest: int) -> 
         )
     if seqs[0] > tokens[0]:
         raise values.problem(
-            "max-num-seqs", f"{seqs[0]:,}; vLLM takes at most the {tokens[0]:,} tokens of a step"
+            "max-num-seqs",
+            f"{seqs[0]:,}; vLLM takes at most the {tokens[0]:,} tokens of a step ({tokens[1]})",
         )
     room = tokens[0], seqs[0]
-    if (active := values.whole("max-num-active-seqs")) is not None:
+    if (active := values.count("max-num-active-seqs")) is not None:
         if active > seqs[0]:
             most = f"{active:,}; vLLM takes at most the {seqs[0]:,} of --max-num-seqs"
             raise values.problem("max-num-active-seqs", most)
@@ -87,7 +88,7 @@ def step_limits(values: Values, known: Known, gpu: Gpu | None, longest: int) -> 
 
 def _worker(values: Values, known: Known, gpu: Gpu | None, longest: int) -> tuple[Told, Told]:
     """Return ``max_num_batched_tokens`` and ``max_num_seqs``."""
-    tokens, seqs = values.whole("max-num-batched-tokens"), values.whole("max-num-seqs")
+    tokens, seqs = values.count("max-num-batched-tokens"), values.count("max-num-seqs")
     by_tokens, by_seqs = "--max-num-batched-tokens", "--max-num-seqs"
     if tokens is None and known.tokens is not None:
         tokens, by_tokens = known.tokens, OWN_LOG
@@ -113,5 +114,10 @@ def _usual(values: Values, gpu: Gpu) -> Defaults:
     batched = values.text("all2all-backend") in _BATCHED and values.switch("enable-expert-parallel")
     if batched and (values.whole("data-parallel-size") or 1) > 1:
         tokens = BATCHED_DP_TOKENS
-    twice = 2 if values.text("performance-mode") == "throughput" else 1
+    twice = 2 if performance_mode(values) == "throughput" else 1
     return Defaults(twice * seqs, twice * tokens)
+
+
+def performance_mode(values: Values) -> str | None:
+    """Return what vLLM is tuned for; None: not given."""
+    return values.choice("performance-mode", "balanced", "interactivity", "throughput")

@@ -19,6 +19,7 @@ from kvsweep.sizing.capacity import layout
 from kvsweep.sizing.question import Question as OfBlocks
 from kvsweep.sizing.server_log import ServerLog, read_server
 from kvsweep.sizing.settings import Served
+from kvsweep.vllm_command.checks import said_of_the_command
 from kvsweep.vllm_command.decided import Line, settings_of
 from kvsweep.vllm_command.known import Known
 from kvsweep.vllm_command.logged import read_log
@@ -110,7 +111,8 @@ def answer(question: Question) -> Sweep:
     blocks_set = any(key in ("cache.gpu_blocks", "cache.gpu_tokens") for key in keys)
     known = Known(question.gpu, question.model, question.acceptance, **told, blocks_set=blocks_set)
     settings = settings_of(command, known)
-    scenario, tables = check(settings, question.overrides, command.where)
+    with said_of_the_command(command.where):
+        scenario, tables = check(settings, question.overrides, command.where)
     told_too = (
         blocks_note(scenario),
         measured_text(scenario),
@@ -141,16 +143,16 @@ def _logged(question: Question, command: Command) -> tuple[dict[str, Any], list[
         return {}, []
     log, values = read_server(question.log), Values(command)
     tp, pp = values.whole("tensor-parallel-size"), values.whole("pipeline-parallel-size")
-    told = asking.answer(
-        OfBlocks(
-            model=question.model or command.model,
-            log=question.log,
-            tp=tp,
-            pp=pp,
-            dtype=values.text("kv-cache-dtype"),
-            block_size=values.whole("block-size"),
-        )
+    asked = OfBlocks(
+        model=question.model or command.model,
+        log=question.log,
+        tp=tp,
+        pp=pp,
+        dtype=values.text("kv-cache-dtype"),
+        block_size=values.whole("block-size"),
     )
+    with said_of_the_command(command.where):
+        told = asking.answer(asked)
     tokens = log.settings.get("max_num_batched_tokens")
     found = {"blocks": told.blocks, "block_size": log.block_size, "tokens": tokens}
     return found, [*_of_log(log, tp or 1, pp or 1), *told.warnings]

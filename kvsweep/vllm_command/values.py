@@ -61,6 +61,33 @@ class Values:
             raise self.problem(name, f"expected a whole number, got {clip(str(value))!r}")
         return int(found[1]) if found[1] else int(float(found[2]) * _SUFFIXES[found[3]])
 
+    def count(self, name: str) -> int | None:
+        """Return a whole number from 1 on; None: not given.
+
+        Raises
+        ------
+        InputError
+            If it is none.
+        """
+        found = self.whole(name)
+        if found == 0:
+            raise self.problem(name, "0; expected 1 or more")
+        return found
+
+    def choice(self, name: str, *allowed: str) -> str | None:
+        """Return a word that vLLM's parser takes; None: not given.
+
+        Raises
+        ------
+        InputError
+            If it is none of them.
+        """
+        found = self.text(name)
+        if found not in (None, *allowed):
+            told = f"{clip(found)!r}; vLLM takes {', '.join(allowed)}"
+            raise self.problem(name, told)
+        return found
+
     def number(self, name: str) -> float | None:
         """Return a number; None: not given.
 

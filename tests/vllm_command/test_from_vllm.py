@@ -240,9 +240,9 @@ def test_drafts_need_to_know_what_is_accepted():
         ("--max-num-seqs many", "--max-num-seqs: expected a whole number, got 'many'"),
         ("--watermark much", "--watermark: expected a number, got 'much'"),
         ("--watermark 2", "engine.watermark (--watermark): "),
-        ("--scheduling-policy lifo", "engine.scheduler (--scheduling-policy): "),
+        ("--scheduling-policy lifo", "--scheduling-policy: 'lifo'; vLLM takes fcfs, priority"),
         ("--block-size 0", "--block-size: 0; allowed: 1 to"),
-        ("-tp 3", "--tp: 3; vLLM wants the 32 attention heads"),
+        ("-tp 3", "--tensor-parallel-size: 3; vLLM wants the 32 attention heads"),
         ("--num-gpu-blocks-override 1", "cache.gpu_blocks (--num-gpu-blocks-override, less"),
     ],
 )
@@ -456,3 +456,47 @@ def test_measured_step_times_are_told_where_they_are_known():
     assert not any("measured ones" in note for note in taken("--kv-cache-dtype fp8").notes)
     found = taken(overrides=("latency.model=llama-3.1-8b/h100/tp1",))
     assert not any("measured ones" in note for note in found.notes)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("-tp 3", "the command: --tensor-parallel-size: 3; vLLM wants the 32 attention heads"),
+        ("-pp 99", "the command: --pipeline-parallel-size: 99; llama-3.1-8b has 32 layers"),
+        ("-pp 2", "not known of a pipeline; give --set latency.model=..."),
+        ("--kv-cache-dtype fp4", "the command: --kv-cache-dtype: 'fp4' is not known"),
+        ("--max-model-len 1M", "the command: --max-model-len: 1,048,576; vLLM takes at most"),
+        ("--gpu-memory-utilization 0.1", "try --tensor-parallel-size 8, a higher --gpu-memory-"),
+        ("--max-num-seqs 0", "the command: --max-num-seqs: 0; expected 1 or more"),
+        ("--data-parallel-size 0", "the command: --data-parallel-size: 0; expected 1 or more"),
+        ("--kv-cache-memory-bytes 0", "--kv-cache-memory-bytes: 0; expected 1 or more"),
+        ("--scheduling-policy sjf", "--scheduling-policy: 'sjf'; vLLM takes fcfs, priority"),
+        ("--performance-mode fast", "--performance-mode: 'fast'; vLLM takes balanced,"),
+        ("--kv-offloading-backend x", "--kv-offloading-backend: 'x'; vLLM takes native, lmcache"),
+        ("--max-num-seqs 9000", "the 8,192 tokens of a step (vLLM's default on h100)"),
+        (
+            '--kv-transfer-config \'{"kv_connector": "OffloadingConnector"}\'',
+            "--kv-transfer-config: cpu_bytes_to_use: missing",
+        ),
+    ],
+)
+def test_what_vllm_refuses_is_said_by_its_options(text, message):
+    with pytest.raises(InputError) as told:
+        taken(text)
+    assert message in str(told.value)
+
+
+def test_shares_of_memory_that_decide_nothing_are_listed():
+    told = "without effect here: --gpu-memory-utilization"
+    assert told in taken("--gpu-memory-utilization 0.5 --kv-cache-memory-bytes 9G").notes
+    assert told not in taken("--gpu-memory-utilization 0.9").notes
+    both = taken("--num-gpu-blocks-override 9000 --kv-cache-memory-bytes 9G")
+    assert "without effect here: --kv-cache-memory-bytes" in both.notes
+    # Room for more than is scheduled makes no estimate of blocks that are given.
+    less = taken("--kv-cache-memory-bytes 9G --max-num-active-seqs 8 --enforce-eager")
+    assert "step times do not know of --enforce-eager" in less.notes
+
+
+def test_the_older_name_of_llama_is_known():
+    found = answer(Question(("vllm serve meta-llama/Meta-Llama-3.1-8B-Instruct",), gpu="h100"))
+    assert keys(found)["model.preset"] == "llama-3.1-8b"
