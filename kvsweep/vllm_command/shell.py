@@ -11,6 +11,7 @@ from kvsweep.limits import MAX_SCRIPT_CHARACTERS
 from kvsweep.vllm_command.pieces import refuse_more, refuse_pieces
 
 _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
+_OF_VLLM = re.compile(r"\b(VLLM_\w+)=")
 _IMAGE = re.compile(r"(?:[\w.:-]+/)+vllm-openai(?:-\w+)*(?::[\w.-]+)?(?:@\S+)?")
 _SERVERS = ("vllm.entrypoints.openai.api_server", "vllm.entrypoints.api_server")
 # A comment, or what may hold anything that ends a command.
@@ -64,8 +65,11 @@ def server_of(words: Sequence[str], where: str) -> tuple[dict[str, str], list[st
     found = []
     for number, command in enumerate(commands):
         at = _start(command)
-        given = (_ASSIGNMENT.fullmatch(word) for word in command[:at])
-        variables |= {each[1]: each[2] for each in given if each}
+        for word in command[:at]:
+            # Also as of `--env=NAME=VALUE`, and of `Environment=` and `environment=` of services.
+            variables |= dict.fromkeys(_OF_VLLM.findall(word), "")
+            if each := _ASSIGNMENT.fullmatch(word):
+                variables[each[1]] = each[2]
         if at is not None:
             _refuse_folding(commands[number + 1 :], where)
             found.append(command[at:])

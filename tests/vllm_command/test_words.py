@@ -255,3 +255,18 @@ def test_a_part_of_a_command_is_not_taken_for_the_whole(text, message):
 )
 def test_a_command_in_one_piece_is_read_wherever_it_stands(text):
     assert read(text) == ("m", {"--tensor-parallel-size": "2"})
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "VLLM_A=1 vllm serve m",
+        "export B=2 VLLM_A=1\nvllm serve m",
+        "docker run -e VLLM_A=1 vllm/vllm-openai m",
+        "docker run --env=VLLM_A=1 vllm/vllm-openai m",
+        '[Service]\nEnvironment="B=2" "VLLM_A=1"\nExecStart=/usr/bin/vllm serve m',
+        'command=vllm serve m\nenvironment=B="2",VLLM_A="1"',
+    ],
+)
+def test_variables_of_vllm_are_found_wherever_they_are_set(text):
+    assert [name for name in read_command([text]).variables if name[:5] == "VLLM_"] == ["VLLM_A"]
