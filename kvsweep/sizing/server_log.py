@@ -16,6 +16,7 @@ The lines of vLLM 0.6 to 0.33 that are read, each as its source has it:
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -55,6 +56,8 @@ _UTILIZATION = re.compile(r"\bgpu_memory_utilization['\"]?[:=] ?(0?\.\d+|1(?:\.0
 _VERSION = re.compile(r"(?:vLLM (?:API )?server version|LLM engine \(v) ?(\d+\.\d+(?:\.\d+)?)")
 _ARCHITECTURE = re.compile(r"Resolved architecture: (\w+)")
 _SCRAPED = re.compile(r"^vllm:cache_config_info\{(.*)\} ", re.MULTILINE)
+_WRITTEN = ("log", "message", "msg", "MESSAGE")
+"""Where a line of JSON has what was written: as Docker, logging formatters or journald keep it."""
 _LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
 
 
@@ -118,6 +121,23 @@ class ServerLog:
         return bool(numbers) and tuple(map(int, numbers)) < (0, 20)
 
 
+def read_log_text(path: Path) -> str:
+    """Return the text of a log, plain or gzipped; of lines that are JSON, what the server wrote."""
+    text = read_text(path, MAX_INPUT_BYTES, packed=True)
+    if not text.startswith("{"):
+        return text
+    return "".join(f"{_written(line)}\n" for line in text.splitlines())
+
+
+def _written(line: str) -> str:
+    try:
+        table = json.loads(line)
+    except (ValueError, RecursionError):
+        return line
+    told = [table.get(key) for key in _WRITTEN] if isinstance(table, dict) else []
+    return next((each.rstrip() for each in told if isinstance(each, str)), line)
+
+
 def read_server(path: Path) -> ServerLog:
     """Read the log of a server's start, or a scrape of its metrics, plain or gzipped.
 
@@ -128,7 +148,7 @@ def read_server(path: Path) -> ServerLog:
     InputError
         If the file says nothing of the size of the KV cache.
     """
-    text = read_text(path, MAX_INPUT_BYTES, packed=True)
+    text = read_log_text(path)
     scraped = _SCRAPED.findall(text)
     found = _scrape(path, scraped) if scraped else _log(path, text)
     if found.blocks is None and found.tokens is None and not found.available:

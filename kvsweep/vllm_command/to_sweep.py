@@ -12,12 +12,12 @@ from kvsweep.config import Scenario
 from kvsweep.config.compose import parse_override
 from kvsweep.config.served_text import exchange_text, measured_text
 from kvsweep.errors import InputError, clip, escaped
-from kvsweep.limits import MAX_INPUT_BYTES, MAX_SETTINGS_BYTES
+from kvsweep.limits import MAX_SETTINGS_BYTES
 from kvsweep.reading import read_text
 from kvsweep.sizing import asking
 from kvsweep.sizing.capacity import layout
 from kvsweep.sizing.question import Question as OfBlocks
-from kvsweep.sizing.server_log import ServerLog, read_server
+from kvsweep.sizing.server_log import ServerLog, read_log_text, read_server
 from kvsweep.sizing.settings import Served
 from kvsweep.vllm_command.checks import said_of_the_command
 from kvsweep.vllm_command.decided import Line, settings_of
@@ -196,7 +196,7 @@ def _command(question: Question) -> Command:
     if not words:
         if question.log is None:
             raise InputError("COMMAND: missing; as in `kvsweep from-vllm --gpu h100 vllm serve M`")
-        return read_log(read_text(question.log, MAX_INPUT_BYTES, packed=True), str(question.log))
+        return read_log(read_log_text(question.log), str(question.log))
     where, text = "the command", words[0]
     if len(words) == 1 and os.path.exists(text):
         where, text = text, read_text(Path(text), MAX_SETTINGS_BYTES)

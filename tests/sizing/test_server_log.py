@@ -1,13 +1,14 @@
 """Logs and metrics of servers: blocks exactly where they tell them."""
 
 import gzip
+import json
 
 import pytest
 
 from kvsweep.errors import InputError
 from kvsweep.sizing.asking import answer
 from kvsweep.sizing.question import Question
-from kvsweep.sizing.server_log import read_server
+from kvsweep.sizing.server_log import read_log_text, read_server
 
 V0 = """\
 INFO 01-16 09:40:00 worker.py:238] the current vLLM instance can use 71.29GiB
@@ -313,3 +314,14 @@ def test_a_last_start_that_failed_is_told(log, before):
         InputError, match=r"server\.log: the last start in it says nothing .* one before does"
     ):
         read_server(log(before + again))
+
+
+@pytest.mark.parametrize("key", ["log", "message", "msg", "MESSAGE"])
+def test_lines_of_json_have_what_the_server_wrote(log, key):
+    written = ["GPU KV cache size: 65,536 tokens", 'it\'s "block_size": 16', "{no json", "[1]", "7"]
+    lines = [json.dumps({"level": "INFO", key: f"{line}\n"}) for line in written]
+    path = log("\n".join([*lines, "{", "plain", '{"level": 3}', "[" * 99_999]))
+    assert of(path, block_size=16).blocks == 4096
+    text = read_log_text(path)
+    assert text.splitlines()[:5] == written
+    assert text.splitlines()[5:8] == ["{", "plain", '{"level": 3}']

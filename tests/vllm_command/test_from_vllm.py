@@ -500,3 +500,13 @@ def test_shares_of_memory_that_decide_nothing_are_listed():
 def test_the_older_name_of_llama_is_known():
     found = answer(Question(("vllm serve meta-llama/Meta-Llama-3.1-8B-Instruct",), gpu="h100"))
     assert keys(found)["model.preset"] == "llama-3.1-8b"
+
+
+def test_a_log_in_lines_of_json_tells_the_options_too(tmp_path):
+    plain, of_docker = tmp_path / "a.log", tmp_path / "b.log"
+    plain.write_text(LOG)
+    of_docker.write_text(
+        "".join(json.dumps({"log": f"{line}\n"}) + "\n" for line in LOG.splitlines())
+    )
+    texts = [answer(Question((), gpu="h100", log=path)).text for path in (plain, of_docker)]
+    assert texts[0] == texts[1]
