@@ -118,7 +118,9 @@ def find_gpu(text: str, where: str = "--gpu") -> Gpu:
         memory = parse_size(text, where)
         return Gpu(text.strip(), memory, memory, memory, "given")
     known_names = gpu_names()
+    others = [other for table in figures()["gpus"].values() for other in table["names"]]
+    hint = did_you_mean(name, [*known_names, *others])
     raise InputError(
         f"{where}: {clip(text)!r} is neither a GPU that is known ({', '.join(known_names)}) nor an "
-        f"amount of memory as 80GiB{did_you_mean(name, known_names)}"
+        f"amount of memory as 80GiB{hint}"
     )

@@ -53,11 +53,12 @@ def _extra(values: Values, table: dict[str, Any]) -> dict[str, Any]:
     if connector != _CONNECTOR:
         apart = connector in ("NixlConnector", "P2pNcclConnector", "MooncakeConnector")
         hint = (
-            "; prefill and decode apart are [cluster] prefill_instances and decode_instances"
+            "prefill and decode apart are [cluster] prefill_instances and decode_instances; "
             if apart
             else ""
         )
-        raise values.problem(TRANSFER, f"{shown(connector)} is not simulated{hint}")
+        told = f"{shown(connector)} is not simulated; {hint}leave it out to go on without it"
+        raise values.problem(TRANSFER, told)
     more = table.get("kv_connector_extra_config", {})
     if not isinstance(more, dict):
         raise values.problem(TRANSFER, f"kv_connector_extra_config: {shown(more)} is no object")

@@ -111,7 +111,7 @@ def _with_config(words: list[str], where: str) -> list[str]:
         one = "vLLM reads one configuration file, as --config FILE without ="
         raise InputError(f"{where}: {clip(words[places[-1]])}: {one}")
     rest = words[:at] + words[at + 2 :]
-    told = list(_of_yaml(Path(_next(words, at, "--config", where))))
+    told = list(_of_yaml(Path(_next(words, at, "--config", where)), where))
     named = "--model" in told and any(not word.startswith("-") for word in rest[:1])
     if named:  # the model of the command wins
         model = told.index("--model")
@@ -119,9 +119,13 @@ def _with_config(words: list[str], where: str) -> list[str]:
     return [*rest[:1], *told, *rest[1:]] if rest and not rest[0].startswith("-") else told + rest
 
 
-def _of_yaml(path: Path) -> Iterator[str]:
+def _of_yaml(path: Path, where: str) -> Iterator[str]:
     """Yield the words that vLLM makes of its configuration file."""
-    table = parse_yaml(read_text(path, MAX_SETTINGS_BYTES), str(path))
+    try:
+        text = read_text(path, MAX_SETTINGS_BYTES)
+    except InputError as error:
+        raise InputError(f"{where}: --config: {error}; name a file that is here") from None
+    table = parse_yaml(text, str(path))
     if not isinstance(table, dict):
         raise InputError(f"{path}: expected options and their values, got {shown(table)}")
     for key, value in table.items():

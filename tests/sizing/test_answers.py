@@ -235,6 +235,7 @@ def test_blocks_of_mla_are_as_large_as_its_first_backend_takes_them():
             "--dtype: float16; of qwen3-8b vLLM takes bfloat16 or auto, or 8 bits",
         ),
         ({"model": "qwen3-8b", "gpu": "h1000"}, "did you mean 'h100'"),
+        ({"model": "qwen3-8b", "gpu": "A100-SXM4-80GB"}, "did you mean 'a100-80gb'"),
         ({"model": "qwen3-8b", "gpu": "0GiB"}, "allowed: 1 byte to"),
         ({"model": "qwen3-8b", "kv_memory": "3 apples"}, "--kv-memory: '3 apples'"),
         ({"model": "qwen3-8b", "kv_memory": "-3"}, "--kv-memory: '-3'"),

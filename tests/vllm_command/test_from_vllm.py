@@ -478,6 +478,14 @@ def test_measured_step_times_are_told_where_they_are_known():
             '--kv-transfer-config \'{"kv_connector": "OffloadingConnector"}\'',
             "--kv-transfer-config: cpu_bytes_to_use: missing",
         ),
+        (
+            '--kv-transfer-config \'{"kv_connector": "LMCacheConnectorV1"}\'',
+            "'LMCacheConnectorV1' is not simulated; leave it out to go on without it",
+        ),
+        (
+            "--config /etc/vllm/a.yaml",
+            "the command: --config: /etc/vllm/a.yaml: cannot read: No such file or directory; name",
+        ),
     ],
 )
 def test_what_vllm_refuses_is_said_by_its_options(text, message):
