@@ -190,6 +190,16 @@ def _relative(path: str, folder: Path) -> str:
     return path if os.path.isabs(path) else Path(os.path.relpath(path, folder)).as_posix()
 
 
+def _refuse_own_options(words: tuple[str, ...]) -> None:
+    """Refuse options of ``kvsweep from-vllm`` behind the command, where vLLM would take them."""
+    own = ("--gpu", "--log", "--trace", "--set", "--acceptance", "--container", "--out", "-o")
+    if stray := next((word for word in words[1:] if word.partition("=")[0] in own), None):
+        raise InputError(
+            f"the command: {clip(escaped(stray))}: an option of `kvsweep from-vllm`, not of vLLM: "
+            "give it before the command"
+        )
+
+
 def _command(question: Question) -> Command:
     """Return the command that is given, or that of the log."""
     words = question.command
@@ -197,10 +207,13 @@ def _command(question: Question) -> Command:
         if question.log is None:
             raise InputError("COMMAND: missing; as in `kvsweep from-vllm --gpu h100 vllm serve M`")
         return read_log(read_log_text(question.log), str(question.log))
+    _refuse_own_options(words)
     where, text = "the command", words[0]
     if len(words) == 1 and os.path.exists(text):
         where, text = text, read_text(Path(text), MAX_SETTINGS_BYTES)
         words = (text,)
+    elif len(words) == 1 and " " not in text.strip():
+        raise InputError(f"{clip(escaped(text))}: no such file, and no command that starts vLLM")
     if len(words) == 1 and is_manifest(text):
         return read_manifest(text, where, question.container)
     if question.container is not None:

@@ -518,3 +518,17 @@ def test_a_log_in_lines_of_json_tells_the_options_too(tmp_path):
     )
     texts = [answer(Question((), gpu="h100", log=path)).text for path in (plain, of_docker)]
     assert texts[0] == texts[1]
+
+
+@pytest.mark.parametrize("option", ["--gpu", "--gpu=h100", "--trace", "-o"])
+def test_our_options_behind_the_command_are_told(option):
+    words = ("vllm", "serve", "Qwen/Qwen3-8B", option, "h100")
+    with pytest.raises(InputError, match=rf"the command: {option}: an option of `kvsweep from-vl"):
+        answer(Question(words, gpu="h100"))
+
+
+def test_a_file_that_is_missing_is_told_by_its_name():
+    with pytest.raises(
+        InputError, match=r"^no-serve\.sh: no such file, and no command that starts"
+    ):
+        answer(Question(("no-serve.sh",), gpu="h100"))
