@@ -27,7 +27,10 @@ _END = re.compile(r"\n|[;()]|&&|\|\||\||&")
 # Outside of single quotes.
 _DOLLAR = re.compile(r"'[^']*'|\\.|\$(?=[\w{(@*])|`", re.DOTALL)
 _RUN = ("run", "create")
-_NOT_RUN = ("echo", "printf", "which", "type")
+# What may stand before a program: `if ! pgrep ...`, `sudo pkill ...`.
+_BEFORE = ("if", "while", "until", "then", "do", "else", "!", "sudo", "exec")
+# What has a command in its words and does not run it.
+_NOT_RUN = ("echo", "printf", "which", "type", "logger", "grep", "pgrep", "pkill")
 _INSIDE = re.compile(r"vllm serve |vllm\.entrypoints\.(?:openai\.)?api_server ")
 # Lines that may say something of a server though they do not name it.
 _KEPT = re.compile(r"\s*(?:[\"']*-|export\s|[A-Za-z_]\w*=)")
@@ -73,6 +76,8 @@ def server_of(words: Sequence[str], where: str) -> tuple[dict[str, str], list[st
         if at is not None:
             _refuse_folding(commands[number + 1 :], where)
             found.append(command[at:])
+    # Other nodes of one server have no API.
+    found = [each for each in found if "--headless" not in each] or found
     if len(found) != 1:
         several = f"starts {len(found)} servers; give the command of one"
         raise InputError(f"{where}: {several if found else _why_none(commands)}")
@@ -127,6 +132,8 @@ def _commands(text: str, where: str) -> Iterator[list[str]]:
             shown = clip(escaped(" ".join(line.split())))
             raise InputError(f"{where}: {shown}: {str(error).lower()}") from None
         inside = next((at for at, word in enumerate(words) if _INSIDE.search(word)), None)
+        if _only_named(words[:inside]):
+            continue
         if inside is not None:  # sh -c "vllm serve ..."
             refuse_more(words[inside + 1 :], where)
             yield from _commands(words[inside], where)
@@ -159,13 +166,23 @@ def _mark(found: re.Match[str]) -> str:
     return VARIABLE if found[0] in "$`" else found[0]
 
 
+def _only_named(words: list[str]) -> bool:
+    """Return whether what follows these words is named by them, not run."""
+    first = next((_program(word) for word in words if word not in _BEFORE), None)
+    return first in _NOT_RUN
+
+
+def _program(word: str) -> str:
+    """Return the program of a word, also of ``ExecStart=/usr/bin/vllm``."""
+    return word.rpartition("/")[2].rpartition("=")[2]
+
+
 def _start(words: list[str]) -> int | None:
     """Return where the options of a server begin; None if these words start none."""
-    if words[:1] and (words[0] in _NOT_RUN or "pull" in words[:3]):
+    if "pull" in words[:3]:
         return None
     for at, word in enumerate(words):
-        name = word.rpartition("/")[2].rpartition("=")[2]  # also ExecStart=/usr/bin/vllm
-        if name == "vllm" and words[at + 1 : at + 2] == ["serve"]:
+        if _program(word) == "vllm" and words[at + 1 : at + 2] == ["serve"]:
             return at + 2
         if word in _SERVERS:
             return at + 1

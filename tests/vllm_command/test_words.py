@@ -270,3 +270,20 @@ def test_a_command_in_one_piece_is_read_wherever_it_stands(text):
 )
 def test_variables_of_vllm_are_found_wherever_they_are_set(text):
     assert [name for name in read_command([text]).variables if name[:5] == "VLLM_"] == ["VLLM_A"]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        'echo "Starting vllm serve m -tp 4 ..."',
+        "echo vllm serve m -tp 4",
+        'if ! pgrep -f "vllm serve m" > /dev/null; then sleep 1; fi',
+        'sudo pkill -f "vllm serve m" || true',
+        'ExecStop=/usr/bin/pkill -f "vllm serve m"',
+        "ps aux | grep -v 'vllm serve m -tp 4'",
+        "vllm serve m --headless -tp 4 --data-parallel-start-rank 8",
+    ],
+)
+def test_a_command_that_is_only_named_is_none(line):
+    expected = ("m", {"--tensor-parallel-size": "2"})
+    assert read(f"{line}\nvllm serve m -tp 2") == read(f"vllm serve m -tp 2\n{line}") == expected
