@@ -57,6 +57,9 @@ def serving_containers(documents: list[dict[str, Any]], where: str) -> Iterator[
         if document.get("kind") != "InferenceService":
             continue
         name, replicas = name_of(document), _replicas(predictor)
+        if "workerSpec" in predictor:
+            told = "what its nodes share is not read: give `kubectl get pod POD -o yaml`"
+            raise InputError(f"{where}: {name}: workerSpec: {told}")
         if model := table(predictor, "model"):
             runtime = _runtime(model, runtimes, f"{where}: {name}")
             used.add(runtime)

@@ -13,7 +13,8 @@ from kvsweep.vllm_command.pieces import refuse_more, refuse_pieces
 _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
 _OF_VLLM = re.compile(r"\b(VLLM_\w+)=")
 _IMAGE = re.compile(r"(?:[\w.:-]+/)+vllm-openai(?:-\w+)*(?::[\w.-]+)?(?:@\S+)?")
-_SERVERS = ("vllm.entrypoints.openai.api_server", "vllm.entrypoints.api_server")
+_SERVER = "vllm.entrypoints.openai.api_server"
+_DEMONSTRATION = "vllm.entrypoints.api_server"
 # A comment, or what may hold anything that ends a command.
 _OPAQUE = re.compile(
     r"(?:(?<=\s)|^)#[^\n]*|'[^']*'|\"(?:\\.|[^\"\\])*\"|\\[^\n]"
@@ -86,6 +87,8 @@ def server_of(words: Sequence[str], where: str) -> tuple[dict[str, str], list[st
 
 def _why_none(commands: list[list[str]]) -> str:
     for command in commands:
+        if _DEMONSTRATION in command:
+            return f"{_DEMONSTRATION}: has defaults of its own: expected `vllm serve`"
         if (at := _image(command)) is not None:
             return f"{clip(escaped(command[at]))}: {ONLY_AN_IMAGE}"
     return NO_COMMAND
@@ -184,7 +187,7 @@ def _start(words: list[str]) -> int | None:
     for at, word in enumerate(words):
         if _program(word) == "vllm" and words[at + 1 : at + 2] == ["serve"]:
             return at + 2
-        if word in _SERVERS:
+        if word == _SERVER:
             return at + 1
     at = _image(words)
     if at is None or not any(word in _RUN or VARIABLE in word for word in words[:at]):

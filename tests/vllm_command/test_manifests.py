@@ -269,6 +269,8 @@ def test_helm_fills_in_its_templates_first():
         (service(model={"runtime": "r", "modelFormat": {"name": "vllm"}}), "runtime 'r': is not"),
         (service(model={"modelFormat": {"name": "huggingface"}, "args": ["--backend=huggingface"]}),
          "--backend huggingface: is not vLLM"),
+        (service(model={"modelFormat": {"name": "huggingface"}}, workerSpec={}),
+         "llama: workerSpec: what its nodes share is not read: give `kubectl get pod POD"),
     ],
 )  # fmt: skip
 def test_what_a_manifest_does_not_tell_is_said(document, message):

@@ -231,6 +231,7 @@ def test_the_page_counts_the_options_of_each_role():
         ("repository: vllm/vllm-openai\nmodelURL: m", "an image that nothing runs"),
         ("FROM vllm/vllm-openai:v1\nENV A=1", "vllm/vllm-openai:v1: an image that nothing runs"),
         ("docker build -t vllm/vllm-openai .", "an image that nothing runs"),
+        ("python -m vllm.entrypoints.api_server --model m", "has defaults of its own: expected"),
     ],
 )
 def test_a_part_of_a_command_is_not_taken_for_the_whole(text, message):
