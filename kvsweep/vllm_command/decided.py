@@ -91,7 +91,7 @@ def settings_of(command: Command, known: Known) -> Settings:
         served = serve(load_model(model.value), Asked(**asked), gpu)
     check_served(values, served)
     found = Settings(served, [_in_sweep(model), *_memory(values, known, served)])
-    found.lines += _scheduling(values, limits)
+    found.lines += _scheduling(values, known, limits)
     found.lines += _cache(values, known, served, model.value)
     given = found.tells("cache.gpu_blocks")
     if limits.differ and gpu is not None and not given:
@@ -146,7 +146,15 @@ def _asked(values: Values, known: Known) -> dict[str, Any]:
         "max_num_batched_tokens": _first(values.whole("max-num-batched-tokens"), known.tokens),
     }
     told = {key: value for key, value in given.items() if value is not None}
-    return told | {"async_scheduling": values.switch("async-scheduling") is not False}
+    return told | {"async_scheduling": _asynchronous(values, known)[0]}
+
+
+def _asynchronous(values: Values, known: Known) -> tuple[bool, str]:
+    """Return whether the next step is scheduled while one is computed, and who says so."""
+    on = values.switch("async-scheduling")
+    if on is not None:
+        return on, "--async-scheduling" if on else "--no-async-scheduling"
+    return (False, OWN_LOG) if known.synchronous else (True, DEFAULT)
 
 
 def _first(given: int | None, known: int | None) -> int | None:
@@ -176,7 +184,7 @@ def _memory(values: Values, known: Known, served: Served) -> Iterator[Line]:
             yield Line("model.weights_gib", size, told)
 
 
-def _scheduling(values: Values, limits: StepLimits) -> Iterator[Line]:
+def _scheduling(values: Values, known: Known, limits: StepLimits) -> Iterator[Line]:
     yield Line("engine.max_num_seqs", *limits.seqs)
     yield Line("engine.max_num_batched_tokens", *limits.tokens)
     threshold = values.whole("long-prefill-token-threshold") or 0
@@ -194,9 +202,7 @@ def _scheduling(values: Values, limits: StepLimits) -> Iterator[Line]:
             yield Line(f"engine.{key}", on, f"--{option}" if on else f"--no-{option}")
     if (share := values.number("watermark")) is not None:
         yield Line("engine.watermark", share, "--watermark")
-    on = values.switch("async-scheduling")
-    why = DEFAULT if on is None else "--async-scheduling" if on else "--no-async-scheduling"
-    yield Line("engine.async_scheduling", on is not False, why)
+    yield Line("engine.async_scheduling", *_asynchronous(values, known))
 
 
 def _cache(values: Values, known: Known, served: Served, model: str) -> Iterator[Line]:

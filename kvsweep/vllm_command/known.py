@@ -23,6 +23,8 @@ class Known:
     blocks, block_size, tokens : int or None
         ``num_gpu_blocks``, ``block_size`` and ``max_num_batched_tokens`` that the server itself
         told.
+    synchronous : bool
+        Whether the server itself told that scheduling is not asynchronous.
     blocks_set : bool
         Whether ``--set`` says how many blocks there are.
     """
@@ -33,4 +35,5 @@ class Known:
     blocks: int | None = None
     block_size: int | None = None
     tokens: int | None = None
+    synchronous: bool = False
     blocks_set: bool = False

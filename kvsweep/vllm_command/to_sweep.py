@@ -154,7 +154,12 @@ def _logged(question: Question, command: Command) -> tuple[dict[str, Any], list[
     with said_of_the_command(command.where):
         told = asking.answer(asked)
     tokens = log.settings.get("max_num_batched_tokens")
-    found = {"blocks": told.blocks, "block_size": log.block_size, "tokens": tokens}
+    found = {
+        "blocks": told.blocks,
+        "block_size": log.block_size,
+        "tokens": tokens,
+        "synchronous": log.settings.get("async_scheduling") is False,
+    }
     return found, [*_of_log(log, tp or 1, pp or 1), *told.warnings]
 
 

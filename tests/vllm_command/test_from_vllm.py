@@ -532,3 +532,12 @@ def test_a_file_that_is_missing_is_told_by_its_name():
         InputError, match=r"^no-serve\.sh: no such file, and no command that starts"
     ):
         answer(Question(("no-serve.sh",), gpu="h100"))
+
+
+def test_a_server_that_schedules_synchronously_is_believed(tmp_path):
+    path = tmp_path / "vllm.log"
+    path.write_text(LOG.replace(" 'async_scheduling': False,", ""))
+    assert keys(answer(Question((), gpu="h100", log=path)))["engine.async_scheduling"] is True
+    path.write_text(path.read_text() + "INFO [vllm.py:1] Asynchronous scheduling is disabled.\n")
+    found = answer(Question((), gpu="h100", log=path))
+    assert "async_scheduling = false # the server's own log" in found.text
