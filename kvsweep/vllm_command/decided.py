@@ -103,8 +103,17 @@ def settings_of(command: Command, known: Known) -> Settings:
     found.lines += _instances(values, command)
     found.lines.sort(key=lambda line: ORDER.index(line.key.partition(".")[0]))
     estimated = not known.blocks_set and not given
-    found.notes = list(notes_of(command, values, served, estimated=estimated))
+    found.notes = list(
+        notes_of(command, values, served, _idle(values, found.lines), estimated=estimated)
+    )
     return found
+
+
+def _idle(values: Values, lines: list[Line]) -> list[str]:
+    """Return the options that are given and decide no line, as they may do."""
+    may = ("gpu-memory-utilization", "kv-cache-memory-bytes", "long-prefill-token-threshold")
+    decide = " ".join(line.why for line in lines)
+    return [f"--{name}" for name in may if values.given(name) and f"--{name}" not in decide]
 
 
 ORDER = ("model", "engine", "cache", "latency", "cluster")

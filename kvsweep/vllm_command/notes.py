@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from kvsweep.sizing.settings import Served
 from kvsweep.vllm_command.step_limits import performance_mode
@@ -10,7 +10,9 @@ from kvsweep.vllm_command.values import Values
 from kvsweep.vllm_command.words import Command
 
 
-def notes_of(command: Command, values: Values, served: Served, *, estimated: bool) -> Iterator[str]:
+def notes_of(
+    command: Command, values: Values, served: Served, idle: Sequence[str], *, estimated: bool
+) -> Iterator[str]:
     """Say what is not in the numbers.
 
     Parameters
@@ -21,6 +23,8 @@ def notes_of(command: Command, values: Values, served: Served, *, estimated: boo
         Of its options.
     served : Served
         What it serves.
+    idle : sequence of str
+        Options that decide nothing, as another one or the server's log does.
     estimated : bool
         Whether the blocks are estimated from the memory of a GPU.
     """
@@ -28,10 +32,7 @@ def notes_of(command: Command, values: Values, served: Served, *, estimated: boo
     for option in command.values:
         if option.role in by_role:
             by_role[option.role].append(option.name)
-    if not estimated and values.given("gpu-memory-utilization"):
-        by_role["none"].append("--gpu-memory-utilization")
-    if values.given("num-gpu-blocks-override") and values.given("kv-cache-memory-bytes"):
-        by_role["none"].append("--kv-cache-memory-bytes")
+    by_role["none"] += idle
     drafting = values.given("speculative-config") or values.given("spec-method")
     if estimated and drafting:
         yield "the estimate of the blocks knows neither weights nor keys and values of drafts"

@@ -500,6 +500,8 @@ def test_shares_of_memory_that_decide_nothing_are_listed():
     assert told not in taken("--gpu-memory-utilization 0.9").notes
     both = taken("--num-gpu-blocks-override 9000 --kv-cache-memory-bytes 9G")
     assert "without effect here: --kv-cache-memory-bytes" in both.notes
+    longer = taken("--long-prefill-token-threshold 9k --gpu-memory-utilization 0.9")
+    assert "without effect here: --long-prefill-token-threshold" in longer.notes
     # Room for more than is scheduled makes no estimate of blocks that are given.
     less = taken("--kv-cache-memory-bytes 9G --max-num-active-seqs 8 --enforce-eager")
     assert "step times do not know of --enforce-eager" in less.notes
@@ -508,6 +510,13 @@ def test_shares_of_memory_that_decide_nothing_are_listed():
 def test_the_older_name_of_llama_is_known():
     found = answer(Question(("vllm serve meta-llama/Meta-Llama-3.1-8B-Instruct",), gpu="h100"))
     assert keys(found)["model.preset"] == "llama-3.1-8b"
+
+
+def test_memory_that_a_command_gives_decides_nothing_beside_a_log(tmp_path):
+    path = tmp_path / "vllm.log"
+    path.write_text(LOG)
+    found = taken("-tp 2 --no-async-scheduling --kv-cache-memory-bytes 9G", log=path)
+    assert "without effect here: --kv-cache-memory-bytes" in found.notes
 
 
 def test_a_log_in_lines_of_json_tells_the_options_too(tmp_path):
