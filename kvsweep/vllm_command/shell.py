@@ -189,10 +189,10 @@ def _start(words: list[str]) -> int | None:
             return at + 2
         if word == _SERVER:
             return at + 1
-    at = _image(words)
-    if at is None or not any(word in _RUN or VARIABLE in word for word in words[:at]):
+    image = _image(words)
+    if image is None or not any(word in _RUN or VARIABLE in word for word in words[:image]):
         return None
-    return at + 2 if words[at + 1 : at + 2] == ["serve"] else at + 1
+    return image + 2 if words[image + 1 : image + 2] == ["serve"] else image + 1
 
 
 def _image(words: list[str]) -> int | None:

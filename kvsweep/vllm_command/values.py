@@ -83,7 +83,7 @@ class Values:
             If it is none of them.
         """
         found = self.text(name)
-        if found not in (None, *allowed):
+        if found is not None and found not in allowed:
             told = f"{clip(found)!r}; vLLM takes {', '.join(allowed)}"
             raise self.problem(name, told)
         return found
