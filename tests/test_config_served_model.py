@@ -97,6 +97,24 @@ def test_times_of_other_gpus_than_the_models_are_told(load):
     assert "latency" not in two
 
 
+@pytest.mark.parametrize(
+    ("override", "times"),
+    [
+        ("model.gpu=h200", "h100"),
+        ("model.preset=qwen3-8b", "llama-3.1-8b"),
+        ("model.tp=1", "tp 2"),
+        ("latency.model=llama-3.1-70b/h200/tp4", "llama-3.1-70b, h200, tp 4"),
+        ("model.gpu=80GiB", None),
+        ("model.preset=meta-llama/Llama-3.1-8B-Instruct", None),
+    ],
+)
+def test_times_of_another_model_or_gpu_are_told(load, override, times):
+    (text,) = told(load(f"{ON_H100}tp = 2\n{LATENCY}", override))
+    name = override.partition("latency.model=")[2] or "llama-3.1-8b/h100/tp2"
+    said = f"; but latency.model {name} has the times of {times}"
+    assert text.endswith(said) if times else "has the times of" not in text
+
+
 def test_the_defaults_of_a_server_are_offered_not_taken(load):
     sweep = load(ON_H100 + LATENCY)
     (offered,) = told(sweep, defaults_text)

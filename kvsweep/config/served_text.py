@@ -11,7 +11,7 @@ from kvsweep.config.pools import pools_of
 from kvsweep.config.preset import load_preset, preset_names
 from kvsweep.config.served_model import CAPACITIES, sized
 from kvsweep.sizing.exchange import reached_bandwidth
-from kvsweep.sizing.gpus import find_gpu
+from kvsweep.sizing.gpus import find_gpu, gpu_names
 from kvsweep.sizing.sizes import GIB
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def model_text(scenario: Scenario, folder: Path, blocks: str | None = None) -> s
         text = f"{name} on {where}: {told.blocks - 1:,} usable blocks, {size:.2f} GiB"
     else:
         text = f"{name}: {told.layout.token_bytes:,} bytes a token on each GPU"
-    times = _times(scenario, folder)
+    times = _times(scenario, told, folder)
     wins = (_who_wins(scenario, told, blocks), _pools_win(scenario))
     return "; ".join(filter(None, (text, *wins, times)))
 
@@ -85,8 +85,8 @@ def _pools_win(scenario: Scenario) -> str | None:
     return f"{who} their own: {', '.join(f'{blocks:,}' for blocks in own)} blocks"
 
 
-def _times(scenario: Scenario, folder: Path) -> str | None:
-    """Say that step times are computed, or are those of another number of GPUs."""
+def _times(scenario: Scenario, told: Answer, folder: Path) -> str | None:
+    """Say that step times are computed, or are those of another model or of other GPUs."""
     latency, model = scenario.latency, scenario.model
     assert model is not None
     if latency.model is None:
@@ -97,9 +97,17 @@ def _times(scenario: Scenario, folder: Path) -> str | None:
         return f"step times computed, not measured{hint}"
     preset = load_preset(latency.model, folder)
     tp = preset.device.tp if preset.device is not None else preset.tp
-    if tp is None or tp == model.tp:
+    others = [] if tp in (None, model.tp) else [f"tp {tp}"]
+    if latency.model in preset_names():  # MODEL/GPU/tpN
+        of_model, of_gpu, _ = latency.model.split("/")
+        if told.gpu is not None and told.gpu.name in gpu_names() and told.gpu.name != of_gpu:
+            others.insert(0, of_gpu)
+        assert told.served is not None
+        if model.preset is not None and told.served.model.name != of_model:
+            others.insert(0, of_model)
+    if not others:
         return None
-    return f"but latency.model {latency.model} has the times of tp {tp}"
+    return f"but latency.model {latency.model} has the times of {', '.join(others)}"
 
 
 def measured_times(scenario: Scenario) -> str | None:
