@@ -69,8 +69,9 @@ def server_of(words: Sequence[str], where: str) -> tuple[dict[str, str], list[st
     found = []
     for number, command in enumerate(commands):
         at = _start(command)
-        for word in command[:at]:
-            # Also as of `--env=NAME=VALUE`, and of `Environment=` and `environment=` of services.
+        # What follows a server is not its own, but of a service, whose lines have no order.
+        own = not found or command[0].lower().startswith("environment=")
+        for word in command[:at] if own else ():
             variables |= dict.fromkeys(_OF_VLLM.findall(word), "")
             if each := _ASSIGNMENT.fullmatch(word):
                 variables[each[1]] = each[2]
