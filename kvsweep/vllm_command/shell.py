@@ -24,6 +24,8 @@ _OPAQUE = re.compile(
 _PLACE = re.compile("\0(\\d+)\0")
 # Streams: `> log`, `2>&1`, `&> log`, `< /dev/null`.
 _STREAM = re.compile(r"(?:\d+|&)?(?:>>?|<)(?:&\d|[ \t]*[^\s;&|]+)")
+# NAME=(vllm serve ...), over lines.
+_ARRAY = re.compile(r"=\([^()]*\)")
 _END = re.compile(r"\n|[;()]|&&|\|\||\||&")
 # Outside of single quotes.
 _DOLLAR = re.compile(r"'[^']*'|\\.|\$(?=[\w{(@*])|`", re.DOTALL)
@@ -66,7 +68,7 @@ def server_of(words: Sequence[str], where: str) -> tuple[dict[str, str], list[st
     """
     commands = list(_commands(words[0], where)) if len(words) == 1 else [list(words)]
     variables: dict[str, str] = {}
-    found = []
+    found: list[list[str]] = []
     for number, command in enumerate(commands):
         at = _start(command)
         # What follows a server is not its own, but of a service, whose lines have no order.
@@ -158,6 +160,7 @@ def _lines(text: str) -> Iterator[str]:
 
     text = text.replace("\0", "").replace("\r\n", "\n")
     text = _OPAQUE.sub(place, text).replace("\\\n", " ")
+    text = _ARRAY.sub(lambda found: found[0].replace("\n", " "), text)
     for line in _END.split(_STREAM.sub(" ", text)):
         yield _PLACE.sub(lambda found: opaque[int(found[1])], line)
 

@@ -245,6 +245,7 @@ def test_a_part_of_a_command_is_not_taken_for_the_whole(text, message):
     [
         'S="vllm serve m -tp 2"\necho "Running $S"\neval $S > log 2>&1 &',
         'S=(vllm serve m -tp 2)\nexec "${S[@]}"',
+        'S=(\n  vllm serve m # mine\n  -tp 2\n)\nexec "${S[@]}"',
         "command = vllm serve m -tp 2\n[program:b]\ncommand = python b.py",
         "bash -c 'python3 -m vllm.entrypoints.openai.api_server --model m -tp 2'",
         "docker run --entrypoint '' vllm/vllm-openai vllm serve m -tp 2",
