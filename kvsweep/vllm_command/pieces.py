@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 
 from kvsweep.errors import InputError, clip, escaped
+from kvsweep.vllm_command.options import find_option
 
 AT_ONCE = "give the command in one piece"
 _SERVER = r"(?:vllm[ \t]+serve\b|vllm\.entrypoints\.)"
@@ -55,7 +56,7 @@ def _grows(name: str) -> re.Pattern[str]:
 
 
 def refuse_more(following: Sequence[str], where: str) -> None:
-    """Refuse options behind a text that is the command.
+    """Refuse options of vLLM behind a text that is the command, as of `sh -c`.
 
     Raises
     ------
@@ -63,6 +64,14 @@ def refuse_more(following: Sequence[str], where: str) -> None:
         Naming the first.
     """
     for word in following:
-        if _OPTION.match(word):
+        if _OPTION.match(word) and _is_of_vllm(re.split(r"[\s=.]", word, maxsplit=1)[0]):
             told = "is not in the text that has the command"
             raise InputError(f"{where}: {clip(escaped(word.strip()))}: {told}; {AT_ONCE}")
+
+
+def _is_of_vllm(name: str) -> bool:
+    try:
+        find_option(name, "")
+    except InputError:
+        return False
+    return True

@@ -228,6 +228,7 @@ def test_the_page_counts_the_options_of_each_role():
         ('s = "vllm serve m"\ns += " -tp 2"', "s: has a part of the command only"),
         ('s = (\n  "vllm serve m "\n  "-tp 2"\n)', "-tp 2: begins a line, and the one before"),
         ('os.system("vllm serve m " \\\n  "-tp 2")', "-tp 2: is not in the text that has"),
+        ("sh -c 'vllm serve m' --max-num-seqs=3", "--max-num-seqs=3: is not in the text that"),
         ("repository: vllm/vllm-openai\nmodelURL: m", "an image that nothing runs"),
         ("FROM vllm/vllm-openai:v1\nENV A=1", "vllm/vllm-openai:v1: an image that nothing runs"),
         ("docker build -t vllm/vllm-openai .", "an image that nothing runs"),
@@ -252,6 +253,7 @@ def test_a_part_of_a_command_is_not_taken_for_the_whole(text, message):
         "docker run --entrypoint python3 vllm/vllm-openai:v1 -m "
         "vllm.entrypoints.openai.api_server --model m -tp 2",
         "srun --container-image vllm/vllm-openai:v1 --container-mounts /a vllm serve m -tp 2",
+        "sbatch --wrap='vllm serve m -tp 2' --gres=gpu:2 --time 1:00",
         "docker images vllm/vllm-openai\npodman run vllm/vllm-openai m -tp 2",
     ],
 )
