@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from typing import Any
 
-from kvsweep.errors import InputError, clip, shown
+from kvsweep.errors import InputError, clip, escaped, shown
 from kvsweep.vllm_command.options import options
 from kvsweep.vllm_command.shell import VARIABLE
 from kvsweep.vllm_command.words import OF_THE_SHELL, Command, as_table, unmarked
@@ -123,8 +124,12 @@ class Values:
     def _at(self, name: str) -> Any:
         assert f"--{name}" in options(), name
         value = self._values.get(f"--{name}")
-        if VARIABLE in str(value):
-            raise self.problem(name, f"{unmarked(str(value))}: {OF_THE_SHELL}")
+        try:
+            text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        except RecursionError:
+            raise self.problem(name, "nested too deeply") from None
+        if VARIABLE in text:
+            raise self.problem(name, f"{unmarked(text)}: {OF_THE_SHELL}")
         return value
 
 
@@ -150,4 +155,5 @@ def _same(value: Any, fine: Any) -> bool:
 
 
 def _on_one_line(value: Any) -> str:
-    return clip(" ".join(value)) if isinstance(value, list) else clip(shown(value).strip("'"))
+    text = " ".join(value) if isinstance(value, list) else shown(value).strip("'")
+    return clip(text.replace(escaped(VARIABLE), "$"))

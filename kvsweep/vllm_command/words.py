@@ -86,8 +86,7 @@ def read_command(words: Sequence[str], where: str = "the command") -> Command:
     found = Command(where, _shown(rest, where), variables=variables)
     for name, value in _pairs(_with_config(rest, where), where):
         if name is None:
-            if VARIABLE in value:
-                raise InputError(f"{where}: {unmarked(value)}: {OF_THE_SHELL}")
+            _refuse_variable(value, where)
             if found.model is not None:
                 raise InputError(f"{where}: {unmarked(value)!r}: a second model; vLLM serves one")
             found.model = value
@@ -101,6 +100,11 @@ def unmarked(word: str) -> str:
     return clip(escaped(word.replace(VARIABLE, "$")))
 
 
+def _refuse_variable(word: str, where: str) -> None:
+    if VARIABLE in word:
+        raise InputError(f"{where}: {unmarked(word)}: {OF_THE_SHELL}")
+
+
 def _with_config(words: list[str], where: str) -> list[str]:
     """Return the words with those of ``--config`` in front, so that the others win over them."""
     places = [i for i, word in enumerate(words) if word.partition("=")[0] == "--config"]
@@ -111,7 +115,9 @@ def _with_config(words: list[str], where: str) -> list[str]:
         one = "vLLM reads one configuration file, as --config FILE without ="
         raise InputError(f"{where}: {clip(words[places[-1]])}: {one}")
     rest = words[:at] + words[at + 2 :]
-    told = list(_of_yaml(Path(_next(words, at, "--config", where)), where))
+    file = _next(words, at, "--config", where)
+    _refuse_variable(file, f"{where}: --config")
+    told = list(_of_yaml(Path(file), where))
     named = "--model" in told and any(not word.startswith("-") for word in rest[:1])
     if named:  # the model of the command wins
         model = told.index("--model")
@@ -158,8 +164,10 @@ def _pairs(words: list[str], where: str) -> Iterator[Pair]:
             continue
         elif "=" in word:
             name, _, value = word.partition("=")
+            _refuse_variable(name, where)
             yield name, value
         else:
+            _refuse_variable(word, where)
             form = "value" if "." in word else find_option(word, where)[0].form
             taken = _values(words, at, form, where)
             for _ in taken:
@@ -218,8 +226,7 @@ def _set(found: Command, name: str, value: Any) -> None:
         if found.model is not None and not found.model_by_option:
             told = f"{unmarked(value)}: a second model, beside {unmarked(found.model)}"
             raise InputError(f"{found.where}: --model {told}; vLLM serves one")
-        if VARIABLE in value:
-            raise InputError(f"{found.where}: {unmarked(value)}: {OF_THE_SHELL}")
+        _refuse_variable(value, found.where)
         found.model, found.model_by_option = value, True
     else:
         found.values[option] = value

@@ -550,3 +550,22 @@ def test_a_server_that_schedules_synchronously_is_believed(tmp_path):
     path.write_text(path.read_text() + "INFO [vllm.py:1] Asynchronous scheduling is disabled.\n")
     found = answer(Question((), gpu="h100", log=path))
     assert "async_scheduling = false # the server's own log" in found.text
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('--hf-overrides "{$X}"', "--hf-overrides {$X}: what it changes is not read"),
+        ("--worker-cls $CLS", "--worker-cls $CLS: a worker of one's own"),
+        ("--speculative-config.method $M", '--speculative-config: {"method": "$M"}: a variable of'),
+        ("--config $CFG", "--config: $CFG: a variable of the shell"),
+        ("--$FLAG 3", "--$FLAG: a variable of the shell"),
+        ("--$FLAG=3", "--$FLAG: a variable of the shell"),
+        (f"--speculative-config.{'.'.join('a' * 9_000)} 3", "-config: nested too deeply"),
+        ("--kv-offloading-size $N", "--kv-offloading-size: $N: a variable of the shell"),
+    ],
+)
+def test_variables_of_the_shell_are_told_as_they_are_written(text, message):
+    with pytest.raises(InputError) as told:
+        taken(text)
+    assert message in str(told.value)
