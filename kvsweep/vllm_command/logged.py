@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import re
+import warnings
 from collections.abc import Iterator
 from typing import Any
 
@@ -54,7 +55,8 @@ def read_log(text: str, where: str) -> Command:
 def _pairs(line: str, where: str) -> Iterator[tuple[str, Any]]:
     """Yield names and values of a dictionary as Python prints it; objects stay as they are."""
     try:
-        tree = ast.parse(line, mode="eval").body
+        with warnings.catch_warnings(action="ignore"):  # of what is garbled
+            tree = ast.parse(line, mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         tree = None
     if not isinstance(tree, ast.Dict):

@@ -93,7 +93,7 @@ def _why_none(commands: list[list[str]]) -> str:
         if _DEMONSTRATION in command:
             return f"{_DEMONSTRATION}: has defaults of its own: expected `vllm serve`"
         if (at := _image(command)) is not None:
-            return f"{clip(escaped(command[at]))}: {ONLY_AN_IMAGE}"
+            return f"{unmarked(command[at])}: {ONLY_AN_IMAGE}"
     return NO_COMMAND
 
 
@@ -101,6 +101,11 @@ def starts_server(words: Sequence[str], where: str) -> bool:
     """Return whether words, or one text with commands, start a server."""
     commands = _commands(words[0], where) if len(words) == 1 else [list(words)]
     return any(_start(command) is not None for command in commands)
+
+
+def unmarked(word: str) -> str:
+    """Return a word as messages have it, with what stands for variables of the shell."""
+    return clip(escaped(word.replace(VARIABLE, "$")))
 
 
 def is_image(name: str) -> bool:
@@ -118,7 +123,7 @@ def _refuse_folding(following: list[list[str]], where: str) -> None:
     """Refuse options on a line of their own: the shell does not join lines, manifests may."""
     if following and re.match(r"--?[A-Za-z]", following[0][0]):
         raise InputError(
-            f"{where}: {clip(escaped(following[0][0]))}: begins a line, and the one before it ends "
+            f"{where}: {unmarked(following[0][0])}: begins a line, and the one before it ends "
             "without a backslash, or with a blank or in a comment; put the command on one line"
         )
 
@@ -135,13 +140,13 @@ def _commands(text: str, where: str) -> Iterator[list[str]]:
         try:
             words = shlex.split(_DOLLAR.sub(_mark, line))
         except ValueError as error:
-            shown = clip(escaped(" ".join(line.split())))
-            raise InputError(f"{where}: {shown}: {str(error).lower()}") from None
+            told = f"{unmarked(' '.join(line.split()))}: {str(error).lower()}"
+            raise InputError(f"{where}: {told}") from None
         inside = next((at for at, word in enumerate(words) if _INSIDE.search(word)), None)
         if _only_named(words[:inside]):
             continue
         if inside is not None:  # sh -c "vllm serve ..."
-            refuse_more(words[inside + 1 :], where)
+            refuse_more([word.replace(VARIABLE, "$") for word in words[inside + 1 :]], where)
             yield from _commands(words[inside], where)
         elif words:
             yield words

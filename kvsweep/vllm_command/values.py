@@ -9,8 +9,8 @@ from typing import Any
 
 from kvsweep.errors import InputError, clip, escaped, shown
 from kvsweep.vllm_command.options import options
-from kvsweep.vllm_command.shell import VARIABLE
-from kvsweep.vllm_command.words import OF_THE_SHELL, Command, as_table, unmarked
+from kvsweep.vllm_command.shell import VARIABLE, unmarked
+from kvsweep.vllm_command.words import OF_THE_SHELL, Command, as_table
 
 _SUFFIXES = {
     **{letter: 1000**power for power, letter in enumerate("kmgt", 1)},

@@ -15,7 +15,7 @@ from kvsweep.limits import MAX_SETTINGS_BYTES
 from kvsweep.parsing import parse_json
 from kvsweep.reading import read_text
 from kvsweep.vllm_command.options import Option, find_option
-from kvsweep.vllm_command.shell import VARIABLE, server_of
+from kvsweep.vllm_command.shell import VARIABLE, server_of, unmarked
 from kvsweep.vllm_command.yaml_text import parse_yaml
 
 _LEVEL = re.compile(r"-O=?(\S+)")
@@ -93,11 +93,6 @@ def read_command(words: Sequence[str], where: str = "the command") -> Command:
         else:
             _set(found, name, value)
     return found
-
-
-def unmarked(word: str) -> str:
-    """Return a word as messages have it, with what stands for variables of the shell."""
-    return clip(escaped(word.replace(VARIABLE, "$")))
 
 
 def _refuse_variable(word: str, where: str) -> None:

@@ -561,6 +561,7 @@ def test_a_server_that_schedules_synchronously_is_believed(tmp_path):
         ("--config $CFG", "--config: $CFG: a variable of the shell"),
         ("--$FLAG 3", "--$FLAG: a variable of the shell"),
         ("--$FLAG=3", "--$FLAG: a variable of the shell"),
+        ("--port '$P --seed $S", "--port '$P --seed $S: no closing quotation"),
         (f"--speculative-config.{'.'.join('a' * 9_000)} 3", "-config: nested too deeply"),
         ("--kv-offloading-size $N", "--kv-offloading-size: $N: a variable of the shell"),
     ],
@@ -569,3 +570,11 @@ def test_variables_of_the_shell_are_told_as_they_are_written(text, message):
     with pytest.raises(InputError) as told:
         taken(text)
     assert message in str(told.value)
+
+
+def test_garbled_options_of_a_log_are_told_without_a_warning(tmp_path, recwarn):
+    path = tmp_path / "vllm.log"
+    path.write_text(LOG.replace("'max_num_seqs': 128", "'max_num_seqs': 12and 8"))
+    with pytest.raises(InputError):
+        answer(Question((), gpu="h100", log=path))
+    assert not recwarn.list
