@@ -146,6 +146,8 @@ def test_the_preset_gives_its_coefficients_and_short_lists_end_in_zeros():
     assert (preset.latency.alpha, preset.latency.beta) == (ALPHA, BETA)
     short = parse_scenario({"latency": {"alpha": [5], "beta": [1, 2]}}, "t.json")
     assert (short.latency.alpha, short.latency.beta) == ((5, 0, 0), (1, 2, 0))
+    none = parse_scenario({"latency": {"alpha": [], "beta": [], "memory": [7]}}, "t.json").latency
+    assert (none.alpha, none.beta) == ((0, 0, 0), (0, 0, 0))
 
 
 def test_context_terms_appear_only_where_they_are_given():

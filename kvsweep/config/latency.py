@@ -109,7 +109,7 @@ class Latency(Section):
     @classmethod
     def _pad_beta(cls, beta: tuple[float, ...]) -> tuple[float, ...]:
         """Return one form for each meaning: context terms appear only if there are any."""
-        return padded_beta(beta)
+        return padded_beta(beta or (0.0,))
 
     @field_validator("memory")
     @classmethod
