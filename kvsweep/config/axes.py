@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from kvsweep.config.base import Key
-from kvsweep.config.explain import shown
+from kvsweep.config.explain import cut, shown
 from kvsweep.config.scenario import Scenario
-from kvsweep.config.schema import DIGITS, KeyPath, key_at, types_at
+from kvsweep.config.schema import DIGITS, KeyPath, is_table, key_at, types_at
 from kvsweep.config.synonyms import meaning
 from kvsweep.dimensions import TAKEN
 from kvsweep.errors import did_you_mean
@@ -107,9 +107,13 @@ def axis_values(key: str, spec: Any) -> tuple[Any, ...]:
         if len(values) > MAX_AXIS_VALUES:
             raise AxisProblem(f"more than {MAX_AXIS_VALUES} values")
         if isinstance(entry, dict):
+            if is_table(Scenario, _path(key)):
+                raise AxisProblem(f"holds tables: an axis is one of their keys{_BY_POLICIES}")
             values += _range(entry, kind)
         elif isinstance(spec, list) and isinstance(entry, int | float | str):
             values.append(entry)
+        elif isinstance(spec, list):
+            raise AxisProblem(f"{_OF_SCALARS}, got {shown(entry)} in it{_BY_POLICIES}")
         else:
             raise AxisProblem(f"expected a list or a range, got {shown(entry)}")
     if kind is float:
@@ -163,6 +167,12 @@ def _check_seeds(values: list[Any]) -> None:
             raise AxisProblem(f"a seed is at most {MAX_SEED}, got {shown(value)}")
 
 
+_OF_SCALARS = "expected a list or a range of numbers, names, true or false"
+_BY_POLICIES = "; whole lists and tables vary by [policies]"
+_RANGES = (
+    "a range is {start, stop, step}, {start, stop, num} with or without scale, {count}, or for "
+    "seeds {until}"
+)
 _FORMS = (
     {"count"},
     {"start", "stop", "step"},
@@ -176,11 +186,9 @@ def _range(entry: dict[str, Any], kind: type | None) -> list[Any]:
         known = ["count", "until", "start", "stop", "step", "num", "scale"]
         unknown = next((key for key in entry if key not in known), None)
         if unknown is not None:
-            raise AxisProblem(f"unknown key {unknown!r} of a range{did_you_mean(unknown, known)}")
-        raise AxisProblem(
-            "a range is {start, stop, step}, {start, stop, num} with or without scale, {count}, or "
-            "for seeds {until}"
-        )
+            hint = did_you_mean(unknown, known) or f"; {_RANGES}"
+            raise AxisProblem(f"unknown key {cut(unknown)!r} of a range{hint}")
+        raise AxisProblem(_RANGES)
     for key, value in entry.items():
         if key != "scale":
             _check_number(key, value, integer=key in ("count", "num"))

@@ -1,5 +1,6 @@
 """From a validation error to one key and one sentence."""
 
+from datetime import date, time
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
@@ -122,6 +123,8 @@ def shown(value: Any, *, quote: bool = True) -> str:
         return "a table"
     if isinstance(value, list):
         return "a list"
+    if isinstance(value, date | time):
+        return str(value)
     return cut(repr(value) if quote else str(value))
 
 
