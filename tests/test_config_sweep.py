@@ -627,3 +627,31 @@ def test_a_part_of_a_list_as_messages_write_it_is_told_as_keys_have_it(tmp_path)
             with pytest.raises(InputError, match=r"unknown key; did you mean 'clients\.1'\?"):
                 load_sweep(tmp_path / "s.toml")
     assert load_sweep(tmp_path / "s.toml").axes
+
+
+def test_a_bundle_with_the_name_of_a_routing_has_it(load, refused):
+    """By the name alone a policy sets the routing; a bundle of that name would not."""
+    bundle = "[policies.least-loaded]\ncache.block_size = 32\n"
+    assert refused("[grid]", f"{bundle}[grid]") == (
+        "h8.toml:16: policies.least-loaded: has the name of a routing, but the routing is "
+        "'round-robin': add cluster.routing = 'least-loaded', or choose another name"
+    )
+    own = f'{bundle}cluster.routing = "least-loaded"\n'
+    axes = [
+        ("[grid]", f"{own}[grid]"),
+        ("instances = 4", f'instances = 4\nrouting = "least-loaded"\n{bundle}'),
+    ]
+    for old, new in axes:
+        sweep = load(old, new)
+        assert sweep.scenario({"policy": "least-loaded"}).cluster.routing == "least-loaded"
+    assert load("[grid]", f'{bundle}[grid]\n"cluster.routing" = ["weighted"]', text=BY_NAME)
+
+
+BY_NAME = H8.replace('["round-robin", "least-loaded"]', '["least-loaded"]').replace(
+    "instances = 4", "instances = 4\nscorers = { queue-depth = 1 }"
+)
+
+
+def test_a_policy_holds_no_axis(refused):
+    message = refused("[grid]", "[policies.round-robin]\nseed = 3\n[grid]")
+    assert message == "h8.toml:17: policies.round-robin.seed: is an axis of [grid]"

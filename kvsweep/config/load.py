@@ -20,6 +20,7 @@ from kvsweep.config.axes import (
     dimension_names,
     is_known,
 )
+from kvsweep.config.cluster_section import Cluster
 from kvsweep.config.compose import SECTIONS, build, check_alone
 from kvsweep.config.design import OPTIONS, Design, DesignProblem, read_design
 from kvsweep.config.document import Document
@@ -190,6 +191,8 @@ def _flat(source: Source, name: str, table: dict[str, Any]) -> dict[str, Any]:
     flat: dict[str, Any] = {}
     for key, value in table.items():
         section = key.split(".")[0]
+        if key in (POLICY, SEED):
+            raise source.error(("policies", name, key), "is an axis of [grid]")
         if section not in SECTIONS or (key == section and not isinstance(value, dict)):
             message = f"expected a key of a section: {', '.join(SECTIONS)}"
             raise source.error(("policies", name, key), message + suggestion(key))
@@ -297,10 +300,31 @@ def _check_policies(
         if name not in policies and name not in Routing.labels():
             message = f"unknown policy {shown(name)}; allowed: {', '.join(known)}"
             raise source.error(("grid", POLICY), message + did_you_mean(str(name), known))
+        _check_named_routing(source, name, policies, grid)
         for key in policies.get(name, {"cluster.routing": name}):
             for axis in grid:
                 if f"{axis}.".startswith(f"{key}."):
                     raise source.error(("grid", axis), f"policy {name!r} sets this key too")
+
+
+def _check_named_routing(
+    source: Source, name: str, policies: dict[str, dict[str, Any]], grid: dict[str, Any]
+) -> None:
+    """Refuse a bundle with the name of a routing that leaves the routing another one.
+
+    The name alone, without a bundle, would set it.
+    """
+    if name not in policies or name not in Routing.labels():
+        return
+    cluster, default = source.values.get("cluster"), Cluster.model_fields["routing"].default
+    base = cluster.get("routing", default) if isinstance(cluster, dict) else default
+    varied = [*policies[name], *grid, *source.values.get("design", ())]
+    if name != base and "cluster.routing" not in varied:
+        message = (
+            f"has the name of a routing, but the routing is {shown(base)}: add "
+            f"cluster.routing = {name!r}, or choose another name"
+        )
+        raise source.error(("policies", name), message)
 
 
 def _routings_of_rules(
