@@ -257,6 +257,21 @@ def test_mean_numbers_in_the_system_follow_from_the_steps(cells):
             assert cells[name][1, seed] == pytest.approx(total / end / 2, rel=1e-12)
 
 
+def test_clients_who_give_up_have_waited(cells):
+    """The mean number of those who wait counts them, whose patience no time to first step tells."""
+    row = list(WORKLOADS).index("impatient")
+    made = scenario("impatient")
+    for seed in (0, 1):
+        requests = generate(made.workload, seed, DEFAULT_ENTROPY)
+        result = naive.simulate(to_trace_dict(requests, made.to_trace()))
+        end = max(i.totals["end_us"] for i in result.instances)
+        begun = sum(r.scheduled_us - r.arrival_us for r in result.requests if r.admissions)
+        left = [r.patience_us for r in result.requests if r.status == "timed_out"]
+        assert left
+        want = (begun + sum(left)) / end / 2
+        assert cells["mean_waiting"][row, seed] == pytest.approx(want, rel=1e-12)
+
+
 @pytest.mark.parametrize("name", ["fixed", "closed"])
 @pytest.mark.parametrize("block_size", [16, 7])
 def test_hits_with_ample_blocks_follow_from_the_request_list_alone(name, block_size):

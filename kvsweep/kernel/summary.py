@@ -60,6 +60,13 @@ def _add_up(out, tally, slot, tokens):
 
 
 @leaf
+def _add_patience(inp, lane, tally, r, status):
+    """Add the wait of a measured request whose client gave it up: none of its times has it."""
+    if status == RequestStatus.TIMED_OUT:
+        tally["patience_sum"] += inp.requests[lane["request_lo"] + r]["patience"]
+
+
+@leaf
 def _count_arrivals(inp, lane, tally, r, status):
     """Count the measured requests that arrive by themselves, or after the completion of `r`."""
     request = inp.requests[lane["request_lo"] + r]
@@ -92,6 +99,7 @@ def end_requests(inp, ws, out, lane, tally, number):
             if status != RequestStatus.NOT_ARRIVED:
                 tally["first_arrival"] = min(tally["first_arrival"], ws.progress[r]["arrival"])
             _add_up(out, tally, slot, tokens)
+            _add_patience(inp, lane, tally, r, status)
         if lane["closed_loop"]:
             _count_arrivals(inp, lane, tally, r, status)
     if not lane["closed_loop"]:

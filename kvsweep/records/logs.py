@@ -54,6 +54,7 @@ TALLY_FIELDS = (
     Field("first_tokens", i64, "request", "measured requests that sampled a token"),
     Field("output_tokens", i64, "token", "output of completed measured requests"),
     Field("delay_sum", i64, "us", "scheduling delays of measured requests"),
+    Field("patience_sum", i64, "us", "waits of measured requests that their clients gave up"),
     Field("ttft_sum", i64, "us", "times to first token of measured requests"),
     Field("e2e_sum", i64, "us", "times to last token of measured requests"),
     Field("service_sum", i64, "us", "the same from their first step on"),

@@ -210,7 +210,7 @@ def _add_rates(inputs: Inputs, outputs: Outputs, values: dict[str, NDArray[Any]]
     """Add what is a quotient of other values, in place.
 
     Mean numbers of requests follow from their times by Little's law, L = lambda W; what the client
-    sees after the last step, alpha2, is no part of them.
+    sees after the last step, alpha2, is no part of them. Who is given up has waited until then.
     """
     lanes, tallies = inputs.lanes, outputs.tallies
     microseconds = _measured_us(inputs, outputs)
@@ -221,7 +221,7 @@ def _add_rates(inputs: Inputs, outputs: Outputs, values: dict[str, NDArray[Any]]
     total = microseconds * lanes["instances"]
     after = values["completed"] * lanes["alpha2"].astype(np.int64)
     values["mean_running"] = ratio(tallies["service_sum"] - after, total)
-    values["mean_waiting"] = ratio(tallies["delay_sum"], total)
+    values["mean_waiting"] = ratio(tallies["delay_sum"] + tallies["patience_sum"], total)
 
 
 def _measured_us(inputs: Inputs, outputs: Outputs) -> NDArray[Any]:

@@ -13,6 +13,7 @@ from kvsweep.records import NEVER, NONE
 from kvsweep.simulate.reduce_lanes import reduce_lanes
 from kvsweep.simulate.workspace import allocate_outputs, allocate_workspace
 
+PATIENCE = 700
 OVERHEAD = 100
 
 
@@ -63,6 +64,7 @@ def run_end(rows, warmup):
         OVERHEAD,
         0,
     )
+    inputs.requests["patience"] = PATIENCE
     workspace = allocate_workspace(inputs, 1)
     outputs = allocate_outputs(inputs, keep_requests=True)
     fields = ("arrival", "scheduled", "first_token", "finish", "preemptions", "status")
@@ -98,6 +100,7 @@ def test_totals_are_those_of_the_columns(drawn):
         "first_tokens": (ttft >= 0).sum(),
         "output_tokens": (np.arange(warmup, len(rows)) + 1)[done].sum(),
         "delay_sum": delay[delay >= 0].sum(),
+        "patience_sum": PATIENCE * (status == RequestStatus.TIMED_OUT).sum(),
         "ttft_sum": ttft[ttft >= 0].sum(),
         "e2e_sum": e2e[done].sum(),
         "service_sum": (e2e - delay)[done].sum(),
