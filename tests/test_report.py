@@ -138,6 +138,15 @@ def test_a_cliff_outside_the_range_is_said_to_be_so(rates, sentence):
     assert text.splitlines()[0] == sentence
 
 
+def test_a_curve_that_begins_past_the_threshold_says_how_far():
+    rates = [0.0, np.nan, 0.5, 0.4, 0.3, 0.2]
+    text = cliff_text(find_cliff(dataset(rates, blocks=[10, 20, 30, 40, 50, 60])))
+    assert text.splitlines()[0] == (
+        "preemption_rate is above 0.05 from 30 to 60 blocks, if not below that: "
+        "the cliff lies above 60"
+    )
+
+
 def test_a_single_seed_says_why_there_is_no_interval():
     text = cliff_text(find_cliff(dataset([[0.9], [0.0]], blocks=[1000, 2000], seeds=[0])))
     assert "(one seed: no interval)" in text.splitlines()[0]

@@ -15,7 +15,7 @@ class Outcome(StrEnum):
 
     CROSSES = "crosses"
     NEVER = "never"  # good as far as the sweep goes: the cliff, if any, lies beyond
-    ALREADY = "already"  # past the threshold everywhere: the cliff lies beyond the generous end
+    ALREADY = "already"  # past the threshold from the generous end on: the cliff lies beyond it
     MISSING = "missing"  # it lies, or may lie, where cells have no result
 
 
@@ -73,10 +73,16 @@ def _outcomes(
     enters: NDArray[np.bool_],
     crosses: NDArray[np.bool_],
 ) -> Outcomes:
-    """Name what was found; without a crossing, an unknown end of the scan means `MISSING`."""
+    """Name what was found; without a crossing, an unknown end of the scan means `MISSING`.
+
+    Who begins past the threshold is past it already, also if the tight end is within: there most
+    requests may be dropped, and those that are left are fast.
+    """
     known = below | above
-    already = ~below.any(axis=-1)
-    open_end = np.where(already, ~known[..., 0], ~known[..., -1])
+    begin = np.argmax(known, axis=-1, keepdims=True)
+    already = np.take_along_axis(above, begin, axis=-1)[..., 0]
+    within = below.any(axis=-1) | ~already
+    open_end = (already & ~known[..., 0]) | (within & ~known[..., -1])
     outcome = np.full(np.shape(crosses), Outcome.NEVER, dtype=object)
     outcome[already] = Outcome.ALREADY
     outcome[enters.any(axis=-1) | open_end] = Outcome.MISSING

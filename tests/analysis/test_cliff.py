@@ -92,6 +92,25 @@ def test_without_a_crossing_the_reason_is_named(rates, outcome):
     assert crossing.outcome is outcome
 
 
+@pytest.mark.parametrize(
+    ("rates", "outcome"),
+    [
+        ([0.0, 0.5, 0.4, 0.3, 0.2, 0.1], Outcome.ALREADY),
+        ([0.0, 0.5, 0.4, np.nan, 0.2, 0.1], Outcome.ALREADY),
+        ([0.0, 0.5, 0.4, 0.3, 0.2, np.nan], Outcome.MISSING),
+        ([np.nan, 0.0, 0.5, 0.4, 0.3, 0.2], Outcome.MISSING),
+        ([0.5, 0.0, 0.4, 0.3, 0.2, 0.1], Outcome.CROSSES),
+    ],
+)
+def test_who_begins_past_the_threshold_is_past_it_though_the_tight_end_is_not(rates, outcome):
+    """As latencies are where the smallest caches drop most requests."""
+    ds = dataset([rates] * 2, policies=["a", "b"], blocks=[1, 2, 3, 4, 5, 6])
+    cliff = find_cliff(ds)
+    assert cliff.generous == "high"
+    assert {group.mean_curve.outcome for group in cliff.groups} == {outcome}
+    assert {group.isotonic.outcome for group in cliff.groups} <= {outcome, Outcome.ALREADY}
+
+
 def test_a_gap_away_from_the_crossing_does_no_harm():
     group = only(dataset([np.nan, 0.3, 0.1, 0.0, np.nan], blocks=[*BLOCKS, 4000]))
     assert group.mean_curve.value == pytest.approx(2500.0)
