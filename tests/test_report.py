@@ -152,6 +152,15 @@ def test_a_single_seed_says_why_there_is_no_interval():
     assert "(one seed: no interval)" in text.splitlines()[0]
 
 
+@pytest.mark.parametrize(
+    ("threshold", "words"), [(1, "1 step at"), (2, "2 steps at"), (0.5, "0.5 steps at")]
+)
+def test_units_that_are_counted_are_plural_of_all_but_one(threshold, words):
+    ds = dataset([3.0, 0.0], blocks=[1000, 2000], name="steps")
+    ds["steps"].attrs["units"] = "step"
+    assert f"steps passes {words}" in cliff_text(find_cliff(ds, "steps", threshold=threshold))
+
+
 def test_measures_with_units_say_them():
     text = cliff_text(find_cliff(h8(4), "ttft_p99_ms", threshold=100))
     assert "ttft_p99_ms passes 100 ms at" in text

@@ -15,7 +15,7 @@ from kvsweep.report.table import (
     plural,
     seeds_note,
     table,
-    with_space,
+    unit_of,
 )
 
 OTHER_WAY = 0.5
@@ -58,7 +58,7 @@ def group_sentence(cliff: Cliff, group: GroupCliff) -> str:
     name = f"{label(group.labels)}: " if group.labels else ""
     axis, unit = _axis_words(cliff)
     low, high = number(float(cliff.axis[0])), number(float(cliff.axis[-1]))
-    limit = f"{number(cliff.threshold)}{with_space(cliff.units)}"
+    limit = f"{number(cliff.threshold)}{unit_of(cliff.threshold, cliff.units)}"
     passed = "above" if cliff.past == "above" else "below"
     crossing = group.mean_curve
     if crossing.outcome is Outcome.CROSSES:

@@ -8,7 +8,7 @@ from typing import Any
 from kvsweep.analysis.compare_records import Comparison, Difference, Unmatched
 from kvsweep.analysis.effect_records import Verdict
 from kvsweep.analysis.wording import ALL, MISSING, counted, level, number
-from kvsweep.report.table import interval_text, plural, seeds_note, table, with_space
+from kvsweep.report.table import interval_text, plural, seeds_note, table, unit_of
 
 MAX_ROWS = 40  # `ALL` has all
 MAX_KEYS = 12
@@ -71,7 +71,7 @@ def _verdicts(found: Comparison) -> str:
     if shown:
         most = max(shown, key=lambda d: abs(d.difference))
         where = ", ".join(f"{name} {level(value)}" for name, value in most.labels.items())
-        text += f"; most {_signed(most.difference)}{with_space(found.units)}"
+        text += f"; most {_signed(most.difference)}{unit_of(most.difference, found.units)}"
         text += f" at {where}" if where else ""
     return text
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from kvsweep.analysis.effect_records import Effect, EffectGroup, Effects, Verdict
 from kvsweep.analysis.wording import ALL, MISSING, effect_name, label, number, reference_names
-from kvsweep.report.table import interval_text, missing_note, plural, seeds_note, table, with_space
+from kvsweep.report.table import interval_text, missing_note, plural, seeds_note, table, unit_of
 
 MAX_ROWS = 40  # of one table; `ALL` has all
 MAX_SENTENCES = 4
@@ -69,21 +69,24 @@ def _shown(effects: Iterable[Effect]) -> list[Effect]:
 
 def _main_sentence(effects: Effects, effect: Effect) -> str:
     """Write ``largest effect: gpu_blocks 1,500 raises preemption_rate by 0.4 (...)``."""
-    found, unit = effect.difference, with_space(effects.units)
+    found = effect.difference
     verb = "" if found.verdict is None else found.verdict.value
     return (
         f"largest effect: {effect_name(effect)} {verb} {effects.metric} by "
-        f"{number(abs(found.effect))}{unit} ({_support(effects, effect)})"
+        f"{number(abs(found.effect))}{unit_of(found.effect, effects.units)} "
+        f"({_support(effects, effect)})"
     )
 
 
 def _joint_sentence(effects: Effects, effect: Effect) -> str:
     """Write what changes do together and how much of it is their interaction."""
-    found, unit = effect.difference, with_space(effects.units)
+    found = effect.difference
     verdict = "" if found.verdict is None else found.verdict.value
     return (
-        f"{effect_name(effect)}: {verdict}, {_signed(found.joint)}{unit} together, "
-        f"{_signed(found.effect)}{unit} beyond the changes apart ({_support(effects, effect)})"
+        f"{effect_name(effect)}: {verdict}, {_signed(found.joint)}"
+        f"{unit_of(found.joint, effects.units)} together, "
+        f"{_signed(found.effect)}{unit_of(found.effect, effects.units)} beyond the changes apart "
+        f"({_support(effects, effect)})"
     )
 
 

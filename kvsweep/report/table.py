@@ -69,7 +69,13 @@ def with_space(units: str) -> str:
 
 def plural(units: str) -> str:
     """Return ``blocks`` for the unit ``block``; other units stay as they are."""
-    return f"{units}s" if units in ("block", "token", "request", "instance") else units
+    counted = ("block", "token", "request", "instance", "step")
+    return f"{units}s" if units in counted else units
+
+
+def unit_of(value: float, units: str) -> str:
+    """Return the unit as a suffix of a value: `` block`` of 1, `` blocks`` of others."""
+    return with_space(units if abs(value) == 1 else plural(units))
 
 
 def seeds_note(note: str) -> list[str]:
