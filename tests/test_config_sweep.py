@@ -185,6 +185,14 @@ def test_sweeps_travel_to_workers(load):
             "[3000]",
             "numbers, names, true or false, got a list in it; whole lists and tables vary by [pol",
         ),
+        (
+            "instances = 4",
+            "block_size = 32",
+            "h8.toml:11: cluster.block_size: unknown key; [cache] has it; allowed: instances, rou",
+        ),
+        ('title = "H8"', "requests = 5", "h8.toml:1: requests: unknown key; [workload] has it; a"),
+        ("instances = 4", "seed = 4", "h8.toml:11: cluster.seed: unknown key; [grid] has it; all"),
+        ('"cache.gpu_blocks"', '"engine.gpu_blocks"', "gpu_blocks: unknown key; [cache] has it; "),
         ("3000, 5000", "2024-02-01", "true or false, got 2024-02-01 in it"),
         ("start = 1000, stop", "from = 1000, to", "'from' of a range; a range is {start, stop, "),
         (

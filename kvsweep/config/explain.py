@@ -70,7 +70,8 @@ def describe(
         message = f"unknown value {cut(tag)!r}; allowed: {', '.join(known)}"
         return (*path, "dist"), message + (_OTHER_NAMES.get(tag) or did_you_mean(tag, known))
     if chosen["type"] == "extra_forbidden":
-        return path, _unknown_key(str(path[-1]), known_keys(model, path[:-1], table))
+        there = _sections_with(str(path[-1]), path) if "workload" in model.model_fields else ""
+        return path, _unknown_key(str(path[-1]), known_keys(model, path[:-1], table), there)
     return path, _sentence(chosen["type"], chosen["input"], chosen.get("ctx", {}), chosen["msg"])
 
 
@@ -105,11 +106,23 @@ def _unknown(word: str, known: list[str]) -> str:
     return f"unknown value {cut(word)!r}; allowed: {', '.join(known)}{hint}"
 
 
-def _unknown_key(word: str, known: list[str]) -> str:
+def _sections_with(word: str, path: KeyPath) -> str:
+    """Return the sections of a sweep that have a key which was put elsewhere, as part of a hint."""
+    from kvsweep.config.scenario import Scenario
+
+    if len(path) > 2 or word == "policy":  # beside [policies], which that may be
+        return ""
+    found = [name for name in Scenario.model_fields if word in known_keys(Scenario, (name,), None)]
+    found += ["grid"] if word == "seed" else []
+    return f"; {' and '.join(f'[{name}]' for name in found)} has it" if found else ""
+
+
+def _unknown_key(word: str, known: list[str], there: str = "") -> str:
     name, _, number = word.removesuffix("]").partition("[")
     if name in known and number.isdecimal():  # as messages write a part of a list
         return f"unknown key; did you mean {cut(f'{name}.{number}')!r}?"
-    return "unknown key" + (did_you_mean(word, known) or f"; allowed: {', '.join(known)}")
+    close = "" if there else did_you_mean(word, known)
+    return f"unknown key{there}" + (close or f"; allowed: {', '.join(known)}")
 
 
 def shown(value: Any, *, quote: bool = True) -> str:
