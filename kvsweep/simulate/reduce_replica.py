@@ -54,9 +54,9 @@ def cell_values(
     values["throughput_rps"] = ratio(values["completed"], seconds)
     values["output_tokens_per_s"] = ratio(requests.output_tokens[done].sum(), seconds)
     values["preemption_rate"] = _preemption_rate(scenario, values)
-    values |= _populations(
-        requests.arrival_us[warmup:], measured, lasted * scenario.cluster.instances
-    )
+    total = lasted * scenario.cluster.instances
+    end = replication.totals.sim_end
+    values |= _populations(requests.arrival_us[warmup:], measured, total, end)
     values["status"] = np.array(STATUSES[replication.status], np.int8)
     values["status_detail"] = np.array(_detail(scenario, replication), object)
     values |= _backlog(requests, replication)
@@ -115,15 +115,20 @@ def _fairness(
 
 
 def _populations(
-    arrival_us: NDArray[np.int64], measured: Sequence[RequestRecord], total_us: int
+    arrival_us: NDArray[np.int64], measured: Sequence[RequestRecord], total_us: int, end_us: int
 ) -> dict[str, NDArray[Any]]:
-    """Return mean numbers of requests per instance, by Little's law from their times."""
+    """Return mean numbers of requests per instance, by Little's law from their times.
+
+    What a horizon cuts off waits, or runs, until the end.
+    """
     waited = served = 0
     for arrival, request in zip(arrival_us.tolist(), measured, strict=True):
-        if request.first_admit_us is not None:
-            delay = request.first_admit_us - arrival
-            waited += delay
-            served += 0 if request.finish_us is None else request.finish_us - delay
+        begun, lasted = request.first_admit_us, request.finish_us
+        if begun is not None:
+            waited += begun - arrival
+            served += (end_us if lasted is None else arrival + lasted) - begun
+        elif request.status == RequestStatus.QUEUED.label:
+            waited += end_us - arrival
     total = np.array(total_us)
     return {
         "mean_waiting": ratio(np.array(waited), total),

@@ -168,6 +168,22 @@ def test_runs_with_a_horizon_are_ok_and_say_when_they_stopped_working():
     assert (cells["injected"] <= 500).all()
 
 
+def test_what_a_horizon_cuts_off_has_waited_or_run_until_then():
+    point = {"policy": "throughput-matched", "gpu_blocks": 400}
+    cells = simulate("h-reasoning-kv", [point], (42,), (), True)
+    cell = {name: values[0, 0] for name, values in cells.items()}
+    end = cell["makespan_s"] * 1e6
+    status, arrival = cell["request_status"], cell["request_arrival_us"]
+    begun = cell["request_scheduled_us"]
+    assert ((status == "queued") & (begun < 0)).any()
+    assert (begun >= 0).any()
+    starts = np.where((begun < 0) & (status == "queued"), end, begun)
+    waited = (starts - arrival)[starts >= 0]
+    assert cell["mean_waiting"] == pytest.approx(waited.sum() / end, rel=1e-9)
+    assert not (status == "completed").any()
+    assert cell["mean_running"] == pytest.approx((end - begun)[begun >= 0].sum() / end, rel=1e-9)
+
+
 def test_undefined_rates_stay_undefined_where_that_is_repaired():
     point = {"policy": "throughput-matched", "gpu_blocks": 400}
     repaired = simulate("h-reasoning-kv", [point], (42,), ["engine.blis.pooled_rates=true"])
