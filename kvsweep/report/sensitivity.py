@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from kvsweep.analysis.sensitivity import Index, IndexGroup, Sensitivity
-from kvsweep.analysis.wording import MISSING, counted, label, number
+from kvsweep.analysis.statistics import Interval
+from kvsweep.analysis.wording import MISSING, counted, decimals, label, number
 from kvsweep.report.table import interval_text, plural, table
 
 
@@ -61,12 +62,14 @@ def _group(group: IndexGroup) -> list[str]:
 def _row(index: Index) -> tuple[str, ...]:
     return (
         index.key,
-        _share(index.first),
+        _share(index.first, index.first_interval),
         interval_text(index.first_interval),
-        _share(index.total),
+        _share(index.total, index.total_interval),
         interval_text(index.total_interval),
     )
 
 
-def _share(value: float | None) -> str:
-    return MISSING if value is None else f"{value:.3f}"
+def _share(value: float | None, interval: Interval | None = None) -> str:
+    """Write an index to three decimals, or to those that its interval has."""
+    places = 3 if interval is None else max(3, decimals(0.5 * (interval.high - interval.low)))
+    return MISSING if value is None else f"{value:.{places}f}"

@@ -72,6 +72,16 @@ def test_a_measure_that_does_not_vary_has_none():
     json.dumps(found.to_dict(), allow_nan=False)
 
 
+def test_a_small_index_has_the_digits_of_its_interval():
+    ds = ishigami(64)
+    design = Design("saltelli", 64, 0, {k: {"from": 0.0, "to": 1.0, "log": False} for k in KEYS})
+    ds["steps"] = ds["steps"] * 0 + np.array(design.points) @ [1.0, 0.02, 0.0]
+    row = next(r for r in sensitivity_text(sensitivity_indices(ds, "steps")).splitlines()
+               if r.startswith("engine.watermark"))  # fmt: skip
+    value, low, high = (float(text.strip("[],")) for text in row.split()[-3:])
+    assert low < value < high < 0.001
+
+
 def test_other_designs_have_none():
     with pytest.raises(InputError, match='method = "saltelli"'):
         sensitivity_indices(ishigami(8, "latin-hypercube"), "steps")
