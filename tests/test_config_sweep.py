@@ -212,6 +212,11 @@ def test_sweeps_travel_to_workers(load):
         ("count = 100", "count = 0", "h8.toml:19: grid.seed: count: must be from 1 to 1000000, g"),
         ("count = 100", "count = 2.5", "h8.toml:19: grid.seed: count: expected an integer, got 2"),
         ("{ count = 100 }", "[1, -1]", "h8.toml:19: grid.seed: a seed is an integer of at least "),
+        (
+            "{ count = 100 }",
+            '[{ until = { metric = "e2e_p99_ms", relative = 0.1 } }]',
+            "h8.toml:19: grid.seed: until is for seeds and stands alone: seed = { until = { ...",
+        ),
         ("{ count = 100 }", "7", "h8.toml:19: grid.seed: expected a list or a range, got 7"),
         ('along = "gpu', 'along = "cpu', "h8.toml:23: cliff.along: 'cpu_blocks' is no axis to sc"),
         ('along = "gpu_blocks"', 'along = "seed"', "h8.toml:23: cliff.along: 'seed' is no axis"),

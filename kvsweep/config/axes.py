@@ -182,6 +182,8 @@ _FORMS = (
 
 
 def _range(entry: dict[str, Any], kind: type | None) -> list[Any]:
+    if "until" in entry:
+        raise AxisProblem("until is for seeds and stands alone: seed = { until = { ... } }")
     if set(entry) not in _FORMS:
         known = ["count", "until", "start", "stop", "step", "num", "scale"]
         unknown = next((key for key in entry if key not in known), None)
