@@ -665,6 +665,17 @@ BY_NAME = H8.replace('["round-robin", "least-loaded"]', '["least-loaded"]').repl
 )
 
 
+def test_a_share_is_not_asked_for_in_per_cent(tmp_path):
+    (tmp_path / "h8.toml").write_text(H8.replace("preemption_rate", "prefix_hit_rate"))
+    share = "cliff.threshold: prefix_hit_rate is a share, from 0 to 1"
+    for given, hint in (("50", ": did you mean 0.5?"), ("101", "")):
+        sweep = load_sweep(tmp_path / "h8.toml", [f"cliff.threshold={given}"])
+        with pytest.raises(InputError) as refused:
+            plan(sweep)
+        assert str(refused.value).endswith(share + hint)
+    plan(load_sweep(tmp_path / "h8.toml", ["cliff.threshold=1"]))
+
+
 def test_a_policy_holds_no_axis(refused):
     message = refused("[grid]", "[policies.round-robin]\nseed = 3\n[grid]")
     assert message == "h8.toml:17: policies.round-robin.seed: is an axis of [grid]"

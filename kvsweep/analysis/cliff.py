@@ -22,6 +22,7 @@ from kvsweep.analysis.statistics import Floats
 from kvsweep.arguments import checked
 from kvsweep.config.axes import dimension_names, more_is_generous
 from kvsweep.errors import InputError
+from kvsweep.metrics import beyond_a_share
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -81,6 +82,8 @@ def find_cliff(
     statistics.check_bootstrap(confidence, resamples)
     if not isinstance(threshold, Real) or not np.isfinite(threshold):
         raise InputError(f"threshold: {threshold!r} is not a finite number")
+    if problem := beyond_a_share(metric, float(threshold)):
+        raise InputError(f"threshold: {problem}")
     array = _measure(ds, metric, along)
     missing = variables.missing(ds, array)
     array = array.sortby(along)

@@ -19,6 +19,7 @@ from kvsweep.metrics.service_levels import LEVEL_VARIABLES, attainment_name, goo
 from kvsweep.metrics.variable import (
     NO_COUNT,
     Variable,
+    beyond_a_share,
     coordinates,
     quantile_name,
     quantile_names,
@@ -38,6 +39,7 @@ __all__ = [
     "RequestVariable",
     "Variable",
     "attainment_name",
+    "beyond_a_share",
     "coordinates",
     "goodput_name",
     "jain_index",

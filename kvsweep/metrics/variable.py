@@ -1,5 +1,6 @@
 """What a variable of a result dataset is, and the dimensions that it may have beyond the grid's."""
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -11,6 +12,25 @@ from kvsweep.records import NONE, QUANTILES
 
 NO_COUNT = int(NONE)
 """The value of an integer variable where there is no number; the kernel's records have it too."""
+
+
+_SHARES = re.compile(r"attainment|_hit_rate|_fraction|_share|_acceptance|^fairness_")
+
+
+def beyond_a_share(name: str, limit: float) -> str:
+    """Return what is wrong with a limit above 1 of a measure that is a share; nothing of others.
+
+    Examples
+    --------
+    >>> beyond_a_share("slo_attainment", 99.0)
+    'slo_attainment is a share, from 0 to 1: did you mean 0.99?'
+    >>> beyond_a_share("preemption_rate", 99.0)
+    ''
+    """
+    if limit <= 1.0 or not _SHARES.search(name):
+        return ""
+    hint = f": did you mean {limit / 100:g}?" if limit <= 100.0 else ""
+    return f"{name} is a share, from 0 to 1{hint}"
 
 
 def coordinates(

@@ -92,6 +92,13 @@ def test_without_a_crossing_the_reason_is_named(rates, outcome):
     assert crossing.outcome is outcome
 
 
+def test_a_share_never_passes_per_cents():
+    ds = dataset([0.2, 0.9], blocks=[1, 2], name="slo_attainment")
+    with pytest.raises(InputError, match="threshold: slo_attainment is a share, from 0"):
+        find_cliff(ds, "slo_attainment", threshold=99)
+    assert find_cliff(ds, "slo_attainment", threshold=0.99)
+
+
 @pytest.mark.parametrize(
     ("rates", "outcome"),
     [

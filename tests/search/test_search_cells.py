@@ -254,6 +254,7 @@ def test_service_levels_are_kept_by_the_share_of_requests_asked_for(tmp_path):
         ("blocks", ("throughput_rps<=3",), None, "did you mean >=?"),
         ("blocks", ("ttft_p99_ms<=3", "ttft_p99_ms<=4"), None, "given twice"),
         ("blocks", ("slo_attainment>=0.9",), None, "needs slo.ttft_ms or"),
+        ("blocks", ("slo_attainment>=90",), None, "is a share, from 0 to 1: did you mean 0.9"),
         ("blocks", ("ttft_p99_ms<=3",), "5", "expected LOW:HIGH, two whole numbers"),
         ("blocks", ("ttft_p99_ms<=3",), "7:3", "expected LOW:HIGH"),
         ("instances", ("ttft_p99_ms<=3",), "1:1e9", "expected LOW:HIGH"),
