@@ -665,6 +665,14 @@ BY_NAME = H8.replace('["round-robin", "least-loaded"]', '["least-loaded"]').repl
 )
 
 
+def test_a_client_of_a_list_that_is_missing_is_told(refused):
+    """It was taken for a table, of which a list was expected."""
+    axis = '[grid]\n"workload.clients.0.rate_fraction" = [0.1, 0.2]'
+    assert refused("[grid]", axis) == (
+        "h8.toml:17: grid.workload.clients.0.rate_fraction: workload.clients has no '0'"
+    )
+
+
 def test_a_share_is_not_asked_for_in_per_cent(tmp_path):
     (tmp_path / "h8.toml").write_text(H8.replace("preemption_rate", "prefix_hit_rate"))
     share = "cliff.threshold: prefix_hit_rate is a share, from 0 to 1"

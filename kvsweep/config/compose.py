@@ -128,6 +128,8 @@ def set_at(data: dict[str, Any], path: KeyPath, value: Any) -> None:
     table: Any = data
     for i, part in enumerate(path):
         if isinstance(table, dict):
+            if part not in table and _numbers_entries(path[: i + 2]):
+                raise KeyError(f"{dotted(path[: i + 1])} has no {path[i + 1]!r}")
             inner = table.setdefault(part, {})
         elif isinstance(table, list) and isinstance(part, int) and part < len(table):
             inner = table[part]
@@ -136,6 +138,11 @@ def set_at(data: dict[str, Any], path: KeyPath, value: Any) -> None:
         if i == len(path) - 1:
             table[part] = value
         table = inner
+
+
+def _numbers_entries(path: KeyPath) -> bool:
+    """Return whether the last part is the number of an entry of a list of tables."""
+    return len(path) > 1 and str(path[-1]).isdecimal() and is_table(Scenario, path[:-1])
 
 
 def parse_override(text: str, option: str = "--set") -> tuple[str, Any]:
