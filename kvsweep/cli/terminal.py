@@ -105,10 +105,14 @@ def end_if_asked() -> None:
 
 
 def _note_lost(tell: Callable[[Any], object], lost: Any) -> None:
-    """Tell what Python cannot raise; an interrupt is kept for `end_if_asked` instead."""
+    """Tell what Python cannot raise; an interrupt is kept for `end_if_asked` instead.
+
+    What goes wrong before that is its consequence: Dask times collections of garbage, and its clock
+    was not started.
+    """
     if isinstance(lost.exc_value, KeyboardInterrupt):
         _Lost.interrupt = True
-    else:
+    elif not _Lost.interrupt:
         tell(lost)
 
 

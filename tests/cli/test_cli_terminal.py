@@ -171,10 +171,13 @@ grid.CHUNK_SECONDS = (2e-4, 2e-4)
 simulate.simulate_batch = fake_batch
 simulate.warm_up = lambda *_: None
 
-def collected(phase, info):
-    if "came" not in globals():
-        globals()["came"] = True
-        os.kill(os.getpid(), signal.{name})
+signals, errors = iter([signal.{name}]), iter([AssertionError])
+
+def collected(phase, info):  # as Dask's, whose clock is stopped where it was not started
+    for number in signals if phase == "start" else ():
+        os.kill(os.getpid(), number)
+    for error in errors if phase == "stop" else ():
+        raise error
 
 from kvsweep.cli import progress
 real = progress.Display.__call__
