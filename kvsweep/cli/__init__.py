@@ -34,6 +34,7 @@ from kvsweep.cli.schema import schema
 from kvsweep.cli.search import size
 from kvsweep.cli.terminal import (
     OutputLostError,
+    asked_to_end,
     drop_output,
     echo,
     memory_is_limited,
@@ -152,6 +153,8 @@ def _explain(error: BaseException | None) -> int:
         return fail("kvsweep", f"{where}{error.strerror or error}")
     if error is None or isinstance(error, KeyboardInterrupt):
         raise error or KeyboardInterrupt
+    if asked_to_end():  # Python tells what is raised while a class is made as another error
+        raise KeyboardInterrupt
     fail("kvsweep", f"internal error ({BUG}): {type(error).__name__}: {error}")
     echo("".join(traceback.format_exception(error)).rstrip(), err=True)
     return INTERNAL

@@ -125,7 +125,7 @@ class Display:
         Raises
         ------
         KeyboardInterrupt
-            If a signal to end came where Python could not raise it.
+            If a signal to end came, and was lost.
         """
         end_if_asked()
         self._before.close()

@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 from threading import current_thread, main_thread
-from typing import Any
+from types import FrameType
+from typing import Any, NoReturn
 
 import click
 
@@ -22,6 +23,8 @@ from kvsweep.errors import printable
 
 # Characters of a message that are shown, its beginning and its end, if it is longer.
 LONGEST, END_SHOWN = 700, 200
+# Signals that end a command, where there are such.
+ENDING = ("SIGINT", "SIGTERM", "SIGHUP")
 
 
 class OutputLostError(Exception):
@@ -87,56 +90,61 @@ def drop_output() -> None:
                 os.dup2(null.fileno(), 1)
 
 
-class _Lost:
-    """Whether Python could not raise an interrupt while a command runs."""
+class _Asked:
+    """Whether a signal to end came while a command runs."""
 
-    interrupt = False
+    to_end = False
+
+
+def asked_to_end() -> bool:
+    """Whether a signal to end came: what went wrong since may be its doing."""
+    return _Asked.to_end
 
 
 def end_if_asked() -> None:
-    """Interrupt, if a signal did and Python lost it.
+    """Interrupt, if a signal did and that was lost.
 
     That happens to whatever is raised while a finalizer or a callback of the garbage collector
-    runs, of which Dask has some: the command went on to its end, and its exit code was 0.
+    runs, of which Dask has some, and where a library drops all errors: the command went on to its
+    end, and its exit code was 0.
     """
-    if _Lost.interrupt:
-        _Lost.interrupt = False
+    if _Asked.to_end:
         raise KeyboardInterrupt
 
 
-def _note_lost(tell: Callable[[Any], object], lost: Any) -> None:
-    """Tell what Python cannot raise; an interrupt is kept for `end_if_asked` instead.
+def _interrupt(number: int, frame: FrameType | None) -> NoReturn:
+    _Asked.to_end = True
+    raise KeyboardInterrupt
 
-    What goes wrong before that is its consequence: Dask times collections of garbage, and its clock
-    was not started.
+
+def _tell_unraisable(tell: Callable[[Any], object], lost: Any) -> None:
+    """Tell what Python cannot raise, but of an interrupt and what follows from it.
+
+    Dask times collections of garbage: one that is interrupted stops a clock that was not started.
     """
-    if isinstance(lost.exc_value, KeyboardInterrupt):
-        _Lost.interrupt = True
-    elif not _Lost.interrupt:
+    if not _Asked.to_end:
         tell(lost)
 
 
 @contextmanager
 def signals_end_orderly() -> Iterator[None]:
     """Let SIGTERM and SIGHUP end the block as Ctrl-C does; what is ignored stays ignored."""
-    known = [getattr(signal, name, None) for name in ("SIGTERM", "SIGHUP")]
-    taken = []
+    before = {}
     if current_thread() is main_thread():
-        taken = [number for number in known if number and _is_default(number)]
+        numbers = [getattr(signal, name) for name in ENDING if hasattr(signal, name)]
+        before = {number: signal.getsignal(number) for number in numbers}
+    usual = (signal.SIG_DFL, signal.default_int_handler)
+    taken = {number: handler for number, handler in before.items() if handler in usual}
+    _Asked.to_end, tell = False, sys.unraisablehook
     for number in taken:
-        signal.signal(number, signal.default_int_handler)
-    _Lost.interrupt, tell = False, sys.unraisablehook
-    sys.unraisablehook = partial(_note_lost, tell)
+        signal.signal(number, _interrupt)
+    sys.unraisablehook = partial(_tell_unraisable, tell)
     try:
         yield
     finally:
         sys.unraisablehook = tell
-        for number in taken:
-            signal.signal(number, signal.SIG_DFL)
-
-
-def _is_default(number: signal.Signals) -> bool:
-    return signal.getsignal(number) is signal.SIG_DFL
+        for number, handler in taken.items():
+            signal.signal(number, handler)
 
 
 def memory_is_limited() -> bool:

@@ -240,3 +240,57 @@ def test_ctrl_c_at_any_time_is_one_line(tmp_path, module, name):
     assert process.returncode == 1
     assert err.count("\n") == 1
     assert "interrupted" in err
+
+
+DROPPED = """
+def come(number):
+    with suppress(BaseException):  # as a library that tries whether something is there
+        os.kill(os.getpid(), number)
+        time.sleep(1)
+"""
+AS_ANOTHER = """
+class Waiting:
+    def __set_name__(self, owner, name):
+        os.kill(os.getpid(), signals[name])
+        time.sleep(1)
+
+def come(number):
+    global signals
+    signals = {"name": number}
+    type("Late", (), {"name": Waiting()})
+"""
+SWALLOWED = """
+import os, signal, sys, time
+from contextlib import suppress
+signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGTERM, signal.SIG_DFL)
+from kvsweep import grid, simulate
+from kvsweep.cli import progress
+from sweeping import fake_batch
+grid.CHUNK_SECONDS = (2e-4, 2e-4)
+simulate.simulate_batch = fake_batch
+simulate.warm_up = lambda *_: None
+{come}
+real = progress.Display.__call__
+
+def call(self, done, total):
+    if done:
+        come(signal.{name})
+    real(self, done, total)
+
+progress.Display.__call__ = call
+sys.argv = ["kvsweep", "grid", "small.toml", "--out", "a.zarr", "--workers", "1"]
+import kvsweep.__main__
+kvsweep.__main__.main()
+"""
+
+
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
+@pytest.mark.parametrize("come", [DROPPED, AS_ANOTHER], ids=["dropped", "as another"])
+def test_a_signal_that_is_swallowed_ends_the_command_in_one_line(tmp_path, come, name):
+    """A run of 26 s went on to its end with exit code 0; another told of a bug of kvsweep's."""
+    write_sweep(tmp_path, BASE + GRID)
+    with start_python(SWALLOWED.format(come=come, name=name)) as process:
+        _, err = process.communicate()
+    assert (process.returncode, err.count("\n")) == (1, 1)
+    assert "interrupted" in err
