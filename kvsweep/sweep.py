@@ -216,7 +216,7 @@ def _run(
             # Compiled once, here: processes then load it instead of compiling all at once.
             simulate.warm_up(notify, job.entries)
         if todo:
-            job = replace(job, deliver=target.writer())
+            job = replace(job, deliver=target.writer(), traces=target.traces)
         with found.holding(job) as running:
             _fill(target, todo, _finished(running, todo), progress)
         if share is None:

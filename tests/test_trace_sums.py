@@ -9,7 +9,7 @@ from sweeping import make_sweep, stand_in, tree
 import kvsweep
 from kvsweep.errors import InputError
 from kvsweep.grid import plan
-from kvsweep.workload.trace_sums import other_trace, trace_sums
+from kvsweep.workload.trace_sums import other_trace, trace_sums, unchanged
 
 TEXT = """
 title = "trace"
@@ -97,3 +97,36 @@ def test_a_machine_is_asked_for_the_traces_of_a_sweep(tmp_path, there, said):
         (elsewhere / "0.csv").write_text(there)
     found = other_trace(sums, elsewhere)
     assert found == (f"{elsewhere / said}" if said else "")
+
+
+@pytest.mark.parametrize("then", [TRACE.replace("50,5", "50,6"), None], ids=["another", "gone"])
+def test_a_trace_that_is_replaced_during_a_run_ends_it(sweep, tmp_path, then):
+    """Cells of the other trace stood in a store that names the first."""
+    kvsweep.run(sweep, out="whole.zarr", workers=1)
+    whole = tree(tmp_path / "whole.zarr")
+    changed = tmp_path / "1.csv"
+
+    def replaces(done, total):
+        if done:
+            changed.unlink(missing_ok=True)
+            if then is not None:
+                changed.write_text(then)
+
+    with pytest.raises(InputError, match=r"1\.csv: (was changed or replaced|cannot read)"):
+        run(sweep, progress=replaces)
+    assert 0 < (kvsweep.open_results("a.zarr").status == "ok").sum() < 4
+    changed.write_text(TRACE)
+    run(sweep)
+    assert tree(tmp_path / "a.zarr") == whole
+
+
+def test_a_trace_that_is_replaced_while_it_is_read_is_found(sweep, tmp_path):
+    variants, policies = list(plan(sweep).variants), list(plan(sweep).policies)
+    sums = trace_sums(variants, policies, [0, 1], tmp_path)
+    with unchanged(sums, variants, policies, [0], tmp_path):
+        (tmp_path / "1.csv").write_text("of another seed")
+    with (
+        pytest.raises(InputError, match=r"0\.csv: was changed or replaced since this run began"),
+        unchanged(sums, variants, policies, [0], tmp_path),
+    ):
+        (tmp_path / "0.csv").write_text(TRACE.replace("50,5", "50,6"))

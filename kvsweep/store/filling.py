@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -18,6 +19,7 @@ from kvsweep.policies import Status
 from kvsweep.store import checking, details, parts
 from kvsweep.store.checking import COMPLETE, IDENTITY
 from kvsweep.store.delivery import Delivery, PartWriter
+from kvsweep.store.inputs import TRACES
 from kvsweep.store.layout import STATUS, STATUS_DETAIL
 from kvsweep.store.metadata import Root
 from kvsweep.store.packing import Packer
@@ -81,6 +83,11 @@ class Store:
     def path(self) -> Where:
         """Its directory, or address."""
         return self.folder.path
+
+    @property
+    def traces(self) -> dict[str, str]:
+        """The sum of each trace that its cells are of, by name."""
+        return dict(json.loads(self.attributes.get(TRACES, "{}")))
 
     @cached_property
     def sharding(self) -> Sharding:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from kvsweep import simulate
 from kvsweep.errors import InputError
-from kvsweep.workload.trace_sums import trace_sums
+from kvsweep.workload.trace_sums import trace_sums, unchanged
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
 
     from numpy.typing import NDArray
@@ -61,6 +61,8 @@ class Job:
         Called on the worker; what it returns goes back instead of the results.
     known : Extension, optional
         Cells of another store, which are not simulated.
+    traces : mapping of str to str, optional
+        The sum of each trace of the sweep, by name: cells are of no others.
     """
 
     name: str
@@ -71,6 +73,7 @@ class Job:
     prune: bool
     deliver: Deliver | None = None
     known: Extension | None = None
+    traces: Mapping[str, str] = field(default_factory=dict)
 
     @cached_property
     def entries(self) -> tuple[str, ...]:
@@ -132,16 +135,19 @@ class Job:
 
     def simulate_cells(self, chosen: Sequence[int], seeds: Sequence[int]) -> Results:
         """Return arrays (variants, seeds, ...) by variable; `chosen` are positions of variants."""
-        return simulate.simulate_batch(
-            [self.cells.variants[i] for i in chosen],
-            seeds,
-            entropy=self.entropy,
-            policies=[self.cells.policies[i] for i in chosen],
-            base_dir=self.base_dir,
-            keep_requests=self.keep_requests,
-            slo_classes=self.cells.extra.get("slo_class", ()),
-            prune=self.prune,
-        )
+        variants = [self.cells.variants[i] for i in chosen]
+        policies = [self.cells.policies[i] for i in chosen]
+        with unchanged(self.traces, variants, policies, seeds, self.base_dir):
+            return simulate.simulate_batch(
+                variants,
+                seeds,
+                entropy=self.entropy,
+                policies=policies,
+                base_dir=self.base_dir,
+                keep_requests=self.keep_requests,
+                slo_classes=self.cells.extra.get("slo_class", ()),
+                prune=self.prune,
+            )
 
 
 class Running(Protocol):

@@ -47,14 +47,14 @@ def requests_of_file(path: Path, read: Reading | None = None, part: Part | None 
         As `load_trace`.
     """
     with _lock:  # others that want the same one wait for it
-        file = _identity(path, read)
-        for key in ((file, None), (file, part)):
-            if file is not None and key in _known:
+        about = identity(path)
+        for key in ((about, read, None), (about, read, part)):
+            if about is not None and key in _known:
                 _known.move_to_end(key)
                 return _known[key]
         found = load_trace(path, read, part)
-        if file is not None and file == _identity(path, read):
-            _keep((file, part if found.cut else None), found.requests)
+        if about is not None and about == identity(path):
+            _keep((about, read, part if found.cut else None), found.requests)
         return found.requests
 
 
@@ -68,15 +68,15 @@ def _keep(key: Any, requests: Requests) -> None:
         del _known[key]
 
 
-def _identity(path: Path, read: Reading | None) -> Any:
+def identity(path: Path) -> tuple[str, int, int, int] | None:
     """Return what tells the content of a file from others; None if nothing does for sure."""
     try:
         about = path.stat()
     except (OSError, ValueError):
-        return None  # `load_trace` will complain
+        return None  # whoever opens it will complain
     if time.time_ns() - about.st_mtime_ns < _SETTLED_NS:
         return None
-    return str(path.absolute()), read, about.st_ino, about.st_size, about.st_mtime_ns
+    return str(path.absolute()), about.st_ino, about.st_size, about.st_mtime_ns
 
 
 def _bytes(requests: Requests) -> int:

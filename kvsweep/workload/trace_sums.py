@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kvsweep.errors import InputError
 from kvsweep.reading import open_regular
+from kvsweep.workload.kept_traces import identity
 
 if TYPE_CHECKING:
     from kvsweep.config import Scenario
@@ -37,10 +40,37 @@ def trace_sums(
     InputError
         If one cannot be read.
     """
-    names: set[str] = set()
-    for name, policy in {(n, p) for n, p in zip(_named(variants), policies, strict=True) if n}:
-        names |= {_filled(one, policy, seed) for one in name for seed in _needed(one, seeds)}
-    return {name: _sum(folder / name) for name in sorted(names)}
+    return {name: _sum(folder / name) for name in sorted(_names(variants, policies, seeds))}
+
+
+@contextmanager
+def unchanged(
+    sums: Mapping[str, str],
+    variants: Sequence[Scenario],
+    policies: Sequence[str | None],
+    seeds: Sequence[int],
+    folder: Path,
+) -> Iterator[None]:
+    """See that the traces of some cells stay, for the length of the block, those of a sweep.
+
+    Parameters
+    ----------
+    sums
+        What `trace_sums` returned of the sweep; without any, nothing is looked at.
+    variants, policies, seeds, folder
+        As for `trace_sums`, of the cells.
+
+    Raises
+    ------
+    InputError
+        If one is, or becomes, another.
+    """
+    names = sorted(_names(variants, policies, seeds)) if sums else []
+    for name in names:
+        _check(folder / name, sums[name])
+    yield
+    for name in names:
+        _check(folder / name, sums[name])
 
 
 def other_trace(sums: Mapping[str, str], folder: Path) -> str:
@@ -58,6 +88,31 @@ def other_trace(sums: Mapping[str, str], folder: Path) -> str:
         except InputError as error:
             return str(error)
     return ""
+
+
+def _names(
+    variants: Sequence[Scenario], policies: Sequence[str | None], seeds: Sequence[int]
+) -> set[str]:
+    """Return the names of the traces of cells."""
+    names: set[str] = set()
+    for name, policy in {(n, p) for n, p in zip(_named(variants), policies, strict=True) if n}:
+        names |= {_filled(one, policy, seed) for one in name for seed in _needed(one, seeds)}
+    return names
+
+
+def _check(path: Path, wanted: str) -> None:
+    found = _sum_of(path, about) if (about := identity(path)) else _sum(path)
+    if found != wanted:
+        raise InputError(
+            f"{path}: was changed or replaced since this run began; what was simulated before is "
+            "kept: put that file back, and the same command goes on"
+        )
+
+
+@lru_cache(maxsize=1024)
+def _sum_of(path: Path, about: object) -> str:
+    """Return the sum of a file, computed again when it is another."""
+    return _sum(path)
 
 
 def _named(variants: Iterable[Scenario]) -> Iterable[tuple[str, ...]]:
