@@ -410,3 +410,19 @@ def test_without_comparison_no_number_of_another_run_is_read(sweep):
     run(make_sweep(Path(), MORE), overwrite=True)
     with pytest.raises(InputError, match="the store was replaced or extended since it was opened"):
         ds["ttft_p50_ms"].load()
+
+
+def test_a_worker_that_cannot_reach_the_bucket_sends_what_it_has_at_once(sweep, whole, monkeypatch):
+    """It tried again for a minute, with each task."""
+    memory = type(fsspec.filesystem("memory"))
+    real = memory.cat_file
+
+    def cut_off(self, path, **options):
+        if current_thread() is not main_thread() and "/parts/" in path:
+            raise ConnectionError("no route to host")
+        return real(self, path, **options)
+
+    monkeypatch.setattr(memory, "cat_file", cut_off)
+    monkeypatch.setattr(bucket, "PAUSE", None)  # no number to wait for
+    run(sweep)
+    assert there() == whole

@@ -60,8 +60,12 @@ class Bucket:
         self._looked = 0.0
 
     def for_workers(self) -> Bucket:
-        """Return it as others see it: their own libraries have the credentials."""
-        return Bucket(self.path)
+        """Return it as others see it: their own libraries have the credentials.
+
+        It tries once. What a worker cannot write it sends, and who gets it tries again: a bucket
+        that is out of reach for workers alone would hold up each task of theirs.
+        """
+        return Bucket(self.path, patience=0.0)
 
     def put(self, name: str, data: bytes, *, shared: bool = False) -> None:
         """Write an object, in place of one that is there.
