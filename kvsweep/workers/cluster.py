@@ -193,12 +193,14 @@ def _check_files(processes: int) -> None:
 
 
 def _block_interrupts() -> None:
-    """Let Ctrl-C, which goes to all processes of a terminal, spare those that this thread starts.
+    """Let what goes to all processes of a terminal spare those that this thread starts.
 
-    They end with this process; each would print a traceback before.
+    Ctrl-C, and the end of the terminal. They end with this process; each would print a traceback
+    before, and of the tracker of resources, which a hang-up ended, there were some more.
     """
     if hasattr(signal, "pthread_sigmask"):
-        resource_tracker.ensure_running()  # when that starts, it unblocks them
+        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGHUP])
+        resource_tracker.ensure_running()  # when that starts, it unblocks Ctrl-C
         signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
 
 

@@ -100,24 +100,32 @@ def goes_on(start, whole, out="a.zarr"):
     return tree(Path(out)) == whole
 
 
+def to_all(process, number):
+    """Send a signal to a process and its own, as a terminal does, or a batch system."""
+    os.killpg(process.pid, number)
+
+
 @pytest.mark.parametrize(
-    ("names", "code"),
+    ("send", "names", "code"),
     [
-        (("SIGINT",), 1),
-        (("SIGINT",) * 3, 1),
-        (("SIGTERM",), 1),
-        (("SIGHUP",), 1),
-        (("SIGKILL",), -signal.SIGKILL),
+        (to_all, ("SIGINT",), 1),
+        (to_all, ("SIGTERM",), 1),
+        (to_all, ("SIGHUP",), 1),
+        (subprocess.Popen.send_signal, ("SIGINT",), 1),
+        (subprocess.Popen.send_signal, ("SIGINT",) * 3, 1),
+        (subprocess.Popen.send_signal, ("SIGTERM",), 1),
+        (subprocess.Popen.send_signal, ("SIGHUP",), 1),
+        (subprocess.Popen.send_signal, ("SIGKILL",), -signal.SIGKILL),
     ],
 )
-def test_signals_end_the_command_and_its_processes(start, whole, held, names, code):
+def test_signals_end_the_command_and_its_processes(start, whole, held, send, names, code):
     """Ctrl-C by somebody who does not wait, too; and the same command goes on."""
     process = start(path=[str(held)])
     until(lambda: begun(process))
     workers = psutil.Process(process.pid).children(recursive=True)
     for name in names:
         with suppress(ProcessLookupError):
-            process.send_signal(getattr(signal, name))
+            send(process, getattr(signal, name))
         Path("go on").touch()
         time.sleep(0.05)
     _, err = process.communicate()
