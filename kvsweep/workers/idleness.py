@@ -97,7 +97,7 @@ class Idleness:
             If none could be for too long, and none of those that are there is about to.
         """
         pool = self._pool
-        if pool.usable:
+        if pool.usable.keys() - pool.paused:
             self._begin()
             return
         if self._since is None:
@@ -110,7 +110,8 @@ class Idleness:
         awaited = pool.what_is_awaited()
         if paused and not self._any_to_come():
             awaited = f"waiting for {few(paused)}: {PAUSED}"
-        if waited >= pool.patience and awaited != self._told:
+        # Of those that were used and are paused now, `silence.Silence` tells.
+        if waited >= pool.patience and awaited != self._told and not pool.usable:
             self._told = awaited
             pool.tell(f"{pool.where}: {awaited}")
 

@@ -8,6 +8,7 @@ import pytest
 from kvsweep.errors import InputError
 from kvsweep.workers.handshake import own_answer
 from kvsweep.workers.pool import Pool
+from kvsweep.workers.silence import Silence
 
 NEEDS = (("main",), Path(), {})
 
@@ -154,6 +155,35 @@ def test_who_is_no_longer_paused_is_used(lasts, scheduler):
     lasts(2)
     scheduler.asked["full"].give(own_answer())
     lasts(600)
+
+
+@pytest.mark.parametrize("back", [False, True])
+def test_who_is_paused_during_the_run_is_waited_for_as_long(clock, scheduler, back):
+    """All workers were so, and the command never ended."""
+    pool = Pool(scheduler, "here", wait=5.0, notify=scheduler.told.append)
+    silence = Silence(pool)
+
+    def last(seconds):
+        for _ in range(int(2 * seconds)):
+            clock[0] += 0.5
+            scheduler.heard["full"] = clock[0]
+            pool.look()
+            silence.look()
+
+    last(1)
+    scheduler.asked["full"].give(own_answer())
+    last(60)
+    scheduler.status = "paused"
+    last(14)
+    if back:
+        scheduler.status = "running"
+        last(60)
+    else:
+        with pytest.raises(
+            InputError, match="here: no worker that can be used for 5 s: full: paused by Dask"
+        ):
+            last(3)
+    assert len(scheduler.told) == 1
 
 
 def test_who_has_another_trace_is_not_used(lasts, scheduler):
