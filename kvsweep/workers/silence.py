@@ -65,7 +65,10 @@ class Silence:
         self._looked = now
         away = self._lasting(self._heard.away(now, SILENT_AFTER), now)
         self._pool.silent = away
-        told = dict.fromkeys(self._told, PAUSED) | known
+        usable = self._pool.usable
+        # A pause that others make up for is told once; one for which all stands still, each time.
+        still = usable and not usable.keys() - away.keys()
+        told = dict.fromkeys(() if still else self._told, PAUSED) | known
         new = {a: why for a, why in away.items() if told.get(a) != why}
         for why in dict.fromkeys(new.values()):
             these = sorted(address for address in new if new[address] == why)

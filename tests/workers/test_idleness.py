@@ -186,6 +186,23 @@ def test_who_is_paused_during_the_run_is_waited_for_as_long(clock, scheduler, ba
     assert len(scheduler.told) == 1
 
 
+def test_each_pause_for_which_all_stands_still_is_told(clock, scheduler):
+    pool = Pool(scheduler, "here", notify=scheduler.told.append)
+    silence = Silence(pool)
+    scheduler.heard = {"full": 0.0}
+    for status in ("running", "paused", "running", "paused"):
+        scheduler.status = status
+        for _ in range(40):
+            clock[0] += 0.5
+            scheduler.heard["full"] = clock[0]
+            pool.look()
+            silence.look()
+        if not scheduler.asked["full"].done():
+            scheduler.asked["full"].give(own_answer())
+    lines = [line for line in scheduler.told if line.startswith("worker full is paused by Dask")]
+    assert len(lines) == 2
+
+
 def test_who_has_another_trace_is_not_used(lasts, scheduler):
     scheduler.heard = {"worker": 0.0}
     lasts(1, needs=NEEDS)
