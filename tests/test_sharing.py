@@ -170,6 +170,11 @@ def test_what_is_no_share_is_told(sweep, shard, message):
     assert not Path("a.zarr").exists()
 
 
+def test_one_task_is_one_share():
+    with pytest.raises(InputError, match=r"the sweep has 1 task, which is at most 1 shard$"):
+        Share(1, 2).check(1)
+
+
 def test_a_share_does_not_delete_what_others_did(sweep):
     run(sweep, "1/2")
     before = tree(Path("a.zarr"))

@@ -56,8 +56,9 @@ class Share:
             If there are more shares than tasks.
         """
         if self.of > tasks:
-            many = "1 task, which is" if tasks == 1 else f"{tasks:,} tasks, which are"
-            raise InputError(f"--shard: {self}: the sweep has {many} at most {tasks:,} shards")
+            many = f"{tasks:,} tasks, which are at most {tasks:,} shards"
+            most = "1 task, which is at most 1 shard" if tasks == 1 else many
+            raise InputError(f"--shard: {self}: the sweep has {most}")
 
     @classmethod
     def asked(cls, text: str | None, *, overwrite: bool, extend: bool) -> Share | None:
