@@ -19,6 +19,7 @@ from kvsweep.store import (
     FOLDERS,
     FORMAT,
     check_store,
+    difference_of_cells,
     difference_of_makers,
     open_results,
     restored_sweep,
@@ -39,6 +40,10 @@ _GOLDEN = (5**0.5 - 1) / 2
 _WITHOUT = (Status.PENDING.label, Status.FAILED.label)
 # How a cell came about, not what it is: one copied from a smaller pool is simulated itself here.
 _NOT_COMPARED = "pruned"
+
+
+class _OtherFileError(InputError):
+    """A file of the sweep is not the one that the store was made from."""
 
 
 @dataclass(frozen=True)
@@ -175,30 +180,37 @@ def _simulate_again(
     Raises
     ------
     InputError
-        If a file of the sweep is in none of the folders.
+        If a file of the sweep is in none of the folders, or another.
     """
+    failure: InputError | None = None
     for folder in folders:
         try:
             sweep = restored_sweep(ds.attrs, located(ds.encoding["source"]), folder)
             labels = {a.name: a.values[i] for a, i in zip(sweep.axes, place, strict=True)}
             results = _results(sweep, labels, ds)
         except InputError as error:
-            failure = error
+            failure = failure if isinstance(failure, _OtherFileError) else error
             continue
         cell = ds.isel(dict(zip(labels, place, strict=True)))
         return labels, [name for name in _compared(ds) if not _same(cell[name], results.get(name))]
+    assert failure is not None  # there is a folder
     raise failure
 
 
 def _results(sweep: Sweep, labels: dict[str, Any], ds: xr.Dataset) -> dict[str, NDArray[Any]]:
     """Return the results of one cell, each without the dimensions of the grid."""
     point = {name: value for name, value in labels.items() if name != SEED}
+    variants, policies, seeds = [sweep.scenario(point)], [labels.get(POLICY)], [labels.get(SEED, 0)]
+    folder = sweep.base_dir.resolve()
+    reason = difference_of_cells(ds.attrs, variants, policies, seeds, folder)
+    if reason:
+        raise _OtherFileError(f"it was {reason}")
     results = simulate.simulate_batch(
-        [sweep.scenario(point)],
-        [labels.get(SEED, 0)],
+        variants,
+        seeds,
         entropy=sweep.entropy,
-        policies=[labels.get(POLICY)],
-        base_dir=sweep.base_dir.resolve(),
+        policies=policies,
+        base_dir=folder,
         keep_requests=bool(ds.attrs["per_request"]),
         slo_classes=ds["slo_class"].values.tolist() if "slo_class" in ds else (),
         prune=False,

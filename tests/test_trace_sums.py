@@ -130,3 +130,21 @@ def test_a_trace_that_is_replaced_while_it_is_read_is_found(sweep, tmp_path):
         unchanged(sums, variants, policies, [0], tmp_path),
     ):
         (tmp_path / "0.csv").write_text(TRACE.replace("50,5", "50,6"))
+
+
+def test_cells_of_a_trace_that_was_replaced_are_not_simulated_again(tmp_path, monkeypatch):
+    """They differ, and nothing is wrong with the store."""
+    sweep = make_sweep(tmp_path, TEXT)
+    run(sweep)
+    (tmp_path / "sweeps").mkdir()
+    assert kvsweep.verify("a.zarr", sample=4).not_simulated == ""
+    for seed in range(2):
+        (tmp_path / f"{seed}.csv").write_text(TRACE.replace("50,5", "50,6"))
+    found = kvsweep.verify("a.zarr", sample=4)
+    assert (found.simulated, found.different, found.ok) == ((), (), True)
+    assert found.not_simulated.startswith(
+        "it was made from another 0.csv: that trace was changed or replaced since; --folder, "
+    )
+    for seed in range(2):  # where the sweep file is
+        (tmp_path / "sweeps" / f"{seed}.csv").write_text(TRACE)
+    assert kvsweep.verify("a.zarr", sample=4).not_simulated == ""

@@ -37,6 +37,7 @@ from kvsweep.store.filling import Store
 from kvsweep.store.growing import finish_growing, growing, larger_store
 from kvsweep.store.identity import (
     describe,
+    difference_of_cells,
     difference_of_makers,
     difference_of_runs,
 )
@@ -75,6 +76,7 @@ __all__ = [
     "completed",
     "default_path",
     "describe",
+    "difference_of_cells",
     "difference_of_makers",
     "difference_of_runs",
     "difference_of_sweeps",

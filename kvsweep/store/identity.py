@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kvsweep._version import __version__
 from kvsweep.errors import InputError
-from kvsweep.store.inputs import FILES, TRACES
+from kvsweep.store.inputs import FILES, TRACES, sums_of_cells
 from kvsweep.store.refusals import FORMAT
 from kvsweep.store.unlike_sweeps import cells_only, difference_of_sweeps
 
 if TYPE_CHECKING:
     from kvsweep.addresses import Where
-    from kvsweep.config import Sweep
+    from kvsweep.config import Scenario, Sweep
 
 # What decides the numbers: a store goes on with the same only, or its cells would be of two kinds.
 DECIDING = ("source_hash", "numba", "numpy")
@@ -154,6 +154,24 @@ def _difference_of_inputs(there: Mapping[str, Any], wanted: Mapping[str, Any]) -
         if attribute == TRACES and now and not before:
             return "made by a kvsweep that did not note its traces"
     return ""
+
+
+def difference_of_cells(
+    attributes: Mapping[str, Any],
+    variants: Sequence[Scenario],
+    policies: Sequence[str | None],
+    seeds: Sequence[int],
+    folder: Path,
+) -> str:
+    """Say which file that cells of a store read was another when it was made; empty if none was.
+
+    Raises
+    ------
+    InputError
+        If one cannot be read.
+    """
+    here = sums_of_cells(variants, policies, seeds, folder)
+    return _difference_of_inputs(attributes, {name: json.dumps(here[name]) for name in here})
 
 
 def difference_of_makers(attributes: Mapping[str, Any], source_hash: str) -> str:

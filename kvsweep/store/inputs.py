@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -40,9 +40,19 @@ def input_sums(plan: Plan, folder: Path) -> dict[str, dict[str, str]]:
     InputError
         If a trace cannot be read.
     """
+    return sums_of_cells(plan.variants, plan.policies, plan.seeds, folder)
+
+
+def sums_of_cells(
+    variants: Sequence[Scenario],
+    policies: Sequence[str | None],
+    seeds: Sequence[int],
+    folder: Path,
+) -> dict[str, dict[str, str]]:
+    """Return the sums of what some cells read, as `input_sums` does of all."""
     found = {
-        TRACES: trace_sums(plan.variants, plan.policies, plan.seeds, folder),
-        FILES: _file_sums(plan.variants, folder),
+        TRACES: trace_sums(variants, policies, seeds, folder),
+        FILES: _file_sums(variants, folder),
     }
     return {name: sums for name, sums in found.items() if sums}
 
