@@ -237,7 +237,8 @@ LOGGED = {"tally log_steps", "tally log_events", "tally log_transfers", "tally i
 
 
 @pytest.mark.parametrize(
-    "feature", ["groups", "drafts", "long drafts", "groups and drafts", "roles", "pools"]
+    "feature",
+    ["groups", "drafts", "long drafts", "groups and drafts", "roles", "leases", "pools"],
 )
 def test_without_its_logs_it_is_the_same(feature):
     """Steps that only decode are counted; those with drafts only where no log tells of each."""

@@ -139,3 +139,23 @@ seed = { count = 3 }
     assert (ended.errored == ended.failed_pulls).all()
     assert (ended.completed + ended.errored == 60).all()
     assert (found.expired_leases == found.failed_pulls).all()
+
+
+def test_heartbeats_are_sent_among_steps_that_no_log_tells_of():
+    """Request 1 waits while 0 decodes alone. Its pull fails: the last lease tells of heartbeats."""
+    cluster = {"prefill_instances": 1, "decode_instances": 1, "kv_transfer_bandwidth": 1.0}
+    scenario = {
+        "cluster": cluster | {"decode_gpu_blocks": 6, "kv_lease_us": 6000},
+        "cache": {"block_size": 16},
+        "latency": {"beta": [300]},
+    }
+    requests = [
+        {"id": i, "arrival_us": 0, "prompt": [[i, 48 + 16 * i]], "output": [9 + i, 39 - 38 * i]}
+        for i in range(2)
+    ]
+    requests[1]["pull_fails"] = True
+    trace = {"format": "kvsweep-trace/1", "scenario": scenario, "requests": requests}
+    assert list(twin.differences(trace)) == []
+    _, outputs = batches.run([trace])
+    released = [request.prefill.reported_us for request in naive.simulate(trace).requests]
+    assert outputs.handoffs["released"].tolist() == released

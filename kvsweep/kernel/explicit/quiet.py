@@ -16,6 +16,7 @@ from .batches import pass_on
 from .block_records import take
 from .due import blocks_needed, this_phase
 from .inside import counted_inside
+from .leases import next_lease_event
 from .leaving import leave_windows
 from .planning import planned_tokens
 from .refused import evicts_hit
@@ -84,13 +85,18 @@ def quiet_until(ws, lane, inst, engine):
 
 @leaf
 def _wakes(inp, ws, lane, inst, engine):
-    """Return with how many free blocks, and after when, a schedule would try a head."""
+    """Return with how many free blocks, and after when, a schedule would try a head.
+
+    Or, after when, send a heartbeat.
+    """
     wanted = np.int64(FAR)
     latest = np.int64(NEVER)
     if inst["waiting"] > 0 and inst["running"] < lane["max_num_seqs"]:
         wanted = np.int64(engine["free_wanted"])
         if lane["impatient"]:
             latest = np.int64(deadline(inp, ws, lane, inst))
+    if lane["lease"]:
+        latest = min(latest, next_lease_event(lane, engine) - 1)
     return wanted, latest
 
 
@@ -149,8 +155,8 @@ def _next_phase(lane, inst, phase):
 def take_quiet(inp, ws, lane, inst, tally, engine, until, entry, due):
     """Take the steps before `due`; return whether the run goes on behind them.
 
-    It ends before one that ends at `until`, lacks blocks or would try a head, and with the first
-    that ends at `entry`, when somebody enters.
+    It ends before one that ends at `until`, lacks blocks, would try a head or send a heartbeat, and
+    with the first that ends at `entry`, when somebody enters.
     """
     duration = _time_of_all(ws, lane, inst, engine)
     usual = duration if not lane["context"] else np.int64(NONE)
