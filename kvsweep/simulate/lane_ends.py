@@ -36,6 +36,9 @@ PRIORITY_CIRCLE = "; vLLM's own priority scheduler can preempt in a circle (docs
 VICTIM_CIRCLE = "; victims other than the last can preempt each other in a circle"
 """Added to it for an `engine.victim` other than ``last``."""
 
+DRAFTS_WAIT = "; drafts beside windows can wait for ever in a small pool (docs/modern-models.md)"
+"""Added to it for lanes with both."""
+
 
 def details(ends: NDArray[np.int64], lanes: NDArray[Any]) -> NDArray[np.object_]:
     """Say why lanes, LANE records, did not end well, by their `LaneStatus` codes."""
@@ -44,6 +47,7 @@ def details(ends: NDArray[np.int64], lanes: NDArray[Any]) -> NDArray[np.object_]
     by_policy = lanes["victim"] != Victim.LAST
     told[circle & by_policy] += VICTIM_CIRCLE
     told[circle & ~by_policy & (lanes["scheduler"] == Scheduler.PRIORITY)] += PRIORITY_CIRCLE
+    told[circle & (lanes["drafts"] > 0) & (lanes["windows"] != 0)] += DRAFTS_WAIT
     return told
 
 

@@ -380,7 +380,9 @@ def test_a_head_that_asks_for_more_than_the_pool_ends_the_run():
     }
     trace = {"format": "kvsweep-trace/1", "scenario": scenario, "requests": rows}
     assert list(twin.differences(trace)) == []
-    assert twin.run_kernel(trace).status.label == "step_limit"
+    single = twin.run_kernel(trace)
+    assert single.status.label == "step_limit"
+    assert "drafts beside windows can wait for ever" in single.detail
 
 
 def test_a_prompt_above_the_budget_of_the_prefill_instances_is_dropped():
