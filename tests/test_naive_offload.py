@@ -30,4 +30,4 @@ def test_twin_repeats_vllm(name):
 
 
 def test_all_recorded_cases_are_here():
-    assert len(vllm_cases(OFFLOAD)) == 35
+    assert len(vllm_cases(OFFLOAD)) == 38

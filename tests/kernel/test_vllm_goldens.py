@@ -1,5 +1,6 @@
 """The kernel decides as vLLM 0.33.0's own scheduler did, in every recorded case."""
 
+import batches
 import goldens
 import pytest
 import twin
@@ -75,3 +76,24 @@ def _check_totals(expected, single):
         victims = events["value"][events["kind"] == Event.PREEMPT]
         # With 2 more for those of schedules that computed nothing.
         assert (victims % 2).sum() == expected["preempted_in_flight"]
+
+
+TOTALS = {"evictions": "evictions", "hits": "hit_tokens", "stores": "stores", "loads": "loads"}
+GROUPS = ("vllm", ASYNC, *(f"vllm2/{name}" for name in ("offload", "hybrid", "spec", "mix", "pd")))
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_without_logs_runs_end_as_recorded(group):
+    """As in sweeps: what the tests of single steps have logged is then taken at once, mostly."""
+    names = goldens.vllm_cases(group)
+    cases = [goldens.load(name, group) for name in names]
+    inputs, outputs = batches.run(cases)
+    for lane, (name, case) in enumerate(zip(names, cases, strict=True)):
+        found = batches.lane_results(inputs, outputs, lane)
+        requests, totals = case["expected"]["requests"], case["expected"]["totals"]
+        for mine, theirs in (("first_token", "first_token_us"), ("finish", "finish_us")):
+            times = [NO_VALUE if row[theirs] is None else row[theirs] for row in requests]
+            assert found[mine].tolist() == times, (name, mine)
+        for total, field in TOTALS.items():
+            if total in totals:
+                assert found[f"tally {field}"] == totals[total], (name, total)
