@@ -218,7 +218,8 @@ def _command(question: Question) -> Command:
         where, text = text, read_text(Path(text), MAX_SETTINGS_BYTES)
         words = (text,)
     elif len(words) == 1 and " " not in text.strip():
-        raise InputError(f"{clip(escaped(text))}: no such file, and no command that starts vLLM")
+        name = clip(escaped(text))
+        raise InputError(f"the command: no command that starts vLLM, and no file is there: {name}")
     if len(words) == 1 and is_manifest(text):
         return read_manifest(text, where, question.container)
     if question.container is not None:
