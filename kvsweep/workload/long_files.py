@@ -21,7 +21,7 @@ Chunk = dict[str, Any]
 """Values of some rows by role; of names, a list of str."""
 
 _NEAR_S = 1e-3
-"""So far outside of a window rows are kept: how they are rounded decides later."""
+"""So far outside of a part rows are kept: how they are rounded decides later."""
 
 
 class Part(NamedTuple):
@@ -169,7 +169,8 @@ class Kept:
         certain = since[since >= self._part.window.from_s + _NEAR_S]
         if len(certain) <= limit:
             return np.ones(len(since), np.bool_)
-        early: NDArray[np.bool_] = since <= np.partition(certain, limit - 1)[limit - 1]
+        last = np.partition(certain, limit - 1)[limit - 1]
+        early: NDArray[np.bool_] = since < last + _NEAR_S  # those at one time stay as in the file
         return early
 
     def _take(self, at: int, which: NDArray[np.bool_]) -> None:

@@ -168,3 +168,17 @@ def test_a_sweep_and_a_command_take_a_part_of_a_long_table(tmp_path, monkeypatch
     assert same(bent.requests, wanted)
     workload = Workload.model_validate({"trace": "t.csv"} | how)
     assert same(requests_for(workload, 0, 0, None, tmp_path), wanted)
+
+
+def test_requests_of_one_microsecond_stay_as_in_the_file(tmp_path, monkeypatch):
+    """The third one is earlier than the second by a part of a microsecond, and stands behind it."""
+    path = tmp_path / "t.csv"
+    times_ns = [0, 3_002_400, 3_001_600, *range(9_000_000, 9_000_006)]
+    rows = [f"{time},{prompt},1\n" for prompt, time in enumerate(times_ns, 1)]
+    path.write_text("".join(["arrival_ns,prompt_tokens,output_tokens\n", *rows]))
+    how = Bends.model_validate({"slice": {"from_s": 0.0015}, "limit": 1})
+    wanted = bend(load_trace(path).requests, how, 0, 0, "t")
+    assert wanted.prompt_tokens.tolist() == [2]
+    monkeypatch.setattr(long_files, "MAX_REQUESTS", 5)
+    part = load_trace(path, None, part_of(how, None))
+    assert same(bend(part.requests, how, 0, 0, "t"), wanted)
