@@ -21,6 +21,22 @@ _KEPT = re.compile(
 _OPTION = re.compile(r"--?[A-Za-z]")
 
 
+def _used(name: str) -> str:
+    return rf"\$[{{(]?{name}(?!\w)(?:\[[@*]\])?[)}}]?"
+
+
+# The beginning of a value: outside of quotes it ends with its command.
+_VALUE = r"(?:\"[^\"\n]{0,200}|'[^'\n]{0,200}|\([^)\n]{0,200}|[^\n;&|]{0,200})"
+# What puts more to a variable: S+=, s.append, S="$S ...", and $S --more.
+_GROWS = re.compile(
+    r"(?<![\w$])(?<!\$[{(])(?P<name>[A-Za-z_]\w*)(?=[ \t]*\+|\.(?:append|extend)\b"
+    rf"|[ \t]*[:?]?=[ \t]*{_VALUE}(?:{_used('(?P=name)')}|\{{(?P=name)\}}))"
+    r"|" + _used(r"(?P<used>[A-Za-z_]\w*)") + rf"(?=[\"']?[ \t]*[\"']?(?:{_OPTION.pattern}|[$\\]))"
+)
+# What is printed runs nothing, unless it goes to a shell or a file.
+_PRINTED = re.compile(r"(?:^|[;&|])[ \t]*(?:echo|printf)\b[^\n;&|<>]*(?=\n|;|&&|\Z)", re.MULTILINE)
+
+
 def refuse_pieces(text: str, where: str) -> None:
     r"""Refuse a command that a variable holds, and that goes on elsewhere.
 
@@ -40,19 +56,10 @@ def refuse_pieces(text: str, where: str) -> None:
     --------
     >>> refuse_pieces('S="vllm serve m"\n$S > log', "a.sh")
     """
-    for name in {found["name"] for found in _KEPT.finditer(text)}:
-        if _grows(name).search(text):
+    kept = {found["name"] for found in _KEPT.finditer(text)}
+    for found in _GROWS.finditer(_PRINTED.sub("", text)) if kept else ():
+        if (name := found["name"] or found["used"]) in kept:
             raise InputError(f"{where}: {clip(name)}: has a part of the command only; {AT_ONCE}")
-
-
-def _grows(name: str) -> re.Pattern[str]:
-    """Return what puts more to a variable: ``S+=``, ``S="$S ..."``, ``$S --more``, ``s.append``."""
-    used = rf"\$[{{(]?{name}(?:\[[@*]\])?[)}}]?"
-    more = rf"{used}[\"']?[ \t]*[\"']?(?:{_OPTION.pattern}|[$\\])"
-    itself = rf"[ \t]*[:?]?=[^\n]{{0,200}}(?:{used}|\{{{name}\}})"
-    return re.compile(
-        rf"(?<![\w$])(?<!\$[{{(]){name}(?:[ \t]*\+|\.(?:append|extend)\b|{itself})|{more}"
-    )
 
 
 def refuse_more(following: Sequence[str], where: str) -> None:

@@ -142,6 +142,8 @@ def test_what_a_terminal_obeys_is_not_shown():
 def test_a_long_script_takes_no_time():
     quoted = "cat <<E\nit's\nE\n" + "echo 'a' \"b\" c\n" * 5_000
     assert read(f"{quoted}vllm serve m -tp 2\n")[0] == "m"
+    with pytest.raises(InputError, match=r"starts 6,?000 servers"):
+        read("".join(f'S{i}="vllm serve m"\n' for i in range(6_000)))
 
 
 def test_what_is_secret_is_not_shown():
@@ -224,6 +226,9 @@ def test_the_page_counts_the_options_of_each_role():
         ('S="vllm serve m"\nif [ $A ]; then\nS="$S $A"\nfi\n$S', "S: has a part of the command"),
         ('S=(vllm serve m)\nX=1\nS+=(-tp 2)\n"${S[@]}"', "S: has a part of the command only"),
         ('S=(vllm serve m)\n"${S[@]}" -tp 2', "S: has a part of the command only"),
+        ('S="vllm serve m"\nS="export A=1; $S -tp 2"\n$S', "S: has a part of the command only"),
+        ('S="vllm serve m"\necho "$S -tp 2" | sh', "S: has a part of the command only"),
+        ('S="vllm serve m"\necho "$S -tp 2" > a.sh', "S: has a part of the command only"),
         ("S := vllm serve m\nS += -tp 2\nrun:\n\t$(S)", "S: has a part of the command only"),
         ('s = "vllm serve m"\ns += " -tp 2"', "s: has a part of the command only"),
         ('s = (\n  "vllm serve m "\n  "-tp 2"\n)', "-tp 2: begins a line, and the one before"),
@@ -245,6 +250,9 @@ def test_a_part_of_a_command_is_not_taken_for_the_whole(text, message):
     "text",
     [
         'S="vllm serve m -tp 2"\necho "Running $S"\neval $S > log 2>&1 &',
+        'S="vllm serve m -tp 2"; echo $S; $S',
+        'S="vllm serve m -tp 2"\necho "Running $S $(date)"\nprintf "%s\\n" "$S" "$LOG"\n$S',
+        'S="$S_ENV vllm serve m -tp 2"\n$S',
         'S=(vllm serve m -tp 2)\nexec "${S[@]}"',
         'S=(\n  vllm serve m # mine\n  -tp 2\n)\nexec "${S[@]}"',
         "command = vllm serve m -tp 2\n[program:b]\ncommand = python b.py",
