@@ -21,10 +21,13 @@ _OPTIONS = {
     "model.utilization": "--gpu-memory-utilization",
     "model.gpu": "--gpu",
     "give latency.model": "give --set latency.model=...",
+    "transfers is not known; give": "transfers is not known; give by --set",
     "as model.weights_gib = ": "as --set model.weights_gib=",
 }
 """What those of ``kvsweep blocks``, and keys of a sweep, are called in a command of vLLM."""
-_NAMED = re.compile(rf"(?<![\w.-])(?:{'|'.join(map(re.escape, _OPTIONS))})(?![A-Za-z_-]| \()")
+_NAMED = re.compile(
+    rf"(?<![\w.-])(?<!--set )(?:{'|'.join(map(re.escape, _OPTIONS))})(?![A-Za-z_-]| \()"
+)
 
 
 @contextmanager

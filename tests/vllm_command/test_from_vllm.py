@@ -473,6 +473,7 @@ def test_measured_step_times_are_told_where_they_are_known():
         ("--scheduling-policy sjf", "--scheduling-policy: 'sjf'; vLLM takes fcfs, priority"),
         ("--performance-mode fast", "--performance-mode: 'fast'; vLLM takes balanced,"),
         ("--kv-offloading-backend x", "--kv-offloading-backend: 'x'; vLLM takes native, lmcache"),
+        ("--kv-offloading-size 3", "is not known; give by --set cache.link (pcie4-x16, "),
         ("--max-num-seqs 9000", "the 8,192 tokens of a step (vLLM's default on h100)"),
         (
             '--kv-transfer-config \'{"kv_connector": "OffloadingConnector"}\'',
@@ -576,3 +577,9 @@ def test_garbled_options_of_a_log_are_told_without_a_warning(tmp_path, recwarn):
     with pytest.raises(InputError):
         answer(Question((), gpu="h100", log=path))
     assert not recwarn.list
+
+
+@pytest.mark.parametrize("setting", ["model.utilization=5", "model.gpu=h200", "model.tp=3"])
+def test_what_is_set_is_called_as_it_was_set(setting):
+    with pytest.raises(InputError, match=f"--set {setting.partition('=')[0]}: "):
+        taken(overrides=(setting,))
