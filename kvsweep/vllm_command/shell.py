@@ -72,7 +72,7 @@ def server_of(words: Sequence[str], where: str) -> tuple[dict[str, str], list[st
     for number, command in enumerate(commands):
         at = _start(command)
         # What follows a server is not its own, but of a service, whose lines have no order.
-        own = not found or command[0].lower().startswith("environment=")
+        own = not _with_api(found) or command[0].lower().startswith("environment=")
         for word in command[:at] if own else ():
             variables |= dict.fromkeys(_OF_VLLM.findall(word), "")
             if each := _ASSIGNMENT.fullmatch(word):
@@ -80,12 +80,16 @@ def server_of(words: Sequence[str], where: str) -> tuple[dict[str, str], list[st
         if at is not None:
             _refuse_folding(commands[number + 1 :], where)
             found.append(command[at:])
-    # Other nodes of one server have no API.
-    found = [each for each in found if "--headless" not in each] or found
+    found = _with_api(found) or found
     if len(found) != 1:
         several = f"starts {len(found)} servers; give the command of one"
         raise InputError(f"{where}: {several if found else _why_none(commands)}")
     return variables, found[0]
+
+
+def _with_api(servers: list[list[str]]) -> list[list[str]]:
+    """Return the servers that answer requests: other nodes of one have no API."""
+    return [each for each in servers if "--headless" not in each]
 
 
 def _why_none(commands: list[list[str]]) -> str:

@@ -279,6 +279,7 @@ def test_a_command_in_one_piece_is_read_wherever_it_stands(text):
         '[Service]\nEnvironment="B=2" "VLLM_A=1"\nExecStart=/usr/bin/vllm serve m',
         'command=vllm serve m\nenvironment=B="2",VLLM_A="1"',
         "export VLLM_A=1\nvllm serve m &\nVLLM_PID=$!",
+        "vllm serve m --headless &\nVLLM_A=1 vllm serve m &\nVLLM_PID=$!",
     ],
 )
 def test_variables_of_vllm_are_found_wherever_they_are_set(text):
