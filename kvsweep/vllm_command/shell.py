@@ -102,8 +102,11 @@ def _why_none(commands: list[list[str]]) -> str:
 
 
 def starts_server(words: Sequence[str], where: str) -> bool:
-    """Return whether words, or one text with commands, start a server."""
-    commands = _commands(words[0], where) if len(words) == 1 else [list(words)]
+    """Return whether words, or one text with commands, start a server, be it one not to be read."""
+    try:
+        commands = list(_commands(words[0], where)) if len(words) == 1 else [list(words)]
+    except InputError:
+        return True  # `server_of` says what is wrong, if it is the one that is asked for
     return any(_start(command) is not None for command in commands)
 
 

@@ -387,3 +387,13 @@ def test_a_manifest_begins_with_a_key(begin):
 def test_the_server_of_kserve_for_hugging_face_serves_what_is_mounted(uri, args, text):
     model = {"modelFormat": {"name": "huggingface"}, "storageUri": uri, "args": args}
     assert read(service(model=model)).text == text
+
+
+def test_another_container_that_cannot_be_read_does_not_matter():
+    script = f'CMD="{COMMAND}"\nCMD="$CMD --max-num-seqs 8"\n$CMD'
+    pieces = container(name="pieces", command=["sh", "-c", script])
+    file = workload(container(args=[MODEL, "-tp", "2"]), pieces)
+    assert read(file, chosen="vllm").text == COMMAND
+    for chosen, message in (("pieces", "CMD: has a part of the command only"), (None, "pieces")):
+        with pytest.raises(InputError, match=message):
+            read(file, chosen=chosen)
