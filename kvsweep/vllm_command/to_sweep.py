@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ from kvsweep.vllm_command.known import Known
 from kvsweep.vllm_command.logged import read_log
 from kvsweep.vllm_command.manifests import is_manifest, read_manifest
 from kvsweep.vllm_command.options import RELEASE
+from kvsweep.vllm_command.shell import server_of, starts_server
 from kvsweep.vllm_command.text import as_toml, blocks_note, check, with_set
 from kvsweep.vllm_command.values import Values
 from kvsweep.vllm_command.words import Command, read_command
@@ -198,7 +199,10 @@ def _relative(path: str, folder: Path) -> str:
 def _refuse_own_options(words: tuple[str, ...]) -> None:
     """Refuse options of ``kvsweep from-vllm`` behind the command, where vLLM would take them."""
     own = ("--gpu", "--log", "--trace", "--set", "--acceptance", "--container", "--out", "-o")
-    if stray := next((word for word in words[1:] if word.partition("=")[0] in own), None):
+    behind: Sequence[str] = words[1:]
+    if behind and starts_server(words, "the command"):
+        behind = server_of(words, "the command")[1]  # not those of `srun -o FILE vllm serve`
+    if stray := next((word for word in behind if word.partition("=")[0] in own), None):
         raise InputError(
             f"the command: {clip(escaped(stray))}: an option of `kvsweep from-vllm`, not of vLLM: "
             "give it before the command"

@@ -583,3 +583,11 @@ def test_garbled_options_of_a_log_are_told_without_a_warning(tmp_path, recwarn):
 def test_what_is_set_is_called_as_it_was_set(setting):
     with pytest.raises(InputError, match=f"--set {setting.partition('=')[0]}: "):
         taken(overrides=(setting,))
+
+
+@pytest.mark.parametrize("before", ["srun -o log.txt", "nsys profile --trace cuda -o report"])
+def test_options_before_the_server_are_those_of_another_program(before):
+    words = (*before.split(), *LLAMA.split())
+    assert keys(answer(Question(words, gpu="h100"))) == keys(taken())
+    with pytest.raises(InputError, match="-o: an option of `kvsweep from-vllm`"):
+        answer(Question((*words, "-o", "a.toml"), gpu="h100"))
