@@ -81,7 +81,11 @@ def read_bent(
     assert workload is not None  # it has a trace
     if seed is not None and workload.repeat == 1:
         raise InputError("--seed: has no effect without --set repeat=N of more than 1")
-    trace = load_trace(path, reading, part_of(workload, reading))
+    try:
+        trace = load_trace(path, reading, part_of(workload, reading))
+    except InputError as error:
+        ours = str(error).startswith("workload.")  # others have the file already
+        raise InputError(f"{path}: {error}" if ours else str(error)) from None
     check_options(scenario, source)
     try:
         requests = bend(trace.requests, workload, seed or 0, DEFAULT_ENTROPY, path.name)

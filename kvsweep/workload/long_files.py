@@ -135,8 +135,7 @@ class Kept:
         if self.cut and not len(places):
             assert self._part is not None
             last_s = (self._last - self._first) / self._second
-            problem = no_request_between(self._part.window, self.where, self._rows, 0.0, last_s)
-            raise InputError(f"{self.where}: {problem}")
+            raise no_request_between(self._part.window, self.where, self._rows, 0.0, last_s)
         return chunk, places
 
     def _cut(self) -> None:

@@ -182,3 +182,14 @@ def test_requests_of_one_microsecond_stay_as_in_the_file(tmp_path, monkeypatch):
     monkeypatch.setattr(long_files, "MAX_REQUESTS", 5)
     part = load_trace(path, None, part_of(how, None))
     assert same(bend(part.requests, how, 0, 0, "t"), wanted)
+
+
+def test_a_window_without_requests_is_told_as_of_a_shorter_table(tmp_path, monkeypatch):
+    path = write(tmp_path / "t.csv", "csv", rows_of(0))
+    workload = Workload.model_validate({"trace": "t.csv", "slice": {"from_s": 9e5}})
+    for most in (1000, 150):
+        monkeypatch.setattr(long_files, "MAX_REQUESTS", most)
+        with pytest.raises(InputError, match=r"^workload\.slice: no request of .*t\.csv arrives"):
+            requests_for(workload, 0, 0, None, tmp_path)
+        with pytest.raises(InputError, match=r"t\.csv: workload\.slice: no request of "):
+            read_bent(path, ["slice.from_s=9e5"])
