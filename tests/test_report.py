@@ -138,12 +138,26 @@ def test_a_cliff_outside_the_range_is_said_to_be_so(rates, sentence):
     assert text.splitlines()[0] == sentence
 
 
-def test_a_curve_that_begins_past_the_threshold_says_how_far():
-    rates = [0.0, np.nan, 0.5, 0.4, 0.3, 0.2]
-    text = cliff_text(find_cliff(dataset(rates, blocks=[10, 20, 30, 40, 50, 60])))
-    assert text.splitlines()[0] == (
-        "preemption_rate is above 0.05 from 30 to 60 blocks, if not below that: "
-        "the cliff lies above 60"
+@pytest.mark.parametrize(
+    ("rates", "where"),
+    [
+        ([0.0, np.nan, 0.5, 0.4, 0.3, 0.2], "from 30 to 60 blocks, but not at 10"),
+        ([0.0, 0.01, 0.5, np.nan, 0.3, 0.2], "from 30 to 60 blocks, but not from 20 down"),
+        ([0.04, 0.03, 0.03, 0.02, 0.01, 0.2], "at 60 blocks, but not from 50 down"),
+    ],
+)
+def test_a_curve_that_begins_past_the_threshold_says_how_far(rates, where):
+    worse = [0.9, 0.8, 0.7, 0.6, 0.5, 0.4]  # so that the high end is the generous one
+    ds = dataset([rates, worse], policies=["a", "b"], blocks=[10, 20, 30, 40, 50, 60])
+    line = cliff_text(find_cliff(ds)).splitlines()[0]
+    assert line == f"a: preemption_rate is above 0.05 {where}: the cliff lies above 60"
+
+
+def test_a_curve_that_begins_past_the_threshold_at_the_low_end_says_so_too():
+    rates = [0.4, 0.97, 0.98, 0.95, 0.91, 0.9]
+    ds = dataset(rates, blocks=[10, 20, 30, 40, 50, 60], name="prefix_hit_rate")
+    assert cliff_text(find_cliff(ds, "prefix_hit_rate", threshold=0.5)).startswith(
+        "prefix_hit_rate is below 0.5 at 10 blocks, but not from 20 up: the cliff lies below 10"
     )
 
 

@@ -71,30 +71,28 @@ def group_sentence(cliff: Cliff, group: GroupCliff) -> str:
         found = f"does not pass {limit} {where}"
     elif crossing.outcome is Outcome.ALREADY:
         where = "where it has a value from" if gaps else "all over"
-        if ends := _past_from_the_start(cliff, group):
-            low, high = map(number, ends)
-            where, unit = "from", f"{unit}, if not {_further(cliff)} that"
-        found = f"is {passed} {limit} {where} {axis}{low} to {high}{unit}"
+        span = _past_from_the_start(cliff, group) or f"{where} {axis}{low} to {high}{unit}"
+        found = f"is {passed} {limit} {span}"
     else:
         found = f"may pass {limit} where cells have no value"
     return f"{name}{cliff.metric} {found}: {outside(cliff, crossing.outcome)}"
 
 
-def _past_from_the_start(cliff: Cliff, group: GroupCliff) -> tuple[float, float] | None:
-    """Return from where to where a curve is past the threshold that begins so; None if all over."""
+def _past_from_the_start(cliff: Cliff, group: GroupCliff) -> str:
+    """Say where a curve is past the threshold that begins so, and where not; empty if all over."""
     order = slice(None, None, -1 if cliff.generous == "high" else 1)
-    axis, mean = cliff.axis[order], group.curve.mean[order]
+    values, mean = cliff.axis[order], group.curve.mean[order]
     within = mean <= cliff.threshold if cliff.past == "above" else mean >= cliff.threshold
     if not within.any():
-        return None
-    known = ~np.isnan(mean[: int(np.argmax(within))])
-    begun = axis[: known.size][known]
-    return float(begun.min()), float(begun.max())
-
-
-def _further(cliff: Cliff) -> str:
-    """Return on which side of a value the scan goes on."""
-    return "below" if cliff.generous == "high" else "above"
+        return ""
+    first = int(np.argmax(within))
+    begun = values[:first][~np.isnan(mean[:first])]
+    low, high, until = map(number, (begun.min(), begun.max(), values[first]))
+    axis, unit = _axis_words(cliff)
+    past = f"at {axis}{low}{unit}" if begun.size == 1 else f"from {axis}{low} to {high}{unit}"
+    on = "down" if cliff.generous == "high" else "up"
+    rest = f"at {until}" if first == values.size - 1 else f"from {until} {on}"
+    return f"{past}, but not {rest}"
 
 
 def _axis_words(cliff: Cliff) -> tuple[str, str]:
