@@ -25,17 +25,22 @@ def range_options(command: Any) -> Any:
     return command
 
 
-ADDED = ("--allreduce-gb-s", "--allreduce-us", "--host-overhead-us")
-"""Options of terms that are not measured."""
+ADDED = {
+    "allreduce_token_us": "--allreduce-gb-s",
+    "allreduce_step_us": "--allreduce-us",
+    "host_overhead_us": "--host-overhead-us",
+}
+"""The option of each term of a preset that is not measured."""
 
 
 def added_options(command: Any) -> Any:
     """Add the options of terms that are not measured."""
     speed = Range(MIN_GB_PER_S, MAX_GB_PER_S)
-    for name, kind, what in (
-        (ADDED[0], speed, "Bandwidth of an all-reduce of --tp GPUs [0.75 of links]."),
-        (ADDED[1], microseconds, "Latency of an all-reduce [10]."),
-        (ADDED[2], microseconds, "What the host takes a step [500]."),
-    ):
+    about = (
+        (speed, "Bandwidth of an all-reduce of --tp GPUs [0.75 of links]."),
+        (microseconds, "Latency of an all-reduce [10]."),
+        (microseconds, "What the host takes a step [500]."),
+    )
+    for name, (kind, what) in zip(ADDED.values(), about, strict=True):
         command = click.option(name, type=kind, metavar="X", help=what)(command)
     return command

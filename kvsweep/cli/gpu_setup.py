@@ -46,21 +46,22 @@ def check_preset(out: Path | None) -> None:
 
 
 def check_added(out: Path | None, added: Added, options: dict[str, Any]) -> None:
-    """Refuse to replace what was edited in a preset, unless options say what it shall have.
+    """Refuse to replace what was edited in a preset, unless its option says what it shall have.
 
     What a preset adds was not measured, and its first line asks to edit it.
     """
+    from kvsweep.config.added_terms import Added
     from kvsweep.config.preset import load_preset
 
-    told = any(options[name.strip("-").replace("-", "_")] is not None for name in ADDED)
-    if out is None or not out.is_file() or told:
+    if out is None or not out.is_file():
         return
-    had = load_preset(str(out.absolute()), Path()).added
-    for name, value in had or ():
-        if value != (usual := getattr(added, name)):
+    had = load_preset(str(out.absolute()), Path()).added or Added()  # the table was deleted
+    for name, option in ADDED.items():
+        value, usual = getattr(had, name), getattr(added, name)
+        if value != usual and options[option.strip("-").replace("-", "_")] is None:
             raise InputError(
                 f"--out {out}: its {name} is {value:g}, and would be {usual:g}: it is kept; say "
-                f"what to write ({', '.join(ADDED)}), or name another file"
+                f"what to write ({option}), or name another file"
             )
 
 

@@ -209,3 +209,24 @@ def test_what_was_edited_in_a_preset_is_kept_unless_told(run, gpu):
     assert path.read_text() == edited
     assert run(*command, "--host-overhead-us", "900")[0] == 0
     assert tomllib.loads(path.read_text())["added"]["host_overhead_us"] == 900
+
+
+def test_each_term_that_was_edited_is_kept_unless_its_own_option_tells(run, gpu):
+    """`--host-overhead-us` took away what was edited of the exchange, and of no table all."""
+    gpu()
+    path = Path("here.toml")
+    command = (*SMALL, "--tp", "2", "--out", "here.toml", "--host-overhead-us", "0")
+    assert run(*command)[0] == 0
+    made = path.read_text()
+    added = tomllib.loads(made)["added"]
+    term = f"allreduce_step_us = {added['allreduce_step_us']}"
+    assert term in made
+    for edited in (made.replace(term, "allreduce_step_us = 1.5"), made[: made.rindex("[added]")]):
+        path.write_text(edited)
+        code, _, err = run(*command)
+        assert code == 2
+        assert "its allreduce_" in err
+        assert "it is kept; say what to write (--allreduce-" in err
+        assert path.read_text() == edited
+    assert run(*command, "--allreduce-us", "10", "--allreduce-gb-s", "300")[0] == 0
+    assert tomllib.loads(path.read_text())["added"]["host_overhead_us"] == 0
