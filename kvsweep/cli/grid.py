@@ -21,7 +21,7 @@ from kvsweep.cli.base import (
 from kvsweep.cli.outputs import StorePath, draw_beside, file_beside
 from kvsweep.cli.progress import Display
 from kvsweep.cli.quick_xarray import leave_dask
-from kvsweep.cli.terminal import Interrupted, echo
+from kvsweep.cli.terminal import Interrupted, echo, goes_on
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -185,7 +185,8 @@ def _run(sweep: Sweep, path: Where, options: dict[str, Any]) -> xr.Dataset:
         with display:
             return run(sweep, out=str(path), progress=progress, notify=display.notify, **options)
     except KeyboardInterrupt:
-        raise Interrupted(f"interrupted; the same command goes on with {path}") from None
+        told = goes_on(overwrite=options["overwrite"])
+        raise Interrupted(f"interrupted; {told} with {path}") from None
 
 
 def _analyse(sweep: Sweep, path: Where, ds: xr.Dataset) -> Cliff | None:

@@ -20,7 +20,7 @@ from kvsweep.cli.gpu_setup import (
 )
 from kvsweep.cli.outputs import OutputPath, PresetPath
 from kvsweep.cli.progress import Display
-from kvsweep.cli.terminal import Interrupted, echo
+from kvsweep.cli.terminal import Interrupted, echo, goes_on
 from kvsweep.limits import MAX_SEED, MAX_TRIALS
 
 if TYPE_CHECKING:
@@ -131,7 +131,7 @@ def measure_gpu(
     laid_out = asked_plan(shard, model, machine, dtype == "fp8", options)
     device = load_device(machine, shard, laid_out, dtype == "fp8")
     device.attributes = {**device.attributes, **about_model(name, shard, dtype)}
-    ds = _run(device, laid_out, path, stored)
+    ds = _run(device, laid_out, path, stored, goes_on(overwrite=overwrite))
     found = result_of(ds, terms, kind)
     if out:
         with written(out) as file:
@@ -171,7 +171,9 @@ def _judged(found: StepResult) -> int:
     return 1 if found.problems else 0
 
 
-def _run(device: StepDevice, laid_out: Plan, path: Path, stored: xr.Dataset | None) -> xr.Dataset:
+def _run(
+    device: StepDevice, laid_out: Plan, path: Path, stored: xr.Dataset | None, told: str
+) -> xr.Dataset:
     """Make the timings; when interrupted, tell how many are kept."""
     from kvsweep.gpu.measuring import measure_steps
     from kvsweep.store import save_dataset
@@ -194,5 +196,5 @@ def _run(device: StepDevice, laid_out: Plan, path: Path, stored: xr.Dataset | No
                 progress=progress,
             )
     except KeyboardInterrupt:
-        kept = f"{done} of {total} timings are in {path}; the same command goes on"
+        kept = f"{done} of {total} timings are in {path}; {told}"
         raise Interrupted(f"interrupted; {kept if done else 'no timing was made'}") from None

@@ -12,7 +12,7 @@ from kvsweep.cli.base import Command, check_outputs, json_option
 from kvsweep.cli.grid import figure_of, tell
 from kvsweep.cli.outputs import StorePath
 from kvsweep.cli.quick_xarray import leave_dask
-from kvsweep.cli.terminal import Interrupted, echo
+from kvsweep.cli.terminal import Interrupted, echo, goes_on
 
 if TYPE_CHECKING:
     from kvsweep.addresses import Where
@@ -66,5 +66,6 @@ def merge(
             notify=partial(echo, err=True),
         )
     except KeyboardInterrupt:
-        raise Interrupted(f"interrupted; the same command goes on with {out}") from None
+        told = goes_on(overwrite=overwrite)
+        raise Interrupted(f"interrupted; {told} with {out}") from None
     return tell(planned(Source.open(out), folder)[0], out, ds, None, as_json)

@@ -35,6 +35,17 @@ class Interrupted(KeyboardInterrupt):
     """Ctrl-C or a signal to end, with a line on what is kept."""
 
 
+def goes_on(*, overwrite: bool) -> str:
+    """Say which command goes on with what an interrupted one has kept, which that may start anew.
+
+    Examples
+    --------
+    >>> goes_on(overwrite=True)
+    'the same command without --overwrite goes on'
+    """
+    return f"the same command {'without --overwrite ' if overwrite else ''}goes on"
+
+
 def echo(text: object = "", *, err: bool = False, nl: bool = True) -> None:
     """Print a line of results, or to stderr, where nobody may be listening.
 

@@ -374,6 +374,16 @@ def test_ctrl_c_leaves_a_store_that_goes_on(run, file, number):
     assert (kvsweep.open_results("results/small.zarr")["status"] == "pending").any()
 
 
+def test_ctrl_c_tells_that_the_same_command_starts_again_if_it_overwrites(run, file):
+    """Who followed "the same command goes on" lost what was simulated."""
+    command = ("grid", "small.toml", "--workers", "1", "--overwrite")
+    with start(*command, batches=1) as process:
+        comes_to(1, process, "results/small.zarr")
+        err = interrupt(process, signal.SIGINT)[2]
+    told = "interrupted; the same command without --overwrite goes on with results/small.zarr"
+    assert err.splitlines()[-1] == told
+
+
 def test_a_figure_of_a_store_that_is_half_done_says_so(run, file):
     assert run("grid", file, "--shard", "1/2")[0] == 0
     shown = run("show", "results/small.zarr")[2]
