@@ -82,9 +82,10 @@ def find_cliff(
     statistics.check_bootstrap(confidence, resamples)
     if not isinstance(threshold, Real) or not np.isfinite(threshold):
         raise InputError(f"threshold: {threshold!r} is not a finite number")
-    if problem := beyond_a_share(metric, float(threshold)):
-        raise InputError(f"threshold: {problem}")
     array = _measure(ds, metric, along)
+    problem = beyond_a_share(metric, float(threshold))
+    if problem and not (array > 1.0).any():  # else it is one of the caller's, in per cents
+        raise InputError(f"threshold: {problem}")
     missing = variables.missing(ds, array)
     array = array.sortby(along)
     group_dims = [str(d) for d in array.dims if d not in (along, "seed")]

@@ -99,6 +99,11 @@ def test_a_share_never_passes_per_cents():
     assert find_cliff(ds, "slo_attainment", threshold=0.99)
 
 
+def test_a_measure_of_ones_own_may_be_in_per_cents():
+    ds = dataset([[95.0, 70.0, 20.0]] * 2, policies=["a", "b"], blocks=[1, 2, 3], name="gpu_share")
+    assert find_cliff(ds, "gpu_share", threshold=50).groups[0].mean_curve.value == 2.4
+
+
 @pytest.mark.parametrize(
     ("rates", "outcome"),
     [
