@@ -67,7 +67,7 @@ def size_of(sweep: Sweep, path: Where, options: dict[str, Any]) -> dict[str, Any
     share = Share.asked(options["shard"], overwrite=options["overwrite"], extend=options["extend"])
     stored = {key: options[key] for key in ("keep_requests", "prune")}
     begun = thread_time()
-    with waiting(planning_text(sweep)):
+    with waiting(preparing_text(sweep)):
         cells = plan(sweep, keep_requests=options["keep_requests"])
     planning = thread_time() - begun
     todo = cells.tasks
@@ -115,10 +115,10 @@ def size_of(sweep: Sweep, path: Where, options: dict[str, Any]) -> dict[str, Any
     }
 
 
-def planning_text(sweep: Sweep) -> str:
-    """Say what comes before the first cells."""
+def preparing_text(sweep: Sweep) -> str:
+    """Say what comes before the first cells: planning, the store, the kernel, or Dask."""
     trace = sweep.base.get("workload", {}).get("trace")
-    return "planning the sweep" + (f", which reads {trace}" if trace else "")
+    return "preparing the sweep" + (f", which reads {trace}" if trace else "")
 
 
 def told(write: Callable[[Scenario, Path], str | None], sweep: Sweep) -> list[str]:

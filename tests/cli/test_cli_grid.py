@@ -1,6 +1,7 @@
 import json
 import re
 import signal
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ from disturbing import comes_to, interrupt, start
 from sweeping import BASE, CLIFF, GRID, fake_batch, stand_in, tree, write_sweep
 
 import kvsweep
+from kvsweep.cli import progress
 from kvsweep.cli.progress import Meter, span
 from kvsweep.policies import Status
 
@@ -454,3 +456,11 @@ def test_seeds_until_an_interval_is_narrow_are_told_before_and_after(run, tmp_pa
     fewer = ("--set", "seed.until.most=3", "--out", "u.zarr", "--dry-run")
     told = "\nseeds        4, as the store has; most = 3 allows no more\n"
     assert told in run("grid", sweep, *fewer)[1]
+
+
+def test_what_is_done_before_the_first_cells_is_not_called_planning_alone(run, file, monkeypatch):
+    """Dask, or the kernel, may take longer to load than a small sweep to plan."""
+    told = []
+    monkeypatch.setattr(progress, "waiting", lambda what: nullcontext(told.append(what)))
+    assert run("grid", file)[0] == 0
+    assert told == ["preparing the sweep"]
