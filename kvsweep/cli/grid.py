@@ -185,8 +185,8 @@ def _run(sweep: Sweep, path: Where, options: dict[str, Any]) -> xr.Dataset:
         with display:
             return run(sweep, out=str(path), progress=progress, notify=display.notify, **options)
     except KeyboardInterrupt:
-        told = goes_on(overwrite=options["overwrite"])
-        raise Interrupted(f"interrupted; {told} with {path}") from None
+        how = goes_on(overwrite=options["overwrite"])
+        raise Interrupted(f"interrupted; {how} with {path}") from None
 
 
 def _analyse(sweep: Sweep, path: Where, ds: xr.Dataset) -> Cliff | None:
