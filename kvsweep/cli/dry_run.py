@@ -116,9 +116,9 @@ def size_of(sweep: Sweep, path: Where, options: dict[str, Any]) -> dict[str, Any
 
 
 def preparing_text(sweep: Sweep) -> str:
-    """Say what comes before the first cells: planning, the store, the kernel, or Dask."""
+    """Say what comes before the first cells, if a trace is read: only that may take minutes."""
     trace = sweep.base.get("workload", {}).get("trace")
-    return "preparing the sweep" + (f", which reads {trace}" if trace else "")
+    return f"preparing the sweep, which reads {trace}" if trace else ""
 
 
 def told(write: Callable[[Scenario, Path], str | None], sweep: Sweep) -> list[str]:

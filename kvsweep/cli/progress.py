@@ -152,7 +152,13 @@ class Display:
 
 @contextmanager
 def waiting(what: str) -> Iterator[None]:
-    """Say on stderr what takes so long, if the block does, and then how long it took so far."""
+    """Say on stderr what takes so long, if the block does, and then how long it took so far.
+
+    Nothing is said without words for it.
+    """
+    if not what:
+        yield
+        return
     done, begun = Event(), time.monotonic()
 
     def tell() -> None:

@@ -458,9 +458,25 @@ def test_seeds_until_an_interval_is_narrow_are_told_before_and_after(run, tmp_pa
     assert told in run("grid", sweep, *fewer)[1]
 
 
-def test_what_is_done_before_the_first_cells_is_not_called_planning_alone(run, file, monkeypatch):
-    """Dask, or the kernel, may take longer to load than a small sweep to plan."""
+TRACED = """
+[workload]
+trace = "t.jsonl"
+[latency]
+model = "llama-3.1-8b/h100/tp2"
+[cache]
+gpu_blocks = 100
+[grid]
+seed = [0]
+"""
+
+
+def test_before_the_first_cells_a_trace_that_is_read_is_told(run, file, tmp_path, monkeypatch):
+    """If that takes long; Dask, or the kernel, may take longer to load than a sweep to plan."""
     told = []
     monkeypatch.setattr(progress, "waiting", lambda what: nullcontext(told.append(what)))
     assert run("grid", file)[0] == 0
-    assert told == ["preparing the sweep"]
+    assert told == []
+    line = {"timestamp": 0, "input_length": 9, "output_length": 5, "hash_ids": [1]}
+    (tmp_path / "t.jsonl").write_text(json.dumps(line))
+    assert run("grid", str(write_sweep(tmp_path, TRACED)), "--out", "t.zarr")[0] == 0
+    assert told == ["preparing the sweep, which reads t.jsonl"]
