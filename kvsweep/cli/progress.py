@@ -87,13 +87,14 @@ class Display:
             from rich.console import Console
             from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-            text = TextColumn(f"{self._unit}  {{task.fields[speed]}}")
+            # Names are of others' files: brackets in them are no markup.
+            text = TextColumn(f"{self._unit}  {{task.fields[speed]}}", markup=False)
             columns = (BarColumn(), MofNCompleteColumn(), text)
             console = Console(stderr=True)
             self._bar = Progress(
                 *columns, console=console, transient=True, auto_refresh=self._steady
             )
-            self._bar.add_task("", total=None, speed=self._first)
+            self._bar.add_task("", total=None, speed=printable(self._first))
             self._bar.start()
         elif self._first:
             self._before.enter_context(waiting(self._first))

@@ -2,6 +2,7 @@
 
 import ast
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -11,7 +12,7 @@ import pytest
 from sweeping import BASE, GRID, fake_batch, make_sweep, start_python, write_sweep
 
 import kvsweep
-from kvsweep.cli import terminal
+from kvsweep.cli import progress, terminal
 from kvsweep.errors import InputError, printable
 
 pytestmark = pytest.mark.slow
@@ -294,3 +295,14 @@ def test_a_signal_that_is_swallowed_ends_the_command_in_one_line(tmp_path, come,
         _, err = process.communicate()
     assert (process.returncode, err.count("\n")) == (1, 1)
     assert "interrupted" in err
+
+
+@pytest.mark.parametrize("name", ["a[/x].jsonl", "[red]a.jsonl", "a\x1b]0;evil\x07.jsonl"])
+def test_names_of_traces_are_no_markup_of_a_bar(monkeypatch, capsys, name):
+    """`a[/x].jsonl` ended a run in a terminal with a traceback."""
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    with progress.Display(first=f"reads {name}") as display:
+        display(1, 2)
+    shown = capsys.readouterr().err
+    assert "\x07" not in shown
+    assert f"reads {printable(name)}" in re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown)
