@@ -119,6 +119,11 @@ class Cache:
         return [group.get("window") for group in self.groups or ({"kind": "full"},)]
 
     @property
+    def has_states(self):
+        """Whether a group of layers keeps recurrent states."""
+        return any(group["kind"] == "state" for group in self.groups)
+
+    @property
     def connects(self):
         """Whether there is a CPU tier as vLLM's connector has it."""
         return self.cpu_blocks > 0 and self.offload == "vllm"

@@ -27,7 +27,7 @@ _NAMES = {
     "vllm.v1.core.sched.async_scheduler": "AsyncScheduler",
     "vllm.v1.core.sched.scheduler": "Scheduler",
     "vllm.v1.kv_cache_interface": "FullAttentionSpec KVCacheConfig KVCacheGroupSpec KVCacheTensor "
-    "SlidingWindowSpec",
+    "MambaSpec SlidingWindowSpec",
     "vllm.v1.outputs": "DraftTokenIds KVConnectorOutput ModelRunnerOutput",
     "vllm.v1.request": "Request",
     "vllm.v1.structured_output": "StructuredOutputManager",

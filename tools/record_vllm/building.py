@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import mmap
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from record_vllm.adapter import (
     known_settings,
     kv_cache_tensors,
 )
-from record_vllm.scenario import Scenario, ceil_div
+from record_vllm.scenario import Group, Scenario, ceil_div
 
 MODEL = Path(__file__).parent / "model"
 """Holds the config.json of a tiny Llama, which only has to be there."""
@@ -53,14 +54,15 @@ def make_scheduler(vllm: Vllm, scenario: Scenario, blocks: int, role: str | None
     pages = {g.layer_names[0]: g.kv_cache_spec.page_size_bytes for g in groups}
     tensors = kv_cache_tensors(vllm, pages, blocks + 1)
     make = vllm.AsyncScheduler if scenario.async_scheduling else vllm.Scheduler
+    size = math.lcm(*(group.kv_cache_spec.block_size for group in groups))
     scheduler = make(
         vllm_config=config,
         kv_cache_config=vllm.KVCacheConfig(
             num_blocks=blocks + 1, kv_cache_tensors=tensors, kv_cache_groups=groups
         ),
         structured_output_manager=vllm.StructuredOutputManager(config),
-        block_size=scenario.block_size,
-        **hash_block_size(make, scenario.block_size),
+        block_size=size,
+        **hash_block_size(make, size),
         log_stats=True,
     )
     _check(scheduler, scenario)
@@ -103,6 +105,8 @@ def _config(vllm: Vllm, scenario: Scenario, blocks: int) -> Any:
     config.cache_config.block_size = scenario.block_size
     config.cache_config.enable_prefix_caching = scenario.enable_prefix_caching
     config.cache_config.num_gpu_blocks = blocks + 1
+    if scenario.has_states:
+        config.cache_config.mamba_cache_mode = "align" if scenario.enable_prefix_caching else "none"
     return config
 
 
@@ -115,12 +119,30 @@ def _groups(vllm: Vllm, scenario: Scenario) -> list[Any]:
     }
     groups = []
     for i, group in enumerate(scenario.groups):
-        if group.window is None:
+        if group.kind == "state":
+            spec = _state(vllm, scenario, group)
+        elif group.window is None:
             spec = vllm.FullAttentionSpec(**shape)
         else:
             spec = vllm.SlidingWindowSpec(sliding_window=group.window, **shape)
         groups.append(vllm.KVCacheGroupSpec([f"layer{i}"], spec))
     return groups
+
+
+def _state(vllm: Vllm, scenario: Scenario, group: Group) -> Any:
+    """Return the group of layers whose state fills a block, as vLLM makes it for hybrid models.
+
+    With prefix caching states are kept where blocks end (`align`); without it a request has one.
+    """
+    caches = scenario.enable_prefix_caching
+    return vllm.MambaSpec(
+        block_size=scenario.block_size if caches else LONGEST,
+        shapes=((2 * scenario.block_size,),),  # as many bytes as a block of keys and values
+        dtypes=(vllm.torch.float32,),
+        mamba_cache_mode="align" if caches else "none",
+        num_prefill_checkpoint_blocks=int(group.checkpoint),
+        prefill_checkpoint_alignment=1 if group.checkpoint else None,
+    )
 
 
 def _speculation(vllm: Vllm, scenario: Scenario) -> Any:

@@ -10,7 +10,7 @@ from record_vllm.scenario import ceil_div
 from record_vllm.traces import FORMAT, Document
 from record_vllm.workloads import SHAPES, Dials, make_requests
 
-FEATURES = ("sync", "async", "offload", "hybrid", "spec", "mix", "pd")
+FEATURES = ("sync", "async", "offload", "hybrid", "state", "spec", "mix", "pd")
 """What `make_case` makes: one feature each, `mix` several together, `pd` prefill/decode."""
 
 MEASURED = {"alpha": [1601.35, 3.51, 1805.54], "beta": [6910.42, 17.67, 2.84]}
@@ -55,6 +55,8 @@ def make_case(feature: str, seed: int) -> Document:
         _speculate(draft)
     if "hybrid" in draft.features:
         _group(draft)
+    if "state" in draft.features:
+        _keep_states(draft)
     _size_pool(draft)
     if "offload" in draft.features:
         _offload(draft)
@@ -77,7 +79,7 @@ def make_case(feature: str, seed: int) -> Document:
 def _base(feature: str, seed: int) -> _Draft:
     r = Random(f"record_vllm/{feature}/{seed}")
     features = set(r.choice(_MIXES)) if feature == "mix" else {feature}
-    if feature in ("offload", "pd") and r.random() < 0.5:
+    if feature in ("offload", "state", "pd") and r.random() < 0.5:
         features.add("async")
     block_size = r.choice([4, 8, 16, 16])
     latency = r.choice([MEASURED, SIMPLE])
@@ -152,6 +154,24 @@ def _group(draft: _Draft) -> None:
     draft.tags.append(name)
 
 
+def _keep_states(draft: _Draft) -> None:
+    r = draft.random
+    full: dict[str, Any] = {"kind": "full"}
+    state: dict[str, Any] = {"kind": "state"}
+    if r.random() < 0.5:
+        state["checkpoint"] = True
+        draft.tags.append("checkpoints")
+    layouts = {
+        "1:1": [full, state],
+        "1:3": [full, *[state] * 3],
+        "2:1": [full, full, state],
+        "states first": [state, state, full],
+    }
+    name = r.choice(list(layouts))
+    draft.cache["groups"] = layouts[name]
+    draft.tags.append(name)
+
+
 def _size_pool(draft: _Draft) -> None:
     r = draft.random
     needs = sorted(_blocks(draft, request) for request in draft.requests)
@@ -174,6 +194,8 @@ def _blocks(draft: _Draft, request: dict[str, Any]) -> int:
     total = 0
     for group in draft.cache.get("groups", [{"kind": "full"}]):
         blocks = ceil_div(tokens, draft.block_size)
+        if group["kind"] == "state":
+            blocks = min(blocks, 3)
         if group["kind"] == "sliding":
             kept = ceil_div(group["window"] - 1 + in_flight, draft.block_size) + 1
             blocks = min(blocks, kept)

@@ -18,9 +18,14 @@ MOST_BANDWIDTH = 1e9
 
 @dataclass(frozen=True)
 class Group:
-    """A group of layers: full attention, or a sliding window of so many tokens."""
+    """A group of layers: full attention, a sliding window of so many tokens, or recurrent states.
 
-    window: int | None
+    With `checkpoint` the last state but one of a chunk can be kept, too.
+    """
+
+    kind: str = "full"
+    window: int | None = None
+    checkpoint: bool = False
 
 
 @dataclass(frozen=True)
@@ -90,6 +95,11 @@ class Scenario:
         return self.speculative.tokens if self.speculative else 0
 
     @property
+    def has_states(self) -> bool:
+        """Whether a group of layers keeps recurrent states."""
+        return any(group.kind == "state" for group in self.groups)
+
+    @property
     def steps_in_flight(self) -> int:
         """Steps that are scheduled before the first of them has ended."""
         return 2 if self.async_scheduling else 1
@@ -118,6 +128,8 @@ class Scenario:
 
     def _blocks_of(self, group: Group, tokens: int) -> int:
         blocks = ceil_div(tokens, self.block_size)
+        if group.kind == "state":
+            return min(blocks, 2 + group.checkpoint) if self.enable_prefix_caching else 1
         if group.window is None:
             return blocks
         in_flight = self.steps_in_flight * self.max_num_batched_tokens
@@ -193,8 +205,10 @@ def _cache(cache: Section) -> dict[str, Any]:
     groups = []
     for number, values in enumerate(kinds):
         section = Section(f"scenario.cache.groups[{number}]", values)
-        full = section.choice("kind", REQUIRED, ["full", "sliding"]) == "full"
-        groups.append(Group(None if full else section.integer("window", REQUIRED, 1, MAX_TOKENS)))
+        kind = section.choice("kind", REQUIRED, ["full", "sliding", "state"])
+        window = section.integer("window", REQUIRED, 1, MAX_TOKENS) if kind == "sliding" else None
+        checkpoint = kind == "state" and section.flag("checkpoint", False)
+        groups.append(Group(kind, window, checkpoint))
         section.close()
     offload = None
     if cache.get("offload", None) is not None:
@@ -236,10 +250,12 @@ def _check_combination(scenario: Scenario) -> None:
             f"scenario.engine.max_num_batched_tokens: {scenario.max_num_batched_tokens} is less "
             f"than max_num_seqs, {scenario.max_num_seqs}"
         )
+    if scenario.has_states and not scenario.enable_chunked_prefill:
+        raise InputError("scenario.engine.enable_chunked_prefill: false, beside groups of states")
     others: Mapping[str, object] = {
         "engine.speculative": scenario.speculative,
         "cache.offload": scenario.offload,
-        "cache.groups": len(scenario.groups) > 1 or scenario.groups[0].window,
+        "cache.groups": len(scenario.groups) > 1 or scenario.groups[0].window is not None,
     }
     for key, value in others.items():
         if scenario.disaggregation and value:

@@ -40,9 +40,24 @@ def check_requests(scheduler):
         assert len(request.known) + request.placeholders + request.drafts >= request.computed
         for group, window in enumerate(tables.windows):
             table, published = request.tables[group], request.published_of[group]
-            assert len(table) * size >= request.computed
-            first = max(0, request.computed - request.in_flight - (window or 2**62) + 1)
-            assert all(block is not None for block in table[first // size :])
+            if tables.keeps_states(group):
+                _check_states(tables, request, table)
+            else:
+                assert len(table) * size >= request.computed
+                first = max(0, request.computed - request.in_flight - (window or 2**62) + 1)
+                assert all(block is not None for block in table[first // size :])
             for block, key in zip(table[:published], request.keys, strict=False):
                 assert block is None or scheduler.pool.key[block] == (group, key)
     assert len(scheduler.running) <= scheduler.engine.max_num_seqs
+
+
+def _check_states(tables, request, table):
+    """There is a state to go on from, and hardly another one."""
+    assert table[-1] is not None
+    there = sum(block is not None for block in table)
+    if tables.caching:
+        done = request.computed - request.in_flight
+        assert done <= 0 or table[(done - 1) // tables.block_size] is not None
+        assert there <= 6
+    else:
+        assert there == 1

@@ -40,6 +40,10 @@ class ExplicitRequest(Request):
         Whether the blocks of its prompt came, or come, from a prefill instance.
     reported_us : int or None
         When its instance took note of the end of its transfer.
+    keeps : list of bool
+        Per group, whether the chunk being scheduled keeps the last state but one.
+    junction : int
+        Tokens of its blocks that others have, too, if more than those of the last common state.
     found : int
         Tokens that it had in the cache when its blocks were asked for.
     pull_fails : bool
@@ -55,6 +59,8 @@ class ExplicitRequest(Request):
     coming: int = 0
     pulled: bool = False
     reported_us: int | None = None
+    keeps: list = field(default_factory=list)
+    junction: int = 0
     found: int = 0
     pull_fails: bool = False
 

@@ -6,8 +6,8 @@ from math import inf
 from ..scheduler import Decision, Scheduler
 from ..victims import choose_victim
 from ..waiting import Tried, waiting_queue
+from .states import StateTables
 from .tables import Tables
-from .windows import find_hits
 
 
 @dataclass
@@ -79,7 +79,8 @@ class ExplicitScheduler(Scheduler):
     def __init__(self, engine, cache, keys, role="both"):
         super().__init__(engine, cache, keys)
         self.role = role
-        self.tables = Tables(self.pool, engine, cache)
+        tables = StateTables if cache.has_states else Tables
+        self.tables = tables(self.pool, engine, cache)
         self.hold = waiting_queue(engine.scheduler, self.urgency)
         self.loading, self.loaded = set(), set()
         self.prefills = []
@@ -108,8 +109,7 @@ class ExplicitScheduler(Scheduler):
 
     def held_blocks(self, keys):
         """Return how many of `keys` a request that begins with them would hit, in all groups."""
-        tables, most = self.tables, len(keys) * self.block_size
-        _, tokens = find_hits(self.pool, tables.windows, keys, most, self.block_size)
+        _, tokens, *_ = self.tables.find(keys, len(keys) * self.block_size)
         return tokens // self.block_size
 
     def enqueue(self, request):
@@ -122,6 +122,7 @@ class ExplicitScheduler(Scheduler):
         budget = self.engine.max_num_batched_tokens
         decision = ExplicitDecision(now, budget, threshold)
         decision.inputs, decision.slot = budget, self.engine.draft_slot
+        self.tables.begin()
         self._schedule_running(decision)
         if not decision.preempted:
             self._schedule_waiting(decision)
@@ -134,6 +135,7 @@ class ExplicitScheduler(Scheduler):
         while k < len(self.running) and decision.room > 0:
             request = self.running[k]
             n = min(decision.capped(request.uncomputed + request.drafts), decision.room)
+            n = self.tables.split(request, n, request.computed)
             if request.last_token_in_flight or n == 0:
                 k += 1
                 continue
@@ -215,8 +217,10 @@ class ExplicitScheduler(Scheduler):
         n = decision.capped(n)
         if not self.engine.enable_chunked_prefill and n > decision.room:
             return Tried.ENDS
-        n = min(n, decision.room)
         total = request.computed + local
+        n = self.tables.split(request, min(n, decision.room), total)
+        if n == 0:
+            return Tried.ENDS
         if not self._seat(request, total + n + self.engine.drafts, hits, total):
             return Tried.ENDS
         self.tables.publish(request, min(total + n, len(request.known)))

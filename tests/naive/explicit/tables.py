@@ -24,6 +24,25 @@ class Tables:
         self.in_flight_tokens = engine.depth * engine.max_num_batched_tokens
         self.window_freed = 0
 
+    def begin(self):
+        """Begin a schedule."""
+
+    def left(self, group, tokens):
+        """Return the leading blocks of a group that nobody needs once `tokens` are computed."""
+        return blocks_left(self.windows[group], tokens, self.block_size)
+
+    def keeps_states(self, group):
+        """Whether the blocks of a group are states."""
+        return False
+
+    def split(self, request, n, start):
+        """Return how many of `n` tokens from `start` on a chunk has."""
+        return n
+
+    def find(self, keys, most):
+        """Return the cached blocks of a sequence, per group, and their tokens."""
+        return find_hits(self.pool, self.windows, keys, most, self.block_size)
+
     def blocks_for(self, tokens):
         return -(-tokens // self.block_size)
 
@@ -39,8 +58,7 @@ class Tables:
         """Return the cached blocks that a request may use, per group, and their tokens."""
         if not self.caching:
             return [[] for _ in self.windows], 0
-        most = len(request.known) - 1
-        return find_hits(self.pool, self.windows, request.keys, most, self.block_size)
+        return self.find(request.keys, len(request.known) - 1)
 
     def need(self, request, tokens, hits, total, *, capped):
         """Return the free blocks that a request takes to hold `tokens`, of which `total` are there.
@@ -53,7 +71,7 @@ class Tables:
             if table:
                 needed += max(want - len(table), 0)
                 continue
-            left = blocks_left(self.windows[group], total, self.block_size)
+            left = self.left(group, total)
             needed += max(want - max(left, len(hits[group])), 0)
             used = [block for block in hits[group][left:] if block is not None]
             needed += sum(self.pool.ref[block] == 0 for block in used)
@@ -62,7 +80,7 @@ class Tables:
     def release_left(self, request, tokens):
         """Give back the blocks that windows have left once `tokens` are computed."""
         for group, table in enumerate(request.tables):
-            left = min(blocks_left(self.windows[group], tokens, self.block_size), len(table))
+            left = min(self.left(group, tokens), len(table))
             gone = []
             while left > 0 and table[left - 1] is not None:
                 left -= 1
@@ -75,7 +93,7 @@ class Tables:
         """Begin the tables of a request with cached blocks; return how many it uses."""
         used = 0
         for group, found in enumerate(hits):
-            left = blocks_left(self.windows[group], total, self.block_size)
+            left = self.left(group, total)
             there = [block for block in found[left:] if block is not None]
             self.pool.touch(there)
             used += len(there)

@@ -1,0 +1,186 @@
+"""Groups of layers that keep a recurrent state beside groups of full attention (rules R12.6 to R12.9).
+
+A block of such a group is the state after so many tokens, and only where a chunk ends is there one.
+"""
+
+from math import inf
+
+from .tables import Tables
+
+
+class StateTables(Tables):
+    """The blocks of requests of which some groups keep states.
+
+    Attributes
+    ----------
+    states, checkpoints : list of bool
+        Per group, whether it keeps states; whether a chunk may keep the last but one, too.
+    longest_chunk : int
+        Tokens of the longest chunk.
+    fresh : set of key
+        Keys of states that the schedule under way has published: nobody can use one before its
+        end, not even an older block of the same key.
+    """
+
+    def __init__(self, pool, engine, cache):
+        super().__init__(pool, engine, cache)
+        self.states = [group["kind"] == "state" for group in cache.groups]
+        self.checkpoints = [group.get("checkpoint", False) for group in cache.groups]
+        limits = engine.max_num_batched_tokens, engine.long_prefill_token_threshold or inf
+        self.longest_chunk = min(limits)
+        self.fresh = set()
+
+    def begin(self):
+        self.fresh = set()
+
+    def left(self, group, tokens):
+        """Return the leading blocks of a group that nobody needs once `tokens` are computed."""
+        return max(0, tokens - 1) // self.block_size if self.states[group] and self.caching else 0
+
+    def keeps_states(self, group):
+        return self.states[group]
+
+    def most(self, group, tokens):
+        """Return the blocks that a group has at a time of a request of so many tokens."""
+        if not self.states[group]:
+            return self.blocks_for(tokens)
+        if not self.caching:
+            return 1
+        return min(self.blocks_for(tokens), 2 + self.checkpoints[group])
+
+    def find(self, keys, most):
+        """Return what all groups have of a sequence: blocks per group, their tokens, the full's."""
+        limit = most // self.block_size
+
+        def present(kind, j):
+            groups = [group for group, state in enumerate(self.states) if state == kind]
+            blocks = [self.pool.lookup((group, keys[j])) for group in groups]
+            return None if None in blocks else dict(zip(groups, blocks, strict=True))
+
+        full = 0
+        while full < min(limit, len(keys)) and present(False, full):
+            full += 1
+        hit = full
+        while hit > 0 and not present(True, hit - 1):
+            hit -= 1
+        hits = [[] for _ in self.states]
+        for j in range(hit):
+            for group, block in present(False, j).items():
+                hits[group].append(block)
+        if hit:
+            for group, block in present(True, hit - 1).items():
+                hits[group] = [None] * (hit - 1) + [block]
+        return hits, hit * self.block_size, full * self.block_size
+
+    def hits(self, request):
+        """Return the cached blocks that a request may use, per group, and their tokens.
+
+        Where other requests have the same blocks beyond, but no state, it notes the end of those.
+        """
+        request.junction = 0
+        if not self.caching:
+            return [[] for _ in self.states], 0
+        hits, tokens, full = self.find(request.keys, len(request.known) - 1)
+        request.junction = full if full > tokens else 0
+        return hits, tokens
+
+    def split(self, request, n, start):
+        """Return how many of `n` tokens a chunk from `start` on has, so that it ends at a block.
+
+        Of the last chunk, the last block that ends within the prompt has a chunk's end, unless it
+        is kept from within; and there is one where the blocks end that others have, too.
+        """
+        size = self.block_size
+        goal = max(request.prompt_tokens, len(request.known) - 1)
+        if not self.caching or start >= goal:
+            return n
+        end = start + n
+        last = (len(request.known) - 1) // size * size
+        inside = end >= goal and all(
+            checkpoint and self._keeps(start, end, (goal - 1) // size * size)
+            for checkpoint, state in zip(self.checkpoints, self.states, strict=True)
+            if state
+        )
+        if inside:
+            last = 0
+        if end < goal:
+            aligned = end // size * size
+            if aligned > start or size <= self.longest_chunk:
+                end = aligned
+        stops = [last]
+        if start % size and not inside:
+            stops.append((start // size + 1) * size)
+        if start < request.junction < end:
+            stops.append(start + (request.junction - start) // size * size)
+        end = min([stop for stop in stops if start < stop < end], default=end)
+        return max(0, end - start)
+
+    def _keeps(self, start, end, position):
+        """Whether a chunk can keep the state at `position`, within it."""
+        size = self.block_size
+        beyond = self.blocks_for(end) - 2 > (start - 1) // size
+        return start % size == 0 and beyond and start + size <= position < end
+
+    def _keeps_one(self, request, group, start, end):
+        """Whether a chunk keeps the last state but one in a group."""
+        table, place = request.tables[group], self.blocks_for(end) - 2
+        if not self.checkpoints[group] or place < 0:
+            return False
+        absent = place >= len(table) or table[place] is None
+        position = (end - 1) // self.block_size * self.block_size
+        return self._keeps(start, end, position) and absent
+
+    def need(self, request, tokens, hits, total, *, capped):
+        """Return the free blocks that a request takes; more than there are if its hit is fresh."""
+        needed = 0
+        for group, table in enumerate(request.tables):
+            found = hits[group]
+            if not self.states[group]:
+                needed += max(self.blocks_for(tokens) - len(table) - len(found), 0)
+            elif not self.caching:
+                needed += not table
+            elif found and self.pool.key[found[-1]] in self.fresh:
+                return inf
+            else:
+                more = self.blocks_for(tokens) - len(table) - len(found)
+                keeps = self._keeps_one(request, group, total, tokens)
+                if not capped:
+                    request.keeps[group] = keeps
+                needed += min(more, 1 + keeps)
+            needed += sum(block is not None and self.pool.ref[block] == 0 for block in found)
+        return needed
+
+    def release_left(self, request, tokens):
+        """Give back the states before the last one of `tokens` computed tokens."""
+        for group, table in enumerate(request.tables):
+            left = min(self.left(group, tokens), len(table))
+            gone = [block for block in table[:left] if block is not None]
+            table[:left] = [None] * left
+            self.pool.release(gone)
+            self.window_freed += len(gone)
+
+    def extend(self, request, tokens):
+        """Take blocks until each table holds `tokens`: of states those where a chunk ends."""
+        taken = 0
+        for group, table in enumerate(request.tables):
+            want = self.blocks_for(tokens)
+            if self.states[group]:
+                want = want if self.caching else 1
+                between = want - 1 - (self.caching and request.keeps[group])
+                table.extend([None] * (between - len(table)) if self.caching else [])
+            more = max(want - len(table), 0)
+            table.extend(self.pool.take(more))
+            taken += more
+        return taken
+
+    def publish(self, request, tokens):
+        before = list(request.published_of)
+        super().publish(request, tokens)
+        for group, table in enumerate(request.tables):
+            if self.states[group]:
+                new = table[before[group] : request.published_of[group]]
+                self.fresh.update(self.pool.key[block] for block in new if block is not None)
+
+    def clear(self, request):
+        super().clear(request)
+        request.keeps = [False for _ in self.states]
